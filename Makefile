@@ -1,0 +1,44 @@
+.DEFAULT_GOAL := help
+GO ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+.PHONY: help
+help: ## list the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+.PHONY: build
+build: ## build bin/xds-relay
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/xds-relay ./cmd/xds-relay
+
+.PHONY: test
+test: ## run the tests
+	$(GO) test ./...
+
+.PHONY: race
+race: ## run the tests with the race detector
+	$(GO) test -race ./...
+
+.PHONY: lint
+lint: bin/golangci-lint ## run the linters
+	bin/golangci-lint run ./...
+
+# The linter is built once, from the version that internal/tools/go.mod pins.
+bin/golangci-lint: internal/tools/go.mod internal/tools/go.sum
+	GOWORK=off $(GO) build -C internal/tools -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+.PHONY: fmt
+fmt: ## format the code
+	gofmt -w .
+
+.PHONY: transcripts
+transcripts: ## rewrite what the relay says in the transcripts; read the diff
+	$(GO) test ./internal/xdstest -update
+
+.PHONY: demo
+demo: ## a control plane, a relay and clients on this machine
+	$(GO) run ./cmd/xds-relay demo
+
+.PHONY: ci
+ci: ## all that a change must pass
+	bash .ci/run

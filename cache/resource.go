@@ -1,0 +1,151 @@
+package cache
+
+import (
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// Resource is one version of one resource, immutable from the moment it is made
+// and shared by every client. Its wire form is encoded here, once (VALID-7).
+type Resource struct {
+	// Name is the resource's own name, an opaque byte string (NAME-1).
+	Name string
+	// Aliases are the other names it answers to (NAME-3).
+	Aliases []string
+	// Version is what clients are told: the fingerprint of the content
+	// (RECON-1), or for a negative answer the upstream's own string.
+	Version string
+	// EndpointName is, for a Cluster of type EDS, the name under which its
+	// endpoints are asked for (ORDER-6). Empty for everything else.
+	EndpointName string
+	// Negative: it has no body and says that its aliases do not exist (NAME-6).
+	Negative bool
+
+	// element is this resource as one element of a DeltaDiscoveryResponse's
+	// `resources`: tag, length, Resource message.
+	element []byte
+	// body is the part of element that holds the Any with its tag and length.
+	// DiscoveryResponse.resources has the same field number as
+	// Resource.resource, so these bytes serve SotW as they are.
+	body []byte
+	// sum is this resource's share of a set's digest.
+	sum summand
+}
+
+// Field numbers of envoy.service.discovery.v3.Resource, and of `resources` in
+// both response messages.
+const (
+	fieldResources     = 2 // (Delta)DiscoveryResponse.resources
+	fieldVersion       = 1
+	fieldBody          = 2
+	fieldName          = 3
+	fieldAliases       = 4
+	fieldCacheControl  = 7
+	fieldQualifiedName = 8
+	fieldMetadata      = 9
+	fieldAnyTypeURL    = 1
+	fieldAnyValue      = 2
+)
+
+// NameOf is the name of a resource as received, from whichever of the two
+// equivalent fields holds it; ok is false if both or neither do (NAME-2).
+func NameOf(r *discovery.Resource) (name string, ok bool) {
+	plain, qualified := r.GetName(), r.GetResourceName().GetName()
+	return plain + qualified, (plain == "") != (qualified == "")
+}
+
+// NewResource encodes a resource received for a type. The body's bytes leave
+// exactly as they came (VALID-2); aliases, metadata, cache control and unknown
+// fields of the wrapper go along (VALID-3, VALID-4), in the form of name in which
+// they came (NAME-2). The upstream's version is replaced by the fingerprint; a TTL
+// is left out, which a client reads as "never expires" (TTL-7).
+func NewResource(t TypeURL, r *discovery.Resource, f Fingerprint) *Resource {
+	name, _ := NameOf(r)
+	res := &Resource{Name: name, Aliases: r.GetAliases(), Negative: r.GetResource() == nil}
+	if res.Negative {
+		res.Version = r.GetVersion()
+	} else {
+		res.Version = f.Of(r.GetResource().GetTypeUrl(), r.GetResource().GetValue(), r.GetAliases())
+	}
+	if t == Cluster && !res.Negative {
+		res.EndpointName = endpointName(r.GetResource().GetValue())
+	}
+	res.sum = summandOf(name, res.Version)
+	res.encode(r)
+	return res
+}
+
+// Element returns the bytes that stand for this resource in a
+// DeltaDiscoveryResponse. They are shared: nobody may change them.
+func (r *Resource) Element() []byte { return r.element }
+
+// Body returns the bytes that stand for this resource in a DiscoveryResponse.
+// They are shared: nobody may change them.
+func (r *Resource) Body() []byte { return r.body }
+
+// Size is the memory its wire form takes, in bytes.
+func (r *Resource) Size() int { return len(r.element) }
+
+func (r *Resource) encode(in *discovery.Resource) {
+	var name []byte
+	if in.GetResourceName() != nil {
+		name = appendMessage(name, fieldQualifiedName, in.GetResourceName())
+	} else {
+		name = protowire.AppendTag(name, fieldName, protowire.BytesType)
+		name = protowire.AppendString(name, r.Name)
+	}
+
+	var front, body, back []byte
+	if r.Version != "" {
+		front = protowire.AppendTag(front, fieldVersion, protowire.BytesType)
+		front = protowire.AppendString(front, r.Version)
+	}
+	if any := in.GetResource(); any != nil {
+		var a []byte
+		if any.GetTypeUrl() != "" {
+			a = protowire.AppendTag(a, fieldAnyTypeURL, protowire.BytesType)
+			a = protowire.AppendString(a, any.GetTypeUrl())
+		}
+		if len(any.GetValue()) > 0 {
+			a = protowire.AppendTag(a, fieldAnyValue, protowire.BytesType)
+			a = protowire.AppendBytes(a, any.GetValue())
+		}
+		a = append(a, any.ProtoReflect().GetUnknown()...)
+		body = protowire.AppendTag(body, fieldBody, protowire.BytesType)
+		body = protowire.AppendBytes(body, a)
+	}
+	for _, alias := range in.GetAliases() {
+		back = protowire.AppendTag(back, fieldAliases, protowire.BytesType)
+		back = protowire.AppendString(back, alias)
+	}
+	if in.GetCacheControl() != nil {
+		back = appendMessage(back, fieldCacheControl, in.GetCacheControl())
+	}
+	if in.GetMetadata() != nil {
+		back = appendMessage(back, fieldMetadata, in.GetMetadata())
+	}
+	back = append(back, in.ProtoReflect().GetUnknown()...)
+
+	size := len(name) + len(front) + len(body) + len(back)
+	e := make([]byte, 0, size+1+protowire.SizeVarint(uint64(size)))
+	e = protowire.AppendTag(e, fieldResources, protowire.BytesType)
+	e = protowire.AppendVarint(e, uint64(size))
+	e = append(e, name...)
+	e = append(e, front...)
+	from := len(e)
+	e = append(e, body...)
+	r.body = e[from:len(e):len(e)]
+	r.element = append(e, back...)
+}
+
+// appendMessage encodes a sub-message. The messages come from a successful
+// decode, so that encoding them cannot fail.
+func appendMessage(b []byte, field protowire.Number, m proto.Message) []byte {
+	enc, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return b
+	}
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	return protowire.AppendBytes(b, enc)
+}

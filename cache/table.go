@@ -1,0 +1,492 @@
+package cache
+
+import (
+	"iter"
+	"slices"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+)
+
+// Seq counts the changes of one group, over all its types. A Seq is a position:
+// whoever has seen everything up to it needs only what came later.
+type Seq uint64
+
+// ID stands for a name inside one Table, densely, so that a client's
+// subscriptions cost bytes and not map entries. An ID may stand for another name
+// after it was released.
+type ID uint32
+
+// State is what is known of a name (protocol.md §0).
+type State uint8
+
+const (
+	// Unknown: asked for, and not answered yet.
+	Unknown State = iota
+	// Present: it exists, and its bytes are here.
+	Present
+	// Absent: it is known not to exist.
+	Absent
+)
+
+// Cause is why a name is Absent.
+type Cause uint8
+
+const (
+	// Removed: upstream listed it as removed.
+	Removed Cause = iota + 1
+	// NotFoundError: upstream's resource_errors said NOT_FOUND.
+	NotFoundError
+	// Timer: upstream stayed silent for the does-not-exist timeout.
+	Timer
+)
+
+// Table holds every known name of one resource type from one upstream
+// subscription, in order of last change. It is passive and not safe for
+// concurrent use: its owner locks. The zero value is an empty table.
+//
+// A change moves a name to the end of the order, so a name stands in it once and
+// superseded changes vanish by themselves; names that vanished stay in it as
+// tombstones until Prune.
+type Table struct {
+	ids     map[string]ID
+	entries []entry
+	free    []ID
+
+	// The order of change: a list through entries, oldest first.
+	oldest, newest ID
+	length         int // of the order, tombstones included
+
+	present int
+	bytes   int
+	digest  Digest
+}
+
+// none is the ID of no name: entries[0] is never used.
+const none ID = 0
+
+type entry struct {
+	name  string
+	state State
+	cause Cause
+	// pinned: somebody outside refers to this ID.
+	pinned bool
+	// ordered: it stands in the order of change.
+	ordered bool
+
+	seq        Seq
+	prev, next ID
+
+	resource *Resource // the latest, while Present
+	upstream string    // the upstream's version of resource
+	err      *statuspb.Status
+	more     *related
+}
+
+// related is what few names have: ties to other names through aliases.
+type related struct {
+	// matches are the resources that list this name as an alias.
+	matches []ID
+	// negative denies this name (NAME-6).
+	negative *Resource
+	// lost are resources that answered to this name and no longer do (NAME-5).
+	lost []Lost
+}
+
+// Lost is a resource that a name no longer leads to.
+type Lost struct {
+	Name string
+	Seq  Seq
+}
+
+// maxLost bounds how many former matches a name remembers.
+const maxLost = 64
+
+// Intern returns the ID of a name, which it keeps until Unpin.
+func (t *Table) Intern(name string) ID {
+	id := t.id(name)
+	t.entries[id].pinned = true
+	return id
+}
+
+// Find returns the ID of a name that the table has.
+func (t *Table) Find(name string) (ID, bool) {
+	id, ok := t.ids[name]
+	return id, ok
+}
+
+// Name is the name behind an ID.
+func (t *Table) Name(id ID) string { return t.entries[id].name }
+
+// State is what is known of the name alone, aliases left aside.
+func (t *Table) State(id ID) State { return t.entries[id].state }
+
+// Answered: the name is Present, or Absent, or a resource answers to it as an
+// alias.
+func (t *Table) Answered(id ID) bool {
+	e := &t.entries[id]
+	return e.state != Unknown || e.more != nil && len(e.more.matches) > 0
+}
+
+// Holds reports whether a name is Present at a version of the upstream's.
+func (t *Table) Holds(name, upstream string) bool {
+	id, ok := t.ids[name]
+	return ok && t.entries[id].state == Present && t.entries[id].upstream == upstream
+}
+
+// Cap is one more than the highest ID given out so far.
+func (t *Table) Cap() int { return len(t.entries) }
+
+// Unpin gives an ID back. Its content, if any, goes with Forget.
+func (t *Table) Unpin(id ID) {
+	t.entries[id].pinned = false
+	t.release(id)
+}
+
+func (t *Table) id(name string) ID {
+	if id, ok := t.ids[name]; ok {
+		return id
+	}
+	if t.ids == nil {
+		t.ids = make(map[string]ID)
+		t.entries = make([]entry, 1)
+	}
+	var id ID
+	if n := len(t.free); n > 0 {
+		id, t.free = t.free[n-1], t.free[:n-1]
+		t.entries[id] = entry{name: name}
+	} else {
+		id = ID(len(t.entries))
+		t.entries = append(t.entries, entry{name: name})
+	}
+	t.ids[name] = id
+	return id
+}
+
+// release lets go of an ID that nothing refers to and that holds nothing.
+func (t *Table) release(id ID) {
+	e := &t.entries[id]
+	if id == none || e.pinned || e.ordered || e.state == Present || e.more != nil && len(e.more.matches) > 0 {
+		return
+	}
+	delete(t.ids, e.name)
+	t.entries[id] = entry{}
+	t.free = append(t.free, id)
+}
+
+// Set makes a resource Present. changed is false if its content is what the
+// table has (RECON-4, RECON-10); then only the upstream's version is noted.
+// touched appends the names whose answer is now another.
+func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID, changed bool) {
+	id := t.id(r.Name)
+	e := &t.entries[id]
+	had := e.err != nil
+	e.err = nil
+	if e.state == Present && e.resource.Version == r.Version {
+		e.upstream = upstream
+		if had {
+			touched = append(touched, id)
+		}
+		return touched, false
+	}
+	touched = append(touched, id)
+	var before []string
+	if e.state == Present {
+		before = e.resource.Aliases
+		t.uncount(e.resource)
+	}
+	for _, alias := range before {
+		if !slices.Contains(r.Aliases, alias) {
+			touched = t.unmatch(alias, id, seq, touched)
+		}
+	}
+	for _, alias := range r.Aliases {
+		touched = t.match(alias, id, touched)
+	}
+	e = &t.entries[id] // match may have moved the entries
+	if e.more != nil {
+		e.more.negative = nil
+	}
+	e.state, e.cause, e.resource, e.upstream = Present, 0, r, upstream
+	t.count(r)
+	t.touch(id, seq)
+	return touched, true
+}
+
+// Remove makes a name Absent. A name that the table does not have, or that is
+// Absent already, is left alone: changed is false.
+func (t *Table) Remove(name string, cause Cause, seq Seq, touched []ID) (_ []ID, changed bool) {
+	id, ok := t.ids[name]
+	if !ok {
+		return touched, false
+	}
+	e := &t.entries[id]
+	if e.state == Absent {
+		return touched, false
+	}
+	touched = append(touched, id)
+	if e.state == Present {
+		t.uncount(e.resource)
+		for _, alias := range e.resource.Aliases {
+			touched = t.unmatch(alias, id, seq, touched)
+		}
+	}
+	e.state, e.cause, e.resource, e.upstream, e.err = Absent, cause, nil, "", nil
+	t.touch(id, seq)
+	return touched, true
+}
+
+// Deny notes a negative answer for those of its aliases that are asked for and
+// that no resource answers to (NAME-6, H-17).
+func (t *Table) Deny(r *Resource, seq Seq, touched []ID) []ID {
+	for _, alias := range r.Aliases {
+		id, ok := t.ids[alias]
+		if !ok || !t.entries[id].pinned {
+			continue
+		}
+		e := &t.entries[id]
+		if e.state == Present || e.more != nil && len(e.more.matches) > 0 {
+			continue
+		}
+		if e.more == nil {
+			e.more = &related{}
+		}
+		e.state, e.cause, e.more.negative = Absent, Removed, r
+		t.touch(id, seq)
+		touched = append(touched, id)
+	}
+	return touched
+}
+
+// Fail lays an error over a name. Its state stays (ERR-8); NOT_FOUND is for
+// Remove.
+func (t *Table) Fail(id ID, status *statuspb.Status) { t.entries[id].err = status }
+
+// Forget drops all that is known of a name, as if it had never been answered
+// (UP-8). Resources that were here only because they answer to it go with it,
+// unless keep says otherwise.
+func (t *Table) Forget(id ID, keep func(*Resource) bool) {
+	e := &t.entries[id]
+	var also []ID
+	if e.more != nil {
+		also = slices.Clone(e.more.matches)
+	}
+	if e.state != Present || !keep(e.resource) {
+		t.forget(id)
+	}
+	for _, m := range also {
+		if r := t.entries[m].resource; r != nil && !keep(r) {
+			t.forget(m)
+			t.release(m)
+		}
+	}
+	t.release(id)
+}
+
+func (t *Table) forget(id ID) {
+	e := &t.entries[id]
+	if e.state == Present {
+		t.uncount(e.resource)
+		for _, alias := range e.resource.Aliases {
+			if a, ok := t.ids[alias]; ok {
+				m := t.entries[a].more
+				m.matches = without(m.matches, id)
+				t.release(a)
+			}
+		}
+	}
+	if e.ordered {
+		t.unlink(id)
+	}
+	e = &t.entries[id]
+	e.state, e.cause, e.resource, e.upstream, e.err = Unknown, 0, nil, "", nil
+	if e.more != nil {
+		e.more.negative, e.more.lost = nil, nil
+	}
+}
+
+// match ties an alias to a resource that lists it.
+func (t *Table) match(alias string, id ID, touched []ID) []ID {
+	a := t.id(alias)
+	if a == id {
+		return touched
+	}
+	e := &t.entries[a]
+	if e.more == nil {
+		e.more = &related{}
+	}
+	e.more.negative = nil
+	if !slices.Contains(e.more.matches, id) {
+		e.more.matches = append(e.more.matches, id)
+	}
+	e.more.lost = slices.DeleteFunc(e.more.lost, func(l Lost) bool { return l.Name == t.entries[id].name })
+	return append(touched, a)
+}
+
+// unmatch unties an alias from a resource that no longer lists it. When nothing
+// answers to the alias any more, it is Absent (NAME-5, NAME-7).
+func (t *Table) unmatch(alias string, id ID, seq Seq, touched []ID) []ID {
+	a, ok := t.ids[alias]
+	if !ok || a == id {
+		return touched
+	}
+	e := &t.entries[a]
+	e.more.matches = without(e.more.matches, id)
+	if !e.pinned {
+		t.release(a)
+		return touched
+	}
+	if n := len(e.more.lost); n >= maxLost {
+		e.more.lost = e.more.lost[n-maxLost+1:]
+	}
+	e.more.lost = append(e.more.lost, Lost{Name: t.entries[id].name, Seq: seq})
+	if len(e.more.matches) == 0 && e.state == Unknown {
+		e.state, e.cause = Absent, Removed
+	}
+	return append(touched, a)
+}
+
+func without(ids []ID, id ID) []ID {
+	if i := slices.Index(ids, id); i >= 0 {
+		return slices.Delete(ids, i, i+1)
+	}
+	return ids
+}
+
+func (t *Table) count(r *Resource) {
+	t.digest.Add(r)
+	t.present++
+	t.bytes += r.Size()
+}
+
+func (t *Table) uncount(r *Resource) {
+	t.digest.Sub(r)
+	t.present--
+	t.bytes -= r.Size()
+}
+
+// touch moves a name to the end of the order of change.
+func (t *Table) touch(id ID, seq Seq) {
+	if t.entries[id].ordered {
+		t.unlink(id)
+	}
+	e := &t.entries[id]
+	e.seq, e.ordered = seq, true
+	e.prev, e.next = t.newest, none
+	if t.newest != none {
+		t.entries[t.newest].next = id
+	} else {
+		t.oldest = id
+	}
+	t.newest = id
+	t.length++
+}
+
+func (t *Table) unlink(id ID) {
+	e := &t.entries[id]
+	if e.prev != none {
+		t.entries[e.prev].next = e.next
+	} else {
+		t.oldest = e.next
+	}
+	if e.next != none {
+		t.entries[e.next].prev = e.prev
+	} else {
+		t.newest = e.prev
+	}
+	e.prev, e.next, e.ordered = none, none, false
+	t.length--
+}
+
+// Change is one name's latest change: Resource is nil if it vanished.
+type Change struct {
+	Name     string
+	Resource *Resource
+	Seq      Seq
+}
+
+// Since yields what changed after a position, latest first. Since(0) is
+// everything there is, tombstones included.
+func (t *Table) Since(after Seq) iter.Seq[Change] {
+	return func(yield func(Change) bool) {
+		for id := t.newest; id != none; {
+			e := &t.entries[id]
+			if e.seq <= after {
+				return
+			}
+			if !yield(Change{e.name, e.resource, e.seq}) {
+				return
+			}
+			id = e.prev
+		}
+	}
+}
+
+// Prune drops the tombstones up to a position that every reader has passed.
+func (t *Table) Prune(upTo Seq) {
+	for id := t.oldest; id != none && t.entries[id].seq <= upTo; {
+		next := t.entries[id].next
+		if e := &t.entries[id]; e.state == Absent && !e.pinned {
+			t.unlink(id)
+			t.release(id)
+		}
+		id = next
+	}
+}
+
+// Answer is what a name leads to.
+type Answer struct {
+	State State
+	Cause Cause
+	// Resource answers to the name: the one that bears it, or the first that
+	// lists it as an alias. More are all others (NAME-7).
+	Resource *Resource
+	More     []*Resource
+	// Negative is upstream's denial of an alias, to be passed on as it came.
+	Negative *Resource
+	// Lost are resources that used to answer to the name.
+	Lost []Lost
+	// Error lies over the name, whatever its State.
+	Error *statuspb.Status
+	// Seq is the name's last change.
+	Seq Seq
+}
+
+// Answer looks a name up, by itself and as an alias (NAME-3).
+func (t *Table) Answer(id ID) Answer {
+	e := &t.entries[id]
+	a := Answer{State: e.state, Cause: e.cause, Resource: e.resource, Error: e.err, Seq: e.seq}
+	if e.more == nil {
+		return a
+	}
+	a.Negative, a.Lost = e.more.negative, e.more.lost
+	for _, m := range e.more.matches {
+		a.State, a.Cause = Present, 0
+		if r := t.entries[m].resource; a.Resource == nil {
+			a.Resource = r
+		} else {
+			a.More = append(a.More, r)
+		}
+	}
+	return a
+}
+
+// Versions yields what exists with the upstream's version of it, to resume an
+// upstream subscription (RECON-6, RECON-7).
+func (t *Table) Versions() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for id := t.oldest; id != none; id = t.entries[id].next {
+			if e := &t.entries[id]; e.state == Present && !yield(e.name, e.upstream) {
+				return
+			}
+		}
+	}
+}
+
+// Len is the number of resources, Bytes what their wire form takes, Tombstones
+// the number of names that are remembered as gone.
+func (t *Table) Len() int        { return t.present }
+func (t *Table) Bytes() int      { return t.bytes }
+func (t *Table) Tombstones() int { return t.length - t.present }
+
+// Digest sums up all resources (RECON-14, RECON-15).
+func (t *Table) Digest() Digest { return t.digest }

@@ -1,0 +1,97 @@
+package cache
+
+// TypeURL names a resource type as it stands on the wire, for example
+// "type.googleapis.com/envoy.config.cluster.v3.Cluster". Any string is a valid
+// TypeURL: the relay carries types that its code has never seen (VALID-6).
+type TypeURL string
+
+const typePrefix = "type.googleapis.com/"
+
+// The types that the protocol gives properties of their own (protocol.md §0).
+const (
+	Listener     TypeURL = typePrefix + "envoy.config.listener.v3.Listener"
+	Cluster      TypeURL = typePrefix + "envoy.config.cluster.v3.Cluster"
+	ScopedRoute  TypeURL = typePrefix + "envoy.config.route.v3.ScopedRouteConfiguration"
+	Route        TypeURL = typePrefix + "envoy.config.route.v3.RouteConfiguration"
+	Endpoint     TypeURL = typePrefix + "envoy.config.endpoint.v3.ClusterLoadAssignment"
+	Secret       TypeURL = typePrefix + "envoy.extensions.transport_sockets.tls.v3.Secret"
+	Runtime      TypeURL = typePrefix + "envoy.service.runtime.v3.Runtime"
+	Extension    TypeURL = typePrefix + "envoy.config.core.v3.TypedExtensionConfig"
+	VirtualHost  TypeURL = typePrefix + "envoy.config.route.v3.VirtualHost"
+	LocalityHost TypeURL = typePrefix + "envoy.config.endpoint.v3.LbEndpoint"
+)
+
+// Properties are what the protocol makes depend on a resource type.
+type Properties struct {
+	// FullState: a SotW response lists every resource of the client's view, and
+	// one that is missing from it is deleted (DOWN-SOTW-6, TRANSLATE-6).
+	FullState bool
+	// EmptyIsWildcard: a first request that names nothing asks for everything
+	// (WILD-2, rows a and b).
+	EmptyIsWildcard bool
+}
+
+type wellKnown struct {
+	short string
+	rank  int
+	Properties
+}
+
+// table is the type table of protocol.md §0; rank is the order of ORDER-2.
+var table = map[TypeURL]wellKnown{
+	Listener:     {"LDS", 4, Properties{FullState: true, EmptyIsWildcard: true}},
+	Cluster:      {"CDS", 1, Properties{FullState: true, EmptyIsWildcard: true}},
+	ScopedRoute:  {"SRDS", 5, Properties{FullState: true, EmptyIsWildcard: true}},
+	Route:        {"RDS", 6, Properties{}},
+	Endpoint:     {"EDS", 2, Properties{}},
+	Secret:       {"SDS", 0, Properties{}},
+	Runtime:      {"RTDS", 8, Properties{}},
+	Extension:    {"ECDS", 9, Properties{}},
+	VirtualHost:  {"VHDS", 7, Properties{EmptyIsWildcard: true}},
+	LocalityHost: {"LEDS", 3, Properties{EmptyIsWildcard: true}},
+}
+
+// other is the last row of the type table: every type the table does not name.
+var other = Properties{EmptyIsWildcard: true}
+
+// OtherShort is what Short answers for a type outside the type table.
+const OtherShort = "other"
+
+// Short is the type's abbreviation ("CDS"), or OtherShort. It is a closed set,
+// and so fit for a metric label.
+func (t TypeURL) Short() string {
+	if k, ok := table[t]; ok {
+		return k.short
+	}
+	return OtherShort
+}
+
+// Rank orders types for make-before-break: what others refer to comes first, types
+// outside the table last (ORDER-2).
+func (t TypeURL) Rank() int {
+	if k, ok := table[t]; ok {
+		return k.rank
+	}
+	return len(table)
+}
+
+// Known reports whether the type table names the type.
+func (t TypeURL) Known() bool {
+	_, ok := table[t]
+	return ok
+}
+
+// Types is the type table together with the operator's overrides.
+// The zero value is the table as protocol.md has it.
+type Types map[TypeURL]Properties
+
+// Of returns a type's properties.
+func (o Types) Of(t TypeURL) Properties {
+	if p, ok := o[t]; ok {
+		return p
+	}
+	if k, ok := table[t]; ok {
+		return k.Properties
+	}
+	return other
+}

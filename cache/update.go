@@ -1,0 +1,50 @@
+package cache
+
+import statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+// Update is what one upstream response (or one timer of the stream it belongs
+// to) says about the resources of one type. Resources are already encoded, so
+// that applying it under a lock only moves pointers.
+type Update struct {
+	// Set are the resources it carries, each with the upstream's own version.
+	Set []Received
+	// Negative are bodyless resources that deny the aliases they list (NAME-6).
+	Negative []*Resource
+	// Removed are the names that upstream says do not exist.
+	Removed []string
+	// Errors are upstream's `resource_errors` (ERR-8).
+	Errors []Error
+	// Missing are names whose does-not-exist timer has run out (MISS-4).
+	Missing []string
+	// Unanswered are the same where upstream is known to answer every name, so
+	// that silence is an error, not an answer (MISS-5).
+	Unanswered []string
+	// Synced: with this, the wildcard set is complete (RECON-16).
+	Synced bool
+}
+
+// Empty reports that applying the update would change nothing.
+func (u *Update) Empty() bool {
+	return len(u.Set) == 0 && len(u.Negative) == 0 && len(u.Removed) == 0 &&
+		len(u.Errors) == 0 && len(u.Missing) == 0 && len(u.Unanswered) == 0 && !u.Synced
+}
+
+// Received is a resource and the version under which upstream knows it. The
+// latter is only ever sent back upstream (RECON-6).
+type Received struct {
+	*Resource
+	Upstream string
+}
+
+// Error is why upstream cannot give a resource.
+type Error struct {
+	Name   string
+	Status *statuspb.Status
+}
+
+// NotFound is google.rpc.Code NOT_FOUND: the one error that means removal
+// (ERR-8).
+const NotFound = 5
+
+// Unavailable is google.rpc.Code UNAVAILABLE.
+const Unavailable = 14

@@ -1,0 +1,345 @@
+package downstream
+
+import (
+	"slices"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// deltaState is the incremental variant for one type on one stream. What a client
+// has is not remembered by name: a change is marked once, and a wildcard client is
+// two positions in the order of changes.
+type deltaState struct {
+	exchange
+	requested   bool
+	reconnected bool     // the first request brought versions
+	sent        []string // Cluster: endpoint names sent before endpoints were asked for
+	// opening: the type's first request made it a wildcard, and nothing precedes
+	// that answer (DOWN-DELTA-13).
+	opening bool
+	// untold: removals from the wildcard after this position (ORDER-2).
+	untold cache.Seq
+	// left are names given up under the wildcard, to be told once more (WILD-8).
+	left []string
+	// held are the versions the client came with that are not judged yet, kept
+	// only until everything it asked for is resolved (DOWN-DELTA-10, -11).
+	held map[string]string
+	// resend: held versions do not spare the client anything (WILD-5, and
+	// resend_on_reconnect_types).
+	resend bool
+	// warming are endpoint names whose cluster was sent on this stream, so that
+	// held versions do not spare them (ORDER-4).
+	warming map[string]struct{}
+	// lostTo: names that lost a resource up to here were told of it (NAME-5).
+	lostTo cache.Seq
+}
+
+// request takes in one request of the type.
+func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) (nack bool) {
+	first := !d.requested
+	d.requested = true
+	if nonce := req.GetResponseNonce(); nonce != "" && !first {
+		nack = d.verdict(nonce, req.GetErrorDetail())
+	}
+	if first && len(req.GetInitialResourceVersions()) > 0 {
+		d.held = req.GetInitialResourceVersions()
+		d.reconnected = true
+	}
+	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
+	asked := d.sub.Delta(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe(), now)
+	d.asked = append(d.asked, asked.Names...)
+	d.left = append(d.left, asked.Left...)
+	if asked.Wildcard {
+		d.wildcardAsked = true
+		d.opening = first
+		d.resend = d.resend || !first
+	}
+	if !first {
+		for _, name := range req.GetResourceNamesSubscribe() {
+			delete(d.held, name) // it is to be answered now (DOWN-DELTA-7)
+		}
+	}
+	return nack
+}
+
+// has: the client came with exactly this.
+func (d *deltaState) has(r *cache.Resource) bool {
+	version, ok := d.held[r.Name]
+	if !ok {
+		return false
+	}
+	delete(d.held, r.Name)
+	_, warming := d.warming[r.Name]
+	return version == r.Version && !d.resend && !warming
+}
+
+// spareNot makes a held version not count, because a cluster that needs this
+// resource was sent on the stream (ORDER-4).
+func (d *deltaState) spareNot(name string) {
+	if d.warming == nil {
+		d.warming = make(map[string]struct{})
+	}
+	d.warming[name] = struct{}{}
+}
+
+// due: there may be something to send.
+func (d *deltaState) due() bool { return d.exchange.due() || len(d.left) > 0 || d.held != nil }
+
+// collect is what there is to tell. push: changes too, not only answers.
+func (d *deltaState) collect(v fanout.View, push bool) (p part) {
+	p.position = v.Position()
+	p.version = v.SystemVersion().String()
+	subscribed, synced := v.Wildcard()
+	v.Passed(d.untold)
+	if d.opening && subscribed && !synced {
+		d.collectStarving(v, &p)
+		return p
+	}
+	d.collectWildcard(v, push, &p)
+	d.collectLeft(v, &p)
+	d.collectNames(v, push, &p)
+	d.collectHeld(v, &p)
+	d.collectErrors(v, &p)
+	d.collectStarving(v, &p)
+	if subscribed && len(v.Names()) > 0 || len(p.resources) > 1 && hasAliases(p.resources) {
+		p.resources = unique(p.resources) // DOWN-DELTA-12
+	}
+	if len(p.removed)+len(p.gone) > 0 {
+		p.withoutContradiction()
+	}
+	p.changed = p.resources
+	return p
+}
+
+// collectWildcard: the whole set once it is complete (DOWN-DELTA-13, row j), then
+// its changes.
+func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
+	subscribed, synced := v.Wildcard()
+	switch {
+	case !subscribed:
+		d.wildcardAsked, d.opening, d.marks.Wildcard = false, false, false
+	case !synced:
+		d.marks.Wildcard = false // it is marked again when it is
+	case d.wildcardAsked:
+		for c := range v.Members(0) {
+			if c.Resource != nil && !d.has(c.Resource) {
+				p.resources = append(p.resources, c.Resource)
+			}
+		}
+		slices.Reverse(p.resources) // in the order in which they changed
+		d.wildcardAsked, d.opening, d.marks.Wildcard = false, false, false
+		d.told, d.untold = p.position, p.position
+		p.must, p.answer = true, true
+	case push && d.marks.Wildcard:
+		for c := range v.Members(min(d.told, d.untold)) {
+			switch {
+			case c.Resource != nil && c.Seq > d.told:
+				p.resources = append(p.resources, c.Resource)
+			case c.Resource == nil && c.Seq > d.untold:
+				p.removed = append(p.removed, c.Name)
+				p.removedMembers = true
+			}
+		}
+		slices.Reverse(p.resources)
+		slices.Reverse(p.removed)
+		d.marks.Wildcard = false
+		d.told = p.position
+	}
+}
+
+// collectLeft: a name given up under the wildcard is told as what it is to the
+// wildcard, once that is certain (WILD-8, row l).
+func (d *deltaState) collectLeft(v fanout.View, p *part) {
+	subscribed, synced := v.Wildcard()
+	if !subscribed {
+		d.left = nil
+	}
+	if len(d.left) == 0 || !synced {
+		return
+	}
+	p.answer = true
+	for _, name := range d.left {
+		if _, again := v.Lookup(name); again {
+			continue
+		}
+		if r := v.Member(name); r != nil {
+			p.resources = append(p.resources, r)
+		} else {
+			p.gone = append(p.gone, name)
+		}
+	}
+	d.left = nil
+}
+
+// collectNames: every name asked for is answered (DOWN-DELTA-7), and every change
+// of a subscribed one is told. A name not resolved yet is silent, and marked again
+// when it is (MISS-7).
+func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
+	asked := d.asked
+	d.asked = nil
+	slices.Sort(asked)
+	asked = slices.Compact(asked)
+	for _, id := range asked {
+		if v.Has(id) {
+			d.collectName(v, id, true, p)
+		}
+	}
+	if !push {
+		return
+	}
+	changed := d.marks.Content
+	d.marks.Content = nil
+	slices.Sort(changed)
+	for _, id := range slices.Compact(changed) {
+		if _, told := slices.BinarySearch(asked, id); !told && v.Has(id) {
+			d.collectName(v, id, false, p)
+		}
+	}
+	d.lostTo = p.position
+}
+
+func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
+	a := v.Answer(id)
+	p.answer = p.answer || asked
+	switch {
+	case a.State == cache.Present:
+		if !d.has(a.Resource) {
+			p.resources = append(p.resources, a.Resource)
+		}
+		for _, r := range a.More {
+			if !d.has(r) {
+				p.resources = append(p.resources, r)
+			}
+		}
+	case a.Negative != nil:
+		p.resources = append(p.resources, a.Negative) // NAME-6
+	case a.State == cache.Absent && asked:
+		p.gone = append(p.gone, v.Name(id)) // MISS-2
+	case a.State == cache.Absent:
+		p.removed = append(p.removed, v.Name(id)) // MISS-10
+		p.removedIDs = append(p.removedIDs, id)
+	}
+	if a.State == cache.Absent {
+		delete(d.held, v.Name(id))
+	}
+	for _, l := range a.Lost {
+		if l.Seq > d.lostTo && !v.Covers(l.Name) {
+			p.removed = append(p.removed, l.Name) // NAME-5
+			p.removedIDs = append(p.removedIDs, id)
+		}
+	}
+	if asked && (a.Error != nil || a.State == cache.Unknown) {
+		d.marks.Errors = append(d.marks.Errors, id) // H-27
+	}
+}
+
+// collectHeld: once everything asked for is resolved, what the client came with
+// and nothing covers is gone (DOWN-DELTA-11).
+func (d *deltaState) collectHeld(v fanout.View, p *part) {
+	if d.held == nil {
+		return
+	}
+	if subscribed, _ := v.Wildcard(); subscribed && d.wildcardAsked {
+		return
+	}
+	for _, id := range v.Names() {
+		if v.Answer(id).State == cache.Unknown {
+			return
+		}
+	}
+	for name := range d.held {
+		if !v.Covers(name) {
+			p.gone = append(p.gone, name)
+		}
+	}
+	slices.Sort(p.gone)
+	d.held, d.warming = nil, nil
+}
+
+// collectErrors: each error of a name once (ERR-9), in a response that does not
+// list the name as a resource.
+func (d *deltaState) collectErrors(v fanout.View, p *part) {
+	p.refuse(&d.exchange)
+	if len(d.marks.Errors) == 0 {
+		return
+	}
+	ids := d.marks.Errors
+	d.marks.Errors = nil
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		if !v.Has(id) {
+			continue
+		}
+		name := v.Name(id)
+		if slices.ContainsFunc(p.resources, func(r *cache.Resource) bool { return r.Name == name }) {
+			d.marks.Errors = append(d.marks.Errors, id) // in the next one
+			continue
+		}
+		p.collectError(v, id)
+	}
+}
+
+func (p *part) refuse(x *exchange) {
+	for _, name := range x.refused {
+		p.errors = append(p.errors, resourceErr{name, noLocate})
+	}
+	x.refused = nil
+}
+
+func (p *part) collectError(v fanout.View, id cache.ID) {
+	a := v.Answer(id)
+	if a.Error != nil {
+		p.errors = append(p.errors, resourceErr{v.Name(id), a.Error})
+	} else if named, _ := v.Unavailable(); named != nil && a.State == cache.Unknown {
+		p.unavailable = append(p.unavailable, resourceErr{v.Name(id), named})
+	}
+}
+
+// collectStarving notes whether something the client waits for cannot be had
+// just now (ERR-7).
+func (d *deltaState) collectStarving(v fanout.View, p *part) {
+	p.starving = starving(v)
+}
+
+// later keeps the removals of a part for another flush.
+func (d *deltaState) later(p *part) {
+	d.marks.Wildcard = d.marks.Wildcard || p.removedMembers
+	d.marks.Content = append(d.marks.Content, p.removedIDs...)
+	d.lostTo = 0
+}
+
+// removedNow notes that the removals of a part are told.
+func (d *deltaState) removedNow(p *part) { d.untold = p.position }
+
+func hasAliases(resources []*cache.Resource) bool {
+	return slices.ContainsFunc(resources, func(r *cache.Resource) bool { return len(r.Aliases) > 0 })
+}
+
+// unique keeps the first of the resources that bear one name.
+func unique(resources []*cache.Resource) []*cache.Resource {
+	seen := make(map[string]struct{}, len(resources))
+	return slices.DeleteFunc(resources, func(r *cache.Resource) bool {
+		_, again := seen[r.Name]
+		seen[r.Name] = struct{}{}
+		return again
+	})
+}
+
+// withoutContradiction: no response names a resource twice (DOWN-DELTA-12).
+func (p *part) withoutContradiction() {
+	listed := make(map[string]struct{}, len(p.resources)+len(p.gone))
+	for _, r := range p.resources {
+		listed[r.Name] = struct{}{}
+	}
+	again := func(name string) bool {
+		_, again := listed[name]
+		listed[name] = struct{}{}
+		return again
+	}
+	p.gone = slices.DeleteFunc(p.gone, again)
+	p.removed = slices.DeleteFunc(p.removed, again)
+}

@@ -1,0 +1,190 @@
+package downstream
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// exchange is what both variants keep of one type on one stream: the
+// subscription, what it has yet to be told, and which responses await their ACK.
+// Nothing of it survives the stream, or influences another type (DOWN-DELTA-2).
+type exchange struct {
+	url   cache.TypeURL
+	hub   *fanout.Hub
+	leave func() // gives the hub back
+	sub   *fanout.Subscription
+	full  bool // the type's SotW responses are full-state
+
+	// To be told. marks are changes, asked what the client wants an answer to.
+	marks         fanout.Marks
+	asked         []cache.ID
+	wildcardAsked bool
+	refused       []string // names asked for in a way that is not served (NAME-18)
+
+	// Position.
+	told cache.Seq // the wildcard's changes up to here
+
+	// Awaiting an ACK, oldest first.
+	unacked   []sent
+	sentAt    time.Time
+	lastNonce string
+	ackedTo   cache.Seq // the client has accepted everything up to here (NACK-4)
+	rejected  *Rejection
+
+	// Removals that wait (ORDER-2).
+	waitSince time.Time
+	waitFor   []*exchange
+}
+
+type sent struct {
+	nonce string
+	seq   cache.Seq
+}
+
+// Rejection is what a client has NACKed last: changes after From up to To.
+type Rejection struct {
+	From, To cache.Seq
+	Message  string
+}
+
+// maxUnacked bounds the responses whose nonces are remembered. Only answers to
+// new subscribes go out before the last ACK, so a client that sends requests and
+// never ACKs is who meets it.
+const maxUnacked = 32
+
+// blocked: the client owes an ACK, and pushes wait for it, but not for ever
+// (DOWN-DELTA-15).
+func (x *exchange) blocked(now time.Time, timeout time.Duration) bool {
+	return len(x.unacked) > 0 && now.Before(x.sentAt.Add(timeout))
+}
+
+// pending: there are changes that a push would tell.
+func (x *exchange) pending() bool { return x.marks.Any() }
+
+// due: there may be something to send at this moment.
+func (x *exchange) due() bool {
+	return x.marks.Any() || len(x.asked) > 0 || x.wildcardAsked || len(x.refused) > 0
+}
+
+// take adds marks to those not told yet.
+func (x *exchange) take(m fanout.Marks) {
+	x.marks.Content = append(x.marks.Content, m.Content...)
+	x.marks.Errors = append(x.marks.Errors, m.Errors...)
+	x.marks.Wildcard = x.marks.Wildcard || m.Wildcard
+}
+
+// nonce makes the nonce of a response (DOWN-DELTA-3). A push is named after its
+// position alone; an answer, or a second response at one position, is told apart
+// by a counter of the stream.
+func (x *exchange) nonce(seq cache.Seq, answer bool, counter *uint64) string {
+	name := x.url.Short()
+	if name == cache.OtherShort {
+		name = strings.TrimPrefix(string(x.url), "type.googleapis.com/")
+	}
+	n := name + "." + strconv.FormatUint(uint64(seq), 10)
+	if answer || n+lastChunk == x.lastNonce {
+		*counter++
+		n += "." + strconv.FormatUint(*counter, 10)
+	}
+	return n + lastChunk
+}
+
+// lastChunk ends every nonce: no chunks are left (RECON-16).
+const lastChunk = "-0"
+
+// sending notes a response as sent.
+func (x *exchange) sending(nonce string, seq cache.Seq, now time.Time) {
+	if len(x.unacked) == maxUnacked {
+		x.unacked = slices.Delete(x.unacked, 0, 1)
+	}
+	x.unacked = append(x.unacked, sent{nonce, seq})
+	x.sentAt, x.lastNonce = now, nonce
+}
+
+// verdict takes in the ACK or NACK of a response; unknown nonces are ignored
+// (DOWN-DELTA-6). A response that was accepted settles those before it.
+func (x *exchange) verdict(nonce string, e *statuspb.Status) (nack bool) {
+	i := slices.IndexFunc(x.unacked, func(s sent) bool { return s.nonce == nonce })
+	if i < 0 {
+		return false
+	}
+	s := x.unacked[i]
+	x.unacked = slices.Delete(x.unacked, 0, i+1)
+	if e != nil {
+		x.rejected = &Rejection{From: x.ackedTo, To: s.seq, Message: e.GetMessage()}
+		return true
+	}
+	x.ackedTo = max(x.ackedTo, s.seq)
+	return false
+}
+
+// part is what one type has to say in one flush.
+type part struct {
+	// Now: what goes first.
+	resources []*cache.Resource
+	changed   []*cache.Resource // those of them that are news (ORDER-4)
+	gone      []string          // removals that answer a request
+	errors    []resourceErr
+	must      bool // send, even if it lists nothing
+	answer    bool // it answers this client alone
+
+	// Later: removals that other types' additions precede (ORDER-2).
+	removed        []string
+	removedIDs     []cache.ID // the subscribed names behind them, if any
+	removedMembers bool       // some of them left the wildcard
+	shrunk         bool       // SotW: the set, without what is gone
+
+	// unavailable: names that cannot be resolved just now, and why (ERR-7).
+	unavailable []resourceErr
+	starving    *statuspb.Status
+
+	version  string
+	position cache.Seq
+}
+
+type resourceErr struct {
+	name   string
+	status *statuspb.Status
+}
+
+// early: there is something to say now.
+func (p *part) early() bool {
+	return p.must || len(p.resources) > 0 && !p.shrunk || len(p.gone) > 0 || len(p.errors) > 0
+}
+
+// late: there is something to take away.
+func (p *part) late() bool { return len(p.removed) > 0 || p.shrunk }
+
+// starving is why something the client waits for cannot be had just now, or nil
+// (ERR-7).
+func starving(v fanout.View) *statuspb.Status {
+	named, wildcard := v.Unavailable()
+	if subscribed, synced := v.Wildcard(); wildcard != nil && subscribed && !synced {
+		return wildcard
+	}
+	if named != nil {
+		for _, id := range v.Names() {
+			if v.Answer(id).State == cache.Unknown {
+				return named
+			}
+		}
+	}
+	return nil
+}
+
+var (
+	notFound = &statuspb.Status{Code: cache.NotFound, Message: "xds-relay: the control plane does not know this resource"}
+	noLocate = &statuspb.Status{Code: 12, Message: "xds-relay: resource_locators are not served yet; subscribe by resource name"}
+)
+
+func tooLong(name string, limit int) *End {
+	return &End{OverLimit, fmt.Sprintf("resource name of %d bytes (%.40q...) exceeds the limit of %d; raise downstream.max_name_bytes", len(name), name, limit)}
+}

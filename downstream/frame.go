@@ -1,0 +1,106 @@
+package downstream
+
+import (
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // the codec for all other messages
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// frame is a response in wire form: a header made for one client, and references
+// to resources that were encoded once for all (VALID-7).
+type frame struct {
+	bufs mem.BufferSlice
+	size int
+}
+
+// Field numbers of DeltaDiscoveryResponse and DiscoveryResponse.
+const (
+	fieldTypeURL = 4 // in both
+
+	deltaSystemVersion = 1
+	deltaNonce         = 5
+	deltaRemoved       = 6
+	deltaControlPlane  = 7
+	deltaErrors        = 9
+
+	sotwVersion      = 1
+	sotwNonce        = 5
+	sotwControlPlane = 6
+	sotwErrors       = 7
+
+	controlPlaneIdentifier = 1
+)
+
+// encode writes the header; it runs under no lock.
+func encode(r *Response) *frame {
+	version, nonce, plane, errors := protowire.Number(sotwVersion), protowire.Number(sotwNonce), protowire.Number(sotwControlPlane), protowire.Number(sotwErrors)
+	if r.Delta {
+		version, nonce, plane, errors = deltaSystemVersion, deltaNonce, deltaControlPlane, deltaErrors
+	}
+	head := make([]byte, 0, 160)
+	head = appendString(head, version, r.Version)
+	head = appendString(head, fieldTypeURL, string(r.Type))
+	head = appendString(head, nonce, r.Nonce)
+	if r.Identifier != "" {
+		head = protowire.AppendTag(head, plane, protowire.BytesType)
+		head = protowire.AppendBytes(head, appendString(nil, controlPlaneIdentifier, r.Identifier))
+	}
+	for _, name := range r.Removed {
+		head = protowire.AppendTag(head, deltaRemoved, protowire.BytesType)
+		head = protowire.AppendString(head, name)
+	}
+	for _, e := range r.Errors {
+		head = appendError(head, errors, e)
+	}
+
+	f := &frame{bufs: make(mem.BufferSlice, 0, len(r.Resources)+1), size: len(head)}
+	f.bufs = append(f.bufs, mem.SliceBuffer(head))
+	for _, res := range r.Resources {
+		b := res.Element()
+		if !r.Delta {
+			b = res.Body()
+		}
+		f.size += len(b)
+		f.bufs = append(f.bufs, mem.SliceBuffer(b))
+	}
+	return f
+}
+
+func appendString(b []byte, field protowire.Number, s string) []byte {
+	if s == "" {
+		return b
+	}
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	return protowire.AppendString(b, s)
+}
+
+func appendError(b []byte, field protowire.Number, e *discovery.ResourceError) []byte {
+	enc, err := proto.Marshal(e)
+	if err != nil {
+		// A message from upstream that is not valid UTF-8 after all: tell the
+		// name, which is what matters.
+		e = &discovery.ResourceError{ResourceName: e.GetResourceName()}
+		if enc, err = proto.Marshal(e); err != nil {
+			return b
+		}
+	}
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	return protowire.AppendBytes(b, enc)
+}
+
+// codec lets frames through as they are and hands every other message to the
+// standard codec.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
+
+// Marshal implements encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if f, ok := v.(*frame); ok {
+		return f.bufs, nil
+	}
+	return c.CodecV2.Marshal(v)
+}

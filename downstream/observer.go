@@ -1,0 +1,30 @@
+package downstream
+
+import (
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// Observer is told what happens on client streams, for metrics. Its methods are
+// called from many goroutines, under no lock. Protocol is "delta" or "sotw".
+type Observer interface {
+	ClientConnected(protocol string)
+	ClientDisconnected(protocol string, reason Reason)
+	ClientRequest(t cache.TypeURL, kind RequestKind)
+	// ClientResponse: a response was handed to the transport.
+	ClientResponse(t cache.TypeURL, resources, removed, bytes int)
+	// ClientAck: the time from handing over a response to its ACK.
+	ClientAck(t cache.TypeURL, after time.Duration)
+	// ClientPanic: a stream was ended because of a bug.
+	ClientPanic()
+}
+
+type nobody struct{}
+
+func (nobody) ClientConnected(string)                      {}
+func (nobody) ClientDisconnected(string, Reason)           {}
+func (nobody) ClientRequest(cache.TypeURL, RequestKind)    {}
+func (nobody) ClientResponse(cache.TypeURL, int, int, int) {}
+func (nobody) ClientAck(cache.TypeURL, time.Duration)      {}
+func (nobody) ClientPanic()                                {}

@@ -1,0 +1,48 @@
+package downstream
+
+import (
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// Response is what a Session wants sent: a DeltaDiscoveryResponse or a
+// DiscoveryResponse whose resources are shared with all other clients.
+type Response struct {
+	Delta      bool
+	Type       cache.TypeURL
+	Nonce      string
+	Version    string // SotW version_info, Delta system_version_info
+	Identifier string // control_plane.identifier
+	Resources  []*cache.Resource
+	Removed    []string // Delta only
+	Errors     []*discovery.ResourceError
+}
+
+func resourceError(name string, status *statuspb.Status) *discovery.ResourceError {
+	return &discovery.ResourceError{
+		ResourceName: &discovery.ResourceName{Name: name},
+		ErrorDetail:  status,
+	}
+}
+
+// End is why a Session ends its stream.
+type End struct {
+	Reason  Reason
+	Message string // says what to do
+}
+
+// Reason is a closed set, fit for a metric label; the edge maps it to a gRPC
+// status (stream.go).
+type Reason string
+
+const (
+	BadRequest   Reason = "bad_request"   // INVALID_ARGUMENT
+	OverLimit    Reason = "over_limit"    // RESOURCE_EXHAUSTED
+	NodeChanged  Reason = "node_changed"  // ABORTED
+	Forbidden    Reason = "forbidden"     // PERMISSION_DENIED
+	Unreachable  Reason = "unavailable"   // UNAVAILABLE
+	Overcrowded  Reason = "too_many"      // RESOURCE_EXHAUSTED: groups.max
+	ShuttingDown Reason = "shutting_down" // UNAVAILABLE
+)

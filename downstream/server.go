@@ -1,0 +1,187 @@
+package downstream
+
+import (
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+)
+
+// ServerConfig is what a Server needs.
+type ServerConfig struct {
+	Config
+	// Groups says who is served from what.
+	Groups Groups
+	// Credentials are TLS's, or insecure ones.
+	Credentials credentials.TransportCredentials
+	// MaxRequest bounds one request, in bytes; MaxStreams the streams of one
+	// connection; FirstMessage the time until a stream says something (VALID-8).
+	MaxRequest   int
+	MaxStreams   uint32
+	FirstMessage time.Duration
+	// Log, and Observer (nil: nobody).
+	Log      *slog.Logger
+	Observer Observer
+}
+
+// Server serves clients. Its methods may be called from any goroutine.
+type Server struct {
+	config   ServerConfig
+	log      *slog.Logger
+	observer Observer
+	grpc     *grpc.Server
+	health   *health.Server
+	warmth   *Warmth
+
+	mu       sync.Mutex
+	streams  map[uint64]*stream
+	lastID   uint64
+	stopping bool
+}
+
+// The bounds that have no setting.
+const (
+	// maxHeaders bounds a stream's request headers; gRPC's own default is 16 MiB.
+	maxHeaders = 16 << 10
+	// window is the HTTP/2 window of a stream and of a connection, for what
+	// clients send. It is fixed: estimating it costs a ping for every ACK.
+	window = 64 << 10
+	// How a dead client is noticed, and how often a live one may ping.
+	keepaliveTime    = 30 * time.Second
+	keepaliveTimeout = 10 * time.Second
+	minPing          = 10 * time.Second
+)
+
+// NewServer returns a Server that listens nowhere yet.
+func NewServer(c ServerConfig) *Server {
+	s := &Server{
+		config: c, log: c.Log, observer: c.Observer,
+		health:  health.NewServer(),
+		warmth:  NewWarmth(),
+		streams: make(map[uint64]*stream),
+	}
+	if s.observer == nil {
+		s.observer = nobody{}
+	}
+	s.grpc = grpc.NewServer(
+		grpc.Creds(c.Credentials),
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.InTapHandle(endable),
+		grpc.MaxRecvMsgSize(c.MaxRequest),
+		grpc.MaxSendMsgSize(math.MaxInt32),
+		grpc.MaxConcurrentStreams(c.MaxStreams),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.InitialWindowSize(window),
+		grpc.InitialConnWindowSize(window),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
+	)
+	s.registerServices()
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	s.SetReady(false)
+	return s
+}
+
+// Serve accepts clients on a listener until Close.
+func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
+
+// SetReady sets what gRPC health checks are told.
+func (s *Server) SetReady(ready bool) {
+	state := healthpb.HealthCheckResponse_NOT_SERVING
+	if ready {
+		state = healthpb.HealthCheckResponse_SERVING
+	}
+	s.health.SetServingStatus("", state)
+	s.health.SetServingStatus("envoy.service.discovery.v3.AggregatedDiscoveryService", state)
+}
+
+// Close stops taking in streams and ends those there are with UNAVAILABLE, in
+// random order and spread over a time, so that clients look elsewhere and do not
+// come back all at once (ERR-14). It returns when all handlers have.
+func (s *Server) Close(spread time.Duration) {
+	s.health.Shutdown()
+	s.mu.Lock()
+	s.stopping = true
+	streams := make([]*stream, 0, len(s.streams))
+	for _, st := range s.streams {
+		streams = append(streams, st)
+	}
+	s.mu.Unlock()
+	rand.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
+	begin := time.Now()
+	for i, st := range streams {
+		time.Sleep(time.Until(begin.Add(spread * time.Duration(i) / time.Duration(len(streams)))))
+		st.end(shuttingDown())
+	}
+	s.awaitStreams(time.Second)
+	s.grpc.Stop()
+}
+
+func shuttingDown() *End {
+	return &End{ShuttingDown, "xds-relay: shutting down; connect again, to another replica if there is one"}
+}
+
+// awaitStreams gives the ended streams a moment to write their status.
+func (s *Server) awaitStreams(limit time.Duration) {
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for s.Count() > 0 {
+		select {
+		case <-deadline.C:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Server) register(st *stream) *End {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		return shuttingDown()
+	}
+	s.lastID++
+	st.id = s.lastID
+	s.streams[st.id] = st
+	return nil
+}
+
+func (s *Server) unregister(st *stream) {
+	s.mu.Lock()
+	delete(s.streams, st.id)
+	s.mu.Unlock()
+}
+
+// Count is the number of open streams.
+func (s *Server) Count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams)
+}
+
+// Clients describes the open streams, oldest first.
+func (s *Server) Clients() []Client {
+	s.mu.Lock()
+	streams := make([]*stream, 0, len(s.streams))
+	for _, st := range s.streams {
+		streams = append(streams, st)
+	}
+	s.mu.Unlock()
+	clients := make([]Client, 0, len(streams))
+	for _, st := range streams {
+		clients = append(clients, st.describe())
+	}
+	slices.SortFunc(clients, func(a, b Client) int { return int(a.Stream) - int(b.Stream) })
+	return clients
+}

@@ -1,0 +1,328 @@
+package downstream
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// Config is what the server side needs to know of the configuration.
+type Config struct {
+	// Instance is the relay's name of itself in control_plane.identifier
+	// (DOWN-DELTA-19).
+	Instance string
+	// AckTimeout is how long pushes wait for an ACK, and removals for other
+	// types (DOWN-DELTA-15, ORDER-2).
+	AckTimeout time.Duration
+	// ResendOnReconnect are types for which a client's versions spare it nothing
+	// (DOWN-DELTA-8).
+	ResendOnReconnect []cache.TypeURL
+	// MaxName and MaxNames bound one name, in bytes, and a stream's names
+	// (VALID-8).
+	MaxName, MaxNames int
+}
+
+// Stream says what kind of stream a Session serves.
+type Stream struct {
+	Delta bool
+	// Type is the one type of a per-type method; empty: ADS.
+	Type cache.TypeURL
+}
+
+// Groups decides which group a stream's types belong to. It is asked once for
+// each type of a stream.
+type Groups interface {
+	// Key is the group key of a node, or why it has none (NODE-3). nil stands for
+	// a first message without a node.
+	Key(node *core.Node) (string, *End)
+	// Hub is the Hub from which a type is served to the client (NODE-6). leave is
+	// called when the stream is done with it.
+	Hub(client Peer, node *core.Node, key string, t cache.TypeURL) (hub *fanout.Hub, leave func(), end *End)
+}
+
+// Peer is who is at the other end of a stream, as far as the connection tells.
+type Peer struct {
+	// Address is for people.
+	Address string
+	// Identity is what its TLS certificate proves, or "".
+	Identity string
+	// Local: it came over loopback or a Unix socket.
+	Local bool
+}
+
+// Session is the protocol of one downstream stream. It is pure, and not safe for
+// concurrent use: its owner locks (the session comes first in the lock law).
+type Session struct {
+	config     *Config
+	kind       Stream
+	peer       Peer
+	groups     Groups
+	subscriber *fanout.Subscriber
+	warmth     *Warmth
+
+	// All of this dies with the stream.
+	greeted bool // the first message is in
+	node    *core.Node
+	key     string
+	states  []state // in the order of ORDER-2
+	bySub   map[*fanout.Subscription]state
+	carried bool // a response was sent (ERR-7)
+	counter uint64
+	queue   []*Response // of the flush under way
+}
+
+// state is one type's part of a Session: deltaState or sotwState.
+type state interface {
+	base() *exchange
+	due() bool
+	collect(v fanout.View, push bool) part
+	later(p *part)
+	removedNow(p *part)
+}
+
+func (x *exchange) base() *exchange { return x }
+
+// NewSession returns the protocol of a stream. wake is called when there is
+// something to send; it must not block.
+func NewSession(c *Config, kind Stream, peer Peer, groups Groups, warmth *Warmth, wake func()) *Session {
+	return &Session{
+		config: c, kind: kind, peer: peer, groups: groups, warmth: warmth,
+		subscriber: fanout.NewSubscriber(wake),
+		bySub:      make(map[*fanout.Subscription]state),
+	}
+}
+
+// Dirty reports whether something was marked since the last Next.
+func (s *Session) Dirty() bool { return s.subscriber.Dirty() }
+
+// Note is what a request told that is worth a log line or a counter.
+type Note struct {
+	Type cache.TypeURL
+	Kind RequestKind
+	Nack string // the client's message
+}
+
+// RequestKind is a closed set, fit for a metric label.
+type RequestKind string
+
+const (
+	InitialRequest   RequestKind = "initial"
+	SubscribeRequest RequestKind = "subscribe"
+	AckRequest       RequestKind = "ack"
+	NackRequest      RequestKind = "nack"
+)
+
+// DeltaRequest takes in a request of a Delta stream.
+func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Time) (Note, *End) {
+	note := Note{Kind: SubscribeRequest}
+	t, end := s.greet(req.GetNode(), req.GetTypeUrl())
+	if end != nil {
+		return note, end
+	}
+	note.Type = t
+	if end := s.checkNames(req.GetResourceNamesSubscribe()); end != nil {
+		return note, end
+	}
+	d, end := s.delta(t)
+	if end != nil {
+		return note, end
+	}
+	switch {
+	case !d.requested:
+		note.Kind = InitialRequest
+	case req.GetResponseNonce() != "" && req.GetErrorDetail() == nil:
+		note.Kind = AckRequest
+	}
+	for _, l := range req.GetResourceLocatorsSubscribe() {
+		d.refused = append(d.refused, l.GetName())
+	}
+	if d.request(req, now) {
+		note.Kind, note.Nack = NackRequest, nackMessage(req.GetErrorDetail())
+	}
+	return note, s.checkCount()
+}
+
+// SotWRequest takes in a request of a SotW stream.
+func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (Note, *End) {
+	note := Note{Kind: SubscribeRequest}
+	t, end := s.greet(req.GetNode(), req.GetTypeUrl())
+	if end != nil {
+		return note, end
+	}
+	note.Type = t
+	if end := s.checkNames(req.GetResourceNames()); end != nil {
+		return note, end
+	}
+	w, end := s.sotw(t)
+	if end != nil {
+		return note, end
+	}
+	switch {
+	case !w.requested:
+		note.Kind = InitialRequest
+	case req.GetResponseNonce() != "" && req.GetErrorDetail() == nil:
+		note.Kind = AckRequest
+	}
+	for _, l := range req.GetResourceLocators() {
+		w.refused = append(w.refused, l.GetName())
+	}
+	warmed := uint64(0)
+	if s.kind.Type != "" {
+		warmed = s.warmth.deliveries(s.node.GetId())
+	}
+	if w.request(req, warmed, now) {
+		note.Kind, note.Nack = NackRequest, nackMessage(req.GetErrorDetail())
+	}
+	return note, s.checkCount()
+}
+
+func nackMessage(e *statuspb.Status) string {
+	if m := e.GetMessage(); m != "" {
+		return m
+	}
+	return fmt.Sprintf("(no message, code %d)", e.GetCode())
+}
+
+// greet takes in what every request says: its node (NODE-1 to NODE-3) and type
+// (DOWN-DELTA-1).
+func (s *Session) greet(node *core.Node, typeURL string) (cache.TypeURL, *End) {
+	switch {
+	case !s.greeted:
+		key, end := s.groups.Key(node)
+		if end != nil {
+			return "", end
+		}
+		s.greeted, s.node, s.key = true, node, key
+		s.warmth.join(node.GetId())
+	case node != nil:
+		key, end := s.groups.Key(node)
+		if end != nil {
+			return "", end
+		}
+		if key != s.key {
+			return "", &End{NodeChanged, "the node of a later request belongs to another group than the first one's; open a new stream for another node"}
+		}
+	}
+	t := cache.TypeURL(typeURL)
+	switch {
+	case s.kind.Type == "" && t == "":
+		return "", &End{BadRequest, "type_url is empty; on an aggregated stream every request must name its type"}
+	case s.kind.Type != "" && t == "":
+		t = s.kind.Type
+	case s.kind.Type != "" && t != s.kind.Type:
+		return "", &End{BadRequest, fmt.Sprintf("type_url %q on the method for %q; use the method of that type, or the aggregated one", t, s.kind.Type)}
+	}
+	if len(t) > s.config.MaxName {
+		return "", tooLong(string(t), s.config.MaxName)
+	}
+	return t, nil
+}
+
+func (s *Session) checkNames(names []string) *End {
+	for _, name := range names {
+		if len(name) > s.config.MaxName {
+			return tooLong(name, s.config.MaxName)
+		}
+	}
+	return nil
+}
+
+// maxTypes bounds the types of one stream; the protocol has a dozen.
+const maxTypes = 1000
+
+func (s *Session) checkCount() *End {
+	n := 0
+	for _, st := range s.states {
+		st.base().sub.Read(func(v fanout.View) { n += len(v.Names()) })
+	}
+	if n > s.config.MaxNames {
+		return &End{OverLimit, fmt.Sprintf("%d names on one stream exceed the limit of %d; raise downstream.max_names_per_stream", n, s.config.MaxNames)}
+	}
+	if len(s.states) > maxTypes {
+		return &End{OverLimit, fmt.Sprintf("more than %d resource types on one stream", maxTypes)}
+	}
+	return nil
+}
+
+func (s *Session) find(t cache.TypeURL) state {
+	for _, st := range s.states {
+		if st.base().url == t {
+			return st
+		}
+	}
+	return nil
+}
+
+func (s *Session) delta(t cache.TypeURL) (*deltaState, *End) {
+	if st := s.find(t); st != nil {
+		return st.(*deltaState), nil
+	}
+	x, end := s.exchange(t)
+	if end != nil {
+		return nil, end
+	}
+	d := &deltaState{exchange: x, resend: slices.Contains(s.config.ResendOnReconnect, t)}
+	if clusters, ok := s.find(cache.Cluster).(*deltaState); ok && t == cache.Endpoint {
+		for _, name := range clusters.sent {
+			d.spareNot(name)
+		}
+		clusters.sent = nil
+	}
+	s.add(d)
+	return d, nil
+}
+
+func (s *Session) sotw(t cache.TypeURL) (*sotwState, *End) {
+	if st := s.find(t); st != nil {
+		return st.(*sotwState), nil
+	}
+	x, end := s.exchange(t)
+	if end != nil {
+		return nil, end
+	}
+	w := &sotwState{exchange: x}
+	s.add(w)
+	return w, nil
+}
+
+func (s *Session) exchange(t cache.TypeURL) (exchange, *End) {
+	hub, leave, end := s.groups.Hub(s.peer, s.node, s.key, t)
+	if end != nil {
+		return exchange{}, end
+	}
+	return exchange{
+		url: t, hub: hub, leave: leave,
+		sub:  hub.Subscribe(t, s.subscriber),
+		full: hub.Properties(t).FullState,
+	}, nil
+}
+
+func (s *Session) add(st state) {
+	i, _ := slices.BinarySearchFunc(s.states, st, func(a, b state) int {
+		x, y := a.base().url, b.base().url
+		return cmp.Or(cmp.Compare(x.Rank(), y.Rank()), strings.Compare(string(x), string(y)))
+	})
+	s.states = slices.Insert(s.states, i, st)
+	s.bySub[st.base().sub] = st
+}
+
+// Close gives up all interest. The Session is not to be used after it.
+func (s *Session) Close(now time.Time) {
+	for _, st := range s.states {
+		st.base().sub.Close(now)
+		st.base().leave()
+	}
+	if s.greeted {
+		s.warmth.leave(s.node.GetId())
+	}
+	s.states, s.queue = nil, nil
+}

@@ -1,0 +1,320 @@
+package downstream
+
+import (
+	"slices"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// sotwState is the state-of-the-world variant for one type on one stream. For a
+// full-state type every response is the whole view, since clients delete what is
+// missing from it (DOWN-SOTW-6); for the others it is what is new.
+type sotwState struct {
+	exchange
+	requested bool
+	names     []string // of the newest request, sorted
+
+	// Full-state types only.
+	//
+	// must are names that have to be resolved before anything is said, because
+	// the client may hold them: those of a first request with a version, and those
+	// delivered on this stream (DOWN-SOTW-7).
+	must      map[string]struct{}
+	delivered map[string]struct{} // of subscribed names
+	listed    int                 // resources in the last response; -1: none sent
+	version   string              // of the last response
+	again     bool                // the view is owed, once it is certain
+	shrink    bool                // removals wait for other types (ORDER-2)
+
+	// warmedAt counts the cluster deliveries to this node when endpoints were
+	// last answered (ORDER-5).
+	warmedAt uint64
+}
+
+// request takes in one request of the type. warmed counts the deliveries of
+// clusters to this node on streams other than this one (ORDER-5).
+func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now time.Time) (nack bool) {
+	first := !s.requested
+	s.requested = true
+	// A stale nonce says nothing, and a first request's belongs to another stream
+	// (DOWN-SOTW-3, DOWN-SOTW-4); names count in any case (DOWN-SOTW-2).
+	nonce := req.GetResponseNonce()
+	acked := nonce != "" && nonce == s.lastNonce && !first
+	repeated := acked && len(s.unacked) == 0 && req.GetErrorDetail() == nil
+	if acked {
+		nack = s.verdict(nonce, req.GetErrorDetail())
+	}
+	names := slices.Clone(req.GetResourceNames())
+	slices.Sort(names)
+	names = slices.Compact(names)
+	repeated = repeated && slices.Equal(names, s.names)
+	s.names = names
+
+	asked := s.sub.Replace(names, now)
+	s.asked = append(s.asked, asked.Names...)
+	s.wildcardAsked = s.wildcardAsked || asked.Wildcard
+	if first {
+		s.listed = -1
+		s.warmedAt = warmed
+		if s.full {
+			s.must, s.delivered = make(map[string]struct{}), make(map[string]struct{})
+			if req.GetVersionInfo() != "" {
+				for _, name := range names {
+					s.must[name] = struct{}{}
+				}
+			}
+		}
+	}
+	if s.url == cache.Endpoint && warmed != s.warmedAt && repeated {
+		s.warmedAt = warmed
+		s.sub.Read(func(v fanout.View) { s.asked = append(s.asked, v.Names()...) })
+	}
+	return nack
+}
+
+func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink }
+
+// collect is what there is to tell. push: changes too, not only answers.
+func (s *sotwState) collect(v fanout.View, push bool) (p part) {
+	p.position = v.Position()
+	v.Passed(s.told)
+	if s.full {
+		s.collectFull(v, push, &p)
+	} else {
+		s.collectNew(v, push, &p)
+	}
+	p.refuse(&s.exchange)
+	p.starving = starving(v)
+	return p
+}
+
+// collectFull decides whether the whole view is to be sent, and lists it.
+func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
+	subscribed, synced := v.Wildcard()
+	s.wildcardAsked = s.wildcardAsked && subscribed
+	p.answer = len(s.asked) > 0 || s.wildcardAsked && synced
+	if !push && !p.answer {
+		return
+	}
+	send := s.again || s.wildcardAsked // rows a, c, t
+	shrunk := s.shrink
+	if (s.marks.Wildcard || send) && subscribed && synced {
+		for c := range v.Members(s.told) {
+			if c.Resource != nil {
+				p.changed = append(p.changed, c.Resource)
+			}
+			send = send || c.Resource != nil
+			shrunk = shrunk || c.Resource == nil
+		}
+	}
+	marked := slices.Concat(s.asked, s.marks.Content)
+	s.asked, s.marks.Content, s.marks.Wildcard, s.again, s.shrink = nil, nil, false, false, false
+	slices.Sort(marked)
+	for _, id := range slices.Compact(marked) {
+		if !v.Has(id) {
+			continue
+		}
+		_, had := s.delivered[v.Name(id)]
+		switch a := v.Answer(id); a.State {
+		case cache.Present:
+			send = true // DOWN-SOTW-5
+			p.changed = append(p.changed, a.Resource)
+		case cache.Absent:
+			shrunk = shrunk || had
+			delete(s.must, v.Name(id))
+			delete(s.delivered, v.Name(id))
+			s.collectError(v, id, p)
+		case cache.Unknown:
+			s.collectError(v, id, p)
+		}
+	}
+	s.collectErrors(v, p)
+
+	resources, version, certain := s.view(v)
+	if !certain {
+		s.again = send || shrunk
+		for _, e := range p.errors {
+			if id, ok := v.Lookup(e.name); ok {
+				s.marks.Errors = append(s.marks.Errors, id)
+			}
+		}
+		p.errors, p.unavailable, p.answer = nil, nil, false
+		return
+	}
+	shrunk = shrunk && version != s.version
+	if len(resources) == 0 && s.listed != 0 && s.settled(v) {
+		send = true // DOWN-SOTW-9
+	}
+	if !send && !shrunk && len(p.errors) == 0 && len(p.unavailable) == 0 {
+		return
+	}
+	p.resources, p.version = resources, version
+	p.must, p.shrunk = send, shrunk && !send && len(p.errors) == 0
+	s.wildcardAsked = false
+	s.listed, s.version, s.told = len(resources), version, p.position
+	s.deliver(v)
+}
+
+// deliver notes what the client holds from now on.
+func (s *sotwState) deliver(v fanout.View) {
+	if len(s.delivered) > 2*len(v.Names())+1000 {
+		clear(s.delivered)
+	}
+	for _, id := range v.Names() {
+		if v.Answer(id).State == cache.Present {
+			s.delivered[v.Name(id)] = struct{}{}
+		}
+	}
+}
+
+// view is the whole of what the client subscribes to; certain is false while it
+// may already hold something that is not resolved (DOWN-SOTW-7, H-5).
+func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version string, certain bool) {
+	subscribed, synced := v.Wildcard()
+	if subscribed && !synced {
+		return nil, "", false
+	}
+	if subscribed {
+		for c := range v.Members(0) {
+			if c.Resource != nil {
+				resources = append(resources, c.Resource)
+			}
+		}
+		slices.Reverse(resources)
+	}
+	for _, id := range v.Names() {
+		a := v.Answer(id)
+		if a.State == cache.Unknown {
+			name := v.Name(id)
+			_, must := s.must[name]
+			_, had := s.delivered[name]
+			if must || had {
+				return nil, "", false
+			}
+		}
+		if a.Resource != nil {
+			resources = append(resources, a.Resource)
+			resources = append(resources, a.More...)
+		}
+	}
+	if len(v.Names()) == 0 {
+		return resources, v.WildcardDigest().String(), true
+	}
+	resources = unique(resources) // DOWN-SOTW-14
+	var digest cache.Digest
+	for _, r := range resources {
+		digest.Add(r)
+	}
+	return resources, digest.String(), true
+}
+
+// settled: everything the client asked for is answered, and it did ask.
+func (s *sotwState) settled(v fanout.View) bool {
+	subscribed, _ := v.Wildcard()
+	for _, id := range v.Names() {
+		if v.Answer(id).State == cache.Unknown {
+			return false
+		}
+	}
+	return subscribed || len(v.Names()) > 0
+}
+
+// collectNew lists what is new or newly named. A removal is not told, save as an
+// error (DOWN-SOTW-10, MISS-6).
+func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
+	subscribed, synced := v.Wildcard()
+	switch {
+	case !subscribed:
+		s.wildcardAsked, s.marks.Wildcard = false, false
+	case !synced:
+		s.marks.Wildcard = false
+	case s.wildcardAsked || push && s.marks.Wildcard:
+		after := s.told
+		if s.wildcardAsked {
+			after, p.must, p.answer = 0, true, true
+		}
+		for c := range v.Members(after) {
+			if c.Resource != nil {
+				p.resources = append(p.resources, c.Resource)
+			}
+		}
+		slices.Reverse(p.resources)
+		s.wildcardAsked, s.marks.Wildcard, s.told = false, false, p.position
+	}
+	marked := s.asked
+	s.asked = nil
+	p.answer = p.answer || len(marked) > 0
+	if push {
+		marked = slices.Concat(marked, s.marks.Content)
+		s.marks.Content = nil
+	}
+	slices.Sort(marked)
+	for _, id := range slices.Compact(marked) {
+		if !v.Has(id) {
+			continue
+		}
+		if a := v.Answer(id); a.State == cache.Present {
+			p.resources = append(p.resources, a.Resource)
+			p.resources = append(p.resources, a.More...)
+		} else {
+			s.collectError(v, id, p)
+		}
+	}
+	s.collectErrors(v, p)
+	if len(p.resources) == 0 && len(p.errors) == 0 && len(p.unavailable) == 0 && !p.must {
+		return
+	}
+	p.resources = unique(p.resources)
+	p.version = s.digest(v)
+}
+
+// digest is the version of the client's view (RECON-14), and never empty
+// (DOWN-SOTW-11).
+func (s *sotwState) digest(v fanout.View) string {
+	digest := cache.Digest{}
+	if subscribed, _ := v.Wildcard(); subscribed && len(v.Names()) == 0 {
+		digest = v.WildcardDigest()
+	}
+	for _, id := range v.Names() {
+		if r := v.Answer(id).Resource; r != nil {
+			digest.Add(r)
+		}
+	}
+	return digest.String()
+}
+
+// collectErrors: each error of a name once.
+func (s *sotwState) collectErrors(v fanout.View, p *part) {
+	ids := s.marks.Errors
+	s.marks.Errors = nil
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		if v.Has(id) {
+			s.collectError(v, id, p)
+		}
+	}
+}
+
+// collectError: why a name is not there (MISS-6, ERR-9, ERR-7).
+func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
+	name := v.Name(id)
+	if slices.ContainsFunc(p.errors, func(e resourceErr) bool { return e.name == name }) {
+		return
+	}
+	a := v.Answer(id)
+	if a.State == cache.Absent && a.Error == nil {
+		p.errors = append(p.errors, resourceErr{name, notFound})
+		return
+	}
+	p.collectError(v, id)
+}
+
+// later keeps the shrunk set for another flush.
+func (s *sotwState) later(*part) { s.shrink = true }
+
+// removedNow notes that the shrunk set is told; collect has noted all of it.
+func (s *sotwState) removedNow(*part) {}

@@ -1,0 +1,302 @@
+package downstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+)
+
+// stream is the edge around a Session: it receives on the handler's goroutine and
+// borrows another one only while there is something to send.
+type stream struct {
+	server *Server
+	id     uint64
+	kind   Stream
+	peer   Peer
+	since  time.Time
+	grpc   grpc.ServerStream
+	cancel context.CancelCauseFunc // makes the handler's receive return
+
+	mu      sync.Mutex // the session's own; never held while sending
+	session *Session
+	timer   *time.Timer
+
+	// One sender at a time.
+	sending atomic.Int32
+	senders sync.WaitGroup
+}
+
+// What stream.sending says.
+const (
+	idle    = iota
+	busy    // a sender is at work
+	nagging // it is, and has to look once more
+)
+
+// Reasons for which a stream ends that are not the Session's.
+const (
+	closedByClient Reason = "closed"
+	receiveFailed  Reason = "receive_failed"
+	bug            Reason = "panic"
+)
+
+type cancelKey struct{}
+
+// endable gives every stream's context a cancel function of ours. gRPC has no
+// other way to end a server stream from outside its handler while that is blocked
+// in receiving, short of a second standing goroutine for each stream.
+func endable(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return context.WithValue(ctx, cancelKey{}, cancel), nil
+}
+
+func (e *End) Error() string { return e.Message }
+
+// serve runs one stream to its end.
+func (s *Server) serve(g grpc.ServerStream, kind Stream) (err error) {
+	cancel, ok := g.Context().Value(cancelKey{}).(context.CancelCauseFunc)
+	if !ok {
+		return status.Error(codes.Internal, "xds-relay: the server lacks its tap handle")
+	}
+	st := &stream{server: s, kind: kind, grpc: g, cancel: cancel, peer: peerOf(g.Context()), since: time.Now()}
+	st.session = NewSession(&s.config.Config, kind, st.peer, s.config.Groups, s.warmth, st.kick)
+	if end := s.register(st); end != nil {
+		return end.status()
+	}
+	s.observer.ClientConnected(st.protocol())
+
+	reason := closedByClient
+	defer func() {
+		if p := recover(); p != nil {
+			err = st.panicked(p)
+		}
+		cancel(nil) // a sender that waits for the client gives up
+		st.mu.Lock()
+		if st.timer != nil {
+			st.timer.Stop()
+		}
+		st.mu.Unlock()
+		st.senders.Wait()
+		st.mu.Lock()
+		st.session.Close(time.Now())
+		st.mu.Unlock()
+		s.unregister(st)
+
+		if end := (*End)(nil); errors.As(err, &end) {
+			reason, err = end.Reason, end.status()
+		} else if err != nil {
+			reason = receiveFailed
+		}
+		s.observer.ClientDisconnected(st.protocol(), reason)
+		st.log().Info("client stream ended", "reason", reason, "err", err, "dur_ms", time.Since(st.since).Milliseconds())
+	}()
+
+	err = st.receiveAll()
+	if end := (*End)(nil); errors.As(context.Cause(g.Context()), &end) {
+		return end
+	}
+	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
+		return nil
+	}
+	return err
+}
+
+// receiveAll takes in requests until the stream ends. It never waits for the
+// sender.
+func (st *stream) receiveAll() error {
+	late := time.AfterFunc(st.server.config.FirstMessage, func() {
+		st.end(&End{OverLimit, fmt.Sprintf("no request within %v of opening the stream", st.server.config.FirstMessage)})
+	})
+	defer late.Stop()
+	for first := true; ; first = false {
+		note, end, err := st.receive()
+		if err != nil {
+			return err
+		}
+		if first {
+			late.Stop()
+			st.log().Info("client stream open", "type", note.Type)
+		}
+		if end != nil {
+			return end
+		}
+		st.server.observer.ClientRequest(note.Type, note.Kind)
+		if note.Nack != "" {
+			st.log().Warn("client rejected a response", "type", note.Type, "nack", note.Nack) // NACK-9
+		}
+		st.kick()
+	}
+}
+
+func (st *stream) receive() (Note, *End, error) {
+	if st.kind.Delta {
+		req := new(discovery.DeltaDiscoveryRequest)
+		if err := st.grpc.RecvMsg(req); err != nil {
+			return Note{}, nil, err
+		}
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		note, end := st.session.DeltaRequest(req, time.Now())
+		return note, end, nil
+	}
+	req := new(discovery.DiscoveryRequest)
+	if err := st.grpc.RecvMsg(req); err != nil {
+		return Note{}, nil, err
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	note, end := st.session.SotWRequest(req, time.Now())
+	return note, end, nil
+}
+
+// kick sees to it that a sender looks at the session. It does not block, and is
+// called from anywhere.
+func (st *stream) kick() {
+	for {
+		switch st.sending.Load() {
+		case idle:
+			if st.sending.CompareAndSwap(idle, busy) {
+				st.senders.Go(st.send)
+				return
+			}
+		case busy:
+			if st.sending.CompareAndSwap(busy, nagging) {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+// send sends what there is, and goes.
+func (st *stream) send() {
+	defer func() {
+		if p := recover(); p != nil {
+			st.cancel(st.panicked(p))
+		}
+	}()
+	for {
+		r, end := st.next()
+		if end != nil {
+			st.end(end)
+			return
+		}
+		if r == nil {
+			if st.sending.CompareAndSwap(busy, idle) {
+				return
+			}
+			st.sending.Store(busy)
+			continue
+		}
+		f := encode(r)
+		if err := st.grpc.SendMsg(f); err != nil {
+			return // the receiver has the reason
+		}
+		st.server.observer.ClientResponse(r.Type, len(r.Resources), len(r.Removed), f.size)
+	}
+}
+
+func (st *stream) next() (*Response, *End) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	now := time.Now()
+	r, end := st.session.Next(now)
+	if r != nil || end != nil {
+		return r, end
+	}
+	if at := st.session.Deadline(now); !at.IsZero() {
+		if st.timer == nil {
+			st.timer = time.AfterFunc(at.Sub(now), st.kick)
+		} else {
+			st.timer.Reset(at.Sub(now))
+		}
+	}
+	return nil, nil
+}
+
+// end makes the stream end for a reason of ours.
+func (st *stream) end(e *End) { st.cancel(e) }
+
+func (st *stream) panicked(p any) *End {
+	st.server.observer.ClientPanic()
+	st.log().Error("bug: a client stream panicked", "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+	return &End{bug, "xds-relay: internal error; the stream was ended, others are not affected"}
+}
+
+// status is the gRPC status of an End. Codes appear nowhere else in this package.
+func (e *End) status() error {
+	code := codes.Internal
+	switch e.Reason {
+	case BadRequest:
+		code = codes.InvalidArgument
+	case OverLimit, Overcrowded:
+		code = codes.ResourceExhausted
+	case NodeChanged:
+		code = codes.Aborted
+	case Forbidden:
+		code = codes.PermissionDenied
+	case Unreachable, ShuttingDown:
+		code = codes.Unavailable
+	}
+	return status.Error(code, e.Message)
+}
+
+func (st *stream) protocol() string {
+	if st.kind.Delta {
+		return "delta"
+	}
+	return "sotw"
+}
+
+func (st *stream) log() *slog.Logger {
+	st.mu.Lock()
+	node := st.session.node
+	st.mu.Unlock()
+	return st.server.log.With("stream_id", st.id, "node_id", node.GetId(), "peer", st.peer.Address, "identity", st.peer.Identity, "protocol", st.protocol())
+}
+
+// peerOf is who is at the other end. Identity comes from a verified certificate
+// only, never from what the client says of itself.
+func peerOf(ctx context.Context) Peer {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return Peer{}
+	}
+	out := Peer{Address: p.Addr.String()}
+	switch a := p.Addr.(type) {
+	case *net.TCPAddr:
+		out.Local = a.IP.IsLoopback()
+	case *net.UnixAddr:
+		out.Local, out.Address = true, "unix"
+	}
+	if t, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
+		leaf := t.State.VerifiedChains[0][0]
+		switch {
+		case t.SPIFFEID != nil:
+			out.Identity = t.SPIFFEID.String()
+		case len(leaf.URIs) > 0:
+			out.Identity = leaf.URIs[0].String()
+		case len(leaf.DNSNames) > 0:
+			out.Identity = "dns:" + leaf.DNSNames[0]
+		default:
+			out.Identity = "subject:" + leaf.Subject.String()
+		}
+	}
+	return out
+}

@@ -1,0 +1,192 @@
+package fanout
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// Wildcard is the name that stands for every resource of a type.
+const Wildcard = "*"
+
+// Lane is one of the two subscriptions that a group can have for a type
+// upstream: by name, or the wildcard. Each fills a Table of its own (WILD-16).
+type Lane struct {
+	Type     cache.TypeURL
+	Wildcard bool
+}
+
+// Config is what a Hub needs to know of the configuration.
+type Config struct {
+	// Types says which types take an empty first request as a wildcard (WILD-2).
+	Types cache.Types
+	// Linger is how long a name that nobody wants any more stays subscribed
+	// upstream (UP-7, WILD-15).
+	Linger time.Duration
+	// MaxLinger bounds the lingering names of one type.
+	MaxLinger int
+}
+
+// Hub is the meeting point of one group: what upstream said, and who wants to
+// know. Its methods may be called from any goroutine.
+type Hub struct {
+	config Config
+	// seq counts the changes of the group over all types.
+	seq atomic.Uint64
+	// identifier is the control plane's name of itself (DOWN-DELTA-19).
+	identifier atomic.Pointer[string]
+	// wanted is the mailbox that points upstream.
+	wanted Wanted
+
+	mu      sync.RWMutex
+	indexes map[cache.TypeURL]*index
+}
+
+// NewHub returns the Hub of a new group.
+func NewHub(c Config) *Hub {
+	if c.MaxLinger <= 0 {
+		c.MaxLinger = 1
+	}
+	h := &Hub{config: c, indexes: make(map[cache.TypeURL]*index)}
+	h.wanted.dirty = make(map[Lane]map[string]struct{})
+	return h
+}
+
+// Wanted is the mailbox in which the Hub notes changes of interest for upstream.
+func (h *Hub) Wanted() *Wanted { return &h.wanted }
+
+// Properties are those of a type in this group.
+func (h *Hub) Properties(t cache.TypeURL) cache.Properties { return h.config.Types.Of(t) }
+
+// SetIdentifier notes the control plane's identifier.
+func (h *Hub) SetIdentifier(id string) {
+	if h.Identifier() != id {
+		h.identifier.Store(&id)
+	}
+}
+
+// Identifier is the control plane's identifier, as far as it gave one.
+func (h *Hub) Identifier() string {
+	if id := h.identifier.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
+
+// index finds or makes the index of a type.
+func (h *Hub) index(t cache.TypeURL) *index {
+	if x := h.find(t); x != nil {
+		return x
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x := h.indexes[t]
+	if x == nil {
+		x = newIndex(h, t)
+		h.indexes[t] = x
+	}
+	return x
+}
+
+func (h *Hub) find(t cache.TypeURL) *index {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.indexes[t]
+}
+
+func (h *Hub) all() []*index {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	all := make([]*index, 0, len(h.indexes))
+	for _, x := range h.indexes {
+		all = append(all, x)
+	}
+	return all
+}
+
+// Apply takes in what upstream said on a lane, and wakes whom it concerns. It
+// never waits for a client (UP-11).
+func (h *Hub) Apply(lane Lane, u *cache.Update) {
+	x := h.index(lane.Type)
+	x.mu.Lock()
+	if lane.Wildcard {
+		x.applyWildcard(u)
+	} else {
+		x.applyNamed(u)
+	}
+	wake := x.takeWoken()
+	x.mu.Unlock()
+	wakeAll(wake)
+}
+
+// SetUnavailable says that a lane gets no answers from upstream, and why, or with
+// nil that it does again (ERR-7, H-39). Clients with something unresolved are
+// told; resources stay as they are (ERR-5).
+func (h *Hub) SetUnavailable(lane Lane, status *statuspb.Status) {
+	x := h.index(lane.Type)
+	x.mu.Lock()
+	x.setUnavailable(lane.Wildcard, status)
+	wake := x.takeWoken()
+	x.mu.Unlock()
+	wakeAll(wake)
+}
+
+// SetSuspect says that upstream may be refusing a type. A suspect does not
+// linger: it is given up with its last client (H-41).
+func (h *Hub) SetSuspect(t cache.TypeURL, suspect bool) {
+	x := h.index(t)
+	x.mu.Lock()
+	x.suspect = suspect
+	if suspect {
+		x.expire(time.Time{}, true)
+	}
+	x.mu.Unlock()
+	h.wanted.notify()
+}
+
+// Holds reports whether a name is present on a lane at the version upstream gave
+// it: what makes a bodyless resource a heartbeat (TTL-4).
+func (h *Hub) Holds(lane Lane, name, version string) bool {
+	x := h.find(lane.Type)
+	if x == nil {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if lane.Wildcard {
+		return x.wildcard.Holds(name, version)
+	}
+	return x.named.Holds(name, version)
+}
+
+// Expire gives up what has lingered long enough, and returns when to call it
+// again; the zero time means when interest changes.
+func (h *Hub) Expire(now time.Time) (next time.Time) {
+	for _, x := range h.all() {
+		x.mu.Lock()
+		at := x.expire(now, false)
+		x.mu.Unlock()
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	h.wanted.notify()
+	return next
+}
+
+// Empty reports that no client subscribes to anything.
+func (h *Hub) Empty() bool {
+	for _, x := range h.all() {
+		x.mu.Lock()
+		n := x.subscriptions
+		x.mu.Unlock()
+		if n > 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,195 @@
+package fanout
+
+import (
+	"slices"
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// Subscription is one client's interest in one type on one stream: the names it
+// asked for, and the wildcard with all its legacy (protocol.md §5).
+type Subscription struct {
+	// Set once.
+	index      *index
+	subscriber *Subscriber
+	number     uint64
+
+	// Guarded by index.mu.
+	ids      []cache.ID // ascending
+	wildcard bool
+	mode     mode
+	passed   cache.Seq // tombstones up to here are not needed any more
+	closed   bool
+
+	// Guarded by subscriber.mu.
+	marks Marks
+}
+
+// mode is what a type's requests so far have made of the stream (§5).
+type mode uint8
+
+const (
+	fresh    mode = iota // no request yet
+	legacy               // wildcard without ever having named anything
+	explicit             // has named something, or given the wildcard up
+)
+
+// Subscribe opens a client's interest in a type. It is empty until the first
+// Delta or Replace.
+func (h *Hub) Subscribe(t cache.TypeURL, m *Subscriber) *Subscription {
+	x := h.index(t)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.nextNumber++
+	x.subscriptions++
+	return &Subscription{index: x, subscriber: m, number: x.nextNumber}
+}
+
+// Asked is what one request asks to be told.
+type Asked struct {
+	// Names are to be answered, even if they were before (DOWN-DELTA-7,
+	// DOWN-SOTW-5).
+	Names []cache.ID
+	// Wildcard: the whole set is to be told (rows a, c, e, j, n, t).
+	Wildcard bool
+	// Left are names given up while the wildcard stays: each is to be told again
+	// as what it is to the wildcard (row l, WILD-8).
+	Left []string
+}
+
+// Delta takes in the two lists of one Delta request: subscribes first, then
+// unsubscribes (DOWN-DELTA-5). Rows a to n of the WILD table.
+func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Asked {
+	x := s.index
+	x.mu.Lock()
+	var asked Asked
+	if s.mode == fresh {
+		s.mode = explicit // rows b, c, d, f
+		if len(subscribe) == 0 && x.hub.Properties(x.url).EmptyIsWildcard {
+			s.mode = legacy // rows a, e
+			s.startWildcard(&asked)
+		}
+	}
+	for _, name := range subscribe {
+		if name == Wildcard {
+			s.mode = explicit
+			s.startWildcard(&asked) // rows c, j, n
+			continue
+		}
+		asked.Names = append(asked.Names, x.want(s, name)) // rows d, h
+	}
+	if len(asked.Names) > 0 {
+		s.ids = append(s.ids, asked.Names...)
+		slices.Sort(s.ids)
+		s.ids = slices.Compact(s.ids)
+	}
+	had := s.wildcard
+	for _, name := range unsubscribe {
+		if name == Wildcard {
+			s.mode = explicit // rows f, i, k
+			s.endWildcard(&asked, now)
+		} else if s.drop(name, now) && had {
+			asked.Left = append(asked.Left, name) // row l; row m drops nothing
+		}
+	}
+	if !s.wildcard {
+		asked.Left = nil
+	}
+	x.mu.Unlock()
+	x.hub.wanted.notify()
+	return asked
+}
+
+// Replace takes in the names of one SotW request, which are the whole interest
+// from now on (DOWN-SOTW-2). Rows a to d and o to t of the WILD table.
+func (s *Subscription) Replace(names []string, now time.Time) Asked {
+	x := s.index
+	x.mu.Lock()
+	var asked Asked
+	wildcard := slices.Contains(names, Wildcard)
+	switch {
+	case len(names) > 0:
+		s.mode = explicit // rows c, d, p, q
+	case s.mode == fresh && x.hub.Properties(x.url).EmptyIsWildcard:
+		s.mode = legacy // row a
+	case s.mode == fresh:
+		s.mode = explicit // row b
+	}
+	wildcard = wildcard || s.mode == legacy // row o; row s is neither
+	if wildcard && !s.wildcard {
+		s.startWildcard(&asked)
+	} else if !wildcard {
+		s.endWildcard(&asked, now)
+	}
+
+	before := s.ids
+	s.ids = make([]cache.ID, 0, len(names))
+	for _, name := range names {
+		if name != Wildcard {
+			s.ids = append(s.ids, x.want(s, name))
+		}
+	}
+	slices.Sort(s.ids)
+	s.ids = slices.Compact(s.ids)
+	for _, id := range s.ids {
+		if _, was := slices.BinarySearch(before, id); !was {
+			asked.Names = append(asked.Names, id)
+		}
+	}
+	for _, id := range before {
+		if _, still := slices.BinarySearch(s.ids, id); !still {
+			x.unwant(s, id, now)
+		}
+	}
+	x.mu.Unlock()
+	x.hub.wanted.notify()
+	return asked
+}
+
+// Close ends the interest; names that only this client wanted linger.
+func (s *Subscription) Close(now time.Time) {
+	x := s.index
+	x.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		x.subscriptions--
+		for _, id := range s.ids {
+			x.unwant(s, id, now)
+		}
+		s.ids = nil
+		s.endWildcard(&Asked{}, now)
+	}
+	x.mu.Unlock()
+	x.hub.wanted.notify()
+}
+
+func (s *Subscription) startWildcard(asked *Asked) {
+	asked.Wildcard = true
+	if !s.wildcard {
+		s.wildcard = true
+		s.passed = cache.Seq(s.index.hub.seq.Load())
+		s.index.wantWildcard(s)
+	}
+}
+
+func (s *Subscription) endWildcard(asked *Asked, now time.Time) {
+	asked.Wildcard = false
+	if s.wildcard {
+		s.wildcard = false
+		s.index.unwantWildcard(s, now)
+	}
+}
+
+func (s *Subscription) drop(name string, now time.Time) bool {
+	id, ok := s.index.named.Find(name)
+	if !ok {
+		return false // DOWN-DELTA-17
+	}
+	i, found := slices.BinarySearch(s.ids, id)
+	if found {
+		s.ids = slices.Delete(s.ids, i, i+1)
+		s.index.unwant(s, id, now)
+	}
+	return found
+}

@@ -1,0 +1,123 @@
+package fanout
+
+import (
+	"iter"
+	"slices"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// View is what one client's interest covers, at one instant. It lives only for
+// the duration of Subscription.Read.
+type View struct {
+	s *Subscription
+	x *index
+}
+
+// Read looks at the interest and the resources under the type's lock. f must not
+// block, encode, or call anything else of this package.
+func (s *Subscription) Read(f func(View)) {
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
+	f(View{s, s.index})
+}
+
+// Position is the group's latest change: a client told of all that the View shows
+// is told of everything up to here.
+func (v View) Position() cache.Seq { return cache.Seq(v.x.hub.seq.Load()) }
+
+// Names are the subscribed names, ascending by ID.
+func (v View) Names() []cache.ID { return v.s.ids }
+
+// Has reports whether an ID stands for a subscribed name.
+func (v View) Has(id cache.ID) bool {
+	_, ok := slices.BinarySearch(v.s.ids, id)
+	return ok
+}
+
+// Lookup is the ID of a subscribed name.
+func (v View) Lookup(name string) (cache.ID, bool) {
+	id, ok := v.x.named.Find(name)
+	return id, ok && v.Has(id)
+}
+
+// Name is the name of a subscribed ID.
+func (v View) Name(id cache.ID) string { return v.x.named.Name(id) }
+
+// Answer is what a subscribed name leads to.
+func (v View) Answer(id cache.ID) cache.Answer { return v.x.answer(id) }
+
+// Wildcard: the client subscribes to the wildcard; synced: its set is complete.
+func (v View) Wildcard() (subscribed, synced bool) { return v.s.wildcard, v.x.synced }
+
+// Member is a resource of the wildcard set (WILD-12).
+func (v View) Member(name string) *cache.Resource {
+	if id, ok := v.x.wildcard.Find(name); ok && v.x.wildcard.State(id) == cache.Present {
+		return v.x.wildcard.Answer(id).Resource
+	}
+	return nil
+}
+
+// Members yields the wildcard set's changes after a position, latest first;
+// those of subscribed names are left out, since they are answered by name
+// (WILD-9, WILD-16).
+func (v View) Members(after cache.Seq) iter.Seq[cache.Change] {
+	return func(yield func(cache.Change) bool) {
+		for c := range v.x.wildcard.Since(after) {
+			if len(v.s.ids) > 0 {
+				if _, named := v.Lookup(c.Name); named {
+					continue
+				}
+			}
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// WildcardDigest sums up the wildcard set.
+func (v View) WildcardDigest() cache.Digest { return v.x.wildcard.Digest() }
+
+// Passed notes that tombstones up to a position are not needed any more.
+func (v View) Passed(to cache.Seq) { v.s.passed = to }
+
+// Covers reports whether the interest leads to a resource of this name, by the
+// name itself, an alias, or the wildcard.
+func (v View) Covers(name string) bool {
+	if _, ok := v.Lookup(name); ok {
+		return true
+	}
+	if v.s.wildcard && v.Member(name) != nil {
+		return true
+	}
+	if len(v.s.ids) == 0 {
+		return false
+	}
+	id, ok := v.x.named.Find(name)
+	if !ok {
+		return false
+	}
+	r := v.x.named.Answer(id).Resource
+	return r != nil && r.Name == name && slices.ContainsFunc(r.Aliases, func(alias string) bool {
+		_, has := v.Lookup(alias)
+		return has
+	})
+}
+
+// Unavailable is why upstream does not answer, by name and on the wildcard, or
+// nil (ERR-7).
+func (v View) Unavailable() (named, wildcard *statuspb.Status) {
+	return v.x.unavailable.named, v.x.unavailable.wildcard
+}
+
+// SystemVersion is the digest over the group's resources of the type, for people
+// who debug (RECON-15).
+func (v View) SystemVersion() cache.Digest {
+	if v.x.named.Len() == 0 {
+		return v.x.wildcard.Digest()
+	}
+	return v.x.named.Digest()
+}

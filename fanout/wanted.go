@@ -1,0 +1,123 @@
+package fanout
+
+import "sync"
+
+// Wanted is the mailbox between the Hub and the upstream side: the names whose
+// interest may have changed. It holds names, never requests, so that what goes
+// upstream is computed when it is written (UP-6, H-1).
+type Wanted struct {
+	mu    sync.Mutex
+	dirty map[Lane]map[string]struct{}
+	fresh bool // marked since the last notify
+	wake  func()
+}
+
+// OnWake sets what is called, outside all locks, when there is something to take.
+// It must not block.
+func (w *Wanted) OnWake(wake func()) {
+	w.mu.Lock()
+	w.wake = wake
+	w.mu.Unlock()
+}
+
+// mark notes a name. Its caller holds the type's lock.
+func (w *Wanted) mark(lane Lane, name string) {
+	w.mu.Lock()
+	names := w.dirty[lane]
+	if names == nil {
+		names = make(map[string]struct{})
+		w.dirty[lane] = names
+	}
+	names[name] = struct{}{}
+	w.fresh = true
+	w.mu.Unlock()
+}
+
+// notify wakes the reader if there is something new. Its caller holds no lock.
+func (w *Wanted) notify() {
+	w.mu.Lock()
+	wake := w.wake
+	if !w.fresh {
+		wake = nil
+	}
+	w.fresh = false
+	w.mu.Unlock()
+	if wake != nil {
+		wake()
+	}
+}
+
+// Pending reports whether there is something to take.
+func (w *Wanted) Pending() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.dirty) > 0
+}
+
+func (w *Wanted) take() map[Lane]map[string]struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	dirty := w.dirty
+	w.dirty = make(map[Lane]map[string]struct{})
+	w.fresh = false
+	return dirty
+}
+
+// Interest is what a group wants on one lane; for the wildcard lane the one name
+// is Wildcard.
+type Interest struct {
+	Want []string
+	// Drop are names that are not wanted any more. What was known of them is
+	// already forgotten (UP-8): whoever gets them here must unsubscribe them.
+	Drop []string
+}
+
+// Changes takes what changed since the last call, lane by lane.
+func (h *Hub) Changes() map[Lane]Interest {
+	changes := make(map[Lane]Interest)
+	for lane, names := range h.wanted.take() {
+		x := h.index(lane.Type)
+		x.mu.Lock()
+		var i Interest
+		for name := range names {
+			if x.desired(lane.Wildcard, name) {
+				i.Want = append(i.Want, name)
+			} else {
+				x.forget(lane.Wildcard, name)
+				i.Drop = append(i.Drop, name)
+			}
+		}
+		x.mu.Unlock()
+		changes[lane] = i
+	}
+	return changes
+}
+
+// Resume is the whole interest of a lane and the versions it has, for the first
+// request of a stream (UP-3, RECON-6, RECON-7).
+func (h *Hub) Resume(lane Lane) (names []string, versions map[string]string) {
+	x := h.find(lane.Type)
+	if x == nil {
+		return nil, nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.resume(lane.Wildcard)
+}
+
+// Lanes are the lanes on which something is wanted.
+func (h *Hub) Lanes() []Lane {
+	var lanes []Lane
+	for _, x := range h.all() {
+		x.mu.Lock()
+		named, wildcard := x.wantedLanes()
+		x.mu.Unlock()
+		if wildcard {
+			lanes = append(lanes, Lane{x.url, true})
+		}
+		if named {
+			lanes = append(lanes, Lane{x.url, false})
+		}
+	}
+	return lanes
+}

@@ -1,0 +1,371 @@
+package config
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestDefaultIsValid(t *testing.T) {
+	c := Default()
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CheckFiles(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sections calls f for every struct of the schema, with its fields' paths.
+func sections(t reflect.Type, key string, f func(t reflect.Type, key string)) {
+	f(t, key)
+	for i := range t.NumField() {
+		field := t.Field(i)
+		if !field.IsExported() {
+			continue
+		}
+		path, typ := child(key, yamlName(field)), field.Type
+		if typ.Kind() == reflect.Slice {
+			path, typ = path+"[]", typ.Elem()
+		}
+		if typ.Kind() == reflect.Struct {
+			sections(typ, path, f)
+		}
+	}
+}
+
+func TestEveryFieldHasAYAMLTag(t *testing.T) {
+	form := regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+	sections(reflect.TypeFor[Config](), "", func(typ reflect.Type, key string) {
+		seen := map[string]bool{}
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			if !f.IsExported() {
+				continue
+			}
+			name := yamlName(f)
+			if !form.MatchString(name) && name != "apiVersion" {
+				t.Errorf("%s.%s: yaml name %q, want snake_case", typ.Name(), f.Name, name)
+			}
+			if seen[name] {
+				t.Errorf("%s: yaml name %q twice", typ.Name(), name)
+			}
+			seen[name] = true
+		}
+	})
+}
+
+// fieldDocs returns the comment of every struct field in config.go, by
+// "Struct.Field", and fails for exported fields and types without one.
+func fieldDocs(t *testing.T) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := map[string]string{}
+	for _, decl := range file.Decls {
+		gen, ok := decl.(*ast.GenDecl)
+		if !ok || gen.Tok != token.TYPE {
+			continue
+		}
+		for _, spec := range gen.Specs {
+			typ := spec.(*ast.TypeSpec)
+			st, ok := typ.Type.(*ast.StructType)
+			if !ok {
+				continue
+			}
+			if !strings.HasPrefix(gen.Doc.Text(), typ.Name.Name+" ") {
+				t.Errorf("type %s: its comment must begin with its name", typ.Name)
+			}
+			for _, f := range st.Fields.List {
+				for _, name := range f.Names {
+					if name.IsExported() && !strings.HasPrefix(f.Doc.Text(), name.Name+" ") {
+						t.Errorf("%s.%s: its comment must begin with its name", typ.Name, name)
+					}
+					docs[typ.Name.Name+"."+name.Name] = f.Doc.Text()
+				}
+			}
+		}
+	}
+	return docs
+}
+
+// The comment of every setting says its default, and says it right.
+func TestEveryDefaultIsDocumented(t *testing.T) {
+	docs := fieldDocs(t)
+	form := regexp.MustCompile(`(?m)^Default: (.*)\.$`)
+	check := func(key, fieldName string, v reflect.Value) {
+		m := form.FindStringSubmatch(docs[fieldName])
+		if m == nil {
+			t.Errorf("%s: the comment of %s has no \"Default: ….\" line", key, fieldName)
+			return
+		}
+		got := reflect.New(v.Type()).Elem()
+		d := &decoder{prov: &provenance{src: newSource("doc", []byte(m[1])), at: map[string]place{}}}
+		if m[1] != "null" {
+			if n, ok := d.parseValue(m[1], v.Kind() == reflect.String, key); ok {
+				d.value(got, n, key, nil)
+			}
+		}
+		if len(d.errs) > 0 {
+			t.Errorf("%s: %v", key, join(d.errs))
+		}
+		empty := (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0 && got.Len() == 0
+		if !empty && !reflect.DeepEqual(got.Interface(), v.Interface()) {
+			t.Errorf("%s: documented default %s, real default %v", key, m[1], v.Interface())
+		}
+	}
+	var walk func(v reflect.Value, key string)
+	walk = func(v reflect.Value, key string) {
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			name := child(key, yamlName(f))
+			switch {
+			case !f.IsExported() || name == "types[].type_url":
+			case f.Type.Kind() == reflect.Struct:
+				walk(v.Field(i), name)
+			default:
+				check(name, v.Type().Name()+"."+f.Name, v.Field(i))
+			}
+		}
+	}
+	c := Default()
+	walk(reflect.ValueOf(c), "")
+	walk(reflect.ValueOf(TypeOverride{}), "types[]")
+}
+
+// What is printed can be read back, which print-config relies on.
+func TestPrintedConfigReadsBack(t *testing.T) {
+	c := Default()
+	c.Upstream.ExplicitMissing = SwitchOn
+	c.Upstream.Node.Metadata = map[string]any{"team": "edge", "n": int64(3)}
+	c.Types = []TypeOverride{{TypeURL: "CDS"}}
+	out, err := yaml.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "explicit_missing: true\n"; !strings.Contains(string(out), want) {
+		t.Errorf("output lacks %q:\n%s", want, out)
+	}
+	got, err := Parse("printed.yaml", out, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	again, err := yaml.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(again) != string(out) {
+		t.Errorf("printed again:\n%s\nfirst:\n%s", again, out)
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for _, s := range []string{"0B", "1B", "1023B", "4KiB", "64MiB", "2GiB", "3TiB", "-5KiB"} {
+		b, err := ParseBytes(s)
+		if err != nil || b.String() != s {
+			t.Errorf("ParseBytes(%q) = %v, %v", s, b, err)
+		}
+	}
+	for _, s := range []string{"", "MiB", "64MB", "64M", "1.5MiB", "9999999TiB", "0x10", "64mib"} {
+		if b, err := ParseBytes(s); err == nil {
+			t.Errorf("ParseBytes(%q) = %v, want an error", s, b)
+		}
+	}
+	if b, err := ParseBytes("4096"); err != nil || b != 4*KiB {
+		t.Errorf("ParseBytes(4096) = %v, %v", b, err)
+	}
+	var v struct {
+		A, B Bytes
+	}
+	if err := yaml.Unmarshal([]byte("a: 2MiB\nb: 17\n"), &v); err != nil || v.A != 2*MiB || v.B != 17 {
+		t.Errorf("unmarshal: %+v, %v", v, err)
+	}
+	if err := yaml.Unmarshal([]byte("a: 2 apples\n"), &v); err == nil {
+		t.Error("unmarshal of nonsense succeeded")
+	}
+}
+
+func TestTypeURL(t *testing.T) {
+	for name, want := range map[string]string{
+		"CDS":                             "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+		"leds":                            "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint",
+		"type.googleapis.com/my.own.Type": "type.googleapis.com/my.own.Type",
+		"XDS":                             "",
+		"":                                "",
+		"type.googleapis.com/":            "",
+		"/x":                              "",
+		"https://type.googleapis.com/x":   "",
+	} {
+		if got, ok := TypeURL(name); got != want || ok != (want != "") {
+			t.Errorf("TypeURL(%q) = %q, %v", name, got, ok)
+		}
+	}
+}
+
+func TestEffectiveValues(t *testing.T) {
+	c := Default()
+	if got := c.EffectiveNodeMode(); got != NodeModeStatic {
+		t.Errorf("without a key: %s", got)
+	}
+	c.Groups.Key = []string{"cluster"}
+	if got := c.EffectiveNodeMode(); got != NodeModeTemplate {
+		t.Errorf("with a key: %s", got)
+	}
+	c.Upstream.NodeMode = NodeModeStatic
+	if got := c.EffectiveNodeMode(); got != NodeModeStatic {
+		t.Errorf("written: %s", got)
+	}
+	if c.InstanceName() == "" {
+		t.Error("no instance name")
+	}
+	c.Instance = "a"
+	if c.InstanceName() != "a" {
+		t.Error("instance is not used")
+	}
+}
+
+const fullFile = `apiVersion: xds-relay/v1alpha1
+instance: relay-0
+upstream:
+  address: dns:///istiod.istio-system:15012
+  insecure: false
+  tls: {ca: /certs/ca.crt, cert: /certs/tls.crt, key: /certs/tls.key, server_name: istiod}
+  node:
+    id: tier-1
+    cluster: relays
+    locality: {region: eu, zone: eu-a, sub_zone: r1}
+    metadata:
+      team: edge
+      ports: [80, 443]
+      nested: {on: true, ratio: 0.5, none: null}
+  node_mode: template
+  send_node_always: true
+  backoff: {initial: 500ms, factor: 2, jitter: 0.1, max: 1m}
+  keepalive: 5m
+  max_receive_bytes: 128MiB
+  initial_versions: never
+  wildcard_form: legacy
+  chunk_marker: diderot
+  explicit_missing: false
+  types: [CDS, type.googleapis.com/my.Type]
+  coalesce_window: 0
+downstream:
+  listen: [":18000", "unix:///run/xds-relay/xds.sock"]
+  tls: {cert: /certs/tls.crt, key: /certs/tls.key, client_ca: /certs/ca.crt}
+  max_request_bytes: 4096
+  max_name_bytes: 1KiB
+  max_names_per_stream: 5
+  max_streams_per_connection: 6
+  first_message_timeout: 7s
+  resend_on_reconnect_types: [cds]
+  ready_types: [LDS]
+  drain: 8s
+groups:
+  key: [id, cluster, locality.region, locality.zone, locality.sub_zone, user_agent_name, metadata.labels.app]
+  default_group: true
+  share_secrets: true
+  max: 9
+types:
+  - {type_url: CDS, full_state: false, empty_means: nothing}
+  - type_url: type.googleapis.com/my.Type
+timers:
+  dne_timeout: 1s
+  dne_timeout_explicit: 2s
+  settle: 3ms
+  settle_cap: 4s
+  name_linger: 5s
+  group_linger: 6s
+  ack_timeout: 7s
+  unavailable_after: 8s
+cache: {max_lingering_names: 0}
+version_key_file: /certs/hmac
+admin: {listen: unix:///run/xds-relay/admin.sock}
+log: {level: debug, format: json}
+`
+
+func fullConfig() Config {
+	no := false
+	return Config{
+		APIVersion: "xds-relay/v1alpha1",
+		Instance:   "relay-0",
+		Upstream: Upstream{
+			Address: "dns:///istiod.istio-system:15012",
+			TLS:     ClientTLS{CA: "/certs/ca.crt", Cert: "/certs/tls.crt", Key: "/certs/tls.key", ServerName: "istiod"},
+			Node: Node{
+				ID: "tier-1", Cluster: "relays", Locality: Locality{Region: "eu", Zone: "eu-a", SubZone: "r1"},
+				Metadata: map[string]any{
+					"team":   "edge",
+					"ports":  []any{int64(80), int64(443)},
+					"nested": map[string]any{"on": true, "ratio": 0.5, "none": nil},
+				},
+			},
+			NodeMode:        NodeModeTemplate,
+			SendNodeAlways:  true,
+			Backoff:         Backoff{Initial: 500 * time.Millisecond, Factor: 2, Jitter: 0.1, Max: time.Minute},
+			Keepalive:       5 * time.Minute,
+			MaxReceiveBytes: 128 * MiB,
+			InitialVersions: InitialVersionsNever,
+			WildcardForm:    WildcardFormLegacy,
+			ChunkMarker:     ChunkMarkerDiderot,
+			ExplicitMissing: SwitchOff,
+			Types:           []string{"CDS", "type.googleapis.com/my.Type"},
+		},
+		Downstream: Downstream{
+			Listen:                  []string{":18000", "unix:///run/xds-relay/xds.sock"},
+			TLS:                     ServerTLS{Cert: "/certs/tls.crt", Key: "/certs/tls.key", ClientCA: "/certs/ca.crt"},
+			MaxRequestBytes:         4 * KiB,
+			MaxNameBytes:            KiB,
+			MaxNamesPerStream:       5,
+			MaxStreamsPerConnection: 6,
+			FirstMessageTimeout:     7 * time.Second,
+			ResendOnReconnectTypes:  []string{"cds"},
+			ReadyTypes:              []string{"LDS"},
+			Drain:                   8 * time.Second,
+		},
+		Groups: Groups{
+			Key:          []string{"id", "cluster", "locality.region", "locality.zone", "locality.sub_zone", "user_agent_name", "metadata.labels.app"},
+			DefaultGroup: true, ShareSecrets: true, Max: 9,
+		},
+		Types: []TypeOverride{
+			{TypeURL: "CDS", FullState: &no, EmptyMeans: EmptyMeansNothing},
+			{TypeURL: "type.googleapis.com/my.Type"},
+		},
+		Timers: Timers{
+			DNETimeout: time.Second, DNETimeoutExplicit: 2 * time.Second, Settle: 3 * time.Millisecond, SettleCap: 4 * time.Second,
+			NameLinger: 5 * time.Second, GroupLinger: 6 * time.Second, AckTimeout: 7 * time.Second, UnavailableAfter: 8 * time.Second,
+		},
+		VersionKeyFile: "/certs/hmac",
+		Admin:          Admin{Listen: "unix:///run/xds-relay/admin.sock"},
+		Log:            Log{Level: LogLevelDebug, Format: LogFormatJSON},
+	}
+}
+
+func TestEveryFieldIsRead(t *testing.T) {
+	got, err := Parse("relay.yaml", []byte(fullFile), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections(reflect.TypeFor[Config](), "", func(typ reflect.Type, _ string) {
+		for i := range typ.NumField() {
+			if name := yamlName(typ.Field(i)); name != "" && !regexp.MustCompile(`\b`+name+`:`).MatchString(fullFile) {
+				t.Errorf("the file of this test lacks %s", name)
+			}
+		}
+	})
+	got.prov = nil
+	if want := fullConfig(); !reflect.DeepEqual(*got, want) {
+		t.Errorf("got  %+v\nwant %+v", *got, want)
+	}
+}

@@ -1,0 +1,120 @@
+package config
+
+import "strconv"
+
+// enum is a field type with a closed set of values. Validate checks it, and a
+// schema generator can list it.
+type enum interface{ Values() []string }
+
+// NodeMode is the type of upstream.node_mode.
+type NodeMode string
+
+// The values of NodeMode. The empty one is resolved by [Config.EffectiveNodeMode].
+const (
+	NodeModeStatic   NodeMode = "static"
+	NodeModeTemplate NodeMode = "template"
+)
+
+// Values lists the values that may be written.
+func (NodeMode) Values() []string { return []string{"", "static", "template"} }
+
+// InitialVersions is the type of upstream.initial_versions.
+type InitialVersions string
+
+// The values of InitialVersions.
+const (
+	InitialVersionsAlways    InitialVersions = "always"
+	InitialVersionsSameEntry InitialVersions = "same_entry"
+	InitialVersionsNever     InitialVersions = "never"
+)
+
+// Values lists the values that may be written.
+func (InitialVersions) Values() []string { return []string{"always", "same_entry", "never"} }
+
+// WildcardForm is the type of upstream.wildcard_form.
+type WildcardForm string
+
+// The values of WildcardForm.
+const (
+	WildcardFormAuto     WildcardForm = "auto"
+	WildcardFormExplicit WildcardForm = "explicit"
+	WildcardFormLegacy   WildcardForm = "legacy"
+)
+
+// Values lists the values that may be written.
+func (WildcardForm) Values() []string { return []string{"auto", "explicit", "legacy"} }
+
+// ChunkMarker is the type of upstream.chunk_marker.
+type ChunkMarker string
+
+// The values of ChunkMarker.
+const (
+	ChunkMarkerAuto    ChunkMarker = "auto"
+	ChunkMarkerNone    ChunkMarker = "none"
+	ChunkMarkerRelay   ChunkMarker = "relay"
+	ChunkMarkerDiderot ChunkMarker = "diderot"
+)
+
+// Values lists the values that may be written.
+func (ChunkMarker) Values() []string { return []string{"auto", "none", "relay", "diderot"} }
+
+// EmptyMeans is the type of types[].empty_means.
+type EmptyMeans string
+
+// The values of EmptyMeans. The empty one keeps the built-in value.
+const (
+	EmptyMeansWildcard EmptyMeans = "wildcard"
+	EmptyMeansNothing  EmptyMeans = "nothing"
+)
+
+// Values lists the values that may be written.
+func (EmptyMeans) Values() []string { return []string{"", "wildcard", "nothing"} }
+
+// LogLevel is the type of log.level.
+type LogLevel string
+
+// The values of LogLevel.
+const (
+	LogLevelDebug LogLevel = "debug"
+	LogLevelInfo  LogLevel = "info"
+	LogLevelWarn  LogLevel = "warn"
+	LogLevelError LogLevel = "error"
+)
+
+// Values lists the values that may be written.
+func (LogLevel) Values() []string { return []string{"debug", "info", "warn", "error"} }
+
+// LogFormat is the type of log.format.
+type LogFormat string
+
+// The values of LogFormat.
+const (
+	LogFormatAuto LogFormat = "auto"
+	LogFormatJSON LogFormat = "json"
+	LogFormatText LogFormat = "text"
+)
+
+// Values lists the values that may be written.
+func (LogFormat) Values() []string { return []string{"auto", "json", "text"} }
+
+// Switch is a setting that is on, off, or found out by the relay itself. It is
+// written as a YAML boolean or as auto.
+type Switch string
+
+// The values of Switch.
+const (
+	SwitchAuto Switch = "auto"
+	SwitchOn   Switch = "true"
+	SwitchOff  Switch = "false"
+)
+
+// Values lists the values that may be written.
+func (Switch) Values() []string { return []string{"auto", "true", "false"} }
+
+// MarshalYAML writes true and false without quotes, as a person would.
+func (s Switch) MarshalYAML() (any, error) {
+	if b, err := strconv.ParseBool(string(s)); err == nil {
+		return b, nil
+	}
+	return string(s), nil
+}

@@ -1,0 +1,166 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// maxErrors bounds a report; nobody reads more, and a hostile file could cause
+// one error for each of its bytes.
+const maxErrors = 20
+
+// Error is one mistake in the configuration. All errors of this package are
+// one of these, or several joined; see [All].
+type Error struct {
+	// File is the name given to [Load] or [Parse]. Empty when the value did
+	// not come from a file.
+	File string
+	// Line and Column count from 1, Column in characters. Both are 0 when no
+	// place is known.
+	Line, Column int
+	// Origin is the command-line argument the value came from, such as
+	// "--set log.level=loud". Empty when it came from a file or a default.
+	Origin string
+	// Key is the path of the field, such as "downstream.listen[0]". Empty when
+	// the mistake is not about a known field.
+	Key string
+	// Msg says what is wrong; Hint, which may be empty, what to do about it.
+	Msg, Hint string
+
+	excerpt string
+	cause   error
+}
+
+// Error returns all of it: the place and the message on the first line, then
+// the source line with a caret, then the hint.
+func (e *Error) Error() string {
+	var b strings.Builder
+	switch {
+	case e.Origin != "":
+		fmt.Fprintf(&b, "%s: ", e.Origin)
+	case e.File != "" && e.Line > 0:
+		fmt.Fprintf(&b, "%s:%d:%d: ", e.File, e.Line, e.Column)
+	case e.File != "":
+		fmt.Fprintf(&b, "%s: ", e.File)
+	}
+	if e.Key != "" {
+		fmt.Fprintf(&b, "%s: ", e.Key)
+	}
+	b.WriteString(e.Msg)
+	b.WriteString(e.excerpt)
+	if e.Hint != "" {
+		b.WriteString("\n  hint: " + e.Hint)
+	}
+	return b.String()
+}
+
+// Unwrap returns the error of the operating system, if there was one.
+func (e *Error) Unwrap() error { return e.cause }
+
+// All returns the mistakes in err, in the order they are printed.
+func All(err error) []*Error {
+	var one *Error
+	switch joined, ok := err.(interface{ Unwrap() []error }); {
+	case ok:
+		var all []*Error
+		for _, e := range joined.Unwrap() {
+			all = append(all, All(e)...)
+		}
+		return all
+	case errors.As(err, &one):
+		return []*Error{one}
+	}
+	return nil
+}
+
+// join sorts the errors into the order of the file and makes one error of
+// them, nil if there are none. What has no place goes last.
+func join(errs []*Error) error {
+	slices.SortStableFunc(errs, func(a, b *Error) int {
+		return cmp.Or(
+			cmp.Compare(a.order(), b.order()),
+			cmp.Compare(a.Column, b.Column))
+	})
+	switch n := len(errs); {
+	case n == 0:
+		return nil
+	case n == 1:
+		return errs[0]
+	case n > maxErrors:
+		rest := &Error{File: errs[0].File, Msg: fmt.Sprintf("%d more errors", n-maxErrors)}
+		errs = append(errs[:maxErrors:maxErrors], rest)
+	}
+	list := make([]error, len(errs))
+	for i, e := range errs {
+		list[i] = e
+	}
+	return errors.Join(list...)
+}
+
+func (e *Error) order() int {
+	if e.Line == 0 {
+		return math.MaxInt
+	}
+	return e.Line
+}
+
+// source is a file's text by lines, for excerpts.
+type source struct {
+	name  string
+	lines []string
+}
+
+func newSource(name string, data []byte) *source {
+	return &source{name: name, lines: strings.Split(string(data), "\n")}
+}
+
+// excerptWidth is how much of a long line is shown around its caret.
+const excerptWidth = 100
+
+// excerpt returns the line with a caret under the column, as lines to append
+// to a message. A position outside the text, which a parser may give for
+// "at the end", has no excerpt or a caret after the last character.
+func (s *source) excerpt(line, column int) string {
+	if line < 1 || line > len(s.lines) || column < 1 {
+		return ""
+	}
+	text := []rune(strings.TrimRight(s.lines[line-1], "\r"))
+	for i, r := range text {
+		// One column each, and no escape sequence reaches the terminal.
+		if !unicode.IsPrint(r) {
+			text[i] = ' '
+		}
+	}
+	caret := min(column-1, len(text))
+	if len(text) > excerptWidth {
+		start := max(0, min(caret-excerptWidth/2, len(text)-excerptWidth))
+		end := start + excerptWidth
+		caret -= start
+		cut := slices.Clone(text[start:end])
+		if start > 0 {
+			cut[0] = '…'
+		}
+		if end < len(text) {
+			cut[len(cut)-1] = '…'
+		}
+		text = cut
+	}
+	number := fmt.Sprintf("%5d", line)
+	shown := strings.TrimRight(string(text), " ")
+	return fmt.Sprintf("\n%s | %s\n%s | %s^", number, shown,
+		strings.Repeat(" ", len(number)), strings.Repeat(" ", caret))
+}
+
+// clip shortens a value for a message.
+func clip(s string) string {
+	const limit = 80
+	if r := []rune(s); len(r) > limit {
+		return string(r[:limit]) + "…"
+	}
+	return s
+}

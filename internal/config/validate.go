@@ -1,0 +1,282 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Validate checks what types cannot: ranges, addresses, and fields that must
+// or must not come together. It reports all mistakes, each with the place the
+// value was written. It opens no file and no socket.
+func (c *Config) Validate() error {
+	v := &validator{c: c}
+	if c.APIVersion != APIVersion {
+		v.fail("apiVersion", "write apiVersion: "+APIVersion, "%q is not a format this version reads", clip(c.APIVersion))
+		return join(v.errs)
+	}
+	v.fields(reflect.ValueOf(c).Elem(), "")
+	v.instance()
+	v.upstream()
+	v.downstream()
+	v.groups()
+	v.types()
+	v.timers()
+	v.admin()
+	return join(v.errs)
+}
+
+type validator struct {
+	c    *Config
+	errs []*Error
+}
+
+func (v *validator) fail(key, hint, format string, args ...any) {
+	v.errs = append(v.errs, v.c.prov.errorFor(key, fmt.Sprintf(format, args...), hint))
+}
+
+// fields checks what holds for every field of a type: closed sets of values,
+// and nothing negative.
+func (v *validator) fields(val reflect.Value, key string) {
+	if e, ok := val.Interface().(enum); ok {
+		if allowed := e.Values(); !slices.Contains(allowed, val.String()) {
+			allowed = slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" })
+			v.fail(key, "use one of "+strings.Join(allowed, ", "), "unknown value %q", clip(val.String()))
+		}
+		return
+	}
+	switch val.Kind() {
+	case reflect.Struct:
+		for i := range val.NumField() {
+			if name := yamlName(val.Type().Field(i)); name != "" {
+				v.fields(val.Field(i), child(key, name))
+			}
+		}
+	case reflect.Slice:
+		for i := range val.Len() {
+			v.fields(val.Index(i), fmt.Sprintf("%s[%d]", key, i))
+		}
+	case reflect.Int, reflect.Int64:
+		if val.Int() < 0 {
+			v.fail(key, "", "must not be negative, is %v", val.Interface())
+		}
+	}
+}
+
+// positive refuses zero where it would switch off something that must be there.
+// Negative values have been reported by fields.
+func (v *validator) positive(key string, n int64) {
+	if n == 0 {
+		v.fail(key, "", "must be more than 0")
+	}
+}
+
+func (v *validator) instance() {
+	const limit = 253 // a host name has no more
+	name := v.c.Instance
+	bad := strings.IndexFunc(name, func(r rune) bool {
+		return r <= ' ' || r > '~' || r == ',' // it travels in a list in an ASCII header
+	})
+	if bad >= 0 || len(name) > limit {
+		v.fail("instance", fmt.Sprintf("use at most %d printable ASCII characters, no space, no comma", limit), "%q cannot be a name in a header", clip(name))
+	}
+}
+
+func (v *validator) upstream() {
+	u := &v.c.Upstream
+	local, err := checkTarget(u.Address)
+	switch {
+	case err != nil:
+		v.fail("upstream.address", "", "%v", err)
+	case u.TLS.Enabled() && u.Insecure:
+		v.fail("upstream.insecure", "remove one of the two; there is no way to skip the check of certificates", "only permits plaintext, but upstream.tls is set")
+	case !local && !u.TLS.Enabled() && !u.Insecure:
+		v.fail("upstream.address", "set upstream.tls, or upstream.insecure: true if the network is trusted", "%q is not on this host and would be spoken to in plaintext", clip(u.Address))
+	}
+	v.together("upstream.tls", u.TLS.Cert, u.TLS.Key)
+	if u.Node.ID == "" {
+		v.fail("upstream.node.id", "remove the line to use the default, xds-relay", "must not be empty: control planes identify a client by it")
+	}
+
+	v.positive("upstream.backoff.initial", int64(u.Backoff.Initial))
+	if !(u.Backoff.Factor >= 1) || math.IsInf(u.Backoff.Factor, 0) { // so written, NaN fails too
+		v.fail("upstream.backoff.factor", "", "must be at least 1, is %v", u.Backoff.Factor)
+	}
+	if !(u.Backoff.Jitter >= 0 && u.Backoff.Jitter <= 1) {
+		v.fail("upstream.backoff.jitter", "", "must be from 0 to 1, is %v", u.Backoff.Jitter)
+	}
+	v.ordered("upstream.backoff.initial", u.Backoff.Initial, "upstream.backoff.max", u.Backoff.Max)
+	const minKeepalive = 10 * time.Second // grpc-go raises less to this in silence
+	if u.Keepalive > 0 && u.Keepalive < minKeepalive {
+		v.fail("upstream.keepalive", "use 0 for none, and 5m or more unless the server permits more frequent pings", "must be 0 or at least %v, is %v", minKeepalive, u.Keepalive)
+	}
+	v.messageSize("upstream.max_receive_bytes", u.MaxReceiveBytes)
+	v.typeNames("upstream.types", u.Types)
+}
+
+func (v *validator) downstream() {
+	d := &v.c.Downstream
+	if len(d.Listen) == 0 {
+		v.fail("downstream.listen", `for example ["127.0.0.1:18000"]`, "needs at least one address")
+	}
+	if d.TLS.Enabled() && d.Insecure {
+		v.fail("downstream.insecure", "remove one of the two", "only permits plaintext, but downstream.tls is set")
+	}
+	for i, addr := range d.Listen {
+		key := fmt.Sprintf("downstream.listen[%d]", i)
+		if _, _, err := SplitListen(addr); err != nil {
+			v.fail(key, "", "%v", err)
+			continue
+		}
+		if slices.Contains(d.Listen[:i], addr) && !strings.HasSuffix(addr, ":0") {
+			v.fail(key, "", "%q is listed twice", addr)
+		}
+		if !isLocalListen(addr) && !d.TLS.Enabled() && !d.Insecure {
+			v.fail(key, "set downstream.tls, or downstream.insecure: true if the network is trusted", "%q can be reached from other hosts and would be plaintext", addr)
+		}
+	}
+	v.together("downstream.tls", d.TLS.Cert, d.TLS.Key)
+	if d.TLS.ClientCA != "" && d.TLS.Cert == "" && d.TLS.Key == "" {
+		v.fail("downstream.tls.client_ca", "set downstream.tls.cert and downstream.tls.key", "needs a certificate of the server too")
+	}
+	v.messageSize("downstream.max_request_bytes", d.MaxRequestBytes)
+	v.positive("downstream.max_name_bytes", int64(d.MaxNameBytes))
+	v.positive("downstream.max_names_per_stream", int64(d.MaxNamesPerStream))
+	v.positive("downstream.max_streams_per_connection", int64(d.MaxStreamsPerConnection))
+	if int64(d.MaxStreamsPerConnection) > math.MaxUint32 {
+		v.fail("downstream.max_streams_per_connection", "", "must fit HTTP/2's 32 bits")
+	}
+	v.positive("downstream.first_message_timeout", int64(d.FirstMessageTimeout))
+	v.typeNames("downstream.resend_on_reconnect_types", d.ResendOnReconnectTypes)
+	v.typeNames("downstream.ready_types", d.ReadyTypes)
+}
+
+// groupKeys are the entries of groups.key, besides metadata.<path>.
+var groupKeys = []string{"id", "cluster", "locality.region", "locality.zone", "locality.sub_zone", "user_agent_name"}
+
+func (v *validator) groups() {
+	g := &v.c.Groups
+	for i, entry := range g.Key {
+		key := fmt.Sprintf("groups.key[%d]", i)
+		path, isMetadata := strings.CutPrefix(entry, "metadata.")
+		switch {
+		case isMetadata && slices.Contains(strings.Split(path, "."), ""):
+			v.fail(key, "for example metadata.team or metadata.labels.app", "%q has an empty step", clip(entry))
+		case !isMetadata && !slices.Contains(groupKeys, entry):
+			v.fail(key, "use "+strings.Join(groupKeys, ", ")+" or metadata.<path>", "unknown node field %q", clip(entry))
+		case slices.Contains(g.Key[:i], entry):
+			v.fail(key, "", "%q is listed twice", clip(entry))
+		}
+	}
+	v.positive("groups.max", int64(g.Max))
+}
+
+func (v *validator) types() {
+	seen := map[string]int{}
+	for i, t := range v.c.Types {
+		key := fmt.Sprintf("types[%d].type_url", i)
+		url, ok := v.typeName(key, t.TypeURL)
+		if !ok {
+			continue
+		}
+		if first, dup := seen[url]; dup {
+			v.fail(key, "merge the two entries", "%q is the same type as types[%d]", clip(t.TypeURL), first)
+			continue
+		}
+		seen[url] = i
+	}
+}
+
+func (v *validator) timers() {
+	t := &v.c.Timers
+	v.positive("timers.dne_timeout", int64(t.DNETimeout))
+	v.positive("timers.dne_timeout_explicit", int64(t.DNETimeoutExplicit))
+	v.ordered("timers.settle", t.Settle, "timers.settle_cap", t.SettleCap)
+	v.positive("timers.ack_timeout", int64(t.AckTimeout))
+}
+
+func (v *validator) admin() {
+	addr := v.c.Admin.Listen
+	if addr == "" {
+		return
+	}
+	if _, _, err := SplitListen(addr); err != nil {
+		v.fail("admin.listen", "", "%v", err)
+		return
+	}
+	if !isLocalListen(addr) {
+		v.fail("admin.listen", "use 127.0.0.1:18001 or unix:///path", "%q can be reached from other hosts, and the endpoint has no authentication", addr)
+	}
+	if i := slices.Index(v.c.Downstream.Listen, addr); i >= 0 && !strings.HasSuffix(addr, ":0") {
+		if listen := fmt.Sprintf("downstream.listen[%d]", i); !v.written("admin.listen") && v.written(listen) {
+			v.fail(listen, "use another port for one of the two", "%q is admin.listen's default", addr)
+		} else {
+			v.fail("admin.listen", "use another port for one of the two", "%q is also in downstream.listen", addr)
+		}
+	}
+}
+
+// written reports whether the value of key did not come from the defaults.
+func (v *validator) written(key string) bool {
+	if v.c.prov == nil {
+		return false
+	}
+	_, ok := v.c.prov.at[key]
+	return ok
+}
+
+// ordered refuses low > high, and blames the one that somebody wrote.
+func (v *validator) ordered(lowKey string, low time.Duration, highKey string, high time.Duration) {
+	if high < 0 || low <= high { // a negative one has been reported by fields
+		return
+	}
+	if v.written(lowKey) && !v.written(highKey) {
+		v.fail(lowKey, "", "%v is more than %s, %v", low, highKey, high)
+	} else {
+		v.fail(highKey, "", "%v is less than %s, %v", high, lowKey, low)
+	}
+}
+
+// together refuses a certificate without its key and the reverse.
+func (v *validator) together(section, cert, key string) {
+	switch {
+	case cert != "" && key == "":
+		v.fail(section+".cert", "set "+section+".key", "needs its private key too")
+	case cert == "" && key != "":
+		v.fail(section+".key", "set "+section+".cert", "needs its certificate too")
+	}
+}
+
+// messageSize bounds a message to what gRPC implementations agree on.
+func (v *validator) messageSize(key string, n Bytes) {
+	v.positive(key, int64(n))
+	if n > math.MaxInt32 {
+		v.fail(key, "", "must be less than 2GiB, is %v", n)
+	}
+}
+
+func (v *validator) typeNames(key string, names []string) {
+	seen := map[string]bool{}
+	for i, name := range names {
+		item := fmt.Sprintf("%s[%d]", key, i)
+		url, ok := v.typeName(item, name)
+		if ok && seen[url] {
+			v.fail(item, "", "%q is listed twice", clip(name))
+		}
+		seen[url] = true
+	}
+}
+
+func (v *validator) typeName(key, name string) (url string, ok bool) {
+	url, ok = TypeURL(name)
+	switch {
+	case name == "":
+		v.fail(key, "for example CDS or "+typePrefix+shortNames["CDS"], "is missing")
+	case !ok:
+		v.fail(key, "for example CDS or "+typePrefix+shortNames["CDS"], "%q is neither a type URL nor a short name", clip(name))
+	}
+	return url, ok
+}

@@ -1,0 +1,290 @@
+package config
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestValidate(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		file string
+		want string // "" = valid
+	}{
+		{"upstream in plaintext, loopback", "upstream: {address: \"localhost:1\"}", ""},
+		{"upstream in plaintext, IPv6 loopback", "upstream: {address: \"[::1]:1\"}", ""},
+		{"upstream in plaintext, dns", "upstream: {address: \"dns:///127.0.0.1:1\"}", ""},
+		{"upstream in plaintext, socket", "upstream: {address: \"unix:///run/x.sock\"}", ""},
+		{"upstream in plaintext, accepted", "upstream: {address: \"istiod:15010\", insecure: true}", ""},
+		{"upstream with TLS and the system's roots", "upstream: {address: \"istiod:15012\", tls: {server_name: istiod}}", ""},
+		{"upstream with TLS", "upstream: {address: \"dns://8.8.8.8/istiod:15012\", tls: {ca: ca.crt}}", ""},
+		{"upstream in plaintext", "upstream:\n  address: istiod:15010\n", lines(
+			`relay.yaml:2:12: upstream.address: "istiod:15010" is not on this host and would be spoken to in plaintext`,
+			`    2 |   address: istiod:15010`,
+			`      |            ^`,
+			`  hint: set upstream.tls, or upstream.insecure: true if the network is trusted`)},
+		{"upstream with an empty tls section", "upstream:\n  address: dns:///istiod:15010\n  tls: {}\n", lines(
+			`relay.yaml:2:12: upstream.address: "dns:///istiod:15010" is not on this host and would be spoken to in plaintext`,
+			`    2 |   address: dns:///istiod:15010`,
+			`      |            ^`,
+			`  hint: set upstream.tls, or upstream.insecure: true if the network is trusted`)},
+		{"insecure beside tls", "upstream:\n  tls: {ca: x}\n  insecure: true\n", lines(
+			`relay.yaml:3:13: upstream.insecure: only permits plaintext, but upstream.tls is set`,
+			`    3 |   insecure: true`,
+			`      |             ^`,
+			`  hint: remove one of the two; there is no way to skip the check of certificates`)},
+		{"upstream without a port", "upstream:\n  address: istiod\n", lines(
+			`relay.yaml:2:12: upstream.address: "istiod" has no port; write host:port`,
+			`    2 |   address: istiod`,
+			`      |            ^`)},
+		{"upstream that is empty", "upstream:\n  address: \"\"\n", lines(
+			`relay.yaml:2:12: upstream.address: is empty; write host:port`,
+			`    2 |   address: ""`,
+			`      |            ^`)},
+		{"upstream without a host", "upstream: {address: \":15010\"}", lines(
+			`relay.yaml:1:21: upstream.address: ":15010" has no host; write host:port`,
+			`    1 | upstream: {address: ":15010"}`,
+			`      |                     ^`)},
+		{"upstream with a URL", "upstream: {address: \"https://istiod:15012\"}", lines(
+			`relay.yaml:1:21: upstream.address: "https://istiod:15012" is a URL; write host:port without https://, and set tls to secure it`,
+			`    1 | upstream: {address: "https://istiod:15012"}`,
+			`      |                     ^`)},
+		{"upstream with another scheme", "upstream: {address: \"xds:///istiod\"}", lines(
+			`relay.yaml:1:21: upstream.address: unknown scheme "xds"; write host:port, dns:///host:port or unix:///path`,
+			`    1 | upstream: {address: "xds:///istiod"}`,
+			`      |                     ^`)},
+		{"upstream with two slashes", "upstream: {address: \"dns://istiod:1\"}", lines(
+			`relay.yaml:1:21: upstream.address: "dns://istiod:1" lacks a slash; write dns:///host:port`,
+			`    1 | upstream: {address: "dns://istiod:1"}`,
+			`      |                     ^`)},
+		{"upstream with a relative socket", "upstream: {address: \"unix:x.sock\"}", lines(
+			`relay.yaml:1:21: upstream.address: "unix:x.sock" is not an absolute socket path; write unix:///path`,
+			`    1 | upstream: {address: "unix:x.sock"}`,
+			`      |                     ^`)},
+		{"upstream with a bare IPv6 address", "upstream: {address: \"::1:15010\"}", lines(
+			`relay.yaml:1:21: upstream.address: "::1:15010" is ambiguous; put an IPv6 address in brackets: [::1]:18000`,
+			`    1 | upstream: {address: "::1:15010"}`,
+			`      |                     ^`)},
+		{"upstream on port 0", "upstream: {address: \"localhost:0\"}", lines(
+			`relay.yaml:1:21: upstream.address: port "0" of "localhost:0" is not a number from 1 to 65535`,
+			`    1 | upstream: {address: "localhost:0"}`,
+			`      |                     ^`)},
+		{"a certificate without a key", "upstream: {tls: {cert: a.crt}}\ndownstream: {tls: {key: a.key}}\n", lines(
+			`relay.yaml:1:24: upstream.tls.cert: needs its private key too`,
+			`    1 | upstream: {tls: {cert: a.crt}}`,
+			`      |                        ^`,
+			`  hint: set upstream.tls.key`,
+			`relay.yaml:2:25: downstream.tls.key: needs its certificate too`,
+			`    2 | downstream: {tls: {key: a.key}}`,
+			`      |                         ^`,
+			`  hint: set downstream.tls.cert`)},
+		{"an empty node", "upstream: {node: {id: \"\"}}", lines(
+			`relay.yaml:1:23: upstream.node.id: must not be empty: control planes identify a client by it`,
+			`    1 | upstream: {node: {id: ""}}`,
+			`      |                       ^`,
+			`  hint: remove the line to use the default, xds-relay`)},
+		{"a node mode of another version", "upstream: {node_mode: passthrough}", lines(
+			`relay.yaml:1:23: upstream.node_mode: unknown value "passthrough"`,
+			`    1 | upstream: {node_mode: passthrough}`,
+			`      |                       ^`,
+			`  hint: use one of static, template`)},
+		{"back-off", "upstream:\n  backoff: {initial: 0s, factor: 0.5, jitter: 2, max: -1s}\n", lines(
+			`relay.yaml:2:22: upstream.backoff.initial: must be more than 0`,
+			`    2 |   backoff: {initial: 0s, factor: 0.5, jitter: 2, max: -1s}`,
+			`      |                      ^`,
+			`relay.yaml:2:34: upstream.backoff.factor: must be at least 1, is 0.5`,
+			`    2 |   backoff: {initial: 0s, factor: 0.5, jitter: 2, max: -1s}`,
+			`      |                                  ^`,
+			`relay.yaml:2:47: upstream.backoff.jitter: must be from 0 to 1, is 2`,
+			`    2 |   backoff: {initial: 0s, factor: 0.5, jitter: 2, max: -1s}`,
+			`      |                                               ^`,
+			`relay.yaml:2:55: upstream.backoff.max: must not be negative, is -1s`,
+			`    2 |   backoff: {initial: 0s, factor: 0.5, jitter: 2, max: -1s}`,
+			`      |                                                       ^`)},
+		// Nothing in the file says max, so what it does say is blamed.
+		{"back-off beyond its default end", "upstream:\n  backoff:\n    initial: 1h\n", lines(
+			`relay.yaml:3:14: upstream.backoff.initial: 1h0m0s is more than upstream.backoff.max, 30s`,
+			`    3 |     initial: 1h`,
+			`      |              ^`)},
+		{"back-off that shrinks", "upstream: {backoff: {initial: 5s, max: 1s}}", lines(
+			`relay.yaml:1:40: upstream.backoff.max: 1s is less than upstream.backoff.initial, 5s`,
+			`    1 | upstream: {backoff: {initial: 5s, max: 1s}}`,
+			`      |                                        ^`)},
+		{"keepalive that servers punish", "upstream: {keepalive: 1s}", lines(
+			`relay.yaml:1:23: upstream.keepalive: must be 0 or at least 10s, is 1s`,
+			`    1 | upstream: {keepalive: 1s}`,
+			`      |                       ^`,
+			`  hint: use 0 for none, and 5m or more unless the server permits more frequent pings`)},
+		{"a negative duration", "timers:\n  name_linger: -30s\n", lines(
+			`relay.yaml:2:16: timers.name_linger: must not be negative, is -30s`,
+			`    2 |   name_linger: -30s`,
+			`      |                ^`)},
+		{"sizes", "upstream: {max_receive_bytes: 2GiB}\ndownstream: {max_name_bytes: -1, max_request_bytes: 0}\n", lines(
+			`relay.yaml:1:31: upstream.max_receive_bytes: must be less than 2GiB, is 2GiB`,
+			`    1 | upstream: {max_receive_bytes: 2GiB}`,
+			`      |                               ^`,
+			`relay.yaml:2:30: downstream.max_name_bytes: must not be negative, is -1B`,
+			`    2 | downstream: {max_name_bytes: -1, max_request_bytes: 0}`,
+			`      |                              ^`,
+			`relay.yaml:2:53: downstream.max_request_bytes: must be more than 0`,
+			`    2 | downstream: {max_name_bytes: -1, max_request_bytes: 0}`,
+			`      |                                                     ^`)},
+		{"unknown types", "upstream: {types: [CDS, Cluster, \"\", cds]}", lines(
+			`relay.yaml:1:25: upstream.types[1]: "Cluster" is neither a type URL nor a short name`,
+			`    1 | upstream: {types: [CDS, Cluster, "", cds]}`,
+			`      |                         ^`,
+			`  hint: for example CDS or type.googleapis.com/envoy.config.cluster.v3.Cluster`,
+			`relay.yaml:1:34: upstream.types[2]: is missing`,
+			`    1 | upstream: {types: [CDS, Cluster, "", cds]}`,
+			`      |                                  ^`,
+			`  hint: for example CDS or type.googleapis.com/envoy.config.cluster.v3.Cluster`,
+			`relay.yaml:1:38: upstream.types[3]: "cds" is listed twice`,
+			`    1 | upstream: {types: [CDS, Cluster, "", cds]}`,
+			`      |                                      ^`)},
+		{"listeners on this host", "downstream: {listen: [\"localhost:0\", \"localhost:0\", \"127.0.0.9:1\", \"unix:///run/x.sock\"]}", ""},
+		{"a public listener with TLS", "downstream: {listen: [\":18000\"], tls: {cert: a, key: b}}", ""},
+		{"a public listener, accepted", "downstream: {listen: [\":18000\"], insecure: true}", ""},
+		{"no listener", "downstream:\n  listen: []\n", lines(
+			`relay.yaml:2:11: downstream.listen: needs at least one address`,
+			`    2 |   listen: []`,
+			`      |           ^`,
+			`  hint: for example ["127.0.0.1:18000"]`)},
+		{"a public listener in plaintext", "downstream:\n  listen:\n    - 127.0.0.1:1\n    - :18000\n", lines(
+			`relay.yaml:4:7: downstream.listen[1]: ":18000" can be reached from other hosts and would be plaintext`,
+			`    4 |     - :18000`,
+			`      |       ^`,
+			`  hint: set downstream.tls, or downstream.insecure: true if the network is trusted`)},
+		{"bad listeners", "downstream:\n  listen: [http://x:1, 'localhost:http', 'localhost:1', 'localhost:1', 'a b:1', '[::1:1']\n", lines(
+			`relay.yaml:2:12: downstream.listen[0]: cannot listen on a http:// address; write host:port or unix:///path`,
+			`    2 |   listen: [http://x:1, 'localhost:http', 'localhost:1', 'localhost:1', 'a b:1', '[::1:1']`,
+			`      |            ^`,
+			`relay.yaml:2:24: downstream.listen[1]: port "http" of "localhost:http" is not a number from 0 to 65535`,
+			`    2 |   listen: [http://x:1, 'localhost:http', 'localhost:1', 'localhost:1', 'a b:1', '[::1:1']`,
+			`      |                        ^`,
+			`relay.yaml:2:57: downstream.listen[3]: "localhost:1" is listed twice`,
+			`    2 |   listen: [http://x:1, 'localhost:http', 'localhost:1', 'localhost:1', 'a b:1', '[::1:1']`,
+			`      |                                                         ^`,
+			`relay.yaml:2:72: downstream.listen[4]: "a b" is not a host name`,
+			`    2 |   listen: [http://x:1, 'localhost:http', 'localhost:1', 'localhost:1', 'a b:1', '[::1:1']`,
+			`      |                                                                        ^`,
+			`relay.yaml:2:81: downstream.listen[5]: "[::1:1" is not host:port`,
+			`    2 |   listen: [http://x:1, 'localhost:http', 'localhost:1', 'localhost:1', 'a b:1', '[::1:1']`,
+			`      |                                                                                 ^`)},
+		{"client certificates without TLS", "downstream:\n  tls:\n    client_ca: ca.crt\n", lines(
+			`relay.yaml:3:16: downstream.tls.client_ca: needs a certificate of the server too`,
+			`    3 |     client_ca: ca.crt`,
+			`      |                ^`,
+			`  hint: set downstream.tls.cert and downstream.tls.key`)},
+		{"insecure beside downstream tls", "downstream: {insecure: true, tls: {cert: a, key: b}}", lines(
+			`relay.yaml:1:24: downstream.insecure: only permits plaintext, but downstream.tls is set`,
+			`    1 | downstream: {insecure: true, tls: {cert: a, key: b}}`,
+			`      |                        ^`,
+			`  hint: remove one of the two`)},
+		{"group keys", "groups:\n  key: [id, region, id, metadata., metadata.a..b]\n  max: 0\n", lines(
+			`relay.yaml:2:13: groups.key[1]: unknown node field "region"`,
+			`    2 |   key: [id, region, id, metadata., metadata.a..b]`,
+			`      |             ^`,
+			`  hint: use id, cluster, locality.region, locality.zone, locality.sub_zone, user_agent_name or metadata.<path>`,
+			`relay.yaml:2:21: groups.key[2]: "id" is listed twice`,
+			`    2 |   key: [id, region, id, metadata., metadata.a..b]`,
+			`      |                     ^`,
+			`relay.yaml:2:25: groups.key[3]: "metadata." has an empty step`,
+			`    2 |   key: [id, region, id, metadata., metadata.a..b]`,
+			`      |                         ^`,
+			`  hint: for example metadata.team or metadata.labels.app`,
+			`relay.yaml:2:36: groups.key[4]: "metadata.a..b" has an empty step`,
+			`    2 |   key: [id, region, id, metadata., metadata.a..b]`,
+			`      |                                    ^`,
+			`  hint: for example metadata.team or metadata.labels.app`,
+			`relay.yaml:3:8: groups.max: must be more than 0`,
+			`    3 |   max: 0`,
+			`      |        ^`)},
+		{"type overrides", "types:\n  - type_url: CDS\n  - empty_means: all\n  - type_url: type.googleapis.com/envoy.config.cluster.v3.Cluster\n", lines(
+			`relay.yaml:3:5: types[1].type_url: is missing`,
+			`    3 |   - empty_means: all`,
+			`      |     ^`,
+			`  hint: for example CDS or type.googleapis.com/envoy.config.cluster.v3.Cluster`,
+			`relay.yaml:3:18: types[1].empty_means: unknown value "all"`,
+			`    3 |   - empty_means: all`,
+			`      |                  ^`,
+			`  hint: use one of wildcard, nothing`,
+			`relay.yaml:4:15: types[2].type_url: "type.googleapis.com/envoy.config.cluster.v3.Cluster" is the same type as types[0]`,
+			`    4 |   - type_url: type.googleapis.com/envoy.config.cluster.v3.Cluster`,
+			`      |               ^`,
+			`  hint: merge the two entries`)},
+		{"timers", "timers: {settle: 6s, dne_timeout: 0}", lines(
+			`relay.yaml:1:18: timers.settle: 6s is more than timers.settle_cap, 5s`,
+			`    1 | timers: {settle: 6s, dne_timeout: 0}`,
+			`      |                  ^`,
+			`relay.yaml:1:35: timers.dne_timeout: must be more than 0`,
+			`    1 | timers: {settle: 6s, dne_timeout: 0}`,
+			`      |                                   ^`)},
+		{"a public admin endpoint", "admin:\n  listen: 0.0.0.0:18001\n", lines(
+			`relay.yaml:2:11: admin.listen: "0.0.0.0:18001" can be reached from other hosts, and the endpoint has no authentication`,
+			`    2 |   listen: 0.0.0.0:18001`,
+			`      |           ^`,
+			`  hint: use 127.0.0.1:18001 or unix:///path`)},
+		{"admin where clients connect", "admin:\n  listen: 127.0.0.1:18000\n", lines(
+			`relay.yaml:2:11: admin.listen: "127.0.0.1:18000" is also in downstream.listen`,
+			`    2 |   listen: 127.0.0.1:18000`,
+			`      |           ^`,
+			`  hint: use another port for one of the two`)},
+		{"clients where admin is", "downstream: {listen: [\"127.0.0.1:18001\"]}", lines(
+			`relay.yaml:1:23: downstream.listen[0]: "127.0.0.1:18001" is admin.listen's default`,
+			`    1 | downstream: {listen: ["127.0.0.1:18001"]}`,
+			`      |                       ^`,
+			`  hint: use another port for one of the two`)},
+		{"admin without a port", "admin: {listen: localhost}", lines(
+			`relay.yaml:1:17: admin.listen: "localhost" has no port; write host:port`,
+			`    1 | admin: {listen: localhost}`,
+			`      |                 ^`)},
+		{"an instance that cannot be in a header", "instance: \"a,b\"", lines(
+			`relay.yaml:1:11: instance: "a,b" cannot be a name in a header`,
+			`    1 | instance: "a,b"`,
+			`      |           ^`,
+			`  hint: use at most 253 printable ASCII characters, no space, no comma`)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse("relay.yaml", []byte(tt.file), nil)
+			if tt.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			checkErr(t, err, tt.want)
+		})
+	}
+}
+
+// A configuration made by a program has no places to point at.
+func TestValidateWithoutAFile(t *testing.T) {
+	c := Default()
+	c.Upstream.Backoff.Factor = math.NaN()
+	c.Upstream.Backoff.Jitter = math.NaN()
+	checkErr(t, c.Validate(), lines(
+		`upstream.backoff.factor: must be at least 1, is NaN`,
+		`upstream.backoff.jitter: must be from 0 to 1, is NaN`))
+
+	var zero Config
+	checkErr(t, zero.Validate(), "apiVersion: \"\" is not a format this version reads\n  hint: write apiVersion: xds-relay/v1alpha1")
+}
+
+func TestSplitListen(t *testing.T) {
+	for _, tt := range []struct{ in, network, address string }{
+		{":18000", "tcp", ":18000"},
+		{"[::1]:0", "tcp", "[::1]:0"},
+		{"unix:///run/x.sock", "unix", "/run/x.sock"},
+	} {
+		network, address, err := SplitListen(tt.in)
+		if err != nil || network != tt.network || address != tt.address {
+			t.Errorf("SplitListen(%q) = %q, %q, %v", tt.in, network, address, err)
+		}
+	}
+	for _, in := range []string{"", "x", "unix:", "unix:///", "unix://x/y", "unix:///" + strings.Repeat("x", 200), "unix:///a\x00b", "tcp://x:1", "x:99999", "x:-1", "x:1:2"} {
+		if _, _, err := SplitListen(in); err == nil {
+			t.Errorf("SplitListen(%q) succeeded", in)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package habits
+
+import (
+	"go/ast"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	grpc    = "google.golang.org/grpc"
+	xdstest = module + "/internal/xdstest"
+)
+
+// direction says what one part of the tree may not import. Tests obey it like
+// all other code, but they may import internal/xdstest.
+type direction struct {
+	dirs   []string // whom the rule binds, subdirectories included
+	deny   []string // import paths, with all below them
+	except []string // import paths, with all below them, allowed all the same
+	do     string
+}
+
+// directions are the arrows of the layout. depguard has the same rules in
+// .golangci.yml, so that an editor shows them while the line is being written.
+var directions = []direction{{
+	dirs:   []string{"cache"},
+	deny:   []string{module},
+	except: []string{module + "/cache"},
+	do:     "cache is the bottom layer: let the caller pass in what it needs",
+}, {
+	dirs:   []string{"fanout"},
+	deny:   []string{module},
+	except: []string{module + "/cache", module + "/fanout"},
+	do:     "fanout imports only cache: let the caller pass in what it needs",
+}, {
+	dirs:   []string{"cache", "fanout"},
+	deny:   []string{grpc},
+	except: []string{grpc + "/codes"}, // plain numbers
+	do:     "the passive middle knows no gRPC: translate in upstream or downstream",
+}, {
+	dirs: []string{"upstream"},
+	deny: []string{module + "/downstream"},
+	do:   "the two edges meet only in fanout: move what both need to cache or fanout",
+}, {
+	dirs: []string{"downstream"},
+	deny: []string{module + "/upstream"},
+	do:   "the two edges meet only in fanout: move what both need to cache or fanout",
+}, {
+	dirs:   []string{"bench"},
+	deny:   []string{module},
+	except: []string{module + "/bench"},
+	do:     "bench speaks to the relay over the wire only",
+}}
+
+func importDirections(files []*source) (complaints []string) {
+	for _, s := range files {
+		for _, spec := range s.file.Imports {
+			imp := importedPath(spec)
+			if do, ok := forbidden(s, imp); ok {
+				complaints = append(complaints, s.complain(spec.Pos(), "%s must not import %s: %s", s.dir(), imp, do))
+			}
+		}
+	}
+	return complaints
+}
+
+func forbidden(s *source, imp string) (do string, ok bool) {
+	if within(imp, xdstest) {
+		if s.isTest() || within(s.dir(), "internal/xdstest") {
+			return "", false
+		}
+		return "only tests import internal/xdstest: move the code to a _test.go file, or what it needs out of xdstest", true
+	}
+	for _, d := range directions {
+		if within(s.dir(), d.dirs...) && within(imp, d.deny...) && !within(imp, d.except...) {
+			return d.do, true
+		}
+	}
+	return "", false
+}
+
+func TestImportDirections(t *testing.T) { check(importDirections).holds(t) }
+
+func TestImportDirectionsCanFail(t *testing.T) {
+	const m = module
+	file := func(imports ...string) string {
+		return "package p\n\nimport (\n\t\"" + strings.Join(imports, "\"\n\t\"") + "\"\n)\n"
+	}
+	check(importDirections).try(t, []sample{
+		{"cache may use protobuf and codes", map[string]string{"cache/a.go": file("sync", "google.golang.org/protobuf/proto", grpc+"/codes", "google.golang.org/genproto/googleapis/rpc/status")}, nil},
+		{"cache imports gRPC", map[string]string{"cache/a.go": file("sync", grpc)}, []string{"cache/a.go:5"}},
+		{"cache imports a package of gRPC", map[string]string{"cache/a.go": file(grpc + "/mem")}, []string{"cache/a.go:4"}},
+		{"a test of cache imports gRPC", map[string]string{"cache/a_test.go": file(grpc)}, []string{"cache/a_test.go:4"}},
+		{"cache imports fanout", map[string]string{"cache/a.go": file(m + "/fanout")}, []string{"cache/a.go:4"}},
+		{"cache imports the module's root", map[string]string{"cache/a.go": file(m)}, []string{"cache/a.go:4"}},
+		{"below cache the same holds", map[string]string{"cache/lru/a.go": file(m+"/cache", m+"/internal/config")}, []string{"cache/lru/a.go:5"}},
+		{"a package that only begins like cache", map[string]string{"cachectl/a.go": file(grpc)}, nil},
+		{"fanout imports cache", map[string]string{"fanout/a.go": file(m + "/cache")}, nil},
+		{"fanout imports upstream and gRPC", map[string]string{"fanout/a.go": file(m+"/cache", m+"/upstream", grpc+"/mem")}, []string{"fanout/a.go:5", "fanout/a.go:6"}},
+		{"the edges import each other", map[string]string{"downstream/a.go": file(m + "/upstream"), "upstream/a.go": file(m + "/downstream")}, []string{"downstream/a.go:4", "upstream/a.go:4"}},
+		{"the edges import the middle and gRPC", map[string]string{"downstream/a.go": file(m+"/fanout", m+"/cache", grpc)}, nil},
+		{"the wiring imports both edges", map[string]string{"cmd/xds-relay/main.go": file(m+"/upstream", m+"/downstream")}, nil},
+		{"bench imports a package of the relay", map[string]string{"bench/a.go": file(m+"/bench/report", grpc, m+"/cache")}, []string{"bench/a.go:6"}},
+		{"tests may import xdstest", map[string]string{"fanout/a_test.go": file(m + "/internal/xdstest")}, nil},
+		{"xdstest may import itself", map[string]string{"internal/xdstest/twin/a.go": file(m + "/internal/xdstest")}, nil},
+		{"code imports xdstest", map[string]string{"cache/a.go": file(xdstest), "cmd/xds-relay/demo.go": file(xdstest)}, []string{"cache/a.go:4", "cmd/xds-relay/demo.go:4"}},
+		{"an alias hides nothing", map[string]string{"cache/a.go": "package p\n\nimport g \"" + grpc + "\"\n"}, []string{"cache/a.go:3"}},
+	})
+}
+
+// passiveFiles are the files outside the passive middle that hold protocol logic
+// only: event in, value out.
+var passiveFiles = []string{
+	"downstream/delta.go", "downstream/sotw.go",
+	"upstream/delta.go", "upstream/sotw.go", "upstream/backoff.go",
+}
+
+// isPassive says whether a file's code lies in the passive part of the relay.
+// Their tests may measure time and run goroutines.
+func isPassive(s *source) bool {
+	return !s.isTest() && (within(s.dir(), "cache", "fanout") || slices.Contains(passiveFiles, s.path))
+}
+
+// passiveImports keeps gRPC and context out of the passive part.
+func passiveImports(files []*source) (complaints []string) {
+	for _, s := range files {
+		if !isPassive(s) {
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			switch imp := importedPath(spec); {
+			case imp == "context":
+				complaints = append(complaints, s.complain(spec.Pos(), "passive code takes no context: let the caller, who may wait, look at it"))
+			case imp == "time" && dotted(spec):
+				complaints = append(complaints, s.complain(spec.Pos(), "a dot import of time hides the clock: import it by its name"))
+			case slices.Contains(passiveFiles, s.path) && within(imp, grpc) && !within(imp, grpc+"/codes"):
+				complaints = append(complaints, s.complain(spec.Pos(), "protocol logic knows no gRPC: return a value and let the stream's loop act on it"))
+			}
+		}
+	}
+	return complaints
+}
+
+func dotted(spec *ast.ImportSpec) bool { return spec.Name != nil && spec.Name.Name == "." }
+
+func TestPassiveImports(t *testing.T) { check(passiveImports).holds(t) }
+
+func TestPassiveImportsCanFail(t *testing.T) {
+	check(passiveImports).try(t, []sample{
+		{"durations and arguments are fine", map[string]string{"cache/a.go": "package p\n\nimport \"time\"\n\nfunc f(now time.Time) {}\n"}, nil},
+		{"context in cache", map[string]string{"cache/a.go": "package p\n\nimport \"context\"\n"}, []string{"cache/a.go:3"}},
+		{"context under another name", map[string]string{"fanout/a.go": "package p\n\nimport c \"context\"\n"}, []string{"fanout/a.go:3"}},
+		{"context in a test of cache", map[string]string{"cache/a_test.go": "package p\n\nimport \"context\"\n"}, nil},
+		{"context in an edge", map[string]string{"upstream/client.go": "package p\n\nimport \"context\"\n"}, nil},
+		{"context in an edge's protocol logic", map[string]string{"upstream/delta.go": "package p\n\nimport \"context\"\n"}, []string{"upstream/delta.go:3"}},
+		{"gRPC in an edge's protocol logic", map[string]string{"downstream/sotw.go": "package p\n\nimport \"" + grpc + "\"\n"}, []string{"downstream/sotw.go:3"}},
+		{"codes in an edge's protocol logic", map[string]string{"downstream/sotw.go": "package p\n\nimport \"" + grpc + "/codes\"\n"}, nil},
+		{"a clock behind a dot", map[string]string{"fanout/a.go": "package p\n\nimport . \"time\"\n"}, []string{"fanout/a.go:3"}},
+	})
+}

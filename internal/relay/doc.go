@@ -1,0 +1,11 @@
+// Package relay puts a relay together: from a configuration it makes the groups,
+// each with its Hub and its streams to the control plane, and the server that
+// clients connect to.
+//
+// It owns the groups: which client belongs to which, and how long each lives. It
+// never looks at a resource, and holds no state of a stream; those belong to the
+// packages it joins, which do not know each other.
+//
+// Limitations: one upstream endpoint; no reload of the configuration, and none of
+// certificates that change on disk.
+package relay

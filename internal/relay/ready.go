@@ -1,0 +1,116 @@
+package relay
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// readiness is true once the relay listens and each of ready_types is complete;
+// for these the relay itself wants everything, in the default group. It does not
+// go away with the upstream (ERR-14).
+type readiness struct {
+	relay *Relay
+	subs  []*fanout.Subscription
+	types []cache.TypeURL
+
+	mu       sync.Mutex
+	listens  bool
+	stopping bool
+	missing  []string
+}
+
+func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
+	w := &readiness{relay: r, types: types}
+	if len(types) == 0 {
+		return w
+	}
+	gr, end := r.groups.join("", func() *core.Node { return staticNode(r.config) })
+	if end != nil {
+		return w // groups.max is at least one, and this is the first
+	}
+	wake := make(chan struct{}, 1)
+	mailbox := fanout.NewSubscriber(func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	})
+	for _, t := range types {
+		s := gr.hub.Subscribe(t, mailbox)
+		s.Delta([]string{fanout.Wildcard}, nil, time.Now())
+		w.subs = append(w.subs, s)
+	}
+	w.look()
+	r.groups.run(func(ctx context.Context) {
+		for w.look() {
+			mailbox.Drain(func(*fanout.Subscription, fanout.Marks) {})
+			select {
+			case <-ctx.Done():
+				return
+			case <-wake:
+			}
+		}
+	})
+	return w
+}
+
+// look notes which types are not complete; it reports whether any is.
+func (w *readiness) look() (more bool) {
+	var missing []string
+	for i, s := range w.subs {
+		s.Read(func(v fanout.View) {
+			if _, synced := v.Wildcard(); !synced {
+				missing = append(missing, w.types[i].Short())
+			}
+		})
+	}
+	w.mu.Lock()
+	changed := len(w.missing) != len(missing)
+	w.missing = missing
+	w.mu.Unlock()
+	if changed {
+		w.tell()
+	}
+	return len(missing) > 0
+}
+
+// listening: the relay takes in clients from now on.
+func (w *readiness) listening() {
+	w.mu.Lock()
+	w.listens = true
+	w.mu.Unlock()
+	w.tell()
+}
+
+func (w *readiness) stop() {
+	w.mu.Lock()
+	w.stopping = true
+	w.mu.Unlock()
+	w.tell()
+}
+
+func (w *readiness) tell() {
+	ready, _ := w.state()
+	w.relay.server.SetReady(ready)
+}
+
+func (w *readiness) state() (ready bool, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.stopping:
+		return false, "shutting down"
+	case !w.listens:
+		return false, "not listening yet"
+	case len(w.missing) > 0:
+		return false, "waiting for upstream to answer for " + strings.Join(w.missing, ", ")
+	}
+	return true, "ready"
+}

@@ -1,0 +1,280 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/upstream"
+)
+
+// Options are what a relay needs beside its configuration.
+type Options struct {
+	// Log is where it writes; nil: nowhere.
+	Log *slog.Logger
+	// Upstream and Downstream are told what happens, for metrics; nil: nobody.
+	Upstream   upstream.Observer
+	Downstream downstream.Observer
+	// Dial, if set, replaces the network towards the control plane.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Random yields numbers in [0, 1) for jitter; nil: math/rand.
+	Random func() float64
+}
+
+// Relay is a relay that runs. Its methods may be called from any goroutine.
+type Relay struct {
+	config *config.Config
+	log    *slog.Logger
+	conn   *upstream.Conn
+	groups *groups
+	server *downstream.Server
+	ready  *readiness
+
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+}
+
+// New starts a relay that listens nowhere yet: call Serve for each listener, and
+// Close in the end. The configuration must be valid.
+func New(c *config.Config, o Options) (*Relay, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	upstreamCreds, err := clientCredentials(c.Upstream.TLS)
+	if err != nil {
+		return nil, err
+	}
+	serverCreds, err := serverCredentials(c.Downstream.TLS)
+	if err != nil {
+		return nil, err
+	}
+	fingerprint, err := fingerprint(c.VersionKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &Relay{config: c, log: o.Log, cancel: cancel}
+	r.conn = upstream.NewConn(upstream.Endpoint{
+		Target:      target(c.Upstream.Address, o.Dial != nil),
+		Credentials: upstreamCreds,
+		MaxReceive:  int(c.Upstream.MaxReceiveBytes),
+		Keepalive:   c.Upstream.Keepalive,
+		Dial:        o.Dial,
+	})
+	r.groups = &groups{
+		config:   c,
+		upstream: upstreamConfig(c, fingerprint),
+		hub:      fanout.Config{Types: typeTable(c), Linger: c.Timers.NameLinger, MaxLinger: c.Cache.MaxLingeringNames},
+		options: upstream.ClientOptions{
+			Conn: r.conn, Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Random: o.Random,
+		},
+		log:    o.Log,
+		run:    func(f func(context.Context)) { r.work.Go(func() { f(ctx) }) },
+		byName: make(map[string]*group),
+	}
+	r.server = downstream.NewServer(downstream.ServerConfig{
+		Config: downstream.Config{
+			Instance:          c.InstanceName(),
+			AckTimeout:        c.Timers.AckTimeout,
+			ResendOnReconnect: typeURLs(c.Downstream.ResendOnReconnectTypes),
+			MaxName:           int(c.Downstream.MaxNameBytes),
+			MaxNames:          c.Downstream.MaxNamesPerStream,
+		},
+		Groups:       r.groups,
+		Credentials:  serverCreds,
+		MaxRequest:   int(c.Downstream.MaxRequestBytes),
+		MaxStreams:   uint32(c.Downstream.MaxStreamsPerConnection),
+		FirstMessage: c.Downstream.FirstMessageTimeout,
+		Log:          o.Log.With("component", "downstream"),
+		Observer:     o.Downstream,
+	})
+	r.ready = r.watchReadiness(typeURLs(c.Downstream.ReadyTypes))
+	o.Log.Info("groups", "key", c.Groups.Key, "share_secrets", c.Groups.ShareSecrets, "node_mode", c.EffectiveNodeMode())
+	return r, nil
+}
+
+// Listen opens the addresses of downstream.listen.
+func (r *Relay) Listen() ([]net.Listener, error) {
+	var listeners []net.Listener
+	for _, address := range r.config.Downstream.Listen {
+		l, err := Listen(address)
+		if err != nil {
+			for _, l := range listeners {
+				l.Close()
+			}
+			return nil, fmt.Errorf("downstream.listen: %w", err)
+		}
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+// Listen opens a TCP address ("host:port") or a Unix socket ("unix:///path"),
+// which replaces a dead one of that name and is for the owner's group only.
+func Listen(address string) (net.Listener, error) {
+	network, address, err := config.SplitListen(address)
+	if err != nil {
+		return nil, err
+	}
+	if network == "unix" {
+		if err := os.MkdirAll(filepath.Dir(address), 0o750); err != nil {
+			return nil, err
+		}
+		if c, err := net.Dial("unix", address); err == nil {
+			c.Close()
+			return nil, fmt.Errorf("%s is in use by a running process", address)
+		} else if info, err := os.Stat(address); err == nil && info.Mode()&os.ModeSocket != 0 {
+			os.Remove(address)
+		}
+	}
+	l, err := net.Listen(network, address)
+	if err == nil && network == "unix" {
+		err = os.Chmod(address, 0o660)
+	}
+	return l, err
+}
+
+// Serve accepts clients on a listener until Close; it returns at once.
+func (r *Relay) Serve(l net.Listener) {
+	r.log.Info("serving", "listener", l.Addr().String())
+	r.ready.listening()
+	r.work.Go(func() {
+		if err := r.server.Serve(l); err != nil {
+			r.log.Error("listener failed", "listener", l.Addr().String(), "err", err)
+		}
+	})
+}
+
+// Close ends all streams with UNAVAILABLE, spread over a time so that clients do
+// not come back all at once (ERR-14), and stops everything. It returns when all is
+// still.
+func (r *Relay) Close(spread time.Duration) {
+	r.ready.stop()
+	r.server.Close(spread)
+	r.groups.stop()
+	r.cancel()
+	r.conn.Close()
+	r.work.Wait()
+}
+
+// Ready reports whether the relay can serve, and if not, why (ERR-14).
+func (r *Relay) Ready() (ready bool, why string) { return r.ready.state() }
+
+// Clients describes the open client streams.
+func (r *Relay) Clients() []downstream.Client { return r.server.Clients() }
+
+// Count is the number of open client streams.
+func (r *Relay) Count() int { return r.server.Count() }
+
+// Groups are the names and Hubs of the groups that exist now.
+func (r *Relay) Groups() map[string]*fanout.Hub { return r.groups.hubs() }
+
+func upstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
+	return upstream.Config{
+		SendNodeAlways:   c.Upstream.SendNodeAlways,
+		SendVersions:     c.Upstream.InitialVersions != config.InitialVersionsNever,
+		WildcardForm:     wildcardForms[c.Upstream.WildcardForm],
+		Chunks:           chunkMarkers[c.Upstream.ChunkMarker],
+		ExplicitMissing:  switches[c.Upstream.ExplicitMissing],
+		Types:            typeURLs(c.Upstream.Types),
+		Coalesce:         c.Upstream.CoalesceWindow,
+		Missing:          c.Timers.DNETimeout,
+		MissingExplicit:  c.Timers.DNETimeoutExplicit,
+		Settle:           c.Timers.Settle,
+		SettleCap:        c.Timers.SettleCap,
+		UnavailableAfter: c.Timers.UnavailableAfter,
+		Backoff: upstream.Backoff{
+			Initial: c.Upstream.Backoff.Initial, Max: c.Upstream.Backoff.Max,
+			Factor: c.Upstream.Backoff.Factor, Jitter: c.Upstream.Backoff.Jitter,
+		},
+		Fingerprint: f,
+	}
+}
+
+var (
+	wildcardForms = map[config.WildcardForm]upstream.WildcardForm{
+		config.WildcardFormAuto:     upstream.WildcardAuto,
+		config.WildcardFormExplicit: upstream.WildcardExplicit,
+		config.WildcardFormLegacy:   upstream.WildcardLegacy,
+	}
+	chunkMarkers = map[config.ChunkMarker]upstream.Chunks{
+		config.ChunkMarkerAuto:    upstream.ChunksAuto,
+		config.ChunkMarkerNone:    upstream.ChunksNone,
+		config.ChunkMarkerRelay:   upstream.ChunksRelay,
+		config.ChunkMarkerDiderot: upstream.ChunksDiderot,
+	}
+	switches = map[config.Switch]upstream.Tristate{
+		config.SwitchAuto: upstream.Auto,
+		config.SwitchOn:   upstream.Yes,
+		config.SwitchOff:  upstream.No,
+	}
+)
+
+func typeURLs(names []string) []cache.TypeURL {
+	var types []cache.TypeURL
+	for _, name := range names {
+		url, _ := config.TypeURL(name)
+		types = append(types, cache.TypeURL(url))
+	}
+	return types
+}
+
+// typeTable is the type table with the configured overrides.
+func typeTable(c *config.Config) cache.Types {
+	types := make(cache.Types)
+	for _, o := range c.Types {
+		url, _ := config.TypeURL(o.TypeURL)
+		t := cache.TypeURL(url)
+		p := cache.Types{}.Of(t)
+		if o.FullState != nil {
+			p.FullState = *o.FullState
+		}
+		if o.EmptyMeans != "" {
+			p.EmptyIsWildcard = o.EmptyMeans == config.EmptyMeansWildcard
+		}
+		types[t] = p
+	}
+	return types
+}
+
+// target is the gRPC target of an address; a dialer of ours gets it as it is.
+func target(address string, dialed bool) string {
+	if dialed {
+		return "passthrough:///" + address
+	}
+	return address
+}
+
+func clientCredentials(t config.ClientTLS) (credentials.TransportCredentials, error) {
+	if !t.Enabled() {
+		return insecure.NewCredentials(), nil
+	}
+	tlsConfig, err := clientTLS(t)
+	if err != nil {
+		return nil, fmt.Errorf("upstream.tls: %w", err)
+	}
+	return credentials.NewTLS(tlsConfig), nil
+}
+
+func serverCredentials(t config.ServerTLS) (credentials.TransportCredentials, error) {
+	if !t.Enabled() {
+		return insecure.NewCredentials(), nil
+	}
+	tlsConfig, err := serverTLS(t)
+	if err != nil {
+		return nil, fmt.Errorf("downstream.tls: %w", err)
+	}
+	return credentials.NewTLS(tlsConfig), nil
+}

@@ -1,0 +1,288 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// Client keeps one group's streams to the control plane: the edge around Core. It
+// has one goroutine that opens streams and keeps time, and two for each stream.
+type Client struct {
+	conn     *Conn
+	hub      *fanout.Hub
+	log      *slog.Logger
+	observer Observer
+	random   func() float64
+
+	mu      sync.Mutex // held to step the Core, never to send or to apply
+	core    *Core
+	streams map[StreamID]*stream
+
+	wake chan struct{} // one slot
+}
+
+// stream is an attempt to open a stream, and the stream.
+type stream struct {
+	role   Role
+	cancel context.CancelFunc
+	wake   chan struct{} // one slot: there may be something to write
+}
+
+// ClientOptions are the Client's ties to the rest of the relay.
+type ClientOptions struct {
+	Conn     *Conn
+	Hub      *fanout.Hub
+	Log      *slog.Logger
+	Observer Observer       // nil: nobody
+	Random   func() float64 // nil: math/rand; numbers in [0, 1)
+}
+
+// NewClient returns a Client that does nothing until Run.
+func NewClient(config Config, o ClientOptions) *Client {
+	c := &Client{
+		conn: o.Conn, hub: o.Hub, log: o.Log, observer: o.Observer, random: o.Random,
+		streams: make(map[StreamID]*stream),
+		wake:    make(chan struct{}, 1),
+	}
+	if c.observer == nil {
+		c.observer = nobody{}
+	}
+	if c.random == nil {
+		c.random = rand.Float64
+	}
+	c.core = NewCore(config, o.Hub, c.random)
+	return c
+}
+
+// Run serves the group until ctx ends. It returns when all its goroutines have.
+func (c *Client) Run(ctx context.Context) {
+	var streams sync.WaitGroup
+	defer streams.Wait()
+	c.hub.Wanted().OnWake(func() {
+		poke(c.wake)
+	})
+	defer c.hub.Wanted().OnWake(nil)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	c.step(func(now time.Time) { c.core.Interest(now) })
+	for {
+		var open []Open
+		var shut []StreamID
+		var wait time.Duration
+		c.step(func(now time.Time) {
+			if c.hub.Wanted().Pending() {
+				c.core.Interest(now)
+			}
+			open, shut = c.core.Tick(now)
+			wait = time.Hour
+			if at := c.core.Deadline(now); !at.IsZero() {
+				wait = max(at.Sub(now), 0)
+			}
+		})
+		for _, id := range shut {
+			c.cancel(id)
+		}
+		for _, o := range open {
+			s := &stream{role: o.Role, wake: make(chan struct{}, 1)}
+			streamCtx, cancel := context.WithCancel(ctx)
+			s.cancel = cancel
+			c.mu.Lock()
+			c.streams[o.ID] = s
+			c.mu.Unlock()
+			streams.Go(func() { c.serve(streamCtx, o.ID, s) })
+		}
+		if len(open) == 0 {
+			c.pokeStreams()
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// step lets the Core take in one event, and then carries out what it learned,
+// outside of the lock.
+func (c *Client) step(event func(now time.Time)) {
+	c.mu.Lock()
+	event(time.Now())
+	effects := c.core.Effects()
+	c.mu.Unlock()
+	for _, e := range effects {
+		e.Apply(c.hub)
+		c.observe(e)
+	}
+}
+
+func (c *Client) observe(e Effect) {
+	switch {
+	case e.Drop != "":
+		c.observer.UpstreamDropped(e.Drop)
+	case e.Conviction:
+		c.observer.UpstreamQuarantine(e.Lane.Type, e.Suspect)
+		if e.Suspect {
+			c.log.Warn("the control plane ends the stream when asked for a type; asking for it alone from now on", "type", e.Lane.Type)
+		} else {
+			c.log.Info("the control plane answers for a type it had refused", "type", e.Lane.Type)
+		}
+	case e.Availability && e.Status != nil:
+		c.log.Warn("clients that wait for a type are told that it is unavailable", "type", e.Lane.Type, "err", e.Status.GetMessage())
+	}
+}
+
+func poke(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Client) pokeStreams() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.streams {
+		poke(s.wake)
+	}
+}
+
+func (c *Client) cancel(id StreamID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.streams[id]; s != nil {
+		s.cancel()
+	}
+}
+
+// serve opens one stream and receives on it until it ends.
+func (c *Client) serve(ctx context.Context, id StreamID, s *stream) {
+	log := c.log.With("stream", s.role)
+	grpcStream, err := c.conn.open(ctx, s.role)
+	if err == nil {
+		c.observer.UpstreamConnected(s.role, true)
+		log.Info("upstream stream open")
+		c.step(func(now time.Time) { c.core.Opened(id, now) })
+		var sender sync.WaitGroup
+		sender.Go(func() { c.send(ctx, id, s, grpcStream) })
+		poke(s.wake)
+		poke(c.wake)
+		err = c.receive(id, s, grpcStream, log)
+		s.cancel()
+		sender.Wait()
+		c.observer.UpstreamConnected(s.role, false)
+	}
+	s.cancel()
+
+	end, reason := ending(err)
+	var wait time.Duration
+	c.step(func(now time.Time) {
+		delete(c.streams, id)
+		ours := c.core.slot(id) == nil // shut by the Core
+		c.core.Ended(id, end, now)
+		if ours {
+			reason = "replanned"
+		}
+		wait = c.core.Wait(s.role, now)
+	})
+	if ctxDone := errors.Is(context.Cause(ctx), context.Canceled); ctxDone && reason == "cancelled" {
+		return // the relay stops
+	}
+	c.observer.UpstreamReconnect(s.role, reason, wait)
+	log.Warn("upstream stream ended", "reason", reason, "err", end.Message, "retry_ms", wait.Milliseconds())
+	poke(c.wake)
+}
+
+// receive takes in responses; it never waits for a client, nor for the sender.
+func (c *Client) receive(id StreamID, s *stream, in deltaStream, log *slog.Logger) error {
+	for {
+		resp, err := in.Recv()
+		if err != nil {
+			return err
+		}
+		d := decode(resp, c.core.config.Fingerprint)
+		c.observer.UpstreamResponse(d.typeURL, len(resp.GetResources()), len(resp.GetRemovedResources()))
+		c.step(func(now time.Time) { c.core.Receive(id, d, now) })
+		var nack string
+		var overrun bool
+		c.step(func(time.Time) { nack, overrun = c.core.Applied(id, d) })
+		if nack != "" {
+			c.observer.UpstreamNack(d.typeURL)
+			log.Warn("response rejected; its sound resources are used", "type", d.typeURL, "nonce", d.nonce, "err", nack)
+		}
+		if overrun {
+			return errors.New("the control plane sends without reading: too many responses wait for their ACK")
+		}
+		poke(s.wake)
+		poke(c.wake)
+	}
+}
+
+// send writes what the Core wants written, one request at a time.
+func (c *Client) send(ctx context.Context, id StreamID, s *stream, out deltaStream) {
+	for {
+		c.mu.Lock()
+		req := c.core.Next(id, time.Now())
+		c.mu.Unlock()
+		if req == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.wake:
+				continue
+			}
+		}
+		if out.Send(req) != nil {
+			return // Recv has the reason
+		}
+		poke(c.wake) // a written subscription starts timers
+	}
+}
+
+// ending says how a stream ended, and names the reason. UNAVAILABLE is never
+// evidence against a type: it is what a transport that breaks looks like, and a
+// server that shuts down (H-39).
+func ending(err error) (End, string) {
+	st := status.Convert(err)
+	if errors.Is(err, io.EOF) {
+		return End{Refused: true, Message: "the server ended the stream"}, "closed"
+	}
+	e := End{Message: st.Message()}
+	switch st.Code() {
+	case codes.Unavailable:
+		return e, "unavailable"
+	case codes.Canceled:
+		return e, "cancelled"
+	case codes.DeadlineExceeded:
+		return e, "deadline"
+	case codes.Internal, codes.Unknown:
+		// An undecodable message ends only its stream (ERR-12).
+		e.Refused = !strings.Contains(e.Message, "unmarshal")
+		return e, "error"
+	default:
+		e.Refused = true
+		return e, "refused"
+	}
+}
+
+// unixPath is the path of a Unix socket's address, as gRPC's resolver hands it to
+// a dialer.
+func unixPath(address string) (string, bool) {
+	path, ok := strings.CutPrefix(address, "unix://")
+	if !ok {
+		path, ok = strings.CutPrefix(address, "unix:")
+	}
+	return path, ok
+}

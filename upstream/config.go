@@ -1,0 +1,106 @@
+package upstream
+
+import (
+	"strings"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// WildcardForm is how a wildcard is asked for (WILD-10).
+type WildcardForm uint8
+
+const (
+	WildcardAuto     WildcardForm = iota // legacy where the type allows it
+	WildcardExplicit                     // always "*"
+	WildcardLegacy                       // always an empty first request
+)
+
+// Config is what Core needs to know. Durations are as in protocol.md §0.
+type Config struct {
+	// Node is what the relay says of itself (NODE-7).
+	Node *core.Node
+	// SendNodeAlways repeats the node in every request (UP-2).
+	SendNodeAlways bool
+	// SendVersions: resume with the versions at hand (RECON-8).
+	SendVersions bool
+	// WildcardForm is how the wildcard is asked for.
+	WildcardForm WildcardForm
+	// Chunks is how the server's nonces tell that a response has more parts to
+	// come (RECON-16).
+	Chunks Chunks
+	// ExplicitMissing: the server answers every name, so that silence is an error
+	// and not an answer (MISS-5).
+	ExplicitMissing Tristate
+	// Types, if not empty, are the only ones asked for (H-39).
+	Types []cache.TypeURL
+	// Coalesce is how long changes of interest are gathered (UP-6).
+	Coalesce time.Duration
+	// Missing and MissingExplicit are the does-not-exist timeouts (MISS-3, MISS-5).
+	Missing, MissingExplicit time.Duration
+	// Settle and SettleCap tell when a wildcard is complete (RECON-16).
+	Settle, SettleCap time.Duration
+	// UnavailableAfter is how long upstream may fail until clients are told
+	// (ERR-7).
+	UnavailableAfter time.Duration
+	// Backoff is the schedule of attempts (ERR-1).
+	Backoff Backoff
+	// Fingerprint makes the versions that clients see.
+	Fingerprint cache.Fingerprint
+
+	// relay: the server has called itself a relay, whose habits are known.
+	relay bool
+}
+
+// Chunks is where a server's nonces hold the number of parts that are to follow.
+type Chunks uint8
+
+const (
+	ChunksAuto    Chunks = iota // ChunksRelay from a relay, else ChunksNone
+	ChunksNone                  // nowhere
+	ChunksRelay                 // a decimal number after the last "-"
+	ChunksDiderot               // the last eight of 24 hexadecimal digits
+)
+
+// Tristate is a setting that can be left to what the server says of itself.
+type Tristate uint8
+
+const (
+	Auto Tristate = iota
+	Yes
+	No
+)
+
+func (t Tristate) or(auto bool) bool { return t == Yes || t == Auto && auto }
+
+// relayIdentifier is how a relay's control_plane.identifier starts (DOWN-DELTA-19).
+const relayIdentifier = "xds-relay/"
+
+// learn notes what the server's identifier tells of it (MISS-5).
+func (c *Config) learn(identifier string) {
+	if identifier != "" {
+		c.relay = strings.HasPrefix(identifier, relayIdentifier)
+	}
+}
+
+func (c *Config) chunks() Chunks {
+	switch {
+	case c.Chunks != ChunksAuto:
+		return c.Chunks
+	case c.relay:
+		return ChunksRelay
+	default:
+		return ChunksNone
+	}
+}
+
+func (c *Config) explicitMissing() bool { return c.ExplicitMissing.or(c.relay) }
+
+func (c *Config) missingAfter() time.Duration {
+	if c.explicitMissing() {
+		return c.MissingExplicit
+	}
+	return c.Missing
+}

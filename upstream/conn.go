@@ -1,0 +1,128 @@
+package upstream
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+)
+
+// Endpoint is how to reach the control plane.
+type Endpoint struct {
+	// Target is a gRPC target, such as "127.0.0.1:15010" or "dns:///istiod:15012".
+	Target string
+	// Credentials are TLS's, or insecure ones.
+	Credentials credentials.TransportCredentials
+	// MaxReceive bounds one response, in bytes (UP-12).
+	MaxReceive int
+	// Keepalive is the interval of HTTP/2 pings; zero: none (UP-13).
+	Keepalive time.Duration
+	// Dial, if set, replaces the network.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+}
+
+// connectTimeout is how long one attempt to connect may take.
+const connectTimeout = 10 * time.Second
+
+// Conn is the connection that all streams to one endpoint share (UP-1, NODE-9).
+//
+// A channel that failed to connect is thrown away: a new one has no back-off of
+// its own that would stretch ours, and its error is the error of this attempt
+// (ERR-1, ERR-3).
+type Conn struct {
+	endpoint Endpoint
+	options  []grpc.DialOption
+
+	mu      sync.Mutex
+	channel *grpc.ClientConn
+}
+
+// NewConn returns a connection that is made when the first stream wants it.
+func NewConn(e Endpoint) *Conn {
+	dial := e.Dial
+	if dial == nil {
+		dial = dialTCP
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(e.Credentials),
+		grpc.WithContextDialer(dial),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(e.MaxReceive)),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout}),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithUserAgent("xds-relay"),
+	}
+	if e.Keepalive > 0 {
+		options = append(options, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: e.Keepalive}))
+	}
+	return &Conn{endpoint: e, options: options}
+}
+
+type deltaStream = grpc.BidiStreamingClient[discovery.DeltaDiscoveryRequest, discovery.DeltaDiscoveryResponse]
+
+// roleHeader tells the control plane's operator which of the relay's streams it
+// looks at.
+const roleHeader = "x-xds-relay-stream"
+
+// open opens a Delta ADS stream. It does not wait for the connection to become
+// ready: an error is this attempt's (ERR-3).
+func (c *Conn) open(ctx context.Context, role Role) (deltaStream, error) {
+	c.mu.Lock()
+	if c.channel == nil {
+		channel, err := grpc.NewClient(c.endpoint.Target, c.options...)
+		if err != nil {
+			c.mu.Unlock()
+			return nil, err
+		}
+		c.channel = channel
+	}
+	channel := c.channel
+	c.mu.Unlock()
+
+	ctx = metadata.AppendToOutgoingContext(ctx, roleHeader, string(role))
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(channel).DeltaAggregatedResources(ctx)
+	if err != nil && channel.GetState() == connectivity.TransientFailure {
+		c.discard(channel)
+	}
+	return stream, err
+}
+
+func (c *Conn) discard(channel *grpc.ClientConn) {
+	c.mu.Lock()
+	if c.channel == channel {
+		c.channel = nil
+	}
+	c.mu.Unlock()
+	channel.Close()
+}
+
+// Close ends the connection and all its streams.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	channel := c.channel
+	c.channel = nil
+	c.mu.Unlock()
+	if channel != nil {
+		channel.Close()
+	}
+}
+
+// dialTCP notices a dead peer by itself: TCP keepalive while nothing is sent, and
+// TCP_USER_TIMEOUT, where there is one, while something is (UP-13).
+func dialTCP(ctx context.Context, address string) (net.Conn, error) {
+	d := net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3},
+		ControlContext:  setUserTimeout,
+	}
+	network := "tcp"
+	if path, ok := unixPath(address); ok {
+		network, address = "unix", path
+	}
+	return d.DialContext(ctx, network, address)
+}

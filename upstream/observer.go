@@ -1,0 +1,34 @@
+package upstream
+
+import (
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// Observer is told what happens on the streams to the control plane, for metrics.
+// Its methods are called from several goroutines, under no lock.
+type Observer interface {
+	// UpstreamConnected: a stream of a role opened, or ended.
+	UpstreamConnected(role Role, up bool)
+	// UpstreamReconnect: the next attempt is due after a wait, for a reason out of
+	// a closed set.
+	UpstreamReconnect(role Role, reason string, wait time.Duration)
+	// UpstreamResponse: a response came, with so many resources and removals.
+	UpstreamResponse(t cache.TypeURL, set, removed int)
+	// UpstreamNack: a response was not structurally sound.
+	UpstreamNack(t cache.TypeURL)
+	// UpstreamDropped: a response was not used, for a reason out of a closed set.
+	UpstreamDropped(reason string)
+	// UpstreamQuarantine: a type was convicted, or acquitted (H-39).
+	UpstreamQuarantine(t cache.TypeURL, convicted bool)
+}
+
+type nobody struct{}
+
+func (nobody) UpstreamConnected(Role, bool)                       {}
+func (nobody) UpstreamReconnect(Role, string, time.Duration)      {}
+func (nobody) UpstreamResponse(cache.TypeURL, int, int)           {}
+func (nobody) UpstreamNack(cache.TypeURL)                         {}
+func (nobody) UpstreamDropped(string)                             {}
+func (nobody) UpstreamQuarantine(t cache.TypeURL, convicted bool) {}

@@ -1,0 +1,226 @@
+package upstream
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// Which lane goes on which stream. Everything is on the main stream, except:
+// a type that is wanted both by name and by wildcard has its second lane on the
+// auxiliary stream (WILD-13), and a quarantined lane has a stream of its own
+// (H-39). A server keeps per-type state for the life of a stream, so that a type
+// never changes its lane on one: go-control-plane, for one, answers a wildcard
+// that follows names without what it has sent by name.
+
+// maxSolo bounds the streams of quarantined types.
+const maxSolo = 8
+
+// takeChanges passes what the Hub says of interest on to the streams.
+func (c *Core) takeChanges(now time.Time) {
+	for lane, i := range c.hub.Changes() {
+		if s := c.carrier(lane); s != nil {
+			s.delta.lanes[lane.Type].change(i)
+		}
+	}
+	c.place(now)
+}
+
+// carrier is the open stream that carries a lane, or nil.
+func (c *Core) carrier(lane fanout.Lane) *slot {
+	for _, s := range c.slots() {
+		if s.open() {
+			if l := s.delta.lanes[lane.Type]; l != nil && l.lane == lane {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// place makes the streams fit what is wanted.
+func (c *Core) place(now time.Time) {
+	wanted := c.hub.Lanes()
+	slices.SortFunc(wanted, func(a, b fanout.Lane) int {
+		switch {
+		case a.Wildcard == b.Wildcard:
+			return laneOrder(a, b)
+		case a.Wildcard:
+			return -1 // after a reconnect the wildcard goes on the main stream (WILD-16)
+		default:
+			return 1
+		}
+	})
+	for _, lane := range wanted {
+		if !c.allowed(lane.Type) || c.carrier(lane) != nil {
+			continue
+		}
+		s := c.choose(lane, wanted)
+		if s == nil {
+			continue // no more solo streams; it stays unavailable
+		}
+		if s.open() {
+			s.delta.carry(lane, c.suspects.suspected(lane.Type))
+		} else {
+			c.want(s, lane, now)
+		}
+	}
+	c.release(wanted, now)
+}
+
+// choose is the stream on which a lane belongs.
+func (c *Core) choose(lane fanout.Lane, wanted []fanout.Lane) *slot {
+	if _, bad := c.suspects.quarantined[lane.Type]; bad {
+		s := c.solo[lane]
+		if s == nil && len(c.solo) < maxSolo {
+			s = &slot{role: Solo, lane: lane, backoff: c.config.Backoff}
+			c.solo[lane] = s
+		}
+		return s
+	}
+	if c.main.open() {
+		if other, used := c.main.delta.used[lane.Type]; used && other != lane {
+			return &c.aux
+		}
+		return &c.main
+	}
+	if !lane.Wildcard && slices.Contains(wanted, fanout.Lane{Type: lane.Type, Wildcard: true}) {
+		return &c.aux
+	}
+	return &c.main
+}
+
+// want schedules a stream for a lane.
+func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
+	switch {
+	case s == &c.aux && !c.main.open(), s.id != 0:
+		// It follows the main stream, or is being opened.
+	case s.openAt.IsZero():
+		s.openAt = now
+		if floor := s.attempt.Add(reconnectFloor); !s.attempt.IsZero() && floor.After(now) {
+			s.openAt = floor
+		}
+		if s.role == Solo {
+			s.failingSince = now.Add(-c.config.UnavailableAfter)
+			s.message = c.suspects.quarantined[lane.Type]
+		}
+	case s.refused && !c.suspects.suspected(lane.Type):
+		// The server is there; it may be refusing another type. This one need not
+		// wait for that one's back-off.
+		if floor := s.attempt.Add(reconnectFloor); floor.Before(s.openAt) {
+			s.openAt = floor
+		}
+	}
+}
+
+// release takes lanes that are over off their streams, and ends streams that have
+// nothing left to do. The main stream stays.
+func (c *Core) release(wanted []fanout.Lane, now time.Time) {
+	for _, s := range c.slots() {
+		if !s.open() {
+			continue
+		}
+		for t, l := range s.delta.lanes {
+			if l.idle() || l.first && !slices.Contains(wanted, l.lane) {
+				delete(s.delta.lanes, t)
+			}
+		}
+	}
+	for lane, s := range c.solo {
+		_, bad := c.suspects.quarantined[lane.Type]
+		switch {
+		case bad && s.answered:
+			delete(c.suspects.quarantined, lane.Type) // it may join the others at the next occasion
+			c.effects = append(c.effects, Effect{Lane: lane, Conviction: true})
+		case slices.Contains(wanted, lane) && (bad || s.open()):
+			continue
+		default:
+			c.shut(s)
+			delete(c.solo, lane)
+		}
+	}
+	if c.aux.open() && !c.needed(wanted) {
+		idle := len(c.aux.delta.lanes) == 0
+		c.shut(&c.aux)
+		if !idle && c.main.open() {
+			// What it carries belongs on the main stream, which cannot take it in:
+			// begin anew, with versions, so that nothing is sent twice.
+			c.shut(&c.main)
+			c.main.openAt = c.main.attempt.Add(reconnectFloor)
+			if c.main.openAt.Before(now) {
+				c.main.openAt = now
+			}
+		}
+	}
+}
+
+// needed: some type is wanted both ways, and so the auxiliary stream is.
+func (c *Core) needed(wanted []fanout.Lane) bool {
+	return slices.ContainsFunc(wanted, func(l fanout.Lane) bool {
+		_, bad := c.suspects.quarantined[l.Type]
+		return l.Wildcard && !bad && slices.Contains(wanted, fanout.Lane{Type: l.Type})
+	})
+}
+
+func (c *Core) allowed(t cache.TypeURL) bool {
+	return len(c.config.Types) == 0 || slices.Contains(c.config.Types, t)
+}
+
+// tellAvailability lets the Hub know which lanes upstream does not answer on.
+func (c *Core) tellAvailability(now time.Time) {
+	wanted := c.hub.Lanes()
+	for _, lane := range wanted {
+		message, failing := c.unavailable(lane, wanted, now)
+		was := c.told[lane]
+		if failing == (was != nil) {
+			continue
+		}
+		var status *statuspb.Status
+		if failing {
+			status = &statuspb.Status{Code: cache.Unavailable, Message: message}
+		}
+		c.tell(lane, status)
+	}
+	for lane := range c.told {
+		if !slices.Contains(wanted, lane) {
+			c.tell(lane, nil)
+		}
+	}
+}
+
+func (c *Core) tell(lane fanout.Lane, status *statuspb.Status) {
+	if status == nil {
+		delete(c.told, lane)
+	} else {
+		c.told[lane] = status
+	}
+	c.effects = append(c.effects, Effect{Lane: lane, Availability: true, Status: status})
+}
+
+func (c *Core) unavailable(lane fanout.Lane, wanted []fanout.Lane, now time.Time) (message string, failing bool) {
+	if !c.allowed(lane.Type) {
+		return "xds-relay: " + strings.TrimSpace(string(lane.Type)) + " is not among upstream.types", true
+	}
+	s := c.carrier(lane)
+	if s == nil {
+		s = c.choose(lane, wanted)
+	}
+	if s == nil {
+		return "xds-relay: the control plane refuses this type", true
+	}
+	if s == &c.aux && !c.main.open() {
+		s = &c.main
+	}
+	if s.failingSince.IsZero() || now.Sub(s.failingSince) < c.config.UnavailableAfter {
+		return "", false
+	}
+	if s.role == Solo {
+		return "xds-relay: the control plane refuses this type: " + s.message, true
+	}
+	return "xds-relay: the control plane does not answer: " + s.message, true
+}

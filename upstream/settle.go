@@ -1,0 +1,60 @@
+package upstream
+
+import (
+	"strings"
+	"time"
+)
+
+// settleState decides when a wildcard's set is complete. Delta has no end mark, so
+// it is after the first response since the subscribe was written, once the
+// server's own chunk counter says so, or nothing new has come for a while. No
+// timer does it without a response (RECON-16).
+type settleState struct {
+	waiting bool // subscribed, and not complete yet
+	first   time.Time
+	at      time.Time // zero: no response yet
+}
+
+func (s *settleState) begin() { *s = settleState{waiting: true} }
+
+// response takes in a response on the lane. complete: the set is complete now.
+func (s *settleState) response(nonce string, adds bool, c *Config, now time.Time) (complete bool) {
+	if !s.waiting {
+		return false
+	}
+	switch c.chunks() {
+	case ChunksRelay:
+		s.waiting = !strings.HasSuffix(nonce, "-0")
+		return !s.waiting
+	case ChunksDiderot:
+		s.waiting = !strings.HasSuffix(nonce, "00000000")
+		return !s.waiting
+	}
+	if s.first.IsZero() {
+		s.first = now
+	}
+	if adds || s.at.IsZero() {
+		s.at = now.Add(c.Settle)
+		if limit := s.first.Add(c.SettleCap); s.at.After(limit) {
+			s.at = limit
+		}
+	}
+	return s.tick(now)
+}
+
+// tick reports once that the set has become complete.
+func (s *settleState) tick(now time.Time) (complete bool) {
+	if !s.waiting || s.at.IsZero() || s.at.After(now) {
+		return false
+	}
+	s.waiting = false
+	return true
+}
+
+// deadline is when to tick, or zero.
+func (s *settleState) deadline() time.Time {
+	if !s.waiting {
+		return time.Time{}
+	}
+	return s.at
+}
