@@ -69,6 +69,10 @@ func encode(r *Response) *frame {
 	return f
 }
 
+// Marshal is the response's wire form in one piece. The gRPC edge has no use for
+// it: there, a frame is handed over in parts.
+func (r *Response) Marshal() []byte { return encode(r).bufs.Materialize() }
+
 func appendString(b []byte, field protowire.Number, s string) []byte {
 	if s == "" {
 		return b

@@ -212,7 +212,7 @@ func (c *Client) receive(id StreamID, s *stream, in deltaStream, log *slog.Logge
 		if err != nil {
 			return err
 		}
-		d := decode(resp, c.core.config.Fingerprint)
+		d := Decode(resp, c.core.config.Fingerprint)
 		c.observer.UpstreamResponse(d.typeURL, len(resp.GetResources()), len(resp.GetRemovedResources()))
 		c.step(func(now time.Time) { c.core.Receive(id, d, now) })
 		var nack string

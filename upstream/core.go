@@ -252,7 +252,7 @@ func (c *Core) Next(id StreamID, now time.Time) *discovery.DeltaDiscoveryRequest
 
 // Receive takes in a response. After its Effects have been carried out, the
 // caller calls Applied, so that an ACK means that the Hub has it (design.md).
-func (c *Core) Receive(id StreamID, d *decoded, now time.Time) {
+func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	s := c.slot(id)
 	if s == nil || !s.open() {
 		return
@@ -294,7 +294,7 @@ func (c *Core) Receive(id StreamID, d *decoded, now time.Time) {
 
 // Applied lets the answer to a response go: an ACK, or a NACK if it was not
 // structurally sound. overrun: the control plane sends without reading.
-func (c *Core) Applied(id StreamID, d *decoded) (nack string, overrun bool) {
+func (c *Core) Applied(id StreamID, d *Response) (nack string, overrun bool) {
 	s := c.slot(id)
 	if s == nil || !s.open() {
 		return "", false

@@ -10,10 +10,10 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// decoded is a response made ready for the Hub without any lock: its resources
+// Response is a response made ready for the Hub without any lock: its resources
 // encoded once, its structural faults found (ERR-10, ERR-11). Nothing is judged by
 // its content (VALID-1).
-type decoded struct {
+type Response struct {
 	typeURL    cache.TypeURL
 	nonce      string
 	identifier string
@@ -28,8 +28,9 @@ type decoded struct {
 // any type (ERR-10, NAME-14).
 const redirect = "type.googleapis.com/xds.core.v3.ResourceLocator"
 
-func decode(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *decoded {
-	d := &decoded{
+// Decode makes a response ready.
+func Decode(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *Response {
+	d := &Response{
 		typeURL:    cache.TypeURL(resp.GetTypeUrl()),
 		nonce:      resp.GetNonce(),
 		identifier: resp.GetControlPlane().GetIdentifier(),
@@ -93,7 +94,7 @@ func decode(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *decode
 	return d
 }
 
-func (d *decoded) fault(format string, args ...any) {
+func (d *Response) fault(format string, args ...any) {
 	d.faults = append(d.faults, fmt.Sprintf(format, args...))
 }
 
@@ -101,7 +102,7 @@ func (d *decoded) fault(format string, args ...any) {
 const maxNack = 4 << 10
 
 // nack is the message that tells upstream what was wrong, or "" (NACK-7).
-func (d *decoded) nack() string {
+func (d *Response) nack() string {
 	if len(d.faults) == 0 {
 		return ""
 	}
