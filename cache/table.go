@@ -82,25 +82,6 @@ type entry struct {
 	more     *related
 }
 
-// related is what few names have: ties to other names through aliases.
-type related struct {
-	// matches are the resources that list this name as an alias.
-	matches []ID
-	// negative denies this name (NAME-6).
-	negative *Resource
-	// lost are resources that answered to this name and no longer do (NAME-5).
-	lost []Lost
-}
-
-// Lost is a resource that a name no longer leads to.
-type Lost struct {
-	Name string
-	Seq  Seq
-}
-
-// maxLost bounds how many former matches a name remembers.
-const maxLost = 64
-
 // Intern returns the ID of a name, which it keeps until Unpin.
 func (t *Table) Intern(name string) ID {
 	id := t.id(name)
@@ -304,54 +285,6 @@ func (t *Table) forget(id ID) {
 	}
 }
 
-// match ties an alias to a resource that lists it.
-func (t *Table) match(alias string, id ID, touched []ID) []ID {
-	a := t.id(alias)
-	if a == id {
-		return touched
-	}
-	e := &t.entries[a]
-	if e.more == nil {
-		e.more = &related{}
-	}
-	e.more.negative = nil
-	if !slices.Contains(e.more.matches, id) {
-		e.more.matches = append(e.more.matches, id)
-	}
-	e.more.lost = slices.DeleteFunc(e.more.lost, func(l Lost) bool { return l.Name == t.entries[id].name })
-	return append(touched, a)
-}
-
-// unmatch unties an alias from a resource that no longer lists it. When nothing
-// answers to the alias any more, it is Absent (NAME-5, NAME-7).
-func (t *Table) unmatch(alias string, id ID, seq Seq, touched []ID) []ID {
-	a, ok := t.ids[alias]
-	if !ok || a == id {
-		return touched
-	}
-	e := &t.entries[a]
-	e.more.matches = without(e.more.matches, id)
-	if !e.pinned {
-		t.release(a)
-		return touched
-	}
-	if n := len(e.more.lost); n >= maxLost {
-		e.more.lost = e.more.lost[n-maxLost+1:]
-	}
-	e.more.lost = append(e.more.lost, Lost{Name: t.entries[id].name, Seq: seq})
-	if len(e.more.matches) == 0 && e.state == Unknown {
-		e.state, e.cause = Absent, Removed
-	}
-	return append(touched, a)
-}
-
-func without(ids []ID, id ID) []ID {
-	if i := slices.Index(ids, id); i >= 0 {
-		return slices.Delete(ids, i, i+1)
-	}
-	return ids
-}
-
 func (t *Table) count(r *Resource) {
 	t.digest.Add(r)
 	t.present++
@@ -362,75 +295,6 @@ func (t *Table) uncount(r *Resource) {
 	t.digest.Sub(r)
 	t.present--
 	t.bytes -= r.Size()
-}
-
-// touch moves a name to the end of the order of change.
-func (t *Table) touch(id ID, seq Seq) {
-	if t.entries[id].ordered {
-		t.unlink(id)
-	}
-	e := &t.entries[id]
-	e.seq, e.ordered = seq, true
-	e.prev, e.next = t.newest, none
-	if t.newest != none {
-		t.entries[t.newest].next = id
-	} else {
-		t.oldest = id
-	}
-	t.newest = id
-	t.length++
-}
-
-func (t *Table) unlink(id ID) {
-	e := &t.entries[id]
-	if e.prev != none {
-		t.entries[e.prev].next = e.next
-	} else {
-		t.oldest = e.next
-	}
-	if e.next != none {
-		t.entries[e.next].prev = e.prev
-	} else {
-		t.newest = e.prev
-	}
-	e.prev, e.next, e.ordered = none, none, false
-	t.length--
-}
-
-// Change is one name's latest change: Resource is nil if it vanished.
-type Change struct {
-	Name     string
-	Resource *Resource
-	Seq      Seq
-}
-
-// Since yields what changed after a position, latest first. Since(0) is
-// everything there is, tombstones included.
-func (t *Table) Since(after Seq) iter.Seq[Change] {
-	return func(yield func(Change) bool) {
-		for id := t.newest; id != none; {
-			e := &t.entries[id]
-			if e.seq <= after {
-				return
-			}
-			if !yield(Change{e.name, e.resource, e.seq}) {
-				return
-			}
-			id = e.prev
-		}
-	}
-}
-
-// Prune drops the tombstones up to a position that every reader has passed.
-func (t *Table) Prune(upTo Seq) {
-	for id := t.oldest; id != none && t.entries[id].seq <= upTo; {
-		next := t.entries[id].next
-		if e := &t.entries[id]; e.state == Absent && !e.pinned {
-			t.unlink(id)
-			t.release(id)
-		}
-		id = next
-	}
 }
 
 // Answer is what a name leads to.

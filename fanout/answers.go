@@ -1,0 +1,212 @@
+package fanout
+
+import (
+	"iter"
+	"slices"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// What upstream says, and what a name leads to.
+
+func (x *index) applyNamed(u *cache.Update) {
+	for _, r := range u.Set {
+		if !x.covers(r.Resource) {
+			continue // UP-9, H-31: nobody asked for it
+		}
+		told := x.borrowers(r.Resource)
+		touched, _ := x.named.Set(r.Resource, r.Upstream, x.next(), x.touched[:0])
+		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return slices.Contains(told, id) }))
+	}
+	for _, r := range u.Negative {
+		x.markNamed(x.named.Deny(r, x.next(), x.touched[:0]))
+	}
+	for _, name := range u.Removed {
+		x.removeNamed(name, cache.Removed)
+	}
+	for _, e := range u.Errors {
+		if e.Status.GetCode() == cache.NotFound {
+			x.removeNamed(e.Name, cache.NotFoundError)
+		}
+		if id, ok := x.named.Find(e.Name); ok && x.desired(false, e.Name) {
+			x.named.Fail(id, e.Status)
+			x.markError(id)
+		}
+	}
+	for _, name := range u.Missing {
+		if _, ok := x.silent(name); ok {
+			x.removeNamed(name, cache.Timer)
+		}
+	}
+	for _, name := range u.Unanswered {
+		if id, ok := x.silent(name); ok {
+			x.named.Fail(id, unanswered)
+			x.markError(id)
+		}
+	}
+}
+
+// silent: upstream has said nothing of a name, not even an error. A name served
+// from the wildcard's copy does not count: it is there.
+func (x *index) silent(name string) (cache.ID, bool) {
+	id, ok := x.named.Find(name)
+	if !ok {
+		return 0, false
+	}
+	a := x.answer(id)
+	return id, a.State == cache.Unknown && a.Error == nil
+}
+
+var unanswered = &statuspb.Status{
+	Code:    cache.Unavailable,
+	Message: "xds-relay: upstream did not answer for this name in time",
+}
+
+func (x *index) removeNamed(name string, cause cache.Cause) {
+	touched, changed := x.named.Remove(name, cause, x.next(), x.touched[:0])
+	if !changed {
+		return
+	}
+	x.markNamed(touched)
+	if id, ok := x.named.Find(name); ok && !x.desired(false, name) {
+		x.named.Forget(id, keepNone)
+	}
+}
+
+func keepNone(*cache.Resource) bool { return false }
+
+func (x *index) applyWildcard(u *cache.Update) {
+	changed := false
+	for _, r := range u.Set {
+		touched, c := x.wildcard.Set(r.Resource, r.Upstream, x.next(), x.touched[:0])
+		x.shadow(touched)
+		changed = changed || c
+	}
+	remove := func(name string) {
+		touched, c := x.wildcard.Remove(name, cache.Removed, x.next(), x.touched[:0])
+		x.shadow(touched)
+		changed = changed || c
+	}
+	for _, name := range u.Removed {
+		remove(name)
+	}
+	for _, e := range u.Errors {
+		if e.Status.GetCode() == cache.NotFound {
+			remove(e.Name)
+		}
+	}
+	if u.Synced && !x.synced {
+		x.synced, changed = true, true
+	}
+	if changed {
+		for _, s := range x.wildcards {
+			x.wake(s.subscriber.mark(s, mark{wildcard: true}))
+		}
+	}
+	if x.wildcard.Tombstones() > 64+x.wildcard.Len()/4 {
+		x.prune()
+	}
+}
+
+// prune drops the tombstones that every wildcard client has been told of.
+func (x *index) prune() {
+	passed := cache.Seq(x.hub.seq.Load())
+	for _, s := range x.wildcards {
+		passed = min(passed, s.passed)
+	}
+	x.wildcard.Prune(passed)
+}
+
+// shadow marks the named interest that is served from the wildcard's copy because
+// its own lane has not answered yet (WILD-11, WILD-16).
+func (x *index) shadow(touched []cache.ID) {
+	x.touched = touched
+	for _, w := range touched {
+		if id, ok := x.named.Find(x.wildcard.Name(w)); ok && x.borrows(id) {
+			x.markContent(id)
+		}
+	}
+}
+
+// borrows: a name's own lane gives no answer that outweighs a wildcard copy. A
+// does-not-exist timer does not: it is silence, not an answer (H-40).
+func (x *index) borrows(id cache.ID) bool {
+	if !x.named.Answered(id) {
+		return true
+	}
+	a := x.named.Answer(id)
+	return a.State == cache.Absent && a.Cause == cache.Timer
+}
+
+// borrowers are the names whose subscribers have been given exactly this resource
+// from the wildcard's copy, and need not be told again (DOWN-DELTA-14).
+func (x *index) borrowers(r *cache.Resource) (told []cache.ID) {
+	if x.wildcard.Len() == 0 {
+		return nil
+	}
+	for name := range names(r) {
+		id, ok := x.named.Find(name)
+		if !ok || !x.borrows(id) {
+			continue
+		}
+		a := x.answer(id)
+		if a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0 {
+			told = append(told, id)
+		}
+	}
+	return told
+}
+
+// names yields a resource's name and aliases.
+func names(r *cache.Resource) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !yield(r.Name) {
+			return
+		}
+		for _, alias := range r.Aliases {
+			if !yield(alias) {
+				return
+			}
+		}
+	}
+}
+
+// answer is what a name leads to for a client: the named Table's answer, or
+// until it has one the wildcard's copy (WILD-16).
+func (x *index) answer(id cache.ID) cache.Answer {
+	a := x.named.Answer(id)
+	if x.borrows(id) {
+		if w, ok := x.wildcard.Find(x.named.Name(id)); ok {
+			if b := x.wildcard.Answer(w); b.State == cache.Present {
+				b.Error = a.Error
+				return b
+			}
+		}
+	}
+	return a
+}
+
+func (x *index) setUnavailable(wildcard bool, status *statuspb.Status) {
+	if wildcard {
+		x.unavailable.wildcard = status
+	} else {
+		x.unavailable.named = status
+	}
+	if status == nil {
+		return
+	}
+	if wildcard && !x.synced {
+		for _, s := range x.wildcards {
+			x.wake(s.subscriber.mark(s, mark{wildcard: true}))
+		}
+	}
+	if !wildcard {
+		for id := range x.interest {
+			if len(x.interest[id]) > 0 && x.answer(cache.ID(id)).State == cache.Unknown {
+				x.markError(cache.ID(id))
+			}
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package fanout
+
+import (
+	"slices"
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// Who wants what, and what lingers.
+
+// desired: somebody wants it, or it lingers.
+func (x *index) desired(wildcard bool, name string) bool {
+	if x.linger.Contains(lingering{wildcard, name}) {
+		return true
+	}
+	if wildcard {
+		return len(x.wildcards) > 0
+	}
+	id, ok := x.named.Find(name)
+	return ok && x.wants(id)
+}
+
+func (x *index) wants(id cache.ID) bool { return int(id) < len(x.interest) && len(x.interest[id]) > 0 }
+
+// covers: somebody wants the resource by its name or one of its aliases (NAME-3).
+func (x *index) covers(r *cache.Resource) bool {
+	return x.desired(false, r.Name) ||
+		slices.ContainsFunc(r.Aliases, func(alias string) bool { return x.desired(false, alias) })
+}
+
+// want adds a subscription to a name.
+func (x *index) want(s *Subscription, name string) cache.ID {
+	id := x.named.Intern(name)
+	if need := x.named.Cap(); need > len(x.interest) {
+		x.interest = slices.Grow(x.interest, need-len(x.interest))[:need]
+	}
+	var first bool
+	x.interest[id], first = insert(x.interest[id], s)
+	if first {
+		x.wanted++
+		x.linger.Remove(lingering{false, name})
+		x.hub.wanted.mark(Lane{x.url, false}, name)
+	}
+	return id
+}
+
+// unwant takes a subscription to a name away.
+func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) {
+	var last bool
+	x.interest[id], last = remove(x.interest[id], s)
+	if last {
+		x.interest[id] = nil
+		x.wanted--
+		x.leave(lingering{false, x.named.Name(id)}, now)
+	}
+}
+
+func (x *index) wantWildcard(s *Subscription) {
+	var first bool
+	x.wildcards, first = insert(x.wildcards, s)
+	if first {
+		x.linger.Remove(lingering{true, Wildcard})
+		x.hub.wanted.mark(Lane{x.url, true}, Wildcard)
+	}
+}
+
+func (x *index) unwantWildcard(s *Subscription, now time.Time) {
+	var last bool
+	if x.wildcards, last = remove(x.wildcards, s); last {
+		x.leave(lingering{true, Wildcard}, now)
+	}
+}
+
+// leave is called when the last interest in something ends.
+func (x *index) leave(l lingering, now time.Time) {
+	if x.suspect || x.hub.config.Linger <= 0 {
+		x.gone(l)
+		return
+	}
+	x.linger.Add(l, now.Add(x.hub.config.Linger))
+}
+
+// expire gives up what has lingered until now, or everything.
+func (x *index) expire(now time.Time, everything bool) (next time.Time) {
+	for {
+		l, until, ok := x.linger.GetOldest()
+		if !ok {
+			return time.Time{}
+		}
+		if !everything && until.After(now) {
+			return until
+		}
+		x.linger.Remove(l)
+	}
+}
+
+// forget drops what is known of something that nobody wants (UP-8, H-18).
+func (x *index) forget(wildcard bool, name string) {
+	if wildcard {
+		x.wildcard, x.synced = cache.Table{}, false
+		return
+	}
+	if id, ok := x.named.Find(name); ok {
+		x.named.Forget(id, x.covers)
+		x.named.Unpin(id)
+	}
+}
+
+func (x *index) wantedLanes() (named, wildcard bool) {
+	lingeringNames := x.linger.Len()
+	if x.linger.Contains(lingering{true, Wildcard}) {
+		lingeringNames--
+	}
+	return x.wanted > 0 || lingeringNames > 0, x.desired(true, Wildcard)
+}
+
+func (x *index) resume(wildcard bool) (names []string, versions map[string]string) {
+	table := &x.named
+	if wildcard {
+		if !x.desired(true, Wildcard) {
+			return nil, nil
+		}
+		table, names = &x.wildcard, []string{Wildcard}
+	} else {
+		for id, subs := range x.interest {
+			if len(subs) > 0 {
+				names = append(names, x.named.Name(cache.ID(id)))
+			}
+		}
+		for _, l := range x.linger.Keys() {
+			if !l.wildcard {
+				names = append(names, l.name)
+			}
+		}
+		slices.Sort(names)
+	}
+	versions = make(map[string]string, table.Len())
+	for name, version := range table.Versions() {
+		versions[name] = version
+	}
+	return names, versions
+}
+
+// insert adds a subscription to a list kept in order of number, so that taking it
+// away is a binary search. first: the list was empty.
+func insert(subs []*Subscription, s *Subscription) (_ []*Subscription, first bool) {
+	i, found := search(subs, s)
+	if found {
+		return subs, false
+	}
+	return slices.Insert(subs, i, s), len(subs) == 0
+}
+
+// remove takes a subscription out. last: the list is empty now.
+func remove(subs []*Subscription, s *Subscription) (_ []*Subscription, last bool) {
+	i, found := search(subs, s)
+	if !found {
+		return subs, false
+	}
+	subs = slices.Delete(subs, i, i+1)
+	return subs, len(subs) == 0
+}
+
+func search(subs []*Subscription, s *Subscription) (int, bool) {
+	if n := len(subs); n > 0 && subs[n-1].number < s.number {
+		return n, false // newcomers come last
+	}
+	return slices.BinarySearchFunc(subs, s.number, func(e *Subscription, n uint64) int {
+		switch {
+		case e.number < n:
+			return -1
+		case e.number > n:
+			return 1
+		}
+		return 0
+	})
+}
