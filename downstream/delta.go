@@ -39,11 +39,11 @@ type deltaState struct {
 }
 
 // request takes in one request of the type.
-func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) (nack bool) {
+func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) (v verdict) {
 	first := !d.requested
 	d.requested = true
 	if nonce := req.GetResponseNonce(); nonce != "" && !first {
-		nack = d.verdict(nonce, req.GetErrorDetail())
+		v = d.verdict(nonce, req.GetErrorDetail(), now)
 	}
 	if first && len(req.GetInitialResourceVersions()) > 0 {
 		d.held = req.GetInitialResourceVersions()
@@ -63,7 +63,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 			delete(d.held, name) // it is to be answered now (DOWN-DELTA-7)
 		}
 	}
-	return nack
+	return v
 }
 
 // has: the client came with exactly this.

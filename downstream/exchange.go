@@ -34,7 +34,6 @@ type exchange struct {
 
 	// Awaiting an ACK, oldest first.
 	unacked   []sent
-	sentAt    time.Time
 	lastNonce string
 	ackedTo   cache.Seq // the client has accepted everything up to here (NACK-4)
 	rejected  *Rejection
@@ -47,6 +46,7 @@ type exchange struct {
 type sent struct {
 	nonce string
 	seq   cache.Seq
+	at    time.Time
 }
 
 // Rejection is what a client has NACKed last: changes after From up to To.
@@ -63,7 +63,15 @@ const maxUnacked = 32
 // blocked: the client owes an ACK, and pushes wait for it, but not for ever
 // (DOWN-DELTA-15).
 func (x *exchange) blocked(now time.Time, timeout time.Duration) bool {
-	return len(x.unacked) > 0 && now.Before(x.sentAt.Add(timeout))
+	return now.Before(x.overdue(timeout))
+}
+
+// overdue is when the wait for an ACK ends; zero if none is owed.
+func (x *exchange) overdue(timeout time.Duration) time.Time {
+	if len(x.unacked) == 0 {
+		return time.Time{}
+	}
+	return x.unacked[len(x.unacked)-1].at.Add(timeout)
 }
 
 // pending: there are changes that a push would tell.
@@ -105,25 +113,34 @@ func (x *exchange) sending(nonce string, seq cache.Seq, now time.Time) {
 	if len(x.unacked) == maxUnacked {
 		x.unacked = slices.Delete(x.unacked, 0, 1)
 	}
-	x.unacked = append(x.unacked, sent{nonce, seq})
-	x.sentAt, x.lastNonce = now, nonce
+	x.unacked = append(x.unacked, sent{nonce, seq, now})
+	x.lastNonce = nonce
 }
 
 // verdict takes in the ACK or NACK of a response; unknown nonces are ignored
 // (DOWN-DELTA-6). A response that was accepted settles those before it.
-func (x *exchange) verdict(nonce string, e *statuspb.Status) (nack bool) {
+func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) (v verdict) {
 	i := slices.IndexFunc(x.unacked, func(s sent) bool { return s.nonce == nonce })
 	if i < 0 {
-		return false
+		return v
 	}
 	s := x.unacked[i]
 	x.unacked = slices.Delete(x.unacked, 0, i+1)
+	v.after = now.Sub(s.at)
 	if e != nil {
 		x.rejected = &Rejection{From: x.ackedTo, To: s.seq, Message: e.GetMessage()}
-		return true
+		v.nack = true
+		return v
 	}
 	x.ackedTo = max(x.ackedTo, s.seq)
-	return false
+	v.ack = true
+	return v
+}
+
+// verdict is what a client said of a response.
+type verdict struct {
+	ack, nack bool
+	after     time.Duration // since it was sent
 }
 
 // part is what one type has to say in one flush.

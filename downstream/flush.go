@@ -172,7 +172,7 @@ func (s *Session) Deadline(now time.Time) (at time.Time) {
 			continue
 		}
 		if x.blocked(now, s.config.AckTimeout) {
-			at = earlier(at, x.sentAt.Add(s.config.AckTimeout))
+			at = earlier(at, x.overdue(s.config.AckTimeout))
 		}
 		if !x.waitSince.IsZero() {
 			at = earlier(at, x.waitSince.Add(s.config.AckTimeout))

@@ -109,6 +109,8 @@ type Note struct {
 	Type cache.TypeURL
 	Kind RequestKind
 	Nack string // the client's message
+	// After is the time from a response to its ACK, if this is one.
+	After time.Duration
 }
 
 // RequestKind is a closed set, fit for a metric label.
@@ -136,18 +138,13 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	if end != nil {
 		return note, end
 	}
-	switch {
-	case !d.requested:
+	if !d.requested {
 		note.Kind = InitialRequest
-	case req.GetResponseNonce() != "" && req.GetErrorDetail() == nil:
-		note.Kind = AckRequest
 	}
 	for _, l := range req.GetResourceLocatorsSubscribe() {
 		d.refused = append(d.refused, l.GetName())
 	}
-	if d.request(req, now) {
-		note.Kind, note.Nack = NackRequest, nackMessage(req.GetErrorDetail())
-	}
+	note.judged(d.request(req, now), req.GetErrorDetail())
 	return note, s.checkCount()
 }
 
@@ -166,11 +163,8 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	if end != nil {
 		return note, end
 	}
-	switch {
-	case !w.requested:
+	if !w.requested {
 		note.Kind = InitialRequest
-	case req.GetResponseNonce() != "" && req.GetErrorDetail() == nil:
-		note.Kind = AckRequest
 	}
 	for _, l := range req.GetResourceLocators() {
 		w.refused = append(w.refused, l.GetName())
@@ -179,10 +173,18 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	if s.kind.Type != "" {
 		warmed = s.warmth.deliveries(s.node.GetId())
 	}
-	if w.request(req, warmed, now) {
-		note.Kind, note.Nack = NackRequest, nackMessage(req.GetErrorDetail())
-	}
+	note.judged(w.request(req, warmed, now), req.GetErrorDetail())
 	return note, s.checkCount()
+}
+
+// judged notes what a request said of a response.
+func (n *Note) judged(v verdict, e *statuspb.Status) {
+	switch {
+	case v.ack:
+		n.Kind, n.After = AckRequest, v.after
+	case v.nack:
+		n.Kind, n.Nack = NackRequest, nackMessage(e)
+	}
 }
 
 func nackMessage(e *statuspb.Status) string {

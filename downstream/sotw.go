@@ -37,7 +37,7 @@ type sotwState struct {
 
 // request takes in one request of the type. warmed counts the deliveries of
 // clusters to this node on streams other than this one (ORDER-5).
-func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now time.Time) (nack bool) {
+func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now time.Time) (v verdict) {
 	first := !s.requested
 	s.requested = true
 	// A stale nonce says nothing, and a first request's belongs to another stream
@@ -46,7 +46,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 	acked := nonce != "" && nonce == s.lastNonce && !first
 	repeated := acked && len(s.unacked) == 0 && req.GetErrorDetail() == nil
 	if acked {
-		nack = s.verdict(nonce, req.GetErrorDetail())
+		v = s.verdict(nonce, req.GetErrorDetail(), now)
 	}
 	names := slices.Clone(req.GetResourceNames())
 	slices.Sort(names)
@@ -73,7 +73,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 		s.warmedAt = warmed
 		s.sub.Read(func(v fanout.View) { s.asked = append(s.asked, v.Names()...) })
 	}
-	return nack
+	return v
 }
 
 func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink }

@@ -136,6 +136,9 @@ func (st *stream) receiveAll() error {
 			return end
 		}
 		st.server.observer.ClientRequest(note.Type, note.Kind)
+		if note.Kind == AckRequest {
+			st.server.observer.ClientAck(note.Type, note.After)
+		}
 		if note.Nack != "" {
 			st.log().Warn("client rejected a response", "type", note.Type, "nack", note.Nack) // NACK-9
 		}
