@@ -179,10 +179,8 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 // of a subscribed one is told. A name not resolved yet is silent, and marked again
 // when it is (MISS-7).
 func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
-	asked := d.asked
+	asked := distinct(d.asked)
 	d.asked = nil
-	slices.Sort(asked)
-	asked = slices.Compact(asked)
 	for _, id := range asked {
 		if v.Has(id) {
 			d.collectName(v, id, true, p)
@@ -191,10 +189,9 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	if !push {
 		return
 	}
-	changed := d.marks.Content
+	changed := distinct(d.marks.Content)
 	d.marks.Content = nil
-	slices.Sort(changed)
-	for _, id := range slices.Compact(changed) {
+	for _, id := range changed {
 		if _, told := slices.BinarySearch(asked, id); !told && v.Has(id) {
 			d.collectName(v, id, false, p)
 		}
@@ -267,10 +264,9 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 	if len(d.marks.Errors) == 0 {
 		return
 	}
-	ids := d.marks.Errors
+	ids := distinct(d.marks.Errors)
 	d.marks.Errors = nil
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
+	for _, id := range ids {
 		if !v.Has(id) {
 			continue
 		}

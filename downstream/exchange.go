@@ -25,6 +25,7 @@ type exchange struct {
 
 	// To be told. marks are changes, asked what the client wants an answer to.
 	marks         fanout.Marks
+	compactAt     int // marks are made distinct when there are so many
 	asked         []cache.ID
 	wildcardAsked bool
 	refused       []string // names asked for in a way that is not served (NAME-18)
@@ -74,6 +75,12 @@ func (x *exchange) overdue(timeout time.Duration) time.Time {
 	return x.unacked[len(x.unacked)-1].at.Add(timeout)
 }
 
+// distinct sorts and drops repetitions.
+func distinct(ids []cache.ID) []cache.ID {
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
 // pending: there are changes that a push would tell.
 func (x *exchange) pending() bool { return x.marks.Any() }
 
@@ -82,10 +89,15 @@ func (x *exchange) due() bool {
 	return x.marks.Any() || len(x.asked) > 0 || x.wildcardAsked || len(x.refused) > 0
 }
 
-// take adds marks to those not told yet.
+// take adds marks to those not told yet. While an ACK is awaited they pile up, but
+// not beyond the names there are (H-12).
 func (x *exchange) take(m fanout.Marks) {
 	x.marks.Content = append(x.marks.Content, m.Content...)
 	x.marks.Errors = append(x.marks.Errors, m.Errors...)
+	if n := len(x.marks.Content) + len(x.marks.Errors); n > x.compactAt {
+		x.marks.Content, x.marks.Errors = distinct(x.marks.Content), distinct(x.marks.Errors)
+		x.compactAt = max(1024, 2*(len(x.marks.Content)+len(x.marks.Errors)))
+	}
 	x.marks.Wildcard = x.marks.Wildcard || m.Wildcard
 }
 

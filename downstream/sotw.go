@@ -113,8 +113,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	}
 	marked := slices.Concat(s.asked, s.marks.Content)
 	s.asked, s.marks.Content, s.marks.Wildcard, s.again, s.shrink = nil, nil, false, false, false
-	slices.Sort(marked)
-	for _, id := range slices.Compact(marked) {
+	for _, id := range distinct(marked) {
 		if !v.Has(id) {
 			continue
 		}
@@ -252,8 +251,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		marked = slices.Concat(marked, s.marks.Content)
 		s.marks.Content = nil
 	}
-	slices.Sort(marked)
-	for _, id := range slices.Compact(marked) {
+	for _, id := range distinct(marked) {
 		if !v.Has(id) {
 			continue
 		}
@@ -289,10 +287,9 @@ func (s *sotwState) digest(v fanout.View) string {
 
 // collectErrors: each error of a name once.
 func (s *sotwState) collectErrors(v fanout.View, p *part) {
-	ids := s.marks.Errors
+	ids := distinct(s.marks.Errors)
 	s.marks.Errors = nil
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
+	for _, id := range ids {
 		if v.Has(id) {
 			s.collectError(v, id, p)
 		}

@@ -62,7 +62,9 @@ type Asked struct {
 // unsubscribes (DOWN-DELTA-5). Rows a to n of the WILD table.
 func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Asked {
 	x := s.index
+	defer x.hub.wanted.notify() // after the lock is released
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	var asked Asked
 	if s.mode == fresh {
 		s.mode = explicit // rows b, c, d, f
@@ -96,8 +98,6 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 	if !s.wildcard {
 		asked.Left = nil
 	}
-	x.mu.Unlock()
-	x.hub.wanted.notify()
 	return asked
 }
 
@@ -105,7 +105,9 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 // from now on (DOWN-SOTW-2). Rows a to d and o to t of the WILD table.
 func (s *Subscription) Replace(names []string, now time.Time) Asked {
 	x := s.index
+	defer x.hub.wanted.notify() // after the lock is released
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	var asked Asked
 	wildcard := slices.Contains(names, Wildcard)
 	switch {
@@ -142,15 +144,15 @@ func (s *Subscription) Replace(names []string, now time.Time) Asked {
 			x.unwant(s, id, now)
 		}
 	}
-	x.mu.Unlock()
-	x.hub.wanted.notify()
 	return asked
 }
 
 // Close ends the interest; names that only this client wanted linger.
 func (s *Subscription) Close(now time.Time) {
 	x := s.index
+	defer x.hub.wanted.notify() // after the lock is released
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	if !s.closed {
 		s.closed = true
 		x.subscriptions--
@@ -160,8 +162,6 @@ func (s *Subscription) Close(now time.Time) {
 		s.ids = nil
 		s.endWildcard(&Asked{}, now)
 	}
-	x.mu.Unlock()
-	x.hub.wanted.notify()
 }
 
 func (s *Subscription) startWildcard(asked *Asked) {

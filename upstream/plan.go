@@ -145,9 +145,12 @@ func (c *Core) release(wanted []fanout.Lane, now time.Time) {
 		}
 	}
 	if c.aux.open() && !c.needed(wanted) {
-		idle := len(c.aux.delta.lanes) == 0
+		busy := false
+		for _, l := range c.aux.delta.lanes {
+			busy = busy || slices.Contains(wanted, l.lane)
+		}
 		c.shut(&c.aux)
-		if !idle && c.main.open() {
+		if busy && c.main.open() {
 			// What it carries belongs on the main stream, which cannot take it in:
 			// begin anew, with versions, so that nothing is sent twice.
 			c.shut(&c.main)
