@@ -50,10 +50,10 @@ var (
 	}
 	clientVerbs = map[string]grammar{
 		"open":       {false, "variant", []string{"node", "cluster", "nonode", "features", "header", "from"}},
-		"sub":        {true, "±names", []string{"init", "nonce", "err", "loc"}},
-		"req":        {true, "names", []string{"nonce", "version", "err"}},
-		"ack":        {true, "", []string{"nonce"}},
-		"nack":       {true, "message", []string{"nonce"}},
+		"sub":        {true, "±names", []string{"init", "nonce", "err", "loc", "node", "cluster"}},
+		"req":        {true, "names", []string{"nonce", "version", "err", "node", "cluster"}},
+		"ack":        {true, "", []string{"nonce", "node", "cluster"}},
+		"nack":       {true, "message", []string{"nonce", "node", "cluster"}},
 		"close":      {},
 		"garbage":    {},
 		"empty-type": {false, "names", nil},

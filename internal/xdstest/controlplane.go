@@ -1,11 +1,13 @@
 package xdstest
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -190,11 +192,27 @@ func (p *ControlPlane) listen(s *upstream, newRequest func() proto.Message) {
 			return
 		}
 		s.subscribe(m)
-		for _, text := range RequestEvents(m, first) {
+		for i, text := range RequestEvents(m, first) {
+			if first && i == 0 {
+				text += headers(s.Context())
+			}
 			p.put(nil, Event{Actor: s.actor, Text: text, Message: m})
 		}
 		p.mu.Unlock()
 	}
+}
+
+// headers prints the request headers of a stream that neither gRPC nor the relay itself sets (NODE-13: there are none).
+func headers(ctx context.Context) (words string) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	for _, key := range slices.Sorted(maps.Keys(md)) {
+		switch key {
+		case ":authority", "content-type", "user-agent", "grpc-accept-encoding", StreamKindHeader, "kind":
+		default:
+			words += " header=" + quote(key+":"+strings.Join(md[key], ","))
+		}
+	}
+	return words
 }
 
 // subscribe keeps count of names; the legacy wildcard is not among them.

@@ -73,7 +73,7 @@ func (d *Dialogue) Request(c Command) (proto.Message, error) {
 	}
 	node := d.Node
 	if d.spoken {
-		node = nil
+		node = repeated(c)
 	}
 	locators, err := wordList(c.Options["loc"])
 	if err != nil {
@@ -105,6 +105,15 @@ func (d *Dialogue) Request(c Command) (proto.Message, error) {
 		req.ErrorDetail = failure.proto()
 	}
 	return req, nil
+}
+
+// repeated is the node that a later request says, if it says one.
+func repeated(c Command) *corev3.Node {
+	id, ok := c.Options["node"]
+	if !ok {
+		return nil
+	}
+	return &corev3.Node{Id: id, Cluster: c.Options["cluster"]}
 }
 
 func (d *Dialogue) sotw(c Command, t *topic, node *corev3.Node, nonce string) proto.Message {
@@ -182,6 +191,9 @@ func (d *Dialogue) Hear(m proto.Message) (text string, fault error) {
 			if body.MessageIs(w) {
 				w = &discoveryv3.Resource{}
 				blame(body.UnmarshalTo(w))
+				if !slices.Contains(d.Node.GetClientFeatures(), "xds.config.resource-in-sotw") {
+					blame(fmt.Errorf("a resource is wrapped for a client that cannot unwrap it (DOWN-SOTW-15)"))
+				}
 			}
 			r, err := d.resource(typeURL, w, false)
 			blame(err)
@@ -216,8 +228,11 @@ func (d *Dialogue) Hear(m proto.Message) (text string, fault error) {
 // resource reads one resource of a response; versioned ones must carry the fingerprint of their body.
 func (d *Dialogue) resource(typeURL string, w *discoveryv3.Resource, versioned bool) (Resource, error) {
 	r := Resource{Aliases: w.GetAliases(), TTL: w.GetTtl().AsDuration(), Bodyless: w.GetResource() == nil}
+	if w.GetResourceName() != nil {
+		r.Qualified = 1
+	}
 	if r.Bodyless {
-		r.Name = w.GetName()
+		r.Name = w.GetName() + w.GetResourceName().GetName()
 		if w.GetVersion() != "" {
 			r.Version = "?"
 			if label, ok := d.labels[w.GetVersion()]; ok {
@@ -231,8 +246,8 @@ func (d *Dialogue) resource(typeURL string, w *discoveryv3.Resource, versioned b
 	if !r.readBody(w.GetResource()) {
 		r.Label = "?"
 	}
-	if w.GetName() != "" {
-		r.Name = w.GetName()
+	if name := w.GetName() + w.GetResourceName().GetName(); name != "" {
+		r.Name = name
 	}
 	if url := w.GetResource().GetTypeUrl(); url != typeURL {
 		r.TypeURL = url

@@ -36,11 +36,11 @@
 // URL. A name with any character outside A-Z a-z 0-9 _ . / * ? - is written, and printed, as a quoted Go string.
 // A resource is
 //
-//	name@version=label[alias,alias]{eds=service}~:LDS(10s)
+//	name@version=label[alias,alias]{eds=service}~^:LDS(10s)
 //
 // where all but the name is optional: the body is made from the label, which is the version unless "=" says otherwise;
 // {eds} or {eds=service} makes a Cluster of type EDS; ~ leaves the body out; :LDS gives the Any another type than the
-// response's; (10s) is the ttl. In what a client hears, @label is read from the body, and the player fails the test if the
+// response's; ^ puts the name into resource_name instead of name, ^^ into both; (10s) is the ttl. In what a client hears, @label is read from the body, and the player fails the test if the
 // version on the wire is not the Fingerprint of that body (with version_identity=upstream in the config the version is
 // printed as it is, as name@version=label). @? stands for a body or version the player did not make.
 //
@@ -57,7 +57,8 @@
 //
 // # What the control plane hears
 //
-//	up < open node=ID                              the first message of a stream; "open sotw node=ID" for SotW ADS
+//	up < open node=ID                              the first message of a stream; "open sotw node=ID" for SotW ADS;
+//	                                               then cluster=, region=, metadata.KEY=, features= and header= where set
 //	up < sub CDS a b -c init=a@1,b@2               no nonce and no error; "sub CDS" alone is the legacy wildcard
 //	up < ack CDS u1                                names after it would be a subscription carried by an ACK
 //	up < nack CDS u1 INVALID_ARGUMENT "message"
@@ -76,6 +77,8 @@
 //	c1 > close
 //	c1 > garbage
 //	c1 > empty-type a
+//
+// sub, req, ack and nack also take node=ID cluster=X, which repeats the node, or says another one.
 //
 // With a type, open uses the method of that type instead of ADS. A client whose first line is not open opens Delta ADS; its
 // node id is its actor name unless said otherwise. ack, nack and req answer the last response of the type; nonce=#2 names

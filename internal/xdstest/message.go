@@ -31,6 +31,12 @@ func (c Command) Response(sotw bool) (proto.Message, error) {
 			return nil, err
 		}
 		wrapped[i] = &discoveryv3.Resource{Name: r.Name, Version: r.Version, Aliases: r.Aliases, Resource: body}
+		if r.Qualified > 0 {
+			wrapped[i].ResourceName = &discoveryv3.ResourceName{Name: r.Name}
+		}
+		if r.Qualified == 1 {
+			wrapped[i].Name = ""
+		}
 		if r.TTL != 0 {
 			wrapped[i].Ttl = durationpb.New(r.TTL)
 		}
@@ -81,7 +87,7 @@ func RequestEvents(m proto.Message, first bool) []string {
 	}
 	who := " nonode"
 	if node != nil {
-		who = " node=" + quote(node.GetId())
+		who = nodeWords(node)
 	}
 	switch {
 	case first:
@@ -90,6 +96,26 @@ func RequestEvents(m proto.Message, first bool) []string {
 		return []string{text + who}
 	}
 	return []string{text}
+}
+
+// nodeWords print what a node says, id first; the user agent is left out.
+func nodeWords(node *corev3.Node) string {
+	words := " node=" + quote(node.GetId())
+	add := func(key, value string) {
+		if value != "" {
+			words += " " + key + "=" + quote(value)
+		}
+	}
+	add("cluster", node.GetCluster())
+	add("region", node.GetLocality().GetRegion())
+	add("zone", node.GetLocality().GetZone())
+	add("sub_zone", node.GetLocality().GetSubZone())
+	for _, key := range slices.Sorted(maps.Keys(node.GetMetadata().GetFields())) {
+		value, _ := node.GetMetadata().GetFields()[key].MarshalJSON() // of a Value that came over the wire
+		add("metadata."+key, string(value))
+	}
+	add("features", strings.Join(node.GetClientFeatures(), ","))
+	return words
 }
 
 func deltaRequest(req *discoveryv3.DeltaDiscoveryRequest) string {

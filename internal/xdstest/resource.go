@@ -19,9 +19,11 @@ type Resource struct {
 	Bodyless bool
 	TypeURL  string // of the Any, if it is not the response's
 	TTL      time.Duration
+	// Qualified: the name is in resource_name instead of name; 2: in both.
+	Qualified int
 }
 
-const resourceStops = "@=[{~:("
+const resourceStops = "@=[{~:(^"
 
 // ParseResource reads the notation described in the package comment.
 func ParseResource(s string) (Resource, error) {
@@ -53,6 +55,8 @@ func ParseResource(s string) (Resource, error) {
 			labelled = true
 		case '~':
 			r.Bodyless = true
+		case '^':
+			r.Qualified++
 		case ':':
 			var short string
 			short, rest, _, err = word(rest, resourceStops)
@@ -122,6 +126,7 @@ func (r Resource) marks() string {
 	if r.Bodyless {
 		b.WriteString("~")
 	}
+	b.WriteString(strings.Repeat("^", r.Qualified))
 	if r.TypeURL != "" {
 		b.WriteString(":" + ShortName(r.TypeURL))
 	}
