@@ -4,7 +4,9 @@
 //
 // It owns the groups: which client belongs to which, and how long each lives. It
 // never looks at a resource, and holds no state of a stream; those belong to the
-// packages it joins, which do not know each other.
+// packages it joins, which do not know each other. What needs no goroutine for
+// that is exported, so that a test can join the same packages without any edge:
+// Grouping, and what each package is told of the configuration.
 //
 // Limitations: one upstream endpoint; no reload of the configuration, and none of
 // certificates that change on disk.

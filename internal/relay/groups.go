@@ -2,11 +2,7 @@ package relay
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -136,4 +132,3 @@ func (g *groups) hubs() map[string]*fanout.Hub {
 	}
 	return hubs
 }
-

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
@@ -31,7 +29,7 @@ func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
 	if len(types) == 0 {
 		return w
 	}
-	gr, end := r.groups.join("", func() *core.Node { return staticNode(r.config) })
+	gr, end := r.groups.join("", r.groups.StaticNode)
 	if end != nil {
 		return w // groups.max is at least one, and this is the first
 	}

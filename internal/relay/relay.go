@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
@@ -60,7 +59,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	fingerprint, err := fingerprint(c.VersionKeyFile)
+	fingerprint, err := Fingerprint(c.VersionKeyFile)
 	if err != nil {
 		return nil, err
 	}
@@ -74,9 +73,9 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		Dial:        o.Dial,
 	})
 	r.groups = &groups{
-		config:   c,
-		upstream: upstreamConfig(c, fingerprint),
-		hub:      fanout.Config{Types: typeTable(c), Linger: c.Timers.NameLinger, MaxLinger: c.Cache.MaxLingeringNames},
+		Grouping: NewGrouping(c),
+		upstream: UpstreamConfig(c, fingerprint),
+		hub:      HubConfig(c),
 		options: upstream.ClientOptions{
 			Conn: r.conn, Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Random: o.Random,
 		},
@@ -85,13 +84,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		byName: make(map[string]*group),
 	}
 	r.server = downstream.NewServer(downstream.ServerConfig{
-		Config: downstream.Config{
-			Instance:          c.InstanceName(),
-			AckTimeout:        c.Timers.AckTimeout,
-			ResendOnReconnect: typeURLs(c.Downstream.ResendOnReconnectTypes),
-			MaxName:           int(c.Downstream.MaxNameBytes),
-			MaxNames:          c.Downstream.MaxNamesPerStream,
-		},
+		Config:       DownstreamConfig(c),
 		Groups:       r.groups,
 		Credentials:  serverCreds,
 		MaxRequest:   int(c.Downstream.MaxRequestBytes),
@@ -100,7 +93,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		Log:          o.Log.With("component", "downstream"),
 		Observer:     o.Downstream,
 	})
-	r.ready = r.watchReadiness(typeURLs(c.Downstream.ReadyTypes))
+	r.ready = r.watchReadiness(TypeURLs(c.Downstream.ReadyTypes))
 	o.Log.Info("groups", "key", c.Groups.Key, "share_secrets", c.Groups.ShareSecrets, "node_mode", c.EffectiveNodeMode())
 	return r, nil
 }
@@ -180,74 +173,6 @@ func (r *Relay) Count() int { return r.server.Count() }
 
 // Groups are the names and Hubs of the groups that exist now.
 func (r *Relay) Groups() map[string]*fanout.Hub { return r.groups.hubs() }
-
-func upstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
-	return upstream.Config{
-		SendNodeAlways:   c.Upstream.SendNodeAlways,
-		SendVersions:     c.Upstream.InitialVersions != config.InitialVersionsNever,
-		WildcardForm:     wildcardForms[c.Upstream.WildcardForm],
-		Chunks:           chunkMarkers[c.Upstream.ChunkMarker],
-		ExplicitMissing:  switches[c.Upstream.ExplicitMissing],
-		Types:            typeURLs(c.Upstream.Types),
-		Coalesce:         c.Upstream.CoalesceWindow,
-		Missing:          c.Timers.DNETimeout,
-		MissingExplicit:  c.Timers.DNETimeoutExplicit,
-		Settle:           c.Timers.Settle,
-		SettleCap:        c.Timers.SettleCap,
-		UnavailableAfter: c.Timers.UnavailableAfter,
-		Backoff: upstream.Backoff{
-			Initial: c.Upstream.Backoff.Initial, Max: c.Upstream.Backoff.Max,
-			Factor: c.Upstream.Backoff.Factor, Jitter: c.Upstream.Backoff.Jitter,
-		},
-		Fingerprint: f,
-	}
-}
-
-var (
-	wildcardForms = map[config.WildcardForm]upstream.WildcardForm{
-		config.WildcardFormAuto:     upstream.WildcardAuto,
-		config.WildcardFormExplicit: upstream.WildcardExplicit,
-		config.WildcardFormLegacy:   upstream.WildcardLegacy,
-	}
-	chunkMarkers = map[config.ChunkMarker]upstream.Chunks{
-		config.ChunkMarkerAuto:    upstream.ChunksAuto,
-		config.ChunkMarkerNone:    upstream.ChunksNone,
-		config.ChunkMarkerRelay:   upstream.ChunksRelay,
-		config.ChunkMarkerDiderot: upstream.ChunksDiderot,
-	}
-	switches = map[config.Switch]upstream.Tristate{
-		config.SwitchAuto: upstream.Auto,
-		config.SwitchOn:   upstream.Yes,
-		config.SwitchOff:  upstream.No,
-	}
-)
-
-func typeURLs(names []string) []cache.TypeURL {
-	var types []cache.TypeURL
-	for _, name := range names {
-		url, _ := config.TypeURL(name)
-		types = append(types, cache.TypeURL(url))
-	}
-	return types
-}
-
-// typeTable is the type table with the configured overrides.
-func typeTable(c *config.Config) cache.Types {
-	types := make(cache.Types)
-	for _, o := range c.Types {
-		url, _ := config.TypeURL(o.TypeURL)
-		t := cache.TypeURL(url)
-		p := cache.Types{}.Of(t)
-		if o.FullState != nil {
-			p.FullState = *o.FullState
-		}
-		if o.EmptyMeans != "" {
-			p.EmptyIsWildcard = o.EmptyMeans == config.EmptyMeansWildcard
-		}
-		types[t] = p
-	}
-	return types
-}
 
 // target is the gRPC target of an address; a dialer of ours gets it as it is.
 func target(address string, dialed bool) string {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/config"
 )
 
@@ -53,16 +52,4 @@ func pool(path string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%s holds no certificate in PEM form", path)
 	}
 	return p, nil
-}
-
-// fingerprint makes versions, keyed for Secrets if there is a key (RECON-1).
-func fingerprint(keyFile string) (cache.Fingerprint, error) {
-	if keyFile == "" {
-		return cache.Fingerprint{}, nil
-	}
-	key, err := os.ReadFile(keyFile)
-	if err != nil {
-		return cache.Fingerprint{}, fmt.Errorf("version_key_file: %w", err)
-	}
-	return cache.Fingerprint{SecretKey: key}, nil
 }

@@ -1,0 +1,113 @@
+package relay
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/upstream"
+)
+
+// What each package is told of the configuration. They do not know its schema.
+
+// HubConfig is what a group's Hub is told.
+func HubConfig(c *config.Config) fanout.Config {
+	return fanout.Config{Types: typeTable(c), Linger: c.Timers.NameLinger, MaxLinger: c.Cache.MaxLingeringNames}
+}
+
+// DownstreamConfig is what the Sessions are told.
+func DownstreamConfig(c *config.Config) downstream.Config {
+	return downstream.Config{
+		Instance:          c.InstanceName(),
+		AckTimeout:        c.Timers.AckTimeout,
+		ResendOnReconnect: TypeURLs(c.Downstream.ResendOnReconnectTypes),
+		MaxName:           int(c.Downstream.MaxNameBytes),
+		MaxNames:          c.Downstream.MaxNamesPerStream,
+	}
+}
+
+// UpstreamConfig is what a group's Core is told; its Node is the group's own
+// affair.
+func UpstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
+	return upstream.Config{
+		SendNodeAlways:   c.Upstream.SendNodeAlways,
+		SendVersions:     c.Upstream.InitialVersions != config.InitialVersionsNever,
+		WildcardForm:     wildcardForms[c.Upstream.WildcardForm],
+		Chunks:           chunkMarkers[c.Upstream.ChunkMarker],
+		ExplicitMissing:  switches[c.Upstream.ExplicitMissing],
+		Types:            TypeURLs(c.Upstream.Types),
+		Coalesce:         c.Upstream.CoalesceWindow,
+		Missing:          c.Timers.DNETimeout,
+		MissingExplicit:  c.Timers.DNETimeoutExplicit,
+		Settle:           c.Timers.Settle,
+		SettleCap:        c.Timers.SettleCap,
+		UnavailableAfter: c.Timers.UnavailableAfter,
+		Backoff: upstream.Backoff{
+			Initial: c.Upstream.Backoff.Initial, Max: c.Upstream.Backoff.Max,
+			Factor: c.Upstream.Backoff.Factor, Jitter: c.Upstream.Backoff.Jitter,
+		},
+		Fingerprint: f,
+	}
+}
+
+var (
+	wildcardForms = map[config.WildcardForm]upstream.WildcardForm{
+		config.WildcardFormAuto:     upstream.WildcardAuto,
+		config.WildcardFormExplicit: upstream.WildcardExplicit,
+		config.WildcardFormLegacy:   upstream.WildcardLegacy,
+	}
+	chunkMarkers = map[config.ChunkMarker]upstream.Chunks{
+		config.ChunkMarkerAuto:    upstream.ChunksAuto,
+		config.ChunkMarkerNone:    upstream.ChunksNone,
+		config.ChunkMarkerRelay:   upstream.ChunksRelay,
+		config.ChunkMarkerDiderot: upstream.ChunksDiderot,
+	}
+	switches = map[config.Switch]upstream.Tristate{
+		config.SwitchAuto: upstream.Auto,
+		config.SwitchOn:   upstream.Yes,
+		config.SwitchOff:  upstream.No,
+	}
+)
+
+// TypeURLs are types as a configuration names them.
+func TypeURLs(names []string) []cache.TypeURL {
+	var types []cache.TypeURL
+	for _, name := range names {
+		url, _ := config.TypeURL(name)
+		types = append(types, cache.TypeURL(url))
+	}
+	return types
+}
+
+// typeTable is the type table with the configured overrides.
+func typeTable(c *config.Config) cache.Types {
+	types := make(cache.Types)
+	for _, o := range c.Types {
+		url, _ := config.TypeURL(o.TypeURL)
+		t := cache.TypeURL(url)
+		p := cache.Types{}.Of(t)
+		if o.FullState != nil {
+			p.FullState = *o.FullState
+		}
+		if o.EmptyMeans != "" {
+			p.EmptyIsWildcard = o.EmptyMeans == config.EmptyMeansWildcard
+		}
+		types[t] = p
+	}
+	return types
+}
+
+// Fingerprint makes versions, keyed for Secrets if there is a key (RECON-1).
+func Fingerprint(keyFile string) (cache.Fingerprint, error) {
+	if keyFile == "" {
+		return cache.Fingerprint{}, nil
+	}
+	key, err := os.ReadFile(keyFile)
+	if err != nil {
+		return cache.Fingerprint{}, fmt.Errorf("version_key_file: %w", err)
+	}
+	return cache.Fingerprint{SecretKey: key}, nil
+}
