@@ -242,23 +242,24 @@ func (st *stream) panicked(p any) *End {
 	return &End{bug, "xds-relay: internal error; the stream was ended, others are not affected"}
 }
 
-// status is the gRPC status of an End. Codes appear nowhere else in this package.
-func (e *End) status() error {
-	code := codes.Internal
+// Code is the gRPC code of an End. Codes appear nowhere else in this package.
+func (e *End) Code() codes.Code {
 	switch e.Reason {
 	case BadRequest:
-		code = codes.InvalidArgument
+		return codes.InvalidArgument
 	case OverLimit, Overcrowded:
-		code = codes.ResourceExhausted
+		return codes.ResourceExhausted
 	case NodeChanged:
-		code = codes.Aborted
+		return codes.Aborted
 	case Forbidden:
-		code = codes.PermissionDenied
+		return codes.PermissionDenied
 	case Unreachable, ShuttingDown:
-		code = codes.Unavailable
+		return codes.Unavailable
 	}
-	return status.Error(code, e.Message)
+	return codes.Internal
 }
+
+func (e *End) status() error { return status.Error(e.Code(), e.Message) }
 
 func (st *stream) protocol() string {
 	if st.kind.Delta {

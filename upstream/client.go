@@ -186,7 +186,7 @@ func (c *Client) serve(ctx context.Context, id StreamID, s *stream) {
 	}
 	s.cancel()
 
-	end, reason := ending(err)
+	end, reason := Ending(err)
 	var wait time.Duration
 	c.step(func(now time.Time) {
 		delete(c.streams, id)
@@ -251,10 +251,10 @@ func (c *Client) send(ctx context.Context, id StreamID, s *stream, out deltaStre
 	}
 }
 
-// ending says how a stream ended, and names the reason. UNAVAILABLE is never
+// Ending says how a stream ended, from the error that receiving gave, and names the reason. UNAVAILABLE is never
 // evidence against a type: it is what a transport that breaks looks like, and a
 // server that shuts down (H-39).
-func ending(err error) (End, string) {
+func Ending(err error) (End, string) {
 	st := status.Convert(err)
 	if errors.Is(err, io.EOF) {
 		return End{Refused: true, Message: "the server ended the stream"}, "closed"

@@ -175,7 +175,7 @@ func (c *Client) listen(s *clientStream) {
 		}
 		if err != nil {
 			c.stream = nil
-			c.put(nil, Event{Actor: c.actor, Text: ending(err)})
+			c.put(nil, Event{Actor: c.actor, Text: Ending(err)})
 			c.mu.Unlock()
 			return
 		}
@@ -185,8 +185,8 @@ func (c *Client) listen(s *clientStream) {
 	}
 }
 
-// ending prints how a stream ended.
-func ending(err error) string {
+// Ending prints how a stream ended that a client was on.
+func Ending(err error) string {
 	if err == io.EOF {
 		return "end"
 	}
