@@ -1,0 +1,7 @@
+// Package deploy holds what it takes to run the relay elsewhere than on a
+// developer's machine: the container image and ready-made examples, each checked
+// by a test that loads it as its reader would.
+//
+// It never holds code of the product. Limitations: the Helm chart, systemd unit
+// and packages are not made yet.
+package deploy

@@ -1,0 +1,84 @@
+package deploy
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3" // named by the examples
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"        // named by the examples
+	"github.com/goccy/go-yaml"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/xds"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/xds-relay/xds-relay/internal/config"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestExamples loads every example as the relay, Envoy or gRPC would.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("examples/*/*")
+	if err != nil || len(files) < 6 {
+		t.Fatalf("examples: %v, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimPrefix(file, "examples/"), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			load, ok := loaders[filepath.Base(file)]
+			if !ok {
+				t.Fatalf("no test knows how to load %s; add it to loaders", file)
+			}
+			load(t, file, data)
+		})
+	}
+}
+
+var loaders = map[string]func(*testing.T, string, []byte){
+	"relay.yaml":          loadRelay,
+	"envoy.yaml":          loadEnvoy,
+	"grpc-bootstrap.json": loadGRPC,
+}
+
+func loadRelay(t *testing.T, file string, data []byte) {
+	if _, err := config.Parse(file, data, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// loadEnvoy reads the file into Envoy's own type, strictly, and checks it by the
+// constraints that Envoy enforces.
+func loadEnvoy(t *testing.T, _ string, data []byte) {
+	j, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := new(bootstrap.Bootstrap)
+	if err := protojson.Unmarshal(j, b); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ValidateAll(); err != nil {
+		t.Error(err)
+	}
+}
+
+// loadGRPC has gRPC's own xDS client read the file; certificates are first looked
+// for when it connects.
+func loadGRPC(t *testing.T, _ string, data []byte) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&map[string]any{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := xds.NewXDSResolverWithConfigForTesting(data); err != nil {
+		t.Error(err)
+	}
+}
