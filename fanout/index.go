@@ -57,7 +57,8 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	return x
 }
 
-// gone is told of every name that stops lingering, wanted again or not.
+// gone notes for upstream a name whose last interest ended, or that lingers no
+// more; whether it is wanted is looked up when upstream asks.
 func (x *index) gone(l lingering) {
 	x.hub.wanted.mark(Lane{x.url, l.wildcard}, l.name)
 }

@@ -74,11 +74,10 @@ func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 
 // leave is called when the last interest in something ends.
 func (x *index) leave(l lingering, now time.Time) {
-	if x.suspect || x.hub.config.Linger <= 0 {
-		x.gone(l)
-		return
+	if !x.suspect && x.hub.config.Linger > 0 {
+		x.linger.Add(l, now.Add(x.hub.config.Linger))
 	}
-	x.linger.Add(l, now.Add(x.hub.config.Linger))
+	x.gone(l) // upstream has to know, if only when to look again
 }
 
 // expire gives up what has lingered until now, or everything.
