@@ -1,0 +1,181 @@
+package fanout
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// TypeSummary sums up one type of a group, for metrics.
+type TypeSummary struct {
+	Type cache.TypeURL
+	// Resources are distinct names; a resource that came on both lanes counts
+	// once. Bytes are those of both lanes, because both are kept.
+	Resources, Bytes int
+	// Wildcards are the clients with the wildcard; Named the pairs of a client
+	// and a name it subscribes to.
+	Wildcards, Named int
+}
+
+// Summarize sums up the types of the group, in order of their URLs. Its cost
+// grows with the names, not with the clients that want them.
+func (h *Hub) Summarize() []TypeSummary {
+	all := h.all()
+	sums := make([]TypeSummary, 0, len(all))
+	for _, x := range all {
+		x.mu.Lock()
+		sums = append(sums, x.summarize())
+		x.mu.Unlock()
+	}
+	slices.SortFunc(sums, func(a, b TypeSummary) int { return cmp.Compare(a.Type, b.Type) })
+	return sums
+}
+
+func (x *index) summarize() TypeSummary {
+	t := TypeSummary{
+		Type:      x.url,
+		Resources: x.named.Len() + x.wildcard.Len(),
+		Bytes:     x.named.Bytes() + x.wildcard.Bytes(),
+		Wildcards: len(x.wildcards),
+	}
+	fewer, more := &x.named, &x.wildcard
+	if fewer.Len() > more.Len() {
+		fewer, more = more, fewer
+	}
+	for name := range fewer.Versions() {
+		if id, ok := more.Find(name); ok && more.State(id) == cache.Present {
+			t.Resources--
+		}
+	}
+	for _, subs := range x.interest {
+		t.Named += len(subs)
+	}
+	return t
+}
+
+// Place is where a Description stands in the order of Describe.
+type Place struct {
+	Name     string
+	Wildcard bool
+}
+
+func (p Place) compare(q Place) int {
+	if c := cmp.Compare(p.Name, q.Name); c != 0 || p.Wildcard == q.Wildcard {
+		return c
+	}
+	if q.Wildcard {
+		return -1
+	}
+	return 1
+}
+
+// Description is what is known of one name on one lane, without its body.
+type Description struct {
+	Place
+	State cache.State
+	Cause cache.Cause
+	// Resource is the one the name leads to, if any; for a name asked for by
+	// alias, and for one served from the wildcard's copy, another lane's or
+	// another name's.
+	Resource *cache.Resource
+	// Upstream is the upstream's own version of it, as far as this lane has it.
+	Upstream string
+	// Clients want it; for the wildcard lane, they have the wildcard.
+	Clients int
+	// Lingering: nobody wants it just now, but it is still subscribed.
+	Lingering bool
+	// Error lies over the name (ERR-8).
+	Error string
+}
+
+// Describe lists a type's names, by name, from just after a place and at most so
+// many; more says that there are others after them. It is for people who look,
+// not for the data path: each call sorts all names.
+func (h *Hub) Describe(t cache.TypeURL, after Place, limit int) (page []Description, more bool) {
+	x := h.find(t)
+	if x == nil {
+		return nil, false
+	}
+	x.mu.Lock()
+	places := x.places(after)
+	x.mu.Unlock()
+
+	slices.SortFunc(places, Place.compare)
+	if more = len(places) > limit; more {
+		places = places[:limit]
+	}
+
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.describe(places), more
+}
+
+// Types are those that the group knows of, in order of their URLs.
+func (h *Hub) Types() []cache.TypeURL {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.Sorted(maps.Keys(h.indexes))
+}
+
+// places are those that Describe has something to say about.
+func (x *index) places(after Place) (places []Place) {
+	add := func(p Place) {
+		if p.compare(after) > 0 {
+			places = append(places, p)
+		}
+	}
+	for id := range cache.ID(x.named.Cap()) {
+		if name := x.named.Name(id); name != "" && (x.named.State(id) != cache.Unknown || x.desired(false, name)) {
+			add(Place{Name: name})
+		}
+	}
+	for change := range x.wildcard.Since(0) {
+		add(Place{Name: change.Name, Wildcard: true})
+	}
+	return places
+}
+
+func (x *index) describe(places []Place) []Description {
+	var upstream [2]map[string]string // named, wildcard
+	for i, table := range []*cache.Table{&x.named, &x.wildcard} {
+		upstream[i] = make(map[string]string, len(places))
+		for _, p := range places {
+			if p.Wildcard == (i == 1) {
+				upstream[i][p.Name] = ""
+			}
+		}
+		for name, version := range table.Versions() {
+			if _, ok := upstream[i][name]; ok {
+				upstream[i][name] = version
+			}
+		}
+	}
+
+	descriptions := make([]Description, 0, len(places))
+	for _, p := range places {
+		d := Description{Place: p}
+		var a cache.Answer
+		if p.Wildcard {
+			id, ok := x.wildcard.Find(p.Name)
+			if !ok {
+				continue // gone since the places were listed
+			}
+			a, d.Clients, d.Upstream = x.wildcard.Answer(id), len(x.wildcards), upstream[1][p.Name]
+		} else {
+			id, ok := x.named.Find(p.Name)
+			if !ok {
+				continue
+			}
+			a, d.Upstream = x.answer(id), upstream[0][p.Name]
+			if int(id) < len(x.interest) {
+				d.Clients = len(x.interest[id])
+			}
+		}
+		d.Lingering = d.Clients == 0
+		d.State, d.Cause, d.Resource, d.Error = a.State, a.Cause, a.Resource, a.Error.GetMessage()
+		descriptions = append(descriptions, d)
+	}
+	return descriptions
+}

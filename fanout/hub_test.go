@@ -1,0 +1,193 @@
+package fanout
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+const typ = cache.Cluster
+
+var (
+	byName = Lane{Type: typ}
+	all    = Lane{Type: typ, Wildcard: true}
+	epoch  = time.Unix(1, 0)
+)
+
+func newHub() *Hub { return NewHub(Config{Linger: time.Second, MaxLinger: 10}) }
+
+func set(names ...string) *cache.Update {
+	u := &cache.Update{}
+	for _, name := range names {
+		r := cache.NewResource("T", &discovery.Resource{
+			Name: name, Resource: &anypb.Any{TypeUrl: "T", Value: fmt.Appendf(nil, "%s %d", name, version.Add(1))},
+		}, cache.Fingerprint{})
+		u.Set = append(u.Set, cache.Received{Resource: r, Upstream: "u"})
+	}
+	return u
+}
+
+var version atomic.Uint64
+
+// TestUnaskedIsNotKept: what nobody asked for is dropped, and so costs nothing
+// (UP-9).
+func TestUnaskedIsNotKept(t *testing.T) {
+	h := newHub()
+	s := h.Subscribe(typ, NewSubscriber(func() {}))
+	s.Delta([]string{"a"}, nil, epoch)
+	h.Apply(byName, set("a", "b"))
+	if n := h.index(typ).named.Len(); n != 1 {
+		t.Errorf("%d resources are kept, want 1", n)
+	}
+}
+
+// TestMailboxIsBounded: a client that never looks costs its names, however much
+// changes (H-12).
+func TestMailboxIsBounded(t *testing.T) {
+	h := newHub()
+	wakes := 0
+	m := NewSubscriber(func() { wakes++ })
+	s := h.Subscribe(typ, m)
+	s.Delta([]string{"a", "b"}, nil, epoch)
+	for range 10_000 {
+		h.Apply(byName, set("a", "b"))
+	}
+	if n := cap(s.marks.Content); n > 200 {
+		t.Errorf("the mailbox of 2 names has grown to %d", n)
+	}
+	if wakes != 1 {
+		t.Errorf("woken %d times without having looked, want once", wakes)
+	}
+	m.Drain(func(_ *Subscription, got Marks) {
+		slices.Sort(got.Content)
+		if ids := slices.Compact(got.Content); len(ids) != 2 {
+			t.Errorf("marked: %v, want both names", ids)
+		}
+	})
+}
+
+// TestTombstonesArePruned: names that come and go do not pile up once every client
+// has been told.
+func TestTombstonesArePruned(t *testing.T) {
+	h := newHub()
+	s := h.Subscribe(typ, NewSubscriber(func() {}))
+	s.Delta([]string{Wildcard}, nil, epoch)
+	for i := range 10_000 {
+		name := fmt.Sprint(i)
+		h.Apply(all, set(name))
+		h.Apply(all, &cache.Update{Removed: []string{name}})
+		s.Read(func(v View) { v.Passed(v.Position()) })
+	}
+	if n := h.index(typ).wildcard.Tombstones(); n > 200 {
+		t.Errorf("%d tombstones are left", n)
+	}
+}
+
+// TestLingerIsBounded: names that nobody wants are given up when there are too
+// many, the longest unwanted first (UP-7).
+func TestLingerIsBounded(t *testing.T) {
+	h := newHub()
+	s := h.Subscribe(typ, NewSubscriber(func() {}))
+	var names []string
+	for i := range 30 {
+		names = append(names, fmt.Sprintf("%02d", i))
+	}
+	s.Delta(names, nil, epoch)
+	h.Changes()
+	h.Apply(byName, set(names...))
+	s.Delta(nil, names, epoch)
+	change := h.Changes()[byName]
+	slices.Sort(change.Drop)
+	if !slices.Equal(change.Drop, names[:20]) {
+		t.Errorf("given up: %v, want the first 20", change.Drop)
+	}
+	if n := h.index(typ).named.Len(); n != 10 {
+		t.Errorf("%d resources are kept, want those of the 10 that linger", n)
+	}
+	if next := h.Expire(epoch.Add(time.Second)); !next.IsZero() {
+		t.Errorf("something lingers until %v", next)
+	}
+	if change := h.Changes()[byName]; len(change.Drop) != 10 {
+		t.Errorf("given up in time: %v, want 10", change.Drop)
+	}
+	if x := h.index(typ); x.named.Len() != 0 || len(h.Lanes()) != 0 {
+		t.Errorf("left: %d resources, lanes %v", x.named.Len(), h.Lanes())
+	}
+}
+
+// TestManyAtOnce lets clients come and go while upstream speaks, for the race
+// detector, and ends with everybody knowing the same.
+func TestManyAtOnce(t *testing.T) {
+	h := newHub()
+	var work sync.WaitGroup
+	stop := make(chan struct{})
+	for lane := range 2 {
+		work.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(lane), 0))
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				name := fmt.Sprint(random.IntN(20))
+				u := set(name)
+				if random.IntN(4) == 0 {
+					u = &cache.Update{Removed: []string{name}}
+				}
+				h.Apply(Lane{Type: typ, Wildcard: lane == 0}, u)
+				h.Changes()
+			}
+		})
+	}
+	var clients sync.WaitGroup
+	for c := range 8 {
+		clients.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(c), 1))
+			wake := make(chan struct{}, 1)
+			m := NewSubscriber(func() {
+				select {
+				case wake <- struct{}{}:
+				default:
+				}
+			})
+			for range 50 {
+				s := h.Subscribe(typ, m)
+				for range 10 {
+					names := []string{fmt.Sprint(random.IntN(20)), Wildcard}
+					s.Delta(names[:random.IntN(3)], names[random.IntN(2):], epoch)
+					s.Replace(names[random.IntN(3):], epoch)
+					m.Drain(func(s *Subscription, marks Marks) {
+						s.Read(func(v View) {
+							for _, id := range marks.Content {
+								if v.Has(id) {
+									v.Answer(id)
+								}
+							}
+							for range v.Members(0) {
+							}
+						})
+					})
+				}
+				s.Close(epoch)
+			}
+		})
+	}
+	clients.Wait()
+	close(stop)
+	work.Wait()
+	h.Expire(epoch.Add(time.Hour))
+	h.Changes()
+	if x := h.index(typ); !h.Empty() || x.named.Len() != 0 || x.wildcard.Len() != 0 || x.wanted != 0 {
+		t.Errorf("nobody is left, but %d and %d resources are, and %d wanted names", x.named.Len(), x.wildcard.Len(), x.wanted)
+	}
+}
