@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -27,13 +29,63 @@ type ClientType struct {
 	Names    int           `json:"names"`
 	// Resolved is how many of the names are known to exist or not to.
 	Resolved int `json:"resolved"`
-	// Sync is "synced", "pending" (something is to be sent), "stale" (an ACK is
-	// owed) or "nacked".
-	Sync string `json:"sync"`
+	// Sync is how far the client is.
+	Sync Sync `json:"sync"`
 	// Nonce is the last response's.
 	Nonce string `json:"nonce,omitempty"`
 	// Nack is the client's message, if its last verdict was a rejection.
 	Nack string `json:"nack,omitempty"`
+}
+
+// Sync is how far a client is with a type. It is a closed set, fit for a metric
+// label.
+type Sync string
+
+// The values of Sync, from good to bad.
+const (
+	syncedSync  Sync = "synced"  // told of everything, and has accepted it
+	pendingSync Sync = "pending" // something is to be sent
+	staleSync   Sync = "stale"   // an ACK is owed
+	nackedSync  Sync = "nacked"  // the last verdict was a rejection
+)
+
+// SyncStates are the values of Sync, from good to bad.
+func SyncStates() []Sync { return []Sync{syncedSync, pendingSync, staleSync, nackedSync} }
+
+// Summary counts the open streams, for metrics.
+type Summary struct {
+	// Protocols: "delta" and "sotw".
+	Protocols map[string]int
+	// Sync counts each stream once, by the worst of its types.
+	Sync map[Sync]int
+}
+
+// Summary counts the open streams. Unlike Clients it looks at no name, so that it
+// can be asked often.
+func (s *Server) Summary() Summary {
+	sum := Summary{Protocols: map[string]int{}, Sync: map[Sync]int{}}
+	for _, st := range s.open() {
+		sum.Protocols[st.protocol()]++
+		sum.Sync[st.sync()]++
+	}
+	return sum
+}
+
+func (s *Server) open() []*stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.streams))
+}
+
+func (st *stream) sync() Sync {
+	states := SyncStates()
+	worst := 0
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, state := range st.session.states {
+		worst = max(worst, slices.Index(states, state.base().sync()))
+	}
+	return states[worst]
 }
 
 func (st *stream) describe() Client {
@@ -52,7 +104,7 @@ func (st *stream) describe() Client {
 }
 
 func (x *exchange) describe() ClientType {
-	t := ClientType{Type: x.url, Nonce: x.lastNonce, Sync: "synced"}
+	t := ClientType{Type: x.url, Nonce: x.lastNonce}
 	x.sub.Read(func(v fanout.View) {
 		t.Wildcard, _ = v.Wildcard()
 		t.Names = len(v.Names())
@@ -62,13 +114,20 @@ func (x *exchange) describe() ClientType {
 			}
 		}
 	})
-	switch {
-	case x.rejected != nil && x.rejected.To > x.ackedTo:
-		t.Sync, t.Nack = "nacked", x.rejected.Message
-	case len(x.unacked) > 0:
-		t.Sync = "stale"
-	case x.due():
-		t.Sync = "pending"
+	if t.Sync = x.sync(); t.Sync == nackedSync {
+		t.Nack = x.rejected.Message
 	}
 	return t
+}
+
+func (x *exchange) sync() Sync {
+	switch {
+	case x.rejected != nil && x.rejected.To > x.ackedTo:
+		return nackedSync
+	case len(x.unacked) > 0:
+		return staleSync
+	case x.due():
+		return pendingSync
+	}
+	return syncedSync
 }

@@ -75,7 +75,6 @@ func NewServer(c ServerConfig) *Server {
 	s.grpc = grpc.NewServer(
 		grpc.Creds(c.Credentials),
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.InTapHandle(endable),
 		grpc.MaxRecvMsgSize(c.MaxRequest),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxConcurrentStreams(c.MaxStreams),

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/tap"
 )
 
 // stream is the edge around a Session: it receives on the handler's goroutine and
@@ -30,7 +29,8 @@ type stream struct {
 	peer   Peer
 	since  time.Time
 	grpc   grpc.ServerStream
-	cancel context.CancelCauseFunc // makes the handler's receive return
+	status statusWriter
+	ended  atomic.Pointer[End] // why we ended it, if we did
 
 	mu      sync.Mutex // the session's own; never held while sending
 	session *Session
@@ -55,65 +55,68 @@ const (
 	bug            Reason = "panic"
 )
 
-type cancelKey struct{}
-
-// endable gives every stream's context a cancel function of ours. gRPC has no
-// other way to end a server stream from outside its handler while that is blocked
-// in receiving, short of a second standing goroutine for each stream.
-func endable(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	return context.WithValue(ctx, cancelKey{}, cancel), nil
+// statusWriter ends a stream from outside its handler, which is blocked in
+// receiving: the handler's receive then returns. gRPC has it on the stream it puts
+// into the context, but in no interface of its own. The alternative is a second
+// standing goroutine for each stream, 3.6 KiB of it.
+type statusWriter interface {
+	WriteStatus(*status.Status) error
 }
 
 func (e *End) Error() string { return e.Message }
 
 // serve runs one stream to its end.
-func (s *Server) serve(g grpc.ServerStream, kind Stream) (err error) {
-	cancel, ok := g.Context().Value(cancelKey{}).(context.CancelCauseFunc)
+func (s *Server) serve(g grpc.ServerStream, kind Stream) error {
+	writer, ok := grpc.ServerTransportStreamFromContext(g.Context()).(statusWriter)
 	if !ok {
-		return status.Error(codes.Internal, "xds-relay: the server lacks its tap handle")
+		return status.Error(codes.Internal, "xds-relay: built with a version of gRPC that cannot end a stream from outside")
 	}
-	st := &stream{server: s, kind: kind, grpc: g, cancel: cancel, peer: peerOf(g.Context()), since: time.Now()}
+	st := &stream{server: s, kind: kind, grpc: g, status: writer, peer: peerOf(g.Context()), since: time.Now()}
 	st.session = NewSession(&s.config.Config, kind, st.peer, s.config.Groups, s.warmth, st.kick)
 	if end := s.register(st); end != nil {
-		return end.status()
+		return end.status().Err()
 	}
 	s.observer.ClientConnected(st.protocol())
+	return st.close(st.run())
+}
 
-	reason := closedByClient
+// run receives until the stream ends, and says why it did.
+func (st *stream) run() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = st.panicked(p)
 		}
-		cancel(nil) // a sender that waits for the client gives up
-		st.mu.Lock()
-		if st.timer != nil {
-			st.timer.Stop()
-		}
-		st.mu.Unlock()
-		st.senders.Wait()
-		st.mu.Lock()
-		st.session.Close(time.Now())
-		st.mu.Unlock()
-		s.unregister(st)
-
-		if end := (*End)(nil); errors.As(err, &end) {
-			reason, err = end.Reason, end.status()
-		} else if err != nil {
-			reason = receiveFailed
-		}
-		s.observer.ClientDisconnected(st.protocol(), reason)
-		st.log().Info("client stream ended", "reason", reason, "err", err, "dur_ms", time.Since(st.since).Milliseconds())
 	}()
+	return st.receiveAll()
+}
 
-	err = st.receiveAll()
-	if end := (*End)(nil); errors.As(context.Cause(g.Context()), &end) {
-		return end
+// close ends the stream for the reason that receiving gave, or that we had.
+func (st *stream) close(err error) error {
+	reason, final := receiveFailed, status.Convert(err)
+	end := (*End)(nil)
+	if ended := st.ended.Load(); ended != nil {
+		err = ended
 	}
-	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
-		return nil
+	switch {
+	case errors.As(err, &end):
+		reason, final = end.Reason, end.status()
+	case errors.Is(err, io.EOF), final.Code() == codes.Canceled:
+		reason, final = closedByClient, nil
 	}
-	return err
+	_ = st.status.WriteStatus(final) // a sender that waits for the client gives up; an error means that it is gone
+	st.mu.Lock()
+	if st.timer != nil {
+		st.timer.Stop()
+	}
+	st.mu.Unlock()
+	st.senders.Wait()
+	st.mu.Lock()
+	st.session.Close(time.Now())
+	st.mu.Unlock()
+	st.server.unregister(st)
+	st.server.observer.ClientDisconnected(st.protocol(), reason)
+	st.log().Info("client stream ended", "reason", reason, "err", final.Message(), "dur_ms", time.Since(st.since).Milliseconds())
+	return final.Err()
 }
 
 // receiveAll takes in requests until the stream ends. It never waits for the
@@ -191,7 +194,7 @@ func (st *stream) kick() {
 func (st *stream) send() {
 	defer func() {
 		if p := recover(); p != nil {
-			st.cancel(st.panicked(p))
+			st.end(st.panicked(p))
 		}
 	}()
 	for {
@@ -233,8 +236,12 @@ func (st *stream) next() (*Response, *End) {
 	return nil, nil
 }
 
-// end makes the stream end for a reason of ours.
-func (st *stream) end(e *End) { st.cancel(e) }
+// end makes the stream end for a reason of ours; the first one counts.
+func (st *stream) end(e *End) {
+	if st.ended.CompareAndSwap(nil, e) {
+		_ = st.status.WriteStatus(e.status()) // an error means that the client is gone
+	}
+}
 
 func (st *stream) panicked(p any) *End {
 	st.server.observer.ClientPanic()
@@ -259,7 +266,7 @@ func (e *End) Code() codes.Code {
 	return codes.Internal
 }
 
-func (e *End) status() error { return status.Error(e.Code(), e.Message) }
+func (e *End) status() *status.Status { return status.New(e.Code(), e.Message) }
 
 func (st *stream) protocol() string {
 	if st.kind.Delta {

@@ -251,9 +251,9 @@ func (c *Client) send(ctx context.Context, id StreamID, s *stream, out deltaStre
 	}
 }
 
-// Ending says how a stream ended, from the error that receiving gave, and names the reason. UNAVAILABLE is never
-// evidence against a type: it is what a transport that breaks looks like, and a
-// server that shuts down (H-39).
+// Ending says how a stream ended, from the error that receiving gave, and names
+// the reason. UNAVAILABLE is never evidence against a type: it is what a transport
+// that breaks looks like, and a server that shuts down (H-39).
 func Ending(err error) (End, string) {
 	st := status.Convert(err)
 	if errors.Is(err, io.EOF) {

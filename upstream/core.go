@@ -215,9 +215,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 		if !s.failingSince.IsZero() {
 			at = earlier(at, s.opened.Add(trial))
 		}
-		if len(s.delta.timers) > 0 {
-			at = earlier(at, s.delta.timers[0].at)
-		}
+		at = earlier(at, s.delta.expiry())
 		for _, l := range s.delta.lanes {
 			at = earlier(at, l.settle.deadline())
 			if !l.held && !l.first && !l.answered && now.Sub(l.askedAt) < trial {

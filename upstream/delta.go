@@ -38,7 +38,6 @@ type verdict struct {
 }
 
 type nameTimer struct {
-	at      time.Time
 	written time.Time
 	lane    *laneState
 	names   []string
@@ -257,14 +256,23 @@ func (d *deltaState) subscribed(l *laneState, names []string, now time.Time) {
 		l.sent[name] = now
 	}
 	if len(names) > 0 {
-		d.timers = append(d.timers, nameTimer{at: now.Add(d.config.missingAfter()), written: now, lane: l, names: names})
+		d.timers = append(d.timers, nameTimer{written: now, lane: l, names: names})
 	}
+}
+
+// expiry is when the next does-not-exist timer runs out, or zero. How long they run
+// may change while they do, when the server says what it is (MISS-5).
+func (d *deltaState) expiry() time.Time {
+	if len(d.timers) == 0 {
+		return time.Time{}
+	}
+	return d.timers[0].written.Add(d.config.missingAfter())
 }
 
 // expired are the names that have gone unanswered for too long, lane by lane. The
 // Hub knows which of them were answered.
 func (d *deltaState) expired(now time.Time, yield func(fanout.Lane, []string)) {
-	for len(d.timers) > 0 && !d.timers[0].at.After(now) {
+	for len(d.timers) > 0 && !d.expiry().After(now) {
 		t := d.timers[0]
 		d.timers = d.timers[1:]
 		var names []string
