@@ -12,6 +12,7 @@
 //	# spec: RECON-10 DOWN-DELTA-10
 //	# config: upstream.settle=0s
 //	# show: nonce version id
+//	# edge: why it needs the edge
 //
 //	c1 > sub CDS * init=a@1,gone@7
 //	up < open node=relay
@@ -24,6 +25,10 @@
 // compared per actor, in order, and are all there is: silence is asserted by absence. Only a line that ends in " ..." leaves
 // its end open. "config" is handed to the relay as its --set; "show" adds fields to resp events that are otherwise
 // left out. Time stands still between the lines, save for "* > wait 15s".
+//
+// Every transcript is played twice by the tests of this package: over real gRPC, and against the pure parts alone, with no
+// gRPC, goroutine or clock. "edge" marks the few that only the first can play, because what they show is done by a loop around
+// the pure parts: a size limit, the time limit of a first message. The second skips them and prints the reason.
 //
 // # Actors
 //

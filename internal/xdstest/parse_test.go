@@ -81,7 +81,7 @@ func TestCommandsAreRead(t *testing.T) {
 func TestNonsenseIsRefused(t *testing.T) {
 	const header = "# A claim.\n# spec: UP-1\n"
 	for _, text := range []string{
-		"", "# A claim.\n", "# A claim.\n\n# spec: UP-1\n", "# A claim.\n# spec: up1\n", header + "# config: x\n", header + "# show: everything\n",
+		"", "# A claim.\n", "# A claim.\n\n# spec: UP-1\n", "# A claim.\n# spec: up1\n", header + "# config: x\n", header + "# show: everything\n", header + "# edge:\n",
 		header + "hello\n", header + "c1 >\n", header + "c1 > dance\n", header + "c1 > resp CDS\n", header + "up > sub CDS\n", header + "you > end\n",
 		header + "c1 > sub\n", header + "c1 > sub CDS a=b\n", header + "c1 > sub CDS \"a\n", header + "c1 > sub CDS -\n", header + "c1 > open\n",
 		header + "c1 > open grpc\n", header + "c1 > ack CDS u1\n", header + "c1 > nack CDS why\n", header + "up > end MAYBE\n", header + "up > end OK bye\n",

@@ -5,6 +5,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/xds-relay/xds-relay/internal/config"
@@ -15,19 +16,35 @@ import (
 // calm are the settings without which nothing would be heard until time passes.
 var calm = []string{"upstream.coalesce_window=0s", "timers.settle=0s", "admin.listen=", "downstream.drain=0s"}
 
+// random makes delays come out without their jitter.
+func random() float64 { return 0.5 }
+
 // TestOverGRPC plays every transcript against a whole relay, over real gRPC in a
 // bubble of virtual time.
-func TestOverGRPC(t *testing.T) { playAll(t, xdstest.Live(startRelay)) }
+func TestOverGRPC(t *testing.T) {
+	playAll(t, func(t *testing.T, file string) { xdstest.Run(t, file, xdstest.Live(startRelay)) })
+}
+
+// TestPure plays the same transcripts against the pure parts alone.
+func TestPure(t *testing.T) {
+	playAll(t, func(t *testing.T, file string) {
+		if transcript, err := xdstest.Load(file); err == nil && transcript.Edge != "" {
+			t.Skipf("needs the edge: %s", transcript.Edge)
+		}
+		xdstest.Run(t, file, newPure)
+	})
+}
 
 // playAll plays the transcripts of every section of the protocol.
-func playAll(t *testing.T, newPlayer xdstest.NewPlayer) {
-	sections, err := filepath.Glob("testdata/*")
-	if err != nil {
-		t.Fatal(err)
+func playAll(t *testing.T, play func(t *testing.T, file string)) {
+	files, err := filepath.Glob("testdata/*/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts (%v)", err)
 	}
-	for _, dir := range sections {
-		if name := filepath.Base(dir); name != "self" {
-			t.Run(name, func(t *testing.T) { xdstest.RunDir(t, dir, newPlayer) })
+	for _, file := range files {
+		if section := filepath.Base(filepath.Dir(file)); section != "self" {
+			claim := strings.TrimSuffix(filepath.Base(file), ".txt")
+			t.Run(section+"/"+claim, func(t *testing.T) { play(t, file) })
 		}
 	}
 }
@@ -37,7 +54,7 @@ func startRelay(set []string, dial func(context.Context, string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	r, err := relay.New(c, relay.Options{Dial: dial, Random: func() float64 { return 0.5 }})
+	r, err := relay.New(c, relay.Options{Dial: dial, Random: random})
 	if err != nil {
 		return nil, err
 	}

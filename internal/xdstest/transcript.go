@@ -14,6 +14,7 @@ type Transcript struct {
 	File   string
 	Claim  string   // the rule in one sentence
 	Rules  []string // its ids
+	Edge   string   // why only a relay with its gRPC edges can play it, or ""
 	Config []string // key=value, as for the relay's --set
 	Show   []string // fields of a response to print
 	Steps  []Step
@@ -115,9 +116,18 @@ func (t *Transcript) comment(i int, s string) error {
 		t.Claim = s
 		return nil
 	}
-	key, value, _ := strings.Cut(s, ":")
+	key, value, keyed := strings.Cut(s, ":")
+	if len(t.Steps) > 1 || len(t.Steps[0].Heard) > 0 {
+		return nil
+	}
+	if key == "edge" && keyed {
+		if t.Edge = strings.TrimSpace(value); t.Edge == "" {
+			return fmt.Errorf("edge is followed by the reason why the transcript needs one")
+		}
+		return nil
+	}
 	values, err := tokens(value)
-	if err != nil || len(t.Steps) > 1 || len(t.Steps[0].Heard) > 0 {
+	if err != nil {
 		return nil // a comment may hold a quote
 	}
 	switch key {

@@ -1,0 +1,447 @@
+package xdstest_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/relay"
+	"github.com/xds-relay/xds-relay/internal/xdstest"
+	"github.com/xds-relay/xds-relay/upstream"
+)
+
+// pure plays a transcript against the pure parts of the relay: Core, Hub and
+// Session. It stands where upstream.Client, downstream's stream and the groups of
+// internal/relay stand in a relay that runs, and takes the same steps one after
+// another, at a time that is a number: it has no gRPC, no goroutine and no clock.
+type pure struct {
+	// What the relay was started with.
+	relay.Grouping
+	config      *config.Config
+	session     downstream.Config
+	fingerprint cache.Fingerprint
+
+	// The relay. Groups and clients stand in order of age.
+	now     time.Time
+	groups  []*pureGroup
+	warmth  *downstream.Warmth
+	clients []*pureClient
+
+	// The world around it.
+	transcript *xdstest.Transcript
+	down       bool          // the control plane cannot be reached
+	streams    []*pureStream // to the control plane; oldest first
+
+	// What it has said.
+	events []xdstest.Event
+	fault  error
+}
+
+// pureGroup is one Hub and what fills it.
+type pureGroup struct {
+	name  string
+	hub   *fanout.Hub
+	core  *upstream.Core
+	users int
+	endAt time.Time // zero: it is in use
+}
+
+// pureStream is the control plane's end of a stream that the relay has opened.
+type pureStream struct {
+	actor  string
+	group  *pureGroup
+	id     upstream.StreamID
+	spoken bool
+}
+
+// pureClient is a client and the relay's end of its stream.
+type pureClient struct {
+	actor    string
+	peer     downstream.Peer
+	dialogue *xdstest.Dialogue
+	session  *downstream.Session // nil: it has no stream
+}
+
+// The words of gRPC for what happens to a stream below it.
+var (
+	errLost    = status.Error(codes.Unavailable, "error reading from server: EOF")
+	errRefused = status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp: connection refused"`)
+	errGarbled = status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v",
+		proto.Unmarshal([]byte{0xff, 0xff, 0xff}, new(discovery.DiscoveryRequest)))
+)
+
+func newPure(t *xdstest.Transcript) (xdstest.Player, error) {
+	c, err := config.Load("", slices.Concat(calm, t.Config))
+	if err != nil {
+		return nil, err
+	}
+	p := &pure{
+		Grouping: relay.NewGrouping(c), config: c, session: relay.DownstreamConfig(c),
+		now:        time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC),
+		warmth:     downstream.NewWarmth(),
+		transcript: t,
+	}
+	if p.fingerprint, err = relay.Fingerprint(c.VersionKeyFile); err != nil {
+		return nil, err
+	}
+	if types := relay.TypeURLs(c.Downstream.ReadyTypes); len(types) > 0 {
+		g, _ := p.join("", p.StaticNode) // the first group is always admitted
+		mailbox := fanout.NewSubscriber(func() {})
+		for _, t := range types {
+			g.hub.Subscribe(t, mailbox).Delta([]string{fanout.Wildcard}, nil, p.now)
+		}
+	}
+	p.settle()
+	return p, nil
+}
+
+// --- the player ---
+
+func (p *pure) Say(actor string, c xdstest.Command) error {
+	var err error
+	switch {
+	case actor[0] == 'c':
+		err = p.client(actor).say(p, c)
+	case c.Verb == "down":
+		p.down = true
+		for _, s := range slices.Clone(p.streams) {
+			p.ended(s, errLost)
+		}
+	case c.Verb == "back":
+		p.down = false
+	case p.stream(actor) == nil:
+		err = fmt.Errorf("%s has no open stream", actor)
+	default:
+		err = p.respond(p.stream(actor), c)
+	}
+	p.settle()
+	return err
+}
+
+func (p *pure) Heard() ([]xdstest.Event, error) {
+	events := p.events
+	p.events = nil
+	return events, p.fault
+}
+
+// Wait goes from deadline to deadline.
+func (p *pure) Wait(d time.Duration) {
+	until := p.now.Add(d)
+	for at := p.deadline(); !at.IsZero() && !at.After(until) && p.fault == nil; at = p.deadline() {
+		p.now = at
+		p.settle()
+	}
+	p.now = until
+	p.settle()
+}
+
+func (p *pure) Close() {}
+
+func (p *pure) hear(actor, text string) {
+	p.events = append(p.events, xdstest.Event{Actor: actor, Text: text})
+}
+
+// deadline is when something happens by itself, or zero.
+func (p *pure) deadline() time.Time {
+	var all []time.Time
+	for _, g := range p.groups {
+		all = append(all, g.core.Deadline(p.now), g.endAt)
+	}
+	for _, c := range p.clients {
+		if c.session != nil {
+			all = append(all, c.session.Deadline(p.now))
+		}
+	}
+	all = slices.DeleteFunc(all, time.Time.IsZero)
+	if len(all) == 0 {
+		return time.Time{}
+	}
+	return slices.MinFunc(all, time.Time.Compare)
+}
+
+// restless is how many rounds it may take until nobody has anything left to do.
+const restless = 1000
+
+// settle lets everybody act until all is quiet, as time stands still.
+func (p *pure) settle() {
+	for range restless {
+		busy := p.endGroups()
+		for _, g := range p.groups {
+			busy = p.tick(g) || busy
+		}
+		for _, c := range p.clients {
+			busy = p.flush(c) || busy
+		}
+		if !busy {
+			return
+		}
+	}
+	p.fault = cmp.Or(p.fault, errors.New("the relay does not fall quiet"))
+}
+
+// --- groups, as in internal/relay ---
+
+// Hub makes pure a downstream.Groups, together with Grouping.
+func (p *pure) Hub(client downstream.Peer, node *core.Node, key string, t cache.TypeURL) (*fanout.Hub, func(), *downstream.End) {
+	name, upstreamNode, end := p.Group(client, node, key, t)
+	if end != nil {
+		return nil, nil, end
+	}
+	g, end := p.join(name, upstreamNode)
+	if end != nil {
+		return nil, nil, end
+	}
+	return g.hub, func() { p.leave(g) }, nil
+}
+
+func (p *pure) join(name string, node func() *core.Node) (*pureGroup, *downstream.End) {
+	i := slices.IndexFunc(p.groups, func(g *pureGroup) bool { return g.name == name })
+	if i < 0 {
+		if end := p.Admit(len(p.groups)); end != nil {
+			return nil, end
+		}
+		c := relay.UpstreamConfig(p.config, p.fingerprint)
+		c.Node = node()
+		hub := fanout.NewHub(relay.HubConfig(p.config))
+		i = len(p.groups)
+		p.groups = append(p.groups, &pureGroup{name: name, hub: hub, core: upstream.NewCore(c, hub, random)})
+	}
+	p.groups[i].users++
+	p.groups[i].endAt = time.Time{}
+	return p.groups[i], nil
+}
+
+func (p *pure) leave(g *pureGroup) {
+	if g.users--; g.users == 0 && g.name != "" {
+		g.endAt = p.now.Add(p.config.Timers.GroupLinger)
+	}
+}
+
+// endGroups ends the groups that have lingered long enough.
+func (p *pure) endGroups() (busy bool) {
+	p.groups = slices.DeleteFunc(p.groups, func(g *pureGroup) bool {
+		over := !g.endAt.IsZero() && !g.endAt.After(p.now)
+		if over {
+			p.shut(func(s *pureStream) bool { return s.group == g })
+		}
+		busy = busy || over
+		return over
+	})
+	return busy
+}
+
+// --- the upstream edge, as in upstream.Client ---
+
+// step lets a group's Core take in one event, and carries out what it learned.
+func (p *pure) step(g *pureGroup, event func()) (learned bool) {
+	event()
+	effects := g.core.Effects()
+	for _, e := range effects {
+		e.Apply(g.hub)
+	}
+	return len(effects) > 0
+}
+
+// tick does what is due: opens and shuts streams, and writes requests.
+func (p *pure) tick(g *pureGroup) (busy bool) {
+	var open []upstream.Open
+	var shut []upstream.StreamID
+	busy = p.step(g, func() {
+		if g.hub.Wanted().Pending() {
+			g.core.Interest(p.now)
+		}
+		open, shut = g.core.Tick(p.now)
+	})
+	p.shut(func(s *pureStream) bool { return s.group == g && slices.Contains(shut, s.id) })
+	for _, o := range open {
+		p.open(g, o)
+	}
+	for _, s := range p.streams {
+		if s.group != g {
+			continue
+		}
+		for req := g.core.Next(s.id, p.now); req != nil; req = g.core.Next(s.id, p.now) {
+			for _, text := range xdstest.RequestEvents(req, !s.spoken) {
+				p.hear(s.actor, text)
+			}
+			s.spoken, busy = true, true
+		}
+	}
+	at := g.core.Deadline(p.now)
+	return busy || len(open)+len(shut) > 0 || !at.IsZero() && !at.After(p.now)
+}
+
+// open connects a stream, which gets the first free name of its kind.
+func (p *pure) open(g *pureGroup, o upstream.Open) {
+	s := &pureStream{group: g, id: o.ID, actor: string(o.Role)}
+	if p.down {
+		p.ended(s, errRefused)
+		return
+	}
+	if o.Role == upstream.Main {
+		s.actor = "up"
+	}
+	for kind, n := s.actor, 2; p.stream(s.actor) != nil; n++ {
+		s.actor = kind + strconv.Itoa(n)
+	}
+	p.streams = append(p.streams, s)
+	p.step(g, func() { g.core.Opened(s.id, p.now) })
+}
+
+func (p *pure) stream(actor string) *pureStream {
+	if i := slices.IndexFunc(p.streams, func(s *pureStream) bool { return s.actor == actor }); i >= 0 {
+		return p.streams[i]
+	}
+	return nil
+}
+
+// respond is what the control plane does on a stream.
+func (p *pure) respond(s *pureStream, c xdstest.Command) error {
+	switch {
+	case c.Verb == "garbage":
+		p.shut(func(o *pureStream) bool { return o == s })
+		p.ended(s, errGarbled)
+		return nil
+	case c.Verb == "end" && c.Status.Code == 0:
+		p.ended(s, io.EOF)
+		return nil
+	case c.Verb == "end":
+		p.ended(s, status.Error(codes.Code(c.Status.Code), c.Status.Message))
+		return nil
+	}
+	m, err := c.Response(false)
+	if err != nil {
+		return err
+	}
+	d := upstream.Decode(m.(*discovery.DeltaDiscoveryResponse), p.fingerprint)
+	p.step(s.group, func() { s.group.core.Receive(s.id, d, p.now) })
+	p.step(s.group, func() { s.group.core.Applied(s.id, d) })
+	return nil
+}
+
+// shut ends streams on the relay's side.
+func (p *pure) shut(which func(*pureStream) bool) {
+	p.streams = slices.DeleteFunc(p.streams, func(s *pureStream) bool {
+		if which(s) {
+			p.hear(s.actor, "closed")
+		}
+		return which(s)
+	})
+}
+
+// ended tells the Core that a stream has ended, or could not be opened.
+func (p *pure) ended(s *pureStream, err error) {
+	p.streams = slices.DeleteFunc(p.streams, func(o *pureStream) bool { return o == s })
+	end, _ := upstream.Ending(err)
+	p.step(s.group, func() { s.group.core.Ended(s.id, end, p.now) })
+}
+
+// --- the downstream edge, as in downstream's stream ---
+
+func (p *pure) client(actor string) *pureClient {
+	for _, c := range p.clients {
+		if c.actor == actor {
+			return c
+		}
+	}
+	c := &pureClient{actor: actor, peer: downstream.Peer{Local: true}}
+	p.clients = append(p.clients, c)
+	return c
+}
+
+// say takes in what a client does on its stream.
+func (c *pureClient) say(p *pure, cmd xdstest.Command) error {
+	switch {
+	case cmd.Verb == "open" && c.session != nil:
+		return fmt.Errorf("%s has a stream open: close it first, or use another client", c.actor)
+	case cmd.Verb == "open":
+		c.open(p, cmd)
+		return nil
+	case c.dialogue == nil:
+		c.open(p, xdstest.Command{Verb: "open", Variant: "delta"})
+	case c.session == nil:
+		return fmt.Errorf("%s has no open stream: say open first", c.actor)
+	}
+	switch cmd.Verb {
+	case "close":
+		c.close(p)
+		return nil
+	case "garbage":
+		c.end(p, errGarbled)
+		return nil
+	}
+	m, err := c.dialogue.Request(cmd)
+	if err != nil {
+		return err
+	}
+	var end *downstream.End
+	switch req := proto.Clone(m).(type) { // the client keeps its own
+	case *discovery.DeltaDiscoveryRequest:
+		_, end = c.session.DeltaRequest(req, p.now)
+	case *discovery.DiscoveryRequest:
+		_, end = c.session.SotWRequest(req, p.now)
+	}
+	if end != nil {
+		c.end(p, status.Error(end.Code(), end.Message))
+	}
+	return nil
+}
+
+func (c *pureClient) open(p *pure, cmd xdstest.Command) {
+	if from, ok := cmd.Options["from"]; ok && c.dialogue == nil {
+		c.peer.Local = net.ParseIP(from).IsLoopback()
+	}
+	c.dialogue = xdstest.NewDialogue(c.actor, cmd, p.transcript)
+	kind := downstream.Stream{Delta: !c.dialogue.SotW, Type: cache.TypeURL(cmd.TypeURL)}
+	c.session = downstream.NewSession(&p.session, kind, c.peer, p, p.warmth, func() {})
+}
+
+// flush sends what there is to be sent, through the wire's own form.
+func (p *pure) flush(c *pureClient) (busy bool) {
+	for c.session != nil {
+		r, end := c.session.Next(p.now)
+		switch {
+		case end != nil:
+			c.end(p, status.Error(end.Code(), end.Message))
+			return true
+		case r == nil:
+			return busy
+		}
+		var m proto.Message = new(discovery.DeltaDiscoveryResponse)
+		if c.dialogue.SotW {
+			m = new(discovery.DiscoveryResponse)
+		}
+		err := proto.Unmarshal(r.Marshal(), m)
+		text, fault := c.dialogue.Hear(m)
+		p.hear(c.actor, text)
+		p.fault = cmp.Or(p.fault, err, fault)
+		busy = true
+	}
+	return busy
+}
+
+// end is how the relay ends a client's stream.
+func (c *pureClient) end(p *pure, err error) {
+	p.hear(c.actor, xdstest.Ending(err))
+	c.close(p)
+}
+
+func (c *pureClient) close(p *pure) {
+	c.session.Close(p.now)
+	c.session = nil
+}
