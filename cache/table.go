@@ -108,6 +108,12 @@ func (t *Table) Answered(id ID) bool {
 	return e.state != Unknown || e.more != nil && len(e.more.matches) > 0
 }
 
+// Has reports whether a resource of that name is Present.
+func (t *Table) Has(name string) bool {
+	id, ok := t.ids[name]
+	return ok && t.entries[id].state == Present
+}
+
 // Holds reports whether a name is Present at a version of the upstream's.
 func (t *Table) Holds(name, upstream string) bool {
 	id, ok := t.ids[name]

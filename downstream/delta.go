@@ -105,7 +105,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectHeld(v, &p)
 	d.collectErrors(v, &p)
 	d.collectStarving(v, &p)
-	if subscribed && len(v.Names()) > 0 || len(p.resources) > 1 && hasAliases(p.resources) {
+	if p.mixed || subscribed && len(v.Names()) > 0 || hasAliases(p.resources) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
 	}
 	if len(p.removed)+len(p.gone) > 0 {
@@ -161,7 +161,7 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 	if len(d.left) == 0 || !synced {
 		return
 	}
-	p.answer = true
+	p.answer, p.mixed = true, true
 	for _, name := range d.left {
 		if _, again := v.Lookup(name); again {
 			continue

@@ -163,6 +163,7 @@ type part struct {
 	gone      []string          // removals that answer a request
 	errors    []resourceErr
 	must      bool // send, even if it lists nothing
+	mixed     bool // resources come from more than one source
 	answer    bool // it answers this client alone
 
 	// Later: removals that other types' additions precede (ORDER-2).

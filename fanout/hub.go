@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,10 +158,16 @@ func (h *Hub) Holds(lane Lane, name, version string) bool {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if lane.Wildcard {
-		return x.wildcard.Holds(name, version)
-	}
-	return x.named.Holds(name, version)
+	return x.table(lane.Wildcard).Holds(name, version)
+}
+
+// Lacks reports whether any of the resources is not present on a lane yet: what
+// makes a response add a name (RECON-16).
+func (h *Hub) Lacks(lane Lane, set []cache.Received) bool {
+	x := h.index(lane.Type)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.ContainsFunc(set, func(r cache.Received) bool { return !x.table(lane.Wildcard).Has(r.Name) })
 }
 
 // Expire gives up what has lingered long enough, and returns when to call it

@@ -63,6 +63,14 @@ func (x *index) gone(l lingering) {
 	x.hub.wanted.mark(Lane{x.url, l.wildcard}, l.name)
 }
 
+// table is a lane's Table.
+func (x *index) table(wildcard bool) *cache.Table {
+	if wildcard {
+		return &x.wildcard
+	}
+	return &x.named
+}
+
 func (x *index) next() cache.Seq { return cache.Seq(x.hub.seq.Add(1)) }
 
 func (x *index) markNamed(touched []cache.ID) {

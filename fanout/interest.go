@@ -72,12 +72,23 @@ func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 	}
 }
 
-// leave is called when the last interest in something ends.
+// leave is called when the last interest in something ends. What upstream was not
+// asked for yet need not linger (UP-6).
 func (x *index) leave(l lingering, now time.Time) {
-	if !x.suspect && x.hub.config.Linger > 0 {
+	unasked := x.hub.wanted.pending(Lane{x.url, l.wildcard}, l.name) && !x.holds(l)
+	if !x.suspect && !unasked && x.hub.config.Linger > 0 {
 		x.linger.Add(l, now.Add(x.hub.config.Linger))
 	}
 	x.gone(l) // upstream has to know, if only when to look again
+}
+
+// holds: something is known of it.
+func (x *index) holds(l lingering) bool {
+	if l.wildcard {
+		return x.synced || x.wildcard.Len() > 0
+	}
+	id, ok := x.named.Find(l.name)
+	return ok && x.named.Answered(id)
 }
 
 // expire gives up what has lingered until now, or everything.

@@ -33,6 +33,15 @@ func (w *Wanted) mark(lane Lane, name string) {
 	w.mu.Unlock()
 }
 
+// pending reports whether upstream has yet to look at a name. Its caller holds the
+// type's lock.
+func (w *Wanted) pending(lane Lane, name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, ok := w.dirty[lane][name]
+	return ok
+}
+
 // notify wakes the reader if there is something new. Its caller holds no lock.
 func (w *Wanted) notify() {
 	w.mu.Lock()

@@ -283,7 +283,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	}
 	l.answered = true
 	if l.lane.Wildcard {
-		d.update.Synced = l.settle.response(d.nonce, len(d.update.Set) > 0, &c.config, now)
+		d.update.Synced = l.settle.response(d.nonce, c.hub.Lacks(lane, d.update.Set), &c.config, now)
 	}
 	if !d.update.Empty() {
 		c.effects = append(c.effects, Effect{Lane: lane, Update: &d.update})

@@ -23,12 +23,31 @@ const maxSolo = 8
 
 // takeChanges passes what the Hub says of interest on to the streams.
 func (c *Core) takeChanges(now time.Time) {
+	var fresh []fanout.Lane
 	for lane, i := range c.hub.Changes() {
 		if s := c.carrier(lane); s != nil {
 			s.delta.lanes[lane.Type].change(i)
+		} else if len(i.Want) > 0 {
+			fresh = append(fresh, lane)
 		}
 	}
 	c.place(now)
+	c.hasten(fresh)
+}
+
+// hasten cuts a back-off short for a lane that nobody has asked for yet. The
+// server is there, and may be refusing another type; this one need not wait for
+// that one's sake (H-39).
+func (c *Core) hasten(fresh []fanout.Lane) {
+	s := &c.main
+	if s.openAt.IsZero() || !s.refused {
+		return
+	}
+	for _, lane := range fresh {
+		if floor := s.attempt.Add(reconnectFloor); !c.suspects.suspected(lane.Type) && floor.Before(s.openAt) {
+			s.openAt = floor
+		}
+	}
 }
 
 // carrier is the open stream that carries a lane, or nil.
@@ -108,12 +127,6 @@ func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
 		if s.role == Solo {
 			s.failingSince = now.Add(-c.config.UnavailableAfter)
 			s.message = c.suspects.quarantined[lane.Type]
-		}
-	case s.refused && !c.suspects.suspected(lane.Type):
-		// The server is there; it may be refusing another type. This one need not
-		// wait for that one's back-off.
-		if floor := s.attempt.Add(reconnectFloor); floor.Before(s.openAt) {
-			s.openAt = floor
 		}
 	}
 }
