@@ -29,6 +29,8 @@ import (
 // Session. It stands where upstream.Client, downstream's stream and the groups of
 // internal/relay stand in a relay that runs, and takes the same steps one after
 // another, at a time that is a number: it has no gRPC, no goroutine and no clock.
+//
+// It asks everybody in every round. That a wake-up is missing is seen over gRPC.
 type pure struct {
 	// What the relay was started with.
 	relay.Grouping
@@ -92,7 +94,7 @@ func newPure(t *xdstest.Transcript) (xdstest.Player, error) {
 	}
 	p := &pure{
 		Grouping: relay.NewGrouping(c), config: c, session: relay.DownstreamConfig(c),
-		now:        time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC),
+		now:        time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC), // whoever looks at a clock is a century early
 		warmth:     downstream.NewWarmth(),
 		transcript: t,
 	}
