@@ -14,7 +14,6 @@ type Client struct {
 	Stream   uint64       `json:"stream"`
 	Node     string       `json:"node"`
 	Cluster  string       `json:"cluster,omitempty"`
-	Group    string       `json:"group,omitempty"`
 	Peer     string       `json:"peer"`
 	Identity string       `json:"identity,omitempty"`
 	Protocol string       `json:"protocol"`
@@ -24,9 +23,12 @@ type Client struct {
 
 // ClientType describes what a stream has of one type.
 type ClientType struct {
-	Type     cache.TypeURL `json:"type"`
-	Wildcard bool          `json:"wildcard"`
-	Names    int           `json:"names"`
+	Type cache.TypeURL `json:"type"`
+	// Group is the name, as in logs, of the group that serves it; empty: the
+	// default one.
+	Group    string `json:"group,omitempty"`
+	Wildcard bool   `json:"wildcard"`
+	Names    int    `json:"names"`
 	// Resolved is how many of the names are known to exist or not to.
 	Resolved int `json:"resolved"`
 	// Sync is how far the client is.
@@ -94,7 +96,7 @@ func (st *stream) describe() Client {
 	c := Client{
 		Stream: st.id, Peer: st.peer.Address, Identity: st.peer.Identity,
 		Protocol: st.protocol(), Since: st.since,
-		Node: st.session.node.GetId(), Cluster: st.session.node.GetCluster(), Group: st.session.key,
+		Node: st.session.node.GetId(), Cluster: st.session.node.GetCluster(),
 		Types: []ClientType{},
 	}
 	for _, state := range st.session.states {
@@ -104,7 +106,7 @@ func (st *stream) describe() Client {
 }
 
 func (x *exchange) describe() ClientType {
-	t := ClientType{Type: x.url, Nonce: x.lastNonce}
+	t := ClientType{Type: x.url, Group: x.hub.Name(), Nonce: x.lastNonce}
 	x.sub.Read(func(v fanout.View) {
 		t.Wildcard, _ = v.Wildcard()
 		t.Names = len(v.Names())

@@ -23,6 +23,8 @@ type Lane struct {
 
 // Config is what a Hub needs to know of the configuration.
 type Config struct {
+	// Name is what logs and the admin endpoint call the group.
+	Name string
 	// Types says which types take an empty first request as a wildcard (WILD-2).
 	Types cache.Types
 	// Linger is how long a name that nobody wants any more stays subscribed
@@ -59,6 +61,9 @@ func NewHub(c Config) *Hub {
 
 // Wanted is the mailbox in which the Hub notes changes of interest for upstream.
 func (h *Hub) Wanted() *Wanted { return &h.wanted }
+
+// Name is the group's name, for people.
+func (h *Hub) Name() string { return h.config.Name }
 
 // Properties are those of a type in this group.
 func (h *Hub) Properties(t cache.TypeURL) cache.Properties { return h.config.Types.Of(t) }

@@ -88,7 +88,11 @@ func (g *groups) leave(name string, gr *group) {
 
 // start makes a group and opens its streams when somebody wants something.
 func (g *groups) start(name string, node *core.Node) *group {
-	gr := &group{hub: fanout.NewHub(g.hub)}
+	h := g.hub
+	if name != "" {
+		h.Name = shortHash(name)
+	}
+	gr := &group{hub: fanout.NewHub(h)}
 	c := g.upstream
 	c.Node = node
 	o := g.options

@@ -168,6 +168,9 @@ func (r *Relay) Ready() (ready bool, why string) { return r.ready.state() }
 // Clients describes the open client streams.
 func (r *Relay) Clients() []downstream.Client { return r.server.Clients() }
 
+// Summary counts the open client streams, for metrics.
+func (r *Relay) Summary() downstream.Summary { return r.server.Summary() }
+
 // Count is the number of open client streams.
 func (r *Relay) Count() int { return r.server.Count() }
 
