@@ -21,6 +21,17 @@ type Lost struct {
 // maxLost bounds how many former matches a name remembers.
 const maxLost = 64
 
+func (m *related) lose(name string, seq Seq) {
+	if n := len(m.lost); n >= maxLost {
+		m.lost = m.lost[n-maxLost+1:]
+	}
+	m.lost = append(m.lost, Lost{Name: name, Seq: seq})
+}
+
+func (m *related) regain(name string) {
+	m.lost = slices.DeleteFunc(m.lost, func(l Lost) bool { return l.Name == name })
+}
+
 // match ties an alias to a resource that lists it.
 func (t *Table) match(alias string, id ID, touched []ID) []ID {
 	a := t.id(alias)
@@ -35,7 +46,7 @@ func (t *Table) match(alias string, id ID, touched []ID) []ID {
 	if !slices.Contains(e.more.matches, id) {
 		e.more.matches = append(e.more.matches, id)
 	}
-	e.more.lost = slices.DeleteFunc(e.more.lost, func(l Lost) bool { return l.Name == t.entries[id].name })
+	e.more.regain(t.entries[id].name)
 	return append(touched, a)
 }
 
@@ -52,10 +63,7 @@ func (t *Table) unmatch(alias string, id ID, seq Seq, touched []ID) []ID {
 		t.release(a)
 		return touched
 	}
-	if n := len(e.more.lost); n >= maxLost {
-		e.more.lost = e.more.lost[n-maxLost+1:]
-	}
-	e.more.lost = append(e.more.lost, Lost{Name: t.entries[id].name, Seq: seq})
+	e.more.lose(t.entries[id].name, seq)
 	if len(e.more.matches) == 0 && e.state == Unknown {
 		e.state, e.cause = Absent, Removed
 	}

@@ -192,6 +192,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 	e = &t.entries[id] // match may have moved the entries
 	if e.more != nil {
 		e.more.negative = nil
+		e.more.regain(r.Name)
 	}
 	e.state, e.cause, e.resource, e.upstream = Present, 0, r, upstream
 	t.count(r)
@@ -215,6 +216,9 @@ func (t *Table) Remove(name string, cause Cause, seq Seq, touched []ID) (_ []ID,
 		t.uncount(e.resource)
 		for _, alias := range e.resource.Aliases {
 			touched = t.unmatch(alias, id, seq, touched)
+		}
+		if e.more != nil && len(e.more.matches) > 0 {
+			e.more.lose(e.name, seq) // others still answer to the name
 		}
 	}
 	e.state, e.cause, e.resource, e.upstream, e.err = Absent, cause, nil, "", nil
@@ -245,8 +249,13 @@ func (t *Table) Deny(r *Resource, seq Seq, touched []ID) []ID {
 }
 
 // Fail lays an error over a name. Its state stays (ERR-8); NOT_FOUND is for
-// Remove.
-func (t *Table) Fail(id ID, status *statuspb.Status) { t.entries[id].err = status }
+// Remove. changed is false if the very same error lies there.
+func (t *Table) Fail(id ID, status *statuspb.Status) (changed bool) {
+	e := &t.entries[id]
+	changed = e.err == nil || e.err.GetCode() != status.GetCode() || e.err.GetMessage() != status.GetMessage()
+	e.err = status
+	return changed
+}
 
 // Forget drops all that is known of a name, as if it had never been answered
 // (UP-8). Resources that were here only because they answer to it go with it,
@@ -311,15 +320,21 @@ type Answer struct {
 	// lists it as an alias. More are all others (NAME-7).
 	Resource *Resource
 	More     []*Resource
+	// Seq is when Resource last changed, or if there is none the name;
+	// MoreSeqs are More's.
+	Seq      Seq
+	MoreSeqs []Seq
 	// Negative is upstream's denial of an alias, to be passed on as it came.
 	Negative *Resource
 	// Lost are resources that used to answer to the name.
 	Lost []Lost
 	// Error lies over the name, whatever its State.
 	Error *statuspb.Status
-	// Seq is the name's last change.
-	Seq Seq
 }
+
+// Shared: other resources answer to the name too, or did, so that a change of its
+// answer need not be one of Resource.
+func (a *Answer) Shared() bool { return len(a.More) > 0 || len(a.Lost) > 0 }
 
 // Answer looks a name up, by itself and as an alias (NAME-3).
 func (t *Table) Answer(id ID) Answer {
@@ -331,10 +346,10 @@ func (t *Table) Answer(id ID) Answer {
 	a.Negative, a.Lost = e.more.negative, e.more.lost
 	for _, m := range e.more.matches {
 		a.State, a.Cause = Present, 0
-		if r := t.entries[m].resource; a.Resource == nil {
-			a.Resource = r
+		if r, seq := t.entries[m].resource, t.entries[m].seq; a.Resource == nil {
+			a.Resource, a.Seq = r, seq
 		} else {
-			a.More = append(a.More, r)
+			a.More, a.MoreSeqs = append(a.More, r), append(a.MoreSeqs, seq)
 		}
 	}
 	return a

@@ -34,8 +34,8 @@ type deltaState struct {
 	// warming are endpoint names whose cluster was sent on this stream, so that
 	// held versions do not spare them (ORDER-4).
 	warming map[string]struct{}
-	// lostTo: names that lost a resource up to here were told of it (NAME-5).
-	lostTo cache.Seq
+	// namesTo: changes of subscribed names up to here are told.
+	namesTo cache.Seq
 }
 
 // request takes in one request of the type.
@@ -196,7 +196,7 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 			d.collectName(v, id, false, p)
 		}
 	}
-	d.lostTo = p.position
+	p.namesFrom, d.namesTo = d.namesTo, p.position
 }
 
 func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
@@ -204,11 +204,13 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	p.answer = p.answer || asked
 	switch {
 	case a.State == cache.Present:
-		if !d.has(a.Resource) {
+		// Of several that answer to a name, a push tells those that changed.
+		news := func(at cache.Seq) bool { return asked || !a.Shared() || at > d.namesTo }
+		if news(a.Seq) && !d.has(a.Resource) {
 			p.resources = append(p.resources, a.Resource)
 		}
-		for _, r := range a.More {
-			if !d.has(r) {
+		for i, r := range a.More {
+			if news(a.MoreSeqs[i]) && !d.has(r) {
 				p.resources = append(p.resources, r)
 			}
 		}
@@ -224,7 +226,8 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 		delete(d.held, v.Name(id))
 	}
 	for _, l := range a.Lost {
-		if l.Seq > d.lostTo && !v.Covers(l.Name) {
+		own := l.Name == v.Name(id) // its resource went, others still answer to the name (NAME-7)
+		if l.Seq > d.namesTo && (own || !v.Covers(l.Name)) {
 			p.removed = append(p.removed, l.Name) // NAME-5
 			p.removedIDs = append(p.removedIDs, id)
 		}
@@ -305,7 +308,9 @@ func (d *deltaState) collectStarving(v fanout.View, p *part) {
 func (d *deltaState) later(p *part) {
 	d.marks.Wildcard = d.marks.Wildcard || p.removedMembers
 	d.marks.Content = append(d.marks.Content, p.removedIDs...)
-	d.lostTo = 0
+	if len(p.removedIDs) > 0 {
+		d.namesTo = p.namesFrom
+	}
 }
 
 // removedNow notes that the removals of a part are told.

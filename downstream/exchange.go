@@ -170,6 +170,7 @@ type part struct {
 	removed        []string
 	removedIDs     []cache.ID // the subscribed names behind them, if any
 	removedMembers bool       // some of them left the wildcard
+	namesFrom      cache.Seq  // where the changes of names begin that this tells
 	shrunk         bool       // SotW: the set, without what is gone
 
 	// unavailable: names that cannot be resolved just now, and why (ERR-7).

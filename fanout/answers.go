@@ -31,8 +31,9 @@ func (x *index) applyNamed(u *cache.Update) {
 			x.removeNamed(e.Name, cache.NotFoundError)
 		}
 		if id, ok := x.named.Find(e.Name); ok && x.desired(false, e.Name) {
-			x.named.Fail(id, e.Status)
-			x.markError(id)
+			if x.named.Fail(id, e.Status) {
+				x.markError(id)
+			}
 		}
 	}
 	for _, name := range u.Missing {

@@ -235,8 +235,10 @@ func (c *Core) Opened(id StreamID, now time.Time) {
 	s.opened = now
 	s.delta = newDeltaState(&c.config)
 	c.place(now)
-	c.suspects.survivors(s, now)
 	c.lingerAt = now
+	if s.open() { // it may have turned out not to be needed any more
+		c.suspects.survivors(s, now)
+	}
 }
 
 // Next is the next request to write on a stream, or nil.

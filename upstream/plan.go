@@ -157,12 +157,15 @@ func (c *Core) release(wanted []fanout.Lane, now time.Time) {
 			delete(c.solo, lane)
 		}
 	}
-	if c.aux.open() && !c.needed(wanted) {
+	if (c.aux.id != 0 || !c.aux.openAt.IsZero()) && !c.needed(wanted) {
 		busy := false
-		for _, l := range c.aux.delta.lanes {
-			busy = busy || slices.Contains(wanted, l.lane)
+		if c.aux.open() {
+			for _, l := range c.aux.delta.lanes {
+				busy = busy || slices.Contains(wanted, l.lane)
+			}
 		}
 		c.shut(&c.aux)
+		c.aux.openAt = time.Time{}
 		if busy && c.main.open() {
 			// What it carries belongs on the main stream, which cannot take it in:
 			// begin anew, with versions, so that nothing is sent twice.
