@@ -191,12 +191,17 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	}
 	changed := distinct(d.marks.Content)
 	d.marks.Content = nil
+	p.namesFrom = d.namesTo
 	for _, id := range changed {
-		if _, told := slices.BinarySearch(asked, id); !told && v.Has(id) {
+		if !v.Has(id) {
+			continue
+		}
+		if _, told := slices.BinarySearch(asked, id); !told {
 			d.collectName(v, id, false, p)
 		}
+		d.collectLost(v, id, p)
 	}
-	p.namesFrom, d.namesTo = d.namesTo, p.position
+	d.namesTo = p.position
 }
 
 func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
@@ -225,15 +230,20 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	if a.State == cache.Absent {
 		delete(d.held, v.Name(id))
 	}
-	for _, l := range a.Lost {
-		own := l.Name == v.Name(id) // its resource went, others still answer to the name (NAME-7)
-		if l.Seq > d.namesTo && (own || !v.Covers(l.Name)) {
-			p.removed = append(p.removed, l.Name) // NAME-5
-			p.removedIDs = append(p.removedIDs, id)
-		}
-	}
 	if asked && (a.Error != nil || a.State == cache.Unknown) {
 		d.marks.Errors = append(d.marks.Errors, id) // H-27
+	}
+}
+
+// collectLost: a resource that no longer answers to a name is removed by its own
+// name, unless something else the client asked for leads to it (NAME-5, NAME-7).
+func (d *deltaState) collectLost(v fanout.View, id cache.ID, p *part) {
+	for _, l := range v.Answer(id).Lost {
+		own := l.Name == v.Name(id) // others still answer to the name
+		if l.Seq > p.namesFrom && (own || !v.Covers(l.Name)) {
+			p.removed = append(p.removed, l.Name)
+			p.removedIDs = append(p.removedIDs, id)
+		}
 	}
 }
 

@@ -223,8 +223,8 @@ func (s *Session) greet(node *core.Node, typeURL string) (cache.TypeURL, *End) {
 	case s.kind.Type != "" && t != s.kind.Type:
 		return "", &End{BadRequest, fmt.Sprintf("type_url %q on the method for %q; use the method of that type, or the aggregated one", t, s.kind.Type)}
 	}
-	if len(t) > s.config.MaxName {
-		return "", tooLong(string(t), s.config.MaxName)
+	if len(t) > maxTypeURL {
+		return "", &End{OverLimit, fmt.Sprintf("type_url of %d bytes (%.40q...) exceeds the limit of %d", len(t), t, maxTypeURL)}
 	}
 	return t, nil
 }
@@ -238,8 +238,12 @@ func (s *Session) checkNames(names []string) *End {
 	return nil
 }
 
-// maxTypes bounds the types of one stream; the protocol has a dozen.
-const maxTypes = 1000
+// What a client may ask of us without a setting: the types of one stream, of which
+// the protocol has a dozen, and the length of a type's name, in bytes.
+const (
+	maxTypes   = 1000
+	maxTypeURL = 4 << 10
+)
 
 func (s *Session) checkCount() *End {
 	n := 0

@@ -311,7 +311,7 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 }
 
 // later keeps the shrunk set for another flush.
-func (s *sotwState) later(*part) { s.shrink = true }
+func (s *sotwState) later(*part) { s.shrink, s.version = true, "" }
 
 // removedNow notes that the shrunk set is told; collect has noted all of it.
 func (s *sotwState) removedNow(*part) {}
