@@ -53,6 +53,9 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	asked := d.sub.Delta(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe(), now)
 	d.asked = append(d.asked, asked.Names...)
 	d.left = append(d.left, asked.Left...)
+	if slices.Contains(req.GetResourceNamesUnsubscribe(), fanout.Wildcard) {
+		d.untold = 0 // what it had of the wildcard it has dropped
+	}
 	if asked.Wildcard {
 		d.wildcardAsked = true
 		d.opening = first
@@ -126,13 +129,20 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 		d.marks.Wildcard = false // it is marked again when it is
 	case d.wildcardAsked:
 		for c := range v.Members(0) {
-			if c.Resource != nil && !d.has(c.Resource) {
+			switch {
+			case c.Resource == nil && d.untold > 0 && c.Seq > d.untold:
+				p.removed = append(p.removed, c.Name) // told before, and not yet that it went
+				p.removedMembers = true
+			case c.Resource != nil && !d.has(c.Resource):
 				p.resources = append(p.resources, c.Resource)
 			}
 		}
 		slices.Reverse(p.resources) // in the order in which they changed
 		d.wildcardAsked, d.opening, d.marks.Wildcard = false, false, false
-		d.told, d.untold = p.position, p.position
+		d.told = p.position
+		if !p.removedMembers {
+			d.untold = p.position
+		}
 		p.must, p.answer = true, true
 	case push && d.marks.Wildcard:
 		for c := range v.Members(min(d.told, d.untold)) {

@@ -36,6 +36,7 @@ type exchange struct {
 	// Awaiting an ACK, oldest first.
 	unacked   []sent
 	lastNonce string
+	pushedAt  cache.Seq // of the last nonce without a counter, or a later one
 	ackedTo   cache.Seq // the client has accepted everything up to here (NACK-4)
 	rejected  *Rejection
 
@@ -110,10 +111,11 @@ func (x *exchange) nonce(seq cache.Seq, answer bool, counter *uint64) string {
 		name = strings.TrimPrefix(string(x.url), "type.googleapis.com/")
 	}
 	n := name + "." + strconv.FormatUint(uint64(seq), 10)
-	if answer || n+lastChunk == x.lastNonce {
+	if answer || seq <= x.pushedAt {
 		*counter++
 		n += "." + strconv.FormatUint(*counter, 10)
 	}
+	x.pushedAt = max(x.pushedAt, seq)
 	return n + lastChunk
 }
 

@@ -109,6 +109,8 @@ type Note struct {
 	Type cache.TypeURL
 	Kind RequestKind
 	Nack string // the client's message
+	// Nonce is of the response that was rejected.
+	Nonce string
 	// After is the time from a response to its ACK, if this is one.
 	After time.Duration
 }
@@ -144,7 +146,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	for _, l := range req.GetResourceLocatorsSubscribe() {
 		d.refused = append(d.refused, l.GetName())
 	}
-	note.judged(d.request(req, now), req.GetErrorDetail())
+	note.judged(d.request(req, now), req.GetResponseNonce(), req.GetErrorDetail())
 	return note, s.checkCount()
 }
 
@@ -173,17 +175,17 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	if s.kind.Type != "" {
 		warmed = s.warmth.deliveries(s.node.GetId())
 	}
-	note.judged(w.request(req, warmed, now), req.GetErrorDetail())
+	note.judged(w.request(req, warmed, now), req.GetResponseNonce(), req.GetErrorDetail())
 	return note, s.checkCount()
 }
 
 // judged notes what a request said of a response.
-func (n *Note) judged(v verdict, e *statuspb.Status) {
+func (n *Note) judged(v verdict, nonce string, e *statuspb.Status) {
 	switch {
 	case v.ack:
 		n.Kind, n.After = AckRequest, v.after
 	case v.nack:
-		n.Kind, n.Nack = NackRequest, nackMessage(e)
+		n.Kind, n.Nack, n.Nonce = NackRequest, nackMessage(e), nonce
 	}
 }
 

@@ -25,6 +25,7 @@ type sotwState struct {
 	// delivered on this stream (DOWN-SOTW-7).
 	must      map[string]struct{}
 	delivered map[string]struct{} // of subscribed names
+	sentAll   bool                // the wildcard has delivered who knows what
 	listed    int                 // resources in the last response; -1: none sent
 	version   string              // of the last response
 	again     bool                // the view is owed, once it is certain
@@ -160,6 +161,8 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 
 // deliver notes what the client holds from now on.
 func (s *sotwState) deliver(v fanout.View) {
+	subscribed, _ := v.Wildcard()
+	s.sentAll = s.sentAll || subscribed
 	if len(s.delivered) > 2*len(v.Names())+1000 {
 		clear(s.delivered)
 	}
@@ -191,7 +194,7 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 			name := v.Name(id)
 			_, must := s.must[name]
 			_, had := s.delivered[name]
-			if must || had {
+			if must || had || s.sentAll {
 				return nil, "", false
 			}
 		}
@@ -299,7 +302,8 @@ func (s *sotwState) collectErrors(v fanout.View, p *part) {
 // collectError: why a name is not there (MISS-6, ERR-9, ERR-7).
 func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	name := v.Name(id)
-	if slices.ContainsFunc(p.errors, func(e resourceErr) bool { return e.name == name }) {
+	same := func(e resourceErr) bool { return e.name == name }
+	if slices.ContainsFunc(p.errors, same) || slices.ContainsFunc(p.unavailable, same) {
 		return
 	}
 	a := v.Answer(id)

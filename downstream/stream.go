@@ -143,7 +143,7 @@ func (st *stream) receiveAll() error {
 			st.server.observer.ClientAck(note.Type, note.After)
 		}
 		if note.Nack != "" {
-			st.log().Warn("client rejected a response", "type", note.Type, "nack", note.Nack) // NACK-9
+			st.log().Warn("client rejected a response", "type", note.Type, "nonce", note.Nonce, "nack", note.Nack) // NACK-9
 		}
 		st.kick()
 	}

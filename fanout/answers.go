@@ -13,12 +13,16 @@ import (
 
 func (x *index) applyNamed(u *cache.Update) {
 	for _, r := range u.Set {
-		if !x.covers(r.Resource) {
+		wanted := x.covers(r.Resource)
+		if !wanted && !x.named.Has(r.Name) {
 			continue // UP-9, H-31: nobody asked for it
 		}
 		told := x.borrowers(r.Resource)
 		touched, _ := x.named.Set(r.Resource, r.Upstream, x.next(), x.touched[:0])
 		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return slices.Contains(told, id) }))
+		if id, ok := x.named.Find(r.Name); ok && !wanted {
+			x.named.Forget(id, keepNone) // it has dropped the alias it was wanted for (NAME-5)
+		}
 	}
 	for _, r := range u.Negative {
 		x.markNamed(x.named.Deny(r, x.next(), x.touched[:0]))

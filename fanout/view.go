@@ -60,16 +60,14 @@ func (v View) Member(name string) *cache.Resource {
 	return nil
 }
 
-// Members yields the wildcard set's changes after a position, latest first;
-// those of subscribed names are left out, since they are answered by name
-// (WILD-9, WILD-16).
+// Members yields the wildcard set's changes after a position, latest first; what
+// subscribed names lead to is left out, since it is answered by name (WILD-9,
+// WILD-16).
 func (v View) Members(after cache.Seq) iter.Seq[cache.Change] {
 	return func(yield func(cache.Change) bool) {
 		for c := range v.x.wildcard.Since(after) {
-			if len(v.s.ids) > 0 {
-				if _, named := v.Lookup(c.Name); named {
-					continue
-				}
+			if len(v.s.ids) > 0 && v.named(c.Name, c.Resource) {
+				continue
 			}
 			if !yield(c) {
 				return
@@ -87,24 +85,26 @@ func (v View) Passed(to cache.Seq) { v.s.passed = to }
 // Covers reports whether the interest leads to a resource of this name, by the
 // name itself, an alias, or the wildcard.
 func (v View) Covers(name string) bool {
+	return v.s.wildcard && v.Member(name) != nil || len(v.s.ids) > 0 && v.named(name, nil)
+}
+
+// named reports whether the client's names lead to a resource of this name: it
+// bears one of them, or lists one, by name or as a member of the wildcard.
+func (v View) named(name string, member *cache.Resource) bool {
 	if _, ok := v.Lookup(name); ok {
 		return true
 	}
-	if v.s.wildcard && v.Member(name) != nil {
+	lists := func(r *cache.Resource) bool {
+		return r != nil && r.Name == name && slices.ContainsFunc(r.Aliases, func(alias string) bool {
+			_, has := v.Lookup(alias)
+			return has
+		})
+	}
+	if lists(member) {
 		return true
 	}
-	if len(v.s.ids) == 0 {
-		return false
-	}
 	id, ok := v.x.named.Find(name)
-	if !ok {
-		return false
-	}
-	r := v.x.named.Answer(id).Resource
-	return r != nil && r.Name == name && slices.ContainsFunc(r.Aliases, func(alias string) bool {
-		_, has := v.Lookup(alias)
-		return has
-	})
+	return ok && lists(v.x.named.Answer(id).Resource)
 }
 
 // Unavailable is why upstream does not answer, by name and on the wildcard, or

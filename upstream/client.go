@@ -100,7 +100,7 @@ func (c *Client) Run(ctx context.Context) {
 			c.mu.Lock()
 			c.streams[o.ID] = s
 			c.mu.Unlock()
-			streams.Go(func() { c.serve(streamCtx, o.ID, s) })
+			streams.Go(func() { c.serve(ctx, streamCtx, o.ID, s) })
 		}
 		if len(open) == 0 {
 			c.pokeStreams()
@@ -167,10 +167,11 @@ func (c *Client) cancel(id StreamID) {
 	}
 }
 
-// serve opens one stream and receives on it until it ends.
-func (c *Client) serve(ctx context.Context, id StreamID, s *stream) {
+// serve opens one stream and receives on it until it ends. parent ends when the
+// relay stops, ctx also when the stream is to be shut.
+func (c *Client) serve(parent, ctx context.Context, id StreamID, s *stream) {
 	log := c.log.With("stream", s.role)
-	grpcStream, err := c.conn.open(ctx, s.role)
+	grpcStream, leave, err := c.conn.open(ctx, s.role)
 	if err == nil {
 		c.observer.UpstreamConnected(s.role, true)
 		log.Info("upstream stream open")
@@ -182,6 +183,7 @@ func (c *Client) serve(ctx context.Context, id StreamID, s *stream) {
 		err = c.receive(id, s, grpcStream, log)
 		s.cancel()
 		sender.Wait()
+		leave()
 		c.observer.UpstreamConnected(s.role, false)
 	}
 	s.cancel()
@@ -197,7 +199,7 @@ func (c *Client) serve(ctx context.Context, id StreamID, s *stream) {
 		}
 		wait = c.core.Wait(s.role, now)
 	})
-	if ctxDone := errors.Is(context.Cause(ctx), context.Canceled); ctxDone && reason == "cancelled" {
+	if parent.Err() != nil {
 		return // the relay stops
 	}
 	c.observer.UpstreamReconnect(s.role, reason, wait)

@@ -41,7 +41,15 @@ type Conn struct {
 	options  []grpc.DialOption
 
 	mu      sync.Mutex
-	channel *grpc.ClientConn
+	channel *channel
+}
+
+// channel is a gRPC channel and how many streams it has, or attempts at one: a
+// channel that failed for one group is closed when the last has seen it fail.
+type channel struct {
+	*grpc.ClientConn
+	users     int
+	discarded bool
 }
 
 // NewConn returns a connection that is made when the first stream wants it.
@@ -70,46 +78,56 @@ type deltaStream = grpc.BidiStreamingClient[discovery.DeltaDiscoveryRequest, dis
 // looks at.
 const roleHeader = "x-xds-relay-stream"
 
-// open opens a Delta ADS stream. It does not wait for the connection to become
-// ready: an error is this attempt's (ERR-3).
-func (c *Conn) open(ctx context.Context, role Role) (deltaStream, error) {
+// open opens a Delta ADS stream; the caller calls leave when it has ended. It does
+// not wait for the connection to become ready: an error is this attempt's (ERR-3).
+func (c *Conn) open(ctx context.Context, role Role) (_ deltaStream, leave func(), _ error) {
 	c.mu.Lock()
 	if c.channel == nil {
-		channel, err := grpc.NewClient(c.endpoint.Target, c.options...)
+		cc, err := grpc.NewClient(c.endpoint.Target, c.options...)
 		if err != nil {
 			c.mu.Unlock()
-			return nil, err
+			return nil, nil, err
 		}
-		c.channel = channel
+		c.channel = &channel{ClientConn: cc}
 	}
-	channel := c.channel
+	ch := c.channel
+	ch.users++
 	c.mu.Unlock()
 
 	ctx = metadata.AppendToOutgoingContext(ctx, roleHeader, string(role))
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(channel).DeltaAggregatedResources(ctx)
-	if err != nil && channel.GetState() == connectivity.TransientFailure {
-		c.discard(channel)
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(ch).DeltaAggregatedResources(ctx)
+	if err != nil {
+		c.leave(ch, ch.GetState() == connectivity.TransientFailure)
+		return nil, nil, err
 	}
-	return stream, err
+	return stream, func() { c.leave(ch, false) }, nil
 }
 
-func (c *Conn) discard(channel *grpc.ClientConn) {
+// leave gives a channel back; failed: nobody else is to use it.
+func (c *Conn) leave(ch *channel, failed bool) {
 	c.mu.Lock()
-	if c.channel == channel {
-		c.channel = nil
+	ch.users--
+	if failed {
+		ch.discarded = true
+		if c.channel == ch {
+			c.channel = nil
+		}
 	}
+	over := ch.discarded && ch.users == 0
 	c.mu.Unlock()
-	channel.Close()
+	if over {
+		ch.Close()
+	}
 }
 
 // Close ends the connection and all its streams.
 func (c *Conn) Close() {
 	c.mu.Lock()
-	channel := c.channel
+	ch := c.channel
 	c.channel = nil
 	c.mu.Unlock()
-	if channel != nil {
-		channel.Close()
+	if ch != nil {
+		ch.Close()
 	}
 }
 

@@ -85,7 +85,7 @@ type slot struct {
 	lane fanout.Lane // of a solo slot
 
 	// The schedule; survives the stream.
-	backoff Backoff
+	backoff *Backoff
 	openAt  time.Time // zero: not wanted
 	attempt time.Time // when the last attempt began
 	refused bool      // the last end was a status from the server
@@ -105,12 +105,13 @@ func (s *slot) open() bool { return s.delta != nil }
 
 // NewCore returns the upstream side of a group. random yields numbers in [0, 1).
 func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
+	main, aux := c.Backoff, c.Backoff
 	return &Core{
 		config:   c,
 		hub:      hub,
 		random:   random,
-		main:     slot{role: Main, backoff: c.Backoff},
-		aux:      slot{role: Auxiliary, backoff: c.Backoff},
+		main:     slot{role: Main, backoff: &main},
+		aux:      slot{role: Auxiliary, backoff: &aux},
 		solo:     make(map[fanout.Lane]*slot),
 		suspects: newSuspects(),
 		told:     make(map[fanout.Lane]*statuspb.Status),
@@ -176,8 +177,8 @@ func (c *Core) slots() []*slot {
 }
 
 func (c *Core) tickStream(s *slot, now time.Time) {
-	if now.Sub(s.opened) >= trial {
-		s.failingSince = time.Time{}
+	if now.Sub(s.opened) >= trial && s.role != Solo {
+		s.failingSince = time.Time{} // a solo stream works when it answers
 	}
 	c.suspects.survivors(s, now)
 	s.delta.expired(now, func(lane fanout.Lane, names []string) {
@@ -212,7 +213,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 		if !s.open() {
 			continue
 		}
-		if !s.failingSince.IsZero() {
+		if !s.failingSince.IsZero() && s.role != Solo {
 			at = earlier(at, s.opened.Add(trial))
 		}
 		at = earlier(at, s.delta.expiry())
@@ -322,7 +323,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		return // it was shut
 	}
 	if s.open() && end.Refused {
-		if t, ok := c.suspects.blame(s, end.Message, now); ok {
+		if t, ok := c.suspects.blame(s, end.Message, c.config.Backoff, now); ok {
 			c.effects = append(c.effects,
 				Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})
 		}
@@ -343,8 +344,9 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		c.shut(&c.aux) // which lane goes where is decided anew (WILD-16)
 		c.aux.openAt = time.Time{}
 	}
-	if s.role == Solo {
+	if q := c.suspects.quarantined[s.lane.Type]; s.role == Solo && q != nil {
 		s.failingSince = now.Add(-c.config.UnavailableAfter) // its clients are told at once (H-39)
+		q.message, q.notBefore = end.Message, s.openAt
 	}
 	c.place(now)
 }

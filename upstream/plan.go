@@ -80,8 +80,12 @@ func (c *Core) place(now time.Time) {
 			continue
 		}
 		s := c.choose(lane, wanted)
-		if s == nil {
+		if _, bad := c.suspects.quarantined[lane.Type]; s == nil && bad {
 			continue // no more solo streams; it stays unavailable
+		}
+		if s == nil {
+			c.renew(now)
+			s = &c.main
 		}
 		if s.open() {
 			s.delta.carry(lane, c.suspects.suspected(lane.Type))
@@ -94,19 +98,23 @@ func (c *Core) place(now time.Time) {
 
 // choose is the stream on which a lane belongs.
 func (c *Core) choose(lane fanout.Lane, wanted []fanout.Lane) *slot {
-	if _, bad := c.suspects.quarantined[lane.Type]; bad {
+	if q := c.suspects.quarantined[lane.Type]; q != nil {
 		s := c.solo[lane]
 		if s == nil && len(c.solo) < maxSolo {
-			s = &slot{role: Solo, lane: lane, backoff: c.config.Backoff}
+			s = &slot{role: Solo, lane: lane, backoff: &q.backoff}
 			c.solo[lane] = s
 		}
 		return s
 	}
 	if c.main.open() {
-		if other, used := c.main.delta.used[lane.Type]; used && other != lane {
+		other, used := c.main.delta.used[lane.Type]
+		switch {
+		case !used || other == lane:
+			return &c.main
+		case slices.Contains(wanted, other):
 			return &c.aux
 		}
-		return &c.main
+		return nil // the stream has to be renewed for it
 	}
 	if !lane.Wildcard && slices.Contains(wanted, fanout.Lane{Type: lane.Type, Wildcard: true}) {
 		return &c.aux
@@ -124,9 +132,12 @@ func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
 		if floor := s.attempt.Add(reconnectFloor); !s.attempt.IsZero() && floor.After(now) {
 			s.openAt = floor
 		}
-		if s.role == Solo {
+		if q := c.suspects.quarantined[lane.Type]; s.role == Solo && q != nil {
 			s.failingSince = now.Add(-c.config.UnavailableAfter)
-			s.message = c.suspects.quarantined[lane.Type]
+			s.message = q.message
+			if q.notBefore.After(s.openAt) {
+				s.openAt = q.notBefore
+			}
 		}
 	}
 }
@@ -166,15 +177,24 @@ func (c *Core) release(wanted []fanout.Lane, now time.Time) {
 		}
 		c.shut(&c.aux)
 		c.aux.openAt = time.Time{}
-		if busy && c.main.open() {
-			// What it carries belongs on the main stream, which cannot take it in:
-			// begin anew, with versions, so that nothing is sent twice.
-			c.shut(&c.main)
-			c.main.openAt = c.main.attempt.Add(reconnectFloor)
-			if c.main.openAt.Before(now) {
-				c.main.openAt = now
-			}
+		if busy {
+			c.renew(now) // what it carried belongs on the main stream, which cannot take it in
 		}
+	}
+}
+
+// renew begins a new main stream in place of the one there is, with the versions at
+// hand, so that nothing is sent twice.
+func (c *Core) renew(now time.Time) {
+	if !c.main.open() {
+		return
+	}
+	c.shut(&c.aux)
+	c.shut(&c.main)
+	c.aux.openAt = time.Time{}
+	c.main.openAt = c.main.attempt.Add(reconnectFloor)
+	if c.main.openAt.Before(now) {
+		c.main.openAt = now
 	}
 }
 
@@ -229,8 +249,11 @@ func (c *Core) unavailable(lane fanout.Lane, wanted []fanout.Lane, now time.Time
 	if s == nil {
 		s = c.choose(lane, wanted)
 	}
-	if s == nil {
+	if _, bad := c.suspects.quarantined[lane.Type]; s == nil && bad {
 		return "xds-relay: the control plane refuses this type", true
+	}
+	if s == nil {
+		s = &c.main
 	}
 	if s == &c.aux && !c.main.open() {
 		s = &c.main

@@ -27,16 +27,23 @@ const maxQuarantined = 128
 type suspects struct {
 	strikes map[cache.TypeURL]int
 	// tried is when a suspect was last asked for, so that they take turns.
-	tried map[cache.TypeURL]time.Time
-	// quarantined types and the control plane's last word on them.
-	quarantined map[cache.TypeURL]string
+	tried       map[cache.TypeURL]time.Time
+	quarantined map[cache.TypeURL]*quarantine
+}
+
+// quarantine is a convicted type. It outlives the type's clients, so that those who
+// come back do not hurry its next attempt.
+type quarantine struct {
+	message   string // the control plane's last word on it
+	backoff   Backoff
+	notBefore time.Time
 }
 
 func newSuspects() *suspects {
 	return &suspects{
 		strikes:     make(map[cache.TypeURL]int),
 		tried:       make(map[cache.TypeURL]time.Time),
-		quarantined: make(map[cache.TypeURL]string),
+		quarantined: make(map[cache.TypeURL]*quarantine),
 	}
 }
 
@@ -50,7 +57,7 @@ func (s *suspects) clear(t cache.TypeURL) {
 // blame judges a stream that the server ended. It returns the convicted type, if
 // there is one. A stream that answered nothing, and did not last either, is no
 // evidence: it would have ended whatever it was asked.
-func (s *suspects) blame(sl *slot, message string, now time.Time) (convicted cache.TypeURL, ok bool) {
+func (s *suspects) blame(sl *slot, message string, b Backoff, now time.Time) (convicted cache.TypeURL, ok bool) {
 	sound := sl.answered
 	var blamed []cache.TypeURL
 	for t, l := range sl.delta.lanes {
@@ -72,7 +79,7 @@ func (s *suspects) blame(sl *slot, message string, now time.Time) (convicted cac
 	if len(s.quarantined) >= maxQuarantined {
 		return "", false
 	}
-	s.quarantined[t] = message
+	s.quarantined[t] = &quarantine{message: message, backoff: b}
 	s.clear(t)
 	return t, true
 }
