@@ -37,6 +37,7 @@ type stream struct {
 	role   Role
 	cancel context.CancelFunc
 	wake   chan struct{} // one slot: there may be something to write
+	done   chan struct{} // closed when it has ended
 }
 
 // ClientOptions are the Client's ties to the rest of the relay.
@@ -91,10 +92,10 @@ func (c *Client) Run(ctx context.Context) {
 			}
 		})
 		for _, id := range shut {
-			c.cancel(id)
+			c.shut(id)
 		}
 		for _, o := range open {
-			s := &stream{role: o.Role, wake: make(chan struct{}, 1)}
+			s := &stream{role: o.Role, wake: make(chan struct{}, 1), done: make(chan struct{})}
 			streamCtx, cancel := context.WithCancel(ctx)
 			s.cancel = cancel
 			c.mu.Lock()
@@ -159,17 +160,22 @@ func (c *Client) pokeStreams() {
 	}
 }
 
-func (c *Client) cancel(id StreamID) {
+// shut ends a stream, and waits until the server is told: a stream that takes its
+// place must not seem to be a second one.
+func (c *Client) shut(id StreamID) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.streams[id]; s != nil {
+	s := c.streams[id]
+	c.mu.Unlock()
+	if s != nil {
 		s.cancel()
+		<-s.done
 	}
 }
 
 // serve opens one stream and receives on it until it ends. parent ends when the
 // relay stops, ctx also when the stream is to be shut.
 func (c *Client) serve(parent, ctx context.Context, id StreamID, s *stream) {
+	defer close(s.done)
 	log := c.log.With("stream", s.role)
 	grpcStream, leave, err := c.conn.open(ctx, s.role)
 	if err == nil {

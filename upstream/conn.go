@@ -8,6 +8,7 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
@@ -62,7 +63,8 @@ func NewConn(e Endpoint) *Conn {
 		grpc.WithTransportCredentials(e.Credentials),
 		grpc.WithContextDialer(dial),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(e.MaxReceive)),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout}),
+		// A channel that failed is thrown away before it tries again by itself.
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithUserAgent("xds-relay"),
 	}
@@ -97,7 +99,7 @@ func (c *Conn) open(ctx context.Context, role Role) (_ deltaStream, leave func()
 	ctx = metadata.AppendToOutgoingContext(ctx, roleHeader, string(role))
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(ch).DeltaAggregatedResources(ctx)
 	if err != nil {
-		c.leave(ch, ch.GetState() == connectivity.TransientFailure)
+		c.leave(ch, ch.GetState() != connectivity.Ready)
 		return nil, nil, err
 	}
 	return stream, func() { c.leave(ch, false) }, nil
