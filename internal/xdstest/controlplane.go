@@ -170,6 +170,11 @@ func (p *ControlPlane) register(s *upstream) {
 	for n := 2; p.streams[s.actor] != nil && p.streams[s.actor].Context().Err() == nil; n++ {
 		s.actor = kind + strconv.Itoa(n)
 	}
+	if before := p.streams[s.actor]; before != nil {
+		// It is over, though its own goroutine has not noticed yet.
+		before.ended = true
+		p.put(nil, Event{Actor: s.actor, Text: "closed"})
+	}
 	p.streams[s.actor] = s
 }
 
