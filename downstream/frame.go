@@ -95,8 +95,15 @@ func appendError(b []byte, field protowire.Number, e *discovery.ResourceError) [
 	return protowire.AppendBytes(b, enc)
 }
 
-// codec lets frames through as they are and hands every other message to the
-// standard codec.
+// inbox takes in a request, or only its size if that is over the limit: gRPC's own
+// limit, which is higher, has no words for what to do about it.
+type inbox struct {
+	request     proto.Message
+	size, limit int
+}
+
+// codec lets frames through as they are, keeps oversized requests out, and hands
+// every other message to the standard codec.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
@@ -107,4 +114,16 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return f.bufs, nil
 	}
 	return c.CodecV2.Marshal(v)
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	in, ok := v.(*inbox)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	if in.size = data.Len(); in.size > in.limit {
+		return nil
+	}
+	return c.CodecV2.Unmarshal(data, in.request)
 }

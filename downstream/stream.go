@@ -150,23 +150,26 @@ func (st *stream) receiveAll() error {
 }
 
 func (st *stream) receive() (Note, *End, error) {
+	in := inbox{limit: st.server.config.MaxRequest, request: new(discovery.DiscoveryRequest)}
 	if st.kind.Delta {
-		req := new(discovery.DeltaDiscoveryRequest)
-		if err := st.grpc.RecvMsg(req); err != nil {
-			return Note{}, nil, err
-		}
-		st.mu.Lock()
-		defer st.mu.Unlock()
-		note, end := st.session.DeltaRequest(req, time.Now())
-		return note, end, nil
+		in.request = new(discovery.DeltaDiscoveryRequest)
 	}
-	req := new(discovery.DiscoveryRequest)
-	if err := st.grpc.RecvMsg(req); err != nil {
+	if err := st.grpc.RecvMsg(&in); err != nil {
 		return Note{}, nil, err
+	}
+	if in.size > in.limit {
+		return Note{}, &End{OverLimit, fmt.Sprintf("a request of %d bytes exceeds the limit of %d; raise downstream.max_request_bytes", in.size, in.limit)}, nil
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	note, end := st.session.SotWRequest(req, time.Now())
+	var note Note
+	var end *End
+	switch req := in.request.(type) {
+	case *discovery.DeltaDiscoveryRequest:
+		note, end = st.session.DeltaRequest(req, time.Now())
+	case *discovery.DiscoveryRequest:
+		note, end = st.session.SotWRequest(req, time.Now())
+	}
 	return note, end, nil
 }
 
