@@ -26,7 +26,6 @@ type sotwState struct {
 	must      map[string]struct{}
 	delivered map[string]struct{} // of subscribed names
 	sentAll   bool                // the wildcard has delivered who knows what
-	listed    int                 // resources in the last response; -1: none sent
 	version   string              // of the last response
 	again     bool                // the view is owed, once it is certain
 	shrink    bool                // removals wait for other types (ORDER-2)
@@ -59,7 +58,6 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 	s.asked = append(s.asked, asked.Names...)
 	s.wildcardAsked = s.wildcardAsked || asked.Wildcard
 	if first {
-		s.listed = -1
 		s.warmedAt = warmed
 		if s.full {
 			s.must, s.delivered = make(map[string]struct{}), make(map[string]struct{})
@@ -124,7 +122,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 			send = true // DOWN-SOTW-5
 			p.changed = append(p.changed, a.Resource)
 		case cache.Absent:
-			shrunk = shrunk || had
+			shrunk = shrunk || had // down to an empty set, if need be (DOWN-SOTW-9)
 			delete(s.must, v.Name(id))
 			delete(s.delivered, v.Name(id))
 			s.collectError(v, id, p)
@@ -146,16 +144,13 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		return
 	}
 	shrunk = shrunk && version != s.version
-	if len(resources) == 0 && s.listed != 0 && s.settled(v) {
-		send = true // DOWN-SOTW-9
-	}
 	if !send && !shrunk && len(p.errors) == 0 && len(p.unavailable) == 0 {
 		return
 	}
 	p.resources, p.version = resources, version
 	p.must, p.shrunk = send, shrunk && !send && len(p.errors) == 0
 	s.wildcardAsked = false
-	s.listed, s.version, s.told = len(resources), version, p.position
+	s.version, s.told = version, p.position
 	s.deliver(v)
 }
 
@@ -212,17 +207,6 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 		digest.Add(r)
 	}
 	return resources, digest.String(), true
-}
-
-// settled: everything the client asked for is answered, and it did ask.
-func (s *sotwState) settled(v fanout.View) bool {
-	subscribed, _ := v.Wildcard()
-	for _, id := range v.Names() {
-		if v.Answer(id).State == cache.Unknown {
-			return false
-		}
-	}
-	return subscribed || len(v.Names()) > 0
 }
 
 // collectNew lists what is new or newly named. A removal is not told, save as an
