@@ -1,0 +1,89 @@
+// Command xds-relay stands between an xDS control plane and its clients: one
+// upstream Delta ADS stream, fanned out to Envoys and gRPC applications over every
+// variant of the protocol.
+//
+// It owns the command line, signals and the log. What the relay does is in the
+// packages that internal/relay joins. Limitation: the configuration is read once,
+// at start.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xds-relay/xds-relay/internal/admin"
+	"github.com/xds-relay/xds-relay/internal/config"
+)
+
+// version is set by the linker.
+var version string
+
+// The program's exit codes.
+const (
+	exitFailure = 1 // it could not do, or go on with, what it was told
+	exitUsage   = 2 // it was told wrongly: the command line or the configuration
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.Execute()
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, message(err))
+	if usage := (*usageError)(nil); errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// usageError is a mistake of whoever gave the command.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// message is an error as people read it: the configuration's as they are, with
+// line, column and caret, others with the program's name.
+func message(err error) string {
+	if len(config.All(err)) > 0 {
+		return err.Error()
+	}
+	return "xds-relay: " + err.Error()
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "xds-relay",
+		Short:         "Relay xDS configuration from a control plane to many clients",
+		Version:       admin.ReadBuild(version).Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return &usageError{fmt.Errorf("unknown command %q; see xds-relay --help", args[0])}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+	})
+	root.AddCommand(newServe(), newValidate(), newVersion())
+	return root
+}
+
+// noArgs refuses arguments, as a usage error.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &usageError{fmt.Errorf("unexpected argument %q; see %s --help", args[0], cmd.CommandPath())}
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// asProgram makes the test binary behave as the program itself.
+const asProgram = "XDS_RELAY_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// program is a command line that has not run yet.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	return cmd
+}
+
+func TestExitCodesAndMessages(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "relay.yaml")
+	if err := os.WriteFile(bad, []byte("upstream:\n  backoff:\n    grce: 5s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+
+	for _, tt := range []struct {
+		args []string
+		code int
+		out  string // on standard output
+		err  string // on standard error
+	}{
+		{[]string{}, 0, "Available Commands", ""},
+		{[]string{"--version"}, 0, "xds-relay version", ""},
+		{[]string{"version"}, 0, "protos", ""},
+		{[]string{"version", "-o", "json"}, 0, `"protos"`, ""},
+		{[]string{"version", "-o", "xml"}, 2, "", `-o is "xml"; use text or json`},
+		{[]string{"validate"}, 0, "the configuration is valid", ""},
+		{[]string{"validate", "-c", bad}, 2, "", bad + ":3:5: unknown field \"grce\"\n    3 |     grce: 5s\n      |     ^"},
+		{[]string{"serve", "-c", bad}, 2, "", ":3:5:"},
+		{[]string{"serve", "-c", bad + ".not"}, 2, "", "no such file"},
+		{[]string{"serve", "--set", "upstream.adress=x"}, 2, "", `did you mean "address"`},
+		{[]string{"serve", "--upstream", "192.0.2.1:15010"}, 2, "", "--upstream=192.0.2.1:15010: upstream.address"},
+		{[]string{"serve", "extra"}, 2, "", `unexpected argument "extra"`},
+		{[]string{"serve", "--nonsense"}, 2, "", "unknown flag: --nonsense; see xds-relay serve --help"},
+		{[]string{"nonsense"}, 2, "", `unknown command "nonsense"`},
+		{[]string{"demo", "--clients", "1"}, 2, "", "--clients is 1"},
+		{[]string{"serve", "--admin", "", "--listen", taken.Addr().String()}, 1, "", "another process has it: give downstream.listen (--listen) another address"},
+		{[]string{"validate", "--set", "downstream.tls.cert=/no/cert", "--set", "downstream.tls.key=/no/key"}, 2, "", "/no/cert"},
+	} {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			cmd := program(t, tt.args...)
+			var out, errs bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &errs
+			_ = cmd.Run() // the exit code tells
+			if code := cmd.ProcessState.ExitCode(); code != tt.code {
+				t.Errorf("exit %d, want %d\n%s", code, tt.code, errs.String())
+			}
+			if !strings.Contains(out.String(), tt.out) || tt.code != 0 && out.Len() > 0 {
+				t.Errorf("standard output: %q, want it to contain %q", out.String(), tt.out)
+			}
+			if !strings.Contains(errs.String(), tt.err) {
+				t.Errorf("standard error: %q, want it to contain %q", errs.String(), tt.err)
+			}
+		})
+	}
+}
+
+// served is a running relay.
+type served struct {
+	cmd     *exec.Cmd
+	address string
+	admin   string
+	log     *bufio.Scanner
+}
+
+// serveProgram runs serve on ports that the system picks, and learns them from its
+// log.
+func serveProgram(t *testing.T, args ...string) *served {
+	t.Helper()
+	s := &served{cmd: program(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)}
+	stderr, err := s.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.log = bufio.NewScanner(stderr)
+	for s.address == "" && s.log.Scan() {
+		var line struct{ Msg, Listener string }
+		if err := json.Unmarshal(s.log.Bytes(), &line); err != nil {
+			t.Fatalf("not JSON: %s", s.log.Text())
+		}
+		switch line.Msg {
+		case "admin endpoint":
+			s.admin = "http://" + line.Listener
+		case "serving":
+			s.address = line.Listener
+		}
+	}
+	if s.address == "" {
+		t.Fatal("the relay does not serve")
+	}
+	return s
+}
+
+// stop ends it as an operator would.
+func (s *served) stop(t *testing.T) {
+	t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for s.log.Scan() {
+	}
+	if err := s.cmd.Wait(); err != nil {
+		t.Errorf("it did not end well: %v", err)
+	}
+}
+
+func (s *served) get(t *testing.T, path string) (code int, body string) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(s.admin + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+// TestServe runs the program against an upstream that is not there: it is ready all
+// the same, shows its clients, and sends them away with UNAVAILABLE.
+func TestServe(t *testing.T) {
+	s := serveProgram(t, "--upstream", "127.0.0.1:1", "--node-id", "edge-1", "--set", "downstream.drain=100ms")
+	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	health, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
+	if err != nil || health.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("health: %v, %v", health, err)
+	}
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "envoy-1"}, TypeUrl: string(cache.Cluster)}
+	if err := stream.Send(req); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 500 {
+		if _, body := s.get(t, "/clients"); strings.Contains(body, "envoy-1") {
+			break
+		}
+		<-tick.C
+	}
+	for path, want := range map[string]string{
+		"/readyz": "ready", "/livez": "live", "/clients": `"node": "envoy-1"`,
+		"/resources?type=CDS": `"resources"`, "/metrics": `xds_relay_clients{protocol="delta"} 1`,
+	} {
+		if code, body := s.get(t, path); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d, want %q in\n%.2000s", path, code, want, body)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := stream.Recv()
+		ended <- err
+	}()
+	s.stop(t)
+	if err := <-ended; status.Code(err) != codes.Unavailable || !strings.Contains(fmt.Sprint(err), "shutting down") {
+		t.Errorf("the client was told %v, want UNAVAILABLE and why", err)
+	}
+}
+
+// TestNothingElseIsBound: without an admin address there is none.
+func TestNothingElseIsBound(t *testing.T) {
+	s := serveProgram(t, "--admin", "")
+	if s.admin != "" {
+		t.Errorf("an admin endpoint at %s that nobody asked for", s.admin)
+	}
+	s.stop(t)
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xds-relay/xds-relay/internal/config"
+)
+
+// settings are the flags that make up a configuration: a file, flags for the
+// usual keys, and --set for all others. A flag goes before the file.
+type settings struct {
+	file     string
+	set      []string
+	upstream string
+	listen   []string
+	admin    string
+	nodeID   string
+	logLevel string
+}
+
+// flags are the flags with a key of their own.
+var flagKeys = []struct{ flag, key string }{
+	{"upstream", "upstream.address"},
+	{"listen", "downstream.listen"},
+	{"admin", "admin.listen"},
+	{"node-id", "upstream.node.id"},
+	{"log-level", "log.level"},
+}
+
+func (s *settings) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVarP(&s.file, "config", "c", "", "configuration file, YAML; none: all defaults")
+	f.StringArrayVar(&s.set, "set", nil, "override one key, as in --set timers.settle=50ms (repeatable)")
+	f.StringVar(&s.upstream, "upstream", "", "address of the control plane (upstream.address)")
+	f.StringArrayVar(&s.listen, "listen", nil, "address to serve clients on, host:port or unix:///path (downstream.listen, repeatable)")
+	f.StringVar(&s.admin, "admin", "", `address of the admin endpoint, "" for none (admin.listen)`)
+	f.StringVar(&s.nodeID, "node-id", "", "node id towards the control plane (upstream.node.id)")
+	f.StringVar(&s.logLevel, "log-level", "", "debug, info, warn or error (log.level)")
+}
+
+// load is the configuration that the flags make up. Its errors are usage errors.
+func (s *settings) load(cmd *cobra.Command) (*config.Config, error) {
+	c, err := config.Load(s.file, s.set)
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	values := map[string]string{
+		"upstream": s.upstream, "admin": s.admin, "node-id": s.nodeID, "log-level": s.logLevel,
+		"listen": "[" + strings.Join(quoteAll(s.listen), ", ") + "]",
+	}
+	for _, f := range flagKeys {
+		if !cmd.Flags().Changed(f.flag) {
+			continue
+		}
+		if err := c.Override("--"+f.flag, f.key, values[f.flag]); err != nil {
+			return nil, &usageError{err}
+		}
+	}
+	if err := c.Validate(); err != nil {
+		return nil, &usageError{err}
+	}
+	return c, nil
+}
+
+// quoteAll quotes addresses for a YAML list.
+func quoteAll(values []string) []string {
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = "'" + strings.ReplaceAll(v, "'", "''") + "'"
+	}
+	return quoted
+}

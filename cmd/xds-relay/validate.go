@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newValidate() *cobra.Command {
+	var s settings
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "Check a configuration and the files it names",
+		Long: `Check a configuration, and that the certificates and keys it names can be read.
+Exits with 0 if all is well; else with 2, and every mistake with its line, column
+and what to do.`,
+		Example: `  xds-relay validate -c relay.yaml`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := s.load(cmd)
+			if err != nil {
+				return err
+			}
+			if err := c.CheckFiles(); err != nil {
+				return &usageError{err}
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
+			return nil
+		},
+	}
+	s.register(cmd)
+	return cmd
+}

@@ -1,0 +1,102 @@
+package admin
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// Relay is what the package asks of the relay it describes. Every method may be
+// called at any time and from any goroutine.
+type Relay interface {
+	// Ready reports whether it can serve, and if not, why.
+	Ready() (ready bool, why string)
+	// Count is the number of open client streams.
+	Count() int
+	// Clients describes the open client streams, oldest first.
+	Clients() []downstream.Client
+	// Summary counts the open client streams without looking at their names.
+	Summary() downstream.Summary
+	// Groups are the Hubs of the groups by their short names; "" is the default
+	// group's.
+	Groups() map[string]*fanout.Hub
+}
+
+// stateCollector asks the relay for its state at each scrape, so that a gauge
+// cannot drift away from what it stands for.
+type stateCollector struct {
+	relay Relay
+
+	ready         *prometheus.Desc
+	groups        *prometheus.Desc
+	clients       *prometheus.Desc
+	sync          *prometheus.Desc
+	subscriptions *prometheus.Desc
+	resources     *prometheus.Desc
+	bytes         *prometheus.Desc
+}
+
+func newStateCollector(r Relay) *stateCollector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prefix+name, help, labels, nil)
+	}
+	return &stateCollector{
+		relay:         r,
+		ready:         desc("ready", "1 if /readyz answers 200."),
+		groups:        desc("groups", "Groups of clients, each with its own streams to the control plane."),
+		clients:       desc("clients", "Open client streams.", "protocol"),
+		sync:          desc("client_sync_state", "Open client streams by the worst state of their types: synced, pending (something is to be sent), stale (an ACK is owed) or nacked.", "state"),
+		subscriptions: desc("subscriptions", "Clients with the wildcard of a type, and pairs of a client and a name it subscribes to.", "type", "kind"),
+		resources:     desc("cache_resources", "Resources held, by distinct name within a group.", "type"),
+		bytes:         desc("cache_bytes", "Bytes of the resources held, in wire form.", "type"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v int, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	}
+	ready := 0
+	if ok, _ := c.relay.Ready(); ok {
+		ready = 1
+	}
+	gauge(c.ready, ready)
+
+	summary := c.relay.Summary()
+	for _, protocol := range []string{"delta", "sotw"} {
+		gauge(c.clients, summary.Protocols[protocol], protocol)
+	}
+	for _, state := range downstream.SyncStates() {
+		gauge(c.sync, summary.Sync[state], string(state))
+	}
+
+	// Types outside the type table share the label "other".
+	hubs := c.relay.Groups()
+	gauge(c.groups, len(hubs))
+	totals := map[string]fanout.TypeSummary{}
+	for _, hub := range hubs {
+		for _, s := range hub.Summarize() {
+			t := totals[s.Type.Short()]
+			t.Resources += s.Resources
+			t.Bytes += s.Bytes
+			t.Wildcards += s.Wildcards
+			t.Named += s.Named
+			totals[s.Type.Short()] = t
+		}
+	}
+	for short, t := range totals {
+		gauge(c.resources, t.Resources, short)
+		gauge(c.bytes, t.Bytes, short)
+		gauge(c.subscriptions, t.Wildcards, short, "wildcard")
+		gauge(c.subscriptions, t.Named, short, "named")
+	}
+}

@@ -1,0 +1,15 @@
+// Package admin is the relay's face towards its operator: metrics, probes and a
+// look at clients and resources, over HTTP on a loopback address or a Unix socket.
+//
+// It owns the metrics registry and the HTTP server, and nothing else: counters
+// grow because the streams tell it what happens (upstream.Observer,
+// downstream.Observer), and everything about state is asked of the relay at the
+// moment somebody looks. It never changes anything in the relay, which is why it
+// answers GET only, and it never shows a resource's body, so that no secret can
+// leave through it. Metric labels are closed sets: a type's short name, a reason,
+// a protocol; never a node, a group or a resource name.
+//
+// Limitations: there is no authentication, so only loopback and Unix sockets are
+// permitted; no profiling endpoints; /resources sorts all names of a type at each
+// call, and is for people, not for polling.
+package admin

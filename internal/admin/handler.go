@@ -1,0 +1,132 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// handler answers people and probes. It changes nothing.
+type handler struct {
+	relay   Relay
+	metrics *Metrics
+	started time.Time
+	once    atomic.Bool // was ready at least once
+}
+
+// page is an endpoint and what it says of itself on the front page.
+type page struct {
+	path, help string
+	serve      http.HandlerFunc
+}
+
+// NewHandler returns the HTTP face of a relay. host is the host name or address it
+// listens on, empty for a Unix socket; requests for another one are refused, so
+// that no web page can reach it under a name of its own (DNS rebinding).
+func NewHandler(r Relay, m *Metrics, host string) http.Handler {
+	h := &handler{relay: r, metrics: m, started: time.Now()}
+	prom := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	pages := []page{
+		{"/livez", "200 while the process answers", h.live},
+		{"/readyz", "200 when the relay can serve clients; the body says why not", h.readyz},
+		{"/startupz", "200 once it was ready", h.startup},
+		{"/metrics", "metrics for Prometheus", prom.ServeHTTP},
+		{"/clients", "open client streams, JSON; ?limit= &continue=", h.clients},
+		{"/resources", "what is cached, JSON, without bodies; ?type=CDS &group= &limit= &continue=", h.resources},
+		{"/server_info", "version, uptime and readiness, JSON", h.serverInfo},
+	}
+	mux := http.NewServeMux()
+	for _, p := range pages {
+		mux.Handle(p.path, getOnly(p.serve))
+	}
+	mux.Handle("/ready", getOnly(h.readyz))
+	mux.Handle("/stats/prometheus", getOnly(prom.ServeHTTP))
+	mux.Handle("/", getOnly(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path != "/" {
+			http.Error(w, "no such endpoint; / lists them", http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		for _, p := range pages {
+			fmt.Fprintf(w, "%-14s %s\n", p.path, p.help)
+		}
+	}))
+	return http.NewCrossOriginProtection().Handler(checkHost(host, mux))
+}
+
+// getOnly refuses everything that could change something.
+func getOnly(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodGet && req.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "this endpoint is read with GET", http.StatusMethodNotAllowed)
+			return
+		}
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		next(w, req)
+	})
+}
+
+// checkHost lets through what was asked of us by a name of ours.
+func checkHost(host string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		name := req.Host
+		if h, _, err := net.SplitHostPort(name); err == nil {
+			name = h
+		}
+		name = strings.Trim(name, "[]")
+		ip := net.ParseIP(name)
+		if host == "" || name == host || name == "localhost" || ip != nil && ip.IsLoopback() {
+			next.ServeHTTP(w, req)
+			return
+		}
+		http.Error(w, fmt.Sprintf("this is not %q; ask for localhost, or for the address of admin.listen", req.Host), http.StatusMisdirectedRequest)
+	})
+}
+
+func (h *handler) live(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "live") }
+
+func (h *handler) readyz(w http.ResponseWriter, _ *http.Request) {
+	ready, why := h.relay.Ready()
+	h.probe(w, ready, why)
+}
+
+func (h *handler) startup(w http.ResponseWriter, _ *http.Request) {
+	ready, why := h.relay.Ready()
+	if ready {
+		h.once.Store(true)
+	}
+	h.probe(w, h.once.Load(), why)
+}
+
+func (h *handler) probe(w http.ResponseWriter, ok bool, why string) {
+	if !ok {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	fmt.Fprintln(w, why)
+}
+
+func (h *handler) serverInfo(w http.ResponseWriter, req *http.Request) {
+	ready, why := h.relay.Ready()
+	reply(w, struct {
+		Build
+		UptimeSeconds int64  `json:"uptime_seconds"`
+		Ready         bool   `json:"ready"`
+		Why           string `json:"why"`
+		Clients       int    `json:"clients"`
+	}{h.metrics.build, int64(time.Since(h.started).Seconds()), ready, why, h.relay.Count()})
+}
+
+func reply(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(v) // an error means that whoever asked is gone
+}

@@ -1,0 +1,178 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/upstream"
+)
+
+// canary is the body of a secret. It must not come out of anything.
+const canary = "-----BEGIN PRIVATE KEY-----"
+
+// described is a relay with one group and five clients.
+type described struct{ hub *fanout.Hub }
+
+func newDescribed() described {
+	h := fanout.NewHub(fanout.Config{Linger: time.Minute, MaxLinger: 10})
+	for _, t := range []cache.TypeURL{cache.Cluster, cache.Secret} {
+		s := h.Subscribe(t, fanout.NewSubscriber(func() {}))
+		s.Delta([]string{"a", "b", "c", "missing"}, nil, time.Unix(1, 0))
+		u := &cache.Update{Removed: []string{"missing"}}
+		for _, name := range []string{"a", "b", "c"} {
+			u.Set = append(u.Set, cache.Received{Upstream: "7", Resource: cache.NewResource(t, &discovery.Resource{
+				Name: name, Resource: &anypb.Any{TypeUrl: string(t), Value: []byte(canary)},
+			}, cache.Fingerprint{})})
+		}
+		h.Apply(fanout.Lane{Type: t}, u)
+	}
+	return described{h}
+}
+
+func (d described) Ready() (bool, string) { return false, "waiting for upstream" }
+func (d described) Count() int            { return 5 }
+func (d described) Clients() []downstream.Client {
+	var clients []downstream.Client
+	for i := range 5 {
+		clients = append(clients, downstream.Client{Stream: uint64(i + 1), Node: fmt.Sprint("node-", i+1)})
+	}
+	return clients
+}
+func (d described) Summary() downstream.Summary {
+	return downstream.Summary{Protocols: map[string]int{"delta": 5}}
+}
+func (d described) Groups() map[string]*fanout.Hub { return map[string]*fanout.Hub{"": d.hub} }
+
+func ask(t *testing.T, method, path, host string) *httptest.ResponseRecorder {
+	t.Helper()
+	m := NewMetrics(ReadBuild("test"))
+	r := newDescribed()
+	m.Attach(r)
+	req := httptest.NewRequest(method, path, nil)
+	req.Host = host
+	w := httptest.NewRecorder()
+	NewHandler(r, m, "127.0.0.1").ServeHTTP(w, req)
+	if strings.Contains(w.Body.String(), canary) {
+		t.Errorf("%s shows a secret", path)
+	}
+	return w
+}
+
+func TestEndpoints(t *testing.T) {
+	for _, tt := range []struct {
+		method, path, host string
+		code               int
+		body               string
+	}{
+		{"GET", "/", "localhost:18001", 200, "/clients"},
+		{"GET", "/livez", "127.0.0.1:18001", 200, "live"},
+		{"GET", "/readyz", "[::1]:18001", 503, "waiting for upstream"},
+		{"GET", "/ready", "localhost", 503, "waiting for upstream"},
+		{"GET", "/startupz", "localhost", 503, "waiting for upstream"},
+		{"GET", "/server_info", "localhost", 200, `"version": "test"`},
+		{"GET", "/metrics", "localhost", 200, `xds_relay_cache_resources{type="CDS"} 3`},
+		{"GET", "/stats/prometheus", "localhost", 200, `xds_relay_clients{protocol="delta"} 5`},
+		{"GET", "/resources?type=SDS", "localhost", 200, `"upstream_version": "7"`},
+		{"GET", "/resources?type=CDS", "localhost", 200, `"cause": "removed"`},
+		{"GET", "/nothing", "localhost", 404, "no such endpoint"},
+		{"POST", "/clients", "localhost", 405, "read with GET"},
+		{"DELETE", "/resources", "localhost", 405, "read with GET"},
+		{"GET", "/clients", "evil.example", 421, "this is not"},
+		{"GET", "/clients?limit=0", "localhost", 400, "use a number from 1 to"},
+		{"GET", "/clients?continue=x", "localhost", 400, "use what the page before gave"},
+		{"GET", "/resources?continue=x", "localhost", 400, "use what the page before gave"},
+		{"GET", "/resources?type=clusters", "localhost", 400, "use a short name such as CDS"},
+	} {
+		w := ask(t, tt.method, tt.path, tt.host)
+		if w.Code != tt.code || !strings.Contains(w.Body.String(), tt.body) {
+			t.Errorf("%s %s of %s: %d %q, want %d and %q", tt.method, tt.path, tt.host, w.Code, w.Body.String(), tt.code, tt.body)
+		}
+		if w.Code == http.StatusMethodNotAllowed && w.Header().Get("Allow") == "" {
+			t.Errorf("%s %s does not say what is allowed", tt.method, tt.path)
+		}
+	}
+}
+
+// TestPages: a list read in pages is the whole list, each entry once.
+func TestPages(t *testing.T) {
+	for _, tt := range []struct {
+		path, list, key string
+		want            int
+	}{
+		{"/clients", "clients", "node", 5},
+		{"/resources", "resources", "name", 8},
+	} {
+		for limit := 1; limit <= 9; limit++ {
+			var got []string
+			token := ""
+			for page := 0; page == 0 || token != ""; page++ {
+				var body map[string]json.RawMessage
+				w := ask(t, "GET", fmt.Sprintf("%s?limit=%d&continue=%s", tt.path, limit, token), "localhost")
+				if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || page > 10 {
+					t.Fatalf("%s: %v, page %d: %s", tt.path, err, page, w.Body)
+				}
+				var entries []map[string]any
+				if err := json.Unmarshal(body[tt.list], &entries); err != nil || len(entries) > limit {
+					t.Fatalf("%s: %v, %d entries, limit %d", tt.path, err, len(entries), limit)
+				}
+				for _, e := range entries {
+					got = append(got, fmt.Sprint(e["type"], e[tt.key]))
+				}
+				token = ""
+				if next, ok := body["continue"]; ok {
+					_ = json.Unmarshal(next, &token) // a string, or the loop ends
+				}
+			}
+			seen := map[string]bool{}
+			for _, e := range got {
+				seen[e] = true
+			}
+			if len(got) != tt.want || len(seen) != tt.want {
+				t.Errorf("%s with limit %d: %d entries, %d of them different, want %d", tt.path, limit, len(got), len(seen), tt.want)
+			}
+		}
+	}
+}
+
+// TestLabelsAreClosedSets: types the code has never seen share one label, so that
+// clients cannot make metrics grow.
+func TestLabelsAreClosedSets(t *testing.T) {
+	m := NewMetrics(ReadBuild("test"))
+	for i := range 100 {
+		typ := cache.TypeURL(fmt.Sprint("type.googleapis.com/strange.", i))
+		m.ClientRequest(typ, downstream.InitialRequest)
+		m.ClientResponse(typ, 1, 1, 1)
+		m.ClientAck(typ, time.Second)
+		m.UpstreamResponse(typ, 1, 1)
+		m.UpstreamNack(typ)
+	}
+	m.UpstreamReconnect(upstream.Main, "unavailable", time.Second)
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if strings.HasPrefix(f.GetName(), prefix) && len(f.GetMetric()) > 3 {
+			t.Errorf("%s has %d series: %v", f.GetName(), len(f.GetMetric()), firstLabels(f))
+		}
+	}
+}
+
+func firstLabels(f *dto.MetricFamily) (labels []string) {
+	for _, m := range f.GetMetric()[:3] {
+		labels = append(labels, fmt.Sprint(m.GetLabel()))
+	}
+	return labels
+}

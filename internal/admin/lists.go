@@ -1,0 +1,166 @@
+package admin
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/config"
+)
+
+// Lists are paged: limit entries at most, and a token with which the next page is
+// asked for.
+const (
+	defaultLimit = 1000
+	maxLimit     = 10000
+)
+
+func limitOf(req *http.Request) (int, error) {
+	s := req.URL.Query().Get("limit")
+	if s == "" {
+		return defaultLimit, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > maxLimit {
+		return 0, fmt.Errorf("limit is %q; use a number from 1 to %d", s, maxLimit)
+	}
+	return n, nil
+}
+
+func badRequest(w http.ResponseWriter, err error) {
+	http.Error(w, err.Error(), http.StatusBadRequest)
+}
+
+func (h *handler) clients(w http.ResponseWriter, req *http.Request) {
+	limit, err := limitOf(req)
+	if err != nil {
+		badRequest(w, err)
+		return
+	}
+	after := uint64(0)
+	if token := req.URL.Query().Get("continue"); token != "" {
+		if after, err = strconv.ParseUint(token, 10, 64); err != nil {
+			badRequest(w, fmt.Errorf("continue is %q; use what the page before gave", token))
+			return
+		}
+	}
+	all := h.relay.Clients() // oldest first: by stream number
+	i, _ := slices.BinarySearchFunc(all, after+1, func(c downstream.Client, n uint64) int {
+		return int(int64(c.Stream) - int64(n))
+	})
+	page := all[i:]
+	next := ""
+	if len(page) > limit {
+		page = page[:limit]
+		next = strconv.FormatUint(page[limit-1].Stream, 10)
+	}
+	reply(w, struct {
+		Total    int                 `json:"total"`
+		Clients  []downstream.Client `json:"clients"`
+		Continue string              `json:"continue,omitempty"`
+	}{len(all), page, next})
+}
+
+// entry is one name on one lane of one group. It has no body, and so no secret.
+type entry struct {
+	Group    string        `json:"group,omitempty"`
+	Type     cache.TypeURL `json:"type"`
+	Name     string        `json:"name"`
+	Wildcard bool          `json:"wildcard"`
+	State    string        `json:"state"`
+	Cause    string        `json:"cause,omitempty"`
+	Version  string        `json:"version,omitempty"`
+	Upstream string        `json:"upstream_version,omitempty"`
+	Aliases  []string      `json:"aliases,omitempty"`
+	Bytes    int           `json:"bytes,omitempty"`
+	Clients  int           `json:"clients"`
+	Linger   bool          `json:"lingering,omitempty"`
+	Error    string        `json:"error,omitempty"`
+}
+
+var (
+	states = map[cache.State]string{cache.Unknown: "unknown", cache.Present: "present", cache.Absent: "absent"}
+	causes = map[cache.Cause]string{cache.Removed: "removed", cache.NotFoundError: "not_found", cache.Timer: "timer"}
+)
+
+// cursor is where a page of resources ends.
+type cursor struct {
+	Group    string        `json:"g"`
+	Type     cache.TypeURL `json:"t"`
+	Name     string        `json:"n"`
+	Wildcard bool          `json:"w"`
+}
+
+func (h *handler) resources(w http.ResponseWriter, req *http.Request) {
+	query := req.URL.Query()
+	limit, err := limitOf(req)
+	if err != nil {
+		badRequest(w, err)
+		return
+	}
+	only := ""
+	if t := query.Get("type"); t != "" {
+		var ok bool
+		if only, ok = config.TypeURL(t); !ok {
+			badRequest(w, fmt.Errorf("type is %q; use a short name such as CDS, or a type URL", t))
+			return
+		}
+	}
+	var from cursor
+	if token := query.Get("continue"); token != "" {
+		data, err := base64.RawURLEncoding.DecodeString(token)
+		if err != nil || json.Unmarshal(data, &from) != nil {
+			badRequest(w, fmt.Errorf("continue is %q; use what the page before gave", token))
+			return
+		}
+	}
+	list := []entry{}
+	next := ""
+	hubs := h.relay.Groups()
+	for _, group := range slices.Sorted(maps.Keys(hubs)) {
+		if query.Has("group") && group != query.Get("group") || group < from.Group {
+			continue
+		}
+		for _, t := range hubs[group].Types() {
+			if only != "" && string(t) != only || group == from.Group && t < from.Type {
+				continue
+			}
+			var after fanout.Place
+			if group == from.Group && t == from.Type {
+				after = fanout.Place{Name: from.Name, Wildcard: from.Wildcard}
+			}
+			page, more := hubs[group].Describe(t, after, limit-len(list))
+			for _, d := range page {
+				list = append(list, describe(group, t, d))
+			}
+			if more && next == "" && len(list) > 0 {
+				last := list[len(list)-1]
+				token, _ := json.Marshal(cursor{last.Group, last.Type, last.Name, last.Wildcard}) // strings and a bool
+				next = base64.RawURLEncoding.EncodeToString(token)
+			}
+		}
+	}
+	reply(w, struct {
+		Resources []entry `json:"resources"`
+		Continue  string  `json:"continue,omitempty"`
+	}{list, next})
+}
+
+func describe(group string, t cache.TypeURL, d fanout.Description) entry {
+	e := entry{
+		Group: group, Type: t, Name: d.Name, Wildcard: d.Wildcard,
+		State: states[d.State], Cause: causes[d.Cause], Upstream: d.Upstream,
+		Clients: d.Clients, Linger: d.Lingering, Error: d.Error,
+	}
+	if d.Resource != nil {
+		e.Version, e.Aliases, e.Bytes = d.Resource.Version, d.Resource.Aliases, d.Resource.Size()
+	}
+	return e
+}

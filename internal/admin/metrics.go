@@ -1,0 +1,185 @@
+package admin
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/upstream"
+)
+
+const prefix = "xds_relay_"
+
+// Metrics counts what happens in a relay. Hand it to the relay as both Observers,
+// and then Attach the relay for the gauges over its state.
+type Metrics struct {
+	registry *prometheus.Registry
+	build    Build
+
+	// What the streams tell. Each is safe for concurrent use by itself.
+	streams     *prometheus.GaugeVec
+	lastMessage prometheus.Gauge
+	backoff     prometheus.Gauge
+	reconnects  *prometheus.CounterVec
+	received    *prometheus.CounterVec
+	nacksSent   *prometheus.CounterVec
+	resourcesIn *prometheus.CounterVec
+	dropped     *prometheus.CounterVec
+	quarantined prometheus.Gauge
+
+	connects     *prometheus.CounterVec
+	disconnects  *prometheus.CounterVec
+	requests     *prometheus.CounterVec
+	responses    *prometheus.CounterVec
+	resourcesOut *prometheus.CounterVec
+	bytesOut     *prometheus.CounterVec
+	ack          *prometheus.HistogramVec
+	panics       prometheus.Counter
+}
+
+var (
+	_ upstream.Observer   = (*Metrics)(nil)
+	_ downstream.Observer = (*Metrics)(nil)
+)
+
+// What happens to a resource in a response.
+const (
+	opAdded   = "added"
+	opRemoved = "removed"
+)
+
+// NewMetrics returns a registry with everything but the gauges over state.
+func NewMetrics(b Build) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry(), build: b}
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + name, Help: help})
+		m.registry.MustRegister(g)
+		return g
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
+		m.registry.MustRegister(c)
+		return c
+	}
+
+	m.streams = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: prefix + "upstream_streams",
+		Help: "Open streams to the control plane: main, aux (a type wanted both by name and by wildcard) or solo (a quarantined type).",
+	}, []string{"role"})
+	m.registry.MustRegister(m.streams)
+	for _, role := range []upstream.Role{upstream.Main, upstream.Auxiliary, upstream.Solo} {
+		m.streams.WithLabelValues(string(role))
+	}
+	m.lastMessage = gauge("upstream_last_message_timestamp_seconds", "When the control plane last sent a response, in seconds since 1970; 0 is never.")
+	m.backoff = gauge("upstream_backoff_seconds", "The wait before the next attempt to open a stream to the control plane; 0 while one is open.")
+	m.reconnects = counter("upstream_reconnects_total", "Streams to the control plane that ended or could not be opened, by reason.", "reason")
+	m.received = counter("upstream_responses_total", "Responses received from the control plane.", "type")
+	m.nacksSent = counter("upstream_nacks_sent_total", "Responses of the control plane that were rejected as malformed.", "type")
+	m.resourcesIn = counter("upstream_resources_received_total", "Resources in the control plane's responses, and names it removed.", "type", "op")
+	m.dropped = counter("upstream_dropped_total", "Responses of the control plane that were not used, by reason.", "reason")
+	m.quarantined = gauge("upstream_quarantined_types", "Types that the control plane refuses by ending the stream; they are asked for on streams of their own.")
+
+	m.connects = counter("client_connects_total", "Client streams opened.", "protocol")
+	m.disconnects = counter("client_disconnects_total", "Client streams ended, by reason.", "reason")
+	m.requests = counter("requests_total", "Requests of clients by what they are: initial, subscribe, ack or nack.", "type", "kind")
+	m.responses = counter("responses_total", "Responses handed to the transport for clients.", "type")
+	m.resourcesOut = counter("response_resources_total", "Resources, and removed names, in responses to clients.", "type", "op")
+	m.bytesOut = counter("response_bytes_total", "Bytes of responses to clients, before compression and TLS.", "type")
+	m.ack = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:                           prefix + "ack_seconds",
+		Help:                           "Time from handing a response to the transport to its ACK.",
+		Buckets:                        []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		NativeHistogramBucketFactor:    1.1,
+		NativeHistogramMaxBucketNumber: 160,
+	}, []string{"type"})
+	m.panics = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_panics_total", Help: "Client streams ended because of a bug in the relay; the log has the stack."})
+
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: prefix + "build_info", Help: "Always 1; the labels say what is running.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go, "protos": b.Protos},
+	})
+	info.Set(1)
+	m.registry.MustRegister(m.ack, m.panics, info,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Attach adds the gauges over a relay's state, which is asked at each scrape.
+// Call it once.
+func (m *Metrics) Attach(r Relay) { m.registry.MustRegister(newStateCollector(r)) }
+
+// --- upstream.Observer ---
+
+// UpstreamConnected counts open streams.
+func (m *Metrics) UpstreamConnected(role upstream.Role, up bool) {
+	if !up {
+		m.streams.WithLabelValues(string(role)).Dec()
+		return
+	}
+	m.streams.WithLabelValues(string(role)).Inc()
+	m.backoff.Set(0)
+}
+
+// UpstreamReconnect counts ended streams and failed attempts.
+func (m *Metrics) UpstreamReconnect(_ upstream.Role, reason string, wait time.Duration) {
+	m.reconnects.WithLabelValues(reason).Inc()
+	m.backoff.Set(wait.Seconds())
+}
+
+// UpstreamResponse counts what the control plane sends.
+func (m *Metrics) UpstreamResponse(t cache.TypeURL, set, removed int) {
+	m.lastMessage.SetToCurrentTime()
+	m.received.WithLabelValues(t.Short()).Inc()
+	m.resourcesIn.WithLabelValues(t.Short(), opAdded).Add(float64(set))
+	m.resourcesIn.WithLabelValues(t.Short(), opRemoved).Add(float64(removed))
+}
+
+// UpstreamNack counts responses that were rejected.
+func (m *Metrics) UpstreamNack(t cache.TypeURL) { m.nacksSent.WithLabelValues(t.Short()).Inc() }
+
+// UpstreamDropped counts responses that were not used.
+func (m *Metrics) UpstreamDropped(reason string) { m.dropped.WithLabelValues(reason).Inc() }
+
+// UpstreamQuarantine counts convicted types.
+func (m *Metrics) UpstreamQuarantine(_ cache.TypeURL, convicted bool) {
+	if convicted {
+		m.quarantined.Inc()
+	} else {
+		m.quarantined.Dec()
+	}
+}
+
+// --- downstream.Observer ---
+
+// ClientConnected counts streams that open.
+func (m *Metrics) ClientConnected(protocol string) { m.connects.WithLabelValues(protocol).Inc() }
+
+// ClientDisconnected counts streams that end.
+func (m *Metrics) ClientDisconnected(_ string, reason downstream.Reason) {
+	m.disconnects.WithLabelValues(string(reason)).Inc()
+}
+
+// ClientRequest counts requests.
+func (m *Metrics) ClientRequest(t cache.TypeURL, kind downstream.RequestKind) {
+	m.requests.WithLabelValues(t.Short(), string(kind)).Inc()
+}
+
+// ClientResponse counts responses.
+func (m *Metrics) ClientResponse(t cache.TypeURL, resources, removed, bytes int) {
+	short := t.Short()
+	m.responses.WithLabelValues(short).Inc()
+	m.resourcesOut.WithLabelValues(short, opAdded).Add(float64(resources))
+	m.resourcesOut.WithLabelValues(short, opRemoved).Add(float64(removed))
+	m.bytesOut.WithLabelValues(short).Add(float64(bytes))
+}
+
+// ClientAck measures how long clients take.
+func (m *Metrics) ClientAck(t cache.TypeURL, after time.Duration) {
+	m.ack.WithLabelValues(t.Short()).Observe(after.Seconds())
+}
+
+// ClientPanic counts bugs.
+func (m *Metrics) ClientPanic() { m.panics.Inc() }
