@@ -283,7 +283,7 @@ func (t *Table) forget(id ID) {
 	if e.state == Present {
 		t.uncount(e.resource)
 		for _, alias := range e.resource.Aliases {
-			if a, ok := t.ids[alias]; ok {
+			if a, ok := t.ids[alias]; ok && a != id {
 				m := t.entries[a].more
 				m.matches = without(m.matches, id)
 				t.release(a)

@@ -118,15 +118,13 @@ func (h *Hub) all() []*index {
 // never waits for a client (UP-11).
 func (h *Hub) Apply(lane Lane, u *cache.Update) {
 	x := h.index(lane.Type)
-	x.mu.Lock()
-	if lane.Wildcard {
-		x.applyWildcard(u)
-	} else {
-		x.applyNamed(u)
-	}
-	wake := x.takeWoken()
-	x.mu.Unlock()
-	wakeAll(wake)
+	wakeAll(x.locked(func() {
+		if lane.Wildcard {
+			x.applyWildcard(u)
+		} else {
+			x.applyNamed(u)
+		}
+	}))
 }
 
 // SetUnavailable says that a lane gets no answers from upstream, and why, or with
@@ -134,11 +132,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) {
 // told; resources stay as they are (ERR-5).
 func (h *Hub) SetUnavailable(lane Lane, status *statuspb.Status) {
 	x := h.index(lane.Type)
-	x.mu.Lock()
-	x.setUnavailable(lane.Wildcard, status)
-	wake := x.takeWoken()
-	x.mu.Unlock()
-	wakeAll(wake)
+	wakeAll(x.locked(func() { x.setUnavailable(lane.Wildcard, status) }))
 }
 
 // SetSuspect says that upstream may be refusing a type. A suspect does not

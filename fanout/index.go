@@ -71,6 +71,14 @@ func (x *index) table(wildcard bool) *cache.Table {
 	return &x.named
 }
 
+// locked runs a change under the lock, and returns whom to wake after it.
+func (x *index) locked(change func()) []*Subscriber {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	change()
+	return x.takeWoken()
+}
+
 func (x *index) next() cache.Seq { return cache.Seq(x.hub.seq.Add(1)) }
 
 func (x *index) markNamed(touched []cache.ID) {

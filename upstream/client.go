@@ -3,13 +3,16 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -70,6 +73,8 @@ func NewClient(config Config, o ClientOptions) *Client {
 func (c *Client) Run(ctx context.Context) {
 	var streams sync.WaitGroup
 	defer streams.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	c.hub.Wanted().OnWake(func() {
 		poke(c.wake)
 	})
@@ -119,14 +124,17 @@ func (c *Client) Run(ctx context.Context) {
 // step lets the Core take in one event, and then carries out what it learned,
 // outside of the lock.
 func (c *Client) step(event func(now time.Time)) {
-	c.mu.Lock()
-	event(time.Now())
-	effects := c.core.Effects()
-	c.mu.Unlock()
-	for _, e := range effects {
+	for _, e := range c.take(event) {
 		e.Apply(c.hub)
 		c.observe(e)
 	}
+}
+
+func (c *Client) take(event func(now time.Time)) []Effect {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	event(time.Now())
+	return c.core.Effects()
 }
 
 func (c *Client) observe(e Effect) {
@@ -217,25 +225,41 @@ func (c *Client) serve(parent, ctx context.Context, id StreamID, s *stream) {
 func (c *Client) receive(id StreamID, s *stream, in deltaStream, log *slog.Logger) error {
 	for {
 		resp, err := in.Recv()
+		if err == nil {
+			err = c.takeIn(id, resp, log)
+		}
 		if err != nil {
 			return err
-		}
-		d := Decode(resp, c.core.config.Fingerprint)
-		c.observer.UpstreamResponse(d.typeURL, len(resp.GetResources()), len(resp.GetRemovedResources()))
-		c.step(func(now time.Time) { c.core.Receive(id, d, now) })
-		var nack string
-		var overrun bool
-		c.step(func(time.Time) { nack, overrun = c.core.Applied(id, d) })
-		if nack != "" {
-			c.observer.UpstreamNack(d.typeURL)
-			log.Warn("response rejected; its sound resources are used", "type", d.typeURL, "nonce", d.nonce, "err", nack)
-		}
-		if overrun {
-			return errors.New("the control plane sends without reading: too many responses wait for their ACK")
 		}
 		poke(s.wake)
 		poke(c.wake)
 	}
+}
+
+// takeIn lets the Hub have a response, and then its ACK go. A bug that a response
+// brings to light ends the stream that it came on, and nothing else.
+func (c *Client) takeIn(id StreamID, resp *discovery.DeltaDiscoveryResponse, log *slog.Logger) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.observer.UpstreamDropped("panic")
+			log.Error("bug: a response made the relay panic", "type", resp.GetTypeUrl(), "nonce", resp.GetNonce(), "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = errors.New("internal error while taking in a response")
+		}
+	}()
+	d := Decode(resp, c.core.config.Fingerprint)
+	c.observer.UpstreamResponse(d.typeURL, len(resp.GetResources()), len(resp.GetRemovedResources()))
+	c.step(func(now time.Time) { c.core.Receive(id, d, now) })
+	var nack string
+	var overrun bool
+	c.step(func(time.Time) { nack, overrun = c.core.Applied(id, d) })
+	if nack != "" {
+		c.observer.UpstreamNack(d.typeURL)
+		log.Warn("response rejected; its sound resources are used", "type", d.typeURL, "nonce", d.nonce, "err", nack)
+	}
+	if overrun {
+		return errors.New("the control plane sends without reading: too many responses wait for their ACK")
+	}
+	return nil
 }
 
 // send writes what the Core wants written, one request at a time.

@@ -235,8 +235,8 @@ func (c *Core) Opened(id StreamID, now time.Time) {
 	}
 	s.opened = now
 	s.delta = newDeltaState(&c.config)
+	c.lingerAt = c.hub.Expire(now) // what lingered too long meanwhile is not asked for again
 	c.place(now)
-	c.lingerAt = now
 	if s.open() { // it may have turned out not to be needed any more
 		c.suspects.survivors(s, now)
 	}
