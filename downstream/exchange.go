@@ -24,6 +24,7 @@ type exchange struct {
 	full  bool // the type's SotW responses are full-state
 
 	// To be told. marks are changes, asked what the client wants an answer to.
+	marked        bool // there are marks in the mailbox
 	marks         fanout.Marks
 	compactAt     int // marks are made distinct when there are so many
 	asked         []cache.ID

@@ -39,11 +39,11 @@ type speaker struct {
 
 // flush fills the queue.
 func (s *Session) flush(now time.Time) *End {
-	s.subscriber.Drain(func(sub *fanout.Subscription, m fanout.Marks) {
+	for _, sub := range s.subscriber.Take() {
 		if st := s.bySub[sub]; st != nil {
-			st.base().take(m)
+			st.base().marked = true
 		}
-	})
+	}
 	speakers, blocked, end := s.collect(now)
 	if end != nil {
 		return end
@@ -80,12 +80,16 @@ func (s *Session) collect(now time.Time) (speakers []*speaker, blocked []*exchan
 	content := false
 	for _, st := range s.states {
 		x := st.base()
-		if !st.due() {
+		if !x.marked && !st.due() {
 			continue
 		}
 		sp := &speaker{state: st}
 		push := !x.blocked(now, s.config.AckTimeout)
-		x.sub.Read(func(v fanout.View) { sp.part = st.collect(v, push) })
+		x.sub.Read(func(v fanout.View) {
+			x.marked = false
+			x.take(v.Marks())
+			sp.part = st.collect(v, push)
+		})
 		if !push && x.pending() {
 			blocked = append(blocked, x)
 		}

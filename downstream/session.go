@@ -101,9 +101,6 @@ func NewSession(c *Config, kind Stream, peer Peer, groups Groups, warmth *Warmth
 	}
 }
 
-// Dirty reports whether something was marked since the last Next.
-func (s *Session) Dirty() bool { return s.subscriber.Dirty() }
-
 // Note is what a request told that is worth a log line or a counter.
 type Note struct {
 	Type cache.TypeURL

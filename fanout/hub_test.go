@@ -67,9 +67,13 @@ func TestMailboxIsBounded(t *testing.T) {
 	if wakes != 1 {
 		t.Errorf("woken %d times without having looked, want once", wakes)
 	}
-	m.Drain(func(_ *Subscription, got Marks) {
-		slices.Sort(got.Content)
-		if ids := slices.Compact(got.Content); len(ids) != 2 {
+	if dirty := m.Take(); len(dirty) != 1 || dirty[0] != s {
+		t.Fatalf("marked: %v, want the one subscription", dirty)
+	}
+	s.Read(func(v View) {
+		got := v.Marks().Content
+		slices.Sort(got)
+		if ids := slices.Compact(got); len(ids) != 2 {
 			t.Errorf("marked: %v, want both names", ids)
 		}
 	})
@@ -166,9 +170,9 @@ func TestManyAtOnce(t *testing.T) {
 					names := []string{fmt.Sprint(random.IntN(20)), Wildcard}
 					s.Delta(names[:random.IntN(3)], names[random.IntN(2):], epoch)
 					s.Replace(names[random.IntN(3):], epoch)
-					m.Drain(func(s *Subscription, marks Marks) {
+					for _, s := range m.Take() {
 						s.Read(func(v View) {
-							for _, id := range marks.Content {
+							for _, id := range v.Marks().Content {
 								if v.Has(id) {
 									v.Answer(id)
 								}
@@ -176,7 +180,7 @@ func TestManyAtOnce(t *testing.T) {
 							for range v.Members(0) {
 							}
 						})
-					})
+					}
 				}
 				s.Close(epoch)
 			}

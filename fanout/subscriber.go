@@ -74,25 +74,24 @@ func bounded(ids []cache.ID, names int) []cache.ID {
 	return slices.Compact(ids)
 }
 
-// Dirty reports whether anything is marked.
-func (m *Subscriber) Dirty() bool {
+// Take returns the Subscriptions for which something is marked. Their marks stay
+// with them: whoever takes has to look at each, with View.Marks.
+func (m *Subscriber) Take() []*Subscription {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.dirty) > 0
-}
-
-// Drain hands over what is marked, each Subscription once, and empties the
-// mailbox. take must not call into this package.
-func (m *Subscriber) Drain(take func(*Subscription, Marks)) {
-	m.mu.Lock()
 	dirty := m.dirty
 	m.dirty = nil
-	marks := make([]Marks, len(dirty))
-	for i, s := range dirty {
-		marks[i], s.marks = s.marks, Marks{}
-	}
-	m.mu.Unlock()
-	for i, s := range dirty {
-		take(s, marks[i])
-	}
+	return dirty
+}
+
+// Marks hands over what is marked for the Subscription. Marks and View are of one
+// instant, so that no change is told twice, once because it is seen and once
+// because it is marked.
+func (v View) Marks() Marks {
+	m := v.s.subscriber
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	marks := v.s.marks
+	v.s.marks = Marks{}
+	return marks
 }

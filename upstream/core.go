@@ -378,5 +378,6 @@ func (c *Core) shut(s *slot) {
 	if s.id != 0 {
 		c.closing = append(c.closing, s.id)
 		c.stop(s)
+		s.failingSince, s.message = time.Time{}, ""
 	}
 }

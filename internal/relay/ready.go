@@ -48,7 +48,7 @@ func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
 	w.look()
 	r.groups.run(func(ctx context.Context) {
 		for w.look() {
-			mailbox.Drain(func(*fanout.Subscription, fanout.Marks) {})
+			mailbox.Take()
 			select {
 			case <-ctx.Done():
 				return
@@ -64,6 +64,7 @@ func (w *readiness) look() (more bool) {
 	var missing []string
 	for i, s := range w.subs {
 		s.Read(func(v fanout.View) {
+			v.Marks()
 			if _, synced := v.Wildcard(); !synced {
 				missing = append(missing, w.types[i].Short())
 			}
