@@ -97,6 +97,16 @@ func TestNonsenseIsRefused(t *testing.T) {
 	}
 }
 
+func TestEdgeIsOfTheHeader(t *testing.T) {
+	tr := parse(t, "# A claim.\n# spec: UP-1\n# edge: gRPC says \"no\n")
+	if tr.Edge != `gRPC says "no` {
+		t.Errorf("the reason is %q", tr.Edge)
+	}
+	if tr = parse(t, "# A claim.\n# spec: UP-1\nc1 > open delta\n# edge: not any more\n"); tr.Edge != "" {
+		t.Errorf("a comment further down was read as the reason %q", tr.Edge)
+	}
+}
+
 func TestMatchesOpenEnds(t *testing.T) {
 	for _, c := range []struct {
 		want, got string

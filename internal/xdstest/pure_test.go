@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"strconv"
 	"time"
@@ -30,7 +29,7 @@ import (
 // internal/relay stand in a relay that runs, and takes the same steps one after
 // another, at a time that is a number: it has no gRPC, no goroutine and no clock.
 //
-// It asks everybody in every round. That a wake-up is missing is seen over gRPC.
+// It asks every client in every round. That a wake-up is missing is seen over gRPC.
 type pure struct {
 	// What the relay was started with.
 	relay.Grouping
@@ -59,6 +58,7 @@ type pureGroup struct {
 	name  string
 	hub   *fanout.Hub
 	core  *upstream.Core
+	woken bool // interest has changed
 	users int
 	endAt time.Time // zero: it is in use
 }
@@ -71,17 +71,9 @@ type pureStream struct {
 	spoken bool
 }
 
-// pureClient is a client and the relay's end of its stream.
-type pureClient struct {
-	actor    string
-	peer     downstream.Peer
-	dialogue *xdstest.Dialogue
-	session  *downstream.Session // nil: it has no stream
-}
-
 // The words of gRPC for what happens to a stream below it.
 var (
-	errLost    = status.Error(codes.Unavailable, "error reading from server: EOF")
+	errLost    = status.Error(codes.Unavailable, "error reading from server: io: read/write on closed pipe")
 	errRefused = status.Error(codes.Unavailable, `connection error: desc = "transport: Error while dialing: dial tcp: connection refused"`)
 	errGarbled = status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v",
 		proto.Unmarshal([]byte{0xff, 0xff, 0xff}, new(discovery.DiscoveryRequest)))
@@ -183,11 +175,11 @@ const restless = 1000
 func (p *pure) settle() {
 	for range restless {
 		busy := p.endGroups()
-		for _, g := range p.groups {
-			busy = p.tick(g) || busy
-		}
 		for _, c := range p.clients {
 			busy = p.flush(c) || busy
+		}
+		for _, g := range p.groups {
+			busy = p.tick(g) || busy
 		}
 		if !busy {
 			return
@@ -220,8 +212,10 @@ func (p *pure) join(name string, node func() *core.Node) (*pureGroup, *downstrea
 		c := relay.UpstreamConfig(p.config, p.fingerprint)
 		c.Node = node()
 		hub := fanout.NewHub(relay.HubConfig(p.config))
+		g := &pureGroup{name: name, hub: hub, core: upstream.NewCore(c, hub, random)}
+		hub.Wanted().OnWake(func() { g.woken = true })
 		i = len(p.groups)
-		p.groups = append(p.groups, &pureGroup{name: name, hub: hub, core: upstream.NewCore(c, hub, random)})
+		p.groups = append(p.groups, g)
 	}
 	p.groups[i].users++
 	p.groups[i].endAt = time.Time{}
@@ -259,8 +253,10 @@ func (p *pure) step(g *pureGroup, event func()) (learned bool) {
 	return len(effects) > 0
 }
 
-// tick does what is due: opens and shuts streams, and writes requests.
+// tick does what is due: opens and shuts streams, and once that is done writes
+// requests.
 func (p *pure) tick(g *pureGroup) (busy bool) {
+	g.woken = false
 	var open []upstream.Open
 	var shut []upstream.StreamID
 	busy = p.step(g, func() {
@@ -272,6 +268,9 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 	p.shut(func(s *pureStream) bool { return s.group == g && slices.Contains(shut, s.id) })
 	for _, o := range open {
 		p.open(g, o)
+	}
+	if len(open) > 0 {
+		return true
 	}
 	for _, s := range p.streams {
 		if s.group != g {
@@ -285,7 +284,7 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 		}
 	}
 	at := g.core.Deadline(p.now)
-	return busy || len(open)+len(shut) > 0 || !at.IsZero() && !at.After(p.now)
+	return busy || g.woken || len(shut) > 0 || !at.IsZero() && !at.After(p.now)
 }
 
 // open connects a stream, which gets the first free name of its kind.
@@ -351,99 +350,4 @@ func (p *pure) ended(s *pureStream, err error) {
 	p.streams = slices.DeleteFunc(p.streams, func(o *pureStream) bool { return o == s })
 	end, _ := upstream.Ending(err)
 	p.step(s.group, func() { s.group.core.Ended(s.id, end, p.now) })
-}
-
-// --- the downstream edge, as in downstream's stream ---
-
-func (p *pure) client(actor string) *pureClient {
-	for _, c := range p.clients {
-		if c.actor == actor {
-			return c
-		}
-	}
-	c := &pureClient{actor: actor, peer: downstream.Peer{Local: true}}
-	p.clients = append(p.clients, c)
-	return c
-}
-
-// say takes in what a client does on its stream.
-func (c *pureClient) say(p *pure, cmd xdstest.Command) error {
-	switch {
-	case cmd.Verb == "open" && c.session != nil:
-		return fmt.Errorf("%s has a stream open: close it first, or use another client", c.actor)
-	case cmd.Verb == "open":
-		c.open(p, cmd)
-		return nil
-	case c.dialogue == nil:
-		c.open(p, xdstest.Command{Verb: "open", Variant: "delta"})
-	case c.session == nil:
-		return fmt.Errorf("%s has no open stream: say open first", c.actor)
-	}
-	switch cmd.Verb {
-	case "close":
-		c.close(p)
-		return nil
-	case "garbage":
-		c.end(p, errGarbled)
-		return nil
-	}
-	m, err := c.dialogue.Request(cmd)
-	if err != nil {
-		return err
-	}
-	var end *downstream.End
-	switch req := proto.Clone(m).(type) { // the client keeps its own
-	case *discovery.DeltaDiscoveryRequest:
-		_, end = c.session.DeltaRequest(req, p.now)
-	case *discovery.DiscoveryRequest:
-		_, end = c.session.SotWRequest(req, p.now)
-	}
-	if end != nil {
-		c.end(p, status.Error(end.Code(), end.Message))
-	}
-	return nil
-}
-
-func (c *pureClient) open(p *pure, cmd xdstest.Command) {
-	if from, ok := cmd.Options["from"]; ok && c.dialogue == nil {
-		c.peer.Local = net.ParseIP(from).IsLoopback()
-	}
-	c.dialogue = xdstest.NewDialogue(c.actor, cmd, p.transcript)
-	kind := downstream.Stream{Delta: !c.dialogue.SotW, Type: cache.TypeURL(cmd.TypeURL)}
-	c.session = downstream.NewSession(&p.session, kind, c.peer, p, p.warmth, func() {})
-}
-
-// flush sends what there is to be sent, through the wire's own form.
-func (p *pure) flush(c *pureClient) (busy bool) {
-	for c.session != nil {
-		r, end := c.session.Next(p.now)
-		switch {
-		case end != nil:
-			c.end(p, status.Error(end.Code(), end.Message))
-			return true
-		case r == nil:
-			return busy
-		}
-		var m proto.Message = new(discovery.DeltaDiscoveryResponse)
-		if c.dialogue.SotW {
-			m = new(discovery.DiscoveryResponse)
-		}
-		err := proto.Unmarshal(r.Marshal(), m)
-		text, fault := c.dialogue.Hear(m)
-		p.hear(c.actor, text)
-		p.fault = cmp.Or(p.fault, err, fault)
-		busy = true
-	}
-	return busy
-}
-
-// end is how the relay ends a client's stream.
-func (c *pureClient) end(p *pure, err error) {
-	p.hear(c.actor, xdstest.Ending(err))
-	c.close(p)
-}
-
-func (c *pureClient) close(p *pure) {
-	c.session.Close(p.now)
-	c.session = nil
 }

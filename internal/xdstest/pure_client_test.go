@@ -1,0 +1,117 @@
+package xdstest_test
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/internal/xdstest"
+)
+
+// pureClient is a client and the relay's end of its stream: it stands where
+// downstream's stream stands.
+type pureClient struct {
+	actor    string
+	peer     downstream.Peer
+	dialogue *xdstest.Dialogue
+	session  *downstream.Session // nil: it has no stream
+}
+
+func (p *pure) client(actor string) *pureClient {
+	for _, c := range p.clients {
+		if c.actor == actor {
+			return c
+		}
+	}
+	c := &pureClient{actor: actor, peer: downstream.Peer{Local: true}}
+	p.clients = append(p.clients, c)
+	return c
+}
+
+// say takes in what a client does on its stream.
+func (c *pureClient) say(p *pure, cmd xdstest.Command) error {
+	switch {
+	case cmd.Verb == "open" && c.session != nil:
+		return fmt.Errorf("%s has a stream open: close it first, or use another client", c.actor)
+	case cmd.Verb == "open":
+		c.open(p, cmd)
+		return nil
+	case c.dialogue == nil:
+		c.open(p, xdstest.Command{Verb: "open", Variant: "delta"})
+	case c.session == nil:
+		return fmt.Errorf("%s has no open stream: say open first", c.actor)
+	}
+	switch cmd.Verb {
+	case "close":
+		c.close(p)
+		return nil
+	case "garbage":
+		c.end(p, errGarbled)
+		return nil
+	}
+	m, err := c.dialogue.Request(cmd)
+	if err != nil {
+		return err
+	}
+	var end *downstream.End
+	switch req := proto.Clone(m).(type) { // the client keeps its own
+	case *discovery.DeltaDiscoveryRequest:
+		_, end = c.session.DeltaRequest(req, p.now)
+	case *discovery.DiscoveryRequest:
+		_, end = c.session.SotWRequest(req, p.now)
+	}
+	if end != nil {
+		c.end(p, status.Error(end.Code(), end.Message))
+	}
+	return nil
+}
+
+func (c *pureClient) open(p *pure, cmd xdstest.Command) {
+	if from, ok := cmd.Options["from"]; ok && c.dialogue == nil {
+		c.peer.Local = net.ParseIP(from).IsLoopback()
+	}
+	c.dialogue = xdstest.NewDialogue(c.actor, cmd, p.transcript)
+	kind := downstream.Stream{Delta: !c.dialogue.SotW, Type: cache.TypeURL(cmd.TypeURL)}
+	c.session = downstream.NewSession(&p.session, kind, c.peer, p, p.warmth, func() {})
+}
+
+// flush sends what there is to be sent, through the wire's own form.
+func (p *pure) flush(c *pureClient) (busy bool) {
+	for c.session != nil {
+		r, end := c.session.Next(p.now)
+		switch {
+		case end != nil:
+			c.end(p, status.Error(end.Code(), end.Message))
+			return true
+		case r == nil:
+			return busy
+		}
+		var m proto.Message = new(discovery.DeltaDiscoveryResponse)
+		if c.dialogue.SotW {
+			m = new(discovery.DiscoveryResponse)
+		}
+		err := proto.Unmarshal(r.Marshal(), m)
+		text, fault := c.dialogue.Hear(m)
+		p.hear(c.actor, text)
+		p.fault = cmp.Or(p.fault, err, fault)
+		busy = true
+	}
+	return busy
+}
+
+// end is how the relay ends a client's stream.
+func (c *pureClient) end(p *pure, err error) {
+	p.hear(c.actor, xdstest.Ending(err))
+	c.close(p)
+}
+
+func (c *pureClient) close(p *pure) {
+	c.session.Close(p.now)
+	c.session = nil
+}
