@@ -1,0 +1,128 @@
+package config
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/doc/comment"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/configuration.md")
+
+const reference = "../../docs/configuration.md"
+
+// TestReferenceIsTrue: docs/configuration.md is made of the doc comments of Config,
+// and says what they say.
+func TestReferenceIsTrue(t *testing.T) {
+	got := writeReference(t)
+	if *update {
+		if err := os.WriteFile(reference, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(reference)
+	if err != nil || got != string(want) {
+		t.Errorf("docs/configuration.md is not what the comments of Config say (%v); run go test ./internal/config -run Reference -update", err)
+	}
+}
+
+func writeReference(t *testing.T) string {
+	docs := fieldDocs(t)
+	var b strings.Builder
+	b.WriteString(`# Configuration
+
+One YAML file, ` + "`xds-relay serve -c relay.yaml`" + `; every key may be left out. Unknown or repeated
+keys, wrong types and values that make no sense are refused, with line and column. In any value
+` + "`${env:NAME}`" + ` stands for an environment variable, ` + "`${env:NAME:-default}`" + ` for one that may be missing,
+` + "`$$`" + ` for a dollar sign. ` + "`--set key.path=value`" + ` overrides one key, and the flags ` + "`--upstream`, `--listen`, `--admin`,\n`--node-id` and `--log-level`" + ` those with a flag of their own. Ids such as UP-13 are rules of
+[protocol.md](protocol.md). This page is made from the comments in internal/config.
+`)
+	section(&b, docs, reflect.TypeFor[Config](), "")
+	return b.String()
+}
+
+// section writes a struct's own keys, and then the sections within it.
+func section(b *strings.Builder, docs map[string]string, typ reflect.Type, path string) {
+	var inner []reflect.StructField
+	title := path
+	if path == "" {
+		title = "Top level"
+	}
+	fmt.Fprintf(b, "\n## %s\n", title)
+	if path != "" {
+		fmt.Fprintf(b, "\n%s\n", docs[typ.Name()])
+	}
+	b.WriteString("\n| key | default | |\n|---|---|---|\n")
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if key == "" {
+			continue
+		}
+		if f.Type.Kind() == reflect.Struct {
+			inner = append(inner, f)
+			continue
+		}
+		text, def, ok := strings.Cut(docs[typ.Name()+"."+f.Name], "Default: ")
+		if !ok {
+			def = "required."
+		}
+		fmt.Fprintf(b, "| `%s` | `%s` | %s |\n", key, strings.TrimSuffix(def, "."), strings.ReplaceAll(strings.TrimSpace(text), "|", "\\|"))
+		if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct {
+			inner = append(inner, reflect.StructField{Name: f.Name, Tag: reflect.StructTag(fmt.Sprintf("yaml:%q", key+"[]")), Type: f.Type.Elem()})
+		}
+	}
+	for _, f := range inner {
+		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		next := key
+		if path != "" {
+			next = path + "." + key
+		}
+		section(b, docs, f.Type, next)
+	}
+}
+
+// fieldDocs are the doc comments of all structs and their fields, in one line each.
+func fieldDocs(t *testing.T) map[string]string {
+	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := make(map[string]string)
+	for _, decl := range file.Decls {
+		gen, ok := decl.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, spec := range gen.Specs {
+			typ, ok := spec.(*ast.TypeSpec)
+			if !ok {
+				continue
+			}
+			docs[typ.Name.Name] = oneLine(gen.Doc)
+			if s, ok := typ.Type.(*ast.StructType); ok {
+				for _, f := range s.Fields.List {
+					for _, name := range f.Names {
+						docs[typ.Name.Name+"."+name.Name] = oneLine(f.Doc)
+					}
+				}
+			}
+		}
+	}
+	return docs
+}
+
+// oneLine is a doc comment as text without line breaks or Go's links.
+func oneLine(g *ast.CommentGroup) string {
+	var p comment.Parser
+	p.LookupSym = func(string, string) bool { return true }
+	text := (&comment.Printer{TextWidth: -1}).Text(p.Parse(g.Text()))
+	return strings.Join(strings.Fields(string(text)), " ")
+}
