@@ -153,21 +153,19 @@ func (x *index) describe(places []Place) []Description {
 		}
 	}
 
-	descriptions := make([]Description, 0, len(places))
-	for _, p := range places {
-		d := Description{Place: p}
+	// A name that went since the places were listed is Unknown now; it stays in the
+	// page, which would not know where to go on without its last place.
+	descriptions := make([]Description, len(places))
+	for i, p := range places {
+		d := &descriptions[i]
+		d.Place = p
 		var a cache.Answer
 		if p.Wildcard {
-			id, ok := x.wildcard.Find(p.Name)
-			if !ok {
-				continue // gone since the places were listed
+			if id, ok := x.wildcard.Find(p.Name); ok {
+				a = x.wildcard.Answer(id)
 			}
-			a, d.Clients, d.Upstream = x.wildcard.Answer(id), len(x.wildcards), upstream[1][p.Name]
-		} else {
-			id, ok := x.named.Find(p.Name)
-			if !ok {
-				continue
-			}
+			d.Clients, d.Upstream = len(x.wildcards), upstream[1][p.Name]
+		} else if id, ok := x.named.Find(p.Name); ok {
 			a, d.Upstream = x.answer(id), upstream[0][p.Name]
 			if int(id) < len(x.interest) {
 				d.Clients = len(x.interest[id])
@@ -175,7 +173,6 @@ func (x *index) describe(places []Place) []Description {
 		}
 		d.Lingering = d.Clients == 0
 		d.State, d.Cause, d.Resource, d.Error = a.State, a.Cause, a.Resource, a.Error.GetMessage()
-		descriptions = append(descriptions, d)
 	}
 	return descriptions
 }

@@ -83,7 +83,7 @@ func checkHost(host string, next http.Handler) http.Handler {
 		}
 		name = strings.Trim(name, "[]")
 		ip := net.ParseIP(name)
-		if host == "" || name == host || name == "localhost" || ip != nil && ip.IsLoopback() {
+		if host == "" || strings.EqualFold(name, host) || strings.EqualFold(name, "localhost") || ip != nil && ip.IsLoopback() {
 			next.ServeHTTP(w, req)
 			return
 		}
@@ -91,7 +91,12 @@ func checkHost(host string, next http.Handler) http.Handler {
 	})
 }
 
-func (h *handler) live(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "live") }
+// live asks the relay something, whatever the answer: if its locks are stuck, so
+// is the probe.
+func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
+	h.relay.Count()
+	fmt.Fprintln(w, "live")
+}
 
 func (h *handler) readyz(w http.ResponseWriter, _ *http.Request) {
 	ready, why := h.relay.Ready()

@@ -98,6 +98,11 @@ type cursor struct {
 	Wildcard bool          `json:"w"`
 }
 
+func (c cursor) token() string {
+	data, _ := json.Marshal(c) // strings and a bool
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
 func (h *handler) resources(w http.ResponseWriter, req *http.Request) {
 	query := req.URL.Query()
 	limit, err := limitOf(req)
@@ -121,15 +126,25 @@ func (h *handler) resources(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 	}
-	list := []entry{}
-	next := ""
+	inGroup := func(name string) bool { return !query.Has("group") || name == query.Get("group") }
+	list, next := h.collect(from, limit, inGroup, cache.TypeURL(only))
+	reply(w, struct {
+		Resources []entry `json:"resources"`
+		Continue  string  `json:"continue,omitempty"`
+	}{list, next})
+}
+
+// collect is a page of the resources of some groups and of one type, or of all,
+// and where the next page begins.
+func (h *handler) collect(from cursor, limit int, inGroup func(string) bool, only cache.TypeURL) (list []entry, next string) {
+	list = []entry{}
 	hubs := h.relay.Groups()
 	for _, group := range slices.Sorted(maps.Keys(hubs)) {
-		if query.Has("group") && group != query.Get("group") || group < from.Group {
+		if !inGroup(group) || group < from.Group {
 			continue
 		}
 		for _, t := range hubs[group].Types() {
-			if only != "" && string(t) != only || group == from.Group && t < from.Type {
+			if only != "" && t != only || group == from.Group && t < from.Type {
 				continue
 			}
 			var after fanout.Place
@@ -140,17 +155,13 @@ func (h *handler) resources(w http.ResponseWriter, req *http.Request) {
 			for _, d := range page {
 				list = append(list, describe(group, t, d))
 			}
-			if more && next == "" && len(list) > 0 {
-				last := list[len(list)-1]
-				token, _ := json.Marshal(cursor{last.Group, last.Type, last.Name, last.Wildcard}) // strings and a bool
-				next = base64.RawURLEncoding.EncodeToString(token)
+			if more {
+				last := list[len(list)-1] // limit is one at least
+				return list, cursor{last.Group, last.Type, last.Name, last.Wildcard}.token()
 			}
 		}
 	}
-	reply(w, struct {
-		Resources []entry `json:"resources"`
-		Continue  string  `json:"continue,omitempty"`
-	}{list, next})
+	return list, ""
 }
 
 func describe(group string, t cache.TypeURL, d fanout.Description) entry {
@@ -162,5 +173,18 @@ func describe(group string, t cache.TypeURL, d fanout.Description) entry {
 	if d.Resource != nil {
 		e.Version, e.Aliases, e.Bytes = d.Resource.Version, d.Resource.Aliases, d.Resource.Size()
 	}
+	if t == cache.Secret {
+		// Whoever can guess at a weak secret could check the guess against a hash,
+		// and both versions may be one (RECON-1).
+		e.Version, e.Upstream = redact(e.Version), redact(e.Upstream)
+	}
 	return e
+}
+
+// redact hides what there is, but not that there is something.
+func redact(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "[redacted]"
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +22,7 @@ type Metrics struct {
 
 	// What the streams tell. Each is safe for concurrent use by itself.
 	streams     *prometheus.GaugeVec
+	open        atomic.Int64 // streams, of all roles
 	lastMessage prometheus.Gauge
 	backoff     prometheus.Gauge
 	reconnects  *prometheus.CounterVec
@@ -73,6 +75,10 @@ func NewMetrics(b Build) *Metrics {
 	for _, role := range []upstream.Role{upstream.Main, upstream.Auxiliary, upstream.Solo} {
 		m.streams.WithLabelValues(string(role))
 	}
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "upstream_connected",
+		Help: "1 while a stream to the control plane is open. 0 is no fault while nobody subscribes to anything: then none is needed.",
+	}, func() float64 { return float64(min(m.open.Load(), 1)) }))
 	m.lastMessage = gauge("upstream_last_message_timestamp_seconds", "When the control plane last sent a response, in seconds since 1970; 0 is never.")
 	m.backoff = gauge("upstream_backoff_seconds", "The wait before the next attempt to open a stream to the control plane; 0 while one is open.")
 	m.reconnects = counter("upstream_reconnects_total", "Streams to the control plane that ended or could not be opened, by reason.", "reason")
@@ -116,9 +122,11 @@ func (m *Metrics) Attach(r Relay) { m.registry.MustRegister(newStateCollector(r)
 // UpstreamConnected counts open streams.
 func (m *Metrics) UpstreamConnected(role upstream.Role, up bool) {
 	if !up {
+		m.open.Add(-1)
 		m.streams.WithLabelValues(string(role)).Dec()
 		return
 	}
+	m.open.Add(1)
 	m.streams.WithLabelValues(string(role)).Inc()
 	m.backoff.Set(0)
 }

@@ -1,0 +1,92 @@
+package admin
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/upstream"
+)
+
+// scrape is what Prometheus gets, one series a line.
+func scrape(t *testing.T, m *Metrics) string {
+	t.Helper()
+	req := httptest.NewRequest("GET", "/metrics", nil)
+	req.Host = "localhost"
+	w := httptest.NewRecorder()
+	NewHandler(newDescribed(), m, "localhost").ServeHTTP(w, req)
+	return w.Body.String()
+}
+
+// TestMetricsTellWhatHappened: dashboards and alerts are written against these
+// names and labels.
+func TestMetricsTellWhatHappened(t *testing.T) {
+	m := NewMetrics(Build{Version: "v1", Revision: "abc", Go: "go1", Protos: "v2"})
+	m.Attach(newDescribed())
+
+	m.UpstreamConnected(upstream.Main, true)
+	m.UpstreamConnected(upstream.Auxiliary, true)
+	m.UpstreamConnected(upstream.Auxiliary, false)
+	m.UpstreamResponse(cache.Cluster, 3, 2)
+	m.UpstreamNack(cache.Cluster)
+	m.UpstreamDropped("unsubscribed_type")
+	m.UpstreamQuarantine(cache.Runtime, true)
+	m.UpstreamQuarantine(cache.Secret, true)
+	m.UpstreamQuarantine(cache.Runtime, false)
+	m.UpstreamReconnect(upstream.Auxiliary, "unavailable", 1500*time.Millisecond)
+	m.ClientConnected("delta")
+	m.ClientDisconnected("delta", downstream.OverLimit)
+	m.ClientRequest(cache.Endpoint, downstream.NackRequest)
+	m.ClientResponse(cache.Endpoint, 5, 1, 700)
+	m.ClientAck(cache.Endpoint, 3*time.Millisecond)
+	m.ClientPanic()
+
+	body := scrape(t, m)
+	for _, want := range []string{
+		`build_info{goversion="go1",protos="v2",revision="abc",version="v1"} 1`,
+		`upstream_connected 1`,
+		`upstream_streams{role="main"} 1`,
+		`upstream_streams{role="aux"} 0`,
+		`upstream_backoff_seconds 1.5`,
+		`upstream_reconnects_total{reason="unavailable"} 1`,
+		`upstream_responses_total{type="CDS"} 1`,
+		`upstream_resources_received_total{op="added",type="CDS"} 3`,
+		`upstream_resources_received_total{op="removed",type="CDS"} 2`,
+		`upstream_nacks_sent_total{type="CDS"} 1`,
+		`upstream_dropped_total{reason="unsubscribed_type"} 1`,
+		`upstream_quarantined_types 1`,
+		`client_connects_total{protocol="delta"} 1`,
+		`client_disconnects_total{reason="` + string(downstream.OverLimit) + `"} 1`,
+		`client_panics_total 1`,
+		`requests_total{kind="nack",type="EDS"} 1`,
+		`responses_total{type="EDS"} 1`,
+		`response_resources_total{op="added",type="EDS"} 5`,
+		`response_resources_total{op="removed",type="EDS"} 1`,
+		`response_bytes_total{type="EDS"} 700`,
+		`ack_seconds_bucket{type="EDS",le="0.005"} 1`,
+		`ready 0`,
+		`groups 1`,
+		`clients{protocol="delta"} 5`,
+		`client_sync_state{state="stale"} 0`,
+		`subscriptions{kind="named",type="CDS"} 4`,
+		`subscriptions{kind="wildcard",type="CDS"} 0`,
+		`cache_resources{type="SDS"} 3`,
+	} {
+		if !strings.Contains(body, "\n"+prefix+want+"\n") {
+			t.Errorf("%s%s is not there", prefix, want)
+		}
+	}
+	for _, also := range []string{prefix + "upstream_last_message_timestamp_seconds 1", prefix + "cache_bytes", "\ngo_goroutines ", "\nprocess_open_fds "} {
+		if !strings.Contains(body, also) {
+			t.Errorf("%s is not there", also)
+		}
+	}
+
+	m.UpstreamConnected(upstream.Main, false)
+	if body := scrape(t, m); !strings.Contains(body, prefix+"upstream_connected 0") {
+		t.Error("upstream_connected is not 0 after the last stream")
+	}
+}
