@@ -65,8 +65,8 @@ func TestEveryFieldHasAYAMLTag(t *testing.T) {
 	})
 }
 
-// fieldDocs returns the comment of every struct field in config.go, by
-// "Struct.Field", and fails for exported fields and types without one.
+// fieldDocs returns the comment of every struct in config.go, by its name, and of
+// its fields, by "Struct.Field", and fails for exported fields and types without one.
 func fieldDocs(t *testing.T) map[string]string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
@@ -88,6 +88,7 @@ func fieldDocs(t *testing.T) map[string]string {
 			if !strings.HasPrefix(gen.Doc.Text(), typ.Name.Name+" ") {
 				t.Errorf("type %s: its comment must begin with its name", typ.Name)
 			}
+			docs[typ.Name.Name] = gen.Doc.Text()
 			for _, f := range st.Fields.List {
 				for _, name := range f.Names {
 					if name.IsExported() && !strings.HasPrefix(f.Doc.Text(), name.Name+" ") {

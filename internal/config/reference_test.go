@@ -3,10 +3,7 @@ package config
 import (
 	"flag"
 	"fmt"
-	"go/ast"
 	"go/doc/comment"
-	"go/parser"
-	"go/token"
 	"os"
 	"reflect"
 	"strings"
@@ -57,7 +54,7 @@ func section(b *strings.Builder, docs map[string]string, typ reflect.Type, path 
 	}
 	fmt.Fprintf(b, "\n## %s\n", title)
 	if path != "" {
-		fmt.Fprintf(b, "\n%s\n", docs[typ.Name()])
+		fmt.Fprintf(b, "\n%s\n", oneLine(docs[typ.Name()]))
 	}
 	b.WriteString("\n| key | default | |\n|---|---|---|\n")
 	for i := range typ.NumField() {
@@ -70,7 +67,7 @@ func section(b *strings.Builder, docs map[string]string, typ reflect.Type, path 
 			inner = append(inner, f)
 			continue
 		}
-		text, def, ok := strings.Cut(docs[typ.Name()+"."+f.Name], "Default: ")
+		text, def, ok := strings.Cut(oneLine(docs[typ.Name()+"."+f.Name]), "Default: ")
 		if !ok {
 			def = "required."
 		}
@@ -89,40 +86,10 @@ func section(b *strings.Builder, docs map[string]string, typ reflect.Type, path 
 	}
 }
 
-// fieldDocs are the doc comments of all structs and their fields, in one line each.
-func fieldDocs(t *testing.T) map[string]string {
-	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
-	docs := make(map[string]string)
-	for _, decl := range file.Decls {
-		gen, ok := decl.(*ast.GenDecl)
-		if !ok {
-			continue
-		}
-		for _, spec := range gen.Specs {
-			typ, ok := spec.(*ast.TypeSpec)
-			if !ok {
-				continue
-			}
-			docs[typ.Name.Name] = oneLine(gen.Doc)
-			if s, ok := typ.Type.(*ast.StructType); ok {
-				for _, f := range s.Fields.List {
-					for _, name := range f.Names {
-						docs[typ.Name.Name+"."+name.Name] = oneLine(f.Doc)
-					}
-				}
-			}
-		}
-	}
-	return docs
-}
-
 // oneLine is a doc comment as text without line breaks or Go's links.
-func oneLine(g *ast.CommentGroup) string {
+func oneLine(doc string) string {
 	var p comment.Parser
 	p.LookupSym = func(string, string) bool { return true }
-	text := (&comment.Printer{TextWidth: -1}).Text(p.Parse(g.Text()))
+	text := (&comment.Printer{TextWidth: -1}).Text(p.Parse(doc))
 	return strings.Join(strings.Fields(string(text)), " ")
 }
