@@ -66,6 +66,7 @@ const none ID = 0
 
 type entry struct {
 	name  string
+	used  bool // the ID stands for the name
 	state State
 	cause Cause
 	// pinned: somebody outside refers to this ID.
@@ -140,10 +141,10 @@ func (t *Table) id(name string) ID {
 	var id ID
 	if n := len(t.free); n > 0 {
 		id, t.free = t.free[n-1], t.free[:n-1]
-		t.entries[id] = entry{name: name}
+		t.entries[id] = entry{name: name, used: true}
 	} else {
 		id = ID(len(t.entries))
-		t.entries = append(t.entries, entry{name: name})
+		t.entries = append(t.entries, entry{name: name, used: true})
 	}
 	t.ids[name] = id
 	return id
@@ -152,7 +153,7 @@ func (t *Table) id(name string) ID {
 // release lets go of an ID that nothing refers to and that holds nothing.
 func (t *Table) release(id ID) {
 	e := &t.entries[id]
-	if id == none || e.pinned || e.ordered || e.state == Present || e.more != nil && len(e.more.matches) > 0 {
+	if !e.used || e.pinned || e.ordered || e.state == Present || e.more != nil && len(e.more.matches) > 0 {
 		return
 	}
 	delete(t.ids, e.name)

@@ -36,13 +36,17 @@ func tableAgainstModel(t *testing.T, random *rand.Rand) {
 		ids[name] = table.Intern(name)
 	}
 	pick := func() string { return names[random.IntN(len(names))] }
+	covered := func(r *Resource) bool {
+		_, pinned := ids[r.Name]
+		return pinned || slices.ContainsFunc(r.Aliases, func(alias string) bool { _, pinned := ids[alias]; return pinned })
+	}
 	for step := range 60 {
 		name := pick()
-		switch op := random.IntN(10); {
+		switch op := random.IntN(12); {
 		case op < 6:
 			var aliases []string
 			for range random.IntN(3) {
-				if a := pick(); a != name && !slices.Contains(aliases, a) {
+				if a := pick(); !slices.Contains(aliases, a) {
 					aliases = append(aliases, a)
 				}
 			}
@@ -65,8 +69,23 @@ func tableAgainstModel(t *testing.T, random *rand.Rand) {
 				changed[name] = seq
 			}
 			delete(world, name)
-		default:
+		case op == 9:
 			table.Prune(seq)
+		case op == 10:
+			ids[name] = table.Intern(name)
+		default:
+			id, pinned := ids[name]
+			if !pinned {
+				continue
+			}
+			delete(ids, name)
+			table.Forget(id, covered)
+			table.Unpin(id)
+			for _, r := range slices.Collect(maps.Values(world)) {
+				if (r.Name == name || slices.Contains(r.Aliases, name)) && !covered(r) {
+					delete(world, r.Name)
+				}
+			}
 		}
 		compare(t, step, &table, world, changed, ids, seq, random)
 	}

@@ -21,7 +21,7 @@ func (x *index) applyNamed(u *cache.Update) {
 		touched, _ := x.named.Set(r.Resource, r.Upstream, x.next(), x.touched[:0])
 		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return slices.Contains(told, id) }))
 		if id, ok := x.named.Find(r.Name); ok && !wanted {
-			x.named.Forget(id, keepNone) // it has dropped the alias it was wanted for (NAME-5)
+			x.named.Forget(id, x.covers) // it has dropped the alias it was wanted for (NAME-5)
 		}
 	}
 	for _, r := range u.Negative {
@@ -76,11 +76,9 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 	}
 	x.markNamed(touched)
 	if id, ok := x.named.Find(name); ok && !x.desired(false, name) {
-		x.named.Forget(id, keepNone)
+		x.named.Forget(id, x.covers)
 	}
 }
-
-func keepNone(*cache.Resource) bool { return false }
 
 func (x *index) applyWildcard(u *cache.Update) {
 	changed := false

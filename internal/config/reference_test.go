@@ -67,11 +67,12 @@ func section(b *strings.Builder, docs map[string]string, typ reflect.Type, path 
 			inner = append(inner, f)
 			continue
 		}
-		text, def, ok := strings.Cut(oneLine(docs[typ.Name()+"."+f.Name]), "Default: ")
+		text, def, ok := strings.Cut(docs[typ.Name()+"."+f.Name], "Default: ")
 		if !ok {
 			def = "required."
 		}
-		fmt.Fprintf(b, "| `%s` | `%s` | %s |\n", key, strings.TrimSuffix(def, "."), strings.ReplaceAll(strings.TrimSpace(text), "|", "\\|"))
+		def = strings.TrimSuffix(strings.TrimSpace(def), ".")
+		fmt.Fprintf(b, "| `%s` | `%s` | %s |\n", key, def, strings.ReplaceAll(oneLine(text), "|", "\\|"))
 		if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct {
 			inner = append(inner, reflect.StructField{Name: f.Name, Tag: reflect.StructTag(fmt.Sprintf("yaml:%q", key+"[]")), Type: f.Type.Elem()})
 		}
