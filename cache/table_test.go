@@ -74,13 +74,16 @@ func tableAgainstModel(t *testing.T, random *rand.Rand) {
 		case op == 10:
 			ids[name] = table.Intern(name)
 		default:
-			id, pinned := ids[name]
-			if !pinned {
+			id, known := table.Find(name)
+			if !known {
 				continue
 			}
+			_, pinned := ids[name]
 			delete(ids, name)
 			table.Forget(id, covered)
-			table.Unpin(id)
+			if pinned {
+				table.Unpin(id)
+			}
 			for _, r := range slices.Collect(maps.Values(world)) {
 				if (r.Name == name || slices.Contains(r.Aliases, name)) && !covered(r) {
 					delete(world, r.Name)
