@@ -30,5 +30,5 @@ func isTerminal(f *os.File) bool {
 // bridgeGRPC sends gRPC's own log to ours, one level lower than gRPC has it: its
 // warnings are about single connections.
 func bridgeGRPC(log *slog.Logger) {
-	grpclog.SetLoggerV2(&grpcLog{log.With("component", "grpc")})
+	grpclog.SetLoggerV2(&grpcLog{log: log.With("component", "grpc")})
 }

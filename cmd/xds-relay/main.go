@@ -60,14 +60,16 @@ func message(err error) string {
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "xds-relay",
-		Short:         "Relay xDS configuration from a control plane to many clients",
-		Version:       admin.ReadBuild(version).Version,
+		Use:     "xds-relay",
+		Short:   "Relay xDS configuration from a control plane to many clients",
+		Version: describe(admin.ReadBuild(version)),
+		Example: `  xds-relay serve --upstream 127.0.0.1:15010 --listen 127.0.0.1:18000 --admin 127.0.0.1:18001
+  xds-relay validate -c relay.yaml`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return &usageError{fmt.Errorf("unknown command %q; see xds-relay --help", args[0])}
+				return &usageError{fmt.Errorf("unknown command %q; %s", args[0], instead(cmd, args[0]))}
 			}
 			return nil
 		},
@@ -76,8 +78,18 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newServe(), newValidate(), newVersion())
+	root.SetVersionTemplate("{{.Version}}")
+	root.AddCommand(newServe(), newDemo(), newValidate(), newVersion())
 	return root
+}
+
+// instead says what somebody who mistyped a command may have meant.
+func instead(cmd *cobra.Command, arg string) string {
+	cmd.SuggestionsMinimumDistance = 2
+	if s := cmd.SuggestionsFor(arg); len(s) > 0 {
+		return fmt.Sprintf("did you mean %q?", s[0])
+	}
+	return "see " + cmd.CommandPath() + " --help"
 }
 
 // noArgs refuses arguments, as a usage error.

@@ -67,7 +67,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		err  string // on standard error
 	}{
 		{[]string{}, 0, "Available Commands", ""},
-		{[]string{"--version"}, 0, "xds-relay version", ""},
+		{[]string{"--version"}, 0, "protos", ""},
 		{[]string{"version"}, 0, "protos", ""},
 		{[]string{"version", "-o", "json"}, 0, `"protos"`, ""},
 		{[]string{"version", "-o", "xml"}, 2, "", `-o is "xml"; use text or json`},
@@ -79,7 +79,10 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{[]string{"serve", "--upstream", "192.0.2.1:15010"}, 2, "", "--upstream=192.0.2.1:15010: upstream.address"},
 		{[]string{"serve", "extra"}, 2, "", `unexpected argument "extra"`},
 		{[]string{"serve", "--nonsense"}, 2, "", "unknown flag: --nonsense; see xds-relay serve --help"},
-		{[]string{"nonsense"}, 2, "", `unknown command "nonsense"`},
+		{[]string{"nonsense"}, 2, "", `unknown command "nonsense"; see xds-relay --help`},
+		{[]string{"sreve"}, 2, "", `unknown command "sreve"; did you mean "serve"?`},
+		{[]string{"serve", "--admin", "192.0.2.1:18001"}, 2, "", "--admin=192.0.2.1:18001: admin.listen"},
+		{[]string{"serve", "--set", "version_key_file=/no/key"}, 2, "", `version_key_file: cannot read "/no/key"`},
 		{[]string{"demo", "--clients", "1"}, 2, "", "--clients is 1"},
 		{[]string{"serve", "--admin", "", "--listen", taken.Addr().String()}, 1, "", "another process has it: give downstream.listen (--listen) another address"},
 		{[]string{"validate", "--set", "downstream.tls.cert=/no/cert", "--set", "downstream.tls.key=/no/key"}, 2, "", "/no/cert"},
@@ -141,17 +144,20 @@ func serveProgram(t *testing.T, args ...string) *served {
 	return s
 }
 
-// stop ends it as an operator would.
-func (s *served) stop(t *testing.T) {
+// stop ends it as an operator would. It returns the log since the last look.
+func (s *served) stop(t *testing.T) (log string) {
 	t.Helper()
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	var rest strings.Builder
 	for s.log.Scan() {
+		rest.WriteString(s.log.Text() + "\n")
 	}
 	if err := s.cmd.Wait(); err != nil {
 		t.Errorf("it did not end well: %v", err)
 	}
+	return rest.String()
 }
 
 func (s *served) get(t *testing.T, path string) (code int, body string) {

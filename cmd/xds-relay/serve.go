@@ -35,6 +35,9 @@ Nothing is bound but the addresses of downstream.listen and admin.listen.`,
 			if err != nil {
 				return err
 			}
+			if err := c.CheckFiles(); err != nil {
+				return &usageError{err}
+			}
 			log := newLog(c.Log)
 			bridgeGRPC(log)
 			return serve(cmd.Context(), c, log)

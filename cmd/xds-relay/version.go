@@ -25,8 +25,7 @@ func newVersion() *cobra.Command {
 				e.SetIndent("", "  ")
 				return e.Encode(b)
 			case "text":
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "xds-relay %s\n  revision  %s\n  go        %s\n  protos    %s\n  platform  %s/%s\n",
-					b.Version, b.Revision, b.Go, b.Protos, b.OS, b.Arch)
+				_, err := fmt.Fprint(cmd.OutOrStdout(), describe(b))
 				return err
 			}
 			return &usageError{fmt.Errorf("-o is %q; use text or json", output)}
@@ -34,4 +33,10 @@ func newVersion() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
+}
+
+// describe is a build as people read it.
+func describe(b admin.Build) string {
+	return fmt.Sprintf("xds-relay %s\n  revision  %s\n  go        %s\n  protos    %s\n  platform  %s/%s\n",
+		b.Version, b.Revision, b.Go, b.Protos, b.OS, b.Arch)
 }
