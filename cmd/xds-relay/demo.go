@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/xds-relay/xds-relay/internal/admin"
+	"github.com/xds-relay/xds-relay/internal/demo"
+	"github.com/xds-relay/xds-relay/internal/relay"
+)
+
+func newDemo() *cobra.Command {
+	o := demo.Options{Out: os.Stdout}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Watch a control plane, a relay and a fleet of clients at work",
+		Long: `Start a real go-control-plane server, the relay and a fleet of real gRPC clients,
+Delta and SotW, on loopback ports that the system picks, and show what passes
+between them. It needs no configuration and leaves nothing behind.`,
+		Example: `  xds-relay demo
+  xds-relay demo --for 10s --clients 200`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Clients < 2 || o.Clients > 5000 {
+				return &usageError{fmt.Errorf("--clients is %d; use a number from 2 to 5000", o.Clients)}
+			}
+			if o.Rate <= 0 || o.Rate > 100 {
+				return &usageError{fmt.Errorf("--rate is %g; use a number above 0, up to 100", o.Rate)}
+			}
+			ctx := cmd.Context()
+			if ctx == nil {
+				ctx = context.Background()
+			}
+			ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			o.TTY = isTerminal(os.Stdout)
+			o.Color = o.TTY && os.Getenv("NO_COLOR") == ""
+			o.Width = terminalWidth
+			metrics := admin.NewMetrics(admin.ReadBuild(version))
+			o.Upstream, o.Downstream = metrics, metrics
+			o.Admin = func(r *relay.Relay) (string, func(), error) { return demoAdmin(r, metrics) }
+			return demo.Run(ctx, o)
+		},
+	}
+	cmd.Flags().DurationVar(&o.For, "for", 0, "stop after so long; 0: on Ctrl-C")
+	cmd.Flags().IntVar(&o.Clients, "clients", 50, "clients, half Delta and half SotW")
+	cmd.Flags().Float64Var(&o.Rate, "rate", 2, "updates a second by the control plane")
+	return cmd
+}
+
+// demoAdmin gives the demo's relay an admin endpoint on a port the system picks.
+func demoAdmin(r *relay.Relay, metrics *admin.Metrics) (url string, stop func(), err error) {
+	const address = "127.0.0.1:0"
+	l, err := relay.Listen(address)
+	if err != nil {
+		return "", nil, err
+	}
+	metrics.Attach(r)
+	s := admin.Serve(l, admin.NewHandler(r, metrics, adminHost(address)), slog.New(slog.DiscardHandler))
+	return "http://" + l.Addr().String() + "/", s.Close, nil
+}
+
+func terminalWidth() int {
+	width, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
