@@ -247,16 +247,28 @@ func (cp *controlPlane) subscribedOnce(t cache.TypeURL, names int) (err error) {
 	return is(t.Short()+" names subscribed upstream", len(total), names)
 }
 
-// subscribes complains unless some open stream has subscribed to a name.
+// subscribes complains unless a name is, or was to the end of a stream, subscribed.
 func (cp *controlPlane) subscribes(t cache.TypeURL, name string) error {
 	found := false
 	cp.see(func(streams []*upstreamStream) {
 		for _, s := range streams {
-			found = found || s.open && s.subscribed[t][name] > s.removed[t][name]
+			found = found || s.subscribed[t][name] > s.removed[t][name]
 		}
 	})
 	if !found {
 		return fmt.Errorf("%s %q is not subscribed upstream", t.Short(), name)
 	}
 	return nil
+}
+
+// openedAs is the number of streams of a role there have been.
+func (cp *controlPlane) openedAs(role string) (n int) {
+	cp.see(func(streams []*upstreamStream) {
+		for _, s := range streams {
+			if s.role == role {
+				n++
+			}
+		}
+	})
+	return n
 }
