@@ -22,7 +22,7 @@ func example() state {
 		travel: travel{changes: 37, last: 1_940 * time.Microsecond, worst: 12 * time.Millisecond, latest: "cluster of cart"},
 		lines: []line{
 			{200 * time.Millisecond, "50 of 50 clients connected, 50 have all they use after 179 ms"},
-			{2600 * time.Millisecond, "delta-7 back after 1.5 s: had 32 versions, 3 changed, sent 3 (+1 to warm)"},
+			{2600 * time.Millisecond, "delta-7 back after 1.5 s: 32 versions, 3 changed, sent 3 (+1 to warm)"},
 			{12_100 * time.Millisecond, "a line that is longer than the terminal is wide, so that it goes on below, between two words"},
 		},
 	}

@@ -246,7 +246,7 @@ func cameBack(sotw bool, v visit, lacks int) string {
 	if sotw {
 		return fmt.Sprintf("%d changed, sent all %d (SotW cannot resume)", lacks, v.resources)
 	}
-	text := fmt.Sprintf("had %d versions, %d changed, sent %d", v.versions, lacks, v.resources-v.again)
+	text := fmt.Sprintf("%d versions, %d changed, sent %d", v.versions, lacks, v.resources-v.again)
 	if v.again > 0 {
 		// A cluster that changed waits for its endpoints, changed or not (ORDER-4).
 		text += fmt.Sprintf(" (+%d to warm)", v.again)
