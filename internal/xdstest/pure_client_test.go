@@ -81,28 +81,28 @@ func (c *pureClient) open(p *pure, cmd xdstest.Command) {
 	c.session = downstream.NewSession(&p.session, kind, c.peer, p, p.warmth, func() {})
 }
 
-// flush sends what there is to be sent, through the wire's own form.
+// flush sends the next response if there is one, through the wire's own form.
 func (p *pure) flush(c *pureClient) (busy bool) {
-	for c.session != nil {
-		r, end := c.session.Next(p.now)
-		switch {
-		case end != nil:
-			c.end(p, status.Error(end.Code(), end.Message))
-			return true
-		case r == nil:
-			return busy
-		}
-		var m proto.Message = new(discovery.DeltaDiscoveryResponse)
-		if c.dialogue.SotW {
-			m = new(discovery.DiscoveryResponse)
-		}
-		err := proto.Unmarshal(r.Marshal(), m)
-		text, fault := c.dialogue.Hear(m)
-		p.hear(c.actor, text)
-		p.fault = cmp.Or(p.fault, err, fault)
-		busy = true
+	if c.session == nil {
+		return false
 	}
-	return busy
+	r, end := c.session.Next(p.now)
+	if end != nil {
+		c.end(p, status.Error(end.Code(), end.Message))
+		return true
+	}
+	if r == nil {
+		return false
+	}
+	var m proto.Message = new(discovery.DeltaDiscoveryResponse)
+	if c.dialogue.SotW {
+		m = new(discovery.DiscoveryResponse)
+	}
+	err := proto.Unmarshal(r.Marshal(), m)
+	text, fault := c.dialogue.Hear(m)
+	p.hear(c.actor, text)
+	p.fault = cmp.Or(p.fault, err, fault)
+	return true
 }
 
 // end is how the relay ends a client's stream.

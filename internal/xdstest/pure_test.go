@@ -254,7 +254,7 @@ func (p *pure) step(g *pureGroup, event func()) (learned bool) {
 }
 
 // tick does what is due: opens and shuts streams, and once that is done writes
-// requests.
+// one request on each.
 func (p *pure) tick(g *pureGroup) (busy bool) {
 	g.woken = false
 	var open []upstream.Open
@@ -276,7 +276,7 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 		if s.group != g {
 			continue
 		}
-		for req := g.core.Next(s.id, p.now); req != nil; req = g.core.Next(s.id, p.now) {
+		if req := g.core.Next(s.id, p.now); req != nil {
 			for _, text := range xdstest.RequestEvents(req, !s.spoken) {
 				p.hear(s.actor, text)
 			}
