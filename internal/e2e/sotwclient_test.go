@@ -24,6 +24,8 @@ type sotwClient struct {
 	t    testing.TB
 	name string
 	conn *grpc.ClientConn
+	// foreign: it watches a type whose names are not to be found in its resources.
+	foreign bool
 
 	mu     sync.Mutex
 	types  map[cache.TypeURL]*sotwType
@@ -204,7 +206,7 @@ func (c *sotwClient) take(r *discovery.DiscoveryResponse) {
 	} else {
 		maps.Copy(s.held, set)
 	}
-	maps.DeleteFunc(s.held, func(name string, _ held) bool { return !slices.Contains(s.names, name) })
+	maps.DeleteFunc(s.held, func(name string, _ held) bool { return !c.foreign && !slices.Contains(s.names, name) })
 	for _, e := range r.GetResourceErrors() {
 		name := e.GetResourceName().GetName()
 		s.errors[name] = e

@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+const adsMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+
+// rawCodec sends bytes as they are.
+type rawCodec struct{ encoding.CodecV2 }
+
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+
+// What a client does wrong ends its own stream, with a status that says what to do;
+// others do not notice.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	w := newLinear(t)
+	w.service("a", "127.0.0.1:1")
+	cp := startControlPlane(t, w.Mux())
+	r := startRelay(t, cp.addr,
+		"groups.key=[id]", "downstream.max_request_bytes=64KiB", "downstream.max_name_bytes=128", "downstream.max_names_per_stream=50",
+		"downstream.first_message_timeout=500ms")
+	witness := startEnvoy(t, r.addr, "witness", nil)
+	complete := func() error {
+		return first(witness.Has(cache.Endpoint, "a-cluster"), witness.Has(cache.Route, "a-route"))
+	}
+	eventually(t, patience, complete)
+
+	node := &core.Node{Id: "witness"}
+	cds := string(cache.Cluster)
+	many := make([]string, 60)
+	for i := range many {
+		many[i] = fmt.Sprint("name-", i)
+	}
+	conn := dial(t, r.addr)
+	for _, c := range []struct {
+		name string
+		send []*discovery.DeltaDiscoveryRequest
+		raw  []byte
+		code codes.Code
+		says []string
+	}{
+		{name: "no node", send: []*discovery.DeltaDiscoveryRequest{{TypeUrl: cds}},
+			code: codes.InvalidArgument, says: []string{"node", "default_group"}},
+		{name: "no type", send: []*discovery.DeltaDiscoveryRequest{{Node: node}},
+			code: codes.InvalidArgument, says: []string{"type_url"}},
+		{name: "garbage", raw: []byte("this is not protobuf"),
+			code: codes.Internal},
+		{name: "another node", send: []*discovery.DeltaDiscoveryRequest{{Node: node, TypeUrl: cds}, {Node: &core.Node{Id: "other"}, TypeUrl: cds}},
+			code: codes.Aborted, says: []string{"node", "new stream"}},
+		{name: "a long name", send: []*discovery.DeltaDiscoveryRequest{{Node: node, TypeUrl: cds, ResourceNamesSubscribe: []string{strings.Repeat("x", 129)}}},
+			code: codes.ResourceExhausted, says: []string{"max_name_bytes"}},
+		{name: "many names", send: []*discovery.DeltaDiscoveryRequest{{Node: node, TypeUrl: cds, ResourceNamesSubscribe: many}},
+			code: codes.ResourceExhausted, says: []string{"max_names_per_stream"}},
+		{name: "a large request", send: []*discovery.DeltaDiscoveryRequest{{Node: node, TypeUrl: cds, ResourceNamesSubscribe: []string{strings.Repeat("x", 70<<10)}}},
+			code: codes.ResourceExhausted, says: []string{"max_request_bytes"}},
+		{name: "silence",
+			code: codes.ResourceExhausted, says: []string{"no request within"}},
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		var opts []grpc.CallOption
+		if c.raw != nil {
+			opts = append(opts, grpc.ForceCodecV2(rawCodec{encoding.GetCodecV2("proto")}))
+		}
+		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, adsMethod, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.raw != nil {
+			_ = stream.SendMsg(c.raw)
+		}
+		for _, req := range c.send {
+			_ = stream.SendMsg(req)
+		}
+		for err == nil {
+			err = stream.RecvMsg(&discovery.DeltaDiscoveryResponse{})
+		}
+		cancel()
+		st := status.Convert(err)
+		if st.Code() != c.code {
+			t.Errorf("%s: the stream ended with %v, not %v", c.name, err, c.code)
+		}
+		for _, says := range c.says {
+			if !strings.Contains(st.Message(), says) {
+				t.Errorf("%s: the status does not mention %q: %s", c.name, says, st.Message())
+			}
+		}
+		if c.code == codes.Internal && st.Message() == "" {
+			t.Errorf("%s: the status says nothing", c.name)
+		}
+	}
+
+	// Methods that there are not.
+	for _, method := range []string{
+		"/envoy.service.discovery.v3.AggregatedDiscoveryService/FetchAggregatedResources",
+		"/envoy.service.nothing.v3.NothingDiscoveryService/StreamNothing",
+		"/envoy.service.discovery.v2.AggregatedDiscoveryService/StreamAggregatedResources",
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		err := conn.Invoke(ctx, method, &discovery.DiscoveryRequest{}, &discovery.DiscoveryResponse{})
+		cancel()
+		if status.Code(err) != codes.Unimplemented {
+			t.Errorf("%s answered %v, not UNIMPLEMENTED", method, err)
+		}
+	}
+
+	w.Set(cache.Cluster, "a-cluster", edsCluster("a-cluster", 2))
+	eventually(t, patience, func() error { return first(complete(), witness.AtLeast(cache.Cluster, "a-cluster", 2)) })
+	if err := witness.Sound(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, patience, func() error { return is("client streams of the relay", r.Count(), 1) })
+}
