@@ -38,7 +38,7 @@ type stream struct {
 
 	// One sender at a time.
 	sending atomic.Int32
-	senders sync.WaitGroup
+	quiet   chan struct{} // closed by the last sender, if close waits for it
 }
 
 // What stream.sending says.
@@ -46,6 +46,7 @@ const (
 	idle    = iota
 	busy    // a sender is at work
 	nagging // it is, and has to look once more
+	over    // there will be no other
 )
 
 // Reasons for which a stream ends that are not the Session's.
@@ -71,7 +72,7 @@ func (s *Server) serve(g grpc.ServerStream, kind Stream) error {
 	if !ok {
 		return status.Error(codes.Internal, "xds-relay: built with a version of gRPC that cannot end a stream from outside")
 	}
-	st := &stream{server: s, kind: kind, grpc: g, status: writer, peer: peerOf(g.Context()), since: time.Now()}
+	st := &stream{server: s, kind: kind, grpc: g, status: writer, peer: peerOf(g.Context()), since: time.Now(), quiet: make(chan struct{})}
 	st.session = NewSession(&s.config.Config, kind, st.peer, s.config.Groups, s.warmth, st.kick)
 	if end := s.register(st); end != nil {
 		return end.status().Err()
@@ -109,7 +110,9 @@ func (st *stream) close(err error) error {
 		st.timer.Stop()
 	}
 	st.mu.Unlock()
-	st.senders.Wait()
+	if was := st.sending.Swap(over); was == busy || was == nagging {
+		<-st.quiet
+	}
 	st.mu.Lock()
 	st.session.Close(time.Now())
 	st.mu.Unlock()
@@ -180,7 +183,7 @@ func (st *stream) kick() {
 		switch st.sending.Load() {
 		case idle:
 			if st.sending.CompareAndSwap(idle, busy) {
-				st.senders.Go(st.send)
+				go st.send()
 				return
 			}
 		case busy:
@@ -193,8 +196,19 @@ func (st *stream) kick() {
 	}
 }
 
-// send sends what there is, and goes.
+// send sends what there is, and goes. If the stream is at its end, there will be no
+// other sender.
 func (st *stream) send() {
+	if st.sendAll() {
+		return
+	}
+	if st.sending.Swap(over) == over {
+		close(st.quiet)
+	}
+}
+
+// sendAll reports whether the stream goes on.
+func (st *stream) sendAll() (goesOn bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			st.end(st.panicked(p))
@@ -204,18 +218,20 @@ func (st *stream) send() {
 		r, end := st.next()
 		if end != nil {
 			st.end(end)
-			return
+			return false
 		}
 		if r == nil {
 			if st.sending.CompareAndSwap(busy, idle) {
-				return
+				return true
 			}
-			st.sending.Store(busy)
+			if !st.sending.CompareAndSwap(nagging, busy) {
+				return false
+			}
 			continue
 		}
 		f := encode(r)
 		if err := st.grpc.SendMsg(f); err != nil {
-			return // the receiver has the reason
+			return false // the receiver has the reason
 		}
 		st.server.observer.ClientResponse(r.Type, len(r.Resources), len(r.Removed), f.size)
 	}

@@ -402,10 +402,10 @@ type Cache struct {
 
 // Admin configures the HTTP admin endpoint.
 type Admin struct {
-	// Listen is host:port on loopback, or unix:///path; empty turns the
-	// endpoint off. Other addresses are refused in this version, because the
-	// endpoint has no authentication.
-	// Default: 127.0.0.1:18001.
+	// Listen is host:port on loopback, or unix:///path; empty: there is none,
+	// so that nothing binds that was not asked for. Other addresses are refused
+	// in this version, because the endpoint has no authentication.
+	// Default: "".
 	Listen string `yaml:"listen"`
 }
 
@@ -456,7 +456,6 @@ func Default() Config {
 			UnavailableAfter:   5 * time.Second,
 		},
 		Cache: Cache{MaxLingeringNames: 10_000},
-		Admin: Admin{Listen: "127.0.0.1:18001"},
 		Log:   Log{Level: LogLevelInfo, Format: LogFormatAuto},
 	}
 }

@@ -210,12 +210,8 @@ func (v *validator) admin() {
 	if !isLocalListen(addr) {
 		v.fail("admin.listen", "use 127.0.0.1:18001 or unix:///path", "%q can be reached from other hosts, and the endpoint has no authentication", addr)
 	}
-	if i := slices.Index(v.c.Downstream.Listen, addr); i >= 0 && !strings.HasSuffix(addr, ":0") {
-		if listen := fmt.Sprintf("downstream.listen[%d]", i); !v.written("admin.listen") && v.written(listen) {
-			v.fail(listen, "use another port for one of the two", "%q is admin.listen's default", addr)
-		} else {
-			v.fail("admin.listen", "use another port for one of the two", "%q is also in downstream.listen", addr)
-		}
+	if slices.Contains(v.c.Downstream.Listen, addr) && !strings.HasSuffix(addr, ":0") {
+		v.fail("admin.listen", "use another port for one of the two", "%q is also in downstream.listen", addr)
 	}
 }
 

@@ -230,11 +230,6 @@ func TestValidate(t *testing.T) {
 			`    2 |   listen: 127.0.0.1:18000`,
 			`      |           ^`,
 			`  hint: use another port for one of the two`)},
-		{"clients where admin is", "downstream: {listen: [\"127.0.0.1:18001\"]}", lines(
-			`relay.yaml:1:23: downstream.listen[0]: "127.0.0.1:18001" is admin.listen's default`,
-			`    1 | downstream: {listen: ["127.0.0.1:18001"]}`,
-			`      |                       ^`,
-			`  hint: use another port for one of the two`)},
 		{"admin without a port", "admin: {listen: localhost}", lines(
 			`relay.yaml:1:17: admin.listen: "localhost" has no port; write host:port`,
 			`    1 | admin: {listen: localhost}`,
