@@ -342,7 +342,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	s.openAt = now.Add(wait)
 	if s.role == Main {
 		c.shut(&c.aux) // which lane goes where is decided anew (WILD-16)
-		c.aux.openAt = time.Time{}
+		*c.aux.backoff, c.aux.openAt, c.aux.failingSince = c.config.Backoff, time.Time{}, time.Time{}
 	}
 	if q := c.suspects.quarantined[s.lane.Type]; s.role == Solo && q != nil {
 		s.failingSince = now.Add(-c.config.UnavailableAfter) // its clients are told at once (H-39)
