@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
@@ -31,6 +32,7 @@ type Client struct {
 	mu      sync.Mutex // held to step the Core, never to send or to apply
 	core    *Core
 	streams map[StreamID]*stream
+	warned  map[cache.TypeURL]bool // logged as unavailable, and not answered since
 
 	wake chan struct{} // one slot
 }
@@ -57,6 +59,7 @@ func NewClient(config Config, o ClientOptions) *Client {
 	c := &Client{
 		conn: o.Conn, hub: o.Hub, log: o.Log, observer: o.Observer, random: o.Random,
 		streams: make(map[StreamID]*stream),
+		warned:  make(map[cache.TypeURL]bool),
 		wake:    make(chan struct{}, 1),
 	}
 	if c.observer == nil {
@@ -148,9 +151,19 @@ func (c *Client) observe(e Effect) {
 		} else {
 			c.log.Info("the control plane answers for a type it had refused", "type", e.Lane.Type)
 		}
-	case e.Availability && e.Status != nil:
+	case e.Availability && e.Status != nil && c.warn(e.Lane.Type):
 		c.log.Warn("clients that wait for a type are told that it is unavailable", "type", e.Lane.Type, "err", e.Status.GetMessage())
 	}
+}
+
+// warn reports whether a type's unavailability is news: clients that come and go
+// during an outage must not fill the log.
+func (c *Client) warn(t cache.TypeURL) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	news := !c.warned[t]
+	c.warned[t] = true
+	return news
 }
 
 func poke(wake chan struct{}) {
@@ -248,7 +261,10 @@ func (c *Client) takeIn(id StreamID, resp *discovery.DeltaDiscoveryResponse, log
 	}()
 	d := Decode(resp, c.core.config.Fingerprint)
 	c.observer.UpstreamResponse(d.typeURL, len(resp.GetResources()), len(resp.GetRemovedResources()))
-	c.step(func(now time.Time) { c.core.Receive(id, d, now) })
+	c.step(func(now time.Time) {
+		delete(c.warned, d.typeURL)
+		c.core.Receive(id, d, now)
+	})
 	var nack string
 	var overrun bool
 	c.step(func(time.Time) { nack, overrun = c.core.Applied(id, d) })

@@ -76,23 +76,23 @@ func nodeField(node *core.Node, field string) string {
 // Group names the group from which a type is served to a client; the empty name is
 // the default group's. upstream makes the node that the group shows upstream.
 func (g Grouping) Group(client downstream.Peer, node *core.Node, key string, t cache.TypeURL) (name string, upstream func() *core.Node, end *downstream.End) {
-	name, fields := key, g.config.Groups.Key
+	name, whole := key, false
 	if t == cache.Secret && !g.config.Groups.ShareSecrets {
 		// NODE-6: secrets are the client's own.
 		switch {
 		case client.Identity != "":
 			name = "secrets of " + client.Identity + ";" + key
 		case client.Local:
-			whole, err := proto.MarshalOptions{Deterministic: true}.Marshal(node)
+			encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(node)
 			if err != nil {
 				return "", nil, &downstream.End{Reason: downstream.BadRequest, Message: "the node cannot be encoded: " + err.Error()}
 			}
-			name, fields = "secrets of node "+string(whole), nil
+			name, whole = "secrets of node "+string(encoded), true
 		default:
 			return "", nil, &downstream.End{Reason: downstream.Forbidden, Message: "secrets are served to clients with a verified certificate, or over loopback or a Unix socket; set downstream.tls.client_ca, or groups.share_secrets"}
 		}
 	}
-	return name, func() *core.Node { return g.node(name, fields, node) }, nil
+	return name, func() *core.Node { return g.node(name, whole, node) }, nil
 }
 
 // Admit refuses one more group than there may be (VALID-8).
@@ -106,19 +106,17 @@ func (g Grouping) Admit(existing int) *downstream.End {
 
 // node is what a group says of itself upstream (NODE-7): the configured node as it
 // stands, or in template mode an id made of the key, and the fields of the key.
-// fields is nil for a group whose key is a whole node.
-func (g Grouping) node(name string, fields []string, client *core.Node) *core.Node {
+// whole: the group's key is the whole node of the client.
+func (g Grouping) node(name string, whole bool, client *core.Node) *core.Node {
 	node := g.StaticNode()
 	if g.config.EffectiveNodeMode() != config.NodeModeTemplate || name == "" {
 		return node
 	}
-	if fields == nil {
-		node = proto.CloneOf(client)
+	if whole && client.GetId() != "" {
+		return proto.CloneOf(client)
 	}
-	if fields != nil || node.GetId() == "" {
-		node.Id = "xds-relay/" + shortHash(name)
-	}
-	for _, field := range fields {
+	node.Id = "xds-relay/" + shortHash(name)
+	for _, field := range g.config.Groups.Key {
 		copyField(node, client, field)
 	}
 	return node
