@@ -50,6 +50,9 @@ type sent struct {
 	nonce string
 	seq   cache.Seq
 	at    time.Time
+	// since is when pushes began to wait for the client; an answer does not
+	// prolong it, or a client that asks and never ACKs would starve.
+	since time.Time
 }
 
 // Rejection is what a client has NACKed last: changes after From up to To.
@@ -74,7 +77,7 @@ func (x *exchange) overdue(timeout time.Duration) time.Time {
 	if len(x.unacked) == 0 {
 		return time.Time{}
 	}
-	return x.unacked[len(x.unacked)-1].at.Add(timeout)
+	return x.unacked[len(x.unacked)-1].since.Add(timeout)
 }
 
 // distinct sorts and drops repetitions.
@@ -124,11 +127,15 @@ func (x *exchange) nonce(seq cache.Seq, answer bool, counter *uint64) string {
 const lastChunk = "-0"
 
 // sending notes a response as sent.
-func (x *exchange) sending(nonce string, seq cache.Seq, now time.Time) {
+func (x *exchange) sending(nonce string, seq cache.Seq, answer bool, now time.Time) {
+	since := now
+	if n := len(x.unacked); answer && n > 0 {
+		since = x.unacked[n-1].since
+	}
 	if len(x.unacked) == maxUnacked {
 		x.unacked = slices.Delete(x.unacked, 0, 1)
 	}
-	x.unacked = append(x.unacked, sent{nonce, seq, now})
+	x.unacked = append(x.unacked, sent{nonce, seq, now, since})
 	x.lastNonce = nonce
 }
 

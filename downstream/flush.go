@@ -35,6 +35,7 @@ func (s *Session) Next(now time.Time) (*Response, *End) {
 type speaker struct {
 	state
 	part
+	pushed bool // changes were collected, too
 }
 
 // flush fills the queue.
@@ -83,14 +84,13 @@ func (s *Session) collect(now time.Time) (speakers []*speaker, blocked []*exchan
 		if !x.marked && !st.due() {
 			continue
 		}
-		sp := &speaker{state: st}
-		push := !x.blocked(now, s.config.AckTimeout)
+		sp := &speaker{state: st, pushed: !x.blocked(now, s.config.AckTimeout)}
 		x.sub.Read(func(v fanout.View) {
 			x.marked = false
 			x.take(v.Marks())
-			sp.part = st.collect(v, push)
+			sp.part = st.collect(v, sp.pushed)
 		})
-		if !push && x.pending() {
+		if !sp.pushed && x.pending() {
 			blocked = append(blocked, x)
 		}
 		if x.url == cache.Cluster && s.kind.Type == "" {
@@ -119,6 +119,9 @@ func (s *Session) hold(speakers []*speaker, blocked []*exchange, now time.Time) 
 	}
 	for _, sp := range speakers {
 		x := sp.base()
+		if sp.pushed && !sp.late() {
+			x.waitSince, x.waitFor = time.Time{}, nil // what waited has been taken back
+		}
 		if sp.late() && x.waitSince.IsZero() {
 			x.waitSince = now
 			x.waitFor = slices.DeleteFunc(slices.Clone(blocked), func(o *exchange) bool { return o == x })
@@ -154,7 +157,7 @@ func (s *Session) say(sp *speaker, early, late bool, now time.Time) {
 		sp.removedNow(&sp.part)
 	}
 	r.Nonce = x.nonce(sp.position, sp.answer, &s.counter)
-	x.sending(r.Nonce, sp.position, now)
+	x.sending(r.Nonce, sp.position, sp.answer, now)
 	s.queue = append(s.queue, r)
 }
 

@@ -28,6 +28,7 @@ type sotwState struct {
 	sentAll   bool                // the wildcard has delivered who knows what
 	version   string              // of the last response
 	again     bool                // the view is owed, once it is certain
+	news      []*cache.Resource   // that it will bring
 	shrink    bool                // removals wait for other types (ORDER-2)
 
 	// warmedAt counts the cluster deliveries to this node when endpoints were
@@ -140,13 +141,15 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 				s.marks.Errors = append(s.marks.Errors, id)
 			}
 		}
-		p.errors, p.unavailable, p.answer = nil, nil, false
+		s.news = unique(append(p.changed, s.news...))
+		p.changed, p.errors, p.unavailable, p.answer = nil, nil, nil, false
 		return
 	}
 	shrunk = shrunk && version != s.version
 	if !send && !shrunk && len(p.errors) == 0 && len(p.unavailable) == 0 {
 		return
 	}
+	p.changed, s.news = unique(append(p.changed, s.news...)), nil
 	p.resources, p.version = resources, version
 	p.must, p.shrunk = send, shrunk && !send && len(p.errors) == 0
 	s.wildcardAsked = false

@@ -81,6 +81,9 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 }
 
 func (x *index) applyWildcard(u *cache.Update) {
+	if !x.desired(true, Wildcard) {
+		return // an answer in flight to what was given up meanwhile (UP-8, H-32)
+	}
 	changed := false
 	for _, r := range u.Set {
 		touched, c := x.wildcard.Set(r.Resource, r.Upstream, x.next(), x.touched[:0])

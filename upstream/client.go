@@ -267,7 +267,7 @@ func (c *Client) takeIn(id StreamID, resp *discovery.DeltaDiscoveryResponse, log
 	})
 	var nack string
 	var overrun bool
-	c.step(func(time.Time) { nack, overrun = c.core.Applied(id, d) })
+	c.step(func(now time.Time) { nack, overrun = c.core.Applied(id, d, now) })
 	if nack != "" {
 		c.observer.UpstreamNack(d.typeURL)
 		log.Warn("response rejected; its sound resources are used", "type", d.typeURL, "nonce", d.nonce, "err", nack)

@@ -235,6 +235,9 @@ func (c *Core) Opened(id StreamID, now time.Time) {
 	}
 	s.opened = now
 	s.delta = newDeltaState(&c.config)
+	if s.role == Main {
+		c.config.relay = false // until the server says so on this stream
+	}
 	c.lingerAt = c.hub.Expire(now) // what lingered too long meanwhile is not asked for again
 	c.place(now)
 	if s.open() { // it may have turned out not to be needed any more
@@ -259,8 +262,8 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		return
 	}
 	s.answered, s.failingSince, s.message = true, time.Time{}, ""
+	c.config.learn(d.identifier)
 	if d.identifier != "" && d.identifier != c.hub.Identifier() {
-		c.config.learn(d.identifier)
 		c.effects = append(c.effects, Effect{Identifier: d.identifier})
 	}
 	lane, ours := s.delta.used[d.typeURL]
@@ -286,7 +289,8 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	}
 	l.answered = true
 	if l.lane.Wildcard {
-		d.update.Synced = l.settle.response(d.nonce, c.hub.Lacks(lane, d.update.Set), &c.config, now)
+		d.adds = c.hub.Lacks(lane, d.update.Set)
+		d.update.Synced = l.settle.response(d.nonce, &c.config)
 	}
 	if !d.update.Empty() {
 		c.effects = append(c.effects, Effect{Lane: lane, Update: &d.update})
@@ -295,13 +299,16 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 
 // Applied lets the answer to a response go: an ACK, or a NACK if it was not
 // structurally sound. overrun: the control plane sends without reading.
-func (c *Core) Applied(id StreamID, d *Response) (nack string, overrun bool) {
+func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, overrun bool) {
 	s := c.slot(id)
 	if s == nil || !s.open() {
 		return "", false
 	}
 	if _, ours := s.delta.used[d.typeURL]; !ours {
 		return "", false
+	}
+	if l := s.delta.lanes[d.typeURL]; l != nil && l.lane.Wildcard {
+		l.settle.applied(d.adds, &c.config, now)
 	}
 	nack = d.nack()
 	s.delta.acks = append(s.delta.acks, verdict{d.typeURL, d.nonce, nack})

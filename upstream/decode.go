@@ -22,6 +22,7 @@ type Response struct {
 	// depends on what the Hub holds.
 	bodyless []*discovery.Resource
 	faults   []string
+	adds     bool // it brings names that the Hub had not
 }
 
 // redirect is the type of a body that points elsewhere, allowed in a response of

@@ -17,18 +17,28 @@ type settleState struct {
 
 func (s *settleState) begin() { *s = settleState{waiting: true} }
 
-// response takes in a response on the lane. complete: the set is complete now.
-func (s *settleState) response(nonce string, adds bool, c *Config, now time.Time) (complete bool) {
+// response takes in a response on the lane. complete: it makes the set complete.
+func (s *settleState) response(nonce string, c *Config) (complete bool) {
 	if !s.waiting {
 		return false
 	}
 	switch c.chunks() {
 	case ChunksRelay:
-		s.waiting = !strings.HasSuffix(nonce, "-0")
-		return !s.waiting
+		complete = strings.HasSuffix(nonce, "-0")
 	case ChunksDiderot:
-		s.waiting = !strings.HasSuffix(nonce, "00000000")
-		return !s.waiting
+		complete = strings.HasSuffix(nonce, "00000000")
+	default:
+		complete = c.Settle == 0
+	}
+	s.waiting = !complete
+	return complete
+}
+
+// applied starts the wait for more, or prolongs it if the response added a name.
+// The Hub has the response by now, so that the end of the wait cannot overtake it.
+func (s *settleState) applied(adds bool, c *Config, now time.Time) {
+	if !s.waiting || c.chunks() != ChunksNone {
+		return
 	}
 	if s.first.IsZero() {
 		s.first = now
@@ -39,7 +49,6 @@ func (s *settleState) response(nonce string, adds bool, c *Config, now time.Time
 			s.at = limit
 		}
 	}
-	return s.tick(now)
 }
 
 // tick reports once that the set has become complete.

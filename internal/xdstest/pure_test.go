@@ -331,7 +331,7 @@ func (p *pure) respond(s *pureStream, c xdstest.Command) error {
 	}
 	d := upstream.Decode(m.(*discovery.DeltaDiscoveryResponse), p.fingerprint)
 	p.step(s.group, func() { s.group.core.Receive(s.id, d, p.now) })
-	p.step(s.group, func() { s.group.core.Applied(s.id, d) })
+	p.step(s.group, func() { s.group.core.Applied(s.id, d, p.now) })
 	return nil
 }
 
