@@ -16,15 +16,15 @@ import (
 type deltaState struct {
 	exchange
 	requested   bool
-	reconnected bool     // the first request brought versions
-	sent        []string // Cluster: endpoint names sent before endpoints were asked for
+	reconnected bool                // the first request brought versions
+	sent        map[string]struct{} // Cluster: endpoint names sent before endpoints were asked for
 	// opening: the type's first request made it a wildcard, and nothing precedes
 	// that answer (DOWN-DELTA-13).
 	opening bool
 	// untold: removals from the wildcard after this position (ORDER-2).
 	untold cache.Seq
 	// left are names given up under the wildcard, to be told once more (WILD-8).
-	left []string
+	left pile[string]
 	// held are the versions the client came with that are not judged yet, kept
 	// only until everything it asked for is resolved (DOWN-DELTA-10, -11).
 	held map[string]string
@@ -51,8 +51,8 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	}
 	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
 	asked := d.sub.Delta(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe(), now)
-	d.asked = append(d.asked, asked.Names...)
-	d.left = append(d.left, asked.Left...)
+	d.asked.add(asked.Names...)
+	d.left.add(asked.Left...)
 	if slices.Contains(req.GetResourceNamesUnsubscribe(), fanout.Wildcard) {
 		d.untold = 0 // what it had of the wildcard it has dropped
 	}
@@ -64,6 +64,9 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	if !first {
 		for _, name := range req.GetResourceNamesSubscribe() {
 			delete(d.held, name) // it is to be answered now (DOWN-DELTA-7)
+		}
+		for _, name := range req.GetResourceNamesUnsubscribe() {
+			delete(d.held, name) // the client has dropped it (DOWN-DELTA-16)
 		}
 	}
 	return v
@@ -89,8 +92,19 @@ func (d *deltaState) spareNot(name string) {
 	d.warming[name] = struct{}{}
 }
 
+// remember keeps the endpoint names of clusters that were sent before the client
+// asked for endpoints.
+func (d *deltaState) remember(names []string) {
+	if d.sent == nil {
+		d.sent = make(map[string]struct{})
+	}
+	for _, name := range names {
+		d.sent[name] = struct{}{}
+	}
+}
+
 // due: there may be something to send.
-func (d *deltaState) due() bool { return d.exchange.due() || len(d.left) > 0 || d.held != nil }
+func (d *deltaState) due() bool { return d.exchange.due() || d.left.len() > 0 || d.held != nil }
 
 // collect is what there is to tell. push: changes too, not only answers.
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
@@ -124,9 +138,9 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	subscribed, synced := v.Wildcard()
 	switch {
 	case !subscribed:
-		d.wildcardAsked, d.opening, d.marks.Wildcard = false, false, false
+		d.wildcardAsked, d.opening, d.members = false, false, false
 	case !synced:
-		d.marks.Wildcard = false // it is marked again when it is
+		d.members = false // it is marked again when it is
 	case d.wildcardAsked:
 		for c := range v.Members(0) {
 			switch {
@@ -138,13 +152,13 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 			}
 		}
 		slices.Reverse(p.resources) // in the order in which they changed
-		d.wildcardAsked, d.opening, d.marks.Wildcard = false, false, false
+		d.wildcardAsked, d.opening, d.members = false, false, false
 		d.told = p.position
 		if !p.removedMembers {
 			d.untold = p.position
 		}
 		p.must, p.answer = true, true
-	case push && d.marks.Wildcard:
+	case push && d.members:
 		for c := range v.Members(min(d.told, d.untold)) {
 			switch {
 			case c.Resource != nil && c.Seq > d.told:
@@ -156,7 +170,7 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 		}
 		slices.Reverse(p.resources)
 		slices.Reverse(p.removed)
-		d.marks.Wildcard = false
+		d.members = false
 		d.told = p.position
 	}
 }
@@ -166,13 +180,13 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 func (d *deltaState) collectLeft(v fanout.View, p *part) {
 	subscribed, synced := v.Wildcard()
 	if !subscribed {
-		d.left = nil
+		d.left.take()
 	}
-	if len(d.left) == 0 || !synced {
+	if d.left.len() == 0 || !synced {
 		return
 	}
 	p.answer, p.mixed = true, true
-	for _, name := range d.left {
+	for _, name := range d.left.take() {
 		if _, again := v.Lookup(name); again {
 			continue
 		}
@@ -182,15 +196,13 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 			p.gone = append(p.gone, name)
 		}
 	}
-	d.left = nil
 }
 
 // collectNames: every name asked for is answered (DOWN-DELTA-7), and every change
 // of a subscribed one is told. A name not resolved yet is silent, and marked again
 // when it is (MISS-7).
 func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
-	asked := distinct(d.asked)
-	d.asked = nil
+	asked := d.asked.take()
 	for _, id := range asked {
 		if v.Has(id) {
 			d.collectName(v, id, true, p)
@@ -199,10 +211,8 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	if !push {
 		return
 	}
-	changed := distinct(d.marks.Content)
-	d.marks.Content = nil
 	p.namesFrom = d.namesTo
-	for _, id := range changed {
+	for _, id := range d.changed.take() {
 		if !v.Has(id) {
 			continue
 		}
@@ -241,7 +251,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 		delete(d.held, v.Name(id))
 	}
 	if asked && (a.Error != nil || a.State == cache.Unknown) {
-		d.marks.Errors = append(d.marks.Errors, id) // H-27
+		d.failed.add(id) // H-27
 	}
 }
 
@@ -284,18 +294,13 @@ func (d *deltaState) collectHeld(v fanout.View, p *part) {
 // list the name as a resource.
 func (d *deltaState) collectErrors(v fanout.View, p *part) {
 	p.refuse(&d.exchange)
-	if len(d.marks.Errors) == 0 {
-		return
-	}
-	ids := distinct(d.marks.Errors)
-	d.marks.Errors = nil
-	for _, id := range ids {
+	for _, id := range d.failed.take() {
 		if !v.Has(id) {
 			continue
 		}
 		name := v.Name(id)
 		if slices.ContainsFunc(p.resources, func(r *cache.Resource) bool { return r.Name == name }) {
-			d.marks.Errors = append(d.marks.Errors, id) // in the next one
+			d.failed.add(id) // in the next one
 			continue
 		}
 		p.collectError(v, id)
@@ -303,10 +308,9 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 }
 
 func (p *part) refuse(x *exchange) {
-	for _, name := range x.refused {
+	for _, name := range x.refused.take() {
 		p.errors = append(p.errors, resourceErr{name, noLocate})
 	}
-	x.refused = nil
 }
 
 func (p *part) collectError(v fanout.View, id cache.ID) {
@@ -326,8 +330,8 @@ func (d *deltaState) collectStarving(v fanout.View, p *part) {
 
 // later keeps the removals of a part for another flush.
 func (d *deltaState) later(p *part) {
-	d.marks.Wildcard = d.marks.Wildcard || p.removedMembers
-	d.marks.Content = append(d.marks.Content, p.removedIDs...)
+	d.members = d.members || p.removedMembers
+	d.changed.add(p.removedIDs...)
 	if len(p.removedIDs) > 0 {
 		d.namesTo = p.namesFrom
 	}

@@ -23,13 +23,14 @@ type exchange struct {
 	sub   *fanout.Subscription
 	full  bool // the type's SotW responses are full-state
 
-	// To be told. marks are changes, asked what the client wants an answer to.
-	marked        bool // there are marks in the mailbox
-	marks         fanout.Marks
-	compactAt     int // marks are made distinct when there are so many
-	asked         []cache.ID
+	// To be told: changes, and what the client wants an answer to.
+	marked        bool           // there are marks in the mailbox
+	changed       pile[cache.ID] // names whose answer may have changed
+	failed        pile[cache.ID] // names with an error to be told of
+	members       bool           // the wildcard's set changed
+	asked         pile[cache.ID]
 	wildcardAsked bool
-	refused       []string // names asked for in a way that is not served (NAME-18)
+	refused       pile[string] // names asked for in a way that is not served (NAME-18)
 
 	// Position.
 	told cache.Seq // the wildcard's changes up to here
@@ -80,30 +81,19 @@ func (x *exchange) overdue(timeout time.Duration) time.Time {
 	return x.unacked[len(x.unacked)-1].since.Add(timeout)
 }
 
-// distinct sorts and drops repetitions.
-func distinct(ids []cache.ID) []cache.ID {
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
-
 // pending: there are changes that a push would tell.
-func (x *exchange) pending() bool { return x.marks.Any() }
+func (x *exchange) pending() bool { return x.changed.len() > 0 || x.failed.len() > 0 || x.members }
 
 // due: there may be something to send at this moment.
 func (x *exchange) due() bool {
-	return x.marks.Any() || len(x.asked) > 0 || x.wildcardAsked || len(x.refused) > 0
+	return x.pending() || x.asked.len() > 0 || x.wildcardAsked || x.refused.len() > 0
 }
 
-// take adds marks to those not told yet. While an ACK is awaited they pile up, but
-// not beyond the names there are (H-12).
+// take adds marks to what is not told yet.
 func (x *exchange) take(m fanout.Marks) {
-	x.marks.Content = append(x.marks.Content, m.Content...)
-	x.marks.Errors = append(x.marks.Errors, m.Errors...)
-	if n := len(x.marks.Content) + len(x.marks.Errors); n > x.compactAt {
-		x.marks.Content, x.marks.Errors = distinct(x.marks.Content), distinct(x.marks.Errors)
-		x.compactAt = max(1024, 2*(len(x.marks.Content)+len(x.marks.Errors)))
-	}
-	x.marks.Wildcard = x.marks.Wildcard || m.Wildcard
+	x.changed.add(m.Content...)
+	x.failed.add(m.Errors...)
+	x.members = x.members || m.Wildcard
 }
 
 // nonce makes the nonce of a response (DOWN-DELTA-3). A push is named after its
@@ -150,7 +140,7 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) (v v
 	x.unacked = slices.Delete(x.unacked, 0, i+1)
 	v.after = now.Sub(s.at)
 	if e != nil {
-		x.rejected = &Rejection{From: x.ackedTo, To: s.seq, Message: e.GetMessage()}
+		x.rejected = &Rejection{From: x.ackedTo, To: s.seq, Message: nackMessage(e)}
 		v.nack = true
 		return v
 	}
@@ -226,6 +216,6 @@ var (
 	noLocate = &statuspb.Status{Code: 12, Message: "xds-relay: resource_locators are not served yet; subscribe by resource name"}
 )
 
-func tooLong(name string, limit int) *End {
-	return &End{OverLimit, fmt.Sprintf("resource name of %d bytes (%.40q...) exceeds the limit of %d; raise downstream.max_name_bytes", len(name), name, limit)}
+func tooLong(what, name string, limit int) *End {
+	return &End{OverLimit, fmt.Sprintf("%s of %d bytes (%.40q...) exceeds the limit of %d; raise downstream.max_name_bytes", what, len(name), name, limit)}
 }

@@ -141,7 +141,10 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 		note.Kind = InitialRequest
 	}
 	for _, l := range req.GetResourceLocatorsSubscribe() {
-		d.refused = append(d.refused, l.GetName())
+		if end := s.checkNames([]string{l.GetName()}); end != nil {
+			return note, end
+		}
+		d.refused.add(l.GetName())
 	}
 	note.judged(d.request(req, now), req.GetResponseNonce(), req.GetErrorDetail())
 	return note, s.checkCount()
@@ -166,7 +169,10 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 		note.Kind = InitialRequest
 	}
 	for _, l := range req.GetResourceLocators() {
-		w.refused = append(w.refused, l.GetName())
+		if end := s.checkNames([]string{l.GetName()}); end != nil {
+			return note, end
+		}
+		w.refused.add(l.GetName())
 	}
 	warmed := uint64(0)
 	if s.kind.Type != "" {
@@ -186,8 +192,15 @@ func (n *Note) judged(v verdict, nonce string, e *statuspb.Status) {
 	}
 }
 
+// maxNack bounds what is kept and logged of a client's message, in bytes.
+const maxNack = 4 << 10
+
 func nackMessage(e *statuspb.Status) string {
-	if m := e.GetMessage(); m != "" {
+	m := e.GetMessage()
+	if len(m) > maxNack {
+		m = strings.ToValidUTF8(m[:maxNack], "") + "..."
+	}
+	if m != "" {
 		return m
 	}
 	return fmt.Sprintf("(no message, code %d)", e.GetCode())
@@ -197,6 +210,10 @@ func nackMessage(e *statuspb.Status) string {
 // (DOWN-DELTA-1).
 func (s *Session) greet(node *core.Node, typeURL string) (cache.TypeURL, *End) {
 	switch {
+	case len(typeURL) > maxTypeURL:
+		return "", &End{OverLimit, fmt.Sprintf("type_url of %d bytes (%.40q...) exceeds the limit of %d", len(typeURL), typeURL, maxTypeURL)}
+	case len(node.GetId()) > s.config.MaxName:
+		return "", tooLong("node id", node.GetId(), s.config.MaxName)
 	case !s.greeted:
 		key, end := s.groups.Key(node)
 		if end != nil {
@@ -222,16 +239,13 @@ func (s *Session) greet(node *core.Node, typeURL string) (cache.TypeURL, *End) {
 	case s.kind.Type != "" && t != s.kind.Type:
 		return "", &End{BadRequest, fmt.Sprintf("type_url %q on the method for %q; use the method of that type, or the aggregated one", t, s.kind.Type)}
 	}
-	if len(t) > maxTypeURL {
-		return "", &End{OverLimit, fmt.Sprintf("type_url of %d bytes (%.40q...) exceeds the limit of %d", len(t), t, maxTypeURL)}
-	}
 	return t, nil
 }
 
 func (s *Session) checkNames(names []string) *End {
 	for _, name := range names {
 		if len(name) > s.config.MaxName {
-			return tooLong(name, s.config.MaxName)
+			return tooLong("resource name", name, s.config.MaxName)
 		}
 	}
 	return nil
@@ -248,6 +262,10 @@ func (s *Session) checkCount() *End {
 	n := 0
 	for _, st := range s.states {
 		st.base().sub.Read(func(v fanout.View) { n += len(v.Names()) })
+		n += st.base().refused.len()
+		if d, ok := st.(*deltaState); ok {
+			n += d.left.len()
+		}
 	}
 	if n > s.config.MaxNames {
 		return &End{OverLimit, fmt.Sprintf("%d names on one stream exceed the limit of %d; raise downstream.max_names_per_stream", n, s.config.MaxNames)}
@@ -277,7 +295,7 @@ func (s *Session) delta(t cache.TypeURL) (*deltaState, *End) {
 	}
 	d := &deltaState{exchange: x, resend: slices.Contains(s.config.ResendOnReconnect, t)}
 	if clusters, ok := s.find(cache.Cluster).(*deltaState); ok && t == cache.Endpoint {
-		for _, name := range clusters.sent {
+		for name := range clusters.sent {
 			d.spareNot(name)
 		}
 		clusters.sent = nil

@@ -56,7 +56,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 	s.names = names
 
 	asked := s.sub.Replace(names, now)
-	s.asked = append(s.asked, asked.Names...)
+	s.asked.add(asked.Names...)
 	s.wildcardAsked = s.wildcardAsked || asked.Wildcard
 	if first {
 		s.warmedAt = warmed
@@ -71,7 +71,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 	}
 	if s.url == cache.Endpoint && warmed != s.warmedAt && repeated {
 		s.warmedAt = warmed
-		s.sub.Read(func(v fanout.View) { s.asked = append(s.asked, v.Names()...) })
+		s.sub.Read(func(v fanout.View) { s.asked.add(v.Names()...) })
 	}
 	return v
 }
@@ -96,13 +96,13 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	subscribed, synced := v.Wildcard()
 	s.wildcardAsked = s.wildcardAsked && subscribed
-	p.answer = len(s.asked) > 0 || s.wildcardAsked && synced
+	p.answer = s.asked.len() > 0 || s.wildcardAsked && synced
 	if !push && !p.answer {
 		return
 	}
 	send := s.again || s.wildcardAsked // rows a, c, t
 	shrunk := s.shrink
-	if (s.marks.Wildcard || send) && subscribed && synced {
+	if (s.members || send) && subscribed && synced {
 		for c := range v.Members(s.told) {
 			if c.Resource != nil {
 				p.changed = append(p.changed, c.Resource)
@@ -111,9 +111,8 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 			shrunk = shrunk || c.Resource == nil
 		}
 	}
-	marked := slices.Concat(s.asked, s.marks.Content)
-	s.asked, s.marks.Content, s.marks.Wildcard, s.again, s.shrink = nil, nil, false, false, false
-	for _, id := range distinct(marked) {
+	s.members, s.again, s.shrink = false, false, false
+	for _, id := range distinct(slices.Concat(s.asked.take(), s.changed.take())) {
 		if !v.Has(id) {
 			continue
 		}
@@ -138,7 +137,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		s.again = send || shrunk
 		for _, e := range p.errors {
 			if id, ok := v.Lookup(e.name); ok {
-				s.marks.Errors = append(s.marks.Errors, id)
+				s.failed.add(id)
 			}
 		}
 		s.news = unique(append(p.changed, s.news...))
@@ -178,7 +177,25 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 	if subscribed && !synced {
 		return nil, "", false
 	}
-	if subscribed {
+	for _, id := range v.Names() {
+		if v.Answer(id).State != cache.Unknown {
+			continue
+		}
+		name := v.Name(id)
+		_, must := s.must[name]
+		_, had := s.delivered[name]
+		if must || had || s.sentAll {
+			return nil, "", false
+		}
+	}
+	resources = everything(v)
+	return resources, viewVersion(v, resources), true
+}
+
+// everything is what the client's interest leads to, each resource once
+// (DOWN-SOTW-14).
+func everything(v fanout.View) (resources []*cache.Resource) {
+	if subscribed, _ := v.Wildcard(); subscribed {
 		for c := range v.Members(0) {
 			if c.Resource != nil {
 				resources = append(resources, c.Resource)
@@ -186,30 +203,29 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 		}
 		slices.Reverse(resources)
 	}
+	if len(v.Names()) == 0 {
+		return resources
+	}
 	for _, id := range v.Names() {
-		a := v.Answer(id)
-		if a.State == cache.Unknown {
-			name := v.Name(id)
-			_, must := s.must[name]
-			_, had := s.delivered[name]
-			if must || had || s.sentAll {
-				return nil, "", false
-			}
-		}
-		if a.Resource != nil {
+		if a := v.Answer(id); a.Resource != nil {
 			resources = append(resources, a.Resource)
 			resources = append(resources, a.More...)
 		}
 	}
+	return unique(resources)
+}
+
+// viewVersion is the version of a view: the digest of all that is in it (RECON-14).
+// It is never empty (DOWN-SOTW-11).
+func viewVersion(v fanout.View, resources []*cache.Resource) string {
 	if len(v.Names()) == 0 {
-		return resources, v.WildcardDigest().String(), true
+		return v.WildcardDigest().String()
 	}
-	resources = unique(resources) // DOWN-SOTW-14
 	var digest cache.Digest
 	for _, r := range resources {
 		digest.Add(r)
 	}
-	return resources, digest.String(), true
+	return digest.String()
 }
 
 // collectNew lists what is new or newly named. A removal is not told, save as an
@@ -218,10 +234,10 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	subscribed, synced := v.Wildcard()
 	switch {
 	case !subscribed:
-		s.wildcardAsked, s.marks.Wildcard = false, false
+		s.wildcardAsked, s.members = false, false
 	case !synced:
-		s.marks.Wildcard = false
-	case s.wildcardAsked || push && s.marks.Wildcard:
+		s.members = false
+	case s.wildcardAsked || push && s.members:
 		after := s.told
 		if s.wildcardAsked {
 			after, p.must, p.answer = 0, true, true
@@ -232,14 +248,12 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 			}
 		}
 		slices.Reverse(p.resources)
-		s.wildcardAsked, s.marks.Wildcard, s.told = false, false, p.position
+		s.wildcardAsked, s.members, s.told = false, false, p.position
 	}
-	marked := s.asked
-	s.asked = nil
+	marked := s.asked.take()
 	p.answer = p.answer || len(marked) > 0
 	if push {
-		marked = slices.Concat(marked, s.marks.Content)
-		s.marks.Content = nil
+		marked = slices.Concat(marked, s.changed.take())
 	}
 	for _, id := range distinct(marked) {
 		if !v.Has(id) {
@@ -257,29 +271,12 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		return
 	}
 	p.resources = unique(p.resources)
-	p.version = s.digest(v)
-}
-
-// digest is the version of the client's view (RECON-14), and never empty
-// (DOWN-SOTW-11).
-func (s *sotwState) digest(v fanout.View) string {
-	digest := cache.Digest{}
-	if subscribed, _ := v.Wildcard(); subscribed && len(v.Names()) == 0 {
-		digest = v.WildcardDigest()
-	}
-	for _, id := range v.Names() {
-		if r := v.Answer(id).Resource; r != nil {
-			digest.Add(r)
-		}
-	}
-	return digest.String()
+	p.version = viewVersion(v, everything(v))
 }
 
 // collectErrors: each error of a name once.
 func (s *sotwState) collectErrors(v fanout.View, p *part) {
-	ids := distinct(s.marks.Errors)
-	s.marks.Errors = nil
-	for _, id := range ids {
+	for _, id := range s.failed.take() {
 		if v.Has(id) {
 			s.collectError(v, id, p)
 		}

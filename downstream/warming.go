@@ -25,7 +25,7 @@ func (s *Session) warm(clusters []*cache.Resource) {
 	if st == nil {
 		// The client may come with versions of these endpoints in a moment.
 		if d, ok := s.find(cache.Cluster).(*deltaState); ok && d.reconnected {
-			d.sent = append(d.sent, names...)
+			d.remember(names)
 		}
 		return
 	}
@@ -34,10 +34,10 @@ func (s *Session) warm(clusters []*cache.Resource) {
 	x.sub.Read(func(v fanout.View) {
 		for _, name := range names {
 			if id, ok := v.Lookup(name); ok {
-				x.marks.Content = append(x.marks.Content, id)
+				x.changed.add(id)
 			} else if r := v.Member(name); r != nil && d != nil {
 				if subscribed, _ := v.Wildcard(); subscribed {
-					d.left = append(d.left, name)
+					d.left.add(name)
 				}
 			}
 			if d != nil && d.held != nil {

@@ -104,6 +104,19 @@ func (h *Hub) find(t cache.TypeURL) *index {
 	return h.indexes[t]
 }
 
+// drop forgets the index of a type if nothing is known and nothing wanted of it, so
+// that types which clients once asked for cost nothing.
+func (h *Hub) drop(x *index) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.subscriptions == 0 && x.linger.Len() == 0 && x.named.Len() == 0 && x.wildcard.Len() == 0 && !x.suspect {
+		x.dropped = true
+		delete(h.indexes, x.url)
+	}
+}
+
 func (h *Hub) all() []*index {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -117,7 +130,10 @@ func (h *Hub) all() []*index {
 // Apply takes in what upstream said on a lane, and wakes whom it concerns. It
 // never waits for a client (UP-11).
 func (h *Hub) Apply(lane Lane, u *cache.Update) {
-	x := h.index(lane.Type)
+	x := h.find(lane.Type)
+	if x == nil {
+		return // nobody is interested in the type any more
+	}
 	wakeAll(x.locked(func() {
 		if lane.Wildcard {
 			x.applyWildcard(u)
@@ -131,14 +147,18 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) {
 // nil that it does again (ERR-7, H-39). Clients with something unresolved are
 // told; resources stay as they are (ERR-5).
 func (h *Hub) SetUnavailable(lane Lane, status *statuspb.Status) {
-	x := h.index(lane.Type)
-	wakeAll(x.locked(func() { x.setUnavailable(lane.Wildcard, status) }))
+	if x := h.find(lane.Type); x != nil {
+		wakeAll(x.locked(func() { x.setUnavailable(lane.Wildcard, status) }))
+	}
 }
 
 // SetSuspect says that upstream may be refusing a type. A suspect does not
 // linger: it is given up with its last client (H-41).
 func (h *Hub) SetSuspect(t cache.TypeURL, suspect bool) {
-	x := h.index(t)
+	x := h.find(t)
+	if x == nil {
+		return
+	}
 	x.mu.Lock()
 	x.suspect = suspect
 	if suspect {
@@ -163,7 +183,10 @@ func (h *Hub) Holds(lane Lane, name, version string) bool {
 // Lacks reports whether any of the resources is not present on a lane yet: what
 // makes a response add a name (RECON-16).
 func (h *Hub) Lacks(lane Lane, set []cache.Received) bool {
-	x := h.index(lane.Type)
+	x := h.find(lane.Type)
+	if x == nil {
+		return false
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.ContainsFunc(set, func(r cache.Received) bool { return !x.table(lane.Wildcard).Has(r.Name) })

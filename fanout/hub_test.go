@@ -25,6 +25,26 @@ var (
 
 func newHub() *Hub { return NewHub(Config{Linger: time.Second, MaxLinger: 10}) }
 
+// TestForgottenTypesCostNothing: a type that clients once asked for leaves nothing
+// behind.
+func TestForgottenTypesCostNothing(t *testing.T) {
+	h := newHub()
+	for i := range 1000 {
+		typ := cache.TypeURL(fmt.Sprint("strange.", i))
+		s := h.Subscribe(typ, NewSubscriber(func() {}))
+		s.Delta([]string{"a", Wildcard}, nil, epoch)
+		h.Changes()
+		h.Apply(Lane{Type: typ}, set("a"))
+		h.Apply(Lane{Type: typ, Wildcard: true}, set("a"))
+		s.Close(epoch)
+		h.Expire(epoch.Add(time.Hour))
+		h.Changes()
+	}
+	if n := len(h.indexes); n != 0 {
+		t.Errorf("%d types are left", n)
+	}
+}
+
 func set(names ...string) *cache.Update {
 	u := &cache.Update{}
 	for _, name := range names {
@@ -123,6 +143,7 @@ func TestLingerIsBounded(t *testing.T) {
 	if change := h.Changes()[byName]; len(change.Drop) != 10 {
 		t.Errorf("given up in time: %v, want 10", change.Drop)
 	}
+	s.Close(epoch)
 	if x := h.index(typ); x.named.Len() != 0 || len(h.Lanes()) != 0 {
 		t.Errorf("left: %d resources, lanes %v", x.named.Len(), h.Lanes())
 	}

@@ -18,6 +18,9 @@ type index struct {
 
 	// Everything below is guarded by mu.
 	mu sync.Mutex
+	// dropped: the Hub has forgotten the index, because nobody was interested in
+	// the type any more.
+	dropped bool
 
 	// Resources. A lane's Table is written by the upstream stream that carries
 	// the lane.

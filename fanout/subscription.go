@@ -38,12 +38,18 @@ const (
 // Subscribe opens a client's interest in a type. It is empty until the first
 // Delta or Replace.
 func (h *Hub) Subscribe(t cache.TypeURL, m *Subscriber) *Subscription {
-	x := h.index(t)
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.nextNumber++
-	x.subscriptions++
-	return &Subscription{index: x, subscriber: m, number: x.nextNumber}
+	for {
+		x := h.index(t)
+		x.mu.Lock()
+		if !x.dropped {
+			x.nextNumber++
+			x.subscriptions++
+			s := &Subscription{index: x, subscriber: m, number: x.nextNumber}
+			x.mu.Unlock()
+			return s
+		}
+		x.mu.Unlock() // dropped between the two steps; there is a new one
+	}
 }
 
 // Asked is what one request asks to be told.

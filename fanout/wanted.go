@@ -85,7 +85,10 @@ type Interest struct {
 func (h *Hub) Changes() map[Lane]Interest {
 	changes := make(map[Lane]Interest)
 	for lane, names := range h.wanted.take() {
-		x := h.index(lane.Type)
+		x := h.find(lane.Type)
+		if x == nil {
+			continue
+		}
 		x.mu.Lock()
 		var i Interest
 		for name := range names {
@@ -98,6 +101,9 @@ func (h *Hub) Changes() map[Lane]Interest {
 		}
 		x.mu.Unlock()
 		changes[lane] = i
+		if len(i.Drop) > 0 {
+			h.drop(x)
+		}
 	}
 	return changes
 }

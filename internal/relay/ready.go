@@ -47,8 +47,11 @@ func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
 	}
 	w.look()
 	r.groups.run(func(ctx context.Context) {
-		for w.look() {
-			mailbox.Take()
+		for {
+			mailbox.Take() // before looking, so that what comes after it wakes us
+			if !w.look() {
+				return
+			}
 			select {
 			case <-ctx.Done():
 				return
@@ -70,39 +73,33 @@ func (w *readiness) look() (more bool) {
 			}
 		})
 	}
-	w.mu.Lock()
-	changed := len(w.missing) != len(missing)
-	w.missing = missing
-	w.mu.Unlock()
-	if changed {
-		w.tell()
-	}
+	w.change(func() { w.missing = missing })
 	return len(missing) > 0
 }
 
 // listening: the relay takes in clients from now on.
-func (w *readiness) listening() {
-	w.mu.Lock()
-	w.listens = true
-	w.mu.Unlock()
-	w.tell()
-}
+func (w *readiness) listening() { w.change(func() { w.listens = true }) }
 
-func (w *readiness) stop() {
-	w.mu.Lock()
-	w.stopping = true
-	w.mu.Unlock()
-	w.tell()
-}
+func (w *readiness) stop() { w.change(func() { w.stopping = true }) }
 
-func (w *readiness) tell() {
-	ready, _ := w.state()
+// change makes a change and tells health checks, in one step: two changes must not
+// be told in the other order.
+func (w *readiness) change(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+	ready, _ := w.judge()
 	w.relay.server.SetReady(ready)
 }
 
 func (w *readiness) state() (ready bool, why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.judge()
+}
+
+// judge is called with mu held.
+func (w *readiness) judge() (ready bool, why string) {
 	switch {
 	case w.stopping:
 		return false, "shutting down"
