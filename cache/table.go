@@ -210,6 +210,9 @@ func (t *Table) Remove(name string, cause Cause, seq Seq, touched []ID) (_ []ID,
 	}
 	e := &t.entries[id]
 	if e.state == Absent {
+		if e.cause == Timer {
+			e.cause = cause // an answer outweighs silence
+		}
 		return touched, false
 	}
 	touched = append(touched, id)

@@ -41,27 +41,29 @@ func (x *index) applyNamed(u *cache.Update) {
 		}
 	}
 	for _, name := range u.Missing {
-		if _, ok := x.silent(name); ok {
-			x.removeNamed(name, cache.Timer)
+		if id, ok := x.silent(name); ok {
+			if x.answer(id).State == cache.Present { // lent by the wildcard, for as long as that has it
+				x.named.Remove(name, cache.Timer, x.next(), nil)
+			} else {
+				x.removeNamed(name, cache.Timer)
+			}
 		}
 	}
 	for _, name := range u.Unanswered {
 		if id, ok := x.silent(name); ok {
 			x.named.Fail(id, unanswered)
-			x.markError(id)
+			if x.answer(id).State != cache.Present {
+				x.markError(id)
+			}
 		}
 	}
 }
 
-// silent: upstream has said nothing of a name, not even an error. A name served
-// from the wildcard's copy does not count: it is there.
+// silent: upstream has said nothing of a name on its own lane, not even an error.
+// What the wildcard lends meanwhile is no answer: it may be gone tomorrow.
 func (x *index) silent(name string) (cache.ID, bool) {
 	id, ok := x.named.Find(name)
-	if !ok {
-		return 0, false
-	}
-	a := x.answer(id)
-	return id, a.State == cache.Unknown && a.Error == nil
+	return id, ok && !x.named.Answered(id) && x.named.Answer(id).Error == nil
 }
 
 var unanswered = &statuspb.Status{
@@ -70,8 +72,13 @@ var unanswered = &statuspb.Status{
 }
 
 func (x *index) removeNamed(name string, cause cache.Cause) {
+	id, ok := x.named.Find(name)
+	lent := ok && x.borrows(id) && x.answer(id).State == cache.Present
 	touched, changed := x.named.Remove(name, cause, x.next(), x.touched[:0])
 	if !changed {
+		if lent && cause != cache.Timer {
+			x.markContent(id) // an answer at last, after silence
+		}
 		return
 	}
 	x.markNamed(touched)

@@ -206,16 +206,3 @@ func (h *Hub) Expire(now time.Time) (next time.Time) {
 	h.wanted.notify()
 	return next
 }
-
-// Empty reports that no client subscribes to anything.
-func (h *Hub) Empty() bool {
-	for _, x := range h.all() {
-		x.mu.Lock()
-		n := x.subscriptions
-		x.mu.Unlock()
-		if n > 0 {
-			return false
-		}
-	}
-	return true
-}

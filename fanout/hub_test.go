@@ -212,7 +212,7 @@ func TestManyAtOnce(t *testing.T) {
 	work.Wait()
 	h.Expire(epoch.Add(time.Hour))
 	h.Changes()
-	if x := h.index(typ); !h.Empty() || x.named.Len() != 0 || x.wildcard.Len() != 0 || x.wanted != 0 {
+	if x := h.index(typ); x.subscriptions != 0 || x.named.Len() != 0 || x.wildcard.Len() != 0 || x.wanted != 0 {
 		t.Errorf("nobody is left, but %d and %d resources are, and %d wanted names", x.named.Len(), x.wildcard.Len(), x.wanted)
 	}
 }

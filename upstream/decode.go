@@ -84,10 +84,17 @@ func Decode(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *Respon
 			Upstream: r.GetVersion(),
 		})
 	}
-	for name := range removed {
-		if !bad[name] {
+	drop := func(name string) { // each once, in the order of the wire (ORDER-1)
+		if removed[name] && !bad[name] {
 			d.update.Removed = append(d.update.Removed, name)
 		}
+		delete(removed, name)
+	}
+	for _, name := range resp.GetRemovedResources() {
+		drop(name)
+	}
+	for _, name := range resp.GetRemovedResourceNames() {
+		drop(name.GetName())
 	}
 	for _, e := range resp.GetResourceErrors() {
 		d.update.Errors = append(d.update.Errors, cache.Error{Name: e.GetResourceName().GetName(), Status: e.GetErrorDetail()})

@@ -70,7 +70,12 @@ func nodeField(node *core.Node, field string) string {
 	if s, ok := v.GetKind().(*structpb.Value_StringValue); ok {
 		return s.StringValue
 	}
-	return v.String()
+	// Not String: its form differs between builds, and with it the hash of the key.
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(v)
+	if err != nil {
+		return "" // a value that came over the wire can be encoded
+	}
+	return string(encoded)
 }
 
 // Group names the group from which a type is served to a client; the empty name is
