@@ -105,7 +105,9 @@ func TestTogether(t *testing.T) {
 			eventually(t, patience, func() error {
 				return first(e.sees(), far.sees(), e.atLeast(cache.Cluster, "svc05-cluster", 7), far.atLeast(cache.Cluster, "svc05-cluster", 7))
 			})
-			if err := first(e.sound(), far.sound(), is("streams upstream", cp.Open(), 1), is("streams upstream at most", cp.Most(), 2)); err != nil {
+			// Not how many there were at most: the control plane notices the end of the
+			// streams that were given up later than the beginning of the next one.
+			if err := first(e.sound(), far.sound(), is("streams upstream", cp.Open(), 1)); err != nil {
 				t.Error(err)
 			}
 		})
