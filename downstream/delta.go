@@ -113,7 +113,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	subscribed, synced := v.Wildcard()
 	v.Passed(d.untold)
 	if d.opening && subscribed && !synced {
-		d.collectStarving(v, &p)
+		p.starving = starving(v)
 		return p
 	}
 	d.collectWildcard(v, push, &p)
@@ -121,7 +121,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectNames(v, push, &p)
 	d.collectHeld(v, &p)
 	d.collectErrors(v, &p)
-	d.collectStarving(v, &p)
+	p.starving = starving(v)
 	if p.mixed || subscribed && len(v.Names()) > 0 || hasAliases(p.resources) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
 	}
@@ -320,12 +320,6 @@ func (p *part) collectError(v fanout.View, id cache.ID) {
 	} else if named, _ := v.Unavailable(); named != nil && a.State == cache.Unknown {
 		p.unavailable = append(p.unavailable, resourceErr{v.Name(id), named})
 	}
-}
-
-// collectStarving notes whether something the client waits for cannot be had
-// just now (ERR-7).
-func (d *deltaState) collectStarving(v fanout.View, p *part) {
-	p.starving = starving(v)
 }
 
 // later keeps the removals of a part for another flush.

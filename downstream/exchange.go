@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
@@ -102,7 +101,7 @@ func (x *exchange) take(m fanout.Marks) {
 func (x *exchange) nonce(seq cache.Seq, answer bool, counter *uint64) string {
 	name := x.url.Short()
 	if name == cache.OtherShort {
-		name = strings.TrimPrefix(string(x.url), "type.googleapis.com/")
+		name = string(x.url)
 	}
 	n := name + "." + strconv.FormatUint(uint64(seq), 10)
 	if answer || seq <= x.pushedAt {

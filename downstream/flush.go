@@ -178,22 +178,12 @@ func (s *Session) Deadline(now time.Time) (at time.Time) {
 		if !st.due() {
 			continue
 		}
-		if x.blocked(now, s.config.AckTimeout) {
-			at = earlier(at, x.overdue(s.config.AckTimeout))
+		// What is past has been looked at, or waits for something else.
+		for _, t := range []time.Time{x.overdue(s.config.AckTimeout), x.waitSince.Add(s.config.AckTimeout)} {
+			if t.After(now) && (at.IsZero() || t.Before(at)) {
+				at = t
+			}
 		}
-		if !x.waitSince.IsZero() {
-			at = earlier(at, x.waitSince.Add(s.config.AckTimeout))
-		}
-	}
-	if !at.After(now) {
-		return time.Time{}
 	}
 	return at
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -20,11 +20,10 @@ type sotwState struct {
 
 	// Full-state types only.
 	//
-	// must are names that have to be resolved before anything is said, because
-	// the client may hold them: those of a first request with a version, and those
-	// delivered on this stream (DOWN-SOTW-7).
-	must      map[string]struct{}
-	delivered map[string]struct{} // of subscribed names
+	// Nothing is said while a name is unresolved that the client may hold: one of
+	// a first request with a version, or one delivered on this stream (DOWN-SOTW-7).
+	must      map[string]struct{} // of the first request
+	delivered map[string]struct{} // by name
 	sentAll   bool                // the wildcard has delivered who knows what
 	version   string              // of the last response
 	again     bool                // the view is owed, once it is certain
