@@ -56,6 +56,7 @@ type Table struct {
 	oldest, newest ID
 	length         int // of the order, tombstones included
 
+	pins    int
 	present int
 	bytes   int
 	digest  Digest
@@ -86,9 +87,21 @@ type entry struct {
 // Intern returns the ID of a name, which it keeps until Unpin.
 func (t *Table) Intern(name string) ID {
 	id := t.id(name)
-	t.entries[id].pinned = true
+	if !t.entries[id].pinned {
+		t.entries[id].pinned = true
+		t.pins++
+	}
 	return id
 }
+
+// Pinned reports whether somebody holds the ID of a name.
+func (t *Table) Pinned(name string) bool {
+	id, ok := t.ids[name]
+	return ok && t.entries[id].pinned
+}
+
+// Pins is the number of names whose IDs are held.
+func (t *Table) Pins() int { return t.pins }
 
 // Find returns the ID of a name that the table has.
 func (t *Table) Find(name string) (ID, bool) {
@@ -126,7 +139,10 @@ func (t *Table) Cap() int { return len(t.entries) }
 
 // Unpin gives an ID back. Its content, if any, goes with Forget.
 func (t *Table) Unpin(id ID) {
-	t.entries[id].pinned = false
+	if t.entries[id].pinned {
+		t.entries[id].pinned = false
+		t.pins--
+	}
 	t.release(id)
 }
 

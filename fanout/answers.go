@@ -34,7 +34,7 @@ func (x *index) applyNamed(u *cache.Update) {
 		if e.Status.GetCode() == cache.NotFound {
 			x.removeNamed(e.Name, cache.NotFoundError)
 		}
-		if id, ok := x.named.Find(e.Name); ok && x.desired(false, e.Name) {
+		if id, ok := x.named.Find(e.Name); ok && x.named.Pinned(e.Name) {
 			if x.named.Fail(id, e.Status) {
 				x.markError(id)
 			}
@@ -82,13 +82,13 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 		return
 	}
 	x.markNamed(touched)
-	if id, ok := x.named.Find(name); ok && !x.desired(false, name) {
+	if id, ok := x.named.Find(name); ok && !x.named.Pinned(name) {
 		x.named.Forget(id, x.covers)
 	}
 }
 
 func (x *index) applyWildcard(u *cache.Update) {
-	if !x.desired(true, Wildcard) {
+	if !x.wildcardHeld {
 		return // an answer in flight to what was given up meanwhile (UP-8, H-32)
 	}
 	changed := false

@@ -111,7 +111,7 @@ func (h *Hub) drop(x *index) {
 	defer h.mu.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.subscriptions == 0 && x.linger.Len() == 0 && x.named.Len() == 0 && x.wildcard.Len() == 0 && !x.suspect {
+	if x.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcardHeld && !x.suspect {
 		x.dropped = true
 		delete(h.indexes, x.url)
 	}

@@ -34,6 +34,7 @@ type index struct {
 	// Interest.
 	interest      [][]*Subscription // by named ID, ascending by subscription number
 	wildcards     []*Subscription   // ascending by subscription number
+	wildcardHeld  bool              // from the first interest until Changes gives it up
 	wanted        int               // names with any interest
 	subscriptions int
 	nextNumber    uint64

@@ -23,10 +23,19 @@ func (x *index) desired(wildcard bool, name string) bool {
 
 func (x *index) wants(id cache.ID) bool { return int(id) < len(x.interest) && len(x.interest[id]) > 0 }
 
-// covers: somebody wants the resource by its name or one of its aliases (NAME-3).
-func (x *index) covers(r *cache.Resource) bool {
-	return x.desired(false, r.Name) ||
-		slices.ContainsFunc(r.Aliases, func(alias string) bool { return x.desired(false, alias) })
+// covers: upstream is subscribed to the resource by its name or one of its aliases
+// (NAME-3), or is about to be. A name counts until Changes gives it up, whether or
+// not somebody still wants it: what comes until then may be wanted again.
+func (x *index) covers(r *cache.Resource) bool { return x.coversBut("", r) }
+
+// coversBut leaves one name aside.
+func (x *index) coversBut(name string, r *cache.Resource) bool {
+	for n := range names(r) {
+		if (n != name || name == "") && x.named.Pinned(n) {
+			return true
+		}
+	}
+	return false
 }
 
 // want adds a subscription to a name.
@@ -59,6 +68,7 @@ func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) {
 func (x *index) wantWildcard(s *Subscription) {
 	var first bool
 	x.wildcards, first = insert(x.wildcards, s)
+	x.wildcardHeld = true
 	if first {
 		x.linger.Remove(lingering{true, Wildcard})
 		x.hub.wanted.mark(Lane{x.url, true}, Wildcard)
@@ -108,11 +118,11 @@ func (x *index) expire(now time.Time, everything bool) (next time.Time) {
 // forget drops what is known of something that nobody wants (UP-8, H-18).
 func (x *index) forget(wildcard bool, name string) {
 	if wildcard {
-		x.wildcard, x.synced = cache.Table{}, false
+		x.wildcard, x.synced, x.wildcardHeld = cache.Table{}, false, false
 		return
 	}
 	if id, ok := x.named.Find(name); ok {
-		x.named.Forget(id, x.covers)
+		x.named.Forget(id, func(r *cache.Resource) bool { return x.coversBut(name, r) })
 		x.named.Unpin(id)
 	}
 }

@@ -156,6 +156,7 @@ func (s *Subscription) Replace(names []string, now time.Time) Asked {
 // Close ends the interest; names that only this client wanted linger.
 func (s *Subscription) Close(now time.Time) {
 	x := s.index
+	defer x.hub.drop(x)         // if there is nothing left of it
 	defer x.hub.wanted.notify() // after the lock is released
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -1,6 +1,10 @@
 package fanout
 
-import "sync"
+import (
+	"maps"
+	"slices"
+	"sync"
+)
 
 // Wanted is the mailbox between the Hub and the upstream side: the names whose
 // interest may have changed. It holds names, never requests, so that what goes
@@ -83,14 +87,17 @@ type Interest struct {
 
 // Changes takes what changed since the last call, lane by lane.
 func (h *Hub) Changes() map[Lane]Interest {
-	changes := make(map[Lane]Interest)
-	for lane, names := range h.wanted.take() {
+	taken := h.wanted.take()
+	changes := make(map[Lane]Interest, len(taken))
+	for lane, names := range taken {
+		var i Interest
 		x := h.find(lane.Type)
-		if x == nil {
+		if x == nil { // nothing is wanted of the type any more
+			i.Drop = slices.Collect(maps.Keys(names))
+			changes[lane] = i
 			continue
 		}
 		x.mu.Lock()
-		var i Interest
 		for name := range names {
 			if x.desired(lane.Wildcard, name) {
 				i.Want = append(i.Want, name)
@@ -101,7 +108,9 @@ func (h *Hub) Changes() map[Lane]Interest {
 		}
 		x.mu.Unlock()
 		changes[lane] = i
-		if len(i.Drop) > 0 {
+	}
+	for lane := range taken {
+		if x := h.find(lane.Type); x != nil {
 			h.drop(x)
 		}
 	}
