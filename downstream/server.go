@@ -103,11 +103,17 @@ func (s *Server) SetReady(ready bool) {
 	s.health.SetServingStatus("envoy.service.discovery.v3.AggregatedDiscoveryService", state)
 }
 
-// Close stops taking in streams and ends those there are with UNAVAILABLE, in
-// random order and spread over a time, so that clients look elsewhere and do not
-// come back all at once (ERR-14). It returns when all handlers have.
+// Close stops listening, tells every connection to take its next stream elsewhere
+// (GOAWAY), and ends the streams there are with UNAVAILABLE, in random order and
+// spread over a time, so that clients do not come back all at once (ERR-14). It
+// returns when all handlers have.
 func (s *Server) Close(spread time.Duration) {
 	s.health.Shutdown()
+	graceful := make(chan struct{})
+	go func() {
+		defer close(graceful)
+		s.grpc.GracefulStop() // it returns when all streams have ended, or at Stop
+	}()
 	s.mu.Lock()
 	s.stopping = true
 	streams := make([]*stream, 0, len(s.streams))
@@ -123,6 +129,7 @@ func (s *Server) Close(spread time.Duration) {
 	}
 	s.awaitStreams(time.Second)
 	s.grpc.Stop()
+	<-graceful
 }
 
 func shuttingDown() *End {

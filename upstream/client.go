@@ -152,7 +152,7 @@ func (c *Client) observe(e Effect) {
 			c.log.Info("the control plane answers for a type it had refused", "type", e.Lane.Type)
 		}
 	case e.Availability && e.Status != nil && c.warn(e.Lane.Type):
-		c.log.Warn("clients that wait for a type are told that it is unavailable", "type", e.Lane.Type, "err", e.Status.GetMessage())
+		c.log.Info("upstream does not answer; clients that wait for this type are told", "type", e.Lane.Type, "err", e.Status.GetMessage())
 	}
 }
 

@@ -31,6 +31,9 @@ between them. It needs no configuration and leaves nothing behind.`,
 			if o.Clients < 2 || o.Clients > 5000 {
 				return &usageError{fmt.Errorf("--clients is %d; use a number from 2 to 5000", o.Clients)}
 			}
+			if o.For < 0 {
+				return &usageError{fmt.Errorf("--for is %v; use a positive time, or 0 to stop on Ctrl-C", o.For)}
+			}
 			if o.Rate <= 0 || o.Rate > 100 {
 				return &usageError{fmt.Errorf("--rate is %g; use a number above 0, up to 100", o.Rate)}
 			}

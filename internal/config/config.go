@@ -33,7 +33,7 @@ type Config struct {
 	APIVersion string `yaml:"apiVersion"`
 
 	// Instance is the name of this relay among its replicas and tiers. It
-	// appears in control_plane.identifier and in the loop guard (NODE-11).
+	// appears in control_plane.identifier (DOWN-DELTA-19).
 	// Empty means the host name; see [Config.InstanceName].
 	// Default: "".
 	Instance string `yaml:"instance"`

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,7 +95,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		Observer:     o.Downstream,
 	})
 	r.ready = r.watchReadiness(TypeURLs(c.Downstream.ReadyTypes))
-	o.Log.Info("groups", "key", c.Groups.Key, "share_secrets", c.Groups.ShareSecrets, "node_mode", c.EffectiveNodeMode())
+	o.Log.Info("groups", "key", strings.Join(c.Groups.Key, ","), "share_secrets", c.Groups.ShareSecrets, "node_mode", c.EffectiveNodeMode())
 	return r, nil
 }
 

@@ -66,7 +66,7 @@ func TestOnlyTheLogTells(t *testing.T) {
 	xdstest.Run(t, "testdata/nack/upstream-is-acked-without-asking-clients.txt", xdstest.Live(factory))
 	lines := log.lines()
 	for _, words := range [][]string{
-		{"msg=groups", "key=[cluster]"},
+		{"msg=groups", "key=cluster"},
 		{"msg=\"client rejected a response\"", "node_id=c1", "a is beyond me", "nonce=CDS.1.1-0"},
 		{"msg=\"client rejected a response\"", "node_id=c2", "me too", "nonce=CDS.1.1-0"},
 	} {
