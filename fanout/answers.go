@@ -201,6 +201,18 @@ func (x *index) answer(id cache.ID) cache.Answer {
 	return a
 }
 
+// differs: a name leads to something else than the wildcard has by that name.
+func (x *index) differs(id cache.ID) bool {
+	a, b := x.answer(id), cache.Answer{}
+	if w, ok := x.wildcard.Find(x.named.Name(id)); ok {
+		b = x.wildcard.Answer(w)
+	}
+	if a.Resource == nil || b.Resource == nil {
+		return a.Resource != b.Resource
+	}
+	return a.Resource.Version != b.Resource.Version
+}
+
 func (x *index) setUnavailable(wildcard bool, status *statuspb.Status) {
 	if wildcard {
 		x.unavailable.wildcard = status

@@ -166,6 +166,7 @@ func (h *Hub) SetSuspect(t cache.TypeURL, suspect bool) {
 	}
 	x.mu.Unlock()
 	h.wanted.notify()
+	h.drop(x)
 }
 
 // Holds reports whether a name is present on a lane at the version upstream gave

@@ -147,6 +147,8 @@ func (s *Subscription) Replace(names []string, now time.Time) Asked {
 	}
 	for _, id := range before {
 		if _, still := slices.BinarySearch(s.ids, id); !still {
+			// What the client has by this name may not be what the wildcard has.
+			asked.Wildcard = asked.Wildcard || s.wildcard && x.differs(id)
 			x.unwant(s, id, now)
 		}
 	}

@@ -64,7 +64,9 @@ func (c *Core) carrier(lane fanout.Lane) *slot {
 
 // place makes the streams fit what is wanted.
 func (c *Core) place(now time.Time) {
+	c.acquit()
 	wanted := c.hub.Lanes()
+	c.suspects.forget(wanted)
 	slices.SortFunc(wanted, func(a, b fanout.Lane) int {
 		switch {
 		case a.Wildcard == b.Wildcard:
@@ -94,6 +96,17 @@ func (c *Core) place(now time.Time) {
 		}
 	}
 	c.release(wanted, now)
+}
+
+// acquit ends the quarantine of types that the control plane has answered for. Their
+// solo streams go on while they last.
+func (c *Core) acquit() {
+	for lane, s := range c.solo {
+		if _, bad := c.suspects.quarantined[lane.Type]; bad && s.answered {
+			delete(c.suspects.quarantined, lane.Type)
+			c.effects = append(c.effects, Effect{Lane: lane, Conviction: true})
+		}
+	}
 }
 
 // choose is the stream on which a lane belongs.
@@ -158,9 +171,6 @@ func (c *Core) release(wanted []fanout.Lane, now time.Time) {
 	for lane, s := range c.solo {
 		_, bad := c.suspects.quarantined[lane.Type]
 		switch {
-		case bad && s.answered:
-			delete(c.suspects.quarantined, lane.Type) // it may join the others at the next occasion
-			c.effects = append(c.effects, Effect{Lane: lane, Conviction: true})
 		case slices.Contains(wanted, lane) && (bad || s.open()):
 			continue
 		default:

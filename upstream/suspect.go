@@ -1,9 +1,11 @@
 package upstream
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // A control plane may end the whole stream because of one type it does not know,
@@ -77,11 +79,33 @@ func (s *suspects) blame(sl *slot, message string, b Backoff, now time.Time) (co
 	}
 	t := blamed[0]
 	if len(s.quarantined) >= maxQuarantined {
-		return "", false
+		s.pardon()
 	}
 	s.quarantined[t] = &quarantine{message: message, backoff: b}
 	s.clear(t)
 	return t, true
+}
+
+// pardon makes room for another convicted type: the one whose next attempt has been
+// due for longest goes, which is one that nobody has asked for since.
+func (s *suspects) pardon() {
+	var oldest cache.TypeURL
+	for t, q := range s.quarantined {
+		if o := s.quarantined[oldest]; o == nil || q.notBefore.Before(o.notBefore) {
+			oldest = t
+		}
+	}
+	delete(s.quarantined, oldest)
+}
+
+// forget drops what is held against types that nobody wants any more, short of a
+// conviction.
+func (s *suspects) forget(wanted []fanout.Lane) {
+	for t := range s.strikes {
+		if !slices.ContainsFunc(wanted, func(l fanout.Lane) bool { return l.Type == t }) {
+			s.clear(t)
+		}
+	}
 }
 
 // survivors clears those that the stream has outlived, and once nothing else is
