@@ -26,12 +26,9 @@ func (x *index) wants(id cache.ID) bool { return int(id) < len(x.interest) && le
 // covers: upstream is subscribed to the resource by its name or one of its aliases
 // (NAME-3), or is about to be. A name counts until Changes gives it up, whether or
 // not somebody still wants it: what comes until then may be wanted again.
-func (x *index) covers(r *cache.Resource) bool { return x.coversBut("", r) }
-
-// coversBut leaves one name aside.
-func (x *index) coversBut(name string, r *cache.Resource) bool {
-	for n := range names(r) {
-		if (n != name || name == "") && x.named.Pinned(n) {
+func (x *index) covers(r *cache.Resource) bool {
+	for name := range names(r) {
+		if x.named.Pinned(name) {
 			return true
 		}
 	}
@@ -122,7 +119,14 @@ func (x *index) forget(wildcard bool, name string) {
 		return
 	}
 	if id, ok := x.named.Find(name); ok {
-		x.named.Forget(id, func(r *cache.Resource) bool { return x.coversBut(name, r) })
+		x.named.Forget(id, func(r *cache.Resource) bool {
+			for other := range names(r) {
+				if other != name && x.named.Pinned(other) {
+					return true
+				}
+			}
+			return false
+		})
 		x.named.Unpin(id)
 	}
 }
