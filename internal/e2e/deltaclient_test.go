@@ -470,6 +470,14 @@ func complaint(client string, faults []string, all []heard) error {
 		len(faults), strings.Join(faults[:min(len(faults), 5)], "; "), len(all), all[max(0, len(all)-20):])
 }
 
+// Counts are how many streams ended, how many responses were at fault, and how many
+// responses there were.
+func (c *deltaClient) Counts() (ends, faults, heard int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.ends), len(c.faults), len(c.heard)
+}
+
 // Sound complains of whatever was wrong with what the client has got, and of
 // streams that ended though the client had not ended them.
 func (c *deltaClient) Sound() error {

@@ -83,12 +83,8 @@ func TestOutages(t *testing.T) {
 
 	closed, repeated, responses := 0, 0, 0
 	for _, c := range clients {
-		switch c := c.peer.(type) {
-		case *deltaClient:
-			closed, repeated, responses = closed+len(c.ends), repeated+len(c.faults), responses+len(c.heard)
-		case *sotwClient:
-			closed, repeated, responses = closed+len(c.ends), repeated+len(c.faults), responses+len(c.heard)
-		}
+		ends, faults, heard := c.peer.Counts()
+		closed, repeated, responses = closed+ends, repeated+faults, responses+heard
 		if err := c.peer.Sound(); err != nil {
 			t.Error(err)
 		}
@@ -223,6 +219,7 @@ type churnClient struct {
 	peer interface {
 		Get(cache.TypeURL, string) (held, bool)
 		Sound() error
+		Counts() (ends, faults, heard int)
 	}
 	names []string
 }

@@ -258,6 +258,14 @@ func (c *sotwClient) owe(body []byte) {
 	}
 }
 
+// Counts are how many streams ended, how many responses were at fault, and how many
+// responses there were.
+func (c *sotwClient) Counts() (ends, faults, heard int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.ends), len(c.faults), len(c.heard)
+}
+
 // Sound complains of whatever was wrong with what the client has got, and of
 // streams that ended though the client had not ended them.
 func (c *sotwClient) Sound() error {
