@@ -75,12 +75,6 @@ func (t TypeURL) Rank() int {
 	return len(table)
 }
 
-// Known reports whether the type table names the type.
-func (t TypeURL) Known() bool {
-	_, ok := table[t]
-	return ok
-}
-
 // Types is the type table together with the operator's overrides.
 // The zero value is the table as protocol.md has it.
 type Types map[TypeURL]Properties

@@ -116,11 +116,8 @@ func (s *Server) Close(spread time.Duration) {
 	}()
 	s.mu.Lock()
 	s.stopping = true
-	streams := make([]*stream, 0, len(s.streams))
-	for _, st := range s.streams {
-		streams = append(streams, st)
-	}
 	s.mu.Unlock()
+	streams := s.open()
 	rand.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
 	begin := time.Now()
 	for i, st := range streams {
@@ -178,12 +175,7 @@ func (s *Server) Count() int {
 
 // Clients describes the open streams, oldest first.
 func (s *Server) Clients() []Client {
-	s.mu.Lock()
-	streams := make([]*stream, 0, len(s.streams))
-	for _, st := range s.streams {
-		streams = append(streams, st)
-	}
-	s.mu.Unlock()
+	streams := s.open()
 	clients := make([]Client, 0, len(streams))
 	for _, st := range streams {
 		clients = append(clients, st.describe())
