@@ -65,16 +65,23 @@ func TestEveryFieldHasAYAMLTag(t *testing.T) {
 	})
 }
 
-// fieldDocs returns the comment of every struct in config.go, by its name, and of
+// schemaFiles are the files that hold the structs of the schema.
+var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "cache.go"}
+
+// fieldDocs returns the comment of every struct of the schema, by its name, and of
 // its fields, by "Struct.Field", and fails for exported fields and types without one.
 func fieldDocs(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
 	docs := map[string]string{}
-	for _, decl := range file.Decls {
+	var decls []ast.Decl
+	for _, name := range schemaFiles {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decls = append(decls, file.Decls...)
+	}
+	for _, decl := range decls {
 		gen, ok := decl.(*ast.GenDecl)
 		if !ok || gen.Tok != token.TYPE {
 			continue
@@ -290,7 +297,9 @@ timers:
   group_linger: 6s
   ack_timeout: 7s
   unavailable_after: 8s
-cache: {max_lingering_names: 0}
+cache:
+  max_lingering_names: 0
+  snapshot: {dir: /var/lib/xds-relay, interval: 9s, max_age: 1h, key_file: /certs/snapshot, exclude_types: [LDS]}
 version_key_file: /certs/hmac
 admin: {listen: unix:///run/xds-relay/admin.sock}
 log: {level: debug, format: json}
@@ -347,6 +356,9 @@ func fullConfig() Config {
 			DNETimeout: time.Second, DNETimeoutExplicit: 2 * time.Second, Settle: 3 * time.Millisecond, SettleCap: 4 * time.Second,
 			NameLinger: 5 * time.Second, GroupLinger: 6 * time.Second, AckTimeout: 7 * time.Second, UnavailableAfter: 8 * time.Second,
 		},
+		Cache: Cache{Snapshot: Snapshot{
+			Dir: "/var/lib/xds-relay", Interval: 9 * time.Second, MaxAge: time.Hour, KeyFile: "/certs/snapshot", ExcludeTypes: []string{"LDS"},
+		}},
 		VersionKeyFile: "/certs/hmac",
 		Admin:          Admin{Listen: "unix:///run/xds-relay/admin.sock"},
 		Log:            Log{Level: LogLevelDebug, Format: LogFormatJSON},

@@ -9,6 +9,9 @@ import (
 // minVersionKey is the shortest HMAC key accepted; versions show 128 bits.
 const minVersionKey = 16
 
+// snapshotKey is the length of an AES-256 key.
+const snapshotKey = 32
+
 // CheckFiles checks that the files the configuration names can be read and
 // hold what they should. [Config.Validate] leaves them alone, because a
 // configuration may be validated on a host that does not have them.
@@ -22,6 +25,9 @@ func (c *Config) CheckFiles() error {
 	v.certificates("downstream.tls.client_ca", down.ClientCA)
 	if data, ok := v.file("version_key_file", c.VersionKeyFile); ok && len(data) < minVersionKey {
 		v.fail("version_key_file", "for example: head -c 32 /dev/urandom", "%q has %d bytes; a key has at least %d", clip(c.VersionKeyFile), len(data), minVersionKey)
+	}
+	if data, ok := v.file("cache.snapshot.key_file", c.Cache.Snapshot.KeyFile); ok && len(data) != snapshotKey {
+		v.fail("cache.snapshot.key_file", "for example: head -c 32 /dev/urandom", "%q has %d bytes; a key has exactly %d", clip(c.Cache.Snapshot.KeyFile), len(data), snapshotKey)
 	}
 	return join(v.errs)
 }

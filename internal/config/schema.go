@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The schema is the struct tags of config.go; here is how they are read.
+// The schema is the struct tags of Config; here is how they are read.
 
 func child(key, name string) string {
 	if key == "" {

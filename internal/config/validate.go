@@ -25,6 +25,7 @@ func (c *Config) Validate() error {
 	v.groups()
 	v.types()
 	v.timers()
+	v.snapshot()
 	v.admin()
 	return join(v.errs)
 }
@@ -196,6 +197,15 @@ func (v *validator) timers() {
 	v.positive("timers.dne_timeout_explicit", int64(t.DNETimeoutExplicit))
 	v.ordered("timers.settle", t.Settle, "timers.settle_cap", t.SettleCap)
 	v.positive("timers.ack_timeout", int64(t.AckTimeout))
+}
+
+func (v *validator) snapshot() {
+	s := &v.c.Cache.Snapshot
+	v.positive("cache.snapshot.interval", int64(s.Interval))
+	if s.Dir == "" && s.KeyFile != "" {
+		v.fail("cache.snapshot.key_file", "set cache.snapshot.dir", "there is no snapshot to encrypt")
+	}
+	v.typeNames("cache.snapshot.exclude_types", s.ExcludeTypes)
 }
 
 func (v *validator) admin() {

@@ -1,0 +1,172 @@
+package config
+
+import "time"
+
+// Upstream configures the client side.
+type Upstream struct {
+	// Address is the gRPC target of the control plane: host:port,
+	// dns:///host:port or unix:///path (UP-1).
+	// Default: 127.0.0.1:15010.
+	Address string `yaml:"address"`
+
+	// Insecure accepts plaintext to an address that is neither loopback nor a
+	// Unix socket. It never weakens TLS, so it is refused beside it.
+	// Default: false.
+	Insecure bool `yaml:"insecure"`
+
+	// TLS secures the connection. All fields empty means plaintext.
+	TLS ClientTLS `yaml:"tls"`
+
+	// Node is how the relay introduces itself (UP-2, NODE-7).
+	Node Node `yaml:"node"`
+
+	// NodeMode says what node a group sends upstream (NODE-7): static is Node
+	// as it stands, template adds the fields of the group's key. Empty means
+	// static when groups.key is empty, else template; see
+	// [Config.EffectiveNodeMode].
+	// Default: "".
+	NodeMode NodeMode `yaml:"node_mode"`
+
+	// SendNodeAlways repeats the node in every request, not only in the first
+	// of a stream, for servers that need it (UP-2).
+	// Default: false.
+	SendNodeAlways bool `yaml:"send_node_always"`
+
+	// Backoff is the wait between attempts that fail before any response (ERR-1).
+	Backoff Backoff `yaml:"backoff"`
+
+	// Keepalive is the interval of HTTP/2 pings; 0 is off, else at least 10s.
+	// A grpc-go server with its default enforcement answers pings more
+	// frequent than every 5m with GOAWAY (UP-13).
+	// Default: 0s.
+	Keepalive time.Duration `yaml:"keepalive"`
+
+	// MaxReceiveBytes is the largest response accepted (UP-12).
+	// Default: 64MiB.
+	MaxReceiveBytes Bytes `yaml:"max_receive_bytes"`
+
+	// InitialVersions says on which new streams the relay tells the server
+	// what it already has: always, same_entry (only when the previous stream
+	// was to the same upstream entry) or never (RECON-8, H-9).
+	// Default: same_entry.
+	InitialVersions InitialVersions `yaml:"initial_versions"`
+
+	// WildcardForm is how a wildcard is written: auto, explicit ("*") or
+	// legacy (no names) (WILD-10).
+	// Default: auto.
+	WildcardForm WildcardForm `yaml:"wildcard_form"`
+
+	// ChunkMarker is how the server marks the last part of an initial set:
+	// auto (relay, if the server says it is one), none, relay or diderot
+	// (RECON-16).
+	// Default: auto.
+	ChunkMarker ChunkMarker `yaml:"chunk_marker"`
+
+	// ExplicitMissing says that the server reports every missing name, so
+	// silence is an error and not an absence: auto (true, if the server says
+	// it is a relay), true or false (MISS-5).
+	// Default: auto.
+	ExplicitMissing Switch `yaml:"explicit_missing"`
+
+	// Types lists the only types asked for upstream, as type URLs or short
+	// names such as CDS; a request for another one is refused, and never
+	// reaches a server that would end the shared stream over it (H-39). Empty
+	// means all.
+	// Default: [].
+	Types []string `yaml:"types"`
+
+	// CoalesceWindow gathers the changed interest of many clients into one
+	// request per type (UP-6).
+	// Default: 10ms.
+	CoalesceWindow time.Duration `yaml:"coalesce_window"`
+}
+
+// ClientTLS is TLS towards the control plane. Setting any field turns TLS on;
+// server_name alone means the system's roots and no client certificate.
+type ClientTLS struct {
+	// CA is a PEM file with the roots that the server's certificate must chain
+	// to. Empty means the system's roots.
+	// Default: "".
+	CA string `yaml:"ca"`
+
+	// Cert is a PEM file with the relay's client certificate and its chain.
+	// Empty means none (NODE-13: the relay authenticates as itself).
+	// Default: "".
+	Cert string `yaml:"cert"`
+
+	// Key is the PEM file with the private key of Cert.
+	// Default: "".
+	Key string `yaml:"key"`
+
+	// ServerName is the name the server's certificate must carry. Empty means
+	// the host of upstream.address.
+	// Default: "".
+	ServerName string `yaml:"server_name"`
+}
+
+// Enabled reports whether the connection is secured.
+func (t ClientTLS) Enabled() bool { return t != ClientTLS{} }
+
+// Node is the relay's own xDS node.
+type Node struct {
+	// ID is node.id; many servers choose what they send by it (NODE-7).
+	// Default: xds-relay.
+	ID string `yaml:"id"`
+
+	// Cluster is node.cluster.
+	// Default: "".
+	Cluster string `yaml:"cluster"`
+
+	// Locality is node.locality.
+	Locality Locality `yaml:"locality"`
+
+	// Metadata is node.metadata, a JSON-like object. Numbers travel as
+	// doubles, so an integer beyond 2^53 must be written as text.
+	// Default: {}.
+	Metadata map[string]any `yaml:"metadata"`
+}
+
+// Locality says where the relay runs.
+type Locality struct {
+	// Region is node.locality.region.
+	// Default: "".
+	Region string `yaml:"region"`
+
+	// Zone is node.locality.zone.
+	// Default: "".
+	Zone string `yaml:"zone"`
+
+	// SubZone is node.locality.sub_zone.
+	// Default: "".
+	SubZone string `yaml:"sub_zone"`
+}
+
+// Backoff is exponential with jitter (ERR-1).
+type Backoff struct {
+	// Initial is the wait after the first failure.
+	// Default: 1s.
+	Initial time.Duration `yaml:"initial"`
+
+	// Factor multiplies the wait after each further failure; at least 1.
+	// Default: 1.6.
+	Factor float64 `yaml:"factor"`
+
+	// Jitter is the part of the wait that is random, to either side; 0 to 1.
+	// Default: 0.2.
+	Jitter float64 `yaml:"jitter"`
+
+	// Max is the longest wait, before jitter.
+	// Default: 30s.
+	Max time.Duration `yaml:"max"`
+}
+
+// EffectiveNodeMode resolves the empty upstream.node_mode (NODE-7).
+func (c *Config) EffectiveNodeMode() NodeMode {
+	if c.Upstream.NodeMode != "" {
+		return c.Upstream.NodeMode
+	}
+	if len(c.Groups.Key) == 0 {
+		return NodeModeStatic
+	}
+	return NodeModeTemplate
+}
