@@ -11,6 +11,6 @@
 // decodes a resource beyond the two fields ORDER-6 needs, and never judges one
 // (VALID-1). Rule ids such as VALID-2 refer to docs/protocol.md.
 //
-// Limitations: TTLs are not kept yet, so a resource never expires here, and
-// resources with dynamic parameter constraints are not told apart by them.
+// Limitations: resources with dynamic parameter constraints are not told apart by
+// them.
 package cache

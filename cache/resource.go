@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"bytes"
+
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -21,10 +23,16 @@ type Resource struct {
 	EndpointName string
 	// Negative: it has no body and says that its aliases do not exist (NAME-6).
 	Negative bool
+	// DoNotCache: its body is handed on and not kept (VALID-5). What a Table has of
+	// it is a husk: everything but the body.
+	DoNotCache bool
 
 	// element is this resource as one element of a DeltaDiscoveryResponse's
 	// `resources`: tag, length, Resource message.
 	element []byte
+	// content is the Resource message in it, heading the part of that with name and
+	// version alone, which is a heartbeat (TTL-4).
+	content, heading []byte
 	// body is the part of element that holds the Any with its tag and length.
 	// DiscoveryResponse.resources has the same field number as
 	// Resource.resource, so these bytes serve SotW as they are.
@@ -58,11 +66,15 @@ func NameOf(r *discovery.Resource) (name string, ok bool) {
 // NewResource encodes a resource received for a type. The body's bytes leave
 // exactly as they came (VALID-2); aliases, metadata, cache control and unknown
 // fields of the wrapper go along (VALID-3, VALID-4), in the form of name in which
-// they came (NAME-2). The upstream's version is replaced by the fingerprint; a TTL
-// is left out, which a client reads as "never expires" (TTL-7).
+// they came (NAME-2). The upstream's version is replaced by the fingerprint. A TTL
+// is left out, which a client reads as "never expires" (TTL-7); it differs from
+// client to client (TTL-5) and is added behind the shared bytes.
 func NewResource(t TypeURL, r *discovery.Resource, f Fingerprint) *Resource {
 	name, _ := NameOf(r)
-	res := &Resource{Name: name, Aliases: r.GetAliases(), Negative: r.GetResource() == nil}
+	res := &Resource{
+		Name: name, Aliases: r.GetAliases(), Negative: r.GetResource() == nil,
+		DoNotCache: r.GetResource() != nil && r.GetCacheControl().GetDoNotCache(),
+	}
 	if res.Negative {
 		res.Version = r.GetVersion()
 	} else {
@@ -83,6 +95,35 @@ func (r *Resource) Element() []byte { return r.element }
 // Body returns the bytes that stand for this resource in a DiscoveryResponse.
 // They are shared: nobody may change them.
 func (r *Resource) Body() []byte { return r.body }
+
+// Content returns the Resource message, which other fields may follow. It is
+// shared: nobody may change it.
+func (r *Resource) Content() []byte { return r.content }
+
+// Heading is Content without the body: the message that says that nothing changed
+// but the TTL that follows (TTL-4). It is shared: nobody may change it.
+func (r *Resource) Heading() []byte { return r.heading }
+
+// Husk reports whether its body is not here.
+func (r *Resource) Husk() bool { return r.DoNotCache && r.element == nil }
+
+// kept is what a Table keeps of a resource (VALID-5).
+func (r *Resource) kept() *Resource {
+	if !r.DoNotCache {
+		return r
+	}
+	h := *r
+	h.element, h.content, h.body = nil, nil, nil
+	h.heading = bytes.Clone(r.heading) // not a part of the whole
+	return &h
+}
+
+func husk(r *Resource) int {
+	if r.Husk() {
+		return 1
+	}
+	return 0
+}
 
 // Size is the memory its wire form takes, in bytes.
 func (r *Resource) Size() int { return len(r.element) }
@@ -131,12 +172,14 @@ func (r *Resource) encode(in *discovery.Resource) {
 	e := make([]byte, 0, size+1+protowire.SizeVarint(uint64(size)))
 	e = protowire.AppendTag(e, fieldResources, protowire.BytesType)
 	e = protowire.AppendVarint(e, uint64(size))
+	start := len(e)
 	e = append(e, name...)
 	e = append(e, front...)
 	from := len(e)
 	e = append(e, body...)
-	r.body = e[from:len(e):len(e)]
-	r.element = append(e, back...)
+	to := len(e)
+	e = append(e, back...)
+	r.element, r.content, r.heading, r.body = e, e[start:], e[start:from:from], e[from:to:to]
 }
 
 // appendMessage encodes a sub-message. The messages come from a successful

@@ -3,6 +3,7 @@ package cache
 import (
 	"iter"
 	"slices"
+	"time"
 
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 )
@@ -38,6 +39,8 @@ const (
 	NotFoundError
 	// Timer: upstream stayed silent for the does-not-exist timeout.
 	Timer
+	// TTLExpired: upstream did not renew the resource's TTL in time (TTL-2).
+	TTLExpired
 )
 
 // Table holds every known name of one resource type from one upstream
@@ -56,8 +59,11 @@ type Table struct {
 	oldest, newest ID
 	length         int // of the order, tombstones included
 
+	leases leases
+
 	pins    int
 	present int
+	husks   int // of those present
 	bytes   int
 	digest  Digest
 }
@@ -187,6 +193,11 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 	e.err = nil
 	if e.state == Present && e.resource.Version == r.Version {
 		e.upstream = upstream
+		if e.resource.DoNotCache != r.DoNotCache { // from now on it is kept, or is not
+			t.uncount(e.resource)
+			e.resource = r.kept()
+			t.count(e.resource)
+		}
 		if had {
 			touched = append(touched, id)
 		}
@@ -211,8 +222,8 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 		e.more.negative = nil
 		e.more.regain(r.Name)
 	}
-	e.state, e.cause, e.resource, e.upstream = Present, 0, r, upstream
-	t.count(r)
+	e.state, e.cause, e.resource, e.upstream = Present, 0, r.kept(), upstream
+	t.count(e.resource)
 	t.touch(id, seq)
 	return touched, true
 }
@@ -232,6 +243,7 @@ func (t *Table) Remove(name string, cause Cause, seq Seq, touched []ID) (_ []ID,
 		return touched, false
 	}
 	touched = append(touched, id)
+	t.unlease(id)
 	if e.state == Present {
 		t.uncount(e.resource)
 		for _, alias := range e.resource.Aliases {
@@ -299,6 +311,7 @@ func (t *Table) Forget(id ID, keep func(*Resource) bool) {
 }
 
 func (t *Table) forget(id ID) {
+	t.unlease(id)
 	e := &t.entries[id]
 	if e.state == Present {
 		t.uncount(e.resource)
@@ -323,12 +336,14 @@ func (t *Table) forget(id ID) {
 func (t *Table) count(r *Resource) {
 	t.digest.Add(r)
 	t.present++
+	t.husks += husk(r)
 	t.bytes += r.Size()
 }
 
 func (t *Table) uncount(r *Resource) {
 	t.digest.Sub(r)
 	t.present--
+	t.husks -= husk(r)
 	t.bytes -= r.Size()
 }
 
@@ -375,12 +390,36 @@ func (t *Table) Answer(id ID) Answer {
 	return a
 }
 
-// Versions yields what exists with the upstream's version of it, to resume an
-// upstream subscription (RECON-6, RECON-7).
+// Held is a resource as a Table has it.
+type Held struct {
+	*Resource
+	// Upstream is the version under which upstream knows it (RECON-6).
+	Upstream string
+	// Ends is when its TTL runs out; zero: never.
+	Ends time.Time
+}
+
+// All yields what exists, in order of last change.
+func (t *Table) All() iter.Seq[Held] {
+	return func(yield func(Held) bool) {
+		for id := t.oldest; id != none; id = t.entries[id].next {
+			e := &t.entries[id]
+			if e.state != Present {
+				continue
+			}
+			if ends, _ := t.Ends(id); !yield(Held{e.resource, e.upstream, ends}) {
+				return
+			}
+		}
+	}
+}
+
+// Versions yields what exists and is kept with the upstream's version of it, to
+// resume an upstream subscription (RECON-6, RECON-7).
 func (t *Table) Versions() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
-		for id := t.oldest; id != none; id = t.entries[id].next {
-			if e := &t.entries[id]; e.state == Present && !yield(e.name, e.upstream) {
+		for r := range t.All() {
+			if !r.DoNotCache && !yield(r.Name, r.Upstream) {
 				return
 			}
 		}
@@ -392,6 +431,9 @@ func (t *Table) Versions() iter.Seq2[string, string] {
 func (t *Table) Len() int        { return t.present }
 func (t *Table) Bytes() int      { return t.bytes }
 func (t *Table) Tombstones() int { return t.length - t.present }
+
+// Husks is the number of resources whose bodies are not kept (VALID-5).
+func (t *Table) Husks() int { return t.husks }
 
 // Digest sums up all resources (RECON-14, RECON-15).
 func (t *Table) Digest() Digest { return t.digest }

@@ -1,13 +1,22 @@
 package cache
 
-import statuspb "google.golang.org/genproto/googleapis/rpc/status"
+import (
+	"time"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+)
 
 // Update is what one upstream response (or one timer of the stream it belongs
 // to) says about the resources of one type. Resources are already encoded, so
 // that applying it under a lock only moves pointers.
 type Update struct {
+	// At is when it was received: TTLs count from here (TTL-1).
+	At time.Time
 	// Set are the resources it carries, each with the upstream's own version.
 	Set []Received
+	// Heartbeats are bodyless resources that are here already, at the version
+	// upstream gave them (TTL-4).
+	Heartbeats []Heartbeat
 	// Negative are bodyless resources that deny the aliases they list (NAME-6).
 	Negative []*Resource
 	// Removed are the names that upstream says do not exist.
@@ -25,7 +34,7 @@ type Update struct {
 
 // Empty reports that applying the update would change nothing.
 func (u *Update) Empty() bool {
-	return len(u.Set) == 0 && len(u.Negative) == 0 && len(u.Removed) == 0 &&
+	return len(u.Set) == 0 && len(u.Heartbeats) == 0 && len(u.Negative) == 0 && len(u.Removed) == 0 &&
 		len(u.Errors) == 0 && len(u.Missing) == 0 && len(u.Unanswered) == 0 && !u.Synced
 }
 
@@ -34,6 +43,15 @@ func (u *Update) Empty() bool {
 type Received struct {
 	*Resource
 	Upstream string
+	// TTL is how long it is good for from now on, or zero (TTL-1).
+	TTL time.Duration
+}
+
+// Heartbeat renews what is good for a time only, or says with a TTL of zero that
+// it is good for ever.
+type Heartbeat struct {
+	Name string
+	TTL  time.Duration
 }
 
 // Error is why upstream cannot give a resource.

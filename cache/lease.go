@@ -1,0 +1,167 @@
+package cache
+
+import (
+	"container/heap"
+	"container/list"
+	"iter"
+	"slices"
+	"time"
+)
+
+// lease is what a TTL makes of a resource: it is here until a time, unless upstream
+// renews it (TTL-1). Resources without a TTL have none, and cost nothing.
+type lease struct {
+	id ID
+	// ends is when the resource expires; zero: it had a TTL, and has none now.
+	ends  time.Time
+	place int // in leases.due
+	// renewed counts the receipt that last renewed, gave or took the TTL; turned
+	// the one that last gave or took it.
+	renewed, turned Seq
+	order           *list.Element // in leases.order
+}
+
+// leases are those of a Table. The zero value is none.
+type leases struct {
+	of    map[ID]*lease
+	due   dueFirst
+	order list.List // by renewed, oldest first
+}
+
+// Lease notes the TTL with which a Present name came at a time, or that it came
+// with none (TTL-1). renewed: the content stayed what it was, and clients that know
+// TTLs are to be told (TTL-4, TTL-12).
+func (t *Table) Lease(name string, ttl time.Duration, at time.Time, seq Seq) (renewed bool) {
+	id, ok := t.ids[name]
+	if !ok || t.entries[id].state != Present {
+		return false
+	}
+	changed := t.entries[id].seq == seq
+	if changed {
+		t.unlease(id) // who is told of the change is told of the TTL
+	}
+	l := t.leases.of[id]
+	had, has := l != nil && !l.ends.IsZero(), ttl > 0
+	if !had && !has {
+		return false
+	}
+	if l == nil {
+		l = &lease{id: id, place: -1}
+		l.order = t.leases.order.PushBack(l)
+		if t.leases.of == nil {
+			t.leases.of = make(map[ID]*lease)
+		}
+		t.leases.of[id] = l
+	}
+	if had != has {
+		l.turned = seq
+	}
+	l.renewed, l.ends = seq, time.Time{}
+	if has {
+		l.ends = at.Add(ttl)
+	}
+	t.leases.order.MoveToBack(l.order)
+	t.leases.schedule(l)
+	return !changed
+}
+
+// unlease forgets the TTL of a resource that goes, or changes.
+func (t *Table) unlease(id ID) {
+	if l := t.leases.of[id]; l != nil {
+		l.ends = time.Time{}
+		t.leases.schedule(l)
+		t.leases.order.Remove(l.order)
+		delete(t.leases.of, id)
+	}
+}
+
+// Ends is when a resource expires; zero: never. turned is the position of the
+// receipt that last gave it a TTL or took it away.
+func (t *Table) Ends(id ID) (ends time.Time, turned Seq) {
+	if l := t.leases.of[id]; l != nil {
+		return l.ends, l.turned
+	}
+	return time.Time{}, 0
+}
+
+// Leased reports whether any resource has, or has had, a TTL.
+func (t *Table) Leased() bool { return len(t.leases.of) > 0 }
+
+// Expiry is when the next resource expires; zero: none does.
+func (t *Table) Expiry() time.Time {
+	if len(t.leases.due) == 0 {
+		return time.Time{}
+	}
+	return t.leases.due[0].ends
+}
+
+// Expired are the names whose time is up, in that order. They stay Present until
+// Remove (TTL-2).
+func (t *Table) Expired(now time.Time) (names []string) {
+	var up []*lease
+	for len(t.leases.due) > 0 && !t.leases.due[0].ends.After(now) {
+		l := heap.Pop(&t.leases.due).(*lease)
+		up = append(up, l)
+		names = append(names, t.entries[l.id].name)
+	}
+	for _, l := range up {
+		heap.Push(&t.leases.due, l) // until it is removed, it is due
+	}
+	return names
+}
+
+// Renewed yields the resources whose TTL was renewed, given or taken after a
+// position, but which did not change with it, latest first.
+func (t *Table) Renewed(after Seq) iter.Seq[Change] {
+	return func(yield func(Change) bool) {
+		for o := t.leases.order.Back(); o != nil; o = o.Prev() {
+			l := o.Value.(*lease)
+			if l.renewed <= after {
+				return
+			}
+			e := &t.entries[l.id]
+			if l.renewed != e.seq && !yield(Change{e.name, e.resource, e.seq}) {
+				return
+			}
+		}
+	}
+}
+
+// schedule puts a lease where it belongs among those that end.
+func (s *leases) schedule(l *lease) {
+	switch {
+	case l.ends.IsZero() && l.place >= 0:
+		heap.Remove(&s.due, l.place)
+	case l.ends.IsZero():
+	case l.place >= 0:
+		heap.Fix(&s.due, l.place)
+	default:
+		heap.Push(&s.due, l)
+	}
+}
+
+// dueFirst is a heap: what expires next comes first.
+type dueFirst []*lease
+
+func (d dueFirst) Len() int           { return len(d) }
+func (d dueFirst) Less(i, j int) bool { return d[i].ends.Before(d[j].ends) }
+func (d dueFirst) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].place, d[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (d *dueFirst) Push(x any) {
+	l := x.(*lease)
+	l.place = len(*d)
+	*d = append(*d, l)
+}
+
+// Pop implements heap.Interface.
+func (d *dueFirst) Pop() any {
+	last := len(*d) - 1
+	l := (*d)[last]
+	l.place = -1
+	*d = slices.Delete(*d, last, last+1) // which clears the slot
+	return l
+}
