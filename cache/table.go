@@ -41,6 +41,8 @@ const (
 	Timer
 	// TTLExpired: upstream did not renew the resource's TTL in time (TTL-2).
 	TTLExpired
+	// Sweep: upstream announced all there is, and it was not among it (RECON-12).
+	Sweep
 )
 
 // Table holds every known name of one resource type from one upstream
@@ -60,6 +62,10 @@ type Table struct {
 	length         int // of the order, tombstones included
 
 	leases leases
+
+	// What is announced now belongs to this generation, which comes from origin.
+	generation uint32
+	origin     string
 
 	pins    int
 	present int
@@ -83,6 +89,7 @@ type entry struct {
 
 	seq        Seq
 	prev, next ID
+	generation uint32 // in which it was last announced, while Present
 
 	resource *Resource // the latest, while Present
 	upstream string    // the upstream's version of resource
@@ -184,13 +191,14 @@ func (t *Table) release(id ID) {
 }
 
 // Set makes a resource Present. changed is false if its content is what the
-// table has (RECON-4, RECON-10); then only the upstream's version is noted.
+// table has (RECON-4, RECON-10); then only the upstream's version is noted, and
+// that it is announced.
 // touched appends the names whose answer is now another.
 func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID, changed bool) {
 	id := t.id(r.Name)
 	e := &t.entries[id]
 	had := e.err != nil
-	e.err = nil
+	e.err, e.generation = nil, t.generation
 	if e.state == Present && e.resource.Version == r.Version {
 		e.upstream = upstream
 		if e.resource.DoNotCache != r.DoNotCache { // from now on it is kept, or is not
@@ -390,6 +398,9 @@ func (t *Table) Answer(id ID) Answer {
 	return a
 }
 
+// Upstream is the upstream's version of the resource of that name, if there is one.
+func (t *Table) Upstream(id ID) string { return t.entries[id].upstream }
+
 // Held is a resource as a Table has it.
 type Held struct {
 	*Resource
@@ -397,6 +408,8 @@ type Held struct {
 	Upstream string
 	// Ends is when its TTL runs out; zero: never.
 	Ends time.Time
+	// Confirmed: it is of the present generation.
+	Confirmed bool
 }
 
 // All yields what exists, in order of last change.
@@ -407,19 +420,7 @@ func (t *Table) All() iter.Seq[Held] {
 			if e.state != Present {
 				continue
 			}
-			if ends, _ := t.Ends(id); !yield(Held{e.resource, e.upstream, ends}) {
-				return
-			}
-		}
-	}
-}
-
-// Versions yields what exists and is kept with the upstream's version of it, to
-// resume an upstream subscription (RECON-6, RECON-7).
-func (t *Table) Versions() iter.Seq2[string, string] {
-	return func(yield func(string, string) bool) {
-		for r := range t.All() {
-			if !r.DoNotCache && !yield(r.Name, r.Upstream) {
+			if ends, _ := t.Ends(id); !yield(Held{e.resource, e.upstream, ends, t.confirmed(id)}) {
 				return
 			}
 		}

@@ -30,6 +30,7 @@ func tableAgainstModel(t *testing.T, random *rand.Rand) {
 	var seq Seq
 	world := map[string]*Resource{}
 	changed := map[string]Seq{} // last change, removals included
+	versions := map[string]string{}
 	ids := map[string]ID{}
 	names := []string{"a", "b", "c", "d", "e", "f"}
 	for _, name := range names[:4] {
@@ -42,7 +43,7 @@ func tableAgainstModel(t *testing.T, random *rand.Rand) {
 	}
 	for step := range 60 {
 		name := pick()
-		switch op := random.IntN(12); {
+		switch op := random.IntN(13); {
 		case op < 6:
 			var aliases []string
 			for range random.IntN(3) {
@@ -52,7 +53,8 @@ func tableAgainstModel(t *testing.T, random *rand.Rand) {
 			}
 			r := resource(name, fmt.Sprint(random.IntN(3)), aliases...)
 			seq++
-			_, news := table.Set(r, fmt.Sprint(step), seq, nil)
+			versions[name] = fmt.Sprint(step)
+			_, news := table.Set(r, versions[name], seq, nil)
 			if was := world[name]; news != (was == nil || was.Version != r.Version) {
 				t.Fatalf("step %d: Set(%s) says changed=%v", step, name, news)
 			}
@@ -72,6 +74,9 @@ func tableAgainstModel(t *testing.T, random *rand.Rand) {
 		case op == 9:
 			table.Prune(seq)
 		case op == 10:
+			table.Begin("origin")
+			clear(versions)
+		case op == 11:
 			ids[name] = table.Intern(name)
 		default:
 			id, known := table.Find(name)
@@ -89,6 +94,13 @@ func tableAgainstModel(t *testing.T, random *rand.Rand) {
 					delete(world, r.Name)
 				}
 			}
+		}
+		maps.DeleteFunc(versions, func(name, _ string) bool { return world[name] == nil })
+		if got := maps.Collect(table.Versions()); !maps.Equal(got, versions) {
+			t.Fatalf("step %d: this generation is %v, want %v", step, got, versions)
+		}
+		if n := len(table.Unconfirmed()); n+len(versions) != len(world) {
+			t.Fatalf("step %d: %d unconfirmed and %d confirmed resources, there are %d", step, n, len(versions), len(world))
 		}
 		compare(t, step, &table, world, changed, ids, seq, random)
 	}

@@ -28,14 +28,21 @@ type Update struct {
 	// Unanswered are the same where upstream is known to answer every name, so
 	// that silence is an error, not an answer (MISS-5).
 	Unanswered []string
+	// Overdue are names not announced again in time by an origin that was brought
+	// no versions (RECON-12).
+	Overdue []string
 	// Synced: with this, the wildcard set is complete (RECON-16).
 	Synced bool
+	// Sweep: what the present generation has not announced by now does not exist
+	// (RECON-12).
+	Sweep bool
 }
 
 // Empty reports that applying the update would change nothing.
 func (u *Update) Empty() bool {
 	return len(u.Set) == 0 && len(u.Heartbeats) == 0 && len(u.Negative) == 0 && len(u.Removed) == 0 &&
-		len(u.Errors) == 0 && len(u.Missing) == 0 && len(u.Unanswered) == 0 && !u.Synced
+		len(u.Errors) == 0 && len(u.Missing) == 0 && len(u.Unanswered) == 0 &&
+		len(u.Overdue) == 0 && !u.Synced && !u.Sweep
 }
 
 // Received is a resource and the version under which upstream knows it. The

@@ -57,6 +57,11 @@ func (x *index) applyNamed(u *cache.Update) {
 			}
 		}
 	}
+	for _, name := range u.Overdue {
+		for _, r := range x.named.UnconfirmedAnswers(name) {
+			x.removeNamed(r, cache.Sweep)
+		}
+	}
 }
 
 // silent: upstream has said nothing of a name on its own lane, not even an error.
@@ -97,17 +102,22 @@ func (x *index) applyWildcard(u *cache.Update) {
 		x.shadow(touched)
 		changed = changed || c
 	}
-	remove := func(name string) {
-		touched, c := x.wildcard.Remove(name, cache.Removed, x.next(), x.touched[:0])
+	remove := func(name string, cause cache.Cause) {
+		touched, c := x.wildcard.Remove(name, cause, x.next(), x.touched[:0])
 		x.shadow(touched)
 		changed = changed || c
 	}
 	for _, name := range u.Removed {
-		remove(name)
+		remove(name, cache.Removed)
 	}
 	for _, e := range u.Errors {
 		if e.Status.GetCode() == cache.NotFound {
-			remove(e.Name)
+			remove(e.Name, cache.NotFoundError)
+		}
+	}
+	if u.Sweep {
+		for _, name := range x.wildcard.Unconfirmed() {
+			remove(name, cache.Sweep)
 		}
 	}
 	if u.Synced && !x.synced {

@@ -44,8 +44,8 @@ func (x *index) summarize() TypeSummary {
 	if fewer.Len() > more.Len() {
 		fewer, more = more, fewer
 	}
-	for name := range fewer.Versions() {
-		if id, ok := more.Find(name); ok && more.State(id) == cache.Present {
+	for c := range fewer.Since(0) {
+		if c.Resource != nil && more.Has(c.Name) {
 			t.Resources--
 		}
 	}
@@ -138,21 +138,6 @@ func (x *index) places(after Place) (places []Place) {
 }
 
 func (x *index) describe(places []Place) []Description {
-	var upstream [2]map[string]string // named, wildcard
-	for i, table := range []*cache.Table{&x.named, &x.wildcard} {
-		upstream[i] = make(map[string]string, len(places))
-		for _, p := range places {
-			if p.Wildcard == (i == 1) {
-				upstream[i][p.Name] = ""
-			}
-		}
-		for name, version := range table.Versions() {
-			if _, ok := upstream[i][name]; ok {
-				upstream[i][name] = version
-			}
-		}
-	}
-
 	// A name that went since the places were listed is Unknown now; it stays in the
 	// page, which would not know where to go on without its last place.
 	descriptions := make([]Description, len(places))
@@ -162,11 +147,11 @@ func (x *index) describe(places []Place) []Description {
 		var a cache.Answer
 		if p.Wildcard {
 			if id, ok := x.wildcard.Find(p.Name); ok {
-				a = x.wildcard.Answer(id)
+				a, d.Upstream = x.wildcard.Answer(id), x.wildcard.Upstream(id)
 			}
-			d.Clients, d.Upstream = len(x.wildcards), upstream[1][p.Name]
+			d.Clients = len(x.wildcards)
 		} else if id, ok := x.named.Find(p.Name); ok {
-			a, d.Upstream = x.answer(id), upstream[0][p.Name]
+			a, d.Upstream = x.answer(id), x.named.Upstream(id)
 			if int(id) < len(x.interest) {
 				d.Clients = len(x.interest[id])
 			}

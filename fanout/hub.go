@@ -181,8 +181,8 @@ func (h *Hub) Holds(lane Lane, name, version string) bool {
 	return x.table(lane.Wildcard).Holds(name, version)
 }
 
-// Lacks reports whether any of the resources is not present on a lane yet: what
-// makes a response add a name (RECON-16).
+// Lacks reports whether any of the resources is not here on a lane yet, or not
+// confirmed: what makes a response add a name (RECON-16).
 func (h *Hub) Lacks(lane Lane, set []cache.Received) bool {
 	x := h.find(lane.Type)
 	if x == nil {
@@ -190,7 +190,7 @@ func (h *Hub) Lacks(lane Lane, set []cache.Received) bool {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return slices.ContainsFunc(set, func(r cache.Received) bool { return !x.table(lane.Wildcard).Has(r.Name) })
+	return slices.ContainsFunc(set, func(r cache.Received) bool { return !x.table(lane.Wildcard).Confirmed(r.Name) })
 }
 
 // Expire gives up what has lingered long enough, and returns when to call it

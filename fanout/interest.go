@@ -139,31 +139,26 @@ func (x *index) wantedLanes() (named, wildcard bool) {
 	return x.wanted > 0 || lingeringNames > 0, x.desired(true, Wildcard)
 }
 
-func (x *index) resume(wildcard bool) (names []string, versions map[string]string) {
-	table := &x.named
+// names are the whole interest of a lane, lingering names included.
+func (x *index) names(wildcard bool) (names []string) {
 	if wildcard {
-		if !x.desired(true, Wildcard) {
-			return nil, nil
+		if x.desired(true, Wildcard) {
+			names = []string{Wildcard}
 		}
-		table, names = &x.wildcard, []string{Wildcard}
-	} else {
-		for id, subs := range x.interest {
-			if len(subs) > 0 {
-				names = append(names, x.named.Name(cache.ID(id)))
-			}
-		}
-		for _, l := range x.linger.Keys() {
-			if !l.wildcard {
-				names = append(names, l.name)
-			}
-		}
-		slices.Sort(names)
+		return names
 	}
-	versions = make(map[string]string, table.Len())
-	for name, version := range table.Versions() {
-		versions[name] = version
+	for id, subs := range x.interest {
+		if len(subs) > 0 {
+			names = append(names, x.named.Name(cache.ID(id)))
+		}
 	}
-	return names, versions
+	for _, l := range x.linger.Keys() {
+		if !l.wildcard {
+			names = append(names, l.name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // insert adds a subscription to a list kept in order of number, so that taking it

@@ -117,16 +117,27 @@ func (h *Hub) Changes() map[Lane]Interest {
 	return changes
 }
 
-// Resume is the whole interest of a lane and the versions it has, for the first
-// request of a stream (UP-3, RECON-6, RECON-7).
-func (h *Hub) Resume(lane Lane) (names []string, versions map[string]string) {
+// Resume is the whole interest of a lane, for the first request of a stream to an
+// origin (UP-3), with the versions that are here if resume, given the origin they
+// came from, says so (RECON-6 to RECON-8). If not, what is here stays, but is
+// unconfirmed until the new origin has announced it, or it is swept (RECON-12).
+func (h *Hub) Resume(lane Lane, origin string, resume func(from string) bool) (names []string, versions map[string]string) {
 	x := h.find(lane.Type)
 	if x == nil {
 		return nil, nil
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.resume(lane.Wildcard)
+	if names = x.names(lane.Wildcard); len(names) == 0 {
+		return nil, nil
+	}
+	table := x.table(lane.Wildcard)
+	if !resume(table.Origin()) {
+		table.Begin(origin)
+		return names, nil
+	}
+	table.Resume(origin)
+	return names, maps.Collect(table.Versions())
 }
 
 // Lanes are the lanes on which something is wanted.

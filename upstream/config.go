@@ -24,8 +24,10 @@ type Config struct {
 	Node *core.Node
 	// SendNodeAlways repeats the node in every request (UP-2).
 	SendNodeAlways bool
-	// SendVersions: resume with the versions at hand (RECON-8).
-	SendVersions bool
+	// Entry names the control plane, so that its versions are not taken to another.
+	Entry string
+	// Versions is when to resume with the versions at hand (RECON-8).
+	Versions Versions
 	// WildcardForm is how the wildcard is asked for.
 	WildcardForm WildcardForm
 	// Chunks is how the server's nonces tell that a response has more parts to
@@ -52,6 +54,27 @@ type Config struct {
 
 	// relay: the server has called itself a relay, whose habits are known.
 	relay bool
+}
+
+// Versions is when the versions that are here are shown to a control plane (RECON-8).
+type Versions uint8
+
+const (
+	VersionsSameEntry Versions = iota // if they are its own
+	VersionsAlways
+	VersionsNever
+)
+
+// presents: versions that came from an entry may be shown to this one.
+func (c *Config) presents(from string) bool {
+	switch c.Versions {
+	case VersionsAlways:
+		return true
+	case VersionsNever:
+		return false
+	default:
+		return from == c.Entry
+	}
 }
 
 // Chunks is where a server's nonces hold the number of parts that are to follow.

@@ -181,16 +181,21 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 		s.failingSince = time.Time{} // a solo stream works when it answers
 	}
 	c.suspects.survivors(s, now)
-	s.delta.expired(now, func(lane fanout.Lane, names []string) {
-		u := &cache.Update{Missing: names}
-		if c.config.explicitMissing() {
-			u = &cache.Update{Unanswered: names}
-		}
+	learned := func(lane fanout.Lane, u *cache.Update) {
 		c.effects = append(c.effects, Effect{Lane: lane, Update: u})
+	}
+	s.delta.timers.expired(&c.config, now, func(lane fanout.Lane, names []string) {
+		if c.config.explicitMissing() {
+			learned(lane, &cache.Update{Unanswered: names})
+		} else {
+			learned(lane, &cache.Update{Missing: names})
+		}
+	}, func(lane fanout.Lane, names []string) {
+		learned(lane, &cache.Update{Overdue: names})
 	})
 	for _, l := range s.delta.lanes {
 		if l.settle.tick(now) {
-			c.effects = append(c.effects, Effect{Lane: l.lane, Update: &cache.Update{Synced: true}})
+			learned(l.lane, &cache.Update{Synced: true, Sweep: true})
 		}
 	}
 }
@@ -216,7 +221,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 		if !s.failingSince.IsZero() && s.role != Solo {
 			at = earlier(at, s.opened.Add(trial))
 		}
-		at = earlier(at, s.delta.expiry())
+		at = earlier(at, s.delta.timers.deadline(&c.config))
 		for _, l := range s.delta.lanes {
 			at = earlier(at, l.settle.deadline())
 			if !l.held && !l.first && !l.answered && now.Sub(l.askedAt) < trial {
@@ -291,6 +296,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if l.lane.Wildcard {
 		d.adds = c.hub.Lacks(lane, d.update.Set)
 		d.update.Synced = l.settle.response(d.nonce, &c.config)
+		d.update.Sweep = d.update.Synced
 	}
 	if !d.update.Empty() {
 		c.effects = append(c.effects, Effect{Lane: lane, Update: &d.update})

@@ -26,21 +26,14 @@ type deltaState struct {
 	// not put here (WILD-13).
 	used map[cache.TypeURL]fanout.Lane
 	// acks are owed, oldest first: one for each response (UP-4).
-	acks []verdict
-	// timers are the does-not-exist timers, in order of time (MISS-3).
-	timers []nameTimer
+	acks   []verdict
+	timers timers
 }
 
 type verdict struct {
 	typeURL cache.TypeURL
 	nonce   string
 	nack    string // why, or "" for an ACK
-}
-
-type nameTimer struct {
-	written time.Time
-	lane    *laneState
-	names   []string
 }
 
 // laneState is one lane on one stream.
@@ -187,15 +180,16 @@ func laneOrder(a, b fanout.Lane) int {
 // opening restates a lane's whole interest (UP-3) with the versions that are here
 // (RECON-6).
 func (d *deltaState) opening(l *laneState, hub *fanout.Hub, now time.Time) *discovery.DeltaDiscoveryRequest {
-	names, versions := hub.Resume(l.lane)
+	resumed := false
+	names, versions := hub.Resume(l.lane, d.config.Entry, func(from string) bool {
+		resumed = l.fresh && d.config.presents(from)
+		return resumed
+	})
 	if len(names) == 0 {
 		return nil // given up meanwhile; its lane goes with the next change
 	}
 	l.first, l.askedAt = false, now
-	req := &discovery.DeltaDiscoveryRequest{TypeUrl: string(l.lane.Type)}
-	if l.fresh && d.config.SendVersions {
-		req.InitialResourceVersions = versions
-	}
+	req := &discovery.DeltaDiscoveryRequest{TypeUrl: string(l.lane.Type), InitialResourceVersions: versions}
 	if l.lane.Wildcard {
 		l.sent[fanout.Wildcard] = now
 		l.settle.begin()
@@ -206,6 +200,9 @@ func (d *deltaState) opening(l *laneState, hub *fanout.Hub, now time.Time) *disc
 	}
 	req.ResourceNamesSubscribe = names
 	d.subscribed(l, names, now)
+	if !resumed {
+		d.timers.resync(l, names, now, d.config)
+	}
 	return req
 }
 
@@ -255,34 +252,5 @@ func (d *deltaState) subscribed(l *laneState, names []string, now time.Time) {
 	for _, name := range names {
 		l.sent[name] = now
 	}
-	if len(names) > 0 {
-		d.timers = append(d.timers, nameTimer{written: now, lane: l, names: names})
-	}
-}
-
-// expiry is when the next does-not-exist timer runs out, or zero. How long they run
-// may change while they do, when the server says what it is (MISS-5).
-func (d *deltaState) expiry() time.Time {
-	if len(d.timers) == 0 {
-		return time.Time{}
-	}
-	return d.timers[0].written.Add(d.config.missingAfter())
-}
-
-// expired are the names that have gone unanswered for too long, lane by lane. The
-// Hub knows which of them were answered.
-func (d *deltaState) expired(now time.Time, yield func(fanout.Lane, []string)) {
-	for len(d.timers) > 0 && !d.expiry().After(now) {
-		t := d.timers[0]
-		d.timers = d.timers[1:]
-		var names []string
-		for _, name := range t.names {
-			if t.lane.sent[name].Equal(t.written) {
-				names = append(names, name)
-			}
-		}
-		if len(names) > 0 {
-			yield(t.lane.lane, names)
-		}
-	}
+	d.timers.start(l, names, now)
 }

@@ -87,7 +87,7 @@ type entry struct {
 
 var (
 	states = map[cache.State]string{cache.Unknown: "unknown", cache.Present: "present", cache.Absent: "absent"}
-	causes = map[cache.Cause]string{cache.Removed: "removed", cache.NotFoundError: "not_found", cache.Timer: "timer"}
+	causes = map[cache.Cause]string{cache.Removed: "removed", cache.NotFoundError: "not_found", cache.Timer: "timer", cache.Sweep: "sweep"}
 )
 
 // cursor is where a page of resources ends.

@@ -34,7 +34,8 @@ func DownstreamConfig(c *config.Config) downstream.Config {
 func UpstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
 	return upstream.Config{
 		SendNodeAlways:   c.Upstream.SendNodeAlways,
-		SendVersions:     c.Upstream.InitialVersions != config.InitialVersionsNever,
+		Entry:            c.Upstream.Address,
+		Versions:         initialVersions[c.Upstream.InitialVersions],
 		WildcardForm:     wildcardForms[c.Upstream.WildcardForm],
 		Chunks:           chunkMarkers[c.Upstream.ChunkMarker],
 		ExplicitMissing:  switches[c.Upstream.ExplicitMissing],
@@ -54,6 +55,11 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
 }
 
 var (
+	initialVersions = map[config.InitialVersions]upstream.Versions{
+		config.InitialVersionsSameEntry: upstream.VersionsSameEntry,
+		config.InitialVersionsAlways:    upstream.VersionsAlways,
+		config.InitialVersionsNever:     upstream.VersionsNever,
+	}
 	wildcardForms = map[config.WildcardForm]upstream.WildcardForm{
 		config.WildcardFormAuto:     upstream.WildcardAuto,
 		config.WildcardFormExplicit: upstream.WildcardExplicit,

@@ -28,7 +28,7 @@ import (
 var upstreamRules = slices.Concat(
 	numbered("UP", 1, 13),
 	numbered("MISS", 1, 8), numbered("MISS", 10, 10),
-	numbered("RECON", 1, 11), numbered("RECON", 14, 18), numbered("RECON", 20, 20),
+	numbered("RECON", 1, 12), numbered("RECON", 14, 18), numbered("RECON", 20, 20),
 	numbered("ERR", 1, 14),
 	numbered("TTL", 4, 4),
 	numbered("VALID", 1, 4), numbered("VALID", 6, 6), numbered("VALID", 8, 8),

@@ -1,0 +1,78 @@
+package cache
+
+import "iter"
+
+// A generation is what one origin has announced in one go: from an opening request
+// that brought it no versions to the next of that kind. Whatever is older is kept
+// and served, but unconfirmed: it may be gone, and its upstream version may be that
+// of another origin. It is confirmed when it is announced again, or swept when the
+// origin has announced all there is (RECON-12).
+
+// Begin starts a new generation, of which nothing is here yet.
+func (t *Table) Begin(origin string) {
+	t.generation++
+	t.origin = origin
+}
+
+// Resume goes on with the generation there is: the origin is brought its versions,
+// and its silence means that nothing has changed (RECON-11).
+func (t *Table) Resume(origin string) { t.origin = origin }
+
+// Origin is who the present generation comes from; empty: nobody has been asked.
+func (t *Table) Origin() string { return t.origin }
+
+// Confirmed reports whether a resource of that name is Present, and announced in
+// the present generation.
+func (t *Table) Confirmed(name string) bool {
+	id, ok := t.ids[name]
+	return ok && t.confirmed(id)
+}
+
+func (t *Table) confirmed(id ID) bool {
+	e := &t.entries[id]
+	return e.state == Present && e.generation == t.generation
+}
+
+// Unconfirmed are the resources that are Present, but of an older generation.
+func (t *Table) Unconfirmed() (names []string) {
+	for id := t.oldest; id != none; id = t.entries[id].next {
+		if e := &t.entries[id]; e.state == Present && e.generation != t.generation {
+			names = append(names, e.name)
+		}
+	}
+	return names
+}
+
+// UnconfirmedAnswers are the resources to which a name leads, by itself and as an
+// alias, that are unconfirmed. An error that lies over the name is an answer to it:
+// then there are none.
+func (t *Table) UnconfirmedAnswers(name string) (names []string) {
+	id, ok := t.ids[name]
+	if !ok || t.entries[id].err != nil {
+		return nil
+	}
+	if e := &t.entries[id]; e.state == Present && !t.confirmed(id) {
+		names = append(names, e.name)
+	}
+	if more := t.entries[id].more; more != nil {
+		for _, m := range more.matches {
+			if !t.confirmed(m) {
+				names = append(names, t.entries[m].name)
+			}
+		}
+	}
+	return names
+}
+
+// Versions yields what the present generation holds with the upstream's version of
+// it, to resume an upstream subscription (RECON-6, RECON-7). An unconfirmed
+// resource has no version that its origin would know.
+func (t *Table) Versions() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for r := range t.All() {
+			if r.Confirmed && !r.DoNotCache && !yield(r.Name, r.Upstream) {
+				return
+			}
+		}
+	}
+}
