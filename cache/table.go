@@ -128,6 +128,9 @@ func (t *Table) Name(id ID) string { return t.entries[id].name }
 // State is what is known of the name alone, aliases left aside.
 func (t *Table) State(id ID) State { return t.entries[id].state }
 
+// Own is the resource that bears the name, or nil.
+func (t *Table) Own(id ID) *Resource { return t.entries[id].resource }
+
 // Answered: the name is Present, or Absent, or a resource answers to it as an
 // alias.
 func (t *Table) Answered(id ID) bool {

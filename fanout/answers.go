@@ -17,12 +17,20 @@ func (x *index) applyNamed(u *cache.Update) {
 		if !wanted && !x.named.Has(r.Name) {
 			continue // UP-9, H-31: nobody asked for it
 		}
-		told := x.borrowers(r.Resource)
-		touched, _ := x.named.Set(r.Resource, r.Upstream, x.next(), x.touched[:0])
+		told, seq := x.borrowers(r.Resource), x.next()
+		touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
+		renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
+		x.handNamed(r.Resource, changed, told)
 		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return slices.Contains(told, id) }))
+		if renews || len(told) > 0 && (x.named.Leased() || x.wildcard.Leased()) {
+			x.markRenewed(r.Resource, false)
+		}
 		if id, ok := x.named.Find(r.Name); ok && !wanted {
 			x.named.Forget(id, x.covers) // it has dropped the alias it was wanted for (NAME-5)
 		}
+	}
+	for _, b := range u.Heartbeats {
+		x.heartbeat(false, b, u.At)
 	}
 	for _, r := range u.Negative {
 		x.markNamed(x.named.Deny(r, x.next(), x.touched[:0]))
@@ -96,41 +104,52 @@ func (x *index) applyWildcard(u *cache.Update) {
 	if !x.wildcardHeld {
 		return // an answer in flight to what was given up meanwhile (UP-8, H-32)
 	}
-	changed := false
+	changed, renews := false, false
 	for _, r := range u.Set {
-		touched, c := x.wildcard.Set(r.Resource, r.Upstream, x.next(), x.touched[:0])
+		seq := x.next()
+		touched, c := x.wildcard.Set(r.Resource, r.Upstream, seq, x.touched[:0])
+		x.handMember(r.Resource, c)
 		x.shadow(touched)
+		if x.wildcard.Lease(r.Name, r.TTL, u.At, seq) {
+			x.markRenewed(r.Resource, true)
+			renews = true
+		}
 		changed = changed || c
 	}
-	remove := func(name string, cause cache.Cause) {
-		touched, c := x.wildcard.Remove(name, cause, x.next(), x.touched[:0])
-		x.shadow(touched)
-		changed = changed || c
+	for _, b := range u.Heartbeats {
+		renews = x.heartbeat(true, b, u.At) || renews
 	}
-	for _, name := range u.Removed {
-		remove(name, cache.Removed)
-	}
+	changed = x.removeMembers(u.Removed, cache.Removed) || changed
 	for _, e := range u.Errors {
 		if e.Status.GetCode() == cache.NotFound {
-			remove(e.Name, cache.NotFoundError)
+			changed = x.removeMembers([]string{e.Name}, cache.NotFoundError) || changed
 		}
 	}
 	if u.Sweep {
-		for _, name := range x.wildcard.Unconfirmed() {
-			remove(name, cache.Sweep)
-		}
+		changed = x.removeMembers(x.wildcard.Unconfirmed(), cache.Sweep) || changed
 	}
 	if u.Synced && !x.synced {
 		x.synced, changed = true, true
 	}
 	if changed {
-		for _, s := range x.wildcards {
-			x.wake(s.subscriber.mark(s, mark{wildcard: true}))
-		}
+		x.markWildcards(mark{wildcard: true})
+	}
+	if renews {
+		x.markWildcards(mark{wildcard: true, kind: renewed})
 	}
 	if x.wildcard.Tombstones() > 64+x.wildcard.Len()/4 {
 		x.prune()
 	}
+}
+
+// removeMembers takes names out of the wildcard's set.
+func (x *index) removeMembers(names []string, cause cache.Cause) (changed bool) {
+	for _, name := range names {
+		touched, c := x.wildcard.Remove(name, cause, x.next(), x.touched[:0])
+		x.shadow(touched)
+		changed = changed || c
+	}
+	return changed
 }
 
 // prune drops the tombstones that every wildcard client has been told of.
@@ -233,9 +252,7 @@ func (x *index) setUnavailable(wildcard bool, status *statuspb.Status) {
 		return
 	}
 	if wildcard && !x.synced {
-		for _, s := range x.wildcards {
-			x.wake(s.subscriber.mark(s, mark{wildcard: true}))
-		}
+		x.markWildcards(mark{wildcard: true})
 	}
 	if !wildcard {
 		for id := range x.interest {

@@ -44,6 +44,11 @@ type index struct {
 	linger  *simplelru.LRU[lingering, time.Time]
 	suspect bool
 
+	// Names to be asked for once more, because the body of the answer was not kept
+	// (VALID-5); asks: one was added during this Read.
+	again map[lingering]struct{}
+	asks  bool
+
 	// Scratch of one Apply.
 	touched []cache.ID
 	woken   []*Subscriber
@@ -93,13 +98,19 @@ func (x *index) markNamed(touched []cache.ID) {
 }
 
 func (x *index) markContent(id cache.ID) { x.markID(id, mark{id: id}) }
-func (x *index) markError(id cache.ID)   { x.markID(id, mark{id: id, isError: true}) }
+func (x *index) markError(id cache.ID)   { x.markID(id, mark{id: id, kind: failure}) }
 
 func (x *index) markID(id cache.ID, m mark) {
 	if int(id) >= len(x.interest) {
 		return
 	}
 	for _, s := range x.interest[id] {
+		x.wake(s.subscriber.mark(s, m))
+	}
+}
+
+func (x *index) markWildcards(m mark) {
+	for _, s := range x.wildcards {
 		x.wake(s.subscriber.mark(s, m))
 	}
 }

@@ -12,6 +12,7 @@ import (
 // to, however slow the client is (H-12).
 type Subscriber struct {
 	wake func()
+	ttl  bool // the stream is told of renewed TTLs; set before its first Subscribe
 
 	mu    sync.Mutex
 	dirty []*Subscription
@@ -22,6 +23,10 @@ type Subscriber struct {
 // block.
 func NewSubscriber(wake func()) *Subscriber { return &Subscriber{wake: wake} }
 
+// TakesTTL says that the stream's client knows TTLs, and is to be told when one is
+// renewed (TTL-6). It is called before the first Subscribe.
+func (m *Subscriber) TakesTTL() { m.ttl = true }
+
 // Marks are the changes noted for one Subscription. An ID stands for a name the
 // Subscription may no longer have; its reader checks.
 type Marks struct {
@@ -29,35 +34,63 @@ type Marks struct {
 	Content []cache.ID
 	// Errors are names with an error to be told of.
 	Errors []cache.ID
+	// Renewed are names of which a TTL was renewed (TTL-4, TTL-12).
+	Renewed []cache.ID
 	// Wildcard: the wildcard's set changed, or its state.
 	Wildcard bool
+	// WildcardRenewed: the TTL of a member of that set was renewed.
+	WildcardRenewed bool
+	// Handed: a body has come that upstream was asked for once more (VALID-5).
+	Handed bool
 }
 
 // Any reports whether anything is marked.
-func (m *Marks) Any() bool { return len(m.Content) > 0 || len(m.Errors) > 0 || m.Wildcard }
+func (m *Marks) Any() bool {
+	return len(m.Content)+len(m.Errors)+len(m.Renewed) > 0 || m.Wildcard || m.WildcardRenewed || m.Handed
+}
 
 type mark struct {
-	id       cache.ID
-	isError  bool
-	wildcard bool
+	kind     kind
+	wildcard bool     // of the wildcard's set, or
+	id       cache.ID // of a name
 }
+
+// kind is what a mark says.
+type kind uint8
+
+const (
+	content kind = iota
+	failure
+	renewed
+	handed
+)
 
 // mark notes a change; it returns the Subscriber if it has to be woken. Its
 // caller holds the lock of s's index.
 func (m *Subscriber) mark(s *Subscription, k mark) *Subscriber {
+	if k.kind == renewed && !m.ttl {
+		return nil // TTL-7
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	first := len(m.dirty) == 0
 	if !s.marks.Any() {
 		m.dirty = append(m.dirty, s)
 	}
+	add := func(ids []cache.ID) []cache.ID { return bounded(append(ids, k.id), len(s.ids)) }
 	switch {
+	case k.kind == handed:
+		s.marks.Handed = true
+	case k.kind == renewed && k.wildcard:
+		s.marks.WildcardRenewed = true
+	case k.kind == renewed:
+		s.marks.Renewed = add(s.marks.Renewed)
 	case k.wildcard:
 		s.marks.Wildcard = true
-	case k.isError:
-		s.marks.Errors = bounded(append(s.marks.Errors, k.id), len(s.ids))
+	case k.kind == failure:
+		s.marks.Errors = add(s.marks.Errors)
 	default:
-		s.marks.Content = bounded(append(s.marks.Content, k.id), len(s.ids))
+		s.marks.Content = add(s.marks.Content)
 	}
 	if first {
 		return m

@@ -21,6 +21,10 @@ type Subscription struct {
 	mode     mode
 	passed   cache.Seq // tombstones up to here are not needed any more
 	closed   bool
+	// By resource: bodies on their way to the client, and those that upstream was
+	// asked for once more on its behalf (parcel.go).
+	parcels map[string]parcel
+	awaited map[string]struct{}
 
 	// Guarded by subscriber.mu.
 	marks Marks
@@ -149,6 +153,7 @@ func (s *Subscription) Replace(names []string, now time.Time) Asked {
 		if _, still := slices.BinarySearch(s.ids, id); !still {
 			// What the client has by this name may not be what the wildcard has.
 			asked.Wildcard = asked.Wildcard || s.wildcard && x.differs(id)
+			delete(s.awaited, x.named.Name(id))
 			x.unwant(s, id, now)
 		}
 	}
@@ -168,7 +173,7 @@ func (s *Subscription) Close(now time.Time) {
 		for _, id := range s.ids {
 			x.unwant(s, id, now)
 		}
-		s.ids = nil
+		s.ids, s.parcels, s.awaited = nil, nil, nil
 		s.endWildcard(&Asked{}, now)
 	}
 }
@@ -197,6 +202,7 @@ func (s *Subscription) drop(name string, now time.Time) bool {
 	}
 	i, found := slices.BinarySearch(s.ids, id)
 	if found {
+		delete(s.awaited, name)
 		s.ids = slices.Delete(s.ids, i, i+1)
 		s.index.unwant(s, id, now)
 	}

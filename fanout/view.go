@@ -19,9 +19,19 @@ type View struct {
 // Read looks at the interest and the resources under the type's lock. f must not
 // block, encode, or call anything else of this package.
 func (s *Subscription) Read(f func(View)) {
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
-	f(View{s, s.index})
+	x := s.index
+	if x.look(func() { f(View{s, x}) }) {
+		x.hub.wanted.notify() // after the lock is released
+	}
+}
+
+// look runs f under the lock, and reports whether it asked something of upstream.
+func (x *index) look(f func()) (asks bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.asks = false
+	f()
+	return x.asks
 }
 
 // Position is the group's latest change: a client told of all that the View shows
@@ -64,8 +74,12 @@ func (v View) Member(name string) *cache.Resource {
 // subscribed names lead to is left out, since it is answered by name (WILD-9,
 // WILD-16).
 func (v View) Members(after cache.Seq) iter.Seq[cache.Change] {
+	return v.unnamed(v.x.wildcard.Since(after))
+}
+
+func (v View) unnamed(changes iter.Seq[cache.Change]) iter.Seq[cache.Change] {
 	return func(yield func(cache.Change) bool) {
-		for c := range v.x.wildcard.Since(after) {
+		for c := range changes {
 			if len(v.s.ids) > 0 && v.named(c.Name, c.Resource) {
 				continue
 			}

@@ -80,6 +80,9 @@ func (w *Wanted) take() map[Lane]map[string]struct{} {
 // is Wildcard.
 type Interest struct {
 	Want []string
+	// Again are those of them that are to be asked for although they are
+	// subscribed, because the body of the answer was not kept (VALID-5).
+	Again []string
 	// Drop are names that are not wanted any more. What was known of them is
 	// already forgotten (UP-8): whoever gets them here must unsubscribe them.
 	Drop []string
@@ -99,8 +102,13 @@ func (h *Hub) Changes() map[Lane]Interest {
 		}
 		x.mu.Lock()
 		for name := range names {
+			_, again := x.again[lingering{lane.Wildcard, name}]
+			delete(x.again, lingering{lane.Wildcard, name})
 			if x.desired(lane.Wildcard, name) {
 				i.Want = append(i.Want, name)
+				if again {
+					i.Again = append(i.Again, name)
+				}
 			} else {
 				x.forget(lane.Wildcard, name)
 				i.Drop = append(i.Drop, name)

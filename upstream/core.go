@@ -53,6 +53,8 @@ type Effect struct {
 	Lane fanout.Lane
 	// Update is to be applied to the Hub.
 	Update *cache.Update
+	// Expire is the time up to which resources expire; zero: none does (TTL-2).
+	Expire time.Time
 	// Availability: the Hub is to be told Status, nil for available (ERR-7).
 	Availability bool
 	Status       *statuspb.Status
@@ -70,6 +72,8 @@ func (e Effect) Apply(hub *fanout.Hub) {
 	switch {
 	case e.Update != nil:
 		hub.Apply(e.Lane, e.Update)
+	case !e.Expire.IsZero():
+		hub.ExpireResources(e.Expire)
 	case e.Availability:
 		hub.SetUnavailable(e.Lane, e.Status)
 	case e.Conviction:
@@ -148,6 +152,9 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 		c.changesAt = time.Time{}
 		c.takeChanges(now)
 	}
+	if at := c.hub.Expiry(); !at.IsZero() && !at.After(now) {
+		c.effects = append(c.effects, Effect{Expire: now})
+	}
 	for _, s := range c.slots() {
 		if s.open() {
 			c.tickStream(s, now)
@@ -194,6 +201,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 		learned(lane, &cache.Update{Overdue: names})
 	})
 	for _, l := range s.delta.lanes {
+		l.insist(now)
 		if l.settle.tick(now) {
 			learned(l.lane, &cache.Update{Synced: true, Sweep: true})
 		}
@@ -202,7 +210,8 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 
 // Deadline is when to call Tick next, if nothing else happens; zero: never.
 func (c *Core) Deadline(now time.Time) time.Time {
-	at := c.changesAt
+	// TTLs are there for the time in which no stream is open.
+	at := earlier(c.changesAt, c.hub.Expiry())
 	if c.main.open() {
 		at = earlier(at, c.lingerAt)
 	}
@@ -223,7 +232,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 		}
 		at = earlier(at, s.delta.timers.deadline(&c.config))
 		for _, l := range s.delta.lanes {
-			at = earlier(at, l.settle.deadline())
+			at = earlier(earlier(at, l.settle.deadline()), l.insistence())
 			if !l.held && !l.first && !l.answered && now.Sub(l.askedAt) < trial {
 				at = earlier(at, l.askedAt.Add(trial))
 			}
@@ -277,11 +286,12 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		return
 	}
 	c.suspects.clear(d.typeURL)
+	d.update.At = now
 	for _, r := range d.bodyless {
 		name, _ := cache.NameOf(r)
 		switch {
 		case d.typeURL != cache.VirtualHost && c.hub.Holds(lane, name, r.GetVersion()):
-			// TTL-4: a heartbeat. It says nothing new until TTLs are kept.
+			d.update.Heartbeats = append(d.update.Heartbeats, cache.Heartbeat{Name: name, TTL: r.GetTtl().AsDuration()})
 		case len(r.GetAliases()) > 0:
 			d.update.Negative = append(d.update.Negative, cache.NewResource(d.typeURL, r, c.config.Fingerprint))
 		default:
@@ -293,6 +303,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		return // nobody wants it any more: ACK and drop (H-32)
 	}
 	l.answered = true
+	l.answers(&d.update)
 	if l.lane.Wildcard {
 		d.adds = c.hub.Lacks(lane, d.update.Set)
 		d.update.Synced = l.settle.response(d.nonce, &c.config)

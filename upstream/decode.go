@@ -82,6 +82,7 @@ func Decode(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *Respon
 		d.update.Set = append(d.update.Set, cache.Received{
 			Resource: cache.NewResource(d.typeURL, r, f),
 			Upstream: r.GetVersion(),
+			TTL:      r.GetTtl().AsDuration(),
 		})
 	}
 	drop := func(name string) { // each once, in the order of the wire (ORDER-1)

@@ -57,6 +57,9 @@ type laneState struct {
 	// want and drop are changes not written yet. A name in both is dropped
 	// first, then asked for anew (UP-8).
 	want, drop map[string]struct{}
+	// again are names asked for once more for the sake of their bodies, with the
+	// time at which that was written, or zero (VALID-5).
+	again map[string]time.Time
 
 	settle settleState
 }
@@ -80,6 +83,8 @@ func (d *deltaState) carry(lane fanout.Lane, held bool) *laneState {
 		sent: make(map[string]time.Time),
 		want: make(map[string]struct{}),
 		drop: make(map[string]struct{}),
+
+		again: make(map[string]time.Time),
 	}
 	d.lanes[lane.Type] = l
 	d.used[lane.Type] = lane
@@ -98,8 +103,12 @@ func (l *laneState) change(i fanout.Interest) {
 			l.want[name] = struct{}{}
 		}
 	}
+	for _, name := range i.Again {
+		l.want[name], l.again[name] = struct{}{}, time.Time{}
+	}
 	for _, name := range i.Drop {
 		delete(l.want, name)
+		delete(l.again, name)
 		if _, sent := l.sent[name]; sent {
 			l.drop[name] = struct{}{}
 		}
@@ -231,6 +240,9 @@ func (d *deltaState) changeOf(l *laneState, now time.Time) *discovery.DeltaDisco
 		if _, again := l.drop[name]; !again {
 			req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, name)
 			delete(l.want, name)
+			if _, again := l.again[name]; again {
+				l.again[name] = now
+			}
 		}
 	}
 	clear(l.drop)
@@ -238,8 +250,10 @@ func (d *deltaState) changeOf(l *laneState, now time.Time) *discovery.DeltaDisco
 	slices.Sort(req.ResourceNamesUnsubscribe)
 	if l.lane.Wildcard {
 		for _, name := range req.ResourceNamesSubscribe {
+			if _, again := l.sent[name]; !again {
+				l.settle.begin()
+			}
 			l.sent[name] = now
-			l.settle.begin()
 		}
 		return req
 	}
@@ -253,4 +267,50 @@ func (d *deltaState) subscribed(l *laneState, names []string, now time.Time) {
 		l.sent[name] = now
 	}
 	d.timers.start(l, names, now)
+}
+
+// insistAfter is how long a subscription that was repeated may stay unanswered. Then
+// it is given up and begun anew: some servers answer nothing else (VALID-5).
+const insistAfter = time.Second
+
+// insist begins subscriptions anew whose repetition was not answered.
+func (l *laneState) insist(now time.Time) {
+	for name, written := range l.again {
+		if !written.IsZero() && !now.Before(written.Add(insistAfter)) {
+			l.drop[name], l.want[name] = struct{}{}, struct{}{}
+			delete(l.again, name)
+		}
+	}
+}
+
+// insistence is when to insist next, or zero.
+func (l *laneState) insistence() (at time.Time) {
+	for _, written := range l.again {
+		if !written.IsZero() {
+			at = earlier(at, written.Add(insistAfter))
+		}
+	}
+	return at
+}
+
+// answers takes note of the names that a response answers.
+func (l *laneState) answers(u *cache.Update) {
+	if len(l.again) == 0 {
+		return
+	}
+	for _, r := range u.Set {
+		delete(l.again, r.Name)
+		for _, alias := range r.Aliases {
+			delete(l.again, alias)
+		}
+		if r.DoNotCache && l.lane.Wildcard {
+			delete(l.again, fanout.Wildcard)
+		}
+	}
+	for _, name := range u.Removed {
+		delete(l.again, name)
+	}
+	for _, e := range u.Errors {
+		delete(l.again, e.Name)
+	}
 }

@@ -1,0 +1,90 @@
+package fanout
+
+import (
+	"iter"
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// TTLs (protocol.md §11). Only upstream renews one (TTL-3); that a stream to it is
+// open does not, which is why resources expire whether or not there is one.
+
+// Expiry is when the next resource of the group expires; zero: none does.
+func (h *Hub) Expiry() (next time.Time) {
+	for _, x := range h.all() {
+		x.mu.Lock()
+		for _, at := range []time.Time{x.named.Expiry(), x.wildcard.Expiry()} {
+			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
+		}
+		x.mu.Unlock()
+	}
+	return next
+}
+
+// ExpireResources makes Absent what upstream has not renewed in time, and wakes
+// whom it concerns (TTL-2).
+func (h *Hub) ExpireResources(now time.Time) {
+	for _, x := range h.all() {
+		wakeAll(x.locked(func() {
+			for _, name := range x.named.Expired(now) {
+				x.removeNamed(name, cache.TTLExpired)
+			}
+			if names := x.wildcard.Expired(now); len(names) > 0 {
+				x.removeMembers(names, cache.TTLExpired)
+				x.markWildcards(mark{wildcard: true})
+			}
+		}))
+	}
+}
+
+// markRenewed marks, for those who know TTLs, a resource whose own was renewed on
+// a lane while its content stayed (TTL-12).
+func (x *index) markRenewed(r *cache.Resource, wildcard bool) {
+	for name := range names(r) {
+		if id, ok := x.named.Find(name); ok && (!wildcard || x.borrows(id)) {
+			x.markID(id, mark{id: id, kind: renewed})
+		}
+	}
+}
+
+// heartbeat takes in a bodyless renewal of what is Present (TTL-4).
+func (x *index) heartbeat(wildcard bool, b cache.Heartbeat, at time.Time) (renewed bool) {
+	t := x.table(wildcard)
+	if !t.Lease(b.Name, b.TTL, at, x.next()) {
+		return false
+	}
+	if id, ok := t.Find(b.Name); ok {
+		x.markRenewed(t.Own(id), wildcard)
+	}
+	return true
+}
+
+// Ends is when a resource of the View expires, zero: never; and the position of the
+// receipt that last gave it a TTL or took it away.
+func (v View) Ends(r *cache.Resource) (ends time.Time, turned cache.Seq) {
+	if !v.x.named.Leased() && !v.x.wildcard.Leased() {
+		return time.Time{}, 0
+	}
+	holds := func(t *cache.Table) (cache.ID, bool) {
+		id, ok := t.Find(r.Name)
+		return id, ok && t.State(id) == cache.Present && t.Own(id).Version == r.Version
+	}
+	if len(v.s.ids) > 0 && v.named(r.Name, nil) {
+		if id, ok := holds(&v.x.named); ok {
+			return v.x.named.Ends(id)
+		}
+	}
+	if id, ok := holds(&v.x.wildcard); ok {
+		return v.x.wildcard.Ends(id)
+	}
+	return time.Time{}, 0
+}
+
+// Renewed yields the members of the wildcard set whose TTL upstream has renewed
+// after a position without a change of content, latest first.
+func (v View) Renewed(after cache.Seq) iter.Seq[cache.Change] {
+	return v.unnamed(v.x.wildcard.Renewed(after))
+}

@@ -1,0 +1,136 @@
+package fanout
+
+import "github.com/xds-relay/xds-relay/cache"
+
+// Bodies that are not kept (VALID-5). A Table has only a husk of such a resource.
+// When upstream sends the body, it is handed to those who want it at that moment:
+// it waits with their Subscription, the newest of each name, until it is sent.
+// Whoever comes later makes upstream be asked once more.
+
+// parcel is a body on its way to one client.
+type parcel struct {
+	*cache.Resource
+	// asked: upstream was asked for it on this client's behalf, so that it is told
+	// although it is no news to others.
+	asked bool
+}
+
+// handNamed hands a resource to those who are interested in its names. told are
+// the names whose subscribers have been given it from the wildcard's copy.
+func (x *index) handNamed(r *cache.Resource, changed bool, told []cache.ID) {
+	if !r.DoNotCache {
+		return
+	}
+	given := func(id cache.ID) bool {
+		for _, t := range told {
+			if t == id {
+				return true
+			}
+		}
+		return false
+	}
+	for name := range names(r) {
+		if id, ok := x.named.Find(name); ok && x.wants(id) {
+			for _, s := range x.interest[id] {
+				x.hand(s, r, changed && !given(id))
+			}
+		}
+	}
+}
+
+// handMember hands a member of the wildcard's set to those who see it.
+func (x *index) handMember(r *cache.Resource, changed bool) {
+	if !r.DoNotCache {
+		return
+	}
+	for _, s := range x.wildcards {
+		x.hand(s, r, changed)
+	}
+	for name := range names(r) {
+		if id, ok := x.named.Find(name); ok && x.wants(id) && x.borrows(id) {
+			for _, s := range x.interest[id] {
+				x.hand(s, r, changed)
+			}
+		}
+	}
+}
+
+func (x *index) hand(s *Subscription, r *cache.Resource, news bool) {
+	_, asked := s.awaited[r.Name]
+	if !asked && !news {
+		return // others do not receive the answer to one who asks again
+	}
+	delete(s.awaited, r.Name)
+	if s.parcels == nil {
+		s.parcels = make(map[string]parcel)
+	}
+	s.parcels[r.Name] = parcel{r, asked || s.parcels[r.Name].asked}
+	if asked {
+		x.wake(s.subscriber.mark(s, mark{kind: handed}))
+	}
+}
+
+// Husks: some resource of the type has no body here.
+func (v View) Husks() bool { return v.x.named.Husks()+v.x.wildcard.Husks() > 0 }
+
+// Body is a resource with its body, or nil if that has to be asked for.
+func (v View) Body(r *cache.Resource) *cache.Resource {
+	if !r.Husk() {
+		return r
+	}
+	if p := v.s.parcels[r.Name]; p.Resource != nil && p.Version == r.Version {
+		return p.Resource
+	}
+	return nil
+}
+
+// Ask has upstream asked for a body once more. The client is marked when it comes.
+func (v View) Ask(r *cache.Resource) {
+	if _, already := v.s.awaited[r.Name]; already {
+		return
+	}
+	if v.s.awaited == nil {
+		v.s.awaited = make(map[string]struct{})
+	}
+	v.s.awaited[r.Name] = struct{}{}
+	byName := false
+	for name := range names(r) {
+		if _, ok := v.Lookup(name); ok {
+			byName = true
+			v.x.ask(lingering{false, name})
+		}
+	}
+	if !byName {
+		v.x.ask(lingering{true, Wildcard})
+	}
+}
+
+func (x *index) ask(l lingering) {
+	if x.again == nil {
+		x.again = make(map[lingering]struct{})
+	}
+	x.again[l], x.asks = struct{}{}, true
+	x.gone(l)
+}
+
+// Handed empties the Subscription of bodies. What it returns was asked for on the
+// client's behalf, and still is what there is; the rest has been told as changes.
+func (v View) Handed() (asked []*cache.Resource) {
+	for _, p := range v.s.parcels {
+		if p.asked && v.holds(p.Resource) {
+			asked = append(asked, p.Resource)
+		}
+	}
+	v.s.parcels = nil
+	return asked
+}
+
+// holds: the client's interest leads to exactly this resource.
+func (v View) holds(r *cache.Resource) bool {
+	for _, t := range []*cache.Table{&v.x.named, &v.x.wildcard} {
+		if id, ok := t.Find(r.Name); ok && t.State(id) == cache.Present && t.Own(id).Version == r.Version {
+			return v.Covers(r.Name)
+		}
+	}
+	return false
+}
