@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -18,7 +19,8 @@ import (
 type exchange struct {
 	url   cache.TypeURL
 	hub   *fanout.Hub
-	leave func() // gives the hub back
+	leave func()           // gives the hub back
+	renew func(*core.Node) // says more of the client upstream; may be nil
 	sub   *fanout.Subscription
 	full  bool // the type's SotW responses are full-state
 

@@ -44,5 +44,6 @@ const (
 	Forbidden    Reason = "forbidden"     // PERMISSION_DENIED
 	Unreachable  Reason = "unavailable"   // UNAVAILABLE
 	Overcrowded  Reason = "too_many"      // RESOURCE_EXHAUSTED: groups.max
+	Looped       Reason = "loop"          // FAILED_PRECONDITION
 	ShuttingDown Reason = "shutting_down" // UNAVAILABLE
 )

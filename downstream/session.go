@@ -10,6 +10,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
@@ -41,12 +42,21 @@ type Stream struct {
 // Groups decides which group a stream's types belong to. It is asked once for
 // each type of a stream.
 type Groups interface {
-	// Key is the group key of a node, or why it has none (NODE-3). nil stands for
-	// a first message without a node.
+	// Key is all that a stream's groups depend on in a node, or why there is none
+	// (NODE-3). nil stands for a first message without a node.
 	Key(node *core.Node) (string, *End)
-	// Hub is the Hub from which a type is served to the client (NODE-6). leave is
-	// called when the stream is done with it.
-	Hub(client Peer, node *core.Node, key string, t cache.TypeURL) (hub *fanout.Hub, leave func(), end *End)
+	// Join enters the group from which a type is served to the client (NODE-6).
+	Join(client Peer, node *core.Node, t cache.TypeURL) (Membership, *End)
+}
+
+// Membership is a stream's place in a group.
+type Membership struct {
+	Hub *fanout.Hub
+	// Leave is called when the stream is done with it.
+	Leave func()
+	// Renew is told of a node whose dynamic parameters have changed; nil: nobody
+	// wants to know (NODE-2).
+	Renew func(*core.Node)
 }
 
 // Peer is who is at the other end of a stream, as far as the connection tells.
@@ -57,6 +67,9 @@ type Peer struct {
 	Identity string
 	// Local: it came over loopback or a Unix socket.
 	Local bool
+	// Via are the relays that the stream has come through, the nearest last
+	// (NODE-11).
+	Via []string
 }
 
 // Session is the protocol of one downstream stream. It is pure, and not safe for
@@ -215,6 +228,9 @@ func (s *Session) greet(node *core.Node, typeURL string) (cache.TypeURL, *End) {
 	case len(node.GetId()) > s.config.MaxName:
 		return "", tooLong("node id", node.GetId(), s.config.MaxName)
 	case !s.greeted:
+		if end := s.config.loops(s.peer.Via); end != nil {
+			return "", end
+		}
 		key, end := s.groups.Key(node)
 		if end != nil {
 			return "", end
@@ -229,6 +245,7 @@ func (s *Session) greet(node *core.Node, typeURL string) (cache.TypeURL, *End) {
 		if key != s.key {
 			return "", &End{NodeChanged, "the node of a later request belongs to another group than the first one's; open a new stream for another node"}
 		}
+		s.renew(node)
 	}
 	t := cache.TypeURL(typeURL)
 	switch {
@@ -240,6 +257,40 @@ func (s *Session) greet(node *core.Node, typeURL string) (cache.TypeURL, *End) {
 		return "", &End{BadRequest, fmt.Sprintf("type_url %q on the method for %q; use the method of that type, or the aggregated one", t, s.kind.Type)}
 	}
 	return t, nil
+}
+
+// renew takes in the only part of a node that may change (NODE-2).
+func (s *Session) renew(node *core.Node) {
+	if s.node == nil || sameParameters(s.node, node) {
+		return
+	}
+	changed := proto.CloneOf(s.node) // others may be looking at it
+	changed.DynamicParameters = node.GetDynamicParameters()
+	s.node = changed
+	for _, st := range s.states {
+		if renew := st.base().renew; renew != nil {
+			renew(changed)
+		}
+	}
+}
+
+func sameParameters(a, b *core.Node) bool {
+	return proto.Equal(&core.Node{DynamicParameters: a.GetDynamicParameters()}, &core.Node{DynamicParameters: b.GetDynamicParameters()})
+}
+
+// maxHops is how many relays a stream may have come through (NODE-11).
+const maxHops = 8
+
+// loops refuses a stream that has come through this relay before.
+func (c *Config) loops(via []string) *End {
+	way := strings.Join(via, ", ")
+	switch {
+	case slices.Contains(via, c.Instance):
+		return &End{Looped, fmt.Sprintf("this stream has come through relay %q before (by way of %s): break the loop, or give relays that are called the same each an instance of its own", c.Instance, way)}
+	case len(via) > maxHops:
+		return &End{Looped, fmt.Sprintf("this stream has come through %d relays (%s), more than %d: connect clients to a relay nearer to the control plane", len(via), way, maxHops)}
+	}
+	return nil
 }
 
 func (s *Session) checkNames(names []string) *End {
@@ -318,14 +369,14 @@ func (s *Session) sotw(t cache.TypeURL) (*sotwState, *End) {
 }
 
 func (s *Session) exchange(t cache.TypeURL) (exchange, *End) {
-	hub, leave, end := s.groups.Hub(s.peer, s.node, s.key, t)
+	m, end := s.groups.Join(s.peer, s.node, t)
 	if end != nil {
 		return exchange{}, end
 	}
 	return exchange{
-		url: t, hub: hub, leave: leave,
-		sub:  hub.Subscribe(t, s.subscriber),
-		full: hub.Properties(t).FullState,
+		url: t, hub: m.Hub, leave: m.Leave, renew: m.Renew,
+		sub:  m.Hub.Subscribe(t, s.subscriber),
+		full: m.Hub.Properties(t).FullState,
 	}, nil
 }
 

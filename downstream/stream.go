@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
@@ -277,6 +279,8 @@ func (e *End) Code() codes.Code {
 		return codes.ResourceExhausted
 	case NodeChanged:
 		return codes.Aborted
+	case Looped:
+		return codes.FailedPrecondition
 	case Forbidden:
 		return codes.PermissionDenied
 	case Unreachable, ShuttingDown:
@@ -308,7 +312,7 @@ func peerOf(ctx context.Context) Peer {
 	if !ok {
 		return Peer{}
 	}
-	out := Peer{Address: p.Addr.String()}
+	out := Peer{Address: p.Addr.String(), Via: viaOf(ctx)}
 	switch a := p.Addr.(type) {
 	case *net.TCPAddr:
 		out.Local = a.IP.IsLoopback()
@@ -329,4 +333,18 @@ func peerOf(ctx context.Context) Peer {
 		}
 	}
 	return out
+}
+
+// viaHeader lists the relays that a stream has come through (NODE-11).
+const viaHeader = "x-xds-relay-via"
+
+func viaOf(ctx context.Context) (via []string) {
+	for _, value := range metadata.ValueFromIncomingContext(ctx, viaHeader) {
+		for name := range strings.SplitSeq(value, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				via = append(via, name)
+			}
+		}
+	}
+	return via
 }

@@ -25,6 +25,8 @@ type Lane struct {
 type Config struct {
 	// Name is what logs and the admin endpoint call the group.
 	Name string
+	// Key is the group's key in full, for people (H-23).
+	Key string
 	// Types says which types take an empty first request as a wildcard (WILD-2).
 	Types cache.Types
 	// Linger is how long a name that nobody wants any more stays subscribed
@@ -64,6 +66,9 @@ func (h *Hub) Wanted() *Wanted { return &h.wanted }
 
 // Name is the group's name, for people.
 func (h *Hub) Name() string { return h.config.Name }
+
+// Key is the group's key in full, for people.
+func (h *Hub) Key() string { return h.config.Key }
 
 // Properties are those of a type in this group.
 func (h *Hub) Properties(t cache.TypeURL) cache.Properties { return h.config.Types.Of(t) }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -109,7 +110,7 @@ func (c *Client) Run(ctx context.Context) {
 			c.mu.Lock()
 			c.streams[o.ID] = s
 			c.mu.Unlock()
-			streams.Go(func() { c.serve(ctx, streamCtx, o.ID, s) })
+			streams.Go(func() { c.serve(ctx, streamCtx, o, s) })
 		}
 		if len(open) == 0 {
 			c.pokeStreams()
@@ -166,6 +167,21 @@ func (c *Client) warn(t cache.TypeURL) bool {
 	return news
 }
 
+// SetNode says what the group says of itself from now on.
+func (c *Client) SetNode(node *core.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.core.SetNode(node)
+}
+
+// SetVia says on which way clients have come, the longest there is (NODE-11).
+func (c *Client) SetVia(via []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.core.SetVia(via, time.Now())
+	poke(c.wake)
+}
+
 func poke(wake chan struct{}) {
 	select {
 	case wake <- struct{}{}:
@@ -195,10 +211,11 @@ func (c *Client) shut(id StreamID) {
 
 // serve opens one stream and receives on it until it ends. parent ends when the
 // relay stops, ctx also when the stream is to be shut.
-func (c *Client) serve(parent, ctx context.Context, id StreamID, s *stream) {
+func (c *Client) serve(parent, ctx context.Context, o Open, s *stream) {
 	defer close(s.done)
+	id := o.ID
 	log := c.log.With("stream", s.role)
-	grpcStream, leave, err := c.conn.open(ctx, s.role)
+	grpcStream, leave, err := c.conn.open(ctx, s.role, o.Via)
 	if err == nil {
 		c.observer.UpstreamConnected(s.role, true)
 		log.Info("upstream stream open")

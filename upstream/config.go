@@ -20,8 +20,10 @@ const (
 
 // Config is what Core needs to know. Durations are as in protocol.md §0.
 type Config struct {
-	// Node is what the relay says of itself (NODE-7).
+	// Node is what the relay says of itself (NODE-7), until SetNode.
 	Node *core.Node
+	// Instance is the relay's name among the relays on the way (NODE-11).
+	Instance string
 	// SendNodeAlways repeats the node in every request (UP-2).
 	SendNodeAlways bool
 	// Entry names the control plane, so that its versions are not taken to another.

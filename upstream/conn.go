@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -80,9 +81,12 @@ type deltaStream = grpc.BidiStreamingClient[discovery.DeltaDiscoveryRequest, dis
 // looks at.
 const roleHeader = "x-xds-relay-stream"
 
+// viaHeader lists the relays that a stream has come through (NODE-11).
+const viaHeader = "x-xds-relay-via"
+
 // open opens a Delta ADS stream; the caller calls leave when it has ended. It does
 // not wait for the connection to become ready: an error is this attempt's (ERR-3).
-func (c *Conn) open(ctx context.Context, role Role) (_ deltaStream, leave func(), _ error) {
+func (c *Conn) open(ctx context.Context, role Role, via []string) (_ deltaStream, leave func(), _ error) {
 	c.mu.Lock()
 	if c.channel == nil {
 		cc, err := grpc.NewClient(c.endpoint.Target, c.options...)
@@ -96,7 +100,7 @@ func (c *Conn) open(ctx context.Context, role Role) (_ deltaStream, leave func()
 	ch.users++
 	c.mu.Unlock()
 
-	ctx = metadata.AppendToOutgoingContext(ctx, roleHeader, string(role))
+	ctx = metadata.AppendToOutgoingContext(ctx, roleHeader, string(role), viaHeader, strings.Join(via, ","))
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(ch).DeltaAggregatedResources(ctx)
 	if err != nil {
 		c.leave(ch, ch.GetState() != connectivity.Ready)

@@ -1,8 +1,10 @@
 package upstream
 
 import (
+	"slices"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
@@ -27,6 +29,8 @@ type Core struct {
 	// What outlives streams.
 	suspects *suspects
 	told     map[fanout.Lane]*statuspb.Status // unavailability that the Hub knows of
+
+	via []string // the longest way by which clients come (NODE-11)
 
 	// Interest changed, and is to be looked at then; zero: it has not.
 	changesAt time.Time
@@ -101,6 +105,7 @@ type slot struct {
 	// The stream; all of it dies with it.
 	id       StreamID // zero: none
 	opened   time.Time
+	hops     int         // the length of the way it has told
 	delta    *deltaState // nil: not open yet
 	answered bool
 }
@@ -136,10 +141,40 @@ func (c *Core) Interest(now time.Time) {
 	}
 }
 
+// SetNode says what the group says of itself from now on; streams that are open say
+// it with their next request (NODE-2).
+func (c *Core) SetNode(node *core.Node) {
+	c.config.Node = node
+	for _, s := range c.slots() {
+		if s.open() {
+			s.delta.nodeSent = false
+		}
+	}
+}
+
+// SetVia says on which way clients have come, the longest there is. A stream that
+// has told a shorter one is opened anew: were there a loop, nobody on it could tell
+// otherwise (NODE-11).
+func (c *Core) SetVia(via []string, now time.Time) {
+	c.via = via
+	for _, s := range c.slots() {
+		switch {
+		case s.id == 0 || len(via) <= s.hops:
+		case s.role == Main:
+			c.renew(now)
+		case s.role == Solo:
+			c.shut(s)
+			s.openAt = latest(now, s.attempt.Add(reconnectFloor))
+		}
+	}
+}
+
 // Open is a stream that is to be opened now.
 type Open struct {
 	ID   StreamID
 	Role Role
+	// Via are the relays it comes through, this one last (NODE-11).
+	Via []string
 }
 
 // Tick looks at everything that is due: interest, timers, attempts. The caller
@@ -168,7 +203,8 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 			if s.failingSince.IsZero() {
 				s.failingSince = now
 			}
-			open = append(open, Open{s.id, s.role})
+			s.hops = len(c.via)
+			open = append(open, Open{s.id, s.role, append(slices.Clone(c.via), c.config.Instance)})
 		}
 	}
 	shut, c.closing = c.closing, nil

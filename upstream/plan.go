@@ -196,16 +196,20 @@ func (c *Core) release(wanted []fanout.Lane, now time.Time) {
 // renew begins a new main stream in place of the one there is, with the versions at
 // hand, so that nothing is sent twice.
 func (c *Core) renew(now time.Time) {
-	if !c.main.open() {
+	if c.main.id == 0 {
 		return
 	}
 	c.shut(&c.aux)
 	c.shut(&c.main)
 	c.aux.openAt = time.Time{}
-	c.main.openAt = c.main.attempt.Add(reconnectFloor)
-	if c.main.openAt.Before(now) {
-		c.main.openAt = now
+	c.main.openAt = latest(now, c.main.attempt.Add(reconnectFloor))
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
 	}
+	return a
 }
 
 // needed: some type is wanted both ways, and so the auxiliary stream is.

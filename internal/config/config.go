@@ -32,8 +32,10 @@ type Config struct {
 	// Default: xds-relay/v1alpha1.
 	APIVersion string `yaml:"apiVersion"`
 
-	// Instance is the name of this relay among its replicas and tiers. It
-	// appears in control_plane.identifier (DOWN-DELTA-19).
+	// Instance is the name of this relay among its replicas and tiers, each of
+	// which needs another. It appears in control_plane.identifier
+	// (DOWN-DELTA-19), and a stream that comes to a relay of a name for the
+	// second time is refused (NODE-11).
 	// Empty means the host name; see [Config.InstanceName].
 	// Default: "".
 	Instance string `yaml:"instance"`
@@ -177,7 +179,7 @@ func Default() Config {
 			FirstMessageTimeout:     10 * time.Second,
 			Drain:                   10 * time.Second,
 		},
-		Groups: Groups{Max: 1000},
+		Groups: Groups{Profile: ProfileAggregate, Max: 1000},
 		Timers: Timers{
 			DNETimeout:         15 * time.Second,
 			DNETimeoutExplicit: 30 * time.Second,

@@ -223,18 +223,27 @@ func TestTypeURL(t *testing.T) {
 }
 
 func TestEffectiveValues(t *testing.T) {
+	for _, tt := range []struct {
+		groups  Groups
+		written NodeMode
+		want    NodeMode
+	}{
+		{Groups{}, "", NodeModeStatic},
+		{Groups{Key: []string{"cluster"}}, "", NodeModeTemplate},
+		{Groups{Key: []string{"cluster"}}, NodeModeStatic, NodeModeStatic},
+		{Groups{Types: []TypeKey{{Key: []string{"node"}}}}, "", NodeModeTemplate},
+		{Groups{Profile: ProfileSidecar}, "", NodeModePassthrough},
+		{Groups{Profile: ProfileSidecar}, NodeModeStatic, NodeModeStatic},
+		{Groups{Profile: ProfileSidecar, Types: []TypeKey{{Key: []string{"cluster"}}}}, "", NodeModeTemplate},
+		{Groups{Key: []string{"node", "identity"}}, "", NodeModePassthrough},
+	} {
+		c := Default()
+		c.Groups, c.Upstream.NodeMode = tt.groups, tt.written
+		if got := c.EffectiveNodeMode(); got != tt.want {
+			t.Errorf("%+v: node mode %q, want %q", tt.groups, got, tt.want)
+		}
+	}
 	c := Default()
-	if got := c.EffectiveNodeMode(); got != NodeModeStatic {
-		t.Errorf("without a key: %s", got)
-	}
-	c.Groups.Key = []string{"cluster"}
-	if got := c.EffectiveNodeMode(); got != NodeModeTemplate {
-		t.Errorf("with a key: %s", got)
-	}
-	c.Upstream.NodeMode = NodeModeStatic
-	if got := c.EffectiveNodeMode(); got != NodeModeStatic {
-		t.Errorf("written: %s", got)
-	}
 	if c.InstanceName() == "" {
 		t.Error("no instance name")
 	}
@@ -281,6 +290,9 @@ downstream:
   ready_types: [LDS]
   drain: 8s
 groups:
+  profile: sidecar
+  types: [{type_url: EDS, key: [user_agent_version, client_features, dynamic_parameters, node, identity, constant.blue]}]
+  unmultiplexable_types: [type.googleapis.com/istio.v1.HealthInformation]
   key: [id, cluster, locality.region, locality.zone, locality.sub_zone, user_agent_name, metadata.labels.app]
   default_group: true
   share_secrets: true
@@ -345,8 +357,12 @@ func fullConfig() Config {
 			Drain:                   8 * time.Second,
 		},
 		Groups: Groups{
-			Key:          []string{"id", "cluster", "locality.region", "locality.zone", "locality.sub_zone", "user_agent_name", "metadata.labels.app"},
-			DefaultGroup: true, ShareSecrets: true, Max: 9,
+			Profile: ProfileSidecar,
+			Key:     []string{"id", "cluster", "locality.region", "locality.zone", "locality.sub_zone", "user_agent_name", "metadata.labels.app"},
+			Types: []TypeKey{{TypeURL: "EDS", Key: []string{
+				"user_agent_version", "client_features", "dynamic_parameters", "node", "identity", "constant.blue"}}},
+			UnmultiplexableTypes: []string{"type.googleapis.com/istio.v1.HealthInformation"},
+			DefaultGroup:         true, ShareSecrets: true, Max: 9,
 		},
 		Types: []TypeOverride{
 			{TypeURL: "CDS", FullState: &no, EmptyMeans: EmptyMeansNothing},

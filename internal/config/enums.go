@@ -11,12 +11,25 @@ type NodeMode string
 
 // The values of NodeMode. The empty one is resolved by [Config.EffectiveNodeMode].
 const (
-	NodeModeStatic   NodeMode = "static"
-	NodeModeTemplate NodeMode = "template"
+	NodeModeStatic      NodeMode = "static"
+	NodeModeTemplate    NodeMode = "template"
+	NodeModePassthrough NodeMode = "passthrough"
 )
 
 // Values lists the values that may be written.
-func (NodeMode) Values() []string { return []string{"", "static", "template"} }
+func (NodeMode) Values() []string { return []string{"", "static", "template", "passthrough"} }
+
+// Profile is the type of groups.profile.
+type Profile string
+
+// The values of Profile.
+const (
+	ProfileAggregate Profile = "aggregate"
+	ProfileSidecar   Profile = "sidecar"
+)
+
+// Values lists the values that may be written.
+func (Profile) Values() []string { return []string{"aggregate", "sidecar"} }
 
 // InitialVersions is the type of upstream.initial_versions.
 type InitialVersions string

@@ -1,17 +1,40 @@
 package config
 
+import "slices"
+
 // Groups says which clients share one upstream stream and its resources.
 // Sharing is right only if the control plane's answers depend on nothing of
 // the client's node but the fields of Key (NODE-5).
 type Groups struct {
-	// Key lists the node fields that tell groups apart: id, cluster,
-	// locality.region, locality.zone, locality.sub_zone, user_agent_name,
-	// metadata.<path>. Empty means one group for all clients (NODE-4).
+	// Profile sets the default of Key (NODE-4): aggregate, for many clients
+	// behind one upstream view, is the empty list; sidecar, for a relay beside
+	// its client, is [node], so that nothing is shared and the client's node
+	// goes upstream.
+	// Default: aggregate.
+	Profile Profile `yaml:"profile"`
+
+	// Key lists what tells groups apart: id, cluster, locality.region,
+	// locality.zone, locality.sub_zone, user_agent_name, user_agent_version,
+	// metadata.<path>, client_features (save those that each hop answers for
+	// itself, such as TTLs), dynamic_parameters, node (all of it but the
+	// dynamic parameters, so that these may change), identity (what the
+	// client's certificate proves) and constant.<text>. Empty means the
+	// profile's; see [Config.EffectiveKey].
 	// Default: [].
 	Key []string `yaml:"key"`
 
+	// Types gives types a key other than Key, and so streams of their own.
+	// Default: [].
+	Types []TypeKey `yaml:"types"`
+
+	// UnmultiplexableTypes lists types that are messages to one server rather
+	// than subscriptions, such as Istio's health reports. They are refused; with
+	// passthrough each client has a stream of its own for them (NODE-12).
+	// Default: [].
+	UnmultiplexableTypes []string `yaml:"unmultiplexable_types"`
+
 	// DefaultGroup admits a client whose first message has no node although
-	// Key needs one, to a group of its own kind, instead of refusing it
+	// a key needs one, to a group of its own kind, instead of refusing it
 	// (NODE-3).
 	// Default: false.
 	DefaultGroup bool `yaml:"default_group"`
@@ -24,4 +47,52 @@ type Groups struct {
 	// Max is how many groups, hence upstream streams, may exist (VALID-8).
 	// Default: 1000.
 	Max int `yaml:"max"`
+}
+
+// TypeKey is the group key of one type.
+type TypeKey struct {
+	// TypeURL is the type, as a type URL or a short name. Required.
+	TypeURL string `yaml:"type_url"`
+
+	// Key is as groups.key; an empty one is that of the default group.
+	// Default: [].
+	Key []string `yaml:"key"`
+}
+
+// WholeNode is the entry of a key that stands for the client's node.
+const WholeNode = "node"
+
+// EffectiveKey resolves the empty groups.key (NODE-4).
+func (c *Config) EffectiveKey() []string {
+	if len(c.Groups.Key) == 0 && c.Groups.Profile == ProfileSidecar {
+		return []string{WholeNode}
+	}
+	return c.Groups.Key
+}
+
+// EffectiveNodeMode resolves the empty upstream.node_mode (NODE-7).
+func (c *Config) EffectiveNodeMode() NodeMode {
+	none, whole := true, true
+	for _, key := range c.keys() {
+		none = none && len(key) == 0
+		whole = whole && slices.Contains(key, WholeNode)
+	}
+	switch {
+	case c.Upstream.NodeMode != "":
+		return c.Upstream.NodeMode
+	case whole:
+		return NodeModePassthrough
+	case none:
+		return NodeModeStatic
+	}
+	return NodeModeTemplate
+}
+
+// keys are all group keys in use.
+func (c *Config) keys() [][]string {
+	keys := [][]string{c.EffectiveKey()}
+	for _, t := range c.Groups.Types {
+		keys = append(keys, t.Key)
+	}
+	return keys
 }

@@ -21,8 +21,10 @@ type Upstream struct {
 	Node Node `yaml:"node"`
 
 	// NodeMode says what node a group sends upstream (NODE-7): static is Node
-	// as it stands, template adds the fields of the group's key. Empty means
-	// static when groups.key is empty, else template; see
+	// as it stands; template adds the fields of the group's key, and an id made
+	// of it; passthrough is the client's node, unknown fields kept, and needs
+	// node in every key. Empty means passthrough when node is in every key,
+	// static when there is no key, else template; see
 	// [Config.EffectiveNodeMode].
 	// Default: "".
 	NodeMode NodeMode `yaml:"node_mode"`
@@ -158,15 +160,4 @@ type Backoff struct {
 	// Max is the longest wait, before jitter.
 	// Default: 30s.
 	Max time.Duration `yaml:"max"`
-}
-
-// EffectiveNodeMode resolves the empty upstream.node_mode (NODE-7).
-func (c *Config) EffectiveNodeMode() NodeMode {
-	if c.Upstream.NodeMode != "" {
-		return c.Upstream.NodeMode
-	}
-	if len(c.Groups.Key) == 0 {
-		return NodeModeStatic
-	}
-	return NodeModeTemplate
 }

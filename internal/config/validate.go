@@ -155,26 +155,6 @@ func (v *validator) downstream() {
 	v.typeNames("downstream.ready_types", d.ReadyTypes)
 }
 
-// groupKeys are the entries of groups.key, besides metadata.<path>.
-var groupKeys = []string{"id", "cluster", "locality.region", "locality.zone", "locality.sub_zone", "user_agent_name"}
-
-func (v *validator) groups() {
-	g := &v.c.Groups
-	for i, entry := range g.Key {
-		key := fmt.Sprintf("groups.key[%d]", i)
-		path, isMetadata := strings.CutPrefix(entry, "metadata.")
-		switch {
-		case isMetadata && slices.Contains(strings.Split(path, "."), ""):
-			v.fail(key, "for example metadata.team or metadata.labels.app", "%q has an empty step", clip(entry))
-		case !isMetadata && !slices.Contains(groupKeys, entry):
-			v.fail(key, "use "+strings.Join(groupKeys, ", ")+" or metadata.<path>", "unknown node field %q", clip(entry))
-		case slices.Contains(g.Key[:i], entry):
-			v.fail(key, "", "%q is listed twice", clip(entry))
-		}
-	}
-	v.positive("groups.max", int64(g.Max))
-}
-
 func (v *validator) types() {
 	seen := map[string]int{}
 	for i, t := range v.c.Types {

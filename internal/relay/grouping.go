@@ -1,14 +1,11 @@
 package relay
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
@@ -17,87 +14,111 @@ import (
 
 // Grouping says which clients share an upstream view, and what such a group says
 // of itself upstream. It is pure; the groups it names live in groups.
-type Grouping struct{ config *config.Config }
+type Grouping struct {
+	config *config.Config
+	key    groupKey
+	types  map[cache.TypeURL]groupKey // those that have a key of their own
+	alone  []cache.TypeURL            // those that are no subscriptions (NODE-12)
+}
 
 // NewGrouping returns the grouping of a configuration, which must be valid.
-func NewGrouping(c *config.Config) Grouping { return Grouping{c} }
-
-// Key is the group key of a node: the configured fields, in their order (NODE-4).
-// The empty key is the default group's.
-func (g Grouping) Key(node *core.Node) (string, *downstream.End) {
-	if len(g.config.Groups.Key) == 0 {
-		return "", nil
+func NewGrouping(c *config.Config) Grouping {
+	g := Grouping{config: c, key: c.EffectiveKey(), types: make(map[cache.TypeURL]groupKey), alone: TypeURLs(c.Groups.UnmultiplexableTypes)}
+	for _, t := range c.Groups.Types {
+		g.types[TypeURLs([]string{t.TypeURL})[0]] = t.Key
 	}
-	if node == nil {
-		if g.config.Groups.DefaultGroup {
-			return "", nil
+	return g
+}
+
+func (g Grouping) keyOf(t cache.TypeURL) groupKey {
+	if key, ok := g.types[t]; ok {
+		return key
+	}
+	return g.key
+}
+
+// Key is all that the keys in use read of a node: while it stays the same, so do the
+// groups of a stream (NODE-2). The identity behind a stream cannot change.
+func (g Grouping) Key(node *core.Node) (string, *downstream.End) {
+	var all groupKey
+	for _, key := range g.keys() {
+		for _, entry := range key {
+			if entry != identityEntry && !all.has(entry) {
+				all = append(all, entry)
+			}
 		}
+	}
+	if node == nil && all.needsNode() && !g.config.Groups.DefaultGroup {
 		return "", &downstream.End{Reason: downstream.BadRequest, Message: fmt.Sprintf(
 			"the first request has no node, and clients are grouped by %s; send the node, or set groups.default_group",
-			strings.Join(g.config.Groups.Key, ", "))}
+			strings.Join(all, ", "))}
 	}
-	var key strings.Builder
-	for _, field := range g.config.Groups.Key {
-		fmt.Fprintf(&key, "%s=%q;", field, nodeField(node, field))
-	}
-	return key.String(), nil
+	return all.of(downstream.Peer{}, node)
 }
 
-// nodeField is the value of a field that groups.key may name.
-func nodeField(node *core.Node, field string) string {
-	switch field {
-	case "id":
-		return node.GetId()
-	case "cluster":
-		return node.GetCluster()
-	case "locality.region":
-		return node.GetLocality().GetRegion()
-	case "locality.zone":
-		return node.GetLocality().GetZone()
-	case "locality.sub_zone":
-		return node.GetLocality().GetSubZone()
-	case "user_agent_name":
-		return node.GetUserAgentName()
+// describe says which keys are in use, for the log (NODE-5).
+func (g Grouping) describe() string {
+	text := strings.Join(g.key, ",")
+	for _, t := range g.config.Groups.Types {
+		text += "; " + t.TypeURL + ": " + strings.Join(t.Key, ",")
 	}
-	path, _ := strings.CutPrefix(field, "metadata.")
-	v := structpb.NewStructValue(node.GetMetadata())
-	for name := range strings.SplitSeq(path, ".") {
-		v = v.GetStructValue().GetFields()[name]
-	}
-	if v == nil {
-		return ""
-	}
-	if s, ok := v.GetKind().(*structpb.Value_StringValue); ok {
-		return s.StringValue
-	}
-	// Not String: its form differs between builds, and with it the hash of the key.
-	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(v)
-	if err != nil {
-		return "" // a value that came over the wire can be encoded
-	}
-	return string(encoded)
+	return text
 }
 
-// Group names the group from which a type is served to a client; the empty name is
-// the default group's. upstream makes the node that the group shows upstream.
-func (g Grouping) Group(client downstream.Peer, node *core.Node, key string, t cache.TypeURL) (name string, upstream func() *core.Node, end *downstream.End) {
-	name, whole := key, false
-	if t == cache.Secret && !g.config.Groups.ShareSecrets {
-		// NODE-6: secrets are the client's own.
-		switch {
-		case client.Identity != "":
-			name = "secrets of " + client.Identity + ";" + key
-		case client.Local:
-			encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(node)
-			if err != nil {
-				return "", nil, &downstream.End{Reason: downstream.BadRequest, Message: "the node cannot be encoded: " + err.Error()}
-			}
-			name, whole = "secrets of node "+string(encoded), true
-		default:
-			return "", nil, &downstream.End{Reason: downstream.Forbidden, Message: "secrets are served to clients with a verified certificate, or over loopback or a Unix socket; set downstream.tls.client_ca, or groups.share_secrets"}
+// keys are the keys in use, in an order that does not change.
+func (g Grouping) keys() []groupKey {
+	keys := []groupKey{g.key}
+	for _, t := range g.config.Groups.Types {
+		keys = append(keys, t.Key)
+	}
+	return keys
+}
+
+// Place is where a client's type belongs.
+type Place struct {
+	// Name is the group's, made of the key; the default group's is empty.
+	Name string
+	// Alone: the group is for one stream only, whatever its name (NODE-12).
+	Alone bool
+
+	key   groupKey
+	whole bool // the name stands for the whole node, whatever the key
+}
+
+// Place is the group from which a type is served to a client.
+func (g Grouping) Place(client downstream.Peer, node *core.Node, t cache.TypeURL) (Place, *downstream.End) {
+	p := Place{key: g.keyOf(t)}
+	var end *downstream.End
+	if p.Name, end = p.key.of(client, node); end != nil {
+		return Place{}, end
+	}
+	if slices.Contains(g.alone, t) {
+		if g.config.EffectiveNodeMode() != config.NodeModePassthrough {
+			return Place{}, &downstream.End{Reason: downstream.BadRequest, Message: fmt.Sprintf(
+				"%q is listed in groups.unmultiplexable_types: it cannot be relayed for many clients at once; ask the control plane directly, or set upstream.node_mode to passthrough", t)}
 		}
+		p.Alone = true
 	}
-	return name, func() *core.Node { return g.node(name, whole, node) }, nil
+	if t == cache.Secret && !g.config.Groups.ShareSecrets {
+		end = p.keepSecrets(client, node)
+	}
+	return p, end
+}
+
+// keepSecrets makes a place the client's own, if it is not (NODE-6).
+func (p *Place) keepSecrets(client downstream.Peer, node *core.Node) *downstream.End {
+	switch {
+	case p.key.has(identityEntry), client.Identity == "" && client.Local && p.key.has(config.WholeNode):
+	case client.Identity != "":
+		p.Name = fmt.Sprintf("secrets of %q;%s", client.Identity, p.Name)
+	case client.Local:
+		own, end := groupKey{config.WholeNode, parametersEntry}.of(client, node)
+		p.Name, p.whole = "secrets of "+own, node.GetId() != ""
+		return end
+	default:
+		return &downstream.End{Reason: downstream.Forbidden, Message: "secrets are served to clients with a verified certificate, or over loopback or a Unix socket; set downstream.tls.client_ca, or groups.share_secrets"}
+	}
+	return nil
 }
 
 // Admit refuses one more group than there may be (VALID-8).
@@ -108,100 +129,3 @@ func (g Grouping) Admit(existing int) *downstream.End {
 	return &downstream.End{Reason: downstream.Overcrowded, Message: fmt.Sprintf(
 		"there are %d groups already; raise groups.max, or use a coarser groups.key", existing)}
 }
-
-// node is what a group says of itself upstream (NODE-7): the configured node as it
-// stands, or in template mode an id made of the key, and the fields of the key.
-// whole: the group's key is the whole node of the client.
-func (g Grouping) node(name string, whole bool, client *core.Node) *core.Node {
-	node := g.StaticNode()
-	if g.config.EffectiveNodeMode() != config.NodeModeTemplate || name == "" {
-		return node
-	}
-	if whole && client.GetId() != "" {
-		return proto.CloneOf(client)
-	}
-	node.Id = "xds-relay/" + shortHash(name)
-	for _, field := range g.config.Groups.Key {
-		copyField(node, client, field)
-	}
-	return node
-}
-
-// keyHashLength is how much of a key's hash names a group, in hex digits.
-const keyHashLength = 16
-
-func shortHash(name string) string {
-	sum := sha256.Sum256([]byte(name))
-	return hex.EncodeToString(sum[:])[:keyHashLength]
-}
-
-// copyField copies a field of the key from a client's node.
-func copyField(to, from *core.Node, field string) {
-	locality := func() *core.Locality {
-		if to.Locality == nil {
-			to.Locality = &core.Locality{}
-		}
-		return to.Locality
-	}
-	switch field {
-	case "id":
-		to.Id = from.GetId()
-	case "cluster":
-		to.Cluster = from.GetCluster()
-	case "locality.region":
-		locality().Region = from.GetLocality().GetRegion()
-	case "locality.zone":
-		locality().Zone = from.GetLocality().GetZone()
-	case "locality.sub_zone":
-		locality().SubZone = from.GetLocality().GetSubZone()
-	case "user_agent_name":
-		to.UserAgentName = from.GetUserAgentName()
-	default:
-		copyMetadata(to, from, strings.Split(strings.TrimPrefix(field, "metadata."), "."))
-	}
-}
-
-func copyMetadata(to, from *core.Node, path []string) {
-	v := structpb.NewStructValue(from.GetMetadata())
-	for _, name := range path {
-		v = v.GetStructValue().GetFields()[name]
-	}
-	if v == nil {
-		return
-	}
-	if to.Metadata == nil {
-		to.Metadata = &structpb.Struct{}
-	}
-	s := to.Metadata
-	for i, name := range path {
-		if s.Fields == nil {
-			s.Fields = make(map[string]*structpb.Value)
-		}
-		if i == len(path)-1 {
-			s.Fields[name] = v
-			return
-		}
-		if s.Fields[name].GetStructValue() == nil {
-			s.Fields[name] = structpb.NewStructValue(&structpb.Struct{})
-		}
-		s = s.Fields[name].GetStructValue()
-	}
-}
-
-// StaticNode is upstream.node, and what the default group says of itself.
-func (g Grouping) StaticNode() *core.Node {
-	n := g.config.Upstream.Node
-	node := &core.Node{Id: n.ID, Cluster: n.Cluster, UserAgentName: agent}
-	if n.Locality != (config.Locality{}) {
-		node.Locality = &core.Locality{Region: n.Locality.Region, Zone: n.Locality.Zone, SubZone: n.Locality.SubZone}
-	}
-	if len(n.Metadata) > 0 {
-		// Validate has seen to it that it can be expressed.
-		node.Metadata, _ = structpb.NewStruct(n.Metadata)
-	}
-	return node
-}
-
-// agent is the relay's user agent. It advertises no client features of its own yet
-// (NODE-8): those it will implement itself are TTLs and load reports.
-const agent = "xds-relay"

@@ -3,10 +3,13 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
@@ -26,39 +29,58 @@ type groups struct {
 
 	mu     sync.Mutex
 	byName map[string]*group
+	opened uint64 // groups for one stream only, ever
 }
 
 // group is one Hub and what fills it.
 type group struct {
+	name   string
 	hub    *fanout.Hub
+	client *upstream.Client
 	cancel context.CancelFunc
+
+	// Guarded by the mutex of groups.
+	alone  bool
 	users  int // streams, one for each of their types
+	ways   Ways
+	via    []string // the longest of them, as its streams tell
+	node   *core.Node
 	linger *time.Timer
 }
 
-// Hub is the Hub that serves a type to a client.
-func (g *groups) Hub(client downstream.Peer, node *core.Node, key string, t cache.TypeURL) (*fanout.Hub, func(), *downstream.End) {
-	name, upstreamNode, end := g.Group(client, node, key, t)
+// Join enters the group from which a type is served to a client.
+func (g *groups) Join(client downstream.Peer, node *core.Node, t cache.TypeURL) (downstream.Membership, *downstream.End) {
+	p, end := g.Place(client, node, t)
 	if end != nil {
-		return nil, nil, end
+		return downstream.Membership{}, end
 	}
-	gr, end := g.join(name, upstreamNode)
+	gr, end := g.join(p, client.Via, g.Node(p, node))
 	if end != nil {
-		return nil, nil, end
+		return downstream.Membership{}, end
 	}
-	return gr.hub, func() { g.leave(name, gr) }, nil
+	m := downstream.Membership{Hub: gr.hub, Leave: func() { g.leave(gr, client.Via) }}
+	if g.Renews() {
+		m.Renew = func(node *core.Node) { g.renew(gr, g.Node(p, node)) }
+	}
+	return m, nil
 }
 
 // join enters a group, which is made if there is none.
-func (g *groups) join(name string, node func() *core.Node) (*group, *downstream.End) {
+func (g *groups) join(p Place, via []string, node *core.Node) (*group, *downstream.End) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	name := p.Name
+	if p.Alone {
+		g.opened++
+		name += "alone=" + strconv.FormatUint(g.opened, 10)
+	}
 	gr := g.byName[name]
 	if gr == nil {
 		if end := g.Admit(len(g.byName)); end != nil {
 			return nil, end
 		}
-		gr = g.start(name, node())
+		gr = g.start(name, node)
+		gr.alone = p.Alone
 		g.byName[name] = gr
 	}
 	gr.users++
@@ -66,50 +88,90 @@ func (g *groups) join(name string, node func() *core.Node) (*group, *downstream.
 		gr.linger.Stop()
 		gr.linger = nil
 	}
+	gr.ways.Join(via)
+	gr.tellWay()
+	gr.say(node)
 	return gr, nil
 }
 
-// leave exits a group; the last one out ends it after a while (NODE-10).
-func (g *groups) leave(name string, gr *group) {
+// renew has a group say another node upstream.
+func (g *groups) renew(gr *group, node *core.Node) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if gr.users--; gr.users > 0 || name == "" {
-		return // the default group stays
+	gr.say(node)
+}
+
+// say passes on what is new in a node: the latest word of a client holds for all of
+// its streams (NODE-2).
+func (gr *group) say(node *core.Node) {
+	if !proto.Equal(gr.node, node) {
+		gr.node = node
+		gr.client.SetNode(node)
 	}
-	gr.linger = time.AfterFunc(g.config.Timers.GroupLinger, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if gr.users == 0 && g.byName[name] == gr {
-			delete(g.byName, name)
-			gr.cancel()
-		}
-	})
+}
+
+// tellWay passes on by which way clients come (NODE-11).
+func (gr *group) tellWay() {
+	if via := gr.ways.Longest(); !slices.Equal(via, gr.via) {
+		gr.via = via
+		gr.client.SetVia(via)
+	}
+}
+
+// leave exits a group; the last one out ends it after a while (NODE-10).
+func (g *groups) leave(gr *group, via []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gr.ways.Leave(via)
+	gr.tellWay()
+	switch gr.users--; {
+	case gr.users > 0 || gr.name == "": // the default group stays
+	case gr.alone:
+		g.end(gr) // nobody can come back to it
+	default:
+		gr.linger = time.AfterFunc(g.config.Timers.GroupLinger, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if gr.users == 0 && g.byName[gr.name] == gr {
+				g.end(gr)
+			}
+		})
+	}
+}
+
+func (g *groups) end(gr *group) {
+	delete(g.byName, gr.name)
+	gr.cancel()
 }
 
 // start makes a group and opens its streams when somebody wants something.
 func (g *groups) start(name string, node *core.Node) *group {
-	h := g.hub
-	if name != "" {
-		h.Name = shortHash(name)
-	}
-	gr := &group{hub: fanout.NewHub(h)}
-	c := g.upstream
+	h, c, o := g.hub, g.upstream, g.options
+	h.Name, h.Key = nameOf(name), name
+	gr := &group{name: name, hub: fanout.NewHub(h), ways: make(Ways), node: node}
 	c.Node = node
-	o := g.options
 	o.Hub = gr.hub
 	if name != "" {
-		o.Log = o.Log.With("group", shortHash(name))
-		g.log.Info("group opened", "group", shortHash(name), "upstream_node", node.GetId())
+		o.Log = o.Log.With("group", h.Name)
+		g.log.Info("group opened", "group", h.Name, "key", name, "upstream_node", node.GetId())
 	}
-	client := upstream.NewClient(c, o)
+	gr.client = upstream.NewClient(c, o)
 	started := make(chan struct{})
 	g.run(func(ctx context.Context) {
 		ctx, gr.cancel = context.WithCancel(ctx)
 		close(started)
-		client.Run(ctx)
+		gr.client.Run(ctx)
 	})
 	<-started
 	return gr
+}
+
+// nameOf is what logs and people call a group.
+func nameOf(name string) string {
+	if name == "" {
+		return ""
+	}
+	return shortHash(name)
 }
 
 // stop ends the timers of groups that linger.
@@ -128,11 +190,8 @@ func (g *groups) hubs() map[string]*fanout.Hub {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	hubs := make(map[string]*fanout.Hub, len(g.byName))
-	for name, gr := range g.byName {
-		if name != "" {
-			name = shortHash(name)
-		}
-		hubs[name] = gr.hub
+	for _, gr := range g.byName {
+		hubs[gr.hub.Name()] = gr.hub
 	}
 	return hubs
 }

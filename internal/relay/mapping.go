@@ -33,6 +33,7 @@ func DownstreamConfig(c *config.Config) downstream.Config {
 // affair.
 func UpstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
 	return upstream.Config{
+		Instance:         c.InstanceName(),
 		SendNodeAlways:   c.Upstream.SendNodeAlways,
 		Entry:            c.Upstream.Address,
 		Versions:         initialVersions[c.Upstream.InitialVersions],

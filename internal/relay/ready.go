@@ -29,7 +29,7 @@ func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
 	if len(types) == 0 {
 		return w
 	}
-	gr, end := r.groups.join("", r.groups.StaticNode)
+	gr, end := r.groups.join(Place{}, nil, r.groups.StaticNode())
 	if end != nil {
 		return w // groups.max is at least one, and this is the first
 	}

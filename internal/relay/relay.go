@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -95,7 +94,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		Observer:     o.Downstream,
 	})
 	r.ready = r.watchReadiness(TypeURLs(c.Downstream.ReadyTypes))
-	o.Log.Info("groups", "key", strings.Join(c.Groups.Key, ","), "share_secrets", c.Groups.ShareSecrets, "node_mode", c.EffectiveNodeMode())
+	o.Log.Info("groups", "profile", c.Groups.Profile, "key", r.groups.describe(), "share_secrets", c.Groups.ShareSecrets, "node_mode", c.EffectiveNodeMode())
 	return r, nil
 }
 

@@ -120,6 +120,9 @@ func (c *Client) open(cmd Command) error {
 	if err != nil {
 		return err
 	}
+	if via := cmd.Options["via"]; via != "" {
+		headers = append(headers, ViaHeader, via)
+	}
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), headers...))
 	desc := &grpc.StreamDesc{StreamName: path, ServerStreams: true, ClientStreams: true}
 	stream, err := c.conn.NewStream(ctx, desc, path)

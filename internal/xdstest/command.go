@@ -38,27 +38,28 @@ type grammar struct {
 	typed   bool     // a type comes first
 	words   string   // what the bare words are: "names", "±names", "resources", "status", "message", "variant", "duration", or none
 	options []string // allowed keys
+	node    bool     // so are the words of a node
 }
 
 var (
 	upstreamVerbs = map[string]grammar{
-		"resp":    {true, "resources", []string{"nonce", "id", "version"}},
-		"end":     {false, "status", nil},
+		"resp":    {typed: true, words: "resources", options: []string{"nonce", "id", "version"}},
+		"end":     {words: "status"},
 		"garbage": {},
 		"down":    {},
 		"back":    {},
 	}
 	clientVerbs = map[string]grammar{
-		"open":       {false, "variant", []string{"node", "cluster", "nonode", "features", "header", "from"}},
-		"sub":        {true, "±names", []string{"init", "nonce", "err", "loc", "node", "cluster"}},
-		"req":        {true, "names", []string{"nonce", "version", "err", "node", "cluster"}},
-		"ack":        {true, "", []string{"nonce", "node", "cluster"}},
-		"nack":       {true, "message", []string{"nonce", "node", "cluster"}},
+		"open":       {words: "variant", options: []string{"nonode", "header", "via", "from"}, node: true},
+		"sub":        {typed: true, words: "±names", options: []string{"init", "nonce", "err", "loc"}, node: true},
+		"req":        {typed: true, words: "names", options: []string{"nonce", "version", "err"}, node: true},
+		"ack":        {typed: true, options: []string{"nonce"}, node: true},
+		"nack":       {typed: true, words: "message", options: []string{"nonce"}, node: true},
 		"close":      {},
 		"garbage":    {},
-		"empty-type": {false, "names", nil},
+		"empty-type": {words: "names"},
 	}
-	clockVerbs = map[string]grammar{"wait": {false, "duration", nil}}
+	clockVerbs = map[string]grammar{"wait": {words: "duration"}}
 
 	upstreamActor = regexp.MustCompile(`^(up|aux|solo)[0-9]*$`)
 	clientActor   = regexp.MustCompile(`^c[0-9]+$`)
@@ -128,11 +129,11 @@ func ParseCommand(actor, text string) (Command, error) {
 
 // word takes in the i-th word behind verb and type.
 func (c *Command) word(g grammar, i int, w string) (err error) {
-	if key, value, ok := strings.Cut(w, "="); (ok || key == "nonode") && slices.Contains(g.options, key) {
+	if key, value, ok := strings.Cut(w, "="); (ok || key == "nonode") && slices.Contains(g.options, key) || ok && g.node && isNodeWord(key) {
 		if key == "init" {
 			return c.init(value)
 		}
-		if key != "loc" && key != "features" && key != "header" { // lists keep their quotes until they are split
+		if key != "loc" && key != "features" && key != "header" && key != "via" { // lists keep their quotes until they are split
 			value, err = whole(value)
 		}
 		c.Options[key] = value

@@ -21,10 +21,15 @@ import (
 // StreamKindHeader is how a relay tells its upstream streams apart: main, aux or solo. Without it a stream is a main one.
 const StreamKindHeader = "x-xds-relay-stream"
 
+// ViaHeader lists the relays that a stream has come through.
+const ViaHeader = "x-xds-relay-via"
+
 // ControlPlane is a scripted ADS server, Delta and SotW. It says only what it is told to, and counts.
 type ControlPlane struct {
 	*mailbox
 	server *grpc.Server
+	// ShowVia prints by which way a stream has come. Set it before anybody connects.
+	ShowVia bool
 
 	mu      sync.Mutex
 	streams map[string]*upstream // open ones, by actor
@@ -199,7 +204,7 @@ func (p *ControlPlane) listen(s *upstream, newRequest func() proto.Message) {
 		s.subscribe(m)
 		for i, text := range RequestEvents(m, first) {
 			if first && i == 0 {
-				text += headers(s.Context())
+				text += headers(s.Context(), p.ShowVia)
 			}
 			p.put(nil, Event{Actor: s.actor, Text: text, Message: m})
 		}
@@ -208,11 +213,14 @@ func (p *ControlPlane) listen(s *upstream, newRequest func() proto.Message) {
 }
 
 // headers prints the request headers of a stream that neither gRPC nor the relay itself sets (NODE-13: there are none).
-func headers(ctx context.Context) (words string) {
+func headers(ctx context.Context, showVia bool) (words string) {
 	md, _ := metadata.FromIncomingContext(ctx)
+	if showVia {
+		words = " via=" + quote(strings.Join(md[ViaHeader], ","))
+	}
 	for _, key := range slices.Sorted(maps.Keys(md)) {
 		switch key {
-		case ":authority", "content-type", "user-agent", "grpc-accept-encoding", StreamKindHeader, "kind":
+		case ":authority", "content-type", "user-agent", "grpc-accept-encoding", StreamKindHeader, ViaHeader, "kind":
 		default:
 			words += " header=" + quote(key+":"+strings.Join(md[key], ","))
 		}

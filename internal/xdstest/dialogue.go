@@ -21,6 +21,7 @@ type Dialogue struct {
 	Versions bool         // print versions as they are instead of checking them against Fingerprint
 
 	spoken bool
+	fault  error // of the words of the node
 	types  map[string]*topic
 	nonces map[string]bool
 	labels map[string]string // versions seen on this stream, to what their bodies said
@@ -43,11 +44,7 @@ func NewDialogue(actor string, open Command, t *Transcript) *Dialogue {
 	if _, without := open.Options["nonode"]; without {
 		return d
 	}
-	d.Node = &corev3.Node{Id: actor, Cluster: open.Options["cluster"]}
-	if id, ok := open.Options["node"]; ok {
-		d.Node.Id = id
-	}
-	d.Node.ClientFeatures, _ = wordList(open.Options["features"]) // checked by Open
+	d.Node, d.fault = nodeOf(actor, open)
 	return d
 }
 
@@ -71,9 +68,12 @@ func (d *Dialogue) Request(c Command) (proto.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	node := d.Node
+	node, err := d.Node, d.fault
 	if d.spoken {
-		node = repeated(c)
+		node, err = repeated(c)
+	}
+	if err != nil {
+		return nil, err
 	}
 	locators, err := wordList(c.Options["loc"])
 	if err != nil {
@@ -107,13 +107,13 @@ func (d *Dialogue) Request(c Command) (proto.Message, error) {
 	return req, nil
 }
 
-// repeated is the node that a later request says, if it says one.
-func repeated(c Command) *corev3.Node {
-	id, ok := c.Options["node"]
-	if !ok {
-		return nil
+// repeated is the node that a later request says, if it says one: whoever says a
+// part of it says it all.
+func repeated(c Command) (*corev3.Node, error) {
+	if _, ok := c.Options["node"]; !ok {
+		return nil, nil
 	}
-	return &corev3.Node{Id: id, Cluster: c.Options["cluster"]}
+	return nodeOf("", c)
 }
 
 func (d *Dialogue) sotw(c Command, t *topic, node *corev3.Node, nonce string) proto.Message {

@@ -63,7 +63,7 @@
 // # What the control plane hears
 //
 //	up < open node=ID                              the first message of a stream; "open sotw node=ID" for SotW ADS;
-//	                                               then cluster=, region=, metadata.KEY=, features= and header= where set
+//	                                               then the other words of a node, via= if shown, and header= where set
 //	up < sub CDS a b -c init=a@1,b@2               no nonce and no error; "sub CDS" alone is the legacy wildcard
 //	up < ack CDS u1                                names after it would be a subscription carried by an ACK
 //	up < nack CDS u1 INVALID_ARGUMENT "message"
@@ -74,7 +74,7 @@
 //
 // # Commands of a client
 //
-//	c1 > open delta|sotw [CDS] node=ID cluster=X nonode features=a,b header=key:value from=192.0.2.1
+//	c1 > open delta|sotw [CDS] node=ID nonode header=key:value via=relay-1,relay-2 from=192.0.2.1
 //	c1 > sub CDS a b -c init=a@1,gone@7,x@"literal" nonce=X err="message" loc=a,b
 //	c1 > req CDS a b nonce=X version=V err="message"
 //	c1 > ack CDS nonce=X
@@ -83,13 +83,15 @@
 //	c1 > garbage
 //	c1 > empty-type a
 //
-// sub, req, ack and nack also take node=ID cluster=X, which repeats the node, or says another one.
+// open, and any request, also says what a node is: node=ID cluster=X region=X zone=X sub_zone=X agent=X features=a,b
+// metadata.KEY.KEY=text param.CDS.KEY=text (a dynamic parameter) unknown=text (a field of Node that nobody knows). In a request,
+// node=ID begins a node that is repeated, or another one.
 //
 // With a type, open uses the method of that type instead of ADS. A client whose first line is not open opens Delta ADS; its
 // node id is its actor name unless said otherwise. ack, nack and req answer the last response of the type; nonce=#2 names
 // the second response of the type on the stream, nonce=#last the last, anything else is sent as it is. init versions
 // are labels and are sent as the Fingerprint of that label's body; a quoted version is sent as it is. from is the address a
-// client connects from, 127.0.0.1 unless said otherwise; it counts in a client's first open, since the connection stays.
+// client connects from, 127.0.0.1 unless said otherwise; it counts in a client's first open, since the connection stays. via is the way by which a stream has come.
 //
 // # What a client hears
 //

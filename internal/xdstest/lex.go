@@ -80,6 +80,9 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
+// Quote is how an event prints a word.
+func Quote(s string) string { return quote(s) }
+
 // quoteAll quotes each, leaving the argument alone.
 func quoteAll(list []string) []string {
 	out := make([]string, len(list))

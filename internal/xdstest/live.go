@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"testing/synctest"
 	"time"
 )
@@ -30,6 +31,7 @@ func Live(factory Factory) NewPlayer {
 	return func(t *Transcript) (Player, error) {
 		p := &live{transcript: t, upstream: NewNetwork(), downstream: NewNetwork(), clients: map[string]*Client{}, stop: func() {}}
 		p.controlPlane = NewControlPlane(p.upstream.Listener())
+		p.controlPlane.ShowVia = slices.Contains(t.Show, "via")
 		listener := p.downstream.Listener()
 		stop, err := factory(t.Config, p.upstream.Dial, listener)
 		if err != nil {

@@ -98,26 +98,6 @@ func RequestEvents(m proto.Message, first bool) []string {
 	return []string{text}
 }
 
-// nodeWords print what a node says, id first; the user agent is left out.
-func nodeWords(node *corev3.Node) string {
-	words := " node=" + quote(node.GetId())
-	add := func(key, value string) {
-		if value != "" {
-			words += " " + key + "=" + quote(value)
-		}
-	}
-	add("cluster", node.GetCluster())
-	add("region", node.GetLocality().GetRegion())
-	add("zone", node.GetLocality().GetZone())
-	add("sub_zone", node.GetLocality().GetSubZone())
-	for _, key := range slices.Sorted(maps.Keys(node.GetMetadata().GetFields())) {
-		value, _ := node.GetMetadata().GetFields()[key].MarshalJSON() // of a Value that came over the wire
-		add("metadata."+key, string(value))
-	}
-	add("features", strings.Join(node.GetClientFeatures(), ","))
-	return words
-}
-
 func deltaRequest(req *discoveryv3.DeltaDiscoveryRequest) string {
 	var words []string
 	switch {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/status"
@@ -75,6 +76,10 @@ func (c *pureClient) say(p *pure, cmd xdstest.Command) error {
 func (c *pureClient) open(p *pure, cmd xdstest.Command) {
 	if from, ok := cmd.Options["from"]; ok && c.dialogue == nil {
 		c.peer.Local = net.ParseIP(from).IsLoopback()
+	}
+	c.peer.Via = nil
+	if via := cmd.Options["via"]; via != "" {
+		c.peer.Via = strings.Split(via, ",")
 	}
 	c.dialogue = xdstest.NewDialogue(c.actor, cmd, p.transcript)
 	kind := downstream.Stream{Delta: !c.dialogue.SotW, Type: cache.TypeURL(cmd.TypeURL)}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -56,6 +57,9 @@ type pure struct {
 // pureGroup is one Hub and what fills it.
 type pureGroup struct {
 	name  string
+	alone bool
+	node  *core.Node
+	ways  relay.Ways
 	hub   *fanout.Hub
 	core  *upstream.Core
 	woken bool // interest has changed
@@ -68,6 +72,7 @@ type pureStream struct {
 	actor  string
 	group  *pureGroup
 	id     upstream.StreamID
+	via    []string
 	spoken bool
 }
 
@@ -94,7 +99,7 @@ func newPure(t *xdstest.Transcript) (xdstest.Player, error) {
 		return nil, err
 	}
 	if types := relay.TypeURLs(c.Downstream.ReadyTypes); len(types) > 0 {
-		g, _ := p.join("", p.StaticNode) // the first group is always admitted
+		g, _ := p.join(relay.Place{}, nil, p.StaticNode()) // the first group is always admitted
 		mailbox := fanout.NewSubscriber(func() {})
 		for _, t := range types {
 			g.hub.Subscribe(t, mailbox).Delta([]string{fanout.Wildcard}, nil, p.now)
@@ -190,40 +195,64 @@ func (p *pure) settle() {
 
 // --- groups, as in internal/relay ---
 
-// Hub makes pure a downstream.Groups, together with Grouping.
-func (p *pure) Hub(client downstream.Peer, node *core.Node, key string, t cache.TypeURL) (*fanout.Hub, func(), *downstream.End) {
-	name, upstreamNode, end := p.Group(client, node, key, t)
+// Join makes pure a downstream.Groups, together with Grouping.
+func (p *pure) Join(client downstream.Peer, node *core.Node, t cache.TypeURL) (downstream.Membership, *downstream.End) {
+	place, end := p.Place(client, node, t)
 	if end != nil {
-		return nil, nil, end
+		return downstream.Membership{}, end
 	}
-	g, end := p.join(name, upstreamNode)
+	g, end := p.join(place, client.Via, p.Node(place, node))
 	if end != nil {
-		return nil, nil, end
+		return downstream.Membership{}, end
 	}
-	return g.hub, func() { p.leave(g) }, nil
+	m := downstream.Membership{Hub: g.hub, Leave: func() { p.leave(g, client.Via) }}
+	if p.Renews() {
+		m.Renew = func(node *core.Node) { g.say(p.Node(place, node)) }
+	}
+	return m, nil
 }
 
-func (p *pure) join(name string, node func() *core.Node) (*pureGroup, *downstream.End) {
-	i := slices.IndexFunc(p.groups, func(g *pureGroup) bool { return g.name == name })
+func (p *pure) join(place relay.Place, via []string, node *core.Node) (*pureGroup, *downstream.End) {
+	i := -1
+	if !place.Alone {
+		i = slices.IndexFunc(p.groups, func(g *pureGroup) bool { return g.name == place.Name && !g.alone })
+	}
 	if i < 0 {
 		if end := p.Admit(len(p.groups)); end != nil {
 			return nil, end
 		}
 		c := relay.UpstreamConfig(p.config, p.fingerprint)
-		c.Node = node()
+		c.Node = node
 		hub := fanout.NewHub(relay.HubConfig(p.config))
-		g := &pureGroup{name: name, hub: hub, core: upstream.NewCore(c, hub, random)}
+		g := &pureGroup{name: place.Name, alone: place.Alone, node: node, hub: hub, core: upstream.NewCore(c, hub, random), ways: make(relay.Ways)}
 		hub.Wanted().OnWake(func() { g.woken = true })
 		i = len(p.groups)
 		p.groups = append(p.groups, g)
 	}
-	p.groups[i].users++
-	p.groups[i].endAt = time.Time{}
-	return p.groups[i], nil
+	g := p.groups[i]
+	g.users++
+	g.endAt = time.Time{}
+	g.ways.Join(via)
+	g.core.SetVia(g.ways.Longest(), p.now)
+	g.say(node)
+	return g, nil
 }
 
-func (p *pure) leave(g *pureGroup) {
-	if g.users--; g.users == 0 && g.name != "" {
+func (g *pureGroup) say(node *core.Node) {
+	if !proto.Equal(g.node, node) {
+		g.node = node
+		g.core.SetNode(node)
+	}
+}
+
+func (p *pure) leave(g *pureGroup, via []string) {
+	g.ways.Leave(via)
+	g.core.SetVia(g.ways.Longest(), p.now)
+	switch g.users--; {
+	case g.users > 0 || g.name == "" && !g.alone:
+	case g.alone:
+		g.endAt = p.now
+	default:
 		g.endAt = p.now.Add(p.config.Timers.GroupLinger)
 	}
 }
@@ -277,7 +306,10 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 			continue
 		}
 		if req := g.core.Next(s.id, p.now); req != nil {
-			for _, text := range xdstest.RequestEvents(req, !s.spoken) {
+			for i, text := range xdstest.RequestEvents(req, !s.spoken) {
+				if i == 0 && !s.spoken && slices.Contains(p.transcript.Show, "via") {
+					text += " via=" + xdstest.Quote(strings.Join(s.via, ","))
+				}
 				p.hear(s.actor, text)
 			}
 			s.spoken, busy = true, true
@@ -289,7 +321,7 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 
 // open connects a stream, which gets the first free name of its kind.
 func (p *pure) open(g *pureGroup, o upstream.Open) {
-	s := &pureStream{group: g, id: o.ID, actor: string(o.Role)}
+	s := &pureStream{group: g, id: o.ID, via: o.Via, actor: string(o.Role)}
 	if p.down {
 		p.ended(s, errRefused)
 		return
