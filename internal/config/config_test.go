@@ -286,8 +286,14 @@ downstream:
   max_names_per_stream: 5
   max_streams_per_connection: 6
   first_message_timeout: 7s
+  request_rate: 10
+  request_burst: 11
+  max_response_bytes: 4MiB
+  stall_timeout: 12s
+  max_connection_age: 30m
   resend_on_reconnect_types: [cds]
   ready_types: [LDS]
+  drain_delay: 13s
   drain: 8s
 groups:
   profile: sidecar
@@ -352,6 +358,12 @@ func fullConfig() Config {
 			MaxNamesPerStream:       5,
 			MaxStreamsPerConnection: 6,
 			FirstMessageTimeout:     7 * time.Second,
+			RequestRate:             10,
+			RequestBurst:            11,
+			MaxResponseBytes:        4 * MiB,
+			StallTimeout:            12 * time.Second,
+			MaxConnectionAge:        30 * time.Minute,
+			DrainDelay:              13 * time.Second,
 			ResendOnReconnectTypes:  []string{"cds"},
 			ReadyTypes:              []string{"LDS"},
 			Drain:                   8 * time.Second,

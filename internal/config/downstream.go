@@ -39,6 +39,43 @@ type Downstream struct {
 	// Default: 10s.
 	FirstMessageTimeout time.Duration `yaml:"first_message_timeout"`
 
+	// RequestRate is how many requests a second one stream may send; 0 is no
+	// limit. The acknowledgement of a response does not count, unless it asks
+	// for something. A stream that sends more is read more slowly; others do
+	// not notice.
+	// Default: 50.
+	RequestRate int `yaml:"request_rate"`
+
+	// RequestBurst is how many requests a stream may send at once before
+	// RequestRate holds.
+	// Default: 200.
+	RequestBurst int `yaml:"request_burst"`
+
+	// MaxResponseBytes bounds a response; 0 is no limit. gRPC's own xDS clients
+	// in Go accept 4MiB. A Delta response is split, and its nonces count the
+	// parts that are left (DOWN-DELTA-18). A resource that exceeds the bound by
+	// itself is left out, named in resource_errors with RESOURCE_EXHAUSTED, and
+	// sent when it shrinks; the others are sent (ERR-13). SotW responses cannot
+	// be split: one that is too large is sent all the same, and counted and
+	// logged. Those of the full-state types are sent whole, too large resources
+	// included, because clients delete what is missing from them.
+	// Default: 0B.
+	MaxResponseBytes Bytes `yaml:"max_response_bytes"`
+
+	// StallTimeout is how long a client may leave a response unread while more
+	// waits to be sent; then its stream ends. HTTP/2 keepalive does not see
+	// such a client. 0 is never.
+	// Default: 30s.
+	StallTimeout time.Duration `yaml:"stall_timeout"`
+
+	// MaxConnectionAge is how old connections become, 10 % more or less at
+	// random, so that clients spread over replicas again; 0 is no limit, else
+	// at least 1s. A connection's streams are ended with UNAVAILABLE, each at a
+	// time of its own; before that the client is told to open new ones
+	// elsewhere. What is left is closed at 1.3 times the age.
+	// Default: 0s.
+	MaxConnectionAge time.Duration `yaml:"max_connection_age"`
+
 	// ResendOnReconnectTypes lists types, as type URLs or short names, that
 	// are sent in full to a returning client whatever versions it claims, for
 	// clients that report old ones (H-37).
@@ -51,8 +88,14 @@ type Downstream struct {
 	// Default: [].
 	ReadyTypes []string `yaml:"ready_types"`
 
-	// Drain is the time over which client streams are ended at shutdown
-	// (ERR-14).
+	// DrainDelay is how long, at shutdown, the relay goes on as before while it
+	// says that it is not ready, so that load balancers look elsewhere before it
+	// stops accepting (ERR-14).
+	// Default: 5s.
+	DrainDelay time.Duration `yaml:"drain_delay"`
+
+	// Drain is the time over which client streams are ended, one by one in
+	// random order, at shutdown after DrainDelay (ERR-14).
 	// Default: 10s.
 	Drain time.Duration `yaml:"drain"`
 }

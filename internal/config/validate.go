@@ -151,6 +151,19 @@ func (v *validator) downstream() {
 		v.fail("downstream.max_streams_per_connection", "", "must fit HTTP/2's 32 bits")
 	}
 	v.positive("downstream.first_message_timeout", int64(d.FirstMessageTimeout))
+	if d.RequestRate > 0 && d.RequestBurst == 0 {
+		v.fail("downstream.request_burst", "it is what a stream may send at once", "must be more than 0 where downstream.request_rate is")
+	}
+	const minResponse = Bytes(512) // what names a response and one resource
+	if d.MaxResponseBytes > 0 && d.MaxResponseBytes < minResponse {
+		v.fail("downstream.max_response_bytes", "use 0 for no limit, and 4MiB for gRPC's xDS clients", "must be 0 or at least %v, is %v", minResponse, d.MaxResponseBytes)
+	}
+	if d.MaxResponseBytes > math.MaxInt32 {
+		v.fail("downstream.max_response_bytes", "", "must be less than 2GiB, is %v", d.MaxResponseBytes)
+	}
+	if d.MaxConnectionAge > 0 && d.MaxConnectionAge < time.Second {
+		v.fail("downstream.max_connection_age", "use 0 for no limit", "must be 0 or at least 1s, is %v", d.MaxConnectionAge)
+	}
 	v.typeNames("downstream.resend_on_reconnect_types", d.ResendOnReconnectTypes)
 	v.typeNames("downstream.ready_types", d.ReadyTypes)
 }
