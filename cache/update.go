@@ -73,3 +73,7 @@ const NotFound = 5
 
 // Unavailable is google.rpc.Code UNAVAILABLE.
 const Unavailable = 14
+
+// ResourceExhausted is google.rpc.Code RESOURCE_EXHAUSTED: a resource is too
+// large for a client (ERR-13).
+const ResourceExhausted = 8

@@ -12,5 +12,5 @@
 // request reach another (NACK-3, UP-11).
 //
 // Limitations: the unary Fetch methods answer UNIMPLEMENTED, TTLs are not passed
-// on, and responses are not split by size.
+// on, and SotW responses are never split.
 package downstream

@@ -55,6 +55,9 @@ type sent struct {
 	// since is when pushes began to wait for the client; an answer does not
 	// prolong it, or a client that asks and never ACKs would starve.
 	since time.Time
+	// partial: more of the same follows, and accepting this accepts nothing
+	// before that is.
+	partial bool
 }
 
 // Rejection is what a client has NACKed last: changes after From up to To.
@@ -99,34 +102,34 @@ func (x *exchange) take(m fanout.Marks) {
 
 // nonce makes the nonce of a response (DOWN-DELTA-3). A push is named after its
 // position alone; an answer, or a second response at one position, is told apart
-// by a counter of the stream.
-func (x *exchange) nonce(seq cache.Seq, answer bool, counter *uint64) string {
-	name := x.url.Short()
-	if name == cache.OtherShort {
-		name = string(x.url)
-	}
-	n := name + "." + strconv.FormatUint(uint64(seq), 10)
+// by a counter of the stream. It ends in how many chunks are left (RECON-16).
+func (x *exchange) nonce(seq cache.Seq, answer bool, left int, counter *uint64) string {
+	n := x.nonceName() + "." + strconv.FormatUint(uint64(seq), 10)
 	if answer || seq <= x.pushedAt {
 		*counter++
 		n += "." + strconv.FormatUint(*counter, 10)
 	}
 	x.pushedAt = max(x.pushedAt, seq)
-	return n + lastChunk
+	return n + "-" + strconv.Itoa(left)
 }
 
-// lastChunk ends every nonce: no chunks are left (RECON-16).
-const lastChunk = "-0"
+func (x *exchange) nonceName() string {
+	if name := x.url.Short(); name != cache.OtherShort {
+		return name
+	}
+	return string(x.url)
+}
 
-// sending notes a response as sent.
-func (x *exchange) sending(nonce string, seq cache.Seq, answer bool, now time.Time) {
+// sending notes a response as sent. continued: pushes wait since the one before it.
+func (x *exchange) sending(nonce string, seq cache.Seq, continued, partial bool, now time.Time) {
 	since := now
-	if n := len(x.unacked); answer && n > 0 {
+	if n := len(x.unacked); continued && n > 0 {
 		since = x.unacked[n-1].since
 	}
 	if len(x.unacked) == maxUnacked {
 		x.unacked = slices.Delete(x.unacked, 0, 1)
 	}
-	x.unacked = append(x.unacked, sent{nonce, seq, now, since})
+	x.unacked = append(x.unacked, sent{nonce, seq, now, since, partial})
 	x.lastNonce = nonce
 }
 
@@ -145,7 +148,9 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) (v v
 		v.nack = true
 		return v
 	}
-	x.ackedTo = max(x.ackedTo, s.seq)
+	if !s.partial {
+		x.ackedTo = max(x.ackedTo, s.seq)
+	}
 	v.ack = true
 	return v
 }

@@ -1,130 +1,133 @@
 package downstream
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // Next is the next response to send, or nil if there is none at this moment. What
-// has piled up goes out as one flush: additions in the order in which types refer
-// to each other, then removals in the reverse order (ORDER-2).
+// has piled up is told one response at a time, each made from how things are when
+// its turn comes: nothing but marks waits for a client that does not read, and the
+// latest wins (H-12). Additions go first, in the order in which types refer to each
+// other, then removals in the reverse order (ORDER-2).
 func (s *Session) Next(now time.Time) (*Response, *End) {
-	if len(s.queue) == 0 {
-		if end := s.flush(now); end != nil {
-			return nil, end
-		}
+	if len(s.chunks) > 0 {
+		return s.chunk(now), nil
 	}
-	if len(s.queue) == 0 {
-		return nil, nil
-	}
-	r := s.queue[0]
-	s.queue = s.queue[1:]
-	s.carried = true
-	if r.Type == cache.Cluster {
-		s.warmth.deliver(s.node.GetId())
-	}
-	return r, nil
-}
-
-// speaker is a type that has something to say in a flush.
-type speaker struct {
-	state
-	part
-	pushed bool // changes were collected, too
-}
-
-// flush fills the queue.
-func (s *Session) flush(now time.Time) *End {
 	for _, sub := range s.subscriber.Take() {
 		if st := s.bySub[sub]; st != nil {
 			st.base().marked = true
 		}
 	}
-	speakers, blocked, end := s.collect(now)
-	if end != nil {
-		return end
+	sp, end := s.choose(now)
+	if sp == nil {
+		return nil, end
 	}
-	s.hold(speakers, blocked, now)
-
-	removals := speakers[:0:0]
-	for _, sp := range speakers {
-		x := sp.base()
-		alone := !slices.ContainsFunc(speakers, func(o *speaker) bool { return o != sp && o.early() })
-		together := sp.late() && alone && s.released(x, now)
-		switch {
-		case sp.early():
-			s.say(sp, true, together, now)
-			if sp.late() && !together {
-				sp.later(&sp.part) // after the ACK of what goes now
-			}
-		case sp.late() && s.released(x, now):
-			removals = append(removals, sp)
-		case sp.late():
-			sp.later(&sp.part)
-		}
-	}
-	slices.Reverse(removals)
-	for _, sp := range removals {
-		s.say(sp, false, true, now)
-	}
-	return nil
+	return s.say(sp, now), nil
 }
 
-// collect asks every type what it has to say. blocked are those whose changes
-// wait for an ACK.
-func (s *Session) collect(now time.Time) (speakers []*speaker, blocked []*exchange, end *End) {
-	content := false
-	for _, st := range s.states {
+// speaker is a type that has something to say.
+type speaker struct {
+	state
+	part
+	pushed    bool // changes were collected, too
+	adds      bool // this response tells what goes first,
+	takesAway bool // and what goes last
+}
+
+// choose finds who speaks next: the first type with something to add, else the last
+// one with something to take away that need not wait any longer. After every
+// response it begins anew, since what a later type says may refer to what has come
+// meanwhile of an earlier one. No type goes on for ever: having spoken, it waits for
+// an ACK.
+func (s *Session) choose(now time.Time) (*speaker, *End) {
+	var chosen *speaker
+	var removals []*speaker // what can only take away
+	var starved *statuspb.Status
+	for i, st := range s.states {
 		x := st.base()
 		if !x.marked && !st.due() {
 			continue
 		}
-		sp := &speaker{state: st, pushed: !x.blocked(now, s.config.AckTimeout)}
-		x.sub.Read(func(v fanout.View) {
-			x.marked = false
-			x.take(v.Marks())
-			sp.part = st.collect(v, sp.pushed)
-		})
-		if !sp.pushed && x.pending() {
-			blocked = append(blocked, x)
+		sp := s.collect(st, now)
+		s.hold(sp, s.states[i+1:], now)
+		if sp.early() {
+			chosen, sp.adds = sp, true
+			if sp.takesAway = sp.late() && s.released(x, now); sp.late() && !sp.takesAway {
+				sp.later(&sp.part) // after the ACK of what goes now
+			}
+			break
 		}
-		if x.url == cache.Cluster && s.kind.Type == "" {
-			s.warm(sp.changed)
+		if sp.late() {
+			removals = append(removals, sp)
 		}
-		content = content || sp.early() || sp.late()
-		speakers = append(speakers, sp)
+		if sp.starving != nil && !s.carried {
+			starved = cmp.Or(starved, sp.starving)
+		}
 	}
-	for _, sp := range speakers {
-		if sp.starving != nil && !s.carried && !content {
-			return nil, nil, &End{Unreachable, sp.starving.GetMessage()}
+	content := chosen != nil || len(removals) > 0
+	for _, sp := range slices.Backward(removals) {
+		if chosen == nil && s.released(sp.base(), now) {
+			chosen, sp.takesAway = sp, true
+		} else {
+			sp.later(&sp.part)
 		}
-		if s.carried || content {
+	}
+	if starved != nil && !content {
+		return nil, &End{Unreachable, starved.GetMessage()} // ERR-7
+	}
+	return chosen, nil
+}
+
+// collect asks a type what it has to say.
+func (s *Session) collect(st state, now time.Time) *speaker {
+	x := st.base()
+	sp := &speaker{state: st, pushed: !x.blocked(now, s.config.AckTimeout)}
+	x.sub.Read(func(v fanout.View) {
+		x.marked = false
+		x.take(v.Marks())
+		sp.part = st.collect(v, sp.pushed)
+		if s.carried {
 			sp.errors = append(sp.errors, sp.unavailable...)
+			return
 		}
-	}
-	return speakers, blocked, nil
+		for _, e := range sp.unavailable { // once a response was carried (ERR-7)
+			if id, ok := v.Lookup(e.name); ok {
+				x.failed.add(id)
+			}
+		}
+	})
+	return sp
 }
 
 // hold makes new removals wait for what is pending now, and for that only
-// (ORDER-2).
-func (s *Session) hold(speakers []*speaker, blocked []*exchange, now time.Time) {
-	for _, st := range s.states {
-		x := st.base()
-		x.waitFor = slices.DeleteFunc(x.waitFor, func(o *exchange) bool { return !slices.Contains(blocked, o) })
-	}
-	for _, sp := range speakers {
-		x := sp.base()
-		if sp.pushed && !sp.late() {
-			x.waitSince, x.waitFor = time.Time{}, nil // what waited has been taken back
+// (ORDER-2). next are the types that are not asked yet.
+func (s *Session) hold(sp *speaker, next []state, now time.Time) {
+	x := sp.base()
+	if sp.pushed || !x.pending() {
+		for _, st := range s.states { // what was pending of this type is told, or was nothing
+			o := st.base()
+			o.waitFor = slices.DeleteFunc(o.waitFor, func(w *exchange) bool { return w == x })
 		}
-		if sp.late() && x.waitSince.IsZero() {
-			x.waitSince = now
-			x.waitFor = slices.DeleteFunc(slices.Clone(blocked), func(o *exchange) bool { return o == x })
+	}
+	if sp.pushed && !sp.late() {
+		x.waitSince, x.waitFor = time.Time{}, nil // what waited has been taken back
+	}
+	if !sp.late() || !x.waitSince.IsZero() {
+		return
+	}
+	x.waitSince = now
+	for _, st := range s.states {
+		o := st.base()
+		if o != x && o.pending() && o.blocked(now, s.config.AckTimeout) || slices.Contains(next, st) && (o.marked || st.due()) {
+			x.waitFor = append(x.waitFor, o)
 		}
 	}
 }
@@ -134,31 +137,37 @@ func (s *Session) released(x *exchange, now time.Time) bool {
 	return len(x.waitFor) == 0 || !now.Before(x.waitSince.Add(s.config.AckTimeout))
 }
 
-// say queues a response with what is early, late, or both.
-func (s *Session) say(sp *speaker, early, late bool, now time.Time) {
+// say makes the response of a speaker.
+func (s *Session) say(sp *speaker, now time.Time) *Response {
 	x := sp.base()
 	r := &Response{
 		Delta: s.kind.Delta, Type: x.url, Version: sp.version,
 		Identifier: identifier(s.config.Instance, x.hub.Identifier()),
 	}
-	if early || sp.shrunk {
+	if sp.adds || sp.shrunk {
 		r.Resources = sp.resources
 	}
-	if early {
+	if sp.adds {
 		r.Removed = sp.gone
 		r.Errors = make([]*discovery.ResourceError, 0, len(sp.errors))
 		for _, e := range sp.errors {
 			r.Errors = append(r.Errors, resourceError(e.name, e.status))
 		}
 	}
-	if late {
+	if sp.takesAway {
 		r.Removed = slices.Concat(r.Removed, sp.removed)
 		x.waitSince, x.waitFor = time.Time{}, nil
 		sp.removedNow(&sp.part)
 	}
-	r.Nonce = x.nonce(sp.position, sp.answer, &s.counter)
-	x.sending(r.Nonce, sp.position, sp.answer, now)
-	s.queue = append(s.queue, r)
+	if x.url == cache.Cluster {
+		if s.kind.Type == "" {
+			s.warm(sp.changed)
+		}
+		s.warmth.deliver(s.node.GetId())
+	}
+	s.carried = true
+	s.chunks = s.fit(r, x, sp)
+	return s.chunk(now)
 }
 
 // identifier is what the relay calls itself (DOWN-DELTA-19).

@@ -34,11 +34,11 @@ const (
 	controlPlaneIdentifier = 1
 )
 
-// encode writes the header; it runs under no lock.
-func encode(r *Response) *frame {
-	version, nonce, plane, errors := protowire.Number(sotwVersion), protowire.Number(sotwNonce), protowire.Number(sotwControlPlane), protowire.Number(sotwErrors)
+// head is what a response says before its contents.
+func (r *Response) head() []byte {
+	version, nonce, plane := protowire.Number(sotwVersion), protowire.Number(sotwNonce), protowire.Number(sotwControlPlane)
 	if r.Delta {
-		version, nonce, plane, errors = deltaSystemVersion, deltaNonce, deltaControlPlane, deltaErrors
+		version, nonce, plane = deltaSystemVersion, deltaNonce, deltaControlPlane
 	}
 	head := make([]byte, 0, 160)
 	head = appendString(head, version, r.Version)
@@ -48,6 +48,16 @@ func encode(r *Response) *frame {
 		head = protowire.AppendTag(head, plane, protowire.BytesType)
 		head = protowire.AppendBytes(head, appendString(nil, controlPlaneIdentifier, r.Identifier))
 	}
+	return head
+}
+
+// encode writes the header; it runs under no lock.
+func encode(r *Response) *frame {
+	errors := protowire.Number(sotwErrors)
+	if r.Delta {
+		errors = deltaErrors
+	}
+	head := r.head()
 	for _, name := range r.Removed {
 		head = protowire.AppendTag(head, deltaRemoved, protowire.BytesType)
 		head = protowire.AppendString(head, name)

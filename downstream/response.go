@@ -18,6 +18,14 @@ type Response struct {
 	Resources  []*cache.Resource
 	Removed    []string // Delta only
 	Errors     []*discovery.ResourceError
+	// Oversized are resources that are left out: they stand in Errors, too.
+	Oversized []Oversized
+}
+
+// Oversized is a resource that is too large for the client.
+type Oversized struct {
+	Name  string
+	Bytes int
 }
 
 func resourceError(name string, status *statuspb.Status) *discovery.ResourceError {

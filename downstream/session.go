@@ -30,6 +30,9 @@ type Config struct {
 	// MaxName and MaxNames bound one name, in bytes, and a stream's names
 	// (VALID-8).
 	MaxName, MaxNames int
+	// MaxResponse bounds a response, in bytes; 0: nothing does (DOWN-DELTA-18,
+	// ERR-13).
+	MaxResponse int
 }
 
 // Stream says what kind of stream a Session serves.
@@ -90,7 +93,7 @@ type Session struct {
 	bySub   map[*fanout.Subscription]state
 	carried bool // a response was sent (ERR-7)
 	counter uint64
-	queue   []*Response // of the flush under way
+	chunks  []chunk // what is left of a response that was split
 }
 
 // state is one type's part of a Session: deltaState or sotwState.
@@ -398,5 +401,5 @@ func (s *Session) Close(now time.Time) {
 	if s.greeted {
 		s.warmth.leave(s.node.GetId())
 	}
-	s.states, s.queue = nil, nil
+	s.states, s.chunks = nil, nil
 }

@@ -26,6 +26,7 @@ func DownstreamConfig(c *config.Config) downstream.Config {
 		ResendOnReconnect: TypeURLs(c.Downstream.ResendOnReconnectTypes),
 		MaxName:           int(c.Downstream.MaxNameBytes),
 		MaxNames:          c.Downstream.MaxNamesPerStream,
+		MaxResponse:       int(c.Downstream.MaxResponseBytes),
 	}
 }
 

@@ -1,0 +1,104 @@
+package downstream
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// TestSplitIsExact: whatever a Delta response says, its parts say the same in the
+// same order, none of them exceeds the limit, and no part could have been part of
+// the one before it.
+func TestSplitIsExact(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		limit := 512 + random.IntN(4<<10)
+		s := &Session{config: &Config{MaxResponse: limit}, kind: Stream{Delta: true}, counter: random.Uint64N(1000)}
+		x := &exchange{url: cache.Endpoint}
+		r := &Response{Delta: true, Type: cache.Endpoint, Version: strings.Repeat("v", random.IntN(40)), Identifier: "xds-relay/a [b]"}
+		for i := range random.IntN(60) {
+			r.Resources = append(r.Resources, resourceOf(fmt.Sprint("resource-", i), random.IntN(2*limit)))
+		}
+		for i := range random.IntN(60) {
+			r.Removed = append(r.Removed, fmt.Sprint("gone-", i, strings.Repeat("x", random.IntN(100))))
+		}
+		for i := range random.IntN(10) {
+			r.Errors = append(r.Errors, resourceError(fmt.Sprint("failed-", i), &statuspb.Status{Code: 5, Message: strings.Repeat("m", random.IntN(50))}))
+		}
+		whole := *r
+		sp := &speaker{part: part{position: cache.Seq(random.Uint64N(1 << 40)), answer: random.IntN(2) == 0}}
+		s.chunks = s.fit(r, x, sp)
+
+		var said discovery.DeltaDiscoveryResponse
+		left, before := len(s.chunks), 0
+		for len(s.chunks) > 0 {
+			part := s.chunk(time.Time{})
+			size := len(part.Marshal())
+			if size > limit {
+				t.Fatalf("seed %d: a part of %d bytes, the limit is %d", seed, size, limit)
+			}
+			if f := encode(part); f.size != size {
+				t.Fatalf("seed %d: size %d, want %d", seed, f.size, size)
+			}
+			left--
+			if !strings.HasSuffix(part.Nonce, fmt.Sprint("-", left)) {
+				t.Fatalf("seed %d: nonce %s, and %d parts are left", seed, part.Nonce, left)
+			}
+			first := part.firstSize()
+			if before > 0 && before+first <= limit-nonceSlack {
+				t.Fatalf("seed %d: a part of %d bytes had room for %d more, the limit is %d", seed, before, first, limit)
+			}
+			before = size
+			var m discovery.DeltaDiscoveryResponse
+			if err := proto.Unmarshal(part.Marshal(), &m); err != nil {
+				t.Fatal(err)
+			}
+			said.Resources = append(said.Resources, m.Resources...)
+			said.RemovedResources = append(said.RemovedResources, m.RemovedResources...)
+			said.ResourceErrors = append(said.ResourceErrors, m.ResourceErrors...)
+		}
+		left = len(said.Resources)
+		for _, res := range whole.Resources {
+			switch {
+			case len(said.Resources) > 0 && said.Resources[0].Name == res.Name:
+				said.Resources = said.Resources[1:]
+			case !strings.Contains(fmt.Sprint(said.ResourceErrors), res.Name+`"`):
+				t.Fatalf("seed %d: %s is neither sent nor named", seed, res.Name)
+			}
+		}
+		if fmt.Sprint(said.RemovedResources) != fmt.Sprint(whole.Removed) || left+len(said.ResourceErrors) != len(whole.Resources)+len(whole.Errors) {
+			t.Fatalf("seed %d: the parts say %v, want %v", seed, &said, whole)
+		}
+	}
+}
+
+// nonceSlack is by how much a nonce may be shorter than was reckoned with.
+const nonceSlack = 16
+
+// firstSize is the size of the first thing that a part says.
+func (r *Response) firstSize() int {
+	switch {
+	case len(r.Resources) > 0:
+		return r.sizeOf(r.Resources[0])
+	case len(r.Removed) > 0:
+		return sizeOf(deltaRemoved, len(r.Removed[0]))
+	case len(r.Errors) > 0:
+		return sizeOf(deltaErrors, proto.Size(r.Errors[0]))
+	}
+	return 0
+}
+
+func resourceOf(name string, size int) *cache.Resource {
+	return cache.NewResource(cache.Endpoint, &discovery.Resource{
+		Name: name, Resource: &anypb.Any{TypeUrl: string(cache.Endpoint), Value: make([]byte, size)},
+	}, cache.Fingerprint{})
+}
