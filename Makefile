@@ -35,6 +35,10 @@ fmt: ## format the code
 transcripts: ## rewrite what the relay says in the transcripts; read the diff
 	$(GO) test ./internal/xdstest -update
 
+.PHONY: chaos
+chaos: ## break real processes for long; RUN=R1 picks a target; figures in bench/results
+	CHAOS=long $(GO) test ./internal/chaos -count=1 -timeout 90m -v -run '^Test$(RUN)_'
+
 .PHONY: demo
 demo: ## a control plane, a relay and clients on this machine
 	$(GO) run ./cmd/xds-relay demo

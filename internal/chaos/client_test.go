@@ -1,0 +1,382 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// client has a connection of its own, and a stream on it that it opens again
+// whenever it ends. It asks for all clusters and for a few endpoint assignments by
+// name, remembers names and versions, and judges what it hears by the history.
+type client struct {
+	fleet *fleet
+	id    int
+	sotw  bool
+	names []string // of endpoint assignments
+	conn  *grpc.ClientConn
+
+	// Habits; guarded by mu.
+	mu      sync.Mutex
+	nacks   bool          // it NACKs everything but the first response of a type
+	trickle bool          // it reads one byte a second
+	stalled chan struct{} // it reads nothing until this is closed; nil: it reads
+
+	// What it knows; guarded by mu; survives streams.
+	held  map[key]held
+	floor map[key]int // the newest step it has seen of each name, from relay number epoch on
+	epoch int64
+	// sends counts how often each version came, for clients that nack.
+	sends map[string]int
+
+	// Of the connection; guarded by mu.
+	sock net.Conn
+
+	// Of the open stream; guarded by mu.
+	open      bool // something has come
+	connected int  // streams that something came on
+	cancel    context.CancelFunc
+}
+
+type held struct {
+	version string
+	step    int
+}
+
+// The methods that clients call.
+const (
+	deltaMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+	sotwMethod  = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+)
+
+func newClient(f *fleet, id int, target string, sotw bool, names []string) (*client, error) {
+	c := &client{fleet: f, id: id, sotw: sotw, names: names, held: make(map[key]held), floor: make(map[key]int)}
+	var err error
+	c.conn, err = grpc.NewClient(target,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(c.dial),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec()), grpc.MaxCallRecvMsgSize(64<<20), grpc.WaitForReady(true)),
+		grpc.WithSharedWriteBuffer(true), grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(4<<10),
+		// Fixed windows, so that a client that does not read is felt soon.
+		grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10),
+		grpc.WithIdleTimeout(0),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
+			MinConnectTimeout: 5 * time.Second,
+		}),
+	)
+	return c, err
+}
+
+// dial keeps hold of the socket, so that it can be cut.
+func (c *client) dial(ctx context.Context, target string) (net.Conn, error) {
+	network := "tcp"
+	if len(target) > 0 && target[0] == '/' {
+		network = "unix"
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, target)
+	if err == nil {
+		c.mu.Lock()
+		c.sock = conn
+		c.mu.Unlock()
+	}
+	return conn, err
+}
+
+// cut breaks the connection, as a network does.
+func (c *client) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sock != nil {
+		c.sock.Close()
+	}
+}
+
+// stall stops reading until the returned function is called.
+func (c *client) stall() (resume func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gate := make(chan struct{})
+	c.stalled = gate
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		c.stalled = nil
+		c.mu.Unlock()
+		close(gate)
+	})
+}
+
+// run keeps a stream open until ctx ends.
+func (c *client) run(ctx context.Context) {
+	for first := true; ; first = false {
+		// Clients that lost the same relay do not come back in the same instant.
+		if !first && !pause(ctx, time.Duration(20+rand.IntN(80))*time.Millisecond) {
+			return
+		}
+		err := c.stream(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		c.mu.Lock()
+		open := c.open
+		c.open = false
+		c.mu.Unlock()
+		c.fleet.ended(c, open, err)
+	}
+}
+
+// stream is one stream, from beginning to end.
+func (c *client) stream(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	method := deltaMethod
+	if c.sotw {
+		method = sotwMethod
+	}
+	s, err := c.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		return err
+	}
+	conv := &conversation{client: c, stream: s, acked: make(map[key]string)}
+	if err := conv.open(); err != nil {
+		return closingError(s, err)
+	}
+	for {
+		if !c.mayRead(ctx) {
+			return ctx.Err()
+		}
+		n, err := conv.exchange()
+		if err != nil {
+			return closingError(s, err)
+		}
+		c.mu.Lock()
+		trickle := c.trickle
+		c.mu.Unlock()
+		if trickle && !pause(ctx, time.Duration(n)*time.Second) {
+			return ctx.Err()
+		}
+	}
+}
+
+// closingError is the status of a stream that could not be written to.
+func closingError(s grpc.ClientStream, err error) error {
+	if err.Error() != "EOF" {
+		return err
+	}
+	for {
+		if err := s.RecvMsg(&deltaEnvelope{}); err != nil {
+			return err
+		}
+	}
+}
+
+// mayRead waits while the client is stalled.
+func (c *client) mayRead(ctx context.Context) bool {
+	c.mu.Lock()
+	gate := c.stalled
+	c.mu.Unlock()
+	if gate == nil {
+		return true
+	}
+	select {
+	case <-gate:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// conversation is what a stream is about. Only the client's goroutine uses it.
+type conversation struct {
+	client *client
+	stream grpc.ClientStream
+	acked  map[key]string // what came on this stream, and was ACKed
+	typed  map[cache.TypeURL]bool
+}
+
+// open says what the client wants, and what it has.
+func (v *conversation) open() error {
+	c := v.client
+	v.typed = make(map[cache.TypeURL]bool)
+	node := &core.Node{Id: fmt.Sprintf("client-%d", c.id), UserAgentName: "chaos", ClientFeatures: []string{"xds.config.resource-in-sotw"}}
+	c.mu.Lock()
+	if epoch := c.fleet.epoch.Load(); epoch != c.epoch {
+		c.epoch, c.floor = epoch, make(map[key]int)
+	}
+	versions := map[cache.TypeURL]map[string]string{cache.Cluster: {}, cache.Endpoint: {}}
+	for k, h := range c.held {
+		versions[k.typ][k.name] = h.version
+	}
+	c.mu.Unlock()
+	for _, t := range []cache.TypeURL{cache.Cluster, cache.Endpoint} {
+		var names []string // none: all clusters
+		if t == cache.Endpoint {
+			names = c.names
+		}
+		var err error
+		if c.sotw {
+			err = v.stream.SendMsg(&discovery.DiscoveryRequest{Node: node, TypeUrl: string(t), ResourceNames: names})
+		} else {
+			err = v.stream.SendMsg(&discovery.DeltaDiscoveryRequest{
+				Node: node, TypeUrl: string(t), ResourceNamesSubscribe: names, InitialResourceVersions: versions[t],
+			})
+		}
+		if err != nil {
+			return err
+		}
+		node = nil
+	}
+	return nil
+}
+
+// exchange takes a response in and answers it. It returns how many bytes came.
+func (v *conversation) exchange() (int, error) {
+	if v.client.sotw {
+		var e sotwEnvelope
+		if err := v.stream.RecvMsg(&e); err != nil {
+			return 0, err
+		}
+		n, nack := v.take(&e.envelope, time.Now())
+		ack := &discovery.DiscoveryRequest{TypeUrl: string(e.typ), VersionInfo: e.version, ResponseNonce: e.nonce, ErrorDetail: nack}
+		if e.typ == cache.Endpoint {
+			ack.ResourceNames = v.client.names
+		}
+		return n, v.stream.SendMsg(ack)
+	}
+	var e deltaEnvelope
+	if err := v.stream.RecvMsg(&e); err != nil {
+		return 0, err
+	}
+	n, nack := v.take(&e.envelope, time.Now())
+	return n, v.stream.SendMsg(&discovery.DeltaDiscoveryRequest{TypeUrl: string(e.typ), ResponseNonce: e.nonce, ErrorDetail: nack})
+}
+
+// take judges a response and takes it in. It returns its size, and why it is
+// rejected, if it is.
+func (v *conversation) take(e *envelope, now time.Time) (n int, nack *statuspb.Status) {
+	c, f := v.client, v.client.fleet
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.open {
+		c.open = true
+		c.connected++
+	}
+	first := !v.typed[e.typ]
+	v.typed[e.typ] = true
+	if c.nacks && !first {
+		nack = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: "this client rejects everything"}
+	}
+	came := make(map[string]bool, len(e.set))
+	for _, i := range e.set {
+		k := key{e.typ, i.name}
+		n += i.bytes
+		came[i.name] = true
+		if c.sends != nil {
+			c.sends[i.version]++
+		}
+		rev, at, known := f.history.lookup(i.version)
+		if !known || rev.key != k {
+			f.fault(&f.inventions, c, "%v came at a version that it never had: %s", k, i.version)
+			continue
+		}
+		old, had := c.held[k]
+		if had && old.version == i.version {
+			f.resent(c, i.bytes)
+			// A full-state SotW set repeats what has not changed.
+			if v.acked[k] == i.version && !(c.sotw && e.typ == cache.Cluster) {
+				f.fault(&f.repeats, c, "%v came again on one stream, unchanged since step %d", k, rev.step)
+			}
+		}
+		if rev.step < c.floor[k] {
+			f.fault(&f.regressions, c, "%v came as of step %d after step %d", k, rev.step, c.floor[k])
+		}
+		if nack != nil {
+			continue
+		}
+		if c.held[k] = (held{i.version, rev.step}); !had || old.version != i.version {
+			f.delivered(c, now.Sub(at))
+		}
+		c.floor[k] = max(c.floor[k], rev.step)
+		v.acked[k] = i.version
+	}
+	gone := append(e.removed, e.missing...)
+	if c.sotw && e.typ == cache.Cluster {
+		for k := range c.held {
+			if k.typ == e.typ && !came[k.name] {
+				gone = append(gone, k.name)
+			}
+		}
+	}
+	for _, name := range gone {
+		k := key{e.typ, name}
+		old, had := c.held[k]
+		if !had {
+			continue // it may be told what it knows (MISS-8)
+		}
+		f.removals.Add(1)
+		if !f.history.removedSince(k, old.step) {
+			f.fault(&f.spurious, c, "%v was removed, and has existed since step %d", k, old.step)
+		}
+		if nack == nil {
+			delete(c.held, k)
+			delete(v.acked, k)
+		}
+	}
+	f.responses.Add(1)
+	f.bytes.Add(int64(n))
+	return n, nack
+}
+
+// behind says what the client lacks of a target, or "".
+func (c *client) behind(target map[key]state) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.open {
+		return fmt.Sprintf("client %d has no stream", c.id)
+	}
+	for k, s := range target {
+		if k.typ != cache.Cluster {
+			continue
+		}
+		if why := c.lacks(k, s); why != "" {
+			return why
+		}
+	}
+	for _, name := range c.names {
+		k := key{cache.Endpoint, name}
+		if why := c.lacks(k, target[k]); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// lacks judges one name against what it should have come to; what has happened
+// since then is fine, too.
+func (c *client) lacks(k key, s state) string {
+	h, ok := c.held[k]
+	switch {
+	case ok && h.step >= s.step && !(s.gone && h.step == s.step):
+	case ok && s.gone:
+		return fmt.Sprintf("client %d still has %v of step %d, which step %d removed", c.id, k, h.step, s.step)
+	case ok:
+		return fmt.Sprintf("client %d has %v of step %d, not of step %d", c.id, k, h.step, s.step)
+	case !s.gone && !c.fleet.history.removedSince(k, s.step):
+		return fmt.Sprintf("client %d has no %v of step %d", c.id, k, s.step)
+	}
+	return ""
+}

@@ -1,0 +1,177 @@
+package chaos
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// report is what a target's run has measured. It is written to
+// bench/results/chaos-<target>.json by a long run, and to a temporary directory by
+// a short one.
+type report struct {
+	t     testing.TB
+	fleet *fleet
+
+	ID      string   `json:"id"`
+	Target  string   `json:"target"`
+	Form    string   `json:"form"`
+	Passed  bool     `json:"passed"`
+	Figures []figure `json:"figures"`
+	Load    string   `json:"load"`
+	Notes   []string `json:"notes,omitempty"`
+	Command string   `json:"command"`
+	Date    string   `json:"date"`
+	Seconds float64  `json:"seconds"`
+	Machine string   `json:"machine"`
+}
+
+// figure is one number. One without a limit is told, not judged.
+type figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit,omitempty"`
+	Limit string  `json:"limit,omitempty"`
+	OK    *bool   `json:"ok,omitempty"`
+}
+
+// begin opens the report of a target; it is written when the test ends.
+func begin(t *testing.T, id, target, load string) *report {
+	t.Helper()
+	r := &report{t: t, ID: id, Target: target, Load: load, Form: "short", Passed: true, Machine: machine()}
+	dir := t.TempDir()
+	if long() {
+		r.Form, dir = "long", filepath.Join("..", "..", "bench", "results")
+	}
+	r.Command = "make chaos RUN=" + id
+	start := time.Now()
+	r.Date = start.UTC().Format(time.RFC3339)
+	t.Cleanup(func() {
+		r.Seconds = time.Since(start).Round(time.Second / 10).Seconds()
+		r.Passed = r.Passed && !t.Failed()
+		var text bytes.Buffer
+		e := json.NewEncoder(&text)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		err := e.Encode(r)
+		if err == nil {
+			err = os.MkdirAll(dir, 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "chaos-"+id+".json"), text.Bytes(), 0o644)
+		}
+		if err != nil {
+			t.Errorf("write the report: %v", err)
+		}
+		t.Logf("%s", text.String())
+	})
+	return r
+}
+
+// note adds a remark.
+func (r *report) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// tell adds a figure that has no limit.
+func (r *report) tell(name string, value float64, unit string) {
+	r.Figures = append(r.Figures, figure{Name: name, Value: value, Unit: unit})
+}
+
+// none adds a count that must be 0 on any machine and in any form.
+func (r *report) none(name string, n int64) {
+	r.t.Helper()
+	r.add(name, float64(n), "", "0", n == 0)
+	if n != 0 {
+		r.t.Errorf("%s: %s: %d, must be 0%s", r.ID, name, n, r.trouble())
+	}
+}
+
+// holds adds a count that must be so on any machine and in any form.
+func (r *report) holds(name string, value float64, unit, limit string, ok bool) {
+	r.t.Helper()
+	r.add(name, value, unit, limit, ok)
+	if !ok {
+		r.t.Errorf("%s: %s: %v %s, must be %s%s", r.ID, name, value, unit, limit, r.trouble())
+	}
+}
+
+// below adds a figure whose limit depends on the machine: it is judged only in the
+// long form.
+func (r *report) below(name string, value, limit float64, unit string) {
+	r.t.Helper()
+	r.within(name, value, unit, fmt.Sprintf("< %g", limit), value < limit)
+}
+
+// within is below for other limits.
+func (r *report) within(name string, value float64, unit, limit string, ok bool) {
+	r.t.Helper()
+	r.add(name, value, unit, limit, ok)
+	if !ok && long() {
+		r.t.Errorf("%s: %s: %v %s, must be %s", r.ID, name, value, unit, limit)
+	}
+}
+
+func (r *report) add(name string, value float64, unit, limit string, ok bool) {
+	r.Passed = r.Passed && ok
+	r.Figures = append(r.Figures, figure{name, value, unit, limit, &ok})
+}
+
+func (r *report) trouble() string {
+	if r.fleet == nil {
+		return ""
+	}
+	return r.fleet.trouble()
+}
+
+// sound adds what must never be, whatever happens to processes and networks.
+func (r *report) sound() {
+	r.t.Helper()
+	f := r.fleet
+	r.none("lost final states", int64(f.Lost()))
+	r.none("spurious removals", f.spurious.Load())
+	r.none("older after newer (G2)", f.regressions.Load())
+	r.none("resources that upstream never sent (G1)", f.inventions.Load())
+	r.none("unchanged resources sent again on one stream (G5)", f.repeats.Load())
+	r.tell("removals heard", float64(f.removals.Load()), "")
+	r.tell("responses", float64(f.responses.Load()), "")
+}
+
+// connected adds that no stream has ended.
+func (r *report) connected() {
+	r.t.Helper()
+	r.none("client disconnects", r.fleet.disconnects.Load())
+}
+
+func seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
+
+// machine describes what all of this ran on.
+func machine() string {
+	model := "unknown processor"
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if name, ok := strings.CutPrefix(line, "model name"); ok {
+				model = strings.TrimSpace(strings.TrimLeft(name, "\t :"))
+				break
+			}
+		}
+	}
+	var info unix.Sysinfo_t
+	_ = unix.Sysinfo(&info) // zero is as good as unknown
+	race := ""
+	if raceEnabled {
+		race = ", race detector"
+	}
+	return fmt.Sprintf("%d x %s, %d MiB, %s/%s, %s%s; relay, control plane and clients on one machine, which others use, too",
+		runtime.NumCPU(), model, uint64(info.Totalram)*uint64(info.Unit)>>20, runtime.GOOS, runtime.GOARCH, runtime.Version(), race)
+}

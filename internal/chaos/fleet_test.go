@@ -1,0 +1,286 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// fleet is all the clients of a test, and what became of them. It is safe for
+// concurrent use.
+type fleet struct {
+	t       testing.TB
+	history *history
+	clients []*client
+	// epoch numbers the relay's processes: what clients see may go back when one
+	// follows another, and only then.
+	epoch atomic.Int64
+
+	work   sync.WaitGroup
+	cancel context.CancelFunc
+
+	// What must not be.
+	spurious    atomic.Int64 // removals of what exists
+	regressions atomic.Int64 // older after newer (G2)
+	inventions  atomic.Int64 // what upstream never said (G1)
+	repeats     atomic.Int64 // the same again on one stream (G5)
+	disconnects atomic.Int64 // streams that ended by themselves
+
+	// What is counted.
+	failures    atomic.Int64 // attempts that came to nothing
+	removals    atomic.Int64
+	responses   atomic.Int64
+	bytes       atomic.Int64
+	resentDelta atomic.Int64 // bytes that a Delta client had already
+
+	mu      sync.Mutex
+	faults  []string
+	ends    map[string]int // why streams ended
+	samples *latencies     // nil: nobody measures
+	ignored map[*client]bool
+}
+
+// fleetSize is how many clients a test has, and what they ask for.
+type fleetSize struct {
+	clients int
+	sotw    int // of them
+	names   int // endpoint assignments of each
+}
+
+func newFleet(t testing.TB, h *history) *fleet {
+	f := &fleet{t: t, history: h, ends: make(map[string]int), ignored: make(map[*client]bool)}
+	return f
+}
+
+// startFleet connects clients to a relay, and waits until they have everything.
+func startFleet(t testing.TB, h *history, target string, size fleetSize) *fleet {
+	t.Helper()
+	f := newFleet(t, h)
+	f.Add(target, size)
+	f.Converge()
+	return f
+}
+
+// Add connects more clients.
+func (f *fleet) Add(target string, size fleetSize) (added []*client) {
+	f.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	begin := len(f.clients)
+	for n := range size.clients {
+		id := begin + n
+		var names []string
+		for i := range size.names {
+			names = append(names, endpointKey((id*size.names+i)%f.history.world.Endpoints).name)
+		}
+		c, err := newClient(f, id, "passthrough:///"+target, n < size.sotw, names)
+		if err != nil {
+			cancel()
+			f.t.Fatal(err)
+		}
+		c.epoch = f.epoch.Load()
+		added = append(added, c)
+		f.work.Go(func() { c.run(ctx) })
+	}
+	f.clients = append(f.clients, added...)
+	f.t.Cleanup(func() {
+		cancel()
+		for _, c := range added {
+			c.conn.Close()
+		}
+		f.work.Wait()
+	})
+	return added
+}
+
+func (f *fleet) fault(counter *atomic.Int64, c *client, format string, args ...any) {
+	counter.Add(1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.faults) < 20 {
+		f.faults = append(f.faults, fmt.Sprintf("%s client %d: ", time.Now().Format("15:04:05.000"), c.id)+fmt.Sprintf(format, args...))
+	}
+}
+
+func (f *fleet) ended(c *client, open bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ignored[c] {
+		return
+	}
+	if !open {
+		f.failures.Add(1)
+		return
+	}
+	f.disconnects.Add(1)
+	f.ends[err.Error()]++
+}
+
+func (f *fleet) resent(c *client, bytes int) {
+	if !c.sotw {
+		f.resentDelta.Add(int64(bytes))
+	}
+}
+
+// ignore leaves a client out of the counts and the convergence, because it
+// misbehaves on purpose; again false takes it back.
+func (f *fleet) ignore(c *client, on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if on {
+		f.ignored[c] = true
+	} else {
+		delete(f.ignored, c)
+	}
+}
+
+// behind says what some client lacks of a target, nil if nobody lacks anything. It
+// begins where it failed the last time.
+func (f *fleet) behind(target map[key]state, from *int) error {
+	f.mu.Lock()
+	ignored := maps.Clone(f.ignored)
+	f.mu.Unlock()
+	for range f.clients {
+		c := f.clients[*from%len(f.clients)]
+		if !ignored[c] {
+			if why := c.behind(target); why != "" {
+				return errors.New(why)
+			}
+		}
+		*from++
+	}
+	return nil
+}
+
+// Converge waits until every client has at least what the world is now, and tells
+// how long that took.
+func (f *fleet) Converge() time.Duration {
+	f.t.Helper()
+	target, from := f.history.target(), 0
+	return eventually(f.t, func() error { return f.behind(target, &from) })
+}
+
+// Lost counts the clients whose state is not the world's. The world stands still.
+func (f *fleet) Lost() (lost int) {
+	target := f.history.target()
+	for _, c := range f.clients {
+		if why := c.behind(target); why != "" {
+			lost++
+			f.mu.Lock()
+			f.faults = append(f.faults, why)
+			f.mu.Unlock()
+		}
+	}
+	return lost
+}
+
+// fullState is how many bytes all Delta clients would be sent that know nothing.
+func (f *fleet) fullState() (bytes int64) {
+	size := make(map[key]int64)
+	for k, s := range f.history.target() {
+		if !s.gone {
+			size[k] = wireSize(f.history.world, k, s.step)
+		}
+	}
+	for _, c := range f.clients {
+		if c.sotw {
+			continue
+		}
+		c.mu.Lock()
+		for k := range c.held {
+			bytes += size[k]
+		}
+		c.mu.Unlock()
+	}
+	return bytes
+}
+
+// holdings is what each client has, to be compared later.
+func (f *fleet) holdings() []map[key]held {
+	var all []map[key]held
+	for _, c := range f.clients {
+		c.mu.Lock()
+		all = append(all, maps.Clone(c.held))
+		c.mu.Unlock()
+	}
+	return all
+}
+
+// connected waits until every client has heard something on a stream that it did
+// not have when before was counted.
+func (f *fleet) reconnected(before []int) time.Duration {
+	f.t.Helper()
+	return eventually(f.t, func() error {
+		for i, n := range f.streams() {
+			if i < len(before) && n <= before[i] {
+				return fmt.Errorf("client %d is not back", i)
+			}
+		}
+		return nil
+	})
+}
+
+// streams counts the streams that each client has heard something on.
+func (f *fleet) streams() (all []int) {
+	for _, c := range f.clients {
+		c.mu.Lock()
+		all = append(all, c.connected)
+		c.mu.Unlock()
+	}
+	return all
+}
+
+// trouble is what went wrong, for a failure's text.
+func (f *fleet) trouble() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text := ""
+	for _, fault := range f.faults {
+		text += "\n\t" + fault
+	}
+	for _, why := range slices.Sorted(maps.Keys(f.ends)) {
+		text += fmt.Sprintf("\n\t%d streams ended: %s", f.ends[why], why)
+	}
+	return text
+}
+
+// measure begins to measure how long deliveries take, and returns what ends it.
+func (f *fleet) measure() (stop func() *latencies) {
+	l := &latencies{}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.samples = l
+	return func() *latencies {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.samples == l {
+			f.samples = nil
+		}
+		return l
+	}
+}
+
+func (f *fleet) delivered(c *client, after time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.samples != nil && !f.ignored[c] {
+		f.samples.all = append(f.samples.all, after)
+	}
+}
+
+// latencies are times from a step to its arrival at a client.
+type latencies struct{ all []time.Duration }
+
+// at is a quantile.
+func (l *latencies) at(q float64) time.Duration {
+	if len(l.all) == 0 {
+		return 0
+	}
+	slices.Sort(l.all)
+	return l.all[min(len(l.all)-1, int(q*float64(len(l.all))))]
+}

@@ -1,0 +1,421 @@
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// process is a program that this test has started. It dies with the test, however
+// the test dies.
+type process struct {
+	cmd    *exec.Cmd
+	ended  chan struct{} // closed after Wait
+	err    error         // of Wait
+	output *output
+}
+
+// run starts a program. What it says on standard error is kept, and looked through
+// for what no process may ever say.
+func run(t testing.TB, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{cmd: cmd, ended: make(chan struct{}), output: &output{}}
+	cmd.Stderr = p.output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", filepath.Base(cmd.Path), err)
+	}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if alarm := p.output.alarm(); alarm != "" {
+			t.Errorf("%s said:\n%s", filepath.Base(cmd.Path), alarm)
+		}
+	})
+	return p
+}
+
+// signal sends a signal to the process, if it still runs.
+func (p *process) signal(s syscall.Signal) {
+	select {
+	case <-p.ended:
+	default:
+		_ = syscall.Kill(p.cmd.Process.Pid, s) // it may have ended just now
+	}
+}
+
+// kill ends it as a crash would, and waits until it is gone.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+}
+
+// output is the end of what a process has said.
+type output struct {
+	mu     sync.Mutex
+	last   []byte
+	alarms []byte
+}
+
+const keepOutput = 32 << 10
+
+// alarming is what no process may say.
+var alarming = []string{"DATA RACE", "panic:", "fatal error:"}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = append(o.last, b...)
+	if len(o.alarms) > 0 {
+		o.alarms = append(o.alarms, b[:min(len(b), max(0, keepOutput-len(o.alarms)))]...)
+	} else {
+		for _, what := range alarming {
+			if i := strings.Index(string(o.last), what); i >= 0 {
+				o.alarms = append(o.alarms, o.last[i:]...)
+				break
+			}
+		}
+	}
+	if len(o.last) > 2*keepOutput {
+		o.last = append([]byte(nil), o.last[len(o.last)-keepOutput:]...)
+	}
+	return len(b), nil
+}
+
+func (o *output) alarm() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.alarms)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.last)
+}
+
+// reserve finds a TCP port that nobody has. It is not one of those that the system
+// gives to whoever dials: a client that dials a port while its owner is dead could
+// be given that very port to dial from, and then meet itself.
+func reserve(t testing.TB) string {
+	t.Helper()
+	for range 1000 {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(15000+rand.IntN(15000)))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
+// upstream is the control plane's process as the test sees it. It can be killed and
+// started again, with the world as it is then.
+type upstream struct {
+	t    testing.TB
+	h    *history
+	addr string
+
+	mu    sync.Mutex // held to send a command, so that steps stay in order
+	p     *process
+	stdin io.WriteCloser
+	said  chan said
+}
+
+func startUpstream(t testing.TB, h *history) *upstream {
+	t.Helper()
+	u := &upstream{t: t, h: h, addr: reserve(t)}
+	u.Start(false)
+	return u
+}
+
+// Start starts it, empty if asked, and returns when it accepts.
+func (u *upstream) Start(empty bool) {
+	u.t.Helper()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	text, err := json.Marshal(orders{World: u.h.world, Step: u.h.Step(), Listen: u.addr, Empty: empty})
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asControlPlane+"="+string(text))
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	r, w := io.Pipe()
+	cmd.Stdout = w
+	u.p, u.stdin = run(u.t, cmd), stdin
+	events := make(chan said, 1)
+	u.said = events
+	go func() {
+		<-u.p.ended
+		w.Close()
+	}()
+	go func() {
+		defer close(events)
+		for lines := bufio.NewScanner(r); lines.Scan(); {
+			var s said
+			if json.Unmarshal(lines.Bytes(), &s) == nil {
+				events <- s
+			}
+		}
+	}()
+	if s := u.listen(events); s.Event != "listening" {
+		u.t.Fatalf("the control plane does not listen:\n%s", u.p.output)
+	}
+}
+
+func (u *upstream) listen(events chan said) said {
+	select {
+	case s := <-events:
+		return s
+	case <-time.After(patience):
+		return said{}
+	}
+}
+
+// Kill ends it at once.
+func (u *upstream) Kill() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.stdin == nil {
+		return
+	}
+	u.p.kill()
+	u.stdin.Close()
+	u.stdin = nil
+}
+
+// command sends a command, if there is somebody to send it to.
+func (u *upstream) command(text string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.write(text)
+}
+
+func (u *upstream) write(text string) bool {
+	if u.stdin == nil {
+		return false
+	}
+	_, err := io.WriteString(u.stdin, text+"\n")
+	return err == nil
+}
+
+// Step takes a step of the world, and tells the control plane, if it runs.
+func (u *upstream) Step() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.write(fmt.Sprintf("%s %d", cmdStep, u.h.advance()))
+}
+
+// Stats are what it has seen since it was started.
+func (u *upstream) Stats() cpStats {
+	u.t.Helper()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.write(cmdStats) {
+		return cpStats{}
+	}
+	return u.listen(u.said).cpStats
+}
+
+// Churn takes steps at a rate until stop is called; more than once is fine.
+func (u *upstream) Churn(perSecond int) (stop func()) {
+	done := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		begin := time.Now()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for n := 0; ; {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			for ; n < int(time.Since(begin).Seconds()*float64(perSecond)); n++ {
+				u.Step()
+			}
+		}
+	})
+	stop = sync.OnceFunc(func() {
+		close(done)
+		work.Wait()
+	})
+	u.t.Cleanup(stop)
+	return stop
+}
+
+// relay is the real binary. It can be killed and started again, on the same
+// addresses and with the same files.
+type relay struct {
+	t           testing.TB
+	addr, admin string
+	args        []string
+	p           *process
+	http        *http.Client
+}
+
+// newRelay returns a relay that does not run yet. Its back-off is capped at 1 s, as
+// the targets have it.
+func newRelay(t testing.TB, upstream string, sets ...string) *relay {
+	t.Helper()
+	r := &relay{t: t, addr: reserve(t), admin: reserve(t)}
+	r.http = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	r.args = []string{"serve", "--upstream", upstream, "--listen", r.addr, "--admin", r.admin, "--log-level", "warn"}
+	for _, set := range append([]string{"upstream.backoff.initial=200ms", "upstream.backoff.max=1s"}, sets...) {
+		r.args = append(r.args, "--set", set)
+	}
+	return r
+}
+
+func startRelay(t testing.TB, upstream string, sets ...string) *relay {
+	t.Helper()
+	r := newRelay(t, upstream, sets...)
+	r.Start()
+	return r
+}
+
+// Start starts it and returns how long it took until it was ready.
+func (r *relay) Start() time.Duration {
+	r.t.Helper()
+	begin := time.Now()
+	r.p = run(r.t, exec.Command(binary, r.args...))
+	eventually(r.t, func() error {
+		select {
+		case <-r.p.ended:
+			r.t.Fatalf("the relay has ended: %v\n%s", r.p.err, r.p.output)
+		default:
+		}
+		code, _, err := r.get("/readyz")
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("/readyz answers %d", code)
+		}
+		return err
+	})
+	return time.Since(begin)
+}
+
+func (r *relay) get(path string) (code int, body string, err error) {
+	resp, err := r.http.Get("http://" + r.admin + path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text), err
+}
+
+// metrics are the series of /metrics, labels and all.
+type metrics map[string]float64
+
+func (r *relay) metrics() metrics {
+	r.t.Helper()
+	_, body, err := r.get("/metrics")
+	if err != nil {
+		r.t.Fatalf("metrics: %v", err)
+	}
+	m := make(metrics)
+	for line := range strings.Lines(body) {
+		series, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
+		if ok {
+			series += "}"
+		} else {
+			series, value, _ = strings.Cut(strings.TrimSpace(line), " ")
+		}
+		if v, err := strconv.ParseFloat(value, 64); err == nil && !strings.HasPrefix(line, "#") {
+			m[series] = v
+		}
+	}
+	return m
+}
+
+// sum adds up the series of a name whose labels contain all of these.
+func (m metrics) sum(name string, labels ...string) (total float64) {
+	for series, v := range maps.All(m) {
+		has := series == name || strings.HasPrefix(series, name+"{")
+		for _, l := range labels {
+			has = has && strings.Contains(series, l)
+		}
+		if has {
+			total += v
+		}
+	}
+	return total
+}
+
+// rss is the relay's resident memory, in bytes.
+func (r *relay) rss() int64 {
+	r.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.p.cmd.Process.Pid))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			return kib << 10
+		}
+	}
+	r.t.Fatal("no VmRSS")
+	return 0
+}
+
+// patience is how long anything may take that has no limit of its own.
+const patience = 60 * time.Second
+
+// pollEvery is how often eventually looks.
+const pollEvery = 5 * time.Millisecond
+
+// eventually waits until missing returns nil, and tells how long that took.
+func eventually(t testing.TB, missing func() error) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	for {
+		look := time.Now()
+		err := missing()
+		if err == nil {
+			return time.Since(begin)
+		}
+		if time.Since(begin) > patience {
+			t.Fatalf("after %v: %v", patience, err)
+		}
+		pause(context.Background(), max(pollEvery, 2*time.Since(look)))
+	}
+}
+
+// pause lets time pass that the scenario itself needs; false if ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
