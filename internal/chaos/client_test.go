@@ -32,7 +32,7 @@ type client struct {
 	// Habits; guarded by mu.
 	mu      sync.Mutex
 	nacks   bool          // it NACKs everything but the first response of a type
-	trickle bool          // it reads one byte a second
+	trickle chan struct{} // it reads one byte a second until this is closed; nil: it does not
 	stalled chan struct{} // it reads nothing until this is closed; nil: it reads
 
 	// What it knows; guarded by mu; survives streams.
@@ -163,10 +163,7 @@ func (c *client) stream(ctx context.Context) error {
 		if err != nil {
 			return closingError(s, err)
 		}
-		c.mu.Lock()
-		trickle := c.trickle
-		c.mu.Unlock()
-		if trickle && !pause(ctx, time.Duration(n)*time.Second) {
+		if !c.digest(ctx, n) {
 			return ctx.Err()
 		}
 	}
@@ -197,6 +194,37 @@ func (c *client) mayRead(ctx context.Context) bool {
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// digest waits as long as so many bytes take a client that reads one a second.
+func (c *client) digest(ctx context.Context, bytes int) bool {
+	c.mu.Lock()
+	slow := c.trickle
+	c.mu.Unlock()
+	if slow == nil {
+		return true
+	}
+	t := time.NewTimer(time.Duration(bytes) * time.Second)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-slow:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (c *client) setTrickle(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if on {
+		c.trickle = make(chan struct{})
+	} else if c.trickle != nil {
+		close(c.trickle)
+		c.trickle = nil
 	}
 }
 
@@ -379,4 +407,24 @@ func (c *client) lacks(k key, s state) string {
 		return fmt.Sprintf("client %d has no %v of step %d", c.id, k, s.step)
 	}
 	return ""
+}
+
+// reject makes the client NACK what comes, and count it.
+func (c *client) reject(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nacks = on
+	if c.sends == nil {
+		c.sends = make(map[string]int)
+	}
+}
+
+// rejected counts the versions that came since then, and how often one did at most.
+func (c *client) rejected() (versions, most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.sends {
+		most = max(most, n)
+	}
+	return len(c.sends), most
 }

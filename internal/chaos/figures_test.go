@@ -71,9 +71,22 @@ func begin(t *testing.T, id, target, load string) *report {
 		if err != nil {
 			t.Errorf("write the report: %v", err)
 		}
-		t.Logf("%s", text.String())
+		t.Logf("%s", r)
 	})
 	return r
+}
+
+// String lists the figures, one a line.
+func (r *report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %s form:", r.ID, r.Form)
+	for _, f := range r.Figures {
+		fmt.Fprintf(&b, "\n  %-70s %v %s", f.Name, f.Value, f.Unit)
+		if f.OK != nil {
+			fmt.Fprintf(&b, "  (%s: %v)", f.Limit, *f.OK)
+		}
+	}
+	return b.String()
 }
 
 // note adds a remark.
@@ -149,6 +162,24 @@ func (r *report) sound() {
 func (r *report) connected() {
 	r.t.Helper()
 	r.none("client disconnects", r.fleet.disconnects.Load())
+}
+
+// compare adds the times from a step to its arrival, without and with a nuisance:
+// the others' p99 may change by less than 10 %.
+func (r *report) compare(without, with *latencies, nuisance string) {
+	r.t.Helper()
+	for _, q := range []struct {
+		name string
+		at   float64
+	}{{"p50", .5}, {"p99", .99}} {
+		r.tell(q.name+" from update to client, without "+nuisance, millis(without.at(q.at)), "ms")
+		r.tell(q.name+" from update to client, with "+nuisance, millis(with.at(q.at)), "ms")
+	}
+	r.tell("deliveries measured without "+nuisance, float64(len(without.all)), "")
+	r.tell("deliveries measured with "+nuisance, float64(len(with.all)), "")
+	if p99 := without.at(.99); p99 > 0 {
+		r.below("others' p99 grows by", 100*(float64(with.at(.99))/float64(p99)-1), 10, "%")
+	}
 }
 
 func seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }

@@ -22,8 +22,8 @@ type fleet struct {
 	// follows another, and only then.
 	epoch atomic.Int64
 
-	work   sync.WaitGroup
-	cancel context.CancelFunc
+	ctx  context.Context // of all streams
+	work sync.WaitGroup
 
 	// What must not be.
 	spurious    atomic.Int64 // removals of what exists
@@ -54,7 +54,15 @@ type fleetSize struct {
 }
 
 func newFleet(t testing.TB, h *history) *fleet {
-	f := &fleet{t: t, history: h, ends: make(map[string]int), ignored: make(map[*client]bool)}
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &fleet{t: t, history: h, ctx: ctx, ends: make(map[string]int), ignored: make(map[*client]bool)}
+	t.Cleanup(func() {
+		cancel()
+		for _, c := range f.clients {
+			c.conn.Close()
+		}
+		f.work.Wait()
+	})
 	return f
 }
 
@@ -70,7 +78,6 @@ func startFleet(t testing.TB, h *history, target string, size fleetSize) *fleet 
 // Add connects more clients.
 func (f *fleet) Add(target string, size fleetSize) (added []*client) {
 	f.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
 	begin := len(f.clients)
 	for n := range size.clients {
 		id := begin + n
@@ -80,21 +87,13 @@ func (f *fleet) Add(target string, size fleetSize) (added []*client) {
 		}
 		c, err := newClient(f, id, "passthrough:///"+target, n < size.sotw, names)
 		if err != nil {
-			cancel()
 			f.t.Fatal(err)
 		}
 		c.epoch = f.epoch.Load()
 		added = append(added, c)
-		f.work.Go(func() { c.run(ctx) })
+		f.work.Go(func() { c.run(f.ctx) })
 	}
 	f.clients = append(f.clients, added...)
-	f.t.Cleanup(func() {
-		cancel()
-		for _, c := range added {
-			c.conn.Close()
-		}
-		f.work.Wait()
-	})
 	return added
 }
 
@@ -168,7 +167,13 @@ func (f *fleet) Converge() time.Duration {
 // Lost counts the clients whose state is not the world's. The world stands still.
 func (f *fleet) Lost() (lost int) {
 	target := f.history.target()
+	f.mu.Lock()
+	ignored := maps.Clone(f.ignored)
+	f.mu.Unlock()
 	for _, c := range f.clients {
+		if ignored[c] {
+			continue
+		}
 		if why := c.behind(target); why != "" {
 			lost++
 			f.mu.Lock()
@@ -249,20 +254,16 @@ func (f *fleet) trouble() string {
 	return text
 }
 
-// measure begins to measure how long deliveries take, and returns what ends it.
-func (f *fleet) measure() (stop func() *latencies) {
-	l := &latencies{}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.samples = l
-	return func() *latencies {
+// measure lets time pass, and adds how long deliveries take meanwhile.
+func (f *fleet) measure(span time.Duration, l *latencies) {
+	set := func(l *latencies) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if f.samples == l {
-			f.samples = nil
-		}
-		return l
+		f.samples = l
 	}
+	set(l)
+	pause(context.Background(), span)
+	set(nil)
 }
 
 func (f *fleet) delivered(c *client, after time.Duration) {
@@ -283,4 +284,11 @@ func (l *latencies) at(q float64) time.Duration {
 	}
 	slices.Sort(l.all)
 	return l.all[min(len(l.all)-1, int(q*float64(len(l.all))))]
+}
+
+// trickle makes every client read a byte a second, or as fast as it can.
+func (f *fleet) trickle(on bool) {
+	for _, c := range f.clients {
+		c.setTrickle(on)
+	}
 }

@@ -1,0 +1,39 @@
+package chaos
+
+import (
+	"testing"
+	"time"
+)
+
+// R15: one client rejects everything it is sent.
+func TestR15_Nack(t *testing.T) {
+	rounds, quiet, lasts := 2, time.Second/2, 3*time.Second/2
+	if long() {
+		rounds, quiet, lasts = 10, 30*time.Second, time.Minute
+	}
+	r := begin(t, "R15", "NACK: 1 of 1000 NACKs every version for 10 min: others unaffected; <= 1 send per version to it; upstream never NACKed", usualLoad+"; 50 updates/s; it NACKs for ten separate minutes, and accepts what comes in the half minutes between them, so that both are measured under the same conditions")
+	h := newHistory(usual())
+	up := startUpstream(t, h)
+	relay := startRelay(t, up.addr)
+	r.fleet = startFleet(t, h, relay.addr, thousand())
+	bad := r.fleet.clients[len(r.fleet.clients)-1] // a Delta client
+	r.fleet.ignore(bad, true)
+	stop := up.Churn(50)
+	var without, with latencies
+	for range rounds { // in turns, because the machine has other things to do, too
+		r.fleet.measure(quiet, &without)
+		bad.reject(true)
+		r.fleet.measure(lasts, &with)
+		bad.reject(false)
+	}
+	stop()
+	r.fleet.Converge()
+
+	versions, most := bad.rejected()
+	r.tell("versions rejected", float64(versions), "")
+	r.holds("most often that a version was sent to it", float64(most), "", "<= 1", most <= 1)
+	r.none("NACKs upstream", up.Stats().Nacks)
+	r.compare(&without, &with, "NACKs")
+	r.sound()
+	r.connected()
+}
