@@ -18,13 +18,32 @@ type Observer interface {
 	ClientAck(t cache.TypeURL, after time.Duration)
 	// ClientPanic: a stream was ended because of a bug.
 	ClientPanic()
+	// ClientStalled: a stream was ended because its client does not read.
+	ClientStalled()
+	// ClientRateLimited: a request had to wait.
+	ClientRateLimited()
+	// ClientOversized: something is too large for a client.
+	ClientOversized(t cache.TypeURL, what OversizedKind)
 }
+
+// OversizedKind is a closed set, fit for a metric label.
+type OversizedKind string
+
+const (
+	// OversizedResource was left out of a response.
+	OversizedResource OversizedKind = "resource"
+	// OversizedResponse was sent all the same: SotW cannot be split.
+	OversizedResponse OversizedKind = "response"
+)
 
 type nobody struct{}
 
-func (nobody) ClientConnected(string)                      {}
-func (nobody) ClientDisconnected(string, Reason)           {}
-func (nobody) ClientRequest(cache.TypeURL, RequestKind)    {}
-func (nobody) ClientResponse(cache.TypeURL, int, int, int) {}
-func (nobody) ClientAck(cache.TypeURL, time.Duration)      {}
-func (nobody) ClientPanic()                                {}
+func (nobody) ClientConnected(string)                       {}
+func (nobody) ClientDisconnected(string, Reason)            {}
+func (nobody) ClientRequest(cache.TypeURL, RequestKind)     {}
+func (nobody) ClientResponse(cache.TypeURL, int, int, int)  {}
+func (nobody) ClientAck(cache.TypeURL, time.Duration)       {}
+func (nobody) ClientPanic()                                 {}
+func (nobody) ClientStalled()                               {}
+func (nobody) ClientRateLimited()                           {}
+func (nobody) ClientOversized(cache.TypeURL, OversizedKind) {}

@@ -54,4 +54,9 @@ const (
 	Overcrowded  Reason = "too_many"      // RESOURCE_EXHAUSTED: groups.max
 	Looped       Reason = "loop"          // FAILED_PRECONDITION
 	ShuttingDown Reason = "shutting_down" // UNAVAILABLE
+	// A client that stalls, or a connection that is old, has asked for nothing
+	// wrong, and is to come back: UNAVAILABLE says so, RESOURCE_EXHAUSTED would
+	// tell it to ask for less.
+	Stalled Reason = "stalled"
+	Aged    Reason = "connection_age"
 )

@@ -28,6 +28,13 @@ type ServerConfig struct {
 	MaxRequest   int
 	MaxStreams   uint32
 	FirstMessage time.Duration
+	// RequestRate bounds the requests of a stream, in requests a second after
+	// RequestBurst at once; zero: nothing does.
+	RequestRate, RequestBurst int
+	// StallTimeout is how long a send may wait for the client; zero: for ever.
+	StallTimeout time.Duration
+	// MaxAge is how old connections become; zero: nothing ends them.
+	MaxAge time.Duration
 	// Log, and Observer (nil: nobody).
 	Log      *slog.Logger
 	Observer Observer
@@ -81,7 +88,7 @@ func NewServer(c ServerConfig) *Server {
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
+		grpc.KeepaliveParams(ageLimit(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}, c.MaxAge)),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 	)
 	s.registerServices()
@@ -91,7 +98,7 @@ func NewServer(c ServerConfig) *Server {
 }
 
 // Serve accepts clients on a listener until Close.
-func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
+func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(tagging{l}) }
 
 // SetReady sets what gRPC health checks are told.
 func (s *Server) SetReady(ready bool) {
@@ -148,6 +155,10 @@ func (s *Server) awaitStreams(limit time.Duration) {
 	}
 }
 
+func aged() *End {
+	return &End{Aged, "xds-relay: the connection has reached downstream.max_connection_age; connect again"}
+}
+
 func (s *Server) register(st *stream) *End {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,12 +168,18 @@ func (s *Server) register(st *stream) *End {
 	s.lastID++
 	st.id = s.lastID
 	s.streams[st.id] = st
+	if st.conn != nil {
+		st.conn.streams++
+	}
 	return nil
 }
 
 func (s *Server) unregister(st *stream) {
 	s.mu.Lock()
 	delete(s.streams, st.id)
+	if st.conn != nil {
+		st.conn.streams--
+	}
 	s.mu.Unlock()
 }
 

@@ -126,6 +126,10 @@ type Note struct {
 	Nonce string
 	// After is the time from a response to its ACK, if this is one.
 	After time.Duration
+	// Charged: the request counts against the stream's rate. The verdict on a
+	// response does not if it asks for nothing: we caused it, and a client that
+	// keeps up with fast changes does nothing wrong.
+	Charged bool
 }
 
 // RequestKind is a closed set, fit for a metric label.
@@ -163,6 +167,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 		d.refused.add(l.GetName())
 	}
 	note.judged(d.request(req, now), req.GetResponseNonce(), req.GetErrorDetail())
+	note.Charged = note.Charged || len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(req.GetResourceLocatorsSubscribe()) > 0
 	return note, s.checkCount()
 }
 
@@ -194,12 +199,15 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	if s.kind.Type != "" {
 		warmed = s.warmth.deliveries(s.node.GetId())
 	}
+	names := w.names
 	note.judged(w.request(req, warmed, now), req.GetResponseNonce(), req.GetErrorDetail())
+	note.Charged = note.Charged || !slices.Equal(names, w.names) || len(req.GetResourceLocators()) > 0
 	return note, s.checkCount()
 }
 
 // judged notes what a request said of a response.
 func (n *Note) judged(v verdict, nonce string, e *statuspb.Status) {
+	n.Charged = !v.ack && !v.nack
 	switch {
 	case v.ack:
 		n.Kind, n.After = AckRequest, v.after

@@ -1,24 +1,19 @@
 package downstream
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -29,10 +24,16 @@ type stream struct {
 	id     uint64
 	kind   Stream
 	peer   Peer
+	conn   *conn
 	since  time.Time
 	grpc   grpc.ServerStream
 	status statusWriter
 	ended  atomic.Pointer[End] // why we ended it, if we did
+
+	// Limits. limiter is the receiver's, stall the sender's.
+	limiter *rate.Limiter
+	stall   stallWatch
+	age     *time.Timer
 
 	mu      sync.Mutex // the session's own; never held while sending
 	session *Session
@@ -74,12 +75,17 @@ func (s *Server) serve(g grpc.ServerStream, kind Stream) error {
 	if !ok {
 		return status.Error(codes.Internal, "xds-relay: built with a version of gRPC that cannot end a stream from outside")
 	}
-	st := &stream{server: s, kind: kind, grpc: g, status: writer, peer: peerOf(g.Context()), since: time.Now(), quiet: make(chan struct{})}
+	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{}), limiter: s.limiter()}
+	st.peer, st.conn = peerOf(g.Context())
+	st.stall.timeout = s.config.StallTimeout
 	st.session = NewSession(&s.config.Config, kind, st.peer, s.config.Groups, s.warmth, st.kick)
 	if end := s.register(st); end != nil {
 		return end.status().Err()
 	}
 	s.observer.ClientConnected(st.protocol())
+	if age := s.config.MaxAge; age > 0 && st.conn != nil {
+		st.age = time.AfterFunc(time.Until(st.conn.endOf(age)), func() { st.end(aged()) })
+	}
 	return st.close(st.run())
 }
 
@@ -112,6 +118,9 @@ func (st *stream) close(err error) error {
 		st.timer.Stop()
 	}
 	st.mu.Unlock()
+	if st.age != nil {
+		st.age.Stop()
+	}
 	if was := st.sending.Swap(over); was == busy || was == nagging {
 		<-st.quiet
 	}
@@ -151,6 +160,9 @@ func (st *stream) receiveAll() error {
 			st.log().Warn("client rejected a response", "type", note.Type, "nonce", note.Nonce, "nack", note.Nack) // NACK-9
 		}
 		st.kick()
+		if note.Charged {
+			st.pace()
+		}
 	}
 }
 
@@ -232,7 +244,11 @@ func (st *stream) sendAll() (goesOn bool) {
 			continue
 		}
 		f := encode(r)
-		if err := st.grpc.SendMsg(f); err != nil {
+		st.oversized(r, f.size)
+		st.sendBegins(time.Now())
+		err := st.grpc.SendMsg(f)
+		st.sendEnds()
+		if err != nil {
 			return false // the receiver has the reason
 		}
 		st.server.observer.ClientResponse(r.Type, len(r.Resources), len(r.Removed), f.size)
@@ -255,6 +271,18 @@ func (st *stream) next() (*Response, *End) {
 		}
 	}
 	return nil, nil
+}
+
+// oversized counts and names what is too large for the client (ERR-13).
+func (st *stream) oversized(r *Response, size int) {
+	for _, o := range r.Oversized {
+		st.server.observer.ClientOversized(r.Type, OversizedResource)
+		st.log().Warn("resource too large for a client", "type", r.Type, "name", o.Name, "bytes", o.Bytes, "max_response_bytes", st.server.config.MaxResponse)
+	}
+	if limit := st.server.config.MaxResponse; !r.Delta && limit > 0 && size > limit {
+		st.server.observer.ClientOversized(r.Type, OversizedResponse)
+		st.log().Warn("SotW response too large for a client; it is sent all the same", "type", r.Type, "nonce", r.Nonce, "bytes", size, "max_response_bytes", limit)
+	}
 }
 
 // end makes the stream end for a reason of ours; the first one counts.
@@ -283,7 +311,7 @@ func (e *End) Code() codes.Code {
 		return codes.FailedPrecondition
 	case Forbidden:
 		return codes.PermissionDenied
-	case Unreachable, ShuttingDown:
+	case Unreachable, ShuttingDown, Stalled, Aged:
 		return codes.Unavailable
 	}
 	return codes.Internal
@@ -303,48 +331,4 @@ func (st *stream) log() *slog.Logger {
 	node := st.session.node
 	st.mu.Unlock()
 	return st.server.log.With("stream_id", st.id, "node_id", node.GetId(), "peer", st.peer.Address, "identity", st.peer.Identity, "protocol", st.protocol())
-}
-
-// peerOf is who is at the other end. Identity comes from a verified certificate
-// only, never from what the client says of itself.
-func peerOf(ctx context.Context) Peer {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return Peer{}
-	}
-	out := Peer{Address: p.Addr.String(), Via: viaOf(ctx)}
-	switch a := p.Addr.(type) {
-	case *net.TCPAddr:
-		out.Local = a.IP.IsLoopback()
-	case *net.UnixAddr:
-		out.Local, out.Address = true, "unix"
-	}
-	if t, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
-		leaf := t.State.VerifiedChains[0][0]
-		switch {
-		case t.SPIFFEID != nil:
-			out.Identity = t.SPIFFEID.String()
-		case len(leaf.URIs) > 0:
-			out.Identity = leaf.URIs[0].String()
-		case len(leaf.DNSNames) > 0:
-			out.Identity = "dns:" + leaf.DNSNames[0]
-		default:
-			out.Identity = "subject:" + leaf.Subject.String()
-		}
-	}
-	return out
-}
-
-// viaHeader lists the relays that a stream has come through (NODE-11).
-const viaHeader = "x-xds-relay-via"
-
-func viaOf(ctx context.Context) (via []string) {
-	for _, value := range metadata.ValueFromIncomingContext(ctx, viaHeader) {
-		for name := range strings.SplitSeq(value, ",") {
-			if name = strings.TrimSpace(name); name != "" {
-				via = append(via, name)
-			}
-		}
-	}
-	return via
 }

@@ -40,6 +40,9 @@ type Metrics struct {
 	bytesOut     *prometheus.CounterVec
 	ack          *prometheus.HistogramVec
 	panics       prometheus.Counter
+	stalls       prometheus.Counter
+	limited      prometheus.Counter
+	oversized    *prometheus.CounterVec
 }
 
 var (
@@ -103,12 +106,16 @@ func NewMetrics(b Build) *Metrics {
 	}, []string{"type"})
 	m.panics = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_panics_total", Help: "Client streams ended because of a bug in the relay; the log has the stack."})
 
+	m.stalls = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_stalls_total", Help: "Client streams ended because the client did not read for downstream.stall_timeout."})
+	m.limited = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "rate_limited_total", Help: "Requests after which a stream had to wait, because it sends more than downstream.request_rate."})
+	m.oversized = counter("oversized_total", "What exceeds downstream.max_response_bytes: a resource that was left out of a response, or a SotW response that was sent all the same. The log has the names.", "type", "what")
+
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "build_info", Help: "Always 1; the labels say what is running.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go, "protos": b.Protos},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.ack, m.panics, info,
+	m.registry.MustRegister(m.ack, m.panics, m.stalls, m.limited, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -191,3 +198,14 @@ func (m *Metrics) ClientAck(t cache.TypeURL, after time.Duration) {
 
 // ClientPanic counts bugs.
 func (m *Metrics) ClientPanic() { m.panics.Inc() }
+
+// ClientStalled counts clients that do not read.
+func (m *Metrics) ClientStalled() { m.stalls.Inc() }
+
+// ClientRateLimited counts requests that had to wait.
+func (m *Metrics) ClientRateLimited() { m.limited.Inc() }
+
+// ClientOversized counts what is too large for a client.
+func (m *Metrics) ClientOversized(t cache.TypeURL, what downstream.OversizedKind) {
+	m.oversized.WithLabelValues(t.Short(), string(what)).Inc()
+}

@@ -90,6 +90,10 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		MaxRequest:   int(c.Downstream.MaxRequestBytes),
 		MaxStreams:   uint32(c.Downstream.MaxStreamsPerConnection),
 		FirstMessage: c.Downstream.FirstMessageTimeout,
+		RequestRate:  c.Downstream.RequestRate,
+		RequestBurst: c.Downstream.RequestBurst,
+		StallTimeout: c.Downstream.StallTimeout,
+		MaxAge:       c.Downstream.MaxConnectionAge,
 		Log:          o.Log.With("component", "downstream"),
 		Observer:     o.Downstream,
 	})

@@ -1,0 +1,82 @@
+package downstream
+
+import (
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"google.golang.org/grpc/keepalive"
+)
+
+// tagging yields connections that streams can find again. All that gRPC shows a
+// stream of its connection is the peer's address; so the address leads back.
+type tagging struct{ net.Listener }
+
+func (l tagging) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c, since: time.Now()}, nil
+}
+
+// conn is a client's connection.
+type conn struct {
+	net.Conn
+	since   time.Time
+	streams int // that it carries; guarded by Server.mu
+}
+
+// RemoteAddr implements net.Conn.
+func (c *conn) RemoteAddr() net.Addr { return connAddr{c.Conn.RemoteAddr(), c} }
+
+type connAddr struct {
+	net.Addr
+	conn *conn
+}
+
+// A connection's life, as parts of its age limit. First gRPC tells the client to
+// open its next streams elsewhere (GOAWAY); clients go on with the streams they
+// have, so these are then ended one by one; what is left, such as a stream without
+// an end of its own, is cut off with the connection. gRPC adds 10 % of jitter to
+// the first step by itself, and the second begins when that has surely been.
+const (
+	goAwayAt  = 0.8
+	endFrom   = 0.9
+	endTo     = 1.1
+	cutOffAt  = 1.3
+	goAwayEnd = 1.1 * goAwayAt // the latest, with gRPC's jitter
+)
+
+// ageLimit adds the age limit to gRPC's parameters.
+func ageLimit(p keepalive.ServerParameters, age time.Duration) keepalive.ServerParameters {
+	if age > 0 {
+		p.MaxConnectionAge = portion(age, goAwayAt)
+		p.MaxConnectionAgeGrace = portion(age, cutOffAt-goAwayEnd)
+	}
+	return p
+}
+
+// endOf draws when a stream of a connection is to end.
+func (c *conn) endOf(age time.Duration) time.Time {
+	return c.since.Add(portion(age, endFrom+(endTo-endFrom)*rand.Float64()))
+}
+
+func portion(d time.Duration, fraction float64) time.Duration {
+	return time.Duration(fraction * float64(d))
+}
+
+// hangUp closes the connection of a stream if it carries nothing else. A client
+// that does not read does not take in the end of its stream either: until the
+// connection closes, gRPC keeps what it has not taken.
+func (s *Server) hangUp(st *stream) {
+	if st.conn == nil {
+		return
+	}
+	s.mu.Lock()
+	alone := st.conn.streams <= 1
+	s.mu.Unlock()
+	if alone {
+		st.conn.Close()
+	}
+}

@@ -1,0 +1,59 @@
+package downstream
+
+import (
+	"context"
+	"net"
+	"strings"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+)
+
+// peerOf is who is at the other end. Identity comes from a verified certificate
+// only, never from what the client says of itself.
+func peerOf(ctx context.Context) (Peer, *conn) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return Peer{}, nil
+	}
+	out := Peer{Address: p.Addr.String(), Via: viaOf(ctx)}
+	addr, c := p.Addr, (*conn)(nil)
+	if a, ok := addr.(connAddr); ok {
+		addr, c = a.Addr, a.conn
+	}
+	switch a := addr.(type) {
+	case *net.TCPAddr:
+		out.Local = a.IP.IsLoopback()
+	case *net.UnixAddr:
+		out.Local, out.Address = true, "unix"
+	}
+	if t, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
+		leaf := t.State.VerifiedChains[0][0]
+		switch {
+		case t.SPIFFEID != nil:
+			out.Identity = t.SPIFFEID.String()
+		case len(leaf.URIs) > 0:
+			out.Identity = leaf.URIs[0].String()
+		case len(leaf.DNSNames) > 0:
+			out.Identity = "dns:" + leaf.DNSNames[0]
+		default:
+			out.Identity = "subject:" + leaf.Subject.String()
+		}
+	}
+	return out, c
+}
+
+// viaHeader lists the relays that a stream has come through (NODE-11).
+const viaHeader = "x-xds-relay-via"
+
+func viaOf(ctx context.Context) (via []string) {
+	for _, value := range metadata.ValueFromIncomingContext(ctx, viaHeader) {
+		for name := range strings.SplitSeq(value, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				via = append(via, name)
+			}
+		}
+	}
+	return via
+}
