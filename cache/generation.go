@@ -15,8 +15,19 @@ func (t *Table) Begin(origin string) {
 }
 
 // Resume goes on with the generation there is: the origin is brought its versions,
-// and its silence means that nothing has changed (RECON-11).
-func (t *Table) Resume(origin string) { t.origin = origin }
+// and its silence means that nothing has changed (RECON-11). That says nothing of
+// what is not kept: it was brought no versions of that, and announces it anew.
+func (t *Table) Resume(origin string) {
+	t.origin = origin
+	if t.husks == 0 {
+		return
+	}
+	for id := range t.entries {
+		if e := &t.entries[id]; e.state == Present && e.resource.Husk() {
+			e.generation = t.generation - 1
+		}
+	}
+}
 
 // Origin is who the present generation comes from; empty: nobody has been asked.
 func (t *Table) Origin() string { return t.origin }

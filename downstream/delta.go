@@ -34,6 +34,9 @@ type deltaState struct {
 	// warming are endpoint names whose cluster was sent on this stream, so that
 	// held versions do not spare them (ORDER-4).
 	warming map[string]struct{}
+	// spared are resources not sent because of held versions, of which the client may
+	// have missed renewals (TTL-5).
+	spared []*cache.Resource
 	// namesTo: changes of subscribed names up to here are told.
 	namesTo cache.Seq
 }
@@ -72,15 +75,36 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	return v
 }
 
-// has: the client came with exactly this.
-func (d *deltaState) has(r *cache.Resource) bool {
+// holds: the client came with exactly this.
+func (d *deltaState) holds(r *cache.Resource) bool {
+	_, warming := d.warming[r.Name]
 	version, ok := d.held[r.Name]
-	if !ok {
+	return ok && version == r.Version && !d.resend && !warming
+}
+
+// has: the client holds it, or is about to: its version is judged.
+func (d *deltaState) has(r *cache.Resource) bool {
+	has := d.holds(r)
+	delete(d.held, r.Name)
+	if has && d.ttl {
+		d.spared = append(d.spared, r)
+	}
+	return has
+}
+
+// lacks: the wildcard's set has bodies that are not here, and that the client has
+// not got either. They are asked for, and the set waits for them (VALID-5).
+func (d *deltaState) lacks(v fanout.View) (lacking bool) {
+	if subscribed, synced := v.Wildcard(); !d.wildcardAsked || !subscribed || !synced || !v.Husks() {
 		return false
 	}
-	delete(d.held, r.Name)
-	_, warming := d.warming[r.Name]
-	return version == r.Version && !d.resend && !warming
+	for c := range v.Members(0) {
+		if c.Resource != nil && !d.holds(c.Resource) && v.Body(c.Resource) == nil {
+			v.Ask(c.Resource)
+			lacking = true
+		}
+	}
+	return lacking
 }
 
 // spareNot makes a held version not count, because a cluster that needs this
@@ -112,24 +136,55 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.version = v.SystemVersion().String()
 	subscribed, synced := v.Wildcard()
 	v.Passed(d.untold)
-	if d.opening && subscribed && !synced {
+	lacking := d.lacks(v)
+	if d.opening && subscribed && (!synced || lacking) {
 		p.starving = starving(v)
 		return p
 	}
-	d.collectWildcard(v, push, &p)
+	if !lacking {
+		d.collectWildcard(v, push, &p)
+	}
 	d.collectLeft(v, &p)
 	d.collectNames(v, push, &p)
 	d.collectHeld(v, &p)
-	d.collectErrors(v, &p)
-	p.starving = starving(v)
+	p.resources, _ = bodies(v, p.resources)
+	if push && !lacking {
+		handed := v.Handed()
+		p.resources = append(p.resources, handed...)
+		p.mixed = p.mixed || len(handed) > 0
+		d.handed = false
+	}
 	if p.mixed || subscribed && len(v.Names()) > 0 || hasAliases(p.resources) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
 	}
+	p.changed = p.resources
+	d.collectRenewals(v, push, &p)
+	d.collectErrors(v, &p)
+	d.expiring(v, &p)
+	p.starving = starving(v)
 	if len(p.removed)+len(p.gone) > 0 {
 		p.withoutContradiction()
 	}
-	p.changed = p.resources
 	return p
+}
+
+// collectRenewals: what upstream has renewed (TTL-4, TTL-12), and what the client
+// came with: it may have been renewed while the client was away.
+func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
+	var beats []*cache.Resource
+	for _, r := range d.spared {
+		if ends, _ := v.Ends(r); !ends.IsZero() && d.url != cache.VirtualHost {
+			beats = append(beats, r)
+		}
+	}
+	d.spared = nil
+	if push {
+		whole, renewed := d.renewals(v)
+		whole, _ = bodies(v, besides(p.resources, whole))
+		p.resources = append(p.resources, whole...)
+		beats = append(beats, renewed...)
+	}
+	p.beats = besides(p.resources, beats)
 }
 
 // collectWildcard: the whole set once it is complete (DOWN-DELTA-13, row j), then
@@ -299,7 +354,7 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 			continue
 		}
 		name := v.Name(id)
-		if slices.ContainsFunc(p.resources, func(r *cache.Resource) bool { return r.Name == name }) {
+		if named := func(r *cache.Resource) bool { return r.Name == name }; slices.ContainsFunc(p.resources, named) || slices.ContainsFunc(p.beats, named) {
 			d.failed.add(id) // in the next one
 			continue
 		}
@@ -350,8 +405,11 @@ func unique(resources []*cache.Resource) []*cache.Resource {
 
 // withoutContradiction: no response names a resource twice (DOWN-DELTA-12).
 func (p *part) withoutContradiction() {
-	listed := make(map[string]struct{}, len(p.resources)+len(p.gone))
+	listed := make(map[string]struct{}, len(p.resources)+len(p.beats)+len(p.gone))
 	for _, r := range p.resources {
+		listed[r.Name] = struct{}{}
+	}
+	for _, r := range p.beats {
 		listed[r.Name] = struct{}{}
 	}
 	again := func(name string) bool {

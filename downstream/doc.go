@@ -11,6 +11,6 @@
 // never decodes a resource, and never lets one client's NACK, slowness or bad
 // request reach another (NACK-3, UP-11).
 //
-// Limitations: the unary Fetch methods answer UNIMPLEMENTED, TTLs are not passed
-// on, and SotW responses are never split.
+// Limitations: the unary Fetch methods answer UNIMPLEMENTED, and SotW responses are
+// never split.
 package downstream

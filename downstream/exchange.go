@@ -23,6 +23,7 @@ type exchange struct {
 	renew func(*core.Node) // says more of the client upstream; may be nil
 	sub   *fanout.Subscription
 	full  bool // the type's SotW responses are full-state
+	ttl   bool // the client knows TTLs (TTL-6)
 
 	// To be told: changes, and what the client wants an answer to.
 	marked        bool           // there are marks in the mailbox
@@ -33,6 +34,11 @@ type exchange struct {
 	wildcardAsked bool
 	refused       pile[string] // names asked for in a way that is not served (NAME-18)
 
+	renewed        pile[cache.ID] // names of which a TTL was renewed
+	membersRenewed bool           // of some in the wildcard's set
+	renewedTo      cache.Seq      // renewals are told up to here
+	handed         bool           // bodies have come that were asked for (VALID-5)
+
 	// Position.
 	told cache.Seq // the wildcard's changes up to here
 
@@ -41,6 +47,7 @@ type exchange struct {
 	lastNonce string
 	pushedAt  cache.Seq // of the last nonce without a counter, or a later one
 	ackedTo   cache.Seq // the client has accepted everything up to here (NACK-4)
+	accepted  string    // the version of what it accepted last
 	rejected  *Rejection
 
 	// Removals that wait (ORDER-2).
@@ -49,9 +56,10 @@ type exchange struct {
 }
 
 type sent struct {
-	nonce string
-	seq   cache.Seq
-	at    time.Time
+	nonce, version string
+
+	seq cache.Seq
+	at  time.Time
 	// since is when pushes began to wait for the client; an answer does not
 	// prolong it, or a client that asks and never ACKs would starve.
 	since time.Time
@@ -86,11 +94,14 @@ func (x *exchange) overdue(timeout time.Duration) time.Time {
 }
 
 // pending: there are changes that a push would tell.
-func (x *exchange) pending() bool { return x.changed.len() > 0 || x.failed.len() > 0 || x.members }
+func (x *exchange) pending() bool {
+	return x.changed.len() > 0 || x.failed.len() > 0 || x.members || x.handed
+}
 
 // due: there may be something to send at this moment.
 func (x *exchange) due() bool {
-	return x.pending() || x.asked.len() > 0 || x.wildcardAsked || x.refused.len() > 0
+	return x.pending() || x.asked.len() > 0 || x.wildcardAsked || x.refused.len() > 0 ||
+		x.renewed.len() > 0 || x.membersRenewed
 }
 
 // take adds marks to what is not told yet.
@@ -98,6 +109,9 @@ func (x *exchange) take(m fanout.Marks) {
 	x.changed.add(m.Content...)
 	x.failed.add(m.Errors...)
 	x.members = x.members || m.Wildcard
+	x.renewed.add(m.Renewed...)
+	x.membersRenewed = x.membersRenewed || m.WildcardRenewed
+	x.handed = x.handed || m.Handed
 }
 
 // nonce makes the nonce of a response (DOWN-DELTA-3). A push is named after its
@@ -121,7 +135,7 @@ func (x *exchange) nonceName() string {
 }
 
 // sending notes a response as sent. continued: pushes wait since the one before it.
-func (x *exchange) sending(nonce string, seq cache.Seq, continued, partial bool, now time.Time) {
+func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, partial bool, now time.Time) {
 	since := now
 	if n := len(x.unacked); continued && n > 0 {
 		since = x.unacked[n-1].since
@@ -129,7 +143,7 @@ func (x *exchange) sending(nonce string, seq cache.Seq, continued, partial bool,
 	if len(x.unacked) == maxUnacked {
 		x.unacked = slices.Delete(x.unacked, 0, 1)
 	}
-	x.unacked = append(x.unacked, sent{nonce, seq, now, since, partial})
+	x.unacked = append(x.unacked, sent{nonce, version, seq, now, since, partial})
 	x.lastNonce = nonce
 }
 
@@ -148,6 +162,7 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) (v v
 		v.nack = true
 		return v
 	}
+	x.accepted = s.version
 	if !s.partial {
 		x.ackedTo = max(x.ackedTo, s.seq)
 	}
@@ -165,7 +180,8 @@ type verdict struct {
 type part struct {
 	// Now: what goes first.
 	resources []*cache.Resource
-	changed   []*cache.Resource // those of them that are news (ORDER-4)
+	beats     []*cache.Resource // without their bodies (TTL-4)
+	changed   []*cache.Resource // those of the resources that are news (ORDER-4)
 	gone      []string          // removals that answer a request
 	errors    []resourceErr
 	must      bool // send, even if it lists nothing
@@ -185,6 +201,7 @@ type part struct {
 
 	version  string
 	position cache.Seq
+	ends     map[*cache.Resource]time.Time // of what has a TTL
 }
 
 type resourceErr struct {
@@ -194,7 +211,7 @@ type resourceErr struct {
 
 // early: there is something to say now.
 func (p *part) early() bool {
-	return p.must || len(p.resources) > 0 && !p.shrunk || len(p.gone) > 0 || len(p.errors) > 0
+	return p.must || len(p.resources) > 0 && !p.shrunk || len(p.beats) > 0 || len(p.gone) > 0 || len(p.errors) > 0
 }
 
 // late: there is something to take away.
@@ -218,6 +235,7 @@ func starving(v fanout.View) *statuspb.Status {
 }
 
 var (
+	expired  = &statuspb.Status{Code: cache.NotFound, Message: "xds-relay: the resource's TTL ran out; the control plane has not renewed it"}
 	notFound = &statuspb.Status{Code: cache.NotFound, Message: "xds-relay: the control plane does not know this resource"}
 	noLocate = &statuspb.Status{Code: 12, Message: "xds-relay: resource_locators are not served yet; subscribe by resource name"}
 )

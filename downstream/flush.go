@@ -148,6 +148,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 		r.Resources = sp.resources
 	}
 	if sp.adds {
+		r.Heartbeats = sp.beats
 		r.Removed = sp.gone
 		r.Errors = make([]*discovery.ResourceError, 0, len(sp.errors))
 		for _, e := range sp.errors {
@@ -165,7 +166,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 		}
 		s.warmth.deliver(s.node.GetId())
 	}
-	s.carried = true
+	s.carried, r.Ends = true, sp.ends
 	s.chunks = s.fit(r, x, sp)
 	return s.chunk(now)
 }

@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"time"
+
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // the codec for all other messages
@@ -18,7 +20,8 @@ type frame struct {
 
 // Field numbers of DeltaDiscoveryResponse and DiscoveryResponse.
 const (
-	fieldTypeURL = 4 // in both
+	fieldResources = 2 // in both
+	fieldTypeURL   = 4 // in both
 
 	deltaSystemVersion = 1
 	deltaNonce         = 5
@@ -32,6 +35,14 @@ const (
 	sotwErrors       = 7
 
 	controlPlaneIdentifier = 1
+
+	// Of Resource, of the google.protobuf.Duration in it, and of the Any around it.
+	resourceTTL     = 6
+	durationSeconds = 1
+	durationNanos   = 2
+	anyTypeURL      = 1
+	anyValue        = 2
+	wrapperType     = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 )
 
 // head is what a response says before its contents.
@@ -66,17 +77,60 @@ func encode(r *Response) *frame {
 		head = appendError(head, errors, e)
 	}
 
-	f := &frame{bufs: make(mem.BufferSlice, 0, len(r.Resources)+1), size: len(head)}
-	f.bufs = append(f.bufs, mem.SliceBuffer(head))
+	f := &frame{bufs: make(mem.BufferSlice, 0, len(r.Resources)+1)}
+	f.add(head)
 	for _, res := range r.Resources {
-		b := res.Element()
-		if !r.Delta {
-			b = res.Body()
+		switch ttl, ok := r.ttl(res); {
+		case ok:
+			f.limited(r.Delta, res.Content(), ttl)
+		case r.Delta:
+			f.add(res.Element())
+		default:
+			f.add(res.Body())
 		}
-		f.size += len(b)
-		f.bufs = append(f.bufs, mem.SliceBuffer(b))
+	}
+	for _, res := range r.Heartbeats {
+		ttl, _ := r.ttl(res)
+		f.limited(r.Delta, res.Heading(), ttl)
 	}
 	return f
+}
+
+func (f *frame) add(b []byte) {
+	f.size += len(b)
+	f.bufs = append(f.bufs, mem.SliceBuffer(b))
+}
+
+// maxTTL is what the field of a TTL takes at most, in bytes.
+const maxTTL = 24
+
+// limited adds a Resource message that is good for a time. The message is shared;
+// the TTL behind it is this client's. SotW has it inside of an Any (TTL-6).
+func (f *frame) limited(delta bool, message []byte, ttl time.Duration) {
+	tail := protowire.AppendTag(nil, resourceTTL, protowire.BytesType)
+	var d []byte
+	if s := int64(ttl / time.Second); s > 0 {
+		d = protowire.AppendVarint(protowire.AppendTag(d, durationSeconds, protowire.VarintType), uint64(s))
+	}
+	if ns := int64(ttl % time.Second); ns > 0 {
+		d = protowire.AppendVarint(protowire.AppendTag(d, durationNanos, protowire.VarintType), uint64(ns))
+	}
+	tail = protowire.AppendBytes(tail, d)
+
+	size := uint64(len(message) + len(tail))
+	head := protowire.AppendTag(nil, fieldResources, protowire.BytesType)
+	if !delta {
+		wrapper := appendString(nil, anyTypeURL, wrapperType)
+		wrapper = protowire.AppendTag(wrapper, anyValue, protowire.BytesType)
+		wrapper = protowire.AppendVarint(wrapper, size)
+		head = protowire.AppendVarint(head, uint64(len(wrapper))+size)
+		head = append(head, wrapper...)
+	} else {
+		head = protowire.AppendVarint(head, size)
+	}
+	f.add(head)
+	f.add(message)
+	f.add(tail)
 }
 
 // Marshal is the response's wire form in one piece. The gRPC edge has no use for

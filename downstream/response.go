@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"time"
+
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
@@ -16,10 +18,23 @@ type Response struct {
 	Version    string // SotW version_info, Delta system_version_info
 	Identifier string // control_plane.identifier
 	Resources  []*cache.Resource
-	Removed    []string // Delta only
+	Heartbeats []*cache.Resource // sent without their bodies
+	Removed    []string          // Delta only
 	Errors     []*discovery.ResourceError
 	// Oversized are resources that are left out: they stand in Errors, too.
 	Oversized []Oversized
+
+	// Ends is when resources expire that have a TTL; what is left of it At the time
+	// of sending is what the client is told (TTL-5).
+	Ends map[*cache.Resource]time.Time
+	At   time.Time
+}
+
+// ttl is what is left of a resource's TTL. It is never nothing: what has expired is
+// about to be removed.
+func (r *Response) ttl(res *cache.Resource) (left time.Duration, ok bool) {
+	ends, ok := r.Ends[res]
+	return max(ends.Sub(r.At), time.Millisecond), ok
 }
 
 // Oversized is a resource that is too large for the client.

@@ -89,6 +89,7 @@ type Session struct {
 	greeted bool // the first message is in
 	node    *core.Node
 	key     string
+	ttl     bool    // the client knows TTLs (TTL-6)
 	states  []state // in the order of ORDER-2
 	bySub   map[*fanout.Subscription]state
 	carried bool // a response was sent (ERR-7)
@@ -247,6 +248,9 @@ func (s *Session) greet(node *core.Node, typeURL string) (cache.TypeURL, *End) {
 			return "", end
 		}
 		s.greeted, s.node, s.key = true, node, key
+		if s.ttl = takesTTL(node, s.kind.Delta); s.ttl {
+			s.subscriber.TakesTTL()
+		}
 		s.warmth.join(node.GetId())
 	case node != nil:
 		key, end := s.groups.Key(node)
@@ -388,6 +392,7 @@ func (s *Session) exchange(t cache.TypeURL) (exchange, *End) {
 		url: t, hub: m.Hub, leave: m.Leave, renew: m.Renew,
 		sub:  m.Hub.Subscribe(t, s.subscriber),
 		full: m.Hub.Properties(t).FullState,
+		ttl:  s.ttl,
 	}, nil
 }
 

@@ -86,6 +86,9 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	} else {
 		s.collectNew(v, push, &p)
 	}
+	if !s.full || !v.Husks() {
+		s.expiring(v, &p)
+	} // else nobody could renew the set without asking upstream for bodies each time
 	p.refuse(&s.exchange)
 	p.starving = starving(v)
 	return p
@@ -130,6 +133,12 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		}
 	}
 	s.collectErrors(v, p)
+	if push && (s.renewed.len() > 0 || s.membersRenewed) {
+		// The whole set, since a client takes what comes without a body for gone (TTL-8).
+		whole, beats := s.renewals(v)
+		send = send || len(whole)+len(beats) > 0 && !v.Husks()
+	}
+	s.handed = false
 
 	resources, version, certain := s.view(v)
 	if !certain {
@@ -152,6 +161,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	p.must, p.shrunk = send, shrunk && !send && len(p.errors) == 0
 	s.wildcardAsked = false
 	s.version, s.told = version, p.position
+	v.Handed() // they are among the resources
 	s.deliver(v)
 }
 
@@ -187,7 +197,9 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 			return nil, "", false
 		}
 	}
-	resources = everything(v)
+	if resources, certain = bodies(v, everything(v)); !certain {
+		return nil, "", false
+	}
 	return resources, viewVersion(v, resources), true
 }
 
@@ -266,11 +278,37 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		}
 	}
 	s.collectErrors(v, p)
+	p.resources, _ = bodies(v, p.resources)
+	if push {
+		p.resources = append(p.resources, v.Handed()...)
+		s.handed = false
+		s.collectRenewals(v, p)
+	}
+	if len(p.beats) > 0 {
+		return
+	}
 	if len(p.resources) == 0 && len(p.errors) == 0 && len(p.unavailable) == 0 && !p.must {
 		return
 	}
 	p.resources = unique(p.resources)
 	p.version = viewVersion(v, everything(v))
+}
+
+// collectRenewals: heartbeats go under the version that the client has accepted, and
+// which they do not change (TTL-8, TTL-10). What goes under a new one has a body.
+func (s *sotwState) collectRenewals(v fanout.View, p *part) {
+	whole, beats := s.renewals(v)
+	whole, _ = bodies(v, whole)
+	p.resources = append(p.resources, whole...)
+	if len(p.resources) == 0 && !p.must && s.accepted != "" {
+		p.beats, p.version = unique(beats), s.accepted
+		return
+	}
+	for _, r := range beats {
+		if body := v.Body(r); body != nil {
+			p.resources = append(p.resources, body)
+		}
+	}
 }
 
 // collectErrors: each error of a name once.
@@ -291,7 +329,11 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	}
 	a := v.Answer(id)
 	if a.State == cache.Absent && a.Error == nil {
-		p.errors = append(p.errors, resourceErr{name, notFound})
+		why := notFound
+		if a.Cause == cache.TTLExpired {
+			why = expired
+		}
+		p.errors = append(p.errors, resourceErr{name, why})
 		return
 	}
 	p.collectError(v, id)

@@ -30,8 +30,9 @@ type chunk struct {
 func (s *Session) chunk(now time.Time) *Response {
 	c := s.chunks[0]
 	s.chunks = s.chunks[1:]
+	c.At = now
 	c.Nonce = c.x.nonce(c.position, c.answer, c.left, &s.counter)
-	c.x.sending(c.Nonce, c.position, c.answer || c.begun, c.left > 0, now)
+	c.x.sending(c.Nonce, c.Version, c.position, c.answer || c.begun, c.left > 0, now)
 	return c.Response
 }
 
@@ -59,7 +60,7 @@ func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
 
 // nonceSize bounds what the nonce of any part takes, in bytes.
 func (s *Session) nonceSize(r *Response, x *exchange, position cache.Seq) int {
-	parts := uint64(len(r.Resources)+len(r.Removed)+len(r.Errors)) + 1
+	parts := uint64(len(r.Resources)+len(r.Heartbeats)+len(r.Removed)+len(r.Errors)) + 1
 	digits := func(n uint64) int { return len(strconv.FormatUint(n, 10)) }
 	const marks = len("..-")
 	return sizeOf(deltaNonce, len(x.nonceName())+marks+digits(uint64(position))+digits(s.counter+parts)+digits(parts))
@@ -93,7 +94,7 @@ func (r *Response) split(room int) []*Response {
 	into := func(size int) *Response {
 		if len(parts) == 0 || begun && size > free {
 			next := *r
-			next.Resources, next.Removed, next.Errors, next.Oversized = nil, nil, nil, nil
+			next.Resources, next.Heartbeats, next.Removed, next.Errors, next.Oversized = nil, nil, nil, nil, nil
 			parts, free = append(parts, &next), room
 		}
 		free, begun = free-size, size > 0
@@ -103,6 +104,10 @@ func (r *Response) split(room int) []*Response {
 	for _, res := range r.Resources {
 		p := into(r.sizeOf(res))
 		p.Resources = append(p.Resources, res)
+	}
+	for _, res := range r.Heartbeats {
+		p := into(sizeOf(fieldResources, len(res.Heading())+maxTTL))
+		p.Heartbeats = append(p.Heartbeats, res)
 	}
 	for _, name := range r.Removed {
 		p := into(sizeOf(deltaRemoved, len(name)))
@@ -115,9 +120,14 @@ func (r *Response) split(room int) []*Response {
 	return parts
 }
 
-// sizeOf is what a resource takes in the response, in bytes.
+// sizeOf is what a resource takes in the response at most, in bytes.
 func (r *Response) sizeOf(res *cache.Resource) int {
-	if r.Delta {
+	switch _, limited := r.Ends[res]; {
+	case limited && r.Delta:
+		return sizeOf(fieldResources, len(res.Content())+maxTTL)
+	case limited:
+		return sizeOf(fieldResources, sizeOf(anyTypeURL, len(wrapperType))+sizeOf(anyValue, len(res.Content())+maxTTL))
+	case r.Delta:
 		return len(res.Element())
 	}
 	return len(res.Body())

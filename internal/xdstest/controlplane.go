@@ -27,6 +27,9 @@ const ViaHeader = "x-xds-relay-via"
 // ControlPlane is a scripted ADS server, Delta and SotW. It says only what it is told to, and counts.
 type ControlPlane struct {
 	*mailbox
+	// ShowFeatures: those features of a node are heard, too, that every relay has. Set it before anybody calls.
+	ShowFeatures bool
+
 	server *grpc.Server
 	// ShowVia prints by which way a stream has come. Set it before anybody connects.
 	ShowVia bool
@@ -202,7 +205,7 @@ func (p *ControlPlane) listen(s *upstream, newRequest func() proto.Message) {
 			return
 		}
 		s.subscribe(m)
-		for i, text := range RequestEvents(m, first) {
+		for i, text := range RequestEvents(m, first, p.ShowFeatures) {
 			if first && i == 0 {
 				text += headers(s.Context(), p.ShowVia)
 			}

@@ -191,7 +191,7 @@ func (d *Dialogue) Hear(m proto.Message) (text string, fault error) {
 			if body.MessageIs(w) {
 				w = &discoveryv3.Resource{}
 				blame(body.UnmarshalTo(w))
-				if !slices.Contains(d.Node.GetClientFeatures(), "xds.config.resource-in-sotw") {
+				if !slices.ContainsFunc(d.Node.GetClientFeatures(), func(f string) bool { return strings.HasSuffix(f, "resource-in-sotw") }) {
 					blame(fmt.Errorf("a resource is wrapped for a client that cannot unwrap it (DOWN-SOTW-15)"))
 				}
 			}
@@ -227,7 +227,7 @@ func (d *Dialogue) Hear(m proto.Message) (text string, fault error) {
 
 // resource reads one resource of a response; versioned ones must carry the fingerprint of their body.
 func (d *Dialogue) resource(typeURL string, w *discoveryv3.Resource, versioned bool) (Resource, error) {
-	r := Resource{Aliases: w.GetAliases(), TTL: w.GetTtl().AsDuration(), Bodyless: w.GetResource() == nil}
+	r := Resource{Aliases: w.GetAliases(), NoCache: w.GetCacheControl().GetDoNotCache(), TTL: w.GetTtl().AsDuration(), Bodyless: w.GetResource() == nil}
 	if w.GetResourceName() != nil {
 		r.Qualified = 1
 	}

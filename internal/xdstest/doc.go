@@ -11,7 +11,7 @@
 //	# A wildcard client that reconnects is sent only what changed while it was away.
 //	# spec: RECON-10 DOWN-DELTA-10
 //	# config: upstream.settle=0s
-//	# show: nonce version id
+//	# show: nonce version id features
 //	# edge: why it needs the edge
 //
 //	c1 > sub CDS * init=a@1,gone@7
@@ -24,7 +24,7 @@
 // "actor > command" is said to the relay, "actor < event" is what the relay says. Between two ">" lines the "<" lines are
 // compared per actor, in order, and are all there is: silence is asserted by absence. Only a line that ends in " ..." leaves
 // its end open. "config" is handed to the relay as its --set; "show" adds fields to resp events that are otherwise
-// left out. Time stands still between the lines, save for "* > wait 15s".
+// left out, and to open events the features that every relay has. Time stands still between the lines, save for "* > wait 15s".
 //
 // Every transcript is played twice by the tests of this package: over real gRPC, and against the pure parts alone, with no
 // gRPC, goroutine or clock. "edge" marks the few that only the first can play, because what they show is done by a loop around
@@ -41,10 +41,10 @@
 // URL. A name with any character outside A-Z a-z 0-9 _ . / * ? - is written, and printed, as a quoted Go string.
 // A resource is
 //
-//	name@version=label[alias,alias]{eds=service}~^:LDS(10s)
+//	name@version=label[alias,alias]{eds=service}{do_not_cache}~^:LDS(10s)
 //
 // where all but the name is optional: the body is made from the label, which is the version unless "=" says otherwise;
-// {eds} or {eds=service} makes a Cluster of type EDS; ~ leaves the body out; :LDS gives the Any another type than the
+// {eds} or {eds=service} makes a Cluster of type EDS; {do_not_cache} sets cache_control; ~ leaves the body out; :LDS gives the Any another type than the
 // response's; ^ puts the name into resource_name instead of name, ^^ into both; (10s) is the ttl. In what a client hears, @label is read from the body, and the player fails the test if the
 // version on the wire is not the Fingerprint of that body (with version_identity=upstream in the config the version is
 // printed as it is, as name@version=label). @? stands for a body or version the player did not make.
@@ -104,5 +104,5 @@
 // # Limitations
 //
 // No REST, no file sources, one control plane (every upstream address leads to it), no dynamic parameter constraints beyond the
-// names of resource locators, no metadata or cache_control on a resource, and no client that stops reading.
+// names of resource locators, no metadata on a resource, and no client that stops reading.
 package xdstest

@@ -32,6 +32,7 @@ func Live(factory Factory) NewPlayer {
 		p := &live{transcript: t, upstream: NewNetwork(), downstream: NewNetwork(), clients: map[string]*Client{}, stop: func() {}}
 		p.controlPlane = NewControlPlane(p.upstream.Listener())
 		p.controlPlane.ShowVia = slices.Contains(t.Show, "via")
+		p.controlPlane.ShowFeatures = slices.Contains(t.Show, "features")
 		listener := p.downstream.Listener()
 		stop, err := factory(t.Config, p.upstream.Dial, listener)
 		if err != nil {

@@ -40,6 +40,9 @@ func (c Command) Response(sotw bool) (proto.Message, error) {
 		if r.TTL != 0 {
 			wrapped[i].Ttl = durationpb.New(r.TTL)
 		}
+		if r.NoCache {
+			wrapped[i].CacheControl = &discoveryv3.Resource_CacheControl{DoNotCache: true}
+		}
 	}
 	var errors []*discoveryv3.ResourceError
 	for _, e := range c.Errors {
@@ -64,7 +67,7 @@ func (c Command) Response(sotw bool) (proto.Message, error) {
 	}
 	for _, w := range wrapped {
 		body := w.GetResource()
-		if body == nil || len(w.GetAliases()) > 0 || w.GetTtl() != nil {
+		if body == nil || len(w.GetAliases()) > 0 || w.GetTtl() != nil || w.GetCacheControl() != nil {
 			var err error
 			if body, err = anypb.New(w); err != nil {
 				return nil, err
@@ -76,7 +79,8 @@ func (c Command) Response(sotw bool) (proto.Message, error) {
 }
 
 // RequestEvents is what the control plane hears when a request arrives: the request, and open before it if it is the stream's first.
-func RequestEvents(m proto.Message, first bool) []string {
+// features: those that every relay has are printed, too.
+func RequestEvents(m proto.Message, first, features bool) []string {
 	var node *corev3.Node
 	var text, open string
 	switch req := m.(type) {
@@ -87,7 +91,7 @@ func RequestEvents(m proto.Message, first bool) []string {
 	}
 	who := " nonode"
 	if node != nil {
-		who = nodeWords(node)
+		who = nodeWords(node, features)
 	}
 	switch {
 	case first:

@@ -106,9 +106,12 @@ func setParameter(n *corev3.Node, typeURL, name, value string) {
 	n.DynamicParameters[typeURL].Params[name] = value
 }
 
+// ownFeatures are those that a relay has itself.
+var ownFeatures = []string{"xds.config.supports-resource-ttl", "xds.config.resource-in-sotw"}
+
 // nodeWords print what a node says, id first; a user agent that is the relay's own is
-// left out.
-func nodeWords(node *corev3.Node) string {
+// left out, and so are its own features unless asked for.
+func nodeWords(node *corev3.Node, all bool) string {
 	words := " node=" + quote(node.GetId())
 	add := func(key, value string) {
 		if value != "" {
@@ -132,7 +135,8 @@ func nodeWords(node *corev3.Node) string {
 			add("param."+ShortName(typeURL)+"."+name, params[name])
 		}
 	}
-	add("features", strings.Join(node.GetClientFeatures(), ","))
+	features := slices.DeleteFunc(slices.Clone(node.GetClientFeatures()), func(f string) bool { return !all && slices.Contains(ownFeatures, f) })
+	add("features", strings.Join(features, ","))
 	if _, _, n := protowire.ConsumeTag(node.ProtoReflect().GetUnknown()); n > 0 {
 		value, _ := protowire.ConsumeString(node.ProtoReflect().GetUnknown()[n:])
 		add("unknown", value)

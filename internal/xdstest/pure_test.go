@@ -306,7 +306,7 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 			continue
 		}
 		if req := g.core.Next(s.id, p.now); req != nil {
-			for i, text := range xdstest.RequestEvents(req, !s.spoken) {
+			for i, text := range xdstest.RequestEvents(req, !s.spoken, slices.Contains(p.transcript.Show, "features")) {
 				if i == 0 && !s.spoken && slices.Contains(p.transcript.Show, "via") {
 					text += " via=" + xdstest.Quote(strings.Join(s.via, ","))
 				}

@@ -19,11 +19,15 @@ type Resource struct {
 	Bodyless bool
 	TypeURL  string // of the Any, if it is not the response's
 	TTL      time.Duration
+	NoCache  bool // cache_control.do_not_cache
 	// Qualified: the name is in resource_name instead of name; 2: in both.
 	Qualified int
 }
 
 const resourceStops = "@=[{~:(^"
+
+// noCache is the word for cache_control.do_not_cache.
+const noCache = "do_not_cache"
 
 // ParseResource reads the notation described in the package comment.
 func ParseResource(s string) (Resource, error) {
@@ -64,9 +68,13 @@ func ParseResource(s string) (Resource, error) {
 		case '[':
 			r.Aliases, err = wordList(inside)
 		case '{':
+			if inside == noCache {
+				r.NoCache = true
+				continue
+			}
 			eds, service, _ := strings.Cut(inside, "=")
 			if eds != "eds" {
-				return fail("{%s} is not {eds} or {eds=service}", inside)
+				return fail("{%s} is not {eds}, {eds=service} or {do_not_cache}", inside)
 			}
 			r.EDS = true
 			r.Service, err = whole(service)
@@ -122,6 +130,9 @@ func (r Resource) marks() string {
 			b.WriteString("=" + quote(r.Service))
 		}
 		b.WriteString("}")
+	}
+	if r.NoCache {
+		b.WriteString("{" + noCache + "}")
 	}
 	if r.Bodyless {
 		b.WriteString("~")

@@ -151,8 +151,8 @@ func (t *Transcript) comment(i int, s string) error {
 	case "show":
 		t.Show = values
 		for _, field := range values {
-			if !slices.Contains([]string{"nonce", "version", "id", "via"}, field) {
-				return fmt.Errorf("show knows nonce, version, id and via, not %s", field)
+			if !slices.Contains([]string{"nonce", "version", "id", "via", "features"}, field) {
+				return fmt.Errorf("show knows nonce, version, id, via and features, not %s", field)
 			}
 		}
 	}
