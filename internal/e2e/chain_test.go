@@ -129,7 +129,7 @@ func TestChainOutage(t *testing.T) {
 	w.service("a", "127.0.0.1:1")
 	cp := startControlPlane(t, w.Mux())
 	near := startRelay(t, cp.addr, sets...)
-	far := startRelay(t, near.addr, sets...)
+	far := startRelay(t, near.addr, append(sets, "instance=far")...)
 	envoys := []*envoy{startEnvoy(t, near.addr, "envoy-near", nil), startEnvoy(t, far.addr, "envoy-far", nil)}
 	askers := []*deltaClient{openDelta(t, near.addr, "asker-near"), openDelta(t, far.addr, "asker-far")}
 	for i, e := range envoys {

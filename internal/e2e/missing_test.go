@@ -64,7 +64,7 @@ func TestUpstreamSaysMissing(t *testing.T) {
 	w := newLinear(t)
 	cp := startControlPlane(t, w.Mux())
 	near := startRelay(t, cp.addr, "timers.dne_timeout=300ms")
-	far := startRelay(t, near.addr, "timers.dne_timeout=1h", "timers.dne_timeout_explicit=1h")
+	far := startRelay(t, near.addr, "instance=far", "timers.dne_timeout=1h", "timers.dne_timeout_explicit=1h")
 	d := openDelta(t, far.addr, "delta")
 	d.Subscribe(cache.Endpoint, "missing")
 	eventually(t, patience, func() error { return d.Missing(cache.Endpoint, "missing") })

@@ -44,7 +44,7 @@ func TestUnknownTypeTravelsUntouched(t *testing.T) {
 	w.Set(cache.Cluster, "odd", raw(append(bytes.Clone(body), 0x0a, 0x03, 'o', 'd', 'd'))) // a known type with unknown content
 	cp := startControlPlane(t, w.Mux())
 	near := startRelay(t, cp.addr)
-	far := startRelay(t, near.addr)
+	far := startRelay(t, near.addr, "instance=far")
 	for _, r := range []*relayed{near, far} {
 		named, all, sotw := openDelta(t, r.addr, "named"), openDelta(t, r.addr, "all"), openSotw(t, r.addr, "sotw")
 		sotw.foreign = true

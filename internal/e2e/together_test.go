@@ -91,7 +91,8 @@ func TestTogether(t *testing.T) {
 					roles = append(roles, s.role)
 				}
 				slices.Sort(roles)
-				if !slices.Equal(roles, []string{"aux", "main"}) {
+				// Both may be opened anew once, to tell of the relay that has come (NODE-11).
+				if len(roles) > 4 || !slices.Equal(slices.Compact(slices.Clone(roles)), []string{"aux", "main"}) {
 					t.Errorf("streams upstream were %q", roles)
 				}
 			})
