@@ -48,7 +48,6 @@ type client struct {
 	// Of the open stream; guarded by mu.
 	open      bool // something has come
 	connected int  // streams that something came on
-	cancel    context.CancelFunc
 }
 
 type held struct {
@@ -69,7 +68,7 @@ func newClient(f *fleet, id int, target string, sotw bool, names []string) (*cli
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(c.dial),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec()), grpc.MaxCallRecvMsgSize(64<<20), grpc.WaitForReady(true)),
-		grpc.WithSharedWriteBuffer(true), grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(4<<10),
+		grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(4<<10),
 		// Fixed windows, so that a client that does not read is felt soon.
 		grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10),
 		grpc.WithIdleTimeout(0),

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -128,9 +130,9 @@ func (s *serving) resources(step int) map[cache.TypeURL]map[string]gcptypes.Reso
 func (s *serving) obey(commands io.Reader) error {
 	lines := bufio.NewScanner(commands)
 	for lines.Scan() {
-		var cmd string
-		var n int
-		if _, err := fmt.Sscan(lines.Text(), &cmd, &n); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		cmd, number, numbered := strings.Cut(lines.Text(), " ")
+		n, err := strconv.Atoi(number)
+		if numbered && err != nil {
 			return fmt.Errorf("control plane: command %q: %w", lines.Text(), err)
 		}
 		switch cmd {

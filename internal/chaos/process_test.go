@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ import (
 // the test dies.
 type process struct {
 	cmd    *exec.Cmd
+	ending atomic.Bool   // it is to end
 	ended  chan struct{} // closed after Wait
 	err    error         // of Wait
 	output *output
@@ -45,6 +47,9 @@ func run(t testing.TB, cmd *exec.Cmd) *process {
 		close(p.ended)
 	}()
 	t.Cleanup(func() {
+		if !p.ending.Load() && p.gone() {
+			t.Errorf("%s has ended by itself: %v\n%s", filepath.Base(cmd.Path), p.err, p.output)
+		}
 		p.kill()
 		if alarm := p.output.alarm(); alarm != "" {
 			t.Errorf("%s said:\n%s", filepath.Base(cmd.Path), alarm)
@@ -55,15 +60,23 @@ func run(t testing.TB, cmd *exec.Cmd) *process {
 
 // signal sends a signal to the process, if it still runs.
 func (p *process) signal(s syscall.Signal) {
+	if !p.gone() {
+		_ = syscall.Kill(p.cmd.Process.Pid, s) // it may have ended just now
+	}
+}
+
+func (p *process) gone() bool {
 	select {
 	case <-p.ended:
+		return true
 	default:
-		_ = syscall.Kill(p.cmd.Process.Pid, s) // it may have ended just now
+		return false
 	}
 }
 
 // kill ends it as a crash would, and waits until it is gone.
 func (p *process) kill() {
+	p.ending.Store(true)
 	p.signal(syscall.SIGKILL)
 	<-p.ended
 }
@@ -235,9 +248,13 @@ func (u *upstream) Stats() cpStats {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !u.write(cmdStats) {
-		return cpStats{}
+		u.t.Fatal("the control plane does not run: it cannot say what it has seen")
 	}
-	return u.listen(u.said).cpStats
+	s := u.listen(u.said)
+	if s.Event != "stats" {
+		u.t.Fatalf("the control plane does not say what it has seen:\n%s", u.p.output)
+	}
+	return s.cpStats
 }
 
 // Churn takes steps at a rate until stop is called; more than once is fine.
@@ -303,10 +320,8 @@ func (r *relay) Start() time.Duration {
 	begin := time.Now()
 	r.p = run(r.t, exec.Command(binary, r.args...))
 	eventually(r.t, func() error {
-		select {
-		case <-r.p.ended:
+		if r.p.gone() {
 			r.t.Fatalf("the relay has ended: %v\n%s", r.p.err, r.p.output)
-		default:
 		}
 		code, _, err := r.get("/readyz")
 		if err == nil && code != http.StatusOK {

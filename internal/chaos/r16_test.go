@@ -1,0 +1,90 @@
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+)
+
+// R16: a bad network on both sides of the relay.
+func TestR16_Network(t *testing.T) {
+	rounds, minute, hole, lag, size := 2, 2*time.Second, time.Second, 20*time.Millisecond, thousand()
+	if long() {
+		rounds, minute, hole, lag, size.clients, size.sotw = 30, time.Minute, 5*time.Second, 200*time.Millisecond, 300, 30
+	}
+	r := begin(t, "R16", "network: 200 ms +- 50 ms latency, 1 % cut connections, 5 s blackholes each minute, 30 min: G2-G5 hold; convergence < 10 s after each",
+		"300 clients; "+usualLoad+"; 50 updates/s; 200 ms +- 50 ms in each direction, between control plane and relay and between relay and clients; every 10 s 1 % of the clients' connections are cut, and once a minute the relay's own; once a minute 5 s without a byte on all links: by turns everything arrives afterwards, or it is lost and all connections are cut")
+	r.note("the latency of the fault proxy is a wait for each chunk that is read, one after the other, so it bounds the throughput of a connection, too")
+	h := newHistory(usual())
+	up := startUpstream(t, h)
+	above := startNetwork(t, "up", up.addr)
+	relay := newRelay(t, "unix://"+above.path)
+	below := startNetwork(t, "down", relay.addr)
+	links := []*network{above, below}
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	for _, n := range links {
+		work.Go(func() { n.lag(ctx, lag, lag/4) })
+	}
+	relay.Start()
+	r.fleet = startFleet(t, h, below.path, size)
+	stop := up.Churn(50)
+	cuts := 0
+	cut := func(share int) {
+		for range max(1, len(r.fleet.clients)*share/100) {
+			r.fleet.clients[rand.IntN(len(r.fleet.clients))].cut()
+			cuts++
+		}
+	}
+
+	var worst, total time.Duration
+	for round := range rounds {
+		for i := range 6 {
+			pause(context.Background(), (minute-hole)/6)
+			cut(1)
+			if i == 3 {
+				up.command(cmdCut)
+				cuts++
+			}
+		}
+		lost := round%2 == 1
+		for _, n := range links {
+			if lost {
+				n.swallow(true)
+			} else {
+				n.hold(true)
+			}
+		}
+		pause(context.Background(), hole)
+		if lost {
+			for _, c := range r.fleet.clients {
+				c.cut()
+			}
+			up.command(cmdCut)
+		}
+		for _, n := range links {
+			if lost {
+				n.swallow(false)
+			} else {
+				n.hold(false)
+			}
+		}
+		took := r.fleet.Converge()
+		worst, total = max(worst, took), total+took
+	}
+	stop()
+	r.fleet.Converge()
+
+	r.tell("clients", float64(len(r.fleet.clients)), "")
+	r.tell("blackholes", float64(rounds), "")
+	r.tell("connections cut", float64(cuts), "")
+	r.tell("updates", float64(h.Step()), "")
+	r.sound()
+	r.tell("client streams that ended", float64(r.fleet.disconnects.Load()), "")
+	r.below("slowest convergence after a blackhole", seconds(worst), 10, "s")
+	r.tell("mean convergence", seconds(total/time.Duration(rounds)), "s")
+}
