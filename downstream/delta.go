@@ -296,6 +296,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 		}
 	case a.Negative != nil:
 		p.resources = append(p.resources, a.Negative) // NAME-6
+	case d.hushed(a):
 	case a.State == cache.Absent && asked:
 		p.gone = append(p.gone, v.Name(id)) // MISS-2
 	case a.State == cache.Absent:

@@ -27,6 +27,9 @@ type Config struct {
 	// ResendOnReconnect are types for which a client's versions spare it nothing
 	// (DOWN-DELTA-8).
 	ResendOnReconnect []cache.TypeURL
+	// NeverSynthesize are types of which clients are not told that a name is
+	// missing because upstream was silent about it (MISS-9).
+	NeverSynthesize []cache.TypeURL
 	// MaxName and MaxNames bound one name, in bytes, and a stream's names
 	// (VALID-8).
 	MaxName, MaxNames int
@@ -392,6 +395,7 @@ func (s *Session) exchange(t cache.TypeURL) (exchange, *End) {
 		url: t, hub: m.Hub, leave: m.Leave, renew: m.Renew,
 		sub:  m.Hub.Subscribe(t, s.subscriber),
 		full: m.Hub.Properties(t).FullState,
+		mute: slices.Contains(s.config.NeverSynthesize, t),
 		ttl:  s.ttl,
 	}, nil
 }

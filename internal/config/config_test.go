@@ -292,6 +292,7 @@ downstream:
   stall_timeout: 12s
   max_connection_age: 30m
   resend_on_reconnect_types: [cds]
+  never_synthesize_removal: [ECDS]
   ready_types: [LDS]
   drain_delay: 13s
   drain: 8s
@@ -365,8 +366,8 @@ func fullConfig() Config {
 			MaxConnectionAge:        30 * time.Minute,
 			DrainDelay:              13 * time.Second,
 			ResendOnReconnectTypes:  []string{"cds"},
-			ReadyTypes:              []string{"LDS"},
-			Drain:                   8 * time.Second,
+			NeverSynthesizeRemoval:  []string{"ECDS"}, ReadyTypes: []string{"LDS"},
+			Drain: 8 * time.Second,
 		},
 		Groups: Groups{
 			Profile: ProfileSidecar,

@@ -82,6 +82,12 @@ type Downstream struct {
 	// Default: [].
 	ResendOnReconnectTypes []string `yaml:"resend_on_reconnect_types"`
 
+	// NeverSynthesizeRemoval lists types, as type URLs or short names, of which
+	// clients are never told that a name does not exist because the control
+	// plane was silent about it; ECDS is a candidate (MISS-9).
+	// Default: [].
+	NeverSynthesizeRemoval []string `yaml:"never_synthesize_removal"`
+
 	// ReadyTypes lists types, as type URLs or short names, that must be
 	// complete before the relay is ready. The relay itself subscribes to all
 	// of them, in the default group (ERR-14).

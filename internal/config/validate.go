@@ -165,6 +165,7 @@ func (v *validator) downstream() {
 		v.fail("downstream.max_connection_age", "use 0 for no limit", "must be 0 or at least 1s, is %v", d.MaxConnectionAge)
 	}
 	v.typeNames("downstream.resend_on_reconnect_types", d.ResendOnReconnectTypes)
+	v.typeNames("downstream.never_synthesize_removal", d.NeverSynthesizeRemoval)
 	v.typeNames("downstream.ready_types", d.ReadyTypes)
 }
 

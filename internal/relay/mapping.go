@@ -24,6 +24,7 @@ func DownstreamConfig(c *config.Config) downstream.Config {
 		Instance:          c.InstanceName(),
 		AckTimeout:        c.Timers.AckTimeout,
 		ResendOnReconnect: TypeURLs(c.Downstream.ResendOnReconnectTypes),
+		NeverSynthesize:   TypeURLs(c.Downstream.NeverSynthesizeRemoval),
 		MaxName:           int(c.Downstream.MaxNameBytes),
 		MaxNames:          c.Downstream.MaxNamesPerStream,
 		MaxResponse:       int(c.Downstream.MaxResponseBytes),

@@ -27,7 +27,7 @@ import (
 // that both sides have in common.
 var upstreamRules = slices.Concat(
 	numbered("UP", 1, 13),
-	numbered("MISS", 1, 8), numbered("MISS", 10, 10),
+	numbered("MISS", 1, 10),
 	numbered("RECON", 1, 12), numbered("RECON", 14, 18), numbered("RECON", 20, 20),
 	numbered("ERR", 1, 14),
 	numbered("TTL", 4, 4),
