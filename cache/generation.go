@@ -8,8 +8,15 @@ import "iter"
 // of another origin. It is confirmed when it is announced again, or swept when the
 // origin has announced all there is (RECON-12).
 
+// Origin is who a generation comes from: an upstream entry, and the way in which it
+// was asked. With SotW it gives no version of a single resource that Delta knows.
+type Origin struct {
+	Entry string
+	SotW  bool
+}
+
 // Begin starts a new generation, of which nothing is here yet.
-func (t *Table) Begin(origin string) {
+func (t *Table) Begin(origin Origin) {
 	t.generation++
 	t.origin = origin
 }
@@ -17,7 +24,7 @@ func (t *Table) Begin(origin string) {
 // Resume goes on with the generation there is: the origin is brought its versions,
 // and its silence means that nothing has changed (RECON-11). That says nothing of
 // what is not kept: it was brought no versions of that, and announces it anew.
-func (t *Table) Resume(origin string) {
+func (t *Table) Resume(origin Origin) {
 	t.origin = origin
 	if t.husks == 0 {
 		return
@@ -29,8 +36,8 @@ func (t *Table) Resume(origin string) {
 	}
 }
 
-// Origin is who the present generation comes from; empty: nobody has been asked.
-func (t *Table) Origin() string { return t.origin }
+// Origin is who the present generation comes from; zero: nobody has been asked.
+func (t *Table) Origin() Origin { return t.origin }
 
 // Confirmed reports whether a resource of that name is Present, and announced in
 // the present generation.

@@ -65,7 +65,7 @@ type Table struct {
 
 	// What is announced now belongs to this generation, which comes from origin.
 	generation uint32
-	origin     string
+	origin     Origin
 
 	pins    int
 	present int
@@ -148,6 +148,12 @@ func (t *Table) Has(name string) bool {
 func (t *Table) Holds(name, upstream string) bool {
 	id, ok := t.ids[name]
 	return ok && t.entries[id].state == Present && t.entries[id].upstream == upstream
+}
+
+// Same reports whether a resource is here with the same content.
+func (t *Table) Same(r *Resource) bool {
+	id, ok := t.ids[r.Name]
+	return ok && t.entries[id].state == Present && t.entries[id].resource.Version == r.Version
 }
 
 // Cap is one more than the highest ID given out so far.

@@ -74,7 +74,7 @@ func tableAgainstModel(t *testing.T, random *rand.Rand) {
 		case op == 9:
 			table.Prune(seq)
 		case op == 10:
-			table.Begin("origin")
+			table.Begin(Origin{Entry: "origin"})
 			clear(versions)
 		case op == 11:
 			ids[name] = table.Intern(name)

@@ -35,20 +35,22 @@ type wellKnown struct {
 	short string
 	rank  int
 	Properties
+	// unnamed: its messages do not hold their own names (TRANSLATE-2).
+	unnamed bool
 }
 
 // table is the type table of protocol.md §0; rank is the order of ORDER-2.
 var table = map[TypeURL]wellKnown{
-	Listener:     {"LDS", 4, Properties{FullState: true, EmptyIsWildcard: true}},
-	Cluster:      {"CDS", 1, Properties{FullState: true, EmptyIsWildcard: true}},
-	ScopedRoute:  {"SRDS", 5, Properties{FullState: true, EmptyIsWildcard: true}},
-	Route:        {"RDS", 6, Properties{}},
-	Endpoint:     {"EDS", 2, Properties{}},
-	Secret:       {"SDS", 0, Properties{}},
-	Runtime:      {"RTDS", 8, Properties{}},
-	Extension:    {"ECDS", 9, Properties{}},
-	VirtualHost:  {"VHDS", 7, Properties{EmptyIsWildcard: true}},
-	LocalityHost: {"LEDS", 3, Properties{EmptyIsWildcard: true}},
+	Listener:     {"LDS", 4, Properties{FullState: true, EmptyIsWildcard: true}, false},
+	Cluster:      {"CDS", 1, Properties{FullState: true, EmptyIsWildcard: true}, false},
+	ScopedRoute:  {"SRDS", 5, Properties{FullState: true, EmptyIsWildcard: true}, false},
+	Route:        {"RDS", 6, Properties{}, false},
+	Endpoint:     {"EDS", 2, Properties{}, false},
+	Secret:       {"SDS", 0, Properties{}, false},
+	Runtime:      {"RTDS", 8, Properties{}, false},
+	Extension:    {"ECDS", 9, Properties{}, false},
+	VirtualHost:  {"VHDS", 7, Properties{EmptyIsWildcard: true}, true},
+	LocalityHost: {"LEDS", 3, Properties{EmptyIsWildcard: true}, true},
 }
 
 // other is the last row of the type table: every type the table does not name.

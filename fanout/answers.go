@@ -12,6 +12,9 @@ import (
 // What upstream says, and what a name leads to.
 
 func (x *index) applyNamed(u *cache.Update) {
+	if u.Full {
+		x.named.Begin(x.named.Origin())
+	}
 	for _, r := range u.Set {
 		wanted := x.covers(r.Resource)
 		if !wanted && !x.named.Has(r.Name) {
@@ -36,6 +39,9 @@ func (x *index) applyNamed(u *cache.Update) {
 		x.markNamed(x.named.Deny(r, x.next(), x.touched[:0]))
 	}
 	for _, name := range u.Removed {
+		x.removeNamed(name, cache.Removed)
+	}
+	for _, name := range leftOut(&x.named, u) {
 		x.removeNamed(name, cache.Removed)
 	}
 	for _, e := range u.Errors {
@@ -104,6 +110,9 @@ func (x *index) applyWildcard(u *cache.Update) {
 	if !x.wildcardHeld {
 		return // an answer in flight to what was given up meanwhile (UP-8, H-32)
 	}
+	if u.Full {
+		x.wildcard.Begin(x.wildcard.Origin())
+	}
 	changed, renews := false, false
 	for _, r := range u.Set {
 		seq := x.next()
@@ -120,6 +129,7 @@ func (x *index) applyWildcard(u *cache.Update) {
 		renews = x.heartbeat(true, b, u.At) || renews
 	}
 	changed = x.removeMembers(u.Removed, cache.Removed) || changed
+	changed = x.removeMembers(leftOut(&x.wildcard, u), cache.Removed) || changed
 	for _, e := range u.Errors {
 		if e.Status.GetCode() == cache.NotFound {
 			changed = x.removeMembers([]string{e.Name}, cache.NotFoundError) || changed
@@ -140,6 +150,16 @@ func (x *index) applyWildcard(u *cache.Update) {
 	if x.wildcard.Tombstones() > 64+x.wildcard.Len()/4 {
 		x.prune()
 	}
+}
+
+// leftOut are the resources that a response with all there is does not list
+// (TRANSLATE-5). A name that never was Present is not among them: the response may be
+// older than the request for it.
+func leftOut(t *cache.Table, u *cache.Update) []string {
+	if !u.Full {
+		return nil
+	}
+	return slices.DeleteFunc(t.Unconfirmed(), func(name string) bool { return slices.Contains(u.Kept, name) })
 }
 
 // removeMembers takes names out of the wildcard's set.

@@ -186,6 +186,17 @@ func (h *Hub) Holds(lane Lane, name, version string) bool {
 	return x.table(lane.Wildcard).Holds(name, version)
 }
 
+// Has reports whether a name is present on a lane.
+func (h *Hub) Has(lane Lane, name string) bool {
+	x := h.find(lane.Type)
+	if x == nil {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.table(lane.Wildcard).Has(name)
+}
+
 // Lacks reports whether any of the resources is not here on a lane yet, or not
 // confirmed: what makes a response add a name (RECON-16).
 func (h *Hub) Lacks(lane Lane, set []cache.Received) bool {
@@ -196,6 +207,85 @@ func (h *Hub) Lacks(lane Lane, set []cache.Received) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.ContainsFunc(set, func(r cache.Received) bool { return !x.table(lane.Wildcard).Confirmed(r.Name) })
+}
+
+// Repeats reports whether an answer to a wildcard for which versions were shown
+// announces a member of which it was shown the version, and leaves others out: most
+// likely the versions were ignored (RECON-13). An empty version is no sign unless
+// the content is the same too.
+func (h *Hub) Repeats(lane Lane, u *cache.Update) bool {
+	x := h.find(lane.Type)
+	if x == nil || !lane.Wildcard {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	answered := make(map[string]struct{}, len(u.Set)+len(u.Removed))
+	repeats := false
+	for _, r := range u.Set {
+		answered[r.Name] = struct{}{}
+		repeats = repeats || x.wildcard.Holds(r.Name, r.Upstream) && (r.Upstream != "" || x.wildcard.Same(r.Resource))
+	}
+	if !repeats {
+		return false
+	}
+	for _, name := range u.Removed {
+		answered[name] = struct{}{}
+	}
+	for name := range x.wildcard.Versions() {
+		if _, ok := answered[name]; !ok {
+			return true
+		}
+	}
+	return false
+}
+
+// Len is the number of resources on a lane.
+func (h *Hub) Len(lane Lane) int {
+	x := h.find(lane.Type)
+	if x == nil {
+		return 0
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.table(lane.Wildcard).Len()
+}
+
+// Synced reports whether the wildcard set of a type has been complete (RECON-16).
+func (h *Hub) Synced(t cache.TypeURL) bool {
+	x := h.find(t)
+	if x == nil {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.synced
+}
+
+// Unresolved reports whether anybody waits for something that upstream has not said
+// (UP-14).
+func (h *Hub) Unresolved() bool {
+	for _, x := range h.all() {
+		x.mu.Lock()
+		waits := x.waits()
+		x.mu.Unlock()
+		if waits {
+			return true
+		}
+	}
+	return false
+}
+
+func (x *index) waits() bool {
+	if len(x.wildcards) > 0 && !x.synced {
+		return true
+	}
+	for id, subs := range x.interest {
+		if len(subs) > 0 && x.answer(cache.ID(id)).State == cache.Unknown {
+			return true
+		}
+	}
+	return false
 }
 
 // Expire gives up what has lingered long enough, and returns when to call it

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/xds-relay/xds-relay/cache"
 )
 
 // Wanted is the mailbox between the Hub and the upstream side: the names whose
@@ -129,7 +131,7 @@ func (h *Hub) Changes() map[Lane]Interest {
 // origin (UP-3), with the versions that are here if resume, given the origin they
 // came from, says so (RECON-6 to RECON-8). If not, what is here stays, but is
 // unconfirmed until the new origin has announced it, or it is swept (RECON-12).
-func (h *Hub) Resume(lane Lane, origin string, resume func(from string) bool) (names []string, versions map[string]string) {
+func (h *Hub) Resume(lane Lane, origin cache.Origin, resume func(from cache.Origin) bool) (names []string, versions map[string]string) {
 	x := h.find(lane.Type)
 	if x == nil {
 		return nil, nil
@@ -146,6 +148,17 @@ func (h *Hub) Resume(lane Lane, origin string, resume func(from string) bool) (n
 	}
 	table.Resume(origin)
 	return names, maps.Collect(table.Versions())
+}
+
+// Names is the whole interest of a lane.
+func (h *Hub) Names(lane Lane) []string {
+	x := h.find(lane.Type)
+	if x == nil {
+		return nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.names(lane.Wildcard)
 }
 
 // Lanes are the lanes on which something is wanted.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
@@ -24,7 +24,7 @@ import (
 // Client keeps one group's streams to the control plane: the edge around Core. It
 // has one goroutine that opens streams and keeps time, and two for each stream.
 type Client struct {
-	conn     *Conn
+	conns    []*Conn // one for each entry
 	hub      *fanout.Hub
 	log      *slog.Logger
 	observer Observer
@@ -40,7 +40,7 @@ type Client struct {
 
 // stream is an attempt to open a stream, and the stream.
 type stream struct {
-	role   Role
+	open   Open
 	cancel context.CancelFunc
 	wake   chan struct{} // one slot: there may be something to write
 	done   chan struct{} // closed when it has ended
@@ -48,7 +48,7 @@ type stream struct {
 
 // ClientOptions are the Client's ties to the rest of the relay.
 type ClientOptions struct {
-	Conn     *Conn
+	Conns    []*Conn // in the order of Config.Entries; groups share them
 	Hub      *fanout.Hub
 	Log      *slog.Logger
 	Observer Observer       // nil: nobody
@@ -58,7 +58,7 @@ type ClientOptions struct {
 // NewClient returns a Client that does nothing until Run.
 func NewClient(config Config, o ClientOptions) *Client {
 	c := &Client{
-		conn: o.Conn, hub: o.Hub, log: o.Log, observer: o.Observer, random: o.Random,
+		conns: o.Conns, hub: o.Hub, log: o.Log, observer: o.Observer, random: o.Random,
 		streams: make(map[StreamID]*stream),
 		warned:  make(map[cache.TypeURL]bool),
 		wake:    make(chan struct{}, 1),
@@ -104,13 +104,13 @@ func (c *Client) Run(ctx context.Context) {
 			c.shut(id)
 		}
 		for _, o := range open {
-			s := &stream{role: o.Role, wake: make(chan struct{}, 1), done: make(chan struct{})}
+			s := &stream{open: o, wake: make(chan struct{}, 1), done: make(chan struct{})}
 			streamCtx, cancel := context.WithCancel(ctx)
 			s.cancel = cancel
 			c.mu.Lock()
 			c.streams[o.ID] = s
 			c.mu.Unlock()
-			streams.Go(func() { c.serve(ctx, streamCtx, o, s) })
+			streams.Go(func() { c.serve(ctx, streamCtx, s) })
 		}
 		if len(open) == 0 {
 			c.pokeStreams()
@@ -143,6 +143,8 @@ func (c *Client) take(event func(now time.Time)) []Effect {
 
 func (c *Client) observe(e Effect) {
 	switch {
+	case e.Notice != "":
+		c.log.Warn(e.Notice, "address", e.Entry)
 	case e.Drop != "":
 		c.observer.UpstreamDropped(e.Drop)
 	case e.Conviction:
@@ -211,14 +213,17 @@ func (c *Client) shut(id StreamID) {
 
 // serve opens one stream and receives on it until it ends. parent ends when the
 // relay stops, ctx also when the stream is to be shut.
-func (c *Client) serve(parent, ctx context.Context, o Open, s *stream) {
+func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	defer close(s.done)
-	id := o.ID
-	log := c.log.With("stream", s.role)
-	grpcStream, leave, err := c.conn.open(ctx, s.role, o.Via)
+	id, kind := s.open.ID, c.kind(s.open)
+	log := c.log.With("stream", kind.Role)
+	if len(c.conns) > 1 {
+		log = log.With("address", kind.Entry)
+	}
+	grpcStream, leave, err := c.conns[s.open.Entry].open(ctx, kind.Role, kind.SotW, s.open.Via)
 	if err == nil {
-		c.observer.UpstreamConnected(s.role, true)
-		log.Info("upstream stream open")
+		c.observer.UpstreamConnected(kind, true)
+		log.Info("upstream stream open", "mode", kind.Mode())
 		c.step(func(now time.Time) { c.core.Opened(id, now) })
 		var sender sync.WaitGroup
 		sender.Go(func() { c.send(ctx, id, s, grpcStream) })
@@ -228,7 +233,7 @@ func (c *Client) serve(parent, ctx context.Context, o Open, s *stream) {
 		s.cancel()
 		sender.Wait()
 		leave()
-		c.observer.UpstreamConnected(s.role, false)
+		c.observer.UpstreamConnected(kind, false)
 	}
 	s.cancel()
 
@@ -241,20 +246,25 @@ func (c *Client) serve(parent, ctx context.Context, o Open, s *stream) {
 		if ours {
 			reason = "replanned"
 		}
-		wait = c.core.Wait(s.role, now)
+		wait = c.core.Wait(kind.Role, now)
 	})
 	if parent.Err() != nil {
 		return // the relay stops
 	}
-	c.observer.UpstreamReconnect(s.role, reason, wait)
+	c.observer.UpstreamReconnect(kind.Role, reason, wait)
 	log.Warn("upstream stream ended", "reason", reason, "err", end.Message, "retry_ms", wait.Milliseconds())
 	poke(c.wake)
 }
 
+// kind is what an Observer is told of a stream.
+func (c *Client) kind(o Open) Stream {
+	return Stream{Role: o.Role, Entry: c.core.entries[o.Entry].Name, SotW: o.SotW}
+}
+
 // receive takes in responses; it never waits for a client, nor for the sender.
-func (c *Client) receive(id StreamID, s *stream, in deltaStream, log *slog.Logger) error {
+func (c *Client) receive(id StreamID, s *stream, in adsStream, log *slog.Logger) error {
 	for {
-		resp, err := in.Recv()
+		resp, err := in.receive()
 		if err == nil {
 			err = c.takeIn(id, resp, log)
 		}
@@ -268,16 +278,16 @@ func (c *Client) receive(id StreamID, s *stream, in deltaStream, log *slog.Logge
 
 // takeIn lets the Hub have a response, and then its ACK go. A bug that a response
 // brings to light ends the stream that it came on, and nothing else.
-func (c *Client) takeIn(id StreamID, resp *discovery.DeltaDiscoveryResponse, log *slog.Logger) (err error) {
+func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.observer.UpstreamDropped("panic")
-			log.Error("bug: a response made the relay panic", "type", resp.GetTypeUrl(), "nonce", resp.GetNonce(), "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			log.Error("bug: a response made the relay panic", "err", fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = errors.New("internal error while taking in a response")
 		}
 	}()
 	d := Decode(resp, c.core.config.Fingerprint)
-	c.observer.UpstreamResponse(d.typeURL, len(resp.GetResources()), len(resp.GetRemovedResources()))
+	c.observer.UpstreamResponse(d.typeURL, len(d.update.Set)+len(d.bodyless), len(d.update.Removed))
 	c.step(func(now time.Time) {
 		delete(c.warned, d.typeURL)
 		c.core.Receive(id, d, now)
@@ -296,7 +306,7 @@ func (c *Client) takeIn(id StreamID, resp *discovery.DeltaDiscoveryResponse, log
 }
 
 // send writes what the Core wants written, one request at a time.
-func (c *Client) send(ctx context.Context, id StreamID, s *stream, out deltaStream) {
+func (c *Client) send(ctx context.Context, id StreamID, s *stream, out adsStream) {
 	for {
 		c.mu.Lock()
 		req := c.core.Next(id, time.Now())
@@ -309,7 +319,7 @@ func (c *Client) send(ctx context.Context, id StreamID, s *stream, out deltaStre
 				continue
 			}
 		}
-		if out.Send(req) != nil {
+		if out.SendMsg(req) != nil {
 			return // Recv has the reason
 		}
 		poke(c.wake) // a written subscription starts timers
@@ -332,6 +342,9 @@ func Ending(err error) (End, string) {
 		return e, "cancelled"
 	case codes.DeadlineExceeded:
 		return e, "deadline"
+	case codes.Unimplemented:
+		e.Refused, e.Unimplemented = true, true
+		return e, "unimplemented"
 	case codes.Internal, codes.Unknown:
 		// An undecodable message ends only its stream (ERR-12).
 		e.Refused = !strings.Contains(e.Message, "unmarshal")

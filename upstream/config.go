@@ -26,8 +26,8 @@ type Config struct {
 	Instance string
 	// SendNodeAlways repeats the node in every request (UP-2).
 	SendNodeAlways bool
-	// Entry names the control plane, so that its versions are not taken to another.
-	Entry string
+	// Entries are the control planes, in order of preference; at least one.
+	Entries []Entry
 	// Versions is when to resume with the versions at hand (RECON-8).
 	Versions Versions
 	// WildcardForm is how the wildcard is asked for.
@@ -66,18 +66,6 @@ const (
 	VersionsAlways
 	VersionsNever
 )
-
-// presents: versions that came from an entry may be shown to this one.
-func (c *Config) presents(from string) bool {
-	switch c.Versions {
-	case VersionsAlways:
-		return true
-	case VersionsNever:
-		return false
-	default:
-		return from == c.Entry
-	}
-}
 
 // Chunks is where a server's nonces hold the number of parts that are to follow.
 type Chunks uint8

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 )
 
 // Endpoint is how to reach the control plane.
@@ -75,7 +76,22 @@ func NewConn(e Endpoint) *Conn {
 	return &Conn{endpoint: e, options: options}
 }
 
-type deltaStream = grpc.BidiStreamingClient[discovery.DeltaDiscoveryRequest, discovery.DeltaDiscoveryResponse]
+// adsStream is an ADS stream of either variant.
+type adsStream struct {
+	grpc.ClientStream
+	sotw bool
+}
+
+func (s adsStream) receive() (proto.Message, error) {
+	var resp proto.Message = new(discovery.DeltaDiscoveryResponse)
+	if s.sotw {
+		resp = new(discovery.DiscoveryResponse)
+	}
+	if err := s.RecvMsg(resp); err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
 
 // roleHeader tells the control plane's operator which of the relay's streams it
 // looks at.
@@ -84,15 +100,15 @@ const roleHeader = "x-xds-relay-stream"
 // viaHeader lists the relays that a stream has come through (NODE-11).
 const viaHeader = "x-xds-relay-via"
 
-// open opens a Delta ADS stream; the caller calls leave when it has ended. It does
-// not wait for the connection to become ready: an error is this attempt's (ERR-3).
-func (c *Conn) open(ctx context.Context, role Role, via []string) (_ deltaStream, leave func(), _ error) {
+// open opens an ADS stream; the caller calls leave when it has ended. It does not
+// wait for the connection to become ready: an error is this attempt's (ERR-3).
+func (c *Conn) open(ctx context.Context, role Role, sotw bool, via []string) (_ adsStream, leave func(), _ error) {
 	c.mu.Lock()
 	if c.channel == nil {
 		cc, err := grpc.NewClient(c.endpoint.Target, c.options...)
 		if err != nil {
 			c.mu.Unlock()
-			return nil, nil, err
+			return adsStream{}, nil, err
 		}
 		c.channel = &channel{ClientConn: cc}
 	}
@@ -101,12 +117,19 @@ func (c *Conn) open(ctx context.Context, role Role, via []string) (_ deltaStream
 	c.mu.Unlock()
 
 	ctx = metadata.AppendToOutgoingContext(ctx, roleHeader, string(role), viaHeader, strings.Join(via, ","))
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(ch).DeltaAggregatedResources(ctx)
+	stream, err := openADS(ctx, discovery.NewAggregatedDiscoveryServiceClient(ch), sotw)
 	if err != nil {
 		c.leave(ch, ch.GetState() != connectivity.Ready)
-		return nil, nil, err
+		return adsStream{}, nil, err
 	}
-	return stream, func() { c.leave(ch, false) }, nil
+	return adsStream{stream, sotw}, func() { c.leave(ch, false) }, nil
+}
+
+func openADS(ctx context.Context, client discovery.AggregatedDiscoveryServiceClient, sotw bool) (grpc.ClientStream, error) {
+	if sotw {
+		return client.StreamAggregatedResources(ctx)
+	}
+	return client.DeltaAggregatedResources(ctx)
 }
 
 // leave gives a channel back; failed: nobody else is to use it.

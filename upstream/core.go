@@ -1,12 +1,11 @@
 package upstream
 
 import (
-	"slices"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
@@ -20,7 +19,11 @@ type Core struct {
 	hub    *fanout.Hub
 	random func() float64
 
-	// Streams. Solo ones carry one quarantined lane each.
+	// The control planes, and which of them is in use.
+	entries []entry
+	current int
+
+	// Its streams. Solo ones carry one quarantined lane each.
 	main, aux slot
 	solo      map[fanout.Lane]*slot
 	lastID    StreamID
@@ -28,6 +31,7 @@ type Core struct {
 
 	// What outlives streams.
 	suspects *suspects
+	accepted map[fanout.Lane]acceptance       // by SotW streams
 	told     map[fanout.Lane]*statuspb.Status // unavailability that the Hub knows of
 
 	via []string // the longest way by which clients come (NODE-11)
@@ -39,92 +43,26 @@ type Core struct {
 	effects []Effect
 }
 
-// StreamID numbers the attempts to open a stream.
-type StreamID uint64
-
-// Role is what a stream is for.
-type Role string
-
-const (
-	Main      Role = "main" // everything, save what follows
-	Auxiliary Role = "aux"  // the second lane of types wanted both ways (WILD-13)
-	Solo      Role = "solo" // one quarantined type (H-39)
-)
-
-// Effect is something learned, to be carried out in order and outside of all
-// locks.
-type Effect struct {
-	Lane fanout.Lane
-	// Update is to be applied to the Hub.
-	Update *cache.Update
-	// Expire is the time up to which resources expire; zero: none does (TTL-2).
-	Expire time.Time
-	// Availability: the Hub is to be told Status, nil for available (ERR-7).
-	Availability bool
-	Status       *statuspb.Status
-	// Suspect: the type was convicted or, if false, acquitted.
-	Conviction bool
-	Suspect    bool
-	// Identifier of the control plane, if it is news.
-	Identifier string
-	// Drop names a response or resource that was not used, for a counter.
-	Drop string
-}
-
-// Apply carries an effect out.
-func (e Effect) Apply(hub *fanout.Hub) {
-	switch {
-	case e.Update != nil:
-		hub.Apply(e.Lane, e.Update)
-	case !e.Expire.IsZero():
-		hub.ExpireResources(e.Expire)
-	case e.Availability:
-		hub.SetUnavailable(e.Lane, e.Status)
-	case e.Conviction:
-		hub.SetSuspect(e.Lane.Type, e.Suspect)
-	case e.Identifier != "":
-		hub.SetIdentifier(e.Identifier)
-	}
-}
-
-// slot is one stream and, between streams, the schedule of the next.
-type slot struct {
-	role Role
-	lane fanout.Lane // of a solo slot
-
-	// The schedule; survives the stream.
-	backoff *Backoff
-	openAt  time.Time // zero: not wanted
-	attempt time.Time // when the last attempt began
-	refused bool      // the last end was a status from the server
-
-	// failing since then; zero: it works (ERR-7).
-	failingSince time.Time
-	message      string
-
-	// The stream; all of it dies with it.
-	id       StreamID // zero: none
-	opened   time.Time
-	hops     int         // the length of the way it has told
-	delta    *deltaState // nil: not open yet
-	answered bool
-}
-
-func (s *slot) open() bool { return s.delta != nil }
-
 // NewCore returns the upstream side of a group. random yields numbers in [0, 1).
 func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
-	main, aux := c.Backoff, c.Backoff
-	return &Core{
+	aux := c.Backoff
+	core := &Core{
 		config:   c,
 		hub:      hub,
 		random:   random,
-		main:     slot{role: Main, backoff: &main},
+		entries:  make([]entry, len(c.Entries)),
+		main:     slot{role: Main},
 		aux:      slot{role: Auxiliary, backoff: &aux},
 		solo:     make(map[fanout.Lane]*slot),
 		suspects: newSuspects(),
+		accepted: make(map[fanout.Lane]acceptance),
 		told:     make(map[fanout.Lane]*statuspb.Status),
 	}
+	for i := range c.Entries {
+		core.entries[i] = entry{Entry: c.Entries[i], backoff: c.Backoff, probe: slot{role: Probe, entry: i}}
+	}
+	core.main.backoff = &core.entries[0].backoff
+	return core
 }
 
 // Effects takes what was learned since the last call.
@@ -145,9 +83,9 @@ func (c *Core) Interest(now time.Time) {
 // it with their next request (NODE-2).
 func (c *Core) SetNode(node *core.Node) {
 	c.config.Node = node
-	for _, s := range c.slots() {
+	for _, s := range c.all() {
 		if s.open() {
-			s.delta.nodeSent = false
+			s.stream.nodeSent = false
 		}
 	}
 }
@@ -157,24 +95,18 @@ func (c *Core) SetNode(node *core.Node) {
 // otherwise (NODE-11).
 func (c *Core) SetVia(via []string, now time.Time) {
 	c.via = via
-	for _, s := range c.slots() {
+	for _, s := range c.all() {
 		switch {
 		case s.id == 0 || len(via) <= s.hops:
 		case s.role == Main:
 			c.renew(now)
+		case s.role == Probe:
+			c.shut(s)
 		case s.role == Solo:
 			c.shut(s)
 			s.openAt = latest(now, s.attempt.Add(reconnectFloor))
 		}
 	}
-}
-
-// Open is a stream that is to be opened now.
-type Open struct {
-	ID   StreamID
-	Role Role
-	// Via are the relays it comes through, this one last (NODE-11).
-	Via []string
 }
 
 // Tick looks at everything that is due: interest, timers, attempts. The caller
@@ -196,27 +128,14 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 		}
 	}
 	c.tellAvailability(now)
-	for _, s := range c.slots() {
+	c.tickProbes(now)
+	for _, s := range c.all() {
 		if s.id == 0 && !s.openAt.IsZero() && !s.openAt.After(now) {
-			c.lastID++
-			s.id, s.attempt, s.openAt, s.answered = c.lastID, now, time.Time{}, false
-			if s.failingSince.IsZero() {
-				s.failingSince = now
-			}
-			s.hops = len(c.via)
-			open = append(open, Open{s.id, s.role, append(slices.Clone(c.via), c.config.Instance)})
+			open = append(open, c.attempt(s, now))
 		}
 	}
 	shut, c.closing = c.closing, nil
 	return open, shut
-}
-
-func (c *Core) slots() []*slot {
-	slots := []*slot{&c.main, &c.aux}
-	for _, s := range c.solo {
-		slots = append(slots, s)
-	}
-	return slots
 }
 
 func (c *Core) tickStream(s *slot, now time.Time) {
@@ -227,7 +146,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 	learned := func(lane fanout.Lane, u *cache.Update) {
 		c.effects = append(c.effects, Effect{Lane: lane, Update: u})
 	}
-	s.delta.timers.expired(&c.config, now, func(lane fanout.Lane, names []string) {
+	s.stream.timers.expired(&c.config, now, func(lane fanout.Lane, names []string) {
 		if c.config.explicitMissing() {
 			learned(lane, &cache.Update{Unanswered: names})
 		} else {
@@ -236,7 +155,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 	}, func(lane fanout.Lane, names []string) {
 		learned(lane, &cache.Update{Overdue: names})
 	})
-	for _, l := range s.delta.lanes {
+	for _, l := range s.stream.lanes {
 		l.insist(now)
 		if l.settle.tick(now) {
 			learned(l.lane, &cache.Update{Synced: true, Sweep: true})
@@ -250,6 +169,13 @@ func (c *Core) Deadline(now time.Time) time.Time {
 	at := earlier(c.changesAt, c.hub.Expiry())
 	if c.main.open() {
 		at = earlier(at, c.lingerAt)
+	}
+	for i := range c.entries[:c.current] {
+		p := &c.entries[i].probe
+		at = earlier(at, p.openAt)
+		if p.open() {
+			at = earlier(at, p.giveUpAt(&c.config))
+		}
 	}
 	for _, s := range c.slots() {
 		if s.id == 0 {
@@ -266,13 +192,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 		if !s.failingSince.IsZero() && s.role != Solo {
 			at = earlier(at, s.opened.Add(trial))
 		}
-		at = earlier(at, s.delta.timers.deadline(&c.config))
-		for _, l := range s.delta.lanes {
-			at = earlier(earlier(at, l.settle.deadline()), l.insistence())
-			if !l.held && !l.first && !l.answered && now.Sub(l.askedAt) < trial {
-				at = earlier(at, l.askedAt.Add(trial))
-			}
-		}
+		at = earlier(at, s.stream.deadline(now))
 	}
 	return at
 }
@@ -284,7 +204,11 @@ func (c *Core) Opened(id StreamID, now time.Time) {
 		return
 	}
 	s.opened = now
-	s.delta = newDeltaState(&c.config)
+	if s.role == Probe {
+		c.probeOpened(s)
+		return
+	}
+	s.stream = c.newStream(s, nil)
 	if s.role == Main {
 		c.config.relay = false // until the server says so on this stream
 	}
@@ -296,12 +220,12 @@ func (c *Core) Opened(id StreamID, now time.Time) {
 }
 
 // Next is the next request to write on a stream, or nil.
-func (c *Core) Next(id StreamID, now time.Time) *discovery.DeltaDiscoveryRequest {
+func (c *Core) Next(id StreamID, now time.Time) proto.Message {
 	s := c.slot(id)
 	if s == nil || !s.open() {
 		return nil
 	}
-	return s.delta.next(c.hub, c.config.Node, now)
+	return s.stream.next(c.config.Node, now)
 }
 
 // Receive takes in a response. After its Effects have been carried out, the
@@ -311,22 +235,29 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if s == nil || !s.open() {
 		return
 	}
+	if s.role == Probe {
+		c.probed(s, d, now)
+		return
+	}
 	s.answered, s.failingSince, s.message = true, time.Time{}, ""
+	c.entries[s.entry].noDelta = s.sotw
 	c.config.learn(d.identifier)
 	if d.identifier != "" && d.identifier != c.hub.Identifier() {
 		c.effects = append(c.effects, Effect{Identifier: d.identifier})
 	}
-	lane, ours := s.delta.used[d.typeURL]
-	if !ours {
+	used := s.stream.used[d.typeURL]
+	if used == nil {
 		c.effects = append(c.effects, Effect{Drop: "unsubscribed_type"}) // UP-10
 		return
 	}
+	lane := used.lane
+	delete(c.accepted, lane) // until this one is
 	c.suspects.clear(d.typeURL)
 	d.update.At = now
 	for _, r := range d.bodyless {
 		name, _ := cache.NameOf(r)
 		switch {
-		case d.typeURL != cache.VirtualHost && c.hub.Holds(lane, name, r.GetVersion()):
+		case d.typeURL != cache.VirtualHost && c.beats(used, d, name, r.GetVersion()):
 			d.update.Heartbeats = append(d.update.Heartbeats, cache.Heartbeat{Name: name, TTL: r.GetTtl().AsDuration()})
 		case len(r.GetAliases()) > 0:
 			d.update.Negative = append(d.update.Negative, cache.NewResource(d.typeURL, r, c.config.Fingerprint))
@@ -334,20 +265,33 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 			d.fault("%q has no body, and is neither a heartbeat nor a negative answer", name)
 		}
 	}
-	l := s.delta.lanes[d.typeURL]
-	if l == nil {
+	l := s.stream.lanes[d.typeURL]
+	if l == nil || l.first {
 		return // nobody wants it any more: ACK and drop (H-32)
 	}
+	d.repeats = l.shown && !l.answered && c.hub.Repeats(lane, &d.update)
 	l.answered = true
 	l.answers(&d.update)
+	// A full-state response in which a name cannot be read says of no name that it is
+	// missing: it may be that one.
+	d.update.Full = d.sotw && !d.nameless && c.hub.Properties(d.typeURL).FullState
 	if l.lane.Wildcard {
 		d.adds = c.hub.Lacks(lane, d.update.Set)
-		d.update.Synced = l.settle.response(d.nonce, &c.config)
-		d.update.Sweep = d.update.Synced
+		d.update.Synced = l.settle.response(d, &c.config)
+		d.update.Sweep = d.update.Synced && !d.sotw // TRANSLATE-5 and TRANSLATE-7 instead
 	}
 	if !d.update.Empty() {
 		c.effects = append(c.effects, Effect{Lane: lane, Update: &d.update})
 	}
+}
+
+// beats: a bodyless resource says that what is here has not changed (TTL-4). On a
+// SotW stream the response's version says so, which is one for all (TRANSLATE-10).
+func (c *Core) beats(t *typeState, d *Response, name, version string) bool {
+	if d.sotw {
+		return d.version == t.sotw.version && c.hub.Has(t.lane, name)
+	}
+	return c.hub.Holds(t.lane, name, version)
 }
 
 // Applied lets the answer to a response go: an ACK, or a NACK if it was not
@@ -357,15 +301,23 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	if s == nil || !s.open() {
 		return "", false
 	}
-	if _, ours := s.delta.used[d.typeURL]; !ours {
+	if s.stream.used[d.typeURL] == nil {
 		return "", false
 	}
-	if l := s.delta.lanes[d.typeURL]; l != nil && l.lane.Wildcard {
+	if l := s.stream.lanes[d.typeURL]; l != nil && l.lane.Wildcard {
 		l.settle.applied(d.adds, &c.config, now)
 	}
 	nack = d.nack()
-	s.delta.acks = append(s.delta.acks, verdict{d.typeURL, d.nonce, nack})
-	return nack, len(s.delta.acks) > maxAcks
+	if d.repeats {
+		c.reopen(s, now) // no ACK: the stream is over before it could leave
+		return nack, false
+	}
+	v := verdict{typeURL: d.typeURL, nonce: d.nonce, nack: nack}
+	if d.sotw {
+		s.stream.judge(&v, d.version, now)
+	}
+	s.stream.verdicts = append(s.stream.verdicts, v)
+	return nack, len(s.stream.verdicts) > maxVerdicts
 }
 
 // End is how a stream ended.
@@ -373,7 +325,9 @@ type End struct {
 	// Refused: the server ended it with a status of its own; otherwise the
 	// transport broke, or never was.
 	Refused bool
-	Message string
+	// Unimplemented: that status said that there is no such method.
+	Unimplemented bool
+	Message       string
 }
 
 // Ended says that a stream is gone, or could not be opened.
@@ -381,6 +335,17 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	s := c.slot(id)
 	if s == nil {
 		return // it was shut
+	}
+	e := &c.entries[s.entry]
+	if end.Unimplemented && !s.answered && (s.role == Main || s.role == Probe) && e.unimplemented(s.sotw) {
+		c.stop(s)
+		s.openAt = now // in the other variant
+		return
+	}
+	if s.role == Probe {
+		c.stop(s)
+		c.probeLater(e, now)
+		return
 	}
 	if s.open() && end.Refused {
 		if t, ok := c.suspects.blame(s, end.Message, c.config.Backoff, now); ok {
@@ -392,8 +357,8 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		s.failingSince = now
 	}
 	s.message, s.refused = end.Message, end.Refused
-	wait := time.Duration(0)
-	if s.answered {
+	answered, wait := s.answered, time.Duration(0)
+	if answered {
 		wait = s.backoff.Ended(now, s.attempt, c.random())
 	} else {
 		wait = s.backoff.Failed(c.random())
@@ -401,12 +366,16 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	c.stop(s)
 	s.openAt = now.Add(wait)
 	if s.role == Main {
+		e.notBefore = s.openAt
 		c.shut(&c.aux) // which lane goes where is decided anew (WILD-16)
 		*c.aux.backoff, c.aux.openAt, c.aux.failingSince = c.config.Backoff, time.Time{}, time.Time{}
 	}
 	if q := c.suspects.quarantined[s.lane.Type]; s.role == Solo && q != nil {
 		s.failingSince = now.Add(-c.config.UnavailableAfter) // its clients are told at once (H-39)
 		q.message, q.notBefore = end.Message, s.openAt
+	}
+	if s.role == Main && !answered && len(c.entries) > 1 && c.hub.Unresolved() {
+		c.switchTo((c.current+1)%len(c.entries), now) // UP-14
 	}
 	c.place(now)
 }
@@ -419,25 +388,4 @@ func (c *Core) Wait(role Role, now time.Time) time.Duration {
 		}
 	}
 	return 0
-}
-
-func (c *Core) slot(id StreamID) *slot {
-	for _, s := range c.slots() {
-		if s.id == id && id != 0 {
-			return s
-		}
-	}
-	return nil
-}
-
-// stop forgets a stream that is gone.
-func (c *Core) stop(s *slot) { s.id, s.delta, s.answered = 0, nil, false }
-
-// shut ends a stream of our own accord.
-func (c *Core) shut(s *slot) {
-	if s.id != 0 {
-		c.closing = append(c.closing, s.id)
-		c.stop(s)
-		s.failingSince, s.message = time.Time{}, ""
-	}
 }

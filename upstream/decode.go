@@ -1,11 +1,15 @@
 package upstream
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -22,15 +26,29 @@ type Response struct {
 	// depends on what the Hub holds.
 	bodyless []*discovery.Resource
 	faults   []string
+	// nameless: there are resources whose names nobody knows.
+	nameless bool
 	adds     bool // it brings names that the Hub had not
+	repeats  bool // it repeats what the server was shown (RECON-13)
+
+	// sotw: it came on a SotW stream, and has one version for all.
+	sotw    bool
+	version string
 }
 
 // redirect is the type of a body that points elsewhere, allowed in a response of
 // any type (ERR-10, NAME-14).
 const redirect = "type.googleapis.com/xds.core.v3.ResourceLocator"
 
-// Decode makes a response ready.
-func Decode(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *Response {
+// Decode makes a response ready, a Delta or a SotW one.
+func Decode(resp proto.Message, f cache.Fingerprint) *Response {
+	if sotw, ok := resp.(*discovery.DiscoveryResponse); ok {
+		return decodeSotW(sotw, f)
+	}
+	return decodeDelta(resp.(*discovery.DeltaDiscoveryResponse), f)
+}
+
+func decodeDelta(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *Response {
 	d := &Response{
 		typeURL:    cache.TypeURL(resp.GetTypeUrl()),
 		nonce:      resp.GetNonce(),
@@ -43,48 +61,7 @@ func Decode(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *Respon
 	for _, name := range resp.GetRemovedResourceNames() {
 		removed[name.GetName()] = true
 	}
-
-	first := make(map[string]*discovery.Resource, len(resp.GetResources()))
-	bad := make(map[string]bool)
-	for i, r := range resp.GetResources() {
-		name, ok := cache.NameOf(r)
-		switch {
-		case !ok && name == "":
-			d.fault("resource %d has no name", i)
-		case !ok:
-			d.fault("resource %d has both name and resource_name", i)
-		case removed[name]:
-			bad[name] = true
-			d.fault("%q is both updated and removed", name)
-		case first[name] != nil && proto.Equal(first[name], r):
-			d.fault("%q is listed twice", name)
-		case first[name] != nil:
-			bad[name] = true
-			d.fault("%q is listed twice with different content", name)
-		case r.GetResource() != nil && r.GetResource().GetTypeUrl() != resp.GetTypeUrl() && r.GetResource().GetTypeUrl() != redirect:
-			bad[name] = true
-			d.fault("%q has type %q in a response of type %q", name, r.GetResource().GetTypeUrl(), resp.GetTypeUrl())
-		default:
-			first[name] = r
-		}
-	}
-	seen := make(map[string]bool, len(first))
-	for _, r := range resp.GetResources() {
-		name, ok := cache.NameOf(r)
-		if !ok || bad[name] || seen[name] || first[name] == nil {
-			continue
-		}
-		seen[name] = true
-		if r.GetResource() == nil {
-			d.bodyless = append(d.bodyless, r)
-			continue
-		}
-		d.update.Set = append(d.update.Set, cache.Received{
-			Resource: cache.NewResource(d.typeURL, r, f),
-			Upstream: r.GetVersion(),
-			TTL:      r.GetTtl().AsDuration(),
-		})
-	}
+	bad := d.take(resp.GetResources(), removed, f)
 	drop := func(name string) { // each once, in the order of the wire (ORDER-1)
 		if removed[name] && !bad[name] {
 			d.update.Removed = append(d.update.Removed, name)
@@ -97,10 +74,111 @@ func Decode(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *Respon
 	for _, name := range resp.GetRemovedResourceNames() {
 		drop(name.GetName())
 	}
-	for _, e := range resp.GetResourceErrors() {
+	d.takeErrors(resp.GetResourceErrors())
+	return d
+}
+
+// decodeSotW gives each resource the wrapper that a Delta response would have had.
+func decodeSotW(resp *discovery.DiscoveryResponse, f cache.Fingerprint) *Response {
+	d := &Response{
+		typeURL:    cache.TypeURL(resp.GetTypeUrl()),
+		nonce:      resp.GetNonce(),
+		identifier: resp.GetControlPlane().GetIdentifier(),
+		sotw:       true,
+		version:    resp.GetVersionInfo(),
+	}
+	resources := make([]*discovery.Resource, 0, len(resp.GetResources()))
+	for i, body := range resp.GetResources() {
+		r, err := unwrap(body)
+		if err != nil {
+			d.nameless = true
+			d.fault("resource %d %v", i, err)
+			continue
+		}
+		r.Version = d.version // for people: it is never shown upstream (TRANSLATE-9)
+		resources = append(resources, r)
+	}
+	d.take(resources, nil, f)
+	d.takeErrors(resp.GetResourceErrors())
+	return d
+}
+
+// wrapped is the type of a SotW resource that comes with its wrapper.
+const wrapped = "type.googleapis.com/envoy.service.discovery.v3.Resource"
+
+// unwrap is the resource of a SotW response, under the name that its wrapper has, or
+// else its body (TRANSLATE-2, TRANSLATE-3).
+func unwrap(body *anypb.Any) (*discovery.Resource, error) {
+	if body.GetTypeUrl() == wrapped {
+		r := new(discovery.Resource)
+		if err := proto.Unmarshal(body.GetValue(), r); err != nil {
+			return nil, errors.New("has a wrapper that cannot be read")
+		}
+		return r, nil
+	}
+	name, ok := cache.BodyName(cache.TypeURL(body.GetTypeUrl()), body.GetValue())
+	if !ok {
+		return nil, errors.New("has no name that can be read from its body")
+	}
+	return &discovery.Resource{Name: name, Resource: body}, nil
+}
+
+// take makes resources ready. bad are the names whose state is to stay as it is.
+func (d *Response) take(resources []*discovery.Resource, removed map[string]bool, f cache.Fingerprint) (bad map[string]bool) {
+	first := make(map[string]*discovery.Resource, len(resources))
+	bad = make(map[string]bool)
+	for i, r := range resources {
+		name, ok := cache.NameOf(r)
+		switch {
+		case !ok && name == "":
+			d.nameless = true
+			d.fault("resource %d has no name", i)
+		case !ok:
+			d.update.Kept = append(d.update.Kept, r.GetName(), r.GetResourceName().GetName())
+			d.fault("resource %d has both name and resource_name", i)
+		case removed[name]:
+			bad[name] = true
+			d.fault("%q is both updated and removed", name)
+		case first[name] != nil && proto.Equal(first[name], r):
+			d.fault("%q is listed twice", name)
+		case first[name] != nil:
+			bad[name] = true
+			d.fault("%q is listed twice with different content", name)
+		case r.GetResource() != nil && r.GetResource().GetTypeUrl() != string(d.typeURL) && r.GetResource().GetTypeUrl() != redirect:
+			bad[name] = true
+			d.fault("%q has type %q in a response of type %q", name, r.GetResource().GetTypeUrl(), string(d.typeURL))
+		default:
+			first[name] = r
+		}
+	}
+	seen := make(map[string]bool, len(first))
+	for _, r := range resources {
+		name, ok := cache.NameOf(r)
+		if !ok || bad[name] || seen[name] || first[name] == nil {
+			continue
+		}
+		seen[name] = true
+		if r.GetResource() == nil {
+			d.bodyless = append(d.bodyless, r)
+			d.update.Kept = append(d.update.Kept, name)
+			continue
+		}
+		d.update.Set = append(d.update.Set, cache.Received{
+			Resource: cache.NewResource(d.typeURL, r, f),
+			Upstream: r.GetVersion(),
+			TTL:      r.GetTtl().AsDuration(),
+		})
+	}
+	if d.sotw {
+		d.update.Kept = slices.AppendSeq(d.update.Kept, maps.Keys(bad))
+	}
+	return bad
+}
+
+func (d *Response) takeErrors(errors []*discovery.ResourceError) {
+	for _, e := range errors {
 		d.update.Errors = append(d.update.Errors, cache.Error{Name: e.GetResourceName().GetName(), Status: e.GetErrorDetail()})
 	}
-	return d
 }
 
 func (d *Response) fault(format string, args ...any) {

@@ -9,8 +9,8 @@ import (
 // Observer is told what happens on the streams to the control plane, for metrics.
 // Its methods are called from several goroutines, under no lock.
 type Observer interface {
-	// UpstreamConnected: a stream of a role opened, or ended.
-	UpstreamConnected(role Role, up bool)
+	// UpstreamConnected: a stream opened, or ended.
+	UpstreamConnected(s Stream, up bool)
 	// UpstreamReconnect: the next attempt is due after a wait, for a reason out of
 	// a closed set.
 	UpstreamReconnect(role Role, reason string, wait time.Duration)
@@ -24,9 +24,25 @@ type Observer interface {
 	UpstreamQuarantine(t cache.TypeURL, convicted bool)
 }
 
+// Stream is a stream to a control plane.
+type Stream struct {
+	Role Role
+	// Entry names the control plane, out of the configured list.
+	Entry string
+	SotW  bool
+}
+
+// Mode is the stream's variant as the configuration calls it.
+func (s Stream) Mode() string {
+	if s.SotW {
+		return "sotw"
+	}
+	return "delta"
+}
+
 type nobody struct{}
 
-func (nobody) UpstreamConnected(Role, bool)                       {}
+func (nobody) UpstreamConnected(Stream, bool)                     {}
 func (nobody) UpstreamReconnect(Role, string, time.Duration)      {}
 func (nobody) UpstreamResponse(cache.TypeURL, int, int)           {}
 func (nobody) UpstreamNack(cache.TypeURL)                         {}

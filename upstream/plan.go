@@ -26,7 +26,7 @@ func (c *Core) takeChanges(now time.Time) {
 	var fresh []fanout.Lane
 	for lane, i := range c.hub.Changes() {
 		if s := c.carrier(lane); s != nil {
-			s.delta.lanes[lane.Type].change(i)
+			s.stream.change(s.stream.lanes[lane.Type], i)
 		} else if len(i.Want) > 0 {
 			fresh = append(fresh, lane)
 		}
@@ -54,7 +54,7 @@ func (c *Core) hasten(fresh []fanout.Lane) {
 func (c *Core) carrier(lane fanout.Lane) *slot {
 	for _, s := range c.slots() {
 		if s.open() {
-			if l := s.delta.lanes[lane.Type]; l != nil && l.lane == lane {
+			if l := s.stream.lanes[lane.Type]; l != nil && l.lane == lane {
 				return s
 			}
 		}
@@ -67,16 +67,7 @@ func (c *Core) place(now time.Time) {
 	c.acquit()
 	wanted := c.hub.Lanes()
 	c.suspects.forget(wanted)
-	slices.SortFunc(wanted, func(a, b fanout.Lane) int {
-		switch {
-		case a.Wildcard == b.Wildcard:
-			return laneOrder(a, b)
-		case a.Wildcard:
-			return -1 // after a reconnect the wildcard goes on the main stream (WILD-16)
-		default:
-			return 1
-		}
-	})
+	slices.SortFunc(wanted, inPlan)
 	for _, lane := range wanted {
 		if !c.allowed(lane.Type) || c.carrier(lane) != nil {
 			continue
@@ -85,17 +76,30 @@ func (c *Core) place(now time.Time) {
 		if _, bad := c.suspects.quarantined[lane.Type]; s == nil && bad {
 			continue // no more solo streams; it stays unavailable
 		}
-		if s == nil {
+		if s == nil || s.open() && !s.stream.takes(lane) {
 			c.renew(now)
 			s = &c.main
 		}
 		if s.open() {
-			s.delta.carry(lane, c.suspects.suspected(lane.Type))
+			s.stream.carry(lane, c.suspects.suspected(lane.Type))
 		} else {
 			c.want(s, lane, now)
 		}
 	}
 	c.release(wanted, now)
+}
+
+// inPlan is the order in which lanes are placed: after a reconnect the wildcard goes
+// on the main stream (WILD-16).
+func inPlan(a, b fanout.Lane) int {
+	switch {
+	case a.Wildcard == b.Wildcard:
+		return laneOrder(a, b)
+	case a.Wildcard:
+		return -1
+	default:
+		return 1
+	}
 }
 
 // acquit ends the quarantine of types that the control plane has answered for. Their
@@ -120,14 +124,11 @@ func (c *Core) choose(lane fanout.Lane, wanted []fanout.Lane) *slot {
 		return s
 	}
 	if c.main.open() {
-		other, used := c.main.delta.used[lane.Type]
-		switch {
-		case !used || other == lane:
-			return &c.main
-		case slices.Contains(wanted, other):
+		other, carried := c.main.stream.lane(lane.Type)
+		if carried && other != lane && slices.Contains(wanted, other) {
 			return &c.aux
 		}
-		return nil // the stream has to be renewed for it
+		return &c.main // which may have to be renewed for it
 	}
 	if !lane.Wildcard && slices.Contains(wanted, fanout.Lane{Type: lane.Type, Wildcard: true}) {
 		return &c.aux
@@ -162,9 +163,9 @@ func (c *Core) release(wanted []fanout.Lane, now time.Time) {
 		if !s.open() {
 			continue
 		}
-		for t, l := range s.delta.lanes {
+		for t, l := range s.stream.lanes {
 			if l.idle() || l.first && !slices.Contains(wanted, l.lane) {
-				delete(s.delta.lanes, t)
+				delete(s.stream.lanes, t)
 			}
 		}
 	}
@@ -181,7 +182,7 @@ func (c *Core) release(wanted []fanout.Lane, now time.Time) {
 	if (c.aux.id != 0 || !c.aux.openAt.IsZero()) && !c.needed(wanted) {
 		busy := false
 		if c.aux.open() {
-			for _, l := range c.aux.delta.lanes {
+			for _, l := range c.aux.stream.lanes {
 				busy = busy || slices.Contains(wanted, l.lane)
 			}
 		}
@@ -218,6 +219,14 @@ func (c *Core) needed(wanted []fanout.Lane) bool {
 		_, bad := c.suspects.quarantined[l.Type]
 		return l.Wildcard && !bad && slices.Contains(wanted, fanout.Lane{Type: l.Type})
 	})
+}
+
+// acquitAll ends every quarantine, and forgets all suspicions.
+func (c *Core) acquitAll() {
+	for t := range c.suspects.quarantined {
+		c.effects = append(c.effects, Effect{Lane: fanout.Lane{Type: t}, Conviction: true})
+	}
+	c.suspects = newSuspects()
 }
 
 func (c *Core) allowed(t cache.TypeURL) bool {

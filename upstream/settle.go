@@ -18,15 +18,17 @@ type settleState struct {
 func (s *settleState) begin() { *s = settleState{waiting: true} }
 
 // response takes in a response on the lane. complete: it makes the set complete.
-func (s *settleState) response(nonce string, c *Config) (complete bool) {
+func (s *settleState) response(d *Response, c *Config) (complete bool) {
 	if !s.waiting {
 		return false
 	}
-	switch c.chunks() {
-	case ChunksRelay:
-		complete = strings.HasSuffix(nonce, "-0")
-	case ChunksDiderot:
-		complete = strings.HasSuffix(nonce, "00000000")
+	switch {
+	case d.sotw: // it comes in one piece
+		complete = true
+	case c.chunks() == ChunksRelay:
+		complete = strings.HasSuffix(d.nonce, "-0")
+	case c.chunks() == ChunksDiderot:
+		complete = strings.HasSuffix(d.nonce, "00000000")
 	default:
 		complete = c.Settle == 0
 	}

@@ -62,7 +62,7 @@ func (s *suspects) clear(t cache.TypeURL) {
 func (s *suspects) blame(sl *slot, message string, b Backoff, now time.Time) (convicted cache.TypeURL, ok bool) {
 	sound := sl.answered
 	var blamed []cache.TypeURL
-	for t, l := range sl.delta.lanes {
+	for t, l := range sl.stream.lanes {
 		switch {
 		case l.first || l.answered:
 		case now.Sub(l.askedAt) < trial:
@@ -113,7 +113,7 @@ func (s *suspects) forget(wanted []fanout.Lane) {
 func (s *suspects) survivors(sl *slot, now time.Time) {
 	var held *laneState
 	busy := false
-	for _, l := range sl.delta.inOrder() {
+	for _, l := range sl.stream.inOrder() {
 		switch {
 		case l.held:
 			if held == nil || s.tried[l.lane.Type].Before(s.tried[held.lane.Type]) {

@@ -22,7 +22,8 @@ type Metrics struct {
 
 	// What the streams tell. Each is safe for concurrent use by itself.
 	streams     *prometheus.GaugeVec
-	open        atomic.Int64 // streams, of all roles
+	active      *prometheus.GaugeVec // main streams by control plane
+	open        atomic.Int64         // streams, of all roles
 	lastMessage prometheus.Gauge
 	backoff     prometheus.Gauge
 	reconnects  *prometheus.CounterVec
@@ -72,10 +73,14 @@ func NewMetrics(b Build) *Metrics {
 
 	m.streams = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: prefix + "upstream_streams",
-		Help: "Open streams to the control plane: main, aux (a type wanted both by name and by wildcard) or solo (a quarantined type).",
+		Help: "Open streams to the control plane: main, aux (a type wanted both by name and by wildcard), solo (a quarantined type) or probe (whether a preferred control plane is back).",
 	}, []string{"role"})
-	m.registry.MustRegister(m.streams)
-	for _, role := range []upstream.Role{upstream.Main, upstream.Auxiliary, upstream.Solo} {
+	m.active = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: prefix + "upstream_active",
+		Help: "Groups that are served by a control plane of the list, with the variant that is spoken to it: delta or sotw.",
+	}, []string{"address", "mode"})
+	m.registry.MustRegister(m.streams, m.active)
+	for _, role := range []upstream.Role{upstream.Main, upstream.Auxiliary, upstream.Solo, upstream.Probe} {
 		m.streams.WithLabelValues(string(role))
 	}
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -127,15 +132,19 @@ func (m *Metrics) Attach(r Relay) { m.registry.MustRegister(newStateCollector(r)
 // --- upstream.Observer ---
 
 // UpstreamConnected counts open streams.
-func (m *Metrics) UpstreamConnected(role upstream.Role, up bool) {
+func (m *Metrics) UpstreamConnected(s upstream.Stream, up bool) {
+	change := 1
 	if !up {
-		m.open.Add(-1)
-		m.streams.WithLabelValues(string(role)).Dec()
-		return
+		change = -1
 	}
-	m.open.Add(1)
-	m.streams.WithLabelValues(string(role)).Inc()
-	m.backoff.Set(0)
+	m.open.Add(int64(change))
+	m.streams.WithLabelValues(string(s.Role)).Add(float64(change))
+	if s.Role == upstream.Main {
+		m.active.WithLabelValues(s.Entry, s.Mode()).Add(float64(change))
+	}
+	if up {
+		m.backoff.Set(0)
+	}
 }
 
 // UpstreamReconnect counts ended streams and failed attempts.

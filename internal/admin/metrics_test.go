@@ -27,9 +27,9 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	m := NewMetrics(Build{Version: "v1", Revision: "abc", Go: "go1", Protos: "v2"})
 	m.Attach(newDescribed())
 
-	m.UpstreamConnected(upstream.Main, true)
-	m.UpstreamConnected(upstream.Auxiliary, true)
-	m.UpstreamConnected(upstream.Auxiliary, false)
+	m.UpstreamConnected(upstream.Stream{Role: upstream.Main, Entry: "a:1"}, true)
+	m.UpstreamConnected(upstream.Stream{Role: upstream.Auxiliary, Entry: "a:1"}, true)
+	m.UpstreamConnected(upstream.Stream{Role: upstream.Auxiliary, Entry: "a:1"}, false)
 	m.UpstreamResponse(cache.Cluster, 3, 2)
 	m.UpstreamNack(cache.Cluster)
 	m.UpstreamDropped("unsubscribed_type")
@@ -85,7 +85,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		}
 	}
 
-	m.UpstreamConnected(upstream.Main, false)
+	m.UpstreamConnected(upstream.Stream{Role: upstream.Main, Entry: "a:1"}, false)
 	if body := scrape(t, m); !strings.Contains(body, prefix+"upstream_connected 0") {
 		t.Error("upstream_connected is not 0 after the last stream")
 	}

@@ -161,6 +161,7 @@ func Default() Config {
 		APIVersion: APIVersion,
 		Upstream: Upstream{
 			Address:         "127.0.0.1:15010",
+			Mode:            UpstreamModeAuto,
 			Node:            Node{ID: "xds-relay"},
 			Backoff:         Backoff{Initial: time.Second, Factor: 1.6, Jitter: 0.2, Max: 30 * time.Second},
 			MaxReceiveBytes: 64 * MiB,

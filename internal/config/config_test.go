@@ -259,6 +259,10 @@ upstream:
   address: dns:///istiod.istio-system:15012
   insecure: false
   tls: {ca: /certs/ca.crt, cert: /certs/tls.crt, key: /certs/tls.key, server_name: istiod}
+  mode: delta
+  fallbacks:
+    - {address: "other:15010", insecure: true, mode: sotw}
+    - {address: "third:15012", tls: {server_name: third}}
   node:
     id: tier-1
     cluster: relays
@@ -332,6 +336,11 @@ func fullConfig() Config {
 		Upstream: Upstream{
 			Address: "dns:///istiod.istio-system:15012",
 			TLS:     ClientTLS{CA: "/certs/ca.crt", Cert: "/certs/tls.crt", Key: "/certs/tls.key", ServerName: "istiod"},
+			Mode:    UpstreamModeDelta,
+			Fallbacks: []Fallback{
+				{Address: "other:15010", Insecure: true, Mode: "sotw"},
+				{Address: "third:15012", TLS: ClientTLS{ServerName: "third"}},
+			},
 			Node: Node{
 				ID: "tier-1", Cluster: "relays", Locality: Locality{Region: "eu", Zone: "eu-a", SubZone: "r1"},
 				Metadata: map[string]any{

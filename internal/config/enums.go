@@ -31,6 +31,26 @@ const (
 // Values lists the values that may be written.
 func (Profile) Values() []string { return []string{"aggregate", "sidecar"} }
 
+// UpstreamMode is the type of upstream.mode.
+type UpstreamMode string
+
+// The values of UpstreamMode.
+const (
+	UpstreamModeAuto  UpstreamMode = "auto"
+	UpstreamModeDelta UpstreamMode = "delta"
+	UpstreamModeSotW  UpstreamMode = "sotw"
+)
+
+// Values lists the values that may be written.
+func (UpstreamMode) Values() []string { return []string{"auto", "delta", "sotw"} }
+
+// FallbackMode is the type of upstream.fallbacks[].mode. The empty one is
+// resolved by [Upstream.Entries].
+type FallbackMode UpstreamMode
+
+// Values lists the values that may be written.
+func (FallbackMode) Values() []string { return []string{"", "auto", "delta", "sotw"} }
+
 // InitialVersions is the type of upstream.initial_versions.
 type InitialVersions string
 

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 )
 
 // minVersionKey is the shortest HMAC key accepted; versions show 128 bits.
@@ -21,6 +22,12 @@ func (c *Config) CheckFiles() error {
 	up, down := &c.Upstream.TLS, &c.Downstream.TLS
 	v.certificates("upstream.tls.ca", up.CA)
 	v.keyPair("upstream.tls", up.Cert, up.Key)
+	for i := range c.Upstream.Fallbacks {
+		section := fmt.Sprintf("upstream.fallbacks[%d].tls", i)
+		tls := &c.Upstream.Fallbacks[i].TLS
+		v.certificates(section+".ca", tls.CA)
+		v.keyPair(section, tls.Cert, tls.Key)
+	}
 	v.keyPair("downstream.tls", down.Cert, down.Key)
 	v.certificates("downstream.tls.client_ca", down.ClientCA)
 	if data, ok := v.file("version_key_file", c.VersionKeyFile); ok && len(data) < minVersionKey {

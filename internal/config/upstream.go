@@ -17,6 +17,17 @@ type Upstream struct {
 	// TLS secures the connection. All fields empty means plaintext.
 	TLS ClientTLS `yaml:"tls"`
 
+	// Mode is the variant spoken to the control plane: delta, sotw, or auto, which
+	// is delta and, while the server does not implement it, sotw (UP-16).
+	// Default: auto.
+	Mode UpstreamMode `yaml:"mode"`
+
+	// Fallbacks are the control planes to turn to, in this order, while those
+	// before them cannot be reached and clients wait for something; the relay
+	// returns as soon as a preferred one answers again (UP-14).
+	// Default: [].
+	Fallbacks []Fallback `yaml:"fallbacks"`
+
 	// Node is how the relay introduces itself (UP-2, NODE-7).
 	Node Node `yaml:"node"`
 
@@ -83,6 +94,37 @@ type Upstream struct {
 	CoalesceWindow time.Duration `yaml:"coalesce_window"`
 }
 
+// Fallback is a control plane to turn to when the preferred one cannot be reached.
+// What it does not say is as in upstream.
+type Fallback struct {
+	// Address is its gRPC target, as upstream.address. It must be given.
+	// Default: "".
+	Address string `yaml:"address"`
+
+	// Insecure accepts plaintext to it, as upstream.insecure.
+	// Default: false.
+	Insecure bool `yaml:"insecure"`
+
+	// TLS secures the connection to it; it inherits nothing from upstream.tls.
+	TLS ClientTLS `yaml:"tls"`
+
+	// Mode is the variant spoken to it. Empty means upstream.mode.
+	// Default: "".
+	Mode FallbackMode `yaml:"mode"`
+}
+
+// Entries are the control planes in order of preference, upstream.address first.
+func (u *Upstream) Entries() []Fallback {
+	entries := []Fallback{{Address: u.Address, Insecure: u.Insecure, TLS: u.TLS}}
+	entries = append(entries, u.Fallbacks...)
+	for i := range entries {
+		if entries[i].Mode == "" {
+			entries[i].Mode = FallbackMode(u.Mode)
+		}
+	}
+	return entries
+}
+
 // ClientTLS is TLS towards the control plane. Setting any field turns TLS on;
 // server_name alone means the system's roots and no client certificate.
 type ClientTLS struct {
@@ -101,7 +143,7 @@ type ClientTLS struct {
 	Key string `yaml:"key"`
 
 	// ServerName is the name the server's certificate must carry. Empty means
-	// the host of upstream.address.
+	// the host of the address.
 	// Default: "".
 	ServerName string `yaml:"server_name"`
 }

@@ -88,16 +88,7 @@ func (v *validator) instance() {
 
 func (v *validator) upstream() {
 	u := &v.c.Upstream
-	local, err := checkTarget(u.Address)
-	switch {
-	case err != nil:
-		v.fail("upstream.address", "", "%v", err)
-	case u.TLS.Enabled() && u.Insecure:
-		v.fail("upstream.insecure", "remove one of the two; there is no way to skip the check of certificates", "only permits plaintext, but upstream.tls is set")
-	case !local && !u.TLS.Enabled() && !u.Insecure:
-		v.fail("upstream.address", "set upstream.tls, or upstream.insecure: true if the network is trusted", "%q is not on this host and would be spoken to in plaintext", clip(u.Address))
-	}
-	v.together("upstream.tls", u.TLS.Cert, u.TLS.Key)
+	v.controlPlanes()
 	if u.Node.ID == "" {
 		v.fail("upstream.node.id", "remove the line to use the default, xds-relay", "must not be empty: control planes identify a client by it")
 	}
@@ -116,6 +107,34 @@ func (v *validator) upstream() {
 	}
 	v.messageSize("upstream.max_receive_bytes", u.MaxReceiveBytes)
 	v.typeNames("upstream.types", u.Types)
+}
+
+// controlPlanes checks upstream.address and the fallbacks alike.
+func (v *validator) controlPlanes() {
+	u := &v.c.Upstream
+	v.controlPlane("upstream", u.Address, u.Insecure, u.TLS)
+	seen := []string{u.Address}
+	for i, f := range u.Fallbacks {
+		section := fmt.Sprintf("upstream.fallbacks[%d]", i)
+		v.controlPlane(section, f.Address, f.Insecure, f.TLS)
+		if slices.Contains(seen, f.Address) {
+			v.fail(section+".address", "remove one of the two", "%q is listed twice", clip(f.Address))
+		}
+		seen = append(seen, f.Address)
+	}
+}
+
+func (v *validator) controlPlane(section, address string, permitted bool, tls ClientTLS) {
+	local, err := checkTarget(address)
+	switch {
+	case err != nil:
+		v.fail(section+".address", "", "%v", err)
+	case tls.Enabled() && permitted:
+		v.fail(section+".insecure", "remove one of the two; there is no way to skip the check of certificates", "only permits plaintext, but %s.tls is set", section)
+	case !local && !tls.Enabled() && !permitted:
+		v.fail(section+".address", fmt.Sprintf("set %[1]s.tls, or %[1]s.insecure: true if the network is trusted", section), "%q is not on this host and would be spoken to in plaintext", clip(address))
+	}
+	v.together(section+".tls", tls.Cert, tls.Key)
 }
 
 func (v *validator) downstream() {

@@ -116,6 +116,8 @@ var passiveFiles = []string{
 	"downstream/delta.go", "downstream/sotw.go", "downstream/warming.go", "downstream/response.go", "downstream/split.go", "downstream/ttl.go",
 	"upstream/core.go", "upstream/plan.go", "upstream/suspect.go", "upstream/backoff.go",
 	"upstream/delta.go", "upstream/decode.go", "upstream/settle.go", "upstream/config.go",
+	"upstream/sotw.go", "upstream/stream.go", "upstream/slot.go", "upstream/effect.go", "upstream/timers.go",
+	"upstream/again.go", "upstream/entry.go", "upstream/probe.go",
 }
 
 // isPassive says whether a file's code lies in the passive part of the relay.

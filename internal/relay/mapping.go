@@ -37,7 +37,7 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
 	return upstream.Config{
 		Instance:         c.InstanceName(),
 		SendNodeAlways:   c.Upstream.SendNodeAlways,
-		Entry:            c.Upstream.Address,
+		Entries:          entries(c),
 		Versions:         initialVersions[c.Upstream.InitialVersions],
 		WildcardForm:     wildcardForms[c.Upstream.WildcardForm],
 		Chunks:           chunkMarkers[c.Upstream.ChunkMarker],
@@ -57,7 +57,20 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
 	}
 }
 
+// entries are the control planes.
+func entries(c *config.Config) (entries []upstream.Entry) {
+	for _, e := range c.Upstream.Entries() {
+		entries = append(entries, upstream.Entry{Name: e.Address, Mode: modes[e.Mode]})
+	}
+	return entries
+}
+
 var (
+	modes = map[config.FallbackMode]upstream.Mode{
+		config.FallbackMode(config.UpstreamModeAuto):  upstream.ModeAuto,
+		config.FallbackMode(config.UpstreamModeDelta): upstream.ModeDelta,
+		config.FallbackMode(config.UpstreamModeSotW):  upstream.ModeSotW,
+	}
 	initialVersions = map[config.InitialVersions]upstream.Versions{
 		config.InitialVersionsSameEntry: upstream.VersionsSameEntry,
 		config.InitialVersionsAlways:    upstream.VersionsAlways,

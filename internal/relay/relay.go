@@ -36,7 +36,7 @@ type Options struct {
 type Relay struct {
 	config *config.Config
 	log    *slog.Logger
-	conn   *upstream.Conn
+	conns  []*upstream.Conn // in order of preference
 	groups *groups
 	server *downstream.Server
 	ready  *readiness
@@ -51,7 +51,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	upstreamCreds, err := clientCredentials(c.Upstream.TLS)
+	conns, err := controlPlanes(c, o)
 	if err != nil {
 		return nil, err
 	}
@@ -64,20 +64,13 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Relay{config: c, log: o.Log, cancel: cancel}
-	r.conn = upstream.NewConn(upstream.Endpoint{
-		Target:      target(c.Upstream.Address, o.Dial != nil),
-		Credentials: upstreamCreds,
-		MaxReceive:  int(c.Upstream.MaxReceiveBytes),
-		Keepalive:   c.Upstream.Keepalive,
-		Dial:        o.Dial,
-	})
+	r := &Relay{config: c, log: o.Log, conns: conns, cancel: cancel}
 	r.groups = &groups{
 		Grouping: NewGrouping(c),
 		upstream: UpstreamConfig(c, fingerprint),
 		hub:      HubConfig(c),
 		options: upstream.ClientOptions{
-			Conn: r.conn, Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Random: o.Random,
+			Conns: conns, Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Random: o.Random,
 		},
 		log:    o.Log,
 		run:    func(f func(context.Context)) { r.work.Go(func() { f(ctx) }) },
@@ -162,7 +155,9 @@ func (r *Relay) Close(spread time.Duration) {
 	r.server.Close(spread)
 	r.groups.stop()
 	r.cancel()
-	r.conn.Close()
+	for _, conn := range r.conns {
+		conn.Close()
+	}
 	r.work.Wait()
 }
 
@@ -189,13 +184,31 @@ func target(address string, dialed bool) string {
 	return address
 }
 
+// controlPlanes are the connections to the control planes, none of which is made yet.
+func controlPlanes(c *config.Config, o Options) (conns []*upstream.Conn, err error) {
+	for _, e := range c.Upstream.Entries() {
+		creds, err := clientCredentials(e.TLS)
+		if err != nil {
+			return nil, fmt.Errorf("upstream %s: %w", e.Address, err)
+		}
+		conns = append(conns, upstream.NewConn(upstream.Endpoint{
+			Target:      target(e.Address, o.Dial != nil),
+			Credentials: creds,
+			MaxReceive:  int(c.Upstream.MaxReceiveBytes),
+			Keepalive:   c.Upstream.Keepalive,
+			Dial:        o.Dial,
+		}))
+	}
+	return conns, nil
+}
+
 func clientCredentials(t config.ClientTLS) (credentials.TransportCredentials, error) {
 	if !t.Enabled() {
 		return insecure.NewCredentials(), nil
 	}
 	tlsConfig, err := clientTLS(t)
 	if err != nil {
-		return nil, fmt.Errorf("upstream.tls: %w", err)
+		return nil, fmt.Errorf("tls: %w", err)
 	}
 	return credentials.NewTLS(tlsConfig), nil
 }

@@ -73,6 +73,7 @@ type pureStream struct {
 	group  *pureGroup
 	id     upstream.StreamID
 	via    []string
+	sotw   bool
 	spoken bool
 }
 
@@ -321,7 +322,7 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 
 // open connects a stream, which gets the first free name of its kind.
 func (p *pure) open(g *pureGroup, o upstream.Open) {
-	s := &pureStream{group: g, id: o.ID, via: o.Via, actor: string(o.Role)}
+	s := &pureStream{group: g, id: o.ID, via: o.Via, sotw: o.SotW, actor: string(o.Role)}
 	if p.down {
 		p.ended(s, errRefused)
 		return
@@ -357,11 +358,11 @@ func (p *pure) respond(s *pureStream, c xdstest.Command) error {
 		p.ended(s, status.Error(codes.Code(c.Status.Code), c.Status.Message))
 		return nil
 	}
-	m, err := c.Response(false)
+	m, err := c.Response(s.sotw)
 	if err != nil {
 		return err
 	}
-	d := upstream.Decode(m.(*discovery.DeltaDiscoveryResponse), p.fingerprint)
+	d := upstream.Decode(m, p.fingerprint)
 	p.step(s.group, func() { s.group.core.Receive(s.id, d, p.now) })
 	p.step(s.group, func() { s.group.core.Applied(s.id, d, p.now) })
 	return nil

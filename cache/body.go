@@ -1,6 +1,37 @@
 package cache
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// fieldBodyName is the field with the name in all messages that have one.
+const fieldBodyName = 1
+
+// BodyName reads a resource's name from its body: the last occurrence of the type's
+// name field (TRANSLATE-2). The message must be sound as far as its top level goes.
+func BodyName(t TypeURL, body []byte) (name string, ok bool) {
+	if table[t].unnamed {
+		return "", false
+	}
+	for len(body) > 0 {
+		num, typ, n := protowire.ConsumeTag(body)
+		if n < 0 {
+			return "", false
+		}
+		body = body[n:]
+		if n = protowire.ConsumeFieldValue(num, typ, body); n < 0 {
+			return "", false
+		}
+		if num == fieldBodyName && typ == protowire.BytesType {
+			v, _ := protowire.ConsumeBytes(body)
+			name, ok = string(v), utf8.Valid(v) && len(v) > 0
+		}
+		body = body[n:]
+	}
+	return name, ok
+}
 
 // The fields of envoy.config.cluster.v3.Cluster that tell its endpoints' name.
 const (

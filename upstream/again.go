@@ -1,0 +1,56 @@
+package upstream
+
+import (
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// What is asked for once more for the sake of a body that is not kept (VALID-5).
+
+// insistAfter is how long a subscription that was repeated may stay unanswered. Then
+// it is given up and begun anew: some servers answer nothing else (VALID-5).
+const insistAfter = time.Second
+
+// insist begins subscriptions anew whose repetition was not answered.
+func (l *laneState) insist(now time.Time) {
+	for name, written := range l.again {
+		if !written.IsZero() && !now.Before(written.Add(insistAfter)) {
+			l.drop[name], l.want[name] = struct{}{}, struct{}{}
+			delete(l.again, name)
+		}
+	}
+}
+
+// insistence is when to insist next, or zero.
+func (l *laneState) insistence() (at time.Time) {
+	for _, written := range l.again {
+		if !written.IsZero() {
+			at = earlier(at, written.Add(insistAfter))
+		}
+	}
+	return at
+}
+
+// answers takes note of the names that a response answers.
+func (l *laneState) answers(u *cache.Update) {
+	if len(l.again) == 0 {
+		return
+	}
+	for _, r := range u.Set {
+		delete(l.again, r.Name)
+		for _, alias := range r.Aliases {
+			delete(l.again, alias)
+		}
+		if r.DoNotCache && l.lane.Wildcard {
+			delete(l.again, fanout.Wildcard)
+		}
+	}
+	for _, name := range u.Removed {
+		delete(l.again, name)
+	}
+	for _, e := range u.Errors {
+		delete(l.again, e.Name)
+	}
+}

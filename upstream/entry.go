@@ -1,0 +1,132 @@
+package upstream
+
+import (
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// Entries are the control planes that can serve the group, in order of preference.
+// One is in use at a time (UP-15). The next is tried when a stream ends before any
+// response while clients wait for something (UP-14); meanwhile those before it are
+// probed, and the first that answers with a resource is returned to. At a switch
+// nothing is removed: the new one is asked without versions (RECON-8), and what it
+// has not announced when it is done is swept (RECON-12).
+
+// Entry is one control plane of the list.
+type Entry struct {
+	// Name tells it from the others, in logs and in what is known of versions.
+	Name string
+	Mode Mode
+}
+
+// Mode is the variant in which a control plane is asked (UP-16).
+type Mode uint8
+
+const (
+	ModeAuto  Mode = iota // Delta, or SotW while the server has no Delta
+	ModeDelta             // Delta ADS
+	ModeSotW              // SotW ADS
+)
+
+// deltaRetry is how long a server that had no Delta is not asked for it again.
+const deltaRetry = 10 * time.Minute
+
+// entry is what is known of an Entry. It outlives streams.
+type entry struct {
+	Entry
+	// backoff is its schedule of attempts (ERR-1), notBefore when the next is due.
+	backoff   Backoff
+	notBefore time.Time
+	// noDelta: it said UNIMPLEMENTED when it was asked for Delta, at triedDelta.
+	noDelta    bool
+	triedDelta time.Time
+	// ignoresVersions: it announces what it was shown, and does not say what is gone
+	// (RECON-13).
+	ignoresVersions bool
+
+	// probe is its stream while another entry is in use.
+	probe slot
+	turn  int // of the lanes that are asked for
+}
+
+// variant decides how to open the next main stream or probe (UP-16).
+func (e *entry) variant(now time.Time) (sotw bool) {
+	switch {
+	case e.Mode != ModeAuto:
+		return e.Mode == ModeSotW
+	case e.noDelta && now.Sub(e.triedDelta) < deltaRetry:
+		return true
+	}
+	e.triedDelta = now
+	return false
+}
+
+// unimplemented takes note that a stream ended with UNIMPLEMENTED and no response.
+// other: the other variant is to be tried at once.
+func (e *entry) unimplemented(sotw bool) (other bool) {
+	if e.Mode != ModeAuto {
+		return false
+	}
+	e.noDelta = !sotw // and if it has neither, the fault is elsewhere
+	return e.noDelta
+}
+
+func (c *Core) entry() *entry { return &c.entries[c.current] }
+
+// restate is the interest of a lane as a stream of an entry restates it, with the
+// versions that came from that entry in that variant (RECON-8).
+func (c *Core) restate(e *entry, origin cache.Origin) restate {
+	return func(lane fanout.Lane, fresh bool) (names []string, versions map[string]string, resumed bool) {
+		names, versions = c.hub.Resume(lane, origin, func(from cache.Origin) bool {
+			switch {
+			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, from.SotW != origin.SotW:
+			default:
+				resumed = from == origin || c.config.Versions == VersionsAlways
+			}
+			return resumed
+		})
+		return names, versions, resumed
+	}
+}
+
+// switchTo puts another entry to use.
+func (c *Core) switchTo(i int, now time.Time) {
+	c.shutStreams()
+	c.acquitAll() // what one control plane refuses the next may know
+	c.current = i
+	e := c.entry()
+	for j := range c.entries[i:] {
+		c.shut(&c.entries[i+j].probe)
+		c.entries[i+j].probe.openAt = time.Time{}
+	}
+	c.main.backoff = &e.backoff
+	c.main.openAt = latest(now, e.notBefore)
+	c.effects = append(c.effects, Effect{Notice: "another control plane of the list is put to use", Entry: e.Name})
+}
+
+// shutStreams ends the streams of the entry in use.
+func (c *Core) shutStreams() {
+	c.shut(&c.main)
+	c.shut(&c.aux)
+	c.aux.openAt = time.Time{}
+	for lane, s := range c.solo {
+		c.shut(s)
+		delete(c.solo, lane)
+	}
+}
+
+// reopen begins the streams of the entry anew, without versions from now on
+// (RECON-13).
+func (c *Core) reopen(s *slot, now time.Time) {
+	e := &c.entries[s.entry]
+	e.ignoresVersions = true
+	c.effects = append(c.effects, Effect{Notice: "the control plane ignores the versions it is shown; asking it without them from now on", Entry: e.Name})
+	if s.role == Solo {
+		c.shut(s)
+		s.openAt = s.attempt.Add(reconnectFloor)
+		return
+	}
+	c.renew(now)
+}

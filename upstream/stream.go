@@ -1,0 +1,349 @@
+package upstream
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// streamState is what one ADS stream has said and still owes, whatever its variant.
+// All of it dies with the stream; what survives is in the Hub and in Core.
+type streamState struct {
+	config *Config
+	hub    *fanout.Hub
+	writer writer
+	// origin is who answers, and restate the whole interest of a lane.
+	origin  cache.Origin
+	restate restate
+
+	// nodeSent: the first request, which carries the node, is written (UP-2).
+	nodeSent bool
+	// lanes are what this stream carries now, at most one a type.
+	lanes map[cache.TypeURL]*laneState
+	// used are the types it has ever asked for: the server keeps per-type state for
+	// the life of the stream.
+	used map[cache.TypeURL]*typeState
+	// verdicts are owed, oldest first: one for each response (UP-4).
+	verdicts []verdict
+	timers   timers
+}
+
+// restate is the whole interest of a lane (UP-3), with the versions that may be
+// shown. resumed: what is not announced has not changed (RECON-11).
+type restate func(lane fanout.Lane, fresh bool) (names []string, versions map[string]string, resumed bool)
+
+// writer composes the requests of one variant: Delta or SotW.
+type writer interface {
+	// opening asks for all of a lane.
+	opening(l *laneState, names []string, versions map[string]string, now time.Time) proto.Message
+	// change asks for more or less of it; l.take says for what.
+	change(l *laneState, now time.Time) proto.Message
+	// verdict answers a response.
+	verdict(v verdict, now time.Time) proto.Message
+}
+
+// typeState is what the server keeps of a type, as far as it matters.
+type typeState struct {
+	// lane is as which the type is carried: its other lane is not put on this
+	// stream (WILD-13).
+	lane fanout.Lane
+	// legacy: the wildcard was asked for by naming nothing.
+	legacy bool
+	sotw   sotwType
+}
+
+// verdict is an ACK or NACK that is owed.
+type verdict struct {
+	typeURL cache.TypeURL
+	nonce   string
+	nack    string // why, or "" for an ACK
+	// version is the last accepted one, of a SotW stream.
+	version string
+	// notBefore holds a NACK up that says nothing new (NACK-7).
+	notBefore time.Time
+}
+
+func (v verdict) status() *statuspb.Status {
+	if v.nack == "" {
+		return nil
+	}
+	const invalidArgument = 3 // google.rpc.Code
+	return &statuspb.Status{Code: invalidArgument, Message: v.nack}
+}
+
+// laneState is one lane on one stream.
+type laneState struct {
+	lane fanout.Lane
+	// first: the lane's opening request, which restates everything, is not
+	// written yet (UP-3).
+	first bool
+	// held: it waits until suspects before it have been tried (suspect.go).
+	held bool
+	// askedAt is when the opening request was written; answered: a response of
+	// the type has come since.
+	askedAt  time.Time
+	answered bool
+	// shown: versions went with the opening request (RECON-13).
+	shown bool
+
+	// sent are the names subscribed on this stream, with the time.
+	sent map[string]time.Time
+	// want and drop are changes not written yet. A name in both is dropped
+	// first, then asked for anew (UP-8).
+	want, drop map[string]struct{}
+	// again are names asked for once more for the sake of their bodies, with the
+	// time at which that was written, or zero (VALID-5).
+	again map[string]time.Time
+
+	settle settleState
+}
+
+// maxVerdicts bounds what a control plane that sends without reading can pile up.
+const maxVerdicts = 10000
+
+func newStream(c *Config, hub *fanout.Hub, origin cache.Origin, r restate) *streamState {
+	s := &streamState{
+		config: c, hub: hub, origin: origin, restate: r,
+		lanes: make(map[cache.TypeURL]*laneState),
+		used:  make(map[cache.TypeURL]*typeState),
+	}
+	return s
+}
+
+// carry puts a lane on the stream.
+func (s *streamState) carry(lane fanout.Lane, held bool) *laneState {
+	l := &laneState{
+		lane: lane, first: true, held: held,
+		sent: make(map[string]time.Time),
+		want: make(map[string]struct{}),
+		drop: make(map[string]struct{}),
+
+		again: make(map[string]time.Time),
+	}
+	s.lanes[lane.Type] = l
+	return l
+}
+
+// lane is as which the stream carries a type, or has carried it.
+func (s *streamState) lane(t cache.TypeURL) (lane fanout.Lane, ok bool) {
+	if l := s.lanes[t]; l != nil {
+		return l.lane, true
+	}
+	if u := s.used[t]; u != nil {
+		return u.lane, true
+	}
+	return fanout.Lane{}, false
+}
+
+// takes: the stream can carry a lane. A server keeps per-type state for the life of
+// a stream, so that a type never changes its lane on one. A SotW wildcard cannot
+// even be asked for anew: it was never given up in words that every server
+// understands.
+func (s *streamState) takes(lane fanout.Lane) bool {
+	now, carried := s.lane(lane.Type)
+	if !carried {
+		return true
+	}
+	return now == lane && !(s.origin.SotW && lane.Wildcard && s.lanes[lane.Type] == nil)
+}
+
+// change takes in what the Hub says of a lane's interest.
+func (s *streamState) change(l *laneState, i fanout.Interest) {
+	if l.first {
+		return // the opening request will ask for everything
+	}
+	if s.origin.SotW && l.lane.Wildcard {
+		if len(i.Drop) > 0 {
+			clear(l.sent) // see takes
+		}
+		return
+	}
+	for _, name := range i.Want {
+		_, sent := l.sent[name]
+		_, dropping := l.drop[name]
+		if !sent || dropping {
+			l.want[name] = struct{}{}
+		}
+	}
+	for _, name := range i.Again {
+		if !s.origin.SotW {
+			l.want[name], l.again[name] = struct{}{}, time.Time{}
+		} else if !s.hub.Properties(l.lane.Type).FullState { // those come with every response
+			l.drop[name], l.want[name] = struct{}{}, struct{}{} // a repeated name is not answered
+		}
+	}
+	for _, name := range i.Drop {
+		delete(l.want, name)
+		delete(l.again, name)
+		if _, sent := l.sent[name]; sent {
+			l.drop[name] = struct{}{}
+		}
+	}
+}
+
+// changed: there are changes to be written.
+func (l *laneState) changed() bool { return !l.first && len(l.drop)+len(l.want) > 0 }
+
+// idle: nothing is subscribed, nor about to be.
+func (l *laneState) idle() bool { return !l.first && !l.changed() && len(l.sent) == 0 }
+
+// next is the next request to write, or nil. It is computed now, from what is
+// wanted now (UP-6).
+func (s *streamState) next(node *core.Node, now time.Time) proto.Message {
+	req := s.nextVerdict(now)
+	if req == nil {
+		req = s.nextInterest(now)
+	}
+	if req == nil || s.nodeSent && !s.config.SendNodeAlways {
+		return req
+	}
+	s.nodeSent = true
+	switch req := req.(type) {
+	case *discovery.DeltaDiscoveryRequest:
+		req.Node = node
+	case *discovery.DiscoveryRequest:
+		req.Node = node
+	}
+	return req
+}
+
+// nextVerdict is the next ACK or NACK, in order within a type.
+func (s *streamState) nextVerdict(now time.Time) proto.Message {
+	var waiting map[cache.TypeURL]bool
+	for i, v := range s.verdicts {
+		l := s.lanes[v.typeURL]
+		switch {
+		case waiting[v.typeURL]:
+		case v.notBefore.After(now) && (l == nil || !l.changed()):
+			if waiting == nil {
+				waiting = make(map[cache.TypeURL]bool)
+			}
+			waiting[v.typeURL] = true
+		default:
+			s.verdicts = slices.Delete(s.verdicts, i, i+1)
+			return s.writer.verdict(v, now)
+		}
+	}
+	return nil
+}
+
+// nextInterest is a change of subscriptions.
+func (s *streamState) nextInterest(now time.Time) proto.Message {
+	for _, l := range s.inOrder() {
+		switch {
+		case l.held:
+		case l.first:
+			if req := s.opening(l, now); req != nil {
+				return req
+			}
+		case l.changed():
+			return s.writer.change(l, now)
+		}
+	}
+	return nil
+}
+
+// opening restates a lane's whole interest.
+func (s *streamState) opening(l *laneState, now time.Time) proto.Message {
+	fresh := s.used[l.lane.Type] == nil
+	names, versions, resumed := s.restate(l.lane, fresh)
+	if len(names) == 0 {
+		return nil // given up meanwhile; its lane goes with the next change
+	}
+	if fresh {
+		s.used[l.lane.Type] = &typeState{lane: l.lane, legacy: l.lane.Wildcard && s.legacy(l.lane.Type)}
+	} else {
+		s.used[l.lane.Type].legacy = false // that works only in a type's first request
+	}
+	l.first, l.askedAt, l.shown = false, now, len(versions) > 0
+	s.subscribed(l, names, now)
+	if !resumed && !l.lane.Wildcard && !s.origin.SotW {
+		s.timers.resync(l, names, now, s.config)
+	}
+	return s.writer.opening(l, names, versions, now)
+}
+
+// legacy: the wildcard is to be asked for by naming nothing (WILD-10).
+func (s *streamState) legacy(t cache.TypeURL) bool {
+	switch s.config.WildcardForm {
+	case WildcardExplicit:
+		return false
+	case WildcardLegacy:
+		return true
+	}
+	return s.hub.Properties(t).EmptyIsWildcard
+}
+
+// take is what is to be asked for, and given up, as of now: a name in both is asked
+// for next time. What it returns counts as written.
+func (s *streamState) take(l *laneState, now time.Time) (subscribe, unsubscribe []string) {
+	for name := range l.want {
+		if _, dropping := l.drop[name]; !dropping {
+			subscribe = append(subscribe, name)
+			delete(l.want, name)
+			if _, again := l.again[name]; again {
+				l.again[name] = now
+			}
+		}
+	}
+	for name := range l.drop {
+		delete(l.sent, name)
+	}
+	unsubscribe = slices.Sorted(maps.Keys(l.drop))
+	clear(l.drop)
+	slices.Sort(subscribe)
+	s.subscribed(l, subscribe, now)
+	return subscribe, unsubscribe
+}
+
+// subscribed notes names as written, and starts their timers (MISS-3).
+func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
+	for _, name := range names {
+		if _, again := l.sent[name]; l.lane.Wildcard && !again {
+			l.settle.begin()
+		}
+		l.sent[name] = now
+	}
+	if !l.lane.Wildcard {
+		s.timers.start(l, names, now)
+	}
+}
+
+// deadline is when something is due, or zero.
+func (s *streamState) deadline(now time.Time) time.Time {
+	at := s.timers.deadline(s.config)
+	for _, v := range s.verdicts {
+		if v.notBefore.After(now) {
+			at = earlier(at, v.notBefore)
+		}
+	}
+	for _, l := range s.lanes {
+		at = earlier(earlier(at, l.settle.deadline()), l.insistence())
+		if !l.held && !l.first && !l.answered && now.Sub(l.askedAt) < trial {
+			at = earlier(at, l.askedAt.Add(trial))
+		}
+	}
+	return at
+}
+
+// inOrder are the lanes in the order in which they are asked for: what others
+// refer to first, so that an answer is of use when it comes.
+func (s *streamState) inOrder() []*laneState {
+	return slices.SortedFunc(maps.Values(s.lanes), func(a, b *laneState) int { return laneOrder(a.lane, b.lane) })
+}
+
+func laneOrder(a, b fanout.Lane) int {
+	if c := a.Type.Rank() - b.Type.Rank(); c != 0 {
+		return c
+	}
+	return strings.Compare(string(a.Type), string(b.Type))
+}
