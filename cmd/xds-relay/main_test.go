@@ -114,10 +114,10 @@ type served struct {
 }
 
 // serveProgram runs serve on ports that the system picks, and learns them from its
-// log.
+// log. Its endpoints need no time to notice when it ends, unless args say otherwise.
 func serveProgram(t *testing.T, args ...string) *served {
 	t.Helper()
-	s := &served{cmd: program(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)}
+	s := &served{cmd: program(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", "downstream.drain_delay=0s"}, args...)...)}
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

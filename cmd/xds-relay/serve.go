@@ -23,7 +23,8 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the relay",
-		Long: `Run the relay until SIGINT or SIGTERM. It then sends its clients away over
+		Long: `Run the relay until SIGINT or SIGTERM. It then says that it is not ready, for
+downstream.drain_delay, and sends its clients away one by one over
 downstream.drain; a second signal ends it at once.
 
 Nothing is bound but the addresses of downstream.listen and admin.listen.`,
@@ -84,9 +85,8 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger) error {
 
 	<-ctx.Done()
 	stop() // a second signal ends the process
-	log.Info("shutting down", "clients", r.Count(), "drain", c.Downstream.Drain.String())
 	begin := time.Now()
-	r.Close(c.Downstream.Drain)
+	r.Drain(c.Downstream.DrainDelay, c.Downstream.Drain)
 	if adminServer != nil {
 		adminServer.Close()
 	}

@@ -12,32 +12,42 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// TestSecondSignalEndsAtOnce: an operator who does not want to wait for the drain
-// need not reach for SIGKILL. Meanwhile the relay says that it is not ready.
+// TestSecondSignalEndsAtOnce: an operator who does not want to wait, be it for load
+// balancers to notice or for clients to leave, need not reach for SIGKILL. Meanwhile
+// the relay says that it is not ready.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	upstream := serveClusters(t, insecure.NewCredentials())
-	s := serveProgram(t, "--upstream", upstream, "--set", "downstream.drain=1h")
-	for range 2 { // the first is sent away at once, the second after half an hour
-		if _, err := subscribe(t, s.address, insecure.NewCredentials()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	for s.log.Scan() && !strings.Contains(s.log.Text(), "shutting down") {
-	}
-	if code, body := s.get(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "shutting down") {
-		t.Errorf("/readyz while draining: %d %q", code, body)
-	}
-	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	for s.log.Scan() {
-	}
-	err := s.cmd.Wait()
-	if state, ok := s.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || state.Signal() != syscall.SIGINT {
-		t.Errorf("it ended with %v, want: by the second signal", err)
+	for _, setting := range []string{"downstream.drain=1h", "downstream.drain_delay=1h"} {
+		t.Run(setting, func(t *testing.T) {
+			s := serveProgram(t, "--upstream", upstream, "--set", setting)
+			for range 2 { // while draining, the first is sent away at once, the second after half an hour
+				if _, err := subscribe(t, s.address, insecure.NewCredentials()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			for s.log.Scan() && !strings.Contains(s.log.Text(), "shutting down") {
+			}
+			if code, body := s.get(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "shutting down") {
+				t.Errorf("/readyz while draining: %d %q", code, body)
+			}
+			if setting == "downstream.drain_delay=1h" { // nobody has been told to stay away yet
+				if _, err := subscribe(t, s.address, insecure.NewCredentials()); err != nil {
+					t.Errorf("a client was refused before the delay was over: %v", err)
+				}
+			}
+			if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+			for s.log.Scan() {
+			}
+			err := s.cmd.Wait()
+			if state, ok := s.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || state.Signal() != syscall.SIGINT {
+				t.Errorf("it ended with %v, want: by the second signal", err)
+			}
+		})
 	}
 }
 

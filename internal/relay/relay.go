@@ -147,12 +147,21 @@ func (r *Relay) Serve(l net.Listener) {
 	})
 }
 
+// Drain goes on as before for a while, saying that it is not ready, so that load
+// balancers stop sending clients here; then it does what Close does.
+func (r *Relay) Drain(delay, spread time.Duration) {
+	r.ready.stop()
+	r.log.Info("shutting down", "clients", r.Count(), "drain_delay", delay.String(), "drain", spread.String())
+	time.Sleep(delay)
+	r.Close(spread)
+}
+
 // Close ends all streams with UNAVAILABLE, spread over a time so that clients do
 // not come back all at once (ERR-14), and stops everything. It returns when all is
 // still.
 func (r *Relay) Close(spread time.Duration) {
 	r.ready.stop()
-	r.server.Close(spread)
+	r.server.Close(spread) // until then, clients that are left are told all that comes
 	r.groups.stop()
 	r.cancel()
 	for _, conn := range r.conns {
