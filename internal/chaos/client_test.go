@@ -33,7 +33,7 @@ type client struct {
 	mu      sync.Mutex
 	nacks   bool          // it NACKs everything but the first response of a type
 	trickle chan struct{} // it reads one byte a second until this is closed; nil: it does not
-	stalled chan struct{} // it reads nothing until this is closed; nil: it reads
+	stalled chan struct{} // it asks its stream for nothing until this is closed; nil: it does
 
 	// What it knows; guarded by mu; survives streams.
 	held  map[key]held
@@ -42,8 +42,8 @@ type client struct {
 	// sends counts how often each version came, for clients that nack.
 	sends map[string]int
 
-	// Of the connection; guarded by mu.
-	sock net.Conn
+	// The newest connection; guarded by mu.
+	sock *socket
 
 	// Of the open stream; guarded by mu.
 	open      bool // something has come
@@ -80,20 +80,25 @@ func newClient(f *fleet, id int, target string, sotw bool, names []string) (*cli
 	return c, err
 }
 
-// dial keeps hold of the socket, so that it can be cut.
+// dial connects to where the fleet belongs, and keeps hold of the socket.
 func (c *client) dial(ctx context.Context, target string) (net.Conn, error) {
+	if to := c.fleet.moved.Load(); to != nil {
+		target = *to
+	}
 	network := "tcp"
 	if len(target) > 0 && target[0] == '/' {
 		network = "unix"
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, target)
-	if err == nil {
-		c.mu.Lock()
-		c.sock = conn
-		c.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	s := &socket{Conn: conn, closed: make(chan struct{})}
+	c.mu.Lock()
+	c.sock = s
+	c.mu.Unlock()
+	return s, nil
 }
 
 // cut breaks the connection, as a network does.
@@ -105,15 +110,20 @@ func (c *client) cut() {
 	}
 }
 
-// stall stops reading until the returned function is called.
-func (c *client) stall() (resume func()) {
+// stall stops reading until the returned function is called: the whole process, or
+// only the program that owns the stream, whose transport goes on to answer pings.
+func (c *client) stall(process bool) (s *socket, resume func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	gate := make(chan struct{})
-	c.stalled = gate
-	return sync.OnceFunc(func() {
+	c.stalled, s = gate, c.sock
+	if process {
+		s.stalled.Store(&gate)
+	}
+	return s, sync.OnceFunc(func() {
 		c.mu.Lock()
 		c.stalled = nil
+		s.stalled.Store(nil)
 		c.mu.Unlock()
 		close(gate)
 	})

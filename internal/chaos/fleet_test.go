@@ -21,6 +21,8 @@ type fleet struct {
 	// epoch numbers the relay's processes: what clients see may go back when one
 	// follows another, and only then.
 	epoch atomic.Int64
+	// moved is where clients connect from now on; nil: where they were told to.
+	moved atomic.Pointer[string]
 
 	ctx  context.Context // of all streams
 	work sync.WaitGroup
@@ -40,6 +42,7 @@ type fleet struct {
 	resentDelta atomic.Int64 // bytes that a Delta client had already
 
 	mu      sync.Mutex
+	onEnd   func() // of each stream; set before anything ends
 	faults  []string
 	ends    map[string]int // why streams ended
 	samples *latencies     // nil: nobody measures
@@ -51,6 +54,7 @@ type fleetSize struct {
 	clients int
 	sotw    int // of them
 	names   int // endpoint assignments of each
+	big     int // how many ask for the big one, too
 }
 
 func newFleet(t testing.TB, h *history) *fleet {
@@ -85,6 +89,9 @@ func (f *fleet) Add(target string, size fleetSize) (added []*client) {
 		for i := range size.names {
 			names = append(names, endpointKey((id*size.names+i)%f.history.world.Endpoints).name)
 		}
+		if n >= size.clients-size.big {
+			names = append(names, big.name)
+		}
 		c, err := newClient(f, id, "passthrough:///"+target, n < size.sotw, names)
 		if err != nil {
 			f.t.Fatal(err)
@@ -117,6 +124,9 @@ func (f *fleet) ended(c *client, open bool, err error) {
 		return
 	}
 	f.disconnects.Add(1)
+	if f.onEnd != nil {
+		f.onEnd()
+	}
 	f.ends[err.Error()]++
 }
 
@@ -138,42 +148,39 @@ func (f *fleet) ignore(c *client, on bool) {
 	}
 }
 
-// behind says what some client lacks of a target, nil if nobody lacks anything. It
-// begins where it failed the last time.
-func (f *fleet) behind(target map[key]state, from *int) error {
+// attentive are the clients that are not ignored.
+func (f *fleet) attentive() []*client {
 	f.mu.Lock()
-	ignored := maps.Clone(f.ignored)
-	f.mu.Unlock()
-	for range f.clients {
-		c := f.clients[*from%len(f.clients)]
-		if !ignored[c] {
-			if why := c.behind(target); why != "" {
-				return errors.New(why)
-			}
-		}
-		*from++
-	}
-	return nil
+	defer f.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(f.clients), func(c *client) bool { return f.ignored[c] })
 }
 
 // Converge waits until every client has at least what the world is now, and tells
 // how long that took.
 func (f *fleet) Converge() time.Duration {
 	f.t.Helper()
-	target, from := f.history.target(), 0
-	return eventually(f.t, func() error { return f.behind(target, &from) })
+	return f.converge(f.attentive())
+}
+
+// converge waits for some of them.
+func (f *fleet) converge(clients []*client) time.Duration {
+	f.t.Helper()
+	target := f.history.target()
+	return eventually(f.t, func() error {
+		for len(clients) > 0 { // who is there stays there: nobody goes back behind a target
+			if why := clients[0].behind(target); why != "" {
+				return errors.New(why)
+			}
+			clients = clients[1:]
+		}
+		return nil
+	})
 }
 
 // Lost counts the clients whose state is not the world's. The world stands still.
 func (f *fleet) Lost() (lost int) {
 	target := f.history.target()
-	f.mu.Lock()
-	ignored := maps.Clone(f.ignored)
-	f.mu.Unlock()
-	for _, c := range f.clients {
-		if ignored[c] {
-			continue
-		}
+	for _, c := range f.attentive() {
 		if why := c.behind(target); why != "" {
 			lost++
 			f.mu.Lock()

@@ -29,9 +29,12 @@ type world struct {
 	// ClusterEvery: one step in so many concerns a cluster, the others an endpoint
 	// assignment; 0: none does.
 	ClusterEvery int
-	// Padding is how many bytes each resource has beyond what it needs; BigPadding
-	// that of cluster 0.
-	Padding, BigPadding int
+	// Padding is how many bytes each resource has beyond what it needs.
+	Padding int
+	// BigEvery: one step in so many changes one endpoint assignment that is larger
+	// than a client's HTTP/2 window and that clients do not ask for unless told to;
+	// 0: there is none.
+	BigEvery int
 	// RemoveOneIn: one step in so many removes; 0: none does.
 	RemoveOneIn int
 }
@@ -43,6 +46,11 @@ type key struct {
 }
 
 func (k key) String() string { return fmt.Sprintf("%s %q", k.typ.Short(), k.name) }
+
+// big is a resource of its own; see BigEvery.
+var big = key{cache.Endpoint, "big"}
+
+const bigPadding = 64 << 10
 
 func clusterKey(i int) key  { return key{cache.Cluster, fmt.Sprintf("cluster-%04d", i)} }
 func endpointKey(i int) key { return key{cache.Endpoint, fmt.Sprintf("endpoints-%05d", i)} }
@@ -56,11 +64,17 @@ func (w world) keys() []key {
 	for i := range w.Endpoints {
 		keys = append(keys, endpointKey(i))
 	}
+	if w.BigEvery > 0 {
+		keys = append(keys, big)
+	}
 	return keys
 }
 
 // op is what step n does; the first step is 1.
 func (w world) op(n int) (k key, removed bool) {
+	if w.BigEvery > 0 && n%w.BigEvery == 1 {
+		return big, false
+	}
 	r := rand.New(rand.NewPCG(w.Seed, uint64(n)))
 	removed = w.RemoveOneIn > 0 && r.IntN(w.RemoveOneIn) == 0
 	if w.ClusterEvery > 0 && n%w.ClusterEvery == 0 {
@@ -91,8 +105,8 @@ func (w world) at(step int) map[key]state {
 // resource is the body that a step gives to a name.
 func (w world) resource(k key, step int) gcptypes.Resource {
 	padding := w.Padding
-	if k == clusterKey(0) && w.BigPadding > 0 {
-		padding = w.BigPadding
+	if k == big {
+		padding = bigPadding
 	}
 	text := strings.Repeat("x", padding)
 	if k.typ == cache.Cluster {

@@ -1,0 +1,115 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// R7: a few clients stop reading, and the others must not feel it.
+func TestR7_SomeSlow(t *testing.T) {
+	stall, rounds, calm, size := time.Second, 1, time.Second, thousand()
+	if long() {
+		stall, rounds, calm = 30*time.Second, 5, 35*time.Second
+	}
+	size.big = max(4, size.clients/100)
+	w := usual()
+	w.BigEvery = 10
+	r := begin(t, "R7", "1 % of 1000 clients stop reading: others' p99 changes < 10 %; each stalled client costs < 512 KiB; closed at 30 s +-2 s; all reconverge",
+		usualLoad+"; 50 updates/s, of which 5/s change a 64 KiB assignment that only the clients ask for that stall, so that their windows fill at once (timers.ack_timeout is 200 ms, so that not even a missing ACK spares them). Half of them stop to read their stream, while their transport answers pings; half stop to read their socket")
+	h := newHistory(w)
+	up := startUpstream(t, h)
+	relay := startRelay(t, up.addr, "timers.ack_timeout=200ms", fmt.Sprintf("downstream.stall_timeout=%v", stall))
+	r.fleet = startFleet(t, h, relay.addr, size)
+	slow := r.fleet.clients[len(r.fleet.clients)-size.big:]
+	for _, c := range slow {
+		r.fleet.ignore(c, true)
+	}
+	stop := up.Churn(50)
+
+	var without, with latencies
+	var memory, stalledMemory floor
+	first, last, reconverged := time.Duration(0), time.Duration(0), time.Duration(0)
+	closed := 0
+	for range rounds {
+		done := memory.watch(relay)
+		r.fleet.measure(calm, &without)
+		done()
+		var socks []*socket
+		var resumes []func()
+		for i, c := range slow {
+			s, resume := c.stall(i%2 == 1)
+			socks, resumes = append(socks, s), append(resumes, resume)
+		}
+		// Not up to their end: what is measured is the time during which they stall.
+		done = stalledMemory.watch(relay)
+		r.fleet.measure(stall-stall/10, &with)
+		done()
+		for i, s := range socks {
+			if i%2 == 1 {
+				continue // it would not see its end
+			}
+			eventually(t, func() error {
+				if _, ok := s.silence(); !ok {
+					return fmt.Errorf("a client that does not read is not sent away")
+				}
+				return nil
+			})
+			d, _ := s.silence()
+			if closed++; first == 0 || d < first {
+				first = d
+			}
+			last = max(last, d)
+		}
+		for _, resume := range resumes {
+			resume()
+		}
+		reconverged = max(reconverged, r.fleet.converge(slow))
+	}
+	for _, c := range slow {
+		r.fleet.ignore(c, false)
+	}
+	stop()
+	r.fleet.Converge()
+
+	r.tell("clients", float64(size.clients), "")
+	r.tell("clients that stall", float64(size.big), "")
+	r.tell("rounds", float64(rounds), "")
+	r.compare(&without, &with, "stalled clients")
+	r.tell("heap floor without stalled clients", float64(memory.heap>>10), "KiB")
+	r.tell("heap floor with them", float64(stalledMemory.heap>>10), "KiB")
+	r.tell("largest RSS without stalled clients", float64(memory.rss>>10), "KiB")
+	r.tell("largest RSS with them", float64(stalledMemory.rss>>10), "KiB")
+	r.below("heap for each stalled client", float64(stalledMemory.heap-memory.heap)/1024/float64(size.big), 512, "KiB")
+	r.tell("ends of stalled streams that were timed", float64(closed), "")
+	r.within("earliest end after the last byte", seconds(first), "s", "28 to 32", first >= 28*time.Second)
+	r.within("latest end after the last byte", seconds(last), "s", "28 to 32", last <= 32*time.Second)
+	r.tell("all reconverged after they read again", seconds(reconverged), "s")
+	r.sound()
+	r.connected()
+}
+
+// floor is the memory of a relay over some time: the least heap, which is what
+// is left after collections, and the largest resident size.
+type floor struct{ heap, rss int64 }
+
+// watch looks at the relay until the returned function is called.
+func (f *floor) watch(r *relay) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for pause(ctx, 250*time.Millisecond) {
+			heap := int64(r.metrics()["go_memstats_heap_alloc_bytes"])
+			if f.heap == 0 || heap < f.heap {
+				f.heap = heap
+			}
+			f.rss = max(f.rss, r.rss())
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
