@@ -60,7 +60,7 @@ func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
 // refuses: the client has rejected what changed at a position, so that it has
 // nothing whose TTL could be renewed (NACK-4).
 func (x *exchange) refuses(changed cache.Seq) bool {
-	return x.rejected != nil && changed > x.ackedTo && changed <= x.rejected.To
+	return x.rejected != nil && changed > x.rejected.From && changed <= x.rejected.To
 }
 
 // besides are those of the resources that bear no name of the listed ones, each

@@ -27,8 +27,9 @@ var hopFeatures = []string{
 	"envoy.lrs.supports_send_all_clusters",
 }
 
-// ownFeatures are those that the relay itself implements.
-var ownFeatures []string
+// ownFeatures are those that the relay itself implements (TTL-11). A Delta upstream
+// has no use for the second; which variant a stream will have is not known here.
+var ownFeatures = []string{"xds.config.supports-resource-ttl", "xds.config.resource-in-sotw"}
 
 // contentFeatures are a client's features on which the content of what it is sent
 // may depend, in order.

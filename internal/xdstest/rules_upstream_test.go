@@ -30,7 +30,7 @@ var upstreamRules = slices.Concat(
 	numbered("MISS", 1, 10),
 	numbered("RECON", 1, 12), numbered("RECON", 14, 18), numbered("RECON", 20, 20),
 	numbered("ERR", 1, 14),
-	numbered("TTL", 4, 4),
+	numbered("TTL", 1, 12),
 	numbered("VALID", 1, 4), numbered("VALID", 6, 6), numbered("VALID", 8, 8),
 	numbered("H", 1, 21), numbered("H", 23, 25), numbered("H", 34, 34),
 	// hazards that come with the rules above
