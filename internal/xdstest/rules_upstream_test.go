@@ -31,10 +31,10 @@ var upstreamRules = slices.Concat(
 	numbered("RECON", 1, 12), numbered("RECON", 14, 18), numbered("RECON", 20, 20),
 	numbered("ERR", 1, 14),
 	numbered("TTL", 1, 12),
-	numbered("VALID", 1, 4), numbered("VALID", 6, 6), numbered("VALID", 8, 8),
+	numbered("VALID", 1, 6), numbered("VALID", 8, 8),
 	numbered("H", 1, 21), numbered("H", 23, 25), numbered("H", 34, 34),
 	// hazards that come with the rules above
-	numbered("H", 27, 29), numbered("H", 31, 32),
+	numbered("H", 25, 29), numbered("H", 31, 32),
 	numbered("H", 39, 41),
 )
 
@@ -48,7 +48,7 @@ var upstreamReasons = map[string]string{
 	"ERR-13":  "a message above Go's 4 MiB does not fit into a file that people read; TestLargeResources",
 	"ERR-14":  "a transcript ends when its relay does; TestShutdownIsSpread and TestReadiness",
 	"VALID-3": "transcripts have no words for unknown fields; cache.TestResourceLeavesAsItCame, and for the messages around them downstream.TestFrameIsTheMessage",
-	"VALID-4": "transcripts have words for aliases, but none for metadata and cache_control; cache.TestResourceLeavesAsItCame",
+	"VALID-4": "transcripts have words for aliases and cache_control, but none for metadata; cache.TestResourceLeavesAsItCame",
 	"VALID-8": "transcripts for all but the streams of a connection, of which a transcript's client has one; TestStreamsPerConnection",
 }
 
