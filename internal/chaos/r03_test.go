@@ -15,7 +15,7 @@ func TestR3_ServeStale(t *testing.T) {
 	if long() {
 		down, looks, newcomers = 5*time.Minute, 20, 100
 	}
-	r := begin(t, "R3", "upstream down 5 min (real): existing and new clients served; readyz 200; staleness gauge right +-1 s; first change after return delivered < 2 s (1 h of virtual time: TestOutageOfAnHour in internal/e2e)", usualLoad)
+	r := begin(t, "R3", "upstream down 5 min (real): existing and new clients served; readyz 200; staleness gauge right +-1 s; first change after return delivered < 2 s (1 h of virtual time: TestOutage_ServeStale in internal/relay)", usualLoad)
 	h := newHistory(usual())
 	up := startUpstream(t, h)
 	relay := startRelay(t, up.addr)
