@@ -89,15 +89,16 @@ type Session struct {
 	warmth     *Warmth
 
 	// All of this dies with the stream.
-	greeted bool // the first message is in
-	node    *core.Node
-	key     string
-	ttl     bool    // the client knows TTLs (TTL-6)
-	states  []state // in the order of ORDER-2
-	bySub   map[*fanout.Subscription]state
-	carried bool // a response was sent (ERR-7)
-	counter uint64
-	chunks  []chunk // what is left of a response that was split
+	greeted  bool // the first message is in
+	node     *core.Node
+	key      string
+	ttl      bool    // the client knows TTLs (TTL-6)
+	states   []state // in the order of ORDER-2
+	bySub    map[*fanout.Subscription]state
+	carried  bool // a response was sent (ERR-7)
+	counter  uint64
+	verdicts uint64  // that the client may give on what was sent
+	chunks   []chunk // what is left of a response that was split
 }
 
 // state is one type's part of a Session: deltaState or sotwState.
@@ -130,9 +131,7 @@ type Note struct {
 	Nonce string
 	// After is the time from a response to its ACK, if this is one.
 	After time.Duration
-	// Charged: the request counts against the stream's rate. The verdict on a
-	// response does not if it asks for nothing: we caused it, and a client that
-	// keeps up with fast changes does nothing wrong.
+	// Charged: the request counts against the stream's rate.
 	Charged bool
 }
 
@@ -171,7 +170,8 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 		d.refused.add(l.GetName())
 	}
 	note.judged(d.request(req, now), req.GetResponseNonce(), req.GetErrorDetail())
-	note.Charged = note.Charged || len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(req.GetResourceLocatorsSubscribe()) > 0
+	asks := len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(req.GetResourceLocatorsSubscribe()) > 0
+	note.Charged = s.charge(req.GetResponseNonce(), asks)
 	return note, s.checkCount()
 }
 
@@ -205,13 +205,25 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	}
 	names := w.names
 	note.judged(w.request(req, warmed, now), req.GetResponseNonce(), req.GetErrorDetail())
-	note.Charged = note.Charged || !slices.Equal(names, w.names) || len(req.GetResourceLocators()) > 0
+	asks := !slices.Equal(names, w.names) || len(req.GetResourceLocators()) > 0
+	note.Charged = s.charge(req.GetResponseNonce(), asks)
 	return note, s.checkCount()
+}
+
+// charge decides whether a request counts against the stream's rate. The verdict on
+// a response does not, if it asks for nothing: we caused it, and a client that keeps
+// up with fast changes does nothing wrong. There is one for each response, whatever
+// its nonce is worth by now.
+func (s *Session) charge(nonce string, asks bool) bool {
+	if asks || nonce == "" || s.verdicts == 0 {
+		return true
+	}
+	s.verdicts--
+	return false
 }
 
 // judged notes what a request said of a response.
 func (n *Note) judged(v verdict, nonce string, e *statuspb.Status) {
-	n.Charged = !v.ack && !v.nack
 	switch {
 	case v.ack:
 		n.Kind, n.After = AckRequest, v.after

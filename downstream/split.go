@@ -30,6 +30,7 @@ type chunk struct {
 func (s *Session) chunk(now time.Time) *Response {
 	c := s.chunks[0]
 	s.chunks = s.chunks[1:]
+	s.verdicts++
 	c.At = now
 	c.Nonce = c.x.nonce(c.position, c.answer, c.left, &s.counter)
 	c.x.sending(c.Nonce, c.Version, c.position, c.answer || c.begun, c.left > 0, now)

@@ -218,6 +218,7 @@ type sightings struct {
 	mu                       sync.Mutex
 	ended                    map[downstream.Reason]int
 	stalled, limited, panics int
+	subscribes               int
 	oversized                map[downstream.OversizedKind]int
 	panicOn                  string // the method in which to panic, once
 }
@@ -236,8 +237,12 @@ func (s *sightings) ClientConnected(string) {}
 func (s *sightings) ClientDisconnected(_ string, reason downstream.Reason) {
 	s.count("disconnected", func() { s.ended[reason]++ })
 }
-func (s *sightings) ClientRequest(cache.TypeURL, downstream.RequestKind) {
-	s.count("request", func() {})
+func (s *sightings) ClientRequest(_ cache.TypeURL, kind downstream.RequestKind) {
+	s.count("request", func() {
+		if kind == downstream.SubscribeRequest {
+			s.subscribes++
+		}
+	})
 }
 func (s *sightings) ClientResponse(cache.TypeURL, int, int, int)             { s.count("response", func() {}) }
 func (s *sightings) ClientAck(cache.TypeURL, time.Duration)                  { s.count("ack", func() {}) }
@@ -245,6 +250,13 @@ func (s *sightings) ClientPanic()                                            { s
 func (s *sightings) ClientStalled()                                          { s.count("stalled", func() { s.stalled++ }) }
 func (s *sightings) ClientRateLimited()                                      { s.count("limited", func() { s.limited++ }) }
 func (s *sightings) ClientOversized(cache.TypeURL, downstream.OversizedKind) {}
+
+// asked is how many requests asked for something.
+func (s *sightings) asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.subscribes
+}
 
 // endings is how many streams ended for a reason.
 func (s *sightings) endings(reason downstream.Reason) int {
