@@ -107,6 +107,16 @@ func (r *Resource) Heading() []byte { return r.heading }
 // Husk reports whether its body is not here.
 func (r *Resource) Husk() bool { return r.DoNotCache && r.element == nil }
 
+// Cacheable is the resource, to be kept whatever it says of itself.
+func (r *Resource) Cacheable() *Resource {
+	if !r.DoNotCache {
+		return r
+	}
+	c := *r
+	c.DoNotCache = false
+	return &c
+}
+
 // kept is what a Table keeps of a resource (VALID-5).
 func (r *Resource) kept() *Resource {
 	if !r.DoNotCache {

@@ -54,3 +54,11 @@ func (l *laneState) answers(u *cache.Update) {
 		delete(l.again, e.Name)
 	}
 }
+
+// keepAll has bodies kept that are not to be: a SotW server has no way to be asked
+// for one again but to send all, and clients would wait for ever (VALID-5).
+func (d *Response) keepAll() {
+	for i, r := range d.update.Set {
+		d.update.Set[i].Resource = r.Cacheable()
+	}
+}

@@ -275,6 +275,9 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	// A full-state response in which a name cannot be read says of no name that it is
 	// missing: it may be that one.
 	d.update.Full = d.sotw && !d.nameless && c.hub.Properties(d.typeURL).FullState
+	if d.sotw && (l.lane.Wildcard || c.hub.Properties(d.typeURL).FullState) {
+		d.keepAll()
+	}
 	if l.lane.Wildcard {
 		d.adds = c.hub.Lacks(lane, d.update.Set)
 		d.update.Synced = l.settle.response(d, &c.config)
