@@ -12,6 +12,10 @@ import (
 type Update struct {
 	// At is when it was received: TTLs count from here (TTL-1).
 	At time.Time
+	// Stream is the one on which it came, Age for how long that had been open: what
+	// a control plane says as soon as it is back may be doubted (H-22).
+	Stream uint64
+	Age    time.Duration
 	// Set are the resources it carries, each with the upstream's own version.
 	Set []Received
 	// Heartbeats are bodyless resources that are here already, at the version

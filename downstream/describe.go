@@ -60,16 +60,23 @@ type Summary struct {
 	Protocols map[string]int
 	// Sync counts each stream once, by the worst of its types.
 	Sync map[Sync]int
+	// Groups are the numbers of streams of each group that has any (H-24).
+	Groups []int
 }
 
 // Summary counts the open streams. Unlike Clients it looks at no name, so that it
 // can be asked often.
 func (s *Server) Summary() Summary {
 	sum := Summary{Protocols: map[string]int{}, Sync: map[Sync]int{}}
+	groups := make(map[*fanout.Hub]int)
 	for _, st := range s.open() {
 		sum.Protocols[st.protocol()]++
 		sum.Sync[st.sync()]++
+		for _, hub := range st.hubs() {
+			groups[hub]++
+		}
 	}
+	sum.Groups = slices.Collect(maps.Values(groups))
 	return sum
 }
 
@@ -77,6 +84,18 @@ func (s *Server) open() []*stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Values(s.streams))
+}
+
+// hubs are those of the groups that serve the stream.
+func (st *stream) hubs() (hubs []*fanout.Hub) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, state := range st.session.states {
+		if hub := state.base().hub; !slices.Contains(hubs, hub) {
+			hubs = append(hubs, hub)
+		}
+	}
+	return hubs
 }
 
 func (st *stream) sync() Sync {

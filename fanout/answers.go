@@ -11,7 +11,8 @@ import (
 
 // What upstream says, and what a name leads to.
 
-func (x *index) applyNamed(u *cache.Update) {
+func (x *index) applyNamed(u *cache.Update) (held Held) {
+	x.guards.named.hears(u, x.named.Len())
 	if u.Full {
 		x.named.Begin(x.named.Origin())
 	}
@@ -38,15 +39,13 @@ func (x *index) applyNamed(u *cache.Update) {
 	for _, r := range u.Negative {
 		x.markNamed(x.named.Deny(r, x.next(), x.touched[:0]))
 	}
-	for _, name := range u.Removed {
-		x.removeNamed(name, cache.Removed)
-	}
-	for _, name := range leftOut(&x.named, u) {
-		x.removeNamed(name, cache.Removed)
+	now, held := x.guards.named.pass(x.hub.config.Guard, u, &x.named, x.departures(false, u))
+	for _, d := range now {
+		x.removeNamed(d.name, d.cause)
 	}
 	for _, e := range u.Errors {
-		if e.Status.GetCode() == cache.NotFound {
-			x.removeNamed(e.Name, cache.NotFoundError)
+		if x.guards.named.holds(e.Name) {
+			continue
 		}
 		if id, ok := x.named.Find(e.Name); ok && x.named.Pinned(e.Name) {
 			if x.named.Fail(id, e.Status) {
@@ -71,11 +70,7 @@ func (x *index) applyNamed(u *cache.Update) {
 			}
 		}
 	}
-	for _, name := range u.Overdue {
-		for _, r := range x.named.UnconfirmedAnswers(name) {
-			x.removeNamed(r, cache.Sweep)
-		}
-	}
+	return held
 }
 
 // silent: upstream has said nothing of a name on its own lane, not even an error.
@@ -91,6 +86,7 @@ var unanswered = &statuspb.Status{
 }
 
 func (x *index) removeNamed(name string, cause cache.Cause) {
+	delete(x.guards.named.held, name)
 	id, ok := x.named.Find(name)
 	lent := ok && x.borrows(id) && x.answer(id).State == cache.Present
 	touched, changed := x.named.Remove(name, cause, x.next(), x.touched[:0])
@@ -106,10 +102,11 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 	}
 }
 
-func (x *index) applyWildcard(u *cache.Update) {
+func (x *index) applyWildcard(u *cache.Update) (held Held) {
 	if !x.wildcardHeld {
-		return // an answer in flight to what was given up meanwhile (UP-8, H-32)
+		return held // an answer in flight to what was given up meanwhile (UP-8, H-32)
 	}
+	x.guards.wildcard.hears(u, x.wildcard.Len())
 	if u.Full {
 		x.wildcard.Begin(x.wildcard.Origin())
 	}
@@ -128,18 +125,12 @@ func (x *index) applyWildcard(u *cache.Update) {
 	for _, b := range u.Heartbeats {
 		renews = x.heartbeat(true, b, u.At) || renews
 	}
-	changed = x.removeMembers(u.Removed, cache.Removed) || changed
-	changed = x.removeMembers(leftOut(&x.wildcard, u), cache.Removed) || changed
-	for _, e := range u.Errors {
-		if e.Status.GetCode() == cache.NotFound {
-			changed = x.removeMembers([]string{e.Name}, cache.NotFoundError) || changed
-		}
-	}
-	if u.Sweep {
-		changed = x.removeMembers(x.wildcard.Unconfirmed(), cache.Sweep) || changed
-	}
-	if u.Synced && !x.synced {
-		x.synced, changed = true, true
+	now, held := x.guards.wildcard.pass(x.hub.config.Guard, u, &x.wildcard, x.departures(true, u))
+	changed = x.removeMembers(now) || changed
+	if u.Synced {
+		x.guards.wildcard.complete()
+		changed = changed || !x.synced
+		x.synced = true
 	}
 	if changed {
 		x.markWildcards(mark{wildcard: true})
@@ -150,6 +141,31 @@ func (x *index) applyWildcard(u *cache.Update) {
 	if x.wildcard.Tombstones() > 64+x.wildcard.Len()/4 {
 		x.prune()
 	}
+	return held
+}
+
+// departures are the names that an Update takes away from a lane.
+func (x *index) departures(wildcard bool, u *cache.Update) (all []departure) {
+	add := func(names []string, cause cache.Cause) {
+		for _, name := range names {
+			all = append(all, departure{name, cause})
+		}
+	}
+	t := x.table(wildcard)
+	add(u.Removed, cache.Removed)
+	add(leftOut(t, u), cache.Removed)
+	for _, e := range u.Errors {
+		if e.Status.GetCode() == cache.NotFound {
+			add([]string{e.Name}, cache.NotFoundError)
+		}
+	}
+	if u.Sweep && wildcard {
+		add(t.Unconfirmed(), cache.Sweep)
+	}
+	for _, name := range u.Overdue {
+		add(t.UnconfirmedAnswers(name), cache.Sweep)
+	}
+	return all
 }
 
 // leftOut are the resources that a response with all there is does not list
@@ -163,9 +179,10 @@ func leftOut(t *cache.Table, u *cache.Update) []string {
 }
 
 // removeMembers takes names out of the wildcard's set.
-func (x *index) removeMembers(names []string, cause cache.Cause) (changed bool) {
-	for _, name := range names {
-		touched, c := x.wildcard.Remove(name, cause, x.next(), x.touched[:0])
+func (x *index) removeMembers(all []departure) (changed bool) {
+	for _, d := range all {
+		delete(x.guards.wildcard.held, d.name)
+		touched, c := x.wildcard.Remove(d.name, d.cause, x.next(), x.touched[:0])
 		x.shadow(touched)
 		changed = changed || c
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -17,6 +18,8 @@ type TypeSummary struct {
 	// Wildcards are the clients with the wildcard; Named the pairs of a client
 	// and a name it subscribes to.
 	Wildcards, Named int
+	// Held are removals that are held back (H-22).
+	Held int
 }
 
 // Summarize sums up the types of the group, in order of their URLs. Its cost
@@ -39,6 +42,7 @@ func (x *index) summarize() TypeSummary {
 		Resources: x.named.Len() + x.wildcard.Len(),
 		Bytes:     x.named.Bytes() + x.wildcard.Bytes(),
 		Wildcards: len(x.wildcards),
+		Held:      len(x.guards.named.held) + len(x.guards.wildcard.held),
 	}
 	fewer, more := &x.named, &x.wildcard
 	if fewer.Len() > more.Len() {
@@ -88,6 +92,9 @@ type Description struct {
 	Lingering bool
 	// Error lies over the name (ERR-8).
 	Error string
+	// Held: upstream has taken it away; it is kept until then (H-22). Zero: it has
+	// not.
+	Held time.Time
 }
 
 // Describe lists a type's names, by name, from just after a place and at most so
@@ -155,6 +162,9 @@ func (x *index) describe(places []Place) []Description {
 			if int(id) < len(x.interest) {
 				d.Clients = len(x.interest[id])
 			}
+		}
+		if g := x.guard(p.Wildcard); g.holds(p.Name) {
+			d.Held = g.until
 		}
 		d.Lingering = d.Clients == 0
 		d.State, d.Cause, d.Resource, d.Error = a.State, a.Cause, a.Resource, a.Error.GetMessage()

@@ -34,6 +34,8 @@ type Config struct {
 	Linger time.Duration
 	// MaxLinger bounds the lingering names of one type.
 	MaxLinger int
+	// Guard holds back what would remove much at once (H-22).
+	Guard Guard
 }
 
 // Hub is the meeting point of one group: what upstream said, and who wants to
@@ -133,19 +135,21 @@ func (h *Hub) all() []*index {
 }
 
 // Apply takes in what upstream said on a lane, and wakes whom it concerns. It
-// never waits for a client (UP-11).
-func (h *Hub) Apply(lane Lane, u *cache.Update) {
+// never waits for a client (UP-11). What it has not done, but held back, it tells
+// (H-22).
+func (h *Hub) Apply(lane Lane, u *cache.Update) (held Held) {
 	x := h.find(lane.Type)
 	if x == nil {
-		return // nobody is interested in the type any more
+		return held // nobody is interested in the type any more
 	}
 	wakeAll(x.locked(func() {
 		if lane.Wildcard {
-			x.applyWildcard(u)
+			held = x.applyWildcard(u)
 		} else {
-			x.applyNamed(u)
+			held = x.applyNamed(u)
 		}
 	}))
+	return held
 }
 
 // SetUnavailable says that a lane gets no answers from upstream, and why, or with

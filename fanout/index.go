@@ -28,6 +28,8 @@ type index struct {
 	wildcard cache.Table
 	// synced: the wildcard Table has been complete once (RECON-16, RECON-17).
 	synced bool
+	// guards hold back what would remove much at once (H-22).
+	guards struct{ named, wildcard guard }
 	// unavailable: upstream does not answer on this lane, and why (ERR-7).
 	unavailable struct{ named, wildcard *statuspb.Status }
 

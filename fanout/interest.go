@@ -115,9 +115,11 @@ func (x *index) expire(now time.Time, everything bool) (next time.Time) {
 // forget drops what is known of something that nobody wants (UP-8, H-18).
 func (x *index) forget(wildcard bool, name string) {
 	if wildcard {
+		x.guards.wildcard = guard{}
 		x.wildcard, x.synced, x.wildcardHeld = cache.Table{}, false, false
 		return
 	}
+	delete(x.guards.named.held, name)
 	if id, ok := x.named.Find(name); ok {
 		x.named.Forget(id, func(r *cache.Resource) bool {
 			for other := range names(r) {

@@ -10,11 +10,12 @@ import (
 // TTLs (protocol.md §11). Only upstream renews one (TTL-3); that a stream to it is
 // open does not, which is why resources expire whether or not there is one.
 
-// Expiry is when the next resource of the group expires; zero: none does.
+// Expiry is when the next resource of the group expires, or the next removal that
+// is held back is due (H-22); zero: none.
 func (h *Hub) Expiry() (next time.Time) {
 	for _, x := range h.all() {
 		x.mu.Lock()
-		for _, at := range []time.Time{x.named.Expiry(), x.wildcard.Expiry()} {
+		for _, at := range []time.Time{x.named.Expiry(), x.wildcard.Expiry(), x.guards.named.deadline(), x.guards.wildcard.deadline()} {
 			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 				next = at
 			}
@@ -24,18 +25,22 @@ func (h *Hub) Expiry() (next time.Time) {
 	return next
 }
 
-// ExpireResources makes Absent what upstream has not renewed in time, and wakes
-// whom it concerns (TTL-2).
+// ExpireResources makes Absent what upstream has not renewed in time (TTL-2), or has
+// taken away long enough ago (H-22), and wakes whom it concerns.
 func (h *Hub) ExpireResources(now time.Time) {
 	for _, x := range h.all() {
 		wakeAll(x.locked(func() {
 			for _, name := range x.named.Expired(now) {
 				x.removeNamed(name, cache.TTLExpired)
 			}
-			if names := x.wildcard.Expired(now); len(names) > 0 {
-				x.removeMembers(names, cache.TTLExpired)
+			var members []departure
+			for _, name := range x.wildcard.Expired(now) {
+				members = append(members, departure{name, cache.TTLExpired})
+			}
+			if x.removeMembers(members) {
 				x.markWildcards(mark{wildcard: true})
 			}
+			x.letGo(func(g *guard) []departure { return g.expire(now) })
 		}))
 	}
 }

@@ -129,7 +129,10 @@ func (c *Client) Run(ctx context.Context) {
 // outside of the lock.
 func (c *Client) step(event func(now time.Time)) {
 	for _, e := range c.take(event) {
-		e.Apply(c.hub)
+		if held := e.Apply(c.hub); held.Count > 0 {
+			c.log.Warn("the control plane is just back, and removes much at once; these removals are held back: see /resources, and POST /guard/release",
+				"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", held.Count, "total", held.Total, "until", held.Until)
+		}
 		c.observe(e)
 	}
 }

@@ -138,14 +138,18 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 	return open, shut
 }
 
+// learned notes what the Hub is to be told of a lane.
+func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time) {
+	u.At, u.Stream, u.Age = now, uint64(s.id), now.Sub(s.opened)
+	c.effects = append(c.effects, Effect{Lane: lane, Update: u})
+}
+
 func (c *Core) tickStream(s *slot, now time.Time) {
 	if now.Sub(s.opened) >= trial && s.role != Solo {
 		s.failingSince = time.Time{} // a solo stream works when it answers
 	}
 	c.suspects.survivors(s, now)
-	learned := func(lane fanout.Lane, u *cache.Update) {
-		c.effects = append(c.effects, Effect{Lane: lane, Update: u})
-	}
+	learned := func(lane fanout.Lane, u *cache.Update) { c.learned(s, lane, u, now) }
 	s.stream.timers.expired(&c.config, now, func(lane fanout.Lane, names []string) {
 		if c.config.explicitMissing() {
 			learned(lane, &cache.Update{Unanswered: names})
@@ -284,7 +288,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		d.update.Sweep = d.update.Synced && !d.sotw // TRANSLATE-5 and TRANSLATE-7 instead
 	}
 	if !d.update.Empty() {
-		c.effects = append(c.effects, Effect{Lane: lane, Update: &d.update})
+		c.learned(s, lane, &d.update, now)
 	}
 }
 

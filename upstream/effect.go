@@ -31,11 +31,11 @@ type Effect struct {
 	Notice, Entry string
 }
 
-// Apply carries an effect out.
-func (e Effect) Apply(hub *fanout.Hub) {
+// Apply carries an effect out. held: a part of it was held back (H-22).
+func (e Effect) Apply(hub *fanout.Hub) (held fanout.Held) {
 	switch {
 	case e.Update != nil:
-		hub.Apply(e.Lane, e.Update)
+		held = hub.Apply(e.Lane, e.Update)
 	case !e.Expire.IsZero():
 		hub.ExpireResources(e.Expire)
 	case e.Availability:
@@ -45,4 +45,5 @@ func (e Effect) Apply(hub *fanout.Hub) {
 	case e.Identifier != "":
 		hub.SetIdentifier(e.Identifier)
 	}
+	return held
 }

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/xds-relay/xds-relay/downstream"
@@ -35,6 +37,8 @@ type stateCollector struct {
 	subscriptions *prometheus.Desc
 	resources     *prometheus.Desc
 	bytes         *prometheus.Desc
+	held          *prometheus.Desc
+	perGroup      *prometheus.Desc
 }
 
 func newStateCollector(r Relay) *stateCollector {
@@ -49,13 +53,15 @@ func newStateCollector(r Relay) *stateCollector {
 		sync:          desc("client_sync_state", "Open client streams by the worst state of their types: synced, pending (something is to be sent), stale (an ACK is owed) or nacked.", "state"),
 		subscriptions: desc("subscriptions", "Clients with the wildcard of a type, and pairs of a client and a name it subscribes to.", "type", "kind"),
 		resources:     desc("cache_resources", "Resources held, by distinct name within a group.", "type"),
+		held:          desc("cache_removals_held", "Removals that the mass-removal guard holds back; above 0 somebody should look.", "type"),
+		perGroup:      desc("group_clients", "Client streams of each group; a stream that is served from several groups counts in each."),
 		bytes:         desc("cache_bytes", "Bytes of the resources held, in wire form.", "type"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes} {
+	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes, c.held, c.perGroup} {
 		ch <- d
 	}
 }
@@ -82,6 +88,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	// Types outside the type table share the label "other".
 	hubs := c.relay.Groups()
 	gauge(c.groups, len(hubs))
+	ch <- clientsPerGroup(c.perGroup, summary.Groups, len(hubs))
 	totals := map[string]fanout.TypeSummary{}
 	for _, hub := range hubs {
 		for _, s := range hub.Summarize() {
@@ -90,13 +97,36 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 			t.Bytes += s.Bytes
 			t.Wildcards += s.Wildcards
 			t.Named += s.Named
+			t.Held += s.Held
 			totals[s.Type.Short()] = t
 		}
 	}
 	for short, t := range totals {
 		gauge(c.resources, t.Resources, short)
 		gauge(c.bytes, t.Bytes, short)
+		gauge(c.held, t.Held, short)
 		gauge(c.subscriptions, t.Wildcards, short, "wildcard")
 		gauge(c.subscriptions, t.Named, short, "named")
 	}
+}
+
+// groupSizes are the bounds of the buckets of clientsPerGroup.
+var groupSizes = []float64{0, 1, 2, 5, 10, 50, 100, 500, 1000, 5000, 10000}
+
+// clientsPerGroup is how groups are spread over sizes at this moment: one client each
+// means that the key is too fine, and all in one that it may be too coarse (H-24).
+// sizes are those of the groups that have any.
+func clientsPerGroup(d *prometheus.Desc, sizes []int, groups int) prometheus.Metric {
+	groups = max(groups, len(sizes)) // they were asked one after the other
+	sizes = append(slices.Clone(sizes), make([]int, groups-len(sizes))...)
+	sum, buckets := 0, make(map[float64]uint64, len(groupSizes))
+	for _, size := range sizes {
+		sum += size
+		for _, bound := range groupSizes {
+			if float64(size) <= bound {
+				buckets[bound]++
+			}
+		}
+	}
+	return prometheus.MustNewConstHistogram(d, uint64(groups), float64(sum), buckets)
 }

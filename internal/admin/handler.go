@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// handler answers people and probes. It changes nothing.
+// handler answers people and probes. It changes nothing but by release.
 type handler struct {
 	relay   Relay
 	metrics *Metrics
@@ -24,6 +25,7 @@ type handler struct {
 type page struct {
 	path, help string
 	serve      http.HandlerFunc
+	acts       bool // it changes something, and so answers POST only
 }
 
 // NewHandler returns the HTTP face of a relay. host is the host name or address it
@@ -33,17 +35,23 @@ func NewHandler(r Relay, m *Metrics, host string) http.Handler {
 	h := &handler{relay: r, metrics: m, started: time.Now()}
 	prom := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	pages := []page{
-		{"/livez", "200 while the process answers", h.live},
-		{"/readyz", "200 when the relay can serve clients; the body says why not", h.readyz},
-		{"/startupz", "200 once it was ready", h.startup},
-		{"/metrics", "metrics for Prometheus", prom.ServeHTTP},
-		{"/clients", "open client streams, JSON; ?limit= &continue=", h.clients},
-		{"/resources", "what is cached, JSON, without bodies; ?type=CDS &group= &limit= &continue=", h.resources},
-		{"/server_info", "version, uptime and readiness, JSON", h.serverInfo},
+		{"/livez", "200 while the process answers", h.live, false},
+		{"/readyz", "200 when the relay can serve clients; the body says why not", h.readyz, false},
+		{"/startupz", "200 once it was ready", h.startup, false},
+		{"/metrics", "metrics for Prometheus", prom.ServeHTTP, false},
+		{"/clients", "open client streams, JSON; ?limit= &continue=", h.clients, false},
+		{"/groups", "groups of clients, with the key of each, JSON", h.groups, false},
+		{"/resources", "what is cached, JSON, without bodies; ?type=CDS &group= &limit= &continue=", h.resources, false},
+		{"/guard/release", "POST: lets go the removals that are held back; ?type=CDS &group=", h.release, true},
+		{"/server_info", "version, uptime and readiness, JSON", h.serverInfo, false},
 	}
 	mux := http.NewServeMux()
 	for _, p := range pages {
-		mux.Handle(p.path, getOnly(p.serve))
+		if p.acts {
+			mux.Handle(p.path, postOnly(p.serve))
+		} else {
+			mux.Handle(p.path, getOnly(p.serve))
+		}
 	}
 	mux.Handle("/ready", getOnly(h.readyz))
 	mux.Handle("/stats/prometheus", getOnly(prom.ServeHTTP))
@@ -62,10 +70,19 @@ func NewHandler(r Relay, m *Metrics, host string) http.Handler {
 
 // getOnly refuses everything that could change something.
 func getOnly(next http.HandlerFunc) http.Handler {
+	return only(next, "this endpoint is read with GET", http.MethodGet, http.MethodHead)
+}
+
+// postOnly refuses what a browser or a crawler does by itself.
+func postOnly(next http.HandlerFunc) http.Handler {
+	return only(next, "this endpoint acts; ask it with POST", http.MethodPost)
+}
+
+func only(next http.HandlerFunc, refusal string, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.Method != http.MethodGet && req.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "this endpoint is read with GET", http.StatusMethodNotAllowed)
+		if !slices.Contains(methods, req.Method) {
+			w.Header().Set("Allow", strings.Join(methods, ", "))
+			http.Error(w, refusal, http.StatusMethodNotAllowed)
 			return
 		}
 		w.Header().Set("X-Content-Type-Options", "nosniff")

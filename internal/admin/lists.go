@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
@@ -83,6 +84,8 @@ type entry struct {
 	Clients  int           `json:"clients"`
 	Linger   bool          `json:"lingering,omitempty"`
 	Error    string        `json:"error,omitempty"`
+	// Held: upstream has removed it, which is held back until then (H-22).
+	Held *time.Time `json:"removal_held_until,omitempty"`
 }
 
 var (
@@ -103,6 +106,26 @@ func (c cursor) token() string {
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 
+// typeOf is the type that a request is about, or "" for all.
+func typeOf(req *http.Request) (cache.TypeURL, error) {
+	t := req.URL.Query().Get("type")
+	if t == "" {
+		return "", nil
+	}
+	url, ok := config.TypeURL(t)
+	if !ok {
+		return "", fmt.Errorf("type is %q; use a short name such as CDS, or a type URL", t)
+	}
+	return cache.TypeURL(url), nil
+}
+
+// inGroup reports whether a request is about a group; without a word of it, it is
+// about all.
+func inGroup(req *http.Request, name string) bool {
+	query := req.URL.Query()
+	return !query.Has("group") || name == query.Get("group")
+}
+
 func (h *handler) resources(w http.ResponseWriter, req *http.Request) {
 	query := req.URL.Query()
 	limit, err := limitOf(req)
@@ -110,13 +133,10 @@ func (h *handler) resources(w http.ResponseWriter, req *http.Request) {
 		badRequest(w, err)
 		return
 	}
-	only := ""
-	if t := query.Get("type"); t != "" {
-		var ok bool
-		if only, ok = config.TypeURL(t); !ok {
-			badRequest(w, fmt.Errorf("type is %q; use a short name such as CDS, or a type URL", t))
-			return
-		}
+	only, err := typeOf(req)
+	if err != nil {
+		badRequest(w, err)
+		return
 	}
 	var from cursor
 	if token := query.Get("continue"); token != "" {
@@ -126,8 +146,7 @@ func (h *handler) resources(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 	}
-	inGroup := func(name string) bool { return !query.Has("group") || name == query.Get("group") }
-	list, next := h.collect(from, limit, inGroup, cache.TypeURL(only))
+	list, next := h.collect(from, limit, func(name string) bool { return inGroup(req, name) }, only)
 	reply(w, struct {
 		Resources []entry `json:"resources"`
 		Continue  string  `json:"continue,omitempty"`
@@ -169,6 +188,9 @@ func describe(group string, t cache.TypeURL, d fanout.Description) entry {
 		Group: group, Type: t, Name: d.Name, Wildcard: d.Wildcard,
 		State: states[d.State], Cause: causes[d.Cause], Upstream: d.Upstream,
 		Clients: d.Clients, Linger: d.Lingering, Error: d.Error,
+	}
+	if !d.Held.IsZero() {
+		e.Held = &d.Held
 	}
 	if d.Resource != nil {
 		e.Version, e.Aliases, e.Bytes = d.Resource.Version, d.Resource.Aliases, d.Resource.Size()

@@ -11,6 +11,35 @@ type Cache struct {
 
 	// Snapshot keeps the last known good state on disk.
 	Snapshot Snapshot `yaml:"snapshot"`
+
+	// MassRemovalGuard doubts a control plane that is just back and removes much.
+	MassRemovalGuard MassRemovalGuard `yaml:"mass_removal_guard"`
+}
+
+// MassRemovalGuard holds back what would remove much of a type right after the
+// connection to the control plane was made: a control plane that restarts with empty
+// caches would else wipe the fleet (H-22). Meanwhile clients, new ones too, have what
+// was there; additions and changes pass. What is held back is let go when the control
+// plane says it again on another stream, when an operator asks for it (POST
+// /guard/release), or when the time is up. It is seen in the log, in the metric
+// cache_removals_held and in /resources.
+type MassRemovalGuard struct {
+	// Fraction of a type's resources above which a removal is held back, from 0 to
+	// less than 1; 0.5 is a good value. 0 is off.
+	// Default: 0.
+	Fraction float64 `yaml:"fraction"`
+
+	// Min is how many resources a removal takes away at least to be held back.
+	// Default: 20.
+	Min int `yaml:"min"`
+
+	// Within is how long after its opening a stream is doubted.
+	// Default: 60s.
+	Within time.Duration `yaml:"within"`
+
+	// Hold is how long removals are held back at most.
+	// Default: 5m.
+	Hold time.Duration `yaml:"hold"`
 }
 
 // Snapshot is the last known good state on disk. A relay that starts serves it until

@@ -198,6 +198,7 @@ func Default() Config {
 		Cache: Cache{
 			MaxLingeringNames: 10_000,
 			Snapshot:          Snapshot{Interval: 5 * time.Second},
+			MassRemovalGuard:  MassRemovalGuard{Min: 20, Within: time.Minute, Hold: 5 * time.Minute},
 		},
 		Log: Log{Level: LogLevelInfo, Format: LogFormatAuto},
 	}

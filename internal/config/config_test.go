@@ -322,6 +322,7 @@ timers:
   unavailable_after: 8s
 cache:
   max_lingering_names: 0
+  mass_removal_guard: {fraction: 0.25, min: 3, within: 4s, hold: 5s}
   snapshot: {dir: /var/lib/xds-relay, interval: 9s, max_age: 1h, key_file: /certs/snapshot, exclude_types: [LDS]}
 version_key_file: /certs/hmac
 admin: {listen: unix:///run/xds-relay/admin.sock}
@@ -394,9 +395,12 @@ func fullConfig() Config {
 			DNETimeout: time.Second, DNETimeoutExplicit: 2 * time.Second, Settle: 3 * time.Millisecond, SettleCap: 4 * time.Second,
 			NameLinger: 5 * time.Second, GroupLinger: 6 * time.Second, AckTimeout: 7 * time.Second, UnavailableAfter: 8 * time.Second,
 		},
-		Cache: Cache{Snapshot: Snapshot{
-			Dir: "/var/lib/xds-relay", Interval: 9 * time.Second, MaxAge: time.Hour, KeyFile: "/certs/snapshot", ExcludeTypes: []string{"LDS"},
-		}},
+		Cache: Cache{
+			MassRemovalGuard: MassRemovalGuard{Fraction: 0.25, Min: 3, Within: 4 * time.Second, Hold: 5 * time.Second},
+			Snapshot: Snapshot{
+				Dir: "/var/lib/xds-relay", Interval: 9 * time.Second, MaxAge: time.Hour, KeyFile: "/certs/snapshot", ExcludeTypes: []string{"LDS"},
+			},
+		},
 		VersionKeyFile: "/certs/hmac",
 		Admin:          Admin{Listen: "unix:///run/xds-relay/admin.sock"},
 		Log:            Log{Level: LogLevelDebug, Format: LogFormatJSON},

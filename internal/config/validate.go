@@ -26,6 +26,7 @@ func (c *Config) Validate() error {
 	v.types()
 	v.timers()
 	v.snapshot()
+	v.guard()
 	v.admin()
 	return join(v.errs)
 }
@@ -219,6 +220,16 @@ func (v *validator) snapshot() {
 		v.fail("cache.snapshot.key_file", "set cache.snapshot.dir", "there is no snapshot to encrypt")
 	}
 	v.typeNames("cache.snapshot.exclude_types", s.ExcludeTypes)
+}
+
+func (v *validator) guard() {
+	g := &v.c.Cache.MassRemovalGuard
+	if !(g.Fraction >= 0 && g.Fraction < 1) { // so written, NaN fails too
+		v.fail("cache.mass_removal_guard.fraction", "use 0.5, or 0 for no guard", "must be at least 0 and less than 1, is %v", g.Fraction)
+	}
+	v.positive("cache.mass_removal_guard.min", int64(g.Min))
+	v.positive("cache.mass_removal_guard.within", int64(g.Within))
+	v.positive("cache.mass_removal_guard.hold", int64(g.Hold))
 }
 
 func (v *validator) admin() {

@@ -227,6 +227,17 @@ func TestValidate(t *testing.T) {
 			`    2 | downstream: {ready_types: [CDS]}`,
 			`      |                           ^`,
 			`  hint: leave it out, or use another upstream.node_mode`)},
+		{"guard", "cache: {mass_removal_guard: {fraction: 1, min: 0, hold: 0s}}\n", lines(
+			`relay.yaml:1:40: cache.mass_removal_guard.fraction: must be at least 0 and less than 1, is 1`,
+			`    1 | cache: {mass_removal_guard: {fraction: 1, min: 0, hold: 0s}}`,
+			`      |                                        ^`,
+			`  hint: use 0.5, or 0 for no guard`,
+			`relay.yaml:1:48: cache.mass_removal_guard.min: must be more than 0`,
+			`    1 | cache: {mass_removal_guard: {fraction: 1, min: 0, hold: 0s}}`,
+			`      |                                                ^`,
+			`relay.yaml:1:57: cache.mass_removal_guard.hold: must be more than 0`,
+			`    1 | cache: {mass_removal_guard: {fraction: 1, min: 0, hold: 0s}}`,
+			`      |                                                         ^`)},
 		{"type overrides", "types:\n  - type_url: CDS\n  - empty_means: all\n  - type_url: type.googleapis.com/envoy.config.cluster.v3.Cluster\n", lines(
 			`relay.yaml:3:5: types[1].type_url: is missing`,
 			`    3 |   - empty_means: all`,

@@ -15,7 +15,11 @@ import (
 
 // HubConfig is what a group's Hub is told.
 func HubConfig(c *config.Config) fanout.Config {
-	return fanout.Config{Types: typeTable(c), Linger: c.Timers.NameLinger, MaxLinger: c.Cache.MaxLingeringNames}
+	g := c.Cache.MassRemovalGuard
+	return fanout.Config{
+		Types: typeTable(c), Linger: c.Timers.NameLinger, MaxLinger: c.Cache.MaxLingeringNames,
+		Guard: fanout.Guard{Fraction: g.Fraction, Min: g.Min, Within: g.Within, Hold: g.Hold},
+	}
 }
 
 // DownstreamConfig is what the Sessions are told.

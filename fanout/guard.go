@@ -1,0 +1,178 @@
+package fanout
+
+import (
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// The mass-removal guard (H-22): a control plane that comes back with empty caches
+// would wipe a fleet through its relay. What would remove much of a type right after
+// a (re)connect is therefore held back for a while: the resources stay, for newcomers
+// too. It is let go when the control plane says it again on another stream, when an
+// operator says so, or when the time is up; and forgotten when the control plane
+// turns out to have the resources after all.
+
+// Guard says what is much, and for how long it is held back.
+type Guard struct {
+	// Fraction of a lane's resources, and how many at least; a Fraction of 0 is off.
+	Fraction float64
+	Min      int
+	// Within is how long after its opening a stream is doubted; Hold how long what
+	// it says is held back.
+	Within, Hold time.Duration
+}
+
+// guard is that of one lane.
+type guard struct {
+	// The stream that speaks on the lane, how many resources there were when it
+	// began, and how many of them it has taken away, or would have.
+	stream       uint64
+	total, taken int
+	passed       int // of those taken, the ones that were let pass
+
+	held  map[string]holding
+	until time.Time
+}
+
+// holding is a removal that is held back.
+type holding struct {
+	departure
+	stream uint64 // on which it was said
+}
+
+// departure is a name that is about to become Absent, and why.
+type departure struct {
+	name  string
+	cause cache.Cause
+}
+
+// Held tells of removals that have just been held back, for the log.
+type Held struct {
+	// Count of them, of so many resources on the lane.
+	Count, Total int
+	// Until they are let go.
+	Until time.Time
+}
+
+// hears takes in what an Update says of itself, before it is applied: resources is
+// how many there are on the lane.
+func (g *guard) hears(u *cache.Update, resources int) {
+	if u.Stream != g.stream {
+		g.stream, g.total, g.taken, g.passed = u.Stream, 0, 0, 0
+	}
+	g.total = max(g.total, resources+g.passed)
+	for _, r := range u.Set {
+		delete(g.held, r.Name)
+	}
+	for _, b := range u.Heartbeats {
+		delete(g.held, b.Name)
+	}
+}
+
+// pass returns the departures of an Update that may happen now.
+func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all []departure) (now []departure, held Held) {
+	if c.Fraction == 0 {
+		return all, Held{}
+	}
+	var doubtful []departure
+	seen := make(map[string]bool, len(all))
+	for _, d := range all {
+		h, isHeld := g.held[d.name]
+		switch {
+		case seen[d.name]:
+		case !t.Has(d.name), isHeld && h.stream != u.Stream: // nothing is lost; said again
+			now = append(now, d)
+		case !isHeld:
+			doubtful = append(doubtful, d)
+		}
+		seen[d.name] = true
+	}
+	g.taken += len(doubtful)
+	much := g.taken >= c.Min && float64(g.taken) > c.Fraction*float64(g.total)
+	if len(doubtful) == 0 || !much || u.Age >= c.Within {
+		g.passed += len(doubtful)
+		return append(now, doubtful...), Held{}
+	}
+	if len(g.held) == 0 {
+		g.held, g.until = make(map[string]holding, len(doubtful)), u.At.Add(c.Hold)
+	}
+	for _, d := range doubtful {
+		g.held[d.name] = holding{d, u.Stream}
+	}
+	return now, Held{Count: len(doubtful), Total: g.total, Until: g.until}
+}
+
+// complete: the stream that speaks has said all there is. What was held back of the
+// words of another, and not said again, is no longer so.
+func (g *guard) complete() {
+	for name, h := range g.held {
+		if h.stream != g.stream {
+			delete(g.held, name)
+		}
+	}
+}
+
+// deadline is when what is held back is let go; zero: nothing is.
+func (g *guard) deadline() time.Time {
+	if len(g.held) == 0 {
+		return time.Time{}
+	}
+	return g.until
+}
+
+// expire lets go what has been held back until now. What another stream has not said
+// again since stays.
+func (g *guard) expire(now time.Time) []departure {
+	if at := g.deadline(); at.IsZero() || at.After(now) {
+		return nil
+	}
+	g.complete()
+	return g.release()
+}
+
+// release lets go everything.
+func (g *guard) release() (all []departure) {
+	for _, h := range g.held {
+		all = append(all, h.departure)
+	}
+	g.held = nil
+	return all
+}
+
+// holds: the removal of a name is held back.
+func (g *guard) holds(name string) bool {
+	_, ok := g.held[name]
+	return ok
+}
+
+// letGo removes from both lanes what f says of their guards.
+func (x *index) letGo(f func(*guard) []departure) (count int) {
+	named, members := f(&x.guards.named), f(&x.guards.wildcard)
+	for _, d := range named {
+		x.removeNamed(d.name, d.cause)
+	}
+	if x.removeMembers(members) {
+		x.markWildcards(mark{wildcard: true})
+	}
+	return len(named) + len(members)
+}
+
+// guard is a lane's.
+func (x *index) guard(wildcard bool) *guard {
+	if wildcard {
+		return &x.guards.wildcard
+	}
+	return &x.guards.named
+}
+
+// Release lets go, for an operator, all removals of a type that are held back, and
+// says how many.
+func (h *Hub) Release(t cache.TypeURL) (count int) {
+	x := h.find(t)
+	if x == nil {
+		return 0
+	}
+	wakeAll(x.locked(func() { count = x.letGo((*guard).release) }))
+	return count
+}
