@@ -28,6 +28,8 @@ type deltaState struct {
 	// held are the versions the client came with that are not judged yet, kept
 	// only until everything it asked for is resolved (DOWN-DELTA-10, -11).
 	held map[string]string
+	// kept are those of them that a resource loaded from disk would have replaced.
+	kept map[string]struct{}
 	// resend: held versions do not spare the client anything (WILD-5, and
 	// resend_on_reconnect_types).
 	resend bool
@@ -107,6 +109,32 @@ func (d *deltaState) lacks(v fanout.View) (lacking bool) {
 	return lacking
 }
 
+// keeps: the client came with a version of its own, which a snapshot from disk does
+// not replace. It is judged once upstream has spoken (collectHeld).
+func (d *deltaState) keeps(name string) bool {
+	if _, ok := d.held[name]; !ok {
+		return false
+	}
+	if d.kept == nil {
+		d.kept = make(map[string]struct{})
+	}
+	d.kept[name] = struct{}{}
+	return true
+}
+
+// judged drops the held versions of what the client is told of now.
+func (d *deltaState) judged(p *part) {
+	if d.held == nil {
+		return
+	}
+	for _, r := range p.resources {
+		delete(d.held, r.Name)
+	}
+	for _, name := range slices.Concat(p.gone, p.removed) {
+		delete(d.held, name)
+	}
+}
+
 // spareNot makes a held version not count, because a cluster that needs this
 // resource was sent on the stream (ORDER-4).
 func (d *deltaState) spareNot(name string) {
@@ -154,6 +182,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 		p.mixed = p.mixed || len(handed) > 0
 		d.handed = false
 	}
+	d.judged(&p)
 	if p.mixed || subscribed && len(v.Names()) > 0 || hasAliases(p.resources) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
 	}
@@ -202,7 +231,7 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 			case c.Resource == nil && d.untold > 0 && c.Seq > d.untold:
 				p.removed = append(p.removed, c.Name) // told before, and not yet that it went
 				p.removedMembers = true
-			case c.Resource != nil && !d.has(c.Resource):
+			case c.Resource != nil && !(v.WarmSet() && d.keeps(c.Name)) && !d.has(c.Resource):
 				p.resources = append(p.resources, c.Resource)
 			}
 		}
@@ -216,7 +245,7 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	case push && d.members:
 		for c := range v.Members(min(d.told, d.untold)) {
 			switch {
-			case c.Resource != nil && c.Seq > d.told:
+			case c.Resource != nil && c.Seq > d.told && !d.has(c.Resource):
 				p.resources = append(p.resources, c.Resource)
 			case c.Resource == nil && c.Seq > d.untold:
 				p.removed = append(p.removed, c.Name)
@@ -286,11 +315,12 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	case a.State == cache.Present:
 		// Of several that answer to a name, a push tells those that changed.
 		news := func(at cache.Seq) bool { return asked || !a.Shared() || at > d.namesTo }
-		if news(a.Seq) && !d.has(a.Resource) {
+		tell := func(r *cache.Resource) bool { return !(v.Warm(id) && d.keeps(r.Name)) && !d.has(r) }
+		if news(a.Seq) && tell(a.Resource) {
 			p.resources = append(p.resources, a.Resource)
 		}
 		for i, r := range a.More {
-			if news(a.MoreSeqs[i]) && !d.has(r) {
+			if news(a.MoreSeqs[i]) && tell(r) {
 				p.resources = append(p.resources, r)
 			}
 		}
@@ -323,27 +353,33 @@ func (d *deltaState) collectLost(v fanout.View, id cache.ID, p *part) {
 	}
 }
 
-// collectHeld: once everything asked for is resolved, what the client came with
-// and nothing covers is gone (DOWN-DELTA-11).
+// collectHeld: once everything asked for is resolved, and upstream has confirmed what
+// was loaded from disk, what the client came with and nothing covers is gone
+// (DOWN-DELTA-11), and what it kept meanwhile is compared.
 func (d *deltaState) collectHeld(v fanout.View, p *part) {
 	if d.held == nil {
 		return
 	}
-	if subscribed, _ := v.Wildcard(); subscribed && d.wildcardAsked {
+	if subscribed, _ := v.Wildcard(); subscribed && (d.wildcardAsked || v.WarmSet()) {
 		return
 	}
 	for _, id := range v.Names() {
-		if v.Answer(id).State == cache.Unknown {
+		if v.Answer(id).State == cache.Unknown || v.Warm(id) {
 			return
 		}
 	}
+	d.judged(p)
 	for name := range d.held {
 		if !v.Covers(name) {
 			p.gone = append(p.gone, name)
+		} else if _, kept := d.kept[name]; kept {
+			if r := v.Resource(name); r != nil && !d.has(r) {
+				p.resources = append(p.resources, r)
+			}
 		}
 	}
 	slices.Sort(p.gone)
-	d.held, d.warming = nil, nil
+	d.held, d.kept, d.warming = nil, nil, nil
 }
 
 // collectErrors: each error of a name once (ERR-9), in a response that does not

@@ -117,7 +117,7 @@ func (x *exchange) take(m fanout.Marks) {
 	x.members = x.members || m.Wildcard
 	x.renewed.add(m.Renewed...)
 	x.membersRenewed = x.membersRenewed || m.WildcardRenewed
-	x.handed = x.handed || m.Handed
+	x.handed = x.handed || m.Again
 }
 
 // nonce makes the nonce of a response (DOWN-DELTA-3). A push is named after its

@@ -23,6 +23,7 @@ type sotwState struct {
 	// Nothing is said while a name is unresolved that the client may hold: one of
 	// a first request with a version, or one delivered on this stream (DOWN-SOTW-7).
 	must      map[string]struct{} // of the first request
+	came      string              // its version: what the client held then
 	delivered map[string]struct{} // by name
 	sentAll   bool                // the wildcard has delivered who knows what
 	version   string              // of the last response
@@ -61,7 +62,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 		s.warmedAt = warmed
 		if s.full {
 			s.must, s.delivered = make(map[string]struct{}), make(map[string]struct{})
-			if req.GetVersionInfo() != "" {
+			if s.came = req.GetVersionInfo(); s.came != "" {
 				for _, name := range names {
 					s.must[name] = struct{}{}
 				}
@@ -200,7 +201,17 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 	if resources, certain = bodies(v, everything(v)); !certain {
 		return nil, "", false
 	}
-	return resources, viewVersion(v, resources), true
+	version = viewVersion(v, resources)
+	// What was loaded from disk may lack what the client has; it keeps that until
+	// upstream has spoken (RECON-19).
+	certain = s.came == "" || s.came == version || !warm(v)
+	return resources, version, certain
+}
+
+// warm: something in the view was loaded from disk and is not confirmed.
+func warm(v fanout.View) bool {
+	subscribed, _ := v.Wildcard()
+	return subscribed && v.WarmSet() || slices.ContainsFunc(v.Names(), v.Warm)
 }
 
 // everything is what the client's interest leads to, each resource once

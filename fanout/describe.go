@@ -20,6 +20,8 @@ type TypeSummary struct {
 	Wildcards, Named int
 	// Held are removals that are held back (H-22).
 	Held int
+	// Warm: something of it was loaded from disk, and upstream has not spoken yet.
+	Warm bool
 }
 
 // Summarize sums up the types of the group, in order of their URLs. Its cost
@@ -43,6 +45,7 @@ func (x *index) summarize() TypeSummary {
 		Bytes:     x.named.Bytes() + x.wildcard.Bytes(),
 		Wildcards: len(x.wildcards),
 		Held:      len(x.guards.named.held) + len(x.guards.wildcard.held),
+		Warm:      x.isWarm(),
 	}
 	fewer, more := &x.named, &x.wildcard
 	if fewer.Len() > more.Len() {

@@ -146,7 +146,11 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (held Held) {
 		if lane.Wildcard {
 			held = x.applyWildcard(u)
 		} else {
+			x.heard(u)
 			held = x.applyNamed(u)
+		}
+		if u.Synced {
+			x.confirm(lane.Wildcard)
 		}
 	}))
 	return held

@@ -30,6 +30,8 @@ type index struct {
 	synced bool
 	// guards hold back what would remove much at once (H-22).
 	guards struct{ named, wildcard guard }
+	// warm: what was loaded from disk and not confirmed since (warm.go).
+	warm warmth
 	// unavailable: upstream does not answer on this lane, and why (ERR-7).
 	unavailable struct{ named, wildcard *statuspb.Status }
 

@@ -116,7 +116,7 @@ func (x *index) expire(now time.Time, everything bool) (next time.Time) {
 func (x *index) forget(wildcard bool, name string) {
 	if wildcard {
 		x.guards.wildcard = guard{}
-		x.wildcard, x.synced, x.wildcardHeld = cache.Table{}, false, false
+		x.wildcard, x.synced, x.wildcardHeld, x.warm.wildcard = cache.Table{}, false, false, false
 		return
 	}
 	delete(x.guards.named.held, name)
@@ -130,6 +130,7 @@ func (x *index) forget(wildcard bool, name string) {
 			return false
 		})
 		x.named.Unpin(id)
+		delete(x.warm.names, name)
 	}
 }
 

@@ -66,7 +66,7 @@ func (x *index) hand(s *Subscription, r *cache.Resource, news bool) {
 	}
 	s.parcels[r.Name] = parcel{r, asked || s.parcels[r.Name].asked}
 	if asked {
-		x.wake(s.subscriber.mark(s, mark{kind: handed}))
+		x.wake(s.subscriber.mark(s, mark{kind: again}))
 	}
 }
 

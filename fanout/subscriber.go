@@ -40,13 +40,15 @@ type Marks struct {
 	Wildcard bool
 	// WildcardRenewed: the TTL of a member of that set was renewed.
 	WildcardRenewed bool
-	// Handed: a body has come that upstream was asked for once more (VALID-5).
-	Handed bool
+	// Again: nothing changed, but something that was waited for has come: a body that
+	// upstream was asked for once more (VALID-5), or its word on what was loaded from
+	// disk (RECON-19).
+	Again bool
 }
 
 // Any reports whether anything is marked.
 func (m *Marks) Any() bool {
-	return len(m.Content)+len(m.Errors)+len(m.Renewed) > 0 || m.Wildcard || m.WildcardRenewed || m.Handed
+	return len(m.Content)+len(m.Errors)+len(m.Renewed) > 0 || m.Wildcard || m.WildcardRenewed || m.Again
 }
 
 type mark struct {
@@ -62,7 +64,7 @@ const (
 	content kind = iota
 	failure
 	renewed
-	handed
+	again
 )
 
 // mark notes a change; it returns the Subscriber if it has to be woken. Its
@@ -79,8 +81,8 @@ func (m *Subscriber) mark(s *Subscription, k mark) *Subscriber {
 	}
 	add := func(ids []cache.ID) []cache.ID { return bounded(append(ids, k.id), len(s.ids)) }
 	switch {
-	case k.kind == handed:
-		s.marks.Handed = true
+	case k.kind == again:
+		s.marks.Again = true
 	case k.kind == renewed && k.wildcard:
 		s.marks.WildcardRenewed = true
 	case k.kind == renewed:

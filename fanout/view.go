@@ -102,6 +102,19 @@ func (v View) Covers(name string) bool {
 	return v.s.wildcard && v.Member(name) != nil || len(v.s.ids) > 0 && v.named(name, nil)
 }
 
+// Resource is the resource of this name that the interest leads to, or nil.
+func (v View) Resource(name string) *cache.Resource {
+	if id, ok := v.x.named.Find(name); ok && v.named(name, nil) {
+		if r := v.x.answer(id).Resource; r != nil && r.Name == name {
+			return r
+		}
+	}
+	if v.s.wildcard {
+		return v.Member(name)
+	}
+	return nil
+}
+
 // named reports whether the client's names lead to a resource of this name: it
 // bears one of them, or lists one, by name or as a member of the wildcard.
 func (v View) named(name string, member *cache.Resource) bool {

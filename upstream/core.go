@@ -282,7 +282,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if d.sotw && (l.lane.Wildcard || c.hub.Properties(d.typeURL).FullState) {
 		d.keepAll()
 	}
-	if l.lane.Wildcard {
+	if l.settle.waiting {
 		d.adds = c.hub.Lacks(lane, d.update.Set)
 		d.update.Synced = l.settle.response(d, &c.config)
 		d.update.Sweep = d.update.Synced && !d.sotw // TRANSLATE-5 and TRANSLATE-7 instead
@@ -311,7 +311,7 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	if s.stream.used[d.typeURL] == nil {
 		return "", false
 	}
-	if l := s.stream.lanes[d.typeURL]; l != nil && l.lane.Wildcard {
+	if l := s.stream.lanes[d.typeURL]; l != nil {
 		l.settle.applied(d.adds, &c.config, now)
 	}
 	nack = d.nack()

@@ -12,10 +12,15 @@ import (
 type settleState struct {
 	waiting bool // subscribed, and not complete yet
 	first   time.Time
-	at      time.Time // zero: no response yet
+	at      time.Time // zero: never without a response
 }
 
 func (s *settleState) begin() { *s = settleState{waiting: true} }
+
+// beginWarm waits for what the server has to say of names that were loaded from disk
+// and are presented with their versions: if it stays silent, nothing has changed
+// (RECON-11).
+func (s *settleState) beginWarm(until time.Time) { *s = settleState{waiting: true, at: until} }
 
 // response takes in a response on the lane. complete: it makes the set complete.
 func (s *settleState) response(d *Response, c *Config) (complete bool) {
@@ -42,10 +47,11 @@ func (s *settleState) applied(adds bool, c *Config, now time.Time) {
 	if !s.waiting || c.chunks() != ChunksNone {
 		return
 	}
-	if s.first.IsZero() {
+	first := s.first.IsZero()
+	if first {
 		s.first = now
 	}
-	if adds || s.at.IsZero() {
+	if adds || first {
 		s.at = now.Add(c.Settle)
 		if limit := s.first.Add(c.SettleCap); s.at.After(limit) {
 			s.at = limit

@@ -266,6 +266,12 @@ func (s *streamState) opening(l *laneState, now time.Time) proto.Message {
 	}
 	l.first, l.askedAt, l.shown = false, now, len(versions) > 0
 	s.subscribed(l, names, now)
+	if !l.lane.Wildcard && s.hub.Warm(l.lane) {
+		l.settle.begin()
+		if resumed || s.origin.SotW {
+			l.settle.beginWarm(now.Add(s.config.SettleCap))
+		}
+	}
 	if !resumed && !l.lane.Wildcard && !s.origin.SotW {
 		s.timers.resync(l, names, now, s.config)
 	}

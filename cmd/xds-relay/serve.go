@@ -58,7 +58,7 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger) error {
 	build := admin.ReadBuild(version)
 	log.Info("xds-relay", "version", build.Version, "revision", build.Revision, "upstream", c.Upstream.Address)
 	metrics := admin.NewMetrics(build)
-	r, err := relay.New(c, relay.Options{Log: log, Upstream: metrics, Downstream: metrics})
+	r, err := relay.New(c, relay.Options{Log: log, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Version: build.Version})
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ type stateCollector struct {
 	bytes         *prometheus.Desc
 	held          *prometheus.Desc
 	perGroup      *prometheus.Desc
+	warm          *prometheus.Desc
 }
 
 func newStateCollector(r Relay) *stateCollector {
@@ -55,13 +56,14 @@ func newStateCollector(r Relay) *stateCollector {
 		resources:     desc("cache_resources", "Resources held, by distinct name within a group.", "type"),
 		held:          desc("cache_removals_held", "Removals that the mass-removal guard holds back; above 0 somebody should look.", "type"),
 		perGroup:      desc("group_clients", "Client streams of each group; a stream that is served from several groups counts in each."),
+		warm:          desc("cache_unconfirmed", "1 while resources of a type are served as they were loaded from disk, and the control plane has not answered for them.", "type"),
 		bytes:         desc("cache_bytes", "Bytes of the resources held, in wire form.", "type"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes, c.held, c.perGroup} {
+	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes, c.held, c.warm, c.perGroup} {
 		ch <- d
 	}
 }
@@ -95,6 +97,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 			t := totals[s.Type.Short()]
 			t.Resources += s.Resources
 			t.Bytes += s.Bytes
+			t.Warm = t.Warm || s.Warm
 			t.Wildcards += s.Wildcards
 			t.Named += s.Named
 			t.Held += s.Held
@@ -105,6 +108,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.resources, t.Resources, short)
 		gauge(c.bytes, t.Bytes, short)
 		gauge(c.held, t.Held, short)
+		gauge(c.warm, map[bool]int{true: 1}[t.Warm], short)
 		gauge(c.subscriptions, t.Wildcards, short, "wildcard")
 		gauge(c.subscriptions, t.Named, short, "named")
 	}

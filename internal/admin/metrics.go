@@ -24,6 +24,7 @@ type Metrics struct {
 	streams     *prometheus.GaugeVec
 	active      *prometheus.GaugeVec // main streams by control plane
 	open        atomic.Int64         // streams, of all roles
+	lost        atomic.Int64         // when the last one ended, in ns since 1970
 	lastMessage prometheus.Gauge
 	backoff     prometheus.Gauge
 	reconnects  *prometheus.CounterVec
@@ -44,6 +45,8 @@ type Metrics struct {
 	stalls       prometheus.Counter
 	limited      prometheus.Counter
 	oversized    *prometheus.CounterVec
+
+	snapshot snapshotMetrics
 }
 
 var (
@@ -87,6 +90,10 @@ func NewMetrics(b Build) *Metrics {
 		Name: prefix + "upstream_connected",
 		Help: "1 while a stream to the control plane is open. 0 is no fault while nobody subscribes to anything: then none is needed.",
 	}, func() float64 { return float64(min(m.open.Load(), 1)) }))
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: prefix + "upstream_stale_seconds",
+		Help: "Seconds since the last stream to the control plane ended: how old what is served may be. 0 while one is open, and before the first.",
+	}, m.stale))
 	m.lastMessage = gauge("upstream_last_message_timestamp_seconds", "When the control plane last sent a response, in seconds since 1970; 0 is never.")
 	m.backoff = gauge("upstream_backoff_seconds", "The wait before the next attempt to open a stream to the control plane; 0 while one is open.")
 	m.reconnects = counter("upstream_reconnects_total", "Streams to the control plane that ended or could not be opened, by reason.", "reason")
@@ -114,7 +121,7 @@ func NewMetrics(b Build) *Metrics {
 	m.stalls = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_stalls_total", Help: "Client streams ended because the client did not read for downstream.stall_timeout."})
 	m.limited = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "rate_limited_total", Help: "Requests after which a stream had to wait, because it sends more than downstream.request_rate."})
 	m.oversized = counter("oversized_total", "What exceeds downstream.max_response_bytes: a resource that was left out of a response, or a SotW response that was sent all the same. The log has the names.", "type", "what")
-
+	m.snapshot = newSnapshotMetrics(m.registry)
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "build_info", Help: "Always 1; the labels say what is running.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go, "protos": b.Protos},
@@ -136,6 +143,7 @@ func (m *Metrics) UpstreamConnected(s upstream.Stream, up bool) {
 	change := 1
 	if !up {
 		change = -1
+		m.lost.Store(time.Now().UnixNano())
 	}
 	m.open.Add(int64(change))
 	m.streams.WithLabelValues(string(s.Role)).Add(float64(change))
@@ -145,6 +153,14 @@ func (m *Metrics) UpstreamConnected(s upstream.Stream, up bool) {
 	if up {
 		m.backoff.Set(0)
 	}
+}
+
+func (m *Metrics) stale() float64 {
+	lost := m.lost.Load()
+	if lost == 0 || m.open.Load() > 0 {
+		return 0
+	}
+	return time.Since(time.Unix(0, lost)).Seconds()
 }
 
 // UpstreamReconnect counts ended streams and failed attempts.

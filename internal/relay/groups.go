@@ -14,6 +14,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/snapshot"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
@@ -29,7 +30,8 @@ type groups struct {
 
 	mu     sync.Mutex
 	byName map[string]*group
-	opened uint64 // groups for one stream only, ever
+	opened uint64                    // groups for one stream only, ever
+	saved  map[string]snapshot.Group // loaded, and nobody has come back to them yet
 }
 
 // group is one Hub and what fills it.
@@ -46,6 +48,7 @@ type group struct {
 	via    []string // the longest of them, as its streams tell
 	node   *core.Node
 	linger *time.Timer
+	saved  time.Time // when what was loaded had been saved
 }
 
 // Join enters the group from which a type is served to a client.
@@ -149,6 +152,7 @@ func (g *groups) start(name string, node *core.Node) *group {
 	h, c, o := g.hub, g.upstream, g.options
 	h.Name, h.Key = nameOf(name), name
 	gr := &group{name: name, hub: fanout.NewHub(h), ways: make(Ways), node: node}
+	g.warm(name, gr)
 	c.Node = node
 	o.Hub = gr.hub
 	if name != "" {

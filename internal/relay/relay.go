@@ -26,6 +26,9 @@ type Options struct {
 	// Upstream and Downstream are told what happens, for metrics; nil: nobody.
 	Upstream   upstream.Observer
 	Downstream downstream.Observer
+	Snapshot   SnapshotObserver
+	// Version of the relay, for the snapshot's header.
+	Version string
 	// Dial, if set, replaces the network towards the control plane.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Random yields numbers in [0, 1) for jitter; nil: math/rand.
@@ -40,6 +43,7 @@ type Relay struct {
 	groups *groups
 	server *downstream.Server
 	ready  *readiness
+	keeper *keeper // nil: there is no snapshot
 
 	cancel context.CancelFunc
 	work   sync.WaitGroup
@@ -90,6 +94,14 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		Log:          o.Log.With("component", "downstream"),
 		Observer:     o.Downstream,
 	})
+	if r.keeper, err = newKeeper(c, r.groups, o); err != nil {
+		cancel()
+		return nil, err
+	}
+	if r.keeper != nil {
+		r.keeper.load(fingerprint)
+		r.groups.run(r.keeper.run)
+	}
 	r.ready = r.watchReadiness(TypeURLs(c.Downstream.ReadyTypes))
 	o.Log.Info("groups", "profile", c.Groups.Profile, "key", r.groups.describe(), "share_secrets", c.Groups.ShareSecrets, "node_mode", c.EffectiveNodeMode())
 	return r, nil
@@ -162,6 +174,9 @@ func (r *Relay) Drain(delay, spread time.Duration) {
 func (r *Relay) Close(spread time.Duration) {
 	r.ready.stop()
 	r.server.Close(spread) // until then, clients that are left are told all that comes
+	if r.keeper != nil {
+		r.keeper.save() // what the clients that have just left wanted lingers still
+	}
 	r.groups.stop()
 	r.cancel()
 	for _, conn := range r.conns {

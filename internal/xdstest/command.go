@@ -59,7 +59,7 @@ var (
 		"garbage":    {},
 		"empty-type": {words: "names"},
 	}
-	clockVerbs = map[string]grammar{"wait": {words: "duration"}}
+	clockVerbs = map[string]grammar{"wait": {words: "duration"}, "restart": {}}
 
 	upstreamActor = regexp.MustCompile(`^(up|aux|solo)[0-9]*$`)
 	clientActor   = regexp.MustCompile(`^c[0-9]+$`)

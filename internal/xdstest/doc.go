@@ -25,6 +25,8 @@
 // compared per actor, in order, and are all there is: silence is asserted by absence. Only a line that ends in " ..." leaves
 // its end open. "config" is handed to the relay as its --set; "show" adds fields to resp events that are otherwise
 // left out, and to open events the features that every relay has. Time stands still between the lines, save for "* > wait 15s".
+// "* > restart" ends the relay, with every stream of clients and to the control plane, and starts another one; a config value
+// STATE is a directory that outlives it.
 //
 // Every transcript is played twice by the tests of this package: over real gRPC, and against the pure parts alone, with no
 // gRPC, goroutine or clock. "edge" marks the few that only the first can play, because what they show is done by a loop around
@@ -106,3 +108,6 @@
 // No REST, no file sources, one control plane (every upstream address leads to it), no dynamic parameter constraints beyond the
 // names of resource locators, no metadata on a resource, and no client that stops reading.
 package xdstest
+
+// StateDir is the word for a directory that outlives a relay, as a config value.
+const StateDir = "STATE"

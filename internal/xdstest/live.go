@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"slices"
+	"strings"
 	"testing/synctest"
 	"time"
 )
@@ -23,27 +25,66 @@ type live struct {
 	downstream   *Network // the relay listens
 	controlPlane *ControlPlane
 	clients      map[string]*Client
+	factory      Factory
+	config       []string
+	state        string // a directory that outlives the relay, if the transcript wants one
 	stop         func()
 }
 
 // Live makes players that start a relay and speak gRPC to it.
 func Live(factory Factory) NewPlayer {
 	return func(t *Transcript) (Player, error) {
-		p := &live{transcript: t, upstream: NewNetwork(), downstream: NewNetwork(), clients: map[string]*Client{}, stop: func() {}}
+		p := &live{transcript: t, factory: factory, upstream: NewNetwork(), downstream: NewNetwork(), clients: map[string]*Client{}, stop: func() {}}
 		p.controlPlane = NewControlPlane(p.upstream.Listener())
 		p.controlPlane.ShowVia = slices.Contains(t.Show, "via")
 		p.controlPlane.ShowFeatures = slices.Contains(t.Show, "features")
-		listener := p.downstream.Listener()
-		stop, err := factory(t.Config, p.upstream.Dial, listener)
+		err := p.settings()
+		if err == nil {
+			err = p.start(p.downstream.Listener())
+		}
 		if err != nil {
-			listener.Close()
 			p.Close()
 			return nil, err
 		}
-		p.stop = stop
-		synctest.Wait()
 		return p, nil
 	}
+}
+
+// settings puts a directory in the place of the word for one.
+func (p *live) settings() (err error) {
+	for _, kv := range p.transcript.Config {
+		if key, value, _ := strings.Cut(kv, "="); value == StateDir {
+			if p.state, err = os.MkdirTemp("", "transcript"); err != nil {
+				return err
+			}
+			kv = key + "=" + p.state
+		}
+		p.config = append(p.config, kv)
+	}
+	return nil
+}
+
+func (p *live) start(listener net.Listener) (err error) {
+	stop, err := p.factory(p.config, p.upstream.Dial, listener)
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	p.stop = stop
+	synctest.Wait()
+	return nil
+}
+
+// restart ends the relay and starts another one with the same state. Nobody hears the
+// end: the clients are gone, and so is every stream of the control plane.
+func (p *live) restart() error {
+	p.controlPlane.HangUp()
+	for actor, c := range p.clients {
+		c.Close()
+		delete(p.clients, actor)
+	}
+	p.stop()
+	return p.start(p.downstream.Relisten())
 }
 
 func (p *live) Say(actor string, c Command) error {
@@ -60,6 +101,8 @@ func (p *live) say(actor string, c Command) error {
 			return err
 		}
 		return client.Say(c)
+	case c.Verb == "restart":
+		return p.restart()
 	case c.Verb == "down":
 		p.controlPlane.HangUp()
 		p.upstream.Down()
@@ -108,4 +151,7 @@ func (p *live) Close() {
 	p.stop()
 	p.controlPlane.Stop()
 	synctest.Wait()
+	if p.state != "" {
+		_ = os.RemoveAll(p.state) // what stays is in the system's directory for such things
+	}
 }

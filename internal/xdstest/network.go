@@ -13,14 +13,14 @@ import (
 // Network is a piece of in-memory network with one listener on it. Unlike real sockets it works in a synctest bubble, and
 // unlike a bare bufconn it can go down, and its connections have IP addresses.
 type Network struct {
-	listener *bufconn.Listener
-	peers    chan net.Addr // of the connections being accepted, in order
+	peers chan net.Addr // of the connections being accepted, in order
 
 	dialing sync.Mutex // held to make a connection, so that peers keeps the order
 
-	mu    sync.Mutex
-	down  bool
-	conns map[net.Conn]bool // client ends
+	mu       sync.Mutex
+	listener *bufconn.Listener
+	down     bool
+	conns    map[net.Conn]bool // client ends
 }
 
 // NewNetwork makes a network that is up.
@@ -29,7 +29,21 @@ func NewNetwork() *Network {
 }
 
 // Listener is the server's end.
-func (n *Network) Listener() net.Listener { return (*networkListener)(n) }
+func (n *Network) Listener() net.Listener { return &networkListener{n.bufconn(), n.peers} }
+
+// Relisten is the server's end once more, after the first was closed.
+func (n *Network) Relisten() net.Listener {
+	n.mu.Lock()
+	n.listener = bufconn.Listen(1 << 20)
+	n.mu.Unlock()
+	return n.Listener()
+}
+
+func (n *Network) bufconn() *bufconn.Listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.listener
+}
 
 // Dial connects from the loopback address; the address dialled does not matter.
 func (n *Network) Dial(ctx context.Context, _ string) (net.Conn, error) {
@@ -44,7 +58,7 @@ func (n *Network) DialFrom(ctx context.Context, from net.IP) (net.Conn, error) {
 	if n.isDown() {
 		return nil, refused
 	}
-	conn, err := n.listener.DialContext(ctx)
+	conn, err := n.bufconn().DialContext(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +101,10 @@ func (n *Network) Up() {
 	n.down = false
 }
 
-type networkListener Network
+type networkListener struct {
+	listener *bufconn.Listener
+	peers    chan net.Addr
+}
 
 func (l *networkListener) Accept() (net.Conn, error) {
 	conn, err := l.listener.Accept()

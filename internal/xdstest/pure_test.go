@@ -1,6 +1,7 @@
 package xdstest_test
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/relay"
+	"github.com/xds-relay/xds-relay/internal/snapshot"
 	"github.com/xds-relay/xds-relay/internal/xdstest"
 	"github.com/xds-relay/xds-relay/upstream"
 )
@@ -42,6 +44,7 @@ type pure struct {
 	now     time.Time
 	groups  []*pureGroup
 	warmth  *downstream.Warmth
+	saved   map[string][]fanout.Saved // by the relay before this one
 	clients []*pureClient
 
 	// The world around it.
@@ -99,15 +102,50 @@ func newPure(t *xdstest.Transcript) (xdstest.Player, error) {
 	if p.fingerprint, err = relay.Fingerprint(c.VersionKeyFile); err != nil {
 		return nil, err
 	}
-	if types := relay.TypeURLs(c.Downstream.ReadyTypes); len(types) > 0 {
-		g, _ := p.join(relay.Place{}, nil, p.StaticNode()) // the first group is always admitted
+	p.begin()
+	return p, nil
+}
+
+// begin does what a relay does by itself when it starts.
+func (p *pure) begin() {
+	if _, ok := p.saved[""]; ok {
+		_, _ = p.join(relay.Place{}, nil, p.StaticNode()) // the first group is always admitted
+	}
+	if types := relay.TypeURLs(p.config.Downstream.ReadyTypes); len(types) > 0 {
+		g, _ := p.join(relay.Place{}, nil, p.StaticNode())
 		mailbox := fanout.NewSubscriber(func() {})
 		for _, t := range types {
 			g.hub.Subscribe(t, mailbox).Delta([]string{fanout.Wildcard}, nil, p.now)
 		}
 	}
 	p.settle()
-	return p, nil
+}
+
+// restart ends the relay, unheard, and starts another one. What is saved goes through
+// the form it has on disk.
+func (p *pure) restart() {
+	keep := slices.ContainsFunc(p.transcript.Config, func(kv string) bool { return strings.HasSuffix(kv, "="+xdstest.StateDir) })
+	var s snapshot.Snapshot
+	for _, g := range p.groups {
+		lanes := g.hub.Save(func(t cache.TypeURL) bool { return t == cache.Secret })
+		s.Groups = append(s.Groups, snapshot.Group{Name: []byte(g.name), Lanes: lanes})
+	}
+	p.groups, p.clients, p.streams, p.warmth = nil, nil, nil, downstream.NewWarmth()
+	p.saved = make(map[string][]fanout.Saved)
+	if keep {
+		var file bytes.Buffer
+		err := s.Encode(&file, nil)
+		back, fault := snapshot.Decode(file.Bytes(), nil, p.fingerprint)
+		if p.fault = cmp.Or(p.fault, err, fault); p.fault != nil {
+			return
+		}
+		for _, g := range back.Groups {
+			if len(g.Lanes) > 0 {
+				p.saved[string(g.Name)] = g.Lanes
+			}
+		}
+	}
+	p.begin()
 }
 
 // --- the player ---
@@ -115,6 +153,8 @@ func newPure(t *xdstest.Transcript) (xdstest.Player, error) {
 func (p *pure) Say(actor string, c xdstest.Command) error {
 	var err error
 	switch {
+	case c.Verb == "restart":
+		p.restart()
 	case actor[0] == 'c':
 		err = p.client(actor).say(p, c)
 	case c.Verb == "down":
@@ -225,6 +265,8 @@ func (p *pure) join(place relay.Place, via []string, node *core.Node) (*pureGrou
 		c := relay.UpstreamConfig(p.config, p.fingerprint)
 		c.Node = node
 		hub := fanout.NewHub(relay.HubConfig(p.config))
+		hub.Load(p.saved[place.Name], p.now)
+		delete(p.saved, place.Name)
 		g := &pureGroup{name: place.Name, alone: place.Alone, node: node, hub: hub, core: upstream.NewCore(c, hub, random), ways: make(relay.Ways)}
 		hub.Wanted().OnWake(func() { g.woken = true })
 		i = len(p.groups)

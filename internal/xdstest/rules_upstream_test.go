@@ -28,7 +28,7 @@ import (
 var upstreamRules = slices.Concat(
 	numbered("UP", 1, 13),
 	numbered("MISS", 1, 10),
-	numbered("RECON", 1, 12), numbered("RECON", 14, 18), numbered("RECON", 20, 20),
+	numbered("RECON", 1, 12), numbered("RECON", 14, 20),
 	numbered("ERR", 1, 14),
 	numbered("TTL", 1, 12),
 	numbered("VALID", 1, 6), numbered("VALID", 8, 8),

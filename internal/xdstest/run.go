@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the < lines of transcripts to w
 // Player puts a transcript's words into a relay's ear and brings back what it says. It is used by one goroutine, in a
 // testing/synctest bubble. An error of any method ends the transcript and fails the test.
 type Player interface {
-	// Say says one line to the relay and returns when the relay has fallen quiet. The actor "*" is not among those who speak.
+	// Say says one line to the relay and returns when the relay has fallen quiet. The actor "*" says no more than restart.
 	Say(actor string, c Command) error
 	// Heard is everything the relay has said since the last call; the order counts only within an actor.
 	Heard() ([]Event, error)
@@ -79,7 +79,7 @@ func play(t *Transcript, newPlayer NewPlayer, strict bool) (heard [][]Event, com
 	defer player.Close()
 	for _, step := range t.Steps {
 		if step.Said != nil {
-			if step.Said.Actor == "*" {
+			if step.Said.Command.Verb == "wait" {
 				player.Wait(step.Said.Command.Wait)
 			} else {
 				err = player.Say(step.Said.Actor, step.Said.Command)

@@ -1,0 +1,239 @@
+package fanout
+
+import (
+	"slices"
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// What a Hub holds can be saved, and loaded by the relay that comes after it
+// (RECON-19). To that relay it is as if all clients had just left: the names linger,
+// are asked for upstream with their versions, and are served to whoever comes back.
+//
+// But it may be out of date, by what changed between the last write and the end.
+// So until upstream has spoken it is given only to clients that have nothing
+// themselves: one that came with a version of its own keeps that, and nobody is told
+// that something does not exist because a snapshot lacks it (G4).
+
+// Saved is what a Hub holds on one lane; of a wildcard, the complete set.
+type Saved struct {
+	Lane Lane
+	// Origin is whose versions they are (RECON-8).
+	Origin cache.Origin
+	// Names are those subscribed to that lead to something; not for a wildcard.
+	Names     []string
+	Resources []SavedResource
+}
+
+// SavedResource is a resource as a Hub holds it.
+type SavedResource struct {
+	Resource *cache.Resource
+	// Upstream is the origin's version of it, if Confirmed.
+	Upstream  string
+	Confirmed bool
+	// Ends is when its TTL runs out; zero: never.
+	Ends time.Time
+}
+
+// warmth is what was loaded and is not confirmed by upstream yet.
+type warmth struct {
+	wildcard bool
+	names    map[string]struct{}
+}
+
+// Save is what the Hub holds of the types that skip does not name.
+func (h *Hub) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
+	for _, x := range h.all() {
+		if skip(x.url) {
+			continue
+		}
+		x.mu.Lock()
+		if s := x.saveNamed(); len(s.Resources) > 0 {
+			lanes = append(lanes, s)
+		}
+		if x.wildcardHeld && x.synced {
+			lanes = append(lanes, Saved{Lane: Lane{x.url, true}, Origin: x.wildcard.Origin(), Resources: saved(&x.wildcard)})
+		}
+		x.mu.Unlock()
+	}
+	return lanes
+}
+
+func (x *index) saveNamed() Saved {
+	s := Saved{Lane: Lane{Type: x.url}, Origin: x.named.Origin(), Resources: saved(&x.named)}
+	for id := range cache.ID(x.named.Cap()) {
+		if name := x.named.Name(id); x.named.Pinned(name) && x.named.Answer(id).State == cache.Present {
+			s.Names = append(s.Names, name)
+		}
+	}
+	return s
+}
+
+// saved leaves out what is not to be kept (VALID-5). An unconfirmed resource has no
+// version that its origin would know.
+func saved(t *cache.Table) []SavedResource {
+	resources := make([]SavedResource, 0, t.Len())
+	for r := range t.All() {
+		if !r.DoNotCache {
+			resources = append(resources, SavedResource{r.Resource, r.Upstream, r.Confirmed, r.Ends})
+		}
+	}
+	return resources
+}
+
+// Load takes in what another Hub has saved. It is called before anybody uses the
+// Hub.
+func (h *Hub) Load(lanes []Saved, now time.Time) {
+	for _, s := range lanes {
+		x := h.index(s.Lane.Type)
+		x.mu.Lock()
+		x.load(s, now)
+		x.mu.Unlock()
+	}
+	h.wanted.notify()
+}
+
+func (x *index) load(s Saved, now time.Time) {
+	names := s.Names
+	if s.Lane.Wildcard {
+		names = []string{Wildcard}
+		x.wildcardHeld, x.synced, x.warm.wildcard = true, true, true
+	} else {
+		x.warm.names = make(map[string]struct{}, len(names))
+	}
+	if need := x.linger.Len() + len(names); need > x.hub.config.MaxLinger {
+		x.linger.Resize(need) // all of it was wanted, and is about to be again
+	}
+	for _, name := range names {
+		if !s.Lane.Wildcard {
+			x.named.Intern(name)
+			x.warm.names[name] = struct{}{}
+		}
+		x.linger.Add(lingering{s.Lane.Wildcard, name}, now.Add(x.hub.config.Linger))
+		x.hub.wanted.mark(s.Lane, name)
+	}
+	x.loadAll(s, false, now)
+	x.table(s.Lane.Wildcard).Begin(s.Origin) // what follows is of the origin's last generation
+	x.loadAll(s, true, now)
+}
+
+func (x *index) loadAll(s Saved, confirmed bool, now time.Time) {
+	table := x.table(s.Lane.Wildcard)
+	for _, r := range s.Resources {
+		expired := !r.Ends.IsZero() && !r.Ends.After(now) // TTL-2
+		if r.Confirmed != confirmed || expired || !s.Lane.Wildcard && !x.covers(r.Resource) {
+			continue
+		}
+		seq := x.next()
+		table.Set(r.Resource, r.Upstream, seq, nil)
+		if !r.Ends.IsZero() {
+			table.Lease(r.Resource.Name, r.Ends.Sub(now), now, seq)
+		}
+	}
+}
+
+// Warm reports whether there is something on a lane that was loaded, and that
+// upstream has not confirmed yet.
+func (h *Hub) Warm(lane Lane) bool {
+	x := h.find(lane.Type)
+	if x == nil {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if lane.Wildcard {
+		return x.warm.wildcard
+	}
+	return x.warm.names != nil
+}
+
+// Stale reports whether there is anything of that kind on any lane.
+func (h *Hub) Stale() bool {
+	return slices.ContainsFunc(h.all(), func(x *index) bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.isWarm()
+	})
+}
+
+func (x *index) isWarm() bool { return x.warm.wildcard || x.warm.names != nil }
+
+// heard notes that upstream has spoken of these names: what they lead to is not what
+// was loaded any more.
+func (x *index) heard(u *cache.Update) {
+	if x.warm.names == nil {
+		return
+	}
+	for _, r := range u.Set {
+		for name := range names(r.Resource) {
+			delete(x.warm.names, name)
+		}
+	}
+	for _, name := range slices.Concat(u.Removed, u.Missing) {
+		delete(x.warm.names, name)
+	}
+}
+
+// confirm: upstream has said all it had to say about what was loaded on a lane.
+// Clients that were kept waiting with a version of their own are judged now.
+func (x *index) confirm(wildcard bool) {
+	if wildcard && x.warm.wildcard {
+		x.warm.wildcard = false
+		for _, s := range x.wildcards {
+			x.wake(s.subscriber.mark(s, mark{kind: again}))
+		}
+		x.confirmLent()
+	}
+	if !wildcard && x.warm.names != nil {
+		x.warm.names = nil
+		for _, subs := range x.interest {
+			for _, s := range subs {
+				x.wake(s.subscriber.mark(s, mark{kind: again}))
+			}
+		}
+	}
+}
+
+// confirmLent tells those who are served by name from the wildcard's copy.
+func (x *index) confirmLent() {
+	for id, subs := range x.interest {
+		if len(subs) == 0 || !x.borrows(cache.ID(id)) {
+			continue
+		}
+		for _, s := range subs {
+			x.wake(s.subscriber.mark(s, mark{kind: again}))
+		}
+	}
+}
+
+// Warm: what a subscribed name leads to was loaded, and upstream has not
+// spoken of it yet.
+func (v View) Warm(id cache.ID) bool {
+	if _, loaded := v.x.warm.names[v.Name(id)]; loaded {
+		return true
+	}
+	return v.x.warm.wildcard && v.x.borrows(id) && v.x.answer(id).State == cache.Present
+}
+
+// WarmSet: so was the wildcard's set.
+func (v View) WarmSet() bool { return v.x.warm.wildcard }
+
+// Progress tells whether there is anything new to save.
+type Progress struct {
+	Position cache.Seq // the group's latest change
+	Complete int       // wildcards
+}
+
+// Progress is how far the Hub has come.
+func (h *Hub) Progress() Progress {
+	p := Progress{Position: cache.Seq(h.seq.Load())}
+	for _, x := range h.all() {
+		x.mu.Lock()
+		if x.synced {
+			p.Complete++
+		}
+		x.mu.Unlock()
+	}
+	return p
+}

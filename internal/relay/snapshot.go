@@ -1,0 +1,218 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/snapshot"
+)
+
+// SnapshotObserver is told what happens to the snapshot, for metrics.
+type SnapshotObserver interface {
+	// SnapshotWritten: a file of so many bytes was written in a time.
+	SnapshotWritten(bytes int64, took time.Duration)
+	// SnapshotLoaded: so many resources were loaded, as of a time.
+	SnapshotLoaded(resources int, written time.Time)
+	// SnapshotFailed: writing or loading did not work; the operation is "write" or
+	// "load".
+	SnapshotFailed(operation string)
+}
+
+// keeper keeps the last known good state of all groups on disk (RECON-19). Whatever
+// happens to the disk, clients are served.
+type keeper struct {
+	config   config.Snapshot
+	key      *snapshot.Key
+	exclude  []cache.TypeURL
+	instance string
+	version  string
+	groups   *groups
+	log      *slog.Logger
+	observer SnapshotObserver
+
+	mu sync.Mutex // one write at a time
+	// written is how far the groups had come in the last file.
+	written map[string]fanout.Progress
+	failing bool // the last write failed, which is logged once
+}
+
+// keepUnclaimed is how long a group stays in the file that nobody has come back to.
+const keepUnclaimed = 24 * time.Hour
+
+// newKeeper returns a keeper, or nil if no snapshot is wanted.
+func newKeeper(c *config.Config, g *groups, o Options) (*keeper, error) {
+	s := c.Cache.Snapshot
+	if s.Dir == "" {
+		return nil, nil
+	}
+	k := &keeper{
+		config: s, exclude: TypeURLs(s.ExcludeTypes), instance: c.InstanceName(), version: o.Version,
+		groups: g, log: o.Log.With("component", "snapshot"), observer: o.Snapshot,
+	}
+	if s.KeyFile != "" {
+		key, err := snapshot.ReadKey(s.KeyFile)
+		if err != nil {
+			return nil, errors.Join(errors.New("cache.snapshot.key_file"), err)
+		}
+		k.key = key
+	} else {
+		k.exclude = append(k.exclude, cache.Secret) // never on disk in clear
+	}
+	if k.observer == nil {
+		k.observer = noSnapshots{}
+	}
+	return k, nil
+}
+
+type noSnapshots struct{}
+
+func (noSnapshots) SnapshotWritten(int64, time.Duration) {}
+func (noSnapshots) SnapshotLoaded(int, time.Time)        {}
+func (noSnapshots) SnapshotFailed(string)                {}
+
+// load hands what is on disk to the groups. A file that cannot be used is reported,
+// and the relay starts without it.
+func (k *keeper) load(f cache.Fingerprint) {
+	s, err := snapshot.Read(k.config.Dir, k.key, f)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		k.log.Info("no snapshot to load", "dir", k.config.Dir)
+		return
+	case err != nil:
+		k.observer.SnapshotFailed("load")
+		k.log.Error("the snapshot is not used; clients wait for the control plane", "err", err)
+		return
+	}
+	resources, groups := 0, make(map[string]snapshot.Group, len(s.Groups))
+	now := time.Now()
+	for _, g := range s.Groups {
+		if age := now.Sub(g.Saved); k.config.MaxAge > 0 && age > k.config.MaxAge {
+			k.log.Warn("a group's snapshot is too old and not used", "saved", g.Saved, "max_age", k.config.MaxAge.String())
+			continue
+		}
+		g.Lanes = slices.DeleteFunc(g.Lanes, func(l fanout.Saved) bool { return k.skip(l.Lane.Type) })
+		for _, l := range g.Lanes {
+			resources += len(l.Resources)
+		}
+		groups[string(g.Name)] = g
+	}
+	k.observer.SnapshotLoaded(resources, s.Header.Written)
+	k.log.Info("snapshot loaded", "groups", len(groups), "resources", resources, "written", s.Header.Written, "by", s.Header.Relay)
+	k.groups.revive(groups)
+	k.written = k.groups.progress() // nothing in them is news
+}
+
+func (k *keeper) skip(t cache.TypeURL) bool { return slices.Contains(k.exclude, t) }
+
+// run writes while things change, until ctx ends.
+func (k *keeper) run(ctx context.Context) {
+	tick := time.NewTicker(k.config.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			k.save()
+		}
+	}
+}
+
+// save writes a file if anything has changed since the last one.
+func (k *keeper) save() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	progress := k.groups.progress() // first: what changes meanwhile is written next time
+	if maps.Equal(progress, k.written) {
+		return
+	}
+	begin := time.Now()
+	s := &snapshot.Snapshot{
+		Header: snapshot.Header{Relay: k.version, Instance: k.instance, Written: begin},
+		Groups: k.groups.save(k.skip, begin),
+	}
+	size, err := snapshot.Write(k.config.Dir, s, k.key)
+	if err != nil {
+		k.observer.SnapshotFailed("write")
+		if !k.failing {
+			k.log.Error("the snapshot cannot be written; serving goes on, and so do attempts", "dir", k.config.Dir, "err", err)
+		}
+		k.failing = true
+		return
+	}
+	if k.failing {
+		k.log.Info("the snapshot can be written again")
+	}
+	k.failing, k.written = false, progress
+	k.observer.SnapshotWritten(size, time.Since(begin))
+}
+
+// --- groups ---
+
+// revive starts the default group from what was saved of it, and keeps the others'
+// for when their first client comes.
+func (g *groups) revive(saved map[string]snapshot.Group) {
+	g.mu.Lock()
+	g.saved = saved
+	g.mu.Unlock()
+	if _, ok := saved[""]; ok {
+		_, _ = g.join(Place{}, nil, g.StaticNode()) // it is the first, and never refused
+	}
+}
+
+// warm loads what was saved of a group into its Hub. It is called with mu held.
+func (g *groups) warm(name string, gr *group) {
+	saved, ok := g.saved[name]
+	if !ok {
+		return
+	}
+	delete(g.saved, name)
+	gr.saved = saved.Saved
+	gr.hub.Load(saved.Lanes, time.Now())
+}
+
+// progress tells whether there is anything new to write.
+func (g *groups) progress() map[string]fanout.Progress {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	progress := make(map[string]fanout.Progress, len(g.byName))
+	for name, gr := range g.byName {
+		progress[name] = gr.hub.Progress()
+	}
+	return progress
+}
+
+// save is what all groups hold, and what was loaded of those that nobody has come
+// back to yet.
+func (g *groups) save(skip func(cache.TypeURL) bool, now time.Time) []snapshot.Group {
+	g.mu.Lock()
+	live := maps.Clone(g.byName)
+	maps.DeleteFunc(live, func(_ string, gr *group) bool { return gr.alone }) // nobody can come back to it
+	unclaimed := slices.Collect(maps.Values(g.saved))
+	g.mu.Unlock()
+	var all []snapshot.Group
+	for name, gr := range live {
+		s := snapshot.Group{Name: []byte(name), Saved: now, Lanes: gr.hub.Save(skip)}
+		if gr.hub.Stale() {
+			s.Saved = gr.saved // the control plane has not spoken since
+		}
+		if len(s.Lanes) > 0 {
+			all = append(all, s)
+		}
+	}
+	for _, s := range unclaimed {
+		if now.Sub(s.Saved) < keepUnclaimed {
+			all = append(all, s)
+		}
+	}
+	return all
+}

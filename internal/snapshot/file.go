@@ -1,0 +1,117 @@
+package snapshot
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// The files in a snapshot's directory. The second is the next first, while it is
+// being written.
+const (
+	fileName = "snapshot"
+	tempName = "snapshot.new"
+)
+
+// Write replaces the snapshot in a directory, which is made if it is not there. A
+// crash at any moment leaves the old one or the new one (G9).
+func Write(dir string, s *Snapshot, key *Key) (size int64, err error) {
+	if err := Prepare(dir); err != nil {
+		return 0, err
+	}
+	temp := filepath.Join(dir, tempName)
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(temp) // on a full disk it would be in the way
+		}
+	}()
+	if err = s.Encode(f, key); err != nil {
+		return 0, err
+	}
+	if err = f.Sync(); err != nil {
+		return 0, err
+	}
+	size, _ = f.Seek(0, io.SeekCurrent)
+	if err = f.Close(); err != nil {
+		return 0, err
+	}
+	if err = os.Rename(temp, filepath.Join(dir, fileName)); err != nil {
+		return 0, err
+	}
+	return size, syncDir(dir)
+}
+
+// syncDir makes a rename last.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// Read loads the snapshot of a directory. The error is fs.ErrNotExist if there is
+// none; any other says why it cannot be used.
+func Read(dir string, key *Key, f cache.Fingerprint) (*Snapshot, error) {
+	path := filepath.Join(dir, fileName)
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := trusted(info); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := Decode(data, key, f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// Prepare sees to it that a directory is there and that nobody else can write to
+// it: whoever can, decides what clients are told.
+func Prepare(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is not a directory", dir)
+	}
+	if err := trusted(info); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	return nil
+}
+
+// trusted refuses what others than its owner can write, and what belongs to
+// somebody else.
+func trusted(info fs.FileInfo) error {
+	if info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("others can write to it (mode %v); chmod go-w", info.Mode().Perm())
+	}
+	if !info.IsDir() && !info.Mode().IsRegular() {
+		return fmt.Errorf("it is no plain file (mode %v)", info.Mode())
+	}
+	if !ours(info) {
+		return fmt.Errorf("it belongs to another user")
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package snapshot
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// KeySize is the length of a key file in bytes: AES-256.
+const KeySize = 32
+
+// Key seals the records of a snapshot.
+type Key struct{ aead cipher.AEAD }
+
+// ReadKey reads a key file, which holds exactly KeySize bytes.
+func ReadKey(path string) (*Key, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return NewKey(b)
+}
+
+// NewKey makes a key of KeySize bytes.
+func NewKey(b []byte) (*Key, error) {
+	if len(b) != KeySize {
+		return nil, fmt.Errorf("a key has %d bytes, this has %d", KeySize, len(b))
+	}
+	block, err := aes.NewCipher(b)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, err
+	}
+	return &Key{aead}, nil
+}
+
+// seal encrypts a payload, and authenticates its place in the file.
+func (k *Key) seal(payload []byte, number uint64) []byte {
+	return k.aead.Seal(nil, nil, payload, place(number))
+}
+
+func (k *Key) open(sealed []byte, number uint64) ([]byte, error) {
+	p, err := k.aead.Open(nil, nil, sealed, place(number))
+	if err != nil {
+		return nil, errors.New("it does not open with this key")
+	}
+	return p, nil
+}
+
+func place(number uint64) []byte { return binary.BigEndian.AppendUint64([]byte(magicSealed), number) }
