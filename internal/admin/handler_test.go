@@ -26,7 +26,10 @@ const canary = "-----BEGIN PRIVATE KEY-----"
 type described struct{ hub *fanout.Hub }
 
 func newDescribed() described {
-	h := fanout.NewHub(fanout.Config{Linger: time.Minute, MaxLinger: 10})
+	h := fanout.NewHub(fanout.Config{
+		Key: `cluster="east";`, Linger: time.Minute, MaxLinger: 10,
+		Guard: fanout.Guard{Fraction: 0.5, Min: 2, Within: time.Minute, Hold: time.Hour},
+	})
 	for _, t := range []cache.TypeURL{cache.Cluster, cache.Secret} {
 		s := h.Subscribe(t, fanout.NewSubscriber(func() {}))
 		s.Delta([]string{"a", "b", "c", "missing"}, nil, time.Unix(1, 0))
@@ -51,7 +54,7 @@ func (d described) Clients() []downstream.Client {
 	return clients
 }
 func (d described) Summary() downstream.Summary {
-	return downstream.Summary{Protocols: map[string]int{"delta": 5}}
+	return downstream.Summary{Protocols: map[string]int{"delta": 5}, Groups: []int{5}}
 }
 func (d described) Groups() map[string]*fanout.Hub { return map[string]*fanout.Hub{"": d.hub} }
 
@@ -87,6 +90,12 @@ func TestEndpoints(t *testing.T) {
 		{"GET", "/resources?type=SDS", "LOCALHOST", 200, `"upstream_version": "[redacted]"`},
 		{"GET", "/resources?type=CDS", "localhost", 200, `"upstream_version": "7"`},
 		{"GET", "/resources?type=CDS", "localhost", 200, `"cause": "removed"`},
+		{"GET", "/groups", "localhost", 200, `"key": "cluster=\"east\";"`},
+		{"GET", "/metrics", "localhost", 200, `xds_relay_group_clients_bucket{le="5"} 1`},
+		{"GET", "/metrics", "localhost", 200, `xds_relay_cache_removals_held{type="CDS"} 0`},
+		{"POST", "/guard/release?type=x", "localhost", 400, "use a short name such as CDS"},
+		{"GET", "/guard/release", "localhost", 405, "ask it with POST"},
+		{"POST", "/guard/release", "evil.example", 421, "this is not"},
 		{"GET", "/nothing", "localhost", 404, "no such endpoint"},
 		{"POST", "/clients", "localhost", 405, "read with GET"},
 		{"DELETE", "/resources", "localhost", 405, "read with GET"},
@@ -176,4 +185,41 @@ func firstLabels(f *dto.MetricFamily) (labels []string) {
 		labels = append(labels, fmt.Sprint(m.GetLabel()))
 	}
 	return labels
+}
+
+// TestRelease: what the guard holds back is seen, and let go by whoever may POST from
+// this host, but not by a web page (H-22).
+func TestRelease(t *testing.T) {
+	m := NewMetrics(ReadBuild("test"))
+	r := newDescribed()
+	m.Attach(r)
+	h := NewHandler(r, m, "127.0.0.1")
+	r.hub.Apply(fanout.Lane{Type: cache.Cluster}, &cache.Update{Stream: 2, At: time.Unix(1000, 0), Removed: []string{"a", "b", "c"}})
+	do := func(method, path, site string) string {
+		t.Helper()
+		req := httptest.NewRequest(method, path, nil)
+		req.Host = "localhost"
+		if site != "" {
+			req.Header.Set("Sec-Fetch-Site", site)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		return fmt.Sprint(w.Code, " ", w.Body.String())
+	}
+	for _, tt := range []struct{ method, path, site, want string }{
+		{"GET", "/metrics", "", `xds_relay_cache_removals_held{type="CDS"} 3`},
+		{"GET", "/groups", "", `"removals_held": 3`},
+		{"GET", "/resources?type=CDS", "", `"removal_held_until": "1970-01-01T01:16:40Z"`},
+		{"POST", "/guard/release", "cross-site", "403"},
+		{"POST", "/guard/release?type=SDS", "", `"released": 0`},
+		{"POST", "/guard/release?group=another", "", `"released": 0`},
+		{"POST", "/guard/release?type=CDS&group=", "", `"released": 3`},
+		{"GET", "/metrics", "", `xds_relay_cache_removals_held{type="CDS"} 0`},
+		{"GET", "/metrics", "", `xds_relay_cache_resources{type="CDS"} 0`},
+		{"POST", "/guard/release", "", `"released": 0`},
+	} {
+		if got := do(tt.method, tt.path, tt.site); !strings.Contains(got, tt.want) {
+			t.Errorf("%s %s: %s, want %s", tt.method, tt.path, got, tt.want)
+		}
+	}
 }

@@ -118,6 +118,7 @@ var passiveFiles = []string{
 	"upstream/delta.go", "upstream/decode.go", "upstream/settle.go", "upstream/config.go",
 	"upstream/sotw.go", "upstream/stream.go", "upstream/slot.go", "upstream/effect.go", "upstream/timers.go",
 	"upstream/again.go", "upstream/entry.go", "upstream/probe.go",
+	"internal/relay/key.go", "internal/relay/grouping.go", "internal/relay/node.go", "internal/relay/way.go",
 }
 
 // isPassive says whether a file's code lies in the passive part of the relay.

@@ -32,7 +32,7 @@ var upstreamRules = slices.Concat(
 	numbered("ERR", 1, 14),
 	numbered("TTL", 1, 12),
 	numbered("VALID", 1, 6), numbered("VALID", 8, 8),
-	numbered("H", 1, 21), numbered("H", 23, 25), numbered("H", 34, 34),
+	numbered("H", 1, 21), numbered("H", 22, 25), numbered("H", 34, 34),
 	// hazards that come with the rules above
 	numbered("H", 25, 29), numbered("H", 31, 32),
 	numbered("H", 39, 41),
