@@ -78,8 +78,12 @@ func TestSnapshotOverARestart(t *testing.T) {
 	w.Delete(cache.Cluster, "c-cluster")
 
 	later := new(disk)
-	again := later.start(t, cp.addr, dir, "timers.dne_timeout=1s") // LinearCache is silent about what it lacks
+	again := later.start(t, cp.addr, dir, "timers.dne_timeout=1s", // LinearCache is silent about what it lacks
+		"downstream.ready_types=[CDS]")
 	eventually(t, patience, later.is(func(d *disk) bool { return d.loaded == 5 }))
+	if ready, why := again.Ready(); !ready {
+		t.Errorf("CDS is on disk, and the relay is not ready (ERR-14): %s", why)
+	}
 	c.Forget()
 	c.MoveTo(again.addr)
 	newcomer := openSotw(t, again.addr, "newcomer")
