@@ -11,6 +11,6 @@
 // never decodes a resource, and never lets one client's NACK, slowness or bad
 // request reach another (NACK-3, UP-11).
 //
-// Limitations: the unary Fetch methods answer UNIMPLEMENTED, and SotW responses are
-// never split.
+// Limitations: SotW responses are never split, and unary calls are decoded and
+// encoded once more each.
 package downstream

@@ -52,7 +52,9 @@ type Server struct {
 	mu       sync.Mutex
 	streams  map[uint64]*stream
 	lastID   uint64
+	calls    int // unary ones under way
 	stopping bool
+	stopped  chan struct{} // closed when stopping begins
 }
 
 // The bounds that have no setting.
@@ -75,6 +77,7 @@ func NewServer(c ServerConfig) *Server {
 		health:  health.NewServer(),
 		warmth:  NewWarmth(),
 		streams: make(map[uint64]*stream),
+		stopped: make(chan struct{}),
 	}
 	if s.observer == nil {
 		s.observer = nobody{}
@@ -122,7 +125,10 @@ func (s *Server) Close(spread time.Duration) {
 		s.grpc.GracefulStop() // it returns when all streams have ended, or at Stop
 	}()
 	s.mu.Lock()
-	s.stopping = true
+	if !s.stopping {
+		s.stopping = true
+		close(s.stopped)
+	}
 	s.mu.Unlock()
 	streams := s.open()
 	rand.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
@@ -146,7 +152,7 @@ func (s *Server) awaitStreams(limit time.Duration) {
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for s.Count() > 0 {
+	for s.busy() {
 		select {
 		case <-deadline.C:
 			return
@@ -181,6 +187,12 @@ func (s *Server) unregister(st *stream) {
 		st.conn.streams--
 	}
 	s.mu.Unlock()
+}
+
+func (s *Server) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams)+s.calls > 0
 }
 
 // Count is the number of open streams.

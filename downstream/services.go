@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"context"
+
 	cluster "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
@@ -14,8 +16,8 @@ import (
 )
 
 // The service table of protocol.md §0: every method, registered with the
-// generated stubs, runs the one kind of stream. What is not here does not exist,
-// and the unary Fetch methods answer UNIMPLEMENTED.
+// generated stubs, runs the one kind of stream, or the one kind of unary call. What
+// is not here does not exist.
 
 func (s *Server) registerServices() {
 	discovery.RegisterAggregatedDiscoveryServiceServer(s.grpc, adsService{server: s})
@@ -57,6 +59,10 @@ func (a listenerService) DeltaListeners(g listener.ListenerDiscoveryService_Delt
 	return a.server.serve(g, Stream{Delta: true, Type: cache.Listener})
 }
 
+func (a listenerService) FetchListeners(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
+	return a.server.fetch(ctx, cache.Listener, req)
+}
+
 type routeService struct {
 	route.UnimplementedRouteDiscoveryServiceServer
 	server *Server
@@ -68,6 +74,10 @@ func (a routeService) StreamRoutes(g route.RouteDiscoveryService_StreamRoutesSer
 
 func (a routeService) DeltaRoutes(g route.RouteDiscoveryService_DeltaRoutesServer) error {
 	return a.server.serve(g, Stream{Delta: true, Type: cache.Route})
+}
+
+func (a routeService) FetchRoutes(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
+	return a.server.fetch(ctx, cache.Route, req)
 }
 
 type scopedRouteService struct {
@@ -83,6 +93,10 @@ func (a scopedRouteService) DeltaScopedRoutes(g route.ScopedRoutesDiscoveryServi
 	return a.server.serve(g, Stream{Delta: true, Type: cache.ScopedRoute})
 }
 
+func (a scopedRouteService) FetchScopedRoutes(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
+	return a.server.fetch(ctx, cache.ScopedRoute, req)
+}
+
 type clusterService struct {
 	cluster.UnimplementedClusterDiscoveryServiceServer
 	server *Server
@@ -94,6 +108,10 @@ func (a clusterService) StreamClusters(g cluster.ClusterDiscoveryService_StreamC
 
 func (a clusterService) DeltaClusters(g cluster.ClusterDiscoveryService_DeltaClustersServer) error {
 	return a.server.serve(g, Stream{Delta: true, Type: cache.Cluster})
+}
+
+func (a clusterService) FetchClusters(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
+	return a.server.fetch(ctx, cache.Cluster, req)
 }
 
 type endpointService struct {
@@ -109,6 +127,10 @@ func (a endpointService) DeltaEndpoints(g endpoint.EndpointDiscoveryService_Delt
 	return a.server.serve(g, Stream{Delta: true, Type: cache.Endpoint})
 }
 
+func (a endpointService) FetchEndpoints(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
+	return a.server.fetch(ctx, cache.Endpoint, req)
+}
+
 type secretService struct {
 	secret.UnimplementedSecretDiscoveryServiceServer
 	server *Server
@@ -120,6 +142,10 @@ func (a secretService) StreamSecrets(g secret.SecretDiscoveryService_StreamSecre
 
 func (a secretService) DeltaSecrets(g secret.SecretDiscoveryService_DeltaSecretsServer) error {
 	return a.server.serve(g, Stream{Delta: true, Type: cache.Secret})
+}
+
+func (a secretService) FetchSecrets(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
+	return a.server.fetch(ctx, cache.Secret, req)
 }
 
 type runtimeService struct {
@@ -135,6 +161,10 @@ func (a runtimeService) DeltaRuntime(g runtime.RuntimeDiscoveryService_DeltaRunt
 	return a.server.serve(g, Stream{Delta: true, Type: cache.Runtime})
 }
 
+func (a runtimeService) FetchRuntime(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
+	return a.server.fetch(ctx, cache.Runtime, req)
+}
+
 type extensionService struct {
 	extension.UnimplementedExtensionConfigDiscoveryServiceServer
 	server *Server
@@ -146,6 +176,10 @@ func (a extensionService) StreamExtensionConfigs(g extension.ExtensionConfigDisc
 
 func (a extensionService) DeltaExtensionConfigs(g extension.ExtensionConfigDiscoveryService_DeltaExtensionConfigsServer) error {
 	return a.server.serve(g, Stream{Delta: true, Type: cache.Extension})
+}
+
+func (a extensionService) FetchExtensionConfigs(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
+	return a.server.fetch(ctx, cache.Extension, req)
 }
 
 type virtualHostService struct {

@@ -143,6 +143,7 @@ const (
 	SubscribeRequest RequestKind = "subscribe"
 	AckRequest       RequestKind = "ack"
 	NackRequest      RequestKind = "nack"
+	FetchRequest     RequestKind = "fetch" // a unary call
 )
 
 // DeltaRequest takes in a request of a Delta stream.

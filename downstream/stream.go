@@ -175,7 +175,7 @@ func (st *stream) receive() (Note, *End, error) {
 		return Note{}, nil, err
 	}
 	if in.size > in.limit {
-		return Note{}, &End{OverLimit, fmt.Sprintf("a request of %d bytes exceeds the limit of %d; raise downstream.max_request_bytes", in.size, in.limit)}, nil
+		return Note{}, tooLarge(in.size, in.limit), nil
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -244,7 +244,7 @@ func (st *stream) sendAll() (goesOn bool) {
 			continue
 		}
 		f := encode(r)
-		st.oversized(r, f.size)
+		st.server.oversized(r, f.size, st.log)
 		st.sendBegins(time.Now())
 		err := st.grpc.SendMsg(f)
 		st.sendEnds()
@@ -274,14 +274,14 @@ func (st *stream) next() (*Response, *End) {
 }
 
 // oversized counts and names what is too large for the client (ERR-13).
-func (st *stream) oversized(r *Response, size int) {
+func (s *Server) oversized(r *Response, size int, log func() *slog.Logger) {
 	for _, o := range r.Oversized {
-		st.server.observer.ClientOversized(r.Type, OversizedResource)
-		st.log().Warn("resource too large for a client", "type", r.Type, "name", o.Name, "bytes", o.Bytes, "max_response_bytes", st.server.config.MaxResponse)
+		s.observer.ClientOversized(r.Type, OversizedResource)
+		log().Warn("resource too large for a client", "type", r.Type, "name", o.Name, "bytes", o.Bytes, "max_response_bytes", s.config.MaxResponse)
 	}
-	if limit := st.server.config.MaxResponse; !r.Delta && limit > 0 && size > limit {
-		st.server.observer.ClientOversized(r.Type, OversizedResponse)
-		st.log().Warn("SotW response too large for a client; it is sent all the same", "type", r.Type, "nonce", r.Nonce, "bytes", size, "max_response_bytes", limit)
+	if limit := s.config.MaxResponse; !r.Delta && limit > 0 && size > limit {
+		s.observer.ClientOversized(r.Type, OversizedResponse)
+		log().Warn("SotW response too large for a client; it is sent all the same", "type", r.Type, "nonce", r.Nonce, "bytes", size, "max_response_bytes", limit)
 	}
 }
 
@@ -295,7 +295,15 @@ func (st *stream) end(e *End) {
 func (st *stream) panicked(p any) *End {
 	st.server.observer.ClientPanic()
 	st.log().Error("bug: a client stream panicked", "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+	return panicEnd()
+}
+
+func panicEnd() *End {
 	return &End{bug, "xds-relay: internal error; the stream was ended, others are not affected"}
+}
+
+func tooLarge(size, limit int) *End {
+	return &End{OverLimit, fmt.Sprintf("a request of %d bytes exceeds the limit of %d; raise downstream.max_request_bytes", size, limit)}
 }
 
 // Code is the gRPC code of an End. Codes appear nowhere else in this package.

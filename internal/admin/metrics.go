@@ -105,7 +105,7 @@ func NewMetrics(b Build) *Metrics {
 
 	m.connects = counter("client_connects_total", "Client streams opened.", "protocol")
 	m.disconnects = counter("client_disconnects_total", "Client streams ended, by reason.", "reason")
-	m.requests = counter("requests_total", "Requests of clients by what they are: initial, subscribe, ack or nack.", "type", "kind")
+	m.requests = counter("requests_total", "Requests of clients by what they are: initial, subscribe, ack or nack, or fetch, which is a unary call.", "type", "kind")
 	m.responses = counter("responses_total", "Responses handed to the transport for clients.", "type")
 	m.resourcesOut = counter("response_resources_total", "Resources, and removed names, in responses to clients.", "type", "op")
 	m.bytesOut = counter("response_bytes_total", "Bytes of responses to clients, before compression and TLS.", "type")

@@ -1,0 +1,121 @@
+package downstream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// fetch answers a unary call: a SotW stream that ends with its one response. It is
+// the same Session as a stream's, and obeys the same rules; what it asks for lingers
+// upstream afterwards, so that who calls every few seconds causes no churn (UP-7).
+func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.DiscoveryRequest) (_ *discovery.DiscoveryResponse, err error) {
+	if !s.startCall() {
+		return nil, shuttingDown().status().Err()
+	}
+	defer s.endCall()
+	peer, _ := peerOf(ctx)
+	log := func() *slog.Logger {
+		return s.log.With("node_id", req.GetNode().GetId(), "peer", peer.Address, "identity", peer.Identity, "protocol", "fetch")
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			s.observer.ClientPanic()
+			log().Error("bug: a unary call panicked", "type", t, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = panicEnd().status().Err()
+		}
+	}()
+	if size := proto.Size(req); size > s.config.MaxRequest {
+		return nil, tooLarge(size, s.config.MaxRequest).status().Err()
+	}
+	wake := make(chan struct{}, 1)
+	session := NewSession(&s.config.Config, Stream{Type: t}, peer, s.config.Groups, s.warmth, func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	})
+	defer func() { session.Close(time.Now()) }()
+	s.observer.ClientRequest(t, FetchRequest)
+	if _, end := session.SotWRequest(req, time.Now()); end != nil {
+		return nil, end.status().Err()
+	}
+	late, stop := almost(ctx)
+	defer stop()
+	for {
+		r, end := session.Whole(time.Now())
+		switch {
+		case end != nil:
+			return nil, end.status().Err()
+		case r != nil:
+			return s.reply(r, log)
+		}
+		select {
+		case <-wake:
+		case <-late:
+			end = &End{Unreachable, "xds-relay: upstream has not answered for all that was asked for; call again"}
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		case <-s.stopped:
+			end = shuttingDown()
+		}
+		if end != nil {
+			return nil, end.status().Err()
+		}
+	}
+}
+
+// reply is a response as the generated stubs want it.
+func (s *Server) reply(r *Response, log func() *slog.Logger) (*discovery.DiscoveryResponse, error) {
+	wire := r.Marshal()
+	s.oversized(r, len(wire), log)
+	resp := new(discovery.DiscoveryResponse)
+	if err := proto.Unmarshal(wire, resp); err != nil {
+		return nil, err
+	}
+	s.observer.ClientResponse(r.Type, len(r.Resources), 0, len(wire))
+	return resp, nil
+}
+
+// What is left of a call's time when it is answered that nothing came. Later, the
+// client would have given up by itself, and would not hear why.
+const (
+	spareTime  = 100 * time.Millisecond
+	spareShare = 10 // at most one part in so many
+)
+
+// almost is when a call's time is nearly up; stop gives the timer back.
+func almost(ctx context.Context) (late <-chan time.Time, stop func()) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return nil, func() {}
+	}
+	left := time.Until(deadline)
+	timer := time.NewTimer(left - min(spareTime, left/spareShare))
+	return timer.C, func() { timer.Stop() }
+}
+
+// startCall reports whether the Server still takes calls.
+func (s *Server) startCall() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		return false
+	}
+	s.calls++
+	return true
+}
+
+func (s *Server) endCall() {
+	s.mu.Lock()
+	s.calls--
+	s.mu.Unlock()
+}
