@@ -61,7 +61,7 @@ var (
 	}
 	clockVerbs = map[string]grammar{"wait": {words: "duration"}, "restart": {}}
 
-	upstreamActor = regexp.MustCompile(`^(up|aux|solo)[0-9]*$`)
+	upstreamActor = regexp.MustCompile(`^(b\.)?(up|aux|solo|probe)[0-9]*$`)
 	clientActor   = regexp.MustCompile(`^c[0-9]+$`)
 )
 
@@ -74,7 +74,7 @@ func verbsOf(actor string) (map[string]grammar, error) {
 	case clientActor.MatchString(actor):
 		return clientVerbs, nil
 	}
-	return nil, fmt.Errorf("no actor is called %s: use up, aux, solo, c1, c2, … or *", actor)
+	return nil, fmt.Errorf("no actor is called %s: use up, aux, solo, probe, b.up, c1, c2, … or *", actor)
 }
 
 // MustParse is ParseCommand for tests that speak without a file.

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// StreamKindHeader is how a relay tells its upstream streams apart: main, aux or solo. Without it a stream is a main one.
+// StreamKindHeader is how a relay tells its upstream streams apart: main, aux, solo or probe. Without it a stream is a main one.
 const StreamKindHeader = "x-xds-relay-stream"
 
 // ViaHeader lists the relays that a stream has come through.
@@ -27,6 +27,7 @@ const ViaHeader = "x-xds-relay-via"
 // ControlPlane is a scripted ADS server, Delta and SotW. It says only what it is told to, and counts.
 type ControlPlane struct {
 	*mailbox
+	prefix string // of its actors' names
 	// ShowFeatures: those features of a node are heard, too, that every relay has. Set it before anybody calls.
 	ShowFeatures bool
 
@@ -52,8 +53,10 @@ type upstream struct {
 }
 
 // NewControlPlane serves on the listener until Stop.
-func NewControlPlane(listener net.Listener) *ControlPlane {
-	p := &ControlPlane{mailbox: newMailbox(), streams: map[string]*upstream{}}
+func NewControlPlane(listener net.Listener) *ControlPlane { return newControlPlane("", listener) }
+
+func newControlPlane(prefix string, listener net.Listener) *ControlPlane {
+	p := &ControlPlane{mailbox: newMailbox(), prefix: prefix, streams: map[string]*upstream{}}
 	p.server = grpc.NewServer(grpc.ForceServerCodecV2(newCodec()))
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(p.server, service{p: p})
 	go func() { _ = p.server.Serve(listener) }() // an error is the listener's end, and Stop brings that about
@@ -174,6 +177,7 @@ func (p *ControlPlane) register(s *upstream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opened++
+	kind = p.prefix + kind
 	s.actor = kind
 	for n := 2; p.streams[s.actor] != nil && p.streams[s.actor].Context().Err() == nil; n++ {
 		s.actor = kind + strconv.Itoa(n)

@@ -34,8 +34,9 @@
 //
 // # Actors
 //
-// up, aux and solo are the control plane's side of the relay's main, auxiliary and quarantine streams, told apart by the
-// request header x-xds-relay-stream (none means main). While up is open a second main stream is up2, and so on. Clients are c1, c2, ….
+// up, aux, solo and probe are the control plane's side of the relay's main, auxiliary, quarantine and probe streams, told apart by
+// the request header x-xds-relay-stream (none means main). While up is open a second main stream is up2, and so on. b.up, b.aux, …
+// are those of a second control plane, at 127.0.0.1:15011; every other upstream address leads to the first. Clients are c1, c2, ….
 //
 // # Words
 //
@@ -56,7 +57,7 @@
 //	up > resp CDS nonce=u1 id=NAME version=V a@1 -gone !x=NOT_FOUND"message"
 //	up > end CODE "message"      ends that stream; without a code the status is OK
 //	up > garbage                 sends a message that is no protobuf
-//	up > down                    kills every connection and refuses new ones
+//	up > down                    kills every connection to this control plane and refuses new ones
 //	up > back                    accepts again
 //
 // version is system_version_info, on a SotW stream version_info. On a SotW stream a resource is a bare Any unless it
@@ -105,7 +106,7 @@
 //
 // # Limitations
 //
-// No REST, no file sources, one control plane (every upstream address leads to it), no dynamic parameter constraints beyond the
+// No REST, no file sources, no more than two control planes, no dynamic parameter constraints beyond the
 // names of resource locators, no metadata on a resource, and no client that stops reading.
 package xdstest
 

@@ -2,6 +2,7 @@ package xdstest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -20,24 +21,56 @@ type Factory func(config []string, dial func(context.Context, string) (net.Conn,
 
 // live plays over real gRPC on in-memory connections.
 type live struct {
-	transcript   *Transcript
-	upstream     *Network // the relay dials
-	downstream   *Network // the relay listens
-	controlPlane *ControlPlane
-	clients      map[string]*Client
-	factory      Factory
-	config       []string
-	state        string // a directory that outlives the relay, if the transcript wants one
-	stop         func()
+	transcript *Transcript
+	first      *plane
+	second     *plane
+	downstream *Network // the relay listens
+	clients    map[string]*Client
+	factory    Factory
+	config     []string
+	state      string // a directory that outlives the relay, if the transcript wants one
+	stop       func()
+}
+
+// plane is a control plane and the network on which the relay dials it.
+type plane struct {
+	*ControlPlane
+	network *Network
+}
+
+func newPlane(prefix string, show []string) *plane {
+	n := NewNetwork()
+	p := &plane{newControlPlane(prefix, n.Listener()), n}
+	p.ShowVia = slices.Contains(show, "via")
+	p.ShowFeatures = slices.Contains(show, "features")
+	return p
+}
+
+// SecondAddress is where the second control plane is; all other addresses lead to the first.
+const SecondAddress = "127.0.0.1:15011"
+
+// secondPrefix begins the names of the second control plane's actors.
+const secondPrefix = "b."
+
+func (p *live) dial(ctx context.Context, address string) (net.Conn, error) {
+	if address == SecondAddress {
+		return p.second.network.Dial(ctx, address)
+	}
+	return p.first.network.Dial(ctx, address)
+}
+
+// plane is the control plane of an actor.
+func (p *live) plane(actor string) *plane {
+	if strings.HasPrefix(actor, secondPrefix) {
+		return p.second
+	}
+	return p.first
 }
 
 // Live makes players that start a relay and speak gRPC to it.
 func Live(factory Factory) NewPlayer {
 	return func(t *Transcript) (Player, error) {
-		p := &live{transcript: t, factory: factory, upstream: NewNetwork(), downstream: NewNetwork(), clients: map[string]*Client{}, stop: func() {}}
-		p.controlPlane = NewControlPlane(p.upstream.Listener())
-		p.controlPlane.ShowVia = slices.Contains(t.Show, "via")
-		p.controlPlane.ShowFeatures = slices.Contains(t.Show, "features")
+		p := &live{transcript: t, factory: factory, first: newPlane("", t.Show), second: newPlane(secondPrefix, t.Show), downstream: NewNetwork(), clients: map[string]*Client{}, stop: func() {}}
 		err := p.settings()
 		if err == nil {
 			err = p.start(p.downstream.Listener())
@@ -65,7 +98,7 @@ func (p *live) settings() (err error) {
 }
 
 func (p *live) start(listener net.Listener) (err error) {
-	stop, err := p.factory(p.config, p.upstream.Dial, listener)
+	stop, err := p.factory(p.config, p.dial, listener)
 	if err != nil {
 		listener.Close()
 		return err
@@ -78,7 +111,8 @@ func (p *live) start(listener net.Listener) (err error) {
 // restart ends the relay and starts another one with the same state. Nobody hears the
 // end: the clients are gone, and so is every stream of the control plane.
 func (p *live) restart() error {
-	p.controlPlane.HangUp()
+	p.first.HangUp()
+	p.second.HangUp()
 	for actor, c := range p.clients {
 		c.Close()
 		delete(p.clients, actor)
@@ -104,12 +138,12 @@ func (p *live) say(actor string, c Command) error {
 	case c.Verb == "restart":
 		return p.restart()
 	case c.Verb == "down":
-		p.controlPlane.HangUp()
-		p.upstream.Down()
+		p.plane(actor).HangUp()
+		p.plane(actor).network.Down()
 	case c.Verb == "back":
-		p.upstream.Up()
+		p.plane(actor).network.Up()
 	case upstreamActor.MatchString(actor):
-		return p.controlPlane.Say(actor, c)
+		return p.plane(actor).Say(actor, c)
 	default:
 		return fmt.Errorf("%s cannot speak", actor)
 	}
@@ -128,7 +162,9 @@ func (p *live) client(actor string) (*Client, error) {
 }
 
 func (p *live) Heard() ([]Event, error) {
-	events, err := p.controlPlane.Heard()
+	events, err := p.first.Heard()
+	more, fault := p.second.Heard()
+	events, err = append(events, more...), errors.Join(err, fault)
 	for _, c := range p.clients {
 		heard, fault := c.Heard()
 		events = append(events, heard...)
@@ -149,7 +185,8 @@ func (p *live) Close() {
 		c.Close()
 	}
 	p.stop()
-	p.controlPlane.Stop()
+	p.first.Stop()
+	p.second.Stop()
 	synctest.Wait()
 	if p.state != "" {
 		_ = os.RemoveAll(p.state) // what stays is in the system's directory for such things

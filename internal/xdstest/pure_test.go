@@ -49,8 +49,8 @@ type pure struct {
 
 	// The world around it.
 	transcript *xdstest.Transcript
-	down       bool          // the control plane cannot be reached
-	streams    []*pureStream // to the control plane; oldest first
+	down       map[string]bool // control planes that cannot be reached, by the prefix of their actors
+	streams    []*pureStream   // to the control plane; oldest first
 
 	// What it has said.
 	events []xdstest.Event
@@ -97,7 +97,7 @@ func newPure(t *xdstest.Transcript) (xdstest.Player, error) {
 		Grouping: relay.NewGrouping(c), config: c, session: relay.DownstreamConfig(c),
 		now:        time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC), // whoever looks at a clock is a century early
 		warmth:     downstream.NewWarmth(),
-		transcript: t,
+		transcript: t, down: make(map[string]bool),
 	}
 	if p.fingerprint, err = relay.Fingerprint(c.VersionKeyFile); err != nil {
 		return nil, err
@@ -158,12 +158,14 @@ func (p *pure) Say(actor string, c xdstest.Command) error {
 	case actor[0] == 'c':
 		err = p.client(actor).say(p, c)
 	case c.Verb == "down":
-		p.down = true
+		p.down[planeOf(actor)] = true
 		for _, s := range slices.Clone(p.streams) {
-			p.ended(s, errLost)
+			if planeOf(s.actor) == planeOf(actor) {
+				p.ended(s, errLost)
+			}
 		}
 	case c.Verb == "back":
-		p.down = false
+		p.down[planeOf(actor)] = false
 	case p.stream(actor) == nil:
 		err = fmt.Errorf("%s has no open stream", actor)
 	default:
@@ -365,18 +367,30 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 // open connects a stream, which gets the first free name of its kind.
 func (p *pure) open(g *pureGroup, o upstream.Open) {
 	s := &pureStream{group: g, id: o.ID, via: o.Via, sotw: o.SotW, actor: string(o.Role)}
-	if p.down {
-		p.ended(s, errRefused)
-		return
-	}
 	if o.Role == upstream.Main {
 		s.actor = "up"
+	}
+	if p.config.Upstream.Entries()[o.Entry].Address == xdstest.SecondAddress {
+		s.actor = "b." + s.actor
+	}
+	if p.down[planeOf(s.actor)] {
+		p.ended(s, errRefused)
+		return
 	}
 	for kind, n := s.actor, 2; p.stream(s.actor) != nil; n++ {
 		s.actor = kind + strconv.Itoa(n)
 	}
 	p.streams = append(p.streams, s)
 	p.step(g, func() { g.core.Opened(s.id, p.now) })
+}
+
+// planeOf is the control plane that an actor belongs to, by its prefix.
+func planeOf(actor string) string {
+	plane, _, second := strings.Cut(actor, ".")
+	if !second {
+		return ""
+	}
+	return plane
 }
 
 func (p *pure) stream(actor string) *pureStream {

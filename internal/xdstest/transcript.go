@@ -42,7 +42,7 @@ type Line struct {
 var (
 	fileName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*\.txt$`)
 	ruleID   = regexp.MustCompile(`^[A-Z][A-Z0-9]*(-[A-Z]+)*-[0-9]+[a-z]?$`)
-	lineForm = regexp.MustCompile(`^(\*|[a-z]+[0-9]*)\s+([<>])(?:\s+(.*))?$`)
+	lineForm = regexp.MustCompile(`^(\*|(?:b\.)?[a-z]+[0-9]*)\s+([<>])(?:\s+(.*))?$`)
 )
 
 // Load reads and parses a file, whose name must be a claim in kebab case.
@@ -96,7 +96,7 @@ func (t *Transcript) line(i int, s string) error {
 	line := Line{Actor: actor, Text: strings.Join(words, " "), No: i + 1}
 	if heard {
 		if _, err := verbsOf(actor); err != nil || actor == "*" {
-			return fmt.Errorf("%s cannot hear: use up, aux, solo, c1, c2, …", actor)
+			return fmt.Errorf("%s cannot hear: use up, aux, solo, probe, b.up, c1, c2, …", actor)
 		}
 		last := &t.Steps[len(t.Steps)-1]
 		last.Heard = append(last.Heard, line)
