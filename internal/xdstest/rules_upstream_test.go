@@ -26,13 +26,13 @@ import (
 // upstreamRules are the rules of the client side that the relay keeps, and those
 // that both sides have in common.
 var upstreamRules = slices.Concat(
-	numbered("UP", 1, 13),
+	numbered("UP", 1, 16),
 	numbered("MISS", 1, 10),
-	numbered("RECON", 1, 12), numbered("RECON", 14, 20),
+	numbered("RECON", 1, 20),
 	numbered("ERR", 1, 14),
 	numbered("TTL", 1, 12),
 	numbered("VALID", 1, 6), numbered("VALID", 8, 8),
-	numbered("H", 1, 21), numbered("H", 22, 25), numbered("H", 34, 34),
+	numbered("H", 1, 25), numbered("H", 33, 34), numbered("H", 36, 36),
 	// hazards that come with the rules above
 	numbered("H", 25, 29), numbered("H", 31, 32),
 	numbered("H", 39, 41),
