@@ -66,8 +66,11 @@ func (c *Client) Say(cmd Command) error {
 	first := !c.spoken
 	c.spoken = true
 	c.mu.Unlock()
-	if cmd.Verb == "open" {
+	switch cmd.Verb {
+	case "open":
 		return c.open(cmd)
+	case "fetch":
+		return c.fetch(cmd)
 	}
 	if first {
 		if err := c.open(Command{Verb: "open", Variant: "delta"}); err != nil {

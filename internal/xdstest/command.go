@@ -55,6 +55,7 @@ var (
 		"req":        {typed: true, words: "names", options: []string{"nonce", "version", "err"}, node: true},
 		"ack":        {typed: true, options: []string{"nonce"}, node: true},
 		"nack":       {typed: true, words: "message", options: []string{"nonce"}, node: true},
+		"fetch":      {typed: true, words: "names", options: []string{"version", "nonode", "from"}, node: true},
 		"close":      {},
 		"garbage":    {},
 		"empty-type": {words: "names"},

@@ -82,6 +82,7 @@
 //	c1 > req CDS a b nonce=X version=V err="message"
 //	c1 > ack CDS nonce=X
 //	c1 > nack CDS "message" nonce=X
+//	c1 > fetch CDS a b version="v" node=ID
 //	c1 > close
 //	c1 > garbage
 //	c1 > empty-type a
@@ -100,6 +101,8 @@
 //
 //	c1 < resp CDS +a@1 +b@2 -gone !x=UNAVAILABLE"message"
 //	c1 < end CODE "message"
+//	c1 < fetched CDS +a@1 !x=NOT_FOUND"message"
+//	c1 < fetched end CODE "message"
 //
 // Resources, removals and errors are each sorted by name. "chunks=N" is added when the nonce ends in -N and N is not 0.
 // The player also fails the test on a missing or repeated nonce, a resource named twice in a response and an empty version_info.

@@ -22,6 +22,7 @@ type pureClient struct {
 	peer     downstream.Peer
 	dialogue *xdstest.Dialogue
 	session  *downstream.Session // nil: it has no stream
+	fetches  bool                // the session is a unary call's
 }
 
 func (p *pure) client(actor string) *pureClient {
@@ -40,6 +41,12 @@ func (c *pureClient) say(p *pure, cmd xdstest.Command) error {
 	switch {
 	case cmd.Verb == "open" && c.session != nil:
 		return fmt.Errorf("%s has a stream open: close it first, or use another client", c.actor)
+	case cmd.Verb == "fetch" && c.session != nil:
+		return fmt.Errorf("%s has a stream or a call open: use another client", c.actor)
+	case cmd.Verb == "fetch":
+		c.open(p, xdstest.Command{Variant: "sotw", TypeURL: cmd.TypeURL, Options: cmd.Options})
+		c.fetches = true
+		cmd.Verb = "req"
 	case cmd.Verb == "open":
 		c.open(p, cmd)
 		return nil
@@ -91,7 +98,11 @@ func (p *pure) flush(c *pureClient) (busy bool) {
 	if c.session == nil {
 		return false
 	}
-	r, end := c.session.Next(p.now)
+	next := c.session.Next
+	if c.fetches {
+		next = c.session.Whole
+	}
+	r, end := next(p.now)
 	if end != nil {
 		c.end(p, status.Error(end.Code(), end.Message))
 		return true
@@ -105,18 +116,29 @@ func (p *pure) flush(c *pureClient) (busy bool) {
 	}
 	err := proto.Unmarshal(r.Marshal(), m)
 	text, fault := c.dialogue.Hear(m)
-	p.hear(c.actor, text)
+	p.hear(c.actor, c.heard(text))
 	p.fault = cmp.Or(p.fault, err, fault)
+	if c.fetches {
+		c.close(p)
+	}
 	return true
+}
+
+// heard is what is heard, in the words for a stream or for a call.
+func (c *pureClient) heard(text string) string {
+	if c.fetches {
+		return xdstest.Fetched(text)
+	}
+	return text
 }
 
 // end is how the relay ends a client's stream.
 func (c *pureClient) end(p *pure, err error) {
-	p.hear(c.actor, xdstest.Ending(err))
+	p.hear(c.actor, c.heard(xdstest.Ending(err)))
 	c.close(p)
 }
 
 func (c *pureClient) close(p *pure) {
 	c.session.Close(p.now)
-	c.session = nil
+	c.session, c.fetches = nil, false
 }

@@ -26,6 +26,7 @@ var downstreamRules = slices.Concat(
 	numbered("NACK", 1, 1), numbered("NACK", 3, 5), numbered("NACK", 7, 7), numbered("NACK", 9, 9),
 	numbered("ORDER", 1, 8),
 	numbered("NODE", 1, 13),
+	numbered("REST", 10, 10),
 )
 
 // downstreamReasons are why a rule has no transcript, or not all of it, and what
