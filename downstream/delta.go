@@ -336,7 +336,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	if a.State == cache.Absent {
 		delete(d.held, v.Name(id))
 	}
-	if asked && (a.Error != nil || a.State == cache.Unknown) {
+	if asked && (a.Error != nil || a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk()) {
 		d.failed.add(id) // H-27
 	}
 }
@@ -409,7 +409,7 @@ func (p *part) collectError(v fanout.View, id cache.ID) {
 	a := v.Answer(id)
 	if a.Error != nil {
 		p.errors = append(p.errors, resourceErr{v.Name(id), a.Error})
-	} else if named, _ := v.Unavailable(); named != nil && a.State == cache.Unknown {
+	} else if named, _ := v.Unavailable(); named != nil && v.Lacks(id) {
 		p.unavailable = append(p.unavailable, resourceErr{v.Name(id), named})
 	}
 }

@@ -227,12 +227,12 @@ func (p *part) late() bool { return len(p.removed) > 0 || p.shrunk }
 // (ERR-7).
 func starving(v fanout.View) *statuspb.Status {
 	named, wildcard := v.Unavailable()
-	if subscribed, synced := v.Wildcard(); wildcard != nil && subscribed && !synced {
+	if wildcard != nil && v.LacksMembers() {
 		return wildcard
 	}
 	if named != nil {
 		for _, id := range v.Names() {
-			if v.Answer(id).State == cache.Unknown {
+			if v.Lacks(id) {
 				return named
 			}
 		}

@@ -284,12 +284,15 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		if a := v.Answer(id); a.State == cache.Present {
 			p.resources = append(p.resources, a.Resource)
 			p.resources = append(p.resources, a.More...)
+			if a.Resource.Husk() {
+				s.failed.add(id) // it may not come just now
+			}
 		} else {
 			s.collectError(v, id, p)
 		}
 	}
-	s.collectErrors(v, p)
 	p.resources, _ = bodies(v, p.resources)
+	s.collectErrors(v, p)
 	if push {
 		p.resources = append(p.resources, v.Handed()...)
 		s.handed = false

@@ -288,12 +288,15 @@ func (x *index) setUnavailable(wildcard bool, status *statuspb.Status) {
 	if status == nil {
 		return
 	}
-	if wildcard && !x.synced {
+	if wildcard && (!x.synced || x.wildcard.Husks() > 0) {
 		x.markWildcards(mark{wildcard: true})
 	}
 	if !wildcard {
 		for id := range x.interest {
-			if len(x.interest[id]) > 0 && x.answer(cache.ID(id)).State == cache.Unknown {
+			if len(x.interest[id]) == 0 {
+				continue
+			}
+			if a := x.answer(cache.ID(id)); a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk() {
 				x.markError(cache.ID(id))
 			}
 		}

@@ -220,7 +220,7 @@ func (h *Hub) Lacks(lane Lane, set []cache.Received) bool {
 // Repeats reports whether an answer to a wildcard for which versions were shown
 // announces a member of which it was shown the version, and leaves others out: most
 // likely the versions were ignored (RECON-13). An empty version is no sign unless
-// the content is the same too.
+// the content is the same too, and what is not cached was not shown.
 func (h *Hub) Repeats(lane Lane, u *cache.Update) bool {
 	x := h.find(lane.Type)
 	if x == nil || !lane.Wildcard {
@@ -232,7 +232,7 @@ func (h *Hub) Repeats(lane Lane, u *cache.Update) bool {
 	repeats := false
 	for _, r := range u.Set {
 		answered[r.Name] = struct{}{}
-		repeats = repeats || x.wildcard.Holds(r.Name, r.Upstream) && (r.Upstream != "" || x.wildcard.Same(r.Resource))
+		repeats = repeats || !r.DoNotCache && x.wildcard.Holds(r.Name, r.Upstream) && (r.Upstream != "" || x.wildcard.Same(r.Resource))
 	}
 	if !repeats {
 		return false

@@ -25,23 +25,34 @@ func (h *Hub) Expiry() (next time.Time) {
 	return next
 }
 
-// ExpireResources makes Absent what upstream has not renewed in time (TTL-2), or has
-// taken away long enough ago (H-22), and wakes whom it concerns.
+// ExpireResources makes Absent what upstream has not renewed in time, and wakes
+// whom it concerns (TTL-2).
 func (h *Hub) ExpireResources(now time.Time) {
 	for _, x := range h.all() {
 		wakeAll(x.locked(func() {
 			for _, name := range x.named.Expired(now) {
 				x.removeNamed(name, cache.TTLExpired)
 			}
-			var members []departure
-			for _, name := range x.wildcard.Expired(now) {
-				members = append(members, departure{name, cache.TTLExpired})
-			}
-			if x.removeMembers(members) {
-				x.markWildcards(mark{wildcard: true})
-			}
-			x.letGo(func(g *guard) []departure { return g.expire(now) })
+			x.expireMembers(x.wildcard.Expired(now))
 		}))
+	}
+}
+
+// expireMembers lets resources of the wildcard's set expire, and with them what was
+// lent to names that have no answer of their own: theirs may never come.
+func (x *index) expireMembers(expired []string) {
+	for _, name := range expired {
+		id, _ := x.wildcard.Find(name) // it is Present
+		r := x.wildcard.Own(id)
+		x.removeMembers([]departure{{name, cache.TTLExpired}})
+		for lent := range names(r) {
+			if id, ok := x.named.Find(lent); ok && x.wants(id) && x.answer(id).State == cache.Unknown {
+				x.removeNamed(lent, cache.TTLExpired)
+			}
+		}
+	}
+	if len(expired) > 0 {
+		x.markWildcards(mark{wildcard: true})
 	}
 }
 

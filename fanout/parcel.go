@@ -86,7 +86,7 @@ func (v View) Body(r *cache.Resource) *cache.Resource {
 
 // Ask has upstream asked for a body once more. The client is marked when it comes.
 func (v View) Ask(r *cache.Resource) {
-	if _, already := v.s.awaited[r.Name]; already {
+	if v.awaits(r) {
 		return
 	}
 	if v.s.awaited == nil {
@@ -111,6 +111,31 @@ func (x *index) ask(l lingering) {
 	}
 	x.again[l], x.asks = struct{}{}, true
 	x.gone(l)
+}
+
+// Lacks: the client waits for what a name leads to, since upstream has not answered,
+// or has been asked for the body once more.
+func (v View) Lacks(id cache.ID) bool {
+	a := v.Answer(id)
+	return a.State == cache.Unknown || a.Resource != nil && v.awaits(a.Resource)
+}
+
+// LacksMembers is the same of the wildcard's set.
+func (v View) LacksMembers() bool {
+	if !v.s.wildcard || !v.x.synced {
+		return v.s.wildcard
+	}
+	for name := range v.s.awaited {
+		if v.Member(name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (v View) awaits(r *cache.Resource) bool {
+	_, awaits := v.s.awaited[r.Name]
+	return awaits
 }
 
 // Handed empties the Subscription of bodies. What it returns was asked for on the
