@@ -25,8 +25,8 @@ func (h *Hub) Expiry() (next time.Time) {
 	return next
 }
 
-// ExpireResources makes Absent what upstream has not renewed in time, and wakes
-// whom it concerns (TTL-2).
+// ExpireResources makes Absent what upstream has not renewed in time (TTL-2), or has
+// taken away long enough ago (H-22), and wakes whom it concerns.
 func (h *Hub) ExpireResources(now time.Time) {
 	for _, x := range h.all() {
 		wakeAll(x.locked(func() {
@@ -34,6 +34,7 @@ func (h *Hub) ExpireResources(now time.Time) {
 				x.removeNamed(name, cache.TTLExpired)
 			}
 			x.expireMembers(x.wildcard.Expired(now))
+			x.letGo(func(g *guard) []departure { return g.expire(now) })
 		}))
 	}
 }
