@@ -38,6 +38,7 @@ type client struct {
 	// What it knows; guarded by mu; survives streams.
 	held  map[key]held
 	floor map[key]int // the newest step it has seen of each name, from relay number epoch on
+	best  map[key]int // the same, from any relay
 	epoch int64
 	// sends counts how often each version came, for clients that nack.
 	sends map[string]int
@@ -62,7 +63,7 @@ const (
 )
 
 func newClient(f *fleet, id int, target string, sotw bool, names []string) (*client, error) {
-	c := &client{fleet: f, id: id, sotw: sotw, names: names, held: make(map[key]held), floor: make(map[key]int)}
+	c := &client{fleet: f, id: id, sotw: sotw, names: names, held: make(map[key]held), floor: make(map[key]int), best: make(map[key]int)}
 	var err error
 	c.conn, err = grpc.NewClient(target,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -331,8 +332,10 @@ func (v *conversation) take(e *envelope, now time.Time) (n int, nack *statuspb.S
 			continue
 		}
 		old, had := c.held[k]
+		if best, ok := c.best[k]; ok && rev.step <= best && !c.sotw {
+			f.resent.Add(int64(i.bytes))
+		}
 		if had && old.version == i.version {
-			f.resent(c, i.bytes)
 			// A full-state SotW set repeats what has not changed.
 			if v.acked[k] == i.version && !(c.sotw && e.typ == cache.Cluster) {
 				f.fault(&f.repeats, c, "%v came again on one stream, unchanged since step %d", k, rev.step)
@@ -347,7 +350,7 @@ func (v *conversation) take(e *envelope, now time.Time) (n int, nack *statuspb.S
 		if c.held[k] = (held{i.version, rev.step}); !had || old.version != i.version {
 			f.delivered(c, now.Sub(at))
 		}
-		c.floor[k] = max(c.floor[k], rev.step)
+		c.floor[k], c.best[k] = max(c.floor[k], rev.step), max(c.best[k], rev.step)
 		v.acked[k] = i.version
 	}
 	gone := append(e.removed, e.missing...)

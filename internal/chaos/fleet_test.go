@@ -25,6 +25,7 @@ type fleet struct {
 	moved atomic.Pointer[string]
 
 	ctx  context.Context // of all streams
+	stop context.CancelFunc
 	work sync.WaitGroup
 
 	// What must not be.
@@ -35,11 +36,11 @@ type fleet struct {
 	disconnects atomic.Int64 // streams that ended by themselves
 
 	// What is counted.
-	failures    atomic.Int64 // attempts that came to nothing
-	removals    atomic.Int64
-	responses   atomic.Int64
-	bytes       atomic.Int64
-	resentDelta atomic.Int64 // bytes that a Delta client had already
+	failures  atomic.Int64 // attempts that came to nothing
+	removals  atomic.Int64
+	responses atomic.Int64
+	bytes     atomic.Int64
+	resent    atomic.Int64 // bytes of what a Delta client had had already, or newer
 
 	mu      sync.Mutex
 	onEnd   func() // of each stream; set before anything ends
@@ -59,14 +60,8 @@ type fleetSize struct {
 
 func newFleet(t testing.TB, h *history) *fleet {
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &fleet{t: t, history: h, ctx: ctx, ends: make(map[string]int), ignored: make(map[*client]bool)}
-	t.Cleanup(func() {
-		cancel()
-		for _, c := range f.clients {
-			c.conn.Close()
-		}
-		f.work.Wait()
-	})
+	f := &fleet{t: t, history: h, ctx: ctx, stop: cancel, ends: make(map[string]int), ignored: make(map[*client]bool)}
+	t.Cleanup(f.Stop)
 	return f
 }
 
@@ -128,12 +123,6 @@ func (f *fleet) ended(c *client, open bool, err error) {
 		f.onEnd()
 	}
 	f.ends[err.Error()]++
-}
-
-func (f *fleet) resent(c *client, bytes int) {
-	if !c.sotw {
-		f.resentDelta.Add(int64(bytes))
-	}
 }
 
 // ignore leaves a client out of the counts and the convergence, because it
@@ -223,18 +212,37 @@ func (f *fleet) holdings() []map[key]held {
 	return all
 }
 
-// connected waits until every client has heard something on a stream that it did
+// reconnected waits until every client has heard something on a stream that it did
 // not have when before was counted.
 func (f *fleet) reconnected(before []int) time.Duration {
 	f.t.Helper()
 	return eventually(f.t, func() error {
 		for i, n := range f.streams() {
-			if i < len(before) && n <= before[i] {
+			if n <= before[i] {
 				return fmt.Errorf("client %d is not back", i)
 			}
 		}
 		return nil
 	})
+}
+
+// differing counts the clients that do not have what they had.
+func (f *fleet) differing(before []map[key]held) (n int) {
+	for i, now := range f.holdings() {
+		if !maps.Equal(now, before[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// Stop sends all clients away for good.
+func (f *fleet) Stop() {
+	f.stop()
+	for _, c := range f.clients {
+		c.conn.Close()
+	}
+	f.work.Wait()
 }
 
 // streams counts the streams that each client has heard something on.
