@@ -174,7 +174,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	}
 	d.collectLeft(v, &p)
 	d.collectNames(v, push, &p)
-	d.collectHeld(v, &p)
+	d.collectHeld(v, push, &p)
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
 		handed := v.Handed()
@@ -355,9 +355,10 @@ func (d *deltaState) collectLost(v fanout.View, id cache.ID, p *part) {
 
 // collectHeld: once everything asked for is resolved, and upstream has confirmed what
 // was loaded from disk, what the client came with and nothing covers is gone
-// (DOWN-DELTA-11), and what it kept meanwhile is compared.
-func (d *deltaState) collectHeld(v fanout.View, p *part) {
-	if d.held == nil {
+// (DOWN-DELTA-11), and what it kept meanwhile is compared. That is no answer, and
+// waits for an ACK as changes do, with which it goes.
+func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
+	if d.held == nil || len(d.kept) > 0 && !push {
 		return
 	}
 	if subscribed, _ := v.Wildcard(); subscribed && (d.wildcardAsked || v.WarmSet()) {

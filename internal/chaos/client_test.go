@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -244,6 +245,7 @@ type conversation struct {
 	stream grpc.ClientStream
 	acked  map[key]string // what came on this stream, and was ACKed
 	typed  map[cache.TypeURL]bool
+	trail  []string // the last responses, to be told when something is wrong
 }
 
 // open says what the client wants, and what it has.
@@ -318,6 +320,7 @@ func (v *conversation) take(e *envelope, now time.Time) (n int, nack *statuspb.S
 	if c.nacks && !first {
 		nack = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: "this client rejects everything"}
 	}
+	v.note(e, now)
 	came := make(map[string]bool, len(e.set))
 	for _, i := range e.set {
 		k := key{e.typ, i.name}
@@ -338,7 +341,7 @@ func (v *conversation) take(e *envelope, now time.Time) (n int, nack *statuspb.S
 		if had && old.version == i.version {
 			// A full-state SotW set repeats what has not changed.
 			if v.acked[k] == i.version && !(c.sotw && e.typ == cache.Cluster) {
-				f.fault(&f.repeats, c, "%v came again on one stream, unchanged since step %d", k, rev.step)
+				f.fault(&f.repeats, c, "%v came again on one stream, unchanged since step %d; the last responses:%s", k, rev.step, strings.Join(v.trail, ""))
 			}
 		}
 		if rev.step < c.floor[k] {
@@ -379,6 +382,21 @@ func (v *conversation) take(e *envelope, now time.Time) (n int, nack *statuspb.S
 	f.responses.Add(1)
 	f.bytes.Add(int64(n))
 	return n, nack
+}
+
+// note remembers a response for a while.
+func (v *conversation) note(e *envelope, now time.Time) {
+	text := fmt.Sprintf("\n\t\t%s %s %s", now.Format("15:04:05.000"), e.typ.Short(), e.nonce)
+	for _, i := range e.set {
+		rev, _, _ := v.client.fleet.history.lookup(i.version)
+		text += fmt.Sprintf(" +%s@%d", i.name, rev.step)
+	}
+	for _, name := range append(e.removed, e.missing...) {
+		text += " -" + name
+	}
+	if v.trail = append(v.trail, text); len(v.trail) > 8 {
+		v.trail = v.trail[1:]
+	}
 }
 
 // behind says what the client lacks of a target, or "".
