@@ -344,17 +344,22 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		return // it was shut
 	}
 	e := &c.entries[s.entry]
-	if end.Unimplemented && !s.answered && (s.role == Main || s.role == Probe) && e.unimplemented(s.sotw) {
+	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // what it refuses is the method
+	switch {
+	case method && (s.role == Main || s.role == Probe) && e.other(s.sotw):
 		c.stop(s)
-		s.openAt = now // in the other variant
+		s.openAt = now // in the other variant, which is no repetition
+		if s.role == Main {
+			c.dropAux()
+			c.aux.attempt = time.Time{}
+		}
 		return
-	}
-	if s.role == Probe {
+	case s.role == Probe:
 		c.stop(s)
 		c.probeLater(e, now)
 		return
 	}
-	if s.open() && end.Refused {
+	if s.open() && end.Refused && !(method && !s.sotw) {
 		if t, ok := c.suspects.blame(s, end.Message, c.config.Backoff, now); ok {
 			c.effects = append(c.effects,
 				Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})
@@ -374,8 +379,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	s.openAt = now.Add(wait)
 	if s.role == Main {
 		e.notBefore = s.openAt
-		c.shut(&c.aux) // which lane goes where is decided anew (WILD-16)
-		*c.aux.backoff, c.aux.openAt, c.aux.failingSince = c.config.Backoff, time.Time{}, time.Time{}
+		c.dropAux()
 	}
 	if q := c.suspects.quarantined[s.lane.Type]; s.role == Solo && q != nil {
 		s.failingSince = now.Add(-c.config.UnavailableAfter) // its clients are told at once (H-39)
@@ -385,6 +389,13 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		c.switchTo((c.current+1)%len(c.entries), now) // UP-14
 	}
 	c.place(now)
+}
+
+// dropAux ends the auxiliary stream with the main one: which lane goes where is
+// decided anew (WILD-16).
+func (c *Core) dropAux() {
+	c.shut(&c.aux)
+	*c.aux.backoff, c.aux.openAt, c.aux.failingSince = c.config.Backoff, time.Time{}, time.Time{}
 }
 
 // Wait is how long until the next attempt of a role, for the log.

@@ -63,12 +63,9 @@ func (e *entry) variant(now time.Time) (sotw bool) {
 	return false
 }
 
-// unimplemented takes note that a stream ended with UNIMPLEMENTED and no response.
-// other: the other variant is to be tried at once.
-func (e *entry) unimplemented(sotw bool) (other bool) {
-	if e.Mode != ModeAuto {
-		return false
-	}
+// other takes note that the server said UNIMPLEMENTED, and no response, in one
+// variant. It reports whether the other is to be tried at once.
+func (e *entry) other(sotw bool) bool {
 	e.noDelta = !sotw // and if it has neither, the fault is elsewhere
 	return e.noDelta
 }

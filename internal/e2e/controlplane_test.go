@@ -29,6 +29,8 @@ type controlPlane struct {
 	addr  string
 	cache gcp.Cache
 	opts  []grpc.ServerOption
+	// noDelta: as an old one, it does not implement Delta. Set before Start.
+	noDelta bool
 
 	// The server that runs, if one does.
 	grpc   *grpc.Server
@@ -65,8 +67,15 @@ type upstreamStream struct {
 // startControlPlane serves a cache until the test ends.
 func startControlPlane(t testing.TB, c gcp.Cache, opts ...grpc.ServerOption) *controlPlane {
 	t.Helper()
-	cp := &controlPlane{t: t, addr: reserve(t), cache: c, opts: opts, streams: make(map[streamID]*upstreamStream)}
+	cp := newControlPlane(t, c, opts...)
 	cp.Start()
+	return cp
+}
+
+// newControlPlane is one that does not serve yet.
+func newControlPlane(t testing.TB, c gcp.Cache, opts ...grpc.ServerOption) *controlPlane {
+	t.Helper()
+	cp := &controlPlane{t: t, addr: reserve(t), cache: c, opts: opts, streams: make(map[streamID]*upstreamStream)}
 	t.Cleanup(cp.Stop)
 	return cp
 }
@@ -85,13 +94,31 @@ func (cp *controlPlane) Start() {
 	cp.mu.Unlock()
 	// Thousands of resources in one message are nothing unusual here.
 	s := grpc.NewServer(append([]grpc.ServerOption{grpc.MaxRecvMsgSize(64 << 20)}, cp.opts...)...)
-	discovery.RegisterAggregatedDiscoveryServiceServer(s, gcpserver.NewServer(ctx, cp.cache, cp.callbacks(epoch)))
+	var service discovery.AggregatedDiscoveryServiceServer = gcpserver.NewServer(ctx, cp.cache, cp.callbacks(epoch))
+	if cp.noDelta {
+		service = sotwOnly{AggregatedDiscoveryServiceServer: service}
+	}
+	discovery.RegisterAggregatedDiscoveryServiceServer(s, service)
 	cp.grpc, cp.cancel = s, cancel
 	cp.serves.Go(func() {
 		if err := s.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			cp.t.Errorf("control plane: %v", err)
 		}
 	})
+}
+
+// sotwOnly is a service without Delta.
+type sotwOnly struct {
+	discovery.AggregatedDiscoveryServiceServer
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+}
+
+func (s sotwOnly) StreamAggregatedResources(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	return s.AggregatedDiscoveryServiceServer.StreamAggregatedResources(stream)
+}
+
+func (s sotwOnly) DeltaAggregatedResources(stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	return s.UnimplementedAggregatedDiscoveryServiceServer.DeltaAggregatedResources(stream)
 }
 
 // Stop closes the listener and all connections. It may be called twice.
