@@ -32,9 +32,9 @@ var upstreamRules = slices.Concat(
 	numbered("ERR", 1, 14),
 	numbered("TTL", 1, 12),
 	numbered("VALID", 1, 6), numbered("VALID", 8, 8),
-	numbered("H", 1, 25), numbered("H", 33, 34), numbered("H", 36, 36),
+	numbered("H", 1, 25),
 	// hazards that come with the rules above
-	numbered("H", 25, 29), numbered("H", 31, 32),
+	numbered("H", 25, 34), numbered("H", 36, 37),
 	numbered("H", 39, 41),
 )
 
