@@ -32,10 +32,7 @@ var upstreamRules = slices.Concat(
 	numbered("ERR", 1, 14),
 	numbered("TTL", 1, 12),
 	numbered("VALID", 1, 6), numbered("VALID", 8, 8),
-	numbered("H", 1, 25),
-	// hazards that come with the rules above
-	numbered("H", 25, 34), numbered("H", 36, 37),
-	numbered("H", 39, 41),
+	numbered("H", 1, 34), numbered("H", 36, 37), numbered("H", 39, 41),
 )
 
 // upstreamReasons are why a rule has no transcript, or not all of it, and what
