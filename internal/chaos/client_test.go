@@ -449,8 +449,9 @@ func (c *client) reject(on bool) {
 	}
 }
 
-// rejected counts the versions that came since then, and how often one did at most.
-func (c *client) rejected() (versions, most int) {
+// sent counts the versions that came since it first did, and how often one did at
+// most.
+func (c *client) sent() (versions, most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.sends {

@@ -50,6 +50,8 @@ func begin(t *testing.T, id, target, load string) *report {
 	dir := t.TempDir()
 	if long() {
 		r.Form, dir = "long", filepath.Join("..", "..", "bench", "results")
+	} else {
+		t.Parallel() // mostly they wait
 	}
 	r.Command = "make chaos RUN=" + id
 	start := time.Now()
@@ -165,18 +167,19 @@ func (r *report) connected() {
 }
 
 // compare adds the times from a step to its arrival, without and with a nuisance:
-// the others' p99 may change by less than 10 %.
+// the others' p99 may change by less than 10 %. Quantiles are medians over slices of
+// time.
 func (r *report) compare(without, with *latencies, nuisance string) {
 	r.t.Helper()
 	for _, q := range []struct {
 		name string
 		at   float64
 	}{{"p50", .5}, {"p99", .99}} {
-		r.tell(q.name+" from update to client, without "+nuisance, millis(without.at(q.at)), "ms")
-		r.tell(q.name+" from update to client, with "+nuisance, millis(with.at(q.at)), "ms")
+		r.tell(q.name+" from update to client, without "+nuisance+", median of slices", millis(without.at(q.at)), "ms")
+		r.tell(q.name+" from update to client, with "+nuisance+", median of slices", millis(with.at(q.at)), "ms")
 	}
-	r.tell("deliveries measured without "+nuisance, float64(len(without.all)), "")
-	r.tell("deliveries measured with "+nuisance, float64(len(with.all)), "")
+	r.tell("deliveries measured without "+nuisance, float64(without.count()), "")
+	r.tell("deliveries measured with "+nuisance, float64(with.count()), "")
 	if p99 := without.at(.99); p99 > 0 {
 		r.below("others' p99 grows by", 100*(float64(with.at(.99))/float64(p99)-1), 10, "%")
 	}

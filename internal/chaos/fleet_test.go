@@ -43,10 +43,10 @@ type fleet struct {
 	resent    atomic.Int64 // bytes of what a Delta client had had already, or newer
 
 	mu      sync.Mutex
-	onEnd   func() // of each stream; set before anything ends
+	endedAt []time.Time
 	faults  []string
-	ends    map[string]int // why streams ended
-	samples *latencies     // nil: nobody measures
+	ends    map[string]int   // why streams ended
+	samples *[]time.Duration // nil: nobody measures
 	ignored map[*client]bool
 }
 
@@ -119,10 +119,15 @@ func (f *fleet) ended(c *client, open bool, err error) {
 		return
 	}
 	f.disconnects.Add(1)
-	if f.onEnd != nil {
-		f.onEnd()
-	}
+	f.endedAt = append(f.endedAt, time.Now())
 	f.ends[err.Error()]++
+}
+
+// endings is when streams ended.
+func (f *fleet) endings() []time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.endedAt)
 }
 
 // ignore leaves a client out of the counts and the convergence, because it
@@ -271,34 +276,53 @@ func (f *fleet) trouble() string {
 
 // measure lets time pass, and adds how long deliveries take meanwhile.
 func (f *fleet) measure(span time.Duration, l *latencies) {
-	set := func(l *latencies) {
+	set := func(s *[]time.Duration) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.samples = l
+		f.samples = s
 	}
-	set(l)
+	var s []time.Duration
+	set(&s)
 	pause(context.Background(), span)
 	set(nil)
+	slices.Sort(s)
+	l.slices = append(l.slices, s)
 }
 
 func (f *fleet) delivered(c *client, after time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.samples != nil && !f.ignored[c] {
-		f.samples.all = append(f.samples.all, after)
+		*f.samples = append(*f.samples, after)
 	}
 }
 
-// latencies are times from a step to its arrival at a client.
-type latencies struct{ all []time.Duration }
+// latencies are times from a step to its arrival at a client, sorted, for each slice
+// of time that was measured.
+type latencies struct{ slices [][]time.Duration }
 
-// at is a quantile.
+// at is the median, over the slices, of a quantile. Whatever else the machine does
+// for a while spoils only a few of them.
 func (l *latencies) at(q float64) time.Duration {
-	if len(l.all) == 0 {
+	var all []time.Duration
+	for _, s := range l.slices {
+		if len(s) > 0 {
+			all = append(all, s[min(len(s)-1, int(q*float64(len(s))))])
+		}
+	}
+	if len(all) == 0 {
 		return 0
 	}
-	slices.Sort(l.all)
-	return l.all[min(len(l.all)-1, int(q*float64(len(l.all))))]
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// count is how many there are.
+func (l *latencies) count() (n int) {
+	for _, s := range l.slices {
+		n += len(s)
+	}
+	return n
 }
 
 // trickle makes every client read a byte a second, or as fast as it can.

@@ -125,6 +125,9 @@ func (o *output) String() string {
 	return string(o.last)
 }
 
+// reserved are the ports that some test has been given.
+var reserved sync.Map
+
 // reserve finds a TCP port that nobody has. It is not one of those that the system
 // gives to whoever dials: a client that dials a port while its owner is dead could
 // be given that very port to dial from, and then meet itself.
@@ -132,6 +135,9 @@ func reserve(t testing.TB) string {
 	t.Helper()
 	for range 1000 {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(15000+rand.IntN(15000)))
+		if _, given := reserved.LoadOrStore(addr, true); given {
+			continue
+		}
 		if l, err := net.Listen("tcp", addr); err == nil {
 			l.Close()
 			return addr
@@ -178,11 +184,12 @@ func (u *upstream) Start(empty bool) {
 	}
 	r, w := io.Pipe()
 	cmd.Stdout = w
-	u.p, u.stdin = run(u.t, cmd), stdin
+	p := run(u.t, cmd)
+	u.p, u.stdin = p, stdin
 	events := make(chan said, 1)
 	u.said = events
 	go func() {
-		<-u.p.ended
+		<-p.ended
 		w.Close()
 	}()
 	go func() {

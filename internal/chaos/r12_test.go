@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,13 +25,6 @@ func TestR12_Drain(t *testing.T) {
 	r.fleet = startFleet(t, h, old.addr, thousand())
 	stop := up.Churn(50)
 	pause(context.Background(), time.Second)
-	var mu sync.Mutex
-	var ends []time.Time
-	r.fleet.onEnd = func() {
-		mu.Lock()
-		defer mu.Unlock()
-		ends = append(ends, time.Now())
-	}
 	r.fleet.moved.Store(&other.addr)
 	r.fleet.epoch.Add(1) // another relay may be a little behind
 
@@ -45,16 +37,14 @@ func TestR12_Drain(t *testing.T) {
 	stop()
 	r.fleet.Converge()
 
-	mu.Lock()
-	defer mu.Unlock()
 	var shares []float64
-	for _, at := range ends {
+	for _, at := range r.fleet.endings() {
 		shares = append(shares, float64(at.Sub(began))/float64(drain))
 	}
 	r.tell("drain", seconds(drain), "s")
 	r.within("exited after", seconds(took), "s", "<= drain + 5", took <= drain+5*time.Second)
 	r.holds("exit code", float64(old.p.cmd.ProcessState.ExitCode()), "", "0", old.p.cmd.ProcessState.ExitCode() == 0)
-	r.holds("streams ended", float64(len(ends)), "", fmt.Sprint(len(r.fleet.clients)), len(ends) == len(r.fleet.clients))
+	r.holds("streams ended", float64(len(shares)), "", fmt.Sprint(len(r.fleet.clients)), len(shares) == len(r.fleet.clients))
 	d, p := uniform(shares)
 	r.tell("largest distance from uniform (Kolmogorov-Smirnov D)", d, "")
 	r.within("p of the Kolmogorov-Smirnov test", p, "", "> 0.01", p > 0.01)

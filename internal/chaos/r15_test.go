@@ -9,9 +9,9 @@ import (
 func TestR15_Nack(t *testing.T) {
 	rounds, quiet, lasts := 2, time.Second/2, 3*time.Second/2
 	if long() {
-		rounds, quiet, lasts = 10, 30*time.Second, time.Minute
+		rounds, quiet, lasts = 40, 15*time.Second, 15*time.Second
 	}
-	r := begin(t, "R15", "NACK: 1 of 1000 NACKs every version for 10 min: others unaffected; <= 1 send per version to it; upstream never NACKed", usualLoad+"; 50 updates/s; it NACKs for ten separate minutes, and accepts what comes in the half minutes between them, so that both are measured under the same conditions")
+	r := begin(t, "R15", "NACK: 1 of 1000 NACKs every version for 10 min: others unaffected; <= 1 send per version to it; upstream never NACKed", usualLoad+"; 50 updates/s; it NACKs for 40 quarters of a minute, and accepts what comes in those between them, so that both are measured under the same conditions")
 	h := newHistory(usual())
 	up := startUpstream(t, h)
 	relay := startRelay(t, up.addr)
@@ -29,8 +29,8 @@ func TestR15_Nack(t *testing.T) {
 	stop()
 	r.fleet.Converge()
 
-	versions, most := bad.rejected()
-	r.tell("versions rejected", float64(versions), "")
+	versions, most := bad.sent()
+	r.tell("versions sent to it", float64(versions), "")
 	r.holds("most often that a version was sent to it", float64(most), "", "<= 1", most <= 1)
 	r.none("NACKs that the last control plane has seen", up.Stats().Nacks)
 	r.none("NACKs that the relay has sent upstream", int64(relay.metrics().sum("xds_relay_upstream_nacks_sent_total")))
