@@ -118,6 +118,9 @@ func (p *pure) flush(c *pureClient) (busy bool) {
 	text, fault := c.dialogue.Hear(m)
 	p.hear(c.actor, c.heard(text))
 	p.fault = cmp.Or(p.fault, err, fault)
+	if p.told != nil {
+		p.told(c, m)
+	}
 	if c.fetches {
 		c.close(p)
 	}

@@ -55,6 +55,8 @@ type pure struct {
 	// What it has said.
 	events []xdstest.Event
 	fault  error
+	// told, if set, hears every response that a client gets.
+	told func(*pureClient, proto.Message)
 }
 
 // pureGroup is one Hub and what fills it.
@@ -93,12 +95,17 @@ func newPure(t *xdstest.Transcript) (xdstest.Player, error) {
 	if err != nil {
 		return nil, err
 	}
+	return startPure(c, t)
+}
+
+func startPure(c *config.Config, t *xdstest.Transcript) (*pure, error) {
 	p := &pure{
 		Grouping: relay.NewGrouping(c), config: c, session: relay.DownstreamConfig(c),
 		now:        time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC), // whoever looks at a clock is a century early
 		warmth:     downstream.NewWarmth(),
 		transcript: t, down: make(map[string]bool),
 	}
+	var err error
 	if p.fingerprint, err = relay.Fingerprint(c.VersionKeyFile); err != nil {
 		return nil, err
 	}
@@ -418,10 +425,15 @@ func (p *pure) respond(s *pureStream, c xdstest.Command) error {
 	if err != nil {
 		return err
 	}
+	p.receive(s, m)
+	return nil
+}
+
+// receive takes in a response of the control plane.
+func (p *pure) receive(s *pureStream, m proto.Message) {
 	d := upstream.Decode(m, p.fingerprint)
 	p.step(s.group, func() { s.group.core.Receive(s.id, d, p.now) })
 	p.step(s.group, func() { s.group.core.Applied(s.id, d, p.now) })
-	return nil
 }
 
 // shut ends streams on the relay's side.
