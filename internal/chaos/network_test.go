@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,8 +19,9 @@ import (
 // for good, while TCP would send it again; so a blackhole must end with the
 // connections being cut. And it cannot cut connections; so their ends do that.
 type network struct {
-	proxy proxy.Server
-	path  string
+	proxy  proxy.Server
+	path   string
+	errors atomic.Int64 // that the proxy has met
 }
 
 // startNetwork links a Unix socket to a TCP address.
@@ -37,7 +39,10 @@ func startNetwork(t testing.TB, name, to string) *network {
 	work.Go(func() {
 		for {
 			select {
-			case <-n.proxy.Error():
+			case err := <-n.proxy.Error():
+				if err != nil {
+					n.errors.Add(1)
+				}
 			case <-done:
 				return
 			}

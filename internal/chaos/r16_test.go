@@ -82,6 +82,7 @@ func TestR16_Network(t *testing.T) {
 	r.tell("clients", float64(len(r.fleet.clients)), "")
 	r.tell("blackholes", float64(rounds), "")
 	r.tell("connections cut", float64(cuts), "")
+	r.tell("errors that the fault proxy met", float64(above.errors.Load()+below.errors.Load()), "")
 	r.tell("updates", float64(h.Step()), "")
 	r.sound()
 	r.tell("client streams that ended", float64(r.fleet.disconnects.Load()), "")
