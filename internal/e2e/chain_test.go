@@ -117,9 +117,11 @@ func (c *deltaClient) sameVersions(d *deltaClient) error {
 // default timers, and an outage of 60 s.
 func TestChainOutage(t *testing.T) {
 	t.Parallel()
-	outage := 1500 * time.Millisecond
+	outage := 2500 * time.Millisecond
+	// unavailable_after is longer than the second that near takes to tell its control
+	// plane of far (NODE-11).
 	sets := append([]string{
-		"timers.dne_timeout=300ms", "timers.dne_timeout_explicit=500ms", "timers.unavailable_after=400ms",
+		"timers.dne_timeout=300ms", "timers.dne_timeout_explicit=500ms", "timers.unavailable_after=1200ms",
 	}, quickBackoff...)
 	limit := patience
 	if long() {
