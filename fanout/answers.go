@@ -175,7 +175,11 @@ func leftOut(t *cache.Table, u *cache.Update) []string {
 	if !u.Full {
 		return nil
 	}
-	return slices.DeleteFunc(t.Unconfirmed(), func(name string) bool { return slices.Contains(u.Kept, name) })
+	kept := make(map[string]struct{}, len(u.Kept))
+	for _, name := range u.Kept {
+		kept[name] = struct{}{}
+	}
+	return slices.DeleteFunc(t.Unconfirmed(), func(name string) bool { _, ok := kept[name]; return ok })
 }
 
 // removeMembers takes names out of the wildcard's set.

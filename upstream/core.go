@@ -349,6 +349,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	case method && (s.role == Main || s.role == Probe) && e.other(s.sotw):
 		c.stop(s)
 		s.openAt = now // in the other variant, which is no repetition
+		c.effects = append(c.effects, Effect{Notice: "the control plane does not implement Delta; speaking SotW to it", Entry: e.Name})
 		if s.role == Main {
 			c.dropAux()
 			c.aux.attempt = time.Time{}
@@ -400,7 +401,7 @@ func (c *Core) dropAux() {
 
 // Wait is how long until the next attempt of a role, for the log.
 func (c *Core) Wait(role Role, now time.Time) time.Duration {
-	for _, s := range c.slots() {
+	for _, s := range c.all() {
 		if s.role == role && !s.openAt.IsZero() {
 			return s.openAt.Sub(now)
 		}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +68,7 @@ func (c *Core) place(now time.Time) {
 	c.acquit()
 	wanted := c.hub.Lanes()
 	c.suspects.forget(wanted)
+	maps.DeleteFunc(c.accepted, func(lane fanout.Lane, _ acceptance) bool { return !slices.Contains(wanted, lane) })
 	slices.SortFunc(wanted, inPlan)
 	for _, lane := range wanted {
 		if !c.allowed(lane.Type) || c.carrier(lane) != nil {
