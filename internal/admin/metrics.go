@@ -23,7 +23,7 @@ type Metrics struct {
 	// What the streams tell. Each is safe for concurrent use by itself.
 	streams     *prometheus.GaugeVec
 	active      *prometheus.GaugeVec // main streams by control plane
-	open        atomic.Int64         // streams, of all roles
+	open        atomic.Int64         // streams, of all roles save probes
 	lost        atomic.Int64         // when the last one ended, in ns since 1970
 	lastMessage prometheus.Gauge
 	backoff     prometheus.Gauge
@@ -145,12 +145,14 @@ func (m *Metrics) UpstreamConnected(s upstream.Stream, up bool) {
 		change = -1
 		m.lost.Store(time.Now().UnixNano())
 	}
-	m.open.Add(int64(change))
+	if s.Role != upstream.Probe {
+		m.open.Add(int64(change))
+	}
 	m.streams.WithLabelValues(string(s.Role)).Add(float64(change))
 	if s.Role == upstream.Main {
 		m.active.WithLabelValues(s.Entry, s.Mode()).Add(float64(change))
 	}
-	if up {
+	if up && s.Role != upstream.Probe {
 		m.backoff.Set(0)
 	}
 }
@@ -164,9 +166,11 @@ func (m *Metrics) stale() float64 {
 }
 
 // UpstreamReconnect counts ended streams and failed attempts.
-func (m *Metrics) UpstreamReconnect(_ upstream.Role, reason string, wait time.Duration) {
+func (m *Metrics) UpstreamReconnect(role upstream.Role, reason string, wait time.Duration) {
 	m.reconnects.WithLabelValues(reason).Inc()
-	m.backoff.Set(wait.Seconds())
+	if role != upstream.Probe {
+		m.backoff.Set(wait.Seconds())
+	}
 }
 
 // UpstreamResponse counts what the control plane sends.
