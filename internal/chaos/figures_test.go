@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,9 @@ type report struct {
 	Date    string   `json:"date"`
 	Seconds float64  `json:"seconds"`
 	Machine string   `json:"machine"`
+	// Busy is the load average of the machine, of 1 and 15 minutes, at the end: what
+	// takes long on a machine that is busy with other things says little.
+	Busy string `json:"load_average"`
 }
 
 // figure is one number. One without a limit is told, not judged.
@@ -59,6 +63,7 @@ func begin(t *testing.T, id, target, load string) *report {
 	t.Cleanup(func() {
 		r.Seconds = time.Since(start).Round(time.Second / 10).Seconds()
 		r.Passed = r.Passed && !t.Failed()
+		r.Busy = loadAverage()
 		var text bytes.Buffer
 		e := json.NewEncoder(&text)
 		e.SetEscapeHTML(false)
@@ -166,6 +171,21 @@ func (r *report) connected() {
 	r.none("client disconnects", r.fleet.disconnects.Load())
 }
 
+// durations are how long something took, each time.
+type durations []time.Duration
+
+func (d *durations) add(t time.Duration) { *d = append(*d, t) }
+
+// spread adds the median, the 90th percentile and the slowest of them; the slowest is
+// judged, in seconds.
+func (r *report) spread(name string, d durations, limit float64) {
+	r.t.Helper()
+	slices.Sort(d)
+	r.tell(name+": median", seconds(d[len(d)/2]), "s")
+	r.tell(name+": p90", seconds(d[len(d)*9/10]), "s")
+	r.below(name+": slowest", seconds(d[len(d)-1]), limit, "s")
+}
+
 // compare adds the times from a step to its arrival, without and with a nuisance:
 // the others' p99 may change by less than 10 %. Quantiles are medians over slices of
 // time.
@@ -188,6 +208,12 @@ func (r *report) compare(without, with *latencies, nuisance string) {
 func seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
+
+func loadAverage() string {
+	var info unix.Sysinfo_t
+	_ = unix.Sysinfo(&info) // zero is as good as unknown
+	return fmt.Sprintf("%.1f, %.1f", float64(info.Loads[0])/(1<<16), float64(info.Loads[2])/(1<<16))
+}
 
 // machine describes what all of this ran on.
 func machine() string {

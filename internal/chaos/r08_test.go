@@ -16,10 +16,10 @@ func TestR8_AllSlow(t *testing.T) {
 	}
 	w := usual()
 	w.ClusterEvery, w.Padding = 2, 1000
-	r := begin(t, "R8", "all 1000 clients read 1 byte/s with 100 updates/s for 10 min: RSS growth < 10 % after minute 1", "50 clusters of 1.1 KiB, 50 updates/s of them, and 500 endpoint assignments, 50 updates/s; what piles up for a client is so larger than its HTTP/2 window of 64 KiB")
+	r := begin(t, "R8", "all 1000 clients read 1 byte/s with 100 updates/s for 10 min: RSS growth < 10 % after minute 1", "50 clusters of 1.1 KiB, 50 updates/s of them, and 500 endpoint assignments, 50 updates/s; what piles up for a client is so larger than its HTTP/2 window of 64 KiB. A client takes as many seconds over a response as that has bytes, and only then ACKs it and reads on; downstream.stall_timeout is 0, so that nobody is sent away for it")
 	h := newHistory(w)
 	up := startUpstream(t, h)
-	relay := startRelay(t, up.addr)
+	relay := startRelay(t, up.addr, "downstream.stall_timeout=0s")
 	size := thousand()
 	size.sotw = 0 // a SotW client is sent full sets, and R8 is about what is not sent
 	r.fleet = startFleet(t, h, relay.addr, size)
