@@ -90,7 +90,6 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	if !s.full || !v.Husks() {
 		s.expiring(v, &p)
 	} // else nobody could renew the set without asking upstream for bodies each time
-	p.refuse(&s.exchange)
 	p.starving = starving(v)
 	return p
 }
@@ -153,6 +152,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		p.changed, p.errors, p.unavailable, p.answer = nil, nil, nil, false
 		return
 	}
+	p.refuse(&s.exchange)
 	shrunk = shrunk && version != s.version
 	if !send && !shrunk && len(p.errors) == 0 && len(p.unavailable) == 0 {
 		return
@@ -293,6 +293,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	}
 	p.resources, _ = bodies(v, p.resources)
 	s.collectErrors(v, p)
+	p.refuse(&s.exchange)
 	if push {
 		p.resources = append(p.resources, v.Handed()...)
 		s.handed = false

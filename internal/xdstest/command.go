@@ -52,7 +52,7 @@ var (
 	clientVerbs = map[string]grammar{
 		"open":       {words: "variant", options: []string{"nonode", "header", "via", "from"}, node: true},
 		"sub":        {typed: true, words: "±names", options: []string{"init", "nonce", "err", "loc"}, node: true},
-		"req":        {typed: true, words: "names", options: []string{"nonce", "version", "err"}, node: true},
+		"req":        {typed: true, words: "names", options: []string{"nonce", "version", "err", "loc"}, node: true},
 		"ack":        {typed: true, options: []string{"nonce"}, node: true},
 		"nack":       {typed: true, words: "message", options: []string{"nonce"}, node: true},
 		"fetch":      {typed: true, words: "names", options: []string{"version", "nonode", "from"}, node: true},

@@ -81,7 +81,11 @@ func (d *Dialogue) Request(c Command) (proto.Message, error) {
 	}
 	d.spoken = true
 	if d.SotW {
-		return d.sotw(c, t, node, nonce), nil
+		req := d.sotw(c, t, node, nonce)
+		for _, name := range locators {
+			req.ResourceLocators = append(req.ResourceLocators, &discoveryv3.ResourceLocator{Name: name})
+		}
+		return req, nil
 	}
 	req := &discoveryv3.DeltaDiscoveryRequest{
 		Node: node, TypeUrl: c.TypeURL, ResponseNonce: nonce, ResourceNamesSubscribe: c.Names, ResourceNamesUnsubscribe: c.Minus,
@@ -116,7 +120,7 @@ func repeated(c Command) (*corev3.Node, error) {
 	return nodeOf("", c)
 }
 
-func (d *Dialogue) sotw(c Command, t *topic, node *corev3.Node, nonce string) proto.Message {
+func (d *Dialogue) sotw(c Command, t *topic, node *corev3.Node, nonce string) *discoveryv3.DiscoveryRequest {
 	if c.Verb == "req" || c.Verb == "empty-type" {
 		t.names = c.Names
 	}

@@ -79,7 +79,7 @@
 //
 //	c1 > open delta|sotw [CDS] node=ID nonode header=key:value via=relay-1,relay-2 from=192.0.2.1
 //	c1 > sub CDS a b -c init=a@1,gone@7,x@"literal" nonce=X err="message" loc=a,b
-//	c1 > req CDS a b nonce=X version=V err="message"
+//	c1 > req CDS a b nonce=X version=V err="message" loc=a,b
 //	c1 > ack CDS nonce=X
 //	c1 > nack CDS "message" nonce=X
 //	c1 > fetch CDS a b version="v" node=ID
