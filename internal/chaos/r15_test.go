@@ -9,7 +9,7 @@ import (
 func TestR15_Nack(t *testing.T) {
 	rounds, quiet, lasts := 2, time.Second/2, 3*time.Second/2
 	if long() {
-		rounds, quiet, lasts = 40, 15*time.Second, 15*time.Second
+		rounds, quiet, lasts = 40, 15*time.Second/2, 15*time.Second
 	}
 	r := begin(t, "R15", "NACK: 1 of 1000 NACKs every version for 10 min: others unaffected; <= 1 send per version to it; upstream never NACKed", usualLoad+"; 50 updates/s; it NACKs for 40 quarters of a minute, and accepts what comes in those between them, so that both are measured under the same conditions")
 	h := newHistory(usual())
