@@ -39,6 +39,10 @@ transcripts: ## rewrite what the relay says in the transcripts; read the diff
 chaos: ## break real processes for long; RUN=R1 picks a target; figures in bench/results
 	CHAOS=long $(GO) test ./internal/chaos -count=1 -timeout 90m -v -run '^Test$(or $(RUN),R[0-9]+)_'
 
+.PHONY: mutants
+mutants: ## 23 seeded bugs, each of which the twin must find
+	MUTANTS=1 $(GO) test ./internal/mutants -run Catches -v -count=1 -timeout 60m
+
 .PHONY: demo
 demo: ## a control plane, a relay and clients on this machine
 	$(GO) run ./cmd/xds-relay demo

@@ -1,0 +1,180 @@
+package mutants
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// enough is how many there are to be.
+const enough = 20
+
+// mutant is one seeded bug.
+type mutant struct {
+	name  string
+	claim string // what it breaks, and which guarantee
+	file  string // from the root of the module
+	edits []edit
+}
+
+// edit is a text and what stands in its place.
+type edit struct{ old, new string }
+
+// load reads all mutants.
+func load(t *testing.T) []mutant {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []mutant
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := parse(string(text))
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		m.name = strings.TrimSuffix(filepath.Base(file), ".txt")
+		all = append(all, m)
+	}
+	return all
+}
+
+// parse reads
+//
+//	# What it breaks. G3
+//	file: fanout/answers.go
+//	--- old
+//	text
+//	--- new
+//	text
+//
+// with as many pairs of old and new as it takes.
+func parse(text string) (m mutant, err error) {
+	head, rest, ok := strings.Cut(text, "--- old\n")
+	lines := strings.Split(strings.TrimSpace(head), "\n")
+	if !ok || len(lines) != 2 || !strings.HasPrefix(lines[0], "# ") || !strings.HasPrefix(lines[1], "file: ") {
+		return m, errors.New("a mutant begins with # what it breaks, file: the file, and --- old")
+	}
+	m.claim, m.file = lines[0][len("# "):], lines[1][len("file: "):]
+	for pair := range strings.SplitSeq(rest, "--- old\n") {
+		before, after, ok := strings.Cut(pair, "--- new\n")
+		if !ok {
+			return m, errors.New("after --- old and a text comes --- new")
+		}
+		m.edits = append(m.edits, edit{strings.TrimSuffix(before, "\n"), strings.TrimSuffix(after, "\n")})
+	}
+	return m, nil
+}
+
+// apply is the file with the bug in it.
+func (m mutant) apply(root string) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(root, m.file))
+	if err != nil {
+		return nil, err
+	}
+	s := string(text)
+	for _, e := range m.edits {
+		if n := strings.Count(s, e.old); n != 1 {
+			return nil, fmt.Errorf("%s has the text to replace %d times, not once:\n%s", m.file, n, e.old)
+		}
+		s = strings.Replace(s, e.old, e.new, 1)
+	}
+	return []byte(s), nil
+}
+
+func moduleRoot(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// TestMutantsApply: each is a change of the code as it is now, and says which
+// guarantee it breaks.
+func TestMutantsApply(t *testing.T) {
+	all := load(t)
+	if len(all) < enough {
+		t.Errorf("there are %d mutants, want %d", len(all), enough)
+	}
+	guarantee := regexp.MustCompile(`\bG([1-9]|1[0-2])\b`)
+	for _, m := range all {
+		if _, err := m.apply(moduleRoot(t)); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+		if !guarantee.MatchString(m.claim) {
+			t.Errorf("%s: %q names no guarantee", m.name, m.claim)
+		}
+	}
+}
+
+// TestTwinCatchesMutants plays the twin against each of them. It takes minutes, and runs
+// only when it is asked for: MUTANTS=1, or a list of names. make mutants asks.
+func TestTwinCatchesMutants(t *testing.T) {
+	wanted := os.Getenv("MUTANTS")
+	if wanted == "" {
+		t.Skip("set MUTANTS=1, or run make mutants")
+	}
+	root, caught, tried := moduleRoot(t), 0, 0
+	for _, m := range load(t) {
+		if wanted != "1" && !slices.Contains(strings.Split(wanted, ","), m.name) {
+			continue
+		}
+		tried++
+		begin := time.Now()
+		ok, said := m.caught(t, root)
+		if ok {
+			caught++
+		}
+		t.Logf("%-7s %-40s %4.0fs  %s", map[bool]string{true: "caught", false: "ESCAPED"}[ok], m.name, time.Since(begin).Seconds(), said)
+	}
+	if t.Logf("%d of %d caught", caught, tried); caught < tried {
+		t.Errorf("%d escaped", tried-caught)
+	}
+}
+
+// caught runs the twin on the changed code, and says what it said.
+func (m mutant) caught(t *testing.T, root string) (caught bool, said string) {
+	t.Helper()
+	text, err := m.apply(root)
+	if err != nil {
+		t.Fatalf("%s: %v", m.name, err)
+	}
+	dir := t.TempDir()
+	changed, overlay := filepath.Join(dir, filepath.Base(m.file)), filepath.Join(dir, "overlay.json")
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, m.file): changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string][]byte{changed: text, overlay: replace} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-timeout=280s", "-run", "TestModel|TestSeeds", "./internal/twin")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "TWIN_KEEP=no") // a mutant's script is no seed
+	out, err := cmd.CombinedOutput()
+	if strings.Contains(string(out), "[build failed]") || strings.Contains(string(out), "[setup failed]") {
+		t.Fatalf("%s does not compile:\n%s", m.name, out)
+	}
+	verdict := regexp.MustCompile(`\b(G\d+|[A-Z]+(-[A-Z]+)*-\d+|panic)\b[^\n]*`)
+	return err != nil, strings.TrimSpace(verdict.FindString(string(out)))
+}
