@@ -26,17 +26,26 @@ func (h *Hub) Expiry() (next time.Time) {
 }
 
 // ExpireResources makes Absent what upstream has not renewed in time (TTL-2), or has
-// taken away long enough ago (H-22), and wakes whom it concerns.
-func (h *Hub) ExpireResources(now time.Time) {
+// taken away long enough ago (H-22), and wakes whom it concerns. expired counts the
+// former by type, for metrics.
+func (h *Hub) ExpireResources(now time.Time) (expired map[cache.TypeURL]int) {
 	for _, x := range h.all() {
 		wakeAll(x.locked(func() {
-			for _, name := range x.named.Expired(now) {
+			named, members := x.named.Expired(now), x.wildcard.Expired(now)
+			for _, name := range named {
 				x.removeNamed(name, cache.TTLExpired)
 			}
-			x.expireMembers(x.wildcard.Expired(now))
+			x.expireMembers(members)
 			x.letGo(func(g *guard) []departure { return g.expire(now) })
+			if n := len(named) + len(members); n > 0 {
+				if expired == nil {
+					expired = make(map[cache.TypeURL]int)
+				}
+				expired[x.url] += n
+			}
 		}))
 	}
+	return expired
 }
 
 // expireMembers lets resources of the wildcard's set expire, and with them what was

@@ -129,7 +129,12 @@ func (c *Client) Run(ctx context.Context) {
 // outside of the lock.
 func (c *Client) step(event func(now time.Time)) {
 	for _, e := range c.take(event) {
-		if held := e.Apply(c.hub); held.Count > 0 {
+		o := e.Apply(c.hub)
+		for t, n := range o.Expired {
+			c.observer.ResourcesExpired(t, n)
+			c.log.Warn("TTLs ran out that the control plane has not renewed", "type", t, "resources", n)
+		}
+		if held := o.Held; held.Count > 0 {
 			c.log.Warn("the control plane is just back, and removes much at once; these removals are held back: see /resources, and POST /guard/release",
 				"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", held.Count, "total", held.Total, "until", held.Until)
 		}

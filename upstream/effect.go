@@ -31,13 +31,19 @@ type Effect struct {
 	Notice, Entry string
 }
 
-// Apply carries an effect out. held: a part of it was held back (H-22).
-func (e Effect) Apply(hub *fanout.Hub) (held fanout.Held) {
+// Outcome is what came of an Effect that people should know.
+type Outcome struct {
+	Held    fanout.Held           // removals that were held back (H-22)
+	Expired map[cache.TypeURL]int // resources whose TTL has run out (TTL-2)
+}
+
+// Apply carries an effect out.
+func (e Effect) Apply(hub *fanout.Hub) (o Outcome) {
 	switch {
 	case e.Update != nil:
-		held = hub.Apply(e.Lane, e.Update)
+		o.Held = hub.Apply(e.Lane, e.Update)
 	case !e.Expire.IsZero():
-		hub.ExpireResources(e.Expire)
+		o.Expired = hub.ExpireResources(e.Expire)
 	case e.Availability:
 		hub.SetUnavailable(e.Lane, e.Status)
 	case e.Conviction:
@@ -45,5 +51,5 @@ func (e Effect) Apply(hub *fanout.Hub) (held fanout.Held) {
 	case e.Identifier != "":
 		hub.SetIdentifier(e.Identifier)
 	}
-	return held
+	return o
 }

@@ -22,6 +22,8 @@ type Observer interface {
 	UpstreamDropped(reason string)
 	// UpstreamQuarantine: a type was convicted, or acquitted (H-39).
 	UpstreamQuarantine(t cache.TypeURL, convicted bool)
+	// ResourcesExpired: the TTLs of so many ran out, for want of a renewal (TTL-2).
+	ResourcesExpired(t cache.TypeURL, n int)
 }
 
 // Stream is a stream to a control plane.
@@ -48,3 +50,4 @@ func (nobody) UpstreamResponse(cache.TypeURL, int, int)           {}
 func (nobody) UpstreamNack(cache.TypeURL)                         {}
 func (nobody) UpstreamDropped(string)                             {}
 func (nobody) UpstreamQuarantine(t cache.TypeURL, convicted bool) {}
+func (nobody) ResourcesExpired(cache.TypeURL, int)                {}

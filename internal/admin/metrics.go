@@ -32,6 +32,7 @@ type Metrics struct {
 	nacksSent   *prometheus.CounterVec
 	resourcesIn *prometheus.CounterVec
 	dropped     *prometheus.CounterVec
+	expired     *prometheus.CounterVec
 	quarantined prometheus.Gauge
 
 	connects     *prometheus.CounterVec
@@ -101,6 +102,7 @@ func NewMetrics(b Build) *Metrics {
 	m.nacksSent = counter("upstream_nacks_sent_total", "Responses of the control plane that were rejected as malformed.", "type")
 	m.resourcesIn = counter("upstream_resources_received_total", "Resources in the control plane's responses, and names it removed.", "type", "op")
 	m.dropped = counter("upstream_dropped_total", "Responses of the control plane that were not used, by reason.", "reason")
+	m.expired = counter("resources_expired_total", "Resources whose TTL ran out because the control plane did not renew it.", "type")
 	m.quarantined = gauge("upstream_quarantined_types", "Types that the control plane refuses by ending the stream; they are asked for on streams of their own.")
 
 	m.connects = counter("client_connects_total", "Client streams opened.", "protocol")
@@ -194,6 +196,11 @@ func (m *Metrics) UpstreamQuarantine(_ cache.TypeURL, convicted bool) {
 	} else {
 		m.quarantined.Dec()
 	}
+}
+
+// ResourcesExpired counts resources whose TTL ran out.
+func (m *Metrics) ResourcesExpired(t cache.TypeURL, n int) {
+	m.expired.WithLabelValues(t.Short()).Add(float64(n))
 }
 
 // --- downstream.Observer ---

@@ -36,6 +36,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	m.UpstreamQuarantine(cache.Runtime, true)
 	m.UpstreamQuarantine(cache.Secret, true)
 	m.UpstreamQuarantine(cache.Runtime, false)
+	m.ResourcesExpired(cache.Cluster, 2)
 	m.UpstreamReconnect(upstream.Auxiliary, "unavailable", 1500*time.Millisecond)
 	m.ClientConnected("delta")
 	m.ClientDisconnected("delta", downstream.OverLimit)
@@ -58,6 +59,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		`upstream_nacks_sent_total{type="CDS"} 1`,
 		`upstream_dropped_total{reason="unsubscribed_type"} 1`,
 		`upstream_quarantined_types 1`,
+		`resources_expired_total{type="CDS"} 2`,
 		`client_connects_total{protocol="delta"} 1`,
 		`client_disconnects_total{reason="` + string(downstream.OverLimit) + `"} 1`,
 		`client_panics_total 1`,
