@@ -186,6 +186,9 @@ func leftOut(t *cache.Table, u *cache.Update) []string {
 func (x *index) removeMembers(all []departure) (changed bool) {
 	for _, d := range all {
 		delete(x.guards.wildcard.held, d.name)
+		if !x.wildcard.Has(d.name) {
+			continue // it never was a member; an alias of one is none (NAME-7)
+		}
 		touched, c := x.wildcard.Remove(d.name, d.cause, x.next(), x.touched[:0])
 		x.shadow(touched)
 		changed = changed || c

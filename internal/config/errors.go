@@ -37,7 +37,7 @@ type Error struct {
 }
 
 // Error returns all of it: the place and the message on the first line, then
-// the source line with a caret, then the hint.
+// the source line with a caret, then the hint. It is text, whatever it quotes.
 func (e *Error) Error() string {
 	var b strings.Builder
 	switch {
@@ -56,7 +56,7 @@ func (e *Error) Error() string {
 	if e.Hint != "" {
 		b.WriteString("\n  hint: " + e.Hint)
 	}
-	return b.String()
+	return strings.ToValidUTF8(b.String(), "\uFFFD")
 }
 
 // Unwrap returns the error of the operating system, if there was one.

@@ -86,6 +86,9 @@ func parseYAML(src *source, data []byte) (body ast.Node, err error) {
 		if r == utf8.RuneError && size == 1 {
 			return nil, &Error{File: src.name, Line: line, Column: 1, Msg: "the text is not UTF-8", Hint: "save the file as UTF-8"}
 		}
+		if r == '\r' && !bytes.HasPrefix(data[i+1:], []byte("\n")) { // YAML's line numbers would not be an editor's
+			return nil, &Error{File: src.name, Line: line, Column: 1, Msg: "a carriage return without a line feed", Hint: "save the file with Unix or Windows line endings"}
+		}
 		if r == '\n' {
 			line++
 		}
