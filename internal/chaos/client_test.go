@@ -1,8 +1,12 @@
+//go:build linux
+
 package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -162,7 +166,7 @@ func (c *client) stream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conv := &conversation{client: c, stream: s, acked: make(map[key]string)}
+	conv := &conversation{client: c, stream: s, acked: make(map[key]string), heard: make(map[cache.TypeURL]bool)}
 	if err := conv.open(); err != nil {
 		return closingError(s, err)
 	}
@@ -182,7 +186,7 @@ func (c *client) stream(ctx context.Context) error {
 
 // closingError is the status of a stream that could not be written to.
 func closingError(s grpc.ClientStream, err error) error {
-	if err.Error() != "EOF" {
+	if !errors.Is(err, io.EOF) {
 		return err
 	}
 	for {
@@ -244,14 +248,13 @@ type conversation struct {
 	client *client
 	stream grpc.ClientStream
 	acked  map[key]string // what came on this stream, and was ACKed
-	typed  map[cache.TypeURL]bool
+	heard  map[cache.TypeURL]bool
 	trail  []string // the last responses, to be told when something is wrong
 }
 
 // open says what the client wants, and what it has.
 func (v *conversation) open() error {
 	c := v.client
-	v.typed = make(map[cache.TypeURL]bool)
 	node := &core.Node{Id: fmt.Sprintf("client-%d", c.id), UserAgentName: "chaos", ClientFeatures: []string{"xds.config.resource-in-sotw"}}
 	c.mu.Lock()
 	if epoch := c.fleet.epoch.Load(); epoch != c.epoch {
@@ -315,8 +318,8 @@ func (v *conversation) take(e *envelope, now time.Time) (n int, nack *statuspb.S
 		c.open = true
 		c.connected++
 	}
-	first := !v.typed[e.typ]
-	v.typed[e.typ] = true
+	first := !v.heard[e.typ]
+	v.heard[e.typ] = true
 	if c.nacks && !first {
 		nack = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: "this client rejects everything"}
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package chaos breaks real processes: the relay's own binary, a control plane that
 // is a process of its own, and the network between them, with a thousand clients in
 // the test's process that judge everything they hear. It owns the targets of the
@@ -10,9 +12,9 @@
 // the form that the target's text describes, and judges its limits, too.
 //
 // It never sleeps to get something right, and never leaves a process behind:
-// whatever it starts dies with it. Limitations: everything shares one machine, so
-// that the clients and the control plane take their share of what is measured; and
-// clients read no more of a response than names and versions.
+// whatever it starts dies with it. Limitations: it runs on Linux only; everything
+// shares one machine, so that the clients and the control plane take their share of
+// what is measured; and clients read no more of a response than names and versions.
 package chaos
 
 import (

@@ -1,9 +1,12 @@
+//go:build linux
+
 package chaos
 
 import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -354,9 +357,17 @@ type metrics map[string]float64
 
 func (r *relay) metrics() metrics {
 	r.t.Helper()
-	_, body, err := r.get("/metrics")
+	m, err := r.scrape()
 	if err != nil {
 		r.t.Fatalf("metrics: %v", err)
+	}
+	return m
+}
+
+func (r *relay) scrape() (metrics, error) {
+	_, body, err := r.get("/metrics")
+	if err != nil {
+		return nil, err
 	}
 	m := make(metrics)
 	for line := range strings.Lines(body) {
@@ -370,7 +381,7 @@ func (r *relay) metrics() metrics {
 			m[series] = v
 		}
 	}
-	return m
+	return m, nil
 }
 
 // sum adds up the series of a name whose labels contain all of these.
@@ -390,21 +401,25 @@ func (m metrics) sum(name string, labels ...string) (total float64) {
 // rss is the relay's resident memory, in bytes.
 func (r *relay) rss() int64 {
 	r.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.p.cmd.Process.Pid))
+	n, err := r.resident()
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	return n
+}
+
+func (r *relay) resident() (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
 	}
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			return kib << 10
+			return kib << 10, err
 		}
 	}
-	r.t.Fatal("no VmRSS")
-	return 0
+	return 0, errors.New("the system does not tell a process's VmRSS")
 }
 
 // patience is how long anything may take that has no limit of its own.

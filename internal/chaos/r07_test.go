@@ -1,3 +1,5 @@
+//go:build linux
+
 package chaos
 
 import (
@@ -101,11 +103,15 @@ func (f *floor) watch(r *relay) (stop func()) {
 	go func() {
 		defer close(done)
 		for pause(ctx, 250*time.Millisecond) {
-			heap := int64(r.metrics()["go_memstats_heap_alloc_bytes"])
-			if f.heap == 0 || heap < f.heap {
+			m, err := r.scrape()
+			rss, fault := r.resident()
+			if err != nil || fault != nil {
+				continue // a figure less; that the relay lives is seen elsewhere
+			}
+			if heap := int64(m["go_memstats_heap_alloc_bytes"]); f.heap == 0 || heap < f.heap {
 				f.heap = heap
 			}
-			f.rss = max(f.rss, r.rss())
+			f.rss = max(f.rss, rss)
 		}
 	}()
 	return func() {
