@@ -184,6 +184,45 @@ func TestMutualTLSKeepsSecretsApart(t *testing.T) {
 	}
 }
 
+// Where the identity is the key, it alone tells groups apart, whatever clients say of
+// themselves; a client's secrets are in its group already (NODE-4, NODE-6, H-23).
+func TestIdentityIsAKey(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t, "ours")
+	ca.issue("relay", "")
+	alice, bob := ca.issue("alice", "spiffe://example.org/alice"), ca.issue("bob", "spiffe://example.org/bob")
+	w := newLinear(t, cache.Secret, cache.Cluster)
+	w.Set(cache.Secret, "s", raw([]byte{0x0a, 0x01, 's'}))
+	w.Set(cache.Cluster, "c", raw([]byte{0x0a, 0x01, 'c'}))
+	cp := startControlPlane(t, w.Mux())
+	r := startRelay(t, cp.addr, "groups.key=[identity]",
+		"downstream.tls.cert="+ca.path("relay.pem"), "downstream.tls.key="+ca.path("relay.key"), "downstream.tls.client_ca="+ca.path("ca.pem"))
+	clients := []*deltaClient{
+		openDelta(t, r.addr, "node", ca.as(alice)), openDelta(t, r.addr, "node", ca.as(bob)), openDelta(t, r.addr, "another", ca.as(alice)),
+	}
+	for _, c := range clients {
+		c.Subscribe(cache.Secret, "s")
+		c.Subscribe(cache.Cluster, "c")
+	}
+	eventually(t, patience, func() error {
+		for _, c := range clients {
+			if err := first(c.Has(cache.Secret, "s"), c.Has(cache.Cluster, "c")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var nodes []string
+	cp.see(func(streams []*upstreamStream) {
+		for _, s := range streams {
+			nodes = append(nodes, s.node.GetId())
+		}
+	})
+	if err := is("streams upstream", len(nodes), 2); err != nil || nodes[0] == nodes[1] {
+		t.Errorf("%v: %q", err, nodes)
+	}
+}
+
 // The versions of secrets say nothing of a weak secret where there is a key
 // (RECON-1), and never end up in the log.
 func TestSecretsOnLoopbackByNode(t *testing.T) {
