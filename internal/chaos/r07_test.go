@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -31,13 +32,13 @@ func TestR7_SomeSlow(t *testing.T) {
 	stop := up.Churn(50)
 
 	var without, with latencies
-	var memory, stalledMemory floor
+	var calmly, stalling []floor
 	first, last, reconverged := time.Duration(0), time.Duration(0), time.Duration(0)
 	closed := 0
 	for range rounds {
-		done := memory.watch(relay)
+		done := watch(relay)
 		r.fleet.measure(calm, &without)
-		done()
+		calmly = append(calmly, done())
 		var socks []*socket
 		var resumes []func()
 		for i, c := range slow {
@@ -45,9 +46,9 @@ func TestR7_SomeSlow(t *testing.T) {
 			socks, resumes = append(socks, s), append(resumes, resume)
 		}
 		// Not up to their end: what is measured is the time during which they stall.
-		done = stalledMemory.watch(relay)
+		done = watch(relay)
 		r.fleet.measure(stall-stall/10, &with)
-		done()
+		stalling = append(stalling, done())
 		for i, s := range socks {
 			if i%2 == 1 {
 				continue // it would not see its end
@@ -79,11 +80,17 @@ func TestR7_SomeSlow(t *testing.T) {
 	r.tell("clients that stall", float64(size.big), "")
 	r.tell("rounds", float64(rounds), "")
 	r.compare(&without, &with, "stalled clients")
-	r.tell("heap floor without stalled clients", float64(memory.heap>>10), "KiB")
-	r.tell("heap floor with them", float64(stalledMemory.heap>>10), "KiB")
-	r.tell("largest RSS without stalled clients", float64(memory.rss>>10), "KiB")
-	r.tell("largest RSS with them", float64(stalledMemory.rss>>10), "KiB")
-	r.below("heap for each stalled client", float64(stalledMemory.heap-memory.heap)/1024/float64(size.big), 512, "KiB")
+	var each, rss []int64
+	for i := range rounds { // each beside its own, because a process grows in its youth
+		each = append(each, (stalling[i].heap-calmly[i].heap)/int64(size.big))
+		rss = append(rss, stalling[i].rss-calmly[i].rss)
+	}
+	slices.Sort(each)
+	slices.Sort(rss)
+	r.tell("heap floor without stalled clients, last round", float64(calmly[rounds-1].heap>>10), "KiB")
+	r.tell("heap floor with them, last round", float64(stalling[rounds-1].heap>>10), "KiB")
+	r.below("heap for each stalled client, median of rounds", float64(each[rounds/2])/1024, 512, "KiB")
+	r.tell("largest RSS, with them less without them, median of rounds", float64(rss[rounds/2]>>10), "KiB")
 	r.tell("ends of stalled streams that were timed", float64(closed), "")
 	r.within("earliest end after the last byte", seconds(first), "s", "28 to 32", first >= 28*time.Second)
 	r.within("latest end after the last byte", seconds(last), "s", "28 to 32", last <= 32*time.Second)
@@ -97,12 +104,12 @@ func TestR7_SomeSlow(t *testing.T) {
 type floor struct{ heap, rss int64 }
 
 // watch looks at the relay until the returned function is called.
-func (f *floor) watch(r *relay) (stop func()) {
+func watch(r *relay) (stop func() floor) {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
+	seen := make(chan floor, 1)
 	go func() {
-		defer close(done)
-		for pause(ctx, 250*time.Millisecond) {
+		var f floor
+		for pause(ctx, 100*time.Millisecond) {
 			m, err := r.scrape()
 			rss, fault := r.resident()
 			if err != nil || fault != nil {
@@ -113,9 +120,10 @@ func (f *floor) watch(r *relay) (stop func()) {
 			}
 			f.rss = max(f.rss, rss)
 		}
+		seen <- f
 	}()
-	return func() {
+	return func() floor {
 		cancel()
-		<-done
+		return <-seen
 	}
 }
