@@ -2,6 +2,8 @@ package relay
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -90,6 +92,55 @@ func TestSecretsAreKeptApart(t *testing.T) {
 	}
 	if got := place(grouping(t, "groups.share_secrets=true"), downstream.Peer{}, one, cache.Secret); got != "" {
 		t.Errorf("shared secrets are in %q", got)
+	}
+}
+
+// TestGroups_NoCrossTalk: for any key, two clients share a group if, and only if, they
+// are alike in all that the key lists (NODE-4, H-23).
+func TestGroups_NoCrossTalk(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	word := func() string { return []string{"", "a", `b"`, "a;cluster=", strings.Repeat("a", 200)}[random.IntN(5)] }
+	entries := map[string]func(downstream.Peer, *core.Node) string{
+		"identity":        func(c downstream.Peer, _ *core.Node) string { return c.Identity },
+		"id":              func(_ downstream.Peer, n *core.Node) string { return n.GetId() },
+		"cluster":         func(_ downstream.Peer, n *core.Node) string { return n.GetCluster() },
+		"locality.zone":   func(_ downstream.Peer, n *core.Node) string { return n.GetLocality().GetZone() },
+		"user_agent_name": func(_ downstream.Peer, n *core.Node) string { return n.GetUserAgentName() },
+		"metadata.team": func(_ downstream.Peer, n *core.Node) string {
+			return n.GetMetadata().GetFields()["team"].GetStringValue()
+		},
+		"constant.x": func(downstream.Peer, *core.Node) string { return "x" },
+	}
+	for range 200 {
+		var key []string
+		for _, entry := range slices.Sorted(maps.Keys(entries)) {
+			if random.IntN(2) == 0 {
+				key = append(key, entry)
+			}
+		}
+		g := grouping(t, append(mutualTLS, "groups.key=["+strings.Join(key, ",")+"]")...)
+		alike := map[string]string{} // what the key lists, to the group's name
+		groups := map[string]string{}
+		for range 200 {
+			client := downstream.Peer{Identity: "spiffe://" + word()}
+			node := &core.Node{
+				Id: word(), Cluster: word(), Locality: &core.Locality{Zone: word()},
+				UserAgentName: word(),
+				Metadata:      &structpb.Struct{Fields: map[string]*structpb.Value{"team": structpb.NewStringValue(word())}},
+			}
+			var listed []string
+			for _, entry := range key {
+				listed = append(listed, entries[entry](client, node))
+			}
+			what, name := fmt.Sprintf("%q", listed), place(g, client, node, cache.Cluster)
+			if other, seen := alike[what]; seen && other != name {
+				t.Fatalf("key %v: clients alike in %s are in %s and in %s", key, what, name, other)
+			}
+			if other, seen := groups[name]; seen && other != what {
+				t.Fatalf("key %v: %s has clients with %s and with %s", key, name, what, other)
+			}
+			alike[what], groups[name] = name, what
+		}
 	}
 }
 
