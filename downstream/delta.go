@@ -94,21 +94,6 @@ func (d *deltaState) has(r *cache.Resource) bool {
 	return has
 }
 
-// lacks: the wildcard's set has bodies that are not here, and that the client has
-// not got either. They are asked for, and the set waits for them (VALID-5).
-func (d *deltaState) lacks(v fanout.View) (lacking bool) {
-	if subscribed, synced := v.Wildcard(); !d.wildcardAsked || !subscribed || !synced || !v.Husks() {
-		return false
-	}
-	for c := range v.Members(0) {
-		if c.Resource != nil && !d.holds(c.Resource) && v.Body(c.Resource) == nil {
-			v.Ask(c.Resource)
-			lacking = true
-		}
-	}
-	return lacking
-}
-
 // keeps: the client came with a version of its own, which a snapshot from disk does
 // not replace. It is judged once upstream has spoken (collectHeld).
 func (d *deltaState) keeps(name string) bool {
@@ -195,25 +180,6 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 		p.withoutContradiction()
 	}
 	return p
-}
-
-// collectRenewals: what upstream has renewed (TTL-4, TTL-12), and what the client
-// came with: it may have been renewed while the client was away.
-func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
-	var beats []*cache.Resource
-	for _, r := range d.spared {
-		if ends, _ := v.Ends(r); !ends.IsZero() && d.url != cache.VirtualHost {
-			beats = append(beats, r)
-		}
-	}
-	d.spared = nil
-	if push {
-		whole, renewed := d.renewals(v)
-		whole, _ = bodies(v, besides(p.resources, whole))
-		p.resources = append(p.resources, whole...)
-		beats = append(beats, renewed...)
-	}
-	p.beats = besides(p.resources, beats)
 }
 
 // collectWildcard: the whole set once it is complete (DOWN-DELTA-13, row j), then

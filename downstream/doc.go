@@ -12,5 +12,6 @@
 // request reach another (NACK-3, UP-11).
 //
 // Limitations: SotW responses are never split, and unary calls are decoded and
-// encoded once more each.
+// encoded once more each. A full-state SotW set with bodies that are not kept
+// (VALID-5) is sent without TTLs; what expires in it still leaves it.
 package downstream

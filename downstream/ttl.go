@@ -57,6 +57,25 @@ func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
 	return whole, beats
 }
 
+// collectRenewals: what upstream has renewed (TTL-4, TTL-12), and what the client
+// came with: it may have been renewed while the client was away.
+func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
+	var beats []*cache.Resource
+	for _, r := range d.spared {
+		if ends, _ := v.Ends(r); !ends.IsZero() && d.url != cache.VirtualHost {
+			beats = append(beats, r)
+		}
+	}
+	d.spared = nil
+	if push {
+		whole, renewed := d.renewals(v)
+		whole, _ = bodies(v, besides(p.resources, whole))
+		p.resources = append(p.resources, whole...)
+		beats = append(beats, renewed...)
+	}
+	p.beats = besides(p.resources, beats)
+}
+
 // refuses: the client has rejected what changed at a position, so that it has
 // nothing whose TTL could be renewed (NACK-4).
 func (x *exchange) refuses(changed cache.Seq) bool {
@@ -97,21 +116,4 @@ func (x *exchange) expiring(v fanout.View, p *part) {
 			p.ends[r] = ends
 		}
 	}
-}
-
-// bodies puts bodies where only husks are. One that is not here is asked for, and
-// left out: the client is marked when it comes (VALID-5).
-func bodies(v fanout.View, resources []*cache.Resource) (whole []*cache.Resource, complete bool) {
-	if !v.Husks() {
-		return resources, true
-	}
-	whole = make([]*cache.Resource, 0, len(resources))
-	for _, r := range resources {
-		if body := v.Body(r); body != nil {
-			whole = append(whole, body)
-		} else {
-			v.Ask(r)
-		}
-	}
-	return whole, len(whole) == len(resources)
 }

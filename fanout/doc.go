@@ -7,7 +7,12 @@
 // are kept apart, WILD-16), who subscribes to which name, and the names that
 // linger though nobody wants them just now. Subscriber and Wanted are mailboxes:
 // changes are marked in them and their owner is woken; nothing is ever queued, so
-// that a slow client costs the set of names it has not been told of yet (H-12).
+// that a slow client costs the set of names it has not been told of yet (H-12). The
+// one exception are bodies that must not be cached (VALID-5): the latest of each name
+// waits with the Subscription until it is sent.
+//
+// Resources whose TTL ends are let go here, on time handed in, whether or not
+// upstream can be reached (TTL-2).
 //
 // Lock law: session → index → mailbox, each at most once, and nothing is taken
 // under a mailbox's lock. Under any lock there is no encoding, no send that can

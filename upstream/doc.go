@@ -16,6 +16,8 @@
 //
 // Limitations: ADS only; files are not built yet. A SotW control plane is never asked
 // for names and the wildcard of a type on one stream (TRANSLATE-11), and one that was
-// told to give up a wildcard goes on sending it until the stream ends. What is learned
-// of a control plane, such as that it has no Delta, is learned by each group anew.
+// told to give up a wildcard goes on sending it until the stream ends. Nor is it asked
+// once more for bodies of a full-state type or a wildcard's set: those are kept though
+// they are not to be cached (VALID-5). What is learned of a control plane, such as
+// that it has no Delta, is learned by each group anew.
 package upstream
