@@ -299,7 +299,7 @@ func (u *upstream) Churn(perSecond int) (stop func()) {
 type relay struct {
 	t           testing.TB
 	addr, admin string
-	args        []string
+	args, env   []string
 	p           *process
 	http        *http.Client
 }
@@ -328,7 +328,9 @@ func startRelay(t testing.TB, upstream string, sets ...string) *relay {
 func (r *relay) Start() time.Duration {
 	r.t.Helper()
 	begin := time.Now()
-	r.p = run(r.t, exec.Command(binary, r.args...))
+	cmd := exec.Command(binary, r.args...)
+	cmd.Env = append(os.Environ(), r.env...)
+	r.p = run(r.t, cmd)
 	eventually(r.t, func() error {
 		if r.p.gone() {
 			r.t.Fatalf("the relay has ended: %v\n%s", r.p.err, r.p.output)

@@ -20,10 +20,12 @@ func TestR7_SomeSlow(t *testing.T) {
 	w := usual()
 	w.BigEvery = 10
 	r := begin(t, "R7", "1 % of 1000 clients stop reading: others' p99 changes < 10 %; each stalled client costs < 512 KiB; closed at 30 s +-2 s; all reconverge",
-		usualLoad+"; 50 updates/s, of which 5/s change a 64 KiB assignment that only the clients ask for that stall, so that their windows fill at once (timers.ack_timeout is 200 ms, so that not even a missing ACK spares them). Half of them stop to read their stream, while their transport answers pings; half stop to read their socket")
+		usualLoad+"; 50 updates/s, of which 5/s change a 64 KiB assignment that only the clients ask for that stall, so that their windows fill at once (timers.ack_timeout is 200 ms, so that not even a missing ACK spares them). Half of them stop to read their stream, while their transport answers pings; half stop to read their socket. The relay runs with GOGC=25, so that its heap is seen without garbage")
 	h := newHistory(w)
 	up := startUpstream(t, h)
-	relay := startRelay(t, up.addr, "timers.ack_timeout=200ms", fmt.Sprintf("downstream.stall_timeout=%v", stall))
+	relay := newRelay(t, up.addr, "timers.ack_timeout=200ms", fmt.Sprintf("downstream.stall_timeout=%v", stall))
+	relay.env = []string{"GOGC=25"} // what is garbage is not what a client costs
+	relay.Start()
 	r.fleet = startFleet(t, h, relay.addr, size)
 	slow := r.fleet.clients[len(r.fleet.clients)-size.big:]
 	for _, c := range slow {
@@ -36,7 +38,7 @@ func TestR7_SomeSlow(t *testing.T) {
 	first, last, reconverged := time.Duration(0), time.Duration(0), time.Duration(0)
 	closed := 0
 	for range rounds {
-		done := watch(relay)
+		done := watch(relay, stall/3)
 		r.fleet.measure(calm, &without)
 		calmly = append(calmly, done())
 		var socks []*socket
@@ -46,7 +48,7 @@ func TestR7_SomeSlow(t *testing.T) {
 			socks, resumes = append(socks, s), append(resumes, resume)
 		}
 		// Not up to their end: what is measured is the time during which they stall.
-		done = watch(relay)
+		done = watch(relay, stall/3) // when they are waited for
 		r.fleet.measure(stall-stall/10, &with)
 		stalling = append(stalling, done())
 		for i, s := range socks {
@@ -103,12 +105,13 @@ func TestR7_SomeSlow(t *testing.T) {
 // is left after collections, and the largest resident size.
 type floor struct{ heap, rss int64 }
 
-// watch looks at the relay until the returned function is called.
-func watch(r *relay) (stop func() floor) {
+// watch looks at the relay, after a while, until the returned function is called.
+func watch(r *relay, after time.Duration) (stop func() floor) {
 	ctx, cancel := context.WithCancel(context.Background())
 	seen := make(chan floor, 1)
 	go func() {
 		var f floor
+		pause(ctx, after)
 		for pause(ctx, 100*time.Millisecond) {
 			m, err := r.scrape()
 			rss, fault := r.resident()
