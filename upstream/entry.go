@@ -94,9 +94,9 @@ func (c *Core) switchTo(i int, now time.Time) {
 	c.acquitAll() // what one control plane refuses the next may know
 	c.current = i
 	e := c.entry()
-	for j := range c.entries[i:] {
-		c.shut(&c.entries[i+j].probe)
-		c.entries[i+j].probe.openAt = time.Time{}
+	for j := i; j < len(c.entries); j++ {
+		c.shut(&c.entries[j].probe)
+		c.entries[j].probe.openAt = time.Time{}
 	}
 	c.main.backoff = &e.backoff
 	c.main.openAt = latest(now, e.notBefore)

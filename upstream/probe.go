@@ -17,7 +17,7 @@ const maxProbed = 100
 
 // tickProbes schedules the probes, and gives up those that get no resource.
 func (c *Core) tickProbes(now time.Time) {
-	idle := len(c.hub.Lanes()) == 0
+	idle := len(c.probeable()) == 0
 	for i := range c.entries[:c.current] {
 		e := &c.entries[i]
 		p := &e.probe
@@ -45,7 +45,7 @@ func (c *Core) probeLater(e *entry, now time.Time) {
 // probeOpened lets a probe ask.
 func (c *Core) probeOpened(s *slot) {
 	e := &c.entries[s.entry]
-	lanes := c.hub.Lanes()
+	lanes := c.probeable()
 	s.stream = c.newStream(s, func(lane fanout.Lane, _ bool) ([]string, map[string]string, bool) {
 		names := c.hub.Names(lane)
 		if n := len(names); n > maxProbed {
@@ -54,10 +54,16 @@ func (c *Core) probeOpened(s *slot) {
 		return names, nil, true
 	})
 	if len(lanes) > 0 {
-		slices.SortFunc(lanes, inPlan)
 		s.stream.carry(lanes[e.turn%len(lanes)], false)
 		e.turn++
 	}
+}
+
+// probeable are the lanes that a probe may ask for, in order.
+func (c *Core) probeable() []fanout.Lane {
+	lanes := slices.DeleteFunc(c.hub.Lanes(), func(l fanout.Lane) bool { return !c.allowed(l.Type) })
+	slices.SortFunc(lanes, inPlan)
+	return lanes
 }
 
 // probed takes in what a probe brings: if it is a resource, the entry is put to use.
@@ -78,8 +84,12 @@ func (c *Core) newStream(s *slot, r restate) *streamState {
 		r = c.restate(e, origin)
 	}
 	stream := newStream(&c.config, c.hub, origin, r)
-	stream.writer = deltaWriter{stream}
-	if s.sotw {
+	switch {
+	case !s.sotw:
+		stream.writer = deltaWriter{stream}
+	case s.role == Probe: // what it accepts is of no account
+		stream.writer = sotwWriter{stream, make(map[fanout.Lane]acceptance)}
+	default:
 		stream.writer = sotwWriter{stream, c.accepted}
 	}
 	return stream
