@@ -98,6 +98,8 @@ type Description struct {
 	// Held: upstream has taken it away; it is kept until then (H-22). Zero: it has
 	// not.
 	Held time.Time
+	// Ends is when its TTL runs out on this lane; zero: never.
+	Ends time.Time
 }
 
 // Describe lists a type's names, by name, from just after a place and at most so
@@ -158,10 +160,12 @@ func (x *index) describe(places []Place) []Description {
 		if p.Wildcard {
 			if id, ok := x.wildcard.Find(p.Name); ok {
 				a, d.Upstream = x.wildcard.Answer(id), x.wildcard.Upstream(id)
+				d.Ends, _ = x.wildcard.Ends(id)
 			}
 			d.Clients = len(x.wildcards)
 		} else if id, ok := x.named.Find(p.Name); ok {
 			a, d.Upstream = x.answer(id), x.named.Upstream(id)
+			d.Ends, _ = x.named.Ends(id)
 			if int(id) < len(x.interest) {
 				d.Clients = len(x.interest[id])
 			}

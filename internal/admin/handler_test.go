@@ -187,6 +187,32 @@ func firstLabels(f *dto.MetricFamily) (labels []string) {
 	return labels
 }
 
+// TestExpiry: when a resource expires is seen, and that it did (TTL-2).
+func TestExpiry(t *testing.T) {
+	m := NewMetrics(ReadBuild("test"))
+	r := newDescribed()
+	m.Attach(r)
+	h := NewHandler(r, m, "127.0.0.1")
+	list := func() string {
+		req := httptest.NewRequest("GET", "/resources?type=CDS", nil)
+		req.Host = "localhost"
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		return w.Body.String()
+	}
+	if got := list(); strings.Contains(got, `"expires"`) {
+		t.Errorf("nothing has a TTL: %s", got)
+	}
+	r.hub.Apply(fanout.Lane{Type: cache.Cluster}, &cache.Update{At: time.Unix(1000, 0).UTC(), Heartbeats: []cache.Heartbeat{{Name: "a", TTL: time.Minute}}})
+	if got, want := list(), `"expires": "1970-01-01T00:17:40Z"`; strings.Count(got, want) != 1 {
+		t.Errorf("want one %s in %s", want, got)
+	}
+	r.hub.ExpireResources(time.Unix(1060, 0))
+	if got, want := list(), `"cause": "ttl"`; strings.Count(got, want) != 1 || strings.Contains(got, `"expires"`) {
+		t.Errorf("want one %s in %s", want, got)
+	}
+}
+
 // TestRelease: what the guard holds back is seen, and let go by whoever may POST from
 // this host, but not by a web page (H-22).
 func TestRelease(t *testing.T) {

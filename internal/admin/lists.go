@@ -86,11 +86,13 @@ type entry struct {
 	Error    string        `json:"error,omitempty"`
 	// Held: upstream has removed it, which is held back until then (H-22).
 	Held *time.Time `json:"removal_held_until,omitempty"`
+	// Expires is when its TTL ends, unless upstream renews it (TTL-1).
+	Expires *time.Time `json:"expires,omitempty"`
 }
 
 var (
 	states = map[cache.State]string{cache.Unknown: "unknown", cache.Present: "present", cache.Absent: "absent"}
-	causes = map[cache.Cause]string{cache.Removed: "removed", cache.NotFoundError: "not_found", cache.Timer: "timer", cache.Sweep: "sweep"}
+	causes = map[cache.Cause]string{cache.Removed: "removed", cache.NotFoundError: "not_found", cache.Timer: "timer", cache.Sweep: "sweep", cache.TTLExpired: "ttl"}
 )
 
 // cursor is where a page of resources ends.
@@ -191,6 +193,9 @@ func describe(group string, t cache.TypeURL, d fanout.Description) entry {
 	}
 	if !d.Held.IsZero() {
 		e.Held = &d.Held
+	}
+	if !d.Ends.IsZero() {
+		e.Expires = &d.Ends
 	}
 	if d.Resource != nil {
 		e.Version, e.Aliases, e.Bytes = d.Resource.Version, d.Resource.Aliases, d.Resource.Size()
