@@ -84,6 +84,10 @@ type entry struct {
 	cause Cause
 	// pinned: somebody outside refers to this ID.
 	pinned bool
+	// asked: upstream has been asked for the name.
+	asked bool
+	// vanished: it was Present, and is Absent.
+	vanished bool
 	// ordered: it stands in the order of change.
 	ordered bool
 
@@ -111,6 +115,15 @@ func (t *Table) Intern(name string) ID {
 func (t *Table) Pinned(name string) bool {
 	id, ok := t.ids[name]
 	return ok && t.entries[id].pinned
+}
+
+// Ask notes that upstream is being asked for a name, until Forget.
+func (t *Table) Ask(id ID) { t.entries[id].asked = true }
+
+// Asked reports whether upstream has been asked for a name.
+func (t *Table) Asked(name string) bool {
+	id, ok := t.ids[name]
+	return ok && t.entries[id].asked
 }
 
 // Pins is the number of names whose IDs are held.
@@ -232,7 +245,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 		}
 	}
 	for _, alias := range r.Aliases {
-		touched = t.match(alias, id, touched)
+		touched = t.match(alias, id, seq, touched)
 	}
 	e = &t.entries[id] // match may have moved the entries
 	if e.more != nil {
@@ -270,6 +283,7 @@ func (t *Table) Remove(name string, cause Cause, seq Seq, touched []ID) (_ []ID,
 			e.more.lose(e.name, seq) // others still answer to the name
 		}
 	}
+	e.vanished = e.vanished || e.state == Present
 	e.state, e.cause, e.resource, e.upstream, e.err = Absent, cause, nil, "", nil
 	t.touch(id, seq)
 	return touched, true
@@ -311,6 +325,7 @@ func (t *Table) Fail(id ID, status *statuspb.Status) (changed bool) {
 // unless keep says otherwise.
 func (t *Table) Forget(id ID, keep func(*Resource) bool) {
 	e := &t.entries[id]
+	e.asked = false
 	var also []ID
 	if e.more != nil {
 		also = slices.Clone(e.more.matches)
@@ -344,7 +359,7 @@ func (t *Table) forget(id ID) {
 		t.unlink(id)
 	}
 	e = &t.entries[id]
-	e.state, e.cause, e.resource, e.upstream, e.err = Unknown, 0, nil, "", nil
+	e.state, e.cause, e.resource, e.upstream, e.err, e.vanished = Unknown, 0, nil, "", nil, false
 	if e.more != nil {
 		e.more.negative, e.more.lost = nil, nil
 	}

@@ -30,6 +30,9 @@ type deltaState struct {
 	held map[string]string
 	// kept are those of them that a resource loaded from disk would have replaced.
 	kept map[string]struct{}
+	// anew are names asked for since: what the client came with spares them nothing
+	// (DOWN-DELTA-7).
+	anew map[cache.ID]bool
 	// resend: held versions do not spare the client anything (WILD-5, and
 	// resend_on_reconnect_types).
 	resend bool
@@ -39,8 +42,6 @@ type deltaState struct {
 	// spared are resources not sent because of held versions, of which the client may
 	// have missed renewals (TTL-5).
 	spared []*cache.Resource
-	// namesTo: changes of subscribed names up to here are told.
-	namesTo cache.Seq
 }
 
 // request takes in one request of the type.
@@ -63,15 +64,25 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	}
 	if asked.Wildcard {
 		d.wildcardAsked = true
-		d.opening = first
+		d.opening = d.opening || first
 		d.resend = d.resend || !first
 	}
-	if !first {
-		for _, name := range req.GetResourceNamesSubscribe() {
-			delete(d.held, name) // it is to be answered now (DOWN-DELTA-7)
+	if !first && d.held != nil {
+		if d.anew == nil {
+			d.anew = make(map[cache.ID]bool)
 		}
+		for _, id := range asked.Names {
+			d.anew[id] = true
+		}
+		for _, name := range req.GetResourceNamesSubscribe() {
+			delete(d.held, name) // it is to be answered now
+		}
+		wildcard := false
+		d.sub.Read(func(v fanout.View) { wildcard, _ = v.Wildcard() })
 		for _, name := range req.GetResourceNamesUnsubscribe() {
-			delete(d.held, name) // the client has dropped it (DOWN-DELTA-16)
+			if !wildcard { // else it may be a member that was never named (row m)
+				delete(d.held, name) // the client has dropped it (DOWN-DELTA-16)
+			}
 		}
 	}
 	return v
@@ -86,9 +97,13 @@ func (d *deltaState) holds(r *cache.Resource) bool {
 
 // has: the client holds it, or is about to: its version is judged.
 func (d *deltaState) has(r *cache.Resource) bool {
+	aliased := len(r.Aliases) > 0
+	if aliased && slices.Contains(d.spared, r) {
+		return true // another of its names has led here already
+	}
 	has := d.holds(r)
 	delete(d.held, r.Name)
-	if has && d.ttl {
+	if has && (d.ttl || aliased) {
 		d.spared = append(d.spared, r)
 	}
 	return has
@@ -145,7 +160,7 @@ func (d *deltaState) due() bool { return d.exchange.due() || d.left.len() > 0 ||
 
 // collect is what there is to tell. push: changes too, not only answers.
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
-	p.position = v.Position()
+	p.position, p.pushed = v.Position(), push
 	p.version = v.SystemVersion().String()
 	subscribed, synced := v.Wildcard()
 	v.Passed(d.untold)
@@ -211,6 +226,7 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	case push && d.members:
 		for c := range v.Members(min(d.told, d.untold)) {
 			switch {
+			case c.Seq <= d.ahead[c.Name]:
 			case c.Resource != nil && c.Seq > d.told && !d.has(c.Resource):
 				p.resources = append(p.resources, c.Resource)
 			case c.Resource == nil && c.Seq > d.untold:
@@ -245,6 +261,7 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 		} else {
 			p.gone = append(p.gone, name)
 		}
+		d.tellAhead(name, p)
 	}
 }
 
@@ -271,22 +288,20 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 		}
 		d.collectLost(v, id, p)
 	}
-	d.namesTo = p.position
+	d.namesTo, d.warmed = p.position, nil
+	if !p.late() {
+		d.ahead = nil
+	}
 }
 
 func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
 	a := v.Answer(id)
-	p.answer = p.answer || asked
+	p.answer = p.answer || asked && a.State != cache.Unknown
 	switch {
 	case a.State == cache.Present:
-		// Of several that answer to a name, a push tells those that changed.
-		news := func(at cache.Seq) bool { return asked || !a.Shared() || at > d.namesTo }
 		tell := func(r *cache.Resource) bool { return !(v.Warm(id) && d.keeps(r.Name)) && !d.has(r) }
-		if news(a.Seq) && tell(a.Resource) {
-			p.resources = append(p.resources, a.Resource)
-		}
-		for i, r := range a.More {
-			if news(a.MoreSeqs[i]) && tell(r) {
+		for r := range d.leadsTo(&a, asked || d.warmed[id], p) {
+			if tell(r) || d.anew[id] {
 				p.resources = append(p.resources, r)
 			}
 		}
@@ -295,7 +310,8 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	case d.hushed(a):
 	case a.State == cache.Absent && asked:
 		p.gone = append(p.gone, v.Name(id)) // MISS-2
-	case a.State == cache.Absent:
+		d.tellAhead(v.Name(id), p)
+	case a.State == cache.Absent && (d.warmed[id] || a.Seq > d.ahead[v.Name(id)]):
 		p.removed = append(p.removed, v.Name(id)) // MISS-10
 		p.removedIDs = append(p.removedIDs, id)
 	}
@@ -310,11 +326,18 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 // collectLost: a resource that no longer answers to a name is removed by its own
 // name, unless something else the client asked for leads to it (NAME-5, NAME-7).
 func (d *deltaState) collectLost(v fanout.View, id cache.ID, p *part) {
+	subscribed, synced := v.Wildcard()
 	for _, l := range v.Answer(id).Lost {
+		if subscribed && !synced && l.Seq > p.namesFrom {
+			d.left.add(l.Name) // it may be a member
+			continue
+		}
 		own := l.Name == v.Name(id) // others still answer to the name
 		if l.Seq > p.namesFrom && (own || !v.Covers(l.Name)) {
 			p.removed = append(p.removed, l.Name)
 			p.removedIDs = append(p.removedIDs, id)
+		} else if r := v.Returned(l.Name); r != nil && l.Seq > p.namesFrom {
+			p.resources, p.mixed = append(p.resources, r), true
 		}
 	}
 }
@@ -346,7 +369,7 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 		}
 	}
 	slices.Sort(p.gone)
-	d.held, d.kept, d.warming = nil, nil, nil
+	d.held, d.kept, d.warming, d.anew = nil, nil, nil, nil
 }
 
 // collectErrors: each error of a name once (ERR-9), in a response that does not
@@ -387,6 +410,12 @@ func (d *deltaState) later(p *part) {
 	d.changed.add(p.removedIDs...)
 	if len(p.removedIDs) > 0 {
 		d.namesTo = p.namesFrom
+		if d.ahead == nil {
+			d.ahead = make(map[string]cache.Seq)
+		}
+		for _, r := range p.resources {
+			d.ahead[r.Name] = p.position
+		}
 	}
 }
 

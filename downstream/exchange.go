@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"time"
@@ -41,7 +42,13 @@ type exchange struct {
 	handed         bool           // bodies have come that were asked for (VALID-5)
 
 	// Position.
-	told cache.Seq // the wildcard's changes up to here
+	told    cache.Seq // the wildcard's changes up to here
+	namesTo cache.Seq // changes of subscribed names up to here
+	// ahead: what an answer told while changes waited for an ACK, and up to where.
+	// The changes need not tell it again (DOWN-DELTA-14).
+	ahead map[string]cache.Seq
+	// warmed: names to be told in full for the sake of their cluster (ORDER-4).
+	warmed map[cache.ID]bool
 
 	// Awaiting an ACK, oldest first.
 	unacked   []sent
@@ -102,6 +109,39 @@ func (x *exchange) hushed(a cache.Answer) bool {
 // pending: there are changes that a push would tell.
 func (x *exchange) pending() bool {
 	return x.changed.len() > 0 || x.failed.len() > 0 || x.members || x.handed
+}
+
+// tellAhead notes what an answer tells of a name.
+func (x *exchange) tellAhead(name string, p *part) {
+	if p.pushed {
+		return // the changes go along
+	}
+	if x.ahead == nil {
+		x.ahead = make(map[string]cache.Seq)
+	}
+	x.ahead[name] = p.position
+}
+
+// leadsTo are the resources to tell of those that answer to a name: if it was
+// asked for all of them, else those that changed.
+func (x *exchange) leadsTo(a *cache.Answer, asked bool, p *part) iter.Seq[*cache.Resource] {
+	return func(yield func(*cache.Resource) bool) {
+		tell := func(r *cache.Resource, at cache.Seq) bool {
+			if asked {
+				x.tellAhead(r.Name, p)
+				return yield(r)
+			}
+			return at <= x.ahead[r.Name] || a.Shared() && at <= x.namesTo || yield(r)
+		}
+		if !tell(a.Resource, a.Seq) {
+			return
+		}
+		for i, r := range a.More {
+			if !tell(r, a.MoreSeqs[i]) {
+				return
+			}
+		}
+	}
 }
 
 // due: there may be something to send at this moment.
@@ -193,6 +233,7 @@ type part struct {
 	must      bool // send, even if it lists nothing
 	mixed     bool // resources come from more than one source
 	answer    bool // it answers this client alone
+	pushed    bool // changes are in it, and not only answers
 
 	// Later: removals that other types' additions precede (ORDER-2).
 	removed        []string

@@ -37,7 +37,6 @@ func (s *Session) Next(now time.Time) (*Response, *End) {
 type speaker struct {
 	state
 	part
-	pushed    bool // changes were collected, too
 	adds      bool // this response tells what goes first,
 	takesAway bool // and what goes last
 }
@@ -89,11 +88,12 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 // collect asks a type what it has to say.
 func (s *Session) collect(st state, now time.Time) *speaker {
 	x := st.base()
-	sp := &speaker{state: st, pushed: !x.blocked(now, s.config.AckTimeout)}
+	sp := &speaker{state: st}
+	push := !x.blocked(now, s.config.AckTimeout)
 	x.sub.Read(func(v fanout.View) {
 		x.marked = false
 		x.take(v.Marks())
-		sp.part = st.collect(v, sp.pushed)
+		sp.part = st.collect(v, push)
 		if s.carried {
 			sp.errors = append(sp.errors, sp.unavailable...)
 			return

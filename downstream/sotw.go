@@ -80,7 +80,7 @@ func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink 
 
 // collect is what there is to tell. push: changes too, not only answers.
 func (s *sotwState) collect(v fanout.View, push bool) (p part) {
-	p.position = v.Position()
+	p.position, p.pushed = v.Position(), push
 	v.Passed(s.told)
 	if s.full {
 		s.collectFull(v, push, &p)
@@ -98,6 +98,9 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	subscribed, synced := v.Wildcard()
 	s.wildcardAsked = s.wildcardAsked && subscribed
+	if !subscribed && len(v.Names()) == 0 {
+		s.again, s.shrink, s.members, s.news = false, false, false, nil // nothing is owed any more (row s)
+	}
 	p.answer = s.asked.len() > 0 || s.wildcardAsked && synced
 	if !push && !p.answer {
 		return
@@ -272,24 +275,13 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		slices.Reverse(p.resources)
 		s.wildcardAsked, s.members, s.told = false, false, p.position
 	}
-	marked := s.asked.take()
-	p.answer = p.answer || len(marked) > 0
+	asked := s.asked.take()
+	p.answer = p.answer || len(asked) > 0
+	s.collectNames(v, asked, true, p)
 	if push {
-		marked = slices.Concat(marked, s.changed.take())
-	}
-	for _, id := range distinct(marked) {
-		if !v.Has(id) {
-			continue
-		}
-		if a := v.Answer(id); a.State == cache.Present {
-			p.resources = append(p.resources, a.Resource)
-			p.resources = append(p.resources, a.More...)
-			if a.Resource.Husk() {
-				s.failed.add(id) // it may not come just now
-			}
-		} else {
-			s.collectError(v, id, p)
-		}
+		s.collectNames(v, s.changed.take(), false, p)
+		s.namesTo, s.warmed = p.position, nil
+		s.ahead = nil
 	}
 	p.resources, _ = bodies(v, p.resources)
 	s.collectErrors(v, p)
@@ -307,6 +299,28 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	}
 	p.resources = unique(p.resources)
 	p.version = viewVersion(v, everything(v))
+}
+
+// collectNames lists what names lead to.
+func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *part) {
+	for _, id := range ids {
+		if !v.Has(id) {
+			continue
+		}
+		if a := v.Answer(id); a.State == cache.Present {
+			p.resources = slices.AppendSeq(p.resources, s.leadsTo(&a, asked || s.warmed[id], p))
+			if a.Resource.Husk() {
+				s.failed.add(id) // it may not come just now
+			}
+		} else {
+			s.collectError(v, id, p)
+		}
+		for _, l := range v.Answer(id).Lost {
+			if r := v.Returned(l.Name); r != nil && l.Seq > s.namesTo {
+				p.resources = append(p.resources, r)
+			}
+		}
+	}
 }
 
 // collectRenewals: heartbeats go under the version that the client has accepted, and

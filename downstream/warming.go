@@ -35,6 +35,10 @@ func (s *Session) warm(clusters []*cache.Resource) {
 		for _, name := range names {
 			if id, ok := v.Lookup(name); ok {
 				x.changed.add(id)
+				if x.warmed == nil {
+					x.warmed = make(map[cache.ID]bool)
+				}
+				x.warmed[id] = true
 			} else if r := v.Member(name); r != nil && d != nil {
 				if subscribed, _ := v.Wildcard(); subscribed {
 					d.left.add(name)

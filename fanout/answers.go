@@ -21,8 +21,9 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 		if !wanted && !x.named.Has(r.Name) {
 			continue // UP-9, H-31: nobody asked for it
 		}
-		told, seq := x.borrowers(r.Resource), x.next()
+		told, loans, seq := x.borrowers(r.Resource), x.loans(names(r.Resource)), x.next()
 		touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
+		x.repay(loans, r.Name, seq)
 		renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
 		x.handNamed(r.Resource, changed, told)
 		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return slices.Contains(told, id) }))
@@ -37,7 +38,10 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 		x.heartbeat(false, b, u.At)
 	}
 	for _, r := range u.Negative {
-		x.markNamed(x.named.Deny(r, x.next(), x.touched[:0]))
+		loans, seq := x.loans(slices.Values(r.Aliases)), x.next()
+		touched := x.named.Deny(r, seq, x.touched[:0])
+		x.repay(loans, "", seq)
+		x.markNamed(touched)
 	}
 	now, held := x.guards.named.pass(x.hub.config.Guard, u, &x.named, x.departures(false, u))
 	for _, d := range now {
@@ -89,7 +93,9 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 	delete(x.guards.named.held, name)
 	id, ok := x.named.Find(name)
 	lent := ok && x.borrows(id) && x.answer(id).State == cache.Present
-	touched, changed := x.named.Remove(name, cause, x.next(), x.touched[:0])
+	loans, seq := x.loans(slices.Values([]string{name})), x.next()
+	touched, changed := x.named.Remove(name, cause, seq, x.touched[:0])
+	x.repay(loans, name, seq)
 	if !changed {
 		if lent && cause != cache.Timer {
 			x.markContent(id) // an answer at last, after silence
@@ -112,8 +118,9 @@ func (x *index) applyWildcard(u *cache.Update) (held Held) {
 	}
 	changed, renews := false, false
 	for _, r := range u.Set {
-		seq := x.next()
+		loans, seq := x.loansOf(r.Name), x.next()
 		touched, c := x.wildcard.Set(r.Resource, r.Upstream, seq, x.touched[:0])
+		x.repay(loans, "", seq)
 		x.handMember(r.Resource, c)
 		x.shadow(touched)
 		if x.wildcard.Lease(r.Name, r.TTL, u.At, seq) {
@@ -189,7 +196,9 @@ func (x *index) removeMembers(all []departure) (changed bool) {
 		if !x.wildcard.Has(d.name) {
 			continue // it never was a member; an alias of one is none (NAME-7)
 		}
-		touched, c := x.wildcard.Remove(d.name, d.cause, x.next(), x.touched[:0])
+		loans, seq := x.loansOf(d.name), x.next()
+		touched, c := x.wildcard.Remove(d.name, d.cause, seq, x.touched[:0])
+		x.repay(loans, "", seq)
 		x.shadow(touched)
 		changed = changed || c
 	}
@@ -266,7 +275,7 @@ func (x *index) answer(id cache.ID) cache.Answer {
 	if x.borrows(id) {
 		if w, ok := x.wildcard.Find(x.named.Name(id)); ok {
 			if b := x.wildcard.Answer(w); b.State == cache.Present {
-				b.Error = a.Error
+				b.Error, b.Lost = a.Error, a.Lost
 				return b
 			}
 		}

@@ -35,6 +35,21 @@ func (x *index) covers(r *cache.Resource) bool {
 	return false
 }
 
+// leads: somebody wants a resource of that name, by the name or an alias, or did
+// not long ago.
+func (x *index) leads(name string) bool {
+	id, ok := x.named.Find(name)
+	if !ok || x.named.Own(id) == nil {
+		return false
+	}
+	for asked := range names(x.named.Own(id)) {
+		if x.desired(false, asked) {
+			return true
+		}
+	}
+	return false
+}
+
 // want adds a subscription to a name.
 func (x *index) want(s *Subscription, name string) cache.ID {
 	id := x.named.Intern(name)
@@ -115,23 +130,47 @@ func (x *index) expire(now time.Time, everything bool) (next time.Time) {
 // forget drops what is known of something that nobody wants (UP-8, H-18).
 func (x *index) forget(wildcard bool, name string) {
 	if wildcard {
+		var ended []cache.ID
+		for r := range x.wildcard.All() {
+			for _, l := range x.loansOf(r.Name) {
+				x.named.Lose(l.to, l.member, 0)
+				ended = append(ended, l.to)
+			}
+		}
 		x.guards.wildcard = guard{}
 		x.wildcard, x.synced, x.wildcardHeld, x.warm.wildcard = cache.Table{}, false, false, false
+		for _, id := range ended {
+			if x.named.State(id) == cache.Absent {
+				x.markContent(id) // its own lane has been silent for too long (MISS-4)
+			}
+		}
 		return
 	}
 	delete(x.guards.named.held, name)
 	if id, ok := x.named.Find(name); ok {
-		x.named.Forget(id, func(r *cache.Resource) bool {
-			for other := range names(r) {
-				if other != name && x.named.Pinned(other) {
-					return true
+		if r := x.named.Own(id); r != nil && !x.remains(r, name) {
+			for _, alias := range r.Aliases {
+				if a, ok := x.named.Find(alias); ok && alias != name && x.named.Pinned(alias) {
+					x.named.Lose(a, name, 0)
 				}
 			}
-			return false
-		})
+		}
+		x.named.Forget(id, func(r *cache.Resource) bool { return x.remains(r, name) })
 		x.named.Unpin(id)
 		delete(x.warm.names, name)
 	}
+}
+
+// remains: upstream keeps a resource up to date though a name is given up, because
+// it was asked for another. One that it is about to be asked for does not count: it
+// is going to be answered, for all we know with something else.
+func (x *index) remains(r *cache.Resource, without string) bool {
+	for other := range names(r) {
+		if other != without && x.named.Asked(other) {
+			return true
+		}
+	}
+	return false
 }
 
 func (x *index) wantedLanes() (named, wildcard bool) {

@@ -134,6 +134,15 @@ func (v View) named(name string, member *cache.Resource) bool {
 	return ok && lists(v.x.named.Answer(id).Resource)
 }
 
+// Returned is a resource that only the wildcard leads to now: it was answered by
+// name, and so was not told as a member of the set.
+func (v View) Returned(name string) *cache.Resource {
+	if !v.s.wildcard || v.named(name, nil) {
+		return nil
+	}
+	return v.Member(name)
+}
+
 // Unavailable is why upstream does not answer, by name and on the wildcard, or
 // nil (ERR-7).
 func (v View) Unavailable() (named, wildcard *statuspb.Status) {

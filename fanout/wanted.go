@@ -116,7 +116,12 @@ func (h *Hub) Changes() map[Lane]Interest {
 				i.Drop = append(i.Drop, name)
 			}
 		}
+		if !lane.Wildcard {
+			x.noteAsked(i.Want)
+		}
+		woken := x.takeWoken()
 		x.mu.Unlock()
+		wakeAll(woken)
 		changes[lane] = i
 	}
 	for lane := range taken {
@@ -125,6 +130,15 @@ func (h *Hub) Changes() map[Lane]Interest {
 		}
 	}
 	return changes
+}
+
+// noteAsked: upstream is going to be asked for names.
+func (x *index) noteAsked(names []string) {
+	for _, name := range names {
+		if id, ok := x.named.Find(name); ok {
+			x.named.Ask(id)
+		}
+	}
 }
 
 // Resume is the whole interest of a lane, for the first request of a stream to an
@@ -141,13 +155,21 @@ func (h *Hub) Resume(lane Lane, origin cache.Origin, resume func(from cache.Orig
 	if names = x.names(lane.Wildcard); len(names) == 0 {
 		return nil, nil
 	}
+	if !lane.Wildcard {
+		x.noteAsked(names)
+	}
 	table := x.table(lane.Wildcard)
 	if !resume(table.Origin()) {
 		table.Begin(origin)
 		return names, nil
 	}
 	table.Resume(origin)
-	return names, maps.Collect(table.Versions())
+	versions = maps.Collect(table.Versions())
+	if !lane.Wildcard {
+		// What was given up since Changes is still here, and not wanted (RECON-7).
+		maps.DeleteFunc(versions, func(name, _ string) bool { return !x.leads(name) })
+	}
+	return names, versions
 }
 
 // Names is the whole interest of a lane.
