@@ -39,8 +39,17 @@ transcripts: ## rewrite what the relay says in the transcripts; read the diff
 chaos: ## break real processes for long; RUN=R1 picks a target; figures in bench/results
 	CHAOS=long $(GO) test ./internal/chaos -count=1 -timeout 90m -v -run '^Test$(or $(RUN),R[0-9]+)_'
 
+STEPS ?= 1000000
+
+.PHONY: model
+model: ## play STEPS random operations against the reference model, on two cores
+	@$(GO) test -c -o bin/twin.test ./internal/twin
+	@cd internal/twin && for core in 1 2; do \
+		TWIN_STEPS=$$(( $(STEPS) / 2 )) ../../bin/twin.test -test.run '^TestModel$$' -test.v -test.timeout 0 & pids="$$pids $$!"; \
+	done; status=0; for pid in $$pids; do wait $$pid || status=1; done; exit $$status
+
 .PHONY: mutants
-mutants: ## 23 seeded bugs, each of which the twin must find
+mutants: ## seeded bugs, each of which the twin must find
 	MUTANTS=1 $(GO) test ./internal/mutants -run Catches -v -count=1 -timeout 60m
 
 .PHONY: demo

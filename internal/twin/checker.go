@@ -1,0 +1,390 @@
+package twin
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+)
+
+// Checker reads the log of all messages, one at a time, and notes what breaks a
+// guarantee (reliability.md §3) or a rule of one stream (protocol.md). This file is
+// the control plane's side; checker_client.go is the clients'.
+type Checker struct {
+	// What is expected of time.
+	linger, missing, settle, ackTimeout time.Duration
+
+	now     time.Time
+	events  int                   // so far: requests of clients, and responses of the control plane
+	known   map[string]*knowledge // by kind; of this life of the relay
+	bodies  map[string]content
+	streams map[int]*relayStream
+	clients map[int]*clientState
+	// wanted is when the last client gave a name up, by kind; since is the event with
+	// which the first one asked for it.
+	wanted map[string]map[string]time.Time
+	since  map[string]map[string]int
+	// versions: content ⇔ version, over all lives of the relay (RECON-1, RECON-2).
+	versionOf, contentOf map[string]string
+
+	// Violations, each beginning with the id of what is broken.
+	Violations []string
+}
+
+func newChecker(s Settings, bodies map[string]content) *Checker {
+	c := &Checker{
+		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
+		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, since: map[string]map[string]int{},
+		versionOf: map[string]string{}, contentOf: map[string]string{},
+	}
+	c.relayStarted()
+	for _, k := range kinds {
+		c.wanted[k.name], c.since[k.name] = map[string]time.Time{}, map[string]int{}
+	}
+	return c
+}
+
+func (c *Checker) fail(rule, format string, a ...any) {
+	c.Violations = append(c.Violations, rule+": "+fmt.Sprintf(format, a...))
+}
+
+// relayStarted: a relay knows nothing at first, and has no streams.
+func (c *Checker) relayStarted() {
+	c.known, c.streams = map[string]*knowledge{}, map[int]*relayStream{}
+	for _, k := range kinds {
+		c.known[k.name] = &knowledge{newVoice(), newVoice(), map[string]bool{}}
+	}
+}
+
+// relayStream is a stream of the relay's to the control plane, as the relay has
+// made it.
+type relayStream struct {
+	spoken bool
+	lanes  map[string]*relayLane // by kind
+}
+
+// relayLane is what a stream is subscribed to, of one type.
+type relayLane struct {
+	wildcard bool                 // what it is used for; for good (WILD-13)
+	names    map[string]time.Time // when subscribed
+	pending  map[string]bool      // nonces that await a verdict → it must be a NACK
+	first    time.Time            // response since the wildcard was subscribed
+}
+
+func (c *Checker) upOpened(id int) { c.streams[id] = &relayStream{lanes: map[string]*relayLane{}} }
+
+func (c *Checker) upClosed(id int) {
+	c.silence()
+	delete(c.streams, id)
+}
+
+// silence notes the names that have gone unanswered for too long (MISS-3).
+func (c *Checker) silence() {
+	for _, s := range c.streams {
+		for kind, l := range s.lanes {
+			v := c.known[kind].byName
+			for name, since := range l.names {
+				if _, known := v.words[name]; !l.wildcard && !known && c.now.Sub(since) >= c.missing && !v.matched(name) {
+					v.words[name] = word{silent: true}
+				}
+			}
+		}
+	}
+}
+
+// upAsked judges a request of the relay's.
+func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
+	s := c.streams[id]
+	k, ok := named(req.GetTypeUrl())
+	if s == nil || !ok {
+		c.fail("UP-3", "stream %d asks for %q", id, req.GetTypeUrl())
+		return
+	}
+	if (req.GetNode() != nil) == s.spoken {
+		c.fail("UP-2", "the node comes with the first request, and only with it")
+	}
+	s.spoken = true
+	l := s.lanes[k.name]
+	if nonce := req.GetResponseNonce(); nonce != "" {
+		c.upJudged(k, l, nonce, req)
+		return
+	}
+	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
+	resumed := l == nil
+	if resumed {
+		l = &relayLane{names: map[string]time.Time{}, pending: map[string]bool{}}
+		l.wildcard = len(subscribe) == 0 || slices.Contains(subscribe, wildcard)
+		s.lanes[k.name] = l
+		if len(subscribe) == 0 {
+			subscribe = []string{wildcard}
+		}
+	} else if len(req.GetInitialResourceVersions()) > 0 {
+		c.fail("RECON-8", "versions come with a type's first request only")
+	}
+	for _, name := range unsubscribe {
+		if _, ok := l.names[name]; !ok {
+			c.fail("G10", "%s %s is dropped, and was not asked for", k.name, name)
+		}
+		if at, ok := c.wanted[k.name][name]; ok && c.now.Sub(at) < c.linger && c.known[k.name].voice(l.wildcard).matched(name) {
+			c.fail("UP-7", "%s %s is dropped %v after its last client left", k.name, name, c.now.Sub(at))
+		}
+		delete(l.names, name)
+	}
+	if len(unsubscribe) > 0 {
+		c.upForgets(k, l, unsubscribe)
+	}
+	for _, name := range subscribe {
+		if slices.Contains(unsubscribe, name) {
+			c.fail("UP-8", "%s %s is dropped and asked for in one request", k.name, name)
+		}
+		if _, again := l.names[name]; again || l.wildcard != (name == wildcard) {
+			c.fail("G10", "%s %s is asked for, twice or on a stream used otherwise (WILD-13)", k.name, name)
+		}
+		if !c.isWanted(k, name) {
+			c.fail("G10", "%s %s is asked for, and nobody wants it", k.name, name)
+		}
+		l.names[name] = c.now
+		l.first = time.Time{}
+	}
+	if !resumed {
+		return
+	}
+	c.upForgets(k, l, nil)
+	c.upResumed(k, l, req.GetInitialResourceVersions())
+}
+
+// upForgets drops what the relay is to forget: what it unsubscribes (UP-8), or on a
+// new stream all that it does not ask for again.
+func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed []string) {
+	switch {
+	case !l.wildcard:
+		c.known[k.name].byName.forget(l.names, unsubscribed)
+	case len(l.names) == 0:
+		c.known[k.name].byWildcard = newVoice()
+	}
+}
+
+func stamped(names map[string]time.Time) map[string]bool {
+	set := map[string]bool{}
+	for name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// upResumed judges the versions that a stream begins with (RECON-6, RECON-7).
+func (c *Checker) upResumed(k kind, l *relayLane, versions map[string]string) {
+	v := c.known[k.name].voice(l.wildcard)
+	for name, w := range v.words {
+		names := map[string]bool{wildcard: true}
+		if !l.wildcard {
+			names = stamped(l.names)
+		}
+		if _, ok := versions[name]; w.present && !ok && !c.kept(k, names, name, w) {
+			delete(v.words, name) // given up while there was no stream
+		}
+	}
+	for name, version := range versions {
+		w, ok := v.present(name)
+		if !ok {
+			c.fail("RECON-7", "the version of %s %s is sent, which is not there or not wanted", k.name, name)
+		} else if w.version != version {
+			c.fail("RECON-6", "the version of %s %s is %q, should be %q", k.name, name, version, w.version)
+		}
+	}
+}
+
+// upJudged: exactly one ACK or NACK for each response, and nothing with it.
+func (c *Checker) upJudged(k kind, l *relayLane, nonce string, req *discovery.DeltaDiscoveryRequest) {
+	if len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(req.GetInitialResourceVersions()) > 0 {
+		c.fail("UP-5", "a verdict on %s changes a subscription", nonce)
+	}
+	bad, ok := false, false
+	if l != nil {
+		bad, ok = l.pending[nonce]
+		delete(l.pending, nonce)
+	}
+	switch {
+	case !ok:
+		c.fail("UP-4", "a verdict on %s %q, which awaits none", k.name, nonce)
+	case bad != (req.GetErrorDetail() != nil):
+		c.fail("G12", "%s %s is bad: %v, and its verdict %v", k.name, nonce, bad, req.GetErrorDetail())
+	}
+}
+
+// isWanted: somebody wants a name now, or did not long ago (UP-7).
+func (c *Checker) isWanted(k kind, name string) bool {
+	if at, ok := c.wanted[k.name][name]; ok && c.now.Sub(at) <= c.linger+time.Second {
+		return true
+	}
+	return slices.ContainsFunc(c.interests(k), func(i *Interest) bool {
+		return i.Names[name] || name == wildcard && i.Wildcard
+	})
+}
+
+// lapsed: nobody wants the wildcard, and no stream carries it, so that the relay has
+// forgotten its set.
+func (c *Checker) lapsed(k kind) bool {
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && l.wildcard && len(l.names) > 0 {
+			return false
+		}
+	}
+	return !slices.Contains(Union(c.interests(k)), wildcard)
+}
+
+// interests are those of all clients in a type.
+func (c *Checker) interests(k kind) (all []*Interest) {
+	for _, cl := range c.clients {
+		if t := cl.topics[k.name]; cl.open && t != nil {
+			all = append(all, &t.interest)
+		}
+	}
+	return all
+}
+
+// upSaid takes in a response of the control plane's. bad: it must be NACKed.
+func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) {
+	k, _ := named(resp.GetTypeUrl())
+	s := c.streams[id]
+	if s == nil || s.lanes[k.name] == nil {
+		return // UP-10
+	}
+	l, known := s.lanes[k.name], c.known[k.name]
+	l.pending[resp.GetNonce()] = bad
+	if len(l.names) == 0 {
+		return // H-32
+	}
+	v := known.voice(l.wildcard)
+	c.events++
+	for _, r := range resp.GetResources() {
+		name := r.GetName()
+		if r.GetResource() == nil {
+			for _, alias := range r.GetAliases() {
+				if !v.matched(alias) {
+					c.changed(k, v.remove(alias, c.events))
+				}
+			}
+			continue
+		}
+		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events}
+		if l.wildcard || c.covered(k, l, name, w.aliases) {
+			c.changed(k, v.set(name, w))
+		} else if before, had := v.words[name]; had {
+			delete(v.words, name) // it has lost the alias it was wanted for
+			c.changed(k, v.lose(before))
+		}
+	}
+	for _, name := range resp.GetRemovedResources() {
+		c.changed(k, v.remove(name, c.events))
+	}
+	for _, e := range resp.GetResourceErrors() {
+		known.erred[e.GetResourceName().GetName()] = true
+		if e.GetErrorDetail().GetCode() == notFound {
+			c.changed(k, v.remove(e.GetResourceName().GetName(), c.events))
+		}
+	}
+	if l.wildcard {
+		if l.first.IsZero() {
+			l.first = c.now
+		}
+		if c.settle == 0 {
+			v.whole(c.events)
+		}
+	}
+}
+
+const notFound = 5
+
+// covered: the relay has asked for a resource, or is about to.
+func (c *Checker) covered(k kind, l *relayLane, name string, aliases []string) bool {
+	for asked := range l.names {
+		if answers(name, aliases, asked) {
+			return true
+		}
+	}
+	return c.isWanted(k, name) || slices.ContainsFunc(aliases, func(alias string) bool { return c.isWanted(k, alias) })
+}
+
+// changed: clients may be told of these names again (DOWN-DELTA-14).
+func (c *Checker) changed(k kind, names []string) {
+	for _, cl := range c.clients {
+		if t := cl.topics[k.name]; t != nil {
+			for _, name := range names {
+				t.owed[name] = true
+			}
+		}
+	}
+}
+
+// settled notes which wildcard sets are complete by now (RECON-16).
+func (c *Checker) settled() {
+	for _, s := range c.streams {
+		for kind, l := range s.lanes {
+			if l.wildcard && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
+				c.known[kind].byWildcard.whole(c.events)
+			}
+		}
+	}
+}
+
+// Finish judges what is left when all is quiet: everything is said and read, and
+// all timers have run out.
+func (c *Checker) Finish(world World) {
+	for _, k := range kinds {
+		for id, cl := range c.clients {
+			if t := cl.topics[k.name]; cl.open && t != nil && !t.interest.fresh {
+				c.finishTopic(fmt.Sprintf("c%d %s", id, k.name), k, cl, t, world)
+			}
+		}
+		subscribed := []string{}
+		for _, s := range c.streams {
+			if l := s.lanes[k.name]; l != nil {
+				subscribed = append(subscribed, slices.Sorted(maps.Keys(l.names))...)
+				for nonce := range l.pending {
+					c.fail("UP-4", "%s %s has had no verdict", k.name, nonce)
+				}
+			}
+		}
+		slices.Sort(subscribed)
+		if union := Union(c.interests(k)); !slices.Equal(union, subscribed) {
+			c.fail("G10", "%s: the clients want %q, upstream is subscribed to %q", k.name, union, subscribed)
+		}
+	}
+}
+
+// finishTopic: a client holds what the twin says (G3).
+func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, world World) {
+	view, holds := world.View(k, &t.interest), map[string]string{}
+	for name, h := range t.holds {
+		if _, exists := view[name]; exists || !cl.sotw || k.full {
+			holds[name] = h.label // SotW cannot say that others are gone (DOWN-SOTW-10)
+		}
+	}
+	if !maps.Equal(view, holds) {
+		c.fail("G3", "%s wants %s, should hold %v, holds %v", who, t.interest.text(), view, holds)
+	}
+	if t.whole && !t.answered {
+		c.fail("DOWN-DELTA-13", "%s has had no answer to its wildcard", who)
+	}
+	for name, asked := range t.asked {
+		if _, exists := view[name]; asked && exists && !cl.sotw {
+			c.fail("DOWN-DELTA-7", "%s has had no answer for %s", who, name)
+		}
+	}
+	for name := range cl.warm {
+		if i := &t.interest; k.name == "EDS" && (i.Names[name] || i.Wildcard && !cl.sotw) && (!cl.sotw && i.Names[name] || world[k.name][name].Label != "") {
+			c.fail("ORDER-4", "%s: %s was not told after its cluster", who, name)
+		}
+	}
+}
+
+func (i *Interest) text() string {
+	names := slices.Sorted(maps.Keys(i.Names))
+	if i.Wildcard {
+		names = append(names, wildcard)
+	}
+	return fmt.Sprintf("%q", names)
+}

@@ -1,0 +1,245 @@
+package twin
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+)
+
+// clientState is one client, as the messages make it.
+type clientState struct {
+	sotw   bool
+	open   bool
+	topics map[string]*topic // by kind
+	nonces map[string]bool   // ever seen on the stream
+	// warm are endpoints that the client needs to be told of, because their cluster
+	// was sent (ORDER-4).
+	warm map[string]bool
+}
+
+// topic is what a client has asked for and been told, of one type.
+type topic struct {
+	// holds outlives streams: it is the client's own memory.
+	holds map[string]held
+
+	// The stream's.
+	interest Interest
+	last     map[string]string // name → version last told; "" for gone
+	seen     map[string]seen   // what was last told of a name (G2)
+	owed     map[string]bool   // names that may be told though they were before
+	asked    map[string]bool   // names that await an answer
+	left     map[string]bool   // names given up under the wildcard, to be told once more (WILD-8)
+	brought  map[string]bool   // names that the client came with (DOWN-DELTA-10)
+	whole    bool              // the wildcard awaits its answer
+	opening  bool              // and nothing precedes that (DOWN-DELTA-13)
+	answered bool              // the wildcard was answered since it was asked for, for all we know
+	reshaped bool              // the interest has changed since the last response
+	unacked  []string
+	since    time.Time // pushes wait for the ACK
+	view     string    // last full-state response
+}
+
+type seen struct {
+	label string
+	at    int // when it was said
+}
+
+type held struct {
+	label, version string
+	aliases        []string
+}
+
+func (t *topic) begin() {
+	t.interest, t.last, t.seen = newInterest(), map[string]string{}, map[string]seen{}
+	t.owed, t.asked, t.whole, t.opening = map[string]bool{}, map[string]bool{}, false, false
+	t.left, t.brought, t.unacked, t.view = map[string]bool{}, map[string]bool{}, nil, ""
+}
+
+func (c *Checker) clientOpened(id int, sotw bool) {
+	cl := c.clients[id]
+	if cl == nil {
+		cl = &clientState{topics: map[string]*topic{}}
+		c.clients[id] = cl
+	}
+	cl.open, cl.sotw, cl.nonces, cl.warm = true, sotw, map[string]bool{}, map[string]bool{}
+	for _, t := range cl.topics {
+		t.begin()
+	}
+}
+
+func (c *Checker) clientClosed(id int) {
+	for kind, t := range c.clients[id].topics {
+		k, _ := named(kind)
+		union := Union(c.interests(k))
+		t.begin()
+		c.interestChanged(k, union)
+	}
+	c.clients[id].open = false
+}
+
+// forgotten: the client itself is gone for good.
+func (c *Checker) forgotten(id int) { delete(c.clients, id) }
+
+// interestChanged notes what somebody begins to want, and what nobody wants any
+// more. before is what all clients wanted until now.
+func (c *Checker) interestChanged(k kind, before []string) {
+	c.events++
+	after := Union(c.interests(k))
+	for _, name := range before {
+		if !slices.Contains(after, name) {
+			c.wanted[k.name][name] = c.now
+		}
+	}
+	for _, name := range after {
+		if !slices.Contains(before, name) {
+			c.since[k.name][name] = c.events
+		}
+	}
+}
+
+func (cl *clientState) topic(kind string) *topic {
+	t := cl.topics[kind]
+	if t == nil {
+		t = &topic{holds: map[string]held{}}
+		t.begin()
+		cl.topics[kind] = t
+	}
+	return t
+}
+
+// clientAsked takes in a Delta client's request.
+func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
+	cl := c.clients[id]
+	k, _ := named(req.GetTypeUrl())
+	t := cl.topic(k.name)
+	t.judged(req.GetResponseNonce())
+	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
+	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
+	t.interest.Delta(k, subscribe, unsubscribe)
+	if first {
+		for name, version := range req.GetInitialResourceVersions() {
+			t.last[name], t.brought[name] = version, true // DOWN-DELTA-8
+		}
+	}
+	for _, name := range subscribe {
+		if name != wildcard {
+			t.asked[name] = !first || len(t.brought) == 0 // DOWN-DELTA-7, -8
+			c.owe(k, t, name, first)
+		}
+	}
+	for _, name := range unsubscribe {
+		if t.brought[name] && !before.Names[name] && !t.interest.Wildcard {
+			delete(t.holds, name) // what else should it mean
+			delete(t.brought, name)
+		}
+		if delete(t.asked, name); !t.interest.Wildcard {
+			delete(t.owed, name)
+		}
+		both := slices.Contains(subscribe, name)
+		if name != wildcard && t.interest.Wildcard && (both || before.Names[name]) {
+			t.asked[name], t.left[name] = true, true
+			c.owe(k, t, name, false)
+			for other := range t.owed {
+				t.left[other] = true // those it led to
+			}
+		}
+		if both {
+			c.wanted[k.name][name] = c.now
+		}
+	}
+	if t.interest.Wildcard && (first || slices.Contains(subscribe, wildcard)) {
+		t.whole, t.opening, t.answered = true, t.opening || first, false
+		c.owe(k, t, wildcard, first)
+	}
+	c.interestChanged(k, union)
+	c.reshaped(k, t, before, first)
+}
+
+// clientAskedSotW takes in a SotW client's request.
+func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
+	cl := c.clients[id]
+	k, _ := named(req.GetTypeUrl())
+	t := cl.topic(k.name)
+	t.judged(req.GetResponseNonce())
+	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
+	t.interest.Replace(k, req.GetResourceNames())
+	for name := range t.interest.Names {
+		if !before.Names[name] {
+			t.asked[name] = true
+			c.owe(k, t, name, first)
+		}
+	}
+	dropped := false
+	for name := range before.Names {
+		dropped = dropped || !t.interest.Names[name]
+	}
+	if t.interest.Wildcard && (!before.Wildcard || dropped) {
+		t.whole = t.whole || !before.Wildcard
+		t.answered = t.answered && before.Wildcard
+		t.asked[wildcard] = true // what it had by name may not be what the wildcard has
+		c.owe(k, t, wildcard, first)
+	}
+	c.interestChanged(k, union)
+	c.reshaped(k, t, before, first)
+}
+
+// judged settles a response, and those before it.
+func (t *topic) judged(nonce string) {
+	if i := slices.Index(t.unacked, nonce); i >= 0 {
+		t.unacked = t.unacked[i+1:]
+	}
+}
+
+func (i *Interest) clone() Interest {
+	c := *i
+	c.Names = maps.Clone(i.Names)
+	return c
+}
+
+// owe: all that answers to a name may be told again. In a first request only what
+// the client did not bring is owed, and that needs no leave.
+func (c *Checker) owe(k kind, t *topic, asked string, first bool) {
+	if first {
+		return
+	}
+	t.owed[asked] = true
+	for _, v := range c.known[k.name].voices() {
+		for name, w := range v.words {
+			if asked == wildcard || answers(name, w.aliases, asked) {
+				t.owed[name] = true
+			}
+		}
+	}
+	if asked == wildcard {
+		for name := range t.last {
+			t.owed[name] = true
+		}
+	}
+}
+
+// reshaped: interest has changed. What the client no longer wants it drops, save
+// what it came with: that is for the relay to remove (DOWN-DELTA-11).
+func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
+	if !t.interest.Wildcard {
+		t.whole, t.opening = false, false
+	}
+	if first || before.same(&t.interest) {
+		return
+	}
+	clear(t.seen)
+	t.reshaped = true
+	still := t.interest.clone()
+	maps.DeleteFunc(still.Names, func(name string, _ bool) bool { return !before.Names[name] }) // new names begin with nothing
+	for name, h := range t.holds {
+		if before.Covers(name, h.aliases) && !still.Covers(name, h.aliases) {
+			delete(t.holds, name)
+			delete(t.last, name)
+		}
+	}
+}
+
+func (i *Interest) same(o *Interest) bool {
+	return i.Wildcard == o.Wildcard && maps.Equal(i.Names, o.Names)
+}

@@ -1,0 +1,330 @@
+package twin
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// What clients are told.
+
+// clientTold judges a response to a Delta client.
+func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
+	who, k, t := c.hear(id, resp.GetTypeUrl(), resp.GetNonce())
+	if t == nil {
+		return
+	}
+	known := c.known[k.name]
+	answer := c.answered(t, k, false)
+	listed := map[string]bool{}
+	once := func(name string) {
+		if listed[name] {
+			c.fail("DOWN-DELTA-12", "%s: one response names %s twice", who, name)
+		}
+		listed[name] = true
+	}
+	if len(resp.GetResources())+len(resp.GetRemovedResources())+len(resp.GetResourceErrors()) == 0 && !answer {
+		c.fail("DOWN-DELTA-14", "%s: a response that says nothing", who)
+	}
+	opening := t.opening
+	for _, r := range resp.GetResources() {
+		once(r.GetName())
+		if r.GetResource() == nil {
+			answer = c.denied(who, c.clients[id], k, t, r.GetAliases()) || answer
+			continue
+		}
+		answer = t.settle(r.GetName(), r.GetAliases()) || answer
+		c.content(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetResource())
+	}
+	for _, name := range resp.GetRemovedResources() {
+		once(name)
+		answer = t.settle(name, t.holds[name].aliases) || answer || t.brought[name] // DOWN-DELTA-11
+		c.removed(who, k, t, name, len(resp.GetResources()) > 0)
+		if k.name == "EDS" {
+			delete(c.clients[id].warm, name)
+		}
+	}
+	for _, e := range resp.GetResourceErrors() {
+		answer = true
+		delete(t.asked, e.GetResourceName().GetName())
+		t.owed[e.GetResourceName().GetName()] = true // when the error is over
+	}
+	if opening {
+		c.opened(who, t, known, listed)
+	}
+	c.paced(who, t, resp.GetNonce(), answer)
+}
+
+// clientToldSotW judges a response to a SotW client.
+func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
+	who, k, t := c.hear(id, resp.GetTypeUrl(), resp.GetNonce())
+	if t == nil {
+		return
+	}
+	if resp.GetVersionInfo() == "" {
+		c.fail("DOWN-SOTW-11", "%s: no version", who)
+	}
+	answer := c.answered(t, k, true) || len(resp.GetResourceErrors()) > 0
+	reason := answer || len(t.owed) > 0 || t.reshaped
+	t.reshaped = false
+	for _, e := range resp.GetResourceErrors() {
+		t.owed[e.GetResourceName().GetName()] = true // when the error is over
+	}
+	listed := map[string]bool{}
+	view := ""
+	before := maps.Clone(t.holds)
+	for _, body := range resp.GetResources() {
+		r := c.bodies[string(body.GetValue())]
+		if listed[r.name] {
+			c.fail("DOWN-SOTW-14", "%s: one response has %s twice", who, r.name)
+		}
+		listed[r.name] = true
+		view += r.name + "=" + r.label + " "
+		answer = t.settle(r.name, c.aliases(k, r)) || answer
+		if k.full {
+			delete(t.last, r.name) // a set has everything, changed or not
+		}
+		c.content(who, k, c.clients[id], t, r.name, r.label, body)
+	}
+	for name := range maps.Clone(t.asked) {
+		if !listed[name] && k.full {
+			answer = true
+			delete(t.asked, name)
+		}
+	}
+	if !k.full && len(resp.GetResources())+len(resp.GetResourceErrors()) == 0 && !answer {
+		c.fail("DOWN-DELTA-14", "%s: a response that says nothing", who)
+	}
+	if k.full {
+		for name, h := range before {
+			if !listed[name] && t.interest.Covers(name, h.aliases) {
+				c.removed(who, k, t, name, true)
+			} else if !listed[name] {
+				delete(t.holds, name)
+			}
+		}
+		if view == t.view && !reason {
+			c.fail("DOWN-SOTW-13", "%s: the same set again, for no reason", who)
+		}
+		t.view = view
+		clear(t.owed)
+	}
+	c.paced(who, t, resp.GetNonce(), answer)
+}
+
+// hear is what every response has to meet.
+func (c *Checker) hear(id int, url, nonce string) (who string, k kind, t *topic) {
+	cl := c.clients[id]
+	k, _ = named(url)
+	who = fmt.Sprintf("c%d %s", id, k.name)
+	if cl == nil || !cl.open || cl.topics[k.name] == nil || cl.topics[k.name].interest.fresh {
+		c.fail("G1", "%s: a response that was not asked for (%s)", who, url)
+		return who, k, nil
+	}
+	if nonce == "" || cl.nonces[nonce] {
+		c.fail("DOWN-DELTA-3", "%s: the nonce %q again", who, nonce)
+	}
+	cl.nonces[nonce] = true
+	c.silence()
+	c.settled()
+	return who, k, cl.topics[k.name]
+}
+
+// answered: the response is the answer to a wildcard.
+func (c *Checker) answered(t *topic, k kind, sotw bool) bool {
+	complete := c.known[k.name].byWildcard.complete
+	if t.interest.Wildcard && !complete && (t.opening || sotw && k.full) {
+		c.fail("DOWN-DELTA-13", "%s: a wildcard is answered before its set is complete", k.name)
+	}
+	if (t.whole || t.asked[wildcard]) && complete {
+		// A set that was complete before the wildcard was given up may be forgotten.
+		if certain := c.since[k.name][wildcard] < c.known[k.name].byWildcard.completed; certain {
+			t.whole = false
+		}
+		t.opening, t.answered = false, true
+		delete(t.asked, wildcard)
+		return true
+	}
+	return false
+}
+
+// opened: the first answer to a wildcard is the whole set (DOWN-DELTA-13), save what
+// the client came with, and what it asked for by name.
+func (c *Checker) opened(who string, t *topic, known *knowledge, listed map[string]bool) {
+	for name, w := range known.byWildcard.words {
+		if w.present && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
+			c.fail("DOWN-DELTA-13", "%s: the first answer to the wildcard lacks %s", who, name)
+		}
+	}
+}
+
+// settle notes that names are answered.
+func (t *topic) settle(name string, aliases []string) (asked bool) {
+	for waiting := range maps.Clone(t.asked) {
+		if answers(name, aliases, waiting) {
+			asked = asked || t.asked[waiting]
+			delete(t.asked, waiting)
+		}
+	}
+	return asked
+}
+
+// denied judges a negative answer for aliases (NAME-6).
+func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases []string) (asked bool) {
+	for _, alias := range aliases {
+		if k.name == "EDS" {
+			delete(cl.warm, alias)
+		}
+		if t.interest.Names[alias] && !c.known[k.name].byName.absent(alias) {
+			c.fail("G4", "%s: %s is denied, and the control plane did not", who, alias)
+		}
+		asked = t.settle(alias, nil) || asked
+		for name, h := range t.holds {
+			if answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) {
+				delete(t.holds, name)
+			}
+		}
+	}
+	return asked
+}
+
+// aliases are those of a content, as the control plane has said them.
+func (c *Checker) aliases(k kind, r content) []string {
+	for _, v := range c.known[k.name].voices() {
+		if w, ok := v.present(r.name); ok && w.label == r.label {
+			return w.aliases
+		}
+	}
+	return nil
+}
+
+// content judges a resource that a client is sent.
+func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, version string, body *anypb.Any) {
+	known, r := c.known[k.name], c.bodies[string(body.GetValue())]
+	if r.kind != k.name || r.name != name || body.GetTypeUrl() != k.url {
+		c.fail("G1", "%s: %s has a body that was never sent", who, name)
+		return
+	}
+	if !known.says(name, r.label) {
+		c.fail("G1", "%s: %s=%s is not what the control plane says", who, name, r.label)
+		return
+	}
+	aliases := c.aliases(k, r)
+	if w, ok := known.byWildcard.present(name); !t.interest.Named(name, aliases) && (!t.interest.Wildcard || !ok || w.label != r.label) {
+		c.fail("WILD-12", "%s wants %s, and is sent %s=%s", who, t.interest.text(), name, r.label)
+	}
+	age := known.age(name, r.label)
+	if was := t.seen[name]; age < was.at && was.label != r.label && !known.torn(name) {
+		c.fail("G2", "%s: %s=%s is older than what it was sent before", who, name, r.label)
+	}
+	t.seen[name] = seen{r.label, age}
+	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !known.erred[name] {
+		c.fail("G5", "%s: %s=%s again", who, name, r.label)
+	}
+	if known.byWildcard.complete {
+		delete(t.left, name)
+	}
+	if !cl.sotw {
+		c.fingerprinted(who, k, name, r, aliases, version)
+	}
+	if e := endpoints(k.name, name); e != "" {
+		if t.holds[name].label != r.label {
+			cl.warm[e] = true
+		}
+		if eds := cl.topics["EDS"]; eds != nil {
+			if eds.interest.Names[e] {
+				eds.asked[e] = true
+			}
+			c.owe(kinds[1], eds, e, false)
+		}
+	}
+	if k.name == "EDS" {
+		for _, asked := range append(slices.Clone(aliases), name) {
+			delete(cl.warm, asked)
+		}
+	}
+	t.last[name] = version
+	delete(t.brought, name)
+	delete(t.owed, name)
+	t.holds[name] = held{r.label, version, aliases}
+}
+
+// fingerprinted: versions are a function of content, and tell contents apart.
+func (c *Checker) fingerprinted(who string, k kind, name string, r content, aliases []string, version string) {
+	key := fmt.Sprint(k.name, name, r.label, slices.Sorted(slices.Values(aliases)))
+	if v, ok := c.versionOf[key]; ok && v != version {
+		c.fail("RECON-2", "%s: %s=%s has the version %s, had %s", who, name, r.label, version, v)
+	}
+	if o, ok := c.contentOf[version]; ok && o != key {
+		c.fail("RECON-1", "%s: %s has the version of %s", who, key, o)
+	}
+	c.versionOf[key], c.contentOf[version] = version, key
+}
+
+// removed judges that a client is told that a name is gone. more: the response says
+// more than that.
+func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) {
+	if !c.known[k.name].gone(name, &t.interest, t.brought[name]) && !c.lapsed(k) {
+		c.fail("G4", "%s wants %s, and is told that %s is gone", who, t.interest.text(), name)
+	}
+	if last, told := t.last[name]; told && last == "" && !t.owed[name] && !more && !(t.interest.Wildcard && len(t.interest.Names) > 0) { // MISS-8
+		c.fail("DOWN-DELTA-14", "%s is told again that %s is gone", who, name)
+	}
+	t.last[name] = ""
+	delete(t.brought, name)
+	delete(t.owed, name)
+	delete(t.holds, name)
+	delete(t.seen, name)
+	for other, h := range t.holds { // they no longer answer to it
+		h.aliases = slices.DeleteFunc(slices.Clone(h.aliases), func(alias string) bool { return alias == name })
+		t.holds[other] = h
+	}
+}
+
+// paced: changes wait for the ACK, answers do not (DOWN-DELTA-15).
+func (c *Checker) paced(who string, t *topic, nonce string, answer bool) {
+	if len(t.unacked) > 0 && !answer && c.now.Before(t.since.Add(c.ackTimeout)) {
+		c.fail("DOWN-DELTA-15", "%s: a change is sent before the last ACK", who)
+	}
+	if len(t.unacked) == 0 || !answer {
+		t.since = c.now
+	}
+	t.unacked = append(t.unacked, nonce)
+}
+
+// Known judges a moment when the relay has nothing left to do and the clients have
+// ACKed everything: what the relay knows they know, control plane or not (G8).
+func (c *Checker) Known() {
+	c.settled()
+	for id, cl := range c.clients {
+		for _, k := range kinds {
+			t := cl.topics[k.name]
+			if !cl.open || t == nil || t.interest.fresh || t.opening || cl.sotw && k.full {
+				continue // a full set may wait for what is not known (DOWN-SOTW-7)
+			}
+			for _, v := range c.known[k.name].voices() {
+				for name, w := range v.words {
+					served := v == c.known[k.name].byName && c.kept(k, t.interest.Names, name, w) ||
+						v.complete && c.since[k.name][wildcard] < v.completed && t.interest.Wildcard && !t.interest.Named(name, w.aliases) && c.kept(k, map[string]bool{wildcard: true}, name, w)
+					if w.present && served && !c.known[k.name].says(name, t.holds[name].label) {
+						c.fail("G8", "c%d %s: the relay knows %s=%s, the client holds %q", id, k.name, name, w.label, t.holds[name].label)
+					}
+				}
+			}
+		}
+	}
+}
+
+// kept: the relay was told of a resource because of one of the names, and the name
+// was wanted ever since, so that the relay must have it still.
+func (c *Checker) kept(k kind, names map[string]bool, name string, w word) bool {
+	for asked := range names {
+		if (asked == wildcard || answers(name, w.aliases, asked)) && c.since[k.name][asked] < w.at {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,284 @@
+package twin
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// controlPlane is an honest Delta server with habits. It says nothing false: what
+// it lists exists, and what it removes does not. But it may be late, say things in
+// pieces and twice, and keep silent about names that do not exist.
+type controlPlane struct {
+	world   World
+	habits  habits
+	bodies  map[string]content // by wire bytes
+	counter int                // of labels, versions and nonces
+	streams map[int]*serverStream
+	erred   bool // it has sent an error in place of an answer
+}
+
+// habits are a set of flags.
+type habits int
+
+const (
+	silent    habits = 1 << iota // names that do not exist are not answered
+	resends                      // versions that the relay brings spare it nothing
+	errs                         // names that do not exist are answered by an error
+	negatives                    // aliases to which nothing answers get a bodyless resource
+	poison                       // a stream ends on which FOO is asked for
+	eager                        // everything is answered at once
+	allHabits = 1<<iota - 1
+)
+
+// content is what a body says.
+type content struct{ kind, name, label string }
+
+// serverStream is the server's side of a stream.
+type serverStream struct {
+	inbox []*discovery.DeltaDiscoveryRequest
+	lanes map[string]*serverLane // by kind
+}
+
+// serverLane is what one stream has asked for and been told, of one type.
+type serverLane struct {
+	names    map[string]bool
+	wildcard bool
+	sent     map[string]string   // name, version
+	as       map[string][]string // name, the aliases it was sent with
+	owed     map[string]bool     // names to be answered whatever was sent
+	whole    bool                // the wildcard is to be answered
+}
+
+func newControlPlane() *controlPlane {
+	p := &controlPlane{world: World{}, bodies: map[string]content{}, streams: map[int]*serverStream{}}
+	for _, k := range kinds {
+		p.world[k.name] = map[string]Resource{}
+	}
+	return p
+}
+
+func (p *controlPlane) next() int {
+	p.counter++
+	return p.counter
+}
+
+// set gives a name new content.
+func (p *controlPlane) set(k kind, name string, aliases []string) {
+	label := fmt.Sprintf("v%d", p.next())
+	p.world[k.name][name] = Resource{Label: label, Version: label, Aliases: aliases}
+}
+
+// reversion gives a name another version, and the content that it has (RECON-4).
+func (p *controlPlane) reversion(k kind, name string) {
+	if r, ok := p.world[k.name][name]; ok {
+		r.Version = fmt.Sprintf("u%d", p.next())
+		p.world[k.name][name] = r
+	}
+}
+
+// endpoints is the name of a cluster's endpoints, or "" if it has none (ORDER-6).
+func endpoints(kind, name string) string {
+	if kind != "CDS" || name == "d" {
+		return ""
+	}
+	return name
+}
+
+// wire is a resource as the server sends it.
+func (p *controlPlane) wire(k kind, name string) *discovery.Resource {
+	r := p.world[k.name][name]
+	value := []byte(name + "=" + r.Label)
+	if k.name == "CDS" {
+		c := &cluster.Cluster{Name: name, AltStatName: r.Label}
+		if endpoints(k.name, name) != "" {
+			c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_EDS}
+		}
+		value, _ = proto.MarshalOptions{Deterministic: true}.Marshal(c) // it is valid
+	}
+	p.bodies[string(value)] = content{k.name, name, r.Label}
+	return &discovery.Resource{
+		Name: name, Version: r.Version, Aliases: r.Aliases, Resource: &anypb.Any{TypeUrl: k.url, Value: value},
+	}
+}
+
+// read takes in what a stream has asked. refused: the server ends the stream.
+func (p *controlPlane) read(s *serverStream) (refused bool) {
+	for _, req := range s.inbox {
+		k, _ := named(req.GetTypeUrl())
+		if req.GetResponseNonce() != "" {
+			p.judged(s.lanes[k.name], req)
+			continue
+		}
+		if k.name == "FOO" && p.habits&poison != 0 {
+			return true
+		}
+		l := s.lanes[k.name]
+		if l == nil {
+			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}}
+			s.lanes[k.name] = l
+			l.resume(req, p.world[k.name], p.habits&resends != 0)
+		}
+		l.subscribe(req, p.world[k.name])
+	}
+	s.inbox = nil
+	return false
+}
+
+// judged: what a NACK names is sent again; the client has not taken all of it.
+func (p *controlPlane) judged(l *serverLane, req *discovery.DeltaDiscoveryRequest) {
+	if req.GetErrorDetail() != nil {
+		for name := range l.sent {
+			l.sent[name] = "?"
+		}
+		for name := range l.names {
+			l.owed[name] = true
+		}
+	}
+}
+
+// resume takes in the first request of a type: what the client has needs no answer.
+func (l *serverLane) resume(req *discovery.DeltaDiscoveryRequest, world map[string]Resource, resends bool) {
+	l.wildcard = len(req.GetResourceNamesSubscribe()) == 0
+	l.whole = l.wildcard
+	for name, version := range req.GetInitialResourceVersions() {
+		if resends && world[name].Label != "" {
+			version = "?" // sent again, or removed if it is gone
+		}
+		l.sent[name], l.as[name] = version, world[name].Aliases
+	}
+}
+
+func (l *serverLane) subscribe(req *discovery.DeltaDiscoveryRequest, world map[string]Resource) {
+	for _, name := range req.GetResourceNamesSubscribe() {
+		if name == wildcard {
+			l.wildcard, l.whole = true, true
+			continue
+		}
+		l.names[name] = true
+		if r, ok := world[name]; !ok || l.sent[name] != r.Version || len(req.GetInitialResourceVersions()) == 0 {
+			l.owed[name] = true
+		}
+	}
+	for _, name := range req.GetResourceNamesUnsubscribe() {
+		if name == wildcard {
+			l.wildcard, l.whole = false, false
+		}
+		delete(l.names, name)
+		delete(l.owed, name)
+	}
+	for name := range l.sent {
+		if _, mapped := req.GetInitialResourceVersions()[name]; !mapped && !l.wants(name, l.as[name]) {
+			delete(l.sent, name) // the client has dropped it
+		}
+	}
+}
+
+func (l *serverLane) wants(name string, aliases []string) bool {
+	i := Interest{Names: l.names, Wildcard: l.wildcard}
+	return i.Covers(name, aliases)
+}
+
+// push is the next response of a type on a stream, or nil. pieces, if not zero, says
+// which of the names may be in it.
+func (p *controlPlane) push(s *serverStream, k kind, pieces int) *discovery.DeltaDiscoveryResponse {
+	l := s.lanes[k.name]
+	if l == nil {
+		return nil
+	}
+	resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url}
+	world := p.world[k.name]
+	for i, name := range poolNames {
+		if pieces != 0 && pieces>>i&1 == 0 {
+			continue
+		}
+		if r, ok := world[name]; ok {
+			p.pushPresent(resp, l, k, name, r)
+		} else if _, sent := l.sent[name]; sent {
+			resp.RemovedResources = append(resp.RemovedResources, name)
+			delete(l.sent, name)
+			delete(l.owed, name)
+		}
+	}
+	for _, asked := range slices.Sorted(maps.Keys(l.owed)) {
+		p.answer(resp, l, k, asked)
+	}
+	if len(resp.Resources)+len(resp.RemovedResources)+len(resp.ResourceErrors) == 0 && !l.whole {
+		return nil
+	}
+	l.whole = false
+	resp.Nonce = fmt.Sprintf("n%d", p.next())
+	return resp
+}
+
+func (p *controlPlane) pushPresent(resp *discovery.DeltaDiscoveryResponse, l *serverLane, k kind, name string, r Resource) {
+	owed := slices.ContainsFunc(slices.Collect(maps.Keys(l.owed)), func(asked string) bool { return answers(name, r.Aliases, asked) })
+	version, sent := l.sent[name]
+	wants := l.wants(name, r.Aliases)
+	if wants && (owed || version != r.Version) || !wants && sent {
+		resp.Resources = append(resp.Resources, p.wire(k, name))
+	}
+	l.sent[name], l.as[name] = r.Version, r.Aliases
+	if !wants {
+		delete(l.sent, name) // it has lost the alias it was sent for, and says so
+	}
+}
+
+// answer answers a name that was asked for, as far as push has not.
+func (p *controlPlane) answer(resp *discovery.DeltaDiscoveryResponse, l *serverLane, k kind, asked string) {
+	for name, r := range p.world[k.name] {
+		if answers(name, r.Aliases, asked) {
+			if !slices.ContainsFunc(resp.Resources, func(w *discovery.Resource) bool { return w.GetName() == name }) {
+				return // in another piece
+			}
+		}
+	}
+	matched := slices.ContainsFunc(resp.Resources, func(w *discovery.Resource) bool {
+		return answers(w.GetName(), w.GetAliases(), asked)
+	})
+	delete(l.owed, asked)
+	switch {
+	case matched || slices.Contains(resp.RemovedResources, asked) || p.habits&silent != 0:
+	case p.habits&errs != 0:
+		resp.ResourceErrors = append(resp.ResourceErrors, &discovery.ResourceError{
+			ResourceName: &discovery.ResourceName{Name: asked}, ErrorDetail: &statuspb.Status{Code: 5, Message: "no"},
+		})
+	case p.habits&negatives != 0 && !k.full:
+		resp.Resources = append(resp.Resources, &discovery.Resource{Name: "no/" + asked, Aliases: []string{asked}})
+	default:
+		resp.RemovedResources = append(resp.RemovedResources, asked)
+	}
+}
+
+// again makes the server forget what it has sent: everything comes once more.
+func (p *controlPlane) again(s *serverStream, k kind) {
+	if l := s.lanes[k.name]; l != nil {
+		for name := range l.sent {
+			l.sent[name] = "?"
+		}
+	}
+}
+
+// noteSent: a resource was sent though it was not asked for.
+func (l *serverLane) noteSent(name string, r Resource) {
+	if l != nil && l.wants(name, r.Aliases) {
+		l.sent[name], l.as[name] = r.Version, r.Aliases
+	}
+}
+
+// owe makes the server answer every name that it is asked for once more.
+func (p *controlPlane) owe() {
+	for _, s := range p.streams {
+		for _, l := range s.lanes {
+			for name := range l.names {
+				l.owed[name] = true
+			}
+		}
+	}
+}

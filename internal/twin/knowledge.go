@@ -1,0 +1,191 @@
+package twin
+
+import (
+	"slices"
+	"time"
+)
+
+// What the control plane has told the relay, word for word. The relay may tell its
+// clients this and nothing else (G1, G4).
+
+// word is the last that was said of a name.
+type word struct {
+	present bool
+	label   string
+	version string // the control plane's
+	aliases []string
+	at      int  // the event with which it was said
+	silent  bool // it was not said: the name went unanswered for too long
+}
+
+// voice is what was said in answer to one of the two kinds of interest in a type:
+// by name, or by wildcard (WILD-16).
+type voice struct {
+	words map[string]word
+	// complete: the wildcard's set was answered once (RECON-16).
+	complete  bool
+	completed int // the latest event with which it was
+}
+
+func newVoice() *voice { return &voice{words: map[string]word{}} }
+
+// whole notes that the wildcard's set is complete.
+func (v *voice) whole(event int) { v.complete, v.completed = true, event }
+
+// present is the content of a name, if the last word is that it exists.
+func (v *voice) present(name string) (word, bool) {
+	w := v.words[name]
+	return w, w.present
+}
+
+// absent: the last word on a name is that it does not exist.
+func (v *voice) absent(name string) bool {
+	w, ok := v.words[name]
+	return ok && !w.present
+}
+
+// matched: something that exists answers to a subscribed name.
+func (v *voice) matched(asked string) bool {
+	for name, w := range v.words {
+		if w.present && answers(name, w.aliases, asked) {
+			return true
+		}
+	}
+	return false
+}
+
+// set notes that a resource exists. It returns the names of which something else
+// is true now.
+func (v *voice) set(name string, w word) (changed []string) {
+	before := v.words[name]
+	w.present = true
+	v.words[name] = w
+	if before.present && before.label == w.label && slices.Equal(before.aliases, w.aliases) {
+		return nil
+	}
+	return append(append(v.lose(before), name), w.aliases...)
+}
+
+// remove notes that a resource does not exist.
+func (v *voice) remove(name string, at int) (changed []string) {
+	before := v.words[name]
+	v.words[name] = word{at: at}
+	if !before.present {
+		return nil
+	}
+	return append(v.lose(before), name)
+}
+
+// lose notes the aliases to which nothing answers any more (NAME-5).
+func (v *voice) lose(before word) (lost []string) {
+	for _, alias := range before.aliases {
+		if !v.matched(alias) {
+			v.words[alias] = word{at: before.at}
+		}
+		lost = append(lost, alias)
+	}
+	return lost
+}
+
+// forget drops what only unsubscribed names led to (UP-8, H-18), or without any all
+// that the subscribed ones do not lead to.
+func (v *voice) forget(subscribed map[string]time.Time, unsubscribed []string) {
+	for name, w := range v.words {
+		led := func(asked string) bool { return asked == name || w.present && answers(name, w.aliases, asked) }
+		drop := unsubscribed == nil || slices.ContainsFunc(unsubscribed, led)
+		for asked := range subscribed {
+			drop = drop && !led(asked)
+		}
+		if drop {
+			delete(v.words, name)
+		}
+	}
+}
+
+// knowledge is what the relay knows of one type.
+type knowledge struct {
+	byName, byWildcard *voice
+	// erred are names of which the control plane has sent an error: when it is over,
+	// clients may be told what they have (ERR-8).
+	erred map[string]bool
+}
+
+func (k *knowledge) voice(wildcard bool) *voice {
+	if wildcard {
+		return k.byWildcard
+	}
+	return k.byName
+}
+
+func (k *knowledge) voices() []*voice { return []*voice{k.byName, k.byWildcard} }
+
+// says: the last word of some voice on a name is this content.
+func (k *knowledge) says(name, label string) bool {
+	for _, v := range k.voices() {
+		if w, ok := v.present(name); ok && w.label == label {
+			return true
+		}
+	}
+	return false
+}
+
+// torn: by name something does not exist, and by wildcard it does. Whatever a client
+// is told then may be told again.
+func (k *knowledge) torn(name string) bool {
+	return k.byName.absent(name) && k.byWildcard.words[name].present
+}
+
+// age is the number of the latest statement of a content.
+func (k *knowledge) age(name, label string) (at int) {
+	for _, v := range k.voices() {
+		if w, ok := v.present(name); ok && w.label == label {
+			at = max(at, w.at)
+		}
+	}
+	return at
+}
+
+// answered: the control plane has answered a name that was asked for.
+func (v *voice) answered(asked string) bool {
+	w, ok := v.words[asked]
+	return v.matched(asked) || ok && !w.silent
+}
+
+// leads: one of the names that a client asked for leads to a resource. Until a name
+// has been answered for itself, it leads to what the wildcard has (WILD-16).
+func (k *knowledge) leads(name string, i *Interest) bool {
+	for asked := range i.Names {
+		v := k.byName
+		if !v.answered(asked) {
+			v = k.byWildcard
+		}
+		if w, ok := v.present(name); ok && answers(name, w.aliases, asked) {
+			return true
+		}
+	}
+	return false
+}
+
+// gone: a client with this interest may be told that a name does not exist (G4).
+// brought: it is known to the client from another stream only.
+func (k *knowledge) gone(name string, i *Interest, brought bool) bool {
+	switch {
+	case k.torn(name) && i.Names[name]:
+		return true
+	case k.leads(name, i):
+		return false
+	case i.Names[name]:
+		return k.byName.absent(name)
+	case i.Wildcard:
+		return k.byWildcard.absent(name) || k.byWildcard.complete && !k.byWildcard.words[name].present
+	}
+	if k.byName.absent(name) {
+		return true
+	}
+	for asked := range i.Names {
+		if _, known := k.byName.words[asked]; brought && !known && !k.byName.matched(asked) && !k.byWildcard.matched(asked) {
+			return false // it may yet lead there (DOWN-DELTA-11)
+		}
+	}
+	return true
+}

@@ -1,0 +1,326 @@
+package twin
+
+import (
+	"io"
+	"slices"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/relay"
+	"github.com/xds-relay/xds-relay/upstream"
+)
+
+// pureRelay is the relay without gRPC, goroutines and clock: Core, Hub and
+// Sessions, which act in turn. It stands where the edges stand: a client is served
+// when its Session was woken or its deadline has come, and not else, so that a
+// missing wake-up is a lost update here too.
+type pureRelay struct {
+	game    *Game
+	config  *config.Config
+	session downstream.Config
+
+	now    time.Time
+	hold   bool
+	down   bool
+	hub    *fanout.Hub
+	core   *upstream.Core
+	warmth *downstream.Warmth
+
+	streams []upstream.StreamID // open ones
+	clients []*pureClient
+}
+
+type pureClient struct {
+	id      int
+	sotw    bool
+	deaf    bool
+	woken   bool
+	timer   time.Time // when to look at it though it is not woken; zero: never
+	session *downstream.Session
+}
+
+// The ways in which a stream to the control plane ends, by number.
+var endings = []error{
+	status.Error(codes.Unavailable, "error reading from server: EOF"),
+	status.Error(codes.Unavailable, "going away"),
+	io.EOF,
+	status.Error(codes.InvalidArgument, "unknown type"),
+}
+
+// configs are made once for each of the settings.
+var configs = map[Settings]*config.Config{}
+
+func configure(s Settings) *config.Config {
+	if c, ok := configs[s]; ok {
+		return c
+	}
+	c, err := config.Load("", []string{
+		"admin.listen=", "downstream.drain=0s", "upstream.coalesce_window=" + s.Coalesce.String(),
+		"timers.settle=" + s.Settle.String(), "timers.name_linger=" + s.Linger.String(),
+	})
+	if err != nil {
+		panic(err)
+	}
+	configs[s] = c
+	return c
+}
+
+func newPureRelay(g *Game, s Settings) *pureRelay {
+	c := configure(s)
+	r := &pureRelay{game: g, config: c, session: relay.DownstreamConfig(c), now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	r.Restart()
+	return r
+}
+
+func (r *pureRelay) Restart() {
+	r.streams, r.clients = nil, nil
+	r.warmth = downstream.NewWarmth()
+	r.hub = fanout.NewHub(relay.HubConfig(r.config))
+	c := relay.UpstreamConfig(r.config, cache.Fingerprint{})
+	c.Node = &core.Node{Id: "relay"}
+	r.core = upstream.NewCore(c, r.hub, func() float64 { return 0.5 })
+}
+
+func (r *pureRelay) Now() time.Time { return r.now }
+
+// --- clients ---
+
+// Key and Join make it a downstream.Groups of one group.
+func (r *pureRelay) Key(*core.Node) (string, *downstream.End) { return "", nil }
+
+func (r *pureRelay) Join(downstream.Peer, *core.Node, cache.TypeURL) (downstream.Membership, *downstream.End) {
+	return downstream.Membership{Hub: r.hub, Leave: func() {}}, nil
+}
+
+func (r *pureRelay) client(id int) *pureClient {
+	i := slices.IndexFunc(r.clients, func(c *pureClient) bool { return c.id == id })
+	if i < 0 {
+		return nil
+	}
+	return r.clients[i]
+}
+
+func (r *pureRelay) Open(id int, sotw bool) {
+	c := &pureClient{id: id, sotw: sotw}
+	c.session = downstream.NewSession(&r.session, downstream.Stream{Delta: !sotw}, downstream.Peer{Local: true}, r, r.warmth, func() { c.woken = true })
+	r.clients = append(r.clients, c)
+}
+
+func (r *pureRelay) Ask(id int, m proto.Message) {
+	c := r.client(id)
+	if c == nil {
+		return
+	}
+	var end *downstream.End
+	switch req := proto.Clone(m).(type) {
+	case *discovery.DeltaDiscoveryRequest:
+		_, end = c.session.DeltaRequest(req, r.now)
+	case *discovery.DiscoveryRequest:
+		_, end = c.session.SotWRequest(req, r.now)
+	}
+	c.woken = true
+	if end != nil {
+		r.end(c, end)
+	}
+}
+
+func (r *pureRelay) Close(id int) {
+	if c := r.client(id); c != nil {
+		c.session.Close(r.now)
+		r.clients = slices.DeleteFunc(r.clients, func(o *pureClient) bool { return o == c })
+	}
+}
+
+func (r *pureRelay) end(c *pureClient, end *downstream.End) {
+	r.Close(c.id)
+	r.game.Ended(c.id, end.Reason == downstream.Unreachable, end.Message, r.now)
+}
+
+func (r *pureRelay) Deaf(id int, deaf bool) {
+	if c := r.client(id); c != nil {
+		c.deaf = deaf
+	}
+}
+
+// flush sends a client all that there is.
+func (r *pureRelay) flush(c *pureClient) (busy bool) {
+	if c.deaf || !c.woken && (c.timer.IsZero() || c.timer.After(r.now)) {
+		return false
+	}
+	c.woken = false
+	defer func() { c.timer = c.session.Deadline(r.now) }()
+	for range restless {
+		resp, end := c.session.Next(r.now)
+		if end != nil {
+			r.end(c, end)
+			return true
+		}
+		if resp == nil {
+			return true
+		}
+		var m proto.Message = new(discovery.DeltaDiscoveryResponse)
+		if c.sotw {
+			m = new(discovery.DiscoveryResponse)
+		}
+		if err := proto.Unmarshal(resp.Marshal(), m); err != nil {
+			r.game.checker.fail("frame", "c%d is sent what cannot be read: %v", c.id, err)
+		}
+		r.game.Told(c.id, m, r.now)
+		if r.game.failed() {
+			return true
+		}
+	}
+	r.game.checker.fail("quiet", "c%d is sent responses without end", c.id)
+	return true
+}
+
+// --- the control plane ---
+
+// step lets the Core take in one event, and carries out what it learned.
+func (r *pureRelay) step(event func()) (learned bool) {
+	event()
+	effects := r.core.Effects()
+	for _, e := range effects {
+		e.Apply(r.hub)
+	}
+	return len(effects) > 0
+}
+
+func (r *pureRelay) Answer(stream int, m *discovery.DeltaDiscoveryResponse) {
+	id := upstream.StreamID(stream)
+	d := upstream.Decode(proto.Clone(m).(*discovery.DeltaDiscoveryResponse), cache.Fingerprint{})
+	r.step(func() { r.core.Receive(id, d, r.now) })
+	r.step(func() { r.core.Applied(id, d, r.now) })
+}
+
+func (r *pureRelay) End(stream int, how int) {
+	r.forget(upstream.StreamID(stream))
+	end, _ := upstream.Ending(endings[how])
+	r.step(func() { r.core.Ended(upstream.StreamID(stream), end, r.now) })
+	r.tick() // it may have ended others, on which nothing is heard from now on
+}
+
+func (r *pureRelay) forget(id upstream.StreamID) {
+	if slices.Contains(r.streams, id) {
+		r.streams = slices.DeleteFunc(r.streams, func(o upstream.StreamID) bool { return o == id })
+		r.game.StreamClosed(int(id), r.now)
+	}
+}
+
+func (r *pureRelay) Down(down bool) {
+	r.down = down
+	for _, id := range slices.Clone(r.streams) {
+		if down {
+			r.End(int(id), 0)
+		}
+	}
+}
+
+// tick does what is due on the control plane's side.
+func (r *pureRelay) tick() (busy bool) {
+	var open []upstream.Open
+	var shut []upstream.StreamID
+	busy = r.step(func() {
+		if r.hub.Wanted().Pending() {
+			r.core.Interest(r.now)
+		}
+		open, shut = r.core.Tick(r.now)
+	})
+	for _, id := range shut {
+		r.forget(id)
+	}
+	for _, o := range open {
+		if r.down {
+			end, _ := upstream.Ending(endings[0])
+			r.step(func() { r.core.Ended(o.ID, end, r.now) })
+			continue
+		}
+		r.streams = append(r.streams, o.ID)
+		r.game.StreamOpened(int(o.ID), r.now)
+		r.step(func() { r.core.Opened(o.ID, r.now) })
+	}
+	for _, id := range slices.Clone(r.streams) {
+		if req := r.core.Next(id, r.now); req != nil {
+			busy = true
+			r.game.Asked(int(id), proto.Clone(req).(*discovery.DeltaDiscoveryRequest), r.now)
+		}
+	}
+	at := r.core.Deadline(r.now)
+	return busy || len(open)+len(shut) > 0 || !at.IsZero() && !at.After(r.now)
+}
+
+// --- time ---
+
+// restless is how many rounds it may take until nobody has anything left to do.
+const restless = 1000
+
+func (r *pureRelay) Hold(hold bool) { r.hold = hold }
+
+func (r *pureRelay) Settle() {
+	if !r.hold {
+		r.settle()
+	}
+}
+
+func (r *pureRelay) settle() {
+	for range restless {
+		busy := r.tick()
+		for _, c := range slices.Clone(r.clients) {
+			busy = r.flush(c) || busy
+		}
+		if !busy || r.game.failed() {
+			return
+		}
+	}
+	r.game.checker.fail("quiet", "the relay does not fall quiet")
+}
+
+// Step lets some parts act: n counts through the control plane's side and the
+// clients.
+func (r *pureRelay) Step(n int) {
+	for i := range n {
+		if i %= len(r.clients) + 1; i == len(r.clients) {
+			r.tick()
+		} else {
+			r.flush(r.clients[i])
+		}
+	}
+}
+
+// Wait goes from deadline to deadline.
+func (r *pureRelay) Wait(d time.Duration) {
+	until := r.now.Add(d)
+	for at := r.deadline(); !at.IsZero() && !at.After(until) && !r.game.failed(); at = r.deadline() {
+		if at.After(r.now) {
+			r.now = at
+		}
+		r.settle()
+	}
+	r.now = until
+	r.settle()
+}
+
+// deadline is when something happens by itself, or zero.
+func (r *pureRelay) deadline() (at time.Time) {
+	all := []time.Time{r.core.Deadline(r.now)}
+	for _, c := range r.clients {
+		if !c.deaf {
+			all = append(all, c.timer)
+		}
+	}
+	for _, t := range all {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	return at
+}

@@ -1,0 +1,158 @@
+package twin
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Settings are what a game's relay is configured with.
+type Settings struct {
+	Settle, Linger, Coalesce time.Duration
+}
+
+// Op is one operation. Any operation can be played at any time; one that makes no
+// sense just then does nothing.
+type Op struct {
+	Verb      string
+	Who       int    // a client, or a stream counted from the oldest
+	Kind      string // a type's short name; "" where none is needed
+	Add, Drop []string
+	N         int
+}
+
+// Script is a game that can be played again.
+type Script struct {
+	Settings Settings
+	Ops      []Op
+}
+
+// verbs are all operations, with what their numbers mean.
+var verbs = map[string]string{
+	// the world
+	"set":     "the first name gets new content, with the others as aliases",
+	"remove":  "the names are gone",
+	"version": "the names get another version and the content they have",
+	"wipe":    "the type is empty",
+	// the control plane
+	"habit": "its habits from now on, as a set of flags",
+	"push":  "it says on a stream what there is to say; N bits 0-4: names that may be in it (0: all), bit 5: without having read what was asked since",
+	"again": "it says everything again",
+	"bad":   "as push, and lists a resource twice, which is to be NACKed",
+	"error": "it sends an error for the names",
+	"extra": "it sends the names, asked for or not",
+	"end":   "a stream ends; N: 0 it breaks, 1 UNAVAILABLE, 2 OK",
+	"down":  "it is unreachable",
+	"up":    "it is reachable",
+	// clients
+	"open":      "opens a stream; N bit 0: SotW, bit 1: ACKs by itself",
+	"sub":       "subscribes and unsubscribes; SotW: these names from now on, with - under a stale nonce",
+	"ack":       "ACKs its oldest response of a type",
+	"nack":      "NACKs it",
+	"acks":      "ACKs everything",
+	"close":     "goes away for good",
+	"reconnect": "closes and opens; N: 0 with true versions, 1 old ones, 2 foreign ones, 3 none",
+	"deaf":      "N 1: stops reading, 0: reads again",
+	// all
+	"wait":    "N milliseconds pass",
+	"restart": "the relay ends and starts anew",
+	"hold":    "the relay does nothing by itself (on the pure cores)",
+	"go":      "N of its parts act, or without N all of it from now on",
+}
+
+// String is the script as a file has it.
+func (s Script) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "settle %v linger %v coalesce %v\n", s.Settings.Settle, s.Settings.Linger, s.Settings.Coalesce)
+	for _, o := range s.Ops {
+		fmt.Fprintln(&b, o)
+	}
+	return b.String()
+}
+
+func (o Op) String() string {
+	words := []string{o.Verb, strconv.Itoa(o.Who)}
+	if o.Kind != "" {
+		words = append(words, o.Kind)
+	}
+	for _, name := range o.Add {
+		words = append(words, "+"+name)
+	}
+	for _, name := range o.Drop {
+		words = append(words, "-"+name)
+	}
+	if o.N != 0 {
+		words = append(words, "="+strconv.Itoa(o.N))
+	}
+	return strings.Join(words, " ")
+}
+
+// Parse reads a script. Lines that begin with # are comments.
+func Parse(text string) (s Script, err error) {
+	begun := false
+	for n, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "" || line[0] == '#':
+			continue
+		case !begun:
+			begun = true
+			s.Settings, err = parseSettings(line)
+		default:
+			var o Op
+			o, err = parseOp(line)
+			s.Ops = append(s.Ops, o)
+		}
+		if err != nil {
+			return s, fmt.Errorf("line %d: %w", n+1, err)
+		}
+	}
+	return s, nil
+}
+
+func parseSettings(line string) (s Settings, err error) {
+	words := strings.Fields(line)
+	for len(words) >= 2 && err == nil {
+		var d time.Duration
+		d, err = time.ParseDuration(words[1])
+		switch words[0] {
+		case "settle":
+			s.Settle = d
+		case "linger":
+			s.Linger = d
+		case "coalesce":
+			s.Coalesce = d
+		default:
+			return s, fmt.Errorf("no such setting: %s", words[0])
+		}
+		words = words[2:]
+	}
+	return s, err
+}
+
+func parseOp(line string) (o Op, err error) {
+	for i, word := range strings.Fields(line) {
+		switch {
+		case i == 0:
+			o.Verb = word
+		case word[0] == '+':
+			o.Add = append(o.Add, word[1:])
+		case word[0] == '-':
+			o.Drop = append(o.Drop, word[1:])
+		case word[0] == '=':
+			o.N, err = strconv.Atoi(word[1:])
+		case i == 1:
+			o.Who, err = strconv.Atoi(word)
+		default:
+			o.Kind = word
+		}
+		if err != nil {
+			return o, err
+		}
+	}
+	if _, ok := verbs[o.Verb]; !ok {
+		return o, fmt.Errorf("no such operation: %s", o.Verb)
+	}
+	return o, nil
+}
