@@ -370,7 +370,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		c.fail("DOWN-DELTA-13", "%s has had no answer to its wildcard", who)
 	}
 	for name, asked := range t.asked {
-		if _, exists := view[name]; asked && exists && !cl.sotw {
+		if _, exists := view[name]; asked && exists && t.interest.Names[name] && !cl.sotw {
 			c.fail("DOWN-DELTA-7", "%s has had no answer for %s", who, name)
 		}
 	}

@@ -134,9 +134,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			delete(t.holds, name) // what else should it mean
 			delete(t.brought, name)
 		}
-		if delete(t.asked, name); !t.interest.Wildcard {
-			delete(t.owed, name)
-		}
+		delete(t.asked, name)
 		both := slices.Contains(subscribe, name)
 		if name != wildcard && t.interest.Wildcard && (both || before.Names[name]) {
 			t.asked[name], t.left[name] = true, true

@@ -235,9 +235,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 			cl.warm[e] = true
 		}
 		if eds := cl.topics["EDS"]; eds != nil {
-			if eds.interest.Names[e] {
-				eds.asked[e] = true
-			}
+			eds.asked[e] = true
 			c.owe(kinds[1], eds, e, false)
 		}
 	}
