@@ -226,7 +226,8 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	case push && d.members:
 		for c := range v.Members(min(d.told, d.untold)) {
 			switch {
-			case c.Seq <= d.ahead[c.Name]:
+			case c.Resource == nil && d.toldAhead(c.Name, "", c.Seq):
+			case c.Resource != nil && d.toldAhead(c.Name, c.Resource.Version, c.Seq):
 			case c.Resource != nil && c.Seq > d.told && !d.has(c.Resource):
 				p.resources = append(p.resources, c.Resource)
 			case c.Resource == nil && c.Seq > d.untold:
@@ -258,10 +259,11 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 		}
 		if r := v.Member(name); r != nil {
 			p.resources = append(p.resources, r)
+			d.tellAhead(name, r.Version, p)
 		} else {
 			p.gone = append(p.gone, name)
+			d.tellAhead(name, "", p)
 		}
-		d.tellAhead(name, p)
 	}
 }
 
@@ -310,8 +312,8 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	case d.hushed(a):
 	case a.State == cache.Absent && asked:
 		p.gone = append(p.gone, v.Name(id)) // MISS-2
-		d.tellAhead(v.Name(id), p)
-	case a.State == cache.Absent && (d.warmed[id] || a.Seq > d.ahead[v.Name(id)]):
+		d.tellAhead(v.Name(id), "", p)
+	case a.State == cache.Absent && (d.warmed[id] || !d.toldAhead(v.Name(id), "", a.Seq)):
 		p.removed = append(p.removed, v.Name(id)) // MISS-10
 		p.removedIDs = append(p.removedIDs, id)
 	}
@@ -411,10 +413,10 @@ func (d *deltaState) later(p *part) {
 	if len(p.removedIDs) > 0 {
 		d.namesTo = p.namesFrom
 		if d.ahead == nil {
-			d.ahead = make(map[string]cache.Seq)
+			d.ahead = make(map[string]ahead)
 		}
 		for _, r := range p.resources {
-			d.ahead[r.Name] = p.position
+			d.ahead[r.Name] = ahead{r.Version, p.position}
 		}
 	}
 }

@@ -46,7 +46,7 @@ type exchange struct {
 	namesTo cache.Seq // changes of subscribed names up to here
 	// ahead: what an answer told while changes waited for an ACK, and up to where.
 	// The changes need not tell it again (DOWN-DELTA-14).
-	ahead map[string]cache.Seq
+	ahead map[string]ahead
 	// warmed: names to be told in full for the sake of their cluster (ORDER-4).
 	warmed map[cache.ID]bool
 
@@ -112,14 +112,26 @@ func (x *exchange) pending() bool {
 }
 
 // tellAhead notes what an answer tells of a name.
-func (x *exchange) tellAhead(name string, p *part) {
+func (x *exchange) tellAhead(name, version string, p *part) {
 	if p.pushed {
 		return // the changes go along
 	}
 	if x.ahead == nil {
-		x.ahead = make(map[string]cache.Seq)
+		x.ahead = make(map[string]ahead)
 	}
-	x.ahead[name] = p.position
+	x.ahead[name] = ahead{version, p.position}
+}
+
+// ahead is what a name was told to be, "" for gone, and up to where.
+type ahead struct {
+	version string
+	to      cache.Seq
+}
+
+// toldAhead: an answer has told exactly this already.
+func (x *exchange) toldAhead(name, version string, at cache.Seq) bool {
+	a, ok := x.ahead[name]
+	return ok && a.version == version && at <= a.to
 }
 
 // leadsTo are the resources to tell of those that answer to a name: if it was
@@ -128,10 +140,10 @@ func (x *exchange) leadsTo(a *cache.Answer, asked bool, p *part) iter.Seq[*cache
 	return func(yield func(*cache.Resource) bool) {
 		tell := func(r *cache.Resource, at cache.Seq) bool {
 			if asked {
-				x.tellAhead(r.Name, p)
+				x.tellAhead(r.Name, r.Version, p)
 				return yield(r)
 			}
-			return at <= x.ahead[r.Name] || a.Shared() && at <= x.namesTo || yield(r)
+			return x.toldAhead(r.Name, r.Version, at) || a.Shared() && at <= x.namesTo || yield(r)
 		}
 		if !tell(a.Resource, a.Seq) {
 			return
