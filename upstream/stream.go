@@ -306,6 +306,9 @@ func (s *streamState) take(l *laneState, now time.Time) (subscribe, unsubscribe 
 	}
 	unsubscribe = slices.Sorted(maps.Keys(l.drop))
 	clear(l.drop)
+	if l.lane.Wildcard && len(unsubscribe) > 0 {
+		l.settle = settleState{} // what comes until it is asked for again completes nothing (RECON-16)
+	}
 	slices.Sort(subscribe)
 	s.subscribed(l, subscribe, now)
 	return subscribe, unsubscribe
