@@ -205,10 +205,14 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 		return nil, "", false
 	}
 	version = viewVersion(v, resources)
-	// What was loaded from disk may lack what the client has; it keeps that until
-	// upstream has spoken (RECON-19).
-	certain = s.came == "" || s.came == version || !warm(v)
-	return resources, version, certain
+	return resources, version, s.replaces(v, version)
+}
+
+// replaces: a view may take the place of what the client came with. What was loaded
+// from disk may lack some of that, which the client keeps until upstream has spoken
+// (RECON-19).
+func (s *sotwState) replaces(v fanout.View, version string) bool {
+	return s.came == "" || s.came == version || !warm(v)
 }
 
 // warm: something in the view was loaded from disk and is not confirmed.

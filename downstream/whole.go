@@ -45,6 +45,9 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 	if p.resources, complete = bodies(v, everything(v)); !complete {
 		return p
 	}
+	if p.version = viewVersion(v, p.resources); !s.replaces(v, p.version) {
+		return p
+	}
 	v.Handed() // they are among the resources
 	for _, id := range v.Names() {
 		if a := v.Answer(id); a.State != cache.Present || a.Error != nil {
@@ -53,7 +56,6 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 	}
 	p.refuse(&s.exchange)
 	s.expiring(v, &p)
-	p.version = viewVersion(v, p.resources)
 	p.must, p.answer = true, true
 	return p
 }
