@@ -3,10 +3,12 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,9 +22,9 @@ import (
 // elsewhere runs a test of another package and returns what it said.
 func elsewhere(t *testing.T, pkg, test string, env ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "../../"+pkg, "-count=1", "-timeout=1h", "-v", "-run=^"+test+"$")
+	cmd := exec.CommandContext(ctx, "go", "test", "../../"+pkg, "-count=1", "-timeout=2h", "-v", "-run=^"+test+"$")
 	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -55,8 +57,18 @@ func TestR13_Deadlock(t *testing.T) {
 	onlyLong(t)
 	r := begin(t, "R13", "deadlock class of incident 9: 8 MiB of state, tiny windows, both sides pushing, 10 000 iterations: no stall > 1 s",
 		"TestNoSendRecvDeadlock in internal/e2e: a control plane and a client that never read while they write")
-	text := elsewhere(t, "internal/e2e", "TestNoSendRecvDeadlock", "E2E_DEADLOCK_ROUNDS=10000")
+	const rounds = "E2E_DEADLOCK_ROUNDS"
+	asked := cmp.Or(os.Getenv(rounds), "1000")
+	if asked != "10000" {
+		r.note("%s rounds, each of which pushes 8 MiB; 10000 take an hour and a half: %s=10000 make chaos RUN=R13", asked, rounds)
+	}
+	text := elsewhere(t, "internal/e2e", "TestNoSendRecvDeadlock", rounds+"="+asked)
 	found := line(t, text, `R13: (\d+) rounds of .* the longest time without a message was (\S+)`)
+	n, err := strconv.Atoi(found[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.tell("rounds", float64(n), "")
 	longest, err := time.ParseDuration(found[2])
 	if err != nil {
 		t.Fatal(err)
