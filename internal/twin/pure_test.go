@@ -64,7 +64,7 @@ func configure(s Settings) *config.Config {
 		return c
 	}
 	c, err := config.Load("", []string{
-		"admin.listen=", "downstream.drain=0s", "upstream.coalesce_window=" + s.Coalesce.String(),
+		"admin.listen=", "downstream.drain=0s", "downstream.first_message_timeout=1h", "downstream.request_rate=1000", "upstream.coalesce_window=" + s.Coalesce.String(),
 		"timers.settle=" + s.Settle.String(), "timers.name_linger=" + s.Linger.String(),
 	})
 	if err != nil {
