@@ -70,9 +70,6 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	answer := c.answered(t, k, true) || len(resp.GetResourceErrors()) > 0
 	reason := answer || len(t.owed) > 0 || t.reshaped
 	t.reshaped = false
-	for _, e := range resp.GetResourceErrors() {
-		t.owed[e.GetResourceName().GetName()] = true // when the error is over
-	}
 	listed := map[string]bool{}
 	view := ""
 	before := maps.Clone(t.holds)
@@ -111,6 +108,9 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		}
 		t.view = view
 		clear(t.owed)
+	}
+	for _, e := range resp.GetResourceErrors() {
+		t.owed[e.GetResourceName().GetName()] = true // when the error is over
 	}
 	c.paced(who, t, resp.GetNonce(), answer)
 }

@@ -21,7 +21,8 @@ type controlPlane struct {
 	bodies  map[string]content // by wire bytes
 	counter int                // of labels, versions and nonces
 	streams map[int]*serverStream
-	erred   bool // it has sent an error in place of an answer
+	once    map[string]Resource // by version: all that ever was
+	erred   bool                // it has sent an error in place of an answer
 }
 
 // habits are a set of flags.
@@ -57,7 +58,7 @@ type serverLane struct {
 }
 
 func newControlPlane() *controlPlane {
-	p := &controlPlane{world: World{}, bodies: map[string]content{}, streams: map[int]*serverStream{}}
+	p := &controlPlane{world: World{}, bodies: map[string]content{}, once: map[string]Resource{}, streams: map[int]*serverStream{}}
 	for _, k := range kinds {
 		p.world[k.name] = map[string]Resource{}
 	}
@@ -73,13 +74,14 @@ func (p *controlPlane) next() int {
 func (p *controlPlane) set(k kind, name string, aliases []string) {
 	label := fmt.Sprintf("v%d", p.next())
 	p.world[k.name][name] = Resource{Label: label, Version: label, Aliases: aliases}
+	p.once[label] = p.world[k.name][name]
 }
 
 // reversion gives a name another version, and the content that it has (RECON-4).
 func (p *controlPlane) reversion(k kind, name string) {
 	if r, ok := p.world[k.name][name]; ok {
 		r.Version = fmt.Sprintf("u%d", p.next())
-		p.world[k.name][name] = r
+		p.world[k.name][name], p.once[r.Version] = r, r
 	}
 }
 
@@ -123,7 +125,7 @@ func (p *controlPlane) read(s *serverStream) (refused bool) {
 		if l == nil {
 			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}}
 			s.lanes[k.name] = l
-			l.resume(req, p.world[k.name], p.habits&resends != 0)
+			p.resume(l, req, p.world[k.name])
 		}
 		l.subscribe(req, p.world[k.name])
 	}
@@ -144,14 +146,14 @@ func (p *controlPlane) judged(l *serverLane, req *discovery.DeltaDiscoveryReques
 }
 
 // resume takes in the first request of a type: what the client has needs no answer.
-func (l *serverLane) resume(req *discovery.DeltaDiscoveryRequest, world map[string]Resource, resends bool) {
+func (p *controlPlane) resume(l *serverLane, req *discovery.DeltaDiscoveryRequest, world map[string]Resource) {
 	l.wildcard = len(req.GetResourceNamesSubscribe()) == 0
 	l.whole = l.wildcard
 	for name, version := range req.GetInitialResourceVersions() {
-		if resends && world[name].Label != "" {
-			version = "?" // sent again, or removed if it is gone
+		l.sent[name], l.as[name] = version, p.once[version].Aliases
+		if p.habits&resends != 0 && world[name].Label != "" {
+			l.sent[name] = "?" // sent again, or removed if it is gone
 		}
-		l.sent[name], l.as[name] = version, world[name].Aliases
 	}
 }
 

@@ -5,9 +5,9 @@
 // (game.go, script.go, controlplane.go, player.go). Only tests use it.
 //
 // A game is a script: settings, and one operation a line. It is played on the pure
-// cores (pure_test.go). Every operation can be
-// played at any time, so that a script that fails is made short by leaving lines
-// out, and a seed stays of use when the generator changes.
+// cores (pure_test.go) and against a whole relay over gRPC (live_test.go). Every
+// operation can be played at any time, so that a script that fails is made short by
+// leaving lines out, and a seed stays of use when the generator changes.
 //
 // While the game goes on, the checker judges every message. At the end the control
 // plane says all that it has to say, the clients read and ACK, time passes, and

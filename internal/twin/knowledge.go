@@ -182,8 +182,9 @@ func (k *knowledge) gone(name string, i *Interest, brought bool) bool {
 	if k.byName.absent(name) {
 		return true
 	}
+	_, named := k.byName.present(name) // to what it answers is known
 	for asked := range i.Names {
-		if _, known := k.byName.words[asked]; brought && !known && !k.byName.matched(asked) && !k.byWildcard.matched(asked) {
+		if _, known := k.byName.words[asked]; brought && !named && !known && !k.byName.matched(asked) && !k.byWildcard.matched(asked) {
 			return false // it may yet lead there (DOWN-DELTA-11)
 		}
 	}

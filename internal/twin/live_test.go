@@ -367,7 +367,7 @@ func playLive(t *testing.T, s Script, trace func(string)) (violations []string) 
 // TestLive plays the games over gRPC: some, or as many operations as the environment
 // says in TWIN_LIVE_STEPS, from the seed in TWIN_SEED.
 func TestLive(t *testing.T) {
-	steps, seed := 600, 1
+	steps, seed := 2000, 1
 	if s := os.Getenv("TWIN_LIVE_STEPS"); s != "" {
 		steps, _ = strconv.Atoi(s)
 	}
