@@ -157,6 +157,9 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	if end := s.checkNames(req.GetResourceNamesSubscribe()); end != nil {
 		return note, end
 	}
+	if end := s.checkVersions(req.GetInitialResourceVersions()); end != nil {
+		return note, end
+	}
 	d, end := s.delta(t)
 	if end != nil {
 		return note, end
@@ -255,6 +258,8 @@ func (s *Session) greet(node *core.Node, typeURL string) (cache.TypeURL, *End) {
 		return "", &End{OverLimit, fmt.Sprintf("type_url of %d bytes (%.40q...) exceeds the limit of %d", len(typeURL), typeURL, maxTypeURL)}
 	case len(node.GetId()) > s.config.MaxName:
 		return "", tooLong("node id", node.GetId(), s.config.MaxName)
+	case proto.Size(node) > maxNode: // it is kept as long as the stream
+		return "", &End{OverLimit, fmt.Sprintf("node of %d bytes exceeds the limit of %d", proto.Size(node), maxNode)}
 	case !s.greeted:
 		if end := s.config.loops(s.peer.Via); end != nil {
 			return "", end
@@ -333,21 +338,42 @@ func (s *Session) checkNames(names []string) *End {
 	return nil
 }
 
+// checkVersions: what a client came with is kept until all it asks for is resolved,
+// which may be never.
+func (s *Session) checkVersions(versions map[string]string) *End {
+	for name, version := range versions {
+		if end := s.checkNames([]string{name}); end != nil {
+			return end
+		}
+		if len(version) > maxVersion {
+			return &End{OverLimit, fmt.Sprintf("version of %d bytes (%.40q...) exceeds the limit of %d", len(version), version, maxVersion)}
+		}
+	}
+	return nil
+}
+
 // What a client may ask of us without a setting: the types of one stream, of which
-// the protocol has a dozen, and the length of a type's name, in bytes.
+// the protocol has a dozen, and the length of a type's name, of a resource's version
+// and of the node, in bytes.
 const (
 	maxTypes   = 1000
 	maxTypeURL = 4 << 10
+	maxVersion = 4 << 10
+	maxNode    = 1 << 20
 )
 
 func (s *Session) checkCount() *End {
-	n := 0
+	n, held := 0, 0
 	for _, st := range s.states {
 		st.base().sub.Read(func(v fanout.View) { n += len(v.Names()) })
 		n += st.base().refused.len()
 		if d, ok := st.(*deltaState); ok {
 			n += d.left.len()
+			held += len(d.held)
 		}
+	}
+	if held > s.config.MaxNames {
+		return &End{OverLimit, fmt.Sprintf("%d resource versions on one stream exceed the limit of %d; raise downstream.max_names_per_stream", held, s.config.MaxNames)}
 	}
 	if n > s.config.MaxNames {
 		return &End{OverLimit, fmt.Sprintf("%d names on one stream exceed the limit of %d; raise downstream.max_names_per_stream", n, s.config.MaxNames)}

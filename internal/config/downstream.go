@@ -25,7 +25,7 @@ type Downstream struct {
 	MaxNameBytes Bytes `yaml:"max_name_bytes"`
 
 	// MaxNamesPerStream is how many names one stream may subscribe to, over
-	// all types (VALID-8).
+	// all types, and how many resource versions it may come with (VALID-8).
 	// Default: 1000000.
 	MaxNamesPerStream int `yaml:"max_names_per_stream"`
 
