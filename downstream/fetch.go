@@ -8,6 +8,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -56,7 +57,7 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 		case end != nil:
 			return nil, end.status().Err()
 		case r != nil:
-			return s.reply(r, log)
+			return s.reply(ctx, r, log), nil
 		}
 		select {
 		case <-wake:
@@ -73,16 +74,28 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 	}
 }
 
-// reply is a response as the generated stubs want it.
-func (s *Server) reply(r *Response, log func() *slog.Logger) (*discovery.DiscoveryResponse, error) {
-	wire := r.Marshal()
-	s.oversized(r, len(wire), log)
-	resp := new(discovery.DiscoveryResponse)
-	if err := proto.Unmarshal(wire, resp); err != nil {
-		return nil, err
+// reply hands a response to answerWithFrame. The message is what the generated stubs
+// want.
+func (s *Server) reply(ctx context.Context, r *Response, log func() *slog.Logger) *discovery.DiscoveryResponse {
+	f := encode(r)
+	s.oversized(r, f.size, log)
+	*ctx.Value(frameKey{}).(**frame) = f
+	s.observer.ClientResponse(r.Type, len(r.Resources), 0, f.size)
+	return new(discovery.DiscoveryResponse)
+}
+
+type frameKey struct{}
+
+// answerWithFrame lets the answer to a unary call go out as a stream's would, with
+// resources that all clients share. Of a message gRPC would have a copy for each
+// call, and keep those that a client does not read until its connection closes.
+func answerWithFrame(ctx context.Context, req any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
+	var f *frame
+	resp, err := call(context.WithValue(ctx, frameKey{}, &f), req)
+	if err == nil && f != nil {
+		return f, nil
 	}
-	s.observer.ClientResponse(r.Type, len(r.Resources), 0, len(wire))
-	return resp, nil
+	return resp, err // of another service, which makes no frames
 }
 
 // What is left of a call's time when it is answered that nothing came. Later, the
