@@ -24,7 +24,7 @@ type Metrics struct {
 	streams     *prometheus.GaugeVec
 	active      *prometheus.GaugeVec // main streams by control plane
 	open        atomic.Int64         // streams, of all roles save probes
-	lost        atomic.Int64         // when the last one ended, in ns since 1970
+	lost        atomic.Int64         // when the last one ended, or what is on disk was true, in ns since 1970
 	lastMessage prometheus.Gauge
 	backoff     prometheus.Gauge
 	reconnects  *prometheus.CounterVec
@@ -93,7 +93,7 @@ func NewMetrics(b Build) *Metrics {
 	}, func() float64 { return float64(min(m.open.Load(), 1)) }))
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "upstream_stale_seconds",
-		Help: "Seconds since the last stream to the control plane ended: how old what is served may be. 0 while one is open, and before the first.",
+		Help: "Seconds since the last stream to the control plane ended: how old what is served may be. Before the first one it is the age of what was loaded from disk. 0 while one is open, and while there is nothing.",
 	}, m.stale))
 	m.lastMessage = gauge("upstream_last_message_timestamp_seconds", "When the control plane last sent a response, in seconds since 1970; 0 is never.")
 	m.backoff = gauge("upstream_backoff_seconds", "The wait before the next attempt to open a stream to the control plane; 0 while one is open.")
@@ -145,9 +145,11 @@ func (m *Metrics) UpstreamConnected(s upstream.Stream, up bool) {
 	change := 1
 	if !up {
 		change = -1
-		m.lost.Store(time.Now().UnixNano())
 	}
 	if s.Role != upstream.Probe {
+		if !up {
+			m.lost.Store(time.Now().UnixNano())
+		}
 		m.open.Add(int64(change))
 	}
 	m.streams.WithLabelValues(string(s.Role)).Add(float64(change))

@@ -21,7 +21,7 @@ func newSnapshotMetrics(r *prometheus.Registry) snapshotMetrics {
 		writes:  prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "snapshot_writes_total", Help: "Snapshots written to disk."}),
 		loads:   prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "snapshot_loads_total", Help: "Snapshots loaded from disk at the start: 0 or 1."}),
 		errors:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "snapshot_errors_total", Help: "Snapshots that could not be written or loaded; serving is not affected."}, []string{"operation"}),
-		written: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "snapshot_timestamp_seconds", Help: "When the snapshot on disk was written, in seconds since 1970; 0 is never."}),
+		written: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "snapshot_timestamp_seconds", Help: "When the snapshot on disk was written, or as of when it was that was loaded, in seconds since 1970; 0 is never."}),
 		bytes:   prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "snapshot_bytes", Help: "Size of the last snapshot written."}),
 		seconds: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "snapshot_write_seconds", Help: "Time the last write took."}),
 	}
@@ -40,10 +40,12 @@ func (m *Metrics) SnapshotWritten(bytes int64, took time.Duration) {
 	m.snapshot.seconds.Set(took.Seconds())
 }
 
-// SnapshotLoaded counts a snapshot that was loaded, and notes as of when it is.
-func (m *Metrics) SnapshotLoaded(_ int, written time.Time) {
+// SnapshotLoaded counts a snapshot that was loaded, and notes as of when it is: what
+// is served is that old until the control plane answers.
+func (m *Metrics) SnapshotLoaded(_ int, asOf time.Time) {
 	m.snapshot.loads.Inc()
-	m.snapshot.written.Set(float64(written.UnixMilli()) / 1000)
+	m.snapshot.written.Set(float64(asOf.UnixMilli()) / 1000)
+	m.lost.CompareAndSwap(0, asOf.UnixNano())
 }
 
 // SnapshotFailed counts what did not work.

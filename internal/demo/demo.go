@@ -122,7 +122,7 @@ func run(ctx context.Context, o Options) (d *demo, err error) {
 		defer cancel()
 	}
 	err = d.play(story)
-	if err == nil && ctx.Err() == nil {
+	if err == nil {
 		err = d.settle(ctx)
 	}
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {

@@ -32,6 +32,8 @@ const (
 // story goes on.
 const (
 	limit = 10 * time.Second
+	// moment is what somebody who presses Ctrl-C is willing to wait.
+	moment = time.Second
 	// lookEvery is how often the story looks whether something has happened.
 	lookEvery = 5 * time.Millisecond
 	// calm is for how long a client that has everything is watched for more.
@@ -288,9 +290,14 @@ func (d *demo) outage(ctx context.Context, length time.Duration) error {
 	return nil
 }
 
-// settle gives the last changes the time to arrive.
+// settle gives the last changes the time to arrive, and no more than a moment when
+// the demo is interrupted.
 func (d *demo) settle(ctx context.Context) error {
-	if !d.until(ctx, limit, func() bool { return d.complete() == len(d.clients) && d.connected() == len(d.clients) }) && ctx.Err() == nil {
+	patience, within := ctx, limit
+	if ctx.Err() != nil {
+		patience, within = context.WithoutCancel(ctx), moment
+	}
+	if !d.until(patience, within, func() bool { return d.complete() == len(d.clients) && d.connected() == len(d.clients) }) && ctx.Err() == nil {
 		return fmt.Errorf("demo: %d of %d clients do not have what the control plane has, %s after its last change",
 			len(d.clients)-d.complete(), len(d.clients), span(limit))
 	}

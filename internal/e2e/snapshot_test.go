@@ -174,3 +174,43 @@ func TestSnapshotCannotBeKept(t *testing.T) {
 		}
 	}
 }
+
+// What cannot be used stays on disk until there is something to put in its place: a
+// wrong key, found during an outage, costs nothing.
+func TestSnapshotOutlivesAWrongKey(t *testing.T) {
+	t.Parallel()
+	w := newLinear(t)
+	w.service("a", "127.0.0.1:1")
+	cp := startControlPlane(t, w.Mux())
+	dir := filepath.Join(t.TempDir(), "state")
+	right, wrong := filepath.Join(t.TempDir(), "key"), filepath.Join(t.TempDir(), "key")
+	for i, file := range []string{right, wrong} {
+		if err := os.WriteFile(file, bytes.Repeat([]byte{byte(i)}, 32), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := new(disk).start(t, cp.addr, dir, "cache.snapshot.key_file="+right)
+	c := openDelta(t, r.addr, "c")
+	c.Wildcard(cache.Cluster)
+	eventually(t, patience, func() error { return c.Has(cache.Cluster, "a-cluster") })
+	r.Close(0)
+	cp.Stop()
+
+	d := new(disk)
+	r = d.start(t, cp.addr, dir, "cache.snapshot.key_file="+wrong)
+	c = openDelta(t, r.addr, "c")
+	c.Wildcard(cache.Cluster)
+	eventually(t, patience, func() error {
+		if n := len(r.Clients()); n != 1 {
+			return fmt.Errorf("%d clients", n)
+		}
+		return nil
+	})
+	r.Close(0) // writes what there is
+	if err := d.is(func(d *disk) bool { return d.written == 0 && d.failed == 1 && d.what == "load" })(); err != nil {
+		t.Error(err)
+	}
+	d = new(disk)
+	d.start(t, cp.addr, dir, "cache.snapshot.key_file="+right)
+	eventually(t, patience, d.is(func(d *disk) bool { return d.loaded == 1 }))
+}

@@ -20,8 +20,8 @@ import (
 type SnapshotObserver interface {
 	// SnapshotWritten: a file of so many bytes was written in a time.
 	SnapshotWritten(bytes int64, took time.Duration)
-	// SnapshotLoaded: so many resources were loaded, as of a time.
-	SnapshotLoaded(resources int, written time.Time)
+	// SnapshotLoaded: so many resources were loaded, and the oldest are as of a time.
+	SnapshotLoaded(resources int, asOf time.Time)
 	// SnapshotFailed: writing or loading did not work; the operation is "write" or
 	// "load".
 	SnapshotFailed(operation string)
@@ -43,6 +43,10 @@ type keeper struct {
 	// written is how far the groups had come in the last file.
 	written map[string]fanout.Progress
 	failing bool // the last write failed, which is logged once
+	// unused: what is on disk could not be used, or was too old. It stays there
+	// until there is something to put in its place: a wrong key, found in an
+	// outage, must not cost the last known good state.
+	unused bool
 }
 
 // keepUnclaimed is how long a group stays in the file that nobody has come back to.
@@ -88,15 +92,18 @@ func (k *keeper) load(f cache.Fingerprint) {
 		k.log.Info("no snapshot to load", "dir", k.config.Dir)
 		return
 	case err != nil:
+		k.unused = true
 		k.observer.SnapshotFailed("load")
 		k.log.Error("the snapshot is not used; clients wait for the control plane", "err", err)
 		return
 	}
 	resources, groups := 0, make(map[string]snapshot.Group, len(s.Groups))
 	now := time.Now()
+	asOf := now // the oldest of what is loaded
 	for _, g := range s.Groups {
 		if age := now.Sub(g.Saved); k.config.MaxAge > 0 && age > k.config.MaxAge {
-			k.log.Warn("a group's snapshot is too old and not used", "saved", g.Saved, "max_age", k.config.MaxAge.String())
+			k.unused = true
+			k.log.Warn("a group's snapshot is older than cache.snapshot.max_age and not used", "as_of", g.Saved, "max_age", k.config.MaxAge.String())
 			continue
 		}
 		g.Lanes = slices.DeleteFunc(g.Lanes, func(l fanout.Saved) bool { return k.skip(l.Lane.Type) })
@@ -104,9 +111,16 @@ func (k *keeper) load(f cache.Fingerprint) {
 			resources += len(l.Resources)
 		}
 		groups[string(g.Name)] = g
+		if g.Saved.Before(asOf) {
+			asOf = g.Saved
+		}
 	}
-	k.observer.SnapshotLoaded(resources, s.Header.Written)
-	k.log.Info("snapshot loaded", "groups", len(groups), "resources", resources, "written", s.Header.Written, "by", s.Header.Relay)
+	if len(groups) == 0 {
+		return
+	}
+	k.observer.SnapshotLoaded(resources, asOf)
+	k.log.Info("snapshot loaded; it is served until the control plane has answered",
+		"groups", len(groups), "resources", resources, "as_of", asOf, "by", s.Header.Relay)
 	k.groups.revive(groups)
 	k.written = k.groups.progress() // nothing in them is news
 }
@@ -140,6 +154,9 @@ func (k *keeper) save() {
 		Header: snapshot.Header{Relay: k.version, Instance: k.instance, Written: begin},
 		Groups: k.groups.save(k.skip, begin),
 	}
+	if k.unused && len(s.Groups) == 0 {
+		return
+	}
 	size, err := snapshot.Write(k.config.Dir, s, k.key)
 	if err != nil {
 		k.observer.SnapshotFailed("write")
@@ -152,7 +169,7 @@ func (k *keeper) save() {
 	if k.failing {
 		k.log.Info("the snapshot can be written again")
 	}
-	k.failing, k.written = false, progress
+	k.failing, k.unused, k.written = false, false, progress
 	k.observer.SnapshotWritten(size, time.Since(begin))
 }
 

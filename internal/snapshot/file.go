@@ -61,8 +61,12 @@ func syncDir(dir string) error {
 }
 
 // Read loads the snapshot of a directory. The error is fs.ErrNotExist if there is
-// none; any other says why it cannot be used.
+// none; any other says why it cannot be used. A directory that Write will refuse is
+// refused here, so that it is known from the start.
 func Read(dir string, key *Key, f cache.Fingerprint) (*Snapshot, error) {
+	if err := Prepare(dir); err != nil {
+		return nil, err
+	}
 	path := filepath.Join(dir, fileName)
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -105,7 +109,11 @@ func Prepare(dir string) error {
 // somebody else.
 func trusted(info fs.FileInfo) error {
 	if info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("others can write to it (mode %v); chmod go-w", info.Mode().Perm())
+		hint := "chmod go-w"
+		if info.IsDir() {
+			hint = "name a directory that only the relay uses, with mode 0700"
+		}
+		return fmt.Errorf("others can write to it (mode %04o); %s", info.Mode().Perm(), hint)
 	}
 	if !info.IsDir() && !info.Mode().IsRegular() {
 		return fmt.Errorf("it is no plain file (mode %v)", info.Mode())

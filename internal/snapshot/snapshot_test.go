@@ -223,8 +223,14 @@ func TestWhatOthersCanWriteIsNotTrusted(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Write(dir, example(100), nil); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
+	if _, err := Write(dir, example(100), nil); err == nil || !strings.Contains(err.Error(), "(mode 0777); name a directory") {
 		t.Errorf("a directory that all can write to: %v", err)
+	}
+	if err := os.Chmod(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(dir, nil, cache.Fingerprint{}); err == nil || !strings.Contains(err.Error(), "(mode 0777); name a directory") {
+		t.Errorf("a file in a directory that all can write to: %v", err)
 	}
 }
 
