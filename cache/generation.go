@@ -18,14 +18,14 @@ type Origin struct {
 // Begin starts a new generation, of which nothing is here yet.
 func (t *Table) Begin(origin Origin) {
 	t.generation++
-	t.origin = origin
+	t.origin, t.spared = origin, nil
 }
 
 // Resume goes on with the generation there is: the origin is brought its versions,
 // and its silence means that nothing has changed (RECON-11). That says nothing of
 // what is not kept: it was brought no versions of that, and announces it anew.
 func (t *Table) Resume(origin Origin) {
-	t.origin = origin
+	t.origin, t.spared = origin, nil
 	if t.husks == 0 {
 		return
 	}
@@ -51,30 +51,51 @@ func (t *Table) confirmed(id ID) bool {
 	return e.state == Present && e.generation == t.generation
 }
 
-// Unconfirmed are the resources that are Present, but of an older generation.
+// Spare notes that the origin has spoken of a name, if only to say something that
+// cannot be used: it is not to be swept (ERR-8, ERR-10).
+func (t *Table) Spare(name string) {
+	if t.spared == nil {
+		t.spared = make(map[string]struct{})
+	}
+	if t.Has(name) {
+		t.spared[name] = struct{}{}
+	}
+}
+
+// doubtful: a resource is Present, but unconfirmed, and the origin has not spoken
+// of it in any other way.
+func (t *Table) doubtful(id ID) bool {
+	e := &t.entries[id]
+	if e.state != Present || e.generation == t.generation {
+		return false
+	}
+	_, spared := t.spared[e.name]
+	return !spared
+}
+
+// Unconfirmed are the resources that may be swept.
 func (t *Table) Unconfirmed() (names []string) {
 	for id := t.oldest; id != none; id = t.entries[id].next {
-		if e := &t.entries[id]; e.state == Present && e.generation != t.generation {
-			names = append(names, e.name)
+		if t.doubtful(id) {
+			names = append(names, t.entries[id].name)
 		}
 	}
 	return names
 }
 
-// UnconfirmedAnswers are the resources to which a name leads, by itself and as an
-// alias, that are unconfirmed. An error that lies over the name is an answer to it:
-// then there are none.
+// UnconfirmedAnswers are those of them to which a name leads, by itself and as an
+// alias. An error that lies over the name is an answer to it: then there are none.
 func (t *Table) UnconfirmedAnswers(name string) (names []string) {
 	id, ok := t.ids[name]
 	if !ok || t.entries[id].err != nil {
 		return nil
 	}
-	if e := &t.entries[id]; e.state == Present && !t.confirmed(id) {
-		names = append(names, e.name)
+	if t.doubtful(id) {
+		names = append(names, name)
 	}
 	if more := t.entries[id].more; more != nil {
 		for _, m := range more.matches {
-			if !t.confirmed(m) {
+			if t.doubtful(m) {
 				names = append(names, t.entries[m].name)
 			}
 		}

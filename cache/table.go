@@ -66,6 +66,7 @@ type Table struct {
 	// What is announced now belongs to this generation, which comes from origin.
 	generation uint32
 	origin     Origin
+	spared     map[string]struct{} // unconfirmed, and not to be swept
 
 	pins    int
 	present int

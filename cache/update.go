@@ -35,10 +35,11 @@ type Update struct {
 	// Overdue are names not announced again in time by an origin that was brought
 	// no versions (RECON-12).
 	Overdue []string
-	// Full: Set is all there is, save for what Kept names, whose state stays as it is
-	// (TRANSLATE-5, ERR-10).
-	Full bool
+	// Kept are names of which it says something that leaves their state as it is: a
+	// fault, an error, a heartbeat (ERR-8, ERR-10). They are not missing from it.
 	Kept []string
+	// Full: Set is all there is, save for Kept (TRANSLATE-5).
+	Full bool
 	// Synced: with this, the wildcard set is complete (RECON-16).
 	Synced bool
 	// Sweep: what the present generation has not announced by now does not exist
@@ -50,7 +51,7 @@ type Update struct {
 func (u *Update) Empty() bool {
 	return len(u.Set) == 0 && len(u.Heartbeats) == 0 && len(u.Negative) == 0 && len(u.Removed) == 0 &&
 		len(u.Errors) == 0 && len(u.Missing) == 0 && len(u.Unanswered) == 0 &&
-		len(u.Overdue) == 0 && !u.Full && !u.Synced && !u.Sweep
+		len(u.Overdue) == 0 && len(u.Kept) == 0 && !u.Full && !u.Synced && !u.Sweep
 }
 
 // Received is a resource and the version under which upstream knows it. The

@@ -13,9 +13,7 @@ import (
 
 func (x *index) applyNamed(u *cache.Update) (held Held) {
 	x.guards.named.hears(u, x.named.Len())
-	if u.Full {
-		x.named.Begin(x.named.Origin())
-	}
+	announces(&x.named, u)
 	for _, r := range u.Set {
 		wanted := x.covers(r.Resource)
 		if !wanted && !x.named.Has(r.Name) {
@@ -113,9 +111,7 @@ func (x *index) applyWildcard(u *cache.Update) (held Held) {
 		return held // an answer in flight to what was given up meanwhile (UP-8, H-32)
 	}
 	x.guards.wildcard.hears(u, x.wildcard.Len())
-	if u.Full {
-		x.wildcard.Begin(x.wildcard.Origin())
-	}
+	announces(&x.wildcard, u)
 	changed, renews := false, false
 	for _, r := range u.Set {
 		loans, seq := x.loansOf(r.Name), x.next()
@@ -160,7 +156,11 @@ func (x *index) departures(wildcard bool, u *cache.Update) (all []departure) {
 	}
 	t := x.table(wildcard)
 	add(u.Removed, cache.Removed)
-	add(leftOut(t, u), cache.Removed)
+	if u.Full {
+		// A name that never was Present is not among them: the response may be older
+		// than the request for it (TRANSLATE-5).
+		add(t.Unconfirmed(), cache.Removed)
+	}
 	for _, e := range u.Errors {
 		if e.Status.GetCode() == cache.NotFound {
 			add([]string{e.Name}, cache.NotFoundError)
@@ -175,18 +175,15 @@ func (x *index) departures(wildcard bool, u *cache.Update) (all []departure) {
 	return all
 }
 
-// leftOut are the resources that a response with all there is does not list
-// (TRANSLATE-5). A name that never was Present is not among them: the response may be
-// older than the request for it.
-func leftOut(t *cache.Table, u *cache.Update) []string {
-	if !u.Full {
-		return nil
+// announces prepares a Table for what an Update announces: a response with all there
+// is is a generation of its own.
+func announces(t *cache.Table, u *cache.Update) {
+	if u.Full {
+		t.Begin(t.Origin())
 	}
-	kept := make(map[string]struct{}, len(u.Kept))
 	for _, name := range u.Kept {
-		kept[name] = struct{}{}
+		t.Spare(name)
 	}
-	return slices.DeleteFunc(t.Unconfirmed(), func(name string) bool { _, ok := kept[name]; return ok })
 }
 
 // removeMembers takes names out of the wildcard's set.

@@ -65,8 +65,8 @@ func (g *guard) hears(u *cache.Update, resources int) {
 	for _, r := range u.Set {
 		delete(g.held, r.Name)
 	}
-	for _, b := range u.Heartbeats {
-		delete(g.held, b.Name)
+	for _, name := range u.Kept { // heartbeats among them
+		delete(g.held, name)
 	}
 }
 

@@ -162,7 +162,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 	for _, l := range s.stream.lanes {
 		l.insist(now)
 		if l.settle.tick(now) {
-			learned(l.lane, &cache.Update{Synced: true, Sweep: true})
+			learned(l.lane, &cache.Update{Synced: true, Sweep: !l.settle.blind})
 		}
 	}
 }
@@ -263,9 +263,11 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		switch {
 		case d.typeURL != cache.VirtualHost && c.beats(used, d, name, r.GetVersion()):
 			d.update.Heartbeats = append(d.update.Heartbeats, cache.Heartbeat{Name: name, TTL: r.GetTtl().AsDuration()})
+			d.update.Kept = append(d.update.Kept, name)
 		case len(r.GetAliases()) > 0:
 			d.update.Negative = append(d.update.Negative, cache.NewResource(d.typeURL, r, c.config.Fingerprint))
 		default:
+			d.update.Kept = append(d.update.Kept, name)
 			d.fault("%q has no body, and is neither a heartbeat nor a negative answer", name)
 		}
 	}
@@ -285,7 +287,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if l.settle.waiting {
 		d.adds = c.hub.Lacks(lane, d.update.Set)
 		d.update.Synced = l.settle.response(d, &c.config)
-		d.update.Sweep = d.update.Synced && !d.sotw // TRANSLATE-5 and TRANSLATE-7 instead
+		d.update.Sweep = d.update.Synced && !d.sotw && !l.settle.blind // TRANSLATE-5 and TRANSLATE-7 instead
 	}
 	if !d.update.Empty() {
 		c.learned(s, lane, &d.update, now)

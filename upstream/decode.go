@@ -160,7 +160,6 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 		seen[name] = true
 		if r.GetResource() == nil {
 			d.bodyless = append(d.bodyless, r)
-			d.update.Kept = append(d.update.Kept, name)
 			continue
 		}
 		d.update.Set = append(d.update.Set, cache.Received{
@@ -169,14 +168,15 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 			TTL:      r.GetTtl().AsDuration(),
 		})
 	}
-	if d.sotw {
-		d.update.Kept = slices.AppendSeq(d.update.Kept, maps.Keys(bad))
-	}
+	d.update.Kept = slices.AppendSeq(d.update.Kept, maps.Keys(bad))
 	return bad
 }
 
 func (d *Response) takeErrors(errors []*discovery.ResourceError) {
 	for _, e := range errors {
+		if e.GetErrorDetail().GetCode() != cache.NotFound {
+			d.update.Kept = append(d.update.Kept, e.GetResourceName().GetName())
+		}
 		d.update.Errors = append(d.update.Errors, cache.Error{Name: e.GetResourceName().GetName(), Status: e.GetErrorDetail()})
 	}
 }

@@ -13,6 +13,9 @@ type settleState struct {
 	waiting bool // subscribed, and not complete yet
 	first   time.Time
 	at      time.Time // zero: never without a response
+	// blind: there was a resource without a name, which may be any: nothing is known
+	// to be missing (ERR-10).
+	blind bool
 }
 
 func (s *settleState) begin() { *s = settleState{waiting: true} }
@@ -27,6 +30,7 @@ func (s *settleState) response(d *Response, c *Config) (complete bool) {
 	if !s.waiting {
 		return false
 	}
+	s.blind = s.blind || d.nameless
 	switch {
 	case d.sotw: // it comes in one piece
 		complete = true
