@@ -272,8 +272,10 @@ func (s *streamState) opening(l *laneState, now time.Time) proto.Message {
 			l.settle.beginWarm(now.Add(s.config.SettleCap))
 		}
 	}
-	if !resumed && !l.lane.Wildcard && !s.origin.SotW {
-		s.timers.resync(l, names, now, s.config)
+	if !l.lane.Wildcard && !s.origin.SotW {
+		// With the map these are what it does not list: what is not kept, and what a
+		// stream before this one has not got round to.
+		s.timers.resync(l, s.hub.Doubtful(l.lane.Type, names), now, s.config)
 	}
 	return s.writer.opening(l, names, versions, now)
 }
