@@ -53,6 +53,7 @@ func TestR8_AllSlow(t *testing.T) {
 	r.tell("minute 1: least heap", floors[0], "KiB")
 	r.tell("minute 2: least heap", floors[1], "KiB")
 	r.tell("last minute: least heap", floors[minutes-1], "KiB")
+	r.below("growth of the least heap from minute 2 to the last", 100*(floors[minutes-1]/floors[1]-1), 10, "%")
 	r.below("growth of the largest RSS after minute 1", 100*(slices.Max(most[1:])/most[0]-1), 10, "%")
 	r.tell("streams that ended meanwhile", float64(slow), "")
 	r.tell("all have everything after they read again", seconds(took), "s")
