@@ -53,6 +53,7 @@ func TestFetchWaitsForAllNames(t *testing.T) {
 		}
 		w.respond("EDS a@1")
 		time.Sleep(3 * time.Second)
+		synctest.Wait()
 		if status.Code(hasty.err) != codes.Unavailable || hasty.at.Sub(begin) > 2*time.Second {
 			t.Errorf("out of time: %v after %v", hasty.err, hasty.at.Sub(begin))
 		}
