@@ -46,8 +46,8 @@ type MassRemovalGuard struct {
 // the control plane has answered; what a client already has is left alone until
 // then (RECON-19).
 type Snapshot struct {
-	// Dir is the directory of the file, which nobody else may write to; it is
-	// made if it is not there. Empty means no snapshot.
+	// Dir is the directory of the file, of this relay alone: nobody else may
+	// write to it. It is made if it is not there. Empty means no snapshot.
 	// Default: "".
 	Dir string `yaml:"dir"`
 

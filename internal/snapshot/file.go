@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -23,8 +24,19 @@ func Write(dir string, s *Snapshot, key *Key) (size int64, err error) {
 	if err := Prepare(dir); err != nil {
 		return 0, err
 	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
+	if err := lock(d); err != nil {
+		return 0, fmt.Errorf("%s: %w", dir, err)
+	}
 	temp := filepath.Join(dir, tempName)
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err // what a crash left behind, with whatever mode
+	}
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, err
 	}
@@ -47,18 +59,10 @@ func Write(dir string, s *Snapshot, key *Key) (size int64, err error) {
 	if err = os.Rename(temp, filepath.Join(dir, fileName)); err != nil {
 		return 0, err
 	}
-	return size, syncDir(dir)
+	return size, d.Sync() // it makes the rename last
 }
 
-// syncDir makes a rename last.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
+var errShared = errors.New("another relay writes here just now; give each one a directory of its own")
 
 // Read loads the snapshot of a directory. The error is fs.ErrNotExist if there is
 // none; any other says why it cannot be used. A directory that Write will refuse is

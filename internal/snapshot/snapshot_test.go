@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -234,6 +235,33 @@ func TestWhatOthersCanWriteIsNotTrusted(t *testing.T) {
 	}
 }
 
+// TestALeftoverIsReplaced: what a crash left behind lends the next file neither its
+// mode nor its place.
+func TestALeftoverIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	for name, leave := range map[string]func(temp string) error{
+		"a file": func(temp string) error { return os.WriteFile(temp, nil, 0o644) },
+		"a link": func(temp string) error { return os.Symlink(elsewhere, temp) },
+	} {
+		if err := leave(filepath.Join(dir, tempName)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Write(dir, example(100), nil); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Lstat(filepath.Join(dir, fileName)); err != nil || info.Mode() != 0o600 {
+			t.Errorf("after %s the snapshot has mode %v (%v)", name, info.Mode(), err)
+		}
+	}
+	if _, err := os.Stat(elsewhere); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file outside of the directory: %v", err)
+	}
+}
+
 // TestAFailedWriteLeavesTheOldFile: and nothing beside it.
 func TestAFailedWriteLeavesTheOldFile(t *testing.T) {
 	dir := t.TempDir()
@@ -247,8 +275,8 @@ func TestAFailedWriteLeavesTheOldFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A directory of that name cannot be opened for writing, whoever tries.
-	if err := os.Mkdir(filepath.Join(dir, tempName), 0o700); err != nil {
+	// A directory of that name with something in it is in the way of everybody.
+	if err := os.MkdirAll(filepath.Join(dir, tempName, "something"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Write(dir, example(5000), nil); err == nil {
@@ -316,4 +344,30 @@ func reframed(data []byte) []byte {
 	w.json(kindEnd, endRecord{w.records})
 	_ = w.out.Flush() // a buffer takes everything
 	return b.Bytes()
+}
+
+// TestTwoRelaysOneDirectory: whoever writes while another one does is told so, and
+// what is there is whole at any time.
+func TestTwoRelaysOneDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(dir, example(1000), nil); err != nil {
+		t.Fatal(err)
+	}
+	var relays sync.WaitGroup
+	for i := range 4 {
+		relays.Go(func() {
+			for range 30 {
+				if _, err := Write(dir, example(20000*(i+1)), nil); err != nil && !errors.Is(err, errShared) {
+					t.Errorf("writing: %v", err)
+				}
+				if _, err := Read(dir, nil, cache.Fingerprint{}); err != nil {
+					t.Errorf("reading: %v", err)
+				}
+			}
+		})
+	}
+	relays.Wait()
 }
