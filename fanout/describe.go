@@ -170,8 +170,8 @@ func (x *index) describe(places []Place) []Description {
 				d.Clients = len(x.interest[id])
 			}
 		}
-		if g := x.guard(p.Wildcard); g.holds(p.Name) {
-			d.Held = g.until
+		if h, held := x.guard(p.Wildcard).held[p.Name]; held {
+			d.Held = h.until
 		}
 		d.Lingering = d.Clients == 0
 		d.State, d.Cause, d.Resource, d.Error = a.State, a.Cause, a.Resource, a.Error.GetMessage()

@@ -31,14 +31,15 @@ type guard struct {
 	total, taken int
 	passed       int // of those taken, the ones that were let pass
 
-	held  map[string]holding
-	until time.Time
+	held map[string]holding
+	next time.Time // when to look at them: no later than the first is due
 }
 
 // holding is a removal that is held back.
 type holding struct {
 	departure
 	stream uint64 // on which it was said
+	until  time.Time
 }
 
 // departure is a name that is about to become Absent, and why.
@@ -94,13 +95,14 @@ func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all []departure) 
 		g.passed += len(doubtful)
 		return append(now, doubtful...), Held{}
 	}
+	until := u.At.Add(c.Hold)
 	if len(g.held) == 0 {
-		g.held, g.until = make(map[string]holding, len(doubtful)), u.At.Add(c.Hold)
+		g.held, g.next = make(map[string]holding, len(doubtful)), until
 	}
 	for _, d := range doubtful {
-		g.held[d.name] = holding{d, u.Stream}
+		g.held[d.name] = holding{d, u.Stream, until}
 	}
-	return now, Held{Count: len(doubtful), Total: g.total, Until: g.until}
+	return now, Held{Count: len(doubtful), Total: g.total, Until: until}
 }
 
 // complete: the stream that speaks has said all there is. What was held back of the
@@ -113,22 +115,33 @@ func (g *guard) complete() {
 	}
 }
 
-// deadline is when what is held back is let go; zero: nothing is.
+// deadline is when to call expire; zero: nothing is held back.
 func (g *guard) deadline() time.Time {
 	if len(g.held) == 0 {
 		return time.Time{}
 	}
-	return g.until
+	return g.next
 }
 
 // expire lets go what has been held back until now. What another stream has not said
 // again since stays.
-func (g *guard) expire(now time.Time) []departure {
+func (g *guard) expire(now time.Time) (due []departure) {
 	if at := g.deadline(); at.IsZero() || at.After(now) {
 		return nil
 	}
-	g.complete()
-	return g.release()
+	g.next = time.Time{}
+	for name, h := range g.held {
+		switch {
+		case !h.until.After(now):
+			delete(g.held, name)
+			if h.stream == g.stream {
+				due = append(due, h.departure)
+			}
+		case g.next.IsZero() || h.until.Before(g.next):
+			g.next = h.until
+		}
+	}
+	return due
 }
 
 // release lets go everything.
