@@ -206,7 +206,7 @@ func (h *Hub) Has(lane Lane, name string) bool {
 }
 
 // Lacks reports whether any of the resources is not here on a lane yet, or not
-// confirmed: what makes a response add a name (RECON-16).
+// confirmed, or only from disk: what makes a response add a name (RECON-16).
 func (h *Hub) Lacks(lane Lane, set []cache.Received) bool {
 	x := h.find(lane.Type)
 	if x == nil {
@@ -214,7 +214,10 @@ func (h *Hub) Lacks(lane Lane, set []cache.Received) bool {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return slices.ContainsFunc(set, func(r cache.Received) bool { return !x.table(lane.Wildcard).Confirmed(r.Name) })
+	return slices.ContainsFunc(set, func(r cache.Received) bool {
+		_, loaded := x.warm.names[r.Name]
+		return !x.table(lane.Wildcard).Confirmed(r.Name) || loaded && !lane.Wildcard
+	})
 }
 
 // Repeats reports whether an answer to a wildcard for which versions were shown

@@ -5,12 +5,15 @@ import (
 	"time"
 )
 
-// settleState decides when a wildcard's set is complete. Delta has no end mark, so
+// settleState decides when a wildcard's set is complete, or when all has been said of
+// names that were loaded from disk. Delta has no end mark, so
 // it is after the first response since the subscribe was written, once the
 // server's own chunk counter says so, or nothing new has come for a while. No
 // timer does it without a response (RECON-16).
 type settleState struct {
 	waiting bool // subscribed, and not complete yet
+	// piecemeal: what is waited for are names, each of which may be answered by itself.
+	piecemeal bool
 	first   time.Time
 	at      time.Time // zero: never without a response
 	// blind: there was a resource without a name, which may be any: nothing is known
@@ -20,10 +23,12 @@ type settleState struct {
 
 func (s *settleState) begin() { *s = settleState{waiting: true} }
 
-// beginWarm waits for what the server has to say of names that were loaded from disk
-// and are presented with their versions: if it stays silent, nothing has changed
-// (RECON-11).
-func (s *settleState) beginWarm(until time.Time) { *s = settleState{waiting: true, at: until} }
+// beginWarm waits for what the server has to say of names that were loaded from
+// disk; no mark tells when it has said that of all of them. until, if not zero, is
+// when its silence means that nothing has changed (RECON-11).
+func (s *settleState) beginWarm(until time.Time) {
+	*s = settleState{waiting: true, piecemeal: true, at: until}
+}
 
 // response takes in a response on the lane. complete: it makes the set complete.
 func (s *settleState) response(d *Response, c *Config) (complete bool) {
@@ -32,6 +37,7 @@ func (s *settleState) response(d *Response, c *Config) (complete bool) {
 	}
 	s.blind = s.blind || d.nameless
 	switch {
+	case s.piecemeal:
 	case d.sotw: // it comes in one piece
 		complete = true
 	case c.chunks() == ChunksRelay:
@@ -48,7 +54,7 @@ func (s *settleState) response(d *Response, c *Config) (complete bool) {
 // applied starts the wait for more, or prolongs it if the response added a name.
 // The Hub has the response by now, so that the end of the wait cannot overtake it.
 func (s *settleState) applied(adds bool, c *Config, now time.Time) {
-	if !s.waiting || c.chunks() != ChunksNone {
+	if !s.waiting || !s.piecemeal && c.chunks() != ChunksNone {
 		return
 	}
 	first := s.first.IsZero()

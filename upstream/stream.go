@@ -267,10 +267,11 @@ func (s *streamState) opening(l *laneState, now time.Time) proto.Message {
 	l.first, l.askedAt, l.shown = false, now, len(versions) > 0
 	s.subscribed(l, names, now)
 	if !l.lane.Wildcard && s.hub.Warm(l.lane) {
-		l.settle.begin()
+		var until time.Time
 		if resumed || s.origin.SotW {
-			l.settle.beginWarm(now.Add(s.config.SettleCap))
+			until = now.Add(s.config.SettleCap)
 		}
+		l.settle.beginWarm(until)
 	}
 	if !l.lane.Wildcard && !s.origin.SotW {
 		// With the map these are what it does not list: what is not kept, and what a
