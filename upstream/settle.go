@@ -14,8 +14,8 @@ type settleState struct {
 	waiting bool // subscribed, and not complete yet
 	// piecemeal: what is waited for are names, each of which may be answered by itself.
 	piecemeal bool
-	first   time.Time
-	at      time.Time // zero: never without a response
+	first     time.Time
+	at        time.Time // zero: never without a response
 	// blind: there was a resource without a name, which may be any: nothing is known
 	// to be missing (ERR-10).
 	blind bool
