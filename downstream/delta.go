@@ -252,12 +252,17 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 	if d.left.len() == 0 || !synced {
 		return
 	}
-	p.answer, p.mixed = true, true
 	for _, name := range d.left.take() {
 		if _, again := v.Lookup(name); again {
 			continue
 		}
-		if r := v.Member(name); r != nil {
+		r := v.Member(name)
+		if r == nil && v.WarmSet() {
+			d.left.add(name) // what was loaded from disk may lack it (RECON-19)
+			continue
+		}
+		p.answer, p.mixed = true, true
+		if r != nil {
 			p.resources = append(p.resources, r)
 			d.tellAhead(name, r.Version, p)
 		} else {

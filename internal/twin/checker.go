@@ -29,6 +29,12 @@ type Checker struct {
 	// versions: content ⇔ version, over all lives of the relay (RECON-1, RECON-2).
 	versionOf, contentOf map[string]string
 
+	// disk is what was saved last, and restored when the last relay began with it.
+	disk      *onDisk
+	loaded    map[string]map[string]bool
+	loadedAt  time.Time
+	uncertain bool // there were suspects, which do not linger (H-41)
+
 	// Violations, each beginning with the id of what is broken.
 	Violations []string
 }
@@ -50,12 +56,13 @@ func (c *Checker) fail(rule, format string, a ...any) {
 	c.Violations = append(c.Violations, rule+": "+fmt.Sprintf(format, a...))
 }
 
-// relayStarted: a relay knows nothing at first, and has no streams.
+// relayStarted: a relay has no streams at first, and knows nothing but what is on disk.
 func (c *Checker) relayStarted() {
 	c.known, c.streams = map[string]*knowledge{}, map[int]*relayStream{}
 	for _, k := range kinds {
 		c.known[k.name] = &knowledge{newVoice(), newVoice(), map[string]bool{}}
 	}
+	c.load()
 }
 
 // relayStream is a stream of the relay's to the control plane, as the relay has
@@ -69,8 +76,9 @@ type relayStream struct {
 type relayLane struct {
 	wildcard bool                 // what it is used for; for good (WILD-13)
 	names    map[string]time.Time // when subscribed
-	pending  map[string]bool      // nonces that await a verdict → it must be a NACK
-	first    time.Time            // response since the wildcard was subscribed
+	begun    time.Time
+	pending  map[string]bool // nonces that await a verdict → it must be a NACK
+	first    time.Time       // response since the wildcard was subscribed
 }
 
 func (c *Checker) upOpened(id int) { c.streams[id] = &relayStream{lanes: map[string]*relayLane{}} }
@@ -114,7 +122,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
 	resumed := l == nil
 	if resumed {
-		l = &relayLane{names: map[string]time.Time{}, pending: map[string]bool{}}
+		l = &relayLane{names: map[string]time.Time{}, begun: c.now, pending: map[string]bool{}}
 		l.wildcard = len(subscribe) == 0 || slices.Contains(subscribe, wildcard)
 		s.lanes[k.name] = l
 		if len(subscribe) == 0 {
@@ -258,6 +266,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		return // H-32
 	}
 	v := known.voice(l.wildcard)
+	v.warm = false
 	c.events++
 	for _, r := range resp.GetResources() {
 		name := r.GetName()
@@ -323,6 +332,9 @@ func (c *Checker) changed(k kind, names []string) {
 func (c *Checker) settled() {
 	for _, s := range c.streams {
 		for kind, l := range s.lanes {
+			if !l.wildcard && c.now.Sub(l.begun) >= settleCap {
+				c.known[kind].byName.warm = false
+			}
 			if l.wildcard && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
 				c.known[kind].byWildcard.whole(c.events)
 			}

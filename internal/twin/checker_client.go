@@ -93,7 +93,7 @@ func (c *Checker) interestChanged(k kind, before []string) {
 		}
 	}
 	for _, name := range after {
-		if !slices.Contains(before, name) {
+		if kept := c.loaded[k.name][name] && c.now.Sub(c.loadedAt) < c.linger; !kept && !slices.Contains(before, name) {
 			c.since[k.name][name] = c.events
 		}
 	}
@@ -163,6 +163,11 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 	t.judged(req.GetResponseNonce())
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
 	t.interest.Replace(k, req.GetResourceNames())
+	if first && req.GetVersionInfo() != "" {
+		for name := range t.holds {
+			t.brought[name] = true
+		}
+	}
 	for name := range t.interest.Names {
 		if !before.Names[name] {
 			t.asked[name] = true

@@ -155,7 +155,7 @@ func (c *Checker) answered(t *topic, k kind, sotw bool) bool {
 // the client came with, and what it asked for by name.
 func (c *Checker) opened(who string, t *topic, known *knowledge, listed map[string]bool) {
 	for name, w := range known.byWildcard.words {
-		if w.present && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
+		if kept := t.brought[name] && known.byWildcard.warm; w.present && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
 			c.fail("DOWN-DELTA-13", "%s: the first answer to the wildcard lacks %s", who, name)
 		}
 	}
@@ -215,6 +215,9 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	aliases := c.aliases(k, r)
 	if w, ok := known.byWildcard.present(name); !t.interest.Named(name, aliases) && (!t.interest.Wildcard || !ok || w.label != r.label) {
 		c.fail("WILD-12", "%s wants %s, and is sent %s=%s", who, t.interest.text(), name, r.label)
+	}
+	if had, holds := t.holds[name]; holds && t.brought[name] && had.label != r.label && !known.spoken(name, r.label) {
+		c.fail("RECON-19", "%s: %s=%s is from disk, and replaces what the client came with", who, name, r.label)
 	}
 	age := known.age(name, r.label)
 	if was := t.seen[name]; age < was.at && was.label != r.label && !known.torn(name) {
@@ -307,7 +310,8 @@ func (c *Checker) Known() {
 				for name, w := range v.words {
 					served := v == c.known[k.name].byName && c.kept(k, t.interest.Names, name, w) ||
 						v.complete && c.since[k.name][wildcard] < v.completed && t.interest.Wildcard && !t.interest.Named(name, w.aliases) && c.kept(k, map[string]bool{wildcard: true}, name, w)
-					if w.present && served && !c.known[k.name].says(name, t.holds[name].label) {
+					kept := v.warm && (t.brought[name] || cl.sotw && len(t.brought) > 0)
+					if w.present && served && !kept && !c.known[k.name].says(name, t.holds[name].label) {
 						c.fail("G8", "c%d %s: the relay knows %s=%s, the client holds %q", id, k.name, name, w.label, t.holds[name].label)
 					}
 				}

@@ -28,6 +28,9 @@ type Relay interface {
 	Settle()
 	Wait(d time.Duration)
 	Restart()
+	// Save writes the relay's snapshot; Kills tells whether it can end without.
+	Save()
+	Kills() bool
 	Hold(hold bool)
 	Step(n int)
 }
@@ -36,6 +39,7 @@ type Relay interface {
 const (
 	missingAfter = 15 * time.Second
 	ackTimeout   = 10 * time.Second
+	settleCap    = 5 * time.Second
 )
 
 // Resources are named a to d; x and y are aliases, which may move, and may be asked
@@ -48,18 +52,19 @@ var (
 
 // Game is one script being played.
 type Game struct {
-	relay   Relay
-	plane   *controlPlane
-	checker *Checker
-	players map[int]*player
-	open    []int // streams to the control plane, oldest first
-	served  int   // responses in a row
-	trace   func(string)
+	relay    Relay
+	plane    *controlPlane
+	checker  *Checker
+	players  map[int]*player
+	snapshot bool  // the relay keeps one on disk
+	open     []int // streams to the control plane, oldest first
+	served   int   // responses in a row
+	trace    func(string)
 }
 
 func newGame(s Settings, trace func(string)) *Game {
 	plane := newControlPlane()
-	return &Game{plane: plane, checker: newChecker(s, plane.bodies), players: map[int]*player{}, trace: trace}
+	return &Game{plane: plane, checker: newChecker(s, plane.bodies), snapshot: s.Snapshot, players: map[int]*player{}, trace: trace}
 }
 
 func (g *Game) log(format string, a ...any) {
@@ -131,14 +136,17 @@ func (g *Game) play(o Op) {
 		clear(g.plane.world[k.name])
 	case "habit":
 		g.plane.habits = habits(o.N)
+		g.checker.uncertain = g.checker.uncertain || g.plane.habits&poison != 0
 	case "push", "again", "bad", "error", "extra", "end":
 		g.playStream(o, k)
 	case "down", "up":
 		g.relay.Down(o.Verb == "down")
 	case "wait":
 		g.wait(time.Duration(o.N) * time.Millisecond)
+	case "save":
+		g.save()
 	case "restart":
-		g.restart()
+		g.restart(o.N != 0 && g.relay.Kills())
 	case "hold":
 		g.relay.Hold(true)
 	case "go":
@@ -288,12 +296,23 @@ func (g *Game) hangUp(p *player) {
 	}
 }
 
-func (g *Game) restart() {
+// save writes what the relay holds to its disk.
+func (g *Game) save() {
+	if g.snapshot {
+		g.checker.saved()
+		g.relay.Save()
+	}
+}
+
+func (g *Game) restart(killed bool) {
 	for _, p := range g.everybody() {
 		g.hangUp(p)
 	}
 	for _, id := range slices.Clone(g.open) {
 		g.StreamClosed(id, g.relay.Now())
+	}
+	if !killed {
+		g.save()
 	}
 	g.checker.relayStarted()
 	g.relay.Restart()

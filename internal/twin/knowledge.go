@@ -25,6 +25,9 @@ type voice struct {
 	// complete: the wildcard's set was answered once (RECON-16).
 	complete  bool
 	completed int // the latest event with which it was
+	// warm: all of it was loaded from disk, and the control plane has not said
+	// anything since (RECON-19).
+	warm bool
 }
 
 func newVoice() *voice { return &voice{words: map[string]word{}} }
@@ -129,6 +132,17 @@ func (k *knowledge) says(name, label string) bool {
 	return false
 }
 
+// spoken: the control plane has said so to this life of the relay, or may have,
+// by its silence (RECON-11).
+func (k *knowledge) spoken(name, label string) bool {
+	for _, v := range k.voices() {
+		if w, ok := v.present(name); ok && w.label == label && !v.warm {
+			return true
+		}
+	}
+	return false
+}
+
 // torn: by name something does not exist, and by wildcard it does. Whatever a client
 // is told then may be told again.
 func (k *knowledge) torn(name string) bool {
@@ -177,6 +191,9 @@ func (k *knowledge) gone(name string, i *Interest, brought bool) bool {
 	case i.Names[name]:
 		return k.byName.absent(name)
 	case i.Wildcard:
+		if k.byWildcard.warm { // what was loaded may lack it
+			return k.byName.absent(name) && !k.byWildcard.words[name].present
+		}
 		return k.byWildcard.absent(name) || k.byWildcard.complete && !k.byWildcard.words[name].present
 	}
 	if k.byName.absent(name) {
@@ -184,6 +201,9 @@ func (k *knowledge) gone(name string, i *Interest, brought bool) bool {
 	}
 	_, named := k.byName.present(name) // to what it answers is known
 	for asked := range i.Names {
+		if brought && k.byName.warm && k.byName.matched(asked) {
+			return false // what was loaded may be out of date
+		}
 		if _, known := k.byName.words[asked]; brought && !named && !known && !k.byName.matched(asked) && !k.byWildcard.matched(asked) {
 			return false // it may yet lead there (DOWN-DELTA-11)
 		}

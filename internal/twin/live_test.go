@@ -39,6 +39,7 @@ type liveRelay struct {
 	upstream   *xdstest.Network // the control plane listens
 	downstream *xdstest.Network // the relay listens
 	plane      *grpc.Server
+	dir        string // for the snapshot; "": none
 	stop       func()
 	clients    map[int]*liveClient
 
@@ -68,10 +69,10 @@ type liveClient struct {
 	closed bool // by the client; what comes is not heard any more. liveRelay.mu guards it.
 }
 
-func newLiveRelay(g *Game, s Settings) *liveRelay {
+func newLiveRelay(g *Game, s Settings, dir string) *liveRelay {
 	r := &liveRelay{
 		game: g, settings: s, upstream: xdstest.NewNetwork(), downstream: xdstest.NewNetwork(),
-		plane: grpc.NewServer(), clients: map[int]*liveClient{}, streams: map[int]*liveStream{},
+		plane: grpc.NewServer(), dir: dir, clients: map[int]*liveClient{}, streams: map[int]*liveStream{},
 	}
 	discovery.RegisterAggregatedDiscoveryServiceServer(r.plane, &liveService{r: r})
 	go func() { _ = r.plane.Serve(r.upstream.Listener()) }() // ends with shutdown
@@ -80,7 +81,9 @@ func newLiveRelay(g *Game, s Settings) *liveRelay {
 }
 
 func (r *liveRelay) start(listener net.Listener) {
-	made, err := relay.New(configure(r.settings), relay.Options{Dial: r.upstream.Dial, Random: func() float64 { return 0.5 }})
+	c := *configure(r.settings)
+	c.Cache.Snapshot.Dir = r.dir
+	made, err := relay.New(&c, relay.Options{Dial: r.upstream.Dial, Random: func() float64 { return 0.5 }})
 	if err != nil {
 		panic(err)
 	}
@@ -140,6 +143,10 @@ func (r *liveRelay) Wait(d time.Duration) {
 
 func (r *liveRelay) Hold(bool) {}
 func (r *liveRelay) Step(int)  { r.Settle() }
+
+// Save does nothing: a relay that ends saves by itself, and none is killed.
+func (r *liveRelay) Save()       {}
+func (r *liveRelay) Kills() bool { return false }
 
 func (r *liveRelay) Restart() {
 	r.hangUp()
@@ -355,9 +362,13 @@ func (r *liveRelay) Down(down bool) {
 
 // playLive plays a script over gRPC.
 func playLive(t *testing.T, s Script, trace func(string)) (violations []string) {
+	dir := ""
+	if s.Settings.Snapshot {
+		dir = t.TempDir()
+	}
 	synctest.Test(t, func(*testing.T) {
 		g := newGame(s.Settings, trace)
-		r := newLiveRelay(g, s.Settings)
+		r := newLiveRelay(g, s.Settings, dir)
 		defer r.shutdown()
 		violations = g.Play(r, s.Ops)
 	})

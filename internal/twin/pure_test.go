@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"bytes"
 	"io"
 	"slices"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/relay"
+	"github.com/xds-relay/xds-relay/internal/snapshot"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
@@ -34,6 +36,7 @@ type pureRelay struct {
 	hub    *fanout.Hub
 	core   *upstream.Core
 	warmth *downstream.Warmth
+	disk   []byte // the snapshot; nil: none
 
 	streams []upstream.StreamID // open ones
 	clients []*pureClient
@@ -88,7 +91,27 @@ func (r *pureRelay) Restart() {
 	c := relay.UpstreamConfig(r.config, cache.Fingerprint{})
 	c.Node = &core.Node{Id: "relay"}
 	r.core = upstream.NewCore(c, r.hub, func() float64 { return 0.5 })
+	if r.disk != nil {
+		s, err := snapshot.Decode(r.disk, nil, cache.Fingerprint{})
+		if err != nil {
+			panic(err)
+		}
+		r.hub.Load(s.Groups[0].Lanes, r.now)
+	}
 }
+
+// Save goes through the form that it has on disk.
+func (r *pureRelay) Save() {
+	lanes := r.hub.Save(func(t cache.TypeURL) bool { return t == cache.Secret })
+	s := snapshot.Snapshot{Groups: []snapshot.Group{{Lanes: lanes}}}
+	var file bytes.Buffer
+	if err := s.Encode(&file, nil); err != nil {
+		panic(err)
+	}
+	r.disk = file.Bytes()
+}
+
+func (r *pureRelay) Kills() bool { return true }
 
 func (r *pureRelay) Now() time.Time { return r.now }
 

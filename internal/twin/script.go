@@ -10,6 +10,7 @@ import (
 // Settings are what a game's relay is configured with.
 type Settings struct {
 	Settle, Linger, Coalesce time.Duration
+	Snapshot                 bool // the last known good state is kept on disk
 }
 
 // Op is one operation. Any operation can be played at any time; one that makes no
@@ -56,7 +57,8 @@ var verbs = map[string]string{
 	"deaf":      "N 1: stops reading, 0: reads again",
 	// all
 	"wait":    "N milliseconds pass",
-	"restart": "the relay ends and starts anew",
+	"save":    "the relay writes its snapshot (on the pure cores; over gRPC it does when it ends)",
+	"restart": "the relay ends and starts anew; N 1: it is killed (on the pure cores)",
 	"hold":    "the relay does nothing by itself (on the pure cores)",
 	"go":      "N of its parts act, or without N all of it from now on",
 }
@@ -64,11 +66,19 @@ var verbs = map[string]string{
 // String is the script as a file has it.
 func (s Script) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "settle %v linger %v coalesce %v\n", s.Settings.Settle, s.Settings.Linger, s.Settings.Coalesce)
+	fmt.Fprintln(&b, s.Settings)
 	for _, o := range s.Ops {
 		fmt.Fprintln(&b, o)
 	}
 	return b.String()
+}
+
+func (s Settings) String() string {
+	text := fmt.Sprintf("settle %v linger %v coalesce %v", s.Settle, s.Linger, s.Coalesce)
+	if s.Snapshot {
+		text += " snapshot on"
+	}
+	return text
 }
 
 func (o Op) String() string {
@@ -115,7 +125,9 @@ func parseSettings(line string) (s Settings, err error) {
 	words := strings.Fields(line)
 	for len(words) >= 2 && err == nil {
 		var d time.Duration
-		d, err = time.ParseDuration(words[1])
+		if words[0] != "snapshot" {
+			d, err = time.ParseDuration(words[1])
+		}
 		switch words[0] {
 		case "settle":
 			s.Settle = d
@@ -123,6 +135,8 @@ func parseSettings(line string) (s Settings, err error) {
 			s.Linger = d
 		case "coalesce":
 			s.Coalesce = d
+		case "snapshot":
+			s.Snapshot = words[1] == "on"
 		default:
 			return s, fmt.Errorf("no such setting: %s", words[0])
 		}

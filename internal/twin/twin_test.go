@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// perGame is how many operations a game has on average, beside its end.
+// perGame is half of how many operations a game may have, beside its end.
 const perGame = 60
 
 // TestModel plays random games on the pure cores: 20,000 operations, or as many as
@@ -29,7 +29,7 @@ func TestModel(t *testing.T) {
 	if s := os.Getenv("TWIN_STEPS"); s != "" {
 		steps, _ = strconv.Atoi(s)
 	}
-	setFlag(t, "rapid.checks", strconv.Itoa(steps/perGame))
+	setFlag(t, "rapid.checks", strconv.Itoa(2*steps/perGame)) // rapid likes them short
 	seed := os.Getenv("TWIN_SEED")
 	if seed == "" && os.Getenv("TWIN_STEPS") == "" {
 		seed = "1" // the same games every time
@@ -176,6 +176,7 @@ func draw(t *rapid.T) Script {
 		Linger:   rapid.SampledFrom([]time.Duration{30 * time.Second, 0}).Draw(t, "linger"),
 		Coalesce: rapid.SampledFrom([]time.Duration{0, 10 * time.Millisecond}).Draw(t, "coalesce"),
 	}}
+	s.Settings.Snapshot = rapid.Bool().Draw(t, "snapshot")
 	few := rapid.SampledFrom([][]kind{kinds, kinds[:1], kinds[:2], kinds[3:], kinds[1:2]}).Draw(t, "kinds")
 	world := cast{kinds: few, aliases: rapid.Bool().Draw(t, "aliases"), deep: os.Getenv("TWIN_DEEP") != ""}
 	n := rapid.IntRange(1, 2*perGame).Draw(t, "length")
@@ -201,7 +202,7 @@ var weights = weighted(map[string]int{
 	"set": 12, "remove": 5, "version": 2, "wipe": 1,
 	"habit": 3, "push": 20, "again": 2, "bad": 1, "error": 1, "extra": 1, "end": 2, "down": 1, "up": 2,
 	"open": 3, "sub": 14, "ack": 8, "nack": 2, "acks": 6, "close": 2, "reconnect": 4, "deaf": 2,
-	"wait": 6, "restart": 1, "hold": 2, "go": 4,
+	"wait": 6, "save": 1, "restart": 1, "hold": 2, "go": 4,
 })
 
 func weighted(m map[string]int) (all []string) {
@@ -269,6 +270,8 @@ func (c cast) op(r *rand.Rand) Op {
 		o.Who, o.N = r.IntN(4), r.IntN(2)
 	case "wait":
 		o.N = waits[r.IntN(len(waits))]
+	case "restart":
+		o.N = r.IntN(2)
 	case "go":
 		o.N = r.IntN(8)
 	}
