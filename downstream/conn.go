@@ -74,9 +74,12 @@ func (s *Server) hangUp(st *stream) {
 		return
 	}
 	s.mu.Lock()
-	alone := st.conn.streams <= 1
+	others := st.conn.streams
+	if s.streams[st.id] == st { // else its handler was faster
+		others--
+	}
 	s.mu.Unlock()
-	if alone {
+	if others == 0 {
 		st.conn.Close()
 	}
 }

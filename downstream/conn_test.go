@@ -1,0 +1,44 @@
+package downstream
+
+import (
+	"log/slog"
+	"net"
+	"testing"
+
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// TestHangUpSparesNeighbours: whether or not the stream that stalls has been
+// unregistered by then.
+func TestHangUpSparesNeighbours(t *testing.T) {
+	s := NewServer(ServerConfig{Credentials: insecure.NewCredentials(), Log: slog.New(slog.DiscardHandler), MaxRequest: 1 << 20})
+	defer s.Close(0)
+	relay, client := net.Pipe()
+	defer client.Close()
+	c := &closing{Conn: relay}
+	shared := &conn{Conn: c}
+	stalled, neighbour := &stream{conn: shared}, &stream{conn: shared}
+	s.register(stalled)
+	s.register(neighbour)
+	s.hangUp(stalled)
+	s.unregister(stalled)
+	s.hangUp(stalled)
+	if c.closed {
+		t.Error("a connection was closed that carries another stream")
+	}
+	s.unregister(neighbour)
+	s.hangUp(stalled)
+	if !c.closed {
+		t.Error("a connection that carries nothing was not closed")
+	}
+}
+
+type closing struct {
+	net.Conn
+	closed bool
+}
+
+func (c *closing) Close() error {
+	c.closed = true
+	return c.Conn.Close()
+}
