@@ -62,10 +62,10 @@ type Snapshot struct {
 	// Default: 0s.
 	MaxAge time.Duration `yaml:"max_age"`
 
-	// KeyFile is a file of exactly 32 bytes with which the snapshot is encrypted
-	// (AES-256-GCM). Without it Secrets are not in the snapshot; other resources
-	// are in it as they came, and with them keys that a control plane has put
-	// into a Listener or Cluster.
+	// KeyFile is a file of exactly 32 bytes, not readable for everybody, with
+	// which the snapshot is encrypted (AES-256-GCM). Without it Secrets are not
+	// in the snapshot; other resources are in it as they came, and with them
+	// keys that a control plane has put into a Listener or Cluster.
 	// Default: "".
 	KeyFile string `yaml:"key_file"`
 

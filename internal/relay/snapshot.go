@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -65,7 +66,7 @@ func newKeeper(c *config.Config, g *groups, o Options) (*keeper, error) {
 	if s.KeyFile != "" {
 		key, err := snapshot.ReadKey(s.KeyFile)
 		if err != nil {
-			return nil, errors.Join(errors.New("cache.snapshot.key_file"), err)
+			return nil, fmt.Errorf("cache.snapshot.key_file: %w", err)
 		}
 		k.key = key
 	} else {

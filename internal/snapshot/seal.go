@@ -15,8 +15,16 @@ const KeySize = 32
 // Key seals the records of a snapshot.
 type Key struct{ aead cipher.AEAD }
 
-// ReadKey reads a key file, which holds exactly KeySize bytes.
+// ReadKey reads a key file, which holds exactly KeySize bytes, and which is not for
+// everybody on the host to read: the snapshot would be as good as in clear.
 func ReadKey(path string) (*Key, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&0o007 != 0 {
+		return nil, fmt.Errorf("%s: everybody can read or write it (mode %04o); chmod o-rwx", path, mode)
+	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

@@ -298,8 +298,13 @@ func TestKeys(t *testing.T) {
 	if err := os.WriteFile(path, make([]byte, KeySize), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadKey(path); err != nil {
-		t.Error(err)
+	for mode, good := range map[fs.FileMode]bool{0o600: true, 0o400: true, 0o640: true, 0o604: false, 0o602: false} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadKey(path); (err == nil) != good {
+			t.Errorf("a key of mode %v: %v", mode, err)
+		}
 	}
 }
 
