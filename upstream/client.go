@@ -30,6 +30,9 @@ type Client struct {
 	observer Observer
 	random   func() float64
 
+	// order is held over a step of the Core and what comes of it, so that the Hub
+	// learns things in their order. It is taken before mu, and by step alone.
+	order   sync.Mutex
 	mu      sync.Mutex // held to step the Core, never to send or to apply
 	core    *Core
 	streams map[StreamID]*stream
@@ -125,9 +128,13 @@ func (c *Client) Run(ctx context.Context) {
 	}
 }
 
-// step lets the Core take in one event, and then carries out what it learned,
-// outside of the lock.
+// step lets the Core take in one event, and then carries out what it learned, outside
+// of the lock under which requests are composed. What another goroutine learns comes
+// after it: a timer that runs out must not overtake the response that has just come
+// (MISS-7, H-40).
 func (c *Client) step(event func(now time.Time)) {
+	c.order.Lock()
+	defer c.order.Unlock()
 	for _, e := range c.take(event) {
 		o := e.Apply(c.hub)
 		for t, n := range o.Expired {

@@ -9,8 +9,8 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// Effect is something learned, to be carried out in order and outside of all
-// locks.
+// Effect is something learned, to be carried out in order, before anything else is
+// learned, and outside of the lock of Core.
 type Effect struct {
 	Lane fanout.Lane
 	// Update is to be applied to the Hub.
