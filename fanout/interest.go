@@ -157,7 +157,9 @@ func (x *index) forget(wildcard bool, name string) {
 		}
 		x.named.Forget(id, func(r *cache.Resource) bool { return x.remains(r, name) })
 		x.named.Unpin(id)
-		delete(x.warm.names, name)
+		if delete(x.warm.names, name); len(x.warm.names) == 0 {
+			x.confirm(false) // nothing that was loaded is left
+		}
 	}
 }
 
