@@ -18,12 +18,13 @@ type sotwState struct {
 	requested bool
 	names     []string // of the newest request, sorted
 
+	came string              // the version of the first request: what the client held then
+	must map[string]struct{} // its names, if it had one
+
 	// Full-state types only.
 	//
 	// Nothing is said while a name is unresolved that the client may hold: one of
-	// a first request with a version, or one delivered on this stream (DOWN-SOTW-7).
-	must      map[string]struct{} // of the first request
-	came      string              // its version: what the client held then
+	// must, or one delivered on this stream (DOWN-SOTW-7).
 	delivered map[string]struct{} // by name
 	sentAll   bool                // the wildcard has delivered who knows what
 	version   string              // of the last response
@@ -61,11 +62,12 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 	if first {
 		s.warmedAt = warmed
 		if s.full {
-			s.must, s.delivered = make(map[string]struct{}), make(map[string]struct{})
-			if s.came = req.GetVersionInfo(); s.came != "" {
-				for _, name := range names {
-					s.must[name] = struct{}{}
-				}
+			s.delivered = make(map[string]struct{})
+		}
+		if s.came = req.GetVersionInfo(); s.came != "" {
+			s.must = make(map[string]struct{}, len(names))
+			for _, name := range names {
+				s.must[name] = struct{}{}
 			}
 		}
 	}
@@ -279,7 +281,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		slices.Reverse(p.resources)
 		s.wildcardAsked, s.members, s.told = false, false, p.position
 	}
-	asked := s.asked.take()
+	asked := s.keep(v, s.asked.take())
 	p.answer = p.answer || len(asked) > 0
 	s.collectNames(v, asked, true, p)
 	if push {
@@ -303,6 +305,22 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	}
 	p.resources = unique(p.resources)
 	p.version = viewVersion(v, everything(v))
+}
+
+// keep puts names off of which the client came with a version of its own, and upstream
+// has not confirmed another one (RECON-19).
+func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
+	if len(s.must) == 0 || s.replaces(v, viewVersion(v, everything(v))) {
+		s.must = nil
+		return asked
+	}
+	return slices.DeleteFunc(asked, func(id cache.ID) bool {
+		_, came := s.must[v.Name(id)]
+		if came = came && v.Has(id) && v.Warm(id); came {
+			s.asked.add(id)
+		}
+		return came
+	})
 }
 
 // collectNames lists what names lead to.
