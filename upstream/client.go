@@ -21,6 +21,9 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
+// replanned is why a stream ended that the relay itself has closed.
+const replanned = "replanned"
+
 // Client keeps one group's streams to the control plane: the edge around Core. It
 // has one goroutine that opens streams and keeps time, and two for each stream.
 type Client struct {
@@ -259,7 +262,7 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 		ours := c.core.slot(id) == nil // shut by the Core
 		c.core.Ended(id, end, now)
 		if ours {
-			reason = "replanned"
+			reason = replanned
 		}
 		wait = c.core.Wait(kind.Role, now)
 	})
@@ -267,7 +270,11 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 		return // the relay stops
 	}
 	c.observer.UpstreamReconnect(kind.Role, reason, wait)
-	log.Warn("upstream stream ended", "reason", reason, "err", end.Message, "retry_ms", wait.Milliseconds())
+	if reason == replanned { // nothing went wrong
+		log.Info("upstream stream closed", "reason", reason)
+	} else {
+		log.Warn("upstream stream ended", "reason", reason, "err", end.Message, "retry_ms", wait.Milliseconds())
+	}
 	poke(c.wake)
 }
 

@@ -66,7 +66,8 @@ func demoAdmin(r *relay.Relay, metrics *admin.Metrics) (url string, stop func(),
 		return "", nil, err
 	}
 	metrics.Attach(r)
-	s := admin.Serve(l, admin.NewHandler(r, metrics, adminHost(address)), slog.New(slog.DiscardHandler))
+	log := slog.New(slog.DiscardHandler)
+	s := admin.Serve(l, admin.NewHandler(r, metrics, adminHost(address), log), log)
 	return "http://" + l.Addr().String() + "/", s.Close, nil
 }
 

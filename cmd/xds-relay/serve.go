@@ -27,7 +27,8 @@ func newServe() *cobra.Command {
 downstream.drain_delay, and sends its clients away one by one over
 downstream.drain; a second signal ends it at once.
 
-Nothing is bound but the addresses of downstream.listen and admin.listen.`,
+Exits with 0 after a signal, 2 if the command line or the configuration is wrong,
+and 1 if it cannot serve. Nothing is bound but the addresses of downstream.listen and admin.listen.`,
 		Example: `  xds-relay serve --upstream 127.0.0.1:15010 --listen 127.0.0.1:18000 --admin 127.0.0.1:18001
   xds-relay serve -c relay.yaml --set timers.name_linger=1m`,
 		Args: noArgs,
@@ -56,7 +57,7 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger) error {
 	defer stop()
 
 	build := admin.ReadBuild(version)
-	log.Info("xds-relay", "version", build.Version, "revision", build.Revision, "upstream", c.Upstream.Address)
+	log.Info("xds-relay", "version", build.Version, "revision", build.Revision, "instance", c.InstanceName(), "upstream", c.Upstream.Address)
 	metrics := admin.NewMetrics(build)
 	r, err := relay.New(c, relay.Options{Log: log, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Version: build.Version})
 	if err != nil {
@@ -77,7 +78,7 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger) error {
 			return bindError(err, "admin.listen (--admin)")
 		}
 		log.Info("admin endpoint", "listener", l.Addr().String())
-		adminServer = admin.Serve(l, admin.NewHandler(r, metrics, adminHost(c.Admin.Listen)), log)
+		adminServer = admin.Serve(l, admin.NewHandler(r, metrics, adminHost(c.Admin.Listen), log), log)
 	}
 	for _, l := range listeners {
 		r.Serve(l)

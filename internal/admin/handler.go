@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -17,6 +18,7 @@ import (
 type handler struct {
 	relay   Relay
 	metrics *Metrics
+	log     *slog.Logger
 	started time.Time
 	once    atomic.Bool // was ready at least once
 }
@@ -30,9 +32,10 @@ type page struct {
 
 // NewHandler returns the HTTP face of a relay. host is the host name or address it
 // listens on, empty for a Unix socket; requests for another one are refused, so
-// that no web page can reach it under a name of its own (DNS rebinding).
-func NewHandler(r Relay, m *Metrics, host string) http.Handler {
-	h := &handler{relay: r, metrics: m, started: time.Now()}
+// that no web page can reach it under a name of its own (DNS rebinding). What an
+// operator does here is logged.
+func NewHandler(r Relay, m *Metrics, host string, log *slog.Logger) http.Handler {
+	h := &handler{relay: r, metrics: m, log: log, started: time.Now()}
 	prom := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	pages := []page{
 		{"/livez", "200 while the process answers", h.live, false},

@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -66,7 +67,7 @@ func ask(t *testing.T, method, path, host string) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(method, path, nil)
 	req.Host = host
 	w := httptest.NewRecorder()
-	NewHandler(r, m, "127.0.0.1").ServeHTTP(w, req)
+	NewHandler(r, m, "127.0.0.1", slog.New(slog.DiscardHandler)).ServeHTTP(w, req)
 	if strings.Contains(w.Body.String(), canary) {
 		t.Errorf("%s shows a secret", path)
 	}
@@ -192,7 +193,7 @@ func TestExpiry(t *testing.T) {
 	m := NewMetrics(ReadBuild("test"))
 	r := newDescribed()
 	m.Attach(r)
-	h := NewHandler(r, m, "127.0.0.1")
+	h := NewHandler(r, m, "127.0.0.1", slog.New(slog.DiscardHandler))
 	list := func() string {
 		req := httptest.NewRequest("GET", "/resources?type=CDS", nil)
 		req.Host = "localhost"
@@ -219,7 +220,8 @@ func TestRelease(t *testing.T) {
 	m := NewMetrics(ReadBuild("test"))
 	r := newDescribed()
 	m.Attach(r)
-	h := NewHandler(r, m, "127.0.0.1")
+	var log strings.Builder
+	h := NewHandler(r, m, "127.0.0.1", slog.New(slog.NewTextHandler(&log, nil)))
 	r.hub.Apply(fanout.Lane{Type: cache.Cluster}, &cache.Update{Stream: 2, At: time.Unix(1000, 0), Removed: []string{"a", "b", "c"}})
 	do := func(method, path, site string) string {
 		t.Helper()
@@ -247,5 +249,8 @@ func TestRelease(t *testing.T) {
 		if got := do(tt.method, tt.path, tt.site); !strings.Contains(got, tt.want) {
 			t.Errorf("%s %s: %s, want %s", tt.method, tt.path, got, tt.want)
 		}
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "count=3") {
+		t.Errorf("the log says %q, and should tell of the three once", got)
 	}
 }

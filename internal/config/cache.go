@@ -47,7 +47,9 @@ type MassRemovalGuard struct {
 // then (RECON-19).
 type Snapshot struct {
 	// Dir is the directory of the file, of this relay alone: nobody else may
-	// write to it. It is made if it is not there. Empty means no snapshot.
+	// write to it, its group neither. It is made if it is not there. If it
+	// cannot be used, the relay says so and serves without. Empty means no
+	// snapshot.
 	// Default: "".
 	Dir string `yaml:"dir"`
 
@@ -57,8 +59,8 @@ type Snapshot struct {
 	// Default: 5s.
 	Interval time.Duration `yaml:"interval"`
 
-	// MaxAge is how old a snapshot may be for its contents to be served. 0 means
-	// any age.
+	// MaxAge is how old a snapshot may be for its contents to be served, from
+	// when a control plane last answered. 0 means any age.
 	// Default: 0s.
 	MaxAge time.Duration `yaml:"max_age"`
 

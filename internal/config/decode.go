@@ -199,7 +199,7 @@ func (d *decoder) scalar(v reflect.Value, n ast.Node, key string, at *token.Toke
 		}
 		dur, err := time.ParseDuration(text)
 		if !isText || err != nil {
-			hint := ""
+			hint := "units are ms, s, m and h"
 			if _, ok := integer(n); ok {
 				hint = "add a unit: ms, s, m or h"
 			}

@@ -63,8 +63,9 @@ type Downstream struct {
 	MaxResponseBytes Bytes `yaml:"max_response_bytes"`
 
 	// StallTimeout is how long a client may leave a response unread while more
-	// waits to be sent; then its stream ends. HTTP/2 keepalive does not see
-	// such a client. 0 is never.
+	// waits to be sent; then its stream ends. What waits for an acknowledgement
+	// waits for timers.ack_timeout first. HTTP/2 keepalive does not see such a
+	// client. 0 is never.
 	// Default: 30s.
 	StallTimeout time.Duration `yaml:"stall_timeout"`
 

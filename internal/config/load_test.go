@@ -71,7 +71,8 @@ func TestMistakesInTheFile(t *testing.T) {
 		{"a duration that is none", "timers: {settle: soon}\n", lines(
 			`relay.yaml:1:18: timers.settle: wants a duration such as 30s, found "soon"`,
 			`    1 | timers: {settle: soon}`,
-			`      |                  ^`)},
+			`      |                  ^`,
+			`  hint: units are ms, s, m and h`)},
 		{"a size that is none", "downstream:\n  max_name_bytes: 4KB\n", lines(
 			`relay.yaml:2:19: downstream.max_name_bytes: wants a size such as 64MiB, found "4KB"`,
 			`    2 |   max_name_bytes: 4KB`,
@@ -216,7 +217,8 @@ func TestMistakesInTheFile(t *testing.T) {
 		{"a variable of the wrong type", "timers:\n  settle: ${env:RELAY_WORD}\n", lines(
 			`relay.yaml:2:11: timers.settle: wants a duration such as 30s, found "word" (from ${env:RELAY_WORD})`,
 			`    2 |   settle: ${env:RELAY_WORD}`,
-			`      |           ^`)},
+			`      |           ^`,
+			`  hint: units are ms, s, m and h`)},
 		{"a variable with a bad value", "upstream:\n  address: ${env:RELAY_WORD}\n", lines(
 			`relay.yaml:2:12: upstream.address: "word" has no port; write host:port (from ${env:RELAY_WORD})`,
 			`    2 |   address: ${env:RELAY_WORD}`,

@@ -24,7 +24,9 @@ type Upstream struct {
 
 	// Fallbacks are the control planes to turn to, in this order, while those
 	// before them cannot be reached and clients wait for something; the relay
-	// returns as soon as a preferred one answers again (UP-14).
+	// returns as soon as a preferred one answers again (UP-14). While clients
+	// have all they asked for, it waits for the one it has, and turns to no
+	// other.
 	// Default: [].
 	Fallbacks []Fallback `yaml:"fallbacks"`
 
