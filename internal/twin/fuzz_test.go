@@ -20,7 +20,7 @@ func FuzzDownstreamActions(f *testing.F) {
 			s.Ops = append(s.Ops, clientOp([4]byte(data[:4])))
 		}
 		if violations := playPure(s, nil); len(violations) > 0 {
-			report(t, s)
+			report(t, s, violations)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -60,11 +61,11 @@ var endings = []error{
 }
 
 // configs are made once for each of the settings.
-var configs = map[Settings]*config.Config{}
+var configs sync.Map
 
 func configure(s Settings) *config.Config {
-	if c, ok := configs[s]; ok {
-		return c
+	if c, ok := configs.Load(s); ok {
+		return c.(*config.Config)
 	}
 	c, err := config.Load("", []string{
 		"admin.listen=", "downstream.drain=0s", "downstream.first_message_timeout=1h", "downstream.request_rate=1000", "upstream.coalesce_window=" + s.Coalesce.String(),
@@ -73,7 +74,7 @@ func configure(s Settings) *config.Config {
 	if err != nil {
 		panic(err)
 	}
-	configs[s] = c
+	configs.Store(s, c)
 	return c
 }
 

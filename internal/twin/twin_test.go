@@ -1,75 +1,98 @@
 package twin
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
-	"pgregory.net/rapid"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// perGame is half of how many operations a game may have, beside its end.
+// perGame is how many operations a game has on average, beside its end.
 const perGame = 60
 
-// TestModel plays random games on the pure cores: 20,000 operations, or as many as
-// the environment says in TWIN_STEPS. What fails is written, made short, to
-// testdata/seeds/new.txt.
+// TestModel plays random games on the pure cores: 20,000 operations, the same ones
+// every time, or as many others as the environment says in TWIN_STEPS, on all cores.
+// Game n of a seed is always the same; TWIN_SEED is a seed, or seed/n for one game.
+// What fails is written, made short, to testdata/seeds/new.txt; with TWIN_MANY the
+// run goes on to collect that many.
 func TestModel(t *testing.T) {
-	steps := 20000
+	r := &run{steps: 20000, seed: 1, many: 1}
+	shards := 1
 	if s := os.Getenv("TWIN_STEPS"); s != "" {
-		steps, _ = strconv.Atoi(s)
+		r.steps, _ = strconv.ParseInt(s, 10, 64)
+		r.seed = rand.Uint64N(1e9)
+		shards = runtime.GOMAXPROCS(0)
 	}
-	setFlag(t, "rapid.checks", strconv.Itoa(2*steps/perGame)) // rapid likes them short
-	seed := os.Getenv("TWIN_SEED")
-	if seed == "" && os.Getenv("TWIN_STEPS") == "" {
-		seed = "1" // the same games every time
+	if s := os.Getenv("TWIN_MANY"); s != "" {
+		r.many, _ = strconv.Atoi(s)
 	}
+	seed, game, one := strings.Cut(os.Getenv("TWIN_SEED"), "/")
 	if seed != "" {
-		setFlag(t, "rapid.seed", seed)
+		r.seed, _ = strconv.ParseUint(seed, 10, 64)
 	}
-	setFlag(t, "rapid.nofailfile", "true")
-	setFlag(t, "rapid.shrinktime", "0s") // shorten does it
-	var played, games int
+	if one {
+		n, _ := strconv.ParseUint(game, 10, 64)
+		r.play(t, n)
+		return
+	}
 	began := time.Now()
-	defer func() {
-		t.Logf("%d operations in %d games, %.0f a second", played, games, float64(played)/time.Since(began).Seconds())
-	}()
-	var failed *Script
-	defer func() {
-		if failed != nil {
-			report(t, *failed)
-		}
-	}()
-	rapid.Check(t, func(rt *rapid.T) {
-		s := draw(rt)
-		if failed != nil {
-			rt.Fatal("see below")
-		}
-		played += len(s.Ops)
-		games++
-		if v := playPure(s, nil); len(v) > 0 {
-			failed = &s
-			rt.Fatal("see below")
-		}
+	t.Cleanup(func() {
+		t.Logf("%d steps in %d games of seed %d, %.0f steps a second, %d violations", r.played.Load(), r.games.Load(), r.seed,
+			float64(r.played.Load())/time.Since(began).Seconds(), r.failed)
 	})
+	for shard := range shards {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			for n := uint64(shard); r.goesOn(); n += uint64(shards) {
+				r.play(t, n)
+			}
+		})
+	}
 }
 
-func setFlag(t *testing.T, name, value string) {
-	was := flag.Lookup(name).Value.String()
-	if err := flag.Set(name, value); err != nil {
-		t.Fatal(err)
+// run is many games of one seed.
+type run struct {
+	steps         int64
+	seed          uint64
+	many          int // violations after which it ends
+	played, games atomic.Int64
+
+	mu     sync.Mutex
+	failed int
+}
+
+func (r *run) goesOn() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.played.Load() < r.steps && r.failed < r.many
+}
+
+// play plays game n.
+func (r *run) play(t *testing.T, n uint64) {
+	s := draw(rand.New(rand.NewPCG(r.seed, n)))
+	r.played.Add(int64(len(s.Ops)))
+	r.games.Add(1)
+	violations := playPure(s, nil)
+	if len(violations) == 0 {
+		return
 	}
-	t.Cleanup(func() { _ = flag.Set(name, was) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed++
+	t.Logf("game TWIN_SEED=%d/%d", r.seed, n)
+	report(t, s, violations)
 }
 
 // playPure plays a script on the pure cores.
@@ -86,14 +109,17 @@ func playPure(s Script, trace func(string)) (violations []string) {
 }
 
 // report writes a failing script, made short, with what happens in it.
-func report(t *testing.T, s Script) {
+func report(t *testing.T, s Script, violations []string) {
+	t.Helper()
 	if os.Getenv("TWIN_KEEP") == "no" { // a seeded bug (internal/mutants): what it breaks is all that matters
-		t.Errorf("violation: %s", strings.Join(playPure(s, nil), "; "))
+		t.Errorf("violation: %s", strings.Join(violations, "; "))
 		return
 	}
-	s = shorten(s, func(s Script) []string { return playPure(s, nil) })
+	s = shorten(s, violations, func(s Script) []string { return playPure(s, nil) })
 	var trace strings.Builder
-	violations := playPure(s, func(line string) { fmt.Fprintln(&trace, line) })
+	if again := playPure(s, func(line string) { fmt.Fprintln(&trace, line) }); len(again) > 0 {
+		violations = again
+	}
 	name := filepath.Join("testdata", "seeds", "new.txt")
 	text := "# " + strings.Join(violations, "\n# ") + "\n" + s.String()
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
@@ -104,7 +130,7 @@ func report(t *testing.T, s Script) {
 
 // shorten leaves out operations, and names of operations, for as long as the same
 // rule is broken.
-func shorten(s Script, play func(Script) []string) Script {
+func shorten(s Script, violations []string, play func(Script) []string) Script {
 	rule := func(v []string) string {
 		if len(v) == 0 {
 			return ""
@@ -112,7 +138,7 @@ func shorten(s Script, play func(Script) []string) Script {
 		id, _, _ := strings.Cut(v[0], ":")
 		return id
 	}
-	want := rule(play(s))
+	want := rule(violations)
 	fails := func(ops []Op) bool { return rule(play(Script{s.Settings, ops})) == want }
 	for n := len(s.Ops); n > 0; n /= 2 {
 		for i := len(s.Ops) - n; i >= 0; i -= n {
@@ -170,24 +196,22 @@ func TestSeeds(t *testing.T) {
 
 // draw is a random game. What an operation is does not depend on those before
 // it.
-func draw(t *rapid.T) Script {
+func draw(r *rand.Rand) Script {
 	s := Script{Settings: Settings{
-		Settle:   rapid.SampledFrom([]time.Duration{0, 100 * time.Millisecond}).Draw(t, "settle"),
-		Linger:   rapid.SampledFrom([]time.Duration{30 * time.Second, 0}).Draw(t, "linger"),
-		Coalesce: rapid.SampledFrom([]time.Duration{0, 10 * time.Millisecond}).Draw(t, "coalesce"),
+		Settle:   oneOf(r, 0, 100*time.Millisecond),
+		Linger:   oneOf(r, 30*time.Second, 0),
+		Coalesce: oneOf(r, 0, 10*time.Millisecond),
+		Snapshot: oneOf(r, true, false),
 	}}
-	s.Settings.Snapshot = rapid.Bool().Draw(t, "snapshot")
-	few := rapid.SampledFrom([][]kind{kinds, kinds[:1], kinds[:2], kinds[3:], kinds[1:2]}).Draw(t, "kinds")
-	world := cast{kinds: few, aliases: rapid.Bool().Draw(t, "aliases"), deep: os.Getenv("TWIN_DEEP") != ""}
-	n := rapid.IntRange(1, 2*perGame).Draw(t, "length")
-	for i := range n {
-		// rapid prefers small numbers, which here would only mean the same few
-		// operations again and again.
-		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "op"), uint64(i)))
+	few := oneOf(r, kinds, kinds[:1], kinds[:2], kinds[3:], kinds[1:2])
+	world := cast{kinds: few, aliases: oneOf(r, true, false), deep: os.Getenv("TWIN_DEEP") != ""}
+	for range 1 + r.IntN(2*perGame) {
 		s.Ops = append(s.Ops, world.op(r))
 	}
 	return s
 }
+
+func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
 // cast is what a game is about.
 type cast struct {
