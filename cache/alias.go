@@ -8,55 +8,10 @@ type related struct {
 	matches []ID
 	// negative denies this name (NAME-6).
 	negative *Resource
-	// lost are resources that answered to this name and no longer do (NAME-5).
-	lost []Lost
-}
-
-// Lost is a resource that a name no longer leads to.
-type Lost struct {
-	Name string
-	Seq  Seq
-}
-
-// maxLost bounds how many former matches a name remembers.
-const maxLost = 64
-
-func (m *related) lose(name string, seq Seq) {
-	if n := len(m.lost); n >= maxLost {
-		m.lost = m.lost[n-maxLost+1:]
-	}
-	m.lost = append(m.lost, Lost{Name: name, Seq: seq})
-}
-
-// answered dates what was lost without a date.
-func (m *related) answered(seq Seq) {
-	if m == nil {
-		return
-	}
-	for i := range m.lost {
-		if m.lost[i].Seq == 0 {
-			m.lost[i].Seq = seq
-		}
-	}
-}
-
-func (m *related) regain(name string) {
-	m.lost = slices.DeleteFunc(m.lost, func(l Lost) bool { return l.Name == name })
-}
-
-// Lose notes that a name no longer leads to a resource that it led to through
-// another Table, or that was forgotten (NAME-5). With no seq, that counts from the
-// name's next answer on: until then it is not known what it leads to.
-func (t *Table) Lose(id ID, name string, seq Seq) {
-	e := &t.entries[id]
-	if e.more == nil {
-		e.more = &related{}
-	}
-	e.more.lose(name, seq)
 }
 
 // match ties an alias to a resource that lists it.
-func (t *Table) match(alias string, id ID, seq Seq, touched []ID) []ID {
+func (t *Table) match(alias string, id ID, touched []ID) []ID {
 	a := t.id(alias)
 	if a == id {
 		return touched
@@ -66,14 +21,9 @@ func (t *Table) match(alias string, id ID, seq Seq, touched []ID) []ID {
 		e.more = &related{}
 	}
 	e.more.negative = nil
-	if e.vanished && len(e.more.matches) == 0 {
-		e.more.lose(alias, e.seq) // others answer from now on, and not everybody may know that it went
-	}
 	if !slices.Contains(e.more.matches, id) {
 		e.more.matches = append(e.more.matches, id)
 	}
-	e.more.regain(t.entries[id].name)
-	e.more.answered(seq)
 	return append(touched, a)
 }
 
@@ -90,8 +40,6 @@ func (t *Table) unmatch(alias string, id ID, seq Seq, touched []ID) []ID {
 		t.release(a)
 		return touched
 	}
-	e.more.answered(seq)
-	e.more.lose(t.entries[id].name, seq)
 	if len(e.more.matches) == 0 && e.state == Unknown {
 		e.state, e.cause, e.seq = Absent, Removed, seq
 	}

@@ -9,7 +9,6 @@ func (t *Table) touch(id ID, seq Seq) {
 	}
 	e := &t.entries[id]
 	e.seq, e.ordered = seq, true
-	e.more.answered(seq)
 	e.prev, e.next = t.newest, none
 	if t.newest != none {
 		t.entries[t.newest].next = id

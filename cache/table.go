@@ -246,12 +246,11 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 		}
 	}
 	for _, alias := range r.Aliases {
-		touched = t.match(alias, id, seq, touched)
+		touched = t.match(alias, id, touched)
 	}
 	e = &t.entries[id] // match may have moved the entries
 	if e.more != nil {
 		e.more.negative = nil
-		e.more.regain(r.Name)
 	}
 	e.state, e.cause, e.resource, e.upstream = Present, 0, r.kept(), upstream
 	t.count(e.resource)
@@ -279,9 +278,6 @@ func (t *Table) Remove(name string, cause Cause, seq Seq, touched []ID) (_ []ID,
 		t.uncount(e.resource)
 		for _, alias := range e.resource.Aliases {
 			touched = t.unmatch(alias, id, seq, touched)
-		}
-		if e.more != nil && len(e.more.matches) > 0 {
-			e.more.lose(e.name, seq) // others still answer to the name
 		}
 	}
 	e.vanished = e.vanished || e.state == Present
@@ -362,7 +358,7 @@ func (t *Table) forget(id ID) {
 	e = &t.entries[id]
 	e.state, e.cause, e.resource, e.upstream, e.err, e.vanished = Unknown, 0, nil, "", nil, false
 	if e.more != nil {
-		e.more.negative, e.more.lost = nil, nil
+		e.more.negative = nil
 	}
 }
 
@@ -394,15 +390,11 @@ type Answer struct {
 	MoreSeqs []Seq
 	// Negative is upstream's denial of an alias, to be passed on as it came.
 	Negative *Resource
-	// Lost are resources that used to answer to the name.
-	Lost []Lost
+	// Vanished is when the resource that bears the name went, if others answer to it.
+	Vanished Seq
 	// Error lies over the name, whatever its State.
 	Error *statuspb.Status
 }
-
-// Shared: other resources answer to the name too, or did, so that a change of its
-// answer need not be one of Resource.
-func (a *Answer) Shared() bool { return len(a.More) > 0 || len(a.Lost) > 0 }
 
 // Answer looks a name up, by itself and as an alias (NAME-3).
 func (t *Table) Answer(id ID) Answer {
@@ -411,7 +403,10 @@ func (t *Table) Answer(id ID) Answer {
 	if e.more == nil {
 		return a
 	}
-	a.Negative, a.Lost = e.more.negative, e.more.lost
+	a.Negative = e.more.negative
+	if e.vanished && e.state == Absent && len(e.more.matches) > 0 {
+		a.Vanished = e.seq
+	}
 	for _, m := range e.more.matches {
 		a.State, a.Cause = Present, 0
 		if r, seq := t.entries[m].resource, t.entries[m].seq; a.Resource == nil {

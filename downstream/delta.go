@@ -58,9 +58,16 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
 	asked := d.sub.Delta(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe(), now)
 	d.asked.add(asked.Names...)
-	d.left.add(asked.Left...)
+	for _, name := range req.GetResourceNamesUnsubscribe() {
+		led := d.ties.drop(name)
+		if slices.Contains(asked.Left, name) {
+			d.left.add(name)
+			d.left.add(led...)
+		}
+	}
 	if slices.Contains(req.GetResourceNamesUnsubscribe(), fanout.Wildcard) {
 		d.untold = 0 // what it had of the wildcard it has dropped
+		d.wildcardAsked, d.opening = false, false
 	}
 	if asked.Wildcard {
 		d.wildcardAsked = true
@@ -183,6 +190,8 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 		d.handed = false
 	}
 	d.judged(&p)
+	d.ties.told(p.resources...)
+	d.ties.gone(p.gone)
 	if p.mixed || subscribed && len(v.Names()) > 0 || hasAliases(p.resources) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
 	}
@@ -256,6 +265,9 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 		if _, again := v.Lookup(name); again {
 			continue
 		}
+		if _, tied := d.ties.to[name]; tied {
+			continue
+		}
 		r := v.Member(name)
 		if r == nil && v.WarmSet() {
 			d.left.add(name) // what was loaded from disk may lack it (RECON-19)
@@ -285,7 +297,6 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	if !push {
 		return
 	}
-	p.namesFrom = d.namesTo
 	for _, id := range d.changed.take() {
 		if !v.Has(id) {
 			continue
@@ -293,8 +304,13 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 		if _, told := slices.BinarySearch(asked, id); !told {
 			d.collectName(v, id, false, p)
 		}
-		d.collectLost(v, id, p)
+		if v.Answer(id).Vanished > d.namesTo {
+			d.ties.loosen(v.Name(id), "") // others answer to the name now
+		}
 	}
+	members, gone := d.ties.collectLoose(v)
+	p.resources, p.mixed = append(p.resources, members...), p.mixed || len(members) > 0
+	p.removed, p.removedLoose = append(p.removed, gone...), gone
 	d.namesTo, d.warmed = p.position, nil
 	if !p.late() {
 		d.ahead = nil
@@ -303,13 +319,22 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 
 func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
 	a := v.Answer(id)
-	p.answer = p.answer || asked && a.State != cache.Unknown
+	if asked && a.State != cache.Unknown {
+		p.answer = true
+		delete(d.warmed, id)
+	}
+	if a.State != cache.Unknown && !d.hushed(a) {
+		d.ties.lead(v.Name(id), &a)
+	}
 	switch {
 	case a.State == cache.Present:
-		tell := func(r *cache.Resource) bool { return !(v.Warm(id) && d.keeps(r.Name)) && !d.has(r) }
-		for r := range d.leadsTo(&a, asked || d.warmed[id], p) {
-			if tell(r) || d.anew[id] {
+		for r := range d.leadsTo(v.Name(id), &a, asked || d.warmed[id], p) {
+			kept := v.Warm(id) && d.keeps(r.Name)
+			if !kept && !d.has(r) || d.anew[id] {
 				p.resources = append(p.resources, r)
+			}
+			if !kept {
+				d.ties.told(r)
 			}
 		}
 	case a.Negative != nil:
@@ -327,25 +352,6 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	}
 	if asked && (a.Error != nil || a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk()) {
 		d.failed.add(id) // H-27
-	}
-}
-
-// collectLost: a resource that no longer answers to a name is removed by its own
-// name, unless something else the client asked for leads to it (NAME-5, NAME-7).
-func (d *deltaState) collectLost(v fanout.View, id cache.ID, p *part) {
-	subscribed, synced := v.Wildcard()
-	for _, l := range v.Answer(id).Lost {
-		if subscribed && !synced && l.Seq > p.namesFrom {
-			d.left.add(l.Name) // it may be a member
-			continue
-		}
-		own := l.Name == v.Name(id) // others still answer to the name
-		if l.Seq > p.namesFrom && (own || !v.Covers(l.Name)) {
-			p.removed = append(p.removed, l.Name)
-			p.removedIDs = append(p.removedIDs, id)
-		} else if r := v.Returned(l.Name); r != nil && l.Seq > p.namesFrom {
-			p.resources, p.mixed = append(p.resources, r), true
-		}
 	}
 }
 
@@ -372,6 +378,8 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 		} else if _, kept := d.kept[name]; kept {
 			if r := v.Resource(name); r != nil && !d.has(r) {
 				p.resources = append(p.resources, r)
+			} else if r != nil {
+				d.ties.told(r)
 			}
 		}
 	}
@@ -415,14 +423,8 @@ func (p *part) collectError(v fanout.View, id cache.ID) {
 func (d *deltaState) later(p *part) {
 	d.members = d.members || p.removedMembers
 	d.changed.add(p.removedIDs...)
-	if len(p.removedIDs) > 0 {
-		d.namesTo = p.namesFrom
-		if d.ahead == nil {
-			d.ahead = make(map[string]ahead)
-		}
-		for _, r := range p.resources {
-			d.ahead[r.Name] = ahead{r.Version, p.position}
-		}
+	for _, name := range p.removedLoose {
+		d.ties.loosen(name, "")
 	}
 }
 

@@ -44,6 +44,7 @@ type exchange struct {
 	// Position.
 	told    cache.Seq // the wildcard's changes up to here
 	namesTo cache.Seq // changes of subscribed names up to here
+	ties    ties      // what it was told for aliases
 	// ahead: what an answer told while changes waited for an ACK, and up to where.
 	// The changes need not tell it again (DOWN-DELTA-14).
 	ahead map[string]ahead
@@ -108,7 +109,7 @@ func (x *exchange) hushed(a cache.Answer) bool {
 
 // pending: there are changes that a push would tell.
 func (x *exchange) pending() bool {
-	return x.changed.len() > 0 || x.failed.len() > 0 || x.members || x.handed
+	return x.changed.len() > 0 || len(x.ties.loose) > 0 || x.failed.len() > 0 || x.members || x.handed
 }
 
 // tellAhead notes what an answer tells of a name.
@@ -136,14 +137,17 @@ func (x *exchange) toldAhead(name, version string, at cache.Seq) bool {
 
 // leadsTo are the resources to tell of those that answer to a name: if it was
 // asked for all of them, else those that changed.
-func (x *exchange) leadsTo(a *cache.Answer, asked bool, p *part) iter.Seq[*cache.Resource] {
+func (x *exchange) leadsTo(name string, a *cache.Answer, asked bool, p *part) iter.Seq[*cache.Resource] {
 	return func(yield func(*cache.Resource) bool) {
 		tell := func(r *cache.Resource, at cache.Seq) bool {
 			if asked {
 				x.tellAhead(r.Name, r.Version, p)
 				return yield(r)
 			}
-			return x.toldAhead(r.Name, r.Version, at) || a.Shared() && at <= x.namesTo || yield(r)
+			if r.Name != name && x.ties.has(r) || r.Name == name && len(a.More) > 0 && at <= x.namesTo {
+				return true
+			}
+			return x.toldAhead(r.Name, r.Version, at) || yield(r)
 		}
 		if !tell(a.Resource, a.Seq) {
 			return
@@ -251,7 +255,7 @@ type part struct {
 	removed        []string
 	removedIDs     []cache.ID // the subscribed names behind them, if any
 	removedMembers bool       // some of them left the wildcard
-	namesFrom      cache.Seq  // where the changes of names begin that this tells
+	removedLoose   []string   // those to which no alias leads any more
 	shrunk         bool       // SotW: the set, without what is gone
 
 	// unavailable: names that cannot be resolved just now, and why (ERR-7).

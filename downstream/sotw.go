@@ -57,6 +57,11 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 	s.names = names
 
 	asked := s.sub.Replace(names, now)
+	for name := range s.ties.of {
+		if _, still := slices.BinarySearch(names, name); !still {
+			s.ties.drop(name)
+		}
+	}
 	s.asked.add(asked.Names...)
 	s.wildcardAsked = s.wildcardAsked || asked.Wildcard
 	if first {
@@ -286,6 +291,8 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	s.collectNames(v, asked, true, p)
 	if push {
 		s.collectNames(v, s.changed.take(), false, p)
+		members, _ := s.ties.collectLoose(v) // the rest goes silently (DOWN-SOTW-10)
+		p.resources = append(p.resources, members...)
 		s.namesTo, s.warmed = p.position, nil
 		s.ahead = nil
 	}
@@ -304,6 +311,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		return
 	}
 	p.resources = unique(p.resources)
+	s.ties.told(p.resources...)
 	p.version = viewVersion(v, everything(v))
 }
 
@@ -329,18 +337,20 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 		if !v.Has(id) {
 			continue
 		}
-		if a := v.Answer(id); a.State == cache.Present {
-			p.resources = slices.AppendSeq(p.resources, s.leadsTo(&a, asked || s.warmed[id], p))
+		a := v.Answer(id)
+		if a.State != cache.Unknown {
+			s.ties.lead(v.Name(id), &a)
+			if asked {
+				delete(s.warmed, id)
+			}
+		}
+		if a.State == cache.Present {
+			p.resources = slices.AppendSeq(p.resources, s.leadsTo(v.Name(id), &a, asked || s.warmed[id], p))
 			if a.Resource.Husk() {
 				s.failed.add(id) // it may not come just now
 			}
 		} else {
 			s.collectError(v, id, p)
-		}
-		for _, l := range v.Answer(id).Lost {
-			if r := v.Returned(l.Name); r != nil && l.Seq > s.namesTo {
-				p.resources = append(p.resources, r)
-			}
 		}
 	}
 }

@@ -19,9 +19,8 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 		if !wanted && !x.named.Has(r.Name) {
 			continue // UP-9, H-31: nobody asked for it
 		}
-		told, loans, seq := x.borrowers(r.Resource), x.loans(names(r.Resource)), x.next()
+		told, seq := x.borrowers(r.Resource), x.next()
 		touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
-		x.repay(loans, r.Name, seq)
 		renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
 		x.handNamed(r.Resource, changed, told)
 		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return slices.Contains(told, id) }))
@@ -36,10 +35,7 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 		x.heartbeat(false, b, u.At)
 	}
 	for _, r := range u.Negative {
-		loans, seq := x.loans(slices.Values(r.Aliases)), x.next()
-		touched := x.named.Deny(r, seq, x.touched[:0])
-		x.repay(loans, "", seq)
-		x.markNamed(touched)
+		x.markNamed(x.named.Deny(r, x.next(), x.touched[:0]))
 	}
 	now, held := x.guards.named.pass(x.hub.config.Guard, u, &x.named, x.departures(false, u))
 	for _, d := range now {
@@ -91,9 +87,7 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 	delete(x.guards.named.held, name)
 	id, ok := x.named.Find(name)
 	lent := ok && x.borrows(id) && x.answer(id).State == cache.Present
-	loans, seq := x.loans(slices.Values([]string{name})), x.next()
-	touched, changed := x.named.Remove(name, cause, seq, x.touched[:0])
-	x.repay(loans, name, seq)
+	touched, changed := x.named.Remove(name, cause, x.next(), x.touched[:0])
 	if !changed {
 		if lent && cause != cache.Timer {
 			x.markContent(id) // an answer at last, after silence
@@ -114,11 +108,12 @@ func (x *index) applyWildcard(u *cache.Update) (held Held) {
 	announces(&x.wildcard, u)
 	changed, renews := false, false
 	for _, r := range u.Set {
-		loans, seq := x.loansOf(r.Name), x.next()
-		touched, c := x.wildcard.Set(r.Resource, r.Upstream, seq, x.touched[:0])
-		x.repay(loans, "", seq)
+		lent, seq := x.lentTo(r.Name, x.touched[:0]), x.next()
+		_, c := x.wildcard.Set(r.Resource, r.Upstream, seq, nil)
 		x.handMember(r.Resource, c)
-		x.shadow(touched)
+		if c {
+			x.markNamed(x.lentTo(r.Name, lent))
+		}
 		if x.wildcard.Lease(r.Name, r.TTL, u.At, seq) {
 			x.markRenewed(r.Resource, true)
 			renews = true
@@ -193,10 +188,9 @@ func (x *index) removeMembers(all []departure) (changed bool) {
 		if !x.wildcard.Has(d.name) {
 			continue // it never was a member; an alias of one is none (NAME-7)
 		}
-		loans, seq := x.loansOf(d.name), x.next()
-		touched, c := x.wildcard.Remove(d.name, d.cause, seq, x.touched[:0])
-		x.repay(loans, "", seq)
-		x.shadow(touched)
+		lent := x.lentTo(d.name, x.touched[:0])
+		_, c := x.wildcard.Remove(d.name, d.cause, x.next(), nil)
+		x.markNamed(lent)
 		changed = changed || c
 	}
 	return changed
@@ -209,46 +203,6 @@ func (x *index) prune() {
 		passed = min(passed, s.passed)
 	}
 	x.wildcard.Prune(passed)
-}
-
-// shadow marks the named interest that is served from the wildcard's copy because
-// its own lane has not answered yet (WILD-11, WILD-16).
-func (x *index) shadow(touched []cache.ID) {
-	x.touched = touched
-	for _, w := range touched {
-		if id, ok := x.named.Find(x.wildcard.Name(w)); ok && x.borrows(id) {
-			x.markContent(id)
-		}
-	}
-}
-
-// borrows: a name's own lane gives no answer that outweighs a wildcard copy. A
-// does-not-exist timer does not: it is silence, not an answer (H-40).
-func (x *index) borrows(id cache.ID) bool {
-	if !x.named.Answered(id) {
-		return true
-	}
-	a := x.named.Answer(id)
-	return a.State == cache.Absent && a.Cause == cache.Timer
-}
-
-// borrowers are the names whose subscribers have been given exactly this resource
-// from the wildcard's copy, and need not be told again (DOWN-DELTA-14).
-func (x *index) borrowers(r *cache.Resource) (told []cache.ID) {
-	if x.wildcard.Len() == 0 {
-		return nil
-	}
-	for name := range names(r) {
-		id, ok := x.named.Find(name)
-		if !ok || !x.borrows(id) {
-			continue
-		}
-		a := x.answer(id)
-		if a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0 {
-			told = append(told, id)
-		}
-	}
-	return told
 }
 
 // names yields a resource's name and aliases.
@@ -272,7 +226,7 @@ func (x *index) answer(id cache.ID) cache.Answer {
 	if x.borrows(id) {
 		if w, ok := x.wildcard.Find(x.named.Name(id)); ok {
 			if b := x.wildcard.Answer(w); b.State == cache.Present {
-				b.Error, b.Lost = a.Error, a.Lost
+				b.Error = a.Error
 				return b
 			}
 		}

@@ -33,13 +33,13 @@ func TestForgottenTypesCostNothing(t *testing.T) {
 		typ := cache.TypeURL(fmt.Sprint("strange.", i))
 		s := h.Subscribe(typ, NewSubscriber(func() {}))
 		s.Delta([]string{"a", Wildcard}, nil, epoch)
-		h.Changes()
+		h.Changes(everything)
 		h.Apply(Lane{Type: typ}, set("a"))
 		h.Apply(Lane{Type: typ, Wildcard: true}, set("a"))
 		h.SetSuspect(typ, i%2 == 0)
 		s.Close(epoch)
 		h.Expire(epoch.Add(time.Hour))
-		h.Changes()
+		h.Changes(everything)
 		h.SetSuspect(typ, false) // acquitted when nobody is left
 	}
 	if n := len(h.indexes); n != 0 {
@@ -128,10 +128,10 @@ func TestLingerIsBounded(t *testing.T) {
 		names = append(names, fmt.Sprintf("%02d", i))
 	}
 	s.Delta(names, nil, epoch)
-	h.Changes()
+	h.Changes(everything)
 	h.Apply(byName, set(names...))
 	s.Delta(nil, names, epoch)
-	change := h.Changes()[byName]
+	change := h.Changes(everything)[byName]
 	slices.Sort(change.Drop)
 	if !slices.Equal(change.Drop, names[:20]) {
 		t.Errorf("given up: %v, want the first 20", change.Drop)
@@ -142,7 +142,7 @@ func TestLingerIsBounded(t *testing.T) {
 	if next := h.Expire(epoch.Add(time.Second)); !next.IsZero() {
 		t.Errorf("something lingers until %v", next)
 	}
-	if change := h.Changes()[byName]; len(change.Drop) != 10 {
+	if change := h.Changes(everything)[byName]; len(change.Drop) != 10 {
 		t.Errorf("given up in time: %v, want 10", change.Drop)
 	}
 	s.Close(epoch)
@@ -172,7 +172,7 @@ func TestManyAtOnce(t *testing.T) {
 					u = &cache.Update{Removed: []string{name}}
 				}
 				h.Apply(Lane{Type: typ, Wildcard: lane == 0}, u)
-				h.Changes()
+				h.Changes(everything)
 			}
 		})
 	}
@@ -213,8 +213,10 @@ func TestManyAtOnce(t *testing.T) {
 	close(stop)
 	work.Wait()
 	h.Expire(epoch.Add(time.Hour))
-	h.Changes()
+	h.Changes(everything)
 	if x := h.index(typ); x.subscriptions != 0 || x.named.Len() != 0 || x.wildcard.Len() != 0 || x.wanted != 0 {
 		t.Errorf("nobody is left, but %d and %d resources are, and %d wanted names", x.named.Len(), x.wildcard.Len(), x.wanted)
 	}
 }
+
+func everything(Lane) bool { return true }

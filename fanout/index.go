@@ -39,6 +39,7 @@ type index struct {
 	interest      [][]*Subscription // by named ID, ascending by subscription number
 	wildcards     []*Subscription   // ascending by subscription number
 	wildcardHeld  bool              // from the first interest until Changes gives it up
+	wildcardAsked bool              // upstream is being asked for it
 	wanted        int               // names with any interest
 	subscriptions int
 	nextNumber    uint64

@@ -97,11 +97,18 @@ func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 // leave is called when the last interest in something ends. What upstream was not
 // asked for yet need not linger (UP-6).
 func (x *index) leave(l lingering, now time.Time) {
-	unasked := x.hub.wanted.pending(Lane{x.url, l.wildcard}, l.name) && !x.holds(l)
-	if !x.suspect && !unasked && x.hub.config.Linger > 0 {
+	if !x.suspect && (x.asked(l) || x.holds(l)) && x.hub.config.Linger > 0 {
 		x.linger.Add(l, now.Add(x.hub.config.Linger))
 	}
 	x.gone(l) // upstream has to know, if only when to look again
+}
+
+// asked: upstream has been asked for it.
+func (x *index) asked(l lingering) bool {
+	if l.wildcard {
+		return x.wildcardAsked
+	}
+	return x.named.Asked(l.name)
 }
 
 // holds: something is known of it.
@@ -132,13 +139,12 @@ func (x *index) forget(wildcard bool, name string) {
 	if wildcard {
 		var ended []cache.ID
 		for r := range x.wildcard.All() {
-			for _, l := range x.loansOf(r.Name) {
-				x.named.Lose(l.to, l.member, 0)
-				ended = append(ended, l.to)
-			}
+			ended = x.lentTo(r.Name, ended)
 		}
 		x.guards.wildcard = guard{}
-		x.wildcard, x.synced, x.wildcardHeld, x.warm.wildcard = cache.Table{}, false, false, false
+		origin := x.wildcard.Origin()
+		x.wildcard, x.synced, x.wildcardHeld, x.wildcardAsked, x.warm.wildcard = cache.Table{}, false, false, false, false
+		x.wildcard.Begin(origin) // if it is asked for again on this stream
 		for _, id := range ended {
 			if x.named.State(id) == cache.Absent {
 				x.markContent(id) // its own lane has been silent for too long (MISS-4)
@@ -148,13 +154,6 @@ func (x *index) forget(wildcard bool, name string) {
 	}
 	delete(x.guards.named.held, name)
 	if id, ok := x.named.Find(name); ok {
-		if r := x.named.Own(id); r != nil && !x.remains(r, name) {
-			for _, alias := range r.Aliases {
-				if a, ok := x.named.Find(alias); ok && alias != name && x.named.Pinned(alias) {
-					x.named.Lose(a, name, 0)
-				}
-			}
-		}
 		x.named.Forget(id, func(r *cache.Resource) bool { return x.remains(r, name) })
 		x.named.Unpin(id)
 		if delete(x.warm.names, name); len(x.warm.names) == 0 {

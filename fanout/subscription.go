@@ -63,8 +63,8 @@ type Asked struct {
 	Names []cache.ID
 	// Wildcard: the whole set is to be told (rows a, c, e, j, n, t).
 	Wildcard bool
-	// Left are names given up while the wildcard stays, and what they led to: each
-	// is to be told again as what it is to the wildcard (row l, WILD-8).
+	// Left are names given up while the wildcard stays: each, and what it led to, is
+	// to be told again as what it is to the wildcard (row l, WILD-8).
 	Left []string
 }
 
@@ -101,8 +101,8 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 		if name == Wildcard {
 			s.mode = explicit // rows f, i, k
 			s.endWildcard(&asked, now)
-		} else if led := s.led(name); s.drop(name, now) && had {
-			asked.Left = append(append(asked.Left, name), led...) // row l; row m drops nothing
+		} else if s.drop(name, now) && had {
+			asked.Left = append(asked.Left, name) // row l; row m drops nothing
 		}
 	}
 	if !s.wildcard {
@@ -193,23 +193,6 @@ func (s *Subscription) endWildcard(asked *Asked, now time.Time) {
 		s.wildcard = false
 		s.index.unwantWildcard(s, now)
 	}
-}
-
-// led are the names of the resources that a subscribed name leads to as an alias:
-// the client has them by those.
-func (s *Subscription) led(name string) (names []string) {
-	id, ok := s.index.named.Find(name)
-	if !ok {
-		return nil
-	}
-	a := s.index.answer(id)
-	if a.Resource != nil && a.Resource.Name != name {
-		names = append(names, a.Resource.Name)
-	}
-	for _, r := range a.More {
-		names = append(names, r.Name)
-	}
-	return names
 }
 
 func (s *Subscription) drop(name string, now time.Time) bool {

@@ -99,7 +99,8 @@ func (v View) Passed(to cache.Seq) { v.s.passed = to }
 // Covers reports whether the interest leads to a resource of this name, by the
 // name itself, an alias, or the wildcard.
 func (v View) Covers(name string) bool {
-	return v.s.wildcard && v.Member(name) != nil || len(v.s.ids) > 0 && v.named(name, nil)
+	member := v.Member(name)
+	return v.s.wildcard && member != nil || len(v.s.ids) > 0 && (v.named(name, nil) || v.lent(member))
 }
 
 // Resource is the resource of this name that the interest leads to, or nil.
@@ -134,13 +135,12 @@ func (v View) named(name string, member *cache.Resource) bool {
 	return ok && lists(v.x.named.Answer(id).Resource)
 }
 
-// Returned is a resource that only the wildcard leads to now: it was answered by
-// name, and so was not told as a member of the set.
-func (v View) Returned(name string) *cache.Resource {
-	if !v.s.wildcard || v.named(name, nil) {
-		return nil
-	}
-	return v.Member(name)
+// lent: a member of the wildcard's set is lent to one of the client's names.
+func (v View) lent(member *cache.Resource) bool {
+	return member != nil && slices.ContainsFunc(member.Aliases, func(alias string) bool {
+		id, ok := v.Lookup(alias)
+		return ok && v.x.borrows(id)
+	})
 }
 
 // Unavailable is why upstream does not answer, by name and on the wildcard, or

@@ -39,15 +39,6 @@ func (w *Wanted) mark(lane Lane, name string) {
 	w.mu.Unlock()
 }
 
-// pending reports whether upstream has yet to look at a name. Its caller holds the
-// type's lock.
-func (w *Wanted) pending(lane Lane, name string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, ok := w.dirty[lane][name]
-	return ok
-}
-
 // notify wakes the reader if there is something new. Its caller holds no lock.
 func (w *Wanted) notify() {
 	w.mu.Lock()
@@ -90,8 +81,10 @@ type Interest struct {
 	Drop []string
 }
 
-// Changes takes what changed since the last call, lane by lane.
-func (h *Hub) Changes() map[Lane]Interest {
+// Changes takes what changed since the last call, lane by lane. A lane that is not
+// carried by a stream is asked for as a whole by the next, with the versions of what
+// is here (RECON-7): all that answers to some name which is wanted then stays.
+func (h *Hub) Changes(carried func(Lane) bool) map[Lane]Interest {
 	taken := h.wanted.take()
 	changes := make(map[Lane]Interest, len(taken))
 	for lane, names := range taken {
@@ -103,6 +96,9 @@ func (h *Hub) Changes() map[Lane]Interest {
 			continue
 		}
 		x.mu.Lock()
+		if !lane.Wildcard && !carried(lane) {
+			x.noteAsked(slices.DeleteFunc(slices.Collect(maps.Keys(names)), func(name string) bool { return !x.desired(false, name) }))
+		}
 		for name := range names {
 			_, again := x.again[lingering{lane.Wildcard, name}]
 			delete(x.again, lingering{lane.Wildcard, name})
@@ -118,6 +114,8 @@ func (h *Hub) Changes() map[Lane]Interest {
 		}
 		if !lane.Wildcard {
 			x.noteAsked(i.Want)
+		} else if len(i.Want) > 0 {
+			x.wildcardAsked = true
 		}
 		woken := x.takeWoken()
 		x.mu.Unlock()
@@ -157,6 +155,8 @@ func (h *Hub) Resume(lane Lane, origin cache.Origin, resume func(from cache.Orig
 	}
 	if !lane.Wildcard {
 		x.noteAsked(names)
+	} else {
+		x.wildcardAsked = true
 	}
 	table := x.table(lane.Wildcard)
 	if !resume(table.Origin()) {

@@ -14,7 +14,7 @@ func TestNamesFromDiskThatAreGivenUp(t *testing.T) {
 	before := newHub()
 	old := before.Subscribe(typ, NewSubscriber(func() {}))
 	old.Delta([]string{"a", Wildcard}, nil, epoch)
-	before.Changes()
+	before.Changes(everything)
 	before.Apply(byName, set("a"))
 	u := set("a", "b")
 	u.Synced = true
@@ -22,7 +22,7 @@ func TestNamesFromDiskThatAreGivenUp(t *testing.T) {
 
 	h := newHub()
 	h.Load(before.Save(func(cache.TypeURL) bool { return false }), epoch)
-	h.Changes()
+	h.Changes(everything)
 	s := h.Subscribe(typ, NewSubscriber(func() {}))
 	s.Delta([]string{Wildcard}, nil, epoch)
 	if !h.Stale() || !h.Warm(byName) || !h.Warm(all) {
@@ -30,7 +30,7 @@ func TestNamesFromDiskThatAreGivenUp(t *testing.T) {
 	}
 	h.Apply(all, &cache.Update{Synced: true})
 	h.Expire(epoch.Add(time.Hour))
-	h.Changes()
+	h.Changes(everything)
 	if h.Warm(byName) || h.Stale() {
 		t.Errorf("names given up are still warm: %v; stale: %v", h.Warm(byName), h.Stale())
 	}

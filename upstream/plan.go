@@ -25,7 +25,7 @@ const maxSolo = 8
 // takeChanges passes what the Hub says of interest on to the streams.
 func (c *Core) takeChanges(now time.Time) {
 	var fresh []fanout.Lane
-	for lane, i := range c.hub.Changes() {
+	for lane, i := range c.hub.Changes(func(l fanout.Lane) bool { return c.carrier(l) != nil }) {
 		if s := c.carrier(lane); s != nil {
 			s.stream.change(s.stream.lanes[lane.Type], i)
 		} else if len(i.Want) > 0 {

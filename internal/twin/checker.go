@@ -28,6 +28,10 @@ type Checker struct {
 	since  map[string]map[string]int
 	// versions: content ⇔ version, over all lives of the relay (RECON-1, RECON-2).
 	versionOf, contentOf map[string]string
+	// before is what the last stream that carried a kind by name was subscribed to.
+	before map[string]map[string]time.Time
+	// refused: the control plane has ended a stream for the sake of a type.
+	refused bool
 
 	// disk is what was saved last, and restored when the last relay began with it.
 	disk      *onDisk
@@ -58,7 +62,7 @@ func (c *Checker) fail(rule, format string, a ...any) {
 
 // relayStarted: a relay has no streams at first, and knows nothing but what is on disk.
 func (c *Checker) relayStarted() {
-	c.known, c.streams = map[string]*knowledge{}, map[int]*relayStream{}
+	c.known, c.streams, c.before = map[string]*knowledge{}, map[int]*relayStream{}, map[string]map[string]time.Time{}
 	for _, k := range kinds {
 		c.known[k.name] = &knowledge{newVoice(), newVoice(), map[string]bool{}}
 	}
@@ -85,6 +89,13 @@ func (c *Checker) upOpened(id int) { c.streams[id] = &relayStream{lanes: map[str
 
 func (c *Checker) upClosed(id int) {
 	c.silence()
+	if s := c.streams[id]; s != nil {
+		for kind, l := range s.lanes {
+			if !l.wildcard {
+				c.before[kind] = l.names
+			}
+		}
+	}
 	delete(c.streams, id)
 }
 
@@ -135,7 +146,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if _, ok := l.names[name]; !ok {
 			c.fail("G10", "%s %s is dropped, and was not asked for", k.name, name)
 		}
-		if at, ok := c.wanted[k.name][name]; ok && c.now.Sub(at) < c.linger && c.known[k.name].voice(l.wildcard).matched(name) {
+		if at, ok := c.wanted[k.name][name]; ok && c.now.Sub(at) < c.linger && !c.refused && c.known[k.name].voice(l.wildcard).matched(name) {
 			c.fail("UP-7", "%s %s is dropped %v after its last client left", k.name, name, c.now.Sub(at))
 		}
 		delete(l.names, name)
@@ -168,7 +179,12 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed []string) {
 	switch {
 	case !l.wildcard:
-		c.known[k.name].byName.forget(l.names, unsubscribed)
+		again := map[string]bool{} // by now: what was said since may be used (H-1)
+		for _, name := range Union(c.interests(k)) {
+			again[name] = slices.Contains(unsubscribed, name)
+		}
+		maps.DeleteFunc(again, func(_ string, again bool) bool { return !again })
+		c.known[k.name].byName.forget(l.names, unsubscribed, func(name string, w word) bool { return c.kept(k, again, name, w) })
 	case len(l.names) == 0:
 		c.known[k.name].byWildcard = newVoice()
 	}
@@ -188,7 +204,10 @@ func (c *Checker) upResumed(k kind, l *relayLane, versions map[string]string) {
 	for name, w := range v.words {
 		names := map[string]bool{wildcard: true}
 		if !l.wildcard {
+			// What only names led to that were given up, or not asked for when the last
+			// stream ended, may be forgotten.
 			names = stamped(l.names)
+			maps.DeleteFunc(names, func(name string, _ bool) bool { _, asked := c.before[k.name][name]; return !asked })
 		}
 		if _, ok := versions[name]; w.present && !ok && !c.kept(k, names, name, w) {
 			delete(v.words, name) // given up while there was no stream

@@ -130,11 +130,14 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		}
 	}
 	for _, name := range unsubscribe {
-		if t.brought[name] && !before.Names[name] && !t.interest.Wildcard {
-			delete(t.holds, name) // what else should it mean
+		if t.brought[name] && !t.interest.Wildcard {
+			delete(t.holds, name) // an alias may lead there, but the relay cannot know (DOWN-DELTA-16)
 			delete(t.brought, name)
+			delete(t.last, name)
 		}
-		delete(t.asked, name)
+		if !t.left[name] { // or it is still to be told as what it is to the wildcard (WILD-8)
+			delete(t.asked, name)
+		}
 		both := slices.Contains(subscribe, name)
 		if name != wildcard && t.interest.Wildcard && (both || before.Names[name]) {
 			t.asked[name], t.left[name] = true, true

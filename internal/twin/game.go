@@ -174,7 +174,7 @@ func (g *Game) playStream(o Op, k kind) {
 	case "push", "bad":
 		if o.N&32 == 0 && g.plane.read(s) {
 			g.log("up%d > refuses", id)
-			g.relay.End(id, 3)
+			g.refuse(id)
 			return
 		}
 		g.push(id, k, o.N&31, o.Verb == "bad")
@@ -189,7 +189,7 @@ func (g *Game) playStream(o Op, k kind) {
 		g.answer(id, resp, false)
 	case "extra":
 		if g.plane.read(s) {
-			g.relay.End(id, 3)
+			g.refuse(id)
 			return
 		}
 		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: fmt.Sprintf("n%d", g.plane.next())}
@@ -204,6 +204,13 @@ func (g *Game) playStream(o Op, k kind) {
 		g.log("up%d > end %d", id, o.N)
 		g.relay.End(id, o.N%3)
 	}
+}
+
+// refuse ends a stream on which a type is asked for that the control plane does not
+// take. Types that may be the reason do not linger from then on (H-41).
+func (g *Game) refuse(id int) {
+	g.checker.refused = true
+	g.relay.End(id, 3)
 }
 
 // push says what there is to say of a type on a stream; true if there was anything.
@@ -234,7 +241,7 @@ func (g *Game) serve() (busy bool) {
 			continue
 		}
 		if g.plane.read(s) {
-			g.relay.End(id, 3)
+			g.refuse(id)
 			return true
 		}
 		for _, k := range kinds {

@@ -92,14 +92,15 @@ func (v *voice) lose(before word) (lost []string) {
 
 // forget drops what only unsubscribed names led to (UP-8, H-18), or without any all
 // that the subscribed ones do not lead to.
-func (v *voice) forget(subscribed map[string]time.Time, unsubscribed []string) {
+// keep is what it may not drop.
+func (v *voice) forget(subscribed map[string]time.Time, unsubscribed []string, keep func(string, word) bool) {
 	for name, w := range v.words {
 		led := func(asked string) bool { return asked == name || w.present && answers(name, w.aliases, asked) }
 		drop := unsubscribed == nil || slices.ContainsFunc(unsubscribed, led)
 		for asked := range subscribed {
 			drop = drop && !led(asked)
 		}
-		if drop {
+		if drop && !keep(name, w) {
 			delete(v.words, name)
 		}
 	}
