@@ -92,6 +92,10 @@ func (c *Core) restate(e *entry, origin cache.Origin) restate {
 func (c *Core) switchTo(i int, now time.Time) {
 	c.shutStreams()
 	c.acquitAll() // what one control plane refuses the next may know
+	notice := "the control plane does not answer, and clients wait; the next one of the list is put to use"
+	if i < c.current {
+		notice = "a preferred control plane answers again, and is put to use"
+	}
 	c.current = i
 	e := c.entry()
 	for j := i; j < len(c.entries); j++ {
@@ -100,7 +104,7 @@ func (c *Core) switchTo(i int, now time.Time) {
 	}
 	c.main.backoff = &e.backoff
 	c.main.openAt = latest(now, e.notBefore)
-	c.effects = append(c.effects, Effect{Notice: "another control plane of the list is put to use", Entry: e.Name})
+	c.effects = append(c.effects, Effect{Notice: notice, Entry: e.Name})
 }
 
 // shutStreams ends the streams of the entry in use.
