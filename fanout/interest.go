@@ -9,8 +9,11 @@ import (
 
 // Who wants what, and what lingers.
 
-// desired: somebody wants it, or it lingers.
+// desired: somebody wants it, or it lingers, or is kept.
 func (x *index) desired(wildcard bool, name string) bool {
+	if x.hub.kept.Load() {
+		return wildcard && x.wildcardHeld || !wildcard && x.named.Pinned(name)
+	}
 	if x.linger.Contains(lingering{wildcard, name}) {
 		return true
 	}

@@ -16,6 +16,10 @@ import (
 // themselves: one that came with a version of its own keeps that, and nobody is told
 // that something does not exist because a snapshot lacks it (G4).
 
+// Keep has everything stay that was wanted when it was called, or is from then on,
+// whoever leaves and however long ago, so that it can be saved.
+func (h *Hub) Keep() { h.kept.Store(true) }
+
 // Saved is what a Hub holds on one lane; of a wildcard, the complete set.
 type Saved struct {
 	Lane Lane

@@ -35,3 +35,27 @@ func TestNamesFromDiskThatAreGivenUp(t *testing.T) {
 		t.Errorf("names given up are still warm: %v; stale: %v", h.Warm(byName), h.Stale())
 	}
 }
+
+// TestWhatIsKeptIsSaved: what clients wanted that a relay sends away is saved,
+// though nothing lingers, or the drain takes longer than that (RECON-19).
+func TestWhatIsKeptIsSaved(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		h := newHub()
+		s := h.Subscribe(typ, NewSubscriber(func() {}))
+		s.Delta([]string{"a", Wildcard}, nil, epoch)
+		h.Changes()
+		h.Apply(byName, set("a"))
+		u := set("b")
+		u.Synced = true
+		h.Apply(all, u)
+		if keep {
+			h.Keep()
+		}
+		s.Close(epoch)
+		h.Expire(epoch.Add(time.Hour))
+		h.Changes()
+		if n := len(h.Save(func(cache.TypeURL) bool { return false })); n != map[bool]int{false: 0, true: 2}[keep] {
+			t.Errorf("kept %v: %d lanes are saved", keep, n)
+		}
+	}
+}

@@ -32,6 +32,8 @@ type groups struct {
 	byName map[string]*group
 	opened uint64                    // groups for one stream only, ever
 	saved  map[string]snapshot.Group // loaded, and nobody has come back to them yet
+
+	closing bool // clients are being sent away
 }
 
 // group is one Hub and what fills it.
@@ -131,6 +133,7 @@ func (g *groups) leave(gr *group, via []string) {
 	case gr.users > 0 || gr.name == "": // the default group stays
 	case gr.alone:
 		g.end(gr) // nobody can come back to it
+	case g.closing:
 	default:
 		gr.linger = time.AfterFunc(g.config.Timers.GroupLinger, func() {
 			g.mu.Lock()
@@ -178,11 +181,14 @@ func nameOf(name string) string {
 	return shortHash(name)
 }
 
-// stop ends the timers of groups that linger.
-func (g *groups) stop() {
+// keep has groups and what they hold stay, though their clients are sent away: it is
+// about to be saved (RECON-19).
+func (g *groups) keep() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.closing = true
 	for _, gr := range g.byName {
+		gr.hub.Keep()
 		if gr.linger != nil {
 			gr.linger.Stop()
 		}

@@ -173,11 +173,11 @@ func (r *Relay) Drain(delay, spread time.Duration) {
 // still.
 func (r *Relay) Close(spread time.Duration) {
 	r.ready.stop()
+	r.groups.keep()
 	r.server.Close(spread) // until then, clients that are left are told all that comes
 	if r.keeper != nil {
-		r.keeper.save() // what the clients that have just left wanted lingers still
+		r.keeper.save() // what the clients wanted that have left
 	}
-	r.groups.stop()
 	r.cancel()
 	for _, conn := range r.conns {
 		conn.Close()
