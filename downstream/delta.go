@@ -355,10 +355,10 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	}
 }
 
-// collectHeld: once everything asked for is resolved, and upstream has confirmed what
-// was loaded from disk, what the client came with and nothing covers is gone
-// (DOWN-DELTA-11), and what it kept meanwhile is compared. That is no answer, and
-// waits for an ACK as changes do, with which it goes.
+// collectHeld: once upstream has confirmed what was loaded from disk, what the client
+// kept meanwhile is compared. That is no answer, and waits for an ACK as changes do.
+// Once everything asked for is resolved, too, what the client came with and nothing
+// covers is gone (DOWN-DELTA-11).
 func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 	if d.held == nil || len(d.kept) > 0 && !push {
 		return
@@ -366,25 +366,35 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 	if subscribed, _ := v.Wildcard(); subscribed && (d.wildcardAsked || v.WarmSet()) {
 		return
 	}
+	unresolved := false
 	for _, id := range v.Names() {
-		if v.Answer(id).State == cache.Unknown || v.Warm(id) {
+		if v.Warm(id) {
 			return
 		}
+		unresolved = unresolved || v.Answer(id).State == cache.Unknown
 	}
 	d.judged(p)
+	for name := range d.kept {
+		_, still := d.held[name]
+		switch r := v.Resource(name); {
+		case !still || r == nil:
+		case d.has(r):
+			d.ties.told(r)
+		default:
+			p.resources = append(p.resources, r)
+		}
+	}
+	d.kept = nil
+	if unresolved {
+		return
+	}
 	for name := range d.held {
 		if !v.Covers(name) {
 			p.gone = append(p.gone, name)
-		} else if _, kept := d.kept[name]; kept {
-			if r := v.Resource(name); r != nil && !d.has(r) {
-				p.resources = append(p.resources, r)
-			} else if r != nil {
-				d.ties.told(r)
-			}
 		}
 	}
 	slices.Sort(p.gone)
-	d.held, d.kept, d.warming, d.anew = nil, nil, nil, nil
+	d.held, d.warming, d.anew = nil, nil, nil
 }
 
 // collectErrors: each error of a name once (ERR-9), in a response that does not

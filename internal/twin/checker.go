@@ -37,6 +37,7 @@ type Checker struct {
 	disk      *onDisk
 	loaded    map[string]map[string]bool
 	loadedAt  time.Time
+	forgetful bool // SotW upstream cannot say what is gone, save of full sets (TRANSLATE-7)
 	uncertain bool // there were suspects, which do not linger (H-41)
 
 	// Violations, each beginning with the id of what is broken.
@@ -73,6 +74,7 @@ func (c *Checker) relayStarted() {
 // made it.
 type relayStream struct {
 	spoken bool
+	sotw   bool
 	lanes  map[string]*relayLane // by kind
 }
 
@@ -85,7 +87,10 @@ type relayLane struct {
 	first    time.Time       // response since the wildcard was subscribed
 }
 
-func (c *Checker) upOpened(id int) { c.streams[id] = &relayStream{lanes: map[string]*relayLane{}} }
+func (c *Checker) upOpened(id int, sotw bool) {
+	c.streams[id] = &relayStream{sotw: sotw, lanes: map[string]*relayLane{}}
+	c.forgetful = c.forgetful || sotw
+}
 
 func (c *Checker) upClosed(id int) {
 	c.silence()
@@ -171,7 +176,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		return
 	}
 	c.upForgets(k, l, nil)
-	c.upResumed(k, l, req.GetInitialResourceVersions())
+	c.upResumed(k, l, req.GetInitialResourceVersions(), s.sotw)
 }
 
 // upForgets drops what the relay is to forget: what it unsubscribes (UP-8), or on a
@@ -199,7 +204,7 @@ func stamped(names map[string]time.Time) map[string]bool {
 }
 
 // upResumed judges the versions that a stream begins with (RECON-6, RECON-7).
-func (c *Checker) upResumed(k kind, l *relayLane, versions map[string]string) {
+func (c *Checker) upResumed(k kind, l *relayLane, versions map[string]string, sotw bool) {
 	v := c.known[k.name].voice(l.wildcard)
 	for name, w := range v.words {
 		names := map[string]bool{wildcard: true}
@@ -210,7 +215,10 @@ func (c *Checker) upResumed(k kind, l *relayLane, versions map[string]string) {
 			maps.DeleteFunc(names, func(name string, _ bool) bool { _, asked := c.before[k.name][name]; return !asked })
 		}
 		if _, ok := versions[name]; w.present && !ok && !c.kept(k, names, name, w) {
-			delete(v.words, name) // given up while there was no stream
+			delete(v.words, name)        // given up while there was no stream
+			if w.doubtful = true; sotw { // which cannot tell what there is
+				v.words[name] = w
+			}
 		}
 	}
 	for name, version := range versions {
@@ -318,7 +326,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		if l.first.IsZero() {
 			l.first = c.now
 		}
-		if c.settle == 0 {
+		if c.settle == 0 || s.sotw {
 			v.whole(c.events)
 		}
 	}
@@ -380,7 +388,11 @@ func (c *Checker) Finish(world World) {
 			}
 		}
 		slices.Sort(subscribed)
-		if union := Union(c.interests(k)); !slices.Equal(union, subscribed) {
+		union := Union(c.interests(k))
+		if c.forgetful && !slices.Contains(union, wildcard) {
+			subscribed = slices.DeleteFunc(subscribed, func(name string) bool { return name == wildcard }) // SotW cannot give it up
+		}
+		if !slices.Equal(union, subscribed) {
 			c.fail("G10", "%s: the clients want %q, upstream is subscribed to %q", k.name, union, subscribed)
 		}
 	}
@@ -390,7 +402,7 @@ func (c *Checker) Finish(world World) {
 func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, world World) {
 	view, holds := world.View(k, &t.interest), map[string]string{}
 	for name, h := range t.holds {
-		if _, exists := view[name]; exists || !cl.sotw || k.full {
+		if _, exists := view[name]; exists || !cl.sotw && !c.forgetful || k.full {
 			holds[name] = h.label // SotW cannot say that others are gone (DOWN-SOTW-10)
 		}
 	}

@@ -10,39 +10,50 @@ type onDisk struct {
 	names map[string]map[string]bool // by kind
 }
 
-// saved notes what the relay has just saved.
+// saved notes what the relay has just saved. Of what nobody has wanted for long
+// enough it may have some still, which is doubtful.
 func (c *Checker) saved() {
 	s := &onDisk{map[string]*knowledge{}, map[string]map[string]bool{}}
 	for _, k := range kinds {
-		known := c.known[k.name]
-		s.known[k.name] = &knowledge{known.byName.kept(), newVoice(), map[string]bool{}}
-		if known.byWildcard.complete {
-			s.known[k.name].byWildcard = known.byWildcard.kept()
-			s.known[k.name].byWildcard.complete, s.known[k.name].byWildcard.completed = true, known.byWildcard.completed
-		}
-		s.names[k.name] = map[string]bool{}
+		names := map[string]bool{}
 		for _, name := range Union(c.interests(k)) {
-			s.names[k.name][name] = true
+			names[name] = true
 		}
 		for name, at := range c.wanted[k.name] {
 			if c.now.Sub(at) < c.linger {
-				s.names[k.name][name] = true
+				names[name] = true
 			}
 		}
+		known := c.known[k.name]
+		byName := known.byName.kept(func(name string, w word) bool { return (&Interest{Names: names}).Named(name, w.aliases) })
+		byWildcard := newVoice()
+		if known.byWildcard.complete {
+			byWildcard = known.byWildcard.kept(func(string, word) bool { return names[wildcard] })
+			byWildcard.complete, byWildcard.completed = true, known.byWildcard.completed
+		}
+		s.names[k.name], s.known[k.name] = names, &knowledge{byName, byWildcard, map[string]bool{}}
 	}
 	c.disk = s
 }
 
 // kept is what goes to disk: nothing of what does not exist.
-func (v *voice) kept() *voice {
+func (v *voice) kept(certain func(name string, w word) bool) *voice {
 	k := newVoice()
+	k.warm = true
 	for name, w := range v.words {
 		if w.present {
+			w.doubtful = !certain(name, w)
 			k.words[name] = w
 		}
 	}
-	k.warm = true
 	return k
+}
+
+// again is the same for another life of the relay.
+func (v *voice) again() *voice {
+	a := *v
+	a.words = maps.Clone(v.words)
+	return &a
 }
 
 // load: a relay has begun with what is on disk.
@@ -53,12 +64,7 @@ func (c *Checker) load() {
 	}
 	for _, k := range kinds {
 		known := c.disk.known[k.name]
-		c.known[k.name].byName, c.known[k.name].byWildcard = known.byName.kept(), newVoice()
-		if w := known.byWildcard; w.complete {
-			again := w.kept()
-			again.complete, again.completed = true, w.completed
-			c.known[k.name].byWildcard = again
-		}
+		c.known[k.name].byName, c.known[k.name].byWildcard = known.byName.again(), known.byWildcard.again()
 		for name := range c.disk.names[k.name] {
 			c.wanted[k.name][name] = c.now // it lingers
 		}

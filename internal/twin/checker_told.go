@@ -216,7 +216,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	if w, ok := known.byWildcard.present(name); !t.interest.Named(name, aliases) && (!t.interest.Wildcard || !ok || w.label != r.label) {
 		c.fail("WILD-12", "%s wants %s, and is sent %s=%s", who, t.interest.text(), name, r.label)
 	}
-	if had, holds := t.holds[name]; holds && t.brought[name] && had.label != r.label && !known.spoken(name, r.label) {
+	if had, holds := t.holds[name]; holds && t.brought[name] && !t.owed[name] && had.label != r.label && !known.spoken(name, r.label) {
 		c.fail("RECON-19", "%s: %s=%s is from disk, and replaces what the client came with", who, name, r.label)
 	}
 	age := known.age(name, r.label)

@@ -45,6 +45,7 @@ type content struct{ kind, name, label string }
 type serverStream struct {
 	inbox []*discovery.DeltaDiscoveryRequest
 	lanes map[string]*serverLane // by kind
+	sotw  map[string]*sotwLane   // nil: it is a Delta stream
 }
 
 // serverLane is what one stream has asked for and been told, of one type.
@@ -126,6 +127,7 @@ func (p *controlPlane) read(s *serverStream) (refused bool) {
 			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}}
 			s.lanes[k.name] = l
 			p.resume(l, req, p.world[k.name])
+			l.whole = l.whole || s.sotw != nil && k.full
 		}
 		l.subscribe(req, p.world[k.name])
 	}

@@ -21,7 +21,7 @@ type Relay interface {
 	Close(client int)
 	Deaf(client int, deaf bool)
 	// Of the control plane.
-	Answer(stream int, m *discovery.DeltaDiscoveryResponse)
+	Answer(stream int, m proto.Message)
 	End(stream int, how int)
 	Down(down bool)
 	// Of the relay.
@@ -194,7 +194,7 @@ func (g *Game) playStream(o Op, k kind) {
 		}
 		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: fmt.Sprintf("n%d", g.plane.next())}
 		for _, name := range o.Add {
-			if _, ok := g.plane.world[k.name][name]; ok && !slices.ContainsFunc(resp.Resources, func(r *discovery.Resource) bool { return r.GetName() == name }) {
+			if _, ok := g.plane.world[k.name][name]; ok && s.lanes[k.name] != nil && !slices.ContainsFunc(resp.Resources, func(r *discovery.Resource) bool { return r.GetName() == name }) {
 				resp.Resources = append(resp.Resources, g.plane.wire(k, name))
 				s.lanes[k.name].noteSent(name, g.plane.world[k.name][name])
 			}
@@ -219,7 +219,7 @@ func (g *Game) push(id int, k kind, pieces int, bad bool) bool {
 	if resp == nil {
 		return false
 	}
-	if bad = bad && len(resp.Resources) > 0; bad {
+	if bad = bad && len(resp.Resources) > 0 && g.plane.streams[id].sotw == nil; bad {
 		resp.Resources = append(resp.Resources, proto.Clone(resp.Resources[0]).(*discovery.Resource)) // ERR-11
 	}
 	g.answer(id, resp, bad)
@@ -227,10 +227,18 @@ func (g *Game) push(id int, k kind, pieces int, bad bool) bool {
 }
 
 func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) {
+	var said proto.Message = resp
+	if s := g.plane.streams[id]; s != nil && s.sotw != nil {
+		whole, means := g.sotwAnswer(s, resp)
+		if whole == nil {
+			return
+		}
+		said, resp, bad = whole, means, false
+	}
 	g.log("up%d > %s", id, text(resp))
 	g.checker.now = g.relay.Now()
 	g.checker.upSaid(id, resp, bad)
-	g.relay.Answer(id, resp)
+	g.relay.Answer(id, said)
 }
 
 // serve lets the control plane read everything and say everything.
@@ -346,11 +354,14 @@ func (g *Game) wait(d time.Duration) {
 // --- what the relay says ---
 
 // StreamOpened: the relay has a stream to the control plane.
-func (g *Game) StreamOpened(id int, at time.Time) {
-	g.log("up%d < open", id)
+func (g *Game) StreamOpened(id int, sotw bool, at time.Time) {
+	g.log("up%d < open sotw=%v", id, sotw)
 	g.checker.now = at
-	g.checker.upOpened(id)
+	g.checker.upOpened(id, sotw)
 	g.plane.streams[id] = &serverStream{lanes: map[string]*serverLane{}}
+	if sotw {
+		g.plane.streams[id].sotw = map[string]*sotwLane{}
+	}
 	g.open = append(g.open, id)
 }
 
@@ -364,12 +375,22 @@ func (g *Game) StreamClosed(id int, at time.Time) {
 }
 
 // Asked is a request of the relay's.
-func (g *Game) Asked(id int, req *discovery.DeltaDiscoveryRequest, at time.Time) {
-	g.log("up%d < %s", id, text(req))
+func (g *Game) Asked(id int, m proto.Message, at time.Time) {
+	g.log("up%d < %s", id, text(m))
 	g.checker.now = at
-	g.checker.upAsked(id, req)
-	if s := g.plane.streams[id]; s != nil {
-		s.inbox = append(s.inbox, req)
+	s := g.plane.streams[id]
+	var said []*discovery.DeltaDiscoveryRequest
+	switch req := m.(type) {
+	case *discovery.DeltaDiscoveryRequest:
+		said = append(said, req)
+	case *discovery.DiscoveryRequest:
+		said = s.sotwAsked(req)
+	}
+	for _, req := range said {
+		g.checker.upAsked(id, req)
+		if s != nil {
+			s.inbox = append(s.inbox, req)
+		}
 	}
 }
 

@@ -16,6 +16,8 @@ type word struct {
 	aliases []string
 	at      int  // the event with which it was said
 	silent  bool // it was not said: the name went unanswered for too long
+	// doubtful: it may not have been on disk, or the relay has forgotten it.
+	doubtful bool
 }
 
 // voice is what was said in answer to one of the two kinds of interest in a type:
@@ -47,6 +49,16 @@ func (v *voice) absent(name string) bool {
 	return ok && !w.present
 }
 
+// doubtful: what exists of that name is.
+func (v *voice) doubtful(asked string) bool {
+	for name, w := range v.words {
+		if w.present && w.doubtful && answers(name, w.aliases, asked) {
+			return true
+		}
+	}
+	return false
+}
+
 // matched: something that exists answers to a subscribed name.
 func (v *voice) matched(asked string) bool {
 	for name, w := range v.words {
@@ -63,7 +75,7 @@ func (v *voice) set(name string, w word) (changed []string) {
 	before := v.words[name]
 	w.present = true
 	v.words[name] = w
-	if before.present && before.label == w.label && slices.Equal(before.aliases, w.aliases) {
+	if before.present && !before.doubtful && before.label == w.label && slices.Equal(before.aliases, w.aliases) {
 		return nil
 	}
 	return append(append(v.lose(before), name), w.aliases...)
@@ -185,7 +197,7 @@ func (k *knowledge) leads(name string, i *Interest) bool {
 // brought: it is known to the client from another stream only.
 func (k *knowledge) gone(name string, i *Interest, brought bool) bool {
 	switch {
-	case k.torn(name) && i.Names[name]:
+	case k.torn(name) && i.Names[name] || k.byName.doubtful(name) || k.byWildcard.doubtful(name):
 		return true
 	case k.leads(name, i):
 		return false

@@ -58,8 +58,8 @@ type heard struct {
 
 // liveStream is the control plane's end of a stream.
 type liveStream struct {
-	send func(*discovery.DeltaDiscoveryResponse) error
-	end  chan error
+	grpc.ServerStream
+	end chan error
 }
 
 type liveClient struct {
@@ -265,18 +265,30 @@ type liveService struct {
 }
 
 func (s *liveService) DeltaAggregatedResources(stream grpc.BidiStreamingServer[discovery.DeltaDiscoveryRequest, discovery.DeltaDiscoveryResponse]) error {
-	r, own := s.r, &liveStream{send: stream.Send, end: make(chan error, 1)}
+	if s.r.settings.SotW != "" {
+		return unimplemented
+	}
+	return s.r.serve(stream, false, func() proto.Message { return new(discovery.DeltaDiscoveryRequest) })
+}
+
+func (s *liveService) StreamAggregatedResources(stream grpc.BidiStreamingServer[discovery.DiscoveryRequest, discovery.DiscoveryResponse]) error {
+	return s.r.serve(stream, true, func() proto.Message { return new(discovery.DiscoveryRequest) })
+}
+
+func (r *liveRelay) serve(stream grpc.ServerStream, sotw bool, request func() proto.Message) error {
+	own := &liveStream{ServerStream: stream, end: make(chan error, 1)}
 	r.mu.Lock()
 	r.opened++
 	id, at := r.opened, time.Now()
 	r.streams[id] = own
-	r.hear(true, func() { r.game.StreamOpened(id, at) })
+	r.hear(true, func() { r.game.StreamOpened(id, sotw, at) })
 	r.mu.Unlock()
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
 		for {
-			req, err := stream.Recv()
+			req := request()
+			err := stream.RecvMsg(req)
 			at := time.Now()
 			r.mu.Lock()
 			open := r.streams[id] == own
@@ -307,12 +319,12 @@ func (r *liveRelay) tell(id int, what func()) {
 	}
 }
 
-func (r *liveRelay) Answer(id int, m *discovery.DeltaDiscoveryResponse) {
+func (r *liveRelay) Answer(id int, m proto.Message) {
 	r.mu.Lock()
 	s := r.streams[id]
 	r.mu.Unlock()
 	if s != nil {
-		_ = s.send(m) // an error is the stream's end, of which its reader hears
+		_ = s.SendMsg(m) // an error is the stream's end, of which its reader hears
 	}
 	r.Settle()
 }

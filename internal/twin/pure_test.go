@@ -2,6 +2,7 @@ package twin
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"slices"
 	"sync"
@@ -38,6 +39,7 @@ type pureRelay struct {
 	core   *upstream.Core
 	warmth *downstream.Warmth
 	disk   []byte // the snapshot; nil: none
+	sotw   string // Settings.SotW
 
 	streams []upstream.StreamID // open ones
 	clients []*pureClient
@@ -60,6 +62,8 @@ var endings = []error{
 	status.Error(codes.InvalidArgument, "unknown type"),
 }
 
+var unimplemented = status.Error(codes.Unimplemented, "unknown method DeltaAggregatedResources")
+
 // configs are made once for each of the settings.
 var configs sync.Map
 
@@ -67,7 +71,9 @@ func configure(s Settings) *config.Config {
 	if c, ok := configs.Load(s); ok {
 		return c.(*config.Config)
 	}
+	mode := cmp.Or(s.SotW, "delta")
 	c, err := config.Load("", []string{
+		"upstream.mode=" + mode,
 		"admin.listen=", "downstream.drain=0s", "downstream.first_message_timeout=1h", "downstream.request_rate=1000", "upstream.coalesce_window=" + s.Coalesce.String(),
 		"timers.settle=" + s.Settle.String(), "timers.name_linger=" + s.Linger.String(),
 	})
@@ -80,7 +86,7 @@ func configure(s Settings) *config.Config {
 
 func newPureRelay(g *Game, s Settings) *pureRelay {
 	c := configure(s)
-	r := &pureRelay{game: g, config: c, session: relay.DownstreamConfig(c), now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	r := &pureRelay{game: g, config: c, sotw: s.SotW, session: relay.DownstreamConfig(c), now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
 	r.Restart()
 	return r
 }
@@ -219,9 +225,9 @@ func (r *pureRelay) step(event func()) (learned bool) {
 	return len(effects) > 0
 }
 
-func (r *pureRelay) Answer(stream int, m *discovery.DeltaDiscoveryResponse) {
+func (r *pureRelay) Answer(stream int, m proto.Message) {
 	id := upstream.StreamID(stream)
-	d := upstream.Decode(proto.Clone(m).(*discovery.DeltaDiscoveryResponse), cache.Fingerprint{})
+	d := upstream.Decode(proto.Clone(m), cache.Fingerprint{})
 	r.step(func() { r.core.Receive(id, d, r.now) })
 	r.step(func() { r.core.Applied(id, d, r.now) })
 }
@@ -268,14 +274,20 @@ func (r *pureRelay) tick() (busy bool) {
 			r.step(func() { r.core.Ended(o.ID, end, r.now) })
 			continue
 		}
+		if r.sotw != "" && !o.SotW {
+			r.step(func() { r.core.Opened(o.ID, r.now) })
+			end, _ := upstream.Ending(unimplemented)
+			r.step(func() { r.core.Ended(o.ID, end, r.now) })
+			continue
+		}
 		r.streams = append(r.streams, o.ID)
-		r.game.StreamOpened(int(o.ID), r.now)
+		r.game.StreamOpened(int(o.ID), o.SotW, r.now)
 		r.step(func() { r.core.Opened(o.ID, r.now) })
 	}
 	for _, id := range slices.Clone(r.streams) {
 		if req := r.core.Next(id, r.now); req != nil {
 			busy = true
-			r.game.Asked(int(id), proto.Clone(req).(*discovery.DeltaDiscoveryRequest), r.now)
+			r.game.Asked(int(id), proto.Clone(req), r.now)
 		}
 	}
 	at := r.core.Deadline(r.now)

@@ -10,7 +10,8 @@ import (
 // Settings are what a game's relay is configured with.
 type Settings struct {
 	Settle, Linger, Coalesce time.Duration
-	Snapshot                 bool // the last known good state is kept on disk
+	Snapshot                 bool   // the last known good state is kept on disk
+	SotW                     string // the control plane speaks only that; the relay knows (sotw), or finds out (auto)
 }
 
 // Op is one operation. Any operation can be played at any time; one that makes no
@@ -78,6 +79,9 @@ func (s Settings) String() string {
 	if s.Snapshot {
 		text += " snapshot on"
 	}
+	if s.SotW != "" {
+		text += " upstream " + s.SotW
+	}
 	return text
 }
 
@@ -125,7 +129,7 @@ func parseSettings(line string) (s Settings, err error) {
 	words := strings.Fields(line)
 	for len(words) >= 2 && err == nil {
 		var d time.Duration
-		if words[0] != "snapshot" {
+		if words[0] != "snapshot" && words[0] != "upstream" {
 			d, err = time.ParseDuration(words[1])
 		}
 		switch words[0] {
@@ -137,6 +141,8 @@ func parseSettings(line string) (s Settings, err error) {
 			s.Coalesce = d
 		case "snapshot":
 			s.Snapshot = words[1] == "on"
+		case "upstream":
+			s.SotW = words[1]
 		default:
 			return s, fmt.Errorf("no such setting: %s", words[0])
 		}

@@ -1,0 +1,106 @@
+package twin
+
+import (
+	"fmt"
+	"slices"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// A control plane that speaks SotW. The game's server and the Checker think in Delta;
+// here stands what SotW makes of that (TRANSLATE-2 to -11).
+
+// sotwLane is what a SotW stream has asked for, of one type.
+type sotwLane struct {
+	names  []string
+	nonces map[string]bool // of responses that are not judged yet
+}
+
+// sotwAsked is what a request says, in Delta: a verdict, what is given up, and what is
+// asked for.
+func (s *serverStream) sotwAsked(req *discovery.DiscoveryRequest) (said []*discovery.DeltaDiscoveryRequest) {
+	k, _ := named(req.GetTypeUrl())
+	l := s.sotw[k.name]
+	first := l == nil
+	if first {
+		l = &sotwLane{nonces: map[string]bool{}}
+		s.sotw[k.name] = l
+	}
+	if l.nonces[req.GetResponseNonce()] {
+		delete(l.nonces, req.GetResponseNonce())
+		said = append(said, &discovery.DeltaDiscoveryRequest{
+			TypeUrl: req.GetTypeUrl(), ResponseNonce: req.GetResponseNonce(), ErrorDetail: req.GetErrorDetail(),
+		})
+	}
+	var more, fewer []string
+	for _, name := range l.names {
+		if !slices.Contains(req.GetResourceNames(), name) {
+			fewer = append(fewer, name)
+		}
+	}
+	for _, name := range req.GetResourceNames() {
+		if !slices.Contains(l.names, name) {
+			more = append(more, name)
+		}
+	}
+	l.names = req.GetResourceNames()
+	if len(fewer) > 0 {
+		said = append(said, &discovery.DeltaDiscoveryRequest{TypeUrl: req.GetTypeUrl(), ResourceNamesUnsubscribe: fewer})
+	}
+	if len(more) > 0 || first {
+		said = append(said, &discovery.DeltaDiscoveryRequest{TypeUrl: req.GetTypeUrl(), ResourceNamesSubscribe: more})
+	}
+	if len(said) > 0 {
+		said[0].Node = req.GetNode()
+	}
+	return said
+}
+
+// sotwAnswer is what a SotW server says in place of a Delta response, and what the
+// relay is to make of it; nothing if there is nothing to say. A full set lists all
+// there is: who is not in it and was there is gone, and who was never there may be on
+// the way (TRANSLATE-5). Of other types nobody is told what is gone (TRANSLATE-7).
+func (g *Game) sotwAnswer(s *serverStream, delta *discovery.DeltaDiscoveryResponse) (*discovery.DiscoveryResponse, *discovery.DeltaDiscoveryResponse) {
+	k, _ := named(delta.GetTypeUrl())
+	l := s.lanes[k.name]
+	if l == nil || !l.wildcard && len(l.names) == 0 || s.sotw[k.name] == nil {
+		return nil, nil
+	}
+	means := &discovery.DeltaDiscoveryResponse{TypeUrl: delta.TypeUrl, Nonce: delta.Nonce, ResourceErrors: delta.ResourceErrors}
+	if k.full {
+		for _, name := range poolNames {
+			if r, ok := g.plane.world[k.name][name]; ok && l.wants(name, r.Aliases) {
+				means.Resources = append(means.Resources, g.plane.wire(k, name))
+			}
+		}
+		for name, w := range g.checker.known[k.name].voice(l.wildcard).words {
+			listed := slices.ContainsFunc(means.Resources, func(r *discovery.Resource) bool { return r.GetName() == name })
+			if w.present && !listed {
+				means.RemovedResources = append(means.RemovedResources, name)
+			}
+		}
+		slices.Sort(means.RemovedResources)
+	} else {
+		for _, r := range delta.Resources {
+			if r.GetResource() != nil {
+				means.Resources = append(means.Resources, r)
+			}
+		}
+		if len(means.Resources)+len(means.ResourceErrors) == 0 && !l.wildcard {
+			return nil, nil
+		}
+	}
+	resp := &discovery.DiscoveryResponse{
+		TypeUrl: delta.TypeUrl, Nonce: delta.Nonce, VersionInfo: fmt.Sprintf("s%d", g.plane.next()), ResourceErrors: delta.ResourceErrors,
+	}
+	for _, r := range means.Resources {
+		body, err := anypb.New(r)
+		if err != nil {
+			panic(err)
+		}
+		resp.Resources = append(resp.Resources, body)
+	}
+	s.sotw[k.name].nonces[resp.Nonce] = true
+	return resp, means
+}
