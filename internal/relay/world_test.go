@@ -21,18 +21,20 @@ import (
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/xdstest"
+	"github.com/xds-relay/xds-relay/upstream"
 )
 
 // world is a relay between a control plane and clients, over gRPC, in a bubble where
 // an hour takes no time.
 type world struct {
-	t     *testing.T
-	up    *xdstest.Network
-	down  *xdstest.Network
-	plane *xdstest.ControlPlane
-	relay *Relay
-	dials atomic.Int32 // by clients
-	seen  sightings
+	t         *testing.T
+	up        *xdstest.Network
+	down      *xdstest.Network
+	plane     *xdstest.ControlPlane
+	relay     *Relay
+	dials     atomic.Int32 // by clients
+	seen      sightings
+	seenAbove above
 
 	said      int // responses of the control plane
 	published []publication
@@ -57,7 +59,7 @@ func inWorld(t *testing.T, set []string, f func(w *world)) {
 		w := &world{t: t, up: xdstest.NewNetwork(), down: xdstest.NewNetwork()}
 		w.seen.ended = make(map[downstream.Reason]int)
 		w.plane = xdstest.NewControlPlane(w.up.Listener())
-		if w.relay, err = New(c, Options{Dial: w.up.Dial, Downstream: &w.seen}); err != nil {
+		if w.relay, err = New(c, Options{Dial: w.up.Dial, Downstream: &w.seen, Upstream: &w.seenAbove}); err != nil {
 			t.Fatal(err)
 		}
 		w.relay.Serve(w.down.Listener())
@@ -263,4 +265,30 @@ func (s *sightings) endings(reason downstream.Reason) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended[reason]
+}
+
+// above counts what the relay says of its streams upstream.
+type above struct {
+	upstream.Observer
+
+	panicNow atomic.Bool // at the next response, once
+	panics   atomic.Int32
+}
+
+func (*above) UpstreamConnected(upstream.Stream, bool)                {}
+func (*above) UpstreamReconnect(upstream.Role, string, time.Duration) {}
+func (*above) UpstreamNack(cache.TypeURL)                             {}
+func (*above) UpstreamQuarantine(cache.TypeURL, bool)                 {}
+func (*above) ResourcesExpired(cache.TypeURL, int)                    {}
+
+func (a *above) UpstreamResponse(cache.TypeURL, int, int) {
+	if a.panicNow.Swap(false) {
+		panic("told to")
+	}
+}
+
+func (a *above) UpstreamDropped(reason string) {
+	if reason == "panic" {
+		a.panics.Add(1)
+	}
 }
