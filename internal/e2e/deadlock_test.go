@@ -24,7 +24,7 @@ import (
 const (
 	blobs      = 128 // clusters, together the state
 	blobSize   = 64 << 10
-	pushes     = 20  // requests of the client,
+	pushes     = 100 // requests of the client,
 	pushNames  = 250 // with so many names each,
 	nameLength = 300 // so that one alone exceeds a window
 	tinyWindow = 64 << 10
@@ -79,7 +79,7 @@ func (s *stubborn) DeltaAggregatedResources(g discovery.AggregatedDiscoveryServi
 // for ever; the relay reads.
 func TestNoSendRecvDeadlock(t *testing.T) {
 	t.Parallel()
-	rounds := 5
+	rounds := 3
 	if n, err := strconv.Atoi(os.Getenv("E2E_DEADLOCK_ROUNDS")); err == nil {
 		rounds = n
 	}
@@ -88,7 +88,7 @@ func TestNoSendRecvDeadlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.InitialWindowSize(tinyWindow), grpc.InitialConnWindowSize(tinyWindow))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(64<<20), grpc.InitialWindowSize(tinyWindow), grpc.InitialConnWindowSize(tinyWindow))
 	discovery.RegisterAggregatedDiscoveryServiceServer(server, cp)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
