@@ -55,6 +55,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 		d.held = req.GetInitialResourceVersions()
 		d.reconnected = true
 	}
+	d.missed(req.GetResourceNamesUnsubscribe())
 	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
 	asked := d.sub.Delta(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe(), now)
 	d.asked.add(asked.Names...)
@@ -93,6 +94,26 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 		}
 	}
 	return v
+}
+
+// missed keeps removals that the client has not been told, of names that it gives up:
+// it may hold the resources because of an alias (NAME-5).
+func (d *deltaState) missed(unsubscribe []string) {
+	if len(unsubscribe) == 0 {
+		return
+	}
+	d.sub.Read(func(v fanout.View) {
+		if subscribed, _ := v.Wildcard(); subscribed {
+			return // it is told as what it is to that (WILD-8)
+		}
+		for _, name := range unsubscribe {
+			if id, ok := v.Lookup(name); ok && len(v.Names()) > len(unsubscribe) {
+				if a := v.Answer(id); a.State == cache.Absent && a.Seq > d.namesTo {
+					d.ties.loosen(name, "")
+				}
+			}
+		}
+	})
 }
 
 // holds: the client came with exactly this.
@@ -190,11 +211,11 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 		d.handed = false
 	}
 	d.judged(&p)
-	d.ties.told(p.resources...)
-	d.ties.gone(p.gone)
 	if p.mixed || subscribed && len(v.Names()) > 0 || hasAliases(p.resources) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
 	}
+	d.ties.gone(p.gone)
+	d.ties.told(p.resources...)
 	p.changed = p.resources
 	d.collectRenewals(v, push, &p)
 	d.collectErrors(v, &p)

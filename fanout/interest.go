@@ -145,9 +145,7 @@ func (x *index) forget(wildcard bool, name string) {
 			ended = x.lentTo(r.Name, ended)
 		}
 		x.guards.wildcard = guard{}
-		origin := x.wildcard.Origin()
 		x.wildcard, x.synced, x.wildcardHeld, x.wildcardAsked, x.warm.wildcard = cache.Table{}, false, false, false, false
-		x.wildcard.Begin(origin) // if it is asked for again on this stream
 		for _, id := range ended {
 			if x.named.State(id) == cache.Absent {
 				x.markContent(id) // its own lane has been silent for too long (MISS-4)

@@ -83,8 +83,9 @@ type Interest struct {
 
 // Changes takes what changed since the last call, lane by lane. A lane that is not
 // carried by a stream is asked for as a whole by the next, with the versions of what
-// is here (RECON-7): all that answers to some name which is wanted then stays.
-func (h *Hub) Changes(carried func(Lane) bool) map[Lane]Interest {
+// is here (RECON-7): all that answers to some name which is wanted then stays. The
+// stream that carries a lane has an origin, of which is what comes from now on.
+func (h *Hub) Changes(carrier func(Lane) (origin cache.Origin, carried bool)) map[Lane]Interest {
 	taken := h.wanted.take()
 	changes := make(map[Lane]Interest, len(taken))
 	for lane, names := range taken {
@@ -96,7 +97,8 @@ func (h *Hub) Changes(carried func(Lane) bool) map[Lane]Interest {
 			continue
 		}
 		x.mu.Lock()
-		if !lane.Wildcard && !carried(lane) {
+		origin, carried := carrier(lane)
+		if !lane.Wildcard && !carried {
 			x.noteAsked(slices.DeleteFunc(slices.Collect(maps.Keys(names)), func(name string) bool { return !x.desired(false, name) }))
 		}
 		for name := range names {
@@ -116,6 +118,9 @@ func (h *Hub) Changes(carried func(Lane) bool) map[Lane]Interest {
 			x.noteAsked(i.Want)
 		} else if len(i.Want) > 0 {
 			x.wildcardAsked = true
+		}
+		if t := x.table(lane.Wildcard); carried && len(i.Want) > 0 && t.Origin() == (cache.Origin{}) {
+			t.Begin(origin)
 		}
 		woken := x.takeWoken()
 		x.mu.Unlock()

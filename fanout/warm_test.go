@@ -43,7 +43,7 @@ func TestWhatIsKeptIsSaved(t *testing.T) {
 		h := newHub()
 		s := h.Subscribe(typ, NewSubscriber(func() {}))
 		s.Delta([]string{"a", Wildcard}, nil, epoch)
-		h.Changes()
+		h.Changes(everything)
 		h.Apply(byName, set("a"))
 		u := set("b")
 		u.Synced = true
@@ -53,7 +53,7 @@ func TestWhatIsKeptIsSaved(t *testing.T) {
 		}
 		s.Close(epoch)
 		h.Expire(epoch.Add(time.Hour))
-		h.Changes()
+		h.Changes(everything)
 		if n := len(h.Save(func(cache.TypeURL) bool { return false })); n != map[bool]int{false: 0, true: 2}[keep] {
 			t.Errorf("kept %v: %d lanes are saved", keep, n)
 		}

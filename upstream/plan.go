@@ -25,7 +25,13 @@ const maxSolo = 8
 // takeChanges passes what the Hub says of interest on to the streams.
 func (c *Core) takeChanges(now time.Time) {
 	var fresh []fanout.Lane
-	for lane, i := range c.hub.Changes(func(l fanout.Lane) bool { return c.carrier(l) != nil }) {
+	origin := func(lane fanout.Lane) (o cache.Origin, carried bool) {
+		if s := c.carrier(lane); s != nil {
+			return s.stream.origin, true
+		}
+		return o, false
+	}
+	for lane, i := range c.hub.Changes(origin) {
 		if s := c.carrier(lane); s != nil {
 			s.stream.change(s.stream.lanes[lane.Type], i)
 		} else if len(i.Want) > 0 {

@@ -110,7 +110,7 @@ func (c *Checker) silence() {
 		for kind, l := range s.lanes {
 			v := c.known[kind].byName
 			for name, since := range l.names {
-				if _, known := v.words[name]; !l.wildcard && !known && c.now.Sub(since) >= c.missing && !v.matched(name) {
+				if _, known := v.words[name]; !l.wildcard && !known && c.now.Sub(since) >= c.missing && !v.matchedSurely(name) {
 					v.words[name] = word{silent: true}
 				}
 			}
@@ -289,7 +289,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	}
 	l, known := s.lanes[k.name], c.known[k.name]
 	l.pending[resp.GetNonce()] = bad
-	if len(l.names) == 0 {
+	if len(l.names) == 0 && (l.wildcard || len(Union(c.interests(k))) == 0) {
 		return // H-32
 	}
 	v := known.voice(l.wildcard)
@@ -306,7 +306,8 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			continue
 		}
 		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events}
-		if l.wildcard || c.covered(k, l, name, w.aliases) {
+		covered, surely := c.covered(k, l, name, w.aliases)
+		if w.maybe = !surely && !l.wildcard; l.wildcard || covered {
 			c.changed(k, v.set(name, w))
 		} else if before, had := v.words[name]; had {
 			delete(v.words, name) // it has lost the alias it was wanted for
@@ -334,14 +335,14 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 
 const notFound = 5
 
-// covered: the relay has asked for a resource, or is about to.
-func (c *Checker) covered(k kind, l *relayLane, name string, aliases []string) bool {
+// covered: the relay has asked for a resource, or, not surely, is about to.
+func (c *Checker) covered(k kind, l *relayLane, name string, aliases []string) (covered, surely bool) {
 	for asked := range l.names {
 		if answers(name, aliases, asked) {
-			return true
+			return true, true
 		}
 	}
-	return c.isWanted(k, name) || slices.ContainsFunc(aliases, func(alias string) bool { return c.isWanted(k, alias) })
+	return c.isWanted(k, name) || slices.ContainsFunc(aliases, func(alias string) bool { return c.isWanted(k, alias) }), false
 }
 
 // changed: clients may be told of these names again (DOWN-DELTA-14).

@@ -216,7 +216,8 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	if w, ok := known.byWildcard.present(name); !t.interest.Named(name, aliases) && (!t.interest.Wildcard || !ok || w.label != r.label) {
 		c.fail("WILD-12", "%s wants %s, and is sent %s=%s", who, t.interest.text(), name, r.label)
 	}
-	if had, holds := t.holds[name]; holds && t.brought[name] && !t.owed[name] && had.label != r.label && !known.spoken(name, r.label) {
+	// A name that is asked for once more is answered with what there is (DOWN-DELTA-7).
+	if had, holds := t.holds[name]; holds && t.brought[name] && had.label != r.label && !t.owed[name] && !known.spoken(name, r.label) {
 		c.fail("RECON-19", "%s: %s=%s is from disk, and replaces what the client came with", who, name, r.label)
 	}
 	age := known.age(name, r.label)
@@ -324,6 +325,9 @@ func (c *Checker) Known() {
 // was wanted ever since, so that the relay must have it still.
 func (c *Checker) kept(k kind, names map[string]bool, name string, w word) bool {
 	for asked := range names {
+		if w.maybe {
+			return false
+		}
 		if (asked == wildcard || answers(name, w.aliases, asked)) && c.since[k.name][asked] < w.at {
 			return true
 		}

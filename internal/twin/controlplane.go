@@ -253,7 +253,7 @@ func (p *controlPlane) answer(resp *discovery.DeltaDiscoveryResponse, l *serverL
 		resp.ResourceErrors = append(resp.ResourceErrors, &discovery.ResourceError{
 			ResourceName: &discovery.ResourceName{Name: asked}, ErrorDetail: &statuspb.Status{Code: 5, Message: "no"},
 		})
-	case p.habits&negatives != 0 && !k.full:
+	case p.habits&negatives != 0 && !k.full && slices.Contains(poolAliases, asked):
 		resp.Resources = append(resp.Resources, &discovery.Resource{Name: "no/" + asked, Aliases: []string{asked}})
 	default:
 		resp.RemovedResources = append(resp.RemovedResources, asked)

@@ -18,6 +18,7 @@ type word struct {
 	silent  bool // it was not said: the name went unanswered for too long
 	// doubtful: it may not have been on disk, or the relay has forgotten it.
 	doubtful bool
+	maybe    bool // it was not asked for yet, so that the relay may have it or not (UP-9, H-1)
 }
 
 // voice is what was said in answer to one of the two kinds of interest in a type:
@@ -43,10 +44,11 @@ func (v *voice) present(name string) (word, bool) {
 	return w, w.present
 }
 
-// absent: the last word on a name is that it does not exist.
+// absent: the last word on a name is that it does not exist, or is not known to the
+// relay for sure.
 func (v *voice) absent(name string) bool {
 	w, ok := v.words[name]
-	return ok && !w.present
+	return ok && (!w.present || w.maybe)
 }
 
 // doubtful: what exists of that name is.
@@ -63,6 +65,16 @@ func (v *voice) doubtful(asked string) bool {
 func (v *voice) matched(asked string) bool {
 	for name, w := range v.words {
 		if w.present && answers(name, w.aliases, asked) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchedSurely: something answers to it of which the relay knows for sure.
+func (v *voice) matchedSurely(asked string) bool {
+	for name, w := range v.words {
+		if w.present && !w.maybe && answers(name, w.aliases, asked) {
 			return true
 		}
 	}
@@ -186,7 +198,7 @@ func (k *knowledge) leads(name string, i *Interest) bool {
 		if !v.answered(asked) {
 			v = k.byWildcard
 		}
-		if w, ok := v.present(name); ok && answers(name, w.aliases, asked) {
+		if w, ok := v.present(name); ok && !w.maybe && answers(name, w.aliases, asked) {
 			return true
 		}
 	}
