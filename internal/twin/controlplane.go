@@ -286,3 +286,10 @@ func (p *controlPlane) owe() {
 		}
 	}
 }
+
+// refuse ends a stream on which a type is asked for that the control plane does not
+// take. Types that may be the reason do not linger from then on (H-41).
+func (g *Game) refuse(id int) {
+	g.checker.refused = true
+	g.relay.End(id, 3)
+}

@@ -206,13 +206,6 @@ func (g *Game) playStream(o Op, k kind) {
 	}
 }
 
-// refuse ends a stream on which a type is asked for that the control plane does not
-// take. Types that may be the reason do not linger from then on (H-41).
-func (g *Game) refuse(id int) {
-	g.checker.refused = true
-	g.relay.End(id, 3)
-}
-
 // push says what there is to say of a type on a stream; true if there was anything.
 func (g *Game) push(id int, k kind, pieces int, bad bool) bool {
 	resp := g.plane.push(g.plane.streams[id], k, pieces)
