@@ -18,8 +18,11 @@ func TestHangUpSparesNeighbours(t *testing.T) {
 	c := &closing{Conn: relay}
 	shared := &conn{Conn: c}
 	stalled, neighbour := &stream{conn: shared}, &stream{conn: shared}
-	s.register(stalled)
-	s.register(neighbour)
+	for _, st := range []*stream{stalled, neighbour} {
+		if end := s.register(st); end != nil {
+			t.Fatal(end)
+		}
+	}
 	s.hangUp(stalled)
 	s.unregister(stalled)
 	s.hangUp(stalled)

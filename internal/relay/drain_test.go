@@ -70,7 +70,7 @@ func TestDrain_Spread(t *testing.T) {
 		var order []int
 		lost := 0
 		for i, c := range all {
-			err, ended := c.over()
+			ended, err := c.over()
 			if status.Code(err) != codes.Unavailable {
 				t.Fatalf("client %d ended with %v", i, err)
 			}

@@ -228,12 +228,12 @@ func TestPanic_Contained(t *testing.T) {
 				w.seen.count("", func() { w.seen.panicOn = method })
 				victim := w.open(w.dial(), "victim", false)
 				synctest.Wait()
-				if err, _ := victim.over(); status.Code(err) != codes.Internal {
+				if _, err := victim.over(); status.Code(err) != codes.Internal {
 					t.Errorf("the stream ended with %v", err)
 				}
 				w.publish()
 				synctest.Wait()
-				if err, _ := other.over(); err != nil || other.version("a") != w.published[1].version {
+				if _, err := other.over(); err != nil || other.version("a") != w.published[1].version {
 					t.Errorf("another stream: %v, up to date: %v", err, other.version("a") == w.published[1].version)
 				}
 				if n, ended := w.seen.panics, w.seen.endings("panic"); n != 1 || ended != 1 || w.relay.Count() != 1 {
@@ -263,7 +263,7 @@ func TestUpstreamPanic_Contained(t *testing.T) {
 		synctest.Wait()
 		w.publish()
 		synctest.Wait()
-		if err, _ := c.over(); err != nil || c.version("a") != w.published[2].version {
+		if _, err := c.over(); err != nil || c.version("a") != w.published[2].version {
 			t.Errorf("the client: %v, up to date: %v", err, c.version("a") == w.published[2].version)
 		}
 		if n := w.seenAbove.panics.Load(); n != 1 || w.plane.Streams() != 2 || w.seen.panics != 0 {

@@ -208,9 +208,9 @@ func (c *client) version(name string) (v string) {
 	return v
 }
 
-func (c *client) over() (err error, at time.Time) {
+func (c *client) over() (at time.Time, err error) {
 	c.see(func() { err, at = c.err, c.ended })
-	return err, at
+	return at, err
 }
 
 // sightings counts what the relay says of its streams.
@@ -221,7 +221,6 @@ type sightings struct {
 	ended                    map[downstream.Reason]int
 	stalled, limited, panics int
 	subscribes               int
-	oversized                map[downstream.OversizedKind]int
 	panicOn                  string // the method in which to panic, once
 }
 
