@@ -168,7 +168,7 @@ func (m mutant) caught(t *testing.T, root string) (caught bool, said string) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-timeout=280s", "-run", "TestModel|TestSeeds", "./internal/twin")
+	cmd := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-timeout=280s", "-run", "TestModel|TestSotW|TestSeeds", "./internal/twin")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "TWIN_KEEP=no") // a mutant's script is no seed
 	out, err := cmd.CombinedOutput()

@@ -304,28 +304,6 @@ func (g *Game) hangUp(p *player) {
 	}
 }
 
-// save writes what the relay holds to its disk.
-func (g *Game) save() {
-	if g.snapshot {
-		g.checker.saved()
-		g.relay.Save()
-	}
-}
-
-func (g *Game) restart(killed bool) {
-	for _, p := range g.everybody() {
-		g.hangUp(p)
-	}
-	for _, id := range slices.Clone(g.open) {
-		g.StreamClosed(id, g.relay.Now())
-	}
-	if !killed {
-		g.save()
-	}
-	g.checker.relayStarted()
-	g.relay.Restart()
-}
-
 // wait lets time pass. A control plane that is eager answers meanwhile.
 func (g *Game) wait(d time.Duration) {
 	const beat = 500 * time.Millisecond
