@@ -58,7 +58,6 @@ type Game struct {
 	players  map[int]*player
 	snapshot bool  // the relay keeps one on disk
 	open     []int // streams to the control plane, oldest first
-	served   int   // responses in a row
 	trace    func(string)
 }
 
