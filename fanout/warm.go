@@ -163,6 +163,16 @@ func (h *Hub) Stale() bool {
 
 func (x *index) isWarm() bool { return x.warm.wildcard || x.warm.names != nil }
 
+// loaded: upstream has not spoken of any of the names of a resource.
+func (x *index) loaded(r *cache.Resource) bool {
+	for name := range names(r) {
+		if _, loaded := x.warm.names[name]; loaded {
+			return true
+		}
+	}
+	return false
+}
+
 // heard notes that upstream has spoken of these names: what they lead to is not what
 // was loaded any more.
 func (x *index) heard(u *cache.Update) {
@@ -216,6 +226,12 @@ func (x *index) confirmLent() {
 func (v View) Warm(id cache.ID) bool {
 	if _, loaded := v.x.warm.names[v.Name(id)]; loaded {
 		return true
+	}
+	if len(v.x.warm.names) > 0 {
+		// It may have been loaded under another of its names.
+		if r := v.x.named.Answer(id).Resource; r != nil && v.x.loaded(r) {
+			return true
+		}
 	}
 	return v.x.warm.wildcard && v.x.borrows(id) && v.x.answer(id).State == cache.Present
 }

@@ -20,7 +20,7 @@ func (c *Checker) saved() {
 			names[name] = true
 		}
 		for name, at := range c.wanted[k.name] {
-			if c.now.Sub(at) < c.linger {
+			if c.now.Sub(at) < c.linger || len(c.streams) == 0 { // lingering stops while upstream is away
 				names[name] = true
 			}
 		}

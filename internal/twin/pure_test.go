@@ -37,6 +37,7 @@ type pureRelay struct {
 	down   bool
 	hub    *fanout.Hub
 	core   *upstream.Core
+	woken  bool // interest has changed since the Core looked
 	warmth *downstream.Warmth
 	disk   []byte // the snapshot; nil: none
 	sotw   string // Settings.SotW
@@ -95,6 +96,7 @@ func (r *pureRelay) Restart() {
 	r.streams, r.clients = nil, nil
 	r.warmth = downstream.NewWarmth()
 	r.hub = fanout.NewHub(relay.HubConfig(r.config))
+	r.hub.Wanted().OnWake(func() { r.woken = true })
 	c := relay.UpstreamConfig(r.config, cache.Fingerprint{})
 	c.Node = &core.Node{Id: "relay"}
 	r.core = upstream.NewCore(c, r.hub, func() float64 { return 0.5 })
@@ -257,6 +259,7 @@ func (r *pureRelay) Down(down bool) {
 
 // tick does what is due on the control plane's side.
 func (r *pureRelay) tick() (busy bool) {
+	r.woken = false
 	var open []upstream.Open
 	var shut []upstream.StreamID
 	busy = r.step(func() {
@@ -291,7 +294,7 @@ func (r *pureRelay) tick() (busy bool) {
 		}
 	}
 	at := r.core.Deadline(r.now)
-	return busy || len(open)+len(shut) > 0 || !at.IsZero() && !at.After(r.now)
+	return busy || r.woken || len(open)+len(shut) > 0 || !at.IsZero() && !at.After(r.now)
 }
 
 // --- time ---
