@@ -332,9 +332,9 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	members, gone := d.ties.collectLoose(v)
 	p.resources, p.mixed = append(p.resources, members...), p.mixed || len(members) > 0
 	p.removed, p.removedLoose = append(p.removed, gone...), gone
-	d.namesTo, d.warmed = p.position, nil
-	if !p.late() {
-		d.ahead = nil
+	d.namesTo = p.position
+	if !p.late() { // what is held back is collected again
+		d.ahead, d.warmed = nil, nil
 	}
 }
 
@@ -358,6 +358,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 				d.ties.told(r)
 			}
 		}
+		delete(d.warmed, id)
 	case a.Negative != nil:
 		p.resources = append(p.resources, a.Negative) // NAME-6
 	case d.hushed(a):
