@@ -39,7 +39,7 @@ type exchange struct {
 	renewed        pile[cache.ID] // names of which a TTL was renewed
 	membersRenewed bool           // of some in the wildcard's set
 	renewedTo      cache.Seq      // renewals are told up to here
-	handed         bool           // bodies have come that were asked for (VALID-5)
+	handed         bool           // what was waited for has come: a body (VALID-5), or word of what is from disk
 
 	// Position.
 	told    cache.Seq // the wildcard's changes up to here

@@ -113,6 +113,15 @@ func (h *Hub) find(t cache.TypeURL) *index {
 	return h.indexes[t]
 }
 
+// look asks something of a type, if anything is known of it, under its lock.
+func (h *Hub) look(t cache.TypeURL, ask func(*index)) {
+	if x := h.find(t); x != nil {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		ask(x)
+	}
+}
+
 // drop forgets the index of a type if nothing is known and nothing wanted of it, so
 // that types which clients once asked for cost nothing.
 func (h *Hub) drop(x *index) {
@@ -186,55 +195,42 @@ func (h *Hub) SetSuspect(t cache.TypeURL, suspect bool) {
 
 // Holds reports whether a name is present on a lane at the version upstream gave
 // it: what makes a bodyless resource a heartbeat (TTL-4).
-func (h *Hub) Holds(lane Lane, name, version string) bool {
-	x := h.find(lane.Type)
-	if x == nil {
-		return false
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.table(lane.Wildcard).Holds(name, version)
+func (h *Hub) Holds(lane Lane, name, version string) (holds bool) {
+	h.look(lane.Type, func(x *index) { holds = x.table(lane.Wildcard).Holds(name, version) })
+	return holds
 }
 
 // Has reports whether a name is present on a lane.
-func (h *Hub) Has(lane Lane, name string) bool {
-	x := h.find(lane.Type)
-	if x == nil {
-		return false
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.table(lane.Wildcard).Has(name)
+func (h *Hub) Has(lane Lane, name string) (has bool) {
+	h.look(lane.Type, func(x *index) { has = x.table(lane.Wildcard).Has(name) })
+	return has
 }
 
 // Lacks reports whether any of the resources is not here on a lane yet, or not
 // confirmed, or only from disk: what makes a response add a name (RECON-16).
-func (h *Hub) Lacks(lane Lane, set []cache.Received) bool {
-	x := h.find(lane.Type)
-	if x == nil {
-		return false
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return slices.ContainsFunc(set, func(r cache.Received) bool {
-		_, loaded := x.warm.names[r.Name]
-		return !x.table(lane.Wildcard).Confirmed(r.Name) || loaded && !lane.Wildcard
+func (h *Hub) Lacks(lane Lane, set []cache.Received) (lacks bool) {
+	h.look(lane.Type, func(x *index) {
+		lacks = slices.ContainsFunc(set, func(r cache.Received) bool {
+			_, loaded := x.warm.names[r.Name]
+			return !x.table(lane.Wildcard).Confirmed(r.Name) || loaded && !lane.Wildcard
+		})
 	})
+	return lacks
 }
 
 // Repeats reports whether an answer to a wildcard for which versions were shown
 // announces a member of which it was shown the version, and leaves others out: most
 // likely the versions were ignored (RECON-13). An empty version is no sign unless
 // the content is the same too, and what is not cached was not shown.
-func (h *Hub) Repeats(lane Lane, u *cache.Update) bool {
-	x := h.find(lane.Type)
-	if x == nil || !lane.Wildcard {
-		return false
+func (h *Hub) Repeats(lane Lane, u *cache.Update) (repeats bool) {
+	if lane.Wildcard {
+		h.look(lane.Type, func(x *index) { repeats = x.repeats(u) })
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	return repeats
+}
+
+func (x *index) repeats(u *cache.Update) (repeats bool) {
 	answered := make(map[string]struct{}, len(u.Set)+len(u.Removed))
-	repeats := false
 	for _, r := range u.Set {
 		answered[r.Name] = struct{}{}
 		repeats = repeats || !r.DoNotCache && x.wildcard.Holds(r.Name, r.Upstream) && (r.Upstream != "" || x.wildcard.Same(r.Resource))
@@ -254,25 +250,15 @@ func (h *Hub) Repeats(lane Lane, u *cache.Update) bool {
 }
 
 // Len is the number of resources on a lane.
-func (h *Hub) Len(lane Lane) int {
-	x := h.find(lane.Type)
-	if x == nil {
-		return 0
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.table(lane.Wildcard).Len()
+func (h *Hub) Len(lane Lane) (n int) {
+	h.look(lane.Type, func(x *index) { n = x.table(lane.Wildcard).Len() })
+	return n
 }
 
 // Synced reports whether the wildcard set of a type has been complete (RECON-16).
-func (h *Hub) Synced(t cache.TypeURL) bool {
-	x := h.find(t)
-	if x == nil {
-		return false
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.synced
+func (h *Hub) Synced(t cache.TypeURL) (synced bool) {
+	h.look(t, func(x *index) { synced = x.synced })
+	return synced
 }
 
 // Unresolved reports whether anybody waits for something that upstream has not said

@@ -1,6 +1,10 @@
 package fanout
 
-import "github.com/xds-relay/xds-relay/cache"
+import (
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
 
 // Bodies that are not kept (VALID-5). A Table has only a husk of such a resource.
 // When upstream sends the body, it is handed to those who want it at that moment:
@@ -21,18 +25,10 @@ func (x *index) handNamed(r *cache.Resource, changed bool, told []cache.ID) {
 	if !r.DoNotCache {
 		return
 	}
-	given := func(id cache.ID) bool {
-		for _, t := range told {
-			if t == id {
-				return true
-			}
-		}
-		return false
-	}
 	for name := range names(r) {
 		if id, ok := x.named.Find(name); ok && x.wants(id) {
 			for _, s := range x.interest[id] {
-				x.hand(s, r, changed && !given(id))
+				x.hand(s, r, changed && !slices.Contains(told, id))
 			}
 		}
 	}

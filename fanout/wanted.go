@@ -179,29 +179,20 @@ func (h *Hub) Resume(lane Lane, origin cache.Origin, resume func(from cache.Orig
 
 // Doubtful are those of the names that lead to something unconfirmed.
 func (h *Hub) Doubtful(t cache.TypeURL, names []string) (doubtful []string) {
-	x := h.find(t)
-	if x == nil {
-		return nil
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, name := range names {
-		if len(x.named.UnconfirmedAnswers(name)) > 0 {
-			doubtful = append(doubtful, name)
+	h.look(t, func(x *index) {
+		for _, name := range names {
+			if len(x.named.UnconfirmedAnswers(name)) > 0 {
+				doubtful = append(doubtful, name)
+			}
 		}
-	}
+	})
 	return doubtful
 }
 
 // Names is the whole interest of a lane.
-func (h *Hub) Names(lane Lane) []string {
-	x := h.find(lane.Type)
-	if x == nil {
-		return nil
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.names(lane.Wildcard)
+func (h *Hub) Names(lane Lane) (names []string) {
+	h.look(lane.Type, func(x *index) { names = x.names(lane.Wildcard) })
+	return names
 }
 
 // Lanes are the lanes on which something is wanted.

@@ -27,17 +27,7 @@ type Saved struct {
 	Origin cache.Origin
 	// Names are those subscribed to that lead to something; not for a wildcard.
 	Names     []string
-	Resources []SavedResource
-}
-
-// SavedResource is a resource as a Hub holds it.
-type SavedResource struct {
-	Resource *cache.Resource
-	// Upstream is the origin's version of it, if Confirmed.
-	Upstream  string
-	Confirmed bool
-	// Ends is when its TTL runs out; zero: never.
-	Ends time.Time
+	Resources []cache.Held
 }
 
 // warmth is what was loaded and is not confirmed by upstream yet.
@@ -74,13 +64,12 @@ func (x *index) saveNamed() Saved {
 	return s
 }
 
-// saved leaves out what is not to be kept (VALID-5). An unconfirmed resource has no
-// version that its origin would know.
-func saved(t *cache.Table) []SavedResource {
-	resources := make([]SavedResource, 0, t.Len())
+// saved leaves out what is not to be kept (VALID-5).
+func saved(t *cache.Table) []cache.Held {
+	resources := make([]cache.Held, 0, t.Len())
 	for r := range t.All() {
 		if !r.DoNotCache {
-			resources = append(resources, SavedResource{r.Resource, r.Upstream, r.Confirmed, r.Ends})
+			resources = append(resources, r)
 		}
 	}
 	return resources
@@ -132,24 +121,20 @@ func (x *index) loadAll(s Saved, confirmed bool, now time.Time) {
 		seq := x.next()
 		table.Set(r.Resource, r.Upstream, seq, nil)
 		if !r.Ends.IsZero() {
-			table.Lease(r.Resource.Name, r.Ends.Sub(now), now, seq)
+			table.Lease(r.Name, r.Ends.Sub(now), now, seq)
 		}
 	}
 }
 
 // Warm reports whether there is something on a lane that was loaded, and that
 // upstream has not confirmed yet.
-func (h *Hub) Warm(lane Lane) bool {
-	x := h.find(lane.Type)
-	if x == nil {
-		return false
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if lane.Wildcard {
-		return x.warm.wildcard
-	}
-	return x.warm.names != nil
+func (h *Hub) Warm(lane Lane) (warm bool) {
+	h.look(lane.Type, func(x *index) {
+		if warm = x.warm.names != nil; lane.Wildcard {
+			warm = x.warm.wildcard
+		}
+	})
+	return warm
 }
 
 // Stale reports whether there is anything of that kind on any lane.
@@ -192,31 +177,20 @@ func (x *index) heard(u *cache.Update) {
 // confirm: upstream has said all it had to say about what was loaded on a lane.
 // Clients that were kept waiting with a version of their own are judged now.
 func (x *index) confirm(wildcard bool) {
+	look := mark{kind: again}
 	if wildcard && x.warm.wildcard {
 		x.warm.wildcard = false
-		for _, s := range x.wildcards {
-			x.wake(s.subscriber.mark(s, mark{kind: again}))
-		}
-		x.confirmLent()
-	}
-	if !wildcard && x.warm.names != nil {
-		x.warm.names = nil
-		for _, subs := range x.interest {
-			for _, s := range subs {
-				x.wake(s.subscriber.mark(s, mark{kind: again}))
+		x.markWildcards(look)
+		for id := range x.interest { // and those who are served by name from its copy
+			if x.borrows(cache.ID(id)) {
+				x.markID(cache.ID(id), look)
 			}
 		}
 	}
-}
-
-// confirmLent tells those who are served by name from the wildcard's copy.
-func (x *index) confirmLent() {
-	for id, subs := range x.interest {
-		if len(subs) == 0 || !x.borrows(cache.ID(id)) {
-			continue
-		}
-		for _, s := range subs {
-			x.wake(s.subscriber.mark(s, mark{kind: again}))
+	if !wildcard && x.warm.names != nil {
+		x.warm.names = nil
+		for id := range x.interest {
+			x.markID(cache.ID(id), look)
 		}
 	}
 }

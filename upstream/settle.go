@@ -6,10 +6,10 @@ import (
 )
 
 // settleState decides when a wildcard's set is complete, or when all has been said of
-// names that were loaded from disk. Delta has no end mark, so
-// it is after the first response since the subscribe was written, once the
-// server's own chunk counter says so, or nothing new has come for a while. No
-// timer does it without a response (RECON-16).
+// names that were loaded from disk. Delta has no end mark, so it is after the first
+// response since the subscribe was written, once the server's own chunk counter says
+// so, or nothing new has come for a while. No timer completes a set without a response
+// (RECON-16).
 type settleState struct {
 	waiting bool // subscribed, and not complete yet
 	// piecemeal: what is waited for are names, each of which may be answered by itself.

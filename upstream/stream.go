@@ -111,12 +111,11 @@ type laneState struct {
 const maxVerdicts = 10000
 
 func newStream(c *Config, hub *fanout.Hub, origin cache.Origin, r restate) *streamState {
-	s := &streamState{
+	return &streamState{
 		config: c, hub: hub, origin: origin, restate: r,
 		lanes: make(map[cache.TypeURL]*laneState),
 		used:  make(map[cache.TypeURL]*typeState),
 	}
-	return s
 }
 
 // carry puts a lane on the stream.

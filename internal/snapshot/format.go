@@ -145,7 +145,7 @@ func (w *writer) json(kind byte, v any) {
 	w.record(append(append(w.payload[:0], kind), b...))
 }
 
-func (w *writer) resource(r fanout.SavedResource) {
+func (w *writer) resource(r cache.Held) {
 	p := append(w.payload[:0], kindResource, flags(r))
 	p = binary.AppendUvarint(p, uint64(len(r.Upstream)))
 	p = append(p, r.Upstream...)
@@ -160,7 +160,7 @@ func (w *writer) resource(r fanout.SavedResource) {
 // confirmed is the flag of a resource whose version its origin would know.
 const confirmed = 1
 
-func flags(r fanout.SavedResource) byte {
+func flags(r cache.Held) byte {
 	if r.Confirmed {
 		return confirmed
 	}
@@ -346,7 +346,7 @@ func (r *reader) resource(payload []byte) error {
 	if _, ok := cache.NameOf(in); !ok {
 		return errors.New("the resource has no name")
 	}
-	saved := fanout.SavedResource{Resource: cache.NewResource(lane.Lane.Type, in, r.fingerprint), Upstream: upstream, Confirmed: known}
+	saved := cache.Held{Resource: cache.NewResource(lane.Lane.Type, in, r.fingerprint), Upstream: upstream, Confirmed: known}
 	if millis > 0 {
 		saved.Ends = time.UnixMilli(int64(millis))
 	}

@@ -24,8 +24,8 @@ var written = time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)
 
 // example is a snapshot of about so many bytes, with all that one can hold.
 func example(size int) *Snapshot {
-	resource := func(t cache.TypeURL, name string, body int) fanout.SavedResource {
-		return fanout.SavedResource{
+	resource := func(t cache.TypeURL, name string, body int) cache.Held {
+		return cache.Held{
 			Resource: cache.NewResource(t, &discovery.Resource{
 				Name: name, Aliases: []string{name + "/alias"},
 				Resource: &anypb.Any{TypeUrl: string(t), Value: bytes.Repeat([]byte{byte(len(name))}, body)},
@@ -45,7 +45,7 @@ func example(size int) *Snapshot {
 		Groups: []Group{
 			{Name: []byte{}, Saved: written, Lanes: []fanout.Saved{
 				clusters,
-				{Lane: fanout.Lane{Type: cache.Endpoint}, Names: []string{"leased", "\xff"}, Resources: []fanout.SavedResource{leased}},
+				{Lane: fanout.Lane{Type: cache.Endpoint}, Names: []string{"leased", "\xff"}, Resources: []cache.Held{leased}},
 			}},
 			{Name: []byte("\x00\xff"), Saved: written.Add(-time.Hour)},
 		},
