@@ -116,73 +116,6 @@ func (d *deltaState) missed(unsubscribe []string) {
 	})
 }
 
-// holds: the client came with exactly this.
-func (d *deltaState) holds(r *cache.Resource) bool {
-	_, warming := d.warming[r.Name]
-	version, ok := d.held[r.Name]
-	return ok && version == r.Version && !d.resend && !warming
-}
-
-// has: the client holds it, or is about to: its version is judged.
-func (d *deltaState) has(r *cache.Resource) bool {
-	aliased := len(r.Aliases) > 0
-	if aliased && slices.Contains(d.spared, r) {
-		return true // another of its names has led here already
-	}
-	has := d.holds(r)
-	delete(d.held, r.Name)
-	if has && (d.ttl || aliased) {
-		d.spared = append(d.spared, r)
-	}
-	return has
-}
-
-// keeps: the client came with a version of its own, which a snapshot from disk does
-// not replace. It is judged once upstream has spoken (collectHeld).
-func (d *deltaState) keeps(name string) bool {
-	if _, ok := d.held[name]; !ok {
-		return false
-	}
-	if d.kept == nil {
-		d.kept = make(map[string]struct{})
-	}
-	d.kept[name] = struct{}{}
-	return true
-}
-
-// judged drops the held versions of what the client is told of now.
-func (d *deltaState) judged(p *part) {
-	if d.held == nil {
-		return
-	}
-	for _, r := range p.resources {
-		delete(d.held, r.Name)
-	}
-	for _, name := range slices.Concat(p.gone, p.removed) {
-		delete(d.held, name)
-	}
-}
-
-// spareNot makes a held version not count, because a cluster that needs this
-// resource was sent on the stream (ORDER-4).
-func (d *deltaState) spareNot(name string) {
-	if d.warming == nil {
-		d.warming = make(map[string]struct{})
-	}
-	d.warming[name] = struct{}{}
-}
-
-// remember keeps the endpoint names of clusters that were sent before the client
-// asked for endpoints.
-func (d *deltaState) remember(names []string) {
-	if d.sent == nil {
-		d.sent = make(map[string]struct{})
-	}
-	for _, name := range names {
-		d.sent[name] = struct{}{}
-	}
-}
-
 // due: there may be something to send.
 func (d *deltaState) due() bool { return d.exchange.due() || d.left.len() > 0 || d.held != nil }
 
@@ -377,48 +310,6 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	}
 }
 
-// collectHeld: once upstream has confirmed what was loaded from disk, what the client
-// kept meanwhile is compared. That is no answer, and waits for an ACK as changes do.
-// Once everything asked for is resolved, too, what the client came with and nothing
-// covers is gone (DOWN-DELTA-11).
-func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
-	if d.held == nil || len(d.kept) > 0 && !push {
-		return
-	}
-	if subscribed, _ := v.Wildcard(); subscribed && (d.wildcardAsked || v.WarmSet()) {
-		return
-	}
-	unresolved := false
-	for _, id := range v.Names() {
-		if v.Warm(id) {
-			return
-		}
-		unresolved = unresolved || v.Answer(id).State == cache.Unknown
-	}
-	d.judged(p)
-	for name := range d.kept {
-		_, still := d.held[name]
-		switch r := v.Resource(name); {
-		case !still || r == nil:
-		case d.has(r):
-			d.ties.told(r)
-		default:
-			p.resources = append(p.resources, r)
-		}
-	}
-	d.kept = nil
-	if unresolved {
-		return
-	}
-	for name := range d.held {
-		if !v.Covers(name) {
-			p.gone = append(p.gone, name)
-		}
-	}
-	slices.Sort(p.gone)
-	d.held, d.warming, d.anew = nil, nil, nil
-}
-
 // collectErrors: each error of a name once (ERR-9), in a response that does not
 // list the name as a resource.
 func (d *deltaState) collectErrors(v fanout.View, p *part) {
@@ -436,21 +327,6 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 	}
 }
 
-func (p *part) refuse(x *exchange) {
-	for _, name := range x.refused.take() {
-		p.errors = append(p.errors, resourceErr{name, noLocate})
-	}
-}
-
-func (p *part) collectError(v fanout.View, id cache.ID) {
-	a := v.Answer(id)
-	if a.Error != nil {
-		p.errors = append(p.errors, resourceErr{v.Name(id), a.Error})
-	} else if named, _ := v.Unavailable(); named != nil && v.Lacks(id) {
-		p.unavailable = append(p.unavailable, resourceErr{v.Name(id), named})
-	}
-}
-
 // later keeps the removals of a part for another flush.
 func (d *deltaState) later(p *part) {
 	d.members = d.members || p.removedMembers
@@ -462,35 +338,3 @@ func (d *deltaState) later(p *part) {
 
 // removedNow notes that the removals of a part are told.
 func (d *deltaState) removedNow(p *part) { d.untold = p.position }
-
-func hasAliases(resources []*cache.Resource) bool {
-	return slices.ContainsFunc(resources, func(r *cache.Resource) bool { return len(r.Aliases) > 0 })
-}
-
-// unique keeps the first of the resources that bear one name.
-func unique(resources []*cache.Resource) []*cache.Resource {
-	seen := make(map[string]struct{}, len(resources))
-	return slices.DeleteFunc(resources, func(r *cache.Resource) bool {
-		_, again := seen[r.Name]
-		seen[r.Name] = struct{}{}
-		return again
-	})
-}
-
-// withoutContradiction: no response names a resource twice (DOWN-DELTA-12).
-func (p *part) withoutContradiction() {
-	listed := make(map[string]struct{}, len(p.resources)+len(p.beats)+len(p.gone))
-	for _, r := range p.resources {
-		listed[r.Name] = struct{}{}
-	}
-	for _, r := range p.beats {
-		listed[r.Name] = struct{}{}
-	}
-	again := func(name string) bool {
-		_, again := listed[name]
-		listed[name] = struct{}{}
-		return again
-	}
-	p.gone = slices.DeleteFunc(p.gone, again)
-	p.removed = slices.DeleteFunc(p.removed, again)
-}

@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -236,73 +235,4 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) (v v
 type verdict struct {
 	ack, nack bool
 	after     time.Duration // since it was sent
-}
-
-// part is what one type has to say in one flush.
-type part struct {
-	// Now: what goes first.
-	resources []*cache.Resource
-	beats     []*cache.Resource // without their bodies (TTL-4)
-	changed   []*cache.Resource // those of the resources that are news (ORDER-4)
-	gone      []string          // removals that answer a request
-	errors    []resourceErr
-	must      bool // send, even if it lists nothing
-	mixed     bool // resources come from more than one source
-	answer    bool // it answers this client alone
-	pushed    bool // changes are in it, and not only answers
-
-	// Later: removals that other types' additions precede (ORDER-2).
-	removed        []string
-	removedIDs     []cache.ID // the subscribed names behind them, if any
-	removedMembers bool       // some of them left the wildcard
-	removedLoose   []string   // those to which no alias leads any more
-	shrunk         bool       // SotW: the set, without what is gone
-
-	// unavailable: names that cannot be resolved just now, and why (ERR-7).
-	unavailable []resourceErr
-	starving    *statuspb.Status
-
-	version  string
-	position cache.Seq
-	ends     map[*cache.Resource]time.Time // of what has a TTL
-}
-
-type resourceErr struct {
-	name   string
-	status *statuspb.Status
-}
-
-// early: there is something to say now.
-func (p *part) early() bool {
-	return p.must || len(p.resources) > 0 && !p.shrunk || len(p.beats) > 0 || len(p.gone) > 0 || len(p.errors) > 0
-}
-
-// late: there is something to take away.
-func (p *part) late() bool { return len(p.removed) > 0 || p.shrunk }
-
-// starving is why something the client waits for cannot be had just now, or nil
-// (ERR-7).
-func starving(v fanout.View) *statuspb.Status {
-	named, wildcard := v.Unavailable()
-	if wildcard != nil && v.LacksMembers() {
-		return wildcard
-	}
-	if named != nil {
-		for _, id := range v.Names() {
-			if v.Lacks(id) {
-				return named
-			}
-		}
-	}
-	return nil
-}
-
-var (
-	expired  = &statuspb.Status{Code: cache.NotFound, Message: "xds-relay: the resource's TTL ran out; the control plane has not renewed it"}
-	notFound = &statuspb.Status{Code: cache.NotFound, Message: "xds-relay: the control plane does not know this resource"}
-	noLocate = &statuspb.Status{Code: 12, Message: "xds-relay: resource_locators are not served yet; subscribe by resource name"}
-)
-
-func tooLong(what, name string, limit int) *End {
-	return &End{OverLimit, fmt.Sprintf("%s of %d bytes (%.40q...) exceeds the limit of %d; raise downstream.max_name_bytes", what, len(name), name, limit)}
 }

@@ -338,6 +338,10 @@ func (s *Session) checkNames(names []string) *End {
 	return nil
 }
 
+func tooLong(what, name string, limit int) *End {
+	return &End{OverLimit, fmt.Sprintf("%s of %d bytes (%.40q...) exceeds the limit of %d; raise downstream.max_name_bytes", what, len(name), name, limit)}
+}
+
 // checkVersions: what a client came with is kept until all it asks for is resolved,
 // which may be never.
 func (s *Session) checkVersions(versions map[string]string) *End {

@@ -1,0 +1,120 @@
+package downstream
+
+import (
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// What a returning Delta client came with, by version: what that spares it, and how it
+// is judged (DOWN-DELTA-8, -10, -11, RECON-19).
+
+// holds: the client came with exactly this.
+func (d *deltaState) holds(r *cache.Resource) bool {
+	_, warming := d.warming[r.Name]
+	version, ok := d.held[r.Name]
+	return ok && version == r.Version && !d.resend && !warming
+}
+
+// has: the client holds it, or is about to: its version is judged.
+func (d *deltaState) has(r *cache.Resource) bool {
+	aliased := len(r.Aliases) > 0
+	if aliased && slices.Contains(d.spared, r) {
+		return true // another of its names has led here already
+	}
+	has := d.holds(r)
+	delete(d.held, r.Name)
+	if has && (d.ttl || aliased) {
+		d.spared = append(d.spared, r)
+	}
+	return has
+}
+
+// keeps: the client came with a version of its own, which a snapshot from disk does
+// not replace. It is judged once upstream has spoken (collectHeld).
+func (d *deltaState) keeps(name string) bool {
+	if _, ok := d.held[name]; !ok {
+		return false
+	}
+	if d.kept == nil {
+		d.kept = make(map[string]struct{})
+	}
+	d.kept[name] = struct{}{}
+	return true
+}
+
+// judged drops the held versions of what the client is told of now.
+func (d *deltaState) judged(p *part) {
+	if d.held == nil {
+		return
+	}
+	for _, r := range p.resources {
+		delete(d.held, r.Name)
+	}
+	for _, name := range slices.Concat(p.gone, p.removed) {
+		delete(d.held, name)
+	}
+}
+
+// spareNot makes a held version not count, because a cluster that needs this
+// resource was sent on the stream (ORDER-4).
+func (d *deltaState) spareNot(name string) {
+	if d.warming == nil {
+		d.warming = make(map[string]struct{})
+	}
+	d.warming[name] = struct{}{}
+}
+
+// remember keeps the endpoint names of clusters that were sent before the client
+// asked for endpoints.
+func (d *deltaState) remember(names []string) {
+	if d.sent == nil {
+		d.sent = make(map[string]struct{})
+	}
+	for _, name := range names {
+		d.sent[name] = struct{}{}
+	}
+}
+
+// collectHeld: once upstream has confirmed what was loaded from disk, what the client
+// kept meanwhile is compared. That is no answer, and waits for an ACK as changes do.
+// Once everything asked for is resolved, too, what the client came with and nothing
+// covers is gone (DOWN-DELTA-11).
+func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
+	if d.held == nil || len(d.kept) > 0 && !push {
+		return
+	}
+	if subscribed, _ := v.Wildcard(); subscribed && (d.wildcardAsked || v.WarmSet()) {
+		return
+	}
+	unresolved := false
+	for _, id := range v.Names() {
+		if v.Warm(id) {
+			return
+		}
+		unresolved = unresolved || v.Answer(id).State == cache.Unknown
+	}
+	d.judged(p)
+	for name := range d.kept {
+		_, still := d.held[name]
+		switch r := v.Resource(name); {
+		case !still || r == nil:
+		case d.has(r):
+			d.ties.told(r)
+		default:
+			p.resources = append(p.resources, r)
+		}
+	}
+	d.kept = nil
+	if unresolved {
+		return
+	}
+	for name := range d.held {
+		if !v.Covers(name) {
+			p.gone = append(p.gone, name)
+		}
+	}
+	slices.Sort(p.gone)
+	d.held, d.warming, d.anew = nil, nil, nil
+}
