@@ -25,8 +25,8 @@ import (
 // names a thing twice, that nonces are new, that nothing comes unasked, and that
 // nothing comes that it has already, unless it is owed.
 type deltaClient struct {
+	record
 	t    testing.TB
-	name string
 	conn *grpc.ClientConn
 
 	// Habits; set before Open.
@@ -39,12 +39,8 @@ type deltaClient struct {
 	// persistent: it comes back when it is sent away UNAVAILABLE.
 	persistent bool
 
-	mu       sync.Mutex
 	types    map[cache.TypeURL]*deltaType
 	order    []cache.TypeURL
-	heard    []heard
-	faults   []string
-	ends     []error // of streams that this client had not closed itself
 	rejected map[cache.TypeURL]int
 
 	// Of the open stream.
@@ -141,7 +137,7 @@ func dial(t testing.TB, target string, opts ...grpc.DialOption) *grpc.ClientConn
 // newDelta returns a client with a connection and no stream.
 func newDelta(t testing.TB, target, name string, opts ...grpc.DialOption) *deltaClient {
 	t.Helper()
-	c := &deltaClient{t: t, name: name, conn: dial(t, target, opts...), types: make(map[cache.TypeURL]*deltaType), rejected: make(map[cache.TypeURL]int)}
+	c := &deltaClient{record: record{name: name}, t: t, conn: dial(t, target, opts...), types: make(map[cache.TypeURL]*deltaType), rejected: make(map[cache.TypeURL]int)}
 	t.Cleanup(c.Close)
 	return c
 }
@@ -332,10 +328,6 @@ func (c *deltaClient) receive(stream discovery.AggregatedDiscoveryService_DeltaA
 	}
 }
 
-func (c *deltaClient) fault(format string, args ...any) {
-	c.faults = append(c.faults, fmt.Sprintf(format, args...))
-}
-
 // take checks a response, applies it and answers it.
 func (c *deltaClient) take(r *discovery.DeltaDiscoveryResponse) {
 	u := cache.TypeURL(r.GetTypeUrl())
@@ -462,44 +454,6 @@ func (s *deltaType) owe(name string) {
 	o := s.owed[name]
 	o.answers++
 	s.owed[name] = o
-}
-
-// complaint shows the first faults, and what was heard.
-func complaint(client string, faults []string, all []heard) error {
-	return fmt.Errorf("%s: %d faults: %s\nheard, last of %d: %.2000v", client,
-		len(faults), strings.Join(faults[:min(len(faults), 5)], "; "), len(all), all[max(0, len(all)-20):])
-}
-
-// Counts are how many streams ended, how many responses were at fault, and how many
-// responses there were.
-func (c *deltaClient) Counts() (ends, faults, heard int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.ends), len(c.faults), len(c.heard)
-}
-
-// Sound complains of whatever was wrong with what the client has got, and of
-// streams that ended though the client had not ended them.
-func (c *deltaClient) Sound() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.faults) > 0 {
-		return complaint(c.name, c.faults, c.heard)
-	}
-	if len(c.ends) > 0 {
-		return fmt.Errorf("%s: stream ended: %v", c.name, c.ends[0])
-	}
-	return nil
-}
-
-// End is how the last stream ended that the client had not ended itself.
-func (c *deltaClient) End() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.ends) == 0 {
-		return nil
-	}
-	return c.ends[len(c.ends)-1]
 }
 
 // Names are the names of what the client holds of a type, sorted.

@@ -21,18 +21,14 @@ import (
 // response, a version in each, nothing that was not asked for, and nothing that
 // says what the client knows already, unless it is owed.
 type sotwClient struct {
+	record
 	t    testing.TB
-	name string
 	conn *grpc.ClientConn
 	// foreign: it watches a type whose names are not to be found in its resources.
 	foreign bool
 
-	mu     sync.Mutex
-	types  map[cache.TypeURL]*sotwType
-	order  []cache.TypeURL
-	heard  []heard
-	faults []string
-	ends   []error
+	types map[cache.TypeURL]*sotwType
+	order []cache.TypeURL
 
 	// Of the open stream.
 	stream    discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient
@@ -61,7 +57,7 @@ type sotwType struct {
 // openSotw opens a stream on which nothing is asked for yet.
 func openSotw(t testing.TB, target, name string, opts ...grpc.DialOption) *sotwClient {
 	t.Helper()
-	c := &sotwClient{t: t, name: name, conn: dial(t, target, opts...), types: make(map[cache.TypeURL]*sotwType)}
+	c := &sotwClient{record: record{name: name}, t: t, conn: dial(t, target, opts...), types: make(map[cache.TypeURL]*sotwType)}
 	t.Cleanup(c.Close)
 	c.Open()
 	return c
@@ -166,10 +162,6 @@ func (c *sotwClient) receive(stream discovery.AggregatedDiscoveryService_StreamA
 	}
 }
 
-func (c *sotwClient) fault(format string, args ...any) {
-	c.faults = append(c.faults, fmt.Sprintf(format, args...))
-}
-
 func (c *sotwClient) take(r *discovery.DiscoveryResponse) {
 	u := cache.TypeURL(r.GetTypeUrl())
 	s := c.of(u)
@@ -256,38 +248,6 @@ func (c *sotwClient) owe(body []byte) {
 		o.warming = true
 		eds.owed[name] = o
 	}
-}
-
-// Counts are how many streams ended, how many responses were at fault, and how many
-// responses there were.
-func (c *sotwClient) Counts() (ends, faults, heard int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.ends), len(c.faults), len(c.heard)
-}
-
-// Sound complains of whatever was wrong with what the client has got, and of
-// streams that ended though the client had not ended them.
-func (c *sotwClient) Sound() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.faults) > 0 {
-		return complaint(c.name, c.faults, c.heard)
-	}
-	if len(c.ends) > 0 {
-		return fmt.Errorf("%s: stream ended: %v", c.name, c.ends[0])
-	}
-	return nil
-}
-
-// End is how the last stream ended that the client had not ended itself.
-func (c *sotwClient) End() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.ends) == 0 {
-		return nil
-	}
-	return c.ends[len(c.ends)-1]
 }
 
 // Has complains unless the client holds exactly these names of a type.
