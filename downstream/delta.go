@@ -103,14 +103,19 @@ func (d *deltaState) missed(unsubscribe []string) {
 		return
 	}
 	d.sub.Read(func(v fanout.View) {
-		if subscribed, _ := v.Wildcard(); subscribed {
-			return // it is told as what it is to that (WILD-8)
+		if subscribed, _ := v.Wildcard(); subscribed || len(v.Names()) <= len(unsubscribe) {
+			return // it is told as what it is to the wildcard (WILD-8), or drops all it has
 		}
+		d.take(v.Marks())
+		untold := d.changed.take()
+		d.changed.add(untold...)
 		for _, name := range unsubscribe {
-			if id, ok := v.Lookup(name); ok && len(v.Names()) > len(unsubscribe) {
-				if a := v.Answer(id); a.State == cache.Absent && a.Seq > d.namesTo {
-					d.ties.loosen(name, "")
-				}
+			id, ok := v.Lookup(name)
+			if _, waits := slices.BinarySearch(untold, id); !ok || !waits {
+				continue
+			}
+			if a := v.Answer(id); a.State == cache.Absent && a.Vanished > 0 && !d.toldAhead(name, "", a.Seq) {
+				d.ties.loosen(name, "")
 			}
 		}
 	})
@@ -258,7 +263,7 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 		if _, told := slices.BinarySearch(asked, id); !told {
 			d.collectName(v, id, false, p)
 		}
-		if v.Answer(id).Vanished > d.namesTo {
+		if a := v.Answer(id); a.State == cache.Present && a.Vanished > d.namesTo {
 			d.ties.loosen(v.Name(id), "") // others answer to the name now
 		}
 	}

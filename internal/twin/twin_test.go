@@ -27,28 +27,51 @@ const perGame = 60
 const fixed = 2
 
 // TestModel plays random games on the pure cores: 20,000 operations, the same ones
-// every time, or as many others as the environment says in TWIN_STEPS, on all cores.
-// Game n of a seed is always the same; TWIN_SEED is a seed, or seed/n for one game.
-// What fails is written, made short, to testdata/seeds/new.txt; with TWIN_MANY the
-// run goes on to collect that many.
-func TestModel(t *testing.T) {
-	r := &run{steps: 20000, seed: fixed, many: 1}
-	shards := 1
+// every time, or as many others as the environment says (run).
+func TestModel(t *testing.T) { newRun(20000, fixed, draw).playAll(t) }
+
+// run is many games of one seed. Game n of a seed is always the same. What fails is
+// written, made short, to testdata/seeds/new.txt.
+type run struct {
+	draw  func(*rand.Rand) Script
+	steps int64
+	seed  uint64
+	game  uint64 // to play alone, if one
+	one   bool
+	many  int // violations after which it ends
+	// shards play at the same time.
+	shards        int
+	played, games atomic.Int64
+
+	mu     sync.Mutex
+	failed int
+}
+
+// newRun is a run of that many operations from a seed, unless the environment says
+// otherwise: TWIN_STEPS plays as many others, on all cores; TWIN_SEED is a seed, or
+// seed/n for one game; TWIN_MANY goes on until that many games have failed.
+func newRun(steps int64, seed uint64, draw func(*rand.Rand) Script) *run {
+	r := &run{draw: draw, steps: steps, seed: seed, many: 1, shards: 1}
 	if s := os.Getenv("TWIN_STEPS"); s != "" {
 		r.steps, _ = strconv.ParseInt(s, 10, 64)
 		r.seed = rand.Uint64N(1e9)
-		shards = runtime.GOMAXPROCS(0)
+		r.shards = runtime.GOMAXPROCS(0)
 	}
 	if s := os.Getenv("TWIN_MANY"); s != "" {
 		r.many, _ = strconv.Atoi(s)
 	}
-	seed, game, one := strings.Cut(os.Getenv("TWIN_SEED"), "/")
-	if seed != "" {
+	if s := os.Getenv("TWIN_SEED"); s != "" {
+		seed, game, one := strings.Cut(s, "/")
 		r.seed, _ = strconv.ParseUint(seed, 10, 64)
+		r.game, _ = strconv.ParseUint(game, 10, 64)
+		r.one = one
 	}
-	if one {
-		n, _ := strconv.ParseUint(game, 10, 64)
-		r.play(t, n)
+	return r
+}
+
+func (r *run) playAll(t *testing.T) {
+	if r.one {
+		r.play(t, r.game)
 		return
 	}
 	began := time.Now()
@@ -56,25 +79,14 @@ func TestModel(t *testing.T) {
 		t.Logf("%d steps in %d games of seed %d, %.0f steps a second, %d violations", r.played.Load(), r.games.Load(), r.seed,
 			float64(r.played.Load())/time.Since(began).Seconds(), r.failed)
 	})
-	for shard := range shards {
+	for shard := range r.shards {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
-			for n := uint64(shard); r.goesOn(); n += uint64(shards) {
+			for n := uint64(shard); r.goesOn(); n += uint64(r.shards) {
 				r.play(t, n)
 			}
 		})
 	}
-}
-
-// run is many games of one seed.
-type run struct {
-	steps         int64
-	seed          uint64
-	many          int // violations after which it ends
-	played, games atomic.Int64
-
-	mu     sync.Mutex
-	failed int
 }
 
 func (r *run) goesOn() bool {
@@ -85,7 +97,7 @@ func (r *run) goesOn() bool {
 
 // play plays game n.
 func (r *run) play(t *testing.T, n uint64) {
-	s := draw(rand.New(rand.NewPCG(r.seed, n)))
+	s := r.draw(rand.New(rand.NewPCG(r.seed, n)))
 	r.played.Add(int64(len(s.Ops)))
 	r.games.Add(1)
 	violations := playPure(s, nil)
