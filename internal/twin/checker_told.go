@@ -269,7 +269,15 @@ func (c *Checker) fingerprinted(who string, k kind, name string, r content, alia
 // removed judges that a client is told that a name is gone. more: the response says
 // more than that.
 func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) {
-	if !c.known[k.name].gone(name, &t.interest, t.brought[name]) && !c.lapsed(k) {
+	kept := func(asked string) bool {
+		for name, w := range c.known[k.name].byName.words {
+			if w.present && c.kept(k, map[string]bool{asked: true}, name, w) {
+				return true
+			}
+		}
+		return false
+	}
+	if !c.known[k.name].gone(name, &t.interest, t.brought[name], kept) && !c.lapsed(k) {
 		c.fail("G4", "%s wants %s, and is told that %s is gone", who, t.interest.text(), name)
 	}
 	if last, told := t.last[name]; told && last == "" && !t.owed[name] && !more && !(t.interest.Wildcard && len(t.interest.Names) > 0) { // MISS-8

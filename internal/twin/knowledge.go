@@ -206,8 +206,9 @@ func (k *knowledge) leads(name string, i *Interest) bool {
 }
 
 // gone: a client with this interest may be told that a name does not exist (G4).
-// brought: it is known to the client from another stream only.
-func (k *knowledge) gone(name string, i *Interest, brought bool) bool {
+// brought: it is known to the client from another stream only. kept: the relay has
+// what it was told because of a name.
+func (k *knowledge) gone(name string, i *Interest, brought bool, kept func(asked string) bool) bool {
 	switch {
 	case k.torn(name) && i.Names[name] || k.byName.doubtful(name) || k.byWildcard.doubtful(name):
 		return true
@@ -226,7 +227,7 @@ func (k *knowledge) gone(name string, i *Interest, brought bool) bool {
 	}
 	_, named := k.byName.present(name) // to what it answers is known
 	for asked := range i.Names {
-		if brought && k.byName.warm && k.byName.matched(asked) {
+		if brought && k.byName.warm && kept(asked) {
 			return false // what was loaded may be out of date
 		}
 		if _, known := k.byName.words[asked]; brought && !named && !known && !k.byName.matched(asked) && !k.byWildcard.matched(asked) {

@@ -60,7 +60,7 @@ func (s *serverStream) sotwAsked(req *discovery.DiscoveryRequest) (said []*disco
 // sotwAnswer is what a SotW server says in place of a Delta response, and what the
 // relay is to make of it; nothing if there is nothing to say. A full set lists all
 // there is: who is not in it and was there is gone, and who was never there may be on
-// the way (TRANSLATE-5). Of other types nobody is told what is gone (TRANSLATE-7).
+// the way, or in error (TRANSLATE-5, ERR-8). Of other types nobody is told what is gone (TRANSLATE-7).
 func (g *Game) sotwAnswer(s *serverStream, delta *discovery.DeltaDiscoveryResponse) (*discovery.DiscoveryResponse, *discovery.DeltaDiscoveryResponse) {
 	k, _ := named(delta.GetTypeUrl())
 	l := s.lanes[k.name]
@@ -75,7 +75,8 @@ func (g *Game) sotwAnswer(s *serverStream, delta *discovery.DeltaDiscoveryRespon
 			}
 		}
 		for name, w := range g.checker.known[k.name].voice(l.wildcard).words {
-			listed := slices.ContainsFunc(means.Resources, func(r *discovery.Resource) bool { return r.GetName() == name })
+			listed := slices.ContainsFunc(means.Resources, func(r *discovery.Resource) bool { return r.GetName() == name }) ||
+				slices.ContainsFunc(means.ResourceErrors, func(e *discovery.ResourceError) bool { return e.GetResourceName().GetName() == name })
 			if w.present && !listed {
 				means.RemovedResources = append(means.RemovedResources, name)
 			}
