@@ -38,21 +38,6 @@ func (x *index) covers(r *cache.Resource) bool {
 	return false
 }
 
-// leads: somebody wants a resource of that name, by the name or an alias, or did
-// not long ago.
-func (x *index) leads(name string) bool {
-	id, ok := x.named.Find(name)
-	if !ok || x.named.Own(id) == nil {
-		return false
-	}
-	for asked := range names(x.named.Own(id)) {
-		if x.desired(false, asked) {
-			return true
-		}
-	}
-	return false
-}
-
 // want adds a subscription to a name.
 func (x *index) want(s *Subscription, name string) cache.ID {
 	id := x.named.Intern(name)

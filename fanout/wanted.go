@@ -153,15 +153,19 @@ func (h *Hub) Resume(lane Lane, origin cache.Origin, resume func(from cache.Orig
 	if x == nil {
 		return nil, nil
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	wakeAll(x.locked(func() { names, versions = x.resume(lane, origin, resume) }))
+	return names, versions
+}
+
+func (x *index) resume(lane Lane, origin cache.Origin, resume func(from cache.Origin) bool) (names []string, versions map[string]string) {
 	if names = x.names(lane.Wildcard); len(names) == 0 {
 		return nil, nil
 	}
-	if !lane.Wildcard {
-		x.noteAsked(names)
-	} else {
+	if lane.Wildcard {
 		x.wildcardAsked = true
+	} else {
+		x.noteAsked(names)
+		x.forgetOthers()
 	}
 	table := x.table(lane.Wildcard)
 	if !resume(table.Origin()) {
@@ -169,12 +173,17 @@ func (h *Hub) Resume(lane Lane, origin cache.Origin, resume func(from cache.Orig
 		return names, nil
 	}
 	table.Resume(origin)
-	versions = maps.Collect(table.Versions())
-	if !lane.Wildcard {
-		// What was given up since Changes is still here, and not wanted (RECON-7).
-		maps.DeleteFunc(versions, func(name, _ string) bool { return !x.leads(name) })
+	return names, maps.Collect(table.Versions())
+}
+
+// forgetOthers drops what was given up since Changes looked: the stream that begins
+// does not ask for it, and nothing keeps it up to date (UP-8, RECON-7).
+func (x *index) forgetOthers() {
+	for id := range cache.ID(x.named.Cap()) {
+		if name := x.named.Name(id); x.named.Pinned(name) && !x.desired(false, name) {
+			x.forget(false, name)
+		}
 	}
-	return names, versions
 }
 
 // Doubtful are those of the names that lead to something unconfirmed.

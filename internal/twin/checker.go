@@ -402,8 +402,13 @@ func (c *Checker) Finish(world World) {
 // finishTopic: a client holds what the twin says (G3).
 func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, world World) {
 	view, holds := world.View(k, &t.interest), map[string]string{}
+	// An error is no answer, and SotW has no other for what does not exist (ERR-8).
+	unresolved := func(name string) bool {
+		return c.forgetful && c.known[k.name].erred[name] && world[k.name][name].Label == ""
+	}
+	waits := slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), unresolved)
 	for name, h := range t.holds {
-		if _, exists := view[name]; exists || !cl.sotw && !c.forgetful || k.full {
+		if _, exists := view[name]; exists || !(t.brought[name] && waits) && (!cl.sotw && !c.forgetful || k.full) {
 			holds[name] = h.label // SotW cannot say that others are gone (DOWN-SOTW-10)
 		}
 	}
@@ -419,7 +424,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		}
 	}
 	for name := range cl.warm {
-		if i := &t.interest; k.name == "EDS" && (i.Names[name] || i.Wildcard && !cl.sotw) && (!cl.sotw && i.Names[name] || world[k.name][name].Label != "") {
+		if i := &t.interest; k.name == "EDS" && !unresolved(name) && (i.Names[name] || i.Wildcard && !cl.sotw) && (!cl.sotw && i.Names[name] || world[k.name][name].Label != "") {
 			c.fail("ORDER-4", "%s: %s was not told after its cluster", who, name)
 		}
 	}
