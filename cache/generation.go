@@ -51,6 +51,13 @@ func (t *Table) confirmed(id ID) bool {
 	return e.state == Present && e.generation == t.generation
 }
 
+// Doubt makes a resource unconfirmed: what was announced of it was no answer.
+func (t *Table) Doubt(name string) {
+	if id, ok := t.ids[name]; ok {
+		t.entries[id].generation = t.generation - 1
+	}
+}
+
 // Spare notes that the origin has spoken of a name, if only to say something that
 // cannot be used: it is not to be swept (ERR-8, ERR-10).
 func (t *Table) Spare(name string) {

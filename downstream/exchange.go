@@ -146,7 +146,11 @@ func (x *exchange) leadsTo(name string, a *cache.Answer, asked bool, p *part) it
 			if r.Name != name && x.ties.has(r) || r.Name == name && len(a.More) > 0 && at <= x.namesTo {
 				return true
 			}
-			return x.toldAhead(r.Name, r.Version, at) || yield(r)
+			if x.toldAhead(r.Name, r.Version, at) {
+				x.ties.told(r)
+				return true
+			}
+			return yield(r)
 		}
 		if !tell(a.Resource, a.Seq) {
 			return

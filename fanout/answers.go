@@ -21,6 +21,9 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 		}
 		told, seq := x.borrowers(r.Resource), x.next()
 		touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
+		if !x.solicited(r.Resource) && !u.Full {
+			x.named.Doubt(r.Name) // it came early (H-1), and is to come again as an answer
+		}
 		renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
 		x.handNamed(r.Resource, changed, told)
 		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return slices.Contains(told, id) }))
@@ -223,13 +226,9 @@ func names(r *cache.Resource) iter.Seq[string] {
 // until it has one the wildcard's copy (WILD-16).
 func (x *index) answer(id cache.ID) cache.Answer {
 	a := x.named.Answer(id)
-	if x.borrows(id) {
-		if w, ok := x.wildcard.Find(x.named.Name(id)); ok {
-			if b := x.wildcard.Answer(w); b.State == cache.Present {
-				b.Error = a.Error
-				return b
-			}
-		}
+	if b := x.loan(id); b.State == cache.Present {
+		b.Error = a.Error
+		return b
 	}
 	return a
 }

@@ -29,9 +29,15 @@ func (x *index) wants(id cache.ID) bool { return int(id) < len(x.interest) && le
 // covers: upstream is subscribed to the resource by its name or one of its aliases
 // (NAME-3), or is about to be. A name counts until Changes gives it up, whether or
 // not somebody still wants it: what comes until then may be wanted again.
-func (x *index) covers(r *cache.Resource) bool {
+func (x *index) covers(r *cache.Resource) bool { return goesBy(r, x.named.Pinned) }
+
+// solicited: upstream has been asked for it by one of them.
+func (x *index) solicited(r *cache.Resource) bool { return goesBy(r, x.named.Asked) }
+
+// goesBy: one of the names of a resource is such a name.
+func goesBy(r *cache.Resource, such func(name string) bool) bool {
 	for name := range names(r) {
-		if x.named.Pinned(name) {
+		if such(name) {
 			return true
 		}
 	}
@@ -149,15 +155,9 @@ func (x *index) forget(wildcard bool, name string) {
 }
 
 // remains: upstream keeps a resource up to date though a name is given up, because
-// it was asked for another. One that it is about to be asked for does not count: it
-// is going to be answered, for all we know with something else.
+// it was asked for another, or is in the same request.
 func (x *index) remains(r *cache.Resource, without string) bool {
-	for other := range names(r) {
-		if other != without && x.named.Asked(other) {
-			return true
-		}
-	}
-	return false
+	return goesBy(r, func(other string) bool { return other != without && x.desired(false, other) })
 }
 
 func (x *index) wantedLanes() (named, wildcard bool) {

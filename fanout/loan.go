@@ -33,6 +33,35 @@ func (x *index) borrows(id cache.ID) bool {
 	return a.State == cache.Absent && a.Cause == cache.Timer
 }
 
+// loan is what the wildcard lends to a name, if anything.
+func (x *index) loan(id cache.ID) (a cache.Answer) {
+	if x.borrows(id) {
+		if w, ok := x.wildcard.Find(x.named.Name(id)); ok {
+			a = x.wildcard.Answer(w)
+		}
+	}
+	return a
+}
+
+// Answer is what a subscribed name leads to. Nothing is lent to it of what another of
+// the client's names has on its own lane: a client takes a resource from one Table,
+// or it would go back and forth between two (WILD-16).
+func (v View) Answer(id cache.ID) cache.Answer {
+	if b := v.x.loan(id); b.State == cache.Present && v.owns(b.Resource.Name) {
+		return v.x.named.Answer(id)
+	}
+	return v.x.answer(id)
+}
+
+// owns: one of the client's names has led to a resource on its own lane.
+func (v View) owns(name string) bool {
+	id, ok := v.x.named.Find(name)
+	return ok && v.x.named.Own(id) != nil && goesBy(v.x.named.Own(id), func(asked string) bool {
+		_, has := v.Lookup(asked)
+		return has
+	})
+}
+
 // borrowers are the names whose subscribers have been given exactly this resource
 // from the wildcard's copy, and need not be told again (DOWN-DELTA-14).
 func (x *index) borrowers(r *cache.Resource) (told []cache.ID) {

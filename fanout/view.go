@@ -56,9 +56,6 @@ func (v View) Lookup(name string) (cache.ID, bool) {
 // Name is the name of a subscribed ID.
 func (v View) Name(id cache.ID) string { return v.x.named.Name(id) }
 
-// Answer is what a subscribed name leads to.
-func (v View) Answer(id cache.ID) cache.Answer { return v.x.answer(id) }
-
 // Wildcard: the client subscribes to the wildcard; synced: its set is complete.
 func (v View) Wildcard() (subscribed, synced bool) { return v.s.wildcard, v.x.synced }
 
@@ -106,7 +103,7 @@ func (v View) Covers(name string) bool {
 // Resource is the resource of this name that the interest leads to, or nil.
 func (v View) Resource(name string) *cache.Resource {
 	if id, ok := v.x.named.Find(name); ok && v.named(name, nil) {
-		if r := v.x.answer(id).Resource; r != nil && r.Name == name {
+		if r := v.Answer(id).Resource; r != nil && r.Name == name {
 			return r
 		}
 	}

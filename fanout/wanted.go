@@ -98,9 +98,6 @@ func (h *Hub) Changes(carrier func(Lane) (origin cache.Origin, carried bool)) ma
 		}
 		x.mu.Lock()
 		origin, carried := carrier(lane)
-		if !lane.Wildcard && !carried {
-			x.noteAsked(slices.DeleteFunc(slices.Collect(maps.Keys(names)), func(name string) bool { return !x.desired(false, name) }))
-		}
 		for name := range names {
 			_, again := x.again[lingering{lane.Wildcard, name}]
 			delete(x.again, lingering{lane.Wildcard, name})
@@ -113,11 +110,6 @@ func (h *Hub) Changes(carrier func(Lane) (origin cache.Origin, carried bool)) ma
 				x.forget(lane.Wildcard, name)
 				i.Drop = append(i.Drop, name)
 			}
-		}
-		if !lane.Wildcard {
-			x.noteAsked(i.Want)
-		} else if len(i.Want) > 0 {
-			x.wildcardAsked = true
 		}
 		if t := x.table(lane.Wildcard); carried && len(i.Want) > 0 && t.Origin() == (cache.Origin{}) {
 			t.Begin(origin)
@@ -135,13 +127,25 @@ func (h *Hub) Changes(carrier func(Lane) (origin cache.Origin, carried bool)) ma
 	return changes
 }
 
-// noteAsked: upstream is going to be asked for names.
-func (x *index) noteAsked(names []string) {
-	for _, name := range names {
-		if id, ok := x.named.Find(name); ok {
-			x.named.Ask(id)
+// Asked says that upstream has been asked for names of a lane: what comes of them
+// from now on is an answer. Doubtful are those of them that lead to something
+// unconfirmed.
+func (h *Hub) Asked(lane Lane, names []string) (doubtful []string) {
+	h.look(lane.Type, func(x *index) {
+		if lane.Wildcard {
+			x.wildcardAsked = true
+			return
 		}
-	}
+		for _, name := range names {
+			if id, ok := x.named.Find(name); ok {
+				x.named.Ask(id)
+			}
+			if len(x.named.UnconfirmedAnswers(name)) > 0 {
+				doubtful = append(doubtful, name)
+			}
+		}
+	})
+	return doubtful
 }
 
 // Resume is the whole interest of a lane, for the first request of a stream to an
@@ -161,10 +165,7 @@ func (x *index) resume(lane Lane, origin cache.Origin, resume func(from cache.Or
 	if names = x.names(lane.Wildcard); len(names) == 0 {
 		return nil, nil
 	}
-	if lane.Wildcard {
-		x.wildcardAsked = true
-	} else {
-		x.noteAsked(names)
+	if !lane.Wildcard {
 		x.forgetOthers()
 	}
 	table := x.table(lane.Wildcard)
@@ -184,18 +185,6 @@ func (x *index) forgetOthers() {
 			x.forget(false, name)
 		}
 	}
-}
-
-// Doubtful are those of the names that lead to something unconfirmed.
-func (h *Hub) Doubtful(t cache.TypeURL, names []string) (doubtful []string) {
-	h.look(t, func(x *index) {
-		for _, name := range names {
-			if len(x.named.UnconfirmedAnswers(name)) > 0 {
-				doubtful = append(doubtful, name)
-			}
-		}
-	})
-	return doubtful
 }
 
 // Names is the whole interest of a lane.

@@ -259,7 +259,7 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	var wait time.Duration
 	c.step(func(now time.Time) {
 		delete(c.streams, id)
-		ours := c.core.slot(id) == nil // shut by the Core
+		ours := !c.core.Uses(id) // shut by the Core
 		c.core.Ended(id, end, now)
 		if ours {
 			reason = replanned

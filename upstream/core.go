@@ -272,7 +272,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		}
 	}
 	l := s.stream.lanes[d.typeURL]
-	if l == nil || l.first {
+	if l == nil || l.first || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {
 		return // nobody wants it any more: ACK and drop (H-32)
 	}
 	d.repeats = l.shown && !l.answered && c.hub.Repeats(lane, &d.update)

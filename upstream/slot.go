@@ -106,6 +106,10 @@ func (c *Core) slot(id StreamID) *slot {
 	return nil
 }
 
+// Uses reports whether a stream is in use, or being opened: what is said on another
+// nobody hears.
+func (c *Core) Uses(id StreamID) bool { return c.slot(id) != nil }
+
 // stop forgets a stream that is gone.
 func (c *Core) stop(s *slot) { s.id, s.stream, s.answered = 0, nil, false }
 

@@ -167,9 +167,7 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 		return
 	}
 	for _, name := range i.Want {
-		_, sent := l.sent[name]
-		_, dropping := l.drop[name]
-		if !sent || dropping {
+		if !l.subscribed(name) {
 			l.want[name] = struct{}{}
 		}
 	}
@@ -191,6 +189,13 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 
 // changed: there are changes to be written.
 func (l *laneState) changed() bool { return !l.first && len(l.drop)+len(l.want) > 0 }
+
+// subscribed: a name is, and is not about to be given up.
+func (l *laneState) subscribed(name string) bool {
+	_, sent := l.sent[name]
+	_, dropping := l.drop[name]
+	return sent && !dropping
+}
 
 // idle: nothing is subscribed, nor about to be.
 func (l *laneState) idle() bool { return !l.first && !l.changed() && len(l.sent) == 0 }
@@ -272,11 +277,6 @@ func (s *streamState) opening(l *laneState, now time.Time) proto.Message {
 		}
 		l.settle.beginWarm(until)
 	}
-	if !l.lane.Wildcard && !s.origin.SotW {
-		// With the map these are what it does not list: what is not kept, and what a
-		// stream before this one has not got round to.
-		s.timers.resync(l, s.hub.Doubtful(l.lane.Type, names), now, s.config)
-	}
 	return s.writer.opening(l, names, versions, now)
 }
 
@@ -324,8 +324,15 @@ func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
 		}
 		l.sent[name] = now
 	}
-	if !l.lane.Wildcard {
-		s.timers.start(l, names, now)
+	doubtful := s.hub.Asked(l.lane, names)
+	if l.lane.Wildcard {
+		return
+	}
+	s.timers.start(l, names, now)
+	if !s.origin.SotW {
+		// Of an opening request with versions these are what it does not list: what is
+		// not kept, and what a stream before this one has not got round to.
+		s.timers.resync(l, doubtful, now, s.config)
 	}
 }
 

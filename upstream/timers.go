@@ -11,8 +11,8 @@ import (
 type timers struct {
 	// missing are the does-not-exist timers, in order of time (MISS-3).
 	missing []nameTimer
-	// overdue are those of names asked for without the versions that are here, in
-	// order of time (RECON-12).
+	// overdue are those of names that lead to something unconfirmed, in order of time
+	// (RECON-12).
 	overdue []overdueTimer
 }
 
@@ -22,10 +22,19 @@ type nameTimer struct {
 	names   []string
 }
 
+// current are those of the names that were not given up and asked for anew since.
+func (t *nameTimer) current() (names []string) {
+	for _, name := range t.names {
+		if t.lane.sent[name].Equal(t.written) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 type overdueTimer struct {
-	at    time.Time
-	lane  *laneState
-	names []string
+	nameTimer
+	at time.Time
 }
 
 // start begins to wait for names that were asked for just now.
@@ -35,10 +44,10 @@ func (t *timers) start(l *laneState, names []string, now time.Time) {
 	}
 }
 
-// resync begins to wait for names that are here already, but unconfirmed.
+// resync begins to wait for what is here already, but unconfirmed.
 func (t *timers) resync(l *laneState, names []string, now time.Time, c *Config) {
 	if len(names) > 0 {
-		t.overdue = append(t.overdue, overdueTimer{now.Add(c.MissingExplicit), l, names})
+		t.overdue = append(t.overdue, overdueTimer{nameTimer{now, l, names}, now.Add(c.MissingExplicit)})
 	}
 }
 
@@ -60,24 +69,22 @@ func (t *timers) expired(c *Config, now time.Time, missing, overdue func(fanout.
 	for len(t.missing) > 0 && !t.missing[0].written.Add(c.missingAfter()).After(now) {
 		first := t.missing[0]
 		t.missing = t.missing[1:]
-		var names []string
-		for _, name := range first.names {
-			if first.lane.sent[name].Equal(first.written) {
-				names = append(names, name)
-			}
-		}
-		if len(names) > 0 {
+		if names := first.current(); len(names) > 0 {
 			missing(first.lane.lane, names)
 		}
 	}
 	for len(t.overdue) > 0 && !t.overdue[0].at.After(now) {
 		first := t.overdue[0]
 		t.overdue = t.overdue[1:]
-		if first.lane.answered {
-			overdue(first.lane.lane, first.names)
-		} else {
+		names := first.current()
+		switch {
+		case len(names) == 0:
+		case first.lane.answered:
+			overdue(first.lane.lane, names)
+		default:
 			// A server that says nothing at all of the type says nothing of these.
-			t.resync(first.lane, first.names, now, c)
+			first.at = now.Add(c.MissingExplicit)
+			t.overdue = append(t.overdue, first)
 		}
 	}
 }

@@ -85,6 +85,7 @@ type relayLane struct {
 	begun    time.Time
 	pending  map[string]bool // nonces that await a verdict → it must be a NACK
 	first    time.Time       // response since the wildcard was subscribed
+	bare     int             // the event after which it began without versions; 0: it began with them
 }
 
 func (c *Checker) upOpened(id int, sotw bool) {
@@ -104,15 +105,19 @@ func (c *Checker) upClosed(id int) {
 	delete(c.streams, id)
 }
 
-// silence notes the names that have gone unanswered for too long (MISS-3).
+// silence notes the names that have gone unanswered for too long (MISS-3), and what
+// they led to and was not said again, though no version was shown of it (RECON-12).
 func (c *Checker) silence() {
 	for _, s := range c.streams {
 		for kind, l := range s.lanes {
 			v := c.known[kind].byName
 			for name, since := range l.names {
-				if _, known := v.words[name]; !l.wildcard && !known && c.now.Sub(since) >= c.missing && !v.matchedSurely(name) {
+				if _, known := v.words[name]; !l.wildcard && !known && c.now.Sub(since) >= c.missing && !v.matches(name, surely) {
 					v.words[name] = word{silent: true}
 				}
+			}
+			if !l.wildcard && c.now.Sub(l.begun) >= missingExplicit {
+				v.doubt(l.bare)
 			}
 		}
 	}
@@ -156,9 +161,6 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		}
 		delete(l.names, name)
 	}
-	if len(unsubscribe) > 0 {
-		c.upForgets(k, l, unsubscribe)
-	}
 	for _, name := range subscribe {
 		if slices.Contains(unsubscribe, name) {
 			c.fail("UP-8", "%s %s is dropped and asked for in one request", k.name, name)
@@ -173,6 +175,9 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		l.first = time.Time{}
 	}
 	if !resumed {
+		if len(unsubscribe) > 0 {
+			c.upForgets(k, l, unsubscribe)
+		}
 		return
 	}
 	c.upForgets(k, l, nil)
@@ -206,6 +211,9 @@ func stamped(names map[string]time.Time) map[string]bool {
 // upResumed judges the versions that a stream begins with (RECON-6, RECON-7).
 func (c *Checker) upResumed(k kind, l *relayLane, versions map[string]string, sotw bool) {
 	v := c.known[k.name].voice(l.wildcard)
+	if len(versions) == 0 && !sotw {
+		l.bare = c.events
+	}
 	for name, w := range v.words {
 		names := map[string]bool{wildcard: true}
 		if !l.wildcard {
@@ -215,9 +223,12 @@ func (c *Checker) upResumed(k kind, l *relayLane, versions map[string]string, so
 			maps.DeleteFunc(names, func(name string, _ bool) bool { _, asked := c.before[k.name][name]; return !asked })
 		}
 		if _, ok := versions[name]; w.present && !ok && !c.kept(k, names, name, w) {
-			delete(v.words, name)        // given up while there was no stream
-			if w.doubtful = true; sotw { // which cannot tell what there is
-				v.words[name] = w
+			// Given up while there was no stream. If it was asked for again the relay may
+			// have it still; SotW cannot tell what there is.
+			w.unsure = true
+			v.words[name] = w
+			if !sotw && !(&Interest{Names: stamped(l.names), Wildcard: l.wildcard}).Covers(name, w.aliases) {
+				delete(v.words, name)
 			}
 		}
 	}
@@ -307,7 +318,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events}
 		covered, surely := c.covered(k, l, name, w.aliases)
-		if w.maybe = !surely && !l.wildcard; l.wildcard || covered {
+		if w.unsure = !surely && !l.wildcard; l.wildcard || covered {
 			c.changed(k, v.set(name, w))
 		} else if before, had := v.words[name]; had {
 			delete(v.words, name) // it has lost the alias it was wanted for
@@ -328,9 +339,17 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			l.first = c.now
 		}
 		if c.settle == 0 || s.sotw {
-			v.whole(c.events)
+			c.whole(l, v)
 		}
 	}
+}
+
+// whole notes that a wildcard's set is complete. What was not said again to a stream
+// that showed no versions may be gone (RECON-12).
+func (c *Checker) whole(l *relayLane, v *voice) {
+	v.complete, v.completed = true, c.events
+	v.doubt(l.bare)
+	l.bare = 0
 }
 
 const notFound = 5
@@ -364,7 +383,7 @@ func (c *Checker) settled() {
 				c.known[kind].byName.warm = false
 			}
 			if l.wildcard && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
-				c.known[kind].byWildcard.whole(c.events)
+				c.whole(l, c.known[kind].byWildcard)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ type onDisk struct {
 }
 
 // saved notes what the relay has just saved. Of what nobody has wanted for long
-// enough it may have some still, which is doubtful.
+// enough it may have some still.
 func (c *Checker) saved() {
 	s := &onDisk{map[string]*knowledge{}, map[string]map[string]bool{}}
 	for _, k := range kinds {
@@ -42,7 +42,7 @@ func (v *voice) kept(certain func(name string, w word) bool) *voice {
 	k.warm = true
 	for name, w := range v.words {
 		if w.present {
-			w.doubtful = !certain(name, w)
+			w.unsure = !certain(name, w)
 			k.words[name] = w
 		}
 	}

@@ -308,6 +308,7 @@ func (c *Checker) paced(who string, t *topic, nonce string, answer bool) {
 // Known judges a moment when the relay has nothing left to do and the clients have
 // ACKed everything: what the relay knows they know, control plane or not (G8).
 func (c *Checker) Known() {
+	c.silence()
 	c.settled()
 	for id, cl := range c.clients {
 		for _, k := range kinds {
@@ -333,7 +334,7 @@ func (c *Checker) Known() {
 // was wanted ever since, so that the relay must have it still.
 func (c *Checker) kept(k kind, names map[string]bool, name string, w word) bool {
 	for asked := range names {
-		if w.maybe {
+		if w.unsure {
 			return false
 		}
 		if (asked == wildcard || answers(name, w.aliases, asked)) && c.since[k.name][asked] < w.at {

@@ -37,9 +37,10 @@ type Relay interface {
 
 // The settings that do not vary, and what names there are.
 const (
-	missingAfter = 15 * time.Second
-	ackTimeout   = 10 * time.Second
-	settleCap    = 5 * time.Second
+	missingAfter    = 15 * time.Second
+	missingExplicit = 30 * time.Second
+	ackTimeout      = 10 * time.Second
+	settleCap       = 5 * time.Second
 )
 
 // Resources are named a to d; x and y are aliases, which may move, and may be asked

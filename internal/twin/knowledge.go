@@ -16,9 +16,10 @@ type word struct {
 	aliases []string
 	at      int  // the event with which it was said
 	silent  bool // it was not said: the name went unanswered for too long
-	// doubtful: it may not have been on disk, or the relay has forgotten it.
-	doubtful bool
-	maybe    bool // it was not asked for yet, so that the relay may have it or not (UP-9, H-1)
+	// unsure: the relay may have it or not. It was said before it was asked for (UP-9,
+	// H-1), or not again where all there is was said (RECON-12), or it lingered for as
+	// long as it may.
+	unsure bool
 }
 
 // voice is what was said in answer to one of the two kinds of interest in a type:
@@ -35,9 +36,6 @@ type voice struct {
 
 func newVoice() *voice { return &voice{words: map[string]word{}} }
 
-// whole notes that the wildcard's set is complete.
-func (v *voice) whole(event int) { v.complete, v.completed = true, event }
-
 // present is the content of a name, if the last word is that it exists.
 func (v *voice) present(name string) (word, bool) {
 	w := v.words[name]
@@ -48,13 +46,13 @@ func (v *voice) present(name string) (word, bool) {
 // relay for sure.
 func (v *voice) absent(name string) bool {
 	w, ok := v.words[name]
-	return ok && (!w.present || w.maybe)
+	return ok && (!w.present || w.unsure)
 }
 
-// doubtful: what exists of that name is.
-func (v *voice) doubtful(asked string) bool {
+// matches: something that exists answers to a subscribed name, and is of that kind.
+func (v *voice) matches(asked string, kind func(word) bool) bool {
 	for name, w := range v.words {
-		if w.present && w.doubtful && answers(name, w.aliases, asked) {
+		if w.present && answers(name, w.aliases, asked) && kind(w) {
 			return true
 		}
 	}
@@ -62,24 +60,11 @@ func (v *voice) doubtful(asked string) bool {
 }
 
 // matched: something that exists answers to a subscribed name.
-func (v *voice) matched(asked string) bool {
-	for name, w := range v.words {
-		if w.present && answers(name, w.aliases, asked) {
-			return true
-		}
-	}
-	return false
-}
+func (v *voice) matched(asked string) bool { return v.matches(asked, func(word) bool { return true }) }
 
-// matchedSurely: something answers to it of which the relay knows for sure.
-func (v *voice) matchedSurely(asked string) bool {
-	for name, w := range v.words {
-		if w.present && !w.maybe && answers(name, w.aliases, asked) {
-			return true
-		}
-	}
-	return false
-}
+// surely and unsurely: the relay knows of it, or may know.
+func surely(w word) bool   { return !w.unsure }
+func unsurely(w word) bool { return w.unsure }
 
 // set notes that a resource exists. It returns the names of which something else
 // is true now.
@@ -87,10 +72,20 @@ func (v *voice) set(name string, w word) (changed []string) {
 	before := v.words[name]
 	w.present = true
 	v.words[name] = w
-	if before.present && !before.doubtful && before.label == w.label && slices.Equal(before.aliases, w.aliases) {
+	if before.present && !before.unsure && before.label == w.label && slices.Equal(before.aliases, w.aliases) {
 		return nil
 	}
 	return append(append(v.lose(before), name), w.aliases...)
+}
+
+// doubt notes that what was said up to an event may not be so any more.
+func (v *voice) doubt(upTo int) {
+	for name, w := range v.words {
+		if w.present && w.at <= upTo {
+			w.unsure = true
+			v.words[name] = w
+		}
+	}
 }
 
 // remove notes that a resource does not exist.
@@ -198,7 +193,7 @@ func (k *knowledge) leads(name string, i *Interest) bool {
 		if !v.answered(asked) {
 			v = k.byWildcard
 		}
-		if w, ok := v.present(name); ok && !w.maybe && answers(name, w.aliases, asked) {
+		if w, ok := v.present(name); ok && !w.unsure && answers(name, w.aliases, asked) {
 			return true
 		}
 	}
@@ -210,7 +205,7 @@ func (k *knowledge) leads(name string, i *Interest) bool {
 // what it was told because of a name.
 func (k *knowledge) gone(name string, i *Interest, brought bool, kept func(asked string) bool) bool {
 	switch {
-	case k.torn(name) && i.Names[name] || k.byName.doubtful(name) || k.byWildcard.doubtful(name):
+	case k.torn(name) && i.Names[name] || k.byName.matches(name, unsurely) || k.byWildcard.matches(name, unsurely):
 		return true
 	case k.leads(name, i):
 		return false

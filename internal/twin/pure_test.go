@@ -217,12 +217,18 @@ func (r *pureRelay) flush(c *pureClient) (busy bool) {
 
 // --- the control plane ---
 
-// step lets the Core take in one event, and carries out what it learned.
+// step lets the Core take in one event, and carries out what it learned. On streams
+// that it has ended nothing is heard from then on.
 func (r *pureRelay) step(event func()) (learned bool) {
 	event()
 	effects := r.core.Effects()
 	for _, e := range effects {
 		e.Apply(r.hub)
+	}
+	for _, id := range slices.Clone(r.streams) {
+		if !r.core.Uses(id) {
+			r.forget(id)
+		}
 	}
 	return len(effects) > 0
 }
@@ -238,7 +244,6 @@ func (r *pureRelay) End(stream int, how int) {
 	r.forget(upstream.StreamID(stream))
 	end, _ := upstream.Ending(endings[how])
 	r.step(func() { r.core.Ended(upstream.StreamID(stream), end, r.now) })
-	r.tick() // it may have ended others, on which nothing is heard from now on
 }
 
 func (r *pureRelay) forget(id upstream.StreamID) {
@@ -268,9 +273,6 @@ func (r *pureRelay) tick() (busy bool) {
 		}
 		open, shut = r.core.Tick(r.now)
 	})
-	for _, id := range shut {
-		r.forget(id)
-	}
 	for _, o := range open {
 		if r.down {
 			end, _ := upstream.Ending(endings[0])
