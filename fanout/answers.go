@@ -19,19 +19,20 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 		if !wanted && !x.named.Has(r.Name) {
 			continue // UP-9, H-31: nobody asked for it
 		}
-		told, seq := x.borrowers(r.Resource), x.next()
+		told, seq := x.wasLent(r.Resource), x.next()
 		touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
 		if !x.solicited(r.Resource) && !u.Full {
 			x.named.Doubt(r.Name) // it came early (H-1), and is to come again as an answer
 		}
 		renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
 		x.handNamed(r.Resource, changed, told)
-		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return slices.Contains(told, id) }))
-		if renews || len(told) > 0 && (x.named.Leased() || x.wildcard.Leased()) {
+		own, _ := x.named.Find(r.Name)
+		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
+		if renews || told && (x.named.Leased() || x.wildcard.Leased()) {
 			x.markRenewed(r.Resource, false)
 		}
-		if id, ok := x.named.Find(r.Name); ok && !wanted {
-			x.named.Forget(id, x.covers) // it has dropped the alias it was wanted for (NAME-5)
+		if !wanted {
+			x.named.Forget(own, x.covers) // it has dropped the alias it was wanted for (NAME-5)
 		}
 	}
 	for _, b := range u.Heartbeats {
@@ -115,7 +116,7 @@ func (x *index) applyWildcard(u *cache.Update) (held Held) {
 		_, c := x.wildcard.Set(r.Resource, r.Upstream, seq, nil)
 		x.handMember(r.Resource, c)
 		if c {
-			x.markNamed(x.lentTo(r.Name, lent))
+			x.markLent(r.Name, x.lentTo(r.Name, lent))
 		}
 		if x.wildcard.Lease(r.Name, r.TTL, u.At, seq) {
 			x.markRenewed(r.Resource, true)
@@ -193,7 +194,7 @@ func (x *index) removeMembers(all []departure) (changed bool) {
 		}
 		lent := x.lentTo(d.name, x.touched[:0])
 		_, c := x.wildcard.Remove(d.name, d.cause, x.next(), nil)
-		x.markNamed(lent)
+		x.markLent(d.name, lent)
 		changed = changed || c
 	}
 	return changed

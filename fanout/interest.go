@@ -131,17 +131,14 @@ func (x *index) expire(now time.Time, everything bool) (next time.Time) {
 // forget drops what is known of something that nobody wants (UP-8, H-18).
 func (x *index) forget(wildcard bool, name string) {
 	if wildcard {
-		var ended []cache.ID
 		for r := range x.wildcard.All() {
-			ended = x.lentTo(r.Name, ended)
+			// Where its own lane has been silent for too long the name is gone now (MISS-4).
+			x.markLent(r.Name, slices.DeleteFunc(x.lentTo(r.Name, x.touched[:0]), func(id cache.ID) bool {
+				return x.named.State(id) != cache.Absent
+			}))
 		}
 		x.guards.wildcard = guard{}
 		x.wildcard, x.synced, x.wildcardHeld, x.wildcardAsked, x.warm.wildcard = cache.Table{}, false, false, false, false
-		for _, id := range ended {
-			if x.named.State(id) == cache.Absent {
-				x.markContent(id) // its own lane has been silent for too long (MISS-4)
-			}
-		}
 		return
 	}
 	delete(x.guards.named.held, name)

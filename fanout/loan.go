@@ -33,6 +33,18 @@ func (x *index) borrows(id cache.ID) bool {
 	return a.State == cache.Absent && a.Cause == cache.Timer
 }
 
+// markLent marks what is lent of a member to names, or was, for those to whom it is.
+func (x *index) markLent(member string, to []cache.ID) {
+	x.touched = to
+	for _, id := range to {
+		for _, s := range x.interest[id] {
+			if !(View{s, x}).owns(member) {
+				x.wake(s.subscriber.mark(s, mark{id: id}))
+			}
+		}
+	}
+}
+
 // loan is what the wildcard lends to a name, if anything.
 func (x *index) loan(id cache.ID) (a cache.Answer) {
 	if x.borrows(id) {
@@ -62,21 +74,14 @@ func (v View) owns(name string) bool {
 	})
 }
 
-// borrowers are the names whose subscribers have been given exactly this resource
-// from the wildcard's copy, and need not be told again (DOWN-DELTA-14).
-func (x *index) borrowers(r *cache.Resource) (told []cache.ID) {
-	if x.wildcard.Len() == 0 {
-		return nil
+// wasLent: who asked for the name of a resource was given exactly this from the
+// wildcard's copy, and need not be told again (DOWN-DELTA-14). Those who asked for an
+// alias of it know themselves what they were told.
+func (x *index) wasLent(r *cache.Resource) bool {
+	id, ok := x.named.Find(r.Name)
+	if !ok {
+		return false
 	}
-	for name := range names(r) {
-		id, ok := x.named.Find(name)
-		if !ok || !x.borrows(id) {
-			continue
-		}
-		a := x.answer(id)
-		if a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0 {
-			told = append(told, id)
-		}
-	}
-	return told
+	a := x.loan(id)
+	return a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0
 }

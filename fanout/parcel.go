@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"slices"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -19,16 +18,16 @@ type parcel struct {
 	asked bool
 }
 
-// handNamed hands a resource to those who are interested in its names. told are
-// the names whose subscribers have been given it from the wildcard's copy.
-func (x *index) handNamed(r *cache.Resource, changed bool, told []cache.ID) {
+// handNamed hands a resource to those who are interested in its names. told: who asked
+// for its own name has been given it from the wildcard's copy.
+func (x *index) handNamed(r *cache.Resource, changed, told bool) {
 	if !r.DoNotCache {
 		return
 	}
 	for name := range names(r) {
 		if id, ok := x.named.Find(name); ok && x.wants(id) {
 			for _, s := range x.interest[id] {
-				x.hand(s, r, changed && !slices.Contains(told, id))
+				x.hand(s, r, changed && !(told && name == r.Name))
 			}
 		}
 	}

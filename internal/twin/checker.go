@@ -310,7 +310,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		name := r.GetName()
 		if r.GetResource() == nil {
 			for _, alias := range r.GetAliases() {
-				if !v.matched(alias) {
+				if !v.matches(alias, surely) {
 					c.changed(k, v.remove(alias, c.events))
 				}
 			}
