@@ -108,6 +108,7 @@ type state interface {
 	collect(v fanout.View, push bool) part
 	later(p *part)
 	removedNow(p *part)
+	takes() room
 }
 
 func (x *exchange) base() *exchange { return x }
@@ -164,6 +165,9 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	if end != nil {
 		return note, end
 	}
+	if end := s.checkRoom(d, d.claim(req)); end != nil {
+		return note, end
+	}
 	if !d.requested {
 		note.Kind = InitialRequest
 	}
@@ -176,7 +180,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	note.judged(d.request(req, now), req.GetResponseNonce(), req.GetErrorDetail())
 	asks := len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(req.GetResourceLocatorsSubscribe()) > 0
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
-	return note, s.checkCount()
+	return note, nil
 }
 
 // SotWRequest takes in a request of a SotW stream.
@@ -192,6 +196,9 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	}
 	w, end := s.sotw(t)
 	if end != nil {
+		return note, end
+	}
+	if end := s.checkRoom(w, w.claim(req)); end != nil {
 		return note, end
 	}
 	if !w.requested {
@@ -211,7 +218,7 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	note.judged(w.request(req, warmed, now), req.GetResponseNonce(), req.GetErrorDetail())
 	asks := !slices.Equal(names, w.names) || len(req.GetResourceLocators()) > 0
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
-	return note, s.checkCount()
+	return note, nil
 }
 
 // charge decides whether a request counts against the stream's rate. The verdict on
@@ -329,65 +336,6 @@ func (c *Config) loops(via []string) *End {
 	return nil
 }
 
-func (s *Session) checkNames(names []string) *End {
-	for _, name := range names {
-		if len(name) > s.config.MaxName {
-			return tooLong("resource name", name, s.config.MaxName)
-		}
-	}
-	return nil
-}
-
-func tooLong(what, name string, limit int) *End {
-	return &End{OverLimit, fmt.Sprintf("%s of %d bytes (%.40q...) exceeds the limit of %d; raise downstream.max_name_bytes", what, len(name), name, limit)}
-}
-
-// checkVersions: what a client came with is kept until all it asks for is resolved,
-// which may be never.
-func (s *Session) checkVersions(versions map[string]string) *End {
-	for name, version := range versions {
-		if end := s.checkNames([]string{name}); end != nil {
-			return end
-		}
-		if len(version) > maxVersion {
-			return &End{OverLimit, fmt.Sprintf("version of %d bytes (%.40q...) exceeds the limit of %d", len(version), version, maxVersion)}
-		}
-	}
-	return nil
-}
-
-// What a client may ask of us without a setting: the types of one stream, of which
-// the protocol has a dozen, and the length of a type's name, of a resource's version
-// and of the node, in bytes.
-const (
-	maxTypes   = 1000
-	maxTypeURL = 4 << 10
-	maxVersion = 4 << 10
-	maxNode    = 1 << 20
-)
-
-func (s *Session) checkCount() *End {
-	n, held := 0, 0
-	for _, st := range s.states {
-		st.base().sub.Read(func(v fanout.View) { n += len(v.Names()) })
-		n += st.base().refused.len()
-		if d, ok := st.(*deltaState); ok {
-			n += d.left.len()
-			held += len(d.held)
-		}
-	}
-	if held > s.config.MaxNames {
-		return &End{OverLimit, fmt.Sprintf("%d resource versions on one stream exceed the limit of %d; raise downstream.max_names_per_stream", held, s.config.MaxNames)}
-	}
-	if n > s.config.MaxNames {
-		return &End{OverLimit, fmt.Sprintf("%d names on one stream exceed the limit of %d; raise downstream.max_names_per_stream", n, s.config.MaxNames)}
-	}
-	if len(s.states) > maxTypes {
-		return &End{OverLimit, fmt.Sprintf("more than %d resource types on one stream", maxTypes)}
-	}
-	return nil
-}
-
 func (s *Session) find(t cache.TypeURL) state {
 	for _, st := range s.states {
 		if st.base().url == t {
@@ -430,6 +378,9 @@ func (s *Session) sotw(t cache.TypeURL) (*sotwState, *End) {
 }
 
 func (s *Session) exchange(t cache.TypeURL) (exchange, *End) {
+	if len(s.states) == maxTypes {
+		return exchange{}, &End{OverLimit, fmt.Sprintf("more than %d resource types on one stream", maxTypes)}
+	}
 	m, end := s.groups.Join(s.peer, s.node, t)
 	if end != nil {
 		return exchange{}, end
