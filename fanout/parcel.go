@@ -90,9 +90,11 @@ func (v View) Ask(r *cache.Resource) {
 	v.s.awaited[r.Name] = struct{}{}
 	byName := false
 	for name := range names(r) {
-		if _, ok := v.Lookup(name); ok {
+		if id, ok := v.Lookup(name); ok {
 			byName = true
-			v.x.ask(lingering{false, name})
+			if v.x.named.Answered(id) { // else the body comes with the answer
+				v.x.ask(lingering{false, name})
+			}
 		}
 	}
 	if !byName {
