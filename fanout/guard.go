@@ -48,12 +48,14 @@ type departure struct {
 	cause cache.Cause
 }
 
-// Held tells of removals that have just been held back, for the log.
+// Held tells of removals that have just been held back, or let go, for the log.
 type Held struct {
 	// Count of them, of so many resources on the lane.
 	Count, Total int
 	// Until they are let go.
 	Until time.Time
+	// Confirmed are removals held back until now that another stream has said again.
+	Confirmed int
 }
 
 // hears takes in what an Update says of itself, before it is applied: resources is
@@ -82,8 +84,11 @@ func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all []departure) 
 		h, isHeld := g.held[d.name]
 		switch {
 		case seen[d.name]:
-		case !t.Has(d.name), isHeld && h.stream != u.Stream: // nothing is lost; said again
+		case !t.Has(d.name): // nothing is lost
 			now = append(now, d)
+		case isHeld && h.stream != u.Stream:
+			now = append(now, d)
+			held.Confirmed++
 		case !isHeld:
 			doubtful = append(doubtful, d)
 		}
@@ -93,7 +98,7 @@ func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all []departure) 
 	much := g.taken >= c.Min && float64(g.taken) > c.Fraction*float64(g.total)
 	if len(doubtful) == 0 || !much || u.Age >= c.Within {
 		g.passed += len(doubtful)
-		return append(now, doubtful...), Held{}
+		return append(now, doubtful...), held
 	}
 	until := u.At.Add(c.Hold)
 	if len(g.held) == 0 {
@@ -102,7 +107,8 @@ func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all []departure) 
 	for _, d := range doubtful {
 		g.held[d.name] = holding{d, u.Stream, until}
 	}
-	return now, Held{Count: len(doubtful), Total: g.total, Until: until}
+	held.Count, held.Total, held.Until = len(doubtful), g.total, until
+	return now, held
 }
 
 // complete: the stream that speaks has said all there is. What was held back of the

@@ -25,10 +25,15 @@ func (h *Hub) Expiry() (next time.Time) {
 	return next
 }
 
-// ExpireResources makes Absent what upstream has not renewed in time (TTL-2), or has
-// taken away long enough ago (H-22), and wakes whom it concerns. expired counts the
-// former by type, for metrics.
-func (h *Hub) ExpireResources(now time.Time) (expired map[cache.TypeURL]int) {
+// Lapse counts, of one type, what ended because its time was up.
+type Lapse struct {
+	Expired int // resources whose TTL upstream has not renewed (TTL-2)
+	LetGo   int // removals that were held back for long enough (H-22)
+}
+
+// Lapse makes Absent what upstream has not renewed in time, or has taken away long
+// enough ago, and wakes whom it concerns.
+func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
 	for _, x := range h.all() {
 		wakeAll(x.locked(func() {
 			named, members := x.named.Expired(now), x.wildcard.Expired(now)
@@ -36,16 +41,17 @@ func (h *Hub) ExpireResources(now time.Time) (expired map[cache.TypeURL]int) {
 				x.removeNamed(name, cache.TTLExpired)
 			}
 			x.expireMembers(members)
-			x.letGo(func(g *guard) []departure { return g.expire(now) })
-			if n := len(named) + len(members); n > 0 {
-				if expired == nil {
-					expired = make(map[cache.TypeURL]int)
+			l := Lapse{Expired: len(named) + len(members)}
+			l.LetGo = x.letGo(func(g *guard) []departure { return g.expire(now) })
+			if l != (Lapse{}) {
+				if lapses == nil {
+					lapses = make(map[cache.TypeURL]Lapse)
 				}
-				expired[x.url] += n
+				lapses[x.url] = l
 			}
 		}))
 	}
-	return expired
+	return lapses
 }
 
 // expireMembers lets resources of the wildcard's set expire, and with them what was

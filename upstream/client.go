@@ -140,15 +140,28 @@ func (c *Client) step(event func(now time.Time)) {
 	defer c.order.Unlock()
 	for _, e := range c.take(event) {
 		o := e.Apply(c.hub)
-		for t, n := range o.Expired {
-			c.observer.ResourcesExpired(t, n)
-			c.log.Warn("TTLs ran out that the control plane has not renewed", "type", t, "resources", n)
-		}
-		if held := o.Held; held.Count > 0 {
-			c.log.Warn("the control plane is just back, and removes much at once; these removals are held back: see /resources, and POST /guard/release",
-				"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", held.Count, "total", held.Total, "until", held.Until)
-		}
+		c.report(e, o)
 		c.observe(e)
+	}
+}
+
+// report tells people what came of an Effect.
+func (c *Client) report(e Effect, o Outcome) {
+	for t, l := range o.Lapses {
+		if l.Expired > 0 {
+			c.observer.ResourcesExpired(t, l.Expired)
+			c.log.Warn("TTLs ran out that the control plane has not renewed", "type", t, "resources", l.Expired)
+		}
+		if l.LetGo > 0 {
+			c.log.Warn("removals that were held back are let go: the time of cache.mass_removal_guard.hold is up", "type", t, "count", l.LetGo)
+		}
+	}
+	if h := o.Held; h.Count > 0 {
+		c.log.Warn("the control plane is just back, and removes much at once; these removals are held back: see /resources, and POST /guard/release",
+			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Count, "total", h.Total, "until", h.Until)
+	}
+	if h := o.Held; h.Confirmed > 0 {
+		c.log.Warn("removals that were held back are let go: the control plane has said them again", "type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Confirmed)
 	}
 }
 

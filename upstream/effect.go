@@ -15,8 +15,9 @@ type Effect struct {
 	Lane fanout.Lane
 	// Update is to be applied to the Hub.
 	Update *cache.Update
-	// Expire is the time up to which resources expire; zero: none does (TTL-2).
-	Expire time.Time
+	// Lapse is the time up to which TTLs run out, and removals are held back; zero: no
+	// look is taken at them (TTL-2, H-22).
+	Lapse time.Time
 	// Availability: the Hub is to be told Status, nil for available (ERR-7).
 	Availability bool
 	Status       *statuspb.Status
@@ -33,8 +34,8 @@ type Effect struct {
 
 // Outcome is what came of an Effect that people should know.
 type Outcome struct {
-	Held    fanout.Held           // removals that were held back (H-22)
-	Expired map[cache.TypeURL]int // resources whose TTL has run out (TTL-2)
+	Held   fanout.Held // removals that were held back, or said again (H-22)
+	Lapses map[cache.TypeURL]fanout.Lapse
 }
 
 // Apply carries an effect out.
@@ -42,8 +43,8 @@ func (e Effect) Apply(hub *fanout.Hub) (o Outcome) {
 	switch {
 	case e.Update != nil:
 		o.Held = hub.Apply(e.Lane, e.Update)
-	case !e.Expire.IsZero():
-		o.Expired = hub.ExpireResources(e.Expire)
+	case !e.Lapse.IsZero():
+		o.Lapses = hub.Lapse(e.Lapse)
 	case e.Availability:
 		hub.SetUnavailable(e.Lane, e.Status)
 	case e.Conviction:

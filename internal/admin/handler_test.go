@@ -208,7 +208,7 @@ func TestExpiry(t *testing.T) {
 	if got, want := list(), `"expires": "1970-01-01T00:17:40Z"`; strings.Count(got, want) != 1 {
 		t.Errorf("want one %s in %s", want, got)
 	}
-	r.hub.ExpireResources(time.Unix(1060, 0))
+	r.hub.Lapse(time.Unix(1060, 0))
 	if got, want := list(), `"cause": "ttl"`; strings.Count(got, want) != 1 || strings.Contains(got, `"expires"`) {
 		t.Errorf("want one %s in %s", want, got)
 	}

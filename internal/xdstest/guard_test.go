@@ -87,6 +87,9 @@ func TestGuard_EmptyUpstream(t *testing.T) {
 				if len(told) != 3 || strings.Count(told[0], "-svc") != clusters || told[1] != "c2 < resp CDS" || strings.Count(told[2], "-svc") != clusters {
 					t.Errorf("after the hold clients heard %.100s", told)
 				}
+				if log.letGo != clusters {
+					t.Errorf("the log says that %d removals are let go", log.letGo)
+				}
 				t.Logf("0 removals in %v; the alert came after %v", hold, log.after)
 			})
 		})
@@ -115,14 +118,24 @@ type alertLog struct {
 	begin  time.Time
 	alerts int
 	after  time.Duration
+	letGo  int // removals
 }
 
 func (*alertLog) Enabled(context.Context, slog.Level) bool { return true }
 func (l *alertLog) WithAttrs([]slog.Attr) slog.Handler     { return l }
 func (l *alertLog) WithGroup(string) slog.Handler          { return l }
 func (l *alertLog) Handle(_ context.Context, r slog.Record) error {
-	if r.Level == slog.LevelWarn && strings.Contains(r.Message, "held back") {
+	switch {
+	case r.Level != slog.LevelWarn:
+	case strings.Contains(r.Message, "are held back"):
 		l.alerts, l.after = l.alerts+1, time.Since(l.begin)
+	case strings.Contains(r.Message, "are let go"):
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == "count" {
+				l.letGo += int(a.Value.Int64())
+			}
+			return true
+		})
 	}
 	return nil
 }
