@@ -31,6 +31,10 @@ func (st *stream) pace() {
 		return
 	}
 	st.server.observer.ClientRateLimited()
+	if !st.paced {
+		st.paced = true
+		st.log().Warn("client sends requests faster than downstream.request_rate; it is read more slowly", "requests_per_second", st.server.config.RequestRate)
+	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

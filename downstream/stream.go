@@ -30,8 +30,9 @@ type stream struct {
 	status statusWriter
 	ended  atomic.Pointer[End] // why we ended it, if we did
 
-	// Limits. limiter is the receiver's, stall the sender's.
+	// Limits. limiter and paced are the receiver's, stall the sender's.
 	limiter *rate.Limiter
+	paced   bool // it has had to wait, which is logged once
 	stall   stallWatch
 	age     *time.Timer
 
