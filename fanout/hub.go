@@ -46,6 +46,8 @@ type Hub struct {
 	seq atomic.Uint64
 	// identifier is the control plane's name of itself (DOWN-DELTA-19).
 	identifier atomic.Pointer[string]
+	// forgotten counts what was given up.
+	forgotten atomic.Uint64
 	// kept: nothing is given up any more.
 	kept atomic.Bool
 	// wanted is the mailbox that points upstream.

@@ -130,6 +130,7 @@ func (x *index) expire(now time.Time, everything bool) (next time.Time) {
 
 // forget drops what is known of something that nobody wants (UP-8, H-18).
 func (x *index) forget(wildcard bool, name string) {
+	x.hub.forgotten.Add(1)
 	if wildcard {
 		for r := range x.wildcard.All() {
 			// Where its own lane has been silent for too long the name is gone now (MISS-4).

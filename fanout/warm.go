@@ -215,13 +215,14 @@ func (v View) WarmSet() bool { return v.x.warm.wildcard }
 
 // Progress tells whether there is anything new to save.
 type Progress struct {
-	Position cache.Seq // the group's latest change
-	Complete int       // wildcards
+	Position  cache.Seq // the group's latest change
+	Complete  int       // wildcards
+	Forgotten uint64    // names that nobody wants any more, so far
 }
 
 // Progress is how far the Hub has come.
 func (h *Hub) Progress() Progress {
-	p := Progress{Position: cache.Seq(h.seq.Load())}
+	p := Progress{Position: cache.Seq(h.seq.Load()), Forgotten: h.forgotten.Load()}
 	for _, x := range h.all() {
 		x.mu.Lock()
 		if x.synced {
