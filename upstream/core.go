@@ -112,7 +112,7 @@ func (c *Core) SetVia(via []string, now time.Time) {
 // Tick looks at everything that is due: interest, timers, attempts. The caller
 // opens and closes what it returns, and calls again at Deadline.
 func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
-	if c.main.open() && !c.lingerAt.After(now) {
+	if c.proven(now) && !c.lingerAt.After(now) {
 		c.lingerAt = c.hub.Expire(now)
 	}
 	if !c.changesAt.IsZero() && !c.changesAt.After(now) {
@@ -120,7 +120,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 		c.takeChanges(now)
 	}
 	if at := c.hub.Expiry(); !at.IsZero() && !at.After(now) {
-		c.effects = append(c.effects, Effect{Expire: now})
+		c.effects = append(c.effects, Effect{Lapse: now})
 	}
 	for _, s := range c.slots() {
 		if s.open() {
@@ -145,7 +145,7 @@ func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time
 }
 
 func (c *Core) tickStream(s *slot, now time.Time) {
-	if now.Sub(s.opened) >= trial && s.role != Solo {
+	if s.role != Solo && s.proven(now) {
 		s.failingSince = time.Time{} // a solo stream works when it answers
 	}
 	c.suspects.survivors(s, now)
@@ -171,7 +171,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 func (c *Core) Deadline(now time.Time) time.Time {
 	// TTLs are there for the time in which no stream is open.
 	at := earlier(c.changesAt, c.hub.Expiry())
-	if c.main.open() {
+	if c.proven(now) {
 		at = earlier(at, c.lingerAt)
 	}
 	for i := range c.entries[:c.current] {
@@ -216,7 +216,6 @@ func (c *Core) Opened(id StreamID, now time.Time) {
 	if s.role == Main {
 		c.config.relay = false // until the server says so on this stream
 	}
-	c.lingerAt = c.hub.Expire(now) // what lingered too long meanwhile is not asked for again
 	c.place(now)
 	if s.open() { // it may have turned out not to be needed any more
 		c.suspects.survivors(s, now)

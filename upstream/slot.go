@@ -59,6 +59,18 @@ type slot struct {
 
 func (s *slot) open() bool { return s.stream != nil }
 
+// proven: the control plane is there, since a stream works. Until then an outage goes
+// on, and what lingers may be all there is of the last known good state (UP-7, G8).
+func (c *Core) proven(now time.Time) bool {
+	return slices.ContainsFunc(c.slots(), func(s *slot) bool { return s.proven(now) })
+}
+
+// proven: the stream has answered, or has outlived what ends one at once. That it is
+// open says little: a proxy accepts streams for a control plane that is away.
+func (s *slot) proven(now time.Time) bool {
+	return s.open() && (s.answered || now.Sub(s.opened) >= trial)
+}
+
 // attempt begins an attempt to open a stream.
 func (c *Core) attempt(s *slot, now time.Time) Open {
 	c.lastID++

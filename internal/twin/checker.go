@@ -30,6 +30,9 @@ type Checker struct {
 	versionOf, contentOf map[string]string
 	// before is what the last stream that carried a kind by name was subscribed to.
 	before map[string]map[string]time.Time
+	// proven is until when a stream of the relay's was known to work, since it had
+	// answered, or lasted.
+	proven time.Time
 	// refused: the control plane has ended a stream for the sake of a type.
 	refused bool
 
@@ -63,7 +66,7 @@ func (c *Checker) fail(rule, format string, a ...any) {
 
 // relayStarted: a relay has no streams at first, and knows nothing but what is on disk.
 func (c *Checker) relayStarted() {
-	c.known, c.streams, c.before = map[string]*knowledge{}, map[int]*relayStream{}, map[string]map[string]time.Time{}
+	c.known, c.streams, c.before, c.proven = map[string]*knowledge{}, map[int]*relayStream{}, map[string]map[string]time.Time{}, c.now
 	for _, k := range kinds {
 		c.known[k.name] = &knowledge{newVoice(), newVoice(), map[string]bool{}}
 	}
@@ -73,6 +76,7 @@ func (c *Checker) relayStarted() {
 // relayStream is a stream of the relay's to the control plane, as the relay has
 // made it.
 type relayStream struct {
+	opened time.Time
 	spoken bool
 	sotw   bool
 	lanes  map[string]*relayLane // by kind
@@ -89,13 +93,16 @@ type relayLane struct {
 }
 
 func (c *Checker) upOpened(id int, sotw bool) {
-	c.streams[id] = &relayStream{sotw: sotw, lanes: map[string]*relayLane{}}
+	c.streams[id] = &relayStream{opened: c.now, sotw: sotw, lanes: map[string]*relayLane{}}
 	c.forgetful = c.forgetful || sotw
 }
 
 func (c *Checker) upClosed(id int) {
 	c.silence()
 	if s := c.streams[id]; s != nil {
+		if c.now.Sub(s.opened) >= time.Second {
+			c.proven = c.now
+		}
 		for kind, l := range s.lanes {
 			if !l.wildcard {
 				c.before[kind] = l.names
@@ -168,7 +175,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if _, again := l.names[name]; again || l.wildcard != (name == wildcard) {
 			c.fail("G10", "%s %s is asked for, twice or on a stream used otherwise (WILD-13)", k.name, name)
 		}
-		if !c.isWanted(k, name) {
+		if !c.isWanted(k, name) && !(resumed && c.lingers(k, name)) {
 			c.fail("G10", "%s %s is asked for, and nobody wants it", k.name, name)
 		}
 		l.names[name] = c.now
@@ -270,6 +277,13 @@ func (c *Checker) isWanted(k kind, name string) bool {
 	})
 }
 
+// lingers: when the last stream worked, a name had not lingered for long enough. Until
+// another one works, that goes on.
+func (c *Checker) lingers(k kind, name string) bool {
+	at, ok := c.wanted[k.name][name]
+	return ok && at.Add(c.linger+time.Second).After(c.proven)
+}
+
 // lapsed: nobody wants the wildcard, and no stream carries it, so that the relay has
 // forgotten its set.
 func (c *Checker) lapsed(k kind) bool {
@@ -306,6 +320,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	v := known.voice(l.wildcard)
 	v.warm = false
 	c.events++
+	c.proven = c.now
 	for _, r := range resp.GetResources() {
 		name := r.GetName()
 		if r.GetResource() == nil {
