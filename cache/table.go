@@ -396,6 +396,14 @@ type Answer struct {
 	Error *statuspb.Status
 }
 
+// Resources are all that answer to the name.
+func (a Answer) Resources() []*Resource {
+	if a.Resource == nil {
+		return nil
+	}
+	return append([]*Resource{a.Resource}, a.More...)
+}
+
 // Answer looks a name up, by itself and as an alias (NAME-3).
 func (t *Table) Answer(id ID) Answer {
 	e := &t.entries[id]

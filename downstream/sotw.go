@@ -243,10 +243,7 @@ func everything(v fanout.View) (resources []*cache.Resource) {
 		return resources
 	}
 	for _, id := range v.Names() {
-		if a := v.Answer(id); a.Resource != nil {
-			resources = append(resources, a.Resource)
-			resources = append(resources, a.More...)
-		}
+		resources = append(resources, v.Answer(id).Resources()...)
 	}
 	return unique(resources)
 }
@@ -316,18 +313,28 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 }
 
 // keep puts names off of which the client came with a version of its own, and upstream
-// has not confirmed another one (RECON-19).
+// has not confirmed another one (RECON-19), unless it is given that for another name.
 func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 	if len(s.must) == 0 || s.replaces(v, viewVersion(v, everything(v))) {
 		s.must = nil
 		return asked
 	}
-	return slices.DeleteFunc(asked, func(id cache.ID) bool {
+	kept := func(id cache.ID) bool {
 		_, came := s.must[v.Name(id)]
-		if came = came && v.Has(id) && v.Warm(id); came {
+		return came && v.Has(id) && v.Warm(id)
+	}
+	given := make(map[*cache.Resource]bool)
+	for _, id := range asked {
+		for _, r := range v.Answer(id).Resources() {
+			given[r] = given[r] || !kept(id)
+		}
+	}
+	return slices.DeleteFunc(asked, func(id cache.ID) bool {
+		late := kept(id) && slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool { return !given[r] })
+		if late {
 			s.asked.add(id)
 		}
-		return came
+		return late
 	})
 }
 

@@ -138,7 +138,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if !t.left[name] { // or it is still to be told as what it is to the wildcard (WILD-8)
 			delete(t.asked, name)
 		}
-		both := slices.Contains(subscribe, name)
+		both := slices.Contains(subscribe, name) || name == wildcard && first && k.empty && len(subscribe) == 0 // row e
 		if name != wildcard && t.interest.Wildcard && (both || before.Names[name]) {
 			t.asked[name], t.left[name] = true, true
 			c.owe(k, t, name, false)
