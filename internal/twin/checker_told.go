@@ -271,7 +271,7 @@ func (c *Checker) fingerprinted(who string, k kind, name string, r content, alia
 func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) {
 	kept := func(asked string) bool {
 		for name, w := range c.known[k.name].byName.words {
-			if w.present && !w.doubtful && c.kept(k, map[string]bool{asked: true}, name, w) {
+			if w.present && c.kept(k, map[string]bool{asked: true}, name, w) {
 				return true
 			}
 		}
@@ -321,7 +321,7 @@ func (c *Checker) Known() {
 					served := v == c.known[k.name].byName && c.kept(k, t.interest.Names, name, w) ||
 						v.complete && c.since[k.name][wildcard] < v.completed && t.interest.Wildcard && !t.interest.Named(name, w.aliases) && c.kept(k, map[string]bool{wildcard: true}, name, w)
 					kept := v.warm && (t.brought[name] || cl.sotw && len(t.brought) > 0)
-					if w.present && !w.doubtful && served && !kept && !c.known[k.name].says(name, t.holds[name].label) {
+					if w.present && served && !kept && !c.known[k.name].says(name, t.holds[name].label) {
 						c.fail("G8", "c%d %s: the relay knows %s=%s, the client holds %q", id, k.name, name, w.label, t.holds[name].label)
 					}
 				}
