@@ -1,7 +1,6 @@
 package fanout
 
 import (
-
 	"github.com/xds-relay/xds-relay/cache"
 )
 
