@@ -67,7 +67,7 @@ func demoAdmin(r *relay.Relay, metrics *admin.Metrics) (url string, stop func(),
 	}
 	metrics.Attach(r)
 	log := slog.New(slog.DiscardHandler)
-	s := admin.Serve(l, admin.NewHandler(r, metrics, adminHost(address), log), log)
+	s := admin.Serve(l, admin.NewHandler(r, metrics, admin.HandlerOptions{Host: adminHost(address), Log: log}), log)
 	return "http://" + l.Addr().String() + "/", s.Close, nil
 }
 

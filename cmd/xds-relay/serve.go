@@ -78,7 +78,7 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger) error {
 			return bindError(err, "admin.listen (--admin)")
 		}
 		log.Info("admin endpoint", "listener", l.Addr().String())
-		adminServer = admin.Serve(l, admin.NewHandler(r, metrics, adminHost(c.Admin.Listen), log), log)
+		adminServer = admin.Serve(l, admin.NewHandler(r, metrics, admin.HandlerOptions{Host: adminHost(c.Admin.Listen), Pprof: c.Admin.Pprof, Log: log}), log)
 	}
 	for _, l := range listeners {
 		r.Serve(l)

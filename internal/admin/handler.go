@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -30,12 +31,21 @@ type page struct {
 	acts       bool // it changes something, and so answers POST only
 }
 
-// NewHandler returns the HTTP face of a relay. host is the host name or address it
-// listens on, empty for a Unix socket; requests for another one are refused, so
-// that no web page can reach it under a name of its own (DNS rebinding). What an
-// operator does here is logged.
-func NewHandler(r Relay, m *Metrics, host string, log *slog.Logger) http.Handler {
-	h := &handler{relay: r, metrics: m, log: log, started: time.Now()}
+// HandlerOptions say how a relay shows itself over HTTP.
+type HandlerOptions struct {
+	// Host is the host name or address it listens on, empty for a Unix socket.
+	// Requests for another one are refused, so that no web page can reach it under a
+	// name of its own (DNS rebinding).
+	Host string
+	// Pprof adds /debug/pprof.
+	Pprof bool
+	// Log is told what an operator does here.
+	Log *slog.Logger
+}
+
+// NewHandler returns the HTTP face of a relay.
+func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
+	h := &handler{relay: r, metrics: m, log: o.Log, started: time.Now()}
 	prom := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	pages := []page{
 		{"/livez", "200 while the process answers", h.live, false},
@@ -47,6 +57,9 @@ func NewHandler(r Relay, m *Metrics, host string, log *slog.Logger) http.Handler
 		{"/resources", "what is cached, JSON, without bodies; ?type=CDS &group= &limit= &continue=", h.resources, false},
 		{"/guard/release", "POST: lets go the removals that are held back; ?type=CDS &group=", h.release, true},
 		{"/server_info", "version, uptime and readiness, JSON", h.serverInfo, false},
+	}
+	if o.Pprof {
+		pages = append(pages, page{"/debug/pprof/", "profiles of this process", profiles, false})
 	}
 	mux := http.NewServeMux()
 	for _, p := range pages {
@@ -68,7 +81,7 @@ func NewHandler(r Relay, m *Metrics, host string, log *slog.Logger) http.Handler
 			fmt.Fprintf(w, "%-14s %s\n", p.path, p.help)
 		}
 	}))
-	return http.NewCrossOriginProtection().Handler(checkHost(host, mux))
+	return http.NewCrossOriginProtection().Handler(checkHost(o.Host, mux))
 }
 
 // getOnly refuses everything that could change something.
@@ -109,6 +122,20 @@ func checkHost(host string, next http.Handler) http.Handler {
 		}
 		http.Error(w, fmt.Sprintf("this is not %q; ask for localhost, or for the address of admin.listen", req.Host), http.StatusMisdirectedRequest)
 	})
+}
+
+// profiles are those of net/http/pprof, save for the command line.
+func profiles(w http.ResponseWriter, req *http.Request) {
+	switch req.URL.Path {
+	case "/debug/pprof/profile":
+		pprof.Profile(w, req)
+	case "/debug/pprof/trace":
+		pprof.Trace(w, req)
+	case "/debug/pprof/cmdline":
+		http.Error(w, "not served", http.StatusNotFound)
+	default:
+		pprof.Index(w, req)
+	}
 }
 
 // live asks the relay something, whatever the answer: if its locks are stuck, so

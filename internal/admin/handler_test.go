@@ -67,7 +67,7 @@ func ask(t *testing.T, method, path, host string) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(method, path, nil)
 	req.Host = host
 	w := httptest.NewRecorder()
-	NewHandler(r, m, "127.0.0.1", slog.New(slog.DiscardHandler)).ServeHTTP(w, req)
+	NewHandler(r, m, HandlerOptions{Host: "127.0.0.1", Log: slog.New(slog.DiscardHandler)}).ServeHTTP(w, req)
 	if strings.Contains(w.Body.String(), canary) {
 		t.Errorf("%s shows a secret", path)
 	}
@@ -193,7 +193,7 @@ func TestExpiry(t *testing.T) {
 	m := NewMetrics(ReadBuild("test"))
 	r := newDescribed()
 	m.Attach(r)
-	h := NewHandler(r, m, "127.0.0.1", slog.New(slog.DiscardHandler))
+	h := NewHandler(r, m, HandlerOptions{Host: "127.0.0.1", Log: slog.New(slog.DiscardHandler)})
 	list := func() string {
 		req := httptest.NewRequest("GET", "/resources?type=CDS", nil)
 		req.Host = "localhost"
@@ -221,7 +221,7 @@ func TestRelease(t *testing.T) {
 	r := newDescribed()
 	m.Attach(r)
 	var log strings.Builder
-	h := NewHandler(r, m, "127.0.0.1", slog.New(slog.NewTextHandler(&log, nil)))
+	h := NewHandler(r, m, HandlerOptions{Host: "127.0.0.1", Log: slog.New(slog.NewTextHandler(&log, nil))})
 	r.hub.Apply(fanout.Lane{Type: cache.Cluster}, &cache.Update{Stream: 2, At: time.Unix(1000, 0), Removed: []string{"a", "b", "c"}})
 	do := func(method, path, site string) string {
 		t.Helper()
@@ -252,5 +252,30 @@ func TestRelease(t *testing.T) {
 	}
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "count=3") {
 		t.Errorf("the log says %q, and should tell of the three once", got)
+	}
+}
+
+// TestProfilesAreOff unless they are asked for.
+func TestProfilesAreOff(t *testing.T) {
+	status := func(o HandlerOptions, path string) int {
+		o.Host, o.Log = "127.0.0.1", slog.New(slog.DiscardHandler)
+		r := newDescribed()
+		w := httptest.NewRecorder()
+		req := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:18001"+path, nil)
+		NewHandler(r, NewMetrics(ReadBuild("test")), o).ServeHTTP(w, req)
+		return w.Code
+	}
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1"} {
+		if code := status(HandlerOptions{}, path); code != http.StatusNotFound {
+			t.Errorf("%s answers %d though it is off", path, code)
+		}
+	}
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap"} {
+		if code := status(HandlerOptions{Pprof: true}, path); code != http.StatusOK {
+			t.Errorf("%s answers %d", path, code)
+		}
+	}
+	if code := status(HandlerOptions{Pprof: true}, "/debug/pprof/cmdline"); code != http.StatusNotFound {
+		t.Errorf("the command line is shown: %d", code)
 	}
 }

@@ -18,7 +18,7 @@ func scrape(t *testing.T, m *Metrics) string {
 	req := httptest.NewRequest("GET", "/metrics", nil)
 	req.Host = "localhost"
 	w := httptest.NewRecorder()
-	NewHandler(newDescribed(), m, "localhost", slog.New(slog.DiscardHandler)).ServeHTTP(w, req)
+	NewHandler(newDescribed(), m, HandlerOptions{Host: "localhost", Log: slog.New(slog.DiscardHandler)}).ServeHTTP(w, req)
 	return w.Body.String()
 }
 

@@ -142,6 +142,11 @@ type Admin struct {
 	// in this version, because the endpoint has no authentication.
 	// Default: "".
 	Listen string `yaml:"listen"`
+
+	// Pprof adds /debug/pprof, for CPU and memory profiles. They show nothing of
+	// what is served, but taking one costs the relay time.
+	// Default: false.
+	Pprof bool `yaml:"pprof"`
 }
 
 // Log configures the relay's own log.

@@ -325,7 +325,7 @@ cache:
   mass_removal_guard: {fraction: 0.25, min: 3, within: 4s, hold: 5s}
   snapshot: {dir: /var/lib/xds-relay, interval: 9s, max_age: 1h, key_file: /certs/snapshot, exclude_types: [LDS]}
 version_key_file: /certs/hmac
-admin: {listen: unix:///run/xds-relay/admin.sock}
+admin: {listen: unix:///run/xds-relay/admin.sock, pprof: true}
 log: {level: debug, format: json}
 `
 
@@ -402,7 +402,7 @@ func fullConfig() Config {
 			},
 		},
 		VersionKeyFile: "/certs/hmac",
-		Admin:          Admin{Listen: "unix:///run/xds-relay/admin.sock"},
+		Admin:          Admin{Listen: "unix:///run/xds-relay/admin.sock", Pprof: true},
 		Log:            Log{Level: LogLevelDebug, Format: LogFormatJSON},
 	}
 }
