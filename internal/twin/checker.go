@@ -90,6 +90,7 @@ type relayLane struct {
 	pending  map[string]bool // nonces that await a verdict → it must be a NACK
 	first    time.Time       // response since the wildcard was subscribed
 	bare     int             // the event after which it began without versions; 0: it began with them
+	asked    int             // the event after which it was asked for
 }
 
 func (c *Checker) upOpened(id int, sotw bool) {
@@ -179,7 +180,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			c.fail("G10", "%s %s is asked for, and nobody wants it", k.name, name)
 		}
 		l.names[name] = c.now
-		l.first = time.Time{}
+		l.first, l.asked = time.Time{}, c.events
 	}
 	if !resumed {
 		if len(unsubscribe) > 0 {
@@ -321,6 +322,8 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	v.warm = false
 	c.events++
 	c.proven = c.now
+	// A SotW wildcard is never given up in words: who wants it anew asks on another stream.
+	lapsed := s.sotw && l.wildcard && c.since[k.name][wildcard] > l.asked
 	for _, r := range resp.GetResources() {
 		name := r.GetName()
 		if r.GetResource() == nil {
@@ -333,7 +336,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events}
 		covered, surely := c.covered(k, l, name, w.aliases)
-		if w.unsure = !surely && !l.wildcard; l.wildcard || covered {
+		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered {
 			c.changed(k, v.set(name, w))
 		} else if before, had := v.words[name]; had {
 			delete(v.words, name) // it has lost the alias it was wanted for

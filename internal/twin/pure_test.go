@@ -340,6 +340,9 @@ func (r *pureRelay) Step(n int) {
 // Wait goes from deadline to deadline.
 func (r *pureRelay) Wait(d time.Duration) {
 	until := r.now.Add(d)
+	if r.hub.Wanted().Pending() { // held still or not, it has been woken
+		r.core.Interest(r.now)
+	}
 	for at := r.deadline(); !at.IsZero() && !at.After(until) && !r.game.failed(); at = r.deadline() {
 		if at.After(r.now) {
 			r.now = at

@@ -17,8 +17,8 @@ type sotwLane struct {
 	nonces map[string]bool // of responses that are not judged yet
 }
 
-// sotwAsked is what a request says, in Delta: a verdict, what is given up, and what is
-// asked for.
+// sotwAsked is what a request says, in Delta: a verdict, and what is asked for and given
+// up.
 func (s *serverStream) sotwAsked(req *discovery.DiscoveryRequest) (said []*discovery.DeltaDiscoveryRequest) {
 	k, _ := named(req.GetTypeUrl())
 	l := s.sotw[k.name]
@@ -45,11 +45,8 @@ func (s *serverStream) sotwAsked(req *discovery.DiscoveryRequest) (said []*disco
 		}
 	}
 	l.names = req.GetResourceNames()
-	if len(fewer) > 0 {
-		said = append(said, &discovery.DeltaDiscoveryRequest{TypeUrl: req.GetTypeUrl(), ResourceNamesUnsubscribe: fewer})
-	}
-	if len(more) > 0 || first {
-		said = append(said, &discovery.DeltaDiscoveryRequest{TypeUrl: req.GetTypeUrl(), ResourceNamesSubscribe: more})
+	if len(more)+len(fewer) > 0 || first {
+		said = append(said, &discovery.DeltaDiscoveryRequest{TypeUrl: req.GetTypeUrl(), ResourceNamesSubscribe: more, ResourceNamesUnsubscribe: fewer})
 	}
 	if len(said) > 0 {
 		said[0].Node = req.GetNode()
@@ -72,6 +69,7 @@ func (g *Game) sotwAnswer(s *serverStream, delta *discovery.DeltaDiscoveryRespon
 		for _, name := range poolNames {
 			if r, ok := g.plane.world[k.name][name]; ok && l.wants(name, r.Aliases) {
 				means.Resources = append(means.Resources, g.plane.wire(k, name))
+				l.noteSent(name, r)
 			}
 		}
 		for name, w := range g.checker.known[k.name].voice(l.wildcard).words {
