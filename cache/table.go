@@ -390,7 +390,7 @@ type Answer struct {
 	MoreSeqs []Seq
 	// Negative is upstream's denial of an alias, to be passed on as it came.
 	Negative *Resource
-	// Vanished is when the resource that bore the name went; others may answer to it.
+	// Vanished is when the resource that bears the name went, if others answer to it.
 	Vanished Seq
 	// Error lies over the name, whatever its State.
 	Error *statuspb.Status
@@ -408,13 +408,13 @@ func (a Answer) Resources() []*Resource {
 func (t *Table) Answer(id ID) Answer {
 	e := &t.entries[id]
 	a := Answer{State: e.state, Cause: e.cause, Resource: e.resource, Error: e.err, Seq: e.seq}
-	if e.vanished && e.state == Absent {
-		a.Vanished = e.seq
-	}
 	if e.more == nil {
 		return a
 	}
 	a.Negative = e.more.negative
+	if e.vanished && e.state == Absent && len(e.more.matches) > 0 {
+		a.Vanished = e.seq
+	}
 	for _, m := range e.more.matches {
 		a.State, a.Cause = Present, 0
 		if r, seq := t.entries[m].resource, t.entries[m].seq; a.Resource == nil {

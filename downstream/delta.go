@@ -17,6 +17,7 @@ type deltaState struct {
 	exchange
 	requested   bool
 	reconnected bool                // the first request brought versions
+	aliased     bool                // it has, or had, resources with aliases
 	sent        map[string]struct{} // Cluster: endpoint names sent before endpoints were asked for
 	// opening: the type's first request made it a wildcard, and nothing precedes
 	// that answer (DOWN-DELTA-13).
@@ -96,10 +97,10 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	return v
 }
 
-// missed keeps removals that the client has not been told, of names that it gives up:
-// it may hold the resources because of an alias (NAME-5).
+// missed keeps in mind the names with an untold change that the client gives up: an
+// alias that it asks for may cover what it has of them, and not what there is (NAME-5).
 func (d *deltaState) missed(unsubscribe []string) {
-	if len(unsubscribe) == 0 {
+	if len(unsubscribe) == 0 || !d.aliased {
 		return
 	}
 	d.sub.Read(func(v fanout.View) {
@@ -114,7 +115,11 @@ func (d *deltaState) missed(unsubscribe []string) {
 			if _, waits := slices.BinarySearch(untold, id); !ok || !waits {
 				continue
 			}
-			if a := v.Answer(id); a.State == cache.Absent && a.Vanished > 0 && !d.toldAhead(name, "", a.Seq) {
+			version, a := "", v.Answer(id)
+			if a.State == cache.Present {
+				version = a.Resource.Version
+			}
+			if a.State != cache.Unknown && !d.toldAhead(name, version, a.Seq) {
 				d.ties.loosen(name, "")
 			}
 		}
@@ -263,7 +268,7 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 		if _, told := slices.BinarySearch(asked, id); !told {
 			d.collectName(v, id, false, p)
 		}
-		if a := v.Answer(id); a.State == cache.Present && a.Vanished > d.namesTo {
+		if v.Answer(id).Vanished > d.namesTo {
 			d.ties.loosen(v.Name(id), "") // others answer to the name now
 		}
 	}

@@ -20,6 +20,7 @@ func (d *deltaState) holds(r *cache.Resource) bool {
 // has: the client holds it, or is about to: its version is judged.
 func (d *deltaState) has(r *cache.Resource) bool {
 	aliased := len(r.Aliases) > 0
+	d.aliased = d.aliased || aliased
 	if aliased && slices.Contains(d.spared, r) {
 		return true // another of its names has led here already
 	}

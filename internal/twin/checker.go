@@ -445,7 +445,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 	}
 	waits := slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), unresolved)
 	for name, h := range t.holds {
-		if _, exists := view[name]; exists || !(t.brought[name] && waits) && (!cl.sotw && !c.forgetful || k.full) {
+		if _, exists := view[name]; exists || !unresolved(name) && !(t.brought[name] && waits) && (!cl.sotw && !c.forgetful || k.full) {
 			holds[name] = h.label // SotW cannot say that others are gone (DOWN-SOTW-10)
 		}
 	}

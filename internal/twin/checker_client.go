@@ -166,6 +166,9 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 	t.judged(req.GetResponseNonce())
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
 	t.interest.Replace(k, req.GetResourceNames())
+	if t.interest.Empty() {
+		clear(t.holds) // nobody is going to say that what it came with is gone
+	}
 	if first && req.GetVersionInfo() != "" {
 		for name := range t.holds {
 			t.brought[name] = true

@@ -7,7 +7,7 @@ import "maps"
 // onDisk is what a relay saves: what exists, and because of what names it is held.
 type onDisk struct {
 	known map[string]*knowledge
-	names map[string]map[string]bool // by kind
+	names map[string]map[string]bool // by kind: true, or false if it may be
 }
 
 // saved notes what the relay has just saved. Of what nobody has wanted for long
@@ -15,17 +15,20 @@ type onDisk struct {
 func (c *Checker) saved() {
 	s := &onDisk{map[string]*knowledge{}, map[string]map[string]bool{}}
 	for _, k := range kinds {
-		names := map[string]bool{}
+		names, sure := map[string]bool{}, map[string]bool{}
 		for _, name := range Union(c.interests(k)) {
-			names[name] = true
+			sure[name] = true
 		}
 		for name, at := range c.wanted[k.name] {
 			if c.now.Sub(at) < c.linger || len(c.streams) == 0 { // lingering stops while upstream is away
-				names[name] = true
+				sure[name] = true
+			} else if c.isWanted(k, name) {
+				names[name] = false
 			}
 		}
+		maps.Copy(names, sure)
 		known := c.known[k.name]
-		byName := known.byName.kept(func(name string, w word) bool { return (&Interest{Names: names}).Named(name, w.aliases) })
+		byName := known.byName.kept(func(name string, w word) bool { return (&Interest{Names: sure}).Named(name, w.aliases) })
 		byWildcard := newVoice()
 		if known.byWildcard.complete {
 			byWildcard = known.byWildcard.kept(func(string, word) bool { return names[wildcard] })
@@ -69,7 +72,7 @@ func (c *Checker) load() {
 			c.wanted[k.name][name] = c.now // it lingers
 		}
 		if !c.uncertain {
-			c.loaded[k.name] = maps.Clone(c.disk.names[k.name])
+			c.loaded[k.name] = c.disk.names[k.name]
 		}
 	}
 }
