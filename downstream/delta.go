@@ -229,8 +229,8 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 		if _, again := v.Lookup(name); again {
 			continue
 		}
-		if _, tied := d.ties.to[name]; tied {
-			continue
+		if v.Leads(name) {
+			continue // it is told for an alias of it
 		}
 		r := v.Member(name)
 		if r == nil && v.WarmSet() {

@@ -132,6 +132,10 @@ func (v View) named(name string, member *cache.Resource) bool {
 	return ok && lists(v.x.named.Answer(id).Resource)
 }
 
+// Leads reports whether one of the client's names is an alias of the resource that
+// bears this name.
+func (v View) Leads(name string) bool { return v.owns(name) || v.lent(v.Member(name)) }
+
 // lent: a member of the wildcard's set is lent to one of the client's names.
 func (v View) lent(member *cache.Resource) bool {
 	return member != nil && slices.ContainsFunc(member.Aliases, func(alias string) bool {

@@ -175,23 +175,21 @@ func (x *index) heard(u *cache.Update) {
 }
 
 // confirm: upstream has said all it had to say about what was loaded on a lane.
-// Clients that were kept waiting with a version of their own are judged now.
+// Clients that were kept waiting with a version of their own are judged now: those who
+// ask by name, too, who may have been served from the wildcard's copy until just now.
 func (x *index) confirm(wildcard bool) {
 	look := mark{kind: again}
-	if wildcard && x.warm.wildcard {
+	switch {
+	case wildcard && x.warm.wildcard:
 		x.warm.wildcard = false
 		x.markWildcards(look)
-		for id := range x.interest { // and those who are served by name from its copy
-			if x.borrows(cache.ID(id)) {
-				x.markID(cache.ID(id), look)
-			}
-		}
-	}
-	if !wildcard && x.warm.names != nil {
+	case !wildcard && x.warm.names != nil:
 		x.warm.names = nil
-		for id := range x.interest {
-			x.markID(cache.ID(id), look)
-		}
+	default:
+		return
+	}
+	for id := range x.interest {
+		x.markID(cache.ID(id), look)
 	}
 }
 
