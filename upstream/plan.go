@@ -154,13 +154,12 @@ func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
 		if floor := s.attempt.Add(reconnectFloor); !s.attempt.IsZero() && floor.After(now) {
 			s.openAt = floor
 		}
-		if q := c.suspects.quarantined[lane.Type]; s.role == Solo && q != nil {
+		q := c.suspects.quarantined[lane.Type]
+		if s.role == Solo && q != nil && (q.notBefore.IsZero() || q.notBefore.After(s.openAt)) {
 			s.failingSince = now.Add(-c.config.UnavailableAfter)
 			s.message = q.message
-			if q.notBefore.After(s.openAt) {
-				s.openAt = q.notBefore
-			}
-		}
+			s.openAt = latest(s.openAt, q.notBefore)
+		} // else whoever asks for the type now waits for the attempt's outcome
 	}
 }
 
