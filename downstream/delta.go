@@ -233,6 +233,9 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 			continue // it is told for an alias of it
 		}
 		r := v.Member(name)
+		if r == nil && v.Covers(name) {
+			continue // it is told for an alias, if only when that may be (NAME-5)
+		}
 		if r == nil && v.WarmSet() {
 			d.left.add(name) // what was loaded from disk may lack it (RECON-19)
 			continue
