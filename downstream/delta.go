@@ -233,9 +233,6 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 			continue // it is told for an alias of it
 		}
 		r := v.Member(name)
-		if r == nil && v.Covers(name) {
-			continue // it is told for an alias, if only when that may be (NAME-5)
-		}
 		if r == nil && v.WarmSet() {
 			d.left.add(name) // what was loaded from disk may lack it (RECON-19)
 			continue
@@ -350,4 +347,7 @@ func (d *deltaState) later(p *part) {
 }
 
 // removedNow notes that the removals of a part are told.
-func (d *deltaState) removedNow(p *part) { d.untold = p.position }
+func (d *deltaState) removedNow(p *part) {
+	d.untold = p.position
+	d.ties.gone(p.removed)
+}
