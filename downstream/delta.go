@@ -116,10 +116,11 @@ func (d *deltaState) missed(unsubscribe []string) {
 				continue
 			}
 			version, a := "", v.Answer(id)
-			if a.State == cache.Present {
+			own := a.Resource != nil && a.Resource.Name == name
+			if own {
 				version = a.Resource.Version
 			}
-			if a.State != cache.Unknown && !d.toldAhead(name, version, a.Seq) {
+			if (own || a.State == cache.Absent || a.Vanished > 0) && !d.toldAhead(name, version, a.Seq) {
 				d.ties.loosen(name, "")
 			}
 		}
