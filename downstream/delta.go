@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -22,7 +23,8 @@ type deltaState struct {
 	// opening: the type's first request made it a wildcard, and nothing precedes
 	// that answer (DOWN-DELTA-13).
 	opening bool
-	// untold: removals from the wildcard after this position (ORDER-2).
+	// untold: removals from the wildcard after this position (ORDER-2); unseen: none,
+	// since the client has nothing of it.
 	untold cache.Seq
 	// left are names given up under the wildcard, to be told once more (WILD-8).
 	left pile[string]
@@ -44,6 +46,9 @@ type deltaState struct {
 	// have missed renewals (TTL-5).
 	spared []*cache.Resource
 }
+
+// unseen is a position after all others.
+const unseen cache.Seq = math.MaxUint64
 
 // request takes in one request of the type.
 func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) (v verdict) {
@@ -68,7 +73,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 		}
 	}
 	if slices.Contains(req.GetResourceNamesUnsubscribe(), fanout.Wildcard) {
-		d.untold = 0 // what it had of the wildcard it has dropped
+		d.untold = unseen // what it had of the wildcard it has dropped
 		d.wildcardAsked, d.opening = false, false
 	}
 	if asked.Wildcard {
@@ -183,7 +188,7 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	case d.wildcardAsked:
 		for c := range v.Members(0) {
 			switch {
-			case c.Resource == nil && d.untold > 0 && c.Seq > d.untold:
+			case c.Resource == nil && c.Seq > d.untold:
 				p.removed = append(p.removed, c.Name) // told before, and not yet that it went
 				p.removedMembers = true
 			case c.Resource != nil && !(v.WarmSet() && d.keeps(c.Name)) && !d.has(c.Resource):

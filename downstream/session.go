@@ -353,7 +353,7 @@ func (s *Session) delta(t cache.TypeURL) (*deltaState, *End) {
 	if end != nil {
 		return nil, end
 	}
-	d := &deltaState{exchange: x, resend: slices.Contains(s.config.ResendOnReconnect, t)}
+	d := &deltaState{exchange: x, untold: unseen, resend: slices.Contains(s.config.ResendOnReconnect, t)}
 	if clusters, ok := s.find(cache.Cluster).(*deltaState); ok && t == cache.Endpoint {
 		for name := range clusters.sent {
 			d.spareNot(name)
