@@ -100,6 +100,7 @@ func (c *Checker) upOpened(id int, sotw bool) {
 
 func (c *Checker) upClosed(id int) {
 	c.silence()
+	c.settled()
 	if s := c.streams[id]; s != nil {
 		if c.now.Sub(s.opened) >= time.Second {
 			c.proven = c.now
@@ -447,6 +448,10 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 	}
 	waits := slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), unresolved)
 	for name, h := range t.holds {
+		if c.forgetful && !k.full && t.interest.Named(name, h.aliases) && !t.interest.Named(name, world[k.name][name].Aliases) {
+			delete(view, name) // SotW cannot say that it has lost the alias (TRANSLATE-7)
+			continue
+		}
 		if _, exists := view[name]; exists || !unresolved(name) && !(t.brought[name] && waits) && (!cl.sotw && !c.forgetful || k.full) {
 			holds[name] = h.label // SotW cannot say that others are gone (DOWN-SOTW-10)
 		}
