@@ -286,15 +286,21 @@ func (c *Checker) lingers(k kind, name string) bool {
 	return ok && at.Add(c.linger+time.Second).After(c.proven)
 }
 
-// lapsed: nobody wants the wildcard, and no stream carries it, so that the relay has
-// forgotten its set.
+// lapsed: nobody wants the wildcard, and no stream carries it, or not for much longer,
+// so that the relay has forgotten its set.
 func (c *Checker) lapsed(k kind) bool {
+	if slices.Contains(Union(c.interests(k)), wildcard) {
+		return false
+	}
+	if left, ok := c.wanted[k.name][wildcard]; ok && c.now.Sub(left) >= c.linger {
+		return true // it may be about to say so
+	}
 	for _, s := range c.streams {
 		if l := s.lanes[k.name]; l != nil && l.wildcard && len(l.names) > 0 {
 			return false
 		}
 	}
-	return !slices.Contains(Union(c.interests(k)), wildcard)
+	return true
 }
 
 // interests are those of all clients in a type.

@@ -81,6 +81,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		listed[r.name] = true
 		view += r.name + "=" + r.label + " "
 		answer = t.settle(r.name, c.aliases(k, r)) || answer
+		reason = reason || c.known[k.name].erred[r.name] // it is over, which is told by sending what there is (ERR-8)
 		if k.full {
 			delete(t.last, r.name) // a set has everything, changed or not
 		}
