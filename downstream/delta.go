@@ -115,9 +115,13 @@ func (d *deltaState) missed(unsubscribe []string) {
 		d.take(v.Marks())
 		untold := d.changed.take()
 		d.changed.add(untold...)
+		waits := func(id cache.ID, subscribed bool) bool {
+			_, waits := slices.BinarySearch(untold, id)
+			return subscribed && waits
+		}
 		for _, name := range unsubscribe {
 			id, ok := v.Lookup(name)
-			if _, waits := slices.BinarySearch(untold, id); !ok || !waits {
+			if !ok {
 				continue
 			}
 			version, a := "", v.Answer(id)
@@ -125,8 +129,10 @@ func (d *deltaState) missed(unsubscribe []string) {
 			if own {
 				version = a.Resource.Version
 			}
-			if (own || a.State == cache.Absent || a.Vanished > 0) && !d.toldAhead(name, version, a.Seq) {
+			if waits(id, true) && (own || a.State == cache.Absent || a.Vanished > 0) && !d.toldAhead(name, version, a.Seq) {
 				d.ties.loosen(name, "")
+			} else if own && slices.ContainsFunc(a.Resource.Aliases, func(alias string) bool { return waits(v.Lookup(alias)) }) {
+				d.ties.loosen(name, version) // it has it, and is not told yet that the alias leads there
 			}
 		}
 	})
@@ -218,6 +224,9 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 		slices.Reverse(p.removed)
 		d.members = false
 		d.told = p.position
+		if !p.removedMembers {
+			d.untold = p.position
+		}
 	}
 }
 
@@ -240,7 +249,9 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 		}
 		r := v.Member(name)
 		if r == nil && v.WarmSet() {
-			d.left.add(name) // what was loaded from disk may lack it (RECON-19)
+			if !slices.Contains(p.removed, name) { // upstream has said it
+				d.left.add(name) // what was loaded from disk may lack it (RECON-19)
+			}
 			continue
 		}
 		p.answer, p.mixed = true, true

@@ -212,7 +212,7 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 		return nil, "", false
 	}
 	version = viewVersion(v, resources)
-	return resources, version, s.replaces(v, version)
+	return resources, version, s.replaces(v, version) && !s.lacks(v)
 }
 
 // replaces: a view may take the place of what the client came with. What was loaded
@@ -220,6 +220,20 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 // (RECON-19).
 func (s *sotwState) replaces(v fanout.View, version string) bool {
 	return s.came == "" || s.came == version || !warm(v)
+}
+
+// lacks: a set from disk lacks what the client was given by name, and upstream has
+// not spoken of the set (RECON-19).
+func (s *sotwState) lacks(v fanout.View) bool {
+	if subscribed, _ := v.Wildcard(); !subscribed || !v.WarmSet() {
+		return false
+	}
+	for name := range s.delivered {
+		if !v.Covers(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // warm: something in the view was loaded from disk and is not confirmed.

@@ -372,7 +372,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 // whole notes that a wildcard's set is complete. What was not said again to a stream
 // that showed no versions may be gone (RECON-12).
 func (c *Checker) whole(l *relayLane, v *voice) {
-	v.complete, v.completed = true, c.events
+	v.complete, v.completed, v.settling = true, c.events, false
 	v.doubt(l.bare)
 	l.bare = 0
 }

@@ -42,7 +42,7 @@ func (c *Checker) saved() {
 // kept is what goes to disk: nothing of what does not exist.
 func (v *voice) kept(certain func(name string, w word) bool) *voice {
 	k := newVoice()
-	k.warm = true
+	k.warm, k.settling = true, true
 	for name, w := range v.words {
 		if w.present {
 			w.unsure = !certain(name, w)

@@ -32,6 +32,8 @@ type voice struct {
 	// warm: all of it was loaded from disk, and the control plane has not said
 	// anything since (RECON-19).
 	warm bool
+	// settling: it has not said that this is all.
+	settling bool
 }
 
 func newVoice() *voice { return &voice{words: map[string]word{}} }
