@@ -124,6 +124,9 @@ func (d *deltaState) missed(unsubscribe []string) {
 			if !ok {
 				continue
 			}
+			if waits(id, true) {
+				d.ties.loosenAll(name) // it may list an alias no more that the client asks for
+			}
 			version, a := "", v.Answer(id)
 			own := a.Resource != nil && a.Resource.Name == name
 			if own {
@@ -367,4 +370,7 @@ func (d *deltaState) later(p *part) {
 func (d *deltaState) removedNow(p *part) {
 	d.untold = p.position
 	d.ties.gone(p.removed)
+	if p.pushed { // and with that all changes
+		d.ahead, d.warmed = nil, nil
+	}
 }

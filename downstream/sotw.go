@@ -29,7 +29,7 @@ type sotwState struct {
 	sentAll   bool                // the wildcard has delivered who knows what
 	version   string              // of the last response
 	again     bool                // the view is owed, once it is certain
-	news      []*cache.Resource   // that it will bring
+	news      map[string]struct{} // names of those that it will bring
 	shrink    bool                // removals wait for other types (ORDER-2)
 
 	// warmedAt counts the cluster deliveries to this node when endpoints were
@@ -73,6 +73,9 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 			s.must = make(map[string]struct{}, len(names))
 			for _, name := range names {
 				s.must[name] = struct{}{}
+			}
+			if asked.Wildcard {
+				s.must[fanout.Wildcard] = struct{}{}
 			}
 		}
 	}
@@ -158,7 +161,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 				s.failed.add(id)
 			}
 		}
-		s.news = unique(append(p.changed, s.news...))
+		s.brings(p.changed)
 		p.changed, p.errors, p.unavailable, p.answer = nil, nil, nil, false
 		return
 	}
@@ -167,13 +170,31 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	if !send && !shrunk && len(p.errors) == 0 && len(p.unavailable) == 0 {
 		return
 	}
-	p.changed, s.news = unique(append(p.changed, s.news...)), nil
+	if len(s.news) > 0 {
+		s.brings(p.changed)
+		p.changed = slices.DeleteFunc(slices.Clone(resources), func(r *cache.Resource) bool {
+			_, news := s.news[r.Name]
+			return !news
+		})
+		s.news = nil
+	}
 	p.resources, p.version = resources, version
 	p.must, p.shrunk = send, shrunk && !send && len(p.errors) == 0
 	s.wildcardAsked = false
 	s.version, s.told = version, p.position
 	v.Handed() // they are among the resources
 	s.deliver(v)
+}
+
+// brings notes what is news of the view that is owed: by name, since it may change
+// again until then, or go.
+func (s *sotwState) brings(changed []*cache.Resource) {
+	if s.news == nil {
+		s.news = make(map[string]struct{}, len(changed))
+	}
+	for _, r := range changed {
+		s.news[r.Name] = struct{}{}
+	}
 }
 
 // deliver notes what the client holds from now on.
@@ -284,6 +305,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		s.wildcardAsked, s.members = false, false
 	case !synced:
 		s.members = false
+	case s.wildcardAsked && s.keepsSet(v):
 	case s.wildcardAsked || push && s.members:
 		after := s.told
 		if s.wildcardAsked {
@@ -350,6 +372,12 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 		}
 		return late
 	})
+}
+
+// keepsSet puts the wildcard's set off in the same way.
+func (s *sotwState) keepsSet(v fanout.View) bool {
+	_, came := s.must[fanout.Wildcard]
+	return came && v.WarmSet() && !s.replaces(v, viewVersion(v, everything(v)))
 }
 
 // collectNames lists what names lead to.

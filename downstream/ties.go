@@ -63,6 +63,15 @@ func (t *ties) untie(resources []string) {
 	}
 }
 
+// loosenAll loosens what the client has because of a name.
+func (t *ties) loosenAll(name string) {
+	for _, r := range t.of[name] {
+		if version := t.to[r].version; version != "" {
+			t.loosen(r, version)
+		}
+	}
+}
+
 func (t *ties) loosen(resource, version string) {
 	if t.loose == nil {
 		t.loose = make(map[string]string)

@@ -59,10 +59,23 @@ func (x *index) loan(id cache.ID) (a cache.Answer) {
 // the client's names has on its own lane: a client takes a resource from one Table,
 // or it would go back and forth between two (WILD-16).
 func (v View) Answer(id cache.ID) cache.Answer {
-	if b := v.x.loan(id); b.State == cache.Present && v.owns(b.Resource.Name) {
-		return v.x.named.Answer(id)
+	a, b := v.x.named.Answer(id), v.x.loan(id)
+	if b.State != cache.Present {
+		return a
 	}
-	return v.x.answer(id)
+	for i := len(b.More) - 1; i >= 0; i-- {
+		if v.owns(b.More[i].Name) {
+			b.More, b.MoreSeqs = slices.Delete(b.More, i, i+1), slices.Delete(b.MoreSeqs, i, i+1)
+		}
+	}
+	if v.owns(b.Resource.Name) {
+		if len(b.More) == 0 {
+			return a
+		}
+		b.Resource, b.Seq, b.More, b.MoreSeqs = b.More[0], b.MoreSeqs[0], b.More[1:], b.MoreSeqs[1:]
+	}
+	b.Error = a.Error
+	return b
 }
 
 // owns: one of the client's names has led to a resource on its own lane.

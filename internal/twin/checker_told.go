@@ -141,8 +141,9 @@ func (c *Checker) answered(t *topic, k kind, sotw bool) bool {
 		c.fail("DOWN-DELTA-13", "%s: a wildcard is answered before its set is complete", k.name)
 	}
 	if (t.whole || t.asked[wildcard]) && complete {
-		// A set that was complete before the wildcard was given up may be forgotten.
-		if certain := c.since[k.name][wildcard] < c.known[k.name].byWildcard.completed; certain {
+		// A set that was complete before the wildcard was given up may be forgotten; one
+		// that has grown just now need not be complete yet (RECON-16).
+		if certain := c.since[k.name][wildcard] < c.known[k.name].byWildcard.completed && !c.grows(k); certain {
 			t.whole = false
 		}
 		t.opening, t.answered = false, true

@@ -1,0 +1,98 @@
+package twin
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// What is left when all is quiet.
+
+// mute: the control plane has said nothing of a type to the stream that asks for it by
+// name, so that what was said to the stream before it, and cannot be shown a version
+// of, stays (RECON-12).
+func (c *Checker) mute(k kind) bool {
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && !l.wildcard && !l.heard {
+			return true
+		}
+	}
+	return false
+}
+
+// Finish judges what is left when all is quiet: everything is said and read, and
+// all timers have run out.
+func (c *Checker) Finish(world World) {
+	for _, k := range kinds {
+		for id, cl := range c.clients {
+			if t := cl.topics[k.name]; cl.open && t != nil && !t.interest.fresh {
+				c.finishTopic(fmt.Sprintf("c%d %s", id, k.name), k, cl, t, world)
+			}
+		}
+		subscribed := []string{}
+		for _, s := range c.streams {
+			if l := s.lanes[k.name]; l != nil {
+				subscribed = append(subscribed, slices.Sorted(maps.Keys(l.names))...)
+				for nonce := range l.pending {
+					c.fail("UP-4", "%s %s has had no verdict", k.name, nonce)
+				}
+			}
+		}
+		slices.Sort(subscribed)
+		union := Union(c.interests(k))
+		subscribed = slices.DeleteFunc(subscribed, func(name string) bool {
+			// SotW cannot give the wildcard up; and a client whose stream the relay has ended
+			// just now leaves names that linger (ERR-7, UP-7).
+			return !slices.Contains(union, name) && (c.forgetful && name == wildcard || c.isWanted(k, name))
+		})
+		if !slices.Equal(union, subscribed) {
+			c.fail("G10", "%s: the clients want %q, upstream is subscribed to %q", k.name, union, subscribed)
+		}
+	}
+}
+
+// finishTopic: a client holds what the twin says (G3).
+func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, world World) {
+	view, holds := world.View(k, &t.interest), map[string]string{}
+	// An error is no answer, and SotW has no other for what does not exist (ERR-8).
+	unresolved := func(name string) bool {
+		return c.forgetful && c.known[k.name].erred[name] && world[k.name][name].Label == ""
+	}
+	waits := slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), unresolved)
+	for name, h := range t.holds {
+		if c.forgetful && !k.full && t.interest.Named(name, h.aliases) && !t.interest.Named(name, world[k.name][name].Aliases) {
+			delete(view, name) // SotW cannot say that it has lost the alias (TRANSLATE-7)
+			continue
+		}
+		if w, known := c.known[k.name].byName.present(name); known && w.unsure && c.mute(k) {
+			continue
+		}
+		if _, exists := view[name]; exists || !unresolved(name) && !(t.brought[name] && waits) && (!cl.sotw && !c.forgetful || k.full) {
+			holds[name] = h.label // SotW cannot say that others are gone (DOWN-SOTW-10)
+		}
+	}
+	if !maps.Equal(view, holds) {
+		c.fail("G3", "%s wants %s, should hold %v, holds %v", who, t.interest.text(), view, holds)
+	}
+	if t.whole && !t.answered {
+		c.fail("DOWN-DELTA-13", "%s has had no answer to its wildcard", who)
+	}
+	for name, asked := range t.asked {
+		if _, exists := view[name]; asked && exists && t.interest.Names[name] && !cl.sotw {
+			c.fail("DOWN-DELTA-7", "%s has had no answer for %s", who, name)
+		}
+	}
+	for name := range cl.warm {
+		if i := &t.interest; k.name == "EDS" && !unresolved(name) && (i.Names[name] || i.Wildcard && !cl.sotw) && (!cl.sotw && i.Names[name] || world[k.name][name].Label != "") {
+			c.fail("ORDER-4", "%s: %s was not told after its cluster", who, name)
+		}
+	}
+}
+
+func (i *Interest) text() string {
+	names := slices.Sorted(maps.Keys(i.Names))
+	if i.Wildcard {
+		names = append(names, wildcard)
+	}
+	return fmt.Sprintf("%q", names)
+}
