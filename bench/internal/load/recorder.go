@@ -1,0 +1,164 @@
+//go:build linux
+
+package load
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// The bounds of what is measured, in µs.
+const (
+	shortest = 1
+	longest  = int64(10 * time.Minute / time.Microsecond)
+	digits   = 3
+)
+
+func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(shortest, longest, digits) }
+
+func record(h *hdrhistogram.Histogram, d time.Duration) {
+	// Within the bounds, so it cannot fail.
+	_ = h.RecordValue(min(max(d.Microseconds(), shortest), longest))
+}
+
+// recorder measures how long changes take, from when they were meant to happen: a
+// schedule that falls behind makes them late, it does not make them fewer. Changes
+// are numbered by the step that made them. It is safe for concurrent use.
+type recorder struct {
+	shards [16]shard
+	cold   shard // clients until they have everything
+
+	mu       sync.Mutex
+	last     *hdrhistogram.Histogram // the last client of each change
+	schedule *schedule
+}
+
+type shard struct {
+	mu   sync.Mutex
+	hist *hdrhistogram.Histogram
+}
+
+// schedule is the changes that are measured.
+type schedule struct {
+	first    int // the step at begin
+	begin    time.Time
+	interval time.Duration
+	// audience is how many clients each change has not yet reached.
+	audience []atomic.Int32
+
+	deliveries atomic.Int64
+	early      atomic.Int64 // deliveries of steps before first
+	repeated   atomic.Int64 // deliveries beyond the audience
+	settled    atomic.Int64 // changes that have reached everybody
+	done       chan struct{}
+}
+
+func newRecorder() *recorder {
+	r := &recorder{last: newHistogram(), cold: shard{hist: newHistogram()}}
+	for i := range r.shards {
+		r.shards[i].hist = newHistogram()
+	}
+	return r
+}
+
+// begin begins to measure n changes from step first on, the first at begin and the
+// others at an interval. audience says how many clients each is to reach.
+func (r *recorder) begin(first, n int, begin time.Time, interval time.Duration, audience func(step int) int) *schedule {
+	s := &schedule{first: first, begin: begin, interval: interval, audience: make([]atomic.Int32, n), done: make(chan struct{})}
+	for i := range s.audience {
+		a := audience(first + i)
+		s.audience[i].Store(int32(a))
+		if a == 0 {
+			s.settled.Add(1)
+		}
+	}
+	if s.settled.Load() == int64(n) {
+		close(s.done)
+	}
+	r.mu.Lock()
+	r.schedule = s
+	r.mu.Unlock()
+	return s
+}
+
+// due is when a step was meant to be taken.
+func (s *schedule) due(step int) time.Time {
+	return s.begin.Add(time.Duration(step-s.first) * s.interval)
+}
+
+// delivered takes in that a step has reached one more client.
+func (r *recorder) delivered(step int, at time.Time) {
+	r.mu.Lock()
+	s := r.schedule
+	r.mu.Unlock()
+	if s == nil {
+		return
+	}
+	i := step - s.first
+	if i < 0 || i >= len(s.audience) {
+		s.early.Add(1)
+		return
+	}
+	left := s.audience[i].Add(-1)
+	if left < 0 {
+		s.repeated.Add(1)
+		return
+	}
+	d := at.Sub(s.due(step))
+	s.deliveries.Add(1)
+	h := &r.shards[uint(left)%uint(len(r.shards))]
+	h.mu.Lock()
+	record(h.hist, d)
+	h.mu.Unlock()
+	if left > 0 {
+		return
+	}
+	r.mu.Lock()
+	record(r.last, d)
+	r.mu.Unlock()
+	if s.settled.Add(1) == int64(len(s.audience)) {
+		close(s.done)
+	}
+}
+
+// synced takes in how long a client took until it had everything.
+func (r *recorder) synced(d time.Duration) {
+	r.cold.mu.Lock()
+	defer r.cold.mu.Unlock()
+	record(r.cold.hist, d)
+}
+
+// propagation is how long changes took, to each client.
+func (r *recorder) propagation() *hdrhistogram.Histogram {
+	all := newHistogram()
+	for i := range r.shards {
+		r.shards[i].mu.Lock()
+		all.Merge(r.shards[i].hist)
+		r.shards[i].mu.Unlock()
+	}
+	return all
+}
+
+// lastClient is how long changes took until everybody had them.
+func (r *recorder) lastClient() *hdrhistogram.Histogram {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := newHistogram()
+	all.Merge(r.last)
+	return all
+}
+
+// reset forgets what was measured.
+func (r *recorder) reset() {
+	for i := range r.shards {
+		r.shards[i].mu.Lock()
+		r.shards[i].hist.Reset()
+		r.shards[i].mu.Unlock()
+	}
+	r.mu.Lock()
+	r.last.Reset()
+	r.mu.Unlock()
+}
