@@ -11,11 +11,12 @@ import (
 
 // fanout is W1: every client has all clusters, and one of them changes at a time.
 func fanout(r *run) error {
-	all := r.clusters(r.SotW == 0, nil)
-	if err := r.connect(1, func(int) *profile { return all }); err != nil {
+	if _, err := r.prime(); err != nil {
 		return err
 	}
-	return r.connectAndChange(func(int) *profile { return all })
+	delta := r.SotW == 0
+	all := &profile{delta: delta, subs: []*wire.Subscription{r.clusters(delta, nil)}, complete: r.World.Clusters}
+	return r.connectAndChange(same(all))
 }
 
 // named is W2: every client has some assignments by name, and one of all changes at a
@@ -23,6 +24,24 @@ func fanout(r *run) error {
 func named(r *run) error {
 	return r.connectAndChange(func(int) *profile {
 		return &profile{delta: true, subs: []*wire.Subscription{r.assignments(true, r.Names)}, complete: r.Names}
+	})
+}
+
+// mixed has clients of both variants, each with all clusters and some assignments. The
+// clients of one variant, and of either, are spread evenly over time.
+func mixed(r *run) error {
+	if _, err := r.prime(); err != nil {
+		return err
+	}
+	delta, sotw := r.clusters(true, nil), r.clusters(false, nil)
+	return r.connectAndChange(func(i int) *profile {
+		p := &profile{delta: i*r.SotW/r.Clients == (i+1)*r.SotW/r.Clients, complete: r.World.Clusters + r.Names}
+		clusters := sotw
+		if p.delta {
+			clusters = delta
+		}
+		p.subs = []*wire.Subscription{clusters, r.assignments(p.delta, r.Names)}
+		return p
 	})
 }
 
@@ -105,6 +124,7 @@ func (r *run) measure() error {
 	if r.target.Pid != 0 && deliveries > 0 {
 		cpu := u1.CPU - u0.CPU
 		add("cpu_per_delivery", float64(cpu.Microseconds())/deliveries, "µs")
+		add("cpu_per_response", float64(cpu.Microseconds())/float64(responses), "µs")
 		add("cpu_per_mib", float64(cpu.Microseconds())/1e3/(float64(in)/(1<<20)), "ms")
 		add("cpu_cores", cpu.Seconds()/elapsed.Seconds(), "")
 		add("rss_under_load", float64(u1.RSS)/(1<<20), "MiB")
@@ -122,7 +142,7 @@ func (r *run) measure() error {
 	}
 	add("unsettled_changes", float64(len(s.audience))-float64(s.settled.Load()), "")
 	add("repeated_deliveries", float64(s.repeated.Load()), "")
-	r.collector(m0, m1, elapsed)
+	r.collector(m0, m1, elapsed, deliveries)
 	if err := r.result.Distribution("propagation", r.rec.propagation()); err != nil {
 		return err
 	}
@@ -130,7 +150,7 @@ func (r *run) measure() error {
 }
 
 // collector adds what the Go runtime says of its garbage collector.
-func (r *run) collector(m0, m1 process.Metrics, elapsed time.Duration) {
+func (r *run) collector(m0, m1 process.Metrics, elapsed time.Duration, deliveries float64) {
 	if m1 == nil {
 		return
 	}
@@ -150,7 +170,10 @@ func (r *run) collector(m0, m1 process.Metrics, elapsed time.Duration) {
 	if v, ok := m1["go_memstats_heap_alloc_bytes"]; ok {
 		r.result.Add("heap", v/(1<<20), "MiB")
 	}
-	if n, ok := diff("go_memstats_alloc_bytes_total"); ok && r.rec.schedule.deliveries.Load() > 0 {
-		r.result.Add("allocated_per_delivery", n/float64(r.rec.schedule.deliveries.Load()), "B")
+	if n, ok := diff("go_memstats_alloc_bytes_total"); ok && deliveries > 0 {
+		r.result.Add("allocated_per_delivery", n/deliveries, "B")
+	}
+	if n, ok := diff("go_memstats_mallocs_total"); ok && deliveries > 0 {
+		r.result.Add("allocations_per_delivery", n/deliveries, "")
 	}
 }

@@ -24,6 +24,9 @@ type profile struct {
 	subs  []*wire.Subscription
 	// complete is how many resources a client that has them all has.
 	complete int
+	// versions, if not nil, is where the client of this profile, which must be the only
+	// one, writes down the versions of what it is sent until it is complete.
+	versions map[string]string
 }
 
 // Fleet is clients of one server.
@@ -66,7 +69,6 @@ type client struct {
 	has     int       // resources that have come, until it is complete
 	heard   bool
 	done    bool
-	learn   map[string]string // versions by name; nil: nobody wants them
 
 	// A full-state response repeats what was known: the newest step before the one that
 	// is being read, and in it.
@@ -268,8 +270,8 @@ func (c *client) Closed(err error) {
 
 // resource is told of each resource.
 func (c *client) resource(r wire.Resource) {
-	if c.learn != nil {
-		c.learn[string(r.Name)] = string(r.Version)
+	if v := c.profile.versions; v != nil && !c.done {
+		v[string(r.Name)] = string(r.Version)
 	}
 	n, err := world.Step(r.Step)
 	if err != nil || n == 0 || !c.profile.delta && n <= c.seen {

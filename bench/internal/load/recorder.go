@@ -162,3 +162,12 @@ func (r *recorder) reset() {
 	r.last.Reset()
 	r.mu.Unlock()
 }
+
+// coldClients is how long clients took until they had everything.
+func (r *recorder) coldClients() *hdrhistogram.Histogram {
+	r.cold.mu.Lock()
+	defer r.cold.mu.Unlock()
+	all := newHistogram()
+	all.Merge(r.cold.hist)
+	return all
+}

@@ -22,6 +22,7 @@ type Target struct {
 	Pid     int            // 0: not known, and then its CPU and memory are not measured
 	Metrics string         // URL of its metrics; empty: it has none
 	Source  control.Source // where its changes come from; nil: nowhere
+	Behind  bool           // the source is behind the server, which is its client
 }
 
 // Options are those of all workloads; each uses some.
@@ -43,6 +44,18 @@ type Options struct {
 // Progress is told how far a run is: the phase it is in, and how much of it is done.
 type Progress func(phase string, done float64)
 
+// variant tells what differs most between runs of a workload.
+func (o Options) variant() string {
+	text := fmt.Sprintf("%d clients", o.Clients)
+	if o.World.Clusters > 0 {
+		text += fmt.Sprintf(", %d clusters", o.World.Clusters)
+	}
+	if o.World.Assignments > 0 {
+		text += fmt.Sprintf(", %d assignments", o.World.Assignments)
+	}
+	return text
+}
+
 // run is a workload that runs.
 type run struct {
 	Options
@@ -53,6 +66,7 @@ type run struct {
 	world    *world.World
 	rec      *recorder
 	fleet    *Fleet
+	primer   *Fleet // one client of everything, so that a server has it all before others come
 	begin    time.Time
 	random   *rand.Rand
 	step      int // the last one taken
@@ -69,10 +83,12 @@ func Run(ctx context.Context, w *Workload, o Options, t Target, p Progress) (*re
 	r := &run{
 		Options: o, ctx: ctx, target: t, progress: p, world: world.New(o.World), rec: newRecorder(), begin: time.Now(),
 		random: rand.New(rand.NewPCG(o.World.Seed, 2)),
-		result: &result.Run{Workload: w.Name, Server: t.Name, Variant: fmt.Sprintf("%d clients", o.Clients), Options: o},
+		result: &result.Run{Workload: w.Name, Server: t.Name, Variant: o.variant(), Options: o},
 	}
 	r.interest = make([]int, o.World.Assignments)
 	r.fleet = newFleet(t.Address, o.PerConn, r.rec)
+	r.primer = newFleet(t.Address, 1, newRecorder())
+	defer r.primer.close()
 	defer r.fleet.close()
 	if t.Source != nil {
 		if err := t.Source.World(o.World); err != nil {
@@ -82,6 +98,9 @@ func Run(ctx context.Context, w *Workload, o Options, t Target, p Progress) (*re
 	stop := r.sample()
 	err := w.run(r)
 	r.result.Samples = stop()
+	if r.Churn > 0 {
+		slopes(r.result)
+	}
 	r.result.Seconds = result.Round(time.Since(r.begin))
 	if err != nil {
 		return nil, fmt.Errorf("%s against %s: %w", w.Name, t.Name, err)
@@ -148,11 +167,24 @@ func (r *run) pause(phase string, d time.Duration) error {
 	return nil
 }
 
-// clusters is a client of all clusters.
-func (r *run) clusters(delta bool, versions map[string]string) *profile {
+// clusters is a subscription of all clusters.
+func (r *run) clusters(delta bool, versions map[string]string) *wire.Subscription {
 	s := &wire.Subscription{TypeURL: world.Cluster.TypeURL(), Versions: versions}
 	s.Prepare(delta)
-	return &profile{delta: delta, subs: []*wire.Subscription{s}, complete: r.World.Clusters}
+	return s
+}
+
+// same is a fleet in which all clients are alike.
+func same(p *profile) func(int) *profile { return func(int) *profile { return p } }
+
+// prime lets one client have all clusters, and tells their versions.
+func (r *run) prime() (versions map[string]string, err error) {
+	p := &profile{delta: true, subs: []*wire.Subscription{r.clusters(true, nil)}, complete: r.World.Clusters}
+	p.versions = make(map[string]string)
+	if err := r.primer.connect(r.ctx, same(p), 0, 1, r.pace(0)); err != nil {
+		return nil, err
+	}
+	return p.versions, r.primer.await(r.ctx, "complete", &r.primer.complete, 1, syncWithin)
 }
 
 // assignments is a subscription of n random endpoint assignments.
