@@ -3,52 +3,140 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/xds-relay/xds-relay/bench/internal/control"
 	"github.com/xds-relay/xds-relay/bench/internal/load"
+	"github.com/xds-relay/xds-relay/bench/internal/result"
 )
 
 func newRun() *cobra.Command {
-	cmd := &cobra.Command{Use: "run", Short: "Run one workload against one server"}
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run one workload against one server",
+		Long: `Run one workload against one server. The server is one that the bench builds and
+starts (--start), or one that runs already (--server). Of the latter, --pid tells
+where its CPU time and memory are read, and one of two flags where its changes come
+from: with --origin the bench plays the control plane of a relay, at an address that
+the relay dials; with --control the server itself is told, over a protocol of three
+lines (bench/internal/control). Without either only herd, reconnect and memory run.`,
+		Example: `  go run ./bench run fanout
+  go run ./bench run fanout --start floor --clients 5000 -o html > floor.html
+  go run ./bench run fanout --server 127.0.0.1:18000 --pid 4711 --origin 127.0.0.1:15010 --assert 'propagation_p99<=250ms'`,
+	}
 	for _, w := range load.Workloads {
 		cmd.AddCommand(newWorkload(w))
 	}
 	return cmd
 }
 
+// where is the server under test, as the flags say it.
+type where struct {
+	start   string
+	sets    []string
+	server  string
+	pid     int
+	metrics string
+	control string
+	origin  string
+}
+
 func newWorkload(w *load.Workload) *cobra.Command {
 	o := w.Defaults
-	var start string
-	cmd := &cobra.Command{
-		Use: w.Name, Short: w.Short, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			p, err := build(ctx, []string{start})
-			if err != nil {
-				return err
-			}
-			s, err := p.start(ctx, start, nil)
-			if err != nil {
-				return err
-			}
-			defer s.Stop()
-			r, err := load.Run(ctx, w, o, s.target, nil)
-			if err != nil {
-				return fmt.Errorf("%w\n%s", err, s.Output())
-			}
-			for _, f := range r.Figures {
-				fmt.Printf("%s %-28s %12.3f %s\n", strings.Repeat(" ", 0), f.Name, f.Value, f.Unit)
-			}
-			return nil
-		},
-	}
+	var at where
+	var out output
+	var reps int
+	cmd := &cobra.Command{Use: w.Name, Short: w.Short, Args: cobra.NoArgs}
 	f := cmd.Flags()
-	f.StringVar(&start, "start", "relay", "server to build and start")
-	f.IntVar(&o.Clients, "clients", o.Clients, "clients")
-	f.DurationVar(&o.Duration, "duration", o.Duration, "how long changes are measured")
-	f.Float64Var(&o.Rate, "rate", o.Rate, "changes a second")
+	f.StringVar(&at.start, "start", "relay", "server to build and start: "+strings.Join(startable, ", "))
+	f.StringArrayVar(&at.sets, "set", nil, "key=value of the relay's configuration, with --start relay or chain")
+	f.StringVar(&at.server, "server", "", "address of a server that runs already; then nothing is started")
+	f.IntVar(&at.pid, "pid", 0, "process id of --server")
+	f.StringVar(&at.metrics, "metrics", "", "URL of the Prometheus metrics of --server")
+	f.StringVar(&at.control, "control", "", "address where --server is told what to serve")
+	f.StringVar(&at.origin, "origin", "", "address to play the control plane of --server at")
+	f.IntVar(&reps, "reps", 1, "repetitions, each with a server of its own if it is started here")
+	registerOptions(f, &o)
+	out.register(cmd, "text")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		if err := errors.Join(out.check(), allowFiles(o.Clients/max(o.PerConn, 1))); err != nil {
+			return err
+		}
+		file := newFile(ctx, command())
+		b := newBar()
+		for rep := range reps {
+			b.Title(fmt.Sprintf("%s, repetition %d", w.Name, rep+1))
+			r, err := at.run(ctx, w, o, b.Step)
+			b.Clear()
+			if err != nil {
+				return err
+			}
+			r.Repetition, r.Load = rep+1, loadAverage()
+			file.Runs = append(file.Runs, r)
+		}
+		return out.write(file)
+	}
 	return cmd
+}
+
+// command is the command line, as somebody else would type it.
+func command() string {
+	return strings.Join(append([]string{"go run ./bench"}, os.Args[1:]...), " ")
+}
+
+// run runs a workload against the server.
+func (at *where) run(ctx context.Context, w *load.Workload, o load.Options, p load.Progress) (*result.Run, error) {
+	if at.server == "" {
+		programs, err := build(ctx, []string{at.start})
+		if err != nil {
+			return nil, err
+		}
+		return programs.run(ctx, at.start, at.sets, w, o, p)
+	}
+	t := load.Target{Name: filepath.Base(at.server), Address: at.server, Pid: at.pid, Metrics: at.metrics}
+	switch {
+	case at.origin != "" && at.control != "":
+		return nil, errors.New("--origin and --control: changes come from one place")
+	case at.origin != "":
+		origin, _, err := startOrigin(at.origin)
+		if err != nil {
+			return nil, err
+		}
+		defer origin.Stop()
+		t.Source, t.Behind = origin, true
+	case at.control != "":
+		remote, err := control.Dial(at.control)
+		if err != nil {
+			return nil, err
+		}
+		defer remote.Close()
+		t.Source = remote
+	}
+	return load.Run(ctx, w, o, t, p)
+}
+
+// run starts a server, runs a workload against it, and ends it.
+func (p programs) run(ctx context.Context, server string, sets []string, w *load.Workload, o load.Options, progress load.Progress) (*result.Run, error) {
+	var args []string
+	for _, s := range sets {
+		args = append(args, "--set", s)
+	}
+	s, err := p.start(ctx, server, args)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Stop()
+	r, err := load.Run(ctx, w, o, s.target, progress)
+	if err != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("%w\n%s", err, s.Output())
+	}
+	return r, err
 }

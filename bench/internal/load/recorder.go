@@ -8,20 +8,13 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-)
 
-// The bounds of what is measured, in µs.
-const (
-	shortest = 1
-	longest  = int64(10 * time.Minute / time.Microsecond)
-	digits   = 3
+	"github.com/xds-relay/xds-relay/bench/internal/result"
 )
-
-func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(shortest, longest, digits) }
 
 func record(h *hdrhistogram.Histogram, d time.Duration) {
 	// Within the bounds, so it cannot fail.
-	_ = h.RecordValue(min(max(d.Microseconds(), shortest), longest))
+	_ = h.RecordValue(min(max(d.Microseconds(), result.Shortest), result.Longest))
 }
 
 // recorder measures how long changes take, from when they were meant to happen: a
@@ -57,9 +50,9 @@ type schedule struct {
 }
 
 func newRecorder() *recorder {
-	r := &recorder{last: newHistogram(), cold: shard{hist: newHistogram()}}
+	r := &recorder{last: result.NewHistogram(), cold: shard{hist: result.NewHistogram()}}
 	for i := range r.shards {
-		r.shards[i].hist = newHistogram()
+		r.shards[i].hist = result.NewHistogram()
 	}
 	return r
 }
@@ -133,7 +126,7 @@ func (r *recorder) synced(d time.Duration) {
 
 // propagation is how long changes took, to each client.
 func (r *recorder) propagation() *hdrhistogram.Histogram {
-	all := newHistogram()
+	all := result.NewHistogram()
 	for i := range r.shards {
 		r.shards[i].mu.Lock()
 		all.Merge(r.shards[i].hist)
@@ -146,7 +139,7 @@ func (r *recorder) propagation() *hdrhistogram.Histogram {
 func (r *recorder) lastClient() *hdrhistogram.Histogram {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := newHistogram()
+	all := result.NewHistogram()
 	all.Merge(r.last)
 	return all
 }
@@ -167,7 +160,7 @@ func (r *recorder) reset() {
 func (r *recorder) coldClients() *hdrhistogram.Histogram {
 	r.cold.mu.Lock()
 	defer r.cold.mu.Unlock()
-	all := newHistogram()
+	all := result.NewHistogram()
 	all.Merge(r.cold.hist)
 	return all
 }

@@ -59,16 +59,16 @@ func (o Options) variant() string {
 // run is a workload that runs.
 type run struct {
 	Options
-	ctx      context.Context
-	target   Target
-	progress Progress
-	result   *result.Run
-	world    *world.World
-	rec      *recorder
-	fleet    *Fleet
-	primer   *Fleet // one client of everything, so that a server has it all before others come
-	begin    time.Time
-	random   *rand.Rand
+	ctx       context.Context
+	target    Target
+	progress  Progress
+	result    *result.Run
+	world     *world.World
+	rec       *recorder
+	fleet     *Fleet
+	primer    *Fleet // one client of everything, so that a server has it all before others come
+	begin     time.Time
+	random    *rand.Rand
 	step      int // the last one taken
 	connected int // clients
 	// interest counts the clients by the number of the assignment they subscribed to.

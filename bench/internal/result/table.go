@@ -134,10 +134,10 @@ type Change struct {
 // Ratio is new ÷ old.
 func (c Change) Ratio() float64 { return c.New / c.Old }
 
-// Compare compares the medians of two files, where both have a figure that is told
-// first. If over names a server, each is put in relation to that server's in the same
+// Compare compares the medians of two files, of these figures or, if there are none, of
+// those that are told first. If over names a server, each is put in relation to that server's in the same
 // file, so that files of different machines, or hours, can be compared.
-func Compare(old, now *File, over string) (all []Change) {
+func Compare(old, now *File, over string, figures []string) (all []Change) {
 	keys, runs := old.Group()
 	_, newRuns := now.Group()
 	for _, k := range keys {
@@ -145,7 +145,11 @@ func Compare(old, now *File, over string) (all []Change) {
 			continue
 		}
 		base := Key{k.Workload, k.Variant, over}
-		for _, name := range headline[k.Workload] {
+		compared := figures
+		if len(compared) == 0 {
+			compared = headline[k.Workload]
+		}
+		for _, name := range compared {
 			a, ok1 := Over(runs[k], name)
 			b, ok2 := Over(newRuns[k], name)
 			c := Change{k.Workload, k.Variant, k.Server, name, a.Unit, a.Median, b.Median}

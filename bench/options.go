@@ -1,0 +1,38 @@
+//go:build linux
+
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/xds-relay/xds-relay/bench/internal/load"
+)
+
+// registerOptions offers the options of a workload, with its defaults.
+func registerOptions(f *pflag.FlagSet, o *load.Options) {
+	f.IntVar(&o.Clients, "clients", o.Clients, "clients, each a stream of its own")
+	f.IntVar(&o.PerConn, "streams-per-connection", 1, "streams that share a connection")
+	f.Float64Var(&o.ConnectRate, "connect-rate", o.ConnectRate, "clients that connect a second; 0: all at once")
+	f.DurationVar(&o.Settle, "settle", o.Settle, "how long nothing happens before memory is read")
+	f.Uint64Var(&o.World.Seed, "seed", o.World.Seed, "of everything that is random")
+	if o.World.Clusters > 0 {
+		f.IntVar(&o.World.Clusters, "clusters", o.World.Clusters, "clusters that there are")
+		f.IntVar(&o.World.ClusterBytes, "cluster-bytes", o.World.ClusterBytes, "size of each, about")
+	}
+	if o.World.Assignments > 0 {
+		f.IntVar(&o.World.Assignments, "assignments", o.World.Assignments, "endpoint assignments that there are")
+		f.IntVar(&o.World.Endpoints, "endpoints", o.World.Endpoints, "endpoints of each")
+		f.IntVar(&o.Names, "names", o.Names, "assignments that each client subscribes to")
+	}
+	if o.SotW > 0 && o.SotW < o.Clients {
+		f.IntVar(&o.SotW, "sotw-clients", o.SotW, "clients, of all, that speak SotW")
+	}
+	if o.Rate > 0 {
+		f.Float64Var(&o.Rate, "rate", o.Rate, "changes a second")
+		f.DurationVar(&o.Warmup, "warmup", o.Warmup, "how long things change before it is measured")
+		f.DurationVar(&o.Duration, "duration", o.Duration, "how long it is measured")
+	}
+	if o.Churn > 0 {
+		f.Float64Var(&o.Churn, "churn", o.Churn, "further clients that come, and soon go, a second")
+	}
+}

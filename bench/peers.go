@@ -1,0 +1,143 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/xds-relay/xds-relay/bench/internal/load"
+)
+
+// contest is a workload that several servers are put through.
+type contest struct {
+	name     string
+	workload string
+	servers  []string
+	change   func(*load.Options) // nil: the workload's defaults
+}
+
+// everybody are the servers that can do all workloads.
+var everybody = []string{"floor", "floor-fixed", "relay", "linear", "mux", "snapshot"}
+
+func clients(n int) func(*load.Options) {
+	return func(o *load.Options) { o.Clients, o.ConnectRate = n, 1000 }
+}
+
+// resources is for how the cost of one change depends on how many there are that do not
+// change.
+func resources(n int) func(*load.Options) {
+	return func(o *load.Options) { o.Clients, o.World.Clusters, o.ConnectRate, o.Rate = 20, n, 5, 100 }
+}
+
+// contests are what make bench-peers runs.
+var contests = []contest{
+	{"W1", "fanout", append(slices.Clone(everybody), "chain"), nil},
+	{"W1-5000", "fanout", []string{"floor", "floor-fixed", "relay"}, clients(5000)},
+	{"W2", "named", everybody, nil},
+	{"W3", "herd", everybody, nil},
+	{"W4", "reconnect", everybody, nil},
+	{"W5", "memory", everybody, nil},
+	{"W5-names", "names", []string{"relay"}, nil},
+	{"SotW", "sotw", everybody, nil},
+	{"flat-1000", "fanout", []string{"relay"}, resources(1000)},
+	{"flat-100000", "fanout", []string{"relay"}, resources(100000)},
+	{"flat-100", "fanout", []string{"floor", "relay"}, clients(100)},
+	{"R6", "fanout", []string{"floor", "relay"}, clients(10000)},
+	{"R10", "herd", []string{"floor", "relay"}, func(o *load.Options) { o.Clients = 5000 }},
+	{"mixed", "mixed", []string{"floor", "relay"}, nil},
+}
+
+func newPeers() *cobra.Command {
+	var only, servers []string
+	var reps int
+	var duration time.Duration
+	var out output
+	var all []string
+	for _, c := range contests {
+		all = append(all, c.name)
+	}
+	cmd := &cobra.Command{
+		Use:   "peers",
+		Short: "Run workloads against the relay and its peers, interleaved",
+		Long: `Run workloads against the relay and its peers, and put them side by side. Of each
+workload the first repetition is run against every server, one after the other, then
+the second: what disturbs the machine for a while disturbs all. Ratios are taken
+within a repetition.
+
+The workloads are ` + strings.Join(all, ", ") + `.`,
+		Args: cobra.NoArgs,
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&only, "only", all, "which workloads")
+	f.StringSliceVar(&servers, "servers", startable, "which servers")
+	f.IntVar(&reps, "reps", 3, "repetitions")
+	f.DurationVar(&duration, "duration", 0, "how long changes are measured; 0: as the workload has it")
+	out.register(cmd, "table")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		for _, name := range only {
+			if !slices.Contains(all, name) {
+				return fmt.Errorf("no such workload: %q: there are %s", name, strings.Join(all, ", "))
+			}
+		}
+		if err := errors.Join(out.check(), allowFiles(10000)); err != nil {
+			return err
+		}
+		p, err := build(ctx, servers)
+		if err != nil {
+			return err
+		}
+		file := newFile(ctx, command())
+		b := newBar()
+		for _, c := range contests {
+			if !slices.Contains(only, c.name) {
+				continue
+			}
+			w := load.Find(c.workload)
+			o := w.Defaults
+			if c.change != nil {
+				c.change(&o)
+			}
+			if duration > 0 && o.Duration > 0 {
+				o.Duration = duration
+			}
+			for rep := range reps {
+				for _, server := range c.servers {
+					if !slices.Contains(servers, server) {
+						continue
+					}
+					b.Title(fmt.Sprintf("%s %d/%d %s", c.name, rep+1, reps, server))
+					r, err := p.run(ctx, server, nil, w, o, b.Step)
+					b.Clear()
+					if ctx.Err() != nil {
+						return ctx.Err()
+					}
+					if err != nil {
+						// One server that cannot do it says nothing about the others.
+						file.Notes = append(file.Notes, fmt.Sprintf("%s, repetition %d, against %s failed: %.300s", c.name, rep+1, server, err))
+						fmt.Fprintln(cmd.ErrOrStderr(), "failed:", err)
+						continue
+					}
+					r.Repetition, r.Load = rep+1, loadAverage()
+					file.Runs = append(file.Runs, r)
+				}
+			}
+			if out.out != "" { // what there is survives what comes
+				if err := file.Write(out.out); err != nil {
+					return err
+				}
+			}
+		}
+		if len(file.Runs) == 0 {
+			return errors.New("there was nothing to run: --only and --servers leave nothing")
+		}
+		return out.write(file)
+	}
+	return cmd
+}
