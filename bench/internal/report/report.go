@@ -37,7 +37,7 @@ type section struct {
 	Title, Anchor string
 	Head          []string
 	Rows          [][]string
-	Charts        []chart
+	Bars, Charts  []chart
 	Figures       []row
 }
 
@@ -124,7 +124,7 @@ func makeSection(n int, keys []result.Key, runs map[result.Key][]*result.Run) (s
 		}
 		s.Rows = append(s.Rows, append([]string{name}, cells...))
 		if title, ok := titles[name]; ok && len(all) > 1 {
-			s.Charts = append(s.Charts, chart{title, "Shorter is better. The line is the spread of the repetitions.", template.HTML(bars(all))})
+			s.Bars = append(s.Bars, chart{title, "Shorter is better. The line is the spread of the repetitions.", template.HTML(bars(all))})
 		}
 	}
 	for _, d := range []struct{ name, title, reading string }{

@@ -80,7 +80,7 @@ func logarithmic(lo, hi float64, unit string) scale {
 
 // percentiles is the axis of percentile plots: each step is a tenth of the clients that
 // are left.
-var percentiles = scale{hi: 4, ticks: []tick{{0, "0 %"}, {-math.Log10(0.5), "50 %"}, {1, "90 %"}, {2, "99 %"}, {3, "99.9 %"}, {4, "99.99 %"}}}
+var percentiles = scale{hi: 4, ticks: []tick{{-math.Log10(0.5), "50 %"}, {1, "90 %"}, {2, "99 %"}, {3, "99.9 %"}, {4, "99.99 %"}}}
 
 // colors of the servers, the same in all plots.
 var colors = map[string]string{
@@ -100,7 +100,7 @@ func color(server string, i int) string {
 // The size of plots, and of their margins.
 const (
 	width, height            = 620, 300
-	left, right, top, bottom = 70, 110, 12, 42
+	left, right, top, bottom = 86, 110, 12, 42
 )
 
 // plot draws lines. What they are is written at their ends, so that nobody has to look

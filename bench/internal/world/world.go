@@ -97,19 +97,6 @@ func (w *World) Name(k Kind, i int) string {
 // have changed once before one changes again.
 func (w *World) Changed(n int) int { return w.order[(n-1)%len(w.order)] }
 
-// LastChange is the step at or before now that changed a resource last; 0: none.
-func (w *World) LastChange(k Kind, i, now int) int {
-	if k != w.Changes {
-		return 0
-	}
-	for p, j := range w.order {
-		if j == i && p+1 <= now {
-			return p + 1 + (now-p-1)/len(w.order)*len(w.order)
-		}
-	}
-	return 0
-}
-
 // StepText is how a resource says which step made it: always as long, so that its
 // size does not change. It is alt_stat_name in a cluster, and the first locality's
 // sub_zone in an assignment.
