@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: help
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .PHONY: build
 build: ## build bin/xds-relay
@@ -48,6 +48,21 @@ model: ## play STEPS random operations against the reference model, on all cores
 .PHONY: mutants
 mutants: ## seeded bugs, each of which the twin must find
 	MUTANTS=1 $(GO) test ./internal/mutants -run Catches -v -count=1 -timeout 60m
+
+REPS ?= 3
+PEERS := bench/results/peers.json
+
+.PHONY: bench-peers
+bench-peers: ## the relay against its peers, REPS times interleaved; table, and figures in bench/results
+	$(GO) run ./bench peers --reps $(REPS) --out $(PEERS)
+	$(GO) run ./bench report $(PEERS) --to bin/peers.html
+
+# Ratios to the floor of the same run are compared, which another hour or another
+# machine leaves nearly as they are; below 30 % it is still noise.
+.PHONY: bench-guard
+bench-guard: ## fail if the relay has become dearer, in relation to the floor, than bench/results has it
+	$(GO) run ./bench peers --only W1,W2,W3 --servers floor,relay --reps $(REPS) --out bin/guard.json
+	$(GO) run ./bench compare --over floor --figures cpu_per_delivery,cpu_per_cold_client --tolerance 30 $(PEERS) bin/guard.json
 
 .PHONY: demo
 demo: ## a control plane, a relay and clients on this machine

@@ -29,7 +29,7 @@ percent makes the exit status 1; --figures says which are judged.`,
 		Example: `  go run ./bench compare before.json after.json
   go run ./bench compare --over floor --figures cpu_per_delivery --tolerance 15 bench/results/peers.json new.json`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			old, err := result.Read(args[0])
 			if err != nil {
 				return err
@@ -42,7 +42,7 @@ percent makes the exit status 1; --figures says which are judged.`,
 			if len(all) == 0 {
 				return errors.New("the two files have no workload, server and figure in common")
 			}
-			if err := result.WriteChanges(os.Stdout, all); err != nil {
+			if err := result.WriteChanges(cmd.OutOrStdout(), all); err != nil {
 				return err
 			}
 			var worse []string

@@ -51,11 +51,10 @@ type Fleet struct {
 	leaving  bool
 	firstErr error
 	work     sync.WaitGroup
-	progress chan struct{} // something has become complete, or answered, or lost
 }
 
 func newFleet(server string, perConn int, rec *recorder) *Fleet {
-	return &Fleet{server: server, rec: rec, perConn: max(perConn, 1), conns: make(map[*h2.Conn]struct{}), progress: make(chan struct{}, 1)}
+	return &Fleet{server: server, rec: rec, perConn: max(perConn, 1), conns: make(map[*h2.Conn]struct{})}
 }
 
 // client is one stream.
@@ -165,7 +164,6 @@ func (f *Fleet) fail(err error) {
 		f.firstErr = err
 	}
 	f.mu.Unlock()
-	f.notify()
 }
 
 func (f *Fleet) err() error {
@@ -174,17 +172,15 @@ func (f *Fleet) err() error {
 	return f.firstErr
 }
 
-func (f *Fleet) notify() {
-	select {
-	case f.progress <- struct{}{}:
-	default:
-	}
-}
+// look is how often await looks: what it waits for is counted by those who must not
+// be kept from it.
+const look = 5 * time.Millisecond
 
 // await waits until a count has reached n, or fails.
 func (f *Fleet) await(ctx context.Context, what string, count *atomic.Int64, n int, limit time.Duration) error {
-	timer := time.NewTimer(limit)
+	timer, tick := time.NewTimer(limit), time.NewTicker(look)
 	defer timer.Stop()
+	defer tick.Stop()
 	for {
 		if err := f.err(); err != nil {
 			return err
@@ -193,7 +189,7 @@ func (f *Fleet) await(ctx context.Context, what string, count *atomic.Int64, n i
 			return nil
 		}
 		select {
-		case <-f.progress:
+		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
@@ -238,14 +234,12 @@ func (c *client) End(reply []byte) ([]byte, error) {
 	if !c.heard {
 		c.heard = true
 		f.answered.Add(1)
-		f.notify()
 	}
 	if !c.done {
 		if c.has += r.Resources; c.has >= c.profile.complete {
 			c.done = true
 			f.rec.synced(c.at.Sub(c.begin))
 			f.complete.Add(1)
-			f.notify()
 		}
 	}
 	for _, s := range c.profile.subs {

@@ -66,7 +66,7 @@ func names(r *run) error {
 		return err
 	}
 	rest := &wire.Subscription{TypeURL: world.Endpoint.TypeURL()}
-	for i := range min(r.Names, r.World.Assignments) {
+	for i := 0; len(rest.Names) < min(r.Names, r.World.Assignments)-1; i++ {
 		if name := r.world.Name(world.Endpoint, i); name != one.Names[0] {
 			rest.Names = append(rest.Names, name)
 		}

@@ -44,8 +44,8 @@ type Options struct {
 // Progress is told how far a run is: the phase it is in, and how much of it is done.
 type Progress func(phase string, done float64)
 
-// variant tells what differs most between runs of a workload.
-func (o Options) variant() string {
+// Variant tells what differs most between runs of a workload.
+func (o Options) Variant() string {
 	text := fmt.Sprintf("%d clients", o.Clients)
 	if o.World.Clusters > 0 {
 		text += fmt.Sprintf(", %d clusters", o.World.Clusters)
@@ -83,7 +83,7 @@ func Run(ctx context.Context, w *Workload, o Options, t Target, p Progress) (*re
 	r := &run{
 		Options: o, ctx: ctx, target: t, progress: p, world: world.New(o.World), rec: newRecorder(), begin: time.Now(),
 		random: rand.New(rand.NewPCG(o.World.Seed, 2)),
-		result: &result.Run{Workload: w.Name, Server: t.Name, Variant: o.variant(), Options: o},
+		result: &result.Run{Workload: w.Name, Server: t.Name, Variant: o.Variant(), Options: o},
 	}
 	r.interest = make([]int, o.World.Assignments)
 	r.fleet = newFleet(t.Address, o.PerConn, r.rec)

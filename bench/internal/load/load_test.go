@@ -1,0 +1,263 @@
+//go:build linux
+
+package load
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/xds-relay/xds-relay/bench/internal/broadcast"
+	"github.com/xds-relay/xds-relay/bench/internal/result"
+)
+
+// target is a broadcaster in this process.
+func target(t *testing.T) Target {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := broadcast.New(grpc.WaitForHandlers(true))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(l) // until it is stopped
+	}()
+	t.Cleanup(func() {
+		s.Stop()
+		<-done
+	})
+	return Target{Name: "test", Address: l.Addr().String(), Pid: os.Getpid(), Source: s}
+}
+
+// tiny is a workload in a second.
+func tiny(name string) (*Workload, Options) {
+	w := Find(name)
+	o := w.Defaults
+	o.Clients, o.ConnectRate, o.Settle, o.Warmup = 10, 0, 0, 50*time.Millisecond
+	if o.Rate > 0 {
+		o.Rate, o.Duration = 100, 300*time.Millisecond
+	}
+	o.SotW, o.Names, o.Churn = min(o.SotW, 5), min(o.Names, 8), min(o.Churn, 20)
+	o.World.Clusters, o.World.Assignments = min(o.World.Clusters, 20), min(o.World.Assignments, 40)
+	return w, o
+}
+
+// TestWorkloads plays each of them against a server that is known to be right.
+func TestWorkloads(t *testing.T) {
+	for _, w := range Workloads {
+		t.Run(w.Name, func(t *testing.T) {
+			t.Parallel()
+			w, o := tiny(w.Name)
+			r, err := Run(t.Context(), w, o, target(t), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			get := func(name string) float64 {
+				v, ok := r.Get(name)
+				if !ok {
+					t.Errorf("there is no %s in %v", name, r.Figures)
+				}
+				return v
+			}
+			switch w.Name {
+			case "herd", "reconnect":
+				resources := float64(o.World.Clusters)
+				if w.Name == "reconnect" {
+					resources = 0
+				}
+				if n := get("resources_per_client"); n != resources {
+					t.Errorf("%v resources for each client, want %v", n, resources)
+				}
+				if get("rss_peak") == 0 {
+					t.Error("nobody has used any memory")
+				}
+			case "memory":
+				get("rss_per_client")
+			case "names":
+				if n := get("names_per_client"); n != float64(o.Names) {
+					t.Errorf("%v names, want %d", n, o.Names)
+				}
+			default:
+				if n := get("changes"); n != 30 {
+					t.Errorf("%v changes, want 30", n)
+				}
+				// Of named, each change has the audience that chance gave it.
+				if n := get("deliveries"); w.Name != "named" && n != float64(30*o.Clients) {
+					t.Errorf("%v deliveries, want 30 to each of %d clients", n, o.Clients)
+				}
+				if get("unsettled_changes") != 0 || get("repeated_deliveries") != 0 {
+					t.Errorf("changes are missing, or came twice: %v", r.Figures)
+				}
+				if h, err := r.Histogram("propagation"); err != nil || float64(h.TotalCount()) != get("deliveries") {
+					t.Errorf("the histogram holds %v (%v), want every delivery", h, err)
+				}
+			}
+		})
+	}
+}
+
+// deaf is a source that never tells anybody.
+type deaf struct{ *broadcast.Server }
+
+func (deaf) Step(int) error { return nil }
+
+// broken is a source that cannot go on.
+type broken struct{ *broadcast.Server }
+
+func (broken) Step(int) error { return errors.New("out of order") }
+
+func TestARunThatFailsSaysWhy(t *testing.T) {
+	w, o := tiny("fanout")
+	at := target(t)
+	at.Source = broken{at.Source.(*broadcast.Server)}
+	if _, err := Run(t.Context(), w, o, at, nil); err == nil || !strings.Contains(err.Error(), "out of order") {
+		t.Errorf("a source that fails: %v", err)
+	}
+	at = target(t)
+	at.Address = "127.0.0.1:1"
+	if _, err := Run(t.Context(), w, o, at, nil); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("a server that is not there: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, w, o, target(t), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("a run that is ended: %v", err)
+	}
+}
+
+// TestLatencyCountsFromTheIntendedTime: a schedule that falls behind makes changes late.
+func TestLatencyCountsFromTheIntendedTime(t *testing.T) {
+	r, begin := newRecorder(), time.Now()
+	s := r.begin(11, 3, begin, 10*time.Millisecond, func(int) int { return 2 })
+	if due := s.due(13).Sub(begin); due != 20*time.Millisecond {
+		t.Fatalf("step 13 is due after %v", due)
+	}
+	r.delivered(10, begin) // before the measurement
+	// Nothing was sent for a second, and then all at once.
+	late := begin.Add(time.Second)
+	for step := 11; step <= 13; step++ {
+		r.delivered(step, late)
+	}
+	select {
+	case <-s.done:
+		t.Fatal("done, and half of the clients have heard of nothing")
+	default:
+	}
+	later := late.Add(500 * time.Millisecond)
+	for step := 11; step <= 13; step++ {
+		r.delivered(step, later)
+	}
+	<-s.done
+	r.delivered(12, later) // once more
+	near := func(what string, µs int64, want time.Duration) {
+		t.Helper()
+		if d := time.Duration(µs)*time.Microsecond - want; d < -want/500 || d > want/500 {
+			t.Errorf("%s is %d µs, want %v", what, µs, want)
+		}
+	}
+	all, last := r.propagation(), r.lastClient()
+	if all.TotalCount() != 6 || last.TotalCount() != 3 || s.repeated.Load() != 1 || s.early.Load() != 1 {
+		t.Errorf("%d deliveries, %d last clients, %d repeated, %d early; want 6, 3, 1, 1", all.TotalCount(), last.TotalCount(), s.repeated.Load(), s.early.Load())
+	}
+	near("the least", all.Min(), 980*time.Millisecond)
+	near("the greatest", all.Max(), 1500*time.Millisecond)
+	near("the least of the last clients", last.Min(), 1480*time.Millisecond)
+}
+
+func TestRecorderIsSafe(t *testing.T) {
+	r := newRecorder()
+	s := r.begin(1, 100, time.Now(), time.Millisecond, func(int) int { return 8 })
+	var work sync.WaitGroup
+	for range 8 {
+		work.Go(func() {
+			for n := 1; n <= 100; n++ {
+				r.delivered(n, time.Now())
+			}
+		})
+	}
+	work.Wait()
+	<-s.done
+	if n := r.propagation().TotalCount(); n != 800 {
+		t.Errorf("%d deliveries, want 800", n)
+	}
+}
+
+// TestFullStateIsCountedOnce: a SotW response repeats what was known.
+func TestFullStateIsCountedOnce(t *testing.T) {
+	w, o := tiny("sotw")
+	o.Clients, o.SotW = 3, 3
+	r, err := Run(t.Context(), w, o, target(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := r.Get("repeated_deliveries"); n != 0 {
+		t.Errorf("%v deliveries were counted twice", n)
+	}
+}
+
+func TestSilenceIsNotTakenForSuccess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for what never comes")
+	}
+	t.Parallel()
+	w, o := tiny("fanout")
+	o.Warmup = 0
+	at := target(t)
+	at.Source = deaf{at.Source.(*broadcast.Server)}
+	r, err := Run(t.Context(), w, o, at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := r.Get("unsettled_changes"); n != 30 {
+		t.Errorf("%v of 30 changes reached nobody, and only so many are told", n)
+	}
+	if _, ok := r.Get("cpu_per_delivery"); ok {
+		t.Error("there is a cost per delivery, and there was none")
+	}
+}
+
+// TestSharedConnections: many streams on few connections.
+func TestSharedConnections(t *testing.T) {
+	w, o := tiny("fanout")
+	o.Clients, o.PerConn = 50, 25
+	r, err := Run(t.Context(), w, o, target(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := r.Get("deliveries"); n != 30*50 {
+		t.Errorf("%v deliveries, want 1500", n)
+	}
+}
+
+func TestSlopes(t *testing.T) {
+	r := &result.Run{}
+	for i := range 90 {
+		s := result.Sample{Seconds: float64(i), RSS: 1000, Goroutines: 10, FDs: 5}
+		if i < 30 {
+			s.RSS = int64(i) // growing into its size says nothing
+		} else {
+			s.Goroutines += i - 30
+		}
+		r.Samples = append(r.Samples, s)
+	}
+	slopes(r)
+	if v, _ := r.Get("rss_slope"); v != 0 {
+		t.Errorf("RSS that does not grow grows by %v %%/h", v)
+	}
+	// One a second, over a mean of 39.5.
+	if v, _ := r.Get("goroutines_slope"); v < 9113 || v > 9115 {
+		t.Errorf("goroutines grow by %v %%/h, want 100*3600/39.5", v)
+	}
+	if _, ok := r.Get("heap_slope"); ok {
+		t.Error("a heap that was never seen has a slope")
+	}
+}
