@@ -50,11 +50,11 @@ mutants: ## seeded bugs, each of which the twin must find
 	MUTANTS=1 $(GO) test ./internal/mutants -run Catches -v -count=1 -timeout 60m
 
 REPS ?= 3
-PEERS := bench/results/peers.json
+PEERS ?= bench/results/peers.json
 
 .PHONY: bench-peers
-bench-peers: ## the relay against its peers, REPS times interleaved; table, and figures in bench/results
-	$(GO) run ./bench peers --reps $(REPS) --out $(PEERS)
+bench-peers: ## the relay against its peers, REPS times interleaved, in about an hour; ONLY=W1,W2 picks workloads
+	$(GO) run ./bench peers --reps $(REPS) $(if $(ONLY),--only $(ONLY)) --out $(PEERS)
 	$(GO) run ./bench report $(PEERS) --to bin/peers.html
 
 # Ratios to the floor of the same run are compared, which another hour or another

@@ -25,8 +25,21 @@ type contest struct {
 // everybody are the servers that can do all workloads.
 var everybody = []string{"floor", "floor-fixed", "relay", "linear", "mux", "snapshot"}
 
+// clients is for more of them, at a rate that the machine can connect.
 func clients(n int) func(*load.Options) {
-	return func(o *load.Options) { o.Clients, o.ConnectRate = n, 1000 }
+	return func(o *load.Options) { o.Clients, o.ConnectRate, o.Duration = n, 300, 10*time.Second }
+}
+
+// crowd is for so many clients that changes must be rare, or what is measured is how a
+// machine without a processor left merges them.
+func crowd(n int) func(*load.Options) {
+	return func(o *load.Options) {
+		o.Clients, o.ConnectRate, o.Rate, o.Warmup, o.Duration = n, 300, 0.5, 4*time.Second, 30*time.Second
+	}
+}
+
+func lasting(d time.Duration) func(*load.Options) {
+	return func(o *load.Options) { o.Duration = d }
 }
 
 // resources is for how the cost of one change depends on how many there are that do not
@@ -44,13 +57,13 @@ var contests = []contest{
 	{"W4", "reconnect", everybody, nil},
 	{"W5", "memory", everybody, nil},
 	{"W5-names", "names", []string{"relay"}, nil},
-	{"SotW", "sotw", everybody, nil},
+	{"SotW", "sotw", everybody, lasting(10 * time.Second)},
 	{"flat-1000", "fanout", []string{"relay"}, resources(1000)},
 	{"flat-100000", "fanout", []string{"relay"}, resources(100000)},
 	{"flat-100", "fanout", []string{"floor", "relay"}, clients(100)},
-	{"R6", "fanout", []string{"floor", "relay"}, clients(10000)},
+	{"R6", "fanout", []string{"floor", "relay"}, crowd(10000)},
 	{"R10", "herd", []string{"floor", "relay"}, func(o *load.Options) { o.Clients = 5000 }},
-	{"mixed", "mixed", []string{"floor", "relay"}, nil},
+	{"mixed", "mixed", []string{"floor", "relay"}, lasting(30 * time.Second)},
 }
 
 func newPeers() *cobra.Command {

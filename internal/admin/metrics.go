@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"regexp"
 	"sync/atomic"
 	"time"
 
@@ -130,8 +131,16 @@ func NewMetrics(b Build) *Metrics {
 	})
 	info.Set(1)
 	m.registry.MustRegister(m.ack, m.panics, m.stalls, m.limited, info,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		newGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// newGoCollector is client_golang's own, with where CPU time goes and how much of the heap
+// is alive: what garbage collection costs cannot be told without.
+func newGoCollector() prometheus.Collector {
+	return collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(
+		collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^(/cpu/classes/.*|/gc/heap/live:bytes)$`)},
+	))
 }
 
 // Attach adds the gauges over a relay's state, which is asked at each scrape.

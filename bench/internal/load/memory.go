@@ -127,6 +127,9 @@ func (r *run) liveHeap() (bytes float64, ok bool, err error) {
 		if count > first {
 			bytes = min(bytes, m["go_memstats_heap_alloc_bytes"])
 		}
+		if live, ok := m["go_gc_heap_live_bytes"]; ok {
+			bytes = live // it says so itself
+		}
 		if count >= first+collections {
 			return bytes, true, nil
 		}

@@ -152,8 +152,8 @@ func (r *run) sample() (stop func() []result.Sample) {
 	}
 }
 
-// sampleEvery gives a run of a length some hundred samples.
-func sampleEvery(d time.Duration) time.Duration { return max(d/200, 200*time.Millisecond) }
+// sampleEvery gives a run of a length about a hundred samples.
+func sampleEvery(d time.Duration) time.Duration { return max(d/80, 250*time.Millisecond) }
 
 // pause lets a phase take its time.
 func (r *run) pause(phase string, d time.Duration) error {

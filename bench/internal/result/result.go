@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -128,19 +129,40 @@ func (r *Run) Histogram(name string) (*hdrhistogram.Histogram, error) {
 	return h, nil
 }
 
-// Write writes a file.
+// Write writes a file: one run a line, so that files stay small, and differ where runs do.
 func (f *File) Write(name string) error {
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", " ")
-	if err := e.Encode(f); err != nil {
-		return fmt.Errorf("result: %w", err)
+	lines := make([]string, 0, len(f.Runs))
+	for _, r := range f.Runs {
+		line, err := marshal(r, "")
+		if err != nil {
+			return err
+		}
+		lines = append(lines, "  "+line)
 	}
+	head := *f
+	head.Runs = []*Run{}
+	text, err := marshal(head, " ")
+	if err != nil {
+		return err
+	}
+	const empty = `"runs": []`
+	i := strings.LastIndex(text, empty)
+	text = text[:i] + "\"runs\": [\n" + strings.Join(lines, ",\n") + "\n ]" + text[i+len(empty):] + "\n"
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return fmt.Errorf("result: %w", err)
 	}
-	return os.WriteFile(name, text.Bytes(), 0o644)
+	return os.WriteFile(name, []byte(text), 0o644)
+}
+
+func marshal(v any, indent string) (string, error) {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", indent)
+	if err := e.Encode(v); err != nil {
+		return "", fmt.Errorf("result: %w", err)
+	}
+	return strings.TrimSpace(text.String()), nil
 }
 
 // Read reads a file.
