@@ -3,6 +3,12 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+
 	"github.com/spf13/pflag"
 
 	"github.com/xds-relay/xds-relay/bench/internal/load"
@@ -35,4 +41,39 @@ func registerOptions(f *pflag.FlagSet, o *load.Options) {
 	if o.Churn > 0 {
 		f.Float64Var(&o.Churn, "churn", o.Churn, "further clients that come, and soon go, a second")
 	}
+}
+
+// tlsFlags are the files of clients that speak TLS.
+type tlsFlags struct{ ca, cert, key string }
+
+func (t *tlsFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&t.ca, "tls-ca", "", "PEM file with the roots of the server's certificate, which must name the host of its address; then clients speak TLS")
+	f.StringVar(&t.cert, "tls-cert", "", "PEM file with the certificate of all clients")
+	f.StringVar(&t.key, "tls-key", "", "PEM file with its key")
+}
+
+// config is what the flags say; nil: plaintext.
+func (t *tlsFlags) config() (*tls.Config, error) {
+	if t.ca == "" {
+		if t.cert+t.key != "" {
+			return nil, errors.New("--tls-cert and --tls-key need --tls-ca")
+		}
+		return nil, nil
+	}
+	text, err := os.ReadFile(t.ca)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-ca: %w", err)
+	}
+	c := &tls.Config{RootCAs: x509.NewCertPool()}
+	if !c.RootCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("--tls-ca: %s has no certificate", t.ca)
+	}
+	if t.cert != "" {
+		pair, err := tls.LoadX509KeyPair(t.cert, t.key)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
 }

@@ -126,7 +126,7 @@ The workloads are ` + strings.Join(all, ", ") + `.`,
 						continue
 					}
 					b.Title(fmt.Sprintf("%s %d/%d %s", c.name, rep+1, reps, server))
-					r, err := p.run(ctx, server, nil, w, o, b.Step)
+					r, err := p.run(ctx, server, nil, nil, w, o, b.Step)
 					b.Clear()
 					if ctx.Err() != nil {
 						return ctx.Err()

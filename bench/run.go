@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -46,6 +47,7 @@ type where struct {
 	metrics string
 	control string
 	origin  string
+	tls     tlsFlags
 }
 
 func newWorkload(w *load.Workload) *cobra.Command {
@@ -62,6 +64,7 @@ func newWorkload(w *load.Workload) *cobra.Command {
 	f.StringVar(&at.metrics, "metrics", "", "URL of the Prometheus metrics of --server")
 	f.StringVar(&at.control, "control", "", "address where --server is told what to serve")
 	f.StringVar(&at.origin, "origin", "", "address to play the control plane of --server at")
+	at.tls.register(f)
 	f.IntVar(&reps, "reps", 1, "repetitions, each with a server of its own if it is started here")
 	registerOptions(f, &o)
 	out.register(cmd, "text")
@@ -94,14 +97,18 @@ func command() string {
 
 // run runs a workload against the server.
 func (at *where) run(ctx context.Context, w *load.Workload, o load.Options, p load.Progress) (*result.Run, error) {
+	secure, err := at.tls.config()
+	if err != nil {
+		return nil, err
+	}
 	if at.server == "" {
 		programs, err := build(ctx, []string{at.start})
 		if err != nil {
 			return nil, err
 		}
-		return programs.run(ctx, at.start, at.sets, w, o, p)
+		return programs.run(ctx, at.start, at.sets, secure, w, o, p)
 	}
-	t := load.Target{Name: filepath.Base(at.server), Address: at.server, Pid: at.pid, Metrics: at.metrics}
+	t := load.Target{Name: filepath.Base(at.server), Address: at.server, TLS: secure, Pid: at.pid, Metrics: at.metrics}
 	switch {
 	case at.origin != "" && at.control != "":
 		return nil, errors.New("--origin and --control: changes come from one place")
@@ -124,7 +131,7 @@ func (at *where) run(ctx context.Context, w *load.Workload, o load.Options, p lo
 }
 
 // run starts a server, runs a workload against it, and ends it.
-func (p programs) run(ctx context.Context, server string, sets []string, w *load.Workload, o load.Options, progress load.Progress) (*result.Run, error) {
+func (p programs) run(ctx context.Context, server string, sets []string, secure *tls.Config, w *load.Workload, o load.Options, progress load.Progress) (*result.Run, error) {
 	var args []string
 	for _, s := range sets {
 		args = append(args, "--set", s)
@@ -134,6 +141,7 @@ func (p programs) run(ctx context.Context, server string, sets []string, w *load
 		return nil, err
 	}
 	defer s.Stop()
+	s.target.TLS = secure
 	r, err := load.Run(ctx, w, o, s.target, progress)
 	if err != nil && ctx.Err() == nil {
 		return nil, fmt.Errorf("%w\n%s", err, s.Output())

@@ -2,12 +2,14 @@
 
 // Package h2 owns the connections of cheap clients: as much HTTP/2 as a gRPC stream
 // needs, with one goroutine a connection, and no buffer of its own while nothing
-// comes. It never keeps a message: its bytes go to a Receiver as they come. It
-// speaks HTTP/2 with prior knowledge and without TLS, and knows no padding, no
-// push, no compression, and no retries.
+// comes. It never keeps a message: its bytes go to a Receiver as they come. It knows
+// no padding, no push, no compression, and no retries. Over TLS a connection
+// does have a buffer.
 package h2
 
 import (
+	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -58,8 +60,9 @@ var chunks = sync.Pool{New: func() any { b := make([]byte, chunk); return &b }}
 // Conn is a connection. Open and Send may be called from any goroutine; Run is
 // called once.
 type Conn struct {
-	net     *net.TCPConn
-	raw     syscall.RawConn
+	net     net.Conn
+	raw     syscall.RawConn // nil over TLS
+	scheme  string
 	traffic *Traffic
 
 	// Of the reader.
@@ -99,20 +102,23 @@ type Stream struct {
 	queue  []byte
 }
 
-// Dial connects, and begins to speak HTTP/2.
-func Dial(address string, t *Traffic) (*Conn, error) {
-	d := net.Dialer{Timeout: 30 * time.Second}
+// Dial connects, over TLS if a configuration is given, and begins to speak HTTP/2.
+func Dial(address string, secure *tls.Config, t *Traffic) (*Conn, error) {
+	d := net.Dialer{Timeout: dialWithin}
 	nc, err := d.Dial("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("h2: %w", err)
 	}
-	tcp := nc.(*net.TCPConn)
-	raw, err := tcp.SyscallConn()
+	c := &Conn{net: nc, scheme: "http", traffic: t, window: firstWindow, initial: firstWindow}
+	if secure != nil {
+		err = c.handshake(nc, address, secure)
+	} else {
+		c.raw, err = nc.(*net.TCPConn).SyscallConn()
+	}
 	if err != nil {
 		nc.Close()
 		return nil, fmt.Errorf("h2: %w", err)
 	}
-	c := &Conn{net: tcp, raw: raw, traffic: t, window: firstWindow, initial: firstWindow}
 	c.out = append(c.out, http2.ClientPreface...)
 	c.out = appendHeader(c.out, 18, http2.FrameSettings, 0, 0)
 	c.out = appendSetting(c.out, http2.SettingEnablePush, 0)
@@ -121,6 +127,26 @@ func Dial(address string, t *Traffic) (*Conn, error) {
 	c.out = appendSetting(c.out, http2.SettingHeaderTableSize, 0)
 	c.out = appendWindowUpdate(c.out, 0, connWindow-firstWindow)
 	return c, nil
+}
+
+// dialWithin is how long connecting, and then the handshake, may take.
+const dialWithin = 30 * time.Second
+
+func (c *Conn) handshake(nc net.Conn, address string, secure *tls.Config) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	secure = secure.Clone()
+	secure.ServerName, secure.NextProtos = host, []string{http2.NextProtoTLS}
+	tc := tls.Client(nc, secure)
+	ctx, cancel := context.WithTimeout(context.Background(), dialWithin)
+	defer cancel()
+	if err := tc.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	c.net, c.scheme = tc, "https"
+	return nil
 }
 
 // Close ends the connection; Run returns.
@@ -135,7 +161,7 @@ func (c *Conn) Open(method string, r Receiver, first ...[]byte) (*Stream, error)
 	}
 	s := &Stream{conn: c, id: uint32(2*len(c.streams) + 1), receiver: r, window: c.initial}
 	c.streams = append(c.streams, s)
-	block := headers(method)
+	block := headers(c.scheme, method)
 	c.out = appendHeader(c.out, len(block), http2.FrameHeaders, http2.FlagHeadersEndHeaders, s.id)
 	c.out = append(c.out, block...)
 	for _, m := range first {
@@ -232,6 +258,14 @@ func (c *Conn) read() error {
 
 // next waits until something has come. It borrows a buffer only then.
 func (c *Conn) next() (buf *[]byte, n int, err error) {
+	if c.raw == nil {
+		buf = chunks.Get().(*[]byte)
+		if n, err = c.net.Read(*buf); n > 0 {
+			return buf, n, nil
+		}
+		chunks.Put(buf)
+		return nil, 0, err
+	}
 	var failed error
 	err = c.raw.Read(func(fd uintptr) bool {
 		buf = chunks.Get().(*[]byte)

@@ -4,13 +4,17 @@ package h2
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"net"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 )
@@ -28,13 +32,13 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 func (raw) Name() string { return "proto" }
 
 // serve serves one method of a real gRPC server.
-func serve(t *testing.T, handler func(grpc.ServerStream) error) (address string, s *grpc.Server) {
+func serve(t *testing.T, handler func(grpc.ServerStream) error, options ...grpc.ServerOption) (address string, s *grpc.Server) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = grpc.NewServer(grpc.ForceServerCodecV2(raw{}), grpc.MaxRecvMsgSize(64<<20), grpc.MaxSendMsgSize(64<<20))
+	s = grpc.NewServer(append(options, grpc.ForceServerCodecV2(raw{}), grpc.MaxRecvMsgSize(64<<20), grpc.MaxSendMsgSize(64<<20))...)
 	s.RegisterService(&grpc.ServiceDesc{ServiceName: "s", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
 		StreamName: "m", ServerStreams: true, ClientStreams: true,
 		Handler: func(_ any, g grpc.ServerStream) error { return handler(g) },
@@ -79,9 +83,9 @@ func (e *ear) End(reply []byte) ([]byte, error) {
 func (e *ear) Closed(err error) { e.closed <- err }
 
 // connect dials a server, and hangs up at the end of the test.
-func connect(t *testing.T, address string) *Conn {
+func connect(t *testing.T, address string, secure *tls.Config) *Conn {
 	t.Helper()
-	c, err := Dial(address, &Traffic{})
+	c, err := Dial(address, secure, &Traffic{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +117,7 @@ func echo(g grpc.ServerStream) error {
 // nothing is stuck when a window is full.
 func TestWindows(t *testing.T) {
 	address, _ := serve(t, echo)
-	c := connect(t, address)
+	c := connect(t, address, nil)
 	sizes := []int{0, 1, 16<<10 - 5, 16 << 10, 65_535, 200 << 10, 3 << 20}
 	var ears []*ear
 	for i := range 5 {
@@ -159,7 +163,7 @@ func TestReply(t *testing.T) {
 		}
 		return nil
 	})
-	c := connect(t, address)
+	c := connect(t, address, nil)
 	if _, err := c.Open("/s/m", newEar(func(m []byte) []byte { return append([]byte("re "), m...) })); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +185,7 @@ func TestEndOfStream(t *testing.T) {
 		}
 		return status.Error(codes.ResourceExhausted, "enough is enough")
 	})
-	c := connect(t, address)
+	c := connect(t, address, nil)
 	for _, test := range []struct{ method, message, want string }{
 		{"/s/m", "end", "grpc-status 8: enough is enough"},
 		{"/s/other", "end", "grpc-status 12"},
@@ -204,10 +208,28 @@ func TestEndOfStream(t *testing.T) {
 	}
 }
 
+func TestTLS(t *testing.T) {
+	web := httptest.NewTLSServer(nil) // it makes a certificate for 127.0.0.1
+	defer web.Close()
+	address, _ := serve(t, echo, grpc.Creds(credentials.NewServerTLSFromCert(&web.TLS.Certificates[0])))
+	roots := x509.NewCertPool()
+	roots.AddCert(web.Certificate())
+	e := newEar(nil)
+	if _, err := connect(t, address, &tls.Config{RootCAs: roots}).Open("/s/m", e, make([]byte, 100<<10)); err != nil {
+		t.Fatal(err)
+	}
+	if m := <-e.messages; len(m) != 100<<10 {
+		t.Errorf("%d bytes came back", len(m))
+	}
+	if _, err := Dial(address, &tls.Config{RootCAs: x509.NewCertPool()}, &Traffic{}); err == nil {
+		t.Error("a server that nobody vouches for is believed")
+	}
+}
+
 func TestTrafficIsCounted(t *testing.T) {
 	address, _ := serve(t, echo)
 	var traffic Traffic
-	c, err := Dial(address, &traffic)
+	c, err := Dial(address, nil, &traffic)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,25 +138,26 @@ func (c *Conn) close(id uint32, err error) {
 	}
 }
 
-// blocks are the request headers of each method, the same for all connections.
+// blocks are the request headers of each scheme and method, the same for all
+// connections.
 var blocks sync.Map
 
-func headers(method string) []byte {
-	if b, ok := blocks.Load(method); ok {
+func headers(scheme, method string) []byte {
+	if b, ok := blocks.Load(scheme + method); ok {
 		return b.([]byte)
 	}
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
 	e.SetMaxDynamicTableSize(0) // each block stands for itself
 	for _, f := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "bench"},
+		{":method", "POST"}, {":scheme", scheme}, {":path", method}, {":authority", "bench"},
 		{"content-type", "application/grpc"}, {"user-agent", "xds-relay-bench"}, {"te", "trailers"},
 	} {
 		if err := e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
 			panic(err) // a bytes.Buffer takes everything
 		}
 	}
-	blocks.Store(method, b.Bytes())
+	blocks.Store(scheme+method, b.Bytes())
 	return b.Bytes()
 }
 

@@ -3,6 +3,7 @@
 package load
 
 import (
+	"os"
 	"time"
 
 	"github.com/xds-relay/xds-relay/bench/internal/process"
@@ -99,8 +100,12 @@ func (r *run) measure() error {
 	if err != nil {
 		return err
 	}
-	in, out, responses, bytes := f.Traffic.In.Load(), f.Traffic.Out.Load(), f.responses.Load(), f.bytes.Load()
+	in, out, responses, bytes := f.traffic.In.Load(), f.traffic.Out.Load(), f.responses.Load(), f.bytes.Load()
 	begin := time.Now()
+	own0, err := process.ReadUsage(os.Getpid())
+	if err != nil {
+		return err
+	}
 	u0, err := r.usage()
 	if err != nil {
 		return err
@@ -113,12 +118,16 @@ func (r *run) measure() error {
 	if err != nil {
 		return err
 	}
+	own1, err := process.ReadUsage(os.Getpid())
+	if err != nil {
+		return err
+	}
 	elapsed := time.Since(begin)
 	m1, err := r.metrics()
 	if err != nil {
 		return err
 	}
-	in, out, responses, bytes = f.Traffic.In.Load()-in, f.Traffic.Out.Load()-out, f.responses.Load()-responses, f.bytes.Load()-bytes
+	in, out, responses, bytes = f.traffic.In.Load()-in, f.traffic.Out.Load()-out, f.responses.Load()-responses, f.bytes.Load()-bytes
 	deliveries := float64(s.deliveries.Load())
 	add := r.result.Add
 	if r.target.Pid != 0 && deliveries > 0 {
@@ -129,6 +138,7 @@ func (r *run) measure() error {
 		add("cpu_cores", cpu.Seconds()/elapsed.Seconds(), "")
 		add("rss_under_load", float64(u1.RSS)/(1<<20), "MiB")
 	}
+	add("load_cores", (own1.CPU-own0.CPU).Seconds()/elapsed.Seconds(), "") // clients and changes
 	add("changes", float64(len(s.audience)), "")
 	add("deliveries", deliveries, "")
 	add("responses", float64(responses), "")

@@ -29,21 +29,19 @@ type profile struct {
 	versions map[string]string
 }
 
-// Fleet is clients of one server.
-type Fleet struct {
-	server string
+// fleet is clients of one server.
+type fleet struct {
+	server Target
 	rec    *recorder
 	// perConn is how many streams share a connection.
 	perConn int
 
-	// Traffic is what was on the wire.
-	Traffic   h2.Traffic
+	traffic   h2.Traffic // what was on the wire
 	responses atomic.Int64
 	resources atomic.Int64 // came, changed or not
 	bytes     atomic.Int64 // of resources, as they stand in responses
 	complete  atomic.Int64 // clients that have all they asked for
 	answered  atomic.Int64 // clients that have heard something
-	lost      atomic.Int64 // streams that ended by themselves
 
 	mu       sync.Mutex
 	conns    map[*h2.Conn]struct{}
@@ -53,13 +51,13 @@ type Fleet struct {
 	work     sync.WaitGroup
 }
 
-func newFleet(server string, perConn int, rec *recorder) *Fleet {
-	return &Fleet{server: server, rec: rec, perConn: max(perConn, 1), conns: make(map[*h2.Conn]struct{})}
+func newFleet(server Target, perConn int, rec *recorder) *fleet {
+	return &fleet{server: server, rec: rec, perConn: max(perConn, 1), conns: make(map[*h2.Conn]struct{})}
 }
 
 // client is one stream.
 type client struct {
-	fleet   *Fleet
+	fleet   *fleet
 	profile *profile
 	stream  *h2.Stream
 	scanner *wire.Scanner
@@ -76,7 +74,7 @@ type client struct {
 
 // connect connects clients [from, to), each at its time, or as soon after it as can
 // be. It returns when all have asked.
-func (f *Fleet) connect(ctx context.Context, of func(i int) *profile, from, to int, at func(i int) time.Time) error {
+func (f *fleet) connect(ctx context.Context, of func(i int) *profile, from, to int, at func(i int) time.Time) error {
 	const dialers = 64 // at once
 	type group struct {
 		first    int
@@ -107,8 +105,8 @@ func (f *Fleet) connect(ctx context.Context, of func(i int) *profile, from, to i
 }
 
 // dial opens one connection, with clients on it.
-func (f *Fleet) dial(profiles []*profile, first int, begin time.Time) {
-	conn, err := h2.Dial(f.server, &f.Traffic)
+func (f *fleet) dial(profiles []*profile, first int, begin time.Time) {
+	conn, err := h2.Dial(f.server.Address, f.server.TLS, &f.traffic)
 	if err != nil {
 		f.fail(err)
 		return
@@ -132,7 +130,7 @@ func (f *Fleet) dial(profiles []*profile, first int, begin time.Time) {
 	})
 }
 
-func (f *Fleet) open(conn *h2.Conn, p *profile, i int, begin time.Time) error {
+func (f *fleet) open(conn *h2.Conn, p *profile, i int, begin time.Time) error {
 	c := &client{fleet: f, profile: p, begin: begin}
 	c.scanner = wire.NewScanner(p.delta, c.resource)
 	method := wire.SotWMethod
@@ -158,7 +156,7 @@ func (f *Fleet) open(conn *h2.Conn, p *profile, i int, begin time.Time) error {
 	return nil
 }
 
-func (f *Fleet) fail(err error) {
+func (f *fleet) fail(err error) {
 	f.mu.Lock()
 	if f.firstErr == nil {
 		f.firstErr = err
@@ -166,7 +164,7 @@ func (f *Fleet) fail(err error) {
 	f.mu.Unlock()
 }
 
-func (f *Fleet) err() error {
+func (f *fleet) err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.firstErr
@@ -177,7 +175,7 @@ func (f *Fleet) err() error {
 const look = 5 * time.Millisecond
 
 // await waits until a count has reached n, or fails.
-func (f *Fleet) await(ctx context.Context, what string, count *atomic.Int64, n int, limit time.Duration) error {
+func (f *fleet) await(ctx context.Context, what string, count *atomic.Int64, n int, limit time.Duration) error {
 	timer, tick := time.NewTimer(limit), time.NewTicker(look)
 	defer timer.Stop()
 	defer tick.Stop()
@@ -199,7 +197,7 @@ func (f *Fleet) await(ctx context.Context, what string, count *atomic.Int64, n i
 }
 
 // close ends all connections, without a word to the server.
-func (f *Fleet) close() {
+func (f *fleet) close() {
 	f.mu.Lock()
 	f.leaving = true
 	for c := range f.conns {
@@ -257,7 +255,6 @@ func (c *client) Closed(err error) {
 	leaving := f.leaving
 	f.mu.Unlock()
 	if !leaving {
-		f.lost.Add(1)
 		f.fail(err)
 	}
 }

@@ -98,8 +98,8 @@ func (r *run) stampede(p *profile, count *atomic.Int64, what string) (base proce
 	add("all_synced", elapsed.Seconds(), "s")
 	add("resources_per_client", float64(f.resources.Load())/n, "")
 	add("resource_bytes_per_client", float64(f.bytes.Load())/n, "B")
-	add("bytes_per_client", float64(f.Traffic.In.Load())/n, "B")
-	add("bytes_up_per_client", float64(f.Traffic.Out.Load())/n, "B")
+	add("bytes_per_client", float64(f.traffic.In.Load())/n, "B")
+	add("bytes_up_per_client", float64(f.traffic.Out.Load())/n, "B")
 	return base, r.result.Distribution("sync", r.rec.coldClients())
 }
 

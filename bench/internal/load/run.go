@@ -4,6 +4,7 @@ package load
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -19,6 +20,7 @@ import (
 type Target struct {
 	Name    string
 	Address string
+	TLS     *tls.Config    // nil: plaintext
 	Pid     int            // 0: not known, and then its CPU and memory are not measured
 	Metrics string         // URL of its metrics; empty: it has none
 	Source  control.Source // where its changes come from; nil: nowhere
@@ -65,8 +67,8 @@ type run struct {
 	result    *result.Run
 	world     *world.World
 	rec       *recorder
-	fleet     *Fleet
-	primer    *Fleet // one client of everything, so that a server has it all before others come
+	fleet     *fleet
+	primer    *fleet // one client of everything, so that a server has it all before others come
 	begin     time.Time
 	random    *rand.Rand
 	step      int // the last one taken
@@ -86,8 +88,8 @@ func Run(ctx context.Context, w *Workload, o Options, t Target, p Progress) (*re
 		result: &result.Run{Workload: w.Name, Server: t.Name, Variant: o.Variant(), Options: o},
 	}
 	r.interest = make([]int, o.World.Assignments)
-	r.fleet = newFleet(t.Address, o.PerConn, r.rec)
-	r.primer = newFleet(t.Address, 1, newRecorder())
+	r.fleet = newFleet(t, o.PerConn, r.rec)
+	r.primer = newFleet(t, 1, newRecorder())
 	defer r.primer.close()
 	defer r.fleet.close()
 	if t.Source != nil {

@@ -45,7 +45,7 @@ func (v *visitors) comeAndGo(ctx context.Context, r *run, p *profile) {
 	begin := time.Now()
 	for i := 0; until(ctx, begin.Add(time.Duration(float64(i)/r.Churn*float64(time.Second)))); i++ {
 		v.work.Go(func() {
-			f := newFleet(r.target.Address, 1, newRecorder())
+			f := newFleet(r.target, 1, newRecorder())
 			err := f.connect(ctx, same(p), r.Clients+i, r.Clients+i+1, r.pace(0))
 			if err == nil {
 				err = f.await(ctx, "complete", &f.complete, 1, syncWithin)
