@@ -3,8 +3,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/xds-relay/xds-relay/bench/internal/load"
+	"github.com/xds-relay/xds-relay/bench/internal/result"
 )
 
 // contest is a workload that several servers are put through.
@@ -106,51 +109,75 @@ The workloads are ` + strings.Join(all, ", ") + `.`,
 		if err != nil {
 			return err
 		}
-		file := newFile(ctx, command())
-		b := newBar()
+		m := match{programs: p, servers: servers, reps: reps, duration: duration, file: newFile(ctx, command()), bar: newBar(), complaints: cmd.ErrOrStderr()}
 		for _, c := range contests {
 			if !slices.Contains(only, c.name) {
 				continue
 			}
-			w := load.Find(c.workload)
-			o := w.Defaults
-			if c.change != nil {
-				c.change(&o)
-			}
-			if duration > 0 && o.Duration > 0 {
-				o.Duration = duration
-			}
-			for rep := range reps {
-				for _, server := range c.servers {
-					if !slices.Contains(servers, server) {
-						continue
-					}
-					b.Title(fmt.Sprintf("%s %d/%d %s", c.name, rep+1, reps, server))
-					r, err := p.run(ctx, server, nil, nil, w, o, b.Step)
-					b.Clear()
-					if ctx.Err() != nil {
-						return ctx.Err()
-					}
-					if err != nil {
-						// One server that cannot do it says nothing about the others.
-						file.Notes = append(file.Notes, fmt.Sprintf("%s, repetition %d, against %s failed: %.300s", c.name, rep+1, server, err))
-						fmt.Fprintln(cmd.ErrOrStderr(), "failed:", err)
-						continue
-					}
-					r.Repetition, r.Load = rep+1, loadAverage()
-					file.Runs = append(file.Runs, r)
-				}
+			if err := m.play(ctx, c); err != nil {
+				return err
 			}
 			if out.out != "" { // what there is survives what comes
-				if err := file.Write(out.out); err != nil {
+				if err := m.file.Write(out.out); err != nil {
 					return err
 				}
 			}
 		}
-		if len(file.Runs) == 0 {
+		if len(m.file.Runs) == 0 {
 			return errors.New("there was nothing to run: --only and --servers leave nothing")
 		}
-		return out.write(file)
+		if err := out.write(m.file); err != nil {
+			return err
+		}
+		if n := len(m.file.Notes); n > 0 {
+			return &assertError{fmt.Sprintf("%d runs failed; the results have the rest", n)}
+		}
+		return nil
 	}
 	return cmd
+}
+
+// match is the contests of one call, and what has come of them.
+type match struct {
+	programs   programs
+	servers    []string
+	reps       int
+	duration   time.Duration // 0: as the workload has it
+	file       *result.File
+	bar        *bar
+	complaints io.Writer
+}
+
+// play plays a contest: each repetition against all servers. It fails only if ctx ends.
+func (m *match) play(ctx context.Context, c contest) error {
+	w := load.Find(c.workload)
+	o := w.Defaults
+	if c.change != nil {
+		c.change(&o)
+	}
+	if m.duration > 0 && o.Duration > 0 {
+		o.Duration = m.duration
+	}
+	for rep := range m.reps {
+		for _, server := range c.servers {
+			if !slices.Contains(m.servers, server) {
+				continue
+			}
+			m.bar.Title(fmt.Sprintf("%s %d/%d %s", c.name, rep+1, m.reps, server))
+			r, err := m.programs.run(ctx, server, nil, nil, w, o, m.bar.Step)
+			m.bar.Clear()
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				// One server that cannot do it says nothing about the others.
+				m.file.Notes = append(m.file.Notes, fmt.Sprintf("%s, repetition %d, against %s failed: %.300s", c.name, rep+1, server, err))
+				fmt.Fprintln(m.complaints, "failed:", err)
+				continue
+			}
+			r.Repetition, r.Load = rep+1, loadAverage()
+			m.file.Runs = append(m.file.Runs, r)
+		}
+	}
+	return nil
 }
