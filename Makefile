@@ -53,7 +53,7 @@ REPS ?= 3
 PEERS ?= bench/results/peers.json
 
 .PHONY: bench-peers
-bench-peers: ## the relay against its peers, REPS times interleaved, in about an hour; ONLY=W1,W2 picks workloads
+bench-peers: ## the relay against its peers, REPS times interleaved, in somewhat more than an hour; ONLY=W1,W2 picks workloads
 	$(GO) run ./bench peers --reps $(REPS) $(if $(ONLY),--only $(ONLY)) --out $(PEERS)
 	$(GO) run ./bench report $(PEERS) --to bin/peers.html
 
