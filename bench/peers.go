@@ -117,13 +117,12 @@ The workloads are ` + strings.Join(all, ", ") + `.`,
 			if !slices.Contains(only, c.name) {
 				continue
 			}
-			if err := m.play(ctx, c); err != nil {
-				return err
-			}
+			err := m.play(ctx, c)
 			if out.out != "" { // what there is survives what comes
-				if err := m.file.Write(out.out); err != nil {
-					return err
-				}
+				err = errors.Join(err, m.file.Write(out.out))
+			}
+			if err != nil {
+				return err
 			}
 		}
 		if len(m.file.Runs) == 0 {
