@@ -33,6 +33,11 @@ func (s *Session) Next(now time.Time) (*Response, *End) {
 	return s.say(sp, now), nil
 }
 
+// Due: Next may have something to say, or what it has to say waits.
+func (s *Session) Due() bool {
+	return len(s.chunks) > 0 || slices.ContainsFunc(s.states, func(st state) bool { return st.base().marked || st.due() })
+}
+
 // speaker is a type that has something to say.
 type speaker struct {
 	state

@@ -160,10 +160,29 @@ func appendError(b []byte, field protowire.Number, e *discovery.ResourceError) [
 }
 
 // inbox takes in a request, or only its size if that is over the limit: gRPC's own
-// limit, which is higher, has no words for what to do about it.
+// limit, which is higher, has no words for what to do about it. It is used for all of
+// a stream's requests, one after the other.
 type inbox struct {
-	request     proto.Message
+	delta       bool
 	size, limit int
+	request     proto.Message // nil: it is bare
+	bare        bare
+}
+
+func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) error {
+	in.request = nil
+	if in.size = data.Len(); in.size > in.limit {
+		return nil
+	}
+	if len(data) == 1 && in.bare.read(data[0].ReadOnlyData(), in.delta) {
+		return nil
+	}
+	if in.delta {
+		in.request = new(discovery.DeltaDiscoveryRequest)
+	} else {
+		in.request = new(discovery.DiscoveryRequest)
+	}
+	return codec.Unmarshal(data, in.request)
 }
 
 // codec lets frames through as they are, keeps oversized requests out, and hands
@@ -182,12 +201,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 
 // Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	in, ok := v.(*inbox)
-	if !ok {
-		return c.CodecV2.Unmarshal(data, v)
+	if in, ok := v.(*inbox); ok {
+		return in.unmarshal(data, c.CodecV2)
 	}
-	if in.size = data.Len(); in.size > in.limit {
-		return nil
-	}
-	return c.CodecV2.Unmarshal(data, in.request)
+	return c.CodecV2.Unmarshal(data, v)
 }

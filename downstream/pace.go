@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -45,11 +46,13 @@ func (st *stream) pace() {
 
 // stallWatch ends a stream whose client does not read: a send that waits for it
 // has waited too long. gRPC answers pings for such a client, so that keepalive does
-// not find it.
+// not find it. Its timer is not touched by every send: once set it runs out, and then
+// looks whether a send is under way.
 type stallWatch struct {
 	timeout time.Duration
-	timer   *time.Timer // from the first send on
-	began   time.Time   // of the send under way; zero: none. Guarded by stream.mu
+	running atomic.Bool  // the timer
+	began   atomic.Int64 // the send under way, in ns since 1970; 0: none is
+	timer   atomic.Pointer[time.Timer]
 }
 
 // sendBegins is called before a send, sendEnds after it, both by the one sender.
@@ -58,35 +61,36 @@ func (st *stream) sendBegins(now time.Time) {
 	if w.timeout == 0 {
 		return
 	}
-	st.mu.Lock()
-	w.began = now
-	st.mu.Unlock()
-	if w.timer == nil {
-		w.timer = time.AfterFunc(w.timeout, st.stalled)
-	} else {
-		w.timer.Reset(w.timeout)
+	w.began.Store(now.UnixNano())
+	st.watch(w.timeout)
+}
+
+func (st *stream) sendEnds() { st.stall.began.Store(0) }
+
+// watch looks at the send under way after a time, unless somebody does so already.
+func (st *stream) watch(after time.Duration) {
+	if w := &st.stall; w.running.CompareAndSwap(false, true) {
+		w.timer.Store(time.AfterFunc(after, st.stalled))
 	}
 }
 
-func (st *stream) sendEnds() {
-	w := &st.stall
-	if w.timeout == 0 {
-		return
+// unwatch gives the timer back when the stream has ended.
+func (st *stream) unwatch() {
+	if timer := st.stall.timer.Load(); timer != nil {
+		timer.Stop()
 	}
-	w.timer.Stop()
-	st.mu.Lock()
-	w.began = time.Time{}
-	st.mu.Unlock()
 }
 
 // stalled is called when a send may have waited too long.
 func (st *stream) stalled() {
 	w := &st.stall
-	st.mu.Lock()
-	waited := time.Since(w.began)
-	over := !w.began.IsZero() && waited >= w.timeout // not a later send
-	st.mu.Unlock()
-	if !over {
+	w.running.Store(false) // a send that begins now sets the timer itself
+	began := w.began.Load()
+	if began == 0 {
+		return
+	}
+	if left := w.timeout - time.Since(time.Unix(0, began)); left > 0 {
+		st.watch(left)
 		return
 	}
 	st.server.observer.ClientStalled()

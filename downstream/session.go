@@ -109,6 +109,7 @@ type state interface {
 	later(p *part)
 	removedNow(p *part)
 	takes() room
+	acks(nonce string) bool
 }
 
 func (x *exchange) base() *exchange { return x }
@@ -146,6 +147,9 @@ const (
 	NackRequest      RequestKind = "nack"
 	FetchRequest     RequestKind = "fetch" // a unary call
 )
+
+// RequestKinds are all there are.
+var RequestKinds = []RequestKind{InitialRequest, SubscribeRequest, AckRequest, NackRequest, FetchRequest}
 
 // DeltaRequest takes in a request of a Delta stream.
 func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Time) (Note, *End) {

@@ -30,6 +30,8 @@ type stream struct {
 	status statusWriter
 	ended  atomic.Pointer[End] // why we ended it, if we did
 
+	in inbox // the receiver's
+
 	// Limits. limiter and paced are the receiver's, stall the sender's.
 	limiter *rate.Limiter
 	paced   bool // it has had to wait, which is logged once
@@ -79,6 +81,7 @@ func (s *Server) serve(g grpc.ServerStream, kind Stream) error {
 	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{}), limiter: s.limiter()}
 	st.peer, st.conn = peerOf(g.Context())
 	st.stall.timeout = s.config.StallTimeout
+	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest}
 	st.session = NewSession(&s.config.Config, kind, st.peer, s.config.Groups, s.warmth, st.kick)
 	if end := s.register(st); end != nil {
 		return end.status().Err()
@@ -122,6 +125,7 @@ func (st *stream) close(err error) error {
 	if st.age != nil {
 		st.age.Stop()
 	}
+	st.unwatch()
 	if was := st.sending.Swap(over); was == busy || was == nagging {
 		<-st.quiet
 	}
@@ -142,7 +146,7 @@ func (st *stream) receiveAll() error {
 	})
 	defer late.Stop()
 	for first := true; ; first = false {
-		note, end, err := st.receive()
+		note, due, end, err := st.receive()
 		if err != nil {
 			return err
 		}
@@ -160,35 +164,44 @@ func (st *stream) receiveAll() error {
 		if note.Nack != "" {
 			st.log().Warn("client rejected a response", "type", note.Type, "nonce", note.Nonce, "nack", note.Nack) // NACK-9
 		}
-		st.kick()
+		if due {
+			st.kick()
+		}
 		if note.Charged {
 			st.pace()
 		}
 	}
 }
 
-func (st *stream) receive() (Note, *End, error) {
-	in := inbox{limit: st.server.config.MaxRequest, request: new(discovery.DiscoveryRequest)}
-	if st.kind.Delta {
-		in.request = new(discovery.DeltaDiscoveryRequest)
-	}
-	if err := st.grpc.RecvMsg(&in); err != nil {
-		return Note{}, nil, err
+// receive takes in one request. It says whether there may now be something to send.
+func (st *stream) receive() (note Note, due bool, end *End, err error) {
+	in := &st.in
+	if err := st.grpc.RecvMsg(in); err != nil {
+		return note, false, nil, err
 	}
 	if in.size > in.limit {
-		return Note{}, tooLarge(in.size, in.limit), nil
+		return note, false, tooLarge(in.size, in.limit), nil
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	var note Note
-	var end *End
-	switch req := in.request.(type) {
-	case *discovery.DeltaDiscoveryRequest:
-		note, end = st.session.DeltaRequest(req, time.Now())
-	case *discovery.DiscoveryRequest:
-		note, end = st.session.SotWRequest(req, time.Now())
+	note, end = st.take(time.Now())
+	return note, st.session.Due(), end, nil
+}
+
+// take hands what has come to the session.
+func (st *stream) take(now time.Time) (Note, *End) {
+	request := st.in.request
+	if request == nil {
+		if note, ok := st.session.ack(&st.in.bare, now); ok {
+			return note, nil
+		}
+		request = st.in.bare.message(st.kind.Delta)
 	}
-	return note, end, nil
+	st.in.request = nil // the session has what it needs of it
+	if req, ok := request.(*discovery.DeltaDiscoveryRequest); ok {
+		return st.session.DeltaRequest(req, now)
+	}
+	return st.session.SotWRequest(request.(*discovery.DiscoveryRequest), now)
 }
 
 // kick sees to it that a sender looks at the session. It does not block, and is

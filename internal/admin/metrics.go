@@ -2,6 +2,7 @@ package admin
 
 import (
 	"regexp"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,7 @@ type Metrics struct {
 	resourcesOut *prometheus.CounterVec
 	bytesOut     *prometheus.CounterVec
 	ack          *prometheus.HistogramVec
+	types        sync.Map // by short name: *perType
 	panics       prometheus.Counter
 	stalls       prometheus.Counter
 	limited      prometheus.Counter
@@ -224,23 +226,54 @@ func (m *Metrics) ClientDisconnected(_ string, reason downstream.Reason) {
 	m.disconnects.WithLabelValues(string(reason)).Inc()
 }
 
+// perType are a type's series of what happens for every change and client, so that
+// they are looked up once.
+type perType struct {
+	requests       map[downstream.RequestKind]prometheus.Counter
+	responses      prometheus.Counter
+	added, removed prometheus.Counter
+	bytes          prometheus.Counter
+	ack            prometheus.Observer
+}
+
+// of are the series of a type; they begin with its first stream.
+func (m *Metrics) of(t cache.TypeURL) *perType {
+	short := t.Short()
+	if p, ok := m.types.Load(short); ok {
+		return p.(*perType)
+	}
+	p := &perType{
+		requests:  make(map[downstream.RequestKind]prometheus.Counter),
+		responses: m.responses.WithLabelValues(short),
+		added:     m.resourcesOut.WithLabelValues(short, opAdded),
+		removed:   m.resourcesOut.WithLabelValues(short, opRemoved),
+		bytes:     m.bytesOut.WithLabelValues(short),
+		ack:       m.ack.WithLabelValues(short),
+	}
+	for _, kind := range downstream.RequestKinds {
+		p.requests[kind] = m.requests.WithLabelValues(short, string(kind))
+	}
+	m.types.Store(short, p)
+	return p
+}
+
 // ClientRequest counts requests.
 func (m *Metrics) ClientRequest(t cache.TypeURL, kind downstream.RequestKind) {
-	m.requests.WithLabelValues(t.Short(), string(kind)).Inc()
+	m.of(t).requests[kind].Inc()
 }
 
 // ClientResponse counts responses.
 func (m *Metrics) ClientResponse(t cache.TypeURL, resources, removed, bytes int) {
-	short := t.Short()
-	m.responses.WithLabelValues(short).Inc()
-	m.resourcesOut.WithLabelValues(short, opAdded).Add(float64(resources))
-	m.resourcesOut.WithLabelValues(short, opRemoved).Add(float64(removed))
-	m.bytesOut.WithLabelValues(short).Add(float64(bytes))
+	p := m.of(t)
+	p.responses.Inc()
+	p.added.Add(float64(resources))
+	p.removed.Add(float64(removed))
+	p.bytes.Add(float64(bytes))
 }
 
 // ClientAck measures how long clients take.
 func (m *Metrics) ClientAck(t cache.TypeURL, after time.Duration) {
-	m.ack.WithLabelValues(t.Short()).Observe(after.Seconds())
+	m.of(t).ack.Observe(after.Seconds())
 }
 
 // ClientPanic counts bugs.
