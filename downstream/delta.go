@@ -192,45 +192,70 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	switch {
 	case !subscribed:
 		d.wildcardAsked, d.opening, d.members = false, false, false
+		return
 	case !synced:
 		d.members = false // it is marked again when it is
+		return
 	case d.wildcardAsked:
-		for c := range v.Members(0) {
-			switch {
-			case c.Resource == nil && c.Seq > d.untold:
-				p.removed = append(p.removed, c.Name) // told before, and not yet that it went
-				p.removedMembers = true
-			case c.Resource != nil && !(v.WarmSet() && d.keeps(c.Name)) && !d.has(c.Resource):
-				p.resources = append(p.resources, c.Resource)
-			}
-		}
-		slices.Reverse(p.resources) // in the order in which they changed
-		d.wildcardAsked, d.opening, d.members = false, false, false
-		d.told = p.position
-		if !p.removedMembers {
-			d.untold = p.position
-		}
+		d.collectMembers(v, p)
+		d.wildcardAsked, d.opening = false, false
 		p.must, p.answer = true, true
 	case push && d.members:
-		for c := range v.Members(min(d.told, d.untold)) {
-			switch {
-			case c.Resource == nil && d.toldAhead(c.Name, "", c.Seq):
-			case c.Resource != nil && d.toldAhead(c.Name, c.Resource.Version, c.Seq):
-			case c.Resource != nil && c.Seq > d.told && !d.has(c.Resource):
-				p.resources = append(p.resources, c.Resource)
-			case c.Resource == nil && c.Seq > d.untold:
-				p.removed = append(p.removed, c.Name)
-				p.removedMembers = true
-			}
-		}
-		slices.Reverse(p.resources)
-		slices.Reverse(p.removed)
-		d.members = false
-		d.told = p.position
-		if !p.removedMembers {
-			d.untold = p.position
+		d.collectChanges(v, p)
+	default:
+		return
+	}
+	p.removedMembers = len(p.removed) > 0
+	d.members = false
+	d.told = p.position
+	if !p.removedMembers {
+		d.untold = p.position
+	}
+}
+
+// collectMembers: the whole set, and removals of what was told before.
+func (d *deltaState) collectMembers(v fanout.View, p *part) {
+	if d.held == nil && d.untold == unseen && d.share(v, 0, p) {
+		return
+	}
+	for c := range v.Members(0) {
+		switch {
+		case c.Resource == nil && c.Seq > d.untold:
+			p.removed = append(p.removed, c.Name)
+		case c.Resource != nil && !(v.WarmSet() && d.keeps(c.Name)) && !d.has(c.Resource):
+			p.resources = append(p.resources, c.Resource)
 		}
 	}
+	slices.Reverse(p.resources) // in the order in which they changed
+}
+
+// collectChanges: what has changed in the set, and removals that had to wait.
+func (d *deltaState) collectChanges(v fanout.View, p *part) {
+	if d.held == nil && d.ahead == nil && d.told == d.untold && d.share(v, d.told, p) {
+		p.removed = p.news.Removed
+		return
+	}
+	for c := range v.Members(min(d.told, d.untold)) {
+		switch {
+		case c.Resource == nil && d.toldAhead(c.Name, "", c.Seq):
+		case c.Resource != nil && d.toldAhead(c.Name, c.Resource.Version, c.Seq):
+		case c.Resource != nil && c.Seq > d.told && !d.has(c.Resource):
+			p.resources = append(p.resources, c.Resource)
+		case c.Resource == nil && c.Seq > d.untold:
+			p.removed = append(p.removed, c.Name)
+		}
+	}
+	slices.Reverse(p.resources)
+	slices.Reverse(p.removed)
+}
+
+// share lists what every client without names, versions or peculiarities of its own is
+// told after a position. false: this one is not like that.
+func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) (ok bool) {
+	if p.news, ok = v.News(after); ok {
+		p.resources = p.news.Resources
+	}
+	return ok
 }
 
 // collectLeft: a name given up under the wildcard is told as what it is to the

@@ -38,6 +38,11 @@ func (s *Session) Due() bool {
 	return len(s.chunks) > 0 || slices.ContainsFunc(s.states, func(st state) bool { return st.base().marked || st.due() })
 }
 
+// Settled: the client has given its verdict on all that it was sent.
+func (s *Session) Settled() bool {
+	return !slices.ContainsFunc(s.states, func(st state) bool { return len(st.base().unacked) > 0 })
+}
+
 // speaker is a type that has something to say.
 type speaker struct {
 	state
@@ -150,7 +155,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 		Identifier: identifier(s.config.Instance, x.hub.Identifier()),
 	}
 	if sp.adds || sp.shrunk {
-		r.Resources = sp.resources
+		r.Resources, r.News = sp.resources, sp.news
 	}
 	if sp.adds {
 		r.Heartbeats = sp.beats

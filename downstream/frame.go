@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/cache"
 )
 
 // frame is a response in wire form: a header made for one client, and references
@@ -77,23 +79,64 @@ func encode(r *Response) *frame {
 		head = appendError(head, errors, e)
 	}
 
-	f := &frame{bufs: make(mem.BufferSlice, 0, len(r.Resources)+1)}
-	f.add(head)
-	for _, res := range r.Resources {
-		switch ttl, ok := r.ttl(res); {
-		case ok:
-			f.limited(r.Delta, res.Content(), ttl)
-		case r.Delta:
-			f.add(res.Element())
-		default:
-			f.add(res.Body())
-		}
+	f := new(frame)
+	if r.News != nil && r.Ends == nil && r.News.Lists(r.Resources) {
+		shared := r.shared()
+		f.bufs = append(make(mem.BufferSlice, 0, len(shared.bufs)+1), mem.SliceBuffer(head))
+		f.bufs = append(f.bufs, shared.bufs...)
+		f.size = len(head) + shared.size
+	} else {
+		f.bufs = make(mem.BufferSlice, 0, len(r.Resources)+1)
+		f.add(head)
+		f.addAll(r)
 	}
 	for _, res := range r.Heartbeats {
 		ttl, _ := r.ttl(res)
 		f.limited(r.Delta, res.Heading(), ttl)
 	}
 	return f
+}
+
+// addAll adds the resources of a response.
+func (f *frame) addAll(r *Response) {
+	for _, res := range r.Resources {
+		if ttl, ok := r.ttl(res); ok {
+			f.limited(r.Delta, res.Content(), ttl)
+		} else {
+			f.add(wireForm(res, r.Delta))
+		}
+	}
+}
+
+// wireForm is a resource as a field of a response.
+func wireForm(r *cache.Resource, delta bool) []byte {
+	if delta {
+		return r.Element()
+	}
+	return r.Body()
+}
+
+// maxBlock bounds what is copied into one piece, in bytes: a client then costs a
+// reference instead of one for each resource.
+const maxBlock = 4 << 20
+
+// shared are the resources of a response that others send, too. The frame is theirs as
+// well.
+func (r *Response) shared() frame {
+	variant := 0
+	if r.Delta {
+		variant = 1
+	}
+	return r.News.Wire(variant, func(resources []*cache.Resource) any {
+		var f frame
+		for _, res := range resources {
+			f.add(wireForm(res, r.Delta))
+		}
+		if len(f.bufs) > 1 && f.size <= maxBlock {
+			f.bufs = mem.BufferSlice{mem.SliceBuffer(f.bufs.Materialize())}
+		}
+		return f
+	}).(frame)
 }
 
 func (f *frame) add(b []byte) {

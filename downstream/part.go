@@ -14,6 +14,7 @@ import (
 type part struct {
 	// Now: what goes first.
 	resources []*cache.Resource
+	news      *fanout.News      // that the resources began with, if they are shared
 	beats     []*cache.Resource // without their bodies (TTL-4)
 	changed   []*cache.Resource // those of the resources that are news (ORDER-4)
 	gone      []string          // removals that answer a request
@@ -67,7 +68,7 @@ func (p *part) withoutContradiction() {
 		return again
 	}
 	p.gone = slices.DeleteFunc(p.gone, again)
-	p.removed = slices.DeleteFunc(p.removed, again)
+	p.removed = slices.DeleteFunc(slices.Clone(p.removed), again) // it may be shared
 }
 
 func (p *part) refuse(x *exchange) {

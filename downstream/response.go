@@ -7,6 +7,7 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // Response is what a Session wants sent: a DeltaDiscoveryResponse or a
@@ -18,6 +19,7 @@ type Response struct {
 	Version    string // SotW version_info, Delta system_version_info
 	Identifier string // control_plane.identifier
 	Resources  []*cache.Resource
+	News       *fanout.News      // that they may be; see fanout.News
 	Heartbeats []*cache.Resource // sent without their bodies
 	Removed    []string          // Delta only
 	Errors     []*discovery.ResourceError

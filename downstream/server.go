@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -48,6 +49,7 @@ type Server struct {
 	grpc     *grpc.Server
 	health   *health.Server
 	warmth   *Warmth
+	senders  senders
 
 	mu       sync.Mutex
 	streams  map[uint64]*stream
@@ -78,6 +80,7 @@ func NewServer(c ServerConfig) *Server {
 		warmth:  NewWarmth(),
 		streams: make(map[uint64]*stream),
 		stopped: make(chan struct{}),
+		senders: senders{limit: runtime.GOMAXPROCS(0)},
 	}
 	if s.observer == nil {
 		s.observer = nobody{}

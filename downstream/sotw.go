@@ -179,6 +179,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		s.news = nil
 	}
 	p.resources, p.version = resources, version
+	p.news, _ = v.News(0)
 	p.must, p.shrunk = send, shrunk && !send && len(p.errors) == 0
 	s.wildcardAsked = false
 	s.version, s.told = version, p.position
@@ -266,7 +267,11 @@ func warm(v fanout.View) bool {
 // everything is what the client's interest leads to, each resource once
 // (DOWN-SOTW-14).
 func everything(v fanout.View) (resources []*cache.Resource) {
-	if subscribed, _ := v.Wildcard(); subscribed {
+	subscribed, _ := v.Wildcard()
+	if n, alone := v.News(0); subscribed && alone {
+		return n.Resources
+	}
+	if subscribed {
 		for c := range v.Members(0) {
 			if c.Resource != nil {
 				resources = append(resources, c.Resource)

@@ -18,7 +18,7 @@ import (
 )
 
 // stream is the edge around a Session: it receives on the handler's goroutine and
-// borrows another one only while there is something to send.
+// borrows a sender only while there is something to send.
 type stream struct {
 	server *Server
 	id     uint64
@@ -44,6 +44,7 @@ type stream struct {
 
 	// One sender at a time.
 	sending atomic.Int32
+	owed    int           // the sender's: bytes sent since all was settled
 	quiet   chan struct{} // closed by the last sender, if close waits for it
 }
 
@@ -211,7 +212,7 @@ func (st *stream) kick() {
 		switch st.sending.Load() {
 		case idle:
 			if st.sending.CompareAndSwap(idle, busy) {
-				go st.send()
+				st.server.senders.add(st)
 				return
 			}
 		case busy:
@@ -225,57 +226,83 @@ func (st *stream) kick() {
 }
 
 // send sends what there is, and goes. If the stream is at its end, there will be no
-// other sender.
-func (st *stream) send() {
-	if st.sendAll() {
-		return
-	}
-	if st.sending.Swap(over) == over {
-		close(st.quiet)
+// other sender. shared: others must not wait for this stream's client.
+func (st *stream) send(shared bool) {
+	switch st.sendAll(shared) {
+	case mayWait:
+		go st.send(false)
+	case ended:
+		if st.sending.Swap(over) == over {
+			close(st.quiet)
+		}
 	}
 }
 
-// sendAll reports whether the stream goes on.
-func (st *stream) sendAll() (goesOn bool) {
+// What becomes of sending.
+type progress int
+
+const (
+	done    progress = iota // there is no more to send
+	ended                   // the stream is at its end
+	mayWait                 // there is more, and to send it may have to wait for the client
+)
+
+// sendAll sends until there is nothing more, or until that might take time.
+func (st *stream) sendAll(shared bool) (p progress) {
 	defer func() {
-		if p := recover(); p != nil {
-			st.end(st.panicked(p))
+		if bug := recover(); bug != nil {
+			st.end(st.panicked(bug))
+			p = ended
 		}
 	}()
 	for {
-		r, end := st.next()
+		if shared && st.owed >= freely {
+			return mayWait
+		}
+		now := time.Now()
+		r, due, end := st.next(now)
 		if end != nil {
 			st.end(end)
-			return false
+			return ended
 		}
-		if r == nil {
-			if st.sending.CompareAndSwap(busy, idle) {
-				return true
+		if r != nil {
+			f := encode(r)
+			st.server.oversized(r, f.size, st.log)
+			st.sendBegins(now)
+			err := st.grpc.SendMsg(f)
+			st.sendEnds()
+			if err != nil {
+				return ended // the receiver has the reason
 			}
-			if !st.sending.CompareAndSwap(nagging, busy) {
-				return false
-			}
+			st.owed += f.size
+			st.server.observer.ClientResponse(r.Type, len(r.Resources), len(r.Removed), f.size)
+		}
+		if due {
 			continue
 		}
-		f := encode(r)
-		st.server.oversized(r, f.size, st.log)
-		st.sendBegins(time.Now())
-		err := st.grpc.SendMsg(f)
-		st.sendEnds()
-		if err != nil {
-			return false // the receiver has the reason
+		if st.sending.CompareAndSwap(busy, idle) {
+			return done
 		}
-		st.server.observer.ClientResponse(r.Type, len(r.Resources), len(r.Removed), f.size)
+		if !st.sending.CompareAndSwap(nagging, busy) {
+			return ended
+		}
 	}
 }
 
-func (st *stream) next() (*Response, *End) {
+// freely is how much a client may owe an ACK for, in bytes, without anybody having to
+// wait for it: gRPC blocks who sends once 64 KiB of a stream are not written yet.
+const freely = 32 << 10
+
+// next is the next response, if there is one now. due: there may be another at once.
+func (st *stream) next(now time.Time) (r *Response, due bool, end *End) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	now := time.Now()
-	r, end := st.session.Next(now)
-	if r != nil || end != nil {
-		return r, end
+	if st.owed > 0 && st.session.Settled() {
+		st.owed = 0
+	}
+	r, end = st.session.Next(now)
+	if end != nil || r != nil && st.session.Due() {
+		return r, true, end
 	}
 	if at := st.session.Deadline(now); !at.IsZero() {
 		if st.timer == nil {
@@ -284,7 +311,7 @@ func (st *stream) next() (*Response, *End) {
 			st.timer.Reset(at.Sub(now))
 		}
 	}
-	return nil, nil
+	return r, false, nil
 }
 
 // oversized counts and names what is too large for the client (ERR-13).

@@ -26,6 +26,8 @@ type index struct {
 	// the lane.
 	named    cache.Table
 	wildcard cache.Table
+	latest   cache.Seq // of the changes to either
+	board    board
 	// synced: the wildcard Table has been complete once (RECON-16, RECON-17).
 	synced bool
 	// guards hold back what would remove much at once (H-22).
@@ -93,7 +95,10 @@ func (x *index) locked(change func()) []*Subscriber {
 	return x.takeWoken()
 }
 
-func (x *index) next() cache.Seq { return cache.Seq(x.hub.seq.Add(1)) }
+func (x *index) next() cache.Seq {
+	x.latest = cache.Seq(x.hub.seq.Add(1))
+	return x.latest
+}
 
 func (x *index) markNamed(touched []cache.ID) {
 	x.touched = touched

@@ -139,6 +139,7 @@ func (x *index) forget(wildcard bool, name string) {
 			}))
 		}
 		x.guards.wildcard = guard{}
+		x.board = board{}
 		x.wildcard, x.synced, x.wildcardHeld, x.wildcardAsked, x.warm.wildcard = cache.Table{}, false, false, false, false
 		return
 	}
