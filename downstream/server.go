@@ -66,6 +66,9 @@ const (
 	// window is the HTTP/2 window of a stream and of a connection, for what
 	// clients send. It is fixed: estimating it costs a ping for every ACK.
 	window = 64 << 10
+	// readBuffer is what a connection reads at once, in bytes. ACKs are small, and the
+	// collector lets the heap grow by as much as buffers take that lie idle.
+	readBuffer = 4 << 10
 	// How a dead client is noticed, and how often a live one may ping.
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 10 * time.Second
@@ -95,6 +98,7 @@ func NewServer(c ServerConfig) *Server {
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.InitialWindowSize(window),
 		grpc.InitialConnWindowSize(window),
+		grpc.ReadBufferSize(readBuffer),
 		grpc.KeepaliveParams(ageLimit(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}, c.MaxAge)),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 	)
