@@ -5,34 +5,38 @@ import (
 	"net"
 	"time"
 
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 )
 
-// tagging yields connections that streams can find again. All that gRPC shows a
-// stream of its connection is the peer's address; so the address leads back.
-type tagging struct{ net.Listener }
+// tagging are credentials that let streams find their connection again, in what the
+// handshake said of the peer. The connection itself stays what it is: gRPC takes a read
+// buffer from a pool, once there is something to read, only for those of package net,
+// and else each silent client has one of 32 KiB.
+type tagging struct{ credentials.TransportCredentials }
 
-func (l tagging) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &conn{Conn: c, since: time.Now()}, nil
+// ServerHandshake implements credentials.TransportCredentials.
+func (t tagging) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c, info, err := t.TransportCredentials.ServerHandshake(raw)
+	return c, tag{info, &conn{Conn: raw, since: time.Now()}}, err
 }
 
-// conn is a client's connection.
+// Clone implements credentials.TransportCredentials.
+func (t tagging) Clone() credentials.TransportCredentials {
+	return tagging{t.TransportCredentials.Clone()}
+}
+
+// tag is what a handshake said, and whose it was.
+type tag struct {
+	credentials.AuthInfo
+	conn *conn
+}
+
+// conn is a client's connection, below TLS.
 type conn struct {
 	net.Conn
 	since   time.Time
 	streams int // that it carries; guarded by Server.mu
-}
-
-// RemoteAddr implements net.Conn.
-func (c *conn) RemoteAddr() net.Addr { return connAddr{c.Conn.RemoteAddr(), c} }
-
-type connAddr struct {
-	net.Addr
-	conn *conn
 }
 
 // A connection's life, as parts of its age limit. First gRPC tells the client to

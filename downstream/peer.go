@@ -18,17 +18,17 @@ func peerOf(ctx context.Context) (Peer, *conn) {
 		return Peer{}, nil
 	}
 	out := Peer{Address: p.Addr.String(), Via: viaOf(ctx)}
-	addr, c := p.Addr, (*conn)(nil)
-	if a, ok := addr.(connAddr); ok {
-		addr, c = a.Addr, a.conn
+	info, c := p.AuthInfo, (*conn)(nil)
+	if t, ok := info.(tag); ok {
+		info, c = t.AuthInfo, t.conn
 	}
-	switch a := addr.(type) {
+	switch a := p.Addr.(type) {
 	case *net.TCPAddr:
 		out.Local = a.IP.IsLoopback()
 	case *net.UnixAddr:
 		out.Local, out.Address = true, "unix"
 	}
-	if t, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
+	if t, ok := info.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
 		leaf := t.State.VerifiedChains[0][0]
 		switch {
 		case t.SPIFFEID != nil:

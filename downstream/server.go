@@ -89,7 +89,7 @@ func NewServer(c ServerConfig) *Server {
 		s.observer = nobody{}
 	}
 	s.grpc = grpc.NewServer(
-		grpc.Creds(c.Credentials),
+		grpc.Creds(tagging{c.Credentials}),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.UnaryInterceptor(answerWithFrame),
 		grpc.MaxRecvMsgSize(min(2*c.MaxRequest, math.MaxInt32)), // see inbox
@@ -109,7 +109,7 @@ func NewServer(c ServerConfig) *Server {
 }
 
 // Serve accepts clients on a listener until Close.
-func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(tagging{l}) }
+func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
 
 // SetReady sets what gRPC health checks are told.
 func (s *Server) SetReady(ready bool) {
