@@ -212,7 +212,7 @@ type inbox struct {
 	bare        bare
 }
 
-func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) error {
+func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) (err error) {
 	in.request = nil
 	if in.size = data.Len(); in.size > in.limit {
 		return nil
@@ -225,7 +225,8 @@ func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) error {
 	} else {
 		in.request = new(discovery.DiscoveryRequest)
 	}
-	return codec.Unmarshal(data, in.request)
+	aside(func() { err = codec.Unmarshal(data, in.request) })
+	return err
 }
 
 // codec lets frames through as they are, keeps oversized requests out, and hands

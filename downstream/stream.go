@@ -153,7 +153,7 @@ func (st *stream) receiveAll() error {
 		}
 		if first {
 			late.Stop()
-			st.log().Info("client stream open", "type", note.Type)
+			aside(func() { st.log().Info("client stream open", "type", note.Type) })
 		}
 		if end != nil {
 			return end
@@ -190,7 +190,7 @@ func (st *stream) receive() (note Note, due bool, end *End, err error) {
 }
 
 // take hands what has come to the session.
-func (st *stream) take(now time.Time) (Note, *End) {
+func (st *stream) take(now time.Time) (note Note, end *End) {
 	request := st.in.request
 	if request == nil {
 		if note, ok := st.session.ack(&st.in.bare, now); ok {
@@ -199,10 +199,14 @@ func (st *stream) take(now time.Time) (Note, *End) {
 		request = st.in.bare.message(st.kind.Delta)
 	}
 	st.in.request = nil // the session has what it needs of it
-	if req, ok := request.(*discovery.DeltaDiscoveryRequest); ok {
-		return st.session.DeltaRequest(req, now)
-	}
-	return st.session.SotWRequest(request.(*discovery.DiscoveryRequest), now)
+	aside(func() {
+		if req, ok := request.(*discovery.DeltaDiscoveryRequest); ok {
+			note, end = st.session.DeltaRequest(req, now)
+		} else {
+			note, end = st.session.SotWRequest(request.(*discovery.DiscoveryRequest), now)
+		}
+	})
+	return note, end
 }
 
 // kick sees to it that a sender looks at the session. It does not block, and is
