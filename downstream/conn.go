@@ -13,7 +13,9 @@ import (
 // handshake said of the peer. The connection itself stays what it is: gRPC takes a read
 // buffer from a pool, once there is something to read, only for those of package net,
 // and else each silent client has one of 32 KiB.
-type tagging struct{ credentials.TransportCredentials }
+type tagging struct {
+	credentials.TransportCredentials
+}
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (t tagging) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {

@@ -147,7 +147,7 @@ func (d *deltaState) due() bool { return d.exchange.due() || d.left.len() > 0 ||
 // collect is what there is to tell. push: changes too, not only answers.
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push
-	p.version = v.SystemVersion().String()
+	p.version = v.SystemVersion()
 	subscribed, synced := v.Wildcard()
 	v.Passed(d.untold)
 	lacking := d.lacks(v)

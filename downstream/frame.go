@@ -49,45 +49,43 @@ const (
 
 // head is what a response says before its contents.
 func (r *Response) head() []byte {
-	version, nonce, plane := protowire.Number(sotwVersion), protowire.Number(sotwNonce), protowire.Number(sotwControlPlane)
+	return r.appendNonce(r.appendFixed(make([]byte, 0, 256)))
+}
+
+// appendFixed appends what is the same in all responses that say the same.
+func (r *Response) appendFixed(head []byte) []byte {
+	version, plane := protowire.Number(sotwVersion), protowire.Number(sotwControlPlane)
 	if r.Delta {
-		version, nonce, plane = deltaSystemVersion, deltaNonce, deltaControlPlane
+		version, plane = deltaSystemVersion, deltaControlPlane
 	}
-	head := make([]byte, 0, 160)
 	head = appendString(head, version, r.Version)
 	head = appendString(head, fieldTypeURL, string(r.Type))
-	head = appendString(head, nonce, r.Nonce)
 	if r.Identifier != "" {
 		head = protowire.AppendTag(head, plane, protowire.BytesType)
-		head = protowire.AppendBytes(head, appendString(nil, controlPlaneIdentifier, r.Identifier))
+		head = protowire.AppendVarint(head, uint64(sizeOf(controlPlaneIdentifier, len(r.Identifier))))
+		head = appendString(head, controlPlaneIdentifier, r.Identifier)
 	}
 	return head
 }
 
-// encode writes the header; it runs under no lock.
-func encode(r *Response) *frame {
-	errors := protowire.Number(sotwErrors)
+func (r *Response) appendNonce(head []byte) []byte {
+	nonce := protowire.Number(sotwNonce)
 	if r.Delta {
-		errors = deltaErrors
+		nonce = deltaNonce
 	}
-	head := r.head()
-	for _, name := range r.Removed {
-		head = protowire.AppendTag(head, deltaRemoved, protowire.BytesType)
-		head = protowire.AppendString(head, name)
-	}
-	for _, e := range r.Errors {
-		head = appendError(head, errors, e)
-	}
+	return appendString(head, nonce, r.Nonce)
+}
 
+// encode writes what is this client's alone; it runs under no lock.
+func encode(r *Response) *frame {
 	f := new(frame)
-	if r.News != nil && r.Ends == nil && r.News.Lists(r.Resources) {
-		shared := r.shared()
-		f.bufs = append(make(mem.BufferSlice, 0, len(shared.bufs)+1), mem.SliceBuffer(head))
-		f.bufs = append(f.bufs, shared.bufs...)
-		f.size = len(head) + shared.size
+	if shared := r.shared(); shared != nil {
+		f.bufs = append(make(mem.BufferSlice, 0, len(shared.bufs)+1), shared.bufs...)
+		f.size = shared.size
+		f.add(r.appendRest(r.appendNonce(make([]byte, 0, 48))))
 	} else {
 		f.bufs = make(mem.BufferSlice, 0, len(r.Resources)+1)
-		f.add(head)
+		f.add(r.appendRest(r.head()))
 		f.addAll(r)
 	}
 	for _, res := range r.Heartbeats {
@@ -95,6 +93,22 @@ func encode(r *Response) *frame {
 		f.limited(r.Delta, res.Heading(), ttl)
 	}
 	return f
+}
+
+// appendRest appends removals and errors.
+func (r *Response) appendRest(b []byte) []byte {
+	errors := protowire.Number(sotwErrors)
+	if r.Delta {
+		errors = deltaErrors
+	}
+	for _, name := range r.Removed {
+		b = protowire.AppendTag(b, deltaRemoved, protowire.BytesType)
+		b = protowire.AppendString(b, name)
+	}
+	for _, e := range r.Errors {
+		b = appendError(b, errors, e)
+	}
+	return b
 }
 
 // addAll adds the resources of a response.
@@ -120,23 +134,37 @@ func wireForm(r *cache.Resource, delta bool) []byte {
 // reference instead of one for each resource.
 const maxBlock = 4 << 20
 
-// shared are the resources of a response that others send, too. The frame is theirs as
-// well.
-func (r *Response) shared() frame {
+// shared is the part of a response that others send, too: its resources, and what it
+// says of itself save for the nonce.
+type shared struct {
+	frame
+	version, identifier string
+}
+
+// shared is that part, or nil if this response has none.
+func (r *Response) shared() *shared {
+	if r.News == nil || r.Ends != nil || !r.News.Lists(r.Resources) {
+		return nil
+	}
 	variant := 0
 	if r.Delta {
 		variant = 1
 	}
-	return r.News.Wire(variant, func(resources []*cache.Resource) any {
-		var f frame
+	s := r.News.Wire(variant, func(resources []*cache.Resource) any {
+		s := &shared{version: r.Version, identifier: r.Identifier}
+		s.add(r.appendFixed(nil))
 		for _, res := range resources {
-			f.add(wireForm(res, r.Delta))
+			s.add(wireForm(res, r.Delta))
 		}
-		if len(f.bufs) > 1 && f.size <= maxBlock {
-			f.bufs = mem.BufferSlice{mem.SliceBuffer(f.bufs.Materialize())}
+		if s.size <= maxBlock {
+			s.bufs = mem.BufferSlice{mem.SliceBuffer(s.bufs.Materialize())}
 		}
-		return f
-	}).(frame)
+		return s
+	}).(*shared)
+	if s.version != r.Version || s.identifier != r.Identifier {
+		return nil
+	}
+	return s
 }
 
 func (f *frame) add(b []byte) {
@@ -212,7 +240,7 @@ type inbox struct {
 	bare        bare
 }
 
-func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) (err error) {
+func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) error {
 	in.request = nil
 	if in.size = data.Len(); in.size > in.limit {
 		return nil
@@ -225,6 +253,10 @@ func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) (err er
 	} else {
 		in.request = new(discovery.DiscoveryRequest)
 	}
+	return in.decode(data, codec)
+}
+
+func (in *inbox) decode(data mem.BufferSlice, codec encoding.CodecV2) (err error) {
 	aside(func() { err = codec.Unmarshal(data, in.request) })
 	return err
 }

@@ -292,7 +292,7 @@ func everything(v fanout.View) (resources []*cache.Resource) {
 // It is never empty (DOWN-SOTW-11).
 func viewVersion(v fanout.View, resources []*cache.Resource) string {
 	if len(v.Names()) == 0 {
-		return v.WildcardDigest().String()
+		return v.WildcardDigest()
 	}
 	var digest cache.Digest
 	for _, r := range resources {

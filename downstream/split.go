@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,7 +30,7 @@ type chunk struct {
 // began with the first, and is accepted with the last (DOWN-DELTA-15).
 func (s *Session) chunk(now time.Time) *Response {
 	c := s.chunks[0]
-	s.chunks = s.chunks[1:]
+	s.chunks = slices.Delete(s.chunks, 0, 1)
 	s.verdicts++
 	c.At = now
 	c.Nonce = c.x.nonce(c.position, c.answer, c.left, &s.counter)
@@ -39,7 +40,7 @@ func (s *Session) chunk(now time.Time) *Response {
 
 // fit makes a response into parts that the client can take.
 func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
-	whole := []chunk{{Response: r, x: x, position: sp.position, answer: sp.answer}}
+	whole := append(s.chunks[:0], chunk{Response: r, x: x, position: sp.position, answer: sp.answer})
 	if s.config.MaxResponse == 0 {
 		return whole
 	}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 // stream is the edge around a Session: it receives on the handler's goroutine and
@@ -190,7 +191,7 @@ func (st *stream) receive() (note Note, due bool, end *End, err error) {
 }
 
 // take hands what has come to the session.
-func (st *stream) take(now time.Time) (note Note, end *End) {
+func (st *stream) take(now time.Time) (Note, *End) {
 	request := st.in.request
 	if request == nil {
 		if note, ok := st.session.ack(&st.in.bare, now); ok {
@@ -199,6 +200,10 @@ func (st *stream) take(now time.Time) (note Note, end *End) {
 		request = st.in.bare.message(st.kind.Delta)
 	}
 	st.in.request = nil // the session has what it needs of it
+	return st.takeAside(request, now)
+}
+
+func (st *stream) takeAside(request proto.Message, now time.Time) (note Note, end *End) {
 	aside(func() {
 		if req, ok := request.(*discovery.DeltaDiscoveryRequest); ok {
 			note, end = st.session.DeltaRequest(req, now)

@@ -28,6 +28,7 @@ type index struct {
 	wildcard cache.Table
 	latest   cache.Seq // of the changes to either
 	board    board
+	texts    [2]digestText // of named and wildcard
 	// synced: the wildcard Table has been complete once (RECON-16, RECON-17).
 	synced bool
 	// guards hold back what would remove much at once (H-22).

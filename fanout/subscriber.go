@@ -16,6 +16,7 @@ type Subscriber struct {
 
 	mu    sync.Mutex
 	dirty []*Subscription
+	taken []*Subscription // what Take has returned
 }
 
 // NewSubscriber returns the mailbox of a stream. wake is called, outside all
@@ -109,14 +110,14 @@ func bounded(ids []cache.ID, names int) []cache.ID {
 	return slices.Compact(ids)
 }
 
-// Take returns the Subscriptions for which something is marked. Their marks stay
-// with them: whoever takes has to look at each, with View.Marks.
+// Take returns the Subscriptions for which something is marked, until the next call.
+// Their marks stay with them: whoever takes has to look at each, with View.Marks.
 func (m *Subscriber) Take() []*Subscription {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	dirty := m.dirty
-	m.dirty = nil
-	return dirty
+	clear(m.taken)
+	m.dirty, m.taken = m.taken[:0], m.dirty
+	return m.taken
 }
 
 // Marks hands over what is marked for the Subscription. Marks and View are of one

@@ -88,7 +88,7 @@ func (v View) unnamed(changes iter.Seq[cache.Change]) iter.Seq[cache.Change] {
 }
 
 // WildcardDigest sums up the wildcard set.
-func (v View) WildcardDigest() cache.Digest { return v.x.wildcard.Digest() }
+func (v View) WildcardDigest() string { return v.x.texts[1].of(v.x.wildcard.Digest()) }
 
 // Passed notes that tombstones up to a position are not needed any more.
 func (v View) Passed(to cache.Seq) { v.s.passed = to }
@@ -152,9 +152,22 @@ func (v View) Unavailable() (named, wildcard *statuspb.Status) {
 
 // SystemVersion is the digest over the group's resources of the type, for people
 // who debug (RECON-15).
-func (v View) SystemVersion() cache.Digest {
+func (v View) SystemVersion() string {
 	if v.x.named.Len() == 0 {
-		return v.x.wildcard.Digest()
+		return v.WildcardDigest()
 	}
-	return v.x.named.Digest()
+	return v.x.texts[0].of(v.x.named.Digest())
+}
+
+// digestText is a digest in words, which it is put into once.
+type digestText struct {
+	digest cache.Digest
+	text   string
+}
+
+func (t *digestText) of(d cache.Digest) string {
+	if t.text == "" || t.digest != d {
+		*t = digestText{d, d.String()}
+	}
+	return t.text
 }
