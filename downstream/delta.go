@@ -61,7 +61,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 		d.held = req.GetInitialResourceVersions()
 		d.reconnected = true
 	}
-	d.missed(req.GetResourceNamesUnsubscribe())
+	d.missed(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe())
 	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
 	asked := d.sub.Delta(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe(), now)
 	d.asked.add(asked.Names...)
@@ -104,27 +104,27 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 
 // missed keeps in mind the names with an untold change that the client gives up: an
 // alias that it asks for may cover what it has of them, and not what there is (NAME-5).
-func (d *deltaState) missed(unsubscribe []string) {
+func (d *deltaState) missed(subscribe, unsubscribe []string) {
 	if len(unsubscribe) == 0 || !d.aliased {
 		return
 	}
 	d.sub.Read(func(v fanout.View) {
-		if subscribed, _ := v.Wildcard(); subscribed || len(v.Names()) <= len(unsubscribe) {
+		if subscribed, _ := v.Wildcard(); subscribed || len(v.Names())+len(subscribe) <= len(unsubscribe) {
 			return // it is told as what it is to the wildcard (WILD-8), or drops all it has
 		}
 		d.take(v.Marks())
 		untold := d.changed.take()
 		d.changed.add(untold...)
-		waits := func(id cache.ID, subscribed bool) bool {
-			_, waits := slices.BinarySearch(untold, id)
-			return subscribed && waits
-		}
+		asked := d.asked.take()
+		d.asked.add(asked...)
+		pending, coming := distinct(slices.Concat(untold, asked)), distinct(slices.Clone(subscribe))
 		for _, name := range unsubscribe {
 			id, ok := v.Lookup(name)
 			if !ok {
 				continue
 			}
-			if waits(id, true) {
+			_, waits := slices.BinarySearch(untold, id)
+			if waits {
 				d.ties.loosenAll(name) // it may list an alias no more that the client asks for
 			}
 			version, a := "", v.Answer(id)
@@ -132,9 +132,14 @@ func (d *deltaState) missed(unsubscribe []string) {
 			if own {
 				version = a.Resource.Version
 			}
-			if waits(id, true) && (own || a.State == cache.Absent || a.Vanished > 0) && !d.toldAhead(name, version, a.Seq) {
+			if waits && (own || a.State == cache.Absent || a.Vanished > 0) && !d.toldAhead(name, version, a.Seq) {
 				d.ties.loosen(name, "")
-			} else if own && slices.ContainsFunc(a.Resource.Aliases, func(alias string) bool { return waits(v.Lookup(alias)) }) {
+			} else if own && slices.ContainsFunc(a.Resource.Aliases, func(alias string) bool {
+				id, subscribed := v.Lookup(alias)
+				_, waits := slices.BinarySearch(pending, id)
+				_, comes := slices.BinarySearch(coming, alias)
+				return subscribed && waits || comes
+			}) {
 				d.ties.loosen(name, version) // it has it, and is not told yet that the alias leads there
 			}
 		}
@@ -268,7 +273,13 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 	if d.left.len() == 0 || !synced {
 		return
 	}
-	for _, name := range d.left.take() {
+	left := d.left.take()
+	for _, name := range left {
+		for _, r := range v.Answering(name) {
+			left = append(left, r.Name) // while it had the name, it was not told of it as a member
+		}
+	}
+	for _, name := range distinct(left) {
 		if _, again := v.Lookup(name); again {
 			continue
 		}

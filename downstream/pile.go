@@ -21,6 +21,14 @@ func (p *pile[T]) add(items ...T) {
 	}
 }
 
+// drop takes some out, which are given in order.
+func (p *pile[T]) drop(items []T) {
+	p.items = slices.DeleteFunc(p.items, func(item T) bool {
+		_, found := slices.BinarySearch(items, item)
+		return found
+	})
+}
+
 // take empties the pile: its items, each once and in order.
 func (p *pile[T]) take() []T {
 	items := distinct(p.items)

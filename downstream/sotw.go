@@ -328,7 +328,9 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	p.answer = p.answer || len(asked) > 0
 	s.collectNames(v, asked, true, p)
 	if push {
-		s.collectNames(v, s.changed.take(), false, p)
+		changed := s.changed.take()
+		s.collectNames(v, changed, false, p)
+		s.asked.drop(changed)                // upstream has spoken of what was put off
 		members, _ := s.ties.collectLoose(v) // the rest goes silently (DOWN-SOTW-10)
 		p.resources = append(p.resources, members...)
 		s.namesTo, s.warmed = p.position, nil

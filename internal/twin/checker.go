@@ -35,6 +35,8 @@ type Checker struct {
 	proven time.Time
 	// refused: the control plane has ended a stream for the sake of a type.
 	refused bool
+	// strikes count the streams that it has ended just after it was asked for a type.
+	strikes map[string]int
 
 	// disk is what was saved last, and restored when the last relay began with it.
 	disk      *onDisk
@@ -51,7 +53,7 @@ func newChecker(s Settings, bodies map[string]content) *Checker {
 	c := &Checker{
 		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
 		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, since: map[string]map[string]int{},
-		versionOf: map[string]string{}, contentOf: map[string]string{},
+		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
 	}
 	c.relayStarted()
 	for _, k := range kinds {
@@ -114,6 +116,17 @@ func (c *Checker) upClosed(id int) {
 		}
 	}
 	delete(c.streams, id)
+}
+
+// upEnds: the control plane ends a stream. Having done so twice just after it was asked
+// for a type, it may be refusing that (H-39), which does not linger then (H-41).
+func (c *Checker) upEnds(id int) {
+	for kind, l := range c.streams[id].lanes {
+		if !l.heard && c.now.Sub(l.begun) < time.Second {
+			c.strikes[kind]++
+			c.refused = c.refused || c.strikes[kind] > 1
+		}
+	}
 }
 
 // silence notes the names that have gone unanswered for too long (MISS-3), and what

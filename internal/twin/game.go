@@ -202,6 +202,8 @@ func (g *Game) playStream(o Op, k kind) {
 		g.answer(id, resp, false)
 	case "end":
 		g.log("up%d > end %d", id, o.N)
+		g.checker.now = g.relay.Now()
+		g.checker.upEnds(id)
 		g.relay.End(id, o.N%3)
 	}
 }

@@ -121,7 +121,12 @@ func (v *voice) forget(subscribed map[string]time.Time, unsubscribed []string, k
 		for asked := range subscribed {
 			drop = drop && !led(asked)
 		}
-		if drop && !keep(name, w) {
+		switch {
+		case !drop:
+		case keep(name, w):
+			w.unsure = true // it was no answer to what is asked anew (H-1)
+			v.words[name] = w
+		default:
 			delete(v.words, name)
 		}
 	}
