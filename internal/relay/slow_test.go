@@ -173,9 +173,11 @@ func TestRequestRate(t *testing.T) {
 		w.publish()
 		synctest.Wait()
 		before := w.seen.asked()
+		greedy.mu.Lock() // its ACKs come after them all
 		for range 400 {
 			greedy.send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Cluster), ResourceNamesSubscribe: []string{"*"}})
 		}
+		greedy.mu.Unlock()
 		synctest.Wait()
 		// One request opened the stream, and the one that exceeds the burst is
 		// taken in before the stream waits.
