@@ -68,10 +68,10 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	for _, name := range req.GetResourceNamesUnsubscribe() {
 		led := d.ties.drop(name)
 		if slices.Contains(asked.Left, name) {
-			d.left.add(name)
 			d.left.add(led...)
 		}
 	}
+	d.left.add(asked.Left...)
 	if slices.Contains(req.GetResourceNamesUnsubscribe(), fanout.Wildcard) {
 		d.untold = unseen // what it had of the wildcard it has dropped
 		d.wildcardAsked, d.opening = false, false
@@ -273,13 +273,7 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 	if d.left.len() == 0 || !synced {
 		return
 	}
-	left := d.left.take()
-	for _, name := range left {
-		for _, r := range v.Answering(name) {
-			left = append(left, r.Name) // while it had the name, it was not told of it as a member
-		}
-	}
-	for _, name := range distinct(left) {
+	for _, name := range d.left.take() {
 		if _, again := v.Lookup(name); again {
 			continue
 		}

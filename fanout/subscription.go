@@ -63,8 +63,9 @@ type Asked struct {
 	Names []cache.ID
 	// Wildcard: the whole set is to be told (rows a, c, e, j, n, t).
 	Wildcard bool
-	// Left are names given up while the wildcard stays: each, and what it led to, is
-	// to be told again as what it is to the wildcard (row l, WILD-8).
+	// Left are names given up while the wildcard stays, and the members that go by
+	// them, of which a client that has the name is not told as such: each, and what it
+	// led to, is to be told again as what it is to the wildcard (row l, WILD-8).
 	Left []string
 }
 
@@ -103,6 +104,11 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 			s.endWildcard(&asked, now)
 		} else if s.drop(name, now) && had {
 			asked.Left = append(asked.Left, name) // row l; row m drops nothing
+			if id, ok := x.wildcard.Find(name); ok {
+				for _, r := range x.wildcard.Answer(id).Resources() {
+					asked.Left = append(asked.Left, r.Name)
+				}
+			}
 		}
 	}
 	if !s.wildcard {

@@ -67,14 +67,6 @@ func (v View) Member(name string) *cache.Resource {
 	return nil
 }
 
-// Answering are the members of the wildcard's set that answer to a name.
-func (v View) Answering(name string) []*cache.Resource {
-	if id, ok := v.x.wildcard.Find(name); ok {
-		return v.x.wildcard.Answer(id).Resources()
-	}
-	return nil
-}
-
 // Members yields the wildcard set's changes after a position, latest first; what
 // subscribed names lead to is left out, since it is answered by name (WILD-9,
 // WILD-16).
