@@ -1,36 +1,76 @@
 package downstream
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // senders are the few goroutines that send for all streams. A change concerns thousands
 // of them at once, and a goroutine for each would cost more than what it has to say.
-// They are there while a stream has something to say, and must not wait for a client:
-// what might wait gets a goroutine of its own (stream.send).
+// They are there while a stream has something to say.
+//
+// None of them should ever wait for a client: what might gets a goroutine of its own
+// (stream.send). But a client may ACK what it has not read. So if none of them gets on
+// while streams wait, there are soon twice as many, and a stream that has held one up
+// does so once.
 type senders struct {
-	limit int
+	limit int // how many there are at most, unless they are held up
 
 	mu      sync.Mutex
 	running int
 	queue   []*stream // each at most once, as stream.sending says
 	head    int       // of the queue: what lies before it is done
+	taken   uint64    // streams, so far
+	looked  uint64    // taken when look was called last
+	looking bool      // look will be called
 }
+
+// heldUp is how long no sender gets on before there are more of them.
+const heldUp = 100 * time.Millisecond
 
 // add has somebody send for a stream. It does not block.
 func (s *senders) add(st *stream) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.queue = append(s.queue, st)
-	hire := s.running < s.limit
-	if hire {
-		s.running++
+	if s.running < s.limit {
+		s.hire(1)
 	}
-	s.mu.Unlock()
-	if hire {
+	s.watch()
+}
+
+func (s *senders) hire(n int) {
+	s.running += n
+	for range n {
 		go func() {
 			for st := s.take(); st != nil; st = s.take() {
 				st.send(true)
 			}
 		}()
 	}
+}
+
+// watch looks at the senders after a while, unless somebody does so already.
+func (s *senders) watch() {
+	if !s.looking {
+		s.looking, s.looked = true, s.taken
+		time.AfterFunc(heldUp, s.look)
+	}
+}
+
+// look hires more senders if streams have waited for nothing.
+func (s *senders) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looking = false
+	waiting := len(s.queue) - s.head
+	if waiting == 0 {
+		return
+	}
+	if s.taken == s.looked {
+		s.hire(min(waiting, s.running))
+	}
+	s.watch()
 }
 
 // take is the next stream, or nil: the sender is not needed any more.
@@ -45,6 +85,7 @@ func (s *senders) take() *stream {
 		}
 		return nil
 	}
+	s.taken++
 	st := s.queue[s.head]
 	s.queue[s.head] = nil
 	s.head++

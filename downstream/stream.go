@@ -46,6 +46,7 @@ type stream struct {
 	// One sender at a time.
 	sending atomic.Int32
 	owed    int           // the sender's: bytes sent since all was settled
+	slow    bool          // the sender's: it has held up one that others wait for
 	quiet   chan struct{} // closed by the last sender, if close waits for it
 }
 
@@ -265,7 +266,7 @@ func (st *stream) sendAll(shared bool) (p progress) {
 		}
 	}()
 	for {
-		if shared && st.owed >= freely {
+		if shared && (st.slow || st.owed >= freely) {
 			return mayWait
 		}
 		now := time.Now()
@@ -280,6 +281,7 @@ func (st *stream) sendAll(shared bool) (p progress) {
 			st.sendBegins(now)
 			err := st.grpc.SendMsg(f)
 			st.sendEnds()
+			st.slow = st.slow || shared && time.Since(now) > heldUp
 			if err != nil {
 				return ended // the receiver has the reason
 			}

@@ -298,3 +298,31 @@ func TestReceivingNeverWaitsForSending(t *testing.T) {
 		}
 	})
 }
+
+// TestAcksOfWhatIsNotRead: clients that ACK what they have not read make the relay
+// believe that it need not wait for them. Others notice nothing but a moment (G6).
+func TestAcksOfWhatIsNotRead(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		liars := make([]*client, 3*runtime.GOMAXPROCS(0))
+		for i := range liars {
+			liars[i] = w.open(w.dial(), fmt.Sprint("liar", i), true)
+		}
+		synctest.Wait()
+		honest := w.open(w.dial(), "honest", false)
+		for n := range 20 {
+			synctest.Wait()
+			w.respond("CDS a@%d bulk@%d%s", n, n, bulk[:20<<10])
+			time.Sleep(time.Second)
+			synctest.Wait()
+			nonce := ""
+			honest.see(func() {
+				if nonce = honest.nonce; honest.versions["a"] != versionOf(t, cache.Cluster, fmt.Sprint("a@", n)) {
+					t.Fatalf("change %d has not come within a second", n)
+				}
+			})
+			for _, c := range liars { // a push has one nonce for all
+				c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Cluster), ResponseNonce: nonce})
+			}
+		}
+	})
+}
