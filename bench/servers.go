@@ -136,7 +136,10 @@ func (s *server) relay(ctx context.Context, p programs, upstream string, more []
 	if err != nil {
 		return "", err
 	}
-	args := append([]string{"serve", "--upstream", upstream, "--listen", address, "--admin", admin, "--log-level", "warn"}, more...)
+	args := append([]string{
+		"serve", "--upstream", upstream, "--listen", address, "--admin", admin, "--log-level", "warn",
+		"--set", "upstream.max_receive_bytes=256MiB", // the origin sends all of a world in one response
+	}, more...)
 	s.target.Metrics = "http://" + admin + "/metrics"
 	return address, s.run(ctx, address, s.target.Name, p.relay, args...)
 }
