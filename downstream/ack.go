@@ -69,7 +69,7 @@ func (b *bare) message(delta bool) proto.Message {
 	return &discovery.DiscoveryRequest{TypeUrl: string(b.typeURL), ResponseNonce: string(b.nonce)}
 }
 
-// Ack takes in a bare request if it accepts a response and changes nothing else. If
+// ack takes in a bare request if it accepts a response and changes nothing else. If
 // not, ok is false, and nothing has happened.
 func (s *Session) ack(b *bare, now time.Time) (note Note, ok bool) {
 	i := slices.IndexFunc(s.states, func(st state) bool { return string(st.base().url) == string(b.typeURL) })

@@ -18,7 +18,7 @@ type deltaState struct {
 	exchange
 	requested   bool
 	reconnected bool                // the first request brought versions
-	aliased     bool                // it has, or had, resources with aliases
+	aliased     bool                // names, or what it came with, have led it to resources with aliases
 	sent        map[string]struct{} // Cluster: endpoint names sent before endpoints were asked for
 	// opening: the type's first request made it a wildcard, and nothing precedes
 	// that answer (DOWN-DELTA-13).

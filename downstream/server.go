@@ -66,8 +66,8 @@ const (
 	// window is the HTTP/2 window of a stream and of a connection, for what
 	// clients send. It is fixed: estimating it costs a ping for every ACK.
 	window = 64 << 10
-	// readBuffer is what a connection reads at once, in bytes. ACKs are small, and the
-	// collector lets the heap grow by as much as buffers take that lie idle.
+	// readBuffer is what a connection reads at once, in bytes. ACKs are small, and over
+	// TLS each connection has one: the collector lets the heap grow by as much as they take.
 	readBuffer = 4 << 10
 	// How a dead client is noticed, and how often a live one may ping.
 	keepaliveTime    = 30 * time.Second
