@@ -1,7 +1,9 @@
 package downstream
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,31 +14,47 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// TestAllocationsPerDelivery guards what a change costs for each wildcard client: what
-// its Session makes of it, its wire form, and its ACK. Counts are exact, unlike times.
+// TestAllocationsPerDelivery guards what a change costs for each client: what its
+// Session makes of it, its wire form, and its ACK. Counts are exact, unlike times.
 func TestAllocationsPerDelivery(t *testing.T) {
-	const clients, most = 200, 8
+	t.Run("wildcard", func(t *testing.T) {
+		allocationsPerDelivery(t, fanout.Lane{Type: cache.Cluster, Wildcard: true}, nil, 5)
+	})
+	t.Run("names", func(t *testing.T) {
+		var names []string
+		for i := range 100 {
+			names = append(names, fmt.Sprintf("n%d", i))
+		}
+		allocationsPerDelivery(t, fanout.Lane{Type: cache.Endpoint}, names, 9)
+	})
+}
+
+// allocationsPerDelivery changes one resource of many clients who subscribe to the same.
+func allocationsPerDelivery(t *testing.T, lane fanout.Lane, names []string, most float64) {
+	const clients = 200
 	hub := fanout.NewHub(fanout.Config{Linger: time.Second})
-	lane := fanout.Lane{Type: cache.Cluster, Wildcard: true}
 	version := 0
-	change := func() {
+	change := func(name string) {
 		version++
-		body := &anypb.Any{TypeUrl: string(cache.Cluster), Value: fmt.Append(nil, version)}
-		r := cache.NewResource(cache.Cluster, &discovery.Resource{Name: "a", Version: fmt.Sprint(version), Resource: body}, cache.Fingerprint{})
+		body := &anypb.Any{TypeUrl: string(lane.Type), Value: fmt.Append(nil, version)}
+		r := cache.NewResource(lane.Type, &discovery.Resource{Name: name, Version: fmt.Sprint(version), Resource: body}, cache.Fingerprint{})
 		hub.Apply(lane, &cache.Update{Set: []cache.Received{{Resource: r}}, Synced: true})
 	}
 	c := &Config{AckTimeout: time.Minute, MaxName: 100, MaxNames: 100}
 	var sessions []*Session
 	for range clients {
 		s := NewSession(c, Stream{Delta: true}, Peer{}, oneGroup{hub}, NewWarmth(), func() {})
-		if _, end := s.DeltaRequest(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Cluster)}, epoch); end != nil {
+		if _, end := s.DeltaRequest(&discovery.DeltaDiscoveryRequest{TypeUrl: string(lane.Type), ResourceNamesSubscribe: names}, epoch); end != nil {
 			t.Fatal(end)
 		}
 		sessions = append(sessions, s)
 	}
+	for _, name := range names {
+		change(name)
+	}
 	var ack bare
 	deliver := func() {
-		change()
+		change(cmp.Or(slices.Concat(names, []string{"n"})...))
 		for _, s := range sessions {
 			r, end := s.Next(epoch)
 			if end != nil || r == nil {
@@ -54,7 +72,7 @@ func TestAllocationsPerDelivery(t *testing.T) {
 	}
 	deliver()
 	if got := testing.AllocsPerRun(20, deliver) / clients; got > most {
-		t.Errorf("%.1f allocations for each client and change, at most %d are allowed", got, most)
+		t.Errorf("%.1f allocations for each client and change, at most %v are allowed", got, most)
 	} else {
 		t.Logf("%.1f allocations for each client and change", got)
 	}

@@ -18,13 +18,15 @@ import (
 // Nothing of it survives the stream, or influences another type (DOWN-DELTA-2).
 type exchange struct {
 	url   cache.TypeURL
+	short string // of the url, for nonces
 	hub   *fanout.Hub
 	leave func()           // gives the hub back
 	renew func(*core.Node) // says more of the client upstream; may be nil
 	sub   *fanout.Subscription
-	full  bool // the type's SotW responses are full-state
-	mute  bool // that upstream is silent about a name is not told (MISS-9)
-	ttl   bool // the client knows TTLs (TTL-6)
+	full  bool                      // the type's SotW responses are full-state
+	mute  bool                      // that upstream is silent about a name is not told (MISS-9)
+	ttl   bool                      // the client knows TTLs (TTL-6)
+	plane struct{ of, text string } // identifier's, and the control plane's that it is of
 
 	// To be told: changes, and what the client wants an answer to.
 	marked        bool           // there are marks in the mailbox
@@ -171,10 +173,10 @@ func (x *exchange) due() bool {
 
 // take adds marks to what is not told yet.
 func (x *exchange) take(m fanout.Marks) {
-	x.changed.add(m.Content...)
-	x.failed.add(m.Errors...)
+	x.changed.give(m.Content)
+	x.failed.give(m.Errors)
 	x.members = x.members || m.Wildcard
-	x.renewed.add(m.Renewed...)
+	x.renewed.give(m.Renewed)
 	x.membersRenewed = x.membersRenewed || m.WildcardRenewed
 	x.handed = x.handed || m.Again
 }
@@ -183,7 +185,7 @@ func (x *exchange) take(m fanout.Marks) {
 // position alone; an answer, or a second response at one position, is told apart
 // by a counter of the stream. It ends in how many chunks are left (RECON-16).
 func (x *exchange) nonce(seq cache.Seq, answer bool, left int, counter *uint64) string {
-	n := x.nonceName() + "." + strconv.FormatUint(uint64(seq), 10)
+	n := x.short + "." + strconv.FormatUint(uint64(seq), 10)
 	if answer || seq <= x.pushedAt {
 		*counter++
 		n += "." + strconv.FormatUint(*counter, 10)
@@ -192,11 +194,23 @@ func (x *exchange) nonce(seq cache.Seq, answer bool, left int, counter *uint64) 
 	return n + "-" + strconv.Itoa(left)
 }
 
-func (x *exchange) nonceName() string {
-	if name := x.url.Short(); name != cache.OtherShort {
+// shortName is what a type is called in nonces.
+func shortName(t cache.TypeURL) string {
+	if name := t.Short(); name != cache.OtherShort {
 		return name
 	}
-	return string(x.url)
+	return string(t)
+}
+
+// identifier is what the relay calls itself (DOWN-DELTA-19).
+func (x *exchange) identifier(instance string) string {
+	if of := x.hub.Identifier(); x.plane.text == "" || x.plane.of != of {
+		x.plane.of, x.plane.text = of, "xds-relay/"+instance
+		if of != "" {
+			x.plane.text += " [" + of + "]"
+		}
+	}
+	return x.plane.text
 }
 
 // sending notes a response as sent. continued: pushes wait since the one before it.

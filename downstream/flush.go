@@ -152,7 +152,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	x := sp.base()
 	r := &Response{
 		Delta: s.kind.Delta, Type: x.url, Version: sp.version,
-		Identifier: identifier(s.config.Instance, x.hub.Identifier()),
+		Identifier: x.identifier(s.config.Instance),
 	}
 	if sp.adds || sp.shrunk {
 		r.Resources, r.News = sp.resources, sp.news
@@ -179,15 +179,6 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	s.carried, r.Ends = true, sp.ends
 	s.chunks = s.fit(r, x, sp)
 	return s.chunk(now)
-}
-
-// identifier is what the relay calls itself (DOWN-DELTA-19).
-func identifier(instance, upstream string) string {
-	id := "xds-relay/" + instance
-	if upstream != "" {
-		id += " [" + upstream + "]"
-	}
-	return id
 }
 
 // Deadline is when to call Next again though nothing was marked: when an ACK, or

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"slices"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -18,6 +19,11 @@ import (
 type frame struct {
 	bufs mem.BufferSlice
 	size int
+
+	// Room for what most responses consist of, which are allocated as one.
+	room   [2]mem.Buffer
+	slices [2]mem.SliceBuffer
+	nonce  [48]byte
 }
 
 // Field numbers of DeltaDiscoveryResponse and DiscoveryResponse.
@@ -79,12 +85,13 @@ func (r *Response) appendNonce(head []byte) []byte {
 // encode writes what is this client's alone; it runs under no lock.
 func encode(r *Response) *frame {
 	f := new(frame)
+	f.bufs = f.room[:0]
 	if shared := r.shared(); shared != nil {
-		f.bufs = append(make(mem.BufferSlice, 0, len(shared.bufs)+1), shared.bufs...)
+		f.bufs = append(f.bufs, shared.bufs...)
 		f.size = shared.size
-		f.add(r.appendRest(r.appendNonce(make([]byte, 0, 48))))
+		f.add(r.appendRest(r.appendNonce(f.nonce[:0])))
 	} else {
-		f.bufs = make(mem.BufferSlice, 0, len(r.Resources)+1)
+		f.bufs = slices.Grow(f.bufs, len(r.Resources)+1)
 		f.add(r.appendRest(r.head()))
 		f.addAll(r)
 	}
@@ -169,7 +176,13 @@ func (r *Response) shared() *shared {
 
 func (f *frame) add(b []byte) {
 	f.size += len(b)
-	f.bufs = append(f.bufs, mem.SliceBuffer(b))
+	n := len(f.bufs)
+	if n >= len(f.slices) {
+		f.bufs = append(f.bufs, mem.SliceBuffer(b))
+		return
+	}
+	f.slices[n] = b
+	f.bufs = append(f.bufs, &f.slices[n])
 }
 
 // maxTTL is what the field of a TTL takes at most, in bytes.

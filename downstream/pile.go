@@ -21,6 +21,14 @@ func (p *pile[T]) add(items ...T) {
 	}
 }
 
+// give adds items that nobody else has a use for.
+func (p *pile[T]) give(items []T) {
+	if p.items == nil {
+		p.items, items = items, nil
+	}
+	p.add(items...)
+}
+
 // drop takes some out, which are given in order.
 func (p *pile[T]) drop(items []T) {
 	p.items = slices.DeleteFunc(p.items, func(item T) bool {

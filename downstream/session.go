@@ -390,7 +390,7 @@ func (s *Session) exchange(t cache.TypeURL) (exchange, *End) {
 		return exchange{}, end
 	}
 	return exchange{
-		url: t, hub: m.Hub, leave: m.Leave, renew: m.Renew,
+		url: t, short: shortName(t), hub: m.Hub, leave: m.Leave, renew: m.Renew,
 		sub:  m.Hub.Subscribe(t, s.subscriber),
 		full: m.Hub.Properties(t).FullState,
 		mute: slices.Contains(s.config.NeverSynthesize, t),

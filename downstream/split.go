@@ -65,7 +65,7 @@ func (s *Session) nonceSize(r *Response, x *exchange, position cache.Seq) int {
 	parts := uint64(len(r.Resources)+len(r.Heartbeats)+len(r.Removed)+len(r.Errors)) + 1
 	digits := func(n uint64) int { return len(strconv.FormatUint(n, 10)) }
 	const marks = len("..-")
-	return sizeOf(deltaNonce, len(x.nonceName())+marks+digits(uint64(position))+digits(s.counter+parts)+digits(parts))
+	return sizeOf(deltaNonce, len(x.short)+marks+digits(uint64(position))+digits(s.counter+parts)+digits(parts))
 }
 
 // leaveOut takes out the resources that are too large by themselves. They are
