@@ -42,7 +42,7 @@ func TestTargetsAreMeasured(t *testing.T) {
 				t.Errorf("%s runs against %q, which cannot be started", c.name, s)
 			}
 		}
-		runs[c.workload] = append(runs[c.workload], made{o.Variant(), c.servers})
+		runs[c.workload] = append(runs[c.workload], made{w.Variant(o), c.servers})
 	}
 	for _, target := range result.Targets {
 		for _, at := range []*result.At{&target.Of, target.Minus, target.Over} {
@@ -50,8 +50,8 @@ func TestTargetsAreMeasured(t *testing.T) {
 				continue
 			}
 			found := 0
-			for i, m := range runs[at.Workload] {
-				if (at.Variant == "" && i == 0 || at.Variant != "" && strings.HasPrefix(m.variant, at.Variant)) && slices.Contains(m.servers, at.Server) {
+			for _, m := range runs[at.Workload] {
+				if at.Variant == m.variant && slices.Contains(m.servers, at.Server) {
 					found++
 				}
 			}

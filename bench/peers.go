@@ -42,6 +42,9 @@ func crowd(n int) func(*load.Options) {
 	}
 }
 
+// seldom is W1 for a server that takes seconds to tell all clients of a change.
+func seldom(o *load.Options) { o.Rate, o.Warmup, o.Duration = 0.1, 10*time.Second, 30*time.Second }
+
 func lasting(d time.Duration) func(*load.Options) {
 	return func(o *load.Options) { o.Duration = d }
 }
@@ -55,6 +58,7 @@ func resources(n int) func(*load.Options) {
 // contests are what make bench-peers runs.
 var contests = []contest{
 	{"W1", "fanout", append(slices.Clone(peers), "mux", "chain"), nil},
+	{"W1-seldom", "fanout", []string{"floor", "relay", "snapshot"}, seldom},
 	{"W1-5000", "fanout", []string{"floor", "floor-fixed", "relay"}, clients(5000)},
 	// A SnapshotCache takes minutes to give each of 1,000 nodes its 10,000 assignments; run
 	// named --start snapshot measures it alone.

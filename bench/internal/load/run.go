@@ -47,13 +47,16 @@ type Options struct {
 type Progress func(phase string, done float64)
 
 // Variant tells what differs most between runs of a workload.
-func (o Options) Variant() string {
+func (w *Workload) Variant(o Options) string {
 	text := fmt.Sprintf("%d clients", o.Clients)
 	if o.World.Clusters > 0 {
 		text += fmt.Sprintf(", %d clusters", o.World.Clusters)
 	}
 	if o.World.Assignments > 0 {
 		text += fmt.Sprintf(", %d assignments", o.World.Assignments)
+	}
+	if o.Rate != w.Defaults.Rate {
+		text += fmt.Sprintf(", %g changes a second", o.Rate)
 	}
 	return text
 }
@@ -85,7 +88,7 @@ func Run(ctx context.Context, w *Workload, o Options, t Target, p Progress) (*re
 	r := &run{
 		Options: o, ctx: ctx, target: t, progress: p, world: world.New(o.World), rec: newRecorder(), begin: time.Now(),
 		random: rand.New(rand.NewPCG(o.World.Seed, 2)),
-		result: &result.Run{Workload: w.Name, Server: t.Name, Variant: o.Variant(), Options: o},
+		result: &result.Run{Workload: w.Name, Server: t.Name, Variant: w.Variant(o), Options: o},
 	}
 	r.interest = make([]int, o.World.Assignments)
 	r.fleet = newFleet(t, o.PerConn, r.rec)

@@ -17,7 +17,7 @@ func file(t *testing.T) *result.File {
 	f := &result.File{Machine: "m <b>", Date: "d", Command: "c", Versions: map[string]string{"go": "1"}, Notes: []string{"one failed"}}
 	for rep := 1; rep <= 2; rep++ {
 		for i, server := range []string{"floor", "relay", "of <mine>"} {
-			r := &result.Run{Workload: "fanout", Variant: "10 clients", Server: server, Repetition: rep}
+			r := &result.Run{Workload: "fanout", Variant: "1000 clients, 1000 clusters", Server: server, Repetition: rep}
 			r.Add("cpu_per_delivery", float64(10*(i+1)), "µs")
 			h := result.NewHistogram()
 			for v := int64(1); v < 2000; v++ {

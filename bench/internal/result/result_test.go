@@ -17,7 +17,7 @@ func runs() *File {
 		cpu    float64
 		p50    float64
 	}{{"floor", 1, 40, 10}, {"relay", 1, 30, 12}, {"chain", 1, 31, 18}, {"floor", 2, 80, 20}, {"relay", 2, 56, 22}, {"chain", 2, 60, 42}} {
-		run := &Run{Workload: "fanout", Variant: "1000 clients, 1000 clusters", Server: r.server, Repetition: r.rep}
+		run := &Run{Workload: "fanout", Variant: all1000, Server: r.server, Repetition: r.rep}
 		run.Add("cpu_per_delivery", r.cpu, "µs")
 		run.Add("propagation_p50", r.p50, "ms")
 		f.Runs = append(f.Runs, run)
@@ -51,16 +51,16 @@ func TestOver(t *testing.T) {
 // TestRatiosAreTakenWithinARepetition: the second one was on a busier machine.
 func TestRatiosAreTakenWithinARepetition(t *testing.T) {
 	f := runs()
-	s, ok := f.Measure(ratio("", "fanout", "cpu_per_delivery", "relay", "floor", 0.75, 0))
+	s, ok := f.Measure(ratio("", "fanout", all1000, "cpu_per_delivery", "floor", 0.75, 0))
 	if !ok || s.Min != 0.7 || s.Max != 0.75 || s.N != 2 {
 		t.Errorf("relay ÷ floor is %+v, want 0.7 and 0.75", s)
 	}
 	// What a hop adds, over the floor's own: 6/10 and 20/20.
-	hop := Target{Of: At{"fanout", "", "chain", "propagation_p50"}, Minus: &At{"fanout", "", "relay", "propagation_p50"}, Over: &At{"fanout", "", "floor", "propagation_p50"}}
+	hop := Target{Of: At{"fanout", all1000, "chain", "propagation_p50"}, Minus: &At{"fanout", all1000, "relay", "propagation_p50"}, Over: &At{"fanout", all1000, "floor", "propagation_p50"}}
 	if s, ok := f.Measure(hop); !ok || s.Min != 0.6 || s.Max != 1 {
 		t.Errorf("a hop is %+v, want 0.6 and 1", s)
 	}
-	if _, ok := f.Measure(ratio("", "fanout", "cpu_per_delivery", "relay", "linear", 1, 0)); ok {
+	if _, ok := f.Measure(ratio("", "fanout", all1000, "cpu_per_delivery", "linear", 1, 0)); ok {
 		t.Error("a ratio to a server that did not run")
 	}
 	f.Runs = f.Runs[:5] // the second repetition has no chain
@@ -72,13 +72,13 @@ func TestRatiosAreTakenWithinARepetition(t *testing.T) {
 // TestVariantsAreNotMixed: other numbers of clients are other measurements.
 func TestVariantsAreNotMixed(t *testing.T) {
 	f := runs()
-	many := &Run{Workload: "fanout", Variant: "5000 clients, 1000 clusters", Server: "relay", Repetition: 1}
+	many := &Run{Workload: "fanout", Variant: all5000, Server: "relay", Repetition: 1}
 	many.Add("cpu_per_delivery", 1000, "µs")
 	f.Runs = append(f.Runs, many)
-	if s, _ := f.Measure(Target{Of: At{"fanout", "", "relay", "cpu_per_delivery"}}); s.Max != 56 {
-		t.Errorf("the workload's own variant reaches %v", s.Max)
+	if s, _ := f.Measure(Target{Of: At{"fanout", all1000, "relay", "cpu_per_delivery"}}); s.Max != 56 {
+		t.Errorf("1,000 clients reach %v", s.Max)
 	}
-	if s, _ := f.Measure(Target{Of: At{"fanout", "5000 clients", "relay", "cpu_per_delivery"}}); s.N != 1 || s.Median != 1000 {
+	if s, _ := f.Measure(Target{Of: At{"fanout", all5000, "relay", "cpu_per_delivery"}}); s.N != 1 || s.Median != 1000 {
 		t.Errorf("5,000 clients are %+v", s)
 	}
 }

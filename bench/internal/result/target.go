@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// At says where a figure stands: in which workload, of which server. The variant is
-// that of the workload's first run unless it is given by its beginning.
+// At says where a figure stands: in which variant of a workload, of which server.
 type At struct{ Workload, Variant, Server, Figure string }
 
 // Target is a limit for a figure, or for its ratio to another one.
@@ -22,60 +21,67 @@ type Target struct {
 	Unit           string  // of what is not a ratio
 }
 
-func ratio(name string, workload, figure, server, over string, limit, stretch float64) Target {
+// The variants that targets are for.
+const (
+	all1000   = "1000 clients, 1000 clusters"
+	all5000   = "5000 clients, 1000 clusters"
+	all10000  = "10000 clients, 1000 clusters, 0.5 changes a second"
+	some1000  = "1000 clients, 10000 assignments"
+	seldom    = "1000 clients, 1000 clusters, 0.1 changes a second"
+	all100    = "100 clients, 1000 clusters"
+	few1000   = "20 clients, 1000 clusters, 100 changes a second"
+	few100000 = "20 clients, 100000 clusters, 100 changes a second"
+)
+
+func ratio(name string, workload, variant, figure, over string, limit, stretch float64) Target {
 	return Target{
-		Name: name, Of: At{workload, "", server, figure}, Over: &At{workload, "", over, figure}, Limit: limit, Stretch: stretch,
+		Name: name, Of: At{workload, variant, "relay", figure}, Over: &At{workload, variant, over, figure}, Limit: limit, Stretch: stretch,
 	}
 }
 
 // Targets are the project's, all ratios taken within one file.
 var Targets = []Target{
-	ratio("W1 CPU per delivery ÷ floor", "fanout", "cpu_per_delivery", "relay", "floor", 0.75, 0.60),
-	ratio("W1 CPU per delivery ÷ floor-fixed", "fanout", "cpu_per_delivery", "relay", "floor-fixed", 1.2, 0),
-	ratio("W1 CPU per delivery ÷ linear", "fanout", "cpu_per_delivery", "relay", "linear", 0.2, 0),
-	ratio("W1 CPU per delivery ÷ snapshot", "fanout", "cpu_per_delivery", "relay", "snapshot", 0.1, 0),
-	ratio("W1 last client of an update, p50 ÷ floor", "fanout", "last_client_p50", "relay", "floor", 1.3, 1.0),
-	variant("5000 clients", ratio("W1, 5,000 clients, CPU per delivery ÷ floor", "fanout", "cpu_per_delivery", "relay", "floor", 0.75, 0.60)),
-	variant("5000 clients", ratio("W1, 5,000 clients, CPU per delivery ÷ floor-fixed", "fanout", "cpu_per_delivery", "relay", "floor-fixed", 1.2, 0)),
-	ratio("W2 CPU per delivery ÷ floor", "named", "cpu_per_delivery", "relay", "floor", 0.9, 0.7),
-	ratio("W3 CPU per cold client ÷ floor", "herd", "cpu_per_cold_client", "relay", "floor", 1.3, 0),
+	ratio("W1 CPU per delivery ÷ floor", "fanout", all1000, "cpu_per_delivery", "floor", 0.75, 0.60),
+	ratio("W1 CPU per delivery ÷ floor-fixed", "fanout", all1000, "cpu_per_delivery", "floor-fixed", 1.2, 0),
+	ratio("W1 CPU per delivery ÷ linear", "fanout", all1000, "cpu_per_delivery", "linear", 0.2, 0),
+	ratio("W1 CPU per delivery ÷ snapshot", "fanout", all1000, "cpu_per_delivery", "snapshot", 0.1, 0),
+	ratio("W1 at 0.1 changes a second, CPU per delivery ÷ snapshot", "fanout", seldom, "cpu_per_delivery", "snapshot", 0.1, 0),
+	ratio("W1 last client of an update, p50 ÷ floor", "fanout", all1000, "last_client_p50", "floor", 1.3, 1.0),
+	ratio("W1, 5,000 clients, CPU per delivery ÷ floor", "fanout", all5000, "cpu_per_delivery", "floor", 0.75, 0.60),
+	ratio("W1, 5,000 clients, CPU per delivery ÷ floor-fixed", "fanout", all5000, "cpu_per_delivery", "floor-fixed", 1.2, 0),
+	ratio("W2 CPU per delivery ÷ floor", "named", some1000, "cpu_per_delivery", "floor", 0.9, 0.7),
+	ratio("W3 CPU per cold client ÷ floor", "herd", all1000, "cpu_per_cold_client", "floor", 1.3, 0),
 	{
 		Name: "W3 peak RSS per client ÷ idle client", Limit: 1.5,
-		Of: At{"herd", "", "relay", "rss_peak_per_client"}, Over: &At{"memory", "", "relay", "rss_per_client"},
+		Of: At{"herd", all1000, "relay", "rss_peak_per_client"}, Over: &At{"memory", all1000, "relay", "rss_per_client"},
 	},
-	{Name: "W4 resource bytes sent", Of: At{"reconnect", "", "relay", "resource_bytes_per_client"}, Limit: 0, Unit: "B"},
-	ratio("W5 RSS per idle client ÷ floor", "memory", "rss_per_client", "relay", "floor", 1.15, 0.7),
-	{Name: "W5 heap per (client, name)", Of: At{"names", "", "relay", "heap_per_client_and_name"}, Limit: 24, Stretch: 12, Unit: "B"},
-	ratio("SotW full-state update, CPU per client ÷ floor", "sotw", "cpu_per_response", "relay", "floor", 1.3, 0),
+	{Name: "W4 resource bytes sent", Of: At{"reconnect", all1000, "relay", "resource_bytes_per_client"}, Limit: 0, Unit: "B"},
+	ratio("W5 RSS per idle client ÷ floor", "memory", all1000, "rss_per_client", "floor", 1.15, 0.7),
+	{Name: "W5 heap per (client, name)", Of: At{"names", some1000, "relay", "heap_per_client_and_name"}, Limit: 24, Stretch: 12, Unit: "B"},
+	ratio("SotW full-state update, CPU per client ÷ floor", "sotw", all100, "cpu_per_response", "floor", 1.3, 0),
 	{
 		Name: "one change, cost at 100,000 ÷ 1,000 resources", Limit: 1.1,
-		Of:   At{"fanout", "20 clients, 100000", "relay", "cpu_per_delivery"},
-		Over: &At{"fanout", "20 clients, 1000 ", "relay", "cpu_per_delivery"},
+		Of:   At{"fanout", few100000, "relay", "cpu_per_delivery"},
+		Over: &At{"fanout", few1000, "relay", "cpu_per_delivery"},
 	},
 	{
 		Name: "one change, cost per delivery at 10,000 ÷ 100 clients", Limit: 1.2,
-		Of:   At{"fanout", "10000 clients", "relay", "cpu_per_delivery"},
-		Over: &At{"fanout", "100 clients", "relay", "cpu_per_delivery"},
+		Of:   At{"fanout", all10000, "relay", "cpu_per_delivery"},
+		Over: &At{"fanout", all100, "relay", "cpu_per_delivery"},
 	},
 	{
 		Name: "added p50 of a hop ÷ the floor's own", Limit: 1,
-		Of:    At{"fanout", "", "chain", "propagation_p50"},
-		Minus: &At{"fanout", "", "relay", "propagation_p50"},
-		Over:  &At{"fanout", "", "floor", "propagation_p50"},
+		Of:    At{"fanout", all1000, "chain", "propagation_p50"},
+		Minus: &At{"fanout", all1000, "relay", "propagation_p50"},
+		Over:  &At{"fanout", all1000, "floor", "propagation_p50"},
 	},
-	{Name: "R5 p50, 1,000 clients", Of: At{"fanout", "", "relay", "propagation_p50"}, Limit: 40, Unit: "ms"},
-	{Name: "R5 p99, 1,000 clients", Of: At{"fanout", "", "relay", "propagation_p99"}, Limit: 150, Unit: "ms"},
-	{Name: "R5 last client, p50, 1,000 clients", Of: At{"fanout", "", "relay", "last_client_p50"}, Limit: 250, Unit: "ms"},
-	{Name: "R6 last client, p50, 10,000 clients", Of: At{"fanout", "10000 clients", "relay", "last_client_p50"}, Limit: 2000, Unit: "ms"},
-	{Name: "R9 RSS per idle client", Of: At{"memory", "", "relay", "rss_per_client"}, Limit: 48, Unit: "KiB"},
-	{Name: "R10 5,000 clients at once, all synced", Of: At{"herd", "5000 clients", "relay", "all_synced"}, Limit: 10, Unit: "s"},
-	{Name: "R10 the same, extra bytes from upstream", Of: At{"herd", "5000 clients", "relay", "upstream_extra_bytes"}, Limit: 0, Unit: "B"},
-}
-
-// variant is a target at another variant of its workload.
-func variant(v string, t Target) Target {
-	t.Of.Variant, t.Over.Variant = v, v
-	return t
+	{Name: "R5 p50, 1,000 clients", Of: At{"fanout", all1000, "relay", "propagation_p50"}, Limit: 40, Unit: "ms"},
+	{Name: "R5 p99, 1,000 clients", Of: At{"fanout", all1000, "relay", "propagation_p99"}, Limit: 150, Unit: "ms"},
+	{Name: "R5 last client, p50, 1,000 clients", Of: At{"fanout", all1000, "relay", "last_client_p50"}, Limit: 250, Unit: "ms"},
+	{Name: "R6 last client, p50, 10,000 clients", Of: At{"fanout", all10000, "relay", "last_client_p50"}, Limit: 2000, Unit: "ms"},
+	{Name: "R9 RSS per idle client", Of: At{"memory", all1000, "relay", "rss_per_client"}, Limit: 48, Unit: "KiB"},
+	{Name: "R10 5,000 clients at once, all synced", Of: At{"herd", all5000, "relay", "all_synced"}, Limit: 10, Unit: "s"},
+	{Name: "R10 the same, extra bytes from upstream", Of: At{"herd", all5000, "relay", "upstream_extra_bytes"}, Limit: 0, Unit: "B"},
 }
 
 // Outcome is how a target was met.
@@ -135,15 +141,9 @@ func (f *File) Measure(t Target) (s Spread, ok bool) {
 
 // find is the values of a figure by repetition.
 func (f *File) find(a At) map[int]float64 {
-	found, of := make(map[int]float64), ""
+	found := make(map[int]float64)
 	for _, r := range f.Runs {
-		if r.Workload != a.Workload {
-			continue
-		}
-		if a.Variant == "" && of == "" {
-			of = r.Variant
-		}
-		if a.Variant == "" && r.Variant != of || a.Variant != "" && !strings.HasPrefix(r.Variant, a.Variant) || r.Server != a.Server {
+		if r.Key() != (Key{a.Workload, a.Variant, a.Server}) {
 			continue
 		}
 		if v, ok := r.Get(a.Figure); ok {
