@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 
@@ -47,7 +48,7 @@ percent makes the exit status 1; --figures says which are judged.`,
 			}
 			var worse []string
 			for _, c := range all {
-				if tolerance > 0 && c.New > c.Old*(1+tolerance/100) {
+				if tolerance > 0 && c.New > c.Old+math.Abs(c.Old)*tolerance/100 {
 					worse = append(worse, fmt.Sprintf("%s, %s, %s: %s of %s was %s, is %s", c.Workload, c.Variant, c.Server, c.Figure, c.Unit, result.Number(c.Old), result.Number(c.New)))
 				}
 			}
@@ -82,9 +83,7 @@ func newReport() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				all.Runs = append(all.Runs, f.Runs...)
-				all.Notes = append(all.Notes, f.Notes...)
-				all.Command += "; " + f.Command
+				all.Append(f)
 			}
 			out := os.Stdout
 			if to != "" {

@@ -166,7 +166,7 @@ func startOrigin(address string) (*broadcast.Server, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("--origin: %w", err)
 	}
-	origin := broadcast.New()
+	origin := broadcast.NewOrigin()
 	// It ends when it is stopped; a relay that cannot reach it says so.
 	go func() { _ = origin.Serve(l) }()
 	return origin, l.Addr().String(), nil

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	gcp "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
@@ -114,9 +115,9 @@ func (c chosen) Fetch(ctx context.Context, r *discovery.DiscoveryRequest) (gcp.R
 	return c.current().Fetch(ctx, r)
 }
 
-// snapshots is a SnapshotCache with a snapshot of its own for each node. Steps that
-// come while snapshots are being set are taken together by the next ones, as control
-// planes do it.
+// snapshots is a SnapshotCache in which a snapshot is set for each node: the same one,
+// since nodes differ in nothing, so that the versions in it are computed once. Steps that
+// come while it is being set are taken together by the next one, as control planes do it.
 type snapshots struct {
 	cache gcp.SnapshotCache
 	wake  chan struct{}
@@ -125,6 +126,7 @@ type snapshots struct {
 	world   *world.World
 	step    int
 	content map[string][]types.Resource // by type
+	latest  *gcp.Snapshot               // nil: the content has changed since it was made
 	nodes   map[string]bool
 }
 
@@ -145,6 +147,8 @@ func (s *snapshots) server() gcpserver.Server {
 	return gcpserver.NewServer(context.Background(), s.cache, gcpserver.CallbackFuncs{
 		StreamDeltaRequestFunc: func(_ int64, r *discovery.DeltaDiscoveryRequest) error { return s.greet(r.GetNode().GetId()) },
 		StreamRequestFunc:      func(_ int64, r *discovery.DiscoveryRequest) error { return s.greet(r.GetNode().GetId()) },
+		DeltaStreamClosedFunc:  func(_ int64, n *core.Node) { s.leave(n) },
+		StreamClosedFunc:       func(_ int64, n *core.Node) { s.leave(n) },
 	})
 }
 
@@ -165,26 +169,36 @@ func (s *snapshots) greet(node string) error {
 }
 
 // snapshot is a snapshot of what there is now.
-func (s *snapshots) snapshot() (*gcp.Snapshot, error) {
-	return gcp.NewSnapshot(strconv.Itoa(s.step), s.content)
+func (s *snapshots) snapshot() (_ *gcp.Snapshot, err error) {
+	if s.latest == nil {
+		s.latest, err = gcp.NewSnapshot(strconv.Itoa(s.step), s.content)
+	}
+	return s.latest, err
 }
 
-// spread sets a new snapshot for every node.
+// leave forgets a node.
+func (s *snapshots) leave(n *core.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.nodes, n.GetId())
+	s.cache.ClearSnapshot(n.GetId())
+}
+
+// spread sets what there is now for every node.
 func (s *snapshots) spread() {
 	s.mu.Lock()
 	nodes := make([]string, 0, len(s.nodes))
 	for n := range s.nodes {
 		nodes = append(nodes, n)
 	}
+	snapshot, err := s.snapshot()
 	s.mu.Unlock()
+	if err != nil {
+		return // there are no resources of the kinds that it knows
+	}
 	for _, n := range nodes {
-		s.mu.Lock()
-		snapshot, err := s.snapshot()
-		s.mu.Unlock()
-		if err == nil {
-			// An error means that a client has gone.
-			_ = s.cache.SetSnapshot(context.Background(), n, snapshot)
-		}
+		// An error means that a client has gone.
+		_ = s.cache.SetSnapshot(context.Background(), n, snapshot)
 	}
 }
 
@@ -195,7 +209,7 @@ func (s *snapshots) World(spec world.Spec) error {
 	for n := range s.nodes {
 		s.cache.ClearSnapshot(n)
 	}
-	s.world, s.step, s.nodes = world.New(spec), 0, make(map[string]bool)
+	s.world, s.step, s.latest, s.nodes = world.New(spec), 0, nil, make(map[string]bool)
 	s.content = make(map[string][]types.Resource)
 	for _, k := range world.Kinds {
 		for i := range s.world.Count(k) {
@@ -213,7 +227,7 @@ func (s *snapshots) Step(n int) error {
 		return errNoWorld
 	}
 	k, i := s.world.Changes, s.world.Changed(n)
-	s.step = n
+	s.step, s.latest = n, nil
 	s.content[k.TypeURL()][i] = resource(s.world, k, i, n)
 	select {
 	case s.wake <- struct{}{}:

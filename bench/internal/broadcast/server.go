@@ -24,7 +24,8 @@ import (
 
 // Server is a control.Source, and an xDS server.
 type Server struct {
-	grpc *grpc.Server
+	grpc     *grpc.Server
+	compares bool
 
 	streams, responses, resources, bytes atomic.Int64
 
@@ -34,6 +35,10 @@ type Server struct {
 	// elements are the resources as they stand in a response, by variant, kind and
 	// number; whole is all of a kind in one piece, made when it is first needed.
 	elements [2][2][][]byte
+	// bodies are the resources as step 0 made them, by kind and number; versions are the
+	// steps that made what there is.
+	bodies   [2][][]byte
+	versions [2][]string
 	whole    [2][2][]byte
 	index    [2]map[string]int // numbers by name, by kind
 	// Who subscribed to what.
@@ -67,6 +72,14 @@ func New(options ...grpc.ServerOption) *Server {
 	return s
 }
 
+// NewOrigin returns one that compares the versions which a client comes with, and sends
+// it what is another: what a relay needs that has outlived the control plane before.
+func NewOrigin() *Server {
+	s := New()
+	s.compares = true
+	return s
+}
+
 // Serve serves until Stop.
 func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
 
@@ -80,6 +93,7 @@ func (s *Server) clear() {
 		s.named[k] = make(map[int]map[*stream]struct{})
 	}
 	s.elements, s.whole = [2][2][][]byte{}, [2][2][]byte{}
+	s.bodies, s.versions = [2][][]byte{}, [2][]string{}
 }
 
 // World implements control.Source.
@@ -96,6 +110,8 @@ func (s *Server) World(spec world.Spec) error {
 	for _, k := range world.Kinds {
 		for i := range s.world.Count(k) {
 			s.index[k][s.world.Name(k, i)] = i
+			s.bodies[k] = append(s.bodies[k], s.world.Body(k, i, 0))
+			s.versions[k] = append(s.versions[k], "")
 			s.make(k, i, 0)
 		}
 	}
@@ -108,9 +124,10 @@ func (s *Server) World(spec world.Spec) error {
 
 // make makes the elements of a resource.
 func (s *Server) make(k world.Kind, i, step int) {
-	body, name := s.world.Body(k, i, step), s.world.Name(k, i)
+	body, name := world.Stamp(s.bodies[k][i], step), s.world.Name(k, i)
+	s.versions[k][i] = strconv.Itoa(step)
 	for v := range s.elements {
-		e := wire.Element(v == delta, name, strconv.Itoa(step), k.TypeURL(), body)
+		e := wire.Element(v == delta, name, s.versions[k][i], k.TypeURL(), body)
 		if i == len(s.elements[v][k]) {
 			s.elements[v][k] = append(s.elements[v][k], e)
 		} else {

@@ -88,7 +88,7 @@ type wish struct {
 	typeURL  string
 	add, del []string
 	wildcard bool
-	has      bool // it came with versions
+	versions map[string]string
 }
 
 func (st *stream) read(b []byte) (w wish, err error) {
@@ -99,7 +99,7 @@ func (st *stream) read(b []byte) (w wish, err error) {
 	}
 	var r discovery.DeltaDiscoveryRequest
 	err = proto.Unmarshal(b, &r)
-	w = wish{typeURL: r.GetTypeUrl(), add: r.GetResourceNamesSubscribe(), del: r.GetResourceNamesUnsubscribe(), has: len(r.GetInitialResourceVersions()) > 0}
+	w = wish{typeURL: r.GetTypeUrl(), add: r.GetResourceNamesSubscribe(), del: r.GetResourceNamesUnsubscribe(), versions: r.GetInitialResourceVersions()}
 	w.wildcard = len(w.add)+len(w.del) == 0
 	return w, err
 }
@@ -143,14 +143,38 @@ func (st *stream) subscribe(b []byte) error {
 		s.wildcards[k][st] = struct{}{}
 	}
 	switch count := len(s.elements[st.variant][k]); {
-	case w.has: // it is up to date
+	case len(w.versions) > 0 && !s.compares: // it is up to date
 		st.send(s.frame(st.variant, k, tag, 0))
+	case len(w.versions) > 0:
+		elements = s.others(k, w)
+		st.send(s.frame(st.variant, k, tag, len(elements), elements...))
 	case w.wildcard:
 		st.send(s.frame(st.variant, k, tag, count, s.all(st.variant, k)))
 	case len(elements) > 0:
 		st.send(s.frame(st.variant, k, tag, len(elements), elements...))
 	}
 	return nil
+}
+
+// others are the resources that a client asks for and has not, or has in another version.
+func (s *Server) others(k world.Kind, w wish) (elements [][]byte) {
+	add := func(name string, i int) {
+		if w.versions[name] != s.versions[k][i] {
+			elements = append(elements, s.elements[delta][k][i])
+		}
+	}
+	if w.wildcard {
+		for name, i := range s.index[k] {
+			add(name, i)
+		}
+		return elements
+	}
+	for _, name := range w.add {
+		if i, ok := s.index[k][name]; ok {
+			add(name, i)
+		}
+	}
+	return elements
 }
 
 // forget ends a client's interest in a name.

@@ -87,7 +87,8 @@ func (r *run) connect(n int, of func(i int) *profile) error {
 
 // idle adds what clients cost while nothing happens.
 func (r *run) idle(base, with process.Usage, clients int) {
-	if r.target.Pid != 0 && clients > 0 {
+	primed := r.World.Assignments == 0 // else they are among what it grows by, in a relay
+	if r.target.Pid != 0 && clients > 0 && primed {
 		r.result.Add("rss_base", float64(base.RSS)/(1<<20), "MiB")
 		r.result.Add("rss_per_client", float64(with.RSS-base.RSS)/float64(clients)/1024, "KiB")
 	}
@@ -112,6 +113,9 @@ func (r *run) measure() error {
 	}
 	s, err := r.changes("changes", r.Duration)
 	if err != nil {
+		return err
+	}
+	if err := r.pause("quiet", lastAcks); err != nil {
 		return err
 	}
 	u1, err := r.usage()
@@ -151,6 +155,7 @@ func (r *run) measure() error {
 		add("resource_bytes_per_delivery", float64(bytes)/deliveries, "B")
 	}
 	add("unsettled_changes", float64(len(s.audience))-float64(s.settled.Load()), "")
+	add("missing_deliveries", float64(r.rec.missing(s, time.Now())), "")
 	add("repeated_deliveries", float64(s.repeated.Load()), "")
 	r.collector(m0, m1, elapsed, deliveries)
 	if err := r.result.Distribution("propagation", r.rec.propagation()); err != nil {

@@ -81,7 +81,7 @@ func (r *run) stampede(p *profile, count *atomic.Int64, what string) (base proce
 		return base, err
 	}
 	elapsed := time.Since(begin)
-	if err := r.pause("quiet", time.Second); err != nil { // the last ACKs
+	if err := r.pause("quiet", lastAcks); err != nil {
 		return base, err
 	}
 	u, err := r.usage()

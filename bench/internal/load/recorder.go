@@ -13,8 +13,11 @@ import (
 )
 
 func record(h *hdrhistogram.Histogram, d time.Duration) {
-	// Within the bounds, so it cannot fail.
-	_ = h.RecordValue(min(max(d.Microseconds(), result.Shortest), result.Longest))
+	_ = h.RecordValue(micros(d)) // within the bounds, so it cannot fail
+}
+
+func micros(d time.Duration) int64 {
+	return min(max(d.Microseconds(), result.Shortest), result.Longest)
 }
 
 // recorder measures how long changes take, from when they were meant to happen: a
@@ -115,6 +118,27 @@ func (r *recorder) delivered(step int, at time.Time) {
 	if s.settled.Add(1) == int64(len(s.audience)) {
 		close(s.done)
 	}
+}
+
+// missing takes in what has not arrived by a time: each took at least until then. Left
+// out, a server that loses what it is late with would look quick.
+func (r *recorder) missing(s *schedule, now time.Time) (deliveries int64) {
+	for i := range s.audience {
+		left := s.audience[i].Load()
+		if left <= 0 {
+			continue
+		}
+		d := now.Sub(s.due(s.first + i))
+		h := &r.shards[0]
+		h.mu.Lock()
+		_ = h.hist.RecordValues(micros(d), int64(left)) // see record
+		h.mu.Unlock()
+		r.mu.Lock()
+		record(r.last, d)
+		r.mu.Unlock()
+		deliveries += int64(left)
+	}
+	return deliveries
 }
 
 // synced takes in how long a client took until it had everything.

@@ -61,6 +61,28 @@ func (w *Workload) Variant(o Options) string {
 	return text
 }
 
+// check finds what cannot be run before anything is.
+func (w *Workload) check(o Options, t Target) error {
+	d := w.Defaults
+	switch {
+	case o.Clients < 1:
+		return fmt.Errorf("%d clients: there must be one", o.Clients)
+	case o.SotW > o.Clients:
+		return fmt.Errorf("%d of %d clients speak SotW: give --sotw-clients fewer", o.SotW, o.Clients)
+	case d.World.Clusters > 0 && o.World.Clusters < 1:
+		return fmt.Errorf("%d clusters: there must be one", o.World.Clusters)
+	case o.Names > o.World.Assignments:
+		return fmt.Errorf("each client is to subscribe to %d of %d assignments: give fewer --names, or more --assignments", o.Names, o.World.Assignments)
+	case d.Names > 0 && o.Names < 1:
+		return fmt.Errorf("%d names for each client: there must be one", o.Names)
+	case d.Rate > 0 && o.Rate <= 0:
+		return fmt.Errorf("%g changes a second: there must be some; herd, reconnect and memory run without", o.Rate)
+	case d.Rate > 0 && t.Source == nil:
+		return fmt.Errorf("%s needs changes: say where they come from, with --origin or --control", w.Name)
+	}
+	return nil
+}
+
 // run is a workload that runs.
 type run struct {
 	Options
@@ -82,6 +104,9 @@ type run struct {
 
 // Run runs a workload.
 func Run(ctx context.Context, w *Workload, o Options, t Target, p Progress) (*result.Run, error) {
+	if err := w.check(o, t); err != nil {
+		return nil, err
+	}
 	if p == nil {
 		p = func(string, float64) {}
 	}
@@ -227,6 +252,7 @@ const (
 	syncWithin  = 3 * time.Minute
 	quietAfter  = 5 * time.Second // without a delivery, no more will come
 	drainWithin = 60 * time.Second
+	lastAcks    = time.Second // until they are handled, too
 )
 
 // changes takes the steps of a time at the run's rate, and measures how they arrive.

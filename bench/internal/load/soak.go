@@ -42,10 +42,10 @@ type visitors struct {
 }
 
 func (v *visitors) comeAndGo(ctx context.Context, r *run, p *profile) {
-	begin := time.Now()
+	begin, rec := time.Now(), newRecorder() // one for all, since nobody reads it
 	for i := 0; until(ctx, begin.Add(time.Duration(float64(i)/r.Churn*float64(time.Second)))); i++ {
 		v.work.Go(func() {
-			f := newFleet(r.target, 1, newRecorder())
+			f := newFleet(r.target, 1, rec)
 			err := f.connect(ctx, same(p), r.Clients+i, r.Clients+i+1, r.pace(0))
 			if err == nil {
 				err = f.await(ctx, "complete", &f.complete, 1, syncWithin)

@@ -8,7 +8,6 @@ package process
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -16,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Usage is what a process has used.
@@ -26,18 +27,11 @@ type Usage struct {
 	FDs  int           // open file descriptors
 }
 
-// tick is the unit of CPU time in /proc: USER_HZ, 100 on every Linux.
-const tick = 10 * time.Millisecond
-
 // ReadUsage reads the usage of a process.
 func ReadUsage(pid int) (u Usage, err error) {
 	dir := fmt.Sprintf("/proc/%d", pid)
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-	if err != nil {
-		return u, fmt.Errorf("process: %w", err)
-	}
-	if u.CPU, err = cpuTime(string(stat)); err != nil {
-		return u, err
+	if u.CPU, err = cpuTime(pid); err != nil {
+		return u, fmt.Errorf("process: CPU time of %d: %w", pid, err)
 	}
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
@@ -55,17 +49,15 @@ func ReadUsage(pid int) (u Usage, err error) {
 	return u, nil
 }
 
-// cpuTime reads utime and stime, fields 14 and 15. The second field is the name, in
-// parentheses, and may contain anything.
-func cpuTime(stat string) (time.Duration, error) {
-	_, rest, ok := strings.Cut(stat[max(strings.LastIndexByte(stat, ')'), 0):], " ")
-	fields := strings.Fields(rest)
-	if !ok || len(fields) < 13 {
-		return 0, errors.New("process: /proc/<pid>/stat has an unknown form")
+// cpuTime reads the clock of a process, which counts nanoseconds; /proc counts hundredths
+// of a second. Its number is what clock_getcpuclockid(3) makes of a process's.
+func cpuTime(pid int) (time.Duration, error) {
+	const cpuClock = 2 // CPUCLOCK_SCHED, of all threads
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|cpuClock), &t); err != nil {
+		return 0, err
 	}
-	user, err1 := strconv.ParseInt(fields[11], 10, 64)
-	system, err2 := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * tick, errors.Join(err1, err2)
+	return time.Duration(t.Nano()), nil
 }
 
 func kib(status, key string) int64 {

@@ -223,5 +223,21 @@ func (f *File) Group() (keys []Key, runs map[Key][]*Run) {
 	return keys, runs
 }
 
+// Append adds the runs of another file, as further repetitions: those of one file were made
+// at one time, and are related to each other only.
+func (f *File) Append(other *File) {
+	last := 0
+	for _, r := range f.Runs {
+		last = max(last, r.Repetition)
+	}
+	for _, r := range other.Runs {
+		later := *r
+		later.Repetition += last
+		f.Runs = append(f.Runs, &later)
+	}
+	f.Notes = append(f.Notes, other.Notes...)
+	f.Command += "; " + other.Command
+}
+
 // Round rounds to milliseconds, as seconds.
 func Round(d time.Duration) float64 { return float64(d.Milliseconds()) / 1e3 }

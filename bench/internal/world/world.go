@@ -5,6 +5,7 @@
 package world
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -120,6 +121,11 @@ func (w *World) Body(k Kind, i, step int) []byte {
 		panic(err) // made in this file, of strings that are UTF-8
 	}
 	return body
+}
+
+// Stamp is a Body of step 0 as another step has made it.
+func Stamp(body []byte, step int) []byte {
+	return bytes.Replace(body, []byte(StepText(0)), []byte(StepText(step)), 1)
 }
 
 // cluster is static: one that uses endpoints would have servers send those, too.
