@@ -14,11 +14,16 @@ import (
 // Nearly all that clients say is that they accept a response: a type and a nonce, for
 // each change and client. Such a request is read without a message being made of it.
 
-// bare is a request that names a type and a nonce and says nothing else. Its bytes are
+// bare is a request that names a type and a nonce, and maybe a version. Its bytes are
 // good until the next one is read.
 type bare struct {
-	typeURL, nonce []byte
+	raw            []byte
+	typeURL, nonce []byte // of raw
 }
+
+// maxBare bounds what is kept of a request for the next one, in bytes: what is larger is
+// no ACK of ours.
+const maxBare = 1 << 10
 
 // Field numbers of DeltaDiscoveryRequest and DiscoveryRequest.
 const (
@@ -30,8 +35,13 @@ const (
 	sotwRequestNonce   = 5
 )
 
-// read reports whether a request is bare, and if so keeps what it says.
+// read reports whether a request is bare, and if so keeps it.
 func (b *bare) read(data []byte, delta bool) bool {
+	if len(data) > maxBare {
+		return false
+	}
+	b.raw = append(b.raw[:0], data...)
+	data = b.raw
 	var typeURL, nonce []byte
 	for len(data) > 0 {
 		field, kind, n := protowire.ConsumeTag(data)
@@ -48,7 +58,7 @@ func (b *bare) read(data []byte, delta bool) bool {
 			typeURL = value
 		case delta && field == deltaRequestNonce, !delta && field == sotwRequestNonce:
 			nonce = value
-		case !delta && field == sotwRequestVersion: // the nonce says it, too
+		case !delta && field == sotwRequestVersion: // of an ACK, its nonce says as much
 		default:
 			return false
 		}
@@ -56,21 +66,26 @@ func (b *bare) read(data []byte, delta bool) bool {
 	if len(typeURL) == 0 || len(nonce) == 0 {
 		return false
 	}
-	b.typeURL = append(b.typeURL[:0], typeURL...)
-	b.nonce = append(b.nonce[:0], nonce...)
+	b.typeURL, b.nonce = typeURL, nonce
 	return true
 }
 
-// message is the same as a message.
-func (b *bare) message(delta bool) proto.Message {
+// message is the same as a message, if it is one: read has not looked whether its strings
+// are UTF-8, which must not go upstream if they are not.
+func (b *bare) message(delta bool) (m proto.Message, end *End) {
+	m = new(discovery.DiscoveryRequest)
 	if delta {
-		return &discovery.DeltaDiscoveryRequest{TypeUrl: string(b.typeURL), ResponseNonce: string(b.nonce)}
+		m = new(discovery.DeltaDiscoveryRequest)
 	}
-	return &discovery.DiscoveryRequest{TypeUrl: string(b.typeURL), ResponseNonce: string(b.nonce)}
+	if err := proto.Unmarshal(b.raw, m); err != nil {
+		return nil, &End{BadRequest, "a request cannot be read: " + err.Error()}
+	}
+	return m, nil
 }
 
 // ack takes in a bare request if it accepts a response and changes nothing else. If
-// not, ok is false, and nothing has happened.
+// not, ok is false, and nothing has happened. Of a type that was not asked for no
+// response is known.
 func (s *Session) ack(b *bare, now time.Time) (note Note, ok bool) {
 	i := slices.IndexFunc(s.states, func(st state) bool { return string(st.base().url) == string(b.typeURL) })
 	if i < 0 {
@@ -78,21 +93,22 @@ func (s *Session) ack(b *bare, now time.Time) (note Note, ok bool) {
 	}
 	x := s.states[i].base()
 	j := slices.IndexFunc(x.unacked, func(u sent) bool { return u.nonce == string(b.nonce) })
-	if j < 0 || !s.states[i].acks(x.unacked[j].nonce) {
+	if j < 0 {
 		return note, false
 	}
 	nonce := x.unacked[j].nonce
+	if w, ok := s.states[i].(*sotwState); ok && !w.acks(nonce) {
+		return note, false
+	}
 	note = Note{Type: x.url, Kind: SubscribeRequest}
 	note.judged(x.verdict(nonce, nil, now), nonce, nil)
 	note.Charged = s.charge(nonce, false)
 	return note, true
 }
 
-// acks: a request with this nonce, and nothing else, changes no interest.
-func (d *deltaState) acks(string) bool { return d.requested }
-
-// acks is the same. A SotW request lists all names: one without names keeps them only
-// if there were none. One for endpoints may ask for them again (ORDER-5).
+// acks: a request with this nonce, and no names, changes no interest. A SotW request lists
+// all names: one without keeps them only if there were none. One for endpoints may ask
+// for them again (ORDER-5).
 func (s *sotwState) acks(nonce string) bool {
-	return s.requested && len(s.names) == 0 && nonce == s.lastNonce && s.url != cache.Endpoint
+	return len(s.names) == 0 && nonce == s.lastNonce && s.url != cache.Endpoint
 }

@@ -87,7 +87,7 @@ func encode(r *Response) *frame {
 	f := new(frame)
 	f.bufs = f.room[:0]
 	if shared := r.shared(); shared != nil {
-		f.bufs = append(f.bufs, shared.bufs...)
+		f.bufs = append(slices.Grow(f.bufs, len(shared.bufs)+1), shared.bufs...)
 		f.size = shared.size
 		f.add(r.appendRest(r.appendNonce(f.nonce[:0])))
 	} else {
@@ -164,7 +164,7 @@ func (r *Response) shared() *shared {
 			s.add(wireForm(res, r.Delta))
 		}
 		if s.size <= maxBlock {
-			s.bufs = mem.BufferSlice{mem.SliceBuffer(s.bufs.Materialize())}
+			s.frame = frame{bufs: mem.BufferSlice{mem.SliceBuffer(s.bufs.Materialize())}, size: s.size}
 		}
 		return s
 	}).(*shared)

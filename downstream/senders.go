@@ -11,13 +11,15 @@ import (
 //
 // None of them should ever wait for a client: what might gets a goroutine of its own
 // (stream.send). But a client may ACK what it has not read. So if none of them gets on
-// while streams wait, there are soon twice as many, and a stream that has held one up
-// does so once.
+// while streams wait, they are written off, and others, twice as many, take over; a stream
+// that has held one up has its own for a while.
 type senders struct {
 	limit int // how many there are at most, unless they are held up
 
 	mu      sync.Mutex
-	running int
+	crew    int       // who takes over counts one more; those before go when they are free
+	size    int       // of the crew, at most
+	running int       // of the crew
 	queue   []*stream // each at most once, as stream.sending says
 	head    int       // of the queue: what lies before it is done
 	taken   uint64    // streams, so far
@@ -33,7 +35,8 @@ func (s *senders) add(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = append(s.queue, st)
-	if s.running < s.limit {
+	s.size = max(s.size, s.limit)
+	if s.running < s.size {
 		s.hire(1)
 	}
 	s.watch()
@@ -41,9 +44,10 @@ func (s *senders) add(st *stream) {
 
 func (s *senders) hire(n int) {
 	s.running += n
+	crew := s.crew
 	for range n {
 		go func() {
-			for st := s.take(); st != nil; st = s.take() {
+			for st := s.take(crew); st != nil; st = s.take(crew) {
 				st.send(true)
 			}
 		}()
@@ -58,7 +62,7 @@ func (s *senders) watch() {
 	}
 }
 
-// look hires more senders if streams have waited for nothing.
+// look lets others take over if streams have waited for nothing.
 func (s *senders) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,17 +72,23 @@ func (s *senders) look() {
 		return
 	}
 	if s.taken == s.looked {
-		s.hire(min(waiting, s.running))
+		s.crew++
+		s.size, s.running = 2*s.size, 0
+		s.hire(min(waiting, s.size))
 	}
 	s.watch()
 }
 
 // take is the next stream, or nil: the sender is not needed any more.
-func (s *senders) take() *stream {
+func (s *senders) take(crew int) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if crew != s.crew {
+		return nil
+	}
 	if s.head == len(s.queue) {
 		s.running--
+		s.size = s.limit
 		s.queue, s.head = s.queue[:0], 0
 		if cap(s.queue) > keepQueue {
 			s.queue = nil

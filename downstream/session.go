@@ -109,7 +109,6 @@ type state interface {
 	later(p *part)
 	removedNow(p *part)
 	takes() room
-	acks(nonce string) bool
 }
 
 func (x *exchange) base() *exchange { return x }

@@ -45,6 +45,9 @@ func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
 		return whole
 	}
 	room := s.config.MaxResponse - frameSize(r) - s.nonceSize(r, x, sp.position)
+	if r.contentSize() <= room {
+		return whole
+	}
 	if r.Delta || !x.full {
 		r.leaveOut(room, s.config.MaxResponse)
 	}
@@ -108,7 +111,7 @@ func (r *Response) split(room int) []*Response {
 		p.Resources = append(p.Resources, res)
 	}
 	for _, res := range r.Heartbeats {
-		p := into(sizeOf(fieldResources, len(res.Heading())+maxTTL))
+		p := into(r.sizeOfHeartbeat(res))
 		p.Heartbeats = append(p.Heartbeats, res)
 	}
 	for _, name := range r.Removed {
@@ -120,6 +123,27 @@ func (r *Response) split(room int) []*Response {
 		p.Errors = append(p.Errors, e)
 	}
 	return parts
+}
+
+// contentSize is what a response says, in bytes at most.
+func (r *Response) contentSize() (size int) {
+	for _, res := range r.Resources {
+		size += r.sizeOf(res)
+	}
+	for _, res := range r.Heartbeats {
+		size += r.sizeOfHeartbeat(res)
+	}
+	for _, name := range r.Removed {
+		size += sizeOf(deltaRemoved, len(name))
+	}
+	for _, e := range r.Errors {
+		size += sizeOf(deltaErrors, proto.Size(e))
+	}
+	return size
+}
+
+func (r *Response) sizeOfHeartbeat(res *cache.Resource) int {
+	return sizeOf(fieldResources, len(res.Heading())+maxTTL)
 }
 
 // sizeOf is what a resource takes in the response at most, in bytes.

@@ -46,7 +46,7 @@ type stream struct {
 	// One sender at a time.
 	sending atomic.Int32
 	owed    int           // the sender's: bytes sent since all was settled
-	slow    bool          // the sender's: it has held up one that others wait for
+	slow    time.Time     // the sender's: until then it is one that holds others up
 	quiet   chan struct{} // closed by the last sender, if close waits for it
 }
 
@@ -198,7 +198,10 @@ func (st *stream) take(now time.Time) (Note, *End) {
 		if note, ok := st.session.ack(&st.in.bare, now); ok {
 			return note, nil
 		}
-		request = st.in.bare.message(st.kind.Delta)
+		var end *End
+		if request, end = st.in.bare.message(st.kind.Delta); end != nil {
+			return Note{}, end
+		}
 	}
 	st.in.request = nil // the session has what it needs of it
 	return st.takeAside(request, now)
@@ -266,10 +269,10 @@ func (st *stream) sendAll(shared bool) (p progress) {
 		}
 	}()
 	for {
-		if shared && (st.slow || st.owed >= freely) {
+		now := time.Now()
+		if shared && (now.Before(st.slow) || st.owed >= freely && !st.settled()) {
 			return mayWait
 		}
-		now := time.Now()
 		r, due, end := st.next(now)
 		if end != nil {
 			st.end(end)
@@ -278,10 +281,13 @@ func (st *stream) sendAll(shared bool) (p progress) {
 		if r != nil {
 			f := encode(r)
 			st.server.oversized(r, f.size, st.log)
-			st.sendBegins(now)
+			begins := time.Now()
+			st.sendBegins(begins)
 			err := st.grpc.SendMsg(f)
 			st.sendEnds()
-			st.slow = st.slow || shared && time.Since(now) > heldUp
+			if shared && time.Since(begins) > heldUp {
+				st.slow = begins.Add(slowFor)
+			}
 			if err != nil {
 				return ended // the receiver has the reason
 			}
@@ -300,9 +306,22 @@ func (st *stream) sendAll(shared bool) (p progress) {
 	}
 }
 
+// slowFor is how long a stream that has held up a sender has one of its own.
+const slowFor = time.Minute
+
 // freely is how much a client may owe an ACK for, in bytes, without anybody having to
 // wait for it: gRPC blocks who sends once 64 KiB of a stream are not written yet.
 const freely = 32 << 10
+
+// settled: the client owes no ACK, and so has read everything.
+func (st *stream) settled() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.session.Settled() {
+		st.owed = 0
+	}
+	return st.owed == 0
+}
 
 // next is the next response, if there is one now. due: there may be another at once.
 func (st *stream) next(now time.Time) (r *Response, due bool, end *End) {

@@ -32,7 +32,7 @@ func (n *News) Lists(resources []*cache.Resource) bool {
 	return len(resources) == len(n.Resources) && (len(resources) == 0 || &resources[0] == &n.Resources[0])
 }
 
-// board has the News that were asked for since the set last changed, by the first
+// board has the News that were asked for since the type last changed, by the first
 // change that they tell.
 type board struct {
 	at   cache.Seq

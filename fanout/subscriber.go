@@ -47,11 +47,6 @@ type Marks struct {
 	Again bool
 }
 
-// Any reports whether anything is marked.
-func (m *Marks) Any() bool {
-	return len(m.Content)+len(m.Errors)+len(m.Renewed) > 0 || m.Wildcard || m.WildcardRenewed || m.Again
-}
-
 type mark struct {
 	kind     kind
 	wildcard bool     // of the wildcard's set, or
@@ -77,7 +72,8 @@ func (m *Subscriber) mark(s *Subscription, k mark) *Subscriber {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	first := len(m.dirty) == 0
-	if !s.marks.Any() {
+	if !s.dirty {
+		s.dirty = true
 		m.dirty = append(m.dirty, s)
 	}
 	add := func(ids []cache.ID) []cache.ID { return bounded(append(ids, k.id), len(s.ids)) }
@@ -116,6 +112,9 @@ func (m *Subscriber) Take() []*Subscription {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.taken)
+	for _, s := range m.dirty {
+		s.dirty = false
+	}
 	m.dirty, m.taken = m.taken[:0], m.dirty
 	return m.taken
 }

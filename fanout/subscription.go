@@ -28,6 +28,7 @@ type Subscription struct {
 
 	// Guarded by subscriber.mu.
 	marks Marks
+	dirty bool // it is in subscriber.dirty
 }
 
 // mode is what a type's requests so far have made of the stream (§5).
