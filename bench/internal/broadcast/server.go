@@ -74,8 +74,8 @@ func New(options ...grpc.ServerOption) *Server {
 
 // NewOrigin returns one that compares the versions which a client comes with, and sends
 // it what is another: what a relay needs that has outlived the control plane before.
-func NewOrigin() *Server {
-	s := New()
+func NewOrigin(options ...grpc.ServerOption) *Server {
+	s := New(options...)
 	s.compares = true
 	return s
 }

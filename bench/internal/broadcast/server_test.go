@@ -3,6 +3,7 @@ package broadcast
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,13 +15,12 @@ import (
 )
 
 // talk starts a server, and opens a Delta stream to it.
-func talk(t *testing.T) (*Server, discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) {
+func talk(t *testing.T, s *Server) discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(grpc.WaitForHandlers(true))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -42,12 +42,13 @@ func talk(t *testing.T) (*Server, discovery.AggregatedDiscoveryService_DeltaAggr
 	if err := s.World(world.Spec{Clusters: 3, Assignments: 3, Endpoints: 1, Changes: world.Endpoint}); err != nil {
 		t.Fatal(err)
 	}
-	return s, stream
+	return stream
 }
 
 // TestSubscriptions: a relay in front of it may ask in any way that there is.
 func TestSubscriptions(t *testing.T) {
-	s, c := talk(t)
+	s := New(grpc.WaitForHandlers(true))
+	c := talk(t, s)
 	step := 0
 	for _, test := range []struct {
 		send *discovery.DeltaDiscoveryRequest
@@ -76,7 +77,7 @@ func TestSubscriptions(t *testing.T) {
 	}
 }
 
-// heard is one response: the names in it and, if asked, their versions in order of name.
+// heard is one response: the names in it, in their order, and their versions if asked.
 func heard(t *testing.T, c discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, versions bool) string {
 	t.Helper()
 	r, err := c.Recv()
@@ -95,11 +96,12 @@ func heard(t *testing.T, c discovery.AggregatedDiscoveryService_DeltaAggregatedR
 		}
 		all = append(all, text)
 	}
+	slices.Sort(all)
 	return strings.Join(all, " ")
 }
 
 func TestWhoHasEverythingIsSentNothing(t *testing.T) {
-	_, c := talk(t)
+	c := talk(t, New(grpc.WaitForHandlers(true)))
 	request := &discovery.DeltaDiscoveryRequest{TypeUrl: world.Cluster.TypeURL(), InitialResourceVersions: map[string]string{}}
 	for i := range 3 {
 		request.InitialResourceVersions[fmt.Sprintf("cluster-%05d", i)] = "0"
@@ -109,5 +111,35 @@ func TestWhoHasEverythingIsSentNothing(t *testing.T) {
 	}
 	if got := heard(t, c, true); got != "" {
 		t.Errorf("it is sent %s", got)
+	}
+}
+
+// TestOriginSendsWhatDiffers: a relay that has outlived one origin comes to the next with
+// what it has.
+func TestOriginSendsWhatDiffers(t *testing.T) {
+	const old = "step 9 of another world"
+	clusters := map[string]string{"cluster-00000": "0", "cluster-00001": old}
+	endpoints := map[string]string{"endpoints-00000": "0", "endpoints-00001": old}
+	for _, test := range []struct {
+		send          *discovery.DeltaDiscoveryRequest
+		origin, floor string // what each of them sends
+	}{
+		{&discovery.DeltaDiscoveryRequest{TypeUrl: world.Cluster.TypeURL(), InitialResourceVersions: clusters}, "cluster-00001 cluster-00002", ""},
+		{&discovery.DeltaDiscoveryRequest{TypeUrl: world.Cluster.TypeURL(), ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: clusters}, "cluster-00001 cluster-00002", ""},
+		{&discovery.DeltaDiscoveryRequest{TypeUrl: world.Cluster.TypeURL(), InitialResourceVersions: map[string]string{"cluster-00000": "0", "cluster-00001": "0", "cluster-00002": "0"}}, "", ""},
+		{&discovery.DeltaDiscoveryRequest{
+			TypeUrl: world.Endpoint.TypeURL(), ResourceNamesSubscribe: []string{"endpoints-00000", "endpoints-00001", "nobody"}, InitialResourceVersions: endpoints,
+		}, "endpoints-00001", ""},
+		{&discovery.DeltaDiscoveryRequest{TypeUrl: world.Endpoint.TypeURL(), ResourceNamesSubscribe: []string{"endpoints-00002"}, InitialResourceVersions: endpoints}, "endpoints-00002", ""},
+	} {
+		for s, want := range map[*Server]string{NewOrigin(grpc.WaitForHandlers(true)): test.origin, New(grpc.WaitForHandlers(true)): test.floor} {
+			c := talk(t, s)
+			if err := c.Send(test.send); err != nil {
+				t.Fatal(err)
+			}
+			if got := heard(t, c, false); got != want {
+				t.Errorf("%v: compares=%v sends %q, want %q", test.send, s.compares, got, want)
+			}
+		}
 	}
 }

@@ -105,6 +105,41 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
+// TestCheck: what cannot be run is refused, and it is said why.
+func TestCheck(t *testing.T) {
+	source := Target{Source: broadcast.New()}
+	for _, test := range []struct {
+		workload string
+		change   func(*Options)
+		target   Target
+		want     string // "": nothing is wrong
+	}{
+		{"fanout", func(*Options) {}, source, ""},
+		{"fanout", func(*Options) {}, Target{}, "fanout needs changes"},
+		{"herd", func(*Options) {}, Target{}, ""},
+		{"memory", func(*Options) {}, Target{}, ""},
+		{"herd", func(o *Options) { o.Clients = 0 }, source, "0 clients"},
+		{"herd", func(o *Options) { o.World.Clusters = 0 }, source, "0 clusters"},
+		{"fanout", func(o *Options) { o.Rate = 0 }, source, "0 changes a second"},
+		{"named", func(o *Options) { o.World.Assignments = 50 }, source, "100 of 50 assignments"},
+		{"named", func(o *Options) { o.World.Assignments = 100 }, source, ""},
+		{"named", func(o *Options) { o.Names = 0 }, source, "0 names"},
+		{"mixed", func(o *Options) { o.Clients = 500 }, source, "1000 of 500 clients speak SotW"},
+		{"mixed", func(o *Options) { o.Clients = 1000 }, source, ""},
+	} {
+		w := Find(test.workload)
+		o := w.Defaults
+		test.change(&o)
+		err := w.check(o, test.target)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s, %s: %v, want %q", test.workload, w.Variant(o), err, test.want)
+		}
+	}
+	if _, err := Run(t.Context(), Find("fanout"), Find("fanout").Defaults, Target{}, nil); err == nil || !strings.Contains(err.Error(), "needs changes") {
+		t.Errorf("a run without changes: %v", err)
+	}
+}
+
 // deaf is a source that never tells anybody.
 type deaf struct{ *broadcast.Server }
 
@@ -171,6 +206,32 @@ func TestLatencyCountsFromTheIntendedTime(t *testing.T) {
 	near("the least", all.Min(), 980*time.Millisecond)
 	near("the greatest", all.Max(), 1500*time.Millisecond)
 	near("the least of the last clients", last.Min(), 1480*time.Millisecond)
+}
+
+// TestWhatNeverArrivesIsLate: left out, it would make a server look quick.
+func TestWhatNeverArrivesIsLate(t *testing.T) {
+	r, begin := newRecorder(), time.Now()
+	s := r.begin(1, 2, begin, time.Second, func(int) int { return 10 })
+	for range 7 {
+		r.delivered(1, begin.Add(time.Millisecond))
+	}
+	for range 10 {
+		r.delivered(2, begin.Add(time.Second+time.Millisecond))
+	}
+	const waited = 20 * time.Second
+	if n := r.missing(s, begin.Add(waited)); n != 3 {
+		t.Errorf("%d deliveries are missing, want 3", n)
+	}
+	all, last := r.propagation(), r.lastClient()
+	if all.TotalCount() != 20 || last.TotalCount() != 2 {
+		t.Errorf("%d deliveries and %d last clients, want 20 and 2", all.TotalCount(), last.TotalCount())
+	}
+	if p50, p99 := all.ValueAtPercentile(50), all.ValueAtPercentile(99); p50 > 1100 || p99 < waited.Microseconds() {
+		t.Errorf("p50 is %d µs and p99 %d µs, want 1 ms and at least %v", p50, p99, waited)
+	}
+	if a, b := last.Min(), last.ValueAtPercentile(100); a > 1100 || b < waited.Microseconds() {
+		t.Errorf("the last clients took %d and %d µs, want 1 ms and at least %v", a, b, waited)
+	}
 }
 
 func TestRecorderIsSafe(t *testing.T) {

@@ -69,6 +69,27 @@ func TestRatiosAreTakenWithinARepetition(t *testing.T) {
 	}
 }
 
+// TestFilesAreNotMixed: the runs of two files are not related to each other.
+func TestFilesAreNotMixed(t *testing.T) {
+	cpu := ratio("", "fanout", all1000, "cpu_per_delivery", "floor", 1, 0)
+	all, other := runs(), runs()
+	for _, r := range other.Runs {
+		r.Figures[0].Value *= 10 // another machine
+	}
+	all.Append(other)
+	if s, _ := all.Measure(cpu); s.N != 4 || s.Min != 0.7 || s.Max != 0.75 {
+		t.Errorf("relay ÷ floor is %+v, want 0.7 and 0.75, twice", s)
+	}
+	if n := other.Runs[0].Repetition; n != 1 || len(other.Runs) != 6 {
+		t.Errorf("the other file has changed: it begins with repetition %d of %d runs", n, len(other.Runs))
+	}
+	floor, relay := &File{Runs: runs().Runs[:1]}, &File{Runs: runs().Runs[1:2]}
+	floor.Append(relay)
+	if s, ok := floor.Measure(cpu); ok {
+		t.Errorf("the relay of one file is put over the floor of another: %+v", s)
+	}
+}
+
 // TestVariantsAreNotMixed: other numbers of clients are other measurements.
 func TestVariantsAreNotMixed(t *testing.T) {
 	f := runs()

@@ -65,6 +65,21 @@ func TestScannerFindsTheStep(t *testing.T) {
 	}
 }
 
+// TestStamp: a stamped body is the one that is marshalled anew.
+func TestStamp(t *testing.T) {
+	w := world.New(spec)
+	for _, k := range world.Kinds {
+		for i := range w.Count(k) {
+			body := w.Body(k, i, 0)
+			for _, n := range []int{0, 1, 41, 1234567890} {
+				if got, want := world.Stamp(body, n), w.Body(k, i, n); string(got) != string(want) {
+					t.Fatalf("%s of step %d is %q, want %q", w.Name(k, i), n, got, want)
+				}
+			}
+		}
+	}
+}
+
 func TestSizes(t *testing.T) {
 	w := world.New(spec)
 	for i := range w.Clusters {
