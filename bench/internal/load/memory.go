@@ -110,7 +110,7 @@ func names(r *run) error {
 }
 
 // liveHeap is what the server's heap holds right after a garbage collection; ok is false
-// if it exports no metrics. Asking makes garbage, so that a collection comes.
+// if it exports no metrics of a Go program. Asking makes garbage, so that a collection comes.
 func (r *run) liveHeap() (bytes float64, ok bool, err error) {
 	const collections, limit = 2, 3 * time.Minute
 	bytes = math.Inf(1)
@@ -120,7 +120,10 @@ func (r *run) liveHeap() (bytes float64, ok bool, err error) {
 		if err != nil || m == nil {
 			return 0, false, err
 		}
-		count := m["go_gc_duration_seconds_count"]
+		count, collects := m["go_gc_duration_seconds_count"]
+		if !collects {
+			return 0, false, nil
+		}
 		if first < 0 {
 			first = count
 		}

@@ -169,7 +169,8 @@ func (r *run) sample() (stop func() []result.Sample) {
 			s := result.Sample{Seconds: result.Round(time.Since(r.begin)), CPUSeconds: u.CPU.Seconds(), RSS: u.RSS, FDs: u.FDs}
 			if r.Churn > 0 { // asking costs the server little, but not nothing
 				if m, err := r.metrics(); err == nil {
-					s.Heap, s.Goroutines = int64(m["go_memstats_heap_alloc_bytes"]), int(m["go_goroutines"])
+					// What the last garbage collection left; in between the heap only grows.
+					s.Heap, s.Goroutines = int64(m["go_gc_heap_live_bytes"]), int(m["go_goroutines"])
 				}
 			}
 			samples = append(samples, s)
