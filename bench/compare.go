@@ -26,7 +26,8 @@ first divided by those of that server in the same file: such ratios can be compa
 although the machine was another one, or busier.
 
 With --tolerance, a figure that is larger than the old one by more than so many
-percent makes the exit status 1; --figures says which are judged.`,
+percent makes the exit status 1; --figures says which are judged. It is 2 if the new
+file has something to judge that the old one has nothing to compare with.`,
 		Example: `  go run ./bench compare before.json after.json
   go run ./bench compare --over floor --figures cpu_per_delivery --tolerance 15 bench/results/peers.json new.json`,
 		Args: cobra.ExactArgs(2),
@@ -52,10 +53,14 @@ percent makes the exit status 1; --figures says which are judged.`,
 					worse = append(worse, fmt.Sprintf("%s, %s, %s: %s of %s was %s, is %s", c.Workload, c.Variant, c.Server, c.Figure, c.Unit, result.Number(c.Old), result.Number(c.New)))
 				}
 			}
-			if len(worse) > 0 {
-				return &assertError{fmt.Sprintf("worse by more than %g %%:\n  %s", tolerance, strings.Join(worse, "\n  "))}
+			var missing error
+			if left := result.Uncompared(old, now, over, figures); tolerance > 0 && len(left) > 0 {
+				missing = fmt.Errorf("%s: nothing to compare with in %s, so these are not judged:\n  %s", args[1], args[0], strings.Join(left, "\n  "))
 			}
-			return nil
+			if len(worse) > 0 {
+				return errors.Join(missing, &assertError{fmt.Sprintf("worse by more than %g %%:\n  %s", tolerance, strings.Join(worse, "\n  "))})
+			}
+			return missing
 		},
 	}
 	f := cmd.Flags()

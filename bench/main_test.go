@@ -111,46 +111,117 @@ func TestAssert(t *testing.T) {
 	}
 }
 
-func TestCompareJudges(t *testing.T) {
+// compare runs the command on two files.
+func compare(t *testing.T, old, now *result.File, args ...string) (output string, err error) {
+	t.Helper()
 	dir := t.TempDir()
-	write := func(name string, f *result.File) string {
+	for name, f := range map[string]*result.File{"old.json": old, "new.json": now} {
 		name = filepath.Join(dir, name)
 		if err := f.Write(name); err != nil {
 			t.Fatal(err)
 		}
-		return name
 	}
-	old := write("old.json", results(30, 40))
+	cmd := newCompare()
+	cmd.SetArgs(append(args, filepath.Join(dir, "old.json"), filepath.Join(dir, "new.json")))
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err = cmd.Execute()
+	return out.String(), err
+}
+
+func TestCompareJudges(t *testing.T) {
 	for _, test := range []struct {
 		cpu, floor float64
 		worse      bool
 	}{{30, 40, false}, {60, 80, false}, {33, 40, false}, {36, 40, true}, {30, 30, true}, {10, 40, false}} {
-		cmd := newCompare()
-		cmd.SetArgs([]string{"--over", "floor", "--figures", "cpu_per_delivery", "--tolerance", "15", old, write("new.json", results(test.cpu, test.floor))})
-		var out bytes.Buffer
-		cmd.SetOut(&out)
-		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		out, err := compare(t, results(30, 40), results(test.cpu, test.floor), "--over", "floor", "--figures", "cpu_per_delivery", "--tolerance", "15")
 		var failed *assertError
-		if err := cmd.Execute(); errors.As(err, &failed) != test.worse || !test.worse && err != nil {
+		if errors.As(err, &failed) != test.worse || !test.worse && err != nil {
 			t.Errorf("%+v: %v", test, err)
 		}
-		if !strings.Contains(out.String(), "relay") {
-			t.Errorf("no table: %q", out.String())
+		if !strings.Contains(out, "relay") {
+			t.Errorf("no table: %q", out)
 		}
 	}
 }
 
-func TestMistakesAreFoundBeforeARun(t *testing.T) {
-	for _, args := range [][]string{
-		{"fanout", "--assert", "x"}, {"fanout", "-o", "pdf"}, {"fanout", "--start", "lynx"}, {"nothing"},
-		{"fanout", "--server", "127.0.0.1:1", "--origin", "a", "--control", "b"}, {"fanout", "--clients", "100000000"},
+// TestCompareJudgesAll: a guard must not pass because there was nothing to compare.
+func TestCompareJudgesAll(t *testing.T) {
+	with := func(workload, server, figure string) *result.File {
+		f := results(30, 40)
+		r := &result.Run{Workload: workload, Variant: "v", Server: server, Repetition: 1}
+		r.Add(figure, 1, "")
+		f.Runs = append(f.Runs, r)
+		return f
+	}
+	none := with("named", "relay", "cpu_per_delivery")
+	none.Runs[2].Figures = nil // such as of a server that delivered nothing
+	const cpu = "--figures=cpu_per_delivery,cpu_per_cold_client"
+	for _, test := range []struct {
+		old, now *result.File
+		args     []string
+		want     string // "": it passes
+	}{
+		{results(30, 40), results(30, 40), []string{"--tolerance", "15", cpu}, ""},
+		{results(30, 40), with("named", "relay", "cpu_per_delivery"), []string{"--tolerance", "15", cpu}, "named, v, relay: cpu_per_delivery"},
+		{results(30, 40), with("named", "relay", "cpu_per_delivery"), []string{"--tolerance", "15"}, "named, v, relay"},
+		{results(30, 40), with("fanout", "linear", "cpu_per_delivery"), []string{"--tolerance", "15", cpu}, "fanout, v, linear: cpu_per_delivery"},
+		{results(30, 40), with("named", "relay", "cpu_per_delivery"), []string{cpu}, ""}, // nothing is judged
+		{results(30, 40), with("named", "relay", "something"), []string{"--tolerance", "15", cpu}, ""},
+		{with("named", "relay", "cpu_per_delivery"), results(30, 40), []string{"--tolerance", "15", cpu}, ""},
+		{with("named", "relay", "cpu_per_delivery"), none, []string{"--tolerance", "15", cpu}, "named, v, relay: cpu_per_delivery"},
+		// Both have it, and not the floor.
+		{with("named", "relay", "cpu_per_delivery"), with("named", "relay", "cpu_per_delivery"), []string{"--tolerance", "15", cpu, "--over", "floor"}, "named, v, relay: cpu_per_delivery"},
+		{with("named", "floor", "cpu_per_delivery"), results(30, 40), []string{"--tolerance", "15", cpu, "--over", "floor"}, ""},
 	} {
-		cmd := newRun()
-		cmd.SetArgs(args)
-		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		cmd.SetOut(&bytes.Buffer{})
-		if err := cmd.Execute(); err == nil && args[0] != "nothing" {
-			t.Errorf("%q runs", args)
+		out, err := compare(t, test.old, test.now, test.args...)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), "nothing to compare with") || !strings.HasSuffix(err.Error(), "\n  "+test.want)) {
+			t.Errorf("%q: %v, want %q\n%s", test.args, err, test.want, out)
+		}
+	}
+	_, err := compare(t, results(30, 40), func() *result.File {
+		f := with("named", "relay", "cpu_per_delivery")
+		f.Runs[0].Figures[0].Value, f.Runs[1].Figures[0].Value = 300, 400
+		return f
+	}(), "--tolerance", "15", cpu)
+	var failed *assertError
+	if !errors.As(err, &failed) || !strings.Contains(err.Error(), "nothing to compare with") {
+		t.Errorf("worse, and not all compared: %v", err)
+	}
+}
+
+// bench runs one of the commands of run, as the command line does.
+func bench(args ...string) error {
+	cmd := newRun()
+	cmd.SetArgs(args)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetOut(&bytes.Buffer{})
+	return cmd.Execute()
+}
+
+func TestMistakesAreFoundBeforeARun(t *testing.T) {
+	const server = "127.0.0.1:1" // where nobody is
+	for _, test := range []struct{ args, want string }{
+		{"fanout --assert x", `assertion "x"`},
+		{"fanout -o pdf", "--output pdf"},
+		{"fanout --start lynx", `no such server: "lynx"`},
+		{"fanout --reps 0", "--reps 0"},
+		{"fanout --clients 100000000", "file"},
+		{"fanout --server " + server, "with --origin or --control"},
+		{"herd --server " + server + " --clients 0", "0 clients"},
+		{"named --server " + server + " --origin 127.0.0.1:0 --assignments 50", "100 of 50"},
+		{"fanout --server " + server + " --origin a --control b", "--origin, --control: changes come from one place"},
+		{"fanout --pid 1 --metrics http://a", "--pid, --metrics: for a server that runs already"},
+		{"fanout --origin " + server, "--origin: for a server that runs already"},
+		{"fanout --control " + server + " --start floor", "--control: for a server that runs already"},
+		{"fanout --server= --pid 1", "--server, --pid: for a server that runs already"},
+		{"fanout --start floor --set a=b", "--set: floor has no such configuration"},
+		{"fanout --server " + server + " --origin " + server + " --set a=b", "--set: for a server that is started here"},
+		{"fanout --server " + server + " --origin " + server + " --start relay", "--start: for a server that is started here"},
+	} {
+		if err := bench(strings.Fields(test.args)...); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", test.args, err, test.want)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/xds-relay/xds-relay/bench/internal/control"
 	"github.com/xds-relay/xds-relay/bench/internal/load"
@@ -50,6 +51,35 @@ type where struct {
 	tls     tlsFlags
 }
 
+// check finds flags that contradict each other: one that is not heeded would leave
+// figures of something else than was asked for.
+func (at *where) check(f *pflag.FlagSet) error {
+	given := func(names ...string) (all []string) {
+		for _, n := range names {
+			if f.Changed(n) {
+				all = append(all, "--"+n)
+			}
+		}
+		return all
+	}
+	if at.server == "" {
+		if all := given("server", "pid", "metrics", "control", "origin"); len(all) > 0 {
+			return fmt.Errorf("%s: for a server that runs already: give its address as --server", strings.Join(all, ", "))
+		}
+		if len(at.sets) > 0 && at.start != "relay" && at.start != "chain" {
+			return fmt.Errorf("--set: %s has no such configuration: it goes with --start relay or chain", at.start)
+		}
+		return nil
+	}
+	switch all := given("start", "set"); {
+	case len(all) > 0:
+		return fmt.Errorf("%s: for a server that is started here, and --server %s runs already", strings.Join(all, ", "), at.server)
+	case at.origin != "" && at.control != "":
+		return errors.New("--origin, --control: changes come from one place")
+	}
+	return nil
+}
+
 func newWorkload(w *load.Workload) *cobra.Command {
 	o := w.Defaults
 	var at where
@@ -70,7 +100,10 @@ func newWorkload(w *load.Workload) *cobra.Command {
 	out.register(cmd, "text")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		ctx := cmd.Context()
-		if err := errors.Join(out.check(), allowFiles(o.Clients/max(o.PerConn, 1))); err != nil {
+		if reps < 1 {
+			return fmt.Errorf("--reps %d: there must be one", reps)
+		}
+		if err := errors.Join(at.check(f), out.check(), allowFiles(o.Clients/max(o.PerConn, 1))); err != nil {
 			return err
 		}
 		file := newFile(ctx, command())
@@ -110,8 +143,6 @@ func (at *where) run(ctx context.Context, w *load.Workload, o load.Options, p lo
 	}
 	t := load.Target{Name: filepath.Base(at.server), Address: at.server, TLS: secure, Pid: at.pid, Metrics: at.metrics}
 	switch {
-	case at.origin != "" && at.control != "":
-		return nil, errors.New("--origin and --control: changes come from one place")
 	case at.origin != "":
 		origin, _, err := startOrigin(at.origin)
 		if err != nil {

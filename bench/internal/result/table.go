@@ -169,6 +169,40 @@ func Compare(old, now *File, over string, figures []string) (all []Change) {
 	return all
 }
 
+// Uncompared is what the second file has and Compare leaves out, since one of the files has
+// no counterpart of it: each of the figures that either file has or, if none were given, a
+// server that has none in common.
+func Uncompared(old, now *File, over string, figures []string) (all []string) {
+	type figure struct {
+		Key
+		name string
+	}
+	compared := make(map[figure]bool)
+	for _, c := range Compare(old, now, over, figures) {
+		k := Key{c.Workload, c.Variant, c.Server}
+		compared[figure{k, c.Figure}], compared[figure{k, ""}] = true, true
+	}
+	keys, runs := now.Group()
+	_, oldRuns := old.Group()
+	for _, k := range keys {
+		if k.Server == over {
+			continue
+		}
+		place := fmt.Sprintf("%s, %s, %s", k.Workload, k.Variant, k.Server)
+		if len(figures) == 0 && !compared[figure{k, ""}] {
+			all = append(all, place)
+		}
+		for _, name := range figures {
+			_, was := Over(oldRuns[k], name)
+			_, is := Over(runs[k], name)
+			if (was || is) && !compared[figure{k, name}] {
+				all = append(all, place+": "+name)
+			}
+		}
+	}
+	return all
+}
+
 // WriteChanges writes a comparison.
 func WriteChanges(w io.Writer, all []Change) error {
 	rows := [][]string{{"workload", "server", "figure", "old", "new", "new ÷ old"}}
