@@ -157,6 +157,8 @@ func TestCompareJudgesAll(t *testing.T) {
 	}
 	none := with("named", "relay", "cpu_per_delivery")
 	none.Runs[2].Figures = nil // such as of a server that delivered nothing
+	both := with("named", "relay", "cpu_per_delivery")
+	both.Append(with("named", "floor", "cpu_per_delivery"))
 	const cpu = "--figures=cpu_per_delivery,cpu_per_cold_client"
 	for _, test := range []struct {
 		old, now *result.File
@@ -171,8 +173,11 @@ func TestCompareJudgesAll(t *testing.T) {
 		{results(30, 40), with("named", "relay", "something"), []string{"--tolerance", "15", cpu}, ""},
 		{with("named", "relay", "cpu_per_delivery"), results(30, 40), []string{"--tolerance", "15", cpu}, ""},
 		{with("named", "relay", "cpu_per_delivery"), none, []string{"--tolerance", "15", cpu}, "named, v, relay: cpu_per_delivery"},
-		// Both have it, and not the floor.
-		{with("named", "relay", "cpu_per_delivery"), with("named", "relay", "cpu_per_delivery"), []string{"--tolerance", "15", cpu, "--over", "floor"}, "named, v, relay: cpu_per_delivery"},
+		// There is no floor to put it over, in one of the files or in both.
+		{both, with("named", "relay", "cpu_per_delivery"), []string{"--tolerance", "15", cpu, "--over", "floor"}, "named, v, relay: cpu_per_delivery"},
+		{with("named", "relay", "cpu_per_delivery"), both, []string{"--tolerance", "15", "--over", "floor"}, "named, v, relay"},
+		{with("named", "relay", "cpu_per_delivery"), with("named", "relay", "cpu_per_delivery"), []string{"--tolerance", "15", cpu, "--over", "floor"}, ""},
+		{with("named", "relay", "cpu_per_delivery"), with("named", "relay", "cpu_per_delivery"), []string{"--tolerance", "15", "--over", "floor"}, ""},
 		{with("named", "floor", "cpu_per_delivery"), results(30, 40), []string{"--tolerance", "15", cpu, "--over", "floor"}, ""},
 	} {
 		out, err := compare(t, test.old, test.now, test.args...)

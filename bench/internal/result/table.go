@@ -171,7 +171,7 @@ func Compare(old, now *File, over string, figures []string) (all []Change) {
 
 // Uncompared is what the second file has and Compare leaves out, since one of the files has
 // no counterpart of it: each of the figures that either file has or, if none were given, a
-// server that has none in common.
+// server that has none in common. What neither file has over's for is not meant.
 func Uncompared(old, now *File, over string, figures []string) (all []string) {
 	type figure struct {
 		Key
@@ -188,14 +188,19 @@ func Uncompared(old, now *File, over string, figures []string) (all []string) {
 		if k.Server == over {
 			continue
 		}
+		base := Key{k.Workload, k.Variant, over}
 		place := fmt.Sprintf("%s, %s, %s", k.Workload, k.Variant, k.Server)
-		if len(figures) == 0 && !compared[figure{k, ""}] {
+		related := over == "" || len(oldRuns[base])+len(runs[base]) > 0
+		if len(figures) == 0 && related && !compared[figure{k, ""}] {
 			all = append(all, place)
 		}
-		for _, name := range figures {
+		either := func(k Key, name string) bool {
 			_, was := Over(oldRuns[k], name)
 			_, is := Over(runs[k], name)
-			if (was || is) && !compared[figure{k, name}] {
+			return was || is
+		}
+		for _, name := range figures {
+			if either(k, name) && (over == "" || either(base, name)) && !compared[figure{k, name}] {
 				all = append(all, place+": "+name)
 			}
 		}
