@@ -111,6 +111,24 @@ func TestAssert(t *testing.T) {
 	}
 }
 
+func TestAssertTellsWhatNeverCame(t *testing.T) {
+	for _, test := range []struct {
+		assertion string
+		missing   float64
+		told      bool
+	}{{"propagation_p99<=1ms", 3, true}, {"last_client_p50<=1ms", 3, true}, {"propagation_p99<=1ms", 0, false}, {"cpu_per_delivery<=1", 3, false}} {
+		f := results(30, 40)
+		for _, r := range f.Runs {
+			r.Add("propagation_p99", 20000, "ms")
+			r.Add("last_client_p50", 20000, "ms")
+			r.Add("missing_deliveries", test.missing, "")
+		}
+		if err := assert(f, []string{test.assertion}); err == nil || strings.Contains(err.Error(), "never came") != test.told || test.told && !strings.Contains(err.Error(), "3 deliveries") {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
 // compare runs the command on two files.
 func compare(t *testing.T, old, now *result.File, args ...string) (output string, err error) {
 	t.Helper()

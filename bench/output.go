@@ -95,7 +95,7 @@ func assert(f *result.File, asserts []string) error {
 			}
 			found = true
 			if why != "" {
-				failures = append(failures, fmt.Sprintf("%s against %s, %s: %s", k.Workload, k.Server, k.Variant, why))
+				failures = append(failures, fmt.Sprintf("%s against %s, %s: %s%s", k.Workload, k.Server, k.Variant, why, lost(a.Figure, runs[k])))
 			}
 		}
 		if !found {
@@ -106,4 +106,13 @@ func assert(f *result.File, asserts []string) error {
 		return &assertError{"not as it should be:\n  " + strings.Join(failures, "\n  ")}
 	}
 	return nil
+}
+
+// lost tells, of a figure of propagation, how many deliveries in it never came.
+func lost(figure string, runs []*result.Run) string {
+	missing, _ := result.Over(runs, "missing_deliveries")
+	if missing.Max == 0 || !strings.HasPrefix(figure, "propagation_") && !strings.HasPrefix(figure, "last_client_") {
+		return ""
+	}
+	return fmt.Sprintf("; up to %.0f deliveries of a repetition never came, and count as long as was waited", missing.Max)
 }

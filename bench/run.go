@@ -144,12 +144,12 @@ func (at *where) run(ctx context.Context, w *load.Workload, o load.Options, p lo
 	t := load.Target{Name: filepath.Base(at.server), Address: at.server, TLS: secure, Pid: at.pid, Metrics: at.metrics}
 	switch {
 	case at.origin != "":
-		origin, _, err := startOrigin(at.origin)
+		origin, address, err := startOrigin(at.origin)
 		if err != nil {
 			return nil, err
 		}
 		defer origin.Stop()
-		t.Source, t.Behind = origin, true
+		t.Source, t.Origin = origin, address
 	case at.control != "":
 		remote, err := control.Dial(at.control)
 		if err != nil {

@@ -98,7 +98,7 @@ func (p programs) start(ctx context.Context, name string, relayArgs []string) (s
 			return nil, err
 		}
 		s.close = append(s.close, origin.Stop)
-		s.target.Source, s.target.Behind = origin, true
+		s.target.Source, s.target.Origin = origin, at
 		if name == "chain" {
 			if at, err = s.relay(ctx, p, at, append(relayArgs, "--set", "instance=bench-upper")); err != nil {
 				return nil, err

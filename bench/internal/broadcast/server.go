@@ -105,6 +105,11 @@ func (s *Server) World(spec world.Spec) error {
 			return fmt.Errorf("broadcast: there are clients: the world is set before they come")
 		}
 	}
+	// First, for a relay may connect while the rest is made.
+	s.streams.Store(0)
+	s.responses.Store(0)
+	s.resources.Store(0)
+	s.bytes.Store(0)
 	s.clear()
 	s.world, s.step = world.New(spec), 0
 	for _, k := range world.Kinds {
@@ -115,10 +120,6 @@ func (s *Server) World(spec world.Spec) error {
 			s.make(k, i, 0)
 		}
 	}
-	s.streams.Store(0)
-	s.responses.Store(0)
-	s.resources.Store(0)
-	s.bytes.Store(0)
 	return nil
 }
 

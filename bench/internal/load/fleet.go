@@ -8,7 +8,9 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,7 +75,7 @@ type client struct {
 }
 
 // connect connects clients [from, to), each at its time, or as soon after it as can
-// be. It returns when all have asked.
+// be. It returns when all have asked, or one could not.
 func (f *fleet) connect(ctx context.Context, of func(i int) *profile, from, to int, at func(i int) time.Time) error {
 	const dialers = 64 // at once
 	type group struct {
@@ -89,7 +91,7 @@ func (f *fleet) connect(ctx context.Context, of func(i int) *profile, from, to i
 			}
 		})
 	}
-	for i := from; i < to && until(ctx, at(i)); i += f.perConn {
+	for i := from; i < to && until(ctx, at(i)) && f.err() == nil; i += f.perConn {
 		g := group{first: i}
 		for j := i; j < min(i+f.perConn, to); j++ {
 			g.profiles = append(g.profiles, of(j))
@@ -116,17 +118,15 @@ func (f *fleet) dial(profiles []*profile, first int, begin time.Time) {
 	f.mu.Unlock()
 	for n, p := range profiles {
 		if err := f.open(conn, p, first+n, begin); err != nil {
-			f.fail(err)
+			f.lost(err)
 		}
 	}
 	f.work.Go(func() {
 		err := conn.Run()
+		f.lost(err)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		delete(f.conns, conn)
-		if !f.leaving && f.firstErr == nil {
-			f.firstErr = err
-		}
 	})
 }
 
@@ -162,6 +162,19 @@ func (f *fleet) fail(err error) {
 		f.firstErr = err
 	}
 	f.mu.Unlock()
+}
+
+// lost takes in that a stream or a connection has ended, unless the fleet ends it.
+func (f *fleet) lost(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.leaving || f.firstErr != nil {
+		return
+	}
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("the server has closed a connection: %w", err)
+	}
+	f.firstErr = fmt.Errorf("%s: %w", f.server.Address, err)
 }
 
 func (f *fleet) err() error {
@@ -249,15 +262,7 @@ func (c *client) End(reply []byte) ([]byte, error) {
 }
 
 // Closed implements h2.Receiver.
-func (c *client) Closed(err error) {
-	f := c.fleet
-	f.mu.Lock()
-	leaving := f.leaving
-	f.mu.Unlock()
-	if !leaving {
-		f.fail(err)
-	}
-}
+func (c *client) Closed(err error) { c.fleet.lost(err) }
 
 // resource is told of each resource.
 func (c *client) resource(r wire.Resource) {

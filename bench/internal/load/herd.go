@@ -31,7 +31,7 @@ func herd(r *run) error {
 	if err != nil {
 		return err
 	}
-	if r.target.Behind {
+	if r.target.Origin != "" {
 		r.result.Add("upstream_streams", float64(after.Streams), "")
 		r.result.Add("upstream_extra_bytes", float64(after.Bytes-before.Bytes), "B")
 	}
@@ -72,6 +72,7 @@ func (r *run) stampede(p *profile, count *atomic.Int64, what string) (base proce
 	if base, err = r.usage(); err != nil {
 		return base, err
 	}
+	r.progress("connect", 0)
 	begin := time.Now()
 	if err := r.fleet.connect(r.ctx, same(p), 0, r.Clients, r.pace(r.ConnectRate)); err != nil {
 		return base, err

@@ -5,6 +5,7 @@ package load
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -158,14 +159,64 @@ func TestARunThatFailsSaysWhy(t *testing.T) {
 		t.Errorf("a source that fails: %v", err)
 	}
 	at = target(t)
-	at.Address = "127.0.0.1:1"
-	if _, err := Run(t.Context(), w, o, at, nil); err == nil || !strings.Contains(err.Error(), "refused") {
+	at.Source, at.Origin = broken{at.Source.(*broadcast.Server)}, "127.0.0.1:2"
+	if _, err := Run(t.Context(), w, o, at, nil); err == nil || strings.Contains(err.Error(), "nobody") {
+		t.Errorf("an origin that the server has connected to: %v", err)
+	}
+	at = target(t)
+	at.Address, at.Origin = "127.0.0.1:1", "127.0.0.1:2"
+	if _, err := Run(t.Context(), w, o, at, nil); err == nil || !strings.Contains(err.Error(), "refused") || !strings.Contains(err.Error(), "nobody has connected to the origin at 127.0.0.1:2") {
 		t.Errorf("a server that is not there: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Run(ctx, w, o, target(t), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("a run that is ended: %v", err)
+	}
+}
+
+// TestAServerThatHangsUp: it is said which, and when.
+func TestAServerThatHangsUp(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	})
+	defer work.Wait()
+	defer l.Close()
+	w, o := tiny("herd")
+	_, err = Run(t.Context(), w, o, Target{Name: "test", Address: l.Addr().String()}, nil)
+	if err == nil || !strings.HasPrefix(err.Error(), "herd against test, first client: "+l.Addr().String()+": ") {
+		t.Errorf("it fails with %v", err)
+	}
+	f := newFleet(Target{Address: "a:1"}, 1, newRecorder())
+	f.lost(io.EOF)
+	if got, want := f.err().Error(), "a:1: the server has closed a connection: EOF"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestConnectStopsAtAFailure: a dialer that has failed is not given another client.
+func TestConnectStopsAtAFailure(t *testing.T) {
+	f := newFleet(Target{Address: "127.0.0.1:1"}, 1, newRecorder())
+	asked := 0
+	of := func(int) *profile {
+		asked++
+		return &profile{delta: true}
+	}
+	const dialers = 64
+	err := f.connect(t.Context(), of, 0, 10000, func(int) time.Time { return time.Time{} })
+	if err == nil || asked > dialers+1 {
+		t.Errorf("%d of 10000 clients were dialled: %v", asked, err)
 	}
 }
 

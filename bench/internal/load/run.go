@@ -24,7 +24,7 @@ type Target struct {
 	Pid     int            // 0: not known, and then its CPU and memory are not measured
 	Metrics string         // URL of its metrics; empty: it has none
 	Source  control.Source // where its changes come from; nil: nowhere
-	Behind  bool           // the source is behind the server, which is its client
+	Origin  string         // address of the source, if the server is its client
 }
 
 // Options are those of all workloads; each uses some.
@@ -110,10 +110,15 @@ func Run(ctx context.Context, w *Workload, o Options, t Target, p Progress) (*re
 	if p == nil {
 		p = func(string, float64) {}
 	}
+	phase := "" // of which an error tells
 	r := &run{
-		Options: o, ctx: ctx, target: t, progress: p, world: world.New(o.World), rec: newRecorder(), begin: time.Now(),
+		Options: o, ctx: ctx, target: t, world: world.New(o.World), rec: newRecorder(), begin: time.Now(),
 		random: rand.New(rand.NewPCG(o.World.Seed, 2)),
 		result: &result.Run{Workload: w.Name, Server: t.Name, Variant: w.Variant(o), Options: o},
+	}
+	r.progress = func(now string, done float64) {
+		phase = now
+		p(now, done)
 	}
 	r.interest = make([]int, o.World.Assignments)
 	r.fleet = newFleet(t, o.PerConn, r.rec)
@@ -133,7 +138,11 @@ func Run(ctx context.Context, w *Workload, o Options, t Target, p Progress) (*re
 	}
 	r.result.Seconds = result.Round(time.Since(r.begin))
 	if err != nil {
-		return nil, fmt.Errorf("%s against %s: %w", w.Name, t.Name, err)
+		err = fmt.Errorf("%s against %s, %s: %w", w.Name, t.Name, phase, err)
+		if seen, failed := r.source(); t.Origin != "" && failed == nil && seen.Streams == 0 && ctx.Err() == nil {
+			err = fmt.Errorf("%w; nobody has connected to the origin at %s", err, t.Origin)
+		}
+		return nil, err
 	}
 	return r.result, nil
 }
@@ -212,6 +221,7 @@ func same(p *profile) func(int) *profile { return func(int) *profile { return p 
 func (r *run) prime() (versions map[string]string, err error) {
 	p := &profile{delta: true, subs: []*wire.Subscription{r.clusters(true, nil)}, complete: r.World.Clusters}
 	p.versions = make(map[string]string)
+	r.progress("first client", 0)
 	if err := r.primer.connect(r.ctx, same(p), 0, 1, r.pace(0)); err != nil {
 		return nil, err
 	}
