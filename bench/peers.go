@@ -42,8 +42,8 @@ func crowd(n int) func(*load.Options) {
 	}
 }
 
-// seldom is W1 for a server that takes seconds to tell all clients of a change.
-func seldom(o *load.Options) { o.Rate, o.Warmup, o.Duration = 0.1, 10*time.Second, 30*time.Second }
+// seldom is W1 for a server that takes nearly a second to tell all clients of a change.
+func seldom(o *load.Options) { o.Rate, o.Warmup, o.Duration = 1, 3*time.Second, 15*time.Second }
 
 func lasting(d time.Duration) func(*load.Options) {
 	return func(o *load.Options) { o.Duration = d }

@@ -27,7 +27,7 @@ const (
 	all5000   = "5000 clients, 1000 clusters"
 	all10000  = "10000 clients, 1000 clusters, 0.5 changes a second"
 	some1000  = "1000 clients, 10000 assignments"
-	seldom    = "1000 clients, 1000 clusters, 0.1 changes a second"
+	seldom    = "1000 clients, 1000 clusters, 1 changes a second"
 	all100    = "100 clients, 1000 clusters"
 	few1000   = "20 clients, 1000 clusters, 100 changes a second"
 	few100000 = "20 clients, 100000 clusters, 100 changes a second"
@@ -45,7 +45,7 @@ var Targets = []Target{
 	ratio("W1 CPU per delivery ÷ floor-fixed", "fanout", all1000, "cpu_per_delivery", "floor-fixed", 1.2, 0),
 	ratio("W1 CPU per delivery ÷ linear", "fanout", all1000, "cpu_per_delivery", "linear", 0.2, 0),
 	ratio("W1 CPU per delivery ÷ snapshot", "fanout", all1000, "cpu_per_delivery", "snapshot", 0.1, 0),
-	ratio("W1 at 0.1 changes a second, CPU per delivery ÷ snapshot", "fanout", seldom, "cpu_per_delivery", "snapshot", 0.1, 0),
+	ratio("W1 at 1 change a second, CPU per delivery ÷ snapshot", "fanout", seldom, "cpu_per_delivery", "snapshot", 0.1, 0),
 	ratio("W1 last client of an update, p50 ÷ floor", "fanout", all1000, "last_client_p50", "floor", 1.3, 1.0),
 	ratio("W1, 5,000 clients, CPU per delivery ÷ floor", "fanout", all5000, "cpu_per_delivery", "floor", 0.75, 0.60),
 	ratio("W1, 5,000 clients, CPU per delivery ÷ floor-fixed", "fanout", all5000, "cpu_per_delivery", "floor-fixed", 1.2, 0),
