@@ -26,6 +26,8 @@ import (
 type Server struct {
 	grpc     *grpc.Server
 	compares bool
+	ready    chan struct{} // closed when there is a world; an origin's clients wait for it
+	once     sync.Once
 
 	streams, responses, resources, bytes atomic.Int64
 
@@ -56,7 +58,7 @@ const (
 
 // New returns a server without resources.
 func New(options ...grpc.ServerOption) *Server {
-	s := &Server{}
+	s := &Server{ready: make(chan struct{})}
 	s.grpc = grpc.NewServer(append([]grpc.ServerOption{
 		grpc.ForceServerCodecV2(codec{}), grpc.MaxRecvMsgSize(64 << 20),
 	}, options...)...)
@@ -73,7 +75,8 @@ func New(options ...grpc.ServerOption) *Server {
 }
 
 // NewOrigin returns one that compares the versions which a client comes with, and sends
-// it what is another: what a relay needs that has outlived the control plane before.
+// it what is another: what a relay needs that has outlived the control plane before. Such a
+// relay may come before the world is set, and then waits.
 func NewOrigin(options ...grpc.ServerOption) *Server {
 	s := New(options...)
 	s.compares = true
@@ -105,11 +108,6 @@ func (s *Server) World(spec world.Spec) error {
 			return fmt.Errorf("broadcast: there are clients: the world is set before they come")
 		}
 	}
-	// First, for a relay may connect while the rest is made.
-	s.streams.Store(0)
-	s.responses.Store(0)
-	s.resources.Store(0)
-	s.bytes.Store(0)
 	s.clear()
 	s.world, s.step = world.New(spec), 0
 	for _, k := range world.Kinds {
@@ -120,6 +118,11 @@ func (s *Server) World(spec world.Spec) error {
 			s.make(k, i, 0)
 		}
 	}
+	s.streams.Store(0)
+	s.responses.Store(0)
+	s.resources.Store(0)
+	s.bytes.Store(0)
+	s.once.Do(func() { close(s.ready) })
 	return nil
 }
 

@@ -14,8 +14,23 @@ import (
 	"github.com/xds-relay/xds-relay/bench/internal/world"
 )
 
-// talk starts a server, and opens a Delta stream to it.
+// talk starts a server with a world, and opens a Delta stream to it.
 func talk(t *testing.T, s *Server) discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient {
+	t.Helper()
+	stream := dial(t, s)
+	populate(t, s)
+	return stream
+}
+
+func populate(t *testing.T, s *Server) {
+	t.Helper()
+	if err := s.World(world.Spec{Clusters: 3, Assignments: 3, Endpoints: 1, Changes: world.Endpoint}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// dial starts a server, and opens a Delta stream to it.
+func dial(t *testing.T, s *Server) discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -37,9 +52,6 @@ func talk(t *testing.T, s *Server) discovery.AggregatedDiscoveryService_DeltaAgg
 	})
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.World(world.Spec{Clusters: 3, Assignments: 3, Endpoints: 1, Changes: world.Endpoint}); err != nil {
 		t.Fatal(err)
 	}
 	return stream
@@ -141,5 +153,26 @@ func TestOriginSendsWhatDiffers(t *testing.T) {
 				t.Errorf("%v: compares=%v sends %q, want %q", test.send, s.compares, got, want)
 			}
 		}
+	}
+}
+
+// TestARelayMayComeBeforeTheWorld: one that runs already dials whenever it likes.
+func TestARelayMayComeBeforeTheWorld(t *testing.T) {
+	came := make(chan struct{})
+	s := NewOrigin(grpc.WaitForHandlers(true), grpc.StreamInterceptor(func(srv any, g grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		close(came)
+		return handle(srv, g)
+	}))
+	c := dial(t, s)
+	if err := c.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: world.Cluster.TypeURL()}); err != nil {
+		t.Fatal(err)
+	}
+	<-came
+	populate(t, s)
+	if got, want := heard(t, c, false), "cluster-00000 cluster-00001 cluster-00002"; got != want {
+		t.Errorf("it is sent %q, want %q", got, want)
+	}
+	if stats, err := s.Stats(); err != nil || stats.Streams != 1 {
+		t.Errorf("%d streams (%v), want 1", stats.Streams, err)
 	}
 }

@@ -30,6 +30,13 @@ type stream struct {
 // handler serves the streams of a variant: it receives, and a goroutine sends.
 func (s *Server) handler(variant int) grpc.StreamHandler {
 	return func(_ any, g grpc.ServerStream) error {
+		if s.compares {
+			select {
+			case <-s.ready:
+			case <-g.Context().Done():
+				return nil
+			}
+		}
 		s.streams.Add(1)
 		st := &stream{server: s, variant: variant, grpc: g, wake: make(chan struct{}, 1)}
 		defer st.leave()
