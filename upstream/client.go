@@ -13,6 +13,7 @@ import (
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -300,20 +301,24 @@ func (c *Client) kind(o Open) Stream {
 func (c *Client) receive(id StreamID, s *stream, in adsStream, log *slog.Logger) error {
 	for {
 		resp, err := in.receive()
-		if err == nil {
-			err = c.takeIn(id, resp, log)
+		if err != nil {
+			return err
 		}
+		routine, err := c.takeIn(id, resp, log)
 		if err != nil {
 			return err
 		}
 		poke(s.wake)
-		poke(c.wake)
+		if !routine {
+			poke(c.wake)
+		}
 	}
 }
 
-// takeIn lets the Hub have a response, and then its ACK go. A bug that a response
+// takeIn lets the Hub have a response, and then its ACK go. routine: nothing else is to be
+// done about it. A bug that a response
 // brings to light ends the stream that it came on, and nothing else.
-func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (err error) {
+func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (routine bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.observer.UpstreamDropped("panic")
@@ -335,9 +340,9 @@ func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (err 
 		log.Warn("response rejected; its sound resources are used", "type", d.typeURL, "nonce", d.nonce, "err", nack)
 	}
 	if overrun {
-		return errors.New("the control plane sends without reading: too many responses wait for their ACK")
+		return false, errors.New("the control plane sends without reading: too many responses wait for their ACK")
 	}
-	return nil
+	return d.Routine(), nil
 }
 
 // send writes what the Core wants written, one request at a time.
@@ -357,8 +362,17 @@ func (c *Client) send(ctx context.Context, id StreamID, s *stream, out adsStream
 		if out.SendMsg(req) != nil {
 			return // Recv has the reason
 		}
-		poke(c.wake) // a written subscription starts timers
+		if starts(req) {
+			poke(c.wake)
+		}
 	}
+}
+
+// starts: a request may have started timers, because it asks for something (MISS-3). The
+// verdict on a Delta response does not (UP-5).
+func starts(req proto.Message) bool {
+	delta, ok := req.(*discovery.DeltaDiscoveryRequest)
+	return !ok || delta.GetResponseNonce() == ""
 }
 
 // Ending says how a stream ended, from the error that receiving gave, and names

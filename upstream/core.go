@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"slices"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -242,10 +243,12 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		c.probed(s, d, now)
 		return
 	}
+	calm := s.answered && s.failingSince.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
 	s.answered, s.failingSince, s.message = true, time.Time{}, ""
 	c.entries[s.entry].noDelta = s.sotw
 	c.config.learn(d.identifier)
 	if d.identifier != "" && d.identifier != c.hub.Identifier() {
+		calm = false
 		c.effects = append(c.effects, Effect{Identifier: d.identifier})
 	}
 	used := s.stream.used[d.typeURL]
@@ -274,6 +277,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if l == nil || l.first || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {
 		return // nobody wants it any more: ACK and drop (H-32)
 	}
+	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets()
 	d.repeats = l.shown && !l.answered && c.hub.Repeats(lane, &d.update)
 	l.answered = true
 	l.answers(&d.update)
@@ -291,6 +295,18 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if !d.update.Empty() {
 		c.learned(s, lane, &d.update, now)
 	}
+}
+
+// Routine reports, once the response is Applied, that it has brought new content and
+// nothing that Tick would look at: Deadline is not earlier than before.
+func (d *Response) Routine() bool { return d.routine }
+
+// onlySets: the response announces resources that are good for as long as they are not
+// replaced, and says nothing else.
+func (d *Response) onlySets() bool {
+	u := &d.update
+	return len(d.faults)+len(d.bodyless)+len(u.Removed)+len(u.Errors)+len(u.Kept) == 0 &&
+		!slices.ContainsFunc(u.Set, func(r cache.Received) bool { return r.TTL != 0 })
 }
 
 // beats: a bodyless resource says that what is here has not changed (TTL-4). On a

@@ -29,6 +29,7 @@ type Response struct {
 	// nameless: there are resources whose names nobody knows.
 	nameless bool
 	adds     bool // it brings names that the Hub had not
+	routine  bool // see Routine
 	repeats  bool // it repeats what the server was shown (RECON-13)
 
 	// sotw: it came on a SotW stream, and has one version for all.

@@ -242,6 +242,13 @@ func (s *streamState) nextVerdict(now time.Time) proto.Message {
 
 // nextInterest is a change of subscriptions.
 func (s *streamState) nextInterest(now time.Time) proto.Message {
+	news := false // mostly there is none
+	for _, l := range s.lanes {
+		news = news || l.first || l.changed()
+	}
+	if !news {
+		return nil
+	}
 	for _, l := range s.inOrder() {
 		switch {
 		case l.held:

@@ -236,8 +236,23 @@ func (r *pureRelay) step(event func()) (learned bool) {
 func (r *pureRelay) Answer(stream int, m proto.Message) {
 	id := upstream.StreamID(stream)
 	d := upstream.Decode(proto.Clone(m), cache.Fingerprint{})
+	before := r.core.Deadline(r.now)
 	r.step(func() { r.core.Receive(id, d, r.now) })
 	r.step(func() { r.core.Applied(id, d, r.now) })
+	if d.Routine() && (before.IsZero() || before.After(r.now)) {
+		r.unneeded(before)
+	}
+}
+
+// unneeded: after a routine response the edge does not call Tick.
+func (r *pureRelay) unneeded(before time.Time) {
+	at := r.core.Deadline(r.now)
+	var open []upstream.Open
+	var shut []upstream.StreamID
+	learned := r.step(func() { open, shut = r.core.Tick(r.now) })
+	if sooner := !at.IsZero() && (before.IsZero() || at.Before(before)); sooner || learned || len(open)+len(shut) > 0 {
+		r.game.checker.fail("routine", "a routine response brought something to do: at %v, before %v; learned %v, open %v, shut %v", at, before, learned, open, shut)
+	}
 }
 
 func (r *pureRelay) End(stream int, how int) {
