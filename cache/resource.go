@@ -6,6 +6,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // Resource is one version of one resource, immutable from the moment it is made
@@ -147,24 +148,10 @@ func (r *Resource) encode(in *discovery.Resource) {
 		name = protowire.AppendString(name, r.Name)
 	}
 
-	var front, body, back []byte
+	var front, back []byte
 	if r.Version != "" {
 		front = protowire.AppendTag(front, fieldVersion, protowire.BytesType)
 		front = protowire.AppendString(front, r.Version)
-	}
-	if any := in.GetResource(); any != nil {
-		var a []byte
-		if any.GetTypeUrl() != "" {
-			a = protowire.AppendTag(a, fieldAnyTypeURL, protowire.BytesType)
-			a = protowire.AppendString(a, any.GetTypeUrl())
-		}
-		if len(any.GetValue()) > 0 {
-			a = protowire.AppendTag(a, fieldAnyValue, protowire.BytesType)
-			a = protowire.AppendBytes(a, any.GetValue())
-		}
-		a = append(a, any.ProtoReflect().GetUnknown()...)
-		body = protowire.AppendTag(body, fieldBody, protowire.BytesType)
-		body = protowire.AppendBytes(body, a)
 	}
 	for _, alias := range in.GetAliases() {
 		back = protowire.AppendTag(back, fieldAliases, protowire.BytesType)
@@ -178,7 +165,11 @@ func (r *Resource) encode(in *discovery.Resource) {
 	}
 	back = append(back, in.ProtoReflect().GetUnknown()...)
 
-	size := len(name) + len(front) + len(body) + len(back)
+	bodySize := 0
+	if in.GetResource() != nil {
+		bodySize = protowire.SizeTag(fieldBody) + protowire.SizeBytes(anySize(in.GetResource()))
+	}
+	size := len(name) + len(front) + bodySize + len(back)
 	e := make([]byte, 0, size+1+protowire.SizeVarint(uint64(size)))
 	e = protowire.AppendTag(e, fieldResources, protowire.BytesType)
 	e = protowire.AppendVarint(e, uint64(size))
@@ -186,10 +177,40 @@ func (r *Resource) encode(in *discovery.Resource) {
 	e = append(e, name...)
 	e = append(e, front...)
 	from := len(e)
-	e = append(e, body...)
+	if in.GetResource() != nil {
+		e = appendBody(e, in.GetResource())
+	}
 	to := len(e)
 	e = append(e, back...)
 	r.element, r.content, r.heading, r.body = e, e[start:], e[start:from:from], e[from:to:to]
+}
+
+// appendBody appends the Any of a resource, with its tag and length: the one copy that is
+// made of its value.
+func appendBody(e []byte, body *anypb.Any) []byte {
+	e = protowire.AppendTag(e, fieldBody, protowire.BytesType)
+	e = protowire.AppendVarint(e, uint64(anySize(body)))
+	if body.GetTypeUrl() != "" {
+		e = protowire.AppendTag(e, fieldAnyTypeURL, protowire.BytesType)
+		e = protowire.AppendString(e, body.GetTypeUrl())
+	}
+	if len(body.GetValue()) > 0 {
+		e = protowire.AppendTag(e, fieldAnyValue, protowire.BytesType)
+		e = protowire.AppendBytes(e, body.GetValue())
+	}
+	return append(e, body.ProtoReflect().GetUnknown()...)
+}
+
+// anySize is what an Any takes without its tag and length, in bytes.
+func anySize(body *anypb.Any) int {
+	size := len(body.ProtoReflect().GetUnknown())
+	if n := len(body.GetTypeUrl()); n > 0 {
+		size += protowire.SizeTag(fieldAnyTypeURL) + protowire.SizeBytes(n)
+	}
+	if n := len(body.GetValue()); n > 0 {
+		size += protowire.SizeTag(fieldAnyValue) + protowire.SizeBytes(n)
+	}
+	return size
 }
 
 // appendMessage encodes a sub-message. The messages come from a successful

@@ -49,7 +49,7 @@ type Server struct {
 	grpc     *grpc.Server
 	health   *health.Server
 	warmth   *Warmth
-	senders  senders
+	senders  *senders
 
 	mu       sync.Mutex
 	streams  map[uint64]*stream
@@ -83,7 +83,7 @@ func NewServer(c ServerConfig) *Server {
 		warmth:  NewWarmth(),
 		streams: make(map[uint64]*stream),
 		stopped: make(chan struct{}),
-		senders: senders{limit: runtime.GOMAXPROCS(0)},
+		senders: newSenders(runtime.GOMAXPROCS(0)),
 	}
 	if s.observer == nil {
 		s.observer = nobody{}
@@ -148,6 +148,7 @@ func (s *Server) Close(spread time.Duration) {
 	s.awaitStreams(time.Second)
 	s.grpc.Stop()
 	<-graceful
+	s.senders.close()
 }
 
 func shuttingDown() *End {

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"regexp"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +35,7 @@ type Metrics struct {
 	dropped     *prometheus.CounterVec
 	expired     *prometheus.CounterVec
 	quarantined prometheus.Gauge
+	upstream    byType[upstreamSeries]
 
 	connects     *prometheus.CounterVec
 	disconnects  *prometheus.CounterVec
@@ -44,7 +44,7 @@ type Metrics struct {
 	resourcesOut *prometheus.CounterVec
 	bytesOut     *prometheus.CounterVec
 	ack          *prometheus.HistogramVec
-	types        sync.Map // by short name: *perType
+	clients      byType[clientSeries]
 	panics       prometheus.Counter
 	stalls       prometheus.Counter
 	limited      prometheus.Counter
@@ -67,6 +67,7 @@ const (
 // NewMetrics returns a registry with everything but the gauges over state.
 func NewMetrics(b Build) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), build: b}
+	m.upstream.begin, m.clients.begin = m.newUpstreamSeries, m.newClientSeries
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + name, Help: help})
 		m.registry.MustRegister(g)
@@ -191,9 +192,21 @@ func (m *Metrics) UpstreamReconnect(role upstream.Role, reason string, wait time
 // UpstreamResponse counts what the control plane sends.
 func (m *Metrics) UpstreamResponse(t cache.TypeURL, set, removed int) {
 	m.lastMessage.SetToCurrentTime()
-	m.received.WithLabelValues(t.Short()).Inc()
-	m.resourcesIn.WithLabelValues(t.Short(), opAdded).Add(float64(set))
-	m.resourcesIn.WithLabelValues(t.Short(), opRemoved).Add(float64(removed))
+	u := m.upstream.of(t)
+	u.responses.Inc()
+	u.added.Add(float64(set))
+	u.removed.Add(float64(removed))
+}
+
+// upstreamSeries are a type's series of what happens for every change.
+type upstreamSeries struct{ responses, added, removed prometheus.Counter }
+
+func (m *Metrics) newUpstreamSeries(short string) *upstreamSeries {
+	return &upstreamSeries{
+		responses: m.received.WithLabelValues(short),
+		added:     m.resourcesIn.WithLabelValues(short, opAdded),
+		removed:   m.resourcesIn.WithLabelValues(short, opRemoved),
+	}
 }
 
 // UpstreamNack counts responses that were rejected.
@@ -226,9 +239,8 @@ func (m *Metrics) ClientDisconnected(_ string, reason downstream.Reason) {
 	m.disconnects.WithLabelValues(string(reason)).Inc()
 }
 
-// perType are a type's series of what happens for every change and client, so that
-// they are looked up once.
-type perType struct {
+// clientSeries are a type's series of what happens for every change and client.
+type clientSeries struct {
 	requests       map[downstream.RequestKind]prometheus.Counter
 	responses      prometheus.Counter
 	added, removed prometheus.Counter
@@ -236,13 +248,8 @@ type perType struct {
 	ack            prometheus.Observer
 }
 
-// of are the series of a type; they begin with its first stream.
-func (m *Metrics) of(t cache.TypeURL) *perType {
-	short := t.Short()
-	if p, ok := m.types.Load(short); ok {
-		return p.(*perType)
-	}
-	p := &perType{
+func (m *Metrics) newClientSeries(short string) *clientSeries {
+	c := &clientSeries{
 		requests:  make(map[downstream.RequestKind]prometheus.Counter),
 		responses: m.responses.WithLabelValues(short),
 		added:     m.resourcesOut.WithLabelValues(short, opAdded),
@@ -251,20 +258,19 @@ func (m *Metrics) of(t cache.TypeURL) *perType {
 		ack:       m.ack.WithLabelValues(short),
 	}
 	for _, kind := range downstream.RequestKinds {
-		p.requests[kind] = m.requests.WithLabelValues(short, string(kind))
+		c.requests[kind] = m.requests.WithLabelValues(short, string(kind))
 	}
-	m.types.Store(short, p)
-	return p
+	return c
 }
 
 // ClientRequest counts requests.
 func (m *Metrics) ClientRequest(t cache.TypeURL, kind downstream.RequestKind) {
-	m.of(t).requests[kind].Inc()
+	m.clients.of(t).requests[kind].Inc()
 }
 
 // ClientResponse counts responses.
 func (m *Metrics) ClientResponse(t cache.TypeURL, resources, removed, bytes int) {
-	p := m.of(t)
+	p := m.clients.of(t)
 	p.responses.Inc()
 	p.added.Add(float64(resources))
 	p.removed.Add(float64(removed))
@@ -273,7 +279,7 @@ func (m *Metrics) ClientResponse(t cache.TypeURL, resources, removed, bytes int)
 
 // ClientAck measures how long clients take.
 func (m *Metrics) ClientAck(t cache.TypeURL, after time.Duration) {
-	m.of(t).ack.Observe(after.Seconds())
+	m.clients.of(t).ack.Observe(after.Seconds())
 }
 
 // ClientPanic counts bugs.

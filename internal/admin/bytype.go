@@ -1,0 +1,37 @@
+package admin
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// byType has the series of each type, which are looked up once: what is counted for every
+// change and client must not cost a search. Types are few, since Short is a closed set.
+// A type's series begin with its first event.
+type byType[S any] struct {
+	begin func(short string) *S
+
+	mu  sync.Mutex // held to add one
+	all atomic.Pointer[map[string]*S]
+}
+
+func (b *byType[S]) of(t cache.TypeURL) *S {
+	short := t.Short()
+	if all := b.all.Load(); all != nil && (*all)[short] != nil {
+		return (*all)[short]
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := make(map[string]*S)
+	if known := b.all.Load(); known != nil {
+		maps.Copy(all, *known)
+	}
+	if all[short] == nil {
+		all[short] = b.begin(short)
+	}
+	b.all.Store(&all)
+	return all[short]
+}
