@@ -23,7 +23,7 @@ type senders struct {
 	running int // of the crew, those at rest included
 	resting int // of the crew: they wait for come
 	come    *sync.Cond
-	closed  bool // nobody rests any more
+	closed  bool      // nobody rests any more
 	queue   []*stream // each at most once, as stream.sending says
 	head    int       // of the queue: what lies before it is done
 	taken   uint64    // streams, so far
