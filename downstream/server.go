@@ -146,8 +146,12 @@ func (s *Server) Close(spread time.Duration) {
 		st.end(shuttingDown())
 	}
 	s.awaitStreams(time.Second)
-	s.grpc.Stop()
-	<-graceful
+	select {
+	case <-graceful: // and all that was written has gone out
+	case <-time.After(time.Second):
+		s.grpc.Stop()
+		<-graceful
+	}
 	s.senders.close()
 }
 
@@ -155,7 +159,7 @@ func shuttingDown() *End {
 	return &End{ShuttingDown, "xds-relay: shutting down; connect again, to another replica if there is one"}
 }
 
-// awaitStreams gives the ended streams a moment to write their status.
+// awaitStreams gives the handlers of ended streams a moment to return.
 func (s *Server) awaitStreams(limit time.Duration) {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
