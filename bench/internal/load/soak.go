@@ -4,6 +4,7 @@ package load
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -78,26 +79,29 @@ func slopes(r *result.Run) {
 		{"goroutines", func(s result.Sample) float64 { return float64(s.Goroutines) }},
 		{"fds", func(s result.Sample) float64 { return float64(s.FDs) }},
 	} {
-		slope, mean := fit(late, s.of)
-		if mean > 0 {
-			r.Add(s.name+"_slope", 100*slope*3600/mean, "%/h")
+		slope, middle := fit(late, s.of)
+		if middle > 0 {
+			r.Add(s.name+"_slope", 100*slope*3600/middle, "%/h")
 		}
 	}
 }
 
-// fit is the slope of a line through the samples, a second, and their mean.
-func fit(samples []result.Sample, of func(result.Sample) float64) (slope, mean float64) {
-	var t, v float64
-	for _, s := range samples {
-		t += s.Seconds
-		v += of(s)
+// fit is the slope through samples, a second, and their middle. It is the median of the
+// slopes between any two (Theil and Sen): what is large for a moment, as a heap is that is
+// looked at in the middle of a change, tilts nothing.
+func fit(samples []result.Sample, of func(result.Sample) float64) (slope, middle float64) {
+	var slopes, values []float64
+	for i, a := range samples {
+		values = append(values, of(a))
+		for _, b := range samples[i+1:] {
+			slopes = append(slopes, (of(b)-of(a))/(b.Seconds-a.Seconds))
+		}
 	}
-	n := float64(len(samples))
-	t, v = t/n, v/n
-	var above, below float64
-	for _, s := range samples {
-		above += (s.Seconds - t) * (of(s) - v)
-		below += (s.Seconds - t) * (s.Seconds - t)
-	}
-	return above / below, v
+	return median(slopes), median(values)
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
 }
