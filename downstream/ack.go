@@ -40,33 +40,34 @@ func (b *bare) read(data []byte, delta bool) bool {
 	if len(data) > maxBare {
 		return false
 	}
-	b.raw = append(b.raw[:0], data...)
-	data = b.raw
-	var typeURL, nonce []byte
-	for len(data) > 0 {
-		field, kind, n := protowire.ConsumeTag(data)
+	type span struct{ from, to int }
+	var typeURL, nonce span
+	for at := 0; at < len(data); {
+		field, kind, n := protowire.ConsumeTag(data[at:])
 		if n < 0 || kind != protowire.BytesType {
 			return false
 		}
-		value, m := protowire.ConsumeBytes(data[n:])
+		value, m := protowire.ConsumeBytes(data[at+n:])
 		if m < 0 {
 			return false
 		}
-		data = data[n+m:]
+		at += n + m
+		found := span{at - len(value), at}
 		switch {
 		case delta && field == deltaRequestType, !delta && field == sotwRequestType:
-			typeURL = value
+			typeURL = found
 		case delta && field == deltaRequestNonce, !delta && field == sotwRequestNonce:
-			nonce = value
+			nonce = found
 		case !delta && field == sotwRequestVersion: // of an ACK, its nonce says as much
 		default:
 			return false
 		}
 	}
-	if len(typeURL) == 0 || len(nonce) == 0 {
+	if typeURL.from == typeURL.to || nonce.from == nonce.to {
 		return false
 	}
-	b.typeURL, b.nonce = typeURL, nonce
+	b.raw = append(b.raw[:0], data...)
+	b.typeURL, b.nonce = b.raw[typeURL.from:typeURL.to], b.raw[nonce.from:nonce.to]
 	return true
 }
 

@@ -198,17 +198,19 @@ func (st *stream) take(now time.Time) (Note, *End) {
 		if note, ok := st.session.ack(&st.in.bare, now); ok {
 			return note, nil
 		}
-		var end *End
-		if request, end = st.in.bare.message(st.kind.Delta); end != nil {
-			return Note{}, end
-		}
 	}
 	st.in.request = nil // the session has what it needs of it
 	return st.takeAside(request, now)
 }
 
+// takeAside hands a request to the session; nil: the bare one.
 func (st *stream) takeAside(request proto.Message, now time.Time) (note Note, end *End) {
 	aside(func() {
+		if request == nil {
+			if request, end = st.in.bare.message(st.kind.Delta); end != nil {
+				return
+			}
+		}
 		if req, ok := request.(*discovery.DeltaDiscoveryRequest); ok {
 			note, end = st.session.DeltaRequest(req, now)
 		} else {
@@ -285,8 +287,8 @@ func (st *stream) sendAll(shared bool) (p progress) {
 			st.sendBegins(begins)
 			err := st.grpc.SendMsg(f)
 			st.sendEnds()
-			if shared && time.Since(begins) > heldUp {
-				st.slow = begins.Add(slowFor)
+			if now := time.Now(); now.Sub(begins) > heldUp {
+				st.slow = now.Add(slowFor)
 			}
 			if err != nil {
 				return ended // the receiver has the reason

@@ -96,16 +96,11 @@ func (c *Client) Run(ctx context.Context) {
 	for {
 		var open []Open
 		var shut []StreamID
-		var wait time.Duration
 		c.step(func(now time.Time) {
 			if c.hub.Wanted().Pending() {
 				c.core.Interest(now)
 			}
 			open, shut = c.core.Tick(now)
-			wait = time.Hour
-			if at := c.core.Deadline(now); !at.IsZero() {
-				wait = max(at.Sub(now), 0)
-			}
 		})
 		for _, id := range shut {
 			c.shut(id)
@@ -122,7 +117,7 @@ func (c *Client) Run(ctx context.Context) {
 		if len(open) == 0 {
 			c.pokeStreams()
 		}
-		timer.Reset(wait)
+		timer.Reset(c.idle())
 		select {
 		case <-ctx.Done():
 			return
@@ -130,6 +125,18 @@ func (c *Client) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 	}
+}
+
+// idle is for how long nothing is due. What the Core has learned is carried out by now: it
+// may have brought a deadline, such as that of removals that are held back (H-22).
+func (c *Client) idle() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if at := c.core.Deadline(now); !at.IsZero() {
+		return max(at.Sub(now), 0)
+	}
+	return time.Hour
 }
 
 // step lets the Core take in one event, and then carries out what it learned, outside

@@ -246,7 +246,9 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	calm := s.answered && s.failingSince.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
 	s.answered, s.failingSince, s.message = true, time.Time{}, ""
 	c.entries[s.entry].noDelta = s.sotw
+	relay := c.config.relay
 	c.config.learn(d.identifier)
+	calm = calm && relay == c.config.relay // else timers may run shorter
 	if d.identifier != "" && d.identifier != c.hub.Identifier() {
 		calm = false
 		c.effects = append(c.effects, Effect{Identifier: d.identifier})

@@ -38,6 +38,7 @@ type pureRelay struct {
 	hub    *fanout.Hub
 	core   *upstream.Core
 	woken  bool // interest has changed since the Core looked
+	owed   bool // something other than a routine response has come since the last tick
 	warmth *downstream.Warmth
 	disk   []byte // the snapshot; nil: none
 	sotw   string // Settings.SotW
@@ -239,25 +240,33 @@ func (r *pureRelay) Answer(stream int, m proto.Message) {
 	before := r.core.Deadline(r.now)
 	r.step(func() { r.core.Receive(id, d, r.now) })
 	r.step(func() { r.core.Applied(id, d, r.now) })
-	if d.Routine() && (before.IsZero() || before.After(r.now)) {
+	switch {
+	case !d.Routine():
+		r.owed = true
+	case !r.woken && !r.owed && (before.IsZero() || before.After(r.now)):
 		r.unneeded(before)
 	}
 }
 
 // unneeded: after a routine response the edge does not call Tick.
 func (r *pureRelay) unneeded(before time.Time) {
-	at := r.core.Deadline(r.now)
 	var open []upstream.Open
 	var shut []upstream.StreamID
+	earlier := func() bool {
+		at := r.core.Deadline(r.now)
+		return !at.IsZero() && (before.IsZero() || at.Before(before))
+	}
+	sooner := earlier()
 	learned := r.step(func() { open, shut = r.core.Tick(r.now) })
-	if sooner := !at.IsZero() && (before.IsZero() || at.Before(before)); sooner || learned || len(open)+len(shut) > 0 {
-		r.game.checker.fail("routine", "a routine response brought something to do: at %v, before %v; learned %v, open %v, shut %v", at, before, learned, open, shut)
+	if sooner = sooner || earlier(); sooner || learned || len(open)+len(shut) > 0 {
+		r.game.checker.fail("routine", "a routine response brought something to do: sooner %v, learned %v, open %v, shut %v", sooner, learned, open, shut)
 	}
 }
 
 func (r *pureRelay) End(stream int, how int) {
 	r.forget(upstream.StreamID(stream))
 	end, _ := upstream.Ending(endings[how])
+	r.owed = true
 	r.step(func() { r.core.Ended(upstream.StreamID(stream), end, r.now) })
 }
 
@@ -279,7 +288,7 @@ func (r *pureRelay) Down(down bool) {
 
 // tick does what is due on the control plane's side.
 func (r *pureRelay) tick() (busy bool) {
-	r.woken = false
+	r.woken, r.owed = false, false
 	var open []upstream.Open
 	var shut []upstream.StreamID
 	busy = r.step(func() {
@@ -289,6 +298,7 @@ func (r *pureRelay) tick() (busy bool) {
 		open, shut = r.core.Tick(r.now)
 	})
 	for _, o := range open {
+		r.owed = true
 		if r.down {
 			end, _ := upstream.Ending(endings[0])
 			r.step(func() { r.core.Ended(o.ID, end, r.now) })
@@ -306,7 +316,7 @@ func (r *pureRelay) tick() (busy bool) {
 	}
 	for _, id := range slices.Clone(r.streams) {
 		if req := r.core.Next(id, r.now); req != nil {
-			busy = true
+			busy, r.owed = true, true
 			r.game.Asked(int(id), proto.Clone(req), r.now)
 		}
 	}

@@ -24,6 +24,7 @@ func TestGuard_EmptyUpstream(t *testing.T) {
 	for _, variant := range []struct{ name, set, empty string }{
 		{"it removes what it is shown", "upstream.mode=delta", "resp CDS nonce=u2" + list(" -svc%d")},
 		{"it is shown nothing, and announces nothing", "upstream.initial_versions=never", "resp CDS nonce=u2"},
+		{"it is shown nothing, and silence says that this is all", "upstream.initial_versions=never timers.settle=100ms", "resp CDS nonce=u2"},
 		{"it speaks SotW", "upstream.mode=sotw", "resp CDS nonce=u2 version=2"},
 	} {
 		t.Run(variant.name, func(t *testing.T) {
@@ -45,7 +46,7 @@ func TestGuard_EmptyUpstream(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				transcript.Config = []string{"cache.mass_removal_guard.fraction=0.5", variant.set}
+				transcript.Config = append(strings.Fields(variant.set), "cache.mass_removal_guard.fraction=0.5")
 				player, err := xdstest.Live(factory)(transcript)
 				if err != nil {
 					t.Fatal(err)
@@ -57,6 +58,7 @@ func TestGuard_EmptyUpstream(t *testing.T) {
 				c.say("c2", "open sotw")
 				c.say("c2", "req CDS")
 				c.say("up", "resp CDS nonce=u1 version=1"+list(" svc%d@1"))
+				c.player.Wait(time.Second)
 				c.say("c1", "ack CDS")
 				c.say("c2", "ack CDS")
 				c.say("up", "end")
