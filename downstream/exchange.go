@@ -23,10 +23,12 @@ type exchange struct {
 	leave func()           // gives the hub back
 	renew func(*core.Node) // says more of the client upstream; may be nil
 	sub   *fanout.Subscription
-	full  bool                      // the type's SotW responses are full-state
-	mute  bool                      // that upstream is silent about a name is not told (MISS-9)
-	ttl   bool                      // the client knows TTLs (TTL-6)
-	plane struct{ of, text string } // identifier's, and the control plane's that it is of
+	full  bool // the type's SotW responses are full-state
+	mute  bool // that upstream is silent about a name is not told (MISS-9)
+	ttl   bool // the client knows TTLs (TTL-6)
+
+	// What identifier made last, and of which identifier of the control plane's.
+	plane struct{ of, text string }
 
 	// To be told: changes, and what the client wants an answer to.
 	marked        bool           // there are marks in the mailbox

@@ -323,8 +323,8 @@ func (c *Client) receive(id StreamID, s *stream, in adsStream, log *slog.Logger)
 }
 
 // takeIn lets the Hub have a response, and then its ACK go. routine: nothing else is to be
-// done about it. A bug that a response
-// brings to light ends the stream that it came on, and nothing else.
+// done about it. A bug that a response brings to light ends the stream that it came on, and
+// nothing else.
 func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (routine bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"slices"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -297,18 +296,6 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if !d.update.Empty() {
 		c.learned(s, lane, &d.update, now)
 	}
-}
-
-// Routine reports, once the response is Applied, that it has brought new content and
-// nothing that Tick would look at: Deadline is not earlier than before.
-func (d *Response) Routine() bool { return d.routine }
-
-// onlySets: the response announces resources that are good for as long as they are not
-// replaced, and says nothing else.
-func (d *Response) onlySets() bool {
-	u := &d.update
-	return len(d.faults)+len(d.bodyless)+len(u.Removed)+len(u.Errors)+len(u.Kept) == 0 &&
-		!slices.ContainsFunc(u.Set, func(r cache.Received) bool { return r.TTL != 0 })
 }
 
 // beats: a bodyless resource says that what is here has not changed (TTL-4). On a

@@ -186,6 +186,18 @@ func (d *Response) fault(format string, args ...any) {
 	d.faults = append(d.faults, fmt.Sprintf(format, args...))
 }
 
+// Routine reports, once the response is Applied, that it has brought new content and
+// nothing that Tick would look at: Deadline is not earlier than before.
+func (d *Response) Routine() bool { return d.routine }
+
+// onlySets: the response announces resources that are good for as long as they are not
+// replaced, and says nothing else.
+func (d *Response) onlySets() bool {
+	u := &d.update
+	return len(d.faults)+len(d.bodyless)+len(u.Removed)+len(u.Errors)+len(u.Kept) == 0 &&
+		!slices.ContainsFunc(u.Set, func(r cache.Received) bool { return r.TTL != 0 })
+}
+
 // maxNack bounds the message of a NACK (NACK-7).
 const maxNack = 4 << 10
 

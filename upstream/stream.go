@@ -242,11 +242,11 @@ func (s *streamState) nextVerdict(now time.Time) proto.Message {
 
 // nextInterest is a change of subscriptions.
 func (s *streamState) nextInterest(now time.Time) proto.Message {
-	news := false // mostly there is none
+	waiting := false // mostly there is none, and the lanes need not be put in order
 	for _, l := range s.lanes {
-		news = news || l.first || l.changed()
+		waiting = waiting || l.first || l.changed()
 	}
-	if !news {
+	if !waiting {
 		return nil
 	}
 	for _, l := range s.inOrder() {
