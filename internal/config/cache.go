@@ -9,6 +9,14 @@ type Cache struct {
 	// Default: 10000.
 	MaxLingeringNames int `yaml:"max_lingering_names"`
 
+	// MaxUnaskedBytes bounds what a group keeps of resources that the control
+	// plane sends although nobody has asked for them, the oldest going first.
+	// Some servers send everything whatever they are asked for, and do not
+	// repeat it when it is asked for later. All groups together keep four times
+	// as much (UP-9).
+	// Default: 64MiB.
+	MaxUnaskedBytes Bytes `yaml:"max_unasked_bytes"`
+
 	// Snapshot keeps the last known good state on disk.
 	Snapshot Snapshot `yaml:"snapshot"`
 

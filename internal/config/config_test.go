@@ -280,6 +280,12 @@ upstream:
   wildcard_form: legacy
   chunk_marker: diderot
   explicit_missing: false
+  health_check: off
+  failover_after: 2m
+  failback_after: 3s
+  max_request_bytes: 1MiB
+  max_streams_per_connection: 12
+  max_connections: 3
   types: [CDS, type.googleapis.com/my.Type]
   coalesce_window: 0
 downstream:
@@ -322,6 +328,7 @@ timers:
   unavailable_after: 8s
 cache:
   max_lingering_names: 0
+  max_unasked_bytes: 1KiB
   mass_removal_guard: {fraction: 0.25, min: 3, within: 4s, hold: 5s}
   snapshot: {dir: /var/lib/xds-relay, interval: 9s, max_age: 1h, key_file: /certs/snapshot, exclude_types: [LDS]}
 version_key_file: /certs/hmac
@@ -359,7 +366,9 @@ func fullConfig() Config {
 			WildcardForm:    WildcardFormLegacy,
 			ChunkMarker:     ChunkMarkerDiderot,
 			ExplicitMissing: SwitchOff,
-			Types:           []string{"CDS", "type.googleapis.com/my.Type"},
+			HealthCheck:     HealthCheckOff, FailoverAfter: 2 * time.Minute, FailbackAfter: 3 * time.Second,
+			MaxRequestBytes: MiB, MaxStreamsPerConnection: 12, MaxConnections: 3,
+			Types: []string{"CDS", "type.googleapis.com/my.Type"},
 		},
 		Downstream: Downstream{
 			Listen:                  []string{":18000", "unix:///run/xds-relay/xds.sock"},
@@ -396,6 +405,7 @@ func fullConfig() Config {
 			NameLinger: 5 * time.Second, GroupLinger: 6 * time.Second, AckTimeout: 7 * time.Second, UnavailableAfter: 8 * time.Second,
 		},
 		Cache: Cache{
+			MaxUnaskedBytes:  KiB,
 			MassRemovalGuard: MassRemovalGuard{Fraction: 0.25, Min: 3, Within: 4 * time.Second, Hold: 5 * time.Second},
 			Snapshot: Snapshot{
 				Dir: "/var/lib/xds-relay", Interval: 9 * time.Second, MaxAge: time.Hour, KeyFile: "/certs/snapshot", ExcludeTypes: []string{"LDS"},

@@ -51,6 +51,18 @@ type FallbackMode UpstreamMode
 // Values lists the values that may be written.
 func (FallbackMode) Values() []string { return []string{"", "auto", "delta", "sotw"} }
 
+// HealthCheck is the type of upstream.health_check.
+type HealthCheck string
+
+// The values of HealthCheck.
+const (
+	HealthCheckAuto HealthCheck = "auto"
+	HealthCheckOff  HealthCheck = "off"
+)
+
+// Values lists the values that may be written.
+func (HealthCheck) Values() []string { return []string{"auto", "off"} }
+
 // InitialVersions is the type of upstream.initial_versions.
 type InitialVersions string
 

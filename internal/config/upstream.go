@@ -83,6 +83,43 @@ type Upstream struct {
 	// Default: auto.
 	ExplicitMissing Switch `yaml:"explicit_missing"`
 
+	// HealthCheck says whether a connection that has been silent while an answer
+	// is due is asked, with grpc.health.v1.Health/Check, whether anybody is
+	// there: auto, or off for servers whose operators alert on methods they do
+	// not know. Any answer will do, UNIMPLEMENTED too. With off, a name's
+	// silence counts only where no client may hold the name (MISS-3).
+	// Default: auto.
+	HealthCheck HealthCheck `yaml:"health_check"`
+
+	// FailoverAfter is how long the entry in use may fail before the relay
+	// turns to the next one although it has all that clients wait for; 0 is
+	// never. While clients wait for something it is timers.unavailable_after
+	// (UP-14).
+	// Default: 60s.
+	FailoverAfter time.Duration `yaml:"failover_after"`
+
+	// FailbackAfter is how long a preferred entry must have answered before the
+	// relay returns to it. Each return that does not last doubles it, up to
+	// 30m (UP-14).
+	// Default: 30s.
+	FailbackAfter time.Duration `yaml:"failback_after"`
+
+	// MaxRequestBytes is the largest request sent: a longer list of names goes
+	// over several. Servers of grpc-go and grpc-java take 4 MiB by default
+	// (UP-17).
+	// Default: 3MiB.
+	MaxRequestBytes Bytes `yaml:"max_request_bytes"`
+
+	// MaxStreamsPerConnection is how many streams share one connection, one of
+	// which is kept free for HealthCheck. Groups beyond it have another
+	// connection. Envoy, nginx and load balancers allow 100 to 128 (UP-1).
+	// Default: 100.
+	MaxStreamsPerConnection int `yaml:"max_streams_per_connection"`
+
+	// MaxConnections is how many connections there are to one entry (UP-1).
+	// Default: 64.
+	MaxConnections int `yaml:"max_connections"`
+
 	// Types lists the only types asked for upstream, as type URLs or short
 	// names such as CDS; a request for another one is refused, and never
 	// reaches a server that would end the shared stream over it (H-39). Empty
@@ -91,7 +128,8 @@ type Upstream struct {
 	Types []string `yaml:"types"`
 
 	// CoalesceWindow gathers the changed interest of many clients into one
-	// request per type (UP-6).
+	// request per type. A change that comes after a quiet window goes up at
+	// once (UP-6).
 	// Default: 10ms.
 	CoalesceWindow time.Duration `yaml:"coalesce_window"`
 }
@@ -202,6 +240,6 @@ type Backoff struct {
 	Jitter float64 `yaml:"jitter"`
 
 	// Max is the longest wait, before jitter.
-	// Default: 30s.
+	// Default: 10s.
 	Max time.Duration `yaml:"max"`
 }

@@ -107,6 +107,15 @@ func (v *validator) upstream() {
 		v.fail("upstream.keepalive", "use 0 for none, and 5m or more unless the server permits more frequent pings", "must be 0 or at least %v, is %v", minKeepalive, u.Keepalive)
 	}
 	v.messageSize("upstream.max_receive_bytes", u.MaxReceiveBytes)
+	v.messageSize("upstream.max_request_bytes", u.MaxRequestBytes)
+	if longest := 64*KiB + v.c.Downstream.MaxNameBytes; u.MaxRequestBytes > 0 && u.MaxRequestBytes < longest {
+		v.fail("upstream.max_request_bytes", "it has to hold a node and one name of downstream.max_name_bytes", "must be at least %v, is %v", longest, u.MaxRequestBytes)
+	}
+	if u.MaxStreamsPerConnection < 2 {
+		v.fail("upstream.max_streams_per_connection", "one of them is kept free for upstream.health_check", "must be at least 2, is %d", u.MaxStreamsPerConnection)
+	}
+	v.positive("upstream.max_connections", int64(u.MaxConnections))
+	v.positive("upstream.failback_after", int64(u.FailbackAfter))
 	v.typeNames("upstream.types", u.Types)
 }
 

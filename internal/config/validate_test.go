@@ -104,7 +104,7 @@ func TestValidate(t *testing.T) {
 			`      |                                                       ^`)},
 		// Nothing in the file says max, so what it does say is blamed.
 		{"back-off beyond its default end", "upstream:\n  backoff:\n    initial: 1h\n", lines(
-			`relay.yaml:3:14: upstream.backoff.initial: 1h0m0s is more than upstream.backoff.max, 30s`,
+			`relay.yaml:3:14: upstream.backoff.initial: 1h0m0s is more than upstream.backoff.max, 10s`,
 			`    3 |     initial: 1h`,
 			`      |              ^`)},
 		{"back-off that shrinks", "upstream: {backoff: {initial: 5s, max: 1s}}", lines(

@@ -25,7 +25,7 @@ var downstreamRules = slices.Concat(
 	numbered("NAME", 1, 7),
 	numbered("NACK", 1, 1), numbered("NACK", 3, 5), numbered("NACK", 7, 7), numbered("NACK", 9, 9),
 	numbered("ORDER", 1, 8),
-	numbered("NODE", 1, 13),
+	numbered("NODE", 1, 14),
 	numbered("REST", 10, 10),
 )
 

@@ -26,13 +26,13 @@ import (
 // upstreamRules are the rules of the client side that the relay keeps, and those
 // that both sides have in common.
 var upstreamRules = slices.Concat(
-	numbered("UP", 1, 16),
+	numbered("UP", 1, 20),
 	numbered("MISS", 1, 10),
 	numbered("RECON", 1, 20),
 	numbered("ERR", 1, 14),
 	numbered("TTL", 1, 12),
-	numbered("VALID", 1, 6), numbered("VALID", 8, 8),
-	numbered("H", 1, 34), numbered("H", 36, 37), numbered("H", 39, 41),
+	numbered("VALID", 1, 6), numbered("VALID", 8, 9),
+	numbered("H", 1, 34), numbered("H", 36, 37), numbered("H", 39, 42),
 )
 
 // upstreamReasons are why a rule has no transcript, or not all of it, and what
