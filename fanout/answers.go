@@ -130,7 +130,6 @@ func (x *index) applyWildcard(u *cache.Update) (held Held) {
 	now, held := x.guards.wildcard.pass(x.hub.config.Guard, u, &x.wildcard, x.departures(true, u))
 	changed = x.removeMembers(now) || changed
 	if u.Synced {
-		x.guards.wildcard.complete()
 		changed = changed || !x.synced
 		x.synced = true
 	}

@@ -163,6 +163,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (held Held) {
 			held = x.applyNamed(u)
 		}
 		if u.Synced {
+			x.guard(lane.Wildcard).complete()
 			x.confirm(lane.Wildcard)
 		}
 	}))
@@ -264,7 +265,7 @@ func (h *Hub) Synced(t cache.TypeURL) (synced bool) {
 }
 
 // Unresolved reports whether anybody waits for something that upstream has not said
-// (UP-14).
+// since the relay started (UP-14).
 func (h *Hub) Unresolved() bool {
 	for _, x := range h.all() {
 		x.mu.Lock()
@@ -278,11 +279,15 @@ func (h *Hub) Unresolved() bool {
 }
 
 func (x *index) waits() bool {
-	if len(x.wildcards) > 0 && !x.synced {
+	if len(x.wildcards) > 0 && (!x.synced || x.warm.wildcard) {
 		return true
 	}
 	for id, subs := range x.interest {
-		if len(subs) > 0 && x.answer(cache.ID(id)).State == cache.Unknown {
+		if len(subs) == 0 {
+			continue
+		}
+		a := x.answer(cache.ID(id))
+		if a.State == cache.Unknown && !cache.Resolves(a.Error) || x.restored(cache.ID(id)) {
 			return true
 		}
 	}

@@ -25,14 +25,14 @@ func TestNamesFromDiskThatAreGivenUp(t *testing.T) {
 	h.Changes(everything)
 	s := h.Subscribe(typ, NewSubscriber(func() {}))
 	s.Delta([]string{Wildcard}, nil, epoch)
-	if !h.Stale() || !h.Warm(byName) || !h.Warm(all) {
+	if !h.Stale() || !h.Doubtful(byName) || !h.Doubtful(all) {
 		t.Fatal("what was loaded is not warm")
 	}
 	h.Apply(all, &cache.Update{Synced: true})
 	h.Expire(epoch.Add(time.Hour))
 	h.Changes(everything)
-	if h.Warm(byName) || h.Stale() {
-		t.Errorf("names given up are still warm: %v; stale: %v", h.Warm(byName), h.Stale())
+	if h.Doubtful(byName) || h.Stale() {
+		t.Errorf("names given up are still warm: %v; stale: %v", h.Doubtful(byName), h.Stale())
 	}
 }
 

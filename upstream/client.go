@@ -182,6 +182,8 @@ func (c *Client) take(event func(now time.Time)) []Effect {
 
 func (c *Client) observe(e Effect) {
 	switch {
+	case e.Check != 0:
+		c.check(e.Check, e.Timeout)
 	case e.Notice != "":
 		c.log.Warn(e.Notice, "address", e.Entry)
 	case e.Drop != "":
@@ -419,4 +421,12 @@ func unixPath(address string) (string, bool) {
 		path, ok = strings.CutPrefix(address, "unix:")
 	}
 	return path, ok
+}
+
+// check asks whether anybody is at the other end of a stream's connection.
+func (c *Client) check(id StreamID, _ time.Duration) {
+	go func() {
+		c.step(func(now time.Time) { c.core.Checked(id, There, now, now) })
+		poke(c.wake)
+	}()
 }

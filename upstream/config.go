@@ -49,6 +49,11 @@ type Config struct {
 	// UnavailableAfter is how long upstream may fail until clients are told
 	// (ERR-7).
 	UnavailableAfter time.Duration
+	// HealthCheck: a connection is asked whether anybody is there (MISS-3).
+	HealthCheck bool
+	// FailoverAfter is how long an entry may fail although nothing is missing, zero
+	// for ever, and FailbackAfter how long a preferred one must have answered (UP-14).
+	FailoverAfter, FailbackAfter time.Duration
 	// Backoff is the schedule of attempts (ERR-1).
 	Backoff Backoff
 	// Fingerprint makes the versions that clients see.

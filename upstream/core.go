@@ -22,6 +22,14 @@ type Core struct {
 	// The control planes, and which of them is in use.
 	entries []entry
 	current int
+	heard   bool // the one in use has answered since it was chosen
+	away    bool // the Hub knows that no stream is alive
+	// hushed until then: an entry has just been put to use in the place of one that
+	// has stopped answering, and has to have the time to answer (UP-14).
+	hushed time.Time
+	// wary: it was put to use although nothing was missing: what it takes away is
+	// doubted (UP-14, H-22).
+	wary bool
 
 	// Its streams. Solo ones carry one quarantined lane each.
 	main, aux slot
@@ -119,6 +127,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 		c.changesAt = time.Time{}
 		c.takeChanges(now)
 	}
+	c.tellAlive(now)
 	if at := c.hub.Expiry(); !at.IsZero() && !at.After(now) {
 		c.effects = append(c.effects, Effect{Lapse: now})
 	}
@@ -127,6 +136,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 			c.tickStream(s, now)
 		}
 	}
+	c.failover(now)
 	c.tellAvailability(now)
 	c.tickProbes(now)
 	for _, s := range c.all() {
@@ -140,17 +150,15 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 
 // learned notes what the Hub is to be told of a lane.
 func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time) {
-	u.At, u.Stream, u.Age = now, uint64(s.id), now.Sub(s.opened)
+	u.At, u.Stream, u.Age, u.Wary = now, uint64(s.id), now.Sub(s.opened), c.wary
 	c.effects = append(c.effects, Effect{Lane: lane, Update: u})
 }
 
 func (c *Core) tickStream(s *slot, now time.Time) {
-	if s.role != Solo && s.proven(now) {
-		s.failingSince = time.Time{} // a solo stream works when it answers
-	}
+	c.tickAlive(s, now)
 	c.suspects.survivors(s, now)
 	learned := func(lane fanout.Lane, u *cache.Update) { c.learned(s, lane, u, now) }
-	s.stream.timers.expired(&c.config, now, func(lane fanout.Lane, names []string) {
+	s.stream.timers.expired(&c.config, &s.alive, now, func(lane fanout.Lane, names []string) {
 		if c.config.explicitMissing() {
 			learned(lane, &cache.Update{Unanswered: names})
 		} else {
@@ -171,6 +179,10 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 func (c *Core) Deadline(now time.Time) time.Time {
 	// TTLs are there for the time in which no stream is open.
 	at := earlier(c.changesAt, c.hub.Expiry())
+	if c.hushed.After(now) {
+		at = earlier(at, c.hushed)
+	}
+	at = earlier(at, c.failoverAt(now))
 	if c.proven(now) {
 		at = earlier(at, c.lingerAt)
 	}
@@ -178,24 +190,25 @@ func (c *Core) Deadline(now time.Time) time.Time {
 		p := &c.entries[i].probe
 		at = earlier(at, p.openAt)
 		if p.open() {
-			at = earlier(at, p.giveUpAt(&c.config))
+			at = earlier(at, c.probeDeadline(&c.entries[i]))
 		}
 	}
 	for _, s := range c.slots() {
 		if s.id == 0 {
 			at = earlier(at, s.openAt)
 		}
-		if !s.failingSince.IsZero() {
-			if told := s.failingSince.Add(c.config.UnavailableAfter); told.After(now) {
+		if since := s.failingSince(); !since.IsZero() {
+			if told := since.Add(c.config.UnavailableAfter); told.After(now) {
 				at = earlier(at, told)
 			}
 		}
 		if !s.open() {
 			continue
 		}
-		if !s.failingSince.IsZero() && s.role != Solo {
-			at = earlier(at, s.opened.Add(trial))
+		if proven := s.opened.Add(trial); proven.After(now) {
+			at = earlier(at, proven)
 		}
+		at = earlier(at, c.aliveAt(s))
 		at = earlier(at, s.stream.deadline(now))
 	}
 	return at
@@ -207,7 +220,7 @@ func (c *Core) Opened(id StreamID, now time.Time) {
 	if s == nil {
 		return
 	}
-	s.opened = now
+	s.opened, s.alive = now, liveness{heard: now}
 	if s.role == Probe {
 		c.probeOpened(s)
 		return
@@ -242,8 +255,10 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		c.probed(s, d, now)
 		return
 	}
-	calm := s.answered && s.failingSince.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
-	s.answered, s.failingSince, s.message = true, time.Time{}, ""
+	calm := s.answered && s.outage.since.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
+	s.answered, s.outage, c.heard = true, outage{}, true
+	s.alive.message(now)
+	c.tellAlive(now)
 	c.entries[s.entry].noDelta = s.sotw
 	relay := c.config.relay
 	c.config.learn(d.identifier)
@@ -372,10 +387,8 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 				Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})
 		}
 	}
-	if s.failingSince.IsZero() {
-		s.failingSince = now
-	}
-	s.message, s.refused = end.Message, end.Refused
+	s.outage.begin(s.failedAt(end, now), end.Message)
+	s.refused = end.Refused
 	answered, wait := s.answered, time.Duration(0)
 	if answered {
 		wait = s.backoff.Ended(now, s.attempt, c.random())
@@ -389,11 +402,11 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		c.dropAux()
 	}
 	if q := c.suspects.quarantined[s.lane.Type]; s.role == Solo && q != nil {
-		s.failingSince = now.Add(-c.config.UnavailableAfter) // its clients are told at once (H-39)
+		s.outage.begin(now.Add(-c.config.UnavailableAfter), end.Message) // its clients are told at once (H-39)
 		q.message, q.notBefore = end.Message, s.openAt
 	}
-	if s.role == Main && !answered && len(c.entries) > 1 && c.hub.Unresolved() {
-		c.switchTo((c.current+1)%len(c.entries), now) // UP-14
+	if s.role == Main {
+		c.leave(now)
 	}
 	c.place(now)
 }
@@ -402,7 +415,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 // decided anew (WILD-16).
 func (c *Core) dropAux() {
 	c.shut(&c.aux)
-	*c.aux.backoff, c.aux.openAt, c.aux.failingSince = c.config.Backoff, time.Time{}, time.Time{}
+	*c.aux.backoff, c.aux.openAt, c.aux.outage = c.config.Backoff, time.Time{}, outage{}
 }
 
 // Wait is how long until the next attempt of a role, for the log.

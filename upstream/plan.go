@@ -156,8 +156,7 @@ func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
 		}
 		q := c.suspects.quarantined[lane.Type]
 		if s.role == Solo && q != nil && (q.notBefore.IsZero() || q.notBefore.After(s.openAt)) {
-			s.failingSince = now.Add(-c.config.UnavailableAfter)
-			s.message = q.message
+			s.outage.begin(now.Add(-c.config.UnavailableAfter), q.message)
 			s.openAt = latest(s.openAt, q.notBefore)
 		} // else whoever asks for the type now waits for the attempt's outcome
 	}
@@ -288,11 +287,11 @@ func (c *Core) unavailable(lane fanout.Lane, wanted []fanout.Lane, now time.Time
 	if s == &c.aux && !c.main.open() {
 		s = &c.main
 	}
-	if s.failingSince.IsZero() || now.Sub(s.failingSince) < c.config.UnavailableAfter {
+	if !s.failing(&c.config, now) || c.hushed.After(now) {
 		return "", false
 	}
 	if s.role == Solo {
-		return "xds-relay: the control plane refuses this type: " + s.message, true
+		return "xds-relay: the control plane refuses this type: " + s.outage.message, true
 	}
-	return "xds-relay: the control plane does not answer: " + s.message, true
+	return "xds-relay: the control plane does not answer: " + s.outage.message, true
 }

@@ -20,6 +20,7 @@ import (
 type streamState struct {
 	config *Config
 	hub    *fanout.Hub
+	alive  *liveness
 	writer writer
 	// origin is who answers, and restate the whole interest of a lane.
 	origin  cache.Origin
@@ -110,9 +111,9 @@ type laneState struct {
 // maxVerdicts bounds what a control plane that sends without reading can pile up.
 const maxVerdicts = 10000
 
-func newStream(c *Config, hub *fanout.Hub, origin cache.Origin, r restate) *streamState {
+func newStream(c *Config, hub *fanout.Hub, alive *liveness, origin cache.Origin, r restate) *streamState {
 	return &streamState{
-		config: c, hub: hub, origin: origin, restate: r,
+		config: c, hub: hub, alive: alive, origin: origin, restate: r,
 		lanes: make(map[cache.TypeURL]*laneState),
 		used:  make(map[cache.TypeURL]*typeState),
 	}
@@ -277,7 +278,7 @@ func (s *streamState) opening(l *laneState, now time.Time) proto.Message {
 	}
 	l.first, l.askedAt, l.shown = false, now, len(versions) > 0
 	s.subscribed(l, names, now)
-	if !l.lane.Wildcard && s.hub.Warm(l.lane) {
+	if !l.lane.Wildcard && s.hub.Doubtful(l.lane) {
 		var until time.Time
 		if resumed || s.origin.SotW {
 			until = now.Add(s.config.SettleCap)
@@ -331,11 +332,15 @@ func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
 		}
 		l.sent[name] = now
 	}
+	if len(names) == 0 {
+		return
+	}
+	question := s.alive.question(now)
 	doubtful := s.hub.Asked(l.lane, names)
 	if l.lane.Wildcard {
 		return
 	}
-	s.timers.start(l, names, now)
+	s.timers.start(l, names, question, now)
 	if !s.origin.SotW {
 		// Of an opening request with versions these are what it does not list: what is
 		// not kept, and what a stream before this one has not got round to.
@@ -345,7 +350,7 @@ func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
 
 // deadline is when something is due, or zero.
 func (s *streamState) deadline(now time.Time) time.Time {
-	at := s.timers.deadline(s.config)
+	at := s.timers.deadline(s.config, s.alive, now)
 	for _, v := range s.verdicts {
 		if v.notBefore.After(now) {
 			at = earlier(at, v.notBefore)

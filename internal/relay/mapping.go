@@ -53,6 +53,9 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
 		Settle:           c.Timers.Settle,
 		SettleCap:        c.Timers.SettleCap,
 		UnavailableAfter: c.Timers.UnavailableAfter,
+		HealthCheck:      c.Upstream.HealthCheck == config.HealthCheckAuto,
+		FailoverAfter:    c.Upstream.FailoverAfter,
+		FailbackAfter:    c.Upstream.FailbackAfter,
 		Backoff: upstream.Backoff{
 			Initial: c.Upstream.Backoff.Initial, Max: c.Upstream.Backoff.Max,
 			Factor: c.Upstream.Backoff.Factor, Jitter: c.Upstream.Backoff.Jitter,

@@ -330,6 +330,9 @@ func (p *pure) step(g *pureGroup, event func()) (learned bool) {
 	effects := g.core.Effects()
 	for _, e := range effects {
 		e.Apply(g.hub)
+		if e.Check != 0 {
+			p.step(g, func() { g.core.Checked(e.Check, upstream.There, p.now, p.now) })
+		}
 	}
 	return len(effects) > 0
 }
