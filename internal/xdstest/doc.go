@@ -59,6 +59,11 @@
 //	up > garbage                 sends a message that is no protobuf
 //	up > down                    kills every connection to this control plane and refuses new ones
 //	up > back                    accepts again
+//	up > hang                    is stopped, and its connections stay: new ones are made, too, and what is said to it waits
+//	up > wake                    goes on, and hears what has waited
+//
+// A control plane that hangs says nothing either, on any of its streams; down kills it, and back is another life. It is the
+// whole of it that hangs: "b.up > hang" stops the second one.
 //
 // version is system_version_info, on a SotW stream version_info. On a SotW stream a resource is a bare Any unless it
 // has aliases, a ttl or no body.
