@@ -48,6 +48,8 @@ var (
 		"garbage": {},
 		"down":    {},
 		"back":    {},
+		"hang":    {},
+		"wake":    {},
 	}
 	clientVerbs = map[string]grammar{
 		"open":       {words: "variant", options: []string{"nonode", "header", "via", "from"}, node: true},

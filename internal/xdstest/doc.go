@@ -32,6 +32,20 @@
 // gRPC, goroutine or clock. "edge" marks the few that only the first can play, because what they show is done by a loop around
 // the pure parts: a size limit, the time limit of a first message. The second skips them and prints the reason.
 //
+// # Open rules
+//
+// A rule that the relay does not keep yet is stated by a transcript all the same: what it says is what the rule wants. Its header
+// names the rule, one of those it states, and the line at which the relay goes wrong ends in !open:
+//
+//	# spec: NODE-14 DOWN-DELTA-1
+//	# open: NODE-14
+//	…
+//	c1 < resp CDS +a@1 !open
+//
+// Both players expect the first step that differs to be that one, and only the marked actors to differ in it; what follows is not
+// played. Where the rule wants silence, the line is the mark alone ("c1 < !open"). A transcript that passes, or that goes wrong anywhere
+// else, fails its test: who mends the rule deletes header and mark. -update leaves open transcripts alone.
+//
 // # Actors
 //
 // up, aux, solo and probe are the control plane's side of the relay's main, auxiliary, quarantine and probe streams, told apart by
@@ -59,6 +73,11 @@
 //	up > garbage                 sends a message that is no protobuf
 //	up > down                    kills every connection to this control plane and refuses new ones
 //	up > back                    accepts again
+//	up > hang                    is stopped, and its connections stay: new ones are made, too, and what is said to it waits
+//	up > wake                    goes on, and hears what has waited
+//
+// A control plane that hangs says nothing either, on any of its streams; down kills it, and back is another life. It is the
+// whole of it that hangs: "b.up > hang" stops the second one.
 //
 // version is system_version_info, on a SotW stream version_info. On a SotW stream a resource is a bare Any unless it
 // has aliases, a ttl or no body.

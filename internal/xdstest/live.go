@@ -118,6 +118,8 @@ func (p *live) restart() error {
 		delete(p.clients, actor)
 	}
 	p.stop()
+	p.first.network.Drop() // what it has said to one that hangs is lost
+	p.second.network.Drop()
 	return p.start(p.downstream.Relisten())
 }
 
@@ -142,6 +144,12 @@ func (p *live) say(actor string, c Command) error {
 		p.plane(actor).network.Down()
 	case c.Verb == "back":
 		p.plane(actor).network.Up()
+	case c.Verb == "wake":
+		p.plane(actor).network.Wake(synctest.Wait)
+	case p.plane(actor).network.Hung():
+		return fmt.Errorf("%s hangs, and cannot %s", actor, c.Verb)
+	case c.Verb == "hang":
+		p.plane(actor).network.Hang()
 	case upstreamActor.MatchString(actor):
 		return p.plane(actor).Say(actor, c)
 	default:

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"google.golang.org/grpc/test/bufconn"
 )
 
 // Network is a piece of in-memory network with one listener on it. Unlike real sockets it works in a synctest bubble, and
-// unlike a bare bufconn it can go down, and its connections have IP addresses.
+// unlike a bare bufconn it can go down or hang, and its connections have IP addresses.
 type Network struct {
 	peers chan net.Addr // of the connections being accepted, in order
 
@@ -20,16 +21,18 @@ type Network struct {
 	mu       sync.Mutex
 	listener *bufconn.Listener
 	down     bool
-	conns    map[net.Conn]bool // client ends
+	hung     bool                  // hang.go
+	held     []func()              // what was said since, on either side
+	conns    map[*networkConn]bool // client ends
 }
 
 // NewNetwork makes a network that is up.
 func NewNetwork() *Network {
-	return &Network{listener: bufconn.Listen(1 << 20), peers: make(chan net.Addr, 1), conns: map[net.Conn]bool{}}
+	return &Network{listener: bufconn.Listen(1 << 20), peers: make(chan net.Addr, 1), conns: map[*networkConn]bool{}}
 }
 
 // Listener is the server's end.
-func (n *Network) Listener() net.Listener { return &networkListener{n.bufconn(), n.peers} }
+func (n *Network) Listener() net.Listener { return &networkListener{n.bufconn(), n} }
 
 // Relisten is the server's end once more, after the first was closed.
 func (n *Network) Relisten() net.Listener {
@@ -80,18 +83,12 @@ func (n *Network) isDown() bool {
 	return n.down
 }
 
-// Down kills every connection and refuses new ones until Up.
+// Down kills every connection and refuses new ones until Up. Whoever hung is dead now, and will not wake.
 func (n *Network) Down() {
 	n.mu.Lock()
-	n.down = true
-	var victims []net.Conn
-	for c := range n.conns {
-		victims = append(victims, c)
-	}
+	n.down, n.hung = true, false
 	n.mu.Unlock()
-	for _, c := range victims {
-		c.Close()
-	}
+	n.Drop()
 }
 
 // Up lets connections be made again.
@@ -103,7 +100,7 @@ func (n *Network) Up() {
 
 type networkListener struct {
 	listener *bufconn.Listener
-	peers    chan net.Addr
+	network  *Network
 }
 
 func (l *networkListener) Accept() (net.Conn, error) {
@@ -111,7 +108,7 @@ func (l *networkListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(net.ErrClosed, err) // bufconn says this of nothing else
 	}
-	return &peerConn{Conn: conn, peer: <-l.peers}, nil
+	return &peerConn{Conn: conn, peer: <-l.network.peers, network: l.network}, nil
 }
 
 func (l *networkListener) Close() error { return l.listener.Close() }
@@ -123,19 +120,31 @@ func (l *networkListener) Addr() net.Addr {
 type networkConn struct {
 	net.Conn
 	network *Network
+	closed  atomic.Bool // while the network hung
 }
 
+func (c *networkConn) Write(b []byte) (int, error) { return c.network.write(c.Conn, b) }
+
 func (c *networkConn) Close() error {
-	c.network.mu.Lock()
-	delete(c.network.conns, c)
-	c.network.mu.Unlock()
+	if c.closeUnheard() {
+		return nil
+	}
+	return c.network.close(c)
+}
+
+func (n *Network) close(c *networkConn) error {
+	n.mu.Lock()
+	delete(n.conns, c)
+	n.mu.Unlock()
 	return c.Conn.Close()
 }
 
 // peerConn is a server's end, which knows its peer's address.
 type peerConn struct {
 	net.Conn
-	peer net.Addr
+	peer    net.Addr
+	network *Network
 }
 
-func (c *peerConn) RemoteAddr() net.Addr { return c.peer }
+func (c *peerConn) Write(b []byte) (int, error) { return c.network.write(c.Conn, b) }
+func (c *peerConn) RemoteAddr() net.Addr        { return c.peer }

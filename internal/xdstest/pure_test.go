@@ -49,8 +49,8 @@ type pure struct {
 
 	// The world around it.
 	transcript *xdstest.Transcript
-	down       map[string]bool // control planes that cannot be reached, by the prefix of their actors
-	streams    []*pureStream   // to the control plane; oldest first
+	planes     map[string]*purePlane // control planes, by the prefix of their actors
+	streams    []*pureStream         // to the control plane; oldest first
 
 	// What it has said.
 	events []xdstest.Event
@@ -103,7 +103,7 @@ func startPure(c *config.Config, t *xdstest.Transcript) (*pure, error) {
 		Grouping: relay.NewGrouping(c), config: c, session: relay.DownstreamConfig(c),
 		now:        time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC), // whoever looks at a clock is a century early
 		warmth:     downstream.NewWarmth(),
-		transcript: t, down: make(map[string]bool),
+		transcript: t, planes: make(map[string]*purePlane),
 	}
 	var err error
 	if p.fingerprint, err = relay.Fingerprint(c.VersionKeyFile); err != nil {
@@ -138,6 +138,9 @@ func (p *pure) restart() {
 		s.Groups = append(s.Groups, snapshot.Group{Name: []byte(g.name), Lanes: lanes})
 	}
 	p.groups, p.clients, p.streams, p.warmth = nil, nil, nil, downstream.NewWarmth()
+	for _, plane := range p.planes {
+		plane.connected, plane.unheard, plane.pending = false, nil, nil
+	}
 	p.saved = make(map[string][]fanout.Saved)
 	if keep {
 		var file bytes.Buffer
@@ -165,14 +168,15 @@ func (p *pure) Say(actor string, c xdstest.Command) error {
 	case actor[0] == 'c':
 		err = p.client(actor).say(p, c)
 	case c.Verb == "down":
-		p.down[planeOf(actor)] = true
-		for _, s := range slices.Clone(p.streams) {
-			if planeOf(s.actor) == planeOf(actor) {
-				p.ended(s, errLost)
-			}
-		}
+		p.setDown(actor)
 	case c.Verb == "back":
-		p.down[planeOf(actor)] = false
+		p.plane(actor).down = false
+	case c.Verb == "wake":
+		p.wake(actor)
+	case p.plane(actor).hung:
+		err = fmt.Errorf("%s hangs, and cannot %s", actor, c.Verb)
+	case c.Verb == "hang":
+		p.plane(actor).hung = true
 	case p.stream(actor) == nil:
 		err = fmt.Errorf("%s has no open stream", actor)
 	default:
@@ -207,7 +211,7 @@ func (p *pure) hear(actor, text string) {
 
 // deadline is when something happens by itself, or zero.
 func (p *pure) deadline() time.Time {
-	var all []time.Time
+	all := p.attempts()
 	for _, g := range p.groups {
 		all = append(all, g.core.Deadline(p.now), g.endAt)
 	}
@@ -230,6 +234,7 @@ const restless = 1000
 func (p *pure) settle() {
 	for range restless {
 		busy := p.endGroups()
+		busy = p.giveUps() || busy
 		for _, c := range p.clients {
 			busy = p.flush(c) || busy
 		}
@@ -365,7 +370,7 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 				if i == 0 && !s.spoken && slices.Contains(p.transcript.Show, "via") {
 					text += " via=" + xdstest.Quote(strings.Join(s.via, ","))
 				}
-				p.hear(s.actor, text)
+				p.hearUp(s, text)
 			}
 			s.spoken, busy = true, true
 		}
@@ -374,7 +379,7 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 	return busy || g.woken || len(shut) > 0 || !at.IsZero() && !at.After(p.now)
 }
 
-// open connects a stream, which gets the first free name of its kind.
+// open asks for a stream.
 func (p *pure) open(g *pureGroup, o upstream.Open) {
 	s := &pureStream{group: g, id: o.ID, via: o.Via, sotw: o.SotW, actor: string(o.Role)}
 	if o.Role == upstream.Main {
@@ -383,24 +388,16 @@ func (p *pure) open(g *pureGroup, o upstream.Open) {
 	if p.config.Upstream.Entries()[o.Entry].Address == xdstest.SecondAddress {
 		s.actor = "b." + s.actor
 	}
-	if p.down[planeOf(s.actor)] {
-		p.ended(s, errRefused)
-		return
-	}
+	p.connect(s)
+}
+
+// opened gives a stream the first free name of its kind.
+func (p *pure) opened(s *pureStream) {
 	for kind, n := s.actor, 2; p.stream(s.actor) != nil; n++ {
 		s.actor = kind + strconv.Itoa(n)
 	}
 	p.streams = append(p.streams, s)
-	p.step(g, func() { g.core.Opened(s.id, p.now) })
-}
-
-// planeOf is the control plane that an actor belongs to, by its prefix.
-func planeOf(actor string) string {
-	plane, _, second := strings.Cut(actor, ".")
-	if !second {
-		return ""
-	}
-	return plane
+	p.step(s.group, func() { s.group.core.Opened(s.id, p.now) })
 }
 
 func (p *pure) stream(actor string) *pureStream {
@@ -441,9 +438,10 @@ func (p *pure) receive(s *pureStream, m proto.Message) {
 
 // shut ends streams on the relay's side.
 func (p *pure) shut(which func(*pureStream) bool) {
+	p.forgetPending(which)
 	p.streams = slices.DeleteFunc(p.streams, func(s *pureStream) bool {
 		if which(s) {
-			p.hear(s.actor, "closed")
+			p.hearUp(s, "closed")
 		}
 		return which(s)
 	})

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// Rules reads every transcript below dir and says, for each rule it cites, which files do.
+// Rules reads every transcript below dir and says, for each rule it cites, which files do. "(open)" behind a file says that
+// the relay does not keep the rule yet as the file states it.
 func Rules(dir string) (map[string][]string, error) {
 	rules := map[string][]string{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -22,8 +23,10 @@ func Rules(dir string) (map[string][]string, error) {
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
-		for _, id := range t.Rules {
-			if !slices.Contains(rules[id], name) {
+		for _, id := range slices.Compact(slices.Sorted(slices.Values(t.Rules))) {
+			if slices.Contains(t.Open, id) {
+				rules[id] = append(rules[id], name+" (open)")
+			} else {
 				rules[id] = append(rules[id], name)
 			}
 		}

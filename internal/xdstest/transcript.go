@@ -15,6 +15,7 @@ type Transcript struct {
 	Claim  string   // the rule in one sentence
 	Rules  []string // its ids
 	Edge   string   // why only a relay with its gRPC edges can play it, or ""
+	Open   []string // those of the rules that the relay does not keep yet (open.go)
 	Config []string // key=value, as for the relay's --set
 	Show   []string // fields of a response to print
 	Steps  []Step
@@ -37,6 +38,7 @@ type Line struct {
 	Text    string
 	Command Command // of said lines
 	No      int     // counted from 1
+	Open    bool    // marked: here the relay goes wrong
 }
 
 var (
@@ -70,6 +72,9 @@ func Parse(file, text string) (*Transcript, error) {
 	if t.Claim == "" || len(t.Rules) == 0 {
 		return nil, fmt.Errorf("%s: the first line is \"# the rule in one sentence.\", the second \"# spec: RULE-ID\"", file)
 	}
+	if err := t.checkOpen(); err != nil {
+		return nil, err
+	}
 	return t, nil
 }
 
@@ -84,16 +89,20 @@ func (t *Transcript) line(i int, s string) error {
 	if m == nil {
 		return fmt.Errorf("a line is a # comment, actor > command, or actor < event: %s", s)
 	}
-	actor, heard, text := m[1], m[2] == "<", m[3]
+	actor, heard := m[1], m[2] == "<"
+	text, open := cutMark(m[3])
+	if open && !heard {
+		return fmt.Errorf("%s marks a < line: where the relay is to be silent, write %s < %s", openMark, actor, openMark)
+	}
 	words, err := tokens(text)
 	if err != nil {
 		return err
 	}
-	if len(words) == 0 {
+	if len(words) == 0 && !(heard && open) {
 		return fmt.Errorf("%s says nothing", actor)
 	}
 	t.width = max(t.width, len(actor))
-	line := Line{Actor: actor, Text: strings.Join(words, " "), No: i + 1}
+	line := Line{Actor: actor, Text: strings.Join(words, " "), No: i + 1, Open: open}
 	if heard {
 		if _, err := verbsOf(actor); err != nil || actor == "*" {
 			return fmt.Errorf("%s cannot hear: use up, aux, solo, probe, b.up, c1, c2, …", actor)
@@ -132,15 +141,18 @@ func (t *Transcript) comment(i int, s string) error {
 	}
 	switch key {
 	case "spec":
-		t.Rules = values
-		for _, id := range values {
-			if !ruleID.MatchString(id) {
-				return fmt.Errorf("%s is not the id of a rule", id)
-			}
-		}
 		if i != 1 {
 			return fmt.Errorf("the spec line is the second line")
 		}
+		t.Rules, err = ruleIDs(values)
+	case "open":
+		if !keyed {
+			return nil
+		}
+		if len(values) == 0 {
+			return fmt.Errorf("open is followed by the rules that are")
+		}
+		t.Open, err = ruleIDs(values)
 	case "config":
 		t.Config = append(t.Config, values...)
 		for _, kv := range values {
@@ -156,7 +168,16 @@ func (t *Transcript) comment(i int, s string) error {
 			}
 		}
 	}
-	return nil
+	return err
+}
+
+func ruleIDs(values []string) ([]string, error) {
+	for _, id := range values {
+		if !ruleID.MatchString(id) {
+			return nil, fmt.Errorf("%s is not the id of a rule", id)
+		}
+	}
+	return values, nil
 }
 
 // Rewrite is the file with the "<" lines of every step replaced by what was heard instead, where that is something else.
@@ -165,8 +186,10 @@ func (t *Transcript) Rewrite(heard [][]Event) string {
 	var out []string
 	for i, step := range t.Steps {
 		lines := t.lines[step.first:step.end]
-		if i < len(heard) && len(compare(step.Heard, heard[i])) > 0 {
-			lines = t.replace(step, lines, heard[i])
+		if i < len(heard) {
+			if _, differences := compare(step.Heard, heard[i]); len(differences) > 0 {
+				lines = t.replace(step, lines, heard[i])
+			}
 		}
 		out = append(out, lines...)
 	}
