@@ -24,7 +24,8 @@ type Config struct {
 	Node *core.Node
 	// Instance is the relay's name among the relays on the way (NODE-11).
 	Instance string
-	// SendNodeAlways repeats the node in every request (UP-2).
+	// SendNodeAlways puts the node into every request, not only into the first of a
+	// stream (UP-2).
 	SendNodeAlways bool
 	// Entries are the control planes, in order of preference; at least one.
 	Entries []Entry

@@ -26,7 +26,7 @@ type streamState struct {
 	origin  cache.Origin
 	restate restate
 
-	// nodeSent: the first request, which carries the node, is written (UP-2).
+	// nodeSent: a request with the present node is written (UP-2, NODE-2).
 	nodeSent bool
 	// lanes are what this stream carries now, at most one a type.
 	lanes map[cache.TypeURL]*laneState

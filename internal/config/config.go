@@ -168,6 +168,7 @@ func Default() Config {
 			Address:                 "127.0.0.1:15010",
 			Mode:                    UpstreamModeAuto,
 			Node:                    Node{ID: "xds-relay"},
+			SendNodeAlways:          true,
 			Backoff:                 Backoff{Initial: time.Second, Factor: 1.6, Jitter: 0.2, Max: 10 * time.Second},
 			MaxReceiveBytes:         64 * MiB,
 			HealthCheck:             HealthCheckAuto,

@@ -79,7 +79,6 @@ func (c *Checker) relayStarted() {
 // made it.
 type relayStream struct {
 	opened time.Time
-	spoken bool
 	sotw   bool
 	lanes  map[string]*relayLane // by kind
 }
@@ -155,10 +154,9 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		c.fail("UP-3", "stream %d asks for %q", id, req.GetTypeUrl())
 		return
 	}
-	if (req.GetNode() != nil) == s.spoken {
-		c.fail("UP-2", "the node comes with the first request, and only with it")
+	if req.GetNode() == nil {
+		c.fail("UP-2", "a request comes without the node")
 	}
-	s.spoken = true
 	l := s.lanes[k.name]
 	if nonce := req.GetResponseNonce(); nonce != "" {
 		c.upJudged(k, l, nonce, req)
