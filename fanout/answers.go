@@ -179,6 +179,9 @@ func announces(t *cache.Table, u *cache.Update) {
 	if u.Full {
 		t.Begin(t.Origin())
 	}
+	if u.Full || u.First {
+		t.Heard()
+	}
 	for _, name := range u.Kept {
 		t.Spare(name)
 	}

@@ -113,6 +113,7 @@ func (h *Hub) Changes(carrier func(Lane) (origin cache.Origin, carried bool)) ma
 		}
 		if t := x.table(lane.Wildcard); carried && len(i.Want) > 0 && t.Origin() == (cache.Origin{}) {
 			t.Begin(origin)
+			t.Heard()
 		}
 		woken := x.takeWoken()
 		x.mu.Unlock()
@@ -169,6 +170,7 @@ func (x *index) resume(lane Lane, origin cache.Origin, resume func(from cache.Or
 		x.forgetOthers()
 	}
 	table := x.table(lane.Wildcard)
+	table.Recall()
 	if !resume(table.Origin()) {
 		table.Begin(origin)
 		return names, nil

@@ -108,6 +108,7 @@ func (x *index) load(s Saved, now time.Time) {
 	}
 	x.loadAll(s, false, now)
 	x.table(s.Lane.Wildcard).Begin(s.Origin) // what follows is of the origin's last generation
+	x.table(s.Lane.Wildcard).Heard()
 	x.loadAll(s, true, now)
 }
 

@@ -38,6 +38,7 @@ type liveness struct {
 	covers   uint64
 	// notBefore is when the next one may be asked for.
 	notBefore time.Time
+	silent    bool // what the last check said, and nothing came since
 }
 
 // question notes that something was asked, and numbers it.
@@ -52,7 +53,7 @@ func (l *liveness) question(now time.Time) uint64 {
 // message notes that one came.
 func (l *liveness) message(now time.Time) {
 	l.proven, l.since, l.heard = l.asked, time.Time{}, now
-	l.notBefore = time.Time{}
+	l.notBefore, l.silent = time.Time{}, false
 }
 
 // answeredSince: the stream is alive as of a question.
@@ -96,8 +97,9 @@ func (l *liveness) checked(v Verdict, begun, now time.Time, again time.Duration)
 		if l.since = (time.Time{}); l.asked > l.proven {
 			l.since = asked // or later
 		}
-		l.notBefore = time.Time{}
+		l.notBefore, l.silent = time.Time{}, false
 	case v == Silent:
+		l.silent = true
 		if silentSince = asked; !l.since.IsZero() {
 			silentSince = l.since
 		}

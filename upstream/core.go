@@ -295,6 +295,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	}
 	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets()
 	d.repeats = l.shown && !l.answered && c.hub.Repeats(lane, &d.update)
+	d.update.First = !l.answered
 	l.answered = true
 	l.answers(&d.update)
 	// A full-state response in which a name cannot be read says of no name that it is
@@ -387,7 +388,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 				Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})
 		}
 	}
-	s.outage.begin(s.failedAt(end, now), end.Message)
+	s.ended(end, now)
 	s.refused = end.Refused
 	answered, wait := s.answered, time.Duration(0)
 	if answered {

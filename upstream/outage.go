@@ -37,16 +37,22 @@ func (s *slot) failingSince() time.Time {
 	return s.outage.since
 }
 
-// failedAt is when the failure began with which a slot's stream or attempt has ended: if
-// nothing was heard while somebody looked after what had been asked, then.
-func (s *slot) failedAt(end End, now time.Time) time.Time {
+// stopped is what is said of a peer that does not answer a check.
+const stopped = "it has stopped answering, though its connection is open"
+
+// ended notes how a slot's stream or attempt has ended. If nothing was heard while
+// somebody looked after what had been asked, the failure began when it was.
+func (s *slot) ended(end End, now time.Time) {
 	switch {
 	case !s.open():
-		return s.attempt
+		s.outage.begin(s.attempt, end.Message)
+	case s.alive.silent:
+		s.outage.begin(now, stopped) // and the connection was given up
 	case !end.Refused && !s.alive.checking.IsZero() && !s.alive.since.IsZero():
-		return s.alive.since
+		s.outage.begin(s.alive.since, end.Message)
+	default:
+		s.outage.begin(now, end.Message)
 	}
-	return now
 }
 
 // failing: it has been for so long that clients are told (ERR-7).
@@ -125,7 +131,10 @@ func (c *Core) Checked(id StreamID, v Verdict, begun, now time.Time) {
 		c.shut(s)
 		c.probeLater(&c.entries[s.entry], now)
 	case !silentSince.IsZero():
-		if s.outage.begin(silentSince, "it has stopped answering, though its connection is open"); s.role == Main {
+		if s.outage.message != stopped {
+			c.effects = append(c.effects, Effect{Notice: "the control plane has stopped answering, though its connection is open", Entry: c.entries[s.entry].Name})
+		}
+		if s.outage.begin(silentSince, stopped); s.role == Main {
 			c.leave(now)
 		}
 	case v == There && s.role != Solo: // a solo stream works when it answers

@@ -236,6 +236,7 @@ func (p *pure) settle() {
 	for range restless {
 		busy := p.endGroups()
 		busy = p.giveUps() || busy
+		busy = p.giveConnectionsUp() || busy
 		for _, c := range p.clients {
 			busy = p.flush(c) || busy
 		}
@@ -337,7 +338,7 @@ func (p *pure) step(g *pureGroup, event func()) (learned bool) {
 	for _, e := range effects {
 		e.Apply(g.hub)
 		if e.Check != 0 {
-			p.step(g, func() { g.core.Checked(e.Check, upstream.There, p.now, p.now) })
+			p.check(g, e.Check, e.Timeout)
 		}
 	}
 	return len(effects) > 0
