@@ -255,7 +255,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		c.probed(s, d, now)
 		return
 	}
-	calm := s.answered && s.outage.since.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
+	calm := s.answered && s.outage.since.IsZero() && s.alive.since.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
 	s.answered, s.outage, c.heard = true, outage{}, true
 	s.alive.message(now)
 	c.tellAlive(now)

@@ -225,6 +225,9 @@ func (r *pureRelay) step(event func()) (learned bool) {
 	effects := r.core.Effects()
 	for _, e := range effects {
 		e.Apply(r.hub)
+		if e.Check != 0 { // it is there, whatever it says
+			r.step(func() { r.core.Checked(e.Check, upstream.There, r.now, r.now) })
+		}
 	}
 	for _, id := range slices.Clone(r.streams) {
 		if !r.core.Uses(id) {
