@@ -33,13 +33,13 @@ func TestForgottenTypesCostNothing(t *testing.T) {
 		typ := cache.TypeURL(fmt.Sprint("strange.", i))
 		s := h.Subscribe(typ, NewSubscriber(func() {}))
 		s.Delta([]string{"a", Wildcard}, nil, epoch)
-		h.Changes(everything)
+		changes(h)
 		h.Apply(Lane{Type: typ}, set("a"))
 		h.Apply(Lane{Type: typ, Wildcard: true}, set("a"))
 		h.SetSuspect(typ, i%2 == 0)
 		s.Close(epoch)
 		h.Expire(epoch.Add(time.Hour))
-		h.Changes(everything)
+		changes(h)
 		h.SetSuspect(typ, false) // acquitted when nobody is left
 	}
 	if n := len(h.indexes); n != 0 {
@@ -128,10 +128,10 @@ func TestLingerIsBounded(t *testing.T) {
 		names = append(names, fmt.Sprintf("%02d", i))
 	}
 	s.Delta(names, nil, epoch)
-	h.Changes(everything)
+	changes(h)
 	h.Apply(byName, set(names...))
 	s.Delta(nil, names, epoch)
-	change := h.Changes(everything)[byName]
+	change := changes(h)[byName]
 	slices.Sort(change.Drop)
 	if !slices.Equal(change.Drop, names[:20]) {
 		t.Errorf("given up: %v, want the first 20", change.Drop)
@@ -142,12 +142,33 @@ func TestLingerIsBounded(t *testing.T) {
 	if next := h.Expire(epoch.Add(time.Second)); !next.IsZero() {
 		t.Errorf("something lingers until %v", next)
 	}
-	if change := h.Changes(everything)[byName]; len(change.Drop) != 10 {
+	if change := changes(h)[byName]; len(change.Drop) != 10 {
 		t.Errorf("given up in time: %v, want 10", change.Drop)
 	}
 	s.Close(epoch)
 	if x := h.index(typ); x.named.Len() != 0 || len(h.Lanes()) != 0 {
 		t.Errorf("left: %d resources, lanes %v", x.named.Len(), h.Lanes())
+	}
+}
+
+// TestResumeForgetsWhatWasGivenUp: a stream begins before it is told that a name was
+// given up. It does not ask for the name, so that nothing keeps up to date what was
+// known of it (UP-8).
+func TestResumeForgetsWhatWasGivenUp(t *testing.T) {
+	h := newHub()
+	s := h.Subscribe(typ, NewSubscriber(func() {}))
+	s.Delta([]string{"a", "b"}, nil, epoch)
+	changes(h)
+	h.Apply(byName, set("a", "b"))
+	s.Delta(nil, []string{"b"}, epoch)
+	h.Expire(epoch.Add(time.Hour))
+	names, _ := h.Resume(byName, cache.Origin{}, func(cache.Origin) bool { return true })
+	if !slices.Equal(names, []string{"a"}) {
+		t.Errorf("asked for: %v, want a", names)
+	}
+	s.Delta([]string{"b"}, nil, epoch)
+	if i := changes(h)[byName]; h.Has(byName, "b") || !slices.Equal(i.Want, []string{"b"}) {
+		t.Errorf("b is there: %v, wanted anew: %v", h.Has(byName, "b"), i.Want)
 	}
 }
 
@@ -172,7 +193,7 @@ func TestManyAtOnce(t *testing.T) {
 					u = &cache.Update{Removed: []string{name}}
 				}
 				h.Apply(Lane{Type: typ, Wildcard: lane == 0}, u)
-				h.Changes(everything)
+				changes(h)
 			}
 		})
 	}
@@ -213,11 +234,14 @@ func TestManyAtOnce(t *testing.T) {
 	close(stop)
 	work.Wait()
 	h.Expire(epoch.Add(time.Hour))
-	h.Changes(everything)
+	changes(h)
 	if x := h.index(typ); x.subscriptions != 0 || x.named.Len() != 0 || x.wildcard.Len() != 0 || x.wanted != 0 {
 		t.Errorf("nobody is left, but %d and %d resources are, and %d wanted names", x.named.Len(), x.wildcard.Len(), x.wanted)
 	}
 }
 
-// everything is carried by a stream.
-func everything(Lane) (cache.Origin, bool) { return cache.Origin{}, true }
+// changes are taken by streams that carry everything.
+func changes(h *Hub) map[Lane]Interest {
+	all, _ := h.Changes(time.Time{}, func(Lane) (Carrier, bool) { return Carrier{}, true })
+	return all
+}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -60,13 +61,30 @@ func (w *Wanted) Pending() bool {
 	return len(w.dirty) > 0
 }
 
-func (w *Wanted) take() map[Lane]map[string]struct{} {
+// take takes what may be written now; later is when more of it may be, or zero.
+func (w *Wanted) take(now time.Time, until func(Lane) time.Time) (dirty map[Lane]map[string]struct{}, later time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	dirty := w.dirty
-	w.dirty = make(map[Lane]map[string]struct{})
+	dirty = make(map[Lane]map[string]struct{}, len(w.dirty))
+	for lane, names := range w.dirty {
+		at := until(lane)
+		if !at.After(now) {
+			dirty[lane] = names
+			delete(w.dirty, lane)
+		} else if later.IsZero() || at.Before(later) {
+			later = at
+		}
+	}
 	w.fresh = false
-	return dirty
+	return dirty, later
+}
+
+// Carrier is the stream that carries a lane.
+type Carrier struct {
+	Origin cache.Origin
+	// Until is how long changes of interest are gathered: they are left where they
+	// are, and with them what is known of the names, which may be wanted again (UP-6).
+	Until time.Time
 }
 
 // Interest is what a group wants on one lane; for the wildcard lane the one name
@@ -81,13 +99,17 @@ type Interest struct {
 	Drop []string
 }
 
-// Changes takes what changed since the last call, lane by lane. A lane that is not
+// Changes takes what changed since the last call and may be written now, lane by lane;
+// later is when to call it for the rest, or zero. A lane that is not
 // carried by a stream is asked for as a whole by the next, with the versions of what
 // is here (RECON-7): all that answers to some name which is wanted then stays. The
 // stream that carries a lane has an origin, of which is what comes from now on.
-func (h *Hub) Changes(carrier func(Lane) (origin cache.Origin, carried bool)) map[Lane]Interest {
-	taken := h.wanted.take()
-	changes := make(map[Lane]Interest, len(taken))
+func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool)) (changes map[Lane]Interest, later time.Time) {
+	taken, later := h.wanted.take(now, func(lane Lane) time.Time {
+		c, _ := carrier(lane)
+		return c.Until
+	})
+	changes = make(map[Lane]Interest, len(taken))
 	for lane, names := range taken {
 		var i Interest
 		x := h.find(lane.Type)
@@ -97,7 +119,7 @@ func (h *Hub) Changes(carrier func(Lane) (origin cache.Origin, carried bool)) ma
 			continue
 		}
 		x.mu.Lock()
-		origin, carried := carrier(lane)
+		by, carried := carrier(lane)
 		for name := range names {
 			_, again := x.again[lingering{lane.Wildcard, name}]
 			delete(x.again, lingering{lane.Wildcard, name})
@@ -112,7 +134,7 @@ func (h *Hub) Changes(carrier func(Lane) (origin cache.Origin, carried bool)) ma
 			}
 		}
 		if t := x.table(lane.Wildcard); carried && len(i.Want) > 0 && t.Origin() == (cache.Origin{}) {
-			t.Begin(origin)
+			t.Begin(by.Origin)
 			t.Heard()
 		}
 		woken := x.takeWoken()
@@ -125,7 +147,7 @@ func (h *Hub) Changes(carrier func(Lane) (origin cache.Origin, carried bool)) ma
 			h.drop(x)
 		}
 	}
-	return changes
+	return changes, later
 }
 
 // Asked says that upstream has been asked for names of a lane: what comes of them

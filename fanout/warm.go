@@ -127,10 +127,10 @@ func (x *index) loadAll(s Saved, confirmed bool, now time.Time) {
 	}
 }
 
-// Doubtful reports whether there is something on a lane of names that was loaded, and
-// that upstream has not confirmed yet, or whose removal is held back (H-22).
-func (h *Hub) Doubtful(lane Lane) (doubtful bool) {
-	h.look(lane.Type, func(x *index) {
+// Doubtful reports whether there is something that names of a type lead to and that was
+// loaded, and upstream has not confirmed yet, or whose removal is held back (H-22).
+func (h *Hub) Doubtful(t cache.TypeURL) (doubtful bool) {
+	h.look(t, func(x *index) {
 		doubtful = x.warm.names != nil || len(x.guards.named.held) > 0
 	})
 	return doubtful

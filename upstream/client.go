@@ -114,9 +114,7 @@ func (c *Client) Run(ctx context.Context) {
 			c.mu.Unlock()
 			streams.Go(func() { c.serve(ctx, streamCtx, s) })
 		}
-		if len(open) == 0 {
-			c.pokeStreams()
-		}
+		c.pokeStreams()
 		timer.Reset(c.idle())
 		select {
 		case <-ctx.Done():

@@ -41,7 +41,8 @@ type Config struct {
 	ExplicitMissing Tristate
 	// Types, if not empty, are the only ones asked for (H-39).
 	Types []cache.TypeURL
-	// Coalesce is how long changes of interest are gathered (UP-6).
+	// Coalesce is how long changes of interest are gathered after one that went at
+	// once, and before the first request of a type (UP-6).
 	Coalesce time.Duration
 	// Missing and MissingExplicit are the does-not-exist timeouts (MISS-3, MISS-5).
 	Missing, MissingExplicit time.Duration

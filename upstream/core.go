@@ -44,7 +44,8 @@ type Core struct {
 
 	via []string // the longest way by which clients come (NODE-11)
 
-	// Interest changed, and is to be looked at then; zero: it has not.
+	// Interest changed, and is to be looked at then; zero: it has not. That is at once,
+	// but for lanes on which changes are gathered (UP-6).
 	changesAt time.Time
 	lingerAt  time.Time
 
@@ -82,9 +83,7 @@ func (c *Core) Effects() []Effect {
 
 // Interest says that the Hub's Wanted has something new.
 func (c *Core) Interest(now time.Time) {
-	if c.changesAt.IsZero() {
-		c.changesAt = now.Add(c.config.Coalesce)
-	}
+	c.changesAt = now
 }
 
 // SetNode says what the group says of itself from now on; streams that are open say
@@ -124,7 +123,6 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 		c.lingerAt = c.hub.Expire(now)
 	}
 	if !c.changesAt.IsZero() && !c.changesAt.After(now) {
-		c.changesAt = time.Time{}
 		c.takeChanges(now)
 	}
 	c.tellAlive(now)

@@ -25,13 +25,14 @@ const maxSolo = 8
 // takeChanges passes what the Hub says of interest on to the streams.
 func (c *Core) takeChanges(now time.Time) {
 	var fresh []fanout.Lane
-	origin := func(lane fanout.Lane) (o cache.Origin, carried bool) {
+	changes, later := c.hub.Changes(now, func(lane fanout.Lane) (by fanout.Carrier, carried bool) {
 		if s := c.carrier(lane); s != nil {
-			return s.stream.origin, true
+			return fanout.Carrier{Origin: s.stream.origin, Until: s.stream.lanes[lane.Type].gathers}, true
 		}
-		return o, false
-	}
-	for lane, i := range c.hub.Changes(origin) {
+		return by, false
+	})
+	c.changesAt = later
+	for lane, i := range changes {
 		if s := c.carrier(lane); s != nil {
 			s.stream.change(s.stream.lanes[lane.Type], i)
 		} else if len(i.Want) > 0 {
@@ -89,7 +90,7 @@ func (c *Core) place(now time.Time) {
 			s = &c.main
 		}
 		if s.open() {
-			s.stream.carry(lane, c.suspects.suspected(lane.Type))
+			s.stream.carry(lane, c.suspects.suspected(lane.Type), now)
 		} else {
 			c.want(s, lane, now)
 		}

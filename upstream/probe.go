@@ -79,7 +79,7 @@ func (c *Core) probeOpened(s *slot) {
 		return names, nil, true
 	})
 	if len(lanes) > 0 {
-		s.stream.carry(lanes[e.turn%len(lanes)], false)
+		s.stream.carry(lanes[e.turn%len(lanes)], false, s.opened)
 		e.turn++
 	}
 }

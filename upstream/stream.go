@@ -87,6 +87,9 @@ type laneState struct {
 	// first: the lane's opening request, which restates everything, is not
 	// written yet (UP-3).
 	first bool
+	// gathers is until when changes of interest are left to gather, to be written as one
+	// request: from the last one written, and before the first (UP-6).
+	gathers time.Time
 	// held: it waits until suspects before it have been tried (suspect.go).
 	held bool
 	// askedAt is when the opening request was written; answered: a response of
@@ -120,9 +123,9 @@ func newStream(c *Config, hub *fanout.Hub, alive *liveness, origin cache.Origin,
 }
 
 // carry puts a lane on the stream.
-func (s *streamState) carry(lane fanout.Lane, held bool) *laneState {
+func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) *laneState {
 	l := &laneState{
-		lane: lane, first: true, held: held,
+		lane: lane, first: true, gathers: now.Add(s.config.Coalesce), held: held,
 		sent: make(map[string]time.Time),
 		want: make(map[string]struct{}),
 		drop: make(map[string]struct{}),
@@ -245,14 +248,14 @@ func (s *streamState) nextVerdict(now time.Time) proto.Message {
 func (s *streamState) nextInterest(now time.Time) proto.Message {
 	waiting := false // mostly there is none, and the lanes need not be put in order
 	for _, l := range s.lanes {
-		waiting = waiting || l.first || l.changed()
+		waiting = waiting || l.first && !l.gathers.After(now) || l.changed()
 	}
 	if !waiting {
 		return nil
 	}
 	for _, l := range s.inOrder() {
 		switch {
-		case l.held:
+		case l.held, l.first && l.gathers.After(now):
 		case l.first:
 			if req := s.opening(l, now); req != nil {
 				return req
@@ -278,7 +281,7 @@ func (s *streamState) opening(l *laneState, now time.Time) proto.Message {
 	}
 	l.first, l.askedAt, l.shown = false, now, len(versions) > 0
 	s.subscribed(l, names, now)
-	if !l.lane.Wildcard && s.hub.Doubtful(l.lane) {
+	if !l.lane.Wildcard && s.hub.Doubtful(l.lane.Type) {
 		var until time.Time
 		if resumed || s.origin.SotW {
 			until = now.Add(s.config.SettleCap)
@@ -326,6 +329,7 @@ func (s *streamState) take(l *laneState, now time.Time) (subscribe, unsubscribe 
 
 // subscribed notes names as written, and starts their timers (MISS-3).
 func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
+	l.gathers = now.Add(s.config.Coalesce)
 	for _, name := range names {
 		if _, again := l.sent[name]; l.lane.Wildcard && !again {
 			l.settle.begin()
@@ -358,6 +362,9 @@ func (s *streamState) deadline(now time.Time) time.Time {
 	}
 	for _, l := range s.lanes {
 		at = earlier(earlier(at, l.settle.deadline()), l.insistence())
+		if l.first && !l.held && l.gathers.After(now) {
+			at = earlier(at, l.gathers)
+		}
 		if !l.held && !l.first && !l.answered && now.Sub(l.askedAt) < trial {
 			at = earlier(at, l.askedAt.Add(trial))
 		}
