@@ -154,7 +154,6 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push
 	p.version = v.SystemVersion()
 	subscribed, synced := v.Wildcard()
-	v.Passed(d.untold)
 	lacking := d.lacks(v)
 	if d.opening && subscribed && (!synced || lacking) {
 		p.starving = starving(v)
@@ -186,6 +185,12 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.starving = starving(v)
 	if len(p.removed)+len(p.gone) > 0 {
 		p.withoutContradiction()
+	}
+	if p.removedMembers && len(p.removed) == 0 {
+		p.removedMembers, d.untold = false, p.position // all of them are told as something else
+	}
+	if d.untold != unseen {
+		v.Passed(d.untold)
 	}
 	return p
 }
@@ -398,7 +403,10 @@ func (d *deltaState) later(p *part) {
 
 // removedNow notes that the removals of a part are told.
 func (d *deltaState) removedNow(p *part) {
-	d.untold = p.position
+	if p.removedMembers {
+		d.untold = p.position
+		d.sub.Passed(d.untold)
+	}
 	d.ties.gone(p.removed)
 	if p.pushed { // and with that all changes
 		d.ahead, d.warmed = nil, nil

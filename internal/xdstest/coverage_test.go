@@ -15,7 +15,6 @@ var openRules = map[string]string{
 	"UP-18":   "open",
 	"UP-19":   "open",
 	"UP-20":   "open",
-	"H-42":    "open",
 	"NODE-14": "open",
 	"VALID-9": "open",
 }
