@@ -444,9 +444,6 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 		return
 	}
 	a := v.Answer(id)
-	if s.hushed(a) && a.Error == nil {
-		return
-	}
 	if a.State == cache.Absent && a.Error == nil {
 		why := notFound
 		if a.Cause == cache.TTLExpired {
