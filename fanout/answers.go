@@ -139,9 +139,7 @@ func (x *index) applyWildcard(u *cache.Update) (held Held) {
 	if renews {
 		x.markWildcards(mark{wildcard: true, kind: renewed})
 	}
-	if x.wildcard.Tombstones() > 64+x.wildcard.Len()/4 {
-		x.prune()
-	}
+	x.prune()
 	return held
 }
 
@@ -200,15 +198,6 @@ func (x *index) removeMembers(all []departure) (changed bool) {
 		changed = changed || c
 	}
 	return changed
-}
-
-// prune drops the tombstones that every wildcard client has been told of.
-func (x *index) prune() {
-	passed := cache.Seq(x.hub.seq.Load())
-	for _, s := range x.wildcards {
-		passed = min(passed, s.passed)
-	}
-	x.wildcard.Prune(passed)
 }
 
 // names yields a resource's name and aliases.

@@ -101,20 +101,70 @@ func TestMailboxIsBounded(t *testing.T) {
 	})
 }
 
-// TestTombstonesArePruned: names that come and go do not pile up once every client
-// has been told.
+// TestTombstonesArePruned: names that come and go do not pile up once every reader
+// has been told, and are remembered until then (H-42).
 func TestTombstonesArePruned(t *testing.T) {
 	h := newHub()
-	s := h.Subscribe(typ, NewSubscriber(func() {}))
-	s.Delta([]string{Wildcard}, nil, epoch)
+	tombstones := func() int { return h.index(typ).wildcard.Tombstones() }
+	gone := func(s *Subscription, after cache.Seq) (n int) {
+		s.Read(func(v View) {
+			for c := range v.Members(after) {
+				if c.Resource == nil {
+					n++
+				}
+			}
+		})
+		return n
+	}
+	wildcard := func() *Subscription {
+		s := h.Subscribe(typ, NewSubscriber(func() {}))
+		s.Delta([]string{Wildcard}, nil, epoch)
+		return s
+	}
+	told := func(s *Subscription) { s.Read(func(v View) { v.Passed(v.Position()) }) }
+
+	wildcard() // it asks nothing but whether the set is complete
+	quick, slow, fresh := wildcard(), wildcard(), wildcard()
+	told(quick)
+	told(slow)
 	for i := range 10_000 {
 		name := fmt.Sprint(i)
 		h.Apply(all, set(name))
 		h.Apply(all, &cache.Update{Removed: []string{name}})
-		s.Read(func(v View) { v.Passed(v.Position()) })
+		told(quick)
 	}
-	if n := h.index(typ).wildcard.Tombstones(); n > 200 {
-		t.Errorf("%d tombstones are left", n)
+	if n := gone(slow, 0); n != 10_000 {
+		t.Errorf("%d names are remembered as gone for one who was told of none, want all 10000", n)
+	}
+	told(fresh)
+	h.Apply(all, set("one"))
+	h.Apply(all, &cache.Update{Removed: []string{"one"}})
+	told(quick)
+	told(slow)
+	if n := gone(fresh, 0); n != 1 {
+		t.Errorf("%d names are remembered as gone, want the one of which one client was not told", n)
+	}
+	told(fresh)
+	for i := range 10_000 {
+		name := fmt.Sprint(i)
+		h.Apply(all, set(name))
+		h.Apply(all, &cache.Update{Removed: []string{name}})
+		told(quick)
+		told(fresh)
+	}
+	slow.Close(epoch)
+	if n := tombstones(); n > PruneAbove(0) {
+		t.Errorf("%d tombstones are left when the last who was to be told has gone", n)
+	}
+	for i := range 10_000 {
+		h.Apply(all, set(fmt.Sprint(i)))
+	}
+	told(fresh)
+	h.Apply(all, &cache.Update{Full: true})
+	told(quick)
+	told(fresh)
+	if n := tombstones(); n > PruneAbove(0) {
+		t.Errorf("%d tombstones are left though nothing has come since all were told", n)
 	}
 }
 

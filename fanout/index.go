@@ -41,6 +41,8 @@ type index struct {
 	// Interest.
 	interest      [][]*Subscription // by named ID, ascending by subscription number
 	wildcards     []*Subscription   // ascending by subscription number
+	slowest       *Subscription     // of the readers, when it was last looked for; it had
+	pruned        cache.Seq         // been told up to here
 	wildcardHeld  bool              // from the first interest until Changes gives it up
 	wildcardAsked bool              // upstream is being asked for it
 	wanted        int               // names with any interest

@@ -86,6 +86,10 @@ func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 	if x.wildcards, last = remove(x.wildcards, s); last {
 		x.leave(lingering{true, Wildcard}, now)
 	}
+	if x.slowest == s {
+		x.slowest = nil
+	}
+	x.prune()
 }
 
 // leave is called when the last interest in something ends. What upstream was not

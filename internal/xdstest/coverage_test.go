@@ -16,7 +16,6 @@ var openRules = map[string]string{
 	"UP-18":   "open",
 	"UP-19":   "open",
 	"UP-20":   "open",
-	"H-42":    "open",
 	"VALID-9": "open",
 }
 
