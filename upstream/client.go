@@ -259,7 +259,7 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	if len(c.conns) > 1 {
 		log = log.With("address", kind.Entry)
 	}
-	grpcStream, leave, err := c.conns[s.open.Entry].open(ctx, kind.Role, kind.SotW, s.open.Via)
+	grpcStream, leave, err := c.conns[s.open.Entry].open(ctx, c, kind.Role, kind.SotW, s.open.Via)
 	if err == nil {
 		c.observer.UpstreamConnected(kind, true)
 		log.Info("upstream stream open", "mode", kind.Mode())
@@ -387,6 +387,9 @@ func starts(req proto.Message) bool {
 // that breaks looks like, and a server that shuts down (H-39).
 func Ending(err error) (End, string) {
 	st := status.Convert(err)
+	if errors.Is(err, errNoRoom) {
+		return End{NoRoom: true, Message: err.Error()}, "no_room"
+	}
 	if errors.Is(err, io.EOF) {
 		return End{Refused: true, Message: "the server ended the stream"}, "closed"
 	}
