@@ -1,27 +1,12 @@
 package upstream
 
-import (
-	"time"
-)
+import "time"
 
 // Whether anybody is at the other end of a stream (protocol.md §0, "alive"). That a
 // connection is open says little: a process that hangs keeps it, and so does a network
 // that drops packets. A stream is alive as of a question when a message came after it,
 // or a health check that began after it was answered. Silence is a verdict only from
 // such a stream (MISS-3).
-
-// Verdict is what came of asking a connection whether its peer is there.
-type Verdict uint8
-
-const (
-	// Unclear: the check could not be written, or its answer says nothing of this
-	// connection.
-	Unclear Verdict = iota
-	// There: the peer has answered.
-	There
-	// Silent: it has not, in time.
-	Silent
-)
 
 // liveness is what is known of one stream. It dies with the stream.
 type liveness struct {
@@ -83,22 +68,22 @@ func (l *liveness) check(now time.Time) { l.checking, l.covers = now, l.asked }
 
 // checked takes in what came of it. A check that began before it was asked for, since
 // another stream of the connection had asked, says nothing of what was asked later.
-func (l *liveness) checked(v Verdict, begun, now time.Time, again time.Duration) (silentSince time.Time) {
+func (l *liveness) checked(c Check, now time.Time, again time.Duration) (silentSince time.Time) {
 	asked := l.checking
 	if asked.IsZero() {
 		return silentSince
 	}
 	l.checking, l.notBefore = time.Time{}, now.Add(again)
 	switch {
-	case begun.Before(asked): // ask once more, at once
+	case c.Begun.Before(asked): // ask once more, at once
 		l.notBefore = now
-	case v == There && l.covers >= l.proven:
+	case c.Verdict == There && l.covers >= l.proven:
 		l.proven, l.heard = l.covers, asked
 		if l.since = (time.Time{}); l.asked > l.proven {
 			l.since = asked // or later
 		}
 		l.notBefore, l.silent = time.Time{}, false
-	case v == Silent:
+	case c.Verdict == Silent:
 		l.silent = true
 		if silentSince = asked; !l.since.IsZero() {
 			silentSince = l.since

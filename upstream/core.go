@@ -354,7 +354,10 @@ type End struct {
 	Refused bool
 	// Unimplemented: that status said that there is no such method.
 	Unimplemented bool
-	Message       string
+	// NoRoom: no connection takes the stream, or one has to do without it, so that there
+	// is room to ask whether anybody is there. Nothing is wrong with the entry (UP-1).
+	NoRoom  bool
+	Message string
 }
 
 // Ended says that a stream is gone, or could not be opened.

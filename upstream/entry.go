@@ -44,6 +44,8 @@ type entry struct {
 	// ignoresVersions: it announces what it was shown, and does not say what is gone
 	// (RECON-13).
 	ignoresVersions bool
+	// unchecked: it is not asked whether it is there (protocol.md §0).
+	unchecked bool
 
 	// returned is when it was returned to, if it is in use since, and steady how long
 	// it must have answered before the next return (UP-14).

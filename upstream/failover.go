@@ -17,7 +17,7 @@ const (
 // its first failure.
 func (c *Core) leave(now time.Time) {
 	c.hushed = time.Time{} // it had its chance
-	if len(c.entries) > 1 && !c.heard {
+	if len(c.entries) > 1 && !c.heard && !c.main.outage.noRoom {
 		c.switchTo(c.following(), c.hub.Unresolved(), now)
 	}
 }
@@ -38,7 +38,7 @@ func (c *Core) failover(now time.Time) {
 // failoverAt is when failover is to look, after a time, or zero.
 func (c *Core) failoverAt(after time.Time) (at time.Time) {
 	since := c.main.failingSince()
-	if len(c.entries) == 1 || !c.heard || since.IsZero() {
+	if len(c.entries) == 1 || !c.heard || since.IsZero() || c.main.outage.noRoom {
 		return at
 	}
 	if first := since.Add(c.config.UnavailableAfter); first.After(after) {

@@ -15,6 +15,7 @@ type outage struct {
 	since     time.Time // zero: it works
 	suspended bool      // dies with the stream
 	message   string    // of the last failure
+	noRoom    bool      // that was: no connection takes the stream (UP-1)
 }
 
 // begin notes a failure that began at a time.
@@ -22,7 +23,7 @@ func (o *outage) begin(at time.Time, message string) {
 	if o.since.IsZero() || at.Before(o.since) {
 		o.since = at
 	}
-	o.suspended, o.message = false, message
+	o.suspended, o.noRoom, o.message = false, false, message
 }
 
 // failingSince is since when a slot has been failing, or zero. An attempt that is under
@@ -44,8 +45,11 @@ const stopped = "it has stopped answering, though its connection is open"
 // somebody looked after what had been asked, the failure began when it was.
 func (s *slot) ended(end End, now time.Time) {
 	switch {
+	case end.NoRoom && s.open():
+		return // it makes room for others
 	case !s.open():
 		s.outage.begin(s.attempt, end.Message)
+		s.outage.noRoom = end.NoRoom
 	case s.alive.silent:
 		s.outage.begin(now, stopped) // and the connection was given up
 	case !end.Refused && !s.alive.checking.IsZero() && !s.alive.since.IsZero():
@@ -78,7 +82,7 @@ func (c *Core) tickAlive(s *slot, now time.Time) {
 	at := c.aliveAt(s)
 	switch {
 	case at.IsZero() || at.After(now):
-	case c.config.HealthCheck:
+	case c.checks(s):
 		s.alive.check(now)
 		c.effects = append(c.effects, Effect{Check: s.id, Timeout: c.patience()})
 	default: // a stream that has been open for so long counts as alive (ERR-1)
@@ -87,6 +91,9 @@ func (c *Core) tickAlive(s *slot, now time.Time) {
 	}
 }
 
+// checks: there is a use in asking.
+func (c *Core) checks(s *slot) bool { return c.config.HealthCheck && !c.entries[s.entry].unchecked }
+
 // aliveAt is when to ask whether anybody is there, or zero.
 func (c *Core) aliveAt(s *slot) time.Time {
 	if !s.open() {
@@ -94,7 +101,7 @@ func (c *Core) aliveAt(s *slot) time.Time {
 	}
 	patience, idle := c.patience(), time.Duration(0)
 	switch {
-	case !c.config.HealthCheck:
+	case !c.checks(s):
 		if s.outage.since.IsZero() || s.outage.suspended {
 			return time.Time{}
 		}
@@ -108,7 +115,7 @@ func (c *Core) aliveAt(s *slot) time.Time {
 		told := s.failingSince().Add(c.config.UnavailableAfter - trial).Sub(s.alive.since)
 		patience = min(patience, max(told, trial))
 	}
-	if c.config.HealthCheck && len(c.entries) > 1 {
+	if c.checks(s) && len(c.entries) > 1 {
 		idle = c.config.FailoverAfter / 2
 	}
 	return s.alive.dueAt(patience, idle)
@@ -120,14 +127,16 @@ func (c *Core) aliveAt(s *slot) time.Time {
 func (c *Core) patience() time.Duration { return c.config.Missing / 3 }
 
 // Checked takes in what came of the check of a stream's connection.
-func (c *Core) Checked(id StreamID, v Verdict, begun, now time.Time) {
+func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 	s := c.slot(id)
 	if s == nil || !s.open() {
 		return
 	}
-	silentSince := s.alive.checked(v, begun, now, c.patience())
+	silentSince := s.alive.checked(k, now, c.patience())
 	switch {
-	case s.role == Probe && v == Silent:
+	case k.Verdict == Blind:
+		c.entries[s.entry].unchecked = true
+	case s.role == Probe && k.Verdict == Silent:
 		c.shut(s)
 		c.probeLater(&c.entries[s.entry], now)
 	case !silentSince.IsZero():
@@ -137,7 +146,7 @@ func (c *Core) Checked(id StreamID, v Verdict, begun, now time.Time) {
 		if s.outage.begin(silentSince, stopped); s.role == Main {
 			c.leave(now)
 		}
-	case v == There && s.role != Solo: // a solo stream works when it answers
+	case k.Verdict == There && s.role != Solo: // a solo stream works when it answers
 		s.outage.suspended = !s.outage.since.IsZero()
 	}
 }
@@ -147,5 +156,27 @@ func (c *Core) tellAlive(now time.Time) {
 	if away := !c.main.open() || !c.main.failingSince().IsZero(); away != c.away {
 		c.away = away
 		c.effects = append(c.effects, Effect{Alive: now, Away: away})
+	}
+}
+
+// Back says that an entry answers another group again: nobody has to back off from it any
+// more, but for those whom it has refused. They do not all come at once (ERR-1).
+func (c *Core) Back(entry int, now time.Time) {
+	e := &c.entries[entry]
+	soon := func(s *slot) {
+		if s.id == 0 && !s.openAt.IsZero() && !s.refused {
+			at := now.Add(time.Duration(c.random() * float64(reconnectFloor)))
+			s.openAt = earlier(s.openAt, latest(at, s.attempt.Add(reconnectFloor)))
+		}
+	}
+	switch {
+	case entry < c.current:
+		soon(&e.probe)
+	case entry == c.current:
+		soon(&c.main)
+		soon(&c.aux)
+	}
+	if entry != c.current || !c.main.refused {
+		e.backoff, e.notBefore = c.config.Backoff, time.Time{}
 	}
 }

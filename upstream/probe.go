@@ -32,7 +32,7 @@ func (c *Core) tickProbes(now time.Time) {
 		case p.open() && p.answered:
 			if at := e.backAt(&c.config); at.After(now) {
 				break
-			} else if !c.config.HealthCheck || !p.alive.heard.Before(at) {
+			} else if !c.checks(p) || !p.alive.heard.Before(at) {
 				c.failback(i, now)
 				return
 			}
@@ -52,7 +52,7 @@ func (c *Core) probeDeadline(e *entry) time.Time {
 		return p.giveUpAt(&c.config)
 	case !p.alive.checking.IsZero():
 		return time.Time{}
-	case !c.config.HealthCheck:
+	case !c.checks(p):
 		return e.backAt(&c.config)
 	default:
 		return c.aliveAt(p)

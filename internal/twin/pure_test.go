@@ -226,7 +226,7 @@ func (r *pureRelay) step(event func()) (learned bool) {
 	for _, e := range effects {
 		e.Apply(r.hub)
 		if e.Check != 0 { // it is there, whatever it says
-			r.step(func() { r.core.Checked(e.Check, upstream.There, r.now, r.now) })
+			r.step(func() { r.core.Checked(e.Check, upstream.Check{Begun: r.now, Verdict: upstream.There}, r.now) })
 		}
 	}
 	for _, id := range slices.Clone(r.streams) {

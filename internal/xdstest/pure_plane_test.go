@@ -69,7 +69,7 @@ func (p *pure) check(g *pureGroup, id upstream.StreamID, timeout time.Duration) 
 }
 
 func (p *pure) checked(c pureCheck, v upstream.Verdict) {
-	p.step(c.group, func() { c.group.core.Checked(c.stream, v, c.begun, p.now) })
+	p.step(c.group, func() { c.group.core.Checked(c.stream, upstream.Check{Begun: c.begun, Verdict: v}, p.now) })
 }
 
 // giveConnectionsUp ends the connections on which a check was not answered in time, and
