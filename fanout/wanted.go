@@ -94,6 +94,12 @@ type Interest struct {
 	// Again are those of them that are to be asked for although they are
 	// subscribed, because the body of the answer was not kept (VALID-5).
 	Again []string
+	// Anew are those of them that are to be asked for as if they had not been: what was
+	// said of them on another lane is not to be had there any more (WILD-11).
+	Anew []string
+	// Leave are names that are not wanted any more, and need not be unsubscribed: the
+	// server sends them whatever it is asked for (UP-9).
+	Leave []string
 	// Drop are names that are not wanted any more. What was known of them is
 	// already forgotten (UP-8): whoever gets them here must unsubscribe them.
 	Drop []string
@@ -128,8 +134,16 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 				if again {
 					i.Again = append(i.Again, name)
 				}
+				if _, anew := x.anew[name]; anew && !lane.Wildcard {
+					delete(x.anew, name)
+					i.Anew = append(i.Anew, name)
+				}
+				continue
+			}
+			x.forget(lane.Wildcard, name)
+			if x.shown.unasked && !lane.Wildcard && !by.Origin.SotW {
+				i.Leave = append(i.Leave, name)
 			} else {
-				x.forget(lane.Wildcard, name)
 				i.Drop = append(i.Drop, name)
 			}
 		}
@@ -147,6 +161,7 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 			h.drop(x)
 		}
 	}
+	h.wanted.notify() // of what was left to names
 	return changes, later
 }
 
@@ -169,6 +184,52 @@ func (h *Hub) Asked(lane Lane, names []string) (doubtful []string) {
 		}
 	})
 	return doubtful
+}
+
+// Silent are those of the names of a type of which upstream has said nothing on their own
+// lane, and of these the ones that it has shown on the stream that carries them: a server
+// that remembers believes them delivered (UP-19).
+func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, shown []string) {
+	h.look(t, func(x *index) {
+		for _, name := range names {
+			if _, ok := x.silent(name); !ok {
+				continue
+			}
+			if x.wasShown(name, stream) {
+				shown = append(shown, name)
+			} else {
+				silent = append(silent, name)
+			}
+		}
+	})
+	return silent, shown
+}
+
+// Lacking are those of the names of a type that have no copy that their own lane keeps
+// current.
+func (h *Hub) Lacking(t cache.TypeURL, names []string) (lacking []string) {
+	h.look(t, func(x *index) {
+		for _, name := range names {
+			_, silent := x.silent(name)
+			if id, ok := x.named.Find(name); ok && (silent || x.named.Answer(id).State != cache.Present) {
+				lacking = append(lacking, name)
+			}
+		}
+	})
+	return lacking
+}
+
+// Absentees are the names of a type that somebody wants, and that upstream does not have
+// (UP-19).
+func (h *Hub) Absentees(t cache.TypeURL) (names []string) {
+	h.look(t, func(x *index) {
+		for id, subs := range x.interest {
+			if len(subs) > 0 && x.named.Answer(cache.ID(id)).State == cache.Absent {
+				names = append(names, x.named.Name(cache.ID(id)))
+			}
+		}
+	})
+	return names
 }
 
 // Resume is the whole interest of a lane, for the first request of a stream to an

@@ -105,6 +105,11 @@ func (c *Config) learn(identifier string) {
 	}
 }
 
+// patience is for how long nothing may be heard of a question before somebody looks
+// after it: a third of what the answer may take, so that there is a third for looking
+// and another for those who are told to do something about it (MISS-3).
+func (c *Config) patience() time.Duration { return c.Missing / 3 }
+
 func (c *Config) chunks() Chunks {
 	switch {
 	case c.Chunks != ChunksAuto:

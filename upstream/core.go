@@ -49,6 +49,8 @@ type Core struct {
 	changesAt time.Time
 	lingerAt  time.Time
 
+	refreshes refreshes
+
 	effects []Effect
 }
 
@@ -128,6 +130,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 	c.tellAlive(now)
 	if at := c.hub.Expiry(); !at.IsZero() && !at.After(now) {
 		c.effects = append(c.effects, Effect{Lapse: now})
+		c.mayLack(now)
 	}
 	for _, s := range c.slots() {
 		if s.open() {
@@ -162,14 +165,30 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 		} else {
 			learned(lane, &cache.Update{Missing: names})
 		}
+		s.stream.lanes[lane.Type].unanswered.mayLack(now)
 	}, func(lane fanout.Lane, names []string) {
+		c.sweepsNames(s, lane, names)
 		learned(lane, &cache.Update{Overdue: names})
+		s.stream.lanes[lane.Type].unanswered.mayLack(now)
 	})
 	for _, l := range s.stream.lanes {
+		c.tickUnanswered(s, l, now)
 		l.insist(now)
-		if l.settle.tick(now) {
-			learned(l.lane, &cache.Update{Synced: true, Sweep: !l.settle.blind})
+		if at := c.judgeAt(l); !at.IsZero() && !at.After(now) && l.echo.judge() {
+			c.reopen(s, l.echo.version, now)
+			return
 		}
+		if !l.settle.tick(now) {
+			continue
+		}
+		if l.lane.Wildcard && l.echo.judge() {
+			c.reopen(s, l.echo.version, now)
+			return
+		}
+		if sweep := !l.settle.blind; sweep && l.lane.Wildcard {
+			c.sweeps(s, l.lane, nil)
+		}
+		learned(l.lane, &cache.Update{Synced: true, Sweep: !l.settle.blind})
 	}
 }
 
@@ -207,6 +226,10 @@ func (c *Core) Deadline(now time.Time) time.Time {
 			at = earlier(at, proven)
 		}
 		at = earlier(at, c.aliveAt(s))
+		at = earlier(at, c.refreshAt(s, now))
+		for _, l := range s.stream.lanes {
+			at = earlier(at, c.judgeAt(l))
+		}
 		at = earlier(at, s.stream.deadline(now))
 	}
 	return at
@@ -292,10 +315,13 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		return // nobody wants it any more: ACK and drop (H-32)
 	}
 	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets()
-	d.repeats = l.shown && !l.answered && c.hub.Repeats(lane, &d.update)
 	d.update.First = !l.answered
 	l.answered = true
+	used.shown = used.shown || len(d.update.Set) > 0
 	l.answers(&d.update)
+	l.unanswered.answers(&d.update)
+	l.echo.hears(&d.update, func(set []cache.Received) map[string]bool { return c.hub.Same(lane, set) })
+	c.found(&d.update)
 	// A full-state response in which a name cannot be read says of no name that it is
 	// missing: it may be that one.
 	d.update.Full = d.sotw && !d.nameless && c.hub.Properties(d.typeURL).FullState
@@ -306,6 +332,10 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		d.adds = c.hub.Lacks(lane, d.update.Set)
 		d.update.Synced = l.settle.response(d, &c.config)
 		d.update.Sweep = d.update.Synced && !d.sotw && !l.settle.blind // TRANSLATE-5 and TRANSLATE-7 instead
+		if d.update.Sweep && lane.Wildcard {
+			c.sweeps(s, lane, d.update.Set)
+			d.repeats = l.echo.judge()
+		}
 	}
 	if !d.update.Empty() {
 		c.learned(s, lane, &d.update, now)
@@ -336,7 +366,7 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	}
 	nack = d.nack()
 	if d.repeats {
-		c.reopen(s, now) // no ACK: the stream is over before it could leave
+		c.reopen(s, s.stream.lanes[d.typeURL].echo.version, now) // no ACK: the stream is over before it could leave
 		return nack, false
 	}
 	v := verdict{typeURL: d.typeURL, nonce: d.nonce, nack: nack}
@@ -400,6 +430,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	c.stop(s)
 	s.openAt = now.Add(wait)
 	if s.role == Main {
+		e.mapless = false
 		e.notBefore = s.openAt
 		c.dropAux()
 	}

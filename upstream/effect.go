@@ -32,6 +32,8 @@ type Effect struct {
 	// none is (H-22); zero: no news.
 	Alive time.Time
 	Away  bool
+	// Over is a stream that has ended.
+	Over StreamID
 	// Check asks whether anybody is at the other end of a stream's connection, and
 	// waits for so long.
 	Check   StreamID
@@ -55,6 +57,8 @@ func (e Effect) Apply(hub *fanout.Hub) (o Outcome) {
 		o.Lapses = hub.Lapse(e.Lapse)
 	case !e.Alive.IsZero():
 		hub.Alive(!e.Away, e.Alive)
+	case e.Over != 0:
+		hub.Over(uint64(e.Over))
 	case e.Availability:
 		hub.SetUnavailable(e.Lane, e.Status)
 	case e.Conviction:

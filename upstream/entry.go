@@ -44,6 +44,8 @@ type entry struct {
 	// ignoresVersions: it announces what it was shown, and does not say what is gone
 	// (RECON-13).
 	ignoresVersions bool
+	// mapless: its present streams are shown none, to find out what is gone.
+	mapless bool
 	// unchecked: it is not asked whether it is there (protocol.md §0).
 	unchecked bool
 
@@ -86,7 +88,7 @@ func (c *Core) restate(e *entry, origin cache.Origin) restate {
 	return func(lane fanout.Lane, fresh bool) (names []string, versions map[string]string, resumed bool) {
 		names, versions = c.hub.Resume(lane, origin, func(from cache.Origin) bool {
 			switch {
-			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, from.SotW != origin.SotW:
+			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, e.mapless, from.SotW != origin.SotW:
 			default:
 				resumed = from == origin || c.config.Versions == VersionsAlways
 			}
@@ -100,7 +102,7 @@ func (c *Core) restate(e *entry, origin cache.Origin) restate {
 // in use does not give.
 func (c *Core) switchTo(i int, forced bool, now time.Time) {
 	if c.heard {
-		c.hushed = now.Add(min(c.patience()/2, c.config.UnavailableAfter))
+		c.hushed = now.Add(min(c.config.patience()/2, c.config.UnavailableAfter))
 	}
 	c.wary = !forced
 	c.entry().left(&c.config, now)
@@ -130,18 +132,4 @@ func (c *Core) shutStreams() {
 		c.shut(s)
 		delete(c.solo, lane)
 	}
-}
-
-// reopen begins the streams of the entry anew, without versions from now on
-// (RECON-13).
-func (c *Core) reopen(s *slot, now time.Time) {
-	e := &c.entries[s.entry]
-	e.ignoresVersions = true
-	c.effects = append(c.effects, Effect{Notice: "the control plane ignores the versions it is shown; asking it without them from now on", Entry: e.Name})
-	if s.role == Solo {
-		c.shut(s)
-		s.openAt = s.attempt.Add(reconnectFloor)
-		return
-	}
-	c.renew(now)
 }

@@ -84,7 +84,7 @@ func (c *Core) tickAlive(s *slot, now time.Time) {
 	case at.IsZero() || at.After(now):
 	case c.checks(s):
 		s.alive.check(now)
-		c.effects = append(c.effects, Effect{Check: s.id, Timeout: c.patience()})
+		c.effects = append(c.effects, Effect{Check: s.id, Timeout: c.config.patience()})
 	default: // a stream that has been open for so long counts as alive (ERR-1)
 		s.alive.notBefore = now.Add(c.config.UnavailableAfter)
 		s.outage.suspended = s.outage.suspended || !s.outage.since.IsZero()
@@ -99,7 +99,7 @@ func (c *Core) aliveAt(s *slot) time.Time {
 	if !s.open() {
 		return time.Time{}
 	}
-	patience, idle := c.patience(), time.Duration(0)
+	patience, idle := c.config.patience(), time.Duration(0)
 	switch {
 	case !c.checks(s):
 		if s.outage.since.IsZero() || s.outage.suspended {
@@ -121,18 +121,13 @@ func (c *Core) aliveAt(s *slot) time.Time {
 	return s.alive.dueAt(patience, idle)
 }
 
-// patience is for how long nothing may be heard of a question before somebody looks
-// after it: a third of what the answer may take, so that there is a third for looking
-// and another for those who are told to do something about it (MISS-3).
-func (c *Core) patience() time.Duration { return c.config.Missing / 3 }
-
 // Checked takes in what came of the check of a stream's connection.
 func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 	s := c.slot(id)
 	if s == nil || !s.open() {
 		return
 	}
-	silentSince := s.alive.checked(k, now, c.patience())
+	silentSince := s.alive.checked(k, now, c.config.patience())
 	switch {
 	case k.Verdict == Blind:
 		c.entries[s.entry].unchecked = true

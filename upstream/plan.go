@@ -34,7 +34,11 @@ func (c *Core) takeChanges(now time.Time) {
 	c.changesAt = later
 	for lane, i := range changes {
 		if s := c.carrier(lane); s != nil {
-			s.stream.change(s.stream.lanes[lane.Type], i)
+			if l := s.stream.lanes[lane.Type]; l.returns(i) && !s.stream.takesBack(l, lane, now) {
+				c.replace(s, now)
+			} else {
+				s.stream.change(l, i)
+			}
 		} else if len(i.Want) > 0 {
 			fresh = append(fresh, lane)
 		}
@@ -85,7 +89,7 @@ func (c *Core) place(now time.Time) {
 		if _, bad := c.suspects.quarantined[lane.Type]; s == nil && bad {
 			continue // no more solo streams; it stays unavailable
 		}
-		if s == nil || s.open() && !s.stream.takes(lane) {
+		if s == nil || s.open() && !s.stream.takes(lane, now) {
 			c.renew(now)
 			s = &c.main
 		}
@@ -171,7 +175,7 @@ func (c *Core) release(wanted []fanout.Lane, now time.Time) {
 			continue
 		}
 		for t, l := range s.stream.lanes {
-			if l.idle() || l.first && !slices.Contains(wanted, l.lane) {
+			if l.idle() && !(!l.lane.Wildcard && c.hub.Shows(t)) || l.first && !slices.Contains(wanted, l.lane) {
 				delete(s.stream.lanes, t)
 			}
 		}
@@ -199,6 +203,16 @@ func (c *Core) release(wanted []fanout.Lane, now time.Time) {
 			c.renew(now) // what it carried belongs on the main stream, which cannot take it in
 		}
 	}
+}
+
+// replace begins a new stream in place of one.
+func (c *Core) replace(s *slot, now time.Time) {
+	if s.role != Solo {
+		c.renew(now)
+		return
+	}
+	c.shut(s)
+	s.openAt = latest(now, s.attempt.Add(reconnectFloor))
 }
 
 // renew begins a new main stream in place of the one there is, with the versions at

@@ -108,7 +108,12 @@ func (c *Core) slot(id StreamID) *slot {
 func (c *Core) Uses(id StreamID) bool { return c.slot(id) != nil }
 
 // stop forgets a stream that is gone.
-func (c *Core) stop(s *slot) { s.id, s.stream, s.answered, s.outage.suspended = 0, nil, false, false }
+func (c *Core) stop(s *slot) {
+	if s.open() && s.role != Probe {
+		c.effects = append(c.effects, Effect{Over: s.id})
+	}
+	s.id, s.stream, s.answered, s.outage.suspended = 0, nil, false, false
+}
 
 // shut ends a stream of our own accord.
 func (c *Core) shut(s *slot) {

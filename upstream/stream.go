@@ -59,6 +59,10 @@ type typeState struct {
 	lane fanout.Lane
 	// legacy: the wildcard was asked for by naming nothing.
 	legacy bool
+	// shown: the server has shown a resource of it. gaveUp is when its wildcard was
+	// given up last (UP-18).
+	shown  bool
+	gaveUp time.Time
 	sotw   sotwType
 }
 
@@ -96,9 +100,6 @@ type laneState struct {
 	// the type has come since.
 	askedAt  time.Time
 	answered bool
-	// shown: versions went with the opening request (RECON-13).
-	shown bool
-
 	// sent are the names subscribed on this stream, with the time.
 	sent map[string]time.Time
 	// want and drop are changes not written yet. A name in both is dropped
@@ -107,6 +108,9 @@ type laneState struct {
 	// again are names asked for once more for the sake of their bodies, with the
 	// time at which that was written, or zero (VALID-5).
 	again map[string]time.Time
+	echo  echo // of the versions that went with the opening request (RECON-13)
+	// unanswered is what is asked for again for want of an answer (UP-19).
+	unanswered unanswered
 
 	settle settleState
 }
@@ -132,6 +136,7 @@ func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) *laneSta
 
 		again: make(map[string]time.Time),
 	}
+	l.unanswered.on = !lane.Wildcard && !s.origin.SotW
 	s.lanes[lane.Type] = l
 	return l
 }
@@ -147,16 +152,30 @@ func (s *streamState) lane(t cache.TypeURL) (lane fanout.Lane, ok bool) {
 	return fanout.Lane{}, false
 }
 
-// takes: the stream can carry a lane. A server keeps per-type state for the life of
-// a stream, so that a type never changes its lane on one. A SotW wildcard cannot
-// even be asked for anew: it was never given up in words that every server
-// understands.
-func (s *streamState) takes(lane fanout.Lane) bool {
-	now, carried := s.lane(lane.Type)
-	if !carried {
-		return true
+// takes: the stream can carry a lane. A server keeps per-type state for the life of a
+// stream, so that a type never changes its lane on one.
+func (s *streamState) takes(lane fanout.Lane, now time.Time) bool {
+	as, carried := s.lane(lane.Type)
+	if !carried || as != lane || !lane.Wildcard {
+		return !carried || as == lane
 	}
-	return now == lane && !(s.origin.SotW && lane.Wildcard && s.lanes[lane.Type] == nil)
+	l := s.lanes[lane.Type]
+	return l != nil || s.takesBack(nil, lane, now)
+}
+
+// takesBack: a wildcard that was given up can be asked for again. The server may believe
+// it delivered, if it has shown anything of the type; and an answer that is still on its
+// way would complete the new set (UP-18). A SotW wildcard was never given up in words that
+// every server understands.
+func (s *streamState) takesBack(l *laneState, lane fanout.Lane, now time.Time) bool {
+	u := s.used[lane.Type]
+	giving := l != nil && len(l.drop) > 0
+	return !s.origin.SotW && !giving && !u.shown && !now.Before(u.gaveUp.Add(s.config.SettleCap))
+}
+
+// returns: a wildcard is wanted that was given up on this stream, or is being given up.
+func (l *laneState) returns(i fanout.Interest) bool {
+	return l.lane.Wildcard && !l.first && len(i.Want) > 0 && !l.subscribed(fanout.Wildcard)
 }
 
 // change takes in what the Hub says of a lane's interest.
@@ -182,9 +201,19 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 			l.drop[name], l.want[name] = struct{}{}, struct{}{} // a repeated name is not answered
 		}
 	}
+	for _, name := range i.Anew {
+		l.unanswered.begin(name)
+	}
+	for _, name := range i.Leave { // the server need not know
+		delete(l.want, name)
+		delete(l.again, name)
+		delete(l.sent, name)
+		l.unanswered.forget(name)
+	}
 	for _, name := range i.Drop {
 		delete(l.want, name)
 		delete(l.again, name)
+		l.unanswered.forget(name)
 		if _, sent := l.sent[name]; sent {
 			l.drop[name] = struct{}{}
 		}
@@ -248,7 +277,7 @@ func (s *streamState) nextVerdict(now time.Time) proto.Message {
 func (s *streamState) nextInterest(now time.Time) proto.Message {
 	waiting := false // mostly there is none, and the lanes need not be put in order
 	for _, l := range s.lanes {
-		waiting = waiting || l.first && !l.gathers.After(now) || l.changed()
+		waiting = waiting || l.first && !l.gathers.After(now) || l.changed() || l.unanswered.pair != nil
 	}
 	if !waiting {
 		return nil
@@ -262,6 +291,10 @@ func (s *streamState) nextInterest(now time.Time) proto.Message {
 			}
 		case l.changed():
 			return s.writer.change(l, now)
+		case l.unanswered.pair != nil:
+			if req := s.askAgain(l, now); req != nil {
+				return req
+			}
 		}
 	}
 	return nil
@@ -279,7 +312,10 @@ func (s *streamState) opening(l *laneState, now time.Time) proto.Message {
 	} else {
 		s.used[l.lane.Type].legacy = false // that works only in a type's first request
 	}
-	l.first, l.askedAt, l.shown = false, now, len(versions) > 0
+	l.first, l.askedAt = false, now
+	if !s.origin.SotW && len(versions) > 0 {
+		l.echo.shown(versions)
+	}
 	s.subscribed(l, names, now)
 	if !l.lane.Wildcard && s.hub.Doubtful(l.lane.Type) {
 		var until time.Time
@@ -321,6 +357,7 @@ func (s *streamState) take(l *laneState, now time.Time) (subscribe, unsubscribe 
 	clear(l.drop)
 	if l.lane.Wildcard && len(unsubscribe) > 0 {
 		l.settle = settleState{} // what comes until it is asked for again completes nothing (RECON-16)
+		s.used[l.lane.Type].gaveUp = now
 	}
 	slices.Sort(subscribe)
 	s.subscribed(l, subscribe, now)
@@ -345,6 +382,7 @@ func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
 		return
 	}
 	s.timers.start(l, names, question, now)
+	l.unanswered.asks(nameTimer{now, question, l, names})
 	if !s.origin.SotW {
 		// Of an opening request with versions these are what it does not list: what is
 		// not kept, and what a stream before this one has not got round to.
@@ -365,6 +403,7 @@ func (s *streamState) deadline(now time.Time) time.Time {
 		if l.first && !l.held && l.gathers.After(now) {
 			at = earlier(at, l.gathers)
 		}
+		at = earlier(at, l.unanswered.deadline(s.config.patience()))
 		if !l.held && !l.first && !l.answered && now.Sub(l.askedAt) < trial {
 			at = earlier(at, l.askedAt.Add(trial))
 		}

@@ -18,7 +18,8 @@ func HubConfig(c *config.Config) fanout.Config {
 	g := c.Cache.MassRemovalGuard
 	return fanout.Config{
 		Types: typeTable(c), Linger: c.Timers.NameLinger, MaxLinger: c.Cache.MaxLingeringNames,
-		Guard: fanout.Guard{Fraction: g.Fraction, Min: g.Min, Within: g.Within, Hold: g.Hold},
+		Guard:   fanout.Guard{Fraction: g.Fraction, Min: g.Min, Within: g.Within, Hold: g.Hold},
+		Unasked: fanout.NewUnasked(int(c.Cache.MaxUnaskedBytes)),
 	}
 }
 
