@@ -53,6 +53,14 @@ type javaSnapshot struct {
 // startJava serves snapshots until the test ends.
 func startJava(t testing.TB, by string, snapshots ...javaSnapshot) *javaPlane {
 	t.Helper()
+	p := newJava(t, by)
+	p.Start(snapshots...)
+	return p
+}
+
+// newJava is one that does not serve yet.
+func newJava(t testing.TB, by string) *javaPlane {
+	t.Helper()
 	buildJava(t)
 	p := &javaPlane{t: t, addr: reserve(t), by: by, wire: &logLines{}}
 	t.Cleanup(func() {
@@ -62,7 +70,6 @@ func startJava(t testing.TB, by string, snapshots ...javaSnapshot) *javaPlane {
 			t.Logf("java-control-plane, last of %d lines:\n%s", len(all), strings.Join(all[max(0, len(all)-javaShown):], ""))
 		}
 	})
-	p.Start(snapshots...)
 	return p
 }
 

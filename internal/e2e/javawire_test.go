@@ -116,6 +116,7 @@ var nothing []string
 // reason to read those rules again.
 func TestJava_OnTheWire(t *testing.T) {
 	t.Parallel()
+	buildJava(t)
 	world := func(version string, resources ...proto.Message) javaSnapshot {
 		return javaSnapshot{"one", version, append(resources, endMark())}
 	}
