@@ -41,7 +41,8 @@ var javaPaths = []javaPath{
 }
 
 // withoutSotw picks the paths of situations in which a name is asked for that the
-// control plane lacks.
+// control plane lacks, or in which it comes back with other content under the
+// versions that it had: to a request that says a version it has, it is silent.
 func withoutSotw(p javaPath) bool { return len(p.sets) == 0 }
 
 // overJava plays a situation on each path that is picked; nil picks all.
@@ -138,13 +139,30 @@ func (w *javaWorld) Restart(cp *javaPlane) {
 	cp.Start(w.snapshot())
 }
 
+// brief is how long one RPC may wait for a target that has not been found yet.
+const brief = 200 * time.Millisecond
+
+// briefly makes one RPC, which waits no longer than that.
+func (a *app) briefly() (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), brief)
+	defer cancel()
+	r, err := a.client.UnaryCall(ctx, &testgrpc.SimpleRequest{}, grpc.WaitForReady(true))
+	return r.GetServerId(), err
+}
+
+// Finds complains unless an RPC is answered by a backend, soon.
+func (a *app) Finds(name string) error {
+	got, err := a.briefly()
+	if err != nil {
+		return fmt.Errorf("RPC to %s: %w", name, err)
+	}
+	return is("RPC answered by", got, name)
+}
+
 // Refuses complains if an RPC is answered.
 func (a *app) Refuses() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	r, err := a.client.UnaryCall(ctx, &testgrpc.SimpleRequest{})
-	if err == nil {
-		return fmt.Errorf("an RPC is still answered, by %s", r.GetServerId())
+	if by, err := a.briefly(); err == nil {
+		return fmt.Errorf("an RPC is still answered, by %s", by)
 	}
 	return nil
 }
@@ -191,7 +209,7 @@ func TestJava_ThreeTargets(t *testing.T) {
 		open := func(names ...string) {
 			for _, name := range names {
 				apps[name] = startApp(t, target, "app-"+name, name)
-				took := eventually(t, javaSoon, func() error { return apps[name].Reaches(name) })
+				took := eventually(t, javaSoon, func() error { return apps[name].Finds(name) })
 				t.Logf("%s was found after %v", name, took)
 				wait(2 * time.Second)
 			}
@@ -207,7 +225,7 @@ func TestJava_ThreeTargets(t *testing.T) {
 		}
 		w.Publish(cp)
 		for _, name := range names {
-			eventually(t, javaSoon, func() error { return apps[name].Reaches(name + "-2") })
+			eventually(t, javaSoon, func() error { return apps[name].Finds(name + "-2") })
 		}
 	})
 }
@@ -272,7 +290,7 @@ func TestJava_RolledBackForGRPC(t *testing.T) {
 		cp := startJava(t, byNothing, w.snapshot())
 		target := path.To(t, cp)
 		apps := []*app{startApp(t, target, "old", "a")}
-		eventually(t, javaSoon, func() error { return apps[0].Reaches("a-1") })
+		eventually(t, javaSoon, func() error { return apps[0].Finds("a-1") })
 
 		w.drop("a-cluster")
 		w.Publish(cp)
@@ -287,7 +305,7 @@ func TestJava_RolledBackForGRPC(t *testing.T) {
 		w.Publish(cp)
 		apps = append(apps, startApp(t, target, "new", "a"))
 		for _, a := range apps {
-			eventually(t, javaSoon, func() error { return a.Reaches("a-2") })
+			eventually(t, javaSoon, func() error { return a.Finds("a-2") })
 		}
 	})
 }
@@ -376,7 +394,7 @@ func TestJava_RestartWithADeletionForGRPC(t *testing.T) {
 		cp := startJava(t, byNothing, w.snapshot())
 		target := path.To(t, cp)
 		stays, goes := startApp(t, target, "one", "stays"), startApp(t, target, "two", "goes")
-		eventually(t, javaSoon, func() error { return first(stays.Reaches("stays"), goes.Reaches("goes")) })
+		eventually(t, javaSoon, func() error { return first(stays.Finds("stays"), goes.Finds("goes")) })
 
 		cp.Kill()
 		w.dropService("goes")
@@ -388,7 +406,7 @@ func TestJava_RestartWithADeletionForGRPC(t *testing.T) {
 			took := eventually(t, javaSwept, goes.Refuses)
 			t.Logf("what was deleted has gone after %v", took)
 		}
-		if err := stays.Reaches("stays"); err != nil {
+		if err := stays.Finds("stays"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -436,7 +454,7 @@ func TestJava_NodeIDs(t *testing.T) {
 							}
 						}
 						for id, a := range apps {
-							if err := a.Reaches(id + suffix); err != nil {
+							if err := a.Finds(id + suffix); err != nil {
 								return err
 							}
 						}
@@ -585,5 +603,38 @@ func TestJava_UnknownType(t *testing.T) {
 			wait(time.Second)
 		}
 		path.sound(t, old.deltaClient, late.deltaClient)
+	})
+}
+
+// An Envoy, which asks for everything, leaves, and the gRPC clients beside it go on:
+// what was served to them from its copy has not gone with it (WILD-11).
+func TestJava_WildcardLeaves(t *testing.T) {
+	t.Parallel()
+	overJava(t, nil, func(t *testing.T, path javaPath) {
+		w := newJavaWorld(t, byNothing)
+		names := []string{"a", "b"}
+		for _, name := range names {
+			w.service(name, startBackend(t, name))
+		}
+		cp := startJava(t, byNothing, w.snapshot())
+		target := path.To(t, cp, "timers.name_linger=1s")
+		all := startEnvoy(t, target, "all", nil)
+		eventually(t, javaSoon, holds(all.deltaClient, cache.Endpoint, "b-cluster", 1))
+		apps := make(map[string]*app)
+		for _, name := range names {
+			apps[name] = startApp(t, target, "app-"+name, name)
+			eventually(t, javaSoon, func() error { return apps[name].Finds(name) })
+			wait(time.Second)
+		}
+		path.sound(t, all.deltaClient)
+		all.Close()
+		throughout(t, 25*time.Second, func() error { return first(apps["a"].Finds("a"), apps["b"].Finds("b")) })
+		for _, name := range names {
+			w.cluster(name+"-cluster", 2, startBackend(t, name+"-2"))
+		}
+		w.Publish(cp)
+		for _, name := range names {
+			eventually(t, javaSoon, func() error { return apps[name].Finds(name + "-2") })
+		}
 	})
 }

@@ -10,6 +10,10 @@ import (
 	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -246,6 +250,16 @@ func TestJava_OnTheWire(t *testing.T) {
 		p.send(ack(cache.Cluster, n))
 		n = p.Hears("until the next request of the type with a node", one("EDS +e-east"), unsubscribe(cache.Endpoint, "other"))
 		p.send(ack(cache.Endpoint, n))
+	})
+
+	t.Run("a health check is answered", func(t *testing.T) {
+		cp := startJava(t, byNothing, world("1"))
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_, err := healthpb.NewHealthClient(dial(t, cp.addr)).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
+		if err := is("health check", status.Code(err), codes.Unimplemented); err != nil {
+			t.Error(err)
+		}
 	})
 
 	t.Run("versions are those of a process", func(t *testing.T) {
