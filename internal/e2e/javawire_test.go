@@ -115,7 +115,62 @@ func (p *probe) Hears(claim string, want []string, requests ...*discovery.DeltaD
 
 var nothing []string
 
-// What java-control-plane says in Delta, which the rules UP-2, UP-7, UP-9, UP-19
+// sotwProbe is the same in SotW.
+type sotwProbe struct {
+	t      testing.TB
+	stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesClient
+	nonces map[cache.TypeURL]string
+}
+
+func startSotwProbe(t testing.TB, target string) *sotwProbe {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(dial(t, target)).StreamAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &sotwProbe{t, stream, make(map[cache.TypeURL]string)}
+}
+
+func (p *sotwProbe) send(u cache.TypeURL, version string, names []string) {
+	_ = p.stream.Send(&discovery.DiscoveryRequest{ // what is wrong is said to the receiver
+		TypeUrl: string(u), VersionInfo: version, ResourceNames: names, ResponseNonce: p.nonces[u],
+	})
+}
+
+// Hears asks for names of a type, which acknowledges its last response, and complains
+// unless exactly this is answered before the end mark's answer. The mark itself is
+// answered each time because no version of it is said.
+func (p *sotwProbe) Hears(claim, want string, u cache.TypeURL, version string, names ...string) {
+	p.t.Helper()
+	if u != cache.Secret {
+		p.send(u, version, names)
+	}
+	p.send(cache.Secret, "", []string{end})
+	var got []string
+	for {
+		r, err := p.stream.Recv()
+		if err != nil {
+			p.t.Fatalf("%s: %v", claim, err)
+		}
+		u := cache.TypeURL(r.GetTypeUrl())
+		p.nonces[u] = r.GetNonce()
+		if u == cache.Secret {
+			break
+		}
+		got = append(got, u.Short())
+		for _, res := range r.GetResources() {
+			got = append(got, "+"+nameIn(res.GetValue()))
+		}
+	}
+	p.t.Logf("%s: %q", claim, got)
+	if err := is(claim, strings.Join(got, " "), want); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// What java-control-plane says, mostly in Delta, which the rules UP-2, UP-7, UP-9, UP-19
 // and RECON-13 are made for. It is no fault of the relay if this fails, but a
 // reason to read those rules again.
 func TestJava_OnTheWire(t *testing.T) {
@@ -250,6 +305,26 @@ func TestJava_OnTheWire(t *testing.T) {
 		p.send(ack(cache.Cluster, n))
 		n = p.Hears("until the next request of the type with a node", one("EDS +e-east"), unsubscribe(cache.Endpoint, "other"))
 		p.send(ack(cache.Endpoint, n))
+	})
+
+	t.Run("SotW", func(t *testing.T) {
+		cp := startJava(t, byNothing, world("1", append(edsOf("a", "b"), cdsOf("a", "b")...)...))
+		p := startSotwProbe(t, cp.addr)
+		p.Hears("names that are all there", "EDS +a +b", cache.Endpoint, "", "a", "b")
+		p.Hears("one that is missing silences all", "", cache.Endpoint, "", "a", "b", "late")
+		p.Hears("and the type is silent", "", cache.Endpoint, "1", "a", "b", "late")
+		cp.Snapshot(world("2", append(edsOf("a", "b", "late"), cdsOf("a", "b")...)...))
+		p.Hears("until all are there", "EDS +a +b +late", cache.Secret, "")
+
+		p.Hears("asked again", "", cache.Endpoint, "2", "a", "b", "late")
+		cp.Snapshot(world("3", edsOf("a", "b")...))
+		cp.Snapshot(world("4", append(edsOf("a", "b", "late"), cdsOf("a")...)...))
+		p.Hears("what went and came back between two requests ends all news of the type", "", cache.Secret, "")
+		p.Hears("up to the next request", "EDS +a +b +late", cache.Endpoint, "2", "a", "b", "late")
+
+		again := startSotwProbe(t, cp.addr)
+		again.Hears("a new stream that says the version is believed, whatever process it had it from", "", cache.Cluster, "4")
+		again.Hears("and is answered if it says none", "CDS +a", cache.Cluster, "")
 	})
 
 	t.Run("a health check is answered", func(t *testing.T) {
