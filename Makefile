@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: help
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .PHONY: build
 build: ## build bin/xds-relay
@@ -38,6 +38,10 @@ transcripts: ## rewrite what the relay says in the transcripts; read the diff
 .PHONY: chaos
 chaos: ## break real processes for long; RUN=R1 picks a target; figures in bench/results
 	CHAOS=long $(GO) test ./internal/chaos -count=1 -timeout 120m -v -run '^Test$(or $(RUN),R[0-9]+)_'
+
+.PHONY: e2e-java
+e2e-java: ## java-control-plane above the relay; needs Java and Maven; RUN=ThreeTargets picks a situation
+	E2E_JAVA=1 $(GO) test ./internal/e2e -count=1 -parallel 4 -timeout 20m -v -run '^TestJava_$(RUN)'
 
 STEPS ?= 1000000
 
