@@ -91,12 +91,8 @@ func (c *client) dial(ctx context.Context, target string) (net.Conn, error) {
 	if to := c.fleet.moved.Load(); to != nil {
 		target = *to
 	}
-	network := "tcp"
-	if len(target) > 0 && target[0] == '/' {
-		network = "unix"
-	}
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, network, target)
+	conn, err := d.DialContext(ctx, family(target), target)
 	if err != nil {
 		return nil, err
 	}
@@ -371,7 +367,11 @@ func (v *conversation) take(e *envelope, now time.Time) (n int, nack *statuspb.S
 		k := key{e.typ, name}
 		old, had := c.held[k]
 		if !had {
-			continue // it may be told what it knows (MISS-8)
+			// It may be told what it knows (MISS-8), but not what is false.
+			if f.history.everThere(k) {
+				f.fault(&f.spurious, c, "%v was said to be gone, and has always existed", k)
+			}
+			continue
 		}
 		f.removals.Add(1)
 		if !f.history.removedSince(k, old.step) {
