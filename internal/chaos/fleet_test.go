@@ -61,6 +61,8 @@ type fleetSize struct {
 	// old: they ask for what the first of the fleet ask for, not for names of
 	// their own.
 	old bool
+	// habit is given to each, by its number, before it connects; nil: they have none.
+	habit func(n int, c *client)
 }
 
 func newFleet(t testing.TB, h *history) *fleet {
@@ -101,6 +103,9 @@ func (f *fleet) Add(target string, size fleetSize) (added []*client) {
 			f.t.Fatal(err)
 		}
 		c.epoch = f.epoch.Load()
+		if size.habit != nil {
+			size.habit(n, c)
+		}
 		added = append(added, c)
 		f.work.Go(func() { c.run(f.ctx) })
 	}
