@@ -422,13 +422,18 @@ func (v *conversation) take(e *envelope, now time.Time) (n int, nack *statuspb.S
 
 // note remembers a response for a while.
 func (v *conversation) note(e *envelope, now time.Time) {
+	const enough = 100 // of what a response has
 	text := fmt.Sprintf("\n\t\t%s %s %s", now.Format("15:04:05.000"), e.typ.Short(), e.nonce)
-	for _, i := range e.set {
+	for _, i := range e.set[:min(len(e.set), enough)] {
 		rev, _, _ := v.client.fleet.history.lookup(i.version)
 		text += fmt.Sprintf(" +%s@%d", i.name, rev.step)
 	}
-	for _, name := range append(e.removed, e.missing...) {
+	gone := append(e.removed, e.missing...)
+	for _, name := range gone[:min(len(gone), enough)] {
 		text += " -" + name
+	}
+	if rest := max(0, len(e.set)-enough) + max(0, len(gone)-enough); rest > 0 {
+		text += fmt.Sprintf(" and %d more", rest)
 	}
 	if v.trail = append(v.trail, text); len(v.trail) > 8 {
 		v.trail = v.trail[1:]
