@@ -47,6 +47,7 @@ type Checker struct {
 	// since then (over gRPC).
 	hungSince map[int]time.Time
 	hanged    bool                 // one has
+	about     *topic               // of the last response
 	leaves    bool                 // a client has given up a name under the wildcard
 	lapsedAt  map[string]time.Time // since when wildcards may be given up, by kind
 	late      bool

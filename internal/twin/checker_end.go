@@ -39,6 +39,16 @@ func (c *Checker) overlooked(k kind, name string) bool {
 	return false
 }
 
+// wants are the kinds of which somebody wants something.
+func (c *Checker) wants() (all []string) {
+	for _, k := range kinds {
+		if len(Union(c.interests(k))) > 0 {
+			all = append(all, k.name)
+		}
+	}
+	return all
+}
+
 // Finish judges what is left when all is quiet: everything is said and read, and
 // all timers have run out.
 func (c *Checker) Finish(world World) {
@@ -100,6 +110,12 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 	}
 	if t.whole && !t.answered {
 		c.fail("DOWN-DELTA-13", "%s has had no answer to its wildcard", who)
+	}
+	for name := range t.halves {
+		if _, exists := view[name]; !exists && holds[name] != "" {
+			c.fail("NAME-5", "%s wants %s, has given up the name %s, and holds it still", who, t.interest.text(), name)
+			return
+		}
 	}
 	if !maps.Equal(view, holds) {
 		c.fail("G3", "%s wants %s, should hold %v, holds %v", who, t.interest.text(), view, holds)

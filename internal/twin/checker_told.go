@@ -129,6 +129,7 @@ func (c *Checker) hear(id int, url, nonce string) (who string, k kind, t *topic)
 		c.fail("DOWN-DELTA-3", "%s: the nonce %q again", who, nonce)
 	}
 	cl.nonces[nonce] = true
+	c.about = cl.topics[k.name]
 	c.silence()
 	c.settled()
 	c.noteLapse()

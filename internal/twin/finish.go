@@ -32,12 +32,17 @@ func (g *Game) finish() {
 			p.habits &^= silent // an error is no answer (ERR-8)
 			p.owe()
 		}
-		g.hang(p, false)
-		g.setDown(p, false)
+		if p.number == len(g.planes)-1 { // one before it may stay as it is: the last one takes over
+			g.hang(p, false)
+			g.setDown(p, false)
+		}
 	}
 	waits := []time.Duration{time.Second, 31 * time.Second, time.Second, 16 * time.Second, 31 * time.Second, time.Second}
 	if poisoned {
 		waits = append(waits, 2*time.Minute)
+	}
+	if g.planes[0].down || g.planes[0].hung { // that is so for some time before another is turned to (UP-14)
+		waits = append(waits, 2*time.Minute, time.Minute)
 	}
 	if g.planes[0].is(remembers) { // it is asked again ever more rarely (UP-19)
 		waits = append(waits, 6*time.Minute, 6*time.Minute)
@@ -71,14 +76,23 @@ func (g *Game) finish() {
 	g.checker.Finish(g.inUse())
 }
 
-// inUse is the world of the control plane that the relay has its streams to.
+// inUse is the world of the control plane that the relay has its streams to, which is one
+// that answers.
 func (g *Game) inUse() World {
 	for _, id := range g.open {
-		if p, s := g.server(id); !s.probe {
+		p, s := g.server(id)
+		if !s.probe && p.hung {
+			g.checker.fail("UP-14", "a control plane hangs, and the relay stays with it though there is another")
+		}
+		if !s.probe {
 			return p.world
 		}
 	}
-	return g.planes[0].world
+	p := g.planes[len(g.planes)-1]
+	if len(g.checker.wants()) > 0 && g.planes[0].down {
+		g.checker.fail("UP-14", "a control plane is gone, and the relay does not turn to the other")
+	}
+	return p.world
 }
 
 // rest lets the clients ACK until they have nothing left to ACK.
