@@ -99,6 +99,19 @@ func (x *index) spoken(r *cache.Resource) {
 	}
 }
 
+// inherits: a resource is here because a wildcard that was given up had it, and upstream
+// has not been silent about it for long enough (WILD-11).
+func (x *index) inherits(name string) bool {
+	if len(x.inherited) == 0 {
+		return false
+	}
+	id, ok := x.named.Find(name)
+	return ok && x.named.Own(id) != nil && goesBy(x.named.Own(id), func(name string) bool {
+		_, inherited := x.inherited[name]
+		return inherited
+	})
+}
+
 // lent: what a name leads to is the wildcard's.
 func (x *index) lent(id cache.ID) bool {
 	return x.borrows(id) && x.loan(id).State == cache.Present
@@ -183,7 +196,7 @@ func (x *index) departures(wildcard bool, u *cache.Update) (all []departure) {
 	if u.Full {
 		// A name that never was Present is not among them: the response may be older
 		// than the request for it (TRANSLATE-5).
-		add(t.Unconfirmed(), cache.Removed)
+		add(slices.DeleteFunc(t.Unconfirmed(), func(name string) bool { return !wildcard && x.inherits(name) }), cache.Removed)
 	}
 	for _, e := range u.Errors {
 		if e.Status.GetCode() == cache.NotFound {

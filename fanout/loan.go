@@ -42,16 +42,18 @@ func (x *index) bequeath() {
 			continue
 		}
 		if x.inherited == nil {
-			x.inherited = make(map[string]struct{})
+			x.inherited = make(map[string]cache.Seq)
 		}
 		if x.anew == nil {
 			x.anew = make(map[string]struct{})
 		}
+		id, _ := x.wildcard.Find(r.Name)
+		changed := x.wildcard.Answer(id).Seq
 		_, _ = x.named.Set(r.Resource, "", x.next(), nil)
 		x.named.Doubt(r.Name) // no version of it is upstream's on this lane
 		for _, id := range heirs {
 			name := x.named.Name(id)
-			x.inherited[name], x.anew[name] = struct{}{}, struct{}{}
+			x.inherited[name], x.anew[name] = changed, struct{}{}
 			x.hub.wanted.mark(Lane{Type: x.url}, name)
 		}
 	}
@@ -85,6 +87,11 @@ func (x *index) loan(id cache.ID) (a cache.Answer) {
 func (v View) Answer(id cache.ID) cache.Answer {
 	a, b := v.x.named.Answer(id), v.x.loan(id)
 	if b.State != cache.Present {
+		if len(v.x.inherited) > 0 && a.Resource != nil {
+			if changed, inherited := v.x.inherited[v.Name(id)]; inherited {
+				a.Seq = changed // it was told then, if at all
+			}
+		}
 		return a
 	}
 	for i := len(b.More) - 1; i >= 0; i-- {

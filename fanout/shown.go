@@ -232,7 +232,7 @@ func (x *index) unkept(r cache.Received) {
 // goes remembers that upstream has shown a resource, and that it is not here any more.
 func (x *index) goes(name string) {
 	switch {
-	case x.shown.stream == 0 || x.shown.all:
+	case x.shown.stream == 0 || x.shown.all || x.named.Origin().SotW: // SotW answers every request
 	case len(x.shown.gone) >= maxGone:
 		x.shown.gone, x.shown.all = nil, true
 	default:

@@ -171,36 +171,35 @@ func (u *unanswered) retryAt() time.Time {
 // choose makes a pair of what is due: names whose silence is about to count first, then
 // those that have not been asked for longest.
 func (u *unanswered) choose(now time.Time) {
-	bytes := 0
-	fits := func(name string) bool {
-		bytes += len(name) + 8
-		return len(u.pair) < maxPair && (len(u.pair) == 0 || bytes <= maxPairBytes)
-	}
-	n := 0
-	for _, name := range u.due {
-		if !fits(name) {
-			break
+	bytes, chosen := 0, make(map[string]bool)
+	add := func(name string) (fits bool) {
+		if chosen[name] {
+			return true
 		}
+		bytes += len(name) + 8
+		if len(u.pair) == maxPair || len(u.pair) > 0 && bytes > maxPairBytes {
+			return false
+		}
+		chosen[name] = true
 		u.pair = append(u.pair, name)
-		n++
+		return true
 	}
-	if u.due = u.due[n:]; len(u.due) > 0 {
-		return
+	for len(u.due) > 0 {
+		if !add(u.due[0]) {
+			return
+		}
+		u.due = u.due[1:]
 	}
-	u.due = nil
 	late := slices.SortedFunc(maps.Keys(u.absent), func(a, b string) int {
 		return cmp.Or(u.absent[a].at.Compare(u.absent[b].at), cmp.Compare(a, b))
 	})
 	for _, name := range late {
 		r := u.absent[name]
-		if r.at.After(now) || !fits(name) {
-			break
+		if r.at.After(now) || !add(name) {
+			return
 		}
 		r.wait = min(2*r.wait, retryMax)
 		r.at = now.Add(r.wait)
-		if !slices.Contains(u.pair, name) {
-			u.pair = append(u.pair, name)
-		}
 	}
 }
 

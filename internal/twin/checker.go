@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -25,7 +26,9 @@ type Checker struct {
 	// wanted is when the last client gave a name up, by kind; since is the event with
 	// which the first one asked for it.
 	wanted map[string]map[string]time.Time
-	since  map[string]map[string]int
+	// gone are names that were absent when nobody wanted them any more, or since: they do not linger (UP-7).
+	gone  map[string]map[string]bool
+	since map[string]map[string]int
 	// versions: content ⇔ version, over all lives of the relay (RECON-1, RECON-2).
 	versionOf, contentOf map[string]string
 	// before is what the last stream that carried a kind by name was subscribed to.
@@ -39,35 +42,60 @@ type Checker struct {
 	strikes map[string]int
 
 	// disk is what was saved last, and restored when the last relay began with it.
-	disk      *onDisk
-	loaded    map[string]map[string]bool
-	loadedAt  time.Time
+	disk     *onDisk
+	loaded   map[string]map[string]bool
+	loadedAt time.Time
+	// hungSince is since when which control plane hangs. late: what is heard was said
+	// since then (over gRPC).
+	hungSince map[int]time.Time
+	hanged    bool                 // one has
+	about     *topic               // of the last response
+	leaves    bool                 // a client has given up a name under the wildcard
+	lapsedAt  map[string]time.Time // since when wildcards may be given up, by kind
+	late      bool
+	second    bool // there is another control plane
+	remembers bool // the server sends of full-state types what nobody asks for (UP-9)
+	ignores   bool // it takes no notice of versions
 	forgetful bool // SotW upstream cannot say what is gone, save of full sets (TRANSLATE-7)
 	uncertain bool // there were suspects, which do not linger (H-41)
 
-	// Violations, each beginning with the id of what is broken.
+	// Violations, each beginning with the id of what is broken; or the exemption that
+	// covers the first one, and what it was.
 	Violations []string
+	Excused    *exemption
+	Excuse     string
+	settings   Settings
 }
 
 func newChecker(s Settings, bodies map[string]content) *Checker {
 	c := &Checker{
 		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
-		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, since: map[string]map[string]int{},
+		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{},
 		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
+		hungSince: map[int]time.Time{}, lapsedAt: map[string]time.Time{}, settings: s, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores),
 	}
 	c.relayStarted()
 	for _, k := range kinds {
-		c.wanted[k.name], c.since[k.name] = map[string]time.Time{}, map[string]int{}
+		c.wanted[k.name], c.since[k.name], c.gone[k.name] = map[string]time.Time{}, map[string]int{}, map[string]bool{}
 	}
 	return c
 }
 
 func (c *Checker) fail(rule, format string, a ...any) {
-	c.Violations = append(c.Violations, rule+": "+fmt.Sprintf(format, a...))
+	said := rule + ": " + fmt.Sprintf(format, a...)
+	if c.Excused != nil {
+		return
+	}
+	if e := c.excused(rule); e != nil && len(c.Violations) == 0 {
+		c.Excused, c.Excuse = e, said
+		return
+	}
+	c.Violations = append(c.Violations, said)
 }
 
 // relayStarted: a relay has no streams at first, and knows nothing but what is on disk.
 func (c *Checker) relayStarted() {
+	clear(c.lapsedAt)
 	c.known, c.streams, c.before, c.proven = map[string]*knowledge{}, map[int]*relayStream{}, map[string]map[string]time.Time{}, c.now
 	for _, k := range kinds {
 		c.known[k.name] = &knowledge{newVoice(), newVoice(), map[string]bool{}}
@@ -78,7 +106,9 @@ func (c *Checker) relayStarted() {
 // relayStream is a stream of the relay's to the control plane, as the relay has
 // made it.
 type relayStream struct {
+	plane  int
 	opened time.Time
+	latest time.Time // response
 	sotw   bool
 	lanes  map[string]*relayLane // by kind
 }
@@ -87,17 +117,22 @@ type relayStream struct {
 type relayLane struct {
 	wildcard bool                 // what it is used for; for good (WILD-13)
 	names    map[string]time.Time // when subscribed
+	again    map[string]time.Time // the same of those that are to be asked for again (UP-19)
 	begun    time.Time
-	pending  map[string]bool // nonces that await a verdict → it must be a NACK
-	first    time.Time       // response since the wildcard was subscribed
-	bare     int             // the event after which it began without versions; 0: it began with them
-	asked    int             // the event after which it was asked for
-	heard    bool            // anything of the type
-	latest   time.Time       // response
+	pending  map[string]bool   // nonces that await a verdict → it must be a NACK
+	first    time.Time         // response since the wildcard was subscribed
+	bare     int               // the event after which it began; what was said before, and is not among shown, is in doubt until it is complete (RECON-12)
+	resumed  int               // the event after which it began
+	shown    map[string]string // versions with which it began
+	sign     bool              // its first answer announces one of those again (RECON-13)
+	asked    int               // the event after which it was asked for
+	heard    bool              // anything of the type
+	unasked  bool              // something that nobody had asked for: no name is unsubscribed (UP-9)
+	latest   time.Time         // response
 }
 
-func (c *Checker) upOpened(id int, sotw bool) {
-	c.streams[id] = &relayStream{opened: c.now, sotw: sotw, lanes: map[string]*relayLane{}}
+func (c *Checker) upOpened(id, plane int, sotw bool) {
+	c.streams[id] = &relayStream{plane: plane, opened: c.now, sotw: sotw, lanes: map[string]*relayLane{}}
 	c.forgetful = c.forgetful || sotw
 }
 
@@ -111,15 +146,20 @@ func (c *Checker) upClosed(id int) {
 		for kind, l := range s.lanes {
 			if !l.wildcard {
 				c.before[kind] = l.names
+				c.known[kind].byName.over()
 			}
 		}
 	}
 	delete(c.streams, id)
+	c.noteLapse()
 }
 
 // upEnds: the control plane ends a stream. Having done so twice just after it was asked
 // for a type, it may be refusing that (H-39), which does not linger then (H-41).
 func (c *Checker) upEnds(id int) {
+	if c.streams[id] == nil {
+		return // a probe
+	}
 	for kind, l := range c.streams[id].lanes {
 		if !l.heard && c.now.Sub(l.begun) < time.Second {
 			c.strikes[kind]++
@@ -134,13 +174,16 @@ func (c *Checker) silence() {
 	for _, s := range c.streams {
 		for kind, l := range s.lanes {
 			v := c.known[kind].byName
-			for name, since := range l.names {
-				if _, known := v.words[name]; !l.wildcard && !known && c.now.Sub(since) >= c.missing && !v.matches(name, surely) {
-					v.words[name] = word{silent: true}
+			asked := maps.Clone(l.names)
+			maps.Copy(asked, l.again) // just being asked for again
+			for name, since := range asked {
+				if _, known := v.words[name]; !l.wildcard && !known && c.now.Sub(since) >= c.missing && !v.matches(name, surely) && c.alive(s, since) {
+					v.words[name] = word{silent: true, unvouched: !l.heard}
+					c.gone[kind][name] = true
 				}
 			}
 			if !l.wildcard && c.now.Sub(l.begun) >= missingExplicit {
-				v.doubt(l.bare)
+				v.doubt(l.bare, l.shown)
 			}
 		}
 	}
@@ -150,6 +193,7 @@ func (c *Checker) silence() {
 func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	s := c.streams[id]
 	k, ok := named(req.GetTypeUrl())
+	defer c.noteLapse()
 	if s == nil || !ok {
 		c.fail("UP-3", "stream %d asks for %q", id, req.GetTypeUrl())
 		return
@@ -165,7 +209,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
 	resumed := l == nil
 	if resumed {
-		l = &relayLane{names: map[string]time.Time{}, begun: c.now, pending: map[string]bool{}}
+		l = &relayLane{names: map[string]time.Time{}, again: map[string]time.Time{}, begun: c.askedAt(s), pending: map[string]bool{}}
 		l.wildcard = len(subscribe) == 0 || slices.Contains(subscribe, wildcard)
 		s.lanes[k.name] = l
 		if len(subscribe) == 0 {
@@ -174,36 +218,53 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	} else if len(req.GetInitialResourceVersions()) > 0 {
 		c.fail("RECON-8", "versions come with a type's first request only")
 	}
+	given := slices.DeleteFunc(slices.Clone(unsubscribe), func(name string) bool { return c.asksAgain(k, l, name) })
 	for _, name := range unsubscribe {
 		if _, ok := l.names[name]; !ok {
 			c.fail("G10", "%s %s is dropped, and was not asked for", k.name, name)
 		}
-		if at, ok := c.wanted[k.name][name]; ok && c.now.Sub(at) < c.linger && !c.refused && c.known[k.name].voice(l.wildcard).matched(name) {
+		if at, ok := c.wanted[k.name][name]; ok && c.now.Sub(at) < c.linger && !c.refused && !c.settings.Small && !c.gone[k.name][name] && c.known[k.name].voice(l.wildcard).matched(name) {
 			c.fail("UP-7", "%s %s is dropped %v after its last client left", k.name, name, c.now.Sub(at))
 		}
 		delete(l.names, name)
+		delete(l.shown, name)
 	}
 	for _, name := range subscribe {
 		if slices.Contains(unsubscribe, name) {
 			c.fail("UP-8", "%s %s is dropped and asked for in one request", k.name, name)
 		}
-		if _, again := l.names[name]; again || l.wildcard != (name == wildcard) {
+		if _, again := l.names[name]; again && !l.unasked || l.wildcard != (name == wildcard) {
 			c.fail("G10", "%s %s is asked for, twice or on a stream used otherwise (WILD-13)", k.name, name)
 		}
-		if !c.isWanted(k, name) && !(resumed && c.lingers(k, name)) {
+		if !c.isWanted(k, name) && !c.late && !(resumed && c.lingers(k, name)) {
 			c.fail("G10", "%s %s is asked for, and nobody wants it", k.name, name)
 		}
-		l.names[name] = c.now
+		l.names[name] = c.askedAt(s)
+		if first, again := l.again[name]; again {
+			l.names[name] = first
+			delete(l.again, name)
+		}
 		l.first, l.asked = time.Time{}, c.events
 	}
 	if !resumed {
-		if len(unsubscribe) > 0 {
-			c.upForgets(k, l, unsubscribe)
+		if len(given) > 0 {
+			c.upForgets(k, l, given)
 		}
 		return
 	}
 	c.upForgets(k, l, nil)
-	c.upResumed(k, l, req.GetInitialResourceVersions(), s.sotw)
+	c.upResumed(k, s, l, req.GetInitialResourceVersions())
+}
+
+// asksAgain: a name is given up that is wanted and has no copy, to be asked for with the
+// next request (UP-19). What is known of it stays.
+func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
+	wanted := slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[name] })
+	if l.wildcard || !wanted || c.known[k.name].byName.matches(name, surely) {
+		return false
+	}
+	l.again[name] = l.names[name]
+	return true
 }
 
 // upForgets drops what the relay is to forget: what it unsubscribes (UP-8), or on a
@@ -216,9 +277,11 @@ func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed []string) {
 			again[name] = slices.Contains(unsubscribed, name)
 		}
 		maps.DeleteFunc(again, func(_ string, again bool) bool { return !again })
-		c.known[k.name].byName.forget(l.names, unsubscribed, func(name string, w word) bool { return c.kept(k, again, name, w) })
+		c.known[k.name].byName.forget(l.names, unsubscribed, func(name string, w word) bool {
+			return c.kept(k, again, name, w) || unsubscribed != nil && l.unasked // it may be kept (UP-9)
+		})
 	case len(l.names) == 0:
-		c.known[k.name].byWildcard = newVoice()
+		c.forgetWildcard(k)
 	}
 }
 
@@ -231,9 +294,10 @@ func stamped(names map[string]time.Time) map[string]bool {
 }
 
 // upResumed judges the versions that a stream begins with (RECON-6, RECON-7).
-func (c *Checker) upResumed(k kind, l *relayLane, versions map[string]string, sotw bool) {
+func (c *Checker) upResumed(k kind, s *relayStream, l *relayLane, versions map[string]string) {
+	sotw := s.sotw
 	v := c.known[k.name].voice(l.wildcard)
-	if len(versions) == 0 && !sotw {
+	if !sotw {
 		l.bare = c.events
 	}
 	for name, w := range v.words {
@@ -244,7 +308,9 @@ func (c *Checker) upResumed(k kind, l *relayLane, versions map[string]string, so
 			names = stamped(l.names)
 			maps.DeleteFunc(names, func(name string, _ bool) bool { _, asked := c.before[k.name][name]; return !asked })
 		}
-		if _, ok := versions[name]; w.present && !ok && !c.kept(k, names, name, w) {
+		_, left := c.wanted[k.name][name]
+		evicted := c.settings.Small && left // it may not even have lingered
+		if _, ok := versions[name]; w.present && !ok && (evicted || !c.kept(k, names, name, w)) {
 			// Given up while there was no stream. If it was asked for again the relay may
 			// have it still; SotW cannot tell what there is.
 			w.unsure = true
@@ -254,8 +320,12 @@ func (c *Checker) upResumed(k kind, l *relayLane, versions map[string]string, so
 			}
 		}
 	}
+	l.shown, l.resumed = maps.Clone(versions), c.events
 	for name, version := range versions {
 		w, ok := v.present(name)
+		if ok && w.plane != s.plane {
+			c.fail("RECON-8", "the version of %s %s is another control plane's", k.name, name)
+		}
 		if !ok {
 			c.fail("RECON-7", "the version of %s %s is sent, which is not there or not wanted", k.name, name)
 		} else if w.version != version {
@@ -340,7 +410,11 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	}
 	v := known.voice(l.wildcard)
 	v.warm = false
-	l.heard, l.latest = true, c.now
+	if !l.wildcard {
+		v.vouch()
+	}
+	answered := l.heard
+	l.heard, l.latest, s.latest = true, c.now, c.now
 	c.events++
 	c.proven = c.now
 	// A SotW wildcard is never given up in words: who wants it anew asks on another stream.
@@ -355,9 +429,16 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			}
 			continue
 		}
-		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events}
+		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events, plane: s.plane}
+		if before := v.words[name]; !answered && l.shown[name] != "" && (l.shown[name] == w.version || before.present && before.label == w.label) {
+			l.sign = true
+		}
 		covered, surely := c.covered(k, l, name, w.aliases)
-		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered {
+		unasked := k.full && !l.wildcard && !covered // kept, as long as there is room (UP-9)
+		_, subscribed := l.names[name]
+		l.unasked = l.unasked || k.full && !l.wildcard && !s.sotw && !subscribed
+		w.unasked = unasked
+		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered || unasked {
 			c.changed(k, v.set(name, w))
 		} else if before, had := v.words[name]; had {
 			delete(v.words, name) // it has lost the alias it was wanted for
@@ -366,11 +447,13 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	}
 	for _, name := range resp.GetRemovedResources() {
 		c.changed(k, v.remove(name, c.events))
+		c.gone[k.name][name] = true
 	}
 	for _, e := range resp.GetResourceErrors() {
 		known.erred[e.GetResourceName().GetName()] = true
 		if e.GetErrorDetail().GetCode() == notFound {
 			c.changed(k, v.remove(e.GetResourceName().GetName(), c.events))
+			c.gone[k.name][e.GetResourceName().GetName()] = true
 		}
 	}
 	if l.wildcard {
@@ -387,7 +470,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 // that showed no versions may be gone (RECON-12).
 func (c *Checker) whole(l *relayLane, v *voice) {
 	v.complete, v.completed, v.settling = true, c.events, false
-	v.doubt(l.bare)
+	v.doubt(l.bare, l.shown)
 	l.bare = 0
 }
 

@@ -25,7 +25,10 @@ type topic struct {
 	holds map[string]held
 
 	// The stream's.
+	sotw     bool
+	asks     int // requests so far
 	interest Interest
+	halves   map[string]bool   // names given up whose resource is wanted by an alias still
 	last     map[string]string // name → version last told; "" for gone
 	seen     map[string]seen   // what was last told of a name (G2)
 	owed     map[string]bool   // names that may be told though they were before
@@ -54,6 +57,7 @@ type held struct {
 func (t *topic) begin() {
 	t.interest, t.last, t.seen = newInterest(), map[string]string{}, map[string]seen{}
 	t.owed, t.asked, t.whole, t.opening = map[string]bool{}, map[string]bool{}, false, false
+	t.halves, t.asks = map[string]bool{}, 0
 	t.left, t.brought, t.unacked, t.view = map[string]bool{}, map[string]bool{}, nil, ""
 }
 
@@ -89,10 +93,11 @@ func (c *Checker) interestChanged(k kind, before []string) {
 	after := Union(c.interests(k))
 	for _, name := range before {
 		if !slices.Contains(after, name) {
-			c.wanted[k.name][name] = c.now
+			c.wanted[k.name][name], c.gone[k.name][name] = c.now, !c.known[k.name].byName.matched(name)
 		}
 	}
 	for _, name := range after {
+		c.known[k.name].byName.recall(name)
 		if kept := c.loaded[k.name][name] && c.now.Sub(c.loadedAt) < c.linger; !kept && !slices.Contains(before, name) {
 			c.since[k.name][name] = c.events
 		}
@@ -115,6 +120,8 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	k, _ := named(req.GetTypeUrl())
 	t := cl.topic(k.name)
 	t.judged(req.GetResponseNonce())
+	t.sotw = cl.sotw
+	t.asks++
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
 	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
 	t.interest.Delta(k, subscribe, unsubscribe)
@@ -140,13 +147,14 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		}
 		both := slices.Contains(subscribe, name) || name == wildcard && first && k.empty && len(subscribe) == 0 // row e
 		if name != wildcard && t.interest.Wildcard && (both || before.Names[name]) {
-			t.asked[name], t.left[name] = true, true
+			t.asked[name], t.left[name], c.leaves = true, true, true
 			c.owe(k, t, name, false)
 			for other := range t.owed {
 				t.left[other] = true // those it led to
 			}
 		}
 		if both {
+			c.known[k.name].byName.recall(name)
 			c.wanted[k.name][name] = c.now
 		}
 	}
@@ -164,6 +172,8 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 	k, _ := named(req.GetTypeUrl())
 	t := cl.topic(k.name)
 	t.judged(req.GetResponseNonce())
+	t.sotw = cl.sotw
+	t.asks++
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
 	t.interest.Replace(k, req.GetResourceNames())
 	if t.interest.Empty() {
@@ -245,6 +255,9 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 		if before.Covers(name, h.aliases) && !still.Covers(name, h.aliases) {
 			delete(t.holds, name)
 			delete(t.last, name)
+		}
+		if before.Names[name] && !t.interest.Names[name] && t.interest.Named(name, h.aliases) {
+			t.halves[name] = true
 		}
 	}
 }

@@ -20,9 +20,39 @@ func (c *Checker) mute(k kind) bool {
 	return false
 }
 
+// overlooked: a server that ignores versions was shown one of a resource, has not spoken of
+// it since, and has given no sign of what it is like: whether the resource is still there
+// the relay cannot know (RECON-11, RECON-13).
+func (c *Checker) overlooked(k kind, name string) bool {
+	if !c.ignores {
+		return false
+	}
+	for _, s := range c.streams {
+		l := s.lanes[k.name]
+		if l == nil || l.sign {
+			continue
+		}
+		if w, ok := c.known[k.name].voice(l.wildcard).present(name); ok && l.shown[name] != "" && w.at <= l.resumed {
+			return true
+		}
+	}
+	return false
+}
+
+// wants are the kinds of which somebody wants something.
+func (c *Checker) wants() (all []string) {
+	for _, k := range kinds {
+		if len(Union(c.interests(k))) > 0 {
+			all = append(all, k.name)
+		}
+	}
+	return all
+}
+
 // Finish judges what is left when all is quiet: everything is said and read, and
 // all timers have run out.
 func (c *Checker) Finish(world World) {
+	c.silence()
 	for _, k := range kinds {
 		for id, cl := range c.clients {
 			if t := cl.topics[k.name]; cl.open && t != nil && !t.interest.fresh {
@@ -32,7 +62,11 @@ func (c *Checker) Finish(world World) {
 		subscribed := []string{}
 		for _, s := range c.streams {
 			if l := s.lanes[k.name]; l != nil {
-				subscribed = append(subscribed, slices.Sorted(maps.Keys(l.names))...)
+				for _, name := range slices.Sorted(maps.Keys(l.names)) {
+					if !l.unasked || c.isWanted(k, name) {
+						subscribed = append(subscribed, name)
+					}
+				}
 				for nonce := range l.pending {
 					c.fail("UP-4", "%s %s has had no verdict", k.name, nonce)
 				}
@@ -56,7 +90,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 	view, holds := world.View(k, &t.interest), map[string]string{}
 	// An error is no answer, and SotW has no other for what does not exist (ERR-8).
 	unresolved := func(name string) bool {
-		return c.forgetful && c.known[k.name].erred[name] && world[k.name][name].Label == ""
+		return (c.forgetful || c.remembers || c.ignores) && c.known[k.name].erred[name] && world[k.name][name].Label == ""
 	}
 	waits := slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), unresolved)
 	for name, h := range t.holds {
@@ -65,17 +99,30 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			continue
 		}
 		if w, known := c.known[k.name].byName.present(name); known && w.unsure && c.mute(k) {
+			delete(view, name)
 			continue
+		}
+		if _, exists := view[name]; !exists && c.overlooked(k, name) {
+			continue
+		}
+		if w := c.known[k.name].byName.words[name]; t.brought[name] && w.silent && w.unvouched {
+			continue // in doubt (MISS-4)
 		}
 		if _, exists := view[name]; exists || !unresolved(name) && !(t.brought[name] && waits) && (!cl.sotw && !c.forgetful || k.full) {
 			holds[name] = h.label // SotW cannot say that others are gone (DOWN-SOTW-10)
 		}
 	}
-	if !maps.Equal(view, holds) {
-		c.fail("G3", "%s wants %s, should hold %v, holds %v", who, t.interest.text(), view, holds)
-	}
 	if t.whole && !t.answered {
 		c.fail("DOWN-DELTA-13", "%s has had no answer to its wildcard", who)
+	}
+	for name := range t.halves {
+		if _, exists := view[name]; !exists && holds[name] != "" {
+			c.fail("NAME-5", "%s wants %s, has given up the name %s, and holds it still", who, t.interest.text(), name)
+			return
+		}
+	}
+	if !maps.Equal(view, holds) {
+		c.fail("G3", "%s wants %s, should hold %v, holds %v", who, t.interest.text(), view, holds)
 	}
 	for name, asked := range t.asked {
 		if _, exists := view[name]; asked && exists && t.interest.Names[name] && !cl.sotw {

@@ -129,8 +129,10 @@ func (c *Checker) hear(id int, url, nonce string) (who string, k kind, t *topic)
 		c.fail("DOWN-DELTA-3", "%s: the nonce %q again", who, nonce)
 	}
 	cl.nonces[nonce] = true
+	c.about = cl.topics[k.name]
 	c.silence()
 	c.settled()
+	c.noteLapse()
 	return who, k, cl.topics[k.name]
 }
 
@@ -279,7 +281,14 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 		}
 		return false
 	}
-	if !c.known[k.name].gone(name, &t.interest, t.brought[name], kept) && !c.lapsed(k) {
+	if w := c.known[k.name].byName.words[name]; t.brought[name] && w.silent && w.unvouched {
+		c.fail("MISS-4", "%s came with %s, of which a stream was silent that had carried nothing of the type, and is told that it is gone", who, name)
+	}
+	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name], kept); {
+	case gone || c.outlived(k, name, &t.interest):
+	case c.lapsed(k) && c.known[k.name].lends(name, &t.interest):
+		c.fail("WILD-11", "%s wants %s, and is told that %s is gone with the wildcard that had lent it", who, t.interest.text(), name)
+	default:
 		c.fail("G4", "%s wants %s, and is told that %s is gone", who, t.interest.text(), name)
 	}
 	if last, told := t.last[name]; told && last == "" && !t.owed[name] && !more && !(t.interest.Wildcard && len(t.interest.Names) > 0) { // MISS-8

@@ -16,6 +16,11 @@ import (
 // it lists exists, and what it removes does not. But it may be late, say things in
 // pieces and twice, and keep silent about names that do not exist.
 type controlPlane struct {
+	number  int    // in the order in which the relay prefers them
+	server  string // what kind it is (servers.go)
+	era     int    // how often it was started anew
+	down    bool
+	hung    bool
 	world   World
 	habits  habits
 	bodies  map[string]content // by wire bytes
@@ -43,6 +48,7 @@ type content struct{ kind, name, label string }
 
 // serverStream is the server's side of a stream.
 type serverStream struct {
+	probe bool // nobody is told what it brings
 	inbox []*discovery.DeltaDiscoveryRequest
 	lanes map[string]*serverLane // by kind
 	sotw  map[string]*sotwLane   // nil: it is a Delta stream
@@ -55,11 +61,12 @@ type serverLane struct {
 	sent     map[string]string   // name, version
 	as       map[string][]string // name, the aliases it was sent with
 	owed     map[string]bool     // names to be answered whatever was sent
+	gone     map[string]bool     // names of which it will not speak again (remembers)
 	whole    bool                // the wildcard is to be answered
 }
 
-func newControlPlane() *controlPlane {
-	p := &controlPlane{world: World{}, bodies: map[string]content{}, once: map[string]Resource{}, streams: map[int]*serverStream{}}
+func newControlPlane(server string) *controlPlane {
+	p := &controlPlane{server: server, world: World{}, bodies: map[string]content{}, once: map[string]Resource{}, streams: map[int]*serverStream{}}
 	for _, k := range kinds {
 		p.world[k.name] = map[string]Resource{}
 	}
@@ -73,7 +80,7 @@ func (p *controlPlane) next() int {
 
 // set gives a name new content.
 func (p *controlPlane) set(k kind, name string, aliases []string) {
-	label := fmt.Sprintf("v%d", p.next())
+	label := fmt.Sprintf("%c%d", 'v'+p.number, p.next())
 	p.world[k.name][name] = Resource{Label: label, Version: label, Aliases: aliases}
 	p.once[label] = p.world[k.name][name]
 }
@@ -81,7 +88,7 @@ func (p *controlPlane) set(k kind, name string, aliases []string) {
 // reversion gives a name another version, and the content that it has (RECON-4).
 func (p *controlPlane) reversion(k kind, name string) {
 	if r, ok := p.world[k.name][name]; ok {
-		r.Version = fmt.Sprintf("u%d", p.next())
+		r.Version = fmt.Sprintf("%c%d", 'u'-p.number, p.next())
 		p.world[k.name][name], p.once[r.Version] = r, r
 	}
 }
@@ -107,7 +114,7 @@ func (p *controlPlane) wire(k kind, name string) *discovery.Resource {
 	}
 	p.bodies[string(value)] = content{k.name, name, r.Label}
 	return &discovery.Resource{
-		Name: name, Version: r.Version, Aliases: r.Aliases, Resource: &anypb.Any{TypeUrl: k.url, Value: value},
+		Name: name, Version: p.version(r), Aliases: r.Aliases, Resource: &anypb.Any{TypeUrl: k.url, Value: value},
 	}
 }
 
@@ -124,12 +131,14 @@ func (p *controlPlane) read(s *serverStream) (refused bool) {
 		}
 		l := s.lanes[k.name]
 		if l == nil {
-			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}}
+			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}, gone: map[string]bool{}}
 			s.lanes[k.name] = l
 			p.resume(l, req, p.world[k.name])
 			l.whole = l.whole || s.sotw != nil && k.full
+			p.subscribe(k, l, req, true)
+		} else {
+			p.subscribe(k, l, req, false)
 		}
-		l.subscribe(req, p.world[k.name])
 	}
 	s.inbox = nil
 	return false
@@ -150,23 +159,28 @@ func (p *controlPlane) judged(l *serverLane, req *discovery.DeltaDiscoveryReques
 // resume takes in the first request of a type: what the client has needs no answer.
 func (p *controlPlane) resume(l *serverLane, req *discovery.DeltaDiscoveryRequest, world map[string]Resource) {
 	l.wildcard = len(req.GetResourceNamesSubscribe()) == 0
-	l.whole = l.wildcard
-	for name, version := range req.GetInitialResourceVersions() {
-		l.sent[name], l.as[name] = version, p.once[version].Aliases
+	for name, version := range p.shown(req) {
+		l.sent[name], l.as[name] = version, p.earlier(version).Aliases
 		if p.habits&resends != 0 && world[name].Label != "" {
 			l.sent[name] = "?" // sent again, or removed if it is gone
 		}
 	}
+	l.whole = l.wildcard && p.answersAll(l)
 }
 
-func (l *serverLane) subscribe(req *discovery.DeltaDiscoveryRequest, world map[string]Resource) {
+// subscribe takes in what is asked for and given up. first: it is the type's first
+// request on the stream.
+func (p *controlPlane) subscribe(k kind, l *serverLane, req *discovery.DeltaDiscoveryRequest, first bool) {
+	world, shown := p.world[k.name], p.shown(req)
 	for _, name := range req.GetResourceNamesSubscribe() {
 		if name == wildcard {
-			l.wildcard, l.whole = true, true
+			l.wildcard, l.whole = true, p.answersAll(l)
 			continue
 		}
 		l.names[name] = true
-		if r, ok := world[name]; !ok || l.sent[name] != r.Version || len(req.GetInitialResourceVersions()) == 0 {
+		switch r, ok := world[name]; {
+		case p.believes(k, l, name), first && p.is(ignores) && !ok:
+		case !ok || l.sent[name] != p.version(r) || len(shown) == 0:
 			l.owed[name] = true
 		}
 	}
@@ -176,16 +190,17 @@ func (l *serverLane) subscribe(req *discovery.DeltaDiscoveryRequest, world map[s
 		}
 		delete(l.names, name)
 		delete(l.owed, name)
+		p.givenUp(k, l, name)
 	}
 	for name := range l.sent {
-		if _, mapped := req.GetInitialResourceVersions()[name]; !mapped && !l.wants(name, l.as[name]) {
+		if _, mapped := shown[name]; !mapped && !p.wants(k, l, name, l.as[name]) {
 			delete(l.sent, name) // the client has dropped it
 		}
 	}
 }
 
-func (l *serverLane) wants(name string, aliases []string) bool {
-	i := Interest{Names: l.names, Wildcard: l.wildcard}
+func (p *controlPlane) wants(k kind, l *serverLane, name string, aliases []string) bool {
+	i := Interest{Names: l.names, Wildcard: l.wildcard || p.everything(k, l)}
 	return i.Covers(name, aliases)
 }
 
@@ -206,8 +221,7 @@ func (p *controlPlane) push(s *serverStream, k kind, pieces int) *discovery.Delt
 			p.pushPresent(resp, l, k, name, r)
 		} else if _, sent := l.sent[name]; sent {
 			resp.RemovedResources = append(resp.RemovedResources, name)
-			delete(l.sent, name)
-			delete(l.owed, name)
+			p.hasGone(k, l, name)
 		}
 	}
 	for _, asked := range slices.Sorted(maps.Keys(l.owed)) {
@@ -222,13 +236,16 @@ func (p *controlPlane) push(s *serverStream, k kind, pieces int) *discovery.Delt
 }
 
 func (p *controlPlane) pushPresent(resp *discovery.DeltaDiscoveryResponse, l *serverLane, k kind, name string, r Resource) {
+	if l.gone[name] {
+		return
+	}
 	owed := slices.ContainsFunc(slices.Collect(maps.Keys(l.owed)), func(asked string) bool { return answers(name, r.Aliases, asked) })
 	version, sent := l.sent[name]
-	wants := l.wants(name, r.Aliases)
-	if wants && (owed || version != r.Version) || !wants && sent {
+	wants := p.wants(k, l, name, r.Aliases)
+	if wants && (owed || version != p.version(r)) || !wants && sent {
 		resp.Resources = append(resp.Resources, p.wire(k, name))
 	}
-	l.sent[name], l.as[name] = r.Version, r.Aliases
+	l.sent[name], l.as[name] = p.version(r), r.Aliases
 	if !wants {
 		delete(l.sent, name) // it has lost the alias it was sent for, and says so
 	}
@@ -248,7 +265,7 @@ func (p *controlPlane) answer(resp *discovery.DeltaDiscoveryResponse, l *serverL
 	})
 	delete(l.owed, asked)
 	switch {
-	case matched || slices.Contains(resp.RemovedResources, asked) || p.habits&silent != 0:
+	case matched || slices.Contains(resp.RemovedResources, asked) || p.habits&silent != 0, p.is(remembers):
 	case p.habits&errs != 0:
 		resp.ResourceErrors = append(resp.ResourceErrors, &discovery.ResourceError{
 			ResourceName: &discovery.ResourceName{Name: asked}, ErrorDetail: &statuspb.Status{Code: 5, Message: "no"},
@@ -270,9 +287,9 @@ func (p *controlPlane) again(s *serverStream, k kind) {
 }
 
 // noteSent: a resource was sent though it was not asked for.
-func (l *serverLane) noteSent(name string, r Resource) {
-	if l != nil && l.wants(name, r.Aliases) {
-		l.sent[name], l.as[name] = r.Version, r.Aliases
+func (p *controlPlane) noteSent(k kind, l *serverLane, name string, r Resource) {
+	if l != nil && p.wants(k, l, name, r.Aliases) {
+		l.sent[name], l.as[name] = p.version(r), r.Aliases
 	}
 }
 

@@ -20,10 +20,13 @@ type Relay interface {
 	Ask(client int, m proto.Message)
 	Close(client int)
 	Deaf(client int, deaf bool)
-	// Of the control plane.
+	// Of the control planes, by number.
 	Answer(stream int, m proto.Message)
 	End(stream int, how int)
-	Down(down bool)
+	Down(plane int, down bool)
+	// Hang stops a control plane, and lets it go on: its connections stay, and what it is
+	// asked meanwhile it hears then.
+	Hang(plane int, hung bool)
 	// Of the relay.
 	Settle()
 	Wait(d time.Duration)
@@ -54,17 +57,33 @@ var (
 // Game is one script being played.
 type Game struct {
 	relay    Relay
-	plane    *controlPlane
+	planes   []*controlPlane // in the order in which the relay prefers them
 	checker  *Checker
 	players  map[int]*player
 	snapshot bool  // the relay keeps one on disk
-	open     []int // streams to the control plane, oldest first
+	open     []int // streams to the control planes, oldest first
 	trace    func(string)
 }
 
 func newGame(s Settings, trace func(string)) *Game {
-	plane := newControlPlane()
-	return &Game{plane: plane, checker: newChecker(s, plane.bodies), snapshot: s.Snapshot, players: map[int]*player{}, trace: trace}
+	planes := []*controlPlane{newControlPlane(s.Server)}
+	if s.Second != "" {
+		planes = append(planes, planes[0].second(s.Second == "same"))
+	}
+	return &Game{planes: planes, checker: newChecker(s, planes[0].bodies), snapshot: s.Snapshot, players: map[int]*player{}, trace: trace}
+}
+
+// plane is the control plane that an operation is about.
+func (g *Game) plane(o Op) *controlPlane { return g.planes[o.Who%len(g.planes)] }
+
+// server is the control plane's end of a stream, and whose it is; nil: it has ended.
+func (g *Game) server(id int) (*controlPlane, *serverStream) {
+	for _, p := range g.planes {
+		if s := p.streams[id]; s != nil {
+			return p, s
+		}
+	}
+	return nil, nil
 }
 
 func (g *Game) log(format string, a ...any) {
@@ -73,8 +92,8 @@ func (g *Game) log(format string, a ...any) {
 	}
 }
 
-// failed: a violation has been seen.
-func (g *Game) failed() bool { return len(g.checker.Violations) > 0 }
+// failed: a violation has been seen, or what excuses one.
+func (g *Game) failed() bool { return len(g.checker.Violations) > 0 || g.checker.Excused != nil }
 
 // Play plays a script to its end. It returns what is wrong, or nothing.
 func (g *Game) Play(relay Relay, ops []Op) []string {
@@ -96,7 +115,7 @@ func (g *Game) Play(relay Relay, ops []Op) []string {
 func (g *Game) act() {
 	g.relay.Settle()
 	for range 100 {
-		busy := g.plane.habits&eager != 0 && g.serve()
+		busy := g.serve()
 		for _, p := range g.everybody() {
 			for _, k := range kinds {
 				busy = p.auto && g.judge(p, k, false) || busy
@@ -119,28 +138,33 @@ func (g *Game) everybody() (all []*player) {
 
 func (g *Game) play(o Op) {
 	k, _ := named(o.Kind)
+	plane := g.plane(o)
 	switch o.Verb {
 	case "set":
 		if len(o.Add) > 0 {
-			g.plane.set(k, o.Add[0], slices.DeleteFunc(o.Add[1:], func(alias string) bool { return alias == o.Add[0] }))
+			plane.set(k, o.Add[0], slices.DeleteFunc(o.Add[1:], func(alias string) bool { return alias == o.Add[0] }))
 		}
 	case "remove":
 		for _, name := range o.Add {
-			delete(g.plane.world[k.name], name)
+			delete(plane.world[k.name], name)
 		}
 	case "version":
 		for _, name := range o.Add {
-			g.plane.reversion(k, name)
+			plane.reversion(k, name)
 		}
 	case "wipe":
-		clear(g.plane.world[k.name])
+		clear(plane.world[k.name])
 	case "habit":
-		g.plane.habits = habits(o.N)
-		g.checker.uncertain = g.checker.uncertain || g.plane.habits&poison != 0
+		for _, p := range g.planes {
+			p.habits = habits(o.N)
+		}
+		g.checker.uncertain = g.checker.uncertain || plane.habits&poison != 0
 	case "push", "again", "bad", "error", "extra", "end":
 		g.playStream(o, k)
 	case "down", "up":
-		g.relay.Down(o.Verb == "down")
+		g.setDown(plane, o.Verb == "down")
+	case "hang", "wake":
+		g.hang(plane, o.Verb == "hang")
 	case "wait":
 		g.wait(time.Duration(o.N) * time.Millisecond)
 	case "save":
@@ -166,21 +190,24 @@ func (g *Game) playStream(o Op, k kind) {
 		return
 	}
 	id := g.open[o.Who%len(g.open)]
-	s := g.plane.streams[id]
+	plane, s := g.server(id)
+	if plane.hung {
+		return
+	}
 	switch o.Verb {
 	case "again":
-		g.plane.again(s, k)
+		plane.again(s, k)
 		g.push(id, k, 0, false)
 	case "push", "bad":
-		if o.N&32 == 0 && g.plane.read(s) {
+		if o.N&32 == 0 && plane.read(s) {
 			g.log("up%d > refuses", id)
 			g.refuse(id)
 			return
 		}
 		g.push(id, k, o.N&31, o.Verb == "bad")
 	case "error":
-		g.plane.erred = true
-		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: fmt.Sprintf("n%d", g.plane.next())}
+		plane.erred = true
+		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: fmt.Sprintf("n%d", plane.next())}
 		for _, name := range o.Add {
 			resp.ResourceErrors = append(resp.ResourceErrors, &discovery.ResourceError{
 				ResourceName: &discovery.ResourceName{Name: name}, ErrorDetail: &statuspb.Status{Code: 14, Message: "later"},
@@ -188,15 +215,15 @@ func (g *Game) playStream(o Op, k kind) {
 		}
 		g.answer(id, resp, false)
 	case "extra":
-		if g.plane.read(s) {
+		if plane.read(s) {
 			g.refuse(id)
 			return
 		}
-		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: fmt.Sprintf("n%d", g.plane.next())}
+		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: fmt.Sprintf("n%d", plane.next())}
 		for _, name := range o.Add {
-			if _, ok := g.plane.world[k.name][name]; ok && s.lanes[k.name] != nil && !slices.ContainsFunc(resp.Resources, func(r *discovery.Resource) bool { return r.GetName() == name }) {
-				resp.Resources = append(resp.Resources, g.plane.wire(k, name))
-				s.lanes[k.name].noteSent(name, g.plane.world[k.name][name])
+			if r, ok := plane.world[k.name][name]; ok && s.lanes[k.name] != nil && !slices.ContainsFunc(resp.Resources, func(r *discovery.Resource) bool { return r.GetName() == name }) {
+				resp.Resources = append(resp.Resources, plane.wire(k, name))
+				plane.noteSent(k, s.lanes[k.name], name, r)
 			}
 		}
 		g.answer(id, resp, false)
@@ -210,11 +237,12 @@ func (g *Game) playStream(o Op, k kind) {
 
 // push says what there is to say of a type on a stream; true if there was anything.
 func (g *Game) push(id int, k kind, pieces int, bad bool) bool {
-	resp := g.plane.push(g.plane.streams[id], k, pieces)
+	plane, s := g.server(id)
+	resp := plane.push(s, k, pieces)
 	if resp == nil {
 		return false
 	}
-	if bad = bad && len(resp.Resources) > 0 && g.plane.streams[id].sotw == nil; bad {
+	if bad = bad && len(resp.Resources) > 0 && s.sotw == nil; bad {
 		resp.Resources = append(resp.Resources, proto.Clone(resp.Resources[0]).(*discovery.Resource)) // ERR-11
 	}
 	g.answer(id, resp, bad)
@@ -223,8 +251,8 @@ func (g *Game) push(id int, k kind, pieces int, bad bool) bool {
 
 func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) {
 	var said proto.Message = resp
-	if s := g.plane.streams[id]; s != nil && s.sotw != nil {
-		whole, means := g.sotwAnswer(s, resp)
+	if plane, s := g.server(id); s != nil && s.sotw != nil {
+		whole, means := g.sotwAnswer(plane, s, resp)
 		if whole == nil {
 			return
 		}
@@ -236,19 +264,19 @@ func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) 
 	g.relay.Answer(id, said)
 }
 
-// serve lets the control plane read everything and say everything.
+// serve lets the control planes that are eager read everything and say everything.
 func (g *Game) serve() (busy bool) {
 	for _, id := range slices.Clone(g.open) {
-		s := g.plane.streams[id]
-		if s == nil {
+		plane, s := g.server(id)
+		if s == nil || plane.hung || plane.habits&eager == 0 {
 			continue
 		}
-		if g.plane.read(s) {
+		if plane.read(s) {
 			g.refuse(id)
 			return true
 		}
 		for _, k := range kinds {
-			if g.plane.streams[id] == s {
+			if plane.streams[id] == s {
 				busy = g.push(id, k, 0, false) || busy
 			}
 		}
@@ -308,10 +336,10 @@ func (g *Game) hangUp(p *player) {
 
 // wait lets time pass. A control plane that is eager answers meanwhile.
 func (g *Game) wait(d time.Duration) {
-	const beat = 500 * time.Millisecond
+	beat := max(500*time.Millisecond, d/100)
 	for d > 0 && !g.failed() {
 		step := d
-		if g.plane.habits&eager != 0 {
+		if g.planes[0].habits&eager != 0 {
 			step = min(d, beat)
 		}
 		g.relay.Wait(step)
@@ -322,154 +350,4 @@ func (g *Game) wait(d time.Duration) {
 			g.act()
 		}
 	}
-}
-
-// --- what the relay says ---
-
-// StreamOpened: the relay has a stream to the control plane.
-func (g *Game) StreamOpened(id int, sotw bool, at time.Time) {
-	g.log("up%d < open sotw=%v", id, sotw)
-	g.checker.now = at
-	g.checker.upOpened(id, sotw)
-	g.plane.streams[id] = &serverStream{lanes: map[string]*serverLane{}}
-	if sotw {
-		g.plane.streams[id].sotw = map[string]*sotwLane{}
-	}
-	g.open = append(g.open, id)
-}
-
-// StreamClosed: it has it no more.
-func (g *Game) StreamClosed(id int, at time.Time) {
-	g.log("up%d < closed", id)
-	g.checker.now = at
-	g.checker.upClosed(id)
-	delete(g.plane.streams, id)
-	g.open = slices.DeleteFunc(g.open, func(o int) bool { return o == id })
-}
-
-// Asked is a request of the relay's.
-func (g *Game) Asked(id int, m proto.Message, at time.Time) {
-	g.log("up%d < %s", id, text(m))
-	g.checker.now = at
-	s := g.plane.streams[id]
-	var said []*discovery.DeltaDiscoveryRequest
-	switch req := m.(type) {
-	case *discovery.DeltaDiscoveryRequest:
-		said = append(said, req)
-	case *discovery.DiscoveryRequest:
-		said = s.sotwAsked(req)
-	}
-	for _, req := range said {
-		g.checker.upAsked(id, req)
-		if s != nil {
-			s.inbox = append(s.inbox, req)
-		}
-	}
-}
-
-// Told is a response to a client.
-func (g *Game) Told(client int, m proto.Message, at time.Time) {
-	g.log("c%d < %s", client, text(m))
-	g.checker.now = at
-	switch resp := m.(type) {
-	case *discovery.DeltaDiscoveryResponse:
-		g.checker.clientTold(client, resp)
-	case *discovery.DiscoveryResponse:
-		g.checker.clientToldSotW(client, resp)
-		if k, ok := named(resp.GetTypeUrl()); ok {
-			g.players[client].last[k.name] = resp.GetNonce()
-		}
-	}
-}
-
-// Ended: the relay has ended a client's stream. unavailable: because the control
-// plane does not answer (ERR-7), which alone is a reason.
-func (g *Game) Ended(client int, unavailable bool, message string, at time.Time) {
-	g.log("c%d < end %s", client, message)
-	g.checker.now = at
-	if !unavailable {
-		g.checker.fail("ERR-7", "c%d: the relay ends the stream: %s", client, message)
-	}
-	if p := g.players[client]; p != nil && p.open {
-		p.open = false
-		g.checker.clientClosed(client)
-	}
-}
-
-// --- the end ---
-
-// finish brings everything to rest, and judges.
-func (g *Game) finish() {
-	g.relay.Hold(false)
-	for _, p := range g.everybody() {
-		g.relay.Deaf(p.id, false)
-	}
-	g.relay.Settle()
-	g.log("--- what the relay knows the clients know, ACK or not")
-	g.relay.Wait(3 * ackTimeout) // an error prolongs it
-	g.checker.now = g.relay.Now()
-	if g.checker.Known(); g.failed() {
-		return
-	}
-	if g.rest(); !g.failed() {
-		g.checker.Known()
-	}
-	if g.failed() {
-		return
-	}
-	g.log("--- all becomes quiet")
-	poisoned := g.plane.habits&poison != 0
-	g.plane.habits = g.plane.habits&^poison | eager
-	if g.plane.erred {
-		g.plane.habits &^= silent // an error is no answer (ERR-8)
-		g.plane.owe()
-	}
-	g.relay.Down(false)
-	waits := []time.Duration{time.Second, 31 * time.Second, time.Second, 16 * time.Second, 31 * time.Second, time.Second}
-	if poisoned {
-		waits = append(waits, 2*time.Minute)
-	}
-	for _, d := range waits {
-		for _, p := range g.everybody() {
-			if !p.open {
-				g.openStream(p, 0)
-			}
-		}
-		g.act()
-		g.rest()
-		g.wait(d)
-		g.act()
-		g.rest()
-		if g.failed() {
-			return
-		}
-	}
-	g.checker.now = g.relay.Now()
-	g.checker.Finish(g.plane.world)
-	if g.failed() {
-		return
-	}
-	g.log("--- everybody leaves")
-	for _, p := range g.everybody() {
-		g.hangUp(p)
-	}
-	g.act()
-	g.wait(100 * time.Second)
-	g.checker.Finish(g.plane.world)
-}
-
-// rest lets the clients ACK until they have nothing left to ACK.
-func (g *Game) rest() {
-	for range 100 {
-		busy := false
-		for _, p := range g.everybody() {
-			busy = g.ackAll(p) || busy
-		}
-		if !busy || g.failed() {
-			return
-		}
-		g.relay.Settle()
-		g.act()
-	}
-	g.checker.fail("quiet", "the clients do not come to rest")
 }

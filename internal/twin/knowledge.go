@@ -13,13 +13,19 @@ type word struct {
 	present bool
 	label   string
 	version string // the control plane's
+	plane   int    // which one's
 	aliases []string
 	at      int  // the event with which it was said
 	silent  bool // it was not said: the name went unanswered for too long
+	// unvouched: nor was anything else of the type on that stream (MISS-4).
+	unvouched bool
 	// unsure: the relay may have it or not. It was said before it was asked for (UP-9,
 	// H-1), or not again where all there is was said (RECON-12), or it lingered for as
 	// long as it may.
 	unsure bool
+	// unasked: nobody had asked for it, and the relay has it no longer than the stream
+	// lives (UP-9).
+	unasked bool
 }
 
 // voice is what was said in answer to one of the two kinds of interest in a type:
@@ -80,13 +86,41 @@ func (v *voice) set(name string, w word) (changed []string) {
 	return append(append(v.lose(before), name), w.aliases...)
 }
 
-// doubt notes that what was said up to an event may not be so any more.
-func (v *voice) doubt(upTo int) {
+// over notes that the stream has ended on which names were asked for.
+func (v *voice) over() {
 	for name, w := range v.words {
-		if w.present && w.at <= upTo {
+		if w.unasked {
+			delete(v.words, name)
+		}
+	}
+}
+
+// recall notes that somebody asks for a name.
+func (v *voice) recall(asked string) {
+	for name, w := range v.words {
+		if w.unasked && answers(name, w.aliases, asked) {
+			w.unasked = false
+			v.words[name] = w
+		}
+	}
+}
+
+// doubt notes that what was said up to an event, and no version was shown of, may not be
+// so any more.
+func (v *voice) doubt(upTo int, shown map[string]string) {
+	for name, w := range v.words {
+		if _, ok := shown[name]; !ok && w.present && w.at <= upTo {
 			w.unsure = true
 			v.words[name] = w
 		}
+	}
+}
+
+// vouch notes that a stream whose silence counts has carried something of the type.
+func (v *voice) vouch() {
+	for name, w := range v.words {
+		w.unvouched = false
+		v.words[name] = w
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -36,9 +37,9 @@ import (
 type liveRelay struct {
 	game       *Game
 	settings   Settings
-	upstream   *xdstest.Network // the control plane listens
-	downstream *xdstest.Network // the relay listens
-	plane      *grpc.Server
+	upstream   []*xdstest.Network // each control plane listens on one
+	downstream *xdstest.Network   // the relay listens
+	planes     []*grpc.Server
 	dir        string // for the snapshot; "": none
 	stop       func()
 	clients    map[int]*liveClient
@@ -59,7 +60,8 @@ type heard struct {
 // liveStream is the control plane's end of a stream.
 type liveStream struct {
 	grpc.ServerStream
-	end chan error
+	plane int
+	end   chan error
 }
 
 type liveClient struct {
@@ -71,11 +73,14 @@ type liveClient struct {
 
 func newLiveRelay(g *Game, s Settings, dir string) *liveRelay {
 	r := &liveRelay{
-		game: g, settings: s, upstream: xdstest.NewNetwork(), downstream: xdstest.NewNetwork(),
-		plane: grpc.NewServer(), dir: dir, clients: map[int]*liveClient{}, streams: map[int]*liveStream{},
+		game: g, settings: s, downstream: xdstest.NewNetwork(), dir: dir, clients: map[int]*liveClient{}, streams: map[int]*liveStream{},
 	}
-	discovery.RegisterAggregatedDiscoveryServiceServer(r.plane, &liveService{r: r})
-	go func() { _ = r.plane.Serve(r.upstream.Listener()) }() // ends with shutdown
+	for i := range g.planes {
+		network, server := xdstest.NewNetwork(), grpc.NewServer()
+		discovery.RegisterAggregatedDiscoveryServiceServer(server, &liveService{r: r, plane: i})
+		go func() { _ = server.Serve(network.Listener()) }() // ends with shutdown
+		r.upstream, r.planes = append(r.upstream, network), append(r.planes, server)
+	}
 	r.start(r.downstream.Listener())
 	return r
 }
@@ -83,12 +88,19 @@ func newLiveRelay(g *Game, s Settings, dir string) *liveRelay {
 func (r *liveRelay) start(listener net.Listener) {
 	c := *configure(r.settings)
 	c.Cache.Snapshot.Dir = r.dir
-	made, err := relay.New(&c, relay.Options{Dial: r.upstream.Dial, Random: func() float64 { return 0.5 }})
+	made, err := relay.New(&c, relay.Options{Dial: r.dial, Random: func() float64 { return 0.5 }})
 	if err != nil {
 		panic(err)
 	}
 	made.Serve(listener)
 	r.stop = func() { made.Close(0) }
+}
+
+func (r *liveRelay) dial(ctx context.Context, address string) (net.Conn, error) {
+	if address == xdstest.SecondAddress {
+		return r.upstream[1].Dial(ctx, address)
+	}
+	return r.upstream[0].Dial(ctx, address)
 }
 
 // shutdown ends everything.
@@ -98,7 +110,9 @@ func (r *liveRelay) shutdown() {
 	}
 	r.stop()
 	r.hangUp()
-	r.plane.Stop()
+	for _, server := range r.planes {
+		server.Stop()
+	}
 	synctest.Wait()
 }
 
@@ -154,6 +168,9 @@ func (r *liveRelay) Restart() {
 		r.close(id)
 	}
 	r.stop()
+	for _, network := range r.upstream {
+		network.Drop() // what it has said to one that hangs is lost
+	}
 	synctest.Wait()
 	r.mu.Lock()
 	r.heard = nil
@@ -261,27 +278,30 @@ func (r *liveRelay) Deaf(int, bool) {}
 // liveService is its gRPC face.
 type liveService struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
-	r *liveRelay
+	r     *liveRelay
+	plane int
 }
 
 func (s *liveService) DeltaAggregatedResources(stream grpc.BidiStreamingServer[discovery.DeltaDiscoveryRequest, discovery.DeltaDiscoveryResponse]) error {
 	if s.r.settings.SotW != "" {
 		return unimplemented
 	}
-	return s.r.serve(stream, false, func() proto.Message { return new(discovery.DeltaDiscoveryRequest) })
+	return s.serve(stream, false, func() proto.Message { return new(discovery.DeltaDiscoveryRequest) })
 }
 
 func (s *liveService) StreamAggregatedResources(stream grpc.BidiStreamingServer[discovery.DiscoveryRequest, discovery.DiscoveryResponse]) error {
-	return s.r.serve(stream, true, func() proto.Message { return new(discovery.DiscoveryRequest) })
+	return s.serve(stream, true, func() proto.Message { return new(discovery.DiscoveryRequest) })
 }
 
-func (r *liveRelay) serve(stream grpc.ServerStream, sotw bool, request func() proto.Message) error {
-	own := &liveStream{ServerStream: stream, end: make(chan error, 1)}
+func (s *liveService) serve(stream grpc.ServerStream, sotw bool, request func() proto.Message) error {
+	r, own := s.r, &liveStream{ServerStream: stream, plane: s.plane, end: make(chan error, 1)}
+	md, _ := metadata.FromIncomingContext(stream.Context())
+	probe := slices.Contains(md.Get(xdstest.StreamKindHeader), "probe")
 	r.mu.Lock()
 	r.opened++
 	id, at := r.opened, time.Now()
 	r.streams[id] = own
-	r.hear(true, func() { r.game.StreamOpened(id, sotw, at) })
+	r.hear(true, func() { r.game.StreamOpened(id, own.plane, probe, sotw, at) })
 	r.mu.Unlock()
 	gone := make(chan struct{})
 	go func() {
@@ -358,15 +378,26 @@ func (r *liveRelay) hangUp() {
 	}
 }
 
-func (r *liveRelay) Down(down bool) {
+func (r *liveRelay) Down(plane int, down bool) {
 	if !down {
-		r.upstream.Up()
+		r.upstream[plane].Up()
 		return
 	}
-	r.upstream.Down()
+	r.upstream[plane].Down()
 	for _, id := range slices.Clone(r.game.open) {
-		r.end(id, endings[0])
+		if p, _ := r.game.server(id); p.number == plane {
+			r.end(id, endings[0])
+		}
 	}
+	r.Settle()
+}
+
+func (r *liveRelay) Hang(plane int, hung bool) {
+	if hung {
+		r.upstream[plane].Hang()
+		return
+	}
+	r.upstream[plane].Wake(synctest.Wait)
 	r.Settle()
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/relay"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
+	"github.com/xds-relay/xds-relay/internal/xdstest"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
@@ -34,7 +35,7 @@ type pureRelay struct {
 
 	now    time.Time
 	hold   bool
-	down   bool
+	planes []*purePlane
 	hub    *fanout.Hub
 	core   *upstream.Core
 	woken  bool // interest has changed since the Core looked
@@ -43,7 +44,8 @@ type pureRelay struct {
 	disk   []byte // the snapshot; nil: none
 	sotw   string // Settings.SotW
 
-	streams []upstream.StreamID // open ones
+	streams []upstream.StreamID       // open ones
+	planeOf map[upstream.StreamID]int // to which control plane they lead
 	clients []*pureClient
 }
 
@@ -66,6 +68,9 @@ var endings = []error{
 
 var unimplemented = status.Error(codes.Unimplemented, "unknown method DeltaAggregatedResources")
 
+// small are the settings that bound something, at their smallest.
+var small = []string{"cache.max_lingering_names=1"}
+
 // configs are made once for each of the settings.
 var configs sync.Map
 
@@ -74,11 +79,18 @@ func configure(s Settings) *config.Config {
 		return c.(*config.Config)
 	}
 	mode := cmp.Or(s.SotW, "delta")
-	c, err := config.Load("", []string{
+	set := []string{
 		"upstream.mode=" + mode,
 		"admin.listen=", "downstream.drain=0s", "downstream.first_message_timeout=1h", "downstream.request_rate=1000", "upstream.coalesce_window=" + s.Coalesce.String(),
 		"timers.settle=" + s.Settle.String(), "timers.name_linger=" + s.Linger.String(),
-	})
+	}
+	if s.Second != "" {
+		set = append(set, `upstream.fallbacks=[{"address":"`+xdstest.SecondAddress+`"}]`)
+	}
+	if s.Small {
+		set = append(set, small...)
+	}
+	c, err := config.Load("", set)
 	if err != nil {
 		panic(err)
 	}
@@ -88,13 +100,19 @@ func configure(s Settings) *config.Config {
 
 func newPureRelay(g *Game, s Settings) *pureRelay {
 	c := configure(s)
-	r := &pureRelay{game: g, config: c, sotw: s.SotW, session: relay.DownstreamConfig(c), now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	r := &pureRelay{game: g, config: c, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upstream.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
 	r.Restart()
 	return r
 }
 
 func (r *pureRelay) Restart() {
 	r.streams, r.clients = nil, nil
+	for range r.config.Upstream.Entries()[len(r.planes):] {
+		r.planes = append(r.planes, &purePlane{})
+	}
+	for _, p := range r.planes {
+		p.connected, p.pending = false, nil
+	}
 	r.warmth = downstream.NewWarmth()
 	r.hub = fanout.NewHub(relay.HubConfig(r.config))
 	r.hub.Wanted().OnWake(func() { r.woken = true })
@@ -225,8 +243,8 @@ func (r *pureRelay) step(event func()) (learned bool) {
 	effects := r.core.Effects()
 	for _, e := range effects {
 		e.Apply(r.hub)
-		if e.Check != 0 { // it is there, whatever it says
-			r.step(func() { r.core.Checked(e.Check, upstream.Check{Begun: r.now, Verdict: upstream.There}, r.now) })
+		if e.Check != 0 {
+			r.check(e.Check, e.Timeout)
 		}
 	}
 	for _, id := range slices.Clone(r.streams) {
@@ -239,6 +257,9 @@ func (r *pureRelay) step(event func()) (learned bool) {
 
 func (r *pureRelay) Answer(stream int, m proto.Message) {
 	id := upstream.StreamID(stream)
+	if !r.alive(id) {
+		r.game.checker.fail("game", "a control plane that hangs says something")
+	}
 	d := upstream.Decode(proto.Clone(m), cache.Fingerprint{})
 	before := r.core.Deadline(r.now)
 	r.step(func() { r.core.Receive(id, d, r.now) })
@@ -267,6 +288,7 @@ func (r *pureRelay) unneeded(before time.Time) {
 }
 
 func (r *pureRelay) End(stream int, how int) {
+	delete(r.planeOf, upstream.StreamID(stream))
 	r.forget(upstream.StreamID(stream))
 	end, _ := upstream.Ending(endings[how])
 	r.owed = true
@@ -277,15 +299,6 @@ func (r *pureRelay) forget(id upstream.StreamID) {
 	if slices.Contains(r.streams, id) {
 		r.streams = slices.DeleteFunc(r.streams, func(o upstream.StreamID) bool { return o == id })
 		r.game.StreamClosed(int(id), r.now)
-	}
-}
-
-func (r *pureRelay) Down(down bool) {
-	r.down = down
-	for _, id := range slices.Clone(r.streams) {
-		if down {
-			r.End(int(id), 0)
-		}
 	}
 }
 
@@ -300,22 +313,12 @@ func (r *pureRelay) tick() (busy bool) {
 		}
 		open, shut = r.core.Tick(r.now)
 	})
+	for _, p := range r.planes {
+		p.pending = slices.DeleteFunc(p.pending, func(o upstream.Open) bool { return slices.Contains(shut, o.ID) })
+	}
 	for _, o := range open {
 		r.owed = true
-		if r.down {
-			end, _ := upstream.Ending(endings[0])
-			r.step(func() { r.core.Ended(o.ID, end, r.now) })
-			continue
-		}
-		if r.sotw != "" && !o.SotW {
-			r.step(func() { r.core.Opened(o.ID, r.now) })
-			end, _ := upstream.Ending(unimplemented)
-			r.step(func() { r.core.Ended(o.ID, end, r.now) })
-			continue
-		}
-		r.streams = append(r.streams, o.ID)
-		r.game.StreamOpened(int(o.ID), o.SotW, r.now)
-		r.step(func() { r.core.Opened(o.ID, r.now) })
+		r.connect(o)
 	}
 	for _, id := range slices.Clone(r.streams) {
 		if req := r.core.Next(id, r.now); req != nil {
@@ -342,7 +345,9 @@ func (r *pureRelay) Settle() {
 
 func (r *pureRelay) settle() {
 	for range restless {
-		busy := r.tick()
+		busy := r.giveUps()
+		busy = r.giveConnectionsUp() || busy
+		busy = r.tick() || busy
 		for _, c := range slices.Clone(r.clients) {
 			busy = r.flush(c) || busy
 		}
@@ -383,7 +388,7 @@ func (r *pureRelay) Wait(d time.Duration) {
 
 // deadline is when something happens by itself, or zero.
 func (r *pureRelay) deadline() (at time.Time) {
-	all := []time.Time{r.core.Deadline(r.now)}
+	all := append(r.attempts(), r.core.Deadline(r.now))
 	for _, c := range r.clients {
 		if !c.deaf {
 			all = append(all, c.timer)

@@ -2,6 +2,7 @@ package twin
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,9 @@ type Settings struct {
 	Settle, Linger, Coalesce time.Duration
 	Snapshot                 bool   // the last known good state is kept on disk
 	SotW                     string // the control plane speaks only that; the relay knows (sotw), or finds out (auto)
+	Server                   string // what kind it is: any of remembers, ignores, renumbers, with a comma between (servers.go)
+	Second                   string // there is another control plane to turn to: with the same world, or its own (other)
+	Small                    bool   // what is bounded is bounded to next to nothing
 }
 
 // Op is one operation. Any operation can be played at any time; one that makes no
@@ -32,7 +36,7 @@ type Script struct {
 
 // verbs are all operations, with what their numbers mean.
 var verbs = map[string]string{
-	// the world
+	// the world; with two control planes, who: whose (so with down, up, hang and wake)
 	"set":     "the first name gets new content, with the others as aliases",
 	"remove":  "the names are gone",
 	"version": "the names get another version and the content they have",
@@ -47,6 +51,8 @@ var verbs = map[string]string{
 	"end":   "a stream ends; N: 0 it breaks, 1 UNAVAILABLE, 2 OK",
 	"down":  "it is unreachable",
 	"up":    "it is reachable",
+	"hang":  "it stops, its connections stay",
+	"wake":  "it goes on",
 	// clients
 	"open":      "opens a stream; N bit 0: SotW, bit 1: ACKs by itself",
 	"sub":       "subscribes and unsubscribes; SotW: these names from now on, with - under a stale nonce",
@@ -81,6 +87,15 @@ func (s Settings) String() string {
 	}
 	if s.SotW != "" {
 		text += " upstream " + s.SotW
+	}
+	if s.Server != "" {
+		text += " server " + s.Server
+	}
+	if s.Second != "" {
+		text += " second " + s.Second
+	}
+	if s.Small {
+		text += " bounds small"
 	}
 	return text
 }
@@ -129,7 +144,7 @@ func parseSettings(line string) (s Settings, err error) {
 	words := strings.Fields(line)
 	for len(words) >= 2 && err == nil {
 		var d time.Duration
-		if words[0] != "snapshot" && words[0] != "upstream" {
+		if slices.Contains([]string{"settle", "linger", "coalesce"}, words[0]) {
 			d, err = time.ParseDuration(words[1])
 		}
 		switch words[0] {
@@ -143,6 +158,12 @@ func parseSettings(line string) (s Settings, err error) {
 			s.Snapshot = words[1] == "on"
 		case "upstream":
 			s.SotW = words[1]
+		case "server":
+			s.Server = words[1]
+		case "second":
+			s.Second = words[1]
+		case "bounds":
+			s.Small = words[1] == "small"
 		default:
 			return s, fmt.Errorf("no such setting: %s", words[0])
 		}

@@ -58,7 +58,7 @@ func (s *serverStream) sotwAsked(req *discovery.DiscoveryRequest) (said []*disco
 // relay is to make of it; nothing if there is nothing to say. A full set lists all
 // there is: who is not in it and was there is gone, and who was never there may be on
 // the way, or in error (TRANSLATE-5, ERR-8). Of other types nobody is told what is gone (TRANSLATE-7).
-func (g *Game) sotwAnswer(s *serverStream, delta *discovery.DeltaDiscoveryResponse) (*discovery.DiscoveryResponse, *discovery.DeltaDiscoveryResponse) {
+func (g *Game) sotwAnswer(plane *controlPlane, s *serverStream, delta *discovery.DeltaDiscoveryResponse) (*discovery.DiscoveryResponse, *discovery.DeltaDiscoveryResponse) {
 	k, _ := named(delta.GetTypeUrl())
 	l := s.lanes[k.name]
 	if l == nil || !l.wildcard && len(l.names) == 0 || s.sotw[k.name] == nil {
@@ -67,9 +67,9 @@ func (g *Game) sotwAnswer(s *serverStream, delta *discovery.DeltaDiscoveryRespon
 	means := &discovery.DeltaDiscoveryResponse{TypeUrl: delta.TypeUrl, Nonce: delta.Nonce, ResourceErrors: delta.ResourceErrors}
 	if k.full {
 		for _, name := range poolNames {
-			if r, ok := g.plane.world[k.name][name]; ok && l.wants(name, r.Aliases) {
-				means.Resources = append(means.Resources, g.plane.wire(k, name))
-				l.noteSent(name, r)
+			if r, ok := plane.world[k.name][name]; ok && plane.wants(k, l, name, r.Aliases) {
+				means.Resources = append(means.Resources, plane.wire(k, name))
+				plane.noteSent(k, l, name, r)
 			}
 		}
 		for name, w := range g.checker.known[k.name].voice(l.wildcard).words {
@@ -91,7 +91,7 @@ func (g *Game) sotwAnswer(s *serverStream, delta *discovery.DeltaDiscoveryRespon
 		}
 	}
 	resp := &discovery.DiscoveryResponse{
-		TypeUrl: delta.TypeUrl, Nonce: delta.Nonce, VersionInfo: fmt.Sprintf("s%d", g.plane.next()), ResourceErrors: delta.ResourceErrors,
+		TypeUrl: delta.TypeUrl, Nonce: delta.Nonce, VersionInfo: fmt.Sprintf("s%d", plane.next()), ResourceErrors: delta.ResourceErrors,
 	}
 	for _, r := range means.Resources {
 		body, err := anypb.New(r)

@@ -1,0 +1,177 @@
+package twin
+
+import (
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Random scripts.
+
+// draw is a random game. What an operation is does not depend on those before
+// it.
+func draw(r *rand.Rand) Script {
+	s := Script{Settings: Settings{
+		Settle:   oneOf(r, 0, 100*time.Millisecond),
+		Linger:   oneOf(r, 30*time.Second, 0),
+		Coalesce: oneOf(r, 0, 10*time.Millisecond),
+		Snapshot: oneOf(r, true, false),
+	}}
+	few := oneOf(r, kinds, kinds[:1], kinds[:2], kinds[3:], kinds[1:2])
+	world := cast{kinds: few, aliases: oneOf(r, true, false), deep: os.Getenv("TWIN_DEEP") != ""}
+	for range 1 + r.IntN(2*perGame) {
+		s.Ops = append(s.Ops, world.op(r))
+	}
+	s.surround(r)
+	return s
+}
+
+// surround makes of a game with one plain control plane, half of the time, one with
+// another: of another kind, or one that hangs, or two of them.
+func (s *Script) surround(r *rand.Rand) {
+	s.Settings.Small = oneOf(r, true, false)
+	if r.IntN(2) == 0 {
+		return
+	}
+	var server []string
+	for _, kind := range []string{remembers, ignores, renumbers} {
+		if r.IntN(3) == 0 {
+			server = append(server, kind)
+		}
+	}
+	s.Settings.Server = strings.Join(server, ",")
+	if r.IntN(3) == 0 {
+		s.Settings.Second, s.Settings.Snapshot = oneOf(r, "same", "other"), true
+		s.share(r)
+	}
+	if r.IntN(3) == 0 {
+		for range 1 + r.IntN(3) {
+			s.hang(r)
+		}
+	}
+}
+
+// share gives some of what is done to the control plane to the second.
+func (s *Script) share(r *rand.Rand) {
+	for i := range s.Ops {
+		switch o := &s.Ops[i]; o.Verb {
+		case "set", "remove", "version", "wipe", "up":
+			o.Who = r.IntN(2)
+		case "down":
+			o.Who = r.IntN(4) / 3
+		}
+	}
+}
+
+// hang lets a control plane hang for some operations, or for good.
+func (s *Script) hang(r *rand.Rand) {
+	begin := r.IntN(len(s.Ops) + 1)
+	who := r.IntN(4) / 3
+	s.Ops = slices.Insert(s.Ops, begin, Op{Verb: "hang", Who: who})
+	if end := begin + 1 + r.IntN(20); end <= len(s.Ops) {
+		s.Ops = slices.Insert(s.Ops, end, Op{Verb: "wake", Who: who})
+	}
+}
+
+func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
+
+// cast is what a game is about.
+type cast struct {
+	kinds []kind
+	// aliases: resources have some. Then nobody asks for the wildcard, save where a
+	// type's first request is one, unless the game is deep (docs/testing.md).
+	aliases, deep bool
+}
+
+// weights are how often each verb is played.
+var weights = weighted(map[string]int{
+	"set": 12, "remove": 5, "version": 2, "wipe": 1,
+	"habit": 3, "push": 20, "again": 2, "bad": 1, "error": 1, "extra": 1, "end": 2, "down": 1, "up": 2,
+	"open": 3, "sub": 14, "ack": 8, "nack": 2, "acks": 6, "close": 2, "reconnect": 4, "deaf": 2,
+	"wait": 6, "save": 1, "restart": 1, "hold": 2, "go": 4,
+})
+
+func weighted(m map[string]int) (all []string) {
+	for verb := range verbs {
+		for range m[verb] {
+			all = append(all, verb)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+var waits = []int{5, 50, 100, 1000, 4000, 11000, 16000, 31000}
+
+func (c cast) op(r *rand.Rand) Op {
+	kinds := c.kinds
+	o := Op{Verb: weights[r.IntN(len(weights))]}
+	switch o.Verb {
+	case "set", "remove", "version", "wipe", "push", "again", "bad", "error", "extra", "sub", "ack", "nack":
+		o.Kind = kinds[r.IntN(len(kinds))].name
+	}
+	switch o.Verb {
+	case "set":
+		o.Add = []string{poolNames[r.IntN(len(poolNames)-len(poolAliases))]}
+		for _, alias := range poolAliases {
+			if !c.aliases {
+				break
+			}
+			if o.Kind == "FOO" && r.IntN(3) == 0 || r.IntN(12) == 0 {
+				o.Add = append(o.Add, alias)
+			}
+		}
+	case "remove", "version", "error", "extra":
+		o.Add = someNames(r, 3)
+	case "push", "bad":
+		o.Who = r.IntN(3)
+		if r.IntN(3) == 0 {
+			o.N = r.IntN(64)
+		}
+	case "again":
+		o.Who = r.IntN(3)
+	case "end":
+		o.Who, o.N = r.IntN(3), r.IntN(3)
+	case "habit":
+		o.N = r.IntN(allHabits + 1)
+	case "open":
+		o.Who, o.N = r.IntN(4), r.IntN(4)
+	case "sub":
+		o.Who, o.Add, o.Drop = r.IntN(4), someNames(r, 3), someNames(r, 4)
+		switch r.IntN(6) {
+		case 0:
+			if !c.aliases || c.deep {
+				o.Add = append(o.Add, wildcard)
+			}
+		case 1:
+			o.Drop = append(o.Drop, wildcard)
+		case 2:
+			o.Add = nil
+		}
+	case "ack", "nack", "acks", "close":
+		o.Who = r.IntN(4)
+	case "reconnect":
+		o.Who, o.N = r.IntN(4), r.IntN(4)
+	case "deaf":
+		o.Who, o.N = r.IntN(4), r.IntN(2)
+	case "wait":
+		o.N = waits[r.IntN(len(waits))]
+	case "restart":
+		o.N = r.IntN(2)
+	case "go":
+		o.N = r.IntN(8)
+	}
+	return o
+}
+
+// someNames are about one in n of them.
+func someNames(r *rand.Rand, n int) (names []string) {
+	for _, name := range poolNames {
+		if r.IntN(n) == 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}

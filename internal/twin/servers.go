@@ -1,0 +1,101 @@
+package twin
+
+import (
+	"fmt"
+	"strings"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+)
+
+// What kinds of server there are, besides the plain one. A game's server is of any of
+// them at once, for all of the game (Settings.Server). All are honest: what they say is
+// so, but not all that is so is said.
+const (
+	// remembers: it keeps for each stream what it has said, and never says that again. A
+	// subscribe that it believes answered it leaves unanswered, and so one to a name whose
+	// removal it has sent, unless that was given up since. Of a full-state type it sends
+	// everything to whoever asks for anything, and that is what it believes to be known.
+	// What never was it is silent about. (java-control-plane, go-control-plane)
+	remembers = "remembers"
+	// ignores: the versions that a stream begins with tell it nothing. It announces all
+	// that is asked for, and does not say what is gone. (Diderot, older Istio)
+	ignores = "ignores"
+	// renumbers: another process has other versions for the same content.
+	renumbers = "renumbers"
+)
+
+func (p *controlPlane) is(kind string) bool { return strings.Contains(p.server, kind) }
+
+// second is another control plane beside this one: with the same world, or its own. Its
+// versions are its own in any case.
+func (p *controlPlane) second(same bool) *controlPlane {
+	o := newControlPlane(p.server)
+	o.number, o.bodies, o.once, o.counter = 1, p.bodies, p.once, p.counter
+	if same {
+		o.world = p.world
+	}
+	return o
+}
+
+// restart: it is another process now, which has no streams.
+func (p *controlPlane) restart() {
+	if p.is(renumbers) {
+		p.era++
+	}
+}
+
+// version is what it calls the content that a resource has: each process, and each
+// control plane, may have its own word for it.
+func (p *controlPlane) version(r Resource) string {
+	if p.number == 0 && p.era == 0 {
+		return r.Version
+	}
+	return fmt.Sprintf("%s/%d.%d", r.Version, p.number, p.era)
+}
+
+// earlier is the resource that a version has stood for.
+func (p *controlPlane) earlier(version string) Resource {
+	version, _, _ = strings.Cut(version, "/")
+	return p.once[version]
+}
+
+// hasGone notes what was said to be gone. A server that remembers never announces it
+// again, unless it announces all there is.
+func (p *controlPlane) hasGone(k kind, l *serverLane, name string) {
+	delete(l.sent, name)
+	delete(l.owed, name)
+	if p.is(remembers) && !l.wildcard && !p.everything(k, l) {
+		l.gone[name] = true
+	}
+}
+
+// believes tells whether a server that remembers has nothing to say to a subscribe.
+func (p *controlPlane) believes(k kind, l *serverLane, name string) bool {
+	r, ok := p.world[k.name][name]
+	return p.is(remembers) && (l.gone[name] || ok && l.sent[name] == p.version(r))
+}
+
+// givenUp: a name is unsubscribed. A server that remembers forgets that it has said that
+// it is gone, and, save of full-state types, that it has sent it.
+func (p *controlPlane) givenUp(k kind, l *serverLane, name string) {
+	delete(l.gone, name)
+	if p.is(remembers) && !k.full {
+		delete(l.sent, name)
+	}
+}
+
+// everything tells whether a stream is sent all of a type, because it has asked for some.
+func (p *controlPlane) everything(k kind, l *serverLane) bool {
+	return p.is(remembers) && k.full && (l.wildcard || len(l.names) > 0)
+}
+
+// answersAll tells whether a wildcard is answered though there is no difference to tell.
+func (p *controlPlane) answersAll(l *serverLane) bool { return !p.is(remembers) || len(l.sent) == 0 }
+
+// shown are the versions that a server takes notice of.
+func (p *controlPlane) shown(req *discovery.DeltaDiscoveryRequest) map[string]string {
+	if p.is(ignores) {
+		return nil
+	}
+	return req.GetInitialResourceVersions()
+}
