@@ -105,6 +105,7 @@ func startPure(c *config.Config, t *xdstest.Transcript) (*pure, error) {
 		warmth:     downstream.NewWarmth(),
 		transcript: t, down: make(map[string]bool),
 	}
+	p.session.Random = random
 	var err error
 	if p.fingerprint, err = relay.Fingerprint(c.VersionKeyFile); err != nil {
 		return nil, err
@@ -255,7 +256,7 @@ func (p *pure) Join(client downstream.Peer, node *core.Node, t cache.TypeURL) (d
 	if end != nil {
 		return downstream.Membership{}, end
 	}
-	m := downstream.Membership{Hub: g.hub, Leave: func() { p.leave(g, client.Via) }}
+	m := downstream.Membership{Hub: g.hub, Own: place.Own, Leave: func() { p.leave(g, client.Via) }}
 	if p.Renews() {
 		m.Renew = func(node *core.Node) { g.say(p.Node(place, node)) }
 	}
