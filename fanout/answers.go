@@ -285,6 +285,7 @@ func (x *index) setUnavailable(wildcard bool, status *statuspb.Status) {
 		x.unavailable.named = status
 	}
 	if status == nil {
+		x.wakeOnReturn(wildcard)
 		return
 	}
 	if wildcard && (!x.synced || x.wildcard.Husks() > 0) {
@@ -299,5 +300,24 @@ func (x *index) setUnavailable(wildcard bool, status *statuspb.Status) {
 				x.markError(cache.ID(id))
 			}
 		}
+	}
+}
+
+// wakeOnReturn wakes whoever wanted to know when a lane gets answers again.
+func (x *index) wakeOnReturn(wildcard bool) {
+	back := func(subs []*Subscription) {
+		for _, s := range subs {
+			if s.outage {
+				s.outage = false
+				x.wake(s.subscriber.mark(s, mark{kind: again}))
+			}
+		}
+	}
+	if wildcard {
+		back(x.wildcards)
+		return
+	}
+	for _, subs := range x.interest {
+		back(subs)
 	}
 }

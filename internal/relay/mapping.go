@@ -30,6 +30,7 @@ func DownstreamConfig(c *config.Config) downstream.Config {
 		AckTimeout:        c.Timers.AckTimeout,
 		ResendOnReconnect: TypeURLs(c.Downstream.ResendOnReconnectTypes),
 		NeverSynthesize:   TypeURLs(c.Downstream.NeverSynthesizeRemoval),
+		UnavailableAfter:  c.Timers.UnavailableAfter,
 		MaxName:           int(c.Downstream.MaxNameBytes),
 		MaxNames:          c.Downstream.MaxNamesPerStream,
 		MaxResponse:       int(c.Downstream.MaxResponseBytes),

@@ -80,8 +80,10 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		run:    func(f func(context.Context)) { r.work.Go(func() { f(ctx) }) },
 		byName: make(map[string]*group),
 	}
+	sessions := DownstreamConfig(c)
+	sessions.Random = o.Random
 	r.server = downstream.NewServer(downstream.ServerConfig{
-		Config:       DownstreamConfig(c),
+		Config:       sessions,
 		Groups:       r.groups,
 		Credentials:  serverCreds,
 		MaxRequest:   int(c.Downstream.MaxRequestBytes),

@@ -101,6 +101,7 @@ func configure(s Settings) *config.Config {
 func newPureRelay(g *Game, s Settings) *pureRelay {
 	c := configure(s)
 	r := &pureRelay{game: g, config: c, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upstream.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	r.session.Random = func() float64 { return 0.5 }
 	r.Restart()
 	return r
 }
