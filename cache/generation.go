@@ -110,13 +110,24 @@ func (t *Table) UnconfirmedAnswers(name string) (names []string) {
 	return names
 }
 
-// Versions yields what the present generation holds with the upstream's version of
-// it, to resume an upstream subscription (RECON-6, RECON-7). An unconfirmed
+// Known yields what the present generation holds, with the upstream's version of it, to
+// resume an upstream subscription (RECON-6, RECON-7). An unconfirmed
 // resource has no version that its origin would know.
+func (t *Table) Known() iter.Seq[Held] {
+	return func(yield func(Held) bool) {
+		for r := range t.All() {
+			if r.Confirmed && !r.DoNotCache && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// Versions yields the names and versions of what is Known.
 func (t *Table) Versions() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
-		for r := range t.All() {
-			if r.Confirmed && !r.DoNotCache && !yield(r.Name, r.Upstream) {
+		for r := range t.Known() {
+			if !yield(r.Name, r.Upstream) {
 				return
 			}
 		}

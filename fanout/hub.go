@@ -235,7 +235,8 @@ func (x *index) repeats(u *cache.Update) (repeats bool) {
 	answered := make(map[string]struct{}, len(u.Set)+len(u.Removed))
 	for _, r := range u.Set {
 		answered[r.Name] = struct{}{}
-		repeats = repeats || !r.DoNotCache && x.wildcard.Holds(r.Name, r.Upstream) && (r.Upstream != "" || x.wildcard.Same(r.Resource))
+		shown := !r.DoNotCache && x.wildcard.Confirmed(r.Name) && x.wildcard.Holds(r.Name, r.Upstream)
+		repeats = repeats || shown && (r.Upstream != "" || x.wildcard.Same(r.Resource))
 	}
 	if !repeats {
 		return false

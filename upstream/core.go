@@ -338,7 +338,9 @@ type End struct {
 	Refused bool
 	// Unimplemented: that status said that there is no such method.
 	Unimplemented bool
-	Message       string
+	// Exhausted: it said RESOURCE_EXHAUSTED, as servers do of a request that is too long.
+	Exhausted bool
+	Message   string
 }
 
 // Ended says that a stream is gone, or could not be opened.
@@ -348,6 +350,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		return // it was shut
 	}
 	e := &c.entries[s.entry]
+	tooLong := end.Exhausted && c.tooLong(s)
 	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // what it refuses is the method
 	switch {
 	case method && (s.role == Main || s.role == Probe) && e.other(s.sotw):
@@ -364,7 +367,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		c.probeLater(e, now)
 		return
 	}
-	if s.open() && end.Refused && !(method && !s.sotw) {
+	if s.open() && end.Refused && !tooLong && !(method && !s.sotw) {
 		if t, ok := c.suspects.blame(s, end.Message, c.config.Backoff, now); ok {
 			c.effects = append(c.effects,
 				Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})

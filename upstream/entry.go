@@ -45,6 +45,8 @@ type entry struct {
 	// ignoresVersions: it announces what it was shown, and does not say what is gone
 	// (RECON-13).
 	ignoresVersions bool
+	// lowered is the limit of a request since a longer one was refused, or zero (UP-17).
+	lowered int
 
 	// probe is its stream while another entry is in use.
 	probe slot
@@ -72,11 +74,11 @@ func (e *entry) other(sotw bool) bool {
 
 func (c *Core) entry() *entry { return &c.entries[c.current] }
 
-// restate is the interest of a lane as a stream of an entry restates it, with the
-// versions that came from that entry in that variant (RECON-8).
+// restate is the interest of a lane as a stream of an entry restates it, with what
+// came from that entry in that variant (RECON-8).
 func (c *Core) restate(e *entry, origin cache.Origin) restate {
-	return func(lane fanout.Lane, fresh bool) (names []string, versions map[string]string, resumed bool) {
-		names, versions = c.hub.Resume(lane, origin, func(from cache.Origin) bool {
+	return func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held, resumed bool) {
+		names, here = c.hub.Resume(lane, origin, func(from cache.Origin) bool {
 			switch {
 			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, from.SotW != origin.SotW:
 			default:
@@ -84,7 +86,7 @@ func (c *Core) restate(e *entry, origin cache.Origin) restate {
 			}
 			return resumed
 		})
-		return names, versions, resumed
+		return names, here, resumed
 	}
 }
 

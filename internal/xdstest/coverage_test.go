@@ -11,7 +11,6 @@ import (
 // openRules are rules of the contract that the relay does not keep yet, or not whole,
 // and that no transcript states.
 var openRules = map[string]string{
-	"UP-17":   "open",
 	"UP-18":   "open",
 	"UP-19":   "open",
 	"UP-20":   "open",
