@@ -91,10 +91,14 @@ func (t *Table) Unconfirmed() (names []string) {
 }
 
 // UnconfirmedAnswers are those of them to which a name leads, by itself and as an
-// alias. An error that lies over the name is an answer to it: then there are none.
+// alias. An error that lies over the name is an answer to it: then there are none, but
+// where it says that there is nothing by that name.
 func (t *Table) UnconfirmedAnswers(name string) (names []string) {
 	id, ok := t.ids[name]
-	if !ok || t.entries[id].err != nil {
+	if !ok {
+		return nil
+	}
+	if err := t.entries[id].err; err != nil && err.GetCode() != NotFound {
 		return nil
 	}
 	if t.doubtful(id) {
