@@ -33,6 +33,8 @@ type Checker struct {
 	// proven is until when a stream of the relay's was known to work, since it had
 	// answered, or lasted.
 	proven time.Time
+	// short is what a request of the relay's may take in bytes; 0: anything.
+	short int
 	// refused: the control plane has ended a stream for the sake of a type.
 	refused bool
 	// strikes count the streams that it has ended just after it was asked for a type.
@@ -51,7 +53,7 @@ type Checker struct {
 
 func newChecker(s Settings, bodies map[string]content) *Checker {
 	c := &Checker{
-		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
+		linger: s.Linger, settle: s.Settle, short: s.Request, missing: missingAfter, ackTimeout: ackTimeout,
 		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, since: map[string]map[string]int{},
 		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
 	}
@@ -91,6 +93,7 @@ type relayLane struct {
 	pending  map[string]bool // nonces that await a verdict → it must be a NACK
 	first    time.Time       // response since the wildcard was subscribed
 	bare     int             // the event after which it began without versions; 0: it began with them
+	shown    map[string]bool // if it began with some, but not all (UP-17)
 	asked    int             // the event after which it was asked for
 	heard    bool            // anything of the type
 	latest   time.Time       // response
@@ -140,7 +143,7 @@ func (c *Checker) silence() {
 				}
 			}
 			if !l.wildcard && c.now.Sub(l.begun) >= missingExplicit {
-				v.doubt(l.bare)
+				v.doubt(l.bare, l.shown)
 			}
 		}
 	}
@@ -190,7 +193,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if _, again := l.names[name]; again || l.wildcard != (name == wildcard) {
 			c.fail("G10", "%s %s is asked for, twice or on a stream used otherwise (WILD-13)", k.name, name)
 		}
-		if !c.isWanted(k, name) && !(resumed && c.lingers(k, name)) {
+		if !c.isWanted(k, name) && !(l.begun.Equal(c.now) && c.lingers(k, name)) {
 			c.fail("G10", "%s %s is asked for, and nobody wants it", k.name, name)
 		}
 		l.names[name] = c.now
@@ -202,8 +205,27 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		}
 		return
 	}
-	c.upForgets(k, l, nil)
-	c.upResumed(k, l, req.GetInitialResourceVersions(), s.sotw)
+	all := c.follows(k, l)
+	c.upForgets(k, all, nil)
+	c.upResumed(k, all, req.GetInitialResourceVersions(), s.sotw)
+	l.bare, l.shown = all.bare, all.shown
+}
+
+// follows is a lane as it is once the requests that follow the first have come, too:
+// what is asked for may not fit into one (UP-17).
+func (c *Checker) follows(k kind, l *relayLane) *relayLane {
+	all := *l
+	if all.names = maps.Clone(l.names); c.short == 0 || l.wildcard {
+		return &all
+	}
+	names := slices.Collect(maps.Keys(c.wanted[k.name]))
+	names = slices.DeleteFunc(names, func(name string) bool { return !c.lingers(k, name) })
+	for _, name := range append(names, Union(c.interests(k))...) {
+		if _, ok := all.names[name]; !ok && name != wildcard {
+			all.names[name] = c.now
+		}
+	}
+	return &all
 }
 
 // upForgets drops what the relay is to forget: what it unsubscribes (UP-8), or on a
@@ -233,8 +255,11 @@ func stamped(names map[string]time.Time) map[string]bool {
 // upResumed judges the versions that a stream begins with (RECON-6, RECON-7).
 func (c *Checker) upResumed(k kind, l *relayLane, versions map[string]string, sotw bool) {
 	v := c.known[k.name].voice(l.wildcard)
-	if len(versions) == 0 && !sotw {
-		l.bare = c.events
+	if (len(versions) == 0 || c.short > 0) && !sotw {
+		l.bare, l.shown = c.events, map[string]bool{}
+		for name := range versions {
+			l.shown[name] = true
+		}
 	}
 	for name, w := range v.words {
 		names := map[string]bool{wildcard: true}
@@ -387,7 +412,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 // that showed no versions may be gone (RECON-12).
 func (c *Checker) whole(l *relayLane, v *voice) {
 	v.complete, v.completed, v.settling = true, c.events, false
-	v.doubt(l.bare)
+	v.doubt(l.bare, l.shown)
 	l.bare = 0
 }
 

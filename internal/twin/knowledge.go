@@ -80,10 +80,11 @@ func (v *voice) set(name string, w word) (changed []string) {
 	return append(append(v.lose(before), name), w.aliases...)
 }
 
-// doubt notes that what was said up to an event may not be so any more.
-func (v *voice) doubt(upTo int) {
+// doubt notes that what was said up to an event may not be so any more, but for what the
+// control plane was shown.
+func (v *voice) doubt(upTo int, shown map[string]bool) {
 	for name, w := range v.words {
-		if w.present && w.at <= upTo {
+		if w.present && w.at <= upTo && !shown[name] {
 			w.unsure = true
 			v.words[name] = w
 		}

@@ -30,6 +30,7 @@ import (
 type pureRelay struct {
 	game    *Game
 	config  *config.Config
+	request int // what one to the control plane may take
 	session downstream.Config
 
 	now    time.Time
@@ -88,7 +89,7 @@ func configure(s Settings) *config.Config {
 
 func newPureRelay(g *Game, s Settings) *pureRelay {
 	c := configure(s)
-	r := &pureRelay{game: g, config: c, sotw: s.SotW, session: relay.DownstreamConfig(c), now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	r := &pureRelay{game: g, config: c, request: s.Request, sotw: s.SotW, session: relay.DownstreamConfig(c), now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
 	r.Restart()
 	return r
 }
@@ -99,7 +100,7 @@ func (r *pureRelay) Restart() {
 	r.hub = fanout.NewHub(relay.HubConfig(r.config))
 	r.hub.Wanted().OnWake(func() { r.woken = true })
 	c := relay.UpstreamConfig(r.config, cache.Fingerprint{})
-	c.Node = &core.Node{Id: "relay"}
+	c.Node, c.MaxRequest = &core.Node{Id: "relay"}, r.request
 	r.core = upstream.NewCore(c, r.hub, func() float64 { return 0.5 })
 	if r.disk != nil {
 		s, err := snapshot.Decode(r.disk, nil, cache.Fingerprint{})

@@ -11,6 +11,7 @@ import (
 type Settings struct {
 	Settle, Linger, Coalesce time.Duration
 	Snapshot                 bool   // the last known good state is kept on disk
+	Request                  int    // what a request to the control plane may take, in bytes; 0: anything
 	SotW                     string // the control plane speaks only that; the relay knows (sotw), or finds out (auto)
 }
 
@@ -79,6 +80,9 @@ func (s Settings) String() string {
 	if s.Snapshot {
 		text += " snapshot on"
 	}
+	if s.Request > 0 {
+		text += fmt.Sprintf(" request %d", s.Request)
+	}
 	if s.SotW != "" {
 		text += " upstream " + s.SotW
 	}
@@ -129,7 +133,7 @@ func parseSettings(line string) (s Settings, err error) {
 	words := strings.Fields(line)
 	for len(words) >= 2 && err == nil {
 		var d time.Duration
-		if words[0] != "snapshot" && words[0] != "upstream" {
+		if words[0] != "snapshot" && words[0] != "upstream" && words[0] != "request" {
 			d, err = time.ParseDuration(words[1])
 		}
 		switch words[0] {
@@ -141,6 +145,8 @@ func parseSettings(line string) (s Settings, err error) {
 			s.Coalesce = d
 		case "snapshot":
 			s.Snapshot = words[1] == "on"
+		case "request":
+			s.Request, err = strconv.Atoi(words[1])
 		case "upstream":
 			s.SotW = words[1]
 		default:

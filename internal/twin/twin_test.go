@@ -213,6 +213,10 @@ func TestSeeds(t *testing.T) {
 
 // --- random scripts ---
 
+// tight is room for the node, a type and a few names: what is asked for goes over several
+// requests (UP-17).
+const tight = 95
+
 // draw is a random game. What an operation is does not depend on those before
 // it.
 func draw(r *rand.Rand) Script {
@@ -221,6 +225,7 @@ func draw(r *rand.Rand) Script {
 		Linger:   oneOf(r, 30*time.Second, 0),
 		Coalesce: oneOf(r, 0, 10*time.Millisecond),
 		Snapshot: oneOf(r, true, false),
+		Request:  oneOf(r, 0, tight),
 	}}
 	few := oneOf(r, kinds, kinds[:1], kinds[:2], kinds[3:], kinds[1:2])
 	world := cast{kinds: few, aliases: oneOf(r, true, false), deep: os.Getenv("TWIN_DEEP") != ""}
