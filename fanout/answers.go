@@ -153,6 +153,7 @@ func (x *index) applyWildcard(u *cache.Update) (held Held) {
 	announces(&x.wildcard, u)
 	changed, renews := false, false
 	for _, r := range u.Set {
+		x.disinherit(r.Name)
 		lent, seq := x.lentTo(r.Name, x.touched[:0]), x.next()
 		_, c := x.wildcard.Set(r.Resource, r.Upstream, seq, nil)
 		x.handMember(r.Resource, c)

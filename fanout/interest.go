@@ -158,6 +158,9 @@ func (x *index) forget(wildcard bool, name string) {
 	delete(x.anew, name)
 	if id, ok := x.named.Find(name); ok {
 		bodies := x.bodies(id)
+		if x.hub.Properties(x.url).FullState {
+			x.leaves(name)
+		}
 		x.named.Forget(id, func(r *cache.Resource) bool { return x.remains(r, name) })
 		x.givenUp(bodies)
 		x.named.Unpin(id)

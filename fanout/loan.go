@@ -59,6 +59,22 @@ func (x *index) bequeath() {
 	}
 }
 
+// disinherit drops the copy of a resource that was left to names: the wildcard is back,
+// and speaks of it.
+func (x *index) disinherit(name string) {
+	if !x.inherits(name) {
+		return
+	}
+	id, _ := x.named.Find(name)
+	for heir := range names(x.named.Own(id)) {
+		delete(x.inherited, heir)
+		if id, ok := x.named.Find(heir); ok {
+			x.markContent(id)
+		}
+	}
+	x.named.Unset(id)
+}
+
 // markLent marks what is lent of a member to names, or was, for those to whom it is.
 func (x *index) markLent(member string, to []cache.ID) {
 	x.touched = to

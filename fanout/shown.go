@@ -76,8 +76,11 @@ func (u *Unasked) leave(r *cache.Resource) {
 // Table has it. All of it dies with the stream.
 type shown struct {
 	stream uint64 // zero: nothing yet
-	// unasked: something that nobody had asked for.
+	// unasked: something that nobody had asked for. An answer may be on its way to names
+	// that were given up on this stream, which are left (H-32); nil: to none, and if they
+	// are too many to remember, to any.
 	unasked bool
+	left    map[string]struct{}
 	// kept are those resources, the longest unchanged first, and by is the name under
 	// which one that has aliases is kept.
 	kept *simplelru.LRU[string, cache.Received]
@@ -93,10 +96,10 @@ func (x *index) show(u *cache.Update) {
 	if u.Stream == 0 || !x.hub.Properties(x.url).FullState {
 		return
 	}
-	if x.shown.stream != u.Stream {
+	if x.shown.stream != 0 && x.shown.stream != u.Stream {
 		x.unshow()
-		x.shown.stream = u.Stream
 	}
+	x.shown.stream = u.Stream
 	if u.Full && x.shown.kept != nil {
 		x.keepOnly(u)
 	}
@@ -134,10 +137,32 @@ func (x *index) keepOnly(u *cache.Update) {
 
 // keepUnasked takes in a resource that nobody has asked for.
 func (x *index) keepUnasked(r cache.Received) {
-	if x.shown.stream != 0 && x.hub.config.Unasked != nil {
-		x.shown.unasked = true
-		x.keep(r)
+	if x.shown.stream == 0 || x.hub.config.Unasked == nil {
+		return
 	}
+	if x.shown.unasked = x.shown.unasked || !x.left(r.Resource); x.shown.unasked {
+		x.keep(r)
+	} else {
+		x.goes(r.Name)
+	}
+}
+
+// leaves remembers a name that is given up.
+func (x *index) leaves(name string) {
+	if x.shown.left == nil {
+		x.shown.left = make(map[string]struct{})
+	}
+	if len(x.shown.left) < maxGone {
+		x.shown.left[name] = struct{}{}
+	}
+}
+
+// left: a resource may be the answer to a name that was given up on this stream.
+func (x *index) left(r *cache.Resource) bool {
+	return len(x.shown.left) >= maxGone || goesBy(r, func(name string) bool {
+		_, left := x.shown.left[name]
+		return left
+	})
 }
 
 func (x *index) keep(r cache.Received) {
@@ -281,7 +306,7 @@ func (x *index) unshow() {
 func (h *Hub) Over(stream uint64) {
 	for _, x := range h.all() {
 		x.mu.Lock()
-		if x.shown.stream == stream {
+		if x.shown.stream == stream || x.shown.stream == 0 {
 			x.unshow()
 		}
 		x.mu.Unlock()

@@ -442,6 +442,9 @@ func Ending(err error) (End, string) {
 		// An undecodable message ends only its stream (ERR-12).
 		e.Refused = !strings.Contains(e.Message, "unmarshal")
 		return e, "error"
+	case codes.ResourceExhausted:
+		e.Refused, e.Exhausted = true, true
+		return e, "refused"
 	default:
 		e.Refused = true
 		return e, "refused"

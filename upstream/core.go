@@ -386,8 +386,10 @@ type End struct {
 	Unimplemented bool
 	// NoRoom: no connection takes the stream, or one has to do without it, so that there
 	// is room to ask whether anybody is there. Nothing is wrong with the entry (UP-1).
-	NoRoom  bool
-	Message string
+	NoRoom bool
+	// Exhausted: it said RESOURCE_EXHAUSTED, as servers do of a request that is too long.
+	Exhausted bool
+	Message   string
 }
 
 // Ended says that a stream is gone, or could not be opened.
@@ -397,6 +399,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		return // it was shut
 	}
 	e := &c.entries[s.entry]
+	tooLong := end.Exhausted && c.tooLong(s)
 	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // what it refuses is the method
 	switch {
 	case method && (s.role == Main || s.role == Probe) && e.other(s.sotw):
@@ -413,7 +416,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		c.probeLater(e, now)
 		return
 	}
-	if s.open() && end.Refused && !(method && !s.sotw) {
+	if s.open() && end.Refused && !tooLong && !(method && !s.sotw) {
 		if t, ok := c.suspects.blame(s, end.Message, c.config.Backoff, now); ok {
 			c.effects = append(c.effects,
 				Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})

@@ -48,6 +48,8 @@ type entry struct {
 	mapless bool
 	// unchecked: it is not asked whether it is there (protocol.md §0).
 	unchecked bool
+	// lowered is the limit of a request since a longer one was refused, or zero (UP-17).
+	lowered int
 
 	// returned is when it was returned to, if it is in use since, and steady how long
 	// it must have answered before the next return (UP-14).
@@ -82,11 +84,11 @@ func (e *entry) other(sotw bool) bool {
 
 func (c *Core) entry() *entry { return &c.entries[c.current] }
 
-// restate is the interest of a lane as a stream of an entry restates it, with the
-// versions that came from that entry in that variant (RECON-8).
+// restate is the interest of a lane as a stream of an entry restates it, with what
+// came from that entry in that variant (RECON-8).
 func (c *Core) restate(e *entry, origin cache.Origin) restate {
-	return func(lane fanout.Lane, fresh bool) (names []string, versions map[string]string, resumed bool) {
-		names, versions = c.hub.Resume(lane, origin, func(from cache.Origin) bool {
+	return func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held, resumed bool) {
+		names, here = c.hub.Resume(lane, origin, func(from cache.Origin) bool {
 			switch {
 			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, e.mapless, from.SotW != origin.SotW:
 			default:
@@ -94,7 +96,7 @@ func (c *Core) restate(e *entry, origin cache.Origin) restate {
 			}
 			return resumed
 		})
-		return names, versions, resumed
+		return names, here, resumed
 	}
 }
 

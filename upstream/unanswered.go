@@ -117,11 +117,15 @@ func (u *unanswered) begin(name string) {
 	u.due = append(u.due, name)
 }
 
-// forget takes names out that are given up.
-func (u *unanswered) forget(name string) {
+// forget takes out a name that is given up. unsubscribed: it is already.
+func (u *unanswered) forget(name string) (unsubscribed bool) {
 	delete(u.deaf, name)
 	delete(u.absent, name)
 	delete(u.anew, name)
+	if i := slices.Index(u.pair, name); i >= 0 {
+		u.pair, unsubscribed = slices.Delete(u.pair, i, i+1), u.given
+	}
+	return unsubscribed
 }
 
 // tick decides what is to be asked for again. silent are those of some names that nothing

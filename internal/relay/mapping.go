@@ -50,6 +50,7 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
 		ExplicitMissing:  switches[c.Upstream.ExplicitMissing],
 		Types:            TypeURLs(c.Upstream.Types),
 		Coalesce:         c.Upstream.CoalesceWindow,
+		MaxRequest:       int(c.Upstream.MaxRequestBytes),
 		Missing:          c.Timers.DNETimeout,
 		MissingExplicit:  c.Timers.DNETimeoutExplicit,
 		Settle:           c.Timers.Settle,

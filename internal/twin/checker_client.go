@@ -93,7 +93,7 @@ func (c *Checker) interestChanged(k kind, before []string) {
 	after := Union(c.interests(k))
 	for _, name := range before {
 		if !slices.Contains(after, name) {
-			c.wanted[k.name][name], c.gone[k.name][name] = c.now, !c.known[k.name].byName.matched(name)
+			c.wanted[k.name][name], c.gone[k.name][name] = c.now, !c.known[k.name].byName.matches(name, surely)
 		}
 	}
 	for _, name := range after {
