@@ -14,7 +14,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// peer is a control plane that says nothing of itself.
+// peerServer is a control plane that says nothing of itself.
 type peerServer struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 	healthpb.UnimplementedHealthServer
@@ -23,7 +23,9 @@ type peerServer struct {
 	address string
 	// health answers checks; nil: there is no such service.
 	health func(ctx context.Context) error
-	// say makes the server send a response on every open stream.
+	// answer: it answers every name that is subscribed to; otherwise it is silent, but
+	// for say.
+	answer  bool
 	mu      sync.Mutex
 	streams map[chan string]bool
 	begun   atomic.Int64 // streams
@@ -66,6 +68,9 @@ func (p *peerServer) DeltaAggregatedResources(s discovery.AggregatedDiscoverySer
 		defer p.mu.Unlock()
 		delete(p.streams, say)
 	}()
+	if p.answer {
+		return p.answers(s)
+	}
 	for {
 		select {
 		case <-s.Context().Done():
@@ -109,7 +114,7 @@ func reach(t *testing.T, e Endpoint) *Conn {
 	return c
 }
 
-// stream opens a stream for a group, which is read until it ends.
+// open opens a stream for a group, which is read until it ends.
 func open(t *testing.T, c *Conn, group any) (adsStream, <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
