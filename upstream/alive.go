@@ -19,6 +19,9 @@ const (
 	Silent                 // it has not, or is not what it was
 )
 
+// String is the verdict as metrics call it.
+func (v Verdict) String() string { return [...]string{"unclear", "there", "silent"}[v] }
+
 // reply is what came of asking.
 type reply uint8
 

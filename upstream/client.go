@@ -387,7 +387,10 @@ func starts(req proto.Message) bool {
 // that breaks looks like, and a server that shuts down (H-39).
 func Ending(err error) (End, string) {
 	st := status.Convert(err)
-	if errors.Is(err, errNoRoom) {
+	switch {
+	case errors.Is(err, errMoved):
+		return End{NoRoom: true, Message: err.Error()}, "moved"
+	case errors.Is(err, errNoRoom):
 		return End{NoRoom: true, Message: err.Error()}, "no_room"
 	}
 	if errors.Is(err, io.EOF) {

@@ -43,8 +43,9 @@ type Endpoint struct {
 	NoChecks bool
 	// Dial, if set, replaces the network.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Log, if set, is where what all groups share is told.
-	Log *slog.Logger
+	// Log and Observer, if set, are told what concerns all groups.
+	Log      *slog.Logger
+	Observer Observer
 }
 
 // connectTimeout is how long one attempt to connect may take.
@@ -118,6 +119,9 @@ func NewConn(e Endpoint) *Conn {
 	if e.Log == nil {
 		e.Log = slog.New(slog.DiscardHandler)
 	}
+	if e.Observer == nil {
+		e.Observer = nobody{}
+	}
 	dead := unacknowledged(e.Missing)
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(e.Credentials),
@@ -126,7 +130,12 @@ func NewConn(e Endpoint) *Conn {
 			if err != nil {
 				return nil, err
 			}
-			return newWire(conn, dead)
+			w, err := newWire(conn, dead, func() { e.Observer.UpstreamConnection(e.Name, false) })
+			if err != nil {
+				return nil, err
+			}
+			e.Observer.UpstreamConnection(e.Name, true)
+			return w, nil
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(e.MaxReceive)),
 		// A channel that failed is thrown away before it tries again by itself.

@@ -21,7 +21,7 @@ func TestDeadPeersAreNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := newWire(conn, unacknowledged(15*time.Second))
+	w, err := newWire(conn, unacknowledged(15*time.Second), func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,6 +78,7 @@ func (c *Conn) carryOut(ch *channel, w *wire, k *checking, timeout time.Duration
 		c.endpoint.Log.Warn("the control plane, or what is before it, answers UNAVAILABLE when asked whether anybody is there, and serves streams all the same; it is not asked any more, and its silence says less: see upstream.health_check",
 			"address", c.endpoint.Name, "method", healthpb.Health_Check_FullMethodName, "err", k.message)
 	}
+	c.endpoint.Observer.UpstreamCheck(c.endpoint.Name, verdict)
 	for _, then := range k.askers {
 		then(Check{Begun: k.begun, Verdict: verdict, Message: k.message})
 	}

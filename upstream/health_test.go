@@ -213,6 +213,55 @@ func TestCheckOfADrainingConnection(t *testing.T) {
 	}
 }
 
+// TestADrainingConnectionIsLeft: a stream that is opened after a GOAWAY has a connection of
+// its own, where it can be asked about, while the old one goes on to its end.
+func TestADrainingConnectionIsLeft(t *testing.T) {
+	old := serve(t, loopback(t), func(context.Context) error { return nil })
+	next := serve(t, loopback(t), func(context.Context) error { return nil })
+	var moved atomic.Bool
+	connections := &counted{}
+	c := reach(t, Endpoint{Target: "passthrough:///up", MaxConnections: 1, Observer: connections, Dial: func(ctx context.Context, _ string) (net.Conn, error) {
+		if moved.Load() {
+			return dialTCP(ctx, next.address)
+		}
+		return dialTCP(ctx, old.address)
+	}})
+	first, ended := open(t, c, 1)
+	until(t, "a stream", func() bool { return old.open() == 1 })
+	moved.Store(true)
+	go old.GracefulStop() // waits for the stream, until Stop
+	until(t, "the connection is on its way out", func() bool { return ask(t, c, first, checkTimeout).Verdict == Unclear })
+	second, _ := open(t, c, 2)
+	if k := ask(t, c, second, checkTimeout); k.Verdict != There || next.checked.Load() == 0 {
+		t.Errorf("%+v", k)
+	}
+	if k := ask(t, c, first, checkTimeout); k.Verdict != Unclear || len(ended) > 0 || connections.now.Load() != 2 {
+		t.Errorf("%+v, %d connections", k, connections.now.Load())
+	}
+	old.Stop()
+	wait(t, ended)
+	until(t, "the old one is closed", func() bool { return connections.now.Load() == 1 && len(some(c)) == 1 })
+	if counted := connections.verdicts.Load(); counted < 3 {
+		t.Errorf("%d checks were counted", counted)
+	}
+}
+
+// counted counts connections and checks.
+type counted struct {
+	nobody
+	now, verdicts atomic.Int64
+}
+
+func (c *counted) UpstreamConnection(_ string, up bool) {
+	if up {
+		c.now.Add(1)
+	} else {
+		c.now.Add(-1)
+	}
+}
+
+func (c *counted) UpstreamCheck(string, Verdict) { c.verdicts.Add(1) }
+
 // TestCheckOfAReplacedConnection: were a question to go out on another connection than
 // the stream's, its answer would say nothing of the stream's.
 func TestCheckOfAReplacedConnection(t *testing.T) {
