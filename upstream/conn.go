@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,6 +72,7 @@ type Conn struct {
 
 	mu       sync.Mutex // of gRPC, only a channel's state is asked for under it
 	closed   bool
+	pings    keepalive.ClientParameters // of new channels
 	places   connections
 	channels map[*connection]*channel
 	tenures  map[*seat]*tenure
@@ -84,7 +86,8 @@ type Conn struct {
 type channel struct {
 	*grpc.ClientConn
 	place *connection
-	up    bool // it was connected once
+	pings time.Duration // their interval
+	up    bool          // it was connected once
 }
 
 // tenure is a stream's time on a channel, or that of an attempt at one.
@@ -143,11 +146,8 @@ func NewConn(e Endpoint) *Conn {
 		grpc.WithDisableServiceConfig(),
 		grpc.WithUserAgent("xds-relay"),
 	}
-	if e.Keepalive > 0 {
-		options = append(options, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: e.Keepalive, Timeout: dead}))
-	}
 	return &Conn{
-		endpoint: e, options: options,
+		endpoint: e, options: options, pings: keepalive.ClientParameters{Time: e.Keepalive, Timeout: dead},
 		places:   connections{most: e.MaxConnections, streams: e.MaxStreams},
 		channels: make(map[*connection]*channel),
 		tenures:  make(map[*seat]*tenure),
@@ -193,13 +193,17 @@ func (c *Conn) enter(group any, end context.CancelFunc) (_ *tenure, room <-chan 
 	}
 	ch := c.channels[s.on]
 	if ch == nil {
-		cc, err := grpc.NewClient(c.endpoint.Target, c.options...)
+		options := c.options
+		if c.pings.Time > 0 {
+			options = append(slices.Clip(options), grpc.WithKeepaliveParams(c.pings))
+		}
+		cc, err := grpc.NewClient(c.endpoint.Target, options...)
 		if err != nil {
 			c.places.retire(s.on)
 			c.places.leave(s)
 			return nil, nil, err
 		}
-		ch = &channel{ClientConn: cc, place: s.on}
+		ch = &channel{ClientConn: cc, place: s.on, pings: c.pings.Time}
 		c.channels[s.on] = ch
 	}
 	t := &tenure{seat: s, channel: ch, end: end}
@@ -242,11 +246,24 @@ func (c *Conn) full() error {
 		errNoRoom, c.places.most, c.places.room())
 }
 
-// moved reports whether a stream was ended to make room.
-func (c *Conn) moved(t *tenure) bool {
+// ended says why a stream has ended, from the error that receiving gave.
+func (c *Conn) ended(t *tenure, err error) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return t.seat.moved
+	pings := c.pings.Time
+	if strings.Contains(err.Error(), "too_many_pings") && t.channel.pings == pings {
+		c.pings.Time *= 2 // as gRPC does for a channel, of which this is the last we see (UP-13)
+	}
+	slower := c.pings.Time
+	moved := t.seat.moved
+	c.mu.Unlock()
+	if slower != pings {
+		c.endpoint.Log.Warn("the control plane does not like to be pinged as often as upstream.keepalive says; the interval is doubled",
+			"address", c.endpoint.Name, "keepalive", slower.String())
+	}
+	if moved {
+		return errMoved
+	}
+	return err
 }
 
 // leave ends a stream, or an attempt at one, and gives its place back; failed: nobody

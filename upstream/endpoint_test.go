@@ -192,11 +192,15 @@ func (f *freezer) dial(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return f.wrap(conn), nil
+}
+
+func (f *freezer) wrap(conn net.Conn) net.Conn {
 	c := &freezable{Conn: conn, closed: make(chan struct{})}
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.conns = append(f.conns, c)
-	f.mu.Unlock()
-	return c, nil
+	return c
 }
 
 func (f *freezer) dialled() int {

@@ -42,8 +42,10 @@ func (c *Conn) check(s adsStream, timeout time.Duration, then func(Check)) {
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
-	case w == nil || c.checkups.off:
-		c.work.Go(func() { then(Check{Begun: time.Now(), Message: "checks are off"}) })
+	case c.checkups.off:
+		c.work.Go(func() { then(Check{Begun: time.Now(), Message: "upstream.health_check is off"}) })
+	case w == nil:
+		c.work.Go(func() { then(Check{Begun: time.Now(), Message: "the stream's connection is not known"}) })
 	case w.check != nil:
 		w.check.askers = append(w.check.askers, then)
 	default:
