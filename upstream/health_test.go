@@ -220,7 +220,7 @@ func TestADrainingConnectionIsLeft(t *testing.T) {
 	next := serve(t, loopback(t), func(context.Context) error { return nil })
 	var moved atomic.Bool
 	connections := &counted{}
-	c := reach(t, Endpoint{Target: "passthrough:///up", MaxConnections: 1, Observer: connections, Dial: func(ctx context.Context, _ string) (net.Conn, error) {
+	c := reach(t, Endpoint{Target: "passthrough:///up", MaxConnections: 1, MaxStreams: 2, Observer: connections, Dial: func(ctx context.Context, _ string) (net.Conn, error) {
 		if moved.Load() {
 			return dialTCP(ctx, next.address)
 		}
@@ -231,6 +231,9 @@ func TestADrainingConnectionIsLeft(t *testing.T) {
 	moved.Store(true)
 	go old.GracefulStop() // waits for the stream, until Stop
 	until(t, "the connection is on its way out", func() bool { return ask(t, c, first, checkTimeout).Verdict == Unclear })
+	if n := connections.now.Load(); n != 1 {
+		t.Errorf("%d connections, and nobody has asked for another", n)
+	}
 	second, _ := open(t, c, 2)
 	if k := ask(t, c, second, checkTimeout); k.Verdict != There || next.checked.Load() == 0 {
 		t.Errorf("%+v", k)
@@ -377,10 +380,21 @@ func TestUnavailableWhereItWasNot(t *testing.T) {
 // TestCheckOfAConnectionThatIsLost: if the connection breaks while the question is out,
 // that says nothing of who was there.
 func TestCheckOfAConnectionThatIsLost(t *testing.T) {
-	asked := make(chan struct{}, 1)
-	p := serve(t, loopback(t), func(ctx context.Context) error { asked <- struct{}{}; <-ctx.Done(); return nil })
+	asked, first := make(chan struct{}, 2), true
+	p := serve(t, loopback(t), func(ctx context.Context) error {
+		asked <- struct{}{}
+		if !first {
+			<-ctx.Done()
+		}
+		first = false
+		return nil
+	})
 	c := reach(t, Endpoint{Target: p.address})
 	s, ended := open(t, c, 1)
+	if k := ask(t, c, s, checkTimeout); k.Verdict != There {
+		t.Errorf("%+v", k) // so that UNAVAILABLE would say something
+	}
+	wait(t, asked)
 	result := make(chan Check, 1)
 	c.check(s, checkTimeout, func(k Check) { result <- k })
 	wait(t, asked)
@@ -400,12 +414,18 @@ func TestCloseEndsChecks(t *testing.T) {
 	p := serve(t, loopback(t), func(ctx context.Context) error { asked <- struct{}{}; <-ctx.Done(); return nil })
 	c := reach(t, Endpoint{Target: p.address})
 	s, _ := open(t, c, 1)
-	result := make(chan Check, 1)
-	c.check(s, checkTimeout, func(k Check) { result <- k })
+	result, slow := make(chan Check, 1), make(chan struct{})
+	c.check(s, checkTimeout, func(k Check) { <-slow; result <- k })
 	wait(t, asked)
+	time.AfterFunc(50*time.Millisecond, func() { close(slow) })
 	c.Close()
-	if k := <-result; k.Verdict != Unclear {
-		t.Errorf("%+v", k)
+	select {
+	case k := <-result:
+		if k.Verdict != Unclear {
+			t.Errorf("%+v", k)
+		}
+	default:
+		t.Error("Close does not wait for whoever is told")
 	}
 	c.check(s, checkTimeout, func(Check) { t.Error("told after Close") })
 }
