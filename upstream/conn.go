@@ -70,7 +70,7 @@ type Conn struct {
 	options  []grpc.DialOption
 	work     sync.WaitGroup // checks
 
-	mu       sync.Mutex // of gRPC, only a channel's state is asked for under it
+	mu       sync.Mutex // never held to call gRPC but to make a channel, or ask for its state
 	closed   bool
 	pings    keepalive.ClientParameters // of new channels
 	places   connections
@@ -274,9 +274,7 @@ func (c *Conn) leave(t *tenure, failed bool) {
 	defer func() { closeAll(over) }()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !t.seat.moved {
-		c.comeback.ended(t.answered)
-	}
+	c.comeback.ended(t.answered)
 	delete(c.tenures, t.seat)
 	if c.places.leave(t.seat) {
 		over = append(over, c.forget(t.channel)...)

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"math/big"
 	"net"
@@ -322,7 +323,11 @@ func TestChecksThroughAProxy(t *testing.T) {
 				<-r.Context().Done()
 			})}
 			var done sync.WaitGroup
-			done.Go(func() { server.Serve(l) })
+			done.Go(func() {
+				if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+					t.Error(err)
+				}
+			})
 			t.Cleanup(func() { server.Close(); done.Wait() })
 			c := reach(t, Endpoint{Target: l.Addr().String()})
 			s, _ := open(t, c, 1)

@@ -227,14 +227,12 @@ func barren(t *testing.T, l net.Listener) {
 				if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
 					return
 				}
-				framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams})
-				for {
-					f, err := framer.ReadFrame()
-					if err != nil {
-						return
-					}
+				err := framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams})
+				for err == nil {
+					var f http2.Frame
+					f, err = framer.ReadFrame()
 					if s, ok := f.(*http2.SettingsFrame); ok && !s.IsAck() {
-						framer.WriteSettingsAck()
+						err = framer.WriteSettingsAck()
 					}
 				}
 			})
