@@ -29,9 +29,8 @@ func TestComeback(t *testing.T) {
 		var b comeback
 		now := time.Unix(0, 0)
 		answered := make(map[rune]bool)
-		row := []rune(test.row)
 		var got strings.Builder
-		for _, c := range row {
+		for _, c := range test.row {
 			switch {
 			case c == '*':
 				continue
@@ -73,7 +72,7 @@ func TestGroupsAreToldOfAComeback(t *testing.T) {
 	until(t, "a message", func() bool { return wireOf(s.ClientStream).messages.Load() == 1 })
 	quitters["c"]()
 	wireOf(s.ClientStream).Close()
-	wait(t, ended)
+	lost(t, ended)
 	until(t, "no stream", func() bool { return p.open() == 0 })
 	again, _ := open(t, c, "a")
 	until(t, "another stream", func() bool { return p.open() == 1 })

@@ -40,8 +40,8 @@ func TestPings(t *testing.T) {
 			})
 			_, ended := open(t, c, 1)
 			_, otherEnded := open(t, c, 2)
-			<-ended
-			<-otherEnded
+			lost(t, ended)
+			lost(t, otherEnded)
 			if n := log.count("keepalive=20s"); n != 1 {
 				t.Errorf("it was logged %d times: %v", n, log.all)
 			}
@@ -71,7 +71,7 @@ func TestPings(t *testing.T) {
 			synctest.Wait()
 			f.freeze()
 			began := time.Now()
-			<-ended
+			lost(t, ended)
 			if took := time.Since(began); took > 26*time.Second {
 				t.Errorf("it took %v", took)
 			}

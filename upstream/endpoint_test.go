@@ -10,8 +10,10 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
 // peerServer is a control plane that says nothing of itself.
@@ -155,6 +157,14 @@ func wait[T any](t *testing.T, from <-chan T) (v T) {
 		t.Fatal("nothing came")
 	}
 	return v
+}
+
+// lost waits for a stream to end with its connection.
+func lost(t *testing.T, ended <-chan error) {
+	t.Helper()
+	if err := wait(t, ended); status.Code(err) != codes.Unavailable {
+		t.Error(err)
+	}
 }
 
 // until waits for something to be so.

@@ -49,8 +49,9 @@ func (c *Conn) check(s adsStream, timeout time.Duration, then func(Check)) {
 	case w.check != nil:
 		w.check.askers = append(w.check.askers, then)
 	default:
-		w.check = &checking{begun: time.Now(), askers: []func(Check){then}}
-		c.work.Go(func() { c.carryOut(s.tenure.channel, w, w.check, timeout) })
+		k := &checking{begun: time.Now(), askers: []func(Check){then}}
+		w.check = k
+		c.work.Go(func() { c.carryOut(s.tenure.channel, w, k, timeout) })
 	}
 }
 

@@ -142,11 +142,8 @@ func TestCheckOfAFrozenPeer(t *testing.T) {
 	if first != second || first.Verdict != Silent || !strings.Contains(first.Message, "Health/Check") {
 		t.Errorf("%+v and %+v", first, second)
 	}
-	for _, ended := range []<-chan error{ended, otherEnded} {
-		if err := wait(t, ended); status.Code(err) != codes.Unavailable {
-			t.Error(err)
-		}
-	}
+	lost(t, ended)
+	lost(t, otherEnded)
 	again, _ := open(t, c, 1)
 	if k := ask(t, c, again, checkTimeout); k.Verdict != There || f.dialled() != 2 {
 		t.Errorf("%+v on connection %d", k, f.dialled())
@@ -243,7 +240,7 @@ func TestADrainingConnectionIsLeft(t *testing.T) {
 		t.Errorf("%+v, %d connections", k, connections.now.Load())
 	}
 	old.Stop()
-	wait(t, ended)
+	lost(t, ended)
 	until(t, "the old one is closed", func() bool { return connections.now.Load() == 1 && len(some(c)) == 1 })
 	if counted := connections.verdicts.Load(); counted < 3 {
 		t.Errorf("%d checks were counted", counted)
@@ -407,7 +404,7 @@ func TestCheckOfAConnectionThatIsLost(t *testing.T) {
 	if k := wait(t, result); k.Verdict != Unclear {
 		t.Errorf("%+v", k)
 	}
-	wait(t, ended)
+	lost(t, ended)
 	if k := ask(t, c, s, checkTimeout); k.Verdict != Unclear {
 		t.Errorf("%+v", k)
 	}
