@@ -24,8 +24,8 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 		x.spoken(r.Resource)
 		told, seq := x.wasLent(r.Resource), x.next()
 		touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
-		if !x.solicited(r.Resource) && !u.Full {
-			x.named.Doubt(r.Name) // it came early (H-1), and is to come again as an answer
+		if !x.solicited(r.Resource) && !u.Full && x.early(r.Resource) {
+			x.named.Doubt(r.Name) // it is to come again as an answer
 		}
 		renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
 		x.handNamed(r.Resource, changed, told)
@@ -76,6 +76,13 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 		}
 	}
 	return held
+}
+
+// early: a resource that was not asked for may be an old answer, to a name that was given
+// up and is wanted again (H-1). Of a full-state type it may as well be what the server
+// shows in any case, and will not say again.
+func (x *index) early(r *cache.Resource) bool {
+	return !x.hub.Properties(x.url).FullState || x.left(r)
 }
 
 // silent: upstream has said nothing of a name on its own lane, not even an error. What

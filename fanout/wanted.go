@@ -186,13 +186,13 @@ func (h *Hub) Asked(lane Lane, names []string) (doubtful []string) {
 	return doubtful
 }
 
-// Silent are those of the names of a type of which upstream has said nothing on their own
-// lane, and of these the ones that it has shown on the stream that carries them: a server
+// Silent are those of the names of a type that somebody wants and of which upstream has
+// said nothing on their own lane, and of these the ones that it has shown on the stream that carries them: a server
 // that remembers believes them delivered (UP-19).
 func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, shown []string) {
 	h.look(t, func(x *index) {
 		for _, name := range names {
-			if _, ok := x.silent(name); !ok {
+			if id, ok := x.silent(name); !ok || !x.wants(id) {
 				continue
 			}
 			if x.wasShown(name, stream) {

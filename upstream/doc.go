@@ -11,6 +11,10 @@
 // edge around it: two goroutines per stream, one that receives and one that writes, so
 // that receiving never waits for sending.
 //
+// Conn is what the groups of one entry share: which of its connections takes a stream
+// (connections.go), whether anybody is there (alive.go, asked by health.go), and when an
+// answer ends the others' back-off (comeback.go) are pure, too.
+//
 // It never waits for a downstream client (UP-11), never asks one before it ACKs
 // (UP-4, NACK-1), and never tells the Hub that something is gone because the
 // control plane is (MISS-7, RECON-9).

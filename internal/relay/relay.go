@@ -230,6 +230,7 @@ func controlPlanes(c *config.Config, o Options) (conns []*upstream.Conn, err err
 			NoChecks:       c.Upstream.HealthCheck == config.HealthCheckOff,
 			Dial:           o.Dial,
 			Log:            o.Log.With("component", "upstream"),
+			Observer:       o.Upstream,
 		}))
 	}
 	return conns, nil

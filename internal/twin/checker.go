@@ -36,6 +36,9 @@ type Checker struct {
 	// proven is until when a stream of the relay's was known to work, since it had
 	// answered, or lasted.
 	proven time.Time
+	// back is when a stream worked after none had for a while: what has lingered for long
+	// enough is given up soon after.
+	back time.Time
 	// refused: the control plane has ended a stream for the sake of a type.
 	refused bool
 	// strikes count the streams that it has ended just after it was asked for a type.
@@ -142,7 +145,7 @@ func (c *Checker) upClosed(id int) {
 	c.settled()
 	if s := c.streams[id]; s != nil {
 		if c.now.Sub(s.opened) >= time.Second {
-			c.proven = c.now
+			c.works()
 		}
 		for kind, l := range s.lanes {
 			if !l.wildcard {
@@ -300,7 +303,15 @@ func (c *Checker) isWanted(k kind, name string) bool {
 // another one works, that goes on.
 func (c *Checker) lingers(k kind, name string) bool {
 	at, ok := c.wanted[k.name][name]
-	return ok && at.Add(c.linger+time.Second).After(c.proven)
+	return ok && (at.Add(c.linger+time.Second).After(c.proven) || c.now.Sub(c.back) <= time.Second)
+}
+
+// works notes that a stream does.
+func (c *Checker) works() {
+	if c.now.Sub(c.proven) > time.Second {
+		c.back = c.now
+	}
+	c.proven = c.now
 }
 
 // lapsed: nobody wants the wildcard, and no stream carries it, or not for much longer,
@@ -350,7 +361,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	answered := l.heard
 	l.heard, l.latest, s.latest = true, c.now, c.now
 	c.events++
-	c.proven = c.now
+	c.works()
 	// A SotW wildcard is never given up in words: who wants it anew asks on another stream.
 	lapsed := s.sotw && l.wildcard && c.since[k.name][wildcard] > l.asked
 	for _, r := range resp.GetResources() {
