@@ -413,37 +413,85 @@ func TestJava_UnknownType(t *testing.T) {
 // javaSilence is how long it takes until silence about a name has counted (MISS-3).
 const javaSilence = 20 * time.Second
 
-// An Envoy, which asks for everything, leaves, and the gRPC clients beside it go on:
-// what was served to them from its copy has not gone with it (WILD-11).
+// An Envoy, which asks for everything, leaves, and the gRPC clients beside it go on,
+// whether they came before it or after: what was served to them from its copy has not
+// gone with it (WILD-11).
 func TestJava_WildcardLeaves(t *testing.T) {
 	t.Parallel()
 	overJava(t, nil, func(t *testing.T, path javaPath) {
+		for _, order := range [][]string{{"all", "a", "b"}, {"a", "all", "b"}} {
+			t.Run(fmt.Sprint(order), func(t *testing.T) {
+				t.Parallel()
+				w := newJavaWorld(t, byNothing)
+				w.service("a", startBackend(t, "a"))
+				w.service("b", startBackend(t, "b"))
+				cp := startJava(t, byNothing, w.snapshot())
+				target := path.To(t, cp, "timers.name_linger=1s")
+				var all *envoy
+				apps := make(map[string]*app)
+				for _, name := range order {
+					if name == "all" {
+						all = startEnvoy(t, target, "all", nil)
+						eventually(t, javaSoon, func() error {
+							return first(all.AtLeast(cache.Endpoint, "a-cluster", 1), all.AtLeast(cache.Endpoint, "b-cluster", 1),
+								all.AtLeast(cache.Route, "a-route", 1), all.AtLeast(cache.Route, "b-route", 1))
+						})
+					} else {
+						apps[name] = startApp(t, target, "app-"+name, name)
+						eventually(t, javaSoon, func() error { return apps[name].Finds(name) })
+					}
+					wait(time.Second)
+				}
+				bothFound := func() error { return first(apps["a"].Reaches("a"), apps["b"].Reaches("b")) }
+				throughout(t, javaSilence, bothFound) // b's listener is not answered: it lives on the Envoy's
+				path.sound(t, all.deltaClient)
+				all.Close()
+				throughout(t, javaSilence, bothFound)
+				for name := range apps {
+					w.cluster(name+"-cluster", 2, startBackend(t, name+"-2"))
+				}
+				w.Publish(cp)
+				for name, a := range apps {
+					eventually(t, javaSoon, func() error { return a.Finds(name + "-2") })
+				}
+			})
+		}
+	})
+}
+
+// Clusters that nobody has asked for, but that are sent all the same, change, go and
+// come. Whoever asks for them then has them as they are, before the control plane
+// says anything: it never will (UP-9).
+func TestJava_ShownUnasked(t *testing.T) {
+	t.Parallel()
+	overJava(t, withoutSotw, func(t *testing.T, path javaPath) {
 		w := newJavaWorld(t, byNothing)
-		names := []string{"a", "b"}
-		for _, name := range names {
-			w.service(name, startBackend(t, name))
+		for _, name := range []string{"asked", "changes", "goes"} {
+			w.cluster(name, 1, "127.0.0.1:1")
 		}
 		cp := startJava(t, byNothing, w.snapshot())
-		target := path.To(t, cp, "timers.name_linger=1s")
-		all := startEnvoy(t, target, "all", nil)
-		eventually(t, javaSoon, holds(all.deltaClient, cache.Endpoint, "b-cluster", 1))
-		apps := make(map[string]*app)
-		for _, name := range names {
-			apps[name] = startApp(t, target, "app-"+name, name)
-			eventually(t, javaSoon, func() error { return apps[name].Finds(name) })
-			wait(time.Second)
-		}
-		bothFound := func() error { return first(apps["a"].Reaches("a"), apps["b"].Reaches("b")) }
-		throughout(t, javaSilence, bothFound) // b's listener is not answered: it lives on the Envoy's
-		path.sound(t, all.deltaClient)
-		all.Close()
-		throughout(t, javaSilence, bothFound)
-		for _, name := range names {
-			w.cluster(name+"-cluster", 2, startBackend(t, name+"-2"))
-		}
+		target := path.To(t, cp)
+		asked := openDelta(t, target, "asked")
+		asked.Subscribe(cache.Cluster, "asked")
+		eventually(t, javaSoon, holds(asked, cache.Cluster, "asked", 1))
+
+		w.cluster("changes", 2, "127.0.0.1:1")
+		w.cluster("comes", 1, "127.0.0.1:1")
+		w.drop("goes")
 		w.Publish(cp)
-		for _, name := range names {
-			eventually(t, javaSoon, func() error { return apps[name].Finds(name + "-2") })
-		}
+		wait(time.Second)
+		late := openDelta(t, target, "late")
+		late.Subscribe(cache.Cluster, "changes", "comes", "goes")
+		eventually(t, javaSoon, func() error {
+			return first(late.AtLeast(cache.Cluster, "changes", 2), late.AtLeast(cache.Cluster, "comes", 1), lacks(late, cache.Cluster, "goes"))
+		})
+		w.cluster("changes", 3, "127.0.0.1:1")
+		w.cluster("goes", 1, "127.0.0.1:1")
+		w.drop("comes")
+		w.Publish(cp)
+		eventually(t, javaSoon, func() error {
+			return first(late.AtLeast(cache.Cluster, "changes", 3), late.AtLeast(cache.Cluster, "goes", 1), lacks(late, cache.Cluster, "comes"))
+		})
+		path.sound(t, asked, late)
 	})
 }
