@@ -1,6 +1,9 @@
 package cache
 
-import "iter"
+import (
+	"iter"
+	"math"
+)
 
 // A generation is what one origin has announced in one go: from an opening request
 // that brought it no versions to the next of that kind. Whatever is older is kept
@@ -14,6 +17,9 @@ type Origin struct {
 	Entry string
 	SotW  bool
 }
+
+// doubted is the generation of what belongs to none.
+const doubted = math.MaxUint32
 
 // Begin starts a new generation, of which nothing is here yet. Until it is Heard it can
 // be taken back.
@@ -44,7 +50,7 @@ func (t *Table) Resume(origin Origin) {
 	}
 	for id := range t.entries {
 		if e := &t.entries[id]; e.state == Present && e.resource.Husk() {
-			e.generation = t.generation - 1
+			e.generation = doubted
 		}
 	}
 }
@@ -67,7 +73,7 @@ func (t *Table) confirmed(id ID) bool {
 // Doubt makes a resource unconfirmed: what was announced of it was no answer.
 func (t *Table) Doubt(name string) {
 	if id, ok := t.ids[name]; ok {
-		t.entries[id].generation = t.generation - 1
+		t.entries[id].generation = doubted
 	}
 }
 

@@ -26,6 +26,7 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 		touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
 		if !x.solicited(r.Resource) && !u.Full && x.early(r.Resource) {
 			x.named.Doubt(r.Name) // it is to come again as an answer
+			x.mayBeOld(r.Name)
 		}
 		renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
 		x.handNamed(r.Resource, changed, told)

@@ -89,6 +89,9 @@ type shown struct {
 	// not removed them; all: they are too many to remember.
 	gone map[string]struct{}
 	all  bool
+	// early are resources that may be old answers (H-1). The stream that showed them may
+	// not show them again.
+	early map[string]struct{}
 }
 
 // show takes in an Update on the lane of names, before it is applied.
@@ -114,6 +117,7 @@ func (x *index) show(u *cache.Update) {
 		}
 	}
 	for _, r := range u.Set {
+		delete(x.shown.early, r.Name)
 		x.unkeep(r.Name) // there is a newer one, here or in the Table
 		delete(x.shown.gone, r.Name)
 	}
@@ -292,6 +296,34 @@ func (x *index) recall(name string) {
 	}
 	x.unkeep(name)
 	_, _ = x.named.Set(r.Resource, r.Upstream, x.next(), nil)
+}
+
+// mayBeOld notes a resource that may be an old answer.
+func (x *index) mayBeOld(name string) {
+	if x.shown.early == nil {
+		x.shown.early = make(map[string]struct{})
+	}
+	x.shown.early[name] = struct{}{} // no more than the Table has
+}
+
+// Early are those of some names of which the copy may be an old answer on the stream that
+// carries them, which will not say it again (UP-19), and the rest.
+func (h *Hub) Early(t cache.TypeURL, names []string, stream uint64) (early, rest []string) {
+	rest = names
+	h.look(t, func(x *index) {
+		if x.shown.stream != stream || len(x.shown.early) == 0 {
+			return
+		}
+		rest = nil
+		for _, name := range names {
+			if _, old := x.shown.early[name]; old {
+				early = append(early, name)
+			} else {
+				rest = append(rest, name)
+			}
+		}
+	})
+	return early, rest
 }
 
 // unshow forgets what a stream has shown.

@@ -167,6 +167,11 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 		}
 		s.stream.lanes[lane.Type].unanswered.mayLack(now)
 	}, func(lane fanout.Lane, names []string) {
+		early, names := c.hub.Early(lane.Type, names, uint64(s.id))
+		s.stream.lanes[lane.Type].unanswered.refreshFor(early)
+		if len(names) == 0 {
+			return
+		}
 		c.sweepsNames(s, lane, names)
 		learned(lane, &cache.Update{Overdue: names})
 		s.stream.lanes[lane.Type].unanswered.mayLack(now)
@@ -277,6 +282,9 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		return
 	}
 	calm := s.answered && s.outage.since.IsZero() && s.alive.since.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
+	if s.role == Auxiliary && !c.heard {
+		c.main.outage = outage{} // that was another entry's
+	}
 	s.answered, s.outage, c.heard = true, outage{}, true
 	s.alive.message(now)
 	c.tellAlive(now)

@@ -100,20 +100,31 @@ func (c *Core) restate(e *entry, origin cache.Origin) restate {
 	}
 }
 
-// switchTo puts another entry to use. forced: clients wait for something that the one
-// in use does not give.
-func (c *Core) switchTo(i int, forced bool, now time.Time) {
+// cause is why another entry is put to use.
+type cause uint8
+
+const (
+	waits cause = iota // clients wait for something that the one in use does not give
+	stale              // nothing is missing, but it has not answered for long
+	back               // a preferred one answers again
+)
+
+// notices are what people are told.
+var notices = map[cause]string{
+	waits: "the control plane does not answer, and clients wait; the next one of the list is put to use",
+	stale: "the control plane has not answered for upstream.failover_after; the next one of the list is put to use",
+	back:  "a preferred control plane answers again, and is put to use",
+}
+
+// switchTo puts another entry to use.
+func (c *Core) switchTo(i int, why cause, now time.Time) {
 	if c.heard {
 		c.hushed = now.Add(min(c.config.patience()/2, c.config.UnavailableAfter))
 	}
-	c.wary = !forced
+	c.wary = why != waits
 	c.entry().left(&c.config, now)
 	c.shutStreams()
 	c.acquitAll() // what one control plane refuses the next may know
-	notice := "the control plane does not answer, and clients wait; the next one of the list is put to use"
-	if i < c.current {
-		notice = "a preferred control plane answers again, and is put to use"
-	}
 	c.current, c.heard = i, false
 	e := c.entry()
 	for j := i; j < len(c.entries); j++ {
@@ -122,7 +133,7 @@ func (c *Core) switchTo(i int, forced bool, now time.Time) {
 	}
 	c.main.backoff = &e.backoff
 	c.main.openAt = latest(now, e.notBefore)
-	c.effects = append(c.effects, Effect{Notice: notice, Entry: e.Name})
+	c.effects = append(c.effects, Effect{Notice: notices[why], Entry: e.Name})
 }
 
 // shutStreams ends the streams of the entry in use.

@@ -105,6 +105,13 @@ func (u *unanswered) answers(up *cache.Update) {
 	}
 }
 
+// refreshFor has names asked for on another stream.
+func (u *unanswered) refreshFor(names []string) {
+	if u.on {
+		u.shown = append(u.shown, names...)
+	}
+}
+
 // begin has a name asked for as if it had not been.
 func (u *unanswered) begin(name string) {
 	if !u.on {

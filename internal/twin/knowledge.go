@@ -50,6 +50,12 @@ func (v *voice) present(name string) (word, bool) {
 	return w, w.present
 }
 
+// unnamed: a resource exists, and has lost the aliases that are asked for (NAME-5).
+func (v *voice) unnamed(name string, i *Interest) bool {
+	w, present := v.present(name)
+	return present && !w.unsure && !i.Named(name, w.aliases) && !i.Wildcard
+}
+
 // absent: the last word on a name is that it does not exist, or is not known to the
 // relay for sure.
 func (v *voice) absent(name string) bool {

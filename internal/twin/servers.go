@@ -79,7 +79,7 @@ func (p *controlPlane) believes(k kind, l *serverLane, name string) bool {
 // it is gone, and, save of full-state types, that it has sent it.
 func (p *controlPlane) givenUp(k kind, l *serverLane, name string) {
 	delete(l.gone, name)
-	if p.is(remembers) && !k.full {
+	if p.is(remembers) && !k.full && !p.wants(k, l, name, l.as[name]) {
 		delete(l.sent, name)
 	}
 }
