@@ -298,7 +298,7 @@ func (s *streamState) nextInterest(node *core.Node, now time.Time) proto.Message
 		case l.changed():
 			return s.writer.change(l, s.room(l.lane.Type, node), now)
 		case l.unanswered.pair != nil:
-			if req := s.askAgain(l, now); req != nil {
+			if req := s.askAgain(l, s.room(l.lane.Type, node), now); req != nil {
 				return req
 			}
 		}

@@ -233,12 +233,19 @@ func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
 	return at
 }
 
-// askAgain is the next request that asks again, or nil.
-func (s *streamState) askAgain(l *laneState, now time.Time) *discovery.DeltaDiscoveryRequest {
+// askAgain is the next request that asks again, or nil. What there is no room for is due
+// still (UP-17).
+func (s *streamState) askAgain(l *laneState, r *room, now time.Time) *discovery.DeltaDiscoveryRequest {
 	u := &l.unanswered
 	u.pair = slices.DeleteFunc(u.pair, func(name string) bool { return !l.subscribed(name) })
 	if !u.given {
 		u.pair = s.hub.Lacking(l.lane.Type, u.pair) // what was answered meanwhile is not given up
+		for i, name := range u.pair {
+			if !r.take(nameSize(name)) {
+				u.pair, u.due = u.pair[:i], slices.Concat(u.pair[i:], u.due)
+				break
+			}
+		}
 	}
 	if len(u.pair) == 0 {
 		u.pair, u.given = nil, false
