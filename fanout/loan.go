@@ -54,6 +54,12 @@ func (x *index) bequeath() {
 		for _, id := range heirs {
 			name := x.named.Name(id)
 			x.inherited[name], x.anew[name] = changed, struct{}{}
+			if x.warm.wildcard { // it still is from disk
+				if x.warm.names == nil {
+					x.warm.names = make(map[string]struct{})
+				}
+				x.warm.names[name] = struct{}{}
+			}
 			x.hub.wanted.mark(Lane{Type: x.url}, name)
 		}
 	}

@@ -240,7 +240,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if _, again := l.names[name]; again && !l.unasked || l.wildcard != (name == wildcard) {
 			c.fail("G10", "%s %s is asked for, twice or on a stream used otherwise (WILD-13)", k.name, name)
 		}
-		if !c.isWanted(k, name) && !c.late && !(resumed && c.lingers(k, name)) {
+		if !c.isWanted(k, name) && !c.late && !((resumed || c.settings.Small && l.begun.Equal(c.now)) && c.lingers(k, name)) {
 			c.fail("G10", "%s %s is asked for, and nobody wants it", k.name, name)
 		}
 		l.names[name] = c.askedAt(s)
@@ -256,8 +256,10 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		}
 		return
 	}
-	c.upForgets(k, l, nil)
-	c.upResumed(k, s, l, req.GetInitialResourceVersions())
+	all := c.follows(k, l)
+	c.upForgets(k, all, nil)
+	c.upResumed(k, s, all, req.GetInitialResourceVersions())
+	l.bare, l.shown, l.resumed = all.bare, all.shown, all.resumed
 }
 
 // asksAgain: a name is given up that is wanted and has no copy, to be asked for with the

@@ -8,6 +8,23 @@ import (
 
 // What the relay forgets, and what it begins a stream with.
 
+// follows is a lane as it is once the requests that follow the first have come, too:
+// what is asked for may not fit into one (UP-17).
+func (c *Checker) follows(k kind, l *relayLane) *relayLane {
+	all := *l
+	if all.names = maps.Clone(l.names); !c.settings.Small || l.wildcard {
+		return &all
+	}
+	names := slices.Collect(maps.Keys(c.wanted[k.name]))
+	names = slices.DeleteFunc(names, func(name string) bool { return !c.lingers(k, name) })
+	for _, name := range append(names, Union(c.interests(k))...) {
+		if _, ok := all.names[name]; !ok && name != wildcard {
+			all.names[name] = c.now
+		}
+	}
+	return &all
+}
+
 // upForgets drops what the relay is to forget: what it unsubscribes (UP-8), or on a
 // new stream all that it does not ask for again.
 func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed []string) {

@@ -31,6 +31,7 @@ import (
 type pureRelay struct {
 	game    *Game
 	config  *config.Config
+	small   bool
 	session downstream.Config
 
 	now    time.Time
@@ -98,9 +99,13 @@ func configure(s Settings) *config.Config {
 	return c
 }
 
+// tight is room for the node, a type and a few names: what is asked for goes over several
+// requests (UP-17).
+const tight = 95
+
 func newPureRelay(g *Game, s Settings) *pureRelay {
 	c := configure(s)
-	r := &pureRelay{game: g, config: c, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upstream.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	r := &pureRelay{game: g, config: c, small: s.Small, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upstream.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
 	r.session.Random = func() float64 { return 0.5 }
 	r.Restart()
 	return r
@@ -119,6 +124,9 @@ func (r *pureRelay) Restart() {
 	r.hub.Wanted().OnWake(func() { r.woken = true })
 	c := relay.UpstreamConfig(r.config, cache.Fingerprint{})
 	c.Node = &core.Node{Id: "relay"}
+	if r.small {
+		c.MaxRequest = tight
+	}
 	r.core = upstream.NewCore(c, r.hub, func() float64 { return 0.5 })
 	if r.disk != nil {
 		s, err := snapshot.Decode(r.disk, nil, cache.Fingerprint{})
