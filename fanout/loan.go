@@ -41,6 +41,14 @@ func (x *index) bequeath() {
 		if len(heirs) == 0 {
 			continue
 		}
+		if x.warm.wildcard { // what is from disk, and was never confirmed, is not left to anybody
+			for _, id := range heirs {
+				if x.named.State(id) == cache.Absent {
+					x.markContent(id)
+				}
+			}
+			continue
+		}
 		if x.inherited == nil {
 			x.inherited = make(map[string]cache.Seq)
 		}
@@ -49,17 +57,16 @@ func (x *index) bequeath() {
 		}
 		id, _ := x.wildcard.Find(r.Name)
 		changed := x.wildcard.Answer(id).Seq
-		_, _ = x.named.Set(r.Resource, "", x.next(), nil)
+		answered, _ := x.named.Set(r.Resource, "", x.next(), nil)
+		for _, id := range answered { // those to whom it was not lent
+			if !slices.Contains(heirs, id) {
+				x.markContent(id)
+			}
+		}
 		x.named.Doubt(r.Name) // no version of it is upstream's on this lane
 		for _, id := range heirs {
 			name := x.named.Name(id)
 			x.inherited[name], x.anew[name] = changed, struct{}{}
-			if x.warm.wildcard { // it still is from disk
-				if x.warm.names == nil {
-					x.warm.names = make(map[string]struct{})
-				}
-				x.warm.names[name] = struct{}{}
-			}
 			x.hub.wanted.mark(Lane{Type: x.url}, name)
 		}
 	}

@@ -98,7 +98,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			delete(view, name) // SotW cannot say that it has lost the alias (TRANSLATE-7)
 			continue
 		}
-		if w, known := c.known[k.name].byName.present(name); known && w.unsure && c.mute(k) {
+		if w, known := c.known[k.name].byName.present(name); known && (w.unsure || c.second) && c.mute(k) {
 			delete(view, name)
 			continue
 		}
