@@ -206,6 +206,9 @@ func (x *index) bodies(id cache.ID) (bodies []cache.Received) {
 		return nil
 	}
 	for _, r := range x.named.Answer(id).Resources() {
+		if !x.named.Confirmed(r.Name) || x.loaded(r) {
+			continue // this stream knows nothing of it
+		}
 		own, _ := x.named.Find(r.Name)
 		b := cache.Received{Resource: r, Upstream: x.named.Upstream(own)}
 		if ends, _ := x.named.Ends(own); !ends.IsZero() {

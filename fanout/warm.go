@@ -56,8 +56,12 @@ func (h *Hub) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
 
 func (x *index) saveNamed() Saved {
 	s := Saved{Lane: Lane{Type: x.url}, Origin: x.named.Origin(), Resources: saved(&x.named)}
+	s.Resources = slices.DeleteFunc(s.Resources, func(r cache.Held) bool { return x.inherits(r.Name) })
 	for id := range cache.ID(x.named.Cap()) {
 		if name := x.named.Name(id); x.named.Pinned(name) && x.named.Answer(id).State == cache.Present {
+			if _, inherited := x.inherited[name]; inherited {
+				continue
+			}
 			s.Names = append(s.Names, name)
 		}
 	}

@@ -93,6 +93,9 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		return (c.forgetful || c.remembers || c.ignores) && c.known[k.name].erred[name] && world[k.name][name].Label == ""
 	}
 	waits := slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), unresolved)
+	if waits && cl.sotw && k.full {
+		return // its set is withheld (DOWN-SOTW-7)
+	}
 	for name, h := range t.holds {
 		if c.forgetful && !k.full && t.interest.Named(name, h.aliases) && !t.interest.Named(name, world[k.name][name].Aliases) {
 			delete(view, name) // SotW cannot say that it has lost the alias (TRANSLATE-7)

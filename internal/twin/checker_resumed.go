@@ -66,8 +66,8 @@ func (c *Checker) upResumed(k kind, s *relayStream, l *relayLane, versions map[s
 			names = stamped(l.names)
 			maps.DeleteFunc(names, func(name string, _ bool) bool { _, asked := c.before[k.name][name]; return !asked })
 		}
-		_, left := c.wanted[k.name][name]
-		evicted := c.settings.Small && left // it may not even have lingered
+		left := func(asked string) bool { _, left := c.wanted[k.name][asked]; return left }
+		evicted := c.settings.Small && (left(name) || slices.ContainsFunc(w.aliases, left)) // it may not even have lingered
 		if _, ok := versions[name]; w.present && !ok && (evicted || !c.kept(k, names, name, w)) {
 			// Given up while there was no stream. If it was asked for again the relay may
 			// have it still; SotW cannot tell what there is.

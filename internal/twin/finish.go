@@ -42,7 +42,7 @@ func (g *Game) finish() {
 		waits = append(waits, 2*time.Minute)
 	}
 	if g.planes[0].down || g.planes[0].hung { // that is so for some time before another is turned to (UP-14)
-		waits = append(waits, 2*time.Minute, time.Minute)
+		waits = append(waits, 2*time.Minute, time.Minute, time.Minute, time.Minute)
 	}
 	if g.planes[0].is(remembers) { // it is asked again ever more rarely (UP-19)
 		waits = append(waits, 6*time.Minute, 6*time.Minute)

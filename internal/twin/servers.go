@@ -64,7 +64,7 @@ func (p *controlPlane) earlier(version string) Resource {
 func (p *controlPlane) hasGone(k kind, l *serverLane, name string) {
 	delete(l.sent, name)
 	delete(l.owed, name)
-	if p.is(remembers) && !l.wildcard && !p.everything(k, l) {
+	if p.is(remembers) && l.names[name] && !p.everything(k, l) {
 		l.gone[name] = true
 	}
 }
@@ -78,7 +78,11 @@ func (p *controlPlane) believes(k kind, l *serverLane, name string) bool {
 // givenUp: a name is unsubscribed. A server that remembers forgets that it has said that
 // it is gone, and, save of full-state types, that it has sent it.
 func (p *controlPlane) givenUp(k kind, l *serverLane, name string) {
-	delete(l.gone, name)
+	for gone := range l.gone {
+		if answers(gone, p.world[k.name][gone].Aliases, name) {
+			delete(l.gone, gone)
+		}
+	}
 	if p.is(remembers) && !k.full && !p.wants(k, l, name, l.as[name]) {
 		delete(l.sent, name)
 	}
