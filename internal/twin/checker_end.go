@@ -111,9 +111,9 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 	if t.whole && !t.answered {
 		c.fail("DOWN-DELTA-13", "%s has had no answer to its wildcard", who)
 	}
-	for name := range t.halves {
-		if _, exists := view[name]; !exists && holds[name] != "" {
-			c.fail("NAME-5", "%s wants %s, has given up the name %s, and holds it still", who, t.interest.text(), name)
+	for name := range holds {
+		if _, exists := view[name]; !exists && (t.halves[name] || c.denies(k, t, name)) {
+			c.fail("NAME-5", "%s wants %s, and holds %s still, which it has by an alias", who, t.interest.text(), name)
 			return
 		}
 	}
@@ -130,6 +130,20 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			c.fail("ORDER-4", "%s: %s was not told after its cluster", who, name)
 		}
 	}
+}
+
+// denies: upstream's word on every name that led a client to a resource is that there is
+// no such name, by an error.
+func (c *Checker) denies(k kind, t *topic, name string) bool {
+	if t.interest.leading(name, t.holds[name].aliases) == 0 {
+		return false
+	}
+	for asked := range t.interest.Names {
+		if answers(name, t.holds[name].aliases, asked) && (asked == name || !c.known[k.name].erred[asked]) {
+			return false
+		}
+	}
+	return true
 }
 
 func (i *Interest) text() string {

@@ -20,6 +20,9 @@ const (
 	// ignores: the versions that a stream begins with tell it nothing. It announces all
 	// that is asked for, and does not say what is gone. (Diderot, older Istio)
 	ignores = "ignores"
+	// picky: it answers no request that does not say from what node it comes.
+	// (java-control-plane)
+	picky = "picky"
 	// renumbers: another process has other versions for the same content.
 	renumbers = "renumbers"
 )
