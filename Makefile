@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: help
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .PHONY: build
 build: ## build bin/xds-relay
@@ -37,7 +37,11 @@ transcripts: ## rewrite what the relay says in the transcripts; read the diff
 
 .PHONY: chaos
 chaos: ## break real processes for long; RUN=R1 picks a target; figures in bench/results
-	CHAOS=long $(GO) test ./internal/chaos -count=1 -timeout 120m -v -run '^Test$(or $(RUN),R[0-9]+)_'
+	CHAOS=long $(GO) test ./internal/chaos -count=1 -timeout 120m -v -run '^Test$(or $(RUN),(R[0-9]+|EnvoyLikeClientInAnOutage))(_|$$)'
+
+.PHONY: e2e-java
+e2e-java: ## java-control-plane above the relay; needs Java and Maven; RUN=ThreeTargets picks a situation
+	E2E_JAVA=1 $(GO) test ./internal/e2e -count=1 -parallel 4 -timeout 20m -v -run '^TestJava_$(RUN)'
 
 STEPS ?= 1000000
 
@@ -63,6 +67,16 @@ bench-peers: ## the relay against its peers, REPS times interleaved, in somewhat
 bench-guard: ## fail if the relay has become dearer, in relation to the floor, than bench/results has it
 	$(GO) run ./bench peers --only W1,W2,W3 --servers floor,relay --reps $(REPS) --out bin/guard.json
 	$(GO) run ./bench compare --over floor --figures cpu_per_delivery,cpu_per_cold_client --tolerance 30 $(PEERS) bin/guard.json
+
+BINARY ?= bin/binary.json
+
+# Two builds of the relay are compared more closely than the relay and the floor: what
+# the old one shows over itself tells noise from a change.
+.PHONY: bench-binary
+bench-binary: REPS = 7
+bench-binary: ## fail if the relay has become dearer than the binary OLD=path, which runs twice beside it, in about 25 minutes
+	$(GO) run ./bench peers --only $(or $(ONLY),W1,W2,W3,W5) --servers relay,relay=$(OLD),relay=$(OLD) --reps $(REPS) --out $(BINARY)
+	$(GO) run ./bench compare --over relay=$(notdir $(OLD)) --tolerance 5 $(BINARY)
 
 .PHONY: demo
 demo: ## a control plane, a relay and clients on this machine

@@ -17,8 +17,9 @@ import (
 	"github.com/xds-relay/xds-relay/bench/internal/result"
 )
 
-// newFile is an empty results file with all that is to be known about its making.
-func newFile(ctx context.Context, command string) *result.File {
+// newFile is an empty results file with all that is to be known about its making, and about
+// programs that were not built for it.
+func newFile(ctx context.Context, command string, servers []contender) *result.File {
 	f := &result.File{
 		Machine: machine(), Date: time.Now().UTC().Format(time.RFC3339), Command: command,
 		Versions: map[string]string{"go": runtime.Version()},
@@ -28,6 +29,11 @@ func newFile(ctx context.Context, command string) *result.File {
 			if m.Path == "google.golang.org/grpc" || strings.HasPrefix(m.Path, "github.com/envoyproxy/go-control-plane") {
 				f.Versions[m.Path] = m.Version
 			}
+		}
+	}
+	for _, c := range servers {
+		if c.version != "" {
+			f.Versions[c.label] = c.version
 		}
 	}
 	if out, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty").Output(); err == nil {

@@ -214,6 +214,52 @@ func TestCompareJudgesAll(t *testing.T) {
 	}
 }
 
+// TestCompareServersOfOneFile: it says how they stand, and judges if it is asked to.
+func TestCompareServersOfOneFile(t *testing.T) {
+	f := results(44, 40)
+	f.Append(results(42, 40))
+	f.Append(results(41, 40))
+	part := results(41, 40)
+	part.Runs = append(part.Runs, &result.Run{Workload: "herd", Variant: "v", Server: "relay", Figures: []result.Figure{{Name: "all_synced", Value: 1}}})
+	const row = "| fanout, v | cpu_per_delivery | 1.050 (1.025–1.100) |"
+	for _, test := range []struct {
+		file   *result.File
+		args   string
+		row    string
+		want   string // "": it passes
+		failed bool   // a figure is, not the command line
+	}{
+		{f, "--over floor", row, "", false},
+		{f, "--over floor --tolerance 6", row, "", false},
+		{f, "--over floor --tolerance 4", row, "relay: cpu_per_delivery is 1.050 (1.025–1.100) × floor", true},
+		{part, "--over floor", "| fanout, v | cpu_per_delivery | 1.025 |", "", false},
+		{part, "--over floor --tolerance 4", "1.025", "not judged:\n  herd, v, relay: all_synced", false},
+		{part, "--over floor --tolerance 4 --figures cpu_per_delivery", "1.025", "", false},
+		{part, "--over floor --tolerance 1", "1.025", "relay: cpu_per_delivery is 1.025 × floor", true},
+		{f, "", "", "give two files, or --over", false},
+		{f, "--over linear", "", "one.json has ", false},
+		{f, "--over floor --figures rss", "", "no server has a figure in common with floor", false},
+	} {
+		name := filepath.Join(t.TempDir(), "one.json")
+		if err := test.file.Write(name); err != nil {
+			t.Fatal(err)
+		}
+		cmd := newCompare()
+		cmd.SetArgs(append(strings.Fields(test.args), name))
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		err := cmd.Execute()
+		var failed *assertError
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) || errors.As(err, &failed) != test.failed {
+			t.Errorf("%q: %v, want %q", test.args, err, test.want)
+		}
+		if !strings.Contains(out.String(), test.row) {
+			t.Errorf("%q: no %q in\n%s", test.args, test.row, out.String())
+		}
+	}
+}
+
 // bench runs one of the commands of run, as the command line does.
 func bench(args ...string) error {
 	cmd := newRun()

@@ -77,7 +77,7 @@ var contests = []contest{
 }
 
 func newPeers() *cobra.Command {
-	var only, servers []string
+	var only, names []string
 	var reps int
 	var duration time.Duration
 	var out output
@@ -90,15 +90,22 @@ func newPeers() *cobra.Command {
 		Short: "Run workloads against the relay and its peers, interleaved",
 		Long: `Run workloads against the relay and its peers, and put them side by side. Of each
 workload the first repetition is run against every server, one after the other, then
-the second: what disturbs the machine for a while disturbs all. Ratios are taken
-within a repetition.
+the second, in the reverse order, and so on: what disturbs the machine for a while
+disturbs all. Ratios are taken within a repetition.
+
+A relay that is built already is relay=<path>, and takes part where relay does; results
+call it after its file. A server that is named twice runs twice, the second time as
+relay#2 or relay=old#2: how much that differs from the first is what the machine adds.
 
 The workloads are ` + strings.Join(all, ", ") + `.`,
+		Example: `  go run ./bench peers --only W1,W4 --servers floor,relay
+  go run ./bench peers --only W1 --servers relay,relay=bin/old,relay=bin/old --reps 7 --out bin/binary.json
+  go run ./bench compare --over relay=old bin/binary.json`,
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&only, "only", all, "which workloads")
-	f.StringSliceVar(&servers, "servers", startable, "which servers")
+	f.StringSliceVar(&names, "servers", startable, "which servers; relay=<path> is a relay that is built already")
 	f.IntVar(&reps, "reps", 3, "repetitions")
 	f.DurationVar(&duration, "duration", 0, "how long changes are measured; 0: as the workload has it")
 	out.register(cmd, "table")
@@ -112,11 +119,11 @@ The workloads are ` + strings.Join(all, ", ") + `.`,
 		if err := errors.Join(out.check(), allowFiles(10000)); err != nil {
 			return err
 		}
-		p, err := build(ctx, servers)
+		servers, err := prepare(ctx, names)
 		if err != nil {
 			return err
 		}
-		m := match{programs: p, servers: servers, reps: reps, duration: duration, file: newFile(ctx, command()), bar: newBar(), complaints: cmd.ErrOrStderr()}
+		m := match{servers: servers, reps: reps, duration: duration, file: newFile(ctx, command(), servers), bar: newBar(), complaints: cmd.ErrOrStderr()}
 		for _, c := range contests {
 			if !slices.Contains(only, c.name) {
 				continue
@@ -129,7 +136,7 @@ The workloads are ` + strings.Join(all, ", ") + `.`,
 				return err
 			}
 		}
-		if len(m.file.Runs) == 0 {
+		if len(m.file.Runs)+len(m.file.Notes) == 0 {
 			return errors.New("there was nothing to run: --only and --servers leave nothing")
 		}
 		if err := out.write(m.file); err != nil {
@@ -145,13 +152,39 @@ The workloads are ` + strings.Join(all, ", ") + `.`,
 
 // match is the contests of one call, and what has come of them.
 type match struct {
-	programs   programs
-	servers    []string
+	servers    []contender
 	reps       int
 	duration   time.Duration // 0: as the workload has it
 	file       *result.File
 	bar        *bar
 	complaints io.Writer
+}
+
+// entrants are the servers of the match that are put through a contest, in its order.
+func (m *match) entrants(c contest) (all []contender) {
+	for _, kind := range c.servers {
+		for _, s := range m.servers {
+			if s.kind == kind {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// turn is the order of a repetition, of which the first is 0: every second one has the
+// reverse of the one before, and each two begin with another server, so that neither time
+// nor who ran before favours anybody.
+func turn(all []contender, rep int) []contender {
+	if len(all) == 0 {
+		return nil
+	}
+	first := rep / 2 % len(all)
+	order := slices.Concat(all[first:], all[:first])
+	if rep%2 == 1 {
+		slices.Reverse(order)
+	}
+	return order
 }
 
 // play plays a contest: each repetition against all servers. It fails only if ctx ends.
@@ -164,20 +197,18 @@ func (m *match) play(ctx context.Context, c contest) error {
 	if m.duration > 0 && o.Duration > 0 {
 		o.Duration = m.duration
 	}
+	entrants := m.entrants(c)
 	for rep := range m.reps {
-		for _, server := range c.servers {
-			if !slices.Contains(m.servers, server) {
-				continue
-			}
-			m.bar.Title(fmt.Sprintf("%s %d/%d %s", c.name, rep+1, m.reps, server))
-			r, err := m.programs.run(ctx, server, nil, nil, w, o, m.bar.Step)
+		for _, server := range turn(entrants, rep) {
+			m.bar.Title(fmt.Sprintf("%s %d/%d %s", c.name, rep+1, m.reps, server.label))
+			r, err := server.run(ctx, nil, nil, w, o, m.bar.Step)
 			m.bar.Clear()
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			if err != nil {
 				// One server that cannot do it says nothing about the others.
-				m.file.Notes = append(m.file.Notes, fmt.Sprintf("%s, repetition %d, against %s failed: %.300s", c.name, rep+1, server, err))
+				m.file.Notes = append(m.file.Notes, fmt.Sprintf("%s, repetition %d, against %s failed: %.300s", c.name, rep+1, server.label, err))
 				fmt.Fprintln(m.complaints, "failed:", err)
 				continue
 			}

@@ -66,7 +66,7 @@ func (at *where) check(f *pflag.FlagSet) error {
 		if all := given("server", "pid", "metrics", "control", "origin"); len(all) > 0 {
 			return fmt.Errorf("%s: for a server that runs already: give its address as --server", strings.Join(all, ", "))
 		}
-		if len(at.sets) > 0 && at.start != "relay" && at.start != "chain" {
+		if kind, _, _ := strings.Cut(at.start, "="); len(at.sets) > 0 && kind != "relay" && kind != "chain" {
 			return fmt.Errorf("--set: %s has no such configuration: it goes with --start relay or chain", at.start)
 		}
 		return nil
@@ -87,7 +87,7 @@ func newWorkload(w *load.Workload) *cobra.Command {
 	var reps int
 	cmd := &cobra.Command{Use: w.Name, Short: w.Short, Args: cobra.NoArgs}
 	f := cmd.Flags()
-	f.StringVar(&at.start, "start", "relay", "server to build and start: "+strings.Join(startable, ", "))
+	f.StringVar(&at.start, "start", "relay", "server to build and start: "+strings.Join(startable, ", ")+"; or relay=<path>, a relay that is built already")
 	f.StringArrayVar(&at.sets, "set", nil, "key=value of the relay's configuration, with --start relay or chain")
 	f.StringVar(&at.server, "server", "", "address of a server that runs already; then nothing is started")
 	f.IntVar(&at.pid, "pid", 0, "process id of --server")
@@ -106,11 +106,18 @@ func newWorkload(w *load.Workload) *cobra.Command {
 		if err := errors.Join(at.check(f), out.check(), allowFiles(o.Clients/max(o.PerConn, 1))); err != nil {
 			return err
 		}
-		file := newFile(ctx, command())
+		var started []contender
+		if at.server == "" {
+			var err error
+			if started, err = prepare(ctx, []string{at.start}); err != nil {
+				return err
+			}
+		}
+		file := newFile(ctx, command(), started)
 		b := newBar()
 		for rep := range reps {
 			b.Title(fmt.Sprintf("%s, repetition %d", w.Name, rep+1))
-			r, err := at.run(ctx, w, o, b.Step)
+			r, err := at.run(ctx, started, w, o, b.Step)
 			b.Clear()
 			if err != nil {
 				return err
@@ -128,18 +135,14 @@ func command() string {
 	return strings.Join(append([]string{"go run ./bench"}, os.Args[1:]...), " ")
 }
 
-// run runs a workload against the server.
-func (at *where) run(ctx context.Context, w *load.Workload, o load.Options, p load.Progress) (*result.Run, error) {
+// run runs a workload against the server, which is the one to be started, or runs already.
+func (at *where) run(ctx context.Context, started []contender, w *load.Workload, o load.Options, p load.Progress) (*result.Run, error) {
 	secure, err := at.tls.config()
 	if err != nil {
 		return nil, err
 	}
-	if at.server == "" {
-		programs, err := build(ctx, []string{at.start})
-		if err != nil {
-			return nil, err
-		}
-		return programs.run(ctx, at.start, at.sets, secure, w, o, p)
+	if len(started) > 0 {
+		return started[0].run(ctx, at.sets, secure, w, o, p)
 	}
 	t := load.Target{Name: filepath.Base(at.server), Address: at.server, TLS: secure, Pid: at.pid, Metrics: at.metrics}
 	switch {
@@ -162,12 +165,12 @@ func (at *where) run(ctx context.Context, w *load.Workload, o load.Options, p lo
 }
 
 // run starts a server, runs a workload against it, and ends it.
-func (p programs) run(ctx context.Context, server string, sets []string, secure *tls.Config, w *load.Workload, o load.Options, progress load.Progress) (*result.Run, error) {
+func (c *contender) run(ctx context.Context, sets []string, secure *tls.Config, w *load.Workload, o load.Options, progress load.Progress) (*result.Run, error) {
 	var args []string
 	for _, s := range sets {
 		args = append(args, "--set", s)
 	}
-	s, err := p.start(ctx, server, args)
+	s, err := c.start(ctx, args)
 	if err != nil {
 		return nil, err
 	}

@@ -4,11 +4,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,45 +14,6 @@ import (
 	"github.com/xds-relay/xds-relay/bench/internal/load"
 	"github.com/xds-relay/xds-relay/bench/internal/process"
 )
-
-// The servers that the bench can start by itself: those of bench/peers, a relay, and
-// a relay behind a relay.
-var startable = []string{"floor", "floor-fixed", "relay", "chain", "linear", "snapshot", "mux"}
-
-// programs are the binaries of the servers.
-type programs struct{ relay, peers string }
-
-// build builds what the servers need, from the tree that the bench is run in.
-func build(ctx context.Context, servers []string) (p programs, err error) {
-	bin, err := filepath.Abs("bin")
-	if err != nil {
-		return p, err
-	}
-	p = programs{relay: filepath.Join(bin, "xds-relay"), peers: filepath.Join(bin, "xds-peers")}
-	var relay, peers bool
-	for _, s := range servers {
-		if !slices.Contains(startable, s) {
-			return p, fmt.Errorf("no such server: %q: there are %s", s, strings.Join(startable, ", "))
-		}
-		if s == "relay" || s == "chain" {
-			relay = true
-		} else {
-			peers = true
-		}
-	}
-	if _, err := os.Stat("go.mod"); err != nil {
-		return p, errors.New("servers are built from source: run the bench in the root of the repository, or give --server")
-	}
-	if relay {
-		if err := process.Build(ctx, ".", "./cmd/xds-relay", p.relay); err != nil {
-			return p, err
-		}
-	}
-	if peers {
-		return p, process.Build(ctx, "bench/peers", ".", p.peers)
-	}
-	return p, nil
-}
 
 // server is a server under test that was started here, and what it needs.
 type server struct {
@@ -84,14 +42,14 @@ func (s *server) Output() string {
 }
 
 // start starts a server with nothing to serve yet.
-func (p programs) start(ctx context.Context, name string, relayArgs []string) (s *server, err error) {
-	s = &server{target: load.Target{Name: name}}
+func (c *contender) start(ctx context.Context, relayArgs []string) (s *server, err error) {
+	s = &server{target: load.Target{Name: c.label}}
 	defer func() {
 		if err != nil {
 			s.Stop()
 		}
 	}()
-	switch name {
+	switch c.kind {
 	case "relay", "chain":
 		origin, at, err := startOrigin("")
 		if err != nil {
@@ -99,12 +57,12 @@ func (p programs) start(ctx context.Context, name string, relayArgs []string) (s
 		}
 		s.close = append(s.close, origin.Stop)
 		s.target.Source, s.target.Origin = origin, at
-		if name == "chain" {
-			if at, err = s.relay(ctx, p, at, append(relayArgs, "--set", "instance=bench-upper")); err != nil {
+		if c.kind == "chain" {
+			if at, err = s.relay(ctx, c.program, at, append(relayArgs, "--set", "instance=bench-upper")); err != nil {
 				return nil, err
 			}
 		}
-		_, err = s.relay(ctx, p, at, append(relayArgs, "--set", "instance=bench"))
+		_, err = s.relay(ctx, c.program, at, append(relayArgs, "--set", "instance=bench"))
 		return s, err
 	}
 	address, err := process.FreeAddress()
@@ -115,7 +73,7 @@ func (p programs) start(ctx context.Context, name string, relayArgs []string) (s
 	if err != nil {
 		return nil, err
 	}
-	if err := s.run(ctx, address, name, p.peers, "--kind", name, "--listen", address, "--control", controlled); err != nil {
+	if err := s.run(ctx, address, c.program, "--kind", c.kind, "--listen", address, "--control", controlled); err != nil {
 		return nil, err
 	}
 	remote, err := control.Dial(controlled)
@@ -128,7 +86,7 @@ func (p programs) start(ctx context.Context, name string, relayArgs []string) (s
 }
 
 // relay starts one, which is the target.
-func (s *server) relay(ctx context.Context, p programs, upstream string, more []string) (address string, err error) {
+func (s *server) relay(ctx context.Context, program, upstream string, more []string) (address string, err error) {
 	if address, err = process.FreeAddress(); err != nil {
 		return "", err
 	}
@@ -141,11 +99,11 @@ func (s *server) relay(ctx context.Context, p programs, upstream string, more []
 		"--set", "upstream.max_receive_bytes=256MiB", // the origin sends all of a world in one response
 	}, more...)
 	s.target.Metrics = "http://" + admin + "/metrics"
-	return address, s.run(ctx, address, s.target.Name, p.relay, args...)
+	return address, s.run(ctx, address, program, args...)
 }
 
-func (s *server) run(ctx context.Context, address, name, program string, args ...string) error {
-	p, err := process.Start(name, program, args...)
+func (s *server) run(ctx context.Context, address, program string, args ...string) error {
+	p, err := process.Start(s.target.Name, program, args...)
 	if err != nil {
 		return err
 	}

@@ -15,10 +15,23 @@ type Origin struct {
 	SotW  bool
 }
 
-// Begin starts a new generation, of which nothing is here yet.
+// Begin starts a new generation, of which nothing is here yet. Until it is Heard it can
+// be taken back.
 func (t *Table) Begin(origin Origin) {
+	t.before.generation, t.before.origin, t.before.unheard = t.generation, t.origin, true
 	t.generation++
 	t.origin, t.spared = origin, nil
+}
+
+// Heard notes that the present generation's origin has said something.
+func (t *Table) Heard() { t.before.unheard = false }
+
+// Recall takes the present generation back if its origin has said nothing: what is here
+// is still that of the one before it (RECON-8).
+func (t *Table) Recall() {
+	if t.before.unheard {
+		t.generation, t.origin, t.before.unheard = t.before.generation, t.before.origin, false
+	}
 }
 
 // Resume goes on with the generation there is: the origin is brought its versions,

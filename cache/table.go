@@ -67,6 +67,13 @@ type Table struct {
 	generation uint32
 	origin     Origin
 	spared     map[string]struct{} // unconfirmed, and not to be swept
+	// before is the generation before it, which is still the last that anything was
+	// heard of while the present one is unheard.
+	before struct {
+		generation uint32
+		origin     Origin
+		unheard    bool
+	}
 
 	pins    int
 	present int

@@ -16,6 +16,12 @@ type Update struct {
 	// a control plane says as soon as it is back may be doubted (H-22).
 	Stream uint64
 	Age    time.Duration
+	// Wary: it comes from a control plane that was put to use although nothing was
+	// missing (UP-14).
+	Wary bool
+	// First: it is the first response on its lane of a stream: what is said from now on
+	// is said by the origin that was asked (RECON-8).
+	First bool
 	// Set are the resources it carries, each with the upstream's own version.
 	Set []Received
 	// Heartbeats are bodyless resources that are here already, at the version
@@ -51,7 +57,7 @@ type Update struct {
 func (u *Update) Empty() bool {
 	return len(u.Set) == 0 && len(u.Heartbeats) == 0 && len(u.Negative) == 0 && len(u.Removed) == 0 &&
 		len(u.Errors) == 0 && len(u.Missing) == 0 && len(u.Unanswered) == 0 &&
-		len(u.Overdue) == 0 && len(u.Kept) == 0 && !u.Full && !u.Synced && !u.Sweep
+		len(u.Overdue) == 0 && len(u.Kept) == 0 && !u.Full && !u.Synced && !u.Sweep && !u.First
 }
 
 // Received is a resource and the version under which upstream knows it. The
@@ -74,6 +80,17 @@ type Heartbeat struct {
 type Error struct {
 	Name   string
 	Status *statuspb.Status
+}
+
+// Resolves reports whether an error is an answer: upstream's last word on a name, of any
+// code but those that say that it cannot answer now (protocol.md §0).
+func Resolves(status *statuspb.Status) bool {
+	const cancelled, deadlineExceeded, aborted = 1, 4, 10 // google.rpc.Code
+	switch status.GetCode() {
+	case 0, cancelled, deadlineExceeded, aborted, Unavailable:
+		return false
+	}
+	return true
 }
 
 // NotFound is google.rpc.Code NOT_FOUND: the one error that means removal

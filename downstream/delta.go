@@ -42,6 +42,9 @@ type deltaState struct {
 	// warming are endpoint names whose cluster was sent on this stream, so that
 	// held versions do not spare them (ORDER-4).
 	warming map[string]struct{}
+	// copies are the names of which the client has one, sent or brought, and has not
+	// asked again since: only of these it is told that they are gone (MISS-9). nil: of all.
+	copies map[string]struct{}
 	// spared are resources not sent because of held versions, of which the client may
 	// have missed renewals (TTL-5).
 	spared []*cache.Resource
@@ -62,6 +65,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 		d.reconnected = true
 	}
 	d.missed(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe())
+	d.anewWithout(req, first)
 	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
 	asked := d.sub.Delta(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe(), now)
 	d.asked.add(asked.Names...)
@@ -154,7 +158,6 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push
 	p.version = v.SystemVersion()
 	subscribed, synced := v.Wildcard()
-	v.Passed(d.untold)
 	lacking := d.lacks(v)
 	if d.opening && subscribed && (!synced || lacking) {
 		p.starving = starving(v)
@@ -179,6 +182,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	}
 	d.ties.gone(p.gone)
 	d.ties.told(p.resources...)
+	d.copied(v, &p)
 	p.changed = p.resources
 	d.collectRenewals(v, push, &p)
 	d.collectErrors(v, &p)
@@ -186,6 +190,12 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.starving = starving(v)
 	if len(p.removed)+len(p.gone) > 0 {
 		p.withoutContradiction()
+	}
+	if p.removedMembers && len(p.removed) == 0 {
+		p.removedMembers, d.untold = false, p.position // all of them are told as something else
+	}
+	if d.untold != unseen {
+		v.Passed(d.untold)
 	}
 	return p
 }
@@ -337,7 +347,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 		p.answer = true
 		delete(d.warmed, id)
 	}
-	if a.State != cache.Unknown && !d.hushed(a) {
+	if a.State != cache.Unknown {
 		d.ties.lead(v.Name(id), &a)
 	}
 	switch {
@@ -354,7 +364,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 		delete(d.warmed, id)
 	case a.Negative != nil:
 		p.resources = append(p.resources, a.Negative) // NAME-6
-	case d.hushed(a):
+	case a.State == cache.Absent && !d.misses(v.Name(id)):
 	case a.State == cache.Absent && asked:
 		p.gone = append(p.gone, v.Name(id)) // MISS-2
 		d.tellAhead(v.Name(id), "", p)
@@ -398,8 +408,14 @@ func (d *deltaState) later(p *part) {
 
 // removedNow notes that the removals of a part are told.
 func (d *deltaState) removedNow(p *part) {
-	d.untold = p.position
+	if p.removedMembers {
+		d.untold = p.position
+		d.sub.Passed(d.untold)
+	}
 	d.ties.gone(p.removed)
+	for _, name := range p.removed {
+		delete(d.copies, name)
+	}
 	if p.pushed { // and with that all changes
 		d.ahead, d.warmed = nil, nil
 	}

@@ -24,7 +24,6 @@ type exchange struct {
 	renew func(*core.Node) // says more of the client upstream; may be nil
 	sub   *fanout.Subscription
 	full  bool // the type's SotW responses are full-state
-	mute  bool // that upstream is silent about a name is not told (MISS-9)
 	ttl   bool // the client knows TTLs (TTL-6)
 
 	// What identifier made last, and of which identifier of the control plane's.
@@ -103,11 +102,6 @@ func (x *exchange) overdue(timeout time.Duration) time.Time {
 		return time.Time{}
 	}
 	return x.unacked[len(x.unacked)-1].since.Add(timeout)
-}
-
-// hushed: a name is held to be missing, and the client is not to know (MISS-9).
-func (x *exchange) hushed(a cache.Answer) bool {
-	return x.mute && a.State == cache.Absent && a.Cause == cache.Timer && a.Negative == nil
 }
 
 // pending: there are changes that a push would tell.

@@ -3,6 +3,8 @@ package downstream
 import (
 	"slices"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
@@ -118,4 +120,47 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 	}
 	slices.Sort(p.gone)
 	d.held, d.warming, d.anew = nil, nil, nil
+}
+
+// anewWithout takes in which names a client asks for that it has no copy of, as far as
+// the relay knows, or no use for the one it has.
+func (d *deltaState) anewWithout(req *discovery.DeltaDiscoveryRequest, first bool) {
+	if d.copies == nil {
+		return
+	}
+	for _, name := range req.GetResourceNamesSubscribe() {
+		delete(d.copies, name)
+		if _, brought := d.held[name]; brought && first {
+			d.copies[name] = struct{}{}
+		}
+	}
+	for _, name := range req.GetResourceNamesUnsubscribe() {
+		delete(d.copies, name)
+	}
+}
+
+// copied notes what the client is sent, for whichever of its names, and what is taken
+// from it.
+func (d *deltaState) copied(v fanout.View, p *part) {
+	if d.copies == nil {
+		return
+	}
+	for _, name := range p.gone {
+		delete(d.copies, name)
+	}
+	for _, r := range p.resources {
+		d.copies[r.Name] = struct{}{}
+		for _, alias := range r.Aliases {
+			if _, asked := v.Lookup(alias); asked {
+				d.copies[alias] = struct{}{}
+			}
+		}
+	}
+}
+
+// misses: the client is to be told that a name is gone, or does not exist. One who
+// waits for it would take that for an answer, and never be done (MISS-9).
+func (d *deltaState) misses(name string) bool {
+	_, has := d.copies[name]
+	return d.copies == nil || has
 }

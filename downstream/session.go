@@ -27,8 +27,8 @@ type Config struct {
 	// ResendOnReconnect are types for which a client's versions spare it nothing
 	// (DOWN-DELTA-8).
 	ResendOnReconnect []cache.TypeURL
-	// NeverSynthesize are types of which clients are not told that a name is
-	// missing because upstream was silent about it (MISS-9).
+	// NeverSynthesize are types of which a Delta client is told that a name is gone
+	// only if it has a copy (MISS-9).
 	NeverSynthesize []cache.TypeURL
 	// MaxName and MaxNames bound one name, in bytes, and a stream's names
 	// (VALID-8).
@@ -357,6 +357,9 @@ func (s *Session) delta(t cache.TypeURL) (*deltaState, *End) {
 		return nil, end
 	}
 	d := &deltaState{exchange: x, untold: unseen, resend: slices.Contains(s.config.ResendOnReconnect, t)}
+	if relay := len(s.peer.Via) > 0; !relay && slices.Contains(s.config.NeverSynthesize, t) {
+		d.copies = make(map[string]struct{})
+	}
 	if clusters, ok := s.find(cache.Cluster).(*deltaState); ok && t == cache.Endpoint {
 		for name := range clusters.sent {
 			d.spareNot(name)
@@ -392,7 +395,6 @@ func (s *Session) exchange(t cache.TypeURL) (exchange, *End) {
 		url: t, short: shortName(t), hub: m.Hub, leave: m.Leave, renew: m.Renew,
 		sub:  m.Hub.Subscribe(t, s.subscriber),
 		full: m.Hub.Properties(t).FullState,
-		mute: slices.Contains(s.config.NeverSynthesize, t),
 		ttl:  s.ttl,
 	}, nil
 }

@@ -91,7 +91,6 @@ func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink 
 // collect is what there is to tell. push: changes too, not only answers.
 func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push
-	v.Passed(s.told)
 	if s.full {
 		s.collectFull(v, push, &p)
 	} else {
@@ -118,12 +117,12 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	send := s.again || s.wildcardAsked // rows a, c, t
 	shrunk := s.shrink
 	if (s.members || send) && subscribed && synced {
+		shrunk = true // if nothing has come; what has gone nobody remembers for this client (H-42)
 		for c := range v.Members(s.told) {
 			if c.Resource != nil {
+				send = true
 				p.changed = append(p.changed, c.Resource)
 			}
-			send = send || c.Resource != nil
-			shrunk = shrunk || c.Resource == nil
 		}
 	}
 	s.members, s.again, s.shrink = false, false, false
@@ -155,7 +154,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 
 	resources, version, certain := s.view(v)
 	if !certain {
-		s.again = send || shrunk
+		s.again, s.shrink = send, shrunk
 		for _, e := range p.errors {
 			if id, ok := v.Lookup(e.name); ok {
 				s.failed.add(id)
@@ -445,9 +444,6 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 		return
 	}
 	a := v.Answer(id)
-	if s.hushed(a) && a.Error == nil {
-		return
-	}
 	if a.State == cache.Absent && a.Error == nil {
 		why := notFound
 		if a.Cause == cache.TTLExpired {

@@ -14,11 +14,14 @@ import (
 func (x *index) applyNamed(u *cache.Update) (held Held) {
 	x.guards.named.hears(u, x.named.Len())
 	announces(&x.named, u)
+	x.show(u)
 	for _, r := range u.Set {
 		wanted := x.covers(r.Resource)
 		if !wanted && !x.named.Has(r.Name) {
-			continue // UP-9, H-31: nobody asked for it
+			x.keepUnasked(r) // UP-9, H-31
+			continue
 		}
+		x.spoken(r.Resource)
 		told, seq := x.wasLent(r.Resource), x.next()
 		touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
 		if !x.solicited(r.Resource) && !u.Full {
@@ -56,8 +59,8 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 		}
 	}
 	for _, name := range u.Missing {
-		if id, ok := x.silent(name); ok {
-			if x.answer(id).State == cache.Present { // lent by the wildcard, for as long as that has it
+		if id, ok := x.silent(name); ok && !x.wasShown(name, u.Stream) {
+			if x.lent(id) { // for as long as the wildcard has it
 				x.named.Remove(name, cache.Timer, x.next(), nil)
 			} else {
 				x.removeNamed(name, cache.Timer)
@@ -75,11 +78,30 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 	return held
 }
 
-// silent: upstream has said nothing of a name on its own lane, not even an error.
-// What the wildcard lends meanwhile is no answer: it may be gone tomorrow.
+// silent: upstream has said nothing of a name on its own lane, not even an error. What
+// the wildcard lends meanwhile is no answer: it may be gone tomorrow. Nor is what was
+// left when it was given up.
 func (x *index) silent(name string) (cache.ID, bool) {
 	id, ok := x.named.Find(name)
-	return id, ok && !x.named.Answered(id) && x.named.Answer(id).Error == nil
+	if !ok || x.named.Answer(id).Error != nil {
+		return id, false
+	}
+	_, inherited := x.inherited[name]
+	return id, inherited || !x.named.Answered(id)
+}
+
+// spoken notes that upstream has spoken of a resource on the lane of names.
+func (x *index) spoken(r *cache.Resource) {
+	if len(x.inherited) > 0 {
+		for name := range names(r) {
+			delete(x.inherited, name)
+		}
+	}
+}
+
+// lent: what a name leads to is the wildcard's.
+func (x *index) lent(id cache.ID) bool {
+	return x.borrows(id) && x.loan(id).State == cache.Present
 }
 
 var unanswered = &statuspb.Status{
@@ -89,8 +111,9 @@ var unanswered = &statuspb.Status{
 
 func (x *index) removeNamed(name string, cause cache.Cause) {
 	delete(x.guards.named.held, name)
+	delete(x.inherited, name)
 	id, ok := x.named.Find(name)
-	lent := ok && x.borrows(id) && x.answer(id).State == cache.Present
+	lent := ok && x.lent(id)
 	touched, changed := x.named.Remove(name, cause, x.next(), x.touched[:0])
 	if !changed {
 		if lent && cause != cache.Timer {
@@ -99,6 +122,11 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 		return
 	}
 	x.markNamed(touched)
+	for _, id := range touched {
+		if name := x.named.Name(id); x.absent(name) {
+			x.linger.Remove(lingering{false, name}) // UP-7
+		}
+	}
 	if id, ok := x.named.Find(name); ok && !x.named.Pinned(name) {
 		x.named.Forget(id, x.covers)
 	}
@@ -130,7 +158,6 @@ func (x *index) applyWildcard(u *cache.Update) (held Held) {
 	now, held := x.guards.wildcard.pass(x.hub.config.Guard, u, &x.wildcard, x.departures(true, u))
 	changed = x.removeMembers(now) || changed
 	if u.Synced {
-		x.guards.wildcard.complete()
 		changed = changed || !x.synced
 		x.synced = true
 	}
@@ -140,9 +167,7 @@ func (x *index) applyWildcard(u *cache.Update) (held Held) {
 	if renews {
 		x.markWildcards(mark{wildcard: true, kind: renewed})
 	}
-	if x.wildcard.Tombstones() > 64+x.wildcard.Len()/4 {
-		x.prune()
-	}
+	x.prune()
 	return held
 }
 
@@ -180,6 +205,9 @@ func announces(t *cache.Table, u *cache.Update) {
 	if u.Full {
 		t.Begin(t.Origin())
 	}
+	if u.Full || u.First {
+		t.Heard()
+	}
 	for _, name := range u.Kept {
 		t.Spare(name)
 	}
@@ -198,15 +226,6 @@ func (x *index) removeMembers(all []departure) (changed bool) {
 		changed = changed || c
 	}
 	return changed
-}
-
-// prune drops the tombstones that every wildcard client has been told of.
-func (x *index) prune() {
-	passed := cache.Seq(x.hub.seq.Load())
-	for _, s := range x.wildcards {
-		passed = min(passed, s.passed)
-	}
-	x.wildcard.Prune(passed)
 }
 
 // names yields a resource's name and aliases.

@@ -18,6 +18,9 @@ type TypeSummary struct {
 	// Wildcards are the clients with the wildcard; Named the pairs of a client
 	// and a name it subscribes to.
 	Wildcards, Named int
+	// Gone are names of which somebody is still to be told that they are gone, or was
+	// not long ago (H-42).
+	Gone int
 	// Held are removals that are held back (H-22).
 	Held int
 	// Warm: something of it was loaded from disk, and upstream has not spoken yet.
@@ -44,6 +47,7 @@ func (x *index) summarize() TypeSummary {
 		Resources: x.named.Len() + x.wildcard.Len(),
 		Bytes:     x.named.Bytes() + x.wildcard.Bytes(),
 		Wildcards: len(x.wildcards),
+		Gone:      x.wildcard.Tombstones(),
 		Held:      len(x.guards.named.held) + len(x.guards.wildcard.held),
 		Warm:      x.isWarm(),
 	}

@@ -23,6 +23,10 @@ type Guard struct {
 	Within, Hold time.Duration
 }
 
+// afterSwitch is the guard of a control plane that was put to use although nothing was
+// missing, where no other is configured (UP-14).
+var afterSwitch = Guard{Fraction: 0.5, Min: 20, Within: time.Minute, Hold: 5 * time.Minute}
+
 // guard is that of one lane.
 type guard struct {
 	// The stream that speaks on the lane, how many resources there were when it
@@ -33,6 +37,9 @@ type guard struct {
 
 	held map[string]holding
 	next time.Time // when to look at them: no later than the first is due
+	// paused is since when no stream is alive, and the time of what is held back
+	// stands still; zero: one is.
+	paused time.Time
 }
 
 // holding is a removal that is held back.
@@ -75,6 +82,9 @@ func (g *guard) hears(u *cache.Update, resources int) {
 
 // pass returns the departures of an Update that may happen now.
 func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all []departure) (now []departure, held Held) {
+	if c.Fraction == 0 && u.Wary {
+		c = afterSwitch
+	}
 	if c.Fraction == 0 {
 		return all, Held{}
 	}
@@ -123,10 +133,26 @@ func (g *guard) complete() {
 
 // deadline is when to call expire; zero: nothing is held back.
 func (g *guard) deadline() time.Time {
-	if len(g.held) == 0 {
+	if len(g.held) == 0 || !g.paused.IsZero() {
 		return time.Time{}
 	}
 	return g.next
+}
+
+// pause lets the time of what is held back stand still, or go on: only time in which a
+// stream is alive counts.
+func (g *guard) pause(paused bool, now time.Time) {
+	switch {
+	case paused && g.paused.IsZero():
+		g.paused = now
+	case !paused && !g.paused.IsZero():
+		stood := now.Sub(g.paused)
+		for name, h := range g.held {
+			h.until = h.until.Add(stood)
+			g.held[name] = h
+		}
+		g.next, g.paused = g.next.Add(stood), time.Time{}
+	}
 }
 
 // expire lets go what has been held back until now. What another stream has not said
@@ -183,6 +209,17 @@ func (x *index) guard(wildcard bool) *guard {
 		return &x.guards.wildcard
 	}
 	return &x.guards.named
+}
+
+// Alive says whether a stream to the control plane is alive: while none is, the time
+// of what is held back stands still (H-22).
+func (h *Hub) Alive(alive bool, now time.Time) {
+	for _, x := range h.all() {
+		x.mu.Lock()
+		x.guards.named.pause(!alive, now)
+		x.guards.wildcard.pause(!alive, now)
+		x.mu.Unlock()
+	}
 }
 
 // Release lets go, for an operator, all removals of a type that are held back, and

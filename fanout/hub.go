@@ -36,6 +36,8 @@ type Config struct {
 	MaxLinger int
 	// Guard holds back what would remove much at once (H-22).
 	Guard Guard
+	// Unasked bounds what is kept that nobody has asked for; nil: nothing is (UP-9).
+	Unasked *Unasked
 }
 
 // Hub is the meeting point of one group: what upstream said, and who wants to
@@ -46,6 +48,8 @@ type Hub struct {
 	seq atomic.Uint64
 	// identifier is the control plane's name of itself (DOWN-DELTA-19).
 	identifier atomic.Pointer[string]
+	// unasked is how many bytes are kept that nobody has asked for.
+	unasked atomic.Int64
 	// forgotten counts what was given up.
 	forgotten atomic.Uint64
 	// kept: nothing is given up any more.
@@ -131,7 +135,7 @@ func (h *Hub) drop(x *index) {
 	defer h.mu.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcardHeld && !x.suspect {
+	if x.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcardHeld && !x.suspect && !x.shown.unasked {
 		x.dropped = true
 		delete(h.indexes, x.url)
 	}
@@ -163,9 +167,11 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (held Held) {
 			held = x.applyNamed(u)
 		}
 		if u.Synced {
+			x.guard(lane.Wildcard).complete()
 			x.confirm(lane.Wildcard)
 		}
 	}))
+	h.wanted.notify() // what is known to be absent does not linger
 	return held
 }
 
@@ -220,35 +226,39 @@ func (h *Hub) Lacks(lane Lane, set []cache.Received) (lacks bool) {
 	return lacks
 }
 
-// Repeats reports whether an answer to a wildcard for which versions were shown
-// announces a member of which it was shown the version, and leaves others out: most
-// likely the versions were ignored (RECON-13). An empty version is no sign unless
-// the content is the same too, and what is not cached was not shown.
-func (h *Hub) Repeats(lane Lane, u *cache.Update) (repeats bool) {
-	if lane.Wildcard {
-		h.look(lane.Type, func(x *index) { repeats = x.repeats(u) })
-	}
-	return repeats
+// Same are the names of those of the resources that are here on a lane with the very
+// content.
+func (h *Hub) Same(lane Lane, set []cache.Received) map[string]bool {
+	same := make(map[string]bool)
+	h.look(lane.Type, func(x *index) {
+		for _, r := range set {
+			if x.table(lane.Wildcard).Same(r.Resource) {
+				same[r.Name] = true
+			}
+		}
+	})
+	return same
 }
 
-func (x *index) repeats(u *cache.Update) (repeats bool) {
-	answered := make(map[string]struct{}, len(u.Set)+len(u.Removed))
-	for _, r := range u.Set {
-		answered[r.Name] = struct{}{}
-		repeats = repeats || !r.DoNotCache && x.wildcard.Holds(r.Name, r.Upstream) && (r.Upstream != "" || x.wildcard.Same(r.Resource))
-	}
-	if !repeats {
-		return false
-	}
-	for _, name := range u.Removed {
-		answered[name] = struct{}{}
-	}
-	for name := range x.wildcard.Versions() {
-		if _, ok := answered[name]; !ok {
-			return true
+// Sweeps reports whether something is here on a lane that its origin has not announced,
+// nor announces with these (RECON-12).
+func (h *Hub) Sweeps(lane Lane, announced []cache.Received) (sweeps bool) {
+	h.look(lane.Type, func(x *index) {
+		names := make(map[string]bool, len(announced))
+		for _, r := range announced {
+			names[r.Name] = true
 		}
-	}
-	return false
+		sweeps = slices.ContainsFunc(x.table(lane.Wildcard).Unconfirmed(), func(name string) bool { return !names[name] })
+	})
+	return sweeps
+}
+
+// SweepsNames reports the same of what some names lead to.
+func (h *Hub) SweepsNames(lane Lane, names []string) (sweeps bool) {
+	h.look(lane.Type, func(x *index) {
+		sweeps = slices.ContainsFunc(names, func(name string) bool { return len(x.named.UnconfirmedAnswers(name)) > 0 })
+	})
+	return sweeps
 }
 
 // Len is the number of resources on a lane.
@@ -264,7 +274,7 @@ func (h *Hub) Synced(t cache.TypeURL) (synced bool) {
 }
 
 // Unresolved reports whether anybody waits for something that upstream has not said
-// (UP-14).
+// since the relay started (UP-14).
 func (h *Hub) Unresolved() bool {
 	for _, x := range h.all() {
 		x.mu.Lock()
@@ -278,11 +288,15 @@ func (h *Hub) Unresolved() bool {
 }
 
 func (x *index) waits() bool {
-	if len(x.wildcards) > 0 && !x.synced {
+	if len(x.wildcards) > 0 && (!x.synced || x.warm.wildcard) {
 		return true
 	}
 	for id, subs := range x.interest {
-		if len(subs) > 0 && x.answer(cache.ID(id)).State == cache.Unknown {
+		if len(subs) == 0 {
+			continue
+		}
+		a := x.answer(cache.ID(id))
+		if a.State == cache.Unknown && !cache.Resolves(a.Error) || x.restored(cache.ID(id)) {
 			return true
 		}
 	}

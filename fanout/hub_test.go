@@ -33,13 +33,13 @@ func TestForgottenTypesCostNothing(t *testing.T) {
 		typ := cache.TypeURL(fmt.Sprint("strange.", i))
 		s := h.Subscribe(typ, NewSubscriber(func() {}))
 		s.Delta([]string{"a", Wildcard}, nil, epoch)
-		h.Changes(everything)
+		changes(h)
 		h.Apply(Lane{Type: typ}, set("a"))
 		h.Apply(Lane{Type: typ, Wildcard: true}, set("a"))
 		h.SetSuspect(typ, i%2 == 0)
 		s.Close(epoch)
 		h.Expire(epoch.Add(time.Hour))
-		h.Changes(everything)
+		changes(h)
 		h.SetSuspect(typ, false) // acquitted when nobody is left
 	}
 	if n := len(h.indexes); n != 0 {
@@ -101,20 +101,70 @@ func TestMailboxIsBounded(t *testing.T) {
 	})
 }
 
-// TestTombstonesArePruned: names that come and go do not pile up once every client
-// has been told.
+// TestTombstonesArePruned: names that come and go do not pile up once every reader
+// has been told, and are remembered until then (H-42).
 func TestTombstonesArePruned(t *testing.T) {
 	h := newHub()
-	s := h.Subscribe(typ, NewSubscriber(func() {}))
-	s.Delta([]string{Wildcard}, nil, epoch)
+	tombstones := func() int { return h.index(typ).wildcard.Tombstones() }
+	gone := func(s *Subscription, after cache.Seq) (n int) {
+		s.Read(func(v View) {
+			for c := range v.Members(after) {
+				if c.Resource == nil {
+					n++
+				}
+			}
+		})
+		return n
+	}
+	wildcard := func() *Subscription {
+		s := h.Subscribe(typ, NewSubscriber(func() {}))
+		s.Delta([]string{Wildcard}, nil, epoch)
+		return s
+	}
+	told := func(s *Subscription) { s.Read(func(v View) { v.Passed(v.Position()) }) }
+
+	wildcard() // it asks nothing but whether the set is complete
+	quick, slow, fresh := wildcard(), wildcard(), wildcard()
+	told(quick)
+	told(slow)
 	for i := range 10_000 {
 		name := fmt.Sprint(i)
 		h.Apply(all, set(name))
 		h.Apply(all, &cache.Update{Removed: []string{name}})
-		s.Read(func(v View) { v.Passed(v.Position()) })
+		told(quick)
 	}
-	if n := h.index(typ).wildcard.Tombstones(); n > 200 {
-		t.Errorf("%d tombstones are left", n)
+	if n := gone(slow, 0); n != 10_000 {
+		t.Errorf("%d names are remembered as gone for one who was told of none, want all 10000", n)
+	}
+	told(fresh)
+	h.Apply(all, set("one"))
+	h.Apply(all, &cache.Update{Removed: []string{"one"}})
+	told(quick)
+	told(slow)
+	if n := gone(fresh, 0); n != 1 {
+		t.Errorf("%d names are remembered as gone, want the one of which one client was not told", n)
+	}
+	told(fresh)
+	for i := range 10_000 {
+		name := fmt.Sprint(i)
+		h.Apply(all, set(name))
+		h.Apply(all, &cache.Update{Removed: []string{name}})
+		told(quick)
+		told(fresh)
+	}
+	slow.Close(epoch)
+	if n := tombstones(); n > PruneAbove(0) {
+		t.Errorf("%d tombstones are left when the last who was to be told has gone", n)
+	}
+	for i := range 10_000 {
+		h.Apply(all, set(fmt.Sprint(i)))
+	}
+	told(fresh)
+	h.Apply(all, &cache.Update{Full: true})
+	told(quick)
+	told(fresh)
+	if n := tombstones(); n > PruneAbove(0) {
+		t.Errorf("%d tombstones are left though nothing has come since all were told", n)
 	}
 }
 
@@ -128,10 +178,10 @@ func TestLingerIsBounded(t *testing.T) {
 		names = append(names, fmt.Sprintf("%02d", i))
 	}
 	s.Delta(names, nil, epoch)
-	h.Changes(everything)
+	changes(h)
 	h.Apply(byName, set(names...))
 	s.Delta(nil, names, epoch)
-	change := h.Changes(everything)[byName]
+	change := changes(h)[byName]
 	slices.Sort(change.Drop)
 	if !slices.Equal(change.Drop, names[:20]) {
 		t.Errorf("given up: %v, want the first 20", change.Drop)
@@ -142,12 +192,33 @@ func TestLingerIsBounded(t *testing.T) {
 	if next := h.Expire(epoch.Add(time.Second)); !next.IsZero() {
 		t.Errorf("something lingers until %v", next)
 	}
-	if change := h.Changes(everything)[byName]; len(change.Drop) != 10 {
+	if change := changes(h)[byName]; len(change.Drop) != 10 {
 		t.Errorf("given up in time: %v, want 10", change.Drop)
 	}
 	s.Close(epoch)
 	if x := h.index(typ); x.named.Len() != 0 || len(h.Lanes()) != 0 {
 		t.Errorf("left: %d resources, lanes %v", x.named.Len(), h.Lanes())
+	}
+}
+
+// TestResumeForgetsWhatWasGivenUp: a stream begins before it is told that a name was
+// given up. It does not ask for the name, so that nothing keeps up to date what was
+// known of it (UP-8).
+func TestResumeForgetsWhatWasGivenUp(t *testing.T) {
+	h := newHub()
+	s := h.Subscribe(typ, NewSubscriber(func() {}))
+	s.Delta([]string{"a", "b"}, nil, epoch)
+	changes(h)
+	h.Apply(byName, set("a", "b"))
+	s.Delta(nil, []string{"b"}, epoch)
+	h.Expire(epoch.Add(time.Hour))
+	names, _ := h.Resume(byName, cache.Origin{}, func(cache.Origin) bool { return true })
+	if !slices.Equal(names, []string{"a"}) {
+		t.Errorf("asked for: %v, want a", names)
+	}
+	s.Delta([]string{"b"}, nil, epoch)
+	if i := changes(h)[byName]; h.Has(byName, "b") || !slices.Equal(i.Want, []string{"b"}) {
+		t.Errorf("b is there: %v, wanted anew: %v", h.Has(byName, "b"), i.Want)
 	}
 }
 
@@ -172,7 +243,7 @@ func TestManyAtOnce(t *testing.T) {
 					u = &cache.Update{Removed: []string{name}}
 				}
 				h.Apply(Lane{Type: typ, Wildcard: lane == 0}, u)
-				h.Changes(everything)
+				changes(h)
 			}
 		})
 	}
@@ -213,11 +284,14 @@ func TestManyAtOnce(t *testing.T) {
 	close(stop)
 	work.Wait()
 	h.Expire(epoch.Add(time.Hour))
-	h.Changes(everything)
+	changes(h)
 	if x := h.index(typ); x.subscriptions != 0 || x.named.Len() != 0 || x.wildcard.Len() != 0 || x.wanted != 0 {
 		t.Errorf("nobody is left, but %d and %d resources are, and %d wanted names", x.named.Len(), x.wildcard.Len(), x.wanted)
 	}
 }
 
-// everything is carried by a stream.
-func everything(Lane) (cache.Origin, bool) { return cache.Origin{}, true }
+// changes are taken by streams that carry everything.
+func changes(h *Hub) map[Lane]Interest {
+	all, _ := h.Changes(time.Time{}, func(Lane) (Carrier, bool) { return Carrier{}, true })
+	return all
+}

@@ -35,12 +35,19 @@ type index struct {
 	guards struct{ named, wildcard guard }
 	// warm: what was loaded from disk and not confirmed since (warm.go).
 	warm warmth
+	// shown: what upstream shows that is in neither Table (UP-9).
+	shown shown
+	// inherited are names that have their copy of a wildcard that was given up, until
+	// upstream has spoken of them (WILD-11); anew: it is to be asked.
+	inherited, anew map[string]struct{}
 	// unavailable: upstream does not answer on this lane, and why (ERR-7).
 	unavailable struct{ named, wildcard *statuspb.Status }
 
 	// Interest.
 	interest      [][]*Subscription // by named ID, ascending by subscription number
 	wildcards     []*Subscription   // ascending by subscription number
+	slowest       *Subscription     // of the readers, when it was last looked for; it had
+	pruned        cache.Seq         // been told up to here
 	wildcardHeld  bool              // from the first interest until Changes gives it up
 	wildcardAsked bool              // upstream is being asked for it
 	wanted        int               // names with any interest

@@ -54,6 +54,9 @@ func (x *index) want(s *Subscription, name string) cache.ID {
 	x.interest[id], first = insert(x.interest[id], s)
 	if first {
 		x.wanted++
+		if !x.named.Answered(id) {
+			x.recall(name)
+		}
 		x.linger.Remove(lingering{false, name})
 		x.hub.wanted.mark(Lane{x.url, false}, name)
 	}
@@ -86,12 +89,18 @@ func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 	if x.wildcards, last = remove(x.wildcards, s); last {
 		x.leave(lingering{true, Wildcard}, now)
 	}
+	if x.slowest == s {
+		x.slowest = nil
+	}
+	x.prune()
 }
 
 // leave is called when the last interest in something ends. What upstream was not
-// asked for yet need not linger (UP-6).
+// asked for yet need not linger (UP-6), nor what it is known not to have: there is
+// nothing to keep current (UP-7).
 func (x *index) leave(l lingering, now time.Time) {
-	if !x.suspect && (x.asked(l) || x.holds(l)) && x.hub.config.Linger > 0 {
+	gone := !l.wildcard && x.absent(l.name)
+	if !x.suspect && !gone && (x.asked(l) || x.holds(l)) && x.hub.config.Linger > 0 {
 		x.linger.Add(l, now.Add(x.hub.config.Linger))
 	}
 	x.gone(l) // upstream has to know, if only when to look again
@@ -103,6 +112,12 @@ func (x *index) asked(l lingering) bool {
 		return x.wildcardAsked
 	}
 	return x.named.Asked(l.name)
+}
+
+// absent: a name is known to lead to nothing.
+func (x *index) absent(name string) bool {
+	id, ok := x.named.Find(name)
+	return ok && x.answer(id).State == cache.Absent
 }
 
 // holds: something is known of it.
@@ -132,20 +147,19 @@ func (x *index) expire(now time.Time, everything bool) (next time.Time) {
 func (x *index) forget(wildcard bool, name string) {
 	x.hub.forgotten.Add(1)
 	if wildcard {
-		for r := range x.wildcard.All() {
-			// Where its own lane has been silent for too long the name is gone now (MISS-4).
-			x.markLent(r.Name, slices.DeleteFunc(x.lentTo(r.Name, x.touched[:0]), func(id cache.ID) bool {
-				return x.named.State(id) != cache.Absent
-			}))
-		}
+		x.bequeath()
 		x.guards.wildcard = guard{}
 		x.board = board{}
 		x.wildcard, x.synced, x.wildcardHeld, x.wildcardAsked, x.warm.wildcard = cache.Table{}, false, false, false, false
 		return
 	}
 	delete(x.guards.named.held, name)
+	delete(x.inherited, name)
+	delete(x.anew, name)
 	if id, ok := x.named.Find(name); ok {
+		bodies := x.bodies(id)
 		x.named.Forget(id, func(r *cache.Resource) bool { return x.remains(r, name) })
+		x.givenUp(bodies)
 		x.named.Unpin(id)
 		if delete(x.warm.names, name); len(x.warm.names) == 0 {
 			x.confirm(false) // nothing that was loaded is left

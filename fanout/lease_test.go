@@ -106,7 +106,7 @@ func TestAskingAgainIsForgotten(t *testing.T) {
 	}, cache.Fingerprint{})
 	first, second := h.Subscribe(typ, NewSubscriber(func() {})), h.Subscribe(typ, NewSubscriber(func() {}))
 	first.Delta([]string{"a"}, nil, epoch)
-	h.Changes(everything)
+	changes(h)
 	h.Apply(byName, &cache.Update{Set: []cache.Received{{Resource: r}}})
 	woken := 0
 	h.Wanted().OnWake(func() { woken++ })
@@ -119,11 +119,11 @@ func TestAskingAgainIsForgotten(t *testing.T) {
 	}
 	second.Delta([]string{"a"}, nil, epoch)
 	ask()
-	if i := h.Changes(everything)[byName]; woken != 1 || len(i.Again) != 1 || i.Again[0] != "a" {
+	if i := changes(h)[byName]; woken != 1 || len(i.Again) != 1 || i.Again[0] != "a" {
 		t.Errorf("woken %d times for %+v", woken, i)
 	}
 	ask()
-	if len(h.Changes(everything)) != 0 {
+	if len(changes(h)) != 0 {
 		t.Error("asked for twice, and not answered yet")
 	}
 	h.Apply(byName, &cache.Update{Set: []cache.Received{{Resource: r}}})
@@ -135,7 +135,7 @@ func TestAskingAgainIsForgotten(t *testing.T) {
 	first.Close(epoch)
 	second.Close(epoch)
 	h.Expire(epoch.Add(time.Hour))
-	if i := h.Changes(everything)[byName]; len(i.Again) != 0 || len(i.Drop) != 1 || len(h.indexes) != 0 {
+	if i := changes(h)[byName]; len(i.Again) != 0 || len(i.Drop) != 1 || len(h.indexes) != 0 {
 		t.Errorf("nobody is left, and there is %+v", i)
 	}
 }

@@ -33,6 +33,30 @@ func (x *index) borrows(id cache.ID) bool {
 	return a.State == cache.Absent && a.Cause == cache.Timer
 }
 
+// bequeath leaves to names what the wildcard, which is given up, has lent to them, until
+// upstream, asked once more, has been silent for too long: then it is gone (WILD-11).
+func (x *index) bequeath() {
+	for r := range x.wildcard.All() {
+		heirs := x.lentTo(r.Name, x.touched[:0])
+		if len(heirs) == 0 {
+			continue
+		}
+		if x.inherited == nil {
+			x.inherited = make(map[string]struct{})
+		}
+		if x.anew == nil {
+			x.anew = make(map[string]struct{})
+		}
+		_, _ = x.named.Set(r.Resource, "", x.next(), nil)
+		x.named.Doubt(r.Name) // no version of it is upstream's on this lane
+		for _, id := range heirs {
+			name := x.named.Name(id)
+			x.inherited[name], x.anew[name] = struct{}{}, struct{}{}
+			x.hub.wanted.mark(Lane{Type: x.url}, name)
+		}
+	}
+}
+
 // markLent marks what is lent of a member to names, or was, for those to whom it is.
 func (x *index) markLent(member string, to []cache.ID) {
 	x.touched = to

@@ -19,7 +19,8 @@ type Subscription struct {
 	ids      []cache.ID // ascending
 	wildcard bool
 	mode     mode
-	passed   cache.Seq // tombstones up to here are not needed any more
+	reads    bool      // it is told what goes from the wildcard's set (readers.go),
+	passed   cache.Seq // and has been up to here
 	closed   bool
 	// By resource: bodies on their way to the client, and those that upstream was
 	// asked for once more on its behalf (parcel.go).
@@ -189,7 +190,6 @@ func (s *Subscription) startWildcard(asked *Asked) {
 	asked.Wildcard = true
 	if !s.wildcard {
 		s.wildcard = true
-		s.passed = cache.Seq(s.index.hub.seq.Load())
 		s.index.wantWildcard(s)
 	}
 }
@@ -197,7 +197,7 @@ func (s *Subscription) startWildcard(asked *Asked) {
 func (s *Subscription) endWildcard(asked *Asked, now time.Time) {
 	asked.Wildcard = false
 	if s.wildcard {
-		s.wildcard = false
+		s.wildcard, s.reads = false, false
 		s.index.unwantWildcard(s, now)
 	}
 }

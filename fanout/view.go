@@ -90,9 +90,6 @@ func (v View) unnamed(changes iter.Seq[cache.Change]) iter.Seq[cache.Change] {
 // WildcardDigest sums up the wildcard set.
 func (v View) WildcardDigest() string { return v.x.texts[1].of(v.x.wildcard.Digest()) }
 
-// Passed notes that tombstones up to a position are not needed any more.
-func (v View) Passed(to cache.Seq) { v.s.passed = to }
-
 // Covers reports whether the interest leads to a resource of this name, by the
 // name itself, an alias, or the wildcard.
 func (v View) Covers(name string) bool {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -60,13 +61,30 @@ func (w *Wanted) Pending() bool {
 	return len(w.dirty) > 0
 }
 
-func (w *Wanted) take() map[Lane]map[string]struct{} {
+// take takes what may be written now; later is when more of it may be, or zero.
+func (w *Wanted) take(now time.Time, until func(Lane) time.Time) (dirty map[Lane]map[string]struct{}, later time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	dirty := w.dirty
-	w.dirty = make(map[Lane]map[string]struct{})
+	dirty = make(map[Lane]map[string]struct{}, len(w.dirty))
+	for lane, names := range w.dirty {
+		at := until(lane)
+		if !at.After(now) {
+			dirty[lane] = names
+			delete(w.dirty, lane)
+		} else if later.IsZero() || at.Before(later) {
+			later = at
+		}
+	}
 	w.fresh = false
-	return dirty
+	return dirty, later
+}
+
+// Carrier is the stream that carries a lane.
+type Carrier struct {
+	Origin cache.Origin
+	// Until is how long changes of interest are gathered: they are left where they
+	// are, and with them what is known of the names, which may be wanted again (UP-6).
+	Until time.Time
 }
 
 // Interest is what a group wants on one lane; for the wildcard lane the one name
@@ -76,18 +94,28 @@ type Interest struct {
 	// Again are those of them that are to be asked for although they are
 	// subscribed, because the body of the answer was not kept (VALID-5).
 	Again []string
+	// Anew are those of them that are to be asked for as if they had not been: what was
+	// said of them on another lane is not to be had there any more (WILD-11).
+	Anew []string
+	// Leave are names that are not wanted any more, and need not be unsubscribed: the
+	// server sends them whatever it is asked for (UP-9).
+	Leave []string
 	// Drop are names that are not wanted any more. What was known of them is
 	// already forgotten (UP-8): whoever gets them here must unsubscribe them.
 	Drop []string
 }
 
-// Changes takes what changed since the last call, lane by lane. A lane that is not
+// Changes takes what changed since the last call and may be written now, lane by lane;
+// later is when to call it for the rest, or zero. A lane that is not
 // carried by a stream is asked for as a whole by the next, with the versions of what
 // is here (RECON-7): all that answers to some name which is wanted then stays. The
 // stream that carries a lane has an origin, of which is what comes from now on.
-func (h *Hub) Changes(carrier func(Lane) (origin cache.Origin, carried bool)) map[Lane]Interest {
-	taken := h.wanted.take()
-	changes := make(map[Lane]Interest, len(taken))
+func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool)) (changes map[Lane]Interest, later time.Time) {
+	taken, later := h.wanted.take(now, func(lane Lane) time.Time {
+		c, _ := carrier(lane)
+		return c.Until
+	})
+	changes = make(map[Lane]Interest, len(taken))
 	for lane, names := range taken {
 		var i Interest
 		x := h.find(lane.Type)
@@ -97,7 +125,7 @@ func (h *Hub) Changes(carrier func(Lane) (origin cache.Origin, carried bool)) ma
 			continue
 		}
 		x.mu.Lock()
-		origin, carried := carrier(lane)
+		by, carried := carrier(lane)
 		for name := range names {
 			_, again := x.again[lingering{lane.Wildcard, name}]
 			delete(x.again, lingering{lane.Wildcard, name})
@@ -106,13 +134,22 @@ func (h *Hub) Changes(carrier func(Lane) (origin cache.Origin, carried bool)) ma
 				if again {
 					i.Again = append(i.Again, name)
 				}
+				if _, anew := x.anew[name]; anew && !lane.Wildcard {
+					delete(x.anew, name)
+					i.Anew = append(i.Anew, name)
+				}
+				continue
+			}
+			x.forget(lane.Wildcard, name)
+			if x.shown.unasked && !lane.Wildcard && !by.Origin.SotW {
+				i.Leave = append(i.Leave, name)
 			} else {
-				x.forget(lane.Wildcard, name)
 				i.Drop = append(i.Drop, name)
 			}
 		}
 		if t := x.table(lane.Wildcard); carried && len(i.Want) > 0 && t.Origin() == (cache.Origin{}) {
-			t.Begin(origin)
+			t.Begin(by.Origin)
+			t.Heard()
 		}
 		woken := x.takeWoken()
 		x.mu.Unlock()
@@ -124,7 +161,8 @@ func (h *Hub) Changes(carrier func(Lane) (origin cache.Origin, carried bool)) ma
 			h.drop(x)
 		}
 	}
-	return changes
+	h.wanted.notify() // of what was left to names
+	return changes, later
 }
 
 // Asked says that upstream has been asked for names of a lane: what comes of them
@@ -148,6 +186,52 @@ func (h *Hub) Asked(lane Lane, names []string) (doubtful []string) {
 	return doubtful
 }
 
+// Silent are those of the names of a type of which upstream has said nothing on their own
+// lane, and of these the ones that it has shown on the stream that carries them: a server
+// that remembers believes them delivered (UP-19).
+func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, shown []string) {
+	h.look(t, func(x *index) {
+		for _, name := range names {
+			if _, ok := x.silent(name); !ok {
+				continue
+			}
+			if x.wasShown(name, stream) {
+				shown = append(shown, name)
+			} else {
+				silent = append(silent, name)
+			}
+		}
+	})
+	return silent, shown
+}
+
+// Lacking are those of the names of a type that have no copy that their own lane keeps
+// current.
+func (h *Hub) Lacking(t cache.TypeURL, names []string) (lacking []string) {
+	h.look(t, func(x *index) {
+		for _, name := range names {
+			_, silent := x.silent(name)
+			if id, ok := x.named.Find(name); ok && (silent || x.named.Answer(id).State != cache.Present) {
+				lacking = append(lacking, name)
+			}
+		}
+	})
+	return lacking
+}
+
+// Absentees are the names of a type that somebody wants, and that upstream does not have
+// (UP-19).
+func (h *Hub) Absentees(t cache.TypeURL) (names []string) {
+	h.look(t, func(x *index) {
+		for id, subs := range x.interest {
+			if len(subs) > 0 && x.named.Answer(cache.ID(id)).State == cache.Absent {
+				names = append(names, x.named.Name(cache.ID(id)))
+			}
+		}
+	})
+	return names
+}
+
 // Resume is the whole interest of a lane, for the first request of a stream to an
 // origin (UP-3), with the versions that are here if resume, given the origin they
 // came from, says so (RECON-6 to RECON-8). If not, what is here stays, but is
@@ -169,6 +253,7 @@ func (x *index) resume(lane Lane, origin cache.Origin, resume func(from cache.Or
 		x.forgetOthers()
 	}
 	table := x.table(lane.Wildcard)
+	table.Recall()
 	if !resume(table.Origin()) {
 		table.Begin(origin)
 		return names, nil

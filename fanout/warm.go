@@ -108,6 +108,7 @@ func (x *index) load(s Saved, now time.Time) {
 	}
 	x.loadAll(s, false, now)
 	x.table(s.Lane.Wildcard).Begin(s.Origin) // what follows is of the origin's last generation
+	x.table(s.Lane.Wildcard).Heard()
 	x.loadAll(s, true, now)
 }
 
@@ -126,15 +127,13 @@ func (x *index) loadAll(s Saved, confirmed bool, now time.Time) {
 	}
 }
 
-// Warm reports whether there is something on a lane that was loaded, and that
-// upstream has not confirmed yet.
-func (h *Hub) Warm(lane Lane) (warm bool) {
-	h.look(lane.Type, func(x *index) {
-		if warm = x.warm.names != nil; lane.Wildcard {
-			warm = x.warm.wildcard
-		}
+// Doubtful reports whether there is something that names of a type lead to and that was
+// loaded, and upstream has not confirmed yet, or whose removal is held back (H-22).
+func (h *Hub) Doubtful(t cache.TypeURL) (doubtful bool) {
+	h.look(t, func(x *index) {
+		doubtful = x.warm.names != nil || len(x.guards.named.held) > 0
 	})
-	return warm
+	return doubtful
 }
 
 // Stale reports whether there is anything of that kind on any lane.
@@ -195,17 +194,19 @@ func (x *index) confirm(wildcard bool) {
 
 // Warm: what a subscribed name leads to was loaded, and upstream has not
 // spoken of it yet.
-func (v View) Warm(id cache.ID) bool {
-	if _, loaded := v.x.warm.names[v.Name(id)]; loaded {
-		return true
-	}
-	if len(v.x.warm.names) > 0 {
+func (v View) Warm(id cache.ID) bool { return v.x.restored(id) }
+
+func (x *index) restored(id cache.ID) bool {
+	if len(x.warm.names) > 0 {
+		if _, loaded := x.warm.names[x.named.Name(id)]; loaded {
+			return true
+		}
 		// It may have been loaded under another of its names.
-		if r := v.x.named.Answer(id).Resource; r != nil && v.x.loaded(r) {
+		if r := x.named.Answer(id).Resource; r != nil && x.loaded(r) {
 			return true
 		}
 	}
-	return v.x.warm.wildcard && v.x.borrows(id) && v.x.answer(id).State == cache.Present
+	return x.warm.wildcard && x.borrows(id) && x.answer(id).State == cache.Present
 }
 
 // WarmSet: so was the wildcard's set.

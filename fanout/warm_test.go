@@ -14,7 +14,7 @@ func TestNamesFromDiskThatAreGivenUp(t *testing.T) {
 	before := newHub()
 	old := before.Subscribe(typ, NewSubscriber(func() {}))
 	old.Delta([]string{"a", Wildcard}, nil, epoch)
-	before.Changes(everything)
+	changes(before)
 	before.Apply(byName, set("a"))
 	u := set("a", "b")
 	u.Synced = true
@@ -22,17 +22,17 @@ func TestNamesFromDiskThatAreGivenUp(t *testing.T) {
 
 	h := newHub()
 	h.Load(before.Save(func(cache.TypeURL) bool { return false }), epoch)
-	h.Changes(everything)
+	changes(h)
 	s := h.Subscribe(typ, NewSubscriber(func() {}))
 	s.Delta([]string{Wildcard}, nil, epoch)
-	if !h.Stale() || !h.Warm(byName) || !h.Warm(all) {
+	if !h.Stale() || !h.Doubtful(typ) {
 		t.Fatal("what was loaded is not warm")
 	}
 	h.Apply(all, &cache.Update{Synced: true})
 	h.Expire(epoch.Add(time.Hour))
-	h.Changes(everything)
-	if h.Warm(byName) || h.Stale() {
-		t.Errorf("names given up are still warm: %v; stale: %v", h.Warm(byName), h.Stale())
+	changes(h)
+	if h.Doubtful(typ) || h.Stale() {
+		t.Errorf("names given up are still warm: %v; stale: %v", h.Doubtful(typ), h.Stale())
 	}
 }
 
@@ -43,7 +43,7 @@ func TestWhatIsKeptIsSaved(t *testing.T) {
 		h := newHub()
 		s := h.Subscribe(typ, NewSubscriber(func() {}))
 		s.Delta([]string{"a", Wildcard}, nil, epoch)
-		h.Changes(everything)
+		changes(h)
 		h.Apply(byName, set("a"))
 		u := set("b")
 		u.Synced = true
@@ -53,7 +53,7 @@ func TestWhatIsKeptIsSaved(t *testing.T) {
 		}
 		s.Close(epoch)
 		h.Expire(epoch.Add(time.Hour))
-		h.Changes(everything)
+		changes(h)
 		if n := len(h.Save(func(cache.TypeURL) bool { return false })); n != map[bool]int{false: 0, true: 2}[keep] {
 			t.Errorf("kept %v: %d lanes are saved", keep, n)
 		}

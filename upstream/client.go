@@ -41,6 +41,7 @@ type Client struct {
 	core    *Core
 	streams map[StreamID]*stream
 	warned  map[cache.TypeURL]bool // logged as unavailable, and not answered since
+	back    []int                  // entries that answer other groups again
 
 	wake chan struct{} // one slot
 }
@@ -51,6 +52,7 @@ type stream struct {
 	cancel context.CancelFunc
 	wake   chan struct{} // one slot: there may be something to write
 	done   chan struct{} // closed when it has ended
+	ads    adsStream     // once it is open; guarded by the Client's mu
 }
 
 // ClientOptions are the Client's ties to the rest of the relay.
@@ -90,6 +92,9 @@ func (c *Client) Run(ctx context.Context) {
 		poke(c.wake)
 	})
 	defer c.hub.Wanted().OnWake(nil)
+	for i, conn := range c.conns {
+		defer conn.join(c, func() { c.isBack(i) })()
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	c.step(func(now time.Time) { c.core.Interest(now) })
@@ -100,6 +105,10 @@ func (c *Client) Run(ctx context.Context) {
 			if c.hub.Wanted().Pending() {
 				c.core.Interest(now)
 			}
+			for _, i := range c.back {
+				c.core.Back(i, now)
+			}
+			c.back = nil
 			open, shut = c.core.Tick(now)
 		})
 		for _, id := range shut {
@@ -114,9 +123,7 @@ func (c *Client) Run(ctx context.Context) {
 			c.mu.Unlock()
 			streams.Go(func() { c.serve(ctx, streamCtx, s) })
 		}
-		if len(open) == 0 {
-			c.pokeStreams()
-		}
+		c.pokeStreams()
 		timer.Reset(c.idle())
 		select {
 		case <-ctx.Done():
@@ -182,6 +189,8 @@ func (c *Client) take(event func(now time.Time)) []Effect {
 
 func (c *Client) observe(e Effect) {
 	switch {
+	case e.Check != 0:
+		c.check(e.Check, e.Timeout)
 	case e.Notice != "":
 		c.log.Warn(e.Notice, "address", e.Entry)
 	case e.Drop != "":
@@ -206,6 +215,28 @@ func (c *Client) warn(t cache.TypeURL) bool {
 	news := !c.warned[t]
 	c.warned[t] = true
 	return news
+}
+
+// isBack notes that an entry answers another group again (ERR-1).
+func (c *Client) isBack(entry int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.back = append(c.back, entry)
+	poke(c.wake)
+}
+
+// check asks whether anybody is at the other end of a stream's connection.
+func (c *Client) check(id StreamID, timeout time.Duration) {
+	c.mu.Lock()
+	s := c.streams[id]
+	c.mu.Unlock()
+	if s == nil {
+		return // it has ended
+	}
+	c.conns[s.open.Entry].check(s.ads, timeout, func(k Check) {
+		c.step(func(now time.Time) { c.core.Checked(id, k, now) })
+		poke(c.wake)
+	})
 }
 
 // SetNode says what the group says of itself from now on.
@@ -259,8 +290,11 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	if len(c.conns) > 1 {
 		log = log.With("address", kind.Entry)
 	}
-	grpcStream, leave, err := c.conns[s.open.Entry].open(ctx, kind.Role, kind.SotW, s.open.Via)
+	grpcStream, leave, err := c.conns[s.open.Entry].open(ctx, c, kind.Role, kind.SotW, s.open.Via)
 	if err == nil {
+		c.mu.Lock()
+		s.ads = grpcStream
+		c.mu.Unlock()
 		c.observer.UpstreamConnected(kind, true)
 		log.Info("upstream stream open", "mode", kind.Mode())
 		c.step(func(now time.Time) { c.core.Opened(id, now) })
@@ -387,6 +421,9 @@ func starts(req proto.Message) bool {
 // that breaks looks like, and a server that shuts down (H-39).
 func Ending(err error) (End, string) {
 	st := status.Convert(err)
+	if errors.Is(err, errNoRoom) {
+		return End{NoRoom: true, Message: err.Error()}, "no_room"
+	}
 	if errors.Is(err, io.EOF) {
 		return End{Refused: true, Message: "the server ended the stream"}, "closed"
 	}

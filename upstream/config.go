@@ -24,7 +24,8 @@ type Config struct {
 	Node *core.Node
 	// Instance is the relay's name among the relays on the way (NODE-11).
 	Instance string
-	// SendNodeAlways repeats the node in every request (UP-2).
+	// SendNodeAlways puts the node into every request, not only into the first of a
+	// stream (UP-2).
 	SendNodeAlways bool
 	// Entries are the control planes, in order of preference; at least one.
 	Entries []Entry
@@ -40,7 +41,8 @@ type Config struct {
 	ExplicitMissing Tristate
 	// Types, if not empty, are the only ones asked for (H-39).
 	Types []cache.TypeURL
-	// Coalesce is how long changes of interest are gathered (UP-6).
+	// Coalesce is how long changes of interest are gathered after one that went at
+	// once, and before the first request of a type (UP-6).
 	Coalesce time.Duration
 	// Missing and MissingExplicit are the does-not-exist timeouts (MISS-3, MISS-5).
 	Missing, MissingExplicit time.Duration
@@ -49,6 +51,11 @@ type Config struct {
 	// UnavailableAfter is how long upstream may fail until clients are told
 	// (ERR-7).
 	UnavailableAfter time.Duration
+	// HealthCheck: a connection is asked whether anybody is there (MISS-3).
+	HealthCheck bool
+	// FailoverAfter is how long an entry may fail although nothing is missing, zero
+	// for ever, and FailbackAfter how long a preferred one must have answered (UP-14).
+	FailoverAfter, FailbackAfter time.Duration
 	// Backoff is the schedule of attempts (ERR-1).
 	Backoff Backoff
 	// Fingerprint makes the versions that clients see.
@@ -97,6 +104,11 @@ func (c *Config) learn(identifier string) {
 		c.relay = strings.HasPrefix(identifier, relayIdentifier)
 	}
 }
+
+// patience is for how long nothing may be heard of a question before somebody looks
+// after it: a third of what the answer may take, so that there is a third for looking
+// and another for those who are told to do something about it (MISS-3).
+func (c *Config) patience() time.Duration { return c.Missing / 3 }
 
 func (c *Config) chunks() Chunks {
 	switch {

@@ -2,23 +2,27 @@ package upstream
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"net"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/grpc/status"
 )
 
 // Endpoint is how to reach the control plane.
 type Endpoint struct {
+	// Name tells it from the others, in logs and metrics.
+	Name string
 	// Target is a gRPC target, such as "127.0.0.1:15010" or "dns:///istiod:15012".
 	Target string
 	// Credentials are TLS's, or insecure ones.
@@ -27,43 +31,103 @@ type Endpoint struct {
 	MaxReceive int
 	// Keepalive is the interval of HTTP/2 pings; zero: none (UP-13).
 	Keepalive time.Duration
+	// Missing is the does-not-exist timeout, which a dead connection must not outlive
+	// (UP-13).
+	Missing time.Duration
+	// MaxConnections, and MaxStreams of each, bound what is opened; a stream may look
+	// for room there for as long as RoomWithin, which is Config.UnavailableAfter (UP-1).
+	// Zero: 64, 100 and 5 s.
+	MaxConnections, MaxStreams int
+	RoomWithin                 time.Duration
+	// NoChecks: nobody is asked whether anybody is there (MISS-3).
+	NoChecks bool
 	// Dial, if set, replaces the network.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Log, if set, is where what all groups share is told.
+	Log *slog.Logger
 }
 
 // connectTimeout is how long one attempt to connect may take.
 const connectTimeout = 10 * time.Second
 
-// Conn is the connection that all streams to one endpoint share (UP-1, NODE-9).
+// errNoRoom: there is no connection that takes the stream. The control plane is none the
+// worse for it.
+var errNoRoom = errors.New("no room for another stream to the control plane")
+
+// errMoved: the stream is to make room, and to go to another connection.
+var errMoved = fmt.Errorf("%w: its connection is full, and it goes to another one", errNoRoom)
+
+// Conn is the way to one endpoint that the streams of all groups share: one connection,
+// or several where the server bounds the streams of each (UP-1, NODE-9).
 //
 // A channel that failed to connect is thrown away: a new one has no back-off of
 // its own that would stretch ours, and its error is the error of this attempt
-// (ERR-1, ERR-3).
+// (ERR-1, ERR-3). So is one whose connection was lost, or is being drained.
 type Conn struct {
 	endpoint Endpoint
 	options  []grpc.DialOption
+	work     sync.WaitGroup // checks
 
-	mu      sync.Mutex
-	channel *channel
+	mu       sync.Mutex // of gRPC, only a channel's state is asked for under it
+	closed   bool
+	places   connections
+	channels map[*connection]*channel
+	tenures  map[*seat]*tenure
+	room     chan struct{} // closed when there may be more of it
+	checkups checkups
+	comeback comeback
+	members  []*member
 }
 
-// channel is a gRPC channel and how many streams it has, or attempts at one: a
-// channel that failed for one group is closed when the last has seen it fail.
+// channel is a gRPC channel: one connection, and no other once that is lost.
 type channel struct {
 	*grpc.ClientConn
-	users     int
-	discarded bool
+	place *connection
+	up    bool // it was connected once
 }
 
-// NewConn returns a connection that is made when the first stream wants it.
+// tenure is a stream's time on a channel, or that of an attempt at one.
+type tenure struct {
+	seat     *seat
+	channel  *channel
+	end      context.CancelFunc
+	answered bool
+}
+
+// member is a group that wants to know when the endpoint is back.
+type member struct {
+	group any
+	back  func()
+}
+
+// NewConn returns a Conn that connects when the first stream wants it.
 func NewConn(e Endpoint) *Conn {
 	dial := e.Dial
 	if dial == nil {
 		dial = dialTCP
 	}
+	if e.MaxConnections == 0 {
+		e.MaxConnections = 64
+	}
+	if e.MaxStreams == 0 {
+		e.MaxStreams = 100
+	}
+	if e.RoomWithin == 0 {
+		e.RoomWithin = 5 * time.Second
+	}
+	if e.Log == nil {
+		e.Log = slog.New(slog.DiscardHandler)
+	}
+	dead := unacknowledged(e.Missing)
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(e.Credentials),
-		grpc.WithContextDialer(dial),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := dial(ctx, address)
+			if err != nil {
+				return nil, err
+			}
+			return newWire(conn, dead)
+		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(e.MaxReceive)),
 		// A channel that failed is thrown away before it tries again by itself.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
@@ -71,105 +135,171 @@ func NewConn(e Endpoint) *Conn {
 		grpc.WithUserAgent("xds-relay"),
 	}
 	if e.Keepalive > 0 {
-		options = append(options, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: e.Keepalive}))
+		options = append(options, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: e.Keepalive, Timeout: dead}))
 	}
-	return &Conn{endpoint: e, options: options}
+	return &Conn{
+		endpoint: e, options: options,
+		places:   connections{most: e.MaxConnections, streams: e.MaxStreams},
+		channels: make(map[*connection]*channel),
+		tenures:  make(map[*seat]*tenure),
+		room:     make(chan struct{}),
+		checkups: checkups{off: e.NoChecks},
+	}
 }
 
-// adsStream is an ADS stream of either variant.
-type adsStream struct {
-	grpc.ClientStream
-	sotw bool
-}
-
-func (s adsStream) receive() (proto.Message, error) {
-	var resp proto.Message = new(discovery.DeltaDiscoveryResponse)
-	if s.sotw {
-		resp = new(discovery.DiscoveryResponse)
-	}
-	if err := s.RecvMsg(resp); err != nil {
-		return nil, err
-	}
-	return resp, nil
-}
-
-// roleHeader tells the control plane's operator which of the relay's streams it
-// looks at.
-const roleHeader = "x-xds-relay-stream"
-
-// viaHeader lists the relays that a stream has come through (NODE-11).
-const viaHeader = "x-xds-relay-via"
-
-// open opens an ADS stream; the caller calls leave when it has ended. It does not
-// wait for the connection to become ready: an error is this attempt's (ERR-3).
-func (c *Conn) open(ctx context.Context, role Role, sotw bool, via []string) (_ adsStream, leave func(), _ error) {
+// join has back called when the endpoint answers again after all its streams had failed,
+// or after a long silence, if it is not the group itself that was answered (ERR-1). back
+// is called under no lock, from the goroutine that received the answer, and must not
+// block. quit ends it; a call may be under way.
+func (c *Conn) join(group any, back func()) (quit func()) {
+	m := &member{group, back}
 	c.mu.Lock()
-	if c.channel == nil {
+	c.members = append(c.members, m)
+	c.mu.Unlock()
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.members = slices.DeleteFunc(c.members, func(other *member) bool { return other == m })
+	}
+}
+
+// enter finds the channel for one more stream of a group, which end is to end if it must
+// make room. If there is none, room is closed when it is worth another try.
+func (c *Conn) enter(group any, end context.CancelFunc) (_ *tenure, room <-chan struct{}, _ error) {
+	var lost []*channel
+	defer func() { closeAll(lost) }()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, nil, status.Error(codes.Unavailable, "the relay is shutting down")
+	}
+	for _, ch := range c.channels {
+		if ch.up && ch.GetState() != connectivity.Ready {
+			lost = append(lost, c.retire(ch)...)
+		}
+	}
+	s := c.places.take(group)
+	if s == nil {
+		return nil, c.room, nil
+	}
+	ch := c.channels[s.on]
+	if ch == nil {
 		cc, err := grpc.NewClient(c.endpoint.Target, c.options...)
 		if err != nil {
-			c.mu.Unlock()
-			return adsStream{}, nil, err
+			c.places.retire(s.on)
+			c.places.leave(s)
+			return nil, nil, err
 		}
-		c.channel = &channel{ClientConn: cc}
+		ch = &channel{ClientConn: cc, place: s.on}
+		c.channels[s.on] = ch
 	}
-	ch := c.channel
-	ch.users++
-	c.mu.Unlock()
-
-	ctx = metadata.AppendToOutgoingContext(ctx, roleHeader, string(role), viaHeader, strings.Join(via, ","))
-	stream, err := openADS(ctx, discovery.NewAggregatedDiscoveryServiceClient(ch), sotw)
-	if err != nil {
-		c.leave(ch, ch.GetState() != connectivity.Ready)
-		return adsStream{}, nil, err
-	}
-	return adsStream{stream, sotw}, func() { c.leave(ch, false) }, nil
+	t := &tenure{seat: s, channel: ch, end: end}
+	c.tenures[s] = t
+	return t, nil, nil
 }
 
-func openADS(ctx context.Context, client discovery.AggregatedDiscoveryServiceClient, sotw bool) (grpc.ClientStream, error) {
-	if sotw {
-		return client.StreamAggregatedResources(ctx)
-	}
-	return client.DeltaAggregatedResources(ctx)
-}
-
-// leave gives a channel back; failed: nobody else is to use it.
-func (c *Conn) leave(ch *channel, failed bool) {
+// began takes note of what came of an attempt to begin a stream. It says errNoRoom if
+// the stream is to be begun elsewhere.
+func (c *Conn) began(t *tenure, err error) error {
 	c.mu.Lock()
-	ch.users--
-	if failed {
-		ch.discarded = true
-		if c.channel == ch {
-			c.channel = nil
+	known := c.places.learnt
+	stuck := errors.Is(err, errStuck)
+	t.channel.up = t.channel.up || err == nil || stuck
+	switch {
+	case t.seat.moved:
+		err = errMoved
+	case stuck:
+		err = errMoved
+		for _, s := range c.places.stuck(t.seat) {
+			c.tenures[s].end()
 		}
+	case err == nil:
+		t.seat.begun = true
 	}
-	over := ch.discarded && ch.users == 0
+	learnt := c.places.learnt
 	c.mu.Unlock()
-	if over {
+	if learnt != known {
+		c.endpoint.Log.Info("the server bounds the streams of a connection; what does not fit goes to another one",
+			"address", c.endpoint.Name, "streams", learnt)
+	}
+	return err
+}
+
+// full is the error of a stream for which there is no room.
+func (c *Conn) full() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Errorf("%w: it may have %d connections with %d streams each: see upstream.max_connections and upstream.max_streams_per_connection, and what the server allows",
+		errNoRoom, c.places.most, c.places.room())
+}
+
+// moved reports whether a stream was ended to make room.
+func (c *Conn) moved(t *tenure) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return t.seat.moved
+}
+
+// leave ends a stream, or an attempt at one, and gives its place back; failed: nobody
+// else is to use its channel.
+func (c *Conn) leave(t *tenure, failed bool) {
+	t.end()
+	var over []*channel
+	defer func() { closeAll(over) }()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !t.seat.moved {
+		c.comeback.ended(t.answered)
+	}
+	delete(c.tenures, t.seat)
+	if c.places.leave(t.seat) {
+		over = append(over, c.forget(t.channel)...)
+	} else if failed {
+		over = append(over, c.retire(t.channel)...)
+	}
+	c.moreRoom()
+}
+
+// retire keeps streams off a channel. What it returns is to be closed under no lock.
+func (c *Conn) retire(ch *channel) (over []*channel) {
+	if ch.place.over {
+		return nil
+	}
+	c.moreRoom()
+	if c.places.retire(ch.place) {
+		return c.forget(ch)
+	}
+	return nil
+}
+
+func (c *Conn) forget(ch *channel) []*channel {
+	delete(c.channels, ch.place)
+	return []*channel{ch}
+}
+
+// moreRoom has those look again that found no room.
+func (c *Conn) moreRoom() {
+	close(c.room)
+	c.room = make(chan struct{})
+}
+
+func closeAll(channels []*channel) {
+	for _, ch := range channels {
 		ch.Close()
 	}
 }
 
-// Close ends the connection and all its streams.
+// Close ends all streams, and returns when nothing goes on any more.
 func (c *Conn) Close() {
 	c.mu.Lock()
-	ch := c.channel
-	c.channel = nil
+	c.closed = true
+	var channels []*channel
+	for _, ch := range c.channels {
+		channels = append(channels, ch)
+	}
+	clear(c.channels)
+	c.moreRoom()
 	c.mu.Unlock()
-	if ch != nil {
-		ch.Close()
-	}
-}
-
-// dialTCP notices a dead peer by itself: TCP keepalive while nothing is sent, and
-// TCP_USER_TIMEOUT, where there is one, while something is (UP-13).
-func dialTCP(ctx context.Context, address string) (net.Conn, error) {
-	d := net.Dialer{
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3},
-		ControlContext:  setUserTimeout,
-	}
-	network := "tcp"
-	if path, ok := unixPath(address); ok {
-		network, address = "unix", path
-	}
-	return d.DialContext(ctx, network, address)
+	closeAll(channels)
+	c.work.Wait()
 }

@@ -22,6 +22,14 @@ type Core struct {
 	// The control planes, and which of them is in use.
 	entries []entry
 	current int
+	heard   bool // the one in use has answered since it was chosen
+	away    bool // the Hub knows that no stream is alive
+	// hushed until then: an entry has just been put to use in the place of one that
+	// has stopped answering, and has to have the time to answer (UP-14).
+	hushed time.Time
+	// wary: it was put to use although nothing was missing: what it takes away is
+	// doubted (UP-14, H-22).
+	wary bool
 
 	// Its streams. Solo ones carry one quarantined lane each.
 	main, aux slot
@@ -36,9 +44,12 @@ type Core struct {
 
 	via []string // the longest way by which clients come (NODE-11)
 
-	// Interest changed, and is to be looked at then; zero: it has not.
+	// Interest changed, and is to be looked at then; zero: it has not. That is at once,
+	// but for lanes on which changes are gathered (UP-6).
 	changesAt time.Time
 	lingerAt  time.Time
+
+	refreshes refreshes
 
 	effects []Effect
 }
@@ -74,9 +85,7 @@ func (c *Core) Effects() []Effect {
 
 // Interest says that the Hub's Wanted has something new.
 func (c *Core) Interest(now time.Time) {
-	if c.changesAt.IsZero() {
-		c.changesAt = now.Add(c.config.Coalesce)
-	}
+	c.changesAt = now
 }
 
 // SetNode says what the group says of itself from now on; streams that are open say
@@ -116,17 +125,19 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 		c.lingerAt = c.hub.Expire(now)
 	}
 	if !c.changesAt.IsZero() && !c.changesAt.After(now) {
-		c.changesAt = time.Time{}
 		c.takeChanges(now)
 	}
+	c.tellAlive(now)
 	if at := c.hub.Expiry(); !at.IsZero() && !at.After(now) {
 		c.effects = append(c.effects, Effect{Lapse: now})
+		c.mayLack(now)
 	}
 	for _, s := range c.slots() {
 		if s.open() {
 			c.tickStream(s, now)
 		}
 	}
+	c.failover(now)
 	c.tellAvailability(now)
 	c.tickProbes(now)
 	for _, s := range c.all() {
@@ -140,30 +151,44 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 
 // learned notes what the Hub is to be told of a lane.
 func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time) {
-	u.At, u.Stream, u.Age = now, uint64(s.id), now.Sub(s.opened)
+	u.At, u.Stream, u.Age, u.Wary = now, uint64(s.id), now.Sub(s.opened), c.wary
 	c.effects = append(c.effects, Effect{Lane: lane, Update: u})
 }
 
 func (c *Core) tickStream(s *slot, now time.Time) {
-	if s.role != Solo && s.proven(now) {
-		s.failingSince = time.Time{} // a solo stream works when it answers
-	}
+	c.tickAlive(s, now)
 	c.suspects.survivors(s, now)
 	learned := func(lane fanout.Lane, u *cache.Update) { c.learned(s, lane, u, now) }
-	s.stream.timers.expired(&c.config, now, func(lane fanout.Lane, names []string) {
+	s.stream.timers.expired(&c.config, &s.alive, now, func(lane fanout.Lane, names []string) {
 		if c.config.explicitMissing() {
 			learned(lane, &cache.Update{Unanswered: names})
 		} else {
 			learned(lane, &cache.Update{Missing: names})
 		}
+		s.stream.lanes[lane.Type].unanswered.mayLack(now)
 	}, func(lane fanout.Lane, names []string) {
+		c.sweepsNames(s, lane, names)
 		learned(lane, &cache.Update{Overdue: names})
+		s.stream.lanes[lane.Type].unanswered.mayLack(now)
 	})
 	for _, l := range s.stream.lanes {
+		c.tickUnanswered(s, l, now)
 		l.insist(now)
-		if l.settle.tick(now) {
-			learned(l.lane, &cache.Update{Synced: true, Sweep: !l.settle.blind})
+		if at := c.judgeAt(l); !at.IsZero() && !at.After(now) && l.echo.judge() {
+			c.reopen(s, l.echo.version, now)
+			return
 		}
+		if !l.settle.tick(now) {
+			continue
+		}
+		if l.lane.Wildcard && l.echo.judge() {
+			c.reopen(s, l.echo.version, now)
+			return
+		}
+		if sweep := !l.settle.blind; sweep && l.lane.Wildcard {
+			c.sweeps(s, l.lane, nil)
+		}
+		learned(l.lane, &cache.Update{Synced: true, Sweep: !l.settle.blind})
 	}
 }
 
@@ -171,6 +196,10 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 func (c *Core) Deadline(now time.Time) time.Time {
 	// TTLs are there for the time in which no stream is open.
 	at := earlier(c.changesAt, c.hub.Expiry())
+	if c.hushed.After(now) {
+		at = earlier(at, c.hushed)
+	}
+	at = earlier(at, c.failoverAt(now))
 	if c.proven(now) {
 		at = earlier(at, c.lingerAt)
 	}
@@ -178,23 +207,28 @@ func (c *Core) Deadline(now time.Time) time.Time {
 		p := &c.entries[i].probe
 		at = earlier(at, p.openAt)
 		if p.open() {
-			at = earlier(at, p.giveUpAt(&c.config))
+			at = earlier(at, c.probeDeadline(&c.entries[i]))
 		}
 	}
 	for _, s := range c.slots() {
 		if s.id == 0 {
 			at = earlier(at, s.openAt)
 		}
-		if !s.failingSince.IsZero() {
-			if told := s.failingSince.Add(c.config.UnavailableAfter); told.After(now) {
+		if since := s.failingSince(); !since.IsZero() {
+			if told := since.Add(c.config.UnavailableAfter); told.After(now) {
 				at = earlier(at, told)
 			}
 		}
 		if !s.open() {
 			continue
 		}
-		if !s.failingSince.IsZero() && s.role != Solo {
-			at = earlier(at, s.opened.Add(trial))
+		if proven := s.opened.Add(trial); proven.After(now) {
+			at = earlier(at, proven)
+		}
+		at = earlier(at, c.aliveAt(s))
+		at = earlier(at, c.refreshAt(s, now))
+		for _, l := range s.stream.lanes {
+			at = earlier(at, c.judgeAt(l))
 		}
 		at = earlier(at, s.stream.deadline(now))
 	}
@@ -207,7 +241,7 @@ func (c *Core) Opened(id StreamID, now time.Time) {
 	if s == nil {
 		return
 	}
-	s.opened = now
+	s.opened, s.alive = now, liveness{heard: now}
 	if s.role == Probe {
 		c.probeOpened(s)
 		return
@@ -242,8 +276,10 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		c.probed(s, d, now)
 		return
 	}
-	calm := s.answered && s.failingSince.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
-	s.answered, s.failingSince, s.message = true, time.Time{}, ""
+	calm := s.answered && s.outage.since.IsZero() && s.alive.since.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
+	s.answered, s.outage, c.heard = true, outage{}, true
+	s.alive.message(now)
+	c.tellAlive(now)
 	c.entries[s.entry].noDelta = s.sotw
 	relay := c.config.relay
 	c.config.learn(d.identifier)
@@ -279,9 +315,13 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		return // nobody wants it any more: ACK and drop (H-32)
 	}
 	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets()
-	d.repeats = l.shown && !l.answered && c.hub.Repeats(lane, &d.update)
+	d.update.First = !l.answered
 	l.answered = true
+	used.shown = used.shown || len(d.update.Set) > 0
 	l.answers(&d.update)
+	l.unanswered.answers(&d.update)
+	l.echo.hears(&d.update, func(set []cache.Received) map[string]bool { return c.hub.Same(lane, set) })
+	c.found(&d.update)
 	// A full-state response in which a name cannot be read says of no name that it is
 	// missing: it may be that one.
 	d.update.Full = d.sotw && !d.nameless && c.hub.Properties(d.typeURL).FullState
@@ -292,6 +332,10 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		d.adds = c.hub.Lacks(lane, d.update.Set)
 		d.update.Synced = l.settle.response(d, &c.config)
 		d.update.Sweep = d.update.Synced && !d.sotw && !l.settle.blind // TRANSLATE-5 and TRANSLATE-7 instead
+		if d.update.Sweep && lane.Wildcard {
+			c.sweeps(s, lane, d.update.Set)
+			d.repeats = l.echo.judge()
+		}
 	}
 	if !d.update.Empty() {
 		c.learned(s, lane, &d.update, now)
@@ -322,7 +366,7 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	}
 	nack = d.nack()
 	if d.repeats {
-		c.reopen(s, now) // no ACK: the stream is over before it could leave
+		c.reopen(s, s.stream.lanes[d.typeURL].echo.version, now) // no ACK: the stream is over before it could leave
 		return nack, false
 	}
 	v := verdict{typeURL: d.typeURL, nonce: d.nonce, nack: nack}
@@ -340,7 +384,10 @@ type End struct {
 	Refused bool
 	// Unimplemented: that status said that there is no such method.
 	Unimplemented bool
-	Message       string
+	// NoRoom: no connection takes the stream, or one has to do without it, so that there
+	// is room to ask whether anybody is there. Nothing is wrong with the entry (UP-1).
+	NoRoom  bool
+	Message string
 }
 
 // Ended says that a stream is gone, or could not be opened.
@@ -372,10 +419,8 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 				Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})
 		}
 	}
-	if s.failingSince.IsZero() {
-		s.failingSince = now
-	}
-	s.message, s.refused = end.Message, end.Refused
+	s.ended(end, now)
+	s.refused = end.Refused
 	answered, wait := s.answered, time.Duration(0)
 	if answered {
 		wait = s.backoff.Ended(now, s.attempt, c.random())
@@ -385,15 +430,16 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	c.stop(s)
 	s.openAt = now.Add(wait)
 	if s.role == Main {
+		e.mapless = false
 		e.notBefore = s.openAt
 		c.dropAux()
 	}
 	if q := c.suspects.quarantined[s.lane.Type]; s.role == Solo && q != nil {
-		s.failingSince = now.Add(-c.config.UnavailableAfter) // its clients are told at once (H-39)
+		s.outage.begin(now.Add(-c.config.UnavailableAfter), end.Message) // its clients are told at once (H-39)
 		q.message, q.notBefore = end.Message, s.openAt
 	}
-	if s.role == Main && !answered && len(c.entries) > 1 && c.hub.Unresolved() {
-		c.switchTo((c.current+1)%len(c.entries), now) // UP-14
+	if s.role == Main {
+		c.leave(now)
 	}
 	c.place(now)
 }
@@ -402,7 +448,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 // decided anew (WILD-16).
 func (c *Core) dropAux() {
 	c.shut(&c.aux)
-	*c.aux.backoff, c.aux.openAt, c.aux.failingSince = c.config.Backoff, time.Time{}, time.Time{}
+	*c.aux.backoff, c.aux.openAt, c.aux.outage = c.config.Backoff, time.Time{}, outage{}
 }
 
 // Wait is how long until the next attempt of a role, for the log.

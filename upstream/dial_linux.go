@@ -1,24 +1,26 @@
 package upstream
 
 import (
-	"context"
-	"strings"
-	"syscall"
+	"net"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// userTimeout is how long sent data may stay unacknowledged (UP-13).
-const userTimeout = 30 * time.Second
-
-func setUserTimeout(_ context.Context, network, _ string, c syscall.RawConn) error {
-	if !strings.HasPrefix(network, "tcp") {
+// setUserTimeout ends a TCP connection on which sent data stays unacknowledged for
+// so long (UP-13).
+func setUserTimeout(conn net.Conn, timeout time.Duration) error {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
 		return nil
 	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return err
+	}
 	var failed error
-	err := c.Control(func(fd uintptr) {
-		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(timeout.Milliseconds()))
 	})
 	if err != nil {
 		return err

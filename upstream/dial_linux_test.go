@@ -4,6 +4,7 @@ import (
 	"net"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,7 +21,11 @@ func TestDeadPeersAreNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	w, err := newWire(conn, unacknowledged(15*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
 	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +38,7 @@ func TestDeadPeersAreNoticed(t *testing.T) {
 		{"seconds of silence before a probe", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 30},
 		{"seconds between probes", unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 10},
 		{"probes", unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 3},
-		{"milliseconds without acknowledgement", unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds())},
+		{"milliseconds without acknowledgement", unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 10_000},
 	} {
 		var got int
 		if control := raw.Control(func(fd uintptr) { got, err = unix.GetsockoptInt(int(fd), option.level, option.name) }); control != nil || err != nil {

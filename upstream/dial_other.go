@@ -3,9 +3,9 @@
 package upstream
 
 import (
-	"context"
-	"syscall"
+	"net"
+	"time"
 )
 
 // setUserTimeout: this system has no TCP_USER_TIMEOUT; TCP keepalive remains.
-func setUserTimeout(context.Context, string, string, syscall.RawConn) error { return nil }
+func setUserTimeout(net.Conn, time.Duration) error { return nil }

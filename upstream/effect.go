@@ -28,6 +28,16 @@ type Effect struct {
 	Identifier string
 	// Drop names a response or resource that was not used, for a counter.
 	Drop string
+	// Alive is the time from which a stream to the control plane is alive, or, if Away,
+	// none is (H-22); zero: no news.
+	Alive time.Time
+	Away  bool
+	// Over is a stream that has ended.
+	Over StreamID
+	// Check asks whether anybody is at the other end of a stream's connection, and
+	// waits for so long.
+	Check   StreamID
+	Timeout time.Duration
 	// Notice is for the log, about an Entry.
 	Notice, Entry string
 }
@@ -45,6 +55,10 @@ func (e Effect) Apply(hub *fanout.Hub) (o Outcome) {
 		o.Held = hub.Apply(e.Lane, e.Update)
 	case !e.Lapse.IsZero():
 		o.Lapses = hub.Lapse(e.Lapse)
+	case !e.Alive.IsZero():
+		hub.Alive(!e.Away, e.Alive)
+	case e.Over != 0:
+		hub.Over(uint64(e.Over))
 	case e.Availability:
 		hub.SetUnavailable(e.Lane, e.Status)
 	case e.Conviction:

@@ -8,11 +8,10 @@ import (
 )
 
 // Entries are the control planes that can serve the group, in order of preference.
-// One is in use at a time (UP-15). The next is tried when a stream ends before any
-// response while clients wait for something (UP-14); meanwhile those before it are
-// probed, and the first that answers with a resource is returned to. At a switch
-// nothing is removed: the new one is asked without versions (RECON-8), and what it
-// has not announced when it is done is swept (RECON-12).
+// One is in use at a time (UP-15). When it has been failing for a while the next is put
+// to use (failover.go); meanwhile those before it are probed (probe.go). At a switch
+// nothing is removed: the new one is asked without versions (RECON-8), and what it has
+// not announced when it is done is swept (RECON-12).
 
 // Entry is one control plane of the list.
 type Entry struct {
@@ -45,9 +44,20 @@ type entry struct {
 	// ignoresVersions: it announces what it was shown, and does not say what is gone
 	// (RECON-13).
 	ignoresVersions bool
+	// mapless: its present streams are shown none, to find out what is gone.
+	mapless bool
+	// unchecked: it is not asked whether it is there (protocol.md §0).
+	unchecked bool
 
-	// probe is its stream while another entry is in use.
+	// returned is when it was returned to, if it is in use since, and steady how long
+	// it must have answered before the next return (UP-14).
+	returned time.Time
+	steady   time.Duration
+
+	// probe is its stream while another entry is in use, and back is since when that
+	// has had a resource.
 	probe slot
+	back  time.Time
 	turn  int // of the lanes that are asked for
 }
 
@@ -78,7 +88,7 @@ func (c *Core) restate(e *entry, origin cache.Origin) restate {
 	return func(lane fanout.Lane, fresh bool) (names []string, versions map[string]string, resumed bool) {
 		names, versions = c.hub.Resume(lane, origin, func(from cache.Origin) bool {
 			switch {
-			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, from.SotW != origin.SotW:
+			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, e.mapless, from.SotW != origin.SotW:
 			default:
 				resumed = from == origin || c.config.Versions == VersionsAlways
 			}
@@ -88,19 +98,25 @@ func (c *Core) restate(e *entry, origin cache.Origin) restate {
 	}
 }
 
-// switchTo puts another entry to use.
-func (c *Core) switchTo(i int, now time.Time) {
+// switchTo puts another entry to use. forced: clients wait for something that the one
+// in use does not give.
+func (c *Core) switchTo(i int, forced bool, now time.Time) {
+	if c.heard {
+		c.hushed = now.Add(min(c.config.patience()/2, c.config.UnavailableAfter))
+	}
+	c.wary = !forced
+	c.entry().left(&c.config, now)
 	c.shutStreams()
 	c.acquitAll() // what one control plane refuses the next may know
 	notice := "the control plane does not answer, and clients wait; the next one of the list is put to use"
 	if i < c.current {
 		notice = "a preferred control plane answers again, and is put to use"
 	}
-	c.current = i
+	c.current, c.heard = i, false
 	e := c.entry()
 	for j := i; j < len(c.entries); j++ {
 		c.shut(&c.entries[j].probe)
-		c.entries[j].probe.openAt = time.Time{}
+		c.entries[j].probe.openAt, c.entries[j].back = time.Time{}, time.Time{}
 	}
 	c.main.backoff = &e.backoff
 	c.main.openAt = latest(now, e.notBefore)
@@ -116,18 +132,4 @@ func (c *Core) shutStreams() {
 		c.shut(s)
 		delete(c.solo, lane)
 	}
-}
-
-// reopen begins the streams of the entry anew, without versions from now on
-// (RECON-13).
-func (c *Core) reopen(s *slot, now time.Time) {
-	e := &c.entries[s.entry]
-	e.ignoresVersions = true
-	c.effects = append(c.effects, Effect{Notice: "the control plane ignores the versions it is shown; asking it without them from now on", Entry: e.Name})
-	if s.role == Solo {
-		c.shut(s)
-		s.openAt = s.attempt.Add(reconnectFloor)
-		return
-	}
-	c.renew(now)
 }

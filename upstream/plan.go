@@ -25,15 +25,20 @@ const maxSolo = 8
 // takeChanges passes what the Hub says of interest on to the streams.
 func (c *Core) takeChanges(now time.Time) {
 	var fresh []fanout.Lane
-	origin := func(lane fanout.Lane) (o cache.Origin, carried bool) {
+	changes, later := c.hub.Changes(now, func(lane fanout.Lane) (by fanout.Carrier, carried bool) {
 		if s := c.carrier(lane); s != nil {
-			return s.stream.origin, true
+			return fanout.Carrier{Origin: s.stream.origin, Until: s.stream.lanes[lane.Type].gathers}, true
 		}
-		return o, false
-	}
-	for lane, i := range c.hub.Changes(origin) {
+		return by, false
+	})
+	c.changesAt = later
+	for lane, i := range changes {
 		if s := c.carrier(lane); s != nil {
-			s.stream.change(s.stream.lanes[lane.Type], i)
+			if l := s.stream.lanes[lane.Type]; l.returns(i) && !s.stream.takesBack(l, lane, now) {
+				c.replace(s, now)
+			} else {
+				s.stream.change(l, i)
+			}
 		} else if len(i.Want) > 0 {
 			fresh = append(fresh, lane)
 		}
@@ -84,12 +89,12 @@ func (c *Core) place(now time.Time) {
 		if _, bad := c.suspects.quarantined[lane.Type]; s == nil && bad {
 			continue // no more solo streams; it stays unavailable
 		}
-		if s == nil || s.open() && !s.stream.takes(lane) {
+		if s == nil || s.open() && !s.stream.takes(lane, now) {
 			c.renew(now)
 			s = &c.main
 		}
 		if s.open() {
-			s.stream.carry(lane, c.suspects.suspected(lane.Type))
+			s.stream.carry(lane, c.suspects.suspected(lane.Type), now)
 		} else {
 			c.want(s, lane, now)
 		}
@@ -156,8 +161,7 @@ func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
 		}
 		q := c.suspects.quarantined[lane.Type]
 		if s.role == Solo && q != nil && (q.notBefore.IsZero() || q.notBefore.After(s.openAt)) {
-			s.failingSince = now.Add(-c.config.UnavailableAfter)
-			s.message = q.message
+			s.outage.begin(now.Add(-c.config.UnavailableAfter), q.message)
 			s.openAt = latest(s.openAt, q.notBefore)
 		} // else whoever asks for the type now waits for the attempt's outcome
 	}
@@ -171,7 +175,7 @@ func (c *Core) release(wanted []fanout.Lane, now time.Time) {
 			continue
 		}
 		for t, l := range s.stream.lanes {
-			if l.idle() || l.first && !slices.Contains(wanted, l.lane) {
+			if l.idle() && !(!l.lane.Wildcard && c.hub.Shows(t)) || l.first && !slices.Contains(wanted, l.lane) {
 				delete(s.stream.lanes, t)
 			}
 		}
@@ -199,6 +203,16 @@ func (c *Core) release(wanted []fanout.Lane, now time.Time) {
 			c.renew(now) // what it carried belongs on the main stream, which cannot take it in
 		}
 	}
+}
+
+// replace begins a new stream in place of one.
+func (c *Core) replace(s *slot, now time.Time) {
+	if s.role != Solo {
+		c.renew(now)
+		return
+	}
+	c.shut(s)
+	s.openAt = latest(now, s.attempt.Add(reconnectFloor))
 }
 
 // renew begins a new main stream in place of the one there is, with the versions at
@@ -288,11 +302,11 @@ func (c *Core) unavailable(lane fanout.Lane, wanted []fanout.Lane, now time.Time
 	if s == &c.aux && !c.main.open() {
 		s = &c.main
 	}
-	if s.failingSince.IsZero() || now.Sub(s.failingSince) < c.config.UnavailableAfter {
+	if !s.failing(&c.config, now) || c.hushed.After(now) {
 		return "", false
 	}
 	if s.role == Solo {
-		return "xds-relay: the control plane refuses this type: " + s.message, true
+		return "xds-relay: the control plane refuses this type: " + s.outage.message, true
 	}
-	return "xds-relay: the control plane does not answer: " + s.message, true
+	return "xds-relay: the control plane does not answer: " + s.outage.message, true
 }

@@ -10,7 +10,8 @@ import (
 
 // Probes are streams to the entries that are preferred to the one in use (UP-14).
 // Each asks for one lane, another one each time, and tells the Hub nothing: what
-// counts is that a resource comes.
+// counts is that a resource comes, and that the stream is alive some time later. Then
+// the entry is returned to.
 
 // maxProbed bounds the names that a probe asks for.
 const maxProbed = 100
@@ -24,13 +25,37 @@ func (c *Core) tickProbes(now time.Time) {
 		switch {
 		case idle:
 			c.shut(p)
-			p.openAt = time.Time{}
-		case p.open() && !p.giveUpAt(&c.config).After(now):
+			p.openAt, e.back = time.Time{}, time.Time{}
+		case p.open() && !p.answered && !p.giveUpAt(&c.config).After(now):
 			c.shut(p)
 			c.probeLater(e, now)
+		case p.open() && p.answered:
+			if at := e.backAt(&c.config); at.After(now) {
+				break
+			} else if !c.checks(p) || !p.alive.heard.Before(at) {
+				c.failback(i, now)
+				return
+			}
+			if p.alive.checking.IsZero() {
+				c.tickAlive(p, now)
+			}
 		case p.id == 0 && p.openAt.IsZero():
 			p.openAt = latest(now, e.notBefore)
 		}
+	}
+}
+
+// probeDeadline is when to look at the probe of an entry.
+func (c *Core) probeDeadline(e *entry) time.Time {
+	switch p := &e.probe; {
+	case !p.answered:
+		return p.giveUpAt(&c.config)
+	case !p.alive.checking.IsZero():
+		return time.Time{}
+	case !c.checks(p):
+		return e.backAt(&c.config)
+	default:
+		return c.aliveAt(p)
 	}
 }
 
@@ -38,7 +63,7 @@ func (c *Core) tickProbes(now time.Time) {
 func (s *slot) giveUpAt(c *Config) time.Time { return s.opened.Add(c.Missing) }
 
 func (c *Core) probeLater(e *entry, now time.Time) {
-	e.notBefore = now.Add(e.backoff.Failed(c.random()))
+	e.notBefore, e.back = now.Add(e.backoff.Failed(c.random())), time.Time{}
 	e.probe.openAt = e.notBefore
 }
 
@@ -54,7 +79,7 @@ func (c *Core) probeOpened(s *slot) {
 		return names, nil, true
 	})
 	if len(lanes) > 0 {
-		s.stream.carry(lanes[e.turn%len(lanes)], false)
+		s.stream.carry(lanes[e.turn%len(lanes)], false, s.opened)
 		e.turn++
 	}
 }
@@ -66,14 +91,13 @@ func (c *Core) probeable() []fanout.Lane {
 	return lanes
 }
 
-// probed takes in what a probe brings: if it is a resource, the entry is put to use.
+// probed takes in what a probe brings: the first resource is what counts.
 func (c *Core) probed(s *slot, d *Response, now time.Time) {
-	if u := s.stream.used[d.typeURL]; u == nil || len(d.update.Set) == 0 {
-		return
+	s.alive.message(now)
+	if u := s.stream.used[d.typeURL]; u != nil && len(d.update.Set) > 0 && !s.answered {
+		s.answered = true
+		c.entries[s.entry].back = now
 	}
-	e := &c.entries[s.entry]
-	e.backoff, e.notBefore = c.config.Backoff, time.Time{}
-	c.switchTo(s.entry, now)
 }
 
 // newStream is the state of a stream that has just been opened.
@@ -83,7 +107,7 @@ func (c *Core) newStream(s *slot, r restate) *streamState {
 	if r == nil {
 		r = c.restate(e, origin)
 	}
-	stream := newStream(&c.config, c.hub, origin, r)
+	stream := newStream(&c.config, c.hub, &s.alive, origin, r)
 	switch {
 	case !s.sotw:
 		stream.writer = deltaWriter{stream}

@@ -45,39 +45,24 @@ type slot struct {
 	attempt time.Time // when the last attempt began
 	refused bool      // the last end was a status from the server
 
-	// failing since then; zero: it works (ERR-7).
-	failingSince time.Time
-	message      string
+	// What is wrong; survives the stream.
+	outage outage
 
 	// The stream; all of it dies with it.
 	id       StreamID // zero: none
 	opened   time.Time
-	hops     int          // the length of the way it has told
+	hops     int // the length of the way it has told
+	alive    liveness
 	stream   *streamState // nil: not open yet
 	answered bool
 }
 
 func (s *slot) open() bool { return s.stream != nil }
 
-// proven: the control plane is there, since a stream works. Until then an outage goes
-// on, and what lingers may be all there is of the last known good state (UP-7, G8).
-func (c *Core) proven(now time.Time) bool {
-	return slices.ContainsFunc(c.slots(), func(s *slot) bool { return s.proven(now) })
-}
-
-// proven: the stream has answered, or has outlived what ends one at once. That it is
-// open says little: a proxy accepts streams for a control plane that is away.
-func (s *slot) proven(now time.Time) bool {
-	return s.open() && (s.answered || now.Sub(s.opened) >= trial)
-}
-
 // attempt begins an attempt to open a stream.
 func (c *Core) attempt(s *slot, now time.Time) Open {
 	c.lastID++
 	s.id, s.attempt, s.openAt, s.answered = c.lastID, now, time.Time{}, false
-	if s.failingSince.IsZero() {
-		s.failingSince = now
-	}
 	switch s.role {
 	case Main:
 		s.entry = c.current
@@ -123,13 +108,17 @@ func (c *Core) slot(id StreamID) *slot {
 func (c *Core) Uses(id StreamID) bool { return c.slot(id) != nil }
 
 // stop forgets a stream that is gone.
-func (c *Core) stop(s *slot) { s.id, s.stream, s.answered = 0, nil, false }
+func (c *Core) stop(s *slot) {
+	if s.open() && s.role != Probe {
+		c.effects = append(c.effects, Effect{Over: s.id})
+	}
+	s.id, s.stream, s.answered, s.outage.suspended = 0, nil, false, false
+}
 
 // shut ends a stream of our own accord.
 func (c *Core) shut(s *slot) {
 	if s.id != 0 {
 		c.closing = append(c.closing, s.id)
 		c.stop(s)
-		s.failingSince, s.message = time.Time{}, ""
 	}
 }

@@ -66,7 +66,6 @@ func (w sotwWriter) names(l *laneState, now time.Time) []string {
 func (w sotwWriter) opening(l *laneState, names []string, versions map[string]string, _ time.Time) proto.Message {
 	u := w.stream.used[l.lane.Type]
 	a, ok := w.accepted[l.lane]
-	l.shown = false
 	if ok && u.sotw.nonce == "" && a.origin == w.stream.origin && slices.Equal(a.names, names) && w.intact(l.lane, a, versions) {
 		u.sotw.version = a.version
 	}

@@ -20,12 +20,13 @@ import (
 type streamState struct {
 	config *Config
 	hub    *fanout.Hub
+	alive  *liveness
 	writer writer
 	// origin is who answers, and restate the whole interest of a lane.
 	origin  cache.Origin
 	restate restate
 
-	// nodeSent: the first request, which carries the node, is written (UP-2).
+	// nodeSent: a request with the present node is written (UP-2, NODE-2).
 	nodeSent bool
 	// lanes are what this stream carries now, at most one a type.
 	lanes map[cache.TypeURL]*laneState
@@ -58,6 +59,10 @@ type typeState struct {
 	lane fanout.Lane
 	// legacy: the wildcard was asked for by naming nothing.
 	legacy bool
+	// shown: the server has shown a resource of it. gaveUp is when its wildcard was
+	// given up last (UP-18).
+	shown  bool
+	gaveUp time.Time
 	sotw   sotwType
 }
 
@@ -86,15 +91,15 @@ type laneState struct {
 	// first: the lane's opening request, which restates everything, is not
 	// written yet (UP-3).
 	first bool
+	// gathers is until when changes of interest are left to gather, to be written as one
+	// request: from the last one written, and before the first (UP-6).
+	gathers time.Time
 	// held: it waits until suspects before it have been tried (suspect.go).
 	held bool
 	// askedAt is when the opening request was written; answered: a response of
 	// the type has come since.
 	askedAt  time.Time
 	answered bool
-	// shown: versions went with the opening request (RECON-13).
-	shown bool
-
 	// sent are the names subscribed on this stream, with the time.
 	sent map[string]time.Time
 	// want and drop are changes not written yet. A name in both is dropped
@@ -103,6 +108,9 @@ type laneState struct {
 	// again are names asked for once more for the sake of their bodies, with the
 	// time at which that was written, or zero (VALID-5).
 	again map[string]time.Time
+	echo  echo // of the versions that went with the opening request (RECON-13)
+	// unanswered is what is asked for again for want of an answer (UP-19).
+	unanswered unanswered
 
 	settle settleState
 }
@@ -110,24 +118,25 @@ type laneState struct {
 // maxVerdicts bounds what a control plane that sends without reading can pile up.
 const maxVerdicts = 10000
 
-func newStream(c *Config, hub *fanout.Hub, origin cache.Origin, r restate) *streamState {
+func newStream(c *Config, hub *fanout.Hub, alive *liveness, origin cache.Origin, r restate) *streamState {
 	return &streamState{
-		config: c, hub: hub, origin: origin, restate: r,
+		config: c, hub: hub, alive: alive, origin: origin, restate: r,
 		lanes: make(map[cache.TypeURL]*laneState),
 		used:  make(map[cache.TypeURL]*typeState),
 	}
 }
 
 // carry puts a lane on the stream.
-func (s *streamState) carry(lane fanout.Lane, held bool) *laneState {
+func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) *laneState {
 	l := &laneState{
-		lane: lane, first: true, held: held,
+		lane: lane, first: true, gathers: now.Add(s.config.Coalesce), held: held,
 		sent: make(map[string]time.Time),
 		want: make(map[string]struct{}),
 		drop: make(map[string]struct{}),
 
 		again: make(map[string]time.Time),
 	}
+	l.unanswered.on = !lane.Wildcard && !s.origin.SotW
 	s.lanes[lane.Type] = l
 	return l
 }
@@ -143,16 +152,30 @@ func (s *streamState) lane(t cache.TypeURL) (lane fanout.Lane, ok bool) {
 	return fanout.Lane{}, false
 }
 
-// takes: the stream can carry a lane. A server keeps per-type state for the life of
-// a stream, so that a type never changes its lane on one. A SotW wildcard cannot
-// even be asked for anew: it was never given up in words that every server
-// understands.
-func (s *streamState) takes(lane fanout.Lane) bool {
-	now, carried := s.lane(lane.Type)
-	if !carried {
-		return true
+// takes: the stream can carry a lane. A server keeps per-type state for the life of a
+// stream, so that a type never changes its lane on one.
+func (s *streamState) takes(lane fanout.Lane, now time.Time) bool {
+	as, carried := s.lane(lane.Type)
+	if !carried || as != lane || !lane.Wildcard {
+		return !carried || as == lane
 	}
-	return now == lane && !(s.origin.SotW && lane.Wildcard && s.lanes[lane.Type] == nil)
+	l := s.lanes[lane.Type]
+	return l != nil || s.takesBack(nil, lane, now)
+}
+
+// takesBack: a wildcard that was given up can be asked for again. The server may believe
+// it delivered, if it has shown anything of the type; and an answer that is still on its
+// way would complete the new set (UP-18). A SotW wildcard was never given up in words that
+// every server understands.
+func (s *streamState) takesBack(l *laneState, lane fanout.Lane, now time.Time) bool {
+	u := s.used[lane.Type]
+	giving := l != nil && len(l.drop) > 0
+	return !s.origin.SotW && !giving && !u.shown && !now.Before(u.gaveUp.Add(s.config.SettleCap))
+}
+
+// returns: a wildcard is wanted that was given up on this stream, or is being given up.
+func (l *laneState) returns(i fanout.Interest) bool {
+	return l.lane.Wildcard && !l.first && len(i.Want) > 0 && !l.subscribed(fanout.Wildcard)
 }
 
 // change takes in what the Hub says of a lane's interest.
@@ -178,9 +201,19 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 			l.drop[name], l.want[name] = struct{}{}, struct{}{} // a repeated name is not answered
 		}
 	}
+	for _, name := range i.Anew {
+		l.unanswered.begin(name)
+	}
+	for _, name := range i.Leave { // the server need not know
+		delete(l.want, name)
+		delete(l.again, name)
+		delete(l.sent, name)
+		l.unanswered.forget(name)
+	}
 	for _, name := range i.Drop {
 		delete(l.want, name)
 		delete(l.again, name)
+		l.unanswered.forget(name)
 		if _, sent := l.sent[name]; sent {
 			l.drop[name] = struct{}{}
 		}
@@ -244,20 +277,24 @@ func (s *streamState) nextVerdict(now time.Time) proto.Message {
 func (s *streamState) nextInterest(now time.Time) proto.Message {
 	waiting := false // mostly there is none, and the lanes need not be put in order
 	for _, l := range s.lanes {
-		waiting = waiting || l.first || l.changed()
+		waiting = waiting || l.first && !l.gathers.After(now) || l.changed() || l.unanswered.pair != nil
 	}
 	if !waiting {
 		return nil
 	}
 	for _, l := range s.inOrder() {
 		switch {
-		case l.held:
+		case l.held, l.first && l.gathers.After(now):
 		case l.first:
 			if req := s.opening(l, now); req != nil {
 				return req
 			}
 		case l.changed():
 			return s.writer.change(l, now)
+		case l.unanswered.pair != nil:
+			if req := s.askAgain(l, now); req != nil {
+				return req
+			}
 		}
 	}
 	return nil
@@ -275,9 +312,12 @@ func (s *streamState) opening(l *laneState, now time.Time) proto.Message {
 	} else {
 		s.used[l.lane.Type].legacy = false // that works only in a type's first request
 	}
-	l.first, l.askedAt, l.shown = false, now, len(versions) > 0
+	l.first, l.askedAt = false, now
+	if !s.origin.SotW && len(versions) > 0 {
+		l.echo.shown(versions)
+	}
 	s.subscribed(l, names, now)
-	if !l.lane.Wildcard && s.hub.Warm(l.lane) {
+	if !l.lane.Wildcard && s.hub.Doubtful(l.lane.Type) {
 		var until time.Time
 		if resumed || s.origin.SotW {
 			until = now.Add(s.config.SettleCap)
@@ -317,6 +357,7 @@ func (s *streamState) take(l *laneState, now time.Time) (subscribe, unsubscribe 
 	clear(l.drop)
 	if l.lane.Wildcard && len(unsubscribe) > 0 {
 		l.settle = settleState{} // what comes until it is asked for again completes nothing (RECON-16)
+		s.used[l.lane.Type].gaveUp = now
 	}
 	slices.Sort(subscribe)
 	s.subscribed(l, subscribe, now)
@@ -325,17 +366,23 @@ func (s *streamState) take(l *laneState, now time.Time) (subscribe, unsubscribe 
 
 // subscribed notes names as written, and starts their timers (MISS-3).
 func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
+	l.gathers = now.Add(s.config.Coalesce)
 	for _, name := range names {
 		if _, again := l.sent[name]; l.lane.Wildcard && !again {
 			l.settle.begin()
 		}
 		l.sent[name] = now
 	}
+	if len(names) == 0 {
+		return
+	}
+	question := s.alive.question(now)
 	doubtful := s.hub.Asked(l.lane, names)
 	if l.lane.Wildcard {
 		return
 	}
-	s.timers.start(l, names, now)
+	s.timers.start(l, names, question, now)
+	l.unanswered.asks(nameTimer{now, question, l, names})
 	if !s.origin.SotW {
 		// Of an opening request with versions these are what it does not list: what is
 		// not kept, and what a stream before this one has not got round to.
@@ -345,7 +392,7 @@ func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
 
 // deadline is when something is due, or zero.
 func (s *streamState) deadline(now time.Time) time.Time {
-	at := s.timers.deadline(s.config)
+	at := s.timers.deadline(s.config, s.alive, now)
 	for _, v := range s.verdicts {
 		if v.notBefore.After(now) {
 			at = earlier(at, v.notBefore)
@@ -353,6 +400,10 @@ func (s *streamState) deadline(now time.Time) time.Time {
 	}
 	for _, l := range s.lanes {
 		at = earlier(earlier(at, l.settle.deadline()), l.insistence())
+		if l.first && !l.held && l.gathers.After(now) {
+			at = earlier(at, l.gathers)
+		}
+		at = earlier(at, l.unanswered.deadline(s.config.patience()))
 		if !l.held && !l.first && !l.answered && now.Sub(l.askedAt) < trial {
 			at = earlier(at, l.askedAt.Add(trial))
 		}

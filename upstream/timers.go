@@ -17,9 +17,10 @@ type timers struct {
 }
 
 type nameTimer struct {
-	written time.Time
-	lane    *laneState
-	names   []string
+	written  time.Time
+	question uint64 // that asked for them (liveness)
+	lane     *laneState
+	names    []string
 }
 
 // current are those of the names that were not given up and asked for anew since.
@@ -32,30 +33,33 @@ func (t *nameTimer) current() (names []string) {
 	return names
 }
 
+// counts: silence is a verdict, since the stream is alive as of the question (MISS-3).
+func (t *nameTimer) counts(alive *liveness) bool { return alive.answeredSince(t.question) }
+
 type overdueTimer struct {
 	nameTimer
 	at time.Time
 }
 
 // start begins to wait for names that were asked for just now.
-func (t *timers) start(l *laneState, names []string, now time.Time) {
-	if len(names) > 0 {
-		t.missing = append(t.missing, nameTimer{now, l, names})
-	}
+func (t *timers) start(l *laneState, names []string, question uint64, now time.Time) {
+	t.missing = append(t.missing, nameTimer{now, question, l, names})
 }
 
 // resync begins to wait for what is here already, but unconfirmed.
 func (t *timers) resync(l *laneState, names []string, now time.Time, c *Config) {
 	if len(names) > 0 {
-		t.overdue = append(t.overdue, overdueTimer{nameTimer{now, l, names}, now.Add(c.MissingExplicit)})
+		t.overdue = append(t.overdue, overdueTimer{nameTimer{written: now, lane: l, names: names}, now.Add(c.MissingExplicit)})
 	}
 }
 
 // deadline is when the next timer runs out, or zero. How long the does-not-exist
 // timers run may change while they do, when the server says what it is (MISS-5).
-func (t *timers) deadline(c *Config) (at time.Time) {
+func (t *timers) deadline(c *Config, alive *liveness, now time.Time) (at time.Time) {
 	if len(t.missing) > 0 {
-		at = t.missing[0].written.Add(c.missingAfter())
+		if at = t.missing[0].written.Add(c.missingAfter()); !at.After(now) && !t.missing[0].counts(alive) {
+			at = time.Time{} // until the stream turns out to be alive
+		}
 	}
 	if len(t.overdue) > 0 {
 		at = earlier(at, t.overdue[0].at)
@@ -65,8 +69,8 @@ func (t *timers) deadline(c *Config) (at time.Time) {
 
 // expired are the names that have gone unanswered for too long, lane by lane. The
 // Hub knows which of them were answered.
-func (t *timers) expired(c *Config, now time.Time, missing, overdue func(fanout.Lane, []string)) {
-	for len(t.missing) > 0 && !t.missing[0].written.Add(c.missingAfter()).After(now) {
+func (t *timers) expired(c *Config, alive *liveness, now time.Time, missing, overdue func(fanout.Lane, []string)) {
+	for len(t.missing) > 0 && !t.missing[0].written.Add(c.missingAfter()).After(now) && t.missing[0].counts(alive) {
 		first := t.missing[0]
 		t.missing = t.missing[1:]
 		if names := first.current(); len(names) > 0 {

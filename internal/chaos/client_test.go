@@ -39,6 +39,8 @@ type client struct {
 	nacks   bool          // it NACKs everything but the first response of a type
 	trickle chan struct{} // it reads one byte a second until this is closed; nil: it does not
 	stalled chan struct{} // it asks its stream for nothing until this is closed; nil: it does
+	owes    bool          // it reads, and ACKs nothing yet
+	debts   []func()      // its ACKs, then
 
 	// What it knows; guarded by mu; survives streams.
 	held  map[key]held
@@ -91,12 +93,8 @@ func (c *client) dial(ctx context.Context, target string) (net.Conn, error) {
 	if to := c.fleet.moved.Load(); to != nil {
 		target = *to
 	}
-	network := "tcp"
-	if len(target) > 0 && target[0] == '/' {
-		network = "unix"
-	}
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, network, target)
+	conn, err := d.DialContext(ctx, family(target), target)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +131,18 @@ func (c *client) stall(process bool) (s *socket, resume func()) {
 		c.mu.Unlock()
 		close(gate)
 	})
+}
+
+// owe leaves what comes without an ACK; again false sends all that are owed.
+func (c *client) owe(on bool) {
+	c.mu.Lock()
+	c.owes = on
+	debts := c.debts
+	c.debts = nil
+	c.mu.Unlock()
+	for _, ack := range debts {
+		ack()
+	}
 }
 
 // run keeps a stream open until ctx ends.
@@ -249,7 +259,8 @@ type conversation struct {
 	stream grpc.ClientStream
 	acked  map[key]string // what came on this stream, and was ACKed
 	heard  map[cache.TypeURL]bool
-	trail  []string // the last responses, to be told when something is wrong
+	sendMu sync.Mutex // held to send, which whoever pays the client's debts does, too
+	trail  []string   // the last responses, to be told when something is wrong
 }
 
 // open says what the client wants, and what it has.
@@ -298,14 +309,32 @@ func (v *conversation) exchange() (int, error) {
 		if e.typ == cache.Endpoint {
 			ack.ResourceNames = v.client.names
 		}
-		return n, v.stream.SendMsg(ack)
+		return n, v.ack(ack)
 	}
 	var e deltaEnvelope
 	if err := v.stream.RecvMsg(&e); err != nil {
 		return 0, err
 	}
 	n, nack := v.take(&e.envelope, time.Now())
-	return n, v.stream.SendMsg(&discovery.DeltaDiscoveryRequest{TypeUrl: string(e.typ), ResponseNonce: e.nonce, ErrorDetail: nack})
+	return n, v.ack(&discovery.DeltaDiscoveryRequest{TypeUrl: string(e.typ), ResponseNonce: e.nonce, ErrorDetail: nack})
+}
+
+// ack sends an ACK or NACK, now or when the client pays its debts.
+func (v *conversation) ack(request any) error {
+	send := func() error {
+		v.sendMu.Lock()
+		defer v.sendMu.Unlock()
+		return v.stream.SendMsg(request)
+	}
+	c := v.client
+	c.mu.Lock()
+	if c.owes {
+		c.debts = append(c.debts, func() { _ = send() }) // a stream that is gone says so to its reader
+		c.mu.Unlock()
+		return nil
+	}
+	c.mu.Unlock()
+	return send()
 }
 
 // take judges a response and takes it in. It returns its size, and why it is
@@ -371,7 +400,11 @@ func (v *conversation) take(e *envelope, now time.Time) (n int, nack *statuspb.S
 		k := key{e.typ, name}
 		old, had := c.held[k]
 		if !had {
-			continue // it may be told what it knows (MISS-8)
+			// It may be told what it knows (MISS-8), but not what is false.
+			if f.history.everThere(k) {
+				f.fault(&f.spurious, c, "%v was said to be gone, and has always existed", k)
+			}
+			continue
 		}
 		f.removals.Add(1)
 		if !f.history.removedSince(k, old.step) {
@@ -389,13 +422,18 @@ func (v *conversation) take(e *envelope, now time.Time) (n int, nack *statuspb.S
 
 // note remembers a response for a while.
 func (v *conversation) note(e *envelope, now time.Time) {
+	const enough = 100 // of what a response has
 	text := fmt.Sprintf("\n\t\t%s %s %s", now.Format("15:04:05.000"), e.typ.Short(), e.nonce)
-	for _, i := range e.set {
+	for _, i := range e.set[:min(len(e.set), enough)] {
 		rev, _, _ := v.client.fleet.history.lookup(i.version)
 		text += fmt.Sprintf(" +%s@%d", i.name, rev.step)
 	}
-	for _, name := range append(e.removed, e.missing...) {
+	gone := append(e.removed, e.missing...)
+	for _, name := range gone[:min(len(gone), enough)] {
 		text += " -" + name
+	}
+	if rest := max(0, len(e.set)-enough) + max(0, len(gone)-enough); rest > 0 {
+		text += fmt.Sprintf(" and %d more", rest)
 	}
 	if v.trail = append(v.trail, text); len(v.trail) > 8 {
 		v.trail = v.trail[1:]

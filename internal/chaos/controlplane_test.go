@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -62,6 +63,8 @@ type cpStats struct {
 	Responses, Bytes int64
 	Resources        int64
 	Nacks            int64
+	// First is when the first response went out, in ns since 1970; 0: none has.
+	First int64
 }
 
 // runControlPlane is the process.
@@ -72,7 +75,7 @@ func runControlPlane() error {
 	}
 	s := &serving{world: o.World, caches: make(map[cache.TypeURL]*gcp.LinearCache)}
 	initial := s.resources(o.Step)
-	for _, t := range []cache.TypeURL{cache.Cluster, cache.Endpoint} {
+	for _, t := range worldTypes {
 		if o.Empty {
 			initial[t] = nil
 		}
@@ -106,7 +109,7 @@ type serving struct {
 	world  world
 	caches map[cache.TypeURL]*gcp.LinearCache
 
-	streams, open, responses, bytes, resourcesSent, nacks atomic.Int64
+	streams, open, responses, bytes, resourcesSent, nacks, first atomic.Int64
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
@@ -119,7 +122,10 @@ func (s *serving) say(v said) {
 }
 
 func (s *serving) resources(step int) map[cache.TypeURL]map[string]gcptypes.Resource {
-	all := map[cache.TypeURL]map[string]gcptypes.Resource{cache.Cluster: {}, cache.Endpoint: {}}
+	all := make(map[cache.TypeURL]map[string]gcptypes.Resource)
+	for _, t := range worldTypes {
+		all[t] = make(map[string]gcptypes.Resource)
+	}
 	for k, st := range s.world.at(step) {
 		if !st.gone {
 			all[k.typ][k.name] = s.world.resource(k, st.step)
@@ -152,7 +158,7 @@ func (s *serving) obey(commands io.Reader) error {
 			s.cut()
 		case cmdStats:
 			s.say(said{Event: "stats", cpStats: cpStats{
-				s.streams.Load(), s.open.Load(), s.responses.Load(), s.bytes.Load(), s.resourcesSent.Load(), s.nacks.Load(),
+				s.streams.Load(), s.open.Load(), s.responses.Load(), s.bytes.Load(), s.resourcesSent.Load(), s.nacks.Load(), s.first.Load(),
 			}})
 		default:
 			return fmt.Errorf("control plane: no such command: %q", cmd)
@@ -162,11 +168,27 @@ func (s *serving) obey(commands io.Reader) error {
 }
 
 func (s *serving) step(n int) error {
-	k, removed := s.world.op(n)
-	if removed {
-		return s.caches[k.typ].DeleteResource(k.name)
+	set, gone := make(map[cache.TypeURL]map[string]gcptypes.Resource), make(map[cache.TypeURL][]string)
+	for _, c := range s.world.changes(n) {
+		switch t := c.key.typ; {
+		case c.removed:
+			gone[t] = append(gone[t], c.key.name)
+		case set[t] == nil:
+			set[t] = make(map[string]gcptypes.Resource)
+			fallthrough
+		default:
+			set[t][c.key.name] = s.world.resource(c.key, n)
+		}
 	}
-	return s.caches[k.typ].UpdateResource(k.name, s.world.resource(k, n))
+	for t, c := range s.caches {
+		if len(set[t])+len(gone[t]) == 0 {
+			continue
+		}
+		if err := c.UpdateResources(set[t], gone[t]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *serving) mux() gcp.Cache {
@@ -196,6 +218,7 @@ func (s *serving) callbacks() gcpserver.Callbacks {
 			return nil
 		},
 		StreamDeltaResponseFunc: func(_ int64, _ *discovery.DeltaDiscoveryRequest, r *discovery.DeltaDiscoveryResponse) {
+			s.first.CompareAndSwap(0, time.Now().UnixNano())
 			s.responses.Add(1)
 			s.resourcesSent.Add(int64(len(r.GetResources())))
 		},

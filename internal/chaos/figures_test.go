@@ -23,6 +23,8 @@ import (
 type report struct {
 	t     testing.TB
 	fleet *fleet
+	name  string    // of a part
+	parts []*report // in the order in which they were begun
 
 	ID      string   `json:"id"`
 	Target  string   `json:"target"`
@@ -67,6 +69,16 @@ func begin(t *testing.T, id, target, load string) *report {
 	start := time.Now()
 	r.Date = start.UTC().Format(time.RFC3339)
 	t.Cleanup(func() {
+		for _, p := range r.parts {
+			r.Passed = r.Passed && p.Passed
+			for _, f := range p.Figures {
+				f.Name = p.name + ": " + f.Name
+				r.Figures = append(r.Figures, f)
+			}
+			for _, n := range p.Notes {
+				r.note("%s: %s", p.name, n)
+			}
+		}
 		r.Seconds = time.Since(start).Round(time.Second / 10).Seconds()
 		r.Passed = r.Passed && !t.Failed()
 		r.Busy = loadAverage()
@@ -87,6 +99,18 @@ func begin(t *testing.T, id, target, load string) *report {
 		t.Logf("%s", r)
 	})
 	return r
+}
+
+// part runs a share of a target, beside the others, which has processes of its own;
+// its figures stand in the target's report under its name.
+func (r *report) part(t *testing.T, name string, run func(*testing.T, *report)) {
+	p := &report{ID: r.ID, name: name, Passed: true}
+	r.parts = append(r.parts, p)
+	t.Run(strings.ReplaceAll(name, ", ", ","), func(t *testing.T) {
+		t.Parallel() // in the long form, too: mostly they wait
+		p.t = t
+		run(t, p)
+	})
 }
 
 // String lists the figures, one a line.

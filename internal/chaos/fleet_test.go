@@ -58,6 +58,11 @@ type fleetSize struct {
 	sotw    int // of them
 	names   int // endpoint assignments of each
 	big     int // how many ask for the big one, too
+	// old: they ask for what the first of the fleet ask for, not for names of
+	// their own.
+	old bool
+	// habit is given to each, by its number, before it connects; nil: they have none.
+	habit func(n int, c *client)
 }
 
 func newFleet(t testing.TB, h *history) *fleet {
@@ -83,8 +88,12 @@ func (f *fleet) Add(target string, size fleetSize) (added []*client) {
 	for n := range size.clients {
 		id := begin + n
 		var names []string
+		from := id
+		if size.old {
+			from = n
+		}
 		for i := range size.names {
-			names = append(names, endpointKey((id*size.names+i)%f.history.world.Endpoints).name)
+			names = append(names, endpointKey((from*size.names+i)%f.history.world.Endpoints).name)
 		}
 		if n >= size.clients-size.big {
 			names = append(names, big.name)
@@ -94,6 +103,9 @@ func (f *fleet) Add(target string, size fleetSize) (added []*client) {
 			f.t.Fatal(err)
 		}
 		c.epoch = f.epoch.Load()
+		if size.habit != nil {
+			size.habit(n, c)
+		}
 		added = append(added, c)
 		f.work.Go(func() { c.run(f.ctx) })
 	}
@@ -161,7 +173,12 @@ func (f *fleet) Converge() time.Duration {
 // converge waits for some of them.
 func (f *fleet) converge(clients []*client) time.Duration {
 	f.t.Helper()
-	target := f.history.target()
+	return f.reach(clients, f.history.target())
+}
+
+// reach waits until some of them have at least what the world was at a moment.
+func (f *fleet) reach(clients []*client, target map[key]state) time.Duration {
+	f.t.Helper()
 	return eventually(f.t, func() error {
 		for len(clients) > 0 { // who is there stays there: nobody goes back behind a target
 			if why := clients[0].behind(target); why != "" {

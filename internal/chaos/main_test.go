@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,6 +23,13 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	if long() { // what runs beside each other there waits, mostly
+		flag.Parse()
+		if err := flag.Set("test.parallel", "64"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	dir, err := os.MkdirTemp("", "xds-relay-chaos")
 	if err == nil {

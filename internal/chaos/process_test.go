@@ -39,10 +39,16 @@ type process struct {
 // for what no process may ever say.
 func run(t testing.TB, cmd *exec.Cmd) *process {
 	t.Helper()
+	return runIn(t, nil, cmd)
+}
+
+// runIn starts a program in a network of its own; nil is everybody's.
+func runIn(t testing.TB, n *namespace, cmd *exec.Cmd) *process {
+	t.Helper()
 	p := &process{cmd: cmd, ended: make(chan struct{}), output: &output{}}
 	cmd.Stderr = p.output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := n.do(cmd.Start); err != nil {
 		t.Fatalf("start %s: %v", filepath.Base(cmd.Path), err)
 	}
 	go func() {
@@ -156,6 +162,10 @@ type upstream struct {
 	t    testing.TB
 	h    *history
 	addr string
+	in   *namespace // where it runs
+	// followers are other control planes of the same world; they learn of each step
+	// as this one does.
+	followers []*upstream
 
 	mu    sync.Mutex // held to send a command, so that steps stay in order
 	p     *process
@@ -165,7 +175,13 @@ type upstream struct {
 
 func startUpstream(t testing.TB, h *history) *upstream {
 	t.Helper()
-	u := &upstream{t: t, h: h, addr: reserve(t)}
+	return startUpstreamIn(t, h, nil, reserve(t))
+}
+
+// startUpstreamIn starts one at an address of a network.
+func startUpstreamIn(t testing.TB, h *history, n *namespace, addr string) *upstream {
+	t.Helper()
+	u := &upstream{t: t, h: h, addr: addr, in: n}
 	u.Start(false)
 	return u
 }
@@ -187,7 +203,7 @@ func (u *upstream) Start(empty bool) {
 	}
 	r, w := io.Pipe()
 	cmd.Stdout = w
-	p := run(u.t, cmd)
+	p := runIn(u.t, u.in, cmd)
 	u.p, u.stdin = p, stdin
 	events := make(chan said, 1)
 	u.said = events
@@ -249,7 +265,11 @@ func (u *upstream) write(text string) bool {
 func (u *upstream) Step() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.write(fmt.Sprintf("%s %d", cmdStep, u.h.advance()))
+	step := fmt.Sprintf("%s %d", cmdStep, u.h.advance())
+	u.write(step)
+	for _, f := range u.followers {
+		f.command(step)
+	}
 }
 
 // Stats are what it has seen since it was started.
@@ -298,7 +318,8 @@ func (u *upstream) Churn(perSecond int) (stop func()) {
 // addresses and with the same files.
 type relay struct {
 	t           testing.TB
-	addr, admin string
+	addr, admin string     // host:port, or the path of a socket
+	in          *namespace // where it runs
 	args, env   []string
 	p           *process
 	http        *http.Client
@@ -309,12 +330,52 @@ type relay struct {
 func newRelay(t testing.TB, upstream string, sets ...string) *relay {
 	t.Helper()
 	r := &relay{t: t, addr: reserve(t), admin: reserve(t)}
-	r.http = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	r.args = []string{"serve", "--upstream", upstream, "--listen", r.addr, "--admin", r.admin, "--log-level", "warn"}
+	r.configure(upstream, r.addr, r.admin, sets...)
+	return r
+}
+
+// newRelayIn returns a relay that is to run in a network of its own, and is reached
+// through sockets in the file system, which are of no network.
+func newRelayIn(t testing.TB, n *namespace, upstream string, sets ...string) *relay {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "relay") // a short one: the name of a socket may have 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	r := &relay{t: t, in: n, addr: filepath.Join(dir, "xds"), admin: filepath.Join(dir, "admin")}
+	r.configure(upstream, "unix://"+r.addr, "unix://"+r.admin, sets...)
+	return r
+}
+
+func (r *relay) configure(upstream, listen, admin string, sets ...string) {
+	var d net.Dialer
+	r.http = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return d.DialContext(ctx, family(r.admin), r.admin)
+		},
+	}}
+	r.args = []string{"serve", "--upstream", upstream, "--listen", listen, "--admin", admin, "--log-level", "warn"}
 	for _, set := range append([]string{"upstream.backoff.initial=200ms", "upstream.backoff.max=1s"}, sets...) {
 		r.args = append(r.args, "--set", set)
 	}
-	return r
+}
+
+// family is that of an address: one that begins with a slash is a socket's path.
+func family(addr string) string {
+	if strings.HasPrefix(addr, "/") {
+		return "unix"
+	}
+	return "tcp"
+}
+
+// target is the relay's address as gRPC writes it.
+func (r *relay) target() string {
+	if family(r.addr) == "unix" {
+		return "unix://" + r.addr
+	}
+	return r.addr
 }
 
 func startRelay(t testing.TB, upstream string, sets ...string) *relay {
@@ -330,7 +391,7 @@ func (r *relay) Start() time.Duration {
 	begin := time.Now()
 	cmd := exec.Command(binary, r.args...)
 	cmd.Env = append(os.Environ(), r.env...)
-	r.p = run(r.t, cmd)
+	r.p = runIn(r.t, r.in, cmd)
 	eventually(r.t, func() error {
 		if r.p.gone() {
 			r.t.Fatalf("the relay has ended: %v\n%s", r.p.err, r.p.output)
@@ -345,7 +406,7 @@ func (r *relay) Start() time.Duration {
 }
 
 func (r *relay) get(path string) (code int, body string, err error) {
-	resp, err := r.http.Get("http://" + r.admin + path)
+	resp, err := r.http.Get("http://localhost" + path)
 	if err != nil {
 		return 0, "", err
 	}
@@ -432,6 +493,12 @@ const pollEvery = 5 * time.Millisecond
 
 // eventually waits until missing returns nil, and tells how long that took.
 func eventually(t testing.TB, missing func() error) time.Duration {
+	t.Helper()
+	return within(t, patience, missing)
+}
+
+// within is eventually for what may take another time.
+func within(t testing.TB, patience time.Duration, missing func() error) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	for {

@@ -39,6 +39,13 @@ type world struct {
 	BigEvery int
 	// RemoveOneIn: one step in so many removes; 0: none does.
 	RemoveOneIn int
+	// Services are what clients ask for that take everything from xDS: each is a
+	// listener, its routes, a cluster and its endpoints. No step changes them.
+	Services int
+	// Backend is the address of the endpoints of all services.
+	Backend string
+	// MassAt is a step that removes all clusters but so many at once; 0: none does.
+	MassAt, Keep int
 }
 
 // key names a resource.
@@ -57,6 +64,12 @@ const bigPadding = 64 << 10
 func clusterKey(i int) key  { return key{cache.Cluster, fmt.Sprintf("cluster-%04d", i)} }
 func endpointKey(i int) key { return key{cache.Endpoint, fmt.Sprintf("endpoints-%05d", i)} }
 
+// change is what happens to one resource.
+type change struct {
+	key     key
+	removed bool
+}
+
 // keys are all names there can be.
 func (w world) keys() []key {
 	var keys []key
@@ -69,10 +82,25 @@ func (w world) keys() []key {
 	if w.BigEvery > 0 {
 		keys = append(keys, big)
 	}
+	for i := range w.Services {
+		keys = append(keys, serviceKeys(i)...)
+	}
 	return keys
 }
 
-// op is what step n does; the first step is 1.
+// changes are what step n does; the first step is 1.
+func (w world) changes(n int) (all []change) {
+	if n != w.MassAt {
+		k, removed := w.op(n)
+		return []change{{k, removed}}
+	}
+	for i := w.Keep; i < w.Clusters; i++ {
+		all = append(all, change{clusterKey(i), true})
+	}
+	return all
+}
+
+// op is what a step does that concerns one resource, as nearly all do.
 func (w world) op(n int) (k key, removed bool) {
 	if w.BigEvery > 0 && n%w.BigEvery == 1 {
 		return big, false
@@ -98,14 +126,18 @@ func (w world) at(step int) map[key]state {
 		all[k] = state{}
 	}
 	for n := 1; n <= step; n++ {
-		k, removed := w.op(n)
-		all[k] = state{n, removed}
+		for _, c := range w.changes(n) {
+			all[c.key] = state{n, c.removed}
+		}
 	}
 	return all
 }
 
 // resource is the body that a step gives to a name.
 func (w world) resource(k key, step int) gcptypes.Resource {
+	if r := w.service(k); r != nil {
+		return r
+	}
 	padding := w.Padding
 	if k == big {
 		padding = bigPadding
@@ -171,19 +203,24 @@ func (h *history) advance() int {
 	h.mu.Lock()
 	n := h.step + 1
 	h.mu.Unlock()
-	k, removed := h.world.op(n)
-	version := ""
-	if !removed {
-		version = h.world.version(k, n)
+	changes := h.world.changes(n)
+	versions := make([]string, len(changes))
+	for i, c := range changes {
+		if !c.removed {
+			versions[i] = h.world.version(c.key, n)
+		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.step, h.now[k] = n, state{n, removed}
+	h.step = n
 	h.issued = append(h.issued, time.Now())
-	if removed {
-		h.removals[k] = append(h.removals[k], n)
-	} else {
-		h.versions[version] = revision{k, n}
+	for i, c := range changes {
+		h.now[c.key] = state{n, c.removed}
+		if c.removed {
+			h.removals[c.key] = append(h.removals[c.key], n)
+		} else {
+			h.versions[versions[i]] = revision{c.key, n}
+		}
 	}
 	return n
 }
@@ -209,6 +246,14 @@ func (h *history) removedSince(k key, step int) bool {
 	defer h.mu.RUnlock()
 	all := h.removals[k]
 	return len(all) > 0 && all[len(all)-1] > step
+}
+
+// everThere: the name stands for something that the world has never removed.
+func (h *history) everThere(k key) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	_, known := h.now[k]
+	return known && len(h.removals[k]) == 0
 }
 
 // target is the world at a moment, for those who are to catch up with it.

@@ -272,7 +272,7 @@ upstream:
       ports: [80, 443]
       nested: {on: true, ratio: 0.5, none: null}
   node_mode: template
-  send_node_always: true
+  send_node_always: false
   backoff: {initial: 500ms, factor: 2, jitter: 0.1, max: 1m}
   keepalive: 5m
   max_receive_bytes: 128MiB
@@ -358,7 +358,7 @@ func fullConfig() Config {
 				},
 			},
 			NodeMode:        NodeModeTemplate,
-			SendNodeAlways:  true,
+			SendNodeAlways:  false,
 			Backoff:         Backoff{Initial: 500 * time.Millisecond, Factor: 2, Jitter: 0.1, Max: time.Minute},
 			Keepalive:       5 * time.Minute,
 			MaxReceiveBytes: 128 * MiB,

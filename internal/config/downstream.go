@@ -83,10 +83,12 @@ type Downstream struct {
 	// Default: [].
 	ResendOnReconnectTypes []string `yaml:"resend_on_reconnect_types"`
 
-	// NeverSynthesizeRemoval lists types, as type URLs or short names, of which
-	// clients are never told that a name does not exist because the control
-	// plane was silent about it; ECDS is a candidate (MISS-9).
-	// Default: [].
+	// NeverSynthesizeRemoval lists types, as type URLs or short names, of which a
+	// Delta client that is not a relay is told that a name is gone only if it has
+	// a copy. Envoy takes a removal for the end of its wait for a route
+	// configuration or an extension configuration, and then never becomes ready;
+	// without an answer it is after 15 s (MISS-9).
+	// Default: [RDS, ECDS].
 	NeverSynthesizeRemoval []string `yaml:"never_synthesize_removal"`
 
 	// ReadyTypes lists types, as type URLs or short names, that must be

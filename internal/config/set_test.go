@@ -19,7 +19,7 @@ func TestSet(t *testing.T) {
 		{[]string{"timers.settle=1s", "timers.settle=2s"}, func(c *Config) { c.Timers.Settle = 2 * time.Second }},
 		{[]string{"upstream.explicit_missing=true"}, func(c *Config) { c.Upstream.ExplicitMissing = SwitchOn }},
 		{[]string{"upstream.max_receive_bytes=1MiB"}, func(c *Config) { c.Upstream.MaxReceiveBytes = MiB }},
-		{[]string{"upstream.send_node_always=true"}, func(c *Config) { c.Upstream.SendNodeAlways = true }},
+		{[]string{"upstream.send_node_always=false"}, func(c *Config) { c.Upstream.SendNodeAlways = false }},
 		{[]string{"downstream.listen=['127.0.0.1:1', 'localhost:2']"}, func(c *Config) { c.Downstream.Listen = []string{"127.0.0.1:1", "localhost:2"} }},
 		{[]string{"log={level: warn, format: text}"}, func(c *Config) { c.Log = Log{Level: LogLevelWarn, Format: LogFormatText} }},
 		{[]string{"log={level: warn}"}, func(c *Config) { c.Log.Level = LogLevelWarn }},

@@ -42,9 +42,10 @@ type Upstream struct {
 	// Default: "".
 	NodeMode NodeMode `yaml:"node_mode"`
 
-	// SendNodeAlways repeats the node in every request, not only in the first
-	// of a stream, for servers that need it (UP-2).
-	// Default: false.
+	// SendNodeAlways puts the node into every request, and not only into the
+	// first of a stream: some servers choose what to answer by the node of each
+	// request (UP-2).
+	// Default: true.
 	SendNodeAlways bool `yaml:"send_node_always"`
 
 	// Backoff is the wait between attempts that fail before any response (ERR-1).

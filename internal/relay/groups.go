@@ -168,6 +168,7 @@ func (g *groups) start(name string, node *core.Node) *group {
 		ctx, gr.cancel = context.WithCancel(ctx)
 		close(started)
 		gr.client.Run(ctx)
+		gr.hub.Close()
 	})
 	<-started
 	return gr

@@ -18,7 +18,8 @@ func HubConfig(c *config.Config) fanout.Config {
 	g := c.Cache.MassRemovalGuard
 	return fanout.Config{
 		Types: typeTable(c), Linger: c.Timers.NameLinger, MaxLinger: c.Cache.MaxLingeringNames,
-		Guard: fanout.Guard{Fraction: g.Fraction, Min: g.Min, Within: g.Within, Hold: g.Hold},
+		Guard:   fanout.Guard{Fraction: g.Fraction, Min: g.Min, Within: g.Within, Hold: g.Hold},
+		Unasked: fanout.NewUnasked(int(c.Cache.MaxUnaskedBytes)),
 	}
 }
 
@@ -53,6 +54,9 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
 		Settle:           c.Timers.Settle,
 		SettleCap:        c.Timers.SettleCap,
 		UnavailableAfter: c.Timers.UnavailableAfter,
+		HealthCheck:      c.Upstream.HealthCheck == config.HealthCheckAuto,
+		FailoverAfter:    c.Upstream.FailoverAfter,
+		FailbackAfter:    c.Upstream.FailbackAfter,
 		Backoff: upstream.Backoff{
 			Initial: c.Upstream.Backoff.Initial, Max: c.Upstream.Backoff.Max,
 			Factor: c.Upstream.Backoff.Factor, Jitter: c.Upstream.Backoff.Jitter,

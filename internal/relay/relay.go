@@ -216,11 +216,18 @@ func controlPlanes(c *config.Config, o Options) (conns []*upstream.Conn, err err
 			return nil, fmt.Errorf("upstream %s: %w", e.Address, err)
 		}
 		conns = append(conns, upstream.NewConn(upstream.Endpoint{
-			Target:      target(e.Address, o.Dial != nil),
-			Credentials: creds,
-			MaxReceive:  int(c.Upstream.MaxReceiveBytes),
-			Keepalive:   c.Upstream.Keepalive,
-			Dial:        o.Dial,
+			Name:           e.Address,
+			Target:         target(e.Address, o.Dial != nil),
+			Credentials:    creds,
+			MaxReceive:     int(c.Upstream.MaxReceiveBytes),
+			Keepalive:      c.Upstream.Keepalive,
+			Missing:        c.Timers.DNETimeout,
+			MaxConnections: c.Upstream.MaxConnections,
+			MaxStreams:     c.Upstream.MaxStreamsPerConnection,
+			RoomWithin:     c.Timers.UnavailableAfter,
+			NoChecks:       c.Upstream.HealthCheck == config.HealthCheckOff,
+			Dial:           o.Dial,
+			Log:            o.Log.With("component", "upstream"),
 		}))
 	}
 	return conns, nil

@@ -24,6 +24,8 @@ type Checker struct {
 	// which the first one asked for it.
 	wanted map[string]map[string]time.Time
 	since  map[string]map[string]int
+	// lingerless are names that did not exist when they were given up (UP-7).
+	lingerless map[string]map[string]bool
 	// versions: content ⇔ version, over all lives of the relay (RECON-1, RECON-2).
 	versionOf, contentOf map[string]string
 	// before is what the last stream that carried a kind by name was subscribed to.
@@ -69,12 +71,12 @@ func newChecker(s Settings, bodies map[string]content) *Checker {
 	c := &Checker{
 		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
 		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, since: map[string]map[string]int{},
-		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
+		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{}, lingerless: map[string]map[string]bool{},
 		hungSince: map[int]time.Time{}, lapsedAt: map[string]time.Time{}, settings: s, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores), picky: strings.Contains(s.Server, picky),
 	}
 	c.relayStarted()
 	for _, k := range kinds {
-		c.wanted[k.name], c.since[k.name] = map[string]time.Time{}, map[string]int{}
+		c.wanted[k.name], c.since[k.name], c.lingerless[k.name] = map[string]time.Time{}, map[string]int{}, map[string]bool{}
 	}
 	return c
 }
@@ -110,6 +112,7 @@ func (c *Checker) silence() {
 			for name, since := range l.names {
 				if _, known := v.words[name]; !l.wildcard && !known && c.now.Sub(since) >= c.missing && !v.matches(name, surely) && c.alive(s, since) {
 					v.words[name] = word{silent: true, unvouched: !l.heard}
+					c.lingerless[kind][name] = true
 				}
 			}
 			if !l.wildcard && c.now.Sub(l.begun) >= missingExplicit {

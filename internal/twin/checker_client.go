@@ -96,6 +96,7 @@ func (c *Checker) interestChanged(k kind, before []string) {
 	for _, name := range before {
 		if !slices.Contains(after, name) {
 			c.wanted[k.name][name] = c.now
+			c.lingerless[k.name][name] = !c.known[k.name].voice(name == wildcard).is(name) && name != wildcard
 		}
 	}
 	for _, name := range after {

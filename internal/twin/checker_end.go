@@ -59,9 +59,10 @@ func (c *Checker) Finish(world World) {
 				c.finishTopic(fmt.Sprintf("c%d %s", id, k.name), k, cl, t, world)
 			}
 		}
-		subscribed := []string{}
+		subscribed, all := []string{}, false
 		for _, s := range c.streams {
 			if l := s.lanes[k.name]; l != nil {
+				all = all || l.all
 				subscribed = append(subscribed, slices.Sorted(maps.Keys(l.names))...)
 				for nonce := range l.pending {
 					c.fail("UP-4", "%s %s has had no verdict", k.name, nonce)
@@ -73,7 +74,7 @@ func (c *Checker) Finish(world World) {
 		subscribed = slices.DeleteFunc(subscribed, func(name string) bool {
 			// SotW cannot give the wildcard up; and a client whose stream the relay has ended
 			// just now leaves names that linger (ERR-7, UP-7).
-			return !slices.Contains(union, name) && (c.forgetful && name == wildcard || c.isWanted(k, name))
+			return !slices.Contains(union, name) && (all || c.forgetful && name == wildcard || c.isWanted(k, name))
 		})
 		if !slices.Equal(union, subscribed) {
 			c.fail("G10", "%s: the clients want %q, upstream is subscribed to %q", k.name, union, subscribed)

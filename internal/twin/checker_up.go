@@ -16,8 +16,6 @@ type relayStream struct {
 	plane  int
 	opened time.Time
 	latest time.Time // response
-	said   int       // requests
-	again  bool      // the second one had the node, as all have that follow
 	sotw   bool
 	lanes  map[string]*relayLane // by kind
 }
@@ -36,6 +34,7 @@ type relayLane struct {
 	sign     bool              // its first answer announces one of those again (RECON-13)
 	asked    int               // the event after which it was asked for
 	heard    bool              // anything of the type
+	all      bool              // it has shown what it was not asked for, of a full-state type: no name is given up on it (UP-9)
 	latest   time.Time         // response
 }
 
@@ -84,19 +83,16 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		c.fail("UP-3", "stream %d asks for %q", id, req.GetTypeUrl())
 		return
 	}
-	node := req.GetNode() != nil
-	if s.said++; s.said == 2 {
-		s.again = node
-	}
-	if s.said == 1 && !node || s.said > 2 && node != s.again {
-		c.fail("UP-2", "the node comes with the first request, and with all that follow or none")
+	if req.GetNode() == nil {
+		c.fail("UP-2", "a request comes without the node")
 	}
 	l := s.lanes[k.name]
 	if nonce := req.GetResponseNonce(); nonce != "" {
 		c.upJudged(k, l, nonce, req)
 		return
 	}
-	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
+	c.silence()
+	subscribe, unsubscribe := c.once(k, req.GetResourceNamesSubscribe()), c.once(k, req.GetResourceNamesUnsubscribe())
 	resumed := l == nil
 	if resumed {
 		l = &relayLane{names: map[string]time.Time{}, again: map[string]time.Time{}, begun: c.askedAt(s), pending: map[string]bool{}}
@@ -110,10 +106,12 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	}
 	given := slices.DeleteFunc(slices.Clone(unsubscribe), func(name string) bool { return c.asksAgain(k, l, name) })
 	for _, name := range unsubscribe {
-		if _, ok := l.names[name]; !ok {
+		if _, ok := l.names[name]; !ok && !l.again[name].IsZero() {
+			c.fail("UP-19", "%s %s is dropped twice: it was about to be asked for again", k.name, name)
+		} else if !ok {
 			c.fail("G10", "%s %s is dropped, and was not asked for", k.name, name)
 		}
-		if at, ok := c.wanted[k.name][name]; ok && c.now.Sub(at) < c.linger && !c.refused && !c.settings.Small && c.known[k.name].voice(l.wildcard).matched(name) {
+		if at, ok := c.wanted[k.name][name]; ok && c.now.Sub(at) < c.linger && !c.refused && !c.settings.Small && !c.lingerless[k.name][name] && c.known[k.name].voice(l.wildcard).is(name) {
 			c.fail("UP-7", "%s %s is dropped %v after its last client left", k.name, name, c.now.Sub(at))
 		}
 		delete(l.names, name)
@@ -123,7 +121,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if slices.Contains(unsubscribe, name) {
 			c.fail("UP-8", "%s %s is dropped and asked for in one request", k.name, name)
 		}
-		if _, again := l.names[name]; again || l.wildcard != (name == wildcard) {
+		if _, again := l.names[name]; again && !l.all || l.wildcard != (name == wildcard) {
 			c.fail("G10", "%s %s is asked for, twice or on a stream used otherwise (WILD-13)", k.name, name)
 		}
 		if !c.isWanted(k, name) && !c.late && !(resumed && c.lingers(k, name)) {
@@ -146,14 +144,25 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	c.upResumed(k, s, l, req.GetInitialResourceVersions())
 }
 
+// once is a list of names without those that come a second time.
+func (c *Checker) once(k kind, names []string) []string {
+	single := slices.Compact(slices.Sorted(slices.Values(names)))
+	if len(single) < len(names) {
+		c.fail("UP-19", "%s: a request has names twice: %q", k.name, names)
+		return single
+	}
+	return names
+}
+
 // asksAgain: a name is given up that is wanted and has no copy, to be asked for with the
 // next request (UP-19). What is known of it stays.
 func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
-	wanted := slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[name] })
-	if l.wildcard || !wanted || c.known[k.name].byName.matched(name) {
+	if l.wildcard || !c.isWanted(k, name) || c.known[k.name].byName.matches(name, surely) {
 		return false
 	}
-	l.again[name] = l.names[name]
+	if at, ok := l.names[name]; ok {
+		l.again[name] = at
+	}
 	return true
 }
 
@@ -168,7 +177,7 @@ func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed []string) {
 		}
 		maps.DeleteFunc(again, func(_ string, again bool) bool { return !again })
 		c.known[k.name].byName.forget(l.names, unsubscribed, func(name string, w word) bool {
-			return c.kept(k, again, name, w) || unsubscribed != nil && c.remembers && k.full // it may be kept (UP-9)
+			return c.kept(k, again, name, w) || unsubscribed != nil && l.all // it may be kept (UP-9)
 		})
 	case len(l.names) == 0:
 		c.forgetWildcard(k)
@@ -278,7 +287,8 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			l.sign = true
 		}
 		covered, surely := c.covered(k, l, name, w.aliases)
-		unasked := c.remembers && k.full && !l.wildcard && !covered // kept, as long as there is room (UP-9)
+		l.all = l.all || k.full && !surely
+		unasked := k.full && !l.wildcard && !covered // kept, as long as there is room (UP-9)
 		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered || unasked {
 			c.changed(k, v.set(name, w))
 		} else if before, had := v.words[name]; had {
@@ -287,6 +297,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 	}
 	for _, name := range resp.GetRemovedResources() {
+		c.lingerless[k.name][name] = true
 		c.changed(k, v.remove(name, c.events))
 	}
 	for _, e := range resp.GetResourceErrors() {

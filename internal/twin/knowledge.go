@@ -67,6 +67,13 @@ func (v *voice) matches(asked string, kind func(word) bool) bool {
 // matched: something that exists answers to a subscribed name.
 func (v *voice) matched(asked string) bool { return v.matches(asked, func(word) bool { return true }) }
 
+// is: something that exists, for sure, answers to a subscribed name, and nothing else was
+// said of it.
+func (v *voice) is(asked string) bool {
+	w, ok := v.words[asked]
+	return v.matches(asked, surely) && (!ok || w.present)
+}
+
 // surely and unsurely: the relay knows of it, or may know.
 func surely(w word) bool   { return !w.unsure }
 func unsurely(w word) bool { return w.unsure }

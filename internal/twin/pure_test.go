@@ -111,7 +111,7 @@ func (r *pureRelay) Restart() {
 		r.planes = append(r.planes, &purePlane{})
 	}
 	for _, p := range r.planes {
-		p.connected, p.pending = false, nil
+		p.connected, p.pending, p.checks = false, nil, nil
 	}
 	r.warmth = downstream.NewWarmth()
 	r.hub = fanout.NewHub(relay.HubConfig(r.config))
@@ -243,6 +243,9 @@ func (r *pureRelay) step(event func()) (learned bool) {
 	effects := r.core.Effects()
 	for _, e := range effects {
 		e.Apply(r.hub)
+		if e.Check != 0 {
+			r.check(e.Check, e.Timeout)
+		}
 	}
 	for _, id := range slices.Clone(r.streams) {
 		if !r.core.Uses(id) {
@@ -254,7 +257,7 @@ func (r *pureRelay) step(event func()) (learned bool) {
 
 func (r *pureRelay) Answer(stream int, m proto.Message) {
 	id := upstream.StreamID(stream)
-	if !r.alive(id) {
+	if r.planes[r.planeOf[id]].hung {
 		r.game.checker.fail("game", "a control plane that hangs says something")
 	}
 	d := upstream.Decode(proto.Clone(m), cache.Fingerprint{})
@@ -343,6 +346,7 @@ func (r *pureRelay) Settle() {
 func (r *pureRelay) settle() {
 	for range restless {
 		busy := r.giveUps()
+		busy = r.giveConnectionsUp() || busy
 		busy = r.tick() || busy
 		for _, c := range slices.Clone(r.clients) {
 			busy = r.flush(c) || busy

@@ -48,8 +48,8 @@ func (s *serverStream) sotwAsked(req *discovery.DiscoveryRequest) (said []*disco
 	if len(more)+len(fewer) > 0 || first {
 		said = append(said, &discovery.DeltaDiscoveryRequest{TypeUrl: req.GetTypeUrl(), ResourceNamesSubscribe: more, ResourceNamesUnsubscribe: fewer})
 	}
-	if len(said) > 0 {
-		said[0].Node = req.GetNode()
+	for _, d := range said {
+		d.Node = req.GetNode()
 	}
 	return said
 }

@@ -15,9 +15,14 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/xds-relay/xds-relay/fanout"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	fanout.PruneAbove = func(int) int { return 0 }
+	goleak.VerifyTestMain(m)
+}
 
 // perGame is how many operations a game has on average, beside its end.
 const perGame = 60

@@ -28,12 +28,10 @@ const ViaHeader = "x-xds-relay-via"
 type ControlPlane struct {
 	*mailbox
 	prefix string // of its actors' names
-	// ShowFeatures: those features of a node are heard, too, that every relay has. Set it before anybody calls.
-	ShowFeatures bool
+	// Show is what a transcript wants printed. Set it before anybody connects.
+	Show []string
 
 	server *grpc.Server
-	// ShowVia prints by which way a stream has come. Set it before anybody connects.
-	ShowVia bool
 
 	mu      sync.Mutex
 	streams map[string]*upstream // open ones, by actor
@@ -192,6 +190,7 @@ func (p *ControlPlane) register(s *upstream) {
 
 // listen hears the relay out.
 func (p *ControlPlane) listen(s *upstream, newRequest func() proto.Message) {
+	ear := Ear{Show: p.Show}
 	for first := true; ; first = false {
 		m := newRequest()
 		err := s.RecvMsg(m)
@@ -209,9 +208,9 @@ func (p *ControlPlane) listen(s *upstream, newRequest func() proto.Message) {
 			return
 		}
 		s.subscribe(m)
-		for i, text := range RequestEvents(m, first, p.ShowFeatures) {
+		for i, text := range ear.Hear(m) {
 			if first && i == 0 {
-				text += headers(s.Context(), p.ShowVia)
+				text += headers(s.Context(), slices.Contains(p.Show, "via"))
 			}
 			p.put(nil, Event{Actor: s.actor, Text: text, Message: m})
 		}

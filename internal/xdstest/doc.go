@@ -11,7 +11,7 @@
 //	# A wildcard client that reconnects is sent only what changed while it was away.
 //	# spec: RECON-10 DOWN-DELTA-10
 //	# config: upstream.settle=0s
-//	# show: nonce version id features
+//	# show: nonce version id features via node
 //	# edge: why it needs the edge
 //
 //	c1 > sub CDS * init=a@1,gone@7
@@ -24,7 +24,7 @@
 // "actor > command" is said to the relay, "actor < event" is what the relay says. Between two ">" lines the "<" lines are
 // compared per actor, in order, and are all there is: silence is asserted by absence. Only a line that ends in " ..." leaves
 // its end open. "config" is handed to the relay as its --set; "show" adds fields to resp events that are otherwise
-// left out, and to open events the features that every relay has. Time stands still between the lines, save for "* > wait 15s".
+// left out, to open events the features that every relay has and the way by which it came, and to every request its node. Time stands still between the lines, save for "* > wait 15s".
 // "* > restart" ends the relay, with every stream of clients and to the control plane, and starts another one; a config value
 // STATE is a directory that outlives it.
 //
@@ -92,7 +92,8 @@
 //	up < req CDS a b nonce=u1 version=V err=CODE"message"   any request on a SotW stream
 //	up < closed                                    the relay ended the stream, even one on which it said nothing
 //
-// A node in any later message is printed as node=ID at the end.
+// The node in a later message is printed at its end, as node=ID and the other words, where it is another than the one last
+// printed on that stream; with "show: node" it always is. A later message without a node has no such words.
 //
 // # Commands of a client
 //

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"testing/synctest"
 	"time"
@@ -41,8 +40,7 @@ type plane struct {
 func newPlane(prefix string, show []string) *plane {
 	n := NewNetwork()
 	p := &plane{newControlPlane(prefix, n.Listener()), n}
-	p.ShowVia = slices.Contains(show, "via")
-	p.ShowFeatures = slices.Contains(show, "features")
+	p.Show = show
 	return p
 }
 

@@ -6,9 +6,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
 )
 
 func TestMain(m *testing.M) {
 	Fingerprint = cache.Fingerprint{}.Of
+	fanout.PruneAbove = func(int) int { return 0 }
 	goleak.VerifyTestMain(m)
 }

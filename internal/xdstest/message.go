@@ -78,9 +78,16 @@ func (c Command) Response(sotw bool) (proto.Message, error) {
 	return resp, nil
 }
 
-// RequestEvents is what the control plane hears when a request arrives: the request, and open before it if it is the stream's first.
-// features: those that every relay has are printed, too.
-func RequestEvents(m proto.Message, first, features bool) []string {
+// Ear makes events of the requests on one stream to the control plane.
+type Ear struct {
+	Show []string // of a transcript
+
+	spoken bool
+	node   string // as it was printed last, in full
+}
+
+// Hear is what the control plane hears when a request arrives: the request, and open before it if it is the stream's first.
+func (e *Ear) Hear(m proto.Message) []string {
 	var node *corev3.Node
 	var text, open string
 	switch req := m.(type) {
@@ -91,15 +98,17 @@ func RequestEvents(m proto.Message, first, features bool) []string {
 	}
 	who := " nonode"
 	if node != nil {
-		who = nodeWords(node, features)
+		who = nodeWords(node, slices.Contains(e.Show, "features"))
 	}
-	switch {
-	case first:
+	if first := !e.spoken; first {
+		e.spoken, e.node = true, nodeWords(node, true)
 		return []string{open + who, text}
-	case node != nil:
-		return []string{text + who}
 	}
-	return []string{text}
+	if node == nil || nodeWords(node, true) == e.node && !slices.Contains(e.Show, "node") {
+		return []string{text}
+	}
+	e.node = nodeWords(node, true)
+	return []string{text + who}
 }
 
 func deltaRequest(req *discoveryv3.DeltaDiscoveryRequest) string {

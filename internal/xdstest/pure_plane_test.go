@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xds-relay/xds-relay/internal/xdstest"
+	"github.com/xds-relay/xds-relay/upstream"
 )
 
 // purePlane is one control plane, as the relay's edge sees it.
@@ -22,10 +23,22 @@ type purePlane struct {
 	unheard []xdstest.Event
 	pending []*pureStream
 	giveUp  time.Time
+	// checks are what it was asked, and has not answered (MISS-3).
+	checks []pureCheck
+}
+
+// pureCheck asks whether anybody is at the other end of a stream's connection.
+type pureCheck struct {
+	group      *pureGroup
+	stream     upstream.StreamID
+	begun, end time.Time
 }
 
 // connectTimeout is how long an attempt to connect may take (upstream/conn.go).
 const connectTimeout = 10 * time.Second
+
+// errGivenUp is how streams end on a connection that the relay has given up.
+var errGivenUp = status.Error(codes.Unavailable, "error reading from server: use of closed network connection")
 
 var errNoPreface = status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: context deadline exceeded"`)
 
@@ -41,9 +54,43 @@ func (p *pure) plane(actor string) *purePlane {
 	return p.planes[name]
 }
 
-// alive reports whether the control plane of a stream answers a check of its
-// connection (MISS-3).
-func (p *pure) alive(s *pureStream) bool { return !p.plane(s.actor).hung }
+// check asks whether anybody is at the other end of a stream's connection.
+func (p *pure) check(g *pureGroup, id upstream.StreamID, timeout time.Duration) {
+	i := slices.IndexFunc(p.streams, func(s *pureStream) bool { return s.group == g && s.id == id })
+	if i < 0 {
+		return
+	}
+	c := pureCheck{group: g, stream: id, begun: p.now, end: p.now.Add(timeout)}
+	if plane := p.plane(p.streams[i].actor); plane.hung {
+		plane.checks = append(plane.checks, c)
+		return
+	}
+	p.checked(c, upstream.There)
+}
+
+func (p *pure) checked(c pureCheck, v upstream.Verdict) {
+	p.step(c.group, func() { c.group.core.Checked(c.stream, upstream.Check{Begun: c.begun, Verdict: v}, p.now) })
+}
+
+// giveConnectionsUp ends the connections on which a check was not answered in time, and
+// nothing else came.
+func (p *pure) giveConnectionsUp() (busy bool) {
+	for _, plane := range p.planes {
+		for len(plane.checks) > 0 && !plane.checks[0].end.After(p.now) {
+			c := plane.checks[0]
+			plane.checks = plane.checks[1:]
+			busy, plane.connected = true, false
+			p.checked(c, upstream.Silent)
+			for _, s := range slices.Clone(p.streams) {
+				if p.plane(s.actor) == plane && slices.Contains(p.streams, s) {
+					plane.unheard = append(plane.unheard, xdstest.Event{Actor: s.actor, Text: "closed"})
+					p.ended(s, errGivenUp)
+				}
+			}
+		}
+	}
+	return busy
+}
 
 // hearUp is what a control plane hears on one of its streams, now or when it wakes.
 func (p *pure) hearUp(s *pureStream, text string) {
@@ -71,7 +118,11 @@ func (p *pure) wake(actor string) {
 	plane := p.plane(actor)
 	waiting := plane.pending
 	p.events = append(p.events, plane.unheard...)
-	plane.hung, plane.unheard, plane.pending = false, nil, nil
+	checks := plane.checks
+	plane.hung, plane.unheard, plane.pending, plane.checks = false, nil, nil, nil
+	for _, c := range checks {
+		p.checked(c, upstream.There)
+	}
 	for _, s := range waiting {
 		p.connect(s)
 	}
@@ -115,6 +166,9 @@ func (p *pure) attempts() (at []time.Time) {
 	for _, plane := range p.planes {
 		if len(plane.pending) > 0 {
 			at = append(at, plane.giveUp)
+		}
+		if len(plane.checks) > 0 {
+			at = append(at, plane.checks[0].end)
 		}
 	}
 	return at

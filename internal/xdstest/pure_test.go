@@ -80,6 +80,7 @@ type pureStream struct {
 	via    []string
 	sotw   bool
 	spoken bool
+	ear    xdstest.Ear
 }
 
 // The words of gRPC for what happens to a stream below it.
@@ -235,6 +236,7 @@ func (p *pure) settle() {
 	for range restless {
 		busy := p.endGroups()
 		busy = p.giveUps() || busy
+		busy = p.giveConnectionsUp() || busy
 		for _, c := range p.clients {
 			busy = p.flush(c) || busy
 		}
@@ -335,6 +337,9 @@ func (p *pure) step(g *pureGroup, event func()) (learned bool) {
 	effects := g.core.Effects()
 	for _, e := range effects {
 		e.Apply(g.hub)
+		if e.Check != 0 {
+			p.check(g, e.Check, e.Timeout)
+		}
 	}
 	return len(effects) > 0
 }
@@ -363,7 +368,7 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 			continue
 		}
 		if req := g.core.Next(s.id, p.now); req != nil {
-			for i, text := range xdstest.RequestEvents(req, !s.spoken, slices.Contains(p.transcript.Show, "features")) {
+			for i, text := range s.ear.Hear(req) {
 				if i == 0 && !s.spoken && slices.Contains(p.transcript.Show, "via") {
 					text += " via=" + xdstest.Quote(strings.Join(s.via, ","))
 				}
@@ -378,7 +383,7 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 
 // open asks for a stream.
 func (p *pure) open(g *pureGroup, o upstream.Open) {
-	s := &pureStream{group: g, id: o.ID, via: o.Via, sotw: o.SotW, actor: string(o.Role)}
+	s := &pureStream{group: g, id: o.ID, via: o.Via, sotw: o.SotW, actor: string(o.Role), ear: xdstest.Ear{Show: p.transcript.Show}}
 	if o.Role == upstream.Main {
 		s.actor = "up"
 	}

@@ -17,7 +17,7 @@ type Transcript struct {
 	Edge   string   // why only a relay with its gRPC edges can play it, or ""
 	Open   []string // those of the rules that the relay does not keep yet (open.go)
 	Config []string // key=value, as for the relay's --set
-	Show   []string // fields of a response to print
+	Show   []string // fields to print that are otherwise left out
 	Steps  []Step
 
 	lines []string // as read
@@ -163,8 +163,8 @@ func (t *Transcript) comment(i int, s string) error {
 	case "show":
 		t.Show = values
 		for _, field := range values {
-			if !slices.Contains([]string{"nonce", "version", "id", "via", "features"}, field) {
-				return fmt.Errorf("show knows nonce, version, id, via and features, not %s", field)
+			if !slices.Contains([]string{"nonce", "version", "id", "via", "features", "node"}, field) {
+				return fmt.Errorf("show knows nonce, version, id, via, features and node, not %s", field)
 			}
 		}
 	}

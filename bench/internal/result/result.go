@@ -205,6 +205,10 @@ func Over(runs []*Run, name string) (s Spread, ok bool) {
 	return s, true
 }
 
+// Again stands between the name of a server and a number where the same server runs once
+// more beside itself.
+const Again = "#"
+
 // Key tells runs apart that are not repetitions of each other.
 type Key struct{ Workload, Variant, Server string }
 

@@ -134,6 +134,14 @@ type Change struct {
 // Ratio is new ÷ old.
 func (c Change) Ratio() float64 { return c.New / c.Old }
 
+// told are these figures or, if there are none, those of a workload that are told first.
+func told(workload string, figures []string) []string {
+	if len(figures) == 0 {
+		return headline[workload]
+	}
+	return figures
+}
+
 // Compare compares the medians of two files, of these figures or, if there are none, of
 // those that are told first. If over names a server, each is put in relation to that server's in the same
 // file, so that files of different machines, or hours, can be compared.
@@ -145,11 +153,7 @@ func Compare(old, now *File, over string, figures []string) (all []Change) {
 			continue
 		}
 		base := Key{k.Workload, k.Variant, over}
-		compared := figures
-		if len(compared) == 0 {
-			compared = headline[k.Workload]
-		}
-		for _, name := range compared {
+		for _, name := range told(k.Workload, figures) {
 			a, ok1 := Over(runs[k], name)
 			b, ok2 := Over(newRuns[k], name)
 			c := Change{k.Workload, k.Variant, k.Server, name, a.Unit, a.Median, b.Median}

@@ -1,0 +1,51 @@
+package fanout
+
+import "github.com/xds-relay/xds-relay/cache"
+
+// What has gone from the wildcard's set is remembered for its readers: those who hold
+// members of it and are to be told of each that goes, by name. A reader says how far it
+// has been told. Who has been told nothing yet, who compares whole sets, and who only
+// asks whether the set is complete, is no reader (H-42).
+
+// PruneAbove is how many names that are gone may be remembered beside so many resources
+// before those that no reader waits for are looked for. Tests make it nothing.
+var PruneAbove = func(resources int) (tombstones int) { return 64 + resources/4 }
+
+// Passed says that the client has been told of what is gone from the wildcard's set up
+// to a position. It is a reader from then on, until it gives the wildcard up.
+func (v View) Passed(to cache.Seq) { v.s.pass(to) }
+
+// Passed is the same outside of Read.
+func (s *Subscription) Passed(to cache.Seq) {
+	s.index.mu.Lock()
+	defer s.index.mu.Unlock()
+	s.pass(to)
+}
+
+func (s *Subscription) pass(to cache.Seq) {
+	if s.wildcard && !s.closed && (!s.reads || s.passed != to) {
+		s.reads, s.passed = true, to
+		s.index.prune()
+	}
+}
+
+// prune forgets what every reader has been told of. While the slowest has not moved
+// there is nothing to find, so that one slow client costs the others no search.
+func (x *index) prune() {
+	if x.wildcard.Tombstones() <= PruneAbove(x.wildcard.Len()) {
+		return
+	}
+	if s := x.slowest; s != nil && s.reads && s.passed == x.pruned {
+		return
+	}
+	before := x.pruned
+	x.slowest, x.pruned = nil, x.latest
+	for i := len(x.wildcards) - 1; i >= 0; i-- { // the last, since they are told in their order
+		if s := x.wildcards[i]; s.reads && s.passed < x.pruned {
+			x.slowest, x.pruned = s, s.passed
+		}
+	}
+	if x.pruned > before {
+		x.wildcard.Prune(x.pruned)
+	}
+}

@@ -1,0 +1,63 @@
+package upstream
+
+import "time"
+
+// Check is what was found out about a connection (protocol.md §0, Alive).
+type Check struct {
+	// Begun: if the peer is there, it is alive as of then.
+	Begun   time.Time
+	Verdict Verdict
+	Message string // why not, for people
+}
+
+// Verdict is whether anybody is there.
+type Verdict uint8
+
+const (
+	Unclear Verdict = iota // neither yes nor no
+	There                  // the peer has answered
+	Silent                 // it has not, or is not what it was
+	Blind                  // nobody is asked: checks are off
+)
+
+// reply is what came of asking.
+type reply uint8
+
+const (
+	replyUnasked     reply = iota // the question could not be put, or the connection broke
+	replyNone                     // nothing, in time
+	replyUnavailable              // that it cannot be reached: a proxy may say so of the control plane
+	replyOther                    // anything else will do
+)
+
+// refusals is after how many checks that said UNAVAILABLE an entry is not asked again.
+const refusals = 3
+
+// checkups are what an entry has made of checks.
+type checkups struct {
+	refused  int  // UNAVAILABLE, in a row
+	answered bool // some other way, ever
+	off      bool // there is no use in asking
+}
+
+// judge says what a reply means. answered is whether its connection has ever answered
+// otherwise than with UNAVAILABLE, messages whether responses came on it meanwhile. off:
+// it is the one after which checks are off.
+func (k *checkups) judge(r reply, answered *bool, messages bool) (v Verdict, off bool) {
+	switch r {
+	case replyNone:
+		k.refused = 0
+		return Silent, false
+	case replyOther:
+		k.refused, k.answered, *answered = 0, true, true
+		return There, false
+	case replyUnavailable:
+		k.refused++
+		off = k.refused == refusals && !k.answered && !k.off
+		k.off = k.off || off
+		if *answered && !messages {
+			return Silent, off
+		}
+	}
+	return Unclear, off
+}

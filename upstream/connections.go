@@ -1,0 +1,144 @@
+package upstream
+
+import "slices"
+
+// connections are those to one entry, and what is on them: which one takes a stream,
+// what is learned when one could not begin, which streams must go elsewhere then, and
+// when a connection is over (UP-1). A server may bound the streams of a connection, and
+// most proxies do; gRPC keeps what the server says of that to itself, and lets a stream
+// wait in silence until there is room. So a stream goes where there should be room, and
+// one that waits all the same teaches how much there is. One stream of each connection
+// is left free, to ask whether anybody is there.
+//
+// It is pure: streams come and go, connections and the streams to move come out.
+type connections struct {
+	// most there may be, and most streams of each, as configured.
+	most, streams int
+	// learnt is how many streams the server was found to allow; zero: not known. It
+	// goes with the last connection: the next server may be another one.
+	learnt int
+
+	all []*connection // in the order in which they were opened
+}
+
+// connection is one of them.
+type connection struct {
+	seats []*seat // in the order in which they were taken
+	over  bool    // it takes no more
+}
+
+// seat is a stream's place on a connection, or that of an attempt at one.
+type seat struct {
+	group any // whose it is
+	on    *connection
+	begun bool // it is a stream
+	moved bool // it must go elsewhere
+}
+
+// room is how many streams a connection takes.
+func (cs *connections) room() int {
+	n := cs.streams
+	if cs.learnt > 0 {
+		n = min(n, cs.learnt)
+	}
+	return max(n-1, 1) // if need be, without room to ask
+}
+
+// take finds a place for one more stream of a group: where it has one already, or on the
+// first connection that has room, or on a new one. nil: there is no room.
+func (cs *connections) take(group any) *seat {
+	var found *connection
+	usable := 0
+	for _, c := range cs.all {
+		if c.over {
+			continue
+		}
+		usable++
+		if len(c.seats) < cs.room() && (found == nil || !found.has(group) && c.has(group)) {
+			found = c
+		}
+	}
+	if found == nil {
+		if usable >= cs.most {
+			return nil
+		}
+		found = &connection{}
+		cs.all = append(cs.all, found)
+	}
+	s := &seat{group: group, on: found}
+	found.seats = append(found.seats, s)
+	return s
+}
+
+func (c *connection) has(group any) bool {
+	return slices.ContainsFunc(c.seats, func(s *seat) bool { return s.group == group })
+}
+
+// stuck says that the server lets a stream not begin. The limit that this teaches holds
+// for all connections: what is too much on them is to move, attempts before streams,
+// the latest first. A connection on which nothing may begin at all teaches nothing, and
+// is good for nothing.
+func (cs *connections) stuck(s *seat) (move []*seat) {
+	begun := 0
+	for _, other := range s.on.seats {
+		if other.begun {
+			begun++
+		}
+	}
+	if begun == 0 {
+		s.on.over = true
+		return s.on.move(len(s.on.seats))
+	}
+	cs.learnt = begun
+	for _, c := range cs.all {
+		if !c.over {
+			move = append(move, c.move(len(c.seats)-cs.room())...)
+		}
+	}
+	return move
+}
+
+// move picks the seats that are to go, so many with those that are going already.
+func (c *connection) move(n int) (move []*seat) {
+	for _, s := range c.seats {
+		if s.moved {
+			n--
+		}
+	}
+	for _, begun := range []bool{false, true} {
+		for _, s := range slices.Backward(c.seats) {
+			if n > 0 && s.begun == begun && !s.moved {
+				s.moved = true
+				move = append(move, s)
+				n--
+			}
+		}
+	}
+	return move
+}
+
+// leave says that a stream has ended, or an attempt at one. over: its connection has
+// nothing left on it, and is to be closed.
+func (cs *connections) leave(s *seat) (over bool) {
+	s.on.seats = slices.DeleteFunc(s.on.seats, func(other *seat) bool { return other == s })
+	return cs.drop(s.on)
+}
+
+// retire says that a connection takes no more streams: it failed, was lost or given up,
+// or is being drained. over is as in leave.
+func (cs *connections) retire(c *connection) (over bool) {
+	c.over = true
+	return cs.drop(c)
+}
+
+// drop forgets a connection that is over and empty.
+func (cs *connections) drop(c *connection) bool {
+	if !c.over || len(c.seats) > 0 {
+		return false
+	}
+	cs.all = slices.DeleteFunc(cs.all, func(other *connection) bool { return other == c })
+	if len(cs.all) == 0 {
+		cs.learnt = 0
+	}
+	return true
+}

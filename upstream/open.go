@@ -1,0 +1,172 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+)
+
+// beginWithin is how long a stream may take to begin on a connection that is up
+// (UP-1).
+const beginWithin = time.Second
+
+// errStuck: the server lets no more streams begin on the connection.
+var errStuck = errors.New("the server allows no more streams on this connection")
+
+// adsStream is an ADS stream of either variant.
+type adsStream struct {
+	grpc.ClientStream
+	sotw bool
+
+	conn   *Conn
+	tenure *tenure
+}
+
+func (s adsStream) receive() (proto.Message, error) {
+	var resp proto.Message = new(discovery.DeltaDiscoveryResponse)
+	if s.sotw {
+		resp = new(discovery.DiscoveryResponse)
+	}
+	if err := s.RecvMsg(resp); err != nil {
+		if s.conn.moved(s.tenure) {
+			err = errMoved
+		}
+		return nil, err
+	}
+	s.conn.heard(s)
+	return resp, nil
+}
+
+// heard takes note that a response came on a stream.
+func (c *Conn) heard(s adsStream) {
+	if w := wireOf(s.ClientStream); w != nil {
+		w.messages.Add(1)
+	}
+	var back []func()
+	c.mu.Lock()
+	if c.comeback.message(!s.tenure.answered, time.Now()) {
+		for _, m := range c.members {
+			if m.group != s.tenure.seat.group {
+				back = append(back, m.back)
+			}
+		}
+	}
+	s.tenure.answered = true
+	c.mu.Unlock()
+	for _, f := range back {
+		f()
+	}
+}
+
+// roleHeader tells the control plane's operator which of the relay's streams it
+// looks at.
+const roleHeader = "x-xds-relay-stream"
+
+// viaHeader lists the relays that a stream has come through (NODE-11).
+const viaHeader = "x-xds-relay-via"
+
+// open opens an ADS stream of a group; the caller calls leave when it has ended. It does
+// not wait for a connection that fails to become ready: an error is this attempt's
+// (ERR-3). It does wait for room, and says errNoRoom if there is none in time.
+func (c *Conn) open(ctx context.Context, group any, role Role, sotw bool, via []string) (_ adsStream, leave func(), _ error) {
+	ctx = metadata.AppendToOutgoingContext(ctx, roleHeader, string(role), viaHeader, strings.Join(via, ","))
+	late, stop := context.WithTimeout(ctx, c.endpoint.RoomWithin)
+	defer stop()
+	for {
+		streamCtx, cancel := context.WithCancel(ctx)
+		t, room, err := c.enter(group, cancel)
+		if t == nil {
+			cancel()
+		}
+		switch {
+		case err != nil:
+			return adsStream{}, nil, err
+		case t == nil:
+			select {
+			case <-room:
+				continue
+			case <-late.Done():
+				return adsStream{}, nil, c.full()
+			}
+		}
+		stream, err := t.begin(streamCtx, sotw)
+		err = c.began(t, err)
+		if err == nil {
+			return adsStream{stream, sotw, c, t}, func() { c.leave(t, false) }, nil
+		}
+		c.leave(t, t.channel.GetState() != connectivity.Ready)
+		switch {
+		case !errors.Is(err, errNoRoom):
+			return adsStream{}, nil, err
+		case late.Err() != nil:
+			return adsStream{}, nil, c.full()
+		}
+	}
+}
+
+// begin begins an ADS stream, once the channel is connected.
+func (t *tenure) begin(ctx context.Context, sotw bool) (grpc.ClientStream, error) {
+	t.channel.connect(ctx)
+	return begin(ctx, t.channel, func(ctx context.Context) (grpc.ClientStream, error) {
+		client := discovery.NewAggregatedDiscoveryServiceClient(t.channel)
+		if sotw {
+			return client.StreamAggregatedResources(ctx)
+		}
+		return client.DeltaAggregatedResources(ctx)
+	})
+}
+
+// connect waits until a channel is connected, or has failed.
+func (ch *channel) connect(ctx context.Context) {
+	for {
+		s := ch.GetState()
+		if s != connectivity.Idle && s != connectivity.Connecting {
+			return
+		}
+		ch.Connect()
+		if !ch.WaitForStateChange(ctx, s) {
+			return
+		}
+	}
+}
+
+// begin begins a stream on a channel that is connected; errStuck: the server does not
+// let it. gRPC waits in silence then.
+func begin(ctx context.Context, ch *channel, open func(context.Context) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
+	ctx, cancel := context.WithCancelCause(ctx) // the stream's, which ends with its parent
+	var decided atomic.Bool                     // it has begun, or is stuck
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		tick := time.NewTicker(beginWithin)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			if ch.GetState() == connectivity.Ready && decided.CompareAndSwap(false, true) {
+				cancel(errStuck)
+				return
+			}
+		}
+	}()
+	stream, err := open(ctx)
+	if !decided.CompareAndSwap(false, true) {
+		return nil, errStuck
+	}
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	return stream, nil
+}
