@@ -54,11 +54,14 @@ type Checker struct {
 	hungSince map[int]time.Time    // those that hang
 	hanged    bool                 // one has
 	late      bool                 // what is heard was said since one hung (over gRPC)
+	crossed   map[string]bool      // what was said while it was given up, to be asked for again (servers.go)
 	lapsedAt  map[string]time.Time // since when wildcards may be given up, by kind
 
 	// What exemptions look at (open.go).
-	about  *topic // of the last response
-	leaves bool   // a client has given up a name under the wildcard
+	about   *topic          // of the last response
+	leaves  bool            // a client has given up a name under the wildcard
+	orphans map[string]bool // resources whose names were given up while an alias leads to them, by kind and name
+	early   bool            // something came that was wanted, before it was asked for
 
 	// Violations, each beginning with the id of what is broken; or the exemption that
 	// covers the first one, and what it was.
@@ -71,7 +74,7 @@ func newChecker(s Settings, bodies map[string]content) *Checker {
 	c := &Checker{
 		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
 		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, since: map[string]map[string]int{},
-		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{}, lingerless: map[string]map[string]bool{},
+		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{}, lingerless: map[string]map[string]bool{}, orphans: map[string]bool{}, crossed: map[string]bool{},
 		hungSince: map[int]time.Time{}, lapsedAt: map[string]time.Time{}, settings: s, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores), picky: strings.Contains(s.Server, picky),
 	}
 	c.relayStarted()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // What is left when all is quiet.
@@ -37,6 +38,17 @@ func (c *Checker) overlooked(k kind, name string) bool {
 		}
 	}
 	return false
+}
+
+// sinceLastStream is for how long none has been opened.
+func (c *Checker) sinceLastStream() time.Duration {
+	var latest time.Time
+	for _, s := range c.streams {
+		if s.opened.After(latest) {
+			latest = s.opened
+		}
+	}
+	return c.now.Sub(latest)
 }
 
 // wants are the kinds of which somebody wants something.
@@ -99,7 +111,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			delete(view, name)
 			continue
 		}
-		if _, exists := view[name]; !exists && c.overlooked(k, name) {
+		if _, exists := view[name]; !exists && (c.overlooked(k, name) || c.crossed[k.url+" "+name]) {
 			continue
 		}
 		if w := c.known[k.name].byName.words[name]; t.brought[name] && w.silent && w.unvouched {
@@ -113,7 +125,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		c.fail("DOWN-DELTA-13", "%s has had no answer to its wildcard", who)
 	}
 	for name := range holds {
-		if _, exists := view[name]; !exists && (t.halves[name] || c.denies(k, t, name)) {
+		if _, exists := view[name]; !exists && !t.interest.Names[name] && (t.halves[name] || c.orphans[k.name+" "+name]) {
 			c.fail("NAME-5", "%s wants %s, and holds %s still, which it has by an alias", who, t.interest.text(), name)
 			return
 		}
@@ -131,20 +143,6 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			c.fail("ORDER-4", "%s: %s was not told after its cluster", who, name)
 		}
 	}
-}
-
-// denies: upstream's word on every name that led a client to a resource is that there is
-// no such name, by an error.
-func (c *Checker) denies(k kind, t *topic, name string) bool {
-	if t.interest.leading(name, t.holds[name].aliases) == 0 {
-		return false
-	}
-	for asked := range t.interest.Names {
-		if answers(name, t.holds[name].aliases, asked) && (asked == name || !c.known[k.name].erred[asked]) {
-			return false
-		}
-	}
-	return true
 }
 
 func (i *Interest) text() string {

@@ -124,17 +124,18 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if _, again := l.names[name]; again && !l.all || l.wildcard != (name == wildcard) {
 			c.fail("G10", "%s %s is asked for, twice or on a stream used otherwise (WILD-13)", k.name, name)
 		}
-		if !c.isWanted(k, name) && !c.late && !(resumed && c.lingers(k, name)) {
+		if _, again := l.again[name]; !again && !c.isWanted(k, name) && !c.late && !(resumed && c.lingers(k, name)) {
 			c.fail("G10", "%s %s is asked for, and nobody wants it", k.name, name)
 		}
-		l.names[name] = c.askedAt(s)
-		if first, again := l.again[name]; again {
+		first, again := l.again[name]
+		if l.names[name] = c.askedAt(s); again {
 			l.names[name] = first
 			delete(l.again, name)
 		}
 		l.first, l.asked = time.Time{}, c.events
 	}
 	if !resumed {
+		c.orphan(k, given)
 		if len(given) > 0 {
 			c.upForgets(k, l, given)
 		}
@@ -287,6 +288,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			l.sign = true
 		}
 		covered, surely := c.covered(k, l, name, w.aliases)
+		c.early = c.early || covered && !surely && !l.wildcard
 		l.all = l.all || k.full && !surely
 		unasked := k.full && !l.wildcard && !covered // kept, as long as there is room (UP-9)
 		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered || unasked {

@@ -260,6 +260,7 @@ func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) 
 	}
 	g.log("up%d > %s", id, text(resp))
 	g.checker.now = g.relay.Now()
+	g.noteCrossing(id, resp)
 	g.checker.upSaid(id, resp, bad)
 	g.relay.Answer(id, said)
 }

@@ -44,3 +44,15 @@ func (c *Checker) forgetWildcard(k kind) {
 	}
 	known.byWildcard = lent
 }
+
+// orphan notes resources whose names are given up while an alias leads clients to them.
+func (c *Checker) orphan(k kind, given []string) {
+	for _, name := range given {
+		w, ok := c.known[k.name].byName.present(name)
+		for _, i := range c.interests(k) {
+			if ok && i.Named(name, w.aliases) {
+				c.orphans[k.name+" "+name] = true
+			}
+		}
+	}
+}

@@ -82,7 +82,7 @@ func (p *controlPlane) believes(k kind, l *serverLane, name string) bool {
 // it is gone, and, save of full-state types, that it has sent it.
 func (p *controlPlane) givenUp(k kind, l *serverLane, name string) {
 	delete(l.gone, name)
-	if p.is(remembers) && !k.full {
+	if p.is(remembers) && !k.full && !p.wants(k, l, name, l.as[name]) {
 		delete(l.sent, name)
 	}
 }
@@ -101,4 +101,20 @@ func (p *controlPlane) shown(req *discovery.DeltaDiscoveryRequest) map[string]st
 		return nil
 	}
 	return req.GetInitialResourceVersions()
+}
+
+// noteCrossing notes resources that are sent while a request is on its way that gives up
+// what they are sent for, to ask for it again (UP-19). Who gets them takes them for the
+// answer, and a server that is silent about what is not there never says that they went.
+func (g *Game) noteCrossing(id int, resp *discovery.DeltaDiscoveryResponse) {
+	_, s := g.server(id)
+	for _, r := range resp.GetResources() {
+		key, crosses := resp.GetTypeUrl()+" "+r.GetName(), false
+		for _, req := range s.inbox {
+			for _, name := range req.GetResourceNamesUnsubscribe() {
+				crosses = crosses || req.GetTypeUrl() == resp.GetTypeUrl() && answers(r.GetName(), r.GetAliases(), name)
+			}
+		}
+		g.checker.crossed[key] = crosses
+	}
 }
