@@ -59,7 +59,6 @@ type Checker struct {
 
 	// What exemptions look at (open.go).
 	about   *topic          // of the last response
-	leaves  bool            // a client has given up a name under the wildcard
 	orphans map[string]bool // resources whose names were given up while an alias leads to them, by kind and name
 	early   bool            // something came that was wanted, before it was asked for
 

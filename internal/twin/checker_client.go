@@ -149,7 +149,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		}
 		both := slices.Contains(subscribe, name) || name == wildcard && first && k.empty && len(subscribe) == 0 // row e
 		if name != wildcard && t.interest.Wildcard && (both || before.Names[name]) {
-			t.asked[name], t.left[name], c.leaves = true, true, true
+			t.asked[name], t.left[name] = true, true
 			c.owe(k, t, name, false)
 			for other := range t.owed {
 				t.left[other] = true // those it led to

@@ -259,8 +259,8 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	}
 	l, known := s.lanes[k.name], c.known[k.name]
 	l.pending[resp.GetNonce()] = bad
-	if len(l.names) == 0 && (l.wildcard || len(Union(c.interests(k))) == 0) {
-		return // H-32
+	if kept := k.full && !l.wildcard; len(l.names) == 0 && !kept && (l.wildcard || len(Union(c.interests(k))) == 0) {
+		return // H-32, save what is kept unasked (UP-9)
 	}
 	v := known.voice(l.wildcard)
 	v.warm = false

@@ -27,8 +27,6 @@ var open = []exemption{
 	{"MISS-4", "what a client came with is taken away by the silence of a stream that has carried nothing of the type", breaks("MISS-4")},
 	{"RECON-16", "a stream that breaks before its wildcard is complete is followed by one that shows a map, to which a server that remembers has nothing to say: the wildcard stays without an answer",
 		func(c *Checker, broken string) bool { return broken == "DOWN-DELTA-13" && c.remembers && !c.picky }},
-	{"DOWN-DELTA-14", "a name given up in the request that asks for the wildcard is told to be gone, and again with the next removal",
-		func(c *Checker, broken string) bool { return broken == "DOWN-DELTA-14" && c.leaves }},
 	{"NAME-5", "a resource that a client has by an alias goes, and the client is not told: its name has been given up, by this client or by all", breaks("NAME-5")},
 	{"ORDER-4", "endpoints that come again after their cluster come twice if two names lead to them",
 		func(c *Checker, broken string) bool { return broken == "G5" && c.about.twice }},
