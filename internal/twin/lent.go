@@ -21,9 +21,13 @@ func (c *Checker) outlived(k kind, name string, i *Interest) bool {
 	return lapsed && (!c.known[k.name].lends(name, i) || c.now.Sub(at) >= c.missing)
 }
 
-// lends: the wildcard's copy of a resource is what one of the names leads to.
+// lends: the wildcard's copy of a resource is what one of the names leads to, and of the
+// resource nothing was said on the other lane.
 func (k *knowledge) lends(name string, i *Interest) bool {
 	w, ok := k.byWildcard.present(name)
+	if _, spoken := k.byName.words[name]; spoken {
+		return false
+	}
 	for asked := range i.Names {
 		if ok && answers(name, w.aliases, asked) && !k.byName.answered(asked) {
 			return true
