@@ -73,6 +73,9 @@ func (c *Checker) Finish(world World) {
 		}
 		subscribed, all := []string{}, false
 		for _, s := range c.streams {
+			if _, hung := c.hungSince[s.plane]; hung {
+				continue // it may not have heard that it was left
+			}
 			if l := s.lanes[k.name]; l != nil {
 				all = all || l.all
 				subscribed = append(subscribed, slices.Sorted(maps.Keys(l.names))...)
