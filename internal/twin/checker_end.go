@@ -128,7 +128,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		c.fail("DOWN-DELTA-13", "%s has had no answer to its wildcard", who)
 	}
 	for name := range holds {
-		if _, exists := view[name]; !exists && !t.interest.Names[name] && (t.halves[name] || c.orphans[k.name+" "+name]) {
+		if _, exists := view[name]; !exists && !t.interest.Names[name] && (t.halves[name] || c.orphans[k.name+" "+name] || c.refusedBy(k, t, name)) {
 			c.fail("NAME-5", "%s wants %s, and holds %s still, which it has by an alias", who, t.interest.text(), name)
 			return
 		}
@@ -146,6 +146,17 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			c.fail("ORDER-4", "%s: %s was not told after its cluster", who, name)
 		}
 	}
+}
+
+// refusedBy: upstream has answered with an error to every alias that led a client to a
+// resource.
+func (c *Checker) refusedBy(k kind, t *topic, name string) bool {
+	for asked := range t.interest.Names {
+		if answers(name, t.holds[name].aliases, asked) && !c.known[k.name].erred[asked] {
+			return false
+		}
+	}
+	return t.interest.leading(name, t.holds[name].aliases) > 0
 }
 
 func (i *Interest) text() string {

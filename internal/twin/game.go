@@ -227,6 +227,7 @@ func (g *Game) playStream(o Op, k kind) {
 			}
 		}
 		g.answer(id, resp, false)
+		g.noteUnasked(s, k, resp)
 	case "end":
 		g.log("up%d > end %d", id, o.N)
 		g.checker.now = g.relay.Now()

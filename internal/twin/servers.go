@@ -118,3 +118,13 @@ func (g *Game) noteCrossing(id int, resp *discovery.DeltaDiscoveryResponse) {
 		g.checker.crossed[key] = crosses
 	}
 }
+
+// noteUnasked notes what a stream was sent that had not asked for it: a server that keeps
+// no account of that never says that it went.
+func (g *Game) noteUnasked(s *serverStream, k kind, resp *discovery.DeltaDiscoveryResponse) {
+	for _, r := range resp.GetResources() {
+		if _, noted := s.lanes[k.name].sent[r.GetName()]; !noted {
+			g.checker.crossed[k.url+" "+r.GetName()] = true
+		}
+	}
+}
