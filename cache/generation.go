@@ -1,6 +1,9 @@
 package cache
 
-import "iter"
+import (
+	"iter"
+	"math"
+)
 
 // A generation is what one origin has announced in one go: from an opening request
 // that brought it no versions to the next of that kind. Whatever is older is kept
@@ -14,6 +17,9 @@ type Origin struct {
 	Entry string
 	SotW  bool
 }
+
+// doubted is the generation of what belongs to none.
+const doubted = math.MaxUint32
 
 // Begin starts a new generation, of which nothing is here yet. Until it is Heard it can
 // be taken back.
@@ -44,7 +50,7 @@ func (t *Table) Resume(origin Origin) {
 	}
 	for id := range t.entries {
 		if e := &t.entries[id]; e.state == Present && e.resource.Husk() {
-			e.generation = t.generation - 1
+			e.generation = doubted
 		}
 	}
 }
@@ -67,7 +73,7 @@ func (t *Table) confirmed(id ID) bool {
 // Doubt makes a resource unconfirmed: what was announced of it was no answer.
 func (t *Table) Doubt(name string) {
 	if id, ok := t.ids[name]; ok {
-		t.entries[id].generation = t.generation - 1
+		t.entries[id].generation = doubted
 	}
 }
 
@@ -104,10 +110,14 @@ func (t *Table) Unconfirmed() (names []string) {
 }
 
 // UnconfirmedAnswers are those of them to which a name leads, by itself and as an
-// alias. An error that lies over the name is an answer to it: then there are none.
+// alias. An error that lies over the name is an answer to it: then there are none, but
+// where it says that there is nothing by that name.
 func (t *Table) UnconfirmedAnswers(name string) (names []string) {
 	id, ok := t.ids[name]
-	if !ok || t.entries[id].err != nil {
+	if !ok {
+		return nil
+	}
+	if err := t.entries[id].err; err != nil && err.GetCode() != NotFound {
 		return nil
 	}
 	if t.doubtful(id) {
@@ -123,13 +133,24 @@ func (t *Table) UnconfirmedAnswers(name string) (names []string) {
 	return names
 }
 
-// Versions yields what the present generation holds with the upstream's version of
-// it, to resume an upstream subscription (RECON-6, RECON-7). An unconfirmed
+// Known yields what the present generation holds, with the upstream's version of it, to
+// resume an upstream subscription (RECON-6, RECON-7). An unconfirmed
 // resource has no version that its origin would know.
+func (t *Table) Known() iter.Seq[Held] {
+	return func(yield func(Held) bool) {
+		for r := range t.All() {
+			if r.Confirmed && !r.DoNotCache && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// Versions yields the names and versions of what is Known.
 func (t *Table) Versions() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
-		for r := range t.All() {
-			if r.Confirmed && !r.DoNotCache && !yield(r.Name, r.Upstream) {
+		for r := range t.Known() {
+			if !yield(r.Name, r.Upstream) {
 				return
 			}
 		}

@@ -346,6 +346,12 @@ func (t *Table) Forget(id ID, keep func(*Resource) bool) {
 	t.release(id)
 }
 
+// Unset drops the resource that bears a name, as if it had never been announced.
+func (t *Table) Unset(id ID) {
+	t.forget(id)
+	t.release(id)
+}
+
 func (t *Table) forget(id ID) {
 	t.unlease(id)
 	e := &t.entries[id]

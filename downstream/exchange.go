@@ -24,6 +24,8 @@ type exchange struct {
 	renew func(*core.Node) // says more of the client upstream; may be nil
 	sub   *fanout.Subscription
 	full  bool // the type's SotW responses are full-state
+	own   bool // the type has a group apart from the stream's others (NODE-6)
+	ends  bool // an outage ends the stream, and is not told of names (ERR-7)
 	ttl   bool // the client knows TTLs (TTL-6)
 
 	// What identifier made last, and of which identifier of the control plane's.
@@ -60,6 +62,10 @@ type exchange struct {
 	ackedTo   cache.Seq // the client has accepted everything up to here (NACK-4)
 	accepted  string    // the version of what it accepted last
 	rejected  *Rejection
+
+	// starving is why something that the client waits for could not be had when it was
+	// last looked at, or nil (ERR-7).
+	starving *statuspb.Status
 
 	// Removals that wait (ORDER-2).
 	waitSince time.Time

@@ -1,12 +1,10 @@
 package downstream
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
@@ -33,9 +31,9 @@ func (s *Session) Next(now time.Time) (*Response, *End) {
 	return s.say(sp, now), nil
 }
 
-// Due: Next may have something to say, or what it has to say waits.
+// Due: Next may have something to say, be it the end, or what it has to say waits.
 func (s *Session) Due() bool {
-	return len(s.chunks) > 0 || slices.ContainsFunc(s.states, func(st state) bool { return st.base().marked || st.due() })
+	return len(s.chunks) > 0 || s.outage.next || slices.ContainsFunc(s.states, func(st state) bool { return st.base().marked || st.due() })
 }
 
 // Settled: the client has given its verdict on all that it was sent.
@@ -59,7 +57,6 @@ type speaker struct {
 func (s *Session) choose(now time.Time) (*speaker, *End) {
 	var chosen *speaker
 	var removals []*speaker // what can only take away
-	var starved *statuspb.Status
 	for i, st := range s.states {
 		x := st.base()
 		if !x.marked && !st.due() {
@@ -77,9 +74,6 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 		if sp.late() {
 			removals = append(removals, sp)
 		}
-		if sp.starving != nil && !s.carried {
-			starved = cmp.Or(starved, sp.starving)
-		}
 	}
 	content := chosen != nil || len(removals) > 0
 	for _, sp := range slices.Backward(removals) {
@@ -89,8 +83,9 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 			sp.later(&sp.part)
 		}
 	}
-	if starved != nil && !content {
-		return nil, &End{Unreachable, starved.GetMessage()} // ERR-7
+	s.schedule(now, chosen != nil)
+	if !content {
+		return nil, s.hangUp(now)
 	}
 	return chosen, nil
 }
@@ -104,15 +99,8 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		x.marked = false
 		x.take(v.Marks())
 		sp.part = st.collect(v, push)
-		if s.carried {
-			sp.errors = append(sp.errors, sp.unavailable...)
-			return
-		}
-		for _, e := range sp.unavailable { // once a response was carried (ERR-7)
-			if id, ok := v.Lookup(e.name); ok {
-				x.failed.add(id)
-			}
-		}
+		s.learn(v, sp)
+		s.withholdErrors(v, sp)
 	})
 	return sp
 }
@@ -182,7 +170,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 }
 
 // Deadline is when to call Next again though nothing was marked: when an ACK, or
-// what removals wait for, is overdue. Zero: never.
+// what removals wait for, is overdue, or the stream may have to end. Zero: never.
 func (s *Session) Deadline(now time.Time) (at time.Time) {
 	for _, st := range s.states {
 		x := st.base()
@@ -195,6 +183,9 @@ func (s *Session) Deadline(now time.Time) (at time.Time) {
 				at = t
 			}
 		}
+	}
+	if end := s.outage.endAt; end.After(now) && (at.IsZero() || end.Before(at)) {
+		at = end
 	}
 	return at
 }

@@ -88,6 +88,9 @@ func NewServer(c ServerConfig) *Server {
 	if s.observer == nil {
 		s.observer = nobody{}
 	}
+	if s.config.Random == nil {
+		s.config.Random = rand.Float64
+	}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(tagging{c.Credentials}),
 		grpc.ForceServerCodecV2(newCodec()),

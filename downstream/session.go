@@ -30,6 +30,11 @@ type Config struct {
 	// NeverSynthesize are types of which a Delta client is told that a name is gone
 	// only if it has a copy (MISS-9).
 	NeverSynthesize []cache.TypeURL
+	// UnavailableAfter is how long a stream stays open before it is ended because
+	// upstream does not answer (ERR-7). Random yields numbers in [0, 1), so that not all
+	// end at once; nil: they do.
+	UnavailableAfter time.Duration
+	Random           func() float64
 	// MaxName and MaxNames bound one name, in bytes, and a stream's names
 	// (VALID-8).
 	MaxName, MaxNames int
@@ -58,6 +63,9 @@ type Groups interface {
 // Membership is a stream's place in a group.
 type Membership struct {
 	Hub *fanout.Hub
+	// Own: the group is not that of the stream's types that have none of their own
+	// (NODE-6).
+	Own bool
 	// Leave is called when the stream is done with it.
 	Leave func()
 	// Renew is told of a node whose dynamic parameters have changed; nil: nobody
@@ -95,7 +103,8 @@ type Session struct {
 	ttl      bool    // the client knows TTLs (TTL-6)
 	states   []state // in the order of ORDER-2
 	bySub    map[*fanout.Subscription]state
-	carried  bool // a response was sent (ERR-7)
+	carried  bool // a response was sent
+	outage   outage
 	counter  uint64
 	verdicts uint64  // that the client may give on what was sent
 	chunks   []chunk // what is left of a response that was split
@@ -153,7 +162,7 @@ var RequestKinds = []RequestKind{InitialRequest, SubscribeRequest, AckRequest, N
 // DeltaRequest takes in a request of a Delta stream.
 func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Time) (Note, *End) {
 	note := Note{Kind: SubscribeRequest}
-	t, end := s.greet(req.GetNode(), req.GetTypeUrl())
+	t, end := s.greet(req.GetNode(), req.GetTypeUrl(), now)
 	if end != nil {
 		return note, end
 	}
@@ -189,7 +198,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 // SotWRequest takes in a request of a SotW stream.
 func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (Note, *End) {
 	note := Note{Kind: SubscribeRequest}
-	t, end := s.greet(req.GetNode(), req.GetTypeUrl())
+	t, end := s.greet(req.GetNode(), req.GetTypeUrl(), now)
 	if end != nil {
 		return note, end
 	}
@@ -262,7 +271,7 @@ func nackMessage(e *statuspb.Status) string {
 
 // greet takes in what every request says: its node (NODE-1 to NODE-3) and type
 // (DOWN-DELTA-1).
-func (s *Session) greet(node *core.Node, typeURL string) (cache.TypeURL, *End) {
+func (s *Session) greet(node *core.Node, typeURL string, now time.Time) (cache.TypeURL, *End) {
 	switch {
 	case len(typeURL) > maxTypeURL:
 		return "", &End{OverLimit, fmt.Sprintf("type_url of %d bytes (%.40q...) exceeds the limit of %d", len(typeURL), typeURL, maxTypeURL)}
@@ -278,7 +287,7 @@ func (s *Session) greet(node *core.Node, typeURL string) (cache.TypeURL, *End) {
 		if end != nil {
 			return "", end
 		}
-		s.greeted, s.node, s.key = true, node, key
+		s.greeted, s.node, s.key, s.outage.began = true, node, key, now
 		if s.ttl = takesTTL(node, s.kind.Delta); s.ttl {
 			s.subscriber.TakesTTL()
 		}
@@ -395,6 +404,8 @@ func (s *Session) exchange(t cache.TypeURL) (exchange, *End) {
 		url: t, short: shortName(t), hub: m.Hub, leave: m.Leave, renew: m.Renew,
 		sub:  m.Hub.Subscribe(t, s.subscriber),
 		full: m.Hub.Properties(t).FullState,
+		own:  m.Own,
+		ends: !s.kind.Delta && isGRPC(s.node),
 		ttl:  s.ttl,
 	}, nil
 }

@@ -20,6 +20,8 @@ type sotwState struct {
 
 	came string              // the version of the first request: what the client held then
 	must map[string]struct{} // its names, if it had one
+	// moved: the names have been others since.
+	moved bool
 
 	// Full-state types only.
 	//
@@ -54,6 +56,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 	slices.Sort(names)
 	names = slices.Compact(names)
 	repeated = repeated && slices.Equal(names, s.names)
+	s.moved = s.moved || !first && !slices.Equal(names, s.names)
 	s.names = names
 
 	asked := s.sub.Replace(names, now)
@@ -153,7 +156,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	s.handed = false
 
 	resources, version, certain := s.view(v)
-	if !certain {
+	if !certain || s.spared(v, version) {
 		s.again, s.shrink = send, shrunk
 		for _, e := range p.errors {
 			if id, ok := v.Lookup(e.name); ok {
@@ -303,6 +306,9 @@ func viewVersion(v fanout.View, resources []*cache.Resource) string {
 // collectNew lists what is new or newly named. A removal is not told, save as an
 // error (DOWN-SOTW-10, MISS-6).
 func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
+	if s.ends && s.spared(v, viewVersion(v, everything(v))) {
+		return
+	}
 	subscribed, synced := v.Wildcard()
 	switch {
 	case !subscribed:
@@ -452,7 +458,9 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 		p.errors = append(p.errors, resourceErr{name, why})
 		return
 	}
-	p.collectError(v, id)
+	if a.Error != nil || !s.ends {
+		p.collectError(v, id)
+	}
 }
 
 // later keeps the shrunk set for another flush.

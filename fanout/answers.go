@@ -24,8 +24,9 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 		x.spoken(r.Resource)
 		told, seq := x.wasLent(r.Resource), x.next()
 		touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
-		if !x.solicited(r.Resource) && !u.Full {
-			x.named.Doubt(r.Name) // it came early (H-1), and is to come again as an answer
+		if !x.solicited(r.Resource) && !u.Full && x.early(r.Resource) {
+			x.named.Doubt(r.Name) // it is to come again as an answer
+			x.mayBeOld(r.Name)
 		}
 		renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
 		x.handNamed(r.Resource, changed, told)
@@ -78,6 +79,13 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 	return held
 }
 
+// early: a resource that was not asked for may be an old answer, to a name that was given
+// up and is wanted again (H-1). Of a full-state type it may as well be what the server
+// shows in any case, and will not say again.
+func (x *index) early(r *cache.Resource) bool {
+	return !x.hub.Properties(x.url).FullState || x.left(r)
+}
+
 // silent: upstream has said nothing of a name on its own lane, not even an error. What
 // the wildcard lends meanwhile is no answer: it may be gone tomorrow. Nor is what was
 // left when it was given up.
@@ -97,6 +105,19 @@ func (x *index) spoken(r *cache.Resource) {
 			delete(x.inherited, name)
 		}
 	}
+}
+
+// inherits: a resource is here because a wildcard that was given up had it, and upstream
+// has not been silent about it for long enough (WILD-11).
+func (x *index) inherits(name string) bool {
+	if len(x.inherited) == 0 {
+		return false
+	}
+	id, ok := x.named.Find(name)
+	return ok && x.named.Own(id) != nil && goesBy(x.named.Own(id), func(name string) bool {
+		_, inherited := x.inherited[name]
+		return inherited
+	})
 }
 
 // lent: what a name leads to is the wildcard's.
@@ -140,6 +161,7 @@ func (x *index) applyWildcard(u *cache.Update) (held Held) {
 	announces(&x.wildcard, u)
 	changed, renews := false, false
 	for _, r := range u.Set {
+		x.disinherit(r.Name)
 		lent, seq := x.lentTo(r.Name, x.touched[:0]), x.next()
 		_, c := x.wildcard.Set(r.Resource, r.Upstream, seq, nil)
 		x.handMember(r.Resource, c)
@@ -183,7 +205,7 @@ func (x *index) departures(wildcard bool, u *cache.Update) (all []departure) {
 	if u.Full {
 		// A name that never was Present is not among them: the response may be older
 		// than the request for it (TRANSLATE-5).
-		add(t.Unconfirmed(), cache.Removed)
+		add(slices.DeleteFunc(t.Unconfirmed(), func(name string) bool { return !wildcard && x.inherits(name) }), cache.Removed)
 	}
 	for _, e := range u.Errors {
 		if e.Status.GetCode() == cache.NotFound {
@@ -272,6 +294,7 @@ func (x *index) setUnavailable(wildcard bool, status *statuspb.Status) {
 		x.unavailable.named = status
 	}
 	if status == nil {
+		x.wakeOnReturn(wildcard)
 		return
 	}
 	if wildcard && (!x.synced || x.wildcard.Husks() > 0) {
@@ -286,5 +309,24 @@ func (x *index) setUnavailable(wildcard bool, status *statuspb.Status) {
 				x.markError(cache.ID(id))
 			}
 		}
+	}
+}
+
+// wakeOnReturn wakes whoever wanted to know when a lane gets answers again.
+func (x *index) wakeOnReturn(wildcard bool) {
+	back := func(subs []*Subscription) {
+		for _, s := range subs {
+			if s.outage {
+				s.outage = false
+				x.wake(s.subscriber.mark(s, mark{kind: again}))
+			}
+		}
+	}
+	if wildcard {
+		back(x.wildcards)
+		return
+	}
+	for _, subs := range x.interest {
+		back(subs)
 	}
 }

@@ -37,9 +37,11 @@ type index struct {
 	warm warmth
 	// shown: what upstream shows that is in neither Table (UP-9).
 	shown shown
-	// inherited are names that have their copy of a wildcard that was given up, until
-	// upstream has spoken of them (WILD-11); anew: it is to be asked.
-	inherited, anew map[string]struct{}
+	// inherited are names that have their copy of a wildcard that was given up, with the
+	// position at which it changed there, until upstream has spoken of them (WILD-11);
+	// anew: it is to be asked.
+	inherited map[string]cache.Seq
+	anew      map[string]struct{}
 	// unavailable: upstream does not answer on this lane, and why (ERR-7).
 	unavailable struct{ named, wildcard *statuspb.Status }
 

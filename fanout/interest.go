@@ -96,11 +96,12 @@ func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 }
 
 // leave is called when the last interest in something ends. What upstream was not
-// asked for yet need not linger (UP-6), nor what it is known not to have: there is
-// nothing to keep current (UP-7).
+// asked for yet need not linger (UP-6), unless it cannot be asked: whoever wanted it may
+// be back before it can. Nor does what it is known not to have: there is nothing to keep
+// current (UP-7).
 func (x *index) leave(l lingering, now time.Time) {
 	gone := !l.wildcard && x.absent(l.name)
-	if !x.suspect && !gone && (x.asked(l) || x.holds(l)) && x.hub.config.Linger > 0 {
+	if !x.suspect && !gone && (x.asked(l) || x.holds(l) || x.away(l.wildcard)) && x.hub.config.Linger > 0 {
 		x.linger.Add(l, now.Add(x.hub.config.Linger))
 	}
 	x.gone(l) // upstream has to know, if only when to look again
@@ -112,6 +113,14 @@ func (x *index) asked(l lingering) bool {
 		return x.wildcardAsked
 	}
 	return x.named.Asked(l.name)
+}
+
+// away: upstream does not answer on a lane.
+func (x *index) away(wildcard bool) bool {
+	if wildcard {
+		return x.unavailable.wildcard != nil
+	}
+	return x.unavailable.named != nil
 }
 
 // absent: a name is known to lead to nothing.
@@ -158,6 +167,9 @@ func (x *index) forget(wildcard bool, name string) {
 	delete(x.anew, name)
 	if id, ok := x.named.Find(name); ok {
 		bodies := x.bodies(id)
+		if x.hub.Properties(x.url).FullState {
+			x.leaves(name)
+		}
 		x.named.Forget(id, func(r *cache.Resource) bool { return x.remains(r, name) })
 		x.givenUp(bodies)
 		x.named.Unpin(id)

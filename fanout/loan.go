@@ -42,19 +42,43 @@ func (x *index) bequeath() {
 			continue
 		}
 		if x.inherited == nil {
-			x.inherited = make(map[string]struct{})
+			x.inherited = make(map[string]cache.Seq)
 		}
 		if x.anew == nil {
 			x.anew = make(map[string]struct{})
 		}
+		id, _ := x.wildcard.Find(r.Name)
+		changed := x.wildcard.Answer(id).Seq
 		_, _ = x.named.Set(r.Resource, "", x.next(), nil)
 		x.named.Doubt(r.Name) // no version of it is upstream's on this lane
 		for _, id := range heirs {
 			name := x.named.Name(id)
-			x.inherited[name], x.anew[name] = struct{}{}, struct{}{}
+			x.inherited[name], x.anew[name] = changed, struct{}{}
+			if x.warm.wildcard { // it still is from disk
+				if x.warm.names == nil {
+					x.warm.names = make(map[string]struct{})
+				}
+				x.warm.names[name] = struct{}{}
+			}
 			x.hub.wanted.mark(Lane{Type: x.url}, name)
 		}
 	}
+}
+
+// disinherit drops the copy of a resource that was left to names: the wildcard is back,
+// and speaks of it.
+func (x *index) disinherit(name string) {
+	if !x.inherits(name) {
+		return
+	}
+	id, _ := x.named.Find(name)
+	for heir := range names(x.named.Own(id)) {
+		delete(x.inherited, heir)
+		if id, ok := x.named.Find(heir); ok {
+			x.markContent(id)
+		}
+	}
+	x.named.Unset(id)
 }
 
 // markLent marks what is lent of a member to names, or was, for those to whom it is.
@@ -85,6 +109,11 @@ func (x *index) loan(id cache.ID) (a cache.Answer) {
 func (v View) Answer(id cache.ID) cache.Answer {
 	a, b := v.x.named.Answer(id), v.x.loan(id)
 	if b.State != cache.Present {
+		if len(v.x.inherited) > 0 && a.Resource != nil {
+			if changed, inherited := v.x.inherited[v.Name(id)]; inherited {
+				a.Seq = changed // it was told then, if at all
+			}
+		}
 		return a
 	}
 	for i := len(b.More) - 1; i >= 0; i-- {

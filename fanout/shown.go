@@ -76,8 +76,11 @@ func (u *Unasked) leave(r *cache.Resource) {
 // Table has it. All of it dies with the stream.
 type shown struct {
 	stream uint64 // zero: nothing yet
-	// unasked: something that nobody had asked for.
+	// unasked: something that nobody had asked for. An answer may be on its way to names
+	// that were given up on this stream, which are left (H-32); nil: to none, and if they
+	// are too many to remember, to any.
 	unasked bool
+	left    map[string]struct{}
 	// kept are those resources, the longest unchanged first, and by is the name under
 	// which one that has aliases is kept.
 	kept *simplelru.LRU[string, cache.Received]
@@ -86,6 +89,9 @@ type shown struct {
 	// not removed them; all: they are too many to remember.
 	gone map[string]struct{}
 	all  bool
+	// early are resources that may be old answers (H-1). The stream that showed them may
+	// not show them again.
+	early map[string]struct{}
 }
 
 // show takes in an Update on the lane of names, before it is applied.
@@ -93,10 +99,10 @@ func (x *index) show(u *cache.Update) {
 	if u.Stream == 0 || !x.hub.Properties(x.url).FullState {
 		return
 	}
-	if x.shown.stream != u.Stream {
+	if x.shown.stream != 0 && x.shown.stream != u.Stream {
 		x.unshow()
-		x.shown.stream = u.Stream
 	}
+	x.shown.stream = u.Stream
 	if u.Full && x.shown.kept != nil {
 		x.keepOnly(u)
 	}
@@ -111,6 +117,7 @@ func (x *index) show(u *cache.Update) {
 		}
 	}
 	for _, r := range u.Set {
+		delete(x.shown.early, r.Name)
 		x.unkeep(r.Name) // there is a newer one, here or in the Table
 		delete(x.shown.gone, r.Name)
 	}
@@ -134,10 +141,32 @@ func (x *index) keepOnly(u *cache.Update) {
 
 // keepUnasked takes in a resource that nobody has asked for.
 func (x *index) keepUnasked(r cache.Received) {
-	if x.shown.stream != 0 && x.hub.config.Unasked != nil {
-		x.shown.unasked = true
-		x.keep(r)
+	if x.shown.stream == 0 || x.hub.config.Unasked == nil {
+		return
 	}
+	if x.shown.unasked = x.shown.unasked || !x.left(r.Resource); x.shown.unasked {
+		x.keep(r)
+	} else {
+		x.goes(r.Name)
+	}
+}
+
+// leaves remembers a name that is given up.
+func (x *index) leaves(name string) {
+	if x.shown.left == nil {
+		x.shown.left = make(map[string]struct{})
+	}
+	if len(x.shown.left) < maxGone {
+		x.shown.left[name] = struct{}{}
+	}
+}
+
+// left: a resource may be the answer to a name that was given up on this stream.
+func (x *index) left(r *cache.Resource) bool {
+	return len(x.shown.left) >= maxGone || goesBy(r, func(name string) bool {
+		_, left := x.shown.left[name]
+		return left
+	})
 }
 
 func (x *index) keep(r cache.Received) {
@@ -232,7 +261,7 @@ func (x *index) unkept(r cache.Received) {
 // goes remembers that upstream has shown a resource, and that it is not here any more.
 func (x *index) goes(name string) {
 	switch {
-	case x.shown.stream == 0 || x.shown.all:
+	case x.shown.stream == 0 || x.shown.all || x.named.Origin().SotW: // SotW answers every request
 	case len(x.shown.gone) >= maxGone:
 		x.shown.gone, x.shown.all = nil, true
 	default:
@@ -269,6 +298,34 @@ func (x *index) recall(name string) {
 	_, _ = x.named.Set(r.Resource, r.Upstream, x.next(), nil)
 }
 
+// mayBeOld notes a resource that may be an old answer.
+func (x *index) mayBeOld(name string) {
+	if x.shown.early == nil {
+		x.shown.early = make(map[string]struct{})
+	}
+	x.shown.early[name] = struct{}{} // no more than the Table has
+}
+
+// Early are those of some names of which the copy may be an old answer on the stream that
+// carries them, which will not say it again (UP-19), and the rest.
+func (h *Hub) Early(t cache.TypeURL, names []string, stream uint64) (early, rest []string) {
+	rest = names
+	h.look(t, func(x *index) {
+		if x.shown.stream != stream || len(x.shown.early) == 0 {
+			return
+		}
+		rest = nil
+		for _, name := range names {
+			if _, old := x.shown.early[name]; old {
+				early = append(early, name)
+			} else {
+				rest = append(rest, name)
+			}
+		}
+	})
+	return early, rest
+}
+
 // unshow forgets what a stream has shown.
 func (x *index) unshow() {
 	if x.shown.kept != nil {
@@ -281,7 +338,7 @@ func (x *index) unshow() {
 func (h *Hub) Over(stream uint64) {
 	for _, x := range h.all() {
 		x.mu.Lock()
-		if x.shown.stream == stream {
+		if x.shown.stream == stream || x.shown.stream == 0 {
 			x.unshow()
 		}
 		x.mu.Unlock()

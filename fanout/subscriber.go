@@ -42,8 +42,8 @@ type Marks struct {
 	// WildcardRenewed: the TTL of a member of that set was renewed.
 	WildcardRenewed bool
 	// Again: nothing changed, but something that was waited for has come: a body that
-	// upstream was asked for once more (VALID-5), or its word on what was loaded from
-	// disk (RECON-19).
+	// upstream was asked for once more (VALID-5), its word on what was loaded from
+	// disk (RECON-19), or upstream itself (ERR-7).
 	Again bool
 }
 

@@ -22,6 +22,7 @@ type Subscription struct {
 	reads    bool      // it is told what goes from the wildcard's set (readers.go),
 	passed   cache.Seq // and has been up to here
 	closed   bool
+	outage   bool // it is to be marked when upstream answers again (ERR-7)
 	// By resource: bodies on their way to the client, and those that upstream was
 	// asked for once more on its behalf (parcel.go).
 	parcels map[string]parcel

@@ -147,6 +147,9 @@ func (v View) Unavailable() (named, wildcard *statuspb.Status) {
 	return v.x.unavailable.named, v.x.unavailable.wildcard
 }
 
+// WakeOnReturn has the client marked when upstream answers again.
+func (v View) WakeOnReturn() { v.s.outage = true }
+
 // SystemVersion is the digest over the group's resources of the type, for people
 // who debug (RECON-15).
 func (v View) SystemVersion() string {

@@ -186,13 +186,13 @@ func (h *Hub) Asked(lane Lane, names []string) (doubtful []string) {
 	return doubtful
 }
 
-// Silent are those of the names of a type of which upstream has said nothing on their own
-// lane, and of these the ones that it has shown on the stream that carries them: a server
+// Silent are those of the names of a type that somebody wants and of which upstream has
+// said nothing on their own lane, and of these the ones that it has shown on the stream that carries them: a server
 // that remembers believes them delivered (UP-19).
 func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, shown []string) {
 	h.look(t, func(x *index) {
 		for _, name := range names {
-			if _, ok := x.silent(name); !ok {
+			if id, ok := x.silent(name); !ok || !x.wants(id) {
 				continue
 			}
 			if x.wasShown(name, stream) {
@@ -233,19 +233,19 @@ func (h *Hub) Absentees(t cache.TypeURL) (names []string) {
 }
 
 // Resume is the whole interest of a lane, for the first request of a stream to an
-// origin (UP-3), with the versions that are here if resume, given the origin they
-// came from, says so (RECON-6 to RECON-8). If not, what is here stays, but is
+// origin (UP-3), with what is here, and may be shown to it, if resume, given the origin
+// that came from, says so (RECON-6 to RECON-8). If not, it stays, but is
 // unconfirmed until the new origin has announced it, or it is swept (RECON-12).
-func (h *Hub) Resume(lane Lane, origin cache.Origin, resume func(from cache.Origin) bool) (names []string, versions map[string]string) {
+func (h *Hub) Resume(lane Lane, origin cache.Origin, resume func(from cache.Origin) bool) (names []string, here []cache.Held) {
 	x := h.find(lane.Type)
 	if x == nil {
 		return nil, nil
 	}
-	wakeAll(x.locked(func() { names, versions = x.resume(lane, origin, resume) }))
-	return names, versions
+	wakeAll(x.locked(func() { names, here = x.resume(lane, origin, resume) }))
+	return names, here
 }
 
-func (x *index) resume(lane Lane, origin cache.Origin, resume func(from cache.Origin) bool) (names []string, versions map[string]string) {
+func (x *index) resume(lane Lane, origin cache.Origin, resume func(from cache.Origin) bool) (names []string, here []cache.Held) {
 	if names = x.names(lane.Wildcard); len(names) == 0 {
 		return nil, nil
 	}
@@ -259,7 +259,20 @@ func (x *index) resume(lane Lane, origin cache.Origin, resume func(from cache.Or
 		return names, nil
 	}
 	table.Resume(origin)
-	return names, maps.Collect(table.Versions())
+	return names, slices.Collect(table.Known())
+}
+
+// Doubt says that an origin which a lane is resumed with is not shown these resources:
+// its silence says nothing of them, and they are unconfirmed (UP-17).
+func (h *Hub) Doubt(lane Lane, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	h.look(lane.Type, func(x *index) {
+		for _, name := range names {
+			x.table(lane.Wildcard).Doubt(name)
+		}
+	})
 }
 
 // forgetOthers drops what was given up since Changes looked: the stream that begins

@@ -17,7 +17,8 @@ const insistAfter = time.Second
 func (l *laneState) insist(now time.Time) {
 	for name, written := range l.again {
 		if !written.IsZero() && !now.Before(written.Add(insistAfter)) {
-			l.drop[name], l.want[name] = struct{}{}, struct{}{}
+			l.drop.add(name)
+			l.want.add(name)
 			delete(l.again, name)
 		}
 	}

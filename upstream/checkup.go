@@ -20,6 +20,9 @@ const (
 	Blind                  // nobody is asked: checks are off
 )
 
+// String is the verdict as metrics call it.
+func (v Verdict) String() string { return [...]string{"unclear", "there", "silent", "off"}[v] }
+
 // reply is what came of asking.
 type reply uint8
 

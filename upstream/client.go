@@ -25,6 +25,9 @@ import (
 // replanned is why a stream ended that the relay itself has closed.
 const replanned = "replanned"
 
+// moved is why one ended that makes room on its connection (UP-1).
+const moved = "moved"
+
 // Client keeps one group's streams to the control plane: the edge around Core. It
 // has one goroutine that opens streams and keeps time, and two for each stream.
 type Client struct {
@@ -325,7 +328,7 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 		return // the relay stops
 	}
 	c.observer.UpstreamReconnect(kind.Role, reason, wait)
-	if reason == replanned { // nothing went wrong
+	if reason == replanned || reason == moved { // nothing went wrong
 		log.Info("upstream stream closed", "reason", reason)
 	} else {
 		log.Warn("upstream stream ended", "reason", reason, "err", end.Message, "retry_ms", wait.Milliseconds())
@@ -421,7 +424,10 @@ func starts(req proto.Message) bool {
 // that breaks looks like, and a server that shuts down (H-39).
 func Ending(err error) (End, string) {
 	st := status.Convert(err)
-	if errors.Is(err, errNoRoom) {
+	switch {
+	case errors.Is(err, errMoved):
+		return End{NoRoom: true, Message: err.Error()}, moved
+	case errors.Is(err, errNoRoom):
 		return End{NoRoom: true, Message: err.Error()}, "no_room"
 	}
 	if errors.Is(err, io.EOF) {
@@ -442,6 +448,9 @@ func Ending(err error) (End, string) {
 		// An undecodable message ends only its stream (ERR-12).
 		e.Refused = !strings.Contains(e.Message, "unmarshal")
 		return e, "error"
+	case codes.ResourceExhausted:
+		e.Refused, e.Exhausted = true, true
+		return e, "refused"
 	default:
 		e.Refused = true
 		return e, "refused"

@@ -44,6 +44,8 @@ type Config struct {
 	// Coalesce is how long changes of interest are gathered after one that went at
 	// once, and before the first request of a type (UP-6).
 	Coalesce time.Duration
+	// MaxRequest bounds one request, in bytes; zero: nothing does (UP-17).
+	MaxRequest int
 	// Missing and MissingExplicit are the does-not-exist timeouts (MISS-3, MISS-5).
 	Missing, MissingExplicit time.Duration
 	// Settle and SettleCap tell when a wildcard is complete (RECON-16).

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,8 +44,9 @@ type Endpoint struct {
 	NoChecks bool
 	// Dial, if set, replaces the network.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Log, if set, is where what all groups share is told.
-	Log *slog.Logger
+	// Log and Observer, if set, are told what concerns all groups.
+	Log      *slog.Logger
+	Observer Observer
 }
 
 // connectTimeout is how long one attempt to connect may take.
@@ -68,8 +70,9 @@ type Conn struct {
 	options  []grpc.DialOption
 	work     sync.WaitGroup // checks
 
-	mu       sync.Mutex // of gRPC, only a channel's state is asked for under it
+	mu       sync.Mutex // never held to call gRPC but to make a channel, or ask for its state
 	closed   bool
+	pings    keepalive.ClientParameters // of new channels
 	places   connections
 	channels map[*connection]*channel
 	tenures  map[*seat]*tenure
@@ -83,7 +86,8 @@ type Conn struct {
 type channel struct {
 	*grpc.ClientConn
 	place *connection
-	up    bool // it was connected once
+	pings time.Duration // their interval
+	up    bool          // it was connected once
 }
 
 // tenure is a stream's time on a channel, or that of an attempt at one.
@@ -118,6 +122,9 @@ func NewConn(e Endpoint) *Conn {
 	if e.Log == nil {
 		e.Log = slog.New(slog.DiscardHandler)
 	}
+	if e.Observer == nil {
+		e.Observer = nobody{}
+	}
 	dead := unacknowledged(e.Missing)
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(e.Credentials),
@@ -126,7 +133,12 @@ func NewConn(e Endpoint) *Conn {
 			if err != nil {
 				return nil, err
 			}
-			return newWire(conn, dead)
+			w, err := newWire(conn, dead, func() { e.Observer.UpstreamConnection(e.Name, false) })
+			if err != nil {
+				return nil, err
+			}
+			e.Observer.UpstreamConnection(e.Name, true)
+			return w, nil
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(e.MaxReceive)),
 		// A channel that failed is thrown away before it tries again by itself.
@@ -134,11 +146,8 @@ func NewConn(e Endpoint) *Conn {
 		grpc.WithDisableServiceConfig(),
 		grpc.WithUserAgent("xds-relay"),
 	}
-	if e.Keepalive > 0 {
-		options = append(options, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: e.Keepalive, Timeout: dead}))
-	}
 	return &Conn{
-		endpoint: e, options: options,
+		endpoint: e, options: options, pings: keepalive.ClientParameters{Time: e.Keepalive, Timeout: dead},
 		places:   connections{most: e.MaxConnections, streams: e.MaxStreams},
 		channels: make(map[*connection]*channel),
 		tenures:  make(map[*seat]*tenure),
@@ -184,13 +193,17 @@ func (c *Conn) enter(group any, end context.CancelFunc) (_ *tenure, room <-chan 
 	}
 	ch := c.channels[s.on]
 	if ch == nil {
-		cc, err := grpc.NewClient(c.endpoint.Target, c.options...)
+		options := c.options
+		if c.pings.Time > 0 {
+			options = append(slices.Clip(options), grpc.WithKeepaliveParams(c.pings))
+		}
+		cc, err := grpc.NewClient(c.endpoint.Target, options...)
 		if err != nil {
 			c.places.retire(s.on)
 			c.places.leave(s)
 			return nil, nil, err
 		}
-		ch = &channel{ClientConn: cc, place: s.on}
+		ch = &channel{ClientConn: cc, place: s.on, pings: c.pings.Time}
 		c.channels[s.on] = ch
 	}
 	t := &tenure{seat: s, channel: ch, end: end}
@@ -233,11 +246,24 @@ func (c *Conn) full() error {
 		errNoRoom, c.places.most, c.places.room())
 }
 
-// moved reports whether a stream was ended to make room.
-func (c *Conn) moved(t *tenure) bool {
+// ended says why a stream has ended, from the error that receiving gave.
+func (c *Conn) ended(t *tenure, err error) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return t.seat.moved
+	pings := c.pings.Time
+	if strings.Contains(err.Error(), "too_many_pings") && t.channel.pings == pings {
+		c.pings.Time *= 2 // as gRPC does for a channel, of which this is the last we see (UP-13)
+	}
+	slower := c.pings.Time
+	moved := t.seat.moved
+	c.mu.Unlock()
+	if slower != pings {
+		c.endpoint.Log.Warn("the control plane does not like to be pinged as often as upstream.keepalive says; the interval is doubled",
+			"address", c.endpoint.Name, "keepalive", slower.String())
+	}
+	if moved {
+		return errMoved
+	}
+	return err
 }
 
 // leave ends a stream, or an attempt at one, and gives its place back; failed: nobody
@@ -248,9 +274,7 @@ func (c *Conn) leave(t *tenure, failed bool) {
 	defer func() { closeAll(over) }()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !t.seat.moved {
-		c.comeback.ended(t.answered)
-	}
+	c.comeback.ended(t.answered)
 	delete(c.tenures, t.seat)
 	if c.places.leave(t.seat) {
 		over = append(over, c.forget(t.channel)...)

@@ -167,6 +167,11 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 		}
 		s.stream.lanes[lane.Type].unanswered.mayLack(now)
 	}, func(lane fanout.Lane, names []string) {
+		early, names := c.hub.Early(lane.Type, names, uint64(s.id))
+		s.stream.lanes[lane.Type].unanswered.refreshFor(early)
+		if len(names) == 0 {
+			return
+		}
 		c.sweepsNames(s, lane, names)
 		learned(lane, &cache.Update{Overdue: names})
 		s.stream.lanes[lane.Type].unanswered.mayLack(now)
@@ -277,6 +282,9 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		return
 	}
 	calm := s.answered && s.outage.since.IsZero() && s.alive.since.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
+	if s.role == Auxiliary && !c.heard {
+		c.main.outage = outage{} // that was another entry's
+	}
 	s.answered, s.outage, c.heard = true, outage{}, true
 	s.alive.message(now)
 	c.tellAlive(now)
@@ -386,8 +394,10 @@ type End struct {
 	Unimplemented bool
 	// NoRoom: no connection takes the stream, or one has to do without it, so that there
 	// is room to ask whether anybody is there. Nothing is wrong with the entry (UP-1).
-	NoRoom  bool
-	Message string
+	NoRoom bool
+	// Exhausted: it said RESOURCE_EXHAUSTED, as servers do of a request that is too long.
+	Exhausted bool
+	Message   string
 }
 
 // Ended says that a stream is gone, or could not be opened.
@@ -397,6 +407,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		return // it was shut
 	}
 	e := &c.entries[s.entry]
+	tooLong := end.Exhausted && c.tooLong(s)
 	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // what it refuses is the method
 	switch {
 	case method && (s.role == Main || s.role == Probe) && e.other(s.sotw):
@@ -413,7 +424,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		c.probeLater(e, now)
 		return
 	}
-	if s.open() && end.Refused && !(method && !s.sotw) {
+	if s.open() && end.Refused && !tooLong && !(method && !s.sotw) {
 		if t, ok := c.suspects.blame(s, end.Message, c.config.Backoff, now); ok {
 			c.effects = append(c.effects,
 				Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})

@@ -5,6 +5,8 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/cache"
 )
 
 // deltaWriter composes Delta requests. An ACK or NACK never changes a subscription,
@@ -17,16 +19,17 @@ func (w deltaWriter) verdict(v verdict, _ time.Time) proto.Message {
 	}
 }
 
-func (w deltaWriter) opening(l *laneState, names []string, versions map[string]string, _ time.Time) proto.Message {
-	req := &discovery.DeltaDiscoveryRequest{TypeUrl: string(l.lane.Type), InitialResourceVersions: versions}
+func (w deltaWriter) opening(l *laneState, names []string, here []cache.Held, r *room) (proto.Message, opening) {
+	o := fit(r, names, here)
+	req := &discovery.DeltaDiscoveryRequest{TypeUrl: string(l.lane.Type), InitialResourceVersions: o.shown}
 	if !w.stream.used[l.lane.Type].legacy {
-		req.ResourceNamesSubscribe = names
+		req.ResourceNamesSubscribe = o.listed
 	}
-	return req
+	return req, o
 }
 
-func (w deltaWriter) change(l *laneState, now time.Time) proto.Message {
-	subscribe, unsubscribe := w.stream.take(l, now)
+func (w deltaWriter) change(l *laneState, r *room, now time.Time) proto.Message {
+	subscribe, unsubscribe := w.stream.take(l, r, now)
 	return &discovery.DeltaDiscoveryRequest{
 		TypeUrl: string(l.lane.Type), ResourceNamesSubscribe: subscribe, ResourceNamesUnsubscribe: unsubscribe,
 	}

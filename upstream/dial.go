@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +42,7 @@ func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 // gRPC does not see the *net.TCPConn any more: what is to be set on it, we set.
 type wire struct {
 	net.Conn
+	over     func()       // called when it is closed, once
 	read     atomic.Int64 // bytes that have come
 	messages atomic.Int64 // responses that have come, on all its streams
 
@@ -56,12 +58,17 @@ type wireAddr struct {
 }
 
 // newWire wraps a connection that has just been made.
-func newWire(conn net.Conn, unacknowledged time.Duration) (*wire, error) {
+func newWire(conn net.Conn, unacknowledged time.Duration, over func()) (*wire, error) {
 	if err := setUserTimeout(conn, unacknowledged); err != nil {
 		conn.Close()
 		return nil, err
 	}
-	return &wire{Conn: conn}, nil
+	return &wire{Conn: conn, over: sync.OnceFunc(over)}, nil
+}
+
+func (w *wire) Close() error {
+	w.over()
+	return w.Conn.Close()
 }
 
 func (w *wire) Read(b []byte) (int, error) {

@@ -10,11 +10,13 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
-// peer is a control plane that says nothing of itself.
+// peerServer is a control plane that says nothing of itself.
 type peerServer struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 	healthpb.UnimplementedHealthServer
@@ -23,7 +25,9 @@ type peerServer struct {
 	address string
 	// health answers checks; nil: there is no such service.
 	health func(ctx context.Context) error
-	// say makes the server send a response on every open stream.
+	// answer: it answers every name that is subscribed to; otherwise it is silent, but
+	// for say.
+	answer  bool
 	mu      sync.Mutex
 	streams map[chan string]bool
 	begun   atomic.Int64 // streams
@@ -66,6 +70,9 @@ func (p *peerServer) DeltaAggregatedResources(s discovery.AggregatedDiscoverySer
 		defer p.mu.Unlock()
 		delete(p.streams, say)
 	}()
+	if p.answer {
+		return p.answers(s)
+	}
 	for {
 		select {
 		case <-s.Context().Done():
@@ -109,7 +116,7 @@ func reach(t *testing.T, e Endpoint) *Conn {
 	return c
 }
 
-// stream opens a stream for a group, which is read until it ends.
+// open opens a stream for a group, which is read until it ends.
 func open(t *testing.T, c *Conn, group any) (adsStream, <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -152,6 +159,14 @@ func wait[T any](t *testing.T, from <-chan T) (v T) {
 	return v
 }
 
+// lost waits for a stream to end with its connection.
+func lost(t *testing.T, ended <-chan error) {
+	t.Helper()
+	if err := wait(t, ended); status.Code(err) != codes.Unavailable {
+		t.Error(err)
+	}
+}
+
 // until waits for something to be so.
 func until(t *testing.T, what string, so func() bool) {
 	t.Helper()
@@ -187,11 +202,15 @@ func (f *freezer) dial(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return f.wrap(conn), nil
+}
+
+func (f *freezer) wrap(conn net.Conn) net.Conn {
 	c := &freezable{Conn: conn, closed: make(chan struct{})}
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.conns = append(f.conns, c)
-	f.mu.Unlock()
-	return c, nil
+	return c
 }
 
 func (f *freezer) dialled() int {

@@ -48,6 +48,8 @@ type entry struct {
 	mapless bool
 	// unchecked: it is not asked whether it is there (protocol.md §0).
 	unchecked bool
+	// lowered is the limit of a request since a longer one was refused, or zero (UP-17).
+	lowered int
 
 	// returned is when it was returned to, if it is in use since, and steady how long
 	// it must have answered before the next return (UP-14).
@@ -82,11 +84,11 @@ func (e *entry) other(sotw bool) bool {
 
 func (c *Core) entry() *entry { return &c.entries[c.current] }
 
-// restate is the interest of a lane as a stream of an entry restates it, with the
-// versions that came from that entry in that variant (RECON-8).
+// restate is the interest of a lane as a stream of an entry restates it, with what
+// came from that entry in that variant (RECON-8).
 func (c *Core) restate(e *entry, origin cache.Origin) restate {
-	return func(lane fanout.Lane, fresh bool) (names []string, versions map[string]string, resumed bool) {
-		names, versions = c.hub.Resume(lane, origin, func(from cache.Origin) bool {
+	return func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held, resumed bool) {
+		names, here = c.hub.Resume(lane, origin, func(from cache.Origin) bool {
 			switch {
 			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, e.mapless, from.SotW != origin.SotW:
 			default:
@@ -94,24 +96,35 @@ func (c *Core) restate(e *entry, origin cache.Origin) restate {
 			}
 			return resumed
 		})
-		return names, versions, resumed
+		return names, here, resumed
 	}
 }
 
-// switchTo puts another entry to use. forced: clients wait for something that the one
-// in use does not give.
-func (c *Core) switchTo(i int, forced bool, now time.Time) {
+// cause is why another entry is put to use.
+type cause uint8
+
+const (
+	waits cause = iota // clients wait for something that the one in use does not give
+	stale              // nothing is missing, but it has not answered for long
+	back               // a preferred one answers again
+)
+
+// notices are what people are told.
+var notices = map[cause]string{
+	waits: "the control plane does not answer, and clients wait; the next one of the list is put to use",
+	stale: "the control plane has not answered for upstream.failover_after; the next one of the list is put to use",
+	back:  "a preferred control plane answers again, and is put to use",
+}
+
+// switchTo puts another entry to use.
+func (c *Core) switchTo(i int, why cause, now time.Time) {
 	if c.heard {
 		c.hushed = now.Add(min(c.config.patience()/2, c.config.UnavailableAfter))
 	}
-	c.wary = !forced
+	c.wary = why != waits
 	c.entry().left(&c.config, now)
 	c.shutStreams()
 	c.acquitAll() // what one control plane refuses the next may know
-	notice := "the control plane does not answer, and clients wait; the next one of the list is put to use"
-	if i < c.current {
-		notice = "a preferred control plane answers again, and is put to use"
-	}
 	c.current, c.heard = i, false
 	e := c.entry()
 	for j := i; j < len(c.entries); j++ {
@@ -120,7 +133,7 @@ func (c *Core) switchTo(i int, forced bool, now time.Time) {
 	}
 	c.main.backoff = &e.backoff
 	c.main.openAt = latest(now, e.notBefore)
-	c.effects = append(c.effects, Effect{Notice: notice, Entry: e.Name})
+	c.effects = append(c.effects, Effect{Notice: notices[why], Entry: e.Name})
 }
 
 // shutStreams ends the streams of the entry in use.

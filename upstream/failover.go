@@ -18,7 +18,11 @@ const (
 func (c *Core) leave(now time.Time) {
 	c.hushed = time.Time{} // it had its chance
 	if len(c.entries) > 1 && !c.heard && !c.main.outage.noRoom {
-		c.switchTo(c.following(), c.hub.Unresolved(), now)
+		why := stale
+		if c.hub.Unresolved() {
+			why = waits
+		}
+		c.switchTo(c.following(), why, now)
 	}
 }
 
@@ -30,8 +34,11 @@ func (c *Core) failover(now time.Time) {
 		return
 	}
 	patient := c.config.FailoverAfter > 0 && !c.main.failingSince().Add(c.config.FailoverAfter).After(now)
-	if waits := c.hub.Unresolved(); waits || patient {
+	switch {
+	case c.hub.Unresolved():
 		c.switchTo(c.following(), waits, now)
+	case patient:
+		c.switchTo(c.following(), stale, now)
 	}
 }
 
@@ -73,6 +80,6 @@ func (e *entry) backAt(c *Config) time.Time { return e.back.Add(max(e.steady, c.
 func (c *Core) failback(i int, now time.Time) {
 	e := &c.entries[i]
 	e.backoff, e.notBefore = c.config.Backoff, time.Time{}
-	c.switchTo(i, false, now)
+	c.switchTo(i, back, now)
 	e.returned = now
 }

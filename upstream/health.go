@@ -42,13 +42,16 @@ func (c *Conn) check(s adsStream, timeout time.Duration, then func(Check)) {
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
-	case w == nil || c.checkups.off:
-		c.work.Go(func() { then(Check{Begun: time.Now(), Verdict: Blind}) })
+	case c.checkups.off:
+		c.work.Go(func() { then(Check{Begun: time.Now(), Verdict: Blind, Message: "upstream.health_check is off"}) })
+	case w == nil:
+		c.work.Go(func() { then(Check{Begun: time.Now(), Message: "the stream's connection is not known"}) })
 	case w.check != nil:
 		w.check.askers = append(w.check.askers, then)
 	default:
-		w.check = &checking{begun: time.Now(), askers: []func(Check){then}}
-		c.work.Go(func() { c.carryOut(s.tenure.channel, w, w.check, timeout) })
+		k := &checking{begun: time.Now(), askers: []func(Check){then}}
+		w.check = k
+		c.work.Go(func() { c.carryOut(s.tenure.channel, w, k, timeout) })
 	}
 }
 
@@ -70,6 +73,7 @@ func (c *Conn) carryOut(ch *channel, w *wire, k *checking, timeout time.Duration
 		c.endpoint.Log.Warn("the control plane, or what is before it, answers UNAVAILABLE when asked whether anybody is there, and serves streams all the same; it is not asked any more, and its silence says less: see upstream.health_check",
 			"address", c.endpoint.Name, "method", healthpb.Health_Check_FullMethodName, "err", k.message)
 	}
+	c.endpoint.Observer.UpstreamCheck(c.endpoint.Name, verdict)
 	for _, then := range k.askers {
 		then(Check{Begun: k.begun, Verdict: verdict, Message: k.message})
 	}

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"math/big"
 	"net"
@@ -141,11 +142,8 @@ func TestCheckOfAFrozenPeer(t *testing.T) {
 	if first != second || first.Verdict != Silent || !strings.Contains(first.Message, "Health/Check") {
 		t.Errorf("%+v and %+v", first, second)
 	}
-	for _, ended := range []<-chan error{ended, otherEnded} {
-		if err := wait(t, ended); status.Code(err) != codes.Unavailable {
-			t.Error(err)
-		}
-	}
+	lost(t, ended)
+	lost(t, otherEnded)
 	again, _ := open(t, c, 1)
 	if k := ask(t, c, again, checkTimeout); k.Verdict != There || f.dialled() != 2 {
 		t.Errorf("%+v on connection %d", k, f.dialled())
@@ -213,6 +211,58 @@ func TestCheckOfADrainingConnection(t *testing.T) {
 	}
 }
 
+// TestADrainingConnectionIsLeft: a stream that is opened after a GOAWAY has a connection of
+// its own, where it can be asked about, while the old one goes on to its end.
+func TestADrainingConnectionIsLeft(t *testing.T) {
+	old := serve(t, loopback(t), func(context.Context) error { return nil })
+	next := serve(t, loopback(t), func(context.Context) error { return nil })
+	var moved atomic.Bool
+	connections := &counted{}
+	c := reach(t, Endpoint{Target: "passthrough:///up", MaxConnections: 1, MaxStreams: 2, Observer: connections, Dial: func(ctx context.Context, _ string) (net.Conn, error) {
+		if moved.Load() {
+			return dialTCP(ctx, next.address)
+		}
+		return dialTCP(ctx, old.address)
+	}})
+	first, ended := open(t, c, 1)
+	until(t, "a stream", func() bool { return old.open() == 1 })
+	moved.Store(true)
+	go old.GracefulStop() // waits for the stream, until Stop
+	until(t, "the connection is on its way out", func() bool { return ask(t, c, first, checkTimeout).Verdict == Unclear })
+	if n := connections.now.Load(); n != 1 {
+		t.Errorf("%d connections, and nobody has asked for another", n)
+	}
+	second, _ := open(t, c, 2)
+	if k := ask(t, c, second, checkTimeout); k.Verdict != There || next.checked.Load() == 0 {
+		t.Errorf("%+v", k)
+	}
+	if k := ask(t, c, first, checkTimeout); k.Verdict != Unclear || len(ended) > 0 || connections.now.Load() != 2 {
+		t.Errorf("%+v, %d connections", k, connections.now.Load())
+	}
+	old.Stop()
+	lost(t, ended)
+	until(t, "the old one is closed", func() bool { return connections.now.Load() == 1 && len(some(c)) == 1 })
+	if counted := connections.verdicts.Load(); counted < 3 {
+		t.Errorf("%d checks were counted", counted)
+	}
+}
+
+// counted counts connections and checks.
+type counted struct {
+	nobody
+	now, verdicts atomic.Int64
+}
+
+func (c *counted) UpstreamConnection(_ string, up bool) {
+	if up {
+		c.now.Add(1)
+	} else {
+		c.now.Add(-1)
+	}
+}
+
+func (c *counted) UpstreamCheck(string, Verdict) { c.verdicts.Add(1) }
+
 // TestCheckOfAReplacedConnection: were a question to go out on another connection than
 // the stream's, its answer would say nothing of the stream's.
 func TestCheckOfAReplacedConnection(t *testing.T) {
@@ -270,7 +320,11 @@ func TestChecksThroughAProxy(t *testing.T) {
 				<-r.Context().Done()
 			})}
 			var done sync.WaitGroup
-			done.Go(func() { server.Serve(l) })
+			done.Go(func() {
+				if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+					t.Error(err)
+				}
+			})
 			t.Cleanup(func() { server.Close(); done.Wait() })
 			c := reach(t, Endpoint{Target: l.Addr().String()})
 			s, _ := open(t, c, 1)
@@ -328,10 +382,21 @@ func TestUnavailableWhereItWasNot(t *testing.T) {
 // TestCheckOfAConnectionThatIsLost: if the connection breaks while the question is out,
 // that says nothing of who was there.
 func TestCheckOfAConnectionThatIsLost(t *testing.T) {
-	asked := make(chan struct{}, 1)
-	p := serve(t, loopback(t), func(ctx context.Context) error { asked <- struct{}{}; <-ctx.Done(); return nil })
+	asked, first := make(chan struct{}, 2), true
+	p := serve(t, loopback(t), func(ctx context.Context) error {
+		asked <- struct{}{}
+		if !first {
+			<-ctx.Done()
+		}
+		first = false
+		return nil
+	})
 	c := reach(t, Endpoint{Target: p.address})
 	s, ended := open(t, c, 1)
+	if k := ask(t, c, s, checkTimeout); k.Verdict != There {
+		t.Errorf("%+v", k) // so that UNAVAILABLE would say something
+	}
+	wait(t, asked)
 	result := make(chan Check, 1)
 	c.check(s, checkTimeout, func(k Check) { result <- k })
 	wait(t, asked)
@@ -339,7 +404,7 @@ func TestCheckOfAConnectionThatIsLost(t *testing.T) {
 	if k := wait(t, result); k.Verdict != Unclear {
 		t.Errorf("%+v", k)
 	}
-	wait(t, ended)
+	lost(t, ended)
 	if k := ask(t, c, s, checkTimeout); k.Verdict != Unclear {
 		t.Errorf("%+v", k)
 	}
@@ -351,12 +416,18 @@ func TestCloseEndsChecks(t *testing.T) {
 	p := serve(t, loopback(t), func(ctx context.Context) error { asked <- struct{}{}; <-ctx.Done(); return nil })
 	c := reach(t, Endpoint{Target: p.address})
 	s, _ := open(t, c, 1)
-	result := make(chan Check, 1)
-	c.check(s, checkTimeout, func(k Check) { result <- k })
+	result, slow := make(chan Check, 1), make(chan struct{})
+	c.check(s, checkTimeout, func(k Check) { <-slow; result <- k })
 	wait(t, asked)
+	time.AfterFunc(50*time.Millisecond, func() { close(slow) })
 	c.Close()
-	if k := <-result; k.Verdict != Unclear {
-		t.Errorf("%+v", k)
+	select {
+	case k := <-result:
+		if k.Verdict != Unclear {
+			t.Errorf("%+v", k)
+		}
+	default:
+		t.Error("Close does not wait for whoever is told")
 	}
 	c.check(s, checkTimeout, func(Check) { t.Error("told after Close") })
 }

@@ -14,6 +14,10 @@ type Observer interface {
 	// UpstreamReconnect: the next attempt is due after a wait, for a reason out of
 	// a closed set.
 	UpstreamReconnect(role Role, reason string, wait time.Duration)
+	// UpstreamConnection: a connection to an entry was made, or is over (UP-1).
+	UpstreamConnection(entry string, up bool)
+	// UpstreamCheck: an entry was asked whether anybody is there (MISS-3).
+	UpstreamCheck(entry string, v Verdict)
 	// UpstreamResponse: a response came, with so many resources and removals.
 	UpstreamResponse(t cache.TypeURL, set, removed int)
 	// UpstreamNack: a response was not structurally sound.
@@ -46,6 +50,8 @@ type nobody struct{}
 
 func (nobody) UpstreamConnected(Stream, bool)                     {}
 func (nobody) UpstreamReconnect(Role, string, time.Duration)      {}
+func (nobody) UpstreamConnection(string, bool)                    {}
+func (nobody) UpstreamCheck(string, Verdict)                      {}
 func (nobody) UpstreamResponse(cache.TypeURL, int, int)           {}
 func (nobody) UpstreamNack(cache.TypeURL)                         {}
 func (nobody) UpstreamDropped(string)                             {}

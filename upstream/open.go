@@ -36,10 +36,7 @@ func (s adsStream) receive() (proto.Message, error) {
 		resp = new(discovery.DiscoveryResponse)
 	}
 	if err := s.RecvMsg(resp); err != nil {
-		if s.conn.moved(s.tenure) {
-			err = errMoved
-		}
-		return nil, err
+		return nil, s.conn.ended(s.tenure, err)
 	}
 	s.conn.heard(s)
 	return resp, nil

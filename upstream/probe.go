@@ -71,7 +71,7 @@ func (c *Core) probeLater(e *entry, now time.Time) {
 func (c *Core) probeOpened(s *slot) {
 	e := &c.entries[s.entry]
 	lanes := c.probeable()
-	s.stream = c.newStream(s, func(lane fanout.Lane, _ bool) ([]string, map[string]string, bool) {
+	s.stream = c.newStream(s, func(lane fanout.Lane, _ bool) ([]string, []cache.Held, bool) {
 		names := c.hub.Names(lane)
 		if n := len(names); n > maxProbed {
 			names = names[e.turn*maxProbed%(n-maxProbed+1):][:maxProbed]
@@ -108,6 +108,7 @@ func (c *Core) newStream(s *slot, r restate) *streamState {
 		r = c.restate(e, origin)
 	}
 	stream := newStream(&c.config, c.hub, &s.alive, origin, r)
+	stream.limit = e.maxRequest(&c.config)
 	switch {
 	case !s.sotw:
 		stream.writer = deltaWriter{stream}

@@ -58,32 +58,33 @@ func (w sotwWriter) request(t cache.TypeURL, names []string, version string) *di
 // names are those of a type as they are to be now.
 func (w sotwWriter) names(l *laneState, now time.Time) []string {
 	if l.changed() {
-		w.stream.take(l, now)
+		w.stream.take(l, unlimited(), now)
 	}
 	return slices.Sorted(maps.Keys(l.sent))
 }
 
-func (w sotwWriter) opening(l *laneState, names []string, versions map[string]string, _ time.Time) proto.Message {
+func (w sotwWriter) opening(l *laneState, names []string, here []cache.Held, _ *room) (proto.Message, opening) {
 	u := w.stream.used[l.lane.Type]
 	a, ok := w.accepted[l.lane]
-	if ok && u.sotw.nonce == "" && a.origin == w.stream.origin && slices.Equal(a.names, names) && w.intact(l.lane, a, versions) {
+	if ok && u.sotw.nonce == "" && a.origin == w.stream.origin && slices.Equal(a.names, names) && w.intact(l.lane, a, here) {
 		u.sotw.version = a.version
 	}
-	return w.request(l.lane.Type, names, u.sotw.version)
+	return w.request(l.lane.Type, names, u.sotw.version), opening{listed: names}
 }
 
 // intact: the lane has all that it had when the version was accepted.
-func (w sotwWriter) intact(lane fanout.Lane, a acceptance, versions map[string]string) bool {
+func (w sotwWriter) intact(lane fanout.Lane, a acceptance, here []cache.Held) bool {
 	if lane.Wildcard {
-		return len(versions) == a.held && w.stream.hub.Synced(lane.Type)
+		return len(here) == a.held && w.stream.hub.Synced(lane.Type)
 	}
-	return !slices.ContainsFunc(a.names, func(name string) bool {
-		_, here := versions[name]
-		return !here
-	})
+	has := make(map[string]bool, len(here))
+	for _, h := range here {
+		has[h.Name] = true
+	}
+	return !slices.ContainsFunc(a.names, func(name string) bool { return !has[name] })
 }
 
-func (w sotwWriter) change(l *laneState, now time.Time) proto.Message {
+func (w sotwWriter) change(l *laneState, _ *room, now time.Time) proto.Message {
 	return w.request(l.lane.Type, w.names(l, now), w.stream.used[l.lane.Type].sotw.version)
 }
 

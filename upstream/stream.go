@@ -26,6 +26,8 @@ type streamState struct {
 	origin  cache.Origin
 	restate restate
 
+	// limit is how long a request may be, and longest how long one was (UP-17).
+	limit, longest int
 	// nodeSent: a request with the present node is written (UP-2, NODE-2).
 	nodeSent bool
 	// lanes are what this stream carries now, at most one a type.
@@ -38,16 +40,16 @@ type streamState struct {
 	timers   timers
 }
 
-// restate is the whole interest of a lane (UP-3), with the versions that may be
-// shown. resumed: what is not announced has not changed (RECON-11).
-type restate func(lane fanout.Lane, fresh bool) (names []string, versions map[string]string, resumed bool)
+// restate is the whole interest of a lane (UP-3), with what is here, whose versions may
+// be shown. resumed: what is shown and not announced has not changed (RECON-11).
+type restate func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held, resumed bool)
 
 // writer composes the requests of one variant: Delta or SotW.
 type writer interface {
-	// opening asks for all of a lane.
-	opening(l *laneState, names []string, versions map[string]string, now time.Time) proto.Message
+	// opening asks for all of a lane, or for as much as there is room for.
+	opening(l *laneState, names []string, here []cache.Held, r *room) (proto.Message, opening)
 	// change asks for more or less of it; l.take says for what.
-	change(l *laneState, now time.Time) proto.Message
+	change(l *laneState, r *room, now time.Time) proto.Message
 	// verdict answers a response.
 	verdict(v verdict, now time.Time) proto.Message
 }
@@ -104,7 +106,7 @@ type laneState struct {
 	sent map[string]time.Time
 	// want and drop are changes not written yet. A name in both is dropped
 	// first, then asked for anew (UP-8).
-	want, drop map[string]struct{}
+	want, drop pending
 	// again are names asked for once more for the sake of their bodies, with the
 	// time at which that was written, or zero (VALID-5).
 	again map[string]time.Time
@@ -131,8 +133,8 @@ func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) *laneSta
 	l := &laneState{
 		lane: lane, first: true, gathers: now.Add(s.config.Coalesce), held: held,
 		sent: make(map[string]time.Time),
-		want: make(map[string]struct{}),
-		drop: make(map[string]struct{}),
+		want: newPending(),
+		drop: newPending(),
 
 		again: make(map[string]time.Time),
 	}
@@ -169,7 +171,7 @@ func (s *streamState) takes(lane fanout.Lane, now time.Time) bool {
 // every server understands.
 func (s *streamState) takesBack(l *laneState, lane fanout.Lane, now time.Time) bool {
 	u := s.used[lane.Type]
-	giving := l != nil && len(l.drop) > 0
+	giving := l != nil && l.drop.len() > 0
 	return !s.origin.SotW && !giving && !u.shown && !now.Before(u.gaveUp.Add(s.config.SettleCap))
 }
 
@@ -191,43 +193,45 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 	}
 	for _, name := range i.Want {
 		if !l.subscribed(name) {
-			l.want[name] = struct{}{}
+			l.want.add(name)
 		}
 	}
 	for _, name := range i.Again {
 		if !s.origin.SotW {
-			l.want[name], l.again[name] = struct{}{}, time.Time{}
+			l.want.add(name)
+			l.again[name] = time.Time{}
 		} else if !s.hub.Properties(l.lane.Type).FullState { // those come with every response
-			l.drop[name], l.want[name] = struct{}{}, struct{}{} // a repeated name is not answered
+			l.drop.add(name) // a repeated name is not answered
+			l.want.add(name)
 		}
 	}
 	for _, name := range i.Anew {
 		l.unanswered.begin(name)
 	}
 	for _, name := range i.Leave { // the server need not know
-		delete(l.want, name)
+		l.want.remove(name)
 		delete(l.again, name)
 		delete(l.sent, name)
 		l.unanswered.forget(name)
 	}
 	for _, name := range i.Drop {
-		delete(l.want, name)
+		l.want.remove(name)
 		delete(l.again, name)
-		l.unanswered.forget(name)
-		if _, sent := l.sent[name]; sent {
-			l.drop[name] = struct{}{}
+		if l.unanswered.forget(name) {
+			delete(l.sent, name)
+		} else if _, sent := l.sent[name]; sent {
+			l.drop.add(name)
 		}
 	}
 }
 
 // changed: there are changes to be written.
-func (l *laneState) changed() bool { return !l.first && len(l.drop)+len(l.want) > 0 }
+func (l *laneState) changed() bool { return !l.first && l.drop.len()+l.want.len() > 0 }
 
 // subscribed: a name is, and is not about to be given up.
 func (l *laneState) subscribed(name string) bool {
 	_, sent := l.sent[name]
-	_, dropping := l.drop[name]
-	return sent && !dropping
+	return sent && !l.drop.has(name)
 }
 
 // idle: nothing is subscribed, nor about to be.
@@ -236,20 +240,22 @@ func (l *laneState) idle() bool { return !l.first && !l.changed() && len(l.sent)
 // next is the next request to write, or nil. It is computed now, from what is
 // wanted now (UP-6).
 func (s *streamState) next(node *core.Node, now time.Time) proto.Message {
+	if s.nodeSent && !s.config.SendNodeAlways {
+		node = nil
+	}
 	req := s.nextVerdict(now)
 	if req == nil {
-		req = s.nextInterest(now)
+		req = s.nextInterest(node, now)
 	}
-	if req == nil || s.nodeSent && !s.config.SendNodeAlways {
-		return req
-	}
-	s.nodeSent = true
 	switch req := req.(type) {
+	case nil:
+		return nil
 	case *discovery.DeltaDiscoveryRequest:
 		req.Node = node
 	case *discovery.DiscoveryRequest:
 		req.Node = node
 	}
+	s.nodeSent, s.longest = true, max(s.longest, proto.Size(req))
 	return req
 }
 
@@ -273,8 +279,8 @@ func (s *streamState) nextVerdict(now time.Time) proto.Message {
 	return nil
 }
 
-// nextInterest is a change of subscriptions.
-func (s *streamState) nextInterest(now time.Time) proto.Message {
+// nextInterest is a change of subscriptions, in a request with the node if there is one.
+func (s *streamState) nextInterest(node *core.Node, now time.Time) proto.Message {
 	waiting := false // mostly there is none, and the lanes need not be put in order
 	for _, l := range s.lanes {
 		waiting = waiting || l.first && !l.gathers.After(now) || l.changed() || l.unanswered.pair != nil
@@ -286,13 +292,13 @@ func (s *streamState) nextInterest(now time.Time) proto.Message {
 		switch {
 		case l.held, l.first && l.gathers.After(now):
 		case l.first:
-			if req := s.opening(l, now); req != nil {
+			if req := s.opening(l, node, now); req != nil {
 				return req
 			}
 		case l.changed():
-			return s.writer.change(l, now)
+			return s.writer.change(l, s.room(l.lane.Type, node), now)
 		case l.unanswered.pair != nil:
-			if req := s.askAgain(l, now); req != nil {
+			if req := s.askAgain(l, s.room(l.lane.Type, node), now); req != nil {
 				return req
 			}
 		}
@@ -300,10 +306,10 @@ func (s *streamState) nextInterest(now time.Time) proto.Message {
 	return nil
 }
 
-// opening restates a lane's whole interest.
-func (s *streamState) opening(l *laneState, now time.Time) proto.Message {
+// opening restates a lane's whole interest, or the first part of it (UP-17).
+func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) proto.Message {
 	fresh := s.used[l.lane.Type] == nil
-	names, versions, resumed := s.restate(l.lane, fresh)
+	names, here, resumed := s.restate(l.lane, fresh)
 	if len(names) == 0 {
 		return nil // given up meanwhile; its lane goes with the next change
 	}
@@ -312,19 +318,24 @@ func (s *streamState) opening(l *laneState, now time.Time) proto.Message {
 	} else {
 		s.used[l.lane.Type].legacy = false // that works only in a type's first request
 	}
+	req, o := s.writer.opening(l, names, here, s.room(l.lane.Type, node))
 	l.first, l.askedAt = false, now
-	if !s.origin.SotW && len(versions) > 0 {
-		l.echo.shown(versions)
+	if len(o.shown) > 0 {
+		l.echo.shown(o.shown)
 	}
-	s.subscribed(l, names, now)
+	s.hub.Doubt(l.lane, o.hidden) // RECON-12 is about these
+	s.subscribed(l, o.listed, now)
+	for _, name := range o.rest {
+		l.want.add(name)
+	}
 	if !l.lane.Wildcard && s.hub.Doubtful(l.lane.Type) {
 		var until time.Time
-		if resumed || s.origin.SotW {
+		if resumed && len(o.hidden) == 0 || s.origin.SotW {
 			until = now.Add(s.config.SettleCap)
 		}
 		l.settle.beginWarm(until)
 	}
-	return s.writer.opening(l, names, versions, now)
+	return req
 }
 
 // legacy: the wildcard is to be asked for by naming nothing (WILD-10).
@@ -338,28 +349,29 @@ func (s *streamState) legacy(t cache.TypeURL) bool {
 	return s.hub.Properties(t).EmptyIsWildcard
 }
 
-// take is what is to be asked for, and given up, as of now: a name in both is asked
-// for next time. What it returns counts as written.
-func (s *streamState) take(l *laneState, now time.Time) (subscribe, unsubscribe []string) {
-	for name := range l.want {
-		if _, dropping := l.drop[name]; !dropping {
-			subscribe = append(subscribe, name)
-			delete(l.want, name)
-			if _, again := l.again[name]; again {
-				l.again[name] = now
-			}
-		}
-	}
-	for name := range l.drop {
+// take is what is to be asked for, and given up, with one request. What is given up goes
+// first, and a name in both is asked for next time (UP-8). What it returns counts as
+// written; what there is no room for goes with the requests that follow (UP-17).
+func (s *streamState) take(l *laneState, r *room, now time.Time) (subscribe, unsubscribe []string) {
+	unsubscribe = l.drop.take(r, func(string) bool { return false })
+	for _, name := range unsubscribe {
 		delete(l.sent, name)
 	}
-	unsubscribe = slices.Sorted(maps.Keys(l.drop))
-	clear(l.drop)
+	if l.drop.len() == 0 {
+		subscribe = l.want.take(r, func(name string) bool {
+			_, given := slices.BinarySearch(unsubscribe, name)
+			return given
+		})
+	}
+	for _, name := range subscribe {
+		if _, again := l.again[name]; again {
+			l.again[name] = now
+		}
+	}
 	if l.lane.Wildcard && len(unsubscribe) > 0 {
 		l.settle = settleState{} // what comes until it is asked for again completes nothing (RECON-16)
 		s.used[l.lane.Type].gaveUp = now
 	}
-	slices.Sort(subscribe)
 	s.subscribed(l, subscribe, now)
 	return subscribe, unsubscribe
 }

@@ -105,6 +105,13 @@ func (u *unanswered) answers(up *cache.Update) {
 	}
 }
 
+// refreshFor has names asked for on another stream.
+func (u *unanswered) refreshFor(names []string) {
+	if u.on {
+		u.shown = append(u.shown, names...)
+	}
+}
+
 // begin has a name asked for as if it had not been.
 func (u *unanswered) begin(name string) {
 	if !u.on {
@@ -117,11 +124,15 @@ func (u *unanswered) begin(name string) {
 	u.due = append(u.due, name)
 }
 
-// forget takes names out that are given up.
-func (u *unanswered) forget(name string) {
+// forget takes out a name that is given up. unsubscribed: it is already.
+func (u *unanswered) forget(name string) (unsubscribed bool) {
 	delete(u.deaf, name)
 	delete(u.absent, name)
 	delete(u.anew, name)
+	if i := slices.Index(u.pair, name); i >= 0 {
+		u.pair, unsubscribed = slices.Delete(u.pair, i, i+1), u.given
+	}
+	return unsubscribed
 }
 
 // tick decides what is to be asked for again. silent are those of some names that nothing
@@ -171,36 +182,35 @@ func (u *unanswered) retryAt() time.Time {
 // choose makes a pair of what is due: names whose silence is about to count first, then
 // those that have not been asked for longest.
 func (u *unanswered) choose(now time.Time) {
-	bytes := 0
-	fits := func(name string) bool {
-		bytes += len(name) + 8
-		return len(u.pair) < maxPair && (len(u.pair) == 0 || bytes <= maxPairBytes)
-	}
-	n := 0
-	for _, name := range u.due {
-		if !fits(name) {
-			break
+	bytes, chosen := 0, make(map[string]bool)
+	add := func(name string) (fits bool) {
+		if chosen[name] {
+			return true
 		}
+		bytes += len(name) + 8
+		if len(u.pair) == maxPair || len(u.pair) > 0 && bytes > maxPairBytes {
+			return false
+		}
+		chosen[name] = true
 		u.pair = append(u.pair, name)
-		n++
+		return true
 	}
-	if u.due = u.due[n:]; len(u.due) > 0 {
-		return
+	for len(u.due) > 0 {
+		if !add(u.due[0]) {
+			return
+		}
+		u.due = u.due[1:]
 	}
-	u.due = nil
 	late := slices.SortedFunc(maps.Keys(u.absent), func(a, b string) int {
 		return cmp.Or(u.absent[a].at.Compare(u.absent[b].at), cmp.Compare(a, b))
 	})
 	for _, name := range late {
 		r := u.absent[name]
-		if r.at.After(now) || !fits(name) {
-			break
+		if r.at.After(now) || !add(name) {
+			return
 		}
 		r.wait = min(2*r.wait, retryMax)
 		r.at = now.Add(r.wait)
-		if !slices.Contains(u.pair, name) {
-			u.pair = append(u.pair, name)
-		}
 	}
 }
 
@@ -223,12 +233,19 @@ func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
 	return at
 }
 
-// askAgain is the next request that asks again, or nil.
-func (s *streamState) askAgain(l *laneState, now time.Time) *discovery.DeltaDiscoveryRequest {
+// askAgain is the next request that asks again, or nil. What there is no room for is due
+// still (UP-17).
+func (s *streamState) askAgain(l *laneState, r *room, now time.Time) *discovery.DeltaDiscoveryRequest {
 	u := &l.unanswered
 	u.pair = slices.DeleteFunc(u.pair, func(name string) bool { return !l.subscribed(name) })
 	if !u.given {
 		u.pair = s.hub.Lacking(l.lane.Type, u.pair) // what was answered meanwhile is not given up
+		for i, name := range u.pair {
+			if !r.take(nameSize(name)) {
+				u.pair, u.due = u.pair[:i], slices.Concat(u.pair[i:], u.due)
+				break
+			}
+		}
 	}
 	if len(u.pair) == 0 {
 		u.pair, u.given = nil, false

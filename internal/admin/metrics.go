@@ -24,8 +24,10 @@ type Metrics struct {
 	// What the streams tell. Each is safe for concurrent use by itself.
 	streams     *prometheus.GaugeVec
 	active      *prometheus.GaugeVec // main streams by control plane
-	open        atomic.Int64         // streams, of all roles save probes
-	lost        atomic.Int64         // when the last one ended, or what is on disk was true, in ns since 1970
+	connections *prometheus.GaugeVec
+	checks      *prometheus.CounterVec
+	open        atomic.Int64 // streams, of all roles save probes
+	lost        atomic.Int64 // when the last one ended, or what is on disk was true, in ns since 1970
 	lastMessage prometheus.Gauge
 	backoff     prometheus.Gauge
 	reconnects  *prometheus.CounterVec
@@ -87,7 +89,11 @@ func NewMetrics(b Build) *Metrics {
 		Name: prefix + "upstream_active",
 		Help: "Groups that are served by a control plane of the list, with the variant that is spoken to it: delta or sotw.",
 	}, []string{"address", "mode"})
-	m.registry.MustRegister(m.streams, m.active)
+	m.connections = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: prefix + "upstream_connections",
+		Help: "Open connections to a control plane of the list. More than one, where there are more groups than streams that it takes on one.",
+	}, []string{"address"})
+	m.registry.MustRegister(m.streams, m.active, m.connections)
 	for _, role := range []upstream.Role{upstream.Main, upstream.Auxiliary, upstream.Solo, upstream.Probe} {
 		m.streams.WithLabelValues(string(role))
 	}
@@ -102,6 +108,7 @@ func NewMetrics(b Build) *Metrics {
 	m.lastMessage = gauge("upstream_last_message_timestamp_seconds", "When the control plane last sent a response, in seconds since 1970; 0 is never.")
 	m.backoff = gauge("upstream_backoff_seconds", "The wait before the next attempt to open a stream to the control plane; 0 while one is open.")
 	m.reconnects = counter("upstream_reconnects_total", "Streams to the control plane that ended or could not be opened, by reason.", "reason")
+	m.checks = counter("upstream_checks_total", "Times a control plane of the list was asked, on a silent connection, whether anybody is there, by what came of it: there, silent, or unclear.", "address", "result")
 	m.received = counter("upstream_responses_total", "Responses received from the control plane.", "type")
 	m.nacksSent = counter("upstream_nacks_sent_total", "Responses of the control plane that were rejected as malformed.", "type")
 	m.resourcesIn = counter("upstream_resources_received_total", "Resources in the control plane's responses, and names it removed.", "type", "op")
@@ -187,6 +194,20 @@ func (m *Metrics) UpstreamReconnect(role upstream.Role, reason string, wait time
 	if role != upstream.Probe {
 		m.backoff.Set(wait.Seconds())
 	}
+}
+
+// UpstreamConnection counts connections.
+func (m *Metrics) UpstreamConnection(entry string, up bool) {
+	if up {
+		m.connections.WithLabelValues(entry).Inc()
+	} else {
+		m.connections.WithLabelValues(entry).Dec()
+	}
+}
+
+// UpstreamCheck counts what came of asking whether anybody is there.
+func (m *Metrics) UpstreamCheck(entry string, v upstream.Verdict) {
+	m.checks.WithLabelValues(entry, v.String()).Inc()
 }
 
 // UpstreamResponse counts what the control plane sends.

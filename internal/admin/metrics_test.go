@@ -31,6 +31,10 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	m.UpstreamConnected(upstream.Stream{Role: upstream.Main, Entry: "a:1"}, true)
 	m.UpstreamConnected(upstream.Stream{Role: upstream.Auxiliary, Entry: "a:1"}, true)
 	m.UpstreamConnected(upstream.Stream{Role: upstream.Auxiliary, Entry: "a:1"}, false)
+	m.UpstreamConnection("a:1", true)
+	m.UpstreamConnection("a:1", true)
+	m.UpstreamConnection("a:1", false)
+	m.UpstreamCheck("a:1", upstream.Silent)
 	m.UpstreamResponse(cache.Cluster, 3, 2)
 	m.UpstreamNack(cache.Cluster)
 	m.UpstreamDropped("unsubscribed_type")
@@ -52,6 +56,8 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		`upstream_connected 1`,
 		`upstream_streams{role="main"} 1`,
 		`upstream_streams{role="aux"} 0`,
+		`upstream_connections{address="a:1"} 1`,
+		`upstream_checks_total{address="a:1",result="silent"} 1`,
 		`upstream_backoff_seconds 1.5`,
 		`upstream_reconnects_total{reason="unavailable"} 1`,
 		`upstream_responses_total{type="CDS"} 1`,

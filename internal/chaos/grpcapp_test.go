@@ -132,7 +132,7 @@ func (p *app) call(ctx context.Context) {
 	}
 }
 
-// wait complains until the application has been answered.
+// missing complains until the application has been answered.
 func (p *app) missing() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -61,10 +61,12 @@ func unplugged(t *testing.T, h *history) *silence {
 
 // timing is how long things take.
 type timing struct {
-	sets                   []string // what the relay is told of it
-	dne, failover          time.Duration
-	silence, reverts, some time.Duration
-	clients                fleetSize
+	sets                    []string // what the relay is told of it
+	dne, failover, failback time.Duration
+	silence                 time.Duration
+	// stays is for how long a fallback is watched that nobody asks for anything.
+	stays   time.Duration
+	clients fleetSize
 }
 
 // usualTiming is the relay's default in the long form.
@@ -72,23 +74,23 @@ func usualTiming() timing {
 	if long() {
 		return timing{
 			sets: []string{"upstream.backoff.initial=1s", "upstream.backoff.max=10s"}, // the defaults
-			dne:  15 * time.Second, failover: time.Minute,
-			silence: time.Minute, reverts: 3 * time.Minute, some: 15 * time.Second,
+			dne:  15 * time.Second, failover: time.Minute, failback: 30 * time.Second,
+			silence: time.Minute, stays: 10 * time.Second,
 			clients: fleetSize{clients: 200, sotw: 20, names: 4},
 		}
 	}
 	return timing{
 		sets: []string{
-			"timers.dne_timeout=3s", "timers.unavailable_after=1s", "upstream.failover_after=4s", "upstream.failback_after=1s",
+			"timers.dne_timeout=3s", "timers.unavailable_after=1s", "upstream.failover_after=4s", "upstream.failback_after=2s",
 		},
-		dne: 3 * time.Second, failover: 4 * time.Second,
-		silence: 8 * time.Second, reverts: patience, some: 15 * time.Second,
+		dne: 3 * time.Second, failover: 4 * time.Second, failback: 2 * time.Second,
+		silence: 8 * time.Second, stays: 3 * time.Second,
 		clients: fleetSize{clients: 40, sotw: 4, names: 4},
 	}
 }
 
 // silenceLoad describes what play plays.
-const silenceLoad = "200 clients that have all they want, 4 gRPC applications (grpc-go's own xDS client) that call all the time. Unless it is said that nobody asks: from then on, each second, a Delta and a SotW client that ask for 4 names that nobody has asked for, and a Delta client that asks for 4 that others have; each 3 s a gRPC application of a new service, and one of an old service. Everything exists, nothing is ever removed; 5 updates/s meanwhile. All timers of the relay are at their defaults; the short form has 40 clients, dne_timeout 3 s, unavailable_after 1 s, failover_after 4 s and a silence of 8 s"
+const silenceLoad = "200 clients that have all they want, 4 gRPC applications (grpc-go's own xDS client) that call all the time. Unless it is said that nobody asks: from then on, each second, a Delta and a SotW client that ask for 4 names that nobody has asked for, and a Delta client that asks for 4 that others have; each 3 s a gRPC application of a new service, and one of an old service. Everything exists, nothing is ever removed; 5 updates/s meanwhile. All timers of the relay are at their defaults; the short form has 40 clients, dne_timeout 3 s, unavailable_after 1 s, failover_after 4 s, failback_after 2 s and a silence of 8 s"
 
 // plan is what a part does.
 type plan struct {
@@ -159,13 +161,15 @@ func (p plan) play(t *testing.T, r *report) {
 	a.reach(a.all)
 	r.tell("all gRPC clients answered after it", seconds(time.Since(again)), "s")
 	if p.fallback {
-		within(t, now.reverts, func() error {
+		within(t, now.failback+patience, func() error {
 			if p, f := s.up.Stats(), fallback.Stats(); p.Open == 0 || f.Open > 0 {
 				return fmt.Errorf("the relay has %d streams to the preferred control plane and %d to the fallback", p.Open, f.Open)
 			}
 			return nil
 		})
-		r.tell("the preferred control plane alone in use after", seconds(time.Since(again)), "s")
+		took := time.Since(again)
+		r.holds("the preferred control plane alone in use after", seconds(took), "s",
+			fmt.Sprintf(">= %v", now.failback), took >= now.failback)
 	}
 	stop = s.up.Churn(20)
 	pause(context.Background(), span(2*time.Second))
@@ -205,7 +209,7 @@ func (p plan) judgeSilence(r *report, relay *relay, fallback *upstream, now timi
 		r.tell("new names answered after at most", seconds(r.fleet.Converge()), "s")
 	case p.fallback && p.idle:
 		// The check comes after half the time, and the failing lasts all of it.
-		limit := now.failover*3/2 + now.dne + now.some
+		limit := now.failover*3/2 + now.dne*2/3
 		within(r.t, limit+patience, func() error {
 			if fallback.Stats().First == 0 {
 				return fmt.Errorf("the fallback is not in use")
@@ -213,6 +217,8 @@ func (p plan) judgeSilence(r *report, relay *relay, fallback *upstream, now timi
 			return nil
 		})
 		r.below("fallback in use after the beginning of the silence", time.Unix(0, fallback.Stats().First).Sub(begun).Seconds(), limit.Seconds(), "s")
+		pause(context.Background(), now.stays)
+		stays(r, fallback)
 	case p.fallback:
 		first := fallback.Stats().First
 		r.holds("fallback in use before the end of the silence", count(first != 0), "", "1", first != 0)
@@ -220,11 +226,21 @@ func (p plan) judgeSilence(r *report, relay *relay, fallback *upstream, now timi
 			r.below("fallback in use after the first unanswered subscribe", time.Unix(0, first).Sub(asked).Seconds(), 15, "s")
 			r.fleet.Converge()
 		}
+		stays(r, fallback)
 	case !p.idle:
 		n := relay.metrics()["xds_relay_upstream_connected"]
 		r.holds("upstream_connected at the end of the silence", n, "", "0", n == 0)
 		r.holds("lines in the relay's log that tell of it", count(logged(relay)), "", "1", logged(relay))
 	}
+}
+
+// stays adds that the relay has not left its fallback since it turned to it: the
+// other has not answered yet.
+func stays(r *report, fallback *upstream) {
+	r.t.Helper()
+	s := fallback.Stats()
+	r.holds("streams to the fallback in the silence", float64(s.Open), "", ">= 1", s.Open >= 1)
+	r.none("streams to it that ended in the silence", s.Streams-s.Open)
 }
 
 // logged: the relay has said something of its control plane.

@@ -130,7 +130,8 @@ type Timers struct {
 	AckTimeout time.Duration `yaml:"ack_timeout"`
 
 	// UnavailableAfter is how long the upstream must have been failing before
-	// clients that wait for an answer are told so (ERR-7).
+	// clients that wait for an answer are told so, and how long the stream of
+	// one that comes later stays open for an answer (ERR-7).
 	// Default: 5s.
 	UnavailableAfter time.Duration `yaml:"unavailable_after"`
 }

@@ -108,7 +108,7 @@ func (v *validator) upstream() {
 	}
 	v.messageSize("upstream.max_receive_bytes", u.MaxReceiveBytes)
 	v.messageSize("upstream.max_request_bytes", u.MaxRequestBytes)
-	if longest := 64*KiB + v.c.Downstream.MaxNameBytes; u.MaxRequestBytes > 0 && u.MaxRequestBytes < longest {
+	if longest := 256 + v.c.Downstream.MaxNameBytes; u.MaxRequestBytes > 0 && u.MaxRequestBytes < longest {
 		v.fail("upstream.max_request_bytes", "it has to hold a node and one name of downstream.max_name_bytes", "must be at least %v, is %v", longest, u.MaxRequestBytes)
 	}
 	if u.MaxStreamsPerConnection < 2 {

@@ -130,6 +130,11 @@ func TestValidate(t *testing.T) {
 			`relay.yaml:2:53: downstream.max_request_bytes: must be more than 0`,
 			`    2 | downstream: {max_name_bytes: -1, max_request_bytes: 0}`,
 			`      |                                                     ^`)},
+		{"a request without room for a name", "upstream: {max_request_bytes: 4KiB}\n", lines(
+			`relay.yaml:1:31: upstream.max_request_bytes: must be at least 4352B, is 4KiB`,
+			`    1 | upstream: {max_request_bytes: 4KiB}`,
+			`      |                               ^`,
+			`  hint: it has to hold a node and one name of downstream.max_name_bytes`)},
 		{"limits of a stream", "downstream: {request_burst: 0, max_response_bytes: 100B, max_connection_age: 10ms}\n", lines(
 			`relay.yaml:1:29: downstream.request_burst: must be more than 0 where downstream.request_rate is`,
 			`    1 | downstream: {request_burst: 0, max_response_bytes: 100B, max_connection_age: 10ms}`,

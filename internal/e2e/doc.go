@@ -13,6 +13,11 @@
 // clock, so tests wait for events with a deadline and never sleep. The protocol's
 // rules one by one are the business of internal/xdstest.
 //
+// The tests called TestJava have a java-control-plane upstream, which Maven builds
+// from the project in java; they need Java and Maven, and run only if asked for:
+//
+//	make e2e-java
+//
 // Three tests have a long form, which E2E_LONG=1 asks for:
 //
 //	E2E_LONG=1 go test ./internal/e2e -run 'TestOutages|TestClosedPort|TestChainOutage' -v -timeout 20m

@@ -1,19 +1,9 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"testing"
 	"time"
-
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc"
-	testgrpc "google.golang.org/grpc/interop/grpc_testing"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -22,174 +12,6 @@ import (
 // get on. Each is played without a relay, too, with those clients that do get on
 // with this server by themselves: what it does not do for them is not the relay's
 // fault, though the relay's clients get more.
-
-// javaPath is how clients reach the control plane.
-type javaPath struct {
-	name    string
-	relayed bool
-	sets    []string
-}
-
-// javaPaths are without a relay, through one as it is by default, and through one
-// that speaks SotW upstream. Of that only so much is asked as UP-20, which is not
-// built, has no part in: this server answers no SotW request that names anything it
-// lacks.
-var javaPaths = []javaPath{
-	{name: "direct"},
-	{name: "relay", relayed: true},
-	{name: "relay, SotW upstream", relayed: true, sets: []string{"upstream.mode=sotw"}},
-}
-
-// withoutSotw picks the paths of situations in which a name is asked for that the
-// control plane lacks, or in which it comes back with other content under the
-// versions that it had: to a request that says a version it has, it is silent.
-func withoutSotw(p javaPath) bool { return len(p.sets) == 0 }
-
-// overJava plays a situation on each path that is picked; nil picks all.
-func overJava(t *testing.T, pick func(javaPath) bool, situation func(*testing.T, javaPath)) {
-	t.Helper()
-	buildJava(t)
-	for _, p := range javaPaths {
-		if pick == nil || pick(p) {
-			t.Run(p.name, func(t *testing.T) {
-				t.Parallel()
-				situation(t, p)
-			})
-		}
-	}
-}
-
-// To is the address of the control plane, or of a relay in front of it.
-func (p javaPath) To(t *testing.T, cp *javaPlane, sets ...string) string {
-	if !p.relayed {
-		return cp.addr
-	}
-	return startRelay(t, cp.addr, slices.Concat(p.sets, sets)...).addr
-}
-
-// javaSoon is when a client has what there is: before a gRPC client's or an Envoy's
-// own 15 s are over.
-const javaSoon = 12 * time.Second
-
-// javaWorld is what a group's snapshot is made of, with all types at one version,
-// as Snapshot.create has it.
-type javaWorld struct {
-	t         testing.TB
-	group     string
-	version   int
-	resources map[cache.TypeURL]map[string]proto.Message
-}
-
-func newJavaWorld(t testing.TB, group string) *javaWorld {
-	w := &javaWorld{t: t, group: group, version: 1, resources: make(map[cache.TypeURL]map[string]proto.Message)}
-	for _, u := range usualTypes {
-		w.resources[u] = make(map[string]proto.Message)
-	}
-	return w
-}
-
-// service adds what it takes to reach a service, under the names that linear has.
-func (w *javaWorld) service(name string, addresses ...string) {
-	w.cluster(name+"-cluster", 1, addresses...)
-	w.resources[cache.Route][name+"-route"] = routeTo(name+"-route", 1, name+"-cluster")
-	w.resources[cache.Listener][name] = apiListener(name, 1, name+"-route")
-}
-
-// cluster adds a cluster and its endpoints.
-func (w *javaWorld) cluster(name string, revision int, addresses ...string) {
-	w.resources[cache.Cluster][name] = edsCluster(name, revision)
-	w.resources[cache.Endpoint][name] = endpoints(name, revision, addresses...)
-}
-
-// drop takes a cluster and its endpoints away.
-func (w *javaWorld) drop(cluster string) {
-	delete(w.resources[cache.Cluster], cluster)
-	delete(w.resources[cache.Endpoint], cluster)
-}
-
-// dropService takes away all that service adds.
-func (w *javaWorld) dropService(name string) {
-	w.drop(name + "-cluster")
-	delete(w.resources[cache.Route], name+"-route")
-	delete(w.resources[cache.Listener], name)
-}
-
-func (w *javaWorld) snapshot() javaSnapshot {
-	s := javaSnapshot{group: w.group, version: strconv.Itoa(w.version)}
-	for _, u := range usualTypes {
-		for _, name := range slices.Sorted(maps.Keys(w.resources[u])) {
-			s.resources = append(s.resources, w.resources[u][name])
-		}
-	}
-	return s
-}
-
-// Publish gives the control plane the world as it is now.
-func (w *javaWorld) Publish(cp *javaPlane) {
-	w.t.Helper()
-	w.version++
-	cp.Snapshot(w.snapshot())
-}
-
-// Restart starts a control plane that has been killed, with the world as it is now.
-// It counts its versions from 1 again.
-func (w *javaWorld) Restart(cp *javaPlane) {
-	w.t.Helper()
-	w.version = 1
-	cp.Start(w.snapshot())
-}
-
-// brief is how long one RPC may wait for a target that has not been found yet.
-const brief = 200 * time.Millisecond
-
-// briefly makes one RPC, which waits no longer than that.
-func (a *app) briefly() (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), brief)
-	defer cancel()
-	r, err := a.client.UnaryCall(ctx, &testgrpc.SimpleRequest{}, grpc.WaitForReady(true))
-	return r.GetServerId(), err
-}
-
-// Finds complains unless an RPC is answered by a backend, soon.
-func (a *app) Finds(name string) error {
-	got, err := a.briefly()
-	if err != nil {
-		return fmt.Errorf("RPC to %s: %w", name, err)
-	}
-	return is("RPC answered by", got, name)
-}
-
-// Refuses complains if an RPC is answered.
-func (a *app) Refuses() error {
-	if by, err := a.briefly(); err == nil {
-		return fmt.Errorf("an RPC is still answered, by %s", by)
-	}
-	return nil
-}
-
-// holds complains unless a Delta client has a name at a revision or a later one, and
-// lacks if it has it at all. A server may send more than it was asked for.
-func holds(d *deltaClient, u cache.TypeURL, name string, revision int) func() error {
-	return func() error { return d.AtLeast(u, name, revision) }
-}
-
-func lacks(d *deltaClient, u cache.TypeURL, name string) error {
-	if _, ok := d.Get(u, name); ok {
-		return fmt.Errorf("%s still holds %s %q", d.name, u.Short(), name)
-	}
-	return nil
-}
-
-// sound complains of what a relay has said amiss. A control plane that sends what
-// was not asked for is none of our business.
-func (p javaPath) sound(t *testing.T, clients ...*deltaClient) {
-	t.Helper()
-	for _, c := range clients {
-		if err := c.Sound(); p.relayed && err != nil {
-			t.Error(err)
-		}
-	}
-}
 
 // Three gRPC channels, one opened after another, each find their target; so do three
 // more after the control plane was killed and came back; and all of them follow what
@@ -475,24 +297,6 @@ func TestJava_NodeIDs(t *testing.T) {
 	}
 }
 
-// nodeInEach has a Delta client say its node in every request, as Envoy does.
-func nodeInEach(id string) grpc.DialOption {
-	return grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		s, err := open(ctx, d, conn, method, opts...)
-		return nodeStream{s, id}, err
-	})
-}
-
-type nodeStream struct {
-	grpc.ClientStream
-	id string
-}
-
-func (s nodeStream) SendMsg(m any) error {
-	m.(*discovery.DeltaDiscoveryRequest).Node = &core.Node{Id: s.id}
-	return s.ClientStream.SendMsg(m)
-}
-
 // A client that asks for everything, and one that asks for names which do not exist
 // yet. When they are created both have them; when they have gone and come back, too
 // (UP-19, WILD-13).
@@ -609,37 +413,85 @@ func TestJava_UnknownType(t *testing.T) {
 // javaSilence is how long it takes until silence about a name has counted (MISS-3).
 const javaSilence = 20 * time.Second
 
-// An Envoy, which asks for everything, leaves, and the gRPC clients beside it go on:
-// what was served to them from its copy has not gone with it (WILD-11).
+// An Envoy, which asks for everything, leaves, and the gRPC clients beside it go on,
+// whether they came before it or after: what was served to them from its copy has not
+// gone with it (WILD-11).
 func TestJava_WildcardLeaves(t *testing.T) {
 	t.Parallel()
 	overJava(t, nil, func(t *testing.T, path javaPath) {
+		for _, order := range [][]string{{"all", "a", "b"}, {"a", "all", "b"}} {
+			t.Run(fmt.Sprint(order), func(t *testing.T) {
+				t.Parallel()
+				w := newJavaWorld(t, byNothing)
+				w.service("a", startBackend(t, "a"))
+				w.service("b", startBackend(t, "b"))
+				cp := startJava(t, byNothing, w.snapshot())
+				target := path.To(t, cp, "timers.name_linger=1s")
+				var all *envoy
+				apps := make(map[string]*app)
+				for _, name := range order {
+					if name == "all" {
+						all = startEnvoy(t, target, "all", nil)
+						eventually(t, javaSoon, func() error {
+							return first(all.AtLeast(cache.Endpoint, "a-cluster", 1), all.AtLeast(cache.Endpoint, "b-cluster", 1),
+								all.AtLeast(cache.Route, "a-route", 1), all.AtLeast(cache.Route, "b-route", 1))
+						})
+					} else {
+						apps[name] = startApp(t, target, "app-"+name, name)
+						eventually(t, javaSoon, func() error { return apps[name].Finds(name) })
+					}
+					wait(time.Second)
+				}
+				bothFound := func() error { return first(apps["a"].Reaches("a"), apps["b"].Reaches("b")) }
+				throughout(t, javaSilence, bothFound) // b's listener is not answered: it lives on the Envoy's
+				path.sound(t, all.deltaClient)
+				all.Close()
+				throughout(t, javaSilence, bothFound)
+				for name := range apps {
+					w.cluster(name+"-cluster", 2, startBackend(t, name+"-2"))
+				}
+				w.Publish(cp)
+				for name, a := range apps {
+					eventually(t, javaSoon, func() error { return a.Finds(name + "-2") })
+				}
+			})
+		}
+	})
+}
+
+// Clusters that nobody has asked for, but that are sent all the same, change, go and
+// come. Whoever asks for them then has them as they are, before the control plane
+// says anything: it never will (UP-9).
+func TestJava_ShownUnasked(t *testing.T) {
+	t.Parallel()
+	overJava(t, withoutSotw, func(t *testing.T, path javaPath) {
 		w := newJavaWorld(t, byNothing)
-		names := []string{"a", "b"}
-		for _, name := range names {
-			w.service(name, startBackend(t, name))
+		for _, name := range []string{"asked", "changes", "goes"} {
+			w.cluster(name, 1, "127.0.0.1:1")
 		}
 		cp := startJava(t, byNothing, w.snapshot())
-		target := path.To(t, cp, "timers.name_linger=1s")
-		all := startEnvoy(t, target, "all", nil)
-		eventually(t, javaSoon, holds(all.deltaClient, cache.Endpoint, "b-cluster", 1))
-		apps := make(map[string]*app)
-		for _, name := range names {
-			apps[name] = startApp(t, target, "app-"+name, name)
-			eventually(t, javaSoon, func() error { return apps[name].Finds(name) })
-			wait(time.Second)
-		}
-		bothFound := func() error { return first(apps["a"].Reaches("a"), apps["b"].Reaches("b")) }
-		throughout(t, javaSilence, bothFound) // b's listener is not answered: it lives on the Envoy's
-		path.sound(t, all.deltaClient)
-		all.Close()
-		throughout(t, javaSilence, bothFound)
-		for _, name := range names {
-			w.cluster(name+"-cluster", 2, startBackend(t, name+"-2"))
-		}
+		target := path.To(t, cp)
+		asked := openDelta(t, target, "asked")
+		asked.Subscribe(cache.Cluster, "asked")
+		eventually(t, javaSoon, holds(asked, cache.Cluster, "asked", 1))
+
+		w.cluster("changes", 2, "127.0.0.1:1")
+		w.cluster("comes", 1, "127.0.0.1:1")
+		w.drop("goes")
 		w.Publish(cp)
-		for _, name := range names {
-			eventually(t, javaSoon, func() error { return apps[name].Finds(name + "-2") })
-		}
+		wait(time.Second)
+		late := openDelta(t, target, "late")
+		late.Subscribe(cache.Cluster, "changes", "comes", "goes")
+		eventually(t, javaSoon, func() error {
+			return first(late.AtLeast(cache.Cluster, "changes", 2), late.AtLeast(cache.Cluster, "comes", 1), lacks(late, cache.Cluster, "goes"))
+		})
+		w.cluster("changes", 3, "127.0.0.1:1")
+		w.cluster("goes", 1, "127.0.0.1:1")
+		w.drop("comes")
+		w.Publish(cp)
+		eventually(t, javaSoon, func() error {
+			return first(late.AtLeast(cache.Cluster, "changes", 3), late.AtLeast(cache.Cluster, "goes", 1), lacks(late, cache.Cluster, "comes"))
+		})
+		path.sound(t, asked, late)
 	})
 }

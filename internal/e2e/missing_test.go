@@ -104,6 +104,7 @@ func TestNothingIsMissingWhileUpstreamIsDown(t *testing.T) {
 	d.Subscribe(cache.Endpoint, "there", "missing")
 	eventually(t, patience, func() error { return d.Has(cache.Endpoint, "there") })
 	s := openSotw(t, r.addr, "sotw")
+	s.agent = "envoy" // gRPC's own would lose the stream (ERR-7)
 	s.Watch(cache.Endpoint, "there", "missing")
 	eventually(t, patience, func() error { return s.Has(cache.Endpoint, "there") })
 	cp.Stop()

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -26,6 +27,8 @@ type sotwClient struct {
 	conn *grpc.ClientConn
 	// foreign: it watches a type whose names are not to be found in its resources.
 	foreign bool
+	// agent is what it calls itself; empty: as gRPC's own does.
+	agent string
 
 	types map[cache.TypeURL]*sotwType
 	order []cache.TypeURL
@@ -138,7 +141,7 @@ func (c *sotwClient) request(u cache.TypeURL, s *sotwType) {
 	}
 	if !c.greeted {
 		c.greeted = true
-		req.Node = &core.Node{Id: c.name, UserAgentName: "gRPC Go", ClientFeatures: []string{
+		req.Node = &core.Node{Id: c.name, UserAgentName: cmp.Or(c.agent, "gRPC Go"), ClientFeatures: []string{
 			"envoy.lb.does_not_support_overprovisioning", "xds.config.resource-in-sotw",
 		}}
 	}

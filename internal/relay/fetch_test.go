@@ -79,9 +79,13 @@ func TestFetchWaitsForAllNames(t *testing.T) {
 		if events, _ := w.plane.Heard(); len(events) > 0 {
 			t.Errorf("upstream heard %v", events)
 		}
+		// What is gone does not linger, and is asked for anew (UP-7).
 		w.respond("EDS a@2 -b")
 		synctest.Wait()
 		f := w.fetch(0, "a", "b")
+		synctest.Wait()
+		w.respond("EDS -b")
+		synctest.Wait()
 		if f.err != nil || len(f.resp.GetResources()) != 1 || f.resp.GetVersionInfo() == patient.resp.GetVersionInfo() ||
 			len(f.resp.GetResourceErrors()) != 1 || f.resp.GetResourceErrors()[0].GetErrorDetail().GetCode() != int32(codes.NotFound) {
 			t.Errorf("got %v, %v; want a, and that b is missing", f.resp, f.err)

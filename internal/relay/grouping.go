@@ -80,6 +80,8 @@ type Place struct {
 	Name string
 	// Alone: the group is for one stream only, whatever its name (NODE-12).
 	Alone bool
+	// Own: it is not the group of the client's types that have no key of their own.
+	Own bool
 
 	key   groupKey
 	whole bool // the name stands for the whole node, whatever the key
@@ -102,6 +104,8 @@ func (g Grouping) Place(client downstream.Peer, node *core.Node, t cache.TypeURL
 	if t == cache.Secret && !g.config.Groups.ShareSecrets {
 		end = p.keepSecrets(client, node)
 	}
+	others, none := g.key.of(client, node)
+	p.Own = p.Alone || none != nil || p.Name != others
 	return p, end
 }
 

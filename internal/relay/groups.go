@@ -63,7 +63,7 @@ func (g *groups) Join(client downstream.Peer, node *core.Node, t cache.TypeURL) 
 	if end != nil {
 		return downstream.Membership{}, end
 	}
-	m := downstream.Membership{Hub: gr.hub, Leave: func() { g.leave(gr, client.Via) }}
+	m := downstream.Membership{Hub: gr.hub, Own: p.Own, Leave: func() { g.leave(gr, client.Via) }}
 	if g.Renews() {
 		m.Renew = func(node *core.Node) { g.renew(gr, g.Node(p, node)) }
 	}

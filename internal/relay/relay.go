@@ -80,8 +80,10 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		run:    func(f func(context.Context)) { r.work.Go(func() { f(ctx) }) },
 		byName: make(map[string]*group),
 	}
+	sessions := DownstreamConfig(c)
+	sessions.Random = o.Random
 	r.server = downstream.NewServer(downstream.ServerConfig{
-		Config:       DownstreamConfig(c),
+		Config:       sessions,
 		Groups:       r.groups,
 		Credentials:  serverCreds,
 		MaxRequest:   int(c.Downstream.MaxRequestBytes),
@@ -228,6 +230,7 @@ func controlPlanes(c *config.Config, o Options) (conns []*upstream.Conn, err err
 			NoChecks:       c.Upstream.HealthCheck == config.HealthCheckOff,
 			Dial:           o.Dial,
 			Log:            o.Log.With("component", "upstream"),
+			Observer:       o.Upstream,
 		}))
 	}
 	return conns, nil

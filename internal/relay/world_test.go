@@ -277,6 +277,8 @@ type above struct {
 func (*above) UpstreamConnected(upstream.Stream, bool)                {}
 func (*above) UpstreamReconnect(upstream.Role, string, time.Duration) {}
 func (*above) UpstreamNack(cache.TypeURL)                             {}
+func (*above) UpstreamConnection(string, bool)                        {}
+func (*above) UpstreamCheck(string, upstream.Verdict)                 {}
 func (*above) UpstreamQuarantine(cache.TypeURL, bool)                 {}
 func (*above) ResourcesExpired(cache.TypeURL, int)                    {}
 

@@ -2,14 +2,17 @@ package twin
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
 // Checker reads the log of all messages, one at a time, and notes what breaks a
-// guarantee (reliability.md §3) or a rule of one stream (protocol.md). checker_up.go is
-// the control planes' side, checker_client.go the clients'.
+// guarantee (reliability.md §3) or a rule of one stream (protocol.md). This file is
+// the control plane's side; checker_client.go is the clients'.
 type Checker struct {
 	// What is expected of time.
 	linger, missing, settle, ackTimeout time.Duration
@@ -23,9 +26,9 @@ type Checker struct {
 	// wanted is when the last client gave a name up, by kind; since is the event with
 	// which the first one asked for it.
 	wanted map[string]map[string]time.Time
-	since  map[string]map[string]int
-	// lingerless are names that did not exist when they were given up (UP-7).
-	lingerless map[string]map[string]bool
+	// gone are names that were absent when nobody wanted them any more, or since: they do not linger (UP-7).
+	gone  map[string]map[string]bool
+	since map[string]map[string]int
 	// versions: content ⇔ version, over all lives of the relay (RECON-1, RECON-2).
 	versionOf, contentOf map[string]string
 	// before is what the last stream that carried a kind by name was subscribed to.
@@ -33,6 +36,9 @@ type Checker struct {
 	// proven is until when a stream of the relay's was known to work, since it had
 	// answered, or lasted.
 	proven time.Time
+	// back is when a stream worked after none had for a while: what has lingered for long
+	// enough is given up soon after.
+	back time.Time
 	// refused: the control plane has ended a stream for the sake of a type.
 	refused bool
 	// strikes count the streams that it has ended just after it was asked for a type.
@@ -42,43 +48,42 @@ type Checker struct {
 	disk     *onDisk
 	loaded   map[string]map[string]bool
 	loadedAt time.Time
-
-	// What the game's control planes are like.
-	settings  Settings
-	second    bool                 // there is another one
-	remembers bool                 // of full-state types they send what nobody asks for (UP-9)
-	picky     bool                 // they answer nobody who does not say where from
-	ignores   bool                 // they take no notice of versions
-	forgetful bool                 // SotW cannot say what is gone, save of full sets (TRANSLATE-7)
-	uncertain bool                 // there were suspects, which do not linger (H-41)
-	hungSince map[int]time.Time    // those that hang
+	// hungSince is since when which control plane hangs. late: what is heard was said
+	// since then (over gRPC).
+	hungSince map[int]time.Time
 	hanged    bool                 // one has
-	late      bool                 // what is heard was said since one hung (over gRPC)
-	crossed   map[string]bool      // what was said while it was given up, to be asked for again (servers.go)
+	crossed   map[string]bool      // what was said while it was given up, to be asked for again, and what a server keeps no account of (servers.go)
+	inherits  bool                 // a wildcard was given up that had lent something
+	orphans   map[string]bool      // resources whose names were given up while an alias leads to them, by kind and name
+	about     *topic               // of the last response
+	leaves    bool                 // a client has given up a name under the wildcard
 	lapsedAt  map[string]time.Time // since when wildcards may be given up, by kind
-
-	// What exemptions look at (open.go).
-	about   *topic          // of the last response
-	orphans map[string]bool // resources whose names were given up while an alias leads to them, by kind and name
-	early   bool            // something came that was wanted, before it was asked for
+	late      bool
+	second    bool // there is another control plane
+	redenied  bool // an alias was denied that was absent already (NAME-6)
+	remembers bool // the server sends of full-state types what nobody asks for (UP-9)
+	ignores   bool // it takes no notice of versions
+	forgetful bool // SotW upstream cannot say what is gone, save of full sets (TRANSLATE-7)
+	uncertain bool // there were suspects, which do not linger (H-41)
 
 	// Violations, each beginning with the id of what is broken; or the exemption that
 	// covers the first one, and what it was.
 	Violations []string
 	Excused    *exemption
 	Excuse     string
+	settings   Settings
 }
 
 func newChecker(s Settings, bodies map[string]content) *Checker {
 	c := &Checker{
 		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
-		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, since: map[string]map[string]int{},
-		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{}, lingerless: map[string]map[string]bool{}, orphans: map[string]bool{}, crossed: map[string]bool{},
-		hungSince: map[int]time.Time{}, lapsedAt: map[string]time.Time{}, settings: s, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores), picky: strings.Contains(s.Server, picky),
+		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{},
+		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
+		hungSince: map[int]time.Time{}, crossed: map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{}, settings: s, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores),
 	}
 	c.relayStarted()
 	for _, k := range kinds {
-		c.wanted[k.name], c.since[k.name], c.lingerless[k.name] = map[string]time.Time{}, map[string]int{}, map[string]bool{}
+		c.wanted[k.name], c.since[k.name], c.gone[k.name] = map[string]time.Time{}, map[string]int{}, map[string]bool{}
 	}
 	return c
 }
@@ -105,22 +110,188 @@ func (c *Checker) relayStarted() {
 	c.load()
 }
 
+// relayStream is a stream of the relay's to the control plane, as the relay has
+// made it.
+type relayStream struct {
+	plane  int
+	opened time.Time
+	latest time.Time // response
+	sotw   bool
+	lanes  map[string]*relayLane // by kind
+}
+
+// relayLane is what a stream is subscribed to, of one type.
+type relayLane struct {
+	wildcard bool                 // what it is used for; for good (WILD-13)
+	names    map[string]time.Time // when subscribed
+	again    map[string]time.Time // the same of those that are to be asked for again (UP-19)
+	begun    time.Time
+	pending  map[string]bool   // nonces that await a verdict → it must be a NACK
+	first    time.Time         // response since the wildcard was subscribed
+	bare     int               // the event after which it began; what was said before, and is not among shown, is in doubt until it is complete (RECON-12)
+	resumed  int               // the event after which it began
+	shown    map[string]string // versions with which it began
+	sign     bool              // its first answer announces one of those again (RECON-13)
+	asked    int               // the event after which it was asked for
+	heard    bool              // anything of the type
+	unasked  bool              // something that nobody had asked for: no name is unsubscribed (UP-9)
+	latest   time.Time         // response
+}
+
+func (c *Checker) upOpened(id, plane int, sotw bool) {
+	c.streams[id] = &relayStream{plane: plane, opened: c.now, sotw: sotw, lanes: map[string]*relayLane{}}
+	c.forgetful = c.forgetful || sotw
+}
+
+func (c *Checker) upClosed(id int) {
+	c.silence()
+	c.settled()
+	if s := c.streams[id]; s != nil {
+		if c.now.Sub(s.opened) >= time.Second {
+			c.works()
+		}
+		for kind, l := range s.lanes {
+			if !l.wildcard {
+				c.before[kind] = l.names
+				c.known[kind].byName.over()
+			}
+		}
+	}
+	delete(c.streams, id)
+	c.noteLapse()
+}
+
+// upEnds: the control plane ends a stream. Having done so twice just after it was asked
+// for a type, it may be refusing that (H-39), which does not linger then (H-41).
+func (c *Checker) upEnds(id int) {
+	if c.streams[id] == nil {
+		return // a probe
+	}
+	for kind, l := range c.streams[id].lanes {
+		if !l.heard && c.now.Sub(l.begun) < time.Second {
+			c.strikes[kind]++
+			c.refused = c.refused || c.strikes[kind] > 1
+		}
+	}
+}
+
 // silence notes the names that have gone unanswered for too long (MISS-3), and what
 // they led to and was not said again, though no version was shown of it (RECON-12).
 func (c *Checker) silence() {
 	for _, s := range c.streams {
 		for kind, l := range s.lanes {
 			v := c.known[kind].byName
-			for name, since := range l.names {
+			asked := maps.Clone(l.names)
+			maps.Copy(asked, l.again) // just being asked for again
+			for name, since := range asked {
 				if _, known := v.words[name]; !l.wildcard && !known && c.now.Sub(since) >= c.missing && !v.matches(name, surely) && c.alive(s, since) {
 					v.words[name] = word{silent: true, unvouched: !l.heard}
-					c.lingerless[kind][name] = true
+					c.gone[kind][name] = true
 				}
 			}
 			if !l.wildcard && c.now.Sub(l.begun) >= missingExplicit {
 				v.doubt(l.bare, l.shown)
 			}
 		}
+	}
+}
+
+// upAsked judges a request of the relay's.
+func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
+	s := c.streams[id]
+	k, ok := named(req.GetTypeUrl())
+	defer c.noteLapse()
+	if s == nil || !ok {
+		c.fail("UP-3", "stream %d asks for %q", id, req.GetTypeUrl())
+		return
+	}
+	if req.GetNode() == nil {
+		c.fail("UP-2", "a request comes without the node")
+	}
+	l := s.lanes[k.name]
+	if nonce := req.GetResponseNonce(); nonce != "" {
+		c.upJudged(k, l, nonce, req)
+		return
+	}
+	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
+	resumed := l == nil
+	if resumed {
+		l = &relayLane{names: map[string]time.Time{}, again: map[string]time.Time{}, begun: c.askedAt(s), pending: map[string]bool{}}
+		l.wildcard = len(subscribe) == 0 || slices.Contains(subscribe, wildcard)
+		s.lanes[k.name] = l
+		if len(subscribe) == 0 {
+			subscribe = []string{wildcard}
+		}
+	} else if len(req.GetInitialResourceVersions()) > 0 {
+		c.fail("RECON-8", "versions come with a type's first request only")
+	}
+	given := slices.DeleteFunc(slices.Clone(unsubscribe), func(name string) bool { return c.asksAgain(k, l, name) })
+	for _, name := range unsubscribe {
+		if _, ok := l.names[name]; !ok {
+			c.fail("G10", "%s %s is dropped, and was not asked for", k.name, name)
+		}
+		if at, ok := c.wanted[k.name][name]; ok && c.now.Sub(at) < c.linger && !c.refused && !c.settings.Small && !c.gone[k.name][name] && c.known[k.name].voice(l.wildcard).matches(name, surely) {
+			c.fail("UP-7", "%s %s is dropped %v after its last client left", k.name, name, c.now.Sub(at))
+		}
+		delete(l.names, name)
+		delete(l.shown, name)
+	}
+	for _, name := range subscribe {
+		if slices.Contains(unsubscribe, name) {
+			c.fail("UP-8", "%s %s is dropped and asked for in one request", k.name, name)
+		}
+		if _, again := l.names[name]; again && !l.unasked || l.wildcard != (name == wildcard) {
+			c.fail("G10", "%s %s is asked for, twice or on a stream used otherwise (WILD-13)", k.name, name)
+		}
+		if !c.isWanted(k, name) && !c.late && !((resumed || c.settings.Small && l.begun.Equal(c.now)) && c.lingers(k, name)) {
+			c.fail("G10", "%s %s is asked for, and nobody wants it", k.name, name)
+		}
+		l.names[name] = c.askedAt(s)
+		if first, again := l.again[name]; again {
+			l.names[name] = first
+			delete(l.again, name)
+		}
+		l.first, l.asked = time.Time{}, c.events
+	}
+	if !resumed {
+		c.orphan(k, given)
+		if len(given) > 0 {
+			c.upForgets(k, l, given)
+		}
+		return
+	}
+	all := c.follows(k, l)
+	c.upForgets(k, all, nil)
+	c.upResumed(k, s, all, req.GetInitialResourceVersions())
+	l.bare, l.shown, l.resumed = all.bare, all.shown, all.resumed
+}
+
+// asksAgain: a name is given up that is wanted and has no copy, to be asked for with the
+// next request (UP-19). What is known of it stays.
+func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
+	wanted := slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[name] })
+	if l.wildcard || !wanted || c.known[k.name].byName.matches(name, surely) {
+		return false
+	}
+	l.again[name] = l.names[name]
+	return true
+}
+
+// upJudged: exactly one ACK or NACK for each response, and nothing with it.
+func (c *Checker) upJudged(k kind, l *relayLane, nonce string, req *discovery.DeltaDiscoveryRequest) {
+	if len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(req.GetInitialResourceVersions()) > 0 {
+		c.fail("UP-5", "a verdict on %s changes a subscription", nonce)
+	}
+	bad, ok := false, false
+	if l != nil {
+		bad, ok = l.pending[nonce]
+		delete(l.pending, nonce)
+	}
+	switch {
+	case !ok:
+		c.fail("UP-4", "a verdict on %s %q, which awaits none", k.name, nonce)
+	case bad != (req.GetErrorDetail() != nil):
+		c.fail("G12", "%s %s is bad: %v, and its verdict %v", k.name, nonce, bad, req.GetErrorDetail())
 	}
 }
 
@@ -138,7 +309,15 @@ func (c *Checker) isWanted(k kind, name string) bool {
 // another one works, that goes on.
 func (c *Checker) lingers(k kind, name string) bool {
 	at, ok := c.wanted[k.name][name]
-	return ok && at.Add(c.linger+time.Second).After(c.proven)
+	return ok && (at.Add(c.linger+time.Second).After(c.proven) || c.now.Sub(c.back) <= time.Second)
+}
+
+// works notes that a stream does.
+func (c *Checker) works() {
+	if c.now.Sub(c.proven) > time.Second {
+		c.back = c.now
+	}
+	c.proven = c.now
 }
 
 // lapsed: nobody wants the wildcard, and no stream carries it, or not for much longer,
@@ -166,6 +345,85 @@ func (c *Checker) interests(k kind) (all []*Interest) {
 		}
 	}
 	return all
+}
+
+// upSaid takes in a response of the control plane's. bad: it must be NACKed.
+func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) {
+	k, _ := named(resp.GetTypeUrl())
+	s := c.streams[id]
+	if s == nil || s.lanes[k.name] == nil {
+		return // UP-10
+	}
+	l, known := s.lanes[k.name], c.known[k.name]
+	l.pending[resp.GetNonce()] = bad
+	if len(l.names) == 0 && (l.wildcard || len(Union(c.interests(k))) == 0) {
+		return // H-32
+	}
+	v := known.voice(l.wildcard)
+	v.warm = false
+	if !l.wildcard {
+		v.vouch()
+	}
+	answered := l.heard
+	l.heard, l.latest, s.latest = true, c.now, c.now
+	c.events++
+	c.works()
+	// A SotW wildcard is never given up in words: who wants it anew asks on another stream.
+	lapsed := s.sotw && l.wildcard && c.since[k.name][wildcard] > l.asked
+	for _, r := range resp.GetResources() {
+		name := r.GetName()
+		if r.GetResource() == nil {
+			for _, alias := range r.GetAliases() {
+				if !v.matches(alias, surely) {
+					c.redenied = c.redenied || v.absent(alias)
+					c.changed(k, v.remove(alias, c.events))
+				}
+			}
+			continue
+		}
+		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events, plane: s.plane}
+		if before := v.words[name]; !answered && l.shown[name] != "" && (l.shown[name] == w.version || before.present && before.label == w.label) {
+			l.sign = true
+		}
+		covered, surely := c.covered(k, l, name, w.aliases)
+		unasked := k.full && !l.wildcard && !covered // kept, as long as there is room (UP-9)
+		_, subscribed := l.names[name]
+		l.unasked = l.unasked || k.full && !l.wildcard && !s.sotw && !subscribed
+		w.unasked = unasked
+		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered || unasked {
+			c.changed(k, v.set(name, w))
+		} else if before, had := v.words[name]; had {
+			delete(v.words, name) // it has lost the alias it was wanted for
+			c.changed(k, v.lose(before))
+		}
+	}
+	for _, name := range resp.GetRemovedResources() {
+		c.changed(k, v.remove(name, c.events))
+		c.gone[k.name][name] = true
+	}
+	for _, e := range resp.GetResourceErrors() {
+		known.erred[e.GetResourceName().GetName()] = true
+		if e.GetErrorDetail().GetCode() == notFound {
+			c.changed(k, v.remove(e.GetResourceName().GetName(), c.events))
+			c.gone[k.name][e.GetResourceName().GetName()] = true
+		}
+	}
+	if l.wildcard {
+		if l.first.IsZero() {
+			l.first = c.now
+		}
+		if c.settle == 0 || s.sotw {
+			c.whole(l, v)
+		}
+	}
+}
+
+// whole notes that a wildcard's set is complete. What was not said again to a stream
+// that showed no versions may be gone (RECON-12).
+func (c *Checker) whole(l *relayLane, v *voice) {
+	v.complete, v.completed, v.settling = true, c.events, false
+	v.doubt(l.bare, l.shown)
+	l.bare = 0
 }
 
 const notFound = 5

@@ -95,11 +95,11 @@ func (c *Checker) interestChanged(k kind, before []string) {
 	after := Union(c.interests(k))
 	for _, name := range before {
 		if !slices.Contains(after, name) {
-			c.wanted[k.name][name] = c.now
-			c.lingerless[k.name][name] = !c.known[k.name].voice(name == wildcard).is(name) && name != wildcard
+			c.wanted[k.name][name], c.gone[k.name][name] = c.now, !c.known[k.name].byName.matches(name, surely)
 		}
 	}
 	for _, name := range after {
+		c.known[k.name].byName.recall(name)
 		if kept := c.loaded[k.name][name] && c.now.Sub(c.loadedAt) < c.linger; !kept && !slices.Contains(before, name) {
 			c.since[k.name][name] = c.events
 		}
@@ -149,13 +149,14 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		}
 		both := slices.Contains(subscribe, name) || name == wildcard && first && k.empty && len(subscribe) == 0 // row e
 		if name != wildcard && t.interest.Wildcard && (both || before.Names[name]) {
-			t.asked[name], t.left[name] = true, true
+			t.asked[name], t.left[name], c.leaves = true, true, true
 			c.owe(k, t, name, false)
 			for other := range t.owed {
 				t.left[other] = true // those it led to
 			}
 		}
 		if both {
+			c.known[k.name].byName.recall(name)
 			c.wanted[k.name][name] = c.now
 		}
 	}

@@ -40,17 +40,6 @@ func (c *Checker) overlooked(k kind, name string) bool {
 	return false
 }
 
-// sinceLastStream is for how long none has been opened.
-func (c *Checker) sinceLastStream() time.Duration {
-	var latest time.Time
-	for _, s := range c.streams {
-		if s.opened.After(latest) {
-			latest = s.opened
-		}
-	}
-	return c.now.Sub(latest)
-}
-
 // wants are the kinds of which somebody wants something.
 func (c *Checker) wants() (all []string) {
 	for _, k := range kinds {
@@ -71,14 +60,17 @@ func (c *Checker) Finish(world World) {
 				c.finishTopic(fmt.Sprintf("c%d %s", id, k.name), k, cl, t, world)
 			}
 		}
-		subscribed, all := []string{}, false
+		subscribed := []string{}
 		for _, s := range c.streams {
 			if _, hung := c.hungSince[s.plane]; hung {
 				continue // it may not have heard that it was left
 			}
 			if l := s.lanes[k.name]; l != nil {
-				all = all || l.all
-				subscribed = append(subscribed, slices.Sorted(maps.Keys(l.names))...)
+				for _, name := range slices.Sorted(maps.Keys(l.names)) {
+					if !l.unasked || c.isWanted(k, name) {
+						subscribed = append(subscribed, name)
+					}
+				}
 				for nonce := range l.pending {
 					c.fail("UP-4", "%s %s has had no verdict", k.name, nonce)
 				}
@@ -89,7 +81,7 @@ func (c *Checker) Finish(world World) {
 		subscribed = slices.DeleteFunc(subscribed, func(name string) bool {
 			// SotW cannot give the wildcard up; and a client whose stream the relay has ended
 			// just now leaves names that linger (ERR-7, UP-7).
-			return !slices.Contains(union, name) && (all || c.forgetful && name == wildcard || c.isWanted(k, name))
+			return !slices.Contains(union, name) && (c.forgetful && name == wildcard || c.isWanted(k, name))
 		})
 		if !slices.Equal(union, subscribed) {
 			c.fail("G10", "%s: the clients want %q, upstream is subscribed to %q", k.name, union, subscribed)
@@ -157,6 +149,17 @@ func (c *Checker) refusedBy(k kind, t *topic, name string) bool {
 		}
 	}
 	return t.interest.leading(name, t.holds[name].aliases) > 0
+}
+
+// sinceLastStream is for how long none has been opened.
+func (c *Checker) sinceLastStream() time.Duration {
+	var latest time.Time
+	for _, s := range c.streams {
+		if s.opened.After(latest) {
+			latest = s.opened
+		}
+	}
+	return c.now.Sub(latest)
 }
 
 func (i *Interest) text() string {

@@ -286,7 +286,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 		c.fail("MISS-4", "%s came with %s, of which a stream was silent that had carried nothing of the type, and is told that it is gone", who, name)
 	}
 	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name], kept); {
-	case gone || c.outlived(k, name, &t.interest):
+	case gone || c.outlived(k, name, &t.interest) || c.known[k.name].byName.unnamed(name, &t.interest):
 	case c.lapsed(k) && c.known[k.name].lends(name, &t.interest):
 		c.fail("WILD-11", "%s wants %s, and is told that %s is gone with the wildcard that had lent it", who, t.interest.text(), name)
 	default:

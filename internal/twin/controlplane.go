@@ -293,6 +293,7 @@ func (p *controlPlane) again(s *serverStream, k kind) {
 func (p *controlPlane) noteSent(k kind, l *serverLane, name string, r Resource) {
 	if l != nil && p.wants(k, l, name, r.Aliases) {
 		l.sent[name], l.as[name] = p.version(r), r.Aliases
+		delete(l.gone, name)
 	}
 }
 

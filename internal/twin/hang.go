@@ -47,7 +47,7 @@ func (g *Game) setDown(p *controlPlane, down bool) {
 // after it could be checked.
 func (c *Checker) alive(s *relayStream, asked time.Time) bool {
 	since, hung := c.hungSince[s.plane]
-	if !hung || !s.latest.Before(asked) {
+	if !hung || !s.latest.IsZero() && !s.latest.Before(asked) {
 		return true
 	}
 	if c.second {

@@ -23,6 +23,9 @@ type word struct {
 	// H-1), or not again where all there is was said (RECON-12), or it lingered for as
 	// long as it may.
 	unsure bool
+	// unasked: nobody had asked for it, and the relay has it no longer than the stream
+	// lives (UP-9).
+	unasked bool
 }
 
 // voice is what was said in answer to one of the two kinds of interest in a type:
@@ -47,6 +50,12 @@ func (v *voice) present(name string) (word, bool) {
 	return w, w.present
 }
 
+// unnamed: a resource exists, and has lost the aliases that are asked for (NAME-5).
+func (v *voice) unnamed(name string, i *Interest) bool {
+	w, present := v.present(name)
+	return present && !w.unsure && !i.Named(name, w.aliases) && !i.Wildcard
+}
+
 // absent: the last word on a name is that it does not exist, or is not known to the
 // relay for sure.
 func (v *voice) absent(name string) bool {
@@ -67,13 +76,6 @@ func (v *voice) matches(asked string, kind func(word) bool) bool {
 // matched: something that exists answers to a subscribed name.
 func (v *voice) matched(asked string) bool { return v.matches(asked, func(word) bool { return true }) }
 
-// is: something that exists, for sure, answers to a subscribed name, and nothing else was
-// said of it.
-func (v *voice) is(asked string) bool {
-	w, ok := v.words[asked]
-	return v.matches(asked, surely) && (!ok || w.present)
-}
-
 // surely and unsurely: the relay knows of it, or may know.
 func surely(w word) bool   { return !w.unsure }
 func unsurely(w word) bool { return w.unsure }
@@ -88,6 +90,25 @@ func (v *voice) set(name string, w word) (changed []string) {
 		return nil
 	}
 	return append(append(v.lose(before), name), w.aliases...)
+}
+
+// over notes that the stream has ended on which names were asked for.
+func (v *voice) over() {
+	for name, w := range v.words {
+		if w.unasked {
+			delete(v.words, name)
+		}
+	}
+}
+
+// recall notes that somebody asks for a name.
+func (v *voice) recall(asked string) {
+	for name, w := range v.words {
+		if w.unasked && answers(name, w.aliases, asked) {
+			w.unasked = false
+			v.words[name] = w
+		}
+	}
 }
 
 // doubt notes that what was said up to an event, and no version was shown of, may not be

@@ -22,10 +22,11 @@ type player struct {
 	wants  map[string]Interest
 	before map[string]map[string]held // what it held at an earlier reconnect
 	last   map[string]string          // SotW: the last nonce, by kind
+	has    map[string]string          // SotW: the version of what it holds, by kind; "": the relay made none
 }
 
 func newPlayer(id int) *player {
-	return &player{id: id, wants: map[string]Interest{}, before: map[string]map[string]held{}}
+	return &player{id: id, wants: map[string]Interest{}, before: map[string]map[string]held{}, has: map[string]string{}}
 }
 
 // node goes with the first request of a stream.
@@ -34,7 +35,15 @@ func (p *player) node() *core.Node {
 		return nil
 	}
 	p.spoken = true
-	return &core.Node{Id: fmt.Sprintf("c%d", p.id)}
+	return &core.Node{Id: fmt.Sprintf("c%d", p.id), UserAgentName: p.agent()}
+}
+
+// agent: every other client is one of gRPC's, which counts with SotW (ERR-7).
+func (p *player) agent() string {
+	if p.id%2 == 1 {
+		return "gRPC Twin"
+	}
+	return "Twin"
 }
 
 // openStream opens a stream and says what the client wanted on the last one.
@@ -84,7 +93,9 @@ func (g *Game) restate(p *player, k kind, want Interest, n int) {
 	if p.sotw {
 		req := &discovery.DiscoveryRequest{TypeUrl: k.url, ResourceNames: names, Node: p.node()}
 		if len(t.holds) > 0 {
-			req.VersionInfo = "9"
+			if req.VersionInfo = "9"; n == 0 && p.has[k.name] != "" {
+				req.VersionInfo = p.has[k.name]
+			}
 		}
 		g.ask(p, k, req)
 		return
@@ -142,6 +153,7 @@ func (g *Game) judge(p *player, k kind, nack bool) bool {
 	nonce := t.unacked[0]
 	var detail *statuspb.Status
 	if nack {
+		p.has[k.name] = "" // of the version before, for all we know
 		detail = &statuspb.Status{Code: 3, Message: "no"}
 	}
 	if !p.sotw {

@@ -20,7 +20,7 @@ type purePlane struct {
 	// hangs. They are given up together.
 	pending []upstream.Open
 	giveUp  time.Time
-	// checks are what it was asked while it hangs (MISS-3).
+	// checks are what it was asked, and has not answered (MISS-3).
 	checks []pureCheck
 }
 
@@ -35,35 +35,39 @@ const connectTimeout = 10 * time.Second
 
 var errNoPreface = status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: context deadline exceeded"`)
 
-// check asks whether anybody is at the other end of a stream's connection: a control
-// plane that does not hang answers, whatever it is.
+// alive reports whether a check of a stream's connection is answered (MISS-3).
+func (r *pureRelay) alive(id upstream.StreamID) bool { return !r.planes[r.planeOf[id]].hung }
+
+// check asks whether anybody is at the other end of a stream's connection.
 func (r *pureRelay) check(id upstream.StreamID, timeout time.Duration) {
-	c := pureCheck{id, r.now, r.now.Add(timeout)}
-	if p := r.planes[r.planeOf[id]]; p.hung {
-		p.checks = append(p.checks, c)
+	k := pureCheck{id, r.now, r.now.Add(timeout)}
+	if !r.alive(id) {
+		p := r.planes[r.planeOf[id]]
+		p.checks = append(p.checks, k)
 		return
 	}
-	r.checked(c, upstream.There)
+	r.checked(k, upstream.There)
 }
 
-func (r *pureRelay) checked(c pureCheck, v upstream.Verdict) {
+func (r *pureRelay) checked(k pureCheck, v upstream.Verdict) {
 	r.owed = true
-	r.step(func() { r.core.Checked(c.stream, upstream.Check{Begun: c.begun, Verdict: v}, r.now) })
+	r.step(func() { r.core.Checked(k.stream, upstream.Check{Begun: k.begun, Verdict: v}, r.now) })
 }
 
-// giveConnectionsUp ends the connections on which a check was not answered in time.
+// giveConnectionsUp ends the connections on which a check was not answered in time, and
+// nothing else came.
 func (r *pureRelay) giveConnectionsUp() (busy bool) {
-	for i, p := range r.planes {
+	for plane, p := range r.planes {
 		for len(p.checks) > 0 && !p.checks[0].end.After(r.now) {
-			c := p.checks[0]
-			p.checks = p.checks[1:]
-			busy, p.connected = true, false
-			r.checked(c, upstream.Silent)
+			k := p.checks[0]
+			p.checks, p.connected = p.checks[1:], false
+			r.checked(k, upstream.Silent)
 			for _, id := range slices.Clone(r.streams) {
-				if r.planeOf[id] == i && slices.Contains(r.streams, id) {
+				if r.planeOf[id] == plane && slices.Contains(r.streams, id) {
 					r.End(int(id), 0)
 				}
 			}
+			busy = true
 		}
 	}
 	return busy
@@ -93,8 +97,8 @@ func (r *pureRelay) Hang(plane int, hung bool) {
 	if !hung {
 		waiting, checks := p.pending, p.checks
 		p.pending, p.checks = nil, nil
-		for _, c := range checks {
-			r.checked(c, upstream.There)
+		for _, k := range checks {
+			r.checked(k, upstream.There)
 		}
 		for _, o := range waiting {
 			r.owed = true
@@ -149,14 +153,14 @@ func (r *pureRelay) giveUps() (busy bool) {
 	return busy
 }
 
-// attempts are when attempts to connect are given up, and questions.
+// attempts are when attempts to connect are given up.
 func (r *pureRelay) attempts() (at []time.Time) {
 	for _, p := range r.planes {
 		if len(p.pending) > 0 {
 			at = append(at, p.giveUp)
 		}
-		for _, c := range p.checks {
-			at = append(at, c.end)
+		if len(p.checks) > 0 {
+			at = append(at, p.checks[0].end)
 		}
 	}
 	return at

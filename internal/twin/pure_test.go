@@ -31,6 +31,7 @@ import (
 type pureRelay struct {
 	game    *Game
 	config  *config.Config
+	small   bool
 	session downstream.Config
 
 	now    time.Time
@@ -98,9 +99,14 @@ func configure(s Settings) *config.Config {
 	return c
 }
 
+// tight is room for the node, a type and a few names: what is asked for goes over several
+// requests (UP-17).
+const tight = 95
+
 func newPureRelay(g *Game, s Settings) *pureRelay {
 	c := configure(s)
-	r := &pureRelay{game: g, config: c, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upstream.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	r := &pureRelay{game: g, config: c, small: s.Small, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upstream.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	r.session.Random = func() float64 { return 0.5 }
 	r.Restart()
 	return r
 }
@@ -111,13 +117,16 @@ func (r *pureRelay) Restart() {
 		r.planes = append(r.planes, &purePlane{})
 	}
 	for _, p := range r.planes {
-		p.connected, p.pending, p.checks = false, nil, nil
+		p.connected, p.pending = false, nil
 	}
 	r.warmth = downstream.NewWarmth()
 	r.hub = fanout.NewHub(relay.HubConfig(r.config))
 	r.hub.Wanted().OnWake(func() { r.woken = true })
 	c := relay.UpstreamConfig(r.config, cache.Fingerprint{})
 	c.Node = &core.Node{Id: "relay"}
+	if r.small {
+		c.MaxRequest = tight
+	}
 	r.core = upstream.NewCore(c, r.hub, func() float64 { return 0.5 })
 	if r.disk != nil {
 		s, err := snapshot.Decode(r.disk, nil, cache.Fingerprint{})
@@ -257,7 +266,7 @@ func (r *pureRelay) step(event func()) (learned bool) {
 
 func (r *pureRelay) Answer(stream int, m proto.Message) {
 	id := upstream.StreamID(stream)
-	if r.planes[r.planeOf[id]].hung {
+	if !r.alive(id) {
 		r.game.checker.fail("game", "a control plane that hangs says something")
 	}
 	d := upstream.Decode(proto.Clone(m), cache.Fingerprint{})

@@ -71,13 +71,15 @@ func (g *Game) Told(client int, m proto.Message, at time.Time) {
 	case *discovery.DiscoveryResponse:
 		g.checker.clientToldSotW(client, resp)
 		if k, ok := named(resp.GetTypeUrl()); ok {
-			g.players[client].last[k.name] = resp.GetNonce()
+			p := g.players[client]
+			p.last[k.name], p.has[k.name] = resp.GetNonce(), resp.GetVersionInfo()
 		}
 	}
 }
 
 // Ended: the relay has ended a client's stream. unavailable: because the control
-// plane does not answer (ERR-7), which alone is a reason.
+// plane does not answer, which alone is a reason, and is none if the client can be told
+// in a response (ERR-7).
 func (g *Game) Ended(client int, unavailable bool, message string, at time.Time) {
 	g.log("c%d < end %s", client, message)
 	g.checker.now = at
@@ -85,6 +87,9 @@ func (g *Game) Ended(client int, unavailable bool, message string, at time.Time)
 		g.checker.fail("ERR-7", "c%d: the relay ends the stream: %s", client, message)
 	}
 	if p := g.players[client]; p != nil && p.open {
+		if told := len(g.checker.clients[client].nonces) > 0; p.sotw && p.agent() == "Twin" || !p.sotw && told {
+			g.checker.fail("ERR-7", "c%d: the relay ends the stream of a client that reads errors: %s", client, message)
+		}
 		p.open = false
 		g.checker.clientClosed(client)
 	}

@@ -106,6 +106,7 @@ func startPure(c *config.Config, t *xdstest.Transcript) (*pure, error) {
 		warmth:     downstream.NewWarmth(),
 		transcript: t, planes: make(map[string]*purePlane),
 	}
+	p.session.Random = random
 	var err error
 	if p.fingerprint, err = relay.Fingerprint(c.VersionKeyFile); err != nil {
 		return nil, err
@@ -262,7 +263,7 @@ func (p *pure) Join(client downstream.Peer, node *core.Node, t cache.TypeURL) (d
 	if end != nil {
 		return downstream.Membership{}, end
 	}
-	m := downstream.Membership{Hub: g.hub, Leave: func() { p.leave(g, client.Via) }}
+	m := downstream.Membership{Hub: g.hub, Own: place.Own, Leave: func() { p.leave(g, client.Via) }}
 	if p.Renews() {
 		m.Renew = func(node *core.Node) { g.say(p.Node(place, node)) }
 	}

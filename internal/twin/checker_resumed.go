@@ -1,0 +1,93 @@
+package twin
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// What the relay forgets, and what it begins a stream with.
+
+// follows is a lane as it is once the requests that follow the first have come, too:
+// what is asked for may not fit into one (UP-17).
+func (c *Checker) follows(k kind, l *relayLane) *relayLane {
+	all := *l
+	if all.names = maps.Clone(l.names); !c.settings.Small || l.wildcard {
+		return &all
+	}
+	names := slices.Collect(maps.Keys(c.wanted[k.name]))
+	names = slices.DeleteFunc(names, func(name string) bool { return !c.lingers(k, name) })
+	for _, name := range append(names, Union(c.interests(k))...) {
+		if _, ok := all.names[name]; !ok && name != wildcard {
+			all.names[name] = c.now
+		}
+	}
+	return &all
+}
+
+// upForgets drops what the relay is to forget: what it unsubscribes (UP-8), or on a
+// new stream all that it does not ask for again.
+func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed []string) {
+	switch {
+	case !l.wildcard:
+		again := map[string]bool{} // by now: what was said since may be used (H-1)
+		for _, name := range Union(c.interests(k)) {
+			again[name] = slices.Contains(unsubscribed, name)
+		}
+		maps.DeleteFunc(again, func(_ string, again bool) bool { return !again })
+		c.known[k.name].byName.forget(l.names, unsubscribed, func(name string, w word) bool {
+			return c.kept(k, again, name, w) || unsubscribed != nil && l.unasked // it may be kept (UP-9)
+		})
+	case len(l.names) == 0:
+		c.forgetWildcard(k)
+	}
+}
+
+func stamped(names map[string]time.Time) map[string]bool {
+	set := map[string]bool{}
+	for name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// upResumed judges the versions that a stream begins with (RECON-6, RECON-7).
+func (c *Checker) upResumed(k kind, s *relayStream, l *relayLane, versions map[string]string) {
+	sotw := s.sotw
+	v := c.known[k.name].voice(l.wildcard)
+	if !sotw {
+		l.bare = c.events
+	}
+	for name, w := range v.words {
+		names := map[string]bool{wildcard: true}
+		if !l.wildcard {
+			// What only names led to that were given up, or not asked for when the last
+			// stream ended, may be forgotten.
+			names = stamped(l.names)
+			maps.DeleteFunc(names, func(name string, _ bool) bool { _, asked := c.before[k.name][name]; return !asked })
+		}
+		_, left := c.wanted[k.name][name]
+		evicted := c.settings.Small && left // it may not even have lingered
+		if _, ok := versions[name]; w.present && !ok && (evicted || !c.kept(k, names, name, w)) {
+			// Given up while there was no stream. If it was asked for again the relay may
+			// have it still; SotW cannot tell what there is.
+			w.unsure = true
+			v.words[name] = w
+			if !sotw && !(&Interest{Names: stamped(l.names), Wildcard: l.wildcard}).Covers(name, w.aliases) {
+				delete(v.words, name)
+			}
+		}
+	}
+	l.shown, l.resumed = maps.Clone(versions), c.events
+	for name, version := range versions {
+		w, ok := v.present(name)
+		if ok && w.plane != s.plane {
+			c.fail("RECON-8", "the version of %s %s is another control plane's", k.name, name)
+		}
+		if !ok {
+			c.fail("RECON-7", "the version of %s %s is sent, which is not there or not wanted", k.name, name)
+		} else if w.version != version {
+			c.fail("RECON-6", "the version of %s %s is %q, should be %q", k.name, name, version, w.version)
+		}
+	}
+}
