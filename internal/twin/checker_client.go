@@ -28,6 +28,8 @@ type topic struct {
 	sotw     bool
 	asks     int // requests so far
 	interest Interest
+	warmed   map[string]bool   // endpoints told, or to be told, after their cluster
+	twice    bool              // those that came again have more than one name that leads to them
 	halves   map[string]bool   // names given up whose resource is wanted by an alias still
 	last     map[string]string // name → version last told; "" for gone
 	seen     map[string]seen   // what was last told of a name (G2)
@@ -57,7 +59,7 @@ type held struct {
 func (t *topic) begin() {
 	t.interest, t.last, t.seen = newInterest(), map[string]string{}, map[string]seen{}
 	t.owed, t.asked, t.whole, t.opening = map[string]bool{}, map[string]bool{}, false, false
-	t.halves, t.asks = map[string]bool{}, 0
+	t.halves, t.warmed, t.twice, t.asks = map[string]bool{}, map[string]bool{}, false, 0
 	t.left, t.brought, t.unacked, t.view = map[string]bool{}, map[string]bool{}, nil, ""
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // What is left when all is quiet.
@@ -61,6 +62,9 @@ func (c *Checker) Finish(world World) {
 		}
 		subscribed := []string{}
 		for _, s := range c.streams {
+			if _, hung := c.hungSince[s.plane]; hung {
+				continue // it may not have heard that it was left
+			}
 			if l := s.lanes[k.name]; l != nil {
 				for _, name := range slices.Sorted(maps.Keys(l.names)) {
 					if !l.unasked || c.isWanted(k, name) {
@@ -105,7 +109,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			delete(view, name)
 			continue
 		}
-		if _, exists := view[name]; !exists && c.overlooked(k, name) {
+		if _, exists := view[name]; !exists && (c.overlooked(k, name) || c.crossed[k.url+" "+name]) {
 			continue
 		}
 		if w := c.known[k.name].byName.words[name]; t.brought[name] && w.silent && w.unvouched {
@@ -118,9 +122,9 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 	if t.whole && !t.answered {
 		c.fail("DOWN-DELTA-13", "%s has had no answer to its wildcard", who)
 	}
-	for name := range t.halves {
-		if _, exists := view[name]; !exists && holds[name] != "" {
-			c.fail("NAME-5", "%s wants %s, has given up the name %s, and holds it still", who, t.interest.text(), name)
+	for name := range holds {
+		if _, exists := view[name]; !exists && !t.interest.Names[name] && (t.halves[name] || c.orphans[k.name+" "+name] || c.refusedBy(k, t, name)) {
+			c.fail("NAME-5", "%s wants %s, and holds %s still, which it has by an alias", who, t.interest.text(), name)
 			return
 		}
 	}
@@ -137,6 +141,28 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			c.fail("ORDER-4", "%s: %s was not told after its cluster", who, name)
 		}
 	}
+}
+
+// refusedBy: upstream has answered with an error to every alias that led a client to a
+// resource.
+func (c *Checker) refusedBy(k kind, t *topic, name string) bool {
+	for asked := range t.interest.Names {
+		if answers(name, t.holds[name].aliases, asked) && !c.known[k.name].erred[asked] {
+			return false
+		}
+	}
+	return t.interest.leading(name, t.holds[name].aliases) > 0
+}
+
+// sinceLastStream is for how long none has been opened.
+func (c *Checker) sinceLastStream() time.Duration {
+	var latest time.Time
+	for _, s := range c.streams {
+		if s.opened.After(latest) {
+			latest = s.opened
+		}
+	}
+	return c.now.Sub(latest)
 }
 
 func (i *Interest) text() string {

@@ -230,6 +230,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	}
 	t.seen[name] = seen{r.label, age}
 	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !known.erred[name] {
+		t.twice = t.warmed[name] && t.interest.leading(name, aliases) > 1
 		c.fail("G5", "%s: %s=%s again", who, name, r.label)
 	}
 	if known.byWildcard.complete {
@@ -243,7 +244,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 			cl.warm[e] = true
 		}
 		if eds := cl.topics["EDS"]; eds != nil {
-			eds.asked[e] = true
+			eds.asked[e], eds.warmed[e] = true, true
 			c.owe(kinds[1], eds, e, false)
 		}
 	}

@@ -129,6 +129,9 @@ func (p *controlPlane) read(s *serverStream) (refused bool) {
 		if k.name == "FOO" && p.habits&poison != 0 {
 			return true
 		}
+		if p.is(picky) && req.GetNode() == nil {
+			continue
+		}
 		l := s.lanes[k.name]
 		if l == nil {
 			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}, gone: map[string]bool{}}

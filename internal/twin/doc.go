@@ -9,10 +9,16 @@
 // operation can be played at any time, so that a script that fails is made short by
 // leaving lines out, and a seed stays of use when the generator changes.
 //
+// Half of the games have a control plane that is not plain (servers.go), or that hangs
+// (hang.go), or two of them, of which the last is reachable at the end.
+//
 // While the game goes on, the checker judges every message. At the end the control
 // plane says all that it has to say, the clients read and ACK, time passes, and
 // every client must hold what the twin says: the control plane's world, filtered by
 // the client's interest.
+//
+// What the relay does not keep yet is named in open.go, one exemption a rule, and printed
+// with its count at the end of a run. Nothing else is excused.
 //
 // What it never does: it does not look into the relay, and does not know of nonces
 // beyond that they are unique, of positions, or of how interest is kept.

@@ -41,6 +41,9 @@ func (s *Script) surround(r *rand.Rand) {
 			server = append(server, kind)
 		}
 	}
+	if r.IntN(8) == 0 {
+		server = append(server, picky)
+	}
 	s.Settings.Server = strings.Join(server, ",")
 	if r.IntN(3) == 0 {
 		s.Settings.Second, s.Settings.Snapshot = oneOf(r, "same", "other"), true

@@ -227,6 +227,7 @@ func (g *Game) playStream(o Op, k kind) {
 			}
 		}
 		g.answer(id, resp, false)
+		g.noteUnasked(s, k, resp)
 	case "end":
 		g.log("up%d > end %d", id, o.N)
 		g.checker.now = g.relay.Now()
@@ -260,6 +261,7 @@ func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) 
 	}
 	g.log("up%d > %s", id, text(resp))
 	g.checker.now = g.relay.Now()
+	g.noteCrossing(id, resp)
 	g.checker.upSaid(id, resp, bad)
 	g.relay.Answer(id, said)
 }

@@ -53,10 +53,10 @@ func (c *Checker) alive(s *relayStream, asked time.Time) bool {
 	if c.second {
 		return since.After(asked) // it is checked from time to time (UP-14)
 	}
-	for _, o := range c.streams { // on the same connection
+	for _, o := range c.streams { // on the same connection, at the earliest after a second (ERR-1)
 		for _, l := range o.lanes {
 			for _, at := range l.names {
-				if checked := at.Add(c.missing / 3); o.plane == s.plane && !checked.Before(asked) && !checked.After(since) {
+				if checked := at.Add(time.Second); o.plane == s.plane && !checked.Before(asked) && !checked.After(since) {
 					return true
 				}
 			}

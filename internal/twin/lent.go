@@ -10,6 +10,11 @@ func (c *Checker) noteLapse() {
 			delete(c.lapsedAt, k.name)
 		case !noted:
 			c.lapsedAt[k.name] = c.now
+			for _, i := range c.interests(k) {
+				for name := range c.known[k.name].byWildcard.words {
+					c.inherits = c.inherits || c.known[k.name].lends(name, i)
+				}
+			}
 		}
 	}
 }
@@ -21,9 +26,13 @@ func (c *Checker) outlived(k kind, name string, i *Interest) bool {
 	return lapsed && (!c.known[k.name].lends(name, i) || c.now.Sub(at) >= c.missing)
 }
 
-// lends: the wildcard's copy of a resource is what one of the names leads to.
+// lends: the wildcard's copy of a resource is what one of the names leads to, and of the
+// resource nothing was said on the other lane.
 func (k *knowledge) lends(name string, i *Interest) bool {
 	w, ok := k.byWildcard.present(name)
+	if _, spoken := k.byName.words[name]; spoken {
+		return false
+	}
 	for asked := range i.Names {
 		if ok && answers(name, w.aliases, asked) && !k.byName.answered(asked) {
 			return true
@@ -43,4 +52,16 @@ func (c *Checker) forgetWildcard(k kind) {
 		}
 	}
 	known.byWildcard = lent
+}
+
+// orphan notes resources whose names are given up while an alias leads clients to them.
+func (c *Checker) orphan(k kind, given []string) {
+	for _, name := range given {
+		w, ok := c.known[k.name].byName.present(name)
+		for _, i := range c.interests(k) {
+			if ok && i.Named(name, w.aliases) {
+				c.orphans[k.name+" "+name] = true
+			}
+		}
+	}
 }

@@ -404,7 +404,7 @@ func (r *liveRelay) Hang(plane int, hung bool) {
 // --- games ---
 
 // playLive plays a script over gRPC.
-func playLive(t *testing.T, s Script, trace func(string)) (violations []string) {
+func playLive(t *testing.T, s Script, trace func(string), excused *tally) (violations []string) {
 	dir := ""
 	if s.Settings.Snapshot {
 		dir = t.TempDir()
@@ -414,6 +414,7 @@ func playLive(t *testing.T, s Script, trace func(string)) (violations []string) 
 		r := newLiveRelay(g, s.Settings, dir)
 		defer r.shutdown()
 		violations = g.Play(r, s.Ops)
+		excused.add(g.checker)
 	})
 	return violations
 }
@@ -429,17 +430,19 @@ func TestLive(t *testing.T) {
 		seed, _ = strconv.Atoi(s)
 	}
 	played, began := 0, time.Now()
+	var excused tally
 	for ; played < steps; seed++ {
 		s := draw(rand.New(rand.NewPCG(uint64(seed), 0)))
 		played += len(s.Ops)
-		violations := playLive(t, s, nil)
+		violations := playLive(t, s, nil, &excused)
 		if len(violations) == 0 {
 			continue
 		}
-		s = shorten(s, violations, func(s Script) []string { return playLive(t, s, nil) })
+		s = shorten(s, violations, func(s Script) []string { return playLive(t, s, nil, new(tally)) })
 		var trace strings.Builder
-		violations = playLive(t, s, func(line string) { fmt.Fprintln(&trace, line) })
+		violations = playLive(t, s, func(line string) { fmt.Fprintln(&trace, line) }, new(tally))
 		t.Fatalf("seed %d: %s\n\nthe script:\n%s\nwhat happened:\n%s", seed, strings.Join(violations, "\n"), s, &trace)
 	}
 	t.Logf("%d operations, %.0f a second", played, float64(played)/time.Since(began).Seconds())
+	t.Log(excused.String())
 }

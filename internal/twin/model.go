@@ -111,14 +111,19 @@ func (i *Interest) Covers(name string, aliases []string) bool {
 	return i.Wildcard || i.Named(name, aliases)
 }
 
-// Named reports whether a resource is wanted by name.
-func (i *Interest) Named(name string, aliases []string) bool {
+// leading is how many of the names lead to a resource.
+func (i *Interest) leading(name string, aliases []string) (n int) {
 	for asked := range i.Names {
 		if answers(name, aliases, asked) {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
+}
+
+// Named reports whether a resource is wanted by name.
+func (i *Interest) Named(name string, aliases []string) bool {
+	return i.leading(name, aliases) > 0
 }
 
 // Empty reports whether nothing is wanted.

@@ -13,7 +13,7 @@ type Settings struct {
 	Settle, Linger, Coalesce time.Duration
 	Snapshot                 bool   // the last known good state is kept on disk
 	SotW                     string // the control plane speaks only that; the relay knows (sotw), or finds out (auto)
-	Server                   string // what kind it is: any of remembers, ignores, renumbers, with a comma between (servers.go)
+	Server                   string // what kind it is: any of those in servers.go, with a comma between
 	Second                   string // there is another control plane to turn to: with the same world, or its own (other)
 	Small                    bool   // what is bounded is bounded to next to nothing
 }

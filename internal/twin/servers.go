@@ -20,6 +20,9 @@ const (
 	// ignores: the versions that a stream begins with tell it nothing. It announces all
 	// that is asked for, and does not say what is gone. (Diderot, older Istio)
 	ignores = "ignores"
+	// picky: it answers no request that does not say from what node it comes.
+	// (java-control-plane)
+	picky = "picky"
 	// renumbers: another process has other versions for the same content.
 	renumbers = "renumbers"
 )
@@ -102,4 +105,30 @@ func (p *controlPlane) shown(req *discovery.DeltaDiscoveryRequest) map[string]st
 		return nil
 	}
 	return req.GetInitialResourceVersions()
+}
+
+// noteCrossing notes resources that are sent while a request is on its way that gives up
+// what they are sent for, to ask for it again (UP-19). Who gets them takes them for the
+// answer, and a server that is silent about what is not there never says that they went.
+func (g *Game) noteCrossing(id int, resp *discovery.DeltaDiscoveryResponse) {
+	_, s := g.server(id)
+	for _, r := range resp.GetResources() {
+		key, crosses := resp.GetTypeUrl()+" "+r.GetName(), false
+		for _, req := range s.inbox {
+			for _, name := range req.GetResourceNamesUnsubscribe() {
+				crosses = crosses || req.GetTypeUrl() == resp.GetTypeUrl() && answers(r.GetName(), r.GetAliases(), name)
+			}
+		}
+		g.checker.crossed[key] = crosses
+	}
+}
+
+// noteUnasked notes what a stream was sent that had not asked for it: a server that keeps
+// no account of that never says that it went.
+func (g *Game) noteUnasked(s *serverStream, k kind, resp *discovery.DeltaDiscoveryResponse) {
+	for _, r := range resp.GetResources() {
+		if _, noted := s.lanes[k.name].sent[r.GetName()]; !noted {
+			g.checker.crossed[k.url+" "+r.GetName()] = true
+		}
+	}
 }
