@@ -22,11 +22,10 @@ type Upstream struct {
 	// Default: auto.
 	Mode UpstreamMode `yaml:"mode"`
 
-	// Fallbacks are the control planes to turn to, in this order, while those
-	// before them cannot be reached and clients wait for something; the relay
-	// returns as soon as a preferred one answers again (UP-14). While clients
-	// have all they asked for, it waits for the one it has, and turns to no
-	// other.
+	// Fallbacks are the control planes to turn to, in this order, when the one
+	// in use has been failing for timers.unavailable_after and clients wait for
+	// something, or for FailoverAfter whatever they have. The relay returns
+	// when a preferred one has answered for FailbackAfter (UP-14).
 	// Default: [].
 	Fallbacks []Fallback `yaml:"fallbacks"`
 
@@ -87,8 +86,9 @@ type Upstream struct {
 	// HealthCheck says whether a connection that has been silent while an answer
 	// is due is asked, with grpc.health.v1.Health/Check, whether anybody is
 	// there: auto, or off for servers whose operators alert on methods they do
-	// not know. Any answer will do, UNIMPLEMENTED too. With off, a name's
-	// silence counts only where no client may hold the name (MISS-3).
+	// not know. Any answer will do, UNIMPLEMENTED too. With off, the
+	// silence about a name counts only once something has come on the stream
+	// since the name was asked for (MISS-3).
 	// Default: auto.
 	HealthCheck HealthCheck `yaml:"health_check"`
 
