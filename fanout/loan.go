@@ -36,39 +36,50 @@ func (x *index) borrows(id cache.ID) bool {
 // bequeath leaves to names what the wildcard, which is given up, has lent to them, until
 // upstream, asked once more, has been silent for too long: then it is gone (WILD-11).
 func (x *index) bequeath() {
+	type estate struct {
+		*cache.Resource
+		heirs   []cache.ID
+		changed cache.Seq
+	}
+	var estates []estate // all of them first: what one name has got answers for it
 	for r := range x.wildcard.All() {
-		heirs := x.lentTo(r.Name, x.touched[:0])
-		if len(heirs) == 0 {
-			continue
+		if heirs := x.lentTo(r.Name, nil); len(heirs) > 0 {
+			id, _ := x.wildcard.Find(r.Name)
+			estates = append(estates, estate{r.Resource, heirs, x.wildcard.Answer(id).Seq})
 		}
-		if x.warm.wildcard { // what is from disk, and was never confirmed, is not left to anybody
-			for _, id := range heirs {
+	}
+	for _, e := range estates {
+		if x.warm.wildcard { // what is from disk, and was never confirmed, is left to nobody
+			for _, id := range e.heirs {
 				if x.named.State(id) == cache.Absent {
 					x.markContent(id)
 				}
 			}
 			continue
 		}
-		if x.inherited == nil {
-			x.inherited = make(map[string]cache.Seq)
+		x.inherit(e.Resource, e.heirs, e.changed)
+	}
+}
+
+// inherit leaves a resource to names.
+func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq) {
+	if x.inherited == nil {
+		x.inherited = make(map[string]cache.Seq)
+	}
+	if x.anew == nil {
+		x.anew = make(map[string]struct{})
+	}
+	answered, _ := x.named.Set(r, "", x.next(), nil)
+	for _, id := range answered {
+		if !slices.Contains(heirs, id) { // it was not lent to that one
+			x.markContent(id)
 		}
-		if x.anew == nil {
-			x.anew = make(map[string]struct{})
-		}
-		id, _ := x.wildcard.Find(r.Name)
-		changed := x.wildcard.Answer(id).Seq
-		answered, _ := x.named.Set(r.Resource, "", x.next(), nil)
-		for _, id := range answered { // those to whom it was not lent
-			if !slices.Contains(heirs, id) {
-				x.markContent(id)
-			}
-		}
-		x.named.Doubt(r.Name) // no version of it is upstream's on this lane
-		for _, id := range heirs {
-			name := x.named.Name(id)
-			x.inherited[name], x.anew[name] = changed, struct{}{}
-			x.hub.wanted.mark(Lane{Type: x.url}, name)
-		}
+	}
+	x.named.Doubt(r.Name) // no version of it is upstream's on this lane
+	for _, id := range heirs {
+		name := x.named.Name(id)
+		x.inherited[name], x.anew[name] = changed, struct{}{}
+		x.hub.wanted.mark(Lane{Type: x.url}, name)
 	}
 }
 

@@ -8,6 +8,13 @@ import (
 
 // What the relay forgets, and what it begins a stream with.
 
+// evicted: nobody wanted a resource for some time, and where bounds are small it may not
+// even have lingered.
+func (c *Checker) evicted(k kind, name string, w word) bool {
+	left := func(asked string) bool { _, left := c.wanted[k.name][asked]; return left }
+	return c.settings.Small && (left(name) || slices.ContainsFunc(w.aliases, left))
+}
+
 // follows is a lane as it is once the requests that follow the first have come, too:
 // what is asked for may not fit into one (UP-17).
 func (c *Checker) follows(k kind, l *relayLane) *relayLane {
@@ -66,9 +73,7 @@ func (c *Checker) upResumed(k kind, s *relayStream, l *relayLane, versions map[s
 			names = stamped(l.names)
 			maps.DeleteFunc(names, func(name string, _ bool) bool { _, asked := c.before[k.name][name]; return !asked })
 		}
-		left := func(asked string) bool { _, left := c.wanted[k.name][asked]; return left }
-		evicted := c.settings.Small && (left(name) || slices.ContainsFunc(w.aliases, left)) // it may not even have lingered
-		if _, ok := versions[name]; w.present && !ok && (evicted || !c.kept(k, names, name, w)) {
+		if _, ok := versions[name]; w.present && !ok && (c.evicted(k, name, w) || !c.kept(k, names, name, w)) {
 			// Given up while there was no stream. If it was asked for again the relay may
 			// have it still; SotW cannot tell what there is.
 			w.unsure = true

@@ -334,7 +334,7 @@ func (c *Checker) Known() {
 						v.complete && c.since[k.name][wildcard] < v.completed && t.interest.Wildcard && !t.interest.Named(name, w.aliases) && c.kept(k, map[string]bool{wildcard: true}, name, w)
 					warm := v.warm || t.interest.Wildcard && c.known[k.name].byWildcard.settling
 					kept := warm && (t.brought[name] || cl.sotw && len(t.brought) > 0)
-					if w.present && served && !kept && !c.known[k.name].says(name, t.holds[name].label) {
+					if w.present && served && !kept && !c.evicted(k, name, w) && !c.known[k.name].says(name, t.holds[name].label) {
 						c.fail("G8", "c%d %s: the relay knows %s=%s, the client holds %q", id, k.name, name, w.label, t.holds[name].label)
 					}
 				}

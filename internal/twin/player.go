@@ -63,6 +63,9 @@ func (g *Game) openStream(p *player, n int) {
 func (g *Game) restate(p *player, k kind, want Interest, n int) {
 	t := g.checker.clients[p.id].topic(k.name)
 	earlier := maps.Clone(t.holds)
+	if n != 0 {
+		p.has[k.name] = ""
+	}
 	switch n {
 	case 1:
 		t.holds = maps.Clone(p.before[k.name])
