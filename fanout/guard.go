@@ -27,6 +27,14 @@ type Guard struct {
 // missing, where no other is configured (UP-14).
 var afterSwitch = Guard{Fraction: 0.5, Min: 20, Within: time.Minute, Hold: 5 * time.Minute}
 
+// stricter holds back what either of two guards does.
+func (c Guard) stricter(o Guard) Guard {
+	if c.Fraction == 0 {
+		return o
+	}
+	return Guard{min(c.Fraction, o.Fraction), min(c.Min, o.Min), max(c.Within, o.Within), max(c.Hold, o.Hold)}
+}
+
 // guard is that of one lane.
 type guard struct {
 	// The stream that speaks on the lane, how many resources there were when it
@@ -82,8 +90,8 @@ func (g *guard) hears(u *cache.Update, resources int) {
 
 // pass returns the departures of an Update that may happen now.
 func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all []departure) (now []departure, held Held) {
-	if c.Fraction == 0 && u.Wary {
-		c = afterSwitch
+	if u.Wary {
+		c = c.stricter(afterSwitch)
 	}
 	if c.Fraction == 0 {
 		return all, Held{}
@@ -110,7 +118,11 @@ func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all []departure) 
 		g.passed += len(doubtful)
 		return append(now, doubtful...), held
 	}
-	until := u.At.Add(c.Hold)
+	from := u.At
+	if !g.paused.IsZero() {
+		from = g.paused // what is paused goes on from there
+	}
+	until := from.Add(c.Hold)
 	if len(g.held) == 0 {
 		g.held, g.next = make(map[string]holding, len(doubtful)), until
 	}

@@ -135,7 +135,7 @@ func (h *Hub) drop(x *index) {
 	defer h.mu.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcardHeld && !x.suspect && !x.shown.unasked {
+	if x.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcardHeld && !x.suspect && !x.shown.remembers() {
 		x.dropped = true
 		delete(h.indexes, x.url)
 	}

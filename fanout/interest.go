@@ -167,7 +167,7 @@ func (x *index) forget(wildcard bool, name string) {
 	delete(x.anew, name)
 	if id, ok := x.named.Find(name); ok {
 		bodies := x.bodies(id)
-		if x.hub.Properties(x.url).FullState {
+		if x.hub.Properties(x.url).FullState && x.named.Asked(name) {
 			x.leaves(name)
 		}
 		x.named.Forget(id, func(r *cache.Resource) bool { return x.remains(r, name) })

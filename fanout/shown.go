@@ -94,6 +94,9 @@ type shown struct {
 	early map[string]struct{}
 }
 
+// remembers: there is something to know of the stream, as long as it lives.
+func (s *shown) remembers() bool { return s.unasked || s.all || len(s.gone)+len(s.left) > 0 }
+
 // show takes in an Update on the lane of names, before it is applied.
 func (x *index) show(u *cache.Update) {
 	if u.Stream == 0 || !x.hub.Properties(x.url).FullState {

@@ -36,8 +36,8 @@ type Endpoint struct {
 	// (UP-13).
 	Missing time.Duration
 	// MaxConnections, and MaxStreams of each, bound what is opened; a stream may look
-	// for room there for as long as RoomWithin, which is Config.UnavailableAfter (UP-1).
-	// Zero: 64, 100 and 5 s.
+	// for room there for as long as RoomWithin, which is less than
+	// Config.UnavailableAfter (UP-1). Zero: 64, 100 and 4 s.
 	MaxConnections, MaxStreams int
 	RoomWithin                 time.Duration
 	// NoChecks: nobody is asked whether anybody is there (MISS-3).
@@ -117,7 +117,7 @@ func NewConn(e Endpoint) *Conn {
 		e.MaxStreams = 100
 	}
 	if e.RoomWithin == 0 {
-		e.RoomWithin = 5 * time.Second
+		e.RoomWithin = 4 * time.Second
 	}
 	if e.Log == nil {
 		e.Log = slog.New(slog.DiscardHandler)
@@ -223,9 +223,7 @@ func (c *Conn) began(t *tenure, err error) error {
 		err = errMoved
 	case stuck:
 		err = errMoved
-		for _, s := range c.places.stuck(t.seat) {
-			c.tenures[s].end()
-		}
+		c.makeRoom(t.channel)
 	case err == nil:
 		t.seat.begun = true
 	}
@@ -236,6 +234,14 @@ func (c *Conn) began(t *tenure, err error) error {
 			"address", c.endpoint.Name, "streams", learnt)
 	}
 	return err
+}
+
+// makeRoom ends the streams that are too many for the limit which a channel has just
+// taught.
+func (c *Conn) makeRoom(ch *channel) {
+	for _, s := range c.places.stuck(ch.place) {
+		c.tenures[s].end()
+	}
 }
 
 // full is the error of a stream for which there is no room.

@@ -176,7 +176,7 @@ func TestConnections(t *testing.T) {
 					s.begun = true
 				case "stuck":
 					got += " move"
-					for _, m := range cs.stuck(s) {
+					for _, m := range cs.stuck(s.on) {
 						got += fmt.Sprintf(" %v", m.group)
 					}
 					got += fmt.Sprintf(", learnt %d", cs.learnt)

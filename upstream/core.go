@@ -177,7 +177,9 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 		s.stream.lanes[lane.Type].unanswered.mayLack(now)
 	})
 	for _, l := range s.stream.lanes {
-		c.tickUnanswered(s, l, now)
+		if c.tickUnanswered(s, l, now); !s.open() {
+			return // another stream takes its place
+		}
 		l.insist(now)
 		if at := c.judgeAt(l); !at.IsZero() && !at.After(now) && l.echo.judge() {
 			c.reopen(s, l.echo.version, now)
@@ -319,13 +321,16 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		}
 	}
 	l := s.stream.lanes[d.typeURL]
+	used.shown = used.shown || len(d.update.Set) > 0
+	if l == nil && !lane.Wildcard && !d.sotw { // what was shown of names that were given up (UP-19)
+		c.learned(s, lane, &cache.Update{Set: d.update.Set, Removed: d.update.Removed}, now)
+	}
 	if l == nil || l.first || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {
 		return // nobody wants it any more: ACK and drop (H-32)
 	}
 	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets()
 	d.update.First = !l.answered
 	l.answered = true
-	used.shown = used.shown || len(d.update.Set) > 0
 	l.answers(&d.update)
 	l.unanswered.answers(&d.update)
 	l.echo.hears(&d.update, func(set []cache.Received) map[string]bool { return c.hub.Same(lane, set) })
@@ -433,15 +438,18 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	s.ended(end, now)
 	s.refused = end.Refused
 	answered, wait := s.answered, time.Duration(0)
-	if answered {
+	switch {
+	case end.NoRoom && s.open():
+		wait = max(0, s.attempt.Add(reconnectFloor).Sub(now)) // it only moves
+	case answered:
 		wait = s.backoff.Ended(now, s.attempt, c.random())
-	} else {
+	default:
 		wait = s.backoff.Failed(c.random())
 	}
 	c.stop(s)
 	s.openAt = now.Add(wait)
 	if s.role == Main {
-		e.mapless = false
+		e.mapless, c.wary = false, c.wary && !answered
 		e.notBefore = s.openAt
 		c.dropAux()
 	}
@@ -449,7 +457,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		s.outage.begin(now.Add(-c.config.UnavailableAfter), end.Message) // its clients are told at once (H-39)
 		q.message, q.notBefore = end.Message, s.openAt
 	}
-	if s.role == Main {
+	if s.role == Main && !end.NoRoom {
 		c.leave(now)
 	}
 	c.place(now)

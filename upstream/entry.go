@@ -112,7 +112,7 @@ const (
 // notices are what people are told.
 var notices = map[cause]string{
 	waits: "the control plane does not answer, and clients wait; the next one of the list is put to use",
-	stale: "the control plane has not answered for upstream.failover_after; the next one of the list is put to use",
+	stale: "the control plane does not answer, and nothing is missing yet; the next one of the list is put to use",
 	back:  "a preferred control plane answers again, and is put to use",
 }
 

@@ -33,6 +33,10 @@ func (c *Core) failover(now time.Time) {
 	if at.IsZero() || at.After(now) {
 		return
 	}
+	if !c.heard {
+		c.leave(now)
+		return
+	}
 	patient := c.config.FailoverAfter > 0 && !c.main.failingSince().Add(c.config.FailoverAfter).After(now)
 	switch {
 	case c.hub.Unresolved():
@@ -45,8 +49,14 @@ func (c *Core) failover(now time.Time) {
 // failoverAt is when failover is to look, after a time, or zero.
 func (c *Core) failoverAt(after time.Time) (at time.Time) {
 	since := c.main.failingSince()
-	if len(c.entries) == 1 || !c.heard || since.IsZero() || c.main.outage.noRoom {
+	if len(c.entries) == 1 || since.IsZero() || c.main.outage.noRoom {
 		return at
+	}
+	if !c.heard { // it is left at its first failure; an attempt that hangs is one by then
+		if c.main.id == 0 || c.main.open() {
+			return at
+		}
+		since = c.main.attempt
 	}
 	if first := since.Add(c.config.UnavailableAfter); first.After(after) {
 		at = first

@@ -93,6 +93,11 @@ func (c *Conn) ask(ch *channel, w *wire, k *checking, timeout time.Duration) rep
 	stream, err := begin(ctx, ch, func(ctx context.Context) (grpc.ClientStream, error) {
 		return ch.NewStream(ctx, &grpc.StreamDesc{}, healthpb.Health_Check_FullMethodName)
 	})
+	if errors.Is(err, errStuck) { // so many streams run as the server allows: one is to go elsewhere
+		c.mu.Lock()
+		c.makeRoom(ch)
+		c.mu.Unlock()
+	}
 	if err != nil || wireOf(stream) != w {
 		return replyUnasked
 	}

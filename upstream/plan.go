@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -308,5 +309,5 @@ func (c *Core) unavailable(lane fanout.Lane, wanted []fanout.Lane, now time.Time
 	if s.role == Solo {
 		return "xds-relay: the control plane refuses this type: " + s.outage.message, true
 	}
-	return "xds-relay: the control plane does not answer: " + s.outage.message, true
+	return "xds-relay: the control plane does not answer: " + cmp.Or(s.outage.message, "there is no connection to it yet"), true
 }

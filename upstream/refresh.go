@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -25,7 +26,7 @@ type refreshes struct {
 // tickUnanswered looks after what a lane has asked for, and asks again.
 func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	u := &l.unanswered
-	if c.config.explicitMissing() { // it answers every name
+	if c.config.explicitMissing() && !u.given { // it answers every name
 		*u = unanswered{}
 	}
 	if !u.on || l.first {
@@ -33,9 +34,15 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	}
 	u.tick(c.config.patience(), now, func(names []string) (silent, shown []string) {
 		return c.hub.Silent(l.lane.Type, names, uint64(s.id))
-	}, func() []string { return c.hub.Absentees(l.lane.Type) })
+	}, func() []string { return c.hub.Absentees(l.lane.Type) }, func(names []string) []string {
+		return c.hub.Lacking(l.lane.Type, names) // what was answered meanwhile is not given up
+	})
 	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {
-		c.refresh(s, u.shown, now)
+		_, still := c.hub.Silent(l.lane.Type, u.shown, uint64(s.id))
+		early, _ := c.hub.Early(l.lane.Type, u.shown, uint64(s.id))
+		if u.shown = slices.Concat(still, early); len(u.shown) > 0 {
+			c.refresh(s, u.shown, now)
+		}
 	}
 }
 

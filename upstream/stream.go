@@ -194,6 +194,8 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 	for _, name := range i.Want {
 		if !l.subscribed(name) {
 			l.want.add(name)
+		} else {
+			l.unanswered.returns(nameTimer{written: l.sent[name], lane: l, names: []string{name}})
 		}
 	}
 	for _, name := range i.Again {

@@ -1,8 +1,6 @@
 package upstream
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -43,6 +41,7 @@ type unanswered struct {
 	// absent are names that upstream does not have. They are looked up when something
 	// may have become so: lookAt, because of what was learned at learned; zero: never.
 	absent          map[string]*retry
+	queues          [][]retrying // of them, one for each wait, in order of time
 	lookAt, learned time.Time
 
 	// due are names to be asked for before their silence counts, anew those whose timer
@@ -68,11 +67,27 @@ type retry struct {
 	wait time.Duration
 }
 
+// retrying is a name that is to be asked for again.
+type retrying struct {
+	name string
+	*retry
+}
+
 // asks notes that names were asked for, and may stay unanswered.
 func (u *unanswered) asks(q nameTimer) {
 	if u.on {
 		u.silent = append(u.silent, q)
 	}
+}
+
+// returns notes that somebody wants a name again that was subscribed all along: it may
+// have been silent while nobody did.
+func (u *unanswered) returns(q nameTimer) {
+	if !u.on {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(u.silent, q, func(a, b nameTimer) int { return a.written.Compare(b.written) })
+	u.silent = slices.Insert(u.silent, i, q)
 }
 
 // mayLack notes that something of the type may have become Absent.
@@ -94,6 +109,9 @@ func (u *unanswered) answers(up *cache.Update) {
 		}
 		for _, e := range up.Errors {
 			delete(u.deaf, e.Name)
+		}
+		for _, name := range up.Kept {
+			delete(u.deaf, name)
 		}
 		up.Removed = slices.DeleteFunc(up.Removed, func(name string) bool {
 			_, deaf := u.deaf[name]
@@ -136,9 +154,10 @@ func (u *unanswered) forget(name string) (unsubscribed bool) {
 }
 
 // tick decides what is to be asked for again. silent are those of some names that nothing
-// was said of, and of these the ones that were shown on this stream.
+// was said of, and of these the ones that were shown on this stream; lacking are those that
+// are not here.
 func (u *unanswered) tick(patience time.Duration, now time.Time,
-	silent func([]string) (silent, shown []string), absentees func() []string) {
+	silent func([]string) (silent, shown []string), absentees func() []string, lacking func([]string) []string) {
 	for len(u.silent) > 0 && !u.silent[0].written.Add(patience).After(now) {
 		names, shown := silent(u.silent[0].current())
 		u.due, u.shown = append(u.due, names...), append(u.shown, shown...)
@@ -150,31 +169,60 @@ func (u *unanswered) tick(patience time.Duration, now time.Time,
 	if u.pair != nil || now.Before(u.pairedAt.Add(pairEvery)) {
 		return
 	}
-	if len(u.due) == 0 && u.retryAt().After(now) {
+	if at := u.retryAt(); len(u.due) == 0 && (at.IsZero() || at.After(now)) {
 		return
 	}
 	u.choose(now)
+	if u.pair = lacking(u.pair); len(u.pair) == 0 {
+		u.pair = nil // all of it is here by now; the rest has its turn a second later
+	}
+	u.pairedAt = now
 }
 
 // look takes in which names are Absent by now.
 func (u *unanswered) look(names []string) {
 	absent := make(map[string]*retry, len(names))
 	for _, name := range names {
-		if absent[name] = u.absent[name]; absent[name] == nil {
-			absent[name] = &retry{u.learned.Add(retryFirst), retryFirst}
+		r := u.absent[name]
+		if r == nil {
+			r = &retry{u.learned.Add(retryFirst), retryFirst}
+			u.queue(name, r)
 		}
+		absent[name] = r
 	}
 	u.absent, u.lookAt = absent, time.Time{}
 }
 
-// retryAt is when a name that is Absent is to be asked for again; if none is, long after
-// everything.
-func (u *unanswered) retryAt() time.Time {
-	at := time.Unix(1<<40, 0)
-	for _, r := range u.absent {
-		if r.at.Before(at) {
-			at = r.at
+// queue puts a name behind those that wait for as long.
+func (u *unanswered) queue(name string, r *retry) {
+	i := slices.IndexFunc(u.queues, func(q []retrying) bool { return len(q) > 0 && q[0].wait == r.wait })
+	if i < 0 {
+		if i = slices.IndexFunc(u.queues, func(q []retrying) bool { return len(q) == 0 }); i < 0 {
+			i = len(u.queues)
+			u.queues = append(u.queues, nil)
 		}
+	}
+	u.queues[i] = append(u.queues[i], retrying{name, r})
+}
+
+// next is the queue whose first name is to be asked for first; -1: there is none.
+func (u *unanswered) next() (first int) {
+	first = -1
+	for i, q := range u.queues {
+		for len(q) > 0 && u.absent[q[0].name] != q[0].retry { // it is there, or given up
+			q = q[1:]
+		}
+		if u.queues[i] = q; len(q) > 0 && (first < 0 || q[0].at.Before(u.queues[first][0].at)) {
+			first = i
+		}
+	}
+	return first
+}
+
+// retryAt is when a name that is Absent is to be asked for again, or zero.
+func (u *unanswered) retryAt() (at time.Time) {
+	if i := u.next(); i >= 0 {
+		at = u.queues[i][0].at
 	}
 	return at
 }
@@ -201,16 +249,15 @@ func (u *unanswered) choose(now time.Time) {
 		}
 		u.due = u.due[1:]
 	}
-	late := slices.SortedFunc(maps.Keys(u.absent), func(a, b string) int {
-		return cmp.Or(u.absent[a].at.Compare(u.absent[b].at), cmp.Compare(a, b))
-	})
-	for _, name := range late {
-		r := u.absent[name]
-		if r.at.After(now) || !add(name) {
+	for i := u.next(); i >= 0; i = u.next() {
+		first := u.queues[i][0]
+		if first.at.After(now) || !add(first.name) {
 			return
 		}
-		r.wait = min(2*r.wait, retryMax)
-		r.at = now.Add(r.wait)
+		u.queues[i] = u.queues[i][1:]
+		first.wait = min(2*first.wait, retryMax)
+		first.at = now.Add(first.wait)
+		u.queue(first.name, first.retry)
 	}
 }
 
@@ -227,8 +274,8 @@ func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
 	if len(u.due) > 0 {
 		return earlier(at, next)
 	}
-	if len(u.absent) > 0 {
-		at = earlier(at, latest(next, u.retryAt()))
+	if retry := u.retryAt(); !retry.IsZero() {
+		at = earlier(at, latest(next, retry))
 	}
 	return at
 }
@@ -239,7 +286,6 @@ func (s *streamState) askAgain(l *laneState, r *room, now time.Time) *discovery.
 	u := &l.unanswered
 	u.pair = slices.DeleteFunc(u.pair, func(name string) bool { return !l.subscribed(name) })
 	if !u.given {
-		u.pair = s.hub.Lacking(l.lane.Type, u.pair) // what was answered meanwhile is not given up
 		for i, name := range u.pair {
 			if !r.take(nameSize(name)) {
 				u.pair, u.due = u.pair[:i], slices.Concat(u.pair[i:], u.due)
@@ -266,6 +312,7 @@ func (s *streamState) askAgain(l *laneState, r *room, now time.Time) *discovery.
 	}
 	u.pair, u.given = nil, false
 	req.ResourceNamesSubscribe = names
+	s.alive.question(now)
 	s.beginAnew(l, names, now)
 	return req
 }

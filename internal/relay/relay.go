@@ -226,7 +226,7 @@ func controlPlanes(c *config.Config, o Options) (conns []*upstream.Conn, err err
 			Missing:        c.Timers.DNETimeout,
 			MaxConnections: c.Upstream.MaxConnections,
 			MaxStreams:     c.Upstream.MaxStreamsPerConnection,
-			RoomWithin:     c.Timers.UnavailableAfter,
+			RoomWithin:     c.Timers.UnavailableAfter * 4 / 5, // before clients are told that nobody answers
 			NoChecks:       c.Upstream.HealthCheck == config.HealthCheckOff,
 			Dial:           o.Dial,
 			Log:            o.Log.With("component", "upstream"),
