@@ -37,6 +37,7 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 		}
 		if !wanted {
 			x.named.Forget(own, x.covers) // it has dropped the alias it was wanted for (NAME-5)
+			x.givenUp([]cache.Received{r})
 		}
 	}
 	for _, b := range u.Heartbeats {
