@@ -171,6 +171,9 @@ func (m mutant) caught(t *testing.T, root string) (caught bool, said string) {
 	cmd := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-timeout=280s", "-run", "TestModel|TestSotW|TestSeeds", "./internal/twin")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "TWIN_KEEP=no") // a mutant's script is no seed
+	if os.Getenv("TWIN_STEPS") == "" {
+		cmd.Env = append(cmd.Env, "TWIN_STEPS=150000") // the rarest are met once in some ten thousand
+	}
 	out, err := cmd.CombinedOutput()
 	if strings.Contains(string(out), "[build failed]") || strings.Contains(string(out), "[setup failed]") {
 		t.Fatalf("%s does not compile:\n%s", m.name, out)
