@@ -56,6 +56,7 @@ type Checker struct {
 	inherits  bool                 // a wildcard was given up that had lent something
 	orphans   map[string]bool      // resources whose names were given up while an alias leads to them, by kind and name
 	about     *topic               // of the last response
+	unspoken  bool                 // the wildcard that is judged is all from disk still
 	leaves    bool                 // a client has given up a name under the wildcard
 	lapsedAt  map[string]time.Time // since when wildcards may be given up, by kind
 	late      bool
@@ -147,7 +148,7 @@ func (c *Checker) upClosed(id int) {
 	c.silence()
 	c.settled()
 	if s := c.streams[id]; s != nil {
-		if c.now.Sub(s.opened) >= time.Second {
+		if _, hung := c.hungSince[s.plane]; !hung && c.now.Sub(s.opened) >= time.Second {
 			c.works()
 		}
 		for kind, l := range s.lanes {
@@ -357,6 +358,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	l, known := s.lanes[k.name], c.known[k.name]
 	l.pending[resp.GetNonce()] = bad
 	if len(l.names) == 0 && (l.wildcard || len(Union(c.interests(k))) == 0) {
+		if !l.wildcard && !s.sotw && k.full {
+			c.overheard(k, s, l, resp)
+		}
 		return // H-32
 	}
 	v := known.voice(l.wildcard)
@@ -415,6 +419,23 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		if c.settle == 0 || s.sotw {
 			c.whole(l, v)
 		}
+	}
+}
+
+// overheard takes in what is said of names while nobody wants any: it may be kept, for
+// the server believes it delivered (UP-9, UP-19).
+func (c *Checker) overheard(k kind, s *relayStream, l *relayLane, resp *discovery.DeltaDiscoveryResponse) {
+	v := c.known[k.name].byName
+	c.events++
+	for _, r := range resp.GetResources() {
+		if r.GetResource() != nil {
+			l.unasked = true
+			v.set(r.GetName(), word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(),
+				aliases: r.GetAliases(), at: c.events, plane: s.plane, unasked: true, unsure: true})
+		}
+	}
+	for _, name := range resp.GetRemovedResources() {
+		v.remove(name, c.events)
 	}
 }
 

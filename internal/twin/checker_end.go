@@ -129,6 +129,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		}
 	}
 	if !maps.Equal(view, holds) {
+		c.unspoken = t.interest.Wildcard && c.known[k.name].byWildcard.warm
 		c.fail("G3", "%s wants %s, should hold %v, holds %v", who, t.interest.text(), view, holds)
 	}
 	for name, asked := range t.asked {

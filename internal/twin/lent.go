@@ -30,7 +30,7 @@ func (c *Checker) outlived(k kind, name string, i *Interest) bool {
 // resource nothing was said on the other lane.
 func (k *knowledge) lends(name string, i *Interest) bool {
 	w, ok := k.byWildcard.present(name)
-	if _, spoken := k.byName.words[name]; spoken {
+	if own, spoken := k.byName.words[name]; spoken && !own.silent { // silence outweighs no copy (H-40)
 		return false
 	}
 	for asked := range i.Names {
