@@ -53,7 +53,6 @@ type Checker struct {
 	hungSince map[int]time.Time
 	hanged    bool                 // one has
 	crossed   map[string]bool      // what was said while it was given up, to be asked for again, and what a server keeps no account of (servers.go)
-	inherits  bool                 // a wildcard was given up that had lent something
 	orphans   map[string]bool      // resources whose names were given up while an alias leads to them, by kind and name
 	about     *topic               // of the last response
 	unspoken  bool                 // the wildcard that is judged is all from disk still
@@ -235,7 +234,9 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			c.fail("UP-7", "%s %s is dropped %v after its last client left", k.name, name, c.now.Sub(at))
 		}
 		delete(l.names, name)
-		delete(l.shown, name)
+		if w, led := c.known[k.name].voice(l.wildcard).present(name); !led || !slices.ContainsFunc(w.aliases, func(alias string) bool { return !l.names[alias].IsZero() }) {
+			delete(l.shown, name)
+		}
 	}
 	for _, name := range subscribe {
 		if slices.Contains(unsubscribe, name) {
@@ -394,6 +395,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		_, subscribed := l.names[name]
 		l.unasked = l.unasked || k.full && !l.wildcard && !s.sotw && !subscribed
 		w.unasked = unasked
+		if before := v.words[name]; l.wildcard && before.present && c.lapsed(k) {
+			w.or = before.label
+		}
 		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered || unasked {
 			c.changed(k, v.set(name, w))
 		} else if before, had := v.words[name]; had {

@@ -12,6 +12,7 @@ import (
 type word struct {
 	present bool
 	label   string
+	or      string // what it may be instead: this came when nobody wanted it any more (H-32)
 	version string // the control plane's
 	plane   int    // which one's
 	aliases []string
@@ -192,7 +193,7 @@ func (k *knowledge) voices() []*voice { return []*voice{k.byName, k.byWildcard} 
 // says: the last word of some voice on a name is this content.
 func (k *knowledge) says(name, label string) bool {
 	for _, v := range k.voices() {
-		if w, ok := v.present(name); ok && w.label == label {
+		if w, ok := v.present(name); ok && (w.label == label || w.or == label) {
 			return true
 		}
 	}

@@ -10,11 +10,6 @@ func (c *Checker) noteLapse() {
 			delete(c.lapsedAt, k.name)
 		case !noted:
 			c.lapsedAt[k.name] = c.now
-			for _, i := range c.interests(k) {
-				for name := range c.known[k.name].byWildcard.words {
-					c.inherits = c.inherits || c.known[k.name].lends(name, i)
-				}
-			}
 		}
 	}
 }
