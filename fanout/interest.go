@@ -166,16 +166,14 @@ func (x *index) forget(wildcard bool, name string) {
 	delete(x.inherited, name)
 	delete(x.anew, name)
 	if id, ok := x.named.Find(name); ok {
-		bodies := x.bodies(id)
+		bodies, led := x.bodies(id), x.named.Answer(id).Resources()
 		if x.hub.Properties(x.url).FullState && x.named.Asked(name) {
 			x.leaves(name)
 		}
 		x.named.Forget(id, func(r *cache.Resource) bool { return x.remains(r, name) })
 		x.givenUp(bodies)
 		x.named.Unpin(id)
-		if delete(x.warm.names, name); len(x.warm.names) == 0 {
-			x.confirm(false) // nothing that was loaded is left
-		}
+		x.cool(name, led)
 	}
 }
 

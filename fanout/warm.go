@@ -177,6 +177,24 @@ func (x *index) heard(u *cache.Update) {
 	}
 }
 
+// cool notes that a name is given up. What it led to, and was loaded, is no less so when
+// another name keeps it.
+func (x *index) cool(name string, led []*cache.Resource) {
+	if _, loaded := x.warm.names[name]; !loaded {
+		return
+	}
+	for _, r := range led {
+		for other := range names(r) {
+			if other != name && x.desired(false, other) {
+				x.warm.names[other] = struct{}{}
+			}
+		}
+	}
+	if delete(x.warm.names, name); len(x.warm.names) == 0 {
+		x.confirm(false) // nothing that was loaded is left
+	}
+}
+
 // confirm: upstream has said all it had to say about what was loaded on a lane.
 // Clients that were kept waiting with a version of their own are judged now: those who
 // ask by name, too, who may have been served from the wildcard's copy until just now.

@@ -35,14 +35,8 @@ type process struct {
 	output *output
 }
 
-// run starts a program. What it says on standard error is kept, and looked through
-// for what no process may ever say.
-func run(t testing.TB, cmd *exec.Cmd) *process {
-	t.Helper()
-	return runIn(t, nil, cmd)
-}
-
-// runIn starts a program in a network of its own; nil is everybody's.
+// runIn starts a program in a network of its own; nil is everybody's. What it says on
+// standard error is kept, and looked through for what no process may ever say.
 func runIn(t testing.TB, n *namespace, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{cmd: cmd, ended: make(chan struct{}), output: &output{}}

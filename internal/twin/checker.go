@@ -426,23 +426,6 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	}
 }
 
-// overheard takes in what is said of names while nobody wants any: it may be kept, for
-// the server believes it delivered (UP-9, UP-19).
-func (c *Checker) overheard(k kind, s *relayStream, l *relayLane, resp *discovery.DeltaDiscoveryResponse) {
-	v := c.known[k.name].byName
-	c.events++
-	for _, r := range resp.GetResources() {
-		if r.GetResource() != nil {
-			l.unasked = true
-			v.set(r.GetName(), word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(),
-				aliases: r.GetAliases(), at: c.events, plane: s.plane, unasked: true, unsure: true})
-		}
-	}
-	for _, name := range resp.GetRemovedResources() {
-		v.remove(name, c.events)
-	}
-}
-
 // whole notes that a wildcard's set is complete. What was not said again to a stream
 // that showed no versions may be gone (RECON-12).
 func (c *Checker) whole(l *relayLane, v *voice) {
@@ -457,8 +440,12 @@ const notFound = 5
 func (c *Checker) covered(k kind, l *relayLane, name string, aliases []string) (covered, surely bool) {
 	for asked := range l.names {
 		if answers(name, aliases, asked) {
-			return true, true
+			// What is absent goes with its last client (UP-7).
+			covered, surely = true, surely || !c.gone[k.name][asked] || slices.Contains(Union(c.interests(k)), asked)
 		}
+	}
+	if covered {
+		return covered, surely
 	}
 	return c.isWanted(k, name) || slices.ContainsFunc(aliases, func(alias string) bool { return c.isWanted(k, alias) }), false
 }

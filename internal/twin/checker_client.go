@@ -95,7 +95,8 @@ func (c *Checker) interestChanged(k kind, before []string) {
 	after := Union(c.interests(k))
 	for _, name := range before {
 		if !slices.Contains(after, name) {
-			c.wanted[k.name][name], c.gone[k.name][name] = c.now, !c.known[k.name].byName.matches(name, surely)
+			going := c.gone[k.name][name] && c.now.Sub(c.wanted[k.name][name]) < time.Second // or gone already
+			c.wanted[k.name][name], c.gone[k.name][name] = c.now, going || !c.known[k.name].byName.matches(name, surely)
 		}
 	}
 	for _, name := range after {

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
 // What the relay forgets, and what it begins a stream with.
@@ -94,5 +96,22 @@ func (c *Checker) upResumed(k kind, s *relayStream, l *relayLane, versions map[s
 		} else if w.version != version {
 			c.fail("RECON-6", "the version of %s %s is %q, should be %q", k.name, name, version, w.version)
 		}
+	}
+}
+
+// overheard takes in what is said of names while nobody wants any: it may be kept, for
+// the server believes it delivered (UP-9, UP-19).
+func (c *Checker) overheard(k kind, s *relayStream, l *relayLane, resp *discovery.DeltaDiscoveryResponse) {
+	v := c.known[k.name].byName
+	c.events++
+	for _, r := range resp.GetResources() {
+		if r.GetResource() != nil {
+			l.unasked = true
+			v.set(r.GetName(), word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(),
+				aliases: r.GetAliases(), at: c.events, plane: s.plane, unasked: true, unsure: true})
+		}
+	}
+	for _, name := range resp.GetRemovedResources() {
+		v.remove(name, c.events)
 	}
 }
