@@ -133,8 +133,8 @@ var unanswered = &statuspb.Status{
 
 func (x *index) removeNamed(name string, cause cache.Cause) {
 	delete(x.guards.named.held, name)
-	delete(x.inherited, name)
 	id, ok := x.named.Find(name)
+	x.disown(name, id)
 	lent := ok && x.lent(id)
 	touched, changed := x.named.Remove(name, cause, x.next(), x.touched[:0])
 	if !changed {

@@ -49,7 +49,9 @@ func (x *index) bequeath() {
 		}
 	}
 	for _, e := range estates {
-		if x.warm.wildcard { // what is from disk, and was never confirmed, is left to nobody
+		own, named := x.named.Find(e.Name)
+		gone := named && x.named.State(own) == cache.Absent && !x.borrows(own) // upstream has said so by name
+		if gone || x.warm.wildcard {                                           // and what is from disk, and was never confirmed, is left to nobody
 			for _, id := range e.heirs {
 				if x.named.State(id) == cache.Absent {
 					x.markContent(id)
@@ -80,6 +82,24 @@ func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq) 
 		name := x.named.Name(id)
 		x.inherited[name], x.anew[name] = changed, struct{}{}
 		x.hub.wanted.mark(Lane{Type: x.url}, name)
+	}
+}
+
+// disown drops what was left to a name by an alias, unless it was left to others, too.
+func (x *index) disown(name string, id cache.ID) {
+	if _, inherited := x.inherited[name]; !inherited {
+		return
+	}
+	delete(x.inherited, name)
+	for _, r := range x.named.Answer(id).Resources() {
+		if own, ok := x.named.Find(r.Name); ok && own != id && !x.inherits(r.Name) {
+			for heir := range names(r) {
+				if id, ok := x.named.Find(heir); ok {
+					x.markContent(id)
+				}
+			}
+			x.named.Unset(own)
+		}
 	}
 }
 

@@ -109,7 +109,11 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			delete(view, name)
 			continue
 		}
-		if _, exists := view[name]; !exists && (c.overlooked(k, name) || c.crossed[k.url+" "+name]) {
+		if c.overlooked(k, name) {
+			delete(view, name)
+			continue
+		}
+		if _, exists := view[name]; !exists && c.crossed[k.url+" "+name] {
 			continue
 		}
 		if w := c.known[k.name].byName.words[name]; t.brought[name] && w.silent && w.unvouched {
