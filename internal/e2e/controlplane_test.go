@@ -252,22 +252,22 @@ func (cp *controlPlane) deltaADSOnly() (err error) {
 	return err
 }
 
-// subscribedOnce complains if a name of a type was subscribed more than once over
+// subscribedOnce complains if a name of a type is subscribed more than once over
 // all open streams, by one lane; the two lanes of a type are told apart by the
-// wildcard.
+// wildcard. A name that is absent is given up and asked for again (UP-19).
 func (cp *controlPlane) subscribedOnce(t cache.TypeURL, names int) (err error) {
 	total := make(map[string]int)
 	cp.see(func(streams []*upstreamStream) {
 		for _, s := range streams {
 			if s.open {
 				for name, n := range s.subscribed[t] {
-					total[name] += n
+					total[name] += n - s.removed[t][name]
 				}
 			}
 		}
 	})
 	for _, name := range slices.Sorted(maps.Keys(total)) {
-		if total[name] != 1 {
+		if total[name] > 1 {
 			return fmt.Errorf("%s %q was subscribed %d times upstream", t.Short(), name, total[name])
 		}
 	}

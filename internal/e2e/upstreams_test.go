@@ -115,7 +115,7 @@ func TestFailover(t *testing.T) {
 
 	a := startControlPlane(t, preferred.Mux())
 	b := startControlPlane(t, second.Mux())
-	r := startRelay(t, a.addr, append(quickBackoff, fmt.Sprintf(`upstream.fallbacks=[{"address":%q}]`, b.addr))...)
+	r := startRelay(t, a.addr, append(quickBackoff, "upstream.failback_after=1s", fmt.Sprintf(`upstream.fallbacks=[{"address":%q}]`, b.addr))...)
 
 	e := startEnvoy(t, r.addr, "envoy", nil)
 	g := openSotw(t, r.addr, "grpc")
