@@ -145,7 +145,8 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 	}
 	x.markNamed(touched)
 	for _, id := range touched {
-		if name := x.named.Name(id); x.absent(name) {
+		name := x.named.Name(id)
+		if _, awaited := x.awaited[name]; !awaited && x.absent(name) {
 			x.linger.Remove(lingering{false, name}) // UP-7
 		}
 	}

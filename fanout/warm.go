@@ -98,6 +98,7 @@ func (x *index) load(s Saved, now time.Time) {
 		x.wildcardHeld, x.synced, x.warm.wildcard = true, true, true
 	} else {
 		x.warm.names = make(map[string]struct{}, len(names))
+		x.awaited = make(map[string]struct{}, len(names))
 	}
 	if need := x.linger.Len() + len(names); need > x.hub.config.MaxLinger {
 		x.linger.Resize(need) // all of it was wanted, and is about to be again
@@ -105,7 +106,7 @@ func (x *index) load(s Saved, now time.Time) {
 	for _, name := range names {
 		if !s.Lane.Wildcard {
 			x.named.Intern(name)
-			x.warm.names[name] = struct{}{}
+			x.warm.names[name], x.awaited[name] = struct{}{}, struct{}{}
 		}
 		x.linger.Add(lingering{s.Lane.Wildcard, name}, now.Add(x.hub.config.Linger))
 		x.hub.wanted.mark(s.Lane, name)
