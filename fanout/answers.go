@@ -99,33 +99,6 @@ func (x *index) silent(name string) (cache.ID, bool) {
 	return id, inherited || !x.named.Answered(id)
 }
 
-// spoken notes that upstream has spoken of a resource on the lane of names.
-func (x *index) spoken(r *cache.Resource) {
-	if len(x.inherited) > 0 {
-		for name := range names(r) {
-			delete(x.inherited, name)
-		}
-	}
-}
-
-// inherits: a resource is here because a wildcard that was given up had it, and upstream
-// has not been silent about it for long enough (WILD-11).
-func (x *index) inherits(name string) bool {
-	if len(x.inherited) == 0 {
-		return false
-	}
-	id, ok := x.named.Find(name)
-	return ok && x.named.Own(id) != nil && goesBy(x.named.Own(id), func(name string) bool {
-		_, inherited := x.inherited[name]
-		return inherited
-	})
-}
-
-// lent: what a name leads to is the wildcard's.
-func (x *index) lent(id cache.ID) bool {
-	return x.borrows(id) && x.loan(id).State == cache.Present
-}
-
 var unanswered = &statuspb.Status{
 	Code:    cache.Unavailable,
 	Message: "xds-relay: upstream did not answer for this name in time",
@@ -146,7 +119,7 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 	x.markNamed(touched)
 	for _, id := range touched {
 		name := x.named.Name(id)
-		if _, awaited := x.awaited[name]; !awaited && x.absent(name) {
+		if _, awaited := x.warm.awaited[name]; !awaited && x.absent(name) {
 			x.linger.Remove(lingering{false, name}) // UP-7
 		}
 	}

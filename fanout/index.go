@@ -35,9 +35,6 @@ type index struct {
 	guards struct{ named, wildcard guard }
 	// warm: what was loaded from disk and not confirmed since (warm.go).
 	warm warmth
-	// awaited are names from disk that nobody has come back for. They linger though they
-	// are Absent: who had them is to be told at once, not after a silence (UP-7).
-	awaited map[string]struct{}
 	// shown: what upstream shows that is in neither Table (UP-9).
 	shown shown
 	// inherited are names that have their copy of a wildcard that was given up, with the

@@ -58,7 +58,7 @@ func (x *index) want(s *Subscription, name string) cache.ID {
 			x.recall(name)
 		}
 		x.linger.Remove(lingering{false, name})
-		delete(x.awaited, name)
+		delete(x.warm.awaited, name)
 		x.hub.wanted.mark(Lane{x.url, false}, name)
 	}
 	return id
@@ -166,7 +166,7 @@ func (x *index) forget(wildcard bool, name string) {
 	delete(x.guards.named.held, name)
 	delete(x.inherited, name)
 	delete(x.anew, name)
-	delete(x.awaited, name)
+	delete(x.warm.awaited, name)
 	if id, ok := x.named.Find(name); ok {
 		bodies, led := x.bodies(id), x.named.Answer(id).Resources()
 		if x.hub.Properties(x.url).FullState && x.named.Asked(name) {

@@ -33,8 +33,15 @@ func (x *index) borrows(id cache.ID) bool {
 	return a.State == cache.Absent && a.Cause == cache.Timer
 }
 
+// lent: what a name leads to is the wildcard's.
+func (x *index) lent(id cache.ID) bool {
+	return x.borrows(id) && x.loan(id).State == cache.Present
+}
+
 // bequeath leaves to names what the wildcard, which is given up, has lent to them, until
 // upstream, asked once more, has been silent for too long: then it is gone (WILD-11).
+// What is from disk and was never confirmed is left to nobody, nor is what upstream has
+// removed by name.
 func (x *index) bequeath() {
 	type estate struct {
 		*cache.Resource
@@ -49,9 +56,7 @@ func (x *index) bequeath() {
 		}
 	}
 	for _, e := range estates {
-		own, named := x.named.Find(e.Name)
-		gone := named && x.named.State(own) == cache.Absent && !x.borrows(own) // upstream has said so by name
-		if gone || x.warm.wildcard {                                           // and what is from disk, and was never confirmed, is left to nobody
+		if x.warm.wildcard || x.removed(e.Name) {
 			for _, id := range e.heirs {
 				if x.named.State(id) == cache.Absent {
 					x.markContent(id)
@@ -61,6 +66,12 @@ func (x *index) bequeath() {
 		}
 		x.inherit(e.Resource, e.heirs, e.changed)
 	}
+}
+
+// removed: upstream has said of a name, on its own lane, that it does not exist.
+func (x *index) removed(name string) bool {
+	id, ok := x.named.Find(name)
+	return ok && x.named.State(id) == cache.Absent && !x.borrows(id)
 }
 
 // inherit leaves a resource to names.
@@ -85,6 +96,28 @@ func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq) 
 	}
 }
 
+// spoken notes that upstream has spoken of a resource on the lane of names.
+func (x *index) spoken(r *cache.Resource) {
+	if len(x.inherited) > 0 {
+		for name := range names(r) {
+			delete(x.inherited, name)
+		}
+	}
+}
+
+// inherits: a resource is here because a wildcard that was given up had it, and upstream
+// has not been silent about it for long enough (WILD-11).
+func (x *index) inherits(name string) bool {
+	if len(x.inherited) == 0 {
+		return false
+	}
+	id, ok := x.named.Find(name)
+	return ok && x.named.Own(id) != nil && goesBy(x.named.Own(id), func(name string) bool {
+		_, inherited := x.inherited[name]
+		return inherited
+	})
+}
+
 // disown drops what was left to a name by an alias, unless it was left to others, too.
 func (x *index) disown(name string, id cache.ID) {
 	if _, inherited := x.inherited[name]; !inherited {
@@ -93,12 +126,7 @@ func (x *index) disown(name string, id cache.ID) {
 	delete(x.inherited, name)
 	for _, r := range x.named.Answer(id).Resources() {
 		if own, ok := x.named.Find(r.Name); ok && own != id && !x.inherits(r.Name) {
-			for heir := range names(r) {
-				if id, ok := x.named.Find(heir); ok {
-					x.markContent(id)
-				}
-			}
-			x.named.Unset(own)
+			x.unset(own)
 		}
 	}
 }
@@ -112,11 +140,18 @@ func (x *index) disinherit(name string) {
 	id, _ := x.named.Find(name)
 	for heir := range names(x.named.Own(id)) {
 		delete(x.inherited, heir)
-		if id, ok := x.named.Find(heir); ok {
+	}
+	x.unset(id)
+}
+
+// unset drops the copy that bears a name, and marks all names that led to it.
+func (x *index) unset(own cache.ID) {
+	for name := range names(x.named.Own(own)) {
+		if id, ok := x.named.Find(name); ok {
 			x.markContent(id)
 		}
 	}
-	x.named.Unset(id)
+	x.named.Unset(own)
 }
 
 // markLent marks what is lent of a member to names, or was, for those to whom it is.

@@ -187,8 +187,9 @@ func (h *Hub) Asked(lane Lane, names []string) (doubtful []string) {
 }
 
 // Silent are those of the names of a type that somebody wants and of which upstream has
-// said nothing on their own lane, and of these the ones that it has shown on the stream that carries them: a server
-// that remembers believes them delivered (UP-19).
+// said nothing on their own lane. shown are the ones of which it has, on the stream that
+// carries them, shown a copy that is not here: a server that remembers believes them
+// delivered (UP-19).
 func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, shown []string) {
 	h.look(t, func(x *index) {
 		for _, name := range names {

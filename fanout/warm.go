@@ -34,6 +34,9 @@ type Saved struct {
 type warmth struct {
 	wildcard bool
 	names    map[string]struct{}
+	// awaited are the names that nobody has come back for. They linger though they become
+	// Absent: who had them is to be told at once, not after a silence (UP-7).
+	awaited map[string]struct{}
 }
 
 // Save is what the Hub holds of the types that skip does not name.
@@ -98,7 +101,7 @@ func (x *index) load(s Saved, now time.Time) {
 		x.wildcardHeld, x.synced, x.warm.wildcard = true, true, true
 	} else {
 		x.warm.names = make(map[string]struct{}, len(names))
-		x.awaited = make(map[string]struct{}, len(names))
+		x.warm.awaited = make(map[string]struct{}, len(names))
 	}
 	if need := x.linger.Len() + len(names); need > x.hub.config.MaxLinger {
 		x.linger.Resize(need) // all of it was wanted, and is about to be again
@@ -106,7 +109,7 @@ func (x *index) load(s Saved, now time.Time) {
 	for _, name := range names {
 		if !s.Lane.Wildcard {
 			x.named.Intern(name)
-			x.warm.names[name], x.awaited[name] = struct{}{}, struct{}{}
+			x.warm.names[name], x.warm.awaited[name] = struct{}{}, struct{}{}
 		}
 		x.linger.Add(lingering{s.Lane.Wildcard, name}, now.Add(x.hub.config.Linger))
 		x.hub.wanted.mark(s.Lane, name)

@@ -91,3 +91,80 @@ func (l *liveness) checked(c Check, now time.Time, again time.Duration) (silentS
 	}
 	return silentSince
 }
+
+// tickAlive asks whether anybody is there, if it is time to (protocol.md §0, MISS-3).
+func (c *Core) tickAlive(s *slot, now time.Time) {
+	at := c.aliveAt(s)
+	switch {
+	case at.IsZero() || at.After(now):
+	case c.checks(s):
+		s.alive.check(now)
+		c.effects = append(c.effects, Effect{Check: s.id, Timeout: c.config.patience()})
+	default: // a stream that has been open for so long counts as alive (ERR-1)
+		s.alive.notBefore = now.Add(c.config.UnavailableAfter)
+		s.outage.suspended = s.outage.suspended || !s.outage.since.IsZero()
+	}
+}
+
+// checks: there is a use in asking.
+func (c *Core) checks(s *slot) bool { return c.config.HealthCheck && !c.entries[s.entry].unchecked }
+
+// aliveAt is when to ask whether anybody is there, or zero.
+func (c *Core) aliveAt(s *slot) time.Time {
+	if !s.open() {
+		return time.Time{}
+	}
+	patience, idle := c.config.patience(), time.Duration(0)
+	switch {
+	case !c.checks(s):
+		if s.outage.since.IsZero() || s.outage.suspended {
+			return time.Time{}
+		}
+		patience = c.config.UnavailableAfter
+	case s.role == Probe && !s.answered:
+		return time.Time{} // it is given up if it gets no resource
+	case s.role == Probe:
+		return latest(c.entries[s.entry].backAt(&c.config), s.alive.notBefore)
+	case !s.failingSince().IsZero() && !s.alive.since.IsZero():
+		// In time for clients not to be told, if all that it has is nothing to say (ERR-1).
+		told := s.failingSince().Add(c.config.UnavailableAfter - trial).Sub(s.alive.since)
+		patience = min(patience, max(told, trial))
+	}
+	if c.checks(s) && len(c.entries) > 1 {
+		idle = c.config.FailoverAfter / 2
+	}
+	return s.alive.dueAt(patience, idle)
+}
+
+// Checked takes in what came of the check of a stream's connection.
+func (c *Core) Checked(id StreamID, k Check, now time.Time) {
+	s := c.slot(id)
+	if s == nil || !s.open() {
+		return
+	}
+	silentSince := s.alive.checked(k, now, c.config.patience())
+	switch {
+	case k.Verdict == Blind:
+		c.entries[s.entry].unchecked = true
+	case s.role == Probe && k.Verdict == Silent:
+		c.shut(s)
+		c.probeLater(&c.entries[s.entry], now)
+	case !silentSince.IsZero():
+		if s.outage.message != stopped {
+			c.effects = append(c.effects, Effect{Notice: "the control plane has stopped answering, though its connection is open", Entry: c.entries[s.entry].Name})
+		}
+		if s.outage.begin(silentSince, stopped); s.role == Main {
+			c.leave(now)
+		}
+	case k.Verdict == There && s.role != Solo: // a solo stream works when it answers
+		s.outage.suspended = !s.outage.since.IsZero()
+	}
+}
+
+// tellAlive lets the Hub know whether the main stream is alive (H-22).
+func (c *Core) tellAlive(now time.Time) {
+	if away := !c.main.open() || !c.main.failingSince().IsZero(); away != c.away {
+		c.away = away
+		c.effects = append(c.effects, Effect{Alive: now, Away: away})
+	}
+}

@@ -74,10 +74,10 @@ func (c *connection) has(group any) bool {
 	return slices.ContainsFunc(c.seats, func(s *seat) bool { return s.group == group })
 }
 
-// stuck says that the server lets no stream begin on a connection any more. The limit that this teaches holds
-// for all connections: what is too much on them is to move, attempts before streams,
-// the latest first. A connection on which nothing may begin at all teaches nothing, and
-// is good for nothing.
+// stuck says that the server lets no stream begin on a connection any more. The limit
+// that this teaches holds for all connections: what is too much on them is to move,
+// attempts before streams, the latest first. A connection on which nothing may begin at
+// all teaches nothing, and is good for nothing.
 func (cs *connections) stuck(c *connection) (move []*seat) {
 	begun := 0
 	for _, other := range c.seats {

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -21,29 +20,6 @@ type refreshes struct {
 	notBefore time.Time
 	wait      time.Duration
 	sought    map[string]struct{} // names for which the last one was; nil: it found one
-}
-
-// tickUnanswered looks after what a lane has asked for, and asks again.
-func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
-	u := &l.unanswered
-	if c.config.explicitMissing() && !u.given { // it answers every name
-		*u = unanswered{}
-	}
-	if !u.on || l.first {
-		return
-	}
-	u.tick(c.config.patience(), now, func(names []string) (silent, shown []string) {
-		return c.hub.Silent(l.lane.Type, names, uint64(s.id))
-	}, func() []string { return c.hub.Absentees(l.lane.Type) }, func(names []string) []string {
-		return c.hub.Lacking(l.lane.Type, names) // what was answered meanwhile is not given up
-	})
-	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {
-		_, still := c.hub.Silent(l.lane.Type, u.shown, uint64(s.id))
-		early, _ := c.hub.Early(l.lane.Type, u.shown, uint64(s.id))
-		if u.shown = slices.Concat(still, early); len(u.shown) > 0 {
-			c.refresh(s, u.shown, now)
-		}
-	}
 }
 
 // refresh opens a new stream in place of one.
@@ -84,15 +60,4 @@ func (c *Core) refreshAt(s *slot, now time.Time) (at time.Time) {
 		}
 	}
 	return at
-}
-
-// mayLack notes that something may have become Absent by itself.
-func (c *Core) mayLack(now time.Time) {
-	for _, s := range c.slots() {
-		if s.open() {
-			for _, l := range s.stream.lanes {
-				l.unanswered.mayLack(now)
-			}
-		}
-	}
 }
