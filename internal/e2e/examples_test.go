@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	"github.com/xds-relay/xds-relay/cache"
 )
 
@@ -45,5 +47,48 @@ func TestSidecarExampleIsGuarded(t *testing.T) {
 	eventually(t, patience, func() error { return first(complete(), e.AtLeast(cache.Cluster, "c-cluster", 2)) })
 	if err := e.Sound(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The relay of deploy/examples/java-control-plane gives each node.cluster its snapshot,
+// and keeps a type from the server that would make it end the stream.
+func TestJava_Example(t *testing.T) {
+	t.Parallel()
+	clusters := []string{"checkout", "billing"}
+	var snapshots []javaSnapshot
+	worlds := make(map[string]*javaWorld)
+	for _, name := range clusters {
+		w := newJavaWorld(t, name)
+		w.service(name, "127.0.0.1:1")
+		worlds[name] = w
+		snapshots = append(snapshots, w.snapshot())
+	}
+	cp := startJava(t, byCluster, snapshots...)
+	r := startExample(t, "java-control-plane", cp.addr, "cache.snapshot.dir="+filepath.Join(t.TempDir(), "state"))
+	var envoys []*envoy
+	for _, name := range clusters {
+		envoys = append(envoys, startEnvoy(t, r.addr, "proxy-"+name, nil, thisNodeInEach(&core.Node{Id: "proxy-1", Cluster: name})))
+	}
+	has := func(revision int) func() error {
+		return func() error {
+			for i, e := range envoys {
+				name := clusters[i]
+				if err := first(e.AtLeast(cache.Endpoint, name+"-cluster", revision), e.Has(cache.Cluster, name+"-cluster"),
+					e.Has(cache.Listener, name), e.Has(cache.Route, name+"-route")); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	eventually(t, javaSoon, has(1))
+	for i, name := range clusters {
+		envoys[i].Subscribe(cache.Runtime, "layer")
+		worlds[name].cluster(name+"-cluster", 2, "127.0.0.1:2")
+		worlds[name].Publish(cp)
+	}
+	eventually(t, javaSoon, has(2))
+	if lines := cp.Wire(" failed: "); len(lines) > 0 {
+		t.Errorf("a stream of the server failed: %v", lines)
 	}
 }
