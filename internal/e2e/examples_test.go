@@ -63,7 +63,7 @@ func TestJava_Example(t *testing.T) {
 		worlds[name] = w
 		snapshots = append(snapshots, w.snapshot())
 	}
-	cp := startJava(t, byCluster, snapshots...)
+	cp := startJava(t, byNodeCluster, snapshots...)
 	r := startExample(t, "java-control-plane", cp.addr, "cache.snapshot.dir="+filepath.Join(t.TempDir(), "state"))
 	var envoys []*envoy
 	for _, name := range clusters {

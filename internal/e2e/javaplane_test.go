@@ -41,9 +41,9 @@ type javaPlane struct {
 // What chooses the snapshot of a request: there is one group, or one of each node id or
 // node cluster.
 const (
-	byNothing = "one"
-	byNodeID  = "id"
-	byCluster = "cluster"
+	byNothing     = "one"
+	byNodeID      = "id"
+	byNodeCluster = "cluster"
 )
 
 // javaSnapshot is all that a group of nodes is to have.
