@@ -279,7 +279,7 @@ func (c *Conn) ended(t *tenure, err error) error {
 	if moved {
 		return errMoved
 	}
-	return c.endpoint.explained(err, true)
+	return err
 }
 
 // leave ends a stream, or an attempt at one, and gives its place back; failed: nobody

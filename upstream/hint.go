@@ -21,8 +21,8 @@ type Security struct {
 	Asked       atomic.Bool
 }
 
-// explained is an error of a stream with what to do about it before it, if that is known.
-// reached: there has been a stream to the endpoint.
+// explained is why a stream could not begin, with what to do about it before it, if that
+// is known. reached: there has been a stream to the endpoint.
 func (e *Endpoint) explained(err error, reached bool) error {
 	s := status.Convert(err)
 	if s.Code() != codes.Unavailable {
