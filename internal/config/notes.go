@@ -11,9 +11,9 @@ func (c *Config) Notes() []*Error {
 }
 
 // sidecarGuard are values with which the guard acts for one proxy: it has a few
-// resources of each type, and each of them counts. A control plane that restarts shows
-// less than it has for seconds, not minutes.
-const sidecarGuard = "{fraction: 0.3, min: 1, within: 15s, hold: 30s}"
+// resources of each type, so that every removal counts. A control plane that restarts
+// shows less than it has for seconds, not minutes.
+const sidecarGuard = "{fraction: 0.01, min: 1, within: 15s, hold: 30s}"
 
 // guardOfASidecar: the guard's defaults are for a fleet's resources (H-22).
 func (v *validator) guardOfASidecar() {
