@@ -26,8 +26,12 @@ type Endpoint struct {
 	Name string
 	// Target is a gRPC target, such as "127.0.0.1:15010" or "dns:///istiod:15012".
 	Target string
-	// Credentials are TLS's, or insecure ones.
+	// Credentials are TLS's, or insecure ones; Security is what hints need to know of
+	// TLS, nil for plaintext, and Section where all this is configured, "upstream" if
+	// it is empty.
 	Credentials credentials.TransportCredentials
+	Security    *Security
+	Section     string
 	// MaxReceive bounds one response, in bytes (UP-12).
 	MaxReceive int
 	// Keepalive is the interval of HTTP/2 pings; zero: none (UP-13).
@@ -72,6 +76,7 @@ type Conn struct {
 
 	mu       sync.Mutex // never held to call gRPC but to make a channel, or ask for its state
 	closed   bool
+	reached  bool                       // there has been a stream
 	pings    keepalive.ClientParameters // of new channels
 	places   connections
 	channels map[*connection]*channel
@@ -115,6 +120,9 @@ func NewConn(e Endpoint) *Conn {
 	}
 	if e.MaxStreams == 0 {
 		e.MaxStreams = 100
+	}
+	if e.Section == "" {
+		e.Section = "upstream"
 	}
 	if e.RoomWithin == 0 {
 		e.RoomWithin = 4 * time.Second
@@ -225,7 +233,9 @@ func (c *Conn) began(t *tenure, err error) error {
 		err = errMoved
 		c.makeRoom(t.channel)
 	case err == nil:
-		t.seat.begun = true
+		t.seat.begun, c.reached = true, true
+	default:
+		err = c.endpoint.explained(err, c.reached)
 	}
 	learnt := c.places.learnt
 	c.mu.Unlock()

@@ -173,6 +173,7 @@ func Default() Config {
 		APIVersion: APIVersion,
 		Upstream: Upstream{
 			Address:                 "127.0.0.1:15010",
+			TLS:                     ClientTLS{ALPN: ALPNRequire},
 			Mode:                    UpstreamModeAuto,
 			Node:                    Node{ID: "xds-relay"},
 			SendNodeAlways:          true,

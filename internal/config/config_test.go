@@ -258,11 +258,11 @@ instance: relay-0
 upstream:
   address: dns:///istiod.istio-system:15012
   insecure: false
-  tls: {ca: /certs/ca.crt, cert: /certs/tls.crt, key: /certs/tls.key, server_name: istiod}
+  tls: {ca: /certs/ca.crt, cert: /certs/tls.crt, key: /certs/tls.key, server_name: istiod, alpn: lenient}
   mode: delta
   fallbacks:
     - {address: "other:15010", insecure: true, mode: sotw}
-    - {address: "third:15012", tls: {server_name: third}}
+    - {address: "third:15012", tls: {server_name: third, alpn: require}}
   node:
     id: tier-1
     cluster: relays
@@ -344,11 +344,11 @@ func fullConfig() Config {
 		Instance:   "relay-0",
 		Upstream: Upstream{
 			Address: "dns:///istiod.istio-system:15012",
-			TLS:     ClientTLS{CA: "/certs/ca.crt", Cert: "/certs/tls.crt", Key: "/certs/tls.key", ServerName: "istiod"},
+			TLS:     ClientTLS{CA: "/certs/ca.crt", Cert: "/certs/tls.crt", Key: "/certs/tls.key", ServerName: "istiod", ALPN: ALPNLenient},
 			Mode:    UpstreamModeDelta,
 			Fallbacks: []Fallback{
 				{Address: "other:15010", Insecure: true, Mode: "sotw"},
-				{Address: "third:15012", TLS: ClientTLS{ServerName: "third"}},
+				{Address: "third:15012", TLS: ClientTLS{ServerName: "third", ALPN: ALPNRequire}},
 			},
 			Node: Node{
 				ID: "tier-1", Cluster: "relays", Locality: Locality{Region: "eu", Zone: "eu-a", SubZone: "r1"},

@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Upstream configures the client side.
 type Upstream struct {
@@ -166,8 +169,16 @@ func (u *Upstream) Entries() []Fallback {
 	return entries
 }
 
-// ClientTLS is TLS towards the control plane. Setting any field turns TLS on;
-// server_name alone means the system's roots and no client certificate.
+// EntrySection is the key under which an entry of [Upstream.Entries] is written.
+func EntrySection(i int) string {
+	if i == 0 {
+		return "upstream"
+	}
+	return fmt.Sprintf("upstream.fallbacks[%d]", i-1)
+}
+
+// ClientTLS is TLS towards the control plane. Setting any field but alpn turns TLS
+// on; server_name alone means the system's roots and no client certificate.
 type ClientTLS struct {
 	// CA is a PEM file with the roots that the server's certificate must chain
 	// to. Empty means the system's roots.
@@ -187,10 +198,20 @@ type ClientTLS struct {
 	// the host of the address.
 	// Default: "".
 	ServerName string `yaml:"server_name"`
+
+	// ALPN says what to do with a server that selects no application protocol in
+	// the handshake, as HTTP/2 demands: require refuses it, lenient takes it for
+	// one that speaks HTTP/2 all the same, which Consul's does. One that
+	// selects a protocol other than h2 is refused either way.
+	// Default: require.
+	ALPN ALPN `yaml:"alpn"`
 }
 
 // Enabled reports whether the connection is secured.
-func (t ClientTLS) Enabled() bool { return t != ClientTLS{} }
+func (t ClientTLS) Enabled() bool {
+	t.ALPN = "" // says how, and not whether
+	return t != ClientTLS{}
+}
 
 // Node is the relay's own xDS node.
 type Node struct {

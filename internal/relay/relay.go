@@ -234,8 +234,8 @@ func target(address string, dialed bool) string {
 
 // controlPlanes are the connections to the control planes, none of which is made yet.
 func controlPlanes(c *config.Config, o Options) (conns []*upstream.Conn, err error) {
-	for _, e := range c.Upstream.Entries() {
-		creds, err := clientCredentials(e.TLS)
+	for i, e := range c.Upstream.Entries() {
+		creds, security, err := clientCredentials(e.TLS)
 		if err != nil {
 			return nil, fmt.Errorf("upstream %s: %w", e.Address, err)
 		}
@@ -243,6 +243,8 @@ func controlPlanes(c *config.Config, o Options) (conns []*upstream.Conn, err err
 			Name:           e.Address,
 			Target:         target(e.Address, o.Dial != nil),
 			Credentials:    creds,
+			Security:       security,
+			Section:        config.EntrySection(i),
 			MaxReceive:     int(c.Upstream.MaxReceiveBytes),
 			Keepalive:      c.Upstream.Keepalive,
 			Missing:        c.Timers.DNETimeout,
@@ -256,17 +258,6 @@ func controlPlanes(c *config.Config, o Options) (conns []*upstream.Conn, err err
 		}))
 	}
 	return conns, nil
-}
-
-func clientCredentials(t config.ClientTLS) (credentials.TransportCredentials, error) {
-	if !t.Enabled() {
-		return insecure.NewCredentials(), nil
-	}
-	tlsConfig, err := clientTLS(t)
-	if err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
-	}
-	return credentials.NewTLS(tlsConfig), nil
 }
 
 func serverCredentials(t config.ServerTLS) (credentials.TransportCredentials, error) {
