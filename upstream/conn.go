@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+
+	"github.com/xds-relay/xds-relay/internal/header"
 )
 
 // Endpoint is how to reach the control plane.
@@ -46,6 +48,9 @@ type Endpoint struct {
 	RoomWithin                 time.Duration
 	// NoChecks: nobody is asked whether anybody is there (MISS-3).
 	NoChecks bool
+	// Headers are the relay's own for the next stream, or why there is none; nil: none
+	// are wanted (NODE-13).
+	Headers func() ([]header.Header, error)
 	// Dial, if set, replaces the network.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Log and Observer, if set, are told what concerns all groups.
@@ -99,6 +104,7 @@ type channel struct {
 type tenure struct {
 	seat     *seat
 	channel  *channel
+	headers  []header.Header // that it is opened with, to prove something by
 	end      context.CancelFunc
 	answered bool
 }
@@ -279,7 +285,7 @@ func (c *Conn) ended(t *tenure, err error) error {
 	if moved {
 		return errMoved
 	}
-	return err
+	return hide(err, t.headers)
 }
 
 // leave ends a stream, or an attempt at one, and gives its place back; failed: nobody

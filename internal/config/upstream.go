@@ -20,6 +20,12 @@ type Upstream struct {
 	// TLS secures the connection. All fields empty means plaintext.
 	TLS ClientTLS `yaml:"tls"`
 
+	// Headers are sent with every stream to it, by their names in lower case, for
+	// control planes that want to know who asks: text, or a section (NODE-13). What
+	// is said of clients' own headers is groups.forward_headers.
+	// Default: {}.
+	Headers map[string]Header `yaml:"headers"`
+
 	// Mode is the variant spoken to the control plane: delta, sotw, or auto, which
 	// is delta and, while the server does not implement it, sotw (UP-16).
 	// Default: auto.
@@ -152,6 +158,17 @@ type Fallback struct {
 	// TLS secures the connection to it; it inherits nothing from upstream.tls.
 	TLS ClientTLS `yaml:"tls"`
 
+	// Headers are sent with every stream to it; it inherits none from
+	// upstream.headers.
+	// Default: {}.
+	Headers map[string]Header `yaml:"headers"`
+
+	// ForwardHeaders sends it what groups.forward_headers names of clients'
+	// headers, as upstream.address is sent it. Without, it answers for these
+	// groups without knowing whose they are (NODE-13).
+	// Default: false.
+	ForwardHeaders bool `yaml:"forward_headers"`
+
 	// Mode is the variant spoken to it. Empty means upstream.mode.
 	// Default: "".
 	Mode FallbackMode `yaml:"mode"`
@@ -159,7 +176,7 @@ type Fallback struct {
 
 // Entries are the control planes in order of preference, upstream.address first.
 func (u *Upstream) Entries() []Fallback {
-	entries := []Fallback{{Address: u.Address, Insecure: u.Insecure, TLS: u.TLS}}
+	entries := []Fallback{{Address: u.Address, Insecure: u.Insecure, TLS: u.TLS, Headers: u.Headers, ForwardHeaders: true}}
 	entries = append(entries, u.Fallbacks...)
 	for i := range entries {
 		if entries[i].Mode == "" {

@@ -23,6 +23,7 @@ func (c *Config) Validate() error {
 	v.upstream()
 	v.downstream()
 	v.groups()
+	v.headers()
 	v.types()
 	v.timers()
 	v.snapshot()
