@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -90,7 +91,7 @@ func startEnvoy(t testing.TB, w way, name, target string) *realenvoy.Envoy {
 	if w.perType {
 		b = realenvoy.PerType(node, source)
 	}
-	return realenvoy.Start(t, b, realenvoy.Options{Name: name})
+	return realenvoy.Start(t, b, realenvoy.Options{Name: name, LogLevel: os.Getenv("ENVOY_LOG")})
 }
 
 // ready starts an Envoy and waits until it is ready, and until what it is asked at its

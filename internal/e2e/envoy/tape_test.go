@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -40,7 +41,7 @@ type said struct {
 func newTape(t testing.TB, name string) *tape {
 	tp := &tape{begin: time.Now()}
 	t.Cleanup(func() {
-		if t.Failed() {
+		if t.Failed() || os.Getenv("ENVOY_LOG") != "" {
 			tp.mu.Lock()
 			defer tp.mu.Unlock()
 			var b strings.Builder

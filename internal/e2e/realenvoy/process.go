@@ -122,14 +122,14 @@ func (e *Envoy) finish() {
 		e.t.Errorf("%s has ended by itself: %v", e.name, e.err)
 	}
 	e.Kill()
-	if e.t.Failed() {
+	if e.t.Failed() || os.Getenv("ENVOY_LOG") != "" {
 		e.t.Logf("the end of the log of %s:\n%s", e.name, e.Log(shown))
 	}
 	os.RemoveAll(e.dir)
 }
 
 // shown is how much of a log a failed test shows.
-const shown = 8 << 10
+const shown = 64 << 10
 
 func (e *Envoy) logFile() string { return filepath.Join(e.dir, "log") }
 
