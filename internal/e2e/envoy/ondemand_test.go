@@ -52,7 +52,7 @@ func TestVirtualHostsOnDemand(t *testing.T) {
 			one(has, "one.example", "one")
 			one(has, "two.example", "two")
 			s := play(t, w, has)
-			// Without any, an Envoy waits for 15 s for the first.
+			// Without any, an Envoy waits for the first, and is not ready.
 			s.plane.onDemand = func(u cache.TypeURL, name string) bool { return u == cache.VirtualHost && name != "web/first.example" }
 			s.plane.tellsMissing = true
 			e := s.envoy("envoy")
@@ -97,7 +97,7 @@ func TestClustersOnDemand(t *testing.T) {
 			m := w.makes()
 			has := m.service("a", realenvoy.Backend(t, "a"))
 			has.put(cache.Listener, "web", m.listener("web", "web", onDemand(&ondemand.OnDemand{
-				Odcds: &ondemand.OnDemandCds{Source: m.source, Timeout: durationpb.New(envoysOwn)},
+				Odcds: &ondemand.OnDemandCds{Source: m.source, Timeout: durationpb.New(patience)},
 			})))
 			byHeader := to("")
 			byHeader.GetRoute().ClusterSpecifier = &route.RouteAction_ClusterHeader{ClusterHeader: "x-cluster"}

@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -36,7 +35,7 @@ func (w way) makes() maker {
 	if w.perType {
 		return perType(w.sotw)
 	}
-	return byADS
+	return byADS()
 }
 
 // variants are a way in both variants.
@@ -91,7 +90,7 @@ func startEnvoy(t testing.TB, w way, name, target string) *realenvoy.Envoy {
 	if w.perType {
 		b = realenvoy.PerType(node, source)
 	}
-	return realenvoy.Start(t, b, realenvoy.Options{Name: name, LogLevel: os.Getenv("ENVOY_LOG")})
+	return realenvoy.Start(t, b, realenvoy.Options{Name: name})
 }
 
 // ready starts an Envoy and waits until it is ready, and until what it is asked at its

@@ -62,10 +62,20 @@ func mustAny(m proto.Message) *anypb.Any {
 // stream of each type's own.
 type maker struct{ source *core.ConfigSource }
 
-var byADS = maker{&core.ConfigSource{
-	ResourceApiVersion:    core.ApiVersion_V3,
-	ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
-}}
+// byADS makes resources that refer to others by ADS.
+func byADS() maker {
+	return maker{&core.ConfigSource{
+		ResourceApiVersion:    core.ApiVersion_V3,
+		InitialFetchTimeout:   durationpb.New(never),
+		ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
+	}}
+}
+
+// impatient makes resources whose Envoy goes on after 15 s without what they refer to.
+func (m maker) impatient() maker {
+	m.source.InitialFetchTimeout = nil
+	return m
+}
 
 // perType makes resources that refer to others through the source of the bootstrap.
 func perType(sotw bool) maker {
@@ -74,7 +84,8 @@ func perType(sotw bool) maker {
 		kind = core.ApiConfigSource_GRPC
 	}
 	return maker{&core.ConfigSource{
-		ResourceApiVersion: core.ApiVersion_V3,
+		ResourceApiVersion:  core.ApiVersion_V3,
+		InitialFetchTimeout: durationpb.New(never),
 		ConfigSourceSpecifier: &core.ConfigSource_ApiConfigSource{ApiConfigSource: &core.ApiConfigSource{
 			ApiType: kind, TransportApiVersion: core.ApiVersion_V3,
 			GrpcServices: []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{
