@@ -48,16 +48,17 @@ func (x *exchange) membersGained(v fanout.View) bool {
 }
 
 // withholds: additions and changes of what refers to Clusters have to wait. The client has
-// yet to judge Clusters that it was sent, or is to be sent others when it has.
+// yet to judge Clusters that it was sent, or is to be sent others when it has, or came with
+// some and it is not known yet which others it is to be sent.
 func (s *Session) withholds(now time.Time) (wait bool) {
 	c := s.warming.clusters
-	if c == nil || len(c.unacked) == 0 || s.config.WarmingHold == 0 || c.holdExpired || s.outage.over(now) {
+	if c == nil || len(c.unacked) == 0 && !c.returning || s.config.WarmingHold == 0 || c.holdExpired || s.outage.over(now) {
 		return false
 	}
 	unjudged := slices.ContainsFunc(c.unacked, func(s sent) bool { return s.changes })
 	c.sub.Read(func(v fanout.View) {
 		wildcard, _ := v.Wildcard()
-		wait = (wildcard || len(v.Names()) > 0) && (unjudged || c.gains(v))
+		wait = (wildcard || len(v.Names()) > 0) && (unjudged || c.returning || c.gains(v))
 	})
 	return wait
 }
@@ -85,6 +86,18 @@ func (s *Session) noteHold(now time.Time) {
 	case s.warming.since.IsZero():
 		s.warming.since = now
 	}
+}
+
+// returns notes whether it is known what has become of what the client came with: the
+// wildcard's set, and the names that it brought.
+func (x *exchange) returns(v fanout.View, brought func(name string) bool) {
+	if !x.returning {
+		return
+	}
+	subscribed, synced := v.Wildcard()
+	x.returning = subscribed && (!synced || v.WarmSet()) || slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
+		return (v.Warm(id) || v.Answer(id).State == cache.Unknown) && brought(v.Name(id))
+	})
 }
 
 // await notes that a newly subscribed name has no answer yet. Its answer, when it comes,

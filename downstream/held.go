@@ -118,12 +118,24 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 		return
 	}
 	for name := range d.held {
+		d.uncovered.add(name)
+	}
+	d.held, d.warming, d.anew = nil, nil, nil
+}
+
+// collectUncovered: what the client came with and nothing covers is taken from it, after
+// what may refer to it now (ORDER-2).
+func (d *deltaState) collectUncovered(v fanout.View, p *part) {
+	if d.uncovered.len() == 0 {
+		return
+	}
+	for _, name := range d.uncovered.take() {
 		if !v.Covers(name) {
-			p.gone = append(p.gone, name)
+			p.removedUncovered = append(p.removedUncovered, name)
 		}
 	}
-	slices.Sort(p.gone)
-	d.held, d.warming, d.anew = nil, nil, nil
+	slices.Sort(p.removedUncovered)
+	p.removed = slices.Concat(p.removed, p.removedUncovered)
 }
 
 // anewWithout takes in which names a client asks for that it has no copy of, as far as
