@@ -55,12 +55,17 @@ func (s *Session) withholds(now time.Time) (wait bool) {
 	if c == nil || len(c.unacked) == 0 && !c.returning || s.config.WarmingHold == 0 || c.holdExpired || s.outage.over(now) {
 		return false
 	}
-	unjudged := slices.ContainsFunc(c.unacked, func(s sent) bool { return s.changes })
+	unjudged := c.unjudged()
 	c.sub.Read(func(v fanout.View) {
 		wildcard, _ := v.Wildcard()
 		wait = (wildcard || len(v.Names()) > 0) && (unjudged || c.returning || c.gains(v))
 	})
 	return wait
+}
+
+// unjudged: the client has been sent additions or changes and has said nothing of them yet.
+func (x *exchange) unjudged() bool {
+	return slices.ContainsFunc(x.unacked, func(s sent) bool { return s.changes })
 }
 
 // expireHold ends the wait when it has lasted warming_hold. There is no other one until

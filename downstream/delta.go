@@ -160,7 +160,9 @@ func (d *deltaState) missed(subscribe, unsubscribe []string) {
 }
 
 // due: there may be something to send.
-func (d *deltaState) due() bool { return d.exchange.due() || d.left.len() > 0 || d.held != nil || d.uncovered.len() > 0 }
+func (d *deltaState) due() bool {
+	return d.exchange.due() || d.left.len() > 0 || d.held != nil || d.uncovered.len() > 0
+}
 
 // collect is what there is to tell. push: changes too, not only answers.
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
@@ -183,7 +185,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectLeft(v, &p)
 	d.collectNames(v, push, &p)
 	d.collectHeld(v, push, &p)
-	d.collectUncovered(v, &p)
+	d.collectUncovered(v, push, &p)
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
 		handed := v.Handed()

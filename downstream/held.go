@@ -124,9 +124,10 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 }
 
 // collectUncovered: what the client came with and nothing covers is taken from it, after
-// what may refer to it now (ORDER-2).
-func (d *deltaState) collectUncovered(v fanout.View, p *part) {
-	if d.uncovered.len() == 0 {
+// what may refer to it now (ORDER-2). A client that has just come back may not have asked
+// yet for what refers to Clusters: those go when it has acknowledged the new ones.
+func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
+	if d.uncovered.len() == 0 || d.url == cache.Cluster && (len(p.resources) > 0 || !push && d.unjudged()) {
 		return
 	}
 	for _, name := range d.uncovered.take() {
