@@ -313,7 +313,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 
 // paced: changes wait for the ACK, answers do not (DOWN-DELTA-15).
 func (c *Checker) paced(who string, cl *clientState, k kind, t *topic, nonce string, answer bool) {
-	hurried := k.name == "CDS" && cl.hold.ranOut(c.now)
+	hurried := k.name == "CDS" && (cl.hold.ranOut(c.now) || !c.now.Before(t.since.Add(warmingHold))) // one of them pending is waited for, too
 	if len(t.unacked) > 0 && !answer && !hurried && c.now.Before(t.since.Add(c.ackTimeout)) {
 		c.fail("DOWN-DELTA-15", "%s: a change is sent before the last ACK", who)
 	}
