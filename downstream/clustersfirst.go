@@ -78,9 +78,14 @@ func (s *Session) expireHold(now time.Time) {
 
 func (s *Session) holdEnds() time.Time { return s.warming.since.Add(s.config.WarmingHold) }
 
-// hurried: Clusters are sent though others are not acknowledged, since what refers to
-// them will not wait any longer.
-func (s *Session) hurried(x *exchange) bool { return x.holdExpired && !s.warming.since.IsZero() }
+// hurried: Clusters are sent though others are not acknowledged, since there is something
+// that may refer to them, and will not wait.
+func (s *Session) hurried(x *exchange) bool {
+	return x.holdExpired && slices.ContainsFunc(s.states, func(st state) bool {
+		o := st.base()
+		return o.refers && (o.marked || st.due())
+	})
+}
 
 // noteHold notes when something began to wait, and when nothing does any more.
 func (s *Session) noteHold(now time.Time) {
