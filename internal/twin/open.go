@@ -37,6 +37,10 @@ var open = []exemption{
 		}},
 	{"WILD-8", "a member that is named and given up in one request is told twice",
 		func(c *Checker, broken string) bool { return broken == "G5" && c.leaves }},
+	{"WILD-8", "a member that is named is given up in the request that asks for an alias of it, and is told to be gone",
+		func(c *Checker, broken string) bool {
+			return broken == "G4" && c.leaves && c.about.interest.Wildcard && len(c.about.interest.Names) > 0
+		}},
 	{"NAME-5", "a resource that a client has by an alias goes, and the client is not told: its name has been given up, by this client or by all, or the alias was answered with an error", breaks("NAME-5")},
 	{"ORDER-4", "endpoints that come again after their cluster come twice if two names lead to them",
 		func(c *Checker, broken string) bool { return broken == "G5" && c.about.twice }},
@@ -46,6 +50,10 @@ var open = []exemption{
 		func(c *Checker, broken string) bool { return broken == "RECON-19" && c.about.sotw && c.about.asks > 1 }},
 	{"RECON-19", "a wildcard from disk of which upstream says nothing is not asked for anew: what a client came with stays",
 		func(c *Checker, broken string) bool { return broken == "G3" && c.unspoken }},
+	{"MISS-3", "a name over which an earlier stream's error lies is not given up by the silence of the next one: what its client came with beside it stays",
+		func(c *Checker, broken string) bool {
+			return broken == "G3" && slices.ContainsFunc(kinds, func(k kind) bool { return len(c.known[k.name].erred) > 0 })
+		}},
 }
 
 // unmended are those that are being mended now, each with the habit of the control plane
