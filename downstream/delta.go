@@ -38,9 +38,6 @@ type deltaState struct {
 	// anew are names asked for since: what the client came with spares them nothing
 	// (DOWN-DELTA-7).
 	anew map[cache.ID]bool
-	// repeated are names asked for again while they were subscribed, and not answered yet
-	// (ORDER-3).
-	repeated map[cache.ID]bool
 	// resend: held versions do not spare the client anything (WILD-5, and
 	// resend_on_reconnect_types).
 	resend bool
@@ -74,8 +71,10 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
 	asked := d.sub.Delta(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe(), now)
 	d.asked.add(asked.Names...)
-	if d.refers {
-		d.repeats(asked.Again)
+	for _, name := range asked.New {
+		if !first || !d.brought(name) {
+			d.await(name)
+		}
 	}
 	for _, name := range req.GetResourceNamesUnsubscribe() {
 		d.answered(name)
@@ -168,7 +167,7 @@ func (d *deltaState) due() bool {
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push && !d.withheld
 	p.version = v.SystemVersion()
-	d.returns(v, func(name string) bool { _, came := d.held[name]; return came })
+	d.returns(v, d.brought)
 	subscribed, synced := v.Wildcard()
 	lacking := d.lacks(v)
 	if d.opening && subscribed && (!synced || lacking) {
@@ -188,7 +187,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectUncovered(v, push, &p)
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
-		handed := v.Handed()
+		handed := v.Handed(!d.waits)
 		p.resources = append(p.resources, handed...)
 		p.mixed = p.mixed || len(handed) > 0
 		d.handed = false
@@ -232,13 +231,12 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 		d.collectMembers(v, p)
 		d.wildcardAsked, d.opening = false, false
 		p.must, p.answer = true, true
-	case push && d.members && d.withheld:
-		if d.removalsOnly(v, p); d.waits {
+	case push && d.members:
+		d.waits = d.withheld && gainsMembers(d, v)
+		if d.collectChanges(v, p); d.waits {
 			p.removedMembers = len(p.removed) > 0
 			return
 		}
-	case push && d.members:
-		d.collectChanges(v, p)
 	default:
 		return
 	}
@@ -266,16 +264,17 @@ func (d *deltaState) collectMembers(v fanout.View, p *part) {
 	slices.Reverse(p.resources) // in the order in which they changed
 }
 
-// collectChanges: what has changed in the set, and removals that had to wait.
+// collectChanges: what has changed in the set, unless that has to wait (ORDER-3), and
+// removals, also those that had to.
 func (d *deltaState) collectChanges(v fanout.View, p *part) {
-	if d.held == nil && d.ahead == nil && d.told == d.untold && d.share(v, d.told, p) {
+	if !d.waits && d.held == nil && d.ahead == nil && d.told == d.untold && d.share(v, d.told, p) {
 		p.removed = p.news.Removed
 		return
 	}
 	for c := range v.Members(min(d.told, d.untold)) {
 		switch {
 		case c.Resource == nil && d.toldAhead(c.Name, "", c.Seq):
-		case c.Resource != nil && d.toldAhead(c.Name, c.Resource.Version, c.Seq):
+		case c.Resource != nil && (d.waits || d.toldAhead(c.Name, c.Resource.Version, c.Seq)):
 		case c.Resource != nil && c.Seq > d.told && !d.has(c.Resource):
 			p.resources = append(p.resources, c.Resource)
 		case c.Resource == nil && c.Seq > d.untold:
@@ -319,6 +318,11 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 			}
 			continue
 		}
+		if r != nil && d.withheld {
+			d.left.add(name) // it may be a change
+			d.waits = true
+			continue
+		}
 		p.answer, p.mixed = true, true
 		if r != nil {
 			p.resources = append(p.resources, r)
@@ -336,10 +340,10 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	asked := d.asked.take()
 	if d.withheld {
-		asked = d.putOffAsked(v, asked)
+		asked = putOffAsked(d, v, asked)
 	}
 	for _, id := range asked {
-		if delete(d.repeated, id); v.Has(id) {
+		if v.Has(id) {
 			d.collectName(v, id, true, p)
 		}
 	}
@@ -348,7 +352,7 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	}
 	changed := d.changed.take()
 	if d.withheld {
-		changed = d.putOff(v, changed)
+		changed = putOff(d, v, changed)
 	}
 	for _, id := range changed {
 		if !v.Has(id) {
@@ -362,7 +366,7 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 		}
 	}
 	if d.waits {
-		return // the rest belongs to what waits
+		return // what waits may lead to what is loose
 	}
 	members, gone := d.ties.collectLoose(v)
 	p.resources, p.mixed = append(p.resources, members...), p.mixed || len(members) > 0
@@ -382,8 +386,6 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	if a.State != cache.Unknown {
 		d.answered(v.Name(id))
 		d.ties.lead(v.Name(id), &a)
-	} else if _, came := d.held[v.Name(id)]; asked && !came {
-		d.await(v.Name(id))
 	}
 	switch {
 	case a.State == cache.Present:

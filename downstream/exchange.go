@@ -72,7 +72,7 @@ type exchange struct {
 	// Additions and changes that wait for Clusters (ORDER-3).
 	withheld bool                // they have to just now
 	waits    bool                // there are some
-	awaited  map[string]struct{} // new names without an answer yet, which do not wait
+	awaited  map[string]struct{} // what was newly asked for and has no answer yet; that does not wait
 	// holdExpired, of Clusters: others have waited in vain for an ACK, and none has come
 	// since.
 	holdExpired bool

@@ -104,7 +104,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		sp.part = st.collect(v, push)
 		s.learn(v, sp)
 		s.withholdErrors(v, sp)
-		x.waits = x.waits || x.withheld && !push && x.gains(v)
+		x.waits = x.waits || x.withheld && !push && gains(st, v)
 	})
 	return sp
 }

@@ -130,6 +130,8 @@ type state interface {
 	later(p *part)
 	removedNow(p *part)
 	takes() room
+	brought(name string) bool
+	holds(r *cache.Resource) bool
 }
 
 func (x *exchange) base() *exchange { return x }
@@ -434,8 +436,8 @@ func (s *Session) add(st state) {
 	})
 	s.states = slices.Insert(s.states, i, st)
 	s.bySub[st.base().sub] = st
-	if x := st.base(); x.url == cache.Cluster && s.kind.Type == "" {
-		s.warming.clusters = x
+	if st.base().url == cache.Cluster && s.kind.Type == "" {
+		s.warming.clusters = st
 	}
 }
 
