@@ -91,6 +91,13 @@ func (x *exchange) unjudged() bool {
 	return slices.ContainsFunc(x.unacked, func(s sent) bool { return s.changes })
 }
 
+// succeeds: Clusters come while others go, which are used until what refers to those that
+// come has been sent. They go after the ACK of these, as removals that are new then.
+func (s *Session) succeeds(sp *speaker) bool {
+	return sp.state == s.warming.clusters && len(sp.changed) > 0 && s.config.WarmingHold > 0 && !sp.base().holdExpired &&
+		slices.ContainsFunc(s.states, func(st state) bool { return st.base().refers })
+}
+
 // expireHold ends the wait when it has lasted warming_hold. There is no other one until
 // the client acknowledges Clusters, which it may just have done.
 func (s *Session) expireHold(now time.Time) {

@@ -67,7 +67,7 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 		s.hold(sp, s.states[i+1:], now)
 		if sp.early() {
 			chosen, sp.adds = sp, true
-			if sp.takesAway = sp.late() && s.released(x, now); sp.late() && !sp.takesAway {
+			if sp.takesAway = sp.late() && s.released(x, now) && !s.succeeds(sp); sp.late() && !sp.takesAway {
 				sp.later(&sp.part) // after the ACK of what goes now
 			}
 			break
@@ -122,7 +122,7 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	if sp.pushed && !sp.late() {
 		x.waitSince, x.waitFor = time.Time{}, nil // what waited has been taken back
 	}
-	if !sp.late() || !x.waitSince.IsZero() {
+	if !sp.late() || !x.waitSince.IsZero() || s.succeeds(sp) {
 		return
 	}
 	x.waitSince = now
