@@ -13,10 +13,10 @@ import (
 // that ACK before they turn a route to a new Cluster. The relay acknowledges upstream at
 // once, so it has to wait on their behalf.
 
-// warmingHold is what a Session keeps of it.
-type warmingHold struct {
-	clusters state     // Clusters on this stream, or nil
-	since    time.Time // the first change that waits; zero: none does
+// clustersFirst is what a Session keeps of it.
+type clustersFirst struct {
+	clusters     state     // Clusters on this stream, or nil
+	waitingSince time.Time // of the first change that waits; zero: none does
 }
 
 // refersToClusters: the resources of a type name Clusters, and break if one of those is
@@ -67,21 +67,21 @@ func gainsBy(st state, v fanout.View, id cache.ID) bool {
 	return false
 }
 
-// withholds: additions and changes of what refers to Clusters have to wait. The client has
+// postpones: additions and changes of what refers to Clusters have to wait. The client has
 // yet to judge Clusters that it was sent, or is to be sent others when it has, or came with
 // some and it is not known yet which others it is to be sent.
-func (s *Session) withholds(now time.Time) (wait bool) {
-	if s.warming.clusters == nil {
+func (s *Session) postpones(now time.Time) (wait bool) {
+	if s.clusters == nil {
 		return false
 	}
-	c := s.warming.clusters.base()
-	if len(c.unacked) == 0 && !c.returning || s.config.WarmingHold == 0 || c.holdExpired || s.outage.over(now) {
+	c := s.clusters.base()
+	if len(c.unacked) == 0 && !c.returning || s.config.WarmingHold == 0 || c.waitedInVain || s.outage.over(now) {
 		return false
 	}
 	unjudged := c.unjudged()
 	c.sub.Read(func(v fanout.View) {
 		wildcard, _ := v.Wildcard()
-		wait = (wildcard || len(v.Names()) > 0) && (unjudged || c.returning || gains(s.warming.clusters, v))
+		wait = (wildcard || len(v.Names()) > 0) && (unjudged || c.returning || gains(s.clusters, v))
 	})
 	return wait
 }
@@ -94,40 +94,40 @@ func (x *exchange) unjudged() bool {
 // succeeds: Clusters come while others go, which are used until what refers to those that
 // come has been sent. They go after the ACK of these, as removals that are new then.
 func (s *Session) succeeds(sp *speaker) bool {
-	return sp.state == s.warming.clusters && len(sp.changed) > 0 && s.config.WarmingHold > 0 && !sp.base().holdExpired &&
+	return sp.state == s.clusters && len(sp.changed) > 0 && s.config.WarmingHold > 0 && !sp.base().waitedInVain &&
 		slices.ContainsFunc(s.states, func(st state) bool { return st.base().refers })
 }
 
-// expireHold ends the wait when it has lasted warming_hold. There is no other one until
+// endWait ends the wait when it has lasted warming_hold. There is no other one until
 // the client acknowledges Clusters, which it may just have done.
-func (s *Session) expireHold(now time.Time) {
-	if s.warming.since.IsZero() || now.Before(s.holdEnds()) {
+func (s *Session) endWait(now time.Time) {
+	if s.waitingSince.IsZero() || now.Before(s.waitEnds()) {
 		return
 	}
-	if c := s.warming.clusters.base(); len(c.unacked) > 0 || c.returning {
-		c.holdExpired = true
+	if c := s.clusters.base(); len(c.unacked) > 0 || c.returning {
+		c.waitedInVain = true
 	}
 }
 
-func (s *Session) holdEnds() time.Time { return s.warming.since.Add(s.config.WarmingHold) }
+func (s *Session) waitEnds() time.Time { return s.waitingSince.Add(s.config.WarmingHold) }
 
 // hurried: Clusters are sent though others are not acknowledged, since there is something
 // that may refer to them, and will not wait.
 func (s *Session) hurried(x *exchange) bool {
-	return x.holdExpired && slices.ContainsFunc(s.states, func(st state) bool {
+	return x.waitedInVain && slices.ContainsFunc(s.states, func(st state) bool {
 		o := st.base()
 		return o.refers && (o.marked || st.due())
 	})
 }
 
-// noteHold notes when something began to wait, and when nothing does any more.
-func (s *Session) noteHold(now time.Time) {
-	waits := func(st state) bool { return st.base().waits && st.due() }
+// noteWait notes when something began to wait, and when nothing does any more.
+func (s *Session) noteWait(now time.Time) {
+	waits := func(st state) bool { return st.base().postponed && st.due() }
 	switch {
 	case !slices.ContainsFunc(s.states, waits):
-		s.warming.since = time.Time{}
-	case s.warming.since.IsZero():
-		s.warming.since = now
+		s.waitingSince = time.Time{}
+	case s.waitingSince.IsZero():
+		s.waitingSince = now
 	}
 }
 
@@ -167,23 +167,23 @@ func (x *exchange) answered(name string) {
 	}
 }
 
-// putOff keeps back the names of which the client would be told something new, and
+// postpone keeps back the names of which the client would be told something new, and
 // returns the others: names that are gone, and first answers.
-func putOff(st state, v fanout.View, changed []cache.ID) []cache.ID {
+func postpone(st state, v fanout.View, changed []cache.ID) []cache.ID {
 	x := st.base()
 	return slices.DeleteFunc(changed, func(id cache.ID) bool {
 		if !gainsBy(st, v, id) {
 			return false
 		}
 		x.changed.add(id)
-		x.waits = true
+		x.postponed = true
 		return true
 	})
 }
 
-// putOffAsked does the same with names that were asked for. Such a name brings a change if
+// postponeAsked does the same with names that were asked for. Such a name brings a change if
 // the client has not been told one yet, or came with another version.
-func putOffAsked(st state, v fanout.View, asked []cache.ID) []cache.ID {
+func postponeAsked(st state, v fanout.View, asked []cache.ID) []cache.ID {
 	x := st.base()
 	changed := distinct(slices.Clone(x.changed.items))
 	return slices.DeleteFunc(asked, func(id cache.ID) bool {
@@ -193,7 +193,7 @@ func putOffAsked(st state, v fanout.View, asked []cache.ID) []cache.ID {
 		}
 		x.asked.add(id)
 		x.changed.add(id) // it is one, whatever is asked for meanwhile
-		x.waits = true
+		x.postponed = true
 		return true
 	})
 }

@@ -165,7 +165,7 @@ func (d *deltaState) due() bool {
 
 // collect is what there is to tell. push: changes too, not only answers.
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
-	p.position, p.pushed = v.Position(), push && !d.withheld
+	p.position, p.pushed = v.Position(), push && !d.postpones
 	p.version = v.SystemVersion()
 	d.returns(v, d.brought)
 	subscribed, synced := v.Wildcard()
@@ -174,8 +174,8 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 		p.starving = starving(v)
 		return p
 	}
-	if d.opening && subscribed && d.withheld && d.reconnected {
-		d.waits = true
+	if d.opening && subscribed && d.postpones && d.reconnected {
+		d.postponed = true
 		return p
 	}
 	if !lacking {
@@ -187,7 +187,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectUncovered(v, push, &p)
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
-		handed := v.Handed(!d.waits)
+		handed := v.Handed(!d.postponed)
 		p.resources = append(p.resources, handed...)
 		p.mixed = p.mixed || len(handed) > 0
 		d.handed = false
@@ -232,8 +232,8 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 		d.wildcardAsked, d.opening = false, false
 		p.must, p.answer = true, true
 	case push && d.members:
-		d.waits = d.withheld && gainsMembers(d, v)
-		if d.collectChanges(v, p); d.waits {
+		d.postponed = d.postpones && gainsMembers(d, v)
+		if d.collectChanges(v, p); d.postponed {
 			p.removedMembers = len(p.removed) > 0
 			return
 		}
@@ -267,14 +267,14 @@ func (d *deltaState) collectMembers(v fanout.View, p *part) {
 // collectChanges: what has changed in the set, unless that has to wait (ORDER-3), and
 // removals, also those that had to.
 func (d *deltaState) collectChanges(v fanout.View, p *part) {
-	if !d.waits && d.held == nil && d.ahead == nil && d.told == d.untold && d.share(v, d.told, p) {
+	if !d.postponed && d.held == nil && d.ahead == nil && d.told == d.untold && d.share(v, d.told, p) {
 		p.removed = p.news.Removed
 		return
 	}
 	for c := range v.Members(min(d.told, d.untold)) {
 		switch {
 		case c.Resource == nil && d.toldAhead(c.Name, "", c.Seq):
-		case c.Resource != nil && (d.waits || d.toldAhead(c.Name, c.Resource.Version, c.Seq)):
+		case c.Resource != nil && (d.postponed || d.toldAhead(c.Name, c.Resource.Version, c.Seq)):
 		case c.Resource != nil && c.Seq > d.told && !d.has(c.Resource):
 			p.resources = append(p.resources, c.Resource)
 		case c.Resource == nil && c.Seq > d.untold:
@@ -318,9 +318,9 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 			}
 			continue
 		}
-		if r != nil && d.withheld {
+		if r != nil && d.postpones {
 			d.left.add(name) // it may be a change
-			d.waits = true
+			d.postponed = true
 			continue
 		}
 		p.answer, p.mixed = true, true
@@ -339,8 +339,8 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 // when it is (MISS-7).
 func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	asked := d.asked.take()
-	if d.withheld {
-		asked = putOffAsked(d, v, asked)
+	if d.postpones {
+		asked = postponeAsked(d, v, asked)
 	}
 	for _, id := range asked {
 		if v.Has(id) {
@@ -351,8 +351,8 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 		return
 	}
 	changed := d.changed.take()
-	if d.withheld {
-		changed = putOff(d, v, changed)
+	if d.postpones {
+		changed = postpone(d, v, changed)
 	}
 	for _, id := range changed {
 		if !v.Has(id) {
@@ -365,7 +365,7 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 			d.ties.loosen(v.Name(id), "") // others answer to the name now
 		}
 	}
-	if d.waits {
+	if d.postponed {
 		return // what waits may lead to what is loose
 	}
 	members, gone := d.ties.collectLoose(v)

@@ -104,8 +104,8 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 		}
 		unresolved = unresolved || v.Answer(id).State == cache.Unknown
 	}
-	if d.withheld && d.keptChanged(v) {
-		d.waits = true
+	if d.postpones && d.keptChanged(v) {
+		d.postponed = true
 		return
 	}
 	d.judged(p)
@@ -126,7 +126,7 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 	for name := range d.held {
 		d.uncovered.add(name)
 	}
-	if !d.waits { // else what waits is compared with them
+	if !d.postponed { // else what waits is compared with them
 		d.held, d.warming, d.anew = nil, nil, nil
 	}
 }

@@ -125,7 +125,7 @@ func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink 
 
 // collect is what there is to tell. push: changes too, not only answers.
 func (s *sotwState) collect(v fanout.View, push bool) (p part) {
-	p.position, p.pushed = v.Position(), push && !s.withheld
+	p.position, p.pushed = v.Position(), push && !s.postpones
 	s.returns(v, func(name string) bool { _, came := s.must[name]; return came })
 	if s.full {
 		s.collectFull(v, push, &p)
@@ -191,8 +191,8 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	s.handed = false
 
 	resources, version, certain := s.view(v)
-	s.waits = s.withheld && certain && send && !beat && !s.answersNew(v)
-	if !certain || s.spared(v, version) || s.waits {
+	s.postponed = s.postpones && certain && send && !beat && !s.answersNew(v)
+	if !certain || s.spared(v, version) || s.postponed {
 		s.again, s.shrink = send, shrunk
 		for _, e := range slices.Concat(p.errors, p.unavailable) {
 			if id, ok := v.Lookup(e.name); ok {
@@ -367,10 +367,10 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	case !synced:
 		s.members = false
 	case s.wildcardAsked && s.keepsSet(v):
-	case s.withheld && s.wildcardAsked && !s.awaits(fanout.Wildcard):
-		s.waits = true // the client came with something
-	case s.withheld && !s.wildcardAsked && push && s.members && gainsMembers(s, v):
-		s.waits = true
+	case s.postpones && s.wildcardAsked && !s.awaits(fanout.Wildcard):
+		s.postponed = true // the client came with something
+	case s.postpones && !s.wildcardAsked && push && s.members && gainsMembers(s, v):
+		s.postponed = true
 	case s.wildcardAsked || push && s.members:
 		after := s.told
 		if s.wildcardAsked {
@@ -386,21 +386,21 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		s.answered(fanout.Wildcard)
 	}
 	asked := s.asked.take()
-	if s.withheld {
-		asked = putOffAsked(s, v, asked)
+	if s.postpones {
+		asked = postponeAsked(s, v, asked)
 	}
 	asked = s.keep(v, asked)
 	p.answer = p.answer || len(asked) > 0
 	s.collectNames(v, asked, true, p)
 	if push {
 		changed := s.changed.take()
-		if s.withheld {
-			changed = putOff(s, v, changed)
+		if s.postpones {
+			changed = postpone(s, v, changed)
 		}
 		s.collectNames(v, changed, false, p)
 		s.asked.drop(changed) // upstream has spoken of what was put off
 	}
-	if push && !s.waits {
+	if push && !s.postponed {
 		members, _ := s.ties.collectLoose(v) // the rest goes silently (DOWN-SOTW-10)
 		p.resources = append(p.resources, members...)
 		s.namesTo, s.warmed = p.position, nil
@@ -410,7 +410,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	s.collectErrors(v, p)
 	p.refuse(&s.exchange)
 	if push {
-		p.resources = append(p.resources, v.Handed(!s.waits)...)
+		p.resources = append(p.resources, v.Handed(!s.postponed)...)
 		s.handed = false
 		s.collectRenewals(v, p)
 	}

@@ -41,7 +41,7 @@ func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
 		}
 	}
 	for _, id := range x.renewed.take() {
-		if _, waits := slices.BinarySearch(x.changed.items, id); waits { // in order, from putOff
+		if _, waits := slices.BinarySearch(x.changed.items, id); waits { // in order, from postpone
 			continue // what is new goes with its TTL
 		}
 		if a := v.Answer(id); v.Has(id) && a.State == cache.Present {
