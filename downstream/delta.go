@@ -318,7 +318,7 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 			}
 			continue
 		}
-		if r != nil && d.postpones {
+		if r != nil && d.postpones && !p.must {
 			d.left.add(name) // it may be a change
 			d.postponed = true
 			continue
