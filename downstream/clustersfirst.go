@@ -13,10 +13,10 @@ import (
 // that ACK before they turn a route to a new Cluster. The relay acknowledges upstream at
 // once, so it has to wait on their behalf.
 
-// warmingHold is what a Session keeps of it.
-type warmingHold struct {
-	clusters *exchange // Clusters on this stream, or nil
-	since    time.Time // the first change that waits; zero: none does
+// clustersFirst is what a Session keeps of it.
+type clustersFirst struct {
+	clusters     state     // Clusters on this stream, or nil
+	waitingSince time.Time // of the first change that waits; zero: none does
 }
 
 // refersToClusters: the resources of a type name Clusters, and break if one of those is
@@ -29,36 +29,59 @@ func refersToClusters(t cache.TypeURL) bool {
 	return false
 }
 
-// gains: there are additions and changes to tell.
-func (x *exchange) gains(v fanout.View) bool {
-	if subscribed, synced := v.Wildcard(); x.members && subscribed && synced && x.membersGained(v) {
+// gains: there are additions and changes to tell, and not only first answers.
+func gains(st state, v fanout.View) bool {
+	x := st.base()
+	if subscribed, synced := v.Wildcard(); x.members && subscribed && synced && gainsMembers(st, v) {
 		return true
 	}
-	return slices.ContainsFunc(x.changed.items, func(id cache.ID) bool { return v.Has(id) && v.Answer(id).State == cache.Present })
+	return slices.ContainsFunc(x.changed.items, func(id cache.ID) bool { return gainsBy(st, v, id) })
 }
 
-// membersGained: there are some in the wildcard's set.
-func (x *exchange) membersGained(v fanout.View) bool {
+// gainsMembers: there are some in the wildcard's set.
+func gainsMembers(st state, v fanout.View) bool {
+	x := st.base()
 	for c := range v.Members(x.told) {
-		if c.Resource != nil {
+		if c.Resource != nil && !x.toldAhead(c.Name, c.Resource.Version, c.Seq) && !st.holds(c.Resource) {
 			return true
 		}
 	}
 	return false
 }
 
-// withholds: additions and changes of what refers to Clusters have to wait. The client has
+// gainsBy: there are some that a name leads to.
+func gainsBy(st state, v fanout.View, id cache.ID) bool {
+	x := st.base()
+	if !v.Has(id) || x.awaits(v.Name(id)) {
+		return false
+	}
+	a := v.Answer(id)
+	if a.State != cache.Present {
+		return false
+	}
+	for r := range x.leadsTo(v.Name(id), &a, false, nil) {
+		if kept := v.Warm(id) && st.brought(r.Name); !kept && !st.holds(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// postpones: additions and changes of what refers to Clusters have to wait. The client has
 // yet to judge Clusters that it was sent, or is to be sent others when it has, or came with
 // some and it is not known yet which others it is to be sent.
-func (s *Session) withholds(now time.Time) (wait bool) {
-	c := s.warming.clusters
-	if c == nil || len(c.unacked) == 0 && !c.returning || s.config.WarmingHold == 0 || c.holdExpired || s.outage.over(now) {
+func (s *Session) postpones(now time.Time) (wait bool) {
+	if s.clusters == nil {
+		return false
+	}
+	c := s.clusters.base()
+	if len(c.unacked) == 0 && !c.returning || s.config.WarmingHold == 0 || c.waitedInVain || s.outage.over(now) {
 		return false
 	}
 	unjudged := c.unjudged()
 	c.sub.Read(func(v fanout.View) {
 		wildcard, _ := v.Wildcard()
-		wait = (wildcard || len(v.Names()) > 0) && (unjudged || c.returning || c.gains(v))
+		wait = (wildcard || len(v.Names()) > 0) && (unjudged || c.returning || gains(s.clusters, v))
 	})
 	return wait
 }
@@ -68,33 +91,43 @@ func (x *exchange) unjudged() bool {
 	return slices.ContainsFunc(x.unacked, func(s sent) bool { return s.changes })
 }
 
-// expireHold ends the wait when it has lasted warming_hold. There is no other one until
-// the client acknowledges Clusters.
-func (s *Session) expireHold(now time.Time) {
-	if !s.warming.since.IsZero() && !now.Before(s.holdEnds()) {
-		s.warming.clusters.holdExpired = true
+// succeeds: Clusters come while others go, which are used until what refers to those that
+// come has been sent. They go after the ACK of these, as removals that are new then.
+func (s *Session) succeeds(sp *speaker) bool {
+	return sp.state == s.clusters && len(sp.changed) > 0 && s.config.WarmingHold > 0 && !sp.base().waitedInVain &&
+		slices.ContainsFunc(s.states, func(st state) bool { return st.base().refers })
+}
+
+// endWait ends the wait when it has lasted warming_hold. There is no other one until
+// the client acknowledges Clusters, which it may just have done.
+func (s *Session) endWait(now time.Time) {
+	if s.waitingSince.IsZero() || now.Before(s.waitEnds()) {
+		return
+	}
+	if c := s.clusters.base(); len(c.unacked) > 0 || c.returning {
+		c.waitedInVain = true
 	}
 }
 
-func (s *Session) holdEnds() time.Time { return s.warming.since.Add(s.config.WarmingHold) }
+func (s *Session) waitEnds() time.Time { return s.waitingSince.Add(s.config.WarmingHold) }
 
 // hurried: Clusters are sent though others are not acknowledged, since there is something
 // that may refer to them, and will not wait.
 func (s *Session) hurried(x *exchange) bool {
-	return x.holdExpired && slices.ContainsFunc(s.states, func(st state) bool {
+	return x.waitedInVain && slices.ContainsFunc(s.states, func(st state) bool {
 		o := st.base()
 		return o.refers && (o.marked || st.due())
 	})
 }
 
-// noteHold notes when something began to wait, and when nothing does any more.
-func (s *Session) noteHold(now time.Time) {
-	waits := func(st state) bool { return st.base().waits && st.due() }
+// noteWait notes when something began to wait, and when nothing does any more.
+func (s *Session) noteWait(now time.Time) {
+	waits := func(st state) bool { return st.base().postponed && st.due() }
 	switch {
 	case !slices.ContainsFunc(s.states, waits):
-		s.warming.since = time.Time{}
-	case s.warming.since.IsZero():
-		s.warming.since = now
+		s.waitingSince = time.Time{}
+	case s.waitingSince.IsZero():
+		s.waitingSince = now
 	}
 }
 
@@ -110,8 +143,8 @@ func (x *exchange) returns(v fanout.View, brought func(name string) bool) {
 	})
 }
 
-// await notes that a newly subscribed name has no answer yet. Its answer, when it comes,
-// does not wait for Clusters.
+// await notes what is newly asked for. The answer to it, when it comes, does not wait for
+// Clusters.
 func (x *exchange) await(name string) {
 	if !x.refers {
 		return
@@ -127,76 +160,40 @@ func (x *exchange) awaits(name string) bool {
 	return awaited
 }
 
-// answered: the client is told of the name, or has given it up.
+// answered: the client is told, or has given it up.
 func (x *exchange) answered(name string) {
 	if delete(x.awaited, name); len(x.awaited) == 0 {
 		x.awaited = nil
 	}
 }
 
-// putOff keeps back the names of which the client would be told something new, and
+// postpone keeps back the names of which the client would be told something new, and
 // returns the others: names that are gone, and first answers.
-func (x *exchange) putOff(v fanout.View, changed []cache.ID) []cache.ID {
+func postpone(st state, v fanout.View, changed []cache.ID) []cache.ID {
+	x := st.base()
 	return slices.DeleteFunc(changed, func(id cache.ID) bool {
-		if !v.Has(id) {
-			return true
-		}
-		if x.awaits(v.Name(id)) || v.Answer(id).State != cache.Present {
+		if !gainsBy(st, v, id) {
 			return false
 		}
 		x.changed.add(id)
-		x.waits = true
+		x.postponed = true
 		return true
 	})
 }
 
-// removalsOnly lists what has left the wildcard's set, and leaves the rest of its changes
-// for later, if there are any.
-func (d *deltaState) removalsOnly(v fanout.View, p *part) {
-	if d.held != nil { // what it came with is judged with the rest
-		d.waits = true
-		return
-	}
-	d.collectChanges(v, p)
-	d.waits = len(p.resources) > 0
-	if d.waits {
-		p.resources, p.news = nil, nil
-	}
-}
-
-// repeats notes names that the client asks for although it subscribes to them.
-func (d *deltaState) repeats(again []cache.ID) {
-	for _, id := range again {
-		if d.repeated == nil {
-			d.repeated = make(map[cache.ID]bool)
-		}
-		d.repeated[id] = true
-	}
-}
-
-// putOffAsked keeps back the names that were asked for but would bring a change: the client
-// subscribes to them already and has not been told what is new, or it came with another
-// version.
-func (d *deltaState) putOffAsked(v fanout.View, asked []cache.ID) []cache.ID {
-	if len(d.repeated) == 0 && d.held == nil {
-		return asked
-	}
-	changed := distinct(slices.Clone(d.changed.items))
+// postponeAsked does the same with names that were asked for. Such a name brings a change if
+// the client has not been told one yet, or came with another version.
+func postponeAsked(st state, v fanout.View, asked []cache.ID) []cache.ID {
+	x := st.base()
+	changed := distinct(slices.Clone(x.changed.items))
 	return slices.DeleteFunc(asked, func(id cache.ID) bool {
-		if !v.Has(id) {
-			return false // it needs no answer
-		}
-		r := v.Answer(id).Resource
-		if r == nil {
-			return false
-		}
 		_, untold := slices.BinarySearch(changed, id)
-		brought, came := d.held[v.Name(id)]
-		if !(untold && d.repeated[id] || came && brought != r.Version) {
+		if !v.Has(id) || !untold && !st.brought(v.Name(id)) || !gainsBy(st, v, id) {
 			return false
 		}
-		d.asked.add(id)
-		d.waits = true
+		x.asked.add(id)
+		x.changed.add(id) // it is one, whatever is asked for meanwhile
+		x.postponed = true
 		return true
 	})
 }

@@ -38,9 +38,6 @@ type deltaState struct {
 	// anew are names asked for since: what the client came with spares them nothing
 	// (DOWN-DELTA-7).
 	anew map[cache.ID]bool
-	// repeated are names asked for again while they were subscribed, and not answered yet
-	// (ORDER-3).
-	repeated map[cache.ID]bool
 	// resend: held versions do not spare the client anything (WILD-5, and
 	// resend_on_reconnect_types).
 	resend bool
@@ -74,8 +71,10 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
 	asked := d.sub.Delta(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe(), now)
 	d.asked.add(asked.Names...)
-	if d.refers {
-		d.repeats(asked.Again)
+	for _, name := range asked.New {
+		if !first || !d.brought(name) {
+			d.await(name)
+		}
 	}
 	for _, name := range req.GetResourceNamesUnsubscribe() {
 		d.answered(name)
@@ -166,17 +165,17 @@ func (d *deltaState) due() bool {
 
 // collect is what there is to tell. push: changes too, not only answers.
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
-	p.position, p.pushed = v.Position(), push && !d.withheld
+	p.position, p.pushed = v.Position(), push && !d.postpones
 	p.version = v.SystemVersion()
-	d.returns(v, func(name string) bool { _, came := d.held[name]; return came })
+	d.returns(v, d.brought)
 	subscribed, synced := v.Wildcard()
 	lacking := d.lacks(v)
 	if d.opening && subscribed && (!synced || lacking) {
 		p.starving = starving(v)
 		return p
 	}
-	if d.opening && subscribed && d.withheld && d.reconnected {
-		d.waits = true
+	if d.opening && subscribed && d.postpones && d.reconnected {
+		d.postponed = true
 		return p
 	}
 	if !lacking {
@@ -188,7 +187,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectUncovered(v, push, &p)
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
-		handed := v.Handed()
+		handed := v.Handed(!d.postponed)
 		p.resources = append(p.resources, handed...)
 		p.mixed = p.mixed || len(handed) > 0
 		d.handed = false
@@ -232,13 +231,12 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 		d.collectMembers(v, p)
 		d.wildcardAsked, d.opening = false, false
 		p.must, p.answer = true, true
-	case push && d.members && d.withheld:
-		if d.removalsOnly(v, p); d.waits {
+	case push && d.members:
+		d.postponed = d.postpones && gainsMembers(d, v)
+		if d.collectChanges(v, p); d.postponed {
 			p.removedMembers = len(p.removed) > 0
 			return
 		}
-	case push && d.members:
-		d.collectChanges(v, p)
 	default:
 		return
 	}
@@ -266,16 +264,17 @@ func (d *deltaState) collectMembers(v fanout.View, p *part) {
 	slices.Reverse(p.resources) // in the order in which they changed
 }
 
-// collectChanges: what has changed in the set, and removals that had to wait.
+// collectChanges: what has changed in the set, unless that has to wait (ORDER-3), and
+// removals, also those that had to.
 func (d *deltaState) collectChanges(v fanout.View, p *part) {
-	if d.held == nil && d.ahead == nil && d.told == d.untold && d.share(v, d.told, p) {
+	if !d.postponed && d.held == nil && d.ahead == nil && d.told == d.untold && d.share(v, d.told, p) {
 		p.removed = p.news.Removed
 		return
 	}
 	for c := range v.Members(min(d.told, d.untold)) {
 		switch {
 		case c.Resource == nil && d.toldAhead(c.Name, "", c.Seq):
-		case c.Resource != nil && d.toldAhead(c.Name, c.Resource.Version, c.Seq):
+		case c.Resource != nil && (d.postponed || d.toldAhead(c.Name, c.Resource.Version, c.Seq)):
 		case c.Resource != nil && c.Seq > d.told && !d.has(c.Resource):
 			p.resources = append(p.resources, c.Resource)
 		case c.Resource == nil && c.Seq > d.untold:
@@ -319,6 +318,11 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 			}
 			continue
 		}
+		if r != nil && d.postpones && !p.must {
+			d.left.add(name) // it may be a change
+			d.postponed = true
+			continue
+		}
 		p.answer, p.mixed = true, true
 		if r != nil {
 			p.resources = append(p.resources, r)
@@ -335,11 +339,11 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 // when it is (MISS-7).
 func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	asked := d.asked.take()
-	if d.withheld {
-		asked = d.putOffAsked(v, asked)
+	if d.postpones {
+		asked = postponeAsked(d, v, asked)
 	}
 	for _, id := range asked {
-		if delete(d.repeated, id); v.Has(id) {
+		if v.Has(id) {
 			d.collectName(v, id, true, p)
 		}
 	}
@@ -347,8 +351,8 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 		return
 	}
 	changed := d.changed.take()
-	if d.withheld {
-		changed = d.putOff(v, changed)
+	if d.postpones {
+		changed = postpone(d, v, changed)
 	}
 	for _, id := range changed {
 		if !v.Has(id) {
@@ -361,8 +365,8 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 			d.ties.loosen(v.Name(id), "") // others answer to the name now
 		}
 	}
-	if d.waits {
-		return // the rest belongs to what waits
+	if d.postponed {
+		return // what waits may lead to what is loose
 	}
 	members, gone := d.ties.collectLoose(v)
 	p.resources, p.mixed = append(p.resources, members...), p.mixed || len(members) > 0
@@ -382,8 +386,6 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	if a.State != cache.Unknown {
 		d.answered(v.Name(id))
 		d.ties.lead(v.Name(id), &a)
-	} else if _, came := d.held[v.Name(id)]; asked && !came {
-		d.await(v.Name(id))
 	}
 	switch {
 	case a.State == cache.Present:

@@ -70,12 +70,12 @@ type exchange struct {
 	returning bool
 
 	// Additions and changes that wait for Clusters (ORDER-3).
-	withheld bool                // they have to just now
-	waits    bool                // there are some
-	awaited  map[string]struct{} // new names without an answer yet, which do not wait
-	// holdExpired, of Clusters: others have waited in vain for an ACK, and none has come
+	postpones bool                // they have to just now
+	postponed bool                // there are some
+	awaited   map[string]struct{} // what was newly asked for and has no answer yet; that does not wait
+	// waitedInVain, of Clusters: others have waited in vain for an ACK, and none has come
 	// since.
-	holdExpired bool
+	waitedInVain bool
 
 	// starving is why something that the client waits for could not be had when it was
 	// last looked at, or nil (ERR-7).
@@ -258,7 +258,7 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) (v v
 		v.nack = true
 		return v
 	}
-	x.accepted, x.holdExpired = s.version, false
+	x.accepted, x.waitedInVain = s.version, false
 	if !s.partial {
 		x.ackedTo = max(x.ackedTo, s.seq)
 	}

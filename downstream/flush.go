@@ -55,7 +55,7 @@ type speaker struct {
 // meanwhile of an earlier one. No type goes on for ever: having spoken, it waits for
 // an ACK.
 func (s *Session) choose(now time.Time) (*speaker, *End) {
-	s.expireHold(now)
+	s.endWait(now)
 	var chosen *speaker
 	var removals []*speaker // what can only take away
 	for i, st := range s.states {
@@ -67,7 +67,7 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 		s.hold(sp, s.states[i+1:], now)
 		if sp.early() {
 			chosen, sp.adds = sp, true
-			if sp.takesAway = sp.late() && s.released(x, now); sp.late() && !sp.takesAway {
+			if sp.takesAway = sp.late() && s.released(x, now) && !s.succeeds(sp); sp.late() && !sp.takesAway {
 				sp.later(&sp.part) // after the ACK of what goes now
 			}
 			break
@@ -84,7 +84,7 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 			sp.later(&sp.part)
 		}
 	}
-	s.noteHold(now)
+	s.noteWait(now)
 	s.schedule(now, chosen != nil)
 	if !content {
 		return nil, s.hangUp(now)
@@ -97,14 +97,14 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 	x := st.base()
 	sp := &speaker{state: st}
 	push := !x.blocked(now, s.config.AckTimeout) || s.hurried(x)
-	x.withheld, x.waits = x.refers && s.withholds(now), false
+	x.postpones, x.postponed = x.refers && s.postpones(now), false
 	x.sub.Read(func(v fanout.View) {
 		x.marked = false
 		x.take(v.Marks())
 		sp.part = st.collect(v, push)
 		s.learn(v, sp)
 		s.withholdErrors(v, sp)
-		x.waits = x.waits || x.withheld && !push && x.gains(v)
+		x.postponed = x.postponed || x.postpones && !push && gains(st, v)
 	})
 	return sp
 }
@@ -113,7 +113,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 // (ORDER-2). next are the types that are not asked yet.
 func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	x := sp.base()
-	if sp.pushed || !x.pending() && !x.waits {
+	if sp.pushed || !x.pending() && !x.postponed {
 		for _, st := range s.states { // what was pending of this type is told, or was nothing
 			o := st.base()
 			o.waitFor = slices.DeleteFunc(o.waitFor, func(w *exchange) bool { return w == x })
@@ -122,13 +122,13 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	if sp.pushed && !sp.late() {
 		x.waitSince, x.waitFor = time.Time{}, nil // what waited has been taken back
 	}
-	if !sp.late() || !x.waitSince.IsZero() {
+	if !sp.late() || !x.waitSince.IsZero() || s.succeeds(sp) {
 		return
 	}
 	x.waitSince = now
 	for _, st := range s.states {
 		o := st.base()
-		if o != x && (o.waits || o.pending() && o.blocked(now, s.config.AckTimeout)) || slices.Contains(next, st) && (o.marked || st.due()) {
+		if o != x && (o.postponed || o.pending() && o.blocked(now, s.config.AckTimeout)) || slices.Contains(next, st) && (o.marked || st.due()) {
 			x.waitFor = append(x.waitFor, o)
 		}
 	}
@@ -188,7 +188,7 @@ func (s *Session) Deadline(now time.Time) (at time.Time) {
 			}
 		}
 	}
-	if end := s.holdEnds(); !s.warming.since.IsZero() && end.After(now) && (at.IsZero() || end.Before(at)) {
+	if end := s.waitEnds(); !s.waitingSince.IsZero() && end.After(now) && (at.IsZero() || end.Before(at)) {
 		at = end
 	}
 	if end := s.outage.endAt; end.After(now) && (at.IsZero() || end.Before(at)) {

@@ -242,3 +242,26 @@ func heap() int {
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
+
+// A client that has acknowledged its clusters is not one for whom others waited in vain,
+// however late a sender comes to look: what changes next waits for the next clusters
+// (ORDER-3).
+func TestAHoldDoesNotRunOutAfterTheACK(t *testing.T) {
+	s := newTold(t, Config{WarmingHold: 5 * time.Second}, cache.Cluster, cache.Listener)
+	s.now = s.now.Add(time.Minute) // the first answers need no ACK any more
+	s.change(cache.Cluster, "a")
+	clusters := s.read()
+	s.change(cache.Listener, "l")
+	s.says()
+	s.now = s.now.Add(6 * time.Second)
+	s.accept(clusters)
+	listeners := s.read()
+	if got := listeners.words(); got != "LDS +l" {
+		t.Fatalf("said %q", got)
+	}
+	s.accept(listeners)
+	s.change(cache.Cluster, "b")
+	s.says("CDS +b")
+	s.change(cache.Listener, "l")
+	s.says()
+}

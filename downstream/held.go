@@ -12,6 +12,12 @@ import (
 // What a returning Delta client came with, by version: what that spares it, and how it
 // is judged (DOWN-DELTA-8, -10, -11, RECON-19).
 
+// brought: the client came with a version of it that is not judged yet.
+func (d *deltaState) brought(name string) bool {
+	_, ok := d.held[name]
+	return ok
+}
+
 // holds: the client came with exactly this.
 func (d *deltaState) holds(r *cache.Resource) bool {
 	_, warming := d.warming[r.Name]
@@ -98,8 +104,8 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 		}
 		unresolved = unresolved || v.Answer(id).State == cache.Unknown
 	}
-	if d.withheld && len(d.kept) > 0 {
-		d.waits = true
+	if d.postpones && d.keptChanged(v) {
+		d.postponed = true
 		return
 	}
 	d.judged(p)
@@ -114,13 +120,15 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 		}
 	}
 	d.kept = nil
-	if unresolved || d.waits {
+	if unresolved {
 		return
 	}
 	for name := range d.held {
 		d.uncovered.add(name)
 	}
-	d.held, d.warming, d.anew = nil, nil, nil
+	if !d.postponed { // else what waits is compared with them
+		d.held, d.warming, d.anew = nil, nil, nil
+	}
 }
 
 // collectUncovered: what the client came with and nothing covers is taken from it, after
@@ -145,6 +153,16 @@ func resolved(v fanout.View) bool {
 		return false
 	}
 	return !slices.ContainsFunc(v.Names(), func(id cache.ID) bool { return v.Warm(id) || v.Answer(id).State == cache.Unknown })
+}
+
+// keptChanged: what the client kept meanwhile is not what there is.
+func (d *deltaState) keptChanged(v fanout.View) bool {
+	for name := range d.kept {
+		if r := v.Resource(name); r != nil && d.brought(name) && !d.holds(r) {
+			return true
+		}
+	}
+	return false
 }
 
 // anewWithout takes in which names a client asks for that it has no copy of, as far as

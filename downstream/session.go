@@ -108,15 +108,15 @@ type Session struct {
 	warmth     *Warmth
 
 	// All of this dies with the stream.
-	greeted  bool // the first message is in
-	node     *core.Node
-	key      string
-	ttl      bool    // the client knows TTLs (TTL-6)
-	states   []state // in the order of ORDER-2
-	bySub    map[*fanout.Subscription]state
-	carried  bool // a response was sent
-	outage   outage
-	warming  warmingHold
+	greeted bool // the first message is in
+	node    *core.Node
+	key     string
+	ttl     bool    // the client knows TTLs (TTL-6)
+	states  []state // in the order of ORDER-2
+	bySub   map[*fanout.Subscription]state
+	carried bool // a response was sent
+	outage  outage
+	clustersFirst
 	counter  uint64
 	verdicts uint64  // that the client may give on what was sent
 	chunks   []chunk // what is left of a response that was split
@@ -130,6 +130,8 @@ type state interface {
 	later(p *part)
 	removedNow(p *part)
 	takes() room
+	brought(name string) bool
+	holds(r *cache.Resource) bool
 }
 
 func (x *exchange) base() *exchange { return x }
@@ -434,8 +436,8 @@ func (s *Session) add(st state) {
 	})
 	s.states = slices.Insert(s.states, i, st)
 	s.bySub[st.base().sub] = st
-	if x := st.base(); x.url == cache.Cluster && s.kind.Type == "" {
-		s.warming.clusters = x
+	if st.base().url == cache.Cluster && s.kind.Type == "" {
+		s.clusters = st
 	}
 }
 

@@ -31,10 +31,8 @@ type sotwState struct {
 	sentAll   bool                // the wildcard has delivered who knows what
 	version   string              // of the last response
 	again     bool                // the view is owed, once it is certain
-	// firstAnswer: it answers names that were not subscribed before (ORDER-3).
-	firstAnswer bool
-	news        map[string]struct{} // names of those that it will bring
-	shrink      bool                // removals wait for other types (ORDER-2)
+	news      map[string]struct{} // names of those that it will bring
+	shrink    bool                // removals wait for other types (ORDER-2)
 
 	// warmedAt counts the cluster deliveries to this node when endpoints were
 	// last answered (ORDER-5).
@@ -59,14 +57,11 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 	names = slices.Compact(names)
 	repeated = repeated && slices.Equal(names, s.names)
 	s.moved = s.moved || !first && !slices.Equal(names, s.names)
+	before := s.names
 	s.names = names
 
 	asked := s.sub.Replace(names, now)
-	for name := range s.awaited {
-		if _, still := slices.BinarySearch(names, name); !still {
-			s.answered(name)
-		}
-	}
+	s.awaitNew(before, asked.Wildcard, first && req.GetVersionInfo() != "")
 	for name := range s.ties.of {
 		if _, still := slices.BinarySearch(names, name); !still {
 			s.ties.drop(name)
@@ -97,17 +92,41 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 	return v
 }
 
+// awaitNew notes what a request asks for that those before it did not, unless the client
+// came with it.
+func (s *sotwState) awaitNew(before []string, wildcard, came bool) {
+	if !s.refers {
+		return
+	}
+	for name := range s.awaited {
+		if _, still := slices.BinarySearch(s.names, name); !still && name != fanout.Wildcard {
+			s.answered(name)
+		}
+	}
+	if came {
+		return
+	}
+	for _, name := range s.names {
+		if _, had := slices.BinarySearch(before, name); !had && name != fanout.Wildcard {
+			s.await(name)
+		}
+	}
+	if wildcard {
+		s.await(fanout.Wildcard)
+	}
+}
+
+// brought: the client came with something, of which it is not known what.
+func (s *sotwState) brought(string) bool { return s.came != "" }
+
+func (s *sotwState) holds(*cache.Resource) bool { return false }
+
 func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink }
 
 // collect is what there is to tell. push: changes too, not only answers.
 func (s *sotwState) collect(v fanout.View, push bool) (p part) {
-	p.position, p.pushed = v.Position(), push && !s.withheld
+	p.position, p.pushed = v.Position(), push && !s.postpones
 	s.returns(v, func(name string) bool { _, came := s.must[name]; return came })
-	if s.withheld && s.came != "" && s.lastNonce == "" && !s.moved {
-		s.waits = true // the first answer, for a client that has something
-		p.starving = starving(v)
-		return p
-	}
 	if s.full {
 		s.collectFull(v, push, &p)
 	} else {
@@ -131,7 +150,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	if !push && !p.answer {
 		return
 	}
-	send, answers := s.again || s.wildcardAsked, s.firstAnswer || s.wildcardAsked // rows a, c, t
+	send, beat := s.again || s.wildcardAsked, false // rows a, c, t
 	shrunk := s.shrink
 	if (s.members || send) && subscribed && synced {
 		shrunk = true // if nothing has come; what has gone nobody remembers for this client (H-42)
@@ -143,8 +162,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		}
 	}
 	s.members, s.again, s.shrink = false, false, false
-	asked := s.asked.take()
-	for _, id := range distinct(slices.Concat(asked, s.changed.take())) {
+	for _, id := range distinct(slices.Concat(s.asked.take(), s.changed.take())) {
 		if !v.Has(id) {
 			continue
 		}
@@ -152,8 +170,6 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		switch a := v.Answer(id); a.State {
 		case cache.Present:
 			send = true // DOWN-SOTW-5
-			_, named := slices.BinarySearch(asked, id)
-			answers = answers || named || s.awaits(v.Name(id))
 			p.changed = append(p.changed, a.Resource)
 		case cache.Absent:
 			shrunk = shrunk || had // down to an empty set, if need be (DOWN-SOTW-9)
@@ -162,9 +178,6 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 			s.answered(v.Name(id))
 			s.collectError(v, id, p)
 		case cache.Unknown:
-			if _, named := slices.BinarySearch(asked, id); named {
-				s.await(v.Name(id))
-			}
 			s.collectError(v, id, p)
 		}
 	}
@@ -172,22 +185,21 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	if push && (s.renewed.len() > 0 || s.membersRenewed) {
 		// The whole set, since a client takes what comes without a body for gone (TTL-8).
 		whole, beats := s.renewals(v)
-		beat := len(whole)+len(beats) > 0 && !v.Husks()
-		send, answers = send || beat, answers || beat
+		beat = len(whole)+len(beats) > 0 && !v.Husks()
+		send = send || beat
 	}
 	s.handed = false
 
 	resources, version, certain := s.view(v)
-	s.waits = s.withheld && certain && send && !answers
-	if !certain || s.spared(v, version) || s.waits {
+	s.postponed = s.postpones && certain && send && !beat && !s.answersNew(v)
+	if !certain || s.spared(v, version) || s.postponed {
 		s.again, s.shrink = send, shrunk
-		for _, e := range p.errors {
+		for _, e := range slices.Concat(p.errors, p.unavailable) {
 			if id, ok := v.Lookup(e.name); ok {
 				s.failed.add(id)
 			}
 		}
 		s.brings(p.changed)
-		s.firstAnswer = s.firstAnswer || answers
 		p.changed, p.errors, p.unavailable, p.answer = nil, nil, nil, false
 		return
 	}
@@ -207,10 +219,24 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	p.resources, p.version = resources, version
 	p.news, _ = v.News(0)
 	p.must, p.shrunk = send, shrunk && !send && len(p.errors) == 0
-	s.wildcardAsked, s.firstAnswer = false, false
+	s.wildcardAsked = false
+	s.answered(fanout.Wildcard)
 	s.version, s.told = version, p.position
-	v.Handed() // they are among the resources
+	v.Handed(true) // they are among the resources
 	s.deliver(v)
+}
+
+// answersNew: the set has an answer to something that was not asked for before.
+func (s *sotwState) answersNew(v fanout.View) bool {
+	if s.wildcardAsked && s.awaits(fanout.Wildcard) {
+		return true
+	}
+	for name := range s.awaited {
+		if id, ok := v.Lookup(name); ok && v.Answer(id).State == cache.Present {
+			return true
+		}
+	}
+	return false
 }
 
 // brings notes what is news of the view that is owed: by name, since it may change
@@ -341,8 +367,10 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	case !synced:
 		s.members = false
 	case s.wildcardAsked && s.keepsSet(v):
-	case !s.wildcardAsked && push && s.members && s.withheld && s.membersGained(v):
-		s.waits = true
+	case s.postpones && s.wildcardAsked && !s.awaits(fanout.Wildcard):
+		s.postponed = true // the client came with something
+	case s.postpones && !s.wildcardAsked && push && s.members && gainsMembers(s, v):
+		s.postponed = true
 	case s.wildcardAsked || push && s.members:
 		after := s.told
 		if s.wildcardAsked {
@@ -355,19 +383,24 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		}
 		slices.Reverse(p.resources)
 		s.wildcardAsked, s.members, s.told = false, false, p.position
+		s.answered(fanout.Wildcard)
 	}
-	asked := s.keep(v, s.asked.take())
+	asked := s.asked.take()
+	if s.postpones {
+		asked = postponeAsked(s, v, asked)
+	}
+	asked = s.keep(v, asked)
 	p.answer = p.answer || len(asked) > 0
 	s.collectNames(v, asked, true, p)
 	if push {
 		changed := s.changed.take()
-		if s.withheld {
-			changed = s.putOff(v, changed)
+		if s.postpones {
+			changed = postpone(s, v, changed)
 		}
 		s.collectNames(v, changed, false, p)
 		s.asked.drop(changed) // upstream has spoken of what was put off
 	}
-	if push && !s.waits {
+	if push && !s.postponed {
 		members, _ := s.ties.collectLoose(v) // the rest goes silently (DOWN-SOTW-10)
 		p.resources = append(p.resources, members...)
 		s.namesTo, s.warmed = p.position, nil
@@ -377,7 +410,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	s.collectErrors(v, p)
 	p.refuse(&s.exchange)
 	if push {
-		p.resources = append(p.resources, v.Handed()...)
+		p.resources = append(p.resources, v.Handed(!s.postponed)...)
 		s.handed = false
 		s.collectRenewals(v, p)
 	}
@@ -437,8 +470,6 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 				delete(s.warmed, id)
 			}
 			s.answered(v.Name(id))
-		} else if asked {
-			s.await(v.Name(id))
 		}
 		if a.State == cache.Present {
 			p.resources = slices.AppendSeq(p.resources, s.leadsTo(v.Name(id), &a, asked || s.warmed[id], p))

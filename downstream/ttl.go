@@ -41,7 +41,7 @@ func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
 		}
 	}
 	for _, id := range x.renewed.take() {
-		if x.waits && slices.Contains(x.changed.items, id) {
+		if _, waits := slices.BinarySearch(x.changed.items, id); waits { // in order, from postpone
 			continue // what is new goes with its TTL
 		}
 		if a := v.Answer(id); v.Has(id) && a.State == cache.Present {
@@ -53,7 +53,7 @@ func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
 	}
 	if subscribed, synced := v.Wildcard(); x.membersRenewed && subscribed && synced {
 		for c := range v.Renewed(from) {
-			if c.Seq <= x.told {
+			if c.Seq <= x.told || x.toldAhead(c.Name, c.Resource.Version, c.Seq) {
 				add(c.Resource, c.Seq)
 			}
 		}

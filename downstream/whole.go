@@ -48,7 +48,7 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 	if p.version = viewVersion(v, p.resources); !s.replaces(v, p.version) {
 		return p
 	}
-	v.Handed() // they are among the resources
+	v.Handed(true) // they are among the resources
 	for _, id := range v.Names() {
 		if a := v.Answer(id); a.State != cache.Present || a.Error != nil {
 			s.collectError(v, id, &p)

@@ -78,7 +78,7 @@ func TestBodiesAreNotRetained(t *testing.T) {
 				t.Errorf("the body of %s is %v", c.Name, body)
 			}
 		}
-		if asked := v.Handed(); len(asked) > 0 {
+		if asked := v.Handed(true); len(asked) > 0 {
 			t.Errorf("asked for: %v", asked)
 		}
 	})
@@ -130,7 +130,7 @@ func TestAskingAgainIsForgotten(t *testing.T) {
 	if len(first.parcels) != 1 || first.parcels["a"].asked || len(second.parcels) != 1 || !second.parcels["a"].asked {
 		t.Errorf("handed to the first: %v, to the second: %v", first.parcels, second.parcels)
 	}
-	second.Read(func(v View) { v.Handed() })
+	second.Read(func(v View) { v.Handed(true) })
 	ask()
 	first.Close(epoch)
 	second.Close(epoch)

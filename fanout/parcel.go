@@ -134,15 +134,20 @@ func (v View) awaits(r *cache.Resource) bool {
 	return awaits
 }
 
-// Handed empties the Subscription of bodies. What it returns was asked for on the
-// client's behalf, and still is what there is; the rest has been told as changes.
-func (v View) Handed() (asked []*cache.Resource) {
-	for _, p := range v.s.parcels {
+// Handed takes the bodies that were asked for on the client's behalf, and returns those
+// that still are what there is. told: the rest has been told as changes, and goes too.
+func (v View) Handed(told bool) (asked []*cache.Resource) {
+	for name, p := range v.s.parcels {
 		if p.asked && v.holds(p.Resource) {
 			asked = append(asked, p.Resource)
 		}
+		if p.asked || told {
+			delete(v.s.parcels, name)
+		}
 	}
-	v.s.parcels = nil
+	if len(v.s.parcels) == 0 {
+		v.s.parcels = nil
+	}
 	return asked
 }
 

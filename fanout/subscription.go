@@ -64,8 +64,9 @@ type Asked struct {
 	// Names are to be answered, even if they were before (DOWN-DELTA-7,
 	// DOWN-SOTW-5).
 	Names []cache.ID
-	// Again are those of the names that were subscribed before; Delta only.
-	Again []cache.ID
+	// New are those of them that were not subscribed before; Delta only, since SotW
+	// asks for no others.
+	New []string
 	// Wildcard: the whole set is to be told (rows a, c, e, j, n, t).
 	Wildcard bool
 	// Left are names given up while the wildcard stays, and the members that go by
@@ -97,8 +98,8 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 		}
 		id := x.want(s, name)
 		asked.Names = append(asked.Names, id) // rows d, h
-		if _, had := slices.BinarySearch(s.ids, id); had {
-			asked.Again = append(asked.Again, id)
+		if _, had := slices.BinarySearch(s.ids, id); !had {
+			asked.New = append(asked.New, name)
 		}
 	}
 	if len(asked.Names) > 0 {

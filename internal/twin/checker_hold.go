@@ -12,20 +12,24 @@ type hold struct {
 	settled  time.Time // none has since
 }
 
-// judged settles a response, and those before it.
-func (h *hold) judged(settled []string, now time.Time) {
+// judged settles a response, and those before it; the oldest is of since. Even one that
+// brought nothing new kept back what came after it, for which others may have waited.
+func (h *hold) judged(settled []string, since, now time.Time) {
 	was := len(h.changing)
+	if was == 0 && !h.settled.Equal(now) {
+		h.since = since
+	}
 	h.changing = slices.DeleteFunc(h.changing, func(nonce string) bool { return slices.Contains(settled, nonce) })
-	if was > 0 && len(h.changing) == 0 {
+	if len(h.changing) == 0 {
 		h.settled = now
 	}
 }
 
-// clusters notes a response that brings new clusters. One that was kept back by the last
-// ACK goes on with the same wait.
-func (h *hold) clusters(nonce string, now time.Time) {
+// clusters notes a response that brings new clusters, while ACKs are owed since then, or
+// none. One that was kept back by the last ACK goes on with the same wait.
+func (h *hold) clusters(nonce string, since, now time.Time) {
 	if len(h.changing) == 0 && !h.settled.Equal(now) {
-		h.since = now
+		h.since = since
 	}
 	h.changing = append(h.changing, nonce)
 }
@@ -35,9 +39,10 @@ func (h *hold) lasts(now time.Time) bool {
 	return len(h.changing) > 0 && now.Before(h.since.Add(warmingHold))
 }
 
-// ranOut: something may have waited in vain, so that clusters do not wait for an ACK.
-func (h *hold) ranOut(now time.Time) bool {
-	return len(h.changing) > 0 && !now.Before(h.since.Add(warmingHold))
+// ranOut: something may have waited in vain, so that clusters do not wait for an ACK that
+// is owed since then.
+func (h *hold) ranOut(since, now time.Time) bool {
+	return len(h.changing) > 0 && !now.Before(h.since.Add(warmingHold)) || !now.Before(since.Add(warmingHold))
 }
 
 // isNews: the client has another version of a resource, or none. Of what refers to
@@ -51,10 +56,14 @@ func (c *Checker) isNews(k kind, t *topic, name string, aliases []string, body [
 }
 
 // heldBack judges a response that may bring something new (ORDER-3).
-func (c *Checker) heldBack(who string, cl *clientState, k kind, nonce string, news, answer bool) {
+func (c *Checker) heldBack(who string, cl *clientState, k kind, t *topic, nonce string, news, answer bool) {
 	switch {
 	case news && k.name == "CDS":
-		cl.hold.clusters(nonce, c.now)
+		since := c.now
+		if len(t.unacked) > 0 {
+			since = t.since
+		}
+		cl.hold.clusters(nonce, since, c.now)
 	case news && k.name == "LDS" && !answer && cl.hold.lasts(c.now):
 		c.fail("ORDER-3", "%s: a change is sent while clusters await their ACK", who)
 	}

@@ -56,7 +56,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	if opening {
 		c.opened(who, t, known, listed)
 	}
-	c.heldBack(who, c.clients[id], k, resp.GetNonce(), news, answer)
+	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer)
 	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer)
 }
 
@@ -116,7 +116,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	for _, e := range resp.GetResourceErrors() {
 		t.owed[e.GetResourceName().GetName()] = true // when the error is over
 	}
-	c.heldBack(who, c.clients[id], k, resp.GetNonce(), news, answer)
+	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer)
 	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer)
 }
 
@@ -313,7 +313,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 
 // paced: changes wait for the ACK, answers do not (DOWN-DELTA-15).
 func (c *Checker) paced(who string, cl *clientState, k kind, t *topic, nonce string, answer bool) {
-	hurried := k.name == "CDS" && (cl.hold.ranOut(c.now) || !c.now.Before(t.since.Add(warmingHold))) // one of them pending is waited for, too
+	hurried := k.name == "CDS" && cl.hold.ranOut(t.since, c.now)
 	if len(t.unacked) > 0 && !answer && !hurried && c.now.Before(t.since.Add(c.ackTimeout)) {
 		c.fail("DOWN-DELTA-15", "%s: a change is sent before the last ACK", who)
 	}
