@@ -87,10 +87,10 @@ func (c *Conn) carryOut(ch *channel, w *wire, k *checking, timeout time.Duration
 
 // ask asks, and waits for the answer.
 func (c *Conn) ask(ch *channel, w *wire, k *checking, timeout time.Duration) reply {
+	headers, _ := c.endpoint.own() // without them any answer will do, too
 	if ch.GetState() != connectivity.Ready {
 		return replyUnasked // an RPC would make a connection of its own
 	}
-	headers, _ := c.endpoint.own() // without them any answer will do, too
 	ctx, cancel := context.WithCancelCause(withHeaders(context.Background(), headers))
 	defer cancel(nil)
 	stream, err := begin(ctx, ch, func(ctx context.Context) (grpc.ClientStream, error) {
