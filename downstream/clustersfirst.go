@@ -86,6 +86,12 @@ func (s *Session) postpones(now time.Time) (wait bool) {
 	return wait
 }
 
+// overtakes: Clusters have changed since they were looked at for this response. What changed
+// after them may refer to those, and waits for the next look.
+func (s *Session) overtakes() bool {
+	return s.clusters != nil && s.config.WarmingHold > 0 && s.clusters.base().sub.Changed()
+}
+
 // unjudged: the client has been sent additions or changes and has said nothing of them yet.
 func (x *exchange) unjudged() bool {
 	return slices.ContainsFunc(x.unacked, func(s sent) bool { return s.changes })

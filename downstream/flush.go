@@ -101,6 +101,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 	x.sub.Read(func(v fanout.View) {
 		x.marked = false
 		x.take(v.Marks())
+		x.postpones = x.postpones || x.refers && s.overtakes()
 		sp.part = st.collect(v, push)
 		s.learn(v, sp)
 		s.withholdErrors(v, sp)

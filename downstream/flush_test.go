@@ -265,3 +265,41 @@ func TestAHoldDoesNotRunOutAfterTheACK(t *testing.T) {
 	s.change(cache.Listener, "l")
 	s.says()
 }
+
+// TestChangesDoNotOvertakeTheirClusters: a cluster and then a listener that needs it are
+// changed while the client is told of others. The one may come after clusters were looked
+// at, and the other before listeners are (ORDER-3).
+func TestChangesDoNotOvertakeTheirClusters(t *testing.T) {
+	const pairs = 20_000
+	s := newTold(t, Config{WarmingHold: 5 * time.Second}, cache.Cluster, cache.Listener)
+	s.now = s.now.Add(time.Minute)
+	apply := func(typ cache.TypeURL, name string) {
+		res := cache.NewResource(typ, &discovery.Resource{Name: name, Resource: &anypb.Any{TypeUrl: string(typ)}}, cache.Fingerprint{})
+		s.hub.Apply(fanout.Lane{Type: typ, Wildcard: true}, &cache.Update{Set: []cache.Received{{Resource: res}}})
+	}
+	go func() {
+		for i := range pairs {
+			apply(cache.Cluster, fmt.Sprint(i))
+			apply(cache.Listener, fmt.Sprint(i))
+		}
+	}()
+	clusters, listeners := make(map[string]bool), 0
+	for listeners < pairs {
+		r := s.read()
+		if r == nil {
+			runtime.Gosched()
+			continue
+		}
+		for _, res := range r.Resources {
+			switch {
+			case r.Type == cache.Cluster:
+				clusters[res.Name] = true
+			case !clusters[res.Name]:
+				t.Fatalf("listener %s is told before its cluster", res.Name)
+			default:
+				listeners++
+			}
+		}
+		s.accept(r)
+	}
+}

@@ -119,6 +119,14 @@ func (m *Subscriber) Take() []*Subscription {
 	return m.taken
 }
 
+// Changed reports whether a change is marked that nobody has looked at. It may be asked
+// within a Read of another Subscription.
+func (s *Subscription) Changed() bool {
+	s.subscriber.mu.Lock()
+	defer s.subscriber.mu.Unlock()
+	return s.marks.Wildcard || len(s.marks.Content) > 0
+}
+
 // Marks hands over what is marked for the Subscription. Marks and View are of one
 // instant, so that no change is told twice, once because it is seen and once
 // because it is marked.
