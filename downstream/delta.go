@@ -171,7 +171,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	subscribed, synced := v.Wildcard()
 	lacking := d.lacks(v)
 	if d.opening && subscribed && (!synced || lacking) {
-		p.starving = starving(v)
+		p.starving, p.undecided = starving(v), d.refers && d.held != nil
 		return p
 	}
 	if d.opening && subscribed && d.postpones && d.reconnected {
@@ -185,6 +185,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectNames(v, push, &p)
 	d.collectHeld(v, push, &p)
 	d.collectUncovered(v, push, &p)
+	p.undecided = d.refers && d.held != nil
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
 		handed := v.Handed(!d.postponed)

@@ -114,7 +114,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 // (ORDER-2). next are the types that are not asked yet.
 func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	x := sp.base()
-	if sp.pushed || !x.pending() && !x.postponed {
+	if !sp.undecided && (sp.pushed || !x.pending() && !x.postponed) {
 		for _, st := range s.states { // what was pending of this type is told, or was nothing
 			o := st.base()
 			o.waitFor = slices.DeleteFunc(o.waitFor, func(w *exchange) bool { return w == x })

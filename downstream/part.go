@@ -23,6 +23,7 @@ type part struct {
 	mixed     bool // resources come from more than one source
 	answer    bool // it answers this client alone
 	pushed    bool // changes are in it, and not only answers
+	undecided bool // the client came with versions that refer to Clusters, and cannot be judged yet
 
 	// Later: removals that other types' additions precede (ORDER-2).
 	removed          []string
