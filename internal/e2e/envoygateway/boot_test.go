@@ -1,0 +1,48 @@
+package envoygateway
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+)
+
+// Two Envoys of two Gateways come to one relay, one with the bootstrap of the example,
+// one with that which Envoy Gateway makes. Each gets its own Gateway's, and nothing else.
+func TestGateway_Boot(t *testing.T) {
+	w := newWorld(t, "eg", "other")
+	g := startGateway(t, w)
+	r := startRelay(t, g)
+	envoys := map[string]*realenvoy.Envoy{
+		"eg":    realenvoy.Start(t, g.example(r.listen), realenvoy.Options{Name: "eg"}),
+		"other": startEnvoy(t, g, "other", r.listen),
+	}
+	for name, e := range envoys {
+		t.Logf("%s was ready after %v", name, e.WaitReady(patience))
+		arrives(t, w.Address(name), "/", name)
+	}
+
+	groups, err := r.Groups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, e := range envoys {
+		own := namespace + "/" + name
+		if !slices.ContainsFunc(groups, func(g group) bool { return g.Key == `cluster="`+own+`";` }) {
+			t.Errorf("no group is that of %s: %v", own, groups)
+		}
+		dump, err := e.Dump()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(dump.Listeners) == 0 || len(dump.Routes) == 0 || len(dump.Clusters) == 0 || len(dump.Endpoints) == 0 {
+			t.Errorf("%s has %d listeners, %d routes, %d clusters, %d endpoints", name, len(dump.Listeners), len(dump.Routes), len(dump.Clusters), len(dump.Endpoints))
+		}
+		for listener := range dump.Listeners {
+			if !strings.HasPrefix(listener, own+"/") {
+				t.Errorf("%s has the listener %s", name, listener)
+			}
+		}
+	}
+}
