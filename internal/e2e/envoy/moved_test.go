@@ -1,0 +1,48 @@
+package envoy
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+)
+
+// A route is moved to a new cluster while the relay is down. When it is back, with or
+// without what it had written down, no request finds its cluster missing (ORDER-3: the
+// answer to who brought something waits as a change does).
+func TestMovedWhileAway(t *testing.T) {
+	for _, w := range variants(way{relays: 1, waits: true}) {
+		for _, snapshot := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, snapshot=%v", w, snapshot), func(t *testing.T) {
+				t.Parallel()
+				m := w.makes()
+				var sets []string
+				if snapshot {
+					sets = []string{"cache.snapshot.dir=" + privateDir(t), "cache.snapshot.interval=100ms"}
+				}
+				backends := []string{realenvoy.Backend(t, "even"), realenvoy.Backend(t, "odd")}
+				names := []string{"even", "odd"}
+				s := play(t, w, m.service("cluster-0", backends[0]), sets...)
+				e, address := s.ready("envoy", "even")
+				load := realenvoy.Drive(t, address, rate())
+				for i := 1; i <= often(20, 3); i++ {
+					s.relays[0].Close()
+					was, is_ := fmt.Sprintf("cluster-%d", i-1), fmt.Sprintf("cluster-%d", i)
+					s.plane.Change(func(has world) {
+						has.put(cache.Cluster, is_, m.cluster(is_))
+						has.put(cache.Endpoint, is_, endpoints(is_, backends[i%2]))
+						has.put(cache.Route, "web", routes("web", to(is_)))
+						has.drop(cache.Cluster, was)
+						has.drop(cache.Endpoint, was)
+					})
+					wait(200 * time.Millisecond)
+					s.relays[0].Start()
+					eventually(t, patience, func() error { return is("answer", load.Last(), names[i%2]) })
+				}
+				unharmed(t, e, load)
+			})
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package envoy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+)
+
+// way is how Envoys get what the control plane has.
+type way struct {
+	sotw    bool // what they speak; else Delta
+	perType bool // a stream a type; else ADS
+	relays  int  // on the way; 0: directly
+	waits   bool // the control plane does
+}
+
+func (w way) String() string {
+	parts := []string{"delta", "ads", fmt.Sprintf("relays=%d", w.relays)}
+	if w.sotw {
+		parts[0] = "sotw"
+	}
+	if w.perType {
+		parts[1] = "per type"
+	}
+	if w.waits {
+		parts = append(parts, "waits")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// makes the resources that suit the way.
+func (w way) makes() maker {
+	if w.perType {
+		return perType(w.sotw)
+	}
+	return byADS
+}
+
+// variants are a way in both variants.
+func variants(w way) []way {
+	delta, sotw := w, w
+	sotw.sotw = true
+	return []way{delta, sotw}
+}
+
+// scene is a control plane, relays, and a tap between the last of these and its Envoys.
+type scene struct {
+	t     testing.TB
+	way   way
+	plane *plane
+	// link is between the control plane and the first relay, or the tap.
+	link   *link
+	relays []*relayed
+	tap    *tap
+	mark   int // of the tap, when clear was called last
+}
+
+// play sets a scene with a control plane that has a world. Each set is a key=value of
+// every relay's configuration.
+func play(t testing.TB, w way, has world, sets ...string) *scene {
+	t.Helper()
+	realenvoy.Need(t)
+	s := &scene{t: t, way: w, plane: newPlane(t, has)}
+	s.plane.waits = w.waits
+	s.plane.Start()
+	s.link = startLink(t, s.plane.addr)
+	from := s.link.addr
+	for i := range w.relays {
+		r := startRelay(t, fmt.Sprintf("tier-%d", i+1), from, sets...)
+		s.relays = append(s.relays, r)
+		from = r.addr
+	}
+	s.tap = startTap(t, "what the Envoys said and heard", from)
+	return s
+}
+
+// envoy starts one.
+func (s *scene) envoy(name string) *realenvoy.Envoy {
+	s.t.Helper()
+	return startEnvoy(s.t, s.way, name, s.tap.addr)
+}
+
+func startEnvoy(t testing.TB, w way, name, target string) *realenvoy.Envoy {
+	t.Helper()
+	node := realenvoy.Node{ID: name, Cluster: "e2e"}
+	source := realenvoy.Source{Target: target, SotW: w.sotw}
+	b := realenvoy.ADS(node, source)
+	if w.perType {
+		b = realenvoy.PerType(node, source)
+	}
+	return realenvoy.Start(t, b, realenvoy.Options{Name: name})
+}
+
+// ready starts an Envoy and waits until it is ready, and until what it is asked at its
+// listener "web" is answered as it should be.
+func (s *scene) ready(name, answer string) (*realenvoy.Envoy, string) {
+	s.t.Helper()
+	e := s.envoy(name)
+	e.WaitReady(patience)
+	address := listens(s.t, e, "web")
+	eventually(s.t, patience, func() error { return answers(address, answer) })
+	return e, address
+}
+
+// listens is where a listener listens, once it does.
+func listens(t testing.TB, e *realenvoy.Envoy, listener string) (address string) {
+	t.Helper()
+	eventually(t, patience, func() (err error) {
+		address, err = e.Address(listener)
+		return err
+	})
+	return address
+}
+
+// answers complains if a request to an address is not answered so.
+func answers(address, want string) error {
+	answer, failure := realenvoy.Get(address)
+	if failure != "" {
+		return fmt.Errorf("a request failed: %s", failure)
+	}
+	return is("answer", answer, want)
+}
+
+// clear forgets what the Envoys were told.
+func (s *scene) clear() { s.mark = s.tap.mark() }
+
+// told is what the Envoys were told since clear, as "CDS +name" and "CDS -name".
+func (s *scene) told() (all []string) {
+	for _, m := range s.tap.since(s.mark) {
+		if !m.response {
+			continue
+		}
+		for _, name := range m.names {
+			all = append(all, m.url.Short()+" +"+name)
+		}
+		for _, name := range m.less {
+			all = append(all, m.url.Short()+" -"+name)
+		}
+	}
+	return all
+}
+
+// unharmed fails the test if a request of the load has failed, or found no cluster or
+// route at the Envoy.
+func unharmed(t testing.TB, e *realenvoy.Envoy, l *realenvoy.Load) {
+	t.Helper()
+	c := l.Stop()
+	t.Log(c)
+	if c.Failed() > 0 {
+		t.Errorf("requests failed: %v", c)
+	}
+	if c.Sent == 0 {
+		t.Error("no request was sent")
+	}
+	if n, err := e.Sum("no_cluster", "no_route"); err != nil || n > 0 {
+		t.Errorf("%d requests found no cluster or no route: %v", n, err)
+	}
+}
