@@ -24,7 +24,7 @@ const (
 	readyPort = "8081"
 )
 
-var fixedPorts = []string{xdsPort, "18002", "19000", "19001", readyPort}
+var fixedPorts = []string{xdsPort, "18002", "19000", "19001", "19003", readyPort}
 
 // gateway is an Envoy Gateway in a process of its own, standalone. It can be killed
 // and started again.
