@@ -81,13 +81,14 @@ bench-guard: ## fail if the relay has become dearer, in relation to the floor, t
 	$(GO) run ./bench compare --over floor --figures cpu_per_delivery,cpu_per_cold_client --tolerance 30 $(PEERS) bin/guard.json
 
 BINARY ?= bin/binary.json
+COMPARED = W1,W2,W3,W5
 
 # Two builds of the relay are compared more closely than the relay and the floor: what
 # the old one shows over itself tells noise from a change.
 .PHONY: bench-binary
 bench-binary: REPS = 7
 bench-binary: ## fail if the relay has become dearer than the binary OLD=path, which runs twice beside it, in about 25 minutes
-	$(GO) run ./bench peers --only $(or $(ONLY),W1,W2,W3,W5) --servers relay,relay=$(OLD),relay=$(OLD) --reps $(REPS) --out $(BINARY)
+	$(GO) run ./bench peers --only $(or $(ONLY),$(COMPARED)) --servers relay,relay=$(OLD),relay=$(OLD) --reps $(REPS) --out $(BINARY)
 	$(GO) run ./bench compare --over relay=$(notdir $(OLD)) --tolerance 5 $(BINARY)
 
 .PHONY: demo

@@ -36,6 +36,9 @@ type deltaState struct {
 	// anew are names asked for since: what the client came with spares them nothing
 	// (DOWN-DELTA-7).
 	anew map[cache.ID]bool
+	// repeated are names asked for again while they were subscribed, and not answered yet
+	// (ORDER-3).
+	repeated map[cache.ID]bool
 	// resend: held versions do not spare the client anything (WILD-5, and
 	// resend_on_reconnect_types).
 	resend bool
@@ -69,7 +72,11 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
 	asked := d.sub.Delta(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe(), now)
 	d.asked.add(asked.Names...)
+	if d.refers {
+		d.repeats(asked.Again)
+	}
 	for _, name := range req.GetResourceNamesUnsubscribe() {
+		d.answered(name)
 		led := d.ties.drop(name)
 		if slices.Contains(asked.Left, name) {
 			d.left.add(led...)
@@ -155,12 +162,16 @@ func (d *deltaState) due() bool { return d.exchange.due() || d.left.len() > 0 ||
 
 // collect is what there is to tell. push: changes too, not only answers.
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
-	p.position, p.pushed = v.Position(), push
+	p.position, p.pushed = v.Position(), push && !d.withheld
 	p.version = v.SystemVersion()
 	subscribed, synced := v.Wildcard()
 	lacking := d.lacks(v)
 	if d.opening && subscribed && (!synced || lacking) {
 		p.starving = starving(v)
+		return p
+	}
+	if d.opening && subscribed && d.withheld && d.reconnected {
+		d.waits = true
 		return p
 	}
 	if !lacking {
@@ -215,6 +226,11 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 		d.collectMembers(v, p)
 		d.wildcardAsked, d.opening = false, false
 		p.must, p.answer = true, true
+	case push && d.members && d.withheld:
+		if d.removalsOnly(v, p); d.waits {
+			p.removedMembers = len(p.removed) > 0
+			return
+		}
 	case push && d.members:
 		d.collectChanges(v, p)
 	default:
@@ -313,15 +329,22 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 // when it is (MISS-7).
 func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	asked := d.asked.take()
+	if d.withheld {
+		asked = d.putOffAsked(v, asked)
+	}
 	for _, id := range asked {
-		if v.Has(id) {
+		if delete(d.repeated, id); v.Has(id) {
 			d.collectName(v, id, true, p)
 		}
 	}
 	if !push {
 		return
 	}
-	for _, id := range d.changed.take() {
+	changed := d.changed.take()
+	if d.withheld {
+		changed = d.putOff(v, changed)
+	}
+	for _, id := range changed {
 		if !v.Has(id) {
 			continue
 		}
@@ -331,6 +354,9 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 		if v.Answer(id).Vanished > d.namesTo {
 			d.ties.loosen(v.Name(id), "") // others answer to the name now
 		}
+	}
+	if d.waits {
+		return // the rest belongs to what waits
 	}
 	members, gone := d.ties.collectLoose(v)
 	p.resources, p.mixed = append(p.resources, members...), p.mixed || len(members) > 0
@@ -348,7 +374,10 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 		delete(d.warmed, id)
 	}
 	if a.State != cache.Unknown {
+		d.answered(v.Name(id))
 		d.ties.lead(v.Name(id), &a)
+	} else if _, came := d.held[v.Name(id)]; asked && !came {
+		d.await(v.Name(id))
 	}
 	switch {
 	case a.State == cache.Present:

@@ -27,6 +27,8 @@ type exchange struct {
 	own   bool // the type has a group apart from the stream's others (NODE-6)
 	ends  bool // an outage ends the stream, and is not told of names (ERR-7)
 	ttl   bool // the client knows TTLs (TTL-6)
+	// refers: changes of the type wait for the stream's Clusters (ORDER-3).
+	refers bool
 
 	// What identifier made last, and of which identifier of the control plane's.
 	plane struct{ of, text string }
@@ -63,6 +65,14 @@ type exchange struct {
 	accepted  string    // the version of what it accepted last
 	rejected  *Rejection
 
+	// Additions and changes that wait for Clusters (ORDER-3).
+	withheld bool                // they have to just now
+	waits    bool                // there are some
+	awaited  map[string]struct{} // new names without an answer yet, which do not wait
+	// holdExpired, of Clusters: others have waited in vain for an ACK, and none has come
+	// since.
+	holdExpired bool
+
 	// starving is why something that the client waits for could not be had when it was
 	// last looked at, or nil (ERR-7).
 	starving *statuspb.Status
@@ -83,6 +93,7 @@ type sent struct {
 	// partial: more of the same follows, and accepting this accepts nothing
 	// before that is.
 	partial bool
+	changes bool // it adds or changes resources
 }
 
 // Rejection is what a client has NACKed last: changes after From up to To.
@@ -216,7 +227,7 @@ func (x *exchange) identifier(instance string) string {
 }
 
 // sending notes a response as sent. continued: pushes wait since the one before it.
-func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, partial bool, now time.Time) {
+func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, partial, changes bool, now time.Time) {
 	since := now
 	if n := len(x.unacked); continued && n > 0 {
 		since = x.unacked[n-1].since
@@ -224,7 +235,7 @@ func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, part
 	if len(x.unacked) == maxUnacked {
 		x.unacked = slices.Delete(x.unacked, 0, 1)
 	}
-	x.unacked = append(x.unacked, sent{nonce, version, seq, now, since, partial})
+	x.unacked = append(x.unacked, sent{nonce, version, seq, now, since, partial, changes})
 	x.lastNonce = nonce
 }
 
@@ -243,7 +254,7 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) (v v
 		v.nack = true
 		return v
 	}
-	x.accepted = s.version
+	x.accepted, x.holdExpired = s.version, false
 	if !s.partial {
 		x.ackedTo = max(x.ackedTo, s.seq)
 	}

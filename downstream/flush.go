@@ -55,6 +55,7 @@ type speaker struct {
 // meanwhile of an earlier one. No type goes on for ever: having spoken, it waits for
 // an ACK.
 func (s *Session) choose(now time.Time) (*speaker, *End) {
+	s.expireHold(now)
 	var chosen *speaker
 	var removals []*speaker // what can only take away
 	for i, st := range s.states {
@@ -83,6 +84,7 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 			sp.later(&sp.part)
 		}
 	}
+	s.noteHold(now)
 	s.schedule(now, chosen != nil)
 	if !content {
 		return nil, s.hangUp(now)
@@ -94,13 +96,15 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 func (s *Session) collect(st state, now time.Time) *speaker {
 	x := st.base()
 	sp := &speaker{state: st}
-	push := !x.blocked(now, s.config.AckTimeout)
+	push := !x.blocked(now, s.config.AckTimeout) || s.hurried(x)
+	x.withheld, x.waits = x.refers && s.withholds(now), false
 	x.sub.Read(func(v fanout.View) {
 		x.marked = false
 		x.take(v.Marks())
 		sp.part = st.collect(v, push)
 		s.learn(v, sp)
 		s.withholdErrors(v, sp)
+		x.waits = x.waits || x.withheld && !push && x.gains(v)
 	})
 	return sp
 }
@@ -109,7 +113,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 // (ORDER-2). next are the types that are not asked yet.
 func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	x := sp.base()
-	if sp.pushed || !x.pending() {
+	if sp.pushed || !x.pending() && !x.waits {
 		for _, st := range s.states { // what was pending of this type is told, or was nothing
 			o := st.base()
 			o.waitFor = slices.DeleteFunc(o.waitFor, func(w *exchange) bool { return w == x })
@@ -124,7 +128,7 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	x.waitSince = now
 	for _, st := range s.states {
 		o := st.base()
-		if o != x && o.pending() && o.blocked(now, s.config.AckTimeout) || slices.Contains(next, st) && (o.marked || st.due()) {
+		if o != x && (o.waits || o.pending() && o.blocked(now, s.config.AckTimeout)) || slices.Contains(next, st) && (o.marked || st.due()) {
 			x.waitFor = append(x.waitFor, o)
 		}
 	}
@@ -183,6 +187,9 @@ func (s *Session) Deadline(now time.Time) (at time.Time) {
 				at = t
 			}
 		}
+	}
+	if end := s.holdEnds(); !s.warming.since.IsZero() && end.After(now) && (at.IsZero() || end.Before(at)) {
+		at = end
 	}
 	if end := s.outage.endAt; end.After(now) && (at.IsZero() || end.Before(at)) {
 		at = end

@@ -98,6 +98,10 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 		}
 		unresolved = unresolved || v.Answer(id).State == cache.Unknown
 	}
+	if d.withheld && len(d.kept) > 0 {
+		d.waits = true
+		return
+	}
 	d.judged(p)
 	for name := range d.kept {
 		_, still := d.held[name]
@@ -110,7 +114,7 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 		}
 	}
 	d.kept = nil
-	if unresolved {
+	if unresolved || d.waits {
 		return
 	}
 	for name := range d.held {

@@ -26,6 +26,9 @@ type outage struct {
 	next  bool      // the end comes after what is said now
 }
 
+// over: the stream is to end.
+func (o *outage) over(now time.Time) bool { return !o.endAt.IsZero() && !now.Before(o.endAt) }
+
 // isGRPC: the client is one of gRPC's own, which read no resource_errors.
 func isGRPC(node *core.Node) bool { return strings.HasPrefix(node.GetUserAgentName(), "gRPC") }
 
@@ -99,12 +102,12 @@ func (s *Session) schedule(now time.Time, says bool) {
 			o.endAt = o.endAt.Add(time.Duration(s.config.Random() * float64(endWithin)))
 		}
 	}
-	o.next = says && !o.endAt.IsZero() && !now.Before(o.endAt)
+	o.next = says && o.over(now)
 }
 
 // hangUp ends the stream when its time has come and nothing else is to be told.
 func (s *Session) hangUp(now time.Time) *End {
-	if s.outage.endAt.IsZero() || now.Before(s.outage.endAt) {
+	if !s.outage.over(now) {
 		return nil
 	}
 	waits := func(st state) bool { return st.base().pending() && st.base().blocked(now, s.config.AckTimeout) }

@@ -30,6 +30,9 @@ type Config struct {
 	// NeverSynthesize are types of which a Delta client is told that a name is gone
 	// only if it has a copy (MISS-9).
 	NeverSynthesize []cache.TypeURL
+	// WarmingHold is how long changes of what refers to Clusters wait at most until the
+	// client has acknowledged those; 0: they do not wait (ORDER-3).
+	WarmingHold time.Duration
 	// UnavailableAfter is how long a stream stays open before it is ended because
 	// upstream does not answer (ERR-7). Random yields numbers in [0, 1), so that not all
 	// end at once; nil: they do.
@@ -105,6 +108,7 @@ type Session struct {
 	bySub    map[*fanout.Subscription]state
 	carried  bool // a response was sent
 	outage   outage
+	warming  warmingHold
 	counter  uint64
 	verdicts uint64  // that the client may give on what was sent
 	chunks   []chunk // what is left of a response that was split
@@ -407,6 +411,8 @@ func (s *Session) exchange(t cache.TypeURL) (exchange, *End) {
 		own:  m.Own,
 		ends: !s.kind.Delta && isGRPC(s.node),
 		ttl:  s.ttl,
+
+		refers: s.kind.Type == "" && refersToClusters(t),
 	}, nil
 }
 
@@ -417,6 +423,9 @@ func (s *Session) add(st state) {
 	})
 	s.states = slices.Insert(s.states, i, st)
 	s.bySub[st.base().sub] = st
+	if x := st.base(); x.url == cache.Cluster && s.kind.Type == "" {
+		s.warming.clusters = x
+	}
 }
 
 // Close gives up all interest. The Session is not to be used after it.

@@ -31,8 +31,10 @@ type sotwState struct {
 	sentAll   bool                // the wildcard has delivered who knows what
 	version   string              // of the last response
 	again     bool                // the view is owed, once it is certain
-	news      map[string]struct{} // names of those that it will bring
-	shrink    bool                // removals wait for other types (ORDER-2)
+	// firstAnswer: it answers names that were not subscribed before (ORDER-3).
+	firstAnswer bool
+	news        map[string]struct{} // names of those that it will bring
+	shrink      bool                // removals wait for other types (ORDER-2)
 
 	// warmedAt counts the cluster deliveries to this node when endpoints were
 	// last answered (ORDER-5).
@@ -60,6 +62,11 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 	s.names = names
 
 	asked := s.sub.Replace(names, now)
+	for name := range s.awaited {
+		if _, still := slices.BinarySearch(names, name); !still {
+			s.answered(name)
+		}
+	}
 	for name := range s.ties.of {
 		if _, still := slices.BinarySearch(names, name); !still {
 			s.ties.drop(name)
@@ -93,7 +100,12 @@ func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink 
 
 // collect is what there is to tell. push: changes too, not only answers.
 func (s *sotwState) collect(v fanout.View, push bool) (p part) {
-	p.position, p.pushed = v.Position(), push
+	p.position, p.pushed = v.Position(), push && !s.withheld
+	if s.withheld && s.came != "" && s.lastNonce == "" && !s.moved {
+		s.waits = true // the first answer, for a client that has something
+		p.starving = starving(v)
+		return p
+	}
 	if s.full {
 		s.collectFull(v, push, &p)
 	} else {
@@ -117,7 +129,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	if !push && !p.answer {
 		return
 	}
-	send := s.again || s.wildcardAsked // rows a, c, t
+	send, answers := s.again || s.wildcardAsked, s.firstAnswer || s.wildcardAsked // rows a, c, t
 	shrunk := s.shrink
 	if (s.members || send) && subscribed && synced {
 		shrunk = true // if nothing has come; what has gone nobody remembers for this client (H-42)
@@ -129,7 +141,8 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		}
 	}
 	s.members, s.again, s.shrink = false, false, false
-	for _, id := range distinct(slices.Concat(s.asked.take(), s.changed.take())) {
+	asked := s.asked.take()
+	for _, id := range distinct(slices.Concat(asked, s.changed.take())) {
 		if !v.Has(id) {
 			continue
 		}
@@ -137,13 +150,19 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		switch a := v.Answer(id); a.State {
 		case cache.Present:
 			send = true // DOWN-SOTW-5
+			_, named := slices.BinarySearch(asked, id)
+			answers = answers || named || s.awaits(v.Name(id))
 			p.changed = append(p.changed, a.Resource)
 		case cache.Absent:
 			shrunk = shrunk || had // down to an empty set, if need be (DOWN-SOTW-9)
 			delete(s.must, v.Name(id))
 			delete(s.delivered, v.Name(id))
+			s.answered(v.Name(id))
 			s.collectError(v, id, p)
 		case cache.Unknown:
+			if _, named := slices.BinarySearch(asked, id); named {
+				s.await(v.Name(id))
+			}
 			s.collectError(v, id, p)
 		}
 	}
@@ -151,12 +170,14 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	if push && (s.renewed.len() > 0 || s.membersRenewed) {
 		// The whole set, since a client takes what comes without a body for gone (TTL-8).
 		whole, beats := s.renewals(v)
-		send = send || len(whole)+len(beats) > 0 && !v.Husks()
+		beat := len(whole)+len(beats) > 0 && !v.Husks()
+		send, answers = send || beat, answers || beat
 	}
 	s.handed = false
 
 	resources, version, certain := s.view(v)
-	if !certain || s.spared(v, version) {
+	s.waits = s.withheld && certain && send && !answers
+	if !certain || s.spared(v, version) || s.waits {
 		s.again, s.shrink = send, shrunk
 		for _, e := range p.errors {
 			if id, ok := v.Lookup(e.name); ok {
@@ -164,6 +185,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 			}
 		}
 		s.brings(p.changed)
+		s.firstAnswer = s.firstAnswer || answers
 		p.changed, p.errors, p.unavailable, p.answer = nil, nil, nil, false
 		return
 	}
@@ -183,7 +205,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	p.resources, p.version = resources, version
 	p.news, _ = v.News(0)
 	p.must, p.shrunk = send, shrunk && !send && len(p.errors) == 0
-	s.wildcardAsked = false
+	s.wildcardAsked, s.firstAnswer = false, false
 	s.version, s.told = version, p.position
 	v.Handed() // they are among the resources
 	s.deliver(v)
@@ -210,6 +232,7 @@ func (s *sotwState) deliver(v fanout.View) {
 	for _, id := range v.Names() {
 		if v.Answer(id).State == cache.Present {
 			s.delivered[v.Name(id)] = struct{}{}
+			s.answered(v.Name(id))
 		}
 	}
 }
@@ -316,6 +339,8 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	case !synced:
 		s.members = false
 	case s.wildcardAsked && s.keepsSet(v):
+	case !s.wildcardAsked && push && s.members && s.withheld && s.membersGained(v):
+		s.waits = true
 	case s.wildcardAsked || push && s.members:
 		after := s.told
 		if s.wildcardAsked {
@@ -334,8 +359,13 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	s.collectNames(v, asked, true, p)
 	if push {
 		changed := s.changed.take()
+		if s.withheld {
+			changed = s.putOff(v, changed)
+		}
 		s.collectNames(v, changed, false, p)
-		s.asked.drop(changed)                // upstream has spoken of what was put off
+		s.asked.drop(changed) // upstream has spoken of what was put off
+	}
+	if push && !s.waits {
 		members, _ := s.ties.collectLoose(v) // the rest goes silently (DOWN-SOTW-10)
 		p.resources = append(p.resources, members...)
 		s.namesTo, s.warmed = p.position, nil
@@ -404,6 +434,9 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 			if asked {
 				delete(s.warmed, id)
 			}
+			s.answered(v.Name(id))
+		} else if asked {
+			s.await(v.Name(id))
 		}
 		if a.State == cache.Present {
 			p.resources = slices.AppendSeq(p.resources, s.leadsTo(v.Name(id), &a, asked || s.warmed[id], p))

@@ -24,6 +24,7 @@ type chunk struct {
 	answer   bool
 	begun    bool // others went before it
 	left     int  // others follow
+	changes  bool // it adds or changes resources
 }
 
 // chunk hands over the next part of what is under way. All parts are one push: it
@@ -34,13 +35,13 @@ func (s *Session) chunk(now time.Time) *Response {
 	s.verdicts++
 	c.At = now
 	c.Nonce = c.x.nonce(c.position, c.answer, c.left, &s.counter)
-	c.x.sending(c.Nonce, c.Version, c.position, c.answer || c.begun, c.left > 0, now)
+	c.x.sending(c.Nonce, c.Version, c.position, c.answer || c.begun, c.left > 0, c.changes, now)
 	return c.Response
 }
 
 // fit makes a response into parts that the client can take.
 func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
-	whole := append(s.chunks[:0], chunk{Response: r, x: x, position: sp.position, answer: sp.answer})
+	whole := append(s.chunks[:0], chunk{Response: r, x: x, position: sp.position, answer: sp.answer, changes: sp.adds && len(sp.changed) > 0})
 	if s.config.MaxResponse == 0 {
 		return whole
 	}

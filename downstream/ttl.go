@@ -41,6 +41,9 @@ func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
 		}
 	}
 	for _, id := range x.renewed.take() {
+		if x.waits && slices.Contains(x.changed.items, id) {
+			continue // what is new goes with its TTL
+		}
 		if a := v.Answer(id); v.Has(id) && a.State == cache.Present {
 			add(a.Resource, a.Seq)
 			for i, r := range a.More {
@@ -50,7 +53,9 @@ func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
 	}
 	if subscribed, synced := v.Wildcard(); x.membersRenewed && subscribed && synced {
 		for c := range v.Renewed(from) {
-			add(c.Resource, c.Seq)
+			if c.Seq <= x.told {
+				add(c.Resource, c.Seq)
+			}
 		}
 	}
 	x.membersRenewed = false

@@ -64,6 +64,8 @@ type Asked struct {
 	// Names are to be answered, even if they were before (DOWN-DELTA-7,
 	// DOWN-SOTW-5).
 	Names []cache.ID
+	// Again are those of the names that were subscribed before; Delta only.
+	Again []cache.ID
 	// Wildcard: the whole set is to be told (rows a, c, e, j, n, t).
 	Wildcard bool
 	// Left are names given up while the wildcard stays, and the members that go by
@@ -93,7 +95,11 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 			s.startWildcard(&asked) // rows c, j, n
 			continue
 		}
-		asked.Names = append(asked.Names, x.want(s, name)) // rows d, h
+		id := x.want(s, name)
+		asked.Names = append(asked.Names, id) // rows d, h
+		if _, had := slices.BinarySearch(s.ids, id); had {
+			asked.Again = append(asked.Again, id)
+		}
 	}
 	if len(asked.Names) > 0 {
 		s.ids = append(s.ids, asked.Names...)

@@ -129,6 +129,12 @@ type Timers struct {
 	// Default: 10s.
 	AckTimeout time.Duration `yaml:"ack_timeout"`
 
+	// WarmingHold is how long changes of listeners and routes wait at most until the
+	// client has acknowledged new and changed clusters, which an Envoy does when they
+	// have warmed; 0: they do not wait (ORDER-3).
+	// Default: 5s.
+	WarmingHold time.Duration `yaml:"warming_hold"`
+
 	// UnavailableAfter is how long the upstream must have been failing before
 	// clients that wait for an answer are told so, and how long the stream of
 	// one that comes later stays open for an answer (ERR-7).
@@ -207,6 +213,7 @@ func Default() Config {
 			NameLinger:         30 * time.Second,
 			GroupLinger:        60 * time.Second,
 			AckTimeout:         10 * time.Second,
+			WarmingHold:        5 * time.Second,
 			UnavailableAfter:   5 * time.Second,
 		},
 		Cache: Cache{

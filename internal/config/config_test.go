@@ -325,6 +325,7 @@ timers:
   name_linger: 5s
   group_linger: 6s
   ack_timeout: 7s
+  warming_hold: 9s
   unavailable_after: 8s
 cache:
   max_lingering_names: 0
@@ -402,7 +403,7 @@ func fullConfig() Config {
 		},
 		Timers: Timers{
 			DNETimeout: time.Second, DNETimeoutExplicit: 2 * time.Second, Settle: 3 * time.Millisecond, SettleCap: 4 * time.Second,
-			NameLinger: 5 * time.Second, GroupLinger: 6 * time.Second, AckTimeout: 7 * time.Second, UnavailableAfter: 8 * time.Second,
+			NameLinger: 5 * time.Second, GroupLinger: 6 * time.Second, AckTimeout: 7 * time.Second, WarmingHold: 9 * time.Second, UnavailableAfter: 8 * time.Second,
 		},
 		Cache: Cache{
 			MaxUnaskedBytes:  KiB,

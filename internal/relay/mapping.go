@@ -28,6 +28,7 @@ func DownstreamConfig(c *config.Config) downstream.Config {
 	return downstream.Config{
 		Instance:          c.InstanceName(),
 		AckTimeout:        c.Timers.AckTimeout,
+		WarmingHold:       c.Timers.WarmingHold,
 		ResendOnReconnect: TypeURLs(c.Downstream.ResendOnReconnectTypes),
 		NeverSynthesize:   TypeURLs(c.Downstream.NeverSynthesizeRemoval),
 		UnavailableAfter:  c.Timers.UnavailableAfter,

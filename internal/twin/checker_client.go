@@ -17,6 +17,7 @@ type clientState struct {
 	// warm are endpoints that the client needs to be told of, because their cluster
 	// was sent (ORDER-4).
 	warm map[string]bool
+	hold hold
 }
 
 // topic is what a client has asked for and been told, of one type.
@@ -69,7 +70,7 @@ func (c *Checker) clientOpened(id int, sotw bool) {
 		cl = &clientState{topics: map[string]*topic{}}
 		c.clients[id] = cl
 	}
-	cl.open, cl.sotw, cl.nonces, cl.warm = true, sotw, map[string]bool{}, map[string]bool{}
+	cl.open, cl.sotw, cl.nonces, cl.warm, cl.hold = true, sotw, map[string]bool{}, map[string]bool{}, hold{}
 	for _, t := range cl.topics {
 		t.begin()
 	}
@@ -122,7 +123,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	cl := c.clients[id]
 	k, _ := named(req.GetTypeUrl())
 	t := cl.topic(k.name)
-	t.judged(req.GetResponseNonce())
+	c.judged(cl, k, t, req.GetResponseNonce())
 	t.sotw = cl.sotw
 	t.asks++
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
@@ -174,7 +175,7 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 	cl := c.clients[id]
 	k, _ := named(req.GetTypeUrl())
 	t := cl.topic(k.name)
-	t.judged(req.GetResponseNonce())
+	c.judged(cl, k, t, req.GetResponseNonce())
 	t.sotw = cl.sotw
 	t.asks++
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
@@ -208,8 +209,11 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 }
 
 // judged settles a response, and those before it.
-func (t *topic) judged(nonce string) {
+func (c *Checker) judged(cl *clientState, k kind, t *topic, nonce string) {
 	if i := slices.Index(t.unacked, nonce); i >= 0 {
+		if k.name == "CDS" {
+			cl.hold.judged(t.unacked[:i+1], c.now)
+		}
 		t.unacked = t.unacked[i+1:]
 	}
 }

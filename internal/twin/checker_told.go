@@ -29,9 +29,10 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	if len(resp.GetResources())+len(resp.GetRemovedResources())+len(resp.GetResourceErrors()) == 0 && !answer {
 		c.fail("DOWN-DELTA-14", "%s: a response that says nothing", who)
 	}
-	opening := t.opening
+	opening, news := t.opening, false
 	for _, r := range resp.GetResources() {
 		once(r.GetName())
+		news = news || c.isNews(k, t, r.GetName(), r.GetAliases(), r.GetResource().GetValue())
 		if r.GetResource() == nil {
 			answer = c.denied(who, c.clients[id], k, t, r.GetAliases()) || answer
 			continue
@@ -55,7 +56,8 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	if opening {
 		c.opened(who, t, known, listed)
 	}
-	c.paced(who, t, resp.GetNonce(), answer)
+	c.heldBack(who, c.clients[id], k, resp.GetNonce(), news, answer)
+	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer)
 }
 
 // clientToldSotW judges a response to a SotW client.
@@ -71,7 +73,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	reason := answer || len(t.owed) > 0 || t.reshaped
 	t.reshaped = false
 	listed := map[string]bool{}
-	view := ""
+	view, news := "", false
 	before := maps.Clone(t.holds)
 	for _, body := range resp.GetResources() {
 		r := c.bodies[string(body.GetValue())]
@@ -79,6 +81,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 			c.fail("DOWN-SOTW-14", "%s: one response has %s twice", who, r.name)
 		}
 		listed[r.name] = true
+		news = news || c.isNews(k, t, r.name, c.aliases(k, r), body.GetValue())
 		view += r.name + "=" + r.label + " "
 		answer = t.settle(r.name, c.aliases(k, r)) || answer
 		reason = reason || c.known[k.name].erred[r.name] // it is over, which is told by sending what there is (ERR-8)
@@ -113,7 +116,8 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	for _, e := range resp.GetResourceErrors() {
 		t.owed[e.GetResourceName().GetName()] = true // when the error is over
 	}
-	c.paced(who, t, resp.GetNonce(), answer)
+	c.heldBack(who, c.clients[id], k, resp.GetNonce(), news, answer)
+	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer)
 }
 
 // hear is what every response has to meet.
@@ -308,8 +312,9 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 }
 
 // paced: changes wait for the ACK, answers do not (DOWN-DELTA-15).
-func (c *Checker) paced(who string, t *topic, nonce string, answer bool) {
-	if len(t.unacked) > 0 && !answer && c.now.Before(t.since.Add(c.ackTimeout)) {
+func (c *Checker) paced(who string, cl *clientState, k kind, t *topic, nonce string, answer bool) {
+	hurried := k.name == "CDS" && (cl.hold.ranOut(c.now) || !c.now.Before(t.since.Add(warmingHold))) // one of them pending is waited for, too
+	if len(t.unacked) > 0 && !answer && !hurried && c.now.Before(t.since.Add(c.ackTimeout)) {
 		c.fail("DOWN-DELTA-15", "%s: a change is sent before the last ACK", who)
 	}
 	if len(t.unacked) == 0 || !answer {

@@ -43,6 +43,7 @@ const (
 	missingAfter    = 15 * time.Second
 	missingExplicit = 30 * time.Second
 	ackTimeout      = 10 * time.Second
+	warmingHold     = 5 * time.Second
 	settleCap       = 5 * time.Second
 )
 

@@ -1,0 +1,61 @@
+package twin
+
+import (
+	"slices"
+	"time"
+)
+
+// hold is what the Checker knows of a client's clusters that await their ACK (ORDER-3).
+type hold struct {
+	changing []string  // nonces of responses that bring something new, and await a verdict
+	since    time.Time // some have, without a moment in which none did
+	settled  time.Time // none has since
+}
+
+// judged settles a response, and those before it.
+func (h *hold) judged(settled []string, now time.Time) {
+	was := len(h.changing)
+	h.changing = slices.DeleteFunc(h.changing, func(nonce string) bool { return slices.Contains(settled, nonce) })
+	if was > 0 && len(h.changing) == 0 {
+		h.settled = now
+	}
+}
+
+// clusters notes a response that brings new clusters. One that was kept back by the last
+// ACK goes on with the same wait.
+func (h *hold) clusters(nonce string, now time.Time) {
+	if len(h.changing) == 0 && !h.settled.Equal(now) {
+		h.since = now
+	}
+	h.changing = append(h.changing, nonce)
+}
+
+// lasts: what refers to clusters has to wait. It may have begun to when they did.
+func (h *hold) lasts(now time.Time) bool {
+	return len(h.changing) > 0 && now.Before(h.since.Add(warmingHold))
+}
+
+// ranOut: something may have waited in vain, so that clusters do not wait for an ACK.
+func (h *hold) ranOut(now time.Time) bool {
+	return len(h.changing) > 0 && !now.Before(h.since.Add(warmingHold))
+}
+
+// isNews: the client has another version of a resource, or none. Of what refers to
+// clusters, what it asks for by name and has nothing of is an answer, and none of this.
+func (c *Checker) isNews(k kind, t *topic, name string, aliases []string, body []byte) bool {
+	has, ok := t.holds[name]
+	if k.name == "LDS" && !ok && t.interest.Named(name, aliases) {
+		return false
+	}
+	return has.label != c.bodies[string(body)].label
+}
+
+// heldBack judges a response that may bring something new (ORDER-3).
+func (c *Checker) heldBack(who string, cl *clientState, k kind, nonce string, news, answer bool) {
+	switch {
+	case news && k.name == "CDS":
+		cl.hold.clusters(nonce, c.now)
+	case news && k.name == "LDS" && !answer && cl.hold.lasts(c.now):
+		c.fail("ORDER-3", "%s: a change is sent while clusters await their ACK", who)
+	}
+}
