@@ -62,6 +62,16 @@ func (s *Session) withholds(now time.Time) (wait bool) {
 	return wait
 }
 
+// replaces: a response tells of Clusters and would take others away. What leads to these
+// may come in a moment, turned to those, and will wait for their ACK: so does what goes, and
+// then for what has come. An exchange that waits so is among those that it waits for itself.
+func (s *Session) replaces(sp *speaker, now time.Time) bool {
+	x := sp.base()
+	return x == s.warming.clusters && sp.late() && len(sp.changed) > 0 &&
+		s.config.WarmingHold > 0 && !x.holdExpired && !s.outage.over(now) &&
+		slices.ContainsFunc(s.states, func(st state) bool { return st.base().refers })
+}
+
 // expireHold ends the wait when it has lasted warming_hold. There is no other one until
 // the client acknowledges Clusters.
 func (s *Session) expireHold(now time.Time) {

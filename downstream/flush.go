@@ -67,6 +67,9 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 		s.hold(sp, s.states[i+1:], now)
 		if sp.early() {
 			chosen, sp.adds = sp, true
+			if s.replaces(sp, now) {
+				x.waitFor = append(x.waitFor, x)
+			}
 			if sp.takesAway = sp.late() && s.released(x, now); sp.late() && !sp.takesAway {
 				sp.later(&sp.part) // after the ACK of what goes now
 			}
@@ -113,6 +116,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 // (ORDER-2). next are the types that are not asked yet.
 func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	x := sp.base()
+	replaced := slices.Contains(x.waitFor, x)
 	if sp.pushed || !x.pending() && !x.waits {
 		for _, st := range s.states { // what was pending of this type is told, or was nothing
 			o := st.base()
@@ -122,10 +126,12 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	if sp.pushed && !sp.late() {
 		x.waitSince, x.waitFor = time.Time{}, nil // what waited has been taken back
 	}
-	if !sp.late() || !x.waitSince.IsZero() {
+	if !sp.late() || !x.waitSince.IsZero() && !replaced {
 		return
 	}
-	x.waitSince = now
+	if x.waitSince.IsZero() {
+		x.waitSince = now
+	}
 	for _, st := range s.states {
 		o := st.base()
 		if o != x && (o.waits || o.pending() && o.blocked(now, s.config.AckTimeout)) || slices.Contains(next, st) && (o.marked || st.due()) {
