@@ -63,15 +63,24 @@ func TestGateway_Turns(t *testing.T) {
 			}
 			to(0)
 			g := startGateway(t, w)
-			r := startRelay(t, g)
-			e := startEnvoy(t, g, "eg", r.listen)
+			above := startTap(t, g, "127.0.0.1:"+xdsPort)
+			r := startRelayBelow(t, g, above.listen)
+			below := startTap(t, g, r.listen)
+			e := startEnvoy(t, g, "eg", below.listen)
 			e.WaitReady(patience)
 			arrives(t, w.Address("eg"), "/", "backend-0")
 			load := realenvoy.Drive(t, w.Address("eg"), rate)
+			failed := 0
 			for turn := 1; turn < turns; turn++ {
+				above.Lines()
+				below.Lines()
 				to(turn)
 				g.Apply(w)
 				arrives(t, w.Address("eg"), "/", fmt.Sprintf("backend-%d", turn))
+				if n := load.Count().Failed(); n > failed {
+					t.Errorf("turn %d: %d requests failed\nabove the relay:\n%s\nbelow:\n%s", turn, n-failed, above.Lines(), below.Lines())
+					failed = n
+				}
 			}
 			unharmed(t, load)
 			// It has what it should and no more: what went is gone.

@@ -98,12 +98,22 @@ func (g *gateway) standIn() {
 }
 
 // NewCertificates makes a new authority and what Envoy Gateway and its Envoys show each
-// other. Who has read the old ones does not know.
+// other. Each file appears whole, in place of the old one: Envoy watches for that.
 func (g *gateway) NewCertificates() {
 	g.t.Helper()
-	cmd := g.command("certgen", "--local", "--overwrite", "--config-home", g.path("config"))
-	if text, err := cmd.CombinedOutput(); err != nil {
+	fresh := g.t.TempDir()
+	if text, err := g.command("certgen", "--local", "--config-home", fresh).CombinedOutput(); err != nil {
 		g.t.Fatalf("certgen: %v\n%s", err, text)
+	}
+	for _, of := range []string{"envoy-gateway", "envoy"} {
+		if err := os.MkdirAll(g.Certificates(of), 0o750); err != nil {
+			g.t.Fatal(err)
+		}
+		for _, file := range []string{"ca.crt", "tls.crt", "tls.key"} {
+			if err := os.Rename(filepath.Join(fresh, "certs", of, file), filepath.Join(g.Certificates(of), file)); err != nil {
+				g.t.Fatal(err)
+			}
+		}
 	}
 }
 
@@ -215,8 +225,8 @@ func (g *gateway) example(server string) realenvoy.Bootstrap {
 		g.t.Fatal(err)
 	}
 	const certificates = "/certs/envoy/"
-	if n := bytes.Count(text, []byte(certificates)); n != 3 {
-		g.t.Fatalf("the example names %d files in %s, not 3", n, certificates)
+	if n := bytes.Count(text, []byte(certificates)); n != 2 {
+		g.t.Fatalf("the example names %d files in %s, not 2", n, certificates)
 	}
 	text = bytes.ReplaceAll(text, []byte(certificates), []byte(g.Certificates("envoy")+"/"))
 	b, err := bootstrap(g.t, text, server)

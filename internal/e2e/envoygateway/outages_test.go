@@ -1,6 +1,8 @@
 package envoygateway
 
 import (
+	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -46,14 +48,14 @@ func TestGateway_Killed(t *testing.T) {
 }
 
 // The relay is killed. Envoys serve, and when it is back they are sent what has changed
-// and nothing else.
+// meanwhile, and nothing else.
 func TestGateway_RelayKilled(t *testing.T) {
 	w := newWorld(t, "eg")
 	w.backends["blue"] = realenvoy.Backend(t, "blue")
 	g := startGateway(t, w)
 	r := startRelay(t, g)
-	e := startEnvoy(t, g, "eg", r.listen)
-	e.WaitReady(patience)
+	below := startTap(t, g, r.listen)
+	startEnvoy(t, g, "eg", below.listen).WaitReady(patience)
 	address := w.Address("eg")
 	arrives(t, address, "/", "eg")
 	load := realenvoy.Drive(t, address, rate)
@@ -62,11 +64,59 @@ func TestGateway_RelayKilled(t *testing.T) {
 		wait(outage)
 		w.routes = append(w.routes[:1:1], route{name: "more", gateway: "eg", prefix: "/more", to: "blue"})
 		g.Apply(w)
+		below.Lines()
+		below.Sent()
 		r.Start()
 		arrives(t, address, "/more", "blue")
+		wait(quiet)
+		want := map[string]int{"CDS httproute/default/more/rule/0": 1, "EDS httproute/default/more/rule/0": 1, "RDS default/eg/http": 1}
+		if sent := below.Sent(); !maps.Equal(sent, want) {
+			t.Errorf("after the relay was away it sent %v, not %v:\n%s", sent, want, below.Lines())
+		}
 		w.routes = w.routes[:1]
 		g.Apply(w)
 		arrives(t, address, "/more", "eg")
 	}
 	unharmed(t, load)
+}
+
+// quiet is for how long a test listens whether anything more comes.
+const quiet = time.Second
+
+// While somebody is away, the route that all requests take is replaced by another, with
+// another cluster. When it is back, the Envoy has always had one of the two.
+func TestGateway_TurnInAnOutage(t *testing.T) {
+	for name, away := range map[string]func(*gateway, *relay) (back func()){
+		"Relay":        func(_ *gateway, r *relay) func() { r.Kill(); return r.Start },
+		"EnvoyGateway": func(g *gateway, _ *relay) func() { g.Kill(); return g.Start },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "eg")
+			g := startGateway(t, w)
+			r := startRelay(t, g)
+			below := startTap(t, g, r.listen)
+			startEnvoy(t, g, "eg", below.listen).WaitReady(patience)
+			address := w.Address("eg")
+			arrives(t, address, "/", "eg")
+			load := realenvoy.Drive(t, address, rate)
+			failed := 0
+			for turn := range 5 {
+				backend := fmt.Sprintf("backend-%d", turn)
+				w.backends[backend] = realenvoy.Backend(t, backend)
+				w.routes = []route{{name: fmt.Sprintf("turn-%d", turn), gateway: "eg", prefix: "/", to: backend}}
+				back := away(g, r)
+				wait(time.Second)
+				g.Apply(w)
+				wait(quiet)
+				below.Lines()
+				back()
+				arrives(t, address, "/", backend)
+				if n := load.Count().Failed(); n > failed {
+					t.Errorf("turn %d: %d requests failed\nbelow the relay:\n%s", turn, n-failed, below.Lines())
+					failed = n
+				}
+			}
+			unharmed(t, load)
+		})
+	}
 }

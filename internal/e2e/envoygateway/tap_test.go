@@ -30,9 +30,8 @@ type tap struct {
 	behind *grpc.ClientConn
 
 	mu      sync.Mutex
-	begin   time.Time
 	streams int
-	lines   []string
+	lines   []string // since it was last asked
 	// sent are the resources that went by: how often each, by type and name.
 	sent map[string]int
 }
@@ -40,7 +39,7 @@ type tap struct {
 // startTap passes on to an address until the test ends.
 func startTap(t testing.TB, g *gateway, to string) *tap {
 	t.Helper()
-	p := &tap{begin: time.Now(), sent: make(map[string]int), behind: dial(t, g, to)}
+	p := &tap{sent: make(map[string]int), behind: dial(t, g, to)}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -59,9 +58,6 @@ func startTap(t testing.TB, g *gateway, to string) *tap {
 	t.Cleanup(func() {
 		s.Stop()
 		<-served
-		if t.Failed() {
-			t.Logf("what went through the tap:\n%s", p)
-		}
 	})
 	return p
 }
@@ -161,7 +157,16 @@ func (p *tap) adds(n int, r *discovery.DeltaDiscoveryResponse) {
 func (p *tap) add(n int, line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lines = append(p.lines, fmt.Sprintf("%8.3f #%d %s", time.Since(p.begin).Seconds(), n, line))
+	p.lines = append(p.lines, fmt.Sprintf("%s #%d %s", time.Now().Format("05.0000"), n, line))
+}
+
+// Lines are what was said since it was last asked.
+func (p *tap) Lines() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	lines := p.lines
+	p.lines = nil
+	return strings.Join(lines, "\n")
 }
 
 // Sent are the resources that have gone by since it was last asked.
@@ -171,12 +176,6 @@ func (p *tap) Sent() map[string]int {
 	sent := p.sent
 	p.sent = make(map[string]int)
 	return sent
-}
-
-func (p *tap) String() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return strings.Join(p.lines, "\n")
 }
 
 // short is a type's name.

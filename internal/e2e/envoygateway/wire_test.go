@@ -119,6 +119,10 @@ func (k *talk) Hears(want ...string) {
 	k.t.Helper()
 	got := []string{}
 	for {
+		limit := silence
+		if len(got) < len(want) {
+			limit = patience
+		}
 		select {
 		case r, ok := <-k.heard:
 			if !ok {
@@ -127,7 +131,7 @@ func (k *talk) Hears(want ...string) {
 			}
 			got = append(got, k.takes(r))
 			continue
-		case <-time.After(silence):
+		case <-time.After(limit):
 		}
 		if !slices.Equal(got, want) {
 			k.t.Errorf("heard %q, want %q", got, want)
@@ -164,6 +168,7 @@ func TestGateway_OnTheWire(t *testing.T) {
 		cluster, blue    = "httproute/default/eg/rule/0", "httproute/default/blue/rule/0"
 		listener, routes = own + "/http", own + "/http"
 		absent           = "httproute/default/nobody/rule/0"
+		ready            = " +" + readiness
 	)
 	startEnvoy(t, g, "eg", "127.0.0.1:"+xdsPort).WaitReady(patience) // all is there now
 
@@ -196,7 +201,7 @@ func TestGateway_OnTheWire(t *testing.T) {
 		k.Says("EDS +" + cluster)
 		k.Says("LDS +*")
 		k.Says("RDS +" + routes)
-		k.Hears("CDS +"+cluster, "EDS +"+cluster, "LDS +"+listener, "RDS +"+routes)
+		k.Hears("CDS +"+cluster, "EDS +"+cluster, "LDS +"+listener+ready, "RDS +"+routes)
 		for _, name := range []string{"CDS", "EDS", "LDS", "RDS"} {
 			k.Says(name + " ack")
 		}
@@ -205,8 +210,13 @@ func TestGateway_OnTheWire(t *testing.T) {
 		k.Hears("CDS +"+blue, "RDS +"+routes) // at once, without waiting for an ACK
 		k.Says("EDS +" + blue)
 		k.Hears("EDS +" + blue)
+		witness := startTalk(t, g)
+		witness.Says("RDS +"+routes, as(own))
+		witness.Hears("RDS +" + routes)
+		witness.Says("RDS ack")
 		w.routes = w.routes[:1]
 		g.Apply(w)
+		witness.Hears("RDS +" + routes)
 		k.Hears() // nothing of the type comes before its ACK
 		k.Says("CDS nack")
 		k.Hears("CDS -" + blue)
@@ -247,7 +257,7 @@ func TestGateway_OnTheWire(t *testing.T) {
 		k.Hears()
 		w.gateways["late"] = freePort(t)
 		g.Apply(w)
-		k.Hears("LDS +" + namespace + "/late/http")
+		k.Hears("LDS +" + namespace + "/late/http" + ready)
 		delete(w.gateways, "late")
 		g.Apply(w)
 	})
