@@ -48,16 +48,17 @@ func (x *exchange) membersGained(v fanout.View) bool {
 }
 
 // withholds: additions and changes of what refers to Clusters have to wait. The client has
-// yet to judge Clusters that it was sent, or is to be sent others when it has.
+// yet to judge Clusters that it was sent, or is to be sent others when it has, or came with
+// some and it is not known yet which others it is to be sent.
 func (s *Session) withholds(now time.Time) (wait bool) {
 	c := s.warming.clusters
-	if c == nil || len(c.unacked) == 0 || s.config.WarmingHold == 0 || c.holdExpired || s.outage.over(now) {
+	if c == nil || len(c.unacked) == 0 && !c.returning || s.config.WarmingHold == 0 || c.holdExpired || s.outage.over(now) {
 		return false
 	}
-	unjudged := slices.ContainsFunc(c.unacked, func(s sent) bool { return s.changes })
+	unjudged := c.unjudged()
 	c.sub.Read(func(v fanout.View) {
 		wildcard, _ := v.Wildcard()
-		wait = (wildcard || len(v.Names()) > 0) && (unjudged || c.gains(v))
+		wait = (wildcard || len(v.Names()) > 0) && (unjudged || c.returning || c.gains(v))
 	})
 	return wait
 }
@@ -72,6 +73,11 @@ func (s *Session) replaces(sp *speaker, now time.Time) bool {
 		slices.ContainsFunc(s.states, func(st state) bool { return st.base().refers })
 }
 
+// unjudged: the client has been sent additions or changes and has said nothing of them yet.
+func (x *exchange) unjudged() bool {
+	return slices.ContainsFunc(x.unacked, func(s sent) bool { return s.changes })
+}
+
 // expireHold ends the wait when it has lasted warming_hold. There is no other one until
 // the client acknowledges Clusters.
 func (s *Session) expireHold(now time.Time) {
@@ -82,9 +88,14 @@ func (s *Session) expireHold(now time.Time) {
 
 func (s *Session) holdEnds() time.Time { return s.warming.since.Add(s.config.WarmingHold) }
 
-// hurried: Clusters are sent though others are not acknowledged, since what refers to
-// them will not wait any longer.
-func (s *Session) hurried(x *exchange) bool { return x.holdExpired && !s.warming.since.IsZero() }
+// hurried: Clusters are sent though others are not acknowledged, since there is something
+// that may refer to them, and will not wait.
+func (s *Session) hurried(x *exchange) bool {
+	return x.holdExpired && slices.ContainsFunc(s.states, func(st state) bool {
+		o := st.base()
+		return o.refers && (o.marked || st.due())
+	})
+}
 
 // noteHold notes when something began to wait, and when nothing does any more.
 func (s *Session) noteHold(now time.Time) {
@@ -95,6 +106,18 @@ func (s *Session) noteHold(now time.Time) {
 	case s.warming.since.IsZero():
 		s.warming.since = now
 	}
+}
+
+// returns notes whether it is known what has become of what the client came with: the
+// wildcard's set, and the names that it brought.
+func (x *exchange) returns(v fanout.View, brought func(name string) bool) {
+	if !x.returning {
+		return
+	}
+	subscribed, synced := v.Wildcard()
+	x.returning = subscribed && (!synced || v.WarmSet()) || slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
+		return (v.Warm(id) || v.Answer(id).State == cache.Unknown) && brought(v.Name(id))
+	})
 }
 
 // await notes that a newly subscribed name has no answer yet. Its answer, when it comes,

@@ -31,6 +31,8 @@ type deltaState struct {
 	// held are the versions the client came with that are not judged yet, kept
 	// only until everything it asked for is resolved (DOWN-DELTA-10, -11).
 	held map[string]string
+	// uncovered are those of them that nothing covers, until it is told.
+	uncovered pile[string]
 	// kept are those of them that a resource loaded from disk would have replaced.
 	kept map[string]struct{}
 	// anew are names asked for since: what the client came with spares them nothing
@@ -65,7 +67,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	}
 	if first && len(req.GetInitialResourceVersions()) > 0 {
 		d.held = req.GetInitialResourceVersions()
-		d.reconnected = true
+		d.reconnected, d.returning = true, true
 	}
 	d.missed(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe())
 	d.anewWithout(req, first)
@@ -158,12 +160,15 @@ func (d *deltaState) missed(subscribe, unsubscribe []string) {
 }
 
 // due: there may be something to send.
-func (d *deltaState) due() bool { return d.exchange.due() || d.left.len() > 0 || d.held != nil }
+func (d *deltaState) due() bool {
+	return d.exchange.due() || d.left.len() > 0 || d.held != nil || d.uncovered.len() > 0
+}
 
 // collect is what there is to tell. push: changes too, not only answers.
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push && !d.withheld
 	p.version = v.SystemVersion()
+	d.returns(v, func(name string) bool { _, came := d.held[name]; return came })
 	subscribed, synced := v.Wildcard()
 	lacking := d.lacks(v)
 	if d.opening && subscribed && (!synced || lacking) {
@@ -180,6 +185,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectLeft(v, &p)
 	d.collectNames(v, push, &p)
 	d.collectHeld(v, push, &p)
+	d.collectUncovered(v, push, &p)
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
 		handed := v.Handed()
@@ -430,6 +436,7 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 func (d *deltaState) later(p *part) {
 	d.members = d.members || p.removedMembers
 	d.changed.add(p.removedIDs...)
+	d.uncovered.add(p.removedUncovered...)
 	for _, name := range p.removedLoose {
 		d.ties.loosen(name, "")
 	}

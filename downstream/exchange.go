@@ -65,6 +65,10 @@ type exchange struct {
 	accepted  string    // the version of what it accepted last
 	rejected  *Rejection
 
+	// returning: the client came with versions, and what has become of that is not known
+	// yet.
+	returning bool
+
 	// Additions and changes that wait for Clusters (ORDER-3).
 	withheld bool                // they have to just now
 	waits    bool                // there are some

@@ -118,12 +118,25 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 		return
 	}
 	for name := range d.held {
+		d.uncovered.add(name)
+	}
+	d.held, d.warming, d.anew = nil, nil, nil
+}
+
+// collectUncovered: what the client came with and nothing covers is taken from it, after
+// what may refer to it now (ORDER-2). A client that has just come back may not have asked
+// yet for what refers to Clusters: those go when it has acknowledged the new ones.
+func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
+	if d.uncovered.len() == 0 || d.url == cache.Cluster && (len(p.resources) > 0 || !push && d.unjudged()) {
+		return
+	}
+	for _, name := range d.uncovered.take() {
 		if !v.Covers(name) {
-			p.gone = append(p.gone, name)
+			p.removedUncovered = append(p.removedUncovered, name)
 		}
 	}
-	slices.Sort(p.gone)
-	d.held, d.warming, d.anew = nil, nil, nil
+	slices.Sort(p.removedUncovered)
+	p.removed = slices.Concat(p.removed, p.removedUncovered)
 }
 
 // anewWithout takes in which names a client asks for that it has no copy of, as far as

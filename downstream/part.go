@@ -25,11 +25,12 @@ type part struct {
 	pushed    bool // changes are in it, and not only answers
 
 	// Later: removals that other types' additions precede (ORDER-2).
-	removed        []string
-	removedIDs     []cache.ID // the subscribed names behind them, if any
-	removedMembers bool       // some of them left the wildcard
-	removedLoose   []string   // those to which no alias leads any more
-	shrunk         bool       // SotW: the set, without what is gone
+	removed          []string
+	removedIDs       []cache.ID // the subscribed names behind them, if any
+	removedMembers   bool       // some of them left the wildcard
+	removedLoose     []string   // those to which no alias leads any more
+	removedUncovered []string   // those that the client came with, and nothing covers
+	shrunk           bool       // SotW: the set, without what is gone
 
 	// unavailable: names that cannot be resolved just now, and why (ERR-7).
 	unavailable []resourceErr

@@ -80,6 +80,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 			s.delivered = make(map[string]struct{})
 		}
 		if s.came = req.GetVersionInfo(); s.came != "" {
+			s.returning = true
 			s.must = make(map[string]struct{}, len(names))
 			for _, name := range names {
 				s.must[name] = struct{}{}
@@ -101,6 +102,7 @@ func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink 
 // collect is what there is to tell. push: changes too, not only answers.
 func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push && !s.withheld
+	s.returns(v, func(name string) bool { _, came := s.must[name]; return came })
 	if s.withheld && s.came != "" && s.lastNonce == "" && !s.moved {
 		s.waits = true // the first answer, for a client that has something
 		p.starving = starving(v)

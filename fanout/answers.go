@@ -11,14 +11,14 @@ import (
 
 // What upstream says, and what a name leads to.
 
-func (x *index) applyNamed(u *cache.Update) (held Held) {
+func (x *index) applyNamed(u *cache.Update) (a Applied) {
 	x.guards.named.hears(u, x.named.Len())
 	announces(&x.named, u)
 	x.show(u)
 	for _, r := range u.Set {
 		wanted := x.covers(r.Resource)
 		if !wanted && !x.named.Has(r.Name) {
-			x.keepUnasked(r) // UP-9, H-31
+			a.Dropped += x.keepUnasked(r) // UP-9, H-31
 			continue
 		}
 		x.spoken(r.Resource)
@@ -47,6 +47,7 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 		x.markNamed(x.named.Deny(r, x.next(), x.touched[:0]))
 	}
 	now, held := x.guards.named.pass(x.hub.config.Guard, u, &x.named, x.departures(false, u))
+	a.Held = held
 	for _, d := range now {
 		x.removeNamed(d.name, d.cause)
 	}
@@ -64,9 +65,12 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 		if id, ok := x.silent(name); ok && !x.wasShown(name, u.Stream) {
 			if x.lent(id) { // for as long as the wildcard has it
 				x.named.Remove(name, cache.Timer, x.next(), nil)
-			} else {
-				x.removeNamed(name, cache.Timer)
+				continue
 			}
+			if a.Silent++; a.Silent == 1 {
+				a.First = name
+			}
+			x.removeNamed(name, cache.Timer)
 		}
 	}
 	for _, name := range u.Unanswered {
@@ -77,7 +81,7 @@ func (x *index) applyNamed(u *cache.Update) (held Held) {
 			}
 		}
 	}
-	return held
+	return a
 }
 
 // early: a resource that was not asked for may be an old answer, to a name that was given

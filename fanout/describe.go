@@ -23,6 +23,8 @@ type TypeSummary struct {
 	Gone int
 	// Held are removals that are held back (H-22).
 	Held int
+	// Absent are the names that somebody wants and that do not exist, by why that is known.
+	Absent map[cache.Cause]int
 	// Warm: something of it was loaded from disk, and upstream has not spoken yet.
 	Warm bool
 }
@@ -49,6 +51,7 @@ func (x *index) summarize() TypeSummary {
 		Wildcards: len(x.wildcards),
 		Gone:      x.wildcard.Tombstones(),
 		Held:      len(x.guards.named.held) + len(x.guards.wildcard.held),
+		Absent:    make(map[cache.Cause]int),
 		Warm:      x.isWarm(),
 	}
 	fewer, more := &x.named, &x.wildcard
@@ -60,10 +63,73 @@ func (x *index) summarize() TypeSummary {
 			t.Resources--
 		}
 	}
-	for _, subs := range x.interest {
+	for id, subs := range x.interest {
 		t.Named += len(subs)
+		if len(subs) == 0 {
+			continue
+		}
+		if a := x.answer(cache.ID(id)); a.State == cache.Absent {
+			t.Absent[a.Cause]++
+		}
 	}
 	return t
+}
+
+// Heard reports whether upstream has said something on a lane: of the wildcard's set, or of
+// any of the names. What is here of another origin, and not confirmed, it has not said.
+func (h *Hub) Heard(lane Lane) (heard bool) {
+	h.look(lane.Type, func(x *index) { heard = x.hasSpoken(lane.Wildcard) })
+	return heard
+}
+
+// Waiting is how many clients want something on a lane on which nothing was Heard.
+func (h *Hub) Waiting(lane Lane) (clients int) {
+	h.look(lane.Type, func(x *index) {
+		switch {
+		case x.hasSpoken(lane.Wildcard):
+		case lane.Wildcard:
+			clients = len(x.wildcards)
+		default:
+			for id, subs := range x.interest {
+				for _, s := range subs {
+					if s.ids[0] == cache.ID(id) { // each is counted at the first of its names
+						clients++
+					}
+				}
+			}
+		}
+	})
+	return clients
+}
+
+func (x *index) hasSpoken(wildcard bool) bool {
+	if wildcard {
+		return x.synced && len(x.wildcard.Unconfirmed()) == 0
+	}
+	for id := range cache.ID(x.named.Cap()) {
+		if x.named.Pinned(x.named.Name(id)) && x.spokenOf(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// spokenOf: upstream has said something of a name on its own lane. That its silence was
+// taken for an answer is no word of its own.
+func (x *index) spokenOf(id cache.ID) bool {
+	name := x.named.Name(id)
+	if _, silent := x.silent(name); silent {
+		return false
+	}
+	a := x.named.Answer(id)
+	switch {
+	case a.Error != nil:
+		return a.Error != unanswered
+	case a.State == cache.Present:
+		return len(x.named.UnconfirmedAnswers(name)) == 0
+	default:
+		return a.Cause != cache.Timer
+	}
 }
 
 // Place is where a Description stands in the order of Describe.

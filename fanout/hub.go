@@ -151,20 +151,30 @@ func (h *Hub) all() []*index {
 	return all
 }
 
+// Applied is what came of an Update that people should know.
+type Applied struct {
+	Held Held // removals that were held back, or said again (H-22)
+	// Silent are the names that became Absent for want of an answer, and First is the
+	// first of them (MISS-3).
+	Silent int
+	First  string
+	// Dropped are resources that nobody had asked for and that are not kept (UP-9).
+	Dropped int
+}
+
 // Apply takes in what upstream said on a lane, and wakes whom it concerns. It
-// never waits for a client (UP-11). What it has not done, but held back, it tells
-// (H-22).
-func (h *Hub) Apply(lane Lane, u *cache.Update) (held Held) {
+// never waits for a client (UP-11).
+func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 	x := h.find(lane.Type)
 	if x == nil {
-		return held // nobody is interested in the type any more
+		return a // nobody is interested in the type any more
 	}
 	wakeAll(x.locked(func() {
 		if lane.Wildcard {
-			held = x.applyWildcard(u)
+			a.Held = x.applyWildcard(u)
 		} else {
 			x.heard(u)
-			held = x.applyNamed(u)
+			a = x.applyNamed(u)
 		}
 		if u.Synced {
 			x.guard(lane.Wildcard).complete()
@@ -172,7 +182,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (held Held) {
 		}
 	}))
 	h.wanted.notify() // what is known to be absent does not linger
-	return held
+	return a
 }
 
 // SetUnavailable says that a lane gets no answers from upstream, and why, or with

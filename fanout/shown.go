@@ -142,16 +142,17 @@ func (x *index) keepOnly(u *cache.Update) {
 	}
 }
 
-// keepUnasked takes in a resource that nobody has asked for.
-func (x *index) keepUnasked(r cache.Received) {
+// keepUnasked takes in a resource that nobody has asked for. It reports how many go for
+// that: this one, if it is not kept, and those that make room for it.
+func (x *index) keepUnasked(r cache.Received) (dropped int) {
 	if x.shown.stream == 0 || x.hub.config.Unasked == nil {
-		return
+		return 1
 	}
 	if x.shown.unasked = x.shown.unasked || !x.left(r.Resource); x.shown.unasked {
-		x.keep(r)
-	} else {
-		x.goes(r.Name)
+		return x.keep(r)
 	}
+	x.goes(r.Name)
+	return 1
 }
 
 // leaves remembers a name that is given up.
@@ -172,11 +173,12 @@ func (x *index) left(r *cache.Resource) bool {
 	})
 }
 
-func (x *index) keep(r cache.Received) {
+// keep keeps a resource, if there is room, and reports how many go.
+func (x *index) keep(r cache.Received) (dropped int) {
 	budget := x.hub.config.Unasked
 	if r.TTL != 0 || r.DoNotCache || r.Negative || r.Size() > budget.max {
 		x.goes(r.Name) // it is asked for anew when somebody wants it
-		return
+		return 1
 	}
 	if x.shown.kept == nil {
 		// The only error is a size below one. How many there may be is a matter of bytes.
@@ -187,10 +189,11 @@ func (x *index) keep(r cache.Received) {
 	shared := budget.take(r.Resource)
 	for shared == nil && x.makeRoom() {
 		shared = budget.take(r.Resource)
+		dropped++
 	}
 	if shared == nil {
 		x.goes(r.Name)
-		return
+		return dropped + 1
 	}
 	r.Resource = shared
 	x.shown.kept.Add(r.Name, r)
@@ -199,8 +202,9 @@ func (x *index) keep(r cache.Received) {
 	}
 	x.hub.unasked.Add(int64(r.Size()))
 	for x.hub.unasked.Load() > int64(budget.max) && x.makeRoom() {
-		continue
+		dropped++
 	}
+	return dropped
 }
 
 // bodies are the resources that a name leads to, if what becomes of them matters.

@@ -44,7 +44,8 @@ type Client struct {
 	core    *Core
 	streams map[StreamID]*stream
 	warned  map[cache.TypeURL]bool // logged as unavailable, and not answered since
-	back    []int                  // entries that answer other groups again
+	missed  missed
+	back    []int // entries that answer other groups again
 
 	wake chan struct{} // one slot
 }
@@ -127,6 +128,7 @@ func (c *Client) Run(ctx context.Context) {
 			streams.Go(func() { c.serve(ctx, streamCtx, s) })
 		}
 		c.pokeStreams()
+		c.tellMissing(c.dueMissing())
 		timer.Reset(c.idle())
 		select {
 		case <-ctx.Done():
@@ -143,7 +145,7 @@ func (c *Client) idle() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if at := c.core.Deadline(now); !at.IsZero() {
+	if at := earlier(c.core.Deadline(now), c.missed.deadline()); !at.IsZero() {
 		return max(at.Sub(now), 0)
 	}
 	return time.Hour
@@ -163,61 +165,11 @@ func (c *Client) step(event func(now time.Time)) {
 	}
 }
 
-// report tells people what came of an Effect.
-func (c *Client) report(e Effect, o Outcome) {
-	for t, l := range o.Lapses {
-		if l.Expired > 0 {
-			c.observer.ResourcesExpired(t, l.Expired)
-			c.log.Warn("TTLs ran out that the control plane has not renewed", "type", t, "resources", l.Expired)
-		}
-		if l.LetGo > 0 {
-			c.log.Warn("removals that were held back are let go: the time of cache.mass_removal_guard.hold is up", "type", t, "count", l.LetGo)
-		}
-	}
-	if h := o.Held; h.Count > 0 {
-		c.log.Warn("the control plane is just back, and removes much at once; these removals are held back: see /resources, and POST /guard/release",
-			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Count, "total", h.Total, "until", h.Until)
-	}
-	if h := o.Held; h.Confirmed > 0 {
-		c.log.Warn("removals that were held back are let go: the control plane has said them again", "type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Confirmed)
-	}
-}
-
 func (c *Client) take(event func(now time.Time)) []Effect {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	event(time.Now())
 	return c.core.Effects()
-}
-
-func (c *Client) observe(e Effect) {
-	switch {
-	case e.Check != 0:
-		c.check(e.Check, e.Timeout)
-	case e.Notice != "":
-		c.log.Warn(e.Notice, "address", e.Entry)
-	case e.Drop != "":
-		c.observer.UpstreamDropped(e.Drop)
-	case e.Conviction:
-		c.observer.UpstreamQuarantine(e.Lane.Type, e.Suspect)
-		if e.Suspect {
-			c.log.Warn("the control plane ends the stream when asked for a type; asking for it alone from now on", "type", e.Lane.Type)
-		} else {
-			c.log.Info("the control plane answers for a type it had refused", "type", e.Lane.Type)
-		}
-	case e.Availability && e.Status != nil && c.warn(e.Lane.Type):
-		c.log.Info("upstream does not answer; clients that wait for this type are told", "type", e.Lane.Type, "err", e.Status.GetMessage())
-	}
-}
-
-// warn reports whether a type's unavailability is news: clients that come and go
-// during an outage must not fill the log.
-func (c *Client) warn(t cache.TypeURL) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	news := !c.warned[t]
-	c.warned[t] = true
-	return news
 }
 
 // isBack notes that an entry answers another group again (ERR-1).
@@ -315,8 +267,10 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 
 	end, reason := Ending(err)
 	var wait time.Duration
+	var untold []missing
 	c.step(func(now time.Time) {
 		delete(c.streams, id)
+		untold = c.missed.over(id)
 		ours := !c.core.Uses(id) // shut by the Core
 		c.core.Ended(id, end, now)
 		if ours {
@@ -327,10 +281,14 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	if parent.Err() != nil {
 		return // the relay stops
 	}
+	c.tellMissing(untold)
 	c.observer.UpstreamReconnect(kind.Role, reason, wait)
 	if reason == replanned || reason == moved { // nothing went wrong
 		log.Info("upstream stream closed", "reason", reason)
 	} else {
+		if reason == "refused" {
+			log = log.With("code", status.Code(err).String())
+		}
 		log.Warn("upstream stream ended", "reason", reason, "err", end.Message, "retry_ms", wait.Milliseconds())
 	}
 	poke(c.wake)

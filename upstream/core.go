@@ -41,6 +41,7 @@ type Core struct {
 	suspects *suspects
 	accepted map[fanout.Lane]acceptance       // by SotW streams
 	told     map[fanout.Lane]*statuspb.Status // unavailability that the Hub knows of
+	silent   map[cache.TypeURL]fanout.Lane    // types of whose silence people were told, with the lane
 
 	via []string // the longest way by which clients come (NODE-11)
 
@@ -68,6 +69,7 @@ func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 		suspects: newSuspects(),
 		accepted: make(map[fanout.Lane]acceptance),
 		told:     make(map[fanout.Lane]*statuspb.Status),
+		silent:   make(map[cache.TypeURL]fanout.Lane),
 	}
 	for i := range c.Entries {
 		core.entries[i] = entry{Entry: c.Entries[i], backoff: c.Backoff, probe: slot{role: Probe, entry: i}}
@@ -180,6 +182,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 		if c.tickUnanswered(s, l, now); !s.open() {
 			return // another stream takes its place
 		}
+		c.tickSilence(s, l, now)
 		l.insist(now)
 		if at := c.judgeAt(l); !at.IsZero() && !at.After(now) && l.echo.judge() {
 			c.reopen(s, l.echo.version, now)
@@ -235,7 +238,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 		at = earlier(at, c.aliveAt(s))
 		at = earlier(at, c.refreshAt(s, now))
 		for _, l := range s.stream.lanes {
-			at = earlier(at, c.judgeAt(l))
+			at = earlier(earlier(at, c.judgeAt(l)), l.silenceAt())
 		}
 		at = earlier(at, s.stream.deadline(now))
 	}
@@ -279,6 +282,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if s == nil || !s.open() {
 		return
 	}
+	c.entries[s.entry].heard = now
 	if s.role == Probe {
 		c.probed(s, d, now)
 		return
@@ -304,6 +308,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		return
 	}
 	lane := used.lane
+	c.speaks(lane)
 	delete(c.accepted, lane) // until this one is
 	c.suspects.clear(d.typeURL)
 	d.update.At = now
@@ -412,6 +417,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		return // it was shut
 	}
 	e := &c.entries[s.entry]
+	e.failing(s, end, now)
 	tooLong := end.Exhausted && c.tooLong(s)
 	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // what it refuses is the method
 	switch {

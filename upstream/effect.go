@@ -38,13 +38,15 @@ type Effect struct {
 	// waits for so long.
 	Check   StreamID
 	Timeout time.Duration
+	// Silence is for the log, about a Lane and an Entry.
+	Silence *Silence
 	// Notice is for the log, about an Entry.
 	Notice, Entry string
 }
 
 // Outcome is what came of an Effect that people should know.
 type Outcome struct {
-	Held   fanout.Held // removals that were held back, or said again (H-22)
+	fanout.Applied
 	Lapses map[cache.TypeURL]fanout.Lapse
 }
 
@@ -52,7 +54,7 @@ type Outcome struct {
 func (e Effect) Apply(hub *fanout.Hub) (o Outcome) {
 	switch {
 	case e.Update != nil:
-		o.Held = hub.Apply(e.Lane, e.Update)
+		o.Applied = hub.Apply(e.Lane, e.Update)
 	case !e.Lapse.IsZero():
 		o.Lapses = hub.Lapse(e.Lapse)
 	case !e.Alive.IsZero():

@@ -48,6 +48,10 @@ type entry struct {
 	mapless bool
 	// unchecked: it is not asked whether it is there (protocol.md §0).
 	unchecked bool
+	// heard is when its last response came, and failed when a stream to it failed last, for
+	// people; failure is why.
+	heard, failed time.Time
+	failure       string
 	// lowered is the limit of a request since a longer one was refused, or zero (UP-17).
 	lowered int
 
@@ -80,6 +84,18 @@ func (e *entry) variant(now time.Time) (sotw bool) {
 func (e *entry) other(sotw bool) bool {
 	e.noDelta = !sotw // and if it has neither, the fault is elsewhere
 	return e.noDelta
+}
+
+// failing notes how a stream to it ended, or why it could not be opened.
+func (e *entry) failing(s *slot, end End, now time.Time) {
+	switch {
+	case end.NoRoom && s.open():
+		return // it makes room for others
+	case s.alive.silent:
+		e.failed, e.failure = now, stopped // and the connection was given up
+	default:
+		e.failed, e.failure = now, end.Message
+	}
 }
 
 func (c *Core) entry() *entry { return &c.entries[c.current] }
@@ -124,7 +140,8 @@ func (c *Core) switchTo(i int, why cause, now time.Time) {
 	c.wary = why != waits
 	c.entry().left(&c.config, now)
 	c.shutStreams()
-	c.acquitAll() // what one control plane refuses the next may know
+	c.acquitAll()   // what one control plane refuses the next may know
+	clear(c.silent) // and one may speak where another is silent
 	c.current, c.heard = i, false
 	e := c.entry()
 	for j := i; j < len(c.entries); j++ {

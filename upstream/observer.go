@@ -24,6 +24,8 @@ type Observer interface {
 	UpstreamNack(t cache.TypeURL)
 	// UpstreamDropped: a response was not used, for a reason out of a closed set.
 	UpstreamDropped(reason string)
+	// UpstreamUnasked: so many resources that nobody had asked for were dropped (UP-9).
+	UpstreamUnasked(t cache.TypeURL, n int)
 	// UpstreamQuarantine: a type was convicted, or acquitted (H-39).
 	UpstreamQuarantine(t cache.TypeURL, convicted bool)
 	// ResourcesExpired: the TTLs of so many ran out, for want of a renewal (TTL-2).
@@ -55,5 +57,6 @@ func (nobody) UpstreamCheck(string, Verdict)                      {}
 func (nobody) UpstreamResponse(cache.TypeURL, int, int)           {}
 func (nobody) UpstreamNack(cache.TypeURL)                         {}
 func (nobody) UpstreamDropped(string)                             {}
+func (nobody) UpstreamUnasked(cache.TypeURL, int)                 {}
 func (nobody) UpstreamQuarantine(t cache.TypeURL, convicted bool) {}
 func (nobody) ResourcesExpired(cache.TypeURL, int)                {}

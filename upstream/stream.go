@@ -102,6 +102,10 @@ type laneState struct {
 	// the type has come since.
 	askedAt  time.Time
 	answered bool
+	// question numbers it, and lookAt is when to look whether it has gone unanswered for
+	// too long (silence.go).
+	question uint64
+	lookAt   time.Time
 	// sent are the names subscribed on this stream, with the time.
 	sent map[string]time.Time
 	// want and drop are changes not written yet. A name in both is dropped
@@ -327,6 +331,7 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	}
 	s.hub.Doubt(l.lane, o.hidden) // RECON-12 is about these
 	s.subscribed(l, o.listed, now)
+	l.question, l.lookAt = s.alive.asked, now.Add(s.config.Missing)
 	for _, name := range o.rest {
 		l.want.add(name)
 	}

@@ -1,12 +1,15 @@
 package admin
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/upstream"
 )
 
 // Relay is what the package asks of the relay it describes. Every method may be
@@ -23,6 +26,11 @@ type Relay interface {
 	// Groups are the Hubs of the groups by their short names; "" is the default
 	// group's.
 	Groups() map[string]*fanout.Hub
+	// Upstream is how the groups get on with their control planes, by the same names.
+	Upstream() map[string]upstream.State
+	// Silent counts, for each type, the groups for which the control plane says nothing
+	// of it though it is there.
+	Silent() map[cache.TypeURL]int
 }
 
 // stateCollector asks the relay for its state at each scrape, so that a gauge
@@ -38,6 +46,8 @@ type stateCollector struct {
 	resources     *prometheus.Desc
 	bytes         *prometheus.Desc
 	held          *prometheus.Desc
+	absent        *prometheus.Desc
+	silent        *prometheus.Desc
 	perGroup      *prometheus.Desc
 	warm          *prometheus.Desc
 }
@@ -55,6 +65,8 @@ func newStateCollector(r Relay) *stateCollector {
 		subscriptions: desc("subscriptions", "Clients with the wildcard of a type, and pairs of a client and a name it subscribes to.", "type", "kind"),
 		resources:     desc("cache_resources", "Resources held, by distinct name within a group.", "type"),
 		held:          desc("cache_removals_held", "Removals that the mass-removal guard holds back; above 0 somebody should look.", "type"),
+		absent:        desc("absent_names", "Names that clients subscribe to and that do not exist, by why that is known: the control plane has removed the name or said so (removed, not_found), has listed all there is (sweep), has said nothing of it for timers.dne_timeout (timer), or did not renew it (ttl).", "type", "cause"),
+		silent:        desc("upstream_silent_groups", "Groups for which the control plane has said nothing of a type for timers.dne_timeout while clients wait, though it is there: it may not know the node it is shown. The log and /groups say more.", "type"),
 		perGroup:      desc("group_clients", "Client streams of each group; a stream that is served from several groups counts in each."),
 		warm:          desc("cache_unconfirmed", "1 while resources of a type are served as they were loaded from disk, and the control plane has not answered for them.", "type"),
 		bytes:         desc("cache_bytes", "Bytes of the resources held, in wire form.", "type"),
@@ -63,7 +75,7 @@ func newStateCollector(r Relay) *stateCollector {
 
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes, c.held, c.warm, c.perGroup} {
+	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes, c.held, c.absent, c.silent, c.warm, c.perGroup} {
 		ch <- d
 	}
 }
@@ -101,10 +113,19 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 			t.Wildcards += s.Wildcards
 			t.Named += s.Named
 			t.Held += s.Held
+			t.Absent = added(t.Absent, s.Absent)
 			totals[s.Type.Short()] = t
 		}
 	}
+	silent := map[string]int{}
+	for t, n := range c.relay.Silent() {
+		silent[t.Short()] += n
+	}
 	for short, t := range totals {
+		gauge(c.silent, silent[short], short)
+		for cause, name := range causes {
+			gauge(c.absent, t.Absent[cause], short, name)
+		}
 		gauge(c.resources, t.Resources, short)
 		gauge(c.bytes, t.Bytes, short)
 		gauge(c.held, t.Held, short)
@@ -112,6 +133,18 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.subscriptions, t.Wildcards, short, "wildcard")
 		gauge(c.subscriptions, t.Named, short, "named")
 	}
+}
+
+// added is the sum of two counts of causes.
+func added(a, b map[cache.Cause]int) map[cache.Cause]int {
+	sum := maps.Clone(a)
+	if sum == nil {
+		sum = make(map[cache.Cause]int)
+	}
+	for cause, n := range b {
+		sum[cause] += n
+	}
+	return sum
 }
 
 // groupSizes are the bounds of the buckets of clientsPerGroup.

@@ -53,7 +53,7 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
 		{"/startupz", "200 once it was ready", h.startup, false},
 		{"/metrics", "metrics for Prometheus", prom.ServeHTTP, false},
 		{"/clients", "open client streams, JSON; ?limit= &continue=", h.clients, false},
-		{"/groups", "groups of clients, with the key of each, JSON", h.groups, false},
+		{"/groups", "groups of clients: the key of each, the node it shows, and how its control planes answer, JSON", h.groups, false},
 		{"/resources", "what is cached, JSON, without bodies; ?type=CDS &group= &limit= &continue=", h.resources, false},
 		{"/guard/release", "POST: lets go the removals that are held back; ?type=CDS &group=", h.release, true},
 		{"/server_info", "version, uptime and readiness, JSON", h.serverInfo, false},

@@ -58,6 +58,54 @@ func (d described) Summary() downstream.Summary {
 	return downstream.Summary{Protocols: map[string]int{"delta": 5}, Groups: []int{5}}
 }
 func (d described) Groups() map[string]*fanout.Hub { return map[string]*fanout.Hub{"": d.hub} }
+func (d described) Silent() map[cache.TypeURL]int  { return map[cache.TypeURL]int{cache.Secret: 1} }
+func (d described) Upstream() map[string]upstream.State {
+	at := time.Unix(1000, 0).UTC()
+	return map[string]upstream.State{"": {Node: "edge-1", Cluster: "shop", Entries: []upstream.EntryState{
+		{Name: "a:1", InUse: true, Connected: at, Heard: at.Add(time.Second), SotW: true, Lanes: []upstream.LaneState{
+			{Lane: fanout.Lane{Type: cache.Cluster, Wildcard: true}, Answered: true},
+			{Lane: fanout.Lane{Type: cache.Secret}, Asked: at, Silent: true},
+		}},
+		{Name: "b:1", Failed: at, Error: "connection refused", Retry: at.Add(time.Minute)},
+	}}}
+}
+
+// groupsOfDescribed is what /groups says of how its group gets on with its control planes.
+const groupsOfDescribed = `      "upstream_node": {
+        "id": "edge-1",
+        "cluster": "shop"
+      },
+      "upstream": [
+        {
+          "address": "a:1",
+          "in_use": true,
+          "connected_since": "1970-01-01T00:16:40Z",
+          "mode": "sotw",
+          "last_message": "1970-01-01T00:16:41Z",
+          "types": [
+            {
+              "type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+              "wildcard": true,
+              "answered": true
+            },
+            {
+              "type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
+              "wildcard": false,
+              "answered": false,
+              "unanswered_since": "1970-01-01T00:16:40Z",
+              "silent": true
+            }
+          ]
+        },
+        {
+          "address": "b:1",
+          "in_use": false,
+          "last_error": "connection refused",
+          "last_error_at": "1970-01-01T00:16:40Z",
+          "retry_at": "1970-01-01T00:17:40Z"
+        }
+      ]
+`
 
 func ask(t *testing.T, method, path, host string) *httptest.ResponseRecorder {
 	t.Helper()
@@ -92,6 +140,11 @@ func TestEndpoints(t *testing.T) {
 		{"GET", "/resources?type=CDS", "localhost", 200, `"upstream_version": "7"`},
 		{"GET", "/resources?type=CDS", "localhost", 200, `"cause": "removed"`},
 		{"GET", "/groups", "localhost", 200, `"key": "cluster=\"east\";"`},
+		{"GET", "/groups", "localhost", 200, groupsOfDescribed},
+		{"GET", "/metrics", "localhost", 200, `xds_relay_absent_names{cause="removed",type="CDS"} 1`},
+		{"GET", "/metrics", "localhost", 200, `xds_relay_absent_names{cause="timer",type="CDS"} 0`},
+		{"GET", "/metrics", "localhost", 200, `xds_relay_upstream_silent_groups{type="CDS"} 0`},
+		{"GET", "/metrics", "localhost", 200, `xds_relay_upstream_silent_groups{type="SDS"} 1`},
 		{"GET", "/metrics", "localhost", 200, `xds_relay_group_clients_bucket{le="5"} 1`},
 		{"GET", "/metrics", "localhost", 200, `xds_relay_cache_removals_held{type="CDS"} 0`},
 		{"POST", "/guard/release?type=x", "localhost", 400, "use a short name such as CDS"},

@@ -36,6 +36,7 @@ type Metrics struct {
 	resourcesIn *prometheus.CounterVec
 	dropped     *prometheus.CounterVec
 	expired     *prometheus.CounterVec
+	unasked     *prometheus.CounterVec
 	quarantined prometheus.Gauge
 	upstream    byType[upstreamSeries]
 
@@ -113,6 +114,7 @@ func NewMetrics(b Build) *Metrics {
 	m.nacksSent = counter("upstream_nacks_sent_total", "Responses of the control plane that were rejected as malformed.", "type")
 	m.resourcesIn = counter("upstream_resources_received_total", "Resources in the control plane's responses, and names it removed.", "type", "op")
 	m.dropped = counter("upstream_dropped_total", "Responses of the control plane that were not used, by reason.", "reason")
+	m.unasked = counter("upstream_unasked_dropped_total", "Resources in the control plane's responses that no client of the group subscribes to and that are not kept, for want of room (cache.max_unasked_bytes) or because of their type.", "type")
 	m.expired = counter("resources_expired_total", "Resources whose TTL ran out because the control plane did not renew it.", "type")
 	m.quarantined = gauge("upstream_quarantined_types", "Types that the control plane refuses by ending the stream; they are asked for on streams of their own.")
 
@@ -235,6 +237,11 @@ func (m *Metrics) UpstreamNack(t cache.TypeURL) { m.nacksSent.WithLabelValues(t.
 
 // UpstreamDropped counts responses that were not used.
 func (m *Metrics) UpstreamDropped(reason string) { m.dropped.WithLabelValues(reason).Inc() }
+
+// UpstreamUnasked counts resources that nobody had asked for and that were dropped.
+func (m *Metrics) UpstreamUnasked(t cache.TypeURL, n int) {
+	m.unasked.WithLabelValues(t.Short()).Add(float64(n))
+}
 
 // UpstreamQuarantine counts convicted types.
 func (m *Metrics) UpstreamQuarantine(_ cache.TypeURL, convicted bool) {

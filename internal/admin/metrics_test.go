@@ -38,6 +38,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	m.UpstreamResponse(cache.Cluster, 3, 2)
 	m.UpstreamNack(cache.Cluster)
 	m.UpstreamDropped("unsubscribed_type")
+	m.UpstreamUnasked(cache.Listener, 3)
 	m.UpstreamQuarantine(cache.Runtime, true)
 	m.UpstreamQuarantine(cache.Secret, true)
 	m.UpstreamQuarantine(cache.Runtime, false)
@@ -65,6 +66,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		`upstream_resources_received_total{op="removed",type="CDS"} 2`,
 		`upstream_nacks_sent_total{type="CDS"} 1`,
 		`upstream_dropped_total{reason="unsubscribed_type"} 1`,
+		`upstream_unasked_dropped_total{type="LDS"} 3`,
 		`upstream_quarantined_types 1`,
 		`resources_expired_total{type="CDS"} 2`,
 		`client_connects_total{protocol="delta"} 1`,

@@ -38,6 +38,7 @@ type deltaClient struct {
 	follow func(*discovery.DeltaDiscoveryResponse) (withhold bool)
 	// persistent: it comes back when it is sent away UNAVAILABLE.
 	persistent bool
+	cluster    string // of its node
 
 	types    map[cache.TypeURL]*deltaType
 	order    []cache.TypeURL
@@ -245,7 +246,7 @@ func (c *deltaClient) of(u cache.TypeURL) *deltaType {
 // to the receiver.
 func (c *deltaClient) send(s *deltaType, req *discovery.DeltaDiscoveryRequest) {
 	if !s.requested || req.GetNode() != nil {
-		req.Node = &core.Node{Id: c.name}
+		req.Node = &core.Node{Id: c.name, Cluster: c.cluster}
 	}
 	s.requested = true
 	_ = c.stream.Send(req)

@@ -19,7 +19,7 @@
 //
 //	make e2e-java
 //
-// Three tests have a long form, which E2E_LONG=1 asks for:
+// Four tests have a long form, which E2E_LONG=1 asks for:
 //
-//	E2E_LONG=1 go test ./internal/e2e -run 'TestOutages|TestClosedPort|TestChainOutage' -v -timeout 20m
+//	E2E_LONG=1 go test ./internal/e2e -run 'TestOutages|TestClosedPort|TestChainOutage|TestMistakes' -v -timeout 20m
 package e2e

@@ -24,7 +24,7 @@ const enough = 20
 // mutant is one seeded bug.
 type mutant struct {
 	name  string
-	claim string // what it breaks, and which guarantee
+	claim string // what it breaks, and which guarantee or rule
 	file  string // from the root of the module
 	edits []edit
 }
@@ -108,19 +108,19 @@ func moduleRoot(t *testing.T) string {
 }
 
 // TestMutantsApply: each is a change of the code as it is now, and says which
-// guarantee it breaks.
+// guarantee or rule it breaks.
 func TestMutantsApply(t *testing.T) {
 	all := load(t)
 	if len(all) < enough {
 		t.Errorf("there are %d mutants, want %d", len(all), enough)
 	}
-	guarantee := regexp.MustCompile(`\bG([1-9]|1[0-2])\b`)
+	guarantee := regexp.MustCompile(`\b(G([1-9]|1[0-2])|[A-Z]+(-[A-Z]+)*-[0-9]+)\b`)
 	for _, m := range all {
 		if _, err := m.apply(moduleRoot(t)); err != nil {
 			t.Errorf("%s: %v", m.name, err)
 		}
 		if !guarantee.MatchString(m.claim) {
-			t.Errorf("%s: %q names no guarantee", m.name, m.claim)
+			t.Errorf("%s: %q names no guarantee or rule", m.name, m.claim)
 		}
 	}
 }

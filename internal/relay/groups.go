@@ -45,7 +45,8 @@ type group struct {
 
 	// Guarded by the mutex of groups.
 	alone  bool
-	users  int // streams, one for each of their types
+	shown  clusters // by its clients
+	users  int      // streams, one for each of their types
 	ways   Ways
 	via    []string // the longest of them, as its streams tell
 	node   *core.Node
@@ -63,6 +64,7 @@ func (g *groups) Join(client downstream.Peer, node *core.Node, t cache.TypeURL) 
 	if end != nil {
 		return downstream.Membership{}, end
 	}
+	g.compare(gr, node.GetCluster())
 	m := downstream.Membership{Hub: gr.hub, Own: p.Own, Leave: func() { g.leave(gr, client.Via) }}
 	if g.Renews() {
 		m.Renew = func(node *core.Node) { g.renew(gr, g.Node(p, node)) }
@@ -194,6 +196,17 @@ func (g *groups) keep() {
 			gr.linger.Stop()
 		}
 	}
+}
+
+// clients are the groups' sides towards the control plane, by the short names that logs use.
+func (g *groups) clients() map[string]*upstream.Client {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	clients := make(map[string]*upstream.Client, len(g.byName))
+	for _, gr := range g.byName {
+		clients[gr.hub.Name()] = gr.client
+	}
+	return clients
 }
 
 // hubs are the groups' Hubs, by the short names that logs use.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
@@ -201,6 +202,27 @@ func (r *Relay) Count() int { return r.server.Count() }
 
 // Groups are the names and Hubs of the groups that exist now.
 func (r *Relay) Groups() map[string]*fanout.Hub { return r.groups.hubs() }
+
+// Upstream is how the groups that exist now get on with their control planes.
+func (r *Relay) Upstream() map[string]upstream.State {
+	states := make(map[string]upstream.State)
+	for name, c := range r.groups.clients() {
+		states[name] = c.State()
+	}
+	return states
+}
+
+// Silent counts, for each type, the groups for which the control plane says nothing of it
+// though it is there.
+func (r *Relay) Silent() map[cache.TypeURL]int {
+	silent := make(map[cache.TypeURL]int)
+	for _, c := range r.groups.clients() {
+		for _, t := range c.Silent() {
+			silent[t]++
+		}
+	}
+	return silent
+}
 
 // target is the gRPC target of an address; a dialer of ours gets it as it is.
 func target(address string, dialed bool) string {

@@ -272,6 +272,7 @@ type above struct {
 
 	panicNow atomic.Bool // at the next response, once
 	panics   atomic.Int32
+	unasked  atomic.Int64 // resources
 }
 
 func (*above) UpstreamConnected(upstream.Stream, bool)                {}
@@ -281,6 +282,8 @@ func (*above) UpstreamConnection(string, bool)                        {}
 func (*above) UpstreamCheck(string, upstream.Verdict)                 {}
 func (*above) UpstreamQuarantine(cache.TypeURL, bool)                 {}
 func (*above) ResourcesExpired(cache.TypeURL, int)                    {}
+
+func (a *above) UpstreamUnasked(_ cache.TypeURL, n int) { a.unasked.Add(int64(n)) }
 
 func (a *above) UpstreamResponse(cache.TypeURL, int, int) {
 	if a.panicNow.Swap(false) {

@@ -15,6 +15,7 @@
 //	make e2e-envoy
 //	make e2e-envoy RUN=RouteTurn
 //
-// The short forms do the same with fewer turns. Envoy is the version that
+// ENVOY_LOG=debug shows what was said, and what the Envoys have logged, although a test
+// passes. The short forms do the same with fewer turns. Envoy is the version that
 // internal/e2e/realenvoy names. Times are those of the real clock.
 package envoy

@@ -66,13 +66,16 @@ func TestMissing(t *testing.T) {
 		for _, w := range variants(way{relays: 1}) {
 			t.Run(fmt.Sprintf("%s, %v", what.url.Short(), w), func(t *testing.T) {
 				t.Parallel()
-				m := w.makes()
+				m := w.makes().impatient()
 				backend := realenvoy.Backend(t, "a")
 				has := m.service("a", backend)
 				what.lacking(m, has)
 				s := play(t, w, has, "groups.share_secrets=true")
 				e := s.envoy("envoy")
 				t.Logf("ready after %v", e.WaitReady(envoysOwn+slack))
+				if long() {
+					t.Logf("the second after %v", s.envoy("second").WaitReady(envoysOwn+slack))
+				}
 				address := listens(t, e, "web")
 				id := newIdentity(t, 1)
 				s.plane.Change(func(has world) { has.put(what.url, what.name, what.made(m, id, backend)) })

@@ -42,20 +42,23 @@ func TestVirtualHostsOnDemand(t *testing.T) {
 			has.put(cache.Listener, "web", m.listener("web", "web", onDemand(&ondemand.OnDemand{})))
 			has.put(cache.Route, "web", &route.RouteConfiguration{Name: "web", Vhds: &route.Vhds{ConfigSource: m.source}})
 			one := func(has world, name, text string) {
-				has.put(cache.VirtualHost, "web/"+name, virtualHost(name, name, saying(text)))
+				// By this name, and not by the resource's, an Envoy finds what is to go.
+				has.put(cache.VirtualHost, "web/"+name, virtualHost("web/"+name, name, saying(text)))
 				r := has[cache.VirtualHost]["web/"+name]
 				r.aliases = []string{"web/" + name}
 				has[cache.VirtualHost]["web/"+name] = r
 			}
+			one(has, "first.example", "first")
 			one(has, "one.example", "one")
 			one(has, "two.example", "two")
 			s := play(t, w, has)
-			s.plane.onDemand = func(u cache.TypeURL, _ string) bool { return u == cache.VirtualHost }
+			// Without any, an Envoy waits for the first, and is not ready.
+			s.plane.onDemand = func(u cache.TypeURL, name string) bool { return u == cache.VirtualHost && name != "web/first.example" }
 			s.plane.tellsMissing = true
 			e := s.envoy("envoy")
 			e.WaitReady(patience)
 			address := listens(t, e, "web")
-			for _, name := range []string{"one", "two", "one"} {
+			for _, name := range []string{"first", "one", "two", "one"} {
 				if answer, failure := realenvoy.Get(address, host(name+".example")); answer != name {
 					t.Errorf("%s: %q %s", name, answer, failure)
 				}
@@ -94,7 +97,7 @@ func TestClustersOnDemand(t *testing.T) {
 			m := w.makes()
 			has := m.service("a", realenvoy.Backend(t, "a"))
 			has.put(cache.Listener, "web", m.listener("web", "web", onDemand(&ondemand.OnDemand{
-				Odcds: &ondemand.OnDemandCds{Source: m.source, Timeout: durationpb.New(envoysOwn)},
+				Odcds: &ondemand.OnDemandCds{Source: m.source, Timeout: durationpb.New(patience)},
 			})))
 			byHeader := to("")
 			byHeader.GetRoute().ClusterSpecifier = &route.RouteAction_ClusterHeader{ClusterHeader: "x-cluster"}

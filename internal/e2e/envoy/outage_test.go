@@ -67,7 +67,7 @@ func TestRelayKilled(t *testing.T) {
 // new ones are served from the relay, and what has changed meanwhile reaches all when it is back.
 func TestControlPlaneOutage(t *testing.T) {
 	for _, how := range []string{"frozen", "killed"} {
-		for _, w := range append(variants(way{relays: 1}), way{relays: 2}) {
+		for _, w := range append(variants(way{relays: 1, waits: true}), way{relays: 2, waits: true}) {
 			t.Run(fmt.Sprintf("%s, %v", how, w), func(t *testing.T) {
 				t.Parallel()
 				m := w.makes()
@@ -120,11 +120,17 @@ func TestTiers(t *testing.T) {
 			load := realenvoy.Drive(t, address, rate())
 			for i := 1; i <= often(20, 4); i++ {
 				tier := s.relays[i%2]
+				s.clear()
 				tier.Close()
 				wait(200 * time.Millisecond)
 				s.plane.Change(func(has world) { has.put(cache.Endpoint, "a", endpoints("a", backends[i%2])) })
 				tier.Start()
 				eventually(t, patience, func() error { return is("answer", load.Last(), names[i%2]) })
+				for _, what := range s.told() {
+					if !w.sotw && what != "EDS +a" {
+						t.Errorf("told although it has not changed: %s", what)
+					}
+				}
 			}
 			unharmed(t, e, load)
 		})

@@ -370,7 +370,7 @@ func (c *conversation) add(t *topic, now view) error {
 	for _, name := range missing {
 		delete(t.fresh, name)
 	}
-	return c.send(t, news, missing)
+	return c.send(t, news, nil, missing)
 }
 
 func (c *conversation) remove(t *topic, now view) error {
@@ -386,7 +386,7 @@ func (c *conversation) remove(t *topic, now view) error {
 	case len(gone) == 0:
 		return nil
 	case c.delta:
-		return c.send(t, nil, gone)
+		return c.send(t, nil, gone, nil)
 	case isWhole(t.url):
 		return c.sendWhole(t)
 	}
@@ -398,10 +398,11 @@ func isWhole(u cache.TypeURL) bool {
 }
 
 func (c *conversation) sendWhole(t *topic) error {
-	return c.send(t, slices.Sorted(maps.Keys(t.sent)), nil)
+	return c.send(t, slices.Sorted(maps.Keys(t.sent)), nil, nil)
 }
 
-func (c *conversation) send(t *topic, names, gone []string) error {
+// send says what there is, what is gone, and what there has never been.
+func (c *conversation) send(t *topic, names, gone, none []string) error {
 	c.nonce++
 	t.last = c.nonce
 	if t.pending == 0 {
@@ -410,7 +411,15 @@ func (c *conversation) send(t *topic, names, gone []string) error {
 	nonce := strconv.Itoa(c.nonce)
 	var m proto.Message
 	if c.delta {
-		d := &discovery.DeltaDiscoveryResponse{TypeUrl: string(t.url), Nonce: nonce, RemovedResources: gone, SystemVersionInfo: nonce}
+		d := &discovery.DeltaDiscoveryResponse{TypeUrl: string(t.url), Nonce: nonce, SystemVersionInfo: nonce}
+		d.RemovedResources = gone
+		for _, name := range none {
+			if t.url == cache.VirtualHost { // which has a word of its own for it: no body
+				d.Resources = append(d.Resources, &discovery.Resource{Name: name, Aliases: []string{name}})
+			} else {
+				d.RemovedResources = append(d.RemovedResources, name)
+			}
+		}
 		for _, name := range names {
 			r := t.sent[name]
 			resource := &discovery.Resource{Name: name, Version: r.version, Resource: r.body, Aliases: r.aliases}

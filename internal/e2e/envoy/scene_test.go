@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
 )
@@ -35,7 +36,7 @@ func (w way) makes() maker {
 	if w.perType {
 		return perType(w.sotw)
 	}
-	return byADS
+	return byADS()
 }
 
 // variants are a way in both variants.
@@ -89,6 +90,9 @@ func startEnvoy(t testing.TB, w way, name, target string) *realenvoy.Envoy {
 	b := realenvoy.ADS(node, source)
 	if w.perType {
 		b = realenvoy.PerType(node, source)
+	}
+	for _, all := range []string{"cds_config", "lds_config"} {
+		b["dynamic_resources"].(realenvoy.Object)[all].(realenvoy.Object)["initial_fetch_timeout"] = fmt.Sprintf("%ds", never/time.Second)
 	}
 	return realenvoy.Start(t, b, realenvoy.Options{Name: name})
 }

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
 )
 
 // tape is what was said on the streams of a server, in order. A test that fails shows
@@ -40,7 +42,7 @@ type said struct {
 func newTape(t testing.TB, name string) *tape {
 	tp := &tape{begin: time.Now()}
 	t.Cleanup(func() {
-		if t.Failed() {
+		if t.Failed() || os.Getenv(realenvoy.LogEnv) != "" {
 			tp.mu.Lock()
 			defer tp.mu.Unlock()
 			var b strings.Builder

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
 )
@@ -33,9 +31,7 @@ func TestClusterThatNeverWarms(t *testing.T) {
 			s := play(t, w, has, "timers.dne_timeout=5m", "timers.dne_timeout_explicit=5m")
 			e, address := s.ready("envoy", "0")
 			s.plane.Change(func(has world) {
-				cold := m.cluster("cold")
-				cold.EdsClusterConfig.EdsConfig.InitialFetchTimeout = durationpb.New(0)
-				has.put(cache.Cluster, "cold", cold)
+				has.put(cache.Cluster, "cold", m.cluster("cold"))
 			})
 			eventually(t, patience, func() error {
 				d, err := e.Dump()

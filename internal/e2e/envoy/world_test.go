@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -61,10 +62,20 @@ func mustAny(m proto.Message) *anypb.Any {
 // stream of each type's own.
 type maker struct{ source *core.ConfigSource }
 
-var byADS = maker{&core.ConfigSource{
-	ResourceApiVersion:    core.ApiVersion_V3,
-	ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
-}}
+// byADS makes resources that refer to others by ADS.
+func byADS() maker {
+	return maker{&core.ConfigSource{
+		ResourceApiVersion:    core.ApiVersion_V3,
+		InitialFetchTimeout:   durationpb.New(never),
+		ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
+	}}
+}
+
+// impatient makes resources whose Envoy goes on after 15 s without what they refer to.
+func (m maker) impatient() maker {
+	m.source.InitialFetchTimeout = nil
+	return m
+}
 
 // perType makes resources that refer to others through the source of the bootstrap.
 func perType(sotw bool) maker {
@@ -73,7 +84,8 @@ func perType(sotw bool) maker {
 		kind = core.ApiConfigSource_GRPC
 	}
 	return maker{&core.ConfigSource{
-		ResourceApiVersion: core.ApiVersion_V3,
+		ResourceApiVersion:  core.ApiVersion_V3,
+		InitialFetchTimeout: durationpb.New(never),
 		ConfigSourceSpecifier: &core.ConfigSource_ApiConfigSource{ApiConfigSource: &core.ApiConfigSource{
 			ApiType: kind, TransportApiVersion: core.ApiVersion_V3,
 			GrpcServices: []*core.GrpcService{{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{
@@ -161,7 +173,7 @@ func (m maker) listenerAt(name, address, routeName string, changes ...func(*hcm.
 	}
 }
 
-// manager says in the body of each answer of Envoy's own why it was none of a backend.
+// manager says in the body of each error of Envoy's own what it was.
 func (m maker) manager(prefix, routeName string) *hcm.HttpConnectionManager {
 	return &hcm.HttpConnectionManager{
 		StatPrefix:     prefix,
@@ -170,11 +182,18 @@ func (m maker) manager(prefix, routeName string) *hcm.HttpConnectionManager {
 			Name:       "envoy.filters.http.router",
 			ConfigType: &hcm.HttpFilter_TypedConfig{TypedConfig: mustAny(&router.Router{})},
 		}},
-		LocalReplyConfig: &hcm.LocalReplyConfig{BodyFormat: &core.SubstitutionFormatString{
-			Format: &core.SubstitutionFormatString_TextFormatSource{TextFormatSource: &core.DataSource{
-				Specifier: &core.DataSource_InlineString{InlineString: "%RESPONSE_FLAGS% %LOCAL_REPLY_BODY%\n"},
+		LocalReplyConfig: &hcm.LocalReplyConfig{Mappers: []*hcm.ResponseMapper{{
+			Filter: &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_StatusCodeFilter{
+				StatusCodeFilter: &accesslog.StatusCodeFilter{Comparison: &accesslog.ComparisonFilter{
+					Op: accesslog.ComparisonFilter_GE, Value: &core.RuntimeUInt32{DefaultValue: 400, RuntimeKey: "said_from"},
+				}},
 			}},
-		}},
+			BodyFormatOverride: &core.SubstitutionFormatString{
+				Format: &core.SubstitutionFormatString_TextFormatSource{TextFormatSource: &core.DataSource{
+					Specifier: &core.DataSource_InlineString{InlineString: "%RESPONSE_FLAGS% %LOCAL_REPLY_BODY%\n"},
+				}},
+			},
+		}}},
 	}
 }
 

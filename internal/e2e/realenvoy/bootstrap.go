@@ -42,15 +42,14 @@ const sourceCluster = "xds-source"
 // ADS has an Envoy take clusters and listeners, and what these refer to by ADS, from
 // one aggregated stream.
 func ADS(node Node, s Source) Bootstrap {
-	ads := Object{"ads": Object{}, "resource_api_version": "V3"}
-	return bootstrap(node, s, Object{"ads_config": s.api(), "cds_config": ads, "lds_config": ads})
+	ads := func() Object { return Object{"ads": Object{}, "resource_api_version": "V3"} }
+	return bootstrap(node, s, Object{"ads_config": s.api(), "cds_config": ads(), "lds_config": ads()})
 }
 
 // PerType has an Envoy take clusters and listeners from a stream each. What these refer
 // to, and how, is theirs to say; ConfigSource is for that.
 func PerType(node Node, s Source) Bootstrap {
-	from := s.ConfigSource()
-	return bootstrap(node, s, Object{"cds_config": from, "lds_config": from})
+	return bootstrap(node, s, Object{"cds_config": s.ConfigSource(), "lds_config": s.ConfigSource()})
 }
 
 // ConfigSource is the source as a resource refers to it that wants a stream of its own.

@@ -16,11 +16,15 @@ import (
 	"time"
 )
 
+// LogEnv is the level at which Envoys log. If it is set, their logs are shown although
+// the test passes.
+const LogEnv = "ENVOY_LOG"
+
 // Options are what an Envoy is started with beside its bootstrap.
 type Options struct {
 	// Name tells it from others in a test's output; empty: "envoy".
 	Name string
-	// LogLevel as Envoy knows it; empty: info.
+	// LogLevel as Envoy knows it; empty: that of LogEnv, or info.
 	LogLevel string
 	// Concurrency is the number of worker threads; 0: one.
 	Concurrency int
@@ -72,7 +76,7 @@ func Start(t testing.TB, b Bootstrap, o Options) *Envoy {
 	}
 	// Without hot restart it needs no base id, and leaves no shared memory behind.
 	args := []string{"-c", config, "--log-path", e.logFile(), "--disable-hot-restart", "--drain-time-s", "2",
-		"--log-level", or(o.LogLevel, "info"), "--concurrency", fmt.Sprint(max(1, o.Concurrency))}
+		"--log-level", or(or(o.LogLevel, os.Getenv(LogEnv)), "info"), "--concurrency", fmt.Sprint(max(1, o.Concurrency))}
 	e.cmd = exec.Command(binary, append(args, o.Args...)...)
 	e.cmd.SysProcAttr = ownGroup()
 	if err := e.cmd.Start(); err != nil {
@@ -115,21 +119,21 @@ func (e *Envoy) Kill() {
 	}
 }
 
-// finish ends it and tells the test if it had ended by itself; of a test that failed
-// it shows the end of the log.
+// finish ends it, tells the test if it had ended by itself, and shows the end of the log
+// if the test failed.
 func (e *Envoy) finish() {
 	if e.cmd != nil && e.Gone() && !e.ending.Load() {
 		e.t.Errorf("%s has ended by itself: %v", e.name, e.err)
 	}
 	e.Kill()
-	if e.t.Failed() {
+	if e.t.Failed() || os.Getenv(LogEnv) != "" {
 		e.t.Logf("the end of the log of %s:\n%s", e.name, e.Log(shown))
 	}
 	os.RemoveAll(e.dir)
 }
 
 // shown is how much of a log a failed test shows.
-const shown = 8 << 10
+const shown = 16 << 10
 
 func (e *Envoy) logFile() string { return filepath.Join(e.dir, "log") }
 

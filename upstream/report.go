@@ -1,0 +1,101 @@
+package upstream
+
+import (
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// What people are told of a group's streams: in the log, in metrics, and when they ask.
+
+// report tells people what came of an Effect.
+func (c *Client) report(e Effect, o Outcome) {
+	for t, l := range o.Lapses {
+		if l.Expired > 0 {
+			c.observer.ResourcesExpired(t, l.Expired)
+			c.log.Warn("TTLs ran out that the control plane has not renewed", "type", t, "resources", l.Expired)
+		}
+		if l.LetGo > 0 {
+			c.log.Warn("removals that were held back are let go: the time of cache.mass_removal_guard.hold is up", "type", t, "count", l.LetGo)
+		}
+	}
+	if o.Silent > 0 {
+		c.mu.Lock()
+		c.missed.add(StreamID(e.Update.Stream), e.Lane.Type, o.Silent, o.First, e.Update.At)
+		c.mu.Unlock()
+	}
+	if o.Dropped > 0 {
+		c.observer.UpstreamUnasked(e.Lane.Type, o.Dropped)
+	}
+	if h := o.Held; h.Count > 0 {
+		c.log.Warn("the control plane is just back, and removes much at once; these removals are held back: see /resources, and POST /guard/release",
+			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Count, "total", h.Total, "until", h.Until)
+	}
+	if h := o.Held; h.Confirmed > 0 {
+		c.log.Warn("removals that were held back are let go: the control plane has said them again", "type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Confirmed)
+	}
+}
+
+// dueMissing are the missing names that people are to be told of now.
+func (c *Client) dueMissing() []missing {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.missed.due(time.Now())
+}
+
+// tellMissing tells people of names that became missing.
+func (c *Client) tellMissing(some []missing) {
+	for _, m := range some {
+		c.log.Info("names are missing: the control plane has said nothing of them for timers.dne_timeout, though it is there; see /resources", "type", m.typ, "count", m.count, "first", m.first)
+	}
+}
+
+// observe tells people what an Effect says by itself, and has a check carried out.
+func (c *Client) observe(e Effect) {
+	switch {
+	case e.Check != 0:
+		c.check(e.Check, e.Timeout)
+	case e.Silence != nil && e.Silence.Over:
+		c.log.Info("the control plane answers for a type that it had been silent about", "type", e.Lane.Type, "wildcard", e.Lane.Wildcard)
+	case e.Silence != nil:
+		c.log.Warn("the control plane is there, and says nothing of a type that clients wait for: it may not know the node that it is shown (see upstream.node, groups.key, groups.profile), want a token (upstream.headers), or have nothing of this type",
+			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "since", e.Silence.Since, "node", e.Silence.Node, "cluster", e.Silence.Cluster, "clients", e.Silence.Clients, "address", e.Entry)
+	case e.Notice != "":
+		c.log.Warn(e.Notice, "address", e.Entry)
+	case e.Drop != "":
+		c.observer.UpstreamDropped(e.Drop)
+	case e.Conviction:
+		c.observer.UpstreamQuarantine(e.Lane.Type, e.Suspect)
+		if e.Suspect {
+			c.log.Warn("the control plane ends the stream when asked for a type; asking for it alone from now on", "type", e.Lane.Type)
+		} else {
+			c.log.Info("the control plane answers for a type it had refused", "type", e.Lane.Type)
+		}
+	case e.Availability && e.Status != nil && c.warn(e.Lane.Type):
+		c.log.Info("upstream does not answer; clients that wait for this type are told", "type", e.Lane.Type, "err", e.Status.GetMessage())
+	}
+}
+
+// warn reports whether a type's unavailability is news: clients that come and go
+// during an outage must not fill the log.
+func (c *Client) warn(t cache.TypeURL) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	news := !c.warned[t]
+	c.warned[t] = true
+	return news
+}
+
+// State describes the group's streams.
+func (c *Client) State() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.core.State()
+}
+
+// Silent are the types of which people were told that the control plane says nothing.
+func (c *Client) Silent() []cache.TypeURL {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.core.Silent()
+}
