@@ -69,7 +69,11 @@ func TestGateway_RelayKilled(t *testing.T) {
 		r.Start()
 		arrives(t, address, "/more", "blue")
 		wait(quiet)
-		want := map[string]int{"CDS httproute/default/more/rule/0": 1, "EDS httproute/default/more/rule/0": 1, "RDS default/eg/http": 1}
+		// The listener changes with the routes of each of its HTTPRoutes.
+		want := map[string]int{
+			"CDS httproute/default/more/rule/0": 1, "EDS httproute/default/more/rule/0": 1,
+			"LDS default/eg/http": 1, "RDS default/eg/http": 1,
+		}
 		if sent := below.Sent(); !maps.Equal(sent, want) {
 			t.Errorf("after the relay was away it sent %v, not %v:\n%s", sent, want, below.Lines())
 		}

@@ -207,7 +207,8 @@ func TestGateway_OnTheWire(t *testing.T) {
 		}
 		w.routes = append(w.routes, route{name: "blue", gateway: "eg", prefix: "/blue", to: "blue"})
 		g.Apply(w)
-		k.Hears("CDS +"+blue, "RDS +"+routes) // at once, without waiting for an ACK
+		// All at once, clusters first, and the listener each time.
+		k.Hears("CDS +"+blue, "LDS +"+listener, "RDS +"+routes)
 		k.Says("EDS +" + blue)
 		k.Hears("EDS +" + blue)
 		witness := startTalk(t, g)
@@ -220,6 +221,8 @@ func TestGateway_OnTheWire(t *testing.T) {
 		k.Hears() // nothing of the type comes before its ACK
 		k.Says("CDS nack")
 		k.Hears("CDS -" + blue)
+		k.Says("LDS ack")
+		k.Hears("LDS +" + listener)
 		k.Says("RDS ack")
 		k.Hears("RDS +" + routes)
 		k.Says("EDS ack")
