@@ -1,6 +1,7 @@
 package envoygateway
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -48,4 +49,21 @@ func TestGateway_Boot(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A bootstrap of one's own may change much, and not where xDS comes from, which is why
+// relay.yaml says how else an Envoy comes to a relay.
+func TestGateway_Bootstrap(t *testing.T) {
+	w := newWorld(t, "eg")
+	w.proxy = object{"bootstrap": object{"type": "JSONPatch", "jsonPatches": []any{object{
+		"op": "replace", "value": 18010,
+		"jsonPath": "$.static_resources.clusters[?(@.name=='xds_cluster')].load_assignment.endpoints[0].lb_endpoints[0].endpoint.address.socket_address.port_value",
+	}}}}
+	g := startGateway(t, w)
+	eventually(t, patience, func() error {
+		if len(g.output.Lines("xds_cluster's loadAssigntment cannot be modified")) == 0 {
+			return errors.New("Envoy Gateway does not refuse another address in xds_cluster")
+		}
+		return nil
+	})
 }

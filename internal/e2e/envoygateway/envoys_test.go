@@ -46,14 +46,3 @@ func unharmed(t testing.TB, l *realenvoy.Load) {
 		t.Error("no request was sent")
 	}
 }
-
-// received are the resources that an Envoy has been sent and how often something came,
-// by the counters it has for each type.
-func updates(t testing.TB, e *realenvoy.Envoy) (n int64) {
-	t.Helper()
-	n, err := e.Sum("update_success")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}

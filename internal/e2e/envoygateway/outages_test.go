@@ -84,6 +84,40 @@ func TestGateway_RelayKilled(t *testing.T) {
 	unharmed(t, load)
 }
 
+// Envoy Gateway closes its connections when they are old, by default after ten hours and
+// more. The relay comes back with what it has, and Envoys notice nothing.
+func TestGateway_ConnectionAge(t *testing.T) {
+	w := newWorld(t, "eg")
+	w.secure, w.pair = freePort(t), newPair(t)
+	g := startGateway(t, w, func(config object) {
+		config["xdsServer"] = object{"maxConnectionAge": "3s", "maxConnectionAgeGrace": "1s"}
+	})
+	r := startRelay(t, g)
+	below := startTap(t, g, r.listen)
+	startEnvoy(t, g, "eg", below.listen).WaitReady(patience)
+	address := w.Address("eg")
+	arrives(t, address, "/", "eg")
+	shows(t, local(w.secure), w.pair)
+	load := realenvoy.Drive(t, address, rate)
+	below.Sent()
+	eventually(t, patience, func() error {
+		// One for the Gateway and one for its Secrets, three times.
+		if ended := len(r.output.Lines("upstream stream ended")); ended < 6 {
+			return fmt.Errorf("%d upstream streams have ended", ended)
+		}
+		return nil
+	})
+	wait(quiet)
+	if sent := below.Sent(); len(sent) > 0 {
+		t.Errorf("the Envoy was sent %v:\n%s", sent, below.Lines())
+	}
+	w.backends["late"] = realenvoy.Backend(t, "late")
+	w.routes = append(w.routes, route{name: "late", gateway: "eg", prefix: "/late", to: "late"})
+	g.Apply(w)
+	arrives(t, address, "/late", "late")
+	unharmed(t, load)
+}
+
 // quiet is for how long a test listens whether anything more comes.
 const quiet = time.Second
 

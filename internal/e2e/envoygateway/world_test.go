@@ -33,6 +33,7 @@ type world struct {
 	secure int
 	pair   pair
 	routes []route
+	proxy  object // further fields of the EnvoyProxy
 	// backends by name: where they are.
 	backends map[string]string
 }
@@ -42,7 +43,6 @@ type route struct {
 	name, gateway string
 	prefix        string // of the path
 	to            string // a backend
-	header        string // the value of X-Revision in the answer; empty: it has none
 }
 
 // newWorld has Gateways of these names, each with a route to a backend that answers
@@ -89,7 +89,9 @@ func (w *world) resources() (all []any) {
 	add(gateway, "GatewayClass", "eg", object{"spec": object{"controllerName": controller, "parametersRef": object{
 		"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", "name": "eg", "namespace": namespace,
 	}}})
-	add(envoy, "EnvoyProxy", "eg", object{"spec": object{"provider": object{"type": "Host", "host": object{"envoyVersion": realenvoy.Version}}}})
+	proxy := object{"provider": object{"type": "Host", "host": object{"envoyVersion": realenvoy.Version}}}
+	maps.Copy(proxy, w.proxy)
+	add(envoy, "EnvoyProxy", "eg", object{"spec": proxy})
 	for _, name := range slices.Sorted(maps.Keys(w.gateways)) {
 		listeners := []any{object{"name": "http", "protocol": "HTTP", "port": w.gateways[name]}}
 		if name == "eg" && w.secure != 0 {
@@ -104,11 +106,6 @@ func (w *world) resources() (all []any) {
 		rule := object{
 			"matches":     []any{object{"path": object{"type": "PathPrefix", "value": r.prefix}}},
 			"backendRefs": []any{object{"group": "gateway.envoyproxy.io", "kind": "Backend", "name": r.to}},
-		}
-		if r.header != "" {
-			rule["filters"] = []any{object{"type": "ResponseHeaderModifier", "responseHeaderModifier": object{
-				"set": []any{object{"name": "X-Revision", "value": r.header}},
-			}}}
 		}
 		add(gateway, "HTTPRoute", r.name, object{"spec": object{
 			"parentRefs": []any{object{"name": r.gateway}}, "rules": []any{rule},
