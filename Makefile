@@ -40,7 +40,7 @@ chaos: ## break real processes for long; RUN=R1 picks a target; figures in bench
 	CHAOS=long $(GO) test ./internal/chaos -count=1 -timeout 120m -v -run '^Test$(or $(RUN),(R[0-9]+|EnvoyLikeClientInAnOutage))(_|$$)'
 
 .PHONY: e2e-java
-e2e-java: ## java-control-plane above the relay; needs Java and Maven; RUN=ThreeTargets picks a situation
+e2e-java: ## java-control-plane above the relay, grpc-java below it; needs Java and Maven; RUN=ThreeTargets picks a situation
 	E2E_JAVA=1 $(GO) test ./internal/e2e -count=1 -parallel 4 -timeout 20m -v -run '^TestJava_$(RUN)'
 
 .PHONY: fetch-envoy

@@ -23,7 +23,7 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 		return nil, shuttingDown().status().Err()
 	}
 	defer s.endCall()
-	peer, _ := peerOf(ctx)
+	peer, _ := peerOf(ctx, &s.config.Config)
 	log := func() *slog.Logger {
 		return s.log.With("node_id", req.GetNode().GetId(), "peer", peer.Address, "identity", peer.Identity, "protocol", "fetch")
 	}

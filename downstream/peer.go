@@ -12,12 +12,15 @@ import (
 
 // peerOf is who is at the other end. Identity comes from a verified certificate
 // only, never from what the client says of itself.
-func peerOf(ctx context.Context) (Peer, *conn) {
+func peerOf(ctx context.Context, config *Config) (Peer, *conn) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return Peer{}, nil
 	}
 	out := Peer{Address: p.Addr.String(), Via: viaOf(ctx)}
+	if md, ok := metadata.FromIncomingContext(ctx); ok {
+		out.Sent(md, config)
+	}
 	info, c := p.AuthInfo, (*conn)(nil)
 	if t, ok := info.(tag); ok {
 		info, c = t.AuthInfo, t.conn

@@ -14,6 +14,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/header"
 )
 
 // Config is what the server side needs to know of the configuration.
@@ -38,6 +39,8 @@ type Config struct {
 	// end at once; nil: they do.
 	UnavailableAfter time.Duration
 	Random           func() float64
+	// ForwardHeaders are the headers of a stream that go up with its group (NODE-13).
+	ForwardHeaders []string
 	// MaxName and MaxNames bound one name, in bytes, and a stream's names
 	// (VALID-8).
 	MaxName, MaxNames int
@@ -87,6 +90,11 @@ type Peer struct {
 	// Via are the relays that the stream has come through, the nearest last
 	// (NODE-11).
 	Via []string
+	// Headers are those of its stream that go up with its group, and Withheld is the
+	// name of one that it sent to prove itself with, and that does not; "": none
+	// (NODE-13).
+	Headers  []header.Header
+	Withheld string
 }
 
 // Session is the protocol of one downstream stream. It is pure, and not safe for
@@ -285,6 +293,9 @@ func (s *Session) greet(node *core.Node, typeURL string, now time.Time) (cache.T
 		return "", &End{OverLimit, fmt.Sprintf("node of %d bytes exceeds the limit of %d", proto.Size(node), maxNode)}
 	case !s.greeted:
 		if end := s.config.loops(s.peer.Via); end != nil {
+			return "", end
+		}
+		if end := cannotGoUp(s.peer.Headers); end != nil {
 			return "", end
 		}
 		key, end := s.groups.Key(node)

@@ -82,7 +82,7 @@ func (s *Server) serve(g grpc.ServerStream, kind Stream) error {
 		return status.Error(codes.Internal, "xds-relay: built with a version of gRPC that cannot end a stream from outside")
 	}
 	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{}), limiter: s.limiter()}
-	st.peer, st.conn = peerOf(g.Context())
+	st.peer, st.conn = peerOf(g.Context(), &s.config.Config)
 	st.stall.timeout = s.config.StallTimeout
 	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest}
 	st.session = NewSession(&s.config.Config, kind, st.peer, s.config.Groups, s.warmth, st.kick)

@@ -36,6 +36,7 @@ type Client struct {
 	log      *slog.Logger
 	observer Observer
 	random   func() float64
+	denied   func(entry int)
 
 	// order is held over a step of the Core and what comes of it, so that the Hub
 	// learns things in their order. It is taken before mu, and by step alone.
@@ -66,12 +67,15 @@ type ClientOptions struct {
 	Log      *slog.Logger
 	Observer Observer       // nil: nobody
 	Random   func() float64 // nil: math/rand; numbers in [0, 1)
+	// Denied is told, under no lock, that an entry does not let the group in; nil: nobody
+	// wants to know (NODE-13).
+	Denied func(entry int)
 }
 
 // NewClient returns a Client that does nothing until Run.
 func NewClient(config Config, o ClientOptions) *Client {
 	c := &Client{
-		conns: o.Conns, hub: o.Hub, log: o.Log, observer: o.Observer, random: o.Random,
+		conns: o.Conns, hub: o.Hub, log: o.Log, observer: o.Observer, random: o.Random, denied: o.Denied,
 		streams: make(map[StreamID]*stream),
 		warned:  make(map[cache.TypeURL]bool),
 		wake:    make(chan struct{}, 1),
@@ -245,7 +249,7 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	if len(c.conns) > 1 {
 		log = log.With("address", kind.Entry)
 	}
-	grpcStream, leave, err := c.conns[s.open.Entry].open(ctx, c, kind.Role, kind.SotW, s.open.Via)
+	grpcStream, leave, err := c.conns[s.open.Entry].open(ctx, c, kind.Role, kind.SotW, s.open.Via, s.open.Headers)
 	if err == nil {
 		c.mu.Lock()
 		s.ads = grpcStream
@@ -290,6 +294,9 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 			log = log.With("code", status.Code(err).String())
 		}
 		log.Warn("upstream stream ended", "reason", reason, "err", end.Message, "retry_ms", wait.Milliseconds())
+	}
+	if end.Denied && c.denied != nil {
+		c.denied(s.open.Entry)
 	}
 	poke(c.wake)
 }
@@ -406,6 +413,9 @@ func Ending(err error) (End, string) {
 		// An undecodable message ends only its stream (ERR-12).
 		e.Refused = !strings.Contains(e.Message, "unmarshal")
 		return e, "error"
+	case codes.Unauthenticated, codes.PermissionDenied:
+		e.Refused, e.Denied = true, true
+		return e, "refused"
 	case codes.ResourceExhausted:
 		e.Refused, e.Exhausted = true, true
 		return e, "refused"

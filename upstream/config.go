@@ -7,6 +7,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/header"
 )
 
 // WildcardForm is how a wildcard is asked for (WILD-10).
@@ -29,6 +30,9 @@ type Config struct {
 	SendNodeAlways bool
 	// Entries are the control planes, in order of preference; at least one.
 	Entries []Entry
+	// Headers are those of the group's clients, all of which have sent the same ones
+	// (NODE-13).
+	Headers []header.Header
 	// Versions is when to resume with the versions at hand (RECON-8).
 	Versions Versions
 	// WildcardForm is how the wildcard is asked for.

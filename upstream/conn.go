@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+
+	"github.com/xds-relay/xds-relay/internal/header"
 )
 
 // Endpoint is how to reach the control plane.
@@ -26,8 +28,12 @@ type Endpoint struct {
 	Name string
 	// Target is a gRPC target, such as "127.0.0.1:15010" or "dns:///istiod:15012".
 	Target string
-	// Credentials are TLS's, or insecure ones.
+	// Credentials are TLS's, or insecure ones; Security is what hints need to know of
+	// TLS, nil for plaintext, and Section where all this is configured, "upstream" if
+	// it is empty.
 	Credentials credentials.TransportCredentials
+	Security    *Security
+	Section     string
 	// MaxReceive bounds one response, in bytes (UP-12).
 	MaxReceive int
 	// Keepalive is the interval of HTTP/2 pings; zero: none (UP-13).
@@ -42,6 +48,9 @@ type Endpoint struct {
 	RoomWithin                 time.Duration
 	// NoChecks: nobody is asked whether anybody is there (MISS-3).
 	NoChecks bool
+	// Headers are the relay's own for the next stream, or why there is none; nil: none
+	// are wanted (NODE-13).
+	Headers func() ([]header.Header, error)
 	// Dial, if set, replaces the network.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Log and Observer, if set, are told what concerns all groups.
@@ -72,6 +81,7 @@ type Conn struct {
 
 	mu       sync.Mutex // never held to call gRPC but to make a channel, or ask for its state
 	closed   bool
+	reached  bool                       // there has been a stream
 	pings    keepalive.ClientParameters // of new channels
 	places   connections
 	channels map[*connection]*channel
@@ -94,6 +104,7 @@ type channel struct {
 type tenure struct {
 	seat     *seat
 	channel  *channel
+	headers  []header.Header // that it is opened with, to prove something by
 	end      context.CancelFunc
 	answered bool
 }
@@ -115,6 +126,9 @@ func NewConn(e Endpoint) *Conn {
 	}
 	if e.MaxStreams == 0 {
 		e.MaxStreams = 100
+	}
+	if e.Section == "" {
+		e.Section = "upstream"
 	}
 	if e.RoomWithin == 0 {
 		e.RoomWithin = 4 * time.Second
@@ -225,7 +239,9 @@ func (c *Conn) began(t *tenure, err error) error {
 		err = errMoved
 		c.makeRoom(t.channel)
 	case err == nil:
-		t.seat.begun = true
+		t.seat.begun, c.reached = true, true
+	default:
+		err = c.endpoint.explained(err, c.reached)
 	}
 	learnt := c.places.learnt
 	c.mu.Unlock()
@@ -269,7 +285,7 @@ func (c *Conn) ended(t *tenure, err error) error {
 	if moved {
 		return errMoved
 	}
-	return err
+	return hide(err, t.headers)
 }
 
 // leave ends a stream, or an attempt at one, and gives its place back; failed: nobody

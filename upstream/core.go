@@ -407,7 +407,9 @@ type End struct {
 	NoRoom bool
 	// Exhausted: it said RESOURCE_EXHAUSTED, as servers do of a request that is too long.
 	Exhausted bool
-	Message   string
+	// Denied: it said UNAUTHENTICATED or PERMISSION_DENIED.
+	Denied  bool
+	Message string
 }
 
 // Ended says that a stream is gone, or could not be opened.

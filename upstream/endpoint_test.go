@@ -120,7 +120,7 @@ func reach(t *testing.T, e Endpoint) *Conn {
 func open(t *testing.T, c *Conn, group any) (adsStream, <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s, leave, err := c.open(ctx, group, Main, false, nil)
+	s, leave, err := c.open(ctx, group, Main, false, nil, nil)
 	if err != nil {
 		cancel()
 		t.Fatal(err)

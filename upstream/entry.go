@@ -18,6 +18,8 @@ type Entry struct {
 	// Name tells it from the others, in logs and in what is known of versions.
 	Name string
 	Mode Mode
+	// ForwardHeaders: it is sent Config.Headers (NODE-13).
+	ForwardHeaders bool
 }
 
 // Mode is the variant in which a control plane is asked (UP-16).

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/xds-relay/xds-relay/internal/header"
 )
 
 // Whether anybody is at the other end of a connection that says nothing (protocol.md
@@ -85,10 +87,11 @@ func (c *Conn) carryOut(ch *channel, w *wire, k *checking, timeout time.Duration
 
 // ask asks, and waits for the answer.
 func (c *Conn) ask(ch *channel, w *wire, k *checking, timeout time.Duration) reply {
+	headers, _ := c.endpoint.own() // without them any answer will do, too
 	if ch.GetState() != connectivity.Ready {
 		return replyUnasked // an RPC would make a connection of its own
 	}
-	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithCancelCause(withHeaders(context.Background(), headers))
 	defer cancel(nil)
 	stream, err := begin(ctx, ch, func(ctx context.Context) (grpc.ClientStream, error) {
 		return ch.NewStream(ctx, &grpc.StreamDesc{}, healthpb.Health_Check_FullMethodName)
@@ -108,7 +111,7 @@ func (c *Conn) ask(ch *channel, w *wire, k *checking, timeout time.Duration) rep
 	if err = stream.SendMsg(&healthpb.HealthCheckRequest{}); err == nil {
 		err = stream.RecvMsg(&healthpb.HealthCheckResponse{})
 	}
-	k.message = status.Convert(err).Message()
+	k.message = header.Hide(status.Convert(err).Message(), headers)
 	header, _ := stream.Header() // it has come, or never will
 	switch status.Code(err) {
 	case codes.Canceled:

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/internal/header"
 )
 
 // beginWithin is how long a stream may take to begin on a connection that is up
@@ -73,8 +76,13 @@ const viaHeader = "x-xds-relay-via"
 // open opens an ADS stream of a group; the caller calls leave when it has ended. It does
 // not wait for a connection that fails to become ready: an error is this attempt's
 // (ERR-3). It does wait for room, and says errNoRoom if there is none in time.
-func (c *Conn) open(ctx context.Context, group any, role Role, sotw bool, via []string) (_ adsStream, leave func(), _ error) {
-	ctx = metadata.AppendToOutgoingContext(ctx, roleHeader, string(role), viaHeader, strings.Join(via, ","))
+func (c *Conn) open(ctx context.Context, group any, role Role, sotw bool, via []string, forwarded []header.Header) (_ adsStream, leave func(), _ error) {
+	headers, err := c.endpoint.own()
+	if err != nil {
+		return adsStream{}, nil, err
+	}
+	headers = slices.Concat(headers, forwarded)
+	ctx = metadata.AppendToOutgoingContext(withHeaders(ctx, headers), roleHeader, string(role), viaHeader, strings.Join(via, ","))
 	late, stop := context.WithTimeout(ctx, c.endpoint.RoomWithin)
 	defer stop()
 	for {
@@ -94,6 +102,7 @@ func (c *Conn) open(ctx context.Context, group any, role Role, sotw bool, via []
 				return adsStream{}, nil, c.full()
 			}
 		}
+		t.headers = headers
 		stream, err := t.begin(streamCtx, sotw)
 		err = c.began(t, err)
 		if err == nil {

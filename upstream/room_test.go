@@ -131,7 +131,7 @@ func TestNoRoom(t *testing.T) {
 			for n := range groups {
 				running.Go(func() {
 					for {
-						s, leave, err := c.open(ctx, n, Main, false, nil)
+						s, leave, err := c.open(ctx, n, Main, false, nil, nil)
 						if err != nil {
 							refused <- err
 							return

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/header"
 )
 
 // StreamID numbers the attempts to open a stream.
@@ -29,6 +30,8 @@ type Open struct {
 	SotW  bool
 	// Via are the relays it comes through, this one last (NODE-11).
 	Via []string
+	// Headers are its clients', for the control planes that are sent them (NODE-13).
+	Headers []header.Header
 }
 
 // slot is one stream and, between streams, the schedule of the next.
@@ -73,7 +76,11 @@ func (c *Core) attempt(s *slot, now time.Time) Open {
 		s.entry, s.sotw = c.current, c.main.sotw
 	}
 	s.hops = len(c.via)
-	return Open{s.id, s.role, s.entry, s.sotw, append(slices.Clone(c.via), c.config.Instance)}
+	open := Open{ID: s.id, Role: s.role, Entry: s.entry, SotW: s.sotw, Via: append(slices.Clone(c.via), c.config.Instance)}
+	if c.entries[s.entry].ForwardHeaders {
+		open.Headers = c.config.Headers
+	}
+	return open
 }
 
 // all are the slots of the entry in use, and the probes of those before it.

@@ -72,6 +72,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{[]string{"version", "-o", "json"}, 0, `"protos"`, ""},
 		{[]string{"version", "-o", "xml"}, 2, "", `-o is "xml"; use text or json`},
 		{[]string{"validate"}, 0, "the configuration is valid", ""},
+		{[]string{"validate", "--set", "groups.profile=sidecar"}, 0, "note: --set groups.profile=sidecar: groups.profile: with profile sidecar and cache.mass_removal_guard off", ""},
 		{[]string{"validate", "-c", bad}, 2, "", bad + ":3:5: unknown field \"grce\"\n    3 |     grce: 5s\n      |     ^"},
 		{[]string{"serve", "-c", bad}, 2, "", ":3:5:"},
 		{[]string{"serve", "-c", bad + ".not"}, 2, "", "no such file"},
@@ -85,6 +86,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{[]string{"serve", "--set", "version_key_file=/no/key"}, 2, "", `version_key_file: cannot read "/no/key"`},
 		{[]string{"demo", "--clients", "1"}, 2, "", "--clients is 1"},
 		{[]string{"serve", "--admin", "", "--listen", taken.Addr().String()}, 1, "", "another process has it: give downstream.listen (--listen) another address"},
+		{[]string{"serve", "--set", "groups.profile=sidecar", "--admin", "", "--listen", taken.Addr().String()}, 1, "", "with profile sidecar and cache.mass_removal_guard off"},
 		{[]string{"validate", "--set", "downstream.tls.cert=/no/cert", "--set", "downstream.tls.key=/no/key"}, 2, "", "/no/cert"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {

@@ -58,6 +58,9 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger) error {
 
 	build := admin.ReadBuild(version)
 	log.Info("xds-relay", "version", build.Version, "revision", build.Revision, "instance", c.InstanceName(), "upstream", c.Upstream.Address)
+	for _, note := range c.Notes() {
+		log.Warn(note.Msg, "key", note.Key, "hint", note.Hint)
+	}
 	metrics := admin.NewMetrics(build)
 	r, err := relay.New(c, relay.Options{Log: log, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Version: build.Version})
 	if err != nil {

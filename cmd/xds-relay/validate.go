@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -11,9 +12,9 @@ func newValidate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Check a configuration and the files it names",
-		Long: `Check a configuration, and that the certificates and keys it names can be read.
+		Long: `Check a configuration, and that the certificates, keys and tokens it names can be read.
 Exits with 0 if all is well; else with 2, and every mistake with its line, column
-and what to do.`,
+and what to do. A note is about what is valid, and may not be what was meant.`,
 		Example: `  xds-relay validate -c relay.yaml`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -21,8 +22,11 @@ and what to do.`,
 			if err != nil {
 				return err
 			}
-			if err := c.CheckFiles(); err != nil {
+			if err := errors.Join(c.CheckFiles(), c.CheckHeaderFiles()); err != nil {
 				return &usageError{err}
+			}
+			for _, note := range c.Notes() {
+				fmt.Fprintf(cmd.OutOrStdout(), "note: %v\n", note)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
 			return nil

@@ -5,7 +5,8 @@
 // It never dials, listens, watches files, reads a clock or logs, and it never
 // changes a value behind the reader's back: what [Config] holds is what the
 // file, an environment variable or a --set said, or else the default.
-// [Config.CheckFiles] is the only function besides [Load] that opens a file.
+// [Config.CheckFiles], [Config.CheckHeaderFiles] and [Header.Read] are the only
+// functions besides [Load] that open a file.
 //
 // Limitations: one file, no includes. YAML anchors, aliases, merge keys and
 // tags are refused, because they make a value come from somewhere else than
@@ -173,6 +174,7 @@ func Default() Config {
 		APIVersion: APIVersion,
 		Upstream: Upstream{
 			Address:                 "127.0.0.1:15010",
+			TLS:                     ClientTLS{ALPN: ALPNRequire},
 			Mode:                    UpstreamModeAuto,
 			Node:                    Node{ID: "xds-relay"},
 			SendNodeAlways:          true,

@@ -38,6 +38,9 @@ func sections(t reflect.Type, key string, f func(t reflect.Type, key string)) {
 		if typ.Kind() == reflect.Slice {
 			path, typ = path+"[]", typ.Elem()
 		}
+		if typ.Kind() == reflect.Map && typ.Elem().Kind() == reflect.Struct {
+			path, typ = path+".*", typ.Elem()
+		}
 		if typ.Kind() == reflect.Struct {
 			sections(typ, path, f)
 		}
@@ -66,7 +69,7 @@ func TestEveryFieldHasAYAMLTag(t *testing.T) {
 }
 
 // schemaFiles are the files that hold the structs of the schema.
-var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "cache.go"}
+var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "cache.go", "headers.go"}
 
 // fieldDocs returns the comment of every struct of the schema, by its name, and of
 // its fields, by "Struct.Field", and fails for exported fields and types without one.
@@ -151,6 +154,7 @@ func TestEveryDefaultIsDocumented(t *testing.T) {
 	c := Default()
 	walk(reflect.ValueOf(c), "")
 	walk(reflect.ValueOf(TypeOverride{}), "types[]")
+	walk(reflect.ValueOf(Header{}), "upstream.headers.*")
 }
 
 // What is printed can be read back, which print-config relies on.
@@ -258,11 +262,14 @@ instance: relay-0
 upstream:
   address: dns:///istiod.istio-system:15012
   insecure: false
-  tls: {ca: /certs/ca.crt, cert: /certs/tls.crt, key: /certs/tls.key, server_name: istiod}
+  tls: {ca: /certs/ca.crt, cert: /certs/tls.crt, key: /certs/tls.key, server_name: istiod, alpn: lenient}
+  headers:
+    authorization: {file: /certs/token, prefix: "Bearer "}
+    x-tier: {value: one}
   mode: delta
   fallbacks:
-    - {address: "other:15010", insecure: true, mode: sotw}
-    - {address: "third:15012", tls: {server_name: third}}
+    - {address: "other:15010", insecure: true, mode: sotw, headers: {x-tier: two}, forward_headers: false}
+    - {address: "third:15012", tls: {server_name: third, alpn: require}}
   node:
     id: tier-1
     cluster: relays
@@ -311,6 +318,7 @@ groups:
   types: [{type_url: EDS, key: [user_agent_version, client_features, dynamic_parameters, node, identity, constant.blue]}]
   unmultiplexable_types: [type.googleapis.com/istio.v1.HealthInformation]
   key: [id, cluster, locality.region, locality.zone, locality.sub_zone, user_agent_name, metadata.labels.app]
+  forward_headers: [] # not with ready_types; see TestHeaders
   default_group: true
   share_secrets: true
   max: 9
@@ -344,11 +352,12 @@ func fullConfig() Config {
 		Instance:   "relay-0",
 		Upstream: Upstream{
 			Address: "dns:///istiod.istio-system:15012",
-			TLS:     ClientTLS{CA: "/certs/ca.crt", Cert: "/certs/tls.crt", Key: "/certs/tls.key", ServerName: "istiod"},
+			TLS:     ClientTLS{CA: "/certs/ca.crt", Cert: "/certs/tls.crt", Key: "/certs/tls.key", ServerName: "istiod", ALPN: ALPNLenient},
+			Headers: map[string]Header{"authorization": {File: "/certs/token", Prefix: "Bearer "}, "x-tier": {Value: "one"}},
 			Mode:    UpstreamModeDelta,
 			Fallbacks: []Fallback{
-				{Address: "other:15010", Insecure: true, Mode: "sotw"},
-				{Address: "third:15012", TLS: ClientTLS{ServerName: "third"}},
+				{Address: "other:15010", Insecure: true, Mode: "sotw", Headers: map[string]Header{"x-tier": {Value: "two"}}},
+				{Address: "third:15012", TLS: ClientTLS{ServerName: "third", ALPN: ALPNRequire}},
 			},
 			Node: Node{
 				ID: "tier-1", Cluster: "relays", Locality: Locality{Region: "eu", Zone: "eu-a", SubZone: "r1"},
@@ -395,6 +404,7 @@ func fullConfig() Config {
 			Types: []TypeKey{{TypeURL: "EDS", Key: []string{
 				"user_agent_version", "client_features", "dynamic_parameters", "node", "identity", "constant.blue"}}},
 			UnmultiplexableTypes: []string{"type.googleapis.com/istio.v1.HealthInformation"},
+			ForwardHeaders:       []string{},
 			DefaultGroup:         true, ShareSecrets: true, Max: 9,
 		},
 		Types: []TypeOverride{

@@ -68,6 +68,9 @@ func (d *decoder) value(v reflect.Value, n ast.Node, key string, keyToken *token
 	at := firstToken(n)
 	switch n.(type) {
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
+		if v.Type() == headerType {
+			d.hide(n)
+		}
 		d.fail(at, key, "anchors, aliases and tags are not supported", "write the value out")
 		return
 	case *ast.NullNode:
@@ -83,6 +86,10 @@ func (d *decoder) value(v reflect.Value, n ast.Node, key string, keyToken *token
 		v.Set(elem)
 		return
 	}
+	if v.Type() == headerType {
+		d.header(v, n, key, at)
+		return
+	}
 	switch v.Kind() {
 	case reflect.Struct:
 		d.mapping(n, key, at, func(name string, k ast.Node, val ast.Node) {
@@ -94,6 +101,10 @@ func (d *decoder) value(v reflect.Value, n ast.Node, key string, keyToken *token
 			d.value(field, val, child(key, name), k.GetToken())
 		})
 	case reflect.Map:
+		if v.Type().Elem().Kind() == reflect.Struct {
+			d.sections(v, n, key, at)
+			return
+		}
 		m, ok := d.any(n, key).(map[string]any)
 		if !ok {
 			d.fail(at, key, "wants a mapping, found "+describe(n), "write name: value lines, indented")

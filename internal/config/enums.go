@@ -51,6 +51,18 @@ type FallbackMode UpstreamMode
 // Values lists the values that may be written.
 func (FallbackMode) Values() []string { return []string{"", "auto", "delta", "sotw"} }
 
+// ALPN is the type of upstream.tls.alpn. The empty one, of a fallback, is require.
+type ALPN string
+
+// The values of ALPN.
+const (
+	ALPNRequire ALPN = "require"
+	ALPNLenient ALPN = "lenient"
+)
+
+// Values lists the values that may be written.
+func (ALPN) Values() []string { return []string{"", "require", "lenient"} }
+
 // HealthCheck is the type of upstream.health_check.
 type HealthCheck string
 

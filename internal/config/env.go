@@ -53,6 +53,9 @@ func expandEnv(s string) (out string, used []string, err *Error) {
 	}
 }
 
+// unsetVariable begins what is said of a variable that is not set.
+const unsetVariable = "environment variable "
+
 // lookupEnv resolves what stands between the braces.
 func lookupEnv(ref string) (name, value string, err *Error) {
 	expr, isEnv := strings.CutPrefix(ref, "env:")
@@ -69,7 +72,7 @@ func lookupEnv(ref string) (name, value string, err *Error) {
 		return name, fallback, nil
 	case !set:
 		return "", "", &Error{
-			Msg:  fmt.Sprintf("environment variable %s is not set", name),
+			Msg:  unsetVariable + name + " is not set",
 			Hint: fmt.Sprintf("set it, or give a default: ${env:%s:-default}", name),
 		}
 	}

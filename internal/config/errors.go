@@ -32,8 +32,8 @@ type Error struct {
 	// Msg says what is wrong; Hint, which may be empty, what to do about it.
 	Msg, Hint string
 
-	excerpt string
-	cause   error
+	source *source // that File, Line and Column are of; nil: they stand alone
+	cause  error
 }
 
 // Error returns all of it: the place and the message on the first line, then
@@ -52,7 +52,9 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, "%s: ", e.Key)
 	}
 	b.WriteString(e.Msg)
-	b.WriteString(e.excerpt)
+	if e.source != nil {
+		b.WriteString(e.source.excerpt(e.Line, e.Column))
+	}
 	if e.Hint != "" {
 		b.WriteString("\n  hint: " + e.Hint)
 	}
@@ -111,8 +113,19 @@ func (e *Error) order() int {
 
 // source is a file's text by lines, for excerpts.
 type source struct {
-	name  string
-	lines []string
+	name   string
+	lines  []string
+	hidden map[int]bool // lines that no excerpt shows
+}
+
+// hide keeps some lines out of excerpts.
+func (s *source) hide(first, n int) {
+	if s.hidden == nil {
+		s.hidden = map[int]bool{}
+	}
+	for line := first; line < first+n; line++ {
+		s.hidden[line] = true
+	}
 }
 
 func newSource(name string, data []byte) *source {
@@ -124,9 +137,10 @@ const excerptWidth = 100
 
 // excerpt returns the line with a caret under the column, as lines to append
 // to a message. A position outside the text, which a parser may give for
-// "at the end", has no excerpt or a caret after the last character.
+// "at the end", has no excerpt or a caret after the last character. Nor has a line
+// that holds the value of a header, wherever on it the mistake is.
 func (s *source) excerpt(line, column int) string {
-	if line < 1 || line > len(s.lines) || column < 1 {
+	if line < 1 || line > len(s.lines) || column < 1 || s.hidden[line] {
 		return ""
 	}
 	text := []rune(strings.TrimRight(s.lines[line-1], "\r"))

@@ -35,6 +35,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte("upstream: {node: {metadata: {a: [1, {b: null}], c: 1e999}}}"), "upstream.backoff.factor=.inf")
 	f.Add([]byte("cache: {mass_removal_guard: {fraction: 0.5}, snapshot: {interval: 1s}}\n# ünïcode\n"), `groups.types=[{"type_url":"CDS"}]`)
 	f.Add([]byte("downstream:\n\tlisten: [\"${env:HOME}\"]\n"), "downstream.listen=[unix:///x]")
+	f.Add([]byte("upstream:\n  headers: {authorization: {file: t, prefix: \"Bearer \"}, x-a: \"${env:HOME}\"}\ngroups: {forward_headers: [x-b]}\n"), `upstream.headers.x-c={"value":"v"}`)
 	f.Add([]byte("types:\n  - &a {type_url: CDS}\n  - *a\n"), "log.level")
 	f.Add([]byte("upstream:\n  keepalive: 1h1h\n  max_receive_bytes: 9e9GiB\n"), "timers.settle=-1s")
 	f.Fuzz(func(t *testing.T, data []byte, set string) {

@@ -33,6 +33,20 @@ type Groups struct {
 	// Default: [].
 	UnmultiplexableTypes []string `yaml:"unmultiplexable_types"`
 
+	// ForwardHeaders lists headers of clients' streams, such as authorization, that
+	// go up with the streams of their groups: to upstream.address, and to the
+	// fallbacks that say forward_headers. They are part of every group's key,
+	// secrets included: clients share a group only if they send the same values, in
+	// the same order, or none. The values are kept in memory alone: a group's name
+	// shows HMAC-SHA-256 of them, under the key of cache.snapshot.key_file or, if
+	// there is none, one made at start; then a group with such headers is not in the
+	// snapshot, since nobody could find it there. A client with another token, a
+	// rotated one too, belongs to another group, which no snapshot fits, so that
+	// groups.max must allow for the old and the new. At most 8 KiB of a client's
+	// headers are taken. Not with downstream.ready_types (NODE-13).
+	// Default: [].
+	ForwardHeaders []string `yaml:"forward_headers"`
+
 	// DefaultGroup admits a client whose first message has no node although
 	// a key needs one, to a group of its own kind, instead of refusing it
 	// (NODE-3).

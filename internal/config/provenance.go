@@ -57,7 +57,7 @@ func (p *provenance) errorFor(key, msg, hint string) *Error {
 		e.Origin = at.origin
 	default:
 		e.File, e.Line, e.Column = p.src.name, at.line, at.column
-		e.excerpt = p.src.excerpt(at.line, at.column)
+		e.source = p.src
 	}
 	if len(at.env) > 0 {
 		e.Msg += " (from ${env:" + strings.Join(at.env, "}, ${env:") + "})"
@@ -67,10 +67,9 @@ func (p *provenance) errorFor(key, msg, hint string) *Error {
 
 // errorAt makes an error about a place in the text.
 func (s *source) errorAt(t *token.Token, key, msg, hint string) *Error {
-	e := &Error{File: s.name, Key: key, Msg: msg, Hint: hint}
+	e := &Error{File: s.name, Key: key, Msg: msg, Hint: hint, source: s}
 	if t != nil && t.Position != nil {
 		e.Line, e.Column = t.Position.Line, t.Position.Column
-		e.excerpt = s.excerpt(e.Line, e.Column)
 	}
 	return e
 }

@@ -76,6 +76,9 @@ func section(b *strings.Builder, docs map[string]string, typ reflect.Type, path 
 		if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct {
 			inner = append(inner, reflect.StructField{Name: f.Name, Tag: reflect.StructTag(fmt.Sprintf("yaml:%q", key+"[]")), Type: f.Type.Elem()})
 		}
+		if f.Type.Kind() == reflect.Map && f.Type.Elem().Kind() == reflect.Struct {
+			inner = append(inner, reflect.StructField{Name: f.Name, Tag: reflect.StructTag(fmt.Sprintf("yaml:%q", key+".NAME")), Type: f.Type.Elem()})
+		}
 	}
 	for _, f := range inner {
 		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")

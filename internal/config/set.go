@@ -33,6 +33,9 @@ func (c *Config) override(origin, key, value string) []*Error {
 	if c.prov == nil {
 		c.prov = &provenance{src: newSource("", nil), at: map[string]place{}}
 	}
+	if mayHoldSecrets(key, value) {
+		origin = strings.TrimSuffix(origin, value) + "…"
+	}
 	d := &decoder{prov: c.prov, origin: clip(origin)}
 	target := reflect.ValueOf(c).Elem()
 	names := splitKey(key)
@@ -52,6 +55,10 @@ func (c *Config) override(origin, key, value string) []*Error {
 			}
 			target, at = field, child(at, name)
 		case reflect.Map:
+			if target.Type().Elem().Kind() == reflect.Struct {
+				d.sectionItem(target, at, names[i:], value)
+				return d.errs
+			}
 			d.mapItem(target, at, names[i:], value)
 			return d.errs
 		case reflect.Slice:

@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Upstream configures the client side.
 type Upstream struct {
@@ -16,6 +19,12 @@ type Upstream struct {
 
 	// TLS secures the connection. All fields empty means plaintext.
 	TLS ClientTLS `yaml:"tls"`
+
+	// Headers are sent with every stream to it, by their names in lower case, for
+	// control planes that want to know who asks: text, or a section (NODE-13). What
+	// is said of clients' own headers is groups.forward_headers.
+	// Default: {}.
+	Headers map[string]Header `yaml:"headers"`
 
 	// Mode is the variant spoken to the control plane: delta, sotw, or auto, which
 	// is delta and, while the server does not implement it, sotw (UP-16).
@@ -149,6 +158,17 @@ type Fallback struct {
 	// TLS secures the connection to it; it inherits nothing from upstream.tls.
 	TLS ClientTLS `yaml:"tls"`
 
+	// Headers are sent with every stream to it; it inherits none from
+	// upstream.headers.
+	// Default: {}.
+	Headers map[string]Header `yaml:"headers"`
+
+	// ForwardHeaders sends it what groups.forward_headers names of clients'
+	// headers, as upstream.address is sent it. Without, it answers for these
+	// groups without knowing whose they are (NODE-13).
+	// Default: false.
+	ForwardHeaders bool `yaml:"forward_headers"`
+
 	// Mode is the variant spoken to it. Empty means upstream.mode.
 	// Default: "".
 	Mode FallbackMode `yaml:"mode"`
@@ -156,7 +176,7 @@ type Fallback struct {
 
 // Entries are the control planes in order of preference, upstream.address first.
 func (u *Upstream) Entries() []Fallback {
-	entries := []Fallback{{Address: u.Address, Insecure: u.Insecure, TLS: u.TLS}}
+	entries := []Fallback{{Address: u.Address, Insecure: u.Insecure, TLS: u.TLS, Headers: u.Headers, ForwardHeaders: true}}
 	entries = append(entries, u.Fallbacks...)
 	for i := range entries {
 		if entries[i].Mode == "" {
@@ -166,8 +186,16 @@ func (u *Upstream) Entries() []Fallback {
 	return entries
 }
 
-// ClientTLS is TLS towards the control plane. Setting any field turns TLS on;
-// server_name alone means the system's roots and no client certificate.
+// EntrySection is the key under which an entry of [Upstream.Entries] is written.
+func EntrySection(i int) string {
+	if i == 0 {
+		return "upstream"
+	}
+	return fmt.Sprintf("upstream.fallbacks[%d]", i-1)
+}
+
+// ClientTLS is TLS towards the control plane. Setting any field but alpn turns TLS
+// on; server_name alone means the system's roots and no client certificate.
 type ClientTLS struct {
 	// CA is a PEM file with the roots that the server's certificate must chain
 	// to. Empty means the system's roots.
@@ -187,10 +215,20 @@ type ClientTLS struct {
 	// the host of the address.
 	// Default: "".
 	ServerName string `yaml:"server_name"`
+
+	// ALPN says what to do with a server that selects no application protocol in
+	// the handshake, as HTTP/2 demands: require refuses it, lenient takes it for
+	// one that speaks HTTP/2 all the same, which Consul's does. One that
+	// selects a protocol other than h2 is refused either way.
+	// Default: require.
+	ALPN ALPN `yaml:"alpn"`
 }
 
 // Enabled reports whether the connection is secured.
-func (t ClientTLS) Enabled() bool { return t != ClientTLS{} }
+func (t ClientTLS) Enabled() bool {
+	t.ALPN = "" // says how, and not whether
+	return t != ClientTLS{}
+}
 
 // Node is the relay's own xDS node.
 type Node struct {

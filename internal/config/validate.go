@@ -23,6 +23,7 @@ func (c *Config) Validate() error {
 	v.upstream()
 	v.downstream()
 	v.groups()
+	v.headers()
 	v.types()
 	v.timers()
 	v.snapshot()
@@ -145,6 +146,9 @@ func (v *validator) controlPlane(section, address string, permitted bool, tls Cl
 		v.fail(section+".address", fmt.Sprintf("set %[1]s.tls, or %[1]s.insecure: true if the network is trusted", section), "%q is not on this host and would be spoken to in plaintext", clip(address))
 	}
 	v.together(section+".tls", tls.Cert, tls.Key)
+	if tls.ALPN == ALPNLenient && !tls.Enabled() {
+		v.fail(section+".tls.alpn", fmt.Sprintf("set %[1]s.tls.ca, or %[1]s.tls.server_name for the system's roots", section), "says nothing without TLS")
+	}
 }
 
 func (v *validator) downstream() {

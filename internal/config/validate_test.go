@@ -19,6 +19,17 @@ func TestValidate(t *testing.T) {
 		{"upstream in plaintext, accepted", "upstream: {address: \"istiod:15010\", insecure: true}", ""},
 		{"upstream with TLS and the system's roots", "upstream: {address: \"istiod:15012\", tls: {server_name: istiod}}", ""},
 		{"upstream with TLS", "upstream: {address: \"dns://8.8.8.8/istiod:15012\", tls: {ca: ca.crt}}", ""},
+		{"upstream with lenient TLS", "upstream: {address: \"consul:8503\", tls: {ca: ca.crt, alpn: lenient}}", ""},
+		{"alpn without TLS", "upstream:\n  tls: {alpn: lenient}\n", lines(
+			`relay.yaml:2:15: upstream.tls.alpn: says nothing without TLS`,
+			`    2 |   tls: {alpn: lenient}`,
+			`      |               ^`,
+			`  hint: set upstream.tls.ca, or upstream.tls.server_name for the system's roots`)},
+		{"unknown alpn", "upstream:\n  tls: {ca: x, alpn: h2}\n", lines(
+			`relay.yaml:2:22: upstream.tls.alpn: unknown value "h2"`,
+			`    2 |   tls: {ca: x, alpn: h2}`,
+			`      |                      ^`,
+			`  hint: use one of require, lenient`)},
 		{"upstream in plaintext", "upstream:\n  address: istiod:15010\n", lines(
 			`relay.yaml:2:12: upstream.address: "istiod:15010" is not on this host and would be spoken to in plaintext`,
 			`    2 |   address: istiod:15010`,

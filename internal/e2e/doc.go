@@ -14,8 +14,9 @@
 // clock, so tests wait for events with a deadline and never sleep. The protocol's
 // rules one by one are the business of internal/xdstest.
 //
-// The tests called TestJava have a java-control-plane upstream, which Maven builds
-// from the project in java; they need Java and Maven, and run only if asked for:
+// The tests called TestJava have a java-control-plane upstream, or grpc-java's xDS client
+// and server downstream, which Maven builds from the projects in java and java-xds; they
+// need Java and Maven, and run only if asked for:
 //
 //	make e2e-java
 //

@@ -38,10 +38,12 @@ type javaPlane struct {
 	reads sync.WaitGroup
 }
 
-// What chooses the snapshot of a request: there is one group, or one of each node id.
+// What chooses the snapshot of a request: there is one group, or one of each node id or
+// node cluster.
 const (
-	byNothing = "one"
-	byNodeID  = "id"
+	byNothing     = "one"
+	byNodeID      = "id"
+	byNodeCluster = "cluster"
 )
 
 // javaSnapshot is all that a group of nodes is to have.
@@ -165,24 +167,38 @@ const javaAsked = "E2E_JAVA"
 // asked for or cannot be done.
 func buildJava(t testing.TB) {
 	t.Helper()
+	buildMaven(t, javaBuilt)
+}
+
+var (
+	javaBuilt    = mavenBuild("java")
+	javaXDSBuilt = mavenBuild("java-xds")
+)
+
+// buildMaven has a project built, where Java is asked for and there.
+func buildMaven(t testing.TB, built func() error) {
+	t.Helper()
 	if os.Getenv(javaAsked) == "" {
-		t.Skip("java-control-plane is not asked for: make e2e-java")
+		t.Skip("Java is not asked for: make e2e-java")
 	}
 	for _, tool := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("there is no %s: get a JDK of at least Java 11, and Maven (Debian: apt-get install default-jdk-headless maven)", tool)
 		}
 	}
-	if err := javaBuilt(); err != nil {
+	if err := built(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-var javaBuilt = sync.OnceValue(func() error {
-	cmd := exec.Command("mvn", "-q", "-B", "process-classes")
-	cmd.Dir = "java"
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build java-control-plane (what is not in the local repository yet comes from Maven Central): %w\n%s", err, text)
-	}
-	return nil
-})
+// mavenBuild compiles the project in a directory, once.
+func mavenBuild(dir string) func() error {
+	return sync.OnceValue(func() error {
+		cmd := exec.Command("mvn", "-q", "-B", "process-classes")
+		cmd.Dir = dir
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s (what is not in the local repository yet comes from Maven Central): %w\n%s", dir, err, text)
+		}
+		return nil
+	})
+}

@@ -187,19 +187,21 @@ func (p javaPath) sound(t *testing.T, clients ...*deltaClient) {
 }
 
 // nodeInEach has a Delta client say its node in every request, as Envoy does.
-func nodeInEach(id string) grpc.DialOption {
+func nodeInEach(id string) grpc.DialOption { return thisNodeInEach(&core.Node{Id: id}) }
+
+func thisNodeInEach(node *core.Node) grpc.DialOption {
 	return grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		s, err := open(ctx, d, conn, method, opts...)
-		return nodeStream{s, id}, err
+		return nodeStream{s, node}, err
 	})
 }
 
 type nodeStream struct {
 	grpc.ClientStream
-	id string
+	node *core.Node
 }
 
 func (s nodeStream) SendMsg(m any) error {
-	m.(*discovery.DeltaDiscoveryRequest).Node = &core.Node{Id: s.id}
+	m.(*discovery.DeltaDiscoveryRequest).Node = s.node
 	return s.ClientStream.SendMsg(m)
 }

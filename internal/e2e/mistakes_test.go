@@ -134,20 +134,32 @@ func TestMistakes(t *testing.T) {
 		name:    "no token, and the control plane says so",
 		plane:   func(t *testing.T) gcp.Cache { return chooses(t, gcp.IDHash{}, "xds-relay") },
 		serve:   []grpc.ServerOption{tokens("Bearer right", codes.Unauthenticated, codes.PermissionDenied)},
+		right:   []string{"upstream.headers={authorization: Bearer right}"},
 		line:    []string{"upstream stream ended", "reason=refused", "code=Unauthenticated", `err="a token is needed"`},
 		noticed: []string{`"last_error": "a token is needed"`, `"last_error_at": "20`},
 	}, {
 		name:    "no token, and the control plane is silent",
 		plane:   func(t *testing.T) gcp.Cache { return chooses(t, gcp.IDHash{}, "xds-relay") },
 		serve:   []grpc.ServerOption{tokens("Bearer right", codes.OK, codes.OK)},
+		right:   []string{"upstream.headers={authorization: Bearer right}"},
 		line:    []string{silent, "want a token", "type=" + string(cache.Cluster)},
 		noticed: []string{`"silent": true`},
 	}, {
-		name:    "a token that has no rights",
+		name:    "a wrong token, and the control plane says so",
 		plane:   func(t *testing.T) gcp.Cache { return chooses(t, gcp.IDHash{}, "xds-relay") },
-		serve:   []grpc.ServerOption{tokens("Bearer right", codes.PermissionDenied, codes.PermissionDenied)},
-		line:    []string{"upstream stream ended", "reason=refused", "code=PermissionDenied", `err="a token is needed"`},
-		noticed: []string{`"last_error": "a token is needed"`},
+		serve:   []grpc.ServerOption{tokens("Bearer right", codes.Unauthenticated, codes.PermissionDenied)},
+		wrong:   []string{"upstream.headers={authorization: Bearer wrong}"},
+		right:   []string{"upstream.headers={authorization: Bearer right}"},
+		line:    []string{"upstream stream ended", "reason=refused", "code=PermissionDenied", `err="the token is not known"`},
+		noticed: []string{`"last_error": "the token is not known"`},
+	}, {
+		name:    "a wrong token, and the control plane is silent",
+		plane:   func(t *testing.T) gcp.Cache { return chooses(t, gcp.IDHash{}, "xds-relay") },
+		serve:   []grpc.ServerOption{tokens("Bearer right", codes.OK, codes.OK)},
+		wrong:   []string{"upstream.headers={authorization: Bearer wrong}"},
+		right:   []string{"upstream.headers={authorization: Bearer right}"},
+		line:    []string{silent, "want a token", "type=" + string(cache.Cluster)},
+		noticed: []string{`"silent": true`},
 	}} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -35,19 +35,48 @@ func startRelayWith(t testing.TB, o relay.Options, upstream string, sets ...stri
 	t.Helper()
 	r := &relayed{log: newLogbook(t)}
 	r.Relay = newRelay(t, r.log, o, upstream, sets...)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	r.serveAt(t, "127.0.0.1:0")
+	return r
+}
+
+// startRelayAt runs one at an address where another one has been.
+func startRelayAt(t testing.TB, address, upstream string, sets ...string) *relayed {
+	t.Helper()
+	r := &relayed{log: newLogbook(t)}
+	r.Relay = newRelay(t, r.log, relay.Options{}, upstream, sets...)
+	r.serveAt(t, address)
+	return r
+}
+
+// startExample runs one as an example of deploy has it, but for what is set besides.
+func startExample(t testing.TB, name, upstream string, sets ...string) *relayed {
+	t.Helper()
+	r := &relayed{log: newLogbook(t)}
+	r.Relay = newRelayOf(t, r.log, relay.Options{}, "../../deploy/examples/"+name+"/relay.yaml", upstream, sets...)
+	r.serveAt(t, "127.0.0.1:0")
+	return r
+}
+
+func (r *relayed) serveAt(t testing.TB, address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.addr = l.Addr().String()
 	r.Serve(l)
-	return r
 }
 
 // newRelay is a relay that listens nowhere yet.
 func newRelay(t testing.TB, log *logbook, o relay.Options, upstream string, sets ...string) *relay.Relay {
 	t.Helper()
-	c, err := config.Load("", append([]string{"upstream.address=" + upstream, "instance=e2e"}, sets...))
+	return newRelayOf(t, log, o, "", upstream, sets...)
+}
+
+// newRelayOf is one with a configuration file.
+func newRelayOf(t testing.TB, log *logbook, o relay.Options, file, upstream string, sets ...string) *relay.Relay {
+	t.Helper()
+	c, err := config.Load(file, append([]string{"upstream.address=" + upstream, "instance=e2e"}, sets...))
 	if err != nil {
 		t.Fatal(err)
 	}

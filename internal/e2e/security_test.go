@@ -64,7 +64,10 @@ func (a *authority) sign(file string, c *x509.Certificate, parent *x509.Certific
 	}
 	c.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62))
 	must(err)
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	c.NotBefore = time.Now().Add(-time.Hour)
+	if c.NotAfter.IsZero() {
+		c.NotAfter = time.Now().Add(time.Hour)
+	}
 	der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), parentKey)
 	must(err)
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
@@ -94,6 +97,12 @@ func (a *authority) issue(name, identity string) tls.Certificate {
 		}
 		c.URIs = []*url.URL{u}
 	}
+	return a.pair(name, c)
+}
+
+// pair makes a certificate as it is described.
+func (a *authority) pair(name string, c *x509.Certificate) tls.Certificate {
+	a.t.Helper()
 	a.sign(name, c, a.cert, a.key)
 	pair, err := tls.LoadX509KeyPair(a.path(name+".pem"), a.path(name+".key"))
 	if err != nil {

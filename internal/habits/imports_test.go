@@ -114,7 +114,7 @@ func TestImportDirectionsCanFail(t *testing.T) {
 var passiveFiles = []string{
 	"downstream/session.go", "downstream/flush.go", "downstream/exchange.go",
 	"downstream/delta.go", "downstream/sotw.go", "downstream/warming.go", "downstream/response.go", "downstream/split.go", "downstream/whole.go", "downstream/ttl.go", "downstream/bodies.go",
-	"downstream/limits.go", "downstream/ties.go", "downstream/held.go", "downstream/part.go",
+	"downstream/limits.go", "downstream/headers.go", "downstream/ties.go", "downstream/held.go", "downstream/part.go",
 	"upstream/core.go", "upstream/plan.go", "upstream/suspect.go", "upstream/backoff.go",
 	"upstream/delta.go", "upstream/decode.go", "upstream/settle.go", "upstream/config.go",
 	"upstream/sotw.go", "upstream/stream.go", "upstream/slot.go", "upstream/effect.go", "upstream/timers.go",

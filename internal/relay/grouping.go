@@ -10,20 +10,25 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/header"
 )
 
 // Grouping says which clients share an upstream view, and what such a group says
 // of itself upstream. It is pure; the groups it names live in groups.
 type Grouping struct {
-	config *config.Config
-	key    groupKey
-	types  map[cache.TypeURL]groupKey // those that have a key of their own
-	alone  []cache.TypeURL            // those that are no subscriptions (NODE-12)
+	config  *config.Config
+	key     groupKey
+	types   map[cache.TypeURL]groupKey // those that have a key of their own
+	alone   []cache.TypeURL            // those that are no subscriptions (NODE-12)
+	headers headerKey                  // part of every key (NODE-13)
 }
 
 // NewGrouping returns the grouping of a configuration, which must be valid.
 func NewGrouping(c *config.Config) Grouping {
-	g := Grouping{config: c, key: c.EffectiveKey(), types: make(map[cache.TypeURL]groupKey), alone: TypeURLs(c.Groups.UnmultiplexableTypes)}
+	g := Grouping{
+		config: c, key: c.EffectiveKey(), types: make(map[cache.TypeURL]groupKey), alone: TypeURLs(c.Groups.UnmultiplexableTypes),
+		headers: newHeaderKey(c.Groups.ForwardHeaders),
+	}
 	for _, t := range c.Groups.Types {
 		g.types[TypeURLs([]string{t.TypeURL})[0]] = t.Key
 	}
@@ -62,6 +67,9 @@ func (g Grouping) describe() string {
 	for _, t := range g.config.Groups.Types {
 		text += "; " + t.TypeURL + ": " + strings.Join(t.Key, ",")
 	}
+	if names := g.headers.names; len(names) > 0 {
+		text += "; headers: " + strings.Join(names, ",")
+	}
 	return text
 }
 
@@ -82,6 +90,8 @@ type Place struct {
 	Alone bool
 	// Own: it is not the group of the client's types that have no key of their own.
 	Own bool
+	// Headers are those that go up with the group's streams (NODE-13).
+	Headers []header.Header
 
 	key   groupKey
 	whole bool // the name stands for the whole node, whatever the key
@@ -106,6 +116,8 @@ func (g Grouping) Place(client downstream.Peer, node *core.Node, t cache.TypeURL
 	}
 	others, none := g.key.of(client, node)
 	p.Own = p.Alone || none != nil || p.Name != others
+	p.Name += g.headers.of(client.Headers)
+	p.Headers = client.Headers
 	return p, end
 }
 

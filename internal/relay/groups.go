@@ -14,6 +14,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/header"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
 	"github.com/xds-relay/xds-relay/upstream"
 )
@@ -33,15 +34,18 @@ type groups struct {
 	opened uint64                    // groups for one stream only, ever
 	saved  map[string]snapshot.Group // loaded, and nobody has come back to them yet
 
-	closing bool // clients are being sent away
+	closing bool            // clients are being sent away
+	advised map[string]bool // what was said of control planes that do not let groups in
 }
 
 // group is one Hub and what fills it.
 type group struct {
-	name   string
-	hub    *fanout.Hub
-	client *upstream.Client
-	cancel context.CancelFunc
+	name    string
+	headers []header.Header // that its streams carry
+	kept    bool            // it belongs in the snapshot
+	hub     *fanout.Hub
+	client  *upstream.Client
+	cancel  context.CancelFunc
 
 	// Guarded by the mutex of groups.
 	alone  bool
@@ -52,6 +56,9 @@ type group struct {
 	node   *core.Node
 	linger *time.Timer
 	saved  time.Time // when what was loaded had been saved
+	// withheld is a header by which clients of it prove something, and that is not
+	// forwarded (NODE-13).
+	withheld string
 }
 
 // Join enters the group from which a type is served to a client.
@@ -60,7 +67,7 @@ func (g *groups) Join(client downstream.Peer, node *core.Node, t cache.TypeURL) 
 	if end != nil {
 		return downstream.Membership{}, end
 	}
-	gr, end := g.join(p, client.Via, g.Node(p, node))
+	gr, end := g.join(p, client, g.Node(p, node))
 	if end != nil {
 		return downstream.Membership{}, end
 	}
@@ -73,7 +80,7 @@ func (g *groups) Join(client downstream.Peer, node *core.Node, t cache.TypeURL) 
 }
 
 // join enters a group, which is made if there is none.
-func (g *groups) join(p Place, via []string, node *core.Node) (*group, *downstream.End) {
+func (g *groups) join(p Place, client downstream.Peer, node *core.Node) (*group, *downstream.End) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := p.Name
@@ -86,8 +93,7 @@ func (g *groups) join(p Place, via []string, node *core.Node) (*group, *downstre
 		if end := g.Admit(len(g.byName)); end != nil {
 			return nil, end
 		}
-		gr = g.start(name, node)
-		gr.alone = p.Alone
+		gr = g.start(name, p, node)
 		g.byName[name] = gr
 	}
 	gr.users++
@@ -95,9 +101,12 @@ func (g *groups) join(p Place, via []string, node *core.Node) (*group, *downstre
 		gr.linger.Stop()
 		gr.linger = nil
 	}
-	gr.ways.Join(via)
+	gr.ways.Join(client.Via)
 	gr.tellWay()
 	gr.say(node)
+	if gr.withheld == "" {
+		gr.withheld = client.Withheld
+	}
 	return gr, nil
 }
 
@@ -153,13 +162,13 @@ func (g *groups) end(gr *group) {
 }
 
 // start makes a group and opens its streams when somebody wants something.
-func (g *groups) start(name string, node *core.Node) *group {
+func (g *groups) start(name string, p Place, node *core.Node) *group {
 	h, c, o := g.hub, g.upstream, g.options
 	h.Name, h.Key = nameOf(name), name
-	gr := &group{name: name, hub: fanout.NewHub(h), ways: make(Ways), node: node}
+	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, hub: fanout.NewHub(h), ways: make(Ways), node: node}
 	g.warm(name, gr)
-	c.Node = node
-	o.Hub = gr.hub
+	c.Node, c.Headers = node, p.Headers
+	o.Hub, o.Denied = gr.hub, func(entry int) { g.denied(gr, entry) }
 	if name != "" {
 		o.Log = o.Log.With("group", h.Name)
 		g.log.Info("group opened", "group", h.Name, "key", name, "upstream_node", node.GetId())
@@ -174,6 +183,25 @@ func (g *groups) start(name string, node *core.Node) *group {
 	})
 	<-started
 	return gr
+}
+
+// maxAdvice bounds what is remembered of advice: the names in it are clients' choice.
+const maxAdvice = 16
+
+// denied says what may be missing where a control plane does not let a group in, once,
+// whatever the number of groups (NODE-13).
+func (g *groups) denied(gr *group, entry int) {
+	e := g.config.Upstream.Entries()[entry]
+	g.mu.Lock()
+	text := g.advice(e, gr.headers, gr.withheld)
+	news := text != "" && !g.advised[text] && len(g.advised) < maxAdvice
+	if news {
+		g.advised[text] = true
+	}
+	g.mu.Unlock()
+	if news {
+		g.log.Warn(text, "group", gr.hub.Name(), "address", e.Address)
+	}
 }
 
 // nameOf is what logs and people call a group.

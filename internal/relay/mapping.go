@@ -32,6 +32,7 @@ func DownstreamConfig(c *config.Config) downstream.Config {
 		ResendOnReconnect: TypeURLs(c.Downstream.ResendOnReconnectTypes),
 		NeverSynthesize:   TypeURLs(c.Downstream.NeverSynthesizeRemoval),
 		UnavailableAfter:  c.Timers.UnavailableAfter,
+		ForwardHeaders:    c.Groups.ForwardHeaders,
 		MaxName:           int(c.Downstream.MaxNameBytes),
 		MaxNames:          c.Downstream.MaxNamesPerStream,
 		MaxResponse:       int(c.Downstream.MaxResponseBytes),
@@ -71,7 +72,7 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
 // entries are the control planes.
 func entries(c *config.Config) (entries []upstream.Entry) {
 	for _, e := range c.Upstream.Entries() {
-		entries = append(entries, upstream.Entry{Name: e.Address, Mode: modes[e.Mode]})
+		entries = append(entries, upstream.Entry{Name: e.Address, Mode: modes[e.Mode], ForwardHeaders: e.ForwardHeaders})
 	}
 	return entries
 }

@@ -68,10 +68,14 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
+	key, err := snapshotKey(c.Cache.Snapshot)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Relay{config: c, log: o.Log, conns: conns, cancel: cancel}
 	r.groups = &groups{
-		Grouping: NewGrouping(c),
+		Grouping: NewGrouping(c).Under(key),
 		upstream: UpstreamConfig(c, fingerprint),
 		hub:      HubConfig(c),
 		options: upstream.ClientOptions{
@@ -79,7 +83,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		},
 		log:    o.Log,
 		run:    func(f func(context.Context)) { r.work.Go(func() { f(ctx) }) },
-		byName: make(map[string]*group),
+		byName: make(map[string]*group), advised: make(map[string]bool),
 	}
 	sessions := DownstreamConfig(c)
 	sessions.Random = o.Random
@@ -97,11 +101,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		Log:          o.Log.With("component", "downstream"),
 		Observer:     o.Downstream,
 	})
-	if r.keeper, err = newKeeper(c, r.groups, o); err != nil {
-		cancel()
-		return nil, err
-	}
-	if r.keeper != nil {
+	if r.keeper = newKeeper(c, key, r.groups, o); r.keeper != nil {
 		r.keeper.load(fingerprint)
 		r.groups.run(r.keeper.run)
 	}
@@ -234,8 +234,8 @@ func target(address string, dialed bool) string {
 
 // controlPlanes are the connections to the control planes, none of which is made yet.
 func controlPlanes(c *config.Config, o Options) (conns []*upstream.Conn, err error) {
-	for _, e := range c.Upstream.Entries() {
-		creds, err := clientCredentials(e.TLS)
+	for i, e := range c.Upstream.Entries() {
+		creds, security, err := clientCredentials(e.TLS)
 		if err != nil {
 			return nil, fmt.Errorf("upstream %s: %w", e.Address, err)
 		}
@@ -243,6 +243,8 @@ func controlPlanes(c *config.Config, o Options) (conns []*upstream.Conn, err err
 			Name:           e.Address,
 			Target:         target(e.Address, o.Dial != nil),
 			Credentials:    creds,
+			Security:       security,
+			Section:        config.EntrySection(i),
 			MaxReceive:     int(c.Upstream.MaxReceiveBytes),
 			Keepalive:      c.Upstream.Keepalive,
 			Missing:        c.Timers.DNETimeout,
@@ -250,23 +252,13 @@ func controlPlanes(c *config.Config, o Options) (conns []*upstream.Conn, err err
 			MaxStreams:     c.Upstream.MaxStreamsPerConnection,
 			RoomWithin:     c.Timers.UnavailableAfter * 4 / 5, // before clients are told that nobody answers
 			NoChecks:       c.Upstream.HealthCheck == config.HealthCheckOff,
+			Headers:        OwnHeaders(e),
 			Dial:           o.Dial,
 			Log:            o.Log.With("component", "upstream"),
 			Observer:       o.Upstream,
 		}))
 	}
 	return conns, nil
-}
-
-func clientCredentials(t config.ClientTLS) (credentials.TransportCredentials, error) {
-	if !t.Enabled() {
-		return insecure.NewCredentials(), nil
-	}
-	tlsConfig, err := clientTLS(t)
-	if err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
-	}
-	return credentials.NewTLS(tlsConfig), nil
 }
 
 func serverCredentials(t config.ServerTLS) (credentials.TransportCredentials, error) {

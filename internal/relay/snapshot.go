@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
@@ -53,29 +54,38 @@ type keeper struct {
 // keepUnclaimed is how long a group stays in the file that nobody has come back to.
 const keepUnclaimed = 24 * time.Hour
 
-// newKeeper returns a keeper, or nil if no snapshot is wanted.
-func newKeeper(c *config.Config, g *groups, o Options) (*keeper, error) {
-	s := c.Cache.Snapshot
-	if s.Dir == "" {
+// snapshotKey is the key that the snapshot is sealed with, or nil.
+func snapshotKey(s config.Snapshot) (*snapshot.Key, error) {
+	if s.Dir == "" || s.KeyFile == "" {
 		return nil, nil
 	}
+	key, err := snapshot.ReadKey(s.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("cache.snapshot.key_file: %w", err)
+	}
+	return key, nil
+}
+
+// newKeeper returns a keeper, or nil if no snapshot is wanted.
+func newKeeper(c *config.Config, key *snapshot.Key, g *groups, o Options) *keeper {
+	s := c.Cache.Snapshot
+	if s.Dir == "" {
+		return nil
+	}
 	k := &keeper{
-		config: s, exclude: TypeURLs(s.ExcludeTypes), instance: c.InstanceName(), version: o.Version,
+		config: s, key: key, exclude: TypeURLs(s.ExcludeTypes), instance: c.InstanceName(), version: o.Version,
 		groups: g, log: o.Log.With("component", "snapshot"), observer: o.Snapshot,
 	}
-	if s.KeyFile != "" {
-		key, err := snapshot.ReadKey(s.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("cache.snapshot.key_file: %w", err)
-		}
-		k.key = key
-	} else {
+	if key == nil {
 		k.exclude = append(k.exclude, cache.Secret) // never on disk in clear
+		if len(c.Groups.ForwardHeaders) > 0 {
+			k.log.Warn("groups of clients that send one of groups.forward_headers are not in the snapshot, since nobody could find them there after a restart: see cache.snapshot.key_file")
+		}
 	}
 	if k.observer == nil {
 		k.observer = noSnapshots{}
 	}
-	return k, nil
+	return k
 }
 
 type noSnapshots struct{}
@@ -182,8 +192,8 @@ func (g *groups) revive(saved map[string]snapshot.Group) {
 	g.mu.Lock()
 	g.saved = saved
 	g.mu.Unlock()
-	if _, ok := saved[""]; ok {
-		_, _ = g.join(Place{}, nil, g.StaticNode()) // it is the first, and never refused
+	if _, ok := saved[""]; ok && g.HasDefault() {
+		_, _ = g.join(Place{}, downstream.Peer{}, g.StaticNode()) // it is the first, and never refused
 	}
 }
 
@@ -204,7 +214,9 @@ func (g *groups) progress() map[string]fanout.Progress {
 	defer g.mu.Unlock()
 	progress := make(map[string]fanout.Progress, len(g.byName))
 	for name, gr := range g.byName {
-		progress[name] = gr.hub.Progress()
+		if gr.kept {
+			progress[name] = gr.hub.Progress()
+		}
 	}
 	return progress
 }
@@ -214,7 +226,7 @@ func (g *groups) progress() map[string]fanout.Progress {
 func (g *groups) save(skip func(cache.TypeURL) bool, now time.Time) []snapshot.Group {
 	g.mu.Lock()
 	live := maps.Clone(g.byName)
-	maps.DeleteFunc(live, func(_ string, gr *group) bool { return gr.alone }) // nobody can come back to it
+	maps.DeleteFunc(live, func(_ string, gr *group) bool { return !gr.kept })
 	unclaimed := slices.Collect(maps.Values(g.saved))
 	g.mu.Unlock()
 	var all []snapshot.Group

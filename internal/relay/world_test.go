@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
@@ -51,6 +53,12 @@ type publication struct {
 // inWorld runs f in a bubble, with a relay that is configured by set and has a
 // stream upstream once a client has asked for something.
 func inWorld(t *testing.T, set []string, f func(w *world)) {
+	t.Helper()
+	inWorldThat(t, set, nil, f)
+}
+
+// inWorldThat is inWorld with a relay that logs somewhere.
+func inWorldThat(t *testing.T, set []string, log *slog.Logger, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := config.Load("", slices.Concat([]string{"upstream.coalesce_window=0s", "timers.settle=0s"}, set))
 		if err != nil {
@@ -59,7 +67,7 @@ func inWorld(t *testing.T, set []string, f func(w *world)) {
 		w := &world{t: t, up: xdstest.NewNetwork(), down: xdstest.NewNetwork()}
 		w.seen.ended = make(map[downstream.Reason]int)
 		w.plane = xdstest.NewControlPlane(w.up.Listener())
-		if w.relay, err = New(c, Options{Dial: w.up.Dial, Downstream: &w.seen, Upstream: &w.seenAbove}); err != nil {
+		if w.relay, err = New(c, Options{Dial: w.up.Dial, Log: log, Downstream: &w.seen, Upstream: &w.seenAbove}); err != nil {
 			t.Fatal(err)
 		}
 		w.relay.Serve(w.down.Listener())
@@ -151,9 +159,21 @@ func (w *world) open(conn *grpc.ClientConn, node string, deaf bool) *client {
 	return c
 }
 
+// openWith opens a stream with headers, and listens on it.
+func (w *world) openWith(conn *grpc.ClientConn, node string, headers ...string) *client {
+	w.t.Helper()
+	c, err := openStream(conn, node, headers...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.clients.Go(c.listen)
+	return c
+}
+
 // openStream opens a stream and asks for all clusters.
-func openStream(conn *grpc.ClientConn, node string) (*client, error) {
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(context.Background())
+func openStream(conn *grpc.ClientConn, node string, headers ...string) (*client, error) {
+	ctx := metadata.AppendToOutgoingContext(context.Background(), headers...)
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
 		return nil, err
 	}

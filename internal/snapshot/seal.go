@@ -1,8 +1,11 @@
 package snapshot
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,7 +16,10 @@ import (
 const KeySize = 32
 
 // Key seals the records of a snapshot.
-type Key struct{ aead cipher.AEAD }
+type Key struct {
+	aead   cipher.AEAD
+	secret []byte
+}
 
 // ReadKey reads a key file, which holds exactly KeySize bytes, and which is not for
 // everybody on the host to read: the snapshot would be as good as in clear.
@@ -45,7 +51,14 @@ func NewKey(b []byte) (*Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Key{aead}, nil
+	return &Key{aead, bytes.Clone(b)}, nil
+}
+
+// Derive is a key of its own for what a purpose names, such as hashes in the snapshot.
+func (k *Key) Derive(purpose string) []byte {
+	mac := hmac.New(sha256.New, k.secret)
+	_, _ = mac.Write([]byte("xds-relay " + purpose)) // it never fails
+	return mac.Sum(nil)
 }
 
 // seal encrypts a payload, and authenticates its place in the file.

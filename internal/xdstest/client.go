@@ -119,9 +119,13 @@ func (c *Client) open(cmd Command) error {
 	if path == "" {
 		return fmt.Errorf("there is no %s method for %s", cmd.Variant, ShortName(cmd.TypeURL))
 	}
-	headers, err := wordsWithValues(cmd.Options["header"])
+	pairs, err := cmd.Headers()
 	if err != nil {
 		return err
+	}
+	var headers []string
+	for _, h := range pairs {
+		headers = append(headers, h[0], h[1])
 	}
 	if via := cmd.Options["via"]; via != "" {
 		headers = append(headers, ViaHeader, via)
@@ -141,17 +145,17 @@ func (c *Client) open(cmd Command) error {
 	return nil
 }
 
-// wordsWithValues reads key:value,key:value.
-func wordsWithValues(s string) (flat []string, err error) {
-	list, err := wordList(s)
+// Headers are those that an open command sets, name and value, in their order.
+func (c Command) Headers() (pairs [][2]string, err error) {
+	list, err := wordList(c.Options["header"])
 	for _, kv := range list {
 		key, value, ok := strings.Cut(kv, ":")
 		if !ok {
 			return nil, fmt.Errorf("header is key:value, not %s", kv)
 		}
-		flat = append(flat, key, value)
+		pairs = append(pairs, [2]string{key, value})
 	}
-	return flat, err
+	return pairs, err
 }
 
 // hangUp cancels the stream; the listener then finds that it is no longer the one, and says nothing.

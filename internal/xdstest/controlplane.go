@@ -1,7 +1,6 @@
 package xdstest
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"net"
@@ -210,7 +209,11 @@ func (p *ControlPlane) listen(s *upstream, newRequest func() proto.Message) {
 		s.subscribe(m)
 		for i, text := range ear.Hear(m) {
 			if first && i == 0 {
-				text += headers(s.Context(), slices.Contains(p.Show, "via"))
+				md, _ := metadata.FromIncomingContext(s.Context())
+				if slices.Contains(p.Show, "via") {
+					text += " via=" + quote(strings.Join(md[ViaHeader], ","))
+				}
+				text += HeaderWords(md)
 			}
 			p.put(nil, Event{Actor: s.actor, Text: text, Message: m})
 		}
@@ -218,12 +221,8 @@ func (p *ControlPlane) listen(s *upstream, newRequest func() proto.Message) {
 	}
 }
 
-// headers prints the request headers of a stream that neither gRPC nor the relay itself sets (NODE-13: there are none).
-func headers(ctx context.Context, showVia bool) (words string) {
-	md, _ := metadata.FromIncomingContext(ctx)
-	if showVia {
-		words = " via=" + quote(strings.Join(md[ViaHeader], ","))
-	}
+// HeaderWords prints the headers of a stream that no relay sends by itself (NODE-13), in order of name.
+func HeaderWords(md map[string][]string) (words string) {
 	for _, key := range slices.Sorted(maps.Keys(md)) {
 		switch key {
 		case ":authority", "content-type", "user-agent", "grpc-accept-encoding", StreamKindHeader, ViaHeader, "kind":

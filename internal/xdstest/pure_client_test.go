@@ -88,6 +88,13 @@ func (c *pureClient) open(p *pure, cmd xdstest.Command) {
 	if via := cmd.Options["via"]; via != "" {
 		c.peer.Via = strings.Split(via, ",")
 	}
+	pairs, err := cmd.Headers()
+	p.fault = cmp.Or(p.fault, err)
+	headers := make(map[string][]string)
+	for _, h := range pairs {
+		headers[h[0]] = append(headers[h[0]], h[1])
+	}
+	c.peer.Sent(headers, &p.session)
 	c.dialogue = xdstest.NewDialogue(c.actor, cmd, p.transcript)
 	kind := downstream.Stream{Delta: !c.dialogue.SotW, Type: cache.TypeURL(cmd.TypeURL)}
 	c.session = downstream.NewSession(&p.session, kind, c.peer, p, p.warmth, func() {})

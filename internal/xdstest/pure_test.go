@@ -63,6 +63,7 @@ type pure struct {
 type pureGroup struct {
 	name  string
 	alone bool
+	kept  bool // it belongs in the snapshot
 	node  *core.Node
 	ways  relay.Ways
 	hub   *fanout.Hub
@@ -78,6 +79,7 @@ type pureStream struct {
 	group  *pureGroup
 	id     upstream.StreamID
 	via    []string
+	header string // words for its headers
 	sotw   bool
 	spoken bool
 	ear    xdstest.Ear
@@ -117,7 +119,7 @@ func startPure(c *config.Config, t *xdstest.Transcript) (*pure, error) {
 
 // begin does what a relay does by itself when it starts.
 func (p *pure) begin() {
-	if _, ok := p.saved[""]; ok {
+	if _, ok := p.saved[""]; ok && p.HasDefault() {
 		_, _ = p.join(relay.Place{}, nil, p.StaticNode()) // the first group is always admitted
 	}
 	if types := relay.TypeURLs(p.config.Downstream.ReadyTypes); len(types) > 0 {
@@ -136,6 +138,9 @@ func (p *pure) restart() {
 	keep := slices.ContainsFunc(p.transcript.Config, func(kv string) bool { return strings.HasSuffix(kv, "="+xdstest.StateDir) })
 	var s snapshot.Snapshot
 	for _, g := range p.groups {
+		if !g.kept {
+			continue
+		}
 		lanes := g.hub.Save(func(t cache.TypeURL) bool { return t == cache.Secret })
 		s.Groups = append(s.Groups, snapshot.Group{Name: []byte(g.name), Lanes: lanes})
 	}
@@ -280,11 +285,11 @@ func (p *pure) join(place relay.Place, via []string, node *core.Node) (*pureGrou
 			return nil, end
 		}
 		c := relay.UpstreamConfig(p.config, p.fingerprint)
-		c.Node = node
+		c.Node, c.Headers = node, place.Headers
 		hub := fanout.NewHub(relay.HubConfig(p.config))
 		hub.Load(p.saved[place.Name], p.now)
 		delete(p.saved, place.Name)
-		g := &pureGroup{name: place.Name, alone: place.Alone, node: node, hub: hub, core: upstream.NewCore(c, hub, random), ways: make(relay.Ways)}
+		g := &pureGroup{name: place.Name, alone: place.Alone, kept: p.Keeps(place), node: node, hub: hub, core: upstream.NewCore(c, hub, random), ways: make(relay.Ways)}
 		hub.Wanted().OnWake(func() { g.woken = true })
 		i = len(p.groups)
 		p.groups = append(p.groups, g)
@@ -373,6 +378,9 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 				if i == 0 && !s.spoken && slices.Contains(p.transcript.Show, "via") {
 					text += " via=" + xdstest.Quote(strings.Join(s.via, ","))
 				}
+				if i == 0 && !s.spoken {
+					text += s.header
+				}
 				p.hearUp(s, text)
 			}
 			s.spoken, busy = true, true
@@ -388,9 +396,20 @@ func (p *pure) open(g *pureGroup, o upstream.Open) {
 	if o.Role == upstream.Main {
 		s.actor = "up"
 	}
-	if p.config.Upstream.Entries()[o.Entry].Address == xdstest.SecondAddress {
+	entry := p.config.Upstream.Entries()[o.Entry]
+	if entry.Address == xdstest.SecondAddress {
 		s.actor = "b." + s.actor
 	}
+	headers := make(map[string][]string)
+	if own := relay.OwnHeaders(entry); own != nil {
+		mine, err := own()
+		p.fault = cmp.Or(p.fault, err)
+		o.Headers = append(mine, o.Headers...)
+	}
+	for _, h := range o.Headers {
+		headers[h.Name] = append(headers[h.Name], string(h.Value))
+	}
+	s.header = xdstest.HeaderWords(headers)
 	p.connect(s)
 }
 

@@ -6,6 +6,7 @@ import io.envoyproxy.controlplane.cache.v3.SimpleCache;
 import io.envoyproxy.controlplane.cache.v3.Snapshot;
 import io.envoyproxy.controlplane.server.V3DiscoveryServer;
 import io.envoyproxy.envoy.config.cluster.v3.Cluster;
+import io.envoyproxy.envoy.config.core.v3.Node;
 import io.envoyproxy.envoy.config.endpoint.v3.ClusterLoadAssignment;
 import io.envoyproxy.envoy.config.listener.v3.Listener;
 import io.envoyproxy.envoy.config.route.v3.RouteConfiguration;
@@ -19,11 +20,13 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import java.util.Map;
+import java.util.function.Function;
 
 /**
  * A java-control-plane as its users write one: a SimpleCache and a V3DiscoveryServer that serves ADS. It is started
- * with what chooses the snapshot of a request: "id", the node's id, or "one", a single group of this name; and with
- * whether the same resource has the same version in each process, "true" or "false".
+ * with what chooses the snapshot of a request: "id" or "cluster" of the node, or "one", a single group of this name; and
+ * with whether the same resource has the same version in each process, "true" or "false".
  *
  * <p>It obeys lines on standard input, and answers each with "done":
  *
@@ -43,11 +46,13 @@ public final class ControlPlane {
   }
 
   public static void main(String[] args) throws Exception {
-    boolean byId = args[0].equals("id");
+    Function<Node, String> group =
+        Map.<String, Function<Node, String>>of("id", Node::getId, "cluster", Node::getCluster, "one", node -> "one")
+            .get(args[0]);
     if (!Boolean.parseBoolean(args[1])) {
       restless();
     }
-    new ControlPlane(node -> byId ? node.getId() : "one").obey();
+    new ControlPlane(group::apply).obey();
     System.exit(0); // whatever the server's threads are about
   }
 

@@ -1,0 +1,31 @@
+package config
+
+import "fmt"
+
+// Notes are what a valid configuration says that its author may not have meant: each
+// says where, what comes of it, and what to set. What was set on purpose is left alone.
+func (c *Config) Notes() []*Error {
+	v := &validator{c: c}
+	v.guardOfASidecar()
+	return v.errs
+}
+
+// sidecarGuard are values with which the guard acts for one proxy: it has a few
+// resources of each type, so that every removal counts. A control plane that restarts
+// shows less than it has for seconds, not minutes.
+const sidecarGuard = "{fraction: 0.01, min: 1, within: 15s, hold: 30s}"
+
+// guardOfASidecar: the guard's defaults are for a fleet's resources (H-22).
+func (v *validator) guardOfASidecar() {
+	const fraction, least = "cache.mass_removal_guard.fraction", "cache.mass_removal_guard.min"
+	g := v.c.Cache.MassRemovalGuard
+	switch {
+	case v.c.Groups.Profile != ProfileSidecar:
+	case g.Fraction == 0 && !v.written(fraction):
+		v.fail("groups.profile", fmt.Sprintf("set cache.mass_removal_guard to %s, or %s to 0 to do without", sidecarGuard, fraction),
+			"with profile sidecar and cache.mass_removal_guard off, the proxy loses what a control plane that restarts does not show for a moment")
+	case g.Fraction > 0 && !v.written(least):
+		v.fail("cache.mass_removal_guard", fmt.Sprintf("set %s to 1, as in %s", least, sidecarGuard),
+			"with profile sidecar the guard never acts: a proxy seldom has %d resources of a type, the default of %s", g.Min, least)
+	}
+}

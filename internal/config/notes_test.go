@@ -1,0 +1,40 @@
+package config
+
+import "testing"
+
+func TestNotes(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		file string
+		want string // "" = none
+	}{
+		{"an aggregate", "cache: {mass_removal_guard: {fraction: 0.5}}", ""},
+		{"a sidecar without the guard", "groups:\n  profile: sidecar\n", lines(
+			`relay.yaml:2:12: groups.profile: with profile sidecar and cache.mass_removal_guard off, the proxy loses what a control plane that restarts does not show for a moment`,
+			`    2 |   profile: sidecar`,
+			`      |            ^`,
+			`  hint: set cache.mass_removal_guard to {fraction: 0.01, min: 1, within: 15s, hold: 30s}, or cache.mass_removal_guard.fraction to 0 to do without`)},
+		{"a sidecar with the guard for a fleet", "groups: {profile: sidecar}\ncache:\n  mass_removal_guard:\n    fraction: 0.5\n", lines(
+			`relay.yaml:4:5: cache.mass_removal_guard: with profile sidecar the guard never acts: a proxy seldom has 20 resources of a type, the default of cache.mass_removal_guard.min`,
+			`    4 |     fraction: 0.5`,
+			`      |     ^`,
+			`  hint: set cache.mass_removal_guard.min to 1, as in {fraction: 0.01, min: 1, within: 15s, hold: 30s}`)},
+		{"a sidecar with values of its own", "groups: {profile: sidecar}\ncache: {mass_removal_guard: {fraction: 0.01, min: 1, within: 15s, hold: 30s}}", ""},
+		{"a sidecar that does without", "groups: {profile: sidecar}\ncache: {mass_removal_guard: {fraction: 0}}", ""},
+		{"a sidecar that means it", "groups: {profile: sidecar}\ncache: {mass_removal_guard: {fraction: 0.5, min: 20}}", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := Parse("relay.yaml", []byte(tt.file), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, n := range c.Notes() {
+				got += n.Error()
+			}
+			if got != tt.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/xds-relay/xds-relay/internal/header"
+)
+
+// headers checks the headers of streams: the relay's own, and those of clients
+// (NODE-13).
+func (v *validator) headers() {
+	u, forward := &v.c.Upstream, v.c.Groups.ForwardHeaders
+	v.ownHeaders("upstream.headers", u.Headers)
+	for i, f := range u.Fallbacks {
+		at := fmt.Sprintf("upstream.fallbacks[%d]", i)
+		v.ownHeaders(at+".headers", f.Headers)
+		if f.ForwardHeaders && len(forward) == 0 {
+			v.fail(at+".forward_headers", "name them in groups.forward_headers", "there are no headers to forward")
+		}
+	}
+	for i, name := range forward {
+		key := fmt.Sprintf("groups.forward_headers[%d]", i)
+		problem, hint := header.CheckName(name)
+		switch taken := v.setBy(name); {
+		case problem != "":
+			v.fail(key, hint, "%q %s", clip(name), problem)
+		case slices.Contains(forward[:i], name):
+			v.fail(key, "", "%q is listed twice", clip(name))
+		case taken != "":
+			v.fail(key, "remove one of the two: what a client does not send is never filled in", "%q is also in %s", clip(name), taken)
+		}
+	}
+	if len(forward) > 0 && len(v.c.Downstream.ReadyTypes) > 0 {
+		v.fail("downstream.ready_types", "leave it out", "the relay has nobody's headers to ask with when groups.forward_headers is set")
+	}
+}
+
+func (v *validator) ownHeaders(section string, headers map[string]Header) {
+	for name, h := range headers {
+		key := child(section, name)
+		if problem, hint := header.CheckName(name); problem != "" {
+			v.fail(key, hint, "%q %s", clip(name), problem)
+			continue
+		}
+		switch {
+		case h.File != "" && h.Value != "":
+			v.fail(child(key, "file"), "remove one of the two", "there is a value, too")
+		case h.File == "":
+			if _, err := h.Read(); err != nil {
+				v.fail(key, "give it a value, or a file that holds one", "%v", err)
+			}
+		case !header.Value(h.Prefix).Printable():
+			v.fail(child(key, "prefix"), `for example "Bearer "`, "is not printable ASCII")
+		}
+	}
+}
+
+// setBy is the section of upstream in which the relay sets a header of its own, if
+// there is one.
+func (v *validator) setBy(name string) string {
+	if _, ok := v.c.Upstream.Headers[name]; ok {
+		return "upstream.headers"
+	}
+	for i, f := range v.c.Upstream.Fallbacks {
+		if _, ok := f.Headers[name]; ok {
+			return fmt.Sprintf("upstream.fallbacks[%d].headers", i)
+		}
+	}
+	return ""
+}
+
+// CheckHeaderFiles checks that the files of headers can be read, and hold what can
+// be sent. A relay that runs does without for as long as it has to, and so starts
+// without, too: [Config.CheckFiles] leaves them alone.
+func (c *Config) CheckHeaderFiles() error {
+	v := &validator{c: c}
+	check := func(section string, headers map[string]Header) {
+		for name, h := range headers {
+			if h.File == "" {
+				continue
+			}
+			if _, err := h.Read(); err != nil {
+				v.fail(child(child(section, name), "file"), "check the path, the permissions and what the file holds", "%v", err)
+			}
+		}
+	}
+	check("upstream.headers", c.Upstream.Headers)
+	for i, f := range c.Upstream.Fallbacks {
+		check(fmt.Sprintf("upstream.fallbacks[%d].headers", i), f.Headers)
+	}
+	return join(v.errs)
+}

@@ -1,0 +1,123 @@
+package relay
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/header"
+	"github.com/xds-relay/xds-relay/internal/snapshot"
+)
+
+// What the headers of clients' streams have to do with groups, and those that the relay
+// sends on its own account (NODE-13).
+
+// headerKey is the part of a group's key that is made of its clients' headers. Their
+// values are hashed under a secret, since whoever sees a plain hash of a weak token could
+// check a guess at it. Without a secret of the snapshot's nobody can say after a restart
+// which group had been whose.
+type headerKey struct {
+	names  []string
+	secret []byte
+	lasts  bool // the secret outlives the relay
+}
+
+func newHeaderKey(names []string) headerKey {
+	k := headerKey{names: names}
+	if len(names) > 0 {
+		k.secret = make([]byte, sha256.Size)
+		_, _ = rand.Read(k.secret) // it never fails
+	}
+	return k
+}
+
+// of is what tells a client's groups from those of clients with other headers. That a
+// header is absent is a value of its own.
+func (k headerKey) of(headers []header.Header) string {
+	var text strings.Builder
+	for _, name := range k.names {
+		fmt.Fprintf(&text, "header.%s=%s;", name, k.hash(name, headers))
+	}
+	return text.String()
+}
+
+func (k headerKey) hash(name string, headers []header.Header) string {
+	mac := hmac.New(sha256.New, k.secret)
+	absent := true
+	write := func(s string) {
+		_, _ = mac.Write(binary.AppendUvarint(nil, uint64(len(s)))) // it never fails
+		_, _ = mac.Write([]byte(s))
+	}
+	write(name)
+	for _, h := range headers {
+		if h.Name == name {
+			absent = false
+			write(string(h.Value))
+		}
+	}
+	if absent {
+		return "absent"
+	}
+	return fmt.Sprintf("hmac-sha256:%x", mac.Sum(nil))
+}
+
+// Under is the grouping whose hashes of headers are made with a key that outlives the
+// relay, so that another one finds its groups in the snapshot; nil: there is no such key.
+func (g Grouping) Under(key *snapshot.Key) Grouping {
+	if key != nil {
+		g.headers.secret, g.headers.lasts = key.Derive("groups.forward_headers"), true
+	}
+	return g
+}
+
+// Keeps: what a group holds belongs in the snapshot, since clients can come back to it.
+func (g Grouping) Keeps(p Place) bool {
+	return !p.Alone && (len(p.Headers) == 0 || g.headers.lasts)
+}
+
+// HasDefault: there is a group to which clients belong whatever they say of themselves,
+// or might.
+func (g Grouping) HasDefault() bool { return len(g.headers.names) == 0 }
+
+// advice is what may be missing where a control plane refuses a group whose clients send
+// some headers, and withhold one, or "".
+func (g Grouping) advice(e config.Fallback, sent []header.Header, withheld string) string {
+	const refused = "the control plane refuses the relay; "
+	switch {
+	case withheld != "":
+		return refused + "clients send the header " + withheld + ", which is not forwarded: see groups.forward_headers, and upstream.headers"
+	case len(sent) > 0 && !e.ForwardHeaders:
+		return refused + "what clients send by groups.forward_headers does not go to this one: see its forward_headers, and its headers"
+	case len(sent) > 0, len(e.Headers) > 0, e.TLS.Cert != "":
+		return "" // it was shown something, and its own words say what is wrong with that
+	case len(g.headers.names) > 0:
+		return refused + "clients of this group send none of groups.forward_headers"
+	default:
+		return refused + "it is shown no credentials: see upstream.headers, groups.forward_headers and upstream.tls.cert"
+	}
+}
+
+// OwnHeaders reads the headers that the relay sends to an entry, by their names in order;
+// nil: there are none.
+func OwnHeaders(e config.Fallback) func() ([]header.Header, error) {
+	if len(e.Headers) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(e.Headers))
+	return func() (headers []header.Header, _ error) {
+		for _, name := range names {
+			value, err := e.Headers[name].Read()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			headers = append(headers, header.Header{Name: name, Value: value})
+		}
+		return headers, nil
+	}
+}
