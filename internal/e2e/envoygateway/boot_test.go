@@ -2,9 +2,14 @@ package envoygateway
 
 import (
 	"errors"
+	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goccy/go-yaml"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
 )
@@ -51,13 +56,14 @@ func TestGateway_Boot(t *testing.T) {
 	}
 }
 
-// A bootstrap of one's own may change much, and not where xDS comes from, which is why
-// relay.yaml says how else an Envoy comes to a relay.
+// EnvoyProxy has a say in the bootstrap: not where the cluster xds_cluster is, but from whom
+// to learn that. With the patch of the example the Envoys that Envoy Gateway starts come to
+// the relay, by a file.
 func TestGateway_Bootstrap(t *testing.T) {
 	w := newWorld(t, "eg")
+	const xds = "$.static_resources.clusters[?(@.name=='xds_cluster')]"
 	w.proxy = object{"bootstrap": object{"type": "JSONPatch", "jsonPatches": []any{object{
-		"op": "replace", "value": 18010,
-		"jsonPath": "$.static_resources.clusters[?(@.name=='xds_cluster')].load_assignment.endpoints[0].lb_endpoints[0].endpoint.address.socket_address.port_value",
+		"op": "replace", "jsonPath": xds + ".load_assignment.endpoints[0].lb_endpoints[0].endpoint.address.socket_address.port_value", "value": 18010,
 	}}}}
 	g := startGateway(t, w)
 	eventually(t, patience, func() error {
@@ -66,4 +72,51 @@ func TestGateway_Bootstrap(t *testing.T) {
 		}
 		return nil
 	})
+
+	file := filepath.Join(t.TempDir(), "relay.yaml")
+	w.proxy = patched(t, file)
+	g.Apply(w)
+	r := startRelay(t, g)
+	text, err := os.ReadFile(filepath.Join(examples, "endpoints.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(r.listen)
+	const address = "{address: 10.96.0.18, port_value: 18000}"
+	if !strings.Contains(string(text), address) {
+		t.Fatalf("the example does not have %s", address)
+	}
+	text = []byte(strings.ReplaceAll(string(text), address, "{address: 127.0.0.1, port_value: "+port+"}"))
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	realenvoy.Start(t, g.Bootstrap("eg", ""), realenvoy.Options{Name: "eg"}).WaitReady(patience)
+	arrives(t, w.Address("eg"), "/", "eg")
+	groups, err := r.Groups()
+	if err != nil || len(groups) != 1 {
+		t.Errorf("the relay has the groups %v, %v", groups, err)
+	}
+}
+
+// patched is what the example's EnvoyProxy says of the bootstrap, but that it names
+// another file.
+func patched(t testing.TB, file string) object {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(examples, "envoyproxy.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mounted = "/etc/xds-relay/endpoints.yaml"
+	if !strings.Contains(string(text), mounted) {
+		t.Fatalf("the example does not name %s", mounted)
+	}
+	var proxy struct {
+		Spec struct {
+			Bootstrap object `json:"bootstrap"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), mounted, file)), &proxy); err != nil {
+		t.Fatal(err)
+	}
+	return object{"bootstrap": proxy.Spec.Bootstrap}
 }

@@ -174,7 +174,7 @@ func (g *gateway) write(name string, documents []any) {
 }
 
 // Bootstrap is what Envoy Gateway has started the Envoy of a Gateway with, but that its
-// xDS server is another.
+// xDS server is another, if one is given.
 func (g *gateway) Bootstrap(name, server string) (b realenvoy.Bootstrap) {
 	g.t.Helper()
 	eventually(g.t, patience, func() error {
@@ -241,8 +241,8 @@ const examples = root + "/deploy/examples/envoy-gateway"
 
 // bootstrap reads one, and has xds_cluster be another server.
 func bootstrap(t testing.TB, text []byte, server string) (b realenvoy.Bootstrap, err error) {
-	if err := yaml.Unmarshal(text, &b); err != nil {
-		return nil, err
+	if err := yaml.Unmarshal(text, &b); err != nil || server == "" {
+		return b, err
 	}
 	host, port, err := net.SplitHostPort(server)
 	if err != nil {
