@@ -127,7 +127,7 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 // what may refer to it now (ORDER-2). A client that has just come back may not have asked
 // yet for what refers to Clusters: those go when it has acknowledged the new ones.
 func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
-	if d.uncovered.len() == 0 || d.url == cache.Cluster && (len(p.resources) > 0 || !push && d.unjudged()) {
+	if d.uncovered.len() == 0 || !resolved(v) || d.url == cache.Cluster && (len(p.resources) > 0 || !push && d.unjudged()) {
 		return
 	}
 	for _, name := range d.uncovered.take() {
@@ -137,6 +137,14 @@ func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
 	}
 	slices.Sort(p.removedUncovered)
 	p.removed = slices.Concat(p.removed, p.removedUncovered)
+}
+
+// resolved: upstream has spoken of all that the client asks for.
+func resolved(v fanout.View) bool {
+	if subscribed, synced := v.Wildcard(); subscribed && (!synced || v.WarmSet()) {
+		return false
+	}
+	return !slices.ContainsFunc(v.Names(), func(id cache.ID) bool { return v.Warm(id) || v.Answer(id).State == cache.Unknown })
 }
 
 // anewWithout takes in which names a client asks for that it has no copy of, as far as

@@ -41,7 +41,7 @@ func (x *index) lent(id cache.ID) bool {
 // bequeath leaves to names what the wildcard, which is given up, has lent to them, until
 // upstream, asked once more, has been silent for too long: then it is gone (WILD-11).
 // What is from disk and was never confirmed is left to nobody, nor is what upstream has
-// removed by name.
+// answered by its own name.
 func (x *index) bequeath() {
 	type estate struct {
 		*cache.Resource
@@ -56,7 +56,7 @@ func (x *index) bequeath() {
 		}
 	}
 	for _, e := range estates {
-		if x.warm.wildcard || x.removed(e.Name) {
+		if x.warm.wildcard || x.hasOwn(e.Name) {
 			for _, id := range e.heirs {
 				if x.named.State(id) == cache.Absent {
 					x.markContent(id)
@@ -68,10 +68,10 @@ func (x *index) bequeath() {
 	}
 }
 
-// removed: upstream has said of a name, on its own lane, that it does not exist.
-func (x *index) removed(name string) bool {
+// hasOwn: upstream has answered a name on its own lane, with a copy or a removal.
+func (x *index) hasOwn(name string) bool {
 	id, ok := x.named.Find(name)
-	return ok && x.named.State(id) == cache.Absent && !x.borrows(id)
+	return ok && x.named.State(id) != cache.Unknown && !x.borrows(id)
 }
 
 // inherit leaves a resource to names.
