@@ -81,7 +81,7 @@ func TestControlPlaneOutage(t *testing.T) {
 				} else {
 					s.plane.Stop()
 				}
-				wait(time.Duration(often(60, 3)) * time.Second)
+				wait(time.Duration(often(30, 3)) * time.Second)
 				newcomer, _ := s.ready("newcomer", "a")
 				s.plane.Change(func(has world) {
 					has.put(cache.Cluster, "b", m.cluster("b"))

@@ -130,10 +130,3 @@ func (tp *tape) mark() int {
 	defer tp.mu.Unlock()
 	return len(tp.said)
 }
-
-// asked says whether a request has named a resource since a mark.
-func (tp *tape) asked(mark int, u cache.TypeURL, name string) bool {
-	return slices.ContainsFunc(tp.since(mark), func(s said) bool {
-		return !s.response && s.url == u && slices.Contains(s.names, name)
-	})
-}
