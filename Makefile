@@ -55,6 +55,10 @@ e2e-envoy: fetch-envoy ## real Envoys below the relay; RUN=RouteTurn picks a sit
 e2e-consul: fetch-envoy ## a real Consul above the relay, real Envoys below; builds Consul once, in minutes; RUN=RouteTurns picks tests
 	GOWORK=off $(GO) test -C internal/e2e/consul -count=1 -timeout 90m -v -run '$(RUN)' .
 
+.PHONY: e2e-envoy-gateway
+e2e-envoy-gateway: ## Envoy Gateway above the relay, real Envoys below; builds it once, in minutes; RUN=Turns picks a situation
+	$(GO) test -C internal/e2e/envoygateway -count=1 -timeout 30m -v -run '^TestGateway_$(RUN)'
+
 STEPS ?= 1000000
 
 .PHONY: model

@@ -9,8 +9,10 @@ import (
 	"testing"
 
 	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3" // named by the examples
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"        // named by the examples
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/goccy/go-yaml"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/xds"
@@ -45,6 +47,8 @@ func TestExamples(t *testing.T) {
 var loaders = map[string]func(*testing.T, string, []byte){
 	"relay.yaml":          loadRelay,
 	"envoy.yaml":          loadEnvoy,
+	"endpoints.yaml":      loadEndpoints,
+	"envoyproxy.yaml":     loadEnvoyProxy,
 	"grpc-bootstrap.json": loadGRPC,
 }
 
@@ -67,6 +71,43 @@ func loadEnvoy(t *testing.T, _ string, data []byte) {
 	}
 	if err := b.ValidateAll(); err != nil {
 		t.Error(err)
+	}
+}
+
+// loadEndpoints reads a file that an Envoy takes endpoints from.
+func loadEndpoints(t *testing.T, _ string, data []byte) {
+	j, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := new(discovery.DiscoveryResponse)
+	if err := protojson.Unmarshal(j, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range r.GetResources() {
+		e := new(endpoint.ClusterLoadAssignment)
+		if err := a.UnmarshalTo(e); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.ValidateAll(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// loadEnvoyProxy reads an object of Kubernetes; make e2e-envoy-gateway has Envoy Gateway
+// read it.
+func loadEnvoyProxy(t *testing.T, _ string, data []byte) {
+	var object struct {
+		Kind     string
+		Metadata struct{ Name string }
+		Spec     map[string]any
+	}
+	if err := yaml.Unmarshal(data, &object); err != nil {
+		t.Fatal(err)
+	}
+	if object.Kind != "EnvoyProxy" || object.Metadata.Name == "" || len(object.Spec) == 0 {
+		t.Errorf("no EnvoyProxy: %v", object)
 	}
 }
 
