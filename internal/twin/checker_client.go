@@ -129,6 +129,9 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
 	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
 	t.interest.Delta(k, subscribe, unsubscribe)
+	if first && k.name == "CDS" && len(req.GetInitialResourceVersions()) > 0 {
+		cl.hold.returned = c.now
+	}
 	if first {
 		for name, version := range req.GetInitialResourceVersions() {
 			t.last[name], t.brought[name] = version, true // DOWN-DELTA-8
@@ -184,6 +187,9 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 		clear(t.holds) // nobody is going to say that what it came with is gone
 	}
 	if first && req.GetVersionInfo() != "" {
+		if k.name == "CDS" {
+			cl.hold.returned = c.now
+		}
 		for name := range t.holds {
 			t.brought[name] = true
 		}

@@ -10,11 +10,13 @@ type hold struct {
 	changing []string  // nonces of responses that bring something new, and await a verdict
 	since    time.Time // some have, without a moment in which none did
 	settled  time.Time // none has since
+	returned time.Time // the client came with versions, and has judged nothing yet
 }
 
 // judged settles a response, and those before it; the oldest is of since. Even one that
 // brought nothing new kept back what came after it, for which others may have waited.
 func (h *hold) judged(settled []string, since, now time.Time) {
+	h.returned = time.Time{}
 	was := len(h.changing)
 	if was == 0 && !h.settled.Equal(now) {
 		h.since = since
@@ -26,8 +28,12 @@ func (h *hold) judged(settled []string, since, now time.Time) {
 }
 
 // clusters notes a response that brings new clusters, while ACKs are owed since then, or
-// none. One that was kept back by the last ACK goes on with the same wait.
+// none. One that was kept back by the last ACK goes on with the same wait, and the first one
+// with that for what becomes of what the client came with.
 func (h *hold) clusters(nonce string, since, now time.Time) {
+	if !h.returned.IsZero() {
+		since = h.returned
+	}
 	if len(h.changing) == 0 && !h.settled.Equal(now) {
 		h.since = since
 	}
