@@ -211,11 +211,11 @@ func playChanges(t *testing.T, relayed bool) {
 	load := m.load()
 	for round := range 3 {
 		for _, c := range changes {
-			before := failed(load.Count())
+			before := load.Count().Failed()
 			c.do(m)
 			took := eventually(t, func() error { return c.seen(m, web, api) })
 			pause(context.Background(), 200*time.Millisecond)
-			t.Logf("round %d, %s: after %v; %d requests failed", round+1, c.what, took.Round(time.Millisecond), failed(load.Count())-before)
+			t.Logf("round %d, %s: after %v; %d requests failed", round+1, c.what, took.Round(time.Millisecond), load.Count().Failed()-before)
 		}
 	}
 	quiet(t, load, web)
@@ -267,7 +267,7 @@ func consulKilled(t *testing.T, relayed bool) {
 	web, _ := m.sidecars(xds)
 	load := m.load()
 	for _, service := range []string{"v1", "v2"} {
-		before := failed(load.Count())
+		before := load.Count().Failed()
 		m.Kill()
 		pause(context.Background(), 3*time.Second)
 		m.Start()
@@ -279,7 +279,7 @@ func consulKilled(t *testing.T, relayed bool) {
 			return nil
 		})
 		pause(context.Background(), 5*time.Second)
-		t.Logf("the route leads to %s %v after Consul was back; %d requests failed", service, took.Round(time.Millisecond), failed(load.Count())-before)
+		t.Logf("the route leads to %s %v after Consul was back; %d requests failed", service, took.Round(time.Millisecond), load.Count().Failed()-before)
 	}
 	if relayed {
 		quiet(t, load, web)
