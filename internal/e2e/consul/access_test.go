@@ -13,7 +13,7 @@ import (
 // management is the token that may do anything.
 const management = "5f9c2d58-7c5e-4d0a-9a52-3f3b8a2f8d11"
 
-// token makes a token of a service: it may be that service, and nothing else.
+// newToken makes a token of a service: it may be that service, and nothing else.
 func (m *mesh) newToken(service string) string {
 	m.t.Helper()
 	var made struct{ SecretID string }

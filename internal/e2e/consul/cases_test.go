@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,7 +169,7 @@ func first(err error, more ...func() error) error {
 // has complains unless a resource contains a text.
 func has(resources map[string]realenvoy.Resource, name, text string) error {
 	for full, r := range resources {
-		if shortName(full) == name && containsText(r.Body, text) {
+		if shortName(full) == name && strings.Contains(string(r.Body), text) {
 			return nil
 		}
 	}
@@ -196,7 +197,7 @@ func endpoints(e *realenvoy.Envoy, cluster string, want int) error {
 	return fmt.Errorf("%s has not %d endpoints: %v", cluster, want, clusters)
 }
 
-// TestChanges: what operators change arrives, and no request fails.
+// What operators change arrives, and no request fails.
 func TestChanges_Direct(t *testing.T) { playChanges(t, false) }
 func TestChanges_Relay(t *testing.T)  { playChanges(t, true) }
 
@@ -210,11 +211,11 @@ func playChanges(t *testing.T, relayed bool) {
 	load := m.load()
 	for round := range 3 {
 		for _, c := range changes {
-			before := failed(load.Count())
+			before := load.Count().Failed()
 			c.do(m)
 			took := eventually(t, func() error { return c.seen(m, web, api) })
 			pause(context.Background(), 200*time.Millisecond)
-			t.Logf("round %d, %s: after %v; %d requests failed", round+1, c.what, took.Round(time.Millisecond), failed(load.Count())-before)
+			t.Logf("round %d, %s: after %v; %d requests failed", round+1, c.what, took.Round(time.Millisecond), load.Count().Failed()-before)
 		}
 	}
 	quiet(t, load, web)
@@ -247,7 +248,7 @@ func TestRotation(t *testing.T) {
 	quiet(t, load, web)
 }
 
-// TestConsulIsKilled: while Consul is away, and when it is back, no request fails, and
+// While Consul is away, and when it is back, no request fails, and
 // what was changed then arrives. Without the relay, Envoys lose listeners when Consul is
 // back, because it shows less for some time.
 func TestConsulIsKilled_Direct(t *testing.T) { consulKilled(t, false) }
@@ -266,7 +267,7 @@ func consulKilled(t *testing.T, relayed bool) {
 	web, _ := m.sidecars(xds)
 	load := m.load()
 	for _, service := range []string{"v1", "v2"} {
-		before := failed(load.Count())
+		before := load.Count().Failed()
 		m.Kill()
 		pause(context.Background(), 3*time.Second)
 		m.Start()
@@ -278,7 +279,7 @@ func consulKilled(t *testing.T, relayed bool) {
 			return nil
 		})
 		pause(context.Background(), 5*time.Second)
-		t.Logf("the route leads to %s %v after Consul was back; %d requests failed", service, took.Round(time.Millisecond), failed(load.Count())-before)
+		t.Logf("the route leads to %s %v after Consul was back; %d requests failed", service, took.Round(time.Millisecond), load.Count().Failed()-before)
 	}
 	if relayed {
 		quiet(t, load, web)
@@ -377,6 +378,9 @@ func TestOutage(t *testing.T) {
 		return nil
 	})
 	pause(context.Background(), 6*time.Second)
+	if text := r.state(); strings.Contains(text, "PRIVATE KEY") {
+		t.Error("the snapshot has private keys in it, in plain text")
+	}
 	m.Kill()
 	r.Kill()
 	web.Kill()

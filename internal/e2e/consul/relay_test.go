@@ -21,6 +21,7 @@ const example = root + "/deploy/examples/consul/relay.yaml"
 type relay struct {
 	t           testing.TB
 	addr, admin string
+	dir         string // of its snapshot
 	env, sets   []string
 	p           *process
 }
@@ -33,10 +34,10 @@ func startRelay(t testing.TB, upstream string, sets ...string) *relay {
 	if err := os.WriteFile(key, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{t: t, addr: loopback(port(t)), admin: loopback(port(t)), sets: sets}
+	r := &relay{t: t, addr: loopback(port(t)), admin: loopback(port(t)), dir: filepath.Join(dir, "state"), sets: sets}
 	r.env = []string{
 		"XDS_UPSTREAM=" + upstream, "XDS_LISTEN=" + r.addr, "ADMIN_LISTEN=" + r.admin,
-		"STATE_DIR=" + filepath.Join(dir, "state"), "SNAPSHOT_KEY=" + key,
+		"STATE_DIR=" + r.dir, "SNAPSHOT_KEY=" + key,
 	}
 	r.Start()
 	return r
@@ -76,6 +77,26 @@ func (r *relay) get(path string) (string, error) {
 		err = fmt.Errorf("%s answers %s: %s", path, resp.Status, text)
 	}
 	return string(text), err
+}
+
+// state is all that the relay has written to disk.
+func (r *relay) state() (text string) {
+	r.t.Helper()
+	files, err := os.ReadDir(r.dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(filepath.Join(r.dir, f.Name()))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		text += string(b)
+	}
+	if text == "" {
+		r.t.Fatalf("there is no snapshot in %s", r.dir)
+	}
+	return text
 }
 
 // metric adds up the series of a name whose labels contain all of these.

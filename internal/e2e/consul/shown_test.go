@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"bytes"
 	"crypto/tls"
 	"fmt"
 )
@@ -31,5 +30,3 @@ func (m *mesh) shown(service string) (c certificate) {
 	})
 	return c
 }
-
-func containsText(body []byte, text string) bool { return bytes.Contains(body, []byte(text)) }

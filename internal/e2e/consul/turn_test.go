@@ -46,7 +46,7 @@ func turns(t *testing.T, relayed bool, delay time.Duration) {
 		})
 		// What fails fails at the turn, or soon after.
 		pause(context.Background(), 300*time.Millisecond)
-		if now := failed(load.Count()); now > before {
+		if now := load.Count().Failed(); now > before {
 			t.Logf("turn %d: %d failed", i+1, now-before)
 			before = now
 		}
