@@ -69,7 +69,7 @@ func TestGateway_RelayKilled(t *testing.T) {
 		r.Start()
 		arrives(t, address, "/more", "blue")
 		wait(quiet)
-		// The listener changes with the routes of each of its HTTPRoutes.
+		// The listener is another one each time, as TestGateway_OnTheWire has it.
 		want := map[string]int{
 			"CDS httproute/default/more/rule/0": 1, "EDS httproute/default/more/rule/0": 1,
 			"LDS default/eg/http": 1, "RDS default/eg/http": 1,

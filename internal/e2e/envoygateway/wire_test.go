@@ -3,6 +3,7 @@ package envoygateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -98,11 +99,14 @@ func (k *talk) Says(line string, more ...func(*discovery.DeltaDiscoveryRequest))
 	_ = k.stream.Send(r) // what is wrong is said to the receiver
 }
 
+// talks counts those that said who they are: each is another.
+var talks int
+
 // as is a node that says who it is.
 func as(cluster string) func(*discovery.DeltaDiscoveryRequest) {
-	return func(r *discovery.DeltaDiscoveryRequest) {
-		r.Node = &core.Node{Id: "talk/" + cluster, Cluster: cluster}
-	}
+	talks++
+	id := fmt.Sprintf("talk-%d", talks)
+	return func(r *discovery.DeltaDiscoveryRequest) { r.Node = &core.Node{Id: id, Cluster: cluster} }
 }
 
 // having shows versions.
@@ -207,7 +211,8 @@ func TestGateway_OnTheWire(t *testing.T) {
 		}
 		w.routes = append(w.routes, route{name: "blue", gateway: "eg", prefix: "/blue", to: "blue"})
 		g.Apply(w)
-		// All at once, clusters first, and the listener each time.
+		// All at once, clusters first; the listener each time, with the fields of its access
+		// log in another order.
 		k.Hears("CDS +"+blue, "LDS +"+listener, "RDS +"+routes)
 		k.Says("EDS +" + blue)
 		k.Hears("EDS +" + blue)
@@ -254,15 +259,36 @@ func TestGateway_OnTheWire(t *testing.T) {
 	})
 
 	t.Run("WrongCluster", func(t *testing.T) {
+		const late, lateCluster = namespace + "/late", "httproute/default/late/rule/0"
+		port, before := freePort(t), w.routes
+		exists := func(yes bool) {
+			delete(w.gateways, "late")
+			w.routes = before
+			if yes {
+				w.gateways["late"] = port
+				w.routes = append(before[:len(before):len(before)], route{name: "late", gateway: "late", prefix: "/", to: "blue"})
+			}
+			g.Apply(w)
+		}
 		k := startTalk(t, g)
-		k.Says("CDS +*", as(namespace+"/late"))
+		k.Says("CDS +*", as(late))
 		k.Says("LDS +*")
 		k.Hears()
-		w.gateways["late"] = freePort(t)
-		g.Apply(w)
-		k.Hears("LDS +" + namespace + "/late/http" + ready)
-		delete(w.gateways, "late")
-		g.Apply(w)
+		exists(true)
+		k.Hears("CDS +"+lateCluster, "LDS +"+late+"/http"+ready)
+
+		// Gone, and back as it was: who has it all already hears nothing.
+		k.Says("CDS ack")
+		exists(false)
+		k.Hears("CDS -" + lateCluster)
+		again := startTalk(t, g)
+		again.Says("CDS +*", as(late), having(k.versions["CDS"]))
+		again.Hears()
+		k.Says("CDS ack")
+		exists(true)
+		k.Hears("CDS +" + lateCluster)
+		again.Hears()
+		exists(false)
 	})
 
 	t.Run("HealthCheck", func(t *testing.T) {
