@@ -10,7 +10,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
 )
 
-// hold is the default of downstream.warming_hold.
+// hold is the default of timers.warming_hold.
 const hold = 5 * time.Second
 
 // A cluster that never warms delays no route for longer than warming_hold, however many
