@@ -44,7 +44,7 @@ func TestSwitchesUnderLoad(t *testing.T) {
 				answered("a")
 
 				// A changed cluster warms; its endpoints have not changed (ORDER-4).
-				timeout := time.Duration(2+i) * time.Second
+				timeout := time.Duration(11+i) * time.Second
 				s.plane.Change(func(has world) {
 					c := m.cluster("a")
 					c.ConnectTimeout = durationpb.New(timeout)
@@ -56,7 +56,7 @@ func TestSwitchesUnderLoad(t *testing.T) {
 						return err
 					}
 					c := d.Clusters["a"]
-					if c.Warming || !strings.Contains(string(c.Body), fmt.Sprintf("%q", fmt.Sprintf("%ds", 2+i))) {
+					if c.Warming || !strings.Contains(string(c.Body), fmt.Sprintf("%q", fmt.Sprintf("%ds", 11+i))) {
 						return fmt.Errorf("cluster a: warming=%v %s", c.Warming, c.Body)
 					}
 					return nil

@@ -101,7 +101,7 @@ func (m maker) cluster(name string) *cluster.Cluster {
 		Name:                 name,
 		ClusterDiscoveryType: &cluster.Cluster_Type{Type: cluster.Cluster_EDS},
 		EdsClusterConfig:     &cluster.Cluster_EdsClusterConfig{EdsConfig: m.source},
-		ConnectTimeout:       durationpb.New(time.Second),
+		ConnectTimeout:       durationpb.New(10 * time.Second),
 	}
 }
 

@@ -74,8 +74,9 @@ func Start(t testing.TB, b Bootstrap, o Options) *Envoy {
 	if err := os.WriteFile(config, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Without hot restart it needs no base id, and leaves no shared memory behind.
-	args := []string{"-c", config, "--log-path", e.logFile(), "--disable-hot-restart", "--drain-time-s", "2",
+	// Without hot restart it needs no base id, and leaves no shared memory behind. What a
+	// listener still serves when it is replaced may take long on a busy machine.
+	args := []string{"-c", config, "--log-path", e.logFile(), "--disable-hot-restart", "--drain-time-s", "60",
 		"--log-level", or(or(o.LogLevel, os.Getenv(LogEnv)), "info"), "--concurrency", fmt.Sprint(max(1, o.Concurrency))}
 	e.cmd = exec.Command(binary, append(args, o.Args...)...)
 	e.cmd.SysProcAttr = ownGroup()
