@@ -29,13 +29,16 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	if len(resp.GetResources())+len(resp.GetRemovedResources())+len(resp.GetResourceErrors()) == 0 && !answer {
 		c.fail("DOWN-DELTA-14", "%s: a response that says nothing", who)
 	}
-	opening, news := t.opening, false
+	opening, news, postponed := t.opening, false, false
 	for _, r := range resp.GetResources() {
 		once(r.GetName())
 		news = news || c.isNews(k, t, r.GetName(), r.GetAliases(), r.GetResource().GetValue())
 		if r.GetResource() == nil {
 			answer = c.denied(who, c.clients[id], k, t, r.GetAliases()) || answer
 			continue
+		}
+		if _, due := t.asked[r.GetName()]; k.name == "LDS" && due {
+			postponed = true // of the first answer, what had to wait for clusters
 		}
 		answer = t.settle(r.GetName(), r.GetAliases()) || answer
 		c.content(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetResource())
@@ -57,7 +60,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		c.opened(who, t, known, listed)
 	}
 	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer)
-	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer)
+	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer || postponed)
 }
 
 // clientToldSotW judges a response to a SotW client.
