@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
 	"github.com/xds-relay/xds-relay/internal/relay"
 	"github.com/xds-relay/xds-relay/upstream"
 )
@@ -23,7 +24,7 @@ func TestClosedPort(t *testing.T) {
 	}
 	const factor, jitter = 1.6, 0.2
 	watch := &attempts{}
-	r := startRelayWith(t, relay.Options{Dial: watch.dial, Upstream: watch}, reserve(t), sets...)
+	r := startRelayWith(t, relay.Options{Dial: watch.dial, Upstream: watch}, loopback.Reserve(t), sets...)
 	d := newDelta(t, r.addr, "delta")
 	d.persistent = true // it is sent away, and comes back all the time
 	d.Open()

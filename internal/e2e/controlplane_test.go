@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
 )
 
 // controlPlane is a go-control-plane server on a loopback address of its own. It
@@ -75,7 +76,7 @@ func startControlPlane(t testing.TB, c gcp.Cache, opts ...grpc.ServerOption) *co
 // newControlPlane is one that does not serve yet.
 func newControlPlane(t testing.TB, c gcp.Cache, opts ...grpc.ServerOption) *controlPlane {
 	t.Helper()
-	cp := &controlPlane{t: t, addr: reserve(t), cache: c, opts: opts, streams: make(map[streamID]*upstreamStream)}
+	cp := &controlPlane{t: t, addr: loopback.Reserve(t), cache: c, opts: opts, streams: make(map[streamID]*upstreamStream)}
 	t.Cleanup(cp.Stop)
 	return cp
 }

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
 )
 
 // hintWithin is when an operator and a client have been told what is wrong.
@@ -134,7 +135,7 @@ func TestHintsKnowTheEntry(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, "ours")
 	other := startControlPlane(t, newLinear(t).Mux())
-	r := startRelay(t, reserve(t), append(quickBackoff, fmt.Sprintf("upstream.fallbacks=[{address: %q, tls: {ca: %q}}]", other.addr, ca.path("ca.pem")))...)
+	r := startRelay(t, loopback.Reserve(t), append(quickBackoff, fmt.Sprintf("upstream.fallbacks=[{address: %q, tls: {ca: %q}}]", other.addr, ca.path("ca.pem")))...)
 	c := openDelta(t, r.addr, "client")
 	c.Wildcard(cache.Cluster)
 	want := other.addr + " does not speak TLS: set upstream.fallbacks[0].address to its port for TLS, or leave upstream.fallbacks[0].tls out"

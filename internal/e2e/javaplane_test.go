@@ -16,6 +16,8 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
 )
 
 // javaPlane is a java-control-plane in a process of its own, on a loopback address
@@ -64,7 +66,7 @@ func startJava(t testing.TB, by string, snapshots ...javaSnapshot) *javaPlane {
 func newJava(t testing.TB, by string) *javaPlane {
 	t.Helper()
 	buildJava(t)
-	p := &javaPlane{t: t, addr: reserve(t), by: by, wire: &logLines{}}
+	p := &javaPlane{t: t, addr: loopback.Reserve(t), by: by, wire: &logLines{}}
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
 )
 
 // javaApp is an application in a process of its own that uses grpc-java's xDS, as a
@@ -167,7 +168,7 @@ const listenAll = "0.0.0.0:"
 // control plane through a relay: they boot; endpoints, and routes to clusters that are
 // new, change under load without a failed call; a missing cluster comes; the relay is
 // restarted and the control plane killed, and nobody notices. The same without a
-// relay, but for what only a relay can do.
+// relay, except for what only a relay can do.
 func TestJava_XDS(t *testing.T) {
 	t.Parallel()
 	buildMaven(t, javaXDSBuilt)
@@ -178,7 +179,7 @@ func TestJava_XDS(t *testing.T) {
 			target := cp.addr
 			restart := func() {}
 			if path.relayed {
-				target = reserve(t)
+				target = loopback.Reserve(t)
 				var r *relayed
 				restart = func() {
 					if r != nil {
@@ -194,7 +195,7 @@ func TestJava_XDS(t *testing.T) {
 }
 
 func playJavaXDS(t *testing.T, w *linear, cp *controlPlane, target string, relayed bool, restart func()) {
-	javaAddr := reserve(t)
+	javaAddr := loopback.Reserve(t)
 	_, port, _ := net.SplitHostPort(javaAddr)
 	green := startBackend(t, "green")
 

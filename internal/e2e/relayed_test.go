@@ -48,7 +48,7 @@ func startRelayAt(t testing.TB, address, upstream string, sets ...string) *relay
 	return r
 }
 
-// startExample runs one as an example of deploy has it, but for what is set besides.
+// startExample runs a relay with the configuration of an example in deploy, and sets on top.
 func startExample(t testing.TB, name, upstream string, sets ...string) *relayed {
 	t.Helper()
 	r := &relayed{log: newLogbook(t)}

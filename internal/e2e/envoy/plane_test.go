@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
 )
 
 // plane is a control plane: the plain protocol in both variants, over ADS and one stream
@@ -52,7 +53,7 @@ type plane struct {
 }
 
 func newPlane(t testing.TB, w world) *plane {
-	p := &plane{t: t, addr: reserve(t), tape: newTape(t, "the control plane's streams"), world: w, changed: make(chan struct{}), beats: make(map[cache.TypeURL]int)}
+	p := &plane{t: t, addr: loopback.Reserve(t), tape: newTape(t, "the control plane's streams"), world: w, changed: make(chan struct{}), beats: make(map[cache.TypeURL]int)}
 	t.Cleanup(p.Stop)
 	return p
 }

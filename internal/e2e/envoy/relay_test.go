@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
@@ -36,14 +37,14 @@ var quickBackoff = []string{"upstream.backoff.initial=100ms", "upstream.backoff.
 // configuration.
 func startRelay(t testing.TB, instance, upstream string, sets ...string) *relayed {
 	t.Helper()
-	r := &relayed{t: t, addr: reserve(t), log: newLogbook(t, instance)}
+	r := &relayed{t: t, addr: loopback.Reserve(t), log: newLogbook(t, instance)}
 	r.sets = slices.Concat([]string{"upstream.address=" + upstream, "instance=" + instance}, quickBackoff, sets)
 	t.Cleanup(r.Close)
 	r.Start()
 	return r
 }
 
-// Start starts it, anew if it was closed.
+// Start starts the relay, again if it was closed.
 func (r *relayed) Start() {
 	r.t.Helper()
 	c, err := config.Load("", r.sets)
@@ -116,7 +117,7 @@ func startProcess(t testing.TB, upstream string, sets ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, addr: reserve(t), admin: filepath.Join(dir, "admin"), log: newLogbook(t, "process")}
+	p := &process{t: t, addr: loopback.Reserve(t), admin: filepath.Join(dir, "admin"), log: newLogbook(t, "process")}
 	p.args = []string{"serve", "--upstream", upstream, "--listen", p.addr, "--admin", "unix://" + p.admin}
 	for _, set := range slices.Concat(quickBackoff, sets) {
 		p.args = append(p.args, "--set", set)

@@ -1,4 +1,4 @@
-package envoy
+package loopback
 
 import (
 	"net"
@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// reserve returns a loopback address that is the test's own until its end, even
+// Reserve returns a loopback address that is the test's own until its end, even
 // while nobody listens there: a socket stays bound to it that never listens, so
 // that a connection is refused, and no other process is handed the port.
-func reserve(t testing.TB) string {
+func Reserve(t testing.TB) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -1,14 +1,14 @@
 //go:build !linux
 
-package envoy
+package loopback
 
 import (
 	"net"
 	"testing"
 )
 
-// reserve returns a loopback address on which nobody listens just now.
-func reserve(t testing.TB) string {
+// Reserve returns a loopback address on which nobody listens just now.
+func Reserve(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
