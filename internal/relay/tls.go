@@ -42,8 +42,8 @@ func clientCredentials(t config.ClientTLS) (_ credentials.TransportCredentials, 
 	return strict, security, nil
 }
 
-// lenient are credentials as gRPC has them, but for a server that selects no application
-// protocol: it is taken for one that speaks HTTP/2 all the same. gRPC lets nobody choose
+// lenient are credentials as gRPC has them, except that a server that selects no application
+// protocol is taken for one that speaks HTTP/2 all the same. gRPC lets nobody choose
 // but through the environment of the process, and recommends what is done here: a
 // handshake of one's own.
 type lenient struct {
