@@ -99,8 +99,11 @@ func (x *exchange) unjudged() bool {
 
 // succeeds: Clusters come while others go, which are used until what refers to those that
 // come has been sent. They go after the ACK of these, as removals that are new then.
-func (s *Session) succeeds(sp *speaker) bool {
-	return sp.state == s.clusters && len(sp.changed) > 0 && s.config.WarmingHold > 0 && !sp.base().waitedInVain &&
+func (s *Session) succeeds(sp *speaker) bool { return len(sp.changed) > 0 && s.succession(sp.state) }
+
+// succession: a type's resources are Clusters, and may have successors that are waited for.
+func (s *Session) succession(st state) bool {
+	return st == s.clusters && s.config.WarmingHold > 0 && !st.base().waitedInVain &&
 		slices.ContainsFunc(s.states, func(st state) bool { return st.base().refers })
 }
 

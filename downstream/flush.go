@@ -98,6 +98,9 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 	sp := &speaker{state: st}
 	push := !x.blocked(now, s.config.AckTimeout) || s.hurried(x)
 	x.postpones, x.postponed = x.refers && s.postpones(now), false
+	if w, ok := st.(*sotwState); ok {
+		w.outgoing.notes, w.outgoing.keeps, w.outgoing.waits = st == s.clusters, s.succession(st), !s.waitingSince.IsZero()
+	}
 	x.sub.Read(func(v fanout.View) {
 		x.marked = false
 		x.take(v.Marks())

@@ -33,6 +33,7 @@ type sotwState struct {
 	again     bool                // the view is owed, once it is certain
 	news      map[string]struct{} // names of those that it will bring
 	shrink    bool                // removals wait for other types (ORDER-2)
+	outgoing  outgoing
 
 	// warmedAt counts the cluster deliveries to this node when endpoints were
 	// last answered (ORDER-5).
@@ -152,12 +153,15 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	}
 	send, beat := s.again || s.wildcardAsked, false // rows a, c, t
 	shrunk := s.shrink
+	var gone []string // from the wildcard's set
 	if (s.members || send) && subscribed && synced {
 		shrunk = true // if nothing has come; what has gone nobody remembers for this client (H-42)
 		for c := range v.Members(s.told) {
 			if c.Resource != nil {
 				send = true
 				p.changed = append(p.changed, c.Resource)
+			} else if s.outgoing.notes {
+				gone = append(gone, c.Name)
 			}
 		}
 	}
@@ -173,6 +177,9 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 			p.changed = append(p.changed, a.Resource)
 		case cache.Absent:
 			shrunk = shrunk || had // down to an empty set, if need be (DOWN-SOTW-9)
+			if had && s.outgoing.notes {
+				s.outgoing.gone = append(s.outgoing.gone, v.Name(id))
+			}
 			delete(s.must, v.Name(id))
 			delete(s.delivered, v.Name(id))
 			s.answered(v.Name(id))
@@ -216,12 +223,24 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		})
 		s.news = nil
 	}
-	p.resources, p.version = resources, version
+	s.outgoing.gone = append(s.outgoing.gone, gone...)
 	p.news, _ = v.News(0)
+	if send && s.outgoing.keeps {
+		if all := s.outgoing.list(v, resources, push); len(all) > len(resources) {
+			resources, version, p.news, s.shrink = all, digest(all), nil, true
+		}
+	}
+	p.resources, p.version = resources, version
 	p.must, p.shrunk = send, shrunk && !send && len(p.errors) == 0
 	s.wildcardAsked = false
 	s.answered(fanout.Wildcard)
 	s.version, s.told = version, p.position
+	if !p.shrunk {
+		s.outgoing.told(resources)
+	}
+	if s.outgoing.notes {
+		v.Passed(s.told) // what goes is remembered until it is told
+	}
 	v.Handed(true) // they are among the resources
 	s.deliver(v)
 }
@@ -443,5 +462,8 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 // later keeps the shrunk set for another flush.
 func (s *sotwState) later(*part) { s.shrink, s.version = true, "" }
 
-// removedNow notes that the shrunk set is told; collect has noted all of it.
-func (s *sotwState) removedNow(*part) {}
+// removedNow notes that the shrunk set is told.
+func (s *sotwState) removedNow(p *part) {
+	s.outgoing.told(p.resources)
+	s.outgoing.gone, s.outgoing.stays = nil, nil
+}

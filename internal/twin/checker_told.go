@@ -77,6 +77,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	t.reshaped = false
 	listed := map[string]bool{}
 	view, news := "", false
+	stays := map[string]bool{}
 	before := maps.Clone(t.holds)
 	for _, body := range resp.GetResources() {
 		r := c.bodies[string(body.GetValue())]
@@ -91,7 +92,14 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		if k.full {
 			delete(t.last, r.name) // a set has everything, changed or not
 		}
+		if h, had := before[r.name]; k.name == "CDS" && had && h.label == r.label && !c.known[k.name].says(r.name, r.label) {
+			stays[r.name] = true // until what refers to it is turned to what comes (ORDER-2)
+			continue
+		}
 		c.content(who, k, c.clients[id], t, r.name, r.label, body)
+	}
+	if len(stays) > 0 && !news {
+		c.fail("ORDER-2", "%s: the set lists what is gone, and nothing has come", who)
 	}
 	for name := range maps.Clone(t.asked) {
 		if !listed[name] && k.full {
