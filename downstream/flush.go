@@ -156,6 +156,8 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	if sp.adds {
 		r.Heartbeats = sp.beats
 		r.Removed = sp.gone
+	}
+	if sp.adds || sp.shrunk {
 		r.Errors = make([]*discovery.ResourceError, 0, len(sp.errors))
 		for _, e := range sp.errors {
 			r.Errors = append(r.Errors, resourceError(e.name, e.status))

@@ -27,11 +27,11 @@ type part struct {
 
 	// Later: removals that other types' additions precede (ORDER-2).
 	removed          []string
-	removedIDs       []cache.ID // the subscribed names behind them, if any
+	removedIDs       []cache.ID // the subscribed names behind them, if any; SotW: those with errors
 	removedMembers   bool       // some of them left the wildcard
 	removedLoose     []string   // those to which no alias leads any more
 	removedUncovered []string   // those that the client came with, and nothing covers
-	shrunk           bool       // SotW: the set, without what is gone
+	shrunk           bool       // SotW: the set, without what is gone, and the errors of that
 
 	// unavailable: names that cannot be resolved just now, and why (ERR-7).
 	unavailable []resourceErr
@@ -49,7 +49,8 @@ type resourceErr struct {
 
 // early: there is something to say now.
 func (p *part) early() bool {
-	return p.must || len(p.resources) > 0 && !p.shrunk || len(p.beats) > 0 || len(p.gone) > 0 || len(p.errors) > 0
+	return p.must || len(p.resources) > 0 && !p.shrunk || len(p.beats) > 0 || len(p.gone) > 0 ||
+		len(p.errors) > 0 && !p.shrunk
 }
 
 // late: there is something to take away.

@@ -160,7 +160,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 			if c.Resource != nil {
 				send = true
 				p.changed = append(p.changed, c.Resource)
-			} else if s.outgoing.notes {
+			} else {
 				gone = append(gone, c.Name)
 			}
 		}
@@ -177,8 +177,8 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 			p.changed = append(p.changed, a.Resource)
 		case cache.Absent:
 			shrunk = shrunk || had // down to an empty set, if need be (DOWN-SOTW-9)
-			if had && s.outgoing.notes {
-				s.outgoing.gone = append(s.outgoing.gone, v.Name(id))
+			if had {
+				s.outgoing.goes(v.Name(id))
 			}
 			delete(s.must, v.Name(id))
 			delete(s.delivered, v.Name(id))
@@ -215,6 +215,10 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	if !send && !shrunk && len(p.errors) == 0 && len(p.unavailable) == 0 {
 		return
 	}
+	for _, name := range gone {
+		s.outgoing.goes(name)
+	}
+	p.shrunk = shrunk && !send && s.leave(p.errors)
 	if len(s.news) > 0 {
 		s.brings(p.changed)
 		p.changed = slices.DeleteFunc(slices.Clone(resources), func(r *cache.Resource) bool {
@@ -223,21 +227,12 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		})
 		s.news = nil
 	}
-	s.outgoing.gone = append(s.outgoing.gone, gone...)
+	p.resources, p.version, p.must = resources, version, send
 	p.news, _ = v.News(0)
-	if send && s.outgoing.keeps {
-		if all := s.outgoing.list(v, resources, push); len(all) > len(resources) {
-			resources, version, p.news, s.shrink = all, digest(all), nil, true
-		}
-	}
-	p.resources, p.version = resources, version
-	p.must, p.shrunk = send, shrunk && !send && len(p.errors) == 0
+	s.extend(v, p, push)
 	s.wildcardAsked = false
 	s.answered(fanout.Wildcard)
-	s.version, s.told = version, p.position
-	if !p.shrunk {
-		s.outgoing.told(resources)
-	}
+	s.version, s.told = p.version, p.position
 	if s.outgoing.notes {
 		v.Passed(s.told) // what goes is remembered until it is told
 	}
@@ -459,11 +454,14 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	}
 }
 
-// later keeps the shrunk set for another flush.
-func (s *sotwState) later(*part) { s.shrink, s.version = true, "" }
+// later keeps the shrunk set, and the errors that go with it, for another flush.
+func (s *sotwState) later(p *part) {
+	s.shrink, s.version = true, ""
+	s.failed.add(p.removedIDs...)
+}
 
 // removedNow notes that the shrunk set is told.
 func (s *sotwState) removedNow(p *part) {
+	s.outgoing.gone = nil
 	s.outgoing.told(p.resources)
-	s.outgoing.gone, s.outgoing.stays = nil, nil
 }

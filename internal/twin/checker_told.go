@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
@@ -125,7 +126,11 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		clear(t.owed)
 	}
 	for _, e := range resp.GetResourceErrors() {
-		t.owed[e.GetResourceName().GetName()] = true // when the error is over
+		name := e.GetResourceName().GetName()
+		t.owed[name] = true // when the error is over
+		if listed[name] && codes.Code(e.GetErrorDetail().GetCode()) == codes.NotFound {
+			c.fail("MISS-6", "%s: the set lists %s, and says that there is none", who, name)
+		}
 	}
 	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer)
 	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer)
