@@ -20,8 +20,8 @@ type outgoing struct {
 	gone  map[string]bool   // what of it is gone, by name; true: it was when the set was sent
 }
 
-// goes notes that a name is gone.
-func (o *outgoing) goes(name string) {
+// noteGone notes that a name is gone.
+func (o *outgoing) noteGone(name string) {
 	if _, known := o.gone[name]; known || !o.notes {
 		return
 	}
@@ -53,7 +53,7 @@ func (o *outgoing) list(v fanout.View, resources []*cache.Resource, acked bool) 
 		}
 		if _, named := v.Lookup(r.Name); named || subscribed {
 			all = append(all, r)
-			o.goes(r.Name)
+			o.noteGone(r.Name)
 			o.gone[r.Name] = true
 		}
 	}

@@ -178,7 +178,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		case cache.Absent:
 			shrunk = shrunk || had // down to an empty set, if need be (DOWN-SOTW-9)
 			if had {
-				s.outgoing.goes(v.Name(id))
+				s.outgoing.noteGone(v.Name(id))
 			}
 			delete(s.must, v.Name(id))
 			delete(s.delivered, v.Name(id))
@@ -216,7 +216,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		return
 	}
 	for _, name := range gone {
-		s.outgoing.goes(name)
+		s.outgoing.noteGone(name)
 	}
 	p.shrunk = shrunk && !send && s.leave(p.errors)
 	if len(s.news) > 0 {
