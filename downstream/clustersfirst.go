@@ -123,9 +123,14 @@ func (s *Session) waitEnds() time.Time { return s.waitingSince.Add(s.config.Warm
 // hurried: Clusters are sent though others are not acknowledged, since there is something
 // that may refer to them, and will not wait.
 func (s *Session) hurried(x *exchange) bool {
-	return x.waitedInVain && slices.ContainsFunc(s.states, func(st state) bool {
-		o := st.base()
-		return o.refers && (o.marked || st.due())
+	return x.waitedInVain && s.referrersDue()
+}
+
+// referrersDue: there may be something to tell of what refers to Clusters.
+func (s *Session) referrersDue() bool {
+	return slices.ContainsFunc(s.states, func(st state) bool {
+		x := st.base()
+		return x.refers && (x.marked || st.due())
 	})
 }
 

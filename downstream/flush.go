@@ -99,7 +99,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 	push := !x.blocked(now, s.config.AckTimeout) || s.hurried(x)
 	x.postpones, x.postponed = x.refers && s.postpones(now), false
 	if w, ok := st.(*sotwState); ok {
-		w.outgoing.notes, w.outgoing.keeps, w.outgoing.waits = st == s.clusters, s.succession(st), !s.waitingSince.IsZero()
+		w.outgoing.turn = s.turns(st, now)
 	}
 	x.sub.Read(func(v fanout.View) {
 		x.marked = false
@@ -140,7 +140,7 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 
 // released: a type's removals need not wait any longer.
 func (s *Session) released(x *exchange, now time.Time) bool {
-	return len(x.waitFor) == 0 || !now.Before(x.waitSince.Add(s.config.AckTimeout))
+	return len(x.waitFor) == 0 || !now.Before(x.waitSince.Add(s.config.AckTimeout)) || s.stayed(x, now)
 }
 
 // say makes the response of a speaker.
@@ -188,7 +188,7 @@ func (s *Session) Deadline(now time.Time) (at time.Time) {
 			continue
 		}
 		// What is past has been looked at, or waits for something else.
-		for _, t := range []time.Time{x.overdue(s.config.AckTimeout), x.waitSince.Add(s.config.AckTimeout)} {
+		for _, t := range []time.Time{x.overdue(s.config.AckTimeout), x.waitSince.Add(s.config.AckTimeout), x.staysSince.Add(s.config.AckTimeout)} {
 			if t.After(now) && (at.IsZero() || t.Before(at)) {
 				at = t
 			}

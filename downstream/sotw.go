@@ -62,6 +62,9 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 	s.names = names
 
 	asked := s.sub.Replace(names, now)
+	if s.full && !slices.Equal(names, before) {
+		s.sub.Read(s.outgoing.giveUp)
+	}
 	s.awaitNew(before, asked.Wildcard, first && req.GetVersionInfo() != "")
 	for name := range s.ties.of {
 		if _, still := slices.BinarySearch(names, name); !still {
@@ -153,15 +156,12 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	}
 	send, beat := s.again || s.wildcardAsked, false // rows a, c, t
 	shrunk := s.shrink
-	var gone []string // from the wildcard's set
 	if (s.members || send) && subscribed && synced {
 		shrunk = true // if nothing has come; what has gone nobody remembers for this client (H-42)
 		for c := range v.Members(s.told) {
 			if c.Resource != nil {
 				send = true
 				p.changed = append(p.changed, c.Resource)
-			} else {
-				gone = append(gone, c.Name)
 			}
 		}
 	}
@@ -177,9 +177,6 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 			p.changed = append(p.changed, a.Resource)
 		case cache.Absent:
 			shrunk = shrunk || had // down to an empty set, if need be (DOWN-SOTW-9)
-			if had {
-				s.outgoing.noteGone(v.Name(id))
-			}
 			delete(s.must, v.Name(id))
 			delete(s.delivered, v.Name(id))
 			s.answered(v.Name(id))
@@ -215,10 +212,6 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	if !send && !shrunk && len(p.errors) == 0 && len(p.unavailable) == 0 {
 		return
 	}
-	for _, name := range gone {
-		s.outgoing.noteGone(name)
-	}
-	p.shrunk = shrunk && !send && s.leave(p.errors)
 	if len(s.news) > 0 {
 		s.brings(p.changed)
 		p.changed = slices.DeleteFunc(slices.Clone(resources), func(r *cache.Resource) bool {
@@ -229,13 +222,10 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	}
 	p.resources, p.version, p.must = resources, version, send
 	p.news, _ = v.News(0)
-	s.extend(v, p, push)
+	s.depart(v, p, shrunk && !send, push)
 	s.wildcardAsked = false
 	s.answered(fanout.Wildcard)
 	s.version, s.told = p.version, p.position
-	if s.outgoing.notes {
-		v.Passed(s.told) // what goes is remembered until it is told
-	}
 	v.Handed(true) // they are among the resources
 	s.deliver(v)
 }
@@ -435,12 +425,14 @@ func (s *sotwState) collectErrors(v fanout.View, p *part) {
 
 // collectError: why a name is not there (MISS-6, ERR-9, ERR-7).
 func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
-	name := v.Name(id)
-	same := func(e resourceErr) bool { return e.name == name }
-	if slices.ContainsFunc(p.errors, same) || slices.ContainsFunc(p.unavailable, same) {
+	if _, again := p.erred[id]; again {
 		return
 	}
-	a := v.Answer(id)
+	if p.erred == nil {
+		p.erred = make(map[cache.ID]struct{})
+	}
+	p.erred[id] = struct{}{}
+	name, a := v.Name(id), v.Answer(id)
 	if a.State == cache.Absent && a.Error == nil {
 		why := notFound
 		if a.Cause == cache.TTLExpired {
@@ -462,6 +454,7 @@ func (s *sotwState) later(p *part) {
 
 // removedNow notes that the shrunk set is told.
 func (s *sotwState) removedNow(p *part) {
-	s.outgoing.gone = nil
-	s.outgoing.told(p.resources)
+	if p.shrunk {
+		s.departed(p.lasting)
+	}
 }

@@ -97,16 +97,6 @@ func (v View) Covers(name string) bool {
 	return v.s.wildcard && member != nil || len(v.s.ids) > 0 && (v.named(name, nil) || v.lent(member))
 }
 
-// Expired reports whether what bore this name is gone because its TTL ran out.
-func (v View) Expired(name string) bool {
-	for _, t := range []*cache.Table{&v.x.named, &v.x.wildcard} {
-		if id, ok := t.Find(name); ok && t.Answer(id).Cause == cache.TTLExpired {
-			return true
-		}
-	}
-	return false
-}
-
 // Resource is the resource of this name that the interest leads to, or nil.
 func (v View) Resource(name string) *cache.Resource {
 	if id, ok := v.x.named.Find(name); ok && v.named(name, nil) {
