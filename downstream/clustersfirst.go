@@ -99,8 +99,11 @@ func (x *exchange) unjudged() bool {
 
 // succeeds: Clusters come while others go, which are used until what refers to those that
 // come has been sent. They go after the ACK of these, as removals that are new then.
-func (s *Session) succeeds(sp *speaker) bool {
-	return sp.state == s.clusters && len(sp.changed) > 0 && s.config.WarmingHold > 0 && !sp.base().waitedInVain &&
+func (s *Session) succeeds(sp *speaker) bool { return len(sp.changed) > 0 && s.succession(sp.state) }
+
+// succession: a type's resources are Clusters, and may have successors that are waited for.
+func (s *Session) succession(st state) bool {
+	return st == s.clusters && s.config.WarmingHold > 0 && !st.base().waitedInVain &&
 		slices.ContainsFunc(s.states, func(st state) bool { return st.base().refers })
 }
 
@@ -120,9 +123,14 @@ func (s *Session) waitEnds() time.Time { return s.waitingSince.Add(s.config.Warm
 // hurried: Clusters are sent though others are not acknowledged, since there is something
 // that may refer to them, and will not wait.
 func (s *Session) hurried(x *exchange) bool {
-	return x.waitedInVain && slices.ContainsFunc(s.states, func(st state) bool {
-		o := st.base()
-		return o.refers && (o.marked || st.due())
+	return x.waitedInVain && s.referrersDue()
+}
+
+// referrersDue: there may be something to tell of what refers to Clusters.
+func (s *Session) referrersDue() bool {
+	return slices.ContainsFunc(s.states, func(st state) bool {
+		x := st.base()
+		return x.refers && (x.marked || st.due())
 	})
 }
 

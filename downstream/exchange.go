@@ -82,8 +82,9 @@ type exchange struct {
 	starving *statuspb.Status
 
 	// Removals that wait (ORDER-2).
-	waitSince time.Time
-	waitFor   []*exchange
+	waitSince  time.Time
+	waitFor    []*exchange
+	staysSince time.Time // a full-state set lists what is gone
 }
 
 type sent struct {

@@ -98,6 +98,9 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 	sp := &speaker{state: st}
 	push := !x.blocked(now, s.config.AckTimeout) || s.hurried(x)
 	x.postpones, x.postponed = x.refers && s.postpones(now), false
+	if w, ok := st.(*sotwState); ok {
+		w.outgoing.turn = s.turns(st, now)
+	}
 	x.sub.Read(func(v fanout.View) {
 		x.marked = false
 		x.take(v.Marks())
@@ -137,7 +140,7 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 
 // released: a type's removals need not wait any longer.
 func (s *Session) released(x *exchange, now time.Time) bool {
-	return len(x.waitFor) == 0 || !now.Before(x.waitSince.Add(s.config.AckTimeout))
+	return len(x.waitFor) == 0 || !now.Before(x.waitSince.Add(s.config.AckTimeout)) || s.stayed(x, now)
 }
 
 // say makes the response of a speaker.
@@ -153,6 +156,8 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	if sp.adds {
 		r.Heartbeats = sp.beats
 		r.Removed = sp.gone
+	}
+	if sp.adds || sp.shrunk {
 		r.Errors = make([]*discovery.ResourceError, 0, len(sp.errors))
 		for _, e := range sp.errors {
 			r.Errors = append(r.Errors, resourceError(e.name, e.status))
@@ -183,7 +188,7 @@ func (s *Session) Deadline(now time.Time) (at time.Time) {
 			continue
 		}
 		// What is past has been looked at, or waits for something else.
-		for _, t := range []time.Time{x.overdue(s.config.AckTimeout), x.waitSince.Add(s.config.AckTimeout)} {
+		for _, t := range []time.Time{x.overdue(s.config.AckTimeout), x.waitSince.Add(s.config.AckTimeout), x.staysSince.Add(s.config.AckTimeout)} {
 			if t.After(now) && (at.IsZero() || t.Before(at)) {
 				at = t
 			}

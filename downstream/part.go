@@ -19,19 +19,21 @@ type part struct {
 	changed   []*cache.Resource // those of the resources that are news (ORDER-4)
 	gone      []string          // removals that answer a request
 	errors    []resourceErr
-	must      bool // send, even if it lists nothing
-	mixed     bool // resources come from more than one source
-	answer    bool // it answers this client alone
-	pushed    bool // changes are in it, and not only answers
-	undecided bool // the client came with versions that refer to Clusters, and cannot be judged yet
+	erred     map[cache.ID]struct{} // SotW: the names whose errors have been looked for
+	must      bool                  // send, even if it lists nothing
+	mixed     bool                  // resources come from more than one source
+	answer    bool                  // it answers this client alone
+	pushed    bool                  // changes are in it, and not only answers
+	undecided bool                  // the client came with versions that refer to Clusters, and cannot be judged yet
 
 	// Later: removals that other types' additions precede (ORDER-2).
 	removed          []string
-	removedIDs       []cache.ID // the subscribed names behind them, if any
-	removedMembers   bool       // some of them left the wildcard
-	removedLoose     []string   // those to which no alias leads any more
-	removedUncovered []string   // those that the client came with, and nothing covers
-	shrunk           bool       // SotW: the set, without what is gone
+	removedIDs       []cache.ID        // the subscribed names behind them, if any; SotW: those with errors
+	removedMembers   bool              // some of them left the wildcard
+	removedLoose     []string          // those to which no alias leads any more
+	removedUncovered []string          // those that the client came with, and nothing covers
+	shrunk           bool              // SotW: the set, without what is gone, and the errors of that
+	lasting          []*cache.Resource // of the shrunk set
 
 	// unavailable: names that cannot be resolved just now, and why (ERR-7).
 	unavailable []resourceErr
@@ -49,7 +51,8 @@ type resourceErr struct {
 
 // early: there is something to say now.
 func (p *part) early() bool {
-	return p.must || len(p.resources) > 0 && !p.shrunk || len(p.beats) > 0 || len(p.gone) > 0 || len(p.errors) > 0
+	return p.must || len(p.resources) > 0 && !p.shrunk || len(p.beats) > 0 || len(p.gone) > 0 ||
+		len(p.errors) > 0 && !p.shrunk
 }
 
 // late: there is something to take away.

@@ -33,6 +33,7 @@ type sotwState struct {
 	again     bool                // the view is owed, once it is certain
 	news      map[string]struct{} // names of those that it will bring
 	shrink    bool                // removals wait for other types (ORDER-2)
+	outgoing  outgoing
 
 	// warmedAt counts the cluster deliveries to this node when endpoints were
 	// last answered (ORDER-5).
@@ -61,6 +62,9 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 	s.names = names
 
 	asked := s.sub.Replace(names, now)
+	if s.full && !slices.Equal(names, before) {
+		s.sub.Read(s.outgoing.giveUp)
+	}
 	s.awaitNew(before, asked.Wildcard, first && req.GetVersionInfo() != "")
 	for name := range s.ties.of {
 		if _, still := slices.BinarySearch(names, name); !still {
@@ -216,12 +220,12 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		})
 		s.news = nil
 	}
-	p.resources, p.version = resources, version
+	p.resources, p.version, p.must = resources, version, send
 	p.news, _ = v.News(0)
-	p.must, p.shrunk = send, shrunk && !send && len(p.errors) == 0
+	s.depart(v, p, shrunk && !send, push)
 	s.wildcardAsked = false
 	s.answered(fanout.Wildcard)
-	s.version, s.told = version, p.position
+	s.version, s.told = p.version, p.position
 	v.Handed(true) // they are among the resources
 	s.deliver(v)
 }
@@ -421,12 +425,14 @@ func (s *sotwState) collectErrors(v fanout.View, p *part) {
 
 // collectError: why a name is not there (MISS-6, ERR-9, ERR-7).
 func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
-	name := v.Name(id)
-	same := func(e resourceErr) bool { return e.name == name }
-	if slices.ContainsFunc(p.errors, same) || slices.ContainsFunc(p.unavailable, same) {
+	if _, again := p.erred[id]; again {
 		return
 	}
-	a := v.Answer(id)
+	if p.erred == nil {
+		p.erred = make(map[cache.ID]struct{})
+	}
+	p.erred[id] = struct{}{}
+	name, a := v.Name(id), v.Answer(id)
 	if a.State == cache.Absent && a.Error == nil {
 		why := notFound
 		if a.Cause == cache.TTLExpired {
@@ -440,8 +446,15 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	}
 }
 
-// later keeps the shrunk set for another flush.
-func (s *sotwState) later(*part) { s.shrink, s.version = true, "" }
+// later keeps the shrunk set, and the errors that go with it, for another flush.
+func (s *sotwState) later(p *part) {
+	s.shrink, s.version = true, ""
+	s.failed.add(p.removedIDs...)
+}
 
-// removedNow notes that the shrunk set is told; collect has noted all of it.
-func (s *sotwState) removedNow(*part) {}
+// removedNow notes that the shrunk set is told.
+func (s *sotwState) removedNow(p *part) {
+	if p.shrunk {
+		s.departed(p.lasting)
+	}
+}

@@ -92,6 +92,10 @@ func viewVersion(v fanout.View, resources []*cache.Resource) string {
 	if len(v.Names()) == 0 {
 		return v.WildcardDigest()
 	}
+	return digest(resources)
+}
+
+func digest(resources []*cache.Resource) string {
 	var digest cache.Digest
 	for _, r := range resources {
 		digest.Add(r)

@@ -94,10 +94,13 @@ func (x *index) heartbeat(wildcard bool, b cache.Heartbeat, at time.Time) (renew
 	return true
 }
 
+// Leased reports whether any resource of the type has, or has had, a TTL.
+func (v View) Leased() bool { return v.x.named.Leased() || v.x.wildcard.Leased() }
+
 // Ends is when a resource of the View expires, zero: never; and the position of the
 // receipt that last gave it a TTL or took it away.
 func (v View) Ends(r *cache.Resource) (ends time.Time, turned cache.Seq) {
-	if !v.x.named.Leased() && !v.x.wildcard.Leased() {
+	if !v.Leased() {
 		return time.Time{}, 0
 	}
 	holds := func(t *cache.Table) (cache.ID, bool) {

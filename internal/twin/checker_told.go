@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
@@ -77,6 +78,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	t.reshaped = false
 	listed := map[string]bool{}
 	view, news := "", false
+	stays := map[string]bool{}
 	before := maps.Clone(t.holds)
 	for _, body := range resp.GetResources() {
 		r := c.bodies[string(body.GetValue())]
@@ -91,7 +93,14 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		if k.full {
 			delete(t.last, r.name) // a set has everything, changed or not
 		}
+		if h, had := before[r.name]; k.name == "CDS" && had && h.label == r.label && !c.known[k.name].says(r.name, r.label) {
+			stays[r.name] = true // until what refers to it is turned to what comes (ORDER-2)
+			continue
+		}
 		c.content(who, k, c.clients[id], t, r.name, r.label, body)
+	}
+	if len(stays) > 0 && !news && len(resp.GetResourceErrors()) == 0 {
+		c.fail("ORDER-2", "%s: the set lists what is gone, and nothing has come", who)
 	}
 	for name := range maps.Clone(t.asked) {
 		if !listed[name] && k.full {
@@ -117,7 +126,11 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		clear(t.owed)
 	}
 	for _, e := range resp.GetResourceErrors() {
-		t.owed[e.GetResourceName().GetName()] = true // when the error is over
+		name := e.GetResourceName().GetName()
+		t.owed[name] = true // when the error is over
+		if listed[name] && codes.Code(e.GetErrorDetail().GetCode()) == codes.NotFound {
+			c.fail("MISS-6", "%s: the set lists %s, and says that there is none", who, name)
+		}
 	}
 	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer)
 	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer)
