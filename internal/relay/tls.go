@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -126,18 +127,23 @@ type verdict struct {
 	handshakes   *handshakes
 }
 
-// failed counts the handshake. A server that asked for a certificate and was shown none
-// seldom says that this is why: it is if the relay has none, and else the authorities that
-// it asked for are not those of ours.
+// failed counts the handshake. A server that asked for a certificate seldom says what it
+// has against what it was shown, and often just goes away; what we know of it tells.
 func (v *verdict) failed(err error) {
 	f, ok := certs.Classify(err)
-	theirs := f.Remote || f.Reason == certs.HandshakeOther || errors.Is(err, io.EOF)
-	if theirs && v.asked && !v.shown {
-		f = certs.Failure{Reason: certs.HandshakeNoCertificate, Remote: true}
-		if v.material.Pair != nil {
-			f.Reason = certs.HandshakeUnknownCA
+	silent := f.Reason == certs.HandshakeOther || errors.Is(err, io.EOF)
+	switch {
+	case !v.asked || !silent && !f.Remote:
+	case v.shown && silent:
+		refused := certs.Failure{Reason: certs.HandshakeRefused, Remote: true}
+		if why := refused.Against(v.material.Leaf(), time.Now()); why != refused {
+			f, ok = why, true
 		}
-		ok = true
+	case v.shown:
+	case v.material.Pair != nil: // and it is by none of the authorities that the server asked for
+		f, ok = certs.Failure{Reason: certs.HandshakeUnknownCA, Remote: true}, true
+	default:
+		f, ok = certs.Failure{Reason: certs.HandshakeNoCertificate, Remote: true}, true
 	}
 	if ok {
 		v.handshakes.failed(certs.Upstream, f, v.material, err)
