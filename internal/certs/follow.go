@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -68,24 +69,19 @@ func (o Options) filled() Options {
 	return o
 }
 
-// Follower keeps files up to date until Close. Its methods may be called from any
+// Follower keeps files up to date while Run runs. Its methods may be called from any
 // goroutine.
 type Follower struct {
 	options Options
-	wake    chan struct{} // something may have changed
-	stop    chan struct{}
-	work    sync.WaitGroup
+	wake    chan struct{} // files were added
 
 	mu       sync.Mutex // never held to read a file
-	started  bool       // Start was called
-	running  bool
-	closed   bool
 	followed []*Followed
 }
 
-// NewFollower returns one that does nothing by itself until Start.
+// NewFollower returns one that follows nothing yet.
 func NewFollower(o Options) *Follower {
-	return &Follower{options: o.filled(), wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	return &Follower{options: o.filled(), wake: make(chan struct{}, 1)}
 }
 
 // Followed are files that are kept up to date.
@@ -115,7 +111,7 @@ type trouble struct {
 	at    time.Time
 }
 
-// Follow loads files, and keeps them up to date from Start on. An error is Load's.
+// Follow loads files, and has Run keep them up to date. An error is Load's.
 func (f *Follower) Follow(files Files) (*Followed, error) {
 	m, err := Load(files)
 	if err != nil {
@@ -125,33 +121,11 @@ func (f *Follower) Follow(files Files) (*Followed, error) {
 	d.now.Store(&loaded{files, m})
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		return nil, errors.New("the relay is shutting down")
-	}
 	f.followed = append(f.followed, d)
 	f.tell(d, time.Now())
 	f.mistaken(d)
-	if f.running {
-		f.poke() // it may have changed since, and nobody has watched
-	}
-	f.run()
+	f.poke()
 	return d, nil
-}
-
-// Start begins to look at files.
-func (f *Follower) Start() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.started = true
-	f.run()
-}
-
-// run starts the goroutine, once there is something to do. It is called with mu held.
-func (f *Follower) run() {
-	if f.started && !f.running && !f.closed && len(f.followed) > 0 {
-		f.running = true
-		f.work.Go(f.keep)
-	}
 }
 
 // Material is what is in use now.
@@ -185,17 +159,6 @@ func (d *Followed) Close() {
 	f.followed = slices.DeleteFunc(f.followed, func(other *Followed) bool { return other == d })
 }
 
-// Close stops everything, and returns when all is still.
-func (f *Follower) Close() {
-	f.mu.Lock()
-	if !f.closed {
-		f.closed = true
-		close(f.stop)
-	}
-	f.mu.Unlock()
-	f.work.Wait()
-}
-
 func (f *Follower) poke() {
 	select {
 	case f.wake <- struct{}{}:
@@ -203,30 +166,50 @@ func (f *Follower) poke() {
 	}
 }
 
-// keep looks at all files whenever one may have changed, and from time to time.
-func (f *Follower) keep() {
+// Run looks at all files whenever one may have changed, and from time to time, until ctx
+// ends.
+func (f *Follower) Run(ctx context.Context) {
 	var n *notifier
-	if !f.options.NoNotify {
-		n = newNotifier(f.options.Log, f.wake)
-	}
-	defer n.close()
+	defer func() { n.close() }()
 	for {
-		n.watch(f.names()) // before they are read, so that what comes after it wakes us
-		f.look()
-		timer := time.NewTimer(time.Until(f.due(time.Now())))
+		names := f.names()
+		if n == nil && len(names) > 0 && !f.options.NoNotify {
+			n = newNotifier(f.options.Log)
+		}
 		select {
-		case <-f.stop:
-			timer.Stop()
+		case <-f.wake: // for what is seen now
+		default:
+		}
+		n.watch(names) // before they are read, so that what comes after it is heard
+		f.look()
+		if !f.await(ctx, n) {
 			return
+		}
+	}
+}
+
+// await returns when files are to be looked at again; false if ctx has ended.
+func (f *Follower) await(ctx context.Context, n *notifier) bool {
+	timer := time.NewTimer(time.Until(f.due(time.Now())))
+	defer timer.Stop()
+	for settling := false; ; {
+		heard := false
+		select {
+		case <-ctx.Done():
+			return false
 		case <-timer.C:
+			return true
 		case <-f.wake:
+			heard = true
+		case e := <-n.events():
+			heard = n.concerns(e)
+		case err := <-n.errors():
+			f.options.Log.Debug("watching certificate files", "err", err)
+			heard = true // what was missed is unknown
+		}
+		if heard && !settling {
+			settling = true
 			timer.Reset(f.options.Settle)
-			select {
-			case <-f.stop:
-				timer.Stop()
-				return
-			case <-timer.C:
-			}
 		}
 	}
 }
@@ -388,8 +371,8 @@ func (f *Follower) due(now time.Time) time.Time {
 		}
 	}
 	for _, d := range f.followed {
-		if d.trouble.fault != nil {
-			sooner(d.trouble.again)
+		if t := d.trouble; t.fault != nil && t.again.Before(next) { // or past, if reading took long
+			next = t.again
 		}
 		for _, v := range validities(d.files, d.Material(), now) {
 			for _, t := range []time.Time{v.cert.NotBefore, expiringFrom(v.cert), v.cert.NotAfter.Add(1)} {

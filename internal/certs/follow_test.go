@@ -2,6 +2,7 @@ package certs
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"log/slog"
@@ -105,7 +106,8 @@ func (w *world) paths() Files {
 	}
 }
 
-func (w *world) follow(o Options) (*Followed, *Follower) {
+// follow follows the files of the world until end is called.
+func (w *world) follow(o Options) (d *Followed, end func()) {
 	w.t.Helper()
 	o.Log, o.Observer = slog.New(slog.NewTextHandler(w.said, nil)), w.said
 	o.Changed = func() { w.said.changed.Add(1) }
@@ -114,8 +116,10 @@ func (w *world) follow(o Options) (*Followed, *Follower) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	f.Start()
-	return d, f
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	return d, func() { cancel(); running.Wait() }
 }
 
 func serial(d *Followed) int64 { return d.Material().Leaf().SerialNumber.Int64() }
@@ -128,8 +132,8 @@ func TestFollow(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			replace(t, w.dir, w.files(x509.Certificate{}))
-			d, f := w.follow(Options{Poll: time.Hour, Settle: time.Millisecond, Retry: time.Millisecond})
-			defer f.Close()
+			d, end := w.follow(Options{Poll: time.Hour, Settle: time.Millisecond, Retry: time.Millisecond})
+			defer end()
 			const rounds = 30
 			for range rounds {
 				replace(t, w.dir, w.files(x509.Certificate{}))
@@ -168,8 +172,8 @@ func TestFollowDirectories(t *testing.T) {
 	version("v1")
 	point("v1")
 	w.dir = filepath.Join(top, "current")
-	d, f := w.follow(Options{Poll: time.Hour, Settle: time.Millisecond, Retry: time.Millisecond, Persist: time.Hour})
-	defer f.Close()
+	d, end := w.follow(Options{Poll: time.Hour, Settle: time.Millisecond, Retry: time.Millisecond, Persist: time.Hour})
+	defer end()
 	version("v2")
 	point("v2")
 	eventually(t, "the second version is used", func() bool { return serial(d) == 2 })
@@ -189,12 +193,12 @@ func inBubble(t *testing.T, poll time.Duration, c func(now time.Time) x509.Certi
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		certstest.InPlace(t, w.dir, w.files(c(time.Now())))
-		d, follower := w.follow(Options{NoNotify: true, Poll: poll})
-		defer follower.Close()
+		d, end := w.follow(Options{NoNotify: true, Poll: poll})
+		defer end()
 		synctest.Wait()
 		f(w, d, func() {
-			follower.poke()
-			time.Sleep(follower.options.Settle)
+			d.follower.poke()
+			time.Sleep(d.follower.options.Settle)
 			synctest.Wait()
 		})
 	})

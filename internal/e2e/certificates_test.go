@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -217,6 +218,58 @@ func TestDownstreamHandshakesAreToldApart(t *testing.T) {
 				return counted.only("downstream " + tt.want)
 			})
 		})
+	}
+}
+
+// A client that resumes a session is judged by the authorities of now, and one whose
+// stream is open goes on.
+func TestResumedSessionsAreJudgedAgain(t *testing.T) {
+	t.Parallel()
+	before, after := certstest.NewAuthority(t, "before"), certstest.NewAuthority(t, "after")
+	dir := t.TempDir()
+	files := issue(t, before, x509.Certificate{}).files
+	certstest.Rename(t, dir, files)
+	w := newLinear(t)
+	w.service("a", "127.0.0.1:1")
+	cp := startControlPlane(t, w.Mux())
+	r := startRelay(t, cp.addr,
+		"downstream.tls.cert="+filepath.Join(dir, "tls.crt"), "downstream.tls.key="+filepath.Join(dir, "tls.key"), "downstream.tls.client_ca="+filepath.Join(dir, "ca.crt"))
+	var resumed atomic.Int64
+	creds := credentials.NewTLS(&tls.Config{
+		RootCAs: before.Pool(), Certificates: []tls.Certificate{issue(t, before, x509.Certificate{}).pair}, MinVersion: tls.VersionTLS12,
+		ClientSessionCache: tls.NewLRUClientSessionCache(1),
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if s.DidResume {
+				resumed.Add(1)
+			}
+			return nil
+		},
+	})
+	a := openDelta(t, r.addr, "a", grpc.WithTransportCredentials(creds))
+	a.Wildcard(cache.Cluster)
+	eventually(t, patience, func() error { return a.Has(cache.Cluster, "a-cluster") })
+	b := openDelta(t, r.addr, "b", grpc.WithTransportCredentials(creds))
+	b.Wildcard(cache.Cluster)
+	eventually(t, patience, func() error {
+		return first(b.Has(cache.Cluster, "a-cluster"), is("sessions resumed", resumed.Load(), 1))
+	})
+
+	certstest.Rename(t, dir, map[string][]byte{"ca.crt": after.PEM})
+	eventually(t, patience, func() error {
+		if len(r.log.Lines("certificates reloaded", "changed=authorities")) == 0 {
+			return errors.New("the authorities are not reloaded")
+		}
+		return nil
+	})
+	if err := is("what a new client is told", refusedWith(t, r.addr, creds), codes.Unavailable); err != nil {
+		t.Error(err)
+	}
+	w.service("b", "127.0.0.1:1")
+	eventually(t, patience, func() error {
+		return first(a.Has(cache.Cluster, "a-cluster", "b-cluster"), b.Has(cache.Cluster, "a-cluster", "b-cluster"))
+	})
+	if err := first(a.Sound(), b.Sound()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -113,7 +113,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		r.groups.run(r.keeper.run)
 	}
 	r.ready = r.watchReadiness(TypeURLs(c.Downstream.ReadyTypes))
-	r.certs.Start()
+	r.groups.run(r.certs.Run)
 	o.Log.Info("groups", "profile", c.Groups.Profile, "key", r.groups.describe(), "share_secrets", c.Groups.ShareSecrets, "node_mode", c.EffectiveNodeMode())
 	return r, nil
 }
@@ -190,7 +190,6 @@ func (r *Relay) Close(spread time.Duration) {
 		r.keeper.save() // what the clients wanted that have left
 	}
 	r.cancel()
-	r.certs.Close()
 	for _, conn := range r.conns {
 		conn.Close()
 	}
