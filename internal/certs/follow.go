@@ -282,7 +282,7 @@ func (f *Follower) take(d *Followed, m *Material, err error, now time.Time) (cha
 	d.now.Store(&loaded{d.files, m})
 	log := f.logger(d)
 	if leaf := m.Leaf(); leaf != nil {
-		log = log.With("certificate", subject(leaf), "serial", leaf.SerialNumber.Text(16), "not_after", date(leaf.NotAfter))
+		log = log.With("certificate", nameOf(leaf), "serial", serialOf(leaf), "not_after", date(leaf.NotAfter))
 	}
 	log.Info("certificates reloaded; new connections use them", "changed", difference(old, m))
 	f.options.Observer.CertificatesReloaded(true)

@@ -57,6 +57,9 @@ func Classify(err error) (f Failure, ok bool) {
 		return Failure{}, false
 	case alerted(err):
 		return Failure{alertReason(err.Error()), true}, true
+	case strings.Contains(err.Error(), "local error: tls: bad record MAC"):
+		// OpenSSL refuses a certificate in a record that it does not encrypt yet.
+		return Failure{HandshakeRefused, true}, true
 	case errors.As(err, &record):
 		return Failure{Reason: HandshakeProtocol}, true
 	case errors.As(err, &hostname):

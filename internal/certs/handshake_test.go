@@ -147,6 +147,9 @@ func TestClassifyWithoutTLS(t *testing.T) {
 			t.Errorf("%v: %+v, want no failure", err, f)
 		}
 	}
+	if f, ok := Classify(&net.OpError{Op: "local error", Err: errors.New("tls: bad record MAC")}); !ok || f != (Failure{HandshakeRefused, true}) {
+		t.Errorf("what OpenSSL sends that refuses a certificate: %+v", f)
+	}
 	if f, ok := Classify(errors.New("something")); !ok || f.Reason != HandshakeOther {
 		t.Errorf("something: %+v", f)
 	}

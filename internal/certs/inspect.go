@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -95,18 +96,28 @@ func (v validity) fault(now time.Time) *Fault {
 
 func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// subject is what a certificate calls itself, for people.
+// subject is what a certificate is called in a sentence.
 func subject(c *x509.Certificate) string {
+	if name := nameOf(c); name != "" {
+		return strconv.Quote(name)
+	}
+	return "serial number " + serialOf(c)
+}
+
+// nameOf is what a certificate calls itself, or "".
+func nameOf(c *x509.Certificate) string {
 	switch {
 	case c.Subject.CommonName != "":
-		return clip(fmt.Sprintf("%q", c.Subject.CommonName))
+		return clip(c.Subject.CommonName)
 	case len(c.URIs) > 0:
-		return clip(fmt.Sprintf("%q", c.URIs[0]))
+		return clip(c.URIs[0].String())
 	case len(c.DNSNames) > 0:
-		return clip(fmt.Sprintf("%q", c.DNSNames[0]))
+		return clip(c.DNSNames[0])
 	}
-	return "serial number " + clip(c.SerialNumber.Text(16))
+	return ""
 }
+
+func serialOf(c *x509.Certificate) string { return clip(c.SerialNumber.Text(16)) }
 
 // mistakes are those that time does not change.
 func mistakes(f Files, m *Material) (faults []*Fault) {
