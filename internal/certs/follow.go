@@ -93,6 +93,9 @@ type Followed struct {
 	files   Files // that are looked at
 	trouble trouble
 	told    map[string]reminder // by role
+	// mistakes is when those of what is in use are mentioned: files that change one
+	// after the other do not fit for a moment. Zero: they have been.
+	mistakes time.Time
 }
 
 // loaded is what is in use, and what it was read from.
@@ -286,7 +289,7 @@ func (f *Follower) take(d *Followed, m *Material, err error, now time.Time) (cha
 	}
 	log.Info("certificates reloaded; new connections use them", "changed", difference(old, m))
 	f.options.Observer.CertificatesReloaded(true)
-	f.mistaken(d)
+	d.mistakes = now.Add(f.options.Persist)
 	return true
 }
 
@@ -374,6 +377,7 @@ func (f *Follower) due(now time.Time) time.Time {
 		if t := d.trouble; t.fault != nil && t.again.Before(next) { // or past, if reading took long
 			next = t.again
 		}
+		sooner(d.mistakes)
 		for _, v := range validities(d.files, d.Material(), now) {
 			for _, t := range []time.Time{v.cert.NotBefore, expiringFrom(v.cert), v.cert.NotAfter.Add(1)} {
 				sooner(t)

@@ -325,6 +325,32 @@ func TestTimeMakesWorse(t *testing.T) {
 	})
 }
 
+// What is probably a mistake is mentioned once, and not while files change one after the
+// other: an authority made anew does not fit the old certificate for a moment.
+func TestMistakesAreMentioned(t *testing.T) {
+	inBubble(t, time.Minute, always, func(w *world, d *Followed, heard func()) {
+		w.authority = certstest.NewAuthority(t, "test")
+		next := w.files(x509.Certificate{})
+		certstest.InPlace(t, w.dir, map[string][]byte{"ca.crt": next["ca.crt"]})
+		heard()
+		if n := len(d.Material().Authorities); n != 1 || !d.Material().Authorities[0].Equal(w.authority.Cert) {
+			t.Error("the new authority is not used")
+		}
+		certstest.InPlace(t, w.dir, next)
+		heard()
+		time.Sleep(time.Hour)
+		if n := w.said.lines("WARN"); n != 0 {
+			t.Errorf("%d warnings:\n%s", n, w.said)
+		}
+		certstest.InPlace(t, w.dir, map[string][]byte{"ca.crt": certstest.NewAuthority(t, "test").PEM})
+		heard()
+		time.Sleep(time.Hour)
+		if n := w.said.lines("is signed by another authority"); n != 1 || w.said.lines("WARN") != 1 {
+			t.Errorf("%d lines of a wrong authority, want 1:\n%s", n, w.said)
+		}
+	})
+}
+
 // An operator is told from a third of a certificate's life before its end, each day, and
 // again when it has expired, at the very time.
 func TestReminders(t *testing.T) {

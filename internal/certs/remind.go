@@ -17,6 +17,9 @@ type reminder struct {
 // tell mentions what is about to expire or has, once, and then from time to time. It
 // reports whether something has begun or ceased to be valid.
 func (f *Follower) tell(d *Followed, now time.Time) (changed bool) {
+	if !d.mistakes.IsZero() && !now.Before(d.mistakes) {
+		f.mistaken(d)
+	}
 	files := d.Files()
 	for _, v := range validities(files, d.Material(), now) {
 		p, last := problem(v.cert, now), d.told[v.role]
@@ -38,8 +41,9 @@ func (f *Follower) tell(d *Followed, now time.Time) (changed bool) {
 	return changed
 }
 
-// mistaken mentions what is probably a mistake in files that have just been loaded.
+// mistaken mentions what is probably a mistake in files that are in use.
 func (f *Follower) mistaken(d *Followed) {
+	d.mistakes = time.Time{}
 	for _, fault := range mistakes(d.Files(), d.Material()) {
 		f.logger(d).Warn(fault.Error(), "reason", string(fault.Problem))
 	}
