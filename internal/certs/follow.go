@@ -248,6 +248,10 @@ func (f *Follower) look() {
 	changed := false
 	for d, files := range f.watched() {
 		m, err := Load(files)
+		if err == nil && m.sum != d.Material().sum && changing(files, m) {
+			f.poke() // what was read may be of two versions, that fit by chance
+			continue
+		}
 		f.mu.Lock()
 		if slices.Contains(f.followed, d) && d.files == files {
 			changed = f.take(d, m, err, time.Now()) || changed
@@ -262,6 +266,12 @@ func (f *Follower) look() {
 	if changed {
 		f.options.Changed()
 	}
+}
+
+// changing: files are not any more as they were just read.
+func changing(files Files, m *Material) bool {
+	again, err := Load(files)
+	return err != nil || again.sum != m.sum
 }
 
 // take takes in what was read.
