@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -61,7 +62,8 @@ type State struct {
 	Stale bool
 }
 
-// States are the files in use that have an end, in the order in which they were given.
+// States are the files in use that have an end, in the order in which they were given. No
+// two are for the same: of those that follow each other the newer one counts.
 func (f *Follower) States() (all []State) {
 	now := time.Now()
 	f.mu.Lock()
@@ -69,6 +71,7 @@ func (f *Follower) States() (all []State) {
 	for _, d := range f.followed {
 		files := d.Files()
 		for _, v := range validities(files, d.Material(), now) {
+			all = slices.DeleteFunc(all, func(s State) bool { return s.Hop == files.Hop && s.Address == files.Address && s.Role == v.role })
 			all = append(all, State{files.Hop, files.Address, v.role, v.cert.NotAfter, d.trouble.told != ""})
 		}
 	}

@@ -107,10 +107,11 @@ func (w *readiness) state() (ready bool, why string) {
 // expired says that no client can connect, because of the certificate of the listeners;
 // empty: it is not so.
 func (w *readiness) expired() string {
-	if w.relay.serving == nil {
+	serving := w.relay.serving.Load()
+	if serving == nil {
 		return ""
 	}
-	at, ok := w.relay.serving.Expired(time.Now())
+	at, ok := serving.Expired(time.Now())
 	if !ok {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -49,7 +50,7 @@ type Relay struct {
 	keeper *keeper // nil: there is no snapshot
 
 	certs      *certs.Follower
-	serving    *certs.Followed // what clients are shown; nil: they are served in plaintext
+	serving    atomic.Pointer[certs.Followed] // what clients are shown; nil: they are served in plaintext
 	handshakes *handshakes
 
 	cancel context.CancelFunc

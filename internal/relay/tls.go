@@ -180,7 +180,7 @@ func (c *unheard) note(read int, err error) {
 	}
 }
 
-// serverCredentials are those towards clients.
+// serverCredentials are those towards clients. They take the place of those there were.
 func (r *Relay) serverCredentials(t config.ServerTLS) (credentials.TransportCredentials, error) {
 	if !t.Enabled() {
 		return insecure.NewCredentials(), nil
@@ -189,7 +189,9 @@ func (r *Relay) serverCredentials(t config.ServerTLS) (credentials.TransportCred
 	if err != nil {
 		return nil, err
 	}
-	r.serving = followed
+	if old := r.serving.Swap(followed); old != nil {
+		old.Close()
+	}
 	// One configuration for all, so that its session tickets are; who resumes a session is
 	// judged by the authorities of then.
 	base := &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
