@@ -94,8 +94,14 @@ func (e *Endpoint) hint(f failure, reached bool) string {
 		text = "has a certificate that nobody signed who is trusted: set upstream.tls.ca to a file with the authority that signed it"
 	case f.misnamed():
 		text = "has no certificate for the name it was called by: set upstream.tls.server_name to one that is in its certificate"
+	case f.says("x509: certificate has expired or is not yet valid") && f.says(" is before "):
+		text = "has a certificate that is not valid yet: set the clock of this host, or wait"
 	case f.says("x509: certificate has expired or is not yet valid"):
-		text = "has a certificate that has expired, or is not valid yet: renew it, or set the clock of this host"
+		text = "has a certificate that has expired: renew it there, or set the clock of this host"
+	case f.says("remote error: tls: expired certificate"):
+		text = "does not accept the client certificate: it has expired; renew the files of upstream.tls.cert and upstream.tls.key, which are then used without a restart"
+	case s.Certificate && f.says("remote error: tls: unknown certificate authority"):
+		text = "does not accept the client certificate: it does not trust the authority that signed it; set upstream.tls.cert and upstream.tls.key to one that it trusts"
 	case s.about(f, reached) && !s.Certificate:
 		text = "wants a client certificate: set upstream.tls.cert and upstream.tls.key"
 	case s.about(f, reached):

@@ -21,13 +21,16 @@ type grpcLog struct {
 // where TLS is spoken or the other way round, or a certificate that is not good.
 const failedHandshake = "failed to create ServerTransport"
 
+// failedTLS is in it where the handshake was TLS's, which the relay itself tells of.
+const failedTLS = "ServerHandshake("
+
 // refusedEvery is how often clients that cannot connect are mentioned. They come
 // back for ever, and anybody may knock.
 const refusedEvery = 10 * time.Second
 
 func (g *grpcLog) debug(message string) {
 	message = line(message)
-	if !strings.Contains(message, failedHandshake) {
+	if !strings.Contains(message, failedHandshake) || strings.Contains(message, failedTLS) {
 		g.log.Debug(message)
 		return
 	}

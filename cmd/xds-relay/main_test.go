@@ -113,6 +113,7 @@ type served struct {
 	address string
 	admin   string
 	log     *bufio.Scanner
+	early   string // of the log, until it served
 }
 
 // serveProgram runs serve on ports that the system picks, and learns them from its
@@ -133,6 +134,7 @@ func serveProgram(t *testing.T, args ...string) *served {
 		if err := json.Unmarshal(s.log.Bytes(), &line); err != nil {
 			t.Fatalf("not JSON: %s", s.log.Text())
 		}
+		s.early += s.log.Text() + "\n"
 		switch line.Msg {
 		case "admin endpoint":
 			s.admin = "http://" + line.Listener

@@ -62,7 +62,7 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger) error {
 		log.Warn(note.Msg, "key", note.Key, "hint", note.Hint)
 	}
 	metrics := admin.NewMetrics(build)
-	r, err := relay.New(c, relay.Options{Log: log, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Version: build.Version})
+	r, err := relay.New(c, relay.Options{Log: log, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Certificates: metrics, Version: build.Version})
 	if err != nil {
 		return err
 	}

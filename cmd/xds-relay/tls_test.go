@@ -182,7 +182,12 @@ func TestTLSBothWays(t *testing.T) {
 		}
 	}
 	log := s.stop(t)
-	if !strings.Contains(log, "a client could not connect; see that it and downstream.tls agree") {
-		t.Errorf("the log does not mention those who could not connect:\n%s", log)
+	for _, why := range []string{"it does not speak TLS", "it shows no certificate"} {
+		if !strings.Contains(log, "a client could not connect: "+why) {
+			t.Errorf("the log does not say that %s:\n%s", why, log)
+		}
+	}
+	if strings.Contains(log, "see that it and downstream.tls agree") {
+		t.Errorf("the log says it twice:\n%s", log)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -14,7 +15,8 @@ func newValidate() *cobra.Command {
 		Short: "Check a configuration and the files it names",
 		Long: `Check a configuration, and that the certificates, keys and tokens it names can be read.
 Exits with 0 if all is well; else with 2, and every mistake with its line, column
-and what to do. A note is about what is valid, and may not be what was meant.`,
+and what to do. A note is about what is valid, and may not be what was meant, or about
+a certificate that can be used and has expired, or soon will have.`,
 		Example: `  xds-relay validate -c relay.yaml`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -25,7 +27,7 @@ and what to do. A note is about what is valid, and may not be what was meant.`,
 			if err := errors.Join(c.CheckFiles(), c.CheckHeaderFiles()); err != nil {
 				return &usageError{err}
 			}
-			for _, note := range c.Notes() {
+			for _, note := range append(c.Notes(), c.FileNotes(time.Now())...) {
 				fmt.Fprintf(cmd.OutOrStdout(), "note: %v\n", note)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")

@@ -9,6 +9,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
@@ -31,6 +32,8 @@ type Relay interface {
 	// Silent counts, for each type, the groups for which the control plane says nothing
 	// of it though it is there.
 	Silent() map[cache.TypeURL]int
+	// Certificates are the certificates and authorities in use.
+	Certificates() []certs.State
 }
 
 // stateCollector asks the relay for its state at each scrape, so that a gauge

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
@@ -50,6 +51,8 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	m.ClientResponse(cache.Endpoint, 5, 1, 700)
 	m.ClientAck(cache.Endpoint, 3*time.Millisecond)
 	m.ClientPanic()
+	m.CertificatesReloaded(true)
+	m.HandshakeFailed(certs.Downstream, certs.HandshakeExpired)
 
 	body := scrape(t, m)
 	for _, want := range []string{
@@ -85,6 +88,14 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		`subscriptions{kind="named",type="CDS"} 4`,
 		`subscriptions{kind="wildcard",type="CDS"} 0`,
 		`cache_resources{type="SDS"} 3`,
+		`certificate_reloads_total{result="ok"} 1`,
+		`certificate_reloads_total{result="failed"} 0`,
+		`handshake_failures_total{hop="downstream",reason="expired"} 1`,
+		`handshake_failures_total{hop="upstream",reason="not_yet_valid"} 0`,
+		`certificate_expiry_timestamp_seconds{address="",file="cert",hop="downstream"} 2000`,
+		`certificate_expiry_timestamp_seconds{address="a:1",file="ca",hop="upstream"} 3000`,
+		`certificate_last_reload_successful{address="",file="cert",hop="downstream"} 1`,
+		`certificate_last_reload_successful{address="a:1",file="ca",hop="upstream"} 0`,
 	} {
 		if !strings.Contains(body, "\n"+prefix+want+"\n") {
 			t.Errorf("%s%s is not there", prefix, want)

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -73,7 +72,7 @@ func newClient(f *fleet, id int, target string, sotw bool, names []string) (*cli
 	c := &client{fleet: f, id: id, sotw: sotw, names: names, held: make(map[key]held), floor: make(map[key]int), best: make(map[key]int)}
 	var err error
 	c.conn, err = grpc.NewClient(target,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(f.credentials),
 		grpc.WithContextDialer(c.dial),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(newCodec()), grpc.MaxCallRecvMsgSize(64<<20), grpc.WaitForReady(true)),
 		grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(4<<10),

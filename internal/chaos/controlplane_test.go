@@ -40,6 +40,9 @@ type orders struct {
 	Step   int // the world that it starts with
 	Listen string
 	Empty  bool // it has lost everything, until it is told to fill
+	// Certs is a directory with its certificate and those whom it trusts, read again for
+	// each handshake; empty: plaintext.
+	Certs string
 }
 
 // The commands. step is followed by the number of the step to be taken.
@@ -87,7 +90,11 @@ func runControlPlane() error {
 	if err != nil {
 		return fmt.Errorf("control plane: %w", err)
 	}
-	g := grpc.NewServer(grpc.MaxRecvMsgSize(64 << 20))
+	options := []grpc.ServerOption{grpc.MaxRecvMsgSize(64 << 20)}
+	if o.Certs != "" {
+		options = append(options, grpc.Creds(serverCredentials(o.Certs)))
+	}
+	g := grpc.NewServer(options...)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	discovery.RegisterAggregatedDiscoveryServiceServer(g, gcpserver.NewServer(ctx, s.mux(), s.callbacks()))

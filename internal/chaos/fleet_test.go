@@ -12,6 +12,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // fleet is all the clients of a test, and what became of them. It is safe for
@@ -25,6 +28,8 @@ type fleet struct {
 	epoch atomic.Int64
 	// moved is where clients connect from now on; nil: where they were told to.
 	moved atomic.Pointer[string]
+	// credentials are those of clients that are added from now on.
+	credentials credentials.TransportCredentials
 
 	ctx  context.Context // of all streams
 	stop context.CancelFunc
@@ -67,7 +72,7 @@ type fleetSize struct {
 
 func newFleet(t testing.TB, h *history) *fleet {
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &fleet{t: t, history: h, ctx: ctx, stop: cancel, ends: make(map[string]int), ignored: make(map[*client]bool)}
+	f := &fleet{t: t, history: h, credentials: insecure.NewCredentials(), ctx: ctx, stop: cancel, ends: make(map[string]int), ignored: make(map[*client]bool)}
 	t.Cleanup(f.Stop)
 	return f
 }

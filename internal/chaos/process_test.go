@@ -157,6 +157,8 @@ type upstream struct {
 	h    *history
 	addr string
 	in   *namespace // where it runs
+	// certs is orders.Certs.
+	certs string
 	// followers are other control planes of the same world; they learn of each step
 	// as this one does.
 	followers []*upstream
@@ -185,7 +187,7 @@ func (u *upstream) Start(empty bool) {
 	u.t.Helper()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	text, err := json.Marshal(orders{World: u.h.world, Step: u.h.Step(), Listen: u.addr, Empty: empty})
+	text, err := json.Marshal(orders{World: u.h.world, Step: u.h.Step(), Listen: u.addr, Empty: empty, Certs: u.certs})
 	if err != nil {
 		u.t.Fatal(err)
 	}

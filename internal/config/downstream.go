@@ -109,7 +109,9 @@ type Downstream struct {
 	Drain time.Duration `yaml:"drain"`
 }
 
-// ServerTLS is TLS towards the clients.
+// ServerTLS is TLS towards the clients. Files that change are used for new
+// connections, as those of upstream.tls are. While the certificate has expired no
+// client can connect, and the relay is not ready (ERR-14).
 type ServerTLS struct {
 	// Cert is a PEM file with the server's certificate and its chain.
 	// Default: "".

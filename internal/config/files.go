@@ -1,10 +1,10 @@
 package config
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"fmt"
+	"slices"
+	"time"
+
+	"github.com/xds-relay/xds-relay/internal/certs"
 )
 
 // minVersionKey is the shortest HMAC key accepted; versions show 128 bits.
@@ -16,20 +16,15 @@ const snapshotKey = 32
 // CheckFiles checks that the files the configuration names can be read and
 // hold what they should. [Config.Validate] leaves them alone, because a
 // configuration may be validated on a host that does not have them.
-// Expiry is not checked here: it depends on when somebody looks.
+// Expiry makes no file unusable; see [Config.FileNotes].
 func (c *Config) CheckFiles() error {
 	v := &validator{c: c}
-	up, down := &c.Upstream.TLS, &c.Downstream.TLS
-	v.certificates("upstream.tls.ca", up.CA)
-	v.keyPair("upstream.tls", up.Cert, up.Key)
-	for i := range c.Upstream.Fallbacks {
-		section := fmt.Sprintf("upstream.fallbacks[%d].tls", i)
-		tls := &c.Upstream.Fallbacks[i].TLS
-		v.certificates(section+".ca", tls.CA)
-		v.keyPair(section, tls.Cert, tls.Key)
+	for _, f := range c.CertificateFiles() {
+		_, err := certs.Load(f)
+		for _, fault := range certs.Faults(err) {
+			v.fault(fault)
+		}
 	}
-	v.keyPair("downstream.tls", down.Cert, down.Key)
-	v.certificates("downstream.tls.client_ca", down.ClientCA)
 	if data, ok := v.file("version_key_file", c.VersionKeyFile); ok && len(data) < minVersionKey {
 		v.fail("version_key_file", "for example: head -c 32 /dev/urandom", "%q has %d bytes; a key has at least %d", clip(c.VersionKeyFile), len(data), minVersionKey)
 	}
@@ -53,56 +48,46 @@ func (v *validator) file(key, path string) ([]byte, bool) {
 	return data, true
 }
 
-// certificates checks a PEM file of one or more certificates. The standard
-// library's pool skips what it cannot parse, and would then trust less than
-// the file says.
-func (v *validator) certificates(key, path string) {
-	data, ok := v.file(key, path)
-	if !ok {
-		return
-	}
-	found, err := parseCertificates(data)
-	switch {
-	case err != nil:
-		v.fail(key, "", "certificate %d in %q: %v", found+1, clip(path), err)
-	case found == 0:
-		v.fail(key, "it should contain -----BEGIN CERTIFICATE-----", "%q has no certificate in PEM form", clip(path))
-	}
+// fault takes over what is wrong with a file of certificates.
+func (v *validator) fault(f *certs.Fault) {
+	v.fail(f.Key, f.Hint, "%s", f.Msg)
+	v.errs[len(v.errs)-1].cause = f.Cause
 }
 
-func parseCertificates(data []byte) (found int, err error) {
-	for {
-		var block *pem.Block
-		block, data = pem.Decode(data)
-		if block == nil {
-			return found, nil
-		}
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return found, err
-		}
-		found++
+// CertificateFiles are the certificates, keys and authorities that are used: those of the
+// entries of upstream in their order, and then those of downstream. A section that names
+// no file is left out.
+func (c *Config) CertificateFiles() (all []certs.Files) {
+	for i, e := range c.Upstream.Entries() {
+		all = append(all, e.TLS.Files(i, e.Address))
 	}
+	all = append(all, c.Downstream.TLS.Files())
+	return slices.DeleteFunc(all, func(f certs.Files) bool { return f.Cert == "" && f.Key == "" && f.CA == "" })
 }
 
-// keyPair checks that a certificate and a key can be read and belong together.
-func (v *validator) keyPair(section, certPath, keyPath string) {
-	cert, okCert := v.file(section+".cert", certPath)
-	key, okKey := v.file(section+".key", keyPath)
-	if !okCert || !okKey {
-		return
+// Files are those of an entry of [Upstream.Entries].
+func (t ClientTLS) Files(entry int, address string) certs.Files {
+	return certs.Files{Section: EntrySection(entry) + ".tls", Hop: certs.Upstream, Address: address, Cert: t.Cert, Key: t.Key, CA: t.CA}
+}
+
+// Files are those that secure the listeners.
+func (t ServerTLS) Files() certs.Files {
+	return certs.Files{Section: "downstream.tls", Hop: certs.Downstream, Cert: t.Cert, Key: t.Key, CA: t.ClientCA}
+}
+
+// FileNotes are what files say that can be used, and that is a mistake all the same, or
+// soon will be: a certificate that has expired, or is about to. The relay starts with it,
+// since one that serves what it has is better than none.
+func (c *Config) FileNotes(now time.Time) []*Error {
+	v := &validator{c: c}
+	for _, f := range c.CertificateFiles() {
+		m, err := certs.Load(f)
+		if err != nil {
+			continue // which is for CheckFiles to say
+		}
+		for _, fault := range certs.Inspect(f, m, now) {
+			v.fault(fault)
+		}
 	}
-	if n, err := parseCertificates(cert); err != nil || n == 0 {
-		v.certificates(section+".cert", certPath)
-		return
-	}
-	if block, _ := pem.Decode(key); block == nil {
-		v.fail(section+".key", "it should contain -----BEGIN PRIVATE KEY-----", "%q has no private key in PEM form", clip(keyPath))
-		return
-	}
-	if _, err := tls.X509KeyPair(cert, key); err != nil {
-		v.fail(section+".key", "check that it is the unencrypted key of "+section+".cert", "%q: %v", clip(keyPath), err)
-	}
+	return v.errs
 }

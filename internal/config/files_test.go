@@ -97,10 +97,10 @@ version_key_file: %s
 			`relay.yaml:3:9: upstream.tls.ca: certificate 2 in "broken.pem": x509: malformed certificate`,
 			`    3 |     ca: broken.pem`,
 			`      |         ^`,
-			`relay.yaml:5:10: upstream.tls.key: "other.pem": tls: private key does not match public key`,
+			`relay.yaml:5:10: upstream.tls.key: "other.pem" is not the key of upstream.tls.cert: tls: private key does not match public key`,
 			`    5 |     key: other.pem`,
 			`      |          ^`,
-			`  hint: check that it is the unencrypted key of upstream.tls.cert`)},
+			`  hint: check that both come from the same request`)},
 		{"no key", "cert.pem", "cert.pem", "text", "hmac", lines(
 			`relay.yaml:5:10: upstream.tls.key: "text" has no private key in PEM form`,
 			`    5 |     key: text`,

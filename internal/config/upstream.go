@@ -195,10 +195,14 @@ func EntrySection(i int) string {
 }
 
 // ClientTLS is TLS towards the control plane. Setting any field but alpn turns TLS
-// on; server_name alone means the system's roots and no client certificate.
+// on; server_name alone means the system's roots and no client certificate. Files
+// that change are used for new connections within a second or, where the system
+// does not tell of changes, a minute; what is open lives on. Files that cannot be
+// used, or no longer, leave the last good ones in use, and the log says so.
 type ClientTLS struct {
 	// CA is a PEM file with the roots that the server's certificate must chain
-	// to. Empty means the system's roots.
+	// to. Empty means the system's roots. To move to another authority, have
+	// the old and the new one in it for a while.
 	// Default: "".
 	CA string `yaml:"ca"`
 

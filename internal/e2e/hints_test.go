@@ -38,6 +38,7 @@ func TestHints(t *testing.T) {
 	ca.issue("relay", "")
 	other.issue("stranger", "")
 	expired := ca.pair("expired", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(-time.Minute)})
+	early := ca.pair("early", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(time.Hour), NotAfter: time.Now().Add(2 * time.Hour)})
 	byName := ca.pair("by-name", &x509.Certificate{DNSNames: []string{"xds.example"}})
 
 	// serves is a control plane that speaks TLS, as grpc-go has it.
@@ -48,6 +49,7 @@ func TestHints(t *testing.T) {
 	}
 	trusting := "upstream.tls.ca=" + ca.path("ca.pem")
 	withCert := []string{trusting, "upstream.tls.cert=" + ca.path("relay.pem"), "upstream.tls.key=" + ca.path("relay.key")}
+	withExpired := []string{trusting, "upstream.tls.cert=" + ca.path("expired.pem"), "upstream.tls.key=" + ca.path("expired.key")}
 	withOther := []string{trusting, "upstream.tls.cert=" + other.path("stranger.pem"), "upstream.tls.key=" + other.path("stranger.key")}
 	plain := func(t *testing.T) string { return startControlPlane(t, newLinear(t).Mux()).addr }
 	demanding := func(version uint16) *tls.Config {
@@ -59,7 +61,7 @@ func TestHints(t *testing.T) {
 		isPlain       = "ADDRESS does not speak TLS: set upstream.address to its port for TLS, or leave upstream.tls out"
 		maybePlain    = "ADDRESS hangs up on TLS: if it speaks plaintext, leave upstream.tls out"
 		maybeTLS      = "ADDRESS does not answer in plaintext: if it speaks TLS, set upstream.tls.ca"
-		refused       = "ADDRESS does not accept the client certificate: set upstream.tls.cert and upstream.tls.key"
+		refused       = "ADDRESS does not accept the client certificate: "
 		notHTTP2      = "ADDRESS does not speak HTTP/2 there: set upstream.address"
 	)
 	tests := []struct {
@@ -94,7 +96,10 @@ func TestHints(t *testing.T) {
 		{"another name", serves(&tls.Config{Certificates: []tls.Certificate{byName}}), []string{trusting, "upstream.tls.server_name=other.example"}, badName},
 		{"an address for a name", serves(&tls.Config{Certificates: []tls.Certificate{byName}}), []string{trusting}, badName},
 		{"expired", serves(&tls.Config{Certificates: []tls.Certificate{expired}}), []string{trusting},
-			"ADDRESS has a certificate that has expired, or is not valid yet"},
+			"ADDRESS has a certificate that has expired: "},
+		{"not valid yet", serves(&tls.Config{Certificates: []tls.Certificate{early}}), []string{trusting},
+			"ADDRESS has a certificate that is not valid yet: "},
+		{"an expired client certificate", serves(demanding(tls.VersionTLS12)), withExpired, refused + "it has expired; renew the files of upstream.tls.cert"},
 		{"TLS to plaintext", plain, []string{trusting}, isPlain},
 		{"TLS to HTTP/1.1", webServer, []string{trusting}, isPlain},
 		{"TLS to who hangs up", hangingUp(nil), []string{trusting}, maybePlain},

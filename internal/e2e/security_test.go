@@ -64,7 +64,9 @@ func (a *authority) sign(file string, c *x509.Certificate, parent *x509.Certific
 	}
 	c.SerialNumber, err = rand.Int(rand.Reader, big.NewInt(1<<62))
 	must(err)
-	c.NotBefore = time.Now().Add(-time.Hour)
+	if c.NotBefore.IsZero() {
+		c.NotBefore = time.Now().Add(-time.Hour)
+	}
 	if c.NotAfter.IsZero() {
 		c.NotAfter = time.Now().Add(time.Hour)
 	}

@@ -8,8 +8,7 @@
 // that is exported, so that a test can join the same packages without any edge:
 // Grouping, and what each package is told of the configuration.
 //
-// Limitations: no reload of the configuration, and none of certificates that change
-// on disk. Clients of a group are believed about the relays they have come through
+// Limitations: no reload of the configuration. Clients of a group are believed about the relays they have come through
 // (NODE-11): one that lies can have the group's stream refused, so that clients whom
 // others must not depend on need a group of their own.
 package relay

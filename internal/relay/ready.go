@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -13,7 +14,8 @@ import (
 
 // readiness is true once the relay listens and each of ready_types is complete;
 // for these the relay itself wants everything, in the default group. It does not
-// go away with the upstream (ERR-14).
+// go away with the upstream, but it does while the certificate that all listeners show has
+// expired, since then no client can be served (ERR-14).
 type readiness struct {
 	relay *Relay
 	subs  []*fanout.Subscription
@@ -81,6 +83,9 @@ func (w *readiness) look() (more bool) {
 // listening: the relay takes in clients from now on.
 func (w *readiness) listening() { w.change(func() { w.listens = true }) }
 
+// certificatesChanged: what clients are shown is another one, or has expired.
+func (w *readiness) certificatesChanged() { w.change(func() {}) }
+
 func (w *readiness) stop() { w.change(func() { w.stopping = true }) }
 
 // change makes a change and tells health checks, in one step: two changes must not
@@ -99,6 +104,20 @@ func (w *readiness) state() (ready bool, why string) {
 	return w.judge()
 }
 
+// expired says that no client can connect, because of the certificate of the listeners;
+// empty: it is not so.
+func (w *readiness) expired() string {
+	serving := w.relay.serving.Load()
+	if serving == nil {
+		return ""
+	}
+	at, ok := serving.Expired(time.Now())
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("the certificate of downstream.tls.cert has expired: it was valid until %s", at.UTC().Format(time.RFC3339))
+}
+
 // judge is called with mu held.
 func (w *readiness) judge() (ready bool, why string) {
 	switch {
@@ -106,6 +125,8 @@ func (w *readiness) judge() (ready bool, why string) {
 		return false, "shutting down"
 	case !w.listens:
 		return false, "not listening yet"
+	case w.expired() != "":
+		return false, w.expired()
 	case len(w.missing) > 0:
 		return false, "waiting for upstream to answer for " + strings.Join(w.missing, ", ")
 	}

@@ -8,14 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/upstream"
 )
@@ -28,6 +27,10 @@ type Options struct {
 	Upstream   upstream.Observer
 	Downstream downstream.Observer
 	Snapshot   SnapshotObserver
+	// Certificates is told of handshakes that fail and of certificate files that change;
+	// nil: nobody is. Follow says how such files are followed; zero: as certs.Defaults.
+	Certificates CertificateObserver
+	Follow       certs.Options
 	// Version of the relay, for the snapshot's header.
 	Version string
 	// Dial, if set, replaces the network towards the control plane.
@@ -46,6 +49,10 @@ type Relay struct {
 	ready  *readiness
 	keeper *keeper // nil: there is no snapshot
 
+	certs      *certs.Follower
+	serving    atomic.Pointer[certs.Followed] // what clients are shown; nil: they are served in plaintext
+	handshakes *handshakes
+
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 }
@@ -56,11 +63,12 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	conns, err := controlPlanes(c, o)
-	if err != nil {
+	r := &Relay{config: c, log: o.Log, handshakes: newHandshakes(o.Log.With("component", "downstream"), o.Certificates)}
+	r.followCertificates(o)
+	if err := r.controlPlanes(c, o); err != nil {
 		return nil, err
 	}
-	serverCreds, err := serverCredentials(c.Downstream.TLS)
+	serverCreds, err := r.serverCredentials(c.Downstream.TLS)
 	if err != nil {
 		return nil, err
 	}
@@ -73,13 +81,13 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Relay{config: c, log: o.Log, conns: conns, cancel: cancel}
+	r.cancel = cancel
 	r.groups = &groups{
 		Grouping: NewGrouping(c).Under(key),
 		upstream: UpstreamConfig(c, fingerprint),
 		hub:      HubConfig(c),
 		options: upstream.ClientOptions{
-			Conns: conns, Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Random: o.Random,
+			Conns: r.conns, Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Random: o.Random,
 		},
 		log:    o.Log,
 		run:    func(f func(context.Context)) { r.work.Go(func() { f(ctx) }) },
@@ -106,6 +114,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		r.groups.run(r.keeper.run)
 	}
 	r.ready = r.watchReadiness(TypeURLs(c.Downstream.ReadyTypes))
+	r.groups.run(r.certs.Run)
 	o.Log.Info("groups", "profile", c.Groups.Profile, "key", r.groups.describe(), "share_secrets", c.Groups.ShareSecrets, "node_mode", c.EffectiveNodeMode())
 	return r, nil
 }
@@ -232,14 +241,14 @@ func target(address string, dialed bool) string {
 	return address
 }
 
-// controlPlanes are the connections to the control planes, none of which is made yet.
-func controlPlanes(c *config.Config, o Options) (conns []*upstream.Conn, err error) {
+// controlPlanes makes the connections to the control planes, none of which is used yet.
+func (r *Relay) controlPlanes(c *config.Config, o Options) error {
 	for i, e := range c.Upstream.Entries() {
-		creds, security, err := clientCredentials(e.TLS)
+		creds, security, err := r.clientCredentials(i, e)
 		if err != nil {
-			return nil, fmt.Errorf("upstream %s: %w", e.Address, err)
+			return fmt.Errorf("upstream %s: %w", e.Address, err)
 		}
-		conns = append(conns, upstream.NewConn(upstream.Endpoint{
+		r.conns = append(r.conns, upstream.NewConn(upstream.Endpoint{
 			Name:           e.Address,
 			Target:         target(e.Address, o.Dial != nil),
 			Credentials:    creds,
@@ -258,16 +267,16 @@ func controlPlanes(c *config.Config, o Options) (conns []*upstream.Conn, err err
 			Observer:       o.Upstream,
 		}))
 	}
-	return conns, nil
+	return nil
 }
 
-func serverCredentials(t config.ServerTLS) (credentials.TransportCredentials, error) {
-	if !t.Enabled() {
-		return insecure.NewCredentials(), nil
-	}
-	tlsConfig, err := serverTLS(t)
-	if err != nil {
-		return nil, fmt.Errorf("downstream.tls: %w", err)
-	}
-	return credentials.NewTLS(tlsConfig), nil
+// followCertificates makes what keeps certificates up to date. It starts with the relay.
+func (r *Relay) followCertificates(o Options) {
+	follow := o.Follow
+	follow.Log, follow.Observer = o.Log.With("component", "certificates"), r.handshakes.observer
+	follow.Changed = func() { r.ready.certificatesChanged() }
+	r.certs = certs.NewFollower(follow)
 }
+
+// Certificates are the files in use that have an end: certificates and authorities.
+func (r *Relay) Certificates() []certs.State { return r.certs.States() }

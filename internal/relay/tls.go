@@ -3,52 +3,48 @@ package relay
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
+	"errors"
 	"fmt"
+	"io"
 	"net"
-	"os"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
-// clientCredentials are those towards a control plane. security is nil for plaintext.
-func clientCredentials(t config.ClientTLS) (_ credentials.TransportCredentials, security *upstream.Security, _ error) {
+// clientCredentials are those towards an entry of the list of control planes. security is
+// nil for plaintext. Each handshake uses the files as they are then, so that one that was
+// refused for its certificate succeeds when that has been replaced.
+func (r *Relay) clientCredentials(entry int, e config.Fallback) (_ credentials.TransportCredentials, security *upstream.Security, _ error) {
+	t := e.TLS
 	if !t.Enabled() {
 		return insecure.NewCredentials(), nil, nil
 	}
-	c, err := clientTLS(t)
+	followed, err := r.certs.Follow(t.Files(entry, e.Address))
 	if err != nil {
-		return nil, nil, fmt.Errorf("tls: %w", err)
+		return nil, nil, err
 	}
 	security = &upstream.Security{Certificate: t.Cert != ""}
-	certs := c.Certificates
-	c.GetClientCertificate = func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		security.Asked.Store(true)
-		for i := range certs {
-			if info.SupportsCertificate(&certs[i]) == nil {
-				return &certs[i], nil
-			}
-		}
-		return new(tls.Certificate), nil // which is none
-	}
-	strict := credentials.NewTLS(c)
-	if t.ALPN == config.ALPNLenient {
-		return lenient{strict, c}, security, nil
-	}
-	return strict, security, nil
+	return &clientTLS{
+		TransportCredentials: credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}),
+		config:               t, files: followed, security: security, handshakes: r.handshakes,
+	}, security, nil
 }
 
-// lenient are credentials as gRPC has them, except that a server that selects no application
-// protocol is taken for one that speaks HTTP/2 all the same. gRPC lets nobody choose
-// but through the environment of the process, and recommends what is done here: a
-// handshake of one's own.
-type lenient struct {
+// clientTLS are credentials towards a control plane. What is embedded says what they are
+// called, and makes no handshake.
+type clientTLS struct {
 	credentials.TransportCredentials
-	config *tls.Config
+	config     config.ClientTLS
+	files      *certs.Followed
+	security   *upstream.Security
+	handshakes *handshakes
 }
 
 // http2Suites are the cipher suites of TLS 1.2 that HTTP/2 permits (RFC 9113 appendix A),
@@ -58,6 +54,49 @@ var http2Suites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (c *clientTLS) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	v := &verdict{material: c.files.Material(), handshakes: c.handshakes}
+	t := &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: c.config.ServerName, RootCAs: v.material.Pool,
+		GetClientCertificate: func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			v.asked = true
+			c.security.Asked.Store(true)
+			if pair := v.material.Pair; pair != nil && info.SupportsCertificate(pair) == nil {
+				v.shown = true
+				return pair, nil
+			}
+			return new(tls.Certificate), nil // which is none
+		},
+	}
+	shake := credentials.NewTLS(t).ClientHandshake
+	if c.config.ALPN == config.ALPNLenient {
+		shake = lenient{t}.ClientHandshake
+	}
+	conn, info, err := shake(ctx, authority, raw)
+	if err != nil {
+		v.failed(err)
+		return nil, nil, err
+	}
+	if v.asked {
+		conn = &unheard{Conn: conn, verdict: v}
+	}
+	return conn, info, nil
+}
+
+// Clone is a copy that may be changed, as gRPC asks for.
+func (c *clientTLS) Clone() credentials.TransportCredentials {
+	clone := *c
+	clone.TransportCredentials = c.TransportCredentials.Clone()
+	return &clone
+}
+
+// lenient makes the handshake of a client as gRPC does, except that a server that selects
+// no application protocol is taken for one that speaks HTTP/2 all the same. gRPC lets
+// nobody choose but through the environment of the process, and recommends what is done
+// here: a handshake of one's own.
+type lenient struct{ config *tls.Config }
 
 // ClientHandshake offers nothing but HTTP/2; a server that selects something else is
 // refused by crypto/tls.
@@ -81,52 +120,116 @@ func (l lenient) ClientHandshake(ctx context.Context, authority string, raw net.
 	}, nil
 }
 
-// Clone is a copy that may be changed, as gRPC asks for.
-func (l lenient) Clone() credentials.TransportCredentials {
-	return lenient{l.TransportCredentials.Clone(), l.config.Clone()}
+// verdict is what a control plane makes of one handshake.
+type verdict struct {
+	material     *certs.Material
+	asked, shown bool // for a certificate, and one
+	handshakes   *handshakes
 }
 
-func clientTLS(t config.ClientTLS) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	var err error
-	if t.CA != "" {
-		if c.RootCAs, err = pool(t.CA); err != nil {
-			return nil, err
+// failed counts the handshake. A server that asked for a certificate seldom says what it
+// has against what it was shown, and often just goes away; what we know of it tells.
+func (v *verdict) failed(err error) {
+	f, ok := certs.Classify(err)
+	silent := f.Reason == certs.HandshakeOther || errors.Is(err, io.EOF)
+	switch {
+	case !v.asked || !silent && !f.Remote:
+	case v.shown && silent:
+		refused := certs.Failure{Reason: certs.HandshakeRefused, Remote: true}
+		if why := refused.Against(v.material.Leaf(), time.Now()); why != refused {
+			f, ok = why, true
 		}
+	case v.shown:
+	case v.material.Pair != nil: // and it is by none of the authorities that the server asked for
+		f, ok = certs.Failure{Reason: certs.HandshakeUnknownCA, Remote: true}, true
+	default:
+		f, ok = certs.Failure{Reason: certs.HandshakeNoCertificate, Remote: true}, true
 	}
-	if t.Cert != "" {
-		cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
-		if err != nil {
-			return nil, err
-		}
-		c.Certificates = []tls.Certificate{cert}
+	if ok {
+		v.handshakes.failed(certs.Upstream, f, v.material, err)
 	}
-	return c, nil
 }
 
-func serverTLS(t config.ServerTLS) (*tls.Config, error) {
-	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+// unheard is a connection to a control plane that has asked for a certificate. With TLS
+// 1.3 it looks at what it was shown after the handshake, and says that it refuses it
+// instead of its first words.
+type unheard struct {
+	net.Conn
+	verdict *verdict
+	over    atomic.Bool // it has said something, or broken
+}
+
+func (c *unheard) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.note(n, err)
+	return n, err
+}
+
+func (c *unheard) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.note(0, err)
+	return n, err
+}
+
+func (c *unheard) note(read int, err error) {
+	if c.over.Load() || read == 0 && err == nil {
+		return
+	}
+	if first := !c.over.Swap(true); first && read == 0 && !errors.Is(err, net.ErrClosed) {
+		c.verdict.failed(err)
+	}
+}
+
+// serverCredentials are those towards clients. They take the place of those there were.
+func (r *Relay) serverCredentials(t config.ServerTLS) (credentials.TransportCredentials, error) {
+	if !t.Enabled() {
+		return insecure.NewCredentials(), nil
+	}
+	followed, err := r.certs.Follow(t.Files())
 	if err != nil {
 		return nil, err
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}}
-	if t.ClientCA != "" {
-		if c.ClientCAs, err = pool(t.ClientCA); err != nil {
-			return nil, err
-		}
-		c.ClientAuth = tls.RequireAndVerifyClientCert
+	if old := r.serving.Swap(followed); old != nil {
+		old.Close()
 	}
-	return c, nil
+	// One configuration for all, so that its session tickets are; who resumes a session is
+	// judged by the authorities of then.
+	base := &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		m := followed.Material()
+		if m.Pair == nil {
+			return nil, fmt.Errorf("%s names no certificate", followed.Files().Section)
+		}
+		c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*m.Pair}}
+		if m.Pool != nil {
+			c.ClientCAs, c.ClientAuth = m.Pool, tls.RequireAndVerifyClientCert
+		}
+		return c, nil
+	}}
+	return &serverTLS{credentials.NewTLS(base), followed, r.handshakes}, nil
 }
 
-func pool(path string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(path)
+// serverTLS are credentials towards clients, whose failures are counted: gRPC tells nobody
+// of them.
+type serverTLS struct {
+	credentials.TransportCredentials
+	files      *certs.Followed
+	handshakes *handshakes
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (s *serverTLS) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := s.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
-		return nil, err
+		if f, ok := certs.Classify(err); ok {
+			s.handshakes.failed(certs.Downstream, f, s.files.Material(), err)
+		}
 	}
-	p := x509.NewCertPool()
-	if !p.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM form", path)
-	}
-	return p, nil
+	return conn, info, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (s *serverTLS) Clone() credentials.TransportCredentials {
+	clone := *s
+	clone.TransportCredentials = s.TransportCredentials.Clone()
+	return &clone
 }

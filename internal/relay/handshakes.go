@@ -1,0 +1,109 @@
+package relay
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/xds-relay/xds-relay/internal/certs"
+)
+
+// CertificateObserver is told what becomes of certificates. Its methods may be called from
+// any goroutine.
+type CertificateObserver interface {
+	certs.Observer
+	// HandshakeFailed: a handshake has failed on a side of the relay.
+	HandshakeFailed(hop certs.Hop, reason certs.Reason)
+}
+
+type noCertificates struct{}
+
+func (noCertificates) CertificatesReloaded(bool)               {}
+func (noCertificates) HandshakeFailed(certs.Hop, certs.Reason) {}
+
+// handshakes takes note of those that fail. Those with a control plane are also what
+// ended a stream, and the log has them there; those of clients are logged here, one of
+// each kind in refusedEvery, since clients come back for ever and anybody may knock.
+type handshakes struct {
+	log      *slog.Logger
+	observer CertificateObserver
+
+	mu   sync.Mutex
+	seen map[certs.Failure]*refusals
+}
+
+// refusedEvery is how often clients that fail for one reason are mentioned.
+const refusedEvery = 10 * time.Second
+
+// refusals are what happened for one reason.
+type refusals struct {
+	next time.Time // when it is mentioned again
+	held int       // of which nothing was said
+}
+
+func newHandshakes(log *slog.Logger, o CertificateObserver) *handshakes {
+	if o == nil {
+		o = noCertificates{}
+	}
+	return &handshakes{log: log, observer: o, seen: make(map[certs.Failure]*refusals)}
+}
+
+// failed takes note of a handshake, and of what of ours was to be shown in it.
+func (h *handshakes) failed(hop certs.Hop, f certs.Failure, ours *certs.Material, err error) {
+	f = f.Against(ours.Leaf(), time.Now())
+	h.observer.HandshakeFailed(hop, f.Reason)
+	if hop == certs.Upstream {
+		return
+	}
+	if more, ok := h.mention(f, time.Now()); ok {
+		h.log.Warn("a client could not connect: "+clientFailure(f), "reason", string(f.Reason), "err", err, "more_since_last", more)
+	}
+}
+
+func (h *handshakes) mention(f certs.Failure, now time.Time) (held int, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.seen[f]
+	if s == nil {
+		s = &refusals{}
+		h.seen[f] = s
+	}
+	if now.Before(s.next) {
+		s.held++
+		return 0, false
+	}
+	held, s.held, s.next = s.held, 0, now.Add(refusedEvery)
+	return held, true
+}
+
+// clientFailure says in plain words why a client could not connect, and what to look at.
+func clientFailure(f certs.Failure) string {
+	if f.Remote {
+		switch f.Reason {
+		case certs.HandshakeExpired:
+			return "it does not accept the certificate of downstream.tls.cert, which has expired; renew it, or see the client's clock"
+		case certs.HandshakeNotYetValid:
+			return "it does not accept the certificate of downstream.tls.cert, which is not valid yet; see the clock of this host"
+		case certs.HandshakeUnknownCA:
+			return "it does not trust the authority that signed the certificate of downstream.tls.cert; give it that one's certificate"
+		case certs.HandshakeWrongName:
+			return "the certificate of downstream.tls.cert is not for the name that it calls the relay by"
+		case certs.HandshakeProtocol:
+			return "it and the relay have no version of TLS or cipher suite in common"
+		}
+		return "it does not accept the certificate of downstream.tls.cert; it must trust the authority that signed it, and call the relay by a name that is in it"
+	}
+	switch f.Reason {
+	case certs.HandshakeExpired:
+		return "its certificate has expired; renew it, or see the clock of this host"
+	case certs.HandshakeNotYetValid:
+		return "its certificate is not valid yet; see its clock and that of this host"
+	case certs.HandshakeUnknownCA:
+		return "its certificate is signed by nobody in downstream.tls.client_ca"
+	case certs.HandshakeNoCertificate:
+		return "it shows no certificate, and downstream.tls.client_ca asks for one"
+	case certs.HandshakeProtocol:
+		return "it does not speak TLS, or not HTTP/2 over it, and downstream.tls is set"
+	}
+	return "the TLS handshake failed; see that it and downstream.tls agree"
+}
