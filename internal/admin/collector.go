@@ -61,7 +61,7 @@ func newStateCollector(r Relay) *stateCollector {
 		ready:         desc("ready", "1 if /readyz answers 200."),
 		groups:        desc("groups", "Groups of clients, each with its own streams to the control plane."),
 		clients:       desc("clients", "Open client streams.", "protocol"),
-		sync:          desc("client_sync_state", "Open client streams by the worst state of their types: synced, pending (something is to be sent), stale (an ACK is owed) or nacked.", "state"),
+		sync:          desc("client_sync_state", "Open client streams by the worst state of their types: synced, unsent (something is to be sent), unacked (an ACK is owed) or nacked (its last verdict was a rejection).", "state"),
 		subscriptions: desc("subscriptions", "Clients with the wildcard of a type, and pairs of a client and a name it subscribes to.", "type", "kind"),
 		resources:     desc("cache_resources", "Resources held, by distinct name within a group.", "type"),
 		held:          desc("cache_removals_held", "Removals that the mass-removal guard holds back; above 0 somebody should look.", "type"),
