@@ -331,7 +331,7 @@ func (c *Client) receive(id StreamID, s *stream, in adsStream, log *slog.Logger)
 func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (routine bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.observer.UpstreamDropped("panic")
+			c.observer.UpstreamDropped(panicked)
 			log.Error("bug: a response made the relay panic", "err", fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = errors.New("internal error while taking in a response")
 		}
@@ -427,6 +427,20 @@ func Ending(err error) (End, string) {
 		return e, "refused"
 	}
 }
+
+// Reasons are why streams end, or cannot be opened: what an Observer may be told.
+func Reasons() []string {
+	return []string{replanned, moved, "no_room", closed, "unavailable", "cancelled", "deadline", "unimplemented", "error", "refused"}
+}
+
+// Why responses are not used.
+const (
+	unsubscribed = "unsubscribed_type"
+	panicked     = "panic"
+)
+
+// Drops are why responses are not used: what an Observer may be told.
+func Drops() []string { return []string{unsubscribed, panicked} }
 
 // unixPath is the path of a Unix socket's address, as gRPC's resolver hands it to
 // a dialer.

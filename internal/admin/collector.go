@@ -28,6 +28,8 @@ type Relay interface {
 	Groups() map[string]*fanout.Hub
 	// Upstream is how the groups get on with their control planes, by the same names.
 	Upstream() map[string]upstream.State
+	// ControlPlanes are the addresses of the control planes, in order of preference.
+	ControlPlanes() []string
 	// Silent counts, for each type, the groups for which the control plane says nothing
 	// of it though it is there.
 	Silent() map[cache.TypeURL]int
@@ -92,7 +94,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.ready, ready)
 
 	summary := c.relay.Summary()
-	for _, protocol := range []string{"delta", "sotw"} {
+	for _, protocol := range protocols {
 		gauge(c.clients, summary.Protocols[protocol], protocol)
 	}
 	for _, state := range downstream.SyncStates() {
@@ -121,7 +123,8 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	for t, n := range c.relay.Silent() {
 		silent[t.Short()] += n
 	}
-	for short, t := range totals {
+	for _, short := range cache.Shorts() {
+		t := totals[short]
 		gauge(c.silent, silent[short], short)
 		for cause, name := range causes {
 			gauge(c.absent, t.Absent[cause], short, name)
@@ -134,6 +137,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.subscriptions, t.Named, short, "named")
 	}
 }
+
+// protocols are the variants that streams of clients speak.
+var protocols = []string{"delta", "sotw"}
 
 // added is the sum of two counts of causes.
 func added(a, b map[cache.Cause]int) map[cache.Cause]int {
