@@ -293,7 +293,7 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	if reason == replanned || reason == moved { // nothing went wrong
 		log.Debug("upstream stream closed", "address", kind.Entry, "reason", reason)
 	} else {
-		e := ended{end, kind, reason, status.Code(err).String(), wait}
+		e := ended{end, kind, grpcStream.ClientStream != nil, reason, status.Code(err).String(), wait}
 		c.conns[s.open.Entry].tellEnded(e, log, func() bool { return c.firstFailure(s.open.Entry, e) })
 	}
 	if end.Denied && c.denied != nil {

@@ -70,6 +70,9 @@ func (c *Core) laneCondition(lane fanout.Lane) Condition {
 	if l := s.stream.lanes[lane.Type]; !l.answered && !c.hub.Heard(lane) {
 		return Waiting
 	}
+	if lane.Wildcard && !c.hub.Synced(lane.Type) {
+		return Waiting // some of it is here, and clients wait for all of it (RECON-16)
+	}
 	return UpToDate
 }
 

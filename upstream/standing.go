@@ -73,6 +73,7 @@ func (s *standing) lost(now time.Time) (first bool) {
 type ended struct {
 	End
 	stream Stream
+	began  bool   // it was a stream, and no attempt
 	reason string // out of a closed set
 	code   string // of gRPC
 	retry  time.Duration
@@ -104,26 +105,31 @@ func (e ended) sentence(lost bool) (sentence string, level slog.Level) {
 	return "cannot reach the control plane", slog.LevelWarn
 }
 
-// tellEnded tells of the end of a stream. Others of the entry that are answered make it the
-// group's own affair: own reports whether it is the first of its kind there.
+// tellEnded tells of the end of a stream. While others of the entry are answered, that one
+// is not is the group's own affair if the server says so: own reports whether it is the first
+// of its kind there. If the stream broke its next attempt will tell.
 func (c *Conn) tellEnded(e ended, log *slog.Logger, own func() bool) {
 	c.mu.Lock()
 	first, lost := false, false
 	others := c.comeback.answering > 0 && !e.NoRoom
+	broke := e.began && (!e.Refused || e.reason == closed)
 	if !others {
 		lost = c.standing.lost(time.Now())
+	}
+	if !others || !broke && !e.Refused {
 		first = c.standing.told.news(e.kind())
 	}
 	c.mu.Unlock()
-	if others {
-		first = own()
+	to := c.endpoint.Log
+	if others && e.Refused && !broke {
+		first, to = own(), log
 	}
 	if !first && !lost {
 		log.Debug("upstream stream ended", e.fields()...)
 		return
 	}
 	sentence, level := e.sentence(lost)
-	log.Log(context.Background(), level, sentence, e.fields()...)
+	to.Log(context.Background(), level, sentence, e.fields()...)
 }
 
 // tellStopped tells that an entry has stopped answering on a connection that is open.

@@ -29,7 +29,7 @@ var defaults = limits{burst: 10, every: 5 * time.Second, kinds: 256}
 
 // sampledBy are the attributes that, with level and message, make the kind of a line. Each
 // has few values in one relay: none is a client's or a group's choice.
-var sampledBy = map[string]bool{"reason": true, "code": true, "address": true, "listener": true, "key": true}
+var sampledBy = map[string]bool{"reason": true, "code": true, "address": true, "listener": true}
 
 // sampler holds back what is too much.
 type sampler struct {
