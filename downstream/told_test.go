@@ -78,7 +78,12 @@ func whatTheLogSays(t *testing.T, level slog.Level) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	defer func() { s.Close(0); <-served }()
+	defer func() {
+		s.Close(0)
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

@@ -258,13 +258,14 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 		s.ads = grpcStream
 		c.mu.Unlock()
 		c.observer.UpstreamConnected(kind, true)
-		log.Debug("upstream stream open", "address", kind.Entry, "mode", kind.Mode())
+		named := log.With("address", kind.Entry)
+		named.Debug("upstream stream open", "mode", kind.Mode())
 		c.step(func(now time.Time) { c.core.Opened(id, now) })
 		var sender sync.WaitGroup
-		sender.Go(func() { c.send(ctx, id, s, grpcStream) })
+		sender.Go(func() { c.send(ctx, id, s, grpcStream, named) })
 		poke(s.wake)
 		poke(c.wake)
-		err = c.receive(id, s, grpcStream, log)
+		err = c.receive(id, s, grpcStream, named)
 		s.cancel()
 		sender.Wait()
 		leave()
@@ -337,6 +338,9 @@ func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (rout
 		}
 	}()
 	d := Decode(resp, c.core.config.Fingerprint)
+	if debugs(log) {
+		tellResponse(log, d, proto.Size(resp))
+	}
 	c.observer.UpstreamResponse(d.typeURL, len(d.update.Set)+len(d.bodyless), len(d.update.Removed))
 	c.step(func(now time.Time) {
 		if s := c.streams[id]; s != nil {
@@ -349,7 +353,7 @@ func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (rout
 	c.step(func(now time.Time) { nack, overrun = c.core.Applied(id, d, now) })
 	if nack != "" {
 		c.observer.UpstreamNack(d.typeURL)
-		log.Warn("response rejected; its sound resources are used", "address", c.address(id), "type", d.typeURL, "nonce", d.nonce, "err", nack)
+		log.Warn("response rejected; its sound resources are used", "type", d.typeURL, "nonce", d.nonce, "err", nack)
 	}
 	if overrun {
 		return false, errors.New("the control plane sends without reading: too many responses wait for their ACK")
@@ -358,7 +362,7 @@ func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (rout
 }
 
 // send writes what the Core wants written, one request at a time.
-func (c *Client) send(ctx context.Context, id StreamID, s *stream, out adsStream) {
+func (c *Client) send(ctx context.Context, id StreamID, s *stream, out adsStream, log *slog.Logger) {
 	for {
 		c.mu.Lock()
 		req := c.core.Next(id, time.Now())
@@ -373,6 +377,9 @@ func (c *Client) send(ctx context.Context, id StreamID, s *stream, out adsStream
 		}
 		if out.SendMsg(req) != nil {
 			return // Recv has the reason
+		}
+		if debugs(log) {
+			tellRequest(log, req)
 		}
 		if starts(req) {
 			poke(c.wake)

@@ -93,16 +93,6 @@ func (c *Client) conn(entry string) *Conn {
 	return c.conns[0] // each entry has one
 }
 
-// address is the control plane at the other end of a stream.
-func (c *Client) address(id StreamID) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.streams[id]; s != nil {
-		return c.core.entries[s.open.Entry].Name
-	}
-	return ""
-}
-
 // inUse is the index of the entry that serves the group.
 func (c *Client) inUse() int {
 	c.mu.Lock()

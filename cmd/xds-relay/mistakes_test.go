@@ -64,7 +64,7 @@ func TestMistakesAtTheStart(t *testing.T) {
 		args []string
 		says string
 	}{
-		"an unknown key":      {[]string{"-c", write("a.yaml", "upstream:\n  adress: a:1\n", 0o600)}, `FILE:2:3: unknown field "adress"`},
+		"an unknown key":      {[]string{"-c", write("a.yaml", "upstream:\n  backoff:\n    grce: 5s\n", 0o600)}, `FILE:3:5: unknown field "grce"`},
 		"a duplicate key":     {[]string{"-c", write("b.yaml", "upstream:\n  address: 127.0.0.1:1\n  address: 127.0.0.1:2\n", 0o600)}, `FILE:3:3: duplicate field "address"`},
 		"a wrong value":       {[]string{"-c", write("c.yaml", "timers:\n  dne_timeout: soon\n", 0o600)}, `FILE:2:16: timers.dne_timeout: wants a duration such as 30s, found "soon"`},
 		"a missing variable":  {[]string{"-c", write("d.yaml", "upstream:\n  address: \"${env:XDS_UPSTREAM}\"\n", 0o600)}, `FILE:2:12: upstream.address: environment variable XDS_UPSTREAM is not set`},
