@@ -207,3 +207,16 @@ func TestListing(t *testing.T) {
 		t.Errorf("%v allocations for what is shared", n)
 	}
 }
+
+// What is told only for debugging costs nothing while nobody asks for it.
+func TestSilenceIsFree(t *testing.T) {
+	log := slog.New(slog.NewJSONHandler(new(page), &slog.HandlerOptions{Level: slog.LevelInfo})).With("component", "downstream")
+	s := &Server{log: log}
+	if n := testing.AllocsPerRun(100, func() {
+		if s.debugs() {
+			t.Error("nobody has asked for it")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

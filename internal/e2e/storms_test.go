@@ -94,11 +94,12 @@ func fleetOf(t *testing.T, address string, n int) (streams []discovery.Aggregate
 	var conn *grpc.ClientConn
 	for i := range n {
 		if i%10 == 0 {
-			var err error
-			if conn, err = grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+			c, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { conn.Close() })
+			t.Cleanup(func() { c.Close() })
+			conn = c
 		}
 		s, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
 		if err != nil {
