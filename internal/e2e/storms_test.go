@@ -191,3 +191,27 @@ func TestStormOfGroups(t *testing.T) {
 	}
 	t.Logf("in all %v: %d bytes of log", time.Since(begin).Round(time.Millisecond), d.Len())
 }
+
+// TestStormOfEnvoys: clients that are sent away in an outage, and come back, do not fill the
+// log either.
+func TestStormOfEnvoys(t *testing.T) {
+	const clients, rounds = 300, 3
+	address, log, d := stormy(t, loopback.Reserve(t), "groups.key=[cluster]", "timers.unavailable_after=100ms", "upstream.backoff.initial=100ms", "upstream.backoff.max=500ms")
+	begin := time.Now()
+	for range rounds {
+		for _, s := range fleetOf(t, address, clients) {
+			if _, err := s.Recv(); status.Code(err) != codes.Unavailable {
+				t.Fatalf("a client that waits in an outage is told %v", err)
+			}
+		}
+	}
+	t.Logf("%d clients were sent away %d times in %v: %d bytes of log", clients, rounds, time.Since(begin).Round(time.Millisecond), d.Len())
+	if n := d.Len(); n > budget(begin) {
+		t.Errorf("%d bytes of log", n)
+	}
+	eventually(t, patience, func() error {
+		log.Close()
+		_, all := d.accounted(t, "client stream ended")
+		return is("ends", all, rounds*clients)
+	})
+}

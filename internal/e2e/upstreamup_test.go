@@ -102,3 +102,48 @@ func TestUpstreamRefusesOrIsSilent(t *testing.T) {
 		}
 	}
 }
+
+// TestFailoverIsToldOnce: that another control plane of the list is put to use, and that the
+// preferred one is back, is one line each, whatever the number of groups.
+func TestFailoverIsToldOnce(t *testing.T) {
+	t.Parallel()
+	const groups = 20
+	wa, wb := newLinear(t), newLinear(t)
+	wa.service("a", "127.0.0.1:1")
+	wb.service("a", "127.0.0.1:1")
+	a, b := startControlPlane(t, wa.Mux()), startControlPlane(t, wb.Mux())
+	r := startWatched(t, a.addr, append(quickBackoff, "groups.key=[id]", "timers.unavailable_after=1s", "upstream.failover_after=1s", "upstream.failback_after=1s", fmt.Sprintf(`upstream.fallbacks=[{"address":%q}]`, b.addr))...)
+	var clients []*deltaClient
+	for i := range groups {
+		c := openDelta(t, r.addr, fmt.Sprint("client-", i))
+		c.Wildcard(cache.Cluster)
+		clients = append(clients, c)
+	}
+	all := func(address, is string) error {
+		if got := strings.Count(adminPage(t, r.Relay, r.metrics, "/groups"), fmt.Sprintf(`"address": %q,
+          "in_use": true,
+          "state": %q`, address, is)); got != groups {
+			return fmt.Errorf("%d of %d groups have %s in use, %s", got, groups, address, is)
+		}
+		return nil
+	}
+	once := func(parts ...string) {
+		t.Helper()
+		if lines := r.log.Lines(parts...); len(lines) != 1 {
+			t.Errorf("%d lines with %q, want one: %q", len(lines), parts, lines)
+		}
+	}
+	eventually(t, patience, func() error { return all(a.addr, "current") })
+	for _, c := range clients {
+		eventually(t, patience, func() error { return c.Has(cache.Cluster, "a-cluster") })
+	}
+	a.Stop()
+	eventually(t, patience, func() error { return all(b.addr, "current") })
+	r.becomes(1, fmt.Sprintf(`upstream_groups{state="current"} %d`, groups))
+	once("level=WARN", "lost the control plane", "address="+a.addr)
+	once("level=WARN", "the next one of the list is put to use", "address="+b.addr, "instead_of="+a.addr)
+	once("level=INFO", "the control plane answers", "address="+b.addr)
+	a.Start()
+	eventually(t, patience, func() error { return all(a.addr, "current") })
+	once("level=WARN", "a preferred control plane answers again, and is put to use", "address="+a.addr, "instead_of="+b.addr)
+}

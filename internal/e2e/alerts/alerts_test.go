@@ -80,7 +80,6 @@ func fired(t *testing.T, all []rule, series string, at time.Duration) map[string
 	return firing
 }
 
-
 const calm = `
   xds_relay_upstream_up{instance="r"} 1x120
   xds_relay_ready{instance="r"} 1x120
