@@ -59,6 +59,14 @@ e2e-consul: fetch-envoy ## a real Consul above the relay, real Envoys below; bui
 e2e-envoy-gateway: ## Envoy Gateway above the relay, real Envoys below; builds it once, in minutes; RUN=Turns picks a situation
 	$(GO) test -C internal/e2e/envoygateway -count=1 -timeout 30m -v -run '^TestGateway_$(RUN)'
 
+.PHONY: e2e-alerts
+e2e-alerts: ## the alerts of deploy/prometheus/rules.yaml with Prometheus' own engine; builds it once, in minutes
+	GOWORK=off $(GO) test -C internal/e2e/alerts -count=1 -v .
+
+.PHONY: metrics-doc
+metrics-doc: ## write docs/metrics.md anew from what the relay registers
+	$(GO) generate ./internal/admin
+
 STEPS ?= 1000000
 
 .PHONY: model

@@ -1,5 +1,7 @@
 package cache
 
+import "slices"
+
 // TypeURL names a resource type as it stands on the wire, for example
 // "type.googleapis.com/envoy.config.cluster.v3.Cluster". Any string is a valid
 // TypeURL: the relay carries types that its code has never seen (VALID-6).
@@ -66,6 +68,16 @@ func (t TypeURL) Short() string {
 		return k.short
 	}
 	return OtherShort
+}
+
+// Shorts are all that Short may answer, in order.
+func Shorts() []string {
+	shorts := []string{OtherShort}
+	for _, k := range table {
+		shorts = append(shorts, k.short)
+	}
+	slices.Sort(shorts)
+	return shorts
 }
 
 // Rank orders types for make-before-break: what others refer to comes first, types

@@ -35,8 +35,11 @@ type ClientType struct {
 	Sync Sync `json:"sync"`
 	// Nonce is the last response's.
 	Nonce string `json:"nonce,omitempty"`
-	// Nack is the client's message, if its last verdict was a rejection.
-	Nack string `json:"nack,omitempty"`
+	// Nack is the client's message, if its last verdict was a rejection; Nacked is how many
+	// resources and removals the response carried, and NackedNames are the first of them.
+	Nack        string   `json:"nack,omitempty"`
+	Nacked      int      `json:"nacked,omitempty"`
+	NackedNames []string `json:"nacked_names,omitempty"`
 }
 
 // Sync is how far a client is with a type. It is a closed set, fit for a metric
@@ -46,13 +49,13 @@ type Sync string
 // The values of Sync, from good to bad.
 const (
 	syncedSync  Sync = "synced"  // told of everything, and has accepted it
-	pendingSync Sync = "pending" // something is to be sent
-	staleSync   Sync = "stale"   // an ACK is owed
+	unsentSync  Sync = "unsent"  // something is to be sent
+	unackedSync Sync = "unacked" // an ACK is owed
 	nackedSync  Sync = "nacked"  // the last verdict was a rejection
 )
 
 // SyncStates are the values of Sync, from good to bad.
-func SyncStates() []Sync { return []Sync{syncedSync, pendingSync, staleSync, nackedSync} }
+func SyncStates() []Sync { return []Sync{syncedSync, unsentSync, unackedSync, nackedSync} }
 
 // Summary counts the open streams, for metrics.
 type Summary struct {
@@ -136,7 +139,7 @@ func (x *exchange) describe() ClientType {
 		}
 	})
 	if t.Sync = x.sync(); t.Sync == nackedSync {
-		t.Nack = x.rejected.Message
+		t.Nack, t.Nacked, t.NackedNames = x.rejected.Message, x.rejected.Count, x.rejected.First
 	}
 	return t
 }
@@ -146,9 +149,9 @@ func (x *exchange) sync() Sync {
 	case x.rejected != nil && x.rejected.To > x.ackedTo:
 		return nackedSync
 	case len(x.unacked) > 0:
-		return staleSync
+		return unackedSync
 	case x.due():
-		return pendingSync
+		return unsentSync
 	}
 	return syncedSync
 }

@@ -99,12 +99,17 @@ type sent struct {
 	// before that is.
 	partial bool
 	changes bool // it adds or changes resources
+	listing listing
 }
 
 // Rejection is what a client has NACKed last: changes after From up to To.
 type Rejection struct {
 	From, To cache.Seq
 	Message  string
+	// Count is how many resources and removals the response carried, First the first of
+	// their names.
+	Count int
+	First []string
 }
 
 // maxUnacked bounds the responses whose nonces are remembered. Only answers to
@@ -232,7 +237,7 @@ func (x *exchange) identifier(instance string) string {
 }
 
 // sending notes a response as sent. continued: pushes wait since the one before it.
-func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, partial, changes bool, now time.Time) {
+func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, partial, changes bool, l listing, now time.Time) {
 	since := now
 	if n := len(x.unacked); continued && n > 0 {
 		since = x.unacked[n-1].since
@@ -240,7 +245,7 @@ func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, part
 	if len(x.unacked) == maxUnacked {
 		x.unacked = slices.Delete(x.unacked, 0, 1)
 	}
-	x.unacked = append(x.unacked, sent{nonce, version, seq, now, since, partial, changes})
+	x.unacked = append(x.unacked, sent{nonce, version, seq, now, since, partial, changes, l})
 	x.lastNonce = nonce
 }
 
@@ -256,7 +261,8 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) (v v
 	v.after = now.Sub(s.at)
 	if e != nil {
 		x.rejected = &Rejection{From: x.ackedTo, To: s.seq, Message: nackMessage(e)}
-		v.nack = true
+		x.rejected.Count, x.rejected.First = s.listing.told()
+		v.nack = x.rejected
 		return v
 	}
 	x.accepted, x.waitedInVain = s.version, false
@@ -269,6 +275,7 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) (v v
 
 // verdict is what a client said of a response.
 type verdict struct {
-	ack, nack bool
-	after     time.Duration // since it was sent
+	ack   bool
+	nack  *Rejection
+	after time.Duration // since it was sent
 }

@@ -34,8 +34,14 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 			err = panicEnd().status().Err()
 		}
 	}()
+	refuse := func(end *End) error {
+		if refusals[end.Reason] {
+			log().Warn("client refused", "type", t, "reason", end.Reason, "err", end.Message)
+		}
+		return end.status().Err()
+	}
 	if size := proto.Size(req); size > s.config.MaxRequest {
-		return nil, tooLarge(size, s.config.MaxRequest).status().Err()
+		return nil, refuse(tooLarge(size, s.config.MaxRequest))
 	}
 	wake := make(chan struct{}, 1)
 	session := NewSession(&s.config.Config, Stream{Type: t}, peer, s.config.Groups, s.warmth, func() {
@@ -47,7 +53,7 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 	defer func() { session.Close(time.Now()) }()
 	s.observer.ClientRequest(t, FetchRequest)
 	if _, end := session.SotWRequest(req, time.Now()); end != nil {
-		return nil, end.status().Err()
+		return nil, refuse(end)
 	}
 	late, stop := almost(ctx)
 	defer stop()

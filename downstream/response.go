@@ -39,6 +39,14 @@ func (r *Response) ttl(res *cache.Resource) (left time.Duration, ok bool) {
 	return max(ends.Sub(r.At), time.Millisecond), ok
 }
 
+// Reasons are why streams end: what an Observer may be told.
+func Reasons() []Reason {
+	return []Reason{
+		closedByClient, receiveFailed, bug, BadRequest, OverLimit, NodeChanged, Forbidden, Unreachable,
+		Overcrowded, Looped, ShuttingDown, Stalled, Aged,
+	}
+}
+
 // Oversized is a resource that is too large for the client.
 type Oversized struct {
 	Name  string

@@ -151,8 +151,9 @@ type Note struct {
 	Type cache.TypeURL
 	Kind RequestKind
 	Nack string // the client's message
-	// Nonce is of the response that was rejected.
-	Nonce string
+	// Nonce is of the response that was rejected, and Rejected what is known of it.
+	Nonce    string
+	Rejected *Rejection
 	// After is the time from a response to its ACK, if this is one.
 	After time.Duration
 	// Charged: the request counts against the stream's rate.
@@ -264,8 +265,8 @@ func (n *Note) judged(v verdict, nonce string, e *statuspb.Status) {
 	switch {
 	case v.ack:
 		n.Kind, n.After = AckRequest, v.after
-	case v.nack:
-		n.Kind, n.Nack, n.Nonce = NackRequest, nackMessage(e), nonce
+	case v.nack != nil:
+		n.Kind, n.Nack, n.Nonce, n.Rejected = NackRequest, nackMessage(e), nonce, v.nack
 	}
 }
 

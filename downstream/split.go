@@ -35,7 +35,7 @@ func (s *Session) chunk(now time.Time) *Response {
 	s.verdicts++
 	c.At = now
 	c.Nonce = c.x.nonce(c.position, c.answer, c.left, &s.counter)
-	c.x.sending(c.Nonce, c.Version, c.position, c.answer || c.begun, c.left > 0, c.changes, now)
+	c.x.sending(c.Nonce, c.Version, c.position, c.answer || c.begun, c.left > 0, c.changes, c.Response.list(), now)
 	return c.Response
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -137,7 +136,7 @@ func (st *stream) close(err error) error {
 	st.mu.Unlock()
 	st.server.unregister(st)
 	st.server.observer.ClientDisconnected(st.protocol(), reason)
-	st.log().Info("client stream ended", "reason", reason, "err", final.Message(), "dur_ms", time.Since(st.since).Milliseconds())
+	st.tellEnd(reason, final.Message())
 	return final.Err()
 }
 
@@ -155,17 +154,19 @@ func (st *stream) receiveAll() error {
 		}
 		if first {
 			late.Stop()
-			aside(func() { st.log().Info("client stream open", "type", note.Type) })
 		}
 		if end != nil {
 			return end
+		}
+		if first {
+			aside(func() { st.log().Info("client stream open", "type", note.Type) })
 		}
 		st.server.observer.ClientRequest(note.Type, note.Kind)
 		if note.Kind == AckRequest {
 			st.server.observer.ClientAck(note.Type, note.After)
 		}
 		if note.Nack != "" {
-			st.log().Warn("client rejected a response", "type", note.Type, "nonce", note.Nonce, "nack", note.Nack) // NACK-9
+			st.tellNack(note) // NACK-9
 		}
 		if due {
 			st.kick()
@@ -185,10 +186,23 @@ func (st *stream) receive() (note Note, due bool, end *End, err error) {
 	if in.size > in.limit {
 		return note, false, tooLarge(in.size, in.limit), nil
 	}
+	var asked []any
+	debug := st.server.debugs()
+	if debug {
+		asked = in.describe()
+	}
+	note, due, end = st.takeIn()
+	if debug {
+		st.tellRequest(note.Kind, asked)
+	}
+	return note, due, end, nil
+}
+
+func (st *stream) takeIn() (note Note, due bool, end *End) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	note, end = st.take(time.Now())
-	return note, st.session.Due(), end, nil
+	return note, st.session.Due(), end
 }
 
 // take hands what has come to the session.
@@ -295,6 +309,9 @@ func (st *stream) sendAll(shared bool) (p progress) {
 			}
 			st.owed += f.size
 			st.server.observer.ClientResponse(r.Type, len(r.Resources), len(r.Removed), f.size)
+			if st.server.debugs() {
+				st.tellResponse(r, f.size)
+			}
 		}
 		if due {
 			continue
@@ -346,18 +363,6 @@ func (st *stream) next(now time.Time) (r *Response, due bool, end *End) {
 	return r, false, nil
 }
 
-// oversized counts and names what is too large for the client (ERR-13).
-func (s *Server) oversized(r *Response, size int, log func() *slog.Logger) {
-	for _, o := range r.Oversized {
-		s.observer.ClientOversized(r.Type, OversizedResource)
-		log().Warn("resource too large for a client", "type", r.Type, "name", o.Name, "bytes", o.Bytes, "max_response_bytes", s.config.MaxResponse)
-	}
-	if limit := s.config.MaxResponse; !r.Delta && limit > 0 && size > limit {
-		s.observer.ClientOversized(r.Type, OversizedResponse)
-		log().Warn("SotW response too large for a client; it is sent all the same", "type", r.Type, "nonce", r.Nonce, "bytes", size, "max_response_bytes", limit)
-	}
-}
-
 // end makes the stream end for a reason of ours; the first one counts.
 func (st *stream) end(e *End) {
 	if st.ended.CompareAndSwap(nil, e) {
@@ -405,11 +410,4 @@ func (st *stream) protocol() string {
 		return "delta"
 	}
 	return "sotw"
-}
-
-func (st *stream) log() *slog.Logger {
-	st.mu.Lock()
-	node := st.session.node
-	st.mu.Unlock()
-	return st.server.log.With("stream_id", st.id, "node_id", node.GetId(), "peer", st.peer.Address, "identity", st.peer.Identity, "protocol", st.protocol())
 }

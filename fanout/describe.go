@@ -75,6 +75,17 @@ func (x *index) summarize() TypeSummary {
 	return t
 }
 
+// Subscribed reports whether some client subscribes to something on a lane. What only
+// lingers nobody misses.
+func (h *Hub) Subscribed(lane Lane) (subscribed bool) {
+	h.look(lane.Type, func(x *index) {
+		if subscribed = x.wanted > 0; lane.Wildcard {
+			subscribed = len(x.wildcards) > 0
+		}
+	})
+	return subscribed
+}
+
 // Heard reports whether upstream has said something on a lane: of the wildcard's set, or of
 // any of the names. What is here of another origin, and not confirmed, it has not said.
 func (h *Hub) Heard(lane Lane) (heard bool) {

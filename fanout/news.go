@@ -17,6 +17,36 @@ type News struct {
 		once sync.Once
 		form any
 	}
+	listing struct {
+		once sync.Once
+		of   *Listing
+	}
+}
+
+// Listing is what a response was about, for people: how many names, and the first of them.
+type Listing struct {
+	Count int
+	First []string
+}
+
+// maxListed bounds what a Listing has of names.
+const maxListed = 10
+
+// List makes a Listing of resources and names that are gone.
+func List(resources []*cache.Resource, removed []string) *Listing {
+	l := &Listing{Count: len(resources) + len(removed)}
+	l.First = make([]string, 0, min(l.Count, maxListed))
+	for _, r := range resources[:min(len(resources), maxListed)] {
+		l.First = append(l.First, r.Name)
+	}
+	l.First = append(l.First, removed[:min(len(removed), maxListed-len(l.First))]...)
+	return l
+}
+
+// Listing is that of the resources.
+func (n *News) Listing() *Listing {
+	n.listing.once.Do(func() { n.listing.of = List(n.Resources, nil) })
+	return n.listing.of
 }
 
 // Wire is what the resources look like in one of two variants of the protocol. encode is

@@ -18,12 +18,14 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // replanned is why a stream ended that the relay itself has closed.
 const replanned = "replanned"
+
+// closed is why one ended that the server has ended without an error.
+const closed = "closed"
 
 // moved is why one ended that makes room on its connection (UP-1).
 const moved = "moved"
@@ -44,7 +46,7 @@ type Client struct {
 	mu      sync.Mutex // held to step the Core, never to send or to apply
 	core    *Core
 	streams map[StreamID]*stream
-	warned  map[cache.TypeURL]bool // logged as unavailable, and not answered since
+	failed  map[int]failures // of entries that answer others, since they answered the group
 	missed  missed
 	back    []int // entries that answer other groups again
 
@@ -77,7 +79,7 @@ func NewClient(config Config, o ClientOptions) *Client {
 	c := &Client{
 		conns: o.Conns, hub: o.Hub, log: o.Log, observer: o.Observer, random: o.Random, denied: o.Denied,
 		streams: make(map[StreamID]*stream),
-		warned:  make(map[cache.TypeURL]bool),
+		failed:  make(map[int]failures),
 		wake:    make(chan struct{}, 1),
 	}
 	if c.observer == nil {
@@ -102,6 +104,10 @@ func (c *Client) Run(ctx context.Context) {
 	defer c.hub.Wanted().OnWake(nil)
 	for i, conn := range c.conns {
 		defer conn.join(c, func() { c.isBack(i) })()
+	}
+	if len(c.conns) > 0 {
+		c.conns[0].enterUse(nil, waits)
+		defer func() { c.conns[c.inUse()].leaveUse() }()
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -246,22 +252,20 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	defer close(s.done)
 	id, kind := s.open.ID, c.kind(s.open)
 	log := c.log.With("stream", kind.Role)
-	if len(c.conns) > 1 {
-		log = log.With("address", kind.Entry)
-	}
 	grpcStream, leave, err := c.conns[s.open.Entry].open(ctx, c, kind.Role, kind.SotW, s.open.Via, s.open.Headers)
 	if err == nil {
 		c.mu.Lock()
 		s.ads = grpcStream
 		c.mu.Unlock()
 		c.observer.UpstreamConnected(kind, true)
-		log.Info("upstream stream open", "mode", kind.Mode())
+		named := log.With("address", kind.Entry)
+		named.Debug("upstream stream open", "mode", kind.Mode())
 		c.step(func(now time.Time) { c.core.Opened(id, now) })
 		var sender sync.WaitGroup
-		sender.Go(func() { c.send(ctx, id, s, grpcStream) })
+		sender.Go(func() { c.send(ctx, id, s, grpcStream, named) })
 		poke(s.wake)
 		poke(c.wake)
-		err = c.receive(id, s, grpcStream, log)
+		err = c.receive(id, s, grpcStream, named)
 		s.cancel()
 		sender.Wait()
 		leave()
@@ -288,12 +292,10 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	c.tellMissing(untold)
 	c.observer.UpstreamReconnect(kind.Role, reason, wait)
 	if reason == replanned || reason == moved { // nothing went wrong
-		log.Info("upstream stream closed", "reason", reason)
+		log.Debug("upstream stream closed", "address", kind.Entry, "reason", reason)
 	} else {
-		if reason == "refused" {
-			log = log.With("code", status.Code(err).String())
-		}
-		log.Warn("upstream stream ended", "reason", reason, "err", end.Message, "retry_ms", wait.Milliseconds())
+		e := ended{end, kind, grpcStream.ClientStream != nil, reason, status.Code(err).String(), wait}
+		c.conns[s.open.Entry].tellEnded(e, log, func() bool { return c.firstFailure(s.open.Entry, e) })
 	}
 	if end.Denied && c.denied != nil {
 		c.denied(s.open.Entry)
@@ -330,15 +332,20 @@ func (c *Client) receive(id StreamID, s *stream, in adsStream, log *slog.Logger)
 func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (routine bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.observer.UpstreamDropped("panic")
+			c.observer.UpstreamDropped(panicked)
 			log.Error("bug: a response made the relay panic", "err", fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = errors.New("internal error while taking in a response")
 		}
 	}()
 	d := Decode(resp, c.core.config.Fingerprint)
+	if debugs(log) {
+		tellResponse(log, d, proto.Size(resp))
+	}
 	c.observer.UpstreamResponse(d.typeURL, len(d.update.Set)+len(d.bodyless), len(d.update.Removed))
 	c.step(func(now time.Time) {
-		delete(c.warned, d.typeURL)
+		if s := c.streams[id]; s != nil {
+			delete(c.failed, s.open.Entry)
+		}
 		c.core.Receive(id, d, now)
 	})
 	var nack string
@@ -355,7 +362,7 @@ func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (rout
 }
 
 // send writes what the Core wants written, one request at a time.
-func (c *Client) send(ctx context.Context, id StreamID, s *stream, out adsStream) {
+func (c *Client) send(ctx context.Context, id StreamID, s *stream, out adsStream, log *slog.Logger) {
 	for {
 		c.mu.Lock()
 		req := c.core.Next(id, time.Now())
@@ -370,6 +377,9 @@ func (c *Client) send(ctx context.Context, id StreamID, s *stream, out adsStream
 		}
 		if out.SendMsg(req) != nil {
 			return // Recv has the reason
+		}
+		if debugs(log) {
+			tellRequest(log, req)
 		}
 		if starts(req) {
 			poke(c.wake)
@@ -396,9 +406,9 @@ func Ending(err error) (End, string) {
 		return End{NoRoom: true, Message: err.Error()}, "no_room"
 	}
 	if errors.Is(err, io.EOF) {
-		return End{Refused: true, Message: "the server ended the stream"}, "closed"
+		return End{Refused: true, Message: "the server ended the stream"}, closed
 	}
-	e := End{Message: st.Message()}
+	e := End{Message: reasoned(st.Message(), st.Code().String())}
 	switch st.Code() {
 	case codes.Unavailable:
 		return e, "unavailable"
@@ -424,6 +434,20 @@ func Ending(err error) (End, string) {
 		return e, "refused"
 	}
 }
+
+// Reasons are why streams end, or cannot be opened: what an Observer may be told.
+func Reasons() []string {
+	return []string{replanned, moved, "no_room", closed, "unavailable", "cancelled", "deadline", "unimplemented", "error", "refused"}
+}
+
+// Why responses are not used.
+const (
+	unsubscribed = "unsubscribed_type"
+	panicked     = "panic"
+)
+
+// Drops are why responses are not used: what an Observer may be told.
+func Drops() []string { return []string{unsubscribed, panicked} }
 
 // unixPath is the path of a Unix socket's address, as gRPC's resolver hands it to
 // a dialer.

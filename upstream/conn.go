@@ -89,6 +89,7 @@ type Conn struct {
 	room     chan struct{} // closed when there may be more of it
 	checkups checkups
 	comeback comeback
+	standing standing
 	members  []*member
 }
 

@@ -304,7 +304,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	}
 	used := s.stream.used[d.typeURL]
 	if used == nil {
-		c.effects = append(c.effects, Effect{Drop: "unsubscribed_type"}) // UP-10
+		c.effects = append(c.effects, Effect{Drop: unsubscribed}) // UP-10
 		return
 	}
 	lane := used.lane

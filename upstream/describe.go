@@ -21,6 +21,8 @@ type EntryState struct {
 	Name string
 	// InUse: it is the one that the group is served by. Others may have a probe.
 	InUse bool
+	// Condition is whether it keeps the group current.
+	Condition Condition
 	// Connected is since when its stream is open: the main one, or the probe; SotW is the
 	// variant in which it is asked then.
 	Connected time.Time
@@ -53,8 +55,10 @@ func (c *Core) State() State {
 		e := &c.entries[i]
 		d := EntryState{Name: e.Name, InUse: i == c.current, Heard: e.heard, Failed: e.failed, Error: e.failure}
 		stream := &e.probe
+		d.Condition = e.idleCondition()
 		if d.InUse {
 			stream = &c.main
+			d.Condition = c.condition()
 			d.Lanes = c.laneStates()
 		}
 		switch {

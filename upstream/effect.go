@@ -40,8 +40,16 @@ type Effect struct {
 	Timeout time.Duration
 	// Silence is for the log, about a Lane and an Entry.
 	Silence *Silence
-	// Notice is for the log, about an Entry.
-	Notice, Entry string
+	// Notice is for the log, about an Entry, and so is Stopped: it does not answer any more.
+	Notice, Stopped, Entry string
+	// Switch: another entry is put to use.
+	Switch *Switch
+}
+
+// Switch says which entry is put to use instead of which, by their indexes, and why.
+type Switch struct {
+	From, To int
+	why      cause
 }
 
 // Outcome is what came of an Effect that people should know.

@@ -144,6 +144,7 @@ func (c *Core) switchTo(i int, why cause, now time.Time) {
 	c.shutStreams()
 	c.acquitAll()   // what one control plane refuses the next may know
 	clear(c.silent) // and one may speak where another is silent
+	from := c.current
 	c.current, c.heard = i, false
 	e := c.entry()
 	for j := i; j < len(c.entries); j++ {
@@ -152,7 +153,7 @@ func (c *Core) switchTo(i int, why cause, now time.Time) {
 	}
 	c.main.backoff = &e.backoff
 	c.main.openAt = latest(now, e.notBefore)
-	c.effects = append(c.effects, Effect{Notice: notices[why], Entry: e.Name})
+	c.effects = append(c.effects, Effect{Switch: &Switch{from, i, why}, Entry: e.Name})
 }
 
 // shutStreams ends the streams of the entry in use.

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -48,6 +49,11 @@ func (f failure) broke() bool {
 	return !f.alert() && f.says("error reading server preface", "broken pipe", "connection reset by peer", "EOF", "handshake failed: context deadline exceeded")
 }
 
+// mute: the peer took the connection, and said nothing until we gave up.
+func (f failure) mute() bool {
+	return f.says("error reading server preface") && f.says("use of closed network connection") || f.says("handshake failed: context deadline exceeded")
+}
+
 // alert: the peer has said in the words of TLS that it refuses us.
 func (f failure) alert() bool { return f.says("remote error: tls: ") }
 
@@ -81,6 +87,8 @@ const notHTTP2 = "does not speak HTTP/2 there: set upstream.address to its port 
 func (e *Endpoint) hint(f failure, reached bool) string {
 	text := ""
 	switch s := e.Security; {
+	case f.mute():
+		text = fmt.Sprintf("accepts connections and says nothing within %v: it hangs, or upstream.address is not its port for gRPC", connectTimeout)
 	case s == nil && !reached && f.broke():
 		text = "does not answer in plaintext: if it speaks TLS, set upstream.tls.ca, or upstream.tls.server_name for the system's roots"
 	case s == nil:

@@ -52,7 +52,9 @@ func (c *Conn) heard(s adsStream) {
 	}
 	var back []func()
 	c.mu.Lock()
-	if c.comeback.message(!s.tenure.answered, time.Now()) {
+	now := time.Now()
+	news, away := c.standing.heard(now)
+	if c.comeback.message(!s.tenure.answered, now) {
 		for _, m := range c.members {
 			if m.group != s.tenure.seat.group {
 				back = append(back, m.back)
@@ -61,6 +63,9 @@ func (c *Conn) heard(s adsStream) {
 	}
 	s.tenure.answered = true
 	c.mu.Unlock()
+	if news {
+		c.tellAnswers(s.sotw, away)
+	}
 	for _, f := range back {
 		f()
 	}

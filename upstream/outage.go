@@ -16,6 +16,7 @@ type outage struct {
 	suspended bool      // dies with the stream
 	message   string    // of the last failure
 	noRoom    bool      // that was: no connection takes the stream (UP-1)
+	denied    bool      // that was: it does not let the relay in
 }
 
 // begin notes a failure that began at a time.
@@ -23,7 +24,7 @@ func (o *outage) begin(at time.Time, message string) {
 	if o.since.IsZero() || at.Before(o.since) {
 		o.since = at
 	}
-	o.suspended, o.noRoom, o.message = false, false, message
+	o.suspended, o.noRoom, o.denied, o.message = false, false, false, message
 }
 
 // failingSince is since when a slot has been failing, or zero. An attempt that is under
@@ -57,6 +58,7 @@ func (s *slot) ended(end End, now time.Time) {
 	default:
 		s.outage.begin(now, end.Message)
 	}
+	s.outage.denied = end.Denied
 }
 
 // failing: it has been for so long that clients are told (ERR-7).

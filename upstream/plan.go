@@ -310,5 +310,8 @@ func (c *Core) unavailable(lane fanout.Lane, wanted []fanout.Lane, now time.Time
 	if s.role == Solo {
 		return "xds-relay: the control plane refuses this type: " + s.outage.message, true
 	}
+	if s.outage.denied {
+		return "xds-relay: the control plane refuses the relay: " + s.outage.message, true
+	}
 	return "xds-relay: the control plane does not answer: " + cmp.Or(s.outage.message, "there is no connection to it yet"), true
 }

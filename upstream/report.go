@@ -13,7 +13,7 @@ func (c *Client) report(e Effect, o Outcome) {
 	for t, l := range o.Lapses {
 		if l.Expired > 0 {
 			c.observer.ResourcesExpired(t, l.Expired)
-			c.log.Warn("TTLs ran out that the control plane has not renewed", "type", t, "resources", l.Expired)
+			c.log.Warn("TTLs ran out that the control plane has not renewed", "address", c.serving(), "type", t, "resources", l.Expired)
 		}
 		if l.LetGo > 0 {
 			c.log.Warn("removals that were held back are let go: the time of cache.mass_removal_guard.hold is up", "type", t, "count", l.LetGo)
@@ -46,7 +46,7 @@ func (c *Client) dueMissing() []missing {
 // tellMissing tells people of names that became missing.
 func (c *Client) tellMissing(some []missing) {
 	for _, m := range some {
-		c.log.Info("names are missing: the control plane has said nothing of them for timers.dne_timeout, though it is there; see /resources", "type", m.typ, "count", m.count, "first", m.first)
+		c.log.Info("names are missing: the control plane has said nothing of them for timers.dne_timeout, though it is there; see /resources", "address", c.serving(), "type", m.typ, "count", m.count, "first", m.first)
 	}
 }
 
@@ -56,34 +56,61 @@ func (c *Client) observe(e Effect) {
 	case e.Check != 0:
 		c.check(e.Check, e.Timeout)
 	case e.Silence != nil && e.Silence.Over:
-		c.log.Info("the control plane answers for a type that it had been silent about", "type", e.Lane.Type, "wildcard", e.Lane.Wildcard)
+		c.log.Info("the control plane answers for a type that it had been silent about", "address", c.serving(), "type", e.Lane.Type, "wildcard", e.Lane.Wildcard)
 	case e.Silence != nil:
 		c.log.Warn("the control plane is there, and says nothing of a type that clients wait for: it may not know the node that it is shown (see upstream.node, groups.key, groups.profile), want a token (upstream.headers), or have nothing of this type",
 			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "since", e.Silence.Since, "node", e.Silence.Node, "cluster", e.Silence.Cluster, "clients", e.Silence.Clients, "address", e.Entry)
 	case e.Notice != "":
-		c.log.Warn(e.Notice, "address", e.Entry)
+		c.conn(e.Entry).tellNotice(e.Notice)
+	case e.Stopped != "":
+		c.conn(e.Entry).tellStopped(e.Stopped)
+	case e.Switch != nil:
+		c.log.Debug("another control plane is put to use", "address", e.Entry)
+		c.conns[e.Switch.To].enterUse(c.conns[e.Switch.From], e.Switch.why)
 	case e.Drop != "":
 		c.observer.UpstreamDropped(e.Drop)
 	case e.Conviction:
 		c.observer.UpstreamQuarantine(e.Lane.Type, e.Suspect)
 		if e.Suspect {
-			c.log.Warn("the control plane ends the stream when asked for a type; asking for it alone from now on", "type", e.Lane.Type)
+			c.log.Warn("the control plane ends the stream when asked for a type; asking for it alone from now on", "address", c.serving(), "type", e.Lane.Type)
 		} else {
-			c.log.Info("the control plane answers for a type it had refused", "type", e.Lane.Type)
+			c.log.Info("the control plane answers for a type it had refused", "address", c.serving(), "type", e.Lane.Type)
 		}
-	case e.Availability && e.Status != nil && c.warn(e.Lane.Type):
-		c.log.Info("upstream does not answer; clients that wait for this type are told", "type", e.Lane.Type, "err", e.Status.GetMessage())
+	case e.Availability && e.Status != nil && !c.core.allowed(e.Lane.Type):
+		c.log.Warn("clients ask for a type that is not among upstream.types; they are told so", "type", e.Lane.Type)
+	case e.Availability && e.Status != nil: // why that is has been told, once for all groups and types
+		c.log.Debug("clients that wait for this type are told that there is no answer", "type", e.Lane.Type, "err", e.Status.GetMessage())
 	}
 }
 
-// warn reports whether a type's unavailability is news: clients that come and go
-// during an outage must not fill the log.
-func (c *Client) warn(t cache.TypeURL) bool {
+// conn is the way to an entry.
+func (c *Client) conn(entry string) *Conn {
+	for _, conn := range c.conns {
+		if conn.endpoint.Name == entry {
+			return conn
+		}
+	}
+	return c.conns[0] // each entry has one
+}
+
+// inUse is the index of the entry that serves the group.
+func (c *Client) inUse() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	news := !c.warned[t]
-	c.warned[t] = true
-	return news
+	return c.core.current
+}
+
+// serving is the control plane that serves the group.
+func (c *Client) serving() string { return c.core.entries[c.inUse()].Name }
+
+// firstFailure reports whether an end is of another kind than those of which the group has
+// told since the entry answered it.
+func (c *Client) firstFailure(entry int, e ended) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.failed[entry]
+	defer func() { c.failed[entry] = f }()
+	return f.news(e.kind())
 }
 
 // State describes the group's streams.

@@ -268,7 +268,8 @@ log: {level: debug}
 		}
 		look(s, 3)
 	})
-	if log := said[0].String(); !strings.Contains(log, "authorization: cannot read") || strings.Count(log, "clients send the header x-withheld-token, which is not forwarded") != 1 || !strings.Contains(log, `"component":"grpc"`) {
+	if log := said[0].String(); !strings.Contains(log, "authorization: cannot read") || strings.Count(log, "clients send the header x-withheld-token, which is not forwarded") != 1 || !strings.Contains(log, `"component":"grpc"`) ||
+		!strings.Contains(log, `"msg":"client request"`) || !strings.Contains(log, `"msg":"client response"`) || !strings.Contains(log, `"msg":"upstream request"`) || !strings.Contains(log, `"msg":"upstream response"`) {
 		t.Errorf("the log of the first run lacks something:\n%s", log)
 	}
 

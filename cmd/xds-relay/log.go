@@ -7,19 +7,17 @@ import (
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/logging"
 )
 
 // newLog is the log on standard error.
-func newLog(c config.Log) *slog.Logger {
+func newLog(c config.Log) *logging.Log {
 	levels := map[config.LogLevel]slog.Level{
 		config.LogLevelDebug: slog.LevelDebug, config.LogLevelInfo: slog.LevelInfo,
 		config.LogLevelWarn: slog.LevelWarn, config.LogLevelError: slog.LevelError,
 	}
-	o := &slog.HandlerOptions{Level: levels[c.Level]}
-	if c.Format == config.LogFormatText || c.Format == config.LogFormatAuto && isTerminal(os.Stderr) {
-		return slog.New(slog.NewTextHandler(os.Stderr, o))
-	}
-	return slog.New(slog.NewJSONHandler(os.Stderr, o))
+	text := c.Format == config.LogFormatText || c.Format == config.LogFormatAuto && isTerminal(os.Stderr)
+	return logging.New(logging.Options{Out: os.Stderr, Level: levels[c.Level], Text: text})
 }
 
 func isTerminal(f *os.File) bool {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/internal/admin"
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/logging"
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
@@ -41,7 +41,8 @@ and 1 if it cannot serve. Nothing is bound but the addresses of downstream.liste
 				return &usageError{err}
 			}
 			log := newLog(c.Log)
-			bridgeGRPC(log)
+			defer log.Close()
+			bridgeGRPC(log.Logger)
 			return serve(cmd.Context(), c, log)
 		},
 	}
@@ -49,7 +50,7 @@ and 1 if it cannot serve. Nothing is bound but the addresses of downstream.liste
 	return cmd
 }
 
-func serve(ctx context.Context, c *config.Config, log *slog.Logger) error {
+func serve(ctx context.Context, c *config.Config, log *logging.Log) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -62,7 +63,7 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger) error {
 		log.Warn(note.Msg, "key", note.Key, "hint", note.Hint)
 	}
 	metrics := admin.NewMetrics(build)
-	r, err := relay.New(c, relay.Options{Log: log, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Certificates: metrics, Version: build.Version})
+	r, err := relay.New(c, relay.Options{Log: log.Logger, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Certificates: metrics, Version: build.Version})
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger) error {
 			return bindError(err, "admin.listen (--admin)")
 		}
 		log.Info("admin endpoint", "listener", l.Addr().String())
-		adminServer = admin.Serve(l, admin.NewHandler(r, metrics, admin.HandlerOptions{Host: adminHost(c.Admin.Listen), Pprof: c.Admin.Pprof, Log: log}), log)
+		adminServer = admin.Serve(l, admin.NewHandler(r, metrics, admin.HandlerOptions{Host: adminHost(c.Admin.Listen), Pprof: c.Admin.Pprof, Log: log.Logger, Level: log.Level}), log.Logger)
 	}
 	for _, l := range listeners {
 		r.Serve(l)

@@ -10,7 +10,6 @@ import (
 
 // byType has the series of each type, which are looked up once: what is counted for every
 // change and client must not cost a search. Types are few, since Short is a closed set.
-// A type's series begin with its first event.
 type byType[S any] struct {
 	begin func(short string) *S
 
@@ -18,8 +17,9 @@ type byType[S any] struct {
 	all atomic.Pointer[map[string]*S]
 }
 
-func (b *byType[S]) of(t cache.TypeURL) *S {
-	short := t.Short()
+func (b *byType[S]) of(t cache.TypeURL) *S { return b.ofShort(t.Short()) }
+
+func (b *byType[S]) ofShort(short string) *S {
 	if all := b.all.Load(); all != nil && (*all)[short] != nil {
 		return (*all)[short]
 	}

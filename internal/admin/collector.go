@@ -29,6 +29,8 @@ type Relay interface {
 	Groups() map[string]*fanout.Hub
 	// Upstream is how the groups get on with their control planes, by the same names.
 	Upstream() map[string]upstream.State
+	// ControlPlanes are the addresses of the control planes, in order of preference.
+	ControlPlanes() []string
 	// Silent counts, for each type, the groups for which the control plane says nothing
 	// of it though it is there.
 	Silent() map[cache.TypeURL]int
@@ -64,7 +66,7 @@ func newStateCollector(r Relay) *stateCollector {
 		ready:         desc("ready", "1 if /readyz answers 200."),
 		groups:        desc("groups", "Groups of clients, each with its own streams to the control plane."),
 		clients:       desc("clients", "Open client streams.", "protocol"),
-		sync:          desc("client_sync_state", "Open client streams by the worst state of their types: synced, pending (something is to be sent), stale (an ACK is owed) or nacked.", "state"),
+		sync:          desc("client_sync_state", "Open client streams by the worst state of their types: synced, unsent (something is to be sent), unacked (an ACK is owed) or nacked (its last verdict was a rejection).", "state"),
 		subscriptions: desc("subscriptions", "Clients with the wildcard of a type, and pairs of a client and a name it subscribes to.", "type", "kind"),
 		resources:     desc("cache_resources", "Resources held, by distinct name within a group.", "type"),
 		held:          desc("cache_removals_held", "Removals that the mass-removal guard holds back; above 0 somebody should look.", "type"),
@@ -95,7 +97,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.ready, ready)
 
 	summary := c.relay.Summary()
-	for _, protocol := range []string{"delta", "sotw"} {
+	for _, protocol := range protocols {
 		gauge(c.clients, summary.Protocols[protocol], protocol)
 	}
 	for _, state := range downstream.SyncStates() {
@@ -124,7 +126,8 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	for t, n := range c.relay.Silent() {
 		silent[t.Short()] += n
 	}
-	for short, t := range totals {
+	for _, short := range cache.Shorts() {
+		t := totals[short]
 		gauge(c.silent, silent[short], short)
 		for cause, name := range causes {
 			gauge(c.absent, t.Absent[cause], short, name)
@@ -137,6 +140,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.subscriptions, t.Named, short, "named")
 	}
 }
+
+// protocols are the variants that streams of clients speak.
+var protocols = []string{"delta", "sotw"}
 
 // added is the sum of two counts of causes.
 func added(a, b map[cache.Cause]int) map[cache.Cause]int {

@@ -4,10 +4,11 @@
 // It owns the metrics registry and the HTTP server, and nothing else: counters
 // grow because the streams tell it what happens (upstream.Observer,
 // downstream.Observer), and everything about state is asked of the relay at the
-// moment somebody looks. It never changes anything in the relay, which is why it
-// answers GET only, and it never shows a resource's body, so that no secret can
+// moment somebody looks. All that it changes, on POST, is what is held back and how much is
+// logged, and it never shows a resource's body, so that no secret can
 // leave through it. Metric labels are closed sets: a type's short name, a reason,
-// a protocol; never a node, a group or a resource name.
+// a protocol; never a node or a resource name. Groups go by their hashed names, the first
+// 100 of them, and the others are summed.
 //
 // Limitations: there is no authentication, so only loopback and Unix sockets are
 // permitted; no profiling endpoints; /resources sorts all names of a type at each

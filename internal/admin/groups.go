@@ -37,6 +37,8 @@ type nodeEntry struct {
 type upstreamEntry struct {
 	Address string `json:"address"`
 	InUse   bool   `json:"in_use"`
+	// State is whether it keeps the group current, as the metric upstream_state has it.
+	State upstream.Condition `json:"state"`
 	// Connected is since when the group's stream to it is open: the main one, or the one
 	// that finds out whether it is back.
 	Connected   *time.Time `json:"connected_since,omitempty"`
@@ -74,7 +76,7 @@ func upstreamEntries(s upstream.State) []upstreamEntry {
 	entries := []upstreamEntry{}
 	for _, d := range s.Entries {
 		e := upstreamEntry{
-			Address: d.Name, InUse: d.InUse, Connected: timeOf(d.Connected), LastMessage: timeOf(d.Heard),
+			Address: d.Name, InUse: d.InUse, State: d.Condition, Connected: timeOf(d.Connected), LastMessage: timeOf(d.Heard),
 			LastError: d.Error, ErrorAt: timeOf(d.Failed), Retry: timeOf(d.Retry),
 		}
 		if e.Connected != nil {

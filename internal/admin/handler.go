@@ -20,6 +20,7 @@ type handler struct {
 	relay   Relay
 	metrics *Metrics
 	log     *slog.Logger
+	level   *slog.LevelVar // nil: it cannot be changed
 	started time.Time
 	once    atomic.Bool // was ready at least once
 }
@@ -39,13 +40,15 @@ type HandlerOptions struct {
 	Host string
 	// Pprof adds /debug/pprof.
 	Pprof bool
-	// Log is told what an operator does here.
-	Log *slog.Logger
+	// Log is told what an operator does here, and Level is its least severity, which may
+	// be changed at /logging; nil: it may not.
+	Log   *slog.Logger
+	Level *slog.LevelVar
 }
 
 // NewHandler returns the HTTP face of a relay.
 func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
-	h := &handler{relay: r, metrics: m, log: o.Log, started: time.Now()}
+	h := &handler{relay: r, metrics: m, log: o.Log, level: o.Level, started: time.Now()}
 	prom := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	pages := []page{
 		{"/livez", "200 while the process answers", h.live, false},
@@ -61,11 +64,17 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
 	if o.Pprof {
 		pages = append(pages, page{"/debug/pprof/", "profiles of this process", profiles, false})
 	}
+	if o.Level != nil {
+		pages = append(pages, page{"/logging", "the least severity that is logged, JSON; POST ?level=debug, info, warn or error changes it", h.logging, false})
+	}
 	mux := http.NewServeMux()
 	for _, p := range pages {
-		if p.acts {
+		switch {
+		case p.path == "/logging":
+			mux.Handle(p.path, getOrPost(p.serve))
+		case p.acts:
 			mux.Handle(p.path, postOnly(p.serve))
-		} else {
+		default:
 			mux.Handle(p.path, getOnly(p.serve))
 		}
 	}
@@ -87,6 +96,11 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
 // getOnly refuses everything that could change something.
 func getOnly(next http.HandlerFunc) http.Handler {
 	return only(next, "this endpoint is read with GET", http.MethodGet, http.MethodHead)
+}
+
+// getOrPost refuses what neither reads nor acts.
+func getOrPost(next http.HandlerFunc) http.Handler {
+	return only(next, "this endpoint is read with GET and acts when asked with POST", http.MethodGet, http.MethodHead, http.MethodPost)
 }
 
 // postOnly refuses what a browser or a crawler does by itself.

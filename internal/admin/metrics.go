@@ -139,6 +139,7 @@ func NewMetrics(b Build) *Metrics {
 	m.oversized = counter("oversized_total", "What exceeds downstream.max_response_bytes: a resource that was left out of a response, or a SotW response that was sent all the same. The log has the names.", "type", "what")
 	m.snapshot = newSnapshotMetrics(m.registry)
 	m.certificates = newCertificateMetrics(m.registry)
+	m.fromTheStart()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "build_info", Help: "Always 1; the labels say what is running.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go, "protos": b.Protos},
@@ -160,7 +161,10 @@ func newGoCollector() prometheus.Collector {
 // Attach adds the gauges over a relay's state, which is asked at each scrape.
 // Call it once.
 func (m *Metrics) Attach(r Relay) {
-	m.registry.MustRegister(newStateCollector(r), newCertificateCollector(r))
+	for _, address := range r.ControlPlanes() {
+		m.entryFromTheStart(address)
+	}
+	m.registry.MustRegister(newStateCollector(r), newUpstreamCollector(r), newCertificateCollector(r))
 }
 
 // --- upstream.Observer ---

@@ -84,7 +84,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		`ready 0`,
 		`groups 1`,
 		`clients{protocol="delta"} 5`,
-		`client_sync_state{state="stale"} 0`,
+		`client_sync_state{state="unacked"} 0`,
 		`subscriptions{kind="named",type="CDS"} 4`,
 		`subscriptions{kind="wildcard",type="CDS"} 0`,
 		`cache_resources{type="SDS"} 3`,

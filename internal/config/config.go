@@ -159,11 +159,13 @@ type Admin struct {
 
 // Log configures the relay's own log.
 type Log struct {
-	// Level is the least severity that is written: debug, info, warn or error.
+	// Level is the least severity that is written: debug, info, warn or error. POST
+	// /logging?level= changes it while the relay runs.
 	// Default: info.
 	Level LogLevel `yaml:"level"`
 
-	// Format is json, text, or auto: text on a terminal, else json.
+	// Format is json, text, or auto: text on a terminal, else json. Text is for people: the
+	// keys of json are stable, and those of text are not.
 	// Default: auto.
 	Format LogFormat `yaml:"format"`
 }

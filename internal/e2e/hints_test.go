@@ -122,7 +122,7 @@ func TestHints(t *testing.T) {
 	for i, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			eventually(t, hintWithin-time.Since(begin), func() error {
-				if len(relays[i].log.Lines("level=WARN", "upstream stream ended", test.want)) == 0 {
+				if len(relays[i].log.Lines("level=WARN", "cannot reach the control plane", test.want)) == 0 {
 					return fmt.Errorf("the log does not say: %s", test.want)
 				}
 				if err := clients[i].End(); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -165,7 +165,7 @@ func TestOutageIsNoMistake(t *testing.T) {
 	cp.Stop()
 	hangingUpOn(t, nil, listenAt(t, cp.addr)) // as a proxy does whose control plane is away
 	eventually(t, patience, func() error {
-		if len(r.log.Lines("upstream stream ended", "error reading server preface")) == 0 {
+		if len(r.log.Lines("cannot reach the control plane", "error reading server preface")) == 0 {
 			return errors.New("nobody has hung up yet")
 		}
 		return nil

@@ -135,7 +135,7 @@ func TestMistakes(t *testing.T) {
 		plane:   func(t *testing.T) gcp.Cache { return chooses(t, gcp.IDHash{}, "xds-relay") },
 		serve:   []grpc.ServerOption{tokens("Bearer right", codes.Unauthenticated, codes.PermissionDenied)},
 		right:   []string{"upstream.headers={authorization: Bearer right}"},
-		line:    []string{"upstream stream ended", "reason=refused", "code=Unauthenticated", `err="a token is needed"`},
+		line:    []string{"the control plane refuses the relay: see upstream.headers", "address=127.0.0.1:", "reason=refused", "code=Unauthenticated", `err="a token is needed"`},
 		noticed: []string{`"last_error": "a token is needed"`, `"last_error_at": "20`},
 	}, {
 		name:    "no token, and the control plane is silent",
@@ -150,7 +150,7 @@ func TestMistakes(t *testing.T) {
 		serve:   []grpc.ServerOption{tokens("Bearer right", codes.Unauthenticated, codes.PermissionDenied)},
 		wrong:   []string{"upstream.headers={authorization: Bearer wrong}"},
 		right:   []string{"upstream.headers={authorization: Bearer right}"},
-		line:    []string{"upstream stream ended", "reason=refused", "code=PermissionDenied", `err="the token is not known"`},
+		line:    []string{"the control plane refuses the relay: see upstream.headers", "address=127.0.0.1:", "reason=refused", "code=PermissionDenied", `err="the token is not known"`},
 		noticed: []string{`"last_error": "the token is not known"`},
 	}, {
 		name:    "a wrong token, and the control plane is silent",

@@ -10,6 +10,7 @@ import (
 // also ends it, and there one looks for it.
 var goroutineOwners = []string{
 	"upstream", "downstream", "internal/admin", "internal/relay", "cmd",
+	"internal/logging",                                                     // the end of a storm is written when nothing comes after it
 	"bench", "internal/demo", "internal/xdstest", "internal/e2e/realenvoy", // beside the data path
 }
 

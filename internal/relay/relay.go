@@ -221,6 +221,14 @@ func (r *Relay) Upstream() map[string]upstream.State {
 	return states
 }
 
+// ControlPlanes are the addresses of the control planes, in order of preference.
+func (r *Relay) ControlPlanes() (addresses []string) {
+	for _, e := range r.config.Upstream.Entries() {
+		addresses = append(addresses, e.Address)
+	}
+	return addresses
+}
+
 // Silent counts, for each type, the groups for which the control plane says nothing of it
 // though it is there.
 func (r *Relay) Silent() map[cache.TypeURL]int {

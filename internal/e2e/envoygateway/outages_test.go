@@ -92,7 +92,7 @@ func TestGateway_ConnectionAge(t *testing.T) {
 	g := startGateway(t, w, func(config object) {
 		config["xdsServer"] = object{"maxConnectionAge": "3s", "maxConnectionAgeGrace": "1s"}
 	})
-	r := startRelay(t, g)
+	r := startRelay(t, g, "log.level=debug")
 	below := startTap(t, g, r.listen)
 	startEnvoy(t, g, "eg", below.listen).WaitReady(patience)
 	address := w.Address("eg")

@@ -1,0 +1,128 @@
+package downstream
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// What people are told of client streams in the log. A line is about one client, and there
+// may be thousands: the log samples what is alike (internal/logging), and what is said of each
+// request and response is for debugging. Bodies are in no line, nor versions of secrets:
+// whoever can guess at a weak one could check the guess.
+
+// refusals are the reasons for which a client is not served, so that somebody should look:
+// at the client, or at what the relay allows.
+var refusals = map[Reason]bool{
+	BadRequest: true, OverLimit: true, NodeChanged: true, Forbidden: true, Overcrowded: true, Looped: true,
+}
+
+// tellEnd tells of the end of a stream.
+func (st *stream) tellEnd(reason Reason, message string) {
+	took := time.Since(st.since).Milliseconds()
+	switch {
+	case refusals[reason]:
+		st.log().Warn("client refused", "reason", reason, "err", message, "dur_ms", took)
+	case reason == Stalled:
+		st.log().Warn("client stream ended: the client does not read", "reason", reason, "err", message, "dur_ms", took)
+	default:
+		st.log().Info("client stream ended", "reason", reason, "err", message, "dur_ms", took)
+	}
+}
+
+// tellNack tells of a response that the client rejected.
+func (st *stream) tellNack(n Note) {
+	st.log().Warn("client rejected a response", "type", n.Type, "nonce", n.Nonce, "nack", n.Nack, "resources", n.Rejected.Count, "first", n.Rejected.First)
+}
+
+// debugs reports whether requests and responses are told of at all. Nothing is made for the
+// log before that is known.
+func (s *Server) debugs() bool { return s.log.Enabled(context.Background(), slog.LevelDebug) }
+
+// tellRequest tells of a request, which is described already.
+func (st *stream) tellRequest(kind RequestKind, request []any) {
+	st.log().Debug("client request", append(request, "kind", kind)...)
+}
+
+// tellResponse tells of a response that was handed over.
+func (st *stream) tellResponse(r *Response, size int) {
+	_, first := r.list().told()
+	st.log().Debug("client response", "type", r.Type, "nonce", r.Nonce, "version", shownVersion(r.Type, r.Version),
+		"resources", len(r.Resources), "removed", len(r.Removed), "errors", len(r.Errors), "first", first, "bytes", size)
+}
+
+// The bounds of the names in one line: how many, and how long each.
+const (
+	maxTold     = 10
+	maxToldName = 200
+)
+
+// firstOf are the first of some names, of any length, that a client has sent.
+func firstOf(names []string) []string {
+	first := slices.Clone(names[:min(len(names), maxTold)])
+	for i, name := range first {
+		first[i] = strings.ToValidUTF8(name[:min(len(name), maxToldName)], "")
+	}
+	return first
+}
+
+// shownVersion is a version as people may see it.
+func shownVersion(t cache.TypeURL, version string) string {
+	if t == cache.Secret && version != "" {
+		return "[redacted]"
+	}
+	return version
+}
+
+// nacked is a client's message, if it rejects something.
+func nacked(e *statuspb.Status) string {
+	if e == nil {
+		return ""
+	}
+	return nackMessage(e)
+}
+
+// describe is the request that has just come, for the log.
+func (in *inbox) describe() []any {
+	switch r := in.request.(type) {
+	case *discovery.DeltaDiscoveryRequest:
+		return []any{
+			"type", cache.TypeURL(r.GetTypeUrl()), "subscribe", len(r.GetResourceNamesSubscribe()), "first", firstOf(r.GetResourceNamesSubscribe()),
+			"unsubscribe", len(r.GetResourceNamesUnsubscribe()), "versions", len(r.GetInitialResourceVersions()),
+			"nonce", r.GetResponseNonce(), "nack", nacked(r.GetErrorDetail()),
+		}
+	case *discovery.DiscoveryRequest:
+		return []any{
+			"type", cache.TypeURL(r.GetTypeUrl()), "names", len(r.GetResourceNames()), "first", firstOf(r.GetResourceNames()),
+			"version", shownVersion(cache.TypeURL(r.GetTypeUrl()), r.GetVersionInfo()),
+			"nonce", r.GetResponseNonce(), "nack", nacked(r.GetErrorDetail()),
+		}
+	}
+	return []any{"type", cache.TypeURL(in.bare.typeURL), "nonce", string(in.bare.nonce)}
+}
+
+// oversized counts and names what is too large for the client (ERR-13).
+func (s *Server) oversized(r *Response, size int, log func() *slog.Logger) {
+	for _, o := range r.Oversized {
+		s.observer.ClientOversized(r.Type, OversizedResource)
+		log().Warn("resource too large for a client", "type", r.Type, "name", o.Name, "bytes", o.Bytes, "max_response_bytes", s.config.MaxResponse)
+	}
+	if limit := s.config.MaxResponse; !r.Delta && limit > 0 && size > limit {
+		s.observer.ClientOversized(r.Type, OversizedResponse)
+		log().Warn("SotW response too large for a client; it is sent all the same", "type", r.Type, "nonce", r.Nonce, "bytes", size, "max_response_bytes", limit)
+	}
+}
+
+func (st *stream) log() *slog.Logger {
+	st.mu.Lock()
+	node := st.session.node
+	st.mu.Unlock()
+	return st.server.log.With("stream_id", st.id, "node_id", node.GetId(), "peer", st.peer.Address, "identity", st.peer.Identity, "protocol", st.protocol())
+}

@@ -1,0 +1,47 @@
+package admin
+
+import (
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/upstream"
+)
+
+// Series are there from the start, at 0: a series that begins with its first event has no
+// increase at that event, and an alert on it is late by one.
+
+// fromTheStart makes the series of closed sets of labels.
+func (m *Metrics) fromTheStart() {
+	for _, short := range cache.Shorts() {
+		m.upstream.ofShort(short)
+		m.clients.ofShort(short)
+		m.nacksSent.WithLabelValues(short)
+		m.unasked.WithLabelValues(short)
+		m.expired.WithLabelValues(short)
+		for _, what := range []downstream.OversizedKind{downstream.OversizedResource, downstream.OversizedResponse} {
+			m.oversized.WithLabelValues(short, string(what))
+		}
+	}
+	for _, reason := range upstream.Reasons() {
+		m.reconnects.WithLabelValues(reason)
+	}
+	for _, reason := range upstream.Drops() {
+		m.dropped.WithLabelValues(reason)
+	}
+	for _, reason := range downstream.Reasons() {
+		m.disconnects.WithLabelValues(string(reason))
+	}
+	for _, protocol := range protocols {
+		m.connects.WithLabelValues(protocol)
+	}
+}
+
+// entryFromTheStart makes those of a control plane of the list.
+func (m *Metrics) entryFromTheStart(address string) {
+	for _, sotw := range []bool{false, true} {
+		m.active.WithLabelValues(address, upstream.Stream{SotW: sotw}.Mode())
+	}
+	m.connections.WithLabelValues(address)
+	for _, v := range []upstream.Verdict{upstream.There, upstream.Silent, upstream.Unclear} {
+		m.checks.WithLabelValues(address, v.String())
+	}
+}

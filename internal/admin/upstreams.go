@@ -1,0 +1,126 @@
+package admin
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/xds-relay/xds-relay/upstream"
+)
+
+// maxGroupLabels is how many groups have series of their own. Those beyond are counted
+// together: groups may be as many as clients.
+const maxGroupLabels = 100
+
+// What series call the group without a key, and the groups beyond maxGroupLabels.
+const (
+	defaultGroup = "default"
+	otherGroups  = "other"
+)
+
+// upstreamCollector asks the relay at each scrape how its groups get on with their control
+// planes.
+type upstreamCollector struct {
+	relay Relay
+
+	up     *prometheus.Desc
+	groups *prometheus.Desc
+	state  *prometheus.Desc
+
+	mu    sync.Mutex
+	named map[string]bool // groups that have series of their own, while they last
+}
+
+func newUpstreamCollector(r Relay) *upstreamCollector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prefix+name, help, labels, nil)
+	}
+	return &upstreamCollector{
+		relay:  r,
+		named:  make(map[string]bool),
+		up:     desc("upstream_up", "1 if the control plane keeps current all that clients hold and wait for, also if nobody subscribes to anything. 0 if a group is waiting, silent, refused or down (see upstream_groups): for some seconds at a reconnect, and for longer when somebody should look."),
+		groups: desc("upstream_groups", "Groups by how they are kept current, each by its worst type: idle (no client subscribes), current, waiting (asked, or being connected, and no answer yet), silent (the control plane is there and says nothing of a type), refused (it ends the streams) or down (it cannot be reached, or has stopped answering).", "state"),
+		state:  desc("upstream_state", "Groups by how a control plane of the list serves them: as upstream_groups, or standby where another one is in use. A group has its own series, by the name in /groups (default is the one without a key); those beyond the first 100 are summed in group other.", "group", "address", "state"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *upstreamCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.up
+	ch <- c.groups
+	ch <- c.state
+}
+
+// of is what a series of upstream_state counts.
+type of struct {
+	group, address string
+	state          upstream.Condition
+}
+
+// Collect implements prometheus.Collector.
+func (c *upstreamCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v int, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	}
+	up := 1
+	groups := make(map[upstream.Condition]int)
+	states := make(map[of]int)
+	all := c.relay.Upstream()
+	label := c.labels(all)
+	for _, name := range append(slices.Collect(maps.Values(label)), defaultGroup) {
+		for _, address := range c.relay.ControlPlanes() {
+			for _, state := range upstream.Conditions() {
+				states[of{name, address, state}] = 0
+			}
+		}
+	}
+	for name, s := range all {
+		for _, e := range s.Entries {
+			states[of{label[name], e.Name, e.Condition}]++
+			if !e.InUse {
+				continue
+			}
+			groups[e.Condition]++
+			if e.Condition.Fails() {
+				up = 0
+			}
+		}
+	}
+	gauge(c.up, up)
+	for _, state := range upstream.Conditions() {
+		if state != upstream.Standby {
+			gauge(c.groups, groups[state], string(state))
+		}
+	}
+	for s, n := range states {
+		gauge(c.state, n, s.group, s.address, string(s.state))
+	}
+}
+
+// labels are what the groups are called in series. One that has a series of its own keeps it
+// while it lasts.
+func (c *upstreamCollector) labels(all map[string]upstream.State) map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.named, func(name string, _ bool) bool {
+		_, lives := all[name]
+		return !lives
+	})
+	labels := make(map[string]string, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) { // the one without a key first
+		if len(c.named) < maxGroupLabels {
+			c.named[name] = true
+		}
+		switch {
+		case !c.named[name]:
+			labels[name] = otherGroups
+		case name == "":
+			labels[name] = defaultGroup
+		default:
+			labels[name] = name
+		}
+	}
+	return labels
+}
