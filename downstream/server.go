@@ -158,6 +158,16 @@ func (s *Server) Close(spread time.Duration) {
 	s.senders.close()
 }
 
+// Still says what has not moved since it was asked last, for a watchdog; empty: all has.
+// It does not return while a lock is stuck that every stream needs.
+func (s *Server) Still() string {
+	s.busy()
+	if s.senders.stuck() {
+		return "streams wait for a sender, and none is taken"
+	}
+	return ""
+}
+
 func shuttingDown() *End {
 	return &End{ShuttingDown, "xds-relay: shutting down; connect again, to another replica if there is one"}
 }

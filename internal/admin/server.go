@@ -31,7 +31,7 @@ func Serve(l net.Listener, h http.Handler, log *slog.Logger) *Server {
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("admin listener failed", "listener", l.Addr().String(), "err", err)
+			log.Error("HTTP listener failed", "listener", l.Addr().String(), "err", err)
 		}
 	}()
 	return s

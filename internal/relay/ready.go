@@ -9,6 +9,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/health"
 )
 
 // readiness is true once the relay listens and each of ready_types is complete;
@@ -23,6 +24,7 @@ type readiness struct {
 	listens  bool
 	stopping bool
 	missing  []string
+	once     bool // it was ready
 }
 
 func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
@@ -89,25 +91,37 @@ func (w *readiness) change(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f()
-	ready, _ := w.judge()
+	ready, _ := health.Verdict(w.checks())
+	w.once = w.once || ready
 	w.relay.server.SetReady(ready)
 }
 
-func (w *readiness) state() (ready bool, why string) {
+// was reports whether it was ready at least once.
+func (w *readiness) was() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.judge()
+	return w.once
 }
 
-// judge is called with mu held.
-func (w *readiness) judge() (ready bool, why string) {
-	switch {
-	case w.stopping:
-		return false, "shutting down"
-	case !w.listens:
-		return false, "not listening yet"
-	case len(w.missing) > 0:
-		return false, "waiting for upstream to answer for " + strings.Join(w.missing, ", ")
+func (w *readiness) state() []health.Check {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.checks()
+}
+
+// checks is called with mu held. The relay is ready if all of them hold; what comes first
+// is said where there is room for one reason.
+func (w *readiness) checks() []health.Check {
+	return []health.Check{
+		check("not_draining", !w.stopping, "shutting down"),
+		check("listening", w.listens, "not listening yet"),
+		check("ready_types", len(w.missing) == 0, "waiting for upstream to answer for "+strings.Join(w.missing, ", ")),
 	}
-	return true, "ready"
+}
+
+func check(name string, ok bool, why string) health.Check {
+	if ok {
+		why = ""
+	}
+	return health.Check{Name: name, OK: ok, Why: why}
 }
