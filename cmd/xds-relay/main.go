@@ -36,6 +36,9 @@ func run(args []string) int {
 	if err == nil {
 		return 0
 	}
+	if cut := (*cutShort)(nil); errors.As(err, &cut) {
+		return cut.code() // it is in the log
+	}
 	fmt.Fprintln(os.Stderr, message(err))
 	if usage := (*usageError)(nil); errors.As(err, &usage) {
 		return exitUsage
@@ -79,7 +82,7 @@ func newRoot() *cobra.Command {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddCommand(newServe(), newDemo(), newValidate(), newVersion())
+	root.AddCommand(newServe(), newDemo(), newValidate(), newHealthcheck(), newVersion())
 	return root
 }
 

@@ -112,6 +112,7 @@ type served struct {
 	cmd     *exec.Cmd
 	address string
 	admin   string
+	metrics string
 	log     *bufio.Scanner
 }
 
@@ -127,6 +128,12 @@ func serveProgram(t *testing.T, args ...string) *served {
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if s.cmd.ProcessState == nil {
+			_ = s.cmd.Process.Kill() // it may have ended
+			_ = s.cmd.Wait()
+		}
+	})
 	s.log = bufio.NewScanner(stderr)
 	for s.address == "" && s.log.Scan() {
 		var line struct{ Msg, Listener string }
@@ -136,6 +143,8 @@ func serveProgram(t *testing.T, args ...string) *served {
 		switch line.Msg {
 		case "admin endpoint":
 			s.admin = "http://" + line.Listener
+		case "metrics endpoint":
+			s.metrics = "http://" + line.Listener
 		case "serving":
 			s.address = line.Listener
 		}
@@ -164,8 +173,13 @@ func (s *served) stop(t *testing.T) (log string) {
 
 func (s *served) get(t *testing.T, path string) (code int, body string) {
 	t.Helper()
+	return get(t, s.admin+path)
+}
+
+func get(t *testing.T, url string) (code int, body string) {
+	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get(s.admin + path)
+	resp, err := client.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,8 +242,8 @@ func TestServe(t *testing.T) {
 // TestNothingElseIsBound: without an admin address there is none.
 func TestNothingElseIsBound(t *testing.T) {
 	s := serveProgram(t, "--admin", "")
-	if s.admin != "" {
-		t.Errorf("an admin endpoint at %s that nobody asked for", s.admin)
+	if s.admin != "" || s.metrics != "" {
+		t.Errorf("endpoints at %q and %q that nobody asked for", s.admin, s.metrics)
 	}
 	s.stop(t)
 }
