@@ -1,6 +1,34 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// addCompletion adds the command that prints a shell's completion script. Flags complete
+// file names only where they take a file.
+func addCompletion(root *cobra.Command) {
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "completion" {
+			continue
+		}
+		cmd.Short = "Print the completion script of a shell"
+		cmd.Example = `  source <(xds-relay completion bash)
+  xds-relay completion zsh > "${fpath[1]}/_xds-relay"
+  xds-relay completion fish | source
+  xds-relay completion powershell | Out-String | Invoke-Expression`
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return &usageError{fmt.Errorf("unknown shell %q; use bash, zsh, fish or powershell", args[0])}
+			}
+			return nil
+		}
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+}
 
 // completeFiles has shells complete a flag with the names of files of some kinds, given
 // by the ends of their names.

@@ -45,6 +45,9 @@ addresses of downstream.listen, admin.listen and metrics.listen.`,
 			}
 			log := newLog(c.Log)
 			bridgeGRPC(log)
+			if hint := s.unread(); hint != "" {
+				log.Warn(hint)
+			}
 			return serve(cmd.Context(), c, log)
 		},
 	}

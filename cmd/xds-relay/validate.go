@@ -28,6 +28,9 @@ and what to do. A note is about what is valid, and may not be what was meant.`,
 			for _, note := range c.Notes() {
 				fmt.Fprintf(cmd.OutOrStdout(), "note: %v\n", note)
 			}
+			if hint := s.unread(); hint != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "note: %s\n", hint)
+			}
 			fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
 			return nil
 		},

@@ -190,6 +190,9 @@ func (r *Relay) Close(spread time.Duration) {
 		conn.Close()
 	}
 	r.work.Wait()
+	if r.keeper != nil {
+		r.keeper.close()
+	}
 }
 
 // Ready reports whether the relay can serve, and if not, why (ERR-14).
