@@ -21,11 +21,11 @@ import (
 
 func newRun() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run",
+		Use: "run",
 		// RunE says what is wrong: a workload that there is not, and not its flags.
 		Args:               cobra.ArbitraryArgs,
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
-		Short: "Run one workload against one server",
+		Short:              "Run one workload against one server",
 		Long: `Run one workload against one server. The server is one that the bench builds and
 starts (--start), or one that runs already (--server). Of the latter, --pid tells
 where its CPU time and memory are read, and one of two flags where its changes come

@@ -16,9 +16,9 @@ func addCompletion(root *cobra.Command) {
 			continue
 		}
 		cmd.Short = "Print the completion script of a shell"
-		cmd.Example = `  source <(xds-relay completion bash)
+		cmd.Example = `  xds-relay completion bash > /etc/bash_completion.d/xds-relay
   xds-relay completion zsh > "${fpath[1]}/_xds-relay"
-  xds-relay completion fish | source
+  xds-relay completion fish > ~/.config/fish/completions/xds-relay.fish
   xds-relay completion powershell | Out-String | Invoke-Expression`
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {

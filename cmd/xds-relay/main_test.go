@@ -90,6 +90,8 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{[]string{"serve", "--admin", "192.0.2.1:18001"}, 2, "", "--admin=192.0.2.1:18001: admin.listen"},
 		{[]string{"serve", "--set", "version_key_file=/no/key"}, 2, "", `version_key_file: cannot read "/no/key"`},
 		{[]string{"demo", "--clients", "1"}, 2, "", "--clients is 1"},
+		{[]string{"demo", "--listen", "0.0.0.0:18000"}, 2, "", `"0.0.0.0:18000" is no address of the demo; use 127.0.0.1:port`},
+		{[]string{"demo", "--listen", taken.Addr().String()}, 1, "", "another process has it: give --control-plane, --listen or --admin another address"},
 		{[]string{"serve", "--admin", "", "--listen", taken.Addr().String()}, 1, "", "another process has it: give downstream.listen (--listen) another address"},
 		{[]string{"serve", "--set", "groups.profile=sidecar", "--admin", "", "--listen", taken.Addr().String()}, 1, "", "with profile sidecar and cache.mass_removal_guard off"},
 		{[]string{"validate", "--set", "downstream.tls.cert=/no/cert", "--set", "downstream.tls.key=/no/key"}, 2, "", "/no/cert"},
