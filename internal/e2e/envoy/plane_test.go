@@ -16,6 +16,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -41,6 +42,8 @@ type plane struct {
 	// tellsMissing: a name that is asked for and does not exist is answered; else with
 	// silence, as go-control-plane does.
 	tellsMissing bool
+	// secure is how it proves who it is; nil: plaintext.
+	secure credentials.TransportCredentials
 
 	// The server that runs, if one does.
 	grpc   *grpc.Server
@@ -65,7 +68,7 @@ func (p *plane) Start() *plane {
 	if err != nil {
 		p.t.Fatalf("control plane: %v", err)
 	}
-	s := grpc.NewServer(grpc.UnknownServiceHandler(p.serve))
+	s := grpc.NewServer(grpc.UnknownServiceHandler(p.serve), grpc.Creds(p.secure))
 	p.grpc = s
 	p.serves.Go(func() {
 		if err := s.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
