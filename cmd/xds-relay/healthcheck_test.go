@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"net"
 	"os"
 	"path/filepath"
@@ -68,6 +69,39 @@ func TestHealthcheck(t *testing.T) {
 		if code != tt.code || out != tt.out || !strings.Contains(errs, tt.err) {
 			t.Errorf("%s %v: exit %d, %q, %q; want %d, %q and %q", tt.env, tt.args, code, out, errs, tt.code, tt.out, tt.err)
 		}
+	}
+	s.stop(t)
+}
+
+// TestHealthcheckOfTheImage: the command of deploy/Dockerfile, with the file that the image's
+// CMD names.
+func TestHealthcheckOfTheImage(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := func(before string) (words []string) {
+		_, rest, _ := strings.Cut(string(text), before)
+		line, _, _ := strings.Cut(rest, "\n")
+		if err := json.Unmarshal([]byte(line), &words); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		return words
+	}
+	serve, health := command("\nCMD "), command("  CMD ")
+	file := serve[len(serve)-1]
+	if health[0] != "/xds-relay" || health[len(health)-1] != file {
+		t.Errorf("the image serves with %q, and is asked with %q", serve, health)
+	}
+	socket := "unix://" + filepath.Join(t.TempDir(), "probes.sock")
+	config := filepath.Join(t.TempDir(), "relay.yaml")
+	if err := os.WriteFile(config, []byte("metrics: {listen: \""+socket+"\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveProgram(t, "-c", config)
+	out, err := program(t, append(health[1:len(health)-1], config)...).CombinedOutput()
+	if err != nil || string(out) != "live\n" {
+		t.Errorf("%q: %v, %q", health, err, out)
 	}
 	s.stop(t)
 }
