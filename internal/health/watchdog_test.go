@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,12 +36,12 @@ func inBubble(t *testing.T, parts []Part, f func(w *Watchdog, log *bytes.Buffer)
 // A part that does not return is stuck after three rounds, and no sooner; when it
 // returns, all is well again. Each change is one line of the log.
 func TestPartThatDoesNotReturn(t *testing.T) {
-	var hold chan struct{}
+	var hold atomic.Pointer[chan struct{}]
 	parts := []Part{
 		{"moves", func() string { return "" }},
 		{"hangs", func() string {
-			if hold != nil {
-				<-hold
+			if h := hold.Load(); h != nil {
+				<-*h
 			}
 			return ""
 		}},
@@ -50,7 +51,8 @@ func TestPartThatDoesNotReturn(t *testing.T) {
 		if ok, why := Verdict(w.Checks()); !ok {
 			t.Fatalf("a sound relay: %s", why)
 		}
-		hold = make(chan struct{})
+		held := make(chan struct{})
+		hold.Store(&held)
 		time.Sleep(3 * time.Second) // it is asked, and then missed twice
 		if ok, why := Verdict(w.Checks()); !ok {
 			t.Fatalf("after two rounds: %s", why)
@@ -64,11 +66,13 @@ func TestPartThatDoesNotReturn(t *testing.T) {
 			t.Errorf("checks: %+v", c)
 		}
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if n := strings.Count(log.String(), "level=ERROR"); n != 1 || !strings.Contains(log.String(), "part=hangs") {
 			t.Errorf("%d lines of it:\n%s", n, log)
 		}
-		close(hold)
+		close(held)
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		if ok, why := Verdict(w.Checks()); !ok || !strings.Contains(log.String(), "goes on") {
 			t.Errorf("it goes on: %v, %q\n%s", ok, why, log)
 		}
@@ -77,13 +81,16 @@ func TestPartThatDoesNotReturn(t *testing.T) {
 
 // A part that says what stands still is stuck after three rounds in which it does.
 func TestPartThatSaysSo(t *testing.T) {
-	still := ""
-	inBubble(t, []Part{{"loops", func() string { return still }}}, func(w *Watchdog, _ *bytes.Buffer) {
-		for _, moves := range []bool{false, false, true, false, false} { // never three in a row
-			still = "the loop of group a"
-			if moves {
-				still = ""
-			}
+	var moves atomic.Bool
+	part := Part{"loops", func() string {
+		if moves.Load() {
+			return ""
+		}
+		return "the loop of group a"
+	}}
+	inBubble(t, []Part{part}, func(w *Watchdog, _ *bytes.Buffer) {
+		for _, does := range []bool{false, false, true, false, false} { // never three in a row
+			moves.Store(does)
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if ok, why := Verdict(w.Checks()); !ok {
