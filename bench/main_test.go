@@ -273,6 +273,13 @@ func TestMistakesAreFoundBeforeARun(t *testing.T) {
 	const server = "127.0.0.1:1" // where nobody is
 	for _, test := range []struct{ args, want string }{
 		{"fanout --assert x", `assertion "x"`},
+		{"", "name a workload: there are fanout, named, herd"},
+		{"fannout", `no such workload: "fannout": there are fanout, named, herd`},
+		{"fannout --assert x", `no such workload: "fannout": there are fanout`},
+		{"fanout --asert x", "unknown flag: --asert"},
+		{"fanout --assert propagation_p98<=1ms", `there is no figure "propagation_p98"; there are allocated_per_delivery, `},
+		{"fanout --assert propagation_p99<=1KiB", `--assert "propagation_p99<=1KiB": propagation_p99 is in "ms", not in "KiB"`},
+		{"herd --assert propagation_p99<=1ms", `there is no figure "propagation_p99"`},
 		{"fanout -o pdf", "--output pdf"},
 		{"fanout --start lynx", `no such server: "lynx"`},
 		{"fanout --reps 0", "--reps 0"},

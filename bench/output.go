@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/xds-relay/xds-relay/bench/internal/load"
 	"github.com/xds-relay/xds-relay/bench/internal/report"
 	"github.com/xds-relay/xds-relay/bench/internal/result"
 )
@@ -31,16 +33,25 @@ func (o *output) register(cmd *cobra.Command, format string) {
 	f.StringToStringVar(&o.labels, "label", nil, "key=value to be kept with the results")
 }
 
-// check finds mistakes before an hour is spent on a run.
-func (o *output) check() error {
+// check finds mistakes before an hour is spent on a run of some workloads. An assertion is
+// for those that have its figure, and one has to.
+func (o *output) check(workloads ...*load.Workload) error {
 	switch o.format {
 	case "text", "table", "json", "csv", "html":
 	default:
 		return fmt.Errorf("--output %s: there are text, table, json, csv and html", o.format)
 	}
-	for _, a := range o.asserts {
-		if _, err := result.ParseAssertion(a); err != nil {
-			return err
+	figures := make(map[string]string)
+	for _, w := range workloads {
+		maps.Copy(figures, w.Figures())
+	}
+	for _, text := range o.asserts {
+		a, err := result.ParseAssertion(text)
+		if err == nil {
+			err = a.Fits(figures)
+		}
+		if err != nil {
+			return fmt.Errorf("--assert %q: %w", text, err)
 		}
 	}
 	return nil

@@ -116,7 +116,13 @@ The workloads are ` + strings.Join(all, ", ") + `.`,
 				return fmt.Errorf("no such workload: %q: there are %s", name, strings.Join(all, ", "))
 			}
 		}
-		if err := errors.Join(out.check(), allowFiles(10000)); err != nil {
+		var workloads []*load.Workload
+		for _, c := range contests {
+			if slices.Contains(only, c.name) {
+				workloads = append(workloads, load.Find(c.workload))
+			}
+		}
+		if err := errors.Join(out.check(workloads...), allowFiles(10000)); err != nil {
 			return err
 		}
 		servers, err := prepare(ctx, names)

@@ -21,8 +21,11 @@ import (
 
 func newRun() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run",
-		Short: "Run one workload against one server",
+		Use: "run",
+		// RunE says what is wrong: a workload that there is not, and not its flags.
+		Args:               cobra.ArbitraryArgs,
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
+		Short:              "Run one workload against one server",
 		Long: `Run one workload against one server. The server is one that the bench builds and
 starts (--start), or one that runs already (--server). Of the latter, --pid tells
 where its CPU time and memory are read, and one of two flags where its changes come
@@ -33,10 +36,24 @@ lines (bench/internal/control). Without either only herd, reconnect and memory r
   go run ./bench run fanout --start floor --clients 5000 -o html > floor.html
   go run ./bench run fanout --server 127.0.0.1:18000 --pid 4711 --origin 127.0.0.1:15010 --assert 'propagation_p99<=250ms'`,
 	}
+	cmd.RunE = func(_ *cobra.Command, args []string) error { return noWorkload(args) }
 	for _, w := range load.Workloads {
 		cmd.AddCommand(newWorkload(w))
 	}
 	return cmd
+}
+
+// noWorkload says what there is to somebody who named no workload, or one that there is not.
+func noWorkload(args []string) error {
+	var all []string
+	for _, w := range load.Workloads {
+		all = append(all, w.Name)
+	}
+	there := "there are " + strings.Join(all, ", ")
+	if len(args) == 0 {
+		return fmt.Errorf("run: name a workload: %s", there)
+	}
+	return fmt.Errorf("no such workload: %q: %s", args[0], there)
 }
 
 // where is the server under test, as the flags say it.
@@ -103,7 +120,7 @@ func newWorkload(w *load.Workload) *cobra.Command {
 		if reps < 1 {
 			return fmt.Errorf("--reps %d: there must be one", reps)
 		}
-		if err := errors.Join(at.check(f), out.check(), allowFiles(o.Clients/max(o.PerConn, 1))); err != nil {
+		if err := errors.Join(at.check(f), out.check(w), allowFiles(o.Clients/max(o.PerConn, 1))); err != nil {
 			return err
 		}
 		var started []contender

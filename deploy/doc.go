@@ -2,6 +2,7 @@
 // developer's machine: the container image and ready-made examples, each checked
 // by a test that loads it as its reader would.
 //
-// It never holds code of the product. Limitations: the Helm chart, systemd unit
+// It never holds code of the product; the quickstart's control plane is a sample, and
+// internal/e2e/envoy runs the examples. Limitations: the Helm chart, systemd unit
 // and packages are not made yet.
 package deploy

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -30,6 +31,9 @@ func TestExamples(t *testing.T) {
 		t.Fatalf("examples: %v, %v", files, err)
 	}
 	for _, file := range files {
+		if info, err := os.Stat(file); err != nil || info.IsDir() {
+			continue // a program, which the compiler checks
+		}
 		t.Run(strings.TrimPrefix(file, "examples/"), func(t *testing.T) {
 			data, err := os.ReadFile(file)
 			if err != nil {
@@ -50,6 +54,7 @@ var loaders = map[string]func(*testing.T, string, []byte){
 	"endpoints.yaml":      loadEndpoints,
 	"envoyproxy.yaml":     loadEnvoyProxy,
 	"grpc-bootstrap.json": loadGRPC,
+	"README.md":           loadReadme,
 }
 
 func loadRelay(t *testing.T, file string, data []byte) {
@@ -108,6 +113,16 @@ func loadEnvoyProxy(t *testing.T, _ string, data []byte) {
 	}
 	if object.Kind != "EnvoyProxy" || object.Metadata.Name == "" || len(object.Spec) == 0 {
 		t.Errorf("no EnvoyProxy: %v", object)
+	}
+}
+
+// loadReadme checks that the files that are linked to are there. internal/e2e/envoy runs
+// the commands.
+func loadReadme(t *testing.T, file string, data []byte) {
+	for _, link := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(string(data), -1) {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(file), link[1])); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -19,6 +19,9 @@ type tagging struct {
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (t tagging) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if f, ok := raw.(*fresh); ok {
+		raw = f.Conn
+	}
 	c, info, err := t.TransportCredentials.ServerHandshake(raw)
 	return c, tag{info, &conn{Conn: raw, since: time.Now()}}, err
 }

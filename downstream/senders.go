@@ -29,6 +29,7 @@ type senders struct {
 	taken   uint64    // streams, so far
 	looked  uint64    // taken when look was called last
 	looking bool      // look will be called
+	asked   uint64    // taken when stuck was called last
 }
 
 func newSenders(limit int) *senders {
@@ -100,6 +101,15 @@ func (s *senders) dismiss() {
 	s.crew++
 	s.running, s.resting = 0, 0
 	s.come.Broadcast()
+}
+
+// stuck reports whether streams wait, and none was taken since it was asked last.
+func (s *senders) stuck() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.asked
+	s.asked = s.taken
+	return len(s.queue) > s.head && was == s.taken && s.taken > 0
 }
 
 // close lets the senders go as soon as there is nothing to do.

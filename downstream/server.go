@@ -50,6 +50,7 @@ type Server struct {
 	health   *health.Server
 	warmth   *Warmth
 	senders  *senders
+	doors    *doors
 
 	mu       sync.Mutex
 	streams  map[uint64]*stream
@@ -84,6 +85,7 @@ func NewServer(c ServerConfig) *Server {
 		streams: make(map[uint64]*stream),
 		stopped: make(chan struct{}),
 		senders: newSenders(runtime.GOMAXPROCS(0)),
+		doors:   newDoors(),
 	}
 	if s.observer == nil {
 		s.observer = nobody{}
@@ -112,7 +114,7 @@ func NewServer(c ServerConfig) *Server {
 }
 
 // Serve accepts clients on a listener until Close.
-func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
+func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(s.doors.add(l)) }
 
 // SetReady sets what gRPC health checks are told.
 func (s *Server) SetReady(ready bool) {
@@ -124,7 +126,7 @@ func (s *Server) SetReady(ready bool) {
 	s.health.SetServingStatus("envoy.service.discovery.v3.AggregatedDiscoveryService", state)
 }
 
-// Close stops listening, tells every connection to take its next stream elsewhere
+// Close stops listening before anything else, tells every connection to take its next stream elsewhere
 // (GOAWAY), and ends the streams there are with UNAVAILABLE, in random order and
 // spread over a time, so that clients do not come back all at once (ERR-14). It
 // returns when all handlers have.
@@ -135,6 +137,7 @@ func (s *Server) Close(spread time.Duration) {
 		defer close(graceful)
 		s.grpc.GracefulStop() // it returns when all streams have ended, or at Stop
 	}()
+	s.doors.close() // who is sent away must not come back to a port that still answers
 	s.mu.Lock()
 	if !s.stopping {
 		s.stopping = true
@@ -156,6 +159,16 @@ func (s *Server) Close(spread time.Duration) {
 		<-graceful
 	}
 	s.senders.close()
+}
+
+// Still says what has not moved since it was asked last, for a watchdog; empty: all has.
+// It does not return while a lock is stuck that every stream needs.
+func (s *Server) Still() string {
+	s.busy()
+	if s.senders.stuck() {
+		return "streams wait for a sender, and none is taken"
+	}
+	return ""
 }
 
 func shuttingDown() *End {

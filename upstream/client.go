@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -50,7 +51,8 @@ type Client struct {
 	missed  missed
 	back    []int // entries that answer other groups again
 
-	wake chan struct{} // one slot
+	wake  chan struct{} // one slot
+	turns atomic.Uint64 // of Run's loop, so far
 }
 
 // stream is an attempt to open a stream, and the stream.
@@ -113,6 +115,7 @@ func (c *Client) Run(ctx context.Context) {
 	defer timer.Stop()
 	c.step(func(now time.Time) { c.core.Interest(now) })
 	for {
+		c.turns.Add(1)
 		var open []Open
 		var shut []StreamID
 		c.step(func(now time.Time) {
@@ -147,6 +150,13 @@ func (c *Client) Run(ctx context.Context) {
 		case <-timer.C:
 		}
 	}
+}
+
+// Nudge has the loop of Run turn once more, and says how often it has turned so far. It
+// does not wait: a loop that has not turned when it is asked again is stuck (/livez).
+func (c *Client) Nudge() (turns uint64) {
+	poke(c.wake)
+	return c.turns.Load()
 }
 
 // idle is for how long nothing is due. What the Core has learned is carried out by now: it

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -18,14 +20,17 @@ import (
 
 func newDemo() *cobra.Command {
 	o := demo.Options{Out: os.Stdout}
+	var adminAddress string
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Watch a control plane, a relay and a fleet of clients at work",
 		Long: `Start a real go-control-plane server, the relay and a fleet of real gRPC clients,
 Delta and SotW, on loopback ports that the system picks, and show what passes
-between them. It needs no configuration and leaves nothing behind.`,
+between them. It needs no configuration and leaves nothing behind. It ends on Ctrl-C,
+or after --for.`,
 		Example: `  xds-relay demo
-  xds-relay demo --for 10s --clients 200`,
+  xds-relay demo --for 10s --clients 200
+  xds-relay demo --control-plane 127.0.0.1:15010 --listen 127.0.0.1:18000 --admin 127.0.0.1:18001`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Clients < 2 || o.Clients > 5000 {
@@ -36,6 +41,9 @@ between them. It needs no configuration and leaves nothing behind.`,
 			}
 			if o.Rate <= 0 || o.Rate > 100 {
 				return &usageError{fmt.Errorf("--rate is %g; use a number above 0, up to 100", o.Rate)}
+			}
+			if err := onLoopback(o.ControlPlane, o.Listen, adminAddress); err != nil {
+				return &usageError{err}
 			}
 			ctx := cmd.Context()
 			if ctx == nil {
@@ -48,19 +56,38 @@ between them. It needs no configuration and leaves nothing behind.`,
 			o.Width = terminalWidth
 			metrics := admin.NewMetrics(admin.ReadBuild(version))
 			o.Upstream, o.Downstream = metrics, metrics
-			o.Admin = func(r *relay.Relay) (string, func(), error) { return demoAdmin(r, metrics) }
-			return demo.Run(ctx, o)
+			o.Admin = func(r *relay.Relay) (string, func(), error) { return demoAdmin(r, metrics, adminAddress) }
+			err := demo.Run(ctx, o)
+			if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, os.ErrPermission) {
+				err = bindError(err, "--control-plane, --listen or --admin")
+			}
+			return err
 		},
 	}
 	cmd.Flags().DurationVar(&o.For, "for", 0, "stop after so long; 0: on Ctrl-C")
 	cmd.Flags().IntVar(&o.Clients, "clients", 50, "clients, half Delta and half SotW")
 	cmd.Flags().Float64Var(&o.Rate, "rate", 2, "updates a second by the control plane")
+	cmd.Flags().StringVar(&o.ControlPlane, "control-plane", "127.0.0.1:0", "address of the control plane; port 0: the system picks one")
+	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:0", "address of the relay")
+	cmd.Flags().StringVar(&adminAddress, "admin", "127.0.0.1:0", "address of the relay's admin endpoint")
 	return cmd
 }
 
-// demoAdmin gives the demo's relay an admin endpoint on a port the system picks.
-func demoAdmin(r *relay.Relay, metrics *admin.Metrics) (url string, stop func(), err error) {
-	const address = "127.0.0.1:0"
+// onLoopback refuses addresses that others can reach: the demo is plaintext, and knows no
+// identities.
+func onLoopback(addresses ...string) error {
+	for _, a := range addresses {
+		host, _, err := net.SplitHostPort(a)
+		ip := net.ParseIP(host)
+		if err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return fmt.Errorf("%q is no address of the demo; use 127.0.0.1:port", a)
+		}
+	}
+	return nil
+}
+
+// demoAdmin gives the demo's relay an admin endpoint.
+func demoAdmin(r *relay.Relay, metrics *admin.Metrics, address string) (url string, stop func(), err error) {
 	l, err := relay.Listen(address)
 	if err != nil {
 		return "", nil, err

@@ -36,6 +36,9 @@ func run(args []string) int {
 	if err == nil {
 		return 0
 	}
+	if cut := (*cutShort)(nil); errors.As(err, &cut) {
+		return cut.code() // it is in the log
+	}
 	fmt.Fprintln(os.Stderr, message(err))
 	if usage := (*usageError)(nil); errors.As(err, &usage) {
 		return exitUsage
@@ -69,6 +72,9 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
+				if isConfig(args[0]) {
+					return &usageError{fmt.Errorf("unknown command %[1]q; did you mean %[2]s serve -c %[1]s?", args[0], cmd.CommandPath())}
+				}
 				return &usageError{fmt.Errorf("unknown command %q; %s", args[0], instead(cmd, args[0]))}
 			}
 			return nil
@@ -79,7 +85,8 @@ func newRoot() *cobra.Command {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddCommand(newServe(), newDemo(), newValidate(), newVersion())
+	root.AddCommand(newServe(), newDemo(), newValidate(), newHealthcheck(), newVersion())
+	addCompletion(root)
 	return root
 }
 
@@ -94,6 +101,9 @@ func instead(cmd *cobra.Command, arg string) string {
 
 // noArgs refuses arguments, as a usage error.
 func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 && cmd.Flags().Lookup("config") != nil && isConfig(args[0]) {
+		return &usageError{fmt.Errorf("unexpected argument %[1]q; did you mean %[2]s -c %[1]s?", args[0], cmd.CommandPath())}
+	}
 	if len(args) > 0 {
 		return &usageError{fmt.Errorf("unexpected argument %q; see %s --help", args[0], cmd.CommandPath())}
 	}

@@ -81,10 +81,17 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{[]string{"serve", "extra"}, 2, "", `unexpected argument "extra"`},
 		{[]string{"serve", "--nonsense"}, 2, "", "unknown flag: --nonsense; see xds-relay serve --help"},
 		{[]string{"nonsense"}, 2, "", `unknown command "nonsense"; see xds-relay --help`},
+		{[]string{"serve", "relay.yaml"}, 2, "", `unexpected argument "relay.yaml"; did you mean xds-relay serve -c relay.yaml?`},
+		{[]string{"validate", "dir/my.yml"}, 2, "", `did you mean xds-relay validate -c dir/my.yml?`},
+		{[]string{"relay.yaml"}, 2, "", `unknown command "relay.yaml"; did you mean xds-relay serve -c relay.yaml?`},
+		{[]string{"serve", "-c"}, 2, "", "flag needs an argument"},
+		{[]string{"completion", "tcsh"}, 2, "", `unknown shell "tcsh"; use bash, zsh, fish or powershell`},
 		{[]string{"sreve"}, 2, "", `unknown command "sreve"; did you mean "serve"?`},
 		{[]string{"serve", "--admin", "192.0.2.1:18001"}, 2, "", "--admin=192.0.2.1:18001: admin.listen"},
 		{[]string{"serve", "--set", "version_key_file=/no/key"}, 2, "", `version_key_file: cannot read "/no/key"`},
 		{[]string{"demo", "--clients", "1"}, 2, "", "--clients is 1"},
+		{[]string{"demo", "--listen", "0.0.0.0:18000"}, 2, "", `"0.0.0.0:18000" is no address of the demo; use 127.0.0.1:port`},
+		{[]string{"demo", "--listen", taken.Addr().String()}, 1, "", "another process has it: give --control-plane, --listen or --admin another address"},
 		{[]string{"serve", "--admin", "", "--listen", taken.Addr().String()}, 1, "", "another process has it: give downstream.listen (--listen) another address"},
 		{[]string{"serve", "--set", "groups.profile=sidecar", "--admin", "", "--listen", taken.Addr().String()}, 1, "", "with profile sidecar and cache.mass_removal_guard off"},
 		{[]string{"validate", "--set", "downstream.tls.cert=/no/cert", "--set", "downstream.tls.key=/no/key"}, 2, "", "/no/cert"},
@@ -112,6 +119,7 @@ type served struct {
 	cmd     *exec.Cmd
 	address string
 	admin   string
+	metrics string
 	log     *bufio.Scanner
 	early   string // of the log, until it served
 }
@@ -128,6 +136,12 @@ func serveProgram(t *testing.T, args ...string) *served {
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if s.cmd.ProcessState == nil {
+			_ = s.cmd.Process.Kill() // it may have ended
+			_ = s.cmd.Wait()
+		}
+	})
 	s.log = bufio.NewScanner(stderr)
 	for s.address == "" && s.log.Scan() {
 		var line struct{ Msg, Listener string }
@@ -138,6 +152,8 @@ func serveProgram(t *testing.T, args ...string) *served {
 		switch line.Msg {
 		case "admin endpoint":
 			s.admin = "http://" + line.Listener
+		case "metrics endpoint":
+			s.metrics = "http://" + line.Listener
 		case "serving":
 			s.address = line.Listener
 		}
@@ -166,8 +182,13 @@ func (s *served) stop(t *testing.T) (log string) {
 
 func (s *served) get(t *testing.T, path string) (code int, body string) {
 	t.Helper()
+	return get(t, s.admin+path)
+}
+
+func get(t *testing.T, url string) (code int, body string) {
+	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get(s.admin + path)
+	resp, err := client.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,8 +251,8 @@ func TestServe(t *testing.T) {
 // TestNothingElseIsBound: without an admin address there is none.
 func TestNothingElseIsBound(t *testing.T) {
 	s := serveProgram(t, "--admin", "")
-	if s.admin != "" {
-		t.Errorf("an admin endpoint at %s that nobody asked for", s.admin)
+	if s.admin != "" || s.metrics != "" {
+		t.Errorf("endpoints at %q and %q that nobody asked for", s.admin, s.metrics)
 	}
 	s.stop(t)
 }

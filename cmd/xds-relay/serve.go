@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
-	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,12 +22,16 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the relay",
-		Long: `Run the relay until SIGINT or SIGTERM. It then says that it is not ready, for
-downstream.drain_delay, and sends its clients away one by one over
-downstream.drain; a second signal ends it at once.
+		Long: `Run the relay until SIGINT or SIGTERM. For downstream.drain_delay it then goes on,
+and says that it is not ready. After that it closes its ports, and sends its clients
+away one by one over downstream.drain. Ctrl-C (SIGINT) skips the delay if there is
+no client. A second signal ends it at once: clients that are left are cut off,
+and what changed since the last write of the snapshot is not in it.
 
-Exits with 0 after a signal, 2 if the command line or the configuration is wrong,
-and 1 if it cannot serve. Nothing is bound but the addresses of downstream.listen and admin.listen.`,
+Exits with 0 when it has shut down after one signal; with 130 (SIGINT) or 143
+(SIGTERM) if a second one cut that short; with 2 if the command line or the
+configuration is wrong, and with 1 if it cannot serve. Nothing is bound but the
+addresses of downstream.listen, admin.listen and metrics.listen.`,
 		Example: `  xds-relay serve --upstream 127.0.0.1:15010 --listen 127.0.0.1:18000 --admin 127.0.0.1:18001
   xds-relay serve -c relay.yaml --set timers.name_linger=1m`,
 		Args: noArgs,
@@ -43,6 +46,9 @@ and 1 if it cannot serve. Nothing is bound but the addresses of downstream.liste
 			log := newLog(c.Log)
 			defer log.Close()
 			bridgeGRPC(log.Logger)
+			if hint := s.unread(); hint != "" {
+				log.Warn(hint)
+			}
 			return serve(cmd.Context(), c, log)
 		},
 	}
@@ -54,7 +60,7 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	signals, stop := terminations()
 	defer stop()
 
 	build := admin.ReadBuild(version)
@@ -73,30 +79,53 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log) error {
 		r.Close(0)
 		return bindError(err, "downstream.listen (--listen)")
 	}
-	var adminServer *admin.Server
-	if c.Admin.Listen != "" {
-		l, err := relay.Listen(c.Admin.Listen)
-		if err != nil {
-			closeAll(listeners)
-			r.Close(0)
-			return bindError(err, "admin.listen (--admin)")
-		}
-		log.Info("admin endpoint", "listener", l.Addr().String())
-		adminServer = admin.Serve(l, admin.NewHandler(r, metrics, admin.HandlerOptions{Host: adminHost(c.Admin.Listen), Pprof: c.Admin.Pprof, Log: log.Logger, Level: log.Level}), log.Logger)
+	faces, err := serveFaces(c, r, metrics, log)
+	if err != nil {
+		closeAll(listeners)
+		r.Close(0)
+		return err
 	}
+	defer faces.Close()
 	for _, l := range listeners {
 		r.Serve(l)
 	}
+	return shutDown(r, c, awaitEnd(ctx, signals), signals, log.Logger)
+}
 
-	<-ctx.Done()
-	stop() // a second signal ends the process
-	begin := time.Now()
-	r.Drain(c.Downstream.DrainDelay, c.Downstream.Drain)
-	if adminServer != nil {
-		adminServer.Close()
+// faces are the relay's HTTP servers.
+type faces []*admin.Server
+
+// serveFaces serves admin.listen and metrics.listen, as far as they are set.
+func serveFaces(c *config.Config, r *relay.Relay, m *admin.Metrics, log *logging.Log) (all faces, err error) {
+	for _, face := range []struct {
+		address, setting, name string
+		handler                http.Handler
+	}{
+		{
+			c.Admin.Listen, "admin.listen (--admin)", "admin endpoint",
+			admin.NewHandler(r, m, admin.HandlerOptions{Host: adminHost(c.Admin.Listen), Pprof: c.Admin.Pprof, Log: log.Logger, Level: log.Level}),
+		},
+		{c.Metrics.Listen, "metrics.listen", "metrics endpoint", admin.NewProbes(r, m)},
+	} {
+		if face.address == "" {
+			continue
+		}
+		l, err := relay.Listen(face.address)
+		if err != nil {
+			all.Close()
+			return nil, bindError(err, face.setting)
+		}
+		log.Info(face.name, "listener", l.Addr().String())
+		all = append(all, admin.Serve(l, face.handler, log.Logger))
 	}
-	log.Info("stopped", "dur_ms", time.Since(begin).Milliseconds())
-	return nil
+	return all, nil
+}
+
+// Close closes all of them at once.
+func (f faces) Close() {
+	for _, s := range f {
+		s.Close()
+	}
 }
 
 func closeAll(listeners []net.Listener) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,6 +39,27 @@ func (s *settings) register(cmd *cobra.Command) {
 	f.StringVar(&s.admin, "admin", "", `address of the admin endpoint, "" for none (admin.listen)`)
 	f.StringVar(&s.nodeID, "node-id", "", "node id towards the control plane (upstream.node.id)")
 	f.StringVar(&s.logLevel, "log-level", "", "debug, info, warn or error (log.level)")
+	completeFiles(cmd, "config", "yaml", "yml")
+	completeWords(cmd, "log-level", "debug", "info", "warn", "error")
+}
+
+// usualFile is what a configuration file is called in all examples.
+const usualFile = "relay.yaml"
+
+// isConfig reports whether an argument looks like a configuration file.
+func isConfig(arg string) bool {
+	return strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml")
+}
+
+// unread is a hint for somebody who gave no file although one lies here; empty: none.
+func (s *settings) unread() string {
+	if s.file != "" {
+		return ""
+	}
+	if info, err := os.Stat(usualFile); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return "there is a " + usualFile + " here, which is not read without -c " + usualFile
 }
 
 // load is the configuration that the flags make up. Its errors are usage errors.

@@ -135,6 +135,13 @@ func serveClusters(t *testing.T, creds credentials.TransportCredentials) string 
 // subscribe asks for all clusters and returns the first answer.
 func subscribe(t *testing.T, address string, creds credentials.TransportCredentials) (*discovery.DeltaDiscoveryResponse, error) {
 	t.Helper()
+	_, resp, err := openStream(t, address, creds)
+	return resp, err
+}
+
+// openStream is subscribe, and the stream on which the answer came.
+func openStream(t *testing.T, address string, creds credentials.TransportCredentials) (discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, *discovery.DeltaDiscoveryResponse, error) {
+	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(creds))
 	if err != nil {
 		t.Fatal(err)
@@ -144,10 +151,11 @@ func subscribe(t *testing.T, address string, creds credentials.TransportCredenti
 	t.Cleanup(cancel)
 	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	_ = stream.Send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "envoy-1"}, TypeUrl: string(cache.Cluster)}) // Recv has the reason
-	return stream.Recv()
+	resp, err := stream.Recv()
+	return stream, resp, err
 }
 
 // TestTLSBothWays: the relay proves who it is to the control plane, and asks the

@@ -30,6 +30,9 @@ a certificate that can be used and has expired, or soon will have.`,
 			for _, note := range append(c.Notes(), c.FileNotes(time.Now())...) {
 				fmt.Fprintf(cmd.OutOrStdout(), "note: %v\n", note)
 			}
+			if hint := s.unread(); hint != "" {
+				fmt.Fprintf(cmd.OutOrStdout(), "note: %s\n", hint)
+			}
 			fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
 			return nil
 		},

@@ -32,6 +32,7 @@ func newVersion() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	completeWords(cmd, "output", "text", "json")
 	return cmd
 }
 

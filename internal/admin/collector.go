@@ -10,6 +10,7 @@ import (
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/certs"
+	"github.com/xds-relay/xds-relay/internal/health"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
@@ -18,6 +19,11 @@ import (
 type Relay interface {
 	// Ready reports whether it can serve, and if not, why.
 	Ready() (ready bool, why string)
+	// Readiness is what Ready comes of; Started reports whether it was ready at least once.
+	Readiness() []health.Check
+	Started() bool
+	// Liveness says of each part of it whether it moves, and never waits.
+	Liveness() []health.Check
 	// Count is the number of open client streams.
 	Count() int
 	// Clients describes the open client streams, oldest first.

@@ -1,5 +1,7 @@
 // Package admin is the relay's face towards its operator: metrics, probes and a
-// look at clients and resources, over HTTP on a loopback address or a Unix socket.
+// look at clients and resources, over HTTP on a loopback address or a Unix socket;
+// and, where it is asked for, a second face of probes and metrics alone, which may be
+// on any address.
 //
 // It owns the metrics registry and the HTTP server, and nothing else: counters
 // grow because the streams tell it what happens (upstream.Observer,
@@ -11,6 +13,6 @@
 // 100 of them, and the others are summed.
 //
 // Limitations: there is no authentication, so only loopback and Unix sockets are
-// permitted; no profiling endpoints; /resources sorts all names of a type at each
+// permitted for what is more than probes and metrics; no profiling endpoints; /resources sorts all names of a type at each
 // call, and is for people, not for polling.
 package admin

@@ -111,6 +111,10 @@ func (h *handler) groups(w http.ResponseWriter, _ *http.Request) {
 
 // release lets go the removals that the guard holds back (H-22).
 func (h *handler) release(w http.ResponseWriter, req *http.Request) {
+	if err := knows(req, "type", "group"); err != nil { // else a misspelt type would let go all
+		badRequest(w, err)
+		return
+	}
 	only, err := typeOf(req)
 	if err != nil {
 		badRequest(w, err)

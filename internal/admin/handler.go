@@ -9,10 +9,7 @@ import (
 	"net/http/pprof"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // handler answers people and probes. It changes nothing but by release.
@@ -22,7 +19,6 @@ type handler struct {
 	log     *slog.Logger
 	level   *slog.LevelVar // nil: it cannot be changed
 	started time.Time
-	once    atomic.Bool // was ready at least once
 }
 
 // page is an endpoint and what it says of itself on the front page.
@@ -49,18 +45,13 @@ type HandlerOptions struct {
 // NewHandler returns the HTTP face of a relay.
 func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
 	h := &handler{relay: r, metrics: m, log: o.Log, level: o.Level, started: time.Now()}
-	prom := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
-	pages := []page{
-		{"/livez", "200 while the process answers", h.live, false},
-		{"/readyz", "200 when the relay can serve clients; the body says why not", h.readyz, false},
-		{"/startupz", "200 once it was ready", h.startup, false},
-		{"/metrics", "metrics for Prometheus", prom.ServeHTTP, false},
-		{"/clients", "open client streams, JSON; ?limit= &continue=", h.clients, false},
+	pages := append(newProbes(r, m).pages(), []page{
+		{"/clients", "open client streams, JSON; ?node= &identity= &group= &limit= &continue=", h.clients, false},
 		{"/groups", "groups of clients: the key of each, the node it shows, and how its control planes answer, JSON", h.groups, false},
 		{"/resources", "what is cached, JSON, without bodies; ?type=CDS &group= &limit= &continue=", h.resources, false},
 		{"/guard/release", "POST: lets go the removals that are held back; ?type=CDS &group=", h.release, true},
 		{"/server_info", "version, uptime and readiness, JSON", h.serverInfo, false},
-	}
+	}...)
 	if o.Pprof {
 		pages = append(pages, page{"/debug/pprof/", "profiles of this process", profiles, false})
 	}
@@ -77,9 +68,10 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
 		default:
 			mux.Handle(p.path, getOnly(p.serve))
 		}
+		if alias := aliases[p.path]; alias != "" {
+			mux.Handle(alias, getOnly(p.serve))
+		}
 	}
-	mux.Handle("/ready", getOnly(h.readyz))
-	mux.Handle("/stats/prometheus", getOnly(prom.ServeHTTP))
 	mux.Handle("/", getOnly(func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path != "/" {
 			http.Error(w, "no such endpoint; / lists them", http.StatusNotFound)
@@ -150,33 +142,6 @@ func profiles(w http.ResponseWriter, req *http.Request) {
 	default:
 		pprof.Index(w, req)
 	}
-}
-
-// live asks the relay something, whatever the answer: if its locks are stuck, so
-// is the probe.
-func (h *handler) live(w http.ResponseWriter, _ *http.Request) {
-	h.relay.Count()
-	fmt.Fprintln(w, "live")
-}
-
-func (h *handler) readyz(w http.ResponseWriter, _ *http.Request) {
-	ready, why := h.relay.Ready()
-	h.probe(w, ready, why)
-}
-
-func (h *handler) startup(w http.ResponseWriter, _ *http.Request) {
-	ready, why := h.relay.Ready()
-	if ready {
-		h.once.Store(true)
-	}
-	h.probe(w, h.once.Load(), why)
-}
-
-func (h *handler) probe(w http.ResponseWriter, ok bool, why string) {
-	if !ok {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	fmt.Fprintln(w, why)
 }
 
 func (h *handler) serverInfo(w http.ResponseWriter, req *http.Request) {

@@ -17,6 +17,7 @@ import (
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/certs"
+	"github.com/xds-relay/xds-relay/internal/health"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
@@ -46,11 +47,21 @@ func newDescribed() described {
 }
 
 func (d described) Ready() (bool, string) { return false, "waiting for upstream" }
-func (d described) Count() int            { return 5 }
+func (d described) Readiness() []health.Check {
+	return []health.Check{{Name: "listening", OK: true}, {Name: "ready_types", Why: "waiting for upstream"}}
+}
+func (d described) Started() bool { return false }
+func (d described) Liveness() []health.Check {
+	return []health.Check{{Name: "clients", OK: true}, {Name: "groups", OK: true}}
+}
+func (d described) Count() int { return 5 }
 func (d described) Clients() []downstream.Client {
 	var clients []downstream.Client
 	for i := range 5 {
-		clients = append(clients, downstream.Client{Stream: uint64(i + 1), Node: fmt.Sprint("node-", i+1)})
+		clients = append(clients, downstream.Client{
+			Stream: uint64(i + 1), Node: fmt.Sprint("node-", i+1), Identity: []string{"spiffe://a", "spiffe://b"}[i%2],
+			Types: []downstream.ClientType{{Type: cache.Cluster, Group: []string{"", "east"}[i/3]}},
+		})
 	}
 	return clients
 }
@@ -139,7 +150,9 @@ func TestEndpoints(t *testing.T) {
 	}{
 		{"GET", "/", "localhost:18001", 200, "/clients"},
 		{"GET", "/livez", "127.0.0.1:18001", 200, "live"},
-		{"GET", "/readyz", "[::1]:18001", 503, "waiting for upstream"},
+		{"GET", "/livez?verbose", "localhost", 200, "[+]clients ok\n[+]groups ok\nlive\n"},
+		{"GET", "/readyz", "[::1]:18001", 503, "waiting for upstream\n"},
+		{"GET", "/readyz?verbose", "localhost", 503, "[+]listening ok\n[-]ready_types failed: waiting for upstream\nnot ready: waiting for upstream\n"},
 		{"GET", "/ready", "localhost", 503, "waiting for upstream"},
 		{"GET", "/startupz", "localhost", 503, "waiting for upstream"},
 		{"GET", "/server_info", "localhost", 200, `"version": "test"`},
@@ -165,6 +178,15 @@ func TestEndpoints(t *testing.T) {
 		{"GET", "/clients", "evil.example", 421, "this is not"},
 		{"GET", "/clients?limit=0", "localhost", 400, "use a number from 1 to"},
 		{"GET", "/clients?continue=x", "localhost", 400, "use what the page before gave"},
+		{"GET", "/clients?nod=a", "localhost", 400, `unknown parameter "nod"; /clients knows node, identity, group, limit, continue`},
+		{"GET", "/clients?node=node-2", "localhost", 200, `"total": 1,`},
+		{"GET", "/clients?node=node", "localhost", 200, `"total": 0,`},
+		{"GET", "/clients?identity=spiffe://a", "localhost", 200, `"total": 3,`},
+		{"GET", "/clients?identity=spiffe://a&group=east", "localhost", 200, `"total": 1,`},
+		{"GET", "/clients?group=", "localhost", 200, `"total": 3,`},
+		{"GET", "/clients?group=&limit=1", "localhost", 200, `"continue": "1"`},
+		{"GET", "/resources?typ=CDS", "localhost", 400, "/resources knows type, group, limit, continue"},
+		{"POST", "/guard/release?typ=CDS", "localhost", 400, "/guard/release knows type, group"},
 		{"GET", "/resources?continue=x", "localhost", 400, "use what the page before gave"},
 		{"GET", "/resources?type=clusters", "localhost", 400, "use a short name such as CDS"},
 	} {

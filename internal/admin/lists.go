@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -39,7 +41,35 @@ func badRequest(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), http.StatusBadRequest)
 }
 
+// knows refuses query parameters other than these: a filter that is misspelt would else
+// answer as if there were none.
+func knows(req *http.Request, known ...string) error {
+	for _, name := range slices.Sorted(maps.Keys(req.URL.Query())) {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("unknown parameter %q; %s knows %s", name, req.URL.Path, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// meant reports whether a client is one that a request is about: by the node that it shows,
+// the identity that its certificate proves, and the group that serves any of its types.
+// What the request does not name does not count; group= is the default group.
+func meant(query url.Values, c downstream.Client) bool {
+	switch {
+	case query.Has("node") && c.Node != query.Get("node"):
+		return false
+	case query.Has("identity") && c.Identity != query.Get("identity"):
+		return false
+	}
+	return !query.Has("group") || slices.ContainsFunc(c.Types, func(t downstream.ClientType) bool { return t.Group == query.Get("group") })
+}
+
 func (h *handler) clients(w http.ResponseWriter, req *http.Request) {
+	if err := knows(req, "node", "identity", "group", "limit", "continue"); err != nil {
+		badRequest(w, err)
+		return
+	}
 	limit, err := limitOf(req)
 	if err != nil {
 		badRequest(w, err)
@@ -52,7 +82,8 @@ func (h *handler) clients(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 	}
-	all := h.relay.Clients() // oldest first: by stream number
+	query := req.URL.Query()
+	all := slices.DeleteFunc(h.relay.Clients(), func(c downstream.Client) bool { return !meant(query, c) }) // oldest first: by stream number
 	i, _ := slices.BinarySearchFunc(all, after+1, func(c downstream.Client, n uint64) int {
 		return int(int64(c.Stream) - int64(n))
 	})
@@ -130,6 +161,10 @@ func inGroup(req *http.Request, name string) bool {
 
 func (h *handler) resources(w http.ResponseWriter, req *http.Request) {
 	query := req.URL.Query()
+	if err := knows(req, "type", "group", "limit", "continue"); err != nil {
+		badRequest(w, err)
+		return
+	}
 	limit, err := limitOf(req)
 	if err != nil {
 		badRequest(w, err)

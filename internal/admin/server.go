@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
 
 // Server is the HTTP server of a handler.
@@ -13,6 +15,10 @@ type Server struct {
 	http *http.Server
 	done chan struct{}
 }
+
+// maxConns is how many connections a listener has at once: an open one must not use up
+// the file descriptors that clients need. More wait until others close.
+const maxConns = 1024
 
 // Serve answers on a listener until Close.
 func Serve(l net.Listener, h http.Handler, log *slog.Logger) *Server {
@@ -30,8 +36,8 @@ func Serve(l net.Listener, h http.Handler, log *slog.Logger) *Server {
 	}
 	go func() {
 		defer close(s.done)
-		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("admin listener failed", "listener", l.Addr().String(), "err", err)
+		if err := s.http.Serve(netutil.LimitListener(l, maxConns)); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("HTTP listener failed", "listener", l.Addr().String(), "err", err)
 		}
 	}()
 	return s

@@ -71,6 +71,9 @@ type Config struct {
 	// Admin is the HTTP endpoint for people and probes.
 	Admin Admin `yaml:"admin"`
 
+	// Metrics is the HTTP listener for probes and metrics that others may reach.
+	Metrics Metrics `yaml:"metrics"`
+
 	// Log is the relay's own log, on standard error.
 	Log Log `yaml:"log"`
 
@@ -155,6 +158,16 @@ type Admin struct {
 	// what is served, but taking one costs the relay time.
 	// Default: false.
 	Pprof bool `yaml:"pprof"`
+}
+
+// Metrics configures a listener that answers probes (/livez, /readyz, /startupz) and
+// /metrics, and nothing else, so that Kubernetes and Prometheus may reach it.
+type Metrics struct {
+	// Listen is host:port, on any address, or unix:///path; empty: probes and
+	// metrics are on admin.listen only. It is plaintext, and asks nobody who they
+	// are: it shows no client and no resource.
+	// Default: "".
+	Listen string `yaml:"listen"`
 }
 
 // Log configures the relay's own log.

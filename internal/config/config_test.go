@@ -342,6 +342,7 @@ cache:
   snapshot: {dir: /var/lib/xds-relay, interval: 9s, max_age: 1h, key_file: /certs/snapshot, exclude_types: [LDS]}
 version_key_file: /certs/hmac
 admin: {listen: unix:///run/xds-relay/admin.sock, pprof: true}
+metrics: {listen: "0.0.0.0:18002"}
 log: {level: debug, format: json}
 `
 
@@ -424,6 +425,7 @@ func fullConfig() Config {
 		},
 		VersionKeyFile: "/certs/hmac",
 		Admin:          Admin{Listen: "unix:///run/xds-relay/admin.sock", Pprof: true},
+		Metrics:        Metrics{Listen: "0.0.0.0:18002"},
 		Log:            Log{Level: LogLevelDebug, Format: LogFormatJSON},
 	}
 }

@@ -99,12 +99,14 @@ type Downstream struct {
 
 	// DrainDelay is how long, at shutdown, the relay goes on as before while it
 	// says that it is not ready, so that load balancers look elsewhere before it
-	// stops accepting (ERR-14).
+	// stops accepting (ERR-14). At its end all ports and sockets of Listen are
+	// closed. It is skipped on Ctrl-C (SIGINT) while no client is connected.
 	// Default: 5s.
 	DrainDelay time.Duration `yaml:"drain_delay"`
 
 	// Drain is the time over which client streams are ended, one by one in
-	// random order, at shutdown after DrainDelay (ERR-14).
+	// random order, at shutdown after DrainDelay (ERR-14). Nobody can connect
+	// any more.
 	// Default: 10s.
 	Drain time.Duration `yaml:"drain"`
 }

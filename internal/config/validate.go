@@ -29,6 +29,7 @@ func (c *Config) Validate() error {
 	v.snapshot()
 	v.guard()
 	v.admin()
+	v.metrics()
 	return join(v.errs)
 }
 
@@ -259,6 +260,25 @@ func (v *validator) admin() {
 	}
 	if slices.Contains(v.c.Downstream.Listen, addr) && !strings.HasSuffix(addr, ":0") {
 		v.fail("admin.listen", "use another port for one of the two", "%q is also in downstream.listen", addr)
+	}
+}
+
+func (v *validator) metrics() {
+	addr := v.c.Metrics.Listen
+	if addr == "" {
+		return
+	}
+	if _, _, err := SplitListen(addr); err != nil {
+		v.fail("metrics.listen", "", "%v", err)
+		return
+	}
+	const hint = "use another port for one of the two"
+	switch {
+	case strings.HasSuffix(addr, ":0"):
+	case slices.Contains(v.c.Downstream.Listen, addr):
+		v.fail("metrics.listen", hint, "%q is also in downstream.listen", addr)
+	case addr == v.c.Admin.Listen:
+		v.fail("metrics.listen", hint+", or leave metrics.listen out: admin.listen has probes and metrics, too", "%q is also admin.listen", addr)
 	}
 }
 

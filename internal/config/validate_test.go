@@ -298,6 +298,15 @@ func TestValidate(t *testing.T) {
 			`    2 |   listen: 127.0.0.1:18000`,
 			`      |           ^`,
 			`  hint: use another port for one of the two`)},
+		{"probes where clients connect", "metrics:\n  listen: 127.0.0.1:18000\n", lines(
+			`relay.yaml:2:11: metrics.listen: "127.0.0.1:18000" is also in downstream.listen`,
+			`    2 |   listen: 127.0.0.1:18000`,
+			`      |           ^`,
+			`  hint: use another port for one of the two`)},
+		{"probes without a port", "metrics: {listen: 0.0.0.0}", lines(
+			`relay.yaml:1:19: metrics.listen: "0.0.0.0" has no port; write host:port`,
+			`    1 | metrics: {listen: 0.0.0.0}`,
+			`      |                   ^`)},
 		{"admin without a port", "admin: {listen: localhost}", lines(
 			`relay.yaml:1:17: admin.listen: "localhost" has no port; write host:port`,
 			`    1 | admin: {listen: localhost}`,

@@ -25,6 +25,7 @@ import (
 type controlPlane struct {
 	caches map[cache.TypeURL]*gcp.LinearCache
 	addr   string
+	served bool // at addr, before
 
 	// The server that runs, if one does.
 	grpc   *grpc.Server
@@ -87,7 +88,7 @@ func (cp *controlPlane) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("demo: control plane: %w", err)
 	}
-	cp.addr = l.Addr().String()
+	cp.addr, cp.served = l.Addr().String(), true
 	serving, cancel := context.WithCancel(context.Background())
 	mux := &gcp.MuxCache{
 		Classify:      func(r *gcp.Request) string { return r.GetTypeUrl() },
@@ -131,7 +132,7 @@ func (cp *controlPlane) listen(ctx context.Context) (net.Listener, error) {
 	defer cancel()
 	for {
 		l, err := net.Listen("tcp", addr)
-		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || !wait(limit, listenRetry) {
+		if err == nil || !cp.served || !errors.Is(err, syscall.EADDRINUSE) || !wait(limit, listenRetry) {
 			return l, err
 		}
 	}

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,10 @@ type Options struct {
 	For     time.Duration // 0: until the context ends
 	Clients int           // half of them speak Delta, half SotW
 	Rate    float64       // changes a second at the control plane; 0: only those of the story
+
+	// Listen and ControlPlane are where the relay and the control plane listen, host:port;
+	// empty: on loopback, on a port that the system picks.
+	Listen, ControlPlane string
 
 	Out   io.Writer
 	TTY   bool       // one screen, updated in place; else a line for each event
@@ -89,6 +94,7 @@ func run(ctx context.Context, o Options) (d *demo, err error) {
 	if d.cp, err = newControlPlane(); err != nil {
 		return nil, err
 	}
+	d.cp.addr = o.ControlPlane
 	if err := d.cp.Start(ctx); err != nil {
 		return nil, err
 	}
@@ -142,7 +148,7 @@ func (d *demo) startRelay() (*relay.Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("demo: relay: %w", err)
 	}
-	l, err := net.Listen("tcp", loopback)
+	l, err := net.Listen("tcp", cmp.Or(d.options.Listen, loopback))
 	if err != nil {
 		return nil, fmt.Errorf("demo: relay: %w", err)
 	}

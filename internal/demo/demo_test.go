@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	reserved "github.com/xds-relay/xds-relay/internal/e2e/loopback"
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
@@ -43,9 +44,10 @@ func (o *output) String() string {
 func TestStory(t *testing.T) {
 	const clients = 10
 	var out output
+	at := []string{reserved.Reserve(t), reserved.Reserve(t)}
 	stopped := false
 	d, err := run(t.Context(), Options{
-		For: 5 * time.Second, Clients: clients, Rate: 4, Out: &out,
+		For: 5 * time.Second, Clients: clients, Rate: 4, Out: &out, Listen: at[0], ControlPlane: at[1],
 		Admin: func(*relay.Relay) (string, func(), error) {
 			return "http://admin.example/", func() { stopped = true }, nil
 		},
@@ -56,6 +58,9 @@ func TestStory(t *testing.T) {
 	}
 	for _, beat := range []string{
 		`admin +http://admin\.example/`,
+		`ends +after 5 s, or with Ctrl-C`,
+		`relay +` + regexp.QuoteMeta(at[0]),
+		`control plane +` + regexp.QuoteMeta(at[1]),
 		`10 of 10 clients connected, 10 have all they use after`,
 		`endpoints of cart changed: sent once, \d+ clients had it after`,
 		`delta-\d drops off`,

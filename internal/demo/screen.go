@@ -114,10 +114,18 @@ func places(s state) []string {
 	if s.admin != "" {
 		lines = append(lines, "admin          "+s.admin)
 	}
-	return lines
+	return append(lines, "ends           "+ending(s))
 }
 
-// status sums a state up in a line.
+// ending says how the demo ends.
+func ending(s state) string {
+	if s.of > 0 {
+		return "after " + seconds(s.of) + ", or with Ctrl-C"
+	}
+	return "with Ctrl-C"
+}
+
+// summed sums a state up in a line.
 func summed(s state) string {
 	return fmt.Sprintf("%s upstream, %d of %d clients connected; %s responses sent, %s got; change → last client %s, worst %s",
 		plural(s.streams, "stream"), s.connected, s.delta+s.sotw, count(s.responses), count(s.deliveries), span(s.travel.last), span(s.travel.worst))

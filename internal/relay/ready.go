@@ -10,6 +10,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/health"
 )
 
 // readiness is true once the relay listens and each of ready_types is complete;
@@ -25,6 +26,7 @@ type readiness struct {
 	listens  bool
 	stopping bool
 	missing  []string
+	once     bool // it was ready
 }
 
 func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
@@ -94,14 +96,16 @@ func (w *readiness) change(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f()
-	ready, _ := w.judge()
+	ready, _ := health.Verdict(w.checks())
+	w.once = w.once || ready
 	w.relay.server.SetReady(ready)
 }
 
-func (w *readiness) state() (ready bool, why string) {
+// was reports whether it was ready at least once.
+func (w *readiness) was() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.judge()
+	return w.once
 }
 
 // expired says that no client can connect, because of the certificate of the listeners;
@@ -118,17 +122,26 @@ func (w *readiness) expired() string {
 	return fmt.Sprintf("the certificate of downstream.tls.cert has expired: it was valid until %s", at.UTC().Format(time.RFC3339))
 }
 
-// judge is called with mu held.
-func (w *readiness) judge() (ready bool, why string) {
-	switch {
-	case w.stopping:
-		return false, "shutting down"
-	case !w.listens:
-		return false, "not listening yet"
-	case w.expired() != "":
-		return false, w.expired()
-	case len(w.missing) > 0:
-		return false, "waiting for upstream to answer for " + strings.Join(w.missing, ", ")
+func (w *readiness) state() []health.Check {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.checks()
+}
+
+// checks is called with mu held. The relay is ready if all of them hold; what comes first
+// is said where there is room for one reason.
+func (w *readiness) checks() []health.Check {
+	return []health.Check{
+		check("not_draining", !w.stopping, "shutting down"),
+		check("listening", w.listens, "not listening yet"),
+		check("certificate", w.expired() == "", w.expired()),
+		check("ready_types", len(w.missing) == 0, "waiting for upstream to answer for "+strings.Join(w.missing, ", ")),
 	}
-	return true, "ready"
+}
+
+func check(name string, ok bool, why string) health.Check {
+	if ok {
+		why = ""
+	}
+	return health.Check{Name: name, OK: ok, Why: why}
 }

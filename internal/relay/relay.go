@@ -16,6 +16,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/health"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
@@ -47,6 +48,7 @@ type Relay struct {
 	groups *groups
 	server *downstream.Server
 	ready  *readiness
+	alive  *health.Watchdog
 	keeper *keeper // nil: there is no snapshot
 
 	certs      *certs.Follower
@@ -115,6 +117,8 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	}
 	r.ready = r.watchReadiness(TypeURLs(c.Downstream.ReadyTypes))
 	r.groups.run(r.certs.Run)
+	r.alive = r.watchdog()
+	r.groups.run(r.alive.Run)
 	o.Log.Info("groups", "profile", c.Groups.Profile, "key", r.groups.describe(), "share_secrets", c.Groups.ShareSecrets, "node_mode", c.EffectiveNodeMode())
 	return r, nil
 }
@@ -195,10 +199,24 @@ func (r *Relay) Close(spread time.Duration) {
 		conn.Close()
 	}
 	r.work.Wait()
+	if r.keeper != nil {
+		r.keeper.close()
+	}
 }
 
 // Ready reports whether the relay can serve, and if not, why (ERR-14).
-func (r *Relay) Ready() (ready bool, why string) { return r.ready.state() }
+func (r *Relay) Ready() (ready bool, why string) {
+	if ready, why = health.Verdict(r.ready.state()); ready {
+		why = "ready"
+	}
+	return ready, why
+}
+
+// Readiness is what Ready comes of, condition by condition.
+func (r *Relay) Readiness() []health.Check { return r.ready.state() }
+
+// Started reports whether it was ready at least once.
+func (r *Relay) Started() bool { return r.ready.was() }
 
 // Clients describes the open client streams.
 func (r *Relay) Clients() []downstream.Client { return r.server.Clients() }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -41,7 +42,8 @@ type keeper struct {
 	log      *slog.Logger
 	observer SnapshotObserver
 
-	mu sync.Mutex // one write at a time
+	mu   sync.Mutex // one write at a time
+	hold *snapshot.Hold
 	// written is how far the groups had come in the last file.
 	written map[string]fanout.Progress
 	failing bool // the last write failed, which is logged once
@@ -97,6 +99,11 @@ func (noSnapshots) SnapshotFailed(string)                {}
 // load hands what is on disk to the groups. A file that cannot be used is reported,
 // and the relay starts without it.
 func (k *keeper) load(f cache.Fingerprint) {
+	if inUse := (*snapshot.InUse)(nil); errors.As(k.take(), &inUse) {
+		k.failing = true
+		k.observer.SnapshotFailed("write")
+		k.log.Error("the snapshot directory is another relay's: what it holds is loaded, and nothing is written until the other one ends", "dir", k.config.Dir, "err", inUse)
+	}
 	s, err := snapshot.Read(k.config.Dir, k.key, f)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -136,6 +143,25 @@ func (k *keeper) load(f cache.Fingerprint) {
 	k.written = k.groups.progress() // nothing in them is news
 }
 
+// take holds the directory, unless it does so already: two relays would overwrite what
+// the other has saved.
+func (k *keeper) take() (err error) {
+	if k.hold == nil {
+		k.hold, err = snapshot.TakeHold(k.config.Dir, fmt.Sprintf("process %d, instance %q", os.Getpid(), k.instance))
+	}
+	return err
+}
+
+// close lets the next relay have the directory.
+func (k *keeper) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.hold != nil {
+		k.hold.Close()
+		k.hold = nil
+	}
+}
+
 func (k *keeper) skip(t cache.TypeURL) bool { return slices.Contains(k.exclude, t) }
 
 // run writes while things change, until ctx ends.
@@ -168,7 +194,11 @@ func (k *keeper) save() {
 	if k.unused && len(s.Groups) == 0 {
 		return
 	}
-	size, err := snapshot.Write(k.config.Dir, s, k.key)
+	size := int64(0)
+	err := k.take()
+	if err == nil {
+		size, err = snapshot.Write(k.config.Dir, s, k.key)
+	}
 	if err != nil {
 		k.observer.SnapshotFailed("write")
 		if !k.failing {

@@ -292,7 +292,8 @@ type above struct {
 
 	panicNow atomic.Bool // at the next response, once
 	panics   atomic.Int32
-	unasked  atomic.Int64 // resources
+	unasked  atomic.Int64                  // resources
+	hold     atomic.Pointer[chan struct{}] // until it is closed, the loop that lets resources expire stands still
 }
 
 func (*above) UpstreamConnected(upstream.Stream, bool)                {}
@@ -301,7 +302,12 @@ func (*above) UpstreamNack(cache.TypeURL)                             {}
 func (*above) UpstreamConnection(string, bool)                        {}
 func (*above) UpstreamCheck(string, upstream.Verdict)                 {}
 func (*above) UpstreamQuarantine(cache.TypeURL, bool)                 {}
-func (*above) ResourcesExpired(cache.TypeURL, int)                    {}
+
+func (a *above) ResourcesExpired(cache.TypeURL, int) {
+	if hold := a.hold.Load(); hold != nil {
+		<-*hold
+	}
+}
 
 func (a *above) UpstreamUnasked(_ cache.TypeURL, n int) { a.unasked.Add(int64(n)) }
 

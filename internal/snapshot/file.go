@@ -62,7 +62,7 @@ func Write(dir string, s *Snapshot, key *Key) (size int64, err error) {
 	return size, d.Sync() // it makes the rename last
 }
 
-var errShared = errors.New("another relay writes here just now; give each one a directory of its own")
+var errShared = errors.New("another relay writes here just now; give each one a cache.snapshot.dir of its own")
 
 // Read loads the snapshot of a directory. The error is fs.ErrNotExist if there is
 // none; any other says why it cannot be used. A directory that Write will refuse is

@@ -62,6 +62,11 @@ func TestWorkloads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			for _, f := range r.Figures {
+				if unit, ok := w.Figures()[f.Name]; !ok || unit != f.Unit {
+					t.Errorf("%s in %q is not in Figures, which an assertion is checked against before the run", f.Name, f.Unit)
+				}
+			}
 			get := func(name string) float64 {
 				v, ok := r.Get(name)
 				if !ok {

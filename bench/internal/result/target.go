@@ -2,6 +2,7 @@ package result
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -187,19 +188,38 @@ func ParseAssertion(text string) (a Assertion, err error) {
 	return a, nil
 }
 
+// Fits says why no run can have the figure of an assertion, where the figures that there
+// may be are known with their units; nil if one may.
+func (a Assertion) Fits(figures map[string]string) error {
+	unit, ok := figures[a.Figure]
+	if !ok {
+		return fmt.Errorf("there is no figure %q; there are %s", a.Figure, strings.Join(slices.Sorted(maps.Keys(figures)), ", "))
+	}
+	_, err := a.limit(unit)
+	return err
+}
+
+// limit is the value of an assertion in a unit.
+func (a Assertion) limit(unit string) (float64, error) {
+	if a.Unit == "" || a.Unit == unit {
+		return a.Value, nil
+	}
+	factor, ok := units[[2]string{a.Unit, unit}]
+	if !ok {
+		return 0, fmt.Errorf("%s is in %q, not in %q", a.Figure, unit, a.Unit)
+	}
+	return a.Value * factor, nil
+}
+
 // Check says why runs fail an assertion, by their medians; "" if they do not.
 func (a Assertion) Check(runs []*Run) (string, error) {
 	s, ok := Over(runs, a.Figure)
 	if !ok {
 		return "", fmt.Errorf("there is no figure %q; there are %s", a.Figure, strings.Join(names(runs), ", "))
 	}
-	limit := a.Value
-	if a.Unit != "" && a.Unit != s.Unit {
-		factor, ok := units[[2]string{a.Unit, s.Unit}]
-		if !ok {
-			return "", fmt.Errorf("%s is in %q, not in %q", a.Figure, s.Unit, a.Unit)
-		}
-		limit *= factor
+	limit, err := a.limit(s.Unit)
+	if err != nil {
+		return "", err
 	}
 	holds := map[string]bool{
 		"<=": s.Median <= limit, ">=": s.Median >= limit, "==": s.Median == limit, "<": s.Median < limit, ">": s.Median > limit,

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/relay"
+)
+
+// cutShort: a second signal has ended the process, before the shutdown that the first one
+// began was over.
+type cutShort struct{ signal os.Signal }
+
+func (e *cutShort) Error() string { return fmt.Sprintf("ended by a second signal, %v", e.signal) }
+
+// code is the exit code that shells show for a process that a signal has ended. The
+// signal's own default action would not do: as the first process of a container nobody
+// is ended by it.
+func (e *cutShort) code() int {
+	if n, ok := e.signal.(syscall.Signal); ok {
+		return 128 + int(n)
+	}
+	return exitFailure
+}
+
+// terminations are the signals that end serve, from now on. Room for two: who sends the
+// second must not have to send a third.
+func terminations() (signals chan os.Signal, stop func()) {
+	signals = make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	return signals, func() { signal.Stop(signals) }
+}
+
+// shutDown drains the relay. A further signal cuts that short.
+func shutDown(r *relay.Relay, c *config.Config, first os.Signal, signals <-chan os.Signal, log *slog.Logger) error {
+	begin := time.Now()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		r.Drain(drainDelay(first, r.Count(), c.Downstream.DrainDelay), c.Downstream.Drain)
+	}()
+	select {
+	case <-drained:
+		log.Info("stopped", "dur_ms", time.Since(begin).Milliseconds())
+		return nil
+	case second := <-signals:
+		log.Warn("second signal: ending at once; clients that are left lose their connections", "signal", second.String(), "clients", r.Count(), "dur_ms", time.Since(begin).Milliseconds())
+		return &cutShort{second}
+	}
+}
+
+// drainDelay is how long a relay that was told to end goes on while it says that it is not
+// ready. That is for load balancers, which may send it a client all the while, even if it
+// has none just now: Kubernetes and systemd say SIGTERM, and get all of it. Who presses
+// Ctrl-C (SIGINT) sits before a process that is in nobody's service, unless it has clients.
+func drainDelay(s os.Signal, clients int, delay time.Duration) time.Duration {
+	if s == os.Interrupt && clients == 0 {
+		return 0
+	}
+	return delay
+}
+
+// awaitEnd waits for the first signal, or for ctx to end.
+func awaitEnd(ctx context.Context, signals <-chan os.Signal) os.Signal {
+	select {
+	case s := <-signals:
+		return s
+	case <-ctx.Done():
+		return syscall.SIGTERM
+	}
+}

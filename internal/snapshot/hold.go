@@ -1,0 +1,74 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// holdName is the file that says who writes to a directory, and that is locked meanwhile.
+// It stays when its writer has gone; then it is not locked.
+const holdName = "snapshot.lock"
+
+// Hold is the right to write to a directory, of one relay at a time.
+type Hold struct{ file *os.File }
+
+// InUse: another process that runs holds a directory.
+type InUse struct {
+	Dir string
+	// Holder is what the other says of itself; empty: nothing.
+	Holder string
+}
+
+func (e *InUse) Error() string {
+	who := "another relay that runs"
+	if e.Holder != "" {
+		who += " (" + e.Holder + ")"
+	}
+	return fmt.Sprintf("%s writes to %s; give each relay a cache.snapshot.dir of its own, or end the other one", who, e.Dir)
+}
+
+// TakeHold holds a directory, which is made if it is not there, until Close or the end
+// of the process. holder is what the next one who wants to is told, in a line. The error
+// is an *InUse if somebody else holds it.
+func TakeHold(dir, holder string) (*Hold, error) {
+	if err := Prepare(dir); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, holdName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(f); err != nil {
+		defer f.Close()
+		if !errors.Is(err, errShared) {
+			return nil, err
+		}
+		text, _ := io.ReadAll(io.LimitReader(f, maxHolder)) // it only says who
+		return nil, &InUse{dir, printable(string(text))}
+	}
+	// That it cannot be written, on a disk that is full, changes nothing about the lock.
+	if f.Truncate(0) == nil {
+		_, _ = f.WriteAt([]byte(holder+"\n"), 0)
+	}
+	return &Hold{f}, nil
+}
+
+// maxHolder bounds what is read of a holder's own words.
+const maxHolder = 512
+
+// printable is text fit for one line of a log.
+func printable(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, text))
+}
+
+// Close lets the directory go.
+func (h *Hold) Close() { h.file.Close() }
