@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,7 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// ServerConfig is what a Server needs.
+// ServerConfig is what a Server needs. See [Server.Reconfigure] for what of it may change.
 type ServerConfig struct {
 	Config
 	// Groups says who is served from what.
@@ -50,6 +51,7 @@ type Server struct {
 	health   *health.Server
 	warmth   *Warmth
 	senders  *senders
+	limits   atomic.Pointer[limits]
 
 	mu       sync.Mutex
 	streams  map[uint64]*stream
@@ -91,6 +93,7 @@ func NewServer(c ServerConfig) *Server {
 	if s.config.Random == nil {
 		s.config.Random = rand.Float64
 	}
+	s.limits.Store(s.config.limits())
 	s.grpc = grpc.NewServer(
 		grpc.Creds(tagging{c.Credentials}),
 		grpc.ForceServerCodecV2(newCodec()),

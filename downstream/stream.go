@@ -34,8 +34,8 @@ type stream struct {
 	in inbox // the receiver's
 
 	// Limits. limiter and paced are the receiver's, stall the sender's.
-	limiter *rate.Limiter
-	paced   bool // it has had to wait, which is logged once
+	limiter *rate.Limiter // nil: not needed yet
+	paced   bool          // it has had to wait, which is logged once
 	stall   stallWatch
 	age     *time.Timer
 
@@ -81,14 +81,14 @@ func (s *Server) serve(g grpc.ServerStream, kind Stream) error {
 	if !ok {
 		return status.Error(codes.Internal, "xds-relay: built with a version of gRPC that cannot end a stream from outside")
 	}
-	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{}), limiter: s.limiter()}
+	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{})}
 	st.peer, st.conn = peerOf(g.Context(), &s.config.Config)
-	st.stall.timeout = s.config.StallTimeout
 	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest}
-	st.session = NewSession(&s.config.Config, kind, st.peer, s.config.Groups, s.warmth, st.kick)
+	st.session = NewSession(s.limits.Load().session, kind, st.peer, s.config.Groups, s.warmth, st.kick)
 	if end := s.register(st); end != nil {
 		return end.status().Err()
 	}
+	st.configure(s.limits.Load()) // Reconfigure may have looked before it was there
 	s.observer.ClientConnected(st.protocol())
 	if age := s.config.MaxAge; age > 0 && st.conn != nil {
 		st.age = time.AfterFunc(time.Until(st.conn.endOf(age)), func() { st.end(aged()) })
@@ -144,8 +144,9 @@ func (st *stream) close(err error) error {
 // receiveAll takes in requests until the stream ends. It never waits for the
 // sender.
 func (st *stream) receiveAll() error {
-	late := time.AfterFunc(st.server.config.FirstMessage, func() {
-		st.end(&End{OverLimit, fmt.Sprintf("no request within %v of opening the stream", st.server.config.FirstMessage)})
+	within := st.server.limits.Load().firstMessage
+	late := time.AfterFunc(within, func() {
+		st.end(&End{OverLimit, fmt.Sprintf("no request within %v of opening the stream", within)})
 	})
 	defer late.Stop()
 	for first := true; ; first = false {
@@ -350,9 +351,9 @@ func (st *stream) next(now time.Time) (r *Response, due bool, end *End) {
 func (s *Server) oversized(r *Response, size int, log func() *slog.Logger) {
 	for _, o := range r.Oversized {
 		s.observer.ClientOversized(r.Type, OversizedResource)
-		log().Warn("resource too large for a client", "type", r.Type, "name", o.Name, "bytes", o.Bytes, "max_response_bytes", s.config.MaxResponse)
+		log().Warn("resource too large for a client", "type", r.Type, "name", o.Name, "bytes", o.Bytes, "max_response_bytes", s.limits.Load().session.MaxResponse)
 	}
-	if limit := s.config.MaxResponse; !r.Delta && limit > 0 && size > limit {
+	if limit := s.limits.Load().session.MaxResponse; !r.Delta && limit > 0 && size > limit {
 		s.observer.ClientOversized(r.Type, OversizedResponse)
 		log().Warn("SotW response too large for a client; it is sent all the same", "type", r.Type, "nonce", r.Nonce, "bytes", size, "max_response_bytes", limit)
 	}

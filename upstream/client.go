@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,22 +32,25 @@ const moved = "moved"
 // Client keeps one group's streams to the control plane: the edge around Core. It
 // has one goroutine that opens streams and keeps time, and two for each stream.
 type Client struct {
-	conns    []*Conn // one for each entry
-	hub      *fanout.Hub
-	log      *slog.Logger
-	observer Observer
-	random   func() float64
-	denied   func(entry int)
+	hub         *fanout.Hub
+	log         *slog.Logger
+	observer    Observer
+	random      func() float64
+	denied      func(entry string)
+	fingerprint cache.Fingerprint
 
 	// order is held over a step of the Core and what comes of it, so that the Hub
 	// learns things in their order. It is taken before mu, and by step alone.
 	order   sync.Mutex
 	mu      sync.Mutex // held to step the Core, never to send or to apply
 	core    *Core
+	conns   []*Conn // one for each entry
 	streams map[StreamID]*stream
 	warned  map[cache.TypeURL]bool // logged as unavailable, and not answered since
 	missed  missed
-	back    []int // entries that answer other groups again
+	back    []*Conn // whose entries answer other groups again
+	changes []change
+	over    bool // Run has returned
 
 	wake chan struct{} // one slot
 }
@@ -54,6 +58,8 @@ type Client struct {
 // stream is an attempt to open a stream, and the stream.
 type stream struct {
 	open   Open
+	kind   Stream
+	conn   *Conn
 	cancel context.CancelFunc
 	wake   chan struct{} // one slot: there may be something to write
 	done   chan struct{} // closed when it has ended
@@ -67,18 +73,19 @@ type ClientOptions struct {
 	Log      *slog.Logger
 	Observer Observer       // nil: nobody
 	Random   func() float64 // nil: math/rand; numbers in [0, 1)
-	// Denied is told, under no lock, that an entry does not let the group in; nil: nobody
-	// wants to know (NODE-13).
-	Denied func(entry int)
+	// Denied is told, under no lock, that an entry, by its name, does not let the group in;
+	// nil: nobody wants to know (NODE-13).
+	Denied func(entry string)
 }
 
 // NewClient returns a Client that does nothing until Run.
 func NewClient(config Config, o ClientOptions) *Client {
 	c := &Client{
 		conns: o.Conns, hub: o.Hub, log: o.Log, observer: o.Observer, random: o.Random, denied: o.Denied,
-		streams: make(map[StreamID]*stream),
-		warned:  make(map[cache.TypeURL]bool),
-		wake:    make(chan struct{}, 1),
+		fingerprint: config.Fingerprint,
+		streams:     make(map[StreamID]*stream),
+		warned:      make(map[cache.TypeURL]bool),
+		wake:        make(chan struct{}, 1),
 	}
 	if c.observer == nil {
 		c.observer = nobody{}
@@ -93,6 +100,7 @@ func NewClient(config Config, o ClientOptions) *Client {
 // Run serves the group until ctx ends. It returns when all its goroutines have.
 func (c *Client) Run(ctx context.Context) {
 	var streams sync.WaitGroup
+	defer c.finish()
 	defer streams.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -100,21 +108,25 @@ func (c *Client) Run(ctx context.Context) {
 		poke(c.wake)
 	})
 	defer c.hub.Wanted().OnWake(nil)
-	for i, conn := range c.conns {
-		defer conn.join(c, func() { c.isBack(i) })()
-	}
+	in := make(members)
+	defer in.quit()
+	in.follow(c)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	c.step(func(now time.Time) { c.core.Interest(now) })
 	for {
 		var open []Open
 		var shut []StreamID
+		var changed []change
 		c.step(func(now time.Time) {
+			changed = c.reconfigure(now)
 			if c.hub.Wanted().Pending() {
 				c.core.Interest(now)
 			}
-			for _, i := range c.back {
-				c.core.Back(i, now)
+			for _, conn := range c.back {
+				if i := slices.Index(c.conns, conn); i >= 0 {
+					c.core.Back(i, now)
+				}
 			}
 			c.back = nil
 			open, shut = c.core.Tick(now)
@@ -122,11 +134,16 @@ func (c *Client) Run(ctx context.Context) {
 		for _, id := range shut {
 			c.shut(id)
 		}
+		for _, ch := range changed {
+			in.follow(c)
+			close(ch.done)
+		}
 		for _, o := range open {
 			s := &stream{open: o, wake: make(chan struct{}, 1), done: make(chan struct{})}
 			streamCtx, cancel := context.WithCancel(ctx)
 			s.cancel = cancel
 			c.mu.Lock()
+			s.kind, s.conn = c.kind(o), c.conns[o.Entry]
 			c.streams[o.ID] = s
 			c.mu.Unlock()
 			streams.Go(func() { c.serve(ctx, streamCtx, s) })
@@ -177,10 +194,10 @@ func (c *Client) take(event func(now time.Time)) []Effect {
 }
 
 // isBack notes that an entry answers another group again (ERR-1).
-func (c *Client) isBack(entry int) {
+func (c *Client) isBack(conn *Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.back = append(c.back, entry)
+	c.back = append(c.back, conn)
 	poke(c.wake)
 }
 
@@ -192,7 +209,7 @@ func (c *Client) check(id StreamID, timeout time.Duration) {
 	if s == nil {
 		return // it has ended
 	}
-	c.conns[s.open.Entry].check(s.ads, timeout, func(k Check) {
+	s.conn.check(s.ads, timeout, func(k Check) {
 		c.step(func(now time.Time) { c.core.Checked(id, k, now) })
 		poke(c.wake)
 	})
@@ -244,12 +261,12 @@ func (c *Client) shut(id StreamID) {
 // relay stops, ctx also when the stream is to be shut.
 func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	defer close(s.done)
-	id, kind := s.open.ID, c.kind(s.open)
+	id, kind := s.open.ID, s.kind
 	log := c.log.With("stream", kind.Role)
-	if len(c.conns) > 1 {
+	if c.several() {
 		log = log.With("address", kind.Entry)
 	}
-	grpcStream, leave, err := c.conns[s.open.Entry].open(ctx, c, kind.Role, kind.SotW, s.open.Via, s.open.Headers)
+	grpcStream, leave, err := s.conn.open(ctx, c, kind.Role, kind.SotW, s.open.Via, s.open.Headers)
 	if err == nil {
 		c.mu.Lock()
 		s.ads = grpcStream
@@ -296,12 +313,19 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 		log.Warn("upstream stream ended", "reason", reason, "err", end.Message, "retry_ms", wait.Milliseconds())
 	}
 	if end.Denied && c.denied != nil {
-		c.denied(s.open.Entry)
+		c.denied(kind.Entry)
 	}
 	poke(c.wake)
 }
 
-// kind is what an Observer is told of a stream.
+// several: there is more than one control plane.
+func (c *Client) several() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.conns) > 1
+}
+
+// kind is what an Observer is told of a stream. It is called with mu held.
 func (c *Client) kind(o Open) Stream {
 	return Stream{Role: o.Role, Entry: c.core.entries[o.Entry].Name, SotW: o.SotW}
 }
@@ -335,7 +359,7 @@ func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (rout
 			err = errors.New("internal error while taking in a response")
 		}
 	}()
-	d := Decode(resp, c.core.config.Fingerprint)
+	d := Decode(resp, c.fingerprint)
 	c.observer.UpstreamResponse(d.typeURL, len(d.update.Set)+len(d.bodyless), len(d.update.Removed))
 	c.step(func(now time.Time) {
 		delete(c.warned, d.typeURL)
