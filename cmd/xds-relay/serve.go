@@ -25,7 +25,10 @@ func newServe() *cobra.Command {
 		Short: "Run the relay",
 		Long: `Run the relay until SIGINT or SIGTERM. It then says that it is not ready, for
 downstream.drain_delay, and sends its clients away one by one over
-downstream.drain; a second signal ends it at once.
+downstream.drain; a second signal ends it at once. SIGHUP has it read its configuration
+again: what can change changes, without a stream being lost, the log says what needs a
+restart, and a configuration that is wrong changes nothing. So does POST /-/reload on
+admin.listen and, with reload_on_change, a change of the file.
 
 Exits with 0 after a signal, 2 if the command line or the configuration is wrong,
 and 1 if it cannot serve. Nothing is bound but the addresses of downstream.listen and admin.listen.`,
@@ -33,23 +36,27 @@ and 1 if it cannot serve. Nothing is bound but the addresses of downstream.liste
   xds-relay serve -c relay.yaml --set timers.name_linger=1m`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			hup := hangUps()
+			defer signal.Stop(hup)
 			c, err := s.load(cmd)
 			if err != nil {
 				return err
 			}
-			if err := c.CheckFiles(); err != nil {
+			if err := relay.Check(c); err != nil {
 				return &usageError{err}
 			}
-			log := newLog(c.Log)
+			log, settings := newLog(c.Log)
 			bridgeGRPC(log)
-			return serve(cmd.Context(), c, log)
+			return serve(cmd.Context(), c, log, func(r *relay.Relay, m *admin.Metrics) *reloading {
+				return startReloading(r, s.file, func() (*config.Config, error) { return s.load(cmd) }, settings, hup, log, m)
+			})
 		},
 	}
 	s.register(cmd)
 	return cmd
 }
 
-func serve(ctx context.Context, c *config.Config, log *slog.Logger) error {
+func serve(ctx context.Context, c *config.Config, log *slog.Logger, reloads func(*relay.Relay, *admin.Metrics) *reloading) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -72,6 +79,8 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger) error {
 		r.Close(0)
 		return bindError(err, "downstream.listen (--listen)")
 	}
+	reloader := reloads(r, metrics)
+	defer reloader.stop()
 	var adminServer *admin.Server
 	if c.Admin.Listen != "" {
 		l, err := relay.Listen(c.Admin.Listen)
@@ -81,7 +90,7 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger) error {
 			return bindError(err, "admin.listen (--admin)")
 		}
 		log.Info("admin endpoint", "listener", l.Addr().String())
-		adminServer = admin.Serve(l, admin.NewHandler(r, metrics, admin.HandlerOptions{Host: adminHost(c.Admin.Listen), Pprof: c.Admin.Pprof, Log: log}), log)
+		adminServer = admin.Serve(l, admin.NewHandler(r, metrics, admin.HandlerOptions{Host: adminHost(c.Admin.Listen), Pprof: c.Admin.Pprof, Log: log, Reload: reloader.ask}), log)
 	}
 	for _, l := range listeners {
 		r.Serve(l)
@@ -90,6 +99,7 @@ func serve(ctx context.Context, c *config.Config, log *slog.Logger) error {
 	<-ctx.Done()
 	stop() // a second signal ends the process
 	begin := time.Now()
+	c = r.Config()
 	r.Drain(c.Downstream.DrainDelay, c.Downstream.Drain)
 	if adminServer != nil {
 		adminServer.Close()

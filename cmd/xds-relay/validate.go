@@ -1,10 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
 func newValidate() *cobra.Command {
@@ -12,7 +13,8 @@ func newValidate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Check a configuration and the files it names",
-		Long: `Check a configuration, and that the certificates, keys and tokens it names can be read.
+		Long: `Check a configuration, and that the certificates, keys, tokens and directories it names
+can be used. What serve would refuse is refused, and so is what it would do without.
 Exits with 0 if all is well; else with 2, and every mistake with its line, column
 and what to do. A note is about what is valid, and may not be what was meant.`,
 		Example: `  xds-relay validate -c relay.yaml`,
@@ -22,7 +24,7 @@ and what to do. A note is about what is valid, and may not be what was meant.`,
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(c.CheckFiles(), c.CheckHeaderFiles()); err != nil {
+			if err := relay.CheckAll(c); err != nil {
 				return &usageError{err}
 			}
 			for _, note := range c.Notes() {

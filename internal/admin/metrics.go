@@ -54,6 +54,7 @@ type Metrics struct {
 	oversized    *prometheus.CounterVec
 
 	snapshot snapshotMetrics
+	reload   reloadMetrics
 }
 
 var (
@@ -137,6 +138,7 @@ func NewMetrics(b Build) *Metrics {
 	m.limited = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "rate_limited_total", Help: "Requests after which a stream had to wait, because it sends more than downstream.request_rate."})
 	m.oversized = counter("oversized_total", "What exceeds downstream.max_response_bytes: a resource that was left out of a response, or a SotW response that was sent all the same. The log has the names.", "type", "what")
 	m.snapshot = newSnapshotMetrics(m.registry)
+	m.reload = newReloadMetrics(m.registry)
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "build_info", Help: "Always 1; the labels say what is running.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go, "protos": b.Protos},

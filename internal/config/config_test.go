@@ -424,8 +424,8 @@ func fullConfig() Config {
 			},
 		},
 		VersionKeyFile: "/certs/hmac", ReloadOnChange: true,
-		Admin:          Admin{Listen: "unix:///run/xds-relay/admin.sock", Pprof: true},
-		Log:            Log{Level: LogLevelDebug, Format: LogFormatJSON},
+		Admin: Admin{Listen: "unix:///run/xds-relay/admin.sock", Pprof: true},
+		Log:   Log{Level: LogLevelDebug, Format: LogFormatJSON},
 	}
 }
 

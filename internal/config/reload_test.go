@@ -81,13 +81,13 @@ timers: {ack_timeout: 3s}
 		got = append(got, fmt.Sprintf("%v %s", c, c.Reload))
 	}
 	want := []string{
-		`upstream.address: "127.0.0.1:1" -> "127.0.0.1:9" reload`,
-		`upstream.headers.x-a-token.value: "[redacted]" -> "[redacted]" (another one) reload`,
+		`upstream.address: 127.0.0.1:1 -> 127.0.0.1:9 reload`,
+		`upstream.headers.x-a-token.value: [redacted] -> [redacted] (another one) reload`,
 		`upstream.headers.x-b: {value: "", file: /b, prefix: ""} -> none reload`,
 		`upstream.headers.x-c: none -> {value: "", file: /c, prefix: "Bearer "} reload`,
-		`upstream.fallbacks[0].mode: "" -> "sotw" reload`,
+		`upstream.fallbacks[0].mode: "" -> sotw reload`,
 		`upstream.fallbacks[1]: {address: "127.0.0.1:3", insecure: false, tls: {ca: "", cert: "", key: "", server_name: "", alpn: ""}, headers: {}, forward_headers: false, mode: ""} -> none reload`,
-		`upstream.node.metadata.team: "blue" -> "red" restart`,
+		`upstream.node.metadata.team: blue -> red restart`,
 		`downstream.ready_types: [CDS] -> [CDS, LDS] restart`,
 		`groups.max: 5 -> 6 restart`,
 		`timers.ack_timeout: 10s -> 3s reload`,

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -42,9 +43,10 @@ func (c *Config) JSON(secrets bool) ([]byte, error) {
 // show is a value in one line, without secrets.
 func show(v reflect.Value) string {
 	p := printer{}.plain(v)
-	if text, ok := p.(string); ok && v.Kind() == reflect.String {
-		return fmt.Sprintf("%q", text)
-	} else if ok {
+	if text, ok := p.(string); ok {
+		if quoted := strconv.Quote(text); text == "" || quoted != `"`+text+`"` {
+			return quoted // empty, or with what does not belong on a line
+		}
 		return text
 	}
 	out, err := yaml.MarshalWithOptions(p, yaml.Flow(true))

@@ -1,0 +1,88 @@
+package reload
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Watch calls back when a file has another content. It watches the directory, since the
+// file itself may be replaced, or be a link through a directory that is (Kubernetes swaps
+// ..data), and it looks by itself, too: not every file system tells.
+type Watch struct {
+	// Path of the file.
+	Path string
+	// Settle is how long the content must stay the same before it counts, Every how
+	// often to look without being told.
+	Settle, Every time.Duration
+	// Log is told when there is no watching, and only looking.
+	Log *slog.Logger
+}
+
+// The usual times.
+const (
+	usualSettle = 200 * time.Millisecond
+	usualEvery  = time.Minute
+)
+
+// NewWatch returns a Watch of a file with the usual times.
+func NewWatch(path string, log *slog.Logger) *Watch {
+	return &Watch{Path: path, Settle: usualSettle, Every: usualEvery, Log: log}
+}
+
+// Run calls changed, one call after the other, until ctx ends. The content that there is at
+// the beginning is taken for known. A file that cannot be read, or is empty, is taken for
+// one that is just being replaced.
+func (w *Watch) Run(ctx context.Context, changed func()) {
+	var events chan fsnotify.Event
+	var errs chan error
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		defer watcher.Close()
+		events, errs = watcher.Events, watcher.Errors
+		err = watcher.Add(filepath.Dir(w.Path))
+	}
+	if err != nil {
+		w.Log.Warn("the directory of the configuration cannot be watched; the file is looked at now and then", "path", w.Path, "every", w.Every.String(), "err", err)
+	}
+	known := w.read()
+	poll := time.NewTicker(w.Every)
+	defer poll.Stop()
+	settle := time.NewTimer(w.Settle)
+	defer settle.Stop()
+	settle.Stop()
+	var seen []byte // what the file held when it was last looked at; nil: nobody waits for it
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-errs: // events were lost, which may be ours
+		case <-events:
+		case <-poll.C:
+		case <-settle.C:
+			if now := w.read(); now == nil || !bytes.Equal(now, seen) {
+				break // it is being written: once more
+			}
+			known, seen = seen, nil
+			changed()
+		}
+		if now := w.read(); now != nil && !bytes.Equal(now, known) {
+			seen = now
+			settle.Reset(w.Settle)
+		}
+	}
+}
+
+// read is the content, nil if there is none.
+func (w *Watch) read() []byte {
+	data, err := os.ReadFile(w.Path)
+	if err != nil || len(data) == 0 {
+		return nil
+	}
+	return data
+}
