@@ -48,12 +48,10 @@ type stallWatch struct {
 
 // sendBegins is called before a send, sendEnds after it, both by the one sender.
 func (st *stream) sendBegins(now time.Time) {
-	timeout := st.server.limits.Load().stallTimeout
-	if timeout == 0 {
-		return
+	st.stall.began.Store(now.UnixNano()) // whatever the timeout: it may be set meanwhile
+	if timeout := st.server.limits.Load().stallTimeout; timeout > 0 {
+		st.watch(timeout)
 	}
-	st.stall.began.Store(now.UnixNano())
-	st.watch(timeout)
 }
 
 func (st *stream) sendEnds() { st.stall.began.Store(0) }

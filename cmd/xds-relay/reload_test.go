@@ -292,6 +292,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	reloads, clients := 3*len(good), 8
 	if n, err := strconv.Atoi(os.Getenv("XDS_RELAY_RELOADS")); err == nil {
 		reloads, clients = n, 100
+		defer func(was time.Duration) { programEnds = was }(programEnds)
+		programEnds = time.Hour
 	}
 	a, b := newChanging(t), newChanging(t)
 	text := func(form string) string {

@@ -35,7 +35,7 @@ func CheckSnapshotDir(c *config.Config) error {
 		return nil
 	}
 	if err := snapshot.Check(dir); err != nil {
-		return c.Mistake("cache.snapshot.dir", "name a directory that this user may make, or one of its own with mode 0700", "%q cannot be used: %v", dir, err)
+		return c.Mistake("cache.snapshot.dir", "it has to be one that this user may write to, and nobody else", "%q cannot be used: %v", dir, err)
 	}
 	return nil
 }

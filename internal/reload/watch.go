@@ -22,6 +22,9 @@ type Watch struct {
 	Settle, Every time.Duration
 	// Log is told when there is no watching, and only looking.
 	Log *slog.Logger
+
+	blind bool          // do without events
+	ready chan struct{} // if set, closed once it watches
 }
 
 // The usual times.
@@ -44,19 +47,24 @@ func (w *Watch) Run(ctx context.Context, changed func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		defer watcher.Close()
-		events, errs = watcher.Events, watcher.Errors
 		err = watcher.Add(filepath.Dir(w.Path))
+	}
+	if err == nil && !w.blind {
+		events, errs = watcher.Events, watcher.Errors
 	}
 	if err != nil {
 		w.Log.Warn("the directory of the configuration cannot be watched; the file is looked at now and then", "path", w.Path, "every", w.Every.String(), "err", err)
 	}
 	known := w.read()
+	if w.ready != nil {
+		close(w.ready)
+	}
 	poll := time.NewTicker(w.Every)
 	defer poll.Stop()
 	settle := time.NewTimer(w.Settle)
 	defer settle.Stop()
 	settle.Stop()
-	var seen []byte // what the file held when it was last looked at; nil: nobody waits for it
+	var seen []byte // what must stay the same for settle; nil: nothing has changed
 	for {
 		select {
 		case <-ctx.Done():
@@ -65,13 +73,14 @@ func (w *Watch) Run(ctx context.Context, changed func()) {
 		case <-events:
 		case <-poll.C:
 		case <-settle.C:
-			if now := w.read(); now == nil || !bytes.Equal(now, seen) {
+			waited := seen
+			if seen = nil; !bytes.Equal(w.read(), waited) {
 				break // it is being written: once more
 			}
-			known, seen = seen, nil
+			known = waited
 			changed()
 		}
-		if now := w.read(); now != nil && !bytes.Equal(now, known) {
+		if now := w.read(); now != nil && !bytes.Equal(now, known) && !bytes.Equal(now, seen) {
 			seen = now
 			settle.Reset(w.Settle)
 		}
