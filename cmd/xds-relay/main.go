@@ -78,7 +78,7 @@ func newRoot() *cobra.Command {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddCommand(newServe(), newDemo(), newValidate(), newPrintConfig(), newSchema(), newVersion())
+	root.AddCommand(newServe(), newDemo(), newValidate(), newCheck(), newPrintConfig(), newSchema(), newVersion())
 	return root
 }
 
