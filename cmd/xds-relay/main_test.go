@@ -57,6 +57,13 @@ func TestExitCodesAndMessages(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("upstream:\n  backoff:\n    grce: 5s\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	open := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(open, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(open, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +100,9 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{[]string{"sreve"}, 2, "", `unknown command "sreve"; did you mean "serve"?`},
 		{[]string{"serve", "--admin", "192.0.2.1:18001"}, 2, "", "--admin=192.0.2.1:18001: admin.listen"},
 		{[]string{"serve", "--set", "version_key_file=/no/key"}, 2, "", `version_key_file: cannot read "/no/key"`},
+		{[]string{"serve", "--set", "cache.snapshot={dir: /no/dir, key_file: '" + open + "'}"}, 2, "", "everybody can read or write it (mode 0644)"},
+		{[]string{"validate", "--set", "cache.snapshot={dir: /dev/null, key_file: '" + open + "'}"}, 2, "", "everybody can read or write it (mode 0644)"},
+		{[]string{"validate", "--set", "cache.snapshot={dir: /dev/null, key_file: '" + open + "'}"}, 2, "", `"/dev/null" cannot be used: it is not a directory`},
 		{[]string{"demo", "--clients", "1"}, 2, "", "--clients is 1"},
 		{[]string{"serve", "--admin", "", "--listen", taken.Addr().String()}, 1, "", "another process has it: give downstream.listen (--listen) another address"},
 		{[]string{"serve", "--set", "groups.profile=sidecar", "--admin", "", "--listen", taken.Addr().String()}, 1, "", "with profile sidecar and cache.mass_removal_guard off"},

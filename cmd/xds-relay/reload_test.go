@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -22,6 +23,7 @@ import (
 	gcp "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	gcpserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -394,4 +396,72 @@ func TestHangUp(t *testing.T) {
 	if n := a.dialled.Load(); n != 1 {
 		t.Errorf("the control plane was connected to %d times, want once: nothing changed there", n)
 	}
+}
+
+// TestReloadList: a control plane of which nothing has changed keeps its connection, one
+// that is new is used when it is the only one, and its resources reach the clients that are
+// there.
+func TestReloadList(t *testing.T) {
+	a, b := newChanging(t), newChanging(t)
+	r := serveFile(t, "upstream: {address: '"+a.address+"'}\n")
+	watchers, stop := watchAll(t, r.address, 4)
+	defer stop()
+	await(t, watchers, 0, "at the beginning")
+	for _, text := range []string{
+		"upstream: {address: '" + a.address + "', fallbacks: [{address: '" + b.address + "'}]}\n",
+		"upstream: {address: '" + a.address + "', fallbacks: [{address: '127.0.0.1:1'}, {address: '" + b.address + "', mode: sotw}], backoff: {max: 20s}, failover_after: 9s}\n",
+		"upstream: {address: '" + a.address + "', insecure: true}\ntimers: {ack_timeout: 1s, name_linger: 1s}\n",
+	} {
+		if code, body := r.reload(text); code != http.StatusOK {
+			t.Fatalf("%d %s", code, body)
+		}
+	}
+	a.set(t, 1)
+	await(t, watchers, 1, "after changes of the rest of the list")
+	if n := a.dialled.Load(); n != 1 {
+		t.Errorf("the control plane in use was connected to %d times, want once", n)
+	}
+	b.set(t, 2)
+	if code, body := r.reload("upstream: {address: '" + b.address + "'}\n"); code != http.StatusOK {
+		t.Fatalf("%d %s", code, body)
+	}
+	await(t, watchers, 2, "after a change of the only one")
+	if code, body := r.reload("upstream: {address: '" + b.address + "', keepalive: 30s}\n"); code != http.StatusOK {
+		t.Fatalf("%d %s", code, body)
+	}
+	b.set(t, 3)
+	await(t, watchers, 3, "after a change of how it is reached")
+	if n := b.dialled.Load(); n != 2 {
+		t.Errorf("the other one was connected to %d times, want twice: keepalive has changed", n)
+	}
+	stop()
+	r.end()
+}
+
+// TestReloadTLS: clients that come later must speak TLS; those that are there stay.
+func TestReloadTLS(t *testing.T) {
+	a := newAuthority(t)
+	cert, key, _ := a.issue(t, "relay")
+	plane := newChanging(t)
+	plain := "upstream: {address: '" + plane.address + "'}\n"
+	r := serveFile(t, plain)
+	watchers, stop := watchAll(t, r.address, 2)
+	defer stop()
+	await(t, watchers, 0, "at the beginning")
+	secured := plain + "downstream: {tls: {cert: '" + cert + "', key: '" + key + "'}}\n"
+	for i, text := range []string{secured, plain, secured} {
+		if code, body := r.reload(text); code != http.StatusOK {
+			t.Fatalf("%d %s", code, body)
+		}
+		if resp, err := subscribe(t, r.address, credentials.NewTLS(&tls.Config{RootCAs: a.pool})); (err == nil) != (text == secured) {
+			t.Errorf("reload %d: over TLS a client gets %v, %v", i, resp, err)
+		}
+		if resp, err := subscribe(t, r.address, insecure.NewCredentials()); (err == nil) != (text == plain) {
+			t.Errorf("reload %d: in plaintext a client gets %v, %v", i, resp, err)
+		}
+	}
+	plane.set(t, 1)
+	await(t, watchers, 1, "after TLS was set")
+	stop()
+	r.end()
 }
