@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -193,4 +194,41 @@ func TestWatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWatchWaits: what is being written in place is read when it stays the same, once.
+func TestWatchWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "relay.yaml")
+		write := func(text string) {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("one")
+		ctx, cancel := context.WithCancel(t.Context())
+		calls := 0
+		go (&Watch{Path: path, Settle: 3 * time.Second, Every: 10 * time.Second, Log: slog.New(slog.DiscardHandler), blind: true}).Run(ctx, func() { calls++ })
+		time.Sleep(9 * time.Second)
+		for _, half := range []string{"t", "tw", "two"} { // looked at after 10 s, and 3 s later
+			write(half)
+			time.Sleep(3 * time.Second)
+			if calls > 0 {
+				t.Error("half of it was taken for all")
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if calls != 1 {
+			t.Errorf("it was taken in %d times, want once", calls)
+		}
+		write("")
+		time.Sleep(20 * time.Second)
+		write("two")
+		time.Sleep(20 * time.Second)
+		if calls != 1 {
+			t.Errorf("an empty file was taken in: %d", calls)
+		}
+		cancel()
+		synctest.Wait()
+	})
 }

@@ -44,16 +44,16 @@ func NewWatch(path string, log *slog.Logger) *Watch {
 func (w *Watch) Run(ctx context.Context, changed func()) {
 	var events chan fsnotify.Event
 	var errs chan error
-	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
-		defer watcher.Close()
-		err = watcher.Add(filepath.Dir(w.Path))
-	}
-	if err == nil && !w.blind {
-		events, errs = watcher.Events, watcher.Errors
-	}
-	if err != nil {
-		w.Log.Warn("the directory of the configuration cannot be watched; the file is looked at now and then", "path", w.Path, "every", w.Every.String(), "err", err)
+	if !w.blind {
+		watcher, err := fsnotify.NewWatcher()
+		if err == nil {
+			defer watcher.Close()
+			events, errs = watcher.Events, watcher.Errors
+			err = watcher.Add(filepath.Dir(w.Path))
+		}
+		if err != nil {
+			w.Log.Warn("the directory of the configuration cannot be watched; the file is looked at now and then", "path", w.Path, "every", w.Every.String(), "err", err)
+		}
 	}
 	known := w.read()
 	if w.ready != nil {
