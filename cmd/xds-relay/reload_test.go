@@ -280,7 +280,7 @@ var good = []string{
 // broken are configurations with a mistake, and what is said of it.
 var broken = []struct{ text, says string }{
 	{"upstream: {address: '%[1]s'\n", "relay.yaml:1:"},
-	{"upstream: {adress: '%[1]s'}\n", `relay.yaml:1:12: unknown field "adress"`},
+	{"upstream: {addr: '%[1]s'}\n", `relay.yaml:1:12: unknown field "addr"`},
 	{"upstream: {address: '%[1]s', tls: {ca: /no/such/file}}\n", `relay.yaml:1:`},
 	{"upstream: {address: '192.0.2.1:1'}\n", "relay.yaml:1:21: upstream.address"},
 	{"upstream: {address: '%[2]s', headers: {x-a: {file: /no/such/token}}}\n", "upstream.headers.x-a.file"},

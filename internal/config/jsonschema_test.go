@@ -217,9 +217,9 @@ func TestSchemaAgrees(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"bogus: 1", "upstream: {adress: x}", "timers: {settle: 5}", "timers: {settle: soon}", "timers: []", "groups: {max: -1}",
+		"bogus: 1", "upstream: {addr: x}", "timers: {settle: 5}", "timers: {settle: soon}", "timers: []", "groups: {max: -1}",
 		"groups: {max: 1.5}", "log: {level: loud}", "downstream: {listen: x}", "downstream: {max_name_bytes: 4kB}", "apiVersion: v2",
-		"upstream: {headers: {x-a: {fil: x}}}", "upstream: {fallbacks: [{adress: x}]}", "admin: {pprof: maybe}", "types: [{full_state: 1}]",
+		"upstream: {headers: {x-a: {fil: x}}}", "upstream: {fallbacks: [{addr: x}]}", "admin: {pprof: maybe}", "types: [{full_state: 1}]",
 	} {
 		_, err := Parse("f", []byte(text), nil)
 		if bad := judged(t, s, text); bad == nil || err == nil {

@@ -10,7 +10,7 @@ import (
 // also ends it, and there one looks for it.
 var goroutineOwners = []string{
 	"upstream", "downstream", "internal/admin", "internal/relay", "cmd",
-	"bench", "internal/demo", "internal/xdstest", "internal/e2e/realenvoy", // beside the data path
+	"bench", "internal/demo", "internal/preflight", "internal/xdstest", "internal/e2e/realenvoy", // beside the data path
 }
 
 // starts calls found for each place where the file starts a goroutine: the

@@ -69,7 +69,8 @@ func (w *Watch) Run(ctx context.Context, changed func()) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-errs: // events were lost, which may be ours
+		case err := <-errs: // events were lost, which may be ours
+			w.Log.Debug("watching the configuration", "path", w.Path, "err", err)
 		case <-events:
 		case <-poll.C:
 		case <-settle.C:
