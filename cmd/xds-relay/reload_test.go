@@ -207,12 +207,12 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-func serveFile(t *testing.T, config string) *reloaded {
+func serveFile(t *testing.T, config string, args ...string) *reloaded {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "relay.yaml")
 	r := &reloaded{t: t, path: path, log: &lines{done: make(chan struct{})}}
 	r.write(config)
-	r.served = serveProgram(t, "-c", path, "--set", "downstream.drain=0s")
+	r.served = serveProgram(t, append([]string{"-c", path, "--set", "downstream.drain=0s"}, args...)...)
 	go func() {
 		defer close(r.log.done)
 		for r.served.log.Scan() {
@@ -249,6 +249,22 @@ func (r *reloaded) reload(config string) (code int, body string) {
 		r.t.Fatal(err)
 	}
 	return resp.StatusCode, string(data)
+}
+
+// metric is the sum of a metric's series.
+func (r *reloaded) metric(name string) (sum float64) {
+	r.t.Helper()
+	_, text := r.get(r.t, "/metrics")
+	for line := range strings.Lines(text) {
+		if series, value, _ := strings.Cut(strings.TrimSpace(line), " "); series == name || strings.HasPrefix(series, name+"{") {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			sum += n
+		}
+	}
+	return sum
 }
 
 // end stops the relay, which must end well.
@@ -291,6 +307,11 @@ var broken = []struct{ text, says string }{
 // all see every change, and what is in force is the last configuration that was good.
 // XDS_RELAY_RELOADS makes it longer, as for 1,000 reloads.
 func TestReloadUnderLoad(t *testing.T) {
+	t.Run("one group", func(t *testing.T) { reloadUnderLoad(t) })
+	t.Run("a group for each client", func(t *testing.T) { reloadUnderLoad(t, "--set", "groups.key=[id]") })
+}
+
+func reloadUnderLoad(t *testing.T, args ...string) {
 	reloads, clients := 3*len(good), 8
 	if n, err := strconv.Atoi(os.Getenv("XDS_RELAY_RELOADS")); err == nil {
 		reloads, clients = n, 100
@@ -304,10 +325,11 @@ func TestReloadUnderLoad(t *testing.T) {
 		}
 		return strings.NewReplacer("%[1]s", a.address, "%[2]s", b.address).Replace(form)
 	}
-	r := serveFile(t, text(good[0]))
+	r := serveFile(t, text(good[0]), args...)
 	watchers, stop := watchAll(t, r.address, clients)
 	defer stop()
 	await(t, watchers, 0, "at the beginning")
+	goroutines := r.metric("go_goroutines")
 
 	refused := 0
 	for i := range reloads {
@@ -350,6 +372,18 @@ func TestReloadUnderLoad(t *testing.T) {
 		if strings.HasPrefix(line, "xds_relay_client_disconnects_total{") && !strings.HasSuffix(line, " 0\n") {
 			t.Errorf("clients were disconnected: %s", line)
 		}
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	connections := func() float64 { return r.metric("xds_relay_upstream_connections") }
+	for n := 0; connections() > 1 && n < 1000; n++ {
+		<-tick.C
+	}
+	if n := connections(); n != 1 {
+		t.Errorf("there are %v connections to control planes, want the one that is needed", n)
+	}
+	if n := r.metric("go_goroutines"); n > goroutines+30 {
+		t.Errorf("%v goroutines, and %v at the beginning", n, goroutines)
 	}
 	stop()
 	r.end()

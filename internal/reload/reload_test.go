@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,26 +208,26 @@ func TestWatchWaits(t *testing.T) {
 		}
 		write("one")
 		ctx, cancel := context.WithCancel(t.Context())
-		calls := 0
-		go (&Watch{Path: path, Settle: 3 * time.Second, Every: 10 * time.Second, Log: slog.New(slog.DiscardHandler), blind: true}).Run(ctx, func() { calls++ })
+		var calls atomic.Int64
+		go (&Watch{Path: path, Settle: 3 * time.Second, Every: 10 * time.Second, Log: slog.New(slog.DiscardHandler), blind: true}).Run(ctx, func() { calls.Add(1) })
 		time.Sleep(9 * time.Second)
 		for _, half := range []string{"t", "tw", "two"} { // looked at after 10 s, and 3 s later
 			write(half)
 			time.Sleep(3 * time.Second)
-			if calls > 0 {
+			if calls.Load() > 0 {
 				t.Error("half of it was taken for all")
 			}
 		}
 		time.Sleep(10 * time.Second)
-		if calls != 1 {
-			t.Errorf("it was taken in %d times, want once", calls)
+		if calls.Load() != 1 {
+			t.Errorf("it was taken in %d times, want once", calls.Load())
 		}
 		write("")
 		time.Sleep(20 * time.Second)
 		write("two")
 		time.Sleep(20 * time.Second)
-		if calls != 1 {
-			t.Errorf("an empty file was taken in: %d", calls)
+		if calls.Load() != 1 {
+			t.Errorf("an empty file was taken in: %d", calls.Load())
 		}
 		cancel()
 		synctest.Wait()
