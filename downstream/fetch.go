@@ -44,7 +44,7 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 		return nil, refuse(tooLarge(size, s.config.MaxRequest))
 	}
 	wake := make(chan struct{}, 1)
-	session := NewSession(&s.config.Config, Stream{Type: t}, peer, s.config.Groups, s.warmth, func() {
+	session := NewSession(s.limits.Load().session, Stream{Type: t}, peer, s.config.Groups, s.warmth, func() {
 		select {
 		case wake <- struct{}{}:
 		default:

@@ -4,37 +4,29 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
 // What keeps a stream from costing more than its share: of requests, by reading
 // them more slowly, and of what it does not read, by ending it.
 
-// limiter is nil where requests are not limited.
-func (s *Server) limiter() *rate.Limiter {
-	if s.config.RequestRate == 0 {
-		return nil
-	}
-	return rate.NewLimiter(rate.Limit(s.config.RequestRate), s.config.RequestBurst)
-}
-
 // pace waits if the stream has sent too many requests. The rest of them waits on
 // the client's side, held back by the stream's window; a client that only asks too
 // much too fast gets all of it, later. Nobody else waits.
 func (st *stream) pace() {
-	if st.limiter == nil {
+	limits := st.server.limits.Load()
+	limiter := st.limit(limits)
+	if limiter == nil {
 		return
 	}
 	now := time.Now()
-	wait := st.limiter.ReserveN(now, 1).DelayFrom(now)
+	wait := limiter.ReserveN(now, 1).DelayFrom(now)
 	if wait <= 0 {
 		return
 	}
 	st.server.observer.ClientRateLimited()
 	if !st.paced {
 		st.paced = true
-		st.log().Warn("client sends requests faster than downstream.request_rate; it is read more slowly", "requests_per_second", st.server.config.RequestRate)
+		st.log().Warn("client sends requests faster than downstream.request_rate; it is read more slowly", "requests_per_second", limits.requestRate)
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -49,7 +41,6 @@ func (st *stream) pace() {
 // not find it. Its timer is not touched by every send: once set it runs out, and then
 // looks whether a send is under way.
 type stallWatch struct {
-	timeout time.Duration
 	running atomic.Bool  // the timer
 	began   atomic.Int64 // the send under way, in ns since 1970; 0: none is
 	timer   atomic.Pointer[time.Timer]
@@ -57,12 +48,10 @@ type stallWatch struct {
 
 // sendBegins is called before a send, sendEnds after it, both by the one sender.
 func (st *stream) sendBegins(now time.Time) {
-	w := &st.stall
-	if w.timeout == 0 {
-		return
+	st.stall.began.Store(now.UnixNano()) // whatever the timeout: it may be set meanwhile
+	if timeout := st.server.limits.Load().stallTimeout; timeout > 0 {
+		st.watch(timeout)
 	}
-	w.began.Store(now.UnixNano())
-	st.watch(w.timeout)
 }
 
 func (st *stream) sendEnds() { st.stall.began.Store(0) }
@@ -85,16 +74,16 @@ func (st *stream) unwatch() {
 func (st *stream) stalled() {
 	w := &st.stall
 	w.running.Store(false) // a send that begins now sets the timer itself
-	began := w.began.Load()
-	if began == 0 {
+	began, timeout := w.began.Load(), st.server.limits.Load().stallTimeout
+	if began == 0 || timeout == 0 {
 		return
 	}
-	if left := w.timeout - time.Since(time.Unix(0, began)); left > 0 {
+	if left := timeout - time.Since(time.Unix(0, began)); left > 0 {
 		st.watch(left)
 		return
 	}
 	st.server.observer.ClientStalled()
 	st.end(&End{Stalled, fmt.Sprintf("the client has read nothing for %v while responses wait; "+
-		"connect again to get what was missed (downstream.stall_timeout)", w.timeout)})
+		"connect again to get what was missed (downstream.stall_timeout)", timeout)})
 	st.server.hangUp(st)
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,7 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// ServerConfig is what a Server needs.
+// ServerConfig is what a Server needs. See [Server.Reconfigure] for what of it may change.
 type ServerConfig struct {
 	Config
 	// Groups says who is served from what.
@@ -51,6 +52,7 @@ type Server struct {
 	warmth   *Warmth
 	senders  *senders
 	doors    *doors
+	limits   atomic.Pointer[limits]
 
 	mu       sync.Mutex
 	streams  map[uint64]*stream
@@ -93,6 +95,7 @@ func NewServer(c ServerConfig) *Server {
 	if s.config.Random == nil {
 		s.config.Random = rand.Float64
 	}
+	s.limits.Store(s.config.limits())
 	s.grpc = grpc.NewServer(
 		grpc.Creds(tagging{c.Credentials}),
 		grpc.ForceServerCodecV2(newCodec()),

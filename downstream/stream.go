@@ -33,8 +33,8 @@ type stream struct {
 	in inbox // the receiver's
 
 	// Limits. limiter and paced are the receiver's, stall the sender's.
-	limiter *rate.Limiter
-	paced   bool // it has had to wait, which is logged once
+	limiter *rate.Limiter // nil: not needed yet
+	paced   bool          // it has had to wait, which is logged once
 	stall   stallWatch
 	age     *time.Timer
 
@@ -80,14 +80,14 @@ func (s *Server) serve(g grpc.ServerStream, kind Stream) error {
 	if !ok {
 		return status.Error(codes.Internal, "xds-relay: built with a version of gRPC that cannot end a stream from outside")
 	}
-	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{}), limiter: s.limiter()}
+	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{})}
 	st.peer, st.conn = peerOf(g.Context(), &s.config.Config)
-	st.stall.timeout = s.config.StallTimeout
 	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest}
-	st.session = NewSession(&s.config.Config, kind, st.peer, s.config.Groups, s.warmth, st.kick)
+	st.session = NewSession(s.limits.Load().session, kind, st.peer, s.config.Groups, s.warmth, st.kick)
 	if end := s.register(st); end != nil {
 		return end.status().Err()
 	}
+	st.configure(s.limits.Load()) // Reconfigure may have looked before it was there
 	s.observer.ClientConnected(st.protocol())
 	if age := s.config.MaxAge; age > 0 && st.conn != nil {
 		st.age = time.AfterFunc(time.Until(st.conn.endOf(age)), func() { st.end(aged()) })
@@ -143,8 +143,9 @@ func (st *stream) close(err error) error {
 // receiveAll takes in requests until the stream ends. It never waits for the
 // sender.
 func (st *stream) receiveAll() error {
-	late := time.AfterFunc(st.server.config.FirstMessage, func() {
-		st.end(&End{OverLimit, fmt.Sprintf("no request within %v of opening the stream", st.server.config.FirstMessage)})
+	within := st.server.limits.Load().firstMessage
+	late := time.AfterFunc(within, func() {
+		st.end(&End{OverLimit, fmt.Sprintf("no request within %v of opening the stream", within)})
 	})
 	defer late.Stop()
 	for first := true; ; first = false {

@@ -46,7 +46,7 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 	for _, r := range u.Negative {
 		x.markNamed(x.named.Deny(r, x.next(), x.touched[:0]))
 	}
-	now, held := x.guards.named.pass(x.hub.config.Guard, u, &x.named, x.departures(false, u))
+	now, held := x.guards.named.pass(x.hub.limits.Load().guard, u, &x.named, x.departures(false, u))
 	a.Held = held
 	for _, d := range now {
 		x.removeNamed(d.name, d.cause)
@@ -156,7 +156,7 @@ func (x *index) applyWildcard(u *cache.Update) (held Held) {
 	for _, b := range u.Heartbeats {
 		renews = x.heartbeat(true, b, u.At) || renews
 	}
-	now, held := x.guards.wildcard.pass(x.hub.config.Guard, u, &x.wildcard, x.departures(true, u))
+	now, held := x.guards.wildcard.pass(x.hub.limits.Load().guard, u, &x.wildcard, x.departures(true, u))
 	changed = x.removeMembers(now) || changed
 	if u.Synced {
 		changed = changed || !x.synced

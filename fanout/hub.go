@@ -40,10 +40,22 @@ type Config struct {
 	Unasked *Unasked
 }
 
+// limits are what of a Config can be changed while the Hub is in use.
+type limits struct {
+	linger    time.Duration
+	maxLinger int
+	guard     Guard
+}
+
+// limits are those of the configuration, of which a name lingers at least.
+func (c *Config) limits() *limits { return &limits{c.Linger, max(c.MaxLinger, 1), c.Guard} }
+
 // Hub is the meeting point of one group: what upstream said, and who wants to
 // know. Its methods may be called from any goroutine.
 type Hub struct {
 	config Config
+	// limits are those in force.
+	limits atomic.Pointer[limits]
 	// seq counts the changes of the group over all types.
 	seq atomic.Uint64
 	// identifier is the control plane's name of itself (DOWN-DELTA-19).
@@ -63,12 +75,25 @@ type Hub struct {
 
 // NewHub returns the Hub of a new group.
 func NewHub(c Config) *Hub {
-	if c.MaxLinger <= 0 {
-		c.MaxLinger = 1
-	}
 	h := &Hub{config: c, indexes: make(map[cache.TypeURL]*index)}
+	h.limits.Store(c.limits())
 	h.wanted.dirty = make(map[Lane]map[string]struct{})
 	return h
+}
+
+// Reconfigure puts another Linger, MaxLinger and Guard in force. What lingers already does
+// so for as long as it was to, and removals that are held back stay so; but no more names
+// linger than may.
+func (h *Hub) Reconfigure(c Config) {
+	to := c.limits()
+	if was := h.limits.Swap(to); was.maxLinger == to.maxLinger {
+		return // what was loaded from disk may be more (warm.go)
+	}
+	for _, x := range h.all() {
+		x.mu.Lock()
+		x.linger.Resize(to.maxLinger)
+		x.mu.Unlock()
+	}
 }
 
 // Wanted is the mailbox in which the Hub notes changes of interest for upstream.

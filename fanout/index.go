@@ -79,7 +79,7 @@ type lingering struct {
 func newIndex(h *Hub, t cache.TypeURL) *index {
 	x := &index{hub: h, url: t}
 	// The only error is a size below one, which NewHub rules out.
-	x.linger, _ = simplelru.NewLRU(h.config.MaxLinger, func(l lingering, _ time.Time) { x.gone(l) })
+	x.linger, _ = simplelru.NewLRU(h.limits.Load().maxLinger, func(l lingering, _ time.Time) { x.gone(l) })
 	return x
 }
 

@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
@@ -24,7 +25,7 @@ const unaskedFactor = 4
 // Unasked bounds what all groups keep of resources that nobody has asked for. A resource
 // that several of them keep is counted, and held, once.
 type Unasked struct {
-	max int // bytes of one group
+	max atomic.Int64 // bytes of one group
 
 	mu    sync.Mutex // taken under the lock of a type, and nothing under it
 	held  map[unaskedKey]*unaskedShare
@@ -41,8 +42,13 @@ type unaskedShare struct {
 // NewUnasked returns a bound of so many bytes for one group, and four times as many for
 // all of them.
 func NewUnasked(bytes int) *Unasked {
-	return &Unasked{max: bytes, held: make(map[unaskedKey]*unaskedShare)}
+	u := &Unasked{held: make(map[unaskedKey]*unaskedShare)}
+	u.Resize(bytes)
+	return u
 }
+
+// Resize changes the bound. What is too much then goes when more comes.
+func (u *Unasked) Resize(bytes int) { u.max.Store(int64(bytes)) }
 
 // take is the resource to keep, or nil if there is no room.
 func (u *Unasked) take(r *cache.Resource) *cache.Resource {
@@ -53,7 +59,7 @@ func (u *Unasked) take(r *cache.Resource) *cache.Resource {
 		s.groups++
 		return s.Resource
 	}
-	if u.bytes+r.Size() > unaskedFactor*u.max {
+	if int64(u.bytes+r.Size()) > unaskedFactor*u.max.Load() {
 		return nil
 	}
 	u.held[key] = &unaskedShare{r, 1}
@@ -176,7 +182,7 @@ func (x *index) left(r *cache.Resource) bool {
 // keep keeps a resource, if there is room, and reports how many go.
 func (x *index) keep(r cache.Received) (dropped int) {
 	budget := x.hub.config.Unasked
-	if r.TTL != 0 || r.DoNotCache || r.Negative || r.Size() > budget.max {
+	if r.TTL != 0 || r.DoNotCache || r.Negative || int64(r.Size()) > budget.max.Load() {
 		x.goes(r.Name) // it is asked for anew when somebody wants it
 		return 1
 	}
@@ -201,7 +207,7 @@ func (x *index) keep(r cache.Received) (dropped int) {
 		x.shown.by[alias] = r.Name
 	}
 	x.hub.unasked.Add(int64(r.Size()))
-	for x.hub.unasked.Load() > int64(budget.max) && x.makeRoom() {
+	for x.hub.unasked.Load() > budget.max.Load() && x.makeRoom() {
 		dropped++
 	}
 	return dropped

@@ -103,7 +103,7 @@ func (x *index) load(s Saved, now time.Time) {
 		x.warm.names = make(map[string]struct{}, len(names))
 		x.warm.awaited = make(map[string]struct{}, len(names))
 	}
-	if need := x.linger.Len() + len(names); need > x.hub.config.MaxLinger {
+	if need := x.linger.Len() + len(names); need > x.hub.limits.Load().maxLinger {
 		x.linger.Resize(need) // all of it was wanted, and is about to be again
 	}
 	for _, name := range names {
@@ -111,7 +111,7 @@ func (x *index) load(s Saved, now time.Time) {
 			x.named.Intern(name)
 			x.warm.names[name], x.warm.awaited[name] = struct{}{}, struct{}{}
 		}
-		x.linger.Add(lingering{s.Lane.Wildcard, name}, now.Add(x.hub.config.Linger))
+		x.linger.Add(lingering{s.Lane.Wildcard, name}, now.Add(x.hub.limits.Load().linger))
 		x.hub.wanted.mark(s.Lane, name)
 	}
 	x.loadAll(s, false, now)

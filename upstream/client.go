@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
@@ -34,22 +36,26 @@ const moved = "moved"
 // Client keeps one group's streams to the control plane: the edge around Core. It
 // has one goroutine that opens streams and keeps time, and two for each stream.
 type Client struct {
-	conns    []*Conn // one for each entry
-	hub      *fanout.Hub
-	log      *slog.Logger
-	observer Observer
-	random   func() float64
-	denied   func(entry int)
+	hub         *fanout.Hub
+	log         *slog.Logger
+	observer    Observer
+	random      func() float64
+	denied      func(entry string)
+	fingerprint cache.Fingerprint
 
 	// order is held over a step of the Core and what comes of it, so that the Hub
 	// learns things in their order. It is taken before mu, and by step alone.
 	order   sync.Mutex
+	used    *Conn      // whose use has been told; guarded by order
 	mu      sync.Mutex // held to step the Core, never to send or to apply
 	core    *Core
+	conns   []*Conn // one for each entry
 	streams map[StreamID]*stream
-	failed  map[int]failures // of entries that answer others, since they answered the group
+	failed  map[*Conn]failures // of entries that answer others, since they answered the group
 	missed  missed
-	back    []int // entries that answer other groups again
+	back    []*Conn // whose entries answer other groups again
+	changes []change
+	over    bool // Run has returned
 
 	wake  chan struct{} // one slot
 	turns atomic.Uint64 // of Run's loop, so far
@@ -58,6 +64,8 @@ type Client struct {
 // stream is an attempt to open a stream, and the stream.
 type stream struct {
 	open   Open
+	kind   Stream
+	conn   *Conn
 	cancel context.CancelFunc
 	wake   chan struct{} // one slot: there may be something to write
 	done   chan struct{} // closed when it has ended
@@ -71,18 +79,19 @@ type ClientOptions struct {
 	Log      *slog.Logger
 	Observer Observer       // nil: nobody
 	Random   func() float64 // nil: math/rand; numbers in [0, 1)
-	// Denied is told, under no lock, that an entry does not let the group in; nil: nobody
-	// wants to know (NODE-13).
-	Denied func(entry int)
+	// Denied is told, under no lock, that an entry, by its name, does not let the group in;
+	// nil: nobody wants to know (NODE-13).
+	Denied func(entry string)
 }
 
 // NewClient returns a Client that does nothing until Run.
 func NewClient(config Config, o ClientOptions) *Client {
 	c := &Client{
 		conns: o.Conns, hub: o.Hub, log: o.Log, observer: o.Observer, random: o.Random, denied: o.Denied,
-		streams: make(map[StreamID]*stream),
-		failed:  make(map[int]failures),
-		wake:    make(chan struct{}, 1),
+		fingerprint: config.Fingerprint,
+		streams:     make(map[StreamID]*stream),
+		failed:      make(map[*Conn]failures),
+		wake:        make(chan struct{}, 1),
 	}
 	if c.observer == nil {
 		c.observer = nobody{}
@@ -97,6 +106,7 @@ func NewClient(config Config, o ClientOptions) *Client {
 // Run serves the group until ctx ends. It returns when all its goroutines have.
 func (c *Client) Run(ctx context.Context) {
 	var streams sync.WaitGroup
+	defer c.finish()
 	defer streams.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -104,13 +114,11 @@ func (c *Client) Run(ctx context.Context) {
 		poke(c.wake)
 	})
 	defer c.hub.Wanted().OnWake(nil)
-	for i, conn := range c.conns {
-		defer conn.join(c, func() { c.isBack(i) })()
-	}
-	if len(c.conns) > 0 {
-		c.conns[0].enterUse(nil, waits)
-		defer func() { c.conns[c.inUse()].leaveUse() }()
-	}
+	in := make(members)
+	defer in.quit()
+	in.follow(c)
+	c.settleUse()
+	defer c.endUse()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	c.step(func(now time.Time) { c.core.Interest(now) })
@@ -118,12 +126,16 @@ func (c *Client) Run(ctx context.Context) {
 		c.turns.Add(1)
 		var open []Open
 		var shut []StreamID
+		var changed []change
 		c.step(func(now time.Time) {
+			changed = c.reconfigure(now)
 			if c.hub.Wanted().Pending() {
 				c.core.Interest(now)
 			}
-			for _, i := range c.back {
-				c.core.Back(i, now)
+			for _, conn := range c.back {
+				if i := slices.Index(c.conns, conn); i >= 0 {
+					c.core.Back(i, now)
+				}
 			}
 			c.back = nil
 			open, shut = c.core.Tick(now)
@@ -131,11 +143,17 @@ func (c *Client) Run(ctx context.Context) {
 		for _, id := range shut {
 			c.shut(id)
 		}
+		for _, ch := range changed {
+			in.follow(c)
+			c.settleUse()
+			close(ch.done)
+		}
 		for _, o := range open {
 			s := &stream{open: o, wake: make(chan struct{}, 1), done: make(chan struct{})}
 			streamCtx, cancel := context.WithCancel(ctx)
 			s.cancel = cancel
 			c.mu.Lock()
+			s.kind, s.conn = c.kind(o), c.conns[o.Entry]
 			c.streams[o.ID] = s
 			c.mu.Unlock()
 			streams.Go(func() { c.serve(ctx, streamCtx, s) })
@@ -193,10 +211,10 @@ func (c *Client) take(event func(now time.Time)) []Effect {
 }
 
 // isBack notes that an entry answers another group again (ERR-1).
-func (c *Client) isBack(entry int) {
+func (c *Client) isBack(conn *Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.back = append(c.back, entry)
+	c.back = append(c.back, conn)
 	poke(c.wake)
 }
 
@@ -208,7 +226,7 @@ func (c *Client) check(id StreamID, timeout time.Duration) {
 	if s == nil {
 		return // it has ended
 	}
-	c.conns[s.open.Entry].check(s.ads, timeout, func(k Check) {
+	s.conn.check(s.ads, timeout, func(k Check) {
 		c.step(func(now time.Time) { c.core.Checked(id, k, now) })
 		poke(c.wake)
 	})
@@ -260,9 +278,9 @@ func (c *Client) shut(id StreamID) {
 // relay stops, ctx also when the stream is to be shut.
 func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	defer close(s.done)
-	id, kind := s.open.ID, c.kind(s.open)
+	id, kind := s.open.ID, s.kind
 	log := c.log.With("stream", kind.Role)
-	grpcStream, leave, err := c.conns[s.open.Entry].open(ctx, c, kind.Role, kind.SotW, s.open.Via, s.open.Headers)
+	grpcStream, leave, err := s.conn.open(ctx, c, kind.Role, kind.SotW, s.open.Via, s.open.Headers)
 	if err == nil {
 		c.mu.Lock()
 		s.ads = grpcStream
@@ -305,15 +323,15 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 		log.Debug("upstream stream closed", "address", kind.Entry, "reason", reason)
 	} else {
 		e := ended{end, kind, grpcStream.ClientStream != nil, reason, status.Code(err).String(), wait}
-		c.conns[s.open.Entry].tellEnded(e, log, func() bool { return c.firstFailure(s.open.Entry, e) })
+		s.conn.tellEnded(e, log, func() bool { return c.firstFailure(s.conn, e) })
 	}
 	if end.Denied && c.denied != nil {
-		c.denied(s.open.Entry)
+		c.denied(kind.Entry)
 	}
 	poke(c.wake)
 }
 
-// kind is what an Observer is told of a stream.
+// kind is what an Observer is told of a stream. It is called with mu held.
 func (c *Client) kind(o Open) Stream {
 	return Stream{Role: o.Role, Entry: c.core.entries[o.Entry].Name, SotW: o.SotW}
 }
@@ -347,14 +365,14 @@ func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (rout
 			err = errors.New("internal error while taking in a response")
 		}
 	}()
-	d := Decode(resp, c.core.config.Fingerprint)
+	d := Decode(resp, c.fingerprint)
 	if debugs(log) {
 		tellResponse(log, d, proto.Size(resp))
 	}
 	c.observer.UpstreamResponse(d.typeURL, len(d.update.Set)+len(d.bodyless), len(d.update.Removed))
 	c.step(func(now time.Time) {
 		if s := c.streams[id]; s != nil {
-			delete(c.failed, s.open.Entry)
+			delete(c.failed, s.conn)
 		}
 		c.core.Receive(id, d, now)
 	})

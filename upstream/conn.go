@@ -171,6 +171,13 @@ func NewConn(e Endpoint) *Conn {
 	}
 }
 
+// SetSection says where the endpoint is configured from now on, for hints.
+func (c *Conn) SetSection(section string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endpoint.Section = section
+}
+
 // join has back called when the endpoint answers again after all its streams had failed,
 // or after a long silence, if it is not the group itself that was answered (ERR-1). back
 // is called under no lock, from the goroutine that received the answer, and must not

@@ -35,6 +35,10 @@ func (e *Endpoint) explained(err error, reached bool) error {
 	return err
 }
 
+// Hint says what a failure to connect, in the words of TLS and gRPC, tells of the endpoint,
+// and what to do about it; empty: nothing.
+func (e *Endpoint) Hint(failed string) string { return e.hint(failure(failed), false) }
+
 // failure is what gRPC says of an attempt to connect.
 type failure string
 

@@ -66,7 +66,9 @@ func (c *Client) observe(e Effect) {
 		c.conn(e.Entry).tellStopped(e.Stopped)
 	case e.Switch != nil:
 		c.log.Debug("another control plane is put to use", "address", e.Entry)
-		c.conns[e.Switch.To].enterUse(c.conns[e.Switch.From], e.Switch.why)
+		to := c.conns[e.Switch.To]
+		to.enterUse(c.used, e.Switch.why)
+		c.used = to
 	case e.Drop != "":
 		c.observer.UpstreamDropped(e.Drop)
 	case e.Conviction:
@@ -93,23 +95,52 @@ func (c *Client) conn(entry string) *Conn {
 	return c.conns[0] // each entry has one
 }
 
-// inUse is the index of the entry that serves the group.
-func (c *Client) inUse() int {
+// serving is the control plane that serves the group.
+func (c *Client) serving() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.core.current
+	return c.core.entry().Name
 }
 
-// serving is the control plane that serves the group.
-func (c *Client) serving() string { return c.core.entries[c.inUse()].Name }
+// settleUse notes which Conn serves the group, when the group begins and when its list has
+// changed.
+func (c *Client) settleUse() {
+	c.order.Lock()
+	defer c.order.Unlock()
+	c.mu.Lock()
+	var now *Conn
+	if len(c.conns) > 0 {
+		now = c.conns[c.core.current]
+	}
+	c.mu.Unlock()
+	if now != c.used && now != nil {
+		c.leaveUse()
+		now.enterUse(nil, waits)
+		c.used = now
+	}
+}
+
+// endUse notes that the group has ended.
+func (c *Client) endUse() {
+	c.order.Lock()
+	defer c.order.Unlock()
+	c.leaveUse()
+}
+
+func (c *Client) leaveUse() {
+	if c.used != nil {
+		c.used.leaveUse()
+	}
+	c.used = nil
+}
 
 // firstFailure reports whether an end is of another kind than those of which the group has
 // told since the entry answered it.
-func (c *Client) firstFailure(entry int, e ended) bool {
+func (c *Client) firstFailure(conn *Conn, e ended) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := c.failed[entry]
-	defer func() { c.failed[entry] = f }()
+	f := c.failed[conn]
+	defer func() { c.failed[conn] = f }()
 	return f.news(e.kind())
 }
 

@@ -12,12 +12,24 @@ import (
 
 // newLog is the log on standard error.
 func newLog(c config.Log) *logging.Log {
-	levels := map[config.LogLevel]slog.Level{
+	return logging.New(logging.Options{Out: os.Stderr, Level: logLevel(c), Text: logsText(c)})
+}
+
+// setLog changes what may be changed of a log.
+func setLog(log *logging.Log, c config.Log) {
+	log.Level.Set(logLevel(c))
+	log.SetText(logsText(c))
+}
+
+func logLevel(c config.Log) slog.Level {
+	return map[config.LogLevel]slog.Level{
 		config.LogLevelDebug: slog.LevelDebug, config.LogLevelInfo: slog.LevelInfo,
 		config.LogLevelWarn: slog.LevelWarn, config.LogLevelError: slog.LevelError,
-	}
-	text := c.Format == config.LogFormatText || c.Format == config.LogFormatAuto && isTerminal(os.Stderr)
-	return logging.New(logging.Options{Out: os.Stderr, Level: levels[c.Level], Text: text})
+	}[c.Level]
+}
+
+func logsText(c config.Log) bool {
+	return c.Format == config.LogFormatText || c.Format == config.LogFormatAuto && isTerminal(os.Stderr)
 }
 
 func isTerminal(f *os.File) bool {

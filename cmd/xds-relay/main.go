@@ -3,8 +3,7 @@
 // variant of the protocol.
 //
 // It owns the command line, signals and the log. What the relay does is in the
-// packages that internal/relay joins. Limitation: the configuration is read once,
-// at start.
+// packages that internal/relay joins. Limitation: flags are read once, at start.
 package main
 
 import (
@@ -85,7 +84,7 @@ func newRoot() *cobra.Command {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddCommand(newServe(), newDemo(), newValidate(), newHealthcheck(), newVersion())
+	root.AddCommand(newServe(), newDemo(), newValidate(), newCheck(), newPrintConfig(), newSchema(), newHealthcheck(), newVersion())
 	addCompletion(root)
 	return root
 }

@@ -39,10 +39,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// programEnds is how long a program may run.
+var programEnds = time.Minute
+
 // program is a command line that has not run yet.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), programEnds)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
@@ -52,6 +55,13 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 func TestExitCodesAndMessages(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "relay.yaml")
 	if err := os.WriteFile(bad, []byte("upstream:\n  backoff:\n    grce: 5s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(open, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(open, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -73,6 +83,12 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{[]string{"version", "-o", "xml"}, 2, "", `-o is "xml"; use text or json`},
 		{[]string{"validate"}, 0, "the configuration is valid", ""},
 		{[]string{"validate", "--set", "groups.profile=sidecar"}, 0, "note: --set groups.profile=sidecar: groups.profile: with profile sidecar and cache.mass_removal_guard off", ""},
+		{[]string{"print-config", "--set", "timers.settle=50ms", "--set", "upstream.headers={x-a-token: canary}"}, 0, "value: \"[redacted]\"", ""},
+		{[]string{"print-config", "--format", "json"}, 0, `"ack_timeout": "10s"`, ""},
+		{[]string{"print-config", "--mode", "full"}, 2, "", `--mode is "full"; use redacted or full-unsafe`},
+		{[]string{"print-config", "--format", "xml"}, 2, "", `--format is "xml"; use yaml or json`},
+		{[]string{"print-config", "-c", bad}, 2, "", ":3:5:"},
+		{[]string{"schema"}, 0, `"$schema": "https://json-schema.org/draft/2020-12/schema"`, ""},
 		{[]string{"validate", "-c", bad}, 2, "", bad + ":3:5: unknown field \"grce\"\n    3 |     grce: 5s\n      |     ^"},
 		{[]string{"serve", "-c", bad}, 2, "", ":3:5:"},
 		{[]string{"serve", "-c", bad + ".not"}, 2, "", "no such file"},
@@ -89,6 +105,9 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{[]string{"sreve"}, 2, "", `unknown command "sreve"; did you mean "serve"?`},
 		{[]string{"serve", "--admin", "192.0.2.1:18001"}, 2, "", "--admin=192.0.2.1:18001: admin.listen"},
 		{[]string{"serve", "--set", "version_key_file=/no/key"}, 2, "", `version_key_file: cannot read "/no/key"`},
+		{[]string{"serve", "--set", "cache.snapshot={dir: /no/dir, key_file: '" + open + "'}"}, 2, "", "everybody can read or write it (mode 0644)"},
+		{[]string{"validate", "--set", "cache.snapshot={dir: /dev/null, key_file: '" + open + "'}"}, 2, "", "everybody can read or write it (mode 0644)"},
+		{[]string{"validate", "--set", "cache.snapshot={dir: /dev/null, key_file: '" + open + "'}"}, 2, "", `"/dev/null" cannot be used: it is not a directory`},
 		{[]string{"demo", "--clients", "1"}, 2, "", "--clients is 1"},
 		{[]string{"demo", "--listen", "0.0.0.0:18000"}, 2, "", `"0.0.0.0:18000" is no address of the demo; use 127.0.0.1:port`},
 		{[]string{"demo", "--listen", taken.Addr().String()}, 1, "", "another process has it: give --control-plane, --listen or --admin another address"},

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -28,6 +29,11 @@ away one by one over downstream.drain. Ctrl-C (SIGINT) skips the delay if there 
 no client. A second signal ends it at once: clients that are left are cut off,
 and what changed since the last write of the snapshot is not in it.
 
+SIGHUP has it read its configuration again: what can change changes, without a stream
+being lost, the log says what needs a restart, and a configuration that is wrong changes
+nothing. So does POST /-/reload on admin.listen and, with reload_on_change, a change of
+the file.
+
 Exits with 0 when it has shut down after one signal; with 130 (SIGINT) or 143
 (SIGTERM) if a second one cut that short; with 2 if the command line or the
 configuration is wrong, and with 1 if it cannot serve. Nothing is bound but the
@@ -36,11 +42,13 @@ addresses of downstream.listen, admin.listen and metrics.listen.`,
   xds-relay serve -c relay.yaml --set timers.name_linger=1m`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			hup := hangUps()
+			defer signal.Stop(hup)
 			c, err := s.load(cmd)
 			if err != nil {
 				return err
 			}
-			if err := c.CheckFiles(); err != nil {
+			if err := relay.Check(c); err != nil {
 				return &usageError{err}
 			}
 			log := newLog(c.Log)
@@ -49,14 +57,16 @@ addresses of downstream.listen, admin.listen and metrics.listen.`,
 			if hint := s.unread(); hint != "" {
 				log.Warn(hint)
 			}
-			return serve(cmd.Context(), c, log)
+			return serve(cmd.Context(), c, log, func(r *relay.Relay, m *admin.Metrics) *reloading {
+				return startReloading(r, s.file, func() (*config.Config, error) { return s.load(cmd) }, hup, log, m)
+			})
 		},
 	}
 	s.register(cmd)
 	return cmd
 }
 
-func serve(ctx context.Context, c *config.Config, log *logging.Log) error {
+func serve(ctx context.Context, c *config.Config, log *logging.Log, reloads func(*relay.Relay, *admin.Metrics) *reloading) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -79,7 +89,9 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log) error {
 		r.Close(0)
 		return bindError(err, "downstream.listen (--listen)")
 	}
-	faces, err := serveFaces(c, r, metrics, log)
+	reloader := reloads(r, metrics)
+	defer reloader.stop()
+	faces, err := serveFaces(c, r, metrics, reloader, log)
 	if err != nil {
 		closeAll(listeners)
 		r.Close(0)
@@ -89,21 +101,21 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log) error {
 	for _, l := range listeners {
 		r.Serve(l)
 	}
-	return shutDown(r, c, awaitEnd(ctx, signals), signals, log.Logger)
+	return shutDown(r, awaitEnd(ctx, signals), signals, log.Logger)
 }
 
 // faces are the relay's HTTP servers.
 type faces []*admin.Server
 
 // serveFaces serves admin.listen and metrics.listen, as far as they are set.
-func serveFaces(c *config.Config, r *relay.Relay, m *admin.Metrics, log *logging.Log) (all faces, err error) {
+func serveFaces(c *config.Config, r *relay.Relay, m *admin.Metrics, reloader *reloading, log *logging.Log) (all faces, err error) {
 	for _, face := range []struct {
 		address, setting, name string
 		handler                http.Handler
 	}{
 		{
 			c.Admin.Listen, "admin.listen (--admin)", "admin endpoint",
-			admin.NewHandler(r, m, admin.HandlerOptions{Host: adminHost(c.Admin.Listen), Pprof: c.Admin.Pprof, Log: log.Logger, Level: log.Level}),
+			admin.NewHandler(r, m, admin.HandlerOptions{Host: adminHost(c.Admin.Listen), Pprof: c.Admin.Pprof, Log: log.Logger, Level: log.Level, Reload: reloader.ask}),
 		},
 		{c.Metrics.Listen, "metrics.listen", "metrics endpoint", admin.NewProbes(r, m)},
 	} {

@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
@@ -38,8 +37,8 @@ func terminations() (signals chan os.Signal, stop func()) {
 }
 
 // shutDown drains the relay. A further signal cuts that short.
-func shutDown(r *relay.Relay, c *config.Config, first os.Signal, signals <-chan os.Signal, log *slog.Logger) error {
-	begin := time.Now()
+func shutDown(r *relay.Relay, first os.Signal, signals <-chan os.Signal, log *slog.Logger) error {
+	begin, c := time.Now(), r.Config()
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)

@@ -1,11 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
 func newValidate() *cobra.Command {
@@ -13,7 +14,8 @@ func newValidate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Check a configuration and the files it names",
-		Long: `Check a configuration, and that the certificates, keys and tokens it names can be read.
+		Long: `Check a configuration, and that the certificates, keys, tokens and directories it names
+can be used. What serve would refuse is refused, and so is what it would do without.
 Exits with 0 if all is well; else with 2, and every mistake with its line, column
 and what to do. A note is about what is valid, and may not be what was meant, or about
 a certificate that can be used and has expired, or soon will have.`,
@@ -24,7 +26,7 @@ a certificate that can be used and has expired, or soon will have.`,
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(c.CheckFiles(), c.CheckHeaderFiles()); err != nil {
+			if err := relay.CheckAll(c); err != nil {
 				return &usageError{err}
 			}
 			for _, note := range append(c.Notes(), c.FileNotes(time.Now())...) {

@@ -40,6 +40,9 @@ type HandlerOptions struct {
 	// be changed at /logging; nil: it may not.
 	Log   *slog.Logger
 	Level *slog.LevelVar
+	// Reload reads the configuration again, and says what changed, or what is wrong with
+	// it; nil: that cannot be done here.
+	Reload func() (outcome string, err error)
 }
 
 // NewHandler returns the HTTP face of a relay.
@@ -52,6 +55,9 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
 		{"/guard/release", "POST: lets go the removals that are held back; ?type=CDS &group=", h.release, true},
 		{"/server_info", "version, uptime and readiness, JSON", h.serverInfo, false},
 	}...)
+	if o.Reload != nil {
+		pages = append(pages, page{"/-/reload", "POST: reads the configuration again, and says what changed", reloadWith(o.Reload), true})
+	}
 	if o.Pprof {
 		pages = append(pages, page{"/debug/pprof/", "profiles of this process", profiles, false})
 	}

@@ -55,6 +55,7 @@ type Metrics struct {
 
 	snapshot     snapshotMetrics
 	certificates certificateMetrics
+	reload       reloadMetrics
 }
 
 var (
@@ -139,6 +140,7 @@ func NewMetrics(b Build) *Metrics {
 	m.oversized = counter("oversized_total", "What exceeds downstream.max_response_bytes: a resource that was left out of a response, or a SotW response that was sent all the same. The log has the names.", "type", "what")
 	m.snapshot = newSnapshotMetrics(m.registry)
 	m.certificates = newCertificateMetrics(m.registry)
+	m.reload = newReloadMetrics(m.registry)
 	m.fromTheStart()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: prefix + "build_info", Help: "Always 1; the labels say what is running.",

@@ -68,6 +68,12 @@ type Config struct {
 	// Default: "".
 	VersionKeyFile string `yaml:"version_key_file"`
 
+	// ReloadOnChange has the file read again when it changes: written in place, replaced,
+	// or swapped by symlink as Kubernetes does with a ConfigMap. Without it that takes a
+	// SIGHUP, or POST /-/reload on the admin endpoint.
+	// Default: false.
+	ReloadOnChange bool `yaml:"reload_on_change"`
+
 	// Admin is the HTTP endpoint for people and probes.
 	Admin Admin `yaml:"admin"`
 

@@ -341,6 +341,7 @@ cache:
   mass_removal_guard: {fraction: 0.25, min: 3, within: 4s, hold: 5s}
   snapshot: {dir: /var/lib/xds-relay, interval: 9s, max_age: 1h, key_file: /certs/snapshot, exclude_types: [LDS]}
 version_key_file: /certs/hmac
+reload_on_change: true
 admin: {listen: unix:///run/xds-relay/admin.sock, pprof: true}
 metrics: {listen: "0.0.0.0:18002"}
 log: {level: debug, format: json}
@@ -423,10 +424,10 @@ func fullConfig() Config {
 				Dir: "/var/lib/xds-relay", Interval: 9 * time.Second, MaxAge: time.Hour, KeyFile: "/certs/snapshot", ExcludeTypes: []string{"LDS"},
 			},
 		},
-		VersionKeyFile: "/certs/hmac",
-		Admin:          Admin{Listen: "unix:///run/xds-relay/admin.sock", Pprof: true},
-		Metrics:        Metrics{Listen: "0.0.0.0:18002"},
-		Log:            Log{Level: LogLevelDebug, Format: LogFormatJSON},
+		VersionKeyFile: "/certs/hmac", ReloadOnChange: true,
+		Admin:   Admin{Listen: "unix:///run/xds-relay/admin.sock", Pprof: true},
+		Metrics: Metrics{Listen: "0.0.0.0:18002"},
+		Log:     Log{Level: LogLevelDebug, Format: LogFormatJSON},
 	}
 }
 

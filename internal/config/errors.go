@@ -40,6 +40,28 @@ type Error struct {
 // the source line with a caret, then the hint. It is text, whatever it quotes.
 func (e *Error) Error() string {
 	var b strings.Builder
+	b.WriteString(e.head())
+	if e.source != nil {
+		b.WriteString(e.source.excerpt(e.Line, e.Column))
+	}
+	if e.Hint != "" {
+		b.WriteString("\n  hint: " + e.Hint)
+	}
+	return strings.ToValidUTF8(b.String(), "\uFFFD")
+}
+
+// Brief is the error in one line, for a log: the place, the message and the hint.
+func (e *Error) Brief() string {
+	text := e.head()
+	if e.Hint != "" {
+		text += " (" + e.Hint + ")"
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}
+
+// head is the place and the message.
+func (e *Error) head() string {
+	var b strings.Builder
 	switch {
 	case e.Origin != "":
 		fmt.Fprintf(&b, "%s: ", e.Origin)
@@ -52,13 +74,7 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, "%s: ", e.Key)
 	}
 	b.WriteString(e.Msg)
-	if e.source != nil {
-		b.WriteString(e.source.excerpt(e.Line, e.Column))
-	}
-	if e.Hint != "" {
-		b.WriteString("\n  hint: " + e.Hint)
-	}
-	return strings.ToValidUTF8(b.String(), "\uFFFD")
+	return b.String()
 }
 
 // Unwrap returns the error of the operating system, if there was one.
@@ -66,18 +82,34 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // All returns the mistakes in err, in the order they are printed.
 func All(err error) []*Error {
-	var one *Error
-	switch joined, ok := err.(interface{ Unwrap() []error }); {
-	case ok:
+	switch e := err.(type) {
+	case *Error:
+		return []*Error{e}
+	case interface{ Unwrap() []error }:
 		var all []*Error
-		for _, e := range joined.Unwrap() {
+		for _, e := range e.Unwrap() {
 			all = append(all, All(e)...)
 		}
 		return all
-	case errors.As(err, &one):
-		return []*Error{one}
+	case interface{ Unwrap() error }:
+		return All(e.Unwrap())
 	}
 	return nil
+}
+
+// Join makes one error of several, in the order of the file; nil if there are none.
+func Join(errs ...error) error {
+	var all []*Error
+	for _, err := range errs {
+		all = append(all, All(err)...)
+	}
+	return join(all)
+}
+
+// Mistake is an error about the value of a key, wherever that was written, that was found
+// outside of this package.
+func (c *Config) Mistake(key, hint, format string, args ...any) *Error {
+	return c.prov.errorFor(key, fmt.Sprintf(format, args...), hint)
 }
 
 // join sorts the errors into the order of the file and makes one error of

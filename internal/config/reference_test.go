@@ -40,6 +40,17 @@ keys, wrong types and values that make no sense are refused, with line and colum
 ` + "`${env:NAME}`" + ` stands for an environment variable, ` + "`${env:NAME:-default}`" + ` for one that may be missing,
 ` + "`$$`" + ` for a dollar sign. ` + "`--set key.path=value`" + ` overrides one key, and the flags ` + "`--upstream`, `--listen`, `--admin`,\n`--node-id` and `--log-level`" + ` those with a flag of their own. Ids such as UP-13 are rules of
 [protocol.md](protocol.md). This page is made from the comments in internal/config.
+
+A relay reads its file again on SIGHUP, on ` + "`POST /-/reload`" + ` (admin endpoint) and, with ` + "`reload_on_change`" + `, when the
+file changes. Flags and ` + "`--set`" + ` still go before it. All of it is checked first, as by ` + "`xds-relay validate`" + `; if anything is
+wrong, nothing changes, the log and the answer (400) say where and why, and ` + "`xds_relay_config_last_reload_successful`" + `
+is 0. The column "change" says what becomes of a key: **reload** takes effect at once, for clients that are connected, too, and ends
+no stream of theirs; **restart** is named in the log and in the answer, and takes effect when the relay is started again. A
+change of ` + "`downstream.tls`" + ` is for connections that begin after it. Where the way to a control plane changes (its
+TLS, headers, keepalive and the like), only its own connections are made anew, within a second and with the versions at hand.
+` + "`xds-relay print-config`" + ` shows every key with the value that a file makes of it, and editors that know
+` + "`# yaml-language-server: $schema=`" + ` take [deploy/schema/xds-relay.schema.json](../deploy/schema/xds-relay.schema.json), which is also what
+` + "`xds-relay schema`" + ` prints.
 `)
 	section(&b, docs, reflect.TypeFor[Config](), "")
 	return b.String()
@@ -56,7 +67,7 @@ func section(b *strings.Builder, docs map[string]string, typ reflect.Type, path 
 	if path != "" {
 		fmt.Fprintf(b, "\n%s\n", oneLine(docs[typ.Name()]))
 	}
-	b.WriteString("\n| key | default | |\n|---|---|---|\n")
+	b.WriteString("\n| key | default | change | |\n|---|---|---|---|\n")
 	for i := range typ.NumField() {
 		f := typ.Field(i)
 		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
@@ -72,7 +83,8 @@ func section(b *strings.Builder, docs map[string]string, typ reflect.Type, path 
 			def = "required."
 		}
 		def = strings.TrimSuffix(strings.TrimSpace(def), ".")
-		fmt.Fprintf(b, "| `%s` | `%s` | %s |\n", key, def, strings.ReplaceAll(oneLine(text), "|", "\\|"))
+		change, _ := ReloadOf(child(path, key))
+		fmt.Fprintf(b, "| `%s` | `%s` | %s | %s |\n", key, def, change, strings.ReplaceAll(oneLine(text), "|", "\\|"))
 		if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct {
 			inner = append(inner, reflect.StructField{Name: f.Name, Tag: reflect.StructTag(fmt.Sprintf("yaml:%q", key+"[]")), Type: f.Type.Elem()})
 		}

@@ -118,7 +118,7 @@ var passiveFiles = []string{
 	"upstream/core.go", "upstream/plan.go", "upstream/suspect.go", "upstream/backoff.go",
 	"upstream/delta.go", "upstream/decode.go", "upstream/settle.go", "upstream/config.go",
 	"upstream/sotw.go", "upstream/stream.go", "upstream/slot.go", "upstream/effect.go", "upstream/timers.go",
-	"upstream/again.go", "upstream/alive.go", "upstream/checkup.go", "upstream/comeback.go", "upstream/connections.go", "upstream/echo.go", "upstream/entry.go", "upstream/failover.go", "upstream/outage.go", "upstream/probe.go", "upstream/refresh.go", "upstream/unanswered.go",
+	"upstream/again.go", "upstream/alive.go", "upstream/checkup.go", "upstream/comeback.go", "upstream/connections.go", "upstream/echo.go", "upstream/entry.go", "upstream/failover.go", "upstream/outage.go", "upstream/probe.go", "upstream/reconfigure.go", "upstream/refresh.go", "upstream/unanswered.go",
 	"internal/relay/key.go", "internal/relay/grouping.go", "internal/relay/node.go", "internal/relay/way.go",
 }
 

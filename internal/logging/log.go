@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 )
 
 // Options say what a log looks like.
@@ -23,6 +24,7 @@ type Log struct {
 	// Level may be set at any time.
 	Level *slog.LevelVar
 
+	text    *atomic.Bool
 	sampler *sampler
 }
 
@@ -30,13 +32,15 @@ type Log struct {
 func New(o Options) *Log {
 	level := new(slog.LevelVar)
 	level.Set(o.Level)
-	var h slog.Handler = slog.NewJSONHandler(o.Out, &slog.HandlerOptions{Level: level})
-	if o.Text {
-		h = newText(o.Out, level)
-	}
+	text := new(atomic.Bool)
+	text.Store(o.Text)
+	h := form{text, newText(o.Out, level), slog.NewJSONHandler(o.Out, &slog.HandlerOptions{Level: level})}
 	s := newSampler(defaults)
-	return &Log{Logger: slog.New(s.before(h)), Level: level, sampler: s}
+	return &Log{Logger: slog.New(s.before(h)), Level: level, text: text, sampler: s}
 }
+
+// SetText changes between the form for people and JSON. It may be called at any time.
+func (l *Log) SetText(text bool) { l.text.Store(text) }
 
 // Close writes what is held back. What is logged afterwards is written as it comes.
 func (l *Log) Close() { l.sampler.close() }

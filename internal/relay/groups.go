@@ -14,6 +14,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/header"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
 	"github.com/xds-relay/xds-relay/upstream"
@@ -23,13 +24,18 @@ import (
 // implements downstream.Groups.
 type groups struct {
 	Grouping
+	log *slog.Logger
+	run func(func(context.Context)) // starts a goroutine that Close ends
+
+	mu sync.Mutex
+
+	// What Relay.Reconfigure replaces: the configuration in force, and what groups are
+	// made of. Grouping goes by the one the relay was started with.
+	live     *config.Config
 	upstream upstream.Config
 	hub      fanout.Config
 	options  upstream.ClientOptions
-	log      *slog.Logger
-	run      func(func(context.Context)) // starts a goroutine that Close ends
 
-	mu     sync.Mutex
 	byName map[string]*group
 	opened uint64                    // groups for one stream only, ever
 	saved  map[string]snapshot.Group // loaded, and nobody has come back to them yet
@@ -146,7 +152,7 @@ func (g *groups) leave(gr *group, via []string) {
 		g.end(gr) // nobody can come back to it
 	case g.closing:
 	default:
-		gr.linger = time.AfterFunc(g.config.Timers.GroupLinger, func() {
+		gr.linger = time.AfterFunc(g.live.Timers.GroupLinger, func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			if gr.users == 0 && g.byName[gr.name] == gr {
@@ -168,7 +174,7 @@ func (g *groups) start(name string, p Place, node *core.Node) *group {
 	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, hub: fanout.NewHub(h), ways: make(Ways), node: node}
 	g.warm(name, gr)
 	c.Node, c.Headers = node, p.Headers
-	o.Hub, o.Denied = gr.hub, func(entry int) { g.denied(gr, entry) }
+	o.Hub, o.Denied = gr.hub, func(entry string) { g.denied(gr, entry) }
 	if name != "" {
 		o.Log = o.Log.With("group", h.Name)
 		g.log.Info("group opened", "group", h.Name, "key", name, "upstream_node", node.GetId())
@@ -190,9 +196,14 @@ const maxAdvice = 16
 
 // denied says what may be missing where a control plane does not let a group in, once,
 // whatever the number of groups (NODE-13).
-func (g *groups) denied(gr *group, entry int) {
-	e := g.config.Upstream.Entries()[entry]
+func (g *groups) denied(gr *group, entry string) {
 	g.mu.Lock()
+	e := config.Fallback{Address: entry}
+	for _, known := range g.live.Upstream.Entries() {
+		if known.Address == entry {
+			e = known
+		}
+	}
 	text := g.advice(e, gr.headers, gr.withheld)
 	news := text != "" && !g.advised[text] && len(g.advised) < maxAdvice
 	if news {

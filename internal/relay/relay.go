@@ -42,14 +42,20 @@ type Options struct {
 
 // Relay is a relay that runs. Its methods may be called from any goroutine.
 type Relay struct {
+	options Options
+	log     *slog.Logger
+	groups  *groups
+	server  *downstream.Server
+	clients *swappable // the credentials towards them
+	ready   *readiness
+	alive   *health.Watchdog
+	keeper  *keeper // nil: there is no snapshot
+
+	// What Reconfigure replaces, under its mutex.
+	mu     sync.Mutex
 	config *config.Config
-	log    *slog.Logger
-	conns  []*upstream.Conn // in order of preference
-	groups *groups
-	server *downstream.Server
-	ready  *readiness
-	alive  *health.Watchdog
-	keeper *keeper // nil: there is no snapshot
+	ways   []way // in order of preference
+	closed bool
 
 	certs      *certs.Follower
 	serving    atomic.Pointer[certs.Followed] // what clients are shown; nil: they are served in plaintext
@@ -65,9 +71,10 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Relay{config: c, log: o.Log, handshakes: newHandshakes(o.Log.With("component", "downstream"), o.Certificates)}
+	r := &Relay{options: o, config: c, log: o.Log, handshakes: newHandshakes(o.Log.With("component", "downstream"), o.Certificates)}
 	r.followCertificates(o)
-	if err := r.controlPlanes(c, o); err != nil {
+	var err error
+	if r.ways, err = r.controlPlanes(c); err != nil {
 		return nil, err
 	}
 	serverCreds, err := r.serverCredentials(c.Downstream.TLS)
@@ -83,34 +90,20 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r.cancel = cancel
+	r.cancel, r.clients = cancel, newSwappable(serverCreds)
 	r.groups = &groups{
 		Grouping: NewGrouping(c).Under(key),
 		upstream: UpstreamConfig(c, fingerprint),
 		hub:      HubConfig(c),
 		options: upstream.ClientOptions{
-			Conns: r.conns, Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Random: o.Random,
+			Conns: conns(r.ways), Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Random: o.Random,
 		},
+		live:   c,
 		log:    o.Log,
 		run:    func(f func(context.Context)) { r.work.Go(func() { f(ctx) }) },
 		byName: make(map[string]*group), advised: make(map[string]bool),
 	}
-	sessions := DownstreamConfig(c)
-	sessions.Random = o.Random
-	r.server = downstream.NewServer(downstream.ServerConfig{
-		Config:       sessions,
-		Groups:       r.groups,
-		Credentials:  serverCreds,
-		MaxRequest:   int(c.Downstream.MaxRequestBytes),
-		MaxStreams:   uint32(c.Downstream.MaxStreamsPerConnection),
-		FirstMessage: c.Downstream.FirstMessageTimeout,
-		RequestRate:  c.Downstream.RequestRate,
-		RequestBurst: c.Downstream.RequestBurst,
-		StallTimeout: c.Downstream.StallTimeout,
-		MaxAge:       c.Downstream.MaxConnectionAge,
-		Log:          o.Log.With("component", "downstream"),
-		Observer:     o.Downstream,
-	})
+	r.server = downstream.NewServer(r.serverConfig(c))
 	if r.keeper = newKeeper(c, key, r.groups, o); r.keeper != nil {
 		r.keeper.load(fingerprint)
 		r.groups.run(r.keeper.run)
@@ -123,10 +116,37 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	return r, nil
 }
 
+// serverConfig is what the server side is told.
+func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
+	sessions := DownstreamConfig(c)
+	sessions.Random = r.options.Random
+	return downstream.ServerConfig{
+		Config:       sessions,
+		Groups:       r.groups,
+		Credentials:  r.clients,
+		MaxRequest:   int(c.Downstream.MaxRequestBytes),
+		MaxStreams:   uint32(c.Downstream.MaxStreamsPerConnection),
+		FirstMessage: c.Downstream.FirstMessageTimeout,
+		RequestRate:  c.Downstream.RequestRate,
+		RequestBurst: c.Downstream.RequestBurst,
+		StallTimeout: c.Downstream.StallTimeout,
+		MaxAge:       c.Downstream.MaxConnectionAge,
+		Log:          r.log.With("component", "downstream"),
+		Observer:     r.options.Downstream,
+	}
+}
+
+// Config is the configuration in force. Nobody may change it.
+func (r *Relay) Config() *config.Config {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.config
+}
+
 // Listen opens the addresses of downstream.listen.
 func (r *Relay) Listen() ([]net.Listener, error) {
 	var listeners []net.Listener
-	for _, address := range r.config.Downstream.Listen {
+	for _, address := range r.Config().Downstream.Listen {
 		l, err := Listen(address)
 		if err != nil {
 			for _, l := range listeners {
@@ -195,7 +215,11 @@ func (r *Relay) Close(spread time.Duration) {
 		r.keeper.save() // what the clients wanted that have left
 	}
 	r.cancel()
-	for _, conn := range r.conns {
+	r.mu.Lock()
+	r.closed = true
+	last := conns(r.ways)
+	r.mu.Unlock()
+	for _, conn := range last {
 		conn.Close()
 	}
 	r.work.Wait()
@@ -257,43 +281,6 @@ func (r *Relay) Silent() map[cache.TypeURL]int {
 		}
 	}
 	return silent
-}
-
-// target is the gRPC target of an address; a dialer of ours gets it as it is.
-func target(address string, dialed bool) string {
-	if dialed {
-		return "passthrough:///" + address
-	}
-	return address
-}
-
-// controlPlanes makes the connections to the control planes, none of which is used yet.
-func (r *Relay) controlPlanes(c *config.Config, o Options) error {
-	for i, e := range c.Upstream.Entries() {
-		creds, security, err := r.clientCredentials(i, e)
-		if err != nil {
-			return fmt.Errorf("upstream %s: %w", e.Address, err)
-		}
-		r.conns = append(r.conns, upstream.NewConn(upstream.Endpoint{
-			Name:           e.Address,
-			Target:         target(e.Address, o.Dial != nil),
-			Credentials:    creds,
-			Security:       security,
-			Section:        config.EntrySection(i),
-			MaxReceive:     int(c.Upstream.MaxReceiveBytes),
-			Keepalive:      c.Upstream.Keepalive,
-			Missing:        c.Timers.DNETimeout,
-			MaxConnections: c.Upstream.MaxConnections,
-			MaxStreams:     c.Upstream.MaxStreamsPerConnection,
-			RoomWithin:     c.Timers.UnavailableAfter * 4 / 5, // before clients are told that nobody answers
-			NoChecks:       c.Upstream.HealthCheck == config.HealthCheckOff,
-			Headers:        OwnHeaders(e),
-			Dial:           o.Dial,
-			Log:            o.Log.With("component", "upstream"),
-			Observer:       o.Upstream,
-		}))
-	}
-	return nil
 }
 
 // followCertificates makes what keeps certificates up to date. It starts with the relay.

@@ -18,23 +18,22 @@ import (
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
-// clientCredentials are those towards an entry of the list of control planes. security is
-// nil for plaintext. Each handshake uses the files as they are then, so that one that was
+// clientCredentials are those towards an entry of the list of control planes. security
+// and files are nil for plaintext. Each handshake uses the files as they are then, so that one that was
 // refused for its certificate succeeds when that has been replaced.
-func (r *Relay) clientCredentials(entry int, e config.Fallback) (_ credentials.TransportCredentials, security *upstream.Security, _ error) {
+func (r *Relay) clientCredentials(entry int, e config.Fallback) (_ credentials.TransportCredentials, security *upstream.Security, files *certs.Followed, err error) {
 	t := e.TLS
 	if !t.Enabled() {
-		return insecure.NewCredentials(), nil, nil
+		return insecure.NewCredentials(), nil, nil, nil
 	}
-	followed, err := r.certs.Follow(t.Files(entry, e.Address))
-	if err != nil {
-		return nil, nil, err
+	if files, err = r.certs.Follow(t.Files(entry, e.Address)); err != nil {
+		return nil, nil, nil, err
 	}
 	security = &upstream.Security{Certificate: t.Cert != ""}
 	return &clientTLS{
 		TransportCredentials: credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}),
-		config:               t, files: followed, security: security, handshakes: r.handshakes,
-	}, security, nil
+		config:               t, files: files, security: security, handshakes: r.handshakes,
+	}, security, files, nil
 }
 
 // clientTLS are credentials towards a control plane. What is embedded says what they are
@@ -183,6 +182,9 @@ func (c *unheard) note(read int, err error) {
 // serverCredentials are those towards clients. They take the place of those there were.
 func (r *Relay) serverCredentials(t config.ServerTLS) (credentials.TransportCredentials, error) {
 	if !t.Enabled() {
+		if old := r.serving.Swap(nil); old != nil {
+			old.Close()
+		}
 		return insecure.NewCredentials(), nil
 	}
 	followed, err := r.certs.Follow(t.Files())

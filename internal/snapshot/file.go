@@ -109,6 +109,39 @@ func Prepare(dir string) error {
 	return nil
 }
 
+// Check says why [Prepare] would refuse a directory, or writing to it fail, and leaves
+// everything as it is: a directory that is not there is not made.
+func Check(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		parent := filepath.Dir(filepath.Clean(dir))
+		for errors.Is(err, fs.ErrNotExist) && parent != filepath.Dir(parent) {
+			if info, err = os.Stat(parent); errors.Is(err, fs.ErrNotExist) {
+				parent = filepath.Dir(parent)
+			}
+		}
+		if err == nil && !info.IsDir() {
+			return fmt.Errorf("it cannot be made: %s is not a directory", parent)
+		}
+		if err == nil {
+			err = mayWrite(parent)
+		}
+		if err != nil {
+			return fmt.Errorf("it is not there, and cannot be made: %w", err)
+		}
+		return nil
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return errors.New("it is not a directory")
+	}
+	if err := trusted(info); err != nil {
+		return err
+	}
+	return mayWrite(dir)
+}
+
 // trusted refuses what others than its owner can write, and what belongs to
 // somebody else.
 func trusted(info fs.FileInfo) error {

@@ -24,18 +24,26 @@ type Key struct {
 // ReadKey reads a key file, which holds exactly KeySize bytes, and which is not for
 // everybody on the host to read: the snapshot would be as good as in clear.
 func ReadKey(path string) (*Key, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if mode := info.Mode().Perm(); mode&0o007 != 0 {
-		return nil, fmt.Errorf("%s: everybody can read or write it (mode %04o); chmod o-rwx", path, mode)
+	if err := CheckKeyFile(path); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	return NewKey(b)
+}
+
+// CheckKeyFile says what is wrong with who may read a key file.
+func CheckKeyFile(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if mode := info.Mode().Perm(); mode&0o007 != 0 {
+		return fmt.Errorf("everybody can read or write it (mode %04o); chmod o-rwx", mode)
+	}
+	return nil
 }
 
 // NewKey makes a key of KeySize bytes.

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"strings"
+	"testing"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	gcp "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	gcpserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// sotwOnly is a control plane without Delta.
+type sotwOnly struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	real gcpserver.Server
+}
+
+func (s sotwOnly) StreamAggregatedResources(stream discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	return s.real.StreamAggregatedResources(stream)
+}
+
+// locked is one that lets nobody in.
+type locked struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+}
+
+func (locked) StreamAggregatedResources(discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	return status.Error(codes.PermissionDenied, "who are you?")
+}
+
+func (locked) DeltaAggregatedResources(discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	return status.Error(codes.PermissionDenied, "who are you?")
+}
+
+// serving is the address of a control plane.
+func serving(t *testing.T, ads discovery.AggregatedDiscoveryServiceServer) string {
+	t.Helper()
+	l := listening(t)
+	s := grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(s, ads)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.Serve(l) // it ends with the test
+	}()
+	t.Cleanup(func() { s.Stop(); <-done })
+	return l.Addr().String()
+}
+
+func listening(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// TestCheck: one line for each step, the first that fails with what to do, and the exit code.
+func TestCheck(t *testing.T) {
+	a, other := newAuthority(t), newAuthority(t)
+	cert, key, pair := a.issue(t, "plane")
+	server := &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: a.pool, ClientAuth: tls.RequireAndVerifyClientCert}
+	secured := serveClusters(t, credentials.NewTLS(server))
+	plain := serveClusters(t, insecure.NewCredentials())
+	closed := listening(t)
+	closed.Close()
+	silent := listening(t).Addr().String() // whose connections nobody takes
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	clusters := gcp.NewLinearCache(string(cache.Cluster))
+	old := serving(t, sotwOnly{real: gcpserver.NewServer(ctx, clusters, nil)})
+	shut := serving(t, locked{})
+
+	with := func(ca, cert, key string) []string {
+		return []string{"--set", "upstream.tls.ca=" + ca, "--set", "upstream.tls.cert=" + cert, "--set", "upstream.tls.key=" + key}
+	}
+	for name, tt := range map[string]struct {
+		args []string
+		code int
+		says []string
+	}{
+		"all is well": {append(with(a.file, cert, key), "--upstream", secured), 0, []string{
+			"ok    configuration", "note  upstream.tls.ca", "note  upstream.tls.cert", "CN=plane expires on ", "ok    upstream: address",
+			"ok    upstream: connection", "note  upstream: TLS                    the server's certificate: CN=plane expires on ", "ok    upstream: ALPN                   h2",
+			": Delta ADS              1 CDS", ": SotW ADS               1 CDS", "ok    upstream: control plane", "open files"}},
+		"plaintext": {[]string{"--upstream", plain}, 0, []string{": Delta ADS              1 CDS"}},
+		"a wrong CA": {append(with(other.file, cert, key), "--upstream", secured), 1, []string{
+			"FAIL  upstream: TLS", "certificate signed by unknown authority", "hint: " + secured + " has a certificate that nobody signed who is trusted: set upstream.tls.ca"}},
+		"a wrong name": {append(with(a.file, cert, key), "--upstream", secured, "--set", "upstream.tls.server_name=elsewhere"), 1, []string{
+			"FAIL  upstream: TLS", "hint: " + secured + " has no certificate for the name it was called by: set upstream.tls.server_name"}},
+		"no certificate": {[]string{"--upstream", secured, "--set", "upstream.tls.ca=" + a.file}, 1, []string{
+			"FAIL  upstream: xDS", "wants a client certificate: set upstream.tls.cert and upstream.tls.key"}},
+		"TLS where there is none": {append(with(a.file, cert, key), "--upstream", plain), 1, []string{"FAIL  upstream: TLS", "does not speak TLS"}},
+		"a closed port":           {[]string{"--upstream", closed.Addr().String()}, 1, []string{"FAIL  upstream: connection", "nothing listens there"}},
+		"a silent port": {[]string{"--upstream", silent, "--within", "300ms"}, 1, []string{
+			"ok    upstream: connection", "FAIL  upstream: xDS", "it takes connections and says nothing"}},
+		"a silent port, TLS": {append(with(a.file, cert, key), "--upstream", silent, "--within", "300ms"), 1, []string{"FAIL  upstream: TLS", "says nothing"}},
+		"without Delta":      {[]string{"--upstream", old}, 0, []string{"note  upstream: Delta ADS", "method DeltaAggregatedResources not implemented", ": SotW ADS"}},
+		"without Delta, which is wanted": {[]string{"--upstream", old, "--set", "upstream.mode=delta"}, 1, []string{
+			"FAIL  upstream: Delta ADS", "hint: it has no such variant: set upstream.mode"}},
+		"locked":     {[]string{"--upstream", shut}, 1, []string{"FAIL  upstream: xDS", "who are you?", "see upstream.headers"}},
+		"a fallback": {[]string{"--upstream", plain, "--set", "upstream.fallbacks=[{address: '" + closed.Addr().String() + "'}]"}, 1, []string{"FAIL  upstream.fallbacks[0]: connection"}},
+		"no config":  {[]string{"--upstream", "nothing"}, 2, nil},
+		"no file":    {with("/none", cert, key), 2, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := program(t, append([]string{"check"}, tt.args...)...)
+			var out, errs bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &errs
+			_ = cmd.Run() // the exit code tells
+			if code := cmd.ProcessState.ExitCode(); code != tt.code {
+				t.Errorf("exit %d, want %d", code, tt.code)
+			}
+			for _, want := range tt.says {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("lacks %q", want)
+				}
+			}
+			if t.Failed() {
+				t.Logf("%s%s", out.String(), errs.String())
+			}
+		})
+	}
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/logging"
+	"github.com/xds-relay/xds-relay/internal/relay"
+	"github.com/xds-relay/xds-relay/internal/reload"
+)
+
+// reloading has the configuration read again on SIGHUP, when its file changes if that is
+// wanted, and by whoever asks the Reloader.
+type reloading struct {
+	*reload.Reloader
+	hup    chan os.Signal
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+}
+
+// hangUps are SIGHUPs from now on, which end the process no more.
+func hangUps() chan os.Signal {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	return hup
+}
+
+// startReloading begins with the configuration that the relay runs with. load reads it
+// again, flags and all; file is where it is, or empty.
+func startReloading(r *relay.Relay, file string, load func() (*config.Config, error), hup chan os.Signal, log *logging.Log, o reload.Observer) *reloading {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &reloading{hup: hup, cancel: cancel}
+	l.Reloader = reload.New(reload.Options{
+		Load: func() (*config.Config, error) {
+			c, err := load()
+			if err != nil {
+				return nil, err
+			}
+			errs := []error{relay.Check(c), c.CheckHeaderFiles()}
+			if c.Cache.Snapshot.Dir != r.Config().Cache.Snapshot.Dir {
+				errs = append(errs, relay.CheckSnapshotDir(c)) // the present one may have failed, and nothing else waits for it
+			}
+			return c, config.Join(errs...)
+		},
+		Running: r.Config,
+		Apply: func(c *config.Config) error {
+			was := r.Config().Log
+			if err := r.Reconfigure(c); err != nil {
+				return err
+			}
+			if c.Log != was {
+				setLog(log, c.Log)
+			}
+			return nil
+		},
+		Log: log.Logger, Observer: o,
+	})
+	l.work.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hup:
+				_, _ = l.Reload("SIGHUP") // the log has it
+			}
+		}
+	})
+	if r.Config().ReloadOnChange && file != "" {
+		l.work.Go(func() {
+			reload.NewWatch(file, log.Logger).Run(ctx, func() {
+				_, _ = l.Reload("file change") // the log has it
+			})
+		})
+	}
+	return l
+}
+
+// ask reloads for somebody who reads the answer.
+func (l *reloading) ask() (string, error) {
+	o, err := l.Reload("POST /-/reload")
+	return o.String(), err
+}
+
+// stop ends it; a SIGHUP is then ignored.
+func (l *reloading) stop() {
+	l.cancel()
+	l.work.Wait()
+}

@@ -1,0 +1,227 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/header"
+	"github.com/xds-relay/xds-relay/internal/relay"
+)
+
+// asked are the types whose first request may be without names, so that any server tells
+// what it has.
+var asked = []cache.TypeURL{cache.Cluster, cache.Listener}
+
+// answer is what came of asking for one type in one variant.
+type answer struct {
+	typ        cache.TypeURL
+	names      map[string]bool
+	responses  int
+	identifier string
+	err        error
+}
+
+// speaks: it answers xDS, in a variant that the relay would ask in.
+func (k *checker) speaks(ctx context.Context, t *target) {
+	name := t.section + ": xDS"
+	conn, err := grpc.NewClient("passthrough:///"+t.entry.Address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority(t.authority()), grpc.WithUserAgent("xds-relay"), grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(int(k.config.Upstream.MaxReceiveBytes))),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return t.secure(ctx, k.o.Within) }))
+	if err != nil {
+		k.fail(name, "", "%v", err)
+		return
+	}
+	defer conn.Close()
+	var headers []header.Header
+	if own := relay.OwnHeaders(t.entry); own != nil {
+		if headers, err = own(); err != nil {
+			k.fail(t.section+": headers", "check the file and what it holds", "%v", err)
+			return
+		}
+		for _, h := range headers {
+			ctx = metadata.AppendToOutgoingContext(ctx, h.Name, string(h.Value))
+		}
+	}
+	types := slices.DeleteFunc(slices.Clone(asked), func(typ cache.TypeURL) bool {
+		only := relay.TypeURLs(k.config.Upstream.Types)
+		return len(only) > 0 && !slices.Contains(only, typ)
+	})
+	if len(types) == 0 {
+		k.note(name, "", "upstream.types has neither CDS nor LDS, and nothing else can be asked for without names")
+		return
+	}
+	variants := []bool{false, true}
+	answers := make([]chan answer, 0, len(variants)*len(types))
+	ads := discovery.NewAggregatedDiscoveryServiceClient(conn)
+	node := relay.NewGrouping(k.config).StaticNode()
+	for _, sotw := range variants {
+		for _, typ := range types {
+			done := make(chan answer, 1)
+			answers = append(answers, done)
+			go func() { done <- k.ask(ctx, ads, node, typ, sotw) }()
+		}
+	}
+	identifier, works, hint := "", false, ""
+	for _, sotw := range variants {
+		of := make([]answer, 0, len(types))
+		for range types {
+			a := <-answers[0]
+			answers = answers[1:]
+			of = append(of, a)
+			if a.identifier != "" {
+				identifier = a.identifier
+			}
+		}
+		answered, todo := k.variant(t, sotw, of, headers)
+		if works = works || answered; hint == "" {
+			hint = todo
+		}
+	}
+	switch {
+	case t.auto() && !works:
+		k.fail(name, hint, "it answers in no variant")
+	case works && identifier == "":
+		k.ok(t.section+": control plane", "it does not say who it is")
+	case works:
+		k.ok(t.section+": control plane", "%q", identifier)
+	}
+}
+
+// auto: the relay asks in either variant.
+func (t *target) auto() bool { return t.entry.Mode == config.FallbackMode(config.UpstreamModeAuto) }
+
+// authority is the name by which the server is called.
+func (t *target) authority() string {
+	if t.network == "unix" {
+		return "localhost"
+	}
+	return t.address
+}
+
+// variant tells what came of one. It reports whether anything was answered, and what to do
+// if not.
+func (k *checker) variant(t *target, sotw bool, answers []answer, headers []header.Header) (works bool, hint string) {
+	name, mode := t.section+": Delta ADS", config.FallbackMode(config.UpstreamModeDelta)
+	if sotw {
+		name, mode = t.section+": SotW ADS", config.FallbackMode(config.UpstreamModeSotW)
+	}
+	var said []string
+	var problem error
+	for _, a := range answers {
+		switch {
+		case a.responses > 0:
+			works = true
+			said = append(said, fmt.Sprintf("%d %s", len(a.names), a.typ.Short()))
+		case a.err != nil:
+			problem = a.err
+			said = append(said, fmt.Sprintf("%s: %s", a.typ.Short(), header.Hide(status.Convert(a.err).Message(), headers)))
+		}
+	}
+	text := strings.Join(said, ", ")
+	switch status.Code(problem) {
+	case codes.OK:
+	case codes.Unimplemented:
+		hint = "it has no such variant: set " + t.section + ".mode to the other one, or to auto"
+	case codes.Unauthenticated, codes.PermissionDenied:
+		hint = "it wants to know who asks: see " + t.section + ".headers, and " + t.section + ".tls.cert"
+	case codes.DeadlineExceeded:
+		hint = fmt.Sprintf("it takes connections and says nothing: see whether it is a gRPC server, whether it serves a node with id %q and cluster %q, and whether it hangs", k.config.Upstream.Node.ID, k.config.Upstream.Node.Cluster)
+	default:
+		hint = t.endpoint.Hint(status.Convert(problem).Message())
+	}
+	switch {
+	case problem == nil:
+		k.ok(name, "%s", text)
+	case works:
+		k.note(name, hint, "%s", text)
+	case t.entry.Mode == mode:
+		k.fail(name, hint, "%s", text)
+	default: // the relay can do without
+		k.note(name, "", "%s", text)
+	}
+	return works, hint
+}
+
+// ask asks for all resources of a type, and counts them until nothing more comes.
+func (k *checker) ask(ctx context.Context, ads discovery.AggregatedDiscoveryServiceClient, node *core.Node, typ cache.TypeURL, sotw bool) answer {
+	a := answer{typ: typ, names: make(map[string]bool)}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := time.AfterFunc(k.o.Within, cancel)
+	defer timer.Stop()
+	var err error
+	if sotw {
+		err = a.sotw(ctx, ads, node, func() { timer.Reset(k.o.Settle) })
+	} else {
+		err = a.delta(ctx, ads, node, func() { timer.Reset(k.o.Settle) })
+	}
+	if a.responses == 0 {
+		if a.err = err; ctx.Err() != nil && status.Code(err) == codes.Canceled {
+			a.err = status.Errorf(codes.DeadlineExceeded, "no answer within %v", k.o.Within)
+		}
+	}
+	return a
+}
+
+func (a *answer) delta(ctx context.Context, ads discovery.AggregatedDiscoveryServiceClient, node *core.Node, heard func()) error {
+	stream, err := ads.DeltaAggregatedResources(ctx)
+	if err != nil {
+		return err
+	}
+	_ = stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: string(a.typ)}) // Recv has the reason
+	for {
+		resp, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		for _, r := range resp.GetResources() {
+			a.names[r.GetName()] = true
+		}
+		a.heard(resp.GetControlPlane())
+		_ = stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(a.typ), ResponseNonce: resp.GetNonce()})
+		heard()
+	}
+}
+
+func (a *answer) sotw(ctx context.Context, ads discovery.AggregatedDiscoveryServiceClient, node *core.Node, heard func()) error {
+	stream, err := ads.StreamAggregatedResources(ctx)
+	if err != nil {
+		return err
+	}
+	_ = stream.Send(&discovery.DiscoveryRequest{Node: node, TypeUrl: string(a.typ)}) // Recv has the reason
+	for {
+		resp, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		clear(a.names) // a response has all there is
+		for i := range resp.GetResources() {
+			a.names[fmt.Sprint(i)] = true
+		}
+		a.heard(resp.GetControlPlane())
+		_ = stream.Send(&discovery.DiscoveryRequest{Node: node, TypeUrl: string(a.typ), ResponseNonce: resp.GetNonce(), VersionInfo: resp.GetVersionInfo()})
+		heard()
+	}
+}
+
+func (a *answer) heard(from *core.ControlPlane) {
+	a.responses++
+	if id := from.GetIdentifier(); id != "" {
+		a.identifier = id
+	}
+}

@@ -1,0 +1,219 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/xds-relay/xds-relay/internal/certs"
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/upstream"
+)
+
+// Another configuration, while clients are there. Each part is handed its own value of it,
+// and takes it on a goroutine, or under a lock, of its own; nothing waits for anything.
+
+// Reconfigure puts another configuration in force, which must be valid, and the same as the
+// one in force in all keys that need a restart (see [config.Config.Keeping]). No client's
+// stream ends, and no connection to a control plane of which nothing has changed. On an
+// error nothing has happened.
+func (r *Relay) Reconfigure(c *config.Config) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return errors.New("the relay is shutting down")
+	}
+	ways, err := r.controlPlanes(c)
+	if err != nil {
+		return err
+	}
+	if c.Downstream.TLS != r.config.Downstream.TLS {
+		creds, err := r.serverCredentials(c.Downstream.TLS)
+		if err != nil {
+			closeUnless(ways, r.ways)
+			return err
+		}
+		r.clients.swap(creds)
+	}
+	r.server.Reconfigure(r.serverConfig(c))
+	done := r.groups.reconfigure(c, conns(ways))
+	gone := r.ways
+	r.config, r.ways = c, ways
+	for i, w := range ways {
+		w.conn.SetSection(config.EntrySection(i))
+		w.rename(i)
+	}
+	r.groups.run(func(context.Context) {
+		for _, d := range done {
+			<-d // or the group has ended
+		}
+		closeUnless(gone, ways)
+	})
+	return nil
+}
+
+// reconfigure hands groups what they are made of from now on, those that are there, too.
+// Each channel is closed when a group has let go of connections that are not among conns.
+func (g *groups) reconfigure(c *config.Config, conns []*upstream.Conn) (done []<-chan struct{}) {
+	up, hub := UpstreamConfig(c, g.upstream.Fingerprint), HubConfig(c)
+	hub.Unasked = g.hub.Unasked
+	hub.Unasked.Resize(int(c.Cache.MaxUnaskedBytes))
+	g.mu.Lock()
+	g.live, g.upstream, g.hub, g.options.Conns = c, up, hub, conns
+	var all []*group // those that are made after this are told by start
+	for _, gr := range g.byName {
+		all = append(all, gr)
+	}
+	g.mu.Unlock()
+	for _, gr := range all {
+		gr.hub.Reconfigure(hub)
+		done = append(done, gr.client.Reconfigure(up, conns))
+	}
+	return done
+}
+
+// --- the ways to the control planes ---
+
+// way is the Conn to a control plane, and what it was made from.
+type way struct {
+	conn  *upstream.Conn
+	files *certs.Followed // its certificates; nil: it has none
+	made  reach
+}
+
+func (w way) close() {
+	w.conn.Close()
+	if w.files != nil {
+		w.files.Close()
+	}
+}
+
+// rename has its certificates called by their place in the list.
+func (w way) rename(entry int) {
+	if w.files == nil {
+		return
+	}
+	if files := w.made.entry.TLS.Files(entry, w.made.entry.Address); files != w.files.Files() {
+		_ = w.files.Switch(files) // if they cannot be read just now, they keep their name
+	}
+}
+
+// reach is all of a configuration that a Conn is made from. One in which any of it has
+// changed is replaced: an entry's connections are made anew, and its streams opened anew.
+type reach struct {
+	entry                            config.Fallback
+	maxReceive                       config.Bytes
+	keepalive, missing, unavailable  time.Duration
+	healthCheck                      config.HealthCheck
+	maxConnections, maxStreamsOnEach int
+}
+
+func reachOf(c *config.Config, e config.Fallback) reach {
+	e.Insecure, e.Mode, e.ForwardHeaders = false, "", false // they are no matter of the connection
+	u := &c.Upstream
+	return reach{
+		entry: e, maxReceive: u.MaxReceiveBytes,
+		keepalive: u.Keepalive, missing: c.Timers.DNETimeout, unavailable: c.Timers.UnavailableAfter,
+		healthCheck: u.HealthCheck, maxConnections: u.MaxConnections, maxStreamsOnEach: u.MaxStreamsPerConnection,
+	}
+}
+
+// conns are the Conns of ways.
+func conns(ways []way) (conns []*upstream.Conn) {
+	for _, w := range ways {
+		conns = append(conns, w.conn)
+	}
+	return conns
+}
+
+// closeUnless closes the Conns of some ways that are not among others.
+func closeUnless(ways, others []way) {
+	kept := make(map[*upstream.Conn]bool)
+	for _, w := range others {
+		kept[w.conn] = true
+	}
+	for _, w := range ways {
+		if !kept[w.conn] {
+			w.close()
+		}
+	}
+}
+
+// controlPlanes are the ways to the control planes, of which those that are there already
+// and have not changed are kept. None of the others is connected yet.
+func (r *Relay) controlPlanes(c *config.Config) (ways []way, err error) {
+	o, there := r.options, r.ways
+	for i, e := range c.Upstream.Entries() {
+		made := reachOf(c, e)
+		if known := slices.IndexFunc(there, func(w way) bool { return reflect.DeepEqual(w.made, made) }); known >= 0 {
+			ways = append(ways, there[known])
+			continue
+		}
+		creds, security, files, err := r.clientCredentials(i, e)
+		if err != nil {
+			closeUnless(ways, there)
+			return nil, fmt.Errorf("upstream %s: %w", e.Address, err)
+		}
+		conn := upstream.NewConn(upstream.Endpoint{
+			Name:           e.Address,
+			Target:         target(e.Address, o.Dial != nil),
+			Credentials:    creds,
+			Security:       security,
+			Section:        config.EntrySection(i),
+			MaxReceive:     int(c.Upstream.MaxReceiveBytes),
+			Keepalive:      c.Upstream.Keepalive,
+			Missing:        c.Timers.DNETimeout,
+			MaxConnections: c.Upstream.MaxConnections,
+			MaxStreams:     c.Upstream.MaxStreamsPerConnection,
+			RoomWithin:     c.Timers.UnavailableAfter * 4 / 5, // before clients are told that nobody answers
+			NoChecks:       c.Upstream.HealthCheck == config.HealthCheckOff,
+			Headers:        OwnHeaders(e),
+			Dial:           o.Dial,
+			Log:            o.Log.With("component", "upstream"),
+			Observer:       o.Upstream,
+		})
+		ways = append(ways, way{conn, files, made})
+	}
+	return ways, nil
+}
+
+// target is the gRPC target of an address; a dialer of ours gets it as it is.
+func target(address string, dialed bool) string {
+	if dialed {
+		return "passthrough:///" + address
+	}
+	return address
+}
+
+// swappable are credentials that can be replaced while a server uses them: connections
+// that begin after that are secured by the new ones.
+type swappable struct {
+	now atomic.Pointer[credentials.TransportCredentials]
+}
+
+func newSwappable(c credentials.TransportCredentials) *swappable {
+	s := &swappable{}
+	s.swap(c)
+	return s
+}
+
+func (s *swappable) swap(c credentials.TransportCredentials)   { s.now.Store(&c) }
+func (s *swappable) current() credentials.TransportCredentials { return *s.now.Load() }
+func (s *swappable) Info() credentials.ProtocolInfo            { return s.current().Info() }
+func (s *swappable) Clone() credentials.TransportCredentials   { return s }
+func (s *swappable) OverrideServerName(string) error           { return nil } // a client's affair
+func (s *swappable) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return s.current().ServerHandshake(raw)
+}
+
+// ClientHandshake is for clients, and these credentials are a server's.
+func (s *swappable) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return s.current().ClientHandshake(ctx, authority, raw)
+}

@@ -1,0 +1,98 @@
+package reload
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Watch calls back when a file has another content. It watches the directory, since the
+// file itself may be replaced, or be a link through a directory that is (Kubernetes swaps
+// ..data), and it looks by itself, too: not every file system tells.
+type Watch struct {
+	// Path of the file.
+	Path string
+	// Settle is how long the content must stay the same before it counts, Every how
+	// often to look without being told.
+	Settle, Every time.Duration
+	// Log is told when there is no watching, and only looking.
+	Log *slog.Logger
+
+	blind bool          // do without events
+	ready chan struct{} // if set, closed once it watches
+}
+
+// The usual times.
+const (
+	usualSettle = 200 * time.Millisecond
+	usualEvery  = time.Minute
+)
+
+// NewWatch returns a Watch of a file with the usual times.
+func NewWatch(path string, log *slog.Logger) *Watch {
+	return &Watch{Path: path, Settle: usualSettle, Every: usualEvery, Log: log}
+}
+
+// Run calls changed, one call after the other, until ctx ends. The content that there is at
+// the beginning is taken for known. A file that cannot be read, or is empty, is taken for
+// one that is just being replaced.
+func (w *Watch) Run(ctx context.Context, changed func()) {
+	var events chan fsnotify.Event
+	var errs chan error
+	if !w.blind {
+		watcher, err := fsnotify.NewWatcher()
+		if err == nil {
+			defer watcher.Close()
+			events, errs = watcher.Events, watcher.Errors
+			err = watcher.Add(filepath.Dir(w.Path))
+		}
+		if err != nil {
+			w.Log.Warn("the directory of the configuration cannot be watched; the file is looked at now and then", "path", w.Path, "every", w.Every.String(), "err", err)
+		}
+	}
+	known := w.read()
+	if w.ready != nil {
+		close(w.ready)
+	}
+	poll := time.NewTicker(w.Every)
+	defer poll.Stop()
+	settle := time.NewTimer(w.Settle)
+	defer settle.Stop()
+	settle.Stop()
+	var seen []byte // what must stay the same for settle; nil: nothing has changed
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case err := <-errs: // events were lost, which may be ours
+			w.Log.Debug("watching the configuration", "path", w.Path, "err", err)
+		case <-events:
+		case <-poll.C:
+		case <-settle.C:
+			waited := seen
+			if seen = nil; !bytes.Equal(w.read(), waited) {
+				break // it is being written: once more
+			}
+			known = waited
+			changed()
+		}
+		if now := w.read(); now != nil && !bytes.Equal(now, known) && !bytes.Equal(now, seen) {
+			seen = now
+			settle.Reset(w.Settle)
+		}
+	}
+}
+
+// read is the content, nil if there is none.
+func (w *Watch) read() []byte {
+	data, err := os.ReadFile(w.Path)
+	if err != nil || len(data) == 0 {
+		return nil
+	}
+	return data
+}
