@@ -46,6 +46,7 @@ type exchange struct {
 	membersRenewed bool           // of some in the wildcard's set
 	renewedTo      cache.Seq      // renewals are told up to here
 	handed         bool           // what was waited for has come: a body (VALID-5), or word of what is from disk
+	source         *cache.Source  // where the changes among these come from
 
 	// Position.
 	told    cache.Seq // the wildcard's changes up to here
@@ -196,6 +197,7 @@ func (x *exchange) take(m fanout.Marks) {
 	x.renewed.give(m.Renewed)
 	x.membersRenewed = x.membersRenewed || m.WildcardRenewed
 	x.handed = x.handed || m.Again
+	x.source = x.source.With(m.Source)
 }
 
 // nonce makes the nonce of a response (DOWN-DELTA-3). A push is named after its

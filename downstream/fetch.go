@@ -44,7 +44,12 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 		default:
 		}
 	})
-	defer func() { session.Close(time.Now()) }()
+	defer func() {
+		session.Close(time.Now())
+		for _, source := range session.Untold() {
+			s.config.Tracer.Untold(source)
+		}
+	}()
 	s.observer.ClientRequest(t, FetchRequest)
 	if _, end := session.SotWRequest(req, time.Now()); end != nil {
 		return nil, end.status().Err()

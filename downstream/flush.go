@@ -107,6 +107,9 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		s.withholdErrors(v, sp)
 		x.postponed = x.postponed || x.postpones && !push && gains(st, v)
 	})
+	if x.source != nil && !sp.early() && !sp.late() && !st.due() && !x.postponed {
+		s.untell(x) // it changes nothing for this client
+	}
 	return sp
 }
 
@@ -169,9 +172,27 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 		}
 		s.warmth.deliver(s.node.GetId())
 	}
+	if sp.pushed {
+		r.Source, x.source = x.source, nil
+	}
 	s.carried, r.Ends = true, sp.ends
 	s.chunks = s.fit(r, x, sp)
 	return s.chunk(now)
+}
+
+// untell forgets where changes of a type come from: the client is not told of them.
+func (s *Session) untell(x *exchange) {
+	if x.source.Traced() {
+		s.untold = append(s.untold, x.source)
+	}
+	x.source = nil
+}
+
+// Untold hands over the sources of which there was nothing to tell, for whoever traces. If
+// somebody does, it is to be called after Next, and after Close.
+func (s *Session) Untold() (untold []*cache.Source) {
+	untold, s.untold = s.untold, nil
+	return untold
 }
 
 // Deadline is when to call Next again though nothing was marked: when an ACK, or

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/cache"
 )
 
 // stream is the edge around a Session: it receives on the handler's goroutine and
@@ -38,6 +40,8 @@ type stream struct {
 	paced   bool // it has had to wait, which is logged once
 	stall   stallWatch
 	age     *time.Timer
+
+	follow *follower // nil: nobody traces
 
 	mu      sync.Mutex // the session's own; never held while sending
 	session *Session
@@ -89,6 +93,7 @@ func (s *Server) serve(g grpc.ServerStream, kind Stream) error {
 	if end := s.register(st); end != nil {
 		return end.status().Err()
 	}
+	st.follow = s.follow(st)
 	s.observer.ClientConnected(st.protocol())
 	if age := s.config.MaxAge; age > 0 && st.conn != nil {
 		st.age = time.AfterFunc(time.Until(st.conn.endOf(age)), func() { st.end(aged()) })
@@ -134,7 +139,9 @@ func (st *stream) close(err error) error {
 	}
 	st.mu.Lock()
 	st.session.Close(time.Now())
+	untold := st.session.Untold()
 	st.mu.Unlock()
+	st.follow.over(untold)
 	st.server.unregister(st)
 	st.server.observer.ClientDisconnected(st.protocol(), reason)
 	st.log().Info("client stream ended", "reason", reason, "err", final.Message(), "dur_ms", time.Since(st.since).Milliseconds())
@@ -164,6 +171,7 @@ func (st *stream) receiveAll() error {
 		if note.Kind == AckRequest {
 			st.server.observer.ClientAck(note.Type, note.After)
 		}
+		st.follow.judged(note)
 		if note.Nack != "" {
 			st.log().Warn("client rejected a response", "type", note.Type, "nonce", note.Nonce, "nack", note.Nack) // NACK-9
 		}
@@ -187,7 +195,9 @@ func (st *stream) receive() (note Note, due bool, end *End, err error) {
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	note, end = st.take(time.Now())
+	now := time.Now()
+	note, end = st.take(now)
+	st.follow.asks(note, st.session.node.GetId(), now)
 	return note, st.session.Due(), end, nil
 }
 
@@ -276,6 +286,9 @@ func (st *stream) sendAll(shared bool) (p progress) {
 			return mayWait
 		}
 		r, due, end := st.next(now)
+		if st.follow != nil {
+			st.follow.untold(st.untold())
+		}
 		if end != nil {
 			st.end(end)
 			return ended
@@ -284,17 +297,21 @@ func (st *stream) sendAll(shared bool) (p progress) {
 			f := encode(r)
 			st.server.oversized(r, f.size, st.log)
 			begins := time.Now()
+			push := st.follow.begins(r, f.size, begins)
 			st.sendBegins(begins)
 			err := st.grpc.SendMsg(f)
 			st.sendEnds()
-			if now := time.Now(); now.Sub(begins) > heldUp {
-				st.slow = now.Add(slowFor)
+			ends := time.Now()
+			if ends.Sub(begins) > heldUp {
+				st.slow = ends.Add(slowFor)
 			}
 			if err != nil {
 				return ended // the receiver has the reason
 			}
 			st.owed += f.size
 			st.server.observer.ClientResponse(r.Type, len(r.Resources), len(r.Removed), f.size)
+			st.server.propagated(r, ends)
+			st.follow.sent(r, push, f.size, ends)
 		}
 		if due {
 			continue
@@ -344,6 +361,26 @@ func (st *stream) next(now time.Time) (r *Response, due bool, end *End) {
 		}
 	}
 	return r, false, nil
+}
+
+// untold are the sources of which there was nothing to tell.
+func (st *stream) untold() []*cache.Source {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.session.Untold()
+}
+
+// propagated measures how long changes took from upstream to the transport. Of a response
+// in parts the last one counts.
+func (s *Server) propagated(r *Response, now time.Time) {
+	if r.Source == nil || r.Partial {
+		return
+	}
+	after, exemplar := now.Sub(r.Source.At), ""
+	if s.config.Tracer != nil {
+		exemplar = s.config.Tracer.Exemplar(r.Source, after)
+	}
+	s.observer.ClientPropagation(r.Type, after, exemplar)
 }
 
 // oversized counts and names what is too large for the client (ERR-13).

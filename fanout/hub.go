@@ -160,6 +160,9 @@ type Applied struct {
 	First  string
 	// Dropped are resources that nobody had asked for and that are not kept (UP-9).
 	Dropped int
+	// Concerned is how many clients' subscriptions are told of it, as far as they ask for
+	// sources and the update has one that is traced.
+	Concerned int
 }
 
 // Apply takes in what upstream said on a lane, and wakes whom it concerns. It
@@ -170,6 +173,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 		return a // nobody is interested in the type any more
 	}
 	wakeAll(x.locked(func() {
+		x.source, x.concerned = u.Source, 0
 		if lane.Wildcard {
 			a.Held = x.applyWildcard(u)
 		} else {
@@ -180,6 +184,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 			x.guard(lane.Wildcard).complete()
 			x.confirm(lane.Wildcard)
 		}
+		a.Concerned, x.source = x.concerned, nil
 	}))
 	h.wanted.notify() // what is known to be absent does not linger
 	return a

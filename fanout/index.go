@@ -69,6 +69,9 @@ type index struct {
 	// Scratch of one Apply.
 	touched []cache.ID
 	woken   []*Subscriber
+	// Of one Apply: where the changes come from, and how many clients are told of them.
+	source    *cache.Source
+	concerned int
 }
 
 type lingering struct {

@@ -35,6 +35,7 @@ type Client struct {
 	hub      *fanout.Hub
 	log      *slog.Logger
 	observer Observer
+	tracer   Tracer // nil: nobody traces
 	random   func() float64
 	denied   func(entry int)
 
@@ -66,6 +67,7 @@ type ClientOptions struct {
 	Hub      *fanout.Hub
 	Log      *slog.Logger
 	Observer Observer       // nil: nobody
+	Tracer   Tracer         // follows updates to clients; nil: nobody traces
 	Random   func() float64 // nil: math/rand; numbers in [0, 1)
 	// Denied is told, under no lock, that an entry does not let the group in; nil: nobody
 	// wants to know (NODE-13).
@@ -75,7 +77,7 @@ type ClientOptions struct {
 // NewClient returns a Client that does nothing until Run.
 func NewClient(config Config, o ClientOptions) *Client {
 	c := &Client{
-		conns: o.Conns, hub: o.Hub, log: o.Log, observer: o.Observer, random: o.Random, denied: o.Denied,
+		conns: o.Conns, hub: o.Hub, log: o.Log, observer: o.Observer, tracer: o.Tracer, random: o.Random, denied: o.Denied,
 		streams: make(map[StreamID]*stream),
 		warned:  make(map[cache.TypeURL]bool),
 		wake:    make(chan struct{}, 1),
@@ -163,7 +165,9 @@ func (c *Client) step(event func(now time.Time)) {
 	c.order.Lock()
 	defer c.order.Unlock()
 	for _, e := range c.take(event) {
+		begins := c.clock()
 		o := e.Apply(c.hub)
+		c.follow(e, o, begins)
 		c.report(e, o)
 		c.observe(e)
 	}
@@ -313,7 +317,7 @@ func (c *Client) receive(id StreamID, s *stream, in adsStream, log *slog.Logger)
 		if err != nil {
 			return err
 		}
-		routine, err := c.takeIn(id, resp, log)
+		routine, err := c.takeIn(id, s.open, resp, log)
 		if err != nil {
 			return err
 		}
@@ -327,7 +331,7 @@ func (c *Client) receive(id StreamID, s *stream, in adsStream, log *slog.Logger)
 // takeIn lets the Hub have a response, and then its ACK go. routine: nothing else is to be
 // done about it. A bug that a response brings to light ends the stream that it came on, and
 // nothing else.
-func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (routine bool, err error) {
+func (c *Client) takeIn(id StreamID, o Open, resp proto.Message, log *slog.Logger) (routine bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.observer.UpstreamDropped("panic")
@@ -335,7 +339,9 @@ func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (rout
 			err = errors.New("internal error while taking in a response")
 		}
 	}()
+	received := time.Now()
 	d := Decode(resp, c.core.config.Fingerprint)
+	d.update.Source = c.source(o, resp, d, received)
 	c.observer.UpstreamResponse(d.typeURL, len(d.update.Set)+len(d.bodyless), len(d.update.Removed))
 	c.step(func(now time.Time) {
 		delete(c.warned, d.typeURL)
@@ -344,6 +350,7 @@ func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (rout
 	var nack string
 	var overrun bool
 	c.step(func(now time.Time) { nack, overrun = c.core.Applied(id, d, now) })
+	c.taken(d, nack)
 	if nack != "" {
 		c.observer.UpstreamNack(d.typeURL)
 		log.Warn("response rejected; its sound resources are used", "type", d.typeURL, "nonce", d.nonce, "err", nack)

@@ -28,6 +28,9 @@ type Options struct {
 	Upstream   upstream.Observer
 	Downstream downstream.Observer
 	Snapshot   SnapshotObserver
+	// UpstreamTracer and DownstreamTracer follow updates to clients; nil: nobody traces.
+	UpstreamTracer   upstream.Tracer
+	DownstreamTracer downstream.Tracer
 	// Version of the relay, for the snapshot's header.
 	Version string
 	// Dial, if set, replaces the network towards the control plane.
@@ -79,7 +82,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		upstream: UpstreamConfig(c, fingerprint),
 		hub:      HubConfig(c),
 		options: upstream.ClientOptions{
-			Conns: conns, Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Random: o.Random,
+			Conns: conns, Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Tracer: o.UpstreamTracer, Random: o.Random,
 		},
 		log:    o.Log,
 		run:    func(f func(context.Context)) { r.work.Go(func() { f(ctx) }) },
@@ -100,6 +103,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		MaxAge:       c.Downstream.MaxConnectionAge,
 		Log:          o.Log.With("component", "downstream"),
 		Observer:     o.Downstream,
+		Tracer:       o.DownstreamTracer,
 	})
 	if r.keeper = newKeeper(c, key, r.groups, o); r.keeper != nil {
 		r.keeper.load(fingerprint)
