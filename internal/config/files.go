@@ -30,6 +30,8 @@ func (c *Config) CheckFiles() error {
 	}
 	v.keyPair("downstream.tls", down.Cert, down.Key)
 	v.certificates("downstream.tls.client_ca", down.ClientCA)
+	v.certificates("tracing.tls.ca", c.Tracing.TLS.CA)
+	v.keyPair("tracing.tls", c.Tracing.TLS.Cert, c.Tracing.TLS.Key)
 	if data, ok := v.file("version_key_file", c.VersionKeyFile); ok && len(data) < minVersionKey {
 		v.fail("version_key_file", "for example: head -c 32 /dev/urandom", "%q has %d bytes; a key has at least %d", clip(c.VersionKeyFile), len(data), minVersionKey)
 	}

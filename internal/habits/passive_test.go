@@ -9,7 +9,7 @@ import (
 // goroutineOwners are the only places that start goroutines: whoever starts one
 // also ends it, and there one looks for it.
 var goroutineOwners = []string{
-	"upstream", "downstream", "internal/admin", "internal/relay", "cmd",
+	"upstream", "downstream", "internal/admin", "internal/relay", "internal/tracing", "cmd",
 	"bench", "internal/demo", "internal/xdstest", "internal/e2e/realenvoy", // beside the data path
 }
 
