@@ -38,8 +38,8 @@ type Limits struct {
 	Names int
 	// Message is how much is shown of a client's message, in bytes.
 	Message int
-	// Always is how many traces a second are exported beyond the ratio, and as many at
-	// once: a fleet that rejects everything must not drown the collector.
+	// Always is how many traces of updates a second are exported beyond the ratio, as many
+	// at once, and the same of subscriptions: a fleet that rejects everything must not drown the collector.
 	Always int
 	// Queue is how many traces wait to be made into spans, and Spans how many spans wait
 	// to be sent. What is more is dropped.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -240,6 +242,48 @@ func TestNames(t *testing.T) {
 	_, second := w.spans.of(t, "v2")
 	has(t, second["fanout"][0], map[string]any{"xds.clients.concerned": int64(1), "xds.clients.gone": int64(1), "xds.clients.waiting": int64(0)})
 	has(t, second["xds.push"][0], map[string]any{"xds.client.node": "two", "xds.outcome": "gone"})
+}
+
+// TestSotW: the same of a client that speaks SotW, by name and by wildcard; an update that
+// changes nothing concerns nobody.
+func TestSotW(t *testing.T) {
+	w := newWorld(t, &tracing.Options{Ratio: 1, Limits: tracing.Limits{Window: time.Hour}}, nil)
+	s, err := discovery.NewAggregatedDiscoveryServiceClient(w.conn).StreamAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, typ := range []cache.TypeURL{cache.Cluster, cache.Endpoint} {
+		var names []string
+		if typ == cache.Endpoint {
+			names = []string{"a"}
+		}
+		said := w.plane.said
+		req := &discovery.DiscoveryRequest{Node: &core.Node{Id: "grpc"}, TypeUrl: string(typ), ResourceNames: names}
+		if err := s.Send(req); err != nil {
+			t.Fatal(err)
+		}
+		w.plane.asked()
+		for _, version := range []string{"v1", "v2"} {
+			w.plane.publish(typ, version, "a")
+			resp, err := s.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Send(&discovery.DiscoveryRequest{TypeUrl: string(typ), ResourceNames: names, VersionInfo: resp.GetVersionInfo(), ResponseNonce: resp.GetNonce()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.plane.publish(typ, "v2", "a")
+		w.spans.await(t, "xds.update", said+3)
+	}
+	acked := 0
+	for _, fan := range w.spans.named("fanout") {
+		has(t, fan, map[string]any{"xds.clients.concerned": attributes(fan)["xds.clients.acked"]})
+		acked += int(attributes(fan)["xds.clients.acked"].(int64))
+	}
+	if acked != 4 {
+		t.Errorf("%d were acknowledged, want 4", acked)
+	}
 }
 
 // TestOff: without a Tracer nothing follows an update.

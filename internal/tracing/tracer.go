@@ -23,7 +23,8 @@ type Tracer struct {
 	options Options
 	limits  Limits
 	ratio   sdk.Sampler
-	always  *rate.Limiter // what is exported beyond the ratio
+	always  *rate.Limiter // updates that are exported beyond the ratio,
+	waited  *rate.Limiter // and subscriptions
 
 	// The spans' way out.
 	exporter *exporter
@@ -52,8 +53,8 @@ func New(o Options) *Tracer {
 	t := &Tracer{
 		options: o, limits: l,
 		ratio:  sdk.TraceIDRatioBased(o.Ratio),
-		always: rate.NewLimiter(rate.Limit(l.Always), l.Always),
-		queue:  make(chan record, l.Queue), stop: make(chan struct{}),
+		always: rate.NewLimiter(rate.Limit(l.Always), l.Always), waited: rate.NewLimiter(rate.Limit(l.Always), l.Always),
+		queue: make(chan record, l.Queue), stop: make(chan struct{}),
 		open: list.New(),
 	}
 	t.exporter = newExporter(o.Exporter, l, o.Log)
@@ -250,7 +251,7 @@ func (t *Tracer) Exemplar(s *cache.Source, after time.Duration) string {
 func (t *Tracer) Answered(s downstream.Subscribe) {
 	r := &subscribe{rootID: newRootID(), Subscribe: s}
 	slow := t.options.Slow && !s.Answered.IsZero() && s.Answered.Sub(s.Asked) >= t.options.SlowAfter
-	if !t.chosen(r.trace) && !(slow && t.always.Allow()) {
+	if !t.chosen(r.trace) && !(slow && t.waited.Allow()) {
 		return
 	}
 	t.mu.Lock()

@@ -198,6 +198,27 @@ func TestUntold(t *testing.T) {
 	})
 }
 
+// TestParts: of a response in parts, the last one settles, and the rejection of each is seen.
+func TestParts(t *testing.T) {
+	play(t, Options{Nacks: true, Limits: Limits{Window: time.Hour}}, func(t *testing.T, s *scene) {
+		source := s.update(cache.Cluster, 1)
+		first := &downstream.Push{Source: source, Type: cache.Cluster, Partial: true, Made: time.Now()}
+		s.Pushed(first)
+		s.judge(first, downstream.PushNacked, "too much")
+		if s.open.Len() != 1 {
+			t.Error("the first part has settled the update")
+		}
+		s.judge(s.push(source, cache.Cluster), downstream.PushAcked, "")
+		if s.open.Len() != 0 {
+			t.Error("the last part has not")
+		}
+		s.Close()
+		if len(s.spans.named("xds.push")) != 2 {
+			t.Errorf("got %v", s.spans.GetSpans())
+		}
+	})
+}
+
 // TestNobodyTraces: where nothing is traced, a nil Tracer may be closed.
 func TestNobodyTraces(t *testing.T) {
 	var none *Tracer
