@@ -55,7 +55,13 @@ func (s *Source) Adds(later *Source) bool {
 	return later.latest != nil && later.latest != s.latest
 }
 
-// With is what s and a later source are together. Either may be nil.
+// Fits reports whether there is room for the traces of a later source.
+func (s *Source) Fits(later *Source) bool {
+	return len(s.List())+len(later.List()) <= maxTraces
+}
+
+// With is what s and a later source are together. Either may be nil. If the later one does
+// not fit, its traces are only counted.
 func (s *Source) With(later *Source) *Source {
 	switch {
 	case s == nil:
@@ -63,9 +69,11 @@ func (s *Source) With(later *Source) *Source {
 	case later == nil || !s.Adds(later):
 		return s
 	}
-	both := &Source{At: s.At, Left: s.Left + later.Left, latest: later.latest}
-	room := max(0, min(maxTraces-len(s.Traces), len(later.Traces)))
-	both.Traces = slices.Concat(s.Traces, later.Traces[:room])
-	both.Left += len(later.Traces) - room
+	both := &Source{At: s.At, Traces: s.Traces, Left: s.Left + later.Left, latest: later.latest}
+	if s.Fits(later) {
+		both.Traces = slices.Concat(s.Traces, later.Traces)
+	} else {
+		both.Left += len(later.Traces)
+	}
 	return both
 }

@@ -30,6 +30,9 @@ func TestSources(t *testing.T) {
 	if len(many.Traces) != maxTraces || many.Left != maxTraces+1 || many.At != at(1) || many.Adds(NewSource(at(0), 2*maxTraces-1)) {
 		t.Errorf("of %d there are %d listed, and %d are left", 2*maxTraces+1, len(many.Traces), many.Left)
 	}
+	if many.Fits(one) || !one.Fits(two) || !many.Fits(plain) || !none.Fits(many) {
+		t.Error("it says wrongly what there is room for")
+	}
 	if twice := many.With(many.With(two)); len(twice.Traces) != maxTraces || twice.Left != many.Left+1+many.Left+maxTraces {
 		t.Errorf("of two that are full there are %d listed, and %d left", len(twice.Traces), twice.Left)
 	}

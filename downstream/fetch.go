@@ -46,8 +46,8 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 	})
 	defer func() {
 		session.Close(time.Now())
-		for _, source := range session.Untold() {
-			s.config.Tracer.Untold(source)
+		for _, u := range session.Untold() {
+			s.config.Tracer.Untold(u.Source, u.Behind)
 		}
 	}()
 	s.observer.ClientRequest(t, FetchRequest)

@@ -110,6 +110,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 	if x.source != nil && !sp.early() && !sp.late() && !st.due() && !x.postponed {
 		s.untell(x) // it changes nothing for this client
 	}
+	s.lose(x)
 	return sp
 }
 
@@ -183,14 +184,30 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 // untell forgets where changes of a type come from: the client is not told of them.
 func (s *Session) untell(x *exchange) {
 	if x.source.Traced() {
-		s.untold = append(s.untold, x.source)
+		s.untold = append(s.untold, Untold{Source: x.source})
 	}
 	x.source = nil
+	s.lose(x)
 }
 
-// Untold hands over the sources of which there was nothing to tell, for whoever traces. If
+// lose gives up following what is too much of it.
+func (s *Session) lose(x *exchange) {
+	for _, source := range x.excess {
+		s.untold = append(s.untold, Untold{source, true})
+	}
+	x.excess = nil
+}
+
+// Untold is a traced source that no response will have.
+type Untold struct {
+	Source *cache.Source
+	// Behind: the client is too many updates behind; else there was nothing to tell it.
+	Behind bool
+}
+
+// Untold hands over the sources that no response will have, for whoever traces. If
 // somebody does, it is to be called after Next, and after Close.
-func (s *Session) Untold() (untold []*cache.Source) {
+func (s *Session) Untold() (untold []Untold) {
 	untold, s.untold = s.untold, nil
 	return untold
 }

@@ -118,18 +118,18 @@ func (f *follower) judge(p *followed, end PushEnd, message string, now time.Time
 	f.tracer.Judged(&p.Push, Judgement{End: end, Sent: p.sent, At: now, Message: message})
 }
 
-// untold tells of the changes that the client need not be told of.
-func (f *follower) untold(sources []*cache.Source) {
+// untold tells of the changes that no response will have.
+func (f *follower) untold(all []Untold) {
 	if f == nil {
 		return
 	}
-	for _, s := range sources {
-		f.tracer.Untold(s)
+	for _, u := range all {
+		f.tracer.Untold(u.Source, u.Behind)
 	}
 }
 
 // over tells of what the stream has left undone.
-func (f *follower) over(untold []*cache.Source) {
+func (f *follower) over(untold []Untold) {
 	if f == nil {
 		return
 	}

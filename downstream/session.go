@@ -118,9 +118,9 @@ type Session struct {
 	outage  outage
 	clustersFirst
 	counter  uint64
-	verdicts uint64          // that the client may give on what was sent
-	chunks   []chunk         // what is left of a response that was split
-	untold   []*cache.Source // traced, and there was nothing to tell of them
+	verdicts uint64   // that the client may give on what was sent
+	chunks   []chunk  // what is left of a response that was split
+	untold   []Untold // what nobody will be told of
 }
 
 // state is one type's part of a Session: deltaState or sotwState.

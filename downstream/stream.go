@@ -16,8 +16,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/xds-relay/xds-relay/cache"
 )
 
 // stream is the edge around a Session: it receives on the handler's goroutine and
@@ -363,8 +361,8 @@ func (st *stream) next(now time.Time) (r *Response, due bool, end *End) {
 	return r, false, nil
 }
 
-// untold are the sources of which there was nothing to tell.
-func (st *stream) untold() []*cache.Source {
+// untold are the sources that no response will have.
+func (st *stream) untold() []Untold {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.session.Untold()

@@ -16,8 +16,8 @@ type Tracer interface {
 	// Judged: a Push has come to its end. It is told once of each, whatever end it has.
 	Judged(p *Push, v Judgement)
 	// Untold: there was nothing to tell a client of traced updates after all, or it has
-	// gone before it could be told.
-	Untold(s *cache.Source)
+	// gone before it could be told; or it is so far behind that it is not followed.
+	Untold(s *cache.Source, behind bool)
 	// Answered: the first request of a type on a stream got its first answer, or none.
 	Answered(s Subscribe)
 	// Exemplar is the id of the trace that shows a change of this source which took so

@@ -162,7 +162,8 @@ type Applied struct {
 	Dropped int
 	// Concerned is how many clients' subscriptions are told of it, as far as they ask for
 	// sources and the update has one that is traced.
-	Concerned int
+	// Behind is how many others are so far behind that nobody follows it to them.
+	Concerned, Behind int
 }
 
 // Apply takes in what upstream said on a lane, and wakes whom it concerns. It
@@ -173,7 +174,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 		return a // nobody is interested in the type any more
 	}
 	wakeAll(x.locked(func() {
-		x.source, x.concerned = u.Source, 0
+		x.source, x.concerned, x.behind = u.Source, 0, 0
 		if lane.Wildcard {
 			a.Held = x.applyWildcard(u)
 		} else {
@@ -184,7 +185,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 			x.guard(lane.Wildcard).complete()
 			x.confirm(lane.Wildcard)
 		}
-		a.Concerned, x.source = x.concerned, nil
+		a.Concerned, a.Behind, x.source = x.concerned, x.behind, nil
 	}))
 	h.wanted.notify() // what is known to be absent does not linger
 	return a

@@ -80,8 +80,8 @@ func (m *Subscriber) mark(s *Subscription, k mark) *Subscriber {
 	defer m.mu.Unlock()
 	first := len(m.dirty) == 0
 	if c := s.index.source; c != nil && m.asks && s.marks.Source.Adds(c) {
+		s.index.concerns(s.marks.Source.Fits(c))
 		s.marks.Source = s.marks.Source.With(c)
-		s.index.concerned++
 	}
 	if !s.dirty {
 		s.dirty = true

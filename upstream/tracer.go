@@ -40,7 +40,8 @@ type Received struct {
 type Application struct {
 	Begins, Ends time.Time
 	// Concerned is how many clients are to be told, each of which will be told of once.
-	Concerned int
+	// Behind are others that are too many updates behind to be followed.
+	Concerned, Behind int
 }
 
 // source is what goes with a response to those who are told of it.
@@ -72,7 +73,7 @@ func (c *Client) follow(e Effect, o Outcome, begins time.Time) {
 		return
 	}
 	for _, t := range e.Update.Source.List() {
-		c.tracer.Applied(t, Application{Begins: begins, Ends: time.Now(), Concerned: o.Concerned})
+		c.tracer.Applied(t, Application{Begins: begins, Ends: time.Now(), Concerned: o.Concerned, Behind: o.Behind})
 	}
 }
 

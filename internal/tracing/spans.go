@@ -77,6 +77,7 @@ func (t *Tracer) fanout(ctx context.Context, u *update, shown []outcome) time.Ti
 		attribute.Int("xds.clients.replaced", c.replaced),
 		attribute.Int("xds.clients.gone", c.gone),
 		attribute.Int("xds.clients.untold", c.untold),
+		attribute.Int("xds.clients.behind", c.behind),
 		attribute.Int("xds.clients.waiting", max(0, c.concerned-c.settled())),
 		attribute.Int("xds.clients.shown", len(shown)),
 	))

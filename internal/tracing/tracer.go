@@ -228,10 +228,10 @@ func (t *Tracer) Judged(p *downstream.Push, j downstream.Judgement) {
 	}
 }
 
-// Untold notes that a client need not be told.
-func (t *Tracer) Untold(s *cache.Source) {
+// Untold notes that a client need not be told, or is too far behind to be followed.
+func (t *Tracer) Untold(s *cache.Source, behind bool) {
 	for _, u := range s.List() {
-		u.(*update).untold()
+		u.(*update).untold(behind)
 	}
 }
 

@@ -183,7 +183,7 @@ func TestUntold(t *testing.T) {
 		s.update(cache.Cluster, 0)
 		source := s.update(cache.Cluster, 2)
 		s.judge(s.push(source, cache.Cluster), downstream.PushReplaced, "")
-		s.Untold(source)
+		s.Untold(source, false)
 		if n := s.open.Len(); n != 0 {
 			t.Errorf("%d updates are kept", n)
 		}

@@ -40,12 +40,12 @@ type update struct {
 
 // counts are numbers of clients.
 type counts struct {
-	concerned                             int
-	acked, nacked, replaced, gone, untold int
+	concerned                                     int
+	acked, nacked, replaced, gone, untold, behind int
 }
 
 // settled are the clients from whom nothing more is to come.
-func (c counts) settled() int { return c.acked + c.nacked + c.replaced + c.gone + c.untold }
+func (c counts) settled() int { return c.acked + c.nacked + c.replaced + c.gone + c.untold + c.behind }
 
 // outcome is a response to a client and what became of it; waits: nothing, yet.
 type outcome struct {
@@ -77,7 +77,8 @@ func (u *update) applied(a upstream.Application) {
 			u.begins = a.Begins
 		}
 		u.ends = a.Ends
-		u.counts.concerned += a.Concerned
+		u.counts.concerned += a.Concerned + a.Behind
+		u.counts.behind += a.Behind
 	})
 }
 
@@ -94,8 +95,14 @@ func (u *update) pushed(p *downstream.Push) {
 	})
 }
 
-func (u *update) untold() {
-	u.change(func() { u.counts.untold++ })
+func (u *update) untold(behind bool) {
+	u.change(func() {
+		if behind {
+			u.counts.behind++
+		} else {
+			u.counts.untold++
+		}
+	})
 }
 
 // judged takes in a verdict. A rejection that comes after the update is over is exported by
