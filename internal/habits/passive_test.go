@@ -38,7 +38,7 @@ func goroutinesAtTheEdges(files []*source) (complaints []string) {
 			continue
 		}
 		s.starts(func(at token.Pos, what string) {
-			complaints = append(complaints, s.complain(at, "%s outside the edges: return a value, and let upstream, downstream, internal/admin, internal/relay or cmd start the goroutine", what))
+			complaints = append(complaints, s.complain(at, "%s outside the edges: return a value, and let upstream, downstream, internal/admin, internal/relay, internal/tracing or cmd start the goroutine", what))
 		})
 	}
 	return complaints
