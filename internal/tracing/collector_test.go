@@ -156,7 +156,7 @@ func TestDeadCollector(t *testing.T) {
 			w := &world{t: t, plane: newPlane(t)}
 			w.tracer = tracing.New(tracing.Options{
 				Exporter: exporter, Ratio: 1, Log: slog.New(slog.NewTextHandler(&log, nil)),
-				Limits: tracing.Limits{Batch: time.Millisecond, Flush: 50 * time.Millisecond, Export: 100 * time.Millisecond, Spans: 4, Queue: 1},
+				Limits: tracing.Limits{Batch: time.Millisecond, Flush: 50 * time.Millisecond, Export: time.Hour, Spans: 4, Queue: 1},
 			})
 			w.start(nil)
 			client := w.settled("envoy-1")

@@ -244,6 +244,38 @@ func TestNames(t *testing.T) {
 	has(t, second["xds.push"][0], map[string]any{"xds.client.node": "two", "xds.outcome": "gone"})
 }
 
+// TestUntold: a client that is gone before it could be told, or that does not want to know any
+// more, keeps no update open; nor does one that is far behind.
+func TestUntold(t *testing.T) {
+	w := newWorld(t, &tracing.Options{Ratio: 1, Limits: tracing.Limits{Window: time.Hour}}, nil)
+	c := w.client("envoy-1")
+	c.subscribe(cache.Endpoint, "x", "y")
+	w.plane.asked()
+	w.plane.publish(cache.Endpoint, "v1", "x", "y")
+	first := c.receive() // and owes an ACK from now on
+	w.plane.publish(cache.Endpoint, "v2", "y")
+	c.send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Endpoint), ResourceNamesUnsubscribe: []string{"y"}})
+	c.ack(first)
+	w.spans.await(t, "xds.update", 2)
+	_, unwanted := w.spans.of(t, "v2")
+	has(t, unwanted["fanout"][0], map[string]any{"xds.clients.concerned": int64(1), "xds.clients.untold": int64(1), "xds.clients.shown": int64(0)})
+
+	w.plane.publish(cache.Endpoint, "v3", "x")
+	c.receive()
+	const updates = 40
+	for n := range updates {
+		w.plane.publish(cache.Endpoint, fmt.Sprintf("w%d", n), "x")
+	}
+	const followed = 32
+	w.spans.await(t, "xds.update", 2+updates-followed)
+	_, behind := w.spans.of(t, fmt.Sprintf("w%d", updates-1))
+	has(t, behind["fanout"][0], map[string]any{"xds.clients.concerned": int64(1), "xds.clients.behind": int64(1)})
+	c.cancel()
+	w.spans.await(t, "xds.update", 3+updates)
+	_, late := w.spans.of(t, "w0")
+	has(t, late["fanout"][0], map[string]any{"xds.clients.concerned": int64(1), "xds.clients.untold": int64(1), "xds.clients.waiting": int64(0)})
+}
+
 // TestSotW: the same of a client that speaks SotW, by name and by wildcard; an update that
 // changes nothing concerns nobody.
 func TestSotW(t *testing.T) {
