@@ -47,6 +47,13 @@ func play(t *testing.T, o Options, f func(t *testing.T, s *scene)) {
 	})
 }
 
+// kept is how many updates are open.
+func (s *scene) kept() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open.Len()
+}
+
 // update is received and concerns so many clients.
 func (s *scene) update(typ cache.TypeURL, clients int) *cache.Source {
 	now := time.Now()
@@ -77,12 +84,12 @@ func TestWindow(t *testing.T) {
 		s.judge(s.push(s.update(cache.Cluster, 1), cache.Cluster), downstream.PushAcked, "")
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
-		if n := s.open.Len(); n != 1 {
+		if n := s.kept(); n != 1 {
 			t.Errorf("%d updates are kept, want the one that waits", n)
 		}
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		if n := s.open.Len(); n != 0 {
+		if n := s.kept(); n != 0 {
 			t.Errorf("%d updates are kept after their time", n)
 		}
 		roots := s.spans.named("xds.update")
@@ -120,7 +127,7 @@ func TestBounds(t *testing.T) {
 				s.judge(s.push(source, cache.Cluster), downstream.PushNacked, "no")
 			}
 		}
-		if n := s.open.Len(); n != 10 {
+		if n := s.kept(); n != 10 {
 			t.Errorf("%d updates are kept, want 10", n)
 		}
 		time.Sleep(time.Minute)
@@ -184,7 +191,7 @@ func TestUntold(t *testing.T) {
 		source := s.update(cache.Cluster, 2)
 		s.judge(s.push(source, cache.Cluster), downstream.PushReplaced, "")
 		s.Untold(source, false)
-		if n := s.open.Len(); n != 0 {
+		if n := s.kept(); n != 0 {
 			t.Errorf("%d updates are kept", n)
 		}
 		s.Close()
@@ -205,11 +212,11 @@ func TestParts(t *testing.T) {
 		first := &downstream.Push{Source: source, Type: cache.Cluster, Partial: true, Made: time.Now()}
 		s.Pushed(first)
 		s.judge(first, downstream.PushNacked, "too much")
-		if s.open.Len() != 1 {
+		if s.kept() != 1 {
 			t.Error("the first part has settled the update")
 		}
 		s.judge(s.push(source, cache.Cluster), downstream.PushAcked, "")
-		if s.open.Len() != 0 {
+		if s.kept() != 0 {
 			t.Error("the last part has not")
 		}
 		s.Close()
