@@ -22,6 +22,8 @@ type Update struct {
 	// First: it is the first response on its lane of a stream: what is said from now on
 	// is said by the origin that was asked (RECON-8).
 	First bool
+	// Source goes to the clients whom it concerns with what they are told; nil: none does.
+	Source *Source
 	// Set are the resources it carries, each with the upstream's own version.
 	Set []Received
 	// Heartbeats are bodyless resources that are here already, at the version

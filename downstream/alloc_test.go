@@ -38,7 +38,7 @@ func allocationsPerDelivery(t *testing.T, lane fanout.Lane, names []string, most
 		version++
 		body := &anypb.Any{TypeUrl: string(lane.Type), Value: fmt.Append(nil, version)}
 		r := cache.NewResource(lane.Type, &discovery.Resource{Name: name, Version: fmt.Sprint(version), Resource: body}, cache.Fingerprint{})
-		hub.Apply(lane, &cache.Update{Set: []cache.Received{{Resource: r}}, Synced: true})
+		hub.Apply(lane, &cache.Update{Set: []cache.Received{{Resource: r}}, Synced: true, Source: cache.NewSource(epoch, nil)})
 	}
 	c := &Config{AckTimeout: time.Minute, MaxName: 100, MaxNames: 100}
 	var sessions []*Session

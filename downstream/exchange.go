@@ -42,10 +42,12 @@ type exchange struct {
 	wildcardAsked bool
 	refused       pile[string] // names asked for in a way that is not served (NAME-18)
 
-	renewed        pile[cache.ID] // names of which a TTL was renewed
-	membersRenewed bool           // of some in the wildcard's set
-	renewedTo      cache.Seq      // renewals are told up to here
-	handed         bool           // what was waited for has come: a body (VALID-5), or word of what is from disk
+	renewed        pile[cache.ID]  // names of which a TTL was renewed
+	membersRenewed bool            // of some in the wildcard's set
+	renewedTo      cache.Seq       // renewals are told up to here
+	handed         bool            // what was waited for has come: a body (VALID-5), or word of what is from disk
+	source         *cache.Source   // where the changes among these come from
+	excess         []*cache.Source // traced, and too many to be followed
 
 	// Position.
 	told    cache.Seq // the wildcard's changes up to here
@@ -202,6 +204,10 @@ func (x *exchange) take(m fanout.Marks) {
 	x.renewed.give(m.Renewed)
 	x.membersRenewed = x.membersRenewed || m.WildcardRenewed
 	x.handed = x.handed || m.Again
+	if m.Source.Traced() && !x.source.Fits(m.Source) {
+		x.excess = append(x.excess, m.Source)
+	}
+	x.source = x.source.With(m.Source)
 }
 
 // nonce makes the nonce of a response (DOWN-DELTA-3). A push is named after its

@@ -50,7 +50,12 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 		default:
 		}
 	})
-	defer func() { session.Close(time.Now()) }()
+	defer func() {
+		session.Close(time.Now())
+		for _, u := range session.Untold() {
+			s.config.Tracer.Untold(u.Source, u.Behind)
+		}
+	}()
 	s.observer.ClientRequest(t, FetchRequest)
 	if _, end := session.SotWRequest(req, time.Now()); end != nil {
 		return nil, refuse(end)

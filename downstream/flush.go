@@ -110,6 +110,10 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		s.withholdErrors(v, sp)
 		x.postponed = x.postponed || x.postpones && !push && gains(st, v)
 	})
+	if x.source != nil && !sp.early() && !sp.late() && !st.due() && !x.postponed {
+		s.untell(x) // it changes nothing for this client
+	}
+	s.lose(x)
 	return sp
 }
 
@@ -174,9 +178,43 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 		}
 		s.warmth.deliver(s.node.GetId())
 	}
+	if sp.pushed {
+		r.Source, x.source = x.source, nil
+	}
 	s.carried, r.Ends = true, sp.ends
 	s.chunks = s.fit(r, x, sp)
 	return s.chunk(now)
+}
+
+// untell forgets where changes of a type come from: the client is not told of them.
+func (s *Session) untell(x *exchange) {
+	if x.source.Traced() {
+		s.untold = append(s.untold, Untold{Source: x.source})
+	}
+	x.source = nil
+	s.lose(x)
+}
+
+// lose gives up following what is too much of it.
+func (s *Session) lose(x *exchange) {
+	for _, source := range x.excess {
+		s.untold = append(s.untold, Untold{source, true})
+	}
+	x.excess = nil
+}
+
+// Untold is a traced source that no response will have.
+type Untold struct {
+	Source *cache.Source
+	// Behind: the client is too many updates behind; else there was nothing to tell it.
+	Behind bool
+}
+
+// Untold hands over the sources that no response will have, for whoever traces. If
+// somebody does, it is to be called after Next, and after Close.
+func (s *Session) Untold() (untold []Untold) {
+	untold, s.untold = s.untold, nil
+	return untold
 }
 
 // Deadline is when to call Next again though nothing was marked: when an ACK, or

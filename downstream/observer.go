@@ -14,6 +14,9 @@ type Observer interface {
 	ClientRequest(t cache.TypeURL, kind RequestKind)
 	// ClientResponse: a response was handed to the transport.
 	ClientResponse(t cache.TypeURL, resources, removed, bytes int)
+	// ClientPropagation: the time from receiving the oldest change in a response to
+	// handing it over, and the id of a trace that shows it, or "".
+	ClientPropagation(t cache.TypeURL, after time.Duration, trace string)
 	// ClientAck: the time from handing over a response to its ACK.
 	ClientAck(t cache.TypeURL, after time.Duration)
 	// ClientPanic: a stream was ended because of a bug.
@@ -38,12 +41,13 @@ const (
 
 type nobody struct{}
 
-func (nobody) ClientConnected(string)                       {}
-func (nobody) ClientDisconnected(string, Reason)            {}
-func (nobody) ClientRequest(cache.TypeURL, RequestKind)     {}
-func (nobody) ClientResponse(cache.TypeURL, int, int, int)  {}
-func (nobody) ClientAck(cache.TypeURL, time.Duration)       {}
-func (nobody) ClientPanic()                                 {}
-func (nobody) ClientStalled()                               {}
-func (nobody) ClientRateLimited()                           {}
-func (nobody) ClientOversized(cache.TypeURL, OversizedKind) {}
+func (nobody) ClientConnected(string)                                 {}
+func (nobody) ClientDisconnected(string, Reason)                      {}
+func (nobody) ClientRequest(cache.TypeURL, RequestKind)               {}
+func (nobody) ClientResponse(cache.TypeURL, int, int, int)            {}
+func (nobody) ClientPropagation(cache.TypeURL, time.Duration, string) {}
+func (nobody) ClientAck(cache.TypeURL, time.Duration)                 {}
+func (nobody) ClientPanic()                                           {}
+func (nobody) ClientStalled()                                         {}
+func (nobody) ClientRateLimited()                                     {}
+func (nobody) ClientOversized(cache.TypeURL, OversizedKind)           {}

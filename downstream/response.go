@@ -14,6 +14,7 @@ import (
 // DiscoveryResponse whose resources are shared with all other clients.
 type Response struct {
 	Delta      bool
+	Partial    bool // more of the same follows
 	Type       cache.TypeURL
 	Nonce      string
 	Version    string // SotW version_info, Delta system_version_info
@@ -25,6 +26,9 @@ type Response struct {
 	Errors     []*discovery.ResourceError
 	// Oversized are resources that are left out: they stand in Errors, too.
 	Oversized []Oversized
+
+	// Source is where the changes in it come from; nil: it answers the client alone.
+	Source *cache.Source
 
 	// Ends is when resources expire that have a TTL; what is left of it At the time
 	// of sending is what the client is told (TTL-5).

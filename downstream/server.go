@@ -40,6 +40,8 @@ type ServerConfig struct {
 	// Log, and Observer (nil: nobody).
 	Log      *slog.Logger
 	Observer Observer
+	// Tracer follows updates to their clients; nil: nobody traces.
+	Tracer Tracer
 }
 
 // Server serves clients. Its methods may be called from any goroutine.

@@ -118,8 +118,9 @@ type Session struct {
 	outage  outage
 	clustersFirst
 	counter  uint64
-	verdicts uint64  // that the client may give on what was sent
-	chunks   []chunk // what is left of a response that was split
+	verdicts uint64   // that the client may give on what was sent
+	chunks   []chunk  // what is left of a response that was split
+	untold   []Untold // what nobody will be told of
 }
 
 // state is one type's part of a Session: deltaState or sotwState.
@@ -139,11 +140,13 @@ func (x *exchange) base() *exchange { return x }
 // NewSession returns the protocol of a stream. wake is called when there is
 // something to send; it must not block.
 func NewSession(c *Config, kind Stream, peer Peer, groups Groups, warmth *Warmth, wake func()) *Session {
-	return &Session{
+	s := &Session{
 		config: c, kind: kind, peer: peer, groups: groups, warmth: warmth,
 		subscriber: fanout.NewSubscriber(wake),
 		bySub:      make(map[*fanout.Subscription]state),
 	}
+	s.subscriber.AsksForSources()
+	return s
 }
 
 // Note is what a request told that is worth a log line or a counter.
@@ -151,7 +154,8 @@ type Note struct {
 	Type cache.TypeURL
 	Kind RequestKind
 	Nack string // the client's message
-	// Nonce is of the response that was rejected, and Rejected what is known of it.
+	// Nonce is of the response that was accepted or rejected, and Rejected what is known of
+	// one that was rejected.
 	Nonce    string
 	Rejected *Rejection
 	// After is the time from a response to its ACK, if this is one.
@@ -264,7 +268,7 @@ func (s *Session) charge(nonce string, asks bool) bool {
 func (n *Note) judged(v verdict, nonce string, e *statuspb.Status) {
 	switch {
 	case v.ack:
-		n.Kind, n.After = AckRequest, v.after
+		n.Kind, n.After, n.Nonce = AckRequest, v.after, nonce
 	case v.nack != nil:
 		n.Kind, n.Nack, n.Nonce, n.Rejected = NackRequest, nackMessage(e), nonce, v.nack
 	}
@@ -445,8 +449,11 @@ func (s *Session) add(st state) {
 // Close gives up all interest. The Session is not to be used after it.
 func (s *Session) Close(now time.Time) {
 	for _, st := range s.states {
-		st.base().sub.Close(now)
-		st.base().leave()
+		x := st.base()
+		x.sub.Close(now)
+		x.sub.Read(func(v fanout.View) { x.take(v.Marks()) })
+		s.untell(x)
+		x.leave()
 	}
 	if s.greeted {
 		s.warmth.leave(s.node.GetId())

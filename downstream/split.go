@@ -33,7 +33,7 @@ func (s *Session) chunk(now time.Time) *Response {
 	c := s.chunks[0]
 	s.chunks = slices.Delete(s.chunks, 0, 1)
 	s.verdicts++
-	c.At = now
+	c.At, c.Partial = now, c.left > 0
 	c.Nonce = c.x.nonce(c.position, c.answer, c.left, &s.counter)
 	c.x.sending(c.Nonce, c.Version, c.position, c.answer || c.begun, c.left > 0, c.changes, c.Response.list(), now)
 	return c.Response

@@ -38,6 +38,8 @@ type stream struct {
 	stall   stallWatch
 	age     *time.Timer
 
+	follow *follower // nil: nobody traces
+
 	mu      sync.Mutex // the session's own; never held while sending
 	session *Session
 	timer   *time.Timer
@@ -88,6 +90,7 @@ func (s *Server) serve(g grpc.ServerStream, kind Stream) error {
 		return end.status().Err()
 	}
 	st.configure(s.limits.Load()) // Reconfigure may have looked before it was there
+	st.follow = s.follow(st)
 	s.observer.ClientConnected(st.protocol())
 	if age := s.config.MaxAge; age > 0 && st.conn != nil {
 		st.age = time.AfterFunc(time.Until(st.conn.endOf(age)), func() { st.end(aged()) })
@@ -133,7 +136,9 @@ func (st *stream) close(err error) error {
 	}
 	st.mu.Lock()
 	st.session.Close(time.Now())
+	untold := st.session.Untold()
 	st.mu.Unlock()
+	st.follow.over(untold)
 	st.server.unregister(st)
 	st.server.observer.ClientDisconnected(st.protocol(), reason)
 	st.tellEnd(reason, final.Message())
@@ -166,6 +171,7 @@ func (st *stream) receiveAll() error {
 		if note.Kind == AckRequest {
 			st.server.observer.ClientAck(note.Type, note.After)
 		}
+		st.follow.judged(note)
 		if note.Nack != "" {
 			st.tellNack(note) // NACK-9
 		}
@@ -202,7 +208,9 @@ func (st *stream) receive() (note Note, due bool, end *End, err error) {
 func (st *stream) takeIn() (note Note, due bool, end *End) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	note, end = st.take(time.Now())
+	now := time.Now()
+	note, end = st.take(now)
+	st.follow.asks(note, st.session.node.GetId(), now)
 	return note, st.session.Due(), end
 }
 
@@ -291,6 +299,9 @@ func (st *stream) sendAll(shared bool) (p progress) {
 			return mayWait
 		}
 		r, due, end := st.next(now)
+		if st.follow != nil {
+			st.follow.untold(st.untold())
+		}
 		if end != nil {
 			st.end(end)
 			return ended
@@ -299,17 +310,21 @@ func (st *stream) sendAll(shared bool) (p progress) {
 			f := encode(r)
 			st.server.oversized(r, f.size, st.log)
 			begins := time.Now()
+			push := st.follow.begins(r, f.size, begins)
 			st.sendBegins(begins)
 			err := st.grpc.SendMsg(f)
 			st.sendEnds()
-			if now := time.Now(); now.Sub(begins) > heldUp {
-				st.slow = now.Add(slowFor)
+			ends := time.Now()
+			if ends.Sub(begins) > heldUp {
+				st.slow = ends.Add(slowFor)
 			}
 			if err != nil {
 				return ended // the receiver has the reason
 			}
 			st.owed += f.size
 			st.server.observer.ClientResponse(r.Type, len(r.Resources), len(r.Removed), f.size)
+			st.server.propagated(r, ends)
+			st.follow.sent(r, push, f.size, ends)
 			if st.server.debugs() {
 				st.tellResponse(r, f.size)
 			}
@@ -362,6 +377,26 @@ func (st *stream) next(now time.Time) (r *Response, due bool, end *End) {
 		}
 	}
 	return r, false, nil
+}
+
+// untold are the sources that no response will have.
+func (st *stream) untold() []Untold {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.session.Untold()
+}
+
+// propagated measures how long changes took from upstream to the transport. Of a response
+// in parts the last one counts.
+func (s *Server) propagated(r *Response, now time.Time) {
+	if r.Source == nil || r.Partial {
+		return
+	}
+	after, exemplar := now.Sub(r.Source.At), ""
+	if s.config.Tracer != nil {
+		exemplar = s.config.Tracer.Exemplar(r.Source, after)
+	}
+	s.observer.ClientPropagation(r.Type, after, exemplar)
 }
 
 // end makes the stream end for a reason of ours; the first one counts.

@@ -15,7 +15,8 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 	for _, st := range s.states {
 		sp := &speaker{state: st, adds: true}
 		st.base().sub.Read(func(v fanout.View) {
-			v.Marks() // they only say when to look
+			st.base().source = v.Marks().Source // they only say when to look
+			s.untell(st.base())
 			sp.part = st.(*sotwState).whole(v)
 		})
 		switch {

@@ -185,6 +185,10 @@ type Applied struct {
 	First  string
 	// Dropped are resources that nobody had asked for and that are not kept (UP-9).
 	Dropped int
+	// Concerned is how many clients' subscriptions are told of it, as far as they ask for
+	// sources and the update has one that is traced.
+	// Behind is how many others are so far behind that nobody follows it to them.
+	Concerned, Behind int
 }
 
 // Apply takes in what upstream said on a lane, and wakes whom it concerns. It
@@ -195,6 +199,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 		return a // nobody is interested in the type any more
 	}
 	wakeAll(x.locked(func() {
+		x.source, x.concerned, x.behind = u.Source, 0, 0
 		if lane.Wildcard {
 			a.Held = x.applyWildcard(u)
 		} else {
@@ -205,6 +210,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 			x.guard(lane.Wildcard).complete()
 			x.confirm(lane.Wildcard)
 		}
+		a.Concerned, a.Behind, x.source = x.concerned, x.behind, nil
 	}))
 	h.wanted.notify() // what is known to be absent does not linger
 	return a

@@ -69,6 +69,9 @@ type index struct {
 	// Scratch of one Apply.
 	touched []cache.ID
 	woken   []*Subscriber
+	// Of one Apply: where the changes come from, and how many clients are told of them.
+	source            *cache.Source
+	concerned, behind int
 }
 
 type lingering struct {
@@ -132,6 +135,16 @@ func (x *index) markID(id cache.ID, m mark) {
 func (x *index) markWildcards(m mark) {
 	for _, s := range x.wildcards {
 		x.wake(s.subscriber.mark(s, m))
+	}
+}
+
+// concerns counts a client that is told of an update for the first time, and whether it can
+// be followed.
+func (x *index) concerns(followed bool) {
+	if followed {
+		x.concerned++
+	} else {
+		x.behind++
 	}
 }
 

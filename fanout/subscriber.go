@@ -13,6 +13,7 @@ import (
 type Subscriber struct {
 	wake func()
 	ttl  bool // the stream is told of renewed TTLs; set before its first Subscribe
+	asks bool // the stream asks for sources; set before its first Subscribe
 
 	mu    sync.Mutex
 	dirty []*Subscription
@@ -27,6 +28,10 @@ func NewSubscriber(wake func()) *Subscriber { return &Subscriber{wake: wake} }
 // TakesTTL says that the stream's client knows TTLs, and is to be told when one is
 // renewed (TTL-6). It is called before the first Subscribe.
 func (m *Subscriber) TakesTTL() { m.ttl = true }
+
+// AsksForSources says that what is marked is to come with its Source, and that the stream
+// counts among those whom an update concerns. It is called before the first Subscribe.
+func (m *Subscriber) AsksForSources() { m.asks = true }
 
 // Marks are the changes noted for one Subscription. An ID stands for a name the
 // Subscription may no longer have; its reader checks.
@@ -45,6 +50,8 @@ type Marks struct {
 	// upstream was asked for once more (VALID-5), its word on what was loaded from
 	// disk (RECON-19), or upstream itself (ERR-7).
 	Again bool
+	// Source is where they come from, as far as it is known.
+	Source *cache.Source
 }
 
 type mark struct {
@@ -72,6 +79,10 @@ func (m *Subscriber) mark(s *Subscription, k mark) *Subscriber {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	first := len(m.dirty) == 0
+	if c := s.index.source; c != nil && m.asks && s.marks.Source.Adds(c) {
+		s.index.concerns(s.marks.Source.Fits(c))
+		s.marks.Source = s.marks.Source.With(c)
+	}
 	if !s.dirty {
 		s.dirty = true
 		m.dirty = append(m.dirty, s)

@@ -39,6 +39,7 @@ type Client struct {
 	hub         *fanout.Hub
 	log         *slog.Logger
 	observer    Observer
+	tracer      Tracer // nil: nobody traces
 	random      func() float64
 	denied      func(entry string)
 	fingerprint cache.Fingerprint
@@ -78,6 +79,7 @@ type ClientOptions struct {
 	Hub      *fanout.Hub
 	Log      *slog.Logger
 	Observer Observer       // nil: nobody
+	Tracer   Tracer         // follows updates to clients; nil: nobody traces
 	Random   func() float64 // nil: math/rand; numbers in [0, 1)
 	// Denied is told, under no lock, that an entry, by its name, does not let the group in;
 	// nil: nobody wants to know (NODE-13).
@@ -87,7 +89,7 @@ type ClientOptions struct {
 // NewClient returns a Client that does nothing until Run.
 func NewClient(config Config, o ClientOptions) *Client {
 	c := &Client{
-		conns: o.Conns, hub: o.Hub, log: o.Log, observer: o.Observer, random: o.Random, denied: o.Denied,
+		conns: o.Conns, hub: o.Hub, log: o.Log, observer: o.Observer, tracer: o.Tracer, random: o.Random, denied: o.Denied,
 		fingerprint: config.Fingerprint,
 		streams:     make(map[StreamID]*stream),
 		failed:      make(map[*Conn]failures),
@@ -197,7 +199,9 @@ func (c *Client) step(event func(now time.Time)) {
 	c.order.Lock()
 	defer c.order.Unlock()
 	for _, e := range c.take(event) {
+		begins := c.clock()
 		o := e.Apply(c.hub)
+		c.follow(e, o, begins)
 		c.report(e, o)
 		c.observe(e)
 	}
@@ -343,7 +347,7 @@ func (c *Client) receive(id StreamID, s *stream, in adsStream, log *slog.Logger)
 		if err != nil {
 			return err
 		}
-		routine, err := c.takeIn(id, resp, log)
+		routine, err := c.takeIn(id, s.open, resp, log)
 		if err != nil {
 			return err
 		}
@@ -357,7 +361,7 @@ func (c *Client) receive(id StreamID, s *stream, in adsStream, log *slog.Logger)
 // takeIn lets the Hub have a response, and then its ACK go. routine: nothing else is to be
 // done about it. A bug that a response brings to light ends the stream that it came on, and
 // nothing else.
-func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (routine bool, err error) {
+func (c *Client) takeIn(id StreamID, o Open, resp proto.Message, log *slog.Logger) (routine bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.observer.UpstreamDropped(panicked)
@@ -365,10 +369,12 @@ func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (rout
 			err = errors.New("internal error while taking in a response")
 		}
 	}()
+	received := time.Now()
 	d := Decode(resp, c.fingerprint)
 	if debugs(log) {
 		tellResponse(log, d, proto.Size(resp))
 	}
+	d.update.Source = c.source(o, resp, d, received)
 	c.observer.UpstreamResponse(d.typeURL, len(d.update.Set)+len(d.bodyless), len(d.update.Removed))
 	c.step(func(now time.Time) {
 		if s := c.streams[id]; s != nil {
@@ -379,6 +385,7 @@ func (c *Client) takeIn(id StreamID, resp proto.Message, log *slog.Logger) (rout
 	var nack string
 	var overrun bool
 	c.step(func(now time.Time) { nack, overrun = c.core.Applied(id, d, now) })
+	c.taken(d, nack)
 	if nack != "" {
 		c.observer.UpstreamNack(d.typeURL)
 		log.Warn("response rejected; its sound resources are used", "type", d.typeURL, "nonce", d.nonce, "err", nack)

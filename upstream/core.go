@@ -328,7 +328,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	l := s.stream.lanes[d.typeURL]
 	used.shown = used.shown || len(d.update.Set) > 0
 	if l == nil && !lane.Wildcard && !d.sotw { // what was shown of names that were given up (UP-19)
-		c.learned(s, lane, &cache.Update{Set: d.update.Set, Removed: d.update.Removed}, now)
+		c.learned(s, lane, &cache.Update{Set: d.update.Set, Removed: d.update.Removed, Source: d.update.Source}, now)
 	}
 	if l == nil || l.first || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {
 		return // nobody wants it any more: ACK and drop (H-32)

@@ -79,7 +79,14 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log, reloads func
 		log.Warn(note.Msg, "key", note.Key, "hint", note.Hint)
 	}
 	metrics := admin.NewMetrics(build)
-	r, err := relay.New(c, relay.Options{Log: log.Logger, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Certificates: metrics, Version: build.Version})
+	tracer, err := newTracer(c, build.Version, log.Logger)
+	if err != nil {
+		return err
+	}
+	defer tracer.Close() // after the relay
+	options := relay.Options{Log: log.Logger, Upstream: metrics, Downstream: metrics, Snapshot: metrics, Certificates: metrics, Version: build.Version}
+	options.Trace(tracer)
+	r, err := relay.New(c, options)
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,7 @@ type Metrics struct {
 	resourcesOut *prometheus.CounterVec
 	bytesOut     *prometheus.CounterVec
 	ack          *prometheus.HistogramVec
+	propagation  *prometheus.HistogramVec
 	clients      byType[clientSeries]
 	panics       prometheus.Counter
 	stalls       prometheus.Counter
@@ -133,6 +134,13 @@ func NewMetrics(b Build) *Metrics {
 		NativeHistogramBucketFactor:    1.1,
 		NativeHistogramMaxBucketNumber: 160,
 	}, []string{"type"})
+	m.propagation = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:                           prefix + "propagation_seconds",
+		Help:                           "Time from receiving a change from the control plane to handing it to the transport for a client; of changes that are told together, from the oldest. With tracing it has exemplars.",
+		Buckets:                        []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		NativeHistogramBucketFactor:    1.1,
+		NativeHistogramMaxBucketNumber: 160,
+	}, []string{"type"})
 	m.panics = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_panics_total", Help: "Client streams ended because of a bug in the relay; the log has the stack."})
 
 	m.stalls = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_stalls_total", Help: "Client streams ended because the client did not read for downstream.stall_timeout."})
@@ -147,7 +155,7 @@ func NewMetrics(b Build) *Metrics {
 		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go, "protos": b.Protos},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.ack, m.panics, m.stalls, m.limited, info,
+	m.registry.MustRegister(m.ack, m.propagation, m.panics, m.stalls, m.limited, info,
 		newGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -284,6 +292,7 @@ type clientSeries struct {
 	added, removed prometheus.Counter
 	bytes          prometheus.Counter
 	ack            prometheus.Observer
+	propagation    prometheus.Observer
 }
 
 func (m *Metrics) newClientSeries(short string) *clientSeries {
@@ -294,6 +303,8 @@ func (m *Metrics) newClientSeries(short string) *clientSeries {
 		removed:   m.resourcesOut.WithLabelValues(short, opRemoved),
 		bytes:     m.bytesOut.WithLabelValues(short),
 		ack:       m.ack.WithLabelValues(short),
+
+		propagation: m.propagation.WithLabelValues(short),
 	}
 	for _, kind := range downstream.RequestKinds {
 		c.requests[kind] = m.requests.WithLabelValues(short, string(kind))
@@ -313,6 +324,16 @@ func (m *Metrics) ClientResponse(t cache.TypeURL, resources, removed, bytes int)
 	p.added.Add(float64(resources))
 	p.removed.Add(float64(removed))
 	p.bytes.Add(float64(bytes))
+}
+
+// ClientPropagation measures how long changes take, with a trace for an example.
+func (m *Metrics) ClientPropagation(t cache.TypeURL, after time.Duration, trace string) {
+	h := m.clients.of(t).propagation
+	if e, ok := h.(prometheus.ExemplarObserver); ok && trace != "" {
+		e.ObserveWithExemplar(after.Seconds(), prometheus.Labels{"trace_id": trace})
+		return
+	}
+	h.Observe(after.Seconds())
 }
 
 // ClientAck measures how long clients take.

@@ -50,6 +50,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	m.ClientRequest(cache.Endpoint, downstream.NackRequest)
 	m.ClientResponse(cache.Endpoint, 5, 1, 700)
 	m.ClientAck(cache.Endpoint, 3*time.Millisecond)
+	m.ClientPropagation(cache.Endpoint, 2*time.Millisecond, "")
 	m.ClientPanic()
 	m.CertificatesReloaded(true)
 	m.HandshakeFailed(certs.Downstream, certs.HandshakeExpired)
@@ -58,6 +59,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	for _, want := range []string{
 		`build_info{goversion="go1",protos="v2",revision="abc",version="v1"} 1`,
 		`upstream_connected 1`,
+		`propagation_seconds_count{type="EDS"} 1`,
 		`upstream_streams{role="main"} 1`,
 		`upstream_streams{role="aux"} 0`,
 		`upstream_connections{address="a:1"} 1`,
@@ -110,5 +112,20 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	m.UpstreamConnected(upstream.Stream{Role: upstream.Main, Entry: "a:1"}, false)
 	if body := scrape(t, m); !strings.Contains(body, prefix+"upstream_connected 0") {
 		t.Error("upstream_connected is not 0 after the last stream")
+	}
+}
+
+// TestPropagationHasExemplars: whoever sees a slow change in a graph gets to its trace. They
+// are part of OpenMetrics only.
+func TestPropagationHasExemplars(t *testing.T) {
+	m := NewMetrics(Build{})
+	m.ClientPropagation(cache.Cluster, 40*time.Millisecond, "4bf92f3577b34da6a3ce929d0e0e4736")
+	req := httptest.NewRequest("GET", "/metrics", nil)
+	req.Host = "localhost"
+	req.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	w := httptest.NewRecorder()
+	NewHandler(newDescribed(), m, HandlerOptions{Host: "localhost", Log: slog.New(slog.DiscardHandler)}).ServeHTTP(w, req)
+	if want := `xds_relay_propagation_seconds_bucket{type="CDS",le="0.05"} 1 # {trace_id="4bf92f3577b34da6a3ce929d0e0e4736"} 0.04`; !strings.Contains(w.Body.String(), want) {
+		t.Errorf("/metrics lacks %s", want)
 	}
 }

@@ -83,6 +83,9 @@ type Config struct {
 	// Log is the relay's own log, on standard error.
 	Log Log `yaml:"log"`
 
+	// Tracing exports traces to an OpenTelemetry collector.
+	Tracing Tracing `yaml:"tracing"`
+
 	// prov remembers where each value was written. It is nil in Default().
 	prov *provenance
 }
@@ -246,6 +249,10 @@ func Default() Config {
 			MassRemovalGuard:  MassRemovalGuard{Min: 20, Within: time.Minute, Hold: 5 * time.Minute},
 		},
 		Log: Log{Level: LogLevelInfo, Format: LogFormatAuto},
+		Tracing: Tracing{
+			SampleRatio: 0.01, AlwaysSample: []AlwaysSample{AlwaysSampleNack, AlwaysSampleSlow},
+			SlowAfter: time.Second, Window: 10 * time.Second,
+		},
 	}
 }
 

@@ -69,7 +69,7 @@ func TestEveryFieldHasAYAMLTag(t *testing.T) {
 }
 
 // schemaFiles are the files that hold the structs of the schema.
-var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "cache.go", "headers.go"}
+var schemaFiles = []string{"config.go", "upstream.go", "downstream.go", "groups.go", "cache.go", "headers.go", "tracing.go"}
 
 // fieldDocs returns the comment of every struct of the schema, by its name, and of
 // its fields, by "Struct.Field", and fails for exported fields and types without one.
@@ -345,6 +345,14 @@ reload_on_change: true
 admin: {listen: unix:///run/xds-relay/admin.sock, pprof: true}
 metrics: {listen: "0.0.0.0:18002"}
 log: {level: debug, format: json}
+tracing:
+  otlp_endpoint: https://collector:4317
+  tls: {ca: /certs/ca.crt, cert: /certs/tls.crt, key: /certs/tls.key, server_name: collector}
+  insecure: false
+  sample_ratio: 0.5
+  always_sample: [slow]
+  slow_after: 2s
+  window: 3s
 `
 
 func fullConfig() Config {
@@ -428,6 +436,11 @@ func fullConfig() Config {
 		Admin:   Admin{Listen: "unix:///run/xds-relay/admin.sock", Pprof: true},
 		Metrics: Metrics{Listen: "0.0.0.0:18002"},
 		Log:     Log{Level: LogLevelDebug, Format: LogFormatJSON},
+		Tracing: Tracing{
+			OTLPEndpoint: "https://collector:4317",
+			TLS:          CollectorTLS{CA: "/certs/ca.crt", Cert: "/certs/tls.crt", Key: "/certs/tls.key", ServerName: "collector"},
+			SampleRatio:  0.5, AlwaysSample: []AlwaysSample{AlwaysSampleSlow}, SlowAfter: 2 * time.Second, Window: 3 * time.Second,
+		},
 	}
 }
 

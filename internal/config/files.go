@@ -55,13 +55,15 @@ func (v *validator) fault(f *certs.Fault) {
 }
 
 // CertificateFiles are the certificates, keys and authorities that are used: those of the
-// entries of upstream in their order, and then those of downstream. A section that names
+// entries of upstream in their order, then those of downstream, and those towards the
+// collector of traces. A section that names
 // no file is left out.
 func (c *Config) CertificateFiles() (all []certs.Files) {
 	for i, e := range c.Upstream.Entries() {
 		all = append(all, e.TLS.Files(i, e.Address))
 	}
 	all = append(all, c.Downstream.TLS.Files())
+	all = append(all, c.Tracing.TLS.Files(c.Tracing.OTLPEndpoint))
 	return slices.DeleteFunc(all, func(f certs.Files) bool { return f.Cert == "" && f.Key == "" && f.CA == "" })
 }
 

@@ -30,6 +30,7 @@ func (c *Config) Validate() error {
 	v.guard()
 	v.admin()
 	v.metrics()
+	v.tracing()
 	return join(v.errs)
 }
 

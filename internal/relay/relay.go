@@ -32,6 +32,9 @@ type Options struct {
 	// nil: nobody is. Follow says how such files are followed; zero: as certs.Defaults.
 	Certificates CertificateObserver
 	Follow       certs.Options
+	// UpstreamTracer and DownstreamTracer follow updates to clients; nil: nobody traces.
+	UpstreamTracer   upstream.Tracer
+	DownstreamTracer downstream.Tracer
 	// Version of the relay, for the snapshot's header.
 	Version string
 	// Dial, if set, replaces the network towards the control plane.
@@ -96,7 +99,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		upstream: UpstreamConfig(c, fingerprint),
 		hub:      HubConfig(c),
 		options: upstream.ClientOptions{
-			Conns: conns(r.ways), Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Random: o.Random,
+			Conns: conns(r.ways), Log: o.Log.With("component", "upstream"), Observer: o.Upstream, Tracer: o.UpstreamTracer, Random: o.Random,
 		},
 		live:   c,
 		log:    o.Log,
@@ -133,6 +136,7 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 		MaxAge:       c.Downstream.MaxConnectionAge,
 		Log:          r.log.With("component", "downstream"),
 		Observer:     r.options.Downstream,
+		Tracer:       r.options.DownstreamTracer,
 	}
 }
 

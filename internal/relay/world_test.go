@@ -267,6 +267,7 @@ func (s *sightings) ClientRequest(_ cache.TypeURL, kind downstream.RequestKind) 
 }
 func (s *sightings) ClientResponse(cache.TypeURL, int, int, int)             { s.count("response", func() {}) }
 func (s *sightings) ClientAck(cache.TypeURL, time.Duration)                  { s.count("ack", func() {}) }
+func (s *sightings) ClientPropagation(cache.TypeURL, time.Duration, string)  {}
 func (s *sightings) ClientPanic()                                            { s.count("panic", func() { s.panics++ }) }
 func (s *sightings) ClientStalled()                                          { s.count("stalled", func() { s.stalled++ }) }
 func (s *sightings) ClientRateLimited()                                      { s.count("limited", func() { s.limited++ }) }

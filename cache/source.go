@@ -1,0 +1,79 @@
+package cache
+
+import (
+	"slices"
+	"time"
+)
+
+// Source is where what a client is told comes from: an update of upstream's, or several
+// that are told together. It never changes once made, so that all whom an update
+// concerns share one.
+type Source struct {
+	// At is when the oldest of the updates was received.
+	At time.Time
+	// Traces follow the updates, oldest first; none: nobody traces.
+	Traces []Trace
+	// Left counts the updates that are not among Traces for want of room.
+	Left int
+
+	latest Trace // the last to be added, be it listed or not
+}
+
+// Trace is what whoever traces keeps of one update. Nobody else looks into it.
+type Trace any
+
+// maxTraces bounds the updates that are listed in a Source: a client that does not read
+// may be behind any number of them.
+const maxTraces = 32
+
+// NewSource is the source of what one update changes. trace is nil if nobody traces.
+func NewSource(at time.Time, trace Trace) *Source {
+	s := &Source{At: at, latest: trace}
+	if trace != nil {
+		s.Traces = []Trace{trace}
+	}
+	return s
+}
+
+// List are the traces that follow it, oldest first. The source may be nil.
+func (s *Source) List() []Trace {
+	if s == nil {
+		return nil
+	}
+	return s.Traces
+}
+
+// Traced reports whether anybody wants to know what becomes of it.
+func (s *Source) Traced() bool { return s != nil && len(s.Traces) > 0 }
+
+// Adds reports whether With makes another source of s: whether a later one, of one
+// update, says something that s does not.
+func (s *Source) Adds(later *Source) bool {
+	if s == nil || later == nil {
+		return later != nil
+	}
+	return later.latest != nil && later.latest != s.latest
+}
+
+// Fits reports whether there is room for the traces of a later source.
+func (s *Source) Fits(later *Source) bool {
+	return len(s.List())+len(later.List()) <= maxTraces
+}
+
+// With is what s and a later source are together. Either may be nil. If the later one does
+// not fit, its traces are only counted.
+func (s *Source) With(later *Source) *Source {
+	switch {
+	case s == nil:
+		return later
+	case later == nil || !s.Adds(later):
+		return s
+	}
+	both := &Source{At: s.At, Traces: s.Traces, Left: s.Left + later.Left, latest: later.latest}
+	if s.Fits(later) {
+		both.Traces = slices.Concat(s.Traces, later.Traces)
+	} else {
+		both.Left += len(later.Traces)
+	}
+	return both
+}

@@ -1,0 +1,147 @@
+package downstream
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// follower tells a Tracer what becomes of one stream's responses. A nil one does nothing:
+// nobody traces.
+type follower struct {
+	tracer Tracer
+
+	// The small lock: a response can be judged before the sender is done with it.
+	mu     sync.Mutex
+	client Traced
+	asked  map[cache.TypeURL]time.Time // first requests without an answer
+	pushes []*followed                 // not judged yet, oldest first
+}
+
+// followed is a Push, and when it was handed to the transport.
+type followed struct {
+	Push
+	sent time.Time
+}
+
+// maxFollowed bounds the responses of a stream that wait for their verdict here; a
+// Session remembers as many of one type.
+const maxFollowed = 2 * maxUnacked
+
+func (s *Server) follow(st *stream) *follower {
+	if s.config.Tracer == nil {
+		return nil
+	}
+	return &follower{
+		tracer: s.config.Tracer, asked: make(map[cache.TypeURL]time.Time),
+		client: Traced{Stream: st.id, Peer: st.peer.Address, Protocol: st.protocol()},
+	}
+}
+
+// asks notes the first request of a type.
+func (f *follower) asks(note Note, node string, now time.Time) {
+	if f == nil || note.Kind != InitialRequest {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.client.Node = node
+	f.asked[note.Type] = now
+}
+
+// begins notes a response before it is handed to the transport: its verdict may come
+// before that has returned.
+func (f *follower) begins(r *Response, size int, now time.Time) *followed {
+	if f == nil || !r.Source.Traced() {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := &followed{Push: Push{
+		Client: f.client, Source: r.Source, Type: r.Type, Nonce: r.Nonce, Version: r.Version,
+		Resources: r.Resources, Removed: r.Removed, Bytes: size, Partial: r.Partial, Made: now,
+	}}
+	f.tracer.Pushed(&p.Push)
+	if len(f.pushes) == maxFollowed {
+		f.judge(f.pushes[0], PushReplaced, "", now)
+		f.pushes = slices.Delete(f.pushes, 0, 1)
+	}
+	f.pushes = append(f.pushes, p)
+	return p
+}
+
+// sent notes that a response was handed to the transport; p is what begins said of it.
+func (f *follower) sent(r *Response, p *followed, size int, now time.Time) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p != nil {
+		p.sent = now
+	}
+	if at, ok := f.asked[r.Type]; ok && !r.Partial {
+		delete(f.asked, r.Type)
+		f.tracer.Answered(Subscribe{Client: f.client, Type: r.Type, Asked: at, Answered: now, Resources: len(r.Resources), Bytes: size})
+	}
+}
+
+// judged notes a client's verdict, which settles the responses of the type before it, too.
+func (f *follower) judged(note Note) {
+	if f == nil || note.Kind != AckRequest && note.Kind != NackRequest {
+		return
+	}
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := slices.IndexFunc(f.pushes, func(p *followed) bool { return p.Type == note.Type && p.Nonce == note.Nonce })
+	if at < 0 {
+		return
+	}
+	end := PushAcked
+	if note.Kind == NackRequest {
+		end = PushNacked
+	}
+	for _, p := range f.pushes[:at] {
+		if p.Type == note.Type {
+			f.judge(p, PushReplaced, "", now)
+		}
+	}
+	f.judge(f.pushes[at], end, note.Nack, now)
+	kept := slices.DeleteFunc(f.pushes[:at+1], func(p *followed) bool { return p.Type == note.Type })
+	f.pushes = slices.Delete(f.pushes, len(kept), at+1)
+}
+
+func (f *follower) judge(p *followed, end PushEnd, message string, now time.Time) {
+	f.tracer.Judged(&p.Push, Judgement{End: end, Sent: p.sent, At: now, Message: message})
+}
+
+// untold tells of the changes that no response will have.
+func (f *follower) untold(all []Untold) {
+	if f == nil {
+		return
+	}
+	for _, u := range all {
+		f.tracer.Untold(u.Source, u.Behind)
+	}
+}
+
+// over tells of what the stream has left undone.
+func (f *follower) over(untold []Untold) {
+	if f == nil {
+		return
+	}
+	f.untold(untold)
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.pushes {
+		f.judge(p, PushGone, "", now)
+	}
+	for t, at := range f.asked {
+		f.tracer.Answered(Subscribe{Client: f.client, Type: t, Asked: at, Ended: now})
+	}
+	f.pushes, f.asked = nil, nil
+}
