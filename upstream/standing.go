@@ -15,7 +15,8 @@ import (
 // standing is what was told of an entry. It is guarded by the Conn's mutex.
 type standing struct {
 	answers bool      // the last word was that it does
-	since   time.Time // of the last change to or from that; zero: there was none
+	ever    bool      // it did once
+	since   time.Time // of the last change to or from that
 	told    failures  // since it answered last
 	noted   failures  // ever, of what does not end
 	served  int       // groups that it is in use for
@@ -54,16 +55,16 @@ func (s *standing) heard(now time.Time) (news bool, away time.Duration) {
 	if s.answers {
 		return false, 0
 	}
-	if !s.since.IsZero() {
-		away = now.Sub(s.since)
+	if s.ever {
+		away = max(now.Sub(s.since), 1)
 	}
-	s.answers, s.since, s.told = true, now, nil
+	s.answers, s.ever, s.since, s.told = true, true, now, nil
 	return true, away
 }
 
 // lost takes note that nothing comes from the entry any more. first: it was answering.
 func (s *standing) lost(now time.Time) (first bool) {
-	if first = s.answers; first || s.since.IsZero() {
+	if first = s.answers; first {
 		s.answers, s.since = false, now
 	}
 	return first

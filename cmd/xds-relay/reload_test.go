@@ -388,8 +388,8 @@ func reloadUnderLoad(t *testing.T, args ...string) {
 	}
 	stop()
 	r.end()
-	if n := strings.Count(r.log.String(), "the configuration was not reloaded"); n != refused+1 {
-		t.Errorf("the log tells of %d configurations that were refused, want %d", n, refused+1)
+	if n, want := strings.Count(r.log.String(), "the configuration was not reloaded"), min(refused+1, 10); n < want { // of equal lines a few are written
+		t.Errorf("the log tells of %d configurations that were refused, want at least %d", n, want)
 	}
 	t.Logf("%d reloads, %d of them refused, %d clients", reloads+3, refused+1, clients)
 }

@@ -69,7 +69,7 @@ func TestUpstreamUp(t *testing.T) {
 	eventually(t, patience, func() error { return c.Has(cache.Cluster, "a-cluster") })
 	cp.Start()
 	r.becomes(1, state(cp.addr, "current")...)
-	for line, n := range map[string]int{"level=WARN": 3, "cannot reach the control plane": 2, "lost the control plane": 1, "the control plane answers": 2, "the control plane answers again": 2} {
+	for line, n := range map[string]int{"level=WARN": 3, "cannot reach the control plane": 2, "lost the control plane": 1, "the control plane answers": 2, "the control plane answers again": 1} {
 		if len(r.log.Lines(line, cp.addr)) > n || len(r.log.Lines(line, cp.addr)) == 0 {
 			t.Errorf("%d lines with %q, want %d: %q", len(r.log.Lines(line)), line, n, r.log.Lines("control plane"))
 		}

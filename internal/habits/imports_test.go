@@ -114,11 +114,11 @@ func TestImportDirectionsCanFail(t *testing.T) {
 var passiveFiles = []string{
 	"downstream/session.go", "downstream/flush.go", "downstream/exchange.go",
 	"downstream/delta.go", "downstream/sotw.go", "downstream/view.go", "downstream/clustersfirst.go", "downstream/outgoing.go", "downstream/warming.go", "downstream/response.go", "downstream/split.go", "downstream/whole.go", "downstream/ttl.go", "downstream/bodies.go",
-	"downstream/limits.go", "downstream/headers.go", "downstream/ties.go", "downstream/held.go", "downstream/part.go",
+	"downstream/limits.go", "downstream/headers.go", "downstream/ties.go", "downstream/held.go", "downstream/listing.go", "downstream/part.go",
 	"upstream/core.go", "upstream/plan.go", "upstream/suspect.go", "upstream/backoff.go",
 	"upstream/delta.go", "upstream/decode.go", "upstream/settle.go", "upstream/config.go",
 	"upstream/sotw.go", "upstream/stream.go", "upstream/slot.go", "upstream/effect.go", "upstream/timers.go",
-	"upstream/again.go", "upstream/alive.go", "upstream/checkup.go", "upstream/comeback.go", "upstream/connections.go", "upstream/echo.go", "upstream/entry.go", "upstream/failover.go", "upstream/outage.go", "upstream/probe.go", "upstream/reconfigure.go", "upstream/refresh.go", "upstream/unanswered.go",
+	"upstream/again.go", "upstream/alive.go", "upstream/checkup.go", "upstream/comeback.go", "upstream/condition.go", "upstream/connections.go", "upstream/echo.go", "upstream/entry.go", "upstream/failover.go", "upstream/outage.go", "upstream/probe.go", "upstream/reconfigure.go", "upstream/refresh.go", "upstream/unanswered.go",
 	"internal/relay/key.go", "internal/relay/grouping.go", "internal/relay/node.go", "internal/relay/way.go",
 }
 
