@@ -72,7 +72,7 @@ func TestMistakesAtTheStart(t *testing.T) {
 		"a missing cert":      {[]string{"--set", "downstream.tls.cert=/no/cert", "--set", "downstream.tls.key=/no/key"}, `downstream.tls.cert: cannot read "/no/cert": no such file or directory`},
 		"plaintext elsewhere": {[]string{"--upstream", "10.0.0.1:15010"}, `upstream.address: "10.0.0.1:15010" is not on this host and would be spoken to in plaintext`},
 		"a public admin":      {[]string{"--admin", "0.0.0.0:18001"}, `admin.listen: "0.0.0.0:18001" can be reached from other hosts, and the endpoint has no authentication`},
-		"a readable key":      {[]string{"--set", "cache.snapshot.dir=" + dir, "--set", "cache.snapshot.key_file=" + key}, `cache.snapshot.key_file: FILE: everybody can read or write it (mode 0644); chmod o-rwx`},
+		"a readable key":      {[]string{"--set", "cache.snapshot.dir=" + dir, "--set", "cache.snapshot.key_file=" + key}, `cache.snapshot.key_file: "FILE": everybody can read or write it (mode 0644); chmod o-rwx`},
 		"a port in use":       {[]string{"--admin", "", "--listen", taken.Addr().String()}, `downstream.listen: listen tcp ADDRESS: bind: address already in use; another process has it: give downstream.listen (--listen) another address`},
 	} {
 		t.Run(name, func(t *testing.T) {
