@@ -126,7 +126,7 @@ func TestSeenFromOutside(t *testing.T) {
 
 	p.must(
 		p.sees("/readyz", http.StatusServiceUnavailable, "waiting for upstream to answer for CDS"),
-		p.sees("/readyz?verbose", http.StatusServiceUnavailable, "[+]listening ok\n[-]ready_types failed: waiting for upstream"),
+		p.sees("/readyz?verbose", http.StatusServiceUnavailable, "[-]ready_types failed: waiting for upstream"),
 		p.sees("/startupz", http.StatusServiceUnavailable, "waiting for upstream"),
 		p.sees("/metrics", http.StatusOK, "\nxds_relay_ready 0"),
 		p.says(notServing),

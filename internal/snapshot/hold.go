@@ -38,7 +38,9 @@ func TakeHold(dir, holder string) (*Hold, error) {
 	if err := Prepare(dir); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, holdName), os.O_RDWR|os.O_CREATE, 0o600)
+	name := filepath.Join(dir, holdName)
+	// For reading: a disk on which a file stays open for writing cannot be made read-only.
+	f, err := os.OpenFile(name, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +53,7 @@ func TakeHold(dir, holder string) (*Hold, error) {
 		return nil, &InUse{dir, printable(string(text))}
 	}
 	// That it cannot be written, on a disk that is full, changes nothing about the lock.
-	if f.Truncate(0) == nil {
-		_, _ = f.WriteAt([]byte(holder+"\n"), 0)
-	}
+	_ = os.WriteFile(name, []byte(holder+"\n"), 0o600)
 	return &Hold{f}, nil
 }
 
