@@ -76,7 +76,7 @@ func TestOperationsCommands(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				sh := exec.CommandContext(ctx, "sh", "-c", real.Replace(command))
 				sh.Dir = dir
-				sh.Env = append(os.Environ(), asProgram+"=1", "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+				sh.Env = append(os.Environ(), asProgram+"=1", "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 				out, err := sh.CombinedOutput()
 				cancel()
 				if err != nil {
