@@ -190,7 +190,7 @@ func TestAlerts(t *testing.T) {
 		}
 		for name, description := range got {
 			seen[name] = true
-			if !strings.Contains(description, "r") || strings.Contains(description, "<no value>") || strings.Contains(description, "error") {
+			if !strings.Contains(description, "r") || strings.Contains(description, "<no value>") || strings.Contains(description, "error") || strings.Contains(description, " )") {
 				t.Errorf("%s says %q", name, description)
 			}
 		}
