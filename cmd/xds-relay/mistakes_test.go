@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/certs/certstest"
 	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
 )
 
@@ -60,6 +62,9 @@ func TestMistakesAtTheStart(t *testing.T) {
 	if err := os.Chmod(key, 0o644); err != nil { // whatever the umask
 		t.Fatal(err)
 	}
+	authority := certstest.NewAuthority(t, "ours")
+	cert, _ := authority.Issue(t, x509.Certificate{})
+	_, anothers := authority.Issue(t, x509.Certificate{})
 	for name, tt := range map[string]struct {
 		args []string
 		says string
@@ -72,6 +77,7 @@ func TestMistakesAtTheStart(t *testing.T) {
 		"a missing cert":      {[]string{"--set", "downstream.tls.cert=/no/cert", "--set", "downstream.tls.key=/no/key"}, `downstream.tls.cert: cannot read "/no/cert": no such file or directory`},
 		"plaintext elsewhere": {[]string{"--upstream", "10.0.0.1:15010"}, `upstream.address: "10.0.0.1:15010" is not on this host and would be spoken to in plaintext`},
 		"a public admin":      {[]string{"--admin", "0.0.0.0:18001"}, `admin.listen: "0.0.0.0:18001" can be reached from other hosts, and the endpoint has no authentication`},
+		"another's key":       {[]string{"--set", "downstream.tls.cert=" + write("tls.crt", string(cert), 0o600), "--set", "downstream.tls.key=" + write("tls.key", string(anothers), 0o600)}, `downstream.tls.key: "FILE" is not the key of downstream.tls.cert: tls: private key does not match public key`},
 		"a readable key":      {[]string{"--set", "cache.snapshot.dir=" + dir, "--set", "cache.snapshot.key_file=" + key}, `cache.snapshot.key_file: "FILE": everybody can read or write it (mode 0644); chmod o-rwx`},
 		"a port in use":       {[]string{"--admin", "", "--listen", taken.Addr().String()}, `downstream.listen: listen tcp ADDRESS: bind: address already in use; another process has it: give downstream.listen (--listen) another address`},
 	} {
@@ -79,7 +85,7 @@ func TestMistakesAtTheStart(t *testing.T) {
 			cmd := program(t, append([]string{"serve"}, tt.args...)...)
 			out, err := cmd.CombinedOutput()
 			said := strings.NewReplacer(taken.Addr().String(), "ADDRESS").Replace(string(out))
-			for _, path := range append(tt.args, key) {
+			for _, path := range append(tt.args, key, filepath.Join(dir, "tls.key")) {
 				if strings.HasPrefix(path, dir) {
 					said = strings.ReplaceAll(said, path, "FILE")
 				}

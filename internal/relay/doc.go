@@ -8,7 +8,8 @@
 // that is exported, so that a test can join the same packages without any edge:
 // Grouping, and what each package is told of the configuration.
 //
-// Limitations: no reload of the configuration. Clients of a group are believed about the relays they have come through
+// Limitations: of a new configuration it takes what config.Keeping leaves; the rest waits for a
+// restart. Clients of a group are believed about the relays they have come through
 // (NODE-11): one that lies can have the group's stream refused, so that clients whom
 // others must not depend on need a group of their own.
 package relay

@@ -119,6 +119,37 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
+// TestEarlierVersions: what earlier versions of the relay have written is read. The files are
+// named after the commits of those that wrote them.
+func TestEarlierVersions(t *testing.T) {
+	files, err := filepath.Glob("testdata/earlier/*")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are none: %v", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Decode(data, nil, cache.Fingerprint{})
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		var held []string
+		for _, g := range s.Groups {
+			for _, lane := range g.Lanes {
+				for _, r := range lane.Resources {
+					held = append(held, lane.Lane.Type.Short()+" "+r.Resource.Name)
+				}
+			}
+		}
+		if want := []string{"CDS hello", "LDS web", "LDS backend"}; !reflect.DeepEqual(held, want) {
+			t.Errorf("%s holds %q, want %q", file, held, want)
+		}
+	}
+}
+
 // TestSnapshot_EveryByte is R18: a file of 100 KiB, cut off at every offset, and with
 // every byte changed, is rejected whole; nothing panics.
 func TestSnapshot_EveryByte(t *testing.T) {

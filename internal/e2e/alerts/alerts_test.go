@@ -98,6 +98,13 @@ const calm = `
   xds_relay_ack_seconds_bucket{instance="r",type="CDS",le="1"} 0+600x120
   xds_relay_ack_seconds_bucket{instance="r",type="CDS",le="10"} 0+600x120
   xds_relay_ack_seconds_bucket{instance="r",type="CDS",le="+Inf"} 0+600x120
+  xds_relay_propagation_seconds_bucket{instance="r",type="CDS",le="1"} 0+600x120
+  xds_relay_propagation_seconds_bucket{instance="r",type="CDS",le="10"} 0+600x120
+  xds_relay_propagation_seconds_bucket{instance="r",type="CDS",le="+Inf"} 0+600x120
+  xds_relay_certificate_expiry_timestamp_seconds{instance="r",hop="downstream",file="cert"} 700000x120
+  xds_relay_certificate_last_reload_successful{instance="r",hop="downstream",file="cert"} 1x120
+  xds_relay_config_last_reload_successful{instance="r"} 1x120
+  xds_relay_handshake_failures_total{instance="r",hop="downstream",reason="unknown_ca"} 0+1x120
   xds_relay_cache_removals_held{instance="r",type="CDS"} 0x120
   xds_relay_snapshot_errors_total{instance="r",operation="write"} 0x120
   process_resident_memory_bytes{instance="r",job="xds-relay"} 500x120
@@ -128,9 +135,10 @@ func TestAlerts(t *testing.T) {
 		t.Errorf("all is well, and there fires %v", got)
 	}
 	const (
-		up = `xds_relay_upstream_up{instance="r"} `
-		w  = "/warning"
-		c  = "/critical"
+		up     = `xds_relay_upstream_up{instance="r"} `
+		expiry = `xds_relay_certificate_expiry_timestamp_seconds{instance="r",hop="downstream",file="cert"} `
+		w      = "/warning"
+		c      = "/critical"
 	)
 	seen := make(map[string]bool)
 	for _, tt := range []struct {
@@ -150,6 +158,19 @@ func TestAlerts(t *testing.T) {
 		{[]string{`xds_relay_client_sync_state{instance="r",state="unacked"} 20x120`}, 11 * time.Minute, []string{"XdsRelayClientsBehind" + w}},
 		{[]string{`xds_relay_client_stalls_total{instance="r"} 0+1x120`}, 30 * time.Minute, []string{"XdsRelaySlowConsumers" + w}},
 		{[]string{`xds_relay_ack_seconds_bucket{instance="r",type="CDS",le="1"} 0+500x120`}, 30 * time.Minute, []string{"XdsRelayAckSlow" + w}},
+		{[]string{`xds_relay_propagation_seconds_bucket{instance="r",type="CDS",le="1"} 0+500x120`}, 10 * time.Minute, nil},
+		{[]string{`xds_relay_propagation_seconds_bucket{instance="r",type="CDS",le="1"} 0+500x120`}, 30 * time.Minute, []string{"XdsRelayConvergenceSlow" + w}},
+		{[]string{expiry + "604000x120"}, 5 * time.Minute, nil},
+		{[]string{expiry + "604000x120"}, 11 * time.Minute, []string{"XdsRelayCertExpiring" + w}},
+		{[]string{expiry + "86000x120"}, 11 * time.Minute, []string{"XdsRelayCertExpiring" + w, "XdsRelayCertExpiring" + c}},
+		{[]string{expiry + "600x120"}, time.Hour, []string{"XdsRelayCertExpiring" + w, "XdsRelayCertExpiring" + c}},                            // it has expired
+		{[]string{expiry + "600x9 700000x110"}, 20 * time.Minute, nil},                                                                         // it is renewed in time
+		{[]string{`xds_relay_certificate_last_reload_successful{instance="r",hop="downstream",file="cert"} 1x9 0x110`}, 14 * time.Minute, nil}, // a pair that is half written
+		{[]string{`xds_relay_certificate_last_reload_successful{instance="r",hop="downstream",file="cert"} 1x9 0x110`}, 21 * time.Minute, []string{"XdsRelayCertReloadFailed" + w}},
+		{[]string{`xds_relay_config_last_reload_successful{instance="r"} 1x9 0x110`}, 14 * time.Minute, nil},
+		{[]string{`xds_relay_config_last_reload_successful{instance="r"} 1x9 0x110`}, 21 * time.Minute, []string{"XdsRelayConfigReloadFailed" + w}},
+		{[]string{`xds_relay_handshake_failures_total{instance="r",hop="downstream",reason="unknown_ca"} 0+6x120`}, 14 * time.Minute, nil},
+		{[]string{`xds_relay_handshake_failures_total{instance="r",hop="downstream",reason="unknown_ca"} 0+6x120`}, 30 * time.Minute, []string{"XdsRelayHandshakeFailures" + w}},
 		{[]string{`xds_relay_client_connects_total{instance="r",protocol="delta"} 0+60x120`}, 9 * time.Minute, nil},
 		{[]string{`xds_relay_client_connects_total{instance="r",protocol="delta"} 0+60x120`}, 30 * time.Minute, []string{"XdsRelayReconnectStorm" + w}},
 		{[]string{`xds_relay_cache_removals_held{instance="r",type="CDS"} 0x9 3x110`}, 9 * time.Minute, nil},
@@ -169,7 +190,7 @@ func TestAlerts(t *testing.T) {
 		}
 		for name, description := range got {
 			seen[name] = true
-			if !strings.Contains(description, "r") || strings.Contains(description, "<no value>") || strings.Contains(description, "error") {
+			if !strings.Contains(description, "r") || strings.Contains(description, "<no value>") || strings.Contains(description, "error") || strings.Contains(description, " )") {
 				t.Errorf("%s says %q", name, description)
 			}
 		}
