@@ -93,6 +93,8 @@ func (e *Endpoint) hint(f failure, reached bool) string {
 	switch s := e.Security; {
 	case f.mute():
 		text = fmt.Sprintf("accepts connections and says nothing within %v: it hangs, or upstream.address is not its port for gRPC", connectTimeout)
+	case !reached && f.says("connect: connection refused"):
+		text = "has nothing that listens: see whether the control plane runs, and whether upstream.address has its port for xDS"
 	case s == nil && !reached && f.broke():
 		text = "does not answer in plaintext: if it speaks TLS, set upstream.tls.ca, or upstream.tls.server_name for the system's roots"
 	case s == nil:

@@ -108,6 +108,8 @@ func askProbe(ctx context.Context, address, path string) (answer string, err err
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "", fmt.Errorf("%s does not answer %s in time; the relay may be stuck, or something else listens there", address, path)
+	case err != nil && !failedToDial(err):
+		return "", fmt.Errorf("what listens at %s does not answer %s as a relay does: %w; is this admin.listen or metrics.listen?", address, path, cause(err))
 	case err != nil:
 		return "", fmt.Errorf("nobody answers at %s: %w; is the relay running, with this as admin.listen or metrics.listen?", address, cause(err))
 	}
@@ -121,6 +123,12 @@ func askProbe(ctx context.Context, address, path string) (answer string, err err
 		return "", fmt.Errorf("%s answers %s with %d: %s", address, path, resp.StatusCode, answer)
 	}
 	return answer, nil
+}
+
+// failedToDial: there was no connection at all.
+func failedToDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // cause is an error without the URL that it was met at.

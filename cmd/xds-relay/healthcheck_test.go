@@ -61,6 +61,7 @@ func TestHealthcheck(t *testing.T) {
 		{"", []string{"-c", config + "x"}, 1, "", "no such file"},
 		{"", []string{"--address", "127.0.0.1:1"}, 1, "", "nobody answers at 127.0.0.1:1: "},
 		{"", []string{"--address", "unix:///no/socket"}, 1, "", "nobody answers at unix:///no/socket: "},
+		{"", []string{"--address", s.address}, 1, "", "what listens at " + s.address + " does not answer /readyz as a relay does: "},
 		{"", []string{"--address", "nonsense"}, 1, "", `"nonsense" has no port`},
 		{"", []string{"--address", mute.Addr().String(), "--timeout", "100ms"}, 1, "", "does not answer /readyz in time"},
 		{"", []string{"extra"}, 2, "", "unexpected argument"},

@@ -151,7 +151,7 @@ func TestMistakesThatShowLater(t *testing.T) {
 		says     string
 	}{
 		"a port that is shut": {upstream: loopback.Reserve(t),
-			says: `WARN cannot reach the control plane address=ADDRESS reason=unavailable code=Unavailable err="connection error: desc = \"transport: Error while dialing: dial tcp ADDRESS: connect: connection refused\""`},
+			says: `WARN cannot reach the control plane address=ADDRESS reason=unavailable code=Unavailable err="ADDRESS has nothing that listens: see whether the control plane runs, and whether upstream.address has its port for xDS (connection error: desc = \"transport: Error while dialing: dial tcp ADDRESS: connect: connection refused\")"`},
 		"a server that says nothing": {upstream: accepts.Addr().String(),
 			says: `WARN cannot reach the control plane address=ADDRESS reason=unavailable code=Unavailable err="ADDRESS accepts connections and says nothing within 10s: it hangs, or upstream.address is not its port for gRPC`},
 		"permission denied": {upstream: plane(t, func(string, grpc.ServerStream) error { return status.Error(codes.PermissionDenied, "no such node") }),

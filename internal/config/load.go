@@ -39,7 +39,7 @@ func Load(path string, set []string) (*Config, error) {
 	if err != nil {
 		hint := "check the path and the permissions"
 		if errors.Is(err, fs.ErrNotExist) {
-			hint = "check the path; without a file the defaults apply"
+			hint = "check the path; only without -c do the defaults apply"
 		}
 		return nil, &Error{File: path, Msg: "cannot read the configuration: " + osReason(err), Hint: hint, cause: err}
 	}

@@ -293,7 +293,7 @@ func TestLoad(t *testing.T) {
 
 	missing := filepath.Join(dir, "missing.yaml")
 	_, err := Load(missing, nil)
-	checkErr(t, err, missing+": cannot read the configuration: no such file or directory\n  hint: check the path; without a file the defaults apply")
+	checkErr(t, err, missing+": cannot read the configuration: no such file or directory\n  hint: check the path; only without -c do the defaults apply")
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Error("the cause is lost")
 	}

@@ -52,6 +52,7 @@ func TestHints(t *testing.T) {
 	withExpired := []string{trusting, "upstream.tls.cert=" + ca.path("expired.pem"), "upstream.tls.key=" + ca.path("expired.key")}
 	withOther := []string{trusting, "upstream.tls.cert=" + other.path("stranger.pem"), "upstream.tls.key=" + other.path("stranger.key")}
 	plain := func(t *testing.T) string { return startControlPlane(t, newLinear(t).Mux()).addr }
+	reserved := func(t *testing.T) string { return loopback.Reserve(t) }
 	demanding := func(version uint16) *tls.Config {
 		return &tls.Config{Certificates: []tls.Certificate{ours}, ClientCAs: ca.pool, ClientAuth: tls.RequireAndVerifyClientCert, MaxVersion: version}
 	}
@@ -62,6 +63,7 @@ func TestHints(t *testing.T) {
 		maybePlain    = "ADDRESS hangs up on TLS: if it speaks plaintext, leave upstream.tls out"
 		maybeTLS      = "ADDRESS does not answer in plaintext: if it speaks TLS, set upstream.tls.ca"
 		refused       = "ADDRESS does not accept the client certificate: "
+		isShut        = "ADDRESS has nothing that listens: see whether the control plane runs, and whether upstream.address"
 		notHTTP2      = "ADDRESS does not speak HTTP/2 there: set upstream.address"
 	)
 	tests := []struct {
@@ -106,6 +108,8 @@ func TestHints(t *testing.T) {
 		{"plaintext to TLS", serves(&tls.Config{Certificates: []tls.Certificate{ours}}), nil, maybeTLS},
 		{"plaintext to mutual TLS", serves(demanding(0)), nil, maybeTLS},
 		{"plaintext to HTTP/1.1", webServer, nil, maybeTLS},
+		{"plaintext to a closed port", reserved, nil, isShut},
+		{"TLS to a closed port", reserved, []string{trusting}, isShut},
 	}
 	// All at once: each is little but waiting.
 	var relays []*relayed
