@@ -98,6 +98,7 @@ func NewClient(config Config, o ClientOptions) *Client {
 func (c *Client) Run(ctx context.Context) {
 	var streams sync.WaitGroup
 	defer c.finish()
+	defer c.endUse() // when no stream can put another entry to use any more
 	defer streams.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -109,7 +110,6 @@ func (c *Client) Run(ctx context.Context) {
 	defer in.quit()
 	in.follow(c)
 	c.settleUse()
-	defer c.endUse()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	c.step(func(now time.Time) { c.core.Interest(now) })
