@@ -100,6 +100,9 @@ const calm = `
   xds_relay_ack_seconds_bucket{instance="r",type="CDS",le="+Inf"} 0+600x120
   xds_relay_cache_removals_held{instance="r",type="CDS"} 0x120
   xds_relay_snapshot_errors_total{instance="r",operation="write"} 0x120
+  xds_relay_certificate_expiry_timestamp_seconds{instance="r",hop="downstream",file="cert",address=""} 1e6x120
+  xds_relay_certificate_last_reload_successful{instance="r",hop="downstream",file="cert",address=""} 1x120
+  xds_relay_config_last_reload_successful{instance="r"} 1x120
   process_resident_memory_bytes{instance="r",job="xds-relay"} 500x120
   go_gc_gomemlimit_bytes{instance="r",job="xds-relay"} 1000x120
   process_start_time_seconds{instance="r",job="xds-relay"} 1x120
@@ -128,9 +131,10 @@ func TestAlerts(t *testing.T) {
 		t.Errorf("all is well, and there fires %v", got)
 	}
 	const (
-		up = `xds_relay_upstream_up{instance="r"} `
-		w  = "/warning"
-		c  = "/critical"
+		up   = `xds_relay_upstream_up{instance="r"} `
+		cert = `xds_relay_certificate_expiry_timestamp_seconds{instance="r",hop="downstream",file="cert",address=""} `
+		w    = "/warning"
+		c    = "/critical"
 	)
 	seen := make(map[string]bool)
 	for _, tt := range []struct {
@@ -156,6 +160,16 @@ func TestAlerts(t *testing.T) {
 		{[]string{`xds_relay_cache_removals_held{instance="r",type="CDS"} 0x9 3x110`}, 10 * time.Minute, []string{"XdsRelayMassRemovalHeld" + c}},
 		{[]string{`process_resident_memory_bytes{instance="r",job="xds-relay"} 950x120`}, 15 * time.Minute, []string{"XdsRelayMemoryNearLimit" + w}},
 		{[]string{`xds_relay_snapshot_errors_total{instance="r",operation="write"} 0+1x120`}, 20 * time.Minute, []string{"XdsRelaySnapshotFailing" + w}},
+		{[]string{cert + "300000x1500"}, 23 * time.Hour, nil}, // it may be replaced every day
+		{[]string{cert + "300000x1500"}, 25 * time.Hour, []string{"XdsRelayCertificateExpiring" + w}},
+		{[]string{cert + "100000x1500"}, 25 * time.Hour, []string{"XdsRelayCertificateExpiring" + w, "XdsRelayCertificateExpiring" + c}},
+		{[]string{cert + "50000x720 100000x720 150000x720"}, 25 * time.Hour, nil},
+		{[]string{cert + "3600x120"}, 70 * time.Minute, nil},
+		{[]string{cert + "3600x120"}, 80 * time.Minute, []string{"XdsRelayCertificateExpiring" + c}},
+		{[]string{`xds_relay_certificate_last_reload_successful{instance="r",hop="downstream",file="cert",address=""} 0x120`}, 9 * time.Minute, nil},
+		{[]string{`xds_relay_certificate_last_reload_successful{instance="r",hop="downstream",file="cert",address=""} 0x120`}, 11 * time.Minute, []string{"XdsRelayCertificateReloadFailed" + w}},
+		{[]string{`xds_relay_config_last_reload_successful{instance="r"} 0x120`}, 9 * time.Minute, nil},
+		{[]string{`xds_relay_config_last_reload_successful{instance="r"} 0x120`}, 11 * time.Minute, []string{"XdsRelayConfigReloadFailed" + w}},
 		{[]string{`xds_relay_client_disconnects_total{instance="r",reason="too_many"} 0+60x120`}, 20 * time.Minute, []string{"XdsRelayClientsRefused" + w}},
 		{[]string{`process_start_time_seconds{instance="r",job="xds-relay"} 1+1x120`}, 10 * time.Minute, []string{"XdsRelayRestarting" + w}},
 		{[]string{`xds_relay_ready{instance="r"} 0x120`}, 11 * time.Minute, []string{"XdsRelayNotReady" + w}},
