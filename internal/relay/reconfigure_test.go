@@ -256,7 +256,7 @@ func TestReconfigureWhileLooked(t *testing.T) {
 			}
 		})
 		for n := range 200 {
-			w.reconfigure("upstream.fallbacks=[{address: '127.0.0.1:"+strconv.Itoa(n+1)+"', insecure: true}]", "timers.ack_timeout="+strconv.Itoa(n+1)+"s")
+			w.reconfigure("upstream.fallbacks=[{address: '127.0.0.1:"+strconv.Itoa(n+1)+"', insecure: true}, {address: '127.0.0.1:"+strconv.Itoa(n+2)+"', insecure: true}]", "timers.ack_timeout="+strconv.Itoa(n+1)+"s")
 		}
 		close(done)
 		others.Wait()
