@@ -108,7 +108,9 @@ func watchHealth(t *testing.T, network *xdstest.Network, roots *x509.CertPool) (
 func TestReadinessAfterOtherCredentials(t *testing.T) {
 	for name, to := range map[string]func(c *config.Config, valid config.ServerTLS){
 		"another certificate": func(c *config.Config, valid config.ServerTLS) { c.Downstream.TLS = valid },
-		"plaintext":           func(c *config.Config, _ config.ServerTLS) { c.Downstream.TLS, c.Downstream.Insecure = config.ServerTLS{}, true },
+		"plaintext": func(c *config.Config, _ config.ServerTLS) {
+			c.Downstream.TLS, c.Downstream.Insecure = config.ServerTLS{}, true
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
