@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -65,4 +66,36 @@ func TestUseEndsWithTheGroup(t *testing.T) {
 			conn.Close()
 		}
 	})
+}
+
+// received is a Tracer that keeps what came.
+type received struct{ all []Received }
+
+func (r *received) Received(x Received) cache.Trace  { r.all = append(r.all, x); return nil }
+func (r *received) Applied(cache.Trace, Application) {}
+func (r *received) Taken(_ cache.Trace, _ string)    {}
+
+// TestTracedAfterAReload: a response that comes on a stream whose entry has another place in
+// the list by now, or none, is traced as that entry's.
+func TestTracedAfterAReload(t *testing.T) {
+	tracer := &received{}
+	conn := NewConn(Endpoint{Name: "second", Target: "passthrough:///none", Credentials: insecure.NewCredentials()})
+	c := NewClient(Config{Entries: []Entry{{Name: "first"}, {Name: "second"}}}, ClientOptions{Conns: []*Conn{conn, conn}, Hub: fanout.NewHub(fanout.Config{}), Log: slog.New(slog.DiscardHandler), Tracer: tracer})
+	s := &stream{open: Open{ID: 1, Role: Main, Entry: 1}, conn: conn}
+	s.kind = c.kind(s.open)
+	for _, list := range [][]Entry{{{Name: "third"}, {Name: "fourth"}, {Name: "second"}}, {{Name: "third"}}} {
+		c.Reconfigure(Config{Entries: list}, []*Conn{conn, conn, conn}[:len(list)])
+		c.step(func(now time.Time) { c.reconfigure(now) })
+		if _, err := c.takeIn(1, s, &discovery.DeltaDiscoveryResponse{TypeUrl: string(cache.Cluster), Nonce: "n"}, c.log); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, r := range tracer.all {
+		if r.Stream.Entry != "second" {
+			t.Errorf("it is said to be of %s", r.Stream.Entry)
+		}
+	}
+	if len(tracer.all) != 2 {
+		t.Errorf("%d of 2 responses were traced", len(tracer.all))
+	}
 }
