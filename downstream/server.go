@@ -207,6 +207,7 @@ func (s *Server) register(st *stream) *End {
 	}
 	s.lastID++
 	st.id = s.lastID
+	st.follow = s.follow(st) // before anybody sees the stream: Reconfigure has it look for something to send
 	s.streams[st.id] = st
 	if st.conn != nil {
 		st.conn.streams++

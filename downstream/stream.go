@@ -90,7 +90,6 @@ func (s *Server) serve(g grpc.ServerStream, kind Stream) error {
 		return end.status().Err()
 	}
 	st.configure(s.limits.Load()) // Reconfigure may have looked before it was there
-	st.follow = s.follow(st)
 	s.observer.ClientConnected(st.protocol())
 	if age := s.config.MaxAge; age > 0 && st.conn != nil {
 		st.age = time.AfterFunc(time.Until(st.conn.endOf(age)), func() { st.end(aged()) })

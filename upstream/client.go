@@ -34,7 +34,7 @@ type Client struct {
 	fingerprint cache.Fingerprint
 
 	// order is held over a step of the Core and what comes of it, so that the Hub
-	// learns things in their order. It is taken before mu, and by step alone.
+	// learns things in their order. It is taken before mu.
 	order   sync.Mutex
 	used    *Conn      // whose use has been told; guarded by order
 	mu      sync.Mutex // held to step the Core, never to send or to apply
@@ -98,6 +98,7 @@ func NewClient(config Config, o ClientOptions) *Client {
 func (c *Client) Run(ctx context.Context) {
 	var streams sync.WaitGroup
 	defer c.finish()
+	defer c.endUse() // when no stream can put another entry to use any more
 	defer streams.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -109,7 +110,6 @@ func (c *Client) Run(ctx context.Context) {
 	defer in.quit()
 	in.follow(c)
 	c.settleUse()
-	defer c.endUse()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	c.step(func(now time.Time) { c.core.Interest(now) })
@@ -336,7 +336,7 @@ func (c *Client) receive(id StreamID, s *stream, in adsStream, log *slog.Logger)
 		if err != nil {
 			return err
 		}
-		routine, err := c.takeIn(id, s.open, resp, log)
+		routine, err := c.takeIn(id, s, resp, log)
 		if err != nil {
 			return err
 		}
@@ -350,7 +350,7 @@ func (c *Client) receive(id StreamID, s *stream, in adsStream, log *slog.Logger)
 // takeIn lets the Hub have a response, and then its ACK go. routine: nothing else is to be
 // done about it. A bug that a response brings to light ends the stream that it came on, and
 // nothing else.
-func (c *Client) takeIn(id StreamID, o Open, resp proto.Message, log *slog.Logger) (routine bool, err error) {
+func (c *Client) takeIn(id StreamID, on *stream, resp proto.Message, log *slog.Logger) (routine bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.observer.UpstreamDropped(panicked)
@@ -363,7 +363,7 @@ func (c *Client) takeIn(id StreamID, o Open, resp proto.Message, log *slog.Logge
 	if debugs(log) {
 		tellResponse(log, d, proto.Size(resp))
 	}
-	d.update.Source = c.source(o, resp, d, received)
+	d.update.Source = c.source(on, resp, d, received)
 	c.observer.UpstreamResponse(d.typeURL, len(d.update.Set)+len(d.bodyless), len(d.update.Removed))
 	c.step(func(now time.Time) {
 		if s := c.streams[id]; s != nil {

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -139,6 +140,9 @@ func (c *Client) leaveUse() {
 func (c *Client) firstFailure(conn *Conn, e ended) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !slices.Contains(c.conns, conn) {
+		return false // it is not in the list any more, and nobody wonders
+	}
 	f := c.failed[conn]
 	defer func() { c.failed[conn] = f }()
 	return f.news(e.kind())

@@ -45,7 +45,7 @@ type Application struct {
 }
 
 // source is what goes with a response to those who are told of it.
-func (c *Client) source(o Open, resp proto.Message, d *Response, at time.Time) *cache.Source {
+func (c *Client) source(on *stream, resp proto.Message, d *Response, at time.Time) *cache.Source {
 	if c.tracer == nil {
 		return cache.NewSource(at, nil)
 	}
@@ -54,7 +54,7 @@ func (c *Client) source(o Open, resp proto.Message, d *Response, at time.Time) *
 		version = delta.GetSystemVersionInfo()
 	}
 	return cache.NewSource(at, c.tracer.Received(Received{
-		Group: c.hub.Name(), Stream: c.kind(o), Type: d.typeURL, Nonce: d.nonce, Version: version,
+		Group: c.hub.Name(), Stream: on.kind, Type: d.typeURL, Nonce: d.nonce, Version: version,
 		Set: len(d.update.Set) + len(d.bodyless), Removed: len(d.update.Removed), Bytes: proto.Size(resp), At: at,
 	}))
 }

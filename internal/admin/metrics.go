@@ -57,6 +57,8 @@ type Metrics struct {
 	snapshot     snapshotMetrics
 	certificates certificateMetrics
 	reload       reloadMetrics
+
+	relay Relay // set by Attach; nil before
 }
 
 var (
@@ -171,9 +173,8 @@ func newGoCollector() prometheus.Collector {
 // Attach adds the gauges over a relay's state, which is asked at each scrape.
 // Call it once.
 func (m *Metrics) Attach(r Relay) {
-	for _, address := range r.ControlPlanes() {
-		m.entryFromTheStart(address)
-	}
+	m.relay = r
+	m.entriesFromTheStart()
 	m.registry.MustRegister(newStateCollector(r), newUpstreamCollector(r), newCertificateCollector(r))
 }
 

@@ -30,8 +30,14 @@ func (m reloadMetrics) reloaded(ok bool, at time.Time) {
 	m.at.Set(float64(at.UnixMilli()) / 1000)
 }
 
-// ConfigReloaded notes how a reload went.
-func (m *Metrics) ConfigReloaded(ok bool, at time.Time) { m.reload.reloaded(ok, at) }
+// ConfigReloaded notes how a reload went. The list of control planes may be another one.
+// Series of those that are gone stay.
+func (m *Metrics) ConfigReloaded(ok bool, at time.Time) {
+	m.reload.reloaded(ok, at)
+	if ok && m.relay != nil {
+		m.entriesFromTheStart()
+	}
+}
 
 // reloadWith answers 400 with all that is wrong with the configuration, else with what
 // changed.

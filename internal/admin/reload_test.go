@@ -51,3 +51,27 @@ func TestReloadEndpoint(t *testing.T) {
 	}
 	metrics("successful 1", "success_timestamp_seconds 2000")
 }
+
+// relisted is a relay whose list of control planes changes.
+type relisted struct {
+	described
+	list []string
+}
+
+func (r *relisted) ControlPlanes() []string { return r.list }
+
+// TestReloadedEntriesFromTheStart: the series of a control plane that a reload has named are
+// there before its first event, too.
+func TestReloadedEntriesFromTheStart(t *testing.T) {
+	m, r := NewMetrics(Build{}), &relisted{newDescribed(), []string{"a:1"}}
+	m.Attach(r)
+	r.list = []string{"new:1"}
+	m.ConfigReloaded(true, time.Unix(1000, 0))
+	w := httptest.NewRecorder()
+	NewProbes(r, m).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/metrics", nil))
+	for _, line := range []string{`upstream_connections{address="new:1"} 0`, `upstream_checks_total{address="new:1",result="silent"} 0`, `upstream_active{address="new:1",mode="delta"} 0`} {
+		if !strings.Contains(w.Body.String(), "\nxds_relay_"+line+"\n") {
+			t.Errorf("the metrics lack %s", line)
+		}
+	}
+}

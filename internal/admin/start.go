@@ -35,6 +35,13 @@ func (m *Metrics) fromTheStart() {
 	}
 }
 
+// entriesFromTheStart makes those of the control planes that the list has now.
+func (m *Metrics) entriesFromTheStart() {
+	for _, address := range m.relay.ControlPlanes() {
+		m.entryFromTheStart(address)
+	}
+}
+
 // entryFromTheStart makes those of a control plane of the list.
 func (m *Metrics) entryFromTheStart(address string) {
 	for _, sotw := range []bool{false, true} {

@@ -28,8 +28,9 @@ type limits struct {
 var defaults = limits{burst: 10, every: 5 * time.Second, kinds: 256}
 
 // sampledBy are the attributes that, with level and message, make the kind of a line. Each
-// has few values in one relay: none is a client's or a group's choice.
-var sampledBy = map[string]bool{"reason": true, "code": true, "address": true, "listener": true}
+// has few values in one relay: none is a client's or a group's choice. key is a key of the
+// configuration: a reload that changes many says so of each.
+var sampledBy = map[string]bool{"reason": true, "code": true, "address": true, "listener": true, "key": true}
 
 // sampler holds back what is too much.
 type sampler struct {

@@ -190,3 +190,15 @@ func TestText(t *testing.T) {
 		t.Errorf("got  %swant %s", out.String(), want)
 	}
 }
+
+// TestChangesAreNotAStorm: a reload that changes many keys says so of each.
+func TestChangesAreNotAStorm(t *testing.T) {
+	l, p := newLog(t)
+	log := l.With("trigger", "SIGHUP")
+	for n := range 30 {
+		log.Info("configuration changed", "key", fmt.Sprintf("timers.t%d", n), "old", 1, "new", 2)
+	}
+	if n := len(p.lines("configuration changed")); n != 30 {
+		t.Errorf("%d of 30 changed keys are in the log", n)
+	}
+}

@@ -102,3 +102,57 @@ func watchHealth(t *testing.T, network *xdstest.Network, roots *x509.CertPool) (
 	})
 	return told, func() { conn.Close(); hearing.Wait() }
 }
+
+// A reload that names another certificate, or none, is told to health checks as readiness
+// is (ERR-14).
+func TestReadinessAfterOtherCredentials(t *testing.T) {
+	for name, to := range map[string]func(c *config.Config, valid config.ServerTLS){
+		"another certificate": func(c *config.Config, valid config.ServerTLS) { c.Downstream.TLS = valid },
+		"plaintext": func(c *config.Config, _ config.ServerTLS) {
+			c.Downstream.TLS, c.Downstream.Insecure = config.ServerTLS{}, true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				ca := certstest.NewAuthorityFrom(t, x509.Certificate{NotAfter: begin.Add(1000 * time.Hour)})
+				dir := t.TempDir()
+				issue := func(name string, life time.Duration) config.ServerTLS {
+					cert, key := ca.Issue(t, x509.Certificate{NotBefore: begin, NotAfter: begin.Add(life)})
+					certstest.Rename(t, dir, map[string][]byte{name + ".crt": cert, name + ".key": key})
+					return config.ServerTLS{Cert: filepath.Join(dir, name+".crt"), Key: filepath.Join(dir, name+".key")}
+				}
+				c, err := config.Load("", []string{"upstream.insecure=true"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Downstream.TLS = issue("old", time.Hour)
+				up, down := xdstest.NewNetwork(), xdstest.NewNetwork()
+				r, err := New(c, Options{Dial: up.Dial, Follow: certs.Options{NoNotify: true, Poll: time.Minute}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer r.Close(0)
+				r.Serve(down.Listener())
+				told, end := watchHealth(t, down, ca.Pool())
+				defer end()
+				synctest.Wait()
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				if *told.Load() != "NOT_SERVING" {
+					t.Fatalf("with a certificate that has expired health checks are told %v", *told.Load())
+				}
+				next := *c
+				to(&next, issue("new", 100*time.Hour))
+				if err := r.Reconfigure(&next); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				if ready, why := r.Ready(); !ready || *told.Load() != "SERVING" {
+					t.Errorf("after the reload readiness is %t (%s), and health checks are told %v", ready, why, *told.Load())
+				}
+			})
+		})
+	}
+}

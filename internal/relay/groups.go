@@ -177,7 +177,7 @@ func (g *groups) start(name string, p Place, node *core.Node) *group {
 	o.Hub, o.Denied = gr.hub, func(entry string) { g.denied(gr, entry) }
 	if name != "" {
 		o.Log = o.Log.With("group", h.Name)
-		g.log.Info("group opened", "group", h.Name, "key", name, "upstream_node", node.GetId())
+		g.log.Info("group opened", "group", h.Name, "group_key", name, "upstream_node", node.GetId())
 	}
 	gr.client = upstream.NewClient(c, o)
 	started := make(chan struct{})

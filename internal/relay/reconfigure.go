@@ -41,6 +41,7 @@ func (r *Relay) Reconfigure(c *config.Config) error {
 			return err
 		}
 		r.clients.swap(creds)
+		r.ready.certificatesChanged()
 	}
 	r.server.Reconfigure(r.serverConfig(c))
 	done := r.groups.reconfigure(c, conns(ways))

@@ -2,7 +2,9 @@ package relay
 
 import (
 	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,4 +223,42 @@ func files(t *testing.T) {
 	if err := os.Chmod("key", 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestReconfigureWhileLooked: who looks at the relay, and clients that come, may do so while
+// it takes another configuration. The race detector judges.
+func TestReconfigureWhileLooked(t *testing.T) {
+	inWorld(t, nil, func(w *world) {
+		done := make(chan struct{})
+		var others sync.WaitGroup
+		others.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					w.relay.ControlPlanes()
+					w.relay.Upstream()
+					w.relay.Readiness()
+					w.relay.Clients()
+				}
+			}
+		})
+		conn := w.dial()
+		others.Go(func() {
+			for n := range 200 {
+				c, err := openStream(conn, "c"+strconv.Itoa(n))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = c.stream.CloseSend()
+			}
+		})
+		for n := range 200 {
+			w.reconfigure("upstream.fallbacks=[{address: '127.0.0.1:"+strconv.Itoa(n+1)+"', insecure: true}, {address: '127.0.0.1:"+strconv.Itoa(n+2)+"', insecure: true}]", "timers.ack_timeout="+strconv.Itoa(n+1)+"s")
+		}
+		close(done)
+		others.Wait()
+	})
 }

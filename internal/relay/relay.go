@@ -269,7 +269,7 @@ func (r *Relay) Upstream() map[string]upstream.State {
 
 // ControlPlanes are the addresses of the control planes, in order of preference.
 func (r *Relay) ControlPlanes() (addresses []string) {
-	for _, e := range r.config.Upstream.Entries() {
+	for _, e := range r.Config().Upstream.Entries() {
 		addresses = append(addresses, e.Address)
 	}
 	return addresses

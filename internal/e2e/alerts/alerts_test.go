@@ -160,11 +160,10 @@ func TestAlerts(t *testing.T) {
 		{[]string{`xds_relay_ack_seconds_bucket{instance="r",type="CDS",le="1"} 0+500x120`}, 30 * time.Minute, []string{"XdsRelayAckSlow" + w}},
 		{[]string{`xds_relay_propagation_seconds_bucket{instance="r",type="CDS",le="1"} 0+500x120`}, 10 * time.Minute, nil},
 		{[]string{`xds_relay_propagation_seconds_bucket{instance="r",type="CDS",le="1"} 0+500x120`}, 30 * time.Minute, []string{"XdsRelayConvergenceSlow" + w}},
-		{[]string{expiry + "604000x120"}, 5 * time.Minute, nil},
-		{[]string{expiry + "604000x120"}, 11 * time.Minute, []string{"XdsRelayCertExpiring" + w}},
-		{[]string{expiry + "86000x120"}, 11 * time.Minute, []string{"XdsRelayCertExpiring" + w, "XdsRelayCertExpiring" + c}},
-		{[]string{expiry + "600x120"}, time.Hour, []string{"XdsRelayCertExpiring" + w, "XdsRelayCertExpiring" + c}},                            // it has expired
-		{[]string{expiry + "600x9 700000x110"}, 20 * time.Minute, nil},                                                                         // it is renewed in time
+		{[]string{expiry + "300000x1500"}, time.Hour, nil}, // one that is replaced every day
+		{[]string{expiry + "300000x1500"}, 25 * time.Hour, []string{"XdsRelayCertExpiring" + w}},
+		{[]string{expiry + "100000x1500"}, 25 * time.Hour, []string{"XdsRelayCertExpiring" + w, "XdsRelayCertExpiring" + c}},
+		{[]string{expiry + "3600x120"}, 80 * time.Minute, []string{"XdsRelayCertExpiring" + c}},                                                // it has expired
 		{[]string{`xds_relay_certificate_last_reload_successful{instance="r",hop="downstream",file="cert"} 1x9 0x110`}, 14 * time.Minute, nil}, // a pair that is half written
 		{[]string{`xds_relay_certificate_last_reload_successful{instance="r",hop="downstream",file="cert"} 1x9 0x110`}, 21 * time.Minute, []string{"XdsRelayCertReloadFailed" + w}},
 		{[]string{`xds_relay_config_last_reload_successful{instance="r"} 1x9 0x110`}, 14 * time.Minute, nil},

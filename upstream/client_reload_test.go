@@ -1,0 +1,101 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// TestFailuresGoWithTheirEntry: what a group was told of entries that are not in its list any
+// more is not remembered, whether it was told of it before or after the change.
+func TestFailuresGoWithTheirEntry(t *testing.T) {
+	conn := func(n int) *Conn {
+		return NewConn(Endpoint{Name: fmt.Sprint(n), Target: "passthrough:///none", Credentials: insecure.NewCredentials()})
+	}
+	c := NewClient(Config{Entries: []Entry{{Name: "0"}}}, ClientOptions{Conns: []*Conn{conn(0)}, Hub: fanout.NewHub(fanout.Config{}), Log: slog.New(slog.DiscardHandler)})
+	for n := 1; n < 100; n++ {
+		was, now := c.conns[0], conn(n)
+		if !c.firstFailure(was, ended{reason: "refused"}) {
+			t.Error("the first failure of an entry is not told")
+		}
+		c.Reconfigure(Config{Entries: []Entry{{Name: fmt.Sprint(n)}}}, []*Conn{now})
+		c.step(func(now time.Time) { c.reconfigure(now) })
+		c.firstFailure(was, ended{reason: "late"})
+	}
+	if len(c.failed) > 1 {
+		t.Errorf("failures of %d entries are remembered, and the list has one", len(c.failed))
+	}
+}
+
+// TestUseEndsWithTheGroup: a group that ends while its first entry is being tried is not
+// counted as one that the second entry serves, though the attempt has failed then.
+func TestUseEndsWithTheGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := func(name string) *Conn {
+			return NewConn(Endpoint{Name: name, Target: "passthrough:///" + name, Credentials: insecure.NewCredentials(), Dial: func(ctx context.Context, _ string) (net.Conn, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}})
+		}
+		conns := []*Conn{conn("first"), conn("second")}
+		hub := fanout.NewHub(fanout.Config{})
+		hub.Subscribe(cache.Cluster, fanout.NewSubscriber(func() {})).Delta([]string{fanout.Wildcard}, nil, time.Now())
+		c := NewClient(Config{Entries: []Entry{{Name: "first"}, {Name: "second"}}, UnavailableAfter: time.Hour}, ClientOptions{Conns: conns, Hub: hub, Log: slog.New(slog.DiscardHandler)})
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { c.Run(ctx) })
+		synctest.Wait()
+		time.Sleep(time.Second)
+		cancel()
+		run.Wait()
+		for _, conn := range conns {
+			if conn.standing.served != 0 {
+				t.Errorf("%s serves %d groups, and there is none", conn.endpoint.Name, conn.standing.served)
+			}
+			conn.Close()
+		}
+	})
+}
+
+// received is a Tracer that keeps what came.
+type received struct{ all []Received }
+
+func (r *received) Received(x Received) cache.Trace  { r.all = append(r.all, x); return nil }
+func (r *received) Applied(cache.Trace, Application) {}
+func (r *received) Taken(_ cache.Trace, _ string)    {}
+
+// TestTracedAfterAReload: a response that comes on a stream whose entry has another place in
+// the list by now, or none, is traced as that entry's.
+func TestTracedAfterAReload(t *testing.T) {
+	tracer := &received{}
+	conn := NewConn(Endpoint{Name: "second", Target: "passthrough:///none", Credentials: insecure.NewCredentials()})
+	c := NewClient(Config{Entries: []Entry{{Name: "first"}, {Name: "second"}}}, ClientOptions{Conns: []*Conn{conn, conn}, Hub: fanout.NewHub(fanout.Config{}), Log: slog.New(slog.DiscardHandler), Tracer: tracer})
+	s := &stream{open: Open{ID: 1, Role: Main, Entry: 1}, conn: conn}
+	s.kind = c.kind(s.open)
+	for _, list := range [][]Entry{{{Name: "third"}, {Name: "fourth"}, {Name: "second"}}, {{Name: "third"}}} {
+		c.Reconfigure(Config{Entries: list}, []*Conn{conn, conn, conn}[:len(list)])
+		c.step(func(now time.Time) { c.reconfigure(now) })
+		if _, err := c.takeIn(1, s, &discovery.DeltaDiscoveryResponse{TypeUrl: string(cache.Cluster), Nonce: "n"}, c.log); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, r := range tracer.all {
+		if r.Stream.Entry != "second" {
+			t.Errorf("it is said to be of %s", r.Stream.Entry)
+		}
+	}
+	if len(tracer.all) != 2 {
+		t.Errorf("%d of 2 responses were traced", len(tracer.all))
+	}
+}
