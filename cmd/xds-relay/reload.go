@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -79,9 +81,17 @@ func startReloading(r *relay.Relay, file string, load func() (*config.Config, er
 	return l
 }
 
-// ask reloads for somebody who reads the answer.
+// ask reloads for somebody who reads the answer. Who may ask need not be one who may read
+// the file: mistakes are told by their place, without the lines that they stand on.
 func (l *reloading) ask() (string, error) {
 	o, err := l.Reload("POST /-/reload")
+	var mistakes []string
+	for _, e := range config.All(err) {
+		mistakes = append(mistakes, e.Brief())
+	}
+	if len(mistakes) > 0 {
+		err = errors.New(strings.Join(mistakes, "\n"))
+	}
 	return o.String(), err
 }
 

@@ -359,6 +359,11 @@ func reloadUnderLoad(t *testing.T, args ...string) {
 	if code, body := r.reload(text(broken[0].text)); code != http.StatusBadRequest {
 		t.Fatalf("a broken one after it: %d %q", code, body)
 	}
+	// Who asks over HTTP need not be one who may read the file.
+	if code, body := r.reload(last + "headerz: {authorization: Bearer hunter2}\n"); code != http.StatusBadRequest || !strings.Contains(body, `unknown field "headerz"`) || strings.Contains(body, "hunter2") {
+		t.Errorf("a section that is misspelt: %d %q", code, body)
+	}
+	refused++
 	b.set(t, 1_000_000) // a stays behind: it is not in the configuration any more
 	await(t, watchers, 1_000_000, "at the end")
 	if code, body := r.reload(last); code != http.StatusOK || body != "nothing has changed\n" {
@@ -391,7 +396,7 @@ func reloadUnderLoad(t *testing.T, args ...string) {
 	if n, want := strings.Count(r.log.String(), "the configuration was not reloaded"), min(refused+1, 10); n < want { // of equal lines a few are written
 		t.Errorf("the log tells of %d configurations that were refused, want at least %d", n, want)
 	}
-	t.Logf("%d reloads, %d of them refused, %d clients", reloads+3, refused+1, clients)
+	t.Logf("%d reloads, %d of them refused, %d clients", reloads+4, refused+1, clients)
 }
 
 // TestHangUp: SIGHUP does not end the process, and has the configuration read; flags still
