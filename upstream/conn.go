@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -65,8 +66,13 @@ const connectTimeout = 10 * time.Second
 // worse for it.
 var errNoRoom = errors.New("no room for another stream to the control plane")
 
-// errMoved: the stream is to make room, and to go to another connection.
-var errMoved = fmt.Errorf("%w: its connection is full, and it goes to another one", errNoRoom)
+// errMoved: the stream is to go to another connection.
+var errMoved = fmt.Errorf("%w: its connection takes no more, and it goes to another one", errNoRoom)
+
+// errSpent keeps gRPC from connecting a channel again by itself, as it does for an RPC
+// that comes after a GOAWAY: the streams of the old connection and those of the new one
+// would then count as one connection's.
+var errSpent = errors.New("the channel had its connection")
 
 // Conn is the way to one endpoint that the streams of all groups share: one connection,
 // or several where the server bounds the streams of each (UP-1, NODE-9).
@@ -98,7 +104,7 @@ type channel struct {
 	*grpc.ClientConn
 	place *connection
 	pings time.Duration // their interval
-	up    bool          // it was connected once
+	up    atomic.Bool   // it was connected once, and connects no more
 }
 
 // tenure is a stream's time on a channel, or that of an attempt at one.
@@ -140,21 +146,10 @@ func NewConn(e Endpoint) *Conn {
 	if e.Observer == nil {
 		e.Observer = nobody{}
 	}
+	e.Dial = dial
 	dead := unacknowledged(e.Missing)
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(e.Credentials),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			conn, err := dial(ctx, address)
-			if err != nil {
-				return nil, err
-			}
-			w, err := newWire(conn, dead, func() { e.Observer.UpstreamConnection(e.Name, false) })
-			if err != nil {
-				return nil, err
-			}
-			e.Observer.UpstreamConnection(e.Name, true)
-			return w, nil
-		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(e.MaxReceive)),
 		// A channel that failed is thrown away before it tries again by itself.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
@@ -205,7 +200,7 @@ func (c *Conn) enter(group any, end context.CancelFunc) (_ *tenure, room <-chan 
 		return nil, nil, status.Error(codes.Unavailable, "the relay is shutting down")
 	}
 	for _, ch := range c.channels {
-		if ch.up && ch.GetState() != connectivity.Ready {
+		if ch.up.Load() && ch.GetState() != connectivity.Ready {
 			lost = append(lost, c.retire(ch)...)
 		}
 	}
@@ -215,22 +210,48 @@ func (c *Conn) enter(group any, end context.CancelFunc) (_ *tenure, room <-chan 
 	}
 	ch := c.channels[s.on]
 	if ch == nil {
-		options := c.options
-		if c.pings.Time > 0 {
-			options = append(slices.Clip(options), grpc.WithKeepaliveParams(c.pings))
-		}
-		cc, err := grpc.NewClient(c.endpoint.Target, options...)
-		if err != nil {
+		var err error
+		if ch, err = c.newChannel(s.on); err != nil {
 			c.places.retire(s.on)
 			c.places.leave(s)
 			return nil, nil, err
 		}
-		ch = &channel{ClientConn: cc, place: s.on, pings: c.pings.Time}
 		c.channels[s.on] = ch
 	}
 	t := &tenure{seat: s, channel: ch, end: end}
 	c.tenures[s] = t
 	return t, nil, nil
+}
+
+// newChannel makes the channel of a place. It connects when it is first used.
+func (c *Conn) newChannel(place *connection) (*channel, error) {
+	ch := &channel{place: place, pings: c.pings.Time}
+	options := append(slices.Clip(c.options), grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		if ch.up.Load() {
+			return nil, errSpent
+		}
+		return c.endpoint.dial(ctx, address)
+	}))
+	if c.pings.Time > 0 {
+		options = append(options, grpc.WithKeepaliveParams(c.pings))
+	}
+	var err error
+	ch.ClientConn, err = grpc.NewClient(c.endpoint.Target, options...)
+	return ch, err
+}
+
+// dial makes a connection that is counted, and that knows itself (wire).
+func (e *Endpoint) dial(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := e.Dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	w, err := newWire(conn, unacknowledged(e.Missing), func() { e.Observer.UpstreamConnection(e.Name, false) })
+	if err != nil {
+		return nil, err
+	}
+	e.Observer.UpstreamConnection(e.Name, true)
+	return w, nil
 }
 
 // began takes note of what came of an attempt to begin a stream. It says errNoRoom if
@@ -239,7 +260,10 @@ func (c *Conn) began(t *tenure, err error) error {
 	c.mu.Lock()
 	known := c.places.learnt
 	stuck := errors.Is(err, errStuck)
-	t.channel.up = t.channel.up || err == nil || stuck
+	spent := t.channel.up.Load() && t.channel.GetState() != connectivity.Ready
+	if err == nil || stuck {
+		t.channel.up.Store(true)
+	}
 	switch {
 	case t.seat.moved:
 		err = errMoved
@@ -248,6 +272,8 @@ func (c *Conn) began(t *tenure, err error) error {
 		c.makeRoom(t.channel)
 	case err == nil:
 		t.seat.begun, c.reached = true, true
+	case spent: // the connection went meanwhile; that says nothing of the next one
+		err = errMoved
 	default:
 		err = c.endpoint.explained(err, c.reached)
 	}

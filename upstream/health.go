@@ -89,7 +89,7 @@ func (c *Conn) carryOut(ch *channel, w *wire, k *checking, timeout time.Duration
 func (c *Conn) ask(ch *channel, w *wire, k *checking, timeout time.Duration) reply {
 	headers, _ := c.endpoint.own() // without them any answer will do, too
 	if ch.GetState() != connectivity.Ready {
-		return replyUnasked // an RPC would make a connection of its own
+		return replyUnasked // nobody is there to ask
 	}
 	ctx, cancel := context.WithCancelCause(withHeaders(context.Background(), headers))
 	defer cancel(nil)
