@@ -35,6 +35,11 @@ type index struct {
 	guards struct{ named, wildcard guard }
 	// warm: what was loaded from disk and not confirmed since (warm.go).
 	warm warmth
+	// doubts are the faults that each lane has met, silences the names that only the silence
+	// of a stream makes Absent of which nobody knows whether it speaks of the type at all
+	// (doubt.go).
+	doubts   struct{ named, wildcard doubts }
+	silences silences
 	// shown: what upstream shows that is in neither Table (UP-9).
 	shown shown
 	// inherited are names that have their copy of a wildcard that was given up, with the
@@ -53,6 +58,7 @@ type index struct {
 	wildcardHeld  bool              // from the first interest until Changes gives it up
 	wildcardAsked bool              // upstream is being asked for it
 	wanted        int               // names with any interest
+	withheld      int               // subscriptions from which something is
 	subscriptions int
 	nextNumber    uint64
 

@@ -82,6 +82,7 @@ func (c *Core) place(now time.Time) {
 	c.suspects.forget(wanted)
 	maps.DeleteFunc(c.accepted, func(lane fanout.Lane, _ acceptance) bool { return !slices.Contains(wanted, lane) })
 	c.forgetSilence(wanted)
+	c.forgetUncertain(wanted)
 	slices.SortFunc(wanted, inPlan)
 	for _, lane := range wanted {
 		if !c.allowed(lane.Type) || c.carrier(lane) != nil {
