@@ -35,8 +35,10 @@ type Update struct {
 	Removed []string
 	// Errors are upstream's `resource_errors` (ERR-8).
 	Errors []Error
-	// Missing are names whose does-not-exist timer has run out (MISS-4).
+	// Missing are names whose does-not-exist timer has run out; Mute: on a stream that has
+	// carried nothing of the type (MISS-4).
 	Missing []string
+	Mute    bool
 	// Unanswered are the same where upstream is known to answer every name, so
 	// that silence is an error, not an answer (MISS-5).
 	Unanswered []string

@@ -105,27 +105,19 @@ func values(m map[string]uint64) (all []uint64) {
 	return all
 }
 
-// silences are names that became Absent by the timer of a stream that had carried nothing of
+// muted notes that the timer of a name has run out on a stream that has carried nothing of
 // the type.
-type silences struct {
-	carried uint64            // the last stream that has
-	mute    map[string]uint64 // by name: the stream whose timer it was
-}
-
-// proven: the silence of a stream says something, since it speaks of the type.
-func (s *silences) proven(stream uint64) bool { return s.carried == stream }
-
-func (s *silences) add(name string, stream uint64) {
-	if s.mute == nil {
-		s.mute = make(map[string]uint64)
+func (x *index) muted(name string, stream uint64) {
+	if x.mute == nil {
+		x.mute = make(map[string]uint64)
 	}
-	s.mute[name] = stream
+	x.mute[name] = stream
 }
 
 // doubted: a name without a copy may exist all the same.
 func (x *index) doubted(id cache.ID, a cache.Answer) bool {
 	name := x.named.Name(id)
-	if _, mute := x.silences.mute[name]; mute && a.State == cache.Absent {
+	if _, mute := x.mute[name]; mute && a.State == cache.Absent {
 		return true
 	}
 	if _, faulty := x.doubts.named.faulty[name]; faulty {
@@ -141,20 +133,18 @@ func (x *index) doubt(wildcard bool, u *cache.Update) (look bool) {
 		return x.doubts.wildcard.hears(u)
 	}
 	look = x.doubts.named.hears(u)
-	if u.First {
-		x.silences.carried = u.Stream
-	}
-	if len(x.silences.mute) == 0 {
+	speaks := u.First || len(u.Set)+len(u.Removed)+len(u.Errors)+len(u.Kept)+len(u.Negative) > 0
+	if len(x.mute) == 0 {
 		return look
 	}
 	for _, r := range u.Set {
-		delete(x.silences.mute, r.Name)
+		delete(x.mute, r.Name)
 	}
 	for _, name := range u.Removed {
-		delete(x.silences.mute, name)
+		delete(x.mute, name)
 	}
-	if u.First {
-		for name, stream := range x.silences.mute {
+	if speaks {
+		for name, stream := range x.mute {
 			if stream == u.Stream {
 				x.vouched(name)
 			}
@@ -165,15 +155,15 @@ func (x *index) doubt(wildcard bool, u *cache.Update) (look bool) {
 
 // vouched: a name is Absent for those who brought it, too.
 func (x *index) vouched(name string) {
-	delete(x.silences.mute, name)
+	delete(x.mute, name)
 	if id, ok := x.named.Find(name); ok {
 		x.markID(id, mark{kind: again})
 	}
 }
 
-// missing takes in that the timer of a name has run out on a stream. absent: it is to become
-// so.
-func (x *index) missing(name string, stream uint64) (absent bool) {
+// missing takes in that the timer of a name has run out on a stream, which may be mute: it
+// has carried nothing of the type. absent: the name is to become so.
+func (x *index) missing(name string, stream uint64, mute bool) (absent bool) {
 	if d := &x.doubts.named; d.since(name, stream) {
 		if _, faulty := d.faulty[name]; !faulty {
 			d.overdue = append(d.overdue, name)
@@ -185,15 +175,15 @@ func (x *index) missing(name string, stream uint64) (absent bool) {
 	}
 	id, silent := x.silent(name)
 	if silent && !x.wasShown(name, stream) {
-		if !x.silences.proven(stream) && !x.lent(id) {
-			x.silences.add(name, stream)
+		if mute && !x.lent(id) {
+			x.muted(name, stream)
 		}
 		return true
 	}
-	if _, mute := x.silences.mute[name]; mute && x.silences.proven(stream) {
+	if _, was := x.mute[name]; was && !mute {
 		x.vouched(name)
-	} else if mute {
-		x.silences.add(name, stream)
+	} else if was {
+		x.muted(name, stream)
 	}
 	return false
 }

@@ -167,7 +167,7 @@ func (x *index) forget(wildcard bool, name string) {
 	delete(x.inherited, name)
 	delete(x.anew, name)
 	delete(x.doubts.named.faulty, name)
-	delete(x.silences.mute, name)
+	delete(x.mute, name)
 	delete(x.warm.awaited, name)
 	if id, ok := x.named.Find(name); ok {
 		bodies, led := x.bodies(id), x.named.Answer(id).Resources()

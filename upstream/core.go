@@ -170,7 +170,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 		if c.config.explicitMissing() {
 			learned(lane, &cache.Update{Unanswered: names})
 		} else {
-			learned(lane, &cache.Update{Missing: names})
+			learned(lane, &cache.Update{Missing: names, Mute: !s.stream.used[lane.Type].spoke})
 		}
 		s.stream.lanes[lane.Type].unanswered.mayLack(now)
 	}, func(lane fanout.Lane, names []string) {
@@ -335,6 +335,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		}
 	}
 	l := s.stream.lanes[d.typeURL]
+	used.spoke = true
 	used.shown = used.shown || len(d.update.Set) > 0
 	if l == nil && !lane.Wildcard && !d.sotw { // what was shown of names that were given up (UP-19)
 		c.learned(s, lane, &cache.Update{Set: d.update.Set, Removed: d.update.Removed, Source: d.update.Source}, now)

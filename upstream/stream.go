@@ -64,6 +64,7 @@ type typeState struct {
 	// shown: the server has shown a resource of it. gaveUp is when its wildcard was
 	// given up last (UP-18).
 	shown  bool
+	spoke  bool // a response of it has come
 	gaveUp time.Time
 	sotw   sotwType
 }

@@ -122,7 +122,9 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		if _, exists := view[name]; !exists && c.crossed[k.url+" "+name] {
 			continue
 		}
-		if c.inDoubt(k, t, name) {
+		if c.inDoubt(k, t, name) || slices.ContainsFunc(h.aliases, func(alias string) bool {
+			return t.interest.Names[alias] && t.brought[name] && c.known[k.name].byName.muted(alias)
+		}) {
 			continue
 		}
 		if _, exists := view[name]; exists || !unresolved(name) && !(t.brought[name] && waits) && (!cl.sotw && !c.forgetful || k.full) {
