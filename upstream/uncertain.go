@@ -47,17 +47,22 @@ func (c *Core) bareAt(s *slot, l *laneState) (at time.Time) {
 	return l.askedAt.Add(c.config.missingAfter())
 }
 
-// tickBare asks for a wildcard without versions, if it is time to. It reports whether another
-// stream takes the place of this one.
+// tickBare asks for a wildcard without versions, if it is time to, and for the others of the
+// stream of which nothing has come either. It reports whether another stream takes the place of
+// this one.
 func (c *Core) tickBare(s *slot, l *laneState, now time.Time) (replaced bool) {
 	if at := c.bareAt(s, l); at.IsZero() || at.After(now) {
 		return false
 	}
+	for _, other := range s.stream.lanes {
+		if !c.bareAt(s, other).IsZero() && c.hub.Unproven(other.lane.Type) {
+			c.bare[other.lane] = true
+		}
+	}
 	l.mapped = false // it is looked at once
-	if !c.hub.Unproven(l.lane.Type) {
+	if !c.bare[l.lane] {
 		return false
 	}
-	c.bare[l.lane] = true
 	c.effects = append(c.effects, Effect{
 		Notice: "the control plane says nothing of a type that it was shown versions of, and what the relay has of it is not certain; asking for it without versions",
 		Entry:  c.entries[s.entry].Name,

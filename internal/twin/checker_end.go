@@ -97,7 +97,12 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		return (c.forgetful || c.remembers || c.ignores) && c.known[k.name].erred[name] && world[k.name][name].Label == ""
 	}
 	waits := slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), unresolved)
-	if waits && cl.sotw && k.full {
+	// Nothing vouches for the silence about a name that the client may hold (MISS-4).
+	doubted := func(name string) bool {
+		return t.interest.Names[name] && (c.known[k.name].byName.muted(name) || c.mute(k) && !c.known[k.name].byName.matched(name))
+	}
+	doubt := len(t.brought) > 0 && slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), doubted)
+	if (waits || doubt) && cl.sotw && k.full {
 		return // its set is withheld (DOWN-SOTW-7)
 	}
 	// What is from disk, and another control plane is silent about that was shown no version
@@ -122,9 +127,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		if _, exists := view[name]; !exists && c.crossed[k.url+" "+name] {
 			continue
 		}
-		if c.inDoubt(k, t, name) || slices.ContainsFunc(h.aliases, func(alias string) bool {
-			return t.interest.Names[alias] && t.brought[name] && c.known[k.name].byName.muted(alias)
-		}) {
+		if t.brought[name] && (doubted(name) || slices.ContainsFunc(h.aliases, doubted)) {
 			continue
 		}
 		if _, exists := view[name]; exists || !unresolved(name) && !(t.brought[name] && waits) && (!cl.sotw && !c.forgetful || k.full) {
@@ -150,7 +153,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		}
 	}
 	for name := range cl.warm {
-		if c.inDoubt(k, t, name) {
+		if t.brought[name] && doubted(name) {
 			continue // there is nothing to say of it
 		}
 		if i := &t.interest; k.name == "EDS" && !unresolved(name) && (i.Names[name] || i.Wildcard && !cl.sotw) && (!cl.sotw && i.Names[name] || world[k.name][name].Label != "") {
