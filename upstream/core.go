@@ -483,13 +483,6 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	c.place(now)
 }
 
-// dropAux ends the auxiliary stream with the main one: which lane goes where is
-// decided anew (WILD-16).
-func (c *Core) dropAux() {
-	c.shut(&c.aux)
-	*c.aux.backoff, c.aux.openAt, c.aux.outage = c.config.Backoff, time.Time{}, outage{}
-}
-
 // Wait is how long until the next attempt of a role, for the log.
 func (c *Core) Wait(role Role, now time.Time) time.Duration {
 	for _, s := range c.all() {

@@ -230,6 +230,13 @@ func (c *Core) renew(now time.Time) {
 	c.main.openAt = latest(now, c.main.attempt.Add(reconnectFloor))
 }
 
+// dropAux ends the auxiliary stream with the main one: which lane goes where is
+// decided anew (WILD-16).
+func (c *Core) dropAux() {
+	c.shut(&c.aux)
+	*c.aux.backoff, c.aux.openAt, c.aux.outage = c.config.Backoff, time.Time{}, outage{}
+}
+
 func latest(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
