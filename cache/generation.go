@@ -58,6 +58,15 @@ func (t *Table) Resume(origin Origin) {
 // Origin is who the present generation comes from; zero: nobody has been asked.
 func (t *Table) Origin() Origin { return t.origin }
 
+// Settled is what is here, as the last origin that has said anything left it: an attempt to
+// ask another one changes nothing (RECON-8).
+func (t *Table) Settled() (Origin, iter.Seq[Held]) {
+	if !t.before.unheard {
+		return t.origin, t.All()
+	}
+	return t.before.origin, t.all(t.before.generation)
+}
+
 // Confirmed reports whether a resource of that name is Present, and announced in
 // the present generation.
 func (t *Table) Confirmed(name string) bool {

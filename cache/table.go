@@ -454,14 +454,17 @@ type Held struct {
 }
 
 // All yields what exists, in order of last change.
-func (t *Table) All() iter.Seq[Held] {
+func (t *Table) All() iter.Seq[Held] { return t.all(t.generation) }
+
+// all yields it with what a generation has confirmed.
+func (t *Table) all(generation uint32) iter.Seq[Held] {
 	return func(yield func(Held) bool) {
 		for id := t.oldest; id != none; id = t.entries[id].next {
 			e := &t.entries[id]
 			if e.state != Present {
 				continue
 			}
-			if ends, _ := t.Ends(id); !yield(Held{e.resource, e.upstream, ends, t.confirmed(id)}) {
+			if ends, _ := t.Ends(id); !yield(Held{e.resource, e.upstream, ends, e.generation == generation}) {
 				return
 			}
 		}

@@ -35,8 +35,10 @@ type Update struct {
 	Removed []string
 	// Errors are upstream's `resource_errors` (ERR-8).
 	Errors []Error
-	// Missing are names whose does-not-exist timer has run out (MISS-4).
+	// Missing are names whose does-not-exist timer has run out; Mute: on a stream that has
+	// carried nothing of the type (MISS-4).
 	Missing []string
+	Mute    bool
 	// Unanswered are the same where upstream is known to answer every name, so
 	// that silence is an error, not an answer (MISS-5).
 	Unanswered []string
@@ -46,6 +48,10 @@ type Update struct {
 	// Kept are names of which it says something that leaves their state as it is: a
 	// fault, an error, a heartbeat (ERR-8, ERR-10). They are not missing from it.
 	Kept []string
+	// Faulty are those of them whose answer cannot be used, though it shows that they exist;
+	// Hidden: there is an answer that cannot be used, and any name may be the one (ERR-10).
+	Faulty []string
+	Hidden bool
 	// Full: Set is all there is, save for Kept (TRANSLATE-5).
 	Full bool
 	// Synced: with this, the wildcard set is complete (RECON-16).
@@ -59,7 +65,7 @@ type Update struct {
 func (u *Update) Empty() bool {
 	return len(u.Set) == 0 && len(u.Heartbeats) == 0 && len(u.Negative) == 0 && len(u.Removed) == 0 &&
 		len(u.Errors) == 0 && len(u.Missing) == 0 && len(u.Unanswered) == 0 &&
-		len(u.Overdue) == 0 && len(u.Kept) == 0 && !u.Full && !u.Synced && !u.Sweep && !u.First
+		len(u.Overdue) == 0 && len(u.Kept) == 0 && !u.Hidden && !u.Full && !u.Synced && !u.Sweep && !u.First
 }
 
 // Received is a resource and the version under which upstream knows it. The

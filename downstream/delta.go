@@ -171,7 +171,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	subscribed, synced := v.Wildcard()
 	lacking := d.lacks(v)
 	if d.opening && subscribed && (!synced || lacking) {
-		p.starving, p.undecided = starving(v), d.refers && d.held != nil
+		p.starving, p.undecided = starving(v, d.brought), d.refers && d.held != nil
 		return p
 	}
 	if d.opening && subscribed && d.postpones && d.reconnected {
@@ -204,7 +204,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectRenewals(v, push, &p)
 	d.collectErrors(v, &p)
 	d.expiring(v, &p)
-	p.starving = starving(v)
+	p.starving = starving(v, d.brought)
 	if len(p.removed)+len(p.gone) > 0 {
 		p.withoutContradiction()
 	}
@@ -380,6 +380,9 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 
 func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
 	a := v.Answer(id)
+	if a.State == cache.Absent && d.brought(v.Name(id)) && v.Verdict(id, true) == fanout.Doubt {
+		return // it is marked again when it is not
+	}
 	if asked && a.State != cache.Unknown {
 		p.answer = true
 		delete(d.warmed, id)
@@ -431,7 +434,7 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 			d.failed.add(id) // in the next one
 			continue
 		}
-		p.collectError(v, id)
+		p.collectError(v, id, d.brought(name))
 	}
 }
 

@@ -102,7 +102,7 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 		if v.Warm(id) {
 			return
 		}
-		unresolved = unresolved || v.Answer(id).State == cache.Unknown
+		unresolved = unresolved || v.Verdict(id, d.brought(v.Name(id))) == fanout.Unknown
 	}
 	if d.postpones && d.keptChanged(v) {
 		d.postponed = true
@@ -123,8 +123,26 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 	if unresolved {
 		return
 	}
+	doubt, waits := false, false
 	for name := range d.held {
-		d.uncovered.add(name)
+		id, subscribed := v.Lookup(name)
+		gone := subscribed && v.Answer(id).State == cache.Absent
+		switch {
+		case v.Doubted(name):
+			doubt = true
+			continue
+		case gone && !push:
+			waits = true
+			continue
+		case gone && d.misses(name): // it was in doubt
+			p.removed, p.removedIDs = append(p.removed, name), append(p.removedIDs, id)
+		case !subscribed:
+			d.uncovered.add(name)
+		}
+		delete(d.held, name)
+	}
+	if v.Withhold(doubt); doubt || waits {
+		return
 	}
 	if !d.postponed { // else what waits is compared with them
 		d.held, d.warming, d.anew = nil, nil, nil
@@ -135,7 +153,7 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 // what may refer to it now (ORDER-2). A client that has just come back may not have asked
 // yet for what refers to Clusters: those go when it has acknowledged the new ones.
 func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
-	if d.uncovered.len() == 0 || !resolved(v) || d.url == cache.Cluster && (len(p.resources) > 0 || !push && d.unjudged()) {
+	if d.uncovered.len() == 0 || !d.resolved(v) || d.url == cache.Cluster && (len(p.resources) > 0 || !push && d.unjudged()) {
 		return
 	}
 	for _, name := range d.uncovered.take() {
@@ -148,11 +166,13 @@ func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
 }
 
 // resolved: upstream has spoken of all that the client asks for.
-func resolved(v fanout.View) bool {
+func (d *deltaState) resolved(v fanout.View) bool {
 	if subscribed, synced := v.Wildcard(); subscribed && (!synced || v.WarmSet()) {
 		return false
 	}
-	return !slices.ContainsFunc(v.Names(), func(id cache.ID) bool { return v.Warm(id) || v.Answer(id).State == cache.Unknown })
+	return !slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
+		return v.Warm(id) || v.Verdict(id, d.brought(v.Name(id))) == fanout.Unknown
+	})
 }
 
 // keptChanged: what the client kept meanwhile is not what there is.

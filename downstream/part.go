@@ -82,25 +82,32 @@ func (p *part) refuse(x *exchange) {
 	}
 }
 
-func (p *part) collectError(v fanout.View, id cache.ID) {
+// collectError says why a name is not there. brought: the client came with a copy of it, or
+// may have.
+func (p *part) collectError(v fanout.View, id cache.ID, brought bool) {
 	a := v.Answer(id)
 	if a.Error != nil {
 		p.errors = append(p.errors, resourceErr{v.Name(id), a.Error})
-	} else if named, _ := v.Unavailable(); named != nil && v.Lacks(id) {
+	} else if named, _ := v.Unavailable(); named != nil && waits(v, id, brought) {
 		p.unavailable = append(p.unavailable, resourceErr{v.Name(id), named})
 	}
 }
 
+// waits: the client waits for what a name leads to. Nobody does for what is in doubt.
+func waits(v fanout.View, id cache.ID, brought bool) bool {
+	return v.Lacks(id) && v.Verdict(id, brought) != fanout.Doubt
+}
+
 // starving is why something the client waits for cannot be had just now, or nil
-// (ERR-7).
-func starving(v fanout.View) *statuspb.Status {
+// (ERR-7). brought says of which names it came with a copy, or may have.
+func starving(v fanout.View, brought func(name string) bool) *statuspb.Status {
 	named, wildcard := v.Unavailable()
 	if wildcard != nil && v.LacksMembers() {
 		return wildcard
 	}
 	if named != nil {
 		for _, id := range v.Names() {
-			if v.Lacks(id) {
+			if v.Lacks(id) && waits(v, id, brought(v.Name(id))) {
 				return named
 			}
 		}

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -125,6 +126,30 @@ func (s *sotwState) brought(string) bool { return s.came != "" }
 
 func (s *sotwState) holds(*cache.Resource) bool { return false }
 
+// mayHold: the client came with a version, and asked for a name in its first request.
+func (s *sotwState) mayHold(name string) bool {
+	_, must := s.must[name]
+	return must
+}
+
+// lookAgain has the names that the client came with looked at, when what was in doubt may
+// not be any more.
+func (s *sotwState) lookAgain(v fanout.View) {
+	if !s.handed {
+		return
+	}
+	for name := range s.must {
+		if id, ok := v.Lookup(name); ok && v.Verdict(id, true) == fanout.Gone {
+			s.changed.add(id)
+		}
+	}
+}
+
+// doubts: what is known of a name is not certain for a client that may hold it.
+func (s *sotwState) doubts(v fanout.View, id cache.ID) bool {
+	return s.mayHold(v.Name(id)) && v.Answer(id).State != cache.Present && v.Verdict(id, true) == fanout.Doubt
+}
+
 func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink }
 
 // collect is what there is to tell. push: changes too, not only answers.
@@ -139,7 +164,7 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	if !s.full || !v.Husks() {
 		s.expiring(v, &p)
 	} // else nobody could renew the set without asking upstream for bodies each time
-	p.starving = starving(v)
+	p.starving = starving(v, s.brought)
 	return p
 }
 
@@ -166,11 +191,15 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		}
 	}
 	s.members, s.again, s.shrink = false, false, false
+	s.lookAgain(v)
 	for _, id := range distinct(slices.Concat(s.asked.take(), s.changed.take())) {
 		if !v.Has(id) {
 			continue
 		}
 		_, had := s.delivered[v.Name(id)]
+		if s.doubts(v, id) {
+			continue // it is marked again when it is certain
+		}
 		switch a := v.Answer(id); a.State {
 		case cache.Present:
 			send = true // DOWN-SOTW-5
@@ -304,6 +333,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	if s.postpones {
 		asked = postponeAsked(s, v, asked)
 	}
+	s.lookAgain(v)
 	asked = s.keep(v, asked)
 	p.answer = p.answer || len(asked) > 0
 	s.collectNames(v, asked, true, p)
@@ -343,8 +373,11 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 // keep puts names off of which the client came with a version of its own, and upstream
 // has not confirmed another one (RECON-19), unless it is given that for another name.
 func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
-	if len(s.must) == 0 || s.replaces(v, viewVersion(v, everything(v))) {
-		s.must = nil
+	if len(s.must) == 0 {
+		return asked
+	}
+	if s.replaces(v, viewVersion(v, everything(v))) {
+		maps.DeleteFunc(s.must, func(name string, _ struct{}) bool { return !v.Doubted(name) })
 		return asked
 	}
 	kept := func(id cache.ID) bool {
@@ -379,6 +412,9 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 			continue
 		}
 		a := v.Answer(id)
+		if a.State != cache.Present && s.doubts(v, id) {
+			continue
+		}
 		if a.State != cache.Unknown {
 			s.ties.lead(v.Name(id), &a)
 			if asked {
@@ -442,7 +478,7 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 		return
 	}
 	if a.Error != nil || !s.ends {
-		p.collectError(v, id)
+		p.collectError(v, id, s.mayHold(name))
 	}
 }
 

@@ -17,22 +17,26 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 	if subscribed && !synced {
 		return nil, "", false
 	}
+	doubt := s.came != "" && s.lastNonce == "" && v.SetVerdict(true) == fanout.Doubt
 	for _, id := range v.Names() {
-		if v.Answer(id).State != cache.Unknown {
-			continue
-		}
 		name := v.Name(id)
 		_, must := s.must[name]
-		_, had := s.delivered[name]
-		if must || had || s.sentAll {
-			return nil, "", false
+		switch v.Verdict(id, must) {
+		case fanout.Doubt:
+			doubt = true
+		case fanout.Unknown:
+			if _, had := s.delivered[name]; must || had || s.sentAll {
+				return nil, "", false
+			}
 		}
 	}
 	if resources, certain = bodies(v, everything(v)); !certain {
 		return nil, "", false
 	}
 	version = viewVersion(v, resources)
-	return resources, version, s.replaces(v, version) && !s.lacks(v)
+	certain = (!doubt || s.came == version) && s.replaces(v, version) && !s.lacks(v)
+	v.Withhold(!certain)
+	return resources, version, certain
 }
 
 // replaces: a view may take the place of what the client came with. What was loaded

@@ -33,12 +33,12 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 // answered with nothing (row b).
 func (s *sotwState) whole(v fanout.View) (p part) {
 	p.position = v.Position()
-	p.starving = starving(v)
+	p.starving = starving(v, s.brought)
 	if subscribed, synced := v.Wildcard(); subscribed && !synced {
 		return p
 	}
 	for _, id := range v.Names() {
-		if a := v.Answer(id); a.State == cache.Unknown && a.Error == nil {
+		if d := v.Verdict(id, s.came != ""); d == fanout.Unknown || d == fanout.Doubt {
 			return p
 		}
 	}

@@ -62,8 +62,8 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 		}
 	}
 	for _, name := range u.Missing {
-		if id, ok := x.silent(name); ok && !x.wasShown(name, u.Stream) {
-			if x.lent(id) { // for as long as the wildcard has it
+		if x.missing(name, u.Stream, u.Mute) {
+			if id, _ := x.named.Find(name); x.lent(id) { // for as long as the wildcard has it
 				x.named.Remove(name, cache.Timer, x.next(), nil)
 				continue
 			}

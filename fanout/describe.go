@@ -25,6 +25,10 @@ type TypeSummary struct {
 	Held int
 	// Absent are the names that somebody wants and that do not exist, by why that is known.
 	Absent map[cache.Cause]int
+	// Doubtful are the names of which something came that cannot be used, or of which only a
+	// silence says that they do not exist that nothing vouches for; Withheld are the clients
+	// that are not told something because of that, or because it is from disk (verdict.go).
+	Doubtful, Withheld int
 	// Warm: something of it was loaded from disk, and upstream has not spoken yet.
 	Warm bool
 }
@@ -52,6 +56,8 @@ func (x *index) summarize() TypeSummary {
 		Gone:      x.wildcard.Tombstones(),
 		Held:      len(x.guards.named.held) + len(x.guards.wildcard.held),
 		Absent:    make(map[cache.Cause]int),
+		Doubtful:  len(x.doubts.named.faulty) + len(x.doubts.wildcard.faulty) + len(x.mute),
+		Withheld:  x.withheld,
 		Warm:      x.isWarm(),
 	}
 	fewer, more := &x.named, &x.wildcard
@@ -174,6 +180,9 @@ type Description struct {
 	Clients int
 	// Lingering: nobody wants it just now, but it is still subscribed.
 	Lingering bool
+	// Doubt: whoever came with a copy keeps it, because what upstream said last of the name
+	// cannot be used (ERR-10), or its silence is no answer (MISS-4).
+	Doubt bool
 	// Error lies over the name (ERR-8).
 	Error string
 	// Held: upstream has taken it away; it is kept until then (H-22). Zero: it has
@@ -253,6 +262,9 @@ func (x *index) describe(places []Place) []Description {
 		}
 		if h, held := x.guard(p.Wildcard).held[p.Name]; held {
 			d.Held = h.until
+		}
+		if _, mute := x.mute[p.Name]; a.State != cache.Present {
+			d.Doubt = mute && !p.Wildcard || x.faults(p.Wildcard).covers(p.Name)
 		}
 		d.Lingering = d.Clients == 0
 		d.State, d.Cause, d.Resource, d.Error = a.State, a.Cause, a.Resource, a.Error.GetMessage()

@@ -200,6 +200,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 	}
 	wakeAll(x.locked(func() {
 		x.source, x.concerned, x.behind = u.Source, 0, 0
+		look := x.doubt(lane.Wildcard, u)
 		if lane.Wildcard {
 			a.Held = x.applyWildcard(u)
 		} else {
@@ -209,6 +210,9 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 		if u.Synced {
 			x.guard(lane.Wildcard).complete()
 			x.confirm(lane.Wildcard)
+		}
+		if look {
+			x.lookAgain(lane.Wildcard)
 		}
 		a.Concerned, a.Behind, x.source = x.concerned, x.behind, nil
 	}))
@@ -314,8 +318,8 @@ func (h *Hub) Synced(t cache.TypeURL) (synced bool) {
 	return synced
 }
 
-// Unresolved reports whether anybody waits for something that upstream has not said
-// since the relay started (UP-14).
+// Unresolved reports whether anybody asks for something of which upstream has said nothing
+// since the relay started, or nothing that can be used (UP-14).
 func (h *Hub) Unresolved() bool {
 	for _, x := range h.all() {
 		x.mu.Lock()
@@ -336,8 +340,8 @@ func (x *index) waits() bool {
 		if len(subs) == 0 {
 			continue
 		}
-		a := x.answer(cache.ID(id))
-		if a.State == cache.Unknown && !cache.Resolves(a.Error) || x.restored(cache.ID(id)) {
+		switch x.verdict(cache.ID(id), x.answer(cache.ID(id)), true) {
+		case Unknown, Doubt:
 			return true
 		}
 	}

@@ -35,6 +35,10 @@ type index struct {
 	guards struct{ named, wildcard guard }
 	// warm: what was loaded from disk and not confirmed since (warm.go).
 	warm warmth
+	// doubts are the faults that each lane has met; mute are names that became Absent by the
+	// timer of a stream which had carried nothing of the type, and that stream (doubt.go).
+	doubts struct{ named, wildcard doubts }
+	mute   map[string]uint64
 	// shown: what upstream shows that is in neither Table (UP-9).
 	shown shown
 	// inherited are names that have their copy of a wildcard that was given up, with the
@@ -53,6 +57,7 @@ type index struct {
 	wildcardHeld  bool              // from the first interest until Changes gives it up
 	wildcardAsked bool              // upstream is being asked for it
 	wanted        int               // names with any interest
+	withheld      int               // subscriptions from which something is
 	subscriptions int
 	nextNumber    uint64
 

@@ -159,13 +159,15 @@ func (x *index) forget(wildcard bool, name string) {
 	if wildcard {
 		x.bequeath()
 		x.guards.wildcard = guard{}
-		x.board = board{}
+		x.board, x.doubts.wildcard = board{}, doubts{}
 		x.wildcard, x.synced, x.wildcardHeld, x.wildcardAsked, x.warm.wildcard = cache.Table{}, false, false, false, false
 		return
 	}
 	delete(x.guards.named.held, name)
 	delete(x.inherited, name)
 	delete(x.anew, name)
+	delete(x.doubts.named.faulty, name)
+	delete(x.mute, name)
 	delete(x.warm.awaited, name)
 	if id, ok := x.named.Find(name); ok {
 		bodies, led := x.bodies(id), x.named.Answer(id).Resources()

@@ -23,6 +23,7 @@ type Subscription struct {
 	passed   cache.Seq // and has been up to here
 	closed   bool
 	outage   bool // it is to be marked when upstream answers again (ERR-7)
+	withheld bool // something is not said to it, because it is in doubt (verdict.go)
 	// By resource: bodies on their way to the client, and those that upstream was
 	// asked for once more on its behalf (parcel.go).
 	parcels map[string]parcel
@@ -190,6 +191,7 @@ func (s *Subscription) Close(now time.Time) {
 			x.unwant(s, id, now)
 		}
 		s.ids, s.parcels, s.awaited = nil, nil, nil
+		x.withhold(s, false)
 		s.endWildcard(&Asked{}, now)
 	}
 }

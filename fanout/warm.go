@@ -50,7 +50,9 @@ func (h *Hub) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
 			lanes = append(lanes, s)
 		}
 		if x.wildcardHeld && x.synced {
-			lanes = append(lanes, Saved{Lane: Lane{x.url, true}, Origin: x.wildcard.Origin(), Resources: saved(&x.wildcard)})
+			s := Saved{Lane: Lane{x.url, true}}
+			s.Origin, s.Resources = saved(&x.wildcard)
+			lanes = append(lanes, s)
 		}
 		x.mu.Unlock()
 	}
@@ -58,7 +60,8 @@ func (h *Hub) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
 }
 
 func (x *index) saveNamed() Saved {
-	s := Saved{Lane: Lane{Type: x.url}, Origin: x.named.Origin(), Resources: saved(&x.named)}
+	s := Saved{Lane: Lane{Type: x.url}}
+	s.Origin, s.Resources = saved(&x.named)
 	s.Resources = slices.DeleteFunc(s.Resources, func(r cache.Held) bool { return x.inherits(r.Name) })
 	for id := range cache.ID(x.named.Cap()) {
 		if name := x.named.Name(id); x.named.Pinned(name) && x.named.Answer(id).State == cache.Present {
@@ -72,14 +75,15 @@ func (x *index) saveNamed() Saved {
 }
 
 // saved leaves out what is not to be kept (VALID-5).
-func saved(t *cache.Table) []cache.Held {
-	resources := make([]cache.Held, 0, t.Len())
-	for r := range t.All() {
+func saved(t *cache.Table) (origin cache.Origin, resources []cache.Held) {
+	origin, all := t.Settled()
+	resources = make([]cache.Held, 0, t.Len())
+	for r := range all {
 		if !r.DoNotCache {
 			resources = append(resources, r)
 		}
 	}
-	return resources
+	return origin, resources
 }
 
 // Load takes in what another Hub has saved. It is called before anybody uses the
@@ -176,8 +180,25 @@ func (x *index) heard(u *cache.Update) {
 			delete(x.warm.names, name)
 		}
 	}
-	for _, name := range slices.Concat(u.Removed, u.Missing) {
+	for _, name := range u.Removed {
 		delete(x.warm.names, name)
+	}
+	for _, name := range slices.Concat(u.Missing, u.Unanswered) {
+		if _, loaded := x.warm.names[name]; loaded && (x.named.Confirmed(name) || !x.named.Has(name)) {
+			x.unchanged(name)
+		}
+	}
+	if len(x.warm.names) == 0 {
+		x.confirm(false)
+	}
+}
+
+// unchanged: upstream was shown the version of what a name leads to, and has said nothing of
+// it for long enough.
+func (x *index) unchanged(name string) {
+	delete(x.warm.names, name)
+	if id, ok := x.named.Find(name); ok {
+		x.markID(id, mark{kind: again})
 	}
 }
 

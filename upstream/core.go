@@ -43,6 +43,9 @@ type Core struct {
 	told     map[fanout.Lane]*statuspb.Status // unavailability that the Hub knows of
 	silent   map[cache.TypeURL]fanout.Lane    // types of whose silence people were told, with the lane
 
+	bare   map[fanout.Lane]bool   // wildcards that are asked for without versions
+	faults map[fanout.Lane]*fault // lanes on which something came with a fault
+
 	via []string // the longest way by which clients come (NODE-11)
 
 	// Interest changed, and is to be looked at then; zero: it has not. That is at once,
@@ -70,6 +73,8 @@ func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 		accepted: make(map[fanout.Lane]acceptance),
 		told:     make(map[fanout.Lane]*statuspb.Status),
 		silent:   make(map[cache.TypeURL]fanout.Lane),
+		bare:     make(map[fanout.Lane]bool),
+		faults:   make(map[fanout.Lane]*fault),
 	}
 	for i := range c.Entries {
 		core.entries[i] = entry{Entry: c.Entries[i], backoff: c.Backoff, probe: slot{role: Probe, entry: i}}
@@ -165,7 +170,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 		if c.config.explicitMissing() {
 			learned(lane, &cache.Update{Unanswered: names})
 		} else {
-			learned(lane, &cache.Update{Missing: names})
+			learned(lane, &cache.Update{Missing: names, Mute: !s.stream.used[lane.Type].spoke})
 		}
 		s.stream.lanes[lane.Type].unanswered.mayLack(now)
 	}, func(lane fanout.Lane, names []string) {
@@ -181,6 +186,9 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 	for _, l := range s.stream.lanes {
 		if c.tickUnanswered(s, l, now); !s.open() {
 			return // another stream takes its place
+		}
+		if c.tickBare(s, l, now) || c.tickFault(s, l, now) {
+			return
 		}
 		c.tickSilence(s, l, now)
 		l.insist(now)
@@ -239,6 +247,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 		at = earlier(at, c.refreshAt(s, now))
 		for _, l := range s.stream.lanes {
 			at = earlier(earlier(at, c.judgeAt(l)), l.silenceAt())
+			at = earlier(earlier(at, c.bareAt(s, l)), c.faultAt(l))
 		}
 		at = earlier(at, s.stream.deadline(now))
 	}
@@ -321,11 +330,12 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		case len(r.GetAliases()) > 0:
 			d.update.Negative = append(d.update.Negative, cache.NewResource(d.typeURL, r, c.config.Fingerprint))
 		default:
-			d.update.Kept = append(d.update.Kept, name)
+			d.faulty(name)
 			d.fault("%q has no body, and is neither a heartbeat nor a negative answer", name)
 		}
 	}
 	l := s.stream.lanes[d.typeURL]
+	used.spoke = true
 	used.shown = used.shown || len(d.update.Set) > 0
 	if l == nil && !lane.Wildcard && !d.sotw { // what was shown of names that were given up (UP-19)
 		c.learned(s, lane, &cache.Update{Set: d.update.Set, Removed: d.update.Removed, Source: d.update.Source}, now)
@@ -335,6 +345,8 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	}
 	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets()
 	d.update.First = !l.answered
+	delete(c.bare, lane)
+	c.faulty(lane, &d.update, now)
 	l.answered = true
 	l.answers(&d.update)
 	l.unanswered.answers(&d.update)
@@ -342,7 +354,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	c.found(&d.update)
 	// A full-state response in which a name cannot be read says of no name that it is
 	// missing: it may be that one.
-	d.update.Full = d.sotw && !d.nameless && c.hub.Properties(d.typeURL).FullState
+	d.update.Full = d.sotw && !d.update.Hidden && c.hub.Properties(d.typeURL).FullState
 	if d.sotw && (l.lane.Wildcard || c.hub.Properties(d.typeURL).FullState) {
 		d.keepAll()
 	}
@@ -469,13 +481,6 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		c.leave(now)
 	}
 	c.place(now)
-}
-
-// dropAux ends the auxiliary stream with the main one: which lane goes where is
-// decided anew (WILD-16).
-func (c *Core) dropAux() {
-	c.shut(&c.aux)
-	*c.aux.backoff, c.aux.openAt, c.aux.outage = c.config.Backoff, time.Time{}, outage{}
 }
 
 // Wait is how long until the next attempt of a role, for the log.

@@ -26,8 +26,6 @@ type Response struct {
 	// depends on what the Hub holds.
 	bodyless []*discovery.Resource
 	faults   []string
-	// nameless: there are resources whose names nobody knows.
-	nameless bool
 	adds     bool // it brings names that the Hub had not
 	routine  bool // see Routine
 	repeats  bool // it repeats what the server was shown (RECON-13)
@@ -92,7 +90,7 @@ func decodeSotW(resp *discovery.DiscoveryResponse, f cache.Fingerprint) *Respons
 	for i, body := range resp.GetResources() {
 		r, err := unwrap(body)
 		if err != nil {
-			d.nameless = true
+			d.update.Hidden = true
 			d.fault("resource %d %v", i, err)
 			continue
 		}
@@ -132,10 +130,10 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 		name, ok := cache.NameOf(r)
 		switch {
 		case !ok && name == "":
-			d.nameless = true
+			d.update.Hidden = true
 			d.fault("resource %d has no name", i)
 		case !ok:
-			d.update.Kept = append(d.update.Kept, r.GetName(), r.GetResourceName().GetName())
+			d.faulty(r.GetName(), r.GetResourceName().GetName())
 			d.fault("resource %d has both name and resource_name", i)
 		case removed[name]:
 			bad[name] = true
@@ -169,7 +167,7 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 			TTL:      r.GetTtl().AsDuration(),
 		})
 	}
-	d.update.Kept = slices.AppendSeq(d.update.Kept, maps.Keys(bad))
+	d.faulty(slices.Collect(maps.Keys(bad))...)
 	return bad
 }
 
@@ -180,6 +178,12 @@ func (d *Response) takeErrors(errors []*discovery.ResourceError) {
 		}
 		d.update.Errors = append(d.update.Errors, cache.Error{Name: e.GetResourceName().GetName(), Status: e.GetErrorDetail()})
 	}
+}
+
+// faulty notes names whose state stays as it is, since what is said of them cannot be used.
+func (d *Response) faulty(names ...string) {
+	d.update.Kept = append(d.update.Kept, names...)
+	d.update.Faulty = append(d.update.Faulty, names...)
 }
 
 func (d *Response) fault(format string, args ...any) {

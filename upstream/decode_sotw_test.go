@@ -59,8 +59,8 @@ func TestDecodeSotW(t *testing.T) {
 				}
 			}
 			slices.Sort(d.update.Kept)
-			if got := strings.Join(set, " "); got != tt.set || strings.Join(d.update.Kept, " ") != tt.kept || d.nameless != tt.nameless {
-				t.Errorf("set %q, kept %q, nameless %v; want %q, %q, %v", got, d.update.Kept, d.nameless, tt.set, tt.kept, tt.nameless)
+			if got := strings.Join(set, " "); got != tt.set || strings.Join(d.update.Kept, " ") != tt.kept || d.update.Hidden != tt.nameless {
+				t.Errorf("set %q, kept %q, nameless %v; want %q, %q, %v", got, d.update.Kept, d.update.Hidden, tt.set, tt.kept, tt.nameless)
 			}
 			if nack := d.nack(); !strings.Contains(nack, tt.fault) || (nack == "") != (tt.fault == "") {
 				t.Errorf("NACK %q, want it to say %q", nack, tt.fault)

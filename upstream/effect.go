@@ -40,6 +40,8 @@ type Effect struct {
 	Timeout time.Duration
 	// Silence is for the log, about a Lane and an Entry.
 	Silence *Silence
+	// Uncertain is for the log, about a Lane and an Entry.
+	Uncertain *Uncertain
 	// Notice is for the log, about an Entry, and so is Stopped: it does not answer any more.
 	Notice, Stopped, Entry string
 	// Switch: another entry is put to use.

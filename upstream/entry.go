@@ -105,16 +105,14 @@ func (c *Core) entry() *entry { return &c.entries[c.current] }
 // restate is the interest of a lane as a stream of an entry restates it, with what
 // came from that entry in that variant (RECON-8).
 func (c *Core) restate(e *entry, origin cache.Origin) restate {
-	return func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held, resumed bool) {
-		names, here = c.hub.Resume(lane, origin, func(from cache.Origin) bool {
+	return func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held) {
+		return c.hub.Resume(lane, origin, func(from cache.Origin) bool {
 			switch {
-			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, e.mapless, from.SotW != origin.SotW:
-			default:
-				resumed = from == origin || c.config.Versions == VersionsAlways
+			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, e.mapless, from.SotW != origin.SotW, c.bare[lane]:
+				return false
 			}
-			return resumed
+			return from == origin || c.config.Versions == VersionsAlways
 		})
-		return names, here, resumed
 	}
 }
 

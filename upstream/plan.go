@@ -82,6 +82,7 @@ func (c *Core) place(now time.Time) {
 	c.suspects.forget(wanted)
 	maps.DeleteFunc(c.accepted, func(lane fanout.Lane, _ acceptance) bool { return !slices.Contains(wanted, lane) })
 	c.forgetSilence(wanted)
+	c.forgetUncertain(wanted)
 	slices.SortFunc(wanted, inPlan)
 	for _, lane := range wanted {
 		if !c.allowed(lane.Type) || c.carrier(lane) != nil {
@@ -227,6 +228,13 @@ func (c *Core) renew(now time.Time) {
 	c.shut(&c.main)
 	c.aux.openAt = time.Time{}
 	c.main.openAt = latest(now, c.main.attempt.Add(reconnectFloor))
+}
+
+// dropAux ends the auxiliary stream with the main one: which lane goes where is
+// decided anew (WILD-16).
+func (c *Core) dropAux() {
+	c.shut(&c.aux)
+	*c.aux.backoff, c.aux.openAt, c.aux.outage = c.config.Backoff, time.Time{}, outage{}
 }
 
 func latest(a, b time.Time) time.Time {

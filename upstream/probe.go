@@ -71,12 +71,12 @@ func (c *Core) probeLater(e *entry, now time.Time) {
 func (c *Core) probeOpened(s *slot) {
 	e := &c.entries[s.entry]
 	lanes := c.probeable()
-	s.stream = c.newStream(s, func(lane fanout.Lane, _ bool) ([]string, []cache.Held, bool) {
+	s.stream = c.newStream(s, func(lane fanout.Lane, _ bool) ([]string, []cache.Held) {
 		names := c.hub.Names(lane)
 		if n := len(names); n > maxProbed {
 			names = names[e.turn*maxProbed%(n-maxProbed+1):][:maxProbed]
 		}
-		return names, nil, true
+		return names, nil
 	})
 	if len(lanes) > 0 {
 		s.stream.carry(lanes[e.turn%len(lanes)], false, s.opened)

@@ -58,6 +58,9 @@ func (c *Client) observe(e Effect) {
 		c.check(e.Check, e.Timeout)
 	case e.Silence != nil && e.Silence.Over:
 		c.log.Info("the control plane answers for a type that it had been silent about", "address", c.serving(), "type", e.Lane.Type, "wildcard", e.Lane.Wildcard)
+	case e.Uncertain != nil:
+		c.log.Warn("the control plane announced resources in a form that cannot be used, and clients keep the ones they came with until it does better: see the fault in the NACK",
+			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", len(e.Uncertain.Names), "first", firstOf(e.Uncertain.Names), "any", e.Uncertain.Hidden, "clients", e.Uncertain.Clients, "address", e.Entry)
 	case e.Silence != nil:
 		c.log.Warn("the control plane is there, and says nothing of a type that clients wait for: it may not know the node that it is shown (see upstream.node, groups.key, groups.profile), want a token (upstream.headers), or have nothing of this type",
 			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "since", e.Silence.Since, "node", e.Silence.Node, "cluster", e.Silence.Cluster, "clients", e.Silence.Clients, "address", e.Entry)

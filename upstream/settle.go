@@ -24,18 +24,16 @@ type settleState struct {
 func (s *settleState) begin() { *s = settleState{waiting: true} }
 
 // beginWarm waits for what the server has to say of names that were loaded from
-// disk; no mark tells when it has said that of all of them. until, if not zero, is
-// when its silence means that nothing has changed (RECON-11).
-func (s *settleState) beginWarm(until time.Time) {
-	*s = settleState{waiting: true, piecemeal: true, at: until}
-}
+// disk; no mark tells when it has said that of all of them. What its silence says of each is
+// for the timer of that name (RECON-19).
+func (s *settleState) beginWarm() { *s = settleState{waiting: true, piecemeal: true} }
 
 // response takes in a response on the lane. complete: it makes the set complete.
 func (s *settleState) response(d *Response, c *Config) (complete bool) {
 	if !s.waiting {
 		return false
 	}
-	s.blind = s.blind || d.nameless
+	s.blind = s.blind || d.update.Hidden
 	switch {
 	case s.piecemeal:
 	case d.sotw: // it comes in one piece

@@ -41,8 +41,8 @@ type streamState struct {
 }
 
 // restate is the whole interest of a lane (UP-3), with what is here, whose versions may
-// be shown. resumed: what is shown and not announced has not changed (RECON-11).
-type restate func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held, resumed bool)
+// be shown: of what is shown and not announced nothing has changed (RECON-11).
+type restate func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held)
 
 // writer composes the requests of one variant: Delta or SotW.
 type writer interface {
@@ -64,6 +64,7 @@ type typeState struct {
 	// shown: the server has shown a resource of it. gaveUp is when its wildcard was
 	// given up last (UP-18).
 	shown  bool
+	spoke  bool // a response of it has come
 	gaveUp time.Time
 	sotw   sotwType
 }
@@ -106,6 +107,8 @@ type laneState struct {
 	// too long (silence.go).
 	question uint64
 	lookAt   time.Time
+	// mapped: the opening request showed versions.
+	mapped bool
 	// sent are the names subscribed on this stream, with the time.
 	sent map[string]time.Time
 	// want and drop are changes not written yet. A name in both is dropped
@@ -315,7 +318,7 @@ func (s *streamState) nextInterest(node *core.Node, now time.Time) proto.Message
 // opening restates a lane's whole interest, or the first part of it (UP-17).
 func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) proto.Message {
 	fresh := s.used[l.lane.Type] == nil
-	names, here, resumed := s.restate(l.lane, fresh)
+	names, here := s.restate(l.lane, fresh)
 	if len(names) == 0 {
 		return nil // given up meanwhile; its lane goes with the next change
 	}
@@ -336,12 +339,9 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 		l.want.add(name)
 	}
 	if !l.lane.Wildcard && s.hub.Doubtful(l.lane.Type) {
-		var until time.Time
-		if resumed && len(o.hidden) == 0 || s.origin.SotW {
-			until = now.Add(s.config.SettleCap)
-		}
-		l.settle.beginWarm(until)
+		l.settle.beginWarm()
 	}
+	l.mapped = len(o.shown) > 0
 	return req
 }
 

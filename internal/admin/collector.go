@@ -59,6 +59,8 @@ type stateCollector struct {
 	held          *prometheus.Desc
 	absent        *prometheus.Desc
 	silent        *prometheus.Desc
+	doubtful      *prometheus.Desc
+	withheld      *prometheus.Desc
 	perGroup      *prometheus.Desc
 	warm          *prometheus.Desc
 }
@@ -78,6 +80,8 @@ func newStateCollector(r Relay) *stateCollector {
 		held:          desc("cache_removals_held", "Removals that the mass-removal guard holds back; above 0 somebody should look.", "type"),
 		absent:        desc("absent_names", "Names that clients subscribe to and that do not exist, by why that is known: the control plane has removed the name or said so (removed, not_found), has listed all there is (sweep), has said nothing of it for timers.dne_timeout (timer), or did not renew it (ttl).", "type", "cause"),
 		silent:        desc("upstream_silent_groups", "Groups for which the control plane has said nothing of a type for timers.dne_timeout while clients wait, though it is there: it may not know the node it is shown. The log and /groups say more.", "type"),
+		doubtful:      desc("doubtful_names", "Names without a copy that may exist all the same: the control plane has announced them in a form that cannot be used, or is silent about them on a stream on which it has said nothing of the type. Clients that came with a copy keep it.", "type"),
+		withheld:      desc("clients_withheld", "Client streams that are not told something of a type because it is not certain: a name is in doubt (doubtful_names), or what the relay has is from disk and not confirmed (cache_unconfirmed).", "type"),
 		perGroup:      desc("group_clients", "Client streams of each group; a stream that is served from several groups counts in each."),
 		warm:          desc("cache_unconfirmed", "1 while resources of a type are served as they were loaded from disk, and the control plane has not answered for them.", "type"),
 		bytes:         desc("cache_bytes", "Bytes of the resources held, in wire form.", "type"),
@@ -86,7 +90,7 @@ func newStateCollector(r Relay) *stateCollector {
 
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes, c.held, c.absent, c.silent, c.warm, c.perGroup} {
+	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes, c.held, c.absent, c.silent, c.doubtful, c.withheld, c.warm, c.perGroup} {
 		ch <- d
 	}
 }
@@ -124,6 +128,8 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 			t.Wildcards += s.Wildcards
 			t.Named += s.Named
 			t.Held += s.Held
+			t.Doubtful += s.Doubtful
+			t.Withheld += s.Withheld
 			t.Absent = added(t.Absent, s.Absent)
 			totals[s.Type.Short()] = t
 		}
@@ -141,6 +147,8 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.resources, t.Resources, short)
 		gauge(c.bytes, t.Bytes, short)
 		gauge(c.held, t.Held, short)
+		gauge(c.doubtful, t.Doubtful, short)
+		gauge(c.withheld, t.Withheld, short)
 		gauge(c.warm, map[bool]int{true: 1}[t.Warm], short)
 		gauge(c.subscriptions, t.Wildcards, short, "wildcard")
 		gauge(c.subscriptions, t.Named, short, "named")

@@ -115,6 +115,8 @@ type entry struct {
 	Clients  int           `json:"clients"`
 	Linger   bool          `json:"lingering,omitempty"`
 	Error    string        `json:"error,omitempty"`
+	// Doubt: it may exist all the same, and clients that came with a copy keep it (ERR-10, MISS-4).
+	Doubt bool `json:"doubt,omitempty"`
 	// Held: upstream has removed it, which is held back until then (H-22).
 	Held *time.Time `json:"removal_held_until,omitempty"`
 	// Expires is when its TTL ends, unless upstream renews it (TTL-1).
@@ -224,7 +226,7 @@ func describe(group string, t cache.TypeURL, d fanout.Description) entry {
 	e := entry{
 		Group: group, Type: t, Name: d.Name, Wildcard: d.Wildcard,
 		State: states[d.State], Cause: causes[d.Cause], Upstream: d.Upstream,
-		Clients: d.Clients, Linger: d.Lingering, Error: d.Error,
+		Clients: d.Clients, Linger: d.Lingering, Error: d.Error, Doubt: d.Doubt,
 	}
 	if !d.Held.IsZero() {
 		e.Held = &d.Held

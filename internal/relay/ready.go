@@ -73,7 +73,7 @@ func (w *readiness) look() (more bool) {
 	for i, s := range w.subs {
 		s.Read(func(v fanout.View) {
 			v.Marks()
-			if _, synced := v.Wildcard(); !synced {
+			if !v.SetVerdict(false).Resolved() {
 				missing = append(missing, w.types[i].Short())
 			}
 		})

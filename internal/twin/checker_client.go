@@ -38,6 +38,8 @@ type topic struct {
 	asked    map[string]bool   // names that await an answer
 	left     map[string]bool   // names given up under the wildcard, to be told once more (WILD-8)
 	brought  map[string]bool   // names that the client came with (DOWN-DELTA-10)
+	later    map[string]bool   // names asked for after the first request (MISS-4)
+	met      map[string]bool   // of those brought, names of which there was a copy then
 	whole    bool              // the wildcard awaits its answer
 	opening  bool              // and nothing precedes that (DOWN-DELTA-13)
 	answered bool              // the wildcard was answered since it was asked for, for all we know
@@ -61,6 +63,7 @@ func (t *topic) begin() {
 	t.interest, t.last, t.seen = newInterest(), map[string]string{}, map[string]seen{}
 	t.owed, t.asked, t.whole, t.opening = map[string]bool{}, map[string]bool{}, false, false
 	t.halves, t.warmed, t.twice, t.asks = map[string]bool{}, map[string]bool{}, false, 0
+	t.later, t.met = map[string]bool{}, map[string]bool{}
 	t.left, t.brought, t.unacked, t.view = map[string]bool{}, map[string]bool{}, nil, ""
 }
 
@@ -135,11 +138,15 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	if first {
 		for name, version := range req.GetInitialResourceVersions() {
 			t.last[name], t.brought[name] = version, true // DOWN-DELTA-8
+			_, byName := c.known[k.name].byName.present(name)
+			_, byWildcard := c.known[k.name].byWildcard.present(name)
+			t.met[name] = byName || byWildcard
 		}
 	}
 	for _, name := range subscribe {
 		if name != wildcard {
 			t.asked[name] = !first || len(t.brought) == 0 // DOWN-DELTA-7, -8
+			t.later[name] = !first
 			c.owe(k, t, name, first)
 		}
 	}

@@ -97,9 +97,20 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		return (c.forgetful || c.remembers || c.ignores) && c.known[k.name].erred[name] && world[k.name][name].Label == ""
 	}
 	waits := slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), unresolved)
-	if waits && cl.sotw && k.full {
+	// Nothing vouches for the silence about a name that the client may hold (MISS-4).
+	doubted := func(name string) bool {
+		return t.interest.Names[name] && (c.known[k.name].byName.muted(name) || c.mute(k) && !c.known[k.name].byName.matched(name))
+	}
+	doubt := len(t.brought) > 0 && slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), doubted)
+	if (waits || doubt) && cl.sotw && k.full {
 		return // its set is withheld (DOWN-SOTW-7)
 	}
+	// What is from disk, and another control plane is silent about that was shown no version
+	// of it, may lead to what a client came with by another name (RECON-19).
+	waits = waits || c.mute(k) && slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), func(name string) bool {
+		w, known := c.known[k.name].byName.present(name)
+		return known && (w.unsure || c.second)
+	})
 	for name, h := range t.holds {
 		if c.forgetful && !k.full && t.interest.Named(name, h.aliases) && !t.interest.Named(name, world[k.name][name].Aliases) {
 			delete(view, name) // SotW cannot say that it has lost the alias (TRANSLATE-7)
@@ -116,8 +127,8 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		if _, exists := view[name]; !exists && c.crossed[k.url+" "+name] {
 			continue
 		}
-		if w := c.known[k.name].byName.words[name]; t.brought[name] && w.silent && w.unvouched {
-			continue // in doubt (MISS-4)
+		if t.brought[name] && (doubted(name) || slices.ContainsFunc(h.aliases, doubted)) {
+			continue
 		}
 		if _, exists := view[name]; exists || !unresolved(name) && !(t.brought[name] && waits) && (!cl.sotw && !c.forgetful || k.full) {
 			holds[name] = h.label // SotW cannot say that others are gone (DOWN-SOTW-10)
@@ -142,6 +153,9 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		}
 	}
 	for name := range cl.warm {
+		if t.brought[name] && doubted(name) {
+			continue // there is nothing to say of it
+		}
 		if i := &t.interest; k.name == "EDS" && !unresolved(name) && (i.Names[name] || i.Wildcard && !cl.sotw) && (!cl.sotw && i.Names[name] || world[k.name][name].Label != "") {
 			c.fail("ORDER-4", "%s: %s was not told after its cluster", who, name)
 		}

@@ -302,7 +302,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 		}
 		return false
 	}
-	if w := c.known[k.name].byName.words[name]; t.brought[name] && w.silent && w.unvouched {
+	if t.interest.Named(name, nil) && !t.later[name] && c.inDoubt(k, t, name) && !c.met(k, t, name) {
 		c.fail("MISS-4", "%s came with %s, of which a stream was silent that had carried nothing of the type, and is told that it is gone", who, name)
 	}
 	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name], kept); {
@@ -377,4 +377,17 @@ func (c *Checker) kept(k kind, names map[string]bool, name string, w word) bool 
 		}
 	}
 	return false
+}
+
+// inDoubt: a client came with a name that only the silence of a stream says is gone, and that
+// stream has carried nothing of the type (MISS-4).
+func (c *Checker) inDoubt(k kind, t *topic, name string) bool {
+	return t.brought[name] && c.known[k.name].byName.muted(name)
+}
+
+// met: the relay had a copy when the client came, or upstream has said since that the
+// wildcard's set lacks it. Then it may as well be told.
+func (c *Checker) met(k kind, t *topic, name string) bool {
+	w, said := c.known[k.name].byWildcard.words[name]
+	return t.met[name] || said && !w.present
 }

@@ -123,6 +123,13 @@ func (v *voice) doubt(upTo int, shown map[string]string) {
 	}
 }
 
+// muted: only the silence of a stream that has carried nothing of the type says that a name
+// does not exist.
+func (v *voice) muted(name string) bool {
+	w := v.words[name]
+	return w.silent && w.unvouched
+}
+
 // vouch notes that a stream whose silence counts has carried something of the type.
 func (v *voice) vouch() {
 	for name, w := range v.words {

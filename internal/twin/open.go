@@ -24,9 +24,6 @@ type exemption struct {
 
 // open are rules that later issues mend.
 var open = []exemption{
-	{"MISS-4", "what a client came with is taken away by the silence of a stream that has carried nothing of the type", breaks("MISS-4")},
-	{"RECON-16", "a stream that breaks before its wildcard is complete is followed by one that shows a map, to which a server that remembers has nothing to say: the wildcard stays without an answer",
-		func(c *Checker, broken string) bool { return broken == "DOWN-DELTA-13" && c.remembers }},
 	{"DOWN-DELTA-14", "a name given up in the request that asks for the wildcard is told to be gone, and again with the next removal",
 		func(c *Checker, broken string) bool { return broken == "DOWN-DELTA-14" && c.leaves }},
 	{"DOWN-DELTA-14", "a name given up while a denial of it waits for an ACK is told to be gone once more",
@@ -48,8 +45,6 @@ var open = []exemption{
 		func(c *Checker, broken string) bool { return broken == "G4" && c.about.sotw && c.about.asks > 1 }},
 	{"RECON-19", "what is on disk replaces what a SotW client came with, once it has changed its names",
 		func(c *Checker, broken string) bool { return broken == "RECON-19" && c.about.sotw && c.about.asks > 1 }},
-	{"RECON-19", "a wildcard from disk of which upstream says nothing is not asked for anew: what a client came with stays",
-		func(c *Checker, broken string) bool { return broken == "G3" && c.unspoken }},
 	{"MISS-3", "a name over which an earlier stream's error lies is not given up by the silence of the next one: what its client came with beside it stays",
 		func(c *Checker, broken string) bool {
 			return broken == "G3" && slices.ContainsFunc(kinds, func(k kind) bool { return len(c.known[k.name].erred) > 0 })

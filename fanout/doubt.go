@@ -1,0 +1,232 @@
+package fanout
+
+import (
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// What upstream said and cannot be used says at least that a name exists: whoever brought a
+// copy of it keeps that until upstream has said something that can be used (ERR-10). And a
+// stream that has carried nothing of a type proves little by its silence about one name of it
+// (MISS-4). Both facts stand here, beside the names, and outlive the stream.
+
+// doubts are the faults that one lane has met.
+type doubts struct {
+	// faulty are the names whose last word was a fault, with the stream on which it came.
+	faulty map[string]uint64
+	// hidden is the last stream on which a fault hid its name, so that it may concern any;
+	// zero: there is none.
+	hidden uint64
+	// overdue are names whose timers have run out in vain, because of that.
+	overdue []string
+}
+
+func (d *doubts) any() bool { return d.hidden != 0 || len(d.faulty) > 0 }
+
+// covers: a name may exist, though there is no copy of it.
+func (d *doubts) covers(name string) bool {
+	_, faulty := d.faulty[name]
+	return faulty || d.hidden != 0
+}
+
+// since: the fault that concerns a name came on a stream, whose silence therefore says
+// nothing of it.
+func (d *doubts) since(name string, stream uint64) bool {
+	on, faulty := d.faulty[name]
+	return faulty && on == stream || d.hidden != 0 && d.hidden == stream
+}
+
+// hears takes in what an Update says of faults. ended: there is less doubt than before.
+func (d *doubts) hears(u *cache.Update) (ended bool) {
+	sound := u.Stream != 0 && !u.Hidden && len(u.Faulty) == 0
+	before, hidden := len(d.faulty), d.hidden
+	if d.any() {
+		d.answers(u)
+		if sound && u.Full { // this is all there is
+			u.Missing = append(u.Missing, d.overdue...)
+			*d = doubts{}
+		}
+		if sound && u.Synced {
+			d.complete(u.Stream)
+		}
+	}
+	ended = len(d.faulty) < before || hidden != 0 && d.hidden == 0
+	for _, name := range u.Faulty {
+		if d.faulty == nil {
+			d.faulty = make(map[string]uint64)
+		}
+		d.faulty[name] = u.Stream
+	}
+	if u.Hidden {
+		d.hidden = u.Stream
+	}
+	return ended
+}
+
+// answers drops the names of which something is said that can be used.
+func (d *doubts) answers(u *cache.Update) {
+	if len(d.faulty) == 0 {
+		return
+	}
+	for _, r := range u.Set {
+		for name := range names(r.Resource) {
+			delete(d.faulty, name)
+		}
+	}
+	for _, r := range u.Negative {
+		for name := range names(r) {
+			delete(d.faulty, name)
+		}
+	}
+	for _, name := range u.Removed {
+		delete(d.faulty, name)
+	}
+	for _, e := range u.Errors {
+		if cache.Resolves(e.Status) {
+			delete(d.faulty, e.Name)
+		}
+	}
+}
+
+// complete: a stream has shown a whole set. If it was sound, what was faulty on those before
+// it is not in doubt any more.
+func (d *doubts) complete(stream uint64) {
+	if d.hidden == stream || slices.Contains(values(d.faulty), stream) {
+		return
+	}
+	*d = doubts{}
+}
+
+func values(m map[string]uint64) (all []uint64) {
+	for _, v := range m {
+		all = append(all, v)
+	}
+	return all
+}
+
+// muted notes that the timer of a name has run out on a stream that has carried nothing of
+// the type.
+func (x *index) muted(name string, stream uint64) {
+	if x.mute == nil {
+		x.mute = make(map[string]uint64)
+	}
+	x.mute[name] = stream
+}
+
+// doubted: a name without a copy may exist all the same.
+func (x *index) doubted(id cache.ID, a cache.Answer) bool {
+	name := x.named.Name(id)
+	if _, mute := x.mute[name]; mute && a.State == cache.Absent {
+		return true
+	}
+	if _, faulty := x.doubts.named.faulty[name]; faulty {
+		return true
+	}
+	return a.State == cache.Unknown && x.doubts.named.hidden != 0
+}
+
+// doubt takes in what an Update says of what is in doubt, before it is applied. It returns
+// whether clients are to look again once it has been.
+func (x *index) doubt(wildcard bool, u *cache.Update) (look bool) {
+	if wildcard {
+		return x.doubts.wildcard.hears(u)
+	}
+	look = x.doubts.named.hears(u)
+	speaks := u.First || len(u.Set)+len(u.Removed)+len(u.Errors)+len(u.Kept)+len(u.Negative) > 0
+	if len(x.mute) == 0 {
+		return look
+	}
+	for _, r := range u.Set {
+		delete(x.mute, r.Name)
+	}
+	for _, name := range u.Removed {
+		delete(x.mute, name)
+	}
+	if speaks {
+		for name, stream := range x.mute {
+			if stream == u.Stream {
+				x.vouched(name)
+			}
+		}
+	}
+	return look
+}
+
+// vouched: a name is Absent for those who brought it, too.
+func (x *index) vouched(name string) {
+	delete(x.mute, name)
+	if id, ok := x.named.Find(name); ok {
+		x.markID(id, mark{kind: again})
+	}
+}
+
+// missing takes in that the timer of a name has run out on a stream, which may be mute: it
+// has carried nothing of the type. absent: the name is to become so.
+func (x *index) missing(name string, stream uint64, mute bool) (absent bool) {
+	if d := &x.doubts.named; d.since(name, stream) {
+		if _, faulty := d.faulty[name]; !faulty {
+			d.overdue = append(d.overdue, name)
+		}
+		return false // it exists, or may
+	}
+	if len(x.doubts.named.faulty) > 0 {
+		delete(x.doubts.named.faulty, name)
+	}
+	id, silent := x.silent(name)
+	if silent && !x.wasShown(name, stream) {
+		if mute && !x.lent(id) {
+			x.muted(name, stream)
+		}
+		return true
+	}
+	if _, was := x.mute[name]; was && !mute {
+		x.vouched(name)
+	} else if was {
+		x.muted(name, stream)
+	}
+	return false
+}
+
+// lookAgain has all clients of a lane look again.
+func (x *index) lookAgain(wildcard bool) {
+	if wildcard {
+		x.markWildcards(mark{kind: again})
+		return
+	}
+	for id := range x.interest {
+		x.markID(cache.ID(id), mark{kind: again})
+	}
+}
+
+// Uncertain reports whether a lane is in doubt because of a fault, and is withheld from a
+// client, or from how many. names are those concerned, the first of them in order; hidden: it
+// may be any.
+func (h *Hub) Uncertain(lane Lane) (u Uncertainty) {
+	h.look(lane.Type, func(x *index) {
+		d := x.faults(lane.Wildcard)
+		u.Hidden = d.hidden != 0
+		for name := range d.faulty {
+			u.Names = append(u.Names, name)
+		}
+	})
+	slices.Sort(u.Names)
+	return u
+}
+
+// Uncertainty is what is in doubt on a lane because of faults (ERR-10).
+type Uncertainty struct {
+	Names  []string // in order
+	Hidden bool     // and any other name
+}
+
+// Any: there is something.
+func (u Uncertainty) Any() bool { return u.Hidden || len(u.Names) > 0 }
+
+// faults are those of a lane.
+func (x *index) faults(wildcard bool) *doubts {
+	if wildcard {
+		return &x.doubts.wildcard
+	}
+	return &x.doubts.named
+}

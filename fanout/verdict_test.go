@@ -1,0 +1,78 @@
+package fanout
+
+import (
+	"testing"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// TestVerdict: what is known of a name, for who came with a copy of it and who did not
+// (protocol.md §0).
+func TestVerdict(t *testing.T) {
+	const stream = 7
+	from := func(u *cache.Update) *cache.Update { u.Stream = stream; return u }
+	for _, test := range []struct {
+		name           string
+		said           []*cache.Update
+		nobody, bearer Verdict
+	}{
+		{"nothing", nil, Unknown, Unknown},
+		{"a copy", []*cache.Update{set("a")}, Copy, Copy},
+		{"a removal", []*cache.Update{{Removed: []string{"a"}}}, Gone, Gone},
+		{"an error that is an answer", []*cache.Update{{Errors: []cache.Error{{Name: "a", Status: &statuspb.Status{Code: 7}}}}}, Refused, Refused},
+		{"an error that is none", []*cache.Update{{Errors: []cache.Error{{Name: "a", Status: &statuspb.Status{Code: cache.Unavailable}}}}}, Unknown, Unknown},
+		{"a fault", []*cache.Update{from(&cache.Update{Faulty: []string{"a"}})}, Unknown, Doubt},
+		{"a fault of a name nobody can read", []*cache.Update{from(&cache.Update{Hidden: true})}, Unknown, Doubt},
+		{"a fault, and the timer of that stream", []*cache.Update{from(&cache.Update{Faulty: []string{"a"}}), from(&cache.Update{Missing: []string{"a"}})}, Unknown, Doubt},
+		{"a fault, and the timer of another", []*cache.Update{{Stream: 1, Faulty: []string{"a"}}, from(&cache.Update{Missing: []string{"a"}})}, Gone, Gone},
+		{"a fault, and then an answer", []*cache.Update{from(&cache.Update{Faulty: []string{"a"}}), from(&cache.Update{Removed: []string{"a"}})}, Gone, Gone},
+		{"a fault of a name that has a copy", []*cache.Update{set("a"), from(&cache.Update{Faulty: []string{"a"}})}, Copy, Copy},
+		{"silence", []*cache.Update{from(&cache.Update{Missing: []string{"a"}})}, Gone, Gone},
+		{"silence of a mute stream", []*cache.Update{from(&cache.Update{Missing: []string{"a"}, Mute: true})}, Gone, Doubt},
+		{"which then speaks of the type", []*cache.Update{from(&cache.Update{Missing: []string{"a"}, Mute: true}), from(&cache.Update{First: true})}, Gone, Gone},
+		{"while another speaks of it", []*cache.Update{from(&cache.Update{Missing: []string{"a"}, Mute: true}), {Stream: 9, First: true}}, Gone, Doubt},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHub()
+			s := h.Subscribe(typ, NewSubscriber(func() {}))
+			s.Delta([]string{"a"}, nil, epoch)
+			changes(h)
+			for _, u := range test.said {
+				h.Apply(byName, u)
+			}
+			s.Read(func(v View) {
+				id, _ := v.Lookup("a")
+				if nobody, bearer := v.Verdict(id, false), v.Verdict(id, true); nobody != test.nobody || bearer != test.bearer {
+					t.Errorf("%d, and for who came with a copy %d; want %d and %d", nobody, bearer, test.nobody, test.bearer)
+				}
+			})
+		})
+	}
+}
+
+// TestSetVerdict is the same of the wildcard's set.
+func TestSetVerdict(t *testing.T) {
+	h := newHub()
+	s := h.Subscribe(typ, NewSubscriber(func() {}))
+	s.Delta([]string{Wildcard}, nil, epoch)
+	changes(h)
+	want := func(what string, nobody, bearer Verdict) {
+		t.Helper()
+		s.Read(func(v View) {
+			if a, b := v.SetVerdict(false), v.SetVerdict(true); a != nobody || b != bearer {
+				t.Errorf("%s: %d, and for who came with something %d; want %d and %d", what, a, b, nobody, bearer)
+			}
+		})
+	}
+	want("nothing", Unknown, Unknown)
+	h.Apply(all, &cache.Update{Stream: 1, Faulty: []string{"x"}, Synced: true})
+	want("complete, with a fault", Copy, Doubt)
+	h.Apply(all, &cache.Update{Stream: 1, Synced: true})
+	want("the stream of the fault says no more", Copy, Doubt)
+	h.Apply(all, &cache.Update{Stream: 2, Faulty: []string{"y"}, Synced: true})
+	want("another with a fault", Copy, Doubt)
+	h.Apply(all, &cache.Update{Stream: 3, Synced: true})
+	want("a sound one", Copy, Copy)
+}
