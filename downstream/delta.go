@@ -76,14 +76,15 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 			d.await(name)
 		}
 	}
+	left := distinct(asked.Left)
 	for _, name := range req.GetResourceNamesUnsubscribe() {
 		d.answered(name)
 		led := d.ties.drop(name)
-		if slices.Contains(asked.Left, name) {
+		if _, told := slices.BinarySearch(left, name); told {
 			d.left.add(led...)
 		}
 	}
-	d.left.add(asked.Left...)
+	d.left.add(left...)
 	if slices.Contains(req.GetResourceNamesUnsubscribe(), fanout.Wildcard) {
 		d.untold = unseen // what it had of the wildcard it has dropped
 		d.wildcardAsked, d.opening = false, false
@@ -305,6 +306,10 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 	if d.left.len() == 0 || !synced {
 		return
 	}
+	var removed []string
+	if v.WarmSet() {
+		removed = distinct(slices.Clone(p.removed))
+	}
 	for _, name := range d.left.take() {
 		if _, again := v.Lookup(name); again {
 			continue
@@ -314,7 +319,7 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 		}
 		r := v.Member(name)
 		if r == nil && v.WarmSet() {
-			if !slices.Contains(p.removed, name) { // upstream has said it
+			if _, said := slices.BinarySearch(removed, name); !said { // by upstream
 				d.left.add(name) // what was loaded from disk may lack it (RECON-19)
 			}
 			continue

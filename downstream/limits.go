@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"fmt"
+	"slices"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
@@ -91,14 +92,13 @@ func (d *deltaState) claim(req *discovery.DeltaDiscoveryRequest) room {
 	return r
 }
 
-// claim is what would be kept of the type after a request.
-func (s *sotwState) claim(req *discovery.DiscoveryRequest) room {
-	names := make(map[string]struct{}, len(req.GetResourceNames()))
-	for _, name := range req.GetResourceNames() {
-		names[name] = struct{}{}
+// claim is what would be kept of the type after a request for these names.
+func (s *sotwState) claim(req *discovery.DiscoveryRequest, names []string) room {
+	n := len(names)
+	if _, wildcard := slices.BinarySearch(names, fanout.Wildcard); wildcard {
+		n--
 	}
-	delete(names, fanout.Wildcard)
-	return room{names: len(names) + s.refused.len() + len(req.GetResourceLocators())}
+	return room{names: n + s.refused.len() + len(req.GetResourceLocators())}
 }
 
 // checkRoom refuses what would make a stream keep more than it may over all types,

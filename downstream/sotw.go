@@ -40,9 +40,9 @@ type sotwState struct {
 	warmedAt uint64
 }
 
-// request takes in one request of the type. warmed counts the deliveries of
-// clusters to this node on streams other than this one (ORDER-5).
-func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now time.Time) (v verdict) {
+// request takes in one request of the type, for these names, each once and in order. warmed
+// counts the deliveries of clusters to this node on streams other than this one (ORDER-5).
+func (s *sotwState) request(req *discovery.DiscoveryRequest, names []string, warmed uint64, now time.Time) (v verdict) {
 	first := !s.requested
 	s.requested = true
 	// A stale nonce says nothing, and a first request's belongs to another stream
@@ -53,23 +53,11 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 	if acked {
 		v = s.verdict(nonce, req.GetErrorDetail(), now)
 	}
-	names := slices.Clone(req.GetResourceNames())
-	slices.Sort(names)
-	names = slices.Compact(names)
-	repeated = repeated && slices.Equal(names, s.names)
-	s.moved = s.moved || !first && !slices.Equal(names, s.names)
-	before := s.names
-	s.names = names
-
-	asked := s.sub.Replace(names, now)
-	if s.full && !slices.Equal(names, before) {
-		s.sub.Read(s.outgoing.giveUp)
-	}
-	s.awaitNew(before, asked.Wildcard, first && req.GetVersionInfo() != "")
-	for name := range s.ties.of {
-		if _, still := slices.BinarySearch(names, name); !still {
-			s.ties.drop(name)
-		}
+	var asked fanout.Asked
+	if same := slices.Equal(names, s.names); first || !same { // mostly they are: an ACK
+		repeated = repeated && same
+		s.moved = s.moved || !first
+		asked = s.replace(names, first && req.GetVersionInfo() != "", now)
 	}
 	s.asked.add(asked.Names...)
 	s.wildcardAsked = s.wildcardAsked || asked.Wildcard
@@ -94,6 +82,23 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 		s.sub.Read(func(v fanout.View) { s.asked.add(v.Names()...) })
 	}
 	return v
+}
+
+// replace puts other names in the place of those asked for. came: the client came with something.
+func (s *sotwState) replace(names []string, came bool, now time.Time) fanout.Asked {
+	before := s.names
+	s.names = names
+	asked := s.sub.Replace(names, now)
+	if s.full && !slices.Equal(names, before) {
+		s.sub.Read(s.outgoing.giveUp)
+	}
+	s.awaitNew(before, asked.Wildcard, came)
+	for name := range s.ties.of {
+		if _, still := slices.BinarySearch(names, name); !still {
+			s.ties.drop(name)
+		}
+	}
+	return asked
 }
 
 // awaitNew notes what a request asks for that those before it did not, unless the client
