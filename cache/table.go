@@ -149,6 +149,9 @@ func (t *Table) Name(id ID) string { return t.entries[id].name }
 // State is what is known of the name alone, aliases left aside.
 func (t *Table) State(id ID) State { return t.entries[id].state }
 
+// Cause is why the name alone is Absent.
+func (t *Table) Cause(id ID) Cause { return t.entries[id].cause }
+
 // Own is the resource that bears the name, or nil.
 func (t *Table) Own(id ID) *Resource { return t.entries[id].resource }
 

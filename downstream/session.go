@@ -196,7 +196,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	if end != nil {
 		return note, end
 	}
-	if end := s.checkRoom(d, d.claim(req)); end != nil {
+	if end := s.claims(d, req); end != nil {
 		return note, end
 	}
 	if !d.requested {

@@ -67,7 +67,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names []string, war
 			s.delivered = make(map[string]struct{})
 		}
 		if s.came = req.GetVersionInfo(); s.came != "" {
-			s.returning = true
+			s.returning = s.url == cache.Cluster
 			s.must = make(map[string]struct{}, len(names))
 			for _, name := range names {
 				s.must[name] = struct{}{}

@@ -36,8 +36,7 @@ func (x *index) borrows(id cache.ID) bool {
 	if !x.named.Answered(id) {
 		return true
 	}
-	a := x.named.Answer(id)
-	return a.State == cache.Absent && a.Cause == cache.Timer
+	return x.named.Led(id) == cache.Absent && x.named.Cause(id) == cache.Timer
 }
 
 // lent: what a name leads to is the wildcard's.
@@ -213,6 +212,11 @@ func (v View) Answer(id cache.ID) cache.Answer {
 	}
 	b.Error = a.Error
 	return b
+}
+
+// Unanswered: a subscribed name leads to nothing, and is not known to.
+func (v View) Unanswered(id cache.ID) bool {
+	return !v.x.named.Answered(id) && v.Answer(id).State == cache.Unknown
 }
 
 // owns: one of the client's names has led to a resource on its own lane.

@@ -90,6 +90,9 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 			s.startWildcard(&asked)
 		}
 	}
+	if len(subscribe) > 0 {
+		asked.Names, asked.New = make([]cache.ID, 0, len(subscribe)), make([]string, 0, len(subscribe))
+	}
 	for _, name := range subscribe {
 		if name == Wildcard {
 			s.mode = explicit
