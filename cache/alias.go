@@ -5,7 +5,7 @@ import "slices"
 // related is what few names have: ties to other names through aliases.
 type related struct {
 	// matches are the resources that list this name as an alias.
-	matches []ID
+	matches matches
 	// negative denies this name (NAME-6).
 	negative *Resource
 }
@@ -21,9 +21,7 @@ func (t *Table) match(alias string, id ID, touched []ID) []ID {
 		e.more = &related{}
 	}
 	e.more.negative = nil
-	if !slices.Contains(e.more.matches, id) {
-		e.more.matches = append(e.more.matches, id)
-	}
+	e.more.matches.add(id)
 	return append(touched, a)
 }
 
@@ -35,20 +33,28 @@ func (t *Table) unmatch(alias string, id ID, seq Seq, touched []ID) []ID {
 		return touched
 	}
 	e := &t.entries[a]
-	e.more.matches = without(e.more.matches, id)
+	e.more.matches.remove(id)
 	if !e.pinned {
 		t.release(a)
 		return touched
 	}
-	if len(e.more.matches) == 0 && e.state == Unknown {
+	if e.more.matches.len == 0 && e.state == Unknown {
 		e.state, e.cause, e.seq = Absent, Removed, seq
 	}
 	return append(touched, a)
 }
 
-func without(ids []ID, id ID) []ID {
-	if i := slices.Index(ids, id); i >= 0 {
-		return slices.Delete(ids, i, i+1)
+// dropped are the aliases that a resource lists no more.
+func dropped(before, now *Resource) []string {
+	if len(before.Aliases) == 0 || slices.Equal(before.Aliases, now.Aliases) {
+		return nil
 	}
-	return ids
+	still := make(map[string]struct{}, len(now.Aliases))
+	for _, alias := range now.Aliases {
+		still[alias] = struct{}{}
+	}
+	return slices.DeleteFunc(slices.Clone(before.Aliases), func(alias string) bool {
+		_, listed := still[alias]
+		return listed
+	})
 }

@@ -133,7 +133,7 @@ func (t *Table) UnconfirmedAnswers(name string) (names []string) {
 		names = append(names, name)
 	}
 	if more := t.entries[id].more; more != nil {
-		for _, m := range more.matches {
+		for m := range more.matches.all() {
 			if t.doubtful(m) {
 				names = append(names, t.entries[m].name)
 			}

@@ -149,6 +149,9 @@ func (t *Table) Name(id ID) string { return t.entries[id].name }
 // State is what is known of the name alone, aliases left aside.
 func (t *Table) State(id ID) State { return t.entries[id].state }
 
+// Cause is why the name alone is Absent.
+func (t *Table) Cause(id ID) Cause { return t.entries[id].cause }
+
 // Own is the resource that bears the name, or nil.
 func (t *Table) Own(id ID) *Resource { return t.entries[id].resource }
 
@@ -156,7 +159,15 @@ func (t *Table) Own(id ID) *Resource { return t.entries[id].resource }
 // alias.
 func (t *Table) Answered(id ID) bool {
 	e := &t.entries[id]
-	return e.state != Unknown || e.more != nil && len(e.more.matches) > 0
+	return e.state != Unknown || e.more != nil && e.more.matches.len > 0
+}
+
+// Led is what is known of the name, by itself and as an alias: the State of its Answer.
+func (t *Table) Led(id ID) State {
+	if e := &t.entries[id]; e.more == nil || e.more.matches.len == 0 {
+		return e.state
+	}
+	return Present
 }
 
 // Has reports whether a resource of that name is Present.
@@ -212,7 +223,7 @@ func (t *Table) id(name string) ID {
 // release lets go of an ID that nothing refers to and that holds nothing.
 func (t *Table) release(id ID) {
 	e := &t.entries[id]
-	if !e.used || e.pinned || e.ordered || e.state == Present || e.more != nil && len(e.more.matches) > 0 {
+	if !e.used || e.pinned || e.ordered || e.state == Present || e.more != nil && e.more.matches.len > 0 {
 		return
 	}
 	delete(t.ids, e.name)
@@ -242,13 +253,9 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 		return touched, false
 	}
 	touched = append(touched, id)
-	var before []string
 	if e.state == Present {
-		before = e.resource.Aliases
 		t.uncount(e.resource)
-	}
-	for _, alias := range before {
-		if !slices.Contains(r.Aliases, alias) {
+		for _, alias := range dropped(e.resource, r) {
 			touched = t.unmatch(alias, id, seq, touched)
 		}
 	}
@@ -302,7 +309,7 @@ func (t *Table) Deny(r *Resource, seq Seq, touched []ID) []ID {
 			continue
 		}
 		e := &t.entries[id]
-		if e.state == Present || e.more != nil && len(e.more.matches) > 0 {
+		if e.state == Present || e.more != nil && e.more.matches.len > 0 {
 			continue
 		}
 		if e.more == nil {
@@ -332,7 +339,7 @@ func (t *Table) Forget(id ID, keep func(*Resource) bool) {
 	e.asked = false
 	var also []ID
 	if e.more != nil {
-		also = slices.Clone(e.more.matches)
+		also = slices.Collect(e.more.matches.all())
 	}
 	if e.state != Present || !keep(e.resource) {
 		t.forget(id)
@@ -360,7 +367,7 @@ func (t *Table) forget(id ID) {
 		for _, alias := range e.resource.Aliases {
 			if a, ok := t.ids[alias]; ok && a != id {
 				m := t.entries[a].more
-				m.matches = without(m.matches, id)
+				m.matches.remove(id)
 				t.release(a)
 			}
 		}
@@ -425,10 +432,10 @@ func (t *Table) Answer(id ID) Answer {
 		return a
 	}
 	a.Negative = e.more.negative
-	if e.vanished && e.state == Absent && len(e.more.matches) > 0 {
+	if e.vanished && e.state == Absent && e.more.matches.len > 0 {
 		a.Vanished = e.seq
 	}
-	for _, m := range e.more.matches {
+	for m := range e.more.matches.all() {
 		a.State, a.Cause = Present, 0
 		if r, seq := t.entries[m].resource, t.entries[m].seq; a.Resource == nil {
 			a.Resource, a.Seq = r, seq

@@ -152,9 +152,16 @@ func (x *exchange) returns(v fanout.View, brought func(name string) bool) {
 		return
 	}
 	subscribed, synced := v.Wildcard()
-	x.returning = subscribed && (!synced || v.WarmSet()) || slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
-		return (v.Warm(id) || v.Answer(id).State == cache.Unknown) && brought(v.Name(id))
-	})
+	waits := func(id cache.ID) bool {
+		return (v.Unanswered(id) || v.Warm(id)) && brought(v.Name(id))
+	}
+	if x.returning = subscribed && (!synced || v.WarmSet()) || v.Has(x.unanswered) && waits(x.unanswered); x.returning {
+		return
+	}
+	i := slices.IndexFunc(v.Names(), waits)
+	if x.returning = i >= 0; x.returning {
+		x.unanswered = v.Names()[i]
+	}
 }
 
 // await notes what is newly asked for. The answer to it, when it comes, does not wait for

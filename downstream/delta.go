@@ -30,7 +30,7 @@ type deltaState struct {
 	left pile[string]
 	// held are the versions the client came with that are not judged yet, kept
 	// only until everything it asked for is resolved (DOWN-DELTA-10, -11).
-	held map[string]string
+	held *brought
 	// uncovered are those of them that nothing covers, until it is told.
 	uncovered pile[string]
 	// kept are those of them that a resource loaded from disk would have replaced.
@@ -47,9 +47,9 @@ type deltaState struct {
 	// copies are the names of which the client has one, sent or brought, and has not
 	// asked again since: only of these it is told that they are gone (MISS-9). nil: of all.
 	copies map[string]struct{}
-	// spared are resources not sent because of held versions, of which the client may
-	// have missed renewals (TTL-5).
-	spared []*cache.Resource
+	// spared are those of the held versions for whose sake resources are not sent in the
+	// response that is being made: the client may have missed renewals (TTL-5).
+	spared []*version
 }
 
 // unseen is a position after all others.
@@ -63,8 +63,8 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 		v = d.verdict(nonce, req.GetErrorDetail(), now)
 	}
 	if first && len(req.GetInitialResourceVersions()) > 0 {
-		d.held = req.GetInitialResourceVersions()
-		d.reconnected, d.returning = true, true
+		d.held = bring(req.GetInitialResourceVersions())
+		d.reconnected, d.returning = true, d.url == cache.Cluster
 	}
 	d.missed(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe())
 	d.anewWithout(req, first)
@@ -76,14 +76,15 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 			d.await(name)
 		}
 	}
+	left := distinct(asked.Left)
 	for _, name := range req.GetResourceNamesUnsubscribe() {
 		d.answered(name)
 		led := d.ties.drop(name)
-		if slices.Contains(asked.Left, name) {
+		if _, told := slices.BinarySearch(left, name); told {
 			d.left.add(led...)
 		}
 	}
-	d.left.add(asked.Left...)
+	d.left.add(left...)
 	if slices.Contains(req.GetResourceNamesUnsubscribe(), fanout.Wildcard) {
 		d.untold = unseen // what it had of the wildcard it has dropped
 		d.wildcardAsked, d.opening = false, false
@@ -101,13 +102,13 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 			d.anew[id] = true
 		}
 		for _, name := range req.GetResourceNamesSubscribe() {
-			delete(d.held, name) // it is to be answered now
+			d.held.judge(name) // it is to be answered now
 		}
 		wildcard := false
 		d.sub.Read(func(v fanout.View) { wildcard, _ = v.Wildcard() })
 		for _, name := range req.GetResourceNamesUnsubscribe() {
 			if !wildcard { // else it may be a member that was never named (row m)
-				delete(d.held, name) // the client has dropped it (DOWN-DELTA-16)
+				d.held.judge(name) // the client has dropped it (DOWN-DELTA-16)
 			}
 		}
 	}
@@ -305,6 +306,10 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 	if d.left.len() == 0 || !synced {
 		return
 	}
+	var removed []string
+	if v.WarmSet() {
+		removed = distinct(slices.Clone(p.removed))
+	}
 	for _, name := range d.left.take() {
 		if _, again := v.Lookup(name); again {
 			continue
@@ -314,7 +319,7 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 		}
 		r := v.Member(name)
 		if r == nil && v.WarmSet() {
-			if !slices.Contains(p.removed, name) { // upstream has said it
+			if _, said := slices.BinarySearch(removed, name); !said { // by upstream
 				d.left.add(name) // what was loaded from disk may lack it (RECON-19)
 			}
 			continue
@@ -414,7 +419,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 		p.removedIDs = append(p.removedIDs, id)
 	}
 	if a.State == cache.Absent {
-		delete(d.held, v.Name(id))
+		d.held.judge(v.Name(id))
 	}
 	if asked && (a.Error != nil || a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk()) {
 		d.failed.add(id) // H-27

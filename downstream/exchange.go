@@ -67,9 +67,10 @@ type exchange struct {
 	accepted  string    // the version of what it accepted last
 	rejected  *Rejection
 
-	// returning: the client came with versions, and what has become of that is not known
-	// yet.
-	returning bool
+	// returning, of Clusters: the client came with versions, and what has become of that is not
+	// known yet. unanswered is the name that had no answer when one was last looked for.
+	returning  bool
+	unanswered cache.ID
 
 	// Additions and changes that wait for Clusters (ORDER-3).
 	postpones bool                // they have to just now
@@ -170,7 +171,7 @@ func (x *exchange) leadsTo(name string, a *cache.Answer, asked bool, p *part) it
 				x.tellAhead(r.Name, r.Version, p)
 				return yield(r)
 			}
-			if r.Name != name && x.ties.has(r) || r.Name == name && len(a.More) > 0 && at <= x.namesTo {
+			if r.Name != name && x.ties.knows(r) || r.Name == name && len(a.More) > 0 && at <= x.namesTo {
 				return true
 			}
 			if x.toldAhead(r.Name, r.Version, at) {

@@ -13,29 +13,36 @@ import (
 // is judged (DOWN-DELTA-8, -10, -11, RECON-19).
 
 // brought: the client came with a version of it that is not judged yet.
-func (d *deltaState) brought(name string) bool {
-	_, ok := d.held[name]
-	return ok
-}
+func (d *deltaState) brought(name string) bool { return d.held.has(name) }
 
 // holds: the client came with exactly this.
 func (d *deltaState) holds(r *cache.Resource) bool {
+	v := d.held.find(r.Name)
+	return v != nil && !v.judged && d.spares(v, r)
+}
+
+// spares: a version that the client came with spares it a resource.
+func (d *deltaState) spares(v *version, r *cache.Resource) bool {
 	_, warming := d.warming[r.Name]
-	version, ok := d.held[r.Name]
-	return ok && version == r.Version && !d.resend && !warming
+	return v.version == r.Version && !d.resend && !warming
 }
 
 // has: the client holds it, or is about to: its version is judged.
 func (d *deltaState) has(r *cache.Resource) bool {
 	aliased := len(r.Aliases) > 0
 	d.aliased = d.aliased || aliased
-	if aliased && slices.Contains(d.spared, r) {
-		return true // another of its names has led here already
+	v := d.held.find(r.Name)
+	if v == nil || v.judged {
+		return v != nil && v.spared == r // another of its names has led here already
 	}
-	has := d.holds(r)
-	delete(d.held, r.Name)
+	d.held.judged(v)
+	has := d.spares(v, r)
 	if has && (d.ttl || aliased) {
-		d.spared = append(d.spared, r)
+		v.spared = r
+		if d.spared == nil {
+			d.spared = make([]*version, 0, 1+min(d.held.left, d.asked.len()))
+		}
+		d.spared = append(d.spared, v)
 	}
 	return has
 }
@@ -43,7 +50,7 @@ func (d *deltaState) has(r *cache.Resource) bool {
 // keeps: the client came with a version of its own, which a snapshot from disk does
 // not replace. It is judged once upstream has spoken (collectHeld).
 func (d *deltaState) keeps(name string) bool {
-	if _, ok := d.held[name]; !ok {
+	if !d.held.has(name) {
 		return false
 	}
 	if d.kept == nil {
@@ -59,10 +66,13 @@ func (d *deltaState) judged(p *part) {
 		return
 	}
 	for _, r := range p.resources {
-		delete(d.held, r.Name)
+		d.held.judge(r.Name)
 	}
-	for _, name := range slices.Concat(p.gone, p.removed) {
-		delete(d.held, name)
+	for _, name := range p.gone {
+		d.held.judge(name)
+	}
+	for _, name := range p.removed {
+		d.held.judge(name)
 	}
 }
 
@@ -97,12 +107,8 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 	if subscribed, _ := v.Wildcard(); subscribed && (d.wildcardAsked || v.WarmSet()) {
 		return
 	}
-	unresolved := false
-	for _, id := range v.Names() {
-		if v.Warm(id) {
-			return
-		}
-		unresolved = unresolved || v.Verdict(id, d.brought(v.Name(id))) == fanout.Unknown
+	if v.Warms() && slices.ContainsFunc(v.Names(), v.Warm) {
+		return
 	}
 	if d.postpones && d.keptChanged(v) {
 		d.postponed = true
@@ -110,9 +116,8 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 	}
 	d.judged(p)
 	for name := range d.kept {
-		_, still := d.held[name]
 		switch r := v.Resource(name); {
-		case !still || r == nil:
+		case !d.held.has(name) || r == nil:
 		case d.has(r):
 			d.ties.told(r)
 		default:
@@ -120,11 +125,11 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 		}
 	}
 	d.kept = nil
-	if unresolved {
+	if d.unresolved(v) {
 		return
 	}
 	doubt, waits := false, false
-	for name := range d.held {
+	for name := range d.held.names() {
 		id, subscribed := v.Lookup(name)
 		gone := subscribed && v.Answer(id).State == cache.Absent
 		switch {
@@ -139,7 +144,7 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 		case !subscribed:
 			d.uncovered.add(name)
 		}
-		delete(d.held, name)
+		d.held.judge(name)
 	}
 	if v.Withhold(doubt); doubt || waits {
 		return
@@ -170,9 +175,24 @@ func (d *deltaState) resolved(v fanout.View) bool {
 	if subscribed, synced := v.Wildcard(); subscribed && (!synced || v.WarmSet()) {
 		return false
 	}
-	return !slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
-		return v.Warm(id) || v.Verdict(id, d.brought(v.Name(id))) == fanout.Unknown
-	})
+	return !slices.ContainsFunc(v.Names(), func(id cache.ID) bool { return v.Warm(id) || d.waitsFor(v, id) })
+}
+
+// waitsFor: a name has no answer, and is not in doubt.
+func (d *deltaState) waitsFor(v fanout.View, id cache.ID) bool {
+	return v.Unanswered(id) && v.Verdict(id, d.brought(v.Name(id))) == fanout.Unknown
+}
+
+// unresolved: some name has no answer. Mostly it is the same one as when it was last asked.
+func (d *deltaState) unresolved(v fanout.View) bool {
+	if v.Has(d.unanswered) && d.waitsFor(v, d.unanswered) {
+		return true
+	}
+	i := slices.IndexFunc(v.Names(), func(id cache.ID) bool { return d.waitsFor(v, id) })
+	if i >= 0 {
+		d.unanswered = v.Names()[i]
+	}
+	return i >= 0
 }
 
 // keptChanged: what the client kept meanwhile is not what there is.
@@ -193,7 +213,7 @@ func (d *deltaState) anewWithout(req *discovery.DeltaDiscoveryRequest, first boo
 	}
 	for _, name := range req.GetResourceNamesSubscribe() {
 		delete(d.copies, name)
-		if _, brought := d.held[name]; brought && first {
+		if first && d.brought(name) {
 			d.copies[name] = struct{}{}
 		}
 	}

@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"fmt"
+	"slices"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
@@ -60,18 +61,36 @@ func (x *exchange) takes() (r room) {
 
 func (d *deltaState) takes() room {
 	r := d.exchange.takes()
-	return room{r.names + d.left.len(), len(d.held)}
+	return room{r.names + d.left.len(), d.held.len()}
 }
 
-// claim is what would be kept of the type after a request.
+// claims judges what would be kept of the type after a request. It is counted out only if there
+// may not be room: names are looked up under the lock of the type.
+func (s *Session) claims(d *deltaState, req *discovery.DeltaDiscoveryRequest) *End {
+	most := d.claim(req)
+	most.names += len(req.GetResourceNamesSubscribe())
+	if s.checkRoom(d, most) == nil {
+		return nil
+	}
+	r := d.claim(req)
+	r.names += d.grows(req)
+	return s.checkRoom(d, r)
+}
+
+// claim is what would be kept of the type after a request, but for the names that it subscribes to.
 func (d *deltaState) claim(req *discovery.DeltaDiscoveryRequest) room {
 	r := d.takes()
 	r.names += len(req.GetResourceLocatorsSubscribe())
 	if !d.requested {
 		r.versions = len(req.GetInitialResourceVersions())
 	}
+	return r
+}
+
+// grows is how many more names the client would subscribe to after a request.
+func (d *deltaState) grows(req *discovery.DeltaDiscoveryRequest) int {
 	if len(req.GetResourceNamesSubscribe()) == 0 {
-		return r // it takes no more than before
+		return 0 // at least no more than before
 	}
 	come, leave := make(map[string]struct{}), make(map[string]struct{})
 	d.sub.Read(func(v fanout.View) {
@@ -87,18 +106,16 @@ func (d *deltaState) claim(req *discovery.DeltaDiscoveryRequest) room {
 			}
 		}
 	})
-	r.names += len(come) - len(leave)
-	return r
+	return len(come) - len(leave)
 }
 
-// claim is what would be kept of the type after a request.
-func (s *sotwState) claim(req *discovery.DiscoveryRequest) room {
-	names := make(map[string]struct{}, len(req.GetResourceNames()))
-	for _, name := range req.GetResourceNames() {
-		names[name] = struct{}{}
+// claim is what would be kept of the type after a request for these names.
+func (s *sotwState) claim(req *discovery.DiscoveryRequest, names []string) room {
+	n := len(names)
+	if _, wildcard := slices.BinarySearch(names, fanout.Wildcard); wildcard {
+		n--
 	}
-	delete(names, fanout.Wildcard)
-	return room{names: len(names) + s.refused.len() + len(req.GetResourceLocators())}
+	return room{names: n + s.refused.len() + len(req.GetResourceLocators())}
 }
 
 // checkRoom refuses what would make a stream keep more than it may over all types,

@@ -196,7 +196,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	if end != nil {
 		return note, end
 	}
-	if end := s.checkRoom(d, d.claim(req)); end != nil {
+	if end := s.claims(d, req); end != nil {
 		return note, end
 	}
 	if !d.requested {
@@ -229,7 +229,8 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	if end != nil {
 		return note, end
 	}
-	if end := s.checkRoom(w, w.claim(req)); end != nil {
+	names := distinct(slices.Clone(req.GetResourceNames()))
+	if end := s.checkRoom(w, w.claim(req, names)); end != nil {
 		return note, end
 	}
 	if !w.requested {
@@ -245,9 +246,8 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	if s.kind.Type != "" {
 		warmed = s.warmth.deliveries(s.node.GetId())
 	}
-	names := w.names
-	note.judged(w.request(req, warmed, now), req.GetResponseNonce(), req.GetErrorDetail())
 	asks := !slices.Equal(names, w.names) || len(req.GetResourceLocators()) > 0
+	note.judged(w.request(req, names, warmed, now), req.GetResponseNonce(), req.GetErrorDetail())
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
 	return note, nil
 }

@@ -41,9 +41,9 @@ type sotwState struct {
 	warmedAt uint64
 }
 
-// request takes in one request of the type. warmed counts the deliveries of
-// clusters to this node on streams other than this one (ORDER-5).
-func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now time.Time) (v verdict) {
+// request takes in one request of the type, for these names, each once and in order. warmed
+// counts the deliveries of clusters to this node on streams other than this one (ORDER-5).
+func (s *sotwState) request(req *discovery.DiscoveryRequest, names []string, warmed uint64, now time.Time) (v verdict) {
 	first := !s.requested
 	s.requested = true
 	// A stale nonce says nothing, and a first request's belongs to another stream
@@ -54,23 +54,11 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 	if acked {
 		v = s.verdict(nonce, req.GetErrorDetail(), now)
 	}
-	names := slices.Clone(req.GetResourceNames())
-	slices.Sort(names)
-	names = slices.Compact(names)
-	repeated = repeated && slices.Equal(names, s.names)
-	s.moved = s.moved || !first && !slices.Equal(names, s.names)
-	before := s.names
-	s.names = names
-
-	asked := s.sub.Replace(names, now)
-	if s.full && !slices.Equal(names, before) {
-		s.sub.Read(s.outgoing.giveUp)
-	}
-	s.awaitNew(before, asked.Wildcard, first && req.GetVersionInfo() != "")
-	for name := range s.ties.of {
-		if _, still := slices.BinarySearch(names, name); !still {
-			s.ties.drop(name)
-		}
+	var asked fanout.Asked
+	if same := slices.Equal(names, s.names); first || !same { // mostly they are: an ACK
+		repeated = repeated && same
+		s.moved = s.moved || !first
+		asked = s.replace(names, first && req.GetVersionInfo() != "", now)
 	}
 	s.asked.add(asked.Names...)
 	s.wildcardAsked = s.wildcardAsked || asked.Wildcard
@@ -80,7 +68,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 			s.delivered = make(map[string]struct{})
 		}
 		if s.came = req.GetVersionInfo(); s.came != "" {
-			s.returning = true
+			s.returning = s.url == cache.Cluster
 			s.must = make(map[string]struct{}, len(names))
 			for _, name := range names {
 				s.must[name] = struct{}{}
@@ -95,6 +83,23 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, warmed uint64, now 
 		s.sub.Read(func(v fanout.View) { s.asked.add(v.Names()...) })
 	}
 	return v
+}
+
+// replace puts other names in the place of those asked for. came: the client came with something.
+func (s *sotwState) replace(names []string, came bool, now time.Time) fanout.Asked {
+	before := s.names
+	s.names = names
+	asked := s.sub.Replace(names, now)
+	if s.full && !slices.Equal(names, before) {
+		s.sub.Read(s.outgoing.giveUp)
+	}
+	s.awaitNew(before, asked.Wildcard, came)
+	for name := range s.ties.of {
+		if _, still := slices.BinarySearch(names, name); !still {
+			s.ties.drop(name)
+		}
+	}
+	return asked
 }
 
 // awaitNew notes what a request asks for that those before it did not, unless the client
@@ -125,30 +130,6 @@ func (s *sotwState) awaitNew(before []string, wildcard, came bool) {
 func (s *sotwState) brought(string) bool { return s.came != "" }
 
 func (s *sotwState) holds(*cache.Resource) bool { return false }
-
-// mayHold: the client came with a version, and asked for a name in its first request.
-func (s *sotwState) mayHold(name string) bool {
-	_, must := s.must[name]
-	return must
-}
-
-// lookAgain has the names that the client came with looked at, when what was in doubt may
-// not be any more.
-func (s *sotwState) lookAgain(v fanout.View) {
-	if !s.handed {
-		return
-	}
-	for name := range s.must {
-		if id, ok := v.Lookup(name); ok && v.Verdict(id, true) == fanout.Gone {
-			s.changed.add(id)
-		}
-	}
-}
-
-// doubts: what is known of a name is not certain for a client that may hold it.
-func (s *sotwState) doubts(v fanout.View, id cache.ID) bool {
-	return s.mayHold(v.Name(id)) && v.Answer(id).State != cache.Present && v.Verdict(id, true) == fanout.Doubt
-}
 
 func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink }
 

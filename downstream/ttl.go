@@ -66,10 +66,11 @@ func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
 // came with: it may have been renewed while the client was away.
 func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	var beats []*cache.Resource
-	for _, r := range d.spared {
-		if ends, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
-			beats = append(beats, r)
+	for _, held := range d.spared {
+		if ends, _ := v.Ends(held.spared); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
+			beats = append(beats, held.spared)
 		}
+		held.spared = nil
 	}
 	d.spared = nil
 	if push {

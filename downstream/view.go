@@ -106,3 +106,27 @@ func digest(resources []*cache.Resource) string {
 	}
 	return digest.String()
 }
+
+// mayHold: the client came with a version, and asked for a name in its first request.
+func (s *sotwState) mayHold(name string) bool {
+	_, must := s.must[name]
+	return must
+}
+
+// lookAgain has the names that the client came with looked at, when what was in doubt may
+// not be any more.
+func (s *sotwState) lookAgain(v fanout.View) {
+	if !s.handed {
+		return
+	}
+	for name := range s.must {
+		if id, ok := v.Lookup(name); ok && v.Verdict(id, true) == fanout.Gone {
+			s.changed.add(id)
+		}
+	}
+}
+
+// doubts: what is known of a name is not certain for a client that may hold it.
+func (s *sotwState) doubts(v fanout.View, id cache.ID) bool {
+	return s.mayHold(v.Name(id)) && v.Answer(id).State != cache.Present && v.Verdict(id, true) == fanout.Doubt
+}

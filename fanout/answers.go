@@ -76,7 +76,7 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 	for _, name := range u.Unanswered {
 		if id, ok := x.silent(name); ok {
 			x.named.Fail(id, unanswered)
-			if x.answer(id).State != cache.Present {
+			if x.state(id) != cache.Present {
 				x.markError(id)
 			}
 		}
@@ -252,6 +252,14 @@ func (x *index) answer(id cache.ID) cache.Answer {
 		return b
 	}
 	return a
+}
+
+// state is that of answer.
+func (x *index) state(id cache.ID) cache.State {
+	if x.lent(id) {
+		return cache.Present
+	}
+	return x.named.Led(id)
 }
 
 // differs: a name leads to something else than the wildcard has by that name.

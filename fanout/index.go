@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"sync"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -17,7 +16,7 @@ type index struct {
 	url cache.TypeURL
 
 	// Everything below is guarded by mu.
-	mu sync.Mutex
+	mu lock
 	// dropped: the Hub has forgotten the index, because nobody was interested in
 	// the type any more.
 	dropped bool

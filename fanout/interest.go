@@ -127,7 +127,7 @@ func (x *index) away(wildcard bool) bool {
 // absent: a name is known to lead to nothing.
 func (x *index) absent(name string) bool {
 	id, ok := x.named.Find(name)
-	return ok && x.answer(id).State == cache.Absent
+	return ok && x.state(id) == cache.Absent
 }
 
 // holds: something is known of it.
@@ -153,8 +153,9 @@ func (x *index) expire(now time.Time, everything bool) (next time.Time) {
 	}
 }
 
-// forget drops what is known of something that nobody wants (UP-8, H-18).
-func (x *index) forget(wildcard bool, name string) {
+// forget drops what is known of something that nobody wants (UP-8, H-18). remains says of
+// which resources upstream keeps up to date all the same.
+func (x *index) forget(wildcard bool, name string, remains func(*cache.Resource) bool) {
 	x.hub.forgotten.Add(1)
 	if wildcard {
 		x.bequeath()
@@ -174,17 +175,26 @@ func (x *index) forget(wildcard bool, name string) {
 		if x.hub.Properties(x.url).FullState && x.named.Asked(name) {
 			x.leaves(name)
 		}
-		x.named.Forget(id, func(r *cache.Resource) bool { return x.remains(r, name) })
+		x.named.Forget(id, remains)
 		x.givenUp(bodies)
 		x.named.Unpin(id)
 		x.cool(name, led)
 	}
 }
 
-// remains: upstream keeps a resource up to date though a name is given up, because
-// it was asked for another, or is in the same request.
-func (x *index) remains(r *cache.Resource, without string) bool {
-	return goesBy(r, func(other string) bool { return other != without && x.desired(false, other) })
+// remains: upstream keeps a resource up to date although names that nobody wants are given up,
+// because it was asked for another, or is in the same request. Each resource is looked at once,
+// however many of its names go.
+func (x *index) remains() func(*cache.Resource) bool {
+	judged := make(map[*cache.Resource]bool)
+	return func(r *cache.Resource) bool {
+		remains, ok := judged[r]
+		if !ok {
+			remains = goesBy(r, func(name string) bool { return x.desired(false, name) })
+			judged[r] = remains
+		}
+		return remains
+	}
 }
 
 func (x *index) wantedLanes() (named, wildcard bool) {

@@ -9,18 +9,25 @@ import (
 // What the wildcard's copy lends to names whose own lane has not answered
 // (WILD-11, WILD-16).
 
-// lentTo appends the names that a member of the wildcard's set is lent to.
+// lentTo appends the names that a member of the wildcard's set is lent to, some of them twice if
+// it lists them twice.
 func (x *index) lentTo(member string, to []cache.ID) []cache.ID {
 	w, ok := x.wildcard.Find(member)
 	if !ok || x.wildcard.Own(w) == nil {
 		return to
 	}
 	for name := range names(x.wildcard.Own(w)) {
-		if id, ok := x.named.Find(name); ok && x.wants(id) && x.borrows(id) && !slices.Contains(to, id) {
+		if id, ok := x.named.Find(name); ok && x.wants(id) && x.borrows(id) {
 			to = append(to, id)
 		}
 	}
 	return to
+}
+
+// distinct sorts and drops repetitions.
+func distinct(ids []cache.ID) []cache.ID {
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // borrows: a name's own lane gives no answer that outweighs a wildcard copy. A
@@ -29,13 +36,16 @@ func (x *index) borrows(id cache.ID) bool {
 	if !x.named.Answered(id) {
 		return true
 	}
-	a := x.named.Answer(id)
-	return a.State == cache.Absent && a.Cause == cache.Timer
+	return x.named.Led(id) == cache.Absent && x.named.Cause(id) == cache.Timer
 }
 
 // lent: what a name leads to is the wildcard's.
 func (x *index) lent(id cache.ID) bool {
-	return x.borrows(id) && x.loan(id).State == cache.Present
+	if !x.borrows(id) {
+		return false
+	}
+	w, ok := x.wildcard.Find(x.named.Name(id))
+	return ok && x.wildcard.Led(w) == cache.Present
 }
 
 // bequeath leaves to names what the wildcard, which is given up, has lent to them, until
@@ -50,7 +60,7 @@ func (x *index) bequeath() {
 	}
 	var estates []estate // all of them first: what one name has got answers for it
 	for r := range x.wildcard.All() {
-		if heirs := x.lentTo(r.Name, nil); len(heirs) > 0 {
+		if heirs := distinct(x.lentTo(r.Name, nil)); len(heirs) > 0 {
 			id, _ := x.wildcard.Find(r.Name)
 			estates = append(estates, estate{r.Resource, heirs, x.wildcard.Answer(id).Seq})
 		}
@@ -74,7 +84,7 @@ func (x *index) hasOwn(name string) bool {
 	return ok && x.named.State(id) != cache.Unknown && !x.borrows(id)
 }
 
-// inherit leaves a resource to names.
+// inherit leaves a resource to names, which are in order.
 func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq) {
 	if x.inherited == nil {
 		x.inherited = make(map[string]cache.Seq)
@@ -84,7 +94,7 @@ func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq) 
 	}
 	answered, _ := x.named.Set(r, "", x.next(), nil)
 	for _, id := range answered {
-		if !slices.Contains(heirs, id) { // it was not lent to that one
+		if _, heir := slices.BinarySearch(heirs, id); !heir { // it was not lent to that one
 			x.markContent(id)
 		}
 	}
@@ -157,7 +167,7 @@ func (x *index) unset(own cache.ID) {
 // markLent marks what is lent of a member to names, or was, for those to whom it is.
 func (x *index) markLent(member string, to []cache.ID) {
 	x.touched = to
-	for _, id := range to {
+	for _, id := range distinct(to) {
 		for _, s := range x.interest[id] {
 			if !(View{s, x}).owns(member) {
 				x.wake(s.subscriber.mark(s, mark{id: id}))
@@ -202,6 +212,11 @@ func (v View) Answer(id cache.ID) cache.Answer {
 	}
 	b.Error = a.Error
 	return b
+}
+
+// Unanswered: a subscribed name leads to nothing, and is not known to.
+func (v View) Unanswered(id cache.ID) bool {
+	return !v.x.named.Answered(id) && v.Answer(id).State == cache.Unknown
 }
 
 // owns: one of the client's names has led to a resource on its own lane.

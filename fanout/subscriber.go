@@ -87,7 +87,7 @@ func (m *Subscriber) mark(s *Subscription, k mark) *Subscriber {
 		s.dirty = true
 		m.dirty = append(m.dirty, s)
 	}
-	add := func(ids []cache.ID) []cache.ID { return bounded(append(ids, k.id), len(s.ids)) }
+	add := func(ids []cache.ID) []cache.ID { return s.bounded(append(ids, k.id)) }
 	switch {
 	case k.kind == again:
 		s.marks.Again = true
@@ -108,13 +108,15 @@ func (m *Subscriber) mark(s *Subscription, k mark) *Subscriber {
 	return nil
 }
 
-// bounded drops repetitions once there must be some.
-func bounded(ids []cache.ID, names int) []cache.ID {
-	if len(ids) <= 2*names+16 {
+// bounded drops repetitions, and names that were given up meanwhile, once there must be some.
+func (s *Subscription) bounded(ids []cache.ID) []cache.ID {
+	if len(ids) <= 2*len(s.ids)+16 {
 		return ids
 	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
+	return slices.DeleteFunc(distinct(ids), func(id cache.ID) bool {
+		_, has := slices.BinarySearch(s.ids, id)
+		return !has
+	})
 }
 
 // Take returns the Subscriptions for which something is marked, until the next call.

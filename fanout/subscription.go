@@ -91,6 +91,9 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 			s.startWildcard(&asked)
 		}
 	}
+	if len(subscribe) > 0 {
+		asked.Names, asked.New = make([]cache.ID, 0, len(subscribe)), make([]string, 0, len(subscribe))
+	}
 	for _, name := range subscribe {
 		if name == Wildcard {
 			s.mode = explicit
@@ -109,11 +112,12 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 		s.ids = slices.Compact(s.ids)
 	}
 	had := s.wildcard
+	drops := dropping{of: s}
 	for _, name := range unsubscribe {
 		if name == Wildcard {
 			s.mode = explicit // rows f, i, k
 			s.endWildcard(&asked, now)
-		} else if s.drop(name, now) && had {
+		} else if drops.drop(name, now) && had {
 			asked.Left = append(asked.Left, name) // row l; row m drops nothing
 			if id, ok := x.wildcard.Find(name); ok {
 				for _, r := range x.wildcard.Answer(id).Resources() {
@@ -122,6 +126,7 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 			}
 		}
 	}
+	drops.done()
 	if !s.wildcard {
 		asked.Left = nil
 	}
@@ -212,16 +217,44 @@ func (s *Subscription) endWildcard(asked *Asked, now time.Time) {
 	}
 }
 
-func (s *Subscription) drop(name string, now time.Time) bool {
+// dropping takes names out of a Subscription, of which there may be very many: its list is
+// made anew once.
+type dropping struct {
+	of   *Subscription
+	gone []bool // by place in the list; nil: none
+}
+
+// drop takes a name out; false: the client does not subscribe to it (any more).
+func (d *dropping) drop(name string, now time.Time) bool {
+	s := d.of
 	id, ok := s.index.named.Find(name)
 	if !ok {
 		return false // DOWN-DELTA-17
 	}
 	i, found := slices.BinarySearch(s.ids, id)
-	if found {
-		delete(s.awaited, name)
-		s.ids = slices.Delete(s.ids, i, i+1)
-		s.index.unwant(s, id, now)
+	if !found || d.gone != nil && d.gone[i] {
+		return false
 	}
-	return found
+	if d.gone == nil {
+		d.gone = make([]bool, len(s.ids))
+	}
+	d.gone[i] = true
+	delete(s.awaited, name)
+	s.index.unwant(s, id, now)
+	return true
+}
+
+func (d *dropping) done() {
+	if d.gone == nil {
+		return
+	}
+	kept := d.of.ids[:0]
+	for i, id := range d.of.ids {
+		if !d.gone[i] {
+			kept = append(kept, id)
+		}
+	}
+	if d.of.ids = kept; len(kept) == 0 {
+		d.of.ids = nil
+	}
 }

@@ -126,6 +126,7 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 		}
 		x.mu.Lock()
 		by, carried := carrier(lane)
+		remains := x.remains()
 		for name := range names {
 			_, again := x.again[lingering{lane.Wildcard, name}]
 			delete(x.again, lingering{lane.Wildcard, name})
@@ -140,7 +141,7 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 				}
 				continue
 			}
-			x.forget(lane.Wildcard, name)
+			x.forget(lane.Wildcard, name, remains)
 			if x.shown.unasked && !lane.Wildcard && !by.Origin.SotW {
 				i.Leave = append(i.Leave, name)
 			} else {
@@ -279,9 +280,10 @@ func (h *Hub) Doubt(lane Lane, names []string) {
 // forgetOthers drops what was given up since Changes looked: the stream that begins
 // does not ask for it, and nothing keeps it up to date (UP-8, RECON-7).
 func (x *index) forgetOthers() {
+	remains := x.remains()
 	for id := range cache.ID(x.named.Cap()) {
 		if name := x.named.Name(id); x.named.Pinned(name) && !x.desired(false, name) {
-			x.forget(false, name)
+			x.forget(false, name, remains)
 		}
 	}
 }

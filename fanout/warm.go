@@ -239,6 +239,9 @@ func (x *index) confirm(wildcard bool) {
 	}
 }
 
+// Warms: something of the type was loaded, and upstream has not spoken of it yet.
+func (v View) Warms() bool { return v.x.isWarm() }
+
 // Warm: what a subscribed name leads to was loaded, and upstream has not
 // spoken of it yet.
 func (v View) Warm(id cache.ID) bool { return v.x.restored(id) }

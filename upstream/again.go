@@ -15,23 +15,21 @@ const insistAfter = time.Second
 
 // insist begins subscriptions anew whose repetition was not answered.
 func (l *laneState) insist(now time.Time) {
+	if l.insistAt.IsZero() || l.insistAt.After(now) {
+		return
+	}
+	l.insistAt = time.Time{}
 	for name, written := range l.again {
-		if !written.IsZero() && !now.Before(written.Add(insistAfter)) {
+		switch {
+		case written.IsZero():
+		case now.Before(written.Add(insistAfter)):
+			l.insistAt = earlier(l.insistAt, written.Add(insistAfter))
+		default:
 			l.drop.add(name)
 			l.want.add(name)
 			delete(l.again, name)
 		}
 	}
-}
-
-// insistence is when to insist next, or zero.
-func (l *laneState) insistence() (at time.Time) {
-	for _, written := range l.again {
-		if !written.IsZero() {
-			at = earlier(at, written.Add(insistAfter))
-		}
-	}
-	return at
 }
 
 // answers takes note of the names that a response answers.

@@ -82,6 +82,7 @@ func NewClient(config Config, o ClientOptions) *Client {
 		fingerprint: config.Fingerprint,
 		streams:     make(map[StreamID]*stream),
 		failed:      make(map[*Conn]failures),
+		missed:      make(missed),
 		wake:        make(chan struct{}, 1),
 	}
 	if c.observer == nil {

@@ -284,6 +284,12 @@ func (c *Core) Next(id StreamID, now time.Time) proto.Message {
 	return s.stream.next(c.config.Node, now)
 }
 
+// asks: a stream carries a type now.
+func (c *Core) asks(id StreamID, t cache.TypeURL) bool {
+	s := c.slot(id)
+	return s != nil && s.open() && s.stream.lanes[t] != nil
+}
+
 // Receive takes in a response. After its Effects have been carried out, the
 // caller calls Applied, so that an ACK means that the Hub has it (design.md).
 func (c *Core) Receive(id StreamID, d *Response, now time.Time) {

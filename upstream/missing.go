@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -16,57 +18,67 @@ const gatherMissing = time.Second
 
 // missing are the names of one type that became so on one stream.
 type missing struct {
+	missedType
+	count int
+	first string
+	until time.Time // when it is told; zero: it has been
+}
+
+type missedType struct {
 	stream StreamID
 	typ    cache.TypeURL
-	count  int
-	first  string
-	until  time.Time // when it is told; zero: it has been
 }
 
-// missed is what is known of them. It has few entries: one for each type of a stream.
-type missed []*missing
+// missed is what is known of them: for as long as the stream asks for the type, since clients
+// can invent types.
+type missed map[missedType]*missing
 
 // add takes in names of a type that became missing on a stream.
-func (m *missed) add(id StreamID, t cache.TypeURL, count int, first string, now time.Time) {
-	for _, one := range *m {
-		if one.stream == id && one.typ == t {
-			one.count += count
-			return
-		}
+func (m missed) add(id StreamID, t cache.TypeURL, count int, first string, now time.Time) {
+	of := missedType{id, t}
+	if one := m[of]; one != nil {
+		one.count += count
+		return
 	}
-	*m = append(*m, &missing{id, t, count, first, now.Add(gatherMissing)})
+	m[of] = &missing{of, count, first, now.Add(gatherMissing)}
 }
 
-// due are those that are to be told now, once.
-func (m *missed) due(now time.Time) (due []missing) {
-	for _, one := range *m {
-		if !one.until.IsZero() && !one.until.After(now) {
+// due are those that are to be told now, once, in order of type. What was told is forgotten
+// when its stream does not ask for the type any more.
+func (m missed) due(now time.Time, asks func(StreamID, cache.TypeURL) bool) (due []missing) {
+	for of, one := range m {
+		switch {
+		case one.until.IsZero():
+			if !asks(of.stream, of.typ) {
+				delete(m, of)
+			}
+		case !one.until.After(now):
 			one.until = time.Time{}
 			due = append(due, *one)
 		}
 	}
+	slices.SortFunc(due, func(a, b missing) int { return cmp.Compare(a.typ, b.typ) })
 	return due
 }
 
 // deadline is when to look again, or zero.
-func (m *missed) deadline() (at time.Time) {
-	for _, one := range *m {
+func (m missed) deadline() (at time.Time) {
+	for _, one := range m {
 		at = earlier(at, one.until)
 	}
 	return at
 }
 
 // over forgets a stream that has ended, and returns what was not told of it.
-func (m *missed) over(id StreamID) (untold []missing) {
-	var rest missed
-	for _, one := range *m {
-		switch {
-		case one.stream != id:
-			rest = append(rest, one)
-		case !one.until.IsZero():
+func (m missed) over(id StreamID) (untold []missing) {
+	for of, one := range m {
+		if of.stream != id {
+			continue
+		}
+		if delete(m, of); !one.until.IsZero() {
 			untold = append(untold, *one)
 		}
 	}
-	*m = rest
+	slices.SortFunc(untold, func(a, b missing) int { return cmp.Compare(a.typ, b.typ) })
 	return untold
 }

@@ -78,13 +78,14 @@ func (c *Core) carrier(lane fanout.Lane) *slot {
 // place makes the streams fit what is wanted.
 func (c *Core) place(now time.Time) {
 	c.acquit()
-	wanted := c.hub.Lanes()
+	lanes := c.hub.Lanes()
+	wanted := newLanes(lanes)
 	c.suspects.forget(wanted)
-	maps.DeleteFunc(c.accepted, func(lane fanout.Lane, _ acceptance) bool { return !slices.Contains(wanted, lane) })
+	maps.DeleteFunc(c.accepted, func(lane fanout.Lane, _ acceptance) bool { return !wanted.has(lane) })
 	c.forgetSilence(wanted)
 	c.forgetUncertain(wanted)
-	slices.SortFunc(wanted, inPlan)
-	for _, lane := range wanted {
+	slices.SortFunc(lanes, inPlan)
+	for _, lane := range lanes {
 		if !c.allowed(lane.Type) || c.carrier(lane) != nil {
 			continue
 		}
@@ -103,6 +104,27 @@ func (c *Core) place(now time.Time) {
 		}
 	}
 	c.release(wanted, now)
+}
+
+// lanes is a set of them. Clients can invent types, so that there may be very many.
+type lanes map[fanout.Lane]struct{}
+
+func newLanes(all []fanout.Lane) lanes {
+	set := make(lanes, len(all))
+	for _, lane := range all {
+		set[lane] = struct{}{}
+	}
+	return set
+}
+
+func (l lanes) has(lane fanout.Lane) bool {
+	_, has := l[lane]
+	return has
+}
+
+// ofType: a lane of the type is among them.
+func (l lanes) ofType(t cache.TypeURL) bool {
+	return l.has(fanout.Lane{Type: t}) || l.has(fanout.Lane{Type: t, Wildcard: true})
 }
 
 // inPlan is the order in which lanes are placed: after a reconnect the wildcard goes
@@ -130,7 +152,7 @@ func (c *Core) acquit() {
 }
 
 // choose is the stream on which a lane belongs.
-func (c *Core) choose(lane fanout.Lane, wanted []fanout.Lane) *slot {
+func (c *Core) choose(lane fanout.Lane, wanted lanes) *slot {
 	if q := c.suspects.quarantined[lane.Type]; q != nil {
 		s := c.solo[lane]
 		if s == nil && len(c.solo) < maxSolo {
@@ -141,12 +163,12 @@ func (c *Core) choose(lane fanout.Lane, wanted []fanout.Lane) *slot {
 	}
 	if c.main.open() {
 		other, carried := c.main.stream.lane(lane.Type)
-		if carried && other != lane && slices.Contains(wanted, other) {
+		if carried && other != lane && wanted.has(other) {
 			return &c.aux
 		}
 		return &c.main // which may have to be renewed for it
 	}
-	if !lane.Wildcard && slices.Contains(wanted, fanout.Lane{Type: lane.Type, Wildcard: true}) {
+	if !lane.Wildcard && wanted.has(fanout.Lane{Type: lane.Type, Wildcard: true}) {
 		return &c.aux
 	}
 	return &c.main
@@ -172,21 +194,21 @@ func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
 
 // release takes lanes that are over off their streams, and ends streams that have
 // nothing left to do. The main stream stays.
-func (c *Core) release(wanted []fanout.Lane, now time.Time) {
+func (c *Core) release(wanted lanes, now time.Time) {
 	for _, s := range c.slots() {
 		if !s.open() {
 			continue
 		}
 		for t, l := range s.stream.lanes {
-			if l.idle() && !(!l.lane.Wildcard && c.hub.Shows(t)) || l.first && !slices.Contains(wanted, l.lane) {
-				delete(s.stream.lanes, t)
+			if l.idle() && !(!l.lane.Wildcard && c.hub.Shows(t)) || l.first && !wanted.has(l.lane) {
+				s.stream.drop(t, now)
 			}
 		}
 	}
 	for lane, s := range c.solo {
 		_, bad := c.suspects.quarantined[lane.Type]
 		switch {
-		case slices.Contains(wanted, lane) && (bad || s.open()):
+		case wanted.has(lane) && (bad || s.open()):
 			continue
 		default:
 			c.shut(s)
@@ -197,7 +219,7 @@ func (c *Core) release(wanted []fanout.Lane, now time.Time) {
 		busy := false
 		if c.aux.open() {
 			for _, l := range c.aux.stream.lanes {
-				busy = busy || slices.Contains(wanted, l.lane)
+				busy = busy || wanted.has(l.lane)
 			}
 		}
 		c.shut(&c.aux)
@@ -245,11 +267,13 @@ func latest(a, b time.Time) time.Time {
 }
 
 // needed: some type is wanted both ways, and so the auxiliary stream is.
-func (c *Core) needed(wanted []fanout.Lane) bool {
-	return slices.ContainsFunc(wanted, func(l fanout.Lane) bool {
-		_, bad := c.suspects.quarantined[l.Type]
-		return l.Wildcard && !bad && slices.Contains(wanted, fanout.Lane{Type: l.Type})
-	})
+func (c *Core) needed(wanted lanes) bool {
+	for l := range wanted {
+		if _, bad := c.suspects.quarantined[l.Type]; l.Wildcard && !bad && wanted.has(fanout.Lane{Type: l.Type}) {
+			return true
+		}
+	}
+	return false
 }
 
 // acquitAll ends every quarantine, and forgets all suspicions.
@@ -266,8 +290,9 @@ func (c *Core) allowed(t cache.TypeURL) bool {
 
 // tellAvailability lets the Hub know which lanes upstream does not answer on.
 func (c *Core) tellAvailability(now time.Time) {
-	wanted := c.hub.Lanes()
-	for _, lane := range wanted {
+	lanes := c.hub.Lanes()
+	wanted := newLanes(lanes)
+	for _, lane := range lanes {
 		message, failing := c.unavailable(lane, wanted, now)
 		was := c.told[lane]
 		if failing == (was != nil) {
@@ -280,7 +305,7 @@ func (c *Core) tellAvailability(now time.Time) {
 		c.tell(lane, status)
 	}
 	for lane := range c.told {
-		if !slices.Contains(wanted, lane) {
+		if !wanted.has(lane) {
 			c.tell(lane, nil)
 		}
 	}
@@ -295,7 +320,7 @@ func (c *Core) tell(lane fanout.Lane, status *statuspb.Status) {
 	c.effects = append(c.effects, Effect{Lane: lane, Availability: true, Status: status})
 }
 
-func (c *Core) unavailable(lane fanout.Lane, wanted []fanout.Lane, now time.Time) (message string, failing bool) {
+func (c *Core) unavailable(lane fanout.Lane, wanted lanes, now time.Time) (message string, failing bool) {
 	if !c.allowed(lane.Type) {
 		return "xds-relay: " + strings.TrimSpace(string(lane.Type)) + " is not among upstream.types", true
 	}

@@ -41,7 +41,7 @@ func (c *Client) report(e Effect, o Outcome) {
 func (c *Client) dueMissing() []missing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.missed.due(time.Now())
+	return c.missed.due(time.Now(), c.core.asks)
 }
 
 // tellMissing tells people of names that became missing.

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -93,6 +92,6 @@ func (c *Core) speaks(lane fanout.Lane) {
 }
 
 // forgetSilence forgets types that nobody wants any more.
-func (c *Core) forgetSilence(wanted []fanout.Lane) {
-	maps.DeleteFunc(c.silent, func(_ cache.TypeURL, lane fanout.Lane) bool { return !slices.Contains(wanted, lane) })
+func (c *Core) forgetSilence(wanted lanes) {
+	maps.DeleteFunc(c.silent, func(_ cache.TypeURL, lane fanout.Lane) bool { return !wanted.has(lane) })
 }

@@ -30,8 +30,10 @@ type streamState struct {
 	limit, longest int
 	// nodeSent: a request with the present node is written (UP-2, NODE-2).
 	nodeSent bool
-	// lanes are what this stream carries now, at most one a type.
-	lanes map[cache.TypeURL]*laneState
+	// lanes are what this stream carries now, at most one a type; ordered are the same in the
+	// order in which they are asked for, or nil.
+	lanes   map[cache.TypeURL]*laneState
+	ordered []*laneState
 	// used are the types it has ever asked for: the server keeps per-type state for
 	// the life of the stream.
 	used map[cache.TypeURL]*typeState
@@ -66,6 +68,7 @@ type typeState struct {
 	shown  bool
 	spoke  bool // a response of it has come
 	gaveUp time.Time
+	left   time.Time // when it was taken off the stream last
 	sotw   sotwType
 }
 
@@ -115,9 +118,11 @@ type laneState struct {
 	// first, then asked for anew (UP-8).
 	want, drop pending
 	// again are names asked for once more for the sake of their bodies, with the
-	// time at which that was written, or zero (VALID-5).
-	again map[string]time.Time
-	echo  echo // of the versions that went with the opening request (RECON-13)
+	// time at which that was written, or zero (VALID-5); insistAt is when to look at them, at the
+	// latest when the first has gone unanswered for too long; zero: none is written.
+	again    map[string]time.Time
+	insistAt time.Time
+	echo     echo // of the versions that went with the opening request (RECON-13)
 	// unanswered is what is asked for again for want of an answer (UP-19).
 	unanswered unanswered
 
@@ -146,8 +151,27 @@ func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) *laneSta
 		again: make(map[string]time.Time),
 	}
 	l.unanswered.on = !lane.Wildcard && !s.origin.SotW
-	s.lanes[lane.Type] = l
+	s.lanes[lane.Type], s.ordered = l, nil
 	return l
+}
+
+// maxUsed is how many types a stream remembers that it has asked for, before it forgets those
+// that clients have invented.
+var maxUsed = 1000
+
+// drop takes a type off the stream. Of types that nobody wants, and of which the server has shown
+// nothing, nor can have anything on its way, it need not remember what they were asked for as.
+func (s *streamState) drop(t cache.TypeURL, now time.Time) {
+	delete(s.lanes, t)
+	s.ordered = nil
+	if u := s.used[t]; u != nil {
+		u.left = now
+	}
+	if len(s.used) > maxUsed {
+		maps.DeleteFunc(s.used, func(t cache.TypeURL, u *typeState) bool {
+			return s.lanes[t] == nil && !u.shown && !now.Before(u.left.Add(s.config.SettleCap))
+		})
+	}
 }
 
 // lane is as which the stream carries a type, or has carried it.
@@ -198,13 +222,15 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 		}
 		return
 	}
+	back := make(map[time.Time][]string) // by when they were asked for
 	for _, name := range i.Want {
-		if !l.subscribed(name) {
-			l.want.add(name)
+		if l.subscribed(name) {
+			back[l.sent[name]] = append(back[l.sent[name]], name)
 		} else {
-			l.unanswered.returns(nameTimer{written: l.sent[name], lane: l, names: []string{name}})
+			l.want.add(name)
 		}
 	}
+	l.unanswered.returns(l, back)
 	for _, name := range i.Again {
 		if !s.origin.SotW {
 			l.want.add(name)
@@ -217,16 +243,17 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 	for _, name := range i.Anew {
 		l.unanswered.begin(name)
 	}
+	l.unanswered.forget(i.Leave)
 	for _, name := range i.Leave { // the server need not know
 		l.want.remove(name)
 		delete(l.again, name)
 		delete(l.sent, name)
-		l.unanswered.forget(name)
 	}
+	unsubscribed := l.unanswered.forget(i.Drop)
 	for _, name := range i.Drop {
 		l.want.remove(name)
 		delete(l.again, name)
-		if l.unanswered.forget(name) {
+		if _, already := unsubscribed[name]; already {
 			delete(l.sent, name)
 		} else if _, sent := l.sent[name]; sent {
 			l.drop.add(name)
@@ -373,6 +400,7 @@ func (s *streamState) take(l *laneState, r *room, now time.Time) (subscribe, uns
 	for _, name := range subscribe {
 		if _, again := l.again[name]; again {
 			l.again[name] = now
+			l.insistAt = earlier(l.insistAt, now.Add(insistAfter))
 		}
 	}
 	if l.lane.Wildcard && len(unsubscribe) > 0 {
@@ -418,7 +446,7 @@ func (s *streamState) deadline(now time.Time) time.Time {
 		}
 	}
 	for _, l := range s.lanes {
-		at = earlier(earlier(at, l.settle.deadline()), l.insistence())
+		at = earlier(earlier(at, l.settle.deadline()), l.insistAt)
 		if l.first && !l.held && l.gathers.After(now) {
 			at = earlier(at, l.gathers)
 		}
@@ -433,7 +461,10 @@ func (s *streamState) deadline(now time.Time) time.Time {
 // inOrder are the lanes in the order in which they are asked for: what others
 // refer to first, so that an answer is of use when it comes.
 func (s *streamState) inOrder() []*laneState {
-	return slices.SortedFunc(maps.Values(s.lanes), func(a, b *laneState) int { return laneOrder(a.lane, b.lane) })
+	if s.ordered == nil {
+		s.ordered = slices.SortedFunc(maps.Values(s.lanes), func(a, b *laneState) int { return laneOrder(a.lane, b.lane) })
+	}
+	return s.ordered
 }
 
 func laneOrder(a, b fanout.Lane) int {

@@ -1,11 +1,9 @@
 package upstream
 
 import (
-	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // A control plane may end the whole stream because of one type it does not know,
@@ -100,9 +98,9 @@ func (s *suspects) pardon() {
 
 // forget drops what is held against types that nobody wants any more, short of a
 // conviction.
-func (s *suspects) forget(wanted []fanout.Lane) {
+func (s *suspects) forget(wanted lanes) {
 	for t := range s.strikes {
-		if !slices.ContainsFunc(wanted, func(l fanout.Lane) bool { return l.Type == t }) {
+		if !wanted.ofType(t) {
 			s.clear(t)
 		}
 	}

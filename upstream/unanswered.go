@@ -80,14 +80,16 @@ func (u *unanswered) asks(q nameTimer) {
 	}
 }
 
-// returns notes that somebody wants a name again that was subscribed all along: it may
-// have been silent while nobody did.
-func (u *unanswered) returns(q nameTimer) {
-	if !u.on {
+// returns notes that somebody wants names of a lane again that were subscribed all along, by
+// when they were: they may have been silent while nobody did.
+func (u *unanswered) returns(l *laneState, names map[time.Time][]string) {
+	if !u.on || len(names) == 0 {
 		return
 	}
-	i, _ := slices.BinarySearchFunc(u.silent, q, func(a, b nameTimer) int { return a.written.Compare(b.written) })
-	u.silent = slices.Insert(u.silent, i, q)
+	for written, names := range names {
+		u.silent = append(u.silent, nameTimer{written: written, lane: l, names: names})
+	}
+	slices.SortStableFunc(u.silent, func(a, b nameTimer) int { return a.written.Compare(b.written) })
 }
 
 // mayLack notes that something of the type may have become Absent.
@@ -142,15 +144,32 @@ func (u *unanswered) begin(name string) {
 	u.due = append(u.due, name)
 }
 
-// forget takes out a name that is given up. unsubscribed: it is already.
-func (u *unanswered) forget(name string) (unsubscribed bool) {
-	delete(u.deaf, name)
-	delete(u.absent, name)
-	delete(u.anew, name)
-	if i := slices.Index(u.pair, name); i >= 0 {
-		u.pair, unsubscribed = slices.Delete(u.pair, i, i+1), u.given
+// forget takes out names that are given up. Those that it returns are unsubscribed already.
+func (u *unanswered) forget(names []string) (unsubscribed map[string]struct{}) {
+	gone := make(map[string]struct{}, min(len(names), len(u.pair)))
+	for _, name := range names {
+		delete(u.deaf, name)
+		delete(u.absent, name)
+		delete(u.anew, name)
+		if len(u.pair) > 0 {
+			gone[name] = struct{}{}
+		}
 	}
-	return unsubscribed
+	if len(gone) == 0 {
+		return nil
+	}
+	paired := make(map[string]struct{})
+	u.pair = slices.DeleteFunc(u.pair, func(name string) bool {
+		_, is := gone[name]
+		if is {
+			paired[name] = struct{}{}
+		}
+		return is
+	})
+	if !u.given {
+		return nil
+	}
+	return paired
 }
 
 // tick decides what is to be asked for again. silent are those of some names that nothing

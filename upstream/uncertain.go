@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -115,7 +114,7 @@ func (c *Core) tickFault(s *slot, l *laneState, now time.Time) (replaced bool) {
 }
 
 // forgetUncertain forgets lanes that nobody wants any more.
-func (c *Core) forgetUncertain(wanted []fanout.Lane) {
-	maps.DeleteFunc(c.bare, func(lane fanout.Lane, _ bool) bool { return !slices.Contains(wanted, lane) })
-	maps.DeleteFunc(c.faults, func(lane fanout.Lane, _ *fault) bool { return !slices.Contains(wanted, lane) })
+func (c *Core) forgetUncertain(wanted lanes) {
+	maps.DeleteFunc(c.bare, func(lane fanout.Lane, _ bool) bool { return !wanted.has(lane) })
+	maps.DeleteFunc(c.faults, func(lane fanout.Lane, _ *fault) bool { return !wanted.has(lane) })
 }

@@ -1,0 +1,23 @@
+package fanout
+
+import "sync"
+
+// OnLock is told when the lock of a type is taken and when it is given back, so that benchmarks
+// count what is done under it; nil: nobody is. It is set while nothing runs.
+var OnLock func(taken bool)
+
+// lock is that of a type.
+type lock struct{ mu sync.Mutex }
+
+func (l *lock) Lock() {
+	if l.mu.Lock(); OnLock != nil {
+		OnLock(true)
+	}
+}
+
+func (l *lock) Unlock() {
+	if OnLock != nil {
+		OnLock(false)
+	}
+	l.mu.Unlock()
+}
