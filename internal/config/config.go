@@ -222,7 +222,6 @@ func Default() Config {
 			MaxNameBytes:            4 * KiB,
 			MaxNamesPerStream:       1_000_000,
 			MaxStreamsPerConnection: 1000,
-			FirstMessageTimeout:     10 * time.Second,
 			RequestRate:             50,
 			RequestBurst:            200,
 			StallTimeout:            30 * time.Second,
