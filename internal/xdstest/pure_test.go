@@ -108,7 +108,7 @@ func startPure(c *config.Config, t *xdstest.Transcript) (*pure, error) {
 		warmth:     downstream.NewWarmth(),
 		transcript: t, planes: make(map[string]*purePlane),
 	}
-	p.session.Random = random
+	p.session.Random, p.session.Hop = random, hopOf(c)
 	var err error
 	if p.fingerprint, err = relay.Fingerprint(c.VersionKeyFile); err != nil {
 		return nil, err
@@ -285,7 +285,7 @@ func (p *pure) join(place relay.Place, via []string, node *core.Node) (*pureGrou
 			return nil, end
 		}
 		c := relay.UpstreamConfig(p.config, p.fingerprint)
-		c.Node, c.Headers = node, place.Headers
+		c.Node, c.Headers, c.Hop = node, place.Headers, hopOf(p.config)
 		hub := fanout.NewHub(relay.HubConfig(p.config))
 		hub.Load(p.saved[place.Name], p.now)
 		delete(p.saved, place.Name)
