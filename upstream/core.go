@@ -24,6 +24,7 @@ type Core struct {
 	current int
 	heard   bool // the one in use has answered since it was chosen
 	away    bool // the Hub knows that no stream is alive
+	spares  bool // and that what lingers cannot be had again
 	// hushed until then: an entry has just been put to use in the place of one that
 	// has stopped answering, and has to have the time to answer (UP-14).
 	hushed time.Time
@@ -51,6 +52,8 @@ type Core struct {
 	lingerAt  time.Time
 
 	refreshes refreshes
+	// retirement is what the group waits for when it has no clients any more.
+	retirement retirement
 
 	effects []Effect
 }
@@ -123,13 +126,18 @@ func (c *Core) SetVia(via []string, now time.Time) {
 // Tick looks at everything that is due: interest, timers, attempts. The caller
 // opens and closes what it returns, and calls again at Deadline.
 func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
-	if c.proven(now) && !c.lingerAt.After(now) {
+	if proven := c.proven(now); proven == c.spares {
+		c.spares = !proven
+		c.hub.Spare(c.spares)
+	}
+	if !c.spares && !c.lingerAt.After(now) {
 		c.lingerAt = c.hub.Expire(now)
 	}
 	if !c.changesAt.IsZero() && !c.changesAt.After(now) {
 		c.takeChanges(now)
 	}
 	c.tellAlive(now)
+	c.tickRetirement(now)
 	if at := c.hub.Expiry(); !at.IsZero() && !at.After(now) {
 		c.effects = append(c.effects, Effect{Lapse: now})
 		c.mayLack(now)
@@ -209,7 +217,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 	if c.hushed.After(now) {
 		at = earlier(at, c.hushed)
 	}
-	at = earlier(at, c.failoverAt(now))
+	at = earlier(earlier(at, c.failoverAt(now)), c.retireAt())
 	if c.proven(now) {
 		at = earlier(at, c.lingerAt)
 	}
