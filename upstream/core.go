@@ -126,7 +126,7 @@ func (c *Core) SetVia(via []string, now time.Time) {
 // Tick looks at everything that is due: interest, timers, attempts. The caller
 // opens and closes what it returns, and calls again at Deadline.
 func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
-	if proven := c.proven(now); proven == c.spares {
+	if proven := c.Proven(now); proven == c.spares {
 		c.spares = !proven
 		c.hub.Spare(c.spares)
 	}
@@ -218,7 +218,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 		at = earlier(at, c.hushed)
 	}
 	at = earlier(earlier(at, c.failoverAt(now)), c.retireAt())
-	if c.proven(now) {
+	if c.Proven(now) {
 		at = earlier(at, c.lingerAt)
 	}
 	for i := range c.entries[:c.current] {

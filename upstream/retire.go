@@ -96,5 +96,5 @@ func (c *Client) Stay() {
 func (c *Client) Proven() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.core.proven(time.Now())
+	return c.core.Proven(time.Now())
 }

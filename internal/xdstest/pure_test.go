@@ -284,7 +284,7 @@ func (p *pure) join(place relay.Place, via []string, node *core.Node) (*pureGrou
 		i = slices.IndexFunc(p.groups, func(g *pureGroup) bool { return g.name == place.Name && !g.alone })
 	}
 	if i < 0 {
-		if end := p.admit(); end != nil {
+		if end := p.admit(place.Name); end != nil {
 			return nil, end
 		}
 		c := relay.UpstreamConfig(p.config, p.fingerprint)
@@ -330,15 +330,25 @@ func (p *pure) leave(g *pureGroup, via []string) {
 }
 
 // admit makes room for a group, if there is none and one can go.
-func (p *pure) admit() *downstream.End {
-	end := p.Admit(len(p.groups))
+func (p *pure) admit(name string) *downstream.End {
+	end := p.Admit(p.taken(name))
 	if end != nil {
 		if i := slices.IndexFunc(p.groups, func(g *pureGroup) bool { return g.leaving && g.hub.Bare() }); i >= 0 {
 			p.endGroup(p.groups[i])
-			return nil
+			return p.Admit(p.taken(name))
 		}
 	}
 	return end
+}
+
+// taken is how many groups there are beside one, with those that nobody has come back to
+// while no control plane is there.
+func (p *pure) taken(name string) int {
+	_, loaded := p.saved[name]
+	if loaded || name == "" || slices.ContainsFunc(p.groups, func(g *pureGroup) bool { return g.core.Proven(p.now) }) {
+		return len(p.groups)
+	}
+	return len(p.groups) + len(p.saved)
 }
 
 // endGroups ends the groups that are over, and has those go that have lingered for long
