@@ -47,7 +47,7 @@ func (st *stream) configure(l *limits) {
 
 // Reconfigure has the Session go on with another configuration. What a type was asked for
 // with stays as it was: ResendOnReconnect and NeverSynthesize count for types that the
-// client asks for from now on, and Instance and ForwardHeaders for other streams.
+// client asks for from now on, and Instance, Hop and ForwardHeaders for other streams.
 func (s *Session) Reconfigure(c *Config) { s.config = c }
 
 // limit is the stream's limiter, nil where requests are not limited. It is the receiver's.

@@ -26,7 +26,7 @@ type ServerConfig struct {
 	// Credentials are TLS's, or insecure ones.
 	Credentials credentials.TransportCredentials
 	// MaxRequest bounds one request, in bytes; MaxStreams the streams of one
-	// connection; FirstMessage the time until a stream says something (VALID-8).
+	// connection; FirstMessage the time until a stream says something; zero: any (VALID-8).
 	MaxRequest   int
 	MaxStreams   uint32
 	FirstMessage time.Duration

@@ -22,6 +22,9 @@ type Config struct {
 	// Instance is the relay's name of itself in control_plane.identifier
 	// (DOWN-DELTA-19).
 	Instance string
+	// Hop is the relay's id among the relays that a stream has come through, which no other
+	// process has (NODE-11).
+	Hop string
 	// AckTimeout is how long pushes wait for an ACK, and removals for other
 	// types (DOWN-DELTA-15, ORDER-2).
 	AckTimeout time.Duration
@@ -362,8 +365,8 @@ const maxHops = 8
 func (c *Config) loops(via []string) *End {
 	way := strings.Join(via, ", ")
 	switch {
-	case slices.Contains(via, c.Instance):
-		return &End{Looped, fmt.Sprintf("this stream has come through relay %q before (by way of %s): break the loop, or give relays that are called the same each an instance of its own", c.Instance, way)}
+	case slices.Contains(via, c.Hop):
+		return &End{Looped, fmt.Sprintf("this stream has come through relay %q before (by way of %s): break the loop", c.Hop, way)}
 	case len(via) > maxHops:
 		return &End{Looped, fmt.Sprintf("this stream has come through %d relays (%s), more than %d: connect clients to a relay nearer to the control plane", len(via), way, maxHops)}
 	}

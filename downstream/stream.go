@@ -144,21 +144,30 @@ func (st *stream) close(err error) error {
 	return final.Err()
 }
 
+// awaitFirst ends the stream if its first request does not come within a time, unless that
+// is zero or heard is called before (VALID-8).
+func (st *stream) awaitFirst(within time.Duration) (heard func()) {
+	if within == 0 {
+		return func() {}
+	}
+	late := time.AfterFunc(within, func() {
+		st.end(&End{OverLimit, fmt.Sprintf("no request within %v of opening the stream; see downstream.first_message_timeout", within)})
+	})
+	return func() { late.Stop() }
+}
+
 // receiveAll takes in requests until the stream ends. It never waits for the
 // sender.
 func (st *stream) receiveAll() error {
-	within := st.server.limits.Load().firstMessage
-	late := time.AfterFunc(within, func() {
-		st.end(&End{OverLimit, fmt.Sprintf("no request within %v of opening the stream", within)})
-	})
-	defer late.Stop()
+	heard := st.awaitFirst(st.server.limits.Load().firstMessage)
+	defer heard()
 	for first := true; ; first = false {
 		note, due, end, err := st.receive()
 		if err != nil {
 			return err
 		}
 		if first {
-			late.Stop()
+			heard()
 		}
 		if end != nil {
 			return end

@@ -66,6 +66,8 @@ type Hub struct {
 	forgotten atomic.Uint64
 	// kept: nothing is given up any more.
 	kept atomic.Bool
+	// spares: upstream is not alive, and what leads to something lingers whatever its number.
+	spares atomic.Bool
 	// wanted is the mailbox that points upstream.
 	wanted Wanted
 
@@ -91,7 +93,8 @@ func (h *Hub) Reconfigure(c Config) {
 	}
 	for _, x := range h.all() {
 		x.mu.Lock()
-		x.linger.Resize(to.maxLinger)
+		x.linger.most = to.maxLinger
+		x.bound()
 		x.mu.Unlock()
 	}
 }

@@ -1,9 +1,6 @@
 package fanout
 
 import (
-	"time"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -60,9 +57,7 @@ type index struct {
 	subscriptions int
 	nextNumber    uint64
 
-	// Lingering: wanted by nobody, still subscribed upstream (UP-7). The time is
-	// when it is given up.
-	linger  *simplelru.LRU[lingering, time.Time]
+	linger  lingerers
 	suspect bool
 
 	// Names to be asked for once more, because the body of the answer was not kept
@@ -78,15 +73,9 @@ type index struct {
 	concerned, behind int
 }
 
-type lingering struct {
-	wildcard bool
-	name     string
-}
-
 func newIndex(h *Hub, t cache.TypeURL) *index {
 	x := &index{hub: h, url: t}
-	// The only error is a size below one, which NewHub rules out.
-	x.linger, _ = simplelru.NewLRU(h.limits.Load().maxLinger, func(l lingering, _ time.Time) { x.gone(l) })
+	x.linger = newLingerers(h.limits.Load().maxLinger, x.gone)
 	return x
 }
 

@@ -103,7 +103,7 @@ func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 func (x *index) leave(l lingering, now time.Time) {
 	gone := !l.wildcard && x.absent(l.name)
 	if !x.suspect && !gone && (x.asked(l) || x.holds(l) || x.away(l.wildcard)) && x.hub.limits.Load().linger > 0 {
-		x.linger.Add(l, now.Add(x.hub.limits.Load().linger))
+		x.lingers(l, now.Add(x.hub.limits.Load().linger))
 	}
 	x.gone(l) // upstream has to know, if only when to look again
 }

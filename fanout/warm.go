@@ -107,8 +107,8 @@ func (x *index) load(s Saved, now time.Time) {
 		x.warm.names = make(map[string]struct{}, len(names))
 		x.warm.awaited = make(map[string]struct{}, len(names))
 	}
-	if need := x.linger.Len() + len(names); need > x.hub.limits.Load().maxLinger {
-		x.linger.Resize(need) // all of it was wanted, and is about to be again
+	if need := x.linger.Len() + len(names); need > x.linger.most {
+		x.linger.most = need // all of it was wanted, and is about to be again
 	}
 	for _, name := range names {
 		if !s.Lane.Wildcard {

@@ -125,6 +125,8 @@ func (c *Core) aliveAt(s *slot) time.Time {
 		return time.Time{} // it is given up if it gets no resource
 	case s.role == Probe:
 		return latest(c.entries[s.entry].backAt(&c.config), s.alive.notBefore)
+	case c.retiring(s):
+		patience = 0
 	case !s.failingSince().IsZero() && !s.alive.since.IsZero():
 		// In time for clients not to be told, if all that it has is nothing to say (ERR-1).
 		told := s.failingSince().Add(c.config.UnavailableAfter - trial).Sub(s.alive.since)

@@ -31,6 +31,7 @@ type Client struct {
 	tracer      Tracer // nil: nobody traces
 	random      func() float64
 	denied      func(entry string)
+	retired     func()
 	fingerprint cache.Fingerprint
 
 	// order is held over a step of the Core and what comes of it, so that the Hub
@@ -73,12 +74,15 @@ type ClientOptions struct {
 	// Denied is told, under no lock, that an entry, by its name, does not let the group in;
 	// nil: nobody wants to know (NODE-13).
 	Denied func(entry string)
+	// Retired is told, under no lock, that the group is over that was to Retire; nil: nobody
+	// wants to know (NODE-10).
+	Retired func()
 }
 
 // NewClient returns a Client that does nothing until Run.
 func NewClient(config Config, o ClientOptions) *Client {
 	c := &Client{
-		conns: o.Conns, hub: o.Hub, log: o.Log, observer: o.Observer, tracer: o.Tracer, random: o.Random, denied: o.Denied,
+		conns: o.Conns, hub: o.Hub, log: o.Log, observer: o.Observer, tracer: o.Tracer, random: o.Random, denied: o.Denied, retired: o.Retired,
 		fingerprint: config.Fingerprint,
 		streams:     make(map[StreamID]*stream),
 		failed:      make(map[*Conn]failures),
@@ -119,6 +123,7 @@ func (c *Client) Run(ctx context.Context) {
 		var open []Open
 		var shut []StreamID
 		var changed []change
+		over := false
 		c.step(func(now time.Time) {
 			changed = c.reconfigure(now)
 			if c.hub.Wanted().Pending() {
@@ -131,7 +136,11 @@ func (c *Client) Run(ctx context.Context) {
 			}
 			c.back = nil
 			open, shut = c.core.Tick(now)
+			over = c.core.Over(now)
 		})
+		if over && c.retired != nil {
+			c.retired()
+		}
 		for _, id := range shut {
 			c.shut(id)
 		}

@@ -23,8 +23,9 @@ const (
 type Config struct {
 	// Node is what the relay says of itself (NODE-7), until SetNode.
 	Node *core.Node
-	// Instance is the relay's name among the relays on the way (NODE-11).
-	Instance string
+	// Hop is the relay's id among the relays on the way, which no other process has
+	// (NODE-11).
+	Hop string
 	// SendNodeAlways puts the node into every request, not only into the first of a
 	// stream (UP-2).
 	SendNodeAlways bool

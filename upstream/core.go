@@ -24,6 +24,7 @@ type Core struct {
 	current int
 	heard   bool // the one in use has answered since it was chosen
 	away    bool // the Hub knows that no stream is alive
+	spares  bool // and that what lingers cannot be had again
 	// hushed until then: an entry has just been put to use in the place of one that
 	// has stopped answering, and has to have the time to answer (UP-14).
 	hushed time.Time
@@ -54,6 +55,8 @@ type Core struct {
 	lingerAt  time.Time
 
 	refreshes refreshes
+	// retirement is what the group waits for when it has no clients any more.
+	retirement retirement
 
 	effects []Effect
 }
@@ -128,13 +131,18 @@ func (c *Core) SetVia(via []string, now time.Time) {
 // Tick looks at everything that is due: interest, timers, attempts. The caller
 // opens and closes what it returns, and calls again at Deadline.
 func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
-	if c.proven(now) && !c.lingerAt.After(now) {
+	if proven := c.Proven(now); proven == c.spares {
+		c.spares = !proven
+		c.hub.Spare(c.spares)
+	}
+	if !c.spares && !c.lingerAt.After(now) {
 		c.lingerAt = c.hub.Expire(now)
 	}
 	if !c.changesAt.IsZero() && !c.changesAt.After(now) {
 		c.takeChanges(now)
 	}
 	c.tellAlive(now)
+	c.tickRetirement(now)
 	if at := c.hub.Expiry(); !at.IsZero() && !at.After(now) {
 		c.effects = append(c.effects, Effect{Lapse: now})
 		c.mayLack(now)
@@ -217,8 +225,8 @@ func (c *Core) Deadline(now time.Time) time.Time {
 	if c.hushed.After(now) {
 		at = earlier(at, c.hushed)
 	}
-	at = earlier(at, c.failoverAt(now))
-	if c.proven(now) {
+	at = earlier(earlier(at, c.failoverAt(now)), c.retireAt())
+	if c.Proven(now) {
 		at = earlier(at, c.lingerAt)
 	}
 	for i := range c.entries[:c.current] {
@@ -411,23 +419,6 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	}
 	s.stream.verdicts = append(s.stream.verdicts, v)
 	return nack, len(s.stream.verdicts) > maxVerdicts
-}
-
-// End is how a stream ended.
-type End struct {
-	// Refused: the server ended it with a status of its own; otherwise the
-	// transport broke, or never was.
-	Refused bool
-	// Unimplemented: that status said that there is no such method.
-	Unimplemented bool
-	// NoRoom: no connection takes the stream, or one has to do without it, so that there
-	// is room to ask whether anybody is there. Nothing is wrong with the entry (UP-1).
-	NoRoom bool
-	// Exhausted: it said RESOURCE_EXHAUSTED, as servers do of a request that is too long.
-	Exhausted bool
-	// Denied: it said UNAUTHENTICATED or PERMISSION_DENIED.
-	Denied  bool
-	Message string
 }
 
 // Ended says that a stream is gone, or could not be opened.

@@ -67,9 +67,9 @@ func (s *slot) failing(c *Config, now time.Time) bool {
 	return !since.IsZero() && now.Sub(since) >= c.UnavailableAfter
 }
 
-// proven: the control plane is there, since a stream works. Until then an outage goes
+// Proven: the control plane is there, since a stream works. Until then an outage goes
 // on, and what lingers may be all there is of the last known good state (UP-7, G8).
-func (c *Core) proven(now time.Time) bool {
+func (c *Core) Proven(now time.Time) bool {
 	return slices.ContainsFunc(c.slots(), func(s *slot) bool { return s.proven(now) })
 }
 

@@ -10,7 +10,7 @@ import (
 // with the versions at hand.
 
 // Reconfigure puts another configuration in force. What a group has of its own stays: its
-// node, its headers, its instance and the fingerprint. renewed[i] says that entry i is
+// node, its headers, its hop and the fingerprint. renewed[i] says that entry i is
 // reached over another Conn than before, if it was in the list at all.
 //
 // The entry in use stays in use while it is in the list, wherever; those that are now
@@ -18,7 +18,7 @@ import (
 // unless they are of another connection or ask in another way now.
 func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 	was := c.config
-	to.Node, to.Headers, to.Instance, to.Fingerprint, to.relay = was.Node, was.Headers, was.Instance, was.Fingerprint, was.relay
+	to.Node, to.Headers, to.Hop, to.Fingerprint, to.relay = was.Node, was.Headers, was.Hop, was.Fingerprint, was.relay
 	for i := range c.entries {
 		p := &c.entries[i].probe
 		c.shut(p)

@@ -80,9 +80,9 @@ func TestReconfigureList(t *testing.T) {
 func TestReconfigureKeepsTheRest(t *testing.T) {
 	now := time.Unix(1000, 0)
 	c, _, _ := twoEntries(t, now)
-	c.config.Instance, c.config.Fingerprint = "me", cache.Fingerprint{SecretKey: []byte("key")}
+	c.config.Hop, c.config.Fingerprint = "me", cache.Fingerprint{SecretKey: []byte("key")}
 	c.Reconfigure(listed(NewCore(Config{Entries: []Entry{{}}}, fanout.NewHub(fanout.Config{}), nil), "first"), []bool{false}, now)
-	if c.config.Instance != "me" || string(c.config.Fingerprint.SecretKey) != "key" {
+	if c.config.Hop != "me" || string(c.config.Fingerprint.SecretKey) != "key" {
 		t.Errorf("the group's own is gone: %+v", c.config)
 	}
 }

@@ -76,7 +76,7 @@ func (c *Core) attempt(s *slot, now time.Time) Open {
 		s.entry, s.sotw = c.current, c.main.sotw
 	}
 	s.hops = len(c.via)
-	open := Open{ID: s.id, Role: s.role, Entry: s.entry, SotW: s.sotw, Via: append(slices.Clone(c.via), c.config.Instance)}
+	open := Open{ID: s.id, Role: s.role, Entry: s.entry, SotW: s.sotw, Via: append(slices.Clone(c.via), c.config.Hop)}
 	if c.entries[s.entry].ForwardHeaders {
 		open.Headers = c.config.Headers
 	}

@@ -33,10 +33,10 @@ type Config struct {
 	// Default: xds-relay/v1alpha1.
 	APIVersion string `yaml:"apiVersion"`
 
-	// Instance is the name of this relay among its replicas and tiers, each of
-	// which needs another. It appears in control_plane.identifier
-	// (DOWN-DELTA-19), and a stream that comes to a relay of a name for the
-	// second time is refused (NODE-11).
+	// Instance is the name of this relay among its replicas and tiers, for people.
+	// It appears in control_plane.identifier (DOWN-DELTA-19) and, before what no
+	// other process has, in the way of a stream through relays, by which a loop is
+	// known (NODE-11).
 	// Empty means the host name; see [Config.InstanceName].
 	// Default: "".
 	Instance string `yaml:"instance"`
@@ -222,7 +222,6 @@ func Default() Config {
 			MaxNameBytes:            4 * KiB,
 			MaxNamesPerStream:       1_000_000,
 			MaxStreamsPerConnection: 1000,
-			FirstMessageTimeout:     10 * time.Second,
 			RequestRate:             50,
 			RequestBurst:            200,
 			StallTimeout:            30 * time.Second,

@@ -35,8 +35,9 @@ type Downstream struct {
 	MaxStreamsPerConnection int `yaml:"max_streams_per_connection"`
 
 	// FirstMessageTimeout is how long a stream may stay open without its first
-	// request (VALID-8).
-	// Default: 10s.
+	// request; 0 is no limit. An Envoy may open its stream long before it has
+	// something to ask (VALID-8).
+	// Default: 0s.
 	FirstMessageTimeout time.Duration `yaml:"first_message_timeout"`
 
 	// RequestRate is how many requests a second one stream may send; 0 is no

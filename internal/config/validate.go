@@ -185,7 +185,6 @@ func (v *validator) downstream() {
 	if int64(d.MaxStreamsPerConnection) > math.MaxUint32 {
 		v.fail("downstream.max_streams_per_connection", "", "must fit HTTP/2's 32 bits")
 	}
-	v.positive("downstream.first_message_timeout", int64(d.FirstMessageTimeout))
 	if d.RequestRate > 0 && d.RequestBurst == 0 {
 		v.fail("downstream.request_burst", "it is what a stream may send at once", "must be more than 0 where downstream.request_rate is")
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // Relays behind a relay: the versions are the same on every hop, and so is what
-// clients see (RECON-2).
+// clients see (RECON-2). That two of them are called the same, as relays on one host are by
+// default, makes no loop (NODE-11).
 func TestChainHasEqualVersions(t *testing.T) {
 	t.Parallel()
 	w := newLinear(t)
@@ -18,8 +19,8 @@ func TestChainHasEqualVersions(t *testing.T) {
 		w.service(name, "127.0.0.1:1")
 	}
 	cp := startControlPlane(t, w.Mux())
-	regional := startRelay(t, cp.addr, "instance=regional")
-	zonal := startRelay(t, regional.addr, "instance=zonal")
+	regional := startRelay(t, cp.addr, "instance=host")
+	zonal := startRelay(t, regional.addr, "instance=host")
 	sidecar := startRelay(t, zonal.addr, "instance=sidecar")
 	clients := make([]*envoy, 0, 3)
 	watchers := make([]*sotwClient, 0, 3)
@@ -83,7 +84,7 @@ func TestChainHasEqualVersions(t *testing.T) {
 	// Each relay says who it is, and whom it asks (DOWN-DELTA-19).
 	heard := clients[2].Heard(cache.Cluster)
 	if err := first(
-		is("identifier", heard[len(heard)-1].identifier, "xds-relay/sidecar [xds-relay/zonal [xds-relay/regional]]"),
+		is("identifier", heard[len(heard)-1].identifier, "xds-relay/sidecar [xds-relay/host [xds-relay/host]]"),
 		// Two, and for a moment each twice: it is opened anew to tell of the next relay
 		// (NODE-11), and the server may learn late that the old one has ended.
 		cp.deltaADSOnly(), is("streams at the control plane at most", cp.Most(), min(cp.Most(), 4)),

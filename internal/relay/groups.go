@@ -61,7 +61,10 @@ type group struct {
 	via    []string // the longest of them, as its streams tell
 	node   *core.Node
 	linger *time.Timer
-	saved  time.Time // when what was loaded had been saved
+	// leaving: it has lingered for long enough, and goes as soon as its control plane is
+	// there (NODE-10).
+	leaving bool
+	saved   time.Time // when what was loaded had been saved
 	// withheld is a header by which clients of it prove something, and that is not
 	// forwarded (NODE-13).
 	withheld string
@@ -96,7 +99,7 @@ func (g *groups) join(p Place, client downstream.Peer, node *core.Node) (*group,
 	}
 	gr := g.byName[name]
 	if gr == nil {
-		if end := g.Admit(len(g.byName)); end != nil {
+		if end := g.admit(name); end != nil {
 			return nil, end
 		}
 		gr = g.start(name, p, node)
@@ -106,6 +109,10 @@ func (g *groups) join(p Place, client downstream.Peer, node *core.Node) (*group,
 	if gr.linger != nil {
 		gr.linger.Stop()
 		gr.linger = nil
+	}
+	if gr.leaving {
+		gr.leaving = false
+		gr.client.Stay()
 	}
 	gr.ways.Join(client.Via)
 	gr.tellWay()
@@ -140,7 +147,7 @@ func (gr *group) tellWay() {
 	}
 }
 
-// leave exits a group; the last one out ends it after a while (NODE-10).
+// leave exits a group; some time after the last one it ends (NODE-10).
 func (g *groups) leave(gr *group, via []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -152,13 +159,7 @@ func (g *groups) leave(gr *group, via []string) {
 		g.end(gr) // nobody can come back to it
 	case g.closing:
 	default:
-		gr.linger = time.AfterFunc(g.live.Timers.GroupLinger, func() {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			if gr.users == 0 && g.byName[gr.name] == gr {
-				g.end(gr)
-			}
-		})
+		gr.linger = time.AfterFunc(g.live.Timers.GroupLinger, func() { g.retire(gr) })
 	}
 }
 
@@ -174,7 +175,7 @@ func (g *groups) start(name string, p Place, node *core.Node) *group {
 	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, hub: fanout.NewHub(h), ways: make(Ways), node: node}
 	g.warm(name, gr)
 	c.Node, c.Headers = node, p.Headers
-	o.Hub, o.Denied = gr.hub, func(entry string) { g.denied(gr, entry) }
+	o.Hub, o.Denied, o.Retired = gr.hub, func(entry string) { g.denied(gr, entry) }, func() { g.retired(gr) }
 	if name != "" {
 		o.Log = o.Log.With("group", h.Name)
 		g.log.Info("group opened", "group", h.Name, "group_key", name, "upstream_node", node.GetId())

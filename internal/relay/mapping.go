@@ -43,7 +43,6 @@ func DownstreamConfig(c *config.Config) downstream.Config {
 // affair.
 func UpstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
 	return upstream.Config{
-		Instance:         c.InstanceName(),
 		SendNodeAlways:   c.Upstream.SendNodeAlways,
 		Entries:          entries(c),
 		Versions:         initialVersions[c.Upstream.InitialVersions],

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -37,6 +38,9 @@ type Options struct {
 	DownstreamTracer downstream.Tracer
 	// Version of the relay, for the snapshot's header.
 	Version string
+	// Hop is the relay's id on the way of a stream through relays (NODE-11); empty: it is
+	// made, as NewHop does.
+	Hop string
 	// Dial, if set, replaces the network towards the control plane.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Random yields numbers in [0, 1) for jitter; nil: math/rand.
@@ -74,6 +78,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.Hop = cmp.Or(o.Hop, NewHop(c.InstanceName()))
 	r := &Relay{options: o, config: c, log: o.Log, handshakes: newHandshakes(o.Log.With("component", "downstream"), o.Certificates)}
 	r.followCertificates(o)
 	var err error
@@ -106,6 +111,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		run:    func(f func(context.Context)) { r.work.Go(func() { f(ctx) }) },
 		byName: make(map[string]*group), advised: make(map[string]bool),
 	}
+	r.groups.upstream.Hop = o.Hop
 	r.server = downstream.NewServer(r.serverConfig(c))
 	if r.keeper = newKeeper(c, key, r.groups, o); r.keeper != nil {
 		r.keeper.load(fingerprint)
@@ -122,7 +128,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 // serverConfig is what the server side is told.
 func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 	sessions := DownstreamConfig(c)
-	sessions.Random = r.options.Random
+	sessions.Random, sessions.Hop = r.options.Random, r.options.Hop
 	return downstream.ServerConfig{
 		Config:       sessions,
 		Groups:       r.groups,

@@ -53,7 +53,8 @@ type keeper struct {
 	unused bool
 }
 
-// keepUnclaimed is how long a group stays in the file that nobody has come back to.
+// keepUnclaimed is how long a group stays in the file that nobody has come back to, if the
+// control plane is there.
 const keepUnclaimed = 24 * time.Hour
 
 // snapshotKey is the key that the snapshot is sealed with, or nil.
@@ -257,7 +258,7 @@ func (g *groups) save(skip func(cache.TypeURL) bool, now time.Time) []snapshot.G
 	g.mu.Lock()
 	live := maps.Clone(g.byName)
 	maps.DeleteFunc(live, func(_ string, gr *group) bool { return !gr.kept })
-	unclaimed := slices.Collect(maps.Values(g.saved))
+	unclaimed := g.unclaimed(now)
 	g.mu.Unlock()
 	var all []snapshot.Group
 	for name, gr := range live {
@@ -269,10 +270,5 @@ func (g *groups) save(skip func(cache.TypeURL) bool, now time.Time) []snapshot.G
 			all = append(all, s)
 		}
 	}
-	for _, s := range unclaimed {
-		if now.Sub(s.Saved) < keepUnclaimed {
-			all = append(all, s)
-		}
-	}
-	return all
+	return append(all, unclaimed...)
 }

@@ -2,6 +2,8 @@ package relay
 
 import (
 	"cmp"
+	"crypto/rand"
+	"encoding/hex"
 	"slices"
 	"strings"
 )
@@ -10,10 +12,18 @@ import (
 // each with the number of clients, so that the group's own streams can tell
 // (NODE-11). A stream is shared, and says the longest of them: in a loop each
 // relay's way would be longer than the one before it, all the way round, so that one
-// of them meets its own name or the limit.
+// of them meets its own id or the limit.
 type Ways map[string]int
 
-const wayMark = "," // an instance's name has none
+const wayMark = "," // no id has one
+
+// NewHop is the id of a relay among those on the way: its name, for people, and what no
+// other process has. Relays may well be called the same, on one host by default.
+func NewHop(instance string) string {
+	var unique [8]byte
+	_, _ = rand.Read(unique[:]) // it never fails
+	return instance + "/" + hex.EncodeToString(unique[:])
+}
 
 // Join notes a client, Leave that it has gone.
 func (w Ways) Join(via []string) {

@@ -70,7 +70,10 @@ type pureGroup struct {
 	core  *upstream.Core
 	woken bool // interest has changed
 	users int
-	endAt time.Time // zero: it is in use
+	endAt time.Time // when it begins to wait for its stream to be alive, or zero
+	over  bool
+	// leaving: that time is over.
+	leaving bool
 }
 
 // pureStream is the control plane's end of a stream that the relay has opened.
@@ -108,7 +111,7 @@ func startPure(c *config.Config, t *xdstest.Transcript) (*pure, error) {
 		warmth:     downstream.NewWarmth(),
 		transcript: t, planes: make(map[string]*purePlane),
 	}
-	p.session.Random = random
+	p.session.Random, p.session.Hop = random, hopOf(c)
 	var err error
 	if p.fingerprint, err = relay.Fingerprint(c.VersionKeyFile); err != nil {
 		return nil, err
@@ -281,11 +284,11 @@ func (p *pure) join(place relay.Place, via []string, node *core.Node) (*pureGrou
 		i = slices.IndexFunc(p.groups, func(g *pureGroup) bool { return g.name == place.Name && !g.alone })
 	}
 	if i < 0 {
-		if end := p.Admit(len(p.groups)); end != nil {
+		if end := p.admit(place.Name); end != nil {
 			return nil, end
 		}
 		c := relay.UpstreamConfig(p.config, p.fingerprint)
-		c.Node, c.Headers = node, place.Headers
+		c.Node, c.Headers, c.Hop = node, place.Headers, hopOf(p.config)
 		hub := fanout.NewHub(relay.HubConfig(p.config))
 		hub.Load(p.saved[place.Name], p.now)
 		delete(p.saved, place.Name)
@@ -297,6 +300,10 @@ func (p *pure) join(place relay.Place, via []string, node *core.Node) (*pureGrou
 	g := p.groups[i]
 	g.users++
 	g.endAt = time.Time{}
+	if g.leaving {
+		g.leaving = false
+		g.core.Stay()
+	}
 	g.ways.Join(via)
 	g.core.SetVia(g.ways.Longest(), p.now)
 	g.say(node)
@@ -316,23 +323,53 @@ func (p *pure) leave(g *pureGroup, via []string) {
 	switch g.users--; {
 	case g.users > 0 || g.name == "" && !g.alone:
 	case g.alone:
-		g.endAt = p.now
+		g.over = true
 	default:
 		g.endAt = p.now.Add(p.config.Timers.GroupLinger)
 	}
 }
 
-// endGroups ends the groups that have lingered long enough.
-func (p *pure) endGroups() (busy bool) {
-	p.groups = slices.DeleteFunc(p.groups, func(g *pureGroup) bool {
-		over := !g.endAt.IsZero() && !g.endAt.After(p.now)
-		if over {
-			p.shut(func(s *pureStream) bool { return s.group == g })
+// admit makes room for a group, if there is none and one can go.
+func (p *pure) admit(name string) *downstream.End {
+	end := p.Admit(p.taken(name))
+	if end != nil {
+		if i := slices.IndexFunc(p.groups, func(g *pureGroup) bool { return g.leaving && g.hub.Bare() }); i >= 0 {
+			p.endGroup(p.groups[i])
+			return p.Admit(p.taken(name))
 		}
-		busy = busy || over
-		return over
-	})
+	}
+	return end
+}
+
+// taken is how many groups there are beside one, with those that nobody has come back to
+// while no control plane is there.
+func (p *pure) taken(name string) int {
+	_, loaded := p.saved[name]
+	if loaded || name == "" || slices.ContainsFunc(p.groups, func(g *pureGroup) bool { return g.core.Proven(p.now) }) {
+		return len(p.groups)
+	}
+	return len(p.groups) + len(p.saved)
+}
+
+// endGroups ends the groups that are over, and has those go that have lingered for long
+// enough (NODE-10).
+func (p *pure) endGroups() (busy bool) {
+	for _, g := range slices.Clone(p.groups) {
+		switch due := !g.endAt.IsZero() && !g.endAt.After(p.now); {
+		case g.over:
+			busy = true
+			p.endGroup(g)
+		case due:
+			busy, g.endAt, g.leaving = true, time.Time{}, true
+			g.core.Retire(p.now)
+		}
+	}
 	return busy
+}
+
+func (p *pure) endGroup(g *pureGroup) {
+	p.groups = slices.DeleteFunc(p.groups, func(o *pureGroup) bool { return o == g })
+	p.shut(func(s *pureStream) bool { return s.group == g })
 }
 
 // --- the upstream edge, as in upstream.Client ---
@@ -361,7 +398,9 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 			g.core.Interest(p.now)
 		}
 		open, shut = g.core.Tick(p.now)
+		g.over = g.over || g.core.Over(p.now)
 	})
+	busy = busy || g.over
 	p.shut(func(s *pureStream) bool { return s.group == g && slices.Contains(shut, s.id) })
 	for _, o := range open {
 		p.open(g, o)

@@ -1,0 +1,81 @@
+package relay
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/internal/snapshot"
+)
+
+// How long a group stays that has no clients any more (NODE-10), and who has to do without
+// a group for its sake.
+
+// retire has a group that has lingered for long enough go, as soon as its stream turns out
+// to be alive. In an outage it stays: it may be all there is of what its clients had, who
+// may be back before the control plane is (G8).
+func (g *groups) retire(gr *group) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if gr.users == 0 && g.byName[gr.name] == gr && !g.closing {
+		gr.leaving = true
+		gr.client.Retire()
+	}
+}
+
+// retired ends a group whose stream is alive, unless somebody has come meanwhile.
+func (g *groups) retired(gr *group) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if gr.leaving && g.byName[gr.name] == gr && !g.closing {
+		g.end(gr)
+	}
+}
+
+// admit refuses a group for which there is no room (VALID-8). One that stays in an outage
+// and has nothing makes room; one that has something does not.
+func (g *groups) admit(name string) *downstream.End {
+	end := g.Admit(g.taken(name))
+	if end == nil {
+		return nil
+	}
+	for _, gr := range g.byName {
+		if gr.leaving && gr.hub.Bare() {
+			g.end(gr)
+			return g.Admit(g.taken(name))
+		}
+	}
+	return end
+}
+
+// taken is how many groups there are beside one that is asked for. Those that were loaded,
+// and to which nobody has come back, count while no control plane is there.
+func (g *groups) taken(name string) int {
+	n := len(g.byName)
+	_, loaded := g.saved[name]
+	if loaded || name == "" || len(g.saved) == 0 || g.reached() {
+		return n
+	}
+	return n + len(g.saved)
+}
+
+// reached: the control plane is there, as far as some group can tell.
+func (g *groups) reached() bool {
+	for _, gr := range g.byName {
+		if gr.client.Proven() {
+			return true
+		}
+	}
+	return false
+}
+
+// unclaimed are the groups that were loaded and to which nobody has come back, but those
+// that are too old: in an outage none is.
+func (g *groups) unclaimed(now time.Time) []snapshot.Group {
+	all := slices.Collect(maps.Values(g.saved))
+	if !g.reached() {
+		return all
+	}
+	return slices.DeleteFunc(all, func(s snapshot.Group) bool { return now.Sub(s.Saved) >= keepUnclaimed })
+}
