@@ -140,7 +140,7 @@ func TestOneTypeRefused(t *testing.T) {
 	r := startRelay(t, cp.addr, "groups.max=1")
 	a, b := openDelta(t, r.addr, "a"), openSotw(t, r.addr, "b")
 	a.Wildcard(cache.Cluster)
-	b.Watch(cache.Cluster)
+	b.Watch(cache.Cluster, "c")
 	eventually(t, patience, func() error { return first(a.Has(cache.Cluster, "c"), b.Has(cache.Cluster, "c")) })
 	a.Subscribe(cache.Secret, "s")
 	b.Watch(cache.Secret, "s")
