@@ -174,7 +174,7 @@ func TestOneTypeRefused(t *testing.T) {
 
 	waits := openDelta(t, r.addr, "waits")
 	waits.Wildcard(cache.Cluster)
-	waits.Wildcard(cache.Secret)
+	waits.Subscribe(cache.Secret, "*")
 	refused.Told = downstream.ToldNothing
 	eventually(t, patience, func() error {
 		return first(is("types refused in silence", r.Summary().Refused[refused], 1),
