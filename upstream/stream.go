@@ -113,8 +113,9 @@ type laneState struct {
 	want, drop pending
 	// again are names asked for once more for the sake of their bodies, with the
 	// time at which that was written, or zero (VALID-5).
-	again map[string]time.Time
-	echo  echo // of the versions that went with the opening request (RECON-13)
+	again    map[string]time.Time
+	insisted insistence
+	echo     echo // of the versions that went with the opening request (RECON-13)
 	// unanswered is what is asked for again for want of an answer (UP-19).
 	unanswered unanswered
 
@@ -418,7 +419,7 @@ func (s *streamState) deadline(now time.Time) time.Time {
 		}
 	}
 	for _, l := range s.lanes {
-		at = earlier(earlier(at, l.settle.deadline()), l.insistence())
+		at = earlier(earlier(at, l.settle.deadline()), l.insistAt())
 		if l.first && !l.held && l.gathers.After(now) {
 			at = earlier(at, l.gathers)
 		}
