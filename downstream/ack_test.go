@@ -115,7 +115,7 @@ func TestBareFirstRequestBringsItsVersion(t *testing.T) {
 	if _, end := st.take(epoch); end != nil {
 		t.Fatal(end)
 	}
-	if w, end := st.session.sotw(cache.Cluster); end != nil || w.came != "v" {
+	if w, end := st.session.sotw(cache.Cluster, epoch); end != nil || w.came != "v" {
 		t.Errorf("it came with %q (%v), want v", w.came, end)
 	}
 }

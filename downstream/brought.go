@@ -83,3 +83,15 @@ func (b *brought) names() iter.Seq[string] {
 		}
 	}
 }
+
+// versions are those of them by name, as a client brings them.
+func (b *brought) versions() map[string]string {
+	if b == nil {
+		return nil
+	}
+	versions := make(map[string]string, b.left)
+	for name := range b.names() {
+		versions[name] = b.find(name).version
+	}
+	return versions
+}

@@ -25,8 +25,10 @@ type Client struct {
 type ClientType struct {
 	Type cache.TypeURL `json:"type"`
 	// Group is the name, as in logs, of the group that serves it; empty: the
-	// default one.
-	Group    string `json:"group,omitempty"`
+	// default one; "none": it is refused.
+	Group string `json:"group,omitempty"`
+	// Refused is why no group does; empty: one does (NODE-14).
+	Refused  string `json:"refused,omitempty"`
 	Wildcard bool   `json:"wildcard"`
 	Names    int    `json:"names"`
 	// Resolved is how many of the names are known to exist or not to.
@@ -65,18 +67,24 @@ type Summary struct {
 	Sync map[Sync]int
 	// Groups are the numbers of streams of each group that has any (H-24).
 	Groups []int
+	// Refused counts the types that are refused to streams which go on (NODE-14).
+	Refused map[RefusedType]int
 }
 
 // Summary counts the open streams. Unlike Clients it looks at no name, so that it
 // can be asked often.
 func (s *Server) Summary() Summary {
-	sum := Summary{Protocols: map[string]int{}, Sync: map[Sync]int{}}
+	sum := Summary{Protocols: map[string]int{}, Sync: map[Sync]int{}, Refused: map[RefusedType]int{}}
 	groups := make(map[*fanout.Hub]int)
 	for _, st := range s.open() {
 		sum.Protocols[st.protocol()]++
 		sum.Sync[st.sync()]++
-		for _, hub := range st.hubs() {
+		hubs, refused := st.served()
+		for _, hub := range hubs {
 			groups[hub]++
+		}
+		for _, r := range refused {
+			sum.Refused[r]++
 		}
 	}
 	sum.Groups = slices.Collect(maps.Values(groups))
@@ -89,16 +97,19 @@ func (s *Server) open() []*stream {
 	return slices.Collect(maps.Values(s.streams))
 }
 
-// hubs are those of the groups that serve the stream.
-func (st *stream) hubs() (hubs []*fanout.Hub) {
+// served are the groups that serve the stream, by their Hubs, and which of its types none does.
+func (st *stream) served() (hubs []*fanout.Hub, refused []RefusedType) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for _, state := range st.session.states {
-		if hub := state.base().hub; !slices.Contains(hubs, hub) {
-			hubs = append(hubs, hub)
+		x := state.base()
+		if x.refusal != nil {
+			refused = append(refused, RefusedType{x.url.Short(), x.refusal.reason, x.refusal.told()})
+		} else if !slices.Contains(hubs, x.hub) {
+			hubs = append(hubs, x.hub)
 		}
 	}
-	return hubs
+	return hubs, refused
 }
 
 func (st *stream) sync() Sync {
@@ -138,6 +149,9 @@ func (x *exchange) describe() ClientType {
 			}
 		}
 	})
+	if x.refusal != nil {
+		t.Refused = x.refusal.status.GetMessage()
+	}
 	if t.Sync = x.sync(); t.Sync == nackedSync {
 		t.Nack, t.Nacked, t.NackedNames = x.rejected.Message, x.rejected.Count, x.rejected.First
 	}

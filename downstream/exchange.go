@@ -25,8 +25,10 @@ type exchange struct {
 	sub   *fanout.Subscription
 	full  bool // the type's SotW responses are full-state
 	own   bool // the type has a group apart from the stream's others (NODE-6)
-	ends  bool // an outage ends the stream, and is not told of names (ERR-7)
-	ttl   bool // the client knows TTLs (TTL-6)
+	// refusal is why it is not served, or nil (NODE-14).
+	refusal *refusal
+	ends    bool // an outage ends the stream, and is not told of names (ERR-7)
+	ttl     bool // the client knows TTLs (TTL-6)
 	// refers: changes of the type wait for the stream's Clusters (ORDER-3).
 	refers bool
 

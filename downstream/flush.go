@@ -19,6 +19,7 @@ func (s *Session) Next(now time.Time) (*Response, *End) {
 	if len(s.chunks) > 0 {
 		return s.chunk(now), nil
 	}
+	s.seekRoom(now)
 	for _, sub := range s.subscriber.Take() {
 		if st := s.bySub[sub]; st != nil {
 			st.base().marked = true
@@ -236,6 +237,9 @@ func (s *Session) Deadline(now time.Time) (at time.Time) {
 	}
 	if end := s.waitEnds(); !s.waitingSince.IsZero() && end.After(now) && (at.IsZero() || end.Before(at)) {
 		at = end
+	}
+	if room := s.roomDeadline(); room.After(now) && (at.IsZero() || room.Before(at)) {
+		at = room
 	}
 	if end := s.outage.endAt; end.After(now) && (at.IsZero() || end.Before(at)) {
 		at = end

@@ -27,6 +27,9 @@ type Observer interface {
 	ClientRateLimited()
 	// ClientOversized: something is too large for a client.
 	ClientOversized(t cache.TypeURL, what OversizedKind)
+	// ClientTypeRefused: a client is not served one of its types, and told is ToldErrors or
+	// ToldNothing (NODE-14).
+	ClientTypeRefused(t cache.TypeURL, reason Reason, told Told)
 }
 
 // OversizedKind is a closed set, fit for a metric label.
@@ -51,3 +54,4 @@ func (nobody) ClientPanic()                                           {}
 func (nobody) ClientStalled()                                         {}
 func (nobody) ClientRateLimited()                                     {}
 func (nobody) ClientOversized(cache.TypeURL, OversizedKind)           {}
+func (nobody) ClientTypeRefused(cache.TypeURL, Reason, Told)          {}

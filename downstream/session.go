@@ -44,6 +44,10 @@ type Config struct {
 	Random           func() float64
 	// ForwardHeaders are the headers of a stream that go up with its group (NODE-13).
 	ForwardHeaders []string
+	// Types says what an empty first request means where no group does, and RetryRoom is how
+	// often room is looked for after there was none; 0: every minute (NODE-14).
+	Types     cache.Types
+	RetryRoom time.Duration
 	// MaxName and MaxNames bound one name, in bytes, and a stream's names
 	// (VALID-8).
 	MaxName, MaxNames int
@@ -65,7 +69,8 @@ type Groups interface {
 	// Key is all that a stream's groups depend on in a node, or why there is none
 	// (NODE-3). nil stands for a first message without a node.
 	Key(node *core.Node) (string, *End)
-	// Join enters the group from which a type is served to the client (NODE-6).
+	// Join enters the group from which a type is served to the client (NODE-6). If it may
+	// not, of the Membership only Own is set.
 	Join(client Peer, node *core.Node, t cache.TypeURL) (Membership, *End)
 }
 
@@ -124,6 +129,7 @@ type Session struct {
 	verdicts uint64   // that the client may give on what was sent
 	chunks   []chunk  // what is left of a response that was split
 	untold   []Untold // what nobody will be told of
+	refusals []Refusal
 }
 
 // state is one type's part of a Session: deltaState or sotwState.
@@ -136,6 +142,7 @@ type state interface {
 	takes() room
 	brought(name string) bool
 	holds(r *cache.Resource) bool
+	move(to exchange, now time.Time)
 }
 
 func (x *exchange) base() *exchange { return x }
@@ -195,7 +202,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	if end := s.checkVersions(req.GetInitialResourceVersions()); end != nil {
 		return note, end
 	}
-	d, end := s.delta(t)
+	d, end := s.delta(t, now)
 	if end != nil {
 		return note, end
 	}
@@ -212,6 +219,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 		d.refused.add(l.GetName())
 	}
 	note.judged(d.request(req, now), req.GetResponseNonce(), req.GetErrorDetail())
+	s.answer(&d.exchange, now)
 	asks := len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(req.GetResourceLocatorsSubscribe()) > 0
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
 	return note, nil
@@ -228,7 +236,7 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	if end := s.checkNames(req.GetResourceNames()); end != nil {
 		return note, end
 	}
-	w, end := s.sotw(t)
+	w, end := s.sotw(t, now)
 	if end != nil {
 		return note, end
 	}
@@ -251,6 +259,7 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	}
 	asks := !slices.Equal(names, w.names) || len(req.GetResourceLocators()) > 0
 	note.judged(w.request(req, names, warmed, now), req.GetResponseNonce(), req.GetErrorDetail())
+	s.answer(&w.exchange, now)
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
 	return note, nil
 }
@@ -382,11 +391,11 @@ func (s *Session) find(t cache.TypeURL) state {
 	return nil
 }
 
-func (s *Session) delta(t cache.TypeURL) (*deltaState, *End) {
+func (s *Session) delta(t cache.TypeURL, now time.Time) (*deltaState, *End) {
 	if st := s.find(t); st != nil {
 		return st.(*deltaState), nil
 	}
-	x, end := s.exchange(t)
+	x, end := s.exchange(t, now)
 	if end != nil {
 		return nil, end
 	}
@@ -404,11 +413,11 @@ func (s *Session) delta(t cache.TypeURL) (*deltaState, *End) {
 	return d, nil
 }
 
-func (s *Session) sotw(t cache.TypeURL) (*sotwState, *End) {
+func (s *Session) sotw(t cache.TypeURL, now time.Time) (*sotwState, *End) {
 	if st := s.find(t); st != nil {
 		return st.(*sotwState), nil
 	}
-	x, end := s.exchange(t)
+	x, end := s.exchange(t, now)
 	if end != nil {
 		return nil, end
 	}
@@ -417,14 +426,25 @@ func (s *Session) sotw(t cache.TypeURL) (*sotwState, *End) {
 	return w, nil
 }
 
-func (s *Session) exchange(t cache.TypeURL) (exchange, *End) {
+func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 	if len(s.states) == maxTypes {
 		return exchange{}, &End{OverLimit, fmt.Sprintf("more than %d resource types on one stream", maxTypes)}
 	}
 	m, end := s.groups.Join(s.peer, s.node, t)
-	if end != nil {
+	var refused *refusal
+	switch aggregated := s.kind.Type == ""; {
+	case end != nil && !(m.Own && aggregated):
 		return exchange{}, end
+	case end != nil:
+		m, refused = s.refuse(end, now)
 	}
+	x := s.exchangeOf(t, m)
+	x.refusal = refused
+	return x, nil
+}
+
+// exchangeOf begins a type that is served from a group.
+func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 	return exchange{
 		url: t, short: shortName(t), hub: m.Hub, leave: m.Leave, renew: m.Renew,
 		sub:  m.Hub.Subscribe(t, s.subscriber),
@@ -434,7 +454,7 @@ func (s *Session) exchange(t cache.TypeURL) (exchange, *End) {
 		ttl:  s.ttl,
 
 		refers: s.kind.Type == "" && refersToClusters(t),
-	}, nil
+	}
 }
 
 func (s *Session) add(st state) {

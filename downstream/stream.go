@@ -162,7 +162,7 @@ func (st *stream) receiveAll() error {
 	heard := st.awaitFirst(st.server.limits.Load().firstMessage)
 	defer heard()
 	for first := true; ; first = false {
-		note, due, end, err := st.receive()
+		note, due, news, end, err := st.receive()
 		if err != nil {
 			return err
 		}
@@ -176,6 +176,7 @@ func (st *stream) receiveAll() error {
 			aside(func() { st.log().Info("client stream open", "type", note.Type) })
 		}
 		st.server.observer.ClientRequest(note.Type, note.Kind)
+		st.tellRefusals(news)
 		if note.Kind == AckRequest {
 			st.server.observer.ClientAck(note.Type, note.After)
 		}
@@ -193,33 +194,33 @@ func (st *stream) receiveAll() error {
 }
 
 // receive takes in one request. It says whether there may now be something to send.
-func (st *stream) receive() (note Note, due bool, end *End, err error) {
+func (st *stream) receive() (note Note, due bool, news []Refusal, end *End, err error) {
 	in := &st.in
 	if err := st.grpc.RecvMsg(in); err != nil {
-		return note, false, nil, err
+		return note, false, nil, nil, err
 	}
 	if in.size > in.limit {
-		return note, false, tooLarge(in.size, in.limit), nil
+		return note, false, nil, tooLarge(in.size, in.limit), nil
 	}
 	var asked []any
 	debug := st.server.debugs()
 	if debug {
 		asked = in.describe()
 	}
-	note, due, end = st.takeIn()
+	note, due, news, end = st.takeIn()
 	if debug {
 		st.tellRequest(note.Kind, asked)
 	}
-	return note, due, end, nil
+	return note, due, news, end, nil
 }
 
-func (st *stream) takeIn() (note Note, due bool, end *End) {
+func (st *stream) takeIn() (note Note, due bool, news []Refusal, end *End) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	now := time.Now()
 	note, end = st.take(now)
 	st.follow.asks(note, st.session.node.GetId(), now)
-	return note, st.session.Due(), end
+	return note, st.session.Due(), st.session.Refusals(), end
 }
 
 // take hands what has come to the session.
@@ -306,7 +307,8 @@ func (st *stream) sendAll(shared bool) (p progress) {
 		if shared && (now.Before(st.slow) || st.owed >= freely && !st.settled()) {
 			return mayWait
 		}
-		r, due, end := st.next(now)
+		r, due, news, end := st.next(now)
+		st.tellRefusals(news)
 		if st.follow != nil {
 			st.follow.untold(st.untold())
 		}
@@ -367,15 +369,16 @@ func (st *stream) settled() bool {
 }
 
 // next is the next response, if there is one now. due: there may be another at once.
-func (st *stream) next(now time.Time) (r *Response, due bool, end *End) {
+func (st *stream) next(now time.Time) (r *Response, due bool, news []Refusal, end *End) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.owed > 0 && st.session.Settled() {
 		st.owed = 0
 	}
 	r, end = st.session.Next(now)
+	news = st.session.Refusals()
 	if end != nil || r != nil && st.session.Due() {
-		return r, true, end
+		return r, true, news, end
 	}
 	if at := st.session.Deadline(now); !at.IsZero() {
 		if st.timer == nil {
@@ -384,7 +387,7 @@ func (st *stream) next(now time.Time) (r *Response, due bool, end *End) {
 			st.timer.Reset(at.Sub(now))
 		}
 	}
-	return r, false, nil
+	return r, false, news, nil
 }
 
 // untold are the sources that no response will have.

@@ -37,6 +37,22 @@ func (st *stream) tellEnd(reason Reason, message string) {
 	}
 }
 
+// tellRefusals tells of types that are refused while the stream goes on, and of the end of that.
+func (st *stream) tellRefusals(news []Refusal) {
+	for _, r := range news {
+		switch r.Told {
+		case Served:
+			st.log().Info("client is served a type after all: there is room for its group", "type", r.Type)
+			continue
+		case ToldNothing:
+			st.log().Warn("client refused a type, and waits: it asks for all there is, which no error answers", "type", r.Type, "reason", r.Reason, "err", r.Message)
+		default:
+			st.log().Warn("client refused a type", "type", r.Type, "reason", r.Reason, "err", r.Message)
+		}
+		st.server.observer.ClientTypeRefused(r.Type, r.Reason, r.Told)
+	}
+}
+
 // tellNack tells of a response that the client rejected.
 func (st *stream) tellNack(n Note) {
 	st.log().Warn("client rejected a response", "type", n.Type, "nonce", n.Nonce, "nack", n.Nack, "resources", n.Rejected.Count, "first", n.Rejected.First)

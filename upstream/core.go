@@ -199,7 +199,10 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 			return
 		}
 		c.tickSilence(s, l, now)
-		l.insist(now)
+		if removed := l.insist(now); len(removed) > 0 {
+			learned(l.lane, &cache.Update{Removed: removed})
+			l.unanswered.mayLack(now)
+		}
 		if at := c.judgeAt(l); !at.IsZero() && !at.After(now) && l.echo.judge() {
 			c.reopen(s, l.echo.version, now)
 			return

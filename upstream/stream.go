@@ -122,6 +122,7 @@ type laneState struct {
 	// latest when the first has gone unanswered for too long; zero: none is written.
 	again    map[string]time.Time
 	insistAt time.Time
+	insisted insistence
 	echo     echo // of the versions that went with the opening request (RECON-13)
 	// unanswered is what is asked for again for want of an answer (UP-19).
 	unanswered unanswered
@@ -446,7 +447,7 @@ func (s *streamState) deadline(now time.Time) time.Time {
 		}
 	}
 	for _, l := range s.lanes {
-		at = earlier(earlier(at, l.settle.deadline()), l.insistAt)
+		at = earlier(earlier(at, l.settle.deadline()), earlier(l.insistAt, l.insisted.at))
 		if l.first && !l.held && l.gathers.After(now) {
 			at = earlier(at, l.gathers)
 		}

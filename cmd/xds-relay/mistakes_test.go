@@ -170,6 +170,11 @@ func TestMistakesThatShowLater(t *testing.T) {
 			says: `WARN client refused reason=loop`},
 		"too many groups": {upstream: plane(t, hang), args: []string{"--set", "groups.key=[id]", "--set", "groups.max=1"},
 			says: `WARN client refused reason=too_many`},
+		"too many groups for one type": {upstream: plane(t, hang), args: []string{"--set", "groups.max=1"},
+			does: func(s discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) {
+				_ = s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Secret), ResourceNamesSubscribe: []string{"cert"}})
+			},
+			says: `WARN client refused a type type=SDS reason=too_many`},
 		"a type that is not relayed": {upstream: plane(t, hang), args: []string{"--set", "upstream.types=[LDS]"},
 			says: `WARN clients ask for a type that is not among upstream.types; they are told so type=CDS`},
 		"a client that rejects": {upstream: plane(t, answering),

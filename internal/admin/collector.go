@@ -53,6 +53,7 @@ type stateCollector struct {
 	groups        *prometheus.Desc
 	clients       *prometheus.Desc
 	sync          *prometheus.Desc
+	refused       *prometheus.Desc
 	subscriptions *prometheus.Desc
 	resources     *prometheus.Desc
 	bytes         *prometheus.Desc
@@ -75,6 +76,7 @@ func newStateCollector(r Relay) *stateCollector {
 		groups:        desc("groups", "Groups of clients, each with its own streams to the control plane."),
 		clients:       desc("clients", "Open client streams.", "protocol"),
 		sync:          desc("client_sync_state", "Open client streams by the worst state of their types: synced, unsent (something is to be sent), unacked (an ACK is owed) or nacked (its last verdict was a rejection).", "state"),
+		refused:       desc("client_refused_types", "Types of open client streams that are refused while the stream's other types are served: for want of an identity (forbidden) or of room for one more group (too_many). told: errors, or nothing where the client asks for all there is and waits.", "type", "reason", "told"),
 		subscriptions: desc("subscriptions", "Clients with the wildcard of a type, and pairs of a client and a name it subscribes to.", "type", "kind"),
 		resources:     desc("cache_resources", "Resources held, by distinct name within a group.", "type"),
 		held:          desc("cache_removals_held", "Removals that the mass-removal guard holds back; above 0 somebody should look.", "type"),
@@ -90,7 +92,7 @@ func newStateCollector(r Relay) *stateCollector {
 
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes, c.held, c.absent, c.silent, c.doubtful, c.withheld, c.warm, c.perGroup} {
+	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.refused, c.subscriptions, c.resources, c.bytes, c.held, c.absent, c.silent, c.doubtful, c.withheld, c.warm, c.perGroup} {
 		ch <- d
 	}
 }
@@ -141,6 +143,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, short := range cache.Shorts() {
 		t := totals[short]
 		gauge(c.silent, silent[short], short)
+		for _, r := range refusedTypes(short) {
+			gauge(c.refused, summary.Refused[r], short, string(r.Reason), string(r.Told))
+		}
 		for cause, name := range causes {
 			gauge(c.absent, t.Absent[cause], short, name)
 		}

@@ -53,6 +53,7 @@ type Metrics struct {
 	stalls       prometheus.Counter
 	limited      prometheus.Counter
 	oversized    *prometheus.CounterVec
+	refusals     *prometheus.CounterVec
 
 	snapshot     snapshotMetrics
 	certificates certificateMetrics
@@ -148,6 +149,7 @@ func NewMetrics(b Build) *Metrics {
 	m.stalls = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_stalls_total", Help: "Client streams ended because the client did not read for downstream.stall_timeout."})
 	m.limited = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "rate_limited_total", Help: "Requests after which a stream had to wait, because it sends more than downstream.request_rate."})
 	m.oversized = counter("oversized_total", "What exceeds downstream.max_response_bytes: a resource that was left out of a response, or a SotW response that was sent all the same. The log has the names.", "type", "what")
+	m.refusals = counter("client_type_refusals_total", "Types refused to a client whose other types are served, by reason, and by what the client is told: an error for each name (errors), or nothing, where it asks for all there is. The log says more.", "type", "reason", "told")
 	m.snapshot = newSnapshotMetrics(m.registry)
 	m.certificates = newCertificateMetrics(m.registry)
 	m.reload = newReloadMetrics(m.registry)
@@ -354,4 +356,9 @@ func (m *Metrics) ClientRateLimited() { m.limited.Inc() }
 // ClientOversized counts what is too large for a client.
 func (m *Metrics) ClientOversized(t cache.TypeURL, what downstream.OversizedKind) {
 	m.oversized.WithLabelValues(t.Short(), string(what)).Inc()
+}
+
+// ClientTypeRefused counts types that single clients are not served.
+func (m *Metrics) ClientTypeRefused(t cache.TypeURL, reason downstream.Reason, told downstream.Told) {
+	m.refusals.WithLabelValues(t.Short(), string(reason), string(told)).Inc()
 }

@@ -20,6 +20,9 @@ func (m *Metrics) fromTheStart() {
 		for _, what := range []downstream.OversizedKind{downstream.OversizedResource, downstream.OversizedResponse} {
 			m.oversized.WithLabelValues(short, string(what))
 		}
+		for _, r := range refusedTypes(short) {
+			m.refusals.WithLabelValues(r.Type, string(r.Reason), string(r.Told))
+		}
 	}
 	for _, reason := range upstream.Reasons() {
 		m.reconnects.WithLabelValues(reason)
@@ -33,6 +36,16 @@ func (m *Metrics) fromTheStart() {
 	for _, protocol := range protocols {
 		m.connects.WithLabelValues(protocol)
 	}
+}
+
+// refusedTypes are the kinds of refusal that a type can meet.
+func refusedTypes(short string) (kinds []downstream.RefusedType) {
+	for _, reason := range downstream.RefusalReasons() {
+		for _, told := range []downstream.Told{downstream.ToldErrors, downstream.ToldNothing} {
+			kinds = append(kinds, downstream.RefusedType{Type: short, Reason: reason, Told: told})
+		}
+	}
+	return kinds
 }
 
 // entriesFromTheStart makes those of the control planes that the list has now.

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
 )
 
 const adsMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
@@ -126,4 +127,57 @@ func TestRefusals(t *testing.T) {
 		t.Error(err)
 	}
 	eventually(t, patience, func() error { return is("client streams of the relay", r.Count(), 1) })
+}
+
+// A client that is refused a type with a group of its own, here its secrets for want of room,
+// keeps its stream, and its other types (NODE-14). What it is told, the log, the description
+// of clients and the counts agree; who asks for all there is waits, and people know.
+func TestOneTypeRefused(t *testing.T) {
+	t.Parallel()
+	w := newLinear(t)
+	w.Set(cache.Cluster, "c", edsCluster("c", 1))
+	cp := startControlPlane(t, w.Mux())
+	r := startRelay(t, cp.addr, "groups.max=1")
+	a, b := openDelta(t, r.addr, "a"), openSotw(t, r.addr, "b")
+	a.Wildcard(cache.Cluster)
+	b.Watch(cache.Cluster, "c")
+	eventually(t, patience, func() error { return first(a.Has(cache.Cluster, "c"), b.Has(cache.Cluster, "c")) })
+	a.Subscribe(cache.Secret, "s")
+	b.Watch(cache.Secret, "s")
+	told := func() error {
+		return first(a.Failed(cache.Secret, "s", codes.ResourceExhausted), b.Failed(cache.Secret, "s", codes.ResourceExhausted))
+	}
+	eventually(t, patience, told)
+	w.Set(cache.Cluster, "c", edsCluster("c", 2))
+	eventually(t, patience, func() error {
+		return first(a.AtLeast(cache.Cluster, "c", 2), b.AtLeast(cache.Cluster, "c", 2))
+	})
+	if err := first(a.Sound(), b.Sound()); err != nil {
+		t.Error(err)
+	}
+
+	refused := downstream.RefusedType{Type: "SDS", Reason: downstream.Overcrowded, Told: downstream.ToldErrors}
+	if err := first(
+		is("types refused", r.Summary().Refused[refused], 2), is("groups with clients", len(r.Summary().Groups), 1),
+		is("lines", len(r.log.Lines("level=WARN", `msg="client refused a type"`, "reason=too_many", "raise groups.max")), 2),
+		is("lines of an end", len(r.log.Lines("client stream ended"))+len(r.log.Lines(`"client refused"`)), 0),
+	); err != nil {
+		t.Error(err)
+	}
+	for _, c := range r.Clients() {
+		for _, of := range c.Types {
+			if (of.Type == cache.Secret) != strings.Contains(of.Refused, "raise groups.max") {
+				t.Errorf("%s, %s: refused %q", c.Node, of.Type.Short(), of.Refused)
+			}
+		}
+	}
+
+	waits := openDelta(t, r.addr, "waits")
+	waits.Wildcard(cache.Cluster)
+	waits.Subscribe(cache.Secret, "*")
+	refused.Told = downstream.ToldNothing
+	eventually(t, patience, func() error {
+		return first(is("types refused in silence", r.Summary().Refused[refused], 1),
+			is("lines", len(r.log.Lines("level=WARN", "client refused a type, and waits", "node_id=waits")), 1))
+	})
 }

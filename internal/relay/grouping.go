@@ -97,12 +97,14 @@ type Place struct {
 	whole bool // the name stands for the whole node, whatever the key
 }
 
-// Place is the group from which a type is served to a client.
+// Place is the group from which a type is served to a client. If it may not be, the Place
+// tells only whether that is a group of the type's own (NODE-14).
 func (g Grouping) Place(client downstream.Peer, node *core.Node, t cache.TypeURL) (Place, *downstream.End) {
 	p := Place{key: g.keyOf(t)}
+	others, none := g.key.of(client, node)
 	var end *downstream.End
 	if p.Name, end = p.key.of(client, node); end != nil {
-		return Place{}, end
+		return Place{Own: none == nil}, end
 	}
 	if slices.Contains(g.alone, t) {
 		if g.config.EffectiveNodeMode() != config.NodeModePassthrough {
@@ -114,8 +116,7 @@ func (g Grouping) Place(client downstream.Peer, node *core.Node, t cache.TypeURL
 	if t == cache.Secret && !g.config.Groups.ShareSecrets {
 		end = p.keepSecrets(client, node)
 	}
-	others, none := g.key.of(client, node)
-	p.Own = p.Alone || none != nil || p.Name != others
+	p.Own = p.Alone || end != nil || none != nil || p.Name != others
 	p.Name += g.headers.of(client.Headers)
 	p.Headers = client.Headers
 	return p, end
@@ -123,8 +124,9 @@ func (g Grouping) Place(client downstream.Peer, node *core.Node, t cache.TypeURL
 
 // keepSecrets makes a place the client's own, if it is not (NODE-6).
 func (p *Place) keepSecrets(client downstream.Peer, node *core.Node) *downstream.End {
+	apart := p.Name != "" // else it has no node, and is in the default group with all that have none
 	switch {
-	case p.key.has(identityEntry), client.Identity == "" && client.Local && p.key.has(config.WholeNode):
+	case apart && p.key.has(identityEntry), apart && client.Identity == "" && client.Local && p.key.has(config.WholeNode):
 	case client.Identity != "":
 		p.Name = fmt.Sprintf("secrets of %q;%s", client.Identity, p.Name)
 	case client.Local:

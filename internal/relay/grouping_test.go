@@ -95,6 +95,55 @@ func TestSecretsAreKeptApart(t *testing.T) {
 	}
 }
 
+// TestSecretsWithoutANode: who says nothing of itself is in the default group with others of its
+// kind, and has secrets of its own all the same: the key says nothing of it, whatever it lists
+// (NODE-6).
+func TestSecretsWithoutANode(t *testing.T) {
+	for _, set := range []string{"groups.key=[identity,cluster]", "groups.profile=sidecar"} {
+		g := grouping(t, append(mutualTLS, set, "groups.default_group=true")...)
+		for _, tt := range []struct {
+			client downstream.Peer
+			want   string
+		}{
+			{downstream.Peer{Identity: "blue"}, `secrets of "blue";`},
+			{downstream.Peer{Identity: "red", Local: true}, `secrets of "red";`},
+			{downstream.Peer{Local: true}, "secrets of "},
+			{downstream.Peer{}, "forbidden"},
+		} {
+			if got := place(g, tt.client, nil, cache.Secret); got != tt.want {
+				t.Errorf("%s, %+v: %q, want %q", set, tt.client, got, tt.want)
+			}
+			if got := place(g, tt.client, nil, cache.Cluster); got != "" {
+				t.Errorf("%s, %+v: clusters are in %q", set, tt.client, got)
+			}
+		}
+	}
+}
+
+// TestRefusalsOfOneType: what is refused is the type alone if its group is its own, and else
+// whatever belongs to that group (NODE-14).
+func TestRefusalsOfOneType(t *testing.T) {
+	stranger, node := downstream.Peer{}, &core.Node{Id: "a"}
+	for _, tt := range []struct {
+		set  []string
+		typ  cache.TypeURL
+		want bool
+	}{
+		{nil, cache.Secret, true},
+		{[]string{"groups.key=[id]"}, cache.Secret, true},
+		{[]string{"groups.profile=sidecar"}, cache.Secret, true},
+		{append(mutualTLS, "groups.key=[identity]"), cache.Secret, false},
+		{append(mutualTLS, "groups.key=[identity]"), cache.Cluster, false},
+		{append(mutualTLS, `groups.types=[{"type_url":"EDS","key":["identity"]}]`), cache.Endpoint, true},
+		{append(mutualTLS, "groups.key=[identity]", `groups.types=[{"type_url":"EDS","key":["identity","id"]}]`), cache.Endpoint, false},
+		{[]string{`groups.unmultiplexable_types=["RTDS"]`}, cache.Runtime, false},
+	} {
+		if p, end := grouping(t, tt.set...).Place(stranger, node, tt.typ); end == nil || p.Own != tt.want {
+			t.Errorf("%v, %s: %v, of its own: %v, want %v", tt.set, tt.typ.Short(), end, p.Own, tt.want)
+		}
+	}
+}
+
 // TestGroups_NoCrossTalk: for any key, two clients share a group if, and only if, they
 // are alike in all that the key lists (NODE-4, H-23).
 func TestGroups_NoCrossTalk(t *testing.T) {

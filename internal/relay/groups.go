@@ -74,11 +74,11 @@ type group struct {
 func (g *groups) Join(client downstream.Peer, node *core.Node, t cache.TypeURL) (downstream.Membership, *downstream.End) {
 	p, end := g.Place(client, node, t)
 	if end != nil {
-		return downstream.Membership{}, end
+		return downstream.Membership{Own: p.Own}, end
 	}
 	gr, end := g.join(p, client, g.Node(p, node))
 	if end != nil {
-		return downstream.Membership{}, end
+		return downstream.Membership{Own: p.Own}, end
 	}
 	g.compare(gr, node.GetCluster())
 	m := downstream.Membership{Hub: gr.hub, Own: p.Own, Leave: func() { g.leave(gr, client.Via) }}

@@ -33,6 +33,7 @@ func DownstreamConfig(c *config.Config) downstream.Config {
 		NeverSynthesize:   TypeURLs(c.Downstream.NeverSynthesizeRemoval),
 		UnavailableAfter:  c.Timers.UnavailableAfter,
 		ForwardHeaders:    c.Groups.ForwardHeaders,
+		Types:             typeTable(c),
 		MaxName:           int(c.Downstream.MaxNameBytes),
 		MaxNames:          c.Downstream.MaxNamesPerStream,
 		MaxResponse:       int(c.Downstream.MaxResponseBytes),

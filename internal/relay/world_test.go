@@ -272,6 +272,8 @@ func (s *sightings) ClientPanic()                                            { s
 func (s *sightings) ClientStalled()                                          { s.count("stalled", func() { s.stalled++ }) }
 func (s *sightings) ClientRateLimited()                                      { s.count("limited", func() { s.limited++ }) }
 func (s *sightings) ClientOversized(cache.TypeURL, downstream.OversizedKind) {}
+func (s *sightings) ClientTypeRefused(cache.TypeURL, downstream.Reason, downstream.Told) {
+}
 
 // asked is how many requests asked for something.
 func (s *sightings) asked() int {

@@ -265,11 +265,11 @@ func (p *pure) settle() {
 func (p *pure) Join(client downstream.Peer, node *core.Node, t cache.TypeURL) (downstream.Membership, *downstream.End) {
 	place, end := p.Place(client, node, t)
 	if end != nil {
-		return downstream.Membership{}, end
+		return downstream.Membership{Own: place.Own}, end
 	}
 	g, end := p.join(place, client.Via, p.Node(place, node))
 	if end != nil {
-		return downstream.Membership{}, end
+		return downstream.Membership{Own: place.Own}, end
 	}
 	m := downstream.Membership{Hub: g.hub, Own: place.Own, Leave: func() { p.leave(g, client.Via) }}
 	if p.Renews() {

@@ -93,6 +93,7 @@ const calm = `
   xds_relay_client_connects_total{instance="r",protocol="delta"} 0+30x120
   xds_relay_client_disconnects_total{instance="r",reason="too_many"} 0x120
   xds_relay_client_disconnects_total{instance="r",reason="closed"} 0+30x120
+  xds_relay_client_refused_types{instance="r",type="SDS",reason="forbidden",told="errors"} 0x120
   xds_relay_client_stalls_total{instance="r"} 0x120
   xds_relay_client_panics_total{instance="r"} 0x120
   xds_relay_ack_seconds_bucket{instance="r",type="CDS",le="1"} 0+600x120
@@ -177,6 +178,8 @@ func TestAlerts(t *testing.T) {
 		{[]string{`process_resident_memory_bytes{instance="r",job="xds-relay"} 950x120`}, 15 * time.Minute, []string{"XdsRelayMemoryNearLimit" + w}},
 		{[]string{`xds_relay_snapshot_errors_total{instance="r",operation="write"} 0+1x120`}, 20 * time.Minute, []string{"XdsRelaySnapshotFailing" + w}},
 		{[]string{`xds_relay_client_disconnects_total{instance="r",reason="too_many"} 0+60x120`}, 20 * time.Minute, []string{"XdsRelayClientsRefused" + w}},
+		{[]string{`xds_relay_client_refused_types{instance="r",type="SDS",reason="forbidden",told="errors"} 1x120`}, 9 * time.Minute, nil},
+		{[]string{`xds_relay_client_refused_types{instance="r",type="SDS",reason="forbidden",told="errors"} 1x120`}, 10 * time.Minute, []string{"XdsRelayTypesRefused" + w}},
 		{[]string{`process_start_time_seconds{instance="r",job="xds-relay"} 1+1x120`}, 10 * time.Minute, []string{"XdsRelayRestarting" + w}},
 		{[]string{`xds_relay_ready{instance="r"} 0x120`}, 11 * time.Minute, []string{"XdsRelayNotReady" + w}},
 		{[]string{`xds_relay_client_panics_total{instance="r"} 0x9 1x110`}, 12 * time.Minute, []string{"XdsRelayBug" + c}},
