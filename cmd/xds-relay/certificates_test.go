@@ -144,9 +144,10 @@ func TestServingCertificateExpires(t *testing.T) {
 	config, dir := withCertificates(t, files(x509.Certificate{NotAfter: time.Now().Add(-time.Minute)}))
 	s := serveProgram(t, "-c", config)
 	defer s.stop(t)
-	if code, body := s.get(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "the certificate of downstream.tls.cert has expired: it was valid until ") {
-		t.Errorf("/readyz: %d %s", code, body)
-	}
+	eventually(t, "/readyz says why", func() bool { // first that the relay does not listen yet
+		code, body := s.get(t, "/readyz")
+		return code == http.StatusServiceUnavailable && strings.Contains(body, "the certificate of downstream.tls.cert has expired: it was valid until ")
+	})
 	client, key := ca.Issue(t, x509.Certificate{})
 	pair, err := tls.X509KeyPair(client, key)
 	if err != nil {
