@@ -58,7 +58,9 @@ type Groups struct {
 	// Default: false.
 	ShareSecrets bool `yaml:"share_secrets"`
 
-	// Max is how many groups, hence upstream streams, may exist (VALID-8).
+	// Max is how many groups, hence upstream streams, may exist (VALID-8). Groups
+	// that stay in an outage without clients are among them; only one that holds
+	// nothing makes room for another (NODE-10).
 	// Default: 1000.
 	Max int `yaml:"max"`
 }
