@@ -4,8 +4,10 @@ import "time"
 
 // Cache bounds retention. What clients want is never evicted (H-18).
 type Cache struct {
-	// MaxLingeringNames is how many names that nobody wants may stay
-	// subscribed per group, the longest unwanted leaving first (UP-7).
+	// MaxLingeringNames is how many names of a type that nobody wants may stay
+	// subscribed per group, the longest unwanted leaving first (UP-7). While the
+	// control plane is away it is no bound for names that lead to something
+	// (NODE-10).
 	// Default: 10000.
 	MaxLingeringNames int `yaml:"max_lingering_names"`
 

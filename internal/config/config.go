@@ -132,7 +132,10 @@ type Timers struct {
 	// Default: 30s.
 	NameLinger time.Duration `yaml:"name_linger"`
 
-	// GroupLinger is how long a group's stream outlives its last client
+	// GroupLinger is how long a group's stream outlives its last client. Then it
+	// closes, and what the group holds goes with it, if its control plane answers
+	// when it is asked whether it is there. In an outage the group stays, and so
+	// does its part of the snapshot, so that a client that restarts finds it
 	// (NODE-10).
 	// Default: 60s.
 	GroupLinger time.Duration `yaml:"group_linger"`

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"crypto/rand"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -72,7 +71,7 @@ func TestGroupStaysInAnOutage(t *testing.T) {
 			took := eventually(t, patience, groups(0))
 			t.Logf("the groups were over %v after the control plane was back", took)
 			if len(r.log.shared.matching("level=ERROR")) > 0 {
-				t.Error(fmt.Sprint("the relay logs errors"))
+				t.Error("the relay logs errors")
 			}
 		})
 	}
