@@ -255,9 +255,9 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	}
 	names := w.names
 	note.judged(w.request(req, warmed, now), req.GetResponseNonce(), req.GetErrorDetail())
-	s.answer(&w.exchange, now)
 	asks := !slices.Equal(names, w.names) || len(req.GetResourceLocators()) > 0
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
+	s.answer(&w.exchange, now)
 	return note, nil
 }
 

@@ -183,7 +183,8 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 			return // another stream takes its place
 		}
 		c.tickSilence(s, l, now)
-		if removed := l.insist(now); len(removed) > 0 {
+		l.insist(now)
+		if removed := l.insisted.over(now); len(removed) > 0 {
 			learned(l.lane, &cache.Update{Removed: removed})
 			l.unanswered.mayLack(now)
 		}
@@ -340,6 +341,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	d.update.First = !l.answered
 	l.answered = true
 	l.answers(&d.update)
+	l.insisted.answers(&d.update)
 	l.unanswered.answers(&d.update)
 	l.echo.hears(&d.update, func(set []cache.Received) map[string]bool { return c.hub.Same(lane, set) })
 	c.found(&d.update)

@@ -113,11 +113,12 @@ type laneState struct {
 	want, drop pending
 	// again are names asked for once more for the sake of their bodies, with the
 	// time at which that was written, or zero (VALID-5).
-	again    map[string]time.Time
-	insisted insistence
-	echo     echo // of the versions that went with the opening request (RECON-13)
+	again map[string]time.Time
+	echo  echo // of the versions that went with the opening request (RECON-13)
 	// unanswered is what is asked for again for want of an answer (UP-19).
 	unanswered unanswered
+	// insisted are those of again that were given up and begun anew.
+	insisted insisted
 
 	settle settleState
 }
@@ -419,11 +420,11 @@ func (s *streamState) deadline(now time.Time) time.Time {
 		}
 	}
 	for _, l := range s.lanes {
-		at = earlier(earlier(at, l.settle.deadline()), l.insistAt())
+		at = earlier(earlier(at, l.settle.deadline()), l.insistence())
 		if l.first && !l.held && l.gathers.After(now) {
 			at = earlier(at, l.gathers)
 		}
-		at = earlier(at, l.unanswered.deadline(s.config.patience()))
+		at = earlier(earlier(at, l.unanswered.deadline(s.config.patience())), l.insisted.lookAt)
 		if !l.held && !l.first && !l.answered && now.Sub(l.askedAt) < trial {
 			at = earlier(at, l.askedAt.Add(trial))
 		}
