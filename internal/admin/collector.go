@@ -88,7 +88,8 @@ func newStateCollector(r Relay) *stateCollector {
 
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes, c.held, c.absent, c.silent, c.warm, c.perGroup, c.refused} {
+	ch <- c.refused
+	for _, d := range []*prometheus.Desc{c.ready, c.groups, c.clients, c.sync, c.subscriptions, c.resources, c.bytes, c.held, c.absent, c.silent, c.warm, c.perGroup} {
 		ch <- d
 	}
 }
