@@ -58,9 +58,7 @@ type Groups struct {
 	// Default: false.
 	ShareSecrets bool `yaml:"share_secrets"`
 
-	// Max is how many groups, hence upstream streams, may exist (VALID-8). A
-	// client that would need one more is refused: the type alone if it has a
-	// group of its own, else the stream (NODE-14).
+	// Max is how many groups, hence upstream streams, may exist (VALID-8).
 	// Default: 1000.
 	Max int `yaml:"max"`
 }
