@@ -259,8 +259,8 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	}
 	asks := !slices.Equal(names, w.names) || len(req.GetResourceLocators()) > 0
 	note.judged(w.request(req, names, warmed, now), req.GetResponseNonce(), req.GetErrorDetail())
-	s.answer(&w.exchange, now)
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
+	s.answer(&w.exchange, now)
 	return note, nil
 }
 

@@ -199,7 +199,8 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 			return
 		}
 		c.tickSilence(s, l, now)
-		if removed := l.insist(now); len(removed) > 0 {
+		l.insist(now)
+		if removed := l.insisted.over(now); len(removed) > 0 {
 			learned(l.lane, &cache.Update{Removed: removed})
 			l.unanswered.mayLack(now)
 		}
@@ -366,6 +367,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	c.faulty(lane, &d.update, now)
 	l.answered = true
 	l.answers(&d.update)
+	l.insisted.answers(&d.update)
 	l.unanswered.answers(&d.update)
 	l.echo.hears(&d.update, func(set []cache.Received) map[string]bool { return c.hub.Same(lane, set) })
 	c.found(&d.update)

@@ -122,10 +122,11 @@ type laneState struct {
 	// latest when the first has gone unanswered for too long; zero: none is written.
 	again    map[string]time.Time
 	insistAt time.Time
-	insisted insistence
 	echo     echo // of the versions that went with the opening request (RECON-13)
 	// unanswered is what is asked for again for want of an answer (UP-19).
 	unanswered unanswered
+	// insisted are those of again that were given up and begun anew.
+	insisted insisted
 
 	settle settleState
 }
@@ -447,11 +448,11 @@ func (s *streamState) deadline(now time.Time) time.Time {
 		}
 	}
 	for _, l := range s.lanes {
-		at = earlier(earlier(at, l.settle.deadline()), earlier(l.insistAt, l.insisted.at))
+		at = earlier(earlier(at, l.settle.deadline()), l.insistAt)
 		if l.first && !l.held && l.gathers.After(now) {
 			at = earlier(at, l.gathers)
 		}
-		at = earlier(at, l.unanswered.deadline(s.config.patience()))
+		at = earlier(earlier(at, l.unanswered.deadline(s.config.patience())), l.insisted.lookAt)
 		if !l.held && !l.first && !l.answered && now.Sub(l.askedAt) < trial {
 			at = earlier(at, l.askedAt.Add(trial))
 		}
