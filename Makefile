@@ -103,6 +103,11 @@ bench-binary: ## fail if the relay has become dearer than the binary OLD=path, w
 	$(GO) run ./bench peers --only $(or $(ONLY),$(COMPARED)) --servers relay,relay=$(OLD),relay=$(OLD) --reps $(REPS) --out $(BINARY)
 	$(GO) run ./bench compare --over relay=$(notdir $(OLD)) --tolerance 5 $(BINARY)
 
+# Twice the input may cost 2.4 times as much ("at-2n"), and not four times.
+.PHONY: bench-lock
+bench-lock: ## CPU time that requests with very many names take under a lock that others wait for, and how much more it is with twice as many
+	$(GO) test ./downstream ./upstream -run '^$$' -bench UnderLock -benchtime 5x -timeout 30m
+
 .PHONY: demo
 demo: ## a control plane, a relay and clients on this machine
 	$(GO) run ./cmd/xds-relay demo

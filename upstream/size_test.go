@@ -23,14 +23,14 @@ import (
 
 // desk is a Core and the control plane that it speaks to, of one stream at a time.
 type desk struct {
-	t    *testing.T
+	t    testing.TB
 	now  time.Time
 	hub  *fanout.Hub
 	core *Core
 	id   StreamID
 }
 
-func newDesk(t *testing.T, c Config) *desk {
+func newDesk(t testing.TB, c Config) *desk {
 	c.Node = &core.Node{Id: "relay", UserAgentName: strings.Repeat("r", 50)}
 	c.SendNodeAlways = true
 	c.Backoff = Backoff{Initial: time.Second, Factor: 1, Max: time.Second}
