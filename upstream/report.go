@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -101,51 +100,6 @@ func (c *Client) serving() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.core.entry().Name
-}
-
-// settleUse notes which Conn serves the group, when the group begins and when its list has
-// changed.
-func (c *Client) settleUse() {
-	c.order.Lock()
-	defer c.order.Unlock()
-	c.mu.Lock()
-	var now *Conn
-	if len(c.conns) > 0 {
-		now = c.conns[c.core.current]
-	}
-	c.mu.Unlock()
-	if now != c.used && now != nil {
-		c.leaveUse()
-		now.enterUse(nil, waits)
-		c.used = now
-	}
-}
-
-// endUse notes that the group has ended.
-func (c *Client) endUse() {
-	c.order.Lock()
-	defer c.order.Unlock()
-	c.leaveUse()
-}
-
-func (c *Client) leaveUse() {
-	if c.used != nil {
-		c.used.leaveUse()
-	}
-	c.used = nil
-}
-
-// firstFailure reports whether an end is of another kind than those of which the group has
-// told since the entry answered it.
-func (c *Client) firstFailure(conn *Conn, e ended) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !slices.Contains(c.conns, conn) {
-		return false // it is not in the list any more, and nobody wonders
-	}
-	f := c.failed[conn]
-	defer func() { c.failed[conn] = f }()
-	return f.news(e.kind())
 }
 
 // State describes the group's streams.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 )
@@ -183,6 +184,51 @@ func (c *Conn) leaveUse() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.standing.served--
+}
+
+// settleUse notes which Conn serves the group, when the group begins and when its list has
+// changed.
+func (c *Client) settleUse() {
+	c.order.Lock()
+	defer c.order.Unlock()
+	c.mu.Lock()
+	var now *Conn
+	if len(c.conns) > 0 {
+		now = c.conns[c.core.current]
+	}
+	c.mu.Unlock()
+	if now != c.used && now != nil {
+		c.leaveUse()
+		now.enterUse(nil, waits)
+		c.used = now
+	}
+}
+
+// endUse notes that the group has ended.
+func (c *Client) endUse() {
+	c.order.Lock()
+	defer c.order.Unlock()
+	c.leaveUse()
+}
+
+func (c *Client) leaveUse() {
+	if c.used != nil {
+		c.used.leaveUse()
+	}
+	c.used = nil
+}
+
+// firstFailure reports whether an end is of another kind than those of which the group has
+// told since the entry answered it.
+func (c *Client) firstFailure(conn *Conn, e ended) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Contains(c.conns, conn) {
+		return false // it is not in the list any more, and nobody wonders
+	}
+	f := c.failed[conn]
+	defer func() { c.failed[conn] = f }()
+	return f.news(e.kind())
 }
 
 // reasoned is what a server said as it ended a stream, or that it said nothing.
