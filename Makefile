@@ -64,7 +64,7 @@ e2e-alerts: ## the alerts of deploy/prometheus/rules.yaml with Prometheus' own e
 	GOWORK=off $(GO) test -C internal/e2e/alerts -count=1 -v .
 
 .PHONY: metrics-doc
-metrics-doc: ## write docs/metrics.md anew from what the relay registers
+metrics-doc: ## write docs/metrics.md from what the relay registers
 	$(GO) generate ./internal/admin
 
 STEPS ?= 1000000

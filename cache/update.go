@@ -46,7 +46,7 @@ type Update struct {
 	// Kept are names of which it says something that leaves their state as it is: a
 	// fault, an error, a heartbeat (ERR-8, ERR-10). They are not missing from it.
 	Kept []string
-	// Full: Set is all there is, save for Kept (TRANSLATE-5).
+	// Full: Set is all there is, except for Kept (TRANSLATE-5).
 	Full bool
 	// Synced: with this, the wildcard set is complete (RECON-16).
 	Synced bool

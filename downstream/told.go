@@ -12,7 +12,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/logging"
 )
 
-// What people are told of client streams in the log. A line is about one client, and there
+// What people are told about client streams in the log. A line is about one client, and there
 // may be thousands: the log samples what is alike (internal/logging), and what is said of each
 // request and response is for debugging. Bodies are in no line, nor versions of secrets:
 // whoever can guess at a weak one could check the guess.
@@ -41,7 +41,7 @@ func (st *stream) tellNack(n Note) {
 	st.log().Warn("client rejected a response", "type", n.Type, "nonce", n.Nonce, "nack", n.Nack, "resources", n.Rejected.Count, "first", n.Rejected.First)
 }
 
-// debugs reports whether requests and responses are told of at all. Nothing is made for the
+// debugs reports whether requests and responses are logged at all. Nothing is made for the
 // log before that is known.
 func (s *Server) debugs() bool { return s.log.Enabled(context.Background(), slog.LevelDebug) }
 

@@ -56,7 +56,7 @@ func (m *missed) deadline() (at time.Time) {
 	return at
 }
 
-// over forgets a stream that has ended, and returns what was not told of it.
+// over forgets a stream that has ended, and returns what was not told about it.
 func (m *missed) over(id StreamID) (untold []missing) {
 	var rest missed
 	for _, one := range *m {

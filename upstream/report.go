@@ -6,7 +6,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// What people are told of a group's streams: in the log, in metrics, and when they ask.
+// What people are told about a group's streams: in the log, in metrics, and when they ask.
 
 // report tells people what came of an Effect.
 func (c *Client) report(e Effect, o Outcome) {
@@ -36,7 +36,7 @@ func (c *Client) report(e Effect, o Outcome) {
 	}
 }
 
-// dueMissing are the missing names that people are to be told of now.
+// dueMissing are the missing names that people are to be told now.
 func (c *Client) dueMissing() []missing {
 	c.mu.Lock()
 	defer c.mu.Unlock()

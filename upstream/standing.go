@@ -13,7 +13,7 @@ import (
 // groups that notice it. It answers, it is lost, it cannot be reached for another reason than
 // before, it is put to use or left. What single groups see of it besides is for debugging.
 
-// standing is what was told of an entry. It is guarded by the Conn's mutex.
+// standing is what the log has said about an entry. It is guarded by the Conn's mutex.
 type standing struct {
 	answers bool      // the last word was that it does
 	ever    bool      // it did once
@@ -71,7 +71,7 @@ func (s *standing) lost(now time.Time) (first bool) {
 	return first
 }
 
-// ended is the end of a stream, or of an attempt at one, as people are told of it.
+// ended is the end of a stream, or of an attempt at one, as people are told about it.
 type ended struct {
 	End
 	stream Stream
@@ -81,7 +81,7 @@ type ended struct {
 	retry  time.Duration
 }
 
-// kind is what an end is told of once by.
+// kind tells ends apart: of each kind one is told.
 func (e ended) kind() string { return e.reason + e.code + sameBut(e.Message) }
 
 // fields are those of a line about it.
