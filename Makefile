@@ -64,7 +64,7 @@ e2e-alerts: ## the alerts of deploy/prometheus/rules.yaml with Prometheus' own e
 	GOWORK=off $(GO) test -C internal/e2e/alerts -count=1 -v .
 
 .PHONY: metrics-doc
-metrics-doc: ## write docs/metrics.md anew from what the relay registers
+metrics-doc: ## write docs/metrics.md from what the relay registers
 	$(GO) generate ./internal/admin
 
 STEPS ?= 1000000
@@ -74,8 +74,8 @@ model: ## play STEPS random operations against the reference model, on all cores
 	TWIN_STEPS=$(STEPS) $(GO) test ./internal/twin -count=1 -timeout 0 -v -run '^TestModel$$'
 
 .PHONY: mutants
-mutants: ## seeded bugs, each of which the twin must find
-	MUTANTS=1 $(GO) test ./internal/mutants -run Catches -v -count=1 -timeout 60m
+mutants: ## seeded bugs, each of which the twin, or the test it names, must find
+	MUTANTS=1 $(GO) test ./internal/mutants -run AreCaught -v -count=1 -timeout 60m
 
 REPS ?= 3
 PEERS ?= bench/results/peers.json

@@ -42,7 +42,7 @@ func (t *Table) Recall() {
 
 // Resume goes on with the generation there is: the origin is brought its versions,
 // and its silence means that nothing has changed (RECON-11). That says nothing of
-// what is not kept: it was brought no versions of that, and announces it anew.
+// what is not kept: it was brought no versions of that, and announces it again.
 func (t *Table) Resume(origin Origin) {
 	t.origin, t.spared = origin, nil
 	if t.husks == 0 {

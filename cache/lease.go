@@ -38,7 +38,7 @@ func (t *Table) Lease(name string, ttl time.Duration, at time.Time, seq Seq) (re
 	}
 	changed := t.entries[id].seq == seq
 	if changed {
-		t.unlease(id) // who is told of the change is told of the TTL
+		t.unlease(id) // who is told the change is told the TTL
 	}
 	l := t.leases.of[id]
 	had, has := l != nil && !l.ends.IsZero(), ttl > 0

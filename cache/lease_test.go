@@ -170,7 +170,7 @@ func TestHusk(t *testing.T) {
 		t.Errorf("of %+v there is left %+v", r, kept)
 	}
 	for name := range table.Versions() {
-		t.Errorf("upstream is told of %s", name)
+		t.Errorf("upstream is told %s", name)
 	}
 	if r.Husk() || len(r.Element()) < 1<<20 {
 		t.Error("keeping a resource changed it")

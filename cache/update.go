@@ -52,7 +52,7 @@ type Update struct {
 	// Hidden: there is an answer that cannot be used, and any name may be the one (ERR-10).
 	Faulty []string
 	Hidden bool
-	// Full: Set is all there is, save for Kept (TRANSLATE-5).
+	// Full: Set is all there is, except for Kept (TRANSLATE-5).
 	Full bool
 	// Synced: with this, the wildcard set is complete (RECON-16).
 	Synced bool

@@ -50,7 +50,7 @@ type Sync string
 
 // The values of Sync, from good to bad.
 const (
-	syncedSync  Sync = "synced"  // told of everything, and has accepted it
+	syncedSync  Sync = "synced"  // told everything, and has accepted it
 	unsentSync  Sync = "unsent"  // something is to be sent
 	unackedSync Sync = "unacked" // an ACK is owed
 	nackedSync  Sync = "nacked"  // the last verdict was a rejection

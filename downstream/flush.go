@@ -52,7 +52,7 @@ type speaker struct {
 
 // choose finds who speaks next: the first type with something to add, else the last
 // one with something to take away that need not wait any longer. After every
-// response it begins anew, since what a later type says may refer to what has come
+// response it begins again, since what a later type says may refer to what has come
 // meanwhile of an earlier one. No type goes on for ever: having spoken, it waits for
 // an ACK.
 func (s *Session) choose(now time.Time) (*speaker, *End) {
@@ -189,7 +189,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	return s.chunk(now)
 }
 
-// untell forgets where changes of a type come from: the client is not told of them.
+// untell forgets where changes of a type come from: the client is not told them.
 func (s *Session) untell(x *exchange) {
 	if x.source.Traced() {
 		s.untold = append(s.untold, Untold{Source: x.source})

@@ -267,7 +267,7 @@ func TestAHoldDoesNotRunOutAfterTheACK(t *testing.T) {
 }
 
 // TestChangesDoNotOvertakeTheirClusters: a cluster and then a listener that needs it are
-// changed while the client is told of others. The one may come after clusters were looked
+// changed while the client is told others. The one may come after clusters were looked
 // at, and the other before listeners are (ORDER-3).
 func TestChangesDoNotOvertakeTheirClusters(t *testing.T) {
 	const pairs = 20_000

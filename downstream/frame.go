@@ -142,7 +142,7 @@ func wireForm(r *cache.Resource, delta bool) []byte {
 const maxBlock = 4 << 20
 
 // shared is the part of a response that others send, too: its resources, and what it
-// says of itself save for the nonce.
+// says of itself except the nonce.
 type shared struct {
 	frame
 	version, identifier string

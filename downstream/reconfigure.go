@@ -64,7 +64,7 @@ func (st *stream) limit(l *limits) *rate.Limiter {
 	return st.limiter
 }
 
-// rewatch looks at the send under way anew, if there is one: how long it may take has
+// rewatch looks at the send under way again, if there is one: how long it may take has
 // changed.
 func (st *stream) rewatch(timeout time.Duration) {
 	w := &st.stall

@@ -8,7 +8,7 @@ import (
 // senders are the few goroutines that send for all streams. A change concerns thousands
 // of them at once, and a goroutine for each would cost more than what it has to say.
 // They are there while streams have something to say, and a moment longer: one that is
-// begun anew for each change would have to grow its stack again.
+// begun for each change would have to grow its stack again.
 //
 // None of them should ever wait for a client: what might gets a goroutine of its own
 // (stream.send). But a client may ACK what it has not read. So if none of them gets on

@@ -82,7 +82,7 @@ type Membership struct {
 	Own bool
 	// Leave is called when the stream is done with it.
 	Leave func()
-	// Renew is told of a node whose dynamic parameters have changed; nil: nobody
+	// Renew is called with a node whose dynamic parameters have changed; nil: nobody
 	// wants to know (NODE-2).
 	Renew func(*core.Node)
 }
@@ -128,7 +128,7 @@ type Session struct {
 	counter  uint64
 	verdicts uint64   // that the client may give on what was sent
 	chunks   []chunk  // what is left of a response that was split
-	untold   []Untold // what nobody will be told of
+	untold   []Untold // what nobody will be told
 	refusals []Refusal
 }
 

@@ -102,3 +102,38 @@ func resourceOf(name string, size int) *cache.Resource {
 		Name: name, Resource: &anypb.Any{TypeUrl: string(cache.Endpoint), Value: make([]byte, size)},
 	}, cache.Fingerprint{})
 }
+
+// TestTheLastPartAccepts: a response in parts is one push, and is accepted with its last
+// part. A client that has accepted the first one, and rejects the second, has rejected what
+// has changed since the push before it (NACK-4, DOWN-DELTA-18).
+func TestTheLastPartAccepts(t *testing.T) {
+	s := newTold(t, Config{MaxResponse: 600}, cache.Cluster)
+	s.now = s.now.Add(time.Minute) // the first answer needs no ACK any more
+	x := s.find(cache.Cluster).base()
+	s.change(cache.Cluster, "a/300", "b/300", "c/300")
+	first, second, third := s.read(), s.read(), s.read()
+	if first == nil || second == nil || third == nil {
+		t.Fatal("want three parts")
+	}
+	before := x.ackedTo
+	s.accept(first)
+	if x.ackedTo != before {
+		t.Errorf("the first part's ACK accepts what changed up to %d", x.ackedTo)
+	}
+	note, end := s.DeltaRequest(&discovery.DeltaDiscoveryRequest{
+		TypeUrl: string(cache.Cluster), ResponseNonce: second.Nonce, ErrorDetail: &statuspb.Status{Message: "no"},
+	}, s.now)
+	if end != nil || note.Rejected == nil {
+		t.Fatal(note, end)
+	}
+	if r := note.Rejected; r.From != before || r.To <= r.From {
+		t.Errorf("rejected are changes after %d up to %d, want all since %d", r.From, r.To, before)
+	}
+	if s := x.sync(); s != nackedSync {
+		t.Errorf("the client is %s, want %s", s, nackedSync)
+	}
+	s.accept(third)
+	if x.ackedTo <= before {
+		t.Error("the last part's ACK accepts nothing")
+	}
+}

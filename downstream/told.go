@@ -3,17 +3,16 @@ package downstream
 import (
 	"context"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/logging"
 )
 
-// What people are told of client streams in the log. A line is about one client, and there
+// What people are told about client streams in the log. A line is about one client, and there
 // may be thousands: the log samples what is alike (internal/logging), and what is said of each
 // request and response is for debugging. Bodies are in no line, nor versions of secrets:
 // whoever can guess at a weak one could check the guess.
@@ -58,7 +57,7 @@ func (st *stream) tellNack(n Note) {
 	st.log().Warn("client rejected a response", "type", n.Type, "nonce", n.Nonce, "nack", n.Nack, "resources", n.Rejected.Count, "first", n.Rejected.First)
 }
 
-// debugs reports whether requests and responses are told of at all. Nothing is made for the
+// debugs reports whether requests and responses are logged at all. Nothing is made for the
 // log before that is known.
 func (s *Server) debugs() bool { return s.log.Enabled(context.Background(), slog.LevelDebug) }
 
@@ -70,31 +69,8 @@ func (st *stream) tellRequest(kind RequestKind, request []any) {
 // tellResponse tells of a response that was handed over.
 func (st *stream) tellResponse(r *Response, size int) {
 	_, first := r.list().told()
-	st.log().Debug("client response", "type", r.Type, "nonce", r.Nonce, "version", shownVersion(r.Type, r.Version),
+	st.log().Debug("client response", "type", r.Type, "nonce", r.Nonce, "version", logging.Version(r.Type, r.Version),
 		"resources", len(r.Resources), "removed", len(r.Removed), "errors", len(r.Errors), "first", first, "bytes", size)
-}
-
-// The bounds of the names in one line: how many, and how long each.
-const (
-	maxTold     = 10
-	maxToldName = 200
-)
-
-// firstOf are the first of some names, of any length, that a client has sent.
-func firstOf(names []string) []string {
-	first := slices.Clone(names[:min(len(names), maxTold)])
-	for i, name := range first {
-		first[i] = strings.ToValidUTF8(name[:min(len(name), maxToldName)], "")
-	}
-	return first
-}
-
-// shownVersion is a version as people may see it.
-func shownVersion(t cache.TypeURL, version string) string {
-	if t == cache.Secret && version != "" {
-		return "[redacted]"
-	}
-	return version
 }
 
 // nacked is a client's message, if it rejects something.
@@ -110,14 +86,14 @@ func (in *inbox) describe() []any {
 	switch r := in.request.(type) {
 	case *discovery.DeltaDiscoveryRequest:
 		return []any{
-			"type", cache.TypeURL(r.GetTypeUrl()), "subscribe", len(r.GetResourceNamesSubscribe()), "first", firstOf(r.GetResourceNamesSubscribe()),
+			"type", cache.TypeURL(r.GetTypeUrl()), "subscribe", len(r.GetResourceNamesSubscribe()), "first", logging.First(r.GetResourceNamesSubscribe()),
 			"unsubscribe", len(r.GetResourceNamesUnsubscribe()), "versions", len(r.GetInitialResourceVersions()),
 			"nonce", r.GetResponseNonce(), "nack", nacked(r.GetErrorDetail()),
 		}
 	case *discovery.DiscoveryRequest:
 		return []any{
-			"type", cache.TypeURL(r.GetTypeUrl()), "names", len(r.GetResourceNames()), "first", firstOf(r.GetResourceNames()),
-			"version", shownVersion(cache.TypeURL(r.GetTypeUrl()), r.GetVersionInfo()),
+			"type", cache.TypeURL(r.GetTypeUrl()), "names", len(r.GetResourceNames()), "first", logging.First(r.GetResourceNames()),
+			"version", logging.Version(cache.TypeURL(r.GetTypeUrl()), r.GetVersionInfo()),
 			"nonce", r.GetResponseNonce(), "nack", nacked(r.GetErrorDetail()),
 		}
 	}

@@ -34,7 +34,7 @@ type Traced struct {
 }
 
 // Push is a response that tells one client of changes. Nothing in it changes once the
-// Tracer is told of it but what Sent says.
+// Tracer has it, except what Sent says.
 type Push struct {
 	Client  Traced
 	Source  *cache.Source

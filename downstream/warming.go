@@ -8,7 +8,7 @@ import (
 )
 
 // warm follows clusters that are about to be sent with the endpoints they need:
-// an Envoy that gets a changed cluster waits for its endpoints anew, and does not
+// an Envoy that gets a changed cluster waits for its endpoints again, and does not
 // ask for those it already watches (ORDER-4). Endpoints answered later in the same
 // flush satisfy it.
 func (s *Session) warm(clusters []*cache.Resource) {

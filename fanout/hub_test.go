@@ -295,3 +295,32 @@ func changes(h *Hub) map[Lane]Interest {
 	all, _ := h.Changes(time.Time{}, func(Lane) (Carrier, bool) { return Carrier{}, true })
 	return all
 }
+
+// TestMailboxLosesNothing: what is marked once stays marked, however often the others change
+// before the client looks (H-12, G3).
+func TestMailboxLosesNothing(t *testing.T) {
+	h := newHub()
+	m := NewSubscriber(func() {})
+	s := h.Subscribe(typ, m)
+	names := []string{"a", "b", "c", "d"}
+	s.Delta(names, nil, epoch)
+	for round := range 100 {
+		for i, often := range names {
+			once := names[(i+1+round%3)%len(names)]
+			h.Apply(byName, set(once))
+			for range 3 * (2*len(names) + 16) { // more than a mailbox may hold
+				h.Apply(byName, set(often))
+			}
+			m.Take()
+			s.Read(func(v View) {
+				marked := make(map[string]bool)
+				for _, id := range v.Marks().Content {
+					marked[v.Name(id)] = true
+				}
+				if len(marked) != 2 || !marked[once] || !marked[often] {
+					t.Fatalf("marked: %v, want %s and %s", marked, once, often)
+				}
+			})
+		}
+	}
+}

@@ -10,10 +10,10 @@ import (
 // What is asked for once more for the sake of a body that is not kept (VALID-5).
 
 // insistAfter is how long a subscription that was repeated may stay unanswered. Then
-// it is given up and begun anew: some servers answer nothing else (VALID-5).
+// it is given up and begun again: some servers answer nothing else (VALID-5).
 const insistAfter = time.Second
 
-// insist begins subscriptions anew whose repetition was not answered.
+// insist gives up subscriptions whose repetition was not answered, and begins them again.
 func (l *laneState) insist(now time.Time) {
 	if l.insistAt.IsZero() || l.insistAt.After(now) {
 		return

@@ -334,7 +334,7 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	poke(c.wake)
 }
 
-// kind is what an Observer is told of a stream. It is called with mu held.
+// kind is what an Observer is told about a stream. It is called with mu held.
 func (c *Client) kind(o Open) Stream {
 	return Stream{Role: o.Role, Entry: c.core.entries[o.Entry].Name, SotW: o.SotW}
 }

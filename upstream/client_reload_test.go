@@ -17,8 +17,8 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// TestFailuresGoWithTheirEntry: what a group was told of entries that are not in its list any
-// more is not remembered, whether it was told of it before or after the change.
+// TestFailuresGoWithTheirEntry: what a group was told about entries that are not in its list any
+// more is not remembered, whether that was before or after the change.
 func TestFailuresGoWithTheirEntry(t *testing.T) {
 	conn := func(n int) *Conn {
 		return NewConn(Endpoint{Name: fmt.Sprint(n), Target: "passthrough:///none", Credentials: insecure.NewCredentials()})

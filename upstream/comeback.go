@@ -36,7 +36,7 @@ func (b *comeback) ended(answered bool) {
 }
 
 // Back says that an entry answers another group again: nobody has to back off from it any
-// more, but for those whom it has refused. They do not all come at once (ERR-1).
+// more, except to those whom it has refused. They do not all come at once (ERR-1).
 func (c *Core) Back(entry int, now time.Time) {
 	e := &c.entries[entry]
 	soon := func(s *slot) {

@@ -17,7 +17,7 @@ func TestConnections(t *testing.T) {
 		most, streams int
 		script        string
 	}{
-		{"one connection is filled, but for the check", 3, 4, `
+		{"one connection is filled, except for the check", 3, 4, `
 			take a: 1
 			take b: 1
 			take c: 1

@@ -50,7 +50,7 @@ type Core struct {
 	via []string // the longest way by which clients come (NODE-11)
 
 	// Interest changed, and is to be looked at then; zero: it has not. That is at once,
-	// but for lanes on which changes are gathered (UP-6).
+	// except for lanes on which changes are gathered (UP-6).
 	changesAt time.Time
 	lingerAt  time.Time
 
@@ -110,7 +110,7 @@ func (c *Core) SetNode(node *core.Node) {
 }
 
 // SetVia says on which way clients have come, the longest there is. A stream that
-// has told a shorter one is opened anew: were there a loop, nobody on it could tell
+// has told a shorter one is opened again: were there a loop, nobody on it could tell
 // otherwise (NODE-11).
 func (c *Core) SetVia(via []string, now time.Time) {
 	c.via = via
@@ -164,7 +164,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 	return open, shut
 }
 
-// learned notes what the Hub is to be told of a lane.
+// learned notes what the Hub is to be told about a lane.
 func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time) {
 	u.At, u.Stream, u.Age, u.Wary = now, uint64(s.id), now.Sub(s.opened), c.wary
 	c.effects = append(c.effects, Effect{Lane: lane, Update: u})

@@ -24,5 +24,5 @@
 // told to give up a wildcard goes on sending it until the stream ends. Nor is it asked
 // once more for bodies of a full-state type or a wildcard's set: those are kept though
 // they are not to be cached (VALID-5). What is learned of a control plane, such as
-// that it has no Delta, is learned by each group anew.
+// that it has no Delta, is learned by each group for itself.
 package upstream

@@ -69,7 +69,7 @@ func (m missed) deadline() (at time.Time) {
 	return at
 }
 
-// over forgets a stream that has ended, and returns what was not told of it.
+// over forgets a stream that has ended, and returns what was not told about it.
 func (m missed) over(id StreamID) (untold []missing) {
 	for of, one := range m {
 		if of.stream != id {

@@ -9,9 +9,9 @@ import (
 )
 
 // Probes are streams to the entries that are preferred to the one in use (UP-14).
-// Each asks for one lane, another one each time, and tells the Hub nothing: what
-// counts is that a resource comes, and that the stream is alive some time later. Then
-// the entry is returned to.
+// Each asks for one lane, another one each time, and of too many names for others each
+// time. It tells the Hub nothing: what counts is that a resource comes, and that the
+// stream is alive some time later. Then the entry is returned to.
 
 // maxProbed bounds the names that a probe asks for.
 const maxProbed = 100
@@ -71,10 +71,12 @@ func (c *Core) probeLater(e *entry, now time.Time) {
 func (c *Core) probeOpened(s *slot) {
 	e := &c.entries[s.entry]
 	lanes := c.probeable()
+	round := e.turn / max(len(lanes), 1) // of this lane
 	s.stream = c.newStream(s, func(lane fanout.Lane, _ bool) ([]string, []cache.Held) {
 		names := c.hub.Names(lane)
 		if n := len(names); n > maxProbed {
-			names = names[e.turn*maxProbed%(n-maxProbed+1):][:maxProbed]
+			from := round * maxProbed % n
+			names = slices.Concat(names[from:], names[:from])[:maxProbed]
 		}
 		return names, nil
 	})

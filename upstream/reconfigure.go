@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Another configuration, while streams are open. Nothing that clients were told of is
-// taken back: the Hub and its Tables stay, and a stream that has to be opened anew resumes
+// Another configuration, while streams are open. Nothing that clients were sent is
+// taken back: the Hub and its Tables stay, and a stream that has to be opened again resumes
 // with the versions at hand.
 
 // Reconfigure puts another configuration in force. What a group has of its own stays: its
@@ -87,7 +87,7 @@ func asksOtherwise(a, b *Config) bool {
 		a.Versions != b.Versions || a.MaxRequest != b.MaxRequest || !slices.Equal(a.Types, b.Types)
 }
 
-// renewAll opens the streams of the entry in use anew, with the versions at hand.
+// renewAll opens the streams of the entry in use again, with the versions at hand.
 func (c *Core) renewAll(now time.Time) {
 	waiting := c.main.id == 0 && !c.main.openAt.IsZero()
 	if c.main.id != 0 || waiting {

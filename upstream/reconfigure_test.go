@@ -20,7 +20,7 @@ func listed(c *Core, names ...string) Config {
 }
 
 // TestReconfigureList: the streams of the entry in use go on while it is in the list,
-// wherever it is, and are opened anew if it is gone, or reached in another way.
+// wherever it is, and are opened again if it is gone, or reached in another way.
 func TestReconfigureList(t *testing.T) {
 	for name, tt := range map[string]struct {
 		entries []string

@@ -1,13 +1,13 @@
 package upstream
 
 import (
-	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/logging"
 )
 
-// What people are told of a group's streams: in the log, in metrics, and when they ask.
+// What people are told about a group's streams: in the log, in metrics, and when they ask.
 
 // report tells people what came of an Effect.
 func (c *Client) report(e Effect, o Outcome) {
@@ -37,7 +37,7 @@ func (c *Client) report(e Effect, o Outcome) {
 	}
 }
 
-// dueMissing are the missing names that people are to be told of now.
+// dueMissing are the missing names that people are to be told now.
 func (c *Client) dueMissing() []missing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,7 @@ func (c *Client) observe(e Effect) {
 		c.log.Info("the control plane answers for a type that it had been silent about", "address", c.serving(), "type", e.Lane.Type, "wildcard", e.Lane.Wildcard)
 	case e.Uncertain != nil:
 		c.log.Warn("the control plane announced resources in a form that cannot be used, and clients keep the ones they came with until it does better: see the fault in the NACK",
-			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", len(e.Uncertain.Names), "first", firstOf(e.Uncertain.Names), "any", e.Uncertain.Hidden, "clients", e.Uncertain.Clients, "address", e.Entry)
+			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", len(e.Uncertain.Names), "first", logging.First(e.Uncertain.Names), "any", e.Uncertain.Hidden, "clients", e.Uncertain.Clients, "address", e.Entry)
 	case e.Silence != nil:
 		c.log.Warn("the control plane is there, and says nothing of a type that clients wait for: it may not know the node that it is shown (see upstream.node, groups.key, groups.profile), want a token (upstream.headers), or have nothing of this type",
 			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "since", e.Silence.Since, "node", e.Silence.Node, "cluster", e.Silence.Cluster, "clients", e.Silence.Clients, "address", e.Entry)
@@ -104,51 +104,6 @@ func (c *Client) serving() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.core.entry().Name
-}
-
-// settleUse notes which Conn serves the group, when the group begins and when its list has
-// changed.
-func (c *Client) settleUse() {
-	c.order.Lock()
-	defer c.order.Unlock()
-	c.mu.Lock()
-	var now *Conn
-	if len(c.conns) > 0 {
-		now = c.conns[c.core.current]
-	}
-	c.mu.Unlock()
-	if now != c.used && now != nil {
-		c.leaveUse()
-		now.enterUse(nil, waits)
-		c.used = now
-	}
-}
-
-// endUse notes that the group has ended.
-func (c *Client) endUse() {
-	c.order.Lock()
-	defer c.order.Unlock()
-	c.leaveUse()
-}
-
-func (c *Client) leaveUse() {
-	if c.used != nil {
-		c.used.leaveUse()
-	}
-	c.used = nil
-}
-
-// firstFailure reports whether an end is of another kind than those of which the group has
-// told since the entry answered it.
-func (c *Client) firstFailure(conn *Conn, e ended) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !slices.Contains(c.conns, conn) {
-		return false // it is not in the list any more, and nobody wonders
-	}
-	f := c.failed[conn]
-	defer func() { c.failed[conn] = f }()
-	return f.news(e.kind())
 }
 
 // State describes the group's streams.

@@ -14,7 +14,7 @@ import (
 // group and type. A stream that was shown what is here may be silent because nothing has
 // changed (RECON-11): then nobody waits.
 
-// Silence is what people are told of it.
+// Silence is what people are told about it.
 type Silence struct {
 	// Over: the control plane has answered after all. Nothing else is said then.
 	Over bool
@@ -50,7 +50,7 @@ func (l *laneState) silenceAt() time.Time {
 	return l.lookAt
 }
 
-// tickSilence looks whether people are to be told of a lane.
+// tickSilence looks whether people are to be told about a lane.
 func (c *Core) tickSilence(s *slot, l *laneState, now time.Time) {
 	if at := l.silenceAt(); at.IsZero() || at.After(now) {
 		return

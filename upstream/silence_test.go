@@ -160,7 +160,7 @@ func TestSilence(t *testing.T) {
 }
 
 // TestSilenceOfNames: it takes all names of a type to go unanswered; one that does not
-// exist is nothing to tell. The other lane of a type is told of when it is its turn.
+// exist is nothing to tell. The other lane of a type is told when it is its turn.
 func TestSilenceOfNames(t *testing.T) {
 	l := listen(t)
 	l.wants(cache.Endpoint, "a", "b")

@@ -75,7 +75,7 @@ func (p *pending) has(name string) bool {
 	return ok
 }
 
-// take takes as many as there is room for, in order, but for some that are to wait.
+// take takes as many as there is room for, in order, except for some that are to wait.
 func (p *pending) take(r *room, wait func(name string) bool) (names []string) {
 	begun := len(p.batch) > 0
 	if begun {

@@ -250,7 +250,7 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// TestAskedAnewInParts: names that are given up and asked for anew are all given up
+// TestAskedAnewInParts: names that are given up and asked for again are all given up
 // before, each in an earlier request, however many requests that takes (UP-8, UP-17).
 func TestAskedAnewInParts(t *testing.T) {
 	for seed := range uint64(50) {
@@ -276,14 +276,14 @@ func TestAskedAnewInParts(t *testing.T) {
 		subscribe, unsubscribe, _ := d.asked(all, limit)
 		slices.Sort(subscribe)
 		if !slices.Equal(subscribe, anew) || !slices.Equal(unsubscribe, names) {
-			t.Errorf("seed %d: %d of %d names are given up, and %d of %d asked for anew", seed, len(unsubscribe), len(names), len(subscribe), len(anew))
+			t.Errorf("seed %d: %d of %d names are given up, and %d of %d asked for again", seed, len(unsubscribe), len(names), len(subscribe), len(anew))
 		}
 		given := make(map[string]bool)
 		for _, m := range all {
 			req := m.(*discovery.DeltaDiscoveryRequest)
 			for _, name := range req.GetResourceNamesSubscribe() {
 				if !given[name] {
-					t.Errorf("seed %d: %s is asked for anew, and was not given up before", seed, name)
+					t.Errorf("seed %d: %s is asked for again, and was not given up before", seed, name)
 				}
 			}
 			for _, name := range req.GetResourceNamesUnsubscribe() {

@@ -15,7 +15,7 @@ type StreamID uint64
 type Role string
 
 const (
-	Main      Role = "main"  // everything, save what follows
+	Main      Role = "main"  // everything except what follows
 	Auxiliary Role = "aux"   // the second lane of types wanted both ways (WILD-13)
 	Solo      Role = "solo"  // one quarantined type (H-39)
 	Probe     Role = "probe" // whether a preferred entry is back (UP-14)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 )
@@ -12,7 +13,7 @@ import (
 // groups that notice it. It answers, it is lost, it cannot be reached for another reason than
 // before, it is put to use or left. What single groups see of it besides is for debugging.
 
-// standing is what was told of an entry. It is guarded by the Conn's mutex.
+// standing is what the log has said about an entry. It is guarded by the Conn's mutex.
 type standing struct {
 	answers bool      // the last word was that it does
 	ever    bool      // it did once
@@ -70,7 +71,7 @@ func (s *standing) lost(now time.Time) (first bool) {
 	return first
 }
 
-// ended is the end of a stream, or of an attempt at one, as people are told of it.
+// ended is the end of a stream, or of an attempt at one, as people are told about it.
 type ended struct {
 	End
 	stream Stream
@@ -80,7 +81,7 @@ type ended struct {
 	retry  time.Duration
 }
 
-// kind is what an end is told of once by.
+// kind tells ends apart: of each kind one is told.
 func (e ended) kind() string { return e.reason + e.code + sameBut(e.Message) }
 
 // fields are those of a line about it.
@@ -183,6 +184,51 @@ func (c *Conn) leaveUse() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.standing.served--
+}
+
+// settleUse notes which Conn serves the group, when the group begins and when its list has
+// changed.
+func (c *Client) settleUse() {
+	c.order.Lock()
+	defer c.order.Unlock()
+	c.mu.Lock()
+	var now *Conn
+	if len(c.conns) > 0 {
+		now = c.conns[c.core.current]
+	}
+	c.mu.Unlock()
+	if now != c.used && now != nil {
+		c.leaveUse()
+		now.enterUse(nil, waits)
+		c.used = now
+	}
+}
+
+// endUse notes that the group has ended.
+func (c *Client) endUse() {
+	c.order.Lock()
+	defer c.order.Unlock()
+	c.leaveUse()
+}
+
+func (c *Client) leaveUse() {
+	if c.used != nil {
+		c.used.leaveUse()
+	}
+	c.used = nil
+}
+
+// firstFailure reports whether an end is of another kind than those of which the group has
+// told since the entry answered it.
+func (c *Client) firstFailure(conn *Conn, e ended) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Contains(c.conns, conn) {
+		return false // it is not in the list any more, and nobody wonders
+	}
+	f := c.failed[conn]
+	defer func() { c.failed[conn] = f }()
+	return f.news(e.kind())
 }
 
 // reasoned is what a server said as it ended a stream, or that it said nothing.

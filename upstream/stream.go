@@ -115,7 +115,7 @@ type laneState struct {
 	// sent are the names subscribed on this stream, with the time.
 	sent map[string]time.Time
 	// want and drop are changes not written yet. A name in both is dropped
-	// first, then asked for anew (UP-8).
+	// first, then asked for again (UP-8).
 	want, drop pending
 	// again are names asked for once more for the sake of their bodies, with the
 	// time at which that was written, or zero (VALID-5); insistAt is when to look at them, at the

@@ -34,10 +34,14 @@ type suspects struct {
 // quarantine is a convicted type. It outlives the type's clients, so that those who
 // come back do not hurry its next attempt.
 type quarantine struct {
-	message   string // the control plane's last word on it
+	message   string    // the control plane's last word on it
+	convicted time.Time // when
 	backoff   Backoff
-	notBefore time.Time
+	notBefore time.Time // zero: it has not been asked for alone yet
 }
+
+// due is since when, or when, it may be asked for alone.
+func (q *quarantine) due() time.Time { return latest(q.convicted, q.notBefore) }
 
 func newSuspects() *suspects {
 	return &suspects{
@@ -79,7 +83,7 @@ func (s *suspects) blame(sl *slot, message string, b Backoff, now time.Time) (co
 	if len(s.quarantined) >= maxQuarantined {
 		s.pardon()
 	}
-	s.quarantined[t] = &quarantine{message: message, backoff: b}
+	s.quarantined[t] = &quarantine{message: message, convicted: now, backoff: b}
 	s.clear(t)
 	return t, true
 }
@@ -89,7 +93,7 @@ func (s *suspects) blame(sl *slot, message string, b Backoff, now time.Time) (co
 func (s *suspects) pardon() {
 	var oldest cache.TypeURL
 	for t, q := range s.quarantined {
-		if o := s.quarantined[oldest]; o == nil || q.notBefore.Before(o.notBefore) {
+		if o := s.quarantined[oldest]; o == nil || q.due().Before(o.due()) {
 			oldest = t
 		}
 	}

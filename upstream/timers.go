@@ -23,7 +23,7 @@ type nameTimer struct {
 	names    []string
 }
 
-// current are those of the names that were not given up and asked for anew since.
+// current are those of the names that were not given up and asked for again since.
 func (t *nameTimer) current() (names []string) {
 	for _, name := range t.names {
 		if t.lane.sent[name].Equal(t.written) {

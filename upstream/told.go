@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/logging"
 )
 
 // What is asked of a control plane, and what it answers, for debugging. Bodies are not shown,
@@ -17,36 +18,23 @@ import (
 // debugs reports whether any of it is told. Nothing is made for the log before that is known.
 func debugs(log *slog.Logger) bool { return log.Enabled(context.Background(), slog.LevelDebug) }
 
-// maxTold bounds the names in one line.
-const maxTold = 10
-
-func firstOf(names []string) []string { return names[:min(len(names), maxTold)] }
-
 func tellRequest(log *slog.Logger, req proto.Message) {
 	switch r := req.(type) {
 	case *discovery.DeltaDiscoveryRequest:
-		log.Debug("upstream request", "type", cache.TypeURL(r.GetTypeUrl()), "subscribe", len(r.GetResourceNamesSubscribe()), "first", firstOf(r.GetResourceNamesSubscribe()),
+		log.Debug("upstream request", "type", cache.TypeURL(r.GetTypeUrl()), "subscribe", len(r.GetResourceNamesSubscribe()), "first", logging.First(r.GetResourceNamesSubscribe()),
 			"unsubscribe", len(r.GetResourceNamesUnsubscribe()), "versions", len(r.GetInitialResourceVersions()),
 			"nonce", r.GetResponseNonce(), "nack", r.GetErrorDetail().GetMessage())
 	case *discovery.DiscoveryRequest:
-		log.Debug("upstream request", "type", cache.TypeURL(r.GetTypeUrl()), "names", len(r.GetResourceNames()), "first", firstOf(r.GetResourceNames()),
-			"version", shownVersion(cache.TypeURL(r.GetTypeUrl()), r.GetVersionInfo()), "nonce", r.GetResponseNonce(), "nack", r.GetErrorDetail().GetMessage())
+		log.Debug("upstream request", "type", cache.TypeURL(r.GetTypeUrl()), "names", len(r.GetResourceNames()), "first", logging.First(r.GetResourceNames()),
+			"version", logging.Version(cache.TypeURL(r.GetTypeUrl()), r.GetVersionInfo()), "nonce", r.GetResponseNonce(), "nack", r.GetErrorDetail().GetMessage())
 	}
 }
 
 func tellResponse(log *slog.Logger, d *Response, bytes int) {
 	var names []string
-	for _, r := range d.update.Set[:min(len(d.update.Set), maxTold)] {
+	for _, r := range d.update.Set[:min(len(d.update.Set), logging.MaxNames)] {
 		names = append(names, r.Name)
 	}
-	log.Debug("upstream response", "type", d.typeURL, "nonce", d.nonce, "version", shownVersion(d.typeURL, d.version),
+	log.Debug("upstream response", "type", d.typeURL, "nonce", d.nonce, "version", logging.Version(d.typeURL, d.version),
 		"resources", len(d.update.Set)+len(d.bodyless), "first", names, "removed", len(d.update.Removed), "errors", len(d.update.Errors), "bytes", bytes)
-}
-
-// shownVersion is a version as people may see it.
-func shownVersion(t cache.TypeURL, version string) string {
-	if t == cache.Secret && version != "" {
-		return "[redacted]"
-	}
-	return version
 }

@@ -39,12 +39,12 @@ type Received struct {
 // Application is what the Hub did with an update.
 type Application struct {
 	Begins, Ends time.Time
-	// Concerned is how many clients are to be told, each of which will be told of once.
+	// Concerned is how many clients are to be told, each of which will be accounted for once.
 	// Behind are others that are too many updates behind to be followed.
 	Concerned, Behind int
 }
 
-// source is what goes with a response to those who are told of it.
+// source is what goes with a response to those who are sent some of it.
 func (c *Client) source(on *stream, resp proto.Message, d *Response, at time.Time) *cache.Source {
 	if c.tracer == nil {
 		return cache.NewSource(at, nil)

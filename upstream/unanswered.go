@@ -12,7 +12,7 @@ import (
 // Names to which upstream has not answered, or that it does not have, are asked for
 // again: as an unsubscribe, and in the next request a subscribe (UP-19). Servers remember
 // for each stream what they have sent. Some leave a later subscribe to it unanswered;
-// some never again announce what they have removed, unless it is subscribed anew.
+// some never again announce what they have removed, unless it is subscribed again.
 
 const (
 	// retryFirst is how long after a name became Absent it is asked for again, at

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -107,31 +106,6 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("not within 30 s: %s", what)
 }
 
-// spoken is all that a program has said.
-type spoken struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (s *spoken) listen(p *served) (heard chan struct{}) {
-	heard = make(chan struct{})
-	go func() {
-		defer close(heard)
-		for p.log.Scan() {
-			s.mu.Lock()
-			s.all.WriteString(p.log.Text() + "\n")
-			s.mu.Unlock()
-		}
-	}()
-	return heard
-}
-
-func (s *spoken) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all.String()
-}
-
 // TestCanary: no token that the relay has read, or that a client has sent, is in anything
 // that it says, shows or writes, whatever happens meanwhile: its log with all of gRPC's,
 // its admin endpoint, its snapshot, what clients are told, and what validate says
@@ -172,7 +146,7 @@ admin: {pprof: true}
 log: {level: debug}
 `, cp.addr, token, canary, state, key))
 
-	var said []*spoken
+	var said []*lines
 	shows := func(what, text string) {
 		t.Helper()
 		if i := strings.Index(text, canary); i >= 0 {
@@ -200,9 +174,9 @@ log: {level: debug}
 	run := func(f func(s *served)) {
 		t.Helper()
 		s := serveProgram(t, "-c", file)
-		log := new(spoken)
+		log := new(lines)
 		said = append(said, log)
-		heard := log.listen(s)
+		heard := log.follow(s.log)
 		f(s)
 		if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)

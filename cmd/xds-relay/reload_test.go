@@ -191,36 +191,18 @@ type reloaded struct {
 	*served
 	t    *testing.T
 	path string
-	log  *relayLog
+	log  lines
+	said <-chan struct{} // closed when it says no more
 }
 
-// relayLog collects a log.
-type relayLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-	done chan struct{}
-}
-
-func (l *relayLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
+// serveFile starts a relay, and writes down what it says.
 func serveFile(t *testing.T, config string, args ...string) *reloaded {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "relay.yaml")
-	r := &reloaded{t: t, path: path, log: &relayLog{done: make(chan struct{})}}
+	r := &reloaded{t: t, path: path}
 	r.write(config)
 	r.served = serveProgram(t, append([]string{"-c", path, "--set", "downstream.drain=0s"}, args...)...)
-	go func() {
-		defer close(r.log.done)
-		for r.served.log.Scan() {
-			r.log.mu.Lock()
-			r.log.text.WriteString(r.served.log.Text() + "\n")
-			r.log.mu.Unlock()
-		}
-	}()
+	r.said = r.log.follow(r.served.log)
 	return r
 }
 
@@ -273,7 +255,7 @@ func (r *reloaded) end() {
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		r.t.Fatal(err)
 	}
-	<-r.log.done
+	<-r.said
 	if err := r.cmd.Wait(); err != nil {
 		r.t.Errorf("it did not end well: %v", err)
 	}

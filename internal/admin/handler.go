@@ -136,7 +136,7 @@ func checkHost(host string, next http.Handler) http.Handler {
 	})
 }
 
-// profiles are those of net/http/pprof, save for the command line.
+// profiles are those of net/http/pprof, except for the command line.
 func profiles(w http.ResponseWriter, req *http.Request) {
 	switch req.URL.Path {
 	case "/debug/pprof/profile":

@@ -26,7 +26,7 @@ type Metrics struct {
 	active      *prometheus.GaugeVec // main streams by control plane
 	connections *prometheus.GaugeVec
 	checks      *prometheus.CounterVec
-	open        atomic.Int64 // streams, of all roles save probes
+	open        atomic.Int64 // streams, of all roles except probes
 	lost        atomic.Int64 // when the last one ended, or what is on disk was true, in ns since 1970
 	lastMessage prometheus.Gauge
 	backoff     prometheus.Gauge

@@ -24,7 +24,7 @@ type Options struct {
 	// NoNotify does without the system's help, as on a file system that has none.
 	NoNotify bool
 
-	// Log and Observer are told of changes; nil: nobody is.
+	// Log and Observer hear of changes; nil: nobody is.
 	Log      *slog.Logger
 	Observer Observer
 	// Changed is called when other files are in use, and when a certificate has begun or

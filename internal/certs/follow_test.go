@@ -186,7 +186,7 @@ func TestFollowDirectories(t *testing.T) {
 	eventually(t, "and so is what is written there", func() bool { return serial(d) == 4 })
 }
 
-// inBubble follows files in virtual time, without being told of changes: they are seen at
+// inBubble follows files in virtual time, without notice of changes: they are seen at
 // the next poll, and heard is what makes them be looked at.
 func inBubble(t *testing.T, poll time.Duration, c func(now time.Time) x509.Certificate, f func(w *world, d *Followed, heard func())) {
 	t.Helper()
@@ -326,7 +326,7 @@ func TestTimeMakesWorse(t *testing.T) {
 }
 
 // What is probably a mistake is mentioned once, and not while files change one after the
-// other: an authority made anew does not fit the old certificate for a moment.
+// other: a second authority of that name does not fit the old certificate for a moment.
 func TestMistakesAreMentioned(t *testing.T) {
 	inBubble(t, time.Minute, always, func(w *world, d *Followed, heard func()) {
 		w.authority = certstest.NewAuthority(t, "test")

@@ -59,7 +59,7 @@ func startNetwork(t testing.TB, name, to string) *network {
 	return n
 }
 
-// lag delays what goes either way by about so much, anew each second, until ctx
+// lag delays what goes either way by about so much, another amount each second, until ctx
 // ends.
 func (n *network) lag(ctx context.Context, by, give time.Duration) {
 	for ok := true; ok; ok = pause(ctx, time.Second) {

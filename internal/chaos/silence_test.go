@@ -61,7 +61,7 @@ func unplugged(t *testing.T, h *history) *silence {
 
 // timing is how long things take.
 type timing struct {
-	sets                    []string // what the relay is told of it
+	sets                    []string // what the relay is told about it
 	dne, failover, failback time.Duration
 	silence                 time.Duration
 	// stays is for how long a fallback is watched that nobody asks for anything.

@@ -76,7 +76,7 @@ func checkMistakes(t *testing.T, data []byte, err error) {
 	}
 }
 
-// use makes all that is made of a configuration, save what opens files and sockets.
+// use makes all that is made of a configuration, except what opens files and sockets.
 func use(t *testing.T, c *config.Config) {
 	relay.HubConfig(c)
 	relay.DownstreamConfig(c)

@@ -15,7 +15,7 @@ type Groups struct {
 
 	// Key lists what tells groups apart: id, cluster, locality.region,
 	// locality.zone, locality.sub_zone, user_agent_name, user_agent_version,
-	// metadata.<path>, client_features (save those that each hop answers for
+	// metadata.<path>, client_features (except those that each hop answers for
 	// itself, such as TTLs), dynamic_parameters, node (all of it but the
 	// dynamic parameters, so that these may change), identity (what the
 	// client's certificate proves) and constant.<text>. Empty means the

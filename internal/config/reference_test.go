@@ -47,7 +47,7 @@ wrong, nothing changes, the log and the answer (400) say where and why, and ` + 
 is 0. The column "change" says what becomes of a key: **reload** takes effect at once, for clients that are connected, too, and ends
 no stream of theirs; **restart** is named in the log and in the answer, and takes effect when the relay is started again. A
 change of ` + "`downstream.tls`" + ` is for connections that begin after it. Where the way to a control plane changes (its
-TLS, headers, keepalive and the like), only its own connections are made anew, within a second and with the versions at hand.
+TLS, headers, keepalive and the like), only its own connections are made again, within a second and with the versions at hand.
 ` + "`xds-relay print-config`" + ` shows every key with the value that a file makes of it, and editors that know
 ` + "`# yaml-language-server: $schema=`" + ` take [deploy/schema/xds-relay.schema.json](../deploy/schema/xds-relay.schema.json), which is also what
 ` + "`xds-relay schema`" + ` prints.

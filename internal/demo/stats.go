@@ -51,7 +51,7 @@ func (s *stats) Begin(k key, revision int, waiting []*client, afterOutage bool) 
 	return c
 }
 
-// Restart begins the time of a change anew.
+// Restart begins the time of a change again.
 func (s *stats) Restart(c *change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

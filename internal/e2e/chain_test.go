@@ -85,7 +85,7 @@ func TestChainHasEqualVersions(t *testing.T) {
 	heard := clients[2].Heard(cache.Cluster)
 	if err := first(
 		is("identifier", heard[len(heard)-1].identifier, "xds-relay/sidecar [xds-relay/host [xds-relay/host]]"),
-		// Two, and for a moment each twice: it is opened anew to tell of the next relay
+		// Two, and for a moment each twice: it is opened again to tell of the next relay
 		// (NODE-11), and the server may learn late that the old one has ended.
 		cp.deltaADSOnly(), is("streams at the control plane at most", cp.Most(), min(cp.Most(), 4)),
 	); err != nil {

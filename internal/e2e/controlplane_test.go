@@ -40,7 +40,7 @@ type controlPlane struct {
 
 	// What it has seen.
 	mu      sync.Mutex
-	epoch   int64 // starts; stream ids begin anew with each
+	epoch   int64 // starts; stream ids begin again with each
 	streams map[streamID]*upstreamStream
 	order   []*upstreamStream
 	most    int // streams open at once

@@ -33,7 +33,7 @@ type deltaClient struct {
 	//
 	// reject returns why a response is NACKed, or "".
 	reject func(*discovery.DeltaDiscoveryResponse) string
-	// follow is told of each accepted response, under the lock; it reports whether
+	// follow is called with each accepted response, under the lock; it reports whether
 	// the ACK is to be withheld.
 	follow func(*discovery.DeltaDiscoveryResponse) (withhold bool)
 	// persistent: it comes back when it is sent away UNAVAILABLE.
@@ -194,7 +194,7 @@ func (c *deltaClient) Open() {
 func (s *deltaType) forgetStream() {
 	s.requested, s.opening = false, false
 	s.asked, s.owed = make(map[string]bool), make(map[string]owed)
-	// After a reconnect a name that is still missing is reported anew.
+	// After a reconnect a name that is still missing is reported again.
 	s.absent = make(map[string]bool)
 }
 
@@ -498,7 +498,7 @@ func atLeast(client string, u cache.TypeURL, name string, h held, ok bool, revis
 	return err
 }
 
-// Failed complains unless the client was told of an error of a name, of this code.
+// Failed complains unless the client was told an error of a name, of this code.
 func (c *deltaClient) Failed(u cache.TypeURL, name string, code codes.Code) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

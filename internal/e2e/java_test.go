@@ -54,7 +54,7 @@ func TestJava_ThreeTargets(t *testing.T) {
 
 // A cluster is removed and brought back within name_linger. It has its endpoints
 // again, in Envoys old and new, and for whoever wanted it all along (UP-7, UP-19:
-// what it has removed it never announces again, unless subscribed anew).
+// what it has removed it never announces again, unless subscribed again).
 func TestJava_RolledBack(t *testing.T) {
 	t.Parallel()
 	overJava(t, withoutSotw, func(t *testing.T, path javaPath) {

@@ -206,7 +206,7 @@ func TestJava_OnTheWire(t *testing.T) {
 		p.Hears("a missing name with silence", nothing, subscribe(cache.Cluster, "d"))
 
 		cp.Snapshot(world("2", cdsOf("a", "c")...))
-		p.Hears("a name subscribed anew is not removed when it goes", nothing)
+		p.Hears("a name subscribed again is not removed when it goes", nothing)
 		p.Hears("nor when it is asked for once more", nothing, unsubscribe(cache.Cluster, "b"), subscribe(cache.Cluster, "b"))
 		cp.Snapshot(world("3", cdsOf("a")...))
 		n = p.Hears("a name left alone is removed when it goes", one("CDS -c"))
@@ -226,7 +226,7 @@ func TestJava_OnTheWire(t *testing.T) {
 		again := startProbe(t, cp.addr, "")
 		r := subscribe(cache.Cluster, "a")
 		r.InitialResourceVersions = map[string]string{"gone": "1", "b": "1"}
-		again.Hears("a new stream is sent everything whatever it has, and told of nothing that has gone", one("CDS +a +b +c"), r)
+		again.Hears("a new stream is sent everything whatever it has, and told nothing that has gone", one("CDS +a +b +c"), r)
 	})
 
 	t.Run("types by name", func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestJava_OnTheWire(t *testing.T) {
 		n = p.Hears("what goes is removed", one("EDS -a -late"))
 		p.Hears("what has gone is not removed again", nothing, ack(cache.Endpoint, n), subscribe(cache.Endpoint, "late"))
 		cp.Snapshot(world("4", edsOf("a", "b", "late")...))
-		n = p.Hears("what comes back is announced only if subscribed anew", one("EDS +late"))
+		n = p.Hears("what comes back is announced only if subscribed again", one("EDS +late"))
 		p.send(ack(cache.Endpoint, n))
 		n = p.Hears("and when it is", one("EDS +a"), subscribe(cache.Endpoint, "a"))
 		p.send(ack(cache.Endpoint, n))

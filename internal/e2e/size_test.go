@@ -35,7 +35,7 @@ func TestMoreNamesThanOneRequestHolds(t *testing.T) {
 		deltas[c] = openDelta(t, r.addr, fmt.Sprintf("client-%d", c))
 		deltas[c].Subscribe(cache.Endpoint, numberedBy(func(i int) string { return name(c*each + i) }, each)...)
 	}
-	// has: each client has what it asked for, but for those that are gone.
+	// has: each client has what it asked for, except for those that are gone.
 	has := func(gone ...int) error {
 		for c, d := range deltas {
 			var names []string

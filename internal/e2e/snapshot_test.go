@@ -49,7 +49,7 @@ func (d *disk) start(t *testing.T, upstream, dir string, sets ...string) *relaye
 }
 
 // A relay that starts while the control plane is away serves what the one before it
-// had; a client that comes back is told of nothing until the control plane has
+// had; a client that comes back is told nothing until the control plane has
 // spoken, and then of exactly what changed (RECON-19, RECON-20, G4).
 func TestSnapshotOverARestart(t *testing.T) {
 	t.Parallel()

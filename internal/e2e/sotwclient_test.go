@@ -278,7 +278,7 @@ func (c *sotwClient) AtLeast(u cache.TypeURL, name string, revision int) error {
 	return atLeast(c.name, u, name, h, ok, revision)
 }
 
-// Failed complains unless the client was told of an error of a name, of this code.
+// Failed complains unless the client was told an error of a name, of this code.
 func (c *sotwClient) Failed(u cache.TypeURL, name string, code codes.Code) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

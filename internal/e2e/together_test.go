@@ -91,7 +91,7 @@ func TestTogether(t *testing.T) {
 					roles = append(roles, s.role)
 				}
 				slices.Sort(roles)
-				// Both may be opened anew once, to tell of the relay that has come (NODE-11),
+				// Both may be opened again once, to tell of the relay that has come (NODE-11),
 				// and the server may learn late that the old ones have ended.
 				if len(roles) > 4 || !slices.Equal(slices.Compact(slices.Clone(roles)), []string{"aux", "main"}) {
 					t.Errorf("streams upstream were %q", roles)

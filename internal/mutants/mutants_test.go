@@ -19,15 +19,22 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // enough is how many there are to be.
-const enough = 20
+const enough = 43
+
+// twin is the test of a mutant that names none.
+var twin = check{"./internal/twin", "TestModel|TestSotW|TestSeeds"}
 
 // mutant is one seeded bug.
 type mutant struct {
 	name  string
 	claim string // what it breaks, and which guarantee or rule
 	file  string // from the root of the module
+	test  check  // that has to fail
 	edits []edit
 }
+
+// check is a package and which of its tests: as in go test ./downstream -run TestSplit.
+type check struct{ dir, run string }
 
 // edit is a text and what stands in its place.
 type edit struct{ old, new string }
@@ -59,19 +66,29 @@ func load(t *testing.T) []mutant {
 //
 //	# What it breaks. G3
 //	file: fanout/answers.go
+//	test: ./fanout -run TestMailbox
 //	--- old
 //	text
 //	--- new
 //	text
 //
-// with as many pairs of old and new as it takes.
+// with as many pairs of old and new as it takes. Without a line test: the twin is to
+// catch it.
 func parse(text string) (m mutant, err error) {
 	head, rest, ok := strings.Cut(text, "--- old\n")
 	lines := strings.Split(strings.TrimSpace(head), "\n")
-	if !ok || len(lines) != 2 || !strings.HasPrefix(lines[0], "# ") || !strings.HasPrefix(lines[1], "file: ") {
-		return m, errors.New("a mutant begins with # what it breaks, file: the file, and --- old")
+	if !ok || len(lines) < 2 || len(lines) > 3 || !strings.HasPrefix(lines[0], "# ") || !strings.HasPrefix(lines[1], "file: ") {
+		return m, errors.New("a mutant begins with # what it breaks, file: the file, maybe test: the test, and --- old")
 	}
-	m.claim, m.file = lines[0][len("# "):], lines[1][len("file: "):]
+	m.claim, m.file, m.test = lines[0][len("# "):], lines[1][len("file: "):], twin
+	if len(lines) == 3 {
+		test, is := strings.CutPrefix(lines[2], "test: ./")
+		dir, run, names := strings.Cut(test, " -run ")
+		if !is || !names {
+			return m, fmt.Errorf("%q is not test: ./package -run Test", lines[2])
+		}
+		m.test = check{"./" + dir, run}
+	}
 	for pair := range strings.SplitSeq(rest, "--- old\n") {
 		before, after, ok := strings.Cut(pair, "--- new\n")
 		if !ok {
@@ -98,6 +115,18 @@ func (m mutant) apply(root string) ([]byte, error) {
 	return []byte(s), nil
 }
 
+// exists reports whether the tests of a package have one of that name: who runs a test that is
+// not there finds nothing.
+func (c check) exists(root string) bool {
+	files, _ := filepath.Glob(filepath.Join(root, c.dir, "*_test.go"))
+	function, _, _ := strings.Cut(c.run, "/") // what follows is a subtest
+	name := regexp.MustCompile(`(?m)^func (?:` + function + `)\w*\(t \*testing\.T\)`)
+	return slices.ContainsFunc(files, func(file string) bool {
+		text, err := os.ReadFile(file)
+		return err == nil && name.Match(text)
+	})
+}
+
 func moduleRoot(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -108,7 +137,7 @@ func moduleRoot(t *testing.T) string {
 }
 
 // TestMutantsApply: each is a change of the code as it is now, and says which
-// guarantee or rule it breaks.
+// guarantee or rule it breaks; its test exists.
 func TestMutantsApply(t *testing.T) {
 	all := load(t)
 	if len(all) < enough {
@@ -119,15 +148,19 @@ func TestMutantsApply(t *testing.T) {
 		if _, err := m.apply(moduleRoot(t)); err != nil {
 			t.Errorf("%s: %v", m.name, err)
 		}
+		if !m.test.exists(moduleRoot(t)) {
+			t.Errorf("%s: %s has no test %s", m.name, m.test.dir, m.test.run)
+		}
 		if !guarantee.MatchString(m.claim) {
 			t.Errorf("%s: %q names no guarantee or rule", m.name, m.claim)
 		}
 	}
 }
 
-// TestTwinCatchesMutants plays the twin against each of them. It takes minutes, and runs
-// only when it is asked for: MUTANTS=1, or a list of names. make mutants asks.
-func TestTwinCatchesMutants(t *testing.T) {
+// TestMutantsAreCaught plays the twin, or the test that a mutant names, against each of them.
+// It takes minutes, and runs only when it is asked for: MUTANTS=1, or a list of names.
+// make mutants asks.
+func TestMutantsAreCaught(t *testing.T) {
 	wanted := os.Getenv("MUTANTS")
 	if wanted == "" {
 		t.Skip("set MUTANTS=1, or run make mutants")
@@ -150,7 +183,7 @@ func TestTwinCatchesMutants(t *testing.T) {
 	}
 }
 
-// caught runs the twin on the changed code, and says what it said.
+// caught runs the mutant's test on the changed code, and says what it said.
 func (m mutant) caught(t *testing.T, root string) (caught bool, said string) {
 	t.Helper()
 	text, err := m.apply(root)
@@ -168,7 +201,7 @@ func (m mutant) caught(t *testing.T, root string) (caught bool, said string) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-timeout=280s", "-run", "TestModel|TestSotW|TestSeeds", "./internal/twin")
+	cmd := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-timeout=280s", "-run", m.test.run, m.test.dir)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "TWIN_KEEP=no") // a mutant's script is no seed
 	if os.Getenv("TWIN_STEPS") == "" {
@@ -179,5 +212,8 @@ func (m mutant) caught(t *testing.T, root string) (caught bool, said string) {
 		t.Fatalf("%s does not compile:\n%s", m.name, out)
 	}
 	verdict := regexp.MustCompile(`\b(G\d+|[A-Z]+(-[A-Z]+)*-\d+|panic)\b[^\n]*`)
+	if m.test != twin { // its own words name no guarantee
+		verdict = regexp.MustCompile(`\w+_test\.go:\d+: [^\n]*|panic: [^\n]*|\d+: want[^\n]*`)
+	}
 	return err != nil, strings.TrimSpace(verdict.FindString(string(out)))
 }

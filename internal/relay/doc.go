@@ -6,7 +6,7 @@
 // never looks at a resource, and holds no state of a stream; those belong to the
 // packages it joins, which do not know each other. What needs no goroutine for
 // that is exported, so that a test can join the same packages without any edge:
-// Grouping, and what each package is told of the configuration.
+// Grouping, and what each package is told about the configuration.
 //
 // Limitations: of a new configuration it takes what config.Keeping leaves; the rest waits for a
 // restart. Clients of a group are believed about the relays they have come through

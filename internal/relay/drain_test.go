@@ -89,7 +89,7 @@ func TestDrain_Spread(t *testing.T) {
 			t.Errorf("the order of ends follows the order of coming: %.2f", rho)
 		}
 		if lost > 0 {
-			t.Errorf("%d clients had not been told of everything when they were sent away", lost)
+			t.Errorf("%d clients had not been told everything when they were sent away", lost)
 		}
 		if n := w.seen.endings(downstream.ShuttingDown); n != len(all) {
 			t.Errorf("%d streams ended for the shutdown, want %d", n, len(all))

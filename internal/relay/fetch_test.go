@@ -79,7 +79,7 @@ func TestFetchWaitsForAllNames(t *testing.T) {
 		if events, _ := w.plane.Heard(); len(events) > 0 {
 			t.Errorf("upstream heard %v", events)
 		}
-		// What is gone does not linger, and is asked for anew (UP-7).
+		// What is gone does not linger, and is asked for again (UP-7).
 		w.respond("EDS a@2 -b")
 		synctest.Wait()
 		f := w.fetch(0, "a", "b")

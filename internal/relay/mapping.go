@@ -11,7 +11,7 @@ import (
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
-// What each package is told of the configuration. They do not know its schema.
+// What each package is told about the configuration. They do not know its schema.
 
 // HubConfig is what a group's Hub is told.
 func HubConfig(c *config.Config) fanout.Config {

@@ -107,7 +107,7 @@ func (w way) rename(entry int) {
 }
 
 // reach is all of a configuration that a Conn is made from. One in which any of it has
-// changed is replaced: an entry's connections are made anew, and its streams opened anew.
+// changed is replaced: an entry's connections are made again, and its streams opened again.
 type reach struct {
 	entry                            config.Fallback
 	maxReceive                       config.Bytes

@@ -117,7 +117,7 @@ func TestReconfigureReachesSessions(t *testing.T) {
 }
 
 // TestReconfigureStreams: the stream to the control plane goes on when nothing that concerns
-// it changes, and is opened anew, with versions, when it is reached in another way. What a
+// it changes, and is opened again, with versions, when it is reached in another way. What a
 // client has is not sent again, nor removed.
 func TestReconfigureStreams(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
@@ -138,14 +138,14 @@ func TestReconfigureStreams(t *testing.T) {
 			"cache.mass_removal_guard.fraction=0.5", "upstream.backoff.max=3s")
 		time.Sleep(5 * time.Second)
 		if opened() != since {
-			t.Error("the stream was opened anew although nothing of it has changed")
+			t.Error("the stream was opened again although nothing of it has changed")
 		}
 		for _, set := range []string{"upstream.keepalive=20s", "upstream.headers={x-a: b}", "upstream.max_connections=3", "timers.dne_timeout=9s", "upstream.max_receive_bytes=1MiB", "upstream.mode=delta"} {
 			since = opened()
 			w.reconfigure(set)
 			time.Sleep(5 * time.Second)
 			if opened() == since {
-				t.Errorf("%s: the stream was not opened anew", set)
+				t.Errorf("%s: the stream was not opened again", set)
 			}
 		}
 		if n := c.responses; n != 1 || c.version("a") != w.published[0].version {

@@ -29,7 +29,7 @@ type Options struct {
 	Upstream   upstream.Observer
 	Downstream downstream.Observer
 	Snapshot   SnapshotObserver
-	// Certificates is told of handshakes that fail and of certificate files that change;
+	// Certificates hears of handshakes that fail and of certificate files that change;
 	// nil: nobody is. Follow says how such files are followed; zero: as certs.Defaults.
 	Certificates CertificateObserver
 	Follow       certs.Options

@@ -43,7 +43,7 @@ lines:
 	return n
 }
 
-// TestSilenceAtDefaults: with the timers as they are by default, people are told of a
+// TestSilenceAtDefaults: with the timers as they are by default, people are told about a
 // control plane that says nothing of a type 15 s after it was asked, once, and of the
 // end of that.
 func TestSilenceAtDefaults(t *testing.T) {

@@ -247,7 +247,7 @@ func TestPanic_Contained(t *testing.T) {
 }
 
 // TestUpstreamPanic_Contained (target R26): a bug that a response of the control plane
-// brings to light ends the stream it came on, which is opened anew; no client
+// brings to light ends the stream it came on, which is opened again; no client
 // notices.
 func TestUpstreamPanic_Contained(t *testing.T) {
 	inWorld(t, nil, func(w *world) {

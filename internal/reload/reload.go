@@ -35,7 +35,7 @@ type Options struct {
 	// is the same in all that needs a restart. On an error it has changed nothing.
 	Running func() *config.Config
 	Apply   func(*config.Config) error
-	// Log, and Observer (nil: nobody), are told of every reload.
+	// Log, and Observer (nil: nobody), hear of every reload.
 	Log      *slog.Logger
 	Observer Observer
 }

@@ -91,7 +91,7 @@ func TestReload(t *testing.T) {
 				t.Errorf("says %q, want %q", said, tt.says)
 			}
 			if fmt.Sprint(x.oks) != fmt.Sprint([]bool{true, tt.ok}) {
-				t.Errorf("told of %v", x.oks)
+				t.Errorf("told %v", x.oks)
 			}
 			if !strings.Contains(x.log.String(), tt.logs) {
 				t.Errorf("the log lacks %s:\n%s", tt.logs, x.log.String())

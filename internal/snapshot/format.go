@@ -182,7 +182,7 @@ func (w *writer) record(p []byte) {
 
 // Decode reads a snapshot, or says why it is not one. Nothing of a damaged file is
 // used. key must be the one it was written with, nil if there was none; f makes the
-// versions of resources anew.
+// versions of resources again.
 func Decode(data []byte, key *Key, f cache.Fingerprint) (*Snapshot, error) {
 	switch {
 	case bytes.HasPrefix(data, []byte(magicSealed)) && key == nil:

@@ -24,7 +24,7 @@
 // "actor > command" is said to the relay, "actor < event" is what the relay says. Between two ">" lines the "<" lines are
 // compared per actor, in order, and are all there is: silence is asserted by absence. Only a line that ends in " ..." leaves
 // its end open. "config" is handed to the relay as its --set; "show" adds fields to resp events that are otherwise
-// left out, to open events the features that every relay has and the way by which it came, and to every request its node. Time stands still between the lines, save for "* > wait 15s".
+// left out, to open events the features that every relay has and the way by which it came, and to every request its node. Time stands still between the lines, except for "* > wait 15s".
 // "* > restart" ends the relay, with every stream of clients and to the control plane, and starts another one; a config value
 // STATE is a directory that outlives it.
 //

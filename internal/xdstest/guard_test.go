@@ -17,7 +17,7 @@ import (
 )
 
 // TestGuard_EmptyUpstream: a control plane of 1,000 clusters comes back with none.
-// For as long as that is doubted no client is told of a removal, and the log says so
+// For as long as that is doubted no client is told a removal, and the log says so
 // at once; then an operator, or time, lets it go (R21, H-22).
 func TestGuard_EmptyUpstream(t *testing.T) {
 	const hold = 5 * time.Minute

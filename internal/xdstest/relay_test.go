@@ -16,7 +16,7 @@ import (
 )
 
 // forwarder is the smallest thing that can stand where the relay will: every stream of a client becomes a stream
-// upstream, and messages pass through, save that Delta resources get the versions that clients expect.
+// upstream, and messages pass through, except that Delta resources get the versions that clients expect.
 type forwarder struct {
 	conn   *grpc.ClientConn
 	config []string

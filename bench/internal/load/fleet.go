@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package load owns the load: fleets of cheap clients, the schedule of changes, and
-// the workloads made of them. It never looks into a server, but for what the system
+// the workloads made of them. It never looks into a server, except for what the system
 // tells of its process and the server of itself. Clients and changes are in one
 // process, so that there is one clock.
 package load
@@ -264,7 +264,7 @@ func (c *client) End(reply []byte) ([]byte, error) {
 // Closed implements h2.Receiver.
 func (c *client) Closed(err error) { c.fleet.lost(err) }
 
-// resource is told of each resource.
+// resource is called with each resource.
 func (c *client) resource(r wire.Resource) {
 	if v := c.profile.versions; v != nil && !c.done {
 		v[string(r.Name)] = string(r.Version)

@@ -91,7 +91,7 @@ const (
 // NewHistogram is a histogram of durations in µs.
 func NewHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(Shortest, Longest, digits) }
 
-// quantiles are those that are told of a distribution.
+// quantiles are those that are shown of a distribution.
 var quantiles = []struct {
 	name string
 	at   float64

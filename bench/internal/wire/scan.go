@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Response is what a response says, save for its resources. The slices are the
+// Response is what a response says, except its resources. The slices are the
 // Scanner's, and good until its next response.
 type Response struct {
 	TypeURL, Nonce, Version []byte // Version is SotW's
@@ -76,7 +76,7 @@ var (
 // It keeps what it is interested in, and so needs the same little memory for a
 // response of any size.
 type Scanner struct {
-	// OnResource, if set, is told of each resource at its end.
+	// OnResource, if set, is called with each resource at its end.
 	OnResource func(Resource)
 
 	root  *message

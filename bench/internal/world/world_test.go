@@ -65,7 +65,7 @@ func TestScannerFindsTheStep(t *testing.T) {
 	}
 }
 
-// TestStamp: a stamped body is the one that is marshalled anew.
+// TestStamp: a stamped body is the one that is marshalled again.
 func TestStamp(t *testing.T) {
 	w := world.New(spec)
 	for _, k := range world.Kinds {

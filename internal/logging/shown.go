@@ -1,0 +1,34 @@
+package logging
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// What a line shows of what peers send.
+
+// MaxNames bounds the names in one line, and maxName how long each may be, in bytes.
+const (
+	MaxNames = 10
+	maxName  = 200
+)
+
+// First are the first of some names, which may be any number and of any length.
+func First(names []string) []string {
+	first := slices.Clone(names[:min(len(names), MaxNames)])
+	for i, name := range first {
+		first[i] = strings.ToValidUTF8(name[:min(len(name), maxName)], "")
+	}
+	return first
+}
+
+// Version is a version of a type as people may see it: whoever can guess at a weak secret
+// could check the guess by its version.
+func Version(t cache.TypeURL, version string) string {
+	if t == cache.Secret && version != "" {
+		return "[redacted]"
+	}
+	return version
+}
