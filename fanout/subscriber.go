@@ -87,7 +87,9 @@ func (m *Subscriber) mark(s *Subscription, k mark) *Subscriber {
 		s.dirty = true
 		m.dirty = append(m.dirty, s)
 	}
-	add := func(ids []cache.ID) []cache.ID { return bounded(append(ids, k.id), len(s.ids)) }
+	add := func(ids []cache.ID) []cache.ID {
+		return bounded(append(ids, k.id), 2*len(s.ids)+s.index.hub.bounds.Marks)
+	}
 	switch {
 	case k.kind == again:
 		s.marks.Again = true
@@ -108,9 +110,9 @@ func (m *Subscriber) mark(s *Subscription, k mark) *Subscriber {
 	return nil
 }
 
-// bounded drops repetitions once there must be some.
-func bounded(ids []cache.ID, names int) []cache.ID {
-	if len(ids) <= 2*names+16 {
+// bounded drops repetitions once there are more than so many.
+func bounded(ids []cache.ID, most int) []cache.ID {
+	if len(ids) <= most {
 		return ids
 	}
 	slices.Sort(ids)

@@ -13,9 +13,6 @@ import (
 // counts is that a resource comes, and that the stream is alive some time later. Then
 // the entry is returned to.
 
-// maxProbed bounds the names that a probe asks for.
-const maxProbed = 100
-
 // tickProbes schedules the probes, and gives up those that get no resource.
 func (c *Core) tickProbes(now time.Time) {
 	idle := len(c.probeable()) == 0
@@ -73,8 +70,8 @@ func (c *Core) probeOpened(s *slot) {
 	lanes := c.probeable()
 	s.stream = c.newStream(s, func(lane fanout.Lane, _ bool) ([]string, []cache.Held, bool) {
 		names := c.hub.Names(lane)
-		if n := len(names); n > maxProbed {
-			names = names[e.turn*maxProbed%(n-maxProbed+1):][:maxProbed]
+		if n, most := len(names), c.config.bounds().Probed; n > most {
+			names = names[e.turn*most%(n-most+1):][:most]
 		}
 		return names, nil, true
 	})

@@ -230,7 +230,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if _, ok := l.names[name]; !ok {
 			c.fail("G10", "%s %s is dropped, and was not asked for", k.name, name)
 		}
-		if at, ok := c.wanted[k.name][name]; ok && c.now.Sub(at) < c.linger && !c.refused && !c.settings.Small && !c.gone[k.name][name] && c.known[k.name].voice(l.wildcard).matches(name, surely) {
+		if at, ok := c.wanted[k.name][name]; ok && c.now.Sub(at) < c.linger && !c.refused && !c.settings.Bounded(boundLinger) && !c.gone[k.name][name] && c.known[k.name].voice(l.wildcard).matches(name, surely) {
 			c.fail("UP-7", "%s %s is dropped %v after its last client left", k.name, name, c.now.Sub(at))
 		}
 		delete(l.names, name)
@@ -245,7 +245,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if _, again := l.names[name]; again && !l.unasked || l.wildcard != (name == wildcard) {
 			c.fail("G10", "%s %s is asked for, twice or on a stream used otherwise (WILD-13)", k.name, name)
 		}
-		if !c.isWanted(k, name) && !c.late && !((resumed || c.settings.Small && l.begun.Equal(c.now)) && c.lingers(k, name)) {
+		if !c.isWanted(k, name) && !c.late && !((resumed || c.settings.Bounded(boundRequest) && l.begun.Equal(c.now)) && c.lingers(k, name)) {
 			c.fail("G10", "%s %s is asked for, and nobody wants it", k.name, name)
 		}
 		l.names[name] = c.askedAt(s)

@@ -14,14 +14,14 @@ import (
 // even have lingered.
 func (c *Checker) evicted(k kind, name string, w word) bool {
 	left := func(asked string) bool { _, left := c.wanted[k.name][asked]; return left }
-	return c.settings.Small && (left(name) || slices.ContainsFunc(w.aliases, left))
+	return c.settings.Bounded(boundLinger) && (left(name) || slices.ContainsFunc(w.aliases, left))
 }
 
 // follows is a lane as it is once the requests that follow the first have come, too:
 // what is asked for may not fit into one (UP-17).
 func (c *Checker) follows(k kind, l *relayLane) *relayLane {
 	all := *l
-	if all.names = maps.Clone(l.names); !c.settings.Small || l.wildcard {
+	if all.names = maps.Clone(l.names); !c.settings.Bounded(boundRequest) || l.wildcard {
 		return &all
 	}
 	names := slices.Collect(maps.Keys(c.wanted[k.name]))

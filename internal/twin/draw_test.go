@@ -31,7 +31,7 @@ func draw(r *rand.Rand) Script {
 // surround makes of a game with one plain control plane, half of the time, one with
 // another: of another kind, or one that hangs, or two of them.
 func (s *Script) surround(r *rand.Rand) {
-	s.Settings.Small = oneOf(r, true, false)
+	s.Settings.Bounds = strings.Join(drawBounds(r), ",")
 	if r.IntN(2) == 0 {
 		return
 	}
@@ -54,6 +54,18 @@ func (s *Script) surround(r *rand.Rand) {
 			s.hang(r)
 		}
 	}
+}
+
+// drawBounds takes each bound half of the time, and in one game of eight none, and in one
+// all of them.
+func drawBounds(r *rand.Rand) (bounds []string) {
+	often := oneOf(r, 0, 4, 4, 4, 4, 4, 4, 8)
+	for _, bound := range allBounds {
+		if r.IntN(8) < often {
+			bounds = append(bounds, bound)
+		}
+	}
+	return bounds
 }
 
 // share gives some of what is done to the control plane to the second.

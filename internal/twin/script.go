@@ -15,7 +15,7 @@ type Settings struct {
 	SotW                     string // the control plane speaks only that; the relay knows (sotw), or finds out (auto)
 	Server                   string // what kind it is: any of those in servers.go, with a comma between
 	Second                   string // there is another control plane to turn to: with the same world, or its own (other)
-	Small                    bool   // what is bounded is bounded to next to nothing
+	Bounds                   string // what is bounded to next to nothing: any of those in bounds.go, with a comma between
 }
 
 // Op is one operation. Any operation can be played at any time; one that makes no
@@ -94,8 +94,8 @@ func (s Settings) String() string {
 	if s.Second != "" {
 		text += " second " + s.Second
 	}
-	if s.Small {
-		text += " bounds small"
+	if s.Bounds != "" {
+		text += " bounds " + s.Bounds
 	}
 	return text
 }
@@ -163,7 +163,7 @@ func parseSettings(line string) (s Settings, err error) {
 		case "second":
 			s.Second = words[1]
 		case "bounds":
-			s.Small = words[1] == "small"
+			s.Bounds = words[1]
 		default:
 			return s, fmt.Errorf("no such setting: %s", words[0])
 		}

@@ -15,12 +15,9 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/xds-relay/xds-relay/fanout"
 )
 
 func TestMain(m *testing.M) {
-	fanout.PruneAbove = func(int) int { return 0 }
 	goleak.VerifyTestMain(m)
 }
 
