@@ -18,6 +18,8 @@ type Checker struct {
 	linger, missing, settle, ackTimeout time.Duration
 
 	now     time.Time
+	round   int                   // how often somebody has said something to the relay, or time has passed
+	reasons map[reason]int        // why what is not served is not, when all is quiet
 	events  int                   // so far: requests of clients, and responses of the control plane
 	known   map[string]*knowledge // by kind; of this life of the relay
 	bodies  map[string]content
@@ -60,6 +62,7 @@ type Checker struct {
 	lapsedAt  map[string]time.Time // since when wildcards may be given up, by kind
 	late      bool
 	second    bool // there is another control plane
+	misnamed  bool // the error that has not arrived is about an alias
 	redenied  bool // an alias was denied that was absent already (NAME-6)
 	remembers bool // the server sends of full-state types what nobody asks for (UP-9)
 	ignores   bool // it takes no notice of versions
@@ -76,7 +79,8 @@ type Checker struct {
 
 func newChecker(s Settings, bodies map[string]content) *Checker {
 	c := &Checker{
-		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
+		reasons: map[reason]int{},
+		linger:  s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
 		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{},
 		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
 		hungSince: map[int]time.Time{}, crossed: map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{}, settings: s, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores),
@@ -103,6 +107,11 @@ func (c *Checker) fail(rule, format string, a ...any) {
 // relayStarted: a relay has no streams at first, and knows nothing but what is on disk.
 func (c *Checker) relayStarted() {
 	clear(c.lapsedAt)
+	for _, cl := range c.clients {
+		for _, t := range cl.topics {
+			clear(t.failures)
+		}
+	}
 	c.known, c.streams, c.before, c.proven = map[string]*knowledge{}, map[int]*relayStream{}, map[string]map[string]time.Time{}, c.now
 	for _, k := range kinds {
 		c.known[k.name] = &knowledge{newVoice(), newVoice(), map[string]bool{}}
@@ -198,6 +207,7 @@ func (c *Checker) silence() {
 
 // upAsked judges a request of the relay's.
 func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
+	c.heard()
 	s := c.streams[id]
 	k, ok := named(req.GetTypeUrl())
 	defer c.noteLapse()
@@ -311,7 +321,7 @@ func (c *Checker) isWanted(k kind, name string) bool {
 // another one works, that goes on.
 func (c *Checker) lingers(k kind, name string) bool {
 	at, ok := c.wanted[k.name][name]
-	return ok && (at.Add(c.linger+time.Second).After(c.proven) || c.now.Sub(c.back) <= time.Second)
+	return ok && (!at.Add(c.linger+time.Second).Before(c.proven) || c.now.Sub(c.back) <= time.Second)
 }
 
 // works notes that a stream does.
@@ -390,6 +400,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		if before := v.words[name]; !answered && l.shown[name] != "" && (l.shown[name] == w.version || before.present && before.label == w.label) {
 			l.sign = true
 		}
+		c.overcome(k, name, w.aliases)
 		covered, surely := c.covered(k, l, name, w.aliases)
 		unasked := k.full && !l.wildcard && !covered // kept, as long as there is room (UP-9)
 		_, subscribed := l.names[name]
@@ -406,11 +417,15 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 	}
 	for _, name := range resp.GetRemovedResources() {
+		c.overcome(k, name, nil)
 		c.changed(k, v.remove(name, c.events))
 		c.gone[k.name][name] = true
 	}
 	for _, e := range resp.GetResourceErrors() {
 		known.erred[e.GetResourceName().GetName()] = true
+		if _, asked := l.names[e.GetResourceName().GetName()]; asked && !l.wildcard {
+			c.forwards(k, e)
+		}
 		if e.GetErrorDetail().GetCode() == notFound {
 			c.changed(k, v.remove(e.GetResourceName().GetName(), c.events))
 			c.gone[k.name][e.GetResourceName().GetName()] = true

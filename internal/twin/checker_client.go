@@ -18,6 +18,8 @@ type clientState struct {
 	// was sent (ORDER-4).
 	warm map[string]bool
 	hold hold
+	// going is what it was told in one go (ORDER-2).
+	going going
 }
 
 // topic is what a client has asked for and been told, of one type.
@@ -38,6 +40,8 @@ type topic struct {
 	asked    map[string]bool   // names that await an answer
 	left     map[string]bool   // names given up under the wildcard, to be told once more (WILD-8)
 	brought  map[string]bool   // names that the client came with (DOWN-DELTA-10)
+	failures map[string]bool   // names of whose error it is to be told (ERR-9)
+	failed   map[string]int32  // and of whose it was told, with the code
 	whole    bool              // the wildcard awaits its answer
 	opening  bool              // and nothing precedes that (DOWN-DELTA-13)
 	answered bool              // the wildcard was answered since it was asked for, for all we know
@@ -60,6 +64,7 @@ type held struct {
 func (t *topic) begin() {
 	t.interest, t.last, t.seen = newInterest(), map[string]string{}, map[string]seen{}
 	t.owed, t.asked, t.whole, t.opening = map[string]bool{}, map[string]bool{}, false, false
+	t.failures, t.failed = map[string]bool{}, map[string]int32{}
 	t.halves, t.warmed, t.twice, t.asks = map[string]bool{}, map[string]bool{}, false, 0
 	t.left, t.brought, t.unacked, t.view = map[string]bool{}, map[string]bool{}, nil, ""
 }
@@ -144,6 +149,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		}
 	}
 	for _, name := range unsubscribe {
+		t.recovers(name, nil)
 		if t.brought[name] && !t.interest.Wildcard {
 			delete(t.holds, name) // an alias may lead there, but the relay cannot know (DOWN-DELTA-16)
 			delete(t.brought, name)
@@ -202,6 +208,9 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 	}
 	dropped := false
 	for name := range before.Names {
+		if !t.interest.Names[name] {
+			t.recovers(name, nil)
+		}
 		dropped = dropped || !t.interest.Names[name]
 	}
 	if t.interest.Wildcard && (!before.Wildcard || dropped) {

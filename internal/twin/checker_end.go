@@ -105,7 +105,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			delete(view, name) // SotW cannot say that it has lost the alias (TRANSLATE-7)
 			continue
 		}
-		if w, known := c.known[k.name].byName.present(name); known && (w.unsure || c.second) && c.mute(k) {
+		if w, known := c.known[k.name].byName.present(name); (known && (w.unsure || c.second) || !known && c.remembers) && c.mute(k) {
 			delete(view, name)
 			continue
 		}
@@ -141,6 +141,8 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			c.fail("DOWN-DELTA-7", "%s has had no answer for %s", who, name)
 		}
 	}
+	c.failures(who, k, cl, t)
+	c.waits(who, k, cl, t, world)
 	for name := range cl.warm {
 		if i := &t.interest; k.name == "EDS" && !unresolved(name) && (i.Names[name] || i.Wildcard && !cl.sotw) && (!cl.sotw && i.Names[name] || world[k.name][name].Label != "") {
 			c.fail("ORDER-4", "%s: %s was not told after its cluster", who, name)

@@ -56,10 +56,12 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		answer = true
 		delete(t.asked, e.GetResourceName().GetName())
 		t.owed[e.GetResourceName().GetName()] = true // when the error is over
+		t.told(e)
 	}
 	if opening {
 		c.opened(who, t, known, listed)
 	}
+	c.ordered(who, c.clients[id], k, news, len(resp.GetRemovedResources()) > 0, answer || postponed)
 	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer)
 	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer || postponed)
 }
@@ -119,6 +121,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 				delete(t.holds, name)
 			}
 		}
+		c.lacks(who, k, t, listed)
 		if view == t.view && !reason {
 			c.fail("DOWN-SOTW-13", "%s: the same set again, for no reason", who)
 		}
@@ -128,10 +131,13 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	for _, e := range resp.GetResourceErrors() {
 		name := e.GetResourceName().GetName()
 		t.owed[name] = true // when the error is over
+		t.told(e)
+		delete(t.asked, name)
 		if listed[name] && codes.Code(e.GetErrorDetail().GetCode()) == codes.NotFound {
 			c.fail("MISS-6", "%s: the set lists %s, and says that there is none", who, name)
 		}
 	}
+	c.ordered(who, c.clients[id], k, news, false, answer)
 	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer)
 	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer)
 }
@@ -206,6 +212,7 @@ func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases 
 			c.fail("G4", "%s: %s is denied, and the control plane did not", who, alias)
 		}
 		asked = t.settle(alias, nil) || asked
+		t.goes(alias)
 		for name, h := range t.holds {
 			if answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) {
 				delete(t.holds, name)
@@ -250,7 +257,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	}
 	t.seen[name] = seen{r.label, age}
 	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !known.erred[name] {
-		t.twice = t.warmed[name] && t.interest.leading(name, aliases) > 1
+		t.twice = (t.warmed[name] || k.name == "LDS") && t.interest.leading(name, aliases) > 1
 		c.fail("G5", "%s: %s=%s again", who, name, r.label)
 	}
 	if known.byWildcard.complete {
@@ -274,6 +281,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		}
 	}
 	t.last[name] = version
+	t.recovers(name, aliases)
 	delete(t.brought, name)
 	delete(t.owed, name)
 	t.holds[name] = held{r.label, version, aliases}
@@ -317,6 +325,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 		c.fail("DOWN-DELTA-14", "%s is told again that %s is gone", who, name)
 	}
 	t.last[name] = ""
+	t.goes(name)
 	delete(t.brought, name)
 	delete(t.owed, name)
 	delete(t.holds, name)
@@ -350,10 +359,10 @@ func (c *Checker) Known() {
 			if !cl.open || t == nil || t.interest.fresh || t.opening || cl.sotw && k.full {
 				continue // a full set may wait for what is not known (DOWN-SOTW-7)
 			}
+			c.failures(fmt.Sprintf("c%d %s", id, k.name), k, cl, t)
 			for _, v := range c.known[k.name].voices() {
 				for name, w := range v.words {
-					served := v == c.known[k.name].byName && c.kept(k, t.interest.Names, name, w) ||
-						v.complete && c.since[k.name][wildcard] < v.completed && t.interest.Wildcard && !t.interest.Named(name, w.aliases) && c.kept(k, map[string]bool{wildcard: true}, name, w)
+					served := c.served(k, t, v, name, w)
 					warm := v.warm || t.interest.Wildcard && c.known[k.name].byWildcard.settling
 					kept := warm && (t.brought[name] || cl.sotw && len(t.brought) > 0)
 					if w.present && served && !kept && !c.evicted(k, name, w) && !c.known[k.name].says(name, t.holds[name].label) {

@@ -6,8 +6,10 @@ import "time"
 
 // finish brings everything to rest, and judges.
 func (g *Game) finish() {
+	g.held = false
 	g.relay.Hold(false)
 	for _, p := range g.everybody() {
+		p.deaf = false
 		g.relay.Deaf(p.id, false)
 	}
 	g.relay.Settle()

@@ -61,6 +61,7 @@ type Game struct {
 	planes   []*controlPlane // in the order in which the relay prefers them
 	checker  *Checker
 	players  map[int]*player
+	held     bool  // the relay does nothing by itself
 	snapshot bool  // the relay keeps one on disk
 	open     []int // streams to the control planes, oldest first
 	trace    func(string)
@@ -115,6 +116,7 @@ func (g *Game) Play(relay Relay, ops []Op) []string {
 // act lets everybody do what they do by themselves.
 func (g *Game) act() {
 	g.relay.Settle()
+	defer g.keepUp()
 	for range 100 {
 		busy := g.serve()
 		for _, p := range g.everybody() {
@@ -128,6 +130,16 @@ func (g *Game) act() {
 		g.relay.Settle()
 	}
 	g.checker.fail("quiet", "relay, control plane and clients do not fall quiet")
+}
+
+// keepUp judges what clients have when the relay has nothing left to do.
+func (g *Game) keepUp() {
+	if g.held || g.failed() {
+		return
+	}
+	for _, p := range g.everybody() {
+		g.checker.upToDate(p.id, p.deaf)
+	}
 }
 
 func (g *Game) everybody() (all []*player) {
@@ -173,9 +185,11 @@ func (g *Game) play(o Op) {
 	case "restart":
 		g.restart(o.N != 0 && g.relay.Kills())
 	case "hold":
+		g.held = true
 		g.relay.Hold(true)
 	case "go":
 		if o.N == 0 {
+			g.held = false
 			g.relay.Hold(false)
 		} else {
 			g.relay.Step(o.N)
@@ -261,6 +275,7 @@ func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) 
 		said, resp, bad = whole, means, false
 	}
 	g.log("up%d > %s", id, text(resp))
+	g.checker.heard()
 	g.checker.now = g.relay.Now()
 	g.noteCrossing(id, resp)
 	g.checker.upSaid(id, resp, bad)
@@ -295,6 +310,7 @@ func (g *Game) playClient(o Op, k kind) {
 		g.players[o.Who] = p
 	}
 	g.checker.now = g.relay.Now()
+	g.checker.heard()
 	switch o.Verb {
 	case "open":
 		if !p.open && len(p.wants) == 0 {
@@ -315,6 +331,7 @@ func (g *Game) playClient(o Op, k kind) {
 		g.hangUp(p)
 		g.openStream(p, o.N%4)
 	case "deaf":
+		p.deaf = o.N != 0 && p.open
 		g.relay.Deaf(p.id, o.N != 0)
 	}
 }
@@ -345,6 +362,7 @@ func (g *Game) wait(d time.Duration) {
 		if g.planes[0].habits&eager != 0 {
 			step = min(d, beat)
 		}
+		g.checker.heard()
 		g.relay.Wait(step)
 		g.checker.now = g.relay.Now()
 		g.checker.settled()
