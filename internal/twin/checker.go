@@ -61,13 +61,14 @@ type Checker struct {
 	leaves    bool                 // a client has given up a name under the wildcard
 	lapsedAt  map[string]time.Time // since when wildcards may be given up, by kind
 	late      bool
-	second    bool // there is another control plane
-	misnamed  bool // the error that has not arrived is about an alias
-	redenied  bool // an alias was denied that was absent already (NAME-6)
-	remembers bool // the server sends of full-state types what nobody asks for (UP-9)
-	ignores   bool // it takes no notice of versions
-	forgetful bool // SotW upstream cannot say what is gone, save of full sets (TRANSLATE-7)
-	uncertain bool // there were suspects, which do not linger (H-41)
+	second    bool                       // there is another control plane
+	doubts    map[string]map[bool]*doubt // what faults have left open, by kind and whether by wildcard (fault.go)
+	misnamed  bool                       // the error that has not arrived is about an alias
+	redenied  bool                       // an alias was denied that was absent already (NAME-6)
+	remembers bool                       // the server sends of full-state types what nobody asks for (UP-9)
+	ignores   bool                       // it takes no notice of versions
+	forgetful bool                       // SotW upstream cannot say what is gone, save of full sets (TRANSLATE-7)
+	uncertain bool                       // there were suspects, which do not linger (H-41)
 
 	// Violations, each beginning with the id of what is broken; or the exemption that
 	// covers the first one, and what it was.
@@ -111,6 +112,10 @@ func (c *Checker) relayStarted() {
 		for _, t := range cl.topics {
 			clear(t.failures)
 		}
+	}
+	c.doubts = map[string]map[bool]*doubt{}
+	for _, k := range kinds {
+		c.doubts[k.name] = map[bool]*doubt{}
 	}
 	c.known, c.streams, c.before, c.proven = map[string]*knowledge{}, map[int]*relayStream{}, map[string]map[string]time.Time{}, c.now
 	for _, k := range kinds {
@@ -187,13 +192,17 @@ func (c *Checker) upEnds(id int) {
 // silence notes the names that have gone unanswered for too long (MISS-3), and what
 // they led to and was not said again, though no version was shown of it (RECON-12).
 func (c *Checker) silence() {
-	for _, s := range c.streams {
+	for id, s := range c.streams {
 		for kind, l := range s.lanes {
 			v := c.known[kind].byName
 			asked := maps.Clone(l.names)
 			maps.Copy(asked, l.again) // just being asked for again
 			for name, since := range asked {
 				if _, known := v.words[name]; !l.wildcard && !known && c.now.Sub(since) >= c.missing && !v.matches(name, surely) && c.alive(s, since) {
+					if d := c.doubts[kind][false]; d != nil && d.stream == id && c.doubted(kind, false, name) {
+						continue // no timer of this stream makes it absent (ERR-10)
+					}
+					c.sound(kindOf(kind), false, name)
 					v.words[name] = word{silent: true, unvouched: !l.heard}
 					c.gone[kind][name] = true
 				}
@@ -387,6 +396,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	lapsed := s.sotw && l.wildcard && c.since[k.name][wildcard] > l.asked
 	for _, r := range resp.GetResources() {
 		name := r.GetName()
+		c.sound(k, l.wildcard, append(slices.Clone(r.GetAliases()), name)...)
 		if r.GetResource() == nil {
 			for _, alias := range r.GetAliases() {
 				if !v.matches(alias, surely) {
@@ -418,6 +428,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	}
 	for _, name := range resp.GetRemovedResources() {
 		c.overcome(k, name, nil)
+		c.sound(k, l.wildcard, name)
 		c.changed(k, v.remove(name, c.events))
 		c.gone[k.name][name] = true
 	}
@@ -437,6 +448,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 		if c.settle == 0 || s.sotw {
 			c.whole(l, v)
+			if !bad {
+				c.clears(id, k.name, true, s.sotw && k.full)
+			}
 		}
 	}
 }
@@ -478,13 +492,14 @@ func (c *Checker) changed(k kind, names []string) {
 
 // settled notes which wildcard sets are complete by now (RECON-16).
 func (c *Checker) settled() {
-	for _, s := range c.streams {
+	for id, s := range c.streams {
 		for kind, l := range s.lanes {
 			if !l.wildcard && c.now.Sub(l.begun) >= settleCap {
 				c.known[kind].byName.warm = false
 			}
 			if l.wildcard && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
 				c.whole(l, c.known[kind].byWildcard)
+				c.clears(id, kind, true, false)
 			}
 		}
 	}

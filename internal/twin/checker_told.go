@@ -313,6 +313,9 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 	if w := c.known[k.name].byName.words[name]; t.brought[name] && w.silent && w.unvouched {
 		c.fail("MISS-4", "%s came with %s, of which a stream was silent that had carried nothing of the type, and is told that it is gone", who, name)
 	}
+	if c.inDoubt(k, name, &t.interest) {
+		c.fail("ERR-10", "%s is told that %s is gone, of which upstream has sent a faulty answer", who, name)
+	}
 	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name], kept); {
 	case gone || c.outlived(k, name, &t.interest) || c.known[k.name].byName.unnamed(name, &t.interest):
 	case c.lapsed(k) && c.known[k.name].byWildcard.warm: // what is from disk is left to nobody (RECON-19)

@@ -25,6 +25,9 @@ func draw(r *rand.Rand) Script {
 		s.Ops = append(s.Ops, world.op(r))
 	}
 	s.surround(r)
+	if r.IntN(8) == 0 {
+		s.cold(r, few)
+	}
 	return s
 }
 
@@ -80,6 +83,29 @@ func (s *Script) share(r *rand.Rand) {
 	}
 }
 
+// cold lets the relay begin without a snapshot while clients come back with what they have,
+// and the control plane's first answers to it are faulty, or errors.
+func (s *Script) cold(r *rand.Rand, kinds []kind) {
+	s.Settings.Snapshot = false
+	ops := []Op{{Verb: "restart"}}
+	for range 1 + r.IntN(3) {
+		ops = append(ops, Op{Verb: "reconnect", Who: r.IntN(4), N: oneOf(r, 0, 0, 1, 2)})
+	}
+	ops = append(ops, Op{Verb: "wait", N: oneOf(r, 5, 50, 1000)})
+	for range 1 + r.IntN(3) {
+		o := Op{Verb: oneOf(r, "fault", "fault", "push", "error"), Who: r.IntN(3), Kind: oneOf(r, kinds...).name}
+		switch o.Verb {
+		case "fault":
+			o.N = r.IntN(faultKinds) << 6
+		case "error":
+			o.Add = someNames(r, 3)
+		}
+		ops = append(ops, o)
+	}
+	ops = append(ops, Op{Verb: "wait", N: oneOf(r, 100, 16000, 31000)})
+	s.Ops = slices.Insert(s.Ops, r.IntN(len(s.Ops)+1), ops...)
+}
+
 // hang lets a control plane hang for some operations, or for good.
 func (s *Script) hang(r *rand.Rand) {
 	begin := r.IntN(len(s.Ops) + 1)
@@ -103,7 +129,7 @@ type cast struct {
 // weights are how often each verb is played.
 var weights = weighted(map[string]int{
 	"set": 12, "remove": 5, "version": 2, "wipe": 1,
-	"habit": 3, "push": 20, "again": 2, "bad": 1, "error": 1, "extra": 1, "end": 2, "down": 1, "up": 2,
+	"habit": 3, "push": 20, "again": 2, "bad": 1, "fault": 2, "error": 2, "extra": 1, "end": 2, "down": 1, "up": 2,
 	"open": 3, "sub": 14, "ack": 8, "nack": 2, "acks": 6, "close": 2, "reconnect": 4, "deaf": 2,
 	"wait": 6, "save": 1, "restart": 1, "hold": 2, "go": 4,
 })
@@ -124,7 +150,7 @@ func (c cast) op(r *rand.Rand) Op {
 	kinds := c.kinds
 	o := Op{Verb: weights[r.IntN(len(weights))]}
 	switch o.Verb {
-	case "set", "remove", "version", "wipe", "push", "again", "bad", "error", "extra", "sub", "ack", "nack":
+	case "set", "remove", "version", "wipe", "push", "again", "bad", "fault", "error", "extra", "sub", "ack", "nack":
 		o.Kind = kinds[r.IntN(len(kinds))].name
 	}
 	switch o.Verb {
@@ -140,10 +166,13 @@ func (c cast) op(r *rand.Rand) Op {
 		}
 	case "remove", "version", "error", "extra":
 		o.Add = someNames(r, 3)
-	case "push", "bad":
+	case "push", "bad", "fault":
 		o.Who = r.IntN(3)
 		if r.IntN(3) == 0 {
 			o.N = r.IntN(64)
+		}
+		if o.Verb == "fault" {
+			o.N |= r.IntN(faultKinds) << 6
 		}
 	case "again":
 		o.Who = r.IntN(3)

@@ -61,6 +61,7 @@ type Game struct {
 	planes   []*controlPlane // in the order in which the relay prefers them
 	checker  *Checker
 	players  map[int]*player
+	spoil    bool  // what is said next in SotW cannot be read
 	held     bool  // the relay does nothing by itself
 	snapshot bool  // the relay keeps one on disk
 	open     []int // streams to the control planes, oldest first
@@ -172,7 +173,7 @@ func (g *Game) play(o Op) {
 			p.habits = habits(o.N)
 		}
 		g.checker.uncertain = g.checker.uncertain || plane.habits&poison != 0
-	case "push", "again", "bad", "error", "extra", "end":
+	case "push", "again", "bad", "fault", "error", "extra", "end":
 		g.playStream(o, k)
 	case "down", "up":
 		g.setDown(plane, o.Verb == "down")
@@ -213,13 +214,17 @@ func (g *Game) playStream(o Op, k kind) {
 	case "again":
 		plane.again(s, k)
 		g.push(id, k, 0, false)
-	case "push", "bad":
+	case "push", "bad", "fault":
 		if o.N&32 == 0 && plane.read(s) {
 			g.log("up%d > refuses", id)
 			g.refuse(id)
 			return
 		}
-		g.push(id, k, o.N&31, o.Verb == "bad")
+		fault := -1
+		if o.Verb == "fault" {
+			fault = o.N >> 6
+		}
+		g.say(id, k, o.N&31, o.Verb == "bad", fault)
 	case "error":
 		plane.erred = true
 		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: fmt.Sprintf("n%d", plane.next())}
@@ -252,7 +257,10 @@ func (g *Game) playStream(o Op, k kind) {
 }
 
 // push says what there is to say of a type on a stream; true if there was anything.
-func (g *Game) push(id int, k kind, pieces int, bad bool) bool {
+func (g *Game) push(id int, k kind, pieces int, bad bool) bool { return g.say(id, k, pieces, bad, -1) }
+
+// say is push with a fault, if that is not negative.
+func (g *Game) say(id int, k kind, pieces int, bad bool, fault int) bool {
 	plane, s := g.server(id)
 	resp := plane.push(s, k, pieces)
 	if resp == nil {
@@ -261,8 +269,28 @@ func (g *Game) push(id int, k kind, pieces int, bad bool) bool {
 	if bad = bad && len(resp.Resources) > 0 && s.sotw == nil; bad {
 		resp.Resources = append(resp.Resources, proto.Clone(resp.Resources[0]).(*discovery.Resource)) // ERR-11
 	}
+	if fault >= 0 && s.sotw == nil {
+		if sound, name, ok := faulty(resp, fault); ok {
+			g.hear(id, k, resp, sound, name)
+			return true
+		}
+	}
+	g.spoil = fault >= 0
 	g.answer(id, resp, bad)
+	g.spoil = false
 	return true
+}
+
+// hear lets the relay hear a faulty response, of which only something is sound. On a probe
+// nobody listens.
+func (g *Game) hear(id int, k kind, said proto.Message, sound *discovery.DeltaDiscoveryResponse, name string) {
+	g.log("up%d > %s, of which is sound %s", id, text(said), text(sound))
+	g.checker.now = g.relay.Now()
+	g.checker.heard()
+	g.noteCrossing(id, sound)
+	g.checker.spoils(id, k, name)
+	g.checker.upSaid(id, sound, true)
+	g.relay.Answer(id, said)
 }
 
 func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) {
@@ -273,6 +301,12 @@ func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) 
 			return
 		}
 		said, resp, bad = whole, means, false
+		if k, _ := named(resp.GetTypeUrl()); g.spoil && len(whole.Resources) > 0 {
+			unreadable(whole)
+			means.Resources, means.RemovedResources = means.Resources[1:], nil
+			g.hear(id, k, whole, means, "")
+			return
+		}
 	}
 	g.log("up%d > %s", id, text(resp))
 	g.checker.heard()

@@ -36,6 +36,12 @@ func named(name string) (kind, bool) {
 	return kinds[i], true
 }
 
+// kindOf is the kind of that short name.
+func kindOf(name string) kind {
+	k, _ := named(name)
+	return k
+}
+
 // Resource is what the control plane has under a name.
 type Resource struct {
 	// Label stands for the content: another label, another content.

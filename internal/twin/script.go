@@ -46,6 +46,7 @@ var verbs = map[string]string{
 	"push":  "it says on a stream what there is to say; N bits 0-4: names that may be in it (0: all), bit 5: without having read what was asked since",
 	"again": "it says everything again",
 	"bad":   "as push, and lists a resource twice, which is to be NACKed",
+	"fault": "as push, with a fault in its first resource, which is to be NACKed; N from bit 6: which fault (fault.go)",
 	"error": "it sends an error for the names",
 	"extra": "it sends the names, asked for or not",
 	"end":   "a stream ends; N: 0 it breaks, 1 UNAVAILABLE, 2 OK",
