@@ -21,6 +21,13 @@ func (c *Checker) mute(k kind) bool {
 	return false
 }
 
+// crowded: a server has shown more that nobody had asked for than there is room for, and
+// more names of it went than are remembered: any name may be one that it has shown, so that
+// its silence says nothing (UP-9, UP-19).
+func (c *Checker) crowded(k kind) bool {
+	return k.full && c.remembers && c.settings.Bounded(boundUnasked) && c.settings.Bounded(boundGone)
+}
+
 // overlooked: a server that ignores versions was shown one of a resource, has not spoken of
 // it since, and has given no sign of what it is like: whether the resource is still there
 // the relay cannot know (RECON-11, RECON-13).
@@ -94,6 +101,9 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 	view, holds := world.View(k, &t.interest), map[string]string{}
 	// An error is no answer, and SotW has no other for what does not exist (ERR-8).
 	unresolved := func(name string) bool {
+		if c.crowded(k) && world[k.name][name].Label == "" {
+			return true
+		}
 		return (c.forgetful || c.remembers || c.ignores) && c.known[k.name].erred[name] && world[k.name][name].Label == ""
 	}
 	waits := slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), unresolved)

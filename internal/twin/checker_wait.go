@@ -22,12 +22,13 @@ const (
 	unspeaking reason = "TRANSLATE-7: SotW has no word for what does not exist"
 	unsaid     reason = "RECON-11: the server is silent about what it believes known"
 	put        reason = "RECON-19: what the client came with stays while what is here is from disk"
+	countless  reason = "UP-9: so much was shown unasked that every name may have been"
 	untold     reason = "DOWN-SOTW-10: SotW does not tell that a resource of this type is gone"
 	withholds  reason = "DOWN-SOTW-7: the set waits for a name that is not resolved"
 )
 
 // allReasons are in the order in which they are printed.
-var allReasons = []reason{spared, failing, doubted, unspeaking, unsaid, put, untold, withholds}
+var allReasons = []reason{spared, failing, doubted, unspeaking, unsaid, countless, put, untold, withholds}
 
 // waits judges what a client still waits for when all is quiet, and counts the reasons.
 func (c *Checker) waits(who string, k kind, cl *clientState, t *topic, world World) {
@@ -69,6 +70,8 @@ func (c *Checker) why(k kind, cl *clientState, t *topic, name string, world Worl
 		return doubted
 	case c.forgetful && !exists:
 		return unspeaking
+	case c.crowded(k) && !exists:
+		return countless
 	case (c.ignores || c.remembers || c.mute(k)) && !exists:
 		return unsaid
 	case len(t.brought) > 0 && (known.byName.warm || known.byWildcard.warm):
