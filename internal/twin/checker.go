@@ -63,6 +63,8 @@ type Checker struct {
 	late      bool
 	second    bool                       // there is another control plane
 	doubts    map[string]map[bool]*doubt // what faults have left open, by kind and whether by wildcard (fault.go)
+	news      bool                       // something was said since who keeps up was last judged (ORDER-1)
+	evicts    bool                       // one name of a type lingers, others may not (bounds.go)
 	misnamed  bool                       // the error that has not arrived is about an alias
 	redenied  bool                       // an alias was denied that was absent already (NAME-6)
 	remembers bool                       // the server sends of full-state types what nobody asks for (UP-9)
@@ -80,8 +82,8 @@ type Checker struct {
 
 func newChecker(s Settings, bodies map[string]content) *Checker {
 	c := &Checker{
-		reasons: map[reason]int{},
-		linger:  s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
+		reasons: map[reason]int{}, evicts: s.Bounded(boundLinger),
+		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
 		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{},
 		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
 		hungSince: map[int]time.Time{}, crossed: map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{}, settings: s, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores),
@@ -344,7 +346,7 @@ func (c *Checker) works() {
 // lapsed: nobody wants the wildcard, and no stream carries it, or not for much longer,
 // so that the relay has forgotten its set.
 func (c *Checker) lapsed(k kind) bool {
-	if slices.Contains(Union(c.interests(k)), wildcard) {
+	if slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Wildcard }) {
 		return false
 	}
 	if left, ok := c.wanted[k.name][wildcard]; ok && c.now.Sub(left) >= c.linger {
@@ -391,6 +393,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	answered := l.heard
 	l.heard, l.latest, s.latest = true, c.now, c.now
 	c.events++
+	c.news = true
 	c.works()
 	// A SotW wildcard is never given up in words: who wants it anew asks on another stream.
 	lapsed := s.sotw && l.wildcard && c.since[k.name][wildcard] > l.asked
@@ -467,10 +470,10 @@ const notFound = 5
 
 // covered: the relay has asked for a resource, or, not surely, is about to.
 func (c *Checker) covered(k kind, l *relayLane, name string, aliases []string) (covered, surely bool) {
-	for asked := range l.names {
-		if answers(name, aliases, asked) {
+	for _, asked := range append(slices.Clone(aliases), name) {
+		if _, is := l.names[asked]; is {
 			// What is absent goes with its last client (UP-7).
-			covered, surely = true, surely || !c.gone[k.name][asked] || slices.Contains(Union(c.interests(k)), asked)
+			covered, surely = true, surely || !c.gone[k.name][asked] || slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[asked] || i.Wildcard && asked == wildcard })
 		}
 	}
 	if covered {

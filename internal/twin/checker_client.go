@@ -100,17 +100,23 @@ func (c *Checker) interestChanged(k kind, before []string) {
 	c.events++
 	after := Union(c.interests(k))
 	for _, name := range before {
-		if !slices.Contains(after, name) {
+		if _, still := slices.BinarySearch(after, name); !still {
 			going := c.gone[k.name][name] && c.now.Sub(c.wanted[k.name][name]) < time.Second // or gone already
 			c.wanted[k.name][name], c.gone[k.name][name] = c.now, going || !c.known[k.name].byName.matches(name, surely)
 		}
 	}
 	for _, name := range after {
 		c.known[k.name].byName.recall(name)
-		if kept := c.loaded[k.name][name] && c.now.Sub(c.loadedAt) < c.linger; !kept && !slices.Contains(before, name) {
+		if kept := c.loaded[k.name][name] && c.now.Sub(c.loadedAt) < c.linger; !kept && !contains(before, name) {
 			c.since[k.name][name] = c.events
 		}
 	}
+}
+
+// contains is for names in order.
+func contains(names []string, name string) bool {
+	_, found := slices.BinarySearch(names, name)
+	return found
 }
 
 func (cl *clientState) topic(kind string) *topic {
@@ -247,10 +253,16 @@ func (c *Checker) owe(k kind, t *topic, asked string, first bool) {
 	}
 	t.owed[asked] = true
 	for _, v := range c.known[k.name].voices() {
-		for name, w := range v.words {
-			if asked == wildcard || answers(name, w.aliases, asked) {
-				t.owed[name] = true
+		if asked != wildcard {
+			for _, name := range aliased(asked) {
+				if w, ok := v.words[name]; ok && answers(name, w.aliases, asked) {
+					t.owed[name] = true
+				}
 			}
+			continue
+		}
+		for name := range v.words {
+			t.owed[name] = true
 		}
 	}
 	if asked == wildcard {

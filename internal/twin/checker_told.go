@@ -193,11 +193,9 @@ func (c *Checker) opened(who string, t *topic, known *knowledge, listed map[stri
 
 // settle notes that names are answered.
 func (t *topic) settle(name string, aliases []string) (asked bool) {
-	for waiting := range maps.Clone(t.asked) {
-		if answers(name, aliases, waiting) {
-			asked = asked || t.asked[waiting]
-			delete(t.asked, waiting)
-		}
+	for _, waiting := range append(slices.Clone(aliases), name) {
+		asked = asked || t.asked[waiting]
+		delete(t.asked, waiting)
 	}
 	return asked
 }
@@ -213,8 +211,8 @@ func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases 
 		}
 		asked = t.settle(alias, nil) || asked
 		t.goes(alias)
-		for name, h := range t.holds {
-			if answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) {
+		for _, name := range append(aliased(alias), alias) {
+			if h, ok := t.holds[name]; ok && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) {
 				delete(t.holds, name)
 			}
 		}
@@ -313,7 +311,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 	if w := c.known[k.name].byName.words[name]; t.brought[name] && w.silent && w.unvouched {
 		c.fail("MISS-4", "%s came with %s, of which a stream was silent that had carried nothing of the type, and is told that it is gone", who, name)
 	}
-	if c.inDoubt(k, name, &t.interest) {
+	if c.inDoubt(k, name, &t.interest, t.brought[name]) {
 		c.fail("ERR-10", "%s is told that %s is gone, of which upstream has sent a faulty answer", who, name)
 	}
 	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name], kept); {
@@ -333,7 +331,11 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 	delete(t.owed, name)
 	delete(t.holds, name)
 	delete(t.seen, name)
-	for other, h := range t.holds { // they no longer answer to it
+	for _, other := range aliased(name) { // they no longer answer to it
+		h, ok := t.holds[other]
+		if !ok {
+			continue
+		}
 		h.aliases = slices.DeleteFunc(slices.Clone(h.aliases), func(alias string) bool { return alias == name })
 		t.holds[other] = h
 	}
@@ -380,13 +382,11 @@ func (c *Checker) Known() {
 // kept: the relay was told of a resource because of one of the names, and the name
 // was wanted ever since, so that the relay must have it still.
 func (c *Checker) kept(k kind, names map[string]bool, name string, w word) bool {
-	for asked := range names {
-		if w.unsure {
-			return false
-		}
-		if (asked == wildcard || answers(name, w.aliases, asked)) && c.since[k.name][asked] < w.at {
-			return true
-		}
+	if w.unsure {
+		return false
 	}
-	return false
+	if names[name] && c.since[k.name][name] < w.at || names[wildcard] && c.since[k.name][wildcard] < w.at {
+		return true
+	}
+	return slices.ContainsFunc(w.aliases, func(alias string) bool { return names[alias] && c.since[k.name][alias] < w.at })
 }

@@ -21,6 +21,9 @@ func draw(r *rand.Rand) Script {
 	}}
 	few := oneOf(r, kinds, kinds[:1], kinds[:2], kinds[3:], kinds[1:2])
 	world := cast{kinds: few, aliases: oneOf(r, true, false), deep: os.Getenv("TWIN_DEEP") != ""}
+	if r.IntN(100) == 0 {
+		return drawMany(r, s, world)
+	}
 	for range 1 + r.IntN(2*perGame) {
 		s.Ops = append(s.Ops, world.op(r))
 	}
@@ -57,6 +60,43 @@ func (s *Script) surround(r *rand.Rand) {
 			s.hang(r)
 		}
 	}
+}
+
+// drawMany is a game of many names, 10,000 in a long run: what concerns many at once, among
+// a few other things.
+func drawMany(r *rand.Rand, s Script, world cast) Script {
+	k, most := oneOf(r, world.kinds...).name, 500
+	if os.Getenv("TWIN_STEPS") != "" {
+		most = 10000
+	}
+	s.Ops = []Op{{Verb: "many", Kind: k, N: most}, {Verb: "habit", N: int(oneOf(r, eager, eager|silent, eager|resends, eager|errs))}}
+	for client := range 2 {
+		s.Ops = append(s.Ops, Op{Verb: "open", Who: client, N: r.IntN(2) | 2})
+		if r.IntN(3) == 0 {
+			s.Ops = append(s.Ops, Op{Verb: "sub", Who: client, Kind: k, Add: []string{wildcard}})
+		} else {
+			s.Ops = append(s.Ops, Op{Verb: "subs", Who: client, Kind: k, N: oneOf(r, most, most-most/10, 100)})
+		}
+	}
+	for range 12 {
+		o := world.op(r)
+		if r.IntN(2) == 0 {
+			o = Op{Verb: oneOf(r, "many", "few", "unsubs", "subs", "restart", "reconnect", "down", "up", "end", "wait"), Who: r.IntN(2), Kind: k, N: oneOf(r, most, most/2, 100)}
+		}
+		switch o.Verb {
+		case "down", "end", "up":
+			o.Who, o.N = 0, r.IntN(3)
+		case "restart", "reconnect":
+			o.N = r.IntN(2)
+		case "habit":
+			continue
+		}
+		s.Ops = append(s.Ops, o)
+	}
+	s.surround(r)
+	slow := func(bound string) bool { return bound == boundRequest || bound == boundPair || bound == "" }
+	s.Settings.Bounds = strings.Join(slices.DeleteFunc(strings.Split(s.Settings.Bounds, ","), slow), ",")
+	return s
 }
 
 // drawBounds takes each bound half of the time, and in one game of eight none, and in one

@@ -112,7 +112,12 @@ func (c *Checker) doubted(k string, wildcard bool, name string) bool {
 
 // inDoubt: a client must not be told that a name is gone, because of a fault: of what it
 // asks by name, where that was said, and of what it asks by wildcard.
-func (c *Checker) inDoubt(k kind, name string, i *Interest) bool {
+// What it came with and does not ask for may be what a hidden name leads to.
+func (c *Checker) inDoubt(k kind, name string, i *Interest, brought bool) bool {
+	if brought && !i.Names[name] && !i.Wildcard {
+		d := c.doubts[k.name][false]
+		return d != nil && d.hidden
+	}
 	if i.Names[name] {
 		return c.doubted(k.name, false, name) && !c.known[k.name].byName.absent(name)
 	}

@@ -39,6 +39,7 @@ func (g *Game) finish() {
 			g.setDown(p, false)
 		}
 	}
+	g.stir()
 	waits := []time.Duration{time.Second, 31 * time.Second, time.Second, 16 * time.Second, 31 * time.Second, time.Second}
 	if poisoned {
 		waits = append(waits, 2*time.Minute)

@@ -90,9 +90,15 @@ func (g *Game) server(id int) (*controlPlane, *serverStream) {
 }
 
 func (g *Game) log(format string, a ...any) {
-	if g.trace != nil {
-		g.trace(fmt.Sprintf(format, a...))
+	if g.trace == nil {
+		return
 	}
+	for i, v := range a {
+		if m, ok := v.(proto.Message); ok {
+			a[i] = text(m)
+		}
+	}
+	g.trace(fmt.Sprintf(format, a...))
 }
 
 // failed: a violation has been seen, or what excuses one.
@@ -133,11 +139,19 @@ func (g *Game) act() {
 	g.checker.fail("quiet", "relay, control plane and clients do not fall quiet")
 }
 
+// stir lets the control planes look whether there is more to say.
+func (g *Game) stir() {
+	for _, p := range g.planes {
+		p.changes++
+	}
+}
+
 // keepUp judges what clients have when the relay has nothing left to do.
 func (g *Game) keepUp() {
-	if g.held || g.failed() {
+	if g.held || g.failed() || !g.checker.news {
 		return
 	}
+	g.checker.news = false
 	for _, p := range g.everybody() {
 		g.checker.upToDate(p.id, p.deaf)
 	}
@@ -153,6 +167,7 @@ func (g *Game) everybody() (all []*player) {
 func (g *Game) play(o Op) {
 	k, _ := named(o.Kind)
 	plane := g.plane(o)
+	g.stir()
 	switch o.Verb {
 	case "set":
 		if len(o.Add) > 0 {
@@ -173,6 +188,8 @@ func (g *Game) play(o Op) {
 			p.habits = habits(o.N)
 		}
 		g.checker.uncertain = g.checker.uncertain || plane.habits&poison != 0
+	case "many", "few", "subs", "unsubs":
+		g.playMany(o, k)
 	case "push", "again", "bad", "fault", "error", "extra", "end":
 		g.playStream(o, k)
 	case "down", "up":
@@ -284,7 +301,7 @@ func (g *Game) say(id int, k kind, pieces int, bad bool, fault int) bool {
 // hear lets the relay hear a faulty response, of which only something is sound. On a probe
 // nobody listens.
 func (g *Game) hear(id int, k kind, said proto.Message, sound *discovery.DeltaDiscoveryResponse, name string) {
-	g.log("up%d > %s, of which is sound %s", id, text(said), text(sound))
+	g.log("up%d > %s, of which is sound %s", id, said, sound)
 	g.checker.now = g.relay.Now()
 	g.checker.heard()
 	g.noteCrossing(id, sound)
@@ -308,7 +325,7 @@ func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) 
 			return
 		}
 	}
-	g.log("up%d > %s", id, text(resp))
+	g.log("up%d > %s", id, resp)
 	g.checker.heard()
 	g.checker.now = g.relay.Now()
 	g.noteCrossing(id, resp)
@@ -336,13 +353,19 @@ func (g *Game) serve() (busy bool) {
 	return busy
 }
 
+// player is a client by its number.
+func (g *Game) player(id int) *player {
+	p := g.players[id]
+	if p == nil {
+		p = newPlayer(id)
+		g.players[id] = p
+	}
+	return p
+}
+
 // playClient is what one client does.
 func (g *Game) playClient(o Op, k kind) {
-	p := g.players[o.Who]
-	if p == nil {
-		p = newPlayer(o.Who)
-		g.players[o.Who] = p
-	}
+	p := g.player(o.Who)
 	g.checker.now = g.relay.Now()
 	g.checker.heard()
 	switch o.Verb {

@@ -119,8 +119,11 @@ func (i *Interest) Covers(name string, aliases []string) bool {
 
 // leading is how many of the names lead to a resource.
 func (i *Interest) leading(name string, aliases []string) (n int) {
-	for asked := range i.Names {
-		if answers(name, aliases, asked) {
+	if i.Names[name] {
+		n++
+	}
+	for _, alias := range aliases {
+		if i.Names[alias] && alias != name {
 			n++
 		}
 	}

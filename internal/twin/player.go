@@ -176,8 +176,9 @@ func (g *Game) judge(p *player, k kind, nack bool) bool {
 
 // ask sends a request, the Checker reading along.
 func (g *Game) ask(p *player, k kind, m proto.Message) {
-	g.log("c%d > %s", p.id, text(m))
+	g.log("c%d > %s", p.id, m)
 	g.checker.heard()
+	g.checker.news = true
 	switch req := m.(type) {
 	case *discovery.DeltaDiscoveryRequest:
 		g.checker.clientAsked(p.id, req)

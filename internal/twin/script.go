@@ -41,6 +41,8 @@ var verbs = map[string]string{
 	"remove":  "the names are gone",
 	"version": "the names get another version and the content they have",
 	"wipe":    "the type is empty",
+	"many":    "N names, r0 and on, get new content",
+	"few":     "the first N of them are gone",
 	// the control plane
 	"habit": "its habits from now on, as a set of flags",
 	"push":  "it says on a stream what there is to say; N bits 0-4: names that may be in it (0: all), bit 5: without having read what was asked since",
@@ -57,6 +59,8 @@ var verbs = map[string]string{
 	// clients
 	"open":      "opens a stream; N bit 0: SotW, bit 1: ACKs by itself",
 	"sub":       "subscribes and unsubscribes; SotW: these names from now on, with - under a stale nonce",
+	"subs":      "subscribes to the first N of many names; SotW: to these",
+	"unsubs":    "gives them up; SotW: all but the first",
 	"ack":       "ACKs its oldest response of a type",
 	"nack":      "NACKs it",
 	"acks":      "ACKs everything",
