@@ -94,6 +94,7 @@ func drawMany(r *rand.Rand, s Script, world cast) Script {
 		s.Ops = append(s.Ops, o)
 	}
 	s.surround(r)
+	s.Settings.Second = "" // what goes at once may be doubted then (UP-14)
 	slow := func(bound string) bool { return bound == boundRequest || bound == boundPair || bound == "" }
 	s.Settings.Bounds = strings.Join(slices.DeleteFunc(strings.Split(s.Settings.Bounds, ","), slow), ",")
 	return s
