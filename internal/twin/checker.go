@@ -65,6 +65,8 @@ type Checker struct {
 	doubts    map[string]map[bool]*doubt // what faults have left open, by kind and whether by wildcard (fault.go)
 	news      bool                       // something was said since who keeps up was last judged (ORDER-1)
 	evicts    bool                       // one name of a type lingers, others may not (bounds.go)
+	erredAt   map[string]int             // the event with which upstream last sent an error, by kind and name
+	overtaken bool                       // the client was told of it before it was sent an older copy
 	misnamed  bool                       // the error that has not arrived is about an alias
 	redenied  bool                       // an alias was denied that was absent already (NAME-6)
 	remembers bool                       // the server sends of full-state types what nobody asks for (UP-9)
@@ -82,7 +84,7 @@ type Checker struct {
 
 func newChecker(s Settings, bodies map[string]content) *Checker {
 	c := &Checker{
-		reasons: map[reason]int{}, evicts: s.Bounded(boundLinger),
+		reasons: map[reason]int{}, erredAt: map[string]int{}, evicts: s.Bounded(boundLinger),
 		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
 		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{},
 		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},

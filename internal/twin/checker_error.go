@@ -12,6 +12,7 @@ import (
 // comes. What the name leads to by then, and who asks later, other rules say.
 func (c *Checker) forwards(k kind, e *discovery.ResourceError) {
 	name := e.GetResourceName().GetName()
+	c.erredAt[k.name+" "+name] = c.events
 	for _, cl := range c.clients {
 		if t := cl.topics[k.name]; cl.open && t != nil && t.interest.Names[name] && t.failed[name] != e.GetErrorDetail().GetCode() {
 			t.failures[name] = true // the same once more is told once
@@ -24,6 +25,14 @@ func (t *topic) told(e *discovery.ResourceError) {
 	name := e.GetResourceName().GetName()
 	delete(t.failures, name)
 	t.failed[name] = e.GetErrorDetail().GetCode()
+}
+
+// copied notes content that a client is sent: it may be older than an error that it was told
+// of before.
+func (c *Checker) copied(k kind, t *topic, name string, age int) {
+	if _, told := t.failed[name]; told && age < c.erredAt[k.name+" "+name] {
+		t.overtaken[name] = true
+	}
 }
 
 // goes notes that a client was told that a name is gone: that upstream says so once more, in
@@ -62,7 +71,7 @@ func (c *Checker) failures(who string, k kind, cl *clientState, t *topic) {
 		if cl.sotw && k.full && c.withheld(k, t) != "" {
 			continue // they go with the set (MISS-6, DOWN-SOTW-7)
 		}
-		c.misnamed = slices.Contains(poolAliases, name)
+		c.misnamed, c.overtaken = slices.Contains(poolAliases, name), t.overtaken[name]
 		c.fail("ERR-9", "%s: upstream has an error for %s, and the client was not told", who, name)
 	}
 }

@@ -1,6 +1,9 @@
 package twin
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // In what order one client is told of what concerns several types (ORDER-2). What has
 // piled up is told in one go: the relay says it without hearing anything meanwhile, and
@@ -8,6 +11,7 @@ import "slices"
 
 // going is one go, as far as it was heard.
 type going struct {
+	at       time.Time
 	round    int // with which it was told: what is told in another one is another go
 	added    int // the latest type of which it has brought something, in order
 	removed  bool
@@ -31,8 +35,8 @@ func (c *Checker) heard() { c.round++ }
 // An answer is told when it is asked for, and what follows it may be old.
 func (c *Checker) ordered(who string, cl *clientState, k kind, adds, removes, answer bool) {
 	g := &cl.going
-	if g.round != c.round {
-		*g = going{round: c.round}
+	if g.round != c.round || !g.at.Equal(c.now) {
+		*g = going{at: c.now, round: c.round}
 	}
 	if answer {
 		g.answered = true

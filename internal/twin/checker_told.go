@@ -279,6 +279,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		}
 	}
 	t.last[name] = version
+	c.copied(k, t, name, age)
 	t.recovers(name, aliases)
 	delete(t.brought, name)
 	delete(t.owed, name)

@@ -65,7 +65,7 @@ func (s *Script) surround(r *rand.Rand) {
 // drawMany is a game of many names, 10,000 in a long run: what concerns many at once, among
 // a few other things.
 func drawMany(r *rand.Rand, s Script, world cast) Script {
-	k, most := oneOf(r, world.kinds...).name, 500
+	k, most := oneOf(r, world.kinds...).name, 300
 	if os.Getenv("TWIN_STEPS") != "" {
 		most = 10000
 	}

@@ -87,6 +87,8 @@ func configure(s Settings) *config.Config {
 	}
 	if s.Bounded(boundLinger) {
 		set = append(set, "cache.max_lingering_names=1")
+	} else {
+		set = append(set, "cache.max_lingering_names=20000") // more than any game has
 	}
 	if s.Bounded(boundUnasked) {
 		set = append(set, "cache.max_unasked_bytes=150B")
