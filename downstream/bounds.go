@@ -4,7 +4,7 @@ package downstream
 // clients are told does not depend on them, so that they are no settings; tests make them
 // small, for what is beyond them to be tried too.
 type Bounds struct {
-	// Pile is how much a client may have been told of, at least, before repetitions in what
+	// Pile is how much a client may have been told, at least, before repetitions in what
 	// it is still to be told are dropped.
 	Pile int
 	// Delivered is how many names a SotW client may have been sent, beside two for each of

@@ -6,7 +6,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// Errors of the control plane's, which every subscriber of the name is told of (ERR-9).
+// Errors of the control plane's, which reach every subscriber of the name (ERR-9).
 
 // forwards notes of whom an error is to be told: of those who ask for the name when it
 // comes. What the name leads to by then, and who asks later, other rules say.
@@ -20,7 +20,7 @@ func (c *Checker) forwards(k kind, e *discovery.ResourceError) {
 	}
 }
 
-// told notes that a client was told of an error.
+// told notes that a client was sent an error.
 func (t *topic) told(e *discovery.ResourceError) {
 	name := e.GetResourceName().GetName()
 	delete(t.failures, name)
@@ -50,7 +50,7 @@ func (t *topic) recovers(name string, aliases []string) {
 	}
 }
 
-// overcome notes that upstream has said something else of a name: nobody has to be told of
+// overcome notes that upstream has said something else of a name: nobody has to hear of
 // the error any more (ERR-8).
 func (c *Checker) overcome(k kind, name string, aliases []string) {
 	for _, cl := range c.clients {

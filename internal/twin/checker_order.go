@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// In what order one client is told of what concerns several types (ORDER-2). What has
+// In what order one client hears what concerns several types (ORDER-2). What has
 // piled up is told in one go: the relay says it without hearing anything meanwhile, and
 // without a moment in between.
 
