@@ -67,11 +67,12 @@ e2e-alerts: ## the alerts of deploy/prometheus/rules.yaml with Prometheus' own e
 metrics-doc: ## write docs/metrics.md from what the relay registers
 	$(GO) generate ./internal/admin
 
-STEPS ?= 1000000
+STEPS ?= 500000
+SEEDS ?= $(shell shuf -i 1-999999999 -n 6)
 
 .PHONY: model
-model: ## play STEPS random operations against the reference model, on all cores
-	TWIN_STEPS=$(STEPS) $(GO) test ./internal/twin -count=1 -timeout 0 -v -run '^TestModel$$'
+model: ## play STEPS random operations of each of SEEDS (six) against the reference model, on all cores
+	for seed in $(SEEDS); do TWIN_SEED=$$seed TWIN_STEPS=$(STEPS) $(GO) test ./internal/twin -count=1 -timeout 0 -v -run '^TestModel$$' || exit 1; done
 
 .PHONY: mutants
 mutants: ## seeded bugs, each of which the twin, or the test it names, must find

@@ -31,6 +31,8 @@ type exchange struct {
 	ttl     bool // the client knows TTLs (TTL-6)
 	// refers: changes of the type wait for the stream's Clusters (ORDER-3).
 	refers bool
+	// most is how many responses are remembered whose verdicts are owed (Bounds.Unacked).
+	most int
 
 	// What identifier made last, and of which identifier of the control plane's.
 	plane struct{ of, text string }
@@ -116,11 +118,6 @@ type Rejection struct {
 	Count int
 	First []string
 }
-
-// maxUnacked bounds the responses whose nonces are remembered. Only answers to
-// new subscribes go out before the last ACK, so a client that sends requests and
-// never ACKs is who meets it.
-const maxUnacked = 32
 
 // blocked: the client owes an ACK, and pushes wait for it, but not for ever
 // (DOWN-DELTA-15).
@@ -251,7 +248,7 @@ func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, part
 	if n := len(x.unacked); continued && n > 0 {
 		since = x.unacked[n-1].since
 	}
-	if len(x.unacked) == maxUnacked {
+	if n := len(x.unacked); n > 0 && n >= x.most {
 		x.unacked = slices.Delete(x.unacked, 0, 1)
 	}
 	x.unacked = append(x.unacked, sent{nonce, version, seq, now, since, partial, changes, l})

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -137,10 +138,6 @@ func wireForm(r *cache.Resource, delta bool) []byte {
 	return r.Body()
 }
 
-// maxBlock bounds what is copied into one piece, in bytes: a client then costs a
-// reference instead of one for each resource.
-const maxBlock = 4 << 20
-
 // shared is the part of a response that others send, too: its resources, and what it
 // says of itself except the nonce.
 type shared struct {
@@ -163,7 +160,7 @@ func (r *Response) shared() *shared {
 		for _, res := range resources {
 			s.add(wireForm(res, r.Delta))
 		}
-		if s.size <= maxBlock {
+		if s.size <= cmp.Or(r.block, DefaultBounds.Block) {
 			s.frame = frame{bufs: mem.BufferSlice{mem.SliceBuffer(s.bufs.Materialize())}, size: s.size}
 		}
 		return s

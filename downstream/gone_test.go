@@ -194,7 +194,7 @@ func massRemoval(t *testing.T, all, gone int, ready bool, from, to int) {
 		h.rest()
 		h.check(want)
 	}
-	if n, most := w.remembered(), fanout.PruneAbove(len(want)); n > most {
+	if n, most := w.remembered(), fanout.DefaultBounds.Tombstones(len(want)); n > most {
 		t.Errorf("%d names are remembered as gone when everybody has been told, want at most %d", n, most)
 	}
 }
@@ -213,7 +213,7 @@ func TestGoneWithItsReader(t *testing.T) {
 		t.Errorf("%d names are remembered as gone for one who was not told, want %d", n, many)
 	}
 	deaf.session.Close(w.now)
-	if n := w.remembered(); n > fanout.PruneAbove(0) {
+	if n := w.remembered(); n > fanout.DefaultBounds.Tombstones(0) {
 		t.Errorf("%d names are remembered as gone for nobody", n)
 	}
 }

@@ -119,6 +119,7 @@ func (d *deltaState) move(to exchange, now time.Time) {
 	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: d.held.versions()}
 	req.ResourceNamesSubscribe, req.ResourceNamesUnsubscribe = was.interest()
 	*d = deltaState{exchange: to, untold: unseen, warming: was.warming, copies: was.copies, sent: was.sent}
+	d.left.least, d.uncovered.least = was.left.least, was.uncovered.least
 	d.request(req, now)
 	d.reconnected, d.returning = was.reconnected, was.returning
 	d.opening, d.resend = was.opening, was.resend
@@ -144,7 +145,7 @@ func (s *sotwState) move(to exchange, now time.Time) {
 	was := *s
 	wildcard := false
 	was.sub.Read(func(v fanout.View) { wildcard, _ = v.Wildcard() })
-	*s = sotwState{exchange: to}
+	*s = sotwState{exchange: to, mostDelivered: was.mostDelivered}
 	if len(was.names) == 0 && !wildcard { // given up, which an empty first request does not mean for some types
 		s.sub.Replace([]string{fanout.Wildcard}, now)
 	}

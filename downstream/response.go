@@ -21,6 +21,7 @@ type Response struct {
 	Identifier string // control_plane.identifier
 	Resources  []*cache.Resource
 	News       *fanout.News      // that they may be; see fanout.News
+	block      int               // of the News, what is copied into one piece (Bounds.Block)
 	Heartbeats []*cache.Resource // sent without their bodies
 	Removed    []string          // Delta only
 	Errors     []*discovery.ResourceError

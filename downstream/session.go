@@ -54,6 +54,8 @@ type Config struct {
 	// MaxResponse bounds a response, in bytes; 0: nothing does (DOWN-DELTA-18,
 	// ERR-13).
 	MaxResponse int
+	// Bounds are for tests; nil: DefaultBounds.
+	Bounds *Bounds
 }
 
 // Stream says what kind of stream a Session serves.
@@ -400,6 +402,7 @@ func (s *Session) delta(t cache.TypeURL, now time.Time) (*deltaState, *End) {
 		return nil, end
 	}
 	d := &deltaState{exchange: x, untold: unseen, resend: slices.Contains(s.config.ResendOnReconnect, t)}
+	d.left.least, d.uncovered.least = s.config.bounds().Pile, s.config.bounds().Pile
 	if relay := len(s.peer.Via) > 0; !relay && slices.Contains(s.config.NeverSynthesize, t) {
 		d.copies = make(map[string]struct{})
 	}
@@ -421,7 +424,7 @@ func (s *Session) sotw(t cache.TypeURL, now time.Time) (*sotwState, *End) {
 	if end != nil {
 		return nil, end
 	}
-	w := &sotwState{exchange: x}
+	w := &sotwState{exchange: x, mostDelivered: s.config.bounds().Delivered}
 	s.add(w)
 	return w, nil
 }
@@ -445,7 +448,8 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 
 // exchangeOf begins a type that is served from a group.
 func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
-	return exchange{
+	b := s.config.bounds()
+	x := exchange{
 		url: t, short: shortName(t), hub: m.Hub, leave: m.Leave, renew: m.Renew,
 		sub:  m.Hub.Subscribe(t, s.subscriber),
 		full: m.Hub.Properties(t).FullState,
@@ -454,7 +458,10 @@ func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 		ttl:  s.ttl,
 
 		refers: s.kind.Type == "" && refersToClusters(t),
+		most:   b.Unacked,
 	}
+	x.changed.least, x.failed.least, x.asked.least, x.refused.least, x.renewed.least = b.Pile, b.Pile, b.Pile, b.Pile, b.Pile
+	return x
 }
 
 func (s *Session) add(st state) {

@@ -29,12 +29,15 @@ type sotwState struct {
 	// Nothing is said while a name is unresolved that the client may hold: one of
 	// must, or one delivered on this stream (DOWN-SOTW-7).
 	delivered map[string]struct{} // by name
-	sentAll   bool                // the wildcard has delivered who knows what
-	version   string              // of the last response
-	again     bool                // the view is owed, once it is certain
-	news      map[string]struct{} // names of those that it will bring
-	shrink    bool                // removals wait for other types (ORDER-2)
-	outgoing  outgoing
+	// mostDelivered is how many of them there may be beside two for each name that is
+	// asked for (Bounds.Delivered).
+	mostDelivered int
+	sentAll       bool                // the wildcard has delivered who knows what
+	version       string              // of the last response
+	again         bool                // the view is owed, once it is certain
+	news          map[string]struct{} // names of those that it will bring
+	shrink        bool                // removals wait for other types (ORDER-2)
+	outgoing      outgoing
 
 	// warmedAt counts the cluster deliveries to this node when endpoints were
 	// last answered (ORDER-5).
@@ -268,7 +271,7 @@ func (s *sotwState) brings(changed []*cache.Resource) {
 func (s *sotwState) deliver(v fanout.View) {
 	subscribed, _ := v.Wildcard()
 	s.sentAll = s.sentAll || subscribed
-	if len(s.delivered) > 2*len(v.Names())+1000 {
+	if len(s.delivered) > 2*len(v.Names())+s.mostDelivered {
 		clear(s.delivered)
 	}
 	for _, id := range v.Names() {

@@ -38,6 +38,8 @@ type Config struct {
 	Guard Guard
 	// Unasked bounds what is kept that nobody has asked for; nil: nothing is (UP-9).
 	Unasked *Unasked
+	// Bounds are for tests; nil: DefaultBounds.
+	Bounds *Bounds
 }
 
 // limits are what of a Config can be changed while the Hub is in use.
@@ -54,6 +56,7 @@ func (c *Config) limits() *limits { return &limits{c.Linger, max(c.MaxLinger, 1)
 // know. Its methods may be called from any goroutine.
 type Hub struct {
 	config Config
+	bounds *Bounds
 	// limits are those in force.
 	limits atomic.Pointer[limits]
 	// seq counts the changes of the group over all types.
@@ -77,7 +80,7 @@ type Hub struct {
 
 // NewHub returns the Hub of a new group.
 func NewHub(c Config) *Hub {
-	h := &Hub{config: c, indexes: make(map[cache.TypeURL]*index)}
+	h := &Hub{config: c, bounds: c.bounds(), indexes: make(map[cache.TypeURL]*index)}
 	h.limits.Store(c.limits())
 	h.wanted.dirty = make(map[Lane]map[string]struct{})
 	return h

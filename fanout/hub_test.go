@@ -153,7 +153,7 @@ func TestTombstonesArePruned(t *testing.T) {
 		told(fresh)
 	}
 	slow.Close(epoch)
-	if n := tombstones(); n > PruneAbove(0) {
+	if n := tombstones(); n > DefaultBounds.Tombstones(0) {
 		t.Errorf("%d tombstones are left when the last who was to be told has gone", n)
 	}
 	for i := range 10_000 {
@@ -163,7 +163,7 @@ func TestTombstonesArePruned(t *testing.T) {
 	h.Apply(all, &cache.Update{Full: true})
 	told(quick)
 	told(fresh)
-	if n := tombstones(); n > PruneAbove(0) {
+	if n := tombstones(); n > DefaultBounds.Tombstones(0) {
 		t.Errorf("%d tombstones are left though nothing has come since all were told", n)
 	}
 }

@@ -69,9 +69,6 @@ type board struct {
 	from map[cache.Seq]*News
 }
 
-// maxNews bounds a board: clients that lag behind differently share nothing.
-const maxNews = 16
-
 // News is what has changed in the wildcard's set after a position. ok is false if the
 // client also has names, which leave some of it out (WILD-9).
 func (v View) News(after cache.Seq) (n *News, ok bool) {
@@ -106,7 +103,7 @@ func (v View) News(after cache.Seq) (n *News, ok bool) {
 	slices.Reverse(n.Removed)
 	// Whoever adds to them gets a copy.
 	n.Resources, n.Removed = slices.Clip(n.Resources), slices.Clip(n.Removed)
-	if len(b.from) < maxNews {
+	if len(b.from) < v.x.hub.bounds.News {
 		b.from[first] = n
 	}
 	return n, true

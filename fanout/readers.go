@@ -7,10 +7,6 @@ import "github.com/xds-relay/xds-relay/cache"
 // has been told. Who has been told nothing yet, who compares whole sets, and who only
 // asks whether the set is complete, is no reader (H-42).
 
-// PruneAbove is how many names that are gone may be remembered beside so many resources
-// before those that no reader waits for are looked for. Tests make it nothing.
-var PruneAbove = func(resources int) (tombstones int) { return 64 + resources/4 }
-
 // Passed says that the client has been told of what is gone from the wildcard's set up
 // to a position. It is a reader from then on, until it gives the wildcard up.
 func (v View) Passed(to cache.Seq) { v.s.pass(to) }
@@ -32,7 +28,7 @@ func (s *Subscription) pass(to cache.Seq) {
 // prune forgets what every reader has been told of. While the slowest has not moved
 // there is nothing to find, so that one slow client costs the others no search.
 func (x *index) prune() {
-	if x.wildcard.Tombstones() <= PruneAbove(x.wildcard.Len()) {
+	if x.wildcard.Tombstones() <= x.hub.bounds.Tombstones(x.wildcard.Len()) {
 		return
 	}
 	if s := x.slowest; s != nil && s.reads && s.passed == x.pruned {

@@ -16,9 +16,6 @@ import (
 // answered at once. On such a stream a name that nobody wants any more is not
 // unsubscribed: the server would go on sending its changes, and say nothing of its end.
 
-// maxGone bounds the names that are remembered of bodies that are not here any more.
-var maxGone = 100_000
-
 // unaskedFactor is how much more than one group all groups keep together.
 const unaskedFactor = 4
 
@@ -166,14 +163,14 @@ func (x *index) leaves(name string) {
 	if x.shown.left == nil {
 		x.shown.left = make(map[string]struct{})
 	}
-	if len(x.shown.left) < maxGone {
+	if len(x.shown.left) < x.hub.bounds.Gone {
 		x.shown.left[name] = struct{}{}
 	}
 }
 
 // left: a resource may be the answer to a name that was given up on this stream.
 func (x *index) left(r *cache.Resource) bool {
-	return len(x.shown.left) >= maxGone || goesBy(r, func(name string) bool {
+	return len(x.shown.left) >= x.hub.bounds.Gone || goesBy(r, func(name string) bool {
 		_, left := x.shown.left[name]
 		return left
 	})
@@ -278,7 +275,7 @@ func (x *index) unkept(r cache.Received) {
 func (x *index) goes(name string) {
 	switch {
 	case x.shown.stream == 0 || x.shown.all || x.named.Origin().SotW: // SotW answers every request
-	case len(x.shown.gone) >= maxGone:
+	case len(x.shown.gone) >= x.hub.bounds.Gone:
 		x.shown.gone, x.shown.all = nil, true
 	default:
 		if x.shown.gone == nil {

@@ -87,7 +87,9 @@ func (m *Subscriber) mark(s *Subscription, k mark) *Subscriber {
 		s.dirty = true
 		m.dirty = append(m.dirty, s)
 	}
-	add := func(ids []cache.ID) []cache.ID { return s.bounded(append(ids, k.id)) }
+	add := func(ids []cache.ID) []cache.ID {
+		return s.bounded(append(ids, k.id), 2*len(s.ids)+s.index.hub.bounds.Marks)
+	}
 	switch {
 	case k.kind == again:
 		s.marks.Again = true
@@ -108,9 +110,10 @@ func (m *Subscriber) mark(s *Subscription, k mark) *Subscriber {
 	return nil
 }
 
-// bounded drops repetitions, and names that were given up meanwhile, once there must be some.
-func (s *Subscription) bounded(ids []cache.ID) []cache.ID {
-	if len(ids) <= 2*len(s.ids)+16 {
+// bounded drops repetitions, and names that were given up meanwhile, once there are more than
+// so many.
+func (s *Subscription) bounded(ids []cache.ID, most int) []cache.ID {
+	if len(ids) <= most {
 		return ids
 	}
 	return slices.DeleteFunc(distinct(ids), func(id cache.ID) bool {

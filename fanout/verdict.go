@@ -45,13 +45,14 @@ func (v View) SetVerdict(brought bool) Verdict {
 	return Copy
 }
 
-// Doubted: nothing can be said of a name that a client brought, and that it subscribes to
-// by itself or by the wildcard.
+// Doubted: nothing can be said of a name that a client brought. What it does not subscribe to
+// may be what a name leads to that a fault hides.
 func (v View) Doubted(name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		return v.Verdict(id, true) == Doubt
 	}
-	return v.s.wildcard && v.Member(name) == nil && v.x.doubts.wildcard.covers(name)
+	return v.s.wildcard && v.Member(name) == nil && v.x.doubts.wildcard.covers(name) ||
+		len(v.s.ids) > 0 && v.x.doubts.named.hidden != 0
 }
 
 func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {

@@ -67,6 +67,8 @@ type Config struct {
 	Backoff Backoff
 	// Fingerprint makes the versions that clients see.
 	Fingerprint cache.Fingerprint
+	// Bounds are for tests; nil: DefaultBounds.
+	Bounds *Bounds
 
 	// relay: the server has called itself a relay, whose habits are known.
 	relay bool

@@ -72,7 +72,7 @@ func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 		main:     slot{role: Main},
 		aux:      slot{role: Auxiliary, backoff: &aux},
 		solo:     make(map[fanout.Lane]*slot),
-		suspects: newSuspects(),
+		suspects: newSuspects(c.bounds().Quarantined),
 		accepted: make(map[fanout.Lane]acceptance),
 		told:     make(map[fanout.Lane]*statuspb.Status),
 		silent:   make(map[cache.TypeURL]fanout.Lane),
@@ -423,7 +423,7 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 		s.stream.judge(&v, d.version, now)
 	}
 	s.stream.verdicts = append(s.stream.verdicts, v)
-	return nack, len(s.stream.verdicts) > maxVerdicts
+	return nack, len(s.stream.verdicts) > c.config.bounds().Verdicts
 }
 
 // Ended says that a stream is gone, or could not be opened.

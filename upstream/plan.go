@@ -20,9 +20,6 @@ import (
 // never changes its lane on one: go-control-plane, for one, answers a wildcard
 // that follows names without what it has sent by name.
 
-// maxSolo bounds the streams of quarantined types.
-const maxSolo = 8
-
 // takeChanges passes what the Hub says of interest on to the streams.
 func (c *Core) takeChanges(now time.Time) {
 	var fresh []fanout.Lane
@@ -155,7 +152,7 @@ func (c *Core) acquit() {
 func (c *Core) choose(lane fanout.Lane, wanted lanes) *slot {
 	if q := c.suspects.quarantined[lane.Type]; q != nil {
 		s := c.solo[lane]
-		if s == nil && len(c.solo) < maxSolo {
+		if s == nil && len(c.solo) < c.config.bounds().Solo {
 			s = &slot{role: Solo, lane: lane, backoff: &q.backoff}
 			c.solo[lane] = s
 		}
@@ -281,7 +278,7 @@ func (c *Core) acquitAll() {
 	for t := range c.suspects.quarantined {
 		c.effects = append(c.effects, Effect{Lane: fanout.Lane{Type: t}, Conviction: true})
 	}
-	c.suspects = newSuspects()
+	c.suspects = newSuspects(c.config.bounds().Quarantined)
 }
 
 func (c *Core) allowed(t cache.TypeURL) bool {

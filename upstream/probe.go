@@ -13,9 +13,6 @@ import (
 // time. It tells the Hub nothing: what counts is that a resource comes, and that the
 // stream is alive some time later. Then the entry is returned to.
 
-// maxProbed bounds the names that a probe asks for.
-const maxProbed = 100
-
 // tickProbes schedules the probes, and gives up those that get no resource.
 func (c *Core) tickProbes(now time.Time) {
 	idle := len(c.probeable()) == 0
@@ -74,9 +71,9 @@ func (c *Core) probeOpened(s *slot) {
 	round := e.turn / max(len(lanes), 1) // of this lane
 	s.stream = c.newStream(s, func(lane fanout.Lane, _ bool) ([]string, []cache.Held) {
 		names := c.hub.Names(lane)
-		if n := len(names); n > maxProbed {
-			from := round * maxProbed % n
-			names = slices.Concat(names[from:], names[:from])[:maxProbed]
+		if n, most := len(names), c.config.bounds().Probed; n > most {
+			from := round * most % n
+			names = slices.Concat(names[from:], names[:from])[:most]
 		}
 		return names, nil
 	})

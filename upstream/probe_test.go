@@ -68,8 +68,8 @@ func TestProbesAskForEveryName(t *testing.T) {
 			asked := make(map[string]int)
 			for range test.rounds * test.types {
 				id, names := probing(t, c, hub, &now)
-				if len(names) != maxProbed {
-					t.Errorf("a probe asks for %d names, want %d", len(names), maxProbed)
+				if len(names) != DefaultBounds.Probed {
+					t.Errorf("a probe asks for %d names, want %d", len(names), DefaultBounds.Probed)
 				}
 				for _, name := range names {
 					asked[name]++

@@ -20,9 +20,6 @@ import (
 // not made to be measured, and a name that waits is sorted once, however many requests
 // go before it.
 
-// minRequest is what the limit of an entry is not halved below.
-var minRequest = 64 << 10
-
 // room is what a request has left of the limit.
 type room struct {
 	left int
@@ -191,12 +188,13 @@ func (e *entry) maxRequest(c *Config) int {
 // long (UP-17). More than half of the limit is long, and so is what could be shorter: a
 // server may take much less than the limit.
 func (c *Core) tooLong(s *slot) bool {
-	if !s.open() || s.stream.longest <= min(s.stream.limit/2, minRequest) {
+	least := c.config.bounds().MinRequest
+	if !s.open() || s.stream.longest <= min(s.stream.limit/2, least) {
 		return false
 	}
 	e := &c.entries[s.entry]
 	half := min(s.stream.limit, s.stream.longest) / 2
-	e.lowered = min(e.maxRequest(&c.config), max(half, minRequest))
+	e.lowered = min(e.maxRequest(&c.config), max(half, least))
 	notice := fmt.Sprintf("the control plane ends a stream on which a request of %d bytes was written; none will be longer than %d from now on", s.stream.longest, e.lowered)
 	if s.sotw {
 		notice = fmt.Sprintf("the control plane ends a stream on which a request of %d bytes was written; a list of names cannot be split in SotW, so that its limit has to be raised", s.stream.longest)

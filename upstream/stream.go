@@ -131,9 +131,6 @@ type laneState struct {
 	settle settleState
 }
 
-// maxVerdicts bounds what a control plane that sends without reading can pile up.
-const maxVerdicts = 10000
-
 func newStream(c *Config, hub *fanout.Hub, alive *liveness, origin cache.Origin, r restate) *streamState {
 	return &streamState{
 		config: c, hub: hub, alive: alive, origin: origin, restate: r,

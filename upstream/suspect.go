@@ -20,15 +20,13 @@ const trial = time.Second
 // convictAt is how many ends in a row it takes.
 const convictAt = 2
 
-// maxQuarantined bounds the types that are remembered as refused.
-const maxQuarantined = 128
-
 // suspects is what is held against types. It outlives streams.
 type suspects struct {
 	strikes map[cache.TypeURL]int
 	// tried is when a suspect was last asked for, so that they take turns.
 	tried       map[cache.TypeURL]time.Time
 	quarantined map[cache.TypeURL]*quarantine
+	most        int // of these
 }
 
 // quarantine is a convicted type. It outlives the type's clients, so that those who
@@ -43,8 +41,9 @@ type quarantine struct {
 // due is since when, or when, it may be asked for alone.
 func (q *quarantine) due() time.Time { return latest(q.convicted, q.notBefore) }
 
-func newSuspects() *suspects {
+func newSuspects(most int) *suspects {
 	return &suspects{
+		most:        most,
 		strikes:     make(map[cache.TypeURL]int),
 		tried:       make(map[cache.TypeURL]time.Time),
 		quarantined: make(map[cache.TypeURL]*quarantine),
@@ -80,7 +79,7 @@ func (s *suspects) blame(sl *slot, message string, b Backoff, now time.Time) (co
 		return "", false
 	}
 	t := blamed[0]
-	if len(s.quarantined) >= maxQuarantined {
+	if len(s.quarantined) >= s.most {
 		s.pardon()
 	}
 	s.quarantined[t] = &quarantine{message: message, convicted: now, backoff: b}

@@ -13,7 +13,7 @@ import (
 // and one more takes the place of the one whose next attempt has been due for longest: not of
 // those convicted just now, which have not been asked for alone yet (H-39).
 func TestPardonForgetsTheOldest(t *testing.T) {
-	s, now := newSuspects(), time.Unix(1000, 0)
+	s, now := newSuspects(DefaultBounds.Quarantined), time.Unix(1000, 0)
 	typ := func(i int) cache.TypeURL { return cache.TypeURL(fmt.Sprint("strange.", i)) }
 	convict := func(i int) {
 		t.Helper()
@@ -28,13 +28,13 @@ func TestPardonForgetsTheOldest(t *testing.T) {
 			t.Fatalf("convicted %q, want %q", got, typ(i))
 		}
 	}
-	for i := range maxQuarantined {
+	for i := range DefaultBounds.Quarantined {
 		convict(i)
 	}
 	s.quarantined[typ(0)].notBefore = now.Add(time.Hour) // somebody still asks for it
-	convict(maxQuarantined)
-	convict(maxQuarantined + 1)
-	for i := range maxQuarantined + 2 {
+	convict(DefaultBounds.Quarantined)
+	convict(DefaultBounds.Quarantined + 1)
+	for i := range DefaultBounds.Quarantined + 2 {
 		if kept := s.quarantined[typ(i)] != nil; kept != (i != 1 && i != 2) {
 			t.Errorf("%s is kept: %v", typ(i), kept)
 		}

@@ -23,13 +23,6 @@ const (
 	pairEvery = time.Second
 )
 
-// maxPair is how many names one pair of requests has, and maxPairBytes how long they may
-// be together.
-var (
-	maxPair      = 1000
-	maxPairBytes = 64 << 10
-)
-
 // unanswered is what a lane of names asks for again on a Delta stream. It dies with the
 // stream.
 type unanswered struct {
@@ -175,7 +168,7 @@ func (u *unanswered) forget(names []string) (unsubscribed map[string]struct{}) {
 // tick decides what is to be asked for again. silent are those of some names that nothing
 // was said of, and of these the ones that were shown on this stream; lacking are those that
 // are not here.
-func (u *unanswered) tick(patience time.Duration, now time.Time,
+func (u *unanswered) tick(patience time.Duration, b *Bounds, now time.Time,
 	silent func([]string) (silent, shown []string), absentees func() []string, lacking func([]string) []string) {
 	for len(u.silent) > 0 && !u.silent[0].written.Add(patience).After(now) {
 		names, shown := silent(u.silent[0].current())
@@ -191,7 +184,7 @@ func (u *unanswered) tick(patience time.Duration, now time.Time,
 	if at := u.retryAt(); len(u.due) == 0 && (at.IsZero() || at.After(now)) {
 		return
 	}
-	u.choose(now)
+	u.choose(b, now)
 	if u.pair = lacking(u.pair); len(u.pair) == 0 {
 		u.pair = nil // all of it is here by now; the rest has its turn a second later
 	}
@@ -248,14 +241,14 @@ func (u *unanswered) retryAt() (at time.Time) {
 
 // choose makes a pair of what is due: names whose silence is about to count first, then
 // those that have not been asked for longest.
-func (u *unanswered) choose(now time.Time) {
+func (u *unanswered) choose(b *Bounds, now time.Time) {
 	bytes, chosen := 0, make(map[string]bool)
 	add := func(name string) (fits bool) {
 		if chosen[name] {
 			return true
 		}
 		bytes += len(name) + 8
-		if len(u.pair) == maxPair || len(u.pair) > 0 && bytes > maxPairBytes {
+		if len(u.pair) == b.Pair || len(u.pair) > 0 && bytes > b.PairBytes {
 			return false
 		}
 		chosen[name] = true
@@ -360,7 +353,7 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	if !u.on || l.first {
 		return
 	}
-	u.tick(c.config.patience(), now, func(names []string) (silent, shown []string) {
+	u.tick(c.config.patience(), c.config.bounds(), now, func(names []string) (silent, shown []string) {
 		return c.hub.Silent(l.lane.Type, names, uint64(s.id))
 	}, func() []string { return c.hub.Absentees(l.lane.Type) }, func(names []string) []string {
 		return c.hub.Lacking(l.lane.Type, names) // what was answered meanwhile is not given up

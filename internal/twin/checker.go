@@ -18,6 +18,8 @@ type Checker struct {
 	linger, missing, settle, ackTimeout time.Duration
 
 	now     time.Time
+	round   int                   // how often somebody has said something to the relay, or time has passed
+	reasons map[reason]int        // why what is not served is not, when all is quiet
 	events  int                   // so far: requests of clients, and responses of the control plane
 	known   map[string]*knowledge // by kind; of this life of the relay
 	bodies  map[string]content
@@ -55,16 +57,21 @@ type Checker struct {
 	crossed   map[string]bool      // what was said while it was given up, to be asked for again, and what a server keeps no account of (servers.go)
 	orphans   map[string]bool      // resources whose names were given up while an alias leads to them, by kind and name
 	about     *topic               // of the last response
-	unspoken  bool                 // the wildcard that is judged is all from disk still
 	leaves    bool                 // a client has given up a name under the wildcard
 	lapsedAt  map[string]time.Time // since when wildcards may be given up, by kind
 	late      bool
-	second    bool // there is another control plane
-	redenied  bool // an alias was denied that was absent already (NAME-6)
-	remembers bool // the server sends of full-state types what nobody asks for (UP-9)
-	ignores   bool // it takes no notice of versions
-	forgetful bool // SotW upstream cannot say what is gone, save of full sets (TRANSLATE-7)
-	uncertain bool // there were suspects, which do not linger (H-41)
+	second    bool                       // there is another control plane
+	doubts    map[string]map[bool]*doubt // what faults have left open, by kind and whether by wildcard (fault.go)
+	news      bool                       // something was said since who keeps up was last judged (ORDER-1)
+	evicts    bool                       // one name of a type lingers, others may not (bounds.go)
+	erredAt   map[string]int             // the event with which upstream last sent an error, by kind and name
+	overtaken bool                       // the client was told of it before it was sent an older copy
+	misnamed  bool                       // the error that has not arrived is about an alias
+	redenied  bool                       // an alias was denied that was absent already (NAME-6)
+	remembers bool                       // the server sends of full-state types what nobody asks for (UP-9)
+	ignores   bool                       // it takes no notice of versions
+	forgetful bool                       // SotW upstream cannot say what is gone, save of full sets (TRANSLATE-7)
+	uncertain bool                       // there were suspects, which do not linger (H-41)
 
 	// Violations, each beginning with the id of what is broken; or the exemption that
 	// covers the first one, and what it was.
@@ -76,6 +83,7 @@ type Checker struct {
 
 func newChecker(s Settings, bodies map[string]content) *Checker {
 	c := &Checker{
+		reasons: map[reason]int{}, erredAt: map[string]int{}, evicts: s.Bounded(boundLinger),
 		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
 		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{},
 		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
@@ -103,6 +111,15 @@ func (c *Checker) fail(rule, format string, a ...any) {
 // relayStarted: a relay has no streams at first, and knows nothing but what is on disk.
 func (c *Checker) relayStarted() {
 	clear(c.lapsedAt)
+	for _, cl := range c.clients {
+		for _, t := range cl.topics {
+			clear(t.failures)
+		}
+	}
+	c.doubts = map[string]map[bool]*doubt{}
+	for _, k := range kinds {
+		c.doubts[k.name] = map[bool]*doubt{}
+	}
 	c.known, c.streams, c.before, c.proven = map[string]*knowledge{}, map[int]*relayStream{}, map[string]map[string]time.Time{}, c.now
 	for _, k := range kinds {
 		c.known[k.name] = &knowledge{newVoice(), newVoice(), map[string]bool{}}
@@ -178,13 +195,17 @@ func (c *Checker) upEnds(id int) {
 // silence notes the names that have gone unanswered for too long (MISS-3), and what
 // they led to and was not said again, though no version was shown of it (RECON-12).
 func (c *Checker) silence() {
-	for _, s := range c.streams {
+	for id, s := range c.streams {
 		for kind, l := range s.lanes {
 			v := c.known[kind].byName
 			asked := maps.Clone(l.names)
 			maps.Copy(asked, l.again) // just being asked for again
 			for name, since := range asked {
 				if _, known := v.words[name]; !l.wildcard && !known && c.now.Sub(since) >= c.missing && !v.matches(name, surely) && c.alive(s, since) {
+					if d := c.doubts[kind][false]; d != nil && d.stream == id && c.doubted(kind, false, name) {
+						continue // no timer of this stream makes it absent (ERR-10)
+					}
+					c.sound(kindOf(kind), false, name)
 					v.words[name] = word{silent: true, unvouched: !l.heard}
 					c.gone[kind][name] = true
 				}
@@ -198,6 +219,7 @@ func (c *Checker) silence() {
 
 // upAsked judges a request of the relay's.
 func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
+	c.heard()
 	s := c.streams[id]
 	k, ok := named(req.GetTypeUrl())
 	defer c.noteLapse()
@@ -230,7 +252,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if _, ok := l.names[name]; !ok {
 			c.fail("G10", "%s %s is dropped, and was not asked for", k.name, name)
 		}
-		if at, ok := c.wanted[k.name][name]; ok && c.now.Sub(at) < c.linger && !c.refused && !c.settings.Small && !c.gone[k.name][name] && c.known[k.name].voice(l.wildcard).matches(name, surely) {
+		if at, ok := c.wanted[k.name][name]; ok && c.now.Sub(at) < c.linger && !c.refused && !c.settings.Bounded(boundLinger) && !c.gone[k.name][name] && c.known[k.name].voice(l.wildcard).matches(name, surely) {
 			c.fail("UP-7", "%s %s is dropped %v after its last client left", k.name, name, c.now.Sub(at))
 		}
 		delete(l.names, name)
@@ -245,7 +267,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if _, again := l.names[name]; again && !l.unasked || l.wildcard != (name == wildcard) {
 			c.fail("G10", "%s %s is asked for, twice or on a stream used otherwise (WILD-13)", k.name, name)
 		}
-		if !c.isWanted(k, name) && !c.late && !((resumed || c.settings.Small && l.begun.Equal(c.now)) && c.lingers(k, name)) {
+		if !c.isWanted(k, name) && !c.late && !((resumed || c.settings.Bounded(boundRequest) && l.begun.Equal(c.now)) && c.lingers(k, name)) {
 			c.fail("G10", "%s %s is asked for, and nobody wants it", k.name, name)
 		}
 		l.names[name] = c.askedAt(s)
@@ -311,7 +333,7 @@ func (c *Checker) isWanted(k kind, name string) bool {
 // another one works, that goes on.
 func (c *Checker) lingers(k kind, name string) bool {
 	at, ok := c.wanted[k.name][name]
-	return ok && (at.Add(c.linger+time.Second).After(c.proven) || c.now.Sub(c.back) <= time.Second)
+	return ok && (!at.Add(c.linger+time.Second).Before(c.proven) || c.now.Sub(c.back) <= time.Second)
 }
 
 // works notes that a stream does.
@@ -325,7 +347,7 @@ func (c *Checker) works() {
 // lapsed: nobody wants the wildcard, and no stream carries it, or not for much longer,
 // so that the relay has forgotten its set.
 func (c *Checker) lapsed(k kind) bool {
-	if slices.Contains(Union(c.interests(k)), wildcard) {
+	if slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Wildcard }) {
 		return false
 	}
 	if left, ok := c.wanted[k.name][wildcard]; ok && c.now.Sub(left) >= c.linger {
@@ -347,140 +369,4 @@ func (c *Checker) interests(k kind) (all []*Interest) {
 		}
 	}
 	return all
-}
-
-// upSaid takes in a response of the control plane's. bad: it must be NACKed.
-func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) {
-	k, _ := named(resp.GetTypeUrl())
-	s := c.streams[id]
-	if s == nil || s.lanes[k.name] == nil {
-		return // UP-10
-	}
-	l, known := s.lanes[k.name], c.known[k.name]
-	l.pending[resp.GetNonce()] = bad
-	if len(l.names) == 0 && (l.wildcard || len(Union(c.interests(k))) == 0) {
-		if !l.wildcard && !s.sotw && k.full {
-			c.overheard(k, s, l, resp)
-		}
-		return // H-32
-	}
-	v := known.voice(l.wildcard)
-	v.warm = false
-	if !l.wildcard {
-		v.vouch()
-	}
-	answered := l.heard
-	l.heard, l.latest, s.latest = true, c.now, c.now
-	c.events++
-	c.works()
-	// A SotW wildcard is never given up in words: who wants it anew asks on another stream.
-	lapsed := s.sotw && l.wildcard && c.since[k.name][wildcard] > l.asked
-	for _, r := range resp.GetResources() {
-		name := r.GetName()
-		if r.GetResource() == nil {
-			for _, alias := range r.GetAliases() {
-				if !v.matches(alias, surely) {
-					c.redenied = c.redenied || v.absent(alias)
-					c.changed(k, v.remove(alias, c.events))
-				}
-			}
-			continue
-		}
-		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events, plane: s.plane}
-		if before := v.words[name]; !answered && l.shown[name] != "" && (l.shown[name] == w.version || before.present && before.label == w.label) {
-			l.sign = true
-		}
-		covered, surely := c.covered(k, l, name, w.aliases)
-		unasked := k.full && !l.wildcard && !covered // kept, as long as there is room (UP-9)
-		_, subscribed := l.names[name]
-		l.unasked = l.unasked || k.full && !l.wildcard && !s.sotw && !subscribed
-		w.unasked = unasked
-		if before := v.words[name]; l.wildcard && before.present && c.lapsed(k) {
-			w.or = before.label
-		}
-		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered || unasked {
-			c.changed(k, v.set(name, w))
-		} else if before, had := v.words[name]; had {
-			delete(v.words, name) // it has lost the alias it was wanted for
-			c.changed(k, v.lose(before))
-		}
-	}
-	for _, name := range resp.GetRemovedResources() {
-		c.changed(k, v.remove(name, c.events))
-		c.gone[k.name][name] = true
-	}
-	for _, e := range resp.GetResourceErrors() {
-		known.erred[e.GetResourceName().GetName()] = true
-		if e.GetErrorDetail().GetCode() == notFound {
-			c.changed(k, v.remove(e.GetResourceName().GetName(), c.events))
-			c.gone[k.name][e.GetResourceName().GetName()] = true
-		}
-	}
-	if l.wildcard {
-		if l.first.IsZero() {
-			l.first = c.now
-		}
-		if c.settle == 0 || s.sotw {
-			c.whole(l, v)
-		}
-	}
-}
-
-// whole notes that a wildcard's set is complete. What was not said again to a stream
-// that showed no versions may be gone (RECON-12).
-func (c *Checker) whole(l *relayLane, v *voice) {
-	v.complete, v.completed, v.settling = true, c.events, false
-	v.doubt(l.bare, l.shown)
-	l.bare = 0
-}
-
-const notFound = 5
-
-// covered: the relay has asked for a resource, or, not surely, is about to.
-func (c *Checker) covered(k kind, l *relayLane, name string, aliases []string) (covered, surely bool) {
-	for asked := range l.names {
-		if answers(name, aliases, asked) {
-			// What is absent goes with its last client (UP-7).
-			covered, surely = true, surely || !c.gone[k.name][asked] || slices.Contains(Union(c.interests(k)), asked)
-		}
-	}
-	if covered {
-		return covered, surely
-	}
-	return c.isWanted(k, name) || slices.ContainsFunc(aliases, func(alias string) bool { return c.isWanted(k, alias) }), false
-}
-
-// changed: clients may be told of these names again (DOWN-DELTA-14).
-func (c *Checker) changed(k kind, names []string) {
-	for _, cl := range c.clients {
-		if t := cl.topics[k.name]; t != nil {
-			for _, name := range names {
-				t.owed[name] = true
-			}
-		}
-	}
-}
-
-// settled notes which wildcard sets are complete by now (RECON-16).
-func (c *Checker) settled() {
-	for _, s := range c.streams {
-		for kind, l := range s.lanes {
-			if !l.wildcard && c.now.Sub(l.begun) >= settleCap {
-				c.known[kind].byName.warm = false
-			}
-			if l.wildcard && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
-				c.whole(l, c.known[kind].byWildcard)
-			}
-		}
-	}
-}
-
-// grows: a wildcard's set may be waiting for more.
-func (c *Checker) grows(k kind) bool {
-	for _, s := range c.streams {
-		if l := s.lanes[k.name]; l != nil && l.wildcard && c.now.Sub(l.latest) < c.settle {
-			return true
-		}
-	}
-	return false
 }

@@ -18,6 +18,8 @@ type clientState struct {
 	// was sent (ORDER-4).
 	warm map[string]bool
 	hold hold
+	// going is what it was told in one go (ORDER-2).
+	going going
 }
 
 // topic is what a client has asked for and been told, of one type.
@@ -26,27 +28,30 @@ type topic struct {
 	holds map[string]held
 
 	// The stream's.
-	sotw     bool
-	asks     int // requests so far
-	interest Interest
-	warmed   map[string]bool   // endpoints told, or to be told, after their cluster
-	twice    bool              // those that came again have more than one name that leads to them
-	halves   map[string]bool   // names given up whose resource is wanted by an alias still
-	last     map[string]string // name → version last told; "" for gone
-	seen     map[string]seen   // what was last told of a name (G2)
-	owed     map[string]bool   // names that may be told though they were before
-	asked    map[string]bool   // names that await an answer
-	left     map[string]bool   // names given up under the wildcard, to be told once more (WILD-8)
-	brought  map[string]bool   // names that the client came with (DOWN-DELTA-10)
-	later    map[string]bool   // names asked for after the first request (MISS-4)
-	met      map[string]bool   // of those brought, names of which there was a copy then
-	whole    bool              // the wildcard awaits its answer
-	opening  bool              // and nothing precedes that (DOWN-DELTA-13)
-	answered bool              // the wildcard was answered since it was asked for, for all we know
-	reshaped bool              // the interest has changed since the last response
-	unacked  []string
-	since    time.Time // pushes wait for the ACK
-	view     string    // last full-state response
+	sotw      bool
+	asks      int // requests so far
+	interest  Interest
+	warmed    map[string]bool   // endpoints told, or to be told, after their cluster
+	twice     bool              // those that came again have more than one name that leads to them
+	halves    map[string]bool   // names given up whose resource is wanted by an alias still
+	last      map[string]string // name → version last told; "" for gone
+	seen      map[string]seen   // what was last told of a name (G2)
+	owed      map[string]bool   // names that may be told though they were before
+	asked     map[string]bool   // names that await an answer
+	left      map[string]bool   // names given up under the wildcard, to be told once more (WILD-8)
+	brought   map[string]bool   // names that the client came with (DOWN-DELTA-10)
+	later     map[string]bool   // names asked for after the first request (MISS-4)
+	met       map[string]bool   // of those brought, names of which there was a copy then
+	overtaken map[string]bool   // names of which it was sent a copy that is older than the error that it was told of
+	failures  map[string]bool   // names of whose error it is to be told (ERR-9)
+	failed    map[string]int32  // and of whose it was told, with the code
+	whole     bool              // the wildcard awaits its answer
+	opening   bool              // and nothing precedes that (DOWN-DELTA-13)
+	answered  bool              // the wildcard was answered since it was asked for, for all we know
+	reshaped  bool              // the interest has changed since the last response
+	unacked   []string
+	since     time.Time // pushes wait for the ACK
+	view      string    // last full-state response
 }
 
 type seen struct {
@@ -62,6 +67,8 @@ type held struct {
 func (t *topic) begin() {
 	t.interest, t.last, t.seen = newInterest(), map[string]string{}, map[string]seen{}
 	t.owed, t.asked, t.whole, t.opening = map[string]bool{}, map[string]bool{}, false, false
+	t.overtaken = map[string]bool{}
+	t.failures, t.failed = map[string]bool{}, map[string]int32{}
 	t.halves, t.warmed, t.twice, t.asks = map[string]bool{}, map[string]bool{}, false, 0
 	t.later, t.met = map[string]bool{}, map[string]bool{}
 	t.left, t.brought, t.unacked, t.view = map[string]bool{}, map[string]bool{}, nil, ""
@@ -98,17 +105,23 @@ func (c *Checker) interestChanged(k kind, before []string) {
 	c.events++
 	after := Union(c.interests(k))
 	for _, name := range before {
-		if !slices.Contains(after, name) {
+		if _, still := slices.BinarySearch(after, name); !still {
 			going := c.gone[k.name][name] && c.now.Sub(c.wanted[k.name][name]) < time.Second // or gone already
 			c.wanted[k.name][name], c.gone[k.name][name] = c.now, going || !c.known[k.name].byName.matches(name, surely)
 		}
 	}
 	for _, name := range after {
 		c.known[k.name].byName.recall(name)
-		if kept := c.loaded[k.name][name] && c.now.Sub(c.loadedAt) < c.linger; !kept && !slices.Contains(before, name) {
+		if kept := c.loaded[k.name][name] && c.now.Sub(c.loadedAt) < c.linger; !kept && !contains(before, name) {
 			c.since[k.name][name] = c.events
 		}
 	}
+}
+
+// contains is for names in order.
+func contains(names []string, name string) bool {
+	_, found := slices.BinarySearch(names, name)
+	return found
 }
 
 func (cl *clientState) topic(kind string) *topic {
@@ -151,6 +164,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		}
 	}
 	for _, name := range unsubscribe {
+		t.recovers(name, nil)
 		if t.brought[name] && !t.interest.Wildcard {
 			delete(t.holds, name) // an alias may lead there, but the relay cannot know (DOWN-DELTA-16)
 			delete(t.brought, name)
@@ -209,6 +223,9 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 	}
 	dropped := false
 	for name := range before.Names {
+		if !t.interest.Names[name] {
+			t.recovers(name, nil)
+		}
 		dropped = dropped || !t.interest.Names[name]
 	}
 	if t.interest.Wildcard && (!before.Wildcard || dropped) {
@@ -245,10 +262,16 @@ func (c *Checker) owe(k kind, t *topic, asked string, first bool) {
 	}
 	t.owed[asked] = true
 	for _, v := range c.known[k.name].voices() {
-		for name, w := range v.words {
-			if asked == wildcard || answers(name, w.aliases, asked) {
-				t.owed[name] = true
+		if asked != wildcard {
+			for _, name := range aliased(asked) {
+				if w, ok := v.words[name]; ok && answers(name, w.aliases, asked) {
+					t.owed[name] = true
+				}
 			}
+			continue
+		}
+		for name := range v.words {
+			t.owed[name] = true
 		}
 	}
 	if asked == wildcard {

@@ -20,9 +20,9 @@ func (c *Checker) saved() {
 			sure[name] = true
 		}
 		for name, at := range c.wanted[k.name] {
-			if !c.settings.Small && (c.now.Sub(at) < c.linger || len(c.streams) == 0) { // lingering stops while upstream is away
+			if !c.settings.Bounded(boundLinger) && (c.now.Sub(at) < c.linger || len(c.streams) == 0) { // lingering stops while upstream is away
 				sure[name] = true
-			} else if c.isWanted(k, name) || c.settings.Small {
+			} else if c.isWanted(k, name) || c.settings.Bounded(boundLinger) {
 				names[name] = false
 			}
 		}

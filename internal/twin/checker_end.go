@@ -21,6 +21,13 @@ func (c *Checker) mute(k kind) bool {
 	return false
 }
 
+// crowded: a server has shown more that nobody had asked for than there is room for, and
+// more names of it went than are remembered: any name may be one that it has shown, so that
+// its silence says nothing (UP-9, UP-19).
+func (c *Checker) crowded(k kind) bool {
+	return k.full && c.remembers && c.settings.Bounded(boundUnasked) && c.settings.Bounded(boundGone)
+}
+
 // overlooked: a server that ignores versions was shown one of a resource, has not spoken of
 // it since, and has given no sign of what it is like: whether the resource is still there
 // the relay cannot know (RECON-11, RECON-13).
@@ -94,6 +101,9 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 	view, holds := world.View(k, &t.interest), map[string]string{}
 	// An error is no answer, and SotW has no other for what does not exist (ERR-8).
 	unresolved := func(name string) bool {
+		if c.crowded(k) && world[k.name][name].Label == "" {
+			return true
+		}
 		return (c.forgetful || c.remembers || c.ignores) && c.known[k.name].erred[name] && world[k.name][name].Label == ""
 	}
 	waits := slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), unresolved)
@@ -116,7 +126,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			delete(view, name) // SotW cannot say that it has lost the alias (TRANSLATE-7)
 			continue
 		}
-		if w, known := c.known[k.name].byName.present(name); known && (w.unsure || c.second) && c.mute(k) {
+		if w, known := c.known[k.name].byName.present(name); (known && (w.unsure || c.second) || !known && c.remembers) && c.mute(k) {
 			delete(view, name)
 			continue
 		}
@@ -144,7 +154,6 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		}
 	}
 	if !maps.Equal(view, holds) {
-		c.unspoken = t.interest.Wildcard && c.known[k.name].byWildcard.warm
 		c.fail("G3", "%s wants %s, should hold %v, holds %v", who, t.interest.text(), view, holds)
 	}
 	for name, asked := range t.asked {
@@ -152,6 +161,8 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			c.fail("DOWN-DELTA-7", "%s has had no answer for %s", who, name)
 		}
 	}
+	c.failures(who, k, cl, t)
+	c.waits(who, k, cl, t, world)
 	for name := range cl.warm {
 		if t.brought[name] && doubted(name) {
 			continue // there is nothing to say of it

@@ -13,15 +13,18 @@ import (
 // evicted: nobody wanted a resource for some time, and where bounds are small it may not
 // even have lingered.
 func (c *Checker) evicted(k kind, name string, w word) bool {
+	if !c.evicts {
+		return false
+	}
 	left := func(asked string) bool { _, left := c.wanted[k.name][asked]; return left }
-	return c.settings.Small && (left(name) || slices.ContainsFunc(w.aliases, left))
+	return left(name) || slices.ContainsFunc(w.aliases, left)
 }
 
 // follows is a lane as it is once the requests that follow the first have come, too:
 // what is asked for may not fit into one (UP-17).
 func (c *Checker) follows(k kind, l *relayLane) *relayLane {
 	all := *l
-	if all.names = maps.Clone(l.names); !c.settings.Small || l.wildcard {
+	if all.names = maps.Clone(l.names); !c.settings.Bounded(boundRequest) || l.wildcard {
 		return &all
 	}
 	names := slices.Collect(maps.Keys(c.wanted[k.name]))
@@ -67,20 +70,21 @@ func (c *Checker) upResumed(k kind, s *relayStream, l *relayLane, versions map[s
 	if !sotw {
 		l.bare = c.events
 	}
+	asks := &Interest{Names: stamped(l.names), Wildcard: l.wildcard}
+	names := map[string]bool{wildcard: true}
+	if !l.wildcard {
+		// What only names led to that were given up, or not asked for when the last
+		// stream ended, may be forgotten.
+		names = stamped(l.names)
+		maps.DeleteFunc(names, func(name string, _ bool) bool { _, asked := c.before[k.name][name]; return !asked })
+	}
 	for name, w := range v.words {
-		names := map[string]bool{wildcard: true}
-		if !l.wildcard {
-			// What only names led to that were given up, or not asked for when the last
-			// stream ended, may be forgotten.
-			names = stamped(l.names)
-			maps.DeleteFunc(names, func(name string, _ bool) bool { _, asked := c.before[k.name][name]; return !asked })
-		}
 		if _, ok := versions[name]; w.present && !ok && (c.evicted(k, name, w) || !c.kept(k, names, name, w)) {
 			// Given up while there was no stream. If it was asked for again the relay may
 			// have it still; SotW cannot tell what there is.
 			w.unsure = true
 			v.words[name] = w
-			if !sotw && !(&Interest{Names: stamped(l.names), Wildcard: l.wildcard}).Covers(name, w.aliases) {
+			if !sotw && !asks.Covers(name, w.aliases) {
 				delete(v.words, name)
 			}
 		}

@@ -56,10 +56,12 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		answer = true
 		delete(t.asked, e.GetResourceName().GetName())
 		t.owed[e.GetResourceName().GetName()] = true // when the error is over
+		t.told(e)
 	}
 	if opening {
 		c.opened(who, t, known, listed)
 	}
+	c.ordered(who, c.clients[id], k, news, len(resp.GetRemovedResources()) > 0, answer || postponed)
 	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer)
 	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer || postponed)
 }
@@ -119,6 +121,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 				delete(t.holds, name)
 			}
 		}
+		c.lacks(who, k, t, listed)
 		if view == t.view && !reason {
 			c.fail("DOWN-SOTW-13", "%s: the same set again, for no reason", who)
 		}
@@ -128,10 +131,13 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	for _, e := range resp.GetResourceErrors() {
 		name := e.GetResourceName().GetName()
 		t.owed[name] = true // when the error is over
+		t.told(e)
+		delete(t.asked, name)
 		if listed[name] && codes.Code(e.GetErrorDetail().GetCode()) == codes.NotFound {
 			c.fail("MISS-6", "%s: the set lists %s, and says that there is none", who, name)
 		}
 	}
+	c.ordered(who, c.clients[id], k, news, false, answer)
 	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer)
 	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer)
 }
@@ -187,11 +193,9 @@ func (c *Checker) opened(who string, t *topic, known *knowledge, listed map[stri
 
 // settle notes that names are answered.
 func (t *topic) settle(name string, aliases []string) (asked bool) {
-	for waiting := range maps.Clone(t.asked) {
-		if answers(name, aliases, waiting) {
-			asked = asked || t.asked[waiting]
-			delete(t.asked, waiting)
-		}
+	for _, waiting := range append(slices.Clone(aliases), name) {
+		asked = asked || t.asked[waiting]
+		delete(t.asked, waiting)
 	}
 	return asked
 }
@@ -206,8 +210,9 @@ func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases 
 			c.fail("G4", "%s: %s is denied, and the control plane did not", who, alias)
 		}
 		asked = t.settle(alias, nil) || asked
-		for name, h := range t.holds {
-			if answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) {
+		t.goes(alias)
+		for _, name := range append(aliased(alias), alias) {
+			if h, ok := t.holds[name]; ok && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) {
 				delete(t.holds, name)
 			}
 		}
@@ -250,7 +255,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	}
 	t.seen[name] = seen{r.label, age}
 	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !known.erred[name] {
-		t.twice = t.warmed[name] && t.interest.leading(name, aliases) > 1
+		t.twice = (t.warmed[name] || k.name == "LDS") && t.interest.leading(name, aliases) > 1
 		c.fail("G5", "%s: %s=%s again", who, name, r.label)
 	}
 	if known.byWildcard.complete {
@@ -274,6 +279,8 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		}
 	}
 	t.last[name] = version
+	c.copied(k, t, name, age)
+	t.recovers(name, aliases)
 	delete(t.brought, name)
 	delete(t.owed, name)
 	t.holds[name] = held{r.label, version, aliases}
@@ -302,8 +309,11 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 		}
 		return false
 	}
-	if t.interest.Named(name, nil) && !t.later[name] && c.inDoubt(k, t, name) && !c.met(k, t, name) {
+	if t.interest.Named(name, nil) && !t.later[name] && c.unvouched(k, t, name) && !c.met(k, t, name) {
 		c.fail("MISS-4", "%s came with %s, of which a stream was silent that had carried nothing of the type, and is told that it is gone", who, name)
+	}
+	if c.inDoubt(k, name, &t.interest, t.brought[name]) {
+		c.fail("ERR-10", "%s is told that %s is gone, of which upstream has sent a faulty answer", who, name)
 	}
 	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name], kept); {
 	case gone || c.outlived(k, name, &t.interest) || c.known[k.name].byName.unnamed(name, &t.interest):
@@ -317,11 +327,16 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 		c.fail("DOWN-DELTA-14", "%s is told again that %s is gone", who, name)
 	}
 	t.last[name] = ""
+	t.goes(name)
 	delete(t.brought, name)
 	delete(t.owed, name)
 	delete(t.holds, name)
 	delete(t.seen, name)
-	for other, h := range t.holds { // they no longer answer to it
+	for _, other := range aliased(name) { // they no longer answer to it
+		h, ok := t.holds[other]
+		if !ok {
+			continue
+		}
 		h.aliases = slices.DeleteFunc(slices.Clone(h.aliases), func(alias string) bool { return alias == name })
 		t.holds[other] = h
 	}
@@ -350,10 +365,10 @@ func (c *Checker) Known() {
 			if !cl.open || t == nil || t.interest.fresh || t.opening || cl.sotw && k.full {
 				continue // a full set may wait for what is not known (DOWN-SOTW-7)
 			}
+			c.failures(fmt.Sprintf("c%d %s", id, k.name), k, cl, t)
 			for _, v := range c.known[k.name].voices() {
 				for name, w := range v.words {
-					served := v == c.known[k.name].byName && c.kept(k, t.interest.Names, name, w) ||
-						v.complete && c.since[k.name][wildcard] < v.completed && t.interest.Wildcard && !t.interest.Named(name, w.aliases) && c.kept(k, map[string]bool{wildcard: true}, name, w)
+					served := c.served(k, t, v, name, w)
 					warm := v.warm || t.interest.Wildcard && c.known[k.name].byWildcard.settling
 					kept := warm && (t.brought[name] || cl.sotw && len(t.brought) > 0)
 					if w.present && served && !kept && !c.evicted(k, name, w) && !c.known[k.name].says(name, t.holds[name].label) {
@@ -368,20 +383,18 @@ func (c *Checker) Known() {
 // kept: the relay was told of a resource because of one of the names, and the name
 // was wanted ever since, so that the relay must have it still.
 func (c *Checker) kept(k kind, names map[string]bool, name string, w word) bool {
-	for asked := range names {
-		if w.unsure {
-			return false
-		}
-		if (asked == wildcard || answers(name, w.aliases, asked)) && c.since[k.name][asked] < w.at {
-			return true
-		}
+	if w.unsure {
+		return false
 	}
-	return false
+	if names[name] && c.since[k.name][name] < w.at || names[wildcard] && c.since[k.name][wildcard] < w.at {
+		return true
+	}
+	return slices.ContainsFunc(w.aliases, func(alias string) bool { return names[alias] && c.since[k.name][alias] < w.at })
 }
 
-// inDoubt: a client came with a name that only the silence of a stream says is gone, and that
+// unvouched: a client came with a name that only the silence of a stream says is gone, and that
 // stream has carried nothing of the type (MISS-4).
-func (c *Checker) inDoubt(k kind, t *topic, name string) bool {
+func (c *Checker) unvouched(k kind, t *topic, name string) bool {
 	return t.brought[name] && c.known[k.name].byName.muted(name)
 }
 

@@ -27,6 +27,9 @@ type controlPlane struct {
 	counter int                // of labels, versions and nonces
 	streams map[int]*serverStream
 	once    map[string]Resource // by version: all that ever was
+	changes int                 // how often there may have become more to say
+	many    int                 // names there have been, beside the few
+	all     []string            // these names
 	erred   bool                // it has sent an error in place of an answer
 }
 
@@ -63,10 +66,11 @@ type serverLane struct {
 	owed     map[string]bool     // names to be answered whatever was sent
 	gone     map[string]bool     // names of which it will not speak again (remembers)
 	whole    bool                // the wildcard is to be answered
+	saidAt   int                 // the changes up to which all was said
 }
 
 func newControlPlane(server string) *controlPlane {
-	p := &controlPlane{server: server, world: World{}, bodies: map[string]content{}, once: map[string]Resource{}, streams: map[int]*serverStream{}}
+	p := &controlPlane{server: server, changes: 1, world: World{}, bodies: map[string]content{}, once: map[string]Resource{}, streams: map[int]*serverStream{}}
 	for _, k := range kinds {
 		p.world[k.name] = map[string]Resource{}
 	}
@@ -120,6 +124,9 @@ func (p *controlPlane) wire(k kind, name string) *discovery.Resource {
 
 // read takes in what a stream has asked. refused: the server ends the stream.
 func (p *controlPlane) read(s *serverStream) (refused bool) {
+	if len(s.inbox) > 0 {
+		p.changes++
+	}
 	for _, req := range s.inbox {
 		k, _ := named(req.GetTypeUrl())
 		if req.GetResponseNonce() != "" {
@@ -214,10 +221,16 @@ func (p *controlPlane) push(s *serverStream, k kind, pieces int) *discovery.Delt
 	if l == nil {
 		return nil
 	}
+	if pieces == 0 {
+		if l.saidAt == p.changes {
+			return nil
+		}
+		l.saidAt = p.changes
+	}
 	resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url}
 	world := p.world[k.name]
-	for i, name := range poolNames {
-		if pieces != 0 && pieces>>i&1 == 0 {
+	for i, name := range p.names() {
+		if pieces != 0 && pieces>>(i%len(poolNames))&1 == 0 {
 			continue
 		}
 		if r, ok := world[name]; ok {
@@ -227,8 +240,15 @@ func (p *controlPlane) push(s *serverStream, k kind, pieces int) *discovery.Delt
 			p.hasGone(k, l, name)
 		}
 	}
+	listed, removed := map[string]bool{}, map[string]bool{}
+	for _, r := range resp.Resources {
+		listed[r.GetName()] = true
+	}
+	for _, name := range resp.RemovedResources {
+		removed[name] = true
+	}
 	for _, asked := range slices.Sorted(maps.Keys(l.owed)) {
-		p.answer(resp, l, k, asked)
+		p.answer(resp, l, k, asked, listed, removed[asked])
 	}
 	if len(resp.Resources)+len(resp.RemovedResources)+len(resp.ResourceErrors) == 0 && !l.whole {
 		return nil
@@ -242,7 +262,7 @@ func (p *controlPlane) pushPresent(resp *discovery.DeltaDiscoveryResponse, l *se
 	if l.gone[name] {
 		return
 	}
-	owed := slices.ContainsFunc(slices.Collect(maps.Keys(l.owed)), func(asked string) bool { return answers(name, r.Aliases, asked) })
+	owed := l.owed[name] || slices.ContainsFunc(r.Aliases, func(alias string) bool { return l.owed[alias] })
 	version, sent := l.sent[name]
 	wants := p.wants(k, l, name, r.Aliases)
 	if wants && (owed || version != p.version(r)) || !wants && sent {
@@ -254,21 +274,21 @@ func (p *controlPlane) pushPresent(resp *discovery.DeltaDiscoveryResponse, l *se
 	}
 }
 
-// answer answers a name that was asked for, as far as push has not.
-func (p *controlPlane) answer(resp *discovery.DeltaDiscoveryResponse, l *serverLane, k kind, asked string) {
-	for name, r := range p.world[k.name] {
-		if answers(name, r.Aliases, asked) {
-			if !slices.ContainsFunc(resp.Resources, func(w *discovery.Resource) bool { return w.GetName() == name }) {
+// answer answers a name that was asked for, as far as push has not, which has listed some
+// resources, and perhaps removed the name.
+func (p *controlPlane) answer(resp *discovery.DeltaDiscoveryResponse, l *serverLane, k kind, asked string, listed map[string]bool, removed bool) {
+	matched := false
+	for _, name := range append(aliased(asked), asked) {
+		if r, ok := p.world[k.name][name]; ok && answers(name, r.Aliases, asked) {
+			if !listed[name] {
 				return // in another piece
 			}
+			matched = true
 		}
 	}
-	matched := slices.ContainsFunc(resp.Resources, func(w *discovery.Resource) bool {
-		return answers(w.GetName(), w.GetAliases(), asked)
-	})
 	delete(l.owed, asked)
 	switch {
-	case matched || slices.Contains(resp.RemovedResources, asked) || p.habits&silent != 0, p.is(remembers):
+	case matched || removed || p.habits&silent != 0, p.is(remembers):
 	case p.habits&errs != 0:
 		resp.ResourceErrors = append(resp.ResourceErrors, &discovery.ResourceError{
 			ResourceName: &discovery.ResourceName{Name: asked}, ErrorDetail: &statuspb.Status{Code: 5, Message: "no"},

@@ -21,17 +21,23 @@ func draw(r *rand.Rand) Script {
 	}}
 	few := oneOf(r, kinds, kinds[:1], kinds[:2], kinds[3:], kinds[1:2])
 	world := cast{kinds: few, aliases: oneOf(r, true, false), deep: os.Getenv("TWIN_DEEP") != ""}
+	if r.IntN(100) == 0 {
+		return drawMany(r, s, world)
+	}
 	for range 1 + r.IntN(2*perGame) {
 		s.Ops = append(s.Ops, world.op(r))
 	}
 	s.surround(r)
+	if r.IntN(8) == 0 {
+		s.cold(r, few)
+	}
 	return s
 }
 
 // surround makes of a game with one plain control plane, half of the time, one with
 // another: of another kind, or one that hangs, or two of them.
 func (s *Script) surround(r *rand.Rand) {
-	s.Settings.Small = oneOf(r, true, false)
+	s.Settings.Bounds = strings.Join(drawBounds(r), ",")
 	if r.IntN(2) == 0 {
 		return
 	}
@@ -56,6 +62,56 @@ func (s *Script) surround(r *rand.Rand) {
 	}
 }
 
+// drawMany is a game of many names, 10,000 in a long run: what concerns many at once, among
+// a few other things.
+func drawMany(r *rand.Rand, s Script, world cast) Script {
+	k, most := oneOf(r, world.kinds...).name, 300
+	if os.Getenv("TWIN_STEPS") != "" {
+		most = 10000
+	}
+	s.Ops = []Op{{Verb: "many", Kind: k, N: most}, {Verb: "habit", N: int(oneOf(r, eager, eager|silent, eager|resends, eager|errs))}}
+	for client := range 2 {
+		s.Ops = append(s.Ops, Op{Verb: "open", Who: client, N: r.IntN(2) | 2})
+		if r.IntN(3) == 0 {
+			s.Ops = append(s.Ops, Op{Verb: "sub", Who: client, Kind: k, Add: []string{wildcard}})
+		} else {
+			s.Ops = append(s.Ops, Op{Verb: "subs", Who: client, Kind: k, N: oneOf(r, most, most-most/10, 100)})
+		}
+	}
+	for range 12 {
+		o := world.op(r)
+		if r.IntN(2) == 0 {
+			o = Op{Verb: oneOf(r, "many", "few", "unsubs", "subs", "restart", "reconnect", "down", "up", "end", "wait"), Who: r.IntN(2), Kind: k, N: oneOf(r, most, most/2, 100)}
+		}
+		switch o.Verb {
+		case "down", "end", "up":
+			o.Who, o.N = 0, r.IntN(3)
+		case "restart", "reconnect":
+			o.N = r.IntN(2)
+		case "habit":
+			continue
+		}
+		s.Ops = append(s.Ops, o)
+	}
+	s.surround(r)
+	s.Settings.Second = "" // what goes at once may be doubted then (UP-14)
+	slow := func(bound string) bool { return bound == boundRequest || bound == boundPair || bound == "" }
+	s.Settings.Bounds = strings.Join(slices.DeleteFunc(strings.Split(s.Settings.Bounds, ","), slow), ",")
+	return s
+}
+
+// drawBounds takes each bound half of the time, and in one game of eight none, and in one
+// all of them.
+func drawBounds(r *rand.Rand) (bounds []string) {
+	often := oneOf(r, 0, 4, 4, 4, 4, 4, 4, 8)
+	for _, bound := range allBounds {
+		if r.IntN(8) < often {
+			bounds = append(bounds, bound)
+		}
+	}
+	return bounds
+}
+
 // share gives some of what is done to the control plane to the second.
 func (s *Script) share(r *rand.Rand) {
 	for i := range s.Ops {
@@ -66,6 +122,29 @@ func (s *Script) share(r *rand.Rand) {
 			o.Who = r.IntN(4) / 3
 		}
 	}
+}
+
+// cold lets the relay begin without a snapshot while clients come back with what they have,
+// and the control plane's first answers to it are faulty, or errors.
+func (s *Script) cold(r *rand.Rand, kinds []kind) {
+	s.Settings.Snapshot = false
+	ops := []Op{{Verb: "restart"}}
+	for range 1 + r.IntN(3) {
+		ops = append(ops, Op{Verb: "reconnect", Who: r.IntN(4), N: oneOf(r, 0, 0, 1, 2)})
+	}
+	ops = append(ops, Op{Verb: "wait", N: oneOf(r, 5, 50, 1000)})
+	for range 1 + r.IntN(3) {
+		o := Op{Verb: oneOf(r, "fault", "fault", "push", "error"), Who: r.IntN(3), Kind: oneOf(r, kinds...).name}
+		switch o.Verb {
+		case "fault":
+			o.N = r.IntN(faultKinds) << 6
+		case "error":
+			o.Add = someNames(r, 3)
+		}
+		ops = append(ops, o)
+	}
+	ops = append(ops, Op{Verb: "wait", N: oneOf(r, 100, 16000, 31000)})
+	s.Ops = slices.Insert(s.Ops, r.IntN(len(s.Ops)+1), ops...)
 }
 
 // hang lets a control plane hang for some operations, or for good.
@@ -91,7 +170,7 @@ type cast struct {
 // weights are how often each verb is played.
 var weights = weighted(map[string]int{
 	"set": 12, "remove": 5, "version": 2, "wipe": 1,
-	"habit": 3, "push": 20, "again": 2, "bad": 1, "error": 1, "extra": 1, "end": 2, "down": 1, "up": 2,
+	"habit": 3, "push": 20, "again": 2, "bad": 1, "fault": 2, "error": 2, "extra": 1, "end": 2, "down": 1, "up": 2,
 	"open": 3, "sub": 14, "ack": 8, "nack": 2, "acks": 6, "close": 2, "reconnect": 4, "deaf": 2,
 	"wait": 6, "save": 1, "restart": 1, "hold": 2, "go": 4,
 })
@@ -112,7 +191,7 @@ func (c cast) op(r *rand.Rand) Op {
 	kinds := c.kinds
 	o := Op{Verb: weights[r.IntN(len(weights))]}
 	switch o.Verb {
-	case "set", "remove", "version", "wipe", "push", "again", "bad", "error", "extra", "sub", "ack", "nack":
+	case "set", "remove", "version", "wipe", "push", "again", "bad", "fault", "error", "extra", "sub", "ack", "nack":
 		o.Kind = kinds[r.IntN(len(kinds))].name
 	}
 	switch o.Verb {
@@ -128,10 +207,13 @@ func (c cast) op(r *rand.Rand) Op {
 		}
 	case "remove", "version", "error", "extra":
 		o.Add = someNames(r, 3)
-	case "push", "bad":
+	case "push", "bad", "fault":
 		o.Who = r.IntN(3)
 		if r.IntN(3) == 0 {
 			o.N = r.IntN(64)
+		}
+		if o.Verb == "fault" {
+			o.N |= r.IntN(faultKinds) << 6
 		}
 	case "again":
 		o.Who = r.IntN(3)

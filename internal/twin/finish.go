@@ -6,8 +6,10 @@ import "time"
 
 // finish brings everything to rest, and judges.
 func (g *Game) finish() {
+	g.held = false
 	g.relay.Hold(false)
 	for _, p := range g.everybody() {
+		p.deaf = false
 		g.relay.Deaf(p.id, false)
 	}
 	g.relay.Settle()
@@ -37,6 +39,7 @@ func (g *Game) finish() {
 			g.setDown(p, false)
 		}
 	}
+	g.stir()
 	waits := []time.Duration{time.Second, 31 * time.Second, time.Second, 16 * time.Second, 31 * time.Second, time.Second}
 	if poisoned {
 		waits = append(waits, 2*time.Minute)

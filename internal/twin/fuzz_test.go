@@ -15,7 +15,7 @@ func FuzzDownstreamActions(f *testing.F) {
 		if len(data) > 4*2*perGame {
 			t.Skip("longer than any game")
 		}
-		s := Script{Settings: Settings{Linger: time.Second, Settle: 0}, Ops: []Op{{Verb: "habit", N: int(eager)}}}
+		s := Script{Settings: Settings{Linger: time.Second, Settle: 0, Bounds: boundPrune}, Ops: []Op{{Verb: "habit", N: int(eager)}}}
 		for ; len(data) >= 4; data = data[4:] {
 			s.Ops = append(s.Ops, clientOp([4]byte(data[:4])))
 		}

@@ -61,6 +61,8 @@ type Game struct {
 	planes   []*controlPlane // in the order in which the relay prefers them
 	checker  *Checker
 	players  map[int]*player
+	spoil    bool  // what is said next in SotW cannot be read
+	held     bool  // the relay does nothing by itself
 	snapshot bool  // the relay keeps one on disk
 	open     []int // streams to the control planes, oldest first
 	trace    func(string)
@@ -88,9 +90,15 @@ func (g *Game) server(id int) (*controlPlane, *serverStream) {
 }
 
 func (g *Game) log(format string, a ...any) {
-	if g.trace != nil {
-		g.trace(fmt.Sprintf(format, a...))
+	if g.trace == nil {
+		return
 	}
+	for i, v := range a {
+		if m, ok := v.(proto.Message); ok {
+			a[i] = text(m)
+		}
+	}
+	g.trace(fmt.Sprintf(format, a...))
 }
 
 // failed: a violation has been seen, or what excuses one.
@@ -115,6 +123,7 @@ func (g *Game) Play(relay Relay, ops []Op) []string {
 // act lets everybody do what they do by themselves.
 func (g *Game) act() {
 	g.relay.Settle()
+	defer g.keepUp()
 	for range 100 {
 		busy := g.serve()
 		for _, p := range g.everybody() {
@@ -130,6 +139,24 @@ func (g *Game) act() {
 	g.checker.fail("quiet", "relay, control plane and clients do not fall quiet")
 }
 
+// stir lets the control planes look whether there is more to say.
+func (g *Game) stir() {
+	for _, p := range g.planes {
+		p.changes++
+	}
+}
+
+// keepUp judges what clients have when the relay has nothing left to do.
+func (g *Game) keepUp() {
+	if g.held || g.failed() || !g.checker.news {
+		return
+	}
+	g.checker.news = false
+	for _, p := range g.everybody() {
+		g.checker.upToDate(p.id, p.deaf)
+	}
+}
+
 func (g *Game) everybody() (all []*player) {
 	for _, id := range slices.Sorted(maps.Keys(g.players)) {
 		all = append(all, g.players[id])
@@ -140,6 +167,7 @@ func (g *Game) everybody() (all []*player) {
 func (g *Game) play(o Op) {
 	k, _ := named(o.Kind)
 	plane := g.plane(o)
+	g.stir()
 	switch o.Verb {
 	case "set":
 		if len(o.Add) > 0 {
@@ -160,7 +188,9 @@ func (g *Game) play(o Op) {
 			p.habits = habits(o.N)
 		}
 		g.checker.uncertain = g.checker.uncertain || plane.habits&poison != 0
-	case "push", "again", "bad", "error", "extra", "end":
+	case "many", "few", "subs", "unsubs":
+		g.playMany(o, k)
+	case "push", "again", "bad", "fault", "error", "extra", "end":
 		g.playStream(o, k)
 	case "down", "up":
 		g.setDown(plane, o.Verb == "down")
@@ -173,9 +203,11 @@ func (g *Game) play(o Op) {
 	case "restart":
 		g.restart(o.N != 0 && g.relay.Kills())
 	case "hold":
+		g.held = true
 		g.relay.Hold(true)
 	case "go":
 		if o.N == 0 {
+			g.held = false
 			g.relay.Hold(false)
 		} else {
 			g.relay.Step(o.N)
@@ -199,13 +231,17 @@ func (g *Game) playStream(o Op, k kind) {
 	case "again":
 		plane.again(s, k)
 		g.push(id, k, 0, false)
-	case "push", "bad":
+	case "push", "bad", "fault":
 		if o.N&32 == 0 && plane.read(s) {
 			g.log("up%d > refuses", id)
 			g.refuse(id)
 			return
 		}
-		g.push(id, k, o.N&31, o.Verb == "bad")
+		fault := -1
+		if o.Verb == "fault" {
+			fault = o.N >> 6
+		}
+		g.say(id, k, o.N&31, o.Verb == "bad", fault)
 	case "error":
 		plane.erred = true
 		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: fmt.Sprintf("n%d", plane.next())}
@@ -238,7 +274,10 @@ func (g *Game) playStream(o Op, k kind) {
 }
 
 // push says what there is to say of a type on a stream; true if there was anything.
-func (g *Game) push(id int, k kind, pieces int, bad bool) bool {
+func (g *Game) push(id int, k kind, pieces int, bad bool) bool { return g.say(id, k, pieces, bad, -1) }
+
+// say is push with a fault, if that is not negative.
+func (g *Game) say(id int, k kind, pieces int, bad bool, fault int) bool {
 	plane, s := g.server(id)
 	resp := plane.push(s, k, pieces)
 	if resp == nil {
@@ -247,8 +286,28 @@ func (g *Game) push(id int, k kind, pieces int, bad bool) bool {
 	if bad = bad && len(resp.Resources) > 0 && s.sotw == nil; bad {
 		resp.Resources = append(resp.Resources, proto.Clone(resp.Resources[0]).(*discovery.Resource)) // ERR-11
 	}
+	if fault >= 0 && s.sotw == nil {
+		if sound, name, ok := faulty(resp, fault); ok {
+			g.hear(id, k, resp, sound, name)
+			return true
+		}
+	}
+	g.spoil = fault >= 0
 	g.answer(id, resp, bad)
+	g.spoil = false
 	return true
+}
+
+// hear lets the relay hear a faulty response, of which only something is sound. On a probe
+// nobody listens.
+func (g *Game) hear(id int, k kind, said proto.Message, sound *discovery.DeltaDiscoveryResponse, name string) {
+	g.log("up%d > %s, of which is sound %s", id, said, sound)
+	g.checker.now = g.relay.Now()
+	g.checker.heard()
+	g.noteCrossing(id, sound)
+	g.checker.spoils(id, k, name)
+	g.checker.upSaid(id, sound, true)
+	g.relay.Answer(id, said)
 }
 
 func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) {
@@ -259,8 +318,15 @@ func (g *Game) answer(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) 
 			return
 		}
 		said, resp, bad = whole, means, false
+		if k, _ := named(resp.GetTypeUrl()); g.spoil && len(whole.Resources) > 0 {
+			unreadable(whole)
+			means.Resources, means.RemovedResources = means.Resources[1:], nil
+			g.hear(id, k, whole, means, "")
+			return
+		}
 	}
-	g.log("up%d > %s", id, text(resp))
+	g.log("up%d > %s", id, resp)
+	g.checker.heard()
 	g.checker.now = g.relay.Now()
 	g.noteCrossing(id, resp)
 	g.checker.upSaid(id, resp, bad)
@@ -287,14 +353,21 @@ func (g *Game) serve() (busy bool) {
 	return busy
 }
 
+// player is a client by its number.
+func (g *Game) player(id int) *player {
+	p := g.players[id]
+	if p == nil {
+		p = newPlayer(id)
+		g.players[id] = p
+	}
+	return p
+}
+
 // playClient is what one client does.
 func (g *Game) playClient(o Op, k kind) {
-	p := g.players[o.Who]
-	if p == nil {
-		p = newPlayer(o.Who)
-		g.players[o.Who] = p
-	}
+	p := g.player(o.Who)
 	g.checker.now = g.relay.Now()
+	g.checker.heard()
 	switch o.Verb {
 	case "open":
 		if !p.open && len(p.wants) == 0 {
@@ -315,6 +388,7 @@ func (g *Game) playClient(o Op, k kind) {
 		g.hangUp(p)
 		g.openStream(p, o.N%4)
 	case "deaf":
+		p.deaf = o.N != 0 && p.open
 		g.relay.Deaf(p.id, o.N != 0)
 	}
 }
@@ -345,6 +419,7 @@ func (g *Game) wait(d time.Duration) {
 		if g.planes[0].habits&eager != 0 {
 			step = min(d, beat)
 		}
+		g.checker.heard()
 		g.relay.Wait(step)
 		g.checker.now = g.relay.Now()
 		g.checker.settled()

@@ -66,8 +66,8 @@ func (v *voice) absent(name string) bool {
 
 // matches: something that exists answers to a subscribed name, and is of that kind.
 func (v *voice) matches(asked string, kind func(word) bool) bool {
-	for name, w := range v.words {
-		if w.present && answers(name, w.aliases, asked) && kind(w) {
+	for _, name := range append(aliased(asked), asked) {
+		if w := v.words[name]; w.present && answers(name, w.aliases, asked) && kind(w) {
 			return true
 		}
 	}
@@ -104,8 +104,8 @@ func (v *voice) over() {
 
 // recall notes that somebody asks for a name.
 func (v *voice) recall(asked string) {
-	for name, w := range v.words {
-		if w.unasked && answers(name, w.aliases, asked) {
+	for _, name := range append(aliased(asked), asked) {
+		if w := v.words[name]; w.unasked && answers(name, w.aliases, asked) {
 			w.unasked = false
 			v.words[name] = w
 		}
@@ -163,12 +163,18 @@ func (v *voice) lose(before word) (lost []string) {
 // that the subscribed ones do not lead to.
 // keep is what it may not drop.
 func (v *voice) forget(subscribed map[string]time.Time, unsubscribed []string, keep func(string, word) bool) {
+	given := map[string]bool{}
+	for _, name := range unsubscribed {
+		given[name] = true
+	}
 	for name, w := range v.words {
-		led := func(asked string) bool { return asked == name || w.present && answers(name, w.aliases, asked) }
-		drop := unsubscribed == nil || slices.ContainsFunc(unsubscribed, led)
-		for asked := range subscribed {
-			drop = drop && !led(asked)
+		drop := unsubscribed == nil || given[name]
+		_, asked := subscribed[name]
+		for _, alias := range w.aliases {
+			_, too := subscribed[alias]
+			drop, asked = drop || given[alias] && w.present, asked || too && w.present
 		}
+		drop = drop && !asked
 		switch {
 		case !drop:
 		case keep(name, w):
@@ -243,7 +249,14 @@ func (v *voice) answered(asked string) bool {
 // leads: one of the names that a client asked for leads to a resource. Until a name
 // has been answered for itself, it leads to what the wildcard has (WILD-16).
 func (k *knowledge) leads(name string, i *Interest) bool {
-	for asked := range i.Names {
+	var aliases []string
+	for _, v := range k.voices() {
+		aliases = append(aliases, v.words[name].aliases...)
+	}
+	for _, asked := range append(aliases, name) {
+		if !i.Names[asked] {
+			continue
+		}
 		v := k.byName
 		if !v.answered(asked) {
 			v = k.byWildcard
@@ -276,6 +289,9 @@ func (k *knowledge) gone(name string, i *Interest, brought bool, kept func(asked
 		return true
 	}
 	_, named := k.byName.present(name) // to what it answers is known
+	if !brought {
+		return true
+	}
 	for asked := range i.Names {
 		if brought && k.byName.warm && kept(asked) {
 			return false // what was loaded may be out of date

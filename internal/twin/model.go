@@ -36,6 +36,12 @@ func named(name string) (kind, bool) {
 	return kinds[i], true
 }
 
+// kindOf is the kind of that short name.
+func kindOf(name string) kind {
+	k, _ := named(name)
+	return k
+}
+
 // Resource is what the control plane has under a name.
 type Resource struct {
 	// Label stands for the content: another label, another content.
@@ -113,8 +119,11 @@ func (i *Interest) Covers(name string, aliases []string) bool {
 
 // leading is how many of the names lead to a resource.
 func (i *Interest) leading(name string, aliases []string) (n int) {
-	for asked := range i.Names {
-		if answers(name, aliases, asked) {
+	if i.Names[name] {
+		n++
+	}
+	for _, alias := range aliases {
+		if i.Names[alias] && alias != name {
 			n++
 		}
 	}

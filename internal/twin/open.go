@@ -39,12 +39,18 @@ var open = []exemption{
 			return broken == "G4" && c.leaves && c.about.interest.Wildcard && len(c.about.interest.Names) > 0
 		}},
 	{"NAME-5", "a resource that a client has by an alias goes, and the client is not told: its name has been given up, by this client or by all, or the alias was answered with an error", breaks("NAME-5")},
-	{"ORDER-4", "endpoints that come again after their cluster come twice if two names lead to them",
+	{"ORDER-4", "endpoints that come again after their cluster, and listeners that have waited for clusters, come twice if two names lead to them",
 		func(c *Checker, broken string) bool { return broken == "G5" && c.about.twice }},
 	{"DOWN-SOTW-7", "a set goes to a SotW client without a name that it may hold as a member of the wildcard that it came with, and asks for by name now",
 		func(c *Checker, broken string) bool { return broken == "G4" && c.about.sotw && c.about.asks > 1 }},
 	{"RECON-19", "what is on disk replaces what a SotW client came with, once it has changed its names",
 		func(c *Checker, broken string) bool { return broken == "RECON-19" && c.about.sotw && c.about.asks > 1 }},
+	{"ERR-8", "an error over an alias is not over when a resource comes to which it leads: the same error is not told again",
+		func(c *Checker, broken string) bool { return broken == "ERR-9" && c.misnamed }},
+	{"ERR-9", "an error overtakes the copy that came before it and waits for an ACK: the client takes that copy for the end of the error, and is not told of the error again",
+		func(c *Checker, broken string) bool { return broken == "ERR-9" && c.overtaken }},
+	{"ORDER-2", "a SotW client that turns from the wildcard to a name of it is sent, once more, the cluster that has gone meanwhile",
+		func(c *Checker, broken string) bool { return broken == "G1" && c.about.sotw && c.about.asks > 1 }},
 	{"MISS-3", "a name over which an earlier stream's error lies is not given up by the silence of the next one: what its client came with beside it stays",
 		func(c *Checker, broken string) bool {
 			return broken == "G3" && slices.ContainsFunc(kinds, func(k kind) bool { return len(c.known[k.name].erred) > 0 })
@@ -64,6 +70,19 @@ func (c *Checker) excused(broken string) *exemption {
 		}
 	}
 	return nil
+}
+
+// resumes: a client has something that it came with after a restart, of which nobody has
+// spoken since.
+func (c *Checker) resumes() bool {
+	for _, cl := range c.clients {
+		for _, t := range cl.topics {
+			if cl.open && len(t.brought) > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // breaks covers any of these violations.

@@ -18,6 +18,7 @@ type player struct {
 	sotw   bool
 	auto   bool // ACKs by itself
 	open   bool
+	deaf   bool // does not read
 	spoken bool // on this stream
 	wants  map[string]Interest
 	before map[string]map[string]held // what it held at an earlier reconnect
@@ -48,6 +49,7 @@ func (p *player) agent() string {
 
 // openStream opens a stream and says what the client wanted on the last one.
 func (g *Game) openStream(p *player, n int) {
+	p.deaf = false
 	p.open, p.spoken, p.last = true, false, map[string]string{}
 	g.log("c%d > open sotw=%v", p.id, p.sotw)
 	g.checker.clientOpened(p.id, p.sotw)
@@ -174,7 +176,9 @@ func (g *Game) judge(p *player, k kind, nack bool) bool {
 
 // ask sends a request, the Checker reading along.
 func (g *Game) ask(p *player, k kind, m proto.Message) {
-	g.log("c%d > %s", p.id, text(m))
+	g.log("c%d > %s", p.id, m)
+	g.checker.heard()
+	g.checker.news = true
 	switch req := m.(type) {
 	case *discovery.DeltaDiscoveryRequest:
 		g.checker.clientAsked(p.id, req)

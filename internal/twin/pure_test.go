@@ -29,10 +29,10 @@ import (
 // when its Session was woken or its deadline has come, and not else, so that a
 // missing wake-up is a lost update here too.
 type pureRelay struct {
-	game    *Game
-	config  *config.Config
-	small   bool
-	session downstream.Config
+	game     *Game
+	config   *config.Config
+	settings Settings
+	session  downstream.Config
 
 	now    time.Time
 	hold   bool
@@ -69,9 +69,6 @@ var endings = []error{
 
 var unimplemented = status.Error(codes.Unimplemented, "unknown method DeltaAggregatedResources")
 
-// small are the settings that bound something, at their smallest.
-var small = []string{"cache.max_lingering_names=1"}
-
 // configs are made once for each of the settings.
 var configs sync.Map
 
@@ -88,8 +85,13 @@ func configure(s Settings) *config.Config {
 	if s.Second != "" {
 		set = append(set, `upstream.fallbacks=[{"address":"`+xdstest.SecondAddress+`"}]`)
 	}
-	if s.Small {
-		set = append(set, small...)
+	if s.Bounded(boundLinger) {
+		set = append(set, "cache.max_lingering_names=1")
+	} else {
+		set = append(set, "cache.max_lingering_names=20000") // more than any game has
+	}
+	if s.Bounded(boundUnasked) {
+		set = append(set, "cache.max_unasked_bytes=150B")
 	}
 	c, err := config.Load("", set)
 	if err != nil {
@@ -99,14 +101,67 @@ func configure(s Settings) *config.Config {
 	return c
 }
 
+// hubBounds, sessionBounds and coreBounds are what the settings bound beside what is
+// configured.
+func hubBounds(s Settings) *fanout.Bounds {
+	b := fanout.DefaultBounds
+	if s.Bounded(boundPrune) {
+		b.Tombstones = func(int) int { return 0 }
+	}
+	if s.Bounded(boundMarks) {
+		b.Marks = 0
+	}
+	if s.Bounded(boundNews) {
+		b.News = 1
+	}
+	if s.Bounded(boundGone) {
+		b.Gone = 1
+	}
+	return &b
+}
+
+func sessionBounds(s Settings) *downstream.Bounds {
+	b := downstream.DefaultBounds
+	if s.Bounded(boundPile) {
+		b.Pile = 0
+	}
+	if s.Bounded(boundDelivered) {
+		b.Delivered = 0
+	}
+	if s.Bounded(boundUnacked) {
+		b.Unacked = 2
+	}
+	if s.Bounded(boundShare) {
+		b.Block = 1
+	}
+	return &b
+}
+
+func coreBounds(s Settings) *upstream.Bounds {
+	b := upstream.DefaultBounds
+	if s.Bounded(boundPair) {
+		b.Pair = 1
+	}
+	if s.Bounded(boundProbed) {
+		b.Probed = 1
+	}
+	if s.Bounded(boundVerdicts) {
+		b.Verdicts = 1
+	}
+	if s.Bounded(boundSolo) {
+		b.Solo, b.Quarantined = 2, 1 // it may be wanted both ways
+	}
+	return &b
+}
+
 // tight is room for the node, a type and a few names: what is asked for goes over several
 // requests (UP-17).
 const tight = 95
 
 func newPureRelay(g *Game, s Settings) *pureRelay {
 	c := configure(s)
-	r := &pureRelay{game: g, config: c, small: s.Small, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upstream.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
-	r.session.Random = func() float64 { return 0.5 }
+	r := &pureRelay{game: g, config: c, settings: s, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upstream.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	r.session.Random, r.session.Bounds = func() float64 { return 0.5 }, sessionBounds(s)
 	r.Restart()
 	return r
 }
@@ -120,11 +175,14 @@ func (r *pureRelay) Restart() {
 		p.connected, p.pending = false, nil
 	}
 	r.warmth = downstream.NewWarmth()
-	r.hub = fanout.NewHub(relay.HubConfig(r.config))
+	h := relay.HubConfig(r.config)
+	h.Bounds = hubBounds(r.settings)
+	r.hub = fanout.NewHub(h)
 	r.hub.Wanted().OnWake(func() { r.woken = true })
 	c := relay.UpstreamConfig(r.config, cache.Fingerprint{})
 	c.Node = &core.Node{Id: "relay"}
-	if r.small {
+	c.Bounds = coreBounds(r.settings)
+	if r.settings.Bounded(boundRequest) {
 		c.MaxRequest = tight
 	}
 	r.core = upstream.NewCore(c, r.hub, func() float64 { return 0.5 })

@@ -39,7 +39,7 @@ func (g *Game) StreamClosed(id int, at time.Time) {
 
 // Asked is a request of the relay's.
 func (g *Game) Asked(id int, m proto.Message, at time.Time) {
-	g.log("up%d < %s", id, text(m))
+	g.log("up%d < %s", id, m)
 	g.checker.now = at
 	_, s := g.server(id)
 	if s == nil {
@@ -63,7 +63,7 @@ func (g *Game) Asked(id int, m proto.Message, at time.Time) {
 
 // Told is a response to a client.
 func (g *Game) Told(client int, m proto.Message, at time.Time) {
-	g.log("c%d < %s", client, text(m))
+	g.log("c%d < %s", client, m)
 	g.checker.now = at
 	switch resp := m.(type) {
 	case *discovery.DeltaDiscoveryResponse:

@@ -15,7 +15,7 @@ type Settings struct {
 	SotW                     string // the control plane speaks only that; the relay knows (sotw), or finds out (auto)
 	Server                   string // what kind it is: any of those in servers.go, with a comma between
 	Second                   string // there is another control plane to turn to: with the same world, or its own (other)
-	Small                    bool   // what is bounded is bounded to next to nothing
+	Bounds                   string // what is bounded to next to nothing: any of those in bounds.go, with a comma between
 }
 
 // Op is one operation. Any operation can be played at any time; one that makes no
@@ -41,11 +41,14 @@ var verbs = map[string]string{
 	"remove":  "the names are gone",
 	"version": "the names get another version and the content they have",
 	"wipe":    "the type is empty",
+	"many":    "N names, r0 and on, get new content",
+	"few":     "the first N of them are gone",
 	// the control plane
 	"habit": "its habits from now on, as a set of flags",
 	"push":  "it says on a stream what there is to say; N bits 0-4: names that may be in it (0: all), bit 5: without having read what was asked since",
 	"again": "it says everything again",
 	"bad":   "as push, and lists a resource twice, which is to be NACKed",
+	"fault": "as push, with a fault in its first resource, which is to be NACKed; N from bit 6: which fault (fault.go)",
 	"error": "it sends an error for the names",
 	"extra": "it sends the names, asked for or not",
 	"end":   "a stream ends; N: 0 it breaks, 1 UNAVAILABLE, 2 OK",
@@ -56,6 +59,8 @@ var verbs = map[string]string{
 	// clients
 	"open":      "opens a stream; N bit 0: SotW, bit 1: ACKs by itself",
 	"sub":       "subscribes and unsubscribes; SotW: these names from now on, with - under a stale nonce",
+	"subs":      "subscribes to the first N of many names; SotW: to these",
+	"unsubs":    "gives them up; SotW: all but the first",
 	"ack":       "ACKs its oldest response of a type",
 	"nack":      "NACKs it",
 	"acks":      "ACKs everything",
@@ -94,8 +99,8 @@ func (s Settings) String() string {
 	if s.Second != "" {
 		text += " second " + s.Second
 	}
-	if s.Small {
-		text += " bounds small"
+	if s.Bounds != "" {
+		text += " bounds " + s.Bounds
 	}
 	return text
 }
@@ -163,7 +168,7 @@ func parseSettings(line string) (s Settings, err error) {
 		case "second":
 			s.Second = words[1]
 		case "bounds":
-			s.Small = words[1] == "small"
+			s.Bounds = words[1]
 		default:
 			return s, fmt.Errorf("no such setting: %s", words[0])
 		}

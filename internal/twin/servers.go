@@ -2,6 +2,7 @@ package twin
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -112,14 +113,15 @@ func (p *controlPlane) shown(req *discovery.DeltaDiscoveryRequest) map[string]st
 // answer, and a server that is silent about what is not there never says that they went.
 func (g *Game) noteCrossing(id int, resp *discovery.DeltaDiscoveryResponse) {
 	_, s := g.server(id)
-	for _, r := range resp.GetResources() {
-		key, crosses := resp.GetTypeUrl()+" "+r.GetName(), false
-		for _, req := range s.inbox {
-			for _, name := range req.GetResourceNamesUnsubscribe() {
-				crosses = crosses || req.GetTypeUrl() == resp.GetTypeUrl() && answers(r.GetName(), r.GetAliases(), name)
-			}
+	given := map[string]bool{}
+	for _, req := range s.inbox {
+		for _, name := range req.GetResourceNamesUnsubscribe() {
+			given[name] = given[name] || req.GetTypeUrl() == resp.GetTypeUrl()
 		}
-		g.checker.crossed[key] = crosses
+	}
+	for _, r := range resp.GetResources() {
+		g.checker.crossed[resp.GetTypeUrl()+" "+r.GetName()] = given[r.GetName()] ||
+			slices.ContainsFunc(r.GetAliases(), func(alias string) bool { return given[alias] })
 	}
 }
 

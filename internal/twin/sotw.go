@@ -33,17 +33,7 @@ func (s *serverStream) sotwAsked(req *discovery.DiscoveryRequest) (said []*disco
 			TypeUrl: req.GetTypeUrl(), ResponseNonce: req.GetResponseNonce(), ErrorDetail: req.GetErrorDetail(),
 		})
 	}
-	var more, fewer []string
-	for _, name := range l.names {
-		if !slices.Contains(req.GetResourceNames(), name) {
-			fewer = append(fewer, name)
-		}
-	}
-	for _, name := range req.GetResourceNames() {
-		if !slices.Contains(l.names, name) {
-			more = append(more, name)
-		}
-	}
+	more, fewer := beyond(req.GetResourceNames(), l.names), beyond(l.names, req.GetResourceNames())
 	l.names = req.GetResourceNames()
 	if len(more)+len(fewer) > 0 || first {
 		said = append(said, &discovery.DeltaDiscoveryRequest{TypeUrl: req.GetTypeUrl(), ResourceNamesSubscribe: more, ResourceNamesUnsubscribe: fewer})
@@ -52,6 +42,20 @@ func (s *serverStream) sotwAsked(req *discovery.DiscoveryRequest) (said []*disco
 		d.Node = req.GetNode()
 	}
 	return said
+}
+
+// beyond are the names that are not among others.
+func beyond(names, others []string) (more []string) {
+	among := map[string]bool{}
+	for _, name := range others {
+		among[name] = true
+	}
+	for _, name := range names {
+		if !among[name] {
+			more = append(more, name)
+		}
+	}
+	return more
 }
 
 // sotwAnswer is what a SotW server says in place of a Delta response, and what the
@@ -66,16 +70,19 @@ func (g *Game) sotwAnswer(plane *controlPlane, s *serverStream, delta *discovery
 	}
 	means := &discovery.DeltaDiscoveryResponse{TypeUrl: delta.TypeUrl, Nonce: delta.Nonce, ResourceErrors: delta.ResourceErrors}
 	if k.full {
-		for _, name := range poolNames {
+		listed := map[string]bool{}
+		for _, e := range means.ResourceErrors {
+			listed[e.GetResourceName().GetName()] = true
+		}
+		for _, name := range plane.names() {
 			if r, ok := plane.world[k.name][name]; ok && plane.wants(k, l, name, r.Aliases) {
 				means.Resources = append(means.Resources, plane.wire(k, name))
 				plane.noteSent(k, l, name, r)
+				listed[name] = true
 			}
 		}
 		for name, w := range g.checker.known[k.name].voice(l.wildcard).words {
-			listed := slices.ContainsFunc(means.Resources, func(r *discovery.Resource) bool { return r.GetName() == name }) ||
-				slices.ContainsFunc(means.ResourceErrors, func(e *discovery.ResourceError) bool { return e.GetResourceName().GetName() == name })
-			if w.present && !listed {
+			if w.present && !listed[name] {
 				means.RemovedResources = append(means.RemovedResources, name)
 			}
 		}

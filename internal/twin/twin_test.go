@@ -15,12 +15,9 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/xds-relay/xds-relay/fanout"
 )
 
 func TestMain(m *testing.M) {
-	fanout.PruneAbove = func(int) int { return 0 }
 	goleak.VerifyTestMain(m)
 }
 
@@ -49,6 +46,7 @@ type run struct {
 	played, games atomic.Int64
 
 	excused tally
+	reasons reasons
 
 	mu     sync.Mutex
 	failed int
@@ -86,6 +84,7 @@ func (r *run) playAll(t *testing.T) {
 		t.Logf("%d steps in %d games of seed %d, %.0f steps a second, %d violations", r.played.Load(), r.games.Load(), r.seed,
 			float64(r.played.Load())/time.Since(began).Seconds(), r.failed)
 		t.Log(r.excused.String())
+		t.Log(r.reasons.String())
 	})
 	for shard := range r.shards {
 		t.Run("", func(t *testing.T) {
@@ -110,6 +109,7 @@ func (r *run) play(t *testing.T, n uint64) {
 	r.games.Add(1)
 	g, violations := playGame(s, nil)
 	r.excused.add(g.checker)
+	r.reasons.add(g.checker)
 	if len(violations) == 0 {
 		return
 	}

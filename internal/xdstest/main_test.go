@@ -11,6 +11,6 @@ import (
 
 func TestMain(m *testing.M) {
 	Fingerprint = cache.Fingerprint{}.Of
-	fanout.PruneAbove = func(int) int { return 0 }
+	fanout.DefaultBounds.Tombstones = func(int) int { return 0 }
 	goleak.VerifyTestMain(m)
 }

@@ -1,0 +1,60 @@
+package twin
+
+import (
+	"slices"
+	"time"
+)
+
+// In what order one client hears what concerns several types (ORDER-2). What has
+// piled up is told in one go: the relay says it without hearing anything meanwhile, and
+// without a moment in between.
+
+// going is one go, as far as it was heard.
+type going struct {
+	at       time.Time
+	round    int // with which it was told: what is told in another one is another go
+	added    int // the latest type of which it has brought something, in order
+	removed  bool
+	answered bool // something else than changes was among it
+}
+
+// ranks are the types in the order of what is added.
+var ranks = func() map[string]int {
+	r := map[string]int{}
+	for i, name := range []string{"CDS", "EDS", "LDS", "FOO"} {
+		r[name] = i + 1
+	}
+	return r
+}()
+
+// heard notes that somebody has said something to the relay: what it says from now on is
+// another go.
+func (c *Checker) heard() { c.round++ }
+
+// ordered judges what a response adds and takes away, after what came before it in one go.
+// An answer is told when it is asked for, and what follows it may be old.
+func (c *Checker) ordered(who string, cl *clientState, k kind, adds, removes, answer bool) {
+	g := &cl.going
+	if g.round != c.round || !g.at.Equal(c.now) {
+		*g = going{at: c.now, round: c.round}
+	}
+	if answer {
+		g.answered = true
+		return
+	}
+	rank := ranks[k.name]
+	switch {
+	case !adds:
+	case g.removed && k.name == "LDS":
+		c.fail("ORDER-2", "%s: a change goes after clusters or endpoints that were taken away", who)
+	case rank < g.added && !g.answered:
+		c.fail("ORDER-2", "%s: additions go after those of a later type", who)
+	}
+	if adds {
+		g.added = max(g.added, rank)
+	}
+	if removes && !adds && slices.Contains([]string{"CDS", "EDS"}, k.name) {
+		lds := cl.topics["LDS"]
+		g.removed = lds == nil || len(lds.unacked) == 0 // else its wait may have run out
+	}
+}

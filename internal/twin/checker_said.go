@@ -1,0 +1,157 @@
+package twin
+
+import (
+	"slices"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+)
+
+// What the control plane says to the relay.
+
+// upSaid takes in a response of the control plane's. bad: it must be NACKed.
+func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad bool) {
+	k, _ := named(resp.GetTypeUrl())
+	s := c.streams[id]
+	if s == nil || s.lanes[k.name] == nil {
+		return // UP-10
+	}
+	l, known := s.lanes[k.name], c.known[k.name]
+	l.pending[resp.GetNonce()] = bad
+	if len(l.names) == 0 && (l.wildcard || len(Union(c.interests(k))) == 0) {
+		if !l.wildcard && !s.sotw && k.full {
+			c.overheard(k, s, l, resp)
+		}
+		return // H-32
+	}
+	v := known.voice(l.wildcard)
+	v.warm = false
+	if !l.wildcard {
+		v.vouch()
+	}
+	answered := l.heard
+	l.heard, l.latest, s.latest = true, c.now, c.now
+	c.events++
+	c.news = true
+	c.works()
+	// A SotW wildcard is never given up in words: who wants it anew asks on another stream.
+	lapsed := s.sotw && l.wildcard && c.since[k.name][wildcard] > l.asked
+	for _, r := range resp.GetResources() {
+		name := r.GetName()
+		c.sound(k, l.wildcard, append(slices.Clone(r.GetAliases()), name)...)
+		if r.GetResource() == nil {
+			for _, alias := range r.GetAliases() {
+				if !v.matches(alias, surely) {
+					c.redenied = c.redenied || v.absent(alias)
+					c.changed(k, v.remove(alias, c.events))
+				}
+			}
+			continue
+		}
+		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events, plane: s.plane}
+		if before := v.words[name]; !answered && l.shown[name] != "" && (l.shown[name] == w.version || before.present && before.label == w.label) {
+			l.sign = true
+		}
+		c.overcome(k, name, w.aliases)
+		covered, surely := c.covered(k, l, name, w.aliases)
+		unasked := k.full && !l.wildcard && !covered // kept, as long as there is room (UP-9)
+		_, subscribed := l.names[name]
+		l.unasked = l.unasked || k.full && !l.wildcard && !s.sotw && !subscribed
+		w.unasked = unasked
+		if before := v.words[name]; l.wildcard && before.present && c.lapsed(k) {
+			w.or = before.label
+		}
+		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered || unasked {
+			c.changed(k, v.set(name, w))
+		} else if before, had := v.words[name]; had {
+			delete(v.words, name) // it has lost the alias it was wanted for
+			c.changed(k, v.lose(before))
+		}
+	}
+	for _, name := range resp.GetRemovedResources() {
+		c.overcome(k, name, nil)
+		c.sound(k, l.wildcard, name)
+		c.changed(k, v.remove(name, c.events))
+		c.gone[k.name][name] = true
+	}
+	for _, e := range resp.GetResourceErrors() {
+		known.erred[e.GetResourceName().GetName()] = true
+		if _, asked := l.names[e.GetResourceName().GetName()]; asked && !l.wildcard {
+			c.forwards(k, e)
+		}
+		if e.GetErrorDetail().GetCode() == notFound {
+			c.changed(k, v.remove(e.GetResourceName().GetName(), c.events))
+			c.gone[k.name][e.GetResourceName().GetName()] = true
+		}
+	}
+	if l.wildcard {
+		if l.first.IsZero() {
+			l.first = c.now
+		}
+		if c.settle == 0 || s.sotw {
+			c.whole(l, v)
+			if !bad {
+				c.clears(id, k.name, true, s.sotw && k.full)
+			}
+		}
+	}
+}
+
+// whole notes that a wildcard's set is complete. What was not said again to a stream
+// that showed no versions may be gone (RECON-12).
+func (c *Checker) whole(l *relayLane, v *voice) {
+	v.complete, v.completed, v.settling = true, c.events, false
+	v.doubt(l.bare, l.shown)
+	l.bare = 0
+}
+
+const notFound = 5
+
+// covered: the relay has asked for a resource, or, not surely, is about to.
+func (c *Checker) covered(k kind, l *relayLane, name string, aliases []string) (covered, surely bool) {
+	for _, asked := range append(slices.Clone(aliases), name) {
+		if _, is := l.names[asked]; is {
+			// What is absent goes with its last client (UP-7).
+			covered, surely = true, surely || !c.gone[k.name][asked] || slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[asked] || i.Wildcard && asked == wildcard })
+		}
+	}
+	if covered {
+		return covered, surely
+	}
+	return c.isWanted(k, name) || slices.ContainsFunc(aliases, func(alias string) bool { return c.isWanted(k, alias) }), false
+}
+
+// changed: clients may be told of these names again (DOWN-DELTA-14).
+func (c *Checker) changed(k kind, names []string) {
+	for _, cl := range c.clients {
+		if t := cl.topics[k.name]; t != nil {
+			for _, name := range names {
+				t.owed[name] = true
+			}
+		}
+	}
+}
+
+// settled notes which wildcard sets are complete by now (RECON-16).
+func (c *Checker) settled() {
+	for id, s := range c.streams {
+		for kind, l := range s.lanes {
+			if !l.wildcard && c.now.Sub(l.begun) >= settleCap {
+				c.known[kind].byName.warm = false
+			}
+			if l.wildcard && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
+				c.whole(l, c.known[kind].byWildcard)
+				c.clears(id, kind, true, false)
+			}
+		}
+	}
+}
+
+// grows: a wildcard's set may be waiting for more.
+func (c *Checker) grows(k kind) bool {
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && l.wildcard && c.now.Sub(l.latest) < c.settle {
+			return true
+		}
+	}
+	return false
+}

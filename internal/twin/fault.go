@@ -1,0 +1,125 @@
+package twin
+
+import (
+	"slices"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// Responses with a fault, which are to be NACKed (ERR-10). What is sound in one counts; of
+// the name that is faulty, or, where the fault hides the name, of the type, nothing is known
+// but that it may be there. The control plane hears the NACK, and says it all once more.
+
+// What is wrong with the first resource of a response, by number.
+const (
+	faultTwice    = iota // it is listed once more, with other content
+	faultBoth            // it is listed among those that are gone, too
+	faultType            // its body is of another type
+	faultNameless        // it has no name
+	faultKinds
+)
+
+// faulty puts a fault into a response. It returns what is sound in it, the name that is in
+// doubt, and whether nobody can know which it is; ok is false if there is nothing to spoil.
+func faulty(resp *discovery.DeltaDiscoveryResponse, fault int) (sound *discovery.DeltaDiscoveryResponse, name string, ok bool) {
+	i := slices.IndexFunc(resp.GetResources(), func(r *discovery.Resource) bool { return r.GetResource() != nil })
+	if i < 0 {
+		return nil, "", false
+	}
+	r := resp.Resources[i]
+	name = r.GetName()
+	sound = proto.Clone(resp).(*discovery.DeltaDiscoveryResponse)
+	sound.Resources = slices.Delete(sound.Resources, i, i+1)
+	switch other := proto.Clone(r).(*discovery.Resource); fault % faultKinds {
+	case faultTwice:
+		other.Resource.Value = append([]byte("not "), r.Resource.Value...)
+		resp.Resources = append(resp.Resources, other)
+	case faultBoth:
+		resp.RemovedResources = append(resp.RemovedResources, name)
+	case faultType:
+		resp.Resources[i] = other
+		other.Resource.TypeUrl = "type.googleapis.com/test.Other"
+	case faultNameless:
+		resp.Resources[i] = other
+		other.Name, name = "", ""
+	}
+	return sound, name, true
+}
+
+// unreadable puts a body into a SotW response that cannot be read, in place of its first
+// one.
+func unreadable(resp *discovery.DiscoveryResponse) {
+	resp.Resources[0] = &anypb.Any{TypeUrl: "type.googleapis.com/envoy.service.discovery.v3.Resource", Value: []byte{0xff}}
+}
+
+// doubt is what faults have left open on one lane of a type: names, and, if hidden, any
+// name of which nothing is known.
+type doubt struct {
+	stream int
+	names  map[string]bool
+	hidden bool
+}
+
+// spoils notes a fault in what a stream has said of a type. Of its name, "" for a hidden
+// one, nobody may be told that it is gone until there is a sound answer, or a later stream
+// has said all that there is.
+func (c *Checker) spoils(id int, k kind, name string) {
+	s := c.streams[id]
+	if s == nil || s.lanes[k.name] == nil {
+		return
+	}
+	d := c.doubts[k.name][s.lanes[k.name].wildcard]
+	if d == nil {
+		d = &doubt{names: map[string]bool{}}
+		c.doubts[k.name][s.lanes[k.name].wildcard] = d
+	}
+	d.stream = id
+	if name == "" {
+		d.hidden = true
+	} else {
+		d.names[name] = true
+	}
+}
+
+// sound notes a sound answer for names.
+func (c *Checker) sound(k kind, wildcard bool, names ...string) {
+	if d := c.doubts[k.name][wildcard]; d != nil {
+		for _, name := range names {
+			delete(d.names, name)
+		}
+	}
+}
+
+// clears notes that a later stream has said all that there is, or a response with all that
+// there is was sound: nothing is in doubt any more.
+func (c *Checker) clears(id int, k string, wildcard, whole bool) {
+	if d := c.doubts[k][wildcard]; d != nil && (whole || d.stream != id) {
+		delete(c.doubts[k], wildcard)
+	}
+}
+
+// doubted: whether a name exists is in doubt on a lane, since an answer was faulty.
+func (c *Checker) doubted(k string, wildcard bool, name string) bool {
+	d := c.doubts[k][wildcard]
+	if d == nil {
+		return false
+	}
+	_, known := c.known[k].voice(wildcard).words[name]
+	return d.names[name] || d.hidden && !known
+}
+
+// inDoubt: a client must not be told that a name is gone, because of a fault: of what it
+// asks by name, where that was said, and of what it asks by wildcard.
+// What it came with and does not ask for may be what a hidden name leads to.
+func (c *Checker) inDoubt(k kind, name string, i *Interest, brought bool) bool {
+	if brought && !i.Names[name] && !i.Wildcard {
+		d := c.doubts[k.name][false]
+		return d != nil && d.hidden
+	}
+	if i.Names[name] {
+		return c.doubted(k.name, false, name) && !c.known[k.name].byName.absent(name)
+	}
+	return i.Wildcard && c.doubted(k.name, true, name) && !c.known[k.name].byWildcard.absent(name)
+}
