@@ -34,24 +34,37 @@ import (
 //
 // It cannot be held still, and a client that is deaf for the relay's gRPC (which takes
 // more than these games say) is left to the tests of internal/relay.
+//
+// Several games can be played on one relay, each with the clients of one group, and with a
+// world of its own for that group (live_groups_test.go).
 type liveRelay struct {
-	game       *Game
+	*liveHost
+	game     *Game
+	group    string // what the nodes of its clients say; "": they are all there are
+	clients  map[int]*liveClient
+	joined   bool // a client has come since the relay began
+	draining bool // the relay ends, and with it the streams of clients
+}
+
+// liveHost is what the games on one relay have in common.
+type liveHost struct {
 	settings   Settings
+	relays     []*liveRelay       // one for each game
 	upstream   []*xdstest.Network // each control plane listens on one
 	downstream *xdstest.Network   // the relay listens
 	planes     []*grpc.Server
 	dir        string // for the snapshot; "": none
-	stop       func()
-	clients    map[int]*liveClient
+	stop       func(spread time.Duration)
 
 	mu      sync.Mutex
 	streams map[int]*liveStream // of the control plane, open ones
 	opened  int
-	heard   []heard // since the game last listened
+	heard   []heard // since a game last listened
 }
 
-// heard is something that the relay said.
+// heard is something that the relay said, and in which game.
 type heard struct {
+	of       *liveRelay
 	at       time.Time
 	upstream bool
 	tell     func()
@@ -71,56 +84,72 @@ type liveClient struct {
 	closed bool // by the client; what comes is not heard any more. liveRelay.mu guards it.
 }
 
-func newLiveRelay(g *Game, s Settings, dir string) *liveRelay {
-	r := &liveRelay{
-		game: g, settings: s, downstream: xdstest.NewNetwork(), dir: dir, clients: map[int]*liveClient{}, streams: map[int]*liveStream{},
+// newLiveHost starts a relay on which games are played, one for each group.
+func newLiveHost(games []*Game, s Settings, dir string) *liveHost {
+	h := &liveHost{settings: s, downstream: xdstest.NewNetwork(), dir: dir, streams: map[int]*liveStream{}}
+	for i, g := range games {
+		r := &liveRelay{liveHost: h, game: g, clients: map[int]*liveClient{}}
+		if len(games) > 1 {
+			r.group = fmt.Sprint("group-", i)
+		}
+		h.relays = append(h.relays, r)
 	}
-	for i := range g.planes {
+	for i := range games[0].planes {
 		network, server := xdstest.NewNetwork(), grpc.NewServer()
-		discovery.RegisterAggregatedDiscoveryServiceServer(server, &liveService{r: r, plane: i})
+		discovery.RegisterAggregatedDiscoveryServiceServer(server, &liveService{h: h, plane: i})
 		go func() { _ = server.Serve(network.Listener()) }() // ends with shutdown
-		r.upstream, r.planes = append(r.upstream, network), append(r.planes, server)
+		h.upstream, h.planes = append(h.upstream, network), append(h.planes, server)
 	}
-	r.start(r.downstream.Listener())
-	return r
+	h.start(h.downstream.Listener())
+	return h
 }
 
-func (r *liveRelay) start(listener net.Listener) {
-	c := *configure(r.settings)
-	c.Cache.Snapshot.Dir = r.dir
-	made, err := relay.New(&c, relay.Options{Dial: r.dial, Random: func() float64 { return 0.5 }})
+func (h *liveHost) start(listener net.Listener) {
+	c := *configure(h.settings)
+	c.Cache.Snapshot.Dir = h.dir
+	if len(h.relays) > 1 {
+		c.Groups.Key, c.Timers.GroupLinger = []string{"cluster"}, 24*time.Hour // NODE-10 has transcripts
+	}
+	made, err := relay.New(&c, relay.Options{Dial: h.dial, Random: func() float64 { return 0.5 }})
 	if err != nil {
 		panic(err)
 	}
 	made.Serve(listener)
-	r.stop = func() { made.Close(0) }
+	h.stop = made.Close
 }
 
-func (r *liveRelay) dial(ctx context.Context, address string) (net.Conn, error) {
+func (h *liveHost) dial(ctx context.Context, address string) (net.Conn, error) {
 	if address == xdstest.SecondAddress {
-		return r.upstream[1].Dial(ctx, address)
+		return h.upstream[1].Dial(ctx, address)
 	}
-	return r.upstream[0].Dial(ctx, address)
+	return h.upstream[0].Dial(ctx, address)
 }
 
 // shutdown ends everything.
-func (r *liveRelay) shutdown() {
-	for id := range r.clients {
-		r.close(id)
-	}
-	r.stop()
-	r.hangUp()
-	for _, server := range r.planes {
+func (h *liveHost) shutdown() {
+	h.leave()
+	h.stop(0)
+	h.hangUp()
+	for _, server := range h.planes {
 		server.Stop()
 	}
 	synctest.Wait()
+}
+
+// leave closes all clients.
+func (h *liveHost) leave() {
+	for _, r := range h.relays {
+		for id := range r.clients {
+			r.close(id)
+		}
+	}
 }
 
 // --- the relay ---
 
 func (r *liveRelay) Now() time.Time { return time.Now() }
 
-// Settle waits until all is quiet, and tells the game what was heard. At one instant
+// Settle waits until all is quiet, and tells the games what was heard. At one instant
 // the clients come first: what they are told the relay knew before it gave it up.
 func (r *liveRelay) Settle() {
 	for {
@@ -136,8 +165,8 @@ func (r *liveRelay) Settle() {
 			return cmp.Or(a.at.Compare(b.at), cmp.Compare(order(a.upstream), order(b.upstream)))
 		})
 		for _, h := range all {
-			if h.tell(); r.game.failed() {
-				return
+			if !h.of.game.failed() { // else it is over
+				h.tell()
 			}
 		}
 	}
@@ -162,12 +191,14 @@ func (r *liveRelay) Step(int)  { r.Settle() }
 func (r *liveRelay) Save()       {}
 func (r *liveRelay) Kills() bool { return false }
 
+// Restart ends the relay when the last of the games on it is ready for that.
 func (r *liveRelay) Restart() {
-	r.hangUp()
-	for id := range r.clients {
-		r.close(id)
+	if r != r.relays[len(r.relays)-1] {
+		return
 	}
-	r.stop()
+	r.hangUp()
+	r.leave()
+	r.stop(0)
 	for _, network := range r.upstream {
 		network.Drop() // what it has said to one that hangs is lost
 	}
@@ -175,13 +206,16 @@ func (r *liveRelay) Restart() {
 	r.mu.Lock()
 	r.heard = nil
 	r.mu.Unlock()
+	for _, r := range r.relays {
+		r.joined = false
+	}
 	r.start(r.downstream.Relisten())
 	r.Settle()
 }
 
 // hear notes what was said; mu is held.
 func (r *liveRelay) hear(upstream bool, tell func()) {
-	r.heard = append(r.heard, heard{time.Now(), upstream, tell})
+	r.heard = append(r.heard, heard{r, time.Now(), upstream, tell})
 }
 
 // --- clients ---
@@ -229,7 +263,7 @@ func (r *liveRelay) listen(id int, c *liveClient, receive func() (proto.Message,
 			r.hear(false, func() {
 				if r.clients[id] == c {
 					r.close(id)
-					r.game.Ended(id, status.Code(err) == codes.Unavailable, err.Error(), at)
+					r.ended(id, status.Convert(err), at)
 				}
 			})
 		default:
@@ -246,8 +280,21 @@ func (r *liveRelay) listen(id int, c *liveClient, receive func() (proto.Message,
 	}
 }
 
+// ended tells the game that the relay has ended a client's stream.
+func (r *liveRelay) ended(id int, why *status.Status, at time.Time) {
+	if r.draining && why.Code() == codes.Unavailable {
+		r.game.sentAway(id, at)
+		return
+	}
+	r.game.Ended(id, why.Code() == codes.Unavailable, why.String(), at)
+}
+
 func (r *liveRelay) Ask(id int, m proto.Message) {
 	if c := r.clients[id]; c != nil {
+		if r.group != "" {
+			m = inGroup(m, r.group)
+			r.join()
+		}
 		_ = c.send(m) // an error is the stream's end, of which the listener hears
 		r.Settle()
 	}
@@ -278,12 +325,12 @@ func (r *liveRelay) Deaf(int, bool) {}
 // liveService is its gRPC face.
 type liveService struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
-	r     *liveRelay
+	h     *liveHost
 	plane int
 }
 
 func (s *liveService) DeltaAggregatedResources(stream grpc.BidiStreamingServer[discovery.DeltaDiscoveryRequest, discovery.DeltaDiscoveryResponse]) error {
-	if s.r.settings.SotW != "" {
+	if s.h.settings.SotW != "" {
 		return unimplemented
 	}
 	return s.serve(stream, false, func() proto.Message { return new(discovery.DeltaDiscoveryRequest) })
@@ -294,15 +341,23 @@ func (s *liveService) StreamAggregatedResources(stream grpc.BidiStreamingServer[
 }
 
 func (s *liveService) serve(stream grpc.ServerStream, sotw bool, request func() proto.Message) error {
-	r, own := s.r, &liveStream{ServerStream: stream, plane: s.plane, end: make(chan error, 1)}
+	h, own := s.h, &liveStream{ServerStream: stream, plane: s.plane, end: make(chan error, 1)}
 	md, _ := metadata.FromIncomingContext(stream.Context())
 	probe := slices.Contains(md.Get(xdstest.StreamKindHeader), "probe")
-	r.mu.Lock()
-	r.opened++
-	id, at := r.opened, time.Now()
-	r.streams[id] = own
-	r.hear(true, func() { r.game.StreamOpened(id, own.plane, probe, sotw, at) })
-	r.mu.Unlock()
+	h.mu.Lock()
+	h.opened++
+	id := h.opened
+	h.streams[id] = own
+	open := func(r *liveRelay) {
+		at := time.Now()
+		r.hear(true, func() { r.game.StreamOpened(id, own.plane, probe, sotw, at) })
+	}
+	var r *liveRelay // whose group's it is; with several it says so in its first request
+	if len(h.relays) == 1 {
+		r = h.relays[0]
+		open(r)
+	}
+	h.mu.Unlock()
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
@@ -310,15 +365,23 @@ func (s *liveService) serve(stream grpc.ServerStream, sotw bool, request func() 
 			req := request()
 			err := stream.RecvMsg(req)
 			at := time.Now()
-			r.mu.Lock()
-			open := r.streams[id] == own
-			if open && err == nil {
-				r.hear(true, func() { r.tell(id, func() { r.game.Asked(id, req, at) }) })
-			} else if open {
-				delete(r.streams, id)
-				r.hear(true, func() { r.tell(id, func() { r.game.StreamClosed(id, at) }) })
+			h.mu.Lock()
+			is := h.streams[id] == own
+			if r == nil && err == nil {
+				if r = h.relayOf(req); is {
+					open(r)
+				}
 			}
-			r.mu.Unlock()
+			switch {
+			case is && err == nil:
+				r.hear(true, func() { r.tell(id, func() { r.game.Asked(id, req, at) }) })
+			case is && r != nil:
+				delete(h.streams, id)
+				r.hear(true, func() { r.tell(id, func() { r.game.StreamClosed(id, at) }) })
+			case is:
+				delete(h.streams, id)
+			}
+			h.mu.Unlock()
 			if err != nil {
 				return
 			}
@@ -369,11 +432,11 @@ func (r *liveRelay) end(id int, err error) {
 }
 
 // hangUp ends all streams; nobody hears of it.
-func (r *liveRelay) hangUp() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id, s := range r.streams {
-		delete(r.streams, id)
+func (h *liveHost) hangUp() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, s := range h.streams {
+		delete(h.streams, id)
 		s.end <- endings[0]
 	}
 }
@@ -403,24 +466,35 @@ func (r *liveRelay) Hang(plane int, hung bool) {
 
 // --- games ---
 
-// playLive plays a script over gRPC.
-func playLive(t *testing.T, s Script, trace func(string), excused *tally) (violations []string) {
-	dir := ""
-	if s.Settings.Snapshot {
+// playLive plays scripts over gRPC, at the same time on one relay, each by a group of clients
+// of its own.
+func playLive(t *testing.T, scripts []Script, trace func(string), excused *tally) (violations []string) {
+	dir, settings := "", scripts[0].Settings
+	if settings.Snapshot {
 		dir = t.TempDir()
 	}
 	synctest.Test(t, func(*testing.T) {
-		g := newGame(s.Settings, trace)
-		r := newLiveRelay(g, s.Settings, dir)
-		defer r.shutdown()
-		violations = g.Play(r, s.Ops)
-		excused.add(g.checker)
+		var games []*Game
+		for i := range scripts {
+			tagged := trace
+			if trace != nil && len(scripts) > 1 {
+				tagged = func(line string) { trace(fmt.Sprintf("[%d] %s", i, line)) }
+			}
+			games = append(games, newGame(settings, tagged))
+		}
+		h := newLiveHost(games, settings, dir)
+		defer h.shutdown()
+		violations = h.play(scripts)
+		for _, g := range games {
+			excused.add(g.checker)
+		}
 	})
 	return violations
 }
 
 // TestLive plays the games over gRPC: some, or as many operations as the environment
-// says in TWIN_LIVE_STEPS, from the seed in TWIN_SEED.
+// says in TWIN_LIVE_STEPS, from the seed in TWIN_SEED. Every other one is played by a few
+// groups at once, which clients belong to by their node.
 func TestLive(t *testing.T) {
 	steps, seed := 2000, 1
 	if s := os.Getenv("TWIN_LIVE_STEPS"); s != "" {
@@ -432,16 +506,27 @@ func TestLive(t *testing.T) {
 	played, began := 0, time.Now()
 	var excused tally
 	for ; played < steps; seed++ {
-		s := draw(rand.New(rand.NewPCG(uint64(seed), 0)))
-		played += len(s.Ops)
-		violations := playLive(t, s, nil, &excused)
+		scripts := []Script{draw(rand.New(rand.NewPCG(uint64(seed), 0)))}
+		for group := 1; group <= seed%2*(1+seed%4/2); group++ {
+			scripts = append(scripts, draw(rand.New(rand.NewPCG(uint64(seed), uint64(group)))))
+		}
+		for _, s := range scripts {
+			played += len(s.Ops)
+		}
+		violations := playLive(t, scripts, nil, &excused)
 		if len(violations) == 0 {
 			continue
 		}
-		s = shorten(s, violations, func(s Script) []string { return playLive(t, s, nil, new(tally)) })
+		for i := range scripts {
+			scripts[i] = shorten(scripts[i], violations, func(s Script) []string {
+				tried := slices.Clone(scripts)
+				tried[i].Ops = s.Ops
+				return playLive(t, tried, nil, new(tally))
+			})
+		}
 		var trace strings.Builder
-		violations = playLive(t, s, func(line string) { fmt.Fprintln(&trace, line) }, new(tally))
-		t.Fatalf("seed %d: %s\n\nthe script:\n%s\nwhat happened:\n%s", seed, strings.Join(violations, "\n"), s, &trace)
+		violations = playLive(t, scripts, func(line string) { fmt.Fprintln(&trace, line) }, new(tally))
+		t.Fatalf("seed %d: %s\n\nthe scripts, one a group:\n%s\nwhat happened:\n%s", seed, strings.Join(violations, "\n"), scripts, &trace)
 	}
 	t.Logf("%d operations, %.0f a second", played, float64(played)/time.Since(began).Seconds())
 	t.Log(excused.String())

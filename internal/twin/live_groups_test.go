@@ -1,0 +1,199 @@
+package twin
+
+import (
+	"slices"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+// Several games on one relay: each has its group of clients, whose nodes tell them apart
+// (NODE-4), and its own world, which the control planes have for that group. What is common
+// happens to all: a control plane is gone, or hangs; the relay ends, and begins again.
+
+// inGroup is a client's request with the node of a group.
+func inGroup(m proto.Message, group string) proto.Message {
+	m = proto.Clone(m)
+	switch req := m.(type) {
+	case *discovery.DeltaDiscoveryRequest:
+		if req.Node != nil {
+			req.Node.Cluster = group
+		}
+	case *discovery.DiscoveryRequest:
+		if req.Node != nil {
+			req.Node.Cluster = group
+		}
+	}
+	return m
+}
+
+// relayOf is the game whose group a stream to a control plane belongs to.
+func (h *liveHost) relayOf(first proto.Message) *liveRelay {
+	group := ""
+	switch req := first.(type) {
+	case *discovery.DeltaDiscoveryRequest:
+		group = req.GetNode().GetCluster()
+	case *discovery.DiscoveryRequest:
+		group = req.GetNode().GetCluster()
+	}
+	i := slices.IndexFunc(h.relays, func(r *liveRelay) bool { return r.group == group })
+	return h.relays[max(i, 0)] // one of another group the game will not know what to make of
+}
+
+// join takes note that a client has come to the group: what the relay has of it on disk is used
+// from the first one on, and lingers from then.
+func (r *liveRelay) join() {
+	if r.joined {
+		return
+	}
+	r.joined = true
+	c := r.game.checker
+	c.loadedAt = r.Now()
+	for kind, names := range c.loaded {
+		for name := range names {
+			c.wanted[kind][name] = c.loadedAt
+		}
+	}
+}
+
+// common are the operations that happen to all games.
+var common = []string{"down", "up", "hang", "wake", "restart"}
+
+// play plays a script in each game, an operation of each in turn, to the end of all.
+func (h *liveHost) play(scripts []Script) []string {
+	longest := 0
+	for i, r := range h.relays {
+		r.game.relay = r
+		longest = max(longest, len(scripts[i].Ops))
+	}
+	h.relays[0].Settle()
+	for n := range longest {
+		for i, r := range h.relays {
+			if n < len(scripts[i].Ops) && !r.game.failed() {
+				h.operate(r, scripts[i].Ops[n])
+			}
+			if violations := h.violations(); len(violations) > 0 {
+				return violations
+			}
+		}
+	}
+	h.each(h.relays, func(g *Game) { // as finish does, one game after the other
+		last := g.planes[len(g.planes)-1]
+		g.hang(last, false)
+		g.setDown(last, false)
+	})
+	for _, r := range h.relays {
+		if !r.game.failed() {
+			r.game.finish()
+		}
+	}
+	return h.violations()
+}
+
+// operate plays one operation of a game, and lets all do what they do by themselves.
+func (h *liveHost) operate(r *liveRelay, o Op) {
+	concerned := []*liveRelay{r}
+	if slices.Contains(common, o.Verb) {
+		concerned = h.relays
+	}
+	for _, r := range concerned {
+		r.game.log("--- %v", o)
+	}
+	if o.Verb == "restart" && o.N%2 == 1 { // over gRPC nobody kills it; it ends in another way
+		h.drain()
+	} else {
+		h.each(concerned, func(g *Game) { g.play(o) })
+	}
+	for _, r := range h.relays {
+		if !r.game.failed() {
+			r.game.act()
+		}
+	}
+}
+
+// each has something happen in some games. Those that have yet to hear of it may hear its
+// effects before.
+func (h *liveHost) each(concerned []*liveRelay, what func(*Game)) {
+	for i, r := range concerned {
+		for _, later := range concerned[i+1:] {
+			later.game.checker.late = true
+		}
+		what(r.game)
+		r.game.checker.late = false
+	}
+}
+
+// violations are what is wrong in any of the games. One that met what is known to be open is
+// over, and the others go on.
+func (h *liveHost) violations() (all []string) {
+	for _, r := range h.relays {
+		all = append(all, r.game.checker.Violations...)
+	}
+	return all
+}
+
+// drainFor is how long a relay that ends takes to send its clients away.
+const drainFor = 10 * time.Second
+
+// drain has the relay send its clients away, at random times, and then another one begins:
+// each client is told until its end what it would be told anyway, and nothing is taken away
+// from it (ERR-14).
+func (h *liveHost) drain() {
+	for _, r := range h.relays {
+		r.game.log("the relay sends its clients away")
+		r.draining = true
+		r.game.checker.late = true // what nobody wants any more is kept, and asked for again
+		if r.game.snapshot {
+			r.game.checker.savedLate()
+		}
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		h.stop(drainFor)
+	}()
+	for range 4 {
+		h.relays[0].Wait(drainFor / 2)
+	}
+	<-over
+	h.relays[0].Settle()
+	h.stop = func(time.Duration) {} // it has ended
+	for _, r := range h.relays {
+		r.draining, r.game.checker.late = false, false
+		for _, p := range r.game.everybody() {
+			if p.open && !r.game.failed() {
+				r.game.checker.fail("ERR-14", "c%d: its stream is open though the relay has ended", p.id)
+			}
+			r.game.hangUp(p)
+		}
+		for _, id := range slices.Clone(r.game.open) {
+			r.game.StreamClosed(id, r.Now())
+		}
+		r.game.checker.relayStarted()
+	}
+	h.relays[len(h.relays)-1].Restart()
+}
+
+// sentAway: the relay has ended a client's stream because it ends itself.
+func (g *Game) sentAway(client int, at time.Time) {
+	g.log("c%d < sent away", client)
+	g.checker.now = at
+	if p := g.players[client]; p != nil && p.open {
+		p.open = false
+		g.checker.clientClosed(client)
+	}
+}
+
+// savedLate: what the relay has when it begins to send its clients away is kept until it saves
+// that; of what nobody wants by then it may have some.
+func (c *Checker) savedLate() {
+	c.saved()
+	for kind, names := range c.wanted {
+		for name := range names {
+			if _, known := c.disk.names[kind][name]; !known {
+				c.disk.names[kind][name] = false
+			}
+		}
+	}
+}
