@@ -318,9 +318,9 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 			continue // it is told for an alias of it
 		}
 		r := v.Member(name)
-		if r == nil && v.WarmSet() {
+		if r == nil && (v.WarmSet() || v.Doubted(name)) {
 			if _, said := slices.BinarySearch(removed, name); !said { // by upstream
-				d.left.add(name) // what was loaded from disk may lack it (RECON-19)
+				d.left.add(name) // what was loaded from disk may lack it (RECON-19), as may a set with a fault (ERR-10)
 			}
 			continue
 		}

@@ -133,6 +133,11 @@ func (x *index) doubt(wildcard bool, u *cache.Update) (look bool) {
 		return x.doubts.wildcard.hears(u)
 	}
 	look = x.doubts.named.hears(u)
+	if n := len(u.Missing) + len(u.Unanswered); n > 0 && x.doubts.named.hidden != u.Stream {
+		// All names were asked for again on this stream, and there was time to answer.
+		look = look || x.doubts.named.hidden != 0
+		x.doubts.named.hidden, x.doubts.named.overdue = 0, nil
+	}
 	speaks := u.First || len(u.Set)+len(u.Removed)+len(u.Errors)+len(u.Kept)+len(u.Negative) > 0
 	if len(x.mute) == 0 {
 		return look
@@ -199,13 +204,24 @@ func (x *index) lookAgain(wildcard bool) {
 	}
 }
 
-// Uncertain reports whether a lane is in doubt because of a fault, and is withheld from a
-// client, or from how many. names are those concerned, the first of them in order; hidden: it
-// may be any.
+// lacksAnswer: somebody wants a name that has no answer.
+func (x *index) lacksAnswer() bool {
+	for id, subs := range x.interest {
+		if len(subs) > 0 && !x.named.Answered(cache.ID(id)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Uncertain is what is in doubt on a lane because of faults.
 func (h *Hub) Uncertain(lane Lane) (u Uncertainty) {
 	h.look(lane.Type, func(x *index) {
 		d := x.faults(lane.Wildcard)
-		u.Hidden = d.hidden != 0
+		u.Hidden, u.Clients = d.hidden != 0, x.withheld
+		if !lane.Wildcard && u.Clients == 0 && x.lacksAnswer() {
+			u.Clients = 1
+		}
 		for name := range d.faulty {
 			u.Names = append(u.Names, name)
 		}
@@ -218,6 +234,9 @@ func (h *Hub) Uncertain(lane Lane) (u Uncertainty) {
 type Uncertainty struct {
 	Names  []string // in order
 	Hidden bool     // and any other name
+	// Clients are those from which something is withheld, or that wait for an answer, as far
+	// as they are counted; zero: it concerns nobody.
+	Clients int
 }
 
 // Any: there is something.

@@ -84,12 +84,6 @@ func (x *index) withhold(s *Subscription, withheld bool) {
 	s.withheld = withheld
 }
 
-// Withheld is from how many clients something of a type is withheld.
-func (h *Hub) Withheld(t cache.TypeURL) (clients int) {
-	h.look(t, func(x *index) { clients = x.withheld })
-	return clients
-}
-
 // Unproven reports whether the wildcard's set of a type is not complete, or only from disk.
 func (h *Hub) Unproven(t cache.TypeURL) (unproven bool) {
 	h.look(t, func(x *index) { unproven = x.wildcardHeld && (!x.synced || x.warm.wildcard) })

@@ -41,7 +41,7 @@ type Effect struct {
 	// Silence is for the log, about a Lane and an Entry.
 	Silence *Silence
 	// Uncertain is for the log, about a Lane and an Entry.
-	Uncertain *Uncertain
+	Uncertain *fanout.Uncertainty
 	// Notice is for the log, about an Entry, and so is Stopped: it does not answer any more.
 	Notice, Stopped, Entry string
 	// Switch: another entry is put to use.

@@ -31,13 +31,6 @@ type fault struct {
 	told bool // people know
 }
 
-// Uncertain is what people are told of a lane on which something was announced with a fault,
-// and is kept by those who have it.
-type Uncertain struct {
-	fanout.Uncertainty
-	Clients int // that ask for the type
-}
-
 // bareAt is when a wildcard is asked for without versions, or zero.
 func (c *Core) bareAt(s *slot, l *laneState) (at time.Time) {
 	if !l.lane.Wildcard || l.first || l.answered || !l.mapped || c.bare[l.lane] || !c.attentive(s, l) {
@@ -99,13 +92,12 @@ func (c *Core) tickFault(s *slot, l *laneState, now time.Time) (replaced bool) {
 	}
 	f.wait = min(2*f.wait, faultMax)
 	f.at = now.Add(f.wait)
-	clients := c.hub.Withheld(l.lane.Type)
-	if clients == 0 {
+	if u.Clients == 0 {
 		return false // nobody has what is in doubt
 	}
 	if !f.told {
 		f.told = true
-		c.effects = append(c.effects, Effect{Lane: l.lane, Entry: c.entries[s.entry].Name, Uncertain: &Uncertain{u, clients}})
+		c.effects = append(c.effects, Effect{Lane: l.lane, Entry: c.entries[s.entry].Name, Uncertain: &u})
 	}
 	if !s.sotw { // a SotW server shows all of it with each response
 		c.replace(s, now)
@@ -116,5 +108,5 @@ func (c *Core) tickFault(s *slot, l *laneState, now time.Time) (replaced bool) {
 // forgetUncertain forgets lanes that nobody wants any more.
 func (c *Core) forgetUncertain(wanted lanes) {
 	maps.DeleteFunc(c.bare, func(lane fanout.Lane, _ bool) bool { return !wanted.has(lane) })
-	maps.DeleteFunc(c.faults, func(lane fanout.Lane, _ *fault) bool { return !wanted.has(lane) })
+	maps.DeleteFunc(c.faults, func(lane fanout.Lane, _ *fault) bool { return !wanted.has(lane) && !c.hub.Uncertain(lane).Any() })
 }

@@ -30,7 +30,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	if len(resp.GetResources())+len(resp.GetRemovedResources())+len(resp.GetResourceErrors()) == 0 && !answer {
 		c.fail("DOWN-DELTA-14", "%s: a response that says nothing", who)
 	}
-	opening, news, postponed := t.opening, false, false
+	opening, news, postponed, takes := t.opening, false, false, false
 	for _, r := range resp.GetResources() {
 		once(r.GetName())
 		news = news || c.isNews(k, t, r.GetName(), r.GetAliases(), r.GetResource().GetValue())
@@ -46,6 +46,8 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	}
 	for _, name := range resp.GetRemovedResources() {
 		once(name)
+		_, had := t.holds[name]
+		takes = takes || had
 		answer = t.settle(name, t.holds[name].aliases) || answer || t.brought[name] // DOWN-DELTA-11
 		c.removed(who, k, t, name, len(resp.GetResources()) > 0)
 		if k.name == "EDS" {
@@ -61,7 +63,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	if opening {
 		c.opened(who, t, known, listed)
 	}
-	c.ordered(who, c.clients[id], k, news, len(resp.GetRemovedResources()) > 0, answer || postponed)
+	c.ordered(who, c.clients[id], k, news, takes, answer || postponed)
 	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer)
 	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer || postponed)
 }

@@ -116,7 +116,7 @@ func (c *Checker) doubted(k string, wildcard bool, name string) bool {
 func (c *Checker) inDoubt(k kind, name string, i *Interest, brought bool) bool {
 	if brought && !i.Names[name] && !i.Wildcard {
 		d := c.doubts[k.name][false]
-		return d != nil && d.hidden
+		return d != nil && d.hidden && len(i.Names) > 0
 	}
 	if i.Names[name] {
 		return c.doubted(k.name, false, name) && !c.known[k.name].byName.absent(name)
