@@ -72,19 +72,6 @@ func (c *Checker) excused(broken string) *exemption {
 	return nil
 }
 
-// resumes: a client has something that it came with after a restart, of which nobody has
-// spoken since.
-func (c *Checker) resumes() bool {
-	for _, cl := range c.clients {
-		for _, t := range cl.topics {
-			if cl.open && len(t.brought) > 0 {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // breaks covers any of these violations.
 func breaks(ids ...string) func(*Checker, string) bool {
 	return func(_ *Checker, broken string) bool { return slices.Contains(ids, broken) }
