@@ -55,10 +55,24 @@ func (h *hold) ranOut(since, now time.Time) bool {
 // clusters, what it asks for by name and has nothing of is an answer, and none of this.
 func (c *Checker) isNews(k kind, t *topic, name string, aliases []string, body []byte) bool {
 	has, ok := t.holds[name]
-	if k.name == "LDS" && !ok && t.interest.Named(name, aliases) {
+	if k.name == "LDS" && (!ok && t.interest.Named(name, aliases) || t.leadsFirst(name, aliases)) {
 		return false
 	}
 	return has.label != c.bodies[string(body)].label
+}
+
+// leadsFirst: a name that the client asks for leads to a resource, and to nothing that it has.
+func (t *topic) leadsFirst(name string, aliases []string) bool {
+	for asked := range t.interest.Names {
+		led := false
+		for other, h := range t.holds {
+			led = led || answers(other, h.aliases, asked)
+		}
+		if !led && answers(name, aliases, asked) {
+			return true
+		}
+	}
+	return false
 }
 
 // heldBack judges a response that may bring something new (ORDER-3).
