@@ -21,7 +21,7 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 	for _, id := range v.Names() {
 		name := v.Name(id)
 		_, must := s.must[name]
-		switch v.Verdict(id, must) {
+		switch v.Verdict(id, s.mayHold(name)) {
 		case fanout.Doubt:
 			doubt = true
 		case fanout.Unknown:
@@ -107,10 +107,11 @@ func digest(resources []*cache.Resource) string {
 	return digest.String()
 }
 
-// mayHold: the client came with a version, and asked for a name in its first request.
+// mayHold: the client came with a version, asked for a name in its first request, and may
+// still have what it came with: no set was sent to it since.
 func (s *sotwState) mayHold(name string) bool {
 	_, must := s.must[name]
-	return must
+	return must && !(s.full && s.lastNonce != "")
 }
 
 // lookAgain has the names that the client came with looked at, when what was in doubt may
