@@ -31,6 +31,8 @@ type deltaState struct {
 	// held are the versions the client came with that are not judged yet, kept
 	// only until everything it asked for is resolved (DOWN-DELTA-10, -11).
 	held *brought
+	// doubting: all that is left of them is in doubt.
+	doubting bool
 	// uncovered are those of them that nothing covers, until it is told.
 	uncovered pile[string]
 	// kept are those of them that a resource loaded from disk would have replaced.
@@ -58,7 +60,7 @@ const unseen cache.Seq = math.MaxUint64
 // request takes in one request of the type.
 func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) (v verdict) {
 	first := !d.requested
-	d.requested = true
+	d.requested, d.doubting = true, false
 	if nonce := req.GetResponseNonce(); nonce != "" && !first {
 		v = d.verdict(nonce, req.GetErrorDetail(), now)
 	}

@@ -128,6 +128,9 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 	if d.unresolved(v) {
 		return
 	}
+	if d.doubting && !d.handed {
+		return // nothing is known of these that was not when they were looked at last
+	}
 	doubt, waits := false, false
 	for name := range d.held.names() {
 		id, subscribed := v.Lookup(name)
@@ -146,6 +149,7 @@ func (d *deltaState) collectHeld(v fanout.View, push bool, p *part) {
 		}
 		d.held.judge(name)
 	}
+	d.doubting = doubt && !waits
 	if v.Withhold(doubt); doubt || waits {
 		return
 	}

@@ -357,11 +357,14 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 // keep puts names off of which the client came with a version of its own, and upstream
 // has not confirmed another one (RECON-19), unless it is given that for another name.
 func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
-	if len(s.must) == 0 {
+	if len(s.must) == 0 || len(asked) == 0 && !s.handed {
 		return asked
 	}
 	if s.replaces(v, viewVersion(v, everything(v))) {
-		maps.DeleteFunc(s.must, func(name string, _ struct{}) bool { return !v.Doubted(name) })
+		maps.DeleteFunc(s.must, func(name string, _ struct{}) bool {
+			id, ok := v.Lookup(name)
+			return !v.Doubted(name) && !(ok && v.Unanswered(id))
+		})
 		return asked
 	}
 	kept := func(id cache.ID) bool {
@@ -398,6 +401,9 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 		a := v.Answer(id)
 		if a.State != cache.Present && s.doubts(v, id) {
 			continue
+		}
+		if a.State != cache.Unknown {
+			delete(s.must, v.Name(id)) // it is told what there is
 		}
 		if a.State != cache.Unknown {
 			s.ties.lead(v.Name(id), &a)

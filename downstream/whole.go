@@ -38,7 +38,7 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 		return p
 	}
 	for _, id := range v.Names() {
-		if d := v.Verdict(id, s.came != ""); d == fanout.Unknown || d == fanout.Doubt {
+		if d := v.Verdict(id, s.came != ""); d == fanout.Unknown && v.Answer(id).Error == nil || d == fanout.Doubt {
 			return p
 		}
 	}

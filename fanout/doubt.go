@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -18,11 +19,24 @@ type doubts struct {
 	// hidden is the last stream on which a fault hid its name, so that it may concern any;
 	// zero: there is none.
 	hidden uint64
-	// overdue are names whose timers have run out in vain, because of that.
-	overdue []string
+	// suspected are the names without an answer that had been asked for by then, by the stream:
+	// it may have been theirs. overdue are those whose timers have run out in vain because of
+	// that.
+	suspected map[string]uint64
+	overdue   map[string]struct{}
 }
 
 func (d *doubts) any() bool { return d.hidden != 0 || len(d.faulty) > 0 }
+
+// beside: something may exist that is not in a set.
+func (d *doubts) beside(t *cache.Table) bool {
+	for name := range d.faulty {
+		if !t.Has(name) {
+			return true
+		}
+	}
+	return d.hidden != 0
+}
 
 // covers: a name may exist, though there is no copy of it.
 func (d *doubts) covers(name string) bool {
@@ -34,7 +48,10 @@ func (d *doubts) covers(name string) bool {
 // nothing of it.
 func (d *doubts) since(name string, stream uint64) bool {
 	on, faulty := d.faulty[name]
-	return faulty && on == stream || d.hidden != 0 && d.hidden == stream
+	if !faulty {
+		on, faulty = d.suspected[name]
+	}
+	return faulty && on == stream
 }
 
 // hears takes in what an Update says of faults. ended: there is less doubt than before.
@@ -44,7 +61,7 @@ func (d *doubts) hears(u *cache.Update) (ended bool) {
 	if d.any() {
 		d.answers(u)
 		if sound && u.Full { // this is all there is
-			u.Missing = append(u.Missing, d.overdue...)
+			u.Missing = slices.AppendSeq(u.Missing, maps.Keys(d.overdue))
 			*d = doubts{}
 		}
 		if sound && u.Synced {
@@ -121,7 +138,7 @@ func (x *index) doubted(id cache.ID, a cache.Answer) bool {
 		return true
 	}
 	if _, faulty := x.doubts.named.faulty[name]; faulty {
-		return true
+		return a.State != cache.Absent || a.Cause != cache.TTLExpired
 	}
 	return a.State == cache.Unknown && x.doubts.named.hidden != 0
 }
@@ -136,7 +153,15 @@ func (x *index) doubt(wildcard bool, u *cache.Update) (look bool) {
 	if n := len(u.Missing) + len(u.Unanswered); n > 0 && x.doubts.named.hidden != u.Stream {
 		// All names were asked for again on this stream, and there was time to answer.
 		look = look || x.doubts.named.hidden != 0
-		x.doubts.named.hidden, x.doubts.named.overdue = 0, nil
+		x.doubts.named.hidden, x.doubts.named.suspected, x.doubts.named.overdue = 0, nil, nil
+	}
+	for _, name := range u.Unanswered {
+		if !x.doubts.named.since(name, u.Stream) {
+			delete(x.doubts.named.faulty, name)
+		}
+	}
+	if u.Hidden {
+		x.suspectAll(u.Stream)
 	}
 	speaks := u.First || len(u.Set)+len(u.Removed)+len(u.Errors)+len(u.Kept)+len(u.Negative) > 0
 	if len(x.mute) == 0 {
@@ -148,6 +173,18 @@ func (x *index) doubt(wildcard bool, u *cache.Update) (look bool) {
 	for _, name := range u.Removed {
 		delete(x.mute, name)
 	}
+	for _, e := range u.Errors {
+		if _, mute := x.mute[e.Name]; mute && cache.Resolves(e.Status) {
+			x.vouched(e.Name)
+		}
+	}
+	for _, r := range u.Negative {
+		for name := range names(r) {
+			if _, mute := x.mute[name]; mute {
+				x.vouched(name)
+			}
+		}
+	}
 	if speaks {
 		for name, stream := range x.mute {
 			if stream == u.Stream {
@@ -156,6 +193,18 @@ func (x *index) doubt(wildcard bool, u *cache.Update) (look bool) {
 		}
 	}
 	return look
+}
+
+// suspectAll notes that an answer which nobody could read may have been that of any name that
+// has none, or only one from disk. What is asked for later it cannot have answered.
+func (x *index) suspectAll(stream uint64) {
+	d := &x.doubts.named
+	d.suspected, d.overdue = make(map[string]uint64), make(map[string]struct{})
+	for id := range cache.ID(x.named.Cap()) {
+		if name := x.named.Name(id); x.named.Asked(name) && (!x.named.Answered(id) || x.restored(id)) {
+			d.suspected[name] = stream
+		}
+	}
 }
 
 // vouched: a name is Absent for those who brought it, too.
@@ -171,7 +220,7 @@ func (x *index) vouched(name string) {
 func (x *index) missing(name string, stream uint64, mute bool) (absent bool) {
 	if d := &x.doubts.named; d.since(name, stream) {
 		if _, faulty := d.faulty[name]; !faulty {
-			d.overdue = append(d.overdue, name)
+			d.overdue[name] = struct{}{}
 		}
 		return false // it exists, or may
 	}
@@ -207,7 +256,7 @@ func (x *index) lookAgain(wildcard bool) {
 // lacksAnswer: somebody wants a name that has no answer.
 func (x *index) lacksAnswer() bool {
 	for id, subs := range x.interest {
-		if len(subs) > 0 && !x.named.Answered(cache.ID(id)) {
+		if len(subs) > 0 && x.doubts.named.covers(x.named.Name(cache.ID(id))) && !x.named.Answered(cache.ID(id)) {
 			return true
 		}
 	}

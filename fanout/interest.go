@@ -169,6 +169,8 @@ func (x *index) forget(wildcard bool, name string, remains func(*cache.Resource)
 	delete(x.anew, name)
 	delete(x.doubts.named.faulty, name)
 	delete(x.mute, name)
+	delete(x.doubts.named.overdue, name)
+	delete(x.doubts.named.suspected, name)
 	delete(x.warm.awaited, name)
 	if id, ok := x.named.Find(name); ok {
 		bodies, led := x.bodies(id), x.named.Answer(id).Resources()

@@ -39,7 +39,7 @@ func (v View) SetVerdict(brought bool) Verdict {
 		return Copy
 	case !v.x.synced:
 		return Unknown
-	case brought && (v.x.warm.wildcard || v.x.doubts.wildcard.any()):
+	case brought && (v.x.warm.wildcard || v.x.doubts.wildcard.beside(&v.x.wildcard)):
 		return Doubt
 	}
 	return Copy
@@ -52,7 +52,7 @@ func (v View) Doubted(name string) bool {
 		return v.Verdict(id, true) == Doubt
 	}
 	return v.s.wildcard && v.Member(name) == nil && v.x.doubts.wildcard.covers(name) ||
-		len(v.s.ids) > 0 && v.x.doubts.named.hidden != 0
+		len(v.s.ids) > 0 && v.x.doubts.named.covers(name)
 }
 
 func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {

@@ -184,7 +184,7 @@ func (x *index) heard(u *cache.Update) {
 		delete(x.warm.names, name)
 	}
 	for _, name := range slices.Concat(u.Missing, u.Unanswered) {
-		if _, loaded := x.warm.names[name]; loaded && (x.named.Confirmed(name) || !x.named.Has(name)) {
+		if _, loaded := x.warm.names[name]; loaded && !x.doubts.named.since(name, u.Stream) && (x.named.Confirmed(name) || !x.named.Has(name)) {
 			x.unchanged(name)
 		}
 	}

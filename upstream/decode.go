@@ -168,6 +168,11 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 		})
 	}
 	d.faulty(slices.Collect(maps.Keys(bad))...)
+	for _, r := range resources {
+		if name, ok := cache.NameOf(r); ok && bad[name] {
+			d.faulty(r.GetAliases()...)
+		}
+	}
 	return bad
 }
 

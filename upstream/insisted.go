@@ -50,6 +50,9 @@ func (i *insisted) answers(u *cache.Update) {
 	for _, e := range u.Errors {
 		answered(e.Name)
 	}
+	for _, name := range u.Kept {
+		answered(name)
+	}
 	u.Removed = slices.DeleteFunc(u.Removed, func(name string) bool {
 		until, doubtful := i.until[name]
 		if all, wildcard := i.until[fanout.Wildcard]; wildcard {

@@ -55,11 +55,12 @@ func unreadable(resp *discovery.DiscoveryResponse) {
 }
 
 // doubt is what faults have left open on one lane of a type: names, and, if hidden, any
-// name of which nothing is known.
+// name of which nothing is known, and that had been asked for by then.
 type doubt struct {
 	stream int
 	names  map[string]bool
 	hidden bool
+	asked  map[string]bool
 }
 
 // spoils notes a fault in what a stream has said of a type. Of its name, "" for a hidden
@@ -77,7 +78,10 @@ func (c *Checker) spoils(id int, k kind, name string) {
 	}
 	d.stream = id
 	if name == "" {
-		d.hidden = true
+		d.hidden, d.asked = true, map[string]bool{}
+		for name := range s.lanes[k.name].names {
+			d.asked[name] = true
+		}
 	} else {
 		d.names[name] = true
 	}
@@ -107,7 +111,7 @@ func (c *Checker) doubted(k string, wildcard bool, name string) bool {
 		return false
 	}
 	_, known := c.known[k].voice(wildcard).words[name]
-	return d.names[name] || d.hidden && !known
+	return d.names[name] || d.hidden && !known && (wildcard || d.asked[name])
 }
 
 // inDoubt: a client must not be told that a name is gone, because of a fault: of what it
