@@ -77,7 +77,7 @@ func (s *Session) claims(d *deltaState, req *discovery.DeltaDiscoveryRequest) *E
 	return s.checkRoom(d, r)
 }
 
-// claim is what would be kept of the type after a request, but for the names that it subscribes to.
+// claim is what would be kept of the type after a request, except for the names that it subscribes to.
 func (d *deltaState) claim(req *discovery.DeltaDiscoveryRequest) room {
 	r := d.takes()
 	r.names += len(req.GetResourceLocatorsSubscribe())

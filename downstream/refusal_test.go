@@ -13,7 +13,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// noSecrets has all clients in one group, but for secrets: of those a client has a group of
+// noSecrets has all clients in one group, except for secrets: of those a client has a group of
 // its own, for which there is room or not.
 type noSecrets struct {
 	oneGroup

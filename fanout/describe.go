@@ -264,7 +264,7 @@ func (x *index) describe(places []Place) []Description {
 			d.Held = h.until
 		}
 		if _, mute := x.mute[p.Name]; a.State != cache.Present {
-			d.Doubt = mute && !p.Wildcard || x.faults(p.Wildcard).covers(p.Name)
+			d.Doubt = mute && !p.Wildcard || x.faults(p.Wildcard).concern(p.Name)
 		}
 		d.Lingering = d.Clients == 0
 		d.State, d.Cause, d.Resource, d.Error = a.State, a.Cause, a.Resource, a.Error.GetMessage()

@@ -38,8 +38,8 @@ func (d *doubts) beside(t *cache.Table) bool {
 	return d.hidden != 0
 }
 
-// covers: a name may exist, though there is no copy of it.
-func (d *doubts) covers(name string) bool {
+// concern: a name may exist, though there is no copy of it.
+func (d *doubts) concern(name string) bool {
 	_, faulty := d.faulty[name]
 	return faulty || d.hidden != 0
 }
@@ -109,17 +109,15 @@ func (d *doubts) answers(u *cache.Update) {
 // complete: a stream has shown a whole set. If it was sound, what was faulty on those before
 // it is not in doubt any more.
 func (d *doubts) complete(stream uint64) {
-	if d.hidden == stream || slices.Contains(values(d.faulty), stream) {
+	if d.hidden == stream {
 		return
 	}
-	*d = doubts{}
-}
-
-func values(m map[string]uint64) (all []uint64) {
-	for _, v := range m {
-		all = append(all, v)
+	for _, on := range d.faulty {
+		if on == stream {
+			return
+		}
 	}
-	return all
+	*d = doubts{}
 }
 
 // muted notes that the timer of a name has run out on a stream that has carried nothing of
@@ -163,10 +161,15 @@ func (x *index) doubt(wildcard bool, u *cache.Update) (look bool) {
 	if u.Hidden {
 		x.suspectAll(u.Stream)
 	}
-	speaks := u.First || len(u.Set)+len(u.Removed)+len(u.Errors)+len(u.Kept)+len(u.Negative) > 0
-	if len(x.mute) == 0 {
-		return look
+	if len(x.mute) > 0 {
+		x.unmute(u)
 	}
+	return look
+}
+
+// unmute takes in what an Update says of names whose timers have run out on a mute stream: it
+// speaks of them, or the stream turns out to speak of the type.
+func (x *index) unmute(u *cache.Update) {
 	for _, r := range u.Set {
 		delete(x.mute, r.Name)
 	}
@@ -185,14 +188,13 @@ func (x *index) doubt(wildcard bool, u *cache.Update) (look bool) {
 			}
 		}
 	}
-	if speaks {
+	if u.First || len(u.Set)+len(u.Removed)+len(u.Errors)+len(u.Kept)+len(u.Negative) > 0 {
 		for name, stream := range x.mute {
 			if stream == u.Stream {
 				x.vouched(name)
 			}
 		}
 	}
-	return look
 }
 
 // suspectAll notes that an answer which nobody could read may have been that of any name that
@@ -253,10 +255,10 @@ func (x *index) lookAgain(wildcard bool) {
 	}
 }
 
-// lacksAnswer: somebody wants a name that has no answer.
-func (x *index) lacksAnswer() bool {
+// awaitsDoubtful: somebody wants a name that has no answer because of a fault.
+func (x *index) awaitsDoubtful() bool {
 	for id, subs := range x.interest {
-		if len(subs) > 0 && x.doubts.named.covers(x.named.Name(cache.ID(id))) && !x.named.Answered(cache.ID(id)) {
+		if len(subs) > 0 && x.doubts.named.concern(x.named.Name(cache.ID(id))) && !x.named.Answered(cache.ID(id)) {
 			return true
 		}
 	}
@@ -268,9 +270,7 @@ func (h *Hub) Uncertain(lane Lane) (u Uncertainty) {
 	h.look(lane.Type, func(x *index) {
 		d := x.faults(lane.Wildcard)
 		u.Hidden, u.Clients = d.hidden != 0, x.withheld
-		if !lane.Wildcard && u.Clients == 0 && x.lacksAnswer() {
-			u.Clients = 1
-		}
+		u.Awaited = !lane.Wildcard && x.awaitsDoubtful()
 		for name := range d.faulty {
 			u.Names = append(u.Names, name)
 		}
@@ -283,9 +283,10 @@ func (h *Hub) Uncertain(lane Lane) (u Uncertainty) {
 type Uncertainty struct {
 	Names  []string // in order
 	Hidden bool     // and any other name
-	// Clients are those from which something is withheld, or that wait for an answer, as far
-	// as they are counted; zero: it concerns nobody.
+	// Clients is from how many something of the type is withheld; Awaited: somebody waits for
+	// an answer.
 	Clients int
+	Awaited bool
 }
 
 // Any: there is something.

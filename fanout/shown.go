@@ -180,7 +180,7 @@ func (x *index) left(r *cache.Resource) bool {
 func (x *index) keep(r cache.Received) (dropped int) {
 	budget := x.hub.config.Unasked
 	if r.TTL != 0 || r.DoNotCache || r.Negative || int64(r.Size()) > budget.max.Load() {
-		x.goes(r.Name) // it is asked for anew when somebody wants it
+		x.goes(r.Name) // it is asked for again when somebody wants it
 		return 1
 	}
 	if x.shown.kept == nil {

@@ -218,7 +218,7 @@ func (s *Subscription) endWildcard(asked *Asked, now time.Time) {
 }
 
 // dropping takes names out of a Subscription, of which there may be very many: its list is
-// made anew once.
+// rebuilt once.
 type dropping struct {
 	of   *Subscription
 	gone []bool // by place in the list; nil: none

@@ -51,8 +51,8 @@ func (v View) Doubted(name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		return v.Verdict(id, true) == Doubt
 	}
-	return v.s.wildcard && v.Member(name) == nil && v.x.doubts.wildcard.covers(name) ||
-		len(v.s.ids) > 0 && v.x.doubts.named.covers(name)
+	return v.s.wildcard && v.Member(name) == nil && v.x.doubts.wildcard.concern(name) ||
+		len(v.s.ids) > 0 && v.x.doubts.named.concern(name)
 }
 
 func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {

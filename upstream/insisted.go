@@ -8,7 +8,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// insisted are the subscriptions of a lane that were begun anew for the sake of a body
+// insisted are the subscriptions of a lane that were begun again for the sake of a body
 // (VALID-5). Some servers answer the unsubscribe with a removal, which is none for the clients
 // that have the resource: it counts only if the subscribe that follows has no other answer
 // for as long as the one before had (UP-19).

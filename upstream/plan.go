@@ -250,7 +250,7 @@ func (c *Core) renew(now time.Time) {
 }
 
 // dropAux ends the auxiliary stream with the main one: which lane goes where is
-// decided anew (WILD-16).
+// decided again (WILD-16).
 func (c *Core) dropAux() {
 	c.shut(&c.aux)
 	*c.aux.backoff, c.aux.openAt, c.aux.outage = c.config.Backoff, time.Time{}, outage{}

@@ -125,7 +125,7 @@ type laneState struct {
 	echo     echo // of the versions that went with the opening request (RECON-13)
 	// unanswered is what is asked for again for want of an answer (UP-19).
 	unanswered unanswered
-	// insisted are those of again that were given up and begun anew.
+	// insisted are those of again that were given up and begun again.
 	insisted insisted
 
 	settle settleState

@@ -92,8 +92,8 @@ func (c *Core) tickFault(s *slot, l *laneState, now time.Time) (replaced bool) {
 	}
 	f.wait = min(2*f.wait, faultMax)
 	f.at = now.Add(f.wait)
-	if u.Clients == 0 {
-		return false // nobody has what is in doubt
+	if u.Clients == 0 && !u.Awaited {
+		return false // it concerns nobody
 	}
 	if !f.told {
 		f.told = true

@@ -33,7 +33,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	c.events++
 	c.news = true
 	c.works()
-	// A SotW wildcard is never given up in words: who wants it anew asks on another stream.
+	// A SotW wildcard is never given up in words: who wants it again asks on another stream.
 	lapsed := s.sotw && l.wildcard && c.since[k.name][wildcard] > l.asked
 	for _, r := range resp.GetResources() {
 		name := r.GetName()
