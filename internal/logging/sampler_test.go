@@ -77,6 +77,7 @@ func TestStorm(t *testing.T) {
 		}
 		l.Warn("client refused", "reason", "forbidden")
 		l.Info("client refused", "reason", "too_many")
+		synctest.Wait() // what the sampler writes at this very moment
 		if n := len(p.lines("too_many", "WARN")); n > defaults.burst+seconds/5 {
 			t.Errorf("%d lines of a storm", n)
 		}
