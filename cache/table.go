@@ -446,6 +446,14 @@ func (t *Table) Answer(id ID) Answer {
 	return a
 }
 
+// Vanished is when the resource that bore a name went, if none does since; 0: there was none.
+func (t *Table) Vanished(id ID) Seq {
+	if e := &t.entries[id]; e.vanished && e.state == Absent {
+		return e.seq
+	}
+	return 0
+}
+
 // Upstream is the upstream's version of the resource of that name, if there is one.
 func (t *Table) Upstream(id ID) string { return t.entries[id].upstream }
 
