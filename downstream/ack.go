@@ -14,11 +14,11 @@ import (
 // Nearly all that clients say is that they accept a response: a type and a nonce, for
 // each change and client. Such a request is read without a message being made of it.
 
-// bare is a request that names a type and a nonce, and maybe a version. Its bytes are
+// Bare is a request that names a type and a nonce, and maybe a version. Its bytes are
 // good until the next one is read.
-type bare struct {
+type Bare struct {
 	raw            []byte
-	typeURL, nonce []byte // of raw
+	TypeURL, Nonce []byte // of raw
 }
 
 // maxBare bounds what is kept of a request for the next one, in bytes: what is larger is
@@ -35,8 +35,8 @@ const (
 	sotwRequestNonce   = 5
 )
 
-// read reports whether a request is bare, and if so keeps it.
-func (b *bare) read(data []byte, delta bool) bool {
+// Read reports whether a request is bare, and if so keeps it.
+func (b *Bare) Read(data []byte, delta bool) bool {
 	if len(data) > maxBare {
 		return false
 	}
@@ -67,13 +67,13 @@ func (b *bare) read(data []byte, delta bool) bool {
 		return false
 	}
 	b.raw = append(b.raw[:0], data...)
-	b.typeURL, b.nonce = b.raw[typeURL.from:typeURL.to], b.raw[nonce.from:nonce.to]
+	b.TypeURL, b.Nonce = b.raw[typeURL.from:typeURL.to], b.raw[nonce.from:nonce.to]
 	return true
 }
 
-// message is the same as a message, if it is one: read has not looked whether its strings
+// Message is the same as a message, if it is one: Read has not looked whether its strings
 // are UTF-8, which must not go upstream if they are not.
-func (b *bare) message(delta bool) (m proto.Message, end *End) {
+func (b *Bare) Message(delta bool) (m proto.Message, end *End) {
 	m = new(discovery.DiscoveryRequest)
 	if delta {
 		m = new(discovery.DeltaDiscoveryRequest)
@@ -84,16 +84,16 @@ func (b *bare) message(delta bool) (m proto.Message, end *End) {
 	return m, nil
 }
 
-// ack takes in a bare request if it accepts a response and changes nothing else. If
+// Ack takes in a bare request if it accepts a response and changes nothing else. If
 // not, ok is false, and nothing has happened. Of a type that was not asked for no
 // response is known.
-func (s *Session) ack(b *bare, now time.Time) (note Note, ok bool) {
-	i := slices.IndexFunc(s.states, func(st state) bool { return string(st.base().url) == string(b.typeURL) })
+func (s *Session) Ack(b *Bare, now time.Time) (note Note, ok bool) {
+	i := slices.IndexFunc(s.states, func(st state) bool { return string(st.base().url) == string(b.TypeURL) })
 	if i < 0 {
 		return note, false
 	}
 	x := s.states[i].base()
-	j := slices.IndexFunc(x.unacked, func(u sent) bool { return u.nonce == string(b.nonce) })
+	j := slices.IndexFunc(x.unacked, func(u sent) bool { return u.nonce == string(b.Nonce) })
 	if j < 0 {
 		return note, false
 	}

@@ -38,15 +38,15 @@ func TestBareRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, delta := test.request.(*discovery.DeltaDiscoveryRequest)
-			var b bare
-			if got := b.read(raw, delta); got != test.bare {
+			var b Bare
+			if got := b.Read(raw, delta); got != test.bare {
 				t.Fatalf("bare is %v, want %v", got, test.bare)
 			}
 			if !test.bare {
 				return
 			}
 			clear(raw) // gRPC uses the buffer for something else
-			if m, end := b.message(delta); end != nil || !proto.Equal(m, test.request) {
+			if m, end := b.Message(delta); end != nil || !proto.Equal(m, test.request) {
 				t.Errorf("it says %v (%v), want %v", m, end, test.request)
 			}
 		})
@@ -68,11 +68,11 @@ func FuzzBareRequests(f *testing.F) {
 		f.Add(raw, false)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, delta bool) {
-		var b bare
-		if !b.read(raw, delta) {
+		var b Bare
+		if !b.Read(raw, delta) {
 			return
 		}
-		m, end := b.message(delta)
+		m, end := b.Message(delta)
 		if end != nil {
 			return
 		}
@@ -80,8 +80,8 @@ func FuzzBareRequests(f *testing.F) {
 			GetTypeUrl() string
 			GetResponseNonce() string
 		})
-		if !ok || said.GetTypeUrl() != string(b.typeURL) || said.GetResponseNonce() != string(b.nonce) {
-			t.Errorf("%x: type %q, nonce %q; as a message %v", raw, b.typeURL, b.nonce, m)
+		if !ok || said.GetTypeUrl() != string(b.TypeURL) || said.GetResponseNonce() != string(b.Nonce) {
+			t.Errorf("%x: type %q, nonce %q; as a message %v", raw, b.TypeURL, b.Nonce, m)
 		}
 	})
 }
@@ -93,7 +93,7 @@ func TestRequestsThatAreNoMessages(t *testing.T) {
 	raw := protowire.AppendString(protowire.AppendTag(nil, deltaRequestType, protowire.BytesType), "\xff")
 	raw = protowire.AppendString(protowire.AppendTag(raw, deltaRequestNonce, protowire.BytesType), "n")
 	st := oneStream(hub, true)
-	if !st.in.bare.read(raw, true) {
+	if !st.in.bare.Read(raw, true) {
 		t.Fatal("it is not bare")
 	}
 	if _, end := st.take(epoch); end == nil || end.Reason != BadRequest || !strings.Contains(end.Message, "UTF-8") {
@@ -109,7 +109,7 @@ func TestRequestsThatAreNoMessages(t *testing.T) {
 func TestBareFirstRequestBringsItsVersion(t *testing.T) {
 	st := oneStream(fanout.NewHub(fanout.Config{Linger: time.Second}), false)
 	raw, err := proto.Marshal(&discovery.DiscoveryRequest{TypeUrl: string(cache.Cluster), ResponseNonce: "old", VersionInfo: "v"})
-	if err != nil || !st.in.bare.read(raw, false) {
+	if err != nil || !st.in.bare.Read(raw, false) {
 		t.Fatal("it is not bare", err)
 	}
 	if _, end := st.take(epoch); end != nil {

@@ -52,7 +52,7 @@ func allocationsPerDelivery(t *testing.T, lane fanout.Lane, names []string, most
 	for _, name := range names {
 		change(name)
 	}
-	var ack bare
+	var ack Bare
 	deliver := func() {
 		change(cmp.Or(slices.Concat(names, []string{"n"})...))
 		for _, s := range sessions {
@@ -64,8 +64,8 @@ func allocationsPerDelivery(t *testing.T, lane fanout.Lane, names []string, most
 			if len(f.bufs) == 0 || s.Due() {
 				t.Fatal("it was told nothing, or more is due")
 			}
-			ack.typeURL, ack.nonce = append(ack.typeURL[:0], r.Type...), append(ack.nonce[:0], r.Nonce...)
-			if note, ok := s.ack(&ack, epoch); !ok || note.Kind != AckRequest {
+			ack.TypeURL, ack.Nonce = append(ack.TypeURL[:0], r.Type...), append(ack.Nonce[:0], r.Nonce...)
+			if note, ok := s.Ack(&ack, epoch); !ok || note.Kind != AckRequest {
 				t.Fatal("the ACK was not taken for one")
 			}
 		}

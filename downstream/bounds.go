@@ -20,10 +20,10 @@ type Bounds struct {
 }
 
 // DefaultBounds are those of Sessions that are given none.
-var DefaultBounds = Bounds{Pile: 1024, Delivered: 1000, Unacked: maxUnacked, Block: 4 << 20}
+var DefaultBounds = Bounds{Pile: 1024, Delivered: 1000, Unacked: MaxUnacked, Block: 4 << 20}
 
-// maxUnacked is Bounds.Unacked by default.
-const maxUnacked = 32
+// MaxUnacked is Bounds.Unacked by default.
+const MaxUnacked = 32
 
 // bounds are those of the configuration, or the default ones.
 func (c *Config) bounds() *Bounds {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
@@ -101,8 +103,33 @@ func (s *Server) open() []*stream {
 func (st *stream) served() (hubs []*fanout.Hub, refused []RefusedType) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for _, state := range st.session.states {
-		x := state.base()
+	return st.session.Served()
+}
+
+func (st *stream) sync() Sync {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.session.Sync()
+}
+
+func (st *stream) describe() Client {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return Client{
+		Stream: st.id, Peer: st.peer.Address, Identity: st.peer.Identity,
+		Protocol: st.protocol(), Since: st.since,
+		Node: st.session.Node().GetId(), Cluster: st.session.Node().GetCluster(),
+		Types: st.session.Describe(),
+	}
+}
+
+// Node is the client's node; nil: it has not said anything yet.
+func (s *Session) Node() *core.Node { return s.node }
+
+// Served are the groups that serve the stream, by their Hubs, and which of its types none does.
+func (s *Session) Served() (hubs []*fanout.Hub, refused []RefusedType) {
+	for _, st := range s.states {
+		x := st.base()
 		if x.refusal != nil {
 			refused = append(refused, RefusedType{x.url.Short(), x.refusal.reason, x.refusal.told()})
 		} else if !slices.Contains(hubs, x.hub) {
@@ -112,30 +139,23 @@ func (st *stream) served() (hubs []*fanout.Hub, refused []RefusedType) {
 	return hubs, refused
 }
 
-func (st *stream) sync() Sync {
+// Sync is the worst of the stream's types.
+func (s *Session) Sync() Sync {
 	states := SyncStates()
 	worst := 0
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	for _, state := range st.session.states {
-		worst = max(worst, slices.Index(states, state.base().sync()))
+	for _, st := range s.states {
+		worst = max(worst, slices.Index(states, st.base().sync()))
 	}
 	return states[worst]
 }
 
-func (st *stream) describe() Client {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	c := Client{
-		Stream: st.id, Peer: st.peer.Address, Identity: st.peer.Identity,
-		Protocol: st.protocol(), Since: st.since,
-		Node: st.session.node.GetId(), Cluster: st.session.node.GetCluster(),
-		Types: []ClientType{},
+// Describe describes the stream's types.
+func (s *Session) Describe() []ClientType {
+	types := make([]ClientType, 0, len(s.states))
+	for _, st := range s.states {
+		types = append(types, st.base().describe())
 	}
-	for _, state := range st.session.states {
-		c.Types = append(c.Types, state.base().describe())
-	}
-	return c
+	return types
 }
 
 func (x *exchange) describe() ClientType {

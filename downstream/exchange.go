@@ -266,7 +266,7 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) (v v
 	x.unacked = slices.Delete(x.unacked, 0, i+1)
 	v.after = now.Sub(s.at)
 	if e != nil {
-		x.rejected = &Rejection{From: x.ackedTo, To: s.seq, Message: nackMessage(e)}
+		x.rejected = &Rejection{From: x.ackedTo, To: s.seq, Message: NackMessage(e)}
 		x.rejected.Count, x.rejected.First = s.listing.told()
 		v.nack = x.rejected
 		return v

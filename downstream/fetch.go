@@ -20,7 +20,7 @@ import (
 // upstream afterwards, so that who calls every few seconds causes no churn (UP-7).
 func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.DiscoveryRequest) (_ *discovery.DiscoveryResponse, err error) {
 	if !s.startCall() {
-		return nil, shuttingDown().status().Err()
+		return nil, statusOf(shuttingDown()).Err()
 	}
 	defer s.endCall()
 	peer, _ := peerOf(ctx, &s.config.Config)
@@ -31,14 +31,14 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 		if p := recover(); p != nil {
 			s.observer.ClientPanic()
 			log().Error("bug: a unary call panicked", "type", t, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
-			err = panicEnd().status().Err()
+			err = statusOf(panicEnd()).Err()
 		}
 	}()
 	refuse := func(end *End) error {
 		if refusals[end.Reason] {
 			log().Warn("client refused", "type", t, "reason", end.Reason, "err", end.Message)
 		}
-		return end.status().Err()
+		return statusOf(end).Err()
 	}
 	if size := proto.Size(req); size > s.config.MaxRequest {
 		return nil, refuse(tooLarge(size, s.config.MaxRequest))
@@ -66,7 +66,7 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 		r, end := session.Whole(time.Now())
 		switch {
 		case end != nil:
-			return nil, end.status().Err()
+			return nil, statusOf(end).Err()
 		case r != nil:
 			return s.reply(ctx, r, log), nil
 		}
@@ -80,7 +80,7 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 			end = shuttingDown()
 		}
 		if end != nil {
-			return nil, end.status().Err()
+			return nil, statusOf(end).Err()
 		}
 	}
 }

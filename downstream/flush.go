@@ -158,7 +158,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 		Identifier: x.identifier(s.config.Instance),
 	}
 	if sp.adds || sp.shrunk {
-		r.Resources, r.News, r.block = sp.resources, sp.news, s.config.bounds().Block
+		r.Resources, r.News, r.Block = sp.resources, sp.news, s.config.bounds().Block
 	}
 	if sp.adds {
 		r.Heartbeats = sp.beats

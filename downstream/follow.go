@@ -28,7 +28,7 @@ type followed struct {
 
 // maxFollowed bounds the responses of a stream that wait for their verdict here; a
 // Session remembers as many of one type.
-const maxFollowed = 2 * maxUnacked
+const maxFollowed = 2 * MaxUnacked
 
 func (s *Server) follow(st *stream) *follower {
 	if s.config.Tracer == nil {

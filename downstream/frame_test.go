@@ -28,7 +28,7 @@ func TestFrameIsTheMessage(t *testing.T) {
 	plane := &core.ControlPlane{Identifier: "xds-relay/r"}
 
 	var delta discovery.DeltaDiscoveryResponse
-	if err := proto.Unmarshal(r.Marshal(), &delta); err != nil {
+	if err := proto.Unmarshal(Marshal(r), &delta); err != nil {
 		t.Fatal(err)
 	}
 	if want := (&discovery.DeltaDiscoveryResponse{
@@ -42,7 +42,7 @@ func TestFrameIsTheMessage(t *testing.T) {
 
 	r.Delta, r.Removed = false, nil
 	var sotw discovery.DiscoveryResponse
-	if err := proto.Unmarshal(r.Marshal(), &sotw); err != nil {
+	if err := proto.Unmarshal(Marshal(r), &sotw); err != nil {
 		t.Fatal(err)
 	}
 	if want := (&discovery.DiscoveryResponse{
@@ -51,8 +51,8 @@ func TestFrameIsTheMessage(t *testing.T) {
 	}); !proto.Equal(&sotw, want) {
 		t.Errorf("SotW: got  %v\nwant %v", &sotw, want)
 	}
-	if f := encode(r); f.size != len(r.Marshal()) {
-		t.Errorf("size %d, want %d", f.size, len(r.Marshal()))
+	if f := encode(r); f.size != len(Marshal(r)) {
+		t.Errorf("size %d, want %d", f.size, len(Marshal(r)))
 	}
 }
 

@@ -26,6 +26,9 @@ func (r *Response) list() listing {
 	return listing{several: fanout.List(r.Resources, r.Removed)}
 }
 
+// Names are how many names a response is about, and the first of them.
+func (r *Response) Names() (count int, first []string) { return r.list().told() }
+
 // told is how many names there are, and the first of them.
 func (l listing) told() (count int, first []string) {
 	switch {

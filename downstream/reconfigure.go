@@ -45,11 +45,6 @@ func (st *stream) configure(l *limits) {
 	st.session.Reconfigure(l.session)
 }
 
-// Reconfigure has the Session go on with another configuration. What a type was asked for
-// with stays as it was: ResendOnReconnect and NeverSynthesize count for types that the
-// client asks for from now on, and Instance, Hop and ForwardHeaders for other streams.
-func (s *Session) Reconfigure(c *Config) { s.config = c }
-
 // limit is the stream's limiter, nil where requests are not limited. It is the receiver's.
 func (st *stream) limit(l *limits) *rate.Limiter {
 	switch {

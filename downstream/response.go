@@ -4,6 +4,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/code"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -21,7 +22,7 @@ type Response struct {
 	Identifier string // control_plane.identifier
 	Resources  []*cache.Resource
 	News       *fanout.News      // that they may be; see fanout.News
-	block      int               // of the News, what is copied into one piece (Bounds.Block)
+	Block      int               // of the News, what is copied into one piece (Bounds.Block)
 	Heartbeats []*cache.Resource // sent without their bodies
 	Removed    []string          // Delta only
 	Errors     []*discovery.ResourceError
@@ -37,19 +38,11 @@ type Response struct {
 	At   time.Time
 }
 
-// ttl is what is left of a resource's TTL. It is never nothing: what has expired is
+// TTL is what is left of a resource's TTL. It is never nothing: what has expired is
 // about to be removed.
-func (r *Response) ttl(res *cache.Resource) (left time.Duration, ok bool) {
+func (r *Response) TTL(res *cache.Resource) (left time.Duration, ok bool) {
 	ends, ok := r.Ends[res]
 	return max(ends.Sub(r.At), time.Millisecond), ok
-}
-
-// Reasons are why streams end: what an Observer may be told.
-func Reasons() []Reason {
-	return []Reason{
-		closedByClient, receiveFailed, bug, BadRequest, OverLimit, NodeChanged, Forbidden, Unreachable,
-		Overcrowded, Looped, ShuttingDown, Stalled, Aged,
-	}
 }
 
 // Oversized is a resource that is too large for the client.
@@ -71,8 +64,8 @@ type End struct {
 	Message string // says what to do
 }
 
-// Reason is a closed set, fit for a metric label; the edge maps it to a gRPC
-// status (stream.go).
+// Reason is a closed set, fit for a metric label; Code maps it to a gRPC
+// status.
 type Reason string
 
 const (
@@ -90,3 +83,24 @@ const (
 	Stalled Reason = "stalled"
 	Aged    Reason = "connection_age"
 )
+
+func (e *End) Error() string { return e.Message }
+
+// Code is the google.rpc.Code of an End. Codes of streams appear nowhere else.
+func (e *End) Code() code.Code {
+	switch e.Reason {
+	case BadRequest:
+		return code.Code_INVALID_ARGUMENT
+	case OverLimit, Overcrowded:
+		return code.Code_RESOURCE_EXHAUSTED
+	case NodeChanged:
+		return code.Code_ABORTED
+	case Looped:
+		return code.Code_FAILED_PRECONDITION
+	case Forbidden:
+		return code.Code_PERMISSION_DENIED
+	case Unreachable, ShuttingDown, Stalled, Aged:
+		return code.Code_UNAVAILABLE
+	}
+	return code.Code_INTERNAL
+}

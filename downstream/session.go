@@ -161,6 +161,11 @@ func NewSession(c *Config, kind Stream, peer Peer, groups Groups, warmth *Warmth
 	return s
 }
 
+// Reconfigure has the Session go on with another configuration. What a type was asked for
+// with stays as it was: ResendOnReconnect and NeverSynthesize count for types that the
+// client asks for from now on, and Instance, Hop and ForwardHeaders for other streams.
+func (s *Session) Reconfigure(c *Config) { s.config = c }
+
 // Note is what a request told that is worth a log line or a counter.
 type Note struct {
 	Type cache.TypeURL
@@ -284,14 +289,15 @@ func (n *Note) judged(v verdict, nonce string, e *statuspb.Status) {
 	case v.ack:
 		n.Kind, n.After, n.Nonce = AckRequest, v.after, nonce
 	case v.nack != nil:
-		n.Kind, n.Nack, n.Nonce, n.Rejected = NackRequest, nackMessage(e), nonce, v.nack
+		n.Kind, n.Nack, n.Nonce, n.Rejected = NackRequest, NackMessage(e), nonce, v.nack
 	}
 }
 
 // maxNack bounds what is kept and logged of a client's message, in bytes.
 const maxNack = 4 << 10
 
-func nackMessage(e *statuspb.Status) string {
+// NackMessage is what a client says of a response that it rejects.
+func NackMessage(e *statuspb.Status) string {
 	m := e.GetMessage()
 	if len(m) > maxNack {
 		m = strings.ToValidUTF8(m[:maxNack], "") + "..."

@@ -168,5 +168,5 @@ func sizeOf(field protowire.Number, n int) int {
 // frameSize is what a response takes without its nonce and its contents.
 func frameSize(r *Response) int {
 	empty := &Response{Delta: r.Delta, Type: r.Type, Version: r.Version, Identifier: r.Identifier}
-	return len(empty.head())
+	return len(empty.Head())
 }

@@ -42,7 +42,7 @@ func TestSplitIsExact(t *testing.T) {
 		left, before := len(s.chunks), 0
 		for len(s.chunks) > 0 {
 			part := s.chunk(time.Time{})
-			size := len(part.Marshal())
+			size := len(Marshal(part))
 			if size > limit {
 				t.Fatalf("seed %d: a part of %d bytes, the limit is %d", seed, size, limit)
 			}
@@ -59,7 +59,7 @@ func TestSplitIsExact(t *testing.T) {
 			}
 			before = size
 			var m discovery.DeltaDiscoveryResponse
-			if err := proto.Unmarshal(part.Marshal(), &m); err != nil {
+			if err := proto.Unmarshal(Marshal(part), &m); err != nil {
 				t.Fatal(err)
 			}
 			said.Resources = append(said.Resources, m.Resources...)

@@ -66,6 +66,14 @@ const (
 	bug            Reason = "panic"
 )
 
+// Reasons are why streams end: what an Observer may be told.
+func Reasons() []Reason {
+	return []Reason{
+		closedByClient, receiveFailed, bug, BadRequest, OverLimit, NodeChanged, Forbidden, Unreachable,
+		Overcrowded, Looped, ShuttingDown, Stalled, Aged,
+	}
+}
+
 // statusWriter ends a stream from outside its handler, which is blocked in
 // receiving: the handler's receive then returns. gRPC has it on the stream it puts
 // into the context, but in no interface of its own. The alternative is a second
@@ -73,8 +81,6 @@ const (
 type statusWriter interface {
 	WriteStatus(*status.Status) error
 }
-
-func (e *End) Error() string { return e.Message }
 
 // serve runs one stream to its end.
 func (s *Server) serve(g grpc.ServerStream, kind Stream) error {
@@ -87,7 +93,7 @@ func (s *Server) serve(g grpc.ServerStream, kind Stream) error {
 	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest}
 	st.session = NewSession(s.limits.Load().session, kind, st.peer, s.config.Groups, s.warmth, st.kick)
 	if end := s.register(st); end != nil {
-		return end.status().Err()
+		return statusOf(end).Err()
 	}
 	st.configure(s.limits.Load()) // Reconfigure may have looked before it was there
 	s.observer.ClientConnected(st.protocol())
@@ -116,7 +122,7 @@ func (st *stream) close(err error) error {
 	}
 	switch {
 	case errors.As(err, &end):
-		reason, final = end.Reason, end.status()
+		reason, final = end.Reason, statusOf(end)
 	case errors.Is(err, io.EOF), final.Code() == codes.Canceled:
 		reason, final = closedByClient, nil
 	}
@@ -219,7 +225,7 @@ func (st *stream) takeIn() (note Note, due bool, news []Refusal, end *End) {
 	defer st.mu.Unlock()
 	now := time.Now()
 	note, end = st.take(now)
-	st.follow.asks(note, st.session.node.GetId(), now)
+	st.follow.asks(note, st.session.Node().GetId(), now)
 	return note, st.session.Due(), st.session.Refusals(), end
 }
 
@@ -227,7 +233,7 @@ func (st *stream) takeIn() (note Note, due bool, news []Refusal, end *End) {
 func (st *stream) take(now time.Time) (Note, *End) {
 	request := st.in.request
 	if request == nil {
-		if note, ok := st.session.ack(&st.in.bare, now); ok {
+		if note, ok := st.session.Ack(&st.in.bare, now); ok {
 			return note, nil
 		}
 	}
@@ -239,7 +245,7 @@ func (st *stream) take(now time.Time) (Note, *End) {
 func (st *stream) takeAside(request proto.Message, now time.Time) (note Note, end *End) {
 	aside(func() {
 		if request == nil {
-			if request, end = st.in.bare.message(st.kind.Delta); end != nil {
+			if request, end = st.in.bare.Message(st.kind.Delta); end != nil {
 				return
 			}
 		}
@@ -413,7 +419,7 @@ func (s *Server) propagated(r *Response, now time.Time) {
 // end makes the stream end for a reason of ours; the first one counts.
 func (st *stream) end(e *End) {
 	if st.ended.CompareAndSwap(nil, e) {
-		_ = st.status.WriteStatus(e.status()) // an error means that the client is gone
+		_ = st.status.WriteStatus(statusOf(e)) // an error means that the client is gone
 	}
 }
 
@@ -431,26 +437,8 @@ func tooLarge(size, limit int) *End {
 	return &End{OverLimit, fmt.Sprintf("a request of %d bytes exceeds the limit of %d; raise downstream.max_request_bytes", size, limit)}
 }
 
-// Code is the gRPC code of an End. Codes appear nowhere else in this package.
-func (e *End) Code() codes.Code {
-	switch e.Reason {
-	case BadRequest:
-		return codes.InvalidArgument
-	case OverLimit, Overcrowded:
-		return codes.ResourceExhausted
-	case NodeChanged:
-		return codes.Aborted
-	case Looped:
-		return codes.FailedPrecondition
-	case Forbidden:
-		return codes.PermissionDenied
-	case Unreachable, ShuttingDown, Stalled, Aged:
-		return codes.Unavailable
-	}
-	return codes.Internal
-}
-
-func (e *End) status() *status.Status { return status.New(e.Code(), e.Message) }
+// statusOf is the gRPC status of an End.
+func statusOf(e *End) *status.Status { return status.New(codes.Code(e.Code()), e.Message) }
 
 func (st *stream) protocol() string {
 	if st.kind.Delta {

@@ -68,7 +68,7 @@ func (st *stream) tellRequest(kind RequestKind, request []any) {
 
 // tellResponse tells of a response that was handed over.
 func (st *stream) tellResponse(r *Response, size int) {
-	_, first := r.list().told()
+	_, first := r.Names()
 	st.log().Debug("client response", "type", r.Type, "nonce", r.Nonce, "version", logging.Version(r.Type, r.Version),
 		"resources", len(r.Resources), "removed", len(r.Removed), "errors", len(r.Errors), "first", first, "bytes", size)
 }
@@ -78,7 +78,7 @@ func nacked(e *statuspb.Status) string {
 	if e == nil {
 		return ""
 	}
-	return nackMessage(e)
+	return NackMessage(e)
 }
 
 // describe is the request that has just come, for the log.
@@ -97,7 +97,7 @@ func (in *inbox) describe() []any {
 			"nonce", r.GetResponseNonce(), "nack", nacked(r.GetErrorDetail()),
 		}
 	}
-	return []any{"type", cache.TypeURL(in.bare.typeURL), "nonce", string(in.bare.nonce)}
+	return []any{"type", cache.TypeURL(in.bare.TypeURL), "nonce", string(in.bare.Nonce)}
 }
 
 // oversized counts and names what is too large for the client (ERR-13).
@@ -114,7 +114,7 @@ func (s *Server) oversized(r *Response, size int, log func() *slog.Logger) {
 
 func (st *stream) log() *slog.Logger {
 	st.mu.Lock()
-	node := st.session.node
+	node := st.session.Node()
 	st.mu.Unlock()
 	return st.server.log.With("stream_id", st.id, "node_id", node.GetId(), "peer", st.peer.Address, "identity", st.peer.Identity, "protocol", st.protocol())
 }

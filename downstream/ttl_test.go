@@ -42,7 +42,7 @@ func TestFrameWithTTL(t *testing.T) {
 		}
 		wantWhole.Ttl, wantBeat.Ttl = durationpb.New(tt.want), durationpb.New(tt.want)
 		var delta discovery.DeltaDiscoveryResponse
-		if err := proto.Unmarshal(r.Marshal(), &delta); err != nil {
+		if err := proto.Unmarshal(Marshal(r), &delta); err != nil {
 			t.Fatal(err)
 		}
 		want := []*discovery.Resource{wantWhole, wantBare, wantBeat}
@@ -54,7 +54,7 @@ func TestFrameWithTTL(t *testing.T) {
 
 		r.Delta = false
 		var sotw discovery.DiscoveryResponse
-		if err := proto.Unmarshal(r.Marshal(), &sotw); err != nil {
+		if err := proto.Unmarshal(Marshal(r), &sotw); err != nil {
 			t.Fatal(err)
 		}
 		for i, got := range sotw.GetResources() {
@@ -71,12 +71,12 @@ func TestFrameWithTTL(t *testing.T) {
 		}
 		for _, delta := range []bool{true, false} {
 			r.Delta = delta
-			bound := len(r.head()) + sizeOf(fieldResources, len(beat.Heading())+maxTTL) + 200
+			bound := len(r.Head()) + sizeOf(fieldResources, len(beat.Heading())+maxTTL) + 200
 			for _, res := range r.Resources {
 				bound += r.sizeOf(res)
 			}
-			if f := encode(r); f.size != len(r.Marshal()) || f.size > bound {
-				t.Errorf("a frame of %d bytes says it has %d, and %d at most", len(r.Marshal()), f.size, bound)
+			if f := encode(r); f.size != len(Marshal(r)) || f.size > bound {
+				t.Errorf("a frame of %d bytes says it has %d, and %d at most", len(Marshal(r)), f.size, bound)
 			}
 		}
 	}

@@ -113,7 +113,7 @@ func TestImportDirectionsCanFail(t *testing.T) {
 // only: event in, value out.
 var passiveFiles = []string{
 	"downstream/session.go", "downstream/flush.go", "downstream/exchange.go",
-	"downstream/delta.go", "downstream/sotw.go", "downstream/view.go", "downstream/clustersfirst.go", "downstream/outgoing.go", "downstream/warming.go", "downstream/response.go", "downstream/split.go", "downstream/whole.go", "downstream/ttl.go", "downstream/bodies.go",
+	"downstream/delta.go", "downstream/sotw.go", "downstream/view.go", "downstream/clustersfirst.go", "downstream/outgoing.go", "downstream/warming.go", "downstream/response.go", "downstream/wire.go", "downstream/ack.go", "downstream/split.go", "downstream/whole.go", "downstream/ttl.go", "downstream/bodies.go",
 	"downstream/limits.go", "downstream/headers.go", "downstream/ties.go", "downstream/held.go", "downstream/listing.go", "downstream/part.go",
 	"upstream/core.go", "upstream/plan.go", "upstream/suspect.go", "upstream/backoff.go",
 	"upstream/delta.go", "upstream/decode.go", "upstream/settle.go", "upstream/config.go",

@@ -289,7 +289,7 @@ func (r *pureRelay) flush(c *pureClient) (busy bool) {
 		if c.sotw {
 			m = new(discovery.DiscoveryResponse)
 		}
-		if err := proto.Unmarshal(resp.Marshal(), m); err != nil {
+		if err := proto.Unmarshal(downstream.Marshal(resp), m); err != nil {
 			r.game.checker.fail("frame", "c%d is sent what cannot be read: %v", c.id, err)
 		}
 		r.game.Told(c.id, m, r.now)

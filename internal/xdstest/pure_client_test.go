@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -75,7 +76,7 @@ func (c *pureClient) say(p *pure, cmd xdstest.Command) error {
 		_, end = c.session.SotWRequest(req, p.now)
 	}
 	if end != nil {
-		c.end(p, status.Error(end.Code(), end.Message))
+		c.end(p, status.Error(codes.Code(end.Code()), end.Message))
 	}
 	return nil
 }
@@ -111,7 +112,7 @@ func (p *pure) flush(c *pureClient) (busy bool) {
 	}
 	r, end := next(p.now)
 	if end != nil {
-		c.end(p, status.Error(end.Code(), end.Message))
+		c.end(p, status.Error(codes.Code(end.Code()), end.Message))
 		return true
 	}
 	if r == nil {
@@ -121,7 +122,7 @@ func (p *pure) flush(c *pureClient) (busy bool) {
 	if c.dialogue.SotW {
 		m = new(discovery.DiscoveryResponse)
 	}
-	err := proto.Unmarshal(r.Marshal(), m)
+	err := proto.Unmarshal(downstream.Marshal(r), m)
 	text, fault := c.dialogue.Hear(m)
 	p.hear(c.actor, c.heard(text))
 	p.fault = cmp.Or(p.fault, err, fault)
