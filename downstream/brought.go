@@ -2,8 +2,6 @@ package downstream
 
 import (
 	"iter"
-
-	"github.com/xds-relay/xds-relay/cache"
 )
 
 // brought are the versions that a returning Delta client came with, until each is judged. There
@@ -15,12 +13,10 @@ type brought struct {
 	left int // how many are not judged yet
 }
 
-// version is one of them.
+// version is one of them; "": it spares the client nothing.
 type version struct {
 	name, version string
 	judged        bool
-	// spared is the resource that is not sent for its sake, in the response that is being made.
-	spared *cache.Resource
 }
 
 // bring takes in the versions of a first request.
@@ -62,6 +58,33 @@ func (b *brought) judged(v *version) {
 	if !v.judged {
 		v.judged = true
 		b.left--
+	}
+}
+
+// judgeAll does so with several.
+func (b *brought) judgeAll(names []string) {
+	if b == nil {
+		return
+	}
+	for _, name := range names {
+		b.judge(name)
+	}
+}
+
+// void has the version of a name spare the client nothing.
+func (b *brought) void(name string) {
+	if v := b.find(name); v != nil {
+		v.version = ""
+	}
+}
+
+// voidAll does so with all of them.
+func (b *brought) voidAll() {
+	if b == nil {
+		return
+	}
+	for i := range b.all {
+		b.all[i].version = ""
 	}
 }
 

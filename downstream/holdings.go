@@ -51,7 +51,7 @@ const unseen cache.Seq = math.MaxUint64
 // plain: the client holds what everybody holds who was told of the wildcard's set up to the
 // same position. Such clients share what they are sent.
 func (h *holdings) plain() bool {
-	return h.brought == nil && h.ahead == nil && h.other == nil && (h.told == h.untold || h.told == 0 && h.untold == unseen)
+	return h.brought == nil && len(h.ahead)+len(h.other) == 0 && (h.told == h.untold || h.told == 0 && h.untold == unseen)
 }
 
 // of is what the client holds of a resource; "" with true: some version of it, nobody knows
@@ -146,6 +146,28 @@ func (h *holdings) gone(names []string) {
 	}
 }
 
+// leaveName takes in that a name is about to be given up, and returns the resources that the
+// client has because of it.
+func (h *holdings) leaveName(v fanout.View, id cache.ID) []string {
+	led, exact := h.led[id]
+	if exact {
+		if delete(h.led, id); len(h.led) == 0 {
+			h.led = nil
+		}
+		return led
+	}
+	name := v.Name(id)
+	version, some := h.named(v, id)
+	if !some || !h.aliased {
+		return nil
+	}
+	if h.other == nil {
+		h.other = make(map[string]string)
+	}
+	h.other[name] = version
+	return []string{name}
+}
+
 // passed notes that both positions are where they are: what was told ahead of them is no
 // exception any more.
 func (h *holdings) passed() {
@@ -192,6 +214,14 @@ func (h *holdings) sentFor(r *cache.Resource) {
 		h.other = make(map[string]string)
 	}
 	h.other[r.Name] = r.Version
+}
+
+// keeps notes that it has some version of a resource, whatever its interest leads to.
+func (h *holdings) keeps(name string) {
+	if h.other == nil {
+		h.other = make(map[string]string)
+	}
+	h.other[name] = ""
 }
 
 // forget erases what the client has of a resource.

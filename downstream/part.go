@@ -16,6 +16,7 @@ type part struct {
 	resources []*cache.Resource
 	news      *fanout.News      // that the resources began with, if they are shared
 	beats     []*cache.Resource // without their bodies (TTL-4)
+	spared    []*cache.Resource // not sent, since the client came with them (TTL-5)
 	changed   []*cache.Resource // those of the resources that are news (ORDER-4)
 	gone      []string          // removals that answer a request
 	errors    []resourceErr
@@ -30,10 +31,12 @@ type part struct {
 	removed          []string
 	removedIDs       []cache.ID        // the subscribed names behind them, if any; SotW: those with errors
 	removedMembers   bool              // some of them left the wildcard
-	removedLoose     []string          // those to which no alias leads any more
+	removedNames     []string          // those to which no name leads any more
 	removedUncovered []string          // those that the client came with, and nothing covers
 	shrunk           bool              // SotW: the set, without what is gone, and the errors of that
 	lasting          []*cache.Resource // of the shrunk set
+	goneIDs          []cache.ID        // the subscribed names that are not in it
+	staying          []*cache.Resource // what a set lists that is gone (ORDER-2)
 
 	// unavailable: names that cannot be resolved just now, and why (ERR-7).
 	unavailable []resourceErr

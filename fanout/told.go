@@ -41,6 +41,9 @@ func (v View) Tell(id cache.ID, told Told) {
 	}
 }
 
+// TellAt does so of the name at a place in Names.
+func (v View) TellAt(i int, told Told) { v.s.told[i] = told }
+
 // subscribe adds names to the list.
 func (s *Subscription) subscribe(ids []cache.ID) {
 	added := slices.DeleteFunc(distinct(slices.Clone(ids)), func(id cache.ID) bool {

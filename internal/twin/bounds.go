@@ -16,7 +16,6 @@ const (
 	boundNews      = "news"      // clients that lag behind differently share nothing
 	boundShare     = "share"     // what clients share is not copied into one piece
 	boundPile      = "pile"      // repetitions of what a client is to be told are dropped at once
-	boundDelivered = "delivered" // what a SotW client was sent, and has given up, is forgotten
 	boundUnacked   = "unacked"   // few nonces are remembered
 	boundUnasked   = "unasked"   // there is room for two resources that nobody has asked for (UP-9)
 	boundGone      = "gone"      // the name of one such resource is remembered
@@ -28,7 +27,7 @@ const (
 
 // allBounds are those that a game draws from.
 var allBounds = []string{
-	boundRequest, boundLinger, boundPrune, boundMarks, boundNews, boundShare, boundPile, boundDelivered,
+	boundRequest, boundLinger, boundPrune, boundMarks, boundNews, boundShare, boundPile,
 	boundUnacked, boundUnasked, boundGone, boundPair, boundProbed, boundVerdicts, boundSolo,
 }
 
