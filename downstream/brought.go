@@ -17,6 +17,8 @@ type brought struct {
 type version struct {
 	name, version string
 	judged        bool
+	// spared: the client is not sent the resource for its sake, in the response that is being made.
+	spared bool
 }
 
 // bring takes in the versions of a first request.
@@ -59,6 +61,19 @@ func (b *brought) judged(v *version) {
 		v.judged = true
 		b.left--
 	}
+}
+
+// spare notes that the client is not sent a resource for the sake of its version, until told
+// that the response is made.
+func (b *brought) spare(name string, spared bool) {
+	if v := b.find(name); v != nil {
+		v.spared = spared
+	}
+}
+
+func (b *brought) spared(name string) bool {
+	v := b.find(name)
+	return v != nil && v.spared
 }
 
 // judgeAll does so with several.

@@ -13,7 +13,8 @@ import (
 
 // spare notes that a resource is not sent since the client came with it.
 func (d *deltaState) spare(r *cache.Resource, p *part) {
-	if d.brings(r.Name) {
+	if d.brings(r.Name) && (d.ttl || len(r.Aliases) > 0) {
+		d.brought.spare(r.Name, true)
 		p.spared = append(p.spared, r)
 	}
 	d.sent(r)
@@ -45,12 +46,14 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		switch {
 		case r != nil && d.holds(v, r):
 			d.spare(r, p)
+			d.sentBy(v, r)
 		case r != nil && (!push || d.postpones):
 			d.postponed = d.postponed || d.postpones
 			waits = true
 		case r != nil:
 			p.resources, p.mixed = append(p.resources, r), true
 			d.brought.judge(name)
+			d.sentBy(v, r)
 		case unresolved:
 			waits = true
 		case v.Doubted(name):

@@ -14,8 +14,9 @@ type debts struct {
 	asked   pile[cache.ID] // names that the client wants an answer to (DOWN-DELTA-7)
 	failed  pile[cache.ID] // names with an error to be told of
 	// forced are names to be told whatever the client holds: their cluster was sent (ORDER-4),
-	// or they were asked for and not answered yet.
-	forced map[cache.ID]struct{}
+	// or they were asked for again and have no answer yet. erred are those of whose error the
+	// client was told: what comes tells that it is over, whether or not it differs (ERR-9).
+	forced, erred map[cache.ID]struct{}
 	// released are resources that a name has led to, and that none may lead to any more
 	// (NAME-5); left are those given up under the wildcard, to be told once more (WILD-8).
 	released map[string]struct{}
@@ -59,23 +60,36 @@ func (d *debts) take(m fanout.Marks) {
 }
 
 // force has a name told, whatever the client holds, when there is something to tell.
-func (d *debts) force(id cache.ID) {
-	if d.forced == nil {
-		d.forced = make(map[cache.ID]struct{})
-	}
-	d.forced[id] = struct{}{}
-}
+func (d *debts) force(id cache.ID) { add(&d.forced, id) }
 
-// isForced: a name is to be told whatever the client holds.
-func (d *debts) isForced(id cache.ID) bool {
+// errs notes that the client is told of an error of a name.
+func (d *debts) errs(id cache.ID) { add(&d.erred, id) }
+
+// owes: what a name leads to is to be told whatever the client holds.
+func (d *debts) owes(id cache.ID, a *cache.Answer) bool {
 	_, forced := d.forced[id]
-	return forced
+	_, erred := d.erred[id]
+	return forced || erred && a.Error == nil
 }
 
-// paid: a name was told.
-func (d *debts) paid(id cache.ID) {
-	if delete(d.forced, id); len(d.forced) == 0 {
-		d.forced = nil
+// paid: what a name leads to was told.
+func (d *debts) paid(id cache.ID, a *cache.Answer) {
+	drop(&d.forced, id)
+	if a.Error == nil {
+		drop(&d.erred, id)
+	}
+}
+
+func add(set *map[cache.ID]struct{}, id cache.ID) {
+	if *set == nil {
+		*set = make(map[cache.ID]struct{})
+	}
+	(*set)[id] = struct{}{}
+}
+
+func drop(set *map[cache.ID]struct{}, id cache.ID) {
+	if delete(*set, id); len(*set) == 0 {
+		*set = nil
 	}
 }
 

@@ -93,13 +93,19 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool) {
 			d.brought.voidAll() // WILD-5
 		}
 	}
-	if d.quiet {
-		d.sub.Read(func(v fanout.View) {
-			for _, id := range asked.Names {
+	if len(asked.Names) == 0 || first && !d.quiet {
+		return
+	}
+	d.sub.Read(func(v fanout.View) {
+		for _, id := range asked.Names {
+			if d.quiet {
 				v.Tell(id, 0)
 			}
-		})
-	}
+			if a := v.Answer(id); !first && a.State == cache.Unknown {
+				d.force(id)
+			}
+		}
+	})
 }
 
 // recall takes in what a later request says of what the client came with: what it asks for is
@@ -384,24 +390,17 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
 	a, name, told := v.Answer(id), v.Name(id), v.Told(id)
 	if a.State == cache.Absent && d.brings(name) && v.Verdict(id, true) == fanout.Doubt {
-		if asked {
-			d.force(id)
-		}
 		return // it is marked again when it is not
 	}
 	if asked && (a.Error != nil || a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk()) {
 		d.failed.add(id) // H-27
 	}
 	if a.State == cache.Unknown {
-		if asked {
-			d.force(id)
-		}
 		return
 	}
-	forced := asked || d.isForced(id)
+	forced := asked || d.owes(id, &a)
 	p.answer = p.answer || asked
 	d.answered(name)
-	d.paid(id)
 	d.release(d.leads(v, id, &a)...)
 	switch {
 	case a.State == cache.Present:
@@ -417,7 +416,9 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	case forced || told == 0 || told.Copy():
 		p.removed = append(p.removed, name) // MISS-10
 		p.removedIDs = append(p.removedIDs, id)
+		return // paid when that is told
 	}
+	d.paid(id, &a)
 }
 
 // collectCopies: all that answers to a name, and the client does not hold or is to be told
@@ -430,8 +431,12 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			continue // what is from disk does not replace it (RECON-19)
 		case d.brings(r.Name) && d.holds(v, r):
 			d.spare(r, p)
+		case d.brought.spared(r.Name): // another of its names has led here already
 		case forced || !d.holds(v, r):
 			p.resources = append(p.resources, r)
+			if own, ok := v.Lookup(r.Name); ok {
+				d.paid(own, a)
+			}
 		}
 		if exact {
 			d.sentFor(r)
@@ -503,7 +508,9 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 			d.failed.add(id) // in the next one
 			continue
 		}
-		p.collectError(v, id, d.brings(name))
+		if p.collectError(v, id, d.brings(name)) {
+			d.errs(id)
+		}
 	}
 }
 
@@ -523,6 +530,8 @@ func (d *deltaState) removedNow(p *part) {
 	}
 	d.sub.Read(func(v fanout.View) {
 		for _, id := range p.removedIDs {
+			a := v.Answer(id)
+			d.paid(id, &a)
 			v.Tell(id, fanout.ToldGone(p.position))
 		}
 		if p.removedMembers {

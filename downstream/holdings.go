@@ -87,6 +87,9 @@ func (h *holdings) member(v fanout.View, name string) (version string, some bool
 	if subscribed, _ := v.Wildcard(); !subscribed {
 		return "", false
 	}
+	if len(v.Names()) > 0 && v.Leads(name) {
+		return "", h.told > 0 // changes of what names lead to are told for those
+	}
 	c, known := v.Change(name)
 	if a, ok := h.ahead[name]; ok && (!known || c.Seq <= a.at) {
 		return a.version, a.version != ""
@@ -214,6 +217,14 @@ func (h *holdings) sentFor(r *cache.Resource) {
 		h.other = make(map[string]string)
 	}
 	h.other[r.Name] = r.Version
+}
+
+// sentBy notes that it has a resource to which it is not known which of its names have led.
+func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
+	id, own := v.Lookup(r.Name)
+	if _, exact := h.led[id]; own && exact || !own && v.Leads(r.Name) {
+		h.sentFor(r)
+	}
 }
 
 // keeps notes that it has some version of a resource, whatever its interest leads to.

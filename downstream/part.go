@@ -85,15 +85,18 @@ func (p *part) refuse(x *exchange) {
 	}
 }
 
-// collectError says why a name is not there. brought: the client came with a copy of it, or
-// may have.
-func (p *part) collectError(v fanout.View, id cache.ID, brought bool) {
+// collectError says why a name is not there, and reports whether that is upstream's word.
+// brought: the client came with a copy of it, or may have.
+func (p *part) collectError(v fanout.View, id cache.ID, brought bool) bool {
 	a := v.Answer(id)
 	if a.Error != nil {
 		p.errors = append(p.errors, resourceErr{v.Name(id), a.Error})
-	} else if named, _ := v.Unavailable(); named != nil && waits(v, id, brought) {
+		return true
+	}
+	if named, _ := v.Unavailable(); named != nil && waits(v, id, brought) {
 		p.unavailable = append(p.unavailable, resourceErr{v.Name(id), named})
 	}
+	return false
 }
 
 // waits: the client waits for what a name leads to. Nobody does for what is in doubt.

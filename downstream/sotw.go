@@ -430,10 +430,10 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 		if a.State != cache.Present && s.doubts(v, id) {
 			continue
 		}
-		forced := asked || s.isForced(id)
+		forced := asked || s.owes(id, &a)
 		if a.State != cache.Unknown {
 			s.release(s.leads(v, id, &a)...)
-			s.paid(id)
+			s.paid(id, &a)
 			s.answered(name)
 		}
 		switch a.State {
@@ -519,6 +519,9 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	p.erred[id] = struct{}{}
 	name, a := v.Name(id), v.Answer(id)
 	if a.State == cache.Absent && a.Error == nil {
+		if v.Leads(name) {
+			return // an alias has led to it in the wildcard's set
+		}
 		why := notFound
 		if a.Cause == cache.TTLExpired {
 			why = expired
@@ -527,7 +530,9 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 		return
 	}
 	if a.Error != nil || !s.ends {
-		p.collectError(v, id, s.mayHold(v, id))
+		if p.collectError(v, id, s.mayHold(v, id)) {
+			s.errs(id)
+		}
 	}
 }
 

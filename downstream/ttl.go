@@ -67,6 +67,7 @@ func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
 func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	var beats []*cache.Resource
 	for _, r := range p.spared {
+		d.brought.spare(r.Name, false)
 		if ends, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
 			beats = append(beats, r)
 		}
