@@ -155,8 +155,8 @@ func (d *deltaState) erase(ledTo []string) {
 			case subscribed:
 				d.forget(name)
 				d.left.add(name)
-			case d.other[name] == "" && len(v.Names()) > 0:
-				d.release(name) // a version that nobody knows, which may list an alias that the client asks for
+			case len(v.Names()) > 0 && !v.Here(name, d.other[name]):
+				d.release(name) // a version that may list an alias which the client asks for
 			default:
 				d.forget(name)
 			}

@@ -121,6 +121,16 @@ func (v View) Resource(name string) *cache.Resource {
 	return nil
 }
 
+// Here reports whether a resource is here, on either lane, in exactly this version.
+func (v View) Here(name, version string) bool {
+	for _, t := range []*cache.Table{&v.x.named, &v.x.wildcard} {
+		if id, ok := t.Find(name); ok && t.Own(id) != nil && t.Own(id).Version == version {
+			return true
+		}
+	}
+	return false
+}
+
 // named reports whether the client's names lead to a resource of this name: it
 // bears one of them, or lists one, by name or as a member of the wildcard.
 func (v View) named(name string, member *cache.Resource) bool {
