@@ -14,7 +14,7 @@ type Seq uint64
 
 // ID stands for a name inside one Table, densely, so that a client's
 // subscriptions cost bytes and not map entries. An ID may stand for another name
-// after it was released.
+// after it was released. None is zero.
 type ID uint32
 
 // State is what is known of a name (protocol.md §0).
@@ -129,10 +129,7 @@ func (t *Table) Pinned(name string) bool {
 func (t *Table) Ask(id ID) { t.entries[id].asked = true }
 
 // Asked reports whether upstream has been asked for a name.
-func (t *Table) Asked(name string) bool {
-	id, ok := t.ids[name]
-	return ok && t.entries[id].asked
-}
+func (t *Table) Asked(id ID) bool { return t.entries[id].asked }
 
 // Pins is the number of names whose IDs are held.
 func (t *Table) Pins() int { return t.pins }
