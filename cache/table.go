@@ -112,11 +112,15 @@ type entry struct {
 // Intern returns the ID of a name, which it keeps until Unpin.
 func (t *Table) Intern(name string) ID {
 	id := t.id(name)
-	if !t.entries[id].pinned {
-		t.entries[id].pinned = true
+	t.pin(id)
+	return id
+}
+
+func (t *Table) pin(id ID) {
+	if e := &t.entries[id]; !e.pinned {
+		e.pinned = true
 		t.pins++
 	}
-	return id
 }
 
 // Pinned reports whether somebody holds the ID of a name.
@@ -201,6 +205,11 @@ func (t *Table) id(name string) ID {
 	if id, ok := t.ids[name]; ok {
 		return id
 	}
+	return t.add(name)
+}
+
+// add gives an ID to a name that has none.
+func (t *Table) add(name string) ID {
 	if t.ids == nil {
 		t.ids = make(map[string]ID)
 		t.entries = make([]entry, 1)

@@ -53,9 +53,9 @@ func goesBy(r *cache.Resource, such func(name string) bool) bool {
 	return false
 }
 
-// want adds a subscription to a name.
-func (x *index) want(s *Subscription, name string) cache.ID {
-	id := x.named.Intern(name)
+// want adds a subscription to the next of many names.
+func (x *index) want(s *Subscription, name string, r *cache.Run) cache.ID {
+	id := x.named.InternNext(r, name)
 	if need := x.named.Cap(); need > len(x.interest) {
 		x.interest = slices.Grow(x.interest, need-len(x.interest))[:need]
 	}
