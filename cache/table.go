@@ -99,6 +99,8 @@ type entry struct {
 	// ordered: it stands in the order of change.
 	ordered bool
 
+	more *related // beside what is read with it
+
 	seq        Seq
 	prev, next ID
 	generation uint32 // in which it was last announced, while Present
@@ -106,7 +108,6 @@ type entry struct {
 	resource *Resource // the latest, while Present
 	upstream string    // the upstream's version of resource
 	err      *statuspb.Status
-	more     *related
 }
 
 // Intern returns the ID of a name, which it keeps until Unpin.
