@@ -2,7 +2,8 @@ package cache
 
 // Run is the state of looking up many names, one after the other. Clients mostly name what
 // others have named before, in the same order, so that each name stands behind the one before
-// it. Where two have, the next is tried there first; only else is it searched for.
+// it. Where two have, the next is tried there first, and searched for if it is not there. In any
+// other order a Run is Find.
 type Run struct {
 	last ID
 	on   bool // last stands behind the one before it

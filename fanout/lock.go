@@ -6,7 +6,7 @@ import "sync"
 // count what is done under it; nil: nobody is. It is set while nothing runs.
 //
 // It is here although only a benchmark uses it: what is measured are requests and responses of
-// package downstream, which cannot reach into this one, nor this one import it. Go's mutex
+// package downstream/session, which cannot reach into this one, nor this one import it. Go's mutex
 // profile counts only how long others waited, and a build tag would leave the benchmark to rot
 // outside of what is vetted and linted.
 var OnLock func(taken bool)
