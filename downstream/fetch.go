@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // fetch answers a unary call: a SotW stream that ends with its one response. It is
@@ -34,7 +35,7 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 			err = statusOf(panicEnd()).Err()
 		}
 	}()
-	refuse := func(end *End) error {
+	refuse := func(end *session.End) error {
 		if refusals[end.Reason] {
 			log().Warn("client refused", "type", t, "reason", end.Reason, "err", end.Message)
 		}
@@ -44,26 +45,26 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 		return nil, refuse(tooLarge(size, s.config.MaxRequest))
 	}
 	wake := make(chan struct{}, 1)
-	session := NewSession(s.limits.Load().session, Stream{Type: t}, peer, s.config.Groups, s.warmth, func() {
+	call := session.New(s.limits.Load().session, session.Stream{Type: t}, peer, s.config.Groups, s.warmth, func() {
 		select {
 		case wake <- struct{}{}:
 		default:
 		}
 	})
 	defer func() {
-		session.Close(time.Now())
-		for _, u := range session.Untold() {
+		call.Close(time.Now())
+		for _, u := range call.Untold() {
 			s.config.Tracer.Untold(u.Source, u.Behind)
 		}
 	}()
-	s.observer.ClientRequest(t, FetchRequest)
-	if _, end := session.SotWRequest(req, time.Now()); end != nil {
+	s.observer.ClientRequest(t, session.FetchRequest)
+	if _, end := call.SotWRequest(req, time.Now()); end != nil {
 		return nil, refuse(end)
 	}
 	late, stop := almost(ctx)
 	defer stop()
 	for {
-		r, end := session.Whole(time.Now())
+		r, end := call.Whole(time.Now())
 		switch {
 		case end != nil:
 			return nil, statusOf(end).Err()
@@ -73,7 +74,7 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 		select {
 		case <-wake:
 		case <-late:
-			end = &End{Unreachable, "xds-relay: upstream has not answered for all that was asked for; call again"}
+			end = &session.End{Reason: session.Unreachable, Message: "xds-relay: upstream has not answered for all that was asked for; call again"}
 		case <-ctx.Done():
 			return nil, status.FromContextError(ctx.Err()).Err()
 		case <-s.stopped:
@@ -87,7 +88,7 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 
 // reply hands a response to answerWithFrame. The message is what the generated stubs
 // want.
-func (s *Server) reply(ctx context.Context, r *Response, log func() *slog.Logger) *discovery.DiscoveryResponse {
+func (s *Server) reply(ctx context.Context, r *session.Response, log func() *slog.Logger) *discovery.DiscoveryResponse {
 	f := encode(r)
 	s.oversized(r, f.size, log)
 	*ctx.Value(frameKey{}).(**frame) = f

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // frame is a response in wire form: a header made for one client, and references
@@ -27,7 +28,7 @@ type frame struct {
 }
 
 // encode writes what is this client's alone; it runs under no lock.
-func encode(r *Response) *frame {
+func encode(r *session.Response) *frame {
 	f := new(frame)
 	f.bufs = f.room[:0]
 	if shared := sharedOf(r); shared != nil {
@@ -47,7 +48,7 @@ func encode(r *Response) *frame {
 }
 
 // addAll adds the resources of a response.
-func (f *frame) addAll(r *Response) {
+func (f *frame) addAll(r *session.Response) {
 	for _, res := range r.Resources {
 		if ttl, ok := r.TTL(res); ok {
 			f.limited(r.Delta, res.Content(), ttl)
@@ -73,7 +74,7 @@ type shared struct {
 }
 
 // sharedOf is that part, or nil if this response has none.
-func sharedOf(r *Response) *shared {
+func sharedOf(r *session.Response) *shared {
 	if r.News == nil || r.Ends != nil || !r.News.Lists(r.Resources) {
 		return nil
 	}
@@ -87,7 +88,7 @@ func sharedOf(r *Response) *shared {
 		for _, res := range resources {
 			s.add(wireForm(res, r.Delta))
 		}
-		if s.size <= cmp.Or(r.Block, DefaultBounds.Block) {
+		if s.size <= cmp.Or(r.Block, session.DefaultBounds.Block) {
 			s.frame = frame{bufs: mem.BufferSlice{mem.SliceBuffer(s.bufs.Materialize())}, size: s.size}
 		}
 		return s
@@ -112,7 +113,7 @@ func (f *frame) add(b []byte) {
 // limited adds a Resource message that is good for a time. The message is shared;
 // the TTL behind it is this client's.
 func (f *frame) limited(delta bool, message []byte, ttl time.Duration) {
-	head, tail := Limited(delta, len(message), ttl)
+	head, tail := session.Limited(delta, len(message), ttl)
 	f.add(head)
 	f.add(message)
 	f.add(tail)
@@ -120,7 +121,7 @@ func (f *frame) limited(delta bool, message []byte, ttl time.Duration) {
 
 // Marshal is a response's wire form in one piece. The gRPC edge has no use for
 // it: there, a frame is handed over in parts.
-func Marshal(r *Response) []byte { return encode(r).bufs.Materialize() }
+func Marshal(r *session.Response) []byte { return encode(r).bufs.Materialize() }
 
 // inbox takes in a request, or only its size if that is over the limit: gRPC's own
 // limit, which is higher, has no words for what to do about it. It is used for all of
@@ -129,7 +130,7 @@ type inbox struct {
 	delta       bool
 	size, limit int
 	request     proto.Message // nil: it is bare
-	bare        Bare
+	bare        session.Bare
 }
 
 func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) error {

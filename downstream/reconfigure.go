@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // Another configuration, while clients are there. It is a value: whoever looks at it takes
@@ -11,7 +13,7 @@ import (
 
 // limits are what of a ServerConfig can be changed while the Server runs.
 type limits struct {
-	session                   *Config
+	session                   *session.Config
 	firstMessage              time.Duration
 	requestRate, requestBurst int
 	stallTimeout              time.Duration

@@ -1,0 +1,543 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// deltaState is the incremental variant for one type on one stream.
+type deltaState struct {
+	exchange
+	requested   bool
+	reconnected bool // the first request brought versions
+	// opening: the type's first request made it a wildcard, and nothing precedes
+	// that answer (DOWN-DELTA-13).
+	opening bool
+	// resend: what the client came with spares it nothing (resend_on_reconnect_types).
+	resend bool
+	// quiet: the client is told that a name is gone only if it has a copy, sent or brought,
+	// and has not asked again since. One who waits for it would take that for an answer, and
+	// never be done (MISS-9).
+	quiet bool
+
+	// looked: what is left of what the client came with was looked at, and nothing that
+	// could decide on it has come since.
+	looked bool
+	// uncovered is what of it no interest covers, until the client is told.
+	uncovered pile[string]
+	// needed are endpoints whose cluster was sent before the client asked for endpoints: of a
+	// Cluster state until then, and of an Endpoint state until its first request (ORDER-4).
+	needed map[string]struct{}
+}
+
+// request takes in one request of the type.
+func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) (v verdict) {
+	first := !d.requested
+	d.requested, d.looked = true, false
+	if nonce := req.GetResponseNonce(); nonce != "" && !first {
+		v = d.verdict(nonce, req.GetErrorDetail(), now)
+	}
+	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
+	if first && len(req.GetInitialResourceVersions()) > 0 {
+		d.comesBack(req.GetInitialResourceVersions())
+	}
+	ledTo := d.givesUp(unsubscribe)
+	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
+	asked := d.sub.Delta(subscribe, unsubscribe, now)
+	d.asks(&asked, first)
+	for _, name := range unsubscribe {
+		d.answered(name)
+	}
+	d.left.add(asked.Left...)
+	if slices.Contains(unsubscribe, fanout.Wildcard) {
+		d.unsubscribed()
+		d.wildcardAsked, d.opening = false, false
+	}
+	d.erase(ledTo)
+	if !first && d.brought != nil {
+		d.recall(subscribe, unsubscribe)
+	}
+	return v
+}
+
+// comesBack takes in the versions that the client comes with.
+func (d *deltaState) comesBack(versions map[string]string) {
+	d.bring(versions)
+	d.reconnected, d.returning = true, d.url == cache.Cluster
+	if d.resend {
+		d.brought.voidAll()
+	}
+	for name := range d.needed {
+		d.brought.void(name)
+	}
+	d.needed = nil
+}
+
+// asks takes in what a request asks for.
+func (d *deltaState) asks(asked *fanout.Asked, first bool) {
+	d.asked.add(asked.Names...)
+	for _, name := range asked.New {
+		if !first || !d.brought.has(name) {
+			d.await(name)
+		}
+	}
+	if asked.Wildcard {
+		d.wildcardAsked = true
+		d.opening = d.opening || first
+		if !first {
+			d.brought.voidAll() // WILD-5
+		}
+	}
+	if len(asked.Names) == 0 || first && !d.quiet {
+		return
+	}
+	d.sub.Read(func(v fanout.View) {
+		for _, id := range asked.Names {
+			if d.quiet {
+				v.Tell(id, 0)
+			}
+			if a := v.Answer(id); !first && a.State == cache.Unknown {
+				d.force(id)
+			}
+		}
+	})
+}
+
+// recall takes in what a later request says of what the client came with: what it asks for is
+// to be answered now (DOWN-DELTA-7), and what it gives up it has dropped (DOWN-DELTA-16). Under
+// the wildcard that may be a member which was never named (row m).
+func (d *deltaState) recall(subscribe, unsubscribe []string) {
+	for _, name := range subscribe {
+		d.brought.judge(name)
+	}
+	wildcard := false
+	d.sub.Read(func(v fanout.View) { wildcard, _ = v.Wildcard() })
+	if !wildcard {
+		for _, name := range unsubscribe {
+			d.brought.judge(name)
+		}
+	}
+}
+
+// givesUp takes in that names are about to be given up, and returns the resources that the
+// client has because of them, and may have because of others.
+func (d *deltaState) givesUp(names []string) (ledTo []string) {
+	if len(names) == 0 || !d.aliased && d.led == nil {
+		return nil
+	}
+	d.sub.Read(func(v fanout.View) {
+		for _, name := range names {
+			if id, ok := v.Lookup(name); ok {
+				ledTo = append(ledTo, d.leaveName(v, id)...)
+			}
+		}
+	})
+	return ledTo
+}
+
+// erase forgets what names have led to that were given up, unless other names lead there, too.
+// What the wildcard may cover is told as what it is to the wildcard (WILD-8).
+func (d *deltaState) erase(ledTo []string) {
+	if len(ledTo) == 0 {
+		return
+	}
+	d.sub.Read(func(v fanout.View) {
+		subscribed, _ := v.Wildcard()
+		for _, name := range ledTo {
+			_, own := v.Lookup(name)
+			switch {
+			case own || v.Leads(name):
+			case subscribed:
+				d.forget(name)
+				d.left.add(name)
+			case len(v.Names()) > 0 && !v.Here(name, d.other[name]):
+				d.release(name) // a version that may list an alias which the client asks for
+			default:
+				d.forget(name)
+			}
+		}
+	})
+}
+
+// due: there may be something to send.
+func (d *deltaState) due() bool {
+	return d.debts.due() || d.brought != nil || d.uncovered.len() > 0
+}
+
+// brings: the client came with a version of it that is not judged yet.
+func (d *deltaState) brings(name string) bool { return d.brought.has(name) }
+
+// collect is what there is to tell. push: changes too, not only answers.
+func (d *deltaState) collect(v fanout.View, push bool) (p part) {
+	p.position, p.pushed = v.Position(), push && !d.postpones
+	p.version = v.SystemVersion()
+	d.returns(v, d.brings)
+	subscribed, synced := v.Wildcard()
+	lacking := d.lacks(v)
+	if d.opening && subscribed && (!synced || lacking) {
+		p.starving, p.undecided = starving(v, d.brings), d.refers && d.brought != nil
+		return p
+	}
+	if d.opening && subscribed && d.postpones && d.reconnected {
+		d.postponed = true
+		return p
+	}
+	if !lacking {
+		d.collectWildcard(v, push, &p)
+	}
+	d.collectLeft(v, &p)
+	d.collectNames(v, push, &p)
+	d.collectReleased(v, push, &p)
+	d.collectBrought(v, push, &p)
+	d.collectUncovered(v, push, &p)
+	p.undecided = d.refers && d.brought != nil
+	p.resources, _ = bodies(v, p.resources)
+	if push && !lacking {
+		handed := v.Handed(!d.postponed)
+		p.resources = append(p.resources, handed...)
+		p.mixed = p.mixed || len(handed) > 0
+		d.handed = false
+	}
+	if p.mixed || subscribed && len(v.Names()) > 0 || hasAliases(p.resources) {
+		p.resources = unique(p.resources) // DOWN-DELTA-12
+	}
+	p.changed = p.resources
+	d.collectRenewals(v, push, &p)
+	d.collectErrors(v, &p)
+	d.expiring(v, &p)
+	p.starving = starving(v, d.brings)
+	if len(p.removed)+len(p.gone) > 0 {
+		p.withoutContradiction()
+	}
+	for _, r := range p.resources {
+		d.sent(r)
+	}
+	d.gone(p.gone)
+	if p.removedMembers && len(p.removed) == 0 {
+		p.removedMembers, d.untold = false, p.position // all of them are told as something else
+	}
+	d.passed()
+	if d.untold != unseen {
+		v.Passed(d.untold)
+	}
+	return p
+}
+
+// collectWildcard: the whole set once it is complete (DOWN-DELTA-13, row j), then
+// its changes.
+func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
+	subscribed, synced := v.Wildcard()
+	switch {
+	case !subscribed:
+		d.wildcardAsked, d.opening, d.members = false, false, false
+		return
+	case !synced:
+		d.members = false // it is marked again when it is
+		return
+	case d.wildcardAsked:
+		d.collectMembers(v, p)
+		d.wildcardAsked, d.opening = false, false
+		p.must, p.answer = true, true
+	case push && d.members:
+		d.postponed = d.postpones && gainsMembers(d, v)
+		if d.collectChanges(v, p); d.postponed {
+			p.removedMembers = len(p.removed) > 0
+			return
+		}
+	default:
+		return
+	}
+	p.removedMembers = len(p.removed) > 0
+	d.members = false
+	d.told = p.position
+	if !p.removedMembers {
+		d.untold = p.position
+	}
+}
+
+// collectMembers: the whole set, and removals of what was told before.
+func (d *deltaState) collectMembers(v fanout.View, p *part) {
+	if d.untold == unseen && d.plain() && d.share(v, 0, p) {
+		return
+	}
+	for c := range v.Members(0) {
+		switch {
+		case c.Resource == nil && c.Seq > d.untold && !d.toldGone(c):
+			p.removed = append(p.removed, c.Name)
+		case c.Resource == nil, v.WarmSet() && d.brings(c.Name):
+		case d.brings(c.Name) && d.holds(v, c.Resource):
+			d.spare(c.Resource, p)
+		default:
+			p.resources = append(p.resources, c.Resource)
+		}
+	}
+	slices.Reverse(p.resources) // in the order in which they changed
+}
+
+// collectChanges: what has changed in the set, unless that has to wait (ORDER-3), and
+// removals, also those that had to.
+func (d *deltaState) collectChanges(v fanout.View, p *part) {
+	if !d.postponed && d.plain() && d.share(v, d.told, p) {
+		p.removed = p.news.Removed
+		return
+	}
+	for c := range v.Members(min(d.told, d.untold)) {
+		switch {
+		case c.Resource == nil && c.Seq > d.untold && !d.toldGone(c):
+			p.removed = append(p.removed, c.Name)
+		case c.Resource == nil, d.postponed, c.Seq <= d.told:
+		case d.holds(v, c.Resource):
+			d.spare(c.Resource, p)
+		default:
+			p.resources = append(p.resources, c.Resource)
+		}
+	}
+	slices.Reverse(p.resources)
+	slices.Reverse(p.removed)
+}
+
+// toldGone: the client has been told ahead that a member is gone.
+func (d *deltaState) toldGone(c cache.Change) bool {
+	a, ok := d.ahead[c.Name]
+	return ok && a.version == "" && c.Seq <= a.at
+}
+
+// share lists what every client without names, versions or peculiarities of its own is
+// told after a position. false: this one is not like that.
+func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) (ok bool) {
+	if p.news, ok = v.News(after); ok {
+		p.resources = p.news.Resources
+	}
+	return ok
+}
+
+// collectLeft: a name given up under the wildcard is told as what it is to the
+// wildcard, once that is certain (WILD-8, row l).
+func (d *deltaState) collectLeft(v fanout.View, p *part) {
+	subscribed, synced := v.Wildcard()
+	if !subscribed {
+		d.left.take()
+	}
+	if d.left.len() == 0 || !synced {
+		return
+	}
+	var removed []string
+	if v.WarmSet() {
+		removed = distinct(slices.Clone(p.removed))
+	}
+	for _, name := range d.left.take() {
+		if _, again := v.Lookup(name); again {
+			continue
+		}
+		if v.Leads(name) {
+			continue // it is told for an alias of it
+		}
+		r := v.Member(name)
+		if r == nil && (v.WarmSet() || v.Doubted(name)) {
+			if _, said := slices.BinarySearch(removed, name); !said { // by upstream
+				d.left.add(name) // what was loaded from disk may lack it (RECON-19), as may a set with a fault (ERR-10)
+			}
+			continue
+		}
+		if r != nil && d.postpones && !p.must {
+			d.left.add(name) // it may be a change
+			d.postponed = true
+			continue
+		}
+		p.answer, p.mixed = true, true
+		delete(d.released, name)
+		if r != nil {
+			p.resources = append(p.resources, r)
+		} else {
+			p.gone = append(p.gone, name)
+		}
+		d.sentAhead(v, name, r)
+	}
+}
+
+// collectNames: every name asked for is answered (DOWN-DELTA-7), and every change
+// of a subscribed one is told. A name not resolved yet is silent, and marked again
+// when it is (MISS-7).
+func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
+	asked := d.asked.take()
+	if d.postpones {
+		asked = postponeAsked(d, v, asked)
+	}
+	for _, id := range asked {
+		if v.Has(id) {
+			d.collectName(v, id, true, p)
+		}
+	}
+	if !push {
+		return
+	}
+	changed := d.changed.take()
+	if d.postpones {
+		changed = postpone(d, v, changed)
+	}
+	for _, id := range changed {
+		if _, told := slices.BinarySearch(asked, id); !told && v.Has(id) {
+			d.collectName(v, id, false, p)
+		}
+	}
+}
+
+func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
+	a, name, told := v.Answer(id), v.Name(id), v.Told(id)
+	if a.State == cache.Absent && d.brings(name) && v.Verdict(id, true) == fanout.Doubt {
+		return // it is marked again when it is not
+	}
+	if asked && (a.Error != nil || a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk()) {
+		d.failed.add(id) // H-27
+	}
+	if a.State == cache.Unknown {
+		return
+	}
+	forced := asked || d.owes(id, &a)
+	p.answer = p.answer || asked
+	d.answered(name)
+	d.release(d.leads(v, id, &a)...)
+	switch {
+	case a.State == cache.Present:
+		d.collectCopies(v, id, &a, forced, p)
+	case a.Negative != nil:
+		p.resources = append(p.resources, a.Negative) // NAME-6
+		v.Tell(id, fanout.ToldGone(p.position))
+	case d.quiet && !told.Copy() && !d.brings(name):
+		v.Tell(id, fanout.ToldGone(p.position))
+	case asked:
+		p.gone = append(p.gone, name) // MISS-2
+		v.Tell(id, fanout.ToldGone(p.position))
+	case forced || told == 0 || told.Copy():
+		p.removed = append(p.removed, name) // MISS-10
+		p.removedIDs = append(p.removedIDs, id)
+		return // paid when that is told
+	}
+	d.paid(id, &a)
+}
+
+// collectCopies: all that answers to a name, and the client does not hold or is to be told
+// all the same.
+func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, forced bool, p *part) {
+	_, exact := d.led[id]
+	for _, r := range a.Resources() {
+		switch kept := v.Warm(id) && d.brings(r.Name); {
+		case kept:
+			continue // what is from disk does not replace it (RECON-19)
+		case d.brings(r.Name) && d.holds(v, r):
+			d.spare(r, p)
+		case d.brought.spared(r.Name): // another of its names has led here already
+		case forced || !d.holds(v, r):
+			p.resources = append(p.resources, r)
+			if own, ok := v.Lookup(r.Name); ok {
+				d.paid(own, a)
+			}
+		}
+		if exact {
+			d.sentFor(r)
+		}
+	}
+	v.Tell(id, fanout.ToldCopy(p.position))
+}
+
+// collectReleased judges what no name leads to any more. Unless the client's interest covers
+// it otherwise it is gone; if the wildcard does, it is told as a member. What cannot be judged
+// yet stays.
+func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
+	if len(d.released) == 0 || !push || d.postponed { // what waits may lead to it
+		return
+	}
+	for name := range d.released {
+		member, certain := d.falls(v, name)
+		if !certain {
+			continue
+		}
+		delete(d.released, name)
+		version, some := d.of(v, name)
+		if named := member == nil && d.answersTo(v, name); named {
+			continue // it is answered by that name
+		}
+		switch {
+		case member == nil && some:
+			p.removed = append(p.removed, name)
+			p.removedNames = append(p.removedNames, name)
+			continue // and erased when that is told
+		case member != nil && version != member.Version:
+			p.resources, p.mixed = append(p.resources, member), true
+			d.sentAhead(v, name, member)
+		}
+		d.forget(name)
+	}
+}
+
+// answersTo: some name of the client's leads to a resource, or may: its own has no answer.
+func (x *exchange) answersTo(v fanout.View, name string) bool {
+	if id, ok := v.Lookup(name); ok {
+		a := v.Answer(id)
+		return a.State == cache.Unknown || a.Resource != nil && a.Resource.Name == name
+	}
+	return v.Leads(name)
+}
+
+// falls is the member of the wildcard's set, or nil, that a resource falls back to which the
+// client has because of a name; certain is false while that cannot be said.
+func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, certain bool) {
+	subscribed, synced := v.Wildcard()
+	if _, own := v.Lookup(name); own || v.Leads(name) || !subscribed {
+		return nil, true
+	}
+	member = v.Member(name)
+	return member, synced && (member != nil || !v.WarmSet())
+}
+
+// collectErrors: each error of a name once (ERR-9), in a response that does not
+// list the name as a resource.
+func (d *deltaState) collectErrors(v fanout.View, p *part) {
+	p.refuse(&d.exchange)
+	for _, id := range d.failed.take() {
+		if !v.Has(id) {
+			continue
+		}
+		name := v.Name(id)
+		if named := func(r *cache.Resource) bool { return r.Name == name }; slices.ContainsFunc(p.resources, named) || slices.ContainsFunc(p.beats, named) {
+			d.failed.add(id) // in the next one
+			continue
+		}
+		if p.collectError(v, id, d.brings(name)) {
+			d.errs(id)
+		}
+	}
+}
+
+// later keeps the removals of a part for another flush.
+func (d *deltaState) later(p *part) {
+	d.members = d.members || p.removedMembers
+	d.changed.add(p.removedIDs...)
+	d.uncovered.add(p.removedUncovered...)
+	d.release(p.removedNames...)
+}
+
+// removedNow notes that the removals of a part are told.
+func (d *deltaState) removedNow(p *part) {
+	d.gone(p.removed)
+	if !p.removedMembers && len(p.removedIDs) == 0 {
+		return
+	}
+	d.sub.Read(func(v fanout.View) {
+		for _, id := range p.removedIDs {
+			a := v.Answer(id)
+			d.paid(id, &a)
+			v.Tell(id, fanout.ToldGone(p.position))
+		}
+		if p.removedMembers {
+			d.untold = p.position
+			v.Passed(d.untold)
+		}
+	})
+	d.passed()
+}
