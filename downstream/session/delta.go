@@ -525,10 +525,13 @@ func (d *deltaState) later(p *part) {
 // removedNow notes that the removals of a part are told.
 func (d *deltaState) removedNow(p *part) {
 	d.gone(p.removed)
-	if !p.removedMembers && len(p.removedIDs) == 0 {
+	if !p.removedMembers && len(p.removedIDs)+len(p.removedUncovered)+len(p.removedNames) == 0 {
 		return
 	}
 	d.sub.Read(func(v fanout.View) {
+		for _, name := range slices.Concat(p.removedUncovered, p.removedNames) {
+			d.sentAhead(v, name, nil)
+		}
 		for _, id := range p.removedIDs {
 			a := v.Answer(id)
 			d.paid(id, &a)
