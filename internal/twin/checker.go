@@ -223,6 +223,7 @@ func (c *Checker) silence() {
 // upAsked judges a request of the relay's.
 func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	c.heard()
+	c.silence() // what it takes away does not linger (UP-7)
 	s := c.streams[id]
 	k, ok := named(req.GetTypeUrl())
 	defer c.noteLapse()
