@@ -161,7 +161,8 @@ func (x *index) forget(wildcard bool, name string, remains func(*cache.Resource)
 		x.bequeath()
 		x.guards.wildcard = guard{}
 		x.board, x.doubts.wildcard = board{}, doubts{}
-		x.wildcard, x.synced, x.wildcardHeld, x.wildcardAsked, x.warm.wildcard = cache.Table{}, false, false, false, false
+		x.wildcard, x.synced, x.wildcardHeld, x.wildcardAsked = cache.Table{}, false, false, false
+		x.warm.wildcard, x.warm.said.wildcard = false, false
 		return
 	}
 	delete(x.guards.named.held, name)
@@ -182,6 +183,7 @@ func (x *index) forget(wildcard bool, name string, remains func(*cache.Resource)
 		x.named.Unpin(id)
 		x.cool(name, led)
 	}
+	x.conclude(false)
 }
 
 // remains: upstream keeps a resource up to date although names that nobody wants are given up,
