@@ -260,6 +260,9 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			c.fail("UP-7", "%s %s is dropped %v after its last client left", k.name, name, c.now.Sub(at))
 		}
 		delete(l.names, name)
+		if d := c.doubts[k.name][false]; d != nil && slices.Contains(given, name) {
+			delete(d.asked, name) // the fault that hid its name was not about what is asked for later
+		}
 		if w, led := c.known[k.name].voice(l.wildcard).present(name); !led || !slices.ContainsFunc(w.aliases, func(alias string) bool { return !l.names[alias].IsZero() }) {
 			delete(l.shown, name)
 		}
