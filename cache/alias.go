@@ -20,7 +20,7 @@ func (t *Table) match(alias string, id ID, touched []ID) []ID {
 	if e.more == nil {
 		e.more = &related{}
 	}
-	e.more.negative = nil
+	e.more.negative, e.err = nil, nil
 	e.more.matches.add(id)
 	return append(touched, a)
 }

@@ -250,6 +250,9 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 		if had {
 			touched = append(touched, id)
 		}
+		for _, alias := range r.Aliases { // whoever has it has what the alias leads to
+			t.entries[t.ids[alias]].err = nil
+		}
 		return touched, false
 	}
 	touched = append(touched, id)

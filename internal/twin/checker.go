@@ -66,7 +66,6 @@ type Checker struct {
 	evicts    bool                       // one name of a type lingers, others may not (bounds.go)
 	erredAt   map[string]int             // the event with which upstream last sent an error, by kind and name
 	overtaken bool                       // the client was told of it before it was sent an older copy
-	misnamed  bool                       // the error that has not arrived is about an alias
 	redenied  bool                       // an alias was denied that was absent already (NAME-6)
 	remembers bool                       // the server sends of full-state types what nobody asks for (UP-9)
 	ignores   bool                       // it takes no notice of versions

@@ -74,7 +74,7 @@ func (c *Checker) failures(who string, k kind, cl *clientState, t *topic) {
 		if cl.sotw && k.full && c.withheld(k, t) != "" {
 			continue // they go with the set (MISS-6, DOWN-SOTW-7)
 		}
-		c.misnamed, c.overtaken = slices.Contains(poolAliases, name), t.overtaken[name]
+		c.overtaken = t.overtaken[name]
 		c.fail("ERR-9", "%s: upstream has an error for %s, and the client was not told", who, name)
 	}
 }

@@ -45,8 +45,6 @@ var open = []exemption{
 		func(c *Checker, broken string) bool { return broken == "G4" && c.about.sotw && c.about.asks > 1 }},
 	{"RECON-19", "what is on disk replaces what a SotW client came with, once it has changed its names",
 		func(c *Checker, broken string) bool { return broken == "RECON-19" && c.about.sotw && c.about.asks > 1 }},
-	{"ERR-8", "an error over an alias is not over when a resource comes to which it leads: the same error is not told again",
-		func(c *Checker, broken string) bool { return broken == "ERR-9" && c.misnamed }},
 	{"ERR-9", "an error overtakes the copy that came before it and waits for an ACK: the client takes that copy for the end of the error, and is not told of the error again",
 		func(c *Checker, broken string) bool { return broken == "ERR-9" && c.overtaken }},
 	{"ORDER-2", "a SotW client that turns from the wildcard to a name of it is sent, once more, the cluster that has gone meanwhile",
