@@ -194,7 +194,7 @@ func (h *Hub) Asked(lane Lane, names []string) (doubtful []string) {
 func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, shown []string) {
 	h.look(t, func(x *index) {
 		for _, name := range names {
-			if id, ok := x.silent(name); !ok || !x.wants(id) {
+			if id, ok := x.silent(name, stream); !ok || !x.wants(id) {
 				continue
 			}
 			if x.wasShown(name, stream) {
@@ -209,10 +209,10 @@ func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, sh
 
 // Lacking are those of the names of a type that have no copy that their own lane keeps
 // current.
-func (h *Hub) Lacking(t cache.TypeURL, names []string) (lacking []string) {
+func (h *Hub) Lacking(t cache.TypeURL, names []string, stream uint64) (lacking []string) {
 	h.look(t, func(x *index) {
 		for _, name := range names {
-			_, silent := x.silent(name)
+			_, silent := x.silent(name, stream)
 			if id, ok := x.named.Find(name); ok && (silent || x.named.Answer(id).State != cache.Present) {
 				lacking = append(lacking, name)
 			}
