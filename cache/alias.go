@@ -58,3 +58,10 @@ func dropped(before, now *Resource) []string {
 		return listed
 	})
 }
+
+// recover ends the errors over aliases: whoever has the resource has what they lead to.
+func (t *Table) recover(aliases []string) {
+	for _, alias := range aliases {
+		t.entries[t.ids[alias]].err = nil
+	}
+}

@@ -257,9 +257,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 		if had {
 			touched = append(touched, id)
 		}
-		for _, alias := range r.Aliases { // whoever has it has what the alias leads to
-			t.entries[t.ids[alias]].err = nil
-		}
+		t.recover(r.Aliases)
 		return touched, false
 	}
 	touched = append(touched, id)
