@@ -20,7 +20,7 @@ func (t *Table) match(alias string, id ID, touched []ID) []ID {
 	if e.more == nil {
 		e.more = &related{}
 	}
-	e.more.negative = nil
+	e.more.negative, e.err = nil, nil
 	e.more.matches.add(id)
 	return append(touched, a)
 }
@@ -57,4 +57,11 @@ func dropped(before, now *Resource) []string {
 		_, listed := still[alias]
 		return listed
 	})
+}
+
+// recover ends the errors over aliases: whoever has the resource has what they lead to.
+func (t *Table) recover(aliases []string) {
+	for _, alias := range aliases {
+		t.entries[t.ids[alias]].err = nil
+	}
 }

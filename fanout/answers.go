@@ -56,6 +56,7 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 			continue
 		}
 		if id, ok := x.named.Find(e.Name); ok && x.named.Pinned(e.Name) {
+			x.refuse(e.Name, u.Stream)
 			if x.named.Fail(id, e.Status) {
 				x.markError(id)
 			}
@@ -74,9 +75,9 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 		}
 	}
 	for _, name := range u.Unanswered {
-		if id, ok := x.silent(name); ok {
-			x.named.Fail(id, unanswered)
-			if x.state(id) != cache.Present {
+		if id, ok := x.silent(name, u.Stream); ok {
+			x.refuse(name, u.Stream)
+			if x.named.Fail(id, unanswered) && x.state(id) != cache.Present {
 				x.markError(id)
 			}
 		}
@@ -91,12 +92,20 @@ func (x *index) early(r *cache.Resource) bool {
 	return !x.hub.Properties(x.url).FullState || x.left(r)
 }
 
-// silent: upstream has said nothing of a name on its own lane, not even an error. What
-// the wildcard lends meanwhile is no answer: it may be gone tomorrow. Nor is what was
-// left when it was given up.
-func (x *index) silent(name string) (cache.ID, bool) {
+// refuse notes on which stream an error came.
+func (x *index) refuse(name string, stream uint64) {
+	if x.refused == nil {
+		x.refused = make(map[string]uint64)
+	}
+	x.refused[name] = stream
+}
+
+// silent: upstream has said nothing of a name on its own lane, not even an error on this
+// stream. What the wildcard lends meanwhile is no answer: it may be gone tomorrow. Nor is
+// what was left when it was given up.
+func (x *index) silent(name string, stream uint64) (cache.ID, bool) {
 	id, ok := x.named.Find(name)
-	if !ok || x.named.Answer(id).Error != nil {
+	if !ok || x.named.Answer(id).Error != nil && x.refused[name] == stream {
 		return id, false
 	}
 	_, inherited := x.inherited[name]

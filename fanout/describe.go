@@ -135,7 +135,7 @@ func (x *index) hasSpoken(wildcard bool) bool {
 // taken for an answer is no word of its own.
 func (x *index) spokenOf(id cache.ID) bool {
 	name := x.named.Name(id)
-	if _, silent := x.silent(name); silent {
+	if _, silent := x.silent(name, x.refused[name]); silent {
 		return false
 	}
 	a := x.named.Answer(id)

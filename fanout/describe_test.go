@@ -46,8 +46,8 @@ func TestWaiting(t *testing.T) {
 	h.Apply(byName, &cache.Update{Removed: []string{"c"}})
 	h.Apply(all, set("a"))
 	never := func(cache.Origin) bool { return false }
-	h.Resume(byName, cache.Origin{Entry: "other"}, never)
-	h.Resume(all, cache.Origin{Entry: "other"}, never)
+	h.Resume(byName, cache.Origin{Entry: "other"}, 2, never)
+	h.Resume(all, cache.Origin{Entry: "other"}, 2, never)
 	if n := h.Waiting(all); n != 2 {
 		t.Errorf("%d wait for another's set, want 2", n)
 	}
@@ -64,7 +64,7 @@ func TestWaiting(t *testing.T) {
 	subscribe("a")
 	h.Apply(byName, set("a"))
 	want("an answer", 0, 0, true, false)
-	h.Resume(byName, cache.Origin{Entry: "other"}, never)
+	h.Resume(byName, cache.Origin{Entry: "other"}, 2, never)
 	want("another's answer", 1, 0, false, false)
 }
 

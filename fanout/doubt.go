@@ -229,7 +229,7 @@ func (x *index) missing(name string, stream uint64, mute bool) (absent bool) {
 	if len(x.doubts.named.faulty) > 0 {
 		delete(x.doubts.named.faulty, name)
 	}
-	id, silent := x.silent(name)
+	id, silent := x.silent(name, stream)
 	if silent && !x.wasShown(name, stream) {
 		if mute && !x.lent(id) {
 			x.muted(name, stream)

@@ -215,10 +215,9 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 		}
 		if u.Synced {
 			x.guard(lane.Wildcard).complete()
-			if !x.faults(lane.Wildcard).any() {
-				x.confirm(lane.Wildcard)
-			}
+			x.allSaid(lane.Wildcard)
 		}
+		x.conclude(lane.Wildcard)
 		if look {
 			x.lookAgain(lane.Wildcard)
 		}

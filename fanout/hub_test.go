@@ -212,7 +212,7 @@ func TestResumeForgetsWhatWasGivenUp(t *testing.T) {
 	h.Apply(byName, set("a", "b"))
 	s.Delta(nil, []string{"b"}, epoch)
 	h.Expire(epoch.Add(time.Hour))
-	names, _ := h.Resume(byName, cache.Origin{}, func(cache.Origin) bool { return true })
+	names, _ := h.Resume(byName, cache.Origin{}, 2, func(cache.Origin) bool { return true })
 	if !slices.Equal(names, []string{"a"}) {
 		t.Errorf("asked for: %v, want a", names)
 	}

@@ -35,6 +35,9 @@ type index struct {
 	// timer of a stream which had carried nothing of the type, and that stream (doubt.go).
 	doubts struct{ named, wildcard doubts }
 	mute   map[string]uint64
+	// refused are names over which an error lies, with the stream on which it came: only to
+	// that stream it is an answer (MISS-3).
+	refused map[string]uint64
 	// shown: what upstream shows that is in neither Table (UP-9).
 	shown shown
 	// inherited are names that have their copy of a wildcard that was given up, with the

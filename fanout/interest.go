@@ -166,7 +166,8 @@ func (x *index) forget(wildcard bool, name string, remains func(*cache.Resource)
 		x.bequeath()
 		x.guards.wildcard = guard{}
 		x.board, x.doubts.wildcard = board{}, doubts{}
-		x.wildcard, x.synced, x.wildcardHeld, x.wildcardAsked, x.warm.wildcard = cache.Table{}, false, false, false, false
+		x.wildcard, x.synced, x.wildcardHeld, x.wildcardAsked = cache.Table{}, false, false, false
+		x.warm.wildcard, x.warm.said.wildcard = false, false
 		return
 	}
 	delete(x.guards.named.held, name)
@@ -174,6 +175,7 @@ func (x *index) forget(wildcard bool, name string, remains func(*cache.Resource)
 	delete(x.anew, name)
 	delete(x.doubts.named.faulty, name)
 	delete(x.mute, name)
+	delete(x.refused, name)
 	delete(x.doubts.named.overdue, name)
 	delete(x.doubts.named.suspected, name)
 	delete(x.warm.awaited, name)
@@ -189,6 +191,7 @@ func (x *index) forget(wildcard bool, name string, remains func(*cache.Resource)
 		x.named.Unpin(id)
 		x.cool(name, led)
 	}
+	x.conclude(false)
 }
 
 // remains: upstream keeps a resource up to date although names that nobody wants are given up,

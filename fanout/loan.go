@@ -67,11 +67,7 @@ func (x *index) bequeath() {
 	}
 	for _, e := range estates {
 		if x.warm.wildcard || x.hasOwn(e.Name) {
-			for _, id := range e.heirs {
-				if x.named.State(id) == cache.Absent {
-					x.markContent(id)
-				}
-			}
+			x.markLent(e.Name, slices.DeleteFunc(e.heirs, func(id cache.ID) bool { return x.named.State(id) != cache.Absent }))
 			continue
 		}
 		x.inherit(e.Resource, e.heirs, e.changed)

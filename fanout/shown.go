@@ -105,10 +105,7 @@ func (x *index) show(u *cache.Update) {
 	if u.Stream == 0 || !x.hub.Properties(x.url).FullState {
 		return
 	}
-	if x.shown.stream != 0 && x.shown.stream != u.Stream {
-		x.unshow()
-	}
-	x.shown.stream = u.Stream
+	x.shows(u.Stream)
 	if u.Full && x.shown.kept != nil {
 		x.keepOnly(u)
 	}
@@ -127,6 +124,15 @@ func (x *index) show(u *cache.Update) {
 		x.unkeep(r.Name) // there is a newer one, here or in the Table
 		delete(x.shown.gone, r.Name)
 	}
+}
+
+// shows notes which stream carries a full-state type's names: it has said something, or was
+// shown versions, so that what has them counts as delivered.
+func (x *index) shows(stream uint64) {
+	if x.shown.stream != 0 && x.shown.stream != stream {
+		x.unshow()
+	}
+	x.shown.stream = stream
 }
 
 // keepOnly drops what a response with all there is does not list.
@@ -216,12 +222,12 @@ func (x *index) bodies(id cache.ID) (bodies []cache.Received) {
 		return nil
 	}
 	for _, r := range x.named.Answer(id).Resources() {
-		if !x.named.Confirmed(r.Name) || x.loaded(r) {
+		if !x.named.Confirmed(r.Name) {
 			continue // this stream knows nothing of it
 		}
 		own, _ := x.named.Find(r.Name)
 		b := cache.Received{Resource: r, Upstream: x.named.Upstream(own)}
-		if ends, _ := x.named.Ends(own); !ends.IsZero() {
+		if ends, _ := x.named.Ends(own); !ends.IsZero() || x.loaded(r) {
 			b.TTL = 1 // it is not kept
 		}
 		bodies = append(bodies, b)

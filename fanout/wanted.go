@@ -221,7 +221,7 @@ func (h *Hub) Asked(lane Lane, names []string) (doubtful []string) {
 func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, shown []string) {
 	h.look(t, func(x *index) {
 		for _, name := range names {
-			if id, ok := x.silent(name); !ok || !x.wants(id) {
+			if id, ok := x.silent(name, stream); !ok || !x.wants(id) {
 				continue
 			}
 			if x.wasShown(name, stream) {
@@ -236,10 +236,10 @@ func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, sh
 
 // Lacking are those of the names of a type that have no copy that their own lane keeps
 // current.
-func (h *Hub) Lacking(t cache.TypeURL, names []string) (lacking []string) {
+func (h *Hub) Lacking(t cache.TypeURL, names []string, stream uint64) (lacking []string) {
 	h.look(t, func(x *index) {
 		for _, name := range names {
-			_, silent := x.silent(name)
+			_, silent := x.silent(name, stream)
 			if id, ok := x.named.Find(name); ok && (silent || x.named.Answer(id).State != cache.Present) {
 				lacking = append(lacking, name)
 			}
@@ -265,16 +265,16 @@ func (h *Hub) Absentees(t cache.TypeURL) (names []string) {
 // origin (UP-3), with what is here, and may be shown to it, if resume, given the origin
 // that came from, says so (RECON-6 to RECON-8). If not, it stays, but is
 // unconfirmed until the new origin has announced it, or it is swept (RECON-12).
-func (h *Hub) Resume(lane Lane, origin cache.Origin, resume func(from cache.Origin) bool) (names []string, here []cache.Held) {
+func (h *Hub) Resume(lane Lane, origin cache.Origin, stream uint64, resume func(from cache.Origin) bool) (names []string, here []cache.Held) {
 	x := h.find(lane.Type)
 	if x == nil {
 		return nil, nil
 	}
-	wakeAll(x.locked(func() { names, here = x.resume(lane, origin, resume) }))
+	wakeAll(x.locked(func() { names, here = x.resume(lane, origin, stream, resume) }))
 	return names, here
 }
 
-func (x *index) resume(lane Lane, origin cache.Origin, resume func(from cache.Origin) bool) (names []string, here []cache.Held) {
+func (x *index) resume(lane Lane, origin cache.Origin, stream uint64, resume func(from cache.Origin) bool) (names []string, here []cache.Held) {
 	if names = x.names(lane.Wildcard); len(names) == 0 {
 		return nil, nil
 	}
@@ -288,6 +288,9 @@ func (x *index) resume(lane Lane, origin cache.Origin, resume func(from cache.Or
 		return names, nil
 	}
 	table.Resume(origin)
+	if !lane.Wildcard && !origin.SotW && x.hub.Properties(x.url).FullState {
+		x.shows(stream)
+	}
 	return names, slices.Collect(table.Known())
 }
 

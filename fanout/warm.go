@@ -37,6 +37,9 @@ type warmth struct {
 	// awaited are the names that nobody has come back for. They linger though they become
 	// Absent: who had them is to be told at once, not after a silence (UP-7).
 	awaited map[string]struct{}
+	// said: upstream has said all there is on a lane. What was loaded is confirmed when
+	// none of that is in doubt (ERR-10).
+	said struct{ named, wildcard bool }
 }
 
 // Save is what the Hub holds of the types that skip does not name.
@@ -218,6 +221,27 @@ func (x *index) cool(name string, led []*cache.Resource) {
 	}
 	if delete(x.warm.names, name); len(x.warm.names) == 0 {
 		x.confirm(false) // nothing that was loaded is left
+	}
+}
+
+// allSaid notes that upstream has said all there is on a lane.
+func (x *index) allSaid(wildcard bool) {
+	if wildcard {
+		x.warm.said.wildcard = x.warm.wildcard
+	} else {
+		x.warm.said.named = x.warm.names != nil
+	}
+}
+
+// conclude confirms a lane on which all was said and nothing is in doubt.
+func (x *index) conclude(wildcard bool) {
+	said := &x.warm.said.named
+	if wildcard {
+		said = &x.warm.said.wildcard
+	}
+	if *said && !x.faults(wildcard).any() {
+		*said = false
+		x.confirm(wildcard)
 	}
 }
 

@@ -131,13 +131,7 @@ func (c *Core) SetVia(via []string, now time.Time) {
 // Tick looks at everything that is due: interest, timers, attempts. The caller
 // opens and closes what it returns, and calls again at Deadline.
 func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
-	if proven := c.Proven(now); proven == c.spares {
-		c.spares = !proven
-		c.hub.Spare(c.spares)
-	}
-	if !c.spares && !c.lingerAt.After(now) {
-		c.lingerAt = c.hub.Expire(now)
-	}
+	c.tickLinger(now)
 	if !c.changesAt.IsZero() && !c.changesAt.After(now) {
 		c.takeChanges(now)
 	}
@@ -321,6 +315,9 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	s.answered, s.outage, c.heard = true, outage{}, true
 	s.alive.message(now)
 	c.tellAlive(now)
+	if c.spares {
+		c.tickLinger(now) // the stream may end before the next Tick
+	}
 	c.entries[s.entry].noDelta = s.sotw
 	relay := c.config.relay
 	c.config.learn(d.identifier)

@@ -104,9 +104,10 @@ func (c *Core) entry() *entry { return &c.entries[c.current] }
 
 // restate is the interest of a lane as a stream of an entry restates it, with what
 // came from that entry in that variant (RECON-8).
-func (c *Core) restate(e *entry, origin cache.Origin) restate {
+func (c *Core) restate(s *slot, origin cache.Origin) restate {
+	e, stream := &c.entries[s.entry], uint64(s.id)
 	return func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held) {
-		return c.hub.Resume(lane, origin, func(from cache.Origin) bool {
+		return c.hub.Resume(lane, origin, stream, func(from cache.Origin) bool {
 			switch {
 			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, e.mapless, from.SotW != origin.SotW, c.bare[lane]:
 				return false

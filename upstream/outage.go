@@ -78,3 +78,15 @@ func (c *Core) Proven(now time.Time) bool {
 func (s *slot) proven(now time.Time) bool {
 	return s.open() && s.failingSince().IsZero() && (s.answered || now.Sub(s.opened) >= trial)
 }
+
+// tickLinger has the Hub give up what has lingered for long enough, which it spares while
+// nothing proves that the control plane is there.
+func (c *Core) tickLinger(now time.Time) {
+	if proven := c.Proven(now); proven == c.spares {
+		c.spares = !proven
+		c.hub.Spare(c.spares)
+	}
+	if !c.spares && !c.lingerAt.After(now) {
+		c.lingerAt = c.hub.Expire(now)
+	}
+}

@@ -104,7 +104,7 @@ func (c *Core) newStream(s *slot, r restate) *streamState {
 	e := &c.entries[s.entry]
 	origin := cache.Origin{Entry: e.Name, SotW: s.sotw}
 	if r == nil {
-		r = c.restate(e, origin)
+		r = c.restate(s, origin)
 	}
 	stream := newStream(&c.config, c.hub, &s.alive, origin, r)
 	stream.limit = e.maxRequest(&c.config)

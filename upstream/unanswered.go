@@ -356,7 +356,7 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	u.tick(c.config.patience(), c.config.bounds(), now, func(names []string) (silent, shown []string) {
 		return c.hub.Silent(l.lane.Type, names, uint64(s.id))
 	}, func() []string { return c.hub.Absentees(l.lane.Type) }, func(names []string) []string {
-		return c.hub.Lacking(l.lane.Type, names) // what was answered meanwhile is not given up
+		return c.hub.Lacking(l.lane.Type, names, uint64(s.id)) // what was answered meanwhile is not given up
 	})
 	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {
 		_, still := c.hub.Silent(l.lane.Type, u.shown, uint64(s.id))

@@ -86,10 +86,18 @@ func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
 	if d.uncovered.len() == 0 || !d.resolved(v) || d.url == cache.Cluster && (len(p.resources) > 0 || !push && d.unjudged()) {
 		return
 	}
+	doubt := false
 	for _, name := range d.uncovered.take() {
-		if !v.Covers(name) {
+		switch {
+		case v.Doubted(name): // by now
+			doubt = true
+			d.uncovered.add(name)
+		case !v.Covers(name):
 			p.removedUncovered = append(p.removedUncovered, name)
 		}
+	}
+	if doubt || d.brought == nil {
+		v.Withhold(doubt)
 	}
 	slices.Sort(p.removedUncovered)
 	p.removed = slices.Concat(p.removed, p.removedUncovered)

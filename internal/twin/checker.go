@@ -66,7 +66,6 @@ type Checker struct {
 	evicts    bool                       // one name of a type lingers, others may not (bounds.go)
 	erredAt   map[string]int             // the event with which upstream last sent an error, by kind and name
 	overtaken bool                       // the client was told of it before it was sent an older copy
-	misnamed  bool                       // the error that has not arrived is about an alias
 	redenied  bool                       // an alias was denied that was absent already (NAME-6)
 	remembers bool                       // the server sends of full-state types what nobody asks for (UP-9)
 	ignores   bool                       // it takes no notice of versions
@@ -223,6 +222,7 @@ func (c *Checker) silence() {
 // upAsked judges a request of the relay's.
 func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	c.heard()
+	c.silence() // what it takes away does not linger (UP-7)
 	s := c.streams[id]
 	k, ok := named(req.GetTypeUrl())
 	defer c.noteLapse()
@@ -259,6 +259,9 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			c.fail("UP-7", "%s %s is dropped %v after its last client left", k.name, name, c.now.Sub(at))
 		}
 		delete(l.names, name)
+		if d := c.doubts[k.name][false]; d != nil && slices.Contains(given, name) {
+			delete(d.asked, name) // the fault that hid its name was not about what is asked for later
+		}
 		if w, led := c.known[k.name].voice(l.wildcard).present(name); !led || !slices.ContainsFunc(w.aliases, func(alias string) bool { return !l.names[alias].IsZero() }) {
 			delete(l.shown, name)
 		}

@@ -36,10 +36,13 @@ func (c *Checker) copied(k kind, t *topic, name string, age int) {
 }
 
 // goes notes that a client was told that a name is gone: that upstream says so once more, in
-// an error, is nothing new to it (DOWN-DELTA-14).
-func (t *topic) goes(name string) {
+// an error, is nothing new to it (DOWN-DELTA-14). Nor is an error that it was told of since
+// upstream said that.
+func (c *Checker) goes(k kind, t *topic, name string) {
 	delete(t.failures, name)
-	t.failed[name] = notFound
+	if _, told := t.failed[name]; !told || c.erredAt[k.name+" "+name] <= c.known[k.name].byName.words[name].at {
+		t.failed[name] = notFound
+	}
 }
 
 // recovers notes that an error is over, or does not concern a client any more.
@@ -71,7 +74,7 @@ func (c *Checker) failures(who string, k kind, cl *clientState, t *topic) {
 		if cl.sotw && k.full && c.withheld(k, t) != "" {
 			continue // they go with the set (MISS-6, DOWN-SOTW-7)
 		}
-		c.misnamed, c.overtaken = slices.Contains(poolAliases, name), t.overtaken[name]
+		c.overtaken = t.overtaken[name]
 		c.fail("ERR-9", "%s: upstream has an error for %s, and the client was not told", who, name)
 	}
 }

@@ -63,16 +63,12 @@ func (c *Checker) isNews(k kind, t *topic, name string, aliases []string, body [
 
 // leadsFirst: a name that the client asks for leads to a resource, and to nothing that it has.
 func (t *topic) leadsFirst(name string, aliases []string) bool {
-	for asked := range t.interest.Names {
-		led := false
-		for other, h := range t.holds {
-			led = led || answers(other, h.aliases, asked)
-		}
-		if !led && answers(name, aliases, asked) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(append(slices.Clone(aliases), name), func(asked string) bool {
+		return t.interest.Names[asked] && !slices.ContainsFunc(append(aliased(asked), asked), func(other string) bool {
+			h, has := t.holds[other]
+			return has && answers(other, h.aliases, asked)
+		})
+	})
 }
 
 // heldBack judges a response that may bring something new (ORDER-3).

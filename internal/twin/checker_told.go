@@ -212,7 +212,7 @@ func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases 
 			c.fail("G4", "%s: %s is denied, and the control plane did not", who, alias)
 		}
 		asked = t.settle(alias, nil) || asked
-		t.goes(alias)
+		c.goes(k, t, alias)
 		for _, name := range append(aliased(alias), alias) {
 			if h, ok := t.holds[name]; ok && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) {
 				delete(t.holds, name)
@@ -319,6 +319,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 	}
 	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name], kept); {
 	case gone || c.outlived(k, name, &t.interest) || c.known[k.name].byName.unnamed(name, &t.interest):
+	case t.owed[name] && c.known[k.name].byWildcard.unnamed(name, &t.interest): // the copy that the wildcard lent (WILD-16)
 	case c.lapsed(k) && c.known[k.name].byWildcard.warm: // what is from disk is left to nobody (RECON-19)
 	case c.lapsed(k) && c.known[k.name].lends(name, &t.interest):
 		c.fail("WILD-11", "%s wants %s, and is told that %s is gone with the wildcard that had lent it", who, t.interest.text(), name)
@@ -329,7 +330,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 		c.fail("DOWN-DELTA-14", "%s is told again that %s is gone", who, name)
 	}
 	t.last[name] = ""
-	t.goes(name)
+	c.goes(k, t, name)
 	delete(t.brought, name)
 	delete(t.owed, name)
 	delete(t.holds, name)

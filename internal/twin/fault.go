@@ -71,6 +71,7 @@ func (c *Checker) spoils(id int, k kind, name string) {
 	if s == nil || s.lanes[k.name] == nil {
 		return
 	}
+	c.silence() // what is absent by then is not in doubt
 	d := c.doubts[k.name][s.lanes[k.name].wildcard]
 	if d == nil {
 		d = &doubt{names: map[string]bool{}}

@@ -45,16 +45,10 @@ var open = []exemption{
 		func(c *Checker, broken string) bool { return broken == "G4" && c.about.sotw && c.about.asks > 1 }},
 	{"RECON-19", "what is on disk replaces what a SotW client came with, once it has changed its names",
 		func(c *Checker, broken string) bool { return broken == "RECON-19" && c.about.sotw && c.about.asks > 1 }},
-	{"ERR-8", "an error over an alias is not over when a resource comes to which it leads: the same error is not told again",
-		func(c *Checker, broken string) bool { return broken == "ERR-9" && c.misnamed }},
 	{"ERR-9", "an error overtakes the copy that came before it and waits for an ACK: the client takes that copy for the end of the error, and is not told of the error again",
 		func(c *Checker, broken string) bool { return broken == "ERR-9" && c.overtaken }},
 	{"ORDER-2", "a SotW client that turns from the wildcard to a name of it is sent, once more, the cluster that has gone meanwhile",
 		func(c *Checker, broken string) bool { return broken == "G1" && c.about.sotw && c.about.asks > 1 }},
-	{"MISS-3", "a name over which an earlier stream's error lies is not given up by the silence of the next one: what its client came with beside it stays",
-		func(c *Checker, broken string) bool {
-			return broken == "G3" && slices.ContainsFunc(kinds, func(k kind) bool { return len(c.known[k.name].erred) > 0 })
-		}},
 }
 
 // unmended are those that are being mended now, each with the habit of the control plane
