@@ -126,44 +126,8 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 
 // givesUp takes in that names are about to be given up, and returns the resources that the
 // client has because of them, and may have because of others.
-func (d *deltaState) givesUp(names []string) (ledTo []string) {
-	if len(names) == 0 || !d.aliased && d.led == nil {
-		return nil
-	}
-	d.sub.Read(func(v fanout.View) {
-		for _, name := range names {
-			if id, ok := v.Lookup(name); ok {
-				ledTo = append(ledTo, d.leaveName(v, id)...)
-			}
-		}
-	})
-	return ledTo
-}
-
 // erase forgets what names have led to that were given up, unless other names lead there, too.
 // What the wildcard may cover is told as what it is to the wildcard (WILD-8).
-func (d *deltaState) erase(ledTo []string) {
-	if len(ledTo) == 0 {
-		return
-	}
-	d.sub.Read(func(v fanout.View) {
-		subscribed, _ := v.Wildcard()
-		for _, name := range ledTo {
-			_, own := v.Lookup(name)
-			switch {
-			case own || v.Leads(name):
-			case subscribed:
-				d.forget(name)
-				d.left.add(name)
-			case len(v.Names()) > 0 && !v.Here(name, d.other[name]):
-				d.release(name) // a version that may list an alias which the client asks for
-			default:
-				d.forget(name)
-			}
-		}
-	})
-}
-
 // due: there may be something to send.
 func (d *deltaState) due() bool {
 	return d.debts.due() || d.brought != nil || d.uncovered.len() > 0
@@ -230,136 +194,14 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 
 // collectWildcard: the whole set once it is complete (DOWN-DELTA-13, row j), then
 // its changes.
-func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
-	subscribed, synced := v.Wildcard()
-	switch {
-	case !subscribed:
-		d.wildcardAsked, d.opening, d.members = false, false, false
-		return
-	case !synced:
-		d.members = false // it is marked again when it is
-		return
-	case d.wildcardAsked:
-		d.collectMembers(v, p)
-		d.wildcardAsked, d.opening = false, false
-		p.must, p.answer = true, true
-	case push && d.members:
-		d.postponed = d.postpones && gainsMembers(d, v)
-		if d.collectChanges(v, p); d.postponed {
-			p.removedMembers = len(p.removed) > 0
-			return
-		}
-	default:
-		return
-	}
-	p.removedMembers = len(p.removed) > 0
-	d.members = false
-	d.told = p.position
-	if !p.removedMembers {
-		d.untold = p.position
-	}
-}
-
 // collectMembers: the whole set, and removals of what was told before.
-func (d *deltaState) collectMembers(v fanout.View, p *part) {
-	if d.untold == unseen && d.plain() && d.share(v, 0, p) {
-		return
-	}
-	for c := range v.Members(0) {
-		switch {
-		case c.Resource == nil && c.Seq > d.untold && !d.toldGone(c):
-			p.removed = append(p.removed, c.Name)
-		case c.Resource == nil, v.WarmSet() && d.brings(c.Name):
-		case d.brings(c.Name) && d.holds(v, c.Resource):
-			d.spare(c.Resource, p)
-		default:
-			p.resources = append(p.resources, c.Resource)
-		}
-	}
-	slices.Reverse(p.resources) // in the order in which they changed
-}
-
 // collectChanges: what has changed in the set, unless that has to wait (ORDER-3), and
 // removals, also those that had to.
-func (d *deltaState) collectChanges(v fanout.View, p *part) {
-	if !d.postponed && d.plain() && d.share(v, d.told, p) {
-		p.removed = p.news.Removed
-		return
-	}
-	for c := range v.Members(min(d.told, d.untold)) {
-		switch {
-		case c.Resource == nil && c.Seq > d.untold && !d.toldGone(c):
-			p.removed = append(p.removed, c.Name)
-		case c.Resource == nil, d.postponed, c.Seq <= d.told:
-		case d.holds(v, c.Resource):
-			d.spare(c.Resource, p)
-		default:
-			p.resources = append(p.resources, c.Resource)
-		}
-	}
-	slices.Reverse(p.resources)
-	slices.Reverse(p.removed)
-}
-
 // toldGone: the client has been told ahead that a member is gone.
-func (d *deltaState) toldGone(c cache.Change) bool {
-	a, ok := d.ahead[c.Name]
-	return ok && a.version == "" && c.Seq <= a.at
-}
-
 // share lists what every client without names, versions or peculiarities of its own is
 // told after a position. false: this one is not like that.
-func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) (ok bool) {
-	if p.news, ok = v.News(after); ok {
-		p.resources = p.news.Resources
-	}
-	return ok
-}
-
 // collectLeft: a name given up under the wildcard is told as what it is to the
 // wildcard, once that is certain (WILD-8, row l).
-func (d *deltaState) collectLeft(v fanout.View, p *part) {
-	subscribed, synced := v.Wildcard()
-	if !subscribed {
-		d.left.take()
-	}
-	if d.left.len() == 0 || !synced {
-		return
-	}
-	var removed []string
-	if v.WarmSet() {
-		removed = distinct(slices.Clone(p.removed))
-	}
-	for _, name := range d.left.take() {
-		if _, again := v.Lookup(name); again {
-			continue
-		}
-		if v.Leads(name) {
-			continue // it is told for an alias of it
-		}
-		r := v.Member(name)
-		if r == nil && (v.WarmSet() || v.Doubted(name)) {
-			if _, said := slices.BinarySearch(removed, name); !said { // by upstream
-				d.left.add(name) // what was loaded from disk may lack it (RECON-19), as may a set with a fault (ERR-10)
-			}
-			continue
-		}
-		if r != nil && d.postpones && !p.must {
-			d.left.add(name) // it may be a change
-			d.postponed = true
-			continue
-		}
-		p.answer, p.mixed = true, true
-		delete(d.released, name)
-		if r != nil {
-			p.resources = append(p.resources, r)
-		} else {
-			p.gone = append(p.gone, name)
-		}
-		d.sentAhead(v, name, r)
-	}
-}
-
 // collectNames: every name asked for is answered (DOWN-DELTA-7), and every change
 // of a subscribed one is told. A name not resolved yet is silent, and marked again
 // when it is (MISS-7).
@@ -448,53 +290,9 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 // collectReleased judges what no name leads to any more. Unless the client's interest covers
 // it otherwise it is gone; if the wildcard does, it is told as a member. What cannot be judged
 // yet stays.
-func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
-	if len(d.released) == 0 || !push || d.postponed { // what waits may lead to it
-		return
-	}
-	for name := range d.released {
-		member, certain := d.falls(v, name)
-		if !certain {
-			continue
-		}
-		delete(d.released, name)
-		version, some := d.of(v, name)
-		if named := member == nil && d.answersTo(v, name); named {
-			continue // it is answered by that name
-		}
-		switch {
-		case member == nil && some:
-			p.removed = append(p.removed, name)
-			p.removedNames = append(p.removedNames, name)
-			continue // and erased when that is told
-		case member != nil && version != member.Version:
-			p.resources, p.mixed = append(p.resources, member), true
-			d.sentAhead(v, name, member)
-		}
-		d.forget(name)
-	}
-}
-
 // answersTo: some name of the client's leads to a resource, or may: its own has no answer.
-func (x *exchange) answersTo(v fanout.View, name string) bool {
-	if id, ok := v.Lookup(name); ok {
-		a := v.Answer(id)
-		return a.State == cache.Unknown || a.Resource != nil && a.Resource.Name == name
-	}
-	return v.Leads(name)
-}
-
 // falls is the member of the wildcard's set, or nil, that a resource falls back to which the
 // client has because of a name; certain is false while that cannot be said.
-func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, certain bool) {
-	subscribed, synced := v.Wildcard()
-	if _, own := v.Lookup(name); own || v.Leads(name) || !subscribed {
-		return nil, true
-	}
-	member = v.Member(name)
-	return member, synced && (member != nil || !v.WarmSet())
-}
-
 // collectErrors: each error of a name once (ERR-9), in a response that does not
 // list the name as a resource.
 func (d *deltaState) collectErrors(v fanout.View, p *part) {

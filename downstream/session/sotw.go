@@ -111,34 +111,6 @@ func (s *sotwState) replace(names []string, came bool, now time.Time) fanout.Ask
 
 // changesHands is what the client holds because of the wildcard and asks for by name now, or
 // because of a name that it does not ask for any more.
-func (s *sotwState) changesHands(v fanout.View, names []string) map[string]fanout.Told {
-	held := make(map[string]fanout.Told)
-	for _, id := range v.Names() {
-		name := v.Name(id)
-		if _, still := slices.BinarySearch(names, name); still {
-			continue
-		}
-		if _, exact := s.led[id]; exact {
-			for _, other := range s.leaveName(v, id) {
-				held[other] = fanout.Brought
-			}
-		} else if v.Told(id).Copy() {
-			held[name] = fanout.Brought
-		}
-	}
-	for _, name := range names {
-		if _, had := v.Lookup(name); had {
-			continue
-		}
-		if s.cameWildcard && s.told == 0 {
-			held[name] = fanout.Brought
-		} else if _, some := s.member(v, name); some {
-			held[name] = fanout.ToldCopy(s.told)
-		}
-	}
-	return held
-}
-
 // awaitNew notes what a request asks for that those before it did not, unless the client
 // came with it.
 func (s *sotwState) awaitNew(before []string, wildcard, came bool) {
@@ -188,142 +160,11 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 }
 
 // collectFull decides whether the whole view is to be sent, and lists it.
-func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
-	subscribed, synced := v.Wildcard()
-	s.wildcardAsked = s.wildcardAsked && subscribed
-	if !subscribed && len(v.Names()) == 0 {
-		s.again, s.shrink, s.members = false, false, false // nothing is owed any more (row s)
-	}
-	p.answer = s.asked.len() > 0 || s.wildcardAsked && synced
-	if !push && !p.answer {
-		return
-	}
-	send, beat := s.again || s.wildcardAsked, false // rows a, c, t
-	shrunk := s.shrink
-	if (s.members || send) && subscribed && synced {
-		shrunk = true // if nothing has come; what has gone nobody remembers for this client (H-42)
-		for c := range v.Members(s.told) {
-			send = send || c.Resource != nil
-		}
-	}
-	s.members, s.again, s.shrink = false, false, false
-	s.lookAgain(v)
-	for _, id := range distinct(slices.Concat(s.asked.take(), s.changed.take())) {
-		if !v.Has(id) {
-			continue
-		}
-		if s.doubts(v, id) {
-			continue // it is marked again when it is certain
-		}
-		switch a := v.Answer(id); a.State {
-		case cache.Present:
-			send = true // DOWN-SOTW-5
-		case cache.Absent:
-			shrunk = shrunk || v.Told(id).Copy() // down to an empty set, if need be (DOWN-SOTW-9)
-			s.answered(v.Name(id))
-			s.collectError(v, id, p)
-		case cache.Unknown:
-			s.collectError(v, id, p)
-		}
-	}
-	s.collectErrors(v, p)
-	if push && (s.renewed.len() > 0 || s.membersRenewed) {
-		// The whole set, since a client takes what comes without a body for gone (TTL-8).
-		whole, beats := s.renewals(v)
-		beat = len(whole)+len(beats) > 0 && !v.Husks()
-		send = send || beat
-	}
-	s.handed = false
-
-	resources, version, certain := s.view(v)
-	s.postponed = s.postpones && certain && send && !beat && !s.answersNew(v)
-	if !certain || s.spared(v, version) || s.postponed {
-		s.again, s.shrink = send, shrunk
-		for _, e := range slices.Concat(p.errors, p.unavailable) {
-			if id, ok := v.Lookup(e.name); ok {
-				s.failed.add(id)
-			}
-		}
-		p.errors, p.unavailable, p.answer = nil, nil, false
-		return
-	}
-	p.refuse(&s.exchange)
-	shrunk = shrunk && version != s.version
-	if !send && !shrunk && len(p.errors) == 0 && len(p.unavailable) == 0 {
-		return
-	}
-	if send {
-		p.changed = s.gained(v)
-	}
-	p.resources, p.version, p.must = resources, version, send
-	p.news, _ = v.News(0)
-	s.depart(v, p, shrunk && !send, push)
-	s.wildcardAsked = false
-	s.answered(fanout.Wildcard)
-	s.version = p.version
-	v.Handed(true) // they are among the resources
-	s.delivered(v, p)
-}
-
 // gained are those of a view that are news to the client, for whom it matters: Clusters.
-func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
-	if s.url != cache.Cluster {
-		return nil
-	}
-	for c := range v.Members(s.told) {
-		if subscribed, _ := v.Wildcard(); subscribed && c.Resource != nil {
-			changed = append(changed, c.Resource)
-		}
-	}
-	for _, id := range v.Names() {
-		a := v.Answer(id)
-		for _, r := range a.Resources() {
-			if !s.holds(v, r) {
-				changed = append(changed, r)
-			}
-		}
-	}
-	return changed
-}
-
 // answersNew: the set has an answer to something that was not asked for before.
-func (s *sotwState) answersNew(v fanout.View) bool {
-	if s.wildcardAsked && s.awaits(fanout.Wildcard) {
-		return true
-	}
-	for name := range s.awaited {
-		if id, ok := v.Lookup(name); ok && v.Answer(id).State == cache.Present {
-			return true
-		}
-	}
-	return false
-}
-
 // delivered notes what the client holds with a set, or what it does not any more when only
 // that is the news and waits for other types.
-func (s *sotwState) delivered(v fanout.View, p *part) {
-	s.told = p.position
-	if !p.shrunk && len(p.staying) == 0 {
-		s.untold, s.other = p.position, nil
-	}
-	for i, id := range v.Names() {
-		switch a := v.Answer(id); {
-		case a.State == cache.Present:
-			v.TellAt(i, fanout.ToldCopy(p.position))
-			s.answered(v.Name(id))
-		case p.shrunk:
-			p.goneIDs = append(p.goneIDs, id)
-		case !listed(p.staying, v.Name(id)):
-			v.TellAt(i, fanout.ToldGone(p.position))
-		}
-	}
-}
-
 // listed: some of the resources bears a name.
-func listed(resources []*cache.Resource, name string) bool {
-	return slices.ContainsFunc(resources, func(r *cache.Resource) bool { return r.Name == name })
-}
-
 // collectNew lists what is new or newly named. A removal is not told, save as an
 // error (DOWN-SOTW-10, MISS-6).
 func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
@@ -461,27 +302,6 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 
 // collectReleased has what no name leads to any more sent as a member of the wildcard's set.
 // The rest goes silently (DOWN-SOTW-10).
-func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
-	if len(s.released) == 0 || !push || s.postponed {
-		return
-	}
-	for name := range s.released {
-		member, certain := s.falls(v, name)
-		if !certain {
-			continue
-		}
-		delete(s.released, name)
-		if member == nil && s.answersTo(v, name) {
-			continue
-		}
-		if member != nil && !s.holds(v, member) {
-			p.resources = append(p.resources, member)
-			s.sentAhead(v, name, member)
-		}
-		s.forget(name)
-	}
-}
-
 // collectRenewals: heartbeats go under the version that the client has accepted, and
 // which they do not change (TTL-8, TTL-10). What goes under a new one has a body.
 func (s *sotwState) collectRenewals(v fanout.View, p *part) {
