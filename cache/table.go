@@ -159,19 +159,7 @@ func (t *Table) Own(id ID) *Resource { return t.entries[id].resource }
 
 // Answered: the name is Present, or Absent, or a resource answers to it as an
 // alias.
-func (t *Table) Answered(id ID) bool {
-	e := &t.entries[id]
-	return e.state != Unknown || e.more != nil && e.more.matches.len > 0
-}
-
 // Led is what is known of the name, by itself and as an alias: the State of its Answer.
-func (t *Table) Led(id ID) State {
-	if e := &t.entries[id]; e.more == nil || e.more.matches.len == 0 {
-		return e.state
-	}
-	return Present
-}
-
 // Has reports whether a resource of that name is Present.
 func (t *Table) Has(name string) bool {
 	id, ok := t.ids[name]
@@ -405,55 +393,9 @@ func (t *Table) uncount(r *Resource) {
 }
 
 // Answer is what a name leads to.
-type Answer struct {
-	State State
-	Cause Cause
-	// Resource answers to the name: the one that bears it, or the first that
-	// lists it as an alias. More are all others (NAME-7).
-	Resource *Resource
-	More     []*Resource
-	// Seq is when Resource last changed, or if there is none the name;
-	// MoreSeqs are More's.
-	Seq      Seq
-	MoreSeqs []Seq
-	// Negative is upstream's denial of an alias, to be passed on as it came.
-	Negative *Resource
-	// Vanished is when the resource that bears the name went, if others answer to it.
-	Vanished Seq
-	// Error lies over the name, whatever its State.
-	Error *statuspb.Status
-}
-
 // Resources are all that answer to the name.
-func (a Answer) Resources() []*Resource {
-	if a.Resource == nil {
-		return nil
-	}
-	return append([]*Resource{a.Resource}, a.More...)
-}
-
 // Answer looks a name up, by itself and as an alias (NAME-3).
-func (t *Table) Answer(id ID) Answer {
-	e := &t.entries[id]
-	a := Answer{State: e.state, Cause: e.cause, Resource: e.resource, Error: e.err, Seq: e.seq}
-	if e.more == nil {
-		return a
-	}
-	a.Negative = e.more.negative
-	if e.vanished && e.state == Absent && e.more.matches.len > 0 {
-		a.Vanished = e.seq
-	}
-	for m := range e.more.matches.all() {
-		a.State, a.Cause = Present, 0
-		if r, seq := t.entries[m].resource, t.entries[m].seq; a.Resource == nil {
-			a.Resource, a.Seq = r, seq
-		} else {
-			a.More, a.MoreSeqs = append(a.More, r), append(a.MoreSeqs, seq)
-		}
-	}
-	return a
-}
-
+// Vanished is when the resource that bore a name went, if none does since; 0: there was none.
 // Upstream is the upstream's version of the resource of that name, if there is one.
 func (t *Table) Upstream(id ID) string { return t.entries[id].upstream }
 

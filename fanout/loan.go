@@ -206,7 +206,8 @@ func (v View) Answer(id cache.ID) cache.Answer {
 		}
 		b.Resource, b.Seq, b.More, b.MoreSeqs = b.More[0], b.MoreSeqs[0], b.More[1:], b.MoreSeqs[1:]
 	}
-	b.Error = a.Error
+	// What the client had by this name went then, whenever the member last changed.
+	b.Seq, b.Error = max(b.Seq, v.x.named.Vanished(id)), a.Error
 	return b
 }
 

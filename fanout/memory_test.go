@@ -10,10 +10,10 @@ import (
 )
 
 // TestBytesPerName guards what it costs that a client has subscribed to a name which
-// others have, too: 4 bytes with the client, 8 with the name, and what lists that grow
+// others have, too: 12 bytes with the client, 8 with the name, and what lists that grow
 // keep in reserve.
 func TestBytesPerName(t *testing.T) {
-	const clients, names, most = 500, 2000, 16
+	const clients, names, most = 500, 2000, 24
 	all := make([]string, names)
 	for i := range all {
 		all[i] = fmt.Sprint("assignment-", i)

@@ -17,6 +17,7 @@ type Subscription struct {
 
 	// Guarded by index.mu.
 	ids      []cache.ID // ascending
+	told     []Told     // of each (told.go)
 	wildcard bool
 	mode     mode
 	reads    bool      // it is told what goes from the wildcard's set (readers.go),
@@ -107,11 +108,7 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 			asked.New = append(asked.New, name)
 		}
 	}
-	if len(asked.Names) > 0 {
-		s.ids = append(s.ids, asked.Names...)
-		slices.Sort(s.ids)
-		s.ids = slices.Compact(s.ids)
-	}
+	s.subscribe(asked.Names)
 	had := s.wildcard
 	drops := dropping{of: s}
 	for _, name := range unsubscribe {
@@ -158,16 +155,14 @@ func (s *Subscription) Replace(names []string, now time.Time) Asked {
 		s.endWildcard(&asked, now)
 	}
 
-	before := s.ids
-	s.ids = make([]cache.ID, 0, len(names))
+	before, ids := s.ids, make([]cache.ID, 0, len(names))
 	var run cache.Run
 	for _, name := range names {
 		if name != Wildcard {
-			s.ids = append(s.ids, x.want(s, name, &run))
+			ids = append(ids, x.want(s, name, &run))
 		}
 	}
-	slices.Sort(s.ids)
-	s.ids = slices.Compact(s.ids)
+	s.replace(distinct(ids))
 	for _, id := range s.ids {
 		if _, was := slices.BinarySearch(before, id); !was {
 			asked.Names = append(asked.Names, id)
@@ -197,7 +192,7 @@ func (s *Subscription) Close(now time.Time) {
 		for _, id := range s.ids {
 			x.unwant(s, id, now)
 		}
-		s.ids, s.parcels, s.awaited = nil, nil, nil
+		s.ids, s.told, s.parcels, s.awaited = nil, nil, nil, nil
 		x.withhold(s, false)
 		s.endWildcard(&Asked{}, now)
 	}
@@ -256,13 +251,14 @@ func (d *dropping) done() {
 	if d.gone == nil {
 		return
 	}
-	kept := d.of.ids[:0]
-	for i, id := range d.of.ids {
+	s, kept := d.of, 0
+	for i := range s.ids {
 		if !d.gone[i] {
-			kept = append(kept, id)
+			s.ids[kept], s.told[kept] = s.ids[i], s.told[i]
+			kept++
 		}
 	}
-	if d.of.ids = kept; len(kept) == 0 {
-		d.of.ids = nil
+	if s.ids, s.told = s.ids[:kept], s.told[:kept]; kept == 0 {
+		s.ids, s.told = nil, nil
 	}
 }

@@ -67,6 +67,17 @@ func (v View) Member(name string) *cache.Resource {
 	return nil
 }
 
+// Change is the last change of a member of the wildcard's set: its Resource is nil if it has
+// gone since. false: none is known, for it never was a member or everybody who is told by name
+// knows that it is none.
+func (v View) Change(name string) (cache.Change, bool) {
+	id, ok := v.x.wildcard.Find(name)
+	if !ok || v.x.wildcard.State(id) == cache.Unknown {
+		return cache.Change{}, false
+	}
+	return cache.Change{Name: name, Resource: v.x.wildcard.Own(id), Seq: v.x.wildcard.Answer(id).Seq}, true
+}
+
 // Members yields the wildcard set's changes after a position, latest first; what
 // subscribed names lead to is left out, since it is answered by name (WILD-9,
 // WILD-16).
@@ -108,6 +119,16 @@ func (v View) Resource(name string) *cache.Resource {
 		return v.Member(name)
 	}
 	return nil
+}
+
+// Here reports whether a resource is here, on either lane, in exactly this version.
+func (v View) Here(name, version string) bool {
+	for _, t := range []*cache.Table{&v.x.named, &v.x.wildcard} {
+		if id, ok := t.Find(name); ok && t.Own(id) != nil && t.Own(id).Version == version {
+			return true
+		}
+	}
+	return false
 }
 
 // named reports whether the client's names lead to a resource of this name: it

@@ -32,7 +32,7 @@ func (d *deltaState) lacks(v fanout.View) (lacking bool) {
 		return false
 	}
 	for c := range v.Members(0) {
-		if c.Resource != nil && !d.holds(c.Resource) && v.Body(c.Resource) == nil {
+		if c.Resource != nil && !(d.brings(c.Name) && d.holds(v, c.Resource)) && v.Body(c.Resource) == nil {
 			v.Ask(c.Resource)
 			lacking = true
 		}

@@ -7,9 +7,6 @@ type Bounds struct {
 	// Pile is how much a client may have been told, at least, before repetitions in what
 	// it is still to be told are dropped.
 	Pile int
-	// Delivered is how many names a SotW client may have been sent, beside two for each of
-	// those that it asks for, before those that it has given up are forgotten.
-	Delivered int
 	// Unacked bounds the responses of a type whose nonces are remembered. Only answers to
 	// new subscribes go out before the last ACK, so a client that sends requests and never
 	// ACKs is who meets it.
@@ -20,7 +17,7 @@ type Bounds struct {
 }
 
 // DefaultBounds are those of Sessions that are given none.
-var DefaultBounds = Bounds{Pile: 1024, Delivered: 1000, Unacked: MaxUnacked, Block: 4 << 20}
+var DefaultBounds = Bounds{Pile: 1024, Unacked: MaxUnacked, Block: 4 << 20}
 
 // MaxUnacked is Bounds.Unacked by default.
 const MaxUnacked = 32

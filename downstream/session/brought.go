@@ -3,8 +3,6 @@ package session
 import (
 	"hash/maphash"
 	"iter"
-
-	"github.com/xds-relay/xds-relay/cache"
 )
 
 // brought are the versions that a returning Delta client came with, until each is judged. There
@@ -18,14 +16,14 @@ type brought struct {
 	left  int // how many are not judged yet
 }
 
-// version is one of them.
+// version is one of them; "": it spares the client nothing.
 type version struct {
 	name, version string
-	// spared is the resource that is not sent for its sake, in the response that is being made.
-	spared *cache.Resource
-	hash   uint32
-	used   bool // the place is not free
-	judged bool
+	hash          uint32
+	used          bool // the place is not free
+	judged        bool
+	// spared: the client is not sent the resource for its sake, in the response that is being made.
+	spared bool
 }
 
 // hashSeed is not known to clients, whose names would else share a place.
@@ -84,6 +82,46 @@ func (b *brought) judged(v *version) {
 	if !v.judged {
 		v.judged = true
 		b.left--
+	}
+}
+
+// spare notes that the client is not sent a resource for the sake of its version, until told
+// that the response is made.
+func (b *brought) spare(name string, spared bool) {
+	if v := b.find(name); v != nil {
+		v.spared = spared
+	}
+}
+
+func (b *brought) spared(name string) bool {
+	v := b.find(name)
+	return v != nil && v.spared
+}
+
+// judgeAll does so with several.
+func (b *brought) judgeAll(names []string) {
+	if b == nil {
+		return
+	}
+	for _, name := range names {
+		b.judge(name)
+	}
+}
+
+// void has the version of a name spare the client nothing.
+func (b *brought) void(name string) {
+	if v := b.find(name); v != nil {
+		v.version = ""
+	}
+}
+
+// voidAll does so with all of them.
+func (b *brought) voidAll() {
+	if b == nil {
+		return
+	}
+	for i := range b.table {
+		b.table[i].version = ""
 	}
 }
 

@@ -42,7 +42,7 @@ func gains(st state, v fanout.View) bool {
 func gainsMembers(st state, v fanout.View) bool {
 	x := st.base()
 	for c := range v.Members(x.told) {
-		if c.Resource != nil && !x.toldAhead(c.Name, c.Resource.Version, c.Seq) && !st.holds(c.Resource) {
+		if c.Resource != nil && !x.holds(v, c.Resource) {
 			return true
 		}
 	}
@@ -59,12 +59,10 @@ func gainsBy(st state, v fanout.View, id cache.ID) bool {
 	if a.State != cache.Present {
 		return false
 	}
-	for r := range x.leadsTo(v.Name(id), &a, false, nil) {
-		if kept := v.Warm(id) && st.brought(r.Name); !kept && !st.holds(r) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool {
+		kept := v.Warm(id) && st.brings(r.Name)
+		return !kept && !x.holds(v, r)
+	})
 }
 
 // postpones: additions and changes of what refers to Clusters have to wait. The client has
@@ -209,7 +207,7 @@ func postponeAsked(st state, v fanout.View, asked []cache.ID) []cache.ID {
 	changed := distinct(slices.Clone(x.changed.items))
 	return slices.DeleteFunc(asked, func(id cache.ID) bool {
 		_, untold := slices.BinarySearch(changed, id)
-		if !v.Has(id) || !untold && !st.brought(v.Name(id)) || !gainsBy(st, v, id) {
+		if !v.Has(id) || !untold && !st.brings(v.Name(id)) || !gainsBy(st, v, id) {
 			return false
 		}
 		x.asked.add(id)

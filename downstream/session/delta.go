@@ -1,7 +1,6 @@
 package session
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -11,170 +10,141 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// deltaState is the incremental variant for one type on one stream. What a client
-// has is not remembered by name: a change is marked once, and a wildcard client is
-// two positions in the order of changes.
+// deltaState is the incremental variant for one type on one stream.
 type deltaState struct {
 	exchange
 	requested   bool
-	reconnected bool                // the first request brought versions
-	aliased     bool                // names, or what it came with, have led it to resources with aliases
-	sent        map[string]struct{} // Cluster: endpoint names sent before endpoints were asked for
+	reconnected bool // the first request brought versions
 	// opening: the type's first request made it a wildcard, and nothing precedes
 	// that answer (DOWN-DELTA-13).
 	opening bool
-	// untold: removals from the wildcard after this position (ORDER-2); unseen: none,
-	// since the client has nothing of it.
-	untold cache.Seq
-	// left are names given up under the wildcard, to be told once more (WILD-8).
-	left pile[string]
-	// held are the versions the client came with that are not judged yet, kept
-	// only until everything it asked for is resolved (DOWN-DELTA-10, -11).
-	held *brought
-	// doubting: all that is left of them is in doubt.
-	doubting bool
-	// uncovered are those of them that nothing covers, until it is told.
-	uncovered pile[string]
-	// kept are those of them that a resource loaded from disk would have replaced.
-	kept map[string]struct{}
-	// anew are names asked for since: what the client came with spares them nothing
-	// (DOWN-DELTA-7).
-	anew map[cache.ID]bool
-	// resend: held versions do not spare the client anything (WILD-5, and
-	// resend_on_reconnect_types).
+	// resend: what the client came with spares it nothing (resend_on_reconnect_types).
 	resend bool
-	// warming are endpoint names whose cluster was sent on this stream, so that
-	// held versions do not spare them (ORDER-4).
-	warming map[string]struct{}
-	// copies are the names of which the client has one, sent or brought, and has not
-	// asked again since: only of these it is told that they are gone (MISS-9). nil: of all.
-	copies map[string]struct{}
-	// spared are those of the held versions for whose sake resources are not sent in the
-	// response that is being made: the client may have missed renewals (TTL-5).
-	spared []*version
-}
+	// quiet: the client is told that a name is gone only if it has a copy, sent or brought,
+	// and has not asked again since. One who waits for it would take that for an answer, and
+	// never be done (MISS-9).
+	quiet bool
 
-// unseen is a position after all others.
-const unseen cache.Seq = math.MaxUint64
+	// looked: what is left of what the client came with was looked at, and nothing that
+	// could decide on it has come since.
+	looked bool
+	// uncovered is what of it no interest covers, until the client is told.
+	uncovered pile[string]
+	// needed are endpoints whose cluster was sent before the client asked for endpoints: of a
+	// Cluster state until then, and of an Endpoint state until its first request (ORDER-4).
+	needed map[string]struct{}
+}
 
 // request takes in one request of the type.
 func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) (v verdict) {
 	first := !d.requested
-	d.requested, d.doubting = true, false
+	d.requested, d.looked = true, false
 	if nonce := req.GetResponseNonce(); nonce != "" && !first {
 		v = d.verdict(nonce, req.GetErrorDetail(), now)
 	}
+	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
 	if first && len(req.GetInitialResourceVersions()) > 0 {
-		d.held = bring(req.GetInitialResourceVersions())
-		d.reconnected, d.returning = true, d.url == cache.Cluster
+		d.comesBack(req.GetInitialResourceVersions())
 	}
-	d.missed(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe())
-	d.anewWithout(req, first)
+	ledTo := d.givesUp(unsubscribe)
 	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
-	asked := d.sub.Delta(req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe(), now)
-	d.asked.add(asked.Names...)
-	for _, name := range asked.New {
-		if !first || !d.brought(name) {
-			d.await(name)
-		}
-	}
-	left := distinct(asked.Left)
-	for _, name := range req.GetResourceNamesUnsubscribe() {
+	asked := d.sub.Delta(subscribe, unsubscribe, now)
+	d.asks(&asked, first)
+	for _, name := range unsubscribe {
 		d.answered(name)
-		led := d.ties.drop(name)
-		if _, told := slices.BinarySearch(left, name); told {
-			d.left.add(led...)
-		}
 	}
-	d.left.add(left...)
-	if slices.Contains(req.GetResourceNamesUnsubscribe(), fanout.Wildcard) {
-		d.untold = unseen // what it had of the wildcard it has dropped
+	d.left.add(asked.Left...)
+	if slices.Contains(unsubscribe, fanout.Wildcard) {
+		d.unsubscribed()
 		d.wildcardAsked, d.opening = false, false
 	}
-	if asked.Wildcard {
-		d.wildcardAsked = true
-		d.opening = d.opening || first
-		d.resend = d.resend || !first
-	}
-	if !first && d.held != nil {
-		if d.anew == nil {
-			d.anew = make(map[cache.ID]bool)
-		}
-		for _, id := range asked.Names {
-			d.anew[id] = true
-		}
-		for _, name := range req.GetResourceNamesSubscribe() {
-			d.held.judge(name) // it is to be answered now
-		}
-		wildcard := false
-		d.sub.Read(func(v fanout.View) { wildcard, _ = v.Wildcard() })
-		for _, name := range req.GetResourceNamesUnsubscribe() {
-			if !wildcard { // else it may be a member that was never named (row m)
-				d.held.judge(name) // the client has dropped it (DOWN-DELTA-16)
-			}
-		}
+	d.erase(ledTo)
+	if !first && d.brought != nil {
+		d.recall(subscribe, unsubscribe)
 	}
 	return v
 }
 
-// missed keeps in mind the names with an untold change that the client gives up: an
-// alias that it asks for may cover what it has of them, and not what there is (NAME-5).
-func (d *deltaState) missed(subscribe, unsubscribe []string) {
-	if len(unsubscribe) == 0 || !d.aliased {
+// comesBack takes in the versions that the client comes with.
+func (d *deltaState) comesBack(versions map[string]string) {
+	d.bring(versions)
+	d.reconnected, d.returning = true, d.url == cache.Cluster
+	if d.resend {
+		d.brought.voidAll()
+	}
+	for name := range d.needed {
+		d.brought.void(name)
+	}
+	d.needed = nil
+}
+
+// asks takes in what a request asks for.
+func (d *deltaState) asks(asked *fanout.Asked, first bool) {
+	d.asked.add(asked.Names...)
+	for _, name := range asked.New {
+		if !first || !d.brought.has(name) {
+			d.await(name)
+		}
+	}
+	if asked.Wildcard {
+		d.wildcardAsked = true
+		d.opening = d.opening || first
+		if !first {
+			d.brought.voidAll() // WILD-5
+		}
+	}
+	if len(asked.Names) == 0 || first && !d.quiet {
 		return
 	}
 	d.sub.Read(func(v fanout.View) {
-		if subscribed, _ := v.Wildcard(); subscribed || len(v.Names())+len(subscribe) <= len(unsubscribe) {
-			return // it is told as what it is to the wildcard (WILD-8), or drops all it has
-		}
-		d.take(v.Marks())
-		untold := d.changed.take()
-		d.changed.add(untold...)
-		asked := d.asked.take()
-		d.asked.add(asked...)
-		pending, coming := distinct(slices.Concat(untold, asked)), distinct(slices.Clone(subscribe))
-		for _, name := range unsubscribe {
-			id, ok := v.Lookup(name)
-			if !ok {
-				continue
+		for _, id := range asked.Names {
+			if d.quiet {
+				v.Tell(id, 0)
 			}
-			_, waits := slices.BinarySearch(untold, id)
-			if waits {
-				d.ties.loosenAll(name) // it may list an alias no more that the client asks for
-			}
-			version, a := "", v.Answer(id)
-			own := a.Resource != nil && a.Resource.Name == name
-			if own {
-				version = a.Resource.Version
-			}
-			if waits && (own || a.State == cache.Absent || a.Vanished > 0) && !d.toldAhead(name, version, a.Seq) {
-				d.ties.loosen(name, "")
-			} else if own && slices.ContainsFunc(a.Resource.Aliases, func(alias string) bool {
-				id, subscribed := v.Lookup(alias)
-				_, waits := slices.BinarySearch(pending, id)
-				_, comes := slices.BinarySearch(coming, alias)
-				return subscribed && waits || comes
-			}) {
-				d.ties.loosen(name, version) // it has it, and is not told yet that the alias leads there
+			if a := v.Answer(id); !first && a.State == cache.Unknown {
+				d.force(id)
 			}
 		}
 	})
 }
 
+// recall takes in what a later request says of what the client came with: what it asks for is
+// to be answered now (DOWN-DELTA-7), and what it gives up it has dropped (DOWN-DELTA-16). Under
+// the wildcard that may be a member which was never named (row m).
+func (d *deltaState) recall(subscribe, unsubscribe []string) {
+	for _, name := range subscribe {
+		d.brought.judge(name)
+	}
+	wildcard := false
+	d.sub.Read(func(v fanout.View) { wildcard, _ = v.Wildcard() })
+	if !wildcard {
+		for _, name := range unsubscribe {
+			d.brought.judge(name)
+		}
+	}
+}
+
+// givesUp takes in that names are about to be given up, and returns the resources that the
+// client has because of them, and may have because of others.
+// erase forgets what names have led to that were given up, unless other names lead there, too.
+// What the wildcard may cover is told as what it is to the wildcard (WILD-8).
 // due: there may be something to send.
 func (d *deltaState) due() bool {
-	return d.exchange.due() || d.left.len() > 0 || d.held != nil || d.uncovered.len() > 0
+	return d.debts.due() || d.brought != nil || d.uncovered.len() > 0
 }
+
+// brings: the client came with a version of it that is not judged yet.
+func (d *deltaState) brings(name string) bool { return d.brought.has(name) }
 
 // collect is what there is to tell. push: changes too, not only answers.
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push && !d.postpones
 	p.version = v.SystemVersion()
-	d.returns(v, d.brought)
+	d.returns(v, d.brings)
 	subscribed, synced := v.Wildcard()
 	lacking := d.lacks(v)
 	if d.opening && subscribed && (!synced || lacking) {
-		p.starving, p.undecided = starving(v, d.brought), d.refers && d.held != nil
+		p.starving, p.undecided = starving(v, d.brings), d.refers && d.brought != nil
 		return p
 	}
 	if d.opening && subscribed && d.postpones && d.reconnected {
@@ -186,9 +156,10 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	}
 	d.collectLeft(v, &p)
 	d.collectNames(v, push, &p)
-	d.collectHeld(v, push, &p)
+	d.collectReleased(v, push, &p)
+	d.collectBrought(v, push, &p)
 	d.collectUncovered(v, push, &p)
-	p.undecided = d.refers && d.held != nil
+	p.undecided = d.refers && d.brought != nil
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
 		handed := v.Handed(!d.postponed)
@@ -196,24 +167,25 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 		p.mixed = p.mixed || len(handed) > 0
 		d.handed = false
 	}
-	d.judged(&p)
 	if p.mixed || subscribed && len(v.Names()) > 0 || hasAliases(p.resources) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
 	}
-	d.ties.gone(p.gone)
-	d.ties.told(p.resources...)
-	d.copied(v, &p)
 	p.changed = p.resources
 	d.collectRenewals(v, push, &p)
 	d.collectErrors(v, &p)
 	d.expiring(v, &p)
-	p.starving = starving(v, d.brought)
+	p.starving = starving(v, d.brings)
 	if len(p.removed)+len(p.gone) > 0 {
 		p.withoutContradiction()
 	}
+	for _, r := range p.resources {
+		d.sent(r)
+	}
+	d.gone(p.gone)
 	if p.removedMembers && len(p.removed) == 0 {
 		p.removedMembers, d.untold = false, p.position // all of them are told as something else
 	}
+	d.passed()
 	if d.untold != unseen {
 		v.Passed(d.untold)
 	}
@@ -222,126 +194,14 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 
 // collectWildcard: the whole set once it is complete (DOWN-DELTA-13, row j), then
 // its changes.
-func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
-	subscribed, synced := v.Wildcard()
-	switch {
-	case !subscribed:
-		d.wildcardAsked, d.opening, d.members = false, false, false
-		return
-	case !synced:
-		d.members = false // it is marked again when it is
-		return
-	case d.wildcardAsked:
-		d.collectMembers(v, p)
-		d.wildcardAsked, d.opening = false, false
-		p.must, p.answer = true, true
-	case push && d.members:
-		d.postponed = d.postpones && gainsMembers(d, v)
-		if d.collectChanges(v, p); d.postponed {
-			p.removedMembers = len(p.removed) > 0
-			return
-		}
-	default:
-		return
-	}
-	p.removedMembers = len(p.removed) > 0
-	d.members = false
-	d.told = p.position
-	if !p.removedMembers {
-		d.untold = p.position
-	}
-}
-
 // collectMembers: the whole set, and removals of what was told before.
-func (d *deltaState) collectMembers(v fanout.View, p *part) {
-	if d.held == nil && d.untold == unseen && d.share(v, 0, p) {
-		return
-	}
-	for c := range v.Members(0) {
-		switch {
-		case c.Resource == nil && c.Seq > d.untold:
-			p.removed = append(p.removed, c.Name)
-		case c.Resource != nil && !(v.WarmSet() && d.keeps(c.Name)) && !d.has(c.Resource):
-			p.resources = append(p.resources, c.Resource)
-		}
-	}
-	slices.Reverse(p.resources) // in the order in which they changed
-}
-
 // collectChanges: what has changed in the set, unless that has to wait (ORDER-3), and
 // removals, also those that had to.
-func (d *deltaState) collectChanges(v fanout.View, p *part) {
-	if !d.postponed && d.held == nil && d.ahead == nil && d.told == d.untold && d.share(v, d.told, p) {
-		p.removed = p.news.Removed
-		return
-	}
-	for c := range v.Members(min(d.told, d.untold)) {
-		switch {
-		case c.Resource == nil && d.toldAhead(c.Name, "", c.Seq):
-		case c.Resource != nil && (d.postponed || d.toldAhead(c.Name, c.Resource.Version, c.Seq)):
-		case c.Resource != nil && c.Seq > d.told && !d.has(c.Resource):
-			p.resources = append(p.resources, c.Resource)
-		case c.Resource == nil && c.Seq > d.untold:
-			p.removed = append(p.removed, c.Name)
-		}
-	}
-	slices.Reverse(p.resources)
-	slices.Reverse(p.removed)
-}
-
+// toldGone: the client has been told ahead that a member is gone.
 // share lists what every client without names, versions or peculiarities of its own is
 // told after a position. false: this one is not like that.
-func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) (ok bool) {
-	if p.news, ok = v.News(after); ok {
-		p.resources = p.news.Resources
-	}
-	return ok
-}
-
 // collectLeft: a name given up under the wildcard is told as what it is to the
 // wildcard, once that is certain (WILD-8, row l).
-func (d *deltaState) collectLeft(v fanout.View, p *part) {
-	subscribed, synced := v.Wildcard()
-	if !subscribed {
-		d.left.take()
-	}
-	if d.left.len() == 0 || !synced {
-		return
-	}
-	var removed []string
-	if v.WarmSet() {
-		removed = distinct(slices.Clone(p.removed))
-	}
-	for _, name := range d.left.take() {
-		if _, again := v.Lookup(name); again {
-			continue
-		}
-		if v.Leads(name) {
-			continue // it is told for an alias of it
-		}
-		r := v.Member(name)
-		if r == nil && (v.WarmSet() || v.Doubted(name)) {
-			if _, said := slices.BinarySearch(removed, name); !said { // by upstream
-				d.left.add(name) // what was loaded from disk may lack it (RECON-19), as may a set with a fault (ERR-10)
-			}
-			continue
-		}
-		if r != nil && d.postpones && !p.must {
-			d.left.add(name) // it may be a change
-			d.postponed = true
-			continue
-		}
-		p.answer, p.mixed = true, true
-		if r != nil {
-			p.resources = append(p.resources, r)
-			d.tellAhead(name, r.Version, p)
-		} else {
-			p.gone = append(p.gone, name)
-			d.tellAhead(name, "", p)
-		}
-	}
-}
-
 // collectNames: every name asked for is answered (DOWN-DELTA-7), and every change
 // of a subscribed one is told. A name not resolved yet is silent, and marked again
 // when it is (MISS-7).
@@ -363,71 +223,76 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 		changed = postpone(d, v, changed)
 	}
 	for _, id := range changed {
-		if !v.Has(id) {
-			continue
-		}
-		if _, told := slices.BinarySearch(asked, id); !told {
+		if _, told := slices.BinarySearch(asked, id); !told && v.Has(id) {
 			d.collectName(v, id, false, p)
 		}
-		if v.Answer(id).Vanished > d.namesTo {
-			d.ties.loosen(v.Name(id), "") // others answer to the name now
-		}
-	}
-	if d.postponed {
-		return // what waits may lead to what is loose
-	}
-	members, gone := d.ties.collectLoose(v)
-	p.resources, p.mixed = append(p.resources, members...), p.mixed || len(members) > 0
-	p.removed, p.removedLoose = append(p.removed, gone...), gone
-	d.namesTo = p.position
-	if !p.late() { // what is held back is collected again
-		d.ahead, d.warmed = nil, nil
 	}
 }
 
 func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
-	a := v.Answer(id)
-	if a.State == cache.Absent && d.brought(v.Name(id)) && v.Verdict(id, true) == fanout.Doubt {
+	a, name, told := v.Answer(id), v.Name(id), v.Told(id)
+	if a.State == cache.Absent && d.brings(name) && v.Verdict(id, true) == fanout.Doubt {
 		return // it is marked again when it is not
-	}
-	if asked && a.State != cache.Unknown {
-		p.answer = true
-		delete(d.warmed, id)
-	}
-	if a.State != cache.Unknown {
-		d.answered(v.Name(id))
-		d.ties.lead(v.Name(id), &a)
-	}
-	switch {
-	case a.State == cache.Present:
-		for r := range d.leadsTo(v.Name(id), &a, asked || d.warmed[id], p) {
-			kept := v.Warm(id) && d.keeps(r.Name)
-			if !kept && !d.has(r) || d.anew[id] {
-				p.resources = append(p.resources, r)
-			}
-			if !kept {
-				d.ties.told(r)
-			}
-		}
-		delete(d.warmed, id)
-	case a.Negative != nil:
-		p.resources = append(p.resources, a.Negative) // NAME-6
-	case a.State == cache.Absent && !d.misses(v.Name(id)):
-	case a.State == cache.Absent && asked:
-		p.gone = append(p.gone, v.Name(id)) // MISS-2
-		d.tellAhead(v.Name(id), "", p)
-	case a.State == cache.Absent && (d.warmed[id] || !d.toldAhead(v.Name(id), "", a.Seq)):
-		p.removed = append(p.removed, v.Name(id)) // MISS-10
-		p.removedIDs = append(p.removedIDs, id)
-	}
-	if a.State == cache.Absent {
-		d.held.judge(v.Name(id))
 	}
 	if asked && (a.Error != nil || a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk()) {
 		d.failed.add(id) // H-27
 	}
+	if a.State == cache.Unknown {
+		return
+	}
+	forced := asked || d.owes(id, &a)
+	p.answer = p.answer || asked
+	d.answered(name)
+	d.release(d.leads(v, id, &a)...)
+	switch {
+	case a.State == cache.Present:
+		d.collectCopies(v, id, &a, forced, p)
+	case a.Negative != nil:
+		p.resources = append(p.resources, a.Negative) // NAME-6
+		v.Tell(id, fanout.ToldGone(p.position))
+	case d.quiet && !told.Copy() && !d.brings(name):
+		v.Tell(id, fanout.ToldGone(p.position))
+	case asked:
+		p.gone = append(p.gone, name) // MISS-2
+		v.Tell(id, fanout.ToldGone(p.position))
+	case forced || told == 0 || told.Copy():
+		p.removed = append(p.removed, name) // MISS-10
+		p.removedIDs = append(p.removedIDs, id)
+		return // paid when that is told
+	}
+	d.paid(id, &a)
 }
 
+// collectCopies: all that answers to a name, and the client does not hold or is to be told
+// all the same.
+func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, forced bool, p *part) {
+	_, exact := d.led[id]
+	for _, r := range a.Resources() {
+		switch kept := v.Warm(id) && d.brings(r.Name); {
+		case kept:
+			continue // what is from disk does not replace it (RECON-19)
+		case d.brings(r.Name) && d.holds(v, r):
+			d.spare(r, p)
+		case d.brought.spared(r.Name): // another of its names has led here already
+		case forced || !d.holds(v, r):
+			p.resources = append(p.resources, r)
+			if own, ok := v.Lookup(r.Name); ok {
+				d.paid(own, a)
+			}
+		}
+		if exact {
+			d.sentFor(r)
+		}
+	}
+	v.Tell(id, fanout.ToldCopy(p.position))
+}
+
+// collectReleased judges what no name leads to any more. Unless the client's interest covers
+// it otherwise it is gone; if the wildcard does, it is told as a member. What cannot be judged
+// yet stays.
+// answersTo: some name of the client's leads to a resource, or may: its own has no answer.
+// falls is the member of the wildcard's set, or nil, that a resource falls back to which the
+// client has because of a name; certain is false while that cannot be said.
 // collectErrors: each error of a name once (ERR-9), in a response that does not
 // list the name as a resource.
 func (d *deltaState) collectErrors(v fanout.View, p *part) {
@@ -441,7 +306,9 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 			d.failed.add(id) // in the next one
 			continue
 		}
-		p.collectError(v, id, d.brought(name))
+		if p.collectError(v, id, d.brings(name)) {
+			d.errs(id)
+		}
 	}
 }
 
@@ -450,22 +317,28 @@ func (d *deltaState) later(p *part) {
 	d.members = d.members || p.removedMembers
 	d.changed.add(p.removedIDs...)
 	d.uncovered.add(p.removedUncovered...)
-	for _, name := range p.removedLoose {
-		d.ties.loosen(name, "")
-	}
+	d.release(p.removedNames...)
 }
 
 // removedNow notes that the removals of a part are told.
 func (d *deltaState) removedNow(p *part) {
-	if p.removedMembers {
-		d.untold = p.position
-		d.sub.Passed(d.untold)
+	d.gone(p.removed)
+	if !p.removedMembers && len(p.removedIDs)+len(p.removedUncovered)+len(p.removedNames) == 0 {
+		return
 	}
-	d.ties.gone(p.removed)
-	for _, name := range p.removed {
-		delete(d.copies, name)
-	}
-	if p.pushed { // and with that all changes
-		d.ahead, d.warmed = nil, nil
-	}
+	d.sub.Read(func(v fanout.View) {
+		for _, name := range slices.Concat(p.removedUncovered, p.removedNames) {
+			d.sentAhead(v, name, nil)
+		}
+		for _, id := range p.removedIDs {
+			a := v.Answer(id)
+			d.paid(id, &a)
+			v.Tell(id, fanout.ToldGone(p.position))
+		}
+		if p.removedMembers {
+			d.untold = p.position
+			v.Passed(d.untold)
+		}
+	})
+	d.passed()
 }

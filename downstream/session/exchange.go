@@ -1,7 +1,6 @@
 package session
 
 import (
-	"iter"
 	"slices"
 	"strconv"
 	"time"
@@ -37,31 +36,13 @@ type exchange struct {
 	// What identifier made last, and of which identifier of the control plane's.
 	plane struct{ of, text string }
 
-	// To be told: changes, and what the client wants an answer to.
-	marked        bool           // there are marks in the mailbox
-	changed       pile[cache.ID] // names whose answer may have changed
-	failed        pile[cache.ID] // names with an error to be told of
-	members       bool           // the wildcard's set changed
-	asked         pile[cache.ID]
-	wildcardAsked bool
-	refused       pile[string] // names asked for in a way that is not served (NAME-18)
-
-	renewed        pile[cache.ID]  // names of which a TTL was renewed
-	membersRenewed bool            // of some in the wildcard's set
-	renewedTo      cache.Seq       // renewals are told up to here
-	handed         bool            // what was waited for has come: a body (VALID-5), or word of what is from disk
-	source         *cache.Source   // where the changes among these come from
-	excess         []*cache.Source // traced, and too many to be followed
-
-	// Position.
-	told    cache.Seq // the wildcard's changes up to here
-	namesTo cache.Seq // changes of subscribed names up to here
-	ties    ties      // what it was told for aliases
-	// ahead: what an answer told while changes waited for an ACK, and up to where.
-	// The changes need not tell it again (DOWN-DELTA-14).
-	ahead map[string]ahead
-	// warmed: names to be told in full for the sake of their cluster (ORDER-4).
-	warmed map[cache.ID]bool
+	// What the client may hold, and why it may have to be told something.
+	holdings
+	debts
+	marked    bool            // there are marks in the mailbox
+	renewedTo cache.Seq       // renewals are told up to here
+	source    *cache.Source   // where the changes among the debts come from
+	excess    []*cache.Source // traced, and too many to be followed
 
 	// Awaiting an ACK, oldest first.
 	unacked   []sent
@@ -133,77 +114,9 @@ func (x *exchange) overdue(timeout time.Duration) time.Time {
 	return x.unacked[len(x.unacked)-1].since.Add(timeout)
 }
 
-// pending: there are changes that a push would tell.
-func (x *exchange) pending() bool {
-	return x.changed.len() > 0 || len(x.ties.loose) > 0 || x.failed.len() > 0 || x.members || x.handed
-}
-
-// tellAhead notes what an answer tells of a name.
-func (x *exchange) tellAhead(name, version string, p *part) {
-	if p.pushed {
-		return // the changes go along
-	}
-	if x.ahead == nil {
-		x.ahead = make(map[string]ahead)
-	}
-	x.ahead[name] = ahead{version, p.position}
-}
-
-// ahead is what a name was told to be, "" for gone, and up to where.
-type ahead struct {
-	version string
-	to      cache.Seq
-}
-
-// toldAhead: an answer has told exactly this already.
-func (x *exchange) toldAhead(name, version string, at cache.Seq) bool {
-	a, ok := x.ahead[name]
-	return ok && a.version == version && at <= a.to
-}
-
-// leadsTo are the resources to tell of those that answer to a name: if it was
-// asked for all of them, else those that changed.
-func (x *exchange) leadsTo(name string, a *cache.Answer, asked bool, p *part) iter.Seq[*cache.Resource] {
-	return func(yield func(*cache.Resource) bool) {
-		tell := func(r *cache.Resource, at cache.Seq) bool {
-			if asked {
-				x.tellAhead(r.Name, r.Version, p)
-				return yield(r)
-			}
-			if r.Name != name && x.ties.knows(r) || r.Name == name && len(a.More) > 0 && at <= x.namesTo {
-				return true
-			}
-			if x.toldAhead(r.Name, r.Version, at) {
-				x.ties.told(r)
-				return true
-			}
-			return yield(r)
-		}
-		if !tell(a.Resource, a.Seq) {
-			return
-		}
-		for i, r := range a.More {
-			if !tell(r, a.MoreSeqs[i]) {
-				return
-			}
-		}
-	}
-}
-
-// due: there may be something to send at this moment.
-func (x *exchange) due() bool {
-	return x.pending() || x.asked.len() > 0 || x.wildcardAsked || x.refused.len() > 0 ||
-		x.renewed.len() > 0 || x.membersRenewed
-}
-
-// take adds marks to what is not told yet.
+// take adds marks to what is owed.
 func (x *exchange) take(m fanout.Marks) {
-	x.changed.give(m.Content)
-	x.failed.give(m.Errors)
-	x.members = x.members || m.Wildcard
-	x.renewed.give(m.Renewed)
-	x.membersRenewed = x.membersRenewed || m.WildcardRenewed
-	x.handed = x.handed || m.Again
+	x.debts.take(m)
 	if m.Source.Traced() && !x.source.Fits(m.Source) {
 		x.excess = append(x.excess, m.Source)
 	}

@@ -102,7 +102,6 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 	if w, ok := st.(*sotwState); ok {
 		w.outgoing.turn = s.turns(st, now)
 	}
-	x.ties.expect(x.asked.len())
 	x.sub.Read(func(v fanout.View) {
 		x.marked = false
 		x.take(v.Marks())
@@ -112,7 +111,6 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		s.withholdErrors(v, sp)
 		x.postponed = x.postponed || x.postpones && !push && gains(st, v)
 	})
-	x.ties.fold()
 	if x.source != nil && !sp.early() && !sp.late() && !st.due() && !x.postponed {
 		s.untell(x) // it changes nothing for this client
 	}

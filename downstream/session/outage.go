@@ -116,7 +116,7 @@ func (s *Session) hangUp(now time.Time) *End {
 	}
 	for _, st := range s.states { // the client may have given up what it waited for
 		x := st.base()
-		x.sub.Read(func(v fanout.View) { x.starving = starving(v, st.brought) })
+		x.sub.Read(func(v fanout.View) { x.starving = starving(v, st.brings) })
 	}
 	if why := s.starved(); why != nil {
 		return &End{Unreachable, why.GetMessage()}

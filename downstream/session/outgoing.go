@@ -132,7 +132,7 @@ func (s *sotwState) depart(v fanout.View, p *part, shrunk, acked bool) {
 	}
 	ids, p.errors = errorsOf(v, p.errors, staying)
 	s.failed.add(ids...)
-	p.resources = append(slices.Clip(p.resources), staying...) // they are shared
+	p.resources, p.staying = append(slices.Clip(p.resources), staying...), staying // they are shared
 	p.version, p.news, s.shrink = digest(p.resources), nil, true
 	if s.staysSince.IsZero() || s.outgoing.turn.overdue {
 		s.staysSince = s.outgoing.turn.now

@@ -16,6 +16,7 @@ type part struct {
 	resources []*cache.Resource
 	news      *fanout.News      // that the resources began with, if they are shared
 	beats     []*cache.Resource // without their bodies (TTL-4)
+	spared    []*cache.Resource // not sent, since the client came with them (TTL-5)
 	changed   []*cache.Resource // those of the resources that are news (ORDER-4)
 	gone      []string          // removals that answer a request
 	errors    []resourceErr
@@ -30,10 +31,12 @@ type part struct {
 	removed          []string
 	removedIDs       []cache.ID        // the subscribed names behind them, if any; SotW: those with errors
 	removedMembers   bool              // some of them left the wildcard
-	removedLoose     []string          // those to which no alias leads any more
+	removedNames     []string          // those to which no name leads any more
 	removedUncovered []string          // those that the client came with, and nothing covers
 	shrunk           bool              // SotW: the set, without what is gone, and the errors of that
 	lasting          []*cache.Resource // of the shrunk set
+	goneIDs          []cache.ID        // the subscribed names that are not in it
+	staying          []*cache.Resource // what a set lists that is gone (ORDER-2)
 
 	// unavailable: names that cannot be resolved just now, and why (ERR-7).
 	unavailable []resourceErr
@@ -82,15 +85,18 @@ func (p *part) refuse(x *exchange) {
 	}
 }
 
-// collectError says why a name is not there. brought: the client came with a copy of it, or
-// may have.
-func (p *part) collectError(v fanout.View, id cache.ID, brought bool) {
+// collectError says why a name is not there, and reports whether that is upstream's word.
+// brought: the client came with a copy of it, or may have.
+func (p *part) collectError(v fanout.View, id cache.ID, brought bool) bool {
 	a := v.Answer(id)
 	if a.Error != nil {
 		p.errors = append(p.errors, resourceErr{v.Name(id), a.Error})
-	} else if named, _ := v.Unavailable(); named != nil && waits(v, id, brought) {
+		return true
+	}
+	if named, _ := v.Unavailable(); named != nil && waits(v, id, brought) {
 		p.unavailable = append(p.unavailable, resourceErr{v.Name(id), named})
 	}
+	return false
 }
 
 // waits: the client waits for what a name leads to. Nobody does for what is in doubt.

@@ -116,13 +116,13 @@ func (x *exchange) succeed(was *exchange) {
 // move has the type served from another Hub, as if its client had just asked there for what it
 // subscribes to.
 func (d *deltaState) move(to exchange, now time.Time) {
-	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: d.held.versions()}
+	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: d.brought.versions()}
 	req.ResourceNamesSubscribe, req.ResourceNamesUnsubscribe = was.interest()
-	*d = deltaState{exchange: to, untold: unseen, warming: was.warming, copies: was.copies, sent: was.sent}
-	d.left.least, d.uncovered.least = was.left.least, was.uncovered.least
+	*d = deltaState{exchange: to, quiet: was.quiet, resend: was.resend, needed: was.needed}
+	d.uncovered.least = was.uncovered.least
 	d.request(req, now)
 	d.reconnected, d.returning = was.reconnected, was.returning
-	d.opening, d.resend = was.opening, was.resend
+	d.opening = was.opening
 	d.succeed(&was.exchange)
 }
 
@@ -145,7 +145,7 @@ func (s *sotwState) move(to exchange, now time.Time) {
 	was := *s
 	wildcard := false
 	was.sub.Read(func(v fanout.View) { wildcard, _ = v.Wildcard() })
-	*s = sotwState{exchange: to, mostDelivered: was.mostDelivered}
+	*s = sotwState{exchange: to}
 	if len(was.names) == 0 && !wildcard { // given up, which an empty first request does not mean for some types
 		s.sub.Replace([]string{fanout.Wildcard}, now)
 	}

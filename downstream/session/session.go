@@ -142,8 +142,7 @@ type state interface {
 	later(p *part)
 	removedNow(p *part)
 	takes() room
-	brought(name string) bool
-	holds(r *cache.Resource) bool
+	brings(name string) bool
 	move(to exchange, now time.Time)
 }
 
@@ -407,16 +406,13 @@ func (s *Session) delta(t cache.TypeURL, now time.Time) (*deltaState, *End) {
 	if end != nil {
 		return nil, end
 	}
-	d := &deltaState{exchange: x, untold: unseen, resend: slices.Contains(s.config.ResendOnReconnect, t)}
-	d.left.least, d.uncovered.least = s.config.bounds().Pile, s.config.bounds().Pile
+	d := &deltaState{exchange: x, resend: slices.Contains(s.config.ResendOnReconnect, t)}
+	d.uncovered.least = s.config.bounds().Pile
 	if relay := len(s.peer.Via) > 0; !relay && slices.Contains(s.config.NeverSynthesize, t) {
-		d.copies = make(map[string]struct{})
+		d.quiet = true
 	}
 	if clusters, ok := s.find(cache.Cluster).(*deltaState); ok && t == cache.Endpoint {
-		for name := range clusters.sent {
-			d.spareNot(name)
-		}
-		clusters.sent = nil
+		d.needed, clusters.needed = clusters.needed, nil
 	}
 	s.add(d)
 	return d, nil
@@ -430,7 +426,7 @@ func (s *Session) sotw(t cache.TypeURL, now time.Time) (*sotwState, *End) {
 	if end != nil {
 		return nil, end
 	}
-	w := &sotwState{exchange: x, mostDelivered: s.config.bounds().Delivered}
+	w := &sotwState{exchange: x}
 	s.add(w)
 	return w, nil
 }
@@ -466,7 +462,8 @@ func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 		refers: s.kind.Type == "" && refersToClusters(t),
 		most:   b.Unacked,
 	}
-	x.changed.least, x.failed.least, x.asked.least, x.refused.least, x.renewed.least = b.Pile, b.Pile, b.Pile, b.Pile, b.Pile
+	x.debts.bound(b.Pile)
+	x.untold = unseen
 	return x
 }
 

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -19,25 +18,18 @@ type sotwState struct {
 	requested bool
 	names     []string // of the newest request, sorted
 
-	came string              // the version of the first request: what the client held then
-	must map[string]struct{} // its names, if it had one
+	// came is the version of the first request: what the client held then, all of its names in
+	// it, and the wildcard's set if it asked for that.
+	came         string
+	cameWildcard bool
 	// moved: the names have been others since.
 	moved bool
 
 	// Full-state types only.
-	//
-	// Nothing is said while a name is unresolved that the client may hold: one of
-	// must, or one delivered on this stream (DOWN-SOTW-7).
-	delivered map[string]struct{} // by name
-	// mostDelivered is how many of them there may be beside two for each name that is
-	// asked for (Bounds.Delivered).
-	mostDelivered int
-	sentAll       bool                // the wildcard has delivered who knows what
-	version       string              // of the last response
-	again         bool                // the view is owed, once it is certain
-	news          map[string]struct{} // names of those that it will bring
-	shrink        bool                // removals wait for other types (ORDER-2)
-	outgoing      outgoing
+	version  string // of the last response
+	again    bool   // the view is owed, once it is certain
+	shrink   bool   // removals wait for other types (ORDER-2)
+	outgoing outgoing
 
 	// warmedAt counts the cluster deliveries to this node when endpoints were
 	// last answered (ORDER-5).
@@ -67,18 +59,8 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names []string, war
 	s.wildcardAsked = s.wildcardAsked || asked.Wildcard
 	if first {
 		s.warmedAt = warmed
-		if s.full {
-			s.delivered = make(map[string]struct{})
-		}
 		if s.came = req.GetVersionInfo(); s.came != "" {
-			s.returning = s.url == cache.Cluster
-			s.must = make(map[string]struct{}, len(names))
-			for _, name := range names {
-				s.must[name] = struct{}{}
-			}
-			if asked.Wildcard {
-				s.must[fanout.Wildcard] = struct{}{}
-			}
+			s.comesBack(asked.Wildcard)
 		}
 	}
 	if s.url == cache.Endpoint && warmed != s.warmedAt && repeated {
@@ -88,23 +70,47 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names []string, war
 	return v
 }
 
+// comesBack notes that the client holds what it asks for first, nobody knows in which version.
+func (s *sotwState) comesBack(wildcard bool) {
+	s.returning, s.cameWildcard = s.url == cache.Cluster, wildcard
+	s.sub.Read(func(v fanout.View) {
+		for _, id := range v.Names() {
+			v.Tell(id, fanout.Brought)
+		}
+	})
+}
+
 // replace puts other names in the place of those asked for. came: the client came with something.
 func (s *sotwState) replace(names []string, came bool, now time.Time) fanout.Asked {
 	before := s.names
+	var held map[string]fanout.Told
+	if s.requested && !slices.Equal(names, before) {
+		s.sub.Read(func(v fanout.View) { held = s.changesHands(v, names) })
+	}
 	s.names = names
 	asked := s.sub.Replace(names, now)
-	if s.full && !slices.Equal(names, before) {
-		s.sub.Read(s.outgoing.giveUp)
-	}
-	s.awaitNew(before, asked.Wildcard, came)
-	for name := range s.ties.of {
-		if _, still := slices.BinarySearch(names, name); !still {
-			s.ties.drop(name)
+	s.sub.Read(func(v fanout.View) {
+		if s.full && !slices.Equal(names, before) {
+			s.outgoing.giveUp(v)
 		}
-	}
+		for name, told := range held {
+			if id, ok := v.Lookup(name); ok {
+				v.Tell(id, told)
+			} else if subscribed, _ := v.Wildcard(); subscribed || v.Leads(name) {
+				s.keeps(name)
+			}
+		}
+		if subscribed, _ := v.Wildcard(); !subscribed {
+			s.unsubscribed()
+			s.cameWildcard = false
+		}
+	})
+	s.awaitNew(before, asked.Wildcard, came)
 	return asked
 }
 
+// changesHands is what the client holds because of the wildcard and asks for by name now, or
+// because of a name that it does not ask for any more.
 // awaitNew notes what a request asks for that those before it did not, unless the client
 // came with it.
 func (s *sotwState) awaitNew(before []string, wildcard, came bool) {
@@ -129,17 +135,18 @@ func (s *sotwState) awaitNew(before []string, wildcard, came bool) {
 	}
 }
 
-// brought: the client came with something, of which it is not known what.
-func (s *sotwState) brought(string) bool { return s.came != "" }
-
-func (s *sotwState) holds(*cache.Resource) bool { return false }
+// brings: the client came with something, of which it is not known what.
+func (s *sotwState) brings(string) bool { return s.came != "" }
 
 func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink }
 
 // collect is what there is to tell. push: changes too, not only answers.
 func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push && !s.postpones
-	s.returns(v, func(name string) bool { _, came := s.must[name]; return came })
+	s.returns(v, func(name string) bool {
+		id, ok := v.Lookup(name)
+		return ok && v.Told(id) == fanout.Brought
+	})
 	if s.full {
 		s.collectFull(v, push, &p)
 	} else {
@@ -148,140 +155,16 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	if !s.full || !v.Husks() {
 		s.expiring(v, &p)
 	} // else nobody could renew the set without asking upstream for bodies each time
-	p.starving = starving(v, s.brought)
+	p.starving = starving(v, s.brings)
 	return p
 }
 
 // collectFull decides whether the whole view is to be sent, and lists it.
-func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
-	subscribed, synced := v.Wildcard()
-	s.wildcardAsked = s.wildcardAsked && subscribed
-	if !subscribed && len(v.Names()) == 0 {
-		s.again, s.shrink, s.members, s.news = false, false, false, nil // nothing is owed any more (row s)
-	}
-	p.answer = s.asked.len() > 0 || s.wildcardAsked && synced
-	if !push && !p.answer {
-		return
-	}
-	send, beat := s.again || s.wildcardAsked, false // rows a, c, t
-	shrunk := s.shrink
-	if (s.members || send) && subscribed && synced {
-		shrunk = true // if nothing has come; what has gone nobody remembers for this client (H-42)
-		for c := range v.Members(s.told) {
-			if c.Resource != nil {
-				send = true
-				p.changed = append(p.changed, c.Resource)
-			}
-		}
-	}
-	s.members, s.again, s.shrink = false, false, false
-	s.lookAgain(v)
-	for _, id := range distinct(slices.Concat(s.asked.take(), s.changed.take())) {
-		if !v.Has(id) {
-			continue
-		}
-		_, had := s.delivered[v.Name(id)]
-		if s.doubts(v, id) {
-			continue // it is marked again when it is certain
-		}
-		switch a := v.Answer(id); a.State {
-		case cache.Present:
-			send = true // DOWN-SOTW-5
-			p.changed = append(p.changed, a.Resource)
-		case cache.Absent:
-			shrunk = shrunk || had // down to an empty set, if need be (DOWN-SOTW-9)
-			delete(s.must, v.Name(id))
-			delete(s.delivered, v.Name(id))
-			s.answered(v.Name(id))
-			s.collectError(v, id, p)
-		case cache.Unknown:
-			s.collectError(v, id, p)
-		}
-	}
-	s.collectErrors(v, p)
-	if push && (s.renewed.len() > 0 || s.membersRenewed) {
-		// The whole set, since a client takes what comes without a body for gone (TTL-8).
-		whole, beats := s.renewals(v)
-		beat = len(whole)+len(beats) > 0 && !v.Husks()
-		send = send || beat
-	}
-	s.handed = false
-
-	resources, version, certain := s.view(v)
-	s.postponed = s.postpones && certain && send && !beat && !s.answersNew(v)
-	if !certain || s.spared(v, version) || s.postponed {
-		s.again, s.shrink = send, shrunk
-		for _, e := range slices.Concat(p.errors, p.unavailable) {
-			if id, ok := v.Lookup(e.name); ok {
-				s.failed.add(id)
-			}
-		}
-		s.brings(p.changed)
-		p.changed, p.errors, p.unavailable, p.answer = nil, nil, nil, false
-		return
-	}
-	p.refuse(&s.exchange)
-	shrunk = shrunk && version != s.version
-	if !send && !shrunk && len(p.errors) == 0 && len(p.unavailable) == 0 {
-		return
-	}
-	if len(s.news) > 0 {
-		s.brings(p.changed)
-		p.changed = slices.DeleteFunc(slices.Clone(resources), func(r *cache.Resource) bool {
-			_, news := s.news[r.Name]
-			return !news
-		})
-		s.news = nil
-	}
-	p.resources, p.version, p.must = resources, version, send
-	p.news, _ = v.News(0)
-	s.depart(v, p, shrunk && !send, push)
-	s.wildcardAsked = false
-	s.answered(fanout.Wildcard)
-	s.version, s.told = p.version, p.position
-	v.Handed(true) // they are among the resources
-	s.deliver(v)
-}
-
+// gained are those of a view that are news to the client, for whom it matters: Clusters.
 // answersNew: the set has an answer to something that was not asked for before.
-func (s *sotwState) answersNew(v fanout.View) bool {
-	if s.wildcardAsked && s.awaits(fanout.Wildcard) {
-		return true
-	}
-	for name := range s.awaited {
-		if id, ok := v.Lookup(name); ok && v.Answer(id).State == cache.Present {
-			return true
-		}
-	}
-	return false
-}
-
-// brings notes what is news of the view that is owed: by name, since it may change
-// again until then, or go.
-func (s *sotwState) brings(changed []*cache.Resource) {
-	if s.news == nil {
-		s.news = make(map[string]struct{}, len(changed))
-	}
-	for _, r := range changed {
-		s.news[r.Name] = struct{}{}
-	}
-}
-
-// deliver notes what the client holds from now on.
-func (s *sotwState) deliver(v fanout.View) {
-	subscribed, _ := v.Wildcard()
-	s.sentAll = s.sentAll || subscribed
-	if len(s.delivered) > 2*len(v.Names())+s.mostDelivered {
-		clear(s.delivered)
-	}
-	for _, id := range v.Names() {
-		if v.Answer(id).State == cache.Present {
-			s.delivered[v.Name(id)] = struct{}{}
-			s.answered(v.Name(id))
-		}
-	}
-}
-
+// delivered notes what the client holds with a set, or what it does not any more when only
+// that is the news and waits for other types.
+// listed: some of the resources bears a name.
 // collectNew lists what is new or newly named. A removal is not told, save as an
 // error (DOWN-SOTW-10, MISS-6).
 func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
@@ -310,7 +193,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 			}
 		}
 		slices.Reverse(p.resources)
-		s.wildcardAsked, s.members, s.told = false, false, p.position
+		s.wildcardAsked, s.members, s.told, s.untold = false, false, p.position, p.position
 		s.answered(fanout.Wildcard)
 	}
 	asked := s.asked.take()
@@ -329,12 +212,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		s.collectNames(v, changed, false, p)
 		s.asked.drop(changed) // upstream has spoken of what was put off
 	}
-	if push && !s.postponed {
-		members, _ := s.ties.collectLoose(v) // the rest goes silently (DOWN-SOTW-10)
-		p.resources = append(p.resources, members...)
-		s.namesTo, s.warmed = p.position, nil
-		s.ahead = nil
-	}
+	s.collectReleased(v, push, p)
 	p.resources, _ = bodies(v, p.resources)
 	s.collectErrors(v, p)
 	p.refuse(&s.exchange)
@@ -350,27 +228,19 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		return
 	}
 	p.resources = unique(p.resources)
-	s.ties.told(p.resources...)
+	for _, r := range p.resources {
+		s.sent(r)
+	}
 	p.version = viewVersion(v, everything(v))
 }
 
 // keep puts names off of which the client came with a version of its own, and upstream
 // has not confirmed another one (RECON-19), unless it is given that for another name.
 func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
-	if len(s.must) == 0 || len(asked) == 0 && !s.handed {
+	if s.came == "" || len(asked) == 0 && !s.handed || s.replaces(v, viewVersion(v, everything(v))) {
 		return asked
 	}
-	if s.replaces(v, viewVersion(v, everything(v))) {
-		maps.DeleteFunc(s.must, func(name string, _ struct{}) bool {
-			id, ok := v.Lookup(name)
-			return !v.Doubted(name) && !(ok && v.Unanswered(id))
-		})
-		return asked
-	}
-	kept := func(id cache.ID) bool {
-		_, came := s.must[v.Name(id)]
-		return came && v.Has(id) && v.Warm(id)
-	}
+	kept := func(id cache.ID) bool { return v.Has(id) && v.Told(id) == fanout.Brought && v.Warm(id) }
 	given := make(map[*cache.Resource]bool)
 	for _, id := range asked {
 		for _, r := range v.Answer(id).Resources() {
@@ -388,8 +258,7 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 
 // keepsSet puts the wildcard's set off in the same way.
 func (s *sotwState) keepsSet(v fanout.View) bool {
-	_, came := s.must[fanout.Wildcard]
-	return came && v.WarmSet() && !s.replaces(v, viewVersion(v, everything(v)))
+	return s.cameWildcard && v.WarmSet() && !s.replaces(v, viewVersion(v, everything(v)))
 }
 
 // collectNames lists what names lead to.
@@ -398,31 +267,41 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 		if !v.Has(id) {
 			continue
 		}
-		a := v.Answer(id)
+		a, name := v.Answer(id), v.Name(id)
 		if a.State != cache.Present && s.doubts(v, id) {
 			continue
 		}
+		forced := asked || s.owes(id, &a)
 		if a.State != cache.Unknown {
-			delete(s.must, v.Name(id)) // it is told what there is
+			s.release(s.leads(v, id, &a)...)
+			s.paid(id, &a)
+			s.answered(name)
 		}
-		if a.State != cache.Unknown {
-			s.ties.lead(v.Name(id), &a)
-			if asked {
-				delete(s.warmed, id)
+		switch a.State {
+		case cache.Present:
+			_, exact := s.led[id]
+			for _, r := range a.Resources() {
+				if forced || !s.holds(v, r) {
+					p.resources = append(p.resources, r)
+				}
+				if exact {
+					s.sentFor(r)
+				}
 			}
-			s.answered(v.Name(id))
-		}
-		if a.State == cache.Present {
-			p.resources = slices.AppendSeq(p.resources, s.leadsTo(v.Name(id), &a, asked || s.warmed[id], p))
+			v.Tell(id, fanout.ToldCopy(p.position))
 			if a.Resource.Husk() {
 				s.failed.add(id) // it may not come just now
 			}
-		} else {
-			s.collectError(v, id, p)
+			continue
+		case cache.Absent:
+			v.Tell(id, fanout.ToldGone(p.position))
 		}
+		s.collectError(v, id, p)
 	}
 }
 
+// collectReleased has what no name leads to any more sent as a member of the wildcard's set.
+// The rest goes silently (DOWN-SOTW-10).
 // collectRenewals: heartbeats go under the version that the client has accepted, and
 // which they do not change (TTL-8, TTL-10). What goes under a new one has a body.
 func (s *sotwState) collectRenewals(v fanout.View, p *part) {
@@ -460,6 +339,9 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	p.erred[id] = struct{}{}
 	name, a := v.Name(id), v.Answer(id)
 	if a.State == cache.Absent && a.Error == nil {
+		if v.Leads(name) {
+			return // an alias has led to it in the wildcard's set
+		}
 		why := notFound
 		if a.Cause == cache.TTLExpired {
 			why = expired
@@ -468,7 +350,9 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 		return
 	}
 	if a.Error != nil || !s.ends {
-		p.collectError(v, id, s.mayHold(name))
+		if p.collectError(v, id, s.mayHold(v, id)) {
+			s.errs(id)
+		}
 	}
 }
 
@@ -480,7 +364,16 @@ func (s *sotwState) later(p *part) {
 
 // removedNow notes that the shrunk set is told.
 func (s *sotwState) removedNow(p *part) {
-	if p.shrunk {
-		s.departed(p.lasting)
+	if !p.shrunk {
+		return
+	}
+	s.departed(p.lasting)
+	s.untold, s.other = p.position, nil
+	if len(p.goneIDs) > 0 {
+		s.sub.Read(func(v fanout.View) {
+			for _, id := range p.goneIDs {
+				v.Tell(id, fanout.ToldGone(p.position))
+			}
+		})
 	}
 }

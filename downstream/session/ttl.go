@@ -53,7 +53,7 @@ func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
 	}
 	if subscribed, synced := v.Wildcard(); x.membersRenewed && subscribed && synced {
 		for c := range v.Renewed(from) {
-			if c.Seq <= x.told || x.toldAhead(c.Name, c.Resource.Version, c.Seq) {
+			if x.holds(v, c.Resource) {
 				add(c.Resource, c.Seq)
 			}
 		}
@@ -66,13 +66,12 @@ func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
 // came with: it may have been renewed while the client was away.
 func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	var beats []*cache.Resource
-	for _, held := range d.spared {
-		if ends, _ := v.Ends(held.spared); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
-			beats = append(beats, held.spared)
+	for _, r := range p.spared {
+		d.brought.spare(r.Name, false)
+		if ends, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
+			beats = append(beats, r)
 		}
-		held.spared = nil
 	}
-	d.spared = nil
 	if push {
 		whole, renewed := d.renewals(v)
 		whole, _ = bodies(v, besides(p.resources, whole))

@@ -19,13 +19,11 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 	}
 	doubt := s.came != "" && s.lastNonce == "" && v.SetVerdict(true) == fanout.Doubt
 	for _, id := range v.Names() {
-		name := v.Name(id)
-		_, must := s.must[name]
-		switch v.Verdict(id, s.mayHold(name)) {
+		switch v.Verdict(id, s.mayHold(v, id)) {
 		case fanout.Doubt:
 			doubt = true
 		case fanout.Unknown:
-			if _, had := s.delivered[name]; must || had || s.sentAll {
+			if v.Told(id).Copy() {
 				return nil, "", false
 			}
 		}
@@ -52,7 +50,12 @@ func (s *sotwState) lacks(v fanout.View) bool {
 	if subscribed, _ := v.Wildcard(); !subscribed || !v.WarmSet() {
 		return false
 	}
-	for name := range s.delivered {
+	for _, id := range v.Names() {
+		if name := v.Name(id); v.Told(id).Copy() && v.Told(id) != fanout.Brought && !v.Covers(name) {
+			return true
+		}
+	}
+	for name := range s.other {
 		if !v.Covers(name) {
 			return true
 		}
@@ -109,19 +112,18 @@ func digest(resources []*cache.Resource) string {
 
 // mayHold: the client came with a version, asked for a name in its first request, and may
 // still have what it came with: no set was sent to it since.
-func (s *sotwState) mayHold(name string) bool {
-	_, must := s.must[name]
-	return must && !(s.full && s.lastNonce != "")
+func (s *sotwState) mayHold(v fanout.View, id cache.ID) bool {
+	return s.came != "" && v.Told(id) == fanout.Brought && !(s.full && s.lastNonce != "")
 }
 
 // lookAgain has the names that the client came with looked at, when what was in doubt may
 // not be any more.
 func (s *sotwState) lookAgain(v fanout.View) {
-	if !s.handed {
+	if !s.handed || s.came == "" {
 		return
 	}
-	for name := range s.must {
-		if id, ok := v.Lookup(name); ok && v.Verdict(id, true) == fanout.Gone {
+	for _, id := range v.Names() {
+		if v.Told(id) == fanout.Brought && v.Verdict(id, true) == fanout.Gone {
 			s.changed.add(id)
 		}
 	}
@@ -129,5 +131,5 @@ func (s *sotwState) lookAgain(v fanout.View) {
 
 // doubts: what is known of a name is not certain for a client that may hold it.
 func (s *sotwState) doubts(v fanout.View, id cache.ID) bool {
-	return s.mayHold(v.Name(id)) && v.Answer(id).State != cache.Present && v.Verdict(id, true) == fanout.Doubt
+	return s.mayHold(v, id) && v.Answer(id).State != cache.Present && v.Verdict(id, true) == fanout.Doubt
 }

@@ -25,7 +25,7 @@ func (s *Session) warm(clusters []*cache.Resource) {
 	if st == nil {
 		// The client may come with versions of these endpoints in a moment.
 		if d, ok := s.find(cache.Cluster).(*deltaState); ok && d.reconnected {
-			d.remember(names)
+			d.needs(names)
 		}
 		return
 	}
@@ -35,20 +35,28 @@ func (s *Session) warm(clusters []*cache.Resource) {
 		for _, name := range names {
 			if id, ok := v.Lookup(name); ok {
 				x.changed.add(id)
-				if x.warmed == nil {
-					x.warmed = make(map[cache.ID]bool)
-				}
-				x.warmed[id] = true
+				x.force(id)
 			} else if r := v.Member(name); r != nil && d != nil {
 				if subscribed, _ := v.Wildcard(); subscribed {
 					d.left.add(name)
 				}
 			}
-			if d != nil && d.held != nil {
-				d.spareNot(name)
+			if d != nil {
+				d.brought.void(name)
 			}
 		}
 	})
+}
+
+// needs keeps the endpoint names of clusters that are sent before the client asks for
+// endpoints.
+func (d *deltaState) needs(names []string) {
+	if d.needed == nil {
+		d.needed = make(map[string]struct{})
+	}
+	for _, name := range names {
+		d.needed[name] = struct{}{}
+	}
 }
 
 // Warmth counts the clusters delivered to each node on whatever stream, for

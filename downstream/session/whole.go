@@ -33,7 +33,7 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 // answered with nothing (row b).
 func (s *sotwState) whole(v fanout.View) (p part) {
 	p.position = v.Position()
-	p.starving = starving(v, s.brought)
+	p.starving = starving(v, s.brings)
 	if subscribed, synced := v.Wildcard(); subscribed && !synced {
 		return p
 	}

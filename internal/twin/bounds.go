@@ -9,26 +9,25 @@ import (
 // by itself, so that what is beyond a bound, and beyond two of them at once, is played as
 // often as what is within.
 const (
-	boundRequest   = "request"   // what is asked for goes over several requests (UP-17)
-	boundLinger    = "linger"    // one name of a type lingers (UP-7)
-	boundPrune     = "prune"     // what is gone is forgotten once every client was told
-	boundMarks     = "marks"     // repetitions of what changed are dropped at once
-	boundNews      = "news"      // clients that lag behind differently share nothing
-	boundShare     = "share"     // what clients share is not copied into one piece
-	boundPile      = "pile"      // repetitions of what a client is to be told are dropped at once
-	boundDelivered = "delivered" // what a SotW client was sent, and has given up, is forgotten
-	boundUnacked   = "unacked"   // few nonces are remembered
-	boundUnasked   = "unasked"   // there is room for two resources that nobody has asked for (UP-9)
-	boundGone      = "gone"      // the name of one such resource is remembered
-	boundPair      = "pair"      // one name at a time is asked for again (UP-19)
-	boundProbed    = "probed"    // a probe asks for one name (UP-14)
-	boundVerdicts  = "verdicts"  // a control plane may not send two responses without reading
-	boundSolo      = "solo"      // one type is remembered as refused (H-39)
+	boundRequest  = "request"  // what is asked for goes over several requests (UP-17)
+	boundLinger   = "linger"   // one name of a type lingers (UP-7)
+	boundPrune    = "prune"    // what is gone is forgotten once every client was told
+	boundMarks    = "marks"    // repetitions of what changed are dropped at once
+	boundNews     = "news"     // clients that lag behind differently share nothing
+	boundShare    = "share"    // what clients share is not copied into one piece
+	boundPile     = "pile"     // repetitions of what a client is to be told are dropped at once
+	boundUnacked  = "unacked"  // few nonces are remembered
+	boundUnasked  = "unasked"  // there is room for two resources that nobody has asked for (UP-9)
+	boundGone     = "gone"     // the name of one such resource is remembered
+	boundPair     = "pair"     // one name at a time is asked for again (UP-19)
+	boundProbed   = "probed"   // a probe asks for one name (UP-14)
+	boundVerdicts = "verdicts" // a control plane may not send two responses without reading
+	boundSolo     = "solo"     // one type is remembered as refused (H-39)
 )
 
 // allBounds are those that a game draws from.
 var allBounds = []string{
-	boundRequest, boundLinger, boundPrune, boundMarks, boundNews, boundShare, boundPile, boundDelivered,
+	boundRequest, boundLinger, boundPrune, boundMarks, boundNews, boundShare, boundPile,
 	boundUnacked, boundUnasked, boundGone, boundPair, boundProbed, boundVerdicts, boundSolo,
 }
 

@@ -126,9 +126,6 @@ func sessionBounds(s Settings) *session.Bounds {
 	if s.Bounded(boundPile) {
 		b.Pile = 0
 	}
-	if s.Bounded(boundDelivered) {
-		b.Delivered = 0
-	}
 	if s.Bounded(boundUnacked) {
 		b.Unacked = 2
 	}

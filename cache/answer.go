@@ -1,0 +1,69 @@
+package cache
+
+import statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+func (t *Table) Answered(id ID) bool {
+	e := &t.entries[id]
+	return e.state != Unknown || e.more != nil && e.more.matches.len > 0
+}
+
+func (t *Table) Led(id ID) State {
+	if e := &t.entries[id]; e.more == nil || e.more.matches.len == 0 {
+		return e.state
+	}
+	return Present
+}
+
+type Answer struct {
+	State State
+	Cause Cause
+	// Resource answers to the name: the one that bears it, or the first that
+	// lists it as an alias. More are all others (NAME-7).
+	Resource *Resource
+	More     []*Resource
+	// Seq is when Resource last changed, or if there is none the name;
+	// MoreSeqs are More's.
+	Seq      Seq
+	MoreSeqs []Seq
+	// Negative is upstream's denial of an alias, to be passed on as it came.
+	Negative *Resource
+	// Vanished is when the resource that bears the name went, if others answer to it.
+	Vanished Seq
+	// Error lies over the name, whatever its State.
+	Error *statuspb.Status
+}
+
+func (a Answer) Resources() []*Resource {
+	if a.Resource == nil {
+		return nil
+	}
+	return append([]*Resource{a.Resource}, a.More...)
+}
+
+func (t *Table) Answer(id ID) Answer {
+	e := &t.entries[id]
+	a := Answer{State: e.state, Cause: e.cause, Resource: e.resource, Error: e.err, Seq: e.seq}
+	if e.more == nil {
+		return a
+	}
+	a.Negative = e.more.negative
+	if e.vanished && e.state == Absent && e.more.matches.len > 0 {
+		a.Vanished = e.seq
+	}
+	for m := range e.more.matches.all() {
+		a.State, a.Cause = Present, 0
+		if r, seq := t.entries[m].resource, t.entries[m].seq; a.Resource == nil {
+			a.Resource, a.Seq = r, seq
+		} else {
+			a.More, a.MoreSeqs = append(a.More, r), append(a.MoreSeqs, seq)
+		}
+	}
+	return a
+}
+
+func (t *Table) Vanished(id ID) Seq {
+	if e := &t.entries[id]; e.vanished && e.state == Absent {
+		return e.seq
+	}
+	return 0
+}

@@ -1,0 +1,104 @@
+package session
+
+import (
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// debts are the reasons to look at what a client is to be told of one type, beside what it
+// holds. Each says where to look, and some that something is to be told whether or not it
+// differs from what the client holds. However often a debt is noted it is one; what is told
+// pays whatever reasons there were for it.
+type debts struct {
+	changed pile[cache.ID] // names whose answer may have changed
+	asked   pile[cache.ID] // names that the client wants an answer to (DOWN-DELTA-7)
+	failed  pile[cache.ID] // names with an error to be told of
+	// forced are names to be told whatever the client holds: their cluster was sent (ORDER-4),
+	// or they were asked for again and have no answer yet. erred are those of whose error the
+	// client was told: what comes tells that it is over, whether or not it differs (ERR-9).
+	forced, erred map[cache.ID]struct{}
+	// released are resources that a name has led to, and that none may lead to any more
+	// (NAME-5); left are those given up under the wildcard, to be told once more (WILD-8).
+	released map[string]struct{}
+	left     pile[string]
+	refused  pile[string] // names asked for in a way that is not served (NAME-18)
+
+	members       bool // the wildcard's set changed
+	wildcardAsked bool // and was asked for
+	// handed: what was waited for has come: a body (VALID-5), or word of what is in doubt.
+	handed bool
+
+	renewed        pile[cache.ID] // names of which a TTL was renewed
+	membersRenewed bool           // of some in the wildcard's set
+}
+
+// bound sets how large a pile may be at least before repetitions in it are dropped.
+func (d *debts) bound(least int) {
+	d.changed.least, d.asked.least, d.failed.least, d.renewed.least = least, least, least, least
+	d.left.least, d.refused.least = least, least
+}
+
+// pending: there are changes that a push would tell.
+func (d *debts) pending() bool {
+	return d.changed.len() > 0 || len(d.released) > 0 || d.failed.len() > 0 || d.members || d.handed
+}
+
+// due: there may be something to send at this moment.
+func (d *debts) due() bool {
+	return d.pending() || d.asked.len() > 0 || d.wildcardAsked || d.refused.len() > 0 || d.left.len() > 0 ||
+		d.renewed.len() > 0 || d.membersRenewed
+}
+
+// take adds the marks of a mailbox.
+func (d *debts) take(m fanout.Marks) {
+	d.changed.give(m.Content)
+	d.failed.give(m.Errors)
+	d.members = d.members || m.Wildcard
+	d.renewed.give(m.Renewed)
+	d.membersRenewed = d.membersRenewed || m.WildcardRenewed
+	d.handed = d.handed || m.Again
+}
+
+// force has a name told, whatever the client holds, when there is something to tell.
+func (d *debts) force(id cache.ID) { add(&d.forced, id) }
+
+// errs notes that the client is told of an error of a name.
+func (d *debts) errs(id cache.ID) { add(&d.erred, id) }
+
+// owes: what a name leads to is to be told whatever the client holds.
+func (d *debts) owes(id cache.ID, a *cache.Answer) bool {
+	_, forced := d.forced[id]
+	_, erred := d.erred[id]
+	return forced || erred && a.Error == nil
+}
+
+// paid: what a name leads to was told.
+func (d *debts) paid(id cache.ID, a *cache.Answer) {
+	drop(&d.forced, id)
+	if a.Error == nil {
+		drop(&d.erred, id)
+	}
+}
+
+func add(set *map[cache.ID]struct{}, id cache.ID) {
+	if *set == nil {
+		*set = make(map[cache.ID]struct{})
+	}
+	(*set)[id] = struct{}{}
+}
+
+func drop(set *map[cache.ID]struct{}, id cache.ID) {
+	if delete(*set, id); len(*set) == 0 {
+		*set = nil
+	}
+}
+
+// release has resources looked at that a name leads to no more.
+func (d *debts) release(names ...string) {
+	if len(names) > 0 && d.released == nil {
+		d.released = make(map[string]struct{}, len(names))
+	}
+	for _, name := range names {
+		d.released[name] = struct{}{}
+	}
+}

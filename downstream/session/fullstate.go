@@ -1,0 +1,142 @@
+package session
+
+import (
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// The sets of SotW clients whose type is full-state: each response is the whole view, since
+// clients delete what is missing from it (DOWN-SOTW-6).
+
+func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
+	subscribed, synced := v.Wildcard()
+	s.wildcardAsked = s.wildcardAsked && subscribed
+	if !subscribed && len(v.Names()) == 0 {
+		s.again, s.shrink, s.members = false, false, false // nothing is owed any more (row s)
+	}
+	p.answer = s.asked.len() > 0 || s.wildcardAsked && synced
+	if !push && !p.answer {
+		return
+	}
+	send, beat := s.again || s.wildcardAsked, false // rows a, c, t
+	shrunk := s.shrink
+	if (s.members || send) && subscribed && synced {
+		shrunk = true // if nothing has come; what has gone nobody remembers for this client (H-42)
+		for c := range v.Members(s.told) {
+			send = send || c.Resource != nil
+		}
+	}
+	s.members, s.again, s.shrink = false, false, false
+	s.lookAgain(v)
+	for _, id := range distinct(slices.Concat(s.asked.take(), s.changed.take())) {
+		if !v.Has(id) {
+			continue
+		}
+		if s.doubts(v, id) {
+			continue // it is marked again when it is certain
+		}
+		switch a := v.Answer(id); a.State {
+		case cache.Present:
+			send = true // DOWN-SOTW-5
+		case cache.Absent:
+			shrunk = shrunk || v.Told(id).Copy() // down to an empty set, if need be (DOWN-SOTW-9)
+			s.answered(v.Name(id))
+			s.collectError(v, id, p)
+		case cache.Unknown:
+			s.collectError(v, id, p)
+		}
+	}
+	s.collectErrors(v, p)
+	if push && (s.renewed.len() > 0 || s.membersRenewed) {
+		// The whole set, since a client takes what comes without a body for gone (TTL-8).
+		whole, beats := s.renewals(v)
+		beat = len(whole)+len(beats) > 0 && !v.Husks()
+		send = send || beat
+	}
+	s.handed = false
+
+	resources, version, certain := s.view(v)
+	s.postponed = s.postpones && certain && send && !beat && !s.answersNew(v)
+	if !certain || s.spared(v, version) || s.postponed {
+		s.again, s.shrink = send, shrunk
+		for _, e := range slices.Concat(p.errors, p.unavailable) {
+			if id, ok := v.Lookup(e.name); ok {
+				s.failed.add(id)
+			}
+		}
+		p.errors, p.unavailable, p.answer = nil, nil, false
+		return
+	}
+	p.refuse(&s.exchange)
+	shrunk = shrunk && version != s.version
+	if !send && !shrunk && len(p.errors) == 0 && len(p.unavailable) == 0 {
+		return
+	}
+	if send {
+		p.changed = s.gained(v)
+	}
+	p.resources, p.version, p.must = resources, version, send
+	p.news, _ = v.News(0)
+	s.depart(v, p, shrunk && !send, push)
+	s.wildcardAsked = false
+	s.answered(fanout.Wildcard)
+	s.version = p.version
+	v.Handed(true) // they are among the resources
+	s.delivered(v, p)
+}
+
+func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
+	if s.url != cache.Cluster {
+		return nil
+	}
+	for c := range v.Members(s.told) {
+		if subscribed, _ := v.Wildcard(); subscribed && c.Resource != nil {
+			changed = append(changed, c.Resource)
+		}
+	}
+	for _, id := range v.Names() {
+		a := v.Answer(id)
+		for _, r := range a.Resources() {
+			if !s.holds(v, r) {
+				changed = append(changed, r)
+			}
+		}
+	}
+	return changed
+}
+
+func (s *sotwState) answersNew(v fanout.View) bool {
+	if s.wildcardAsked && s.awaits(fanout.Wildcard) {
+		return true
+	}
+	for name := range s.awaited {
+		if id, ok := v.Lookup(name); ok && v.Answer(id).State == cache.Present {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *sotwState) delivered(v fanout.View, p *part) {
+	s.told = p.position
+	if !p.shrunk && len(p.staying) == 0 {
+		s.untold, s.other = p.position, nil
+	}
+	for i, id := range v.Names() {
+		switch a := v.Answer(id); {
+		case a.State == cache.Present:
+			v.TellAt(i, fanout.ToldCopy(p.position))
+			s.answered(v.Name(id))
+		case p.shrunk:
+			p.goneIDs = append(p.goneIDs, id)
+		case !listed(p.staying, v.Name(id)):
+			v.TellAt(i, fanout.ToldGone(p.position))
+		}
+	}
+}
+
+func listed(resources []*cache.Resource, name string) bool {
+	return slices.ContainsFunc(resources, func(r *cache.Resource) bool { return r.Name == name })
+}

@@ -1,0 +1,246 @@
+package session
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// holdings is what the client of one stream may hold of one type: of each resource a version,
+// or nothing. Whether it is to be sent something is a matter of what there is and what it
+// holds, and of nothing else: it is sent a resource whose version differs, and told of each
+// that has gone. Sending changes holdings by exactly what was said, a NACK changes none, and
+// unsubscribing erases.
+//
+// Thousands of clients hold thousands of resources each, so that most of it is not written
+// down by name:
+//   - members of the wildcard's set: two positions in the order of changes, and what was told
+//     ahead of them;
+//   - what names lead to: for each name the position at which it was told, beside the name in
+//     the Subscription (fanout.Told);
+//   - by name and version only what the client came with, until it is judged, and what it was
+//     sent because of an alias.
+type holdings struct {
+	// told: the client was sent what had changed in the wildcard's set up to here, and told of
+	// what had gone from it up to untold (ORDER-2); unseen: it has nothing of it.
+	told, untold cache.Seq
+	// ahead is what it was told of members that had changed after these.
+	ahead map[string]ahead
+	// brought are the versions that it came with and that are not judged yet (Delta).
+	brought *brought
+	// led are the resources that names were said to lead to, where these are not simply the
+	// ones that bear the names; other is what the client has of all of these, by version.
+	led   map[cache.ID][]string
+	other map[string]string
+	// aliased: some resource that it was sent had aliases.
+	aliased bool
+}
+
+// ahead is a version, or "" for gone, and when it was told.
+type ahead struct {
+	version string
+	at      cache.Seq
+}
+
+// unseen is a position after all others.
+const unseen cache.Seq = math.MaxUint64
+
+// plain: the client holds what everybody holds who was told of the wildcard's set up to the
+// same position. Such clients share what they are sent.
+func (h *holdings) plain() bool {
+	return h.brought == nil && len(h.ahead)+len(h.other) == 0 && (h.told == h.untold || h.told == 0 && h.untold == unseen)
+}
+
+// of is what the client holds of a resource; "" with true: some version of it, nobody knows
+// which.
+func (h *holdings) of(v fanout.View, name string) (version string, some bool) {
+	if b := h.brought.find(name); b != nil && !b.judged {
+		return b.version, true
+	}
+	if version, some = h.other[name]; some {
+		return version, true
+	}
+	if id, ok := v.Lookup(name); ok {
+		return h.named(v, id)
+	}
+	return h.member(v, name)
+}
+
+// named is what it holds of the resource that bears a subscribed name.
+func (h *holdings) named(v fanout.View, id cache.ID) (version string, some bool) {
+	told := v.Told(id)
+	if _, exact := h.led[id]; exact || !told.Copy() {
+		return "", false
+	}
+	a := v.Answer(id)
+	if r := a.Resource; r != nil && len(a.More) == 0 && r.Name == v.Name(id) && a.Seq <= told.At() {
+		return r.Version, true
+	}
+	return "", true
+}
+
+// member is what it holds of a member of the wildcard's set.
+func (h *holdings) member(v fanout.View, name string) (version string, some bool) {
+	if subscribed, _ := v.Wildcard(); !subscribed {
+		return "", false
+	}
+	if len(v.Names()) > 0 && v.Leads(name) {
+		return "", h.told > 0 // changes of what names lead to are told for those
+	}
+	c, known := v.Change(name)
+	if a, ok := h.ahead[name]; ok && (!known || c.Seq <= a.at) {
+		return a.version, a.version != ""
+	}
+	switch {
+	case !known:
+		return "", false
+	case c.Resource == nil:
+		return "", c.Seq > h.untold
+	case c.Seq <= h.told:
+		return c.Resource.Version, true
+	}
+	return "", h.told > 0
+}
+
+// holds: the client has exactly this.
+func (h *holdings) holds(v fanout.View, r *cache.Resource) bool {
+	version, some := h.of(v, r.Name)
+	return some && version == r.Version
+}
+
+// bring takes in what a Delta client came with.
+func (h *holdings) bring(versions map[string]string) { h.brought = bring(versions) }
+
+// sent notes that the client is sent a resource, as a member of the wildcard's set or for one
+// of its names: id, if it is subscribed to the resource's own.
+func (h *holdings) sent(r *cache.Resource) {
+	h.aliased = h.aliased || len(r.Aliases) > 0
+	h.brought.judge(r.Name)
+	if _, ok := h.other[r.Name]; ok {
+		h.other[r.Name] = r.Version
+	}
+}
+
+// sentAhead notes that it is sent a member, or with nil that one has gone, before the
+// wildcard's changes up to that one.
+func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
+	c, known := v.Change(name)
+	if !known || r != nil && c.Seq <= h.told || r == nil && c.Seq <= h.untold {
+		return
+	}
+	if h.ahead == nil {
+		h.ahead = make(map[string]ahead)
+	}
+	a := ahead{at: v.Position()}
+	if r != nil {
+		a.version = r.Version
+	}
+	h.ahead[name] = a
+}
+
+// gone notes that it is told that names lead to nothing.
+func (h *holdings) gone(names []string) {
+	for _, name := range names {
+		h.brought.judge(name)
+		delete(h.other, name)
+	}
+}
+
+// leaveName takes in that a name is about to be given up, and returns the resources that the
+// client has because of it.
+func (h *holdings) leaveName(v fanout.View, id cache.ID) []string {
+	led, exact := h.led[id]
+	if exact {
+		if delete(h.led, id); len(h.led) == 0 {
+			h.led = nil
+		}
+		return led
+	}
+	name := v.Name(id)
+	version, some := h.named(v, id)
+	if !some || !h.aliased {
+		return nil
+	}
+	if h.other == nil {
+		h.other = make(map[string]string)
+	}
+	h.other[name] = version
+	return []string{name}
+}
+
+// passed notes that both positions are where they are: what was told ahead of them is no
+// exception any more.
+func (h *holdings) passed() {
+	to := min(h.told, h.untold)
+	maps.DeleteFunc(h.ahead, func(_ string, a ahead) bool { return a.at <= to })
+	if len(h.ahead) == 0 {
+		h.ahead = nil
+	}
+}
+
+// leads notes what a name leads to, and returns what it has led to and does not any more.
+func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []string) {
+	name, before := v.Name(id), h.led[id]
+	plain := len(a.More) == 0 && (a.Resource == nil || a.Resource.Name == name)
+	if plain && before == nil {
+		return nil
+	}
+	now := make([]string, 0, 1+len(a.More))
+	for _, r := range a.Resources() {
+		now = append(now, r.Name)
+	}
+	for _, was := range before {
+		if !slices.Contains(now, was) {
+			left = append(left, was)
+		}
+	}
+	switch {
+	case plain:
+		if delete(h.led, id); len(h.led) == 0 {
+			h.led = nil
+		}
+	case h.led == nil:
+		h.led = make(map[cache.ID][]string)
+		fallthrough
+	default:
+		h.led[id] = now
+	}
+	return left
+}
+
+// sentFor notes that it has a resource because of an alias.
+func (h *holdings) sentFor(r *cache.Resource) {
+	if h.other == nil {
+		h.other = make(map[string]string)
+	}
+	h.other[r.Name] = r.Version
+}
+
+// sentBy notes that it has a resource to which it is not known which of its names have led.
+func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
+	id, own := v.Lookup(r.Name)
+	if _, exact := h.led[id]; own && exact || !own && v.Leads(r.Name) {
+		h.sentFor(r)
+	}
+}
+
+// keeps notes that it has some version of a resource, whatever its interest leads to.
+func (h *holdings) keeps(name string) {
+	if h.other == nil {
+		h.other = make(map[string]string)
+	}
+	h.other[name] = ""
+}
+
+// forget erases what the client has of a resource.
+func (h *holdings) forget(name string) {
+	if delete(h.other, name); len(h.other) == 0 {
+		h.other = nil
+	}
+}
+
+// unsubscribed erases what the wildcard brought.
+func (h *holdings) unsubscribed() { h.told, h.untold, h.ahead = 0, unseen, nil }

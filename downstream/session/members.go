@@ -1,0 +1,132 @@
+package session
+
+import (
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// What a Delta client is told of the wildcard's set: all of it once, then its changes.
+
+func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
+	subscribed, synced := v.Wildcard()
+	switch {
+	case !subscribed:
+		d.wildcardAsked, d.opening, d.members = false, false, false
+		return
+	case !synced:
+		d.members = false // it is marked again when it is
+		return
+	case d.wildcardAsked:
+		d.collectMembers(v, p)
+		d.wildcardAsked, d.opening = false, false
+		p.must, p.answer = true, true
+	case push && d.members:
+		d.postponed = d.postpones && gainsMembers(d, v)
+		if d.collectChanges(v, p); d.postponed {
+			p.removedMembers = len(p.removed) > 0
+			return
+		}
+	default:
+		return
+	}
+	p.removedMembers = len(p.removed) > 0
+	d.members = false
+	d.told = p.position
+	if !p.removedMembers {
+		d.untold = p.position
+	}
+}
+
+func (d *deltaState) collectMembers(v fanout.View, p *part) {
+	if d.untold == unseen && d.plain() && d.share(v, 0, p) {
+		return
+	}
+	for c := range v.Members(0) {
+		switch {
+		case c.Resource == nil && c.Seq > d.untold && !d.toldGone(c):
+			p.removed = append(p.removed, c.Name)
+		case c.Resource == nil, v.WarmSet() && d.brings(c.Name):
+		case d.brings(c.Name) && d.holds(v, c.Resource):
+			d.spare(c.Resource, p)
+		default:
+			p.resources = append(p.resources, c.Resource)
+		}
+	}
+	slices.Reverse(p.resources) // in the order in which they changed
+}
+
+func (d *deltaState) collectChanges(v fanout.View, p *part) {
+	if !d.postponed && d.plain() && d.share(v, d.told, p) {
+		p.removed = p.news.Removed
+		return
+	}
+	for c := range v.Members(min(d.told, d.untold)) {
+		switch {
+		case c.Resource == nil && c.Seq > d.untold && !d.toldGone(c):
+			p.removed = append(p.removed, c.Name)
+		case c.Resource == nil, d.postponed, c.Seq <= d.told:
+		case d.holds(v, c.Resource):
+			d.spare(c.Resource, p)
+		default:
+			p.resources = append(p.resources, c.Resource)
+		}
+	}
+	slices.Reverse(p.resources)
+	slices.Reverse(p.removed)
+}
+
+func (d *deltaState) toldGone(c cache.Change) bool {
+	a, ok := d.ahead[c.Name]
+	return ok && a.version == "" && c.Seq <= a.at
+}
+
+func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) (ok bool) {
+	if p.news, ok = v.News(after); ok {
+		p.resources = p.news.Resources
+	}
+	return ok
+}
+
+func (d *deltaState) collectLeft(v fanout.View, p *part) {
+	subscribed, synced := v.Wildcard()
+	if !subscribed {
+		d.left.take()
+	}
+	if d.left.len() == 0 || !synced {
+		return
+	}
+	var removed []string
+	if v.WarmSet() {
+		removed = distinct(slices.Clone(p.removed))
+	}
+	for _, name := range d.left.take() {
+		if _, again := v.Lookup(name); again {
+			continue
+		}
+		if v.Leads(name) {
+			continue // it is told for an alias of it
+		}
+		r := v.Member(name)
+		if r == nil && (v.WarmSet() || v.Doubted(name)) {
+			if _, said := slices.BinarySearch(removed, name); !said { // by upstream
+				d.left.add(name) // what was loaded from disk may lack it (RECON-19), as may a set with a fault (ERR-10)
+			}
+			continue
+		}
+		if r != nil && d.postpones && !p.must {
+			d.left.add(name) // it may be a change
+			d.postponed = true
+			continue
+		}
+		p.answer, p.mixed = true, true
+		delete(d.released, name)
+		if r != nil {
+			p.resources = append(p.resources, r)
+		} else {
+			p.gone = append(p.gone, name)
+		}
+		d.sentAhead(v, name, r)
+	}
+}

@@ -1,0 +1,140 @@
+package session
+
+import (
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// What a client has because of a name goes when that name is given up or leads elsewhere, unless
+// its interest covers it otherwise (NAME-5, WILD-8, WILD-16).
+
+func (d *deltaState) givesUp(names []string) (ledTo []string) {
+	if len(names) == 0 || !d.aliased && d.led == nil {
+		return nil
+	}
+	d.sub.Read(func(v fanout.View) {
+		for _, name := range names {
+			if id, ok := v.Lookup(name); ok {
+				ledTo = append(ledTo, d.leaveName(v, id)...)
+			}
+		}
+	})
+	return ledTo
+}
+
+func (d *deltaState) erase(ledTo []string) {
+	if len(ledTo) == 0 {
+		return
+	}
+	d.sub.Read(func(v fanout.View) {
+		subscribed, _ := v.Wildcard()
+		for _, name := range ledTo {
+			_, own := v.Lookup(name)
+			switch {
+			case own || v.Leads(name):
+			case subscribed:
+				d.forget(name)
+				d.left.add(name)
+			case len(v.Names()) > 0 && !v.Here(name, d.other[name]):
+				d.release(name) // a version that may list an alias which the client asks for
+			default:
+				d.forget(name)
+			}
+		}
+	})
+}
+
+func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
+	if len(d.released) == 0 || !push || d.postponed { // what waits may lead to it
+		return
+	}
+	for name := range d.released {
+		member, certain := d.falls(v, name)
+		if !certain {
+			continue
+		}
+		delete(d.released, name)
+		version, some := d.of(v, name)
+		if named := member == nil && d.answersTo(v, name); named {
+			continue // it is answered by that name
+		}
+		switch {
+		case member == nil && some:
+			p.removed = append(p.removed, name)
+			p.removedNames = append(p.removedNames, name)
+			continue // and erased when that is told
+		case member != nil && version != member.Version:
+			p.resources, p.mixed = append(p.resources, member), true
+			d.sentAhead(v, name, member)
+		}
+		d.forget(name)
+	}
+}
+
+func (x *exchange) answersTo(v fanout.View, name string) bool {
+	if id, ok := v.Lookup(name); ok {
+		a := v.Answer(id)
+		return a.State == cache.Unknown || a.Resource != nil && a.Resource.Name == name
+	}
+	return v.Leads(name)
+}
+
+func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, certain bool) {
+	subscribed, synced := v.Wildcard()
+	if _, own := v.Lookup(name); own || v.Leads(name) || !subscribed {
+		return nil, true
+	}
+	member = v.Member(name)
+	return member, synced && (member != nil || !v.WarmSet())
+}
+
+func (s *sotwState) changesHands(v fanout.View, names []string) map[string]fanout.Told {
+	held := make(map[string]fanout.Told)
+	for _, id := range v.Names() {
+		name := v.Name(id)
+		if _, still := slices.BinarySearch(names, name); still {
+			continue
+		}
+		if _, exact := s.led[id]; exact {
+			for _, other := range s.leaveName(v, id) {
+				held[other] = fanout.Brought
+			}
+		} else if v.Told(id).Copy() {
+			held[name] = fanout.Brought
+		}
+	}
+	for _, name := range names {
+		if _, had := v.Lookup(name); had {
+			continue
+		}
+		if s.cameWildcard && s.told == 0 {
+			held[name] = fanout.Brought
+		} else if _, some := s.member(v, name); some {
+			held[name] = fanout.ToldCopy(s.told)
+		}
+	}
+	return held
+}
+
+func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
+	if len(s.released) == 0 || !push || s.postponed {
+		return
+	}
+	for name := range s.released {
+		member, certain := s.falls(v, name)
+		if !certain {
+			continue
+		}
+		delete(s.released, name)
+		if member == nil && s.answersTo(v, name) {
+			continue
+		}
+		if member != nil && !s.holds(v, member) {
+			p.resources = append(p.resources, member)
+			s.sentAhead(v, name, member)
+		}
+		s.forget(name)
+	}
+}

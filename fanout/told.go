@@ -1,0 +1,86 @@
+package fanout
+
+import (
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// Told is what a client was told last of one of its names: at which position, and whether it
+// has a copy since then. The zero value: nothing. It stands beside the name in the
+// Subscription, so that it costs eight bytes and goes with the name.
+type Told uint64
+
+// Brought is what a client has that was told it on another stream.
+const Brought Told = 1 << 63
+
+// ToldCopy: the client was sent what a name leads to, in a response of this position.
+func ToldCopy(at cache.Seq) Told { return Brought | Told(at) }
+
+// ToldGone: the client was told that a name leads to nothing.
+func ToldGone(at cache.Seq) Told { return Told(at) }
+
+// Copy: the client has a copy.
+func (t Told) Copy() bool { return t&Brought != 0 }
+
+// At is the position; 0: the client was told nothing on this stream.
+func (t Told) At() cache.Seq { return cache.Seq(t &^ Brought) }
+
+// Told is what the client was told last of a subscribed name.
+func (v View) Told(id cache.ID) Told {
+	if i, ok := slices.BinarySearch(v.s.ids, id); ok {
+		return v.s.told[i]
+	}
+	return 0
+}
+
+// Tell notes what the client is told of a subscribed name.
+func (v View) Tell(id cache.ID, told Told) {
+	if i, ok := slices.BinarySearch(v.s.ids, id); ok {
+		v.s.told[i] = told
+	}
+}
+
+// TellAt does so of the name at a place in Names.
+func (v View) TellAt(i int, told Told) { v.s.told[i] = told }
+
+// subscribe adds names to the list.
+func (s *Subscription) subscribe(ids []cache.ID) {
+	added := slices.DeleteFunc(distinct(slices.Clone(ids)), func(id cache.ID) bool {
+		_, had := slices.BinarySearch(s.ids, id)
+		return had
+	})
+	if len(added) == 0 {
+		return
+	}
+	i, j := len(s.ids)-1, len(added)-1
+	s.ids = append(s.ids, added...)
+	s.told = append(s.told, make([]Told, len(added))...)
+	for at := len(s.ids) - 1; j >= 0; at-- { // from the end, so that nothing is overwritten
+		if i >= 0 && s.ids[i] > added[j] {
+			s.ids[at], s.told[at] = s.ids[i], s.told[i]
+			i--
+		} else {
+			s.ids[at], s.told[at] = added[j], 0
+			j--
+		}
+	}
+}
+
+// replace puts a list, which is in order, in the place of the one before. What the client
+// was told of names that are in both stays.
+func (s *Subscription) replace(ids []cache.ID) {
+	told := make([]Told, len(ids))
+	for i, at := 0, 0; i < len(ids) && at < len(s.ids); {
+		switch {
+		case s.ids[at] < ids[i]:
+			at++
+		case s.ids[at] > ids[i]:
+			i++
+		default:
+			told[i] = s.told[at]
+			i, at = i+1, at+1
+		}
+	}
+	s.ids, s.told = ids, told
+}
