@@ -24,6 +24,10 @@ const (
 	boundProbed    = "probed"    // a probe asks for one name (UP-14)
 	boundVerdicts  = "verdicts"  // a control plane may not send two responses without reading
 	boundSolo      = "solo"      // one type is remembered as refused (H-39)
+	boundPairBytes = "pairbytes" // so long may be what is asked for again at a time: one name (UP-19)
+	boundLeast     = "least"     // what a server refuses as too long may be cut down to a few names (UP-17)
+	boundResponse  = "response"  // a response to a Delta client has room for a resource or two (DOWN-DELTA-18)
+	boundStreams   = "streams"   // a connection to the control plane carries one stream, over gRPC (UP-1)
 )
 
 // allBounds are those that a game draws from.
@@ -31,6 +35,9 @@ var allBounds = []string{
 	boundRequest, boundLinger, boundPrune, boundMarks, boundNews, boundShare, boundPile, boundDelivered,
 	boundUnacked, boundUnasked, boundGone, boundPair, boundProbed, boundVerdicts, boundSolo,
 }
+
+// laterBounds are those that were added when the others had their place in the draws.
+var laterBounds = []string{boundPairBytes, boundLeast, boundResponse, boundStreams}
 
 // smallBounds are what "bounds small" stands for in scripts that are older than the others.
 var smallBounds = []string{boundRequest, boundLinger, boundPrune}
@@ -41,4 +48,9 @@ func (s *Settings) Bounded(what string) bool {
 		return slices.Contains(smallBounds, what)
 	}
 	return slices.Contains(strings.Split(s.Bounds, ","), what)
+}
+
+// Splits reports whether what is asked for may not fit into one request (UP-17).
+func (s *Settings) Splits() bool {
+	return s.Bounded(boundRequest) || strings.Contains(s.Server, short)
 }

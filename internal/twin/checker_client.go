@@ -51,6 +51,7 @@ type topic struct {
 	reshaped  bool              // the interest has changed since the last response
 	unacked   []string
 	since     time.Time // pushes wait for the ACK
+	parts     parts     // of the response that is under way, or was last told
 	view      string    // last full-state response
 }
 
@@ -71,6 +72,7 @@ func (t *topic) begin() {
 	t.failures, t.failed = map[string]bool{}, map[string]int32{}
 	t.halves, t.warmed, t.twice, t.asks = map[string]bool{}, map[string]bool{}, false, 0
 	t.later, t.met = map[string]bool{}, map[string]bool{}
+	t.parts = parts{}
 	t.left, t.brought, t.unacked, t.view = map[string]bool{}, map[string]bool{}, nil, ""
 }
 

@@ -24,7 +24,7 @@ func (c *Checker) evicted(k kind, name string, w word) bool {
 // what is asked for may not fit into one (UP-17).
 func (c *Checker) follows(k kind, l *relayLane) *relayLane {
 	all := *l
-	if all.names = maps.Clone(l.names); !c.settings.Bounded(boundRequest) || l.wildcard {
+	if all.names = maps.Clone(l.names); !c.settings.Splits() || l.wildcard {
 		return &all
 	}
 	names := slices.Collect(maps.Keys(c.wanted[k.name]))

@@ -2,6 +2,7 @@ package twin
 
 import (
 	"slices"
+	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
@@ -87,7 +88,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		if l.first.IsZero() {
 			l.first = c.now
 		}
-		if c.settle == 0 || s.sotw {
+		if c.settle == 0 && !c.marks || s.sotw || c.marks && strings.HasSuffix(resp.GetNonce(), "-0") {
 			c.whole(l, v)
 			if !bad {
 				c.clears(id, k.name, true, s.sotw && k.full)
@@ -138,7 +139,7 @@ func (c *Checker) settled() {
 			if !l.wildcard && c.now.Sub(l.begun) >= settleCap {
 				c.known[kind].byName.warm = false
 			}
-			if l.wildcard && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
+			if l.wildcard && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
 				c.whole(l, c.known[kind].byWildcard)
 				c.clears(id, kind, true, false)
 			}

@@ -19,8 +19,10 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		return
 	}
 	known := c.known[k.name]
+	opening, listed := t.opening, map[string]bool{}
 	answer := c.answered(t, k, false)
-	listed := map[string]bool{}
+	p := c.parted(who, t, resp, opening)
+	answer = answer || p.answer
 	once := func(name string) {
 		if listed[name] {
 			c.fail("DOWN-DELTA-12", "%s: one response names %s twice", who, name)
@@ -30,7 +32,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	if len(resp.GetResources())+len(resp.GetRemovedResources())+len(resp.GetResourceErrors()) == 0 && !answer {
 		c.fail("DOWN-DELTA-14", "%s: a response that says nothing", who)
 	}
-	opening, news, postponed, takes := t.opening, false, false, false
+	news, postponed, takes := false, false, false
 	for _, r := range resp.GetResources() {
 		once(r.GetName())
 		news = news || c.isNews(k, t, r.GetName(), r.GetAliases(), r.GetResource().GetValue())
@@ -49,7 +51,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		_, had := t.holds[name]
 		takes = takes || had
 		answer = t.settle(name, t.holds[name].aliases) || answer || t.brought[name] // DOWN-DELTA-11
-		c.removed(who, k, t, name, len(resp.GetResources()) > 0)
+		c.removed(who, k, t, name, len(resp.GetResources()) > 0 || p.follows)
 		if k.name == "EDS" {
 			delete(c.clients[id].warm, name)
 		}
@@ -60,12 +62,17 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		t.owed[e.GetResourceName().GetName()] = true // when the error is over
 		t.told(e)
 	}
-	if opening {
-		c.opened(who, t, known, listed)
+	maps.Copy(p.listed, listed)
+	if p.opening && p.left == 0 {
+		c.opened(who, t, known, p.listed)
 	}
-	c.ordered(who, c.clients[id], k, news, takes, answer || postponed)
+	p.answer, p.adds = answer || postponed, p.adds || news
+	if p.answer && !p.since.IsZero() {
+		t.since = p.since // an answer in any part makes an answer of all
+	}
+	c.ordered(who, c.clients[id], k, p.adds, takes, p.answer)
 	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer)
-	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer || postponed)
+	c.paced(who, c.clients[id], k, t, resp.GetNonce(), p.answer || p.follows)
 }
 
 // clientToldSotW judges a response to a SotW client.
@@ -187,7 +194,7 @@ func (c *Checker) answered(t *topic, k kind, sotw bool) bool {
 // the client came with, and what it asked for by name.
 func (c *Checker) opened(who string, t *topic, known *knowledge, listed map[string]bool) {
 	for name, w := range known.byWildcard.words {
-		if kept := t.brought[name] && known.byWildcard.warm; w.present && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
+		if kept := t.brought[name] && known.byWildcard.warm; w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
 			c.fail("DOWN-DELTA-13", "%s: the first answer to the wildcard lacks %s", who, name)
 		}
 	}

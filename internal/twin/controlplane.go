@@ -31,6 +31,7 @@ type controlPlane struct {
 	many    int                 // names there have been, beside the few
 	all     []string            // these names
 	erred   bool                // it has sent an error in place of an answer
+	strict  bool                // of a short server: more than a few names are too long
 }
 
 // habits are a set of flags.
@@ -52,6 +53,7 @@ type content struct{ kind, name, label string }
 // serverStream is the server's side of a stream.
 type serverStream struct {
 	probe bool // nobody is told what it brings
+	long  bool // what it has asked for is too long for the server
 	inbox []*discovery.DeltaDiscoveryRequest
 	lanes map[string]*serverLane // by kind
 	sotw  map[string]*sotwLane   // nil: it is a Delta stream
@@ -66,6 +68,7 @@ type serverLane struct {
 	owed     map[string]bool     // names to be answered whatever was sent
 	gone     map[string]bool     // names of which it will not speak again (remembers)
 	whole    bool                // the wildcard is to be answered
+	parted   bool                // what was said last was a part, and more is to follow (marks)
 	saidAt   int                 // the changes up to which all was said
 }
 
@@ -134,6 +137,10 @@ func (p *controlPlane) read(s *serverStream) (refused bool) {
 			continue
 		}
 		if k.name == "FOO" && p.habits&poison != 0 {
+			return true
+		}
+		if p.tooLong(req) {
+			s.long = true
 			return true
 		}
 		if p.is(picky) && req.GetNode() == nil {
@@ -250,11 +257,12 @@ func (p *controlPlane) push(s *serverStream, k kind, pieces int) *discovery.Delt
 	for _, asked := range slices.Sorted(maps.Keys(l.owed)) {
 		p.answer(resp, l, k, asked, listed, removed[asked])
 	}
-	if len(resp.Resources)+len(resp.RemovedResources)+len(resp.ResourceErrors) == 0 && !l.whole {
+	ends := l.parted && p.left(k, l) == 0
+	if len(resp.Resources)+len(resp.RemovedResources)+len(resp.ResourceErrors) == 0 && !l.whole && !ends {
 		return nil
 	}
 	l.whole = false
-	resp.Nonce = fmt.Sprintf("n%d", p.next())
+	resp.Nonce = p.nonce(k, l)
 	return resp
 }
 
@@ -329,8 +337,13 @@ func (p *controlPlane) owe() {
 }
 
 // refuse ends a stream on which a type is asked for that the control plane does not
-// take. Types that may be the reason do not linger from then on (H-41).
+// take, or by too long a request. Types that may be the reason do not linger from then on
+// (H-41).
 func (g *Game) refuse(id int) {
+	if _, s := g.server(id); s.long {
+		g.relay.End(id, 4)
+		return
+	}
 	g.checker.refused = true
 	g.relay.End(id, 3)
 }

@@ -70,6 +70,7 @@ type Game struct {
 
 func newGame(s Settings, trace func(string)) *Game {
 	planes := []*controlPlane{newControlPlane(s.Server)}
+	planes[0].strict = s.Bounded(boundLeast)
 	if s.Second != "" {
 		planes = append(planes, planes[0].second(s.Second == "same"))
 	}
@@ -244,7 +245,7 @@ func (g *Game) playStream(o Op, k kind) {
 		g.say(id, k, o.N&31, o.Verb == "bad", fault)
 	case "error":
 		plane.erred = true
-		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: fmt.Sprintf("n%d", plane.next())}
+		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: plane.nonce(k, s.lanes[k.name])}
 		for _, name := range o.Add {
 			resp.ResourceErrors = append(resp.ResourceErrors, &discovery.ResourceError{
 				ResourceName: &discovery.ResourceName{Name: name}, ErrorDetail: &statuspb.Status{Code: 14, Message: "later"},
@@ -256,13 +257,14 @@ func (g *Game) playStream(o Op, k kind) {
 			g.refuse(id)
 			return
 		}
-		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: fmt.Sprintf("n%d", plane.next())}
+		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url}
 		for _, name := range o.Add {
 			if r, ok := plane.world[k.name][name]; ok && s.lanes[k.name] != nil && !slices.ContainsFunc(resp.Resources, func(r *discovery.Resource) bool { return r.GetName() == name }) {
 				resp.Resources = append(resp.Resources, plane.wire(k, name))
 				plane.noteSent(k, s.lanes[k.name], name, r)
 			}
 		}
+		resp.Nonce = plane.nonce(k, s.lanes[k.name])
 		g.answer(id, resp, false)
 		g.noteUnasked(s, k, resp)
 	case "end":

@@ -1,0 +1,42 @@
+package twin
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// drawMore adds to a game what was added to the games later. It draws last, so that of
+// games of the same number the rest is what it was.
+func (s *Script) drawMore(r *rand.Rand) {
+	many := slices.ContainsFunc(s.Ops, func(o Op) bool { return o.Verb == "many" })
+	special := s.Settings.Server != "" || r.IntN(2) == 0
+	s.drawLengths(r, special, many)
+}
+
+// drawLengths draws what is split: bounds, each half of the time, a server that refuses long
+// requests, and one that answers in parts and says so.
+func (s *Script) drawLengths(r *rand.Rand, special, many bool) {
+	bounds, servers := split(s.Settings.Bounds), split(s.Settings.Server)
+	often := oneOf(r, 0, 4, 4, 4, 4, 4, 4, 8)
+	for _, bound := range laterBounds {
+		if slow := many && bound != boundStreams; r.IntN(8) < often && !slow {
+			bounds = append(bounds, bound)
+		}
+	}
+	if special && r.IntN(3) == 0 {
+		servers = append(servers, short)
+		if !many && !slices.Contains(bounds, boundLeast) {
+			bounds = append(bounds, boundLeast)
+		}
+	}
+	if special && r.IntN(3) == 0 {
+		servers = append(servers, marks)
+	}
+	s.Settings.Bounds, s.Settings.Server = strings.Join(bounds, ","), strings.Join(servers, ",")
+}
+
+// split are the words of a list; none of an empty one.
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+}
