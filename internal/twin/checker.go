@@ -58,6 +58,8 @@ type Checker struct {
 	crossed   map[string]bool      // what was said while it was given up, to be asked for again, and what a server keeps no account of (servers.go)
 	orphans   map[string]bool      // resources whose names were given up while an alias leads to them, by kind and name
 	about     *topic               // of the last response
+	flash     bool                 // a client was sent a TTL of a millisecond, of what has had one
+	timed     map[string]bool      // what has had a TTL, by kind and name
 	leaves    bool                 // a client has given up a name under the wildcard
 	lapsedAt  map[string]time.Time // since when wildcards may be given up, by kind
 	late      bool
@@ -89,7 +91,7 @@ func newChecker(s Settings, bodies map[string]content) *Checker {
 		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
 		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{},
 		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
-		hungSince: map[int]time.Time{}, crossed: map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{}, settings: s, maxResponse: largestResponse, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores), marks: strings.Contains(s.Server, marks),
+		hungSince: map[int]time.Time{}, crossed: map[string]bool{}, orphans: map[string]bool{}, timed: map[string]bool{}, lapsedAt: map[string]time.Time{}, settings: s, maxResponse: largestResponse, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores), marks: strings.Contains(s.Server, marks),
 	}
 	c.relayStarted()
 	for _, k := range kinds {
@@ -197,6 +199,7 @@ func (c *Checker) upEnds(id int) {
 // silence notes the names that have gone unanswered for too long (MISS-3), and what
 // they led to and was not said again, though no version was shown of it (RECON-12).
 func (c *Checker) silence() {
+	c.expire()
 	for id, s := range c.streams {
 		for kind, l := range s.lanes {
 			v := c.known[kind].byName
@@ -225,6 +228,7 @@ func (c *Checker) silence() {
 // upAsked judges a request of the relay's.
 func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	c.heard()
+	c.expire()
 	s := c.streams[id]
 	k, ok := named(req.GetTypeUrl())
 	defer c.noteLapse()

@@ -112,7 +112,7 @@ func (c *Checker) overheard(k kind, s *relayStream, l *relayLane, resp *discover
 		if r.GetResource() != nil {
 			l.unasked = true
 			v.set(r.GetName(), word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(),
-				aliases: r.GetAliases(), at: c.events, plane: s.plane, unasked: true, unsure: true})
+				aliases: r.GetAliases(), at: c.events, plane: s.plane, ends: c.ends(r.GetTtl()), unasked: true, unsure: true})
 		}
 	}
 	for _, name := range resp.GetRemovedResources() {

@@ -24,6 +24,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 		return // H-32
 	}
+	c.expire()
 	v := known.voice(l.wildcard)
 	v.warm = false
 	if !l.wildcard {
@@ -39,6 +40,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	for _, r := range resp.GetResources() {
 		name := r.GetName()
 		c.sound(k, l.wildcard, append(slices.Clone(r.GetAliases()), name)...)
+		if r.GetResource() == nil && c.renewed(k, v, r) {
+			continue
+		}
 		if r.GetResource() == nil {
 			for _, alias := range r.GetAliases() {
 				if !v.matches(alias, surely) {
@@ -48,7 +52,8 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			}
 			continue
 		}
-		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events, plane: s.plane}
+		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events, plane: s.plane, ends: c.ends(r.GetTtl())}
+		c.leases(k, name, v.words[name].ends, w.ends)
 		if before := v.words[name]; !answered && l.shown[name] != "" && (l.shown[name] == w.version || before.present && before.label == w.label) {
 			l.sign = true
 		}

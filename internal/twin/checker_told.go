@@ -8,6 +8,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // What clients are told.
@@ -35,6 +36,10 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	news, postponed, takes := false, false, false
 	for _, r := range resp.GetResources() {
 		once(r.GetName())
+		if r.GetResource() == nil && len(r.GetAliases()) == 0 {
+			answer = c.beaten(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetTtl()) || answer
+			continue
+		}
 		news = news || c.isNews(k, t, r.GetName(), r.GetAliases(), r.GetResource().GetValue())
 		if r.GetResource() == nil {
 			answer = c.denied(who, c.clients[id], k, t, r.GetAliases()) || answer
@@ -44,7 +49,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 			postponed = true // of the first answer, what had to wait for clusters
 		}
 		answer = t.settle(r.GetName(), r.GetAliases()) || answer
-		c.content(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetResource())
+		c.content(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetResource(), r.GetTtl())
 	}
 	for _, name := range resp.GetRemovedResources() {
 		once(name)
@@ -88,10 +93,15 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	reason := answer || len(t.owed) > 0 || t.reshaped
 	t.reshaped = false
 	listed := map[string]bool{}
-	view, news := "", false
+	view, news, beats := "", false, false
 	stays := map[string]bool{}
 	before := maps.Clone(t.holds)
 	for _, body := range resp.GetResources() {
+		body, ttl, beat := c.unwrap(who, k, c.clients[id], t, body)
+		if beat {
+			beats = true
+			continue
+		}
 		r := c.bodies[string(body.GetValue())]
 		if listed[r.name] {
 			c.fail("DOWN-SOTW-14", "%s: one response has %s twice", who, r.name)
@@ -108,8 +118,12 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 			stays[r.name] = true // until what refers to it is turned to what comes (ORDER-2)
 			continue
 		}
-		c.content(who, k, c.clients[id], t, r.name, r.label, body)
+		c.content(who, k, c.clients[id], t, r.name, r.label, body, ttl)
 	}
+	if beats && (news || !t.versions[resp.GetVersionInfo()]) {
+		c.fail("TTL-8", "%s: heartbeats under the version %s, which the client does not have", who, resp.GetVersionInfo())
+	}
+	t.versions[resp.GetVersionInfo()] = true
 	if len(stays) > 0 && !news && len(resp.GetResourceErrors()) == 0 {
 		c.fail("ORDER-2", "%s: the set lists what is gone, and nothing has come", who)
 	}
@@ -240,7 +254,7 @@ func (c *Checker) aliases(k kind, r content) []string {
 }
 
 // content judges a resource that a client is sent.
-func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, version string, body *anypb.Any) {
+func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, version string, body *anypb.Any, ttl *durationpb.Duration) {
 	known, r := c.known[k.name], c.bodies[string(body.GetValue())]
 	if r.kind != k.name || r.name != name || body.GetTypeUrl() != k.url {
 		c.fail("G1", "%s: %s has a body that was never sent", who, name)
@@ -292,7 +306,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	t.recovers(name, aliases)
 	delete(t.brought, name)
 	delete(t.owed, name)
-	t.holds[name] = held{r.label, version, aliases}
+	t.holds[name] = held{r.label, version, aliases, c.lasting(who, k, cl, name, r.label, ttl)}
 }
 
 // fingerprinted: versions are a function of content, and tell contents apart.

@@ -12,6 +12,9 @@ func (s *Script) drawMore(r *rand.Rand) {
 	many := slices.ContainsFunc(s.Ops, func(o Op) bool { return o.Verb == "many" })
 	special := s.Settings.Server != "" || r.IntN(2) == 0
 	s.drawLengths(r, special, many)
+	if !many && r.IntN(3) == 0 {
+		s.drawTTLs(r)
+	}
 }
 
 // drawLengths draws what is split: bounds, each half of the time, a server that refuses long
@@ -39,4 +42,27 @@ func (s *Script) drawLengths(r *rand.Rand, special, many bool) {
 // split are the words of a list; none of an empty one.
 func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+}
+
+// drawTTLs gives resources TTLs here and there, and renews some.
+func (s *Script) drawTTLs(r *rand.Rand) {
+	var used []string // kinds that the game is about
+	for _, o := range s.Ops {
+		if o.Kind != "" && !slices.Contains(used, o.Kind) {
+			used = append(used, o.Kind)
+		}
+	}
+	if len(used) == 0 {
+		return
+	}
+	for range 1 + len(s.Ops)/6 {
+		o := Op{Verb: oneOf(r, "ttl", "beat"), Who: r.IntN(2), Kind: oneOf(r, used...), Add: someNames(r, 2)}
+		switch {
+		case o.Verb == "ttl":
+			o.N = oneOf(r, 0, 700, 3000, 6000, 12000, 20000, 45000)
+		case r.IntN(8) == 0:
+			o.N = 1
+		}
+		s.Ops = slices.Insert(s.Ops, r.IntN(len(s.Ops)+1), o)
+	}
 }

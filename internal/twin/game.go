@@ -70,11 +70,14 @@ type Game struct {
 
 func newGame(s Settings, trace func(string)) *Game {
 	planes := []*controlPlane{newControlPlane(s.Server)}
+	g := &Game{planes: planes, snapshot: s.Snapshot, players: map[int]*player{}, trace: trace}
 	planes[0].strict = s.Bounded(boundLeast)
+	planes[0].now = func() time.Time { return g.relay.Now() }
 	if s.Second != "" {
-		planes = append(planes, planes[0].second(s.Second == "same"))
+		g.planes = append(planes, planes[0].second(s.Second == "same"))
 	}
-	return &Game{planes: planes, checker: newChecker(s, planes[0].bodies), snapshot: s.Snapshot, players: map[int]*player{}, trace: trace}
+	g.checker = newChecker(s, planes[0].bodies)
+	return g
 }
 
 // plane is the control plane that an operation is about.
@@ -182,6 +185,8 @@ func (g *Game) play(o Op) {
 		for _, name := range o.Add {
 			plane.reversion(k, name)
 		}
+	case "ttl":
+		plane.setTTL(k, o.Add, time.Duration(o.N)*time.Millisecond)
 	case "wipe":
 		clear(plane.world[k.name])
 	case "habit":
@@ -191,7 +196,7 @@ func (g *Game) play(o Op) {
 		g.checker.uncertain = g.checker.uncertain || plane.habits&poison != 0
 	case "many", "few", "subs", "unsubs":
 		g.playMany(o, k)
-	case "push", "again", "bad", "fault", "error", "extra", "end":
+	case "push", "again", "bad", "fault", "error", "extra", "beat", "end":
 		g.playStream(o, k)
 	case "down", "up":
 		g.setDown(plane, o.Verb == "down")
@@ -252,6 +257,16 @@ func (g *Game) playStream(o Op, k kind) {
 			})
 		}
 		g.answer(id, resp, false)
+	case "beat":
+		if plane.read(s) {
+			g.refuse(id)
+			return
+		}
+		if l := s.lanes[k.name]; l != nil && s.sotw == nil {
+			if beats := plane.beat(l, k, o.Add, o.N != 0); len(beats) > 0 {
+				g.answer(id, &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: plane.nonce(k, l), Resources: beats}, false)
+			}
+		}
 	case "extra":
 		if plane.read(s) {
 			g.refuse(id)

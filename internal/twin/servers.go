@@ -41,9 +41,9 @@ func (p *controlPlane) is(kind string) bool { return strings.Contains(p.server, 
 // versions are its own in any case.
 func (p *controlPlane) second(same bool) *controlPlane {
 	o := newControlPlane(p.server)
-	o.number, o.bodies, o.once, o.counter, o.strict = 1, p.bodies, p.once, p.counter, p.strict
+	o.number, o.bodies, o.once, o.counter, o.strict, o.now = 1, p.bodies, p.once, p.counter, p.strict, p.now
 	if same {
-		o.world = p.world
+		o.world, o.timed = p.world, p.timed
 	}
 	return o
 }
@@ -74,6 +74,7 @@ func (p *controlPlane) earlier(version string) Resource {
 // again, unless it announces all there is.
 func (p *controlPlane) hasGone(k kind, l *serverLane, name string) {
 	delete(l.sent, name)
+	delete(l.ends, name)
 	delete(l.owed, name)
 	if p.is(remembers) && l.names[name] && !p.everything(k, l) {
 		l.gone[name] = true
