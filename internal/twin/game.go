@@ -304,6 +304,9 @@ func (g *Game) say(id int, k kind, pieces int, bad bool, fault int) bool {
 		resp.Resources = append(resp.Resources, proto.Clone(resp.Resources[0]).(*discovery.Resource)) // ERR-11
 	}
 	if fault >= 0 && s.sotw == nil {
+		for _, r := range resp.Resources {
+			delete(s.lanes[k.name].ends, r.GetName()) // it is not renewed until it has been said again
+		}
 		if sound, name, ok := faulty(resp, fault); ok {
 			g.hear(id, k, resp, sound, name)
 			return true
