@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
@@ -40,10 +41,10 @@ func allocationsPerDelivery(t *testing.T, lane fanout.Lane, names []string, most
 		r := cache.NewResource(lane.Type, &discovery.Resource{Name: name, Version: fmt.Sprint(version), Resource: body}, cache.Fingerprint{})
 		hub.Apply(lane, &cache.Update{Set: []cache.Received{{Resource: r}}, Synced: true, Source: cache.NewSource(epoch, nil)})
 	}
-	c := &Config{AckTimeout: time.Minute, MaxName: 100, MaxNames: 100}
-	var sessions []*Session
+	c := &session.Config{AckTimeout: time.Minute, MaxName: 100, MaxNames: 100}
+	var sessions []*session.Session
 	for range clients {
-		s := NewSession(c, Stream{Delta: true}, Peer{}, oneGroup{hub}, NewWarmth(), func() {})
+		s := session.New(c, session.Stream{Delta: true}, session.Peer{}, oneGroup{hub}, session.NewWarmth(), func() {})
 		if _, end := s.DeltaRequest(&discovery.DeltaDiscoveryRequest{TypeUrl: string(lane.Type), ResourceNamesSubscribe: names}, epoch); end != nil {
 			t.Fatal(end)
 		}
@@ -52,7 +53,7 @@ func allocationsPerDelivery(t *testing.T, lane fanout.Lane, names []string, most
 	for _, name := range names {
 		change(name)
 	}
-	var ack bare
+	var ack session.Bare
 	deliver := func() {
 		change(cmp.Or(slices.Concat(names, []string{"n"})...))
 		for _, s := range sessions {
@@ -64,8 +65,8 @@ func allocationsPerDelivery(t *testing.T, lane fanout.Lane, names []string, most
 			if len(f.bufs) == 0 || s.Due() {
 				t.Fatal("it was told nothing, or more is due")
 			}
-			ack.typeURL, ack.nonce = append(ack.typeURL[:0], r.Type...), append(ack.nonce[:0], r.Nonce...)
-			if note, ok := s.ack(&ack, epoch); !ok || note.Kind != AckRequest {
+			ack.TypeURL, ack.Nonce = append(ack.TypeURL[:0], r.Type...), append(ack.Nonce[:0], r.Nonce...)
+			if note, ok := s.Ack(&ack, epoch); !ok || note.Kind != session.AckRequest {
 				t.Fatal("the ACK was not taken for one")
 			}
 		}

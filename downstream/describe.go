@@ -5,76 +5,38 @@ import (
 	"slices"
 	"time"
 
-	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // Client describes one stream, for people and for the admin endpoint.
 type Client struct {
-	Stream   uint64       `json:"stream"`
-	Node     string       `json:"node"`
-	Cluster  string       `json:"cluster,omitempty"`
-	Peer     string       `json:"peer"`
-	Identity string       `json:"identity,omitempty"`
-	Protocol string       `json:"protocol"`
-	Since    time.Time    `json:"since"`
-	Types    []ClientType `json:"types"`
+	Stream   uint64               `json:"stream"`
+	Node     string               `json:"node"`
+	Cluster  string               `json:"cluster,omitempty"`
+	Peer     string               `json:"peer"`
+	Identity string               `json:"identity,omitempty"`
+	Protocol string               `json:"protocol"`
+	Since    time.Time            `json:"since"`
+	Types    []session.ClientType `json:"types"`
 }
-
-// ClientType describes what a stream has of one type.
-type ClientType struct {
-	Type cache.TypeURL `json:"type"`
-	// Group is the name, as in logs, of the group that serves it; empty: the
-	// default one; "none": it is refused.
-	Group string `json:"group,omitempty"`
-	// Refused is why no group does; empty: one does (NODE-14).
-	Refused  string `json:"refused,omitempty"`
-	Wildcard bool   `json:"wildcard"`
-	Names    int    `json:"names"`
-	// Resolved is how many of the names are known to exist or not to.
-	Resolved int `json:"resolved"`
-	// Sync is how far the client is.
-	Sync Sync `json:"sync"`
-	// Nonce is the last response's.
-	Nonce string `json:"nonce,omitempty"`
-	// Nack is the client's message, if its last verdict was a rejection; Nacked is how many
-	// resources and removals the response carried, and NackedNames are the first of them.
-	Nack        string   `json:"nack,omitempty"`
-	Nacked      int      `json:"nacked,omitempty"`
-	NackedNames []string `json:"nacked_names,omitempty"`
-}
-
-// Sync is how far a client is with a type. It is a closed set, fit for a metric
-// label.
-type Sync string
-
-// The values of Sync, from good to bad.
-const (
-	syncedSync  Sync = "synced"  // told everything, and has accepted it
-	unsentSync  Sync = "unsent"  // something is to be sent
-	unackedSync Sync = "unacked" // an ACK is owed
-	nackedSync  Sync = "nacked"  // the last verdict was a rejection
-)
-
-// SyncStates are the values of Sync, from good to bad.
-func SyncStates() []Sync { return []Sync{syncedSync, unsentSync, unackedSync, nackedSync} }
 
 // Summary counts the open streams, for metrics.
 type Summary struct {
 	// Protocols: "delta" and "sotw".
 	Protocols map[string]int
 	// Sync counts each stream once, by the worst of its types.
-	Sync map[Sync]int
+	Sync map[session.Sync]int
 	// Groups are the numbers of streams of each group that has any (H-24).
 	Groups []int
 	// Refused counts the types that are refused to streams which go on (NODE-14).
-	Refused map[RefusedType]int
+	Refused map[session.RefusedType]int
 }
 
 // Summary counts the open streams. Unlike Clients it looks at no name, so that it
 // can be asked often.
 func (s *Server) Summary() Summary {
-	sum := Summary{Protocols: map[string]int{}, Sync: map[Sync]int{}, Refused: map[RefusedType]int{}}
+	sum := Summary{Protocols: map[string]int{}, Sync: map[session.Sync]int{}, Refused: map[session.RefusedType]int{}}
 	groups := make(map[*fanout.Hub]int)
 	for _, st := range s.open() {
 		sum.Protocols[st.protocol()]++
@@ -98,74 +60,25 @@ func (s *Server) open() []*stream {
 }
 
 // served are the groups that serve the stream, by their Hubs, and which of its types none does.
-func (st *stream) served() (hubs []*fanout.Hub, refused []RefusedType) {
+func (st *stream) served() (hubs []*fanout.Hub, refused []session.RefusedType) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for _, state := range st.session.states {
-		x := state.base()
-		if x.refusal != nil {
-			refused = append(refused, RefusedType{x.url.Short(), x.refusal.reason, x.refusal.told()})
-		} else if !slices.Contains(hubs, x.hub) {
-			hubs = append(hubs, x.hub)
-		}
-	}
-	return hubs, refused
+	return st.session.Served()
 }
 
-func (st *stream) sync() Sync {
-	states := SyncStates()
-	worst := 0
+func (st *stream) sync() session.Sync {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for _, state := range st.session.states {
-		worst = max(worst, slices.Index(states, state.base().sync()))
-	}
-	return states[worst]
+	return st.session.Sync()
 }
 
 func (st *stream) describe() Client {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	c := Client{
+	return Client{
 		Stream: st.id, Peer: st.peer.Address, Identity: st.peer.Identity,
 		Protocol: st.protocol(), Since: st.since,
-		Node: st.session.node.GetId(), Cluster: st.session.node.GetCluster(),
-		Types: []ClientType{},
+		Node: st.session.Node().GetId(), Cluster: st.session.Node().GetCluster(),
+		Types: st.session.Describe(),
 	}
-	for _, state := range st.session.states {
-		c.Types = append(c.Types, state.base().describe())
-	}
-	return c
-}
-
-func (x *exchange) describe() ClientType {
-	t := ClientType{Type: x.url, Group: x.hub.Name(), Nonce: x.lastNonce}
-	x.sub.Read(func(v fanout.View) {
-		t.Wildcard, _ = v.Wildcard()
-		t.Names = len(v.Names())
-		for _, id := range v.Names() {
-			if v.Answer(id).State != cache.Unknown {
-				t.Resolved++
-			}
-		}
-	})
-	if x.refusal != nil {
-		t.Refused = x.refusal.status.GetMessage()
-	}
-	if t.Sync = x.sync(); t.Sync == nackedSync {
-		t.Nack, t.Nacked, t.NackedNames = x.rejected.Message, x.rejected.Count, x.rejected.First
-	}
-	return t
-}
-
-func (x *exchange) sync() Sync {
-	switch {
-	case x.rejected != nil && x.rejected.To > x.ackedTo:
-		return nackedSync
-	case len(x.unacked) > 0:
-		return unackedSync
-	case x.due():
-		return unsentSync
-	}
-	return syncedSync
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // fetch answers a unary call: a SotW stream that ends with its one response. It is
@@ -20,7 +21,7 @@ import (
 // upstream afterwards, so that who calls every few seconds causes no churn (UP-7).
 func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.DiscoveryRequest) (_ *discovery.DiscoveryResponse, err error) {
 	if !s.startCall() {
-		return nil, shuttingDown().status().Err()
+		return nil, statusOf(shuttingDown()).Err()
 	}
 	defer s.endCall()
 	peer, _ := peerOf(ctx, &s.config.Config)
@@ -31,63 +32,63 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 		if p := recover(); p != nil {
 			s.observer.ClientPanic()
 			log().Error("bug: a unary call panicked", "type", t, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
-			err = panicEnd().status().Err()
+			err = statusOf(panicEnd()).Err()
 		}
 	}()
-	refuse := func(end *End) error {
+	refuse := func(end *session.End) error {
 		if refusals[end.Reason] {
 			log().Warn("client refused", "type", t, "reason", end.Reason, "err", end.Message)
 		}
-		return end.status().Err()
+		return statusOf(end).Err()
 	}
 	if size := proto.Size(req); size > s.config.MaxRequest {
 		return nil, refuse(tooLarge(size, s.config.MaxRequest))
 	}
 	wake := make(chan struct{}, 1)
-	session := NewSession(s.limits.Load().session, Stream{Type: t}, peer, s.config.Groups, s.warmth, func() {
+	call := session.New(s.limits.Load().session, session.Stream{Type: t}, peer, s.config.Groups, s.warmth, func() {
 		select {
 		case wake <- struct{}{}:
 		default:
 		}
 	})
 	defer func() {
-		session.Close(time.Now())
-		for _, u := range session.Untold() {
+		call.Close(time.Now())
+		for _, u := range call.Untold() {
 			s.config.Tracer.Untold(u.Source, u.Behind)
 		}
 	}()
-	s.observer.ClientRequest(t, FetchRequest)
-	if _, end := session.SotWRequest(req, time.Now()); end != nil {
+	s.observer.ClientRequest(t, session.FetchRequest)
+	if _, end := call.SotWRequest(req, time.Now()); end != nil {
 		return nil, refuse(end)
 	}
 	late, stop := almost(ctx)
 	defer stop()
 	for {
-		r, end := session.Whole(time.Now())
+		r, end := call.Whole(time.Now())
 		switch {
 		case end != nil:
-			return nil, end.status().Err()
+			return nil, statusOf(end).Err()
 		case r != nil:
 			return s.reply(ctx, r, log), nil
 		}
 		select {
 		case <-wake:
 		case <-late:
-			end = &End{Unreachable, "xds-relay: upstream has not answered for all that was asked for; call again"}
+			end = &session.End{Reason: session.Unreachable, Message: "xds-relay: upstream has not answered for all that was asked for; call again"}
 		case <-ctx.Done():
 			return nil, status.FromContextError(ctx.Err()).Err()
 		case <-s.stopped:
 			end = shuttingDown()
 		}
 		if end != nil {
-			return nil, end.status().Err()
+			return nil, statusOf(end).Err()
 		}
 	}
 }
 
 // reply hands a response to answerWithFrame. The message is what the generated stubs
 // want.
-func (s *Server) reply(ctx context.Context, r *Response, log func() *slog.Logger) *discovery.DiscoveryResponse {
+func (s *Server) reply(ctx context.Context, r *session.Response, log func() *slog.Logger) *discovery.DiscoveryResponse {
 	f := encode(r)
 	s.oversized(r, f.size, log)
 	*ctx.Value(frameKey{}).(**frame) = f

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // follower tells a Tracer what becomes of one stream's responses. A nil one does nothing:
@@ -28,7 +29,7 @@ type followed struct {
 
 // maxFollowed bounds the responses of a stream that wait for their verdict here; a
 // Session remembers as many of one type.
-const maxFollowed = 2 * maxUnacked
+const maxFollowed = 2 * session.MaxUnacked
 
 func (s *Server) follow(st *stream) *follower {
 	if s.config.Tracer == nil {
@@ -41,8 +42,8 @@ func (s *Server) follow(st *stream) *follower {
 }
 
 // asks notes the first request of a type.
-func (f *follower) asks(note Note, node string, now time.Time) {
-	if f == nil || note.Kind != InitialRequest {
+func (f *follower) asks(note session.Note, node string, now time.Time) {
+	if f == nil || note.Kind != session.InitialRequest {
 		return
 	}
 	f.mu.Lock()
@@ -53,7 +54,7 @@ func (f *follower) asks(note Note, node string, now time.Time) {
 
 // begins notes a response before it is handed to the transport: its verdict may come
 // before that has returned.
-func (f *follower) begins(r *Response, size int, now time.Time) *followed {
+func (f *follower) begins(r *session.Response, size int, now time.Time) *followed {
 	if f == nil || !r.Source.Traced() {
 		return nil
 	}
@@ -73,7 +74,7 @@ func (f *follower) begins(r *Response, size int, now time.Time) *followed {
 }
 
 // sent notes that a response was handed to the transport; p is what begins said of it.
-func (f *follower) sent(r *Response, p *followed, size int, now time.Time) {
+func (f *follower) sent(r *session.Response, p *followed, size int, now time.Time) {
 	if f == nil {
 		return
 	}
@@ -89,8 +90,8 @@ func (f *follower) sent(r *Response, p *followed, size int, now time.Time) {
 }
 
 // judged notes a client's verdict, which settles the responses of the type before it, too.
-func (f *follower) judged(note Note) {
-	if f == nil || note.Kind != AckRequest && note.Kind != NackRequest {
+func (f *follower) judged(note session.Note) {
+	if f == nil || note.Kind != session.AckRequest && note.Kind != session.NackRequest {
 		return
 	}
 	now := time.Now()
@@ -101,7 +102,7 @@ func (f *follower) judged(note Note) {
 		return
 	}
 	end := PushAcked
-	if note.Kind == NackRequest {
+	if note.Kind == session.NackRequest {
 		end = PushNacked
 	}
 	for _, p := range f.pushes[:at] {
@@ -119,7 +120,7 @@ func (f *follower) judge(p *followed, end PushEnd, message string, now time.Time
 }
 
 // untold tells of the changes that no response will have.
-func (f *follower) untold(all []Untold) {
+func (f *follower) untold(all []session.Untold) {
 	if f == nil {
 		return
 	}
@@ -129,7 +130,7 @@ func (f *follower) untold(all []Untold) {
 }
 
 // over tells of what the stream has left undone.
-func (f *follower) over(untold []Untold) {
+func (f *follower) over(untold []session.Untold) {
 	if f == nil {
 		return
 	}

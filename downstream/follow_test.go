@@ -4,17 +4,18 @@ import (
 	"testing"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // TestFollowingNothingCostsNothing: where nobody traces, a response allocates nothing for it.
 func TestFollowingNothingCostsNothing(t *testing.T) {
 	f := (&Server{}).follow(nil)
-	r := &Response{Type: cache.Cluster, Source: cache.NewSource(epoch, nil)}
+	r := &session.Response{Type: cache.Cluster, Source: cache.NewSource(epoch, nil)}
 	if n := testing.AllocsPerRun(100, func() {
-		f.asks(Note{Kind: InitialRequest}, "node", epoch)
+		f.asks(session.Note{Kind: session.InitialRequest}, "node", epoch)
 		p := f.begins(r, 1, epoch)
 		f.sent(r, p, 1, epoch)
-		f.judged(Note{Kind: AckRequest})
+		f.judged(session.Note{Kind: session.AckRequest})
 		f.untold(nil)
 		f.over(nil)
 	}); n != 0 {
@@ -40,17 +41,17 @@ func TestEachPushIsJudgedOnce(t *testing.T) {
 	o := &witness{ends: make(map[PushEnd]int)}
 	f := (&Server{config: ServerConfig{Tracer: o}}).follow(&stream{})
 	push := func(typ cache.TypeURL, nonce string) {
-		r := &Response{Type: typ, Nonce: nonce, Source: cache.NewSource(epoch, "trace")}
+		r := &session.Response{Type: typ, Nonce: nonce, Source: cache.NewSource(epoch, "trace")}
 		f.sent(r, f.begins(r, 1, epoch), 1, epoch)
 	}
 	for _, nonce := range []string{"1", "2", "3"} {
 		push(cache.Cluster, nonce)
 		push(cache.Listener, nonce)
 	}
-	f.judged(Note{Kind: AckRequest, Type: cache.Cluster, Nonce: "2"})
-	f.judged(Note{Kind: AckRequest, Type: cache.Cluster, Nonce: "1"}) // it is settled
-	f.judged(Note{Kind: NackRequest, Type: cache.Listener, Nonce: "1"})
-	f.judged(Note{Kind: SubscribeRequest, Type: cache.Listener, Nonce: "2"})
+	f.judged(session.Note{Kind: session.AckRequest, Type: cache.Cluster, Nonce: "2"})
+	f.judged(session.Note{Kind: session.AckRequest, Type: cache.Cluster, Nonce: "1"}) // it is settled
+	f.judged(session.Note{Kind: session.NackRequest, Type: cache.Listener, Nonce: "1"})
+	f.judged(session.Note{Kind: session.SubscribeRequest, Type: cache.Listener, Nonce: "2"})
 	if len(f.pushes) != 3 || o.ends[PushAcked] != 1 || o.ends[PushNacked] != 1 || o.ends[PushReplaced] != 1 {
 		t.Errorf("%d wait, judged are %v", len(f.pushes), o.ends)
 	}

@@ -9,10 +9,10 @@ import (
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // the codec for all other messages
 	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // frame is a response in wire form: a header made for one client, and references
@@ -27,102 +27,30 @@ type frame struct {
 	nonce  [48]byte
 }
 
-// Field numbers of DeltaDiscoveryResponse and DiscoveryResponse.
-const (
-	fieldResources = 2 // in both
-	fieldTypeURL   = 4 // in both
-
-	deltaSystemVersion = 1
-	deltaNonce         = 5
-	deltaRemoved       = 6
-	deltaControlPlane  = 7
-	deltaErrors        = 9
-
-	sotwVersion      = 1
-	sotwNonce        = 5
-	sotwControlPlane = 6
-	sotwErrors       = 7
-
-	controlPlaneIdentifier = 1
-
-	// Of Resource, of the google.protobuf.Duration in it, and of the Any around it.
-	resourceTTL     = 6
-	durationSeconds = 1
-	durationNanos   = 2
-	anyTypeURL      = 1
-	anyValue        = 2
-	wrapperType     = "type.googleapis.com/envoy.service.discovery.v3.Resource"
-)
-
-// head is what a response says before its contents.
-func (r *Response) head() []byte {
-	return r.appendNonce(r.appendFixed(make([]byte, 0, 256)))
-}
-
-// appendFixed appends what is the same in all responses that say the same.
-func (r *Response) appendFixed(head []byte) []byte {
-	version, plane := protowire.Number(sotwVersion), protowire.Number(sotwControlPlane)
-	if r.Delta {
-		version, plane = deltaSystemVersion, deltaControlPlane
-	}
-	head = appendString(head, version, r.Version)
-	head = appendString(head, fieldTypeURL, string(r.Type))
-	if r.Identifier != "" {
-		head = protowire.AppendTag(head, plane, protowire.BytesType)
-		head = protowire.AppendVarint(head, uint64(sizeOf(controlPlaneIdentifier, len(r.Identifier))))
-		head = appendString(head, controlPlaneIdentifier, r.Identifier)
-	}
-	return head
-}
-
-func (r *Response) appendNonce(head []byte) []byte {
-	nonce := protowire.Number(sotwNonce)
-	if r.Delta {
-		nonce = deltaNonce
-	}
-	return appendString(head, nonce, r.Nonce)
-}
-
 // encode writes what is this client's alone; it runs under no lock.
-func encode(r *Response) *frame {
+func encode(r *session.Response) *frame {
 	f := new(frame)
 	f.bufs = f.room[:0]
-	if shared := r.shared(); shared != nil {
+	if shared := sharedOf(r); shared != nil {
 		f.bufs = append(slices.Grow(f.bufs, len(shared.bufs)+1), shared.bufs...)
 		f.size = shared.size
-		f.add(r.appendRest(r.appendNonce(f.nonce[:0])))
+		f.add(r.AppendRest(r.AppendNonce(f.nonce[:0])))
 	} else {
 		f.bufs = slices.Grow(f.bufs, len(r.Resources)+1)
-		f.add(r.appendRest(r.head()))
+		f.add(r.AppendRest(r.Head()))
 		f.addAll(r)
 	}
 	for _, res := range r.Heartbeats {
-		ttl, _ := r.ttl(res)
+		ttl, _ := r.TTL(res)
 		f.limited(r.Delta, res.Heading(), ttl)
 	}
 	return f
 }
 
-// appendRest appends removals and errors.
-func (r *Response) appendRest(b []byte) []byte {
-	errors := protowire.Number(sotwErrors)
-	if r.Delta {
-		errors = deltaErrors
-	}
-	for _, name := range r.Removed {
-		b = protowire.AppendTag(b, deltaRemoved, protowire.BytesType)
-		b = protowire.AppendString(b, name)
-	}
-	for _, e := range r.Errors {
-		b = appendError(b, errors, e)
-	}
-	return b
-}
-
 // addAll adds the resources of a response.
-func (f *frame) addAll(r *Response) {
+func (f *frame) addAll(r *session.Response) {
 	for _, res := range r.Resources {
-		if ttl, ok := r.ttl(res); ok {
+		if ttl, ok := r.TTL(res); ok {
 			f.limited(r.Delta, res.Content(), ttl)
 		} else {
 			f.add(wireForm(res, r.Delta))
@@ -145,8 +73,8 @@ type shared struct {
 	version, identifier string
 }
 
-// shared is that part, or nil if this response has none.
-func (r *Response) shared() *shared {
+// sharedOf is that part, or nil if this response has none.
+func sharedOf(r *session.Response) *shared {
 	if r.News == nil || r.Ends != nil || !r.News.Lists(r.Resources) {
 		return nil
 	}
@@ -156,11 +84,11 @@ func (r *Response) shared() *shared {
 	}
 	s := r.News.Wire(variant, func(resources []*cache.Resource) any {
 		s := &shared{version: r.Version, identifier: r.Identifier}
-		s.add(r.appendFixed(nil))
+		s.add(r.AppendFixed(nil))
 		for _, res := range resources {
 			s.add(wireForm(res, r.Delta))
 		}
-		if s.size <= cmp.Or(r.block, DefaultBounds.Block) {
+		if s.size <= cmp.Or(r.Block, session.DefaultBounds.Block) {
 			s.frame = frame{bufs: mem.BufferSlice{mem.SliceBuffer(s.bufs.Materialize())}, size: s.size}
 		}
 		return s
@@ -182,63 +110,18 @@ func (f *frame) add(b []byte) {
 	f.bufs = append(f.bufs, &f.slices[n])
 }
 
-// maxTTL is what the field of a TTL takes at most, in bytes.
-const maxTTL = 24
-
 // limited adds a Resource message that is good for a time. The message is shared;
-// the TTL behind it is this client's. SotW has it inside of an Any (TTL-6).
+// the TTL behind it is this client's.
 func (f *frame) limited(delta bool, message []byte, ttl time.Duration) {
-	tail := protowire.AppendTag(nil, resourceTTL, protowire.BytesType)
-	var d []byte
-	if s := int64(ttl / time.Second); s > 0 {
-		d = protowire.AppendVarint(protowire.AppendTag(d, durationSeconds, protowire.VarintType), uint64(s))
-	}
-	if ns := int64(ttl % time.Second); ns > 0 {
-		d = protowire.AppendVarint(protowire.AppendTag(d, durationNanos, protowire.VarintType), uint64(ns))
-	}
-	tail = protowire.AppendBytes(tail, d)
-
-	size := uint64(len(message) + len(tail))
-	head := protowire.AppendTag(nil, fieldResources, protowire.BytesType)
-	if !delta {
-		wrapper := appendString(nil, anyTypeURL, wrapperType)
-		wrapper = protowire.AppendTag(wrapper, anyValue, protowire.BytesType)
-		wrapper = protowire.AppendVarint(wrapper, size)
-		head = protowire.AppendVarint(head, uint64(len(wrapper))+size)
-		head = append(head, wrapper...)
-	} else {
-		head = protowire.AppendVarint(head, size)
-	}
+	head, tail := session.Limited(delta, len(message), ttl)
 	f.add(head)
 	f.add(message)
 	f.add(tail)
 }
 
-// Marshal is the response's wire form in one piece. The gRPC edge has no use for
+// Marshal is a response's wire form in one piece. The gRPC edge has no use for
 // it: there, a frame is handed over in parts.
-func (r *Response) Marshal() []byte { return encode(r).bufs.Materialize() }
-
-func appendString(b []byte, field protowire.Number, s string) []byte {
-	if s == "" {
-		return b
-	}
-	b = protowire.AppendTag(b, field, protowire.BytesType)
-	return protowire.AppendString(b, s)
-}
-
-func appendError(b []byte, field protowire.Number, e *discovery.ResourceError) []byte {
-	enc, err := proto.Marshal(e)
-	if err != nil {
-		// A message from upstream that is not valid UTF-8 after all: tell the
-		// name, which is what matters.
-		e = &discovery.ResourceError{ResourceName: e.GetResourceName()}
-		if enc, err = proto.Marshal(e); err != nil {
-			return b
-		}
-	}
-	b = protowire.AppendTag(b, field, protowire.BytesType)
-	return protowire.AppendBytes(b, enc)
-}
+func Marshal(r *session.Response) []byte { return encode(r).bufs.Materialize() }
 
 // inbox takes in a request, or only its size if that is over the limit: gRPC's own
 // limit, which is higher, has no words for what to do about it. It is used for all of
@@ -247,7 +130,7 @@ type inbox struct {
 	delta       bool
 	size, limit int
 	request     proto.Message // nil: it is bare
-	bare        bare
+	bare        session.Bare
 }
 
 func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) error {
@@ -255,7 +138,7 @@ func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) error {
 	if in.size = data.Len(); in.size > in.limit {
 		return nil
 	}
-	if len(data) == 1 && in.bare.read(data[0].ReadOnlyData(), in.delta) {
+	if len(data) == 1 && in.bare.Read(data[0].ReadOnlyData(), in.delta) {
 		return nil
 	}
 	if in.delta {

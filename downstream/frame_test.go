@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // TestFrameIsTheMessage: a frame put together from shared parts decodes to the
@@ -19,8 +20,10 @@ func TestFrameIsTheMessage(t *testing.T) {
 	body := &anypb.Any{TypeUrl: string(cache.Cluster), Value: []byte{1, 2, 3}}
 	in := &discovery.Resource{Name: "a", Aliases: []string{"x"}, Resource: body}
 	shared := cache.NewResource(cache.Cluster, in, cache.Fingerprint{})
-	failed := resourceError("e", &statuspb.Status{Code: 14, Message: "why"})
-	r := &Response{
+	failed := &discovery.ResourceError{
+		ResourceName: &discovery.ResourceName{Name: "e"}, ErrorDetail: &statuspb.Status{Code: 14, Message: "why"},
+	}
+	r := &session.Response{
 		Delta: true, Type: cache.Cluster, Nonce: "CDS.1-0", Version: "v", Identifier: "xds-relay/r",
 		Resources: []*cache.Resource{shared}, Removed: []string{"b", ""},
 		Errors: []*discovery.ResourceError{failed},
@@ -28,7 +31,7 @@ func TestFrameIsTheMessage(t *testing.T) {
 	plane := &core.ControlPlane{Identifier: "xds-relay/r"}
 
 	var delta discovery.DeltaDiscoveryResponse
-	if err := proto.Unmarshal(r.Marshal(), &delta); err != nil {
+	if err := proto.Unmarshal(Marshal(r), &delta); err != nil {
 		t.Fatal(err)
 	}
 	if want := (&discovery.DeltaDiscoveryResponse{
@@ -42,7 +45,7 @@ func TestFrameIsTheMessage(t *testing.T) {
 
 	r.Delta, r.Removed = false, nil
 	var sotw discovery.DiscoveryResponse
-	if err := proto.Unmarshal(r.Marshal(), &sotw); err != nil {
+	if err := proto.Unmarshal(Marshal(r), &sotw); err != nil {
 		t.Fatal(err)
 	}
 	if want := (&discovery.DiscoveryResponse{
@@ -51,8 +54,8 @@ func TestFrameIsTheMessage(t *testing.T) {
 	}); !proto.Equal(&sotw, want) {
 		t.Errorf("SotW: got  %v\nwant %v", &sotw, want)
 	}
-	if f := encode(r); f.size != len(r.Marshal()) {
-		t.Errorf("size %d, want %d", f.size, len(r.Marshal()))
+	if f := encode(r); f.size != len(Marshal(r)) {
+		t.Errorf("size %d, want %d", f.size, len(Marshal(r)))
 	}
 }
 
@@ -63,7 +66,7 @@ func TestBytesAreShared(t *testing.T) {
 	}, cache.Fingerprint{})
 	frames := [2]mem.BufferSlice{}
 	for i := range frames {
-		frames[i] = encode(&Response{Delta: true, Type: cache.Cluster, Resources: []*cache.Resource{shared}}).bufs
+		frames[i] = encode(&session.Response{Delta: true, Type: cache.Cluster, Resources: []*cache.Resource{shared}}).bufs
 	}
 	if &frames[0][1].ReadOnlyData()[0] != &frames[1][1].ReadOnlyData()[0] {
 		t.Error("the resource was encoded twice")

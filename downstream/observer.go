@@ -4,14 +4,15 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // Observer is told what happens on client streams, for metrics. Its methods are
 // called from many goroutines, under no lock. Protocol is "delta" or "sotw".
 type Observer interface {
 	ClientConnected(protocol string)
-	ClientDisconnected(protocol string, reason Reason)
-	ClientRequest(t cache.TypeURL, kind RequestKind)
+	ClientDisconnected(protocol string, reason session.Reason)
+	ClientRequest(t cache.TypeURL, kind session.RequestKind)
 	// ClientResponse: a response was handed to the transport.
 	ClientResponse(t cache.TypeURL, resources, removed, bytes int)
 	// ClientPropagation: the time from receiving the oldest change in a response to
@@ -29,7 +30,7 @@ type Observer interface {
 	ClientOversized(t cache.TypeURL, what OversizedKind)
 	// ClientTypeRefused: a client is not served one of its types, and told is ToldErrors or
 	// ToldNothing (NODE-14).
-	ClientTypeRefused(t cache.TypeURL, reason Reason, told Told)
+	ClientTypeRefused(t cache.TypeURL, reason session.Reason, told session.Told)
 }
 
 // OversizedKind is a closed set, fit for a metric label.
@@ -44,14 +45,14 @@ const (
 
 type nobody struct{}
 
-func (nobody) ClientConnected(string)                                 {}
-func (nobody) ClientDisconnected(string, Reason)                      {}
-func (nobody) ClientRequest(cache.TypeURL, RequestKind)               {}
-func (nobody) ClientResponse(cache.TypeURL, int, int, int)            {}
-func (nobody) ClientPropagation(cache.TypeURL, time.Duration, string) {}
-func (nobody) ClientAck(cache.TypeURL, time.Duration)                 {}
-func (nobody) ClientPanic()                                           {}
-func (nobody) ClientStalled()                                         {}
-func (nobody) ClientRateLimited()                                     {}
-func (nobody) ClientOversized(cache.TypeURL, OversizedKind)           {}
-func (nobody) ClientTypeRefused(cache.TypeURL, Reason, Told)          {}
+func (nobody) ClientConnected(string)                                        {}
+func (nobody) ClientDisconnected(string, session.Reason)                     {}
+func (nobody) ClientRequest(cache.TypeURL, session.RequestKind)              {}
+func (nobody) ClientResponse(cache.TypeURL, int, int, int)                   {}
+func (nobody) ClientPropagation(cache.TypeURL, time.Duration, string)        {}
+func (nobody) ClientAck(cache.TypeURL, time.Duration)                        {}
+func (nobody) ClientPanic()                                                  {}
+func (nobody) ClientStalled()                                                {}
+func (nobody) ClientRateLimited()                                            {}
+func (nobody) ClientOversized(cache.TypeURL, OversizedKind)                  {}
+func (nobody) ClientTypeRefused(cache.TypeURL, session.Reason, session.Told) {}

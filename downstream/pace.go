@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // What keeps a stream from costing more than its share: of requests, by reading
@@ -83,7 +85,7 @@ func (st *stream) stalled() {
 		return
 	}
 	st.server.observer.ClientStalled()
-	st.end(&End{Stalled, fmt.Sprintf("the client has read nothing for %v while responses wait; "+
+	st.end(&session.End{Reason: session.Stalled, Message: fmt.Sprintf("the client has read nothing for %v while responses wait; "+
 		"connect again to get what was missed (downstream.stall_timeout)", timeout)})
 	st.server.hangUp(st)
 }

@@ -8,16 +8,18 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // peerOf is who is at the other end. Identity comes from a verified certificate
 // only, never from what the client says of itself.
-func peerOf(ctx context.Context, config *Config) (Peer, *conn) {
+func peerOf(ctx context.Context, config *session.Config) (session.Peer, *conn) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return Peer{}, nil
+		return session.Peer{}, nil
 	}
-	out := Peer{Address: p.Addr.String(), Via: viaOf(ctx)}
+	out := session.Peer{Address: p.Addr.String(), Via: viaOf(ctx)}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		out.Sent(md, config)
 	}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // Another configuration, while clients are there. It is a value: whoever looks at it takes
@@ -11,7 +13,7 @@ import (
 
 // limits are what of a ServerConfig can be changed while the Server runs.
 type limits struct {
-	session                   *Config
+	session                   *session.Config
 	firstMessage              time.Duration
 	requestRate, requestBurst int
 	stallTimeout              time.Duration
@@ -44,11 +46,6 @@ func (st *stream) configure(l *limits) {
 	defer st.mu.Unlock()
 	st.session.Reconfigure(l.session)
 }
-
-// Reconfigure has the Session go on with another configuration. What a type was asked for
-// with stays as it was: ResendOnReconnect and NeverSynthesize count for types that the
-// client asks for from now on, and Instance, Hop and ForwardHeaders for other streams.
-func (s *Session) Reconfigure(c *Config) { s.config = c }
 
 // limit is the stream's limiter, nil where requests are not limited. It is the receiver's.
 func (st *stream) limit(l *limits) *rate.Limiter {

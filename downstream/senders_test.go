@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
@@ -23,7 +24,7 @@ import (
 func TestABusySenderLooksAgain(t *testing.T) {
 	hub := fanout.NewHub(fanout.Config{Linger: time.Minute})
 	s := NewServer(ServerConfig{
-		Config: Config{MaxName: 100, MaxNames: 100}, Credentials: insecure.NewCredentials(),
+		Config: session.Config{MaxName: 100, MaxNames: 100}, Credentials: insecure.NewCredentials(),
 		Groups: oneGroup{hub}, MaxRequest: 1 << 20, Log: slog.New(slog.DiscardHandler),
 	}) // pushes wait for no ACK
 	defer s.Close(0)
@@ -35,8 +36,8 @@ func TestABusySenderLooksAgain(t *testing.T) {
 		hub.Apply(fanout.Lane{Type: typ, Wildcard: true}, &cache.Update{Set: []cache.Received{{Resource: r}}, Synced: true})
 	}
 	sink := new(sink)
-	st := &stream{server: s, kind: Stream{Delta: true}, grpc: sink, status: sink, quiet: make(chan struct{})}
-	st.session = NewSession(s.limits.Load().session, st.kind, st.peer, s.config.Groups, s.warmth, st.kick)
+	st := &stream{server: s, kind: session.Stream{Delta: true}, grpc: sink, status: sink, quiet: make(chan struct{})}
+	st.session = session.New(s.limits.Load().session, st.kind, st.peer, s.config.Groups, s.warmth, st.kick)
 	st.sending.Store(busy) // as if a sender had taken it
 	for _, typ := range []cache.TypeURL{cache.Cluster, cache.Endpoint} {
 		req := &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "n"}, TypeUrl: string(typ), ResourceNamesSubscribe: []string{"*"}}

@@ -16,13 +16,15 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // ServerConfig is what a Server needs. See [Server.Reconfigure] for what of it may change.
 type ServerConfig struct {
-	Config
+	session.Config
 	// Groups says who is served from what.
-	Groups Groups
+	Groups session.Groups
 	// Credentials are TLS's, or insecure ones.
 	Credentials credentials.TransportCredentials
 	// MaxRequest bounds one request, in bytes; MaxStreams the streams of one
@@ -51,7 +53,7 @@ type Server struct {
 	observer Observer
 	grpc     *grpc.Server
 	health   *health.Server
-	warmth   *Warmth
+	warmth   *session.Warmth
 	senders  *senders
 	doors    *doors
 	limits   atomic.Pointer[limits]
@@ -85,7 +87,7 @@ func NewServer(c ServerConfig) *Server {
 	s := &Server{
 		config: c, log: c.Log, observer: c.Observer,
 		health:  health.NewServer(),
-		warmth:  NewWarmth(),
+		warmth:  session.NewWarmth(),
 		streams: make(map[uint64]*stream),
 		stopped: make(chan struct{}),
 		senders: newSenders(runtime.GOMAXPROCS(0)),
@@ -176,8 +178,8 @@ func (s *Server) Still() string {
 	return ""
 }
 
-func shuttingDown() *End {
-	return &End{ShuttingDown, "xds-relay: shutting down; connect again, to another replica if there is one"}
+func shuttingDown() *session.End {
+	return &session.End{Reason: session.ShuttingDown, Message: "xds-relay: shutting down; connect again, to another replica if there is one"}
 }
 
 // awaitStreams gives the handlers of ended streams a moment to return.
@@ -195,11 +197,11 @@ func (s *Server) awaitStreams(limit time.Duration) {
 	}
 }
 
-func aged() *End {
-	return &End{Aged, "xds-relay: the connection has reached downstream.max_connection_age; connect again"}
+func aged() *session.End {
+	return &session.End{Reason: session.Aged, Message: "xds-relay: the connection has reached downstream.max_connection_age; connect again"}
 }
 
-func (s *Server) register(st *stream) *End {
+func (s *Server) register(st *stream) *session.End {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {

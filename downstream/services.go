@@ -13,6 +13,7 @@ import (
 	secret "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // The service table of protocol.md §0: every method, registered with the
@@ -39,11 +40,11 @@ type adsService struct {
 }
 
 func (a adsService) StreamAggregatedResources(g discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	return a.server.serve(g, Stream{})
+	return a.server.serve(g, session.Stream{})
 }
 
 func (a adsService) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	return a.server.serve(g, Stream{Delta: true})
+	return a.server.serve(g, session.Stream{Delta: true})
 }
 
 type listenerService struct {
@@ -52,11 +53,11 @@ type listenerService struct {
 }
 
 func (a listenerService) StreamListeners(g listener.ListenerDiscoveryService_StreamListenersServer) error {
-	return a.server.serve(g, Stream{Type: cache.Listener})
+	return a.server.serve(g, session.Stream{Type: cache.Listener})
 }
 
 func (a listenerService) DeltaListeners(g listener.ListenerDiscoveryService_DeltaListenersServer) error {
-	return a.server.serve(g, Stream{Delta: true, Type: cache.Listener})
+	return a.server.serve(g, session.Stream{Delta: true, Type: cache.Listener})
 }
 
 func (a listenerService) FetchListeners(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
@@ -69,11 +70,11 @@ type routeService struct {
 }
 
 func (a routeService) StreamRoutes(g route.RouteDiscoveryService_StreamRoutesServer) error {
-	return a.server.serve(g, Stream{Type: cache.Route})
+	return a.server.serve(g, session.Stream{Type: cache.Route})
 }
 
 func (a routeService) DeltaRoutes(g route.RouteDiscoveryService_DeltaRoutesServer) error {
-	return a.server.serve(g, Stream{Delta: true, Type: cache.Route})
+	return a.server.serve(g, session.Stream{Delta: true, Type: cache.Route})
 }
 
 func (a routeService) FetchRoutes(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
@@ -86,11 +87,11 @@ type scopedRouteService struct {
 }
 
 func (a scopedRouteService) StreamScopedRoutes(g route.ScopedRoutesDiscoveryService_StreamScopedRoutesServer) error {
-	return a.server.serve(g, Stream{Type: cache.ScopedRoute})
+	return a.server.serve(g, session.Stream{Type: cache.ScopedRoute})
 }
 
 func (a scopedRouteService) DeltaScopedRoutes(g route.ScopedRoutesDiscoveryService_DeltaScopedRoutesServer) error {
-	return a.server.serve(g, Stream{Delta: true, Type: cache.ScopedRoute})
+	return a.server.serve(g, session.Stream{Delta: true, Type: cache.ScopedRoute})
 }
 
 func (a scopedRouteService) FetchScopedRoutes(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
@@ -103,11 +104,11 @@ type clusterService struct {
 }
 
 func (a clusterService) StreamClusters(g cluster.ClusterDiscoveryService_StreamClustersServer) error {
-	return a.server.serve(g, Stream{Type: cache.Cluster})
+	return a.server.serve(g, session.Stream{Type: cache.Cluster})
 }
 
 func (a clusterService) DeltaClusters(g cluster.ClusterDiscoveryService_DeltaClustersServer) error {
-	return a.server.serve(g, Stream{Delta: true, Type: cache.Cluster})
+	return a.server.serve(g, session.Stream{Delta: true, Type: cache.Cluster})
 }
 
 func (a clusterService) FetchClusters(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
@@ -120,11 +121,11 @@ type endpointService struct {
 }
 
 func (a endpointService) StreamEndpoints(g endpoint.EndpointDiscoveryService_StreamEndpointsServer) error {
-	return a.server.serve(g, Stream{Type: cache.Endpoint})
+	return a.server.serve(g, session.Stream{Type: cache.Endpoint})
 }
 
 func (a endpointService) DeltaEndpoints(g endpoint.EndpointDiscoveryService_DeltaEndpointsServer) error {
-	return a.server.serve(g, Stream{Delta: true, Type: cache.Endpoint})
+	return a.server.serve(g, session.Stream{Delta: true, Type: cache.Endpoint})
 }
 
 func (a endpointService) FetchEndpoints(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
@@ -137,11 +138,11 @@ type secretService struct {
 }
 
 func (a secretService) StreamSecrets(g secret.SecretDiscoveryService_StreamSecretsServer) error {
-	return a.server.serve(g, Stream{Type: cache.Secret})
+	return a.server.serve(g, session.Stream{Type: cache.Secret})
 }
 
 func (a secretService) DeltaSecrets(g secret.SecretDiscoveryService_DeltaSecretsServer) error {
-	return a.server.serve(g, Stream{Delta: true, Type: cache.Secret})
+	return a.server.serve(g, session.Stream{Delta: true, Type: cache.Secret})
 }
 
 func (a secretService) FetchSecrets(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
@@ -154,11 +155,11 @@ type runtimeService struct {
 }
 
 func (a runtimeService) StreamRuntime(g runtime.RuntimeDiscoveryService_StreamRuntimeServer) error {
-	return a.server.serve(g, Stream{Type: cache.Runtime})
+	return a.server.serve(g, session.Stream{Type: cache.Runtime})
 }
 
 func (a runtimeService) DeltaRuntime(g runtime.RuntimeDiscoveryService_DeltaRuntimeServer) error {
-	return a.server.serve(g, Stream{Delta: true, Type: cache.Runtime})
+	return a.server.serve(g, session.Stream{Delta: true, Type: cache.Runtime})
 }
 
 func (a runtimeService) FetchRuntime(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
@@ -171,11 +172,11 @@ type extensionService struct {
 }
 
 func (a extensionService) StreamExtensionConfigs(g extension.ExtensionConfigDiscoveryService_StreamExtensionConfigsServer) error {
-	return a.server.serve(g, Stream{Type: cache.Extension})
+	return a.server.serve(g, session.Stream{Type: cache.Extension})
 }
 
 func (a extensionService) DeltaExtensionConfigs(g extension.ExtensionConfigDiscoveryService_DeltaExtensionConfigsServer) error {
-	return a.server.serve(g, Stream{Delta: true, Type: cache.Extension})
+	return a.server.serve(g, session.Stream{Delta: true, Type: cache.Extension})
 }
 
 func (a extensionService) FetchExtensionConfigs(ctx context.Context, req *discovery.DiscoveryRequest) (*discovery.DiscoveryResponse, error) {
@@ -188,7 +189,7 @@ type virtualHostService struct {
 }
 
 func (a virtualHostService) DeltaVirtualHosts(g route.VirtualHostDiscoveryService_DeltaVirtualHostsServer) error {
-	return a.server.serve(g, Stream{Delta: true, Type: cache.VirtualHost})
+	return a.server.serve(g, session.Stream{Delta: true, Type: cache.VirtualHost})
 }
 
 type localityHostService struct {
@@ -197,5 +198,5 @@ type localityHostService struct {
 }
 
 func (a localityHostService) DeltaLocalityEndpoints(g endpoint.LocalityEndpointDiscoveryService_DeltaLocalityEndpointsServer) error {
-	return a.server.serve(g, Stream{Delta: true, Type: cache.LocalityHost})
+	return a.server.serve(g, session.Stream{Delta: true, Type: cache.LocalityHost})
 }

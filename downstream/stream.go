@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // stream is the edge around a Session: it receives on the handler's goroutine and
@@ -22,13 +24,13 @@ import (
 type stream struct {
 	server *Server
 	id     uint64
-	kind   Stream
-	peer   Peer
+	kind   session.Stream
+	peer   session.Peer
 	conn   *conn
 	since  time.Time
 	grpc   grpc.ServerStream
 	status statusWriter
-	ended  atomic.Pointer[End] // why we ended it, if we did
+	ended  atomic.Pointer[session.End] // why we ended it, if we did
 
 	in inbox // the receiver's
 
@@ -41,7 +43,7 @@ type stream struct {
 	follow *follower // nil: nobody traces
 
 	mu      sync.Mutex // the session's own; never held while sending
-	session *Session
+	session *session.Session
 	timer   *time.Timer
 
 	// One sender at a time.
@@ -61,10 +63,18 @@ const (
 
 // Reasons for which a stream ends that are not the Session's.
 const (
-	closedByClient Reason = "closed"
-	receiveFailed  Reason = "receive_failed"
-	bug            Reason = "panic"
+	closedByClient session.Reason = "closed"
+	receiveFailed  session.Reason = "receive_failed"
+	bug            session.Reason = "panic"
 )
+
+// Reasons are why streams end: what an Observer may be told.
+func Reasons() []session.Reason {
+	return []session.Reason{
+		closedByClient, receiveFailed, bug, session.BadRequest, session.OverLimit, session.NodeChanged, session.Forbidden, session.Unreachable,
+		session.Overcrowded, session.Looped, session.ShuttingDown, session.Stalled, session.Aged,
+	}
+}
 
 // statusWriter ends a stream from outside its handler, which is blocked in
 // receiving: the handler's receive then returns. gRPC has it on the stream it puts
@@ -74,10 +84,8 @@ type statusWriter interface {
 	WriteStatus(*status.Status) error
 }
 
-func (e *End) Error() string { return e.Message }
-
 // serve runs one stream to its end.
-func (s *Server) serve(g grpc.ServerStream, kind Stream) error {
+func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	writer, ok := grpc.ServerTransportStreamFromContext(g.Context()).(statusWriter)
 	if !ok {
 		return status.Error(codes.Internal, "xds-relay: built with a version of gRPC that cannot end a stream from outside")
@@ -85,9 +93,9 @@ func (s *Server) serve(g grpc.ServerStream, kind Stream) error {
 	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{})}
 	st.peer, st.conn = peerOf(g.Context(), &s.config.Config)
 	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest}
-	st.session = NewSession(s.limits.Load().session, kind, st.peer, s.config.Groups, s.warmth, st.kick)
+	st.session = session.New(s.limits.Load().session, kind, st.peer, s.config.Groups, s.warmth, st.kick)
 	if end := s.register(st); end != nil {
-		return end.status().Err()
+		return statusOf(end).Err()
 	}
 	st.configure(s.limits.Load()) // Reconfigure may have looked before it was there
 	s.observer.ClientConnected(st.protocol())
@@ -110,13 +118,13 @@ func (st *stream) run() (err error) {
 // close ends the stream for the reason that receiving gave, or that we had.
 func (st *stream) close(err error) error {
 	reason, final := receiveFailed, status.Convert(err)
-	end := (*End)(nil)
+	end := (*session.End)(nil)
 	if ended := st.ended.Load(); ended != nil {
 		err = ended
 	}
 	switch {
 	case errors.As(err, &end):
-		reason, final = end.Reason, end.status()
+		reason, final = end.Reason, statusOf(end)
 	case errors.Is(err, io.EOF), final.Code() == codes.Canceled:
 		reason, final = closedByClient, nil
 	}
@@ -151,7 +159,7 @@ func (st *stream) awaitFirst(within time.Duration) (heard func()) {
 		return func() {}
 	}
 	late := time.AfterFunc(within, func() {
-		st.end(&End{OverLimit, fmt.Sprintf("no request within %v of opening the stream; see downstream.first_message_timeout", within)})
+		st.end(&session.End{Reason: session.OverLimit, Message: fmt.Sprintf("no request within %v of opening the stream; see downstream.first_message_timeout", within)})
 	})
 	return func() { late.Stop() }
 }
@@ -177,7 +185,7 @@ func (st *stream) receiveAll() error {
 		}
 		st.server.observer.ClientRequest(note.Type, note.Kind)
 		st.tellRefusals(news)
-		if note.Kind == AckRequest {
+		if note.Kind == session.AckRequest {
 			st.server.observer.ClientAck(note.Type, note.After)
 		}
 		st.follow.judged(note)
@@ -194,7 +202,7 @@ func (st *stream) receiveAll() error {
 }
 
 // receive takes in one request. It says whether there may now be something to send.
-func (st *stream) receive() (note Note, due bool, news []Refusal, end *End, err error) {
+func (st *stream) receive() (note session.Note, due bool, news []session.Refusal, end *session.End, err error) {
 	in := &st.in
 	if err := st.grpc.RecvMsg(in); err != nil {
 		return note, false, nil, nil, err
@@ -214,20 +222,20 @@ func (st *stream) receive() (note Note, due bool, news []Refusal, end *End, err 
 	return note, due, news, end, nil
 }
 
-func (st *stream) takeIn() (note Note, due bool, news []Refusal, end *End) {
+func (st *stream) takeIn() (note session.Note, due bool, news []session.Refusal, end *session.End) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	now := time.Now()
 	note, end = st.take(now)
-	st.follow.asks(note, st.session.node.GetId(), now)
+	st.follow.asks(note, st.session.Node().GetId(), now)
 	return note, st.session.Due(), st.session.Refusals(), end
 }
 
 // take hands what has come to the session.
-func (st *stream) take(now time.Time) (Note, *End) {
+func (st *stream) take(now time.Time) (session.Note, *session.End) {
 	request := st.in.request
 	if request == nil {
-		if note, ok := st.session.ack(&st.in.bare, now); ok {
+		if note, ok := st.session.Ack(&st.in.bare, now); ok {
 			return note, nil
 		}
 	}
@@ -236,10 +244,10 @@ func (st *stream) take(now time.Time) (Note, *End) {
 }
 
 // takeAside hands a request to the session; nil: the bare one.
-func (st *stream) takeAside(request proto.Message, now time.Time) (note Note, end *End) {
+func (st *stream) takeAside(request proto.Message, now time.Time) (note session.Note, end *session.End) {
 	aside(func() {
 		if request == nil {
-			if request, end = st.in.bare.message(st.kind.Delta); end != nil {
+			if request, end = st.in.bare.Message(st.kind.Delta); end != nil {
 				return
 			}
 		}
@@ -369,7 +377,7 @@ func (st *stream) settled() bool {
 }
 
 // next is the next response, if there is one now. due: there may be another at once.
-func (st *stream) next(now time.Time) (r *Response, due bool, news []Refusal, end *End) {
+func (st *stream) next(now time.Time) (r *session.Response, due bool, news []session.Refusal, end *session.End) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.owed > 0 && st.session.Settled() {
@@ -391,7 +399,7 @@ func (st *stream) next(now time.Time) (r *Response, due bool, news []Refusal, en
 }
 
 // untold are the sources that no response will have.
-func (st *stream) untold() []Untold {
+func (st *stream) untold() []session.Untold {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.session.Untold()
@@ -399,7 +407,7 @@ func (st *stream) untold() []Untold {
 
 // propagated measures how long changes took from upstream to the transport. Of a response
 // in parts the last one counts.
-func (s *Server) propagated(r *Response, now time.Time) {
+func (s *Server) propagated(r *session.Response, now time.Time) {
 	if r.Source == nil || r.Partial {
 		return
 	}
@@ -411,46 +419,28 @@ func (s *Server) propagated(r *Response, now time.Time) {
 }
 
 // end makes the stream end for a reason of ours; the first one counts.
-func (st *stream) end(e *End) {
+func (st *stream) end(e *session.End) {
 	if st.ended.CompareAndSwap(nil, e) {
-		_ = st.status.WriteStatus(e.status()) // an error means that the client is gone
+		_ = st.status.WriteStatus(statusOf(e)) // an error means that the client is gone
 	}
 }
 
-func (st *stream) panicked(p any) *End {
+func (st *stream) panicked(p any) *session.End {
 	st.server.observer.ClientPanic()
 	st.log().Error("bug: a client stream panicked", "err", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return panicEnd()
 }
 
-func panicEnd() *End {
-	return &End{bug, "xds-relay: internal error; the stream was ended, others are not affected"}
+func panicEnd() *session.End {
+	return &session.End{Reason: bug, Message: "xds-relay: internal error; the stream was ended, others are not affected"}
 }
 
-func tooLarge(size, limit int) *End {
-	return &End{OverLimit, fmt.Sprintf("a request of %d bytes exceeds the limit of %d; raise downstream.max_request_bytes", size, limit)}
+func tooLarge(size, limit int) *session.End {
+	return &session.End{Reason: session.OverLimit, Message: fmt.Sprintf("a request of %d bytes exceeds the limit of %d; raise downstream.max_request_bytes", size, limit)}
 }
 
-// Code is the gRPC code of an End. Codes appear nowhere else in this package.
-func (e *End) Code() codes.Code {
-	switch e.Reason {
-	case BadRequest:
-		return codes.InvalidArgument
-	case OverLimit, Overcrowded:
-		return codes.ResourceExhausted
-	case NodeChanged:
-		return codes.Aborted
-	case Looped:
-		return codes.FailedPrecondition
-	case Forbidden:
-		return codes.PermissionDenied
-	case Unreachable, ShuttingDown, Stalled, Aged:
-		return codes.Unavailable
-	}
-	return codes.Internal
-}
-
-func (e *End) status() *status.Status { return status.New(e.Code(), e.Message) }
+// statusOf is the gRPC status of an End.
+func statusOf(e *session.End) *status.Status { return status.New(codes.Code(e.Code()), e.Message) }
 
 func (st *stream) protocol() string {
 	if st.kind.Delta {

@@ -9,6 +9,7 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/logging"
 )
 
@@ -19,17 +20,17 @@ import (
 
 // refusals are the reasons for which a client is not served, so that somebody should look:
 // at the client, or at what the relay allows.
-var refusals = map[Reason]bool{
-	BadRequest: true, OverLimit: true, NodeChanged: true, Forbidden: true, Overcrowded: true, Looped: true,
+var refusals = map[session.Reason]bool{
+	session.BadRequest: true, session.OverLimit: true, session.NodeChanged: true, session.Forbidden: true, session.Overcrowded: true, session.Looped: true,
 }
 
 // tellEnd tells of the end of a stream.
-func (st *stream) tellEnd(reason Reason, message string) {
+func (st *stream) tellEnd(reason session.Reason, message string) {
 	took := time.Since(st.since).Milliseconds()
 	switch {
 	case refusals[reason]:
 		st.log().Warn("client refused", "reason", reason, "err", message, "dur_ms", took)
-	case reason == Stalled:
+	case reason == session.Stalled:
 		st.log().Warn("client stream ended: the client does not read", "reason", reason, "err", message, "dur_ms", took)
 	default:
 		st.log().Info("client stream ended", "reason", reason, "err", message, "dur_ms", took)
@@ -37,13 +38,13 @@ func (st *stream) tellEnd(reason Reason, message string) {
 }
 
 // tellRefusals tells of types that are refused while the stream goes on, and of the end of that.
-func (st *stream) tellRefusals(news []Refusal) {
+func (st *stream) tellRefusals(news []session.Refusal) {
 	for _, r := range news {
 		switch r.Told {
-		case Served:
+		case session.Served:
 			st.log().Info("client is served a type after all: there is room for its group", "type", r.Type)
 			continue
-		case ToldNothing:
+		case session.ToldNothing:
 			st.log().Warn("client refused a type, and waits: it asks for all there is, which no error answers", "type", r.Type, "reason", r.Reason, "err", r.Message)
 		default:
 			st.log().Warn("client refused a type", "type", r.Type, "reason", r.Reason, "err", r.Message)
@@ -53,7 +54,7 @@ func (st *stream) tellRefusals(news []Refusal) {
 }
 
 // tellNack tells of a response that the client rejected.
-func (st *stream) tellNack(n Note) {
+func (st *stream) tellNack(n session.Note) {
 	st.log().Warn("client rejected a response", "type", n.Type, "nonce", n.Nonce, "nack", n.Nack, "resources", n.Rejected.Count, "first", n.Rejected.First)
 }
 
@@ -62,13 +63,13 @@ func (st *stream) tellNack(n Note) {
 func (s *Server) debugs() bool { return s.log.Enabled(context.Background(), slog.LevelDebug) }
 
 // tellRequest tells of a request, which is described already.
-func (st *stream) tellRequest(kind RequestKind, request []any) {
+func (st *stream) tellRequest(kind session.RequestKind, request []any) {
 	st.log().Debug("client request", append(request, "kind", kind)...)
 }
 
 // tellResponse tells of a response that was handed over.
-func (st *stream) tellResponse(r *Response, size int) {
-	_, first := r.list().told()
+func (st *stream) tellResponse(r *session.Response, size int) {
+	_, first := r.Names()
 	st.log().Debug("client response", "type", r.Type, "nonce", r.Nonce, "version", logging.Version(r.Type, r.Version),
 		"resources", len(r.Resources), "removed", len(r.Removed), "errors", len(r.Errors), "first", first, "bytes", size)
 }
@@ -78,7 +79,7 @@ func nacked(e *statuspb.Status) string {
 	if e == nil {
 		return ""
 	}
-	return nackMessage(e)
+	return session.NackMessage(e)
 }
 
 // describe is the request that has just come, for the log.
@@ -97,11 +98,11 @@ func (in *inbox) describe() []any {
 			"nonce", r.GetResponseNonce(), "nack", nacked(r.GetErrorDetail()),
 		}
 	}
-	return []any{"type", cache.TypeURL(in.bare.typeURL), "nonce", string(in.bare.nonce)}
+	return []any{"type", cache.TypeURL(in.bare.TypeURL), "nonce", string(in.bare.Nonce)}
 }
 
 // oversized counts and names what is too large for the client (ERR-13).
-func (s *Server) oversized(r *Response, size int, log func() *slog.Logger) {
+func (s *Server) oversized(r *session.Response, size int, log func() *slog.Logger) {
 	for _, o := range r.Oversized {
 		s.observer.ClientOversized(r.Type, OversizedResource)
 		log().Warn("resource too large for a client", "type", r.Type, "name", o.Name, "bytes", o.Bytes, "max_response_bytes", s.limits.Load().session.MaxResponse)
@@ -114,7 +115,7 @@ func (s *Server) oversized(r *Response, size int, log func() *slog.Logger) {
 
 func (st *stream) log() *slog.Logger {
 	st.mu.Lock()
-	node := st.session.node
+	node := st.session.Node()
 	st.mu.Unlock()
 	return st.server.log.With("stream_id", st.id, "node_id", node.GetId(), "peer", st.peer.Address, "identity", st.peer.Identity, "protocol", st.protocol())
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
@@ -68,7 +69,7 @@ func whatTheLogSays(t *testing.T, level slog.Level) {
 	log := new(page)
 	hub := fanout.NewHub(fanout.Config{Linger: time.Minute})
 	s := NewServer(ServerConfig{
-		Config:      Config{AckTimeout: time.Minute, MaxName: 100, MaxNames: 100},
+		Config:      session.Config{AckTimeout: time.Minute, MaxName: 100, MaxNames: 100},
 		Credentials: insecure.NewCredentials(), Groups: oneGroup{hub}, MaxRequest: 1 << 20, MaxStreams: 10, FirstMessage: time.Minute,
 		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})),
 	})
@@ -129,7 +130,7 @@ func whatTheLogSays(t *testing.T, level slog.Level) {
 	say(&discovery.DiscoveryRequest{TypeUrl: string(cache.Secret), ResourceNames: names, ResponseNonce: r.GetNonce(), VersionInfo: r.GetVersionInfo(), ErrorDetail: &statuspb.Status{Message: "no such curve"}})
 	await(t, func() bool { return log.line("client rejected a response") != "" })
 	c := s.Clients()[0].Types[0]
-	if c.Sync != nackedSync || c.Nack != "no such curve" || c.Nacked != 12 || len(c.NackedNames) != 10 || c.NackedNames[0] != "name-00" {
+	if c.Sync != "nacked" || c.Nack != "no such curve" || c.Nacked != 12 || len(c.NackedNames) != 10 || c.NackedNames[0] != "name-00" {
 		t.Errorf("the client is described as %+v", c)
 	}
 	say(&discovery.DiscoveryRequest{TypeUrl: string(cache.Cluster), ResourceNames: []string{strings.Repeat("x", 1000)}})
@@ -175,37 +176,6 @@ func await(t *testing.T, ok func() bool) {
 		<-tick.C
 	}
 	t.Fatal("it does not happen")
-}
-
-// A response of many is told by its first names, and what all clients are told is listed
-// once.
-func TestListing(t *testing.T) {
-	var many []*cache.Resource
-	for i := range 20 {
-		many = append(many, cache.NewResource(cache.Cluster, &discovery.Resource{Name: fmt.Sprint("n", i), Resource: &anypb.Any{}}, cache.Fingerprint{}))
-	}
-	news := &fanout.News{Resources: many}
-	for _, tt := range []struct {
-		r     Response
-		count int
-		first string
-	}{
-		{Response{}, 0, "[]"},
-		{Response{Resources: many[:1]}, 1, "[n0]"},
-		{Response{Removed: []string{"gone"}}, 1, "[gone]"},
-		{Response{Resources: many[:1], Removed: []string{"gone"}}, 2, "[n0 gone]"},
-		{Response{Resources: many, News: news}, 20, "[n0 n1 n2 n3 n4 n5 n6 n7 n8 n9]"},
-		{Response{Resources: many[5:8], News: news}, 3, "[n5 n6 n7]"},
-	} {
-		if count, first := tt.r.list().told(); count != tt.count || fmt.Sprint(first) != tt.first {
-			t.Errorf("%d %v, want %d %s", count, first, tt.count, tt.first)
-		}
-	}
-	r := Response{Resources: many, News: news}
-	r.list()
-	if n := testing.AllocsPerRun(100, func() { r.list() }); n != 0 {
-		t.Errorf("%v allocations for what is shared", n)
-	}
 }
 
 // What is told only for debugging costs nothing while nobody asks for it.

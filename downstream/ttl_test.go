@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // TestFrameWithTTL: what is left of a TTL stands behind the shared bytes, in Delta
@@ -36,13 +36,13 @@ func TestFrameWithTTL(t *testing.T) {
 		{-time.Second, time.Millisecond}, // it expired on the way, and is about to be removed
 		{1<<63 - 1, 1<<63 - 1},
 	} {
-		r := &Response{
+		r := &session.Response{
 			Delta: true, Type: cache.Endpoint, Resources: []*cache.Resource{whole, bare}, Heartbeats: []*cache.Resource{beat},
 			Ends: map[*cache.Resource]time.Time{whole: now.Add(tt.left), beat: now.Add(tt.left)}, At: now,
 		}
 		wantWhole.Ttl, wantBeat.Ttl = durationpb.New(tt.want), durationpb.New(tt.want)
 		var delta discovery.DeltaDiscoveryResponse
-		if err := proto.Unmarshal(r.Marshal(), &delta); err != nil {
+		if err := proto.Unmarshal(Marshal(r), &delta); err != nil {
 			t.Fatal(err)
 		}
 		want := []*discovery.Resource{wantWhole, wantBare, wantBeat}
@@ -54,7 +54,7 @@ func TestFrameWithTTL(t *testing.T) {
 
 		r.Delta = false
 		var sotw discovery.DiscoveryResponse
-		if err := proto.Unmarshal(r.Marshal(), &sotw); err != nil {
+		if err := proto.Unmarshal(Marshal(r), &sotw); err != nil {
 			t.Fatal(err)
 		}
 		for i, got := range sotw.GetResources() {
@@ -71,39 +71,12 @@ func TestFrameWithTTL(t *testing.T) {
 		}
 		for _, delta := range []bool{true, false} {
 			r.Delta = delta
-			bound := len(r.head()) + sizeOf(fieldResources, len(beat.Heading())+maxTTL) + 200
-			for _, res := range r.Resources {
-				bound += r.sizeOf(res)
-			}
-			if f := encode(r); f.size != len(r.Marshal()) || f.size > bound {
-				t.Errorf("a frame of %d bytes says it has %d, and %d at most", len(r.Marshal()), f.size, bound)
+			if f := encode(r); f.size != len(Marshal(r)) {
+				t.Errorf("a frame of %d bytes says it has %d", len(Marshal(r)), f.size)
 			}
 		}
 	}
-	if frames := encode(&Response{Delta: true, Resources: []*cache.Resource{whole}, Ends: map[*cache.Resource]time.Time{whole: now}}); &frames.bufs[2].ReadOnlyData()[0] != &whole.Content()[0] {
+	if frames := encode(&session.Response{Delta: true, Resources: []*cache.Resource{whole}, Ends: map[*cache.Resource]time.Time{whole: now}}); &frames.bufs[2].ReadOnlyData()[0] != &whole.Content()[0] {
 		t.Error("a resource with a TTL was copied (VALID-7)")
-	}
-}
-
-// TestFeatures: sources disagree on the spelling; all are accepted (TTL-6).
-func TestFeatures(t *testing.T) {
-	for _, tt := range []struct {
-		features    []string
-		delta, sotw bool
-	}{
-		{nil, false, false},
-		{[]string{"xds.config.supports-resource-ttl"}, true, false},
-		{[]string{"envoy.config.supports-resource-ttl"}, true, false},
-		{[]string{"xds.config.resource-in-sotw"}, false, false},
-		{[]string{"xds.config.supports-resource-ttl", "xds.config.resource-in-sotw"}, true, true},
-		{[]string{"xds.config.supports-resource-in-sotw", "xds.config.supports-resource-ttl"}, true, true},
-		{[]string{"envoy.config.supports-resource-ttl", "envoy.config.resource-in-sotw"}, true, true},
-		{[]string{"envoy.config.supports-resource-ttl", "envoy.config.supports-resource-in-sotw"}, true, true},
-		{[]string{"supports-resource-ttl"}, false, false},
-	} {
-		node := &core.Node{ClientFeatures: tt.features}
-		if delta, sotw := takesTTL(node, true), takesTTL(node, false); delta != tt.delta || sotw != tt.sotw {
-			t.Errorf("%q: Delta %v, SotW %v; want %v, %v", tt.features, delta, sotw, tt.delta, tt.sotw)
-		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/health"
@@ -113,7 +114,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, protocol := range protocols {
 		gauge(c.clients, summary.Protocols[protocol], protocol)
 	}
-	for _, state := range downstream.SyncStates() {
+	for _, state := range session.SyncStates() {
 		gauge(c.sync, summary.Sync[state], string(state))
 	}
 

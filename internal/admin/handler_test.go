@@ -15,6 +15,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/health"
@@ -60,7 +61,7 @@ func (d described) Clients() []downstream.Client {
 	for i := range 5 {
 		clients = append(clients, downstream.Client{
 			Stream: uint64(i + 1), Node: fmt.Sprint("node-", i+1), Identity: []string{"spiffe://a", "spiffe://b"}[i%2],
-			Types: []downstream.ClientType{{Type: cache.Cluster, Group: []string{"", "east"}[i/3]}},
+			Types: []session.ClientType{{Type: cache.Cluster, Group: []string{"", "east"}[i/3]}},
 		})
 	}
 	return clients
@@ -247,7 +248,7 @@ func TestLabelsAreClosedSets(t *testing.T) {
 	m := NewMetrics(ReadBuild("test"))
 	for i := range 100 {
 		typ := cache.TypeURL(fmt.Sprint("type.googleapis.com/strange.", i))
-		m.ClientRequest(typ, downstream.InitialRequest)
+		m.ClientRequest(typ, session.InitialRequest)
 		m.ClientResponse(typ, 1, 1, 1)
 		m.ClientAck(typ, time.Second)
 		m.UpstreamResponse(typ, 1, 1)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 )
@@ -62,7 +63,7 @@ func meant(query url.Values, c downstream.Client) bool {
 	case query.Has("identity") && c.Identity != query.Get("identity"):
 		return false
 	}
-	return !query.Has("group") || slices.ContainsFunc(c.Types, func(t downstream.ClientType) bool { return t.Group == query.Get("group") })
+	return !query.Has("group") || slices.ContainsFunc(c.Types, func(t session.ClientType) bool { return t.Group == query.Get("group") })
 }
 
 func (h *handler) clients(w http.ResponseWriter, req *http.Request) {

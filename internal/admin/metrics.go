@@ -10,6 +10,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
@@ -284,13 +285,13 @@ func (m *Metrics) ResourcesExpired(t cache.TypeURL, n int) {
 func (m *Metrics) ClientConnected(protocol string) { m.connects.WithLabelValues(protocol).Inc() }
 
 // ClientDisconnected counts streams that end.
-func (m *Metrics) ClientDisconnected(_ string, reason downstream.Reason) {
+func (m *Metrics) ClientDisconnected(_ string, reason session.Reason) {
 	m.disconnects.WithLabelValues(string(reason)).Inc()
 }
 
 // clientSeries are a type's series of what happens for every change and client.
 type clientSeries struct {
-	requests       map[downstream.RequestKind]prometheus.Counter
+	requests       map[session.RequestKind]prometheus.Counter
 	responses      prometheus.Counter
 	added, removed prometheus.Counter
 	bytes          prometheus.Counter
@@ -300,7 +301,7 @@ type clientSeries struct {
 
 func (m *Metrics) newClientSeries(short string) *clientSeries {
 	c := &clientSeries{
-		requests:  make(map[downstream.RequestKind]prometheus.Counter),
+		requests:  make(map[session.RequestKind]prometheus.Counter),
 		responses: m.responses.WithLabelValues(short),
 		added:     m.resourcesOut.WithLabelValues(short, opAdded),
 		removed:   m.resourcesOut.WithLabelValues(short, opRemoved),
@@ -309,14 +310,14 @@ func (m *Metrics) newClientSeries(short string) *clientSeries {
 
 		propagation: m.propagation.WithLabelValues(short),
 	}
-	for _, kind := range downstream.RequestKinds {
+	for _, kind := range session.RequestKinds {
 		c.requests[kind] = m.requests.WithLabelValues(short, string(kind))
 	}
 	return c
 }
 
 // ClientRequest counts requests.
-func (m *Metrics) ClientRequest(t cache.TypeURL, kind downstream.RequestKind) {
+func (m *Metrics) ClientRequest(t cache.TypeURL, kind session.RequestKind) {
 	m.clients.of(t).requests[kind].Inc()
 }
 
@@ -359,6 +360,6 @@ func (m *Metrics) ClientOversized(t cache.TypeURL, what downstream.OversizedKind
 }
 
 // ClientTypeRefused counts types that single clients are not served.
-func (m *Metrics) ClientTypeRefused(t cache.TypeURL, reason downstream.Reason, told downstream.Told) {
+func (m *Metrics) ClientTypeRefused(t cache.TypeURL, reason session.Reason, told session.Told) {
 	m.refusals.WithLabelValues(t.Short(), string(reason), string(told)).Inc()
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/upstream"
 )
@@ -46,8 +46,8 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	m.ResourcesExpired(cache.Cluster, 2)
 	m.UpstreamReconnect(upstream.Auxiliary, "unavailable", 1500*time.Millisecond)
 	m.ClientConnected("delta")
-	m.ClientDisconnected("delta", downstream.OverLimit)
-	m.ClientRequest(cache.Endpoint, downstream.NackRequest)
+	m.ClientDisconnected("delta", session.OverLimit)
+	m.ClientRequest(cache.Endpoint, session.NackRequest)
 	m.ClientResponse(cache.Endpoint, 5, 1, 700)
 	m.ClientAck(cache.Endpoint, 3*time.Millisecond)
 	m.ClientPropagation(cache.Endpoint, 2*time.Millisecond, "")
@@ -75,7 +75,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		`upstream_quarantined_types 1`,
 		`resources_expired_total{type="CDS"} 2`,
 		`client_connects_total{protocol="delta"} 1`,
-		`client_disconnects_total{reason="` + string(downstream.OverLimit) + `"} 1`,
+		`client_disconnects_total{reason="` + string(session.OverLimit) + `"} 1`,
 		`client_panics_total 1`,
 		`requests_total{kind="nack",type="EDS"} 1`,
 		`responses_total{type="EDS"} 1`,

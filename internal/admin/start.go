@@ -3,6 +3,7 @@ package admin
 import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
@@ -39,10 +40,10 @@ func (m *Metrics) fromTheStart() {
 }
 
 // refusedTypes are the kinds of refusal that a type can meet.
-func refusedTypes(short string) (kinds []downstream.RefusedType) {
-	for _, reason := range downstream.RefusalReasons() {
-		for _, told := range []downstream.Told{downstream.ToldErrors, downstream.ToldNothing} {
-			kinds = append(kinds, downstream.RefusedType{Type: short, Reason: reason, Told: told})
+func refusedTypes(short string) (kinds []session.RefusedType) {
+	for _, reason := range session.RefusalReasons() {
+		for _, told := range []session.Told{session.ToldErrors, session.ToldNothing} {
+			kinds = append(kinds, session.RefusedType{Type: short, Reason: reason, Told: told})
 		}
 	}
 	return kinds

@@ -11,7 +11,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
@@ -86,7 +86,7 @@ func use(t *testing.T, c *config.Config) {
 		if _, end := g.Key(node); end != nil && node != nil {
 			t.Errorf("a client with a node has no key: %v", end)
 		}
-		for _, client := range []downstream.Peer{{Identity: "spiffe://a/b"}, {Local: true}} {
+		for _, client := range []session.Peer{{Identity: "spiffe://a/b"}, {Local: true}} {
 			for _, typeURL := range []cache.TypeURL{cache.Cluster, cache.Secret} {
 				if p, end := g.Place(client, node, typeURL); end == nil {
 					g.Node(p, node)

@@ -47,6 +47,15 @@ var directions = []direction{{
 	deny: []string{module + "/upstream"},
 	do:   "the two edges meet only in fanout: move what both need to cache or fanout",
 }, {
+	dirs:   []string{"downstream/session"},
+	deny:   []string{module},
+	except: []string{module + "/cache", module + "/fanout", module + "/downstream/session", module + "/internal/header", module + "/internal/scaling"},
+	do:     "the protocol of a stream knows the middle only: let package downstream pass in what it needs",
+}, {
+	dirs: []string{"downstream/session"},
+	deny: []string{grpc},
+	do:   "the protocol of a stream knows no gRPC: return a value and let package downstream act on it",
+}, {
 	dirs:   []string{"bench"},
 	deny:   []string{module},
 	except: []string{module + "/bench"},
@@ -100,6 +109,10 @@ func TestImportDirectionsCanFail(t *testing.T) {
 		{"fanout imports upstream and gRPC", map[string]string{"fanout/a.go": file(m+"/cache", m+"/upstream", grpc+"/mem")}, []string{"fanout/a.go:5", "fanout/a.go:6"}},
 		{"the edges import each other", map[string]string{"downstream/a.go": file(m + "/upstream"), "upstream/a.go": file(m + "/downstream")}, []string{"downstream/a.go:4", "upstream/a.go:4"}},
 		{"the edges import the middle and gRPC", map[string]string{"downstream/a.go": file(m+"/fanout", m+"/cache", grpc)}, nil},
+		{"the edge imports the protocol of a stream", map[string]string{"downstream/a.go": file(m+"/downstream/session", grpc)}, nil},
+		{"the protocol of a stream imports the middle", map[string]string{"downstream/session/a.go": file(m+"/cache", m+"/fanout", "google.golang.org/genproto/googleapis/rpc/status")}, nil},
+		{"the protocol of a stream imports its edge", map[string]string{"downstream/session/a.go": file(m+"/fanout", m+"/downstream")}, []string{"downstream/session/a.go:5"}},
+		{"the protocol of a stream imports gRPC", map[string]string{"downstream/session/a.go": file(grpc+"/codes", grpc)}, []string{"downstream/session/a.go:4", "downstream/session/a.go:5"}},
 		{"the wiring imports both edges", map[string]string{"cmd/xds-relay/main.go": file(m+"/upstream", m+"/downstream")}, nil},
 		{"bench imports a package of the relay", map[string]string{"bench/a.go": file(m+"/bench/report", grpc, m+"/cache")}, []string{"bench/a.go:6"}},
 		{"tests may import xdstest", map[string]string{"fanout/a_test.go": file(m + "/internal/xdstest")}, nil},
@@ -109,12 +122,11 @@ func TestImportDirectionsCanFail(t *testing.T) {
 	})
 }
 
-// passiveFiles are the files outside the passive middle that hold protocol logic
-// only: event in, value out.
+// passiveDirs are the packages that are passive as a whole: event in, value out.
+var passiveDirs = []string{"cache", "fanout", "downstream/session"}
+
+// passiveFiles are the files of other packages that are, too.
 var passiveFiles = []string{
-	"downstream/session.go", "downstream/flush.go", "downstream/exchange.go",
-	"downstream/delta.go", "downstream/sotw.go", "downstream/view.go", "downstream/clustersfirst.go", "downstream/outgoing.go", "downstream/warming.go", "downstream/response.go", "downstream/split.go", "downstream/whole.go", "downstream/ttl.go", "downstream/bodies.go",
-	"downstream/limits.go", "downstream/headers.go", "downstream/ties.go", "downstream/held.go", "downstream/listing.go", "downstream/part.go",
 	"upstream/core.go", "upstream/plan.go", "upstream/suspect.go", "upstream/backoff.go",
 	"upstream/delta.go", "upstream/decode.go", "upstream/settle.go", "upstream/config.go",
 	"upstream/sotw.go", "upstream/stream.go", "upstream/slot.go", "upstream/effect.go", "upstream/timers.go",
@@ -125,7 +137,7 @@ var passiveFiles = []string{
 // isPassive says whether a file's code lies in the passive part of the relay.
 // Their tests may measure time and run goroutines.
 func isPassive(s *source) bool {
-	return !s.isTest() && (within(s.dir(), "cache", "fanout") || slices.Contains(passiveFiles, s.path))
+	return !s.isTest() && (within(s.dir(), passiveDirs...) || slices.Contains(passiveFiles, s.path))
 }
 
 // passiveImports keeps gRPC and context out of the passive part.
@@ -158,10 +170,11 @@ func TestPassiveImportsCanFail(t *testing.T) {
 		{"context in cache", map[string]string{"cache/a.go": "package p\n\nimport \"context\"\n"}, []string{"cache/a.go:3"}},
 		{"context under another name", map[string]string{"fanout/a.go": "package p\n\nimport c \"context\"\n"}, []string{"fanout/a.go:3"}},
 		{"context in a test of cache", map[string]string{"cache/a_test.go": "package p\n\nimport \"context\"\n"}, nil},
+		{"context in the protocol of a stream", map[string]string{"downstream/session/a.go": "package p\n\nimport \"context\"\n"}, []string{"downstream/session/a.go:3"}},
 		{"context in an edge", map[string]string{"upstream/client.go": "package p\n\nimport \"context\"\n"}, nil},
 		{"context in an edge's protocol logic", map[string]string{"upstream/delta.go": "package p\n\nimport \"context\"\n"}, []string{"upstream/delta.go:3"}},
-		{"gRPC in an edge's protocol logic", map[string]string{"downstream/sotw.go": "package p\n\nimport \"" + grpc + "\"\n"}, []string{"downstream/sotw.go:3"}},
-		{"codes in an edge's protocol logic", map[string]string{"downstream/sotw.go": "package p\n\nimport \"" + grpc + "/codes\"\n"}, nil},
+		{"gRPC in an edge's protocol logic", map[string]string{"upstream/sotw.go": "package p\n\nimport \"" + grpc + "\"\n"}, []string{"upstream/sotw.go:3"}},
+		{"codes in an edge's protocol logic", map[string]string{"upstream/sotw.go": "package p\n\nimport \"" + grpc + "/codes\"\n"}, nil},
 		{"a clock behind a dot", map[string]string{"fanout/a.go": "package p\n\nimport . \"time\"\n"}, []string{"fanout/a.go:3"}},
 	})
 }

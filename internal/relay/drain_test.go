@@ -14,7 +14,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
-	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // TestDrain_Spread (target R12): a drain of 60 s ends after at most 65 s; until its
@@ -91,7 +91,7 @@ func TestDrain_Spread(t *testing.T) {
 		if lost > 0 {
 			t.Errorf("%d clients had not been told everything when they were sent away", lost)
 		}
-		if n := w.seen.endings(downstream.ShuttingDown); n != len(all) {
+		if n := w.seen.endings(session.ShuttingDown); n != len(all) {
 			t.Errorf("%d streams ended for the shutdown, want %d", n, len(all))
 		}
 		t.Logf("R12: drain of %v after a delay of %v took %v; D = %.4f, %d updates, %d lost", spread, delay, took, d, len(w.published), lost)
@@ -193,7 +193,7 @@ func TestConnectionAge(t *testing.T) {
 		if d, limit := kolmogorovSmirnov(lives), 2.8/math.Sqrt(float64(len(lives))); d > limit { // one run in millions
 			t.Errorf("the ends are not spread evenly: D = %.4f, want at most %.4f", d, limit)
 		}
-		if n := w.seen.ended[downstream.Aged]; n != ends {
+		if n := w.seen.ended[session.Aged]; n != ends {
 			t.Errorf("%d streams ended for their age, %d in all", n, ends)
 		}
 		if n := int(w.dials.Load()); n < ends+clients {

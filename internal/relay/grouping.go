@@ -8,7 +8,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/header"
 )
@@ -44,7 +44,7 @@ func (g Grouping) keyOf(t cache.TypeURL) groupKey {
 
 // Key is all that the keys in use read of a node: while it stays the same, so do the
 // groups of a stream (NODE-2). The identity behind a stream cannot change.
-func (g Grouping) Key(node *core.Node) (string, *downstream.End) {
+func (g Grouping) Key(node *core.Node) (string, *session.End) {
 	var all groupKey
 	for _, key := range g.keys() {
 		for _, entry := range key {
@@ -54,11 +54,11 @@ func (g Grouping) Key(node *core.Node) (string, *downstream.End) {
 		}
 	}
 	if node == nil && all.needsNode() && !g.config.Groups.DefaultGroup {
-		return "", &downstream.End{Reason: downstream.BadRequest, Message: fmt.Sprintf(
+		return "", &session.End{Reason: session.BadRequest, Message: fmt.Sprintf(
 			"the first request has no node, and clients are grouped by %s; send the node, or set groups.default_group",
 			strings.Join(all, ", "))}
 	}
-	return all.of(downstream.Peer{}, node)
+	return all.of(session.Peer{}, node)
 }
 
 // describe says which keys are in use, for the log (NODE-5).
@@ -99,16 +99,16 @@ type Place struct {
 
 // Place is the group from which a type is served to a client. If it may not be, the Place
 // tells only whether that is a group of the type's own (NODE-14).
-func (g Grouping) Place(client downstream.Peer, node *core.Node, t cache.TypeURL) (Place, *downstream.End) {
+func (g Grouping) Place(client session.Peer, node *core.Node, t cache.TypeURL) (Place, *session.End) {
 	p := Place{key: g.keyOf(t)}
 	others, none := g.key.of(client, node)
-	var end *downstream.End
+	var end *session.End
 	if p.Name, end = p.key.of(client, node); end != nil {
 		return Place{Own: none == nil}, end
 	}
 	if slices.Contains(g.alone, t) {
 		if g.config.EffectiveNodeMode() != config.NodeModePassthrough {
-			return Place{}, &downstream.End{Reason: downstream.BadRequest, Message: fmt.Sprintf(
+			return Place{}, &session.End{Reason: session.BadRequest, Message: fmt.Sprintf(
 				"%q is listed in groups.unmultiplexable_types: it cannot be relayed for many clients at once; ask the control plane directly, or set upstream.node_mode to passthrough", t)}
 		}
 		p.Alone = true
@@ -123,7 +123,7 @@ func (g Grouping) Place(client downstream.Peer, node *core.Node, t cache.TypeURL
 }
 
 // keepSecrets makes a place the client's own, if it is not (NODE-6).
-func (p *Place) keepSecrets(client downstream.Peer, node *core.Node) *downstream.End {
+func (p *Place) keepSecrets(client session.Peer, node *core.Node) *session.End {
 	apart := p.Name != "" // else it has no node, and is in the default group with all that have none
 	switch {
 	case apart && p.key.has(identityEntry), apart && client.Identity == "" && client.Local && p.key.has(config.WholeNode):
@@ -134,16 +134,16 @@ func (p *Place) keepSecrets(client downstream.Peer, node *core.Node) *downstream
 		p.Name, p.whole = "secrets of "+own, node.GetId() != ""
 		return end
 	default:
-		return &downstream.End{Reason: downstream.Forbidden, Message: "secrets are served to clients with a verified certificate, or over loopback or a Unix socket; set downstream.tls.client_ca, or groups.share_secrets"}
+		return &session.End{Reason: session.Forbidden, Message: "secrets are served to clients with a verified certificate, or over loopback or a Unix socket; set downstream.tls.client_ca, or groups.share_secrets"}
 	}
 	return nil
 }
 
 // Admit refuses one more group than there may be (VALID-8).
-func (g Grouping) Admit(existing int) *downstream.End {
+func (g Grouping) Admit(existing int) *session.End {
 	if existing < g.config.Groups.Max {
 		return nil
 	}
-	return &downstream.End{Reason: downstream.Overcrowded, Message: fmt.Sprintf(
+	return &session.End{Reason: session.Overcrowded, Message: fmt.Sprintf(
 		"there are %d groups already; raise groups.max, or use a coarser groups.key", existing)}
 }

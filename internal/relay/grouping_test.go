@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/config"
 )
 
@@ -28,7 +28,7 @@ func grouping(t *testing.T, set ...string) Grouping {
 var mutualTLS = []string{"downstream.tls.cert=a", "downstream.tls.key=b", "downstream.tls.client_ca=c"}
 
 // place is the name of a client's group, or why it has none.
-func place(g Grouping, client downstream.Peer, node *core.Node, t cache.TypeURL) string {
+func place(g Grouping, client session.Peer, node *core.Node, t cache.TypeURL) string {
 	p, end := g.Place(client, node, t)
 	if end != nil {
 		return string(end.Reason)
@@ -40,18 +40,18 @@ func place(g Grouping, client downstream.Peer, node *core.Node, t cache.TypeURL)
 // nothing that a client says of itself can take its place (NODE-4, H-23).
 func TestIdentityIsPartOfTheKey(t *testing.T) {
 	g := grouping(t, append(mutualTLS, "groups.key=[identity,cluster]")...)
-	blue, red := downstream.Peer{Identity: "spiffe://x/blue"}, downstream.Peer{Identity: "spiffe://x/red"}
+	blue, red := session.Peer{Identity: "spiffe://x/blue"}, session.Peer{Identity: "spiffe://x/red"}
 	node := &core.Node{Id: "a", Cluster: `east";identity="spiffe://x/red`}
 	for _, tt := range []struct {
-		client downstream.Peer
+		client session.Peer
 		typ    cache.TypeURL
 		want   string
 	}{
 		{blue, cache.Cluster, `identity="spiffe://x/blue";cluster="east\";identity=\"spiffe://x/red";`},
 		{blue, cache.Secret, `identity="spiffe://x/blue";cluster="east\";identity=\"spiffe://x/red";`}, // the client's own already
 		{red, cache.Cluster, `identity="spiffe://x/red";cluster="east\";identity=\"spiffe://x/red";`},
-		{downstream.Peer{Local: true}, cache.Cluster, "forbidden"},
-		{downstream.Peer{}, cache.Secret, "forbidden"},
+		{session.Peer{Local: true}, cache.Cluster, "forbidden"},
+		{session.Peer{}, cache.Secret, "forbidden"},
 	} {
 		if got := place(g, tt.client, node, tt.typ); got != tt.want {
 			t.Errorf("%+v, %s: %s, want %s", tt.client, tt.typ.Short(), got, tt.want)
@@ -66,13 +66,13 @@ func TestIdentityIsPartOfTheKey(t *testing.T) {
 func TestSecretsAreKeptApart(t *testing.T) {
 	one := &core.Node{Id: "a", Cluster: "east"}
 	other := &core.Node{Id: "a", Cluster: "west"}
-	local := downstream.Peer{Local: true}
-	blue := downstream.Peer{Identity: "blue", Local: true}
+	local := session.Peer{Local: true}
+	blue := session.Peer{Identity: "blue", Local: true}
 	for _, set := range []string{"groups.key=[]", "groups.key=[id]", "groups.profile=sidecar", `groups.types=[{"type_url":"SDS","key":["id"]}]`} {
 		t.Run(set, func(t *testing.T) {
 			g := grouping(t, set)
 			names := map[string]string{}
-			for _, client := range []downstream.Peer{local, blue, {Identity: "red"}} {
+			for _, client := range []session.Peer{local, blue, {Identity: "red"}} {
 				for _, node := range []*core.Node{one, other} {
 					name := place(g, client, node, cache.Secret)
 					who := client.Identity
@@ -85,12 +85,12 @@ func TestSecretsAreKeptApart(t *testing.T) {
 					names[name] = who
 				}
 			}
-			if got := place(g, downstream.Peer{}, one, cache.Secret); got != string(downstream.Forbidden) {
+			if got := place(g, session.Peer{}, one, cache.Secret); got != string(session.Forbidden) {
 				t.Errorf("a stranger's secrets: %s", got)
 			}
 		})
 	}
-	if got := place(grouping(t, "groups.share_secrets=true"), downstream.Peer{}, one, cache.Secret); got != "" {
+	if got := place(grouping(t, "groups.share_secrets=true"), session.Peer{}, one, cache.Secret); got != "" {
 		t.Errorf("shared secrets are in %q", got)
 	}
 }
@@ -102,13 +102,13 @@ func TestSecretsWithoutANode(t *testing.T) {
 	for _, set := range []string{"groups.key=[identity,cluster]", "groups.profile=sidecar"} {
 		g := grouping(t, append(mutualTLS, set, "groups.default_group=true")...)
 		for _, tt := range []struct {
-			client downstream.Peer
+			client session.Peer
 			want   string
 		}{
-			{downstream.Peer{Identity: "blue"}, `secrets of "blue";`},
-			{downstream.Peer{Identity: "red", Local: true}, `secrets of "red";`},
-			{downstream.Peer{Local: true}, "secrets of "},
-			{downstream.Peer{}, "forbidden"},
+			{session.Peer{Identity: "blue"}, `secrets of "blue";`},
+			{session.Peer{Identity: "red", Local: true}, `secrets of "red";`},
+			{session.Peer{Local: true}, "secrets of "},
+			{session.Peer{}, "forbidden"},
 		} {
 			if got := place(g, tt.client, nil, cache.Secret); got != tt.want {
 				t.Errorf("%s, %+v: %q, want %q", set, tt.client, got, tt.want)
@@ -123,7 +123,7 @@ func TestSecretsWithoutANode(t *testing.T) {
 // TestRefusalsOfOneType: what is refused is the type alone if its group is its own, and else
 // whatever belongs to that group (NODE-14).
 func TestRefusalsOfOneType(t *testing.T) {
-	stranger, node := downstream.Peer{}, &core.Node{Id: "a"}
+	stranger, node := session.Peer{}, &core.Node{Id: "a"}
 	for _, tt := range []struct {
 		set  []string
 		typ  cache.TypeURL
@@ -149,16 +149,16 @@ func TestRefusalsOfOneType(t *testing.T) {
 func TestGroups_NoCrossTalk(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	word := func() string { return []string{"", "a", `b"`, "a;cluster=", strings.Repeat("a", 200)}[random.IntN(5)] }
-	entries := map[string]func(downstream.Peer, *core.Node) string{
-		"identity":        func(c downstream.Peer, _ *core.Node) string { return c.Identity },
-		"id":              func(_ downstream.Peer, n *core.Node) string { return n.GetId() },
-		"cluster":         func(_ downstream.Peer, n *core.Node) string { return n.GetCluster() },
-		"locality.zone":   func(_ downstream.Peer, n *core.Node) string { return n.GetLocality().GetZone() },
-		"user_agent_name": func(_ downstream.Peer, n *core.Node) string { return n.GetUserAgentName() },
-		"metadata.team": func(_ downstream.Peer, n *core.Node) string {
+	entries := map[string]func(session.Peer, *core.Node) string{
+		"identity":        func(c session.Peer, _ *core.Node) string { return c.Identity },
+		"id":              func(_ session.Peer, n *core.Node) string { return n.GetId() },
+		"cluster":         func(_ session.Peer, n *core.Node) string { return n.GetCluster() },
+		"locality.zone":   func(_ session.Peer, n *core.Node) string { return n.GetLocality().GetZone() },
+		"user_agent_name": func(_ session.Peer, n *core.Node) string { return n.GetUserAgentName() },
+		"metadata.team": func(_ session.Peer, n *core.Node) string {
 			return n.GetMetadata().GetFields()["team"].GetStringValue()
 		},
-		"constant.x": func(downstream.Peer, *core.Node) string { return "x" },
+		"constant.x": func(session.Peer, *core.Node) string { return "x" },
 	}
 	for range 200 {
 		var key []string
@@ -171,7 +171,7 @@ func TestGroups_NoCrossTalk(t *testing.T) {
 		alike := map[string]string{} // what the key lists, to the group's name
 		groups := map[string]string{}
 		for range 200 {
-			client := downstream.Peer{Identity: "spiffe://" + word()}
+			client := session.Peer{Identity: "spiffe://" + word()}
 			node := &core.Node{
 				Id: word(), Cluster: word(), Locality: &core.Locality{Zone: word()},
 				UserAgentName: word(),
@@ -202,12 +202,12 @@ func TestKeysAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := place(g, downstream.Peer{}, &core.Node{Cluster: long, Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"m": deep}}}, cache.Cluster)
+	name := place(g, session.Peer{}, &core.Node{Cluster: long, Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"m": deep}}}, cache.Cluster)
 	if len(name) > 1000 {
 		t.Errorf("the name has %d bytes", len(name))
 	}
 	hash := strings.TrimPrefix(strings.SplitN(name, ";", 2)[0], "cluster=")
-	if got := place(g, downstream.Peer{}, &core.Node{Cluster: hash}, cache.Cluster); strings.HasPrefix(got, "cluster="+hash) {
+	if got := place(g, session.Peer{}, &core.Node{Cluster: hash}, cache.Cluster); strings.HasPrefix(got, "cluster="+hash) {
 		t.Errorf("%q passes for a long cluster", got)
 	}
 }
@@ -217,11 +217,11 @@ func TestKeysAreBounded(t *testing.T) {
 func TestNodesThatAreOneClient(t *testing.T) {
 	g := grouping(t, "groups.profile=sidecar")
 	node := &core.Node{Id: "a", ClientFeatures: []string{"y", "xds.config.supports-resource-ttl", "x"}}
-	p, end := g.Place(downstream.Peer{}, node, cache.Cluster)
+	p, end := g.Place(session.Peer{}, node, cache.Cluster)
 	if end != nil {
 		t.Fatal(end)
 	}
-	same := place(g, downstream.Peer{}, &core.Node{Id: "a", ClientFeatures: []string{"x", "y", "envoy.lrs.supports_send_all_clusters"}}, cache.Cluster)
+	same := place(g, session.Peer{}, &core.Node{Id: "a", ClientFeatures: []string{"x", "y", "envoy.lrs.supports_send_all_clusters"}}, cache.Cluster)
 	if p.Name != same {
 		t.Errorf("%s is not %s", p.Name, same)
 	}

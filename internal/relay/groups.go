@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/header"
@@ -71,17 +71,17 @@ type group struct {
 }
 
 // Join enters the group from which a type is served to a client.
-func (g *groups) Join(client downstream.Peer, node *core.Node, t cache.TypeURL) (downstream.Membership, *downstream.End) {
+func (g *groups) Join(client session.Peer, node *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
 	p, end := g.Place(client, node, t)
 	if end != nil {
-		return downstream.Membership{Own: p.Own}, end
+		return session.Membership{Own: p.Own}, end
 	}
 	gr, end := g.join(p, client, g.Node(p, node))
 	if end != nil {
-		return downstream.Membership{Own: p.Own}, end
+		return session.Membership{Own: p.Own}, end
 	}
 	g.compare(gr, node.GetCluster())
-	m := downstream.Membership{Hub: gr.hub, Own: p.Own, Leave: func() { g.leave(gr, client.Via) }}
+	m := session.Membership{Hub: gr.hub, Own: p.Own, Leave: func() { g.leave(gr, client.Via) }}
 	if g.Renews() {
 		m.Renew = func(node *core.Node) { g.renew(gr, g.Node(p, node)) }
 	}
@@ -89,7 +89,7 @@ func (g *groups) Join(client downstream.Peer, node *core.Node, t cache.TypeURL) 
 }
 
 // join enters a group, which is made if there is none.
-func (g *groups) join(p Place, client downstream.Peer, node *core.Node) (*group, *downstream.End) {
+func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *session.End) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	name := p.Name

@@ -16,7 +16,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/header"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
@@ -24,8 +24,8 @@ import (
 )
 
 // token is a client's header authorization, in as many values as there are.
-func token(values ...string) downstream.Peer {
-	p := downstream.Peer{Local: true}
+func token(values ...string) session.Peer {
+	p := session.Peer{Local: true}
 	for _, v := range values {
 		p.Headers = append(p.Headers, header.Header{Name: "authorization", Value: header.Value(v)})
 	}
@@ -35,7 +35,7 @@ func token(values ...string) downstream.Peer {
 // TestHeadersTellGroupsApart: no two clients share a group unless they sent the same
 // values in the same order, and no group's name shows one (NODE-13, H-23).
 func TestHeadersTellGroupsApart(t *testing.T) {
-	clients := map[string]downstream.Peer{
+	clients := map[string]session.Peer{
 		"none": token(), "empty": token(""), "a": token("a"), "b": token("b"), "ab": token("ab"), "a, b": token("a", "b"), "b, a": token("b", "a"),
 		"a, ": token("a", ""), ", a": token("", "a"), "absent": token("absent"),
 	}

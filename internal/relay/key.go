@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/config"
 )
 
@@ -38,12 +38,12 @@ func (k groupKey) needsNode() bool {
 
 // of is the key's value for a client, in the order of its entries. It is readable,
 // and its length is bounded by that of the key.
-func (k groupKey) of(client downstream.Peer, node *core.Node) (string, *downstream.End) {
+func (k groupKey) of(client session.Peer, node *core.Node) (string, *session.End) {
 	if node == nil && k.needsNode() {
 		return "", nil // the default group, or Key would have refused it
 	}
 	if k.has(identityEntry) && client.Identity == "" {
-		return "", &downstream.End{Reason: downstream.Forbidden, Message: "clients are grouped by identity, and this one has not proved any; connect with a client certificate"}
+		return "", &session.End{Reason: session.Forbidden, Message: "clients are grouped by identity, and this one has not proved any; connect with a client certificate"}
 	}
 	var value strings.Builder
 	for _, entry := range k {

@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/upstream"
@@ -24,8 +24,8 @@ func HubConfig(c *config.Config) fanout.Config {
 }
 
 // DownstreamConfig is what the Sessions are told.
-func DownstreamConfig(c *config.Config) downstream.Config {
-	return downstream.Config{
+func DownstreamConfig(c *config.Config) session.Config {
+	return session.Config{
 		Instance:          c.InstanceName(),
 		AckTimeout:        c.Timers.AckTimeout,
 		WarmingHold:       c.Timers.WarmingHold,

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/health"
 )
@@ -34,7 +34,7 @@ func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
 	if len(types) == 0 {
 		return w
 	}
-	gr, end := r.groups.join(Place{}, downstream.Peer{}, r.groups.StaticNode())
+	gr, end := r.groups.join(Place{}, session.Peer{}, r.groups.StaticNode())
 	if end != nil {
 		return w // groups.max is at least one, and this is the first
 	}

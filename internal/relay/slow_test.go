@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // bulk is a body beside which nothing else counts.
@@ -46,7 +46,7 @@ func TestSlow_OnePercent(t *testing.T) {
 					}
 				})
 			}
-			if w.seen.endings(downstream.Stalled) == slow {
+			if w.seen.endings(session.Stalled) == slow {
 				ended = now
 			}
 			time.Sleep(200 * time.Millisecond)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
@@ -224,7 +224,7 @@ func (g *groups) revive(saved map[string]snapshot.Group) {
 	g.saved = saved
 	g.mu.Unlock()
 	if _, ok := saved[""]; ok && g.HasDefault() {
-		_, _ = g.join(Place{}, downstream.Peer{}, g.StaticNode()) // it is the first, and never refused
+		_, _ = g.join(Place{}, session.Peer{}, g.StaticNode()) // it is the first, and never refused
 	}
 }
 

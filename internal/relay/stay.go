@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
 )
 
@@ -35,7 +35,7 @@ func (g *groups) retired(gr *group) {
 
 // admit refuses a group for which there is no room (VALID-8). One that stays in an outage
 // and has nothing makes room; one that has something does not.
-func (g *groups) admit(name string) *downstream.End {
+func (g *groups) admit(name string) *session.End {
 	end := g.Admit(g.taken(name))
 	if end == nil {
 		return nil

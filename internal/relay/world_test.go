@@ -21,6 +21,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/xdstest"
 	"github.com/xds-relay/xds-relay/upstream"
@@ -65,7 +66,7 @@ func inWorldThat(t *testing.T, set []string, log *slog.Logger, f func(w *world))
 			t.Fatal(err)
 		}
 		w := &world{t: t, up: xdstest.NewNetwork(), down: xdstest.NewNetwork()}
-		w.seen.ended = make(map[downstream.Reason]int)
+		w.seen.ended = make(map[session.Reason]int)
 		w.plane = xdstest.NewControlPlane(w.up.Listener())
 		if w.relay, err = New(c, Options{Dial: w.up.Dial, Log: log, Downstream: &w.seen, Upstream: &w.seenAbove}); err != nil {
 			t.Fatal(err)
@@ -238,7 +239,7 @@ type sightings struct {
 	downstream.Observer
 
 	mu                       sync.Mutex
-	ended                    map[downstream.Reason]int
+	ended                    map[session.Reason]int
 	stalled, limited, panics int
 	subscribes               int
 	panicOn                  string // the method in which to panic, once
@@ -255,12 +256,12 @@ func (s *sightings) count(method string, f func()) {
 }
 
 func (s *sightings) ClientConnected(string) {}
-func (s *sightings) ClientDisconnected(_ string, reason downstream.Reason) {
+func (s *sightings) ClientDisconnected(_ string, reason session.Reason) {
 	s.count("disconnected", func() { s.ended[reason]++ })
 }
-func (s *sightings) ClientRequest(_ cache.TypeURL, kind downstream.RequestKind) {
+func (s *sightings) ClientRequest(_ cache.TypeURL, kind session.RequestKind) {
 	s.count("request", func() {
-		if kind == downstream.SubscribeRequest {
+		if kind == session.SubscribeRequest {
 			s.subscribes++
 		}
 	})
@@ -272,7 +273,7 @@ func (s *sightings) ClientPanic()                                            { s
 func (s *sightings) ClientStalled()                                          { s.count("stalled", func() { s.stalled++ }) }
 func (s *sightings) ClientRateLimited()                                      { s.count("limited", func() { s.limited++ }) }
 func (s *sightings) ClientOversized(cache.TypeURL, downstream.OversizedKind) {}
-func (s *sightings) ClientTypeRefused(cache.TypeURL, downstream.Reason, downstream.Told) {
+func (s *sightings) ClientTypeRefused(cache.TypeURL, session.Reason, session.Told) {
 }
 
 // asked is how many requests asked for something.
@@ -283,7 +284,7 @@ func (s *sightings) asked() int {
 }
 
 // endings is how many streams ended for a reason.
-func (s *sightings) endings(reason downstream.Reason) int {
+func (s *sightings) endings(reason session.Reason) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended[reason]

@@ -18,6 +18,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/relay"
@@ -34,7 +35,7 @@ type pureRelay struct {
 	game     *Game
 	config   *config.Config
 	settings Settings
-	session  downstream.Config
+	session  session.Config
 
 	now    time.Time
 	hold   bool
@@ -43,7 +44,7 @@ type pureRelay struct {
 	core   *upstream.Core
 	woken  bool // interest has changed since the Core looked
 	owed   bool // something other than a routine response has come since the last tick
-	warmth *downstream.Warmth
+	warmth *session.Warmth
 	disk   []byte // the snapshot; nil: none
 	sotw   string // Settings.SotW
 
@@ -58,7 +59,7 @@ type pureClient struct {
 	deaf    bool
 	woken   bool
 	timer   time.Time // when to look at it though it is not woken; zero: never
-	session *downstream.Session
+	session *session.Session
 }
 
 // The ways in which a stream to the control plane ends, by number.
@@ -132,8 +133,8 @@ func hubBounds(s Settings) *fanout.Bounds {
 	return &b
 }
 
-func sessionBounds(s Settings) *downstream.Bounds {
-	b := downstream.DefaultBounds
+func sessionBounds(s Settings) *session.Bounds {
+	b := session.DefaultBounds
 	if s.Bounded(boundPile) {
 		b.Pile = 0
 	}
@@ -195,7 +196,7 @@ func (r *pureRelay) Restart() {
 	for _, p := range r.planes {
 		p.connected, p.pending = false, nil
 	}
-	r.warmth = downstream.NewWarmth()
+	r.warmth = session.NewWarmth()
 	h := relay.HubConfig(r.config)
 	h.Bounds = hubBounds(r.settings)
 	r.hub = fanout.NewHub(h)
@@ -234,10 +235,10 @@ func (r *pureRelay) Now() time.Time { return r.now }
 // --- clients ---
 
 // Key and Join make it a downstream.Groups of one group.
-func (r *pureRelay) Key(*core.Node) (string, *downstream.End) { return "", nil }
+func (r *pureRelay) Key(*core.Node) (string, *session.End) { return "", nil }
 
-func (r *pureRelay) Join(downstream.Peer, *core.Node, cache.TypeURL) (downstream.Membership, *downstream.End) {
-	return downstream.Membership{Hub: r.hub, Leave: func() {}}, nil
+func (r *pureRelay) Join(session.Peer, *core.Node, cache.TypeURL) (session.Membership, *session.End) {
+	return session.Membership{Hub: r.hub, Leave: func() {}}, nil
 }
 
 func (r *pureRelay) client(id int) *pureClient {
@@ -250,7 +251,7 @@ func (r *pureRelay) client(id int) *pureClient {
 
 func (r *pureRelay) Open(id int, sotw bool) {
 	c := &pureClient{id: id, sotw: sotw}
-	c.session = downstream.NewSession(&r.session, downstream.Stream{Delta: !sotw}, downstream.Peer{Local: true}, r, r.warmth, func() { c.woken = true })
+	c.session = session.New(&r.session, session.Stream{Delta: !sotw}, session.Peer{Local: true}, r, r.warmth, func() { c.woken = true })
 	r.clients = append(r.clients, c)
 }
 
@@ -259,7 +260,7 @@ func (r *pureRelay) Ask(id int, m proto.Message) {
 	if c == nil {
 		return
 	}
-	var end *downstream.End
+	var end *session.End
 	switch req := proto.Clone(m).(type) {
 	case *discovery.DeltaDiscoveryRequest:
 		_, end = c.session.DeltaRequest(req, r.now)
@@ -279,9 +280,9 @@ func (r *pureRelay) Close(id int) {
 	}
 }
 
-func (r *pureRelay) end(c *pureClient, end *downstream.End) {
+func (r *pureRelay) end(c *pureClient, end *session.End) {
 	r.Close(c.id)
-	r.game.Ended(c.id, end.Reason == downstream.Unreachable, end.Message, r.now)
+	r.game.Ended(c.id, end.Reason == session.Unreachable, end.Message, r.now)
 }
 
 func (r *pureRelay) Deaf(id int, deaf bool) {
@@ -310,7 +311,7 @@ func (r *pureRelay) flush(c *pureClient) (busy bool) {
 		if c.sotw {
 			m = new(discovery.DiscoveryResponse)
 		}
-		if err := proto.Unmarshal(resp.Marshal(), m); err != nil {
+		if err := proto.Unmarshal(downstream.Marshal(resp), m); err != nil {
 			r.game.checker.fail("frame", "c%d is sent what cannot be read: %v", c.id, err)
 		}
 		r.game.Told(c.id, m, r.now)

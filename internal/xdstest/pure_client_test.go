@@ -7,11 +7,13 @@ import (
 	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/xdstest"
 )
 
@@ -19,10 +21,10 @@ import (
 // downstream's stream stands.
 type pureClient struct {
 	actor    string
-	peer     downstream.Peer
+	peer     session.Peer
 	dialogue *xdstest.Dialogue
-	session  *downstream.Session // nil: it has no stream
-	fetches  bool                // the session is a unary call's
+	session  *session.Session // nil: it has no stream
+	fetches  bool             // the session is a unary call's
 }
 
 func (p *pure) client(actor string) *pureClient {
@@ -31,7 +33,7 @@ func (p *pure) client(actor string) *pureClient {
 			return c
 		}
 	}
-	c := &pureClient{actor: actor, peer: downstream.Peer{Local: true}}
+	c := &pureClient{actor: actor, peer: session.Peer{Local: true}}
 	p.clients = append(p.clients, c)
 	return c
 }
@@ -67,7 +69,7 @@ func (c *pureClient) say(p *pure, cmd xdstest.Command) error {
 	if err != nil {
 		return err
 	}
-	var end *downstream.End
+	var end *session.End
 	switch req := proto.Clone(m).(type) { // the client keeps its own
 	case *discovery.DeltaDiscoveryRequest:
 		_, end = c.session.DeltaRequest(req, p.now)
@@ -75,7 +77,7 @@ func (c *pureClient) say(p *pure, cmd xdstest.Command) error {
 		_, end = c.session.SotWRequest(req, p.now)
 	}
 	if end != nil {
-		c.end(p, status.Error(end.Code(), end.Message))
+		c.end(p, status.Error(codes.Code(end.Code()), end.Message))
 	}
 	return nil
 }
@@ -96,8 +98,8 @@ func (c *pureClient) open(p *pure, cmd xdstest.Command) {
 	}
 	c.peer.Sent(headers, &p.session)
 	c.dialogue = xdstest.NewDialogue(c.actor, cmd, p.transcript)
-	kind := downstream.Stream{Delta: !c.dialogue.SotW, Type: cache.TypeURL(cmd.TypeURL)}
-	c.session = downstream.NewSession(&p.session, kind, c.peer, p, p.warmth, func() {})
+	kind := session.Stream{Delta: !c.dialogue.SotW, Type: cache.TypeURL(cmd.TypeURL)}
+	c.session = session.New(&p.session, kind, c.peer, p, p.warmth, func() {})
 }
 
 // flush sends the next response if there is one, through the wire's own form.
@@ -111,7 +113,7 @@ func (p *pure) flush(c *pureClient) (busy bool) {
 	}
 	r, end := next(p.now)
 	if end != nil {
-		c.end(p, status.Error(end.Code(), end.Message))
+		c.end(p, status.Error(codes.Code(end.Code()), end.Message))
 		return true
 	}
 	if r == nil {
@@ -121,7 +123,7 @@ func (p *pure) flush(c *pureClient) (busy bool) {
 	if c.dialogue.SotW {
 		m = new(discovery.DiscoveryResponse)
 	}
-	err := proto.Unmarshal(r.Marshal(), m)
+	err := proto.Unmarshal(downstream.Marshal(r), m)
 	text, fault := c.dialogue.Hear(m)
 	p.hear(c.actor, c.heard(text))
 	p.fault = cmp.Or(p.fault, err, fault)

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/relay"
@@ -37,13 +37,13 @@ type pure struct {
 	// What the relay was started with.
 	relay.Grouping
 	config      *config.Config
-	session     downstream.Config
+	session     session.Config
 	fingerprint cache.Fingerprint
 
 	// The relay. Groups and clients stand in order of age.
 	now     time.Time
 	groups  []*pureGroup
-	warmth  *downstream.Warmth
+	warmth  *session.Warmth
 	saved   map[string][]fanout.Saved // by the relay before this one
 	clients []*pureClient
 
@@ -108,7 +108,7 @@ func startPure(c *config.Config, t *xdstest.Transcript) (*pure, error) {
 	p := &pure{
 		Grouping: relay.NewGrouping(c), config: c, session: relay.DownstreamConfig(c),
 		now:        time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC), // whoever looks at a clock is a century early
-		warmth:     downstream.NewWarmth(),
+		warmth:     session.NewWarmth(),
 		transcript: t, planes: make(map[string]*purePlane),
 	}
 	p.session.Random, p.session.Hop = random, hopOf(c)
@@ -147,7 +147,7 @@ func (p *pure) restart() {
 		lanes := g.hub.Save(func(t cache.TypeURL) bool { return t == cache.Secret })
 		s.Groups = append(s.Groups, snapshot.Group{Name: []byte(g.name), Lanes: lanes})
 	}
-	p.groups, p.clients, p.streams, p.warmth = nil, nil, nil, downstream.NewWarmth()
+	p.groups, p.clients, p.streams, p.warmth = nil, nil, nil, session.NewWarmth()
 	for _, plane := range p.planes {
 		plane.connected, plane.unheard, plane.pending = false, nil, nil
 	}
@@ -262,23 +262,23 @@ func (p *pure) settle() {
 // --- groups, as in internal/relay ---
 
 // Join makes pure a downstream.Groups, together with Grouping.
-func (p *pure) Join(client downstream.Peer, node *core.Node, t cache.TypeURL) (downstream.Membership, *downstream.End) {
+func (p *pure) Join(client session.Peer, node *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
 	place, end := p.Place(client, node, t)
 	if end != nil {
-		return downstream.Membership{Own: place.Own}, end
+		return session.Membership{Own: place.Own}, end
 	}
 	g, end := p.join(place, client.Via, p.Node(place, node))
 	if end != nil {
-		return downstream.Membership{Own: place.Own}, end
+		return session.Membership{Own: place.Own}, end
 	}
-	m := downstream.Membership{Hub: g.hub, Own: place.Own, Leave: func() { p.leave(g, client.Via) }}
+	m := session.Membership{Hub: g.hub, Own: place.Own, Leave: func() { p.leave(g, client.Via) }}
 	if p.Renews() {
 		m.Renew = func(node *core.Node) { g.say(p.Node(place, node)) }
 	}
 	return m, nil
 }
 
-func (p *pure) join(place relay.Place, via []string, node *core.Node) (*pureGroup, *downstream.End) {
+func (p *pure) join(place relay.Place, via []string, node *core.Node) (*pureGroup, *session.End) {
 	i := -1
 	if !place.Alone {
 		i = slices.IndexFunc(p.groups, func(g *pureGroup) bool { return g.name == place.Name && !g.alone })
@@ -330,7 +330,7 @@ func (p *pure) leave(g *pureGroup, via []string) {
 }
 
 // admit makes room for a group, if there is none and one can go.
-func (p *pure) admit(name string) *downstream.End {
+func (p *pure) admit(name string) *session.End {
 	end := p.Admit(p.taken(name))
 	if end != nil {
 		if i := slices.IndexFunc(p.groups, func(g *pureGroup) bool { return g.leaving && g.hub.Bare() }); i >= 0 {

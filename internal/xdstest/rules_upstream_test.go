@@ -46,7 +46,7 @@ var upstreamReasons = map[string]string{
 	"ERR-14":  "a transcript ends when its relay does; TestShutdownIsSpread and TestReadiness",
 	"VALID-3": "transcripts have no words for unknown fields; cache.TestResourceLeavesAsItCame, and for the messages around them downstream.TestFrameIsTheMessage",
 	"VALID-4": "transcripts have words for aliases and cache_control, but none for metadata; cache.TestResourceLeavesAsItCame",
-	"VALID-9": "what a request costs is in no message; BenchmarkUnderLock of downstream and upstream (make bench-lock), upstream.TestInventedTypesAreForgotten, fanout.TestForgottenTypesCostNothing",
+	"VALID-9": "what a request costs is in no message; BenchmarkUnderLock of downstream/session and upstream (make bench-lock), upstream.TestInventedTypesAreForgotten, fanout.TestForgottenTypesCostNothing",
 	"VALID-8": "transcripts for all but the streams of a connection, of which a transcript's client has one; TestStreamsPerConnection",
 }
 

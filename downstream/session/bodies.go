@@ -1,0 +1,41 @@
+package session
+
+import (
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// Bodies that are not kept (VALID-5): the Hub hands them to the client's Subscription
+// when they come, and asks for them once more when one is needed again.
+
+// bodies puts bodies where only husks are. One that is not here is asked for, and
+// left out: the client is marked when it comes (VALID-5).
+func bodies(v fanout.View, resources []*cache.Resource) (whole []*cache.Resource, complete bool) {
+	if !v.Husks() {
+		return resources, true
+	}
+	whole = make([]*cache.Resource, 0, len(resources))
+	for _, r := range resources {
+		if body := v.Body(r); body != nil {
+			whole = append(whole, body)
+		} else {
+			v.Ask(r)
+		}
+	}
+	return whole, len(whole) == len(resources)
+}
+
+// lacks: the wildcard's set has bodies that are not here, and that the client has
+// not got either. They are asked for, and the set waits for them (VALID-5).
+func (d *deltaState) lacks(v fanout.View) (lacking bool) {
+	if subscribed, synced := v.Wildcard(); !d.wildcardAsked || !subscribed || !synced || !v.Husks() {
+		return false
+	}
+	for c := range v.Members(0) {
+		if c.Resource != nil && !d.holds(c.Resource) && v.Body(c.Resource) == nil {
+			v.Ask(c.Resource)
+			lacking = true
+		}
+	}
+	return lacking
+}

@@ -1,0 +1,220 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// What refers to Clusters waits until the client has acknowledged those (ORDER-3). An
+// Envoy acknowledges Clusters once they have warmed, and some control planes wait for
+// that ACK before they turn a route to a new Cluster. The relay acknowledges upstream at
+// once, so it has to wait on their behalf.
+
+// clustersFirst is what a Session keeps of it.
+type clustersFirst struct {
+	clusters     state     // Clusters on this stream, or nil
+	waitingSince time.Time // of the first change that waits; zero: none does
+}
+
+// refersToClusters: the resources of a type name Clusters, and break if one of those is
+// not there yet.
+func refersToClusters(t cache.TypeURL) bool {
+	switch t {
+	case cache.Listener, cache.ScopedRoute, cache.Route, cache.VirtualHost:
+		return true
+	}
+	return false
+}
+
+// gains: there are additions and changes to tell, and not only first answers.
+func gains(st state, v fanout.View) bool {
+	x := st.base()
+	if subscribed, synced := v.Wildcard(); x.members && subscribed && synced && gainsMembers(st, v) {
+		return true
+	}
+	return slices.ContainsFunc(x.changed.items, func(id cache.ID) bool { return gainsBy(st, v, id) })
+}
+
+// gainsMembers: there are some in the wildcard's set.
+func gainsMembers(st state, v fanout.View) bool {
+	x := st.base()
+	for c := range v.Members(x.told) {
+		if c.Resource != nil && !x.toldAhead(c.Name, c.Resource.Version, c.Seq) && !st.holds(c.Resource) {
+			return true
+		}
+	}
+	return false
+}
+
+// gainsBy: there are some that a name leads to.
+func gainsBy(st state, v fanout.View, id cache.ID) bool {
+	x := st.base()
+	if !v.Has(id) || x.awaits(v.Name(id)) {
+		return false
+	}
+	a := v.Answer(id)
+	if a.State != cache.Present {
+		return false
+	}
+	for r := range x.leadsTo(v.Name(id), &a, false, nil) {
+		if kept := v.Warm(id) && st.brought(r.Name); !kept && !st.holds(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// postpones: additions and changes of what refers to Clusters have to wait. The client has
+// yet to judge Clusters that it was sent, or is to be sent others when it has, or came with
+// some and it is not known yet which others it is to be sent.
+func (s *Session) postpones(now time.Time) (wait bool) {
+	if s.clusters == nil {
+		return false
+	}
+	c := s.clusters.base()
+	if len(c.unacked) == 0 && !c.returning || s.config.WarmingHold == 0 || c.waitedInVain || s.outage.over(now) {
+		return false
+	}
+	unjudged := c.unjudged()
+	c.sub.Read(func(v fanout.View) {
+		wildcard, _ := v.Wildcard()
+		wait = (wildcard || len(v.Names()) > 0) && (unjudged || c.returning || gains(s.clusters, v))
+	})
+	return wait
+}
+
+// overtakes: Clusters have changed since they were looked at for this response. What changed
+// after them may refer to those, and waits for the next look.
+func (s *Session) overtakes() bool {
+	return s.clusters != nil && s.config.WarmingHold > 0 && s.clusters.base().sub.Changed()
+}
+
+// unjudged: the client has been sent additions or changes and has said nothing of them yet.
+func (x *exchange) unjudged() bool {
+	return slices.ContainsFunc(x.unacked, func(s sent) bool { return s.changes })
+}
+
+// succeeds: Clusters come while others go, which are used until what refers to those that
+// come has been sent. They go after the ACK of these, as removals that are new then.
+func (s *Session) succeeds(sp *speaker) bool { return len(sp.changed) > 0 && s.succession(sp.state) }
+
+// succession: a type's resources are Clusters, and may have successors that are waited for.
+func (s *Session) succession(st state) bool {
+	return st == s.clusters && s.config.WarmingHold > 0 && !st.base().waitedInVain &&
+		slices.ContainsFunc(s.states, func(st state) bool { return st.base().refers })
+}
+
+// endWait ends the wait when it has lasted warming_hold. There is no other one until
+// the client acknowledges Clusters, which it may just have done.
+func (s *Session) endWait(now time.Time) {
+	if s.waitingSince.IsZero() || now.Before(s.waitEnds()) {
+		return
+	}
+	if c := s.clusters.base(); len(c.unacked) > 0 || c.returning {
+		c.waitedInVain = true
+	}
+}
+
+func (s *Session) waitEnds() time.Time { return s.waitingSince.Add(s.config.WarmingHold) }
+
+// hurried: Clusters are sent though others are not acknowledged, since there is something
+// that may refer to them, and will not wait.
+func (s *Session) hurried(x *exchange) bool {
+	return x.waitedInVain && s.referrersDue()
+}
+
+// referrersDue: there may be something to tell of what refers to Clusters.
+func (s *Session) referrersDue() bool {
+	return slices.ContainsFunc(s.states, func(st state) bool {
+		x := st.base()
+		return x.refers && (x.marked || st.due())
+	})
+}
+
+// noteWait notes when something began to wait, and when nothing does any more.
+func (s *Session) noteWait(now time.Time) {
+	waits := func(st state) bool { return st.base().postponed && st.due() }
+	switch {
+	case !slices.ContainsFunc(s.states, waits):
+		s.waitingSince = time.Time{}
+	case s.waitingSince.IsZero():
+		s.waitingSince = now
+	}
+}
+
+// returns notes whether it is known what has become of what the client came with: the
+// wildcard's set, and the names that it brought.
+func (x *exchange) returns(v fanout.View, brought func(name string) bool) {
+	if !x.returning {
+		return
+	}
+	subscribed, synced := v.Wildcard()
+	waits := func(id cache.ID) bool {
+		return (v.Unanswered(id) || v.Warm(id)) && brought(v.Name(id))
+	}
+	if x.returning = subscribed && (!synced || v.WarmSet()) || v.Has(x.unanswered) && waits(x.unanswered); x.returning {
+		return
+	}
+	i := slices.IndexFunc(v.Names(), waits)
+	if x.returning = i >= 0; x.returning {
+		x.unanswered = v.Names()[i]
+	}
+}
+
+// await notes what is newly asked for. The answer to it, when it comes, does not wait for
+// Clusters.
+func (x *exchange) await(name string) {
+	if !x.refers {
+		return
+	}
+	if x.awaited == nil {
+		x.awaited = make(map[string]struct{})
+	}
+	x.awaited[name] = struct{}{}
+}
+
+func (x *exchange) awaits(name string) bool {
+	_, awaited := x.awaited[name]
+	return awaited
+}
+
+// answered: the client is told, or has given it up.
+func (x *exchange) answered(name string) {
+	if delete(x.awaited, name); len(x.awaited) == 0 {
+		x.awaited = nil
+	}
+}
+
+// postpone keeps back the names of which the client would be told something new, and
+// returns the others: names that are gone, and first answers.
+func postpone(st state, v fanout.View, changed []cache.ID) []cache.ID {
+	x := st.base()
+	return slices.DeleteFunc(changed, func(id cache.ID) bool {
+		if !gainsBy(st, v, id) {
+			return false
+		}
+		x.changed.add(id)
+		x.postponed = true
+		return true
+	})
+}
+
+// postponeAsked does the same with names that were asked for. Such a name brings a change if
+// the client has not been told one yet, or came with another version.
+func postponeAsked(st state, v fanout.View, asked []cache.ID) []cache.ID {
+	x := st.base()
+	changed := distinct(slices.Clone(x.changed.items))
+	return slices.DeleteFunc(asked, func(id cache.ID) bool {
+		_, untold := slices.BinarySearch(changed, id)
+		if !v.Has(id) || !untold && !st.brought(v.Name(id)) || !gainsBy(st, v, id) {
+			return false
+		}
+		x.asked.add(id)
+		x.changed.add(id) // it is one, whatever is asked for meanwhile
+		x.postponed = true
+		return true
+	})
+}

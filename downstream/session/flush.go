@@ -1,0 +1,248 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// Next is the next response to send, or nil if there is none at this moment. What
+// has piled up is told one response at a time, each made from how things are when
+// its turn comes: nothing but marks waits for a client that does not read, and the
+// latest wins (H-12). Additions go first, in the order in which types refer to each
+// other, then removals in the reverse order (ORDER-2).
+func (s *Session) Next(now time.Time) (*Response, *End) {
+	if len(s.chunks) > 0 {
+		return s.chunk(now), nil
+	}
+	s.seekRoom(now)
+	for _, sub := range s.subscriber.Take() {
+		if st := s.bySub[sub]; st != nil {
+			st.base().marked = true
+		}
+	}
+	sp, end := s.choose(now)
+	if sp == nil {
+		return nil, end
+	}
+	return s.say(sp, now), nil
+}
+
+// Due: Next may have something to say, be it the end, or what it has to say waits.
+func (s *Session) Due() bool {
+	return len(s.chunks) > 0 || s.outage.next || slices.ContainsFunc(s.states, func(st state) bool { return st.base().marked || st.due() })
+}
+
+// Settled: the client has given its verdict on all that it was sent.
+func (s *Session) Settled() bool {
+	return !slices.ContainsFunc(s.states, func(st state) bool { return len(st.base().unacked) > 0 })
+}
+
+// speaker is a type that has something to say.
+type speaker struct {
+	state
+	part
+	adds      bool // this response tells what goes first,
+	takesAway bool // and what goes last
+}
+
+// choose finds who speaks next: the first type with something to add, else the last
+// one with something to take away that need not wait any longer. After every
+// response it begins again, since what a later type says may refer to what has come
+// meanwhile of an earlier one. No type goes on for ever: having spoken, it waits for
+// an ACK.
+func (s *Session) choose(now time.Time) (*speaker, *End) {
+	s.endWait(now)
+	var chosen *speaker
+	var removals []*speaker // what can only take away
+	for i, st := range s.states {
+		x := st.base()
+		if !x.marked && !st.due() {
+			continue
+		}
+		sp := s.collect(st, now)
+		s.hold(sp, s.states[i+1:], now)
+		if sp.early() {
+			chosen, sp.adds = sp, true
+			if sp.takesAway = sp.late() && s.released(x, now) && !s.succeeds(sp); sp.late() && !sp.takesAway {
+				sp.later(&sp.part) // after the ACK of what goes now
+			}
+			break
+		}
+		if sp.late() {
+			removals = append(removals, sp)
+		}
+	}
+	content := chosen != nil || len(removals) > 0
+	for _, sp := range slices.Backward(removals) {
+		if chosen == nil && s.released(sp.base(), now) {
+			chosen, sp.takesAway = sp, true
+		} else {
+			sp.later(&sp.part)
+		}
+	}
+	s.noteWait(now)
+	s.schedule(now, chosen != nil)
+	if !content {
+		return nil, s.hangUp(now)
+	}
+	return chosen, nil
+}
+
+// collect asks a type what it has to say.
+func (s *Session) collect(st state, now time.Time) *speaker {
+	x := st.base()
+	sp := &speaker{state: st}
+	push := !x.blocked(now, s.config.AckTimeout) || s.hurried(x)
+	x.postpones, x.postponed = x.refers && s.postpones(now), false
+	if w, ok := st.(*sotwState); ok {
+		w.outgoing.turn = s.turns(st, now)
+	}
+	x.ties.expect(x.asked.len())
+	x.sub.Read(func(v fanout.View) {
+		x.marked = false
+		x.take(v.Marks())
+		x.postpones = x.postpones || x.refers && s.overtakes()
+		sp.part = st.collect(v, push)
+		s.learn(v, sp)
+		s.withholdErrors(v, sp)
+		x.postponed = x.postponed || x.postpones && !push && gains(st, v)
+	})
+	x.ties.fold()
+	if x.source != nil && !sp.early() && !sp.late() && !st.due() && !x.postponed {
+		s.untell(x) // it changes nothing for this client
+	}
+	s.lose(x)
+	return sp
+}
+
+// hold makes new removals wait for what is pending now, and for that only
+// (ORDER-2). next are the types that are not asked yet.
+func (s *Session) hold(sp *speaker, next []state, now time.Time) {
+	x := sp.base()
+	if !sp.undecided && (sp.pushed || !x.pending() && !x.postponed) {
+		for _, st := range s.states { // what was pending of this type is told, or was nothing
+			o := st.base()
+			o.waitFor = slices.DeleteFunc(o.waitFor, func(w *exchange) bool { return w == x })
+		}
+	}
+	if sp.pushed && !sp.late() {
+		x.waitSince, x.waitFor = time.Time{}, nil // what waited has been taken back
+	}
+	if !sp.late() || !x.waitSince.IsZero() || s.succeeds(sp) {
+		return
+	}
+	x.waitSince = now
+	for _, st := range s.states {
+		o := st.base()
+		if o != x && (o.postponed || o.pending() && o.blocked(now, s.config.AckTimeout)) || slices.Contains(next, st) && (o.marked || st.due()) {
+			x.waitFor = append(x.waitFor, o)
+		}
+	}
+}
+
+// released: a type's removals need not wait any longer.
+func (s *Session) released(x *exchange, now time.Time) bool {
+	return len(x.waitFor) == 0 || !now.Before(x.waitSince.Add(s.config.AckTimeout)) || s.stayed(x, now)
+}
+
+// say makes the response of a speaker.
+func (s *Session) say(sp *speaker, now time.Time) *Response {
+	x := sp.base()
+	r := &Response{
+		Delta: s.kind.Delta, Type: x.url, Version: sp.version,
+		Identifier: x.identifier(s.config.Instance),
+	}
+	if sp.adds || sp.shrunk {
+		r.Resources, r.News, r.Block = sp.resources, sp.news, s.config.bounds().Block
+	}
+	if sp.adds {
+		r.Heartbeats = sp.beats
+		r.Removed = sp.gone
+	}
+	if sp.adds || sp.shrunk {
+		r.Errors = make([]*discovery.ResourceError, 0, len(sp.errors))
+		for _, e := range sp.errors {
+			r.Errors = append(r.Errors, resourceError(e.name, e.status))
+		}
+	}
+	if sp.takesAway {
+		r.Removed = slices.Concat(r.Removed, sp.removed)
+		x.waitSince, x.waitFor = time.Time{}, nil
+		sp.removedNow(&sp.part)
+	}
+	if x.url == cache.Cluster {
+		if s.kind.Type == "" {
+			s.warm(sp.changed)
+		}
+		s.warmth.deliver(s.node.GetId())
+	}
+	if sp.pushed {
+		r.Source, x.source = x.source, nil
+	}
+	s.carried, r.Ends = true, sp.ends
+	s.chunks = s.fit(r, x, sp)
+	return s.chunk(now)
+}
+
+// untell forgets where changes of a type come from: the client is not told them.
+func (s *Session) untell(x *exchange) {
+	if x.source.Traced() {
+		s.untold = append(s.untold, Untold{Source: x.source})
+	}
+	x.source = nil
+	s.lose(x)
+}
+
+// lose gives up following what is too much of it.
+func (s *Session) lose(x *exchange) {
+	for _, source := range x.excess {
+		s.untold = append(s.untold, Untold{source, true})
+	}
+	x.excess = nil
+}
+
+// Untold is a traced source that no response will have.
+type Untold struct {
+	Source *cache.Source
+	// Behind: the client is too many updates behind; else there was nothing to tell it.
+	Behind bool
+}
+
+// Untold hands over the sources that no response will have, for whoever traces. If
+// somebody does, it is to be called after Next, and after Close.
+func (s *Session) Untold() (untold []Untold) {
+	untold, s.untold = s.untold, nil
+	return untold
+}
+
+// Deadline is when to call Next again though nothing was marked: when an ACK, or
+// what removals wait for, is overdue, or the stream may have to end. Zero: never.
+func (s *Session) Deadline(now time.Time) (at time.Time) {
+	for _, st := range s.states {
+		x := st.base()
+		if !st.due() {
+			continue
+		}
+		// What is past has been looked at, or waits for something else.
+		for _, t := range []time.Time{x.overdue(s.config.AckTimeout), x.waitSince.Add(s.config.AckTimeout), x.staysSince.Add(s.config.AckTimeout)} {
+			if t.After(now) && (at.IsZero() || t.Before(at)) {
+				at = t
+			}
+		}
+	}
+	if end := s.waitEnds(); !s.waitingSince.IsZero() && end.After(now) && (at.IsZero() || end.Before(at)) {
+		at = end
+	}
+	if room := s.roomDeadline(); room.After(now) && (at.IsZero() || room.Before(at)) {
+		at = room
+	}
+	if end := s.outage.endAt; end.After(now) && (at.IsZero() || end.Before(at)) {
+		at = end
+	}
+	return at
+}

@@ -1,0 +1,138 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// What a client may make us keep (VALID-8, threat T10). A request is judged before
+// anything of it is taken in: upstream is not to hear of what goes too far.
+
+// What there is no setting for: the types of one stream, of which the protocol has a
+// dozen, and the length of a type's name, of a resource's version and of the node, in
+// bytes.
+const (
+	maxTypes   = 1000
+	maxTypeURL = 4 << 10
+	maxVersion = 4 << 10
+	maxNode    = 1 << 20
+)
+
+func (s *Session) checkNames(names []string) *End {
+	for _, name := range names {
+		if len(name) > s.config.MaxName {
+			return tooLong("resource name", name, s.config.MaxName)
+		}
+	}
+	return nil
+}
+
+func tooLong(what, name string, limit int) *End {
+	return &End{OverLimit, fmt.Sprintf("%s of %d bytes (%.40q...) exceeds the limit of %d; raise downstream.max_name_bytes", what, len(name), name, limit)}
+}
+
+// checkVersions: what a client came with is kept until all it asks for is resolved,
+// which may be never.
+func (s *Session) checkVersions(versions map[string]string) *End {
+	for name, version := range versions {
+		if end := s.checkNames([]string{name}); end != nil {
+			return end
+		}
+		if len(version) > maxVersion {
+			return &End{OverLimit, fmt.Sprintf("version of %d bytes (%.40q...) exceeds the limit of %d", len(version), version, maxVersion)}
+		}
+	}
+	return nil
+}
+
+// room is what a stream keeps for its client.
+type room struct{ names, versions int }
+
+// takes is what a type takes of it.
+func (x *exchange) takes() (r room) {
+	x.sub.Read(func(v fanout.View) { r.names = len(v.Names()) })
+	r.names += x.refused.len()
+	return r
+}
+
+func (d *deltaState) takes() room {
+	r := d.exchange.takes()
+	return room{r.names + d.left.len(), d.held.len()}
+}
+
+// claims judges what would be kept of the type after a request. It is counted out only if there
+// may not be room: names are looked up under the lock of the type.
+func (s *Session) claims(d *deltaState, req *discovery.DeltaDiscoveryRequest) *End {
+	most := d.claim(req)
+	most.names += len(req.GetResourceNamesSubscribe())
+	if s.checkRoom(d, most) == nil {
+		return nil
+	}
+	r := d.claim(req)
+	r.names += d.grows(req)
+	return s.checkRoom(d, r)
+}
+
+// claim is what would be kept of the type after a request, except for the names that it subscribes to.
+func (d *deltaState) claim(req *discovery.DeltaDiscoveryRequest) room {
+	r := d.takes()
+	r.names += len(req.GetResourceLocatorsSubscribe())
+	if !d.requested {
+		r.versions = len(req.GetInitialResourceVersions())
+	}
+	return r
+}
+
+// grows is how many more names the client would subscribe to after a request.
+func (d *deltaState) grows(req *discovery.DeltaDiscoveryRequest) int {
+	if len(req.GetResourceNamesSubscribe()) == 0 {
+		return 0 // at least no more than before
+	}
+	come, leave := make(map[string]struct{}), make(map[string]struct{})
+	d.sub.Read(func(v fanout.View) {
+		for _, name := range req.GetResourceNamesSubscribe() {
+			if _, here := v.Lookup(name); !here && name != fanout.Wildcard {
+				come[name] = struct{}{}
+			}
+		}
+		for _, name := range req.GetResourceNamesUnsubscribe() {
+			delete(come, name) // subscribes come first (DOWN-DELTA-5)
+			if _, here := v.Lookup(name); here {
+				leave[name] = struct{}{}
+			}
+		}
+	})
+	return len(come) - len(leave)
+}
+
+// claim is what would be kept of the type after a request for these names.
+func (s *sotwState) claim(req *discovery.DiscoveryRequest, names []string) room {
+	n := len(names)
+	if _, wildcard := slices.BinarySearch(names, fanout.Wildcard); wildcard {
+		n--
+	}
+	return room{names: n + s.refused.len() + len(req.GetResourceLocators())}
+}
+
+// checkRoom refuses what would make a stream keep more than it may over all types,
+// given what it would keep of one.
+func (s *Session) checkRoom(of state, r room) *End {
+	for _, st := range s.states {
+		if st != of {
+			k := st.takes()
+			r.names += k.names
+			r.versions += k.versions
+		}
+	}
+	switch limit := s.config.MaxNames; {
+	case r.versions > limit:
+		return &End{OverLimit, fmt.Sprintf("%d resource versions on one stream exceed the limit of %d; raise downstream.max_names_per_stream", r.versions, limit)}
+	case r.names > limit:
+		return &End{OverLimit, fmt.Sprintf("%d names on one stream exceed the limit of %d; raise downstream.max_names_per_stream", r.names, limit)}
+	}
+	return nil
+}

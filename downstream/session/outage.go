@@ -1,0 +1,141 @@
+package session
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// What a client is told while upstream does not answer, and it waits for something
+// (ERR-7): the names, in resource_errors, or that its stream ends, so that it looks
+// elsewhere. The end waits until the client has had time to be served after all: one that
+// is refused at once waits longer each time before it comes back.
+
+// endWithin is the time over which the streams of an outage are ended.
+const endWithin = 2 * time.Second
+
+// outage is what a Session keeps of it.
+type outage struct {
+	began time.Time // of the stream: its first request
+	endAt time.Time // of the stream; zero: nothing is waited for that cannot be had
+	next  bool      // the end comes after what is said now
+}
+
+// over: the stream is to end.
+func (o *outage) over(now time.Time) bool { return !o.endAt.IsZero() && !now.Before(o.endAt) }
+
+// isGRPC: the client is one of gRPC's own, which read no resource_errors.
+func isGRPC(node *core.Node) bool { return strings.HasPrefix(node.GetUserAgentName(), "gRPC") }
+
+// endsStream: the client learns of an outage from the end of its stream. A Delta client
+// that has been given something would lose it by that.
+func (s *Session) endsStream() bool {
+	if s.kind.Delta {
+		return !s.carried
+	}
+	return isGRPC(s.node)
+}
+
+// learn has a type's client told what it cannot have just now.
+func (s *Session) learn(v fanout.View, sp *speaker) {
+	x := sp.base()
+	x.starving = sp.starving
+	if !s.endsStream() {
+		sp.errors = append(sp.errors, sp.unavailable...)
+		return
+	}
+	if x.starving != nil {
+		v.WakeOnReturn()
+	}
+	for _, e := range sp.unavailable { // if the stream carries a response after all
+		if id, ok := v.Lookup(e.name); ok {
+			x.failed.add(id)
+		}
+	}
+}
+
+// withholdErrors keeps errors back that would go alone while a wildcard waits for its
+// answer, which Envoy would take them for (DOWN-DELTA-13).
+func (s *Session) withholdErrors(v fanout.View, sp *speaker) {
+	x := sp.base()
+	if !s.kind.Delta || !x.wildcardAsked || len(sp.errors) == 0 || len(sp.resources)+len(sp.beats)+len(sp.gone) > 0 {
+		return
+	}
+	for _, e := range sp.errors {
+		if id, ok := v.Lookup(e.name); ok && e.status != noLocate {
+			x.failed.add(id)
+		} else {
+			x.refused.add(e.name)
+		}
+	}
+	sp.errors = nil
+}
+
+// starved is why a type that counts waits in vain, or nil. One with a group of its own
+// does not end the stream of the others.
+func (s *Session) starved() *statuspb.Status {
+	for _, st := range s.states {
+		if x := st.base(); x.starving != nil && (!x.own || s.kind.Type != "") {
+			return x.starving
+		}
+	}
+	return nil
+}
+
+// schedule sets when the stream of a client that waits in vain is to end, and takes that
+// back when it does not any more. says: the client is told something first.
+func (s *Session) schedule(now time.Time, says bool) {
+	o := &s.outage
+	switch {
+	case !s.endsStream() || s.starved() == nil:
+		o.endAt = time.Time{}
+	case o.endAt.IsZero():
+		if o.endAt = o.began.Add(s.config.UnavailableAfter); o.endAt.Before(now) {
+			o.endAt = now
+		}
+		if s.config.Random != nil {
+			o.endAt = o.endAt.Add(time.Duration(s.config.Random() * float64(endWithin)))
+		}
+	}
+	o.next = says && o.over(now)
+}
+
+// hangUp ends the stream when its time has come and nothing else is to be told.
+func (s *Session) hangUp(now time.Time) *End {
+	if !s.outage.over(now) {
+		return nil
+	}
+	waits := func(st state) bool { return st.base().pending() && st.base().blocked(now, s.config.AckTimeout) }
+	if slices.ContainsFunc(s.states, waits) {
+		return nil
+	}
+	for _, st := range s.states { // the client may have given up what it waited for
+		x := st.base()
+		x.sub.Read(func(v fanout.View) { x.starving = starving(v, st.brought) })
+	}
+	if why := s.starved(); why != nil {
+		return &End{Unreachable, why.GetMessage()}
+	}
+	s.outage.endAt = time.Time{}
+	return nil
+}
+
+// spared: in an outage a client whose stream may end is not sent again what it came
+// with. Its stream would have carried something then, and it would come back at once
+// whenever it ends. It is sent when upstream is back (DOWN-SOTW-11).
+func (s *sotwState) spared(v fanout.View, version string) bool {
+	if !s.ends || s.came == "" || s.came != version || s.moved || s.lastNonce != "" {
+		return false
+	}
+	named, wildcard := v.Unavailable()
+	if subscribed, _ := v.Wildcard(); !(subscribed && wildcard != nil || len(v.Names()) > 0 && named != nil) {
+		return false
+	}
+	v.WakeOnReturn()
+	return true
+}

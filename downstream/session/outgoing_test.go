@@ -1,0 +1,111 @@
+package session
+
+import (
+	"testing"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// turnWorld is a client of clusters and routes, and what upstream says of them.
+type turnWorld struct {
+	t    *testing.T
+	hub  *fanout.Hub
+	now  time.Time
+	s    *Session
+	last map[cache.TypeURL]string
+}
+
+func newTurnWorld(t *testing.T) *turnWorld {
+	w := &turnWorld{t: t, hub: fanout.NewHub(fanout.Config{Linger: time.Minute}), now: epoch, last: map[cache.TypeURL]string{}}
+	c := &Config{AckTimeout: 10 * time.Second, MaxName: 1000, MaxNames: 1_000_000, WarmingHold: 5 * time.Second}
+	w.s = New(c, Stream{}, Peer{}, oneGroup{w.hub}, NewWarmth(), func() {})
+	return w
+}
+
+func (w *turnWorld) req(t cache.TypeURL, nonce string, names ...string) {
+	w.t.Helper()
+	if _, end := w.s.SotWRequest(&discovery.DiscoveryRequest{Node: &core.Node{Id: "n"}, TypeUrl: string(t), ResourceNames: names, ResponseNonce: nonce}, w.now); end != nil {
+		w.t.Fatal(end)
+	}
+}
+
+func (w *turnWorld) res(t cache.TypeURL, name, body string, dnc bool) cache.Received {
+	d := &discovery.Resource{Name: name, Resource: &anypb.Any{TypeUrl: string(t), Value: []byte(body)}}
+	if dnc {
+		d.CacheControl = &discovery.Resource_CacheControl{DoNotCache: true}
+	}
+	return cache.Received{Resource: cache.NewResource(t, d, cache.Fingerprint{})}
+}
+
+func (w *turnWorld) apply(t cache.TypeURL, wild bool, removed []string, set ...cache.Received) {
+	w.hub.Apply(fanout.Lane{Type: t, Wildcard: wild}, &cache.Update{Set: set, Removed: removed, Synced: wild})
+}
+
+func (w *turnWorld) next() *Response {
+	w.t.Helper()
+	r, end := w.s.Next(w.now)
+	if end != nil {
+		w.t.Fatal(end)
+	}
+	if r != nil {
+		w.last[r.Type] = r.Nonce
+	}
+	return r
+}
+
+func said(r *Response) string {
+	if r == nil {
+		return "-"
+	}
+	s := r.Type.Short()
+	for _, x := range r.Resources {
+		s += " +" + x.Name
+	}
+	for _, x := range r.Errors {
+		s += " !" + x.GetResourceName().GetName()
+	}
+	return s
+}
+
+// The ACK, the route's turn and another cluster have come before the sender looks.
+func TestWhatStaysWaitsForARouteOfTheSameFlush(t *testing.T) {
+	w := newTurnWorld(t)
+	w.req(cache.Cluster, "", "*")
+	w.req(cache.Route, "", "r")
+	w.apply(cache.Cluster, true, nil, w.res(cache.Cluster, "kept", "1", false), w.res(cache.Cluster, "old", "1", false))
+	w.apply(cache.Route, false, nil, w.res(cache.Route, "r", "1", false))
+	w.next()
+	w.next()
+	w.req(cache.Cluster, w.last[cache.Cluster], "*")
+	w.req(cache.Route, w.last[cache.Route], "r")
+	w.apply(cache.Cluster, true, []string{"old"}, w.res(cache.Cluster, "new", "1", false))
+	w.next()
+	// all before the next look
+	w.apply(cache.Route, false, nil, w.res(cache.Route, "r", "2", false))
+	w.apply(cache.Cluster, true, nil, w.res(cache.Cluster, "other", "1", false))
+	w.req(cache.Cluster, w.last[cache.Cluster], "*")
+	if got := said(w.next()); got != "CDS +kept +new +other +old" {
+		t.Errorf("%s; the route is not turned yet", got)
+	}
+}
+
+// VALID-5: a body is not retained.
+func TestNoBodyThatIsNotKeptStays(t *testing.T) {
+	w := newTurnWorld(t)
+	w.req(cache.Cluster, "", "*")
+	w.apply(cache.Cluster, true, nil, w.res(cache.Cluster, "secret", "body", true))
+	w.next()
+	w.req(cache.Cluster, w.last[cache.Cluster], "*")
+	w.next()
+	for _, r := range w.s.clusters.(*sotwState).outgoing.last {
+		if r.DoNotCache && !r.Husk() {
+			t.Errorf("the session keeps the body of %s (%d bytes) for the life of the stream", r.Name, len(r.Body()))
+		}
+	}
+}

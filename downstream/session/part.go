@@ -1,0 +1,136 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// part is what one type has to say in one flush.
+type part struct {
+	// Now: what goes first.
+	resources []*cache.Resource
+	news      *fanout.News      // that the resources began with, if they are shared
+	beats     []*cache.Resource // without their bodies (TTL-4)
+	changed   []*cache.Resource // those of the resources that are news (ORDER-4)
+	gone      []string          // removals that answer a request
+	errors    []resourceErr
+	erred     map[cache.ID]struct{} // SotW: the names whose errors have been looked for
+	must      bool                  // send, even if it lists nothing
+	mixed     bool                  // resources come from more than one source
+	answer    bool                  // it answers this client alone
+	pushed    bool                  // changes are in it, and not only answers
+	undecided bool                  // the client came with versions that refer to Clusters, and cannot be judged yet
+
+	// Later: removals that other types' additions precede (ORDER-2).
+	removed          []string
+	removedIDs       []cache.ID        // the subscribed names behind them, if any; SotW: those with errors
+	removedMembers   bool              // some of them left the wildcard
+	removedLoose     []string          // those to which no alias leads any more
+	removedUncovered []string          // those that the client came with, and nothing covers
+	shrunk           bool              // SotW: the set, without what is gone, and the errors of that
+	lasting          []*cache.Resource // of the shrunk set
+
+	// unavailable: names that cannot be resolved just now, and why (ERR-7).
+	unavailable []resourceErr
+	starving    *statuspb.Status
+
+	version  string
+	position cache.Seq
+	ends     map[*cache.Resource]time.Time // of what has a TTL
+}
+
+type resourceErr struct {
+	name   string
+	status *statuspb.Status
+}
+
+// early: there is something to say now.
+func (p *part) early() bool {
+	return p.must || len(p.resources) > 0 && !p.shrunk || len(p.beats) > 0 || len(p.gone) > 0 ||
+		len(p.errors) > 0 && !p.shrunk
+}
+
+// late: there is something to take away.
+func (p *part) late() bool { return len(p.removed) > 0 || p.shrunk }
+
+// withoutContradiction: no response names a resource twice (DOWN-DELTA-12).
+func (p *part) withoutContradiction() {
+	listed := make(map[string]struct{}, len(p.resources)+len(p.beats)+len(p.gone))
+	for _, r := range p.resources {
+		listed[r.Name] = struct{}{}
+	}
+	for _, r := range p.beats {
+		listed[r.Name] = struct{}{}
+	}
+	again := func(name string) bool {
+		_, again := listed[name]
+		listed[name] = struct{}{}
+		return again
+	}
+	p.gone = slices.DeleteFunc(p.gone, again)
+	p.removed = slices.DeleteFunc(slices.Clone(p.removed), again) // it may be shared
+}
+
+func (p *part) refuse(x *exchange) {
+	for _, name := range x.refused.take() {
+		p.errors = append(p.errors, resourceErr{name, noLocate})
+	}
+}
+
+// collectError says why a name is not there. brought: the client came with a copy of it, or
+// may have.
+func (p *part) collectError(v fanout.View, id cache.ID, brought bool) {
+	a := v.Answer(id)
+	if a.Error != nil {
+		p.errors = append(p.errors, resourceErr{v.Name(id), a.Error})
+	} else if named, _ := v.Unavailable(); named != nil && waits(v, id, brought) {
+		p.unavailable = append(p.unavailable, resourceErr{v.Name(id), named})
+	}
+}
+
+// waits: the client waits for what a name leads to. Nobody does for what is in doubt.
+func waits(v fanout.View, id cache.ID, brought bool) bool {
+	return v.Lacks(id) && v.Verdict(id, brought) != fanout.Doubt
+}
+
+// starving is why something the client waits for cannot be had just now, or nil
+// (ERR-7). brought says of which names it came with a copy, or may have.
+func starving(v fanout.View, brought func(name string) bool) *statuspb.Status {
+	named, wildcard := v.Unavailable()
+	if wildcard != nil && v.LacksMembers() {
+		return wildcard
+	}
+	if named != nil {
+		for _, id := range v.Names() {
+			if v.Lacks(id) && waits(v, id, brought(v.Name(id))) {
+				return named
+			}
+		}
+	}
+	return nil
+}
+
+var (
+	expired  = &statuspb.Status{Code: cache.NotFound, Message: "xds-relay: the resource's TTL ran out; the control plane has not renewed it"}
+	notFound = &statuspb.Status{Code: cache.NotFound, Message: "xds-relay: the control plane does not know this resource"}
+	noLocate = &statuspb.Status{Code: 12, Message: "xds-relay: resource_locators are not served yet; subscribe by resource name"}
+)
+
+func hasAliases(resources []*cache.Resource) bool {
+	return slices.ContainsFunc(resources, func(r *cache.Resource) bool { return len(r.Aliases) > 0 })
+}
+
+// unique keeps the first of the resources that bear one name.
+func unique(resources []*cache.Resource) []*cache.Resource {
+	seen := make(map[string]struct{}, len(resources))
+	return slices.DeleteFunc(resources, func(r *cache.Resource) bool {
+		_, again := seen[r.Name]
+		seen[r.Name] = struct{}{}
+		return again
+	})
+}

@@ -1,0 +1,125 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// takesTTL reports whether a client's node says that it knows TTLs. On SotW it must
+// also be able to take a resource out of the wrapper that holds one. Sources
+// disagree on how that is spelled (TTL-6).
+func takesTTL(node *core.Node, delta bool) bool {
+	lists := func(features ...string) bool {
+		return slices.ContainsFunc(features, func(f string) bool {
+			return slices.Contains(node.GetClientFeatures(), "xds.config."+f) || slices.Contains(node.GetClientFeatures(), "envoy.config."+f)
+		})
+	}
+	return lists("supports-resource-ttl") && (delta || lists("resource-in-sotw", "supports-resource-in-sotw"))
+}
+
+// renewals are the resources whose TTL upstream has renewed since the client was
+// last told (TTL-3). Most go without their bodies. Some go whole: those that got or
+// lost their TTL (TTL-12), and virtual hosts, of which a client takes one without a
+// body for a denial (TTL-9).
+func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
+	from := x.renewedTo
+	x.renewedTo = v.Position()
+	add := func(r *cache.Resource, changed cache.Seq) {
+		switch _, turned := v.Ends(r); {
+		case x.refuses(changed):
+		case turned > from:
+			whole = append(whole, r)
+		case x.url != cache.VirtualHost:
+			beats = append(beats, r)
+		case v.Body(r) != nil:
+			whole = append(whole, v.Body(r))
+		}
+	}
+	for _, id := range x.renewed.take() {
+		if _, waits := slices.BinarySearch(x.changed.items, id); waits { // in order, from postpone
+			continue // what is new goes with its TTL
+		}
+		if a := v.Answer(id); v.Has(id) && a.State == cache.Present {
+			add(a.Resource, a.Seq)
+			for i, r := range a.More {
+				add(r, a.MoreSeqs[i])
+			}
+		}
+	}
+	if subscribed, synced := v.Wildcard(); x.membersRenewed && subscribed && synced {
+		for c := range v.Renewed(from) {
+			if c.Seq <= x.told || x.toldAhead(c.Name, c.Resource.Version, c.Seq) {
+				add(c.Resource, c.Seq)
+			}
+		}
+	}
+	x.membersRenewed = false
+	return whole, beats
+}
+
+// collectRenewals: what upstream has renewed (TTL-4, TTL-12), and what the client
+// came with: it may have been renewed while the client was away.
+func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
+	var beats []*cache.Resource
+	for _, held := range d.spared {
+		if ends, _ := v.Ends(held.spared); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
+			beats = append(beats, held.spared)
+		}
+		held.spared = nil
+	}
+	d.spared = nil
+	if push {
+		whole, renewed := d.renewals(v)
+		whole, _ = bodies(v, besides(p.resources, whole))
+		p.resources = append(p.resources, whole...)
+		beats = append(beats, renewed...)
+	}
+	p.beats = besides(p.resources, beats)
+}
+
+// refuses: the client has rejected what changed at a position, so that it has
+// nothing whose TTL could be renewed (NACK-4).
+func (x *exchange) refuses(changed cache.Seq) bool {
+	return x.rejected != nil && changed > x.rejected.From && changed <= x.rejected.To
+}
+
+// besides are those of the resources that bear no name of the listed ones, each
+// name once.
+func besides(listed, resources []*cache.Resource) []*cache.Resource {
+	if len(resources) == 0 {
+		return nil
+	}
+	seen := make(map[string]struct{}, len(listed)+len(resources))
+	for _, r := range listed {
+		seen[r.Name] = struct{}{}
+	}
+	return slices.DeleteFunc(resources, func(r *cache.Resource) bool {
+		_, again := seen[r.Name]
+		seen[r.Name] = struct{}{}
+		return again
+	})
+}
+
+// expiring notes when what is told expires, for a client that knows TTLs.
+func (x *exchange) expiring(v fanout.View, p *part) {
+	if !x.ttl {
+		return // TTL-7
+	}
+	for _, list := range [][]*cache.Resource{p.resources, p.beats} {
+		for _, r := range list {
+			ends, _ := v.Ends(r)
+			if ends.IsZero() {
+				continue
+			}
+			if p.ends == nil {
+				p.ends = make(map[*cache.Resource]time.Time)
+			}
+			p.ends[r] = ends
+		}
+	}
+}

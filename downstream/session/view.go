@@ -1,0 +1,133 @@
+package session
+
+import (
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// The whole of what a SotW client is to see, under which version, and whether it may be
+// sent in place of what the client has (DOWN-SOTW-6, -7, RECON-14, -19).
+
+// view is the whole of what the client subscribes to; certain is false while it
+// may already hold something that is not resolved (DOWN-SOTW-7, H-5).
+func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version string, certain bool) {
+	subscribed, synced := v.Wildcard()
+	if subscribed && !synced {
+		return nil, "", false
+	}
+	doubt := s.came != "" && s.lastNonce == "" && v.SetVerdict(true) == fanout.Doubt
+	for _, id := range v.Names() {
+		name := v.Name(id)
+		_, must := s.must[name]
+		switch v.Verdict(id, s.mayHold(name)) {
+		case fanout.Doubt:
+			doubt = true
+		case fanout.Unknown:
+			if _, had := s.delivered[name]; must || had || s.sentAll {
+				return nil, "", false
+			}
+		}
+	}
+	if resources, certain = bodies(v, everything(v)); !certain {
+		return nil, "", false
+	}
+	version = viewVersion(v, resources)
+	certain = (!doubt || s.came == version) && s.replaces(v, version) && !s.lacks(v)
+	v.Withhold(!certain)
+	return resources, version, certain
+}
+
+// replaces: a view may take the place of what the client came with. What was loaded
+// from disk may lack some of that, which the client keeps until upstream has spoken
+// (RECON-19).
+func (s *sotwState) replaces(v fanout.View, version string) bool {
+	return s.came == "" || s.came == version || !warm(v)
+}
+
+// lacks: a set from disk lacks what the client was given by name, and upstream has
+// not spoken of the set (RECON-19).
+func (s *sotwState) lacks(v fanout.View) bool {
+	if subscribed, _ := v.Wildcard(); !subscribed || !v.WarmSet() {
+		return false
+	}
+	for name := range s.delivered {
+		if !v.Covers(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// warm: something in the view was loaded from disk and is not confirmed.
+func warm(v fanout.View) bool {
+	subscribed, _ := v.Wildcard()
+	return subscribed && v.WarmSet() || slices.ContainsFunc(v.Names(), v.Warm)
+}
+
+// everything is what the client's interest leads to, each resource once
+// (DOWN-SOTW-14).
+func everything(v fanout.View) (resources []*cache.Resource) {
+	subscribed, _ := v.Wildcard()
+	if n, alone := v.News(0); subscribed && alone {
+		return n.Resources
+	}
+	if subscribed {
+		for c := range v.Members(0) {
+			if c.Resource != nil {
+				resources = append(resources, c.Resource)
+			}
+		}
+		slices.Reverse(resources)
+	}
+	if len(v.Names()) == 0 {
+		return resources
+	}
+	for _, id := range v.Names() {
+		resources = append(resources, v.Answer(id).Resources()...)
+	}
+	return unique(resources)
+}
+
+// viewVersion is the version of a view: the digest of all that is in it (RECON-14).
+// It is never empty (DOWN-SOTW-11).
+func viewVersion(v fanout.View, resources []*cache.Resource) string {
+	if len(v.Names()) == 0 {
+		return v.WildcardDigest()
+	}
+	return digest(resources)
+}
+
+func digest(resources []*cache.Resource) string {
+	var digest cache.Digest
+	for _, r := range resources {
+		digest.Add(r)
+	}
+	return digest.String()
+}
+
+// mayHold: the client came with a version, asked for a name in its first request, and may
+// still have what it came with: no set was sent to it since.
+func (s *sotwState) mayHold(name string) bool {
+	_, must := s.must[name]
+	return must && !(s.full && s.lastNonce != "")
+}
+
+// lookAgain has the names that the client came with looked at, when what was in doubt may
+// not be any more.
+func (s *sotwState) lookAgain(v fanout.View) {
+	if !s.handed {
+		return
+	}
+	for name := range s.must {
+		if id, ok := v.Lookup(name); ok && v.Verdict(id, true) == fanout.Gone {
+			s.changed.add(id)
+		}
+	}
+}
+
+// doubts: what is known of a name is not certain for a client that may hold it.
+func (s *sotwState) doubts(v fanout.View, id cache.ID) bool {
+	return s.mayHold(v.Name(id)) && v.Answer(id).State != cache.Present && v.Verdict(id, true) == fanout.Doubt
+}

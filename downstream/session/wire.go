@@ -1,0 +1,137 @@
+package session
+
+import (
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// The wire form of what a response says to its client alone. Its resources are shared, and
+// the edge puts them between.
+
+// Field numbers of DeltaDiscoveryResponse and DiscoveryResponse.
+const (
+	fieldResources = 2 // in both
+	fieldTypeURL   = 4 // in both
+
+	deltaSystemVersion = 1
+	deltaNonce         = 5
+	deltaRemoved       = 6
+	deltaControlPlane  = 7
+	deltaErrors        = 9
+
+	sotwVersion      = 1
+	sotwNonce        = 5
+	sotwControlPlane = 6
+	sotwErrors       = 7
+
+	controlPlaneIdentifier = 1
+
+	// Of Resource, of the google.protobuf.Duration in it, and of the Any around it.
+	resourceTTL     = 6
+	durationSeconds = 1
+	durationNanos   = 2
+	anyTypeURL      = 1
+	anyValue        = 2
+	wrapperType     = "type.googleapis.com/envoy.service.discovery.v3.Resource"
+)
+
+// Head is what a response says before its contents.
+func (r *Response) Head() []byte {
+	return r.AppendNonce(r.AppendFixed(make([]byte, 0, 256)))
+}
+
+// AppendFixed appends what is the same in all responses that say the same.
+func (r *Response) AppendFixed(head []byte) []byte {
+	version, plane := protowire.Number(sotwVersion), protowire.Number(sotwControlPlane)
+	if r.Delta {
+		version, plane = deltaSystemVersion, deltaControlPlane
+	}
+	head = appendString(head, version, r.Version)
+	head = appendString(head, fieldTypeURL, string(r.Type))
+	if r.Identifier != "" {
+		head = protowire.AppendTag(head, plane, protowire.BytesType)
+		head = protowire.AppendVarint(head, uint64(sizeOf(controlPlaneIdentifier, len(r.Identifier))))
+		head = appendString(head, controlPlaneIdentifier, r.Identifier)
+	}
+	return head
+}
+
+// AppendNonce appends what tells a response from all others.
+func (r *Response) AppendNonce(head []byte) []byte {
+	nonce := protowire.Number(sotwNonce)
+	if r.Delta {
+		nonce = deltaNonce
+	}
+	return appendString(head, nonce, r.Nonce)
+}
+
+// AppendRest appends removals and errors.
+func (r *Response) AppendRest(b []byte) []byte {
+	errors := protowire.Number(sotwErrors)
+	if r.Delta {
+		errors = deltaErrors
+	}
+	for _, name := range r.Removed {
+		b = protowire.AppendTag(b, deltaRemoved, protowire.BytesType)
+		b = protowire.AppendString(b, name)
+	}
+	for _, e := range r.Errors {
+		b = appendError(b, errors, e)
+	}
+	return b
+}
+
+// maxTTL is what the field of a TTL takes at most, in bytes.
+const maxTTL = 24
+
+// Limited is what stands before and after a Resource message of n bytes that is good for a
+// time. SotW has it inside of an Any (TTL-6).
+func Limited(delta bool, n int, ttl time.Duration) (head, tail []byte) {
+	tail = protowire.AppendTag(nil, resourceTTL, protowire.BytesType)
+	var d []byte
+	if s := int64(ttl / time.Second); s > 0 {
+		d = protowire.AppendVarint(protowire.AppendTag(d, durationSeconds, protowire.VarintType), uint64(s))
+	}
+	if ns := int64(ttl % time.Second); ns > 0 {
+		d = protowire.AppendVarint(protowire.AppendTag(d, durationNanos, protowire.VarintType), uint64(ns))
+	}
+	tail = protowire.AppendBytes(tail, d)
+
+	size := uint64(n + len(tail))
+	head = protowire.AppendTag(nil, fieldResources, protowire.BytesType)
+	if !delta {
+		wrapper := appendString(nil, anyTypeURL, wrapperType)
+		wrapper = protowire.AppendTag(wrapper, anyValue, protowire.BytesType)
+		wrapper = protowire.AppendVarint(wrapper, size)
+		head = protowire.AppendVarint(head, uint64(len(wrapper))+size)
+		head = append(head, wrapper...)
+	} else {
+		head = protowire.AppendVarint(head, size)
+	}
+	return head, tail
+}
+
+func appendString(b []byte, field protowire.Number, s string) []byte {
+	if s == "" {
+		return b
+	}
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	return protowire.AppendString(b, s)
+}
+
+func appendError(b []byte, field protowire.Number, e *discovery.ResourceError) []byte {
+	enc, err := proto.Marshal(e)
+	if err != nil {
+		// A message from upstream that is not valid UTF-8 after all: tell the
+		// name, which is what matters.
+		e = &discovery.ResourceError{ResourceName: e.GetResourceName()}
+		if enc, err = proto.Marshal(e); err != nil {
+			return b
+		}
+	}
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	return protowire.AppendBytes(b, enc)
+}
