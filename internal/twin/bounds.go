@@ -30,6 +30,10 @@ const (
 	boundStreams   = "streams"   // a connection to the control plane carries one stream, over gRPC (UP-1)
 )
 
+// tight is room for the node, a type and a few names: what is asked for goes over several
+// requests (UP-17).
+const tight = 95
+
 // allBounds are those that a game draws from.
 var allBounds = []string{
 	boundRequest, boundLinger, boundPrune, boundMarks, boundNews, boundShare, boundPile, boundDelivered,

@@ -173,10 +173,6 @@ func coreBounds(s Settings) *upstream.Bounds {
 	return &b
 }
 
-// tight is room for the node, a type and a few names: what is asked for goes over several
-// requests (UP-17).
-const tight = 95
-
 func newPureRelay(g *Game, s Settings) *pureRelay {
 	c := configure(s)
 	r := &pureRelay{game: g, config: c, settings: s, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upstream.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
