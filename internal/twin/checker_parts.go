@@ -10,10 +10,10 @@ import (
 )
 
 // largestResponse is what bounds a response over gRPC, in bytes: no less can be configured.
-// smallResponse is room for one resource of any type, on the pure cores.
+// smallResponse is room for one resource of any type, in the wrapper with a TTL, on the pure cores.
 const (
 	largestResponse = 512
-	smallResponse   = 330
+	smallResponse   = 430
 )
 
 // Responses to Delta clients that come in parts, since there is no room for all they say in

@@ -15,6 +15,9 @@ func (s *Script) drawMore(r *rand.Rand) {
 	if !many && r.IntN(3) == 0 {
 		s.drawTTLs(r)
 	}
+	if r.IntN(6) == 0 {
+		s.drawRefused(r)
+	}
 }
 
 // drawLengths draws what is split: bounds, each half of the time, a server that refuses long
@@ -62,6 +65,20 @@ func (s *Script) drawTTLs(r *rand.Rand) {
 			o.N = oneOf(r, 0, 700, 3000, 6000, 12000, 20000, 45000)
 		case r.IntN(8) == 0:
 			o.N = 1
+		}
+		s.Ops = slices.Insert(s.Ops, r.IntN(len(s.Ops)+1), o)
+	}
+}
+
+// drawRefused has clients ask, among other things, for a type that they may not have.
+func (s *Script) drawRefused(r *rand.Rand) {
+	for range 1 + r.IntN(6) {
+		o := Op{Verb: "refused", Who: r.IntN(4), Add: someNames(r, 3), Drop: someNames(r, 4)}
+		switch r.IntN(6) {
+		case 0:
+			o.Add = append(o.Add, wildcard)
+		case 1:
+			o.Drop = append(o.Drop, wildcard)
 		}
 		s.Ops = slices.Insert(s.Ops, r.IntN(len(s.Ops)+1), o)
 	}

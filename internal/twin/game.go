@@ -152,7 +152,10 @@ func (g *Game) stir() {
 
 // keepUp judges what clients have when the relay has nothing left to do.
 func (g *Game) keepUp() {
-	if g.held || g.failed() || !g.checker.news {
+	if g.held || g.failed() {
+		return
+	}
+	if g.refusedKnown(); !g.checker.news {
 		return
 	}
 	g.checker.news = false
@@ -396,6 +399,8 @@ func (g *Game) playClient(o Op, k kind) {
 		}
 	case "sub":
 		g.subscribe(p, k, o.Add, o.Drop)
+	case "refused":
+		g.askRefused(p, o.Add, o.Drop)
 	case "ack", "nack":
 		g.judge(p, k, o.Verb == "nack")
 	case "acks":

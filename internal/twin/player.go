@@ -20,10 +20,12 @@ type player struct {
 	open   bool
 	deaf   bool // does not read
 	spoken bool // on this stream
-	wants  map[string]Interest
-	before map[string]map[string]held // what it held at an earlier reconnect
-	last   map[string]string          // SotW: the last nonce, by kind
-	has    map[string]string          // SotW: the version of what it holds, by kind; "": the relay made none
+	// refused is what it has asked for, on this stream, of the type that nobody may have.
+	refused *refusal
+	wants   map[string]Interest
+	before  map[string]map[string]held // what it held at an earlier reconnect
+	last    map[string]string          // SotW: the last nonce, by kind
+	has     map[string]string          // SotW: the version of what it holds, by kind; "": the relay made none
 }
 
 func newPlayer(id int) *player {
@@ -54,6 +56,7 @@ func (p *player) agent() string {
 // openStream opens a stream and says what the client wanted on the last one.
 func (g *Game) openStream(p *player, n int) {
 	p.deaf = false
+	p.refused = nil
 	p.open, p.spoken, p.last = true, false, map[string]string{}
 	g.log("c%d > open sotw=%v", p.id, p.sotw)
 	g.checker.clientOpened(p.id, p.sotw, p.takesTTL())

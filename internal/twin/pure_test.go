@@ -233,7 +233,10 @@ func (r *pureRelay) Now() time.Time { return r.now }
 // Key and Join make it a downstream.Groups of one group.
 func (r *pureRelay) Key(*core.Node) (string, *session.End) { return "", nil }
 
-func (r *pureRelay) Join(session.Peer, *core.Node, cache.TypeURL) (session.Membership, *session.End) {
+func (r *pureRelay) Join(_ session.Peer, _ *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
+	if t == refusedType {
+		return session.Membership{Own: true}, &session.End{Reason: session.Forbidden, Message: "not for you"}
+	}
 	return session.Membership{Hub: r.hub, Leave: func() {}}, nil
 }
 

@@ -63,6 +63,7 @@ var verbs = map[string]string{
 	"sub":       "subscribes and unsubscribes; SotW: these names from now on, with - under a stale nonce",
 	"subs":      "subscribes to the first N of many names; SotW: to these",
 	"unsubs":    "gives them up; SotW: all but the first",
+	"refused":   "subscribes and unsubscribes names of a type that it may not have (on the pure cores); SotW: these names from now on",
 	"ack":       "ACKs its oldest response of a type",
 	"nack":      "NACKs it",
 	"acks":      "ACKs everything",

@@ -70,7 +70,9 @@ func (p *controlPlane) lapse(k kind, l *serverLane) {
 
 // beat renews names on a stream without their bodies (TTL-4); last: and for good (TTL-1).
 func (p *controlPlane) beat(l *serverLane, k kind, names []string, last bool) (beats []*discovery.Resource) {
-	p.lapse(k, l)
+	if p.lapse(k, l); p.is(remembers) && k.full {
+		return nil // what it has sent unasked the relay need not have
+	}
 	asks := Interest{Names: l.names, Wildcard: l.wildcard}
 	for _, name := range names {
 		r, ok := p.world[k.name][name]
