@@ -14,7 +14,7 @@ type Seq uint64
 
 // ID stands for a name inside one Table, densely, so that a client's
 // subscriptions cost bytes and not map entries. An ID may stand for another name
-// after it was released.
+// after it was released. None is zero.
 type ID uint32
 
 // State is what is known of a name (protocol.md §0).
@@ -99,6 +99,8 @@ type entry struct {
 	// ordered: it stands in the order of change.
 	ordered bool
 
+	more *related // beside what is read with it
+
 	seq        Seq
 	prev, next ID
 	generation uint32 // in which it was last announced, while Present
@@ -106,17 +108,20 @@ type entry struct {
 	resource *Resource // the latest, while Present
 	upstream string    // the upstream's version of resource
 	err      *statuspb.Status
-	more     *related
 }
 
 // Intern returns the ID of a name, which it keeps until Unpin.
 func (t *Table) Intern(name string) ID {
 	id := t.id(name)
-	if !t.entries[id].pinned {
-		t.entries[id].pinned = true
+	t.pin(id)
+	return id
+}
+
+func (t *Table) pin(id ID) {
+	if e := &t.entries[id]; !e.pinned {
+		e.pinned = true
 		t.pins++
 	}
-	return id
 }
 
 // Pinned reports whether somebody holds the ID of a name.
@@ -129,10 +134,7 @@ func (t *Table) Pinned(name string) bool {
 func (t *Table) Ask(id ID) { t.entries[id].asked = true }
 
 // Asked reports whether upstream has been asked for a name.
-func (t *Table) Asked(name string) bool {
-	id, ok := t.ids[name]
-	return ok && t.entries[id].asked
-}
+func (t *Table) Asked(id ID) bool { return t.entries[id].asked }
 
 // Pins is the number of names whose IDs are held.
 func (t *Table) Pins() int { return t.pins }
@@ -204,6 +206,11 @@ func (t *Table) id(name string) ID {
 	if id, ok := t.ids[name]; ok {
 		return id
 	}
+	return t.add(name)
+}
+
+// add gives an ID to a name that has none.
+func (t *Table) add(name string) ID {
 	if t.ids == nil {
 		t.ids = make(map[string]ID)
 		t.entries = make([]entry, 1)

@@ -123,8 +123,8 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 	x.markNamed(touched)
 	for _, id := range touched {
 		name := x.named.Name(id)
-		if _, awaited := x.warm.awaited[name]; !awaited && x.absent(name) {
-			x.linger.Remove(lingering{false, name}) // UP-7
+		if _, awaited := x.warm.awaited[name]; !awaited && x.absent(id) {
+			x.lapses(id) // UP-7
 		}
 	}
 	if id, ok := x.named.Find(name); ok && !x.named.Pinned(name) {

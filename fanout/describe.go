@@ -229,7 +229,7 @@ func (x *index) places(after Place) (places []Place) {
 		}
 	}
 	for id := range cache.ID(x.named.Cap()) {
-		if name := x.named.Name(id); name != "" && (x.named.State(id) != cache.Unknown || x.desired(false, name)) {
+		if name := x.named.Name(id); name != "" && (x.named.State(id) != cache.Unknown || x.desired(cache.ID(id))) {
 			add(Place{Name: name})
 		}
 	}

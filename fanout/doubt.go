@@ -203,8 +203,8 @@ func (x *index) suspectAll(stream uint64) {
 	d := &x.doubts.named
 	d.suspected, d.overdue = make(map[string]uint64), make(map[string]struct{})
 	for id := range cache.ID(x.named.Cap()) {
-		if name := x.named.Name(id); x.named.Asked(name) && (!x.named.Answered(id) || x.restored(id)) {
-			d.suspected[name] = stream
+		if x.named.Asked(id) && (!x.named.Answered(id) || x.restored(id)) {
+			d.suspected[x.named.Name(id)] = stream
 		}
 	}
 }

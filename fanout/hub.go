@@ -82,7 +82,7 @@ type Hub struct {
 func NewHub(c Config) *Hub {
 	h := &Hub{config: c, bounds: c.bounds(), indexes: make(map[cache.TypeURL]*index)}
 	h.limits.Store(c.limits())
-	h.wanted.dirty = make(map[Lane]map[string]struct{})
+	h.wanted.dirty = make(map[Lane]struct{})
 	return h
 }
 

@@ -60,9 +60,14 @@ type index struct {
 	linger  lingerers
 	suspect bool
 
+	// dirty are those of which upstream is to look whether they are wanted (Wanted).
+	dirty struct {
+		named    queue[struct{}]
+		wildcard bool
+	}
 	// Names to be asked for once more, because the body of the answer was not kept
 	// (VALID-5); asks: one was added during this Read.
-	again map[lingering]struct{}
+	again map[cache.ID]struct{}
 	asks  bool
 
 	// Scratch of one Apply.
@@ -74,15 +79,7 @@ type index struct {
 }
 
 func newIndex(h *Hub, t cache.TypeURL) *index {
-	x := &index{hub: h, url: t}
-	x.linger = newLingerers(h.limits.Load().maxLinger, x.gone)
-	return x
-}
-
-// gone notes for upstream a name whose last interest ended, or that lingers no
-// more; whether it is wanted is looked up when upstream asks.
-func (x *index) gone(l lingering) {
-	x.hub.wanted.mark(Lane{x.url, l.wildcard}, l.name)
+	return &index{hub: h, url: t, linger: lingerers{most: h.limits.Load().maxLinger}}
 }
 
 // table is a lane's Table.

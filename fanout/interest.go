@@ -10,18 +10,22 @@ import (
 // Who wants what, and what lingers.
 
 // desired: somebody wants it, or it lingers, or is kept.
-func (x *index) desired(wildcard bool, name string) bool {
-	if x.hub.kept.Load() {
-		return wildcard && x.wildcardHeld || !wildcard && x.named.Pinned(name)
-	}
-	if x.linger.Contains(lingering{wildcard, name}) {
+func (x *index) desired(id cache.ID) bool {
+	switch {
+	case x.hub.kept.Load():
+		return id == wildcardID && x.wildcardHeld || id != wildcardID && x.named.Pinned(x.named.Name(id))
+	case x.linger.has(id):
 		return true
-	}
-	if wildcard {
+	case id == wildcardID:
 		return len(x.wildcards) > 0
 	}
+	return x.wants(id)
+}
+
+// desiredName is desired, of a name.
+func (x *index) desiredName(name string) bool {
 	id, ok := x.named.Find(name)
-	return ok && x.wants(id)
+	return ok && x.desired(id)
 }
 
 func (x *index) wants(id cache.ID) bool { return int(id) < len(x.interest) && len(x.interest[id]) > 0 }
@@ -32,7 +36,12 @@ func (x *index) wants(id cache.ID) bool { return int(id) < len(x.interest) && le
 func (x *index) covers(r *cache.Resource) bool { return goesBy(r, x.named.Pinned) }
 
 // solicited: upstream has been asked for it by one of them.
-func (x *index) solicited(r *cache.Resource) bool { return goesBy(r, x.named.Asked) }
+func (x *index) solicited(r *cache.Resource) bool {
+	return goesBy(r, func(name string) bool {
+		id, ok := x.named.Find(name)
+		return ok && x.named.Asked(id)
+	})
+}
 
 // goesBy: one of the names of a resource is such a name.
 func goesBy(r *cache.Resource, such func(name string) bool) bool {
@@ -44,9 +53,9 @@ func goesBy(r *cache.Resource, such func(name string) bool) bool {
 	return false
 }
 
-// want adds a subscription to a name.
-func (x *index) want(s *Subscription, name string) cache.ID {
-	id := x.named.Intern(name)
+// want adds a subscription to the next of many names.
+func (x *index) want(s *Subscription, name string, r *cache.Run) cache.ID {
+	id := x.named.InternNext(r, name)
 	if need := x.named.Cap(); need > len(x.interest) {
 		x.interest = slices.Grow(x.interest, need-len(x.interest))[:need]
 	}
@@ -57,9 +66,9 @@ func (x *index) want(s *Subscription, name string) cache.ID {
 		if !x.named.Answered(id) {
 			x.recall(name)
 		}
-		x.linger.Remove(lingering{false, name})
 		delete(x.warm.awaited, name)
-		x.hub.wanted.mark(Lane{x.url, false}, name)
+		x.lapses(id)
+		x.changed(id)
 	}
 	return id
 }
@@ -71,7 +80,7 @@ func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) {
 	if last {
 		x.interest[id] = nil
 		x.wanted--
-		x.leave(lingering{false, x.named.Name(id)}, now)
+		x.leave(id, now)
 	}
 }
 
@@ -80,15 +89,15 @@ func (x *index) wantWildcard(s *Subscription) {
 	x.wildcards, first = insert(x.wildcards, s)
 	x.wildcardHeld = true
 	if first {
-		x.linger.Remove(lingering{true, Wildcard})
-		x.hub.wanted.mark(Lane{x.url, true}, Wildcard)
+		x.lapses(wildcardID)
+		x.changed(wildcardID)
 	}
 }
 
 func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 	var last bool
 	if x.wildcards, last = remove(x.wildcards, s); last {
-		x.leave(lingering{true, Wildcard}, now)
+		x.leave(wildcardID, now)
 	}
 	if x.slowest == s {
 		x.slowest = nil
@@ -100,20 +109,20 @@ func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 // asked for yet need not linger (UP-6), unless it cannot be asked: whoever wanted it may
 // be back before it can. Nor does what it is known not to have: there is nothing to keep
 // current (UP-7).
-func (x *index) leave(l lingering, now time.Time) {
-	gone := !l.wildcard && x.absent(l.name)
-	if !x.suspect && !gone && (x.asked(l) || x.holds(l) || x.away(l.wildcard)) && x.hub.limits.Load().linger > 0 {
-		x.lingers(l, now.Add(x.hub.limits.Load().linger))
+func (x *index) leave(id cache.ID, now time.Time) {
+	gone, linger := id != wildcardID && x.absent(id), x.hub.limits.Load().linger
+	if !x.suspect && !gone && (x.asked(id) || x.holds(id) || x.away(id == wildcardID)) && linger > 0 {
+		x.lingers(id, now.Add(linger))
 	}
-	x.gone(l) // upstream has to know, if only when to look again
+	x.changed(id) // upstream has to know, if only when to look again
 }
 
 // asked: upstream has been asked for it.
-func (x *index) asked(l lingering) bool {
-	if l.wildcard {
+func (x *index) asked(id cache.ID) bool {
+	if id == wildcardID {
 		return x.wildcardAsked
 	}
-	return x.named.Asked(l.name)
+	return x.named.Asked(id)
 }
 
 // away: upstream does not answer on a lane.
@@ -125,31 +134,27 @@ func (x *index) away(wildcard bool) bool {
 }
 
 // absent: a name is known to lead to nothing.
-func (x *index) absent(name string) bool {
-	id, ok := x.named.Find(name)
-	return ok && x.state(id) == cache.Absent
-}
+func (x *index) absent(id cache.ID) bool { return x.state(id) == cache.Absent }
 
 // holds: something is known of it.
-func (x *index) holds(l lingering) bool {
-	if l.wildcard {
+func (x *index) holds(id cache.ID) bool {
+	if id == wildcardID {
 		return x.synced || x.wildcard.Len() > 0
 	}
-	id, ok := x.named.Find(l.name)
-	return ok && x.named.Answered(id)
+	return x.named.Answered(id)
 }
 
 // expire gives up what has lingered until now, or everything.
 func (x *index) expire(now time.Time, everything bool) (next time.Time) {
 	for {
-		l, until, ok := x.linger.GetOldest()
+		id, until, ok := x.linger.oldest()
 		if !ok {
 			return time.Time{}
 		}
 		if !everything && until.After(now) {
 			return until
 		}
-		x.linger.Remove(l)
+		x.lapses(id)
 	}
 }
 
@@ -173,8 +178,10 @@ func (x *index) forget(wildcard bool, name string, remains func(*cache.Resource)
 	delete(x.doubts.named.suspected, name)
 	delete(x.warm.awaited, name)
 	if id, ok := x.named.Find(name); ok {
+		delete(x.again, id)
+		x.dirty.named.remove(id) // another name may get the ID
 		bodies, led := x.bodies(id), x.named.Answer(id).Resources()
-		if x.hub.Properties(x.url).FullState && x.named.Asked(name) {
+		if x.hub.Properties(x.url).FullState && x.named.Asked(id) {
 			x.leaves(name)
 		}
 		x.named.Forget(id, remains)
@@ -192,7 +199,7 @@ func (x *index) remains() func(*cache.Resource) bool {
 	return func(r *cache.Resource) bool {
 		remains, ok := judged[r]
 		if !ok {
-			remains = goesBy(r, func(name string) bool { return x.desired(false, name) })
+			remains = goesBy(r, x.desiredName)
 			judged[r] = remains
 		}
 		return remains
@@ -200,17 +207,17 @@ func (x *index) remains() func(*cache.Resource) bool {
 }
 
 func (x *index) wantedLanes() (named, wildcard bool) {
-	lingeringNames := x.linger.Len()
-	if x.linger.Contains(lingering{true, Wildcard}) {
+	lingeringNames := x.linger.len
+	if x.linger.has(wildcardID) {
 		lingeringNames--
 	}
-	return x.wanted > 0 || lingeringNames > 0, x.desired(true, Wildcard)
+	return x.wanted > 0 || lingeringNames > 0, x.desired(wildcardID)
 }
 
 // names are the whole interest of a lane, lingering names included.
 func (x *index) names(wildcard bool) (names []string) {
 	if wildcard {
-		if x.desired(true, Wildcard) {
+		if x.desired(wildcardID) {
 			names = []string{Wildcard}
 		}
 		return names
@@ -220,9 +227,9 @@ func (x *index) names(wildcard bool) (names []string) {
 			names = append(names, x.named.Name(cache.ID(id)))
 		}
 	}
-	for _, l := range x.linger.Keys() {
-		if !l.wildcard {
-			names = append(names, l.name)
+	for id := range x.linger.all() {
+		if id != wildcardID {
+			names = append(names, x.named.Name(id))
 		}
 	}
 	slices.Sort(names)

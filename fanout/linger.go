@@ -1,10 +1,7 @@
 package fanout
 
 import (
-	"math"
 	"time"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -14,63 +11,55 @@ import (
 // be had again (NODE-10).
 
 // lingerers are what lingers of one type, the longest unwanted first. The time is when it
-// is given up.
+// is given up. Names are pinned as long as they linger.
 type lingerers struct {
-	*simplelru.LRU[lingering, time.Time]
+	queue[time.Time]
 	// idle are those that led to nothing when they were left, in the same order.
-	idle *simplelru.LRU[lingering, struct{}]
+	idle queue[struct{}]
 	// most is how many there may be: as configured, or what was loaded from disk.
 	most int
 }
 
-type lingering struct {
-	wildcard bool
-	name     string
-}
-
-// newLingerers has gone called for each that lingers no more.
-func newLingerers(most int, gone func(lingering)) (l lingerers) {
-	// The only error is a size below one.
-	l.idle, _ = simplelru.NewLRU[lingering, struct{}](math.MaxInt, nil)
-	l.LRU, _ = simplelru.NewLRU(math.MaxInt, func(k lingering, _ time.Time) {
-		l.idle.Remove(k)
-		gone(k)
-	})
-	l.most = most
-	return l
-}
-
 // lingers adds something that nobody wants any more.
-func (x *index) lingers(l lingering, until time.Time) {
-	x.linger.Add(l, until)
-	if !x.leads(l) {
-		x.linger.idle.Add(l, struct{}{})
+func (x *index) lingers(id cache.ID, until time.Time) {
+	x.linger.add(id, until)
+	if !x.leads(id) {
+		x.linger.idle.add(id, struct{}{})
 	}
 	x.bound()
+}
+
+// lapses: something lingers no more, if it did.
+func (x *index) lapses(id cache.ID) {
+	if x.linger.remove(id) {
+		x.linger.idle.remove(id)
+		x.changed(id)
+	}
 }
 
 // bound gives up what is too much.
 func (x *index) bound() {
 	if !x.hub.spares.Load() {
-		for x.linger.Len() > x.linger.most {
-			x.linger.RemoveOldest()
+		for x.linger.len > x.linger.most {
+			id, _, _ := x.linger.oldest()
+			x.lapses(id)
 		}
 		return
 	}
-	for x.linger.idle.Len() > x.linger.most {
-		if l, _, _ := x.linger.idle.RemoveOldest(); !x.leads(l) {
-			x.linger.Remove(l)
+	for x.linger.idle.len > x.linger.most {
+		id, _, _ := x.linger.idle.oldest()
+		if x.linger.idle.remove(id); !x.leads(id) {
+			x.lapses(id)
 		}
 	}
 }
 
 // leads: something that lingers leads to a resource, or is a set.
-func (x *index) leads(l lingering) bool {
-	if l.wildcard {
-		return x.holds(l)
+func (x *index) leads(id cache.ID) bool {
+	if id == wildcardID {
+		return x.holds(id)
 	}
-	id, ok := x.named.Find(l.name)
-	return ok && x.named.Answer(id).State == cache.Present
+	return x.named.Led(id) == cache.Present
 }
 
 // Spare has names that lead to something linger whatever their number, or not: while

@@ -107,7 +107,7 @@ func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, 
 	for _, id := range heirs {
 		name := x.named.Name(id)
 		x.inherited[name], x.anew[name] = changed, struct{}{}
-		x.hub.wanted.mark(Lane{Type: x.url}, name)
+		x.changed(id)
 	}
 }
 

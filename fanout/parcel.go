@@ -92,21 +92,21 @@ func (v View) Ask(r *cache.Resource) {
 		if id, ok := v.Lookup(name); ok {
 			byName = true
 			if v.x.named.Answered(id) { // else the body comes with the answer
-				v.x.ask(lingering{false, name})
+				v.x.ask(id)
 			}
 		}
 	}
 	if !byName {
-		v.x.ask(lingering{true, Wildcard})
+		v.x.ask(wildcardID)
 	}
 }
 
-func (x *index) ask(l lingering) {
+func (x *index) ask(id cache.ID) {
 	if x.again == nil {
-		x.again = make(map[lingering]struct{})
+		x.again = make(map[cache.ID]struct{})
 	}
-	x.again[l], x.asks = struct{}{}, true
-	x.gone(l)
+	x.again[id], x.asks = struct{}{}, true
+	x.changed(id)
 }
 
 // Lacks: the client waits for what a name leads to, since upstream has not answered,

@@ -94,13 +94,14 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 	if len(subscribe) > 0 {
 		asked.Names, asked.New = make([]cache.ID, 0, len(subscribe)), make([]string, 0, len(subscribe))
 	}
+	var run cache.Run
 	for _, name := range subscribe {
 		if name == Wildcard {
 			s.mode = explicit
 			s.startWildcard(&asked) // rows c, j, n
 			continue
 		}
-		id := x.want(s, name)
+		id := x.want(s, name, &run)
 		asked.Names = append(asked.Names, id) // rows d, h
 		if _, had := slices.BinarySearch(s.ids, id); !had {
 			asked.New = append(asked.New, name)
@@ -159,9 +160,10 @@ func (s *Subscription) Replace(names []string, now time.Time) Asked {
 
 	before := s.ids
 	s.ids = make([]cache.ID, 0, len(names))
+	var run cache.Run
 	for _, name := range names {
 		if name != Wildcard {
-			s.ids = append(s.ids, x.want(s, name))
+			s.ids = append(s.ids, x.want(s, name, &run))
 		}
 	}
 	slices.Sort(s.ids)
@@ -222,19 +224,25 @@ func (s *Subscription) endWildcard(asked *Asked, now time.Time) {
 type dropping struct {
 	of   *Subscription
 	gone []bool // by place in the list; nil: none
+	run  cache.Run
+	next int // the place behind the last one
 }
 
 // drop takes a name out; false: the client does not subscribe to it (any more).
 func (d *dropping) drop(name string, now time.Time) bool {
 	s := d.of
-	id, ok := s.index.named.Find(name)
+	id, ok := s.index.named.FindNext(&d.run, name)
 	if !ok {
 		return false // DOWN-DELTA-17
 	}
-	i, found := slices.BinarySearch(s.ids, id)
+	i, found := d.next, true
+	if i >= len(s.ids) || s.ids[i] != id {
+		i, found = slices.BinarySearch(s.ids, id)
+	}
 	if !found || d.gone != nil && d.gone[i] {
 		return false
 	}
+	d.next = i + 1
 	if d.gone == nil {
 		d.gone = make([]bool, len(s.ids))
 	}

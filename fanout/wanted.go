@@ -1,21 +1,22 @@
 package fanout
 
 import (
-	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Wanted is the mailbox between the Hub and the upstream side: the names whose
-// interest may have changed. It holds names, never requests, so that what goes
-// upstream is computed when it is written (UP-6, H-1).
+// Wanted is the mailbox between the Hub and the upstream side: the lanes on which
+// interest may have changed. The names are with each type (index.dirty). There are never
+// requests in it, so that what goes upstream is computed when it is written (UP-6, H-1).
 type Wanted struct {
+	fresh atomic.Bool // marked since the last notify
+
 	mu    sync.Mutex
-	dirty map[Lane]map[string]struct{}
-	fresh bool // marked since the last notify
+	dirty map[Lane]struct{}
 	wake  func()
 }
 
@@ -27,27 +28,52 @@ func (w *Wanted) OnWake(wake func()) {
 	w.mu.Unlock()
 }
 
-// mark notes a name. Its caller holds the type's lock.
-func (w *Wanted) mark(lane Lane, name string) {
-	w.mu.Lock()
-	names := w.dirty[lane]
-	if names == nil {
-		names = make(map[string]struct{})
-		w.dirty[lane] = names
+// mark notes a lane, which is there already unless this is the first name on it. Its caller
+// holds the type's lock.
+func (w *Wanted) mark(lane Lane, first bool) {
+	if first {
+		w.mu.Lock()
+		w.dirty[lane] = struct{}{}
+		w.mu.Unlock()
 	}
-	names[name] = struct{}{}
-	w.fresh = true
-	w.mu.Unlock()
+	if !w.fresh.Load() {
+		w.fresh.Store(true)
+	}
+}
+
+// changed notes for upstream that a name, or the wildcard, is wanted now, or not any more;
+// which of them is looked up when upstream asks. A name that is noted is pinned.
+func (x *index) changed(id cache.ID) {
+	if id == wildcardID {
+		x.hub.wanted.mark(Lane{x.url, true}, !x.dirty.wildcard)
+		x.dirty.wildcard = true
+		return
+	}
+	x.hub.wanted.mark(Lane{x.url, false}, x.dirty.named.len == 0)
+	if !x.dirty.named.has(id) {
+		x.dirty.named.add(id, struct{}{})
+	}
+}
+
+// takeDirty takes what was noted on a lane.
+func (x *index) takeDirty(wildcard bool) (ids []cache.ID) {
+	if !wildcard {
+		return x.dirty.named.take()
+	}
+	if x.dirty.wildcard {
+		ids = []cache.ID{wildcardID}
+	}
+	x.dirty.wildcard = false
+	return ids
 }
 
 // notify wakes the reader if there is something new. Its caller holds no lock.
 func (w *Wanted) notify() {
+	if !w.fresh.Swap(false) {
+		return
+	}
 	w.mu.Lock()
 	wake := w.wake
-	if !w.fresh {
-		wake = nil
-	}
-	w.fresh = false
 	w.mu.Unlock()
 	if wake != nil {
 		wake()
@@ -62,20 +88,19 @@ func (w *Wanted) Pending() bool {
 }
 
 // take takes what may be written now; later is when more of it may be, or zero.
-func (w *Wanted) take(now time.Time, until func(Lane) time.Time) (dirty map[Lane]map[string]struct{}, later time.Time) {
+func (w *Wanted) take(now time.Time, until func(Lane) time.Time) (dirty []Lane, later time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	dirty = make(map[Lane]map[string]struct{}, len(w.dirty))
-	for lane, names := range w.dirty {
+	for lane := range w.dirty {
 		at := until(lane)
 		if !at.After(now) {
-			dirty[lane] = names
+			dirty = append(dirty, lane)
 			delete(w.dirty, lane)
 		} else if later.IsZero() || at.Before(later) {
 			later = at
 		}
 	}
-	w.fresh = false
+	w.fresh.Store(false)
 	return dirty, later
 }
 
@@ -116,21 +141,23 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 		return c.Until
 	})
 	changes = make(map[Lane]Interest, len(taken))
-	for lane, names := range taken {
+	for _, lane := range taken {
 		var i Interest
 		x := h.find(lane.Type)
-		if x == nil { // nothing is wanted of the type any more
-			i.Drop = slices.Collect(maps.Keys(names))
-			changes[lane] = i
-			continue
+		if x == nil {
+			continue // nothing is wanted of the type any more, and nothing was noted since that was told
 		}
 		x.mu.Lock()
 		by, carried := carrier(lane)
 		remains := x.remains()
-		for name := range names {
-			_, again := x.again[lingering{lane.Wildcard, name}]
-			delete(x.again, lingering{lane.Wildcard, name})
-			if x.desired(lane.Wildcard, name) {
+		for _, id := range x.takeDirty(lane.Wildcard) {
+			name := Wildcard
+			if !lane.Wildcard {
+				name = x.named.Name(id)
+			}
+			_, again := x.again[id]
+			delete(x.again, id)
+			if x.desired(id) {
 				i.Want = append(i.Want, name)
 				if again {
 					i.Again = append(i.Again, name)
@@ -157,7 +184,7 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 		wakeAll(woken)
 		changes[lane] = i
 	}
-	for lane := range taken {
+	for _, lane := range taken {
 		if x := h.find(lane.Type); x != nil {
 			h.drop(x)
 		}
@@ -282,7 +309,7 @@ func (h *Hub) Doubt(lane Lane, names []string) {
 func (x *index) forgetOthers() {
 	remains := x.remains()
 	for id := range cache.ID(x.named.Cap()) {
-		if name := x.named.Name(id); x.named.Pinned(name) && !x.desired(false, name) {
+		if name := x.named.Name(id); x.named.Pinned(name) && !x.desired(id) {
 			x.forget(false, name, remains)
 		}
 	}

@@ -107,16 +107,17 @@ func (x *index) load(s Saved, now time.Time) {
 		x.warm.names = make(map[string]struct{}, len(names))
 		x.warm.awaited = make(map[string]struct{}, len(names))
 	}
-	if need := x.linger.Len() + len(names); need > x.linger.most {
+	if need := x.linger.len + len(names); need > x.linger.most {
 		x.linger.most = need // all of it was wanted, and is about to be again
 	}
 	for _, name := range names {
+		id := wildcardID
 		if !s.Lane.Wildcard {
-			x.named.Intern(name)
+			id = x.named.Intern(name)
 			x.warm.names[name], x.warm.awaited[name] = struct{}{}, struct{}{}
 		}
-		x.linger.Add(lingering{s.Lane.Wildcard, name}, now.Add(x.hub.limits.Load().linger))
-		x.hub.wanted.mark(s.Lane, name)
+		x.linger.add(id, now.Add(x.hub.limits.Load().linger))
+		x.changed(id)
 	}
 	x.loadAll(s, false, now)
 	x.table(s.Lane.Wildcard).Begin(s.Origin) // what follows is of the origin's last generation
@@ -208,7 +209,7 @@ func (x *index) cool(name string, led []*cache.Resource) {
 	}
 	for _, r := range led {
 		for other := range names(r) {
-			if other != name && x.desired(false, other) {
+			if other != name && x.desiredName(other) {
 				x.warm.names[other] = struct{}{}
 			}
 		}

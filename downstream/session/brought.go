@@ -1,6 +1,7 @@
 package session
 
 import (
+	"hash/maphash"
 	"iter"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -8,29 +9,51 @@ import (
 
 // brought are the versions that a returning Delta client came with, until each is judged. There
 // may be very many, and all of them are looked at under the lock of the type: so each is looked
-// up once, and noted where it stands. nil: none.
+// up once, and noted where it stands. That is in one place of a table, where a map leads from
+// place to place, each of which the processor waits for. nil: none.
 type brought struct {
-	at   map[string]int // by name, the place in all
-	all  []version
-	left int // how many are not judged yet
+	// table is at most three quarters full. A name stands where its hash says, or in the first
+	// free place behind that.
+	table []version
+	left  int // how many are not judged yet
 }
 
 // version is one of them.
 type version struct {
 	name, version string
-	judged        bool
 	// spared is the resource that is not sent for its sake, in the response that is being made.
 	spared *cache.Resource
+	hash   uint32
+	used   bool // the place is not free
+	judged bool
 }
+
+// hashSeed is not known to clients, whose names would else share a place.
+var hashSeed = maphash.MakeSeed()
 
 // bring takes in the versions of a first request.
 func bring(versions map[string]string) *brought {
-	b := &brought{at: make(map[string]int, len(versions)), all: make([]version, 0, len(versions)), left: len(versions)}
+	size := 2
+	for size*3 < len(versions)*4 {
+		size *= 2
+	}
+	b := &brought{table: make([]version, size), left: len(versions)}
 	for name, v := range versions {
-		b.at[name] = len(b.all)
-		b.all = append(b.all, version{name: name, version: v})
+		at, hash := b.place(name)
+		*at = version{name: name, version: v, hash: hash, used: true}
 	}
 	return b
+}
+
+// place is where a name stands, or would.
+func (b *brought) place(name string) (*version, uint32) {
+	full := maphash.String(hashSeed, name)
+	hash, last := uint32(full>>32), uint64(len(b.table)-1)
+	for i := full & last; ; i = (i + 1) & last {
+		if v := &b.table[i]; !v.used || v.hash == hash && v.name == name {
+			return v, hash
+		}
+	}
 }
 
 // find is the version of a name, judged or not; nil: the client came with none.
@@ -38,11 +61,10 @@ func (b *brought) find(name string) *version {
 	if b == nil {
 		return nil
 	}
-	i, ok := b.at[name]
-	if !ok {
-		return nil
+	if v, _ := b.place(name); v.used {
+		return v
 	}
-	return &b.all[i]
+	return nil
 }
 
 // has: the client came with a version of a name that is not judged yet.
@@ -76,8 +98,8 @@ func (b *brought) len() int {
 // names are those of them.
 func (b *brought) names() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for i := range b.all {
-			if v := &b.all[i]; !v.judged && !yield(v.name) {
+		for i := range b.table {
+			if v := &b.table[i]; v.used && !v.judged && !yield(v.name) {
 				return
 			}
 		}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -40,6 +41,14 @@ var crowdings = []struct {
 		keep.rest()
 		c := w.client(nil)
 		req := &discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: w.names("a"), InitialResourceVersions: held}
+		return func() { c.asks(req); c.next() }
+	}},
+	{"an aliased reconnect, in any order", 40_000, cache.Endpoint, func(w *crowd) func() {
+		keep := w.client(&discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: w.names("a")})
+		held := w.changes(byAlias)
+		keep.rest()
+		c := w.client(nil)
+		req := &discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: shuffled(w.names("a")), InitialResourceVersions: held}
 		return func() { c.asks(req); c.next() }
 	}},
 	{"a reconnect", 40_000, cache.Endpoint, func(w *crowd) func() {
@@ -82,6 +91,13 @@ var crowdings = []struct {
 		w.changes(byName)
 		c.rest()
 		req := &discovery.DeltaDiscoveryRequest{ResourceNamesUnsubscribe: w.names("r")}
+		return func() { c.asks(req) }
+	}},
+	{"a mass unsubscribe by the last client, in any order", 200_000, cache.Endpoint, func(w *crowd) func() {
+		c := w.client(&discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: w.names("r")})
+		w.changes(byName)
+		c.rest()
+		req := &discovery.DeltaDiscoveryRequest{ResourceNamesUnsubscribe: shuffled(w.names("r"))}
 		return func() { c.asks(req) }
 	}},
 	{"a mass unsubscribe under the wildcard", 40_000, cache.Endpoint, func(w *crowd) func() {
@@ -176,6 +192,11 @@ func (w *crowd) names(prefix string) []string {
 	for i := range names {
 		names[i] = fmt.Sprintf("%s-%07d", prefix, i)
 	}
+	return names
+}
+
+func shuffled(names []string) []string {
+	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	return names
 }
 

@@ -1,0 +1,107 @@
+package fanout
+
+import (
+	"iter"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// wildcardID stands for the wildcard where names stand as IDs: it is no name's.
+const wildcardID cache.ID = 0
+
+// queue holds IDs in the order in which they came, each once, with something that is known of
+// each. No step looks a name up, since an ID has its place; each takes constant time, averaged
+// over all (VALID-9).
+type queue[T any] struct {
+	items []queued[T]
+	first int      // what stands before it is out
+	at    []uint32 // by ID: the place in items plus one; zero: it is not in the queue
+	len   int
+}
+
+type queued[T any] struct {
+	known T
+	id    cache.ID
+}
+
+// has reports whether an ID is in the queue.
+func (q *queue[T]) has(id cache.ID) bool { return int(id) < len(q.at) && q.at[id] != 0 }
+
+// add puts an ID at the end, wherever it was.
+func (q *queue[T]) add(id cache.ID, known T) {
+	q.remove(id)
+	if int(id) >= len(q.at) {
+		q.at = append(q.at, make([]uint32, int(id)+1-len(q.at))...)
+	}
+	q.items = append(q.items, queued[T]{known, id})
+	q.at[id] = uint32(len(q.items))
+	q.len++
+}
+
+// remove takes an ID out; false: it was not in the queue.
+func (q *queue[T]) remove(id cache.ID) bool {
+	if !q.has(id) {
+		return false
+	}
+	q.at[id] = 0
+	q.len--
+	if len(q.items) > 2*q.len+minQueue {
+		q.compact()
+	}
+	return true
+}
+
+// minQueue is a number of places of which all may be empty.
+const minQueue = 16
+
+// compact drops the empty places.
+func (q *queue[T]) compact() {
+	var items []queued[T]
+	if q.len > 0 {
+		items = make([]queued[T], 0, 2*q.len+minQueue+1)
+	}
+	for i := q.first; i < len(q.items); i++ {
+		if q.stands(i) {
+			items = append(items, q.items[i])
+			q.at[q.items[i].id] = uint32(len(items))
+		}
+	}
+	q.items, q.first = items, 0
+}
+
+// stands: a place is not empty.
+func (q *queue[T]) stands(i int) bool { return q.at[q.items[i].id] == uint32(i+1) }
+
+// oldest is the ID that came first.
+func (q *queue[T]) oldest() (id cache.ID, known T, ok bool) {
+	for ; q.first < len(q.items); q.first++ {
+		if q.stands(q.first) {
+			return q.items[q.first].id, q.items[q.first].known, true
+		}
+	}
+	return id, known, false
+}
+
+// all yields what is in the queue, in order.
+func (q *queue[T]) all() iter.Seq[cache.ID] {
+	return func(yield func(cache.ID) bool) {
+		for i := q.first; i < len(q.items); i++ {
+			if q.stands(i) && !yield(q.items[i].id) {
+				return
+			}
+		}
+	}
+}
+
+// take empties the queue: what was in it, in order.
+func (q *queue[T]) take() []cache.ID {
+	ids := make([]cache.ID, 0, q.len)
+	for id := range q.all() {
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		q.at[id] = 0
+	}
+	q.items, q.first, q.len = nil, 0, 0
+	return ids
+}
