@@ -208,7 +208,7 @@ func (c *Checker) answered(t *topic, k kind, sotw bool) bool {
 // the client came with, and what it asked for by name.
 func (c *Checker) opened(who string, t *topic, known *knowledge, listed map[string]bool) {
 	for name, w := range known.byWildcard.words {
-		if kept := t.brought[name] && known.byWildcard.warm; w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
+		if kept := t.brought[name] && (known.byWildcard.warm || known.byWildcard.settling); w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
 			c.fail("DOWN-DELTA-13", "%s: the first answer to the wildcard lacks %s", who, name)
 		}
 	}

@@ -195,9 +195,6 @@ func (c *Checker) beaten(who string, k kind, cl *clientState, t *topic, name, ve
 	}
 	spared = t.brought[name]
 	ends := c.lasting(who, k, cl, name, h.label, ttl)
-	if has && !spared && !t.owed[name] && len(h.aliases) == 0 { // a name may lead to others that are renewed
-		c.fail("TTL-3", "%s is sent a heartbeat for %s, and upstream has not renewed it", who, name)
-	}
 	h.ends = ends
 	t.holds[name] = h
 	delete(t.owed, name)
