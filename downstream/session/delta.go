@@ -276,8 +276,9 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 		case d.brought.spared(r.Name): // another of its names has led here already
 		case forced || !d.holds(v, r):
 			p.resources = append(p.resources, r)
-			if own, ok := v.Lookup(r.Name); ok {
+			if own, ok := v.Lookup(r.Name); ok && own != id { // an answer to that one, too
 				d.paid(own, a)
+				d.asked.drop([]cache.ID{own})
 			}
 		}
 		if exact {
@@ -304,6 +305,10 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 		name := v.Name(id)
 		if named := func(r *cache.Resource) bool { return r.Name == name }; slices.ContainsFunc(p.resources, named) || slices.ContainsFunc(p.beats, named) {
 			d.failed.add(id) // in the next one
+			continue
+		}
+		if a := v.Answer(id); a.State == cache.Present && v.Told(id).At() < a.Seq {
+			d.failed.add(id) // after the copy
 			continue
 		}
 		if p.collectError(v, id, d.brings(name)) {

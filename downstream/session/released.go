@@ -33,7 +33,9 @@ func (d *deltaState) erase(ledTo []string) {
 		for _, name := range ledTo {
 			_, own := v.Lookup(name)
 			switch {
-			case own || v.Leads(name):
+			case own:
+			case v.Leads(name):
+				d.release(name) // what leads there may not have been looked at when it leads elsewhere
 			case subscribed:
 				d.forget(name)
 				d.left.add(name)

@@ -30,10 +30,11 @@ func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
 	from := x.renewedTo
 	x.renewedTo = v.Position()
 	add := func(r *cache.Resource, changed cache.Seq) {
-		switch _, turned := v.Ends(r); {
+		switch ends, turned := v.Ends(r); {
 		case x.refuses(changed):
 		case turned > from:
 			whole = append(whole, r)
+		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
 		case x.url != cache.VirtualHost:
 			beats = append(beats, r)
 		case v.Body(r) != nil:

@@ -277,7 +277,8 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		c.fail("G2", "%s: %s=%s is older than what it was sent before", who, name, r.label)
 	}
 	t.seen[name] = seen{r.label, age}
-	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !known.erred[name] {
+	erred := known.erred[name] || slices.ContainsFunc(aliases, func(alias string) bool { return t.interest.Names[alias] && known.erred[alias] })
+	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !erred {
 		t.twice = (t.warmed[name] || k.name == "LDS") && t.interest.leading(name, aliases) > 1
 		c.fail("G5", "%s: %s=%s again", who, name, r.label)
 	}
