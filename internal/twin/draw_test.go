@@ -2,6 +2,7 @@ package twin
 
 import (
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"time"
