@@ -139,6 +139,7 @@ func (d *deltaState) brings(name string) bool { return d.brought.has(name) }
 // collect is what there is to tell. push: changes too, not only answers.
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push && !d.postpones
+	p.from = d.told
 	p.version = v.SystemVersion()
 	d.returns(v, d.brings)
 	subscribed, synced := v.Wildcard()
@@ -267,6 +268,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 // all the same.
 func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, forced bool, p *part) {
 	_, exact := d.led[id]
+	sent := !v.Told(id).Copy()
 	for _, r := range a.Resources() {
 		switch kept := v.Warm(id) && d.brings(r.Name); {
 		case kept:
@@ -275,17 +277,31 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			d.spare(r, p)
 		case d.brought.spared(r.Name): // another of its names has led here already
 		case forced || !d.holds(v, r):
-			p.resources = append(p.resources, r)
-			if own, ok := v.Lookup(r.Name); ok && own != id { // an answer to that one, too
-				d.paid(own, a)
-				d.asked.drop([]cache.ID{own})
-			}
+			p.resources, sent = append(p.resources, r), true
+			d.answers(v, r)
 		}
 		if exact {
 			d.sentFor(r)
 		}
 	}
-	v.Tell(id, fanout.ToldCopy(p.position))
+	if sent {
+		v.Tell(id, fanout.ToldCopy(p.position))
+	}
+}
+
+// answers notes that a resource is sent: that answers all names which lead to it alone.
+func (d *deltaState) answers(v fanout.View, r *cache.Resource) {
+	if d.asked.len()+len(d.forced) == 0 {
+		return
+	}
+	for _, name := range append(slices.Clip(r.Aliases), r.Name) {
+		if id, ok := v.Lookup(name); ok {
+			if a := v.Answer(id); a.Resource == r && len(a.More) == 0 {
+				d.paid(id, &a)
+				d.asked.drop([]cache.ID{id})
+			}
+		}
+	}
 }
 
 // collectReleased judges what no name leads to any more. Unless the client's interest covers

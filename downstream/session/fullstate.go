@@ -51,7 +51,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	s.collectErrors(v, p)
 	if push && (s.renewed.len() > 0 || s.membersRenewed) {
 		// The whole set, since a client takes what comes without a body for gone (TTL-8).
-		whole, beats := s.renewals(v)
+		whole, beats := s.renewals(v, p.from)
 		beat = len(whole)+len(beats) > 0 && !v.Husks()
 		send = send || beat
 	}

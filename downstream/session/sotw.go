@@ -143,6 +143,7 @@ func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink 
 // collect is what there is to tell. push: changes too, not only answers.
 func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push && !s.postpones
+	p.from = s.told
 	s.returns(v, func(name string) bool {
 		id, ok := v.Lookup(name)
 		return ok && v.Told(id) == fanout.Brought
@@ -305,7 +306,7 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 // collectRenewals: heartbeats go under the version that the client has accepted, and
 // which they do not change (TTL-8, TTL-10). What goes under a new one has a body.
 func (s *sotwState) collectRenewals(v fanout.View, p *part) {
-	whole, beats := s.renewals(v)
+	whole, beats := s.renewals(v, p.from)
 	whole, _ = bodies(v, whole)
 	p.resources = append(p.resources, whole...)
 	if len(p.resources) == 0 && !p.must && s.accepted != "" {
