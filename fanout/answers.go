@@ -31,6 +31,10 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 		renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
 		x.handNamed(r.Resource, changed, told)
 		own, _ := x.named.Find(r.Name)
+		if told && r.TTL <= 0 && x.hadTTL(r.Name) {
+			x.named.LoseTTL(own, seq)
+			renews = true
+		}
 		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
 		if renews || told && x.limited(r.Name) {
 			x.markRenewed(r.Resource, false)

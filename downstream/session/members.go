@@ -33,6 +33,7 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	}
 	p.removedMembers = len(p.removed) > 0
 	d.members = false
+	d.skipped(v, d.told)
 	d.told = p.position
 	if !p.removedMembers {
 		d.untold = p.position

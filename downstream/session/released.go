@@ -39,7 +39,7 @@ func (d *deltaState) erase(ledTo []string) {
 			case subscribed:
 				d.forget(name)
 				d.left.add(name)
-			case len(v.Names()) > 0 && !v.Here(name, d.other[name]):
+			case len(v.Names()) > 0 && !v.Here(name, d.other[name].version):
 				d.release(name) // a version that may list an alias which the client asks for
 			default:
 				d.forget(name)

@@ -194,6 +194,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 			}
 		}
 		slices.Reverse(p.resources)
+		s.skipped(v, after)
 		s.wildcardAsked, s.members, s.told, s.untold = false, false, p.position, p.position
 		s.answered(fanout.Wildcard)
 	}

@@ -293,7 +293,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 			cl.warm[e] = true
 		}
 		if eds := cl.topics["EDS"]; eds != nil {
-			eds.asked[e], eds.warmed[e] = true, true
+			eds.asked[e], eds.warmed[e] = eds.asked[e] || t.holds[name].label != r.label, true
 			c.owe(kinds[1], eds, e, false)
 		}
 	}
