@@ -124,10 +124,6 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 	}
 }
 
-// givesUp takes in that names are about to be given up, and returns the resources that the
-// client has because of them, and may have because of others.
-// erase forgets what names have led to that were given up, unless other names lead there, too.
-// What the wildcard may cover is told as what it is to the wildcard (WILD-8).
 // due: there may be something to send.
 func (d *deltaState) due() bool {
 	return d.debts.due() || d.brought != nil || d.uncovered.len() > 0
@@ -193,16 +189,6 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	return p
 }
 
-// collectWildcard: the whole set once it is complete (DOWN-DELTA-13, row j), then
-// its changes.
-// collectMembers: the whole set, and removals of what was told before.
-// collectChanges: what has changed in the set, unless that has to wait (ORDER-3), and
-// removals, also those that had to.
-// toldGone: the client has been told ahead that a member is gone.
-// share lists what every client without names, versions or peculiarities of its own is
-// told after a position. false: this one is not like that.
-// collectLeft: a name given up under the wildcard is told as what it is to the
-// wildcard, once that is certain (WILD-8, row l).
 // collectNames: every name asked for is answered (DOWN-DELTA-7), and every change
 // of a subscribed one is told. A name not resolved yet is silent, and marked again
 // when it is (MISS-7).
@@ -304,12 +290,6 @@ func (d *deltaState) answers(v fanout.View, r *cache.Resource) {
 	}
 }
 
-// collectReleased judges what no name leads to any more. Unless the client's interest covers
-// it otherwise it is gone; if the wildcard does, it is told as a member. What cannot be judged
-// yet stays.
-// answersTo: some name of the client's leads to a resource, or may: its own has no answer.
-// falls is the member of the wildcard's set, or nil, that a resource falls back to which the
-// client has because of a name; certain is false while that cannot be said.
 // collectErrors: each error of a name once (ERR-9), in a response that does not
 // list the name as a resource.
 func (d *deltaState) collectErrors(v fanout.View, p *part) {

@@ -10,6 +10,8 @@ import (
 // What a client has because of a name goes when that name is given up or leads elsewhere, unless
 // its interest covers it otherwise (NAME-5, WILD-8, WILD-16).
 
+// givesUp takes in that names are about to be given up, and returns the resources that the
+// client has because of them, and may have because of others.
 func (d *deltaState) givesUp(names []string) (ledTo []string) {
 	if len(names) == 0 || !d.aliased && d.led == nil {
 		return nil
@@ -24,6 +26,8 @@ func (d *deltaState) givesUp(names []string) (ledTo []string) {
 	return ledTo
 }
 
+// erase forgets what names have led to that were given up, unless other names lead there, too.
+// What the wildcard may cover is told as what it is to the wildcard (WILD-8).
 func (d *deltaState) erase(ledTo []string) {
 	if len(ledTo) == 0 {
 		return
@@ -48,6 +52,9 @@ func (d *deltaState) erase(ledTo []string) {
 	})
 }
 
+// collectReleased judges what no name leads to any more. Unless the client's interest covers
+// it otherwise it is gone; if the wildcard does, it is told as a member. What cannot be judged
+// yet stays.
 func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	if len(d.released) == 0 || !push || d.postponed { // what waits may lead to it
 		return
@@ -75,6 +82,7 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	}
 }
 
+// answersTo: some name of the client's leads to a resource, or may: its own has no answer.
 func (x *exchange) answersTo(v fanout.View, name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		a := v.Answer(id)
@@ -83,6 +91,8 @@ func (x *exchange) answersTo(v fanout.View, name string) bool {
 	return v.Leads(name)
 }
 
+// falls is the member of the wildcard's set, or nil, that a resource falls back to which the
+// client has because of a name; certain is false while that cannot be said.
 func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, certain bool) {
 	subscribed, synced := v.Wildcard()
 	if _, own := v.Lookup(name); own || v.Leads(name) || !subscribed {
@@ -92,6 +102,8 @@ func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, ce
 	return member, synced && (member != nil || !v.WarmSet())
 }
 
+// changesHands is what the client holds because of the wildcard and asks for by name now, or
+// because of a name that it does not ask for any more.
 func (s *sotwState) changesHands(v fanout.View, names []string) map[string]fanout.Told {
 	held := make(map[string]fanout.Told)
 	for _, id := range v.Names() {
@@ -120,6 +132,8 @@ func (s *sotwState) changesHands(v fanout.View, names []string) map[string]fanou
 	return held
 }
 
+// collectReleased has what no name leads to any more sent as a member of the wildcard's set.
+// The rest goes silently (DOWN-SOTW-10).
 func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 	if len(s.released) == 0 || !push || s.postponed {
 		return

@@ -109,8 +109,6 @@ func (s *sotwState) replace(names []string, came bool, now time.Time) fanout.Ask
 	return asked
 }
 
-// changesHands is what the client holds because of the wildcard and asks for by name now, or
-// because of a name that it does not ask for any more.
 // awaitNew notes what a request asks for that those before it did not, unless the client
 // came with it.
 func (s *sotwState) awaitNew(before []string, wildcard, came bool) {
@@ -160,12 +158,6 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	return p
 }
 
-// collectFull decides whether the whole view is to be sent, and lists it.
-// gained are those of a view that are news to the client, for whom it matters: Clusters.
-// answersNew: the set has an answer to something that was not asked for before.
-// delivered notes what the client holds with a set, or what it does not any more when only
-// that is the news and waits for other types.
-// listed: some of the resources bears a name.
 // collectNew lists what is new or newly named. A removal is not told, save as an
 // error (DOWN-SOTW-10, MISS-6).
 func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
@@ -302,8 +294,6 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 	}
 }
 
-// collectReleased has what no name leads to any more sent as a member of the wildcard's set.
-// The rest goes silently (DOWN-SOTW-10).
 // collectRenewals: heartbeats go under the version that the client has accepted, and
 // which they do not change (TTL-8, TTL-10). What goes under a new one has a body.
 func (s *sotwState) collectRenewals(v fanout.View, p *part) {
