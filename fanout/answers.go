@@ -31,7 +31,7 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 		renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
 		x.handNamed(r.Resource, changed, told)
 		own, _ := x.named.Find(r.Name)
-		if told && r.TTL <= 0 && x.hadTTL(r.Name) {
+		if changed && r.TTL <= 0 && x.hadTTL(r.Name) {
 			x.named.LoseTTL(own, seq)
 			renews = true
 		}

@@ -230,7 +230,11 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	forced := asked || d.owes(id, &a)
 	p.answer = p.answer || asked
 	d.answered(name)
-	d.release(d.leads(v, id, &a)...)
+	left := d.leads(v, id, &a)
+	if a.Cause == cache.TTLExpired && d.ttl {
+		d.expired(left)
+	}
+	d.release(left...)
 	switch {
 	case a.State == cache.Present:
 		d.collectCopies(v, id, &a, forced, p)
@@ -294,7 +298,12 @@ func (d *deltaState) answers(v fanout.View, r *cache.Resource) {
 // list the name as a resource.
 func (d *deltaState) collectErrors(v fanout.View, p *part) {
 	p.refuse(&d.exchange)
-	for _, id := range d.failed.take() {
+	failed := d.failed.take()
+	var untold []cache.ID // after an error the copy would say that it is over
+	if len(failed) > 0 {
+		untold = distinct(slices.Clone(d.changed.items))
+	}
+	for _, id := range failed {
 		if !v.Has(id) {
 			continue
 		}
@@ -303,8 +312,8 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 			d.failed.add(id) // in the next one
 			continue
 		}
-		if a := v.Answer(id); a.State == cache.Present && v.Told(id).At() < a.Seq {
-			d.failed.add(id) // after the copy
+		if _, waits := slices.BinarySearch(untold, id); waits && v.Answer(id).State == cache.Present {
+			d.failed.add(id)
 			continue
 		}
 		if p.collectError(v, id, d.brings(name)) {

@@ -20,6 +20,8 @@ func (d *deltaState) givesUp(names []string) (ledTo []string) {
 		for _, name := range names {
 			if id, ok := v.Lookup(name); ok {
 				ledTo = append(ledTo, d.leaveName(v, id)...)
+			} else if name == fanout.Wildcard {
+				ledTo = append(ledTo, d.leaveMembers(v)...)
 			}
 		}
 	})
