@@ -61,6 +61,7 @@ type doubt struct {
 	names  map[string]bool
 	hidden bool
 	asked  map[string]bool
+	said   map[string]bool // names of which there was a sound answer since the last hidden one
 }
 
 // spoils notes a fault in what a stream has said of a type. Of its name, "" for a hidden
@@ -79,7 +80,7 @@ func (c *Checker) spoils(id int, k kind, name string) {
 	}
 	d.stream = id
 	if name == "" {
-		d.hidden, d.asked = true, map[string]bool{}
+		d.hidden, d.asked, d.said = true, map[string]bool{}, map[string]bool{}
 		for name := range s.lanes[k.name].names {
 			d.asked[name] = true
 		}
@@ -93,6 +94,9 @@ func (c *Checker) sound(k kind, wildcard bool, names ...string) {
 	if d := c.doubts[k.name][wildcard]; d != nil {
 		for _, name := range names {
 			delete(d.names, name)
+			if d.hidden {
+				d.said[name] = true
+			}
 		}
 	}
 }
@@ -117,11 +121,12 @@ func (c *Checker) doubted(k string, wildcard bool, name string) bool {
 
 // inDoubt: a client must not be told that a name is gone, because of a fault: of what it
 // asks by name, where that was said, and of what it asks by wildcard.
-// What it came with and does not ask for may be what a hidden name leads to.
+// What it came with and does not ask for may be what a hidden name leads to, until there is a
+// sound answer that says what leads there (NAME-5).
 func (c *Checker) inDoubt(k kind, name string, i *Interest, brought bool) bool {
 	if brought && !i.Names[name] && !i.Wildcard {
 		d := c.doubts[k.name][false]
-		return d != nil && d.hidden && len(i.Names) > 0
+		return d != nil && d.hidden && len(i.Names) > 0 && !d.said[name]
 	}
 	if i.Names[name] {
 		return c.doubted(k.name, false, name) && !c.known[k.name].byName.absent(name)
