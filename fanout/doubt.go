@@ -208,10 +208,15 @@ func (x *index) suspectAll(stream uint64) {
 	d := &x.doubts.named
 	d.suspected, d.overdue = make(map[string]uint64), make(map[string]struct{})
 	for id := range cache.ID(x.named.Cap()) {
-		if name := x.named.Name(id); x.named.Asked(id) && (!x.named.Answered(id) || x.restored(id) || len(x.named.UnconfirmedAnswers(name)) > 0) {
-			d.suspected[name] = stream
+		if x.named.Asked(id) && (x.unsettled(id) || x.restored(id)) {
+			d.suspected[x.named.Name(id)] = stream
 		}
 	}
+}
+
+// unsettled: a name has no answer, or one that is not confirmed.
+func (x *index) unsettled(id cache.ID) bool {
+	return !x.named.Answered(id) || len(x.named.UnconfirmedAnswers(x.named.Name(id))) > 0
 }
 
 // vouched: a name is Absent for those who brought it, too.
@@ -264,7 +269,7 @@ func (x *index) lookAgain(wildcard bool) {
 // would have gone by now.
 func (x *index) awaitsDoubtful() bool {
 	for id, subs := range x.interest {
-		if len(subs) == 0 {
+		if len(subs) == 0 || !x.unsettled(cache.ID(id)) {
 			continue
 		}
 		name := x.named.Name(cache.ID(id))
