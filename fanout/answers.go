@@ -208,7 +208,7 @@ func (x *index) departures(wildcard bool, u *cache.Update) (all []departure) {
 		add(t.Unconfirmed(), cache.Sweep)
 	}
 	for _, name := range u.Overdue {
-		add(t.UnconfirmedAnswers(name), cache.Sweep)
+		add(x.overdue(name, u.Stream), cache.Sweep)
 	}
 	return all
 }

@@ -227,7 +227,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	if a.State == cache.Unknown {
 		return
 	}
-	forced := asked || d.owes(id, &a)
+	forced := asked || d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Warm(id) && d.brings(r.Name)) })
 	p.answer = p.answer || asked
 	d.answered(name)
 	left := d.leads(v, id, &a)

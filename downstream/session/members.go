@@ -108,10 +108,7 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 	if d.left.len() == 0 || !synced {
 		return
 	}
-	var removed []string
-	if v.WarmSet() {
-		removed = distinct(slices.Clone(p.removed))
-	}
+	removed := distinct(slices.Clone(p.removed))
 	for _, name := range d.left.take() {
 		if _, again := v.Lookup(name); again {
 			continue

@@ -265,7 +265,7 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 		if a.State != cache.Present && s.doubts(v, id) {
 			continue
 		}
-		forced := asked || s.owes(id, &a)
+		forced := asked || s.owes(id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
 		if a.State != cache.Unknown {
 			s.release(s.leads(v, id, &a)...)
 			s.paid(id, &a)

@@ -203,11 +203,11 @@ func (c *Checker) silence() {
 			asked := maps.Clone(l.names)
 			maps.Copy(asked, l.again) // just being asked for again
 			for name, since := range asked {
-				if d := c.doubts[kind][false]; !l.wildcard && d != nil && d.stream != id && c.now.Sub(since) >= c.missing && c.alive(s, since) {
-					d.hidden = false // it has had the time to say all there is
+				if d := c.doubts[kind][false]; !l.wildcard && d != nil && d.hidden != id && c.now.Sub(since) >= c.missing && c.alive(s, since) {
+					d.hidden = 0 // it has had the time to say all there is
 				}
 				if _, known := v.words[name]; !l.wildcard && !known && c.now.Sub(since) >= c.missing && !v.matches(name, surely) && c.alive(s, since) {
-					if d := c.doubts[kind][false]; d != nil && d.stream == id && c.doubted(kind, false, name) {
+					if d := c.doubts[kind][false]; d != nil && (d.names[name] == id || d.hidden == id && c.mayHide(d, kind, false, name)) {
 						continue // no timer of this stream makes it absent (ERR-10)
 					}
 					c.sound(kindOf(kind), false, name)

@@ -24,6 +24,7 @@ type refusal struct {
 	names    map[string]bool
 	owed     map[string]bool // names that await their error
 	wildcard bool
+	asked    bool   // anything
 	nonce    string // of the last response
 }
 
@@ -36,6 +37,9 @@ func (g *Game) askRefused(p *player, add, drop []string) {
 		p.refused = &refusal{names: map[string]bool{}, owed: map[string]bool{}}
 	}
 	r := p.refused
+	if len(add) == 0 && !r.asked {
+		return // a first request that names nothing asks for everything
+	}
 	var m proto.Message
 	if p.sotw {
 		add = slices.DeleteFunc(slices.Clone(add), func(name string) bool { return name == wildcard })
@@ -72,6 +76,7 @@ func (g *Game) askRefused(p *player, add, drop []string) {
 		}
 		m = &discovery.DeltaDiscoveryRequest{TypeUrl: refusedType, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: drop, Node: p.node()}
 	}
+	r.asked = true
 	g.log("c%d > %s", p.id, m)
 	g.relay.Ask(p.id, m)
 }
