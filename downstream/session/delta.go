@@ -230,11 +230,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	forced := asked || d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Warm(id) && d.brings(r.Name)) })
 	p.answer = p.answer || asked
 	d.answered(name)
-	left := d.leads(v, id, &a)
-	if a.Cause == cache.TTLExpired && d.ttl {
-		d.expired(left)
-	}
-	d.release(left...)
+	d.release(d.leads(v, id, &a)...)
 	switch {
 	case a.State == cache.Present:
 		d.collectCopies(v, id, &a, forced, p)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -178,26 +179,17 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 	if len(v.Names()) == 0 {
 		return nil
 	}
-	for c := range v.Members(0) {
-		version, some := h.of(v, c.Name)
-		if some && (version == "" || slices.ContainsFunc(c.Resource.Aliases, func(alias string) bool {
-			_, asked := v.Lookup(alias)
-			return asked
-		})) {
-			h.note(c.Name, copied{version, true})
-			members = append(members, c.Name)
+	asked := func(name string) bool { _, asked := v.Lookup(name); return asked }
+	for _, changes := range []iter.Seq[cache.Change]{v.Members(0), v.Led(0)} {
+		for c := range changes {
+			version, some := h.of(v, c.Name)
+			if some && (version == "" || slices.ContainsFunc(c.Resource.Aliases, asked)) {
+				h.note(c.Name, copied{version, true})
+				members = append(members, c.Name)
+			}
 		}
 	}
 	return members
-}
-
-// expired notes that a client which knows TTLs has dropped resources by itself.
-func (h *holdings) expired(names []string) {
-	for _, name := range names {
-		if _, exact := h.other[name]; exact {
-			h.other[name] = copied{}
-		}
-	}
 }
 
 // passed notes that both positions are where they are: what was told ahead of them is no

@@ -63,11 +63,14 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	}
 	for name := range d.released {
 		member, certain := d.falls(v, name)
+		version, some := d.of(v, name)
 		if !certain {
+			if d.ttl && some && v.Leased() && !v.Here(name, version) {
+				d.note(name, copied{some: true}) // its TTL may have run out, and the client has dropped it
+			}
 			continue
 		}
 		delete(d.released, name)
-		version, some := d.of(v, name)
 		if named := member == nil && d.answersTo(v, name); named {
 			continue // it is answered by that name
 		}

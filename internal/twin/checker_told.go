@@ -207,8 +207,11 @@ func (c *Checker) answered(t *topic, k kind, sotw bool) bool {
 // opened: the first answer to a wildcard is the whole set (DOWN-DELTA-13), save what
 // the client came with, and what it asked for by name.
 func (c *Checker) opened(who string, t *topic, known *knowledge, listed map[string]bool) {
+	if known.byWildcard.warm {
+		return // what is on disk was judged when it was written
+	}
 	for name, w := range known.byWildcard.words {
-		if kept := t.brought[name] && (known.byWildcard.warm || known.byWildcard.settling); w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
+		if kept := t.brought[name] && known.byWildcard.settling; w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
 			c.fail("DOWN-DELTA-13", "%s: the first answer to the wildcard lacks %s", who, name)
 		}
 	}
