@@ -24,6 +24,8 @@ type debts struct {
 	released map[string]struct{}
 	left     pile[string]
 	refused  pile[string] // names asked for in a way that is not served (NAME-18)
+	// warming are members of the wildcard's set whose cluster was sent (ORDER-4).
+	warming pile[string]
 
 	members       bool // the wildcard's set changed
 	wildcardAsked bool // and was asked for
@@ -37,12 +39,12 @@ type debts struct {
 // bound sets how large a pile may be at least before repetitions in it are dropped.
 func (d *debts) bound(least int) {
 	d.changed.least, d.asked.least, d.failed.least, d.renewed.least = least, least, least, least
-	d.left.least, d.refused.least = least, least
+	d.left.least, d.refused.least, d.warming.least = least, least, least
 }
 
 // pending: there are changes that a push would tell.
 func (d *debts) pending() bool {
-	return d.changed.len() > 0 || len(d.released) > 0 || d.failed.len() > 0 || d.members || d.handed
+	return d.changed.len() > 0 || len(d.released) > 0 || d.warming.len() > 0 || d.failed.len() > 0 || d.members || d.handed
 }
 
 // due: there may be something to send at this moment.

@@ -152,6 +152,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 		d.collectWildcard(v, push, &p)
 	}
 	d.collectLeft(v, &p)
+	d.collectWarming(v, push, &p)
 	d.collectNames(v, push, &p)
 	d.collectReleased(v, push, &p)
 	d.collectBrought(v, push, &p)

@@ -98,6 +98,8 @@ func (s *sotwState) replace(names []string, came bool, now time.Time) fanout.Ask
 				v.Tell(id, told)
 			} else if subscribed, _ := v.Wildcard(); subscribed || v.Leads(name) {
 				s.keeps(name)
+			} else {
+				s.forget(name)
 			}
 		}
 		if subscribed, _ := v.Wildcard(); !subscribed {

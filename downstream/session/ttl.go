@@ -56,7 +56,7 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 	if subscribed, synced := v.Wildcard(); x.membersRenewed && subscribed && synced {
 		for c := range v.Renewed(from) {
 			if x.holds(v, c.Resource) {
-				add(c.Resource, c.Seq, to)
+				add(c.Resource, c.Seq, max(to, x.ahead[c.Name].at))
 			}
 		}
 	}
@@ -78,6 +78,9 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		whole, renewed := d.renewals(v, p.from)
 		whole, _ = bodies(v, besides(p.resources, whole))
 		p.resources = append(p.resources, whole...)
+		if d.url == cache.Cluster {
+			p.changed = append(slices.Clip(p.changed), whole...) // it may have expired where it was
+		}
 		beats = append(beats, renewed...)
 	}
 	p.beats = besides(p.resources, beats)

@@ -62,7 +62,20 @@ func (d *deltaState) warmsMember(v fanout.View, name string) {
 				return
 			}
 		}
-		d.left.add(name)
+		d.warming.add(name)
+	}
+}
+
+// collectWarming has members told once more. That is no answer, and waits for an ACK.
+func (d *deltaState) collectWarming(v fanout.View, push bool, p *part) {
+	if d.warming.len() == 0 || !push {
+		return
+	}
+	subscribed, synced := v.Wildcard()
+	for _, name := range d.warming.take() {
+		if r := v.Member(name); subscribed && synced && r != nil && !v.Leads(name) {
+			p.resources, p.mixed = append(p.resources, r), true
+		}
 	}
 }
 
