@@ -32,6 +32,14 @@ type leases struct {
 // with none (TTL-1). renewed: the content stayed what it was, and clients that know
 // TTLs are to be told (TTL-4, TTL-12).
 func (t *Table) Lease(name string, ttl time.Duration, at time.Time, seq Seq) (renewed bool) {
+	if ttl <= 0 {
+		return t.LeaseUntil(name, time.Time{}, seq)
+	}
+	return t.LeaseUntil(name, at.Add(ttl), seq)
+}
+
+// LeaseUntil is Lease with the time at which the TTL ends; zero: there is none.
+func (t *Table) LeaseUntil(name string, ends time.Time, seq Seq) (renewed bool) {
 	id, ok := t.ids[name]
 	if !ok || t.entries[id].state != Present {
 		return false
@@ -41,7 +49,7 @@ func (t *Table) Lease(name string, ttl time.Duration, at time.Time, seq Seq) (re
 		t.unlease(id) // who is told the change is told the TTL
 	}
 	l := t.leases.of[id]
-	had, has := l != nil && !l.ends.IsZero(), ttl > 0
+	had, has := l != nil && !l.ends.IsZero(), !ends.IsZero()
 	if !had && !has {
 		return false
 	}
@@ -56,10 +64,7 @@ func (t *Table) Lease(name string, ttl time.Duration, at time.Time, seq Seq) (re
 	if had != has {
 		l.turned = seq
 	}
-	l.renewed, l.ends = seq, time.Time{}
-	if has {
-		l.ends = at.Add(ttl)
-	}
+	l.renewed, l.ends = seq, ends
 	t.leases.order.MoveToBack(l.order)
 	t.leases.schedule(l)
 	return !changed

@@ -32,7 +32,7 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 		x.handNamed(r.Resource, changed, told)
 		own, _ := x.named.Find(r.Name)
 		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
-		if renews || told && (x.named.Leased() || x.wildcard.Leased()) {
+		if renews || told && x.limited(r.Name) {
 			x.markRenewed(r.Resource, false)
 		}
 		if !wanted {

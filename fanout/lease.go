@@ -94,6 +94,18 @@ func (x *index) heartbeat(wildcard bool, b cache.Heartbeat, at time.Time) (renew
 	return true
 }
 
+// limited: a resource has a TTL on one of the lanes.
+func (x *index) limited(name string) bool {
+	for _, t := range []*cache.Table{&x.named, &x.wildcard} {
+		if id, ok := t.Find(name); ok {
+			if ends, _ := t.Ends(id); !ends.IsZero() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Leased reports whether any resource of the type has, or has had, a TTL.
 func (v View) Leased() bool { return v.x.named.Leased() || v.x.wildcard.Leased() }
 

@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"slices"
+	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -57,12 +58,14 @@ func (x *index) bequeath() {
 		*cache.Resource
 		heirs   []cache.ID
 		changed cache.Seq
+		ends    time.Time // of its TTL
 	}
 	var estates []estate // all of them first: what one name has got answers for it
 	for r := range x.wildcard.All() {
 		if heirs := distinct(x.lentTo(r.Name, nil)); len(heirs) > 0 {
 			id, _ := x.wildcard.Find(r.Name)
-			estates = append(estates, estate{r.Resource, heirs, x.wildcard.Answer(id).Seq})
+			ends, _ := x.wildcard.Ends(id)
+			estates = append(estates, estate{r.Resource, heirs, x.wildcard.Answer(id).Seq, ends})
 		}
 	}
 	for _, e := range estates {
@@ -70,7 +73,7 @@ func (x *index) bequeath() {
 			x.markLent(e.Name, slices.DeleteFunc(e.heirs, func(id cache.ID) bool { return x.named.State(id) != cache.Absent }))
 			continue
 		}
-		x.inherit(e.Resource, e.heirs, e.changed)
+		x.inherit(e.Resource, e.heirs, e.changed, e.ends)
 	}
 }
 
@@ -80,15 +83,17 @@ func (x *index) hasOwn(name string) bool {
 	return ok && x.named.State(id) != cache.Unknown && !x.borrows(id)
 }
 
-// inherit leaves a resource to names, which are in order.
-func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq) {
+// inherit leaves a resource to names, which are in order, with what is left of its TTL.
+func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, ends time.Time) {
 	if x.inherited == nil {
 		x.inherited = make(map[string]cache.Seq)
 	}
 	if x.anew == nil {
 		x.anew = make(map[string]struct{})
 	}
-	answered, _ := x.named.Set(r, "", x.next(), nil)
+	seq := x.next()
+	answered, _ := x.named.Set(r, "", seq, nil)
+	x.named.LeaseUntil(r.Name, ends, seq)
 	for _, id := range answered {
 		if _, heir := slices.BinarySearch(heirs, id); !heir { // it was not lent to that one
 			x.markContent(id)

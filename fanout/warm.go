@@ -137,9 +137,7 @@ func (x *index) loadAll(s Saved, confirmed bool, now time.Time) {
 		}
 		seq := x.next()
 		table.Set(r.Resource, r.Upstream, seq, nil)
-		if !r.Ends.IsZero() {
-			table.Lease(r.Name, r.Ends.Sub(now), now, seq)
-		}
+		table.LeaseUntil(r.Name, r.Ends, seq)
 	}
 }
 

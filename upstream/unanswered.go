@@ -372,7 +372,9 @@ func (c *Core) mayLack(now time.Time) {
 	for _, s := range c.slots() {
 		if s.open() {
 			for _, l := range s.stream.lanes {
-				l.unanswered.mayLack(now)
+				if !l.first { // what is yet to be asked for lacks nothing, and is not looked at
+					l.unanswered.mayLack(now)
+				}
 			}
 		}
 	}

@@ -14,7 +14,8 @@ import (
 // guarantee (reliability.md §3) or a rule of one stream (protocol.md). This file is
 // the control plane's side; checker_client.go is the clients'.
 type Checker struct {
-	// What is expected of time.
+	// What is expected of time, and of the size of responses, if that is bounded.
+	maxResponse                         int
 	linger, missing, settle, ackTimeout time.Duration
 
 	now     time.Time
@@ -57,6 +58,8 @@ type Checker struct {
 	crossed   map[string]bool      // what was said while it was given up, to be asked for again, and what a server keeps no account of (servers.go)
 	orphans   map[string]bool      // resources whose names were given up while an alias leads to them, by kind and name
 	about     *topic               // of the last response
+	flash     bool                 // a client was sent a TTL of a millisecond, of what has had one
+	timed     map[string]bool      // what has had a TTL, by kind and name
 	leaves    bool                 // a client has given up a name under the wildcard
 	lapsedAt  map[string]time.Time // since when wildcards may be given up, by kind
 	late      bool
@@ -68,6 +71,7 @@ type Checker struct {
 	overtaken bool                       // the client was told of it before it was sent an older copy
 	redenied  bool                       // an alias was denied that was absent already (NAME-6)
 	remembers bool                       // the server sends of full-state types what nobody asks for (UP-9)
+	marks     bool                       // it says how many parts of an answer follow (RECON-16)
 	ignores   bool                       // it takes no notice of versions
 	forgetful bool                       // SotW upstream cannot say what is gone, save of full sets (TRANSLATE-7)
 	uncertain bool                       // there were suspects, which do not linger (H-41)
@@ -86,7 +90,7 @@ func newChecker(s Settings, bodies map[string]content) *Checker {
 		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
 		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{},
 		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
-		hungSince: map[int]time.Time{}, crossed: map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{}, settings: s, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores),
+		hungSince: map[int]time.Time{}, crossed: map[string]bool{}, orphans: map[string]bool{}, timed: map[string]bool{}, lapsedAt: map[string]time.Time{}, settings: s, maxResponse: largestResponse, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores), marks: strings.Contains(s.Server, marks),
 	}
 	c.relayStarted()
 	for _, k := range kinds {
@@ -194,6 +198,7 @@ func (c *Checker) upEnds(id int) {
 // silence notes the names that have gone unanswered for too long (MISS-3), and what
 // they led to and was not said again, though no version was shown of it (RECON-12).
 func (c *Checker) silence() {
+	c.expire()
 	for id, s := range c.streams {
 		for kind, l := range s.lanes {
 			v := c.known[kind].byName
@@ -223,6 +228,7 @@ func (c *Checker) silence() {
 func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	c.heard()
 	c.silence() // what it takes away does not linger (UP-7)
+	c.expire()
 	s := c.streams[id]
 	k, ok := named(req.GetTypeUrl())
 	defer c.noteLapse()
@@ -273,7 +279,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if _, again := l.names[name]; again && !l.unasked || l.wildcard != (name == wildcard) {
 			c.fail("G10", "%s %s is asked for, twice or on a stream used otherwise (WILD-13)", k.name, name)
 		}
-		if !c.isWanted(k, name) && !c.late && !((resumed || c.settings.Bounded(boundRequest) && l.begun.Equal(c.now)) && c.lingers(k, name)) {
+		if !c.isWanted(k, name) && !c.late && !((resumed || c.settings.Splits() && l.begun.Equal(c.now)) && c.lingers(k, name)) {
 			c.fail("G10", "%s %s is asked for, and nobody wants it", k.name, name)
 		}
 		l.names[name] = c.askedAt(s)

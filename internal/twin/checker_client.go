@@ -11,6 +11,7 @@ import (
 // clientState is one client, as the messages make it.
 type clientState struct {
 	sotw   bool
+	ttl    bool // it knows TTLs
 	open   bool
 	topics map[string]*topic // by kind
 	nonces map[string]bool   // ever seen on the stream
@@ -50,8 +51,11 @@ type topic struct {
 	answered  bool              // the wildcard was answered since it was asked for, for all we know
 	reshaped  bool              // the interest has changed since the last response
 	unacked   []string
-	since     time.Time // pushes wait for the ACK
-	view      string    // last full-state response
+	since     time.Time       // pushes wait for the ACK
+	nacked    bool            // on this stream
+	parts     parts           // of the response that is under way, or was last told
+	versions  map[string]bool // SotW: those of responses
+	view      string          // last full-state response
 }
 
 type seen struct {
@@ -62,6 +66,7 @@ type seen struct {
 type held struct {
 	label, version string
 	aliases        []string
+	ends           time.Time // as it was told
 }
 
 func (t *topic) begin() {
@@ -71,15 +76,17 @@ func (t *topic) begin() {
 	t.failures, t.failed = map[string]bool{}, map[string]int32{}
 	t.halves, t.warmed, t.twice, t.asks = map[string]bool{}, map[string]bool{}, false, 0
 	t.later, t.met = map[string]bool{}, map[string]bool{}
+	t.parts, t.nacked, t.versions = parts{}, false, map[string]bool{}
 	t.left, t.brought, t.unacked, t.view = map[string]bool{}, map[string]bool{}, nil, ""
 }
 
-func (c *Checker) clientOpened(id int, sotw bool) {
+func (c *Checker) clientOpened(id int, sotw, ttl bool) {
 	cl := c.clients[id]
 	if cl == nil {
 		cl = &clientState{topics: map[string]*topic{}}
 		c.clients[id] = cl
 	}
+	cl.ttl = ttl
 	cl.open, cl.sotw, cl.nonces, cl.warm, cl.hold = true, sotw, map[string]bool{}, map[string]bool{}, hold{}
 	for _, t := range cl.topics {
 		t.begin()
@@ -140,6 +147,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	k, _ := named(req.GetTypeUrl())
 	t := cl.topic(k.name)
 	c.judged(cl, k, t, req.GetResponseNonce())
+	t.nacked = t.nacked || req.GetErrorDetail() != nil
 	t.sotw = cl.sotw
 	t.asks++
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
@@ -200,6 +208,7 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 	k, _ := named(req.GetTypeUrl())
 	t := cl.topic(k.name)
 	c.judged(cl, k, t, req.GetResponseNonce())
+	t.nacked = t.nacked || req.GetErrorDetail() != nil
 	t.sotw = cl.sotw
 	t.asks++
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))

@@ -67,6 +67,7 @@ func (c *Checker) load() {
 	}
 	for _, k := range kinds {
 		known := c.disk.known[k.name]
+		known.dropExpired(c.now)
 		c.known[k.name].byName, c.known[k.name].byWildcard = known.byName.again(), known.byWildcard.again()
 		for name := range c.disk.names[k.name] {
 			c.wanted[k.name][name] = c.now // it lingers

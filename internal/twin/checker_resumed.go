@@ -24,7 +24,7 @@ func (c *Checker) evicted(k kind, name string, w word) bool {
 // what is asked for may not fit into one (UP-17).
 func (c *Checker) follows(k kind, l *relayLane) *relayLane {
 	all := *l
-	if all.names = maps.Clone(l.names); !c.settings.Bounded(boundRequest) || l.wildcard {
+	if all.names = maps.Clone(l.names); !c.settings.Splits() || l.wildcard {
 		return &all
 	}
 	names := slices.Collect(maps.Keys(c.wanted[k.name]))
@@ -112,7 +112,7 @@ func (c *Checker) overheard(k kind, s *relayStream, l *relayLane, resp *discover
 		if r.GetResource() != nil {
 			l.unasked = true
 			v.set(r.GetName(), word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(),
-				aliases: r.GetAliases(), at: c.events, plane: s.plane, unasked: true, unsure: true})
+				aliases: r.GetAliases(), at: c.events, plane: s.plane, ends: c.ends(r.GetTtl()), unasked: true, unsure: true})
 		}
 	}
 	for _, name := range resp.GetRemovedResources() {

@@ -2,6 +2,7 @@ package twin
 
 import (
 	"slices"
+	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
@@ -23,6 +24,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 		return // H-32
 	}
+	c.expire()
 	v := known.voice(l.wildcard)
 	v.warm = false
 	if !l.wildcard {
@@ -38,6 +40,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	for _, r := range resp.GetResources() {
 		name := r.GetName()
 		c.sound(k, l.wildcard, append(slices.Clone(r.GetAliases()), name)...)
+		if r.GetResource() == nil && c.renewed(k, v, r) {
+			continue
+		}
 		if r.GetResource() == nil {
 			for _, alias := range r.GetAliases() {
 				if !v.matches(alias, surely) {
@@ -47,7 +52,8 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			}
 			continue
 		}
-		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events, plane: s.plane}
+		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events, plane: s.plane, ends: c.ends(r.GetTtl())}
+		c.leases(k, name, v.words[name].ends, w.ends)
 		if before := v.words[name]; !answered && l.shown[name] != "" && (l.shown[name] == w.version || before.present && before.label == w.label) {
 			l.sign = true
 		}
@@ -87,7 +93,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		if l.first.IsZero() {
 			l.first = c.now
 		}
-		if c.settle == 0 || s.sotw {
+		if c.settle == 0 && !c.marks || s.sotw || c.marks && strings.HasSuffix(resp.GetNonce(), "-0") {
 			c.whole(l, v)
 			if !bad {
 				c.clears(id, k.name, true, s.sotw && k.full)
@@ -138,7 +144,7 @@ func (c *Checker) settled() {
 			if !l.wildcard && c.now.Sub(l.begun) >= settleCap {
 				c.known[kind].byName.warm = false
 			}
-			if l.wildcard && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
+			if l.wildcard && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
 				c.whole(l, c.known[kind].byWildcard)
 				c.clears(id, kind, true, false)
 			}

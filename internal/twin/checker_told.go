@@ -8,6 +8,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // What clients are told.
@@ -19,8 +20,10 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		return
 	}
 	known := c.known[k.name]
+	opening, listed := t.opening, map[string]bool{}
 	answer := c.answered(t, k, false)
-	listed := map[string]bool{}
+	p := c.parted(who, t, resp, opening)
+	answer = answer || p.answer
 	once := func(name string) {
 		if listed[name] {
 			c.fail("DOWN-DELTA-12", "%s: one response names %s twice", who, name)
@@ -30,9 +33,13 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	if len(resp.GetResources())+len(resp.GetRemovedResources())+len(resp.GetResourceErrors()) == 0 && !answer {
 		c.fail("DOWN-DELTA-14", "%s: a response that says nothing", who)
 	}
-	opening, news, postponed, takes := t.opening, false, false, false
+	news, postponed, takes := false, false, false
 	for _, r := range resp.GetResources() {
 		once(r.GetName())
+		if r.GetResource() == nil && len(r.GetAliases()) == 0 {
+			answer = c.beaten(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetTtl()) || answer
+			continue
+		}
 		news = news || c.isNews(k, t, r.GetName(), r.GetAliases(), r.GetResource().GetValue())
 		if r.GetResource() == nil {
 			answer = c.denied(who, c.clients[id], k, t, r.GetAliases()) || answer
@@ -42,14 +49,14 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 			postponed = true // of the first answer, what had to wait for clusters
 		}
 		answer = t.settle(r.GetName(), r.GetAliases()) || answer
-		c.content(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetResource())
+		c.content(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetResource(), r.GetTtl())
 	}
 	for _, name := range resp.GetRemovedResources() {
 		once(name)
 		_, had := t.holds[name]
 		takes = takes || had
 		answer = t.settle(name, t.holds[name].aliases) || answer || t.brought[name] // DOWN-DELTA-11
-		c.removed(who, k, t, name, len(resp.GetResources()) > 0)
+		c.removed(who, k, t, name, len(resp.GetResources()) > 0 || p.follows)
 		if k.name == "EDS" {
 			delete(c.clients[id].warm, name)
 		}
@@ -60,12 +67,17 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		t.owed[e.GetResourceName().GetName()] = true // when the error is over
 		t.told(e)
 	}
-	if opening {
-		c.opened(who, t, known, listed)
+	maps.Copy(p.listed, listed)
+	if p.opening && p.left == 0 {
+		c.opened(who, t, known, p.listed)
 	}
-	c.ordered(who, c.clients[id], k, news, takes, answer || postponed)
+	p.answer, p.adds = answer || postponed, p.adds || news
+	if p.answer && !p.since.IsZero() {
+		t.since = p.since // an answer in any part makes an answer of all
+	}
+	c.ordered(who, c.clients[id], k, p.adds, takes, p.answer)
 	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer)
-	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer || postponed)
+	c.paced(who, c.clients[id], k, t, resp.GetNonce(), p.answer || p.follows)
 }
 
 // clientToldSotW judges a response to a SotW client.
@@ -81,10 +93,15 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	reason := answer || len(t.owed) > 0 || t.reshaped
 	t.reshaped = false
 	listed := map[string]bool{}
-	view, news := "", false
+	view, news, beats := "", false, false
 	stays := map[string]bool{}
 	before := maps.Clone(t.holds)
 	for _, body := range resp.GetResources() {
+		body, ttl, beat := c.unwrap(who, k, c.clients[id], t, body)
+		if beat {
+			beats = true
+			continue
+		}
 		r := c.bodies[string(body.GetValue())]
 		if listed[r.name] {
 			c.fail("DOWN-SOTW-14", "%s: one response has %s twice", who, r.name)
@@ -101,8 +118,12 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 			stays[r.name] = true // until what refers to it is turned to what comes (ORDER-2)
 			continue
 		}
-		c.content(who, k, c.clients[id], t, r.name, r.label, body)
+		c.content(who, k, c.clients[id], t, r.name, r.label, body, ttl)
 	}
+	if beats && (news || !t.versions[resp.GetVersionInfo()]) {
+		c.fail("TTL-8", "%s: heartbeats under the version %s, which the client does not have", who, resp.GetVersionInfo())
+	}
+	t.versions[resp.GetVersionInfo()] = true
 	if len(stays) > 0 && !news && len(resp.GetResourceErrors()) == 0 {
 		c.fail("ORDER-2", "%s: the set lists what is gone, and nothing has come", who)
 	}
@@ -187,7 +208,7 @@ func (c *Checker) answered(t *topic, k kind, sotw bool) bool {
 // the client came with, and what it asked for by name.
 func (c *Checker) opened(who string, t *topic, known *knowledge, listed map[string]bool) {
 	for name, w := range known.byWildcard.words {
-		if kept := t.brought[name] && known.byWildcard.warm; w.present && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
+		if kept := t.brought[name] && (known.byWildcard.warm || known.byWildcard.settling); w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
 			c.fail("DOWN-DELTA-13", "%s: the first answer to the wildcard lacks %s", who, name)
 		}
 	}
@@ -233,7 +254,7 @@ func (c *Checker) aliases(k kind, r content) []string {
 }
 
 // content judges a resource that a client is sent.
-func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, version string, body *anypb.Any) {
+func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, version string, body *anypb.Any, ttl *durationpb.Duration) {
 	known, r := c.known[k.name], c.bodies[string(body.GetValue())]
 	if r.kind != k.name || r.name != name || body.GetTypeUrl() != k.url {
 		c.fail("G1", "%s: %s has a body that was never sent", who, name)
@@ -285,7 +306,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	t.recovers(name, aliases)
 	delete(t.brought, name)
 	delete(t.owed, name)
-	t.holds[name] = held{r.label, version, aliases}
+	t.holds[name] = held{r.label, version, aliases, c.lasting(who, k, cl, name, r.label, ttl)}
 }
 
 // fingerprinted: versions are a function of content, and tell contents apart.

@@ -165,6 +165,7 @@ func (c *Checker) upToDate(id int, deaf bool) {
 		if t == nil || t.interest.fresh || t.opening || t.whole || len(t.brought) > 0 || cl.sotw && k.full && c.withheld(k, t) != "" {
 			continue
 		}
+		c.dated(id, k, cl, t)
 		known := c.known[k.name]
 		for _, v := range known.voices() {
 			for name, w := range v.words {

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // controlPlane is an honest Delta server with habits. It says nothing false: what
@@ -31,6 +33,9 @@ type controlPlane struct {
 	many    int                 // names there have been, beside the few
 	all     []string            // these names
 	erred   bool                // it has sent an error in place of an answer
+	now     func() time.Time
+	timed   map[string]bool // names of which there was something with a TTL
+	strict  bool            // of a short server: more than a few names are too long
 }
 
 // habits are a set of flags.
@@ -52,6 +57,7 @@ type content struct{ kind, name, label string }
 // serverStream is the server's side of a stream.
 type serverStream struct {
 	probe bool // nobody is told what it brings
+	long  bool // what it has asked for is too long for the server
 	inbox []*discovery.DeltaDiscoveryRequest
 	lanes map[string]*serverLane // by kind
 	sotw  map[string]*sotwLane   // nil: it is a Delta stream
@@ -61,16 +67,18 @@ type serverStream struct {
 type serverLane struct {
 	names    map[string]bool
 	wildcard bool
-	sent     map[string]string   // name, version
-	as       map[string][]string // name, the aliases it was sent with
-	owed     map[string]bool     // names to be answered whatever was sent
-	gone     map[string]bool     // names of which it will not speak again (remembers)
-	whole    bool                // the wildcard is to be answered
-	saidAt   int                 // the changes up to which all was said
+	sent     map[string]string    // name, version
+	as       map[string][]string  // name, the aliases it was sent with
+	owed     map[string]bool      // names to be answered whatever was sent
+	gone     map[string]bool      // names of which it will not speak again (remembers)
+	whole    bool                 // the wildcard is to be answered
+	ends     map[string]time.Time // name, until when what was sent is good
+	parted   bool                 // what was said last was a part, and more is to follow (marks)
+	saidAt   int                  // the changes up to which all was said
 }
 
 func newControlPlane(server string) *controlPlane {
-	p := &controlPlane{server: server, changes: 1, world: World{}, bodies: map[string]content{}, once: map[string]Resource{}, streams: map[int]*serverStream{}}
+	p := &controlPlane{timed: map[string]bool{}, server: server, changes: 1, world: World{}, bodies: map[string]content{}, once: map[string]Resource{}, streams: map[int]*serverStream{}}
 	for _, k := range kinds {
 		p.world[k.name] = map[string]Resource{}
 	}
@@ -85,7 +93,7 @@ func (p *controlPlane) next() int {
 // set gives a name new content.
 func (p *controlPlane) set(k kind, name string, aliases []string) {
 	label := fmt.Sprintf("%c%d", 'v'+p.number, p.next())
-	p.world[k.name][name] = Resource{Label: label, Version: label, Aliases: aliases}
+	p.world[k.name][name] = Resource{Label: label, Version: label, Aliases: aliases, TTL: p.world[k.name][name].TTL}
 	p.once[label] = p.world[k.name][name]
 }
 
@@ -117,9 +125,13 @@ func (p *controlPlane) wire(k kind, name string) *discovery.Resource {
 		value, _ = proto.MarshalOptions{Deterministic: true}.Marshal(c) // it is valid
 	}
 	p.bodies[string(value)] = content{k.name, name, r.Label}
-	return &discovery.Resource{
+	wire := &discovery.Resource{
 		Name: name, Version: p.version(r), Aliases: r.Aliases, Resource: &anypb.Any{TypeUrl: k.url, Value: value},
 	}
+	if r.TTL > 0 {
+		wire.Ttl = durationpb.New(r.TTL)
+	}
+	return wire
 }
 
 // read takes in what a stream has asked. refused: the server ends the stream.
@@ -136,12 +148,16 @@ func (p *controlPlane) read(s *serverStream) (refused bool) {
 		if k.name == "FOO" && p.habits&poison != 0 {
 			return true
 		}
+		if p.tooLong(req) {
+			s.long = true
+			return true
+		}
 		if p.is(picky) && req.GetNode() == nil {
 			continue
 		}
 		l := s.lanes[k.name]
 		if l == nil {
-			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}, gone: map[string]bool{}}
+			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}, gone: map[string]bool{}, ends: map[string]time.Time{}}
 			s.lanes[k.name] = l
 			p.resume(l, req, p.world[k.name])
 			l.whole = l.whole || s.sotw != nil && k.full
@@ -173,6 +189,9 @@ func (p *controlPlane) resume(l *serverLane, req *discovery.DeltaDiscoveryReques
 		l.sent[name], l.as[name] = version, p.earlier(version).Aliases
 		if p.habits&resends != 0 && world[name].Label != "" {
 			l.sent[name] = "?" // sent again, or removed if it is gone
+		}
+		if _, is := world[name]; is && p.timed[name] {
+			l.ends[name] = p.now() // it runs
 		}
 	}
 	l.whole = l.wildcard && p.answersAll(l)
@@ -221,6 +240,7 @@ func (p *controlPlane) push(s *serverStream, k kind, pieces int) *discovery.Delt
 	if l == nil {
 		return nil
 	}
+	p.lapse(k, l)
 	if pieces == 0 {
 		if l.saidAt == p.changes {
 			return nil
@@ -250,11 +270,12 @@ func (p *controlPlane) push(s *serverStream, k kind, pieces int) *discovery.Delt
 	for _, asked := range slices.Sorted(maps.Keys(l.owed)) {
 		p.answer(resp, l, k, asked, listed, removed[asked])
 	}
-	if len(resp.Resources)+len(resp.RemovedResources)+len(resp.ResourceErrors) == 0 && !l.whole {
+	ends := l.parted && p.left(k, l) == 0
+	if len(resp.Resources)+len(resp.RemovedResources)+len(resp.ResourceErrors) == 0 && !l.whole && !ends {
 		return nil
 	}
 	l.whole = false
-	resp.Nonce = fmt.Sprintf("n%d", p.next())
+	resp.Nonce = p.nonce(k, l)
 	return resp
 }
 
@@ -267,6 +288,7 @@ func (p *controlPlane) pushPresent(resp *discovery.DeltaDiscoveryResponse, l *se
 	wants := p.wants(k, l, name, r.Aliases)
 	if wants && (owed || version != p.version(r)) || !wants && sent {
 		resp.Resources = append(resp.Resources, p.wire(k, name))
+		p.expires(l, name, r.TTL)
 	}
 	l.sent[name], l.as[name] = p.version(r), r.Aliases
 	if !wants {
@@ -312,6 +334,7 @@ func (p *controlPlane) again(s *serverStream, k kind) {
 // noteSent: a resource was sent though it was not asked for.
 func (p *controlPlane) noteSent(k kind, l *serverLane, name string, r Resource) {
 	if l != nil && p.wants(k, l, name, r.Aliases) {
+		p.expires(l, name, r.TTL)
 		l.sent[name], l.as[name] = p.version(r), r.Aliases
 		delete(l.gone, name)
 	}
@@ -329,8 +352,13 @@ func (p *controlPlane) owe() {
 }
 
 // refuse ends a stream on which a type is asked for that the control plane does not
-// take. Types that may be the reason do not linger from then on (H-41).
+// take, or by too long a request. Types that may be the reason do not linger from then on
+// (H-41).
 func (g *Game) refuse(id int) {
+	if _, s := g.server(id); s.long {
+		g.relay.End(id, 4)
+		return
+	}
 	g.checker.refused = true
 	g.relay.End(id, 3)
 }

@@ -13,6 +13,13 @@ import (
 // draw is a random game. What an operation is does not depend on those before
 // it.
 func draw(r *rand.Rand) Script {
+	s := drawFirst(r)
+	s.drawMore(r)
+	return s
+}
+
+// drawFirst is a game without what drawMore adds.
+func drawFirst(r *rand.Rand) Script {
 	s := Script{Settings: Settings{
 		Settle:   oneOf(r, 0, 100*time.Millisecond),
 		Linger:   oneOf(r, 30*time.Second, 0),

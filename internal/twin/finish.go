@@ -30,6 +30,9 @@ func (g *Game) finish() {
 	for _, p := range g.planes {
 		poisoned = poisoned || p.habits&poison != 0
 		p.habits = p.habits&^poison | eager
+		for _, k := range kinds {
+			p.setTTL(k, p.limited(k), 0)
+		}
 		if p.erred {
 			p.habits &^= silent // an error is no answer (ERR-8)
 			p.owe()

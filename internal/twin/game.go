@@ -70,10 +70,14 @@ type Game struct {
 
 func newGame(s Settings, trace func(string)) *Game {
 	planes := []*controlPlane{newControlPlane(s.Server)}
+	g := &Game{planes: planes, snapshot: s.Snapshot, players: map[int]*player{}, trace: trace}
+	planes[0].strict = s.Bounded(boundLeast)
+	planes[0].now = func() time.Time { return g.relay.Now() }
 	if s.Second != "" {
-		planes = append(planes, planes[0].second(s.Second == "same"))
+		g.planes = append(planes, planes[0].second(s.Second == "same"))
 	}
-	return &Game{planes: planes, checker: newChecker(s, planes[0].bodies), snapshot: s.Snapshot, players: map[int]*player{}, trace: trace}
+	g.checker = newChecker(s, planes[0].bodies)
+	return g
 }
 
 // plane is the control plane that an operation is about.
@@ -148,7 +152,10 @@ func (g *Game) stir() {
 
 // keepUp judges what clients have when the relay has nothing left to do.
 func (g *Game) keepUp() {
-	if g.held || g.failed() || !g.checker.news {
+	if g.held || g.failed() {
+		return
+	}
+	if g.refusedKnown(); !g.checker.news {
 		return
 	}
 	g.checker.news = false
@@ -181,6 +188,8 @@ func (g *Game) play(o Op) {
 		for _, name := range o.Add {
 			plane.reversion(k, name)
 		}
+	case "ttl":
+		plane.setTTL(k, o.Add, time.Duration(o.N)*time.Millisecond)
 	case "wipe":
 		clear(plane.world[k.name])
 	case "habit":
@@ -190,7 +199,7 @@ func (g *Game) play(o Op) {
 		g.checker.uncertain = g.checker.uncertain || plane.habits&poison != 0
 	case "many", "few", "subs", "unsubs":
 		g.playMany(o, k)
-	case "push", "again", "bad", "fault", "error", "extra", "end":
+	case "push", "again", "bad", "fault", "error", "extra", "beat", "end":
 		g.playStream(o, k)
 	case "down", "up":
 		g.setDown(plane, o.Verb == "down")
@@ -244,25 +253,36 @@ func (g *Game) playStream(o Op, k kind) {
 		g.say(id, k, o.N&31, o.Verb == "bad", fault)
 	case "error":
 		plane.erred = true
-		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: fmt.Sprintf("n%d", plane.next())}
+		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: plane.nonce(k, s.lanes[k.name])}
 		for _, name := range o.Add {
 			resp.ResourceErrors = append(resp.ResourceErrors, &discovery.ResourceError{
 				ResourceName: &discovery.ResourceName{Name: name}, ErrorDetail: &statuspb.Status{Code: 14, Message: "later"},
 			})
 		}
 		g.answer(id, resp, false)
+	case "beat":
+		if plane.read(s) {
+			g.refuse(id)
+			return
+		}
+		if l := s.lanes[k.name]; l != nil && s.sotw == nil {
+			if beats := plane.beat(l, k, o.Add, o.N != 0); len(beats) > 0 {
+				g.answer(id, &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: plane.nonce(k, l), Resources: beats}, false)
+			}
+		}
 	case "extra":
 		if plane.read(s) {
 			g.refuse(id)
 			return
 		}
-		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: fmt.Sprintf("n%d", plane.next())}
+		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url}
 		for _, name := range o.Add {
 			if r, ok := plane.world[k.name][name]; ok && s.lanes[k.name] != nil && !slices.ContainsFunc(resp.Resources, func(r *discovery.Resource) bool { return r.GetName() == name }) {
 				resp.Resources = append(resp.Resources, plane.wire(k, name))
 				plane.noteSent(k, s.lanes[k.name], name, r)
 			}
 		}
+		resp.Nonce = plane.nonce(k, s.lanes[k.name])
 		g.answer(id, resp, false)
 		g.noteUnasked(s, k, resp)
 	case "end":
@@ -287,6 +307,9 @@ func (g *Game) say(id int, k kind, pieces int, bad bool, fault int) bool {
 		resp.Resources = append(resp.Resources, proto.Clone(resp.Resources[0]).(*discovery.Resource)) // ERR-11
 	}
 	if fault >= 0 && s.sotw == nil {
+		for _, r := range resp.Resources {
+			delete(s.lanes[k.name].ends, r.GetName()) // it is not renewed until it has been said again
+		}
 		if sound, name, ok := faulty(resp, fault); ok {
 			g.hear(id, k, resp, sound, name)
 			return true
@@ -376,6 +399,8 @@ func (g *Game) playClient(o Op, k kind) {
 		}
 	case "sub":
 		g.subscribe(p, k, o.Add, o.Drop)
+	case "refused":
+		g.askRefused(p, o.Add, o.Drop)
 	case "ack", "nack":
 		g.judge(p, k, o.Verb == "nack")
 	case "acks":

@@ -16,8 +16,10 @@ type word struct {
 	version string // the control plane's
 	plane   int    // which one's
 	aliases []string
-	at      int  // the event with which it was said
-	silent  bool // it was not said: the name went unanswered for too long
+	at      int       // the event with which it was said
+	ends    time.Time // when it expires; zero: never
+	expired bool      // it was not renewed in time (TTL-2)
+	silent  bool      // it was not said: the name went unanswered for too long
 	// unvouched: nor was anything else of the type on that stream (MISS-4).
 	unvouched bool
 	// unsure: the relay may have it or not. It was said before it was asked for (UP-9,

@@ -170,6 +170,9 @@ func (h *liveHost) drain() {
 		for _, id := range slices.Clone(r.game.open) {
 			r.game.StreamClosed(id, r.Now())
 		}
+		if r.game.snapshot {
+			r.game.checker.completedLate()
+		}
 		r.game.checker.relayStarted()
 	}
 	h.relays[len(h.relays)-1].Restart()
@@ -194,6 +197,18 @@ func (c *Checker) savedLate() {
 			if _, known := c.disk.names[kind][name]; !known {
 				c.disk.names[kind][name] = false
 			}
+		}
+	}
+}
+
+// completedLate: a wildcard's set that became complete while the relay sent its clients away is
+// saved, too.
+func (c *Checker) completedLate() {
+	for _, k := range kinds {
+		v := c.known[k.name].byWildcard
+		if saved := c.disk.known[k.name]; v.complete && !saved.byWildcard.complete {
+			saved.byWildcard = v.kept(func(string, word) bool { return false })
+			saved.byWildcard.complete, saved.byWildcard.completed = true, v.completed
 		}
 	}
 }

@@ -3,6 +3,7 @@ package twin
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -49,6 +50,8 @@ type Resource struct {
 	// Version is the control plane's own; it may change though nothing else does.
 	Version string
 	Aliases []string
+	// TTL is for how long it is good, unless it is said again; 0: for good.
+	TTL time.Duration
 }
 
 // answers reports whether a resource satisfies a subscription (NAME-3).

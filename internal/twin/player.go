@@ -20,10 +20,12 @@ type player struct {
 	open   bool
 	deaf   bool // does not read
 	spoken bool // on this stream
-	wants  map[string]Interest
-	before map[string]map[string]held // what it held at an earlier reconnect
-	last   map[string]string          // SotW: the last nonce, by kind
-	has    map[string]string          // SotW: the version of what it holds, by kind; "": the relay made none
+	// refused is what it has asked for, on this stream, of the type that nobody may have.
+	refused *refusal
+	wants   map[string]Interest
+	before  map[string]map[string]held // what it held at an earlier reconnect
+	last    map[string]string          // SotW: the last nonce, by kind
+	has     map[string]string          // SotW: the version of what it holds, by kind; "": the relay made none
 }
 
 func newPlayer(id int) *player {
@@ -36,7 +38,11 @@ func (p *player) node() *core.Node {
 		return nil
 	}
 	p.spoken = true
-	return &core.Node{Id: fmt.Sprintf("c%d", p.id), UserAgentName: p.agent()}
+	node := &core.Node{Id: fmt.Sprintf("c%d", p.id), UserAgentName: p.agent()}
+	if p.takesTTL() {
+		node.ClientFeatures = ttlFeatures
+	}
+	return node
 }
 
 // agent: every other client is one of gRPC's, which counts with SotW (ERR-7).
@@ -50,9 +56,10 @@ func (p *player) agent() string {
 // openStream opens a stream and says what the client wanted on the last one.
 func (g *Game) openStream(p *player, n int) {
 	p.deaf = false
+	p.refused = nil
 	p.open, p.spoken, p.last = true, false, map[string]string{}
 	g.log("c%d > open sotw=%v", p.id, p.sotw)
-	g.checker.clientOpened(p.id, p.sotw)
+	g.checker.clientOpened(p.id, p.sotw, p.takesTTL())
 	g.relay.Open(p.id, p.sotw)
 	for _, k := range kinds {
 		if want, ok := p.wants[k.name]; ok && p.open {
@@ -73,10 +80,10 @@ func (g *Game) restate(p *player, k kind, want Interest, n int) {
 		t.holds = maps.Clone(p.before[k.name])
 	case 2:
 		for name := range t.holds {
-			t.holds[name] = held{"foreign", "f" + name, nil}
+			t.holds[name] = held{label: "foreign", version: "f" + name}
 		}
 		if !p.sotw {
-			t.holds["zz"] = held{"foreign", "fzz", nil}
+			t.holds["zz"] = held{label: "foreign", version: "fzz"}
 		}
 	case 3:
 		clear(t.holds)
@@ -90,6 +97,7 @@ func (g *Game) restate(p *player, k kind, want Interest, n int) {
 		delete(p.wants, k.name)
 		return
 	}
+	maps.DeleteFunc(t.holds, func(_ string, h held) bool { return !h.ends.IsZero() && !h.ends.After(g.relay.Now()) })
 	maps.DeleteFunc(t.holds, func(name string, h held) bool { return h.label != "foreign" && !want.Covers(name, h.aliases) })
 	names := slices.Sorted(maps.Keys(want.Names))
 	if want.Wildcard && (len(names) > 0 || !k.empty || !want.legacy) {

@@ -3,8 +3,10 @@ package twin
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,6 +68,7 @@ var endings = []error{
 	status.Error(codes.Unavailable, "going away"),
 	io.EOF,
 	status.Error(codes.InvalidArgument, "unknown type"),
+	status.Error(codes.ResourceExhausted, "grpc: received message larger than max"),
 }
 
 var unimplemented = status.Error(codes.Unimplemented, "unknown method DeltaAggregatedResources")
@@ -93,6 +96,15 @@ func configure(s Settings) *config.Config {
 	}
 	if s.Bounded(boundUnasked) {
 		set = append(set, "cache.max_unasked_bytes=150B")
+	}
+	if s.Bounded(boundResponse) {
+		set = append(set, fmt.Sprintf("downstream.max_response_bytes=%dB", largestResponse))
+	}
+	if s.Bounded(boundStreams) {
+		set = append(set, "upstream.max_streams_per_connection=2")
+	}
+	if strings.Contains(s.Server, marks) {
+		set = append(set, "upstream.chunk_marker=relay")
 	}
 	c, err := config.Load("", set)
 	if err != nil {
@@ -140,6 +152,12 @@ func coreBounds(s Settings) *upstream.Bounds {
 	if s.Bounded(boundPair) {
 		b.Pair = 1
 	}
+	if s.Bounded(boundPairBytes) {
+		b.PairBytes = 1
+	}
+	if s.Bounded(boundLeast) {
+		b.MinRequest = tight
+	}
 	if s.Bounded(boundProbed) {
 		b.Probed = 1
 	}
@@ -152,13 +170,12 @@ func coreBounds(s Settings) *upstream.Bounds {
 	return &b
 }
 
-// tight is room for the node, a type and a few names: what is asked for goes over several
-// requests (UP-17).
-const tight = 95
-
 func newPureRelay(g *Game, s Settings) *pureRelay {
 	c := configure(s)
 	r := &pureRelay{game: g, config: c, settings: s, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upstream.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	if s.Bounded(boundResponse) {
+		r.session.MaxResponse, g.checker.maxResponse = smallResponse, smallResponse
+	}
 	r.session.Random, r.session.Bounds = func() float64 { return 0.5 }, sessionBounds(s)
 	r.Restart()
 	return r
@@ -213,7 +230,10 @@ func (r *pureRelay) Now() time.Time { return r.now }
 // Key and Join make it a downstream.Groups of one group.
 func (r *pureRelay) Key(*core.Node) (string, *session.End) { return "", nil }
 
-func (r *pureRelay) Join(session.Peer, *core.Node, cache.TypeURL) (session.Membership, *session.End) {
+func (r *pureRelay) Join(_ session.Peer, _ *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
+	if t == refusedType {
+		return session.Membership{Own: true}, &session.End{Reason: session.Forbidden, Message: "not for you"}
+	}
 	return session.Membership{Hub: r.hub, Leave: func() {}}, nil
 }
 

@@ -65,6 +65,9 @@ func (g *Game) Asked(id int, m proto.Message, at time.Time) {
 func (g *Game) Told(client int, m proto.Message, at time.Time) {
 	g.log("c%d < %s", client, m)
 	g.checker.now = at
+	if g.toldRefused(g.players[client], m, at) {
+		return
+	}
 	switch resp := m.(type) {
 	case *discovery.DeltaDiscoveryResponse:
 		g.checker.clientTold(client, resp)

@@ -41,6 +41,7 @@ var verbs = map[string]string{
 	"remove":  "the names are gone",
 	"version": "the names get another version and the content they have",
 	"wipe":    "the type is empty",
+	"ttl":     "the names are good for N milliseconds each time that they are said; 0: for good",
 	"many":    "N names, r0 and on, get new content",
 	"few":     "the first N of them are gone",
 	// the control plane
@@ -50,6 +51,7 @@ var verbs = map[string]string{
 	"bad":   "as push, and lists a resource twice, which is to be NACKed",
 	"fault": "as push, with a fault in its first resource, which is to be NACKed; N from bit 6: which fault (fault.go)",
 	"error": "it sends an error for the names",
+	"beat":  "it renews the names on a stream without their bodies; N 1: for good",
 	"extra": "it sends the names, asked for or not",
 	"end":   "a stream ends; N: 0 it breaks, 1 UNAVAILABLE, 2 OK",
 	"down":  "it is unreachable",
@@ -61,6 +63,7 @@ var verbs = map[string]string{
 	"sub":       "subscribes and unsubscribes; SotW: these names from now on, with - under a stale nonce",
 	"subs":      "subscribes to the first N of many names; SotW: to these",
 	"unsubs":    "gives them up; SotW: all but the first",
+	"refused":   "subscribes and unsubscribes names of a type that it may not have (on the pure cores); SotW: these names from now on",
 	"ack":       "ACKs its oldest response of a type",
 	"nack":      "NACKs it",
 	"acks":      "ACKs everything",

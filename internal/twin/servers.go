@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
 )
 
 // What kinds of server there are, besides the plain one. A game's server is of any of
@@ -24,6 +25,12 @@ const (
 	// picky: it answers no request that does not say from what node it comes.
 	// (java-control-plane)
 	picky = "picky"
+	// short: it refuses requests that are longer than it likes, with the stream, and does not
+	// say how long they may be. (UP-17)
+	short = "short"
+	// marks: it may answer in parts, and each says in its nonce how many follow; the relay is
+	// told so. (another relay, RECON-16)
+	marks = "marks"
 	// renumbers: another process has other versions for the same content.
 	renumbers = "renumbers"
 )
@@ -34,9 +41,9 @@ func (p *controlPlane) is(kind string) bool { return strings.Contains(p.server, 
 // versions are its own in any case.
 func (p *controlPlane) second(same bool) *controlPlane {
 	o := newControlPlane(p.server)
-	o.number, o.bodies, o.once, o.counter = 1, p.bodies, p.once, p.counter
+	o.number, o.bodies, o.once, o.counter, o.strict, o.now = 1, p.bodies, p.once, p.counter, p.strict, p.now
 	if same {
-		o.world = p.world
+		o.world, o.timed = p.world, p.timed
 	}
 	return o
 }
@@ -67,6 +74,7 @@ func (p *controlPlane) earlier(version string) Resource {
 // again, unless it announces all there is.
 func (p *controlPlane) hasGone(k kind, l *serverLane, name string) {
 	delete(l.sent, name)
+	delete(l.ends, name)
 	delete(l.owed, name)
 	if p.is(remembers) && l.names[name] && !p.everything(k, l) {
 		l.gone[name] = true
@@ -133,4 +141,40 @@ func (g *Game) noteUnasked(s *serverStream, k kind, resp *discovery.DeltaDiscove
 			g.checker.crossed[k.url+" "+r.GetName()] = true
 		}
 	}
+}
+
+// tooLong tells whether a request is refused for its length. What a game of few names asks
+// for is refused where the relay could ask for less (boundLeast), and else what is longer than
+// it ever has to be.
+func (p *controlPlane) tooLong(req *discovery.DeltaDiscoveryRequest) bool {
+	limit := (64 << 10) + (2 << 10)
+	if p.strict {
+		limit = tight + 5
+	}
+	return p.is(short) && req.GetResponseNonce() == "" && proto.Size(req) > limit
+}
+
+// nonce is that of a response of a type, as the server has it: with how much is left to be
+// said on the stream, if it says so.
+func (p *controlPlane) nonce(k kind, l *serverLane) string {
+	nonce := fmt.Sprintf("n%d", p.next())
+	if !p.is(marks) {
+		return nonce
+	}
+	left := 0
+	if l != nil {
+		left = p.left(k, l)
+		l.parted = left > 0
+	}
+	return fmt.Sprintf("%s-%d", nonce, left)
+}
+
+// left is how many resources a stream is yet to be sent.
+func (p *controlPlane) left(k kind, l *serverLane) (n int) {
+	for name, r := range p.world[k.name] {
+		if p.wants(k, l, name, r.Aliases) && !l.gone[name] && l.sent[name] != p.version(r) {
+			n++
+		}
+	}
+	return n
 }

@@ -21,7 +21,7 @@ func text(m proto.Message) string {
 	case *discovery.DeltaDiscoveryResponse:
 		var resources []string
 		for _, r := range m.GetResources() {
-			resources = append(resources, fmt.Sprintf("%s@%.8s%q", r.GetName(), r.GetVersion(), r.GetAliases()))
+			resources = append(resources, fmt.Sprintf("%s@%.8s%q%s", r.GetName(), r.GetVersion(), r.GetAliases(), lifetime(r)))
 		}
 		return line("resp", m.GetTypeUrl(), m.GetNonce(), "set", resources, "removed", m.GetRemovedResources(), "errors", errorText(m.GetResourceErrors()))
 	case *discovery.DiscoveryResponse:
@@ -57,4 +57,15 @@ func errorText(errors []*discovery.ResourceError) (all []string) {
 		all = append(all, fmt.Sprintf("%s:%d", e.GetResourceName().GetName(), e.GetErrorDetail().GetCode()))
 	}
 	return all
+}
+
+// lifetime is the TTL of a resource, and ~ if it has no body.
+func lifetime(r *discovery.Resource) (text string) {
+	if r.GetResource() == nil {
+		text = "~"
+	}
+	if r.GetTtl() != nil {
+		text += fmt.Sprintf("(%v)", r.GetTtl().AsDuration())
+	}
+	return text
 }

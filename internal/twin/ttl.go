@@ -1,0 +1,256 @@
+package twin
+
+import (
+	"slices"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// Resources that are good for a time only (TTL-1 to -12). The control plane says for how
+// long with each resource, and renews it by saying it again, with a body or without. What it
+// does not renew in time goes from the relay and from every client; the control plane, which
+// keeps the same account, says it again then as if it never had. Some clients know TTLs, and
+// are told what is left of them; the others are told when a resource has gone.
+
+// takesTTL: every other pair of clients knows TTLs.
+func (p *player) takesTTL() bool { return p.id == 1 || p.id == 2 }
+
+// ttlFeatures is how a client says so.
+var ttlFeatures = []string{"xds.config.supports-resource-ttl", "xds.config.resource-in-sotw"}
+
+// setTTL gives resources another TTL, or none, which is told with their bodies.
+func (p *controlPlane) setTTL(k kind, names []string, ttl time.Duration) {
+	for _, name := range names {
+		r, ok := p.world[k.name][name]
+		if !ok || r.TTL == ttl {
+			continue
+		}
+		r.TTL = ttl
+		p.world[k.name][name], p.timed[name] = r, true
+		for _, s := range p.streams {
+			if l := s.lanes[k.name]; l != nil && l.sent[name] != "" {
+				l.sent[name] = "?"
+			}
+		}
+	}
+}
+
+// limited are the names of a type that have a TTL.
+func (p *controlPlane) limited(k kind) (names []string) {
+	for name, r := range p.world[k.name] {
+		if r.TTL > 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// expires notes until when a resource is good that is being sent.
+func (p *controlPlane) expires(l *serverLane, name string, ttl time.Duration) {
+	if delete(l.ends, name); ttl > 0 {
+		l.ends[name] = p.now().Add(ttl)
+	}
+}
+
+// lapse forgets what was sent and not renewed in time.
+func (p *controlPlane) lapse(k kind, l *serverLane) {
+	for name, at := range l.ends {
+		if !at.After(p.now()) {
+			delete(l.ends, name)
+			if _, is := p.world[k.name][name]; is { // else it says so
+				delete(l.sent, name)
+			}
+			p.changes++
+		}
+	}
+}
+
+// beat renews names on a stream without their bodies (TTL-4); last: and for good (TTL-1).
+func (p *controlPlane) beat(l *serverLane, k kind, names []string, last bool) (beats []*discovery.Resource) {
+	if p.lapse(k, l); p.is(remembers) && k.full {
+		return nil // what it has sent unasked the relay need not have
+	}
+	asks := Interest{Names: l.names, Wildcard: l.wildcard}
+	for _, name := range names {
+		r, ok := p.world[k.name][name]
+		if !ok || l.ends[name].IsZero() || l.sent[name] != p.version(r) || !asks.Covers(name, l.as[name]) || slices.ContainsFunc(beats, func(b *discovery.Resource) bool { return b.GetName() == name }) {
+			continue
+		}
+		b := &discovery.Resource{Name: name, Version: p.version(r)}
+		if r.TTL > 0 && !last {
+			b.Ttl = durationpb.New(r.TTL)
+			l.ends[name] = p.now().Add(r.TTL)
+		} else {
+			delete(l.ends, name)
+		}
+		beats = append(beats, b)
+	}
+	return beats
+}
+
+// ends is when what comes with a TTL expires; zero: never.
+func (c *Checker) ends(ttl *durationpb.Duration) time.Time {
+	if ttl == nil {
+		return time.Time{}
+	}
+	return c.now.Add(ttl.AsDuration())
+}
+
+// renewed takes in a bodyless resource, if it renews one that is there (TTL-4).
+func (c *Checker) renewed(k kind, v *voice, r *discovery.Resource) bool {
+	w, ok := v.present(r.GetName())
+	if !ok || w.version != r.GetVersion() {
+		return false
+	}
+	c.leases(k, r.GetName(), w.ends, c.ends(r.GetTtl()))
+	w.ends = c.ends(r.GetTtl())
+	v.words[r.GetName()] = w
+	return true
+}
+
+// leases notes that a TTL was given, renewed or taken: clients that know TTLs are told.
+func (c *Checker) leases(k kind, name string, was, is time.Time) {
+	if was.IsZero() && is.IsZero() {
+		return
+	}
+	c.timed[k.name+" "+name] = true
+	for _, cl := range c.clients {
+		if t := cl.topics[k.name]; t != nil && cl.ttl {
+			t.owed[name] = true
+			for _, other := range poolNames { // an alias may lead to both, and renews both
+				if len(c.known[k.name].byName.words[other].aliases) > 0 {
+					t.owed[other] = true
+				}
+			}
+		}
+	}
+}
+
+// expire takes away what was not renewed in time (TTL-2), and what the wildcard had lent of it.
+func (c *Checker) expire() {
+	for _, k := range kinds {
+		known := c.known[k.name]
+		for _, v := range known.voices() {
+			for name, w := range v.words {
+				if !w.present || w.ends.IsZero() || w.ends.After(c.now) {
+					continue
+				}
+				c.events++
+				c.news = true
+				c.changed(k, v.remove(name, c.events))
+				v.words[name] = word{at: c.events, expired: true}
+				if v == known.byName {
+					c.gone[k.name][name] = true
+					continue
+				}
+				for _, lent := range append(slices.Clone(w.aliases), name) {
+					if _, said := known.byName.words[lent]; !said && slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[lent] }) {
+						known.byName.words[lent] = word{at: c.events, expired: true}
+						c.gone[k.name][lent] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// lasts: what the control plane has said of a content allows it to last until then.
+func (k *knowledge) lasts(name, label string, ends time.Time) bool {
+	for _, v := range k.voices() {
+		if w, ok := v.present(name); ok && w.label == label && (w.ends.Equal(ends) || !w.ends.IsZero() && !ends.IsZero() && w.ends.Sub(ends).Abs() <= time.Millisecond) {
+			return true
+		}
+	}
+	return false
+}
+
+// lasting judges until when a client is told that a resource is good.
+func (c *Checker) lasting(who string, k kind, cl *clientState, name, label string, ttl *durationpb.Duration) (ends time.Time) {
+	c.flash = ttl.AsDuration() == time.Millisecond && (c.timed[k.name+" "+name] || len(c.aliases(k, content{name: name, label: label})) > 0)
+	switch ends = c.ends(ttl); {
+	case !cl.ttl && ttl != nil:
+		c.fail("TTL-6", "%s is sent a TTL, and has not said that it knows them", who)
+	case cl.ttl && !c.known[k.name].lasts(name, label, ends):
+		c.fail("TTL-5", "%s is told that %s=%s is good until %v, and upstream has not said so", who, name, label, ends)
+	}
+	return ends
+}
+
+// beaten judges a resource without a body that renews what a client has (TTL-4). spared: it
+// may be told so because it came back.
+func (c *Checker) beaten(who string, k kind, cl *clientState, t *topic, name, version string, ttl *durationpb.Duration) (spared bool) {
+	h, has := t.holds[name]
+	switch {
+	case !cl.ttl:
+		c.fail("TTL-6", "%s is sent a heartbeat, and has not said that it knows them", who)
+	case !has:
+		c.fail("TTL-4", "%s is sent a heartbeat for %s, which it does not have", who, name)
+	case !cl.sotw && version != h.version:
+		c.fail("TTL-4", "%s is sent a heartbeat for %s at %s, and has it at %s", who, name, version, h.version)
+	case k.full && cl.sotw:
+		c.fail("TTL-8", "%s is sent %s without its body, which says that it is gone", who, name)
+	}
+	spared = t.brought[name]
+	ends := c.lasting(who, k, cl, name, h.label, ttl)
+	h.ends = ends
+	t.holds[name] = h
+	delete(t.owed, name)
+	return spared
+}
+
+// dated judges, of a client that keeps up, until when what it holds is good: what is renewed
+// stays, and what has expired is gone (TTL-2, TTL-4).
+func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
+	known := c.known[k.name]
+	for name, h := range t.holds {
+		if !t.interest.Covers(name, h.aliases) || c.evicts {
+			continue
+		}
+		expired := false
+		for _, v := range known.voices() {
+			expired = expired || v.words[name].expired
+		}
+		_, byName := known.byName.present(name)
+		_, byWildcard := known.byWildcard.present(name)
+		switch {
+		case expired && !byName && !byWildcard && (!cl.sotw || k.full):
+			c.fail("TTL-2", "c%d %s keeps up, and holds %s=%s, which has expired", id, k.name, name, h.label)
+		case cl.ttl && !t.nacked && (byName || byWildcard) && known.says(name, h.label) && !known.lasts(name, h.label, h.ends):
+			c.fail("TTL-4", "c%d %s keeps up, and holds %s=%s until %v, which is not what upstream says", id, k.name, name, h.label, h.ends)
+		}
+	}
+}
+
+// unwrap takes a resource out of what a SotW response has it in; beat: it has no body, and
+// renews what the client has.
+func (c *Checker) unwrap(who string, k kind, cl *clientState, t *topic, body *anypb.Any) (inner *anypb.Any, ttl *durationpb.Duration, beat bool) {
+	var r discovery.Resource
+	if !body.MessageIs(&r) {
+		return body, nil, false
+	}
+	if err := body.UnmarshalTo(&r); err != nil || r.GetTtl() == nil {
+		c.fail("DOWN-SOTW-15", "%s: a resource is wrapped, and has no TTL", who)
+	}
+	if r.GetResource() == nil {
+		c.beaten(who, k, cl, t, r.GetName(), r.GetVersion(), r.GetTtl())
+		return nil, nil, true
+	}
+	return r.GetResource(), r.GetTtl(), false
+}
+
+// dropExpired forgets what has expired on disk, where times are in milliseconds: a relay does
+// not load it.
+func (k *knowledge) dropExpired(now time.Time) {
+	for _, v := range k.voices() {
+		for name, w := range v.words {
+			if w.ends = w.ends.Truncate(time.Millisecond); !w.ends.IsZero() && !w.ends.After(now) {
+				delete(v.words, name)
+				continue
+			}
+			v.words[name] = w
+		}
+	}
+}
