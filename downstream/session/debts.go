@@ -77,6 +77,12 @@ func (d *debts) owes(id cache.ID, a *cache.Answer, news func(*cache.Resource) bo
 	return forced || erred && a.Error == nil && (a.State != cache.Present || !slices.ContainsFunc(a.Resources(), news))
 }
 
+// forgiveID drops what is owed of a name that is given up.
+func (d *debts) forgiveID(id cache.ID) {
+	drop(&d.forced, id)
+	drop(&d.erred, id)
+}
+
 // paid: what a name leads to was told.
 func (d *debts) paid(id cache.ID, a *cache.Answer) {
 	drop(&d.forced, id)

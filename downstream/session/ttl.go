@@ -31,7 +31,7 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 	x.renewedTo = v.Position()
 	add := func(r *cache.Resource, changed, told cache.Seq) {
 		switch ends, turned := v.Ends(r); {
-		case x.refuses(changed):
+		case x.refuses(changed) || !x.holds(v, r):
 		case turned > max(from, told):
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
