@@ -308,6 +308,9 @@ func (t *Table) Deny(r *Resource, seq Seq, touched []ID) []ID {
 		if e.more == nil {
 			e.more = &related{}
 		}
+		if n := e.more.negative; e.state == Absent && n != nil && n.Version == r.Version && n.Name == r.Name {
+			continue
+		}
 		e.state, e.cause, e.more.negative = Absent, Removed, r
 		t.touch(id, seq)
 		touched = append(touched, id)

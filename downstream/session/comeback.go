@@ -48,6 +48,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		id, subscribed := v.Lookup(name)
 		switch {
 		case going[name]:
+			waits = true
 		case r != nil && d.holds(v, r):
 			d.spare(r, p)
 			d.sentBy(v, r)
@@ -68,6 +69,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 			waits = true
 		case subscribed && v.Answer(id).State == cache.Absent: // it was in doubt
 			p.removed, p.removedIDs = append(p.removed, name), append(p.removedIDs, id)
+			waits = true // until it is told
 		case subscribed: // it leads elsewhere, or is refused
 			version, _ := d.of(v, name)
 			d.note(name, copied{version, true})

@@ -276,6 +276,11 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	case a.Negative != nil:
 	case d.quiet && !told.Copy() && !d.brings(name):
 		v.Tell(id, fanout.ToldGone(p.position))
+	case !asked && v.Leads(name): // the client has it for another name
+		if version, some := d.of(v, name); some {
+			d.note(name, copied{version, true})
+		}
+		v.Tell(id, fanout.ToldGone(p.position))
 	case asked:
 		p.gone = append(p.gone, name) // MISS-2
 		v.Tell(id, fanout.ToldGone(p.position))

@@ -129,6 +129,20 @@ func (h *holdings) holds(v fanout.View, r *cache.Resource) bool {
 	return some && version == r.Version
 }
 
+// exact is what is written down by version, as a client brings it.
+func (h *holdings) exact() map[string]string {
+	versions := h.brought.versions()
+	for name, c := range h.other {
+		if c.version != "" {
+			if versions == nil {
+				versions = make(map[string]string)
+			}
+			versions[name] = c.version
+		}
+	}
+	return versions
+}
+
 // bring takes in what a Delta client came with.
 func (h *holdings) bring(versions map[string]string) { h.brought = bring(versions) }
 

@@ -88,15 +88,16 @@ func (s *sotwState) replace(names []string, came bool, now time.Time) fanout.Ask
 		s.sub.Read(func(v fanout.View) { held = s.changesHands(v, names) })
 	}
 	s.names = names
-	if s.requested {
-		gone := slices.DeleteFunc(slices.Clone(before), func(name string) bool {
-			_, still := slices.BinarySearch(names, name)
-			return still
-		})
-		s.forgive(gone)
-	}
+	gone := slices.DeleteFunc(slices.Clone(before), func(name string) bool {
+		_, still := slices.BinarySearch(names, name)
+		return still || name == fanout.Wildcard
+	})
+	s.forgive(gone)
 	asked := s.sub.Replace(names, now)
 	s.sub.Read(func(v fanout.View) {
+		if subscribed, _ := v.Wildcard(); subscribed && !s.full {
+			s.release(gone...) // they are what they are to the wildcard
+		}
 		if s.full && !slices.Equal(names, before) {
 			s.outgoing.giveUp(v)
 		}
