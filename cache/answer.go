@@ -2,11 +2,14 @@ package cache
 
 import statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
+// Answered: the name is Present, or Absent, or a resource answers to it as an
+// alias.
 func (t *Table) Answered(id ID) bool {
 	e := &t.entries[id]
 	return e.state != Unknown || e.more != nil && e.more.matches.len > 0
 }
 
+// Led is what is known of the name, by itself and as an alias: the State of its Answer.
 func (t *Table) Led(id ID) State {
 	if e := &t.entries[id]; e.more == nil || e.more.matches.len == 0 {
 		return e.state
@@ -14,6 +17,7 @@ func (t *Table) Led(id ID) State {
 	return Present
 }
 
+// Answer is what a name leads to.
 type Answer struct {
 	State State
 	Cause Cause
@@ -33,6 +37,7 @@ type Answer struct {
 	Error *statuspb.Status
 }
 
+// Resources are all that answer to the name.
 func (a Answer) Resources() []*Resource {
 	if a.Resource == nil {
 		return nil
@@ -40,6 +45,7 @@ func (a Answer) Resources() []*Resource {
 	return append([]*Resource{a.Resource}, a.More...)
 }
 
+// Answer looks a name up, by itself and as an alias (NAME-3).
 func (t *Table) Answer(id ID) Answer {
 	e := &t.entries[id]
 	a := Answer{State: e.state, Cause: e.cause, Resource: e.resource, Error: e.err, Seq: e.seq}
@@ -61,6 +67,7 @@ func (t *Table) Answer(id ID) Answer {
 	return a
 }
 
+// Vanished is when the resource that bore a name went, if none does since; 0: there was none.
 func (t *Table) Vanished(id ID) Seq {
 	if e := &t.entries[id]; e.vanished && e.state == Absent {
 		return e.seq

@@ -53,6 +53,27 @@ func (t *Table) LeaseUntil(name string, ends time.Time, seq Seq) (renewed bool) 
 	if !had && !has {
 		return false
 	}
+	l = t.lease(id)
+	if had != has {
+		l.turned = seq
+	}
+	t.renew(l, ends, seq)
+	return !changed
+}
+
+// LoseTTL notes that a Present name came without a TTL to clients that had it with one.
+func (t *Table) LoseTTL(id ID, seq Seq) {
+	l := t.lease(id)
+	l.turned = seq
+	t.renew(l, time.Time{}, seq)
+}
+
+// HadTTL reports whether a resource has, or has had, a TTL.
+func (t *Table) HadTTL(id ID) bool { return t.leases.of[id] != nil }
+
+// lease finds or makes that of a name.
+func (t *Table) lease(id ID) *lease {
+	l := t.leases.of[id]
 	if l == nil {
 		l = &lease{id: id, place: -1}
 		l.order = t.leases.order.PushBack(l)
@@ -61,13 +82,13 @@ func (t *Table) LeaseUntil(name string, ends time.Time, seq Seq) (renewed bool) 
 		}
 		t.leases.of[id] = l
 	}
-	if had != has {
-		l.turned = seq
-	}
+	return l
+}
+
+func (t *Table) renew(l *lease, ends time.Time, seq Seq) {
 	l.renewed, l.ends = seq, ends
 	t.leases.order.MoveToBack(l.order)
 	t.leases.schedule(l)
-	return !changed
 }
 
 // unlease forgets the TTL of a resource that goes, or changes.

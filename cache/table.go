@@ -157,9 +157,6 @@ func (t *Table) Cause(id ID) Cause { return t.entries[id].cause }
 // Own is the resource that bears the name, or nil.
 func (t *Table) Own(id ID) *Resource { return t.entries[id].resource }
 
-// Answered: the name is Present, or Absent, or a resource answers to it as an
-// alias.
-// Led is what is known of the name, by itself and as an alias: the State of its Answer.
 // Has reports whether a resource of that name is Present.
 func (t *Table) Has(name string) bool {
 	id, ok := t.ids[name]
@@ -392,10 +389,6 @@ func (t *Table) uncount(r *Resource) {
 	t.bytes -= r.Size()
 }
 
-// Answer is what a name leads to.
-// Resources are all that answer to the name.
-// Answer looks a name up, by itself and as an alias (NAME-3).
-// Vanished is when the resource that bore a name went, if none does since; 0: there was none.
 // Upstream is the upstream's version of the resource of that name, if there is one.
 func (t *Table) Upstream(id ID) string { return t.entries[id].upstream }
 

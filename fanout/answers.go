@@ -31,6 +31,10 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 		renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
 		x.handNamed(r.Resource, changed, told)
 		own, _ := x.named.Find(r.Name)
+		if changed && r.TTL <= 0 && x.hadTTL(r.Name) {
+			x.named.LoseTTL(own, seq)
+			renews = true
+		}
 		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
 		if renews || told && x.limited(r.Name) {
 			x.markRenewed(r.Resource, false)
@@ -204,7 +208,7 @@ func (x *index) departures(wildcard bool, u *cache.Update) (all []departure) {
 		add(t.Unconfirmed(), cache.Sweep)
 	}
 	for _, name := range u.Overdue {
-		add(t.UnconfirmedAnswers(name), cache.Sweep)
+		add(x.overdue(name, u.Stream), cache.Sweep)
 	}
 	return all
 }

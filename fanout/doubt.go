@@ -44,14 +44,17 @@ func (d *doubts) concern(name string) bool {
 	return faulty || d.hidden != 0
 }
 
-// since: the fault that concerns a name came on a stream, whose silence therefore says
+// since: a fault that concerns a name came on a stream, whose silence therefore says
 // nothing of it.
 func (d *doubts) since(name string, stream uint64) bool {
 	on, faulty := d.faulty[name]
-	if !faulty {
-		on, faulty = d.suspected[name]
-	}
-	return faulty && on == stream
+	return faulty && on == stream || d.suspects(name, stream)
+}
+
+// suspects: it was one that hid its name.
+func (d *doubts) suspects(name string, stream uint64) bool {
+	on, suspected := d.suspected[name]
+	return suspected && on == stream
 }
 
 // hears takes in what an Update says of faults. ended: there is less doubt than before.
@@ -174,7 +177,9 @@ func (x *index) unmute(u *cache.Update) {
 		delete(x.mute, r.Name)
 	}
 	for _, name := range u.Removed {
-		delete(x.mute, name)
+		if _, mute := x.mute[name]; mute {
+			x.vouched(name)
+		}
 	}
 	for _, e := range u.Errors {
 		if _, mute := x.mute[e.Name]; mute && cache.Resolves(e.Status) {
@@ -198,15 +203,20 @@ func (x *index) unmute(u *cache.Update) {
 }
 
 // suspectAll notes that an answer which nobody could read may have been that of any name that
-// has none, or only one from disk. What is asked for later it cannot have answered.
+// has none, or only one that is not confirmed. What is asked for later it cannot have answered.
 func (x *index) suspectAll(stream uint64) {
 	d := &x.doubts.named
 	d.suspected, d.overdue = make(map[string]uint64), make(map[string]struct{})
 	for id := range cache.ID(x.named.Cap()) {
-		if x.named.Asked(id) && (!x.named.Answered(id) || x.restored(id)) {
+		if x.named.Asked(id) && (x.unsettled(id) || x.restored(id)) {
 			d.suspected[x.named.Name(id)] = stream
 		}
 	}
+}
+
+// unsettled: a name has no answer, or one that is not confirmed.
+func (x *index) unsettled(id cache.ID) bool {
+	return !x.named.Answered(id) || len(x.named.UnconfirmedAnswers(x.named.Name(id))) > 0
 }
 
 // vouched: a name is Absent for those who brought it, too.
@@ -221,7 +231,7 @@ func (x *index) vouched(name string) {
 // has carried nothing of the type. absent: the name is to become so.
 func (x *index) missing(name string, stream uint64, mute bool) (absent bool) {
 	if d := &x.doubts.named; d.since(name, stream) {
-		if _, faulty := d.faulty[name]; !faulty {
+		if d.suspects(name, stream) {
 			d.overdue[name] = struct{}{}
 		}
 		return false // it exists, or may
@@ -255,14 +265,30 @@ func (x *index) lookAgain(wildcard bool) {
 	}
 }
 
-// awaitsDoubtful: somebody wants a name that has no answer because of a fault.
+// awaitsDoubtful: somebody wants a name that has no answer because of a fault, or only one that
+// would have gone by now.
 func (x *index) awaitsDoubtful() bool {
 	for id, subs := range x.interest {
-		if len(subs) > 0 && x.doubts.named.concern(x.named.Name(cache.ID(id))) && !x.named.Answered(cache.ID(id)) {
+		if len(subs) == 0 || !x.unsettled(cache.ID(id)) {
+			continue
+		}
+		name := x.named.Name(cache.ID(id))
+		if _, overdue := x.doubts.named.overdue[name]; overdue || x.doubts.named.concern(name) && !x.named.Answered(cache.ID(id)) {
 			return true
 		}
 	}
 	return false
+}
+
+// overdue are the resources that a name leads to and that upstream has not spoken of for too
+// long (RECON-12). What a fault on the same stream may have been about stays.
+func (x *index) overdue(name string, stream uint64) (names []string) {
+	d := &x.doubts.named
+	if d.suspects(name, stream) {
+		d.overdue[name] = struct{}{}
+		return nil
+	}
+	return slices.DeleteFunc(x.named.UnconfirmedAnswers(name), func(name string) bool { return d.since(name, stream) })
 }
 
 // Uncertain is what is in doubt on a lane because of faults.

@@ -94,6 +94,12 @@ func (x *index) heartbeat(wildcard bool, b cache.Heartbeat, at time.Time) (renew
 	return true
 }
 
+// hadTTL: a member of the wildcard's set has, or has had, a TTL.
+func (x *index) hadTTL(member string) bool {
+	id, ok := x.wildcard.Find(member)
+	return ok && x.wildcard.HadTTL(id)
+}
+
 // limited: a resource has a TTL on one of the lanes.
 func (x *index) limited(name string) bool {
 	for _, t := range []*cache.Table{&x.named, &x.wildcard} {

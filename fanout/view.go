@@ -85,6 +85,20 @@ func (v View) Members(after cache.Seq) iter.Seq[cache.Change] {
 	return v.unnamed(v.x.wildcard.Since(after))
 }
 
+// Led yields those that Members leaves out, but for subscribed names' own.
+func (v View) Led(after cache.Seq) iter.Seq[cache.Change] {
+	return func(yield func(cache.Change) bool) {
+		if len(v.s.ids) == 0 {
+			return
+		}
+		for c := range v.x.wildcard.Since(after) {
+			if _, own := v.Lookup(c.Name); !own && v.named(c.Name, c.Resource) && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
 func (v View) unnamed(changes iter.Seq[cache.Change]) iter.Seq[cache.Change] {
 	return func(yield func(cache.Change) bool) {
 		for c := range changes {
@@ -131,23 +145,13 @@ func (v View) Here(name, version string) bool {
 	return false
 }
 
-// named reports whether the client's names lead to a resource of this name: it
-// bears one of them, or lists one, by name or as a member of the wildcard.
+// named reports whether the client's names lead to a resource of this name: it bears one of them,
+// or lists one on their own lane, or as a member of the wildcard's set that is lent to it.
 func (v View) named(name string, member *cache.Resource) bool {
 	if _, ok := v.Lookup(name); ok {
 		return true
 	}
-	lists := func(r *cache.Resource) bool {
-		return r != nil && r.Name == name && slices.ContainsFunc(r.Aliases, func(alias string) bool {
-			_, has := v.Lookup(alias)
-			return has
-		})
-	}
-	if lists(member) {
-		return true
-	}
-	id, ok := v.x.named.Find(name)
-	return ok && lists(v.x.named.Answer(id).Resource)
+	return v.lent(member) || v.owns(name)
 }
 
 // Leads reports whether one of the client's names is an alias of the resource that

@@ -131,6 +131,11 @@ func (c *Core) SetVia(via []string, now time.Time) {
 // Tick looks at everything that is due: interest, timers, attempts. The caller
 // opens and closes what it returns, and calls again at Deadline.
 func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
+	for _, s := range c.slots() {
+		if s.open() {
+			c.tickTimers(s, now) // before anything takes the place of a stream
+		}
+	}
 	c.tickLinger(now)
 	if !c.changesAt.IsZero() && !c.changesAt.After(now) {
 		c.takeChanges(now)
@@ -168,23 +173,6 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 	c.tickAlive(s, now)
 	c.suspects.survivors(s, now)
 	learned := func(lane fanout.Lane, u *cache.Update) { c.learned(s, lane, u, now) }
-	s.stream.timers.expired(&c.config, &s.alive, now, func(lane fanout.Lane, names []string) {
-		if c.config.explicitMissing() {
-			learned(lane, &cache.Update{Unanswered: names})
-		} else {
-			learned(lane, &cache.Update{Missing: names, Mute: !s.stream.used[lane.Type].spoke})
-		}
-		s.stream.lanes[lane.Type].unanswered.mayLack(now)
-	}, func(lane fanout.Lane, names []string) {
-		early, names := c.hub.Early(lane.Type, names, uint64(s.id))
-		s.stream.lanes[lane.Type].unanswered.refreshFor(early)
-		if len(names) == 0 {
-			return
-		}
-		c.sweepsNames(s, lane, names)
-		learned(lane, &cache.Update{Overdue: names})
-		s.stream.lanes[lane.Type].unanswered.mayLack(now)
-	})
 	for _, l := range s.stream.lanes {
 		if c.tickUnanswered(s, l, now); !s.open() {
 			return // another stream takes its place

@@ -3,6 +3,7 @@ package upstream
 import (
 	"time"
 
+	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
@@ -91,4 +92,26 @@ func (t *timers) expired(c *Config, alive *liveness, now time.Time, missing, ove
 			t.overdue = append(t.overdue, first)
 		}
 	}
+}
+
+// tickTimers takes in the silence about names that have been asked for on a stream.
+func (c *Core) tickTimers(s *slot, now time.Time) {
+	learned := func(lane fanout.Lane, u *cache.Update) { c.learned(s, lane, u, now) }
+	s.stream.timers.expired(&c.config, &s.alive, now, func(lane fanout.Lane, names []string) {
+		if c.config.explicitMissing() {
+			learned(lane, &cache.Update{Unanswered: names})
+		} else {
+			learned(lane, &cache.Update{Missing: names, Mute: !s.stream.used[lane.Type].spoke})
+		}
+		s.stream.lanes[lane.Type].unanswered.mayLack(now)
+	}, func(lane fanout.Lane, names []string) {
+		early, names := c.hub.Early(lane.Type, names, uint64(s.id))
+		s.stream.lanes[lane.Type].unanswered.refreshFor(early)
+		if len(names) == 0 {
+			return
+		}
+		c.sweepsNames(s, lane, names)
+		learned(lane, &cache.Update{Overdue: names})
+		s.stream.lanes[lane.Type].unanswered.mayLack(now)
+	})
 }

@@ -11,8 +11,9 @@ import (
 // A new stream in place of the one there is, for the sake of what is uncertain on it.
 //
 // A wildcard that was asked for with versions, and of which nothing has come, may be as it
-// was shown; but no timer says so. Where its set is only from disk, or was never complete, it
-// is asked for once more without them: then there is something to say (RECON-19).
+// was shown; but no timer says so. Where its set is only from disk, or was never complete, or
+// not all of its versions could be shown, it is asked for once more without them: then there is
+// something to say (RECON-19, RECON-12).
 //
 // What was announced with a fault the server believes delivered. A new stream, which does not
 // show it, has it announced again (ERR-10).
@@ -47,7 +48,7 @@ func (c *Core) tickBare(s *slot, l *laneState, now time.Time) (replaced bool) {
 		return false
 	}
 	for _, other := range s.stream.lanes {
-		if !c.bareAt(s, other).IsZero() && c.hub.Unproven(other.lane.Type) {
+		if !c.bareAt(s, other).IsZero() && (other.partly || c.hub.Unproven(other.lane.Type)) {
 			c.bare[other.lane] = true
 		}
 	}

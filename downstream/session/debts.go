@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
@@ -65,11 +67,12 @@ func (d *debts) force(id cache.ID) { add(&d.forced, id) }
 // errs notes that the client is told of an error of a name.
 func (d *debts) errs(id cache.ID) { add(&d.erred, id) }
 
-// owes: what a name leads to is to be told whatever the client holds.
-func (d *debts) owes(id cache.ID, a *cache.Answer) bool {
+// owes: all that a name leads to is to be told whatever the client holds. That an error is over
+// is told by any of it that is news to the client.
+func (d *debts) owes(id cache.ID, a *cache.Answer, news func(*cache.Resource) bool) bool {
 	_, forced := d.forced[id]
 	_, erred := d.erred[id]
-	return forced || erred && a.Error == nil
+	return forced || erred && a.Error == nil && (a.State != cache.Present || !slices.ContainsFunc(a.Resources(), news))
 }
 
 // paid: what a name leads to was told.

@@ -124,10 +124,6 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 	}
 }
 
-// givesUp takes in that names are about to be given up, and returns the resources that the
-// client has because of them, and may have because of others.
-// erase forgets what names have led to that were given up, unless other names lead there, too.
-// What the wildcard may cover is told as what it is to the wildcard (WILD-8).
 // due: there may be something to send.
 func (d *deltaState) due() bool {
 	return d.debts.due() || d.brought != nil || d.uncovered.len() > 0
@@ -139,6 +135,7 @@ func (d *deltaState) brings(name string) bool { return d.brought.has(name) }
 // collect is what there is to tell. push: changes too, not only answers.
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push && !d.postpones
+	p.from = d.told
 	p.version = v.SystemVersion()
 	d.returns(v, d.brings)
 	subscribed, synced := v.Wildcard()
@@ -192,16 +189,6 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	return p
 }
 
-// collectWildcard: the whole set once it is complete (DOWN-DELTA-13, row j), then
-// its changes.
-// collectMembers: the whole set, and removals of what was told before.
-// collectChanges: what has changed in the set, unless that has to wait (ORDER-3), and
-// removals, also those that had to.
-// toldGone: the client has been told ahead that a member is gone.
-// share lists what every client without names, versions or peculiarities of its own is
-// told after a position. false: this one is not like that.
-// collectLeft: a name given up under the wildcard is told as what it is to the
-// wildcard, once that is certain (WILD-8, row l).
 // collectNames: every name asked for is answered (DOWN-DELTA-7), and every change
 // of a subscribed one is told. A name not resolved yet is silent, and marked again
 // when it is (MISS-7).
@@ -240,7 +227,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	if a.State == cache.Unknown {
 		return
 	}
-	forced := asked || d.owes(id, &a)
+	forced := asked || d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Warm(id) && d.brings(r.Name)) })
 	p.answer = p.answer || asked
 	d.answered(name)
 	d.release(d.leads(v, id, &a)...)
@@ -267,6 +254,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 // all the same.
 func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, forced bool, p *part) {
 	_, exact := d.led[id]
+	sent := !v.Told(id).Copy()
 	for _, r := range a.Resources() {
 		switch kept := v.Warm(id) && d.brings(r.Name); {
 		case kept:
@@ -275,35 +263,53 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			d.spare(r, p)
 		case d.brought.spared(r.Name): // another of its names has led here already
 		case forced || !d.holds(v, r):
-			p.resources = append(p.resources, r)
-			if own, ok := v.Lookup(r.Name); ok {
-				d.paid(own, a)
-			}
+			p.resources, sent = append(p.resources, r), true
+			d.answers(v, r)
 		}
 		if exact {
 			d.sentFor(r)
 		}
 	}
-	v.Tell(id, fanout.ToldCopy(p.position))
+	if sent {
+		v.Tell(id, fanout.ToldCopy(p.position))
+	}
 }
 
-// collectReleased judges what no name leads to any more. Unless the client's interest covers
-// it otherwise it is gone; if the wildcard does, it is told as a member. What cannot be judged
-// yet stays.
-// answersTo: some name of the client's leads to a resource, or may: its own has no answer.
-// falls is the member of the wildcard's set, or nil, that a resource falls back to which the
-// client has because of a name; certain is false while that cannot be said.
+// answers notes that a resource is sent: that answers all names which lead to it alone.
+func (d *deltaState) answers(v fanout.View, r *cache.Resource) {
+	if d.asked.len()+len(d.forced) == 0 {
+		return
+	}
+	for _, name := range append(slices.Clip(r.Aliases), r.Name) {
+		if id, ok := v.Lookup(name); ok {
+			if a := v.Answer(id); a.Resource == r && len(a.More) == 0 {
+				d.paid(id, &a)
+				d.asked.drop([]cache.ID{id})
+			}
+		}
+	}
+}
+
 // collectErrors: each error of a name once (ERR-9), in a response that does not
 // list the name as a resource.
 func (d *deltaState) collectErrors(v fanout.View, p *part) {
 	p.refuse(&d.exchange)
-	for _, id := range d.failed.take() {
+	failed := d.failed.take()
+	var untold []cache.ID // after an error the copy would say that it is over
+	if len(failed) > 0 {
+		untold = distinct(slices.Clone(d.changed.items))
+	}
+	for _, id := range failed {
 		if !v.Has(id) {
 			continue
 		}
 		name := v.Name(id)
 		if named := func(r *cache.Resource) bool { return r.Name == name }; slices.ContainsFunc(p.resources, named) || slices.ContainsFunc(p.beats, named) {
 			d.failed.add(id) // in the next one
+			continue
+		}
+		if _, waits := slices.BinarySearch(untold, id); waits && v.Answer(id).State == cache.Present {
+			d.failed.add(id)
 			continue
 		}
 		if p.collectError(v, id, d.brings(name)) {

@@ -10,6 +10,7 @@ import (
 // The sets of SotW clients whose type is full-state: each response is the whole view, since
 // clients delete what is missing from it (DOWN-SOTW-6).
 
+// collectFull decides whether the whole view is to be sent, and lists it.
 func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	subscribed, synced := v.Wildcard()
 	s.wildcardAsked = s.wildcardAsked && subscribed
@@ -51,7 +52,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	s.collectErrors(v, p)
 	if push && (s.renewed.len() > 0 || s.membersRenewed) {
 		// The whole set, since a client takes what comes without a body for gone (TTL-8).
-		whole, beats := s.renewals(v)
+		whole, beats := s.renewals(v, p.from)
 		beat = len(whole)+len(beats) > 0 && !v.Husks()
 		send = send || beat
 	}
@@ -87,6 +88,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	s.delivered(v, p)
 }
 
+// gained are those of a view that are news to the client, for whom it matters: Clusters.
 func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 	if s.url != cache.Cluster {
 		return nil
@@ -107,6 +109,7 @@ func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 	return changed
 }
 
+// answersNew: the set has an answer to something that was not asked for before.
 func (s *sotwState) answersNew(v fanout.View) bool {
 	if s.wildcardAsked && s.awaits(fanout.Wildcard) {
 		return true
@@ -119,6 +122,8 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 	return false
 }
 
+// delivered notes what the client holds with a set, or what it does not any more when only
+// that is the news and waits for other types.
 func (s *sotwState) delivered(v fanout.View, p *part) {
 	s.told = p.position
 	if !p.shrunk && len(p.staying) == 0 {
@@ -137,6 +142,7 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 	}
 }
 
+// listed: some of the resources bears a name.
 func listed(resources []*cache.Resource, name string) bool {
 	return slices.ContainsFunc(resources, func(r *cache.Resource) bool { return r.Name == name })
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -32,11 +33,18 @@ type holdings struct {
 	// brought are the versions that it came with and that are not judged yet (Delta).
 	brought *brought
 	// led are the resources that names were said to lead to, where these are not simply the
-	// ones that bear the names; other is what the client has of all of these, by version.
+	// ones that bear the names; other is what the client has of all of these, and of members
+	// that the positions have passed without their being told, since a name leads to them.
 	led   map[cache.ID][]string
-	other map[string]string
+	other map[string]copied
 	// aliased: some resource that it was sent had aliases.
 	aliased bool
+}
+
+// copied is what a client has of one resource: a version, "" if nobody knows which, or nothing.
+type copied struct {
+	version string
+	some    bool
 }
 
 // ahead is a version, or "" for gone, and when it was told.
@@ -60,8 +68,8 @@ func (h *holdings) of(v fanout.View, name string) (version string, some bool) {
 	if b := h.brought.find(name); b != nil && !b.judged {
 		return b.version, true
 	}
-	if version, some = h.other[name]; some {
-		return version, true
+	if c, exact := h.other[name]; exact {
+		return c.version, c.some
 	}
 	if id, ok := v.Lookup(name); ok {
 		return h.named(v, id)
@@ -86,9 +94,6 @@ func (h *holdings) named(v fanout.View, id cache.ID) (version string, some bool)
 func (h *holdings) member(v fanout.View, name string) (version string, some bool) {
 	if subscribed, _ := v.Wildcard(); !subscribed {
 		return "", false
-	}
-	if len(v.Names()) > 0 && v.Leads(name) {
-		return "", h.told > 0 // changes of what names lead to are told for those
 	}
 	c, known := v.Change(name)
 	if a, ok := h.ahead[name]; ok && (!known || c.Seq <= a.at) {
@@ -120,7 +125,7 @@ func (h *holdings) sent(r *cache.Resource) {
 	h.aliased = h.aliased || len(r.Aliases) > 0
 	h.brought.judge(r.Name)
 	if _, ok := h.other[r.Name]; ok {
-		h.other[r.Name] = r.Version
+		h.other[r.Name] = copied{r.Version, true}
 	}
 }
 
@@ -164,11 +169,27 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID) []string {
 	if !some || !h.aliased {
 		return nil
 	}
-	if h.other == nil {
-		h.other = make(map[string]string)
-	}
-	h.other[name] = version
+	h.note(name, copied{version, true})
 	return []string{name}
+}
+
+// leaveMembers does the same of the wildcard, for members that may list a name that the client
+// asks for.
+func (h *holdings) leaveMembers(v fanout.View) (members []string) {
+	if len(v.Names()) == 0 {
+		return nil
+	}
+	asked := func(name string) bool { _, asked := v.Lookup(name); return asked }
+	for _, changes := range []iter.Seq[cache.Change]{v.Members(0), v.Led(0)} {
+		for c := range changes {
+			version, some := h.of(v, c.Name)
+			if some && (version == "" || slices.ContainsFunc(c.Resource.Aliases, asked)) {
+				h.note(c.Name, copied{version, true})
+				members = append(members, c.Name)
+			}
+		}
+	}
+	return members
 }
 
 // passed notes that both positions are where they are: what was told ahead of them is no
@@ -213,10 +234,23 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 
 // sentFor notes that it has a resource because of an alias.
 func (h *holdings) sentFor(r *cache.Resource) {
+	h.note(r.Name, copied{r.Version, true})
+}
+
+func (h *holdings) note(name string, c copied) {
 	if h.other == nil {
-		h.other = make(map[string]string)
+		h.other = make(map[string]copied)
 	}
-	h.other[r.Name] = r.Version
+	h.other[name] = c
+}
+
+// skipped notes that the positions pass a member that is told, if at all, for a name.
+func (h *holdings) skipped(v fanout.View, after cache.Seq) {
+	for c := range v.Led(after) {
+		if _, exact := h.other[c.Name]; !exact && c.Resource != nil {
+			h.note(c.Name, copied{})
+		}
+	}
 }
 
 // sentBy notes that it has a resource to which it is not known which of its names have led.
@@ -229,10 +263,7 @@ func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
 
 // keeps notes that it has some version of a resource, whatever its interest leads to.
 func (h *holdings) keeps(name string) {
-	if h.other == nil {
-		h.other = make(map[string]string)
-	}
-	h.other[name] = ""
+	h.note(name, copied{some: true})
 }
 
 // forget erases what the client has of a resource.

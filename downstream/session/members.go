@@ -9,6 +9,8 @@ import (
 
 // What a Delta client is told of the wildcard's set: all of it once, then its changes.
 
+// collectWildcard: the whole set once it is complete (DOWN-DELTA-13, row j), then
+// its changes.
 func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	subscribed, synced := v.Wildcard()
 	switch {
@@ -33,12 +35,14 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	}
 	p.removedMembers = len(p.removed) > 0
 	d.members = false
+	d.skipped(v, d.told)
 	d.told = p.position
 	if !p.removedMembers {
 		d.untold = p.position
 	}
 }
 
+// collectMembers: the whole set, and removals of what was told before.
 func (d *deltaState) collectMembers(v fanout.View, p *part) {
 	if d.untold == unseen && d.plain() && d.share(v, 0, p) {
 		return
@@ -57,6 +61,8 @@ func (d *deltaState) collectMembers(v fanout.View, p *part) {
 	slices.Reverse(p.resources) // in the order in which they changed
 }
 
+// collectChanges: what has changed in the set, unless that has to wait (ORDER-3), and
+// removals, also those that had to.
 func (d *deltaState) collectChanges(v fanout.View, p *part) {
 	if !d.postponed && d.plain() && d.share(v, d.told, p) {
 		p.removed = p.news.Removed
@@ -77,11 +83,14 @@ func (d *deltaState) collectChanges(v fanout.View, p *part) {
 	slices.Reverse(p.removed)
 }
 
+// toldGone: the client has been told ahead that a member is gone.
 func (d *deltaState) toldGone(c cache.Change) bool {
 	a, ok := d.ahead[c.Name]
 	return ok && a.version == "" && c.Seq <= a.at
 }
 
+// share lists what every client without names, versions or peculiarities of its own is
+// told after a position. false: this one is not like that.
 func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) (ok bool) {
 	if p.news, ok = v.News(after); ok {
 		p.resources = p.news.Resources
@@ -89,6 +98,8 @@ func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) (ok bool) {
 	return ok
 }
 
+// collectLeft: a name given up under the wildcard is told as what it is to the
+// wildcard, once that is certain (WILD-8, row l).
 func (d *deltaState) collectLeft(v fanout.View, p *part) {
 	subscribed, synced := v.Wildcard()
 	if !subscribed {
@@ -97,10 +108,7 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 	if d.left.len() == 0 || !synced {
 		return
 	}
-	var removed []string
-	if v.WarmSet() {
-		removed = distinct(slices.Clone(p.removed))
-	}
+	removed := distinct(slices.Clone(p.removed))
 	for _, name := range d.left.take() {
 		if _, again := v.Lookup(name); again {
 			continue

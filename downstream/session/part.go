@@ -44,6 +44,7 @@ type part struct {
 
 	version  string
 	position cache.Seq
+	from     cache.Seq                     // how far the client had been told of the wildcard's set
 	ends     map[*cache.Resource]time.Time // of what has a TTL
 }
 

@@ -10,6 +10,8 @@ import (
 // What a client has because of a name goes when that name is given up or leads elsewhere, unless
 // its interest covers it otherwise (NAME-5, WILD-8, WILD-16).
 
+// givesUp takes in that names are about to be given up, and returns the resources that the
+// client has because of them, and may have because of others.
 func (d *deltaState) givesUp(names []string) (ledTo []string) {
 	if len(names) == 0 || !d.aliased && d.led == nil {
 		return nil
@@ -18,12 +20,16 @@ func (d *deltaState) givesUp(names []string) (ledTo []string) {
 		for _, name := range names {
 			if id, ok := v.Lookup(name); ok {
 				ledTo = append(ledTo, d.leaveName(v, id)...)
+			} else if name == fanout.Wildcard {
+				ledTo = append(ledTo, d.leaveMembers(v)...)
 			}
 		}
 	})
 	return ledTo
 }
 
+// erase forgets what names have led to that were given up, unless other names lead there, too.
+// What the wildcard may cover is told as what it is to the wildcard (WILD-8).
 func (d *deltaState) erase(ledTo []string) {
 	if len(ledTo) == 0 {
 		return
@@ -33,11 +39,13 @@ func (d *deltaState) erase(ledTo []string) {
 		for _, name := range ledTo {
 			_, own := v.Lookup(name)
 			switch {
-			case own || v.Leads(name):
+			case own:
+			case v.Leads(name):
+				d.release(name) // what leads there may not have been looked at when it leads elsewhere
 			case subscribed:
 				d.forget(name)
 				d.left.add(name)
-			case len(v.Names()) > 0 && !v.Here(name, d.other[name]):
+			case len(v.Names()) > 0 && !v.Here(name, d.other[name].version):
 				d.release(name) // a version that may list an alias which the client asks for
 			default:
 				d.forget(name)
@@ -46,17 +54,23 @@ func (d *deltaState) erase(ledTo []string) {
 	})
 }
 
+// collectReleased judges what no name leads to any more. Unless the client's interest covers
+// it otherwise it is gone; if the wildcard does, it is told as a member. What cannot be judged
+// yet stays.
 func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	if len(d.released) == 0 || !push || d.postponed { // what waits may lead to it
 		return
 	}
 	for name := range d.released {
 		member, certain := d.falls(v, name)
+		version, some := d.of(v, name)
 		if !certain {
+			if d.ttl && some && v.Leased() && !v.Here(name, version) {
+				d.note(name, copied{some: true}) // its TTL may have run out, and the client has dropped it
+			}
 			continue
 		}
 		delete(d.released, name)
-		version, some := d.of(v, name)
 		if named := member == nil && d.answersTo(v, name); named {
 			continue // it is answered by that name
 		}
@@ -73,6 +87,7 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	}
 }
 
+// answersTo: some name of the client's leads to a resource, or may: its own has no answer.
 func (x *exchange) answersTo(v fanout.View, name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		a := v.Answer(id)
@@ -81,6 +96,8 @@ func (x *exchange) answersTo(v fanout.View, name string) bool {
 	return v.Leads(name)
 }
 
+// falls is the member of the wildcard's set, or nil, that a resource falls back to which the
+// client has because of a name; certain is false while that cannot be said.
 func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, certain bool) {
 	subscribed, synced := v.Wildcard()
 	if _, own := v.Lookup(name); own || v.Leads(name) || !subscribed {
@@ -90,6 +107,8 @@ func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, ce
 	return member, synced && (member != nil || !v.WarmSet())
 }
 
+// changesHands is what the client holds because of the wildcard and asks for by name now, or
+// because of a name that it does not ask for any more.
 func (s *sotwState) changesHands(v fanout.View, names []string) map[string]fanout.Told {
 	held := make(map[string]fanout.Told)
 	for _, id := range v.Names() {
@@ -118,6 +137,8 @@ func (s *sotwState) changesHands(v fanout.View, names []string) map[string]fanou
 	return held
 }
 
+// collectReleased has what no name leads to any more sent as a member of the wildcard's set.
+// The rest goes silently (DOWN-SOTW-10).
 func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 	if len(s.released) == 0 || !push || s.postponed {
 		return

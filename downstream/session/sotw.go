@@ -109,8 +109,6 @@ func (s *sotwState) replace(names []string, came bool, now time.Time) fanout.Ask
 	return asked
 }
 
-// changesHands is what the client holds because of the wildcard and asks for by name now, or
-// because of a name that it does not ask for any more.
 // awaitNew notes what a request asks for that those before it did not, unless the client
 // came with it.
 func (s *sotwState) awaitNew(before []string, wildcard, came bool) {
@@ -143,6 +141,7 @@ func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink 
 // collect is what there is to tell. push: changes too, not only answers.
 func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push && !s.postpones
+	p.from = s.told
 	s.returns(v, func(name string) bool {
 		id, ok := v.Lookup(name)
 		return ok && v.Told(id) == fanout.Brought
@@ -159,12 +158,6 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	return p
 }
 
-// collectFull decides whether the whole view is to be sent, and lists it.
-// gained are those of a view that are news to the client, for whom it matters: Clusters.
-// answersNew: the set has an answer to something that was not asked for before.
-// delivered notes what the client holds with a set, or what it does not any more when only
-// that is the news and waits for other types.
-// listed: some of the resources bears a name.
 // collectNew lists what is new or newly named. A removal is not told, save as an
 // error (DOWN-SOTW-10, MISS-6).
 func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
@@ -193,6 +186,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 			}
 		}
 		slices.Reverse(p.resources)
+		s.skipped(v, after)
 		s.wildcardAsked, s.members, s.told, s.untold = false, false, p.position, p.position
 		s.answered(fanout.Wildcard)
 	}
@@ -271,7 +265,7 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 		if a.State != cache.Present && s.doubts(v, id) {
 			continue
 		}
-		forced := asked || s.owes(id, &a)
+		forced := asked || s.owes(id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
 		if a.State != cache.Unknown {
 			s.release(s.leads(v, id, &a)...)
 			s.paid(id, &a)
@@ -300,12 +294,10 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 	}
 }
 
-// collectReleased has what no name leads to any more sent as a member of the wildcard's set.
-// The rest goes silently (DOWN-SOTW-10).
 // collectRenewals: heartbeats go under the version that the client has accepted, and
 // which they do not change (TTL-8, TTL-10). What goes under a new one has a body.
 func (s *sotwState) collectRenewals(v fanout.View, p *part) {
-	whole, beats := s.renewals(v)
+	whole, beats := s.renewals(v, p.from)
 	whole, _ = bodies(v, whole)
 	p.resources = append(p.resources, whole...)
 	if len(p.resources) == 0 && !p.must && s.accepted != "" {

@@ -25,15 +25,16 @@ func takesTTL(node *core.Node, delta bool) bool {
 // renewals are the resources whose TTL upstream has renewed since the client was
 // last told (TTL-3). Most go without their bodies. Some go whole: those that got or
 // lost their TTL (TTL-12), and virtual hosts, of which a client takes one without a
-// body for a denial (TTL-9).
-func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
+// body for a denial (TTL-9). to is how far it was told of the wildcard's set.
+func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.Resource) {
 	from := x.renewedTo
 	x.renewedTo = v.Position()
-	add := func(r *cache.Resource, changed cache.Seq) {
-		switch _, turned := v.Ends(r); {
+	add := func(r *cache.Resource, changed, told cache.Seq) {
+		switch ends, turned := v.Ends(r); {
 		case x.refuses(changed):
-		case turned > from:
+		case turned > max(from, told):
 			whole = append(whole, r)
+		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
 		case x.url != cache.VirtualHost:
 			beats = append(beats, r)
 		case v.Body(r) != nil:
@@ -45,16 +46,17 @@ func (x *exchange) renewals(v fanout.View) (whole, beats []*cache.Resource) {
 			continue // what is new goes with its TTL
 		}
 		if a := v.Answer(id); v.Has(id) && a.State == cache.Present {
-			add(a.Resource, a.Seq)
+			told := v.Told(id).At()
+			add(a.Resource, a.Seq, told)
 			for i, r := range a.More {
-				add(r, a.MoreSeqs[i])
+				add(r, a.MoreSeqs[i], told)
 			}
 		}
 	}
 	if subscribed, synced := v.Wildcard(); x.membersRenewed && subscribed && synced {
 		for c := range v.Renewed(from) {
 			if x.holds(v, c.Resource) {
-				add(c.Resource, c.Seq)
+				add(c.Resource, c.Seq, to)
 			}
 		}
 	}
@@ -73,7 +75,7 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		}
 	}
 	if push {
-		whole, renewed := d.renewals(v)
+		whole, renewed := d.renewals(v, p.from)
 		whole, _ = bodies(v, besides(p.resources, whole))
 		p.resources = append(p.resources, whole...)
 		beats = append(beats, renewed...)

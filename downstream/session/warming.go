@@ -32,20 +32,38 @@ func (s *Session) warm(clusters []*cache.Resource) {
 	x := st.base()
 	d, _ := st.(*deltaState)
 	x.sub.Read(func(v fanout.View) {
+		subscribed, _ := v.Wildcard()
 		for _, name := range names {
 			if id, ok := v.Lookup(name); ok {
-				x.changed.add(id)
-				x.force(id)
-			} else if r := v.Member(name); r != nil && d != nil {
-				if subscribed, _ := v.Wildcard(); subscribed {
-					d.left.add(name)
-				}
+				x.warms(id)
+			} else if subscribed && d != nil {
+				d.warmsMember(v, name)
 			}
 			if d != nil {
 				d.brought.void(name)
 			}
 		}
 	})
+}
+
+// warms has a name told once more, since a cluster needs what it leads to.
+func (x *exchange) warms(id cache.ID) {
+	x.changed.add(id)
+	x.force(id)
+}
+
+// warmsMember does so with a member of the wildcard's set, for an alias of it if the client asks
+// for one.
+func (d *deltaState) warmsMember(v fanout.View, name string) {
+	if r := v.Resource(name); r != nil {
+		for _, alias := range r.Aliases {
+			if id, ok := v.Lookup(alias); ok {
+				d.warms(id)
+				return
+			}
+		}
+		d.left.add(name)
+	}
 }
 
 // needs keeps the endpoint names of clusters that are sent before the client asks for

@@ -58,8 +58,6 @@ type Checker struct {
 	crossed   map[string]bool      // what was said while it was given up, to be asked for again, and what a server keeps no account of (servers.go)
 	orphans   map[string]bool      // resources whose names were given up while an alias leads to them, by kind and name
 	about     *topic               // of the last response
-	flash     bool                 // a client was sent a TTL of a millisecond, of what has had one
-	timed     map[string]bool      // what has had a TTL, by kind and name
 	leaves    bool                 // a client has given up a name under the wildcard
 	lapsedAt  map[string]time.Time // since when wildcards may be given up, by kind
 	late      bool
@@ -90,7 +88,7 @@ func newChecker(s Settings, bodies map[string]content) *Checker {
 		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
 		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{},
 		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
-		hungSince: map[int]time.Time{}, crossed: map[string]bool{}, orphans: map[string]bool{}, timed: map[string]bool{}, lapsedAt: map[string]time.Time{}, settings: s, maxResponse: largestResponse, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores), marks: strings.Contains(s.Server, marks),
+		hungSince: map[int]time.Time{}, crossed: map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{}, settings: s, maxResponse: largestResponse, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores), marks: strings.Contains(s.Server, marks),
 	}
 	c.relayStarted()
 	for _, k := range kinds {
@@ -205,11 +203,11 @@ func (c *Checker) silence() {
 			asked := maps.Clone(l.names)
 			maps.Copy(asked, l.again) // just being asked for again
 			for name, since := range asked {
-				if d := c.doubts[kind][false]; !l.wildcard && d != nil && d.stream != id && c.now.Sub(since) >= c.missing && c.alive(s, since) {
-					d.hidden = false // it has had the time to say all there is
+				if d := c.doubts[kind][false]; !l.wildcard && d != nil && d.hidden != id && c.now.Sub(since) >= c.missing && c.alive(s, since) {
+					d.hidden = 0 // it has had the time to say all there is
 				}
 				if _, known := v.words[name]; !l.wildcard && !known && c.now.Sub(since) >= c.missing && !v.matches(name, surely) && c.alive(s, since) {
-					if d := c.doubts[kind][false]; d != nil && d.stream == id && c.doubted(kind, false, name) {
+					if d := c.doubts[kind][false]; d != nil && (d.names[name] == id || d.hidden == id && c.mayHide(d, kind, false, name)) {
 						continue // no timer of this stream makes it absent (ERR-10)
 					}
 					c.sound(kindOf(kind), false, name)

@@ -109,7 +109,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 	waits := slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), unresolved)
 	// Nothing vouches for the silence about a name that the client may hold (MISS-4).
 	doubted := func(name string) bool {
-		return t.interest.Names[name] && (c.known[k.name].byName.muted(name) || c.mute(k) && !c.known[k.name].byName.matched(name))
+		return t.interest.Names[name] && (c.known[k.name].byName.muted(name) || c.mute(k) && !c.known[k.name].byName.matches(name, surely))
 	}
 	doubt := len(t.brought) > 0 && slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), doubted)
 	if (waits || doubt) && cl.sotw && k.full {

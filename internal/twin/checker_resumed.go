@@ -27,12 +27,21 @@ func (c *Checker) follows(k kind, l *relayLane) *relayLane {
 	if all.names = maps.Clone(l.names); !c.settings.Splits() || l.wildcard {
 		return &all
 	}
+	sure := &Interest{Names: stamped(l.names)}
+	for _, name := range Union(c.interests(k)) {
+		sure.Names[name] = true
+	}
 	names := slices.Collect(maps.Keys(c.wanted[k.name]))
 	names = slices.DeleteFunc(names, func(name string) bool { return !c.lingers(k, name) })
-	for _, name := range append(names, Union(c.interests(k))...) {
+	for _, name := range append(names, slices.Collect(maps.Keys(sure.Names))...) {
 		if _, ok := all.names[name]; !ok && name != wildcard {
 			all.names[name] = c.now
 		}
+	}
+	known := c.known[k.name].byName
+	for name, w := range known.words { // what lingers may have been given up instead
+		w.unsure = w.unsure || w.present && !sure.Named(name, w.aliases)
+		known.words[name] = w
 	}
 	return &all
 }

@@ -207,8 +207,11 @@ func (c *Checker) answered(t *topic, k kind, sotw bool) bool {
 // opened: the first answer to a wildcard is the whole set (DOWN-DELTA-13), save what
 // the client came with, and what it asked for by name.
 func (c *Checker) opened(who string, t *topic, known *knowledge, listed map[string]bool) {
+	if known.byWildcard.warm {
+		return // what is on disk was judged when it was written
+	}
 	for name, w := range known.byWildcard.words {
-		if kept := t.brought[name] && (known.byWildcard.warm || known.byWildcard.settling); w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
+		if kept := t.brought[name] && known.byWildcard.settling; w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
 			c.fail("DOWN-DELTA-13", "%s: the first answer to the wildcard lacks %s", who, name)
 		}
 	}
@@ -277,7 +280,8 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		c.fail("G2", "%s: %s=%s is older than what it was sent before", who, name, r.label)
 	}
 	t.seen[name] = seen{r.label, age}
-	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !known.erred[name] {
+	erred := known.erred[name] || slices.ContainsFunc(aliases, func(alias string) bool { return t.interest.Names[alias] && known.erred[alias] })
+	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !erred {
 		t.twice = (t.warmed[name] || k.name == "LDS") && t.interest.leading(name, aliases) > 1
 		c.fail("G5", "%s: %s=%s again", who, name, r.label)
 	}
@@ -292,7 +296,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 			cl.warm[e] = true
 		}
 		if eds := cl.topics["EDS"]; eds != nil {
-			eds.asked[e], eds.warmed[e] = true, true
+			eds.asked[e], eds.warmed[e] = eds.asked[e] || t.holds[name].label != r.label, true
 			c.owe(kinds[1], eds, e, false)
 		}
 	}

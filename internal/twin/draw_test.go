@@ -27,7 +27,7 @@ func drawFirst(r *rand.Rand) Script {
 		Snapshot: oneOf(r, true, false),
 	}}
 	few := oneOf(r, kinds, kinds[:1], kinds[:2], kinds[3:], kinds[1:2])
-	world := cast{kinds: few, aliases: oneOf(r, true, false), deep: os.Getenv("TWIN_DEEP") != ""}
+	world := cast{kinds: few, aliases: oneOf(r, true, false)}
 	if r.IntN(100) == 0 {
 		return drawMany(r, s, world)
 	}
@@ -171,7 +171,7 @@ type cast struct {
 	kinds []kind
 	// aliases: resources have some. Then nobody asks for the wildcard, save where a
 	// type's first request is one, unless the game is deep (docs/testing.md).
-	aliases, deep bool
+	aliases bool
 }
 
 // weights are how often each verb is played.
@@ -234,9 +234,7 @@ func (c cast) op(r *rand.Rand) Op {
 		o.Who, o.Add, o.Drop = r.IntN(4), someNames(r, 3), someNames(r, 4)
 		switch r.IntN(6) {
 		case 0:
-			if !c.aliases || c.deep {
-				o.Add = append(o.Add, wildcard)
-			}
+			o.Add = append(o.Add, wildcard)
 		case 1:
 			o.Drop = append(o.Drop, wildcard)
 		case 2:

@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"maps"
 	"slices"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -54,13 +55,19 @@ func unreadable(resp *discovery.DiscoveryResponse) {
 	resp.Resources[0] = &anypb.Any{TypeUrl: "type.googleapis.com/envoy.service.discovery.v3.Resource", Value: []byte{0xff}}
 }
 
-// doubt is what faults have left open on one lane of a type: names, and, if hidden, any
-// name of which nothing is known, and that had been asked for by then.
+// doubt is what faults have left open on one lane of a type: names, each with the last stream on
+// which it was faulty, and, if there is a stream on which one was hidden, any name of which
+// nothing is known, and that had been asked for by then.
 type doubt struct {
-	stream int
-	names  map[string]bool
-	hidden bool
+	names  map[string]int
+	hidden int // zero: none
 	asked  map[string]bool
+	said   map[string]bool // names of which there was a sound answer since the last hidden one
+}
+
+// on: a stream has left something open.
+func (d *doubt) on(id int) bool {
+	return d.hidden == id || slices.Contains(slices.Collect(maps.Values(d.names)), id)
 }
 
 // spoils notes a fault in what a stream has said of a type. Of its name, "" for a hidden
@@ -74,17 +81,16 @@ func (c *Checker) spoils(id int, k kind, name string) {
 	c.silence() // what is absent by then is not in doubt
 	d := c.doubts[k.name][s.lanes[k.name].wildcard]
 	if d == nil {
-		d = &doubt{names: map[string]bool{}}
+		d = &doubt{names: map[string]int{}}
 		c.doubts[k.name][s.lanes[k.name].wildcard] = d
 	}
-	d.stream = id
 	if name == "" {
-		d.hidden, d.asked = true, map[string]bool{}
+		d.hidden, d.asked, d.said = id, map[string]bool{}, map[string]bool{}
 		for name := range s.lanes[k.name].names {
 			d.asked[name] = true
 		}
 	} else {
-		d.names[name] = true
+		d.names[name] = id
 	}
 }
 
@@ -93,6 +99,9 @@ func (c *Checker) sound(k kind, wildcard bool, names ...string) {
 	if d := c.doubts[k.name][wildcard]; d != nil {
 		for _, name := range names {
 			delete(d.names, name)
+			if d.hidden != 0 {
+				d.said[name] = true
+			}
 		}
 	}
 }
@@ -100,7 +109,7 @@ func (c *Checker) sound(k kind, wildcard bool, names ...string) {
 // clears notes that a later stream has said all that there is, or a response with all that
 // there is was sound: nothing is in doubt any more.
 func (c *Checker) clears(id int, k string, wildcard, whole bool) {
-	if d := c.doubts[k][wildcard]; d != nil && (whole || d.stream != id) {
+	if d := c.doubts[k][wildcard]; d != nil && (whole || !d.on(id)) {
 		delete(c.doubts[k], wildcard)
 	}
 }
@@ -111,17 +120,24 @@ func (c *Checker) doubted(k string, wildcard bool, name string) bool {
 	if d == nil {
 		return false
 	}
+	_, faulty := d.names[name]
+	return faulty || d.hidden != 0 && c.mayHide(d, k, wildcard, name)
+}
+
+// mayHide: a hidden fault may have been about a name.
+func (c *Checker) mayHide(d *doubt, k string, wildcard bool, name string) bool {
 	_, known := c.known[k].voice(wildcard).words[name]
-	return d.names[name] || d.hidden && !known && (wildcard || d.asked[name])
+	return !known && (wildcard || d.asked[name])
 }
 
 // inDoubt: a client must not be told that a name is gone, because of a fault: of what it
 // asks by name, where that was said, and of what it asks by wildcard.
-// What it came with and does not ask for may be what a hidden name leads to.
+// What it came with and does not ask for may be what a hidden name leads to, until there is a
+// sound answer that says what leads there (NAME-5).
 func (c *Checker) inDoubt(k kind, name string, i *Interest, brought bool) bool {
 	if brought && !i.Names[name] && !i.Wildcard {
 		d := c.doubts[k.name][false]
-		return d != nil && d.hidden && len(i.Names) > 0
+		return d != nil && d.hidden != 0 && len(i.Names) > 0 && !d.said[name]
 	}
 	if i.Names[name] {
 		return c.doubted(k.name, false, name) && !c.known[k.name].byName.absent(name)

@@ -283,7 +283,7 @@ func (k *knowledge) gone(name string, i *Interest, brought bool, kept func(asked
 		return k.byName.absent(name)
 	case i.Wildcard:
 		if k.byWildcard.warm { // what was loaded may lack it
-			return k.byName.absent(name) && !k.byWildcard.words[name].present
+			return (k.byName.absent(name) || k.byWildcard.words[name].expired) && !k.byWildcard.words[name].present // TTL-2
 		}
 		return k.byWildcard.absent(name) || k.byWildcard.complete && !k.byWildcard.words[name].present
 	}

@@ -23,35 +23,7 @@ type exemption struct {
 }
 
 // open are rules that later issues mend.
-var open = []exemption{
-	{"DOWN-DELTA-14", "a name given up in the request that asks for the wildcard is told to be gone, and again with the next removal",
-		func(c *Checker, broken string) bool { return broken == "DOWN-DELTA-14" && c.leaves }},
-	{"DOWN-DELTA-14", "a name given up while a denial of it waits for an ACK is told to be gone once more",
-		func(c *Checker, broken string) bool { return broken == "DOWN-DELTA-14" && c.redenied }},
-	{"DOWN-DELTA-14", "a SotW client that asks for a wildcard and for a name that does not exist is told so, and then that the set is empty",
-		func(c *Checker, broken string) bool {
-			return broken == "DOWN-DELTA-14" && c.about.sotw && c.about.interest.Wildcard
-		}},
-	{"WILD-8", "a member that is named and given up in one request is told twice",
-		func(c *Checker, broken string) bool { return broken == "G5" && c.leaves }},
-	{"WILD-8", "a member that is named is given up in the request that asks for an alias of it, and is told to be gone",
-		func(c *Checker, broken string) bool {
-			return broken == "G4" && c.leaves && c.about.interest.Wildcard && len(c.about.interest.Names) > 0
-		}},
-	{"NAME-5", "a resource that a client has by an alias goes, and the client is not told: its name has been given up, by this client or by all, or the alias was answered with an error", breaks("NAME-5")},
-	{"ORDER-4", "endpoints that come again after their cluster, and listeners that have waited for clusters, come twice if two names lead to them",
-		func(c *Checker, broken string) bool { return broken == "G5" && c.about.twice }},
-	{"DOWN-SOTW-7", "a set goes to a SotW client without a name that it may hold as a member of the wildcard that it came with, and asks for by name now",
-		func(c *Checker, broken string) bool { return broken == "G4" && c.about.sotw && c.about.asks > 1 }},
-	{"RECON-19", "what is on disk replaces what a SotW client came with, once it has changed its names",
-		func(c *Checker, broken string) bool { return broken == "RECON-19" && c.about.sotw && c.about.asks > 1 }},
-	{"ERR-9", "an error overtakes the copy that came before it and waits for an ACK: the client takes that copy for the end of the error, and is not told of the error again",
-		func(c *Checker, broken string) bool { return broken == "ERR-9" && c.overtaken }},
-	{"ORDER-2", "a SotW client that turns from the wildcard to a name of it is sent, once more, the cluster that has gone meanwhile",
-		func(c *Checker, broken string) bool { return broken == "G1" && c.about.sotw && c.about.asks > 1 }},
-	{"TTL-12", "a resource that loses its TTL with its next content, or when its name gets a copy of its own without one, or one that never had a TTL and shares an alias with one that has, is renewed for a millisecond to clients that know TTLs",
-		func(c *Checker, broken string) bool { return broken == "TTL-5" && c.flash }},
-}
+var open = []exemption{}
 
 // unmended are those that are being mended now, each with the habit of the control plane
 // that shows it. When what mends one is merged its entry is deleted; what the games then

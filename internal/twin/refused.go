@@ -24,6 +24,7 @@ type refusal struct {
 	names    map[string]bool
 	owed     map[string]bool // names that await their error
 	wildcard bool
+	asked    bool   // anything
 	nonce    string // of the last response
 }
 
@@ -36,6 +37,9 @@ func (g *Game) askRefused(p *player, add, drop []string) {
 		p.refused = &refusal{names: map[string]bool{}, owed: map[string]bool{}}
 	}
 	r := p.refused
+	if len(add) == 0 && !r.asked {
+		return // a first request that names nothing asks for everything
+	}
 	var m proto.Message
 	if p.sotw {
 		add = slices.DeleteFunc(slices.Clone(add), func(name string) bool { return name == wildcard })
@@ -54,6 +58,10 @@ func (g *Game) askRefused(p *player, add, drop []string) {
 		r.names = names
 		m = &discovery.DiscoveryRequest{TypeUrl: refusedType, ResourceNames: add, ResponseNonce: r.nonce, Node: p.node()}
 	} else {
+		drop = slices.DeleteFunc(slices.Clone(drop), func(name string) bool { return slices.Contains(add, name) })
+		if len(add)+len(drop) == 0 || len(add) == 0 && r.nonce == "" {
+			return // a first request that names nothing asks for everything
+		}
 		for _, name := range add {
 			if name == wildcard {
 				r.wildcard = true
@@ -61,20 +69,14 @@ func (g *Game) askRefused(p *player, add, drop []string) {
 			}
 			r.names[name], r.owed[name] = true, true
 		}
-		drop = slices.DeleteFunc(slices.Clone(drop), func(name string) bool { return slices.Contains(add, name) })
 		for _, name := range drop {
 			delete(r.names, name)
 			delete(r.owed, name)
 			r.wildcard = r.wildcard && name != wildcard
 		}
-		if len(add)+len(drop) == 0 {
-			return
-		}
 		m = &discovery.DeltaDiscoveryRequest{TypeUrl: refusedType, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: drop, Node: p.node()}
-		if len(add) == 0 && r.nonce == "" {
-			return // a first request that names nothing asks for everything
-		}
 	}
+	r.asked = true
 	g.log("c%d > %s", p.id, m)
 	g.relay.Ask(p.id, m)
 }

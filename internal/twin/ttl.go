@@ -116,7 +116,6 @@ func (c *Checker) leases(k kind, name string, was, is time.Time) {
 	if was.IsZero() && is.IsZero() {
 		return
 	}
-	c.timed[k.name+" "+name] = true
 	for _, cl := range c.clients {
 		if t := cl.topics[k.name]; t != nil && cl.ttl {
 			t.owed[name] = true
@@ -169,7 +168,6 @@ func (k *knowledge) lasts(name, label string, ends time.Time) bool {
 
 // lasting judges until when a client is told that a resource is good.
 func (c *Checker) lasting(who string, k kind, cl *clientState, name, label string, ttl *durationpb.Duration) (ends time.Time) {
-	c.flash = ttl.AsDuration() == time.Millisecond && (c.timed[k.name+" "+name] || len(c.aliases(k, content{name: name, label: label})) > 0)
 	switch ends = c.ends(ttl); {
 	case !cl.ttl && ttl != nil:
 		c.fail("TTL-6", "%s is sent a TTL, and has not said that it knows them", who)
