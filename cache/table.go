@@ -308,10 +308,11 @@ func (t *Table) Deny(r *Resource, seq Seq, touched []ID) []ID {
 		if e.more == nil {
 			e.more = &related{}
 		}
-		if n := e.more.negative; e.state == Absent && n != nil && n.Version == r.Version && n.Name == r.Name {
-			continue
+		again := e.state == Absent && e.more.negative != nil && e.err == nil
+		e.state, e.cause, e.more.negative, e.err = Absent, Removed, r, nil // ERR-8
+		if again {
+			continue // it is told to nobody (UP-19)
 		}
-		e.state, e.cause, e.more.negative = Absent, Removed, r
 		t.touch(id, seq)
 		touched = append(touched, id)
 	}

@@ -91,6 +91,9 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 		}
 		switch {
 		case member == nil && some:
+			if d.brings(name) {
+				d.keeps(name) // until that is told
+			}
 			p.removed = append(p.removed, name)
 			p.removedNames = append(p.removedNames, name)
 			continue // and erased when that is told
