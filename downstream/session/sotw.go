@@ -96,7 +96,12 @@ func (s *sotwState) replace(names []string, came bool, now time.Time) fanout.Ask
 	asked := s.sub.Replace(names, now)
 	s.sub.Read(func(v fanout.View) {
 		if subscribed, _ := v.Wildcard(); subscribed && !s.full {
-			s.release(gone...) // they are what they are to the wildcard
+			for _, name := range gone { // it is what it is to the wildcard
+				if _, some := held[name]; !some {
+					s.note(name, copied{})
+				}
+				s.release(name)
+			}
 		}
 		if s.full && !slices.Equal(names, before) {
 			s.outgoing.giveUp(v)

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // Responses that are too large for a client: Delta ones are split, and a resource
@@ -51,9 +50,7 @@ func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
 		return whole
 	}
 	if r.Delta || !x.full {
-		if out := r.leaveOut(room, s.config.MaxResponse); len(out) > 0 {
-			x.sub.Read(func(v fanout.View) { x.leftOut(v, out, sp.position) })
-		}
+		sp.tooLarge = r.leaveOut(room, s.config.MaxResponse)
 	}
 	if !r.Delta {
 		return whole

@@ -30,8 +30,9 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 	from := x.renewedTo
 	x.renewedTo = v.Position()
 	add := func(r *cache.Resource, changed, told cache.Seq) {
+		_, some := x.of(v, r.Name)
 		switch ends, turned := v.Ends(r); {
-		case x.refuses(changed) || !x.holds(v, r):
+		case x.refuses(changed) || !some:
 		case turned > max(from, told):
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
