@@ -25,6 +25,8 @@ type deltaState struct {
 	// never be done (MISS-9).
 	quiet bool
 
+	// leftWaits: what was given up under the wildcard could not be told at once.
+	leftWaits bool
 	// looked: what is left of what the client came with was looked at, and nothing that
 	// could decide on it has come since.
 	looked bool
@@ -128,7 +130,7 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]copie
 			}
 			_, needed := d.needed[v.Name(id)]
 			if a := v.Answer(id); needed || !first && a.State == cache.Unknown {
-				d.force(id)
+				d.force(id, v.Position())
 			}
 		}
 		if asked.Wildcard && !first { // WILD-5
@@ -183,7 +185,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	if !lacking {
 		d.collectWildcard(v, push, &p)
 	}
-	d.collectLeft(v, &p)
+	d.collectLeft(v, push, &p)
 	d.collectWarming(v, push, &p)
 	d.collectNames(v, push, &p)
 	d.collectReleased(v, push, &p)
@@ -214,6 +216,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	for _, r := range p.resources {
 		d.sent(r)
 	}
+	d.warmed(p.resources)
 	d.gone(p.gone)
 	if p.removedMembers && len(p.removed) == 0 {
 		p.removedMembers, d.untold = false, p.position // all of them are told as something else
@@ -269,7 +272,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	d.release(d.leads(v, id, &a)...)
 	switch {
 	case a.State == cache.Present:
-		d.collectCopies(v, id, &a, forced, p)
+		d.collectCopies(v, id, &a, asked, forced, p)
 	case a.Negative != nil && (forced || a.Seq > told.At()):
 		p.resources = append(p.resources, a.Negative) // NAME-6
 		v.Tell(id, fanout.ToldGone(p.position))
@@ -300,10 +303,10 @@ func (d *deltaState) refusesEnd(id cache.ID, a *cache.Answer) bool {
 
 // collectCopies: all that answers to a name, and the client does not hold or is to be told
 // all the same.
-func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, forced bool, p *part) {
+func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) {
 	_, exact := d.led[id]
 	sent, lacking := !v.Told(id).Copy(), false
-	_, debt := d.forced[id]
+	since, debt := d.forced[id]
 	for _, r := range a.Resources() {
 		switch kept := v.Warm(id) && d.brings(r.Name); {
 		case kept:
@@ -311,7 +314,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 		case d.brings(r.Name) && d.holds(v, r) && !debt:
 			d.spare(r, p)
 		case d.brought.spared(r.Name): // another of its names has led here already
-		case !forced && d.holds(v, r):
+		case (!forced || debt && !asked && d.toldSince(v, r, since)) && d.holds(v, r):
 		case v.Body(r) == nil: // it is handed over when it comes
 			v.Ask(r)
 			lacking = true
@@ -327,6 +330,12 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 	if sent && !lacking {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
+}
+
+// toldSince: a resource was told for its own name after a position.
+func (d *deltaState) toldSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
+	id, named := v.Lookup(r.Name)
+	return named && v.Told(id).At() > since
 }
 
 // handedOver notes that a body is sent that had to be asked for.

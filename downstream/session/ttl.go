@@ -48,6 +48,9 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 		}
 		if a := v.Answer(id); v.Has(id) && a.State == cache.Present {
 			told := v.Told(id).At()
+			if len(a.More) > 0 {
+				told = 0 // which of them was told then, nobody knows
+			}
 			add(a.Resource, a.Seq, told)
 			for i, r := range a.More {
 				add(r, a.MoreSeqs[i], told)
