@@ -38,9 +38,10 @@ func (c *Checker) follows(k kind, l *relayLane) *relayLane {
 			all.names[name] = c.now
 		}
 	}
+	delete(sure.Names, wildcard) // what it keeps is not kept for a name
 	known := c.known[k.name].byName
-	for name, w := range known.words { // what lingers may have been given up instead
-		w.unsure = w.unsure || w.present && !sure.Named(name, w.aliases)
+	for name, w := range known.words { // what only lingers, or is wanted again, may have been given up instead
+		w.unsure = w.unsure || w.present && !c.kept(k, sure.Names, name, w)
 		known.words[name] = w
 	}
 	return &all

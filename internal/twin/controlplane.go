@@ -61,6 +61,7 @@ type serverStream struct {
 	inbox []*discovery.DeltaDiscoveryRequest
 	lanes map[string]*serverLane // by kind
 	sotw  map[string]*sotwLane   // nil: it is a Delta stream
+	erred map[string][]string    // names of which it was sent an error, by kind
 }
 
 // serverLane is what one stream has asked for and been told, of one type.
@@ -340,12 +341,19 @@ func (p *controlPlane) noteSent(k kind, l *serverLane, name string, r Resource) 
 	}
 }
 
-// owe makes the server answer every name that it is asked for once more.
+// owe makes the server answer every name that it is asked for once more, and say what has become
+// of those members of which it has sent an error (ERR-8).
 func (p *controlPlane) owe() {
 	for _, s := range p.streams {
-		for _, l := range s.lanes {
+		p.read(s)
+		for kind, l := range s.lanes {
 			for name := range l.names {
 				l.owed[name] = true
+			}
+			for _, name := range s.erred[kind] {
+				if l.wildcard && s.sotw == nil {
+					l.sent[name] = "?"
+				}
 			}
 		}
 	}
