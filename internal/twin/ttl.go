@@ -139,6 +139,7 @@ func (c *Checker) expire() {
 				}
 				c.events++
 				c.news = true
+				c.overcome(k, name, w.aliases)
 				c.changed(k, v.remove(name, c.events))
 				v.words[name] = word{at: c.events, expired: true}
 				if v == known.byName {
