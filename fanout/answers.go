@@ -113,7 +113,7 @@ func (x *index) silent(name string, stream uint64) (cache.ID, bool) {
 		return id, false
 	}
 	_, inherited := x.inherited[name]
-	return id, inherited || !x.named.Answered(id)
+	return id, inherited || x.inherits(name) || !x.named.Answered(id)
 }
 
 var unanswered = &statuspb.Status{

@@ -71,6 +71,7 @@ type serverLane struct {
 	sent     map[string]string    // name, version
 	as       map[string][]string  // name, the aliases it was sent with
 	owed     map[string]bool      // names to be answered whatever was sent
+	lost     map[string]bool      // names that were said to have lost their aliases, until that is taken
 	gone     map[string]bool      // names of which it will not speak again (remembers)
 	whole    bool                 // the wildcard is to be answered
 	ends     map[string]time.Time // name, until when what was sent is good
@@ -158,7 +159,7 @@ func (p *controlPlane) read(s *serverStream) (refused bool) {
 		}
 		l := s.lanes[k.name]
 		if l == nil {
-			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}, gone: map[string]bool{}, ends: map[string]time.Time{}}
+			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}, lost: map[string]bool{}, gone: map[string]bool{}, ends: map[string]time.Time{}}
 			s.lanes[k.name] = l
 			p.resume(l, req, p.world[k.name])
 			l.whole = l.whole || s.sotw != nil && k.full
@@ -180,7 +181,11 @@ func (p *controlPlane) judged(l *serverLane, req *discovery.DeltaDiscoveryReques
 		for name := range l.names {
 			l.owed[name] = true
 		}
+		for name := range l.lost {
+			l.sent[name] = "?"
+		}
 	}
+	clear(l.lost)
 }
 
 // resume takes in the first request of a type: what the client has needs no answer.
@@ -294,6 +299,9 @@ func (p *controlPlane) pushPresent(resp *discovery.DeltaDiscoveryResponse, l *se
 	l.sent[name], l.as[name] = p.version(r), r.Aliases
 	if !wants {
 		delete(l.sent, name) // it has lost the alias it was sent for, and says so
+	}
+	if !wants && sent {
+		l.lost[name] = true
 	}
 }
 
