@@ -7,6 +7,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -122,6 +123,47 @@ var crowdings = []struct {
 		c.next()
 		req := &discovery.DiscoveryRequest{ResourceNames: names, ResponseNonce: c.nonce}
 		return func() { c.asks(req) }
+	}},
+	{"a SotW ACK, in any order", 10_000, cache.Endpoint, func(w *crowd) func() {
+		names := shuffled(w.names("r"))
+		c := w.client(&discovery.DiscoveryRequest{ResourceNames: names})
+		w.changes(byName)
+		c.next()
+		req := &discovery.DiscoveryRequest{ResourceNames: names, ResponseNonce: c.nonce}
+		return func() { c.asks(req) }
+	}},
+	{"a change for a SotW client", 10_000, cache.Endpoint, func(w *crowd) func() {
+		names := w.names("r")
+		c := w.client(&discovery.DiscoveryRequest{ResourceNames: names})
+		w.changes(byName)
+		c.next()
+		c.asks(&discovery.DiscoveryRequest{ResourceNames: names, ResponseNonce: c.nonce})
+		w.n = 1
+		w.changes(byName)
+		return func() { c.next() }
+	}},
+	{"a SotW request for one name more", 10_000, cache.Endpoint, func(w *crowd) func() {
+		names := w.names("r")
+		c := w.client(&discovery.DiscoveryRequest{ResourceNames: names})
+		w.changes(byName)
+		c.next()
+		c.asks(&discovery.DiscoveryRequest{ResourceNames: names, ResponseNonce: c.nonce})
+		req := &discovery.DiscoveryRequest{ResourceNames: append(names, "z"), ResponseNonce: c.nonce}
+		return func() { c.asks(req); c.next() }
+	}},
+	{"a late subscriber to names with errors", 10_000, cache.Endpoint, func(w *crowd) func() {
+		keep := w.client(&discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: w.names("r")})
+		w.changes(byName)
+		keep.rest()
+		u := &cache.Update{}
+		for _, name := range w.names("r") {
+			u.Errors = append(u.Errors, cache.Error{Name: name, Status: &statuspb.Status{Code: 13}})
+		}
+		w.hub.Apply(fanout.Lane{Type: w.url}, u)
+		keep.rest()
+		req := &discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: w.names("r")}
+		c := w.client(nil)
+		return func() { c.asks(req); c.next() }
 	}},
 	{"a SotW request for half of the names", 40_000, cache.Endpoint, func(w *crowd) func() {
 		names := w.names("r")

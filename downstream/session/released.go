@@ -10,6 +10,21 @@ import (
 // What a client has because of a name goes when that name is given up or leads elsewhere, unless
 // its interest covers it otherwise (NAME-5, WILD-8, WILD-16).
 
+// forgive drops what is owed of names that are about to be given up: their IDs may stand for
+// others soon.
+func (x *exchange) forgive(names []string) {
+	if len(names) == 0 || len(x.forced)+len(x.erred) == 0 {
+		return
+	}
+	x.sub.Read(func(v fanout.View) {
+		for _, name := range names {
+			if id, ok := v.Lookup(name); ok {
+				x.forgiveID(id)
+			}
+		}
+	})
+}
+
 // givesUp takes in that names are about to be given up, and returns the resources that the
 // client has because of them, and may have because of others.
 func (d *deltaState) givesUp(names []string) (ledTo []string) {
@@ -76,6 +91,9 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 		}
 		switch {
 		case member == nil && some:
+			if d.brings(name) {
+				d.keeps(name) // until that is told
+			}
 			p.removed = append(p.removed, name)
 			p.removedNames = append(p.removedNames, name)
 			continue // and erased when that is told
@@ -91,7 +109,9 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 func (x *exchange) answersTo(v fanout.View, name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		a := v.Answer(id)
-		return a.State == cache.Unknown || a.Resource != nil && a.Resource.Name == name
+		if a.State == cache.Unknown || a.Resource != nil && a.Resource.Name == name {
+			return true
+		}
 	}
 	return v.Leads(name)
 }

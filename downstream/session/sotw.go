@@ -88,8 +88,21 @@ func (s *sotwState) replace(names []string, came bool, now time.Time) fanout.Ask
 		s.sub.Read(func(v fanout.View) { held = s.changesHands(v, names) })
 	}
 	s.names = names
+	gone := slices.DeleteFunc(slices.Clone(before), func(name string) bool {
+		_, still := slices.BinarySearch(names, name)
+		return still || name == fanout.Wildcard
+	})
+	s.forgive(gone)
 	asked := s.sub.Replace(names, now)
 	s.sub.Read(func(v fanout.View) {
+		if subscribed, _ := v.Wildcard(); subscribed && !s.full {
+			for _, name := range gone { // it is what it is to the wildcard
+				if _, some := held[name]; !some {
+					s.note(name, copied{})
+				}
+				s.release(name)
+			}
+		}
 		if s.full && !slices.Equal(names, before) {
 			s.outgoing.giveUp(v)
 		}
@@ -98,6 +111,8 @@ func (s *sotwState) replace(names []string, came bool, now time.Time) fanout.Ask
 				v.Tell(id, told)
 			} else if subscribed, _ := v.Wildcard(); subscribed || v.Leads(name) {
 				s.keeps(name)
+			} else {
+				s.forget(name)
 			}
 		}
 		if subscribed, _ := v.Wildcard(); !subscribed {

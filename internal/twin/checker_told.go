@@ -211,7 +211,7 @@ func (c *Checker) opened(who string, t *topic, known *knowledge, listed map[stri
 		return // what is on disk was judged when it was written
 	}
 	for name, w := range known.byWildcard.words {
-		if kept := t.brought[name] && known.byWildcard.settling; w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
+		if kept := t.brought[name] && known.byWildcard.settling; w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) && !known.leads(name, &t.interest) {
 			c.fail("DOWN-DELTA-13", "%s: the first answer to the wildcard lacks %s", who, name)
 		}
 	}
@@ -307,7 +307,8 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	}
 	t.last[name] = version
 	c.copied(k, t, name, age)
-	t.recovers(name, aliases)
+	// A member of the wildcard's set is no answer to a name that has one of its own (WILD-16).
+	t.recovers(name, slices.DeleteFunc(slices.Clone(aliases), known.byName.absent))
 	delete(t.brought, name)
 	delete(t.owed, name)
 	t.holds[name] = held{r.label, version, aliases, c.lasting(who, k, cl, name, r.label, ttl)}
