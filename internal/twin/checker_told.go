@@ -276,7 +276,9 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		c.fail("RECON-19", "%s: %s=%s is from disk, and replaces what the client came with", who, name, r.label)
 	}
 	age := known.age(name, r.label)
-	if was := t.seen[name]; age < was.at && was.label != r.label && !known.torn(name) {
+	// What an alias led to falls back to the wildcard's copy when that alias is lost (WILD-16).
+	falls := t.interest.Wildcard && t.interest.Named(name, t.holds[name].aliases) && !t.interest.Named(name, aliases)
+	if was := t.seen[name]; age < was.at && was.label != r.label && !known.torn(name) && !falls {
 		c.fail("G2", "%s: %s=%s is older than what it was sent before", who, name, r.label)
 	}
 	t.seen[name] = seen{r.label, age}
