@@ -16,8 +16,9 @@ type Subscription struct {
 	number     uint64
 
 	// Guarded by index.mu.
-	ids      []cache.ID // ascending
-	told     []Told     // of each (told.go)
+	ids      []cache.ID    // ascending
+	told     []Told        // of each (told.go)
+	sum      *cache.Digest // of what bears these names (digest.go); nil: it is not known
 	wildcard bool
 	mode     mode
 	reads    bool      // it is told what goes from the wildcard's set (readers.go),
@@ -193,6 +194,7 @@ func (s *Subscription) Close(now time.Time) {
 			x.unwant(s, id, now)
 		}
 		s.ids, s.told, s.parcels, s.awaited = nil, nil, nil, nil
+		s.unsum()
 		x.withhold(s, false)
 		s.endWildcard(&Asked{}, now)
 	}
@@ -252,6 +254,7 @@ func (d *dropping) done() {
 		return
 	}
 	s, kept := d.of, 0
+	s.unsum()
 	for i := range s.ids {
 		if !d.gone[i] {
 			s.ids[kept], s.told[kept] = s.ids[i], s.told[i]

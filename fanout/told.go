@@ -53,6 +53,7 @@ func (s *Subscription) subscribe(ids []cache.ID) {
 	if len(added) == 0 {
 		return
 	}
+	s.unsum()
 	i, j := len(s.ids)-1, len(added)-1
 	s.ids = append(s.ids, added...)
 	s.told = append(s.told, make([]Told, len(added))...)
@@ -83,4 +84,5 @@ func (s *Subscription) replace(ids []cache.ID) {
 		}
 	}
 	s.ids, s.told = ids, told
+	s.unsum()
 }
