@@ -313,7 +313,11 @@ func (t *Table) Deny(r *Resource, seq Seq, touched []ID) []ID {
 		if e.more == nil {
 			e.more = &related{}
 		}
-		e.state, e.cause, e.more.negative = Absent, Removed, r
+		again := e.state == Absent && e.more.negative != nil && e.err == nil
+		e.state, e.cause, e.more.negative, e.err = Absent, Removed, r, nil // ERR-8
+		if again {
+			continue // it is told to nobody (UP-19)
+		}
 		t.touch(id, seq)
 		touched = append(touched, id)
 	}

@@ -19,6 +19,8 @@ type doubts struct {
 	// hidden is the last stream on which a fault hid its name, so that it may concern any;
 	// zero: there is none.
 	hidden uint64
+	// absent are the names that upstream has said since then not to exist.
+	absent map[string]struct{}
 	// suspected are the names without an answer that had been asked for by then, by the stream:
 	// it may have been theirs. overdue are those whose timers have run out in vain because of
 	// that.
@@ -41,7 +43,8 @@ func (d *doubts) beside(t *cache.Table) bool {
 // concern: a name may exist, though there is no copy of it.
 func (d *doubts) concern(name string) bool {
 	_, faulty := d.faulty[name]
-	return faulty || d.hidden != 0
+	_, absent := d.absent[name]
+	return faulty || d.hidden != 0 && !absent
 }
 
 // since: a fault that concerns a name came on a stream, whose silence therefore says
@@ -79,7 +82,9 @@ func (d *doubts) hears(u *cache.Update) (ended bool) {
 		d.faulty[name] = u.Stream
 	}
 	if u.Hidden {
-		d.hidden = u.Stream
+		d.hidden, d.absent = u.Stream, nil
+	} else if d.hidden != 0 {
+		d.denies(u)
 	}
 	return ended
 }
@@ -106,6 +111,19 @@ func (d *doubts) answers(u *cache.Update) {
 		if cache.Resolves(e.Status) {
 			delete(d.faulty, e.Name)
 		}
+	}
+}
+
+// denies notes what is said not to exist.
+func (d *doubts) denies(u *cache.Update) {
+	if d.absent == nil {
+		d.absent = make(map[string]struct{})
+	}
+	for _, name := range u.Removed {
+		d.absent[name] = struct{}{}
+	}
+	for _, r := range u.Set {
+		delete(d.absent, r.Name)
 	}
 }
 
@@ -154,7 +172,7 @@ func (x *index) doubt(wildcard bool, u *cache.Update) (look bool) {
 	if n := len(u.Missing) + len(u.Unanswered); n > 0 && x.doubts.named.hidden != u.Stream {
 		// All names were asked for again on this stream, and there was time to answer.
 		look = look || x.doubts.named.hidden != 0
-		x.doubts.named.hidden, x.doubts.named.suspected, x.doubts.named.overdue = 0, nil, nil
+		x.doubts.named.hidden, x.doubts.named.absent, x.doubts.named.suspected, x.doubts.named.overdue = 0, nil, nil, nil
 	}
 	for _, name := range u.Unanswered {
 		if !x.doubts.named.since(name, u.Stream) {

@@ -25,6 +25,9 @@ func (s *Subscription) pass(to cache.Seq) {
 	}
 }
 
+// Forgotten is the position up to which it is forgotten what went from the wildcard's set.
+func (v View) Forgotten() cache.Seq { return v.x.pruned }
+
 // prune forgets what every reader has been told of. While the slowest has not moved
 // there is nothing to find, so that one slow client costs the others no search.
 func (x *index) prune() {

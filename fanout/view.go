@@ -75,7 +75,10 @@ func (v View) Change(name string) (cache.Change, bool) {
 	if !ok || v.x.wildcard.State(id) == cache.Unknown {
 		return cache.Change{}, false
 	}
-	return cache.Change{Name: name, Resource: v.x.wildcard.Own(id), Seq: v.x.wildcard.Answer(id).Seq}, true
+	if r := v.x.wildcard.Own(id); r != nil {
+		return cache.Change{Name: name, Resource: r, Seq: v.x.wildcard.Answer(id).Seq}, true
+	}
+	return cache.Change{Name: name, Seq: v.x.wildcard.Vanished(id)}, true
 }
 
 // Members yields the wildcard set's changes after a position, latest first; what

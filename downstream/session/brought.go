@@ -115,13 +115,15 @@ func (b *brought) void(name string) {
 	}
 }
 
-// voidAll does so with all of them.
-func (b *brought) voidAll() {
+// voidAll does so with all of them, or with those that are such.
+func (b *brought) voidAll(such func(name string) bool) {
 	if b == nil {
 		return
 	}
 	for i := range b.table {
-		b.table[i].version = ""
+		if v := &b.table[i]; v.used && (such == nil || such(v.name)) {
+			v.version = ""
+		}
 	}
 }
 

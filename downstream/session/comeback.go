@@ -37,16 +37,22 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		d.brought.judge(r.Name)
 	}
 	d.brought.judgeAll(p.gone)
-	d.brought.judgeAll(p.removed)
+	going := make(map[string]bool, len(p.removed))
+	for _, name := range p.removed {
+		going[name] = true // it is judged when it is told
+	}
 	doubt, waits := false, false
 	unresolved := d.unresolved(v)
 	for name := range d.brought.names() {
 		r := v.Resource(name)
 		id, subscribed := v.Lookup(name)
 		switch {
+		case going[name]:
+			waits = true
 		case r != nil && d.holds(v, r):
 			d.spare(r, p)
 			d.sentBy(v, r)
+			d.takesOver(v, id, subscribed, p)
 		case r != nil && (!push || d.postpones):
 			d.postponed = d.postponed || d.postpones
 			waits = true
@@ -54,6 +60,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 			p.resources, p.mixed = append(p.resources, r), true
 			d.brought.judge(name)
 			d.sentBy(v, r)
+			d.takesOver(v, id, subscribed, p)
 		case unresolved:
 			waits = true
 		case v.Doubted(name):
@@ -62,11 +69,18 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 			waits = true
 		case subscribed && v.Answer(id).State == cache.Absent: // it was in doubt
 			p.removed, p.removedIDs = append(p.removed, name), append(p.removedIDs, id)
+			waits = true // until it is told
+		case subscribed: // it leads elsewhere, or is refused
+			version, _ := d.of(v, name)
+			d.note(name, copied{version, true})
 			d.brought.judge(name)
-		default:
-			if !subscribed {
-				d.uncovered.add(name)
+			if v.Answer(id).State == cache.Present {
+				d.release(name)
+			} else {
+				v.Tell(id, fanout.Brought)
 			}
+		default:
+			d.uncovered.add(name)
 			d.brought.judge(name)
 		}
 	}
@@ -76,6 +90,13 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	d.looked = doubt && !waits
 	if v.Withhold(doubt); !doubt && !waits && !d.postponed { // else what waits is compared with them
 		d.brought = nil
+	}
+}
+
+// takesOver notes that the client has what one of its names leads to, if that is one's own.
+func (d *deltaState) takesOver(v fanout.View, id cache.ID, subscribed bool, p *part) {
+	if subscribed && !v.Told(id).Copy() {
+		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 }
 

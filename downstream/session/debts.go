@@ -18,7 +18,8 @@ type debts struct {
 	// forced are names to be told whatever the client holds: their cluster was sent (ORDER-4),
 	// or they were asked for again and have no answer yet. erred are those of whose error the
 	// client was told: what comes tells that it is over, whether or not it differs (ERR-9).
-	forced, erred map[cache.ID]struct{}
+	forced map[cache.ID]cache.Seq // since when
+	erred  map[cache.ID]struct{}
 	// released are resources that a name has led to, and that none may lead to any more
 	// (NAME-5); left are those given up under the wildcard, to be told once more (WILD-8).
 	released map[string]struct{}
@@ -64,10 +65,20 @@ func (d *debts) take(m fanout.Marks) {
 }
 
 // force has a name told, whatever the client holds, when there is something to tell.
-func (d *debts) force(id cache.ID) { add(&d.forced, id) }
+func (d *debts) force(id cache.ID, at cache.Seq) {
+	if d.forced == nil {
+		d.forced = make(map[cache.ID]cache.Seq)
+	}
+	d.forced[id] = at
+}
 
 // errs notes that the client is told of an error of a name.
-func (d *debts) errs(id cache.ID) { add(&d.erred, id) }
+func (d *debts) errs(id cache.ID) {
+	if d.erred == nil {
+		d.erred = make(map[cache.ID]struct{})
+	}
+	d.erred[id] = struct{}{}
+}
 
 // owes: all that a name leads to is to be told whatever the client holds. That an error is over
 // is told by any of it that is news to the client.
@@ -75,6 +86,12 @@ func (d *debts) owes(id cache.ID, a *cache.Answer, news func(*cache.Resource) bo
 	_, forced := d.forced[id]
 	_, erred := d.erred[id]
 	return forced || erred && a.Error == nil && (a.State != cache.Present || !slices.ContainsFunc(a.Resources(), news))
+}
+
+// forgiveID drops what is owed of a name that is given up.
+func (d *debts) forgiveID(id cache.ID) {
+	drop(&d.forced, id)
+	drop(&d.erred, id)
 }
 
 // paid: what a name leads to was told.
@@ -85,14 +102,7 @@ func (d *debts) paid(id cache.ID, a *cache.Answer) {
 	}
 }
 
-func add(set *map[cache.ID]struct{}, id cache.ID) {
-	if *set == nil {
-		*set = make(map[cache.ID]struct{})
-	}
-	(*set)[id] = struct{}{}
-}
-
-func drop(set *map[cache.ID]struct{}, id cache.ID) {
+func drop[T any](set *map[cache.ID]T, id cache.ID) {
 	if delete(*set, id); len(*set) == 0 {
 		*set = nil
 	}

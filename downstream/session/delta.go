@@ -25,6 +25,8 @@ type deltaState struct {
 	// never be done (MISS-9).
 	quiet bool
 
+	// leftWaits: what was given up under the wildcard could not be told at once.
+	leftWaits bool
 	// looked: what is left of what the client came with was looked at, and nothing that
 	// could decide on it has come since.
 	looked bool
@@ -46,10 +48,12 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	if first && len(req.GetInitialResourceVersions()) > 0 {
 		d.comesBack(req.GetInitialResourceVersions())
 	}
+	held := d.asMembers(subscribe)
+	d.forgive(unsubscribe)
 	ledTo := d.givesUp(unsubscribe)
 	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
 	asked := d.sub.Delta(subscribe, unsubscribe, now)
-	d.asks(&asked, first)
+	d.asks(&asked, first, held)
 	for _, name := range unsubscribe {
 		d.answered(name)
 	}
@@ -70,16 +74,42 @@ func (d *deltaState) comesBack(versions map[string]string) {
 	d.bring(versions)
 	d.reconnected, d.returning = true, d.url == cache.Cluster
 	if d.resend {
-		d.brought.voidAll()
+		d.brought.voidAll(nil)
 	}
 	for name := range d.needed {
 		d.brought.void(name)
 	}
-	d.needed = nil
 }
 
-// asks takes in what a request asks for.
-func (d *deltaState) asks(asked *fanout.Asked, first bool) {
+// asMembers is what the client holds as members of the wildcard's set of what it asks for by
+// name now.
+func (d *deltaState) asMembers(subscribe []string) (held map[string]copied) {
+	if d.told == 0 || len(subscribe) == 0 {
+		return nil
+	}
+	d.sub.Read(func(v fanout.View) {
+		for _, name := range subscribe {
+			if _, had := v.Lookup(name); had {
+				continue
+			}
+			if version, some := d.member(v, name); some {
+				if held == nil {
+					held = make(map[string]copied)
+				}
+				held[name] = copied{version, true}
+			}
+		}
+	})
+	return held
+}
+
+// asks takes in what a request asks for. held is what the client has of it as members.
+func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]copied) {
+	for name, c := range held {
+		if _, exact := d.other[name]; !exact {
+			d.note(name, c)
+		}
+	}
 	d.asked.add(asked.Names...)
 	for _, name := range asked.New {
 		if !first || !d.brought.has(name) {
@@ -89,11 +119,8 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool) {
 	if asked.Wildcard {
 		d.wildcardAsked = true
 		d.opening = d.opening || first
-		if !first {
-			d.brought.voidAll() // WILD-5
-		}
 	}
-	if len(asked.Names) == 0 || first && !d.quiet {
+	if !(asked.Wildcard && !first && d.brought != nil) && (len(asked.Names) == 0 || first && !d.quiet && d.needed == nil) {
 		return
 	}
 	d.sub.Read(func(v fanout.View) {
@@ -101,11 +128,18 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool) {
 			if d.quiet {
 				v.Tell(id, 0)
 			}
-			if a := v.Answer(id); !first && a.State == cache.Unknown {
-				d.force(id)
+			_, needed := d.needed[v.Name(id)]
+			if a := v.Answer(id); needed || !first && a.State == cache.Unknown {
+				d.force(id, v.Position())
 			}
 		}
+		if asked.Wildcard && !first { // WILD-5
+			d.brought.voidAll(func(name string) bool { _, named := v.Lookup(name); return !named })
+		}
 	})
+	if len(asked.Names) > 0 {
+		d.needed = nil
+	}
 }
 
 // recall takes in what a later request says of what the client came with: what it asks for is
@@ -151,7 +185,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	if !lacking {
 		d.collectWildcard(v, push, &p)
 	}
-	d.collectLeft(v, &p)
+	d.collectLeft(v, push, &p)
 	d.collectWarming(v, push, &p)
 	d.collectNames(v, push, &p)
 	d.collectReleased(v, push, &p)
@@ -161,6 +195,9 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
 		handed := v.Handed(!d.postponed)
+		for _, r := range handed {
+			d.handedOver(v, r, &p)
+		}
 		p.resources = append(p.resources, handed...)
 		p.mixed = p.mixed || len(handed) > 0
 		d.handed = false
@@ -179,6 +216,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	for _, r := range p.resources {
 		d.sent(r)
 	}
+	d.warmed(p.resources)
 	d.gone(p.gone)
 	if p.removedMembers && len(p.removed) == 0 {
 		p.removedMembers, d.untold = false, p.position // all of them are told as something else
@@ -228,17 +266,23 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	if a.State == cache.Unknown {
 		return
 	}
-	forced := asked || d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Warm(id) && d.brings(r.Name)) })
+	forced := asked || !d.refusesEnd(id, &a) && d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Warm(id) && d.brings(r.Name)) })
 	p.answer = p.answer || asked
 	d.answered(name)
 	d.release(d.leads(v, id, &a)...)
 	switch {
 	case a.State == cache.Present:
-		d.collectCopies(v, id, &a, forced, p)
-	case a.Negative != nil:
+		d.collectCopies(v, id, &a, asked, forced, p)
+	case a.Negative != nil && (forced || a.Seq > told.At()):
 		p.resources = append(p.resources, a.Negative) // NAME-6
 		v.Tell(id, fanout.ToldGone(p.position))
+	case a.Negative != nil:
 	case d.quiet && !told.Copy() && !d.brings(name):
+		v.Tell(id, fanout.ToldGone(p.position))
+	case !asked && v.Leads(name): // the client has it for another name
+		if version, some := d.of(v, name); some {
+			d.note(name, copied{version, true})
+		}
 		v.Tell(id, fanout.ToldGone(p.position))
 	case asked:
 		p.gone = append(p.gone, name) // MISS-2
@@ -251,19 +295,31 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	d.paid(id, &a)
 }
 
+// refusesEnd: that an error is over would be told by what the client has rejected (NACK-4).
+func (d *deltaState) refusesEnd(id cache.ID, a *cache.Answer) bool {
+	_, debt := d.forced[id]
+	return !debt && d.refuses(a.Seq)
+}
+
 // collectCopies: all that answers to a name, and the client does not hold or is to be told
 // all the same.
-func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, forced bool, p *part) {
+func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) {
 	_, exact := d.led[id]
-	sent := !v.Told(id).Copy()
+	sent, lacking := !v.Told(id).Copy(), false
+	since, debt := d.forced[id]
 	for _, r := range a.Resources() {
 		switch kept := v.Warm(id) && d.brings(r.Name); {
 		case kept:
 			continue // what is from disk does not replace it (RECON-19)
-		case d.brings(r.Name) && d.holds(v, r):
+		case d.brings(r.Name) && d.holds(v, r) && !debt:
 			d.spare(r, p)
 		case d.brought.spared(r.Name): // another of its names has led here already
-		case forced || !d.holds(v, r):
+		case (!forced || debt && !asked && d.toldSince(v, r, since)) && d.holds(v, r):
+		case v.Body(r) == nil: // it is handed over when it comes
+			v.Ask(r)
+			lacking = true
+			continue
+		default:
 			p.resources, sent = append(p.resources, r), true
 			d.answers(v, r)
 		}
@@ -271,9 +327,25 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			d.sentFor(r)
 		}
 	}
-	if sent {
+	if sent && !lacking {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
+}
+
+// toldSince: a resource was told for its own name after a position.
+func (d *deltaState) toldSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
+	id, named := v.Lookup(r.Name)
+	return named && v.Told(id).At() > since
+}
+
+// handedOver notes that a body is sent that had to be asked for.
+func (d *deltaState) handedOver(v fanout.View, r *cache.Resource, p *part) {
+	for _, name := range append(slices.Clip(r.Aliases), r.Name) {
+		if id, ok := v.Lookup(name); ok {
+			v.Tell(id, fanout.ToldCopy(p.position))
+		}
+	}
+	d.sentBy(v, r)
 }
 
 // answers notes that a resource is sent: that answers all names which lead to it alone.

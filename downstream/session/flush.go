@@ -183,7 +183,9 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 		r.Source, x.source = x.source, nil
 	}
 	s.carried, r.Ends = true, sp.ends
-	s.chunks = s.fit(r, x, sp)
+	if s.chunks = s.fit(r, x, sp); len(sp.tooLarge) > 0 {
+		x.sub.Read(func(v fanout.View) { x.leftOut(v, sp.tooLarge, sp.position) })
+	}
 	return s.chunk(now)
 }
 

@@ -134,6 +134,7 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 		switch a := v.Answer(id); {
 		case a.State == cache.Present:
 			v.TellAt(i, fanout.ToldCopy(p.position))
+			s.paid(id, &a)
 			s.answered(v.Name(id))
 		case p.shrunk:
 			p.goneIDs = append(p.goneIDs, id)

@@ -83,11 +83,24 @@ func (h *holdings) named(v fanout.View, id cache.ID) (version string, some bool)
 	if _, exact := h.led[id]; exact || !told.Copy() {
 		return "", false
 	}
-	a := v.Answer(id)
-	if r := a.Resource; r != nil && len(a.More) == 0 && r.Name == v.Name(id) && a.Seq <= told.At() {
+	if r, at := own(v, id); r != nil && at <= told.At() {
 		return r.Version, true
 	}
 	return "", true
+}
+
+// own is the resource that bears a subscribed name, if that leads to it, and when it last changed.
+func own(v fanout.View, id cache.ID) (*cache.Resource, cache.Seq) {
+	a, name := v.Answer(id), v.Name(id)
+	if a.Resource == nil || a.Resource.Name == name {
+		return a.Resource, a.Seq
+	}
+	for i, r := range a.More {
+		if r.Name == name {
+			return r, a.MoreSeqs[i]
+		}
+	}
+	return nil, 0
 }
 
 // member is what it holds of a member of the wildcard's set.
@@ -100,8 +113,8 @@ func (h *holdings) member(v fanout.View, name string) (version string, some bool
 		return a.version, a.version != ""
 	}
 	switch {
-	case !known:
-		return "", false
+	case !known: // or forgotten, if the client is none of those who are told of what goes
+		return "", h.told > 0 && h.told < v.Forgotten()
 	case c.Resource == nil:
 		return "", c.Seq > h.untold
 	case c.Seq <= h.told:
@@ -114,6 +127,20 @@ func (h *holdings) member(v fanout.View, name string) (version string, some bool
 func (h *holdings) holds(v fanout.View, r *cache.Resource) bool {
 	version, some := h.of(v, r.Name)
 	return some && version == r.Version
+}
+
+// exact is what is written down by version, as a client brings it.
+func (h *holdings) exact() map[string]string {
+	versions := h.brought.versions()
+	for name, c := range h.other {
+		if c.version != "" {
+			if versions == nil {
+				versions = make(map[string]string)
+			}
+			versions[name] = c.version
+		}
+	}
+	return versions
 }
 
 // bring takes in what a Delta client came with.
@@ -209,6 +236,12 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 	if plain && before == nil {
 		return nil
 	}
+	if before == nil {
+		if version, some := h.of(v, name); some { // from now on it is written down by name
+			h.note(name, copied{version, true})
+			before = []string{name}
+		}
+	}
 	now := make([]string, 0, 1+len(a.More))
 	for _, r := range a.Resources() {
 		now = append(now, r.Name)
@@ -242,6 +275,25 @@ func (h *holdings) note(name string, c copied) {
 		h.other = make(map[string]copied)
 	}
 	h.other[name] = c
+}
+
+// leftOut notes that resources are not in the response after all.
+func (h *holdings) leftOut(v fanout.View, resources []*cache.Resource, at cache.Seq) {
+	for _, r := range resources {
+		id, named := v.Lookup(r.Name)
+		_, exact := h.other[r.Name]
+		switch {
+		case exact:
+			h.note(r.Name, copied{})
+		case named:
+			v.Tell(id, fanout.ToldGone(at))
+		default:
+			if h.ahead == nil {
+				h.ahead = make(map[string]ahead)
+			}
+			h.ahead[r.Name] = ahead{"", at}
+		}
+	}
 }
 
 // skipped notes that the positions pass a member that is told, if at all, for a name.

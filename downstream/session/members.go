@@ -100,14 +100,20 @@ func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) (ok bool) {
 
 // collectLeft: a name given up under the wildcard is told as what it is to the
 // wildcard, once that is certain (WILD-8, row l).
-func (d *deltaState) collectLeft(v fanout.View, p *part) {
+func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 	subscribed, synced := v.Wildcard()
 	if !subscribed {
 		d.left.take()
 	}
-	if d.left.len() == 0 || !synced {
+	if d.left.len() == 0 {
+		d.leftWaits = false
 		return
 	}
+	if !synced || d.leftWaits && !push && !p.must {
+		d.leftWaits = true // it is no answer any more, but a change
+		return
+	}
+	d.leftWaits = false
 	removed := distinct(slices.Clone(p.removed))
 	for _, name := range d.left.take() {
 		if _, again := v.Lookup(name); again {
@@ -119,6 +125,7 @@ func (d *deltaState) collectLeft(v fanout.View, p *part) {
 		r := v.Member(name)
 		if r == nil && (v.WarmSet() || v.Doubted(name)) {
 			if _, said := slices.BinarySearch(removed, name); !said { // by upstream
+				d.leftWaits = true
 				d.left.add(name) // what was loaded from disk may lack it (RECON-19), as may a set with a fault (ERR-10)
 			}
 			continue

@@ -42,6 +42,8 @@ type part struct {
 	unavailable []resourceErr
 	starving    *statuspb.Status
 
+	tooLarge []*cache.Resource // what is left out of the response (ERR-13)
+
 	version  string
 	position cache.Seq
 	from     cache.Seq                     // how far the client had been told of the wildcard's set

@@ -116,7 +116,7 @@ func (x *exchange) succeed(was *exchange) {
 // move has the type served from another Hub, as if its client had just asked there for what it
 // subscribes to.
 func (d *deltaState) move(to exchange, now time.Time) {
-	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: d.brought.versions()}
+	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: d.exact()}
 	req.ResourceNamesSubscribe, req.ResourceNamesUnsubscribe = was.interest()
 	*d = deltaState{exchange: to, quiet: was.quiet, resend: was.resend, needed: was.needed}
 	d.uncovered.least = was.uncovered.least
@@ -147,7 +147,7 @@ func (s *sotwState) move(to exchange, now time.Time) {
 	was.sub.Read(func(v fanout.View) { wildcard, _ = v.Wildcard() })
 	*s = sotwState{exchange: to}
 	if len(was.names) == 0 && !wildcard { // given up, which an empty first request does not mean for some types
-		s.sub.Replace([]string{fanout.Wildcard}, now)
+		s.sub.Replace(fanout.Names{Some: true, Wildcard: true}, now)
 	}
 	s.request(&discovery.DiscoveryRequest{ResourceNames: was.names, VersionInfo: was.came}, s.list(was.names), was.warmedAt, now)
 	s.moved, s.version = was.moved, was.version

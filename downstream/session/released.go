@@ -1,14 +1,27 @@
 package session
 
 import (
-	"slices"
-
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // What a client has because of a name goes when that name is given up or leads elsewhere, unless
 // its interest covers it otherwise (NAME-5, WILD-8, WILD-16).
+
+// forgive drops what is owed of names that are about to be given up: their IDs may stand for
+// others soon.
+func (x *exchange) forgive(names []string) {
+	if len(names) == 0 || len(x.forced)+len(x.erred) == 0 {
+		return
+	}
+	x.sub.Read(func(v fanout.View) {
+		for _, name := range names {
+			if id, ok := v.Lookup(name); ok {
+				x.forgiveID(id)
+			}
+		}
+	})
+}
 
 // givesUp takes in that names are about to be given up, and returns the resources that the
 // client has because of them, and may have because of others.
@@ -76,6 +89,9 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 		}
 		switch {
 		case member == nil && some:
+			if d.brings(name) {
+				d.keeps(name) // until that is told
+			}
 			p.removed = append(p.removed, name)
 			p.removedNames = append(p.removedNames, name)
 			continue // and erased when that is told
@@ -91,7 +107,9 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 func (x *exchange) answersTo(v fanout.View, name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		a := v.Answer(id)
-		return a.State == cache.Unknown || a.Resource != nil && a.Resource.Name == name
+		if a.State == cache.Unknown || a.Resource != nil && a.Resource.Name == name {
+			return true
+		}
 	}
 	return v.Leads(name)
 }
@@ -109,13 +127,10 @@ func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, ce
 
 // changesHands is what the client holds because of the wildcard and asks for by name now, or
 // because of a name that it does not ask for any more.
-func (s *sotwState) changesHands(v fanout.View, names []string) map[string]fanout.Told {
+func (s *sotwState) changesHands(v fanout.View, names named) map[string]fanout.Told {
 	held := make(map[string]fanout.Told)
-	for _, id := range v.Names() {
-		name := v.Name(id)
-		if _, still := slices.BinarySearch(names, name); still {
-			continue
-		}
+	for _, name := range names.Gone {
+		id, _ := v.Lookup(name)
 		if _, exact := s.led[id]; exact {
 			for _, other := range s.leaveName(v, id) {
 				held[other] = fanout.Brought
@@ -124,10 +139,7 @@ func (s *sotwState) changesHands(v fanout.View, names []string) map[string]fanou
 			held[name] = fanout.Brought
 		}
 	}
-	for _, name := range names {
-		if _, had := v.Lookup(name); had {
-			continue
-		}
+	for _, name := range names.Added {
 		if s.cameWildcard && s.told == 0 {
 			held[name] = fanout.Brought
 		} else if _, some := s.member(v, name); some {

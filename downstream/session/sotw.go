@@ -85,10 +85,19 @@ func (s *sotwState) comesBack(wildcard bool) {
 func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked {
 	var held map[string]fanout.Told
 	if names.changed {
-		s.sub.Read(func(v fanout.View) { held = s.changesHands(v, names.sorted) })
+		s.sub.Read(func(v fanout.View) { held = s.changesHands(v, names) })
 	}
-	asked := s.sub.Replace(names.sorted, now)
+	s.forgive(names.Gone)
+	asked := s.sub.Replace(names.Names, now)
 	s.sub.Read(func(v fanout.View) {
+		if subscribed, _ := v.Wildcard(); subscribed && !s.full {
+			for _, name := range names.Gone { // it is what it is to the wildcard
+				if _, some := held[name]; !some {
+					s.note(name, copied{})
+				}
+				s.release(name)
+			}
+		}
 		if s.full && names.changed {
 			s.outgoing.giveUp(v)
 		}
@@ -124,10 +133,8 @@ func (s *sotwState) awaitNew(names named, wildcard, came bool) {
 	if came {
 		return
 	}
-	for _, name := range names.sorted {
-		if _, had := slices.BinarySearch(names.before, name); !had && name != fanout.Wildcard {
-			s.await(name)
-		}
+	for _, name := range names.Added {
+		s.await(name)
 	}
 	if wildcard {
 		s.await(fanout.Wildcard)

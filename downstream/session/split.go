@@ -50,7 +50,7 @@ func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
 		return whole
 	}
 	if r.Delta || !x.full {
-		r.leaveOut(room, s.config.MaxResponse)
+		sp.tooLarge = r.leaveOut(room, s.config.MaxResponse)
 	}
 	if !r.Delta {
 		return whole
@@ -75,7 +75,7 @@ func (s *Session) nonceSize(r *Response, x *exchange, position cache.Seq) int {
 // leaveOut takes out the resources that are too large by themselves. They are
 // named, to wildcard clients too: unlike an error of upstream's (ERR-9) this one is
 // about the client itself, and silence would let it think that it has them all.
-func (r *Response) leaveOut(room, limit int) {
+func (r *Response) leaveOut(room, limit int) (out []*cache.Resource) {
 	fitting := make([]*cache.Resource, 0, len(r.Resources))
 	for _, res := range r.Resources {
 		size := r.sizeOf(res)
@@ -83,6 +83,7 @@ func (r *Response) leaveOut(room, limit int) {
 			fitting = append(fitting, res)
 			continue
 		}
+		out = append(out, res)
 		r.Oversized = append(r.Oversized, Oversized{Name: res.Name, Bytes: size})
 		r.Errors = append(r.Errors, resourceError(res.Name, &statuspb.Status{
 			Code:    cache.ResourceExhausted,
@@ -90,6 +91,7 @@ func (r *Response) leaveOut(room, limit int) {
 		}))
 	}
 	r.Resources = fitting
+	return out
 }
 
 // split distributes what a response says over as few parts as its order permits. A

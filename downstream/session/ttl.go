@@ -30,8 +30,9 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 	from := x.renewedTo
 	x.renewedTo = v.Position()
 	add := func(r *cache.Resource, changed, told cache.Seq) {
+		_, some := x.of(v, r.Name)
 		switch ends, turned := v.Ends(r); {
-		case x.refuses(changed):
+		case x.refuses(changed) || !some:
 		case turned > max(from, told):
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
@@ -47,6 +48,9 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 		}
 		if a := v.Answer(id); v.Has(id) && a.State == cache.Present {
 			told := v.Told(id).At()
+			if len(a.More) > 0 {
+				told = 0 // which of them was told then, nobody knows
+			}
 			add(a.Resource, a.Seq, told)
 			for i, r := range a.More {
 				add(r, a.MoreSeqs[i], told)

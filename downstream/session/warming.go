@@ -35,7 +35,7 @@ func (s *Session) warm(clusters []*cache.Resource) {
 		subscribed, _ := v.Wildcard()
 		for _, name := range names {
 			if id, ok := v.Lookup(name); ok {
-				x.warms(id)
+				x.warms(v, id)
 			} else if subscribed && d != nil {
 				d.warmsMember(v, name)
 			}
@@ -47,9 +47,9 @@ func (s *Session) warm(clusters []*cache.Resource) {
 }
 
 // warms has a name told once more, since a cluster needs what it leads to.
-func (x *exchange) warms(id cache.ID) {
+func (x *exchange) warms(v fanout.View, id cache.ID) {
 	x.changed.add(id)
-	x.force(id)
+	x.force(id, v.Position())
 }
 
 // warmsMember does so with a member of the wildcard's set, for an alias of it if the client asks
@@ -58,7 +58,7 @@ func (d *deltaState) warmsMember(v fanout.View, name string) {
 	if r := v.Resource(name); r != nil {
 		for _, alias := range r.Aliases {
 			if id, ok := v.Lookup(alias); ok {
-				d.warms(id)
+				d.warms(v, id)
 				return
 			}
 		}
@@ -77,6 +77,18 @@ func (d *deltaState) collectWarming(v fanout.View, push bool, p *part) {
 			p.resources, p.mixed = append(p.resources, r), true
 		}
 	}
+}
+
+// warmed drops from what is to be told once more what is sent now.
+func (d *deltaState) warmed(resources []*cache.Resource) {
+	if d.warming.len() == 0 {
+		return
+	}
+	names := make([]string, 0, len(resources))
+	for _, r := range resources {
+		names = append(names, r.Name)
+	}
+	d.warming.drop(distinct(names))
 }
 
 // needs keeps the endpoint names of clusters that are sent before the client asks for

@@ -104,7 +104,9 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 		if c.crowded(k) && world[k.name][name].Label == "" {
 			return true
 		}
-		return (c.forgetful || c.remembers || c.ignores) && c.known[k.name].erred[name] && world[k.name][name].Label == ""
+		w, known := c.known[k.name].byWildcard.present(name)
+		spared := known && w.unsure && t.interest.Wildcard // by a sweep, because of the error (RECON-12)
+		return (c.forgetful || c.remembers || c.ignores || spared) && c.known[k.name].erred[name] && world[k.name][name].Label == ""
 	}
 	waits := slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), unresolved)
 	// Nothing vouches for the silence about a name that the client may hold (MISS-4).

@@ -211,7 +211,7 @@ func (c *Checker) opened(who string, t *topic, known *knowledge, listed map[stri
 		return // what is on disk was judged when it was written
 	}
 	for name, w := range known.byWildcard.words {
-		if kept := t.brought[name] && known.byWildcard.settling; w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) {
+		if kept := t.brought[name] && known.byWildcard.settling; w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) && !known.leads(name, &t.interest) {
 			c.fail("DOWN-DELTA-13", "%s: the first answer to the wildcard lacks %s", who, name)
 		}
 	}
@@ -276,7 +276,9 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		c.fail("RECON-19", "%s: %s=%s is from disk, and replaces what the client came with", who, name, r.label)
 	}
 	age := known.age(name, r.label)
-	if was := t.seen[name]; age < was.at && was.label != r.label && !known.torn(name) {
+	// What an alias led to falls back to the wildcard's copy when that alias is lost (WILD-16).
+	falls := t.interest.Wildcard && t.interest.Named(name, t.holds[name].aliases) && !t.interest.Named(name, aliases)
+	if was := t.seen[name]; age < was.at && was.label != r.label && !known.torn(name) && !falls {
 		c.fail("G2", "%s: %s=%s is older than what it was sent before", who, name, r.label)
 	}
 	t.seen[name] = seen{r.label, age}
@@ -307,7 +309,8 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	}
 	t.last[name] = version
 	c.copied(k, t, name, age)
-	t.recovers(name, aliases)
+	// A member of the wildcard's set is no answer to a name that has one of its own (WILD-16).
+	t.recovers(name, slices.DeleteFunc(slices.Clone(aliases), known.byName.absent))
 	delete(t.brought, name)
 	delete(t.owed, name)
 	t.holds[name] = held{r.label, version, aliases, c.lasting(who, k, cl, name, r.label, ttl)}

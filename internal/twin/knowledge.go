@@ -248,6 +248,18 @@ func (v *voice) answered(asked string) bool {
 	return v.matched(asked) || ok && !w.silent
 }
 
+// expired: a resource that was here is gone, since its TTL has run out (TTL-2).
+func (k *knowledge) expired(name string) (expired bool) {
+	for _, v := range k.voices() {
+		w := v.words[name]
+		if w.present {
+			return false
+		}
+		expired = expired || w.expired
+	}
+	return expired
+}
+
 // leads: one of the names that a client asked for leads to a resource. Until a name
 // has been answered for itself, it leads to what the wildcard has (WILD-16).
 func (k *knowledge) leads(name string, i *Interest) bool {
@@ -279,11 +291,13 @@ func (k *knowledge) gone(name string, i *Interest, brought bool, kept func(asked
 		return true
 	case k.leads(name, i):
 		return false
+	case k.expired(name):
+		return true
 	case i.Names[name]:
 		return k.byName.absent(name)
 	case i.Wildcard:
 		if k.byWildcard.warm { // what was loaded may lack it
-			return (k.byName.absent(name) || k.byWildcard.words[name].expired) && !k.byWildcard.words[name].present // TTL-2
+			return k.byName.absent(name) && !k.byWildcard.words[name].present
 		}
 		return k.byWildcard.absent(name) || k.byWildcard.complete && !k.byWildcard.words[name].present
 	}

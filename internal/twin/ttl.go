@@ -60,7 +60,7 @@ func (p *controlPlane) lapse(k kind, l *serverLane) {
 	for name, at := range l.ends {
 		if !at.After(p.now()) {
 			delete(l.ends, name)
-			if _, is := p.world[k.name][name]; is { // else it says so
+			if r, is := p.world[k.name][name]; is && p.wants(k, l, name, r.Aliases) { // else it says so
 				delete(l.sent, name)
 			}
 			p.changes++
