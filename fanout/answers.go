@@ -22,7 +22,7 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 			continue
 		}
 		x.spoken(r.Resource)
-		told, seq := x.wasLent(r.Resource), x.next()
+		told, lent, seq := x.wasLent(r.Resource), x.lentAlias(r.Resource), x.next()
 		touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
 		if !x.solicited(r.Resource) && !u.Full && x.early(r.Resource) {
 			x.named.Doubt(r.Name) // it is to come again as an answer
@@ -36,7 +36,7 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 			renews = true
 		}
 		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
-		if renews || told && x.limited(r.Name) {
+		if renews || (told || lent) && x.limited(r.Name) {
 			x.markRenewed(r.Resource, false)
 		}
 		if !wanted {
@@ -113,7 +113,7 @@ func (x *index) silent(name string, stream uint64) (cache.ID, bool) {
 		return id, false
 	}
 	_, inherited := x.inherited[name]
-	return id, inherited || !x.named.Answered(id)
+	return id, inherited || x.inherits(name) || !x.named.Answered(id)
 }
 
 var unanswered = &statuspb.Status{

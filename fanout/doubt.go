@@ -298,6 +298,12 @@ func (x *index) awaitsDoubtful() bool {
 	return false
 }
 
+// unswept: because of a fault that hides its name, members stay that upstream has not announced
+// again.
+func (x *index) unswept() bool {
+	return x.doubts.wildcard.hidden != 0 && len(x.wildcard.Unconfirmed()) > 0
+}
+
 // overdue are the resources that a name leads to and that upstream has not spoken of for too
 // long (RECON-12). What a fault on the same stream may have been about stays.
 func (x *index) overdue(name string, stream uint64) (names []string) {
@@ -314,7 +320,7 @@ func (h *Hub) Uncertain(lane Lane) (u Uncertainty) {
 	h.look(lane.Type, func(x *index) {
 		d := x.faults(lane.Wildcard)
 		u.Hidden, u.Clients = d.hidden != 0, x.withheld
-		u.Awaited = !lane.Wildcard && x.awaitsDoubtful()
+		u.Awaited = !lane.Wildcard && x.awaitsDoubtful() || lane.Wildcard && len(x.wildcards) > 0 && (x.warm.wildcard || x.unswept())
 		for name := range d.faulty {
 			u.Names = append(u.Names, name)
 		}
@@ -328,7 +334,7 @@ type Uncertainty struct {
 	Names  []string // in order
 	Hidden bool     // and any other name
 	// Clients is from how many something of the type is withheld; Awaited: somebody waits for
-	// an answer.
+	// an answer, or for what is here to be confirmed or to go.
 	Clients int
 	Awaited bool
 }

@@ -241,3 +241,15 @@ func (x *index) wasLent(r *cache.Resource) bool {
 	a := x.loan(id)
 	return a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0
 }
+
+// lentAlias: the wildcard has lent a resource of that content to one of its aliases.
+func (x *index) lentAlias(r *cache.Resource) bool {
+	return slices.ContainsFunc(r.Aliases, func(alias string) bool {
+		id, ok := x.named.Find(alias)
+		if !ok {
+			return false
+		}
+		a := x.loan(id)
+		return a.State == cache.Present && slices.ContainsFunc(a.Resources(), func(l *cache.Resource) bool { return l.Name == r.Name && l.Version == r.Version })
+	})
+}

@@ -84,8 +84,9 @@ func (x *index) withhold(s *Subscription, withheld bool) {
 	s.withheld = withheld
 }
 
-// Unproven reports whether the wildcard's set of a type is not complete, or only from disk.
+// Unproven reports whether the wildcard's set of a type is not complete, or only from disk, or
+// has members that a fault has spared.
 func (h *Hub) Unproven(t cache.TypeURL) (unproven bool) {
-	h.look(t, func(x *index) { unproven = x.wildcardHeld && (!x.synced || x.warm.wildcard) })
+	h.look(t, func(x *index) { unproven = x.wildcardHeld && (!x.synced || x.warm.wildcard || x.unswept()) })
 	return unproven
 }

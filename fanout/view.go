@@ -138,14 +138,14 @@ func (v View) Resource(name string) *cache.Resource {
 	return nil
 }
 
-// Here reports whether a resource is here, on either lane, in exactly this version.
-func (v View) Here(name, version string) bool {
+// Here is a resource in exactly this version, if either lane has it.
+func (v View) Here(name, version string) *cache.Resource {
 	for _, t := range []*cache.Table{&v.x.named, &v.x.wildcard} {
 		if id, ok := t.Find(name); ok && t.Own(id) != nil && t.Own(id).Version == version {
-			return true
+			return t.Own(id)
 		}
 	}
-	return false
+	return nil
 }
 
 // named reports whether the client's names lead to a resource of this name: it bears one of them,

@@ -332,6 +332,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 			d.update.Kept = append(d.update.Kept, name)
 		case len(r.GetAliases()) > 0:
 			d.update.Negative = append(d.update.Negative, cache.NewResource(d.typeURL, r, c.config.Fingerprint))
+		case s.stream.lanes[d.typeURL].leaves(name): // H-32
 		default:
 			d.faulty(name)
 			d.fault("%q has no body, and is neither a heartbeat nor a negative answer", name)

@@ -270,6 +270,11 @@ func (l *laneState) subscribed(name string) bool {
 	return sent && !l.drop.has(name)
 }
 
+// leaves: a name is given up, but the server may not know it yet.
+func (l *laneState) leaves(name string) bool {
+	return l != nil && !l.lane.Wildcard && !l.subscribed(name)
+}
+
 // idle: nothing is subscribed, nor about to be.
 func (l *laneState) idle() bool { return !l.first && !l.changed() && len(l.sent) == 0 }
 

@@ -60,6 +60,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	d.left.add(asked.Left...)
 	if slices.Contains(unsubscribe, fanout.Wildcard) {
 		d.unsubscribed()
+		d.release(d.left.take()...)
 		d.wildcardAsked, d.opening = false, false
 	}
 	d.erase(ledTo)

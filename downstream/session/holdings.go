@@ -192,7 +192,7 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID) []string {
 		return led
 	}
 	name := v.Name(id)
-	version, some := h.named(v, id)
+	version, some := h.of(v, name)
 	if !some || !h.aliased {
 		return nil
 	}

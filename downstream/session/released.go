@@ -56,14 +56,24 @@ func (d *deltaState) erase(ledTo []string) {
 			case v.Leads(name):
 				d.release(name) // what leads there may not have been looked at when it leads elsewhere
 			case subscribed:
-				d.forget(name)
-				d.left.add(name)
-			case len(v.Names()) > 0 && !v.Here(name, d.other[name].version):
-				d.release(name) // a version that may list an alias which the client asks for
+				if _, some := d.of(v, name); some {
+					d.left.add(name)
+				}
+			case len(v.Names()) > 0 && mayLead(v, name, d.other[name].version):
+				d.release(name)
 			default:
 				d.forget(name)
 			}
 		}
+	})
+}
+
+// mayLead: a version of a resource lists a name that the client asks for, or nobody knows.
+func mayLead(v fanout.View, name, version string) bool {
+	r := v.Here(name, version)
+	return r == nil || slices.ContainsFunc(r.Aliases, func(alias string) bool {
+		_, asked := v.Lookup(alias)
+		return asked
 	})
 }
 
@@ -78,7 +88,7 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 		member, certain := d.falls(v, name)
 		version, some := d.of(v, name)
 		if !certain {
-			if d.ttl && some && v.Leased() && !v.Here(name, version) {
+			if d.ttl && some && v.Leased() && v.Here(name, version) == nil {
 				d.note(name, copied{some: true}) // its TTL may have run out, and the client has dropped it
 			}
 			continue

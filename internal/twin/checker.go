@@ -264,7 +264,8 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		}
 		delete(l.names, name)
 		if d := c.doubts[k.name][false]; d != nil && slices.Contains(given, name) {
-			delete(d.asked, name) // the fault that hid its name was not about what is asked for later
+			delete(d.asked, name) // the fault was not about what is asked for later
+			delete(d.names, name)
 		}
 		if w, led := c.known[k.name].voice(l.wildcard).present(name); !led || !slices.ContainsFunc(w.aliases, func(alias string) bool { return !l.names[alias].IsZero() }) {
 			delete(l.shown, name)
@@ -304,6 +305,9 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 // next request (UP-19). What is known of it stays.
 func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
 	wanted := slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[name] })
+	if at, left := c.wanted[k.name][name]; left && c.now.Sub(at) < c.linger {
+		wanted = true // it lingers
+	}
 	if l.wildcard || !wanted || c.known[k.name].byName.matches(name, surely) {
 		return false
 	}

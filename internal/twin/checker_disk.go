@@ -20,9 +20,13 @@ func (c *Checker) saved() {
 			sure[name] = true
 		}
 		for name, at := range c.wanted[k.name] {
-			if !c.settings.Bounded(boundLinger) && (c.now.Sub(at) < c.linger || len(c.streams) == 0) { // lingering stops while upstream is away
+			away := len(c.streams) == 0 // lingering stops while upstream is
+			switch until := at.Add(c.linger); {
+			case c.settings.Bounded(boundLinger):
+				names[name] = false
+			case c.now.Before(until) || away && c.proven.Before(until):
 				sure[name] = true
-			} else if c.isWanted(k, name) || c.settings.Bounded(boundLinger) {
+			case c.isWanted(k, name) || away && c.lingers(k, name):
 				names[name] = false
 			}
 		}
@@ -30,7 +34,7 @@ func (c *Checker) saved() {
 		known := c.known[k.name]
 		byName := known.byName.kept(func(name string, w word) bool { return (&Interest{Names: sure}).Named(name, w.aliases) })
 		byWildcard := newVoice()
-		if known.byWildcard.complete {
+		if _, held := names[wildcard]; held && known.byWildcard.complete {
 			byWildcard = known.byWildcard.kept(func(string, word) bool { return names[wildcard] })
 			byWildcard.complete, byWildcard.completed = true, known.byWildcard.completed
 		}

@@ -38,9 +38,10 @@ func (c *Checker) follows(k kind, l *relayLane) *relayLane {
 			all.names[name] = c.now
 		}
 	}
+	delete(sure.Names, wildcard) // what it keeps is not kept for a name
 	known := c.known[k.name].byName
-	for name, w := range known.words { // what lingers may have been given up instead
-		w.unsure = w.unsure || w.present && !sure.Named(name, w.aliases)
+	for name, w := range known.words { // what only lingers, or is wanted again, may have been given up instead
+		w.unsure = w.unsure || w.present && !c.kept(k, sure.Names, name, w)
 		known.words[name] = w
 	}
 	return &all
@@ -88,6 +89,10 @@ func (c *Checker) upResumed(k kind, s *relayStream, l *relayLane, versions map[s
 		maps.DeleteFunc(names, func(name string, _ bool) bool { _, asked := c.before[k.name][name]; return !asked })
 	}
 	for name, w := range v.words {
+		if !l.wildcard && !w.present && c.since[k.name][name] > w.at {
+			w.unsure = true // what is absent goes with its last client, and was asked for anew since (UP-7)
+			v.words[name] = w
+		}
 		if _, ok := versions[name]; w.present && !ok && (c.evicted(k, name, w) || !c.kept(k, names, name, w)) {
 			// Given up while there was no stream. If it was asked for again the relay may
 			// have it still; SotW cannot tell what there is.

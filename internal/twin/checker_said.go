@@ -76,7 +76,11 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	for _, name := range resp.GetRemovedResources() {
 		c.overcome(k, name, nil)
 		c.sound(k, l.wildcard, name)
-		c.changed(k, v.remove(name, c.events))
+		lost := v.remove(name, c.events)
+		c.changed(k, lost)
+		for _, alias := range lost {
+			c.gone[k.name][alias] = c.gone[k.name][alias] || !l.wildcard && !v.matches(alias, surely)
+		}
 		c.gone[k.name][name] = true
 	}
 	for _, e := range resp.GetResourceErrors() {

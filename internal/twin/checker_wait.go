@@ -90,7 +90,8 @@ func (c *Checker) withheld(k kind, t *topic) string {
 		return wildcard
 	}
 	for name := range t.interest.Names {
-		if known := c.known[k.name]; !known.byName.answered(name) && !known.byName.words[name].silent && !known.byWildcard.matched(name) {
+		w := c.known[k.name].byName.words[name]
+		if known := c.known[k.name]; (!known.byName.answered(name) || w.unsure && !w.present) && !w.silent && !known.byWildcard.matched(name) {
 			return name
 		}
 	}

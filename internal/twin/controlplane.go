@@ -61,6 +61,7 @@ type serverStream struct {
 	inbox []*discovery.DeltaDiscoveryRequest
 	lanes map[string]*serverLane // by kind
 	sotw  map[string]*sotwLane   // nil: it is a Delta stream
+	erred map[string][]string    // names of which it was sent an error, by kind
 }
 
 // serverLane is what one stream has asked for and been told, of one type.
@@ -70,6 +71,7 @@ type serverLane struct {
 	sent     map[string]string    // name, version
 	as       map[string][]string  // name, the aliases it was sent with
 	owed     map[string]bool      // names to be answered whatever was sent
+	lost     map[string]bool      // names that were said to have lost their aliases, until that is taken
 	gone     map[string]bool      // names of which it will not speak again (remembers)
 	whole    bool                 // the wildcard is to be answered
 	ends     map[string]time.Time // name, until when what was sent is good
@@ -157,7 +159,7 @@ func (p *controlPlane) read(s *serverStream) (refused bool) {
 		}
 		l := s.lanes[k.name]
 		if l == nil {
-			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}, gone: map[string]bool{}, ends: map[string]time.Time{}}
+			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}, lost: map[string]bool{}, gone: map[string]bool{}, ends: map[string]time.Time{}}
 			s.lanes[k.name] = l
 			p.resume(l, req, p.world[k.name])
 			l.whole = l.whole || s.sotw != nil && k.full
@@ -179,7 +181,11 @@ func (p *controlPlane) judged(l *serverLane, req *discovery.DeltaDiscoveryReques
 		for name := range l.names {
 			l.owed[name] = true
 		}
+		for name := range l.lost {
+			l.sent[name] = "?"
+		}
 	}
+	clear(l.lost)
 }
 
 // resume takes in the first request of a type: what the client has needs no answer.
@@ -294,6 +300,9 @@ func (p *controlPlane) pushPresent(resp *discovery.DeltaDiscoveryResponse, l *se
 	if !wants {
 		delete(l.sent, name) // it has lost the alias it was sent for, and says so
 	}
+	if !wants && sent {
+		l.lost[name] = true
+	}
 }
 
 // answer answers a name that was asked for, as far as push has not, which has listed some
@@ -340,12 +349,19 @@ func (p *controlPlane) noteSent(k kind, l *serverLane, name string, r Resource) 
 	}
 }
 
-// owe makes the server answer every name that it is asked for once more.
+// owe makes the server answer every name that it is asked for once more, and say what has become
+// of those members of which it has sent an error (ERR-8).
 func (p *controlPlane) owe() {
 	for _, s := range p.streams {
-		for _, l := range s.lanes {
+		p.read(s)
+		for kind, l := range s.lanes {
 			for name := range l.names {
 				l.owed[name] = true
+			}
+			for _, name := range s.erred[kind] {
+				if l.wildcard && s.sotw == nil {
+					l.sent[name] = "?"
+				}
 			}
 		}
 	}

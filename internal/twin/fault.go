@@ -49,6 +49,24 @@ func faulty(resp *discovery.DeltaDiscoveryResponse, fault int) (sound *discovery
 	return sound, name, true
 }
 
+// aliases are those with which a stream was sent resources.
+func (s *serverStream) aliases(k kind) map[string][]string {
+	if l := s.lanes[k.name]; l != nil {
+		return maps.Clone(l.as)
+	}
+	return nil
+}
+
+// keeps notes that of a response only what is sound was taken: whoever has the others has them
+// with the aliases from before, and hears that they have lost one (ERR-10, NAME-5).
+func (l *serverLane) keeps(before map[string][]string, sound *discovery.DeltaDiscoveryResponse) {
+	for name, aliases := range before {
+		if !slices.ContainsFunc(sound.GetResources(), func(r *discovery.Resource) bool { return r.GetName() == name }) {
+			l.as[name] = aliases
+		}
+	}
+}
+
 // unreadable puts a body into a SotW response that cannot be read, in place of its first
 // one.
 func unreadable(resp *discovery.DiscoveryResponse) {

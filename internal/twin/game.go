@@ -254,6 +254,7 @@ func (g *Game) playStream(o Op, k kind) {
 	case "error":
 		plane.erred = true
 		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: plane.nonce(k, s.lanes[k.name])}
+		s.erred[k.name] = append(s.erred[k.name], o.Add...)
 		for _, name := range o.Add {
 			resp.ResourceErrors = append(resp.ResourceErrors, &discovery.ResourceError{
 				ResourceName: &discovery.ResourceName{Name: name}, ErrorDetail: &statuspb.Status{Code: 14, Message: "later"},
@@ -299,6 +300,7 @@ func (g *Game) push(id int, k kind, pieces int, bad bool) bool { return g.say(id
 // say is push with a fault, if that is not negative.
 func (g *Game) say(id int, k kind, pieces int, bad bool, fault int) bool {
 	plane, s := g.server(id)
+	before := s.aliases(k)
 	resp := plane.push(s, k, pieces)
 	if resp == nil {
 		return false
@@ -311,6 +313,7 @@ func (g *Game) say(id int, k kind, pieces int, bad bool, fault int) bool {
 			delete(s.lanes[k.name].ends, r.GetName()) // it is not renewed until it has been said again
 		}
 		if sound, name, ok := faulty(resp, fault); ok {
+			s.lanes[k.name].keeps(before, sound)
 			g.hear(id, k, resp, sound, name)
 			return true
 		}

@@ -18,7 +18,7 @@ func (g *Game) StreamOpened(id, plane int, probe, sotw bool, at time.Time) {
 	if !probe {
 		g.checker.upOpened(id, plane, sotw)
 	}
-	s := &serverStream{lanes: map[string]*serverLane{}, probe: probe}
+	s := &serverStream{lanes: map[string]*serverLane{}, probe: probe, erred: map[string][]string{}}
 	if sotw {
 		s.sotw = map[string]*sotwLane{}
 	}
