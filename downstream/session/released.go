@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
