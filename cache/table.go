@@ -63,6 +63,10 @@ type Table struct {
 
 	leases leases
 
+	// Came and Went are told of each resource that a name bears from now on, or no more; nil:
+	// nobody wants to know. One that changes goes and comes.
+	Came, Went func(ID, *Resource)
+
 	// What is announced now belongs to this generation, which comes from origin.
 	generation uint32
 	origin     Origin
@@ -78,6 +82,7 @@ type Table struct {
 	pins    int
 	present int
 	husks   int // of those present
+	aliased int // of those present, such as have aliases
 	bytes   int
 	digest  Digest
 }
@@ -235,9 +240,9 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 	if e.state == Present && e.resource.Version == r.Version {
 		e.upstream = upstream
 		if e.resource.DoNotCache != r.DoNotCache { // from now on it is kept, or is not
-			t.uncount(e.resource)
+			t.uncount(id, e.resource)
 			e.resource = r.kept()
-			t.count(e.resource)
+			t.count(id, e.resource)
 		}
 		if had {
 			touched = append(touched, id)
@@ -247,7 +252,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 	}
 	touched = append(touched, id)
 	if e.state == Present {
-		t.uncount(e.resource)
+		t.uncount(id, e.resource)
 		for _, alias := range dropped(e.resource, r) {
 			touched = t.unmatch(alias, id, seq, touched)
 		}
@@ -260,7 +265,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 		e.more.negative = nil
 	}
 	e.state, e.cause, e.resource, e.upstream = Present, 0, r.kept(), upstream
-	t.count(e.resource)
+	t.count(id, e.resource)
 	t.touch(id, seq)
 	return touched, true
 }
@@ -282,7 +287,7 @@ func (t *Table) Remove(name string, cause Cause, seq Seq, touched []ID) (_ []ID,
 	touched = append(touched, id)
 	t.unlease(id)
 	if e.state == Present {
-		t.uncount(e.resource)
+		t.uncount(id, e.resource)
 		for _, alias := range e.resource.Aliases {
 			touched = t.unmatch(alias, id, seq, touched)
 		}
@@ -360,7 +365,7 @@ func (t *Table) forget(id ID) {
 	t.unlease(id)
 	e := &t.entries[id]
 	if e.state == Present {
-		t.uncount(e.resource)
+		t.uncount(id, e.resource)
 		for _, alias := range e.resource.Aliases {
 			if a, ok := t.ids[alias]; ok && a != id {
 				m := t.entries[a].more
@@ -379,18 +384,30 @@ func (t *Table) forget(id ID) {
 	}
 }
 
-func (t *Table) count(r *Resource) {
+func (t *Table) count(id ID, r *Resource) {
 	t.digest.Add(r)
 	t.present++
 	t.husks += husk(r)
 	t.bytes += r.Size()
+	if len(r.Aliases) > 0 {
+		t.aliased++
+	}
+	if t.Came != nil {
+		t.Came(id, r)
+	}
 }
 
-func (t *Table) uncount(r *Resource) {
+func (t *Table) uncount(id ID, r *Resource) {
 	t.digest.Sub(r)
 	t.present--
 	t.husks -= husk(r)
 	t.bytes -= r.Size()
+	if len(r.Aliases) > 0 {
+		t.aliased--
+	}
+	if t.Went != nil {
+		t.Went(id, r)
+	}
 }
 
 // Upstream is the upstream's version of the resource of that name, if there is one.
@@ -433,6 +450,9 @@ func (t *Table) Tombstones() int { return t.length - t.present }
 
 // Husks is the number of resources whose bodies are not kept (VALID-5).
 func (t *Table) Husks() int { return t.husks }
+
+// Aliased is the number of resources that list aliases.
+func (t *Table) Aliased() int { return t.aliased }
 
 // Digest sums up all resources (RECON-14, RECON-15).
 func (t *Table) Digest() Digest { return t.digest }

@@ -263,7 +263,8 @@ func TestManyAtOnce(t *testing.T) {
 				for range 10 {
 					names := []string{fmt.Sprint(random.IntN(20)), Wildcard}
 					s.Delta(names[:random.IntN(3)], names[random.IntN(2):], epoch)
-					s.Replace(names[random.IntN(3):], epoch)
+					s.Replace(Names{Some: true, Wildcard: true, Added: names[:1]}, epoch)
+					s.Replace(Names{Some: true, Gone: []string{fmt.Sprint(random.IntN(20))}}, epoch)
 					for _, s := range m.Take() {
 						s.Read(func(v View) {
 							for _, id := range v.Marks().Content {

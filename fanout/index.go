@@ -57,6 +57,7 @@ type index struct {
 	wildcardAsked bool              // upstream is being asked for it
 	wanted        int               // names with any interest
 	withheld      int               // subscriptions from which something is
+	summed        int               // subscriptions that know the digest of their names
 	subscriptions int
 	nextNumber    uint64
 
@@ -82,7 +83,9 @@ type index struct {
 }
 
 func newIndex(h *Hub, t cache.TypeURL) *index {
-	return &index{hub: h, url: t, linger: lingerers{most: h.limits.Load().maxLinger}}
+	x := &index{hub: h, url: t, linger: lingerers{most: h.limits.Load().maxLinger}}
+	x.named.Came, x.named.Went = x.adds, x.subtracts
+	return x
 }
 
 // table is a lane's Table.

@@ -16,8 +16,9 @@ type Subscription struct {
 	number     uint64
 
 	// Guarded by index.mu.
-	ids      []cache.ID // ascending
-	told     []Told     // of each (told.go)
+	ids      []cache.ID    // ascending
+	told     []Told        // of each (told.go)
+	sum      *cache.Digest // of what bears these names (digest.go); nil: it is not known
 	wildcard bool
 	mode     mode
 	reads    bool      // it is told what goes from the wildcard's set (readers.go),
@@ -131,50 +132,55 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 	return asked
 }
 
-// Replace takes in the names of one SotW request, which are the whole interest
-// from now on (DOWN-SOTW-2). Rows a to d and o to t of the WILD table.
-func (s *Subscription) Replace(names []string, now time.Time) Asked {
+// Names are those of one SotW request, which are the whole interest from now on
+// (DOWN-SOTW-2), as what has become of those of the request before.
+type Names struct {
+	Some     bool     // it names something, be it the wildcard
+	Wildcard bool     // it names that
+	Added    []string // names that the one before it did not have, in order,
+	Gone     []string // and names that it had alone; neither has the wildcard
+}
+
+// Replace takes in the names of one SotW request. Rows a to d and o to t of the WILD table.
+func (s *Subscription) Replace(names Names, now time.Time) Asked {
 	x := s.index
 	defer x.hub.wanted.notify() // after the lock is released
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var asked Asked
-	wildcard := slices.Contains(names, Wildcard)
 	switch {
-	case len(names) > 0:
+	case names.Some:
 		s.mode = explicit // rows c, d, p, q
 	case s.mode == fresh && x.hub.Properties(x.url).EmptyIsWildcard:
 		s.mode = legacy // row a
 	case s.mode == fresh:
 		s.mode = explicit // row b
 	}
-	wildcard = wildcard || s.mode == legacy // row o; row s is neither
+	wildcard := names.Wildcard || s.mode == legacy // row o; row s is neither
 	if wildcard && !s.wildcard {
 		s.startWildcard(&asked)
 	} else if !wildcard {
 		s.endWildcard(&asked, now)
 	}
 
-	before, ids := s.ids, make([]cache.ID, 0, len(names))
 	var run cache.Run
-	for _, name := range names {
-		if name != Wildcard {
-			ids = append(ids, x.want(s, name, &run))
+	for _, name := range names.Added {
+		asked.Names = append(asked.Names, x.want(s, name, &run))
+	}
+	asked.Names = distinct(asked.Names)
+	gone := make([]cache.ID, 0, len(names.Gone))
+	for _, name := range names.Gone {
+		if id, ok := (View{s, x}).Lookup(name); ok {
+			gone = append(gone, id)
 		}
 	}
-	s.replace(distinct(ids))
-	for _, id := range s.ids {
-		if _, was := slices.BinarySearch(before, id); !was {
-			asked.Names = append(asked.Names, id)
-		}
-	}
-	for _, id := range before {
-		if _, still := slices.BinarySearch(s.ids, id); !still {
-			// What the client has by this name may not be what the wildcard has.
-			asked.Wildcard = asked.Wildcard || s.wildcard && x.differs(id)
-			delete(s.awaited, x.named.Name(id))
-			x.unwant(s, id, now)
-		}
+	gone = distinct(gone)
+	s.replace(asked.Names, gone)
+	for _, id := range gone {
+		// What the client has by this name may not be what the wildcard has.
+		asked.Wildcard = asked.Wildcard || s.wildcard && x.differs(id)
+		delete(s.awaited, x.named.Name(id))
+		x.unwant(s, id, now)
 	}
 	return asked
 }
@@ -193,6 +199,7 @@ func (s *Subscription) Close(now time.Time) {
 			x.unwant(s, id, now)
 		}
 		s.ids, s.told, s.parcels, s.awaited = nil, nil, nil, nil
+		s.unsum()
 		x.withhold(s, false)
 		s.endWildcard(&Asked{}, now)
 	}
@@ -252,6 +259,7 @@ func (d *dropping) done() {
 		return
 	}
 	s, kept := d.of, 0
+	s.unsum()
 	for i := range s.ids {
 		if !d.gone[i] {
 			s.ids[kept], s.told[kept] = s.ids[i], s.told[i]

@@ -53,6 +53,7 @@ func (s *Subscription) subscribe(ids []cache.ID) {
 	if len(added) == 0 {
 		return
 	}
+	s.unsum()
 	i, j := len(s.ids)-1, len(added)-1
 	s.ids = append(s.ids, added...)
 	s.told = append(s.told, make([]Told, len(added))...)
@@ -67,20 +68,22 @@ func (s *Subscription) subscribe(ids []cache.ID) {
 	}
 }
 
-// replace puts a list, which is in order, in the place of the one before. What the client
-// was told of names that are in both stays.
-func (s *Subscription) replace(ids []cache.ID) {
-	told := make([]Told, len(ids))
-	for i, at := 0, 0; i < len(ids) && at < len(s.ids); {
-		switch {
-		case s.ids[at] < ids[i]:
-			at++
-		case s.ids[at] > ids[i]:
-			i++
-		default:
-			told[i] = s.told[at]
-			i, at = i+1, at+1
-		}
+// replace adds some names and takes others out, both in order. The list is as long as it needs
+// to be.
+func (s *Subscription) replace(added, gone []cache.ID) {
+	if len(added)+len(gone) == 0 {
+		return
 	}
-	s.ids, s.told = ids, told
+	ids, told := s.ids, s.told
+	s.ids = make([]cache.ID, 0, len(ids)-len(gone)+len(added))
+	s.told = make([]Told, 0, cap(s.ids))
+	for i, id := range ids {
+		if len(gone) > 0 && gone[0] == id {
+			gone = gone[1:]
+			continue
+		}
+		s.ids, s.told = append(s.ids, id), append(s.told, told[i])
+	}
+	s.subscribe(added)
+	s.unsum()
 }

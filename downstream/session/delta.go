@@ -370,7 +370,9 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 	p.refuse(&d.exchange)
 	failed := d.failed.take()
 	var untold []cache.ID // after an error the copy would say that it is over
+	var listed nameSet
 	if len(failed) > 0 {
+		listed = namesOf(p.resources, p.beats)
 		untold = distinct(slices.Clone(d.changed.items))
 	}
 	for _, id := range failed {
@@ -378,7 +380,7 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 			continue
 		}
 		name := v.Name(id)
-		if named := func(r *cache.Resource) bool { return r.Name == name }; slices.ContainsFunc(p.resources, named) || slices.ContainsFunc(p.beats, named) {
+		if listed.has(name) {
 			d.failed.add(id) // in the next one
 			continue
 		}

@@ -60,7 +60,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 
 	resources, version, certain := s.view(v)
 	s.postponed = s.postpones && certain && send && !beat && !s.answersNew(v)
-	if !certain || s.spared(v, version) || s.postponed {
+	if !certain || s.spared(v, is(version)) || s.postponed {
 		s.again, s.shrink = send, shrunk
 		for _, e := range slices.Concat(p.errors, p.unavailable) {
 			if id, ok := v.Lookup(e.name); ok {
@@ -129,6 +129,7 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 	if !p.shrunk && len(p.staying) == 0 {
 		s.untold, s.other = p.position, nil
 	}
+	staying := namesOf(p.staying)
 	for i, id := range v.Names() {
 		switch a := v.Answer(id); {
 		case a.State == cache.Present:
@@ -137,13 +138,8 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 			s.answered(v.Name(id))
 		case p.shrunk:
 			p.goneIDs = append(p.goneIDs, id)
-		case !listed(p.staying, v.Name(id)):
+		case !staying.has(v.Name(id)):
 			v.TellAt(i, fanout.ToldGone(p.position))
 		}
 	}
-}
-
-// listed: some of the resources bears a name.
-func listed(resources []*cache.Resource, name string) bool {
-	return slices.ContainsFunc(resources, func(r *cache.Resource) bool { return r.Name == name })
 }

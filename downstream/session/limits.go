@@ -2,7 +2,6 @@ package session
 
 import (
 	"fmt"
-	"slices"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
@@ -110,9 +109,9 @@ func (d *deltaState) grows(req *discovery.DeltaDiscoveryRequest) int {
 }
 
 // claim is what would be kept of the type after a request for these names.
-func (s *sotwState) claim(req *discovery.DiscoveryRequest, names []string) room {
-	n := len(names)
-	if _, wildcard := slices.BinarySearch(names, fanout.Wildcard); wildcard {
+func (s *sotwState) claim(req *discovery.DiscoveryRequest, names named) room {
+	n := len(names.listed)
+	if names.Wildcard {
 		n--
 	}
 	return room{names: n + s.refused.len() + len(req.GetResourceLocators())}

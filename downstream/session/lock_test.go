@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,7 +122,7 @@ var crowdings = []struct {
 		c := w.client(&discovery.DiscoveryRequest{ResourceNames: names})
 		w.changes(byName)
 		c.next()
-		req := &discovery.DiscoveryRequest{ResourceNames: names, ResponseNonce: c.nonce}
+		req := &discovery.DiscoveryRequest{ResourceNames: received(names), ResponseNonce: c.nonce}
 		return func() { c.asks(req) }
 	}},
 	{"a SotW ACK, in any order", 10_000, cache.Endpoint, func(w *crowd) func() {
@@ -129,7 +130,7 @@ var crowdings = []struct {
 		c := w.client(&discovery.DiscoveryRequest{ResourceNames: names})
 		w.changes(byName)
 		c.next()
-		req := &discovery.DiscoveryRequest{ResourceNames: names, ResponseNonce: c.nonce}
+		req := &discovery.DiscoveryRequest{ResourceNames: received(names), ResponseNonce: c.nonce}
 		return func() { c.asks(req) }
 	}},
 	{"a change for a SotW client", 10_000, cache.Endpoint, func(w *crowd) func() {
@@ -148,7 +149,7 @@ var crowdings = []struct {
 		w.changes(byName)
 		c.next()
 		c.asks(&discovery.DiscoveryRequest{ResourceNames: names, ResponseNonce: c.nonce})
-		req := &discovery.DiscoveryRequest{ResourceNames: append(names, "z"), ResponseNonce: c.nonce}
+		req := &discovery.DiscoveryRequest{ResourceNames: append(received(names), "z"), ResponseNonce: c.nonce}
 		return func() { c.asks(req); c.next() }
 	}},
 	{"a late subscriber to names with errors", 10_000, cache.Endpoint, func(w *crowd) func() {
@@ -240,6 +241,15 @@ func (w *crowd) names(prefix string) []string {
 func shuffled(names []string) []string {
 	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	return names
+}
+
+// received are names as another request brings them: equal, and not the same strings.
+func received(names []string) []string {
+	again := make([]string, len(names))
+	for i, name := range names {
+		again[i] = strings.Clone(name)
+	}
+	return again
 }
 
 func (w *crowd) resource(name, version string, aliases ...string) *cache.Resource {

@@ -128,12 +128,12 @@ func (s *Session) hangUp(now time.Time) *End {
 // spared: in an outage a client whose stream may end is not sent again what it came
 // with. Its stream would have carried something then, and it would come back at once
 // whenever it ends. It is sent when upstream is back (DOWN-SOTW-11).
-func (s *sotwState) spared(v fanout.View, version string) bool {
-	if !s.ends || s.came == "" || s.came != version || s.moved || s.lastNonce != "" {
+func (s *sotwState) spared(v fanout.View, version func(fanout.View) string) bool {
+	if !s.ends || s.came == "" || s.moved || s.lastNonce != "" {
 		return false
 	}
 	named, wildcard := v.Unavailable()
-	if subscribed, _ := v.Wildcard(); !(subscribed && wildcard != nil || len(v.Names()) > 0 && named != nil) {
+	if subscribed, _ := v.Wildcard(); !(subscribed && wildcard != nil || len(v.Names()) > 0 && named != nil) || s.came != version(v) {
 		return false
 	}
 	v.WakeOnReturn()

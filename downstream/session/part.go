@@ -143,3 +143,28 @@ func unique(resources []*cache.Resource) []*cache.Resource {
 		return again
 	})
 }
+
+// nameSet are the names that some resources bear.
+type nameSet map[string]struct{}
+
+func namesOf(lists ...[]*cache.Resource) nameSet {
+	n := 0
+	for _, list := range lists {
+		n += len(list)
+	}
+	if n == 0 {
+		return nil
+	}
+	names := make(nameSet, n)
+	for _, list := range lists {
+		for _, r := range list {
+			names[r.Name] = struct{}{}
+		}
+	}
+	return names
+}
+
+func (s nameSet) has(name string) bool {
+	_, has := s[name]
+	return has
+}

@@ -147,9 +147,9 @@ func (s *sotwState) move(to exchange, now time.Time) {
 	was.sub.Read(func(v fanout.View) { wildcard, _ = v.Wildcard() })
 	*s = sotwState{exchange: to}
 	if len(was.names) == 0 && !wildcard { // given up, which an empty first request does not mean for some types
-		s.sub.Replace([]string{fanout.Wildcard}, now)
+		s.sub.Replace(fanout.Names{Some: true, Wildcard: true}, now)
 	}
-	s.request(&discovery.DiscoveryRequest{ResourceNames: was.names, VersionInfo: was.came}, was.names, was.warmedAt, now)
+	s.request(&discovery.DiscoveryRequest{ResourceNames: was.names, VersionInfo: was.came}, s.list(was.names), was.warmedAt, now)
 	s.moved, s.version = was.moved, was.version
 	s.succeed(&was.exchange)
 }

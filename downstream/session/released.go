@@ -139,13 +139,10 @@ func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, ce
 
 // changesHands is what the client holds because of the wildcard and asks for by name now, or
 // because of a name that it does not ask for any more.
-func (s *sotwState) changesHands(v fanout.View, names []string) map[string]fanout.Told {
+func (s *sotwState) changesHands(v fanout.View, names named) map[string]fanout.Told {
 	held := make(map[string]fanout.Told)
-	for _, id := range v.Names() {
-		name := v.Name(id)
-		if _, still := slices.BinarySearch(names, name); still {
-			continue
-		}
+	for _, name := range names.Gone {
+		id, _ := v.Lookup(name)
 		if _, exact := s.led[id]; exact {
 			for _, other := range s.leaveName(v, id) {
 				held[other] = fanout.Brought
@@ -154,10 +151,7 @@ func (s *sotwState) changesHands(v fanout.View, names []string) map[string]fanou
 			held[name] = fanout.Brought
 		}
 	}
-	for _, name := range names {
-		if _, had := v.Lookup(name); had {
-			continue
-		}
+	for _, name := range names.Added {
 		if s.cameWildcard && s.told == 0 {
 			held[name] = fanout.Brought
 		} else if _, some := s.member(v, name); some {

@@ -246,7 +246,7 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	if end != nil {
 		return note, end
 	}
-	names := distinct(slices.Clone(req.GetResourceNames()))
+	names := w.list(req.GetResourceNames())
 	if end := s.checkRoom(w, w.claim(req, names)); end != nil {
 		return note, end
 	}
@@ -263,7 +263,7 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	if s.kind.Type != "" {
 		warmed = s.warmth.deliveries(s.node.GetId())
 	}
-	asks := !slices.Equal(names, w.names) || len(req.GetResourceLocators()) > 0
+	asks := names.changed || len(req.GetResourceLocators()) > 0
 	note.judged(w.request(req, names, warmed, now), req.GetResponseNonce(), req.GetErrorDetail())
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
 	s.answer(&w.exchange, now)

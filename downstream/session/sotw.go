@@ -16,7 +16,7 @@ import (
 type sotwState struct {
 	exchange
 	requested bool
-	names     []string // of the newest request, sorted
+	names     []string // of the newest request, each once, as they came
 
 	// came is the version of the first request: what the client held then, all of its names in
 	// it, and the wildcard's set if it asked for that.
@@ -36,9 +36,9 @@ type sotwState struct {
 	warmedAt uint64
 }
 
-// request takes in one request of the type, for these names, each once and in order. warmed
+// request takes in one request of the type, for these names. warmed
 // counts the deliveries of clusters to this node on streams other than this one (ORDER-5).
-func (s *sotwState) request(req *discovery.DiscoveryRequest, names []string, warmed uint64, now time.Time) (v verdict) {
+func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed uint64, now time.Time) (v verdict) {
 	first := !s.requested
 	s.requested = true
 	// A stale nonce says nothing, and a first request's belongs to another stream
@@ -50,11 +50,12 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names []string, war
 		v = s.verdict(nonce, req.GetErrorDetail(), now)
 	}
 	var asked fanout.Asked
-	if same := slices.Equal(names, s.names); first || !same { // mostly they are: an ACK
-		repeated = repeated && same
+	if first || names.changed {
+		repeated = repeated && !names.changed
 		s.moved = s.moved || !first
 		asked = s.replace(names, first && req.GetVersionInfo() != "", now)
 	}
+	s.names = names.listed
 	s.asked.add(asked.Names...)
 	s.wildcardAsked = s.wildcardAsked || asked.Wildcard
 	if first {
@@ -81,29 +82,23 @@ func (s *sotwState) comesBack(wildcard bool) {
 }
 
 // replace puts other names in the place of those asked for. came: the client came with something.
-func (s *sotwState) replace(names []string, came bool, now time.Time) fanout.Asked {
-	before := s.names
+func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked {
 	var held map[string]fanout.Told
-	if s.requested && !slices.Equal(names, before) {
+	if names.changed {
 		s.sub.Read(func(v fanout.View) { held = s.changesHands(v, names) })
 	}
-	s.names = names
-	gone := slices.DeleteFunc(slices.Clone(before), func(name string) bool {
-		_, still := slices.BinarySearch(names, name)
-		return still || name == fanout.Wildcard
-	})
-	s.forgive(gone)
-	asked := s.sub.Replace(names, now)
+	s.forgive(names.Gone)
+	asked := s.sub.Replace(names.Names, now)
 	s.sub.Read(func(v fanout.View) {
 		if subscribed, _ := v.Wildcard(); subscribed && !s.full {
-			for _, name := range gone { // it is what it is to the wildcard
+			for _, name := range names.Gone { // it is what it is to the wildcard
 				if _, some := held[name]; !some {
 					s.note(name, copied{})
 				}
 				s.release(name)
 			}
 		}
-		if s.full && !slices.Equal(names, before) {
+		if s.full && names.changed {
 			s.outgoing.giveUp(v)
 		}
 		for name, told := range held {
@@ -120,28 +115,26 @@ func (s *sotwState) replace(names []string, came bool, now time.Time) fanout.Ask
 			s.cameWildcard = false
 		}
 	})
-	s.awaitNew(before, asked.Wildcard, came)
+	s.awaitNew(names, asked.Wildcard, came)
 	return asked
 }
 
 // awaitNew notes what a request asks for that those before it did not, unless the client
 // came with it.
-func (s *sotwState) awaitNew(before []string, wildcard, came bool) {
+func (s *sotwState) awaitNew(names named, wildcard, came bool) {
 	if !s.refers {
 		return
 	}
 	for name := range s.awaited {
-		if _, still := slices.BinarySearch(s.names, name); !still && name != fanout.Wildcard {
+		if _, still := slices.BinarySearch(names.sorted, name); !still && name != fanout.Wildcard {
 			s.answered(name)
 		}
 	}
 	if came {
 		return
 	}
-	for _, name := range s.names {
-		if _, had := slices.BinarySearch(before, name); !had && name != fanout.Wildcard {
-			s.await(name)
-		}
+	for _, name := range names.Added {
+		s.await(name)
 	}
 	if wildcard {
 		s.await(fanout.Wildcard)
@@ -176,7 +169,7 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 // collectNew lists what is new or newly named. A removal is not told, save as an
 // error (DOWN-SOTW-10, MISS-6).
 func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
-	if s.ends && s.spared(v, viewVersion(v, everything(v))) {
+	if s.ends && s.spared(v, versionOf) {
 		return
 	}
 	subscribed, synced := v.Wildcard()
@@ -240,13 +233,13 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	for _, r := range p.resources {
 		s.sent(r)
 	}
-	p.version = viewVersion(v, everything(v))
+	p.version = versionOf(v)
 }
 
 // keep puts names off of which the client came with a version of its own, and upstream
 // has not confirmed another one (RECON-19), unless it is given that for another name.
 func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
-	if s.came == "" || len(asked) == 0 && !s.handed || s.replaces(v, viewVersion(v, everything(v))) {
+	if s.came == "" || len(asked) == 0 && !s.handed || s.replaces(v, versionOf) {
 		return asked
 	}
 	kept := func(id cache.ID) bool { return v.Has(id) && v.Told(id) == fanout.Brought && v.Warm(id) }
@@ -267,7 +260,7 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 
 // keepsSet puts the wildcard's set off in the same way.
 func (s *sotwState) keepsSet(v fanout.View) bool {
-	return s.cameWildcard && v.WarmSet() && !s.replaces(v, viewVersion(v, everything(v)))
+	return s.cameWildcard && v.WarmSet() && !s.replaces(v, versionOf)
 }
 
 // collectNames lists what names lead to.

@@ -32,7 +32,7 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 		return nil, "", false
 	}
 	version = viewVersion(v, resources)
-	certain = (!doubt || s.came == version) && s.replaces(v, version) && !s.lacks(v)
+	certain = (!doubt || s.came == version) && s.replaces(v, is(version)) && !s.lacks(v)
 	v.Withhold(!certain)
 	return resources, version, certain
 }
@@ -40,8 +40,13 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 // replaces: a view may take the place of what the client came with. What was loaded
 // from disk may lack some of that, which the client keeps until upstream has spoken
 // (RECON-19).
-func (s *sotwState) replaces(v fanout.View, version string) bool {
-	return s.came == "" || s.came == version || !warm(v)
+func (s *sotwState) replaces(v fanout.View, version func(fanout.View) string) bool {
+	return s.came == "" || !warm(v) || s.came == version(v)
+}
+
+// is a version that is known already.
+func is(version string) func(fanout.View) string {
+	return func(fanout.View) string { return version }
 }
 
 // lacks: a set from disk lacks what the client was given by name, and upstream has
@@ -66,7 +71,7 @@ func (s *sotwState) lacks(v fanout.View) bool {
 // warm: something in the view was loaded from disk and is not confirmed.
 func warm(v fanout.View) bool {
 	subscribed, _ := v.Wildcard()
-	return subscribed && v.WarmSet() || slices.ContainsFunc(v.Names(), v.Warm)
+	return subscribed && v.WarmSet() || v.Warms() && slices.ContainsFunc(v.Names(), v.Warm)
 }
 
 // everything is what the client's interest leads to, each resource once
@@ -91,6 +96,14 @@ func everything(v fanout.View) (resources []*cache.Resource) {
 		resources = append(resources, v.Answer(id).Resources()...)
 	}
 	return unique(resources)
+}
+
+// versionOf is the version of all that the client's interest leads to.
+func versionOf(v fanout.View) string {
+	if version, known := v.Digest(); known {
+		return version
+	}
+	return viewVersion(v, everything(v))
 }
 
 // viewVersion is the version of a view: the digest of all that is in it (RECON-14).

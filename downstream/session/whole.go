@@ -46,7 +46,7 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 	if p.resources, complete = bodies(v, everything(v)); !complete {
 		return p
 	}
-	if p.version = viewVersion(v, p.resources); !s.replaces(v, p.version) {
+	if p.version = viewVersion(v, p.resources); !s.replaces(v, is(p.version)) {
 		return p
 	}
 	v.Handed(true) // they are among the resources
