@@ -80,6 +80,7 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	}
 	if push {
 		whole, renewed := d.renewals(v, p.from)
+		whole = besides(beats, whole)
 		whole, _ = bodies(v, besides(p.resources, whole))
 		p.resources = append(p.resources, whole...)
 		if d.url == cache.Cluster {

@@ -19,7 +19,6 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	if t == nil {
 		return
 	}
-	known := c.known[k.name]
 	opening, listed := t.opening, map[string]bool{}
 	answer := c.answered(t, k, false)
 	p := c.parted(who, t, resp, opening)
@@ -69,7 +68,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	}
 	maps.Copy(p.listed, listed)
 	if p.opening && p.left == 0 {
-		c.opened(who, t, known, p.listed)
+		c.opened(who, k, t, p.listed)
 	}
 	p.answer, p.adds = answer || postponed, p.adds || news
 	if p.answer && !p.since.IsZero() {
@@ -205,13 +204,14 @@ func (c *Checker) answered(t *topic, k kind, sotw bool) bool {
 }
 
 // opened: the first answer to a wildcard is the whole set (DOWN-DELTA-13), save what
-// the client came with, and what it asked for by name.
-func (c *Checker) opened(who string, t *topic, known *knowledge, listed map[string]bool) {
+// the client came with, as long as that is in doubt (RECON-19, ERR-10), and what it asked for by name.
+func (c *Checker) opened(who string, k kind, t *topic, listed map[string]bool) {
+	known := c.known[k.name]
 	if known.byWildcard.warm {
 		return // what is on disk was judged when it was written
 	}
 	for name, w := range known.byWildcard.words {
-		if kept := t.brought[name] && known.byWildcard.settling; w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) && !known.leads(name, &t.interest) {
+		if kept := t.brought[name] && (known.byWildcard.settling || c.doubts[k.name][true] != nil); w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) && !known.leads(name, &t.interest) {
 			c.fail("DOWN-DELTA-13", "%s: the first answer to the wildcard lacks %s", who, name)
 		}
 	}
@@ -400,7 +400,7 @@ func (c *Checker) Known() {
 			for _, v := range c.known[k.name].voices() {
 				for name, w := range v.words {
 					served := c.served(k, t, v, name, w)
-					warm := v.warm || t.interest.Wildcard && c.known[k.name].byWildcard.settling
+					warm := v.warm || t.interest.Wildcard && (c.known[k.name].byWildcard.settling || c.doubts[k.name][true] != nil)
 					kept := warm && (t.brought[name] || cl.sotw && len(t.brought) > 0)
 					if w.present && served && !kept && !c.evicted(k, name, w) && !c.known[k.name].says(name, t.holds[name].label) {
 						c.fail("G8", "c%d %s: the relay knows %s=%s, the client holds %q", id, k.name, name, w.label, t.holds[name].label)
