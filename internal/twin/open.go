@@ -40,11 +40,6 @@ func (c *Checker) excused(broken string) *exemption {
 	return nil
 }
 
-// breaks covers any of these violations.
-func breaks(ids ...string) func(*Checker, string) bool {
-	return func(_ *Checker, broken string) bool { return slices.Contains(ids, broken) }
-}
-
 // tally counts how often each exemption was met.
 type tally struct {
 	mu  sync.Mutex

@@ -208,6 +208,9 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		if !t.interest.Covers(name, h.aliases) || c.evicts {
 			continue
 		}
+		if cl.ttl && !h.ends.IsZero() && !h.ends.After(c.now) {
+			continue // the client has dropped it
+		}
 		expired := false
 		for _, v := range known.voices() {
 			expired = expired || v.words[name].expired
