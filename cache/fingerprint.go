@@ -76,6 +76,14 @@ func (d *Digest) Sub(r *Resource) {
 	d.count--
 }
 
+// Change takes in by how much the set has changed.
+func (d *Digest) Change(by Digest) {
+	var carry uint64
+	d.lo, carry = bits.Add64(d.lo, by.lo, 0)
+	d.hi, _ = bits.Add64(d.hi, by.hi, carry)
+	d.count += by.count
+}
+
 // String is the SotW version_info of the set: "1:", the count, and the sum
 // (RECON-14). It is never empty (DOWN-SOTW-11).
 func (d Digest) String() string {

@@ -63,9 +63,9 @@ type Table struct {
 
 	leases leases
 
-	// Came and Went are told of each resource that a name bears from now on, or no more; nil:
-	// nobody wants to know. One that changes goes and comes.
-	Came, Went func(ID, *Resource)
+	// Changed is told of each name that bears another resource than before, or none, by how much
+	// that changes the Digest; nil: nobody wants to know.
+	Changed func(ID, Digest)
 
 	// What is announced now belongs to this generation, which comes from origin.
 	generation uint32
@@ -240,9 +240,9 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 	if e.state == Present && e.resource.Version == r.Version {
 		e.upstream = upstream
 		if e.resource.DoNotCache != r.DoNotCache { // from now on it is kept, or is not
-			t.uncount(id, e.resource)
+			t.uncount(e.resource)
 			e.resource = r.kept()
-			t.count(id, e.resource)
+			t.count(e.resource)
 		}
 		if had {
 			touched = append(touched, id)
@@ -251,8 +251,9 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 		return touched, false
 	}
 	touched = append(touched, id)
+	t.tell(id, e.resource, r)
 	if e.state == Present {
-		t.uncount(id, e.resource)
+		t.uncount(e.resource)
 		for _, alias := range dropped(e.resource, r) {
 			touched = t.unmatch(alias, id, seq, touched)
 		}
@@ -265,7 +266,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 		e.more.negative = nil
 	}
 	e.state, e.cause, e.resource, e.upstream = Present, 0, r.kept(), upstream
-	t.count(id, e.resource)
+	t.count(e.resource)
 	t.touch(id, seq)
 	return touched, true
 }
@@ -286,8 +287,9 @@ func (t *Table) Remove(name string, cause Cause, seq Seq, touched []ID) (_ []ID,
 	}
 	touched = append(touched, id)
 	t.unlease(id)
+	t.tell(id, e.resource, nil)
 	if e.state == Present {
-		t.uncount(id, e.resource)
+		t.uncount(e.resource)
 		for _, alias := range e.resource.Aliases {
 			touched = t.unmatch(alias, id, seq, touched)
 		}
@@ -364,8 +366,9 @@ func (t *Table) Unset(id ID) {
 func (t *Table) forget(id ID) {
 	t.unlease(id)
 	e := &t.entries[id]
+	t.tell(id, e.resource, nil)
 	if e.state == Present {
-		t.uncount(id, e.resource)
+		t.uncount(e.resource)
 		for _, alias := range e.resource.Aliases {
 			if a, ok := t.ids[alias]; ok && a != id {
 				m := t.entries[a].more
@@ -384,7 +387,7 @@ func (t *Table) forget(id ID) {
 	}
 }
 
-func (t *Table) count(id ID, r *Resource) {
+func (t *Table) count(r *Resource) {
 	t.digest.Add(r)
 	t.present++
 	t.husks += husk(r)
@@ -392,12 +395,9 @@ func (t *Table) count(id ID, r *Resource) {
 	if len(r.Aliases) > 0 {
 		t.aliased++
 	}
-	if t.Came != nil {
-		t.Came(id, r)
-	}
 }
 
-func (t *Table) uncount(id ID, r *Resource) {
+func (t *Table) uncount(r *Resource) {
 	t.digest.Sub(r)
 	t.present--
 	t.husks -= husk(r)
@@ -405,9 +405,21 @@ func (t *Table) uncount(id ID, r *Resource) {
 	if len(r.Aliases) > 0 {
 		t.aliased--
 	}
-	if t.Went != nil {
-		t.Went(id, r)
+}
+
+// tell tells whoever wants to know that a name bears another resource, or none.
+func (t *Table) tell(id ID, before, now *Resource) {
+	if t.Changed == nil || before == nil && now == nil {
+		return
 	}
+	var by Digest
+	if before != nil {
+		by.Sub(before)
+	}
+	if now != nil {
+		by.Add(now)
+	}
+	t.Changed(id, by)
 }
 
 // Upstream is the upstream's version of the resource of that name, if there is one.

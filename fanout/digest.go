@@ -15,8 +15,8 @@ func (v View) Digest() (digest string, ok bool) {
 	case v.s.wildcard || v.x.named.Aliased() > 0 || v.x.wildcard.Len() > 0:
 		return "", false
 	}
-	if v.s.sum == nil {
-		v.s.sum = new(cache.Digest)
+	if !v.s.summed {
+		v.s.sum, v.s.summed = cache.Digest{}, true
 		v.x.summed++
 		for _, id := range v.s.ids {
 			if r := v.x.named.Own(id); r != nil {
@@ -29,28 +29,20 @@ func (v View) Digest() (digest string, ok bool) {
 
 // unsum forgets the digest: the names are others.
 func (s *Subscription) unsum() {
-	if s.sum != nil {
-		s.sum = nil
+	if s.summed {
+		s.summed = false
 		s.index.summed--
 	}
 }
 
-// adds notes that a resource bears a name, and subtracts that it does no more.
-func (x *index) adds(id cache.ID, r *cache.Resource) {
-	x.sums(id, func(d *cache.Digest) { d.Add(r) })
-}
-
-func (x *index) subtracts(id cache.ID, r *cache.Resource) {
-	x.sums(id, func(d *cache.Digest) { d.Sub(r) })
-}
-
-func (x *index) sums(id cache.ID, change func(*cache.Digest)) {
+// sums takes in that a name bears another resource, or none.
+func (x *index) sums(id cache.ID, by cache.Digest) {
 	if x.summed == 0 || int(id) >= len(x.interest) {
 		return
 	}
 	for _, s := range x.interest[id] {
-		if s.sum != nil {
-			change(s.sum)
+		if s.summed {
+			s.sum.Change(by)
 		}
 	}
 }

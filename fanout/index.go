@@ -84,7 +84,7 @@ type index struct {
 
 func newIndex(h *Hub, t cache.TypeURL) *index {
 	x := &index{hub: h, url: t, linger: lingerers{most: h.limits.Load().maxLinger}}
-	x.named.Came, x.named.Went = x.adds, x.subtracts
+	x.named.Changed = x.sums
 	return x
 }
 

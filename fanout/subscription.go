@@ -16,9 +16,11 @@ type Subscription struct {
 	number     uint64
 
 	// Guarded by index.mu.
-	ids      []cache.ID    // ascending
-	told     []Told        // of each (told.go)
-	sum      *cache.Digest // of what bears these names (digest.go); nil: it is not known
+	ids  []cache.ID // ascending
+	told []Told     // of each (told.go)
+	// sum is the digest of what bears these names (digest.go), if summed.
+	sum      cache.Digest
+	summed   bool
 	wildcard bool
 	mode     mode
 	reads    bool      // it is told what goes from the wildcard's set (readers.go),
