@@ -101,10 +101,13 @@ func TestScale(t *testing.T) {
 			if wildcard {
 				streams, subscribed = 2, clusters+1 // and the wildcard, once
 			}
+			// What the wildcard lends is there before upstream has been asked for the last names.
+			eventually(t, patience, func() error {
+				return first(cp.subscribedOnce(cache.Cluster, subscribed), cp.subscribedOnce(cache.Endpoint, assignments))
+			})
 			if err := first(
 				cp.deltaADSOnly(),
 				is("streams upstream at most", cp.Most(), streams), is("streams upstream", cp.Open(), streams),
-				cp.subscribedOnce(cache.Cluster, subscribed), cp.subscribedOnce(cache.Endpoint, assignments),
 			); err != nil {
 				t.Fatal(err)
 			}
