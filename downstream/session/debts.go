@@ -15,11 +15,13 @@ type debts struct {
 	changed pile[cache.ID] // names whose answer may have changed
 	asked   pile[cache.ID] // names that the client wants an answer to (DOWN-DELTA-7)
 	failed  pile[cache.ID] // names with an error to be told of
-	// forced are names to be told whatever the client holds: their cluster was sent (ORDER-4),
-	// or they were asked for again and have no answer yet. erred are those of whose error the
-	// client was told: what comes tells that it is over, whether or not it differs (ERR-9).
-	forced map[cache.ID]cache.Seq // since when
-	erred  map[cache.ID]struct{}
+	// forced are names whose resources are sent whatever the client holds: their cluster was
+	// sent (ORDER-4), or the client asked again and they have no answer yet. The position is
+	// that of the demand.
+	forced map[cache.ID]cache.Seq
+	// erred are names whose error was sent to the client: the next resource says that the error
+	// is over, whether or not it differs (ERR-8).
+	erred map[cache.ID]struct{}
 	// released are resources that a name has led to, and that none may lead to any more
 	// (NAME-5); left are those given up under the wildcard, to be told once more (WILD-8).
 	released map[string]struct{}
@@ -72,7 +74,7 @@ func (d *debts) force(id cache.ID, at cache.Seq) {
 	d.forced[id] = at
 }
 
-// errs notes that the client is told of an error of a name.
+// errs notes that the error of a name is sent to the client.
 func (d *debts) errs(id cache.ID) {
 	if d.erred == nil {
 		d.erred = make(map[cache.ID]struct{})
@@ -92,6 +94,21 @@ func (d *debts) owes(id cache.ID, a *cache.Answer, news func(*cache.Resource) bo
 func (d *debts) forgiveID(id cache.ID) {
 	drop(&d.forced, id)
 	drop(&d.erred, id)
+}
+
+// forgive drops what is owed of names that are about to be given up: their IDs may stand for
+// others soon.
+func (x *exchange) forgive(names []string) {
+	if len(names) == 0 || len(x.forced)+len(x.erred) == 0 {
+		return
+	}
+	x.sub.Read(func(v fanout.View) {
+		for _, name := range names {
+			if id, ok := v.Lookup(name); ok {
+				x.forgiveID(id)
+			}
+		}
+	})
 }
 
 // paid: what a name leads to was told.

@@ -121,7 +121,12 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]copie
 		d.wildcardAsked = true
 		d.opening = d.opening || first
 	}
-	if !(asked.Wildcard && !first && d.brought != nil) && (len(asked.Names) == 0 || first && !d.quiet && d.needed == nil) {
+	if asked.Wildcard && !first && d.brought != nil { // WILD-5
+		d.sub.Read(func(v fanout.View) {
+			d.brought.voidAll(func(name string) bool { _, named := v.Lookup(name); return !named })
+		})
+	}
+	if len(asked.Names) == 0 || first && !d.quiet && d.needed == nil {
 		return
 	}
 	d.sub.Read(func(v fanout.View) {
@@ -134,13 +139,8 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]copie
 				d.force(id, v.Position())
 			}
 		}
-		if asked.Wildcard && !first { // WILD-5
-			d.brought.voidAll(func(name string) bool { _, named := v.Lookup(name); return !named })
-		}
 	})
-	if len(asked.Names) > 0 {
-		d.needed = nil
-	}
+	d.needed = nil
 }
 
 // recall takes in what a later request says of what the client came with: what it asks for is

@@ -113,7 +113,7 @@ func (h *holdings) member(v fanout.View, name string) (version string, some bool
 		return a.version, a.version != ""
 	}
 	switch {
-	case !known: // or forgotten, if the client is none of those who are told of what goes
+	case !known: // or forgotten, since no removals are sent to a full-state SotW client
 		return "", h.told > 0 && h.told < v.Forgotten()
 	case c.Resource == nil:
 		return "", c.Seq > h.untold
@@ -146,8 +146,8 @@ func (h *holdings) exact() map[string]string {
 // bring takes in what a Delta client came with.
 func (h *holdings) bring(versions map[string]string) { h.brought = bring(versions) }
 
-// sent notes that the client is sent a resource, as a member of the wildcard's set or for one
-// of its names: id, if it is subscribed to the resource's own.
+// sent notes that a resource is sent to the client, as a member of the wildcard's set or for one
+// of its names.
 func (h *holdings) sent(r *cache.Resource) {
 	h.aliased = h.aliased || len(r.Aliases) > 0
 	h.brought.judge(r.Name)
@@ -163,12 +163,16 @@ func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
 	if !known || r != nil && c.Seq <= h.told || r == nil && c.Seq <= h.untold {
 		return
 	}
+	version := ""
+	if r != nil {
+		version = r.Version
+	}
+	h.noteAhead(name, ahead{version, v.Position()})
+}
+
+func (h *holdings) noteAhead(name string, a ahead) {
 	if h.ahead == nil {
 		h.ahead = make(map[string]ahead)
-	}
-	a := ahead{at: v.Position()}
-	if r != nil {
-		a.version = r.Version
 	}
 	h.ahead[name] = a
 }
@@ -288,10 +292,7 @@ func (h *holdings) leftOut(v fanout.View, resources []*cache.Resource, at cache.
 		case named:
 			v.Tell(id, fanout.ToldGone(at))
 		default:
-			if h.ahead == nil {
-				h.ahead = make(map[string]ahead)
-			}
-			h.ahead[r.Name] = ahead{"", at}
+			h.noteAhead(r.Name, ahead{"", at})
 		}
 	}
 }

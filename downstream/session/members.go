@@ -7,7 +7,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// What a Delta client is told of the wildcard's set: all of it once, then its changes.
+// Delta responses about the wildcard's set: all of it once, then its changes.
 
 // collectWildcard: the whole set once it is complete (DOWN-DELTA-13, row j), then
 // its changes.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -9,21 +10,6 @@ import (
 
 // What a client has because of a name goes when that name is given up or leads elsewhere, unless
 // its interest covers it otherwise (NAME-5, WILD-8, WILD-16).
-
-// forgive drops what is owed of names that are about to be given up: their IDs may stand for
-// others soon.
-func (x *exchange) forgive(names []string) {
-	if len(names) == 0 || len(x.forced)+len(x.erred) == 0 {
-		return
-	}
-	x.sub.Read(func(v fanout.View) {
-		for _, name := range names {
-			if id, ok := v.Lookup(name); ok {
-				x.forgiveID(id)
-			}
-		}
-	})
-}
 
 // givesUp takes in that names are about to be given up, and returns the resources that the
 // client has because of them, and may have because of others.
@@ -86,7 +72,7 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	if len(d.released) == 0 || !push || d.postponed { // what waits may lead to it
 		return
 	}
-	for name := range d.released {
+	for _, name := range slices.Sorted(maps.Keys(d.released)) {
 		member, certain := d.falls(v, name)
 		version, some := d.of(v, name)
 		if !certain {
@@ -137,37 +123,13 @@ func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, ce
 	return member, synced && (member != nil || !v.WarmSet())
 }
 
-// changesHands is what the client holds because of the wildcard and asks for by name now, or
-// because of a name that it does not ask for any more.
-func (s *sotwState) changesHands(v fanout.View, names named) map[string]fanout.Told {
-	held := make(map[string]fanout.Told)
-	for _, name := range names.Gone {
-		id, _ := v.Lookup(name)
-		if _, exact := s.led[id]; exact {
-			for _, other := range s.leaveName(v, id) {
-				held[other] = fanout.Brought
-			}
-		} else if v.Told(id).Copy() {
-			held[name] = fanout.Brought
-		}
-	}
-	for _, name := range names.Added {
-		if s.cameWildcard && s.told == 0 {
-			held[name] = fanout.Brought
-		} else if _, some := s.member(v, name); some {
-			held[name] = fanout.ToldCopy(s.told)
-		}
-	}
-	return held
-}
-
 // collectReleased has what no name leads to any more sent as a member of the wildcard's set.
 // The rest goes silently (DOWN-SOTW-10).
 func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 	if len(s.released) == 0 || !push || s.postponed {
 		return
 	}
-	for name := range s.released {
+	for _, name := range slices.Sorted(maps.Keys(s.released)) {
 		member, certain := s.falls(v, name)
 		if !certain {
 			continue

@@ -119,6 +119,30 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	return asked
 }
 
+// changesHands is what the client holds because of the wildcard and asks for by name now, or
+// because of a name that it does not ask for any more.
+func (s *sotwState) changesHands(v fanout.View, names named) map[string]fanout.Told {
+	held := make(map[string]fanout.Told)
+	for _, name := range names.Gone {
+		id, _ := v.Lookup(name)
+		if _, exact := s.led[id]; exact {
+			for _, other := range s.leaveName(v, id) {
+				held[other] = fanout.Brought
+			}
+		} else if v.Told(id).Copy() {
+			held[name] = fanout.Brought
+		}
+	}
+	for _, name := range names.Added {
+		if s.cameWildcard && s.told == 0 {
+			held[name] = fanout.Brought
+		} else if _, some := s.member(v, name); some {
+			held[name] = fanout.ToldCopy(s.told)
+		}
+	}
+	return held
+}
+
 // awaitNew notes what a request asks for that those before it did not, unless the client
 // came with it.
 func (s *sotwState) awaitNew(names named, wildcard, came bool) {
