@@ -63,8 +63,8 @@ type Table struct {
 
 	leases leases
 
-	// Changed is told of each name that bears another resource than before, or none, by how much
-	// that changes the Digest; nil: nobody wants to know.
+	// Changed is called for each name that bears another resource than before, or none, with the
+	// difference that this makes to the Digest; nil: nobody wants to know.
 	Changed func(ID, Digest)
 
 	// What is announced now belongs to this generation, which comes from origin.

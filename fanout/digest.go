@@ -4,7 +4,7 @@ import "github.com/xds-relay/xds-relay/cache"
 
 // The digest of what a client's names lead to is the version of all that a SotW client sees
 // (RECON-14). It is summed up once, and kept up to date as resources come and go: a client with
-// very many names is told of very many changes.
+// very many names gets very many changes.
 
 // Digest is that of all that the client's interest leads to. ok is false if that has to be
 // listed, since names may lead to the same resource, or to one of the wildcard's set.

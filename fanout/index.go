@@ -42,9 +42,9 @@ type index struct {
 	shown shown
 	// inherited are names that have their copy of a wildcard that was given up, with the
 	// position at which it changed there, until upstream has spoken of them (WILD-11);
-	// anew: it is to be asked.
+	// askAgain: upstream is to be asked for it again.
 	inherited map[string]cache.Seq
-	anew      map[string]struct{}
+	askAgain  map[string]struct{}
 	// unavailable: upstream does not answer on this lane, and why (ERR-7).
 	unavailable struct{ named, wildcard *statuspb.Status }
 

@@ -172,7 +172,7 @@ func (x *index) forget(wildcard bool, name string, remains func(*cache.Resource)
 	}
 	delete(x.guards.named.held, name)
 	delete(x.inherited, name)
-	delete(x.anew, name)
+	delete(x.askAgain, name)
 	delete(x.doubts.named.faulty, name)
 	delete(x.mute, name)
 	delete(x.refused, name)

@@ -88,8 +88,8 @@ func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, 
 	if x.inherited == nil {
 		x.inherited = make(map[string]cache.Seq)
 	}
-	if x.anew == nil {
-		x.anew = make(map[string]struct{})
+	if x.askAgain == nil {
+		x.askAgain = make(map[string]struct{})
 	}
 	seq := x.next()
 	answered, _ := x.named.Set(r, "", seq, nil)
@@ -102,7 +102,7 @@ func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, 
 	x.named.Doubt(r.Name) // no version of it is upstream's on this lane
 	for _, id := range heirs {
 		name := x.named.Name(id)
-		x.inherited[name], x.anew[name] = changed, struct{}{}
+		x.inherited[name], x.askAgain[name] = changed, struct{}{}
 		x.changed(id)
 	}
 }

@@ -11,13 +11,6 @@ import "github.com/xds-relay/xds-relay/cache"
 // to a position. It is a reader from then on, until it gives the wildcard up.
 func (v View) Passed(to cache.Seq) { v.s.pass(to) }
 
-// Passed is the same outside of Read.
-func (s *Subscription) Passed(to cache.Seq) {
-	s.index.mu.Lock()
-	defer s.index.mu.Unlock()
-	s.pass(to)
-}
-
 func (s *Subscription) pass(to cache.Seq) {
 	if s.wildcard && !s.closed && (!s.reads || s.passed != to) {
 		s.reads, s.passed = true, to

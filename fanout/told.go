@@ -34,7 +34,7 @@ func (v View) Told(id cache.ID) Told {
 	return 0
 }
 
-// Tell notes what the client is told of a subscribed name.
+// Tell notes what a response says to the client of a subscribed name.
 func (v View) Tell(id cache.ID, told Told) {
 	if i, ok := slices.BinarySearch(v.s.ids, id); ok {
 		v.s.told[i] = told

@@ -88,7 +88,7 @@ func (v View) Members(after cache.Seq) iter.Seq[cache.Change] {
 	return v.unnamed(v.x.wildcard.Since(after))
 }
 
-// Led yields those that Members leaves out, but for subscribed names' own.
+// Led yields the changes that Members leaves out, except those of subscribed names themselves.
 func (v View) Led(after cache.Seq) iter.Seq[cache.Change] {
 	return func(yield func(cache.Change) bool) {
 		if len(v.s.ids) == 0 {

@@ -162,8 +162,8 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 				if again {
 					i.Again = append(i.Again, name)
 				}
-				if _, anew := x.anew[name]; anew && !lane.Wildcard {
-					delete(x.anew, name)
+				if _, again := x.askAgain[name]; again && !lane.Wildcard {
+					delete(x.askAgain, name)
 					i.Anew = append(i.Anew, name)
 				}
 				continue

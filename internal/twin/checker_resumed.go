@@ -90,7 +90,7 @@ func (c *Checker) upResumed(k kind, s *relayStream, l *relayLane, versions map[s
 	}
 	for name, w := range v.words {
 		if !l.wildcard && !w.present && c.since[k.name][name] > w.at {
-			w.unsure = true // what is absent goes with its last client, and was asked for anew since (UP-7)
+			w.unsure = true // what is absent goes with its last client, and was asked for again since (UP-7)
 			v.words[name] = w
 		}
 		if _, ok := versions[name]; w.present && !ok && (c.evicted(k, name, w) || !c.kept(k, names, name, w)) {

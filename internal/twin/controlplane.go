@@ -20,7 +20,7 @@ import (
 type controlPlane struct {
 	number  int    // in the order in which the relay prefers them
 	server  string // what kind it is (servers.go)
-	era     int    // how often it was started anew
+	era     int    // how often it was started again
 	down    bool
 	hung    bool
 	world   World

@@ -180,7 +180,7 @@ func (v *voice) forget(subscribed map[string]time.Time, unsubscribed []string, k
 		switch {
 		case !drop:
 		case keep(name, w):
-			w.unsure = true // it was no answer to what is asked anew (H-1)
+			w.unsure = true // it was no answer to what is asked again (H-1)
 			v.words[name] = w
 		default:
 			delete(v.words, name)

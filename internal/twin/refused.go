@@ -9,7 +9,7 @@ import (
 )
 
 // A type that no client may have (NODE-14). It costs a client that type only: each name of it
-// is answered with an error, once each time that it is named anew, a wildcard is not answered
+// is answered with an error, once each time that a request names it, a wildcard is not answered
 // at all, nor are names while that waits, and whatever else the client asks for goes on. On the
 // pure cores only: over gRPC a group would have to be configured that nobody may enter.
 

@@ -73,7 +73,7 @@ var verbs = map[string]string{
 	// all
 	"wait":    "N milliseconds pass",
 	"save":    "the relay writes its snapshot (on the pure cores; over gRPC it does when it ends)",
-	"restart": "the relay ends and starts anew; N 1: it is killed (on the pure cores)",
+	"restart": "the relay ends and starts again; N 1: it is killed (on the pure cores)",
 	"hold":    "the relay does nothing by itself (on the pure cores)",
 	"go":      "N of its parts act, or without N all of it from now on",
 }
