@@ -51,7 +51,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 			waits = true
 		case r != nil && d.holds(v, r):
 			d.spare(r, p)
-			d.sentBy(v, r)
+			d.ledBy(v, r)
 			d.takesOver(v, id, subscribed, p)
 		case r != nil && (!push || d.postpones):
 			d.postponed = d.postponed || d.postpones
@@ -59,7 +59,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		case r != nil:
 			p.resources, p.mixed = append(p.resources, r), true
 			d.brought.judge(name)
-			d.sentBy(v, r)
+			d.ledBy(v, r)
 			d.takesOver(v, id, subscribed, p)
 		case unresolved:
 			waits = true
@@ -90,6 +90,18 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	d.looked = doubt && !waits
 	if v.Withhold(doubt); !doubt && !waits && !d.postponed { // else what waits is compared with them
 		d.brought = nil
+	}
+}
+
+// ledBy notes that the client has a resource, and which of its names lead there: what they led to
+// goes with them, though they are not looked at before that.
+func (d *deltaState) ledBy(v fanout.View, r *cache.Resource) {
+	d.sentBy(v, r)
+	for _, alias := range r.Aliases {
+		if id, ok := v.Lookup(alias); ok {
+			a := v.Answer(id)
+			d.release(d.leads(v, id, &a)...)
+		}
 	}
 }
 
