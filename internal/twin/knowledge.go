@@ -248,8 +248,12 @@ func (v *voice) answered(asked string) bool {
 	return v.matched(asked) || ok && !w.silent
 }
 
-// expired: a resource that was here is gone, since its TTL has run out (TTL-2).
-func (k *knowledge) expired(name string) (expired bool) {
+// expired: a resource that was here is gone, since its TTL has run out (TTL-2). What was said by
+// name is nothing to who asks for all there is.
+func (k *knowledge) expired(name string, i *Interest) (expired bool) {
+	if i.Wildcard && !i.Names[name] {
+		return k.byWildcard.words[name].expired
+	}
 	for _, v := range k.voices() {
 		w := v.words[name]
 		if w.present {
@@ -291,7 +295,7 @@ func (k *knowledge) gone(name string, i *Interest, brought bool, kept func(asked
 		return true
 	case k.leads(name, i):
 		return false
-	case k.expired(name):
+	case k.expired(name, i):
 		return true
 	case i.Names[name]:
 		return k.byName.absent(name)
