@@ -288,8 +288,9 @@ func (k *knowledge) leads(name string, i *Interest) bool {
 
 // gone: a client with this interest may be told that a name does not exist (G4).
 // brought: it is known to the client from another stream only. kept: the relay has
-// what it was told because of a name.
-func (k *knowledge) gone(name string, i *Interest, brought bool, kept func(asked string) bool) bool {
+// what it was told because of a name. doubted: a name that the client came with is in doubt, so
+// that nothing waits for it (§0).
+func (k *knowledge) gone(name string, i *Interest, brought bool, kept, doubted func(asked string) bool) bool {
 	switch {
 	case k.torn(name) && i.Names[name] || k.byName.matches(name, unsurely) || k.byWildcard.matches(name, unsurely):
 		return true
@@ -313,10 +314,10 @@ func (k *knowledge) gone(name string, i *Interest, brought bool, kept func(asked
 		return true
 	}
 	for asked := range i.Names {
-		if brought && k.byName.warm && kept(asked) {
+		if k.byName.warm && kept(asked) {
 			return false // what was loaded may be out of date
 		}
-		if _, known := k.byName.words[asked]; brought && !named && !known && !k.byName.matched(asked) && !k.byWildcard.matched(asked) {
+		if _, known := k.byName.words[asked]; !named && !known && !doubted(asked) && !k.byName.matched(asked) && !k.byWildcard.matched(asked) {
 			return false // it may yet lead there (DOWN-DELTA-11)
 		}
 	}
