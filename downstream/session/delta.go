@@ -58,6 +58,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 		d.answered(name)
 	}
 	d.left.add(asked.Left...)
+	d.changed.add(asked.Freed...)
 	if slices.Contains(unsubscribe, fanout.Wildcard) {
 		d.unsubscribed()
 		d.release(d.left.take()...)

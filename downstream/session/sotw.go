@@ -57,6 +57,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed
 	}
 	s.names = names.listed
 	s.asked.add(asked.Names...)
+	s.changed.add(asked.Freed...)
 	s.wildcardAsked = s.wildcardAsked || asked.Wildcard
 	if first {
 		s.warmedAt = warmed

@@ -31,9 +31,10 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 	x.renewedTo = v.Position()
 	x.renewable(v, from, to, func(r *cache.Resource, changed, told cache.Seq) {
 		_, some := x.of(v, r.Name)
+		ahead, known := x.renewedOf[r.Name]
 		switch ends, turned := v.Ends(r); {
-		case x.refuses(changed) || !some:
-		case turned > max(from, told):
+		case x.refuses(changed) || !some || known && ahead.ends.Equal(ends):
+		case turned > max(from, told, ahead.at):
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
 		case x.url != cache.VirtualHost:
@@ -42,6 +43,7 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 			whole = append(whole, v.Body(r))
 		}
 	})
+	x.renewedOf = nil
 	return whole, beats
 }
 
@@ -86,6 +88,7 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		d.brought.spare(r.Name, false)
 		if ends, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
 			beats = append(beats, r)
+			d.renews(r.Name, renewal{ends, p.position})
 		}
 	}
 	if push {
@@ -99,6 +102,19 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		beats = append(beats, renewed...)
 	}
 	p.beats = besides(p.resources, beats)
+}
+
+// renewal is a TTL that the client was told of ahead of others: when it ends, and when that was told.
+type renewal struct {
+	ends time.Time
+	at   cache.Seq
+}
+
+func (x *exchange) renews(name string, r renewal) {
+	if x.renewedOf == nil {
+		x.renewedOf = make(map[string]renewal)
+	}
+	x.renewedOf[name] = r
 }
 
 // refuses: the client has rejected what changed at a position, so that it has
