@@ -203,6 +203,16 @@ func (x *index) markLent(member string, to []cache.ID) {
 	}
 }
 
+// markUnlent marks a name for those to whom the wildcard lends nothing by it, since they have
+// that by a name of its own.
+func (x *index) markUnlent(id cache.ID) {
+	for _, s := range x.interest[id] {
+		if (View{s, x}).Answer(id).State == cache.Absent {
+			x.wake(s.subscriber.mark(s, mark{id: id}))
+		}
+	}
+}
+
 // loan is what the wildcard lends to a name, if anything.
 func (x *index) loan(id cache.ID) (a cache.Answer) {
 	if x.borrows(id) {

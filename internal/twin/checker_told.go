@@ -238,8 +238,9 @@ func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases 
 		asked = t.settle(alias, nil) || asked
 		c.goes(k, t, alias)
 		for _, name := range append(aliased(alias), alias) {
-			if h, ok := t.holds[name]; ok && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) {
-				delete(t.holds, name)
+			_, member := c.known[k.name].byWildcard.present(name)
+			if h, ok := t.holds[name]; ok && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) && !(member && t.interest.Wildcard) {
+				delete(t.holds, name) // a member is denied to nobody (H-17)
 			}
 		}
 	}
