@@ -36,6 +36,9 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 			renews = true
 		}
 		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
+		if changed {
+			x.frees(r.Name)
+		}
 		if renews || (told || lent) && x.limited(r.Name) {
 			x.markRenewed(r.Resource, false)
 		}
@@ -135,6 +138,7 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 		return
 	}
 	x.markNamed(touched)
+	defer x.frees(name)
 	for _, id := range touched {
 		name := x.named.Name(id)
 		if _, awaited := x.warm.awaited[name]; !awaited && x.absent(id) {

@@ -270,6 +270,9 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if w, led := c.known[k.name].voice(l.wildcard).present(name); !led || !slices.ContainsFunc(w.aliases, func(alias string) bool { return !l.names[alias].IsZero() }) {
 			delete(l.shown, name)
 		}
+		if name == wildcard {
+			l.shown = nil // what it lends to names is not of the set that is asked for later
+		}
 	}
 	for _, name := range subscribe {
 		if slices.Contains(unsubscribe, name) {
@@ -287,6 +290,9 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			delete(l.again, name)
 		}
 		l.first, l.asked = time.Time{}, c.events
+		if name == wildcard && !resumed {
+			l.bare = c.events
+		}
 	}
 	if !resumed {
 		c.orphan(k, given)

@@ -340,6 +340,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 		}
 		return false
 	}
+	doubted := func(asked string) bool { return t.brought[asked] && c.doubted(k.name, false, asked) }
 	if t.interest.Named(name, nil) && !t.later[name] && c.unvouched(k, t, name) && !c.met(k, t, name) {
 		c.fail("MISS-4", "%s came with %s, of which a stream was silent that had carried nothing of the type, and is told that it is gone", who, name)
 	}
@@ -347,7 +348,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 	if !expired && c.inDoubt(k, name, &t.interest, t.brought[name]) { // what expires is gone all the same (TTL-2)
 		c.fail("ERR-10", "%s is told that %s is gone, of which upstream has sent a faulty answer", who, name)
 	}
-	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name], kept); {
+	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name], kept, doubted); {
 	case gone || c.outlived(k, name, &t.interest) || c.known[k.name].byName.unnamed(name, &t.interest):
 	case t.owed[name] && c.known[k.name].byWildcard.unnamed(name, &t.interest): // the copy that the wildcard lent (WILD-16)
 	case c.lapsed(k) && c.known[k.name].byWildcard.warm: // what is from disk is left to nobody (RECON-19)
