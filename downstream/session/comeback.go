@@ -17,7 +17,7 @@ func (d *deltaState) spare(r *cache.Resource, p *part) {
 		d.brought.spare(r.Name, true)
 		p.spared = append(p.spared, r)
 	}
-	d.sent(r)
+	d.sent(r, 0)
 }
 
 // collectBrought judges what was not judged with the names and members that were looked at:
@@ -72,7 +72,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 			waits = true // until it is told
 		case subscribed: // it leads elsewhere, or is refused
 			version, _ := d.of(v, name)
-			d.note(name, copied{version, true})
+			d.note(name, copied{version: version, some: true})
 			d.brought.judge(name)
 			if v.Answer(id).State == cache.Present {
 				d.release(name)

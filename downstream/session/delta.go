@@ -97,7 +97,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]copied) {
 				if held == nil {
 					held = make(map[string]copied)
 				}
-				held[name] = copied{version, true}
+				held[name] = copied{version: version, some: true}
 			}
 		}
 	})
@@ -215,7 +215,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 		p.withoutContradiction()
 	}
 	for _, r := range p.resources {
-		d.sent(r)
+		d.sent(r, p.position)
 	}
 	d.warmed(p.resources)
 	d.gone(p.gone)
@@ -282,7 +282,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 		v.Tell(id, fanout.ToldGone(p.position))
 	case !asked && v.Leads(name): // the client has it for another name
 		if version, some := d.of(v, name); some {
-			d.note(name, copied{version, true})
+			d.note(name, copied{version: version, some: true})
 		}
 		v.Tell(id, fanout.ToldGone(p.position))
 	case asked:

@@ -31,8 +31,8 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 	x.renewedTo = v.Position()
 	add := func(r *cache.Resource, changed, told cache.Seq) {
 		_, some := x.of(v, r.Name)
-		switch ends, turned := v.Ends(r); {
-		case x.refuses(changed) || !some:
+		switch ends, turned, renewed := v.Ends(r); {
+		case x.refuses(changed) || !some || renewed <= told:
 		case turned > max(from, told):
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
@@ -47,13 +47,9 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 			continue // what is new goes with its TTL
 		}
 		if a := v.Answer(id); v.Has(id) && a.State == cache.Present {
-			told := v.Told(id).At()
-			if len(a.More) > 0 {
-				told = 0 // which of them was told then, nobody knows
-			}
-			add(a.Resource, a.Seq, told)
+			add(a.Resource, a.Seq, x.sentAt(v, id, a.Resource))
 			for i, r := range a.More {
-				add(r, a.MoreSeqs[i], told)
+				add(r, a.MoreSeqs[i], x.sentAt(v, id, r))
 			}
 		}
 	}
@@ -74,7 +70,7 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	var beats []*cache.Resource
 	for _, r := range p.spared {
 		d.brought.spare(r.Name, false)
-		if ends, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
+		if ends, _, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
 			beats = append(beats, r)
 		}
 	}
@@ -121,7 +117,7 @@ func (x *exchange) expiring(v fanout.View, p *part) {
 	}
 	for _, list := range [][]*cache.Resource{p.resources, p.beats} {
 		for _, r := range list {
-			ends, _ := v.Ends(r)
+			ends, _, _ := v.Ends(r)
 			if ends.IsZero() {
 				continue
 			}

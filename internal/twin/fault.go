@@ -132,6 +132,30 @@ func (c *Checker) clears(id int, k string, wildcard, whole bool) {
 	}
 }
 
+// undoubts notes that somebody asks for a name again that was given up, or may have been: what was
+// faulty before that does not concern who asks now, nor does a fault that hid its name, if nobody
+// wants any more what was asked for by then.
+func (c *Checker) undoubts(k kind, name string) {
+	d := c.doubts[k.name][false]
+	if d == nil {
+		return
+	}
+	over := func(name string) bool {
+		left, wanted := c.wanted[k.name][name]
+		return wanted && (c.evicts || c.now.Sub(left) >= c.linger)
+	}
+	if over(name) {
+		delete(d.names, name)
+		delete(d.asked, name)
+	}
+	maps.DeleteFunc(d.asked, func(asked string, _ bool) bool {
+		return over(asked) && !slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[asked] })
+	})
+	if len(d.asked) == 0 {
+		d.hidden = 0
+	}
+}
+
 // doubted: whether a name exists is in doubt on a lane, since an answer was faulty.
 func (c *Checker) doubted(k string, wildcard bool, name string) bool {
 	d := c.doubts[k][wildcard]
