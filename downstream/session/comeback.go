@@ -88,7 +88,8 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		return
 	}
 	d.looked = doubt && !waits
-	if v.Withhold(doubt); !doubt && !waits && !d.postponed { // else what waits is compared with them
+	d.withholds.brought = doubt
+	if !doubt && !waits && !d.postponed { // else what waits is compared with them
 		d.brought = nil
 	}
 }
@@ -117,9 +118,7 @@ func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
 			p.removedUncovered = append(p.removedUncovered, name)
 		}
 	}
-	if doubt || d.brought == nil {
-		v.Withhold(doubt)
-	}
+	d.withholds.uncovered = doubt
 	slices.Sort(p.removedUncovered)
 	p.removed = slices.Concat(p.removed, p.removedUncovered)
 }

@@ -106,14 +106,15 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 		d.left.take()
 	}
 	if d.left.len() == 0 {
-		d.leftWaits = false
+		d.leftWaits, d.withholds.left = false, false
 		return
 	}
 	if !synced || d.leftWaits && !push && !p.must {
 		d.leftWaits = true // it is no answer any more, but a change
 		return
 	}
-	d.leftWaits = false
+	waited := d.leftWaits
+	d.leftWaits, d.withholds.left = false, false
 	removed := distinct(slices.Clone(p.removed))
 	for _, name := range d.left.take() {
 		if _, again := v.Lookup(name); again {
@@ -125,7 +126,7 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 		r := v.Member(name)
 		if r == nil && (v.WarmSet() || v.Doubted(name)) {
 			if _, said := slices.BinarySearch(removed, name); !said { // by upstream
-				d.leftWaits = true
+				d.leftWaits, d.withholds.left = true, d.withholds.left || v.Doubted(name)
 				d.left.add(name) // what was loaded from disk may lack it (RECON-19), as may a set with a fault (ERR-10)
 			}
 			continue
@@ -135,7 +136,7 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 			d.postponed = true
 			continue
 		}
-		p.answer, p.mixed = true, true
+		p.answer, p.mixed = p.answer || !waited, true
 		delete(d.released, name)
 		if r != nil {
 			p.resources = append(p.resources, r)
