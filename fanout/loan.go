@@ -64,7 +64,7 @@ func (x *index) bequeath() {
 	for r := range x.wildcard.All() {
 		if heirs := distinct(x.lentTo(r.Name, nil)); len(heirs) > 0 {
 			id, _ := x.wildcard.Find(r.Name)
-			ends, _ := x.wildcard.Ends(id)
+			ends, _, _ := x.wildcard.Ends(id)
 			estates = append(estates, estate{r.Resource, heirs, x.wildcard.Answer(id).Seq, ends})
 		}
 	}

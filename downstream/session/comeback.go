@@ -17,7 +17,7 @@ func (d *deltaState) spare(r *cache.Resource, p *part) {
 		d.brought.spare(r.Name, true)
 		p.spared = append(p.spared, r)
 	}
-	d.sent(r)
+	d.sent(r, 0)
 }
 
 // collectBrought judges what was not judged with the names and members that were looked at:
@@ -55,7 +55,8 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		return
 	}
 	d.looked = doubt && !waits
-	if v.Withhold(doubt); !doubt && !waits && !d.postponed { // else what waits is compared with them
+	d.withholds.brought = doubt
+	if !doubt && !waits && !d.postponed { // else what waits is compared with them
 		d.brought = nil
 	}
 }
@@ -115,7 +116,7 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 		return false // until it is told
 	}
 	version, _ := d.of(v, name)
-	d.note(name, copied{version, true})
+	d.note(name, copied{version: version, some: true})
 	d.brought.judge(name)
 	if state == cache.Present { // it leads elsewhere
 		d.release(name)
@@ -142,9 +143,7 @@ func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
 			p.removedUncovered = append(p.removedUncovered, name)
 		}
 	}
-	if doubt || d.brought == nil {
-		v.Withhold(doubt)
-	}
+	d.withholds.uncovered = doubt
 	slices.Sort(p.removedUncovered)
 	p.removed = slices.Concat(p.removed, p.removedUncovered)
 }

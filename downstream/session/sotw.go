@@ -237,7 +237,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	}
 	p.resources = unique(p.resources)
 	for _, r := range p.resources {
-		s.sent(r)
+		s.sent(r, p.position)
 	}
 	p.version = s.toldVersion(v)
 }
