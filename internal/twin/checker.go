@@ -311,7 +311,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 // next request (UP-19). What is known of it stays.
 func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
 	wanted := slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[name] })
-	if at, left := c.wanted[k.name][name]; left && c.now.Sub(at) < c.linger {
+	if at, left := c.wanted[k.name][name]; left && c.now.Sub(at) < c.linger && !c.known[k.name].byName.denied(name) {
 		wanted = true // it lingers
 	}
 	if l.wildcard || !wanted || c.known[k.name].byName.matches(name, surely) {
