@@ -122,6 +122,7 @@ func (c *Checker) interestChanged(k kind, before []string) {
 		if kept := c.loaded[k.name][name] && c.now.Sub(c.loadedAt) < c.linger; !kept && !contains(before, name) {
 			c.since[k.name][name] = c.events
 			c.undoubts(k, name)
+			c.asksAnew(k, name)
 		}
 	}
 }

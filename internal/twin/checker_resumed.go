@@ -20,6 +20,27 @@ func (c *Checker) evicted(k kind, name string, w word) bool {
 	return left(name) || slices.ContainsFunc(w.aliases, left)
 }
 
+// asksAnew notes that somebody asks for a name again. If no stream carries it, and it has lingered
+// for as long as it may, the relay may have forgotten what it led to, and has told nobody.
+func (c *Checker) asksAnew(k kind, name string) {
+	left, wanted := c.wanted[k.name][name]
+	if !wanted || c.now.Sub(left) < c.linger && !c.evicts {
+		return
+	}
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && !l.names[name].IsZero() {
+			return
+		}
+	}
+	v, remembered := c.known[k.name].byName, c.remembered(k)
+	for other, w := range v.words {
+		if _, kept := remembered.words[other]; w.present && !kept && answers(other, w.aliases, name) {
+			w.unsure = true
+			v.words[other] = w
+		}
+	}
+}
+
 // follows is a lane as it is once the requests that follow the first have come, too:
 // what is asked for may not fit into one (UP-17).
 func (c *Checker) follows(k kind, l *relayLane) *relayLane {
