@@ -155,6 +155,12 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 		switch a := v.Answer(id); {
 		case a.State == cache.Present:
 			v.TellAt(i, fanout.ToldCopy(p.position))
+			s.leads(v, id, &a) // what it led to before is not in the set
+			if _, exact := s.led[id]; exact {
+				for _, r := range a.Resources() {
+					s.note(r.Name, copied{r.Version, true, p.position})
+				}
+			}
 			s.paid(id, &a)
 			s.answered(v.Name(id))
 		case p.shrunk:

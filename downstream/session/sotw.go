@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -418,7 +419,9 @@ func (s *sotwState) removedNow(p *part) {
 		return
 	}
 	s.departed(p.lasting)
-	s.untold, s.other = p.position, nil
+	s.untold = p.position
+	listed := namesOf(p.resources)
+	maps.DeleteFunc(s.other, func(name string, _ copied) bool { return !listed.has(name) })
 	if len(p.goneIDs) > 0 {
 		s.sub.Read(func(v fanout.View) {
 			for _, id := range p.goneIDs {
