@@ -13,18 +13,23 @@ import (
 
 // spare notes that a resource is not sent since the client came with it.
 func (d *deltaState) spare(r *cache.Resource, p *part) {
-	if d.brings(r.Name) && (d.ttl || len(r.Aliases) > 0) {
-		d.brought.spare(r.Name, true)
+	d.spareAt(d.exact.find(r.Name), r, p)
+}
+
+func (d *deltaState) spareAt(at *version, r *cache.Resource, p *part) {
+	if at.brings() && (d.ttl || len(r.Aliases) > 0) {
+		at.spared = true
 		p.spared = append(p.spared, r)
 	}
-	d.sent(r)
+	d.aliased = d.aliased || len(r.Aliases) > 0
+	d.exact.sent(at, r.Version)
 }
 
 // collectBrought judges what was not judged with the names and members that were looked at:
 // what a snapshot from disk would have replaced, what was in doubt, and what nothing covers.
 // That is no answer, and waits for an ACK as changes do.
 func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
-	if d.brought == nil || d.looked && !d.handed {
+	if !d.judging || d.looked && !d.handed {
 		return // nothing is known of these that was not when they were looked at last
 	}
 	if subscribed, _ := v.Wildcard(); subscribed && (d.wildcardAsked || v.WarmSet()) {
@@ -34,16 +39,17 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		return
 	}
 	for _, r := range p.resources { // what is told now is judged by that
-		d.brought.judge(r.Name)
+		d.judge(r.Name)
 	}
-	d.brought.judgeAll(p.gone)
+	d.judge(p.gone...)
 	going := make(map[string]bool, len(p.removed))
 	for _, name := range p.removed {
 		going[name] = true // it is judged when it is told
 	}
 	doubt, waits := false, false
 	unresolved := d.unresolved(v)
-	for name := range d.brought.names() {
+	for brought := range d.exact.all(true) {
+		name := brought.name
 		r := v.Resource(name)
 		id, subscribed := v.Lookup(name)
 		switch {
@@ -58,7 +64,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 			waits = true
 		case r != nil:
 			p.resources, p.mixed = append(p.resources, r), true
-			d.brought.judge(name)
+			d.judge(name)
 			d.sentBy(v, r)
 			d.takesOver(v, id, subscribed, p)
 		case unresolved:
@@ -71,9 +77,8 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 			p.removed, p.removedIDs = append(p.removed, name), append(p.removedIDs, id)
 			waits = true // until it is told
 		case subscribed: // it leads elsewhere, or is refused
-			version, _ := d.of(v, name)
-			d.note(name, copied{version, true})
-			d.brought.judge(name)
+			d.exact.note(name, brought.version, true)
+			d.judge(name)
 			if v.Answer(id).State == cache.Present {
 				d.release(name)
 			} else {
@@ -81,7 +86,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 			}
 		default:
 			d.uncovered.add(name)
-			d.brought.judge(name)
+			d.judge(name)
 		}
 	}
 	if unresolved {
@@ -89,7 +94,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	}
 	d.looked = doubt && !waits
 	if v.Withhold(doubt); !doubt && !waits && !d.postponed { // else what waits is compared with them
-		d.brought = nil
+		d.judged()
 	}
 }
 
@@ -117,7 +122,7 @@ func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
 			p.removedUncovered = append(p.removedUncovered, name)
 		}
 	}
-	if doubt || d.brought == nil {
+	if doubt || !d.judging {
 		v.Withhold(doubt)
 	}
 	slices.Sort(p.removedUncovered)

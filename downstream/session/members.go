@@ -142,7 +142,7 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 		} else {
 			p.gone = append(p.gone, name)
 		}
-		d.forget(name)
+		d.exact.forget(name)
 		d.sentAhead(v, name, r)
 	}
 }

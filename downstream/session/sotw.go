@@ -93,7 +93,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 		if subscribed, _ := v.Wildcard(); subscribed && !s.full {
 			for _, name := range names.Gone { // it is what it is to the wildcard
 				if _, some := held[name]; !some {
-					s.note(name, copied{})
+					s.exact.note(name, "", false)
 				}
 				s.release(name)
 			}
@@ -105,9 +105,9 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 			if id, ok := v.Lookup(name); ok {
 				v.Tell(id, told)
 			} else if subscribed, _ := v.Wildcard(); subscribed || v.Leads(name) {
-				s.keeps(name)
+				s.exact.note(name, "", true)
 			} else {
-				s.forget(name)
+				s.exact.forget(name)
 			}
 		}
 		if subscribed, _ := v.Wildcard(); !subscribed {
@@ -125,7 +125,7 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]fanout.T
 	held := make(map[string]fanout.Told)
 	for _, name := range names.Gone {
 		id, _ := v.Lookup(name)
-		if _, exact := s.led[id]; exact {
+		if v.LedTo(id) != nil {
 			for _, other := range s.leaveName(v, id) {
 				held[other] = fanout.Brought
 			}
@@ -305,12 +305,12 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 		}
 		switch a.State {
 		case cache.Present:
-			_, exact := s.led[id]
+			led := v.LedTo(id) != nil
 			for _, r := range a.Resources() {
 				if forced || !s.holds(v, r) {
 					p.resources = append(p.resources, r)
 				}
-				if exact {
+				if led {
 					s.sentFor(r)
 				}
 			}
@@ -392,7 +392,7 @@ func (s *sotwState) removedNow(p *part) {
 		return
 	}
 	s.departed(p.lasting)
-	s.untold, s.other = p.position, nil
+	s.untold, s.exact = p.position, exact{}
 	if len(p.goneIDs) > 0 {
 		s.sub.Read(func(v fanout.View) {
 			for _, id := range p.goneIDs {

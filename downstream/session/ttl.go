@@ -72,8 +72,10 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 // came with: it may have been renewed while the client was away.
 func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	var beats []*cache.Resource
+	if len(p.spared) > 0 {
+		d.exact.unspare()
+	}
 	for _, r := range p.spared {
-		d.brought.spare(r.Name, false)
 		if ends, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
 			beats = append(beats, r)
 		}

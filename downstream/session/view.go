@@ -60,8 +60,8 @@ func (s *sotwState) lacks(v fanout.View) bool {
 			return true
 		}
 	}
-	for name := range s.other {
-		if !v.Covers(name) {
+	for noted := range s.exact.all(false) {
+		if !v.Covers(noted.name) {
 			return true
 		}
 	}

@@ -40,7 +40,7 @@ func (s *Session) warm(clusters []*cache.Resource) {
 				d.warmsMember(v, name)
 			}
 			if d != nil {
-				d.brought.void(name)
+				d.exact.void(name)
 			}
 		}
 	})
