@@ -104,14 +104,19 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 	return held
 }
 
-// asks takes in what a request asks for. held is what the client has of it as members.
-func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]string) {
+// takeOver writes down by name what the client holds as members.
+func (d *deltaState) takeOver(held map[string]string) {
 	for name, version := range held {
 		if !d.exact.notes(name) {
 			d.judge(name)
 			d.exact.note(name, version, true)
 		}
 	}
+}
+
+// asks takes in what a request asks for. held is what the client has of it as members.
+func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]string) {
+	d.takeOver(held)
 	d.asked.add(asked.Names...)
 	for _, name := range asked.New {
 		if !first || !d.brings(name) {
@@ -127,21 +132,23 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]strin
 			d.exact.voidAll(func(name string) bool { _, named := v.Lookup(name); return !named })
 		})
 	}
-	if len(asked.Names) == 0 || first && !d.quiet && d.needed == nil {
-		return
+	if len(asked.Names) > 0 && (!first || d.quiet || d.needed != nil) {
+		d.sub.Read(func(v fanout.View) { d.asksNames(v, asked.Names, first) })
+		d.needed = nil
 	}
-	d.sub.Read(func(v fanout.View) {
-		for _, id := range asked.Names {
-			if d.quiet {
-				v.Tell(id, 0)
-			}
-			_, needed := d.needed[v.Name(id)]
-			if a := v.Answer(id); needed || !first && a.State == cache.Unknown {
-				d.force(id, v.Position())
-			}
+}
+
+// asksNames notes what follows from asking for names, beside that they are to be answered.
+func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
+	for _, id := range names {
+		if d.quiet {
+			v.Tell(id, 0)
 		}
-	})
-	d.needed = nil
+		_, needed := d.needed[v.Name(id)]
+		if a := v.Answer(id); needed || !first && a.State == cache.Unknown {
+			d.force(id, v.Position())
+		}
+	}
 }
 
 // recall takes in what a later request says of what the client came with: what it asks for is
@@ -173,11 +180,12 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.returns(v, d.brings)
 	subscribed, synced := v.Wildcard()
 	lacking := d.lacks(v)
-	if d.opening && subscribed && (!synced || lacking) {
+	switch {
+	case !d.opening || !subscribed:
+	case !synced || lacking:
 		p.starving, p.undecided = starving(v, d.brings), d.refers && d.judging
 		return p
-	}
-	if d.opening && subscribed && d.postpones && d.reconnected {
+	case d.postpones && d.reconnected:
 		d.postponed = true
 		return p
 	}
@@ -193,13 +201,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.undecided = d.refers && d.judging
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
-		handed := v.Handed(!d.postponed)
-		for _, r := range handed {
-			d.handedOver(v, r, &p)
-		}
-		p.resources = append(p.resources, handed...)
-		p.mixed = p.mixed || len(handed) > 0
-		d.handed = false
+		d.collectHanded(v, &p)
 	}
 	if p.mixed || subscribed && len(v.Names()) > 0 || hasAliases(p.resources) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
@@ -212,6 +214,12 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	if len(p.removed)+len(p.gone) > 0 {
 		p.withoutContradiction()
 	}
+	d.collected(v, &p)
+	return p
+}
+
+// collected notes what the client is told with a part, but for the removals that come later.
+func (d *deltaState) collected(v fanout.View, p *part) {
 	for _, r := range p.resources {
 		d.sent(r)
 	}
@@ -224,7 +232,6 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	if d.untold != unseen {
 		v.Passed(d.untold)
 	}
-	return p
 }
 
 // collectNames: every name asked for is answered (DOWN-DELTA-7), and every change
@@ -255,7 +262,7 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 }
 
 func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
-	a, name, told := v.Answer(id), v.Name(id), v.Told(id)
+	a, name := v.Answer(id), v.Name(id)
 	if a.State == cache.Absent && d.brings(name) && v.Verdict(id, true) == fanout.Doubt {
 		return // it is marked again when it is not
 	}
@@ -269,9 +276,18 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	p.answer = p.answer || asked
 	d.answered(name)
 	d.release(d.leads(v, id, &a)...)
-	switch {
-	case a.State == cache.Present:
+	if a.State == cache.Present {
 		d.collectCopies(v, id, &a, asked, forced, p)
+	} else if waits := d.collectAbsence(v, id, &a, asked, forced, p); waits {
+		return // paid when that is told
+	}
+	d.paid(id, &a)
+}
+
+// collectAbsence: a name leads to nothing. waits: its removal may have to wait.
+func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) (waits bool) {
+	name, told := v.Name(id), v.Told(id)
+	switch {
 	case a.Negative != nil && (forced || a.Seq > told.At()):
 		p.resources = append(p.resources, a.Negative) // NAME-6
 		v.Tell(id, fanout.ToldGone(p.position))
@@ -289,9 +305,9 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	case forced || told == 0 || told.Copy():
 		p.removed = append(p.removed, name) // MISS-10
 		p.removedIDs = append(p.removedIDs, id)
-		return // paid when that is told
+		return true
 	}
-	d.paid(id, &a)
+	return false
 }
 
 // refusesEnd: that an error is over would be told by what the client has rejected (NACK-4).
@@ -338,14 +354,20 @@ func (d *deltaState) toldSince(v fanout.View, r *cache.Resource, since cache.Seq
 	return named && v.Told(id).At() > since
 }
 
-// handedOver notes that a body is sent that had to be asked for.
-func (d *deltaState) handedOver(v fanout.View, r *cache.Resource, p *part) {
-	for _, name := range append(slices.Clip(r.Aliases), r.Name) {
-		if id, ok := v.Lookup(name); ok {
-			v.Tell(id, fanout.ToldCopy(p.position))
+// collectHanded lists the bodies that had to be asked for, and have come (VALID-5).
+func (d *deltaState) collectHanded(v fanout.View, p *part) {
+	handed := v.Handed(!d.postponed)
+	for _, r := range handed {
+		for _, name := range append(slices.Clip(r.Aliases), r.Name) {
+			if id, ok := v.Lookup(name); ok {
+				v.Tell(id, fanout.ToldCopy(p.position))
+			}
 		}
+		d.sentBy(v, r)
 	}
-	d.sentBy(v, r)
+	p.resources = append(p.resources, handed...)
+	p.mixed = p.mixed || len(handed) > 0
+	d.handed = false
 }
 
 // answers notes that a resource is sent: that answers all names which lead to it alone.

@@ -46,7 +46,14 @@ func (e *exact) bring(versions map[string]string) {
 
 // room makes the table again: what says nothing leaves it, and so many more fit in.
 func (e *exact) room(more int) {
-	old, most, size := e.table, e.left+e.noted+more, 2
+	old := e.table
+	e.taken = 0
+	for i := range old {
+		if old[i].says() {
+			e.taken++
+		}
+	}
+	most, size := 2*e.taken+more, 2 // so that it is some time before it has to be made again
 	if most == 0 {
 		*e = exact{}
 		return
@@ -54,14 +61,15 @@ func (e *exact) room(more int) {
 	for size*3 < most*4 {
 		size *= 2
 	}
-	e.table, e.taken = make([]version, size), 0
+	e.table = make([]version, size)
 	for i := range old {
-		if v := &old[i]; v.brought || v.noted {
+		if v := &old[i]; v.says() {
 			*e.place(v.hash, v.name) = *v
-			e.taken++
 		}
 	}
 }
+
+func (v *version) says() bool { return v.brought || v.noted || v.spared }
 
 func hashOf(name string) uint32 { return uint32(maphash.String(hashSeed, name)) | 1 }
 
@@ -89,7 +97,7 @@ func (e *exact) find(name string) *version {
 // add is the place of a name, which it is given if it has none.
 func (e *exact) add(name string) *version {
 	if (e.taken+1)*4 > len(e.table)*3 {
-		e.room(e.left + e.noted + 1) // so that it is some time before it has to be made again
+		e.room(1)
 	}
 	hash := hashOf(name)
 	v := e.place(hash, name)

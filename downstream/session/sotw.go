@@ -90,33 +90,39 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	s.forgive(names.Gone)
 	asked := s.sub.Replace(names.Names, now)
 	s.sub.Read(func(v fanout.View) {
-		if subscribed, _ := v.Wildcard(); subscribed && !s.full {
-			for _, name := range names.Gone { // it is what it is to the wildcard
-				if _, some := held[name]; !some {
-					s.exact.note(name, "", false)
-				}
-				s.release(name)
-			}
-		}
-		if s.full && names.changed {
+		subscribed, _ := v.Wildcard()
+		switch {
+		case s.full && names.changed:
 			s.outgoing.giveUp(v)
+		case subscribed && !s.full:
+			s.gaveUp(names.Gone, held)
 		}
 		for name, told := range held {
 			if id, ok := v.Lookup(name); ok {
 				v.Tell(id, told)
-			} else if subscribed, _ := v.Wildcard(); subscribed || v.Leads(name) {
+			} else if subscribed || v.Leads(name) {
 				s.exact.note(name, "", true)
 			} else {
 				s.exact.forget(name)
 			}
 		}
-		if subscribed, _ := v.Wildcard(); !subscribed {
+		if !subscribed {
 			s.unsubscribed()
 			s.cameWildcard = false
 		}
 	})
 	s.awaitNew(names, asked.Wildcard, came)
 	return asked
+}
+
+// gaveUp notes names that were given up under the wildcard: each is what it is to that now.
+func (s *sotwState) gaveUp(names []string, held map[string]fanout.Told) {
+	for _, name := range names {
+		if _, some := held[name]; !some {
+			s.exact.note(name, "", false)
+		}
+		s.release(name)
+	}
 }
 
 // changesHands is what the client holds because of the wildcard and asks for by name now, or
@@ -196,32 +202,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	if s.ends && s.spared(v, versionOf) {
 		return
 	}
-	subscribed, synced := v.Wildcard()
-	switch {
-	case !subscribed:
-		s.wildcardAsked, s.members = false, false
-	case !synced:
-		s.members = false
-	case s.wildcardAsked && s.keepsSet(v):
-	case s.postpones && s.wildcardAsked && !s.awaits(fanout.Wildcard):
-		s.postponed = true // the client came with something
-	case s.postpones && !s.wildcardAsked && push && s.members && gainsMembers(s, v):
-		s.postponed = true
-	case s.wildcardAsked || push && s.members:
-		after := s.told
-		if s.wildcardAsked {
-			after, p.must, p.answer = 0, true, true
-		}
-		for c := range v.Members(after) {
-			if c.Resource != nil {
-				p.resources = append(p.resources, c.Resource)
-			}
-		}
-		slices.Reverse(p.resources)
-		s.skipped(v, after)
-		s.wildcardAsked, s.members, s.told, s.untold = false, false, p.position, p.position
-		s.answered(fanout.Wildcard)
-	}
+	s.collectMembers(v, push, p)
 	asked := s.asked.take()
 	if s.postpones {
 		asked = postponeAsked(s, v, asked)
@@ -260,6 +241,36 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	p.version = versionOf(v)
 }
 
+// collectMembers lists what is new in the wildcard's set, or all of it if that was asked for.
+func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
+	subscribed, synced := v.Wildcard()
+	switch {
+	case !subscribed:
+		s.wildcardAsked, s.members = false, false
+	case !synced:
+		s.members = false
+	case s.wildcardAsked && s.keepsSet(v):
+	case s.postpones && s.wildcardAsked && !s.awaits(fanout.Wildcard):
+		s.postponed = true // the client came with something
+	case s.postpones && !s.wildcardAsked && push && s.members && gainsMembers(s, v):
+		s.postponed = true
+	case s.wildcardAsked || push && s.members:
+		after := s.told
+		if s.wildcardAsked {
+			after, p.must, p.answer = 0, true, true
+		}
+		for c := range v.Members(after) {
+			if c.Resource != nil {
+				p.resources = append(p.resources, c.Resource)
+			}
+		}
+		slices.Reverse(p.resources)
+		s.skipped(v, after)
+		s.wildcardAsked, s.members, s.told, s.untold = false, false, p.position, p.position
+		s.answered(fanout.Wildcard)
+	}
+}
+
 // keep puts names off of which the client came with a version of its own, and upstream
 // has not confirmed another one (RECON-19), unless it is given that for another name.
 func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
@@ -293,7 +304,7 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 		if !v.Has(id) {
 			continue
 		}
-		a, name := v.Answer(id), v.Name(id)
+		a := v.Answer(id)
 		if a.State != cache.Present && s.doubts(v, id) {
 			continue
 		}
@@ -301,28 +312,34 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 		if a.State != cache.Unknown {
 			s.release(s.leads(v, id, &a)...)
 			s.paid(id, &a)
-			s.answered(name)
+			s.answered(v.Name(id))
 		}
 		switch a.State {
 		case cache.Present:
-			led := v.LedTo(id) != nil
-			for _, r := range a.Resources() {
-				if forced || !s.holds(v, r) {
-					p.resources = append(p.resources, r)
-				}
-				if led {
-					s.sentFor(r)
-				}
-			}
-			v.Tell(id, fanout.ToldCopy(p.position))
-			if a.Resource.Husk() {
-				s.failed.add(id) // it may not come just now
-			}
-			continue
+			s.collectCopies(v, id, &a, forced, p)
 		case cache.Absent:
 			v.Tell(id, fanout.ToldGone(p.position))
+			s.collectError(v, id, p)
+		case cache.Unknown:
+			s.collectError(v, id, p)
 		}
-		s.collectError(v, id, p)
+	}
+}
+
+// collectCopies lists all that answers to a name and that the client does not hold, or all.
+func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, p *part) {
+	led := v.LedTo(id) != nil
+	for _, r := range a.Resources() {
+		if all || !s.holds(v, r) {
+			p.resources = append(p.resources, r)
+		}
+		if led {
+			s.sentFor(r)
+		}
+	}
+	v.Tell(id, fanout.ToldCopy(p.position))
+	if a.Resource.Husk() {
+		s.failed.add(id) // it may not come just now
 	}
 }
 

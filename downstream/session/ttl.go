@@ -29,7 +29,7 @@ func takesTTL(node *core.Node, delta bool) bool {
 func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.Resource) {
 	from := x.renewedTo
 	x.renewedTo = v.Position()
-	add := func(r *cache.Resource, changed, told cache.Seq) {
+	x.renewable(v, from, to, func(r *cache.Resource, changed, told cache.Seq) {
 		_, some := x.of(v, r.Name)
 		switch ends, turned := v.Ends(r); {
 		case x.refuses(changed) || !some:
@@ -41,31 +41,41 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 		case v.Body(r) != nil:
 			whole = append(whole, v.Body(r))
 		}
-	}
+	})
+	return whole, beats
+}
+
+// renewable yields what a renewal was marked for, each with the position at which it changed
+// and the one at which the client was told. from and to are how far it was told of renewals
+// and of the wildcard's set.
+func (x *exchange) renewable(v fanout.View, from, to cache.Seq, yield func(r *cache.Resource, changed, told cache.Seq)) {
 	for _, id := range x.renewed.take() {
-		if _, waits := slices.BinarySearch(x.changed.items, id); waits { // in order, from postpone
+		if _, waits := slices.BinarySearch(x.changed.items, id); waits || !v.Has(id) { // in order, from postpone
 			continue // what is new goes with its TTL
 		}
-		if a := v.Answer(id); v.Has(id) && a.State == cache.Present {
-			told := v.Told(id).At()
-			if len(a.More) > 0 {
-				told = 0 // which of them was told then, nobody knows
-			}
-			add(a.Resource, a.Seq, told)
-			for i, r := range a.More {
-				add(r, a.MoreSeqs[i], told)
-			}
+		a, told := v.Answer(id), v.Told(id).At()
+		if len(a.More) > 0 {
+			told = 0 // which of them was told then, nobody knows
+		}
+		if a.State != cache.Present {
+			continue
+		}
+		yield(a.Resource, a.Seq, told)
+		for i, r := range a.More {
+			yield(r, a.MoreSeqs[i], told)
 		}
 	}
-	if subscribed, synced := v.Wildcard(); x.membersRenewed && subscribed && synced {
-		for c := range v.Renewed(from) {
-			if x.holds(v, c.Resource) {
-				add(c.Resource, c.Seq, max(to, x.ahead[c.Name].at))
-			}
-		}
-	}
+	subscribed, synced := v.Wildcard()
+	members := x.membersRenewed && subscribed && synced
 	x.membersRenewed = false
-	return whole, beats
+	if !members {
+		return
+	}
+	for c := range v.Renewed(from) {
+		if x.holds(v, c.Resource) {
+			yield(c.Resource, c.Seq, max(to, x.ahead[c.Name].at))
+		}
+	}
 }
 
 // collectRenewals: what upstream has renewed (TTL-4, TTL-12), and what the client
