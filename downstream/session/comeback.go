@@ -22,7 +22,7 @@ func (d *deltaState) spareAt(at *version, r *cache.Resource, p *part) {
 		p.spared = append(p.spared, r)
 	}
 	d.aliased = d.aliased || len(r.Aliases) > 0
-	d.exact.sent(at, r.Version)
+	d.exact.sent(at, r.Version, 0)
 }
 
 // collectBrought judges what was not judged with the names and members that were looked at:
@@ -61,7 +61,8 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		return
 	}
 	d.looked = doubt && !waits
-	if v.Withhold(doubt); !doubt && !waits && !d.postponed { // else what waits is compared with them
+	d.withholds.brought = doubt
+	if !doubt && !waits && !d.postponed { // else what waits is compared with them
 		d.judged()
 	}
 }
@@ -85,11 +86,23 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 		p.resources, p.mixed = append(p.resources, r), true
 		d.judge(r.Name)
 	}
-	d.sentBy(v, r)
+	d.ledBy(v, r)
 	if id, subscribed := v.Lookup(r.Name); subscribed && !v.Told(id).Copy() {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	return true
+}
+
+// ledBy notes that the client has a resource, and which of its names lead there: what they led to
+// goes with them, though they are not looked at before that.
+func (d *deltaState) ledBy(v fanout.View, r *cache.Resource) {
+	d.sentBy(v, r)
+	for _, alias := range r.Aliases {
+		if id, ok := v.Lookup(alias); ok {
+			a := v.Answer(id)
+			d.release(d.leads(v, id, &a)...)
+		}
+	}
 }
 
 // judgeAbsence judges what it came with of a resource that does not exist, or that no name
@@ -136,9 +149,7 @@ func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
 			p.removedUncovered = append(p.removedUncovered, name)
 		}
 	}
-	if doubt || !d.judging {
-		v.Withhold(doubt)
-	}
+	d.withholds.uncovered = doubt
 	slices.Sort(p.removedUncovered)
 	p.removed = slices.Concat(p.removed, p.removedUncovered)
 }

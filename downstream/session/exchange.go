@@ -39,10 +39,11 @@ type exchange struct {
 	// What the client may hold, and why it may have to be told something.
 	holdings
 	debts
-	marked    bool            // there are marks in the mailbox
-	renewedTo cache.Seq       // renewals are told up to here
-	source    *cache.Source   // where the changes among the debts come from
-	excess    []*cache.Source // traced, and too many to be followed
+	marked    bool                 // there are marks in the mailbox
+	renewedTo cache.Seq            // renewals are told up to here,
+	renewedOf map[string]cache.Seq // and of some resources these ahead of the others
+	source    *cache.Source        // where the changes among the debts come from
+	excess    []*cache.Source      // traced, and too many to be followed
 
 	// Awaiting an ACK, oldest first.
 	unacked   []sent

@@ -152,10 +152,22 @@ func (h *holdings) judge(names ...string) {
 }
 
 // sent notes that a resource is sent to the client, as a member of the wildcard's set or for one
-// of its names.
-func (h *holdings) sent(r *cache.Resource) {
+// of its names, in a response of this position.
+func (h *holdings) sent(r *cache.Resource, at cache.Seq) {
 	h.aliased = h.aliased || len(r.Aliases) > 0
-	h.exact.sent(h.exact.find(r.Name), r.Version)
+	h.exact.sent(h.exact.find(r.Name), r.Version, at)
+}
+
+// sentAt is the position of the response in which the client was last sent one of the resources to
+// which a subscribed name leads; 0: nobody knows.
+func (h *holdings) sentAt(v fanout.View, id cache.ID, r *cache.Resource) (at cache.Seq) {
+	if v := h.exact.find(r.Name); v != nil && v.noted {
+		return v.at
+	}
+	if v.LedTo(id) != nil {
+		return 0
+	}
+	return v.Told(id).At()
 }
 
 // sentAhead notes that it is sent a member, or with nil that one has gone, before the
@@ -294,15 +306,18 @@ func (h *holdings) skipped(v fanout.View, after cache.Seq) {
 func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
 	id, own := v.Lookup(r.Name)
 	if own && v.LedTo(id) != nil || !own && v.Leads(r.Name) {
-		h.sentFor(r)
+		h.sentFor(nil, r)
 	}
 }
 
-// sentFor notes that it has a resource because of an alias.
-func (h *holdings) sentFor(r *cache.Resource) {
-	at := h.exact.add(r.Name)
+// sentFor notes that it has a resource because of an alias. at is its place among the exact ones,
+// or nil.
+func (h *holdings) sentFor(at *version, r *cache.Resource) {
+	if at == nil {
+		at = h.exact.add(r.Name)
+	}
 	h.exact.judge(at)
-	h.exact.noteAt(at, r.Version, true)
+	h.exact.has(at, r.Version, at.at)
 }
 
 // unsubscribed erases what the wildcard brought.

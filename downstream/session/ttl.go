@@ -31,8 +31,9 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 	x.renewedTo = v.Position()
 	x.renewable(v, from, to, func(r *cache.Resource, changed, told cache.Seq) {
 		_, some := x.of(v, r.Name)
-		switch ends, turned := v.Ends(r); {
-		case x.refuses(changed) || !some:
+		told = max(told, x.renewedOf[r.Name])
+		switch ends, turned, renewed := v.Ends(r); {
+		case x.refuses(changed) || !some || renewed <= told:
 		case turned > max(from, told):
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
@@ -42,6 +43,7 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 			whole = append(whole, v.Body(r))
 		}
 	})
+	x.renewedOf = nil
 	return whole, beats
 }
 
@@ -53,16 +55,13 @@ func (x *exchange) renewable(v fanout.View, from, to cache.Seq, yield func(r *ca
 		if _, waits := slices.BinarySearch(x.changed.items, id); waits || !v.Has(id) { // in order, from postpone
 			continue // what is new goes with its TTL
 		}
-		a, told := v.Answer(id), v.Told(id).At()
-		if len(a.More) > 0 {
-			told = 0 // which of them was told then, nobody knows
-		}
+		a := v.Answer(id)
 		if a.State != cache.Present {
 			continue
 		}
-		yield(a.Resource, a.Seq, told)
+		yield(a.Resource, a.Seq, x.sentAt(v, id, a.Resource))
 		for i, r := range a.More {
-			yield(r, a.MoreSeqs[i], told)
+			yield(r, a.MoreSeqs[i], x.sentAt(v, id, r))
 		}
 	}
 	subscribed, synced := v.Wildcard()
@@ -86,8 +85,9 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		d.exact.unspare()
 	}
 	for _, r := range p.spared {
-		if ends, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
+		if ends, _, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
 			beats = append(beats, r)
+			d.renewedAhead(r.Name, p.position)
 		}
 	}
 	if push {
@@ -101,6 +101,14 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		beats = append(beats, renewed...)
 	}
 	p.beats = besides(p.resources, beats)
+}
+
+// renewedAhead notes that the client was told the TTL of a resource as it is at a position.
+func (x *exchange) renewedAhead(name string, at cache.Seq) {
+	if x.renewedOf == nil {
+		x.renewedOf = make(map[string]cache.Seq)
+	}
+	x.renewedOf[name] = at
 }
 
 // refuses: the client has rejected what changed at a position, so that it has
@@ -133,7 +141,7 @@ func (x *exchange) expiring(v fanout.View, p *part) {
 	}
 	for _, list := range [][]*cache.Resource{p.resources, p.beats} {
 		for _, r := range list {
-			ends, _ := v.Ends(r)
+			ends, _, _ := v.Ends(r)
 			if ends.IsZero() {
 				continue
 			}
