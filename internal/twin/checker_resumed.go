@@ -20,6 +20,16 @@ func (c *Checker) evicted(k kind, name string, w word) bool {
 	return left(name) || slices.ContainsFunc(w.aliases, left)
 }
 
+// carried: some stream asks for names of a type.
+func (c *Checker) carried(k kind) bool {
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && !l.wildcard {
+			return true
+		}
+	}
+	return false
+}
+
 // follows is a lane as it is once the requests that follow the first have come, too:
 // what is asked for may not fit into one (UP-17).
 func (c *Checker) follows(k kind, l *relayLane) *relayLane {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,13 +126,14 @@ func playPure(s Script, trace func(string)) (violations []string) {
 
 func playGame(s Script, trace func(string)) (g *Game, violations []string) {
 	g = newGame(s.Settings, trace)
-	if trace == nil {
-		defer func() {
-			if p := recover(); p != nil {
-				violations = []string{fmt.Sprintf("panic: %v", p)}
+	defer func() {
+		if p := recover(); p != nil {
+			violations = []string{fmt.Sprintf("panic: %v", p)}
+			if trace != nil {
+				trace(string(debug.Stack()))
 			}
-		}()
-	}
+		}
+	}()
 	return g, g.Play(newPureRelay(g, s.Settings), s.Ops)
 }
 
