@@ -148,17 +148,17 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 func (s *sotwState) delivered(v fanout.View, p *part) {
 	s.told = p.position
 	if !p.shrunk && len(p.staying) == 0 {
-		s.untold, s.other = p.position, nil
+		s.untold, s.exact = p.position, exact{}
 	}
 	staying := namesOf(p.staying)
 	for i, id := range v.Names() {
 		switch a := v.Answer(id); {
 		case a.State == cache.Present:
-			v.TellAt(i, fanout.ToldCopy(p.position))
 			s.leads(v, id, &a) // what it led to before is not in the set
-			if _, exact := s.led[id]; exact {
+			v.TellAt(i, fanout.ToldCopy(p.position))
+			if v.LedTo(id) != nil {
 				for _, r := range a.Resources() {
-					s.note(r.Name, copied{r.Version, true, p.position})
+					s.exact.has(s.exact.add(r.Name), r.Version, p.position)
 				}
 			}
 			s.paid(id, &a)
