@@ -361,14 +361,16 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 	}
 }
 
-// toldSince: a resource was told after a position, for its own name or for another.
+// toldSince: a resource was told after a position, for its own name or for another that leads to
+// nothing else.
 func (d *deltaState) toldSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
-	id, named := v.Lookup(r.Name)
-	if named && v.Told(id).At() > since {
+	if id, named := v.Lookup(r.Name); named && v.Told(id).At() > since {
 		return true
 	}
-	c := d.exact.find(r.Name)
-	return c != nil && c.noted && c.at > since
+	return slices.ContainsFunc(r.Aliases, func(alias string) bool {
+		id, named := v.Lookup(alias)
+		return named && v.Told(id).Copy() && v.Told(id).At() > since && len(v.LedTo(id)) == 1
+	})
 }
 
 // collectHanded lists the bodies that had to be asked for, and have come (VALID-5).
