@@ -40,8 +40,8 @@ func (s *Session) warm(clusters []*cache.Resource) {
 func (d *deltaState) warms(v fanout.View, name string) {
 	if id, ok := v.Lookup(name); ok {
 		d.warmsName(v, id)
-	} else if subscribed, _ := v.Wildcard(); subscribed {
-		d.warmsMember(v, name)
+	} else if subscribed, _ := v.Wildcard(); subscribed && v.Resource(name) != nil {
+		d.warming.add(name)
 	}
 	d.brought.void(name)
 }
@@ -58,28 +58,15 @@ func (x *exchange) warmsName(v fanout.View, id cache.ID) {
 	x.force(id, v.Position())
 }
 
-// warmsMember does so with a member of the wildcard's set, for an alias of it if the client asks
-// for one.
-func (d *deltaState) warmsMember(v fanout.View, name string) {
-	if r := v.Resource(name); r != nil {
-		for _, alias := range r.Aliases {
-			if id, ok := v.Lookup(alias); ok {
-				d.warmsName(v, id)
-				return
-			}
-		}
-		d.warming.add(name)
-	}
-}
-
-// collectWarming has members told once more. That is no answer, and waits for an ACK.
+// collectWarming has what the client has as a member of the wildcard's set, or beside that by an
+// alias, told once more. That is no answer, and waits for an ACK.
 func (d *deltaState) collectWarming(v fanout.View, push bool, p *part) {
 	if d.warming.len() == 0 || !push {
 		return
 	}
 	subscribed, synced := v.Wildcard()
 	for _, name := range d.warming.take() {
-		if r := v.Member(name); subscribed && synced && r != nil && !v.Leads(name) {
+		if r := v.Resource(name); r != nil && subscribed && (synced || v.Leads(name)) {
 			p.resources, p.mixed = append(p.resources, r), true
 		}
 	}
