@@ -91,11 +91,23 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 		p.resources, p.mixed = append(p.resources, r), true
 		d.brought.judge(r.Name)
 	}
-	d.sentBy(v, r)
+	d.ledBy(v, r)
 	if id, subscribed := v.Lookup(r.Name); subscribed && !v.Told(id).Copy() {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	return true
+}
+
+// ledBy notes that the client has a resource, and which of its names lead there: what they led to
+// goes with them, though they are not looked at before that.
+func (d *deltaState) ledBy(v fanout.View, r *cache.Resource) {
+	d.sentBy(v, r)
+	for _, alias := range r.Aliases {
+		if id, ok := v.Lookup(alias); ok {
+			a := v.Answer(id)
+			d.release(d.leads(v, id, &a)...)
+		}
+	}
 }
 
 // judgeAbsence judges what it came with of a resource that does not exist, or that no name

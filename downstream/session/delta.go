@@ -72,6 +72,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 		d.answered(name)
 	}
 	d.left.add(asked.Left...)
+	d.changed.add(asked.Freed...)
 	if slices.Contains(unsubscribe, fanout.Wildcard) {
 		d.unsubscribed()
 		d.release(slices.DeleteFunc(d.left.take(), d.brings)...) // of that, what no interest covers is judged

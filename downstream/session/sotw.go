@@ -57,6 +57,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed
 	}
 	s.names = names.listed
 	s.asked.add(asked.Names...)
+	s.changed.add(asked.Freed...)
 	s.wildcardAsked = s.wildcardAsked || asked.Wildcard
 	if first {
 		s.warmedAt = warmed
@@ -247,7 +248,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	for _, r := range p.resources {
 		s.sent(r, p.position)
 	}
-	p.version = versionOf(v)
+	p.version = s.toldVersion(v)
 }
 
 // collectMembers lists what is new in the wildcard's set, or all of it if that was asked for.
@@ -286,7 +287,7 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 	if s.came == "" || len(asked) == 0 && !s.handed || s.replaces(v, versionOf) {
 		return asked
 	}
-	kept := func(id cache.ID) bool { return v.Has(id) && v.Told(id) == fanout.Brought && v.Warm(id) }
+	kept := func(id cache.ID) bool { return v.Has(id) && s.keepsName(v, id) }
 	given := make(map[*cache.Resource]bool)
 	for _, id := range asked {
 		for _, r := range v.Answer(id).Resources() {
@@ -300,6 +301,11 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 		}
 		return late
 	})
+}
+
+// keepsName: the client came with a version of a name, and what is here of it is from disk.
+func (s *sotwState) keepsName(v fanout.View, id cache.ID) bool {
+	return v.Told(id) == fanout.Brought && v.Warm(id)
 }
 
 // keepsSet puts the wildcard's set off in the same way.

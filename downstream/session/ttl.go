@@ -31,6 +31,7 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 	x.renewedTo = v.Position()
 	x.renewable(v, from, to, func(r *cache.Resource, changed, told cache.Seq) {
 		_, some := x.of(v, r.Name)
+		told = max(told, x.renewedOf[r.Name])
 		switch ends, turned, renewed := v.Ends(r); {
 		case x.refuses(changed) || !some || renewed <= told:
 		case turned > max(from, told):
@@ -42,6 +43,7 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 			whole = append(whole, v.Body(r))
 		}
 	})
+	x.renewedOf = nil
 	return whole, beats
 }
 
@@ -83,6 +85,7 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		d.brought.spare(r.Name, false)
 		if ends, _, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
 			beats = append(beats, r)
+			d.renewedAhead(r.Name, p.position)
 		}
 	}
 	if push {
@@ -96,6 +99,14 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		beats = append(beats, renewed...)
 	}
 	p.beats = besides(p.resources, beats)
+}
+
+// renewedAhead notes that the client was told the TTL of a resource as it is at a position.
+func (x *exchange) renewedAhead(name string, at cache.Seq) {
+	if x.renewedOf == nil {
+		x.renewedOf = make(map[string]cache.Seq)
+	}
+	x.renewedOf[name] = at
 }
 
 // refuses: the client has rejected what changed at a position, so that it has

@@ -40,8 +40,8 @@ func (s *Session) warm(clusters []*cache.Resource) {
 func (d *deltaState) warms(v fanout.View, name string) {
 	if id, ok := v.Lookup(name); ok {
 		d.warmsName(v, id)
-	} else if subscribed, _ := v.Wildcard(); subscribed && v.Resource(name) != nil {
-		d.warming.add(name)
+	} else if subscribed, _ := v.Wildcard(); subscribed {
+		d.warmsMember(v, name)
 	}
 	d.brought.void(name)
 }
@@ -58,16 +58,23 @@ func (x *exchange) warmsName(v fanout.View, id cache.ID) {
 	x.force(id, v.Position())
 }
 
-// collectWarming has what the client has as a member of the wildcard's set, or beside that by an
-// alias, told once more. That is no answer, and waits for an ACK.
+// warmsMember does so with what the wildcard covers and no name of its own asks for.
+func (d *deltaState) warmsMember(v fanout.View, name string) {
+	if v.Resource(name) != nil {
+		d.warming.add(name)
+	}
+}
+
+// collectWarming has it told once more. That is no answer, and waits for an ACK.
 func (d *deltaState) collectWarming(v fanout.View, push bool, p *part) {
 	if d.warming.len() == 0 || !push {
 		return
 	}
 	subscribed, synced := v.Wildcard()
 	for _, name := range d.warming.take() {
-		if r := v.Resource(name); r != nil && subscribed && (synced || v.Leads(name)) {
+		if r := v.Resource(name); subscribed && r != nil && (synced || v.Leads(name)) { // else it is in the first answer
 			p.resources, p.mixed = append(p.resources, r), true
+			d.sentBy(v, r)
 		}
 	}
 }

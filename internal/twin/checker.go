@@ -54,12 +54,12 @@ type Checker struct {
 	// hungSince is since when which control plane hangs. late: what is heard was said
 	// since then (over gRPC).
 	hungSince map[int]time.Time
-	hanged    bool                 // one has
-	crossed   map[string]bool      // what was said while it was given up, to be asked for again, and what a server keeps no account of (servers.go)
-	orphans   map[string]bool      // resources whose names were given up while an alias leads to them, by kind and name
-	about     *topic               // of the last response
-	leaves    bool                 // a client has given up a name under the wildcard
-	lapsedAt  map[string]time.Time // since when wildcards may be given up, by kind
+	hanged    bool                    // one has
+	crossed   map[int]map[string]bool // what was said on a stream while it was given up, to be asked for again, and what a server keeps no account of (servers.go)
+	orphans   map[string]bool         // resources whose names were given up while an alias leads to them, by kind and name
+	about     *topic                  // of the last response
+	leaves    bool                    // a client has given up a name under the wildcard
+	lapsedAt  map[string]time.Time    // since when wildcards may be given up, by kind
 	late      bool
 	second    bool                       // there is another control plane
 	doubts    map[string]map[bool]*doubt // what faults have left open, by kind and whether by wildcard (fault.go)
@@ -74,11 +74,8 @@ type Checker struct {
 	forgetful bool                       // SotW upstream cannot say what is gone, save of full sets (TRANSLATE-7)
 	uncertain bool                       // there were suspects, which do not linger (H-41)
 
-	// Violations, each beginning with the id of what is broken; or the exemption that
-	// covers the first one, and what it was.
+	// Violations, each beginning with the id of what is broken.
 	Violations []string
-	Excused    *exemption
-	Excuse     string
 	settings   Settings
 }
 
@@ -88,7 +85,7 @@ func newChecker(s Settings, bodies map[string]content) *Checker {
 		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
 		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{},
 		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
-		hungSince: map[int]time.Time{}, crossed: map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{}, settings: s, maxResponse: largestResponse, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores), marks: strings.Contains(s.Server, marks),
+		hungSince: map[int]time.Time{}, crossed: map[int]map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{}, settings: s, maxResponse: largestResponse, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores), marks: strings.Contains(s.Server, marks),
 	}
 	c.relayStarted()
 	for _, k := range kinds {
@@ -98,15 +95,7 @@ func newChecker(s Settings, bodies map[string]content) *Checker {
 }
 
 func (c *Checker) fail(rule, format string, a ...any) {
-	said := rule + ": " + fmt.Sprintf(format, a...)
-	if c.Excused != nil {
-		return
-	}
-	if e := c.excused(rule); e != nil && len(c.Violations) == 0 {
-		c.Excused, c.Excuse = e, said
-		return
-	}
-	c.Violations = append(c.Violations, said)
+	c.Violations = append(c.Violations, rule+": "+fmt.Sprintf(format, a...))
 }
 
 // relayStarted: a relay has no streams at first, and knows nothing but what is on disk.
@@ -176,6 +165,7 @@ func (c *Checker) upClosed(id int) {
 		}
 	}
 	delete(c.streams, id)
+	delete(c.crossed, id)
 	c.noteLapse()
 }
 
@@ -270,6 +260,9 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if w, led := c.known[k.name].voice(l.wildcard).present(name); !led || !slices.ContainsFunc(w.aliases, func(alias string) bool { return !l.names[alias].IsZero() }) {
 			delete(l.shown, name)
 		}
+		if name == wildcard {
+			l.shown = nil // what it lends to names is not of the set that is asked for later
+		}
 	}
 	for _, name := range subscribe {
 		if slices.Contains(unsubscribe, name) {
@@ -287,6 +280,9 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			delete(l.again, name)
 		}
 		l.first, l.asked = time.Time{}, c.events
+		if name == wildcard && !resumed {
+			l.bare = c.events
+		}
 	}
 	if !resumed {
 		c.orphan(k, given)

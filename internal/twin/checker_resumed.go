@@ -20,6 +20,16 @@ func (c *Checker) evicted(k kind, name string, w word) bool {
 	return left(name) || slices.ContainsFunc(w.aliases, left)
 }
 
+// carried: some stream asks for names of a type.
+func (c *Checker) carried(k kind) bool {
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && !l.wildcard {
+			return true
+		}
+	}
+	return false
+}
+
 // asksAnew notes that somebody asks for a name again. If no stream carries it, and it has lingered
 // for as long as it may, the relay may have forgotten what it led to, and has told nobody.
 func (c *Checker) asksAnew(k kind, name string) {

@@ -245,8 +245,9 @@ func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases 
 		asked = t.settle(alias, nil) || asked
 		c.goes(k, t, alias)
 		for _, name := range append(aliased(alias), alias) {
-			if h, ok := t.holds[name]; ok && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) {
-				delete(t.holds, name)
+			_, member := c.known[k.name].byWildcard.present(name)
+			if h, ok := t.holds[name]; ok && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) && !(member && t.interest.Wildcard) {
+				delete(t.holds, name) // a member is denied to nobody (H-17)
 			}
 		}
 	}
@@ -346,6 +347,11 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 		}
 		return false
 	}
+	if w, had := c.known[k.name].byName.present(name); had && !c.carried(k) && c.evicted(k, name, w) {
+		w.unsure = true // no request says so
+		c.known[k.name].byName.words[name] = w
+	}
+	doubted := func(asked string) bool { return t.brought[asked] && c.mayDoubt(k.name, false, asked) }
 	if t.interest.Named(name, nil) && !t.later[name] && c.unvouched(k, t, name) && !c.met(k, t, name) {
 		c.fail("MISS-4", "%s came with %s, of which a stream was silent that had carried nothing of the type, and is told that it is gone", who, name)
 	}
@@ -353,7 +359,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 	if !expired && c.inDoubt(k, name, &t.interest, t.brought[name]) { // what expires is gone all the same (TTL-2)
 		c.fail("ERR-10", "%s is told that %s is gone, of which upstream has sent a faulty answer", who, name)
 	}
-	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name], kept); {
+	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name], kept, doubted); {
 	case gone || c.outlived(k, name, &t.interest) || c.known[k.name].byName.unnamed(name, &t.interest):
 	case t.owed[name] && c.known[k.name].byWildcard.unnamed(name, &t.interest): // the copy that the wildcard lent (WILD-16)
 	case c.lapsed(k) && c.known[k.name].byWildcard.warm: // what is from disk is left to nobody (RECON-19)

@@ -81,6 +81,7 @@ type doubt struct {
 	hidden int // zero: none
 	asked  map[string]bool
 	said   map[string]bool // names of which there was a sound answer since the last hidden one
+	lapsed map[string]bool // names that were in doubt, and may be still: they may have been given up since
 }
 
 // on: a stream has left something open.
@@ -99,7 +100,7 @@ func (c *Checker) spoils(id int, k kind, name string) {
 	c.silence() // what is absent by then is not in doubt
 	d := c.doubts[k.name][s.lanes[k.name].wildcard]
 	if d == nil {
-		d = &doubt{names: map[string]int{}}
+		d = &doubt{names: map[string]int{}, lapsed: map[string]bool{}}
 		c.doubts[k.name][s.lanes[k.name].wildcard] = d
 	}
 	if name == "" {
@@ -145,6 +146,9 @@ func (c *Checker) undoubts(k kind, name string) {
 		return wanted && (c.evicts || c.now.Sub(left) >= c.linger)
 	}
 	if over(name) {
+		if _, doubted := d.names[name]; doubted {
+			d.lapsed[name] = true
+		}
 		delete(d.names, name)
 		delete(d.asked, name)
 	}
@@ -154,6 +158,12 @@ func (c *Checker) undoubts(k kind, name string) {
 	if len(d.asked) == 0 {
 		d.hidden = 0
 	}
+}
+
+// mayDoubt: whether a name exists is in doubt on a lane, or was and may be still.
+func (c *Checker) mayDoubt(k string, wildcard bool, name string) bool {
+	d := c.doubts[k][wildcard]
+	return d != nil && d.lapsed[name] || c.doubted(k, wildcard, name)
 }
 
 // doubted: whether a name exists is in doubt on a lane, since an answer was faulty.
