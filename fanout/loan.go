@@ -206,6 +206,9 @@ func (x *index) markLent(member string, to []cache.ID) {
 // markUnlent marks a name for those to whom the wildcard lends nothing by it, since they have
 // that by a name of its own.
 func (x *index) markUnlent(id cache.ID) {
+	if !x.wants(id) {
+		return // it lingers, perhaps since it was loaded from disk
+	}
 	for _, s := range x.interest[id] {
 		if (View{s, x}).Answer(id).State == cache.Absent {
 			x.wake(s.subscriber.mark(s, mark{id: id}))

@@ -163,7 +163,12 @@ func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, part
 		since = x.unacked[n-1].since
 	}
 	if n := len(x.unacked); n > 0 && n >= x.most {
-		x.unacked = slices.Delete(x.unacked, 0, 1)
+		oldest := x.unacked[0]
+		if x.unacked = slices.Delete(x.unacked, 0, 1); len(x.unacked) > 0 {
+			x.unacked[0].changes = x.unacked[0].changes || oldest.changes // whose ACK stands for both (ORDER-3)
+		} else {
+			changes = changes || oldest.changes
+		}
 	}
 	x.unacked = append(x.unacked, sent{nonce, version, seq, now, since, partial, changes, l})
 	x.lastNonce = nonce

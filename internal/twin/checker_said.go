@@ -150,7 +150,7 @@ func (c *Checker) settled() {
 			if !l.wildcard && c.now.Sub(l.begun) >= settleCap {
 				c.known[kind].byName.warm = false
 			}
-			if l.wildcard && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
+			if given := len(l.names) == 0; l.wildcard && !given && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
 				c.whole(l, c.known[kind].byWildcard)
 				c.clears(id, kind, true, false)
 			}
