@@ -335,15 +335,18 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 // collectCopies lists all that answers to a name and that the client does not hold, or all.
 func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, p *part) {
 	_, exact := s.led[id]
+	sent := !v.Told(id).Copy()
 	for _, r := range a.Resources() {
 		if all || !s.holds(v, r) {
-			p.resources = append(p.resources, r)
+			p.resources, sent = append(p.resources, r), true
 		}
 		if exact {
 			s.sentFor(r)
 		}
 	}
-	v.Tell(id, fanout.ToldCopy(p.position))
+	if sent { // else its TTL is as it was told
+		v.Tell(id, fanout.ToldCopy(p.position))
+	}
 	if a.Resource.Husk() {
 		s.failed.add(id) // it may not come just now
 	}
