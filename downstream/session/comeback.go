@@ -17,7 +17,7 @@ func (d *deltaState) spare(r *cache.Resource, p *part) {
 		d.brought.spare(r.Name, true)
 		p.spared = append(p.spared, r)
 	}
-	d.sent(r, 0)
+	d.sent(r)
 }
 
 // collectBrought judges what was not judged with the names and members that were looked at:
@@ -116,7 +116,7 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 		return false // until it is told
 	}
 	version, _ := d.of(v, name)
-	d.note(name, copied{version: version, some: true})
+	d.note(name, copied{version, true})
 	d.brought.judge(name)
 	if state == cache.Present { // it leads elsewhere
 		d.release(name)

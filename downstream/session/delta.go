@@ -109,7 +109,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]copied) {
 				if held == nil {
 					held = make(map[string]copied)
 				}
-				held[name] = copied{version: version, some: true}
+				held[name] = copied{version, true}
 			}
 		}
 	})
@@ -236,7 +236,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 // collected notes what the client is told with a part, but for the removals that come later.
 func (d *deltaState) collected(v fanout.View, p *part) {
 	for _, r := range p.resources {
-		d.sent(r, p.position)
+		d.sent(r)
 	}
 	d.warmed(p.resources)
 	d.gone(p.gone)
@@ -311,7 +311,7 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 		v.Tell(id, fanout.ToldGone(p.position))
 	case !asked && v.Leads(name): // the client has it for another name
 		if version, some := d.of(v, name); some {
-			d.note(name, copied{version: version, some: true})
+			d.note(name, copied{version, true})
 		}
 		v.Tell(id, fanout.ToldGone(p.position))
 	case asked:
