@@ -147,6 +147,9 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 // that is the news and waits for other types.
 func (s *sotwState) delivered(v fanout.View, p *part) {
 	s.told = p.position
+	if !p.shrunk {
+		s.renews(p.position)
+	}
 	if !p.shrunk && len(p.staying) == 0 {
 		s.untold, s.exact = p.position, exact{}
 	}
@@ -158,7 +161,7 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 			v.TellAt(i, fanout.ToldCopy(p.position))
 			if v.LedTo(id) != nil {
 				for _, r := range a.Resources() {
-					s.exact.has(s.exact.add(r.Name), r.Version, p.position)
+					s.exact.hasAt(s.exact.add(r.Name), r.Version, p.position)
 				}
 			}
 			s.paid(id, &a)
