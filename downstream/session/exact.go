@@ -125,6 +125,12 @@ func (e *exact) notes(name string) bool {
 	return v != nil && v.noted
 }
 
+// has: some version of a resource is noted.
+func (e *exact) has(name string) bool {
+	v := e.find(name)
+	return v != nil && v.noted && v.some
+}
+
 // note writes down what the client holds of a resource. What it came with stands before that
 // until it is judged.
 func (e *exact) note(name, version string, some bool) { e.noteAt(e.add(name), version, some) }
