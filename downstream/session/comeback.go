@@ -22,7 +22,7 @@ func (d *deltaState) spareAt(at *version, r *cache.Resource, p *part) {
 		p.spared = append(p.spared, r)
 	}
 	d.aliased = d.aliased || len(r.Aliases) > 0
-	d.exact.sent(at, r.Version)
+	d.exact.sent(at, r.Version, 0)
 }
 
 // dropsMembers takes in that the wildcard is about to be given up: of what the client came with it

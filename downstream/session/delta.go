@@ -237,7 +237,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 // collected notes what the client is told with a part, but for the removals that come later.
 func (d *deltaState) collected(v fanout.View, p *part) {
 	for _, r := range p.resources {
-		d.sent(r)
+		d.sent(r, p.position)
 	}
 	d.warmed(p.resources)
 	d.gone(p.gone)
@@ -365,10 +365,11 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 	}
 }
 
-// toldSince: a resource was told for its own name after a position.
+// toldSince: a resource was told after a position, for its own name or for another.
 func (d *deltaState) toldSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
 	id, named := v.Lookup(r.Name)
-	return named && v.Told(id).At() > since
+	noted := d.exact.find(r.Name)
+	return named && v.Told(id).At() > since || noted != nil && noted.at > since
 }
 
 // collectHanded lists the bodies that had to be asked for, and have come (VALID-5).

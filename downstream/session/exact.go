@@ -3,6 +3,8 @@ package session
 import (
 	"hash/maphash"
 	"iter"
+
+	"github.com/xds-relay/xds-relay/cache"
 )
 
 // exact is what a client holds of some resources, by name and version: what a returning Delta
@@ -24,9 +26,10 @@ type exact struct {
 type version struct {
 	// version: "" if nobody knows which, or if it spares the client nothing.
 	name, version string
-	hash          uint32 // never 0, unless the place is free
-	brought       bool   // the client came with it, and that is not judged yet
-	noted, some   bool   // some: it has a version
+	hash          uint32    // never 0, unless the place is free
+	brought       bool      // the client came with it, and that is not judged yet
+	noted, some   bool      // some: it has a version
+	at            cache.Seq // of the response that brought what is noted; 0: nobody knows
 	// spared: the client is not sent the resource for its sake, in the response that is being made.
 	spared bool
 }
@@ -140,19 +143,24 @@ func (e *exact) noteAt(v *version, version string, some bool) {
 		v.noted = true
 		e.noted++
 	}
-	if v.some = some; !v.brought {
+	if v.some, v.at = some, 0; !v.brought {
 		v.version = version
 	}
 }
 
-// sent takes in that the client is sent a resource.
-func (e *exact) sent(v *version, version string) {
+// sent takes in that the client is sent a resource, in a response of this position if it is known.
+func (e *exact) sent(v *version, version string, at cache.Seq) {
 	if v == nil {
 		return
 	}
 	if e.judge(v); v.noted {
-		e.noteAt(v, version, true)
+		e.hasAt(v, version, max(at, v.at))
 	}
+}
+
+func (e *exact) hasAt(v *version, version string, at cache.Seq) {
+	e.noteAt(v, version, true)
+	v.at = at
 }
 
 // judge notes that what the client came with counts no more, if it came with it.
@@ -169,7 +177,7 @@ func (e *exact) judge(v *version) {
 // forget drops what was noted of a name.
 func (e *exact) forget(name string) {
 	if v := e.find(name); v != nil && v.noted {
-		v.noted, v.some = false, false
+		v.noted, v.some, v.at = false, false, 0
 		if e.noted--; e.noted+e.left == 0 {
 			e.room(0)
 		}

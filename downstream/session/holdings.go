@@ -152,10 +152,10 @@ func (h *holdings) judge(names ...string) {
 }
 
 // sent notes that a resource is sent to the client, as a member of the wildcard's set or for one
-// of its names.
-func (h *holdings) sent(r *cache.Resource) {
+// of its names, in a response of this position.
+func (h *holdings) sent(r *cache.Resource, at cache.Seq) {
 	h.aliased = h.aliased || len(r.Aliases) > 0
-	h.exact.sent(h.exact.find(r.Name), r.Version)
+	h.exact.sent(h.exact.find(r.Name), r.Version, at)
 }
 
 // sentAhead notes that it is sent a member, or with nil that one has gone, before the
@@ -305,7 +305,7 @@ func (h *holdings) sentFor(at *version, r *cache.Resource) {
 		at = h.exact.add(r.Name)
 	}
 	h.exact.judge(at)
-	h.exact.noteAt(at, r.Version, true)
+	h.exact.hasAt(at, r.Version, at.at)
 }
 
 // unsubscribed erases what the wildcard brought.

@@ -247,7 +247,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	}
 	p.resources = unique(p.resources)
 	for _, r := range p.resources {
-		s.sent(r)
+		s.sent(r, p.position)
 	}
 	p.version = s.toldVersion(v)
 }
@@ -425,7 +425,13 @@ func (s *sotwState) removedNow(p *part) {
 		return
 	}
 	s.departed(p.lasting)
-	s.untold, s.exact = p.position, exact{}
+	s.untold = p.position
+	listed := namesOf(p.resources)
+	for noted := range s.exact.all(false) {
+		if !listed.has(noted.name) {
+			s.exact.forget(noted.name)
+		}
+	}
 	if len(p.goneIDs) > 0 {
 		s.sub.Read(func(v fanout.View) {
 			for _, id := range p.goneIDs {
