@@ -148,7 +148,7 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 func (s *sotwState) delivered(v fanout.View, p *part) {
 	s.told = p.position
 	if !p.shrunk && len(p.staying) == 0 {
-		s.untold, s.other = p.position, nil
+		s.untold, s.exact = p.position, exact{}
 	}
 	staying := namesOf(p.staying)
 	for i, id := range v.Names() {

@@ -55,8 +55,8 @@ func (s *sotwState) lacks(v fanout.View) bool {
 	if subscribed, _ := v.Wildcard(); !subscribed {
 		return false
 	}
-	for name := range s.other {
-		if !v.Covers(name) && (v.WarmSet() || v.Doubted(name)) {
+	for noted := range s.exact.all(false) {
+		if name := noted.name; !v.Covers(name) && (v.WarmSet() || v.Doubted(name)) {
 			return true
 		}
 	}

@@ -43,7 +43,7 @@ func (d *deltaState) warms(v fanout.View, name string) {
 	} else if subscribed, _ := v.Wildcard(); subscribed {
 		d.warmsMember(v, name)
 	}
-	d.brought.void(name)
+	d.exact.void(name)
 }
 
 func (s *sotwState) warms(v fanout.View, name string) {
