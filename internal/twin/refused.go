@@ -101,7 +101,7 @@ func (r *refusal) delta(p *player, add, drop []string, brings bool, versions map
 		}
 		r.names[name] = true
 		r.asks(name)
-		if brings && r.room.holds[name] {
+		if r.room.spared[name] = brings && r.room.holds[name]; r.room.spared[name] {
 			delete(r.room.may, name) // DOWN-DELTA-8
 		}
 	}
@@ -195,7 +195,7 @@ func (g *Game) refusedKnown() {
 		for _, r := range p.refused {
 			g.roomKnown(p, r)
 			for name := range r.owed {
-				if !r.wildcard || r.room.served {
+				if spared := r.room.any && r.room.spared[name]; !spared && (!r.wildcard || r.room.served) {
 					g.checker.fail("NODE-14", "c%d has had no answer for %s, of a type that is or was refused to it", p.id, name)
 				}
 			}
