@@ -303,7 +303,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 // collectAbsence: a name leads to nothing. waits: its removal may have to wait.
 func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) (waits bool) {
 	name, told := v.Name(id), v.Told(id)
-	has := told.Copy() || d.exact.hasNoted(name) // by an alias
+	has := told.Copy() || d.exact.has(name) // by an alias
 	switch {
 	case a.Negative != nil && (forced || a.Seq > told.At()):
 		p.resources = append(p.resources, a.Negative) // NAME-6
@@ -365,10 +365,11 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 	}
 }
 
-// toldSince: a resource was told for its own name after a position.
+// toldSince: a resource was told after a position, for its own name or for another.
 func (d *deltaState) toldSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
 	id, named := v.Lookup(r.Name)
-	return named && v.Told(id).At() > since
+	noted := d.exact.find(r.Name)
+	return named && v.Told(id).At() > since || noted != nil && noted.at > since
 }
 
 // collectHanded lists the bodies that had to be asked for, and have come (VALID-5).

@@ -128,8 +128,8 @@ func (e *exact) notes(name string) bool {
 	return v != nil && v.noted
 }
 
-// hasNoted: it is noted of a name that the client has some version of it.
-func (e *exact) hasNoted(name string) bool {
+// has: some version of a resource is noted.
+func (e *exact) has(name string) bool {
 	v := e.find(name)
 	return v != nil && v.noted && v.some
 }
@@ -154,11 +154,11 @@ func (e *exact) sent(v *version, version string, at cache.Seq) {
 		return
 	}
 	if e.judge(v); v.noted {
-		e.has(v, version, max(at, v.at))
+		e.hasAt(v, version, max(at, v.at))
 	}
 }
 
-func (e *exact) has(v *version, version string, at cache.Seq) {
+func (e *exact) hasAt(v *version, version string, at cache.Seq) {
 	e.noteAt(v, version, true)
 	v.at = at
 }

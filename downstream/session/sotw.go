@@ -343,16 +343,18 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 
 // collectCopies lists all that answers to a name and that the client does not hold, or all.
 func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, p *part) {
-	led := v.LedTo(id) != nil
+	led, sent := v.LedTo(id) != nil, !v.Told(id).Copy()
 	for _, r := range a.Resources() {
 		if all || !s.holds(v, r) {
-			p.resources = append(p.resources, r)
+			p.resources, sent = append(p.resources, r), true
 		}
 		if led {
 			s.sentFor(nil, r)
 		}
 	}
-	v.Tell(id, fanout.ToldCopy(p.position))
+	if sent { // else its TTL is as it was told
+		v.Tell(id, fanout.ToldCopy(p.position))
+	}
 	if a.Resource.Husk() {
 		s.failed.add(id) // it may not come just now
 	}
@@ -424,7 +426,13 @@ func (s *sotwState) removedNow(p *part) {
 		return
 	}
 	s.departed(p.lasting)
-	s.untold, s.exact = p.position, exact{}
+	s.untold = p.position
+	listed := namesOf(p.resources)
+	for noted := range s.exact.all(false) {
+		if !listed.has(noted.name) {
+			s.exact.forget(noted.name)
+		}
+	}
 	if len(p.goneIDs) > 0 {
 		s.sub.Read(func(v fanout.View) {
 			for _, id := range p.goneIDs {
