@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
@@ -38,4 +40,14 @@ func (d *deltaState) lacks(v fanout.View) (lacking bool) {
 		}
 	}
 	return lacking
+}
+
+// handedOver notes that a body is sent that had to be asked for.
+func (x *exchange) handedOver(v fanout.View, r *cache.Resource, p *part) {
+	for _, name := range append(slices.Clip(r.Aliases), r.Name) {
+		if id, ok := v.Lookup(name); ok {
+			v.Tell(id, fanout.ToldCopy(p.position))
+		}
+	}
+	x.sentBy(v, r)
 }

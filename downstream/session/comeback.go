@@ -80,6 +80,8 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 				v.Tell(id, fanout.Brought)
 			}
 		default:
+			version, _ := d.of(v, name)
+			d.note(name, copied{version, true}) // until it is told
 			d.uncovered.add(name)
 			d.brought.judge(name)
 		}

@@ -50,7 +50,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	}
 	held := d.asMembers(subscribe)
 	d.forgive(unsubscribe)
-	ledTo := d.givesUp(unsubscribe)
+	ledTo := d.givesUp(unsubscribe, slices.Contains(subscribe, fanout.Wildcard))
 	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
 	asked := d.sub.Delta(subscribe, unsubscribe, now)
 	d.asks(&asked, first, held)
@@ -104,12 +104,21 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]copied) {
 	return held
 }
 
-// asks takes in what a request asks for. held is what the client has of it as members.
-func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]copied) {
+// nowNamed notes what the client holds of members that it asks for by name now, and does not give
+// up in the same request.
+func (d *deltaState) nowNamed(v fanout.View, held map[string]copied) {
 	for name, c := range held {
-		if _, exact := d.other[name]; !exact {
+		_, exact := d.other[name]
+		if _, asked := v.Lookup(name); asked && !exact {
 			d.note(name, c)
 		}
+	}
+}
+
+// asks takes in what a request asks for. held is what the client has of it as members.
+func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]copied) {
+	if len(held) > 0 {
+		d.sub.Read(func(v fanout.View) { d.nowNamed(v, held) })
 	}
 	d.asked.add(asked.Names...)
 	for _, name := range asked.New {
@@ -147,11 +156,20 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]copie
 // to be answered now (DOWN-DELTA-7), and what it gives up it has dropped (DOWN-DELTA-16). Under
 // the wildcard that may be a member which was never named (row m).
 func (d *deltaState) recall(subscribe, unsubscribe []string) {
-	for _, name := range subscribe {
-		d.brought.judge(name)
-	}
 	wildcard := false
-	d.sub.Read(func(v fanout.View) { wildcard, _ = v.Wildcard() })
+	d.sub.Read(func(v fanout.View) {
+		wildcard, _ = v.Wildcard()
+		for _, name := range subscribe {
+			b := d.brought.find(name)
+			if b == nil || b.judged {
+				continue
+			}
+			if _, still := v.Lookup(name); still {
+				d.note(name, copied{b.version, true})
+			}
+			d.brought.judged(b)
+		}
+	})
 	if !wildcard {
 		for _, name := range unsubscribe {
 			d.brought.judge(name)
@@ -337,16 +355,6 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 func (d *deltaState) toldSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
 	id, named := v.Lookup(r.Name)
 	return named && v.Told(id).At() > since
-}
-
-// handedOver notes that a body is sent that had to be asked for.
-func (d *deltaState) handedOver(v fanout.View, r *cache.Resource, p *part) {
-	for _, name := range append(slices.Clip(r.Aliases), r.Name) {
-		if id, ok := v.Lookup(name); ok {
-			v.Tell(id, fanout.ToldCopy(p.position))
-		}
-	}
-	d.sentBy(v, r)
 }
 
 // answers notes that a resource is sent: that answers all names which lead to it alone.

@@ -114,7 +114,7 @@ func (h *holdings) member(v fanout.View, name string) (version string, some bool
 	}
 	switch {
 	case !known: // or forgotten, since no removals are sent to a full-state SotW client
-		return "", h.told > 0 && h.told < v.Forgotten()
+		return "", h.told > 0 && min(h.told, h.untold) < v.Forgotten()
 	case c.Resource == nil:
 		return "", c.Seq > h.untold
 	case c.Seq <= h.told:
@@ -186,8 +186,8 @@ func (h *holdings) gone(names []string) {
 }
 
 // leaveName takes in that a name is about to be given up, and returns the resources that the
-// client has because of it.
-func (h *holdings) leaveName(v fanout.View, id cache.ID) []string {
+// client has because of it. Under the wildcard it has that until it is told what the wildcard has.
+func (h *holdings) leaveName(v fanout.View, id cache.ID, wildcard bool) []string {
 	led, exact := h.led[id]
 	if exact {
 		if delete(h.led, id); len(h.led) == 0 {
@@ -197,10 +197,11 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID) []string {
 	}
 	name := v.Name(id)
 	version, some := h.of(v, name)
-	if !some || !h.aliased {
+	if had, _ := v.Wildcard(); !had && !wildcard && (!some || !h.aliased) {
+		h.forget(name)
 		return nil
 	}
-	h.note(name, copied{version, true})
+	h.note(name, copied{version, some})
 	return []string{name}
 }
 

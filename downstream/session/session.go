@@ -143,6 +143,7 @@ type state interface {
 	removedNow(p *part)
 	takes() room
 	brings(name string) bool
+	holding(v fanout.View, name string) Holding
 	move(to exchange, now time.Time)
 }
 

@@ -126,7 +126,7 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]fanout.T
 	for _, name := range names.Gone {
 		id, _ := v.Lookup(name)
 		if _, exact := s.led[id]; exact {
-			for _, other := range s.leaveName(v, id) {
+			for _, other := range s.leaveName(v, id, false) {
 				held[other] = fanout.Brought
 			}
 		} else if v.Told(id).Copy() {
@@ -243,7 +243,11 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	s.collectErrors(v, p)
 	p.refuse(&s.exchange)
 	if push {
-		p.resources = append(p.resources, v.Handed(!s.postponed)...)
+		handed := v.Handed(!s.postponed)
+		for _, r := range handed {
+			s.handedOver(v, r, p)
+		}
+		p.resources = append(p.resources, handed...)
 		s.handed = false
 		s.collectRenewals(v, p)
 	}
@@ -314,7 +318,9 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 					s.sentFor(r)
 				}
 			}
-			v.Tell(id, fanout.ToldCopy(p.position))
+			if !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Body(r) == nil }) { // else it is told when that comes
+				v.Tell(id, fanout.ToldCopy(p.position))
+			}
 			if a.Resource.Husk() {
 				s.failed.add(id) // it may not come just now
 			}

@@ -239,6 +239,7 @@ func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases 
 		c.goes(k, t, alias)
 		for _, name := range append(aliased(alias), alias) {
 			if h, ok := t.holds[name]; ok && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) {
+				t.unclear[name] = t.brought[name] // the relay does not know its aliases
 				delete(t.holds, name)
 			}
 		}

@@ -60,6 +60,7 @@ type pureClient struct {
 	woken   bool
 	timer   time.Time // when to look at it though it is not woken; zero: never
 	session *session.Session
+	sent    map[cache.TypeURL]map[string]string // by name, the version that was sent last
 }
 
 // The ways in which a stream to the control plane ends, by number.
@@ -310,7 +311,9 @@ func (r *pureRelay) flush(c *pureClient) (busy bool) {
 		if err := proto.Unmarshal(downstream.Marshal(resp), m); err != nil {
 			r.game.checker.fail("frame", "c%d is sent what cannot be read: %v", c.id, err)
 		}
+		c.noteSent(resp)
 		r.game.Told(c.id, m, r.now)
+		r.recorded(c)
 		if r.game.failed() {
 			return true
 		}
