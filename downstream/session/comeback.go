@@ -53,6 +53,9 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 			d.spare(r, p)
 			d.sentBy(v, r)
 			d.takesOver(v, id, subscribed, p)
+		case r != nil && v.Body(r) == nil:
+			v.Ask(r)
+			waits = true
 		case r != nil && (!push || d.postpones):
 			d.postponed = d.postponed || d.postpones
 			waits = true

@@ -140,6 +140,9 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]copie
 	}
 	d.sub.Read(func(v fanout.View) {
 		for _, id := range asked.Names {
+			if !v.Has(id) {
+				continue // it was given up at once
+			}
 			if d.quiet {
 				v.Tell(id, 0)
 			}
@@ -164,7 +167,7 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 			if b == nil || b.judged {
 				continue
 			}
-			if _, still := v.Lookup(name); still {
+			if _, still := v.Lookup(name); still || wildcard {
 				d.note(name, copied{b.version, true})
 			}
 			d.brought.judged(b)
@@ -332,6 +335,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			continue // what is from disk does not replace it (RECON-19)
 		case d.brings(r.Name) && d.holds(v, r) && !debt:
 			d.spare(r, p)
+			sent = true // as of now
 		case d.brought.spared(r.Name): // another of its names has led here already
 		case (!forced || debt && !asked && d.toldSince(v, r, since)) && d.holds(v, r):
 		case v.Body(r) == nil: // it is handed over when it comes

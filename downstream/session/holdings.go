@@ -39,6 +39,8 @@ type holdings struct {
 	other map[string]copied
 	// aliased: some resource that it was sent had aliases.
 	aliased bool
+	// sets: it is told whole sets (full-state SotW), each of which says all that it holds.
+	sets bool
 }
 
 // copied is what a client has of one resource: a version, "" if nobody knows which, or nothing.
@@ -74,7 +76,29 @@ func (h *holdings) of(v fanout.View, name string) (version string, some bool) {
 	if id, ok := v.Lookup(name); ok {
 		return h.named(v, id)
 	}
+	if h.sets && v.Leads(name) {
+		return h.inSet(v, name)
+	}
 	return h.member(v, name)
+}
+
+// inSet is what it holds by the last set of a resource to which names lead that it does not bear.
+func (h *holdings) inSet(v fanout.View, name string) (version string, some bool) {
+	for _, id := range v.Names() {
+		told, a := v.Told(id), v.Answer(id)
+		if !told.Copy() {
+			continue
+		}
+		for i, r := range a.Resources() {
+			if r.Name != name {
+				continue
+			}
+			if some = true; a.Changed(i) <= told.At() {
+				return r.Version, true
+			}
+		}
+	}
+	return "", some
 }
 
 // named is what it holds of the resource that bears a subscribed name.
@@ -187,7 +211,7 @@ func (h *holdings) gone(names []string) {
 
 // leaveName takes in that a name is about to be given up, and returns the resources that the
 // client has because of it. Under the wildcard it has that until it is told what the wildcard has.
-func (h *holdings) leaveName(v fanout.View, id cache.ID, wildcard bool) []string {
+func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 	led, exact := h.led[id]
 	if exact {
 		if delete(h.led, id); len(h.led) == 0 {
@@ -197,7 +221,7 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID, wildcard bool) []string
 	}
 	name := v.Name(id)
 	version, some := h.of(v, name)
-	if had, _ := v.Wildcard(); !had && !wildcard && (!some || !h.aliased) {
+	if !under && (!some || !h.aliased) {
 		h.forget(name)
 		return nil
 	}
@@ -285,15 +309,11 @@ func (h *holdings) note(name string, c copied) {
 // leftOut notes that resources are not in the response after all.
 func (h *holdings) leftOut(v fanout.View, resources []*cache.Resource, at cache.Seq) {
 	for _, r := range resources {
-		id, named := v.Lookup(r.Name)
 		_, exact := h.other[r.Name]
-		switch {
-		case exact:
-			h.note(r.Name, copied{})
-		case named:
+		if id, named := v.Lookup(r.Name); named && !exact {
 			v.Tell(id, fanout.ToldGone(at))
-		default:
-			h.noteAhead(r.Name, ahead{"", at})
+		} else {
+			h.note(r.Name, copied{})
 		}
 	}
 }

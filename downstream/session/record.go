@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
@@ -131,10 +132,12 @@ func (h *holdings) holding(v fanout.View, name string) Holding {
 
 // holding of a Delta client is what the record says. Of a type of which it is told that a name is
 // gone only if it has a copy, and has not asked since, nothing is kept of what it has and asks for
-// again (MISS-9).
+// again (MISS-9). What a name has led to that was given up it may have dropped, or have because of
+// another name.
 func (d *deltaState) holding(v fanout.View, name string) Holding {
 	h := d.holdings.holding(v, name)
-	if _, subscribed := v.Lookup(name); h.Known == Nothing && d.quiet && subscribed {
+	_, subscribed := v.Lookup(name)
+	if _, released := d.released[name]; released || h.Known == Nothing && d.quiet && subscribed {
 		return Holding{Known: Unclear}
 	}
 	return h
@@ -143,7 +146,10 @@ func (d *deltaState) holding(v fanout.View, name string) Holding {
 // holding of a SotW client is what the record says, except that
 //   - of a type whose responses are not the whole, it is not told that something is gone, except by
 //     an error, and may keep it;
-//   - a whole set says by itself what the client has for an alias, and what stays in it (ORDER-2).
+//   - what it came with is known by no name, until it has been told what each of its names leads to,
+//     or of the wildcard's set;
+//   - what stays in a whole set it has (ORDER-2), and what a name has led to it may have until the
+//     next one.
 func (s *sotwState) holding(v fanout.View, name string) Holding {
 	for r := range s.outgoing.stays {
 		if r.Name == name {
@@ -153,10 +159,12 @@ func (s *sotwState) holding(v fanout.View, name string) Holding {
 	h := s.holdings.holding(v, name)
 	switch {
 	case h.Known != Nothing:
+	case s.cameWildcard && s.told == 0, s.came != "" && slices.ContainsFunc(v.Names(), func(id cache.ID) bool { return v.Told(id) == fanout.Brought }):
+		return Holding{Known: Unclear}
 	case !s.full && (v.Resource(name) == nil || toldGone(v, name)):
 		return Holding{Known: Unclear}
-	case s.full:
-		return s.inSet(v, name)
+	case s.full && s.changes(v):
+		return Holding{Known: Unclear}
 	}
 	return h
 }
@@ -167,26 +175,13 @@ func toldGone(v fanout.View, name string) bool {
 	return subscribed && !v.Told(id).Copy() && v.Told(id).At() > 0
 }
 
-// inSet is what a client has by the last set for an alias.
-func (s *sotwState) inSet(v fanout.View, name string) (h Holding) {
-	for _, id := range v.Names() {
-		told, a := v.Told(id), v.Answer(id)
-		if !told.Copy() {
-			continue
-		}
-		for i, r := range a.Resources() {
-			switch seq := append([]cache.Seq{a.Seq}, a.MoreSeqs...)[i]; {
-			case r.Name == name && seq <= told.At():
-				return Holding{Exactly, r.Version}
-			case r.Name == name:
-				h = Holding{Differs, r.Version}
-			}
-		}
-		if h.Known == Nothing && (a.State != cache.Present || a.Seq > told.At()) {
-			h.Known = Unclear
-		}
-	}
-	return h
+// changes: of what names lead to something has changed since the last set, which may have had a
+// resource that they do not lead to any more.
+func (s *sotwState) changes(v fanout.View) bool {
+	return slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
+		a, told := v.Answer(id), v.Told(id)
+		return told.Copy() && (a.State != cache.Present || a.Seq > told.At())
+	})
 }
 
 // unclear: that the client has some version of a resource is all that is known.
@@ -196,6 +191,9 @@ func (h *holdings) unclear(v fanout.View, name string) bool {
 	}
 	if _, exact := h.other[name]; exact {
 		return true
+	}
+	if h.sets && v.Leads(name) {
+		return false
 	}
 	if id, ok := v.Lookup(name); ok {
 		return v.Told(id).At() == 0

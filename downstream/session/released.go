@@ -12,19 +12,21 @@ import (
 // its interest covers it otherwise (NAME-5, WILD-8, WILD-16).
 
 // givesUp takes in that names are about to be given up, and returns the resources that the
-// client has because of them, and may have because of others. wildcard: that is asked for with
+// client has because of them, and may have because of others. asks: the wildcard is asked for with
 // the same request.
-func (d *deltaState) givesUp(names []string, wildcard bool) (ledTo []string) {
+func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 	if len(names) == 0 {
 		return nil
 	}
 	d.sub.Read(func(v fanout.View) {
-		if had, _ := v.Wildcard(); !had && !wildcard && !d.aliased && d.led == nil && d.other == nil {
+		had, _ := v.Wildcard()
+		under := (had || asks) && !slices.Contains(names, fanout.Wildcard)
+		if !had && !under && !d.aliased && d.led == nil && d.other == nil {
 			return
 		}
 		for _, name := range names {
 			if id, ok := v.Lookup(name); ok {
-				ledTo = append(ledTo, d.leaveName(v, id, wildcard)...)
+				ledTo = append(ledTo, d.leaveName(v, id, under)...)
 			} else if name == fanout.Wildcard {
 				ledTo = append(ledTo, d.leaveMembers(v)...)
 			}

@@ -130,7 +130,7 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]fanout.T
 				held[other] = fanout.Brought
 			}
 		} else if v.Told(id).Copy() {
-			held[name] = fanout.Brought
+			s.keptFor(v, id, names.Gone, held)
 		}
 	}
 	for _, name := range names.Added {
@@ -141,6 +141,21 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]fanout.T
 		}
 	}
 	return held
+}
+
+// keptFor notes what the client has because of a name that it gives up, with others: in a set that
+// is what it leads to, unless that bears another name that stays.
+func (s *sotwState) keptFor(v fanout.View, id cache.ID, gone []string, held map[string]fanout.Told) {
+	if !s.full {
+		held[v.Name(id)] = fanout.Brought
+		return
+	}
+	for _, r := range v.Answer(id).Resources() {
+		_, own := v.Lookup(r.Name)
+		if _, goes := slices.BinarySearch(gone, r.Name); !own || goes {
+			held[r.Name] = fanout.Brought
+		}
+	}
 }
 
 // awaitNew notes what a request asks for that those before it did not, unless the client
@@ -398,12 +413,13 @@ func (s *sotwState) removedNow(p *part) {
 		return
 	}
 	s.departed(p.lasting)
-	s.untold, s.other = p.position, nil
-	if len(p.goneIDs) > 0 {
-		s.sub.Read(func(v fanout.View) {
-			for _, id := range p.goneIDs {
-				v.Tell(id, fanout.ToldGone(p.position))
-			}
-		})
-	}
+	s.other = nil
+	s.sub.Read(func(v fanout.View) {
+		if subscribed, _ := v.Wildcard(); subscribed {
+			s.untold = p.position
+		}
+		for _, id := range p.goneIDs {
+			v.Tell(id, fanout.ToldGone(p.position))
+		}
+	})
 }
