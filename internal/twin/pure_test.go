@@ -267,7 +267,9 @@ func (r *pureRelay) Ask(id int, m proto.Message) {
 	c.woken = true
 	if end != nil {
 		r.end(c, end)
+		return
 	}
+	r.recorded(c)
 }
 
 func (r *pureRelay) Close(id int) {

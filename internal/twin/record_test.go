@@ -22,8 +22,11 @@ func (c *pureClient) noteSent(resp *session.Response) {
 }
 
 // recorded compares what a client holds, as its messages make it, with the record that its
-// Session keeps of that.
+// Session keeps of that; and looks whether all holds that has to.
 func (r *pureRelay) recorded(c *pureClient) {
+	for _, broken := range c.session.Check() {
+		r.game.checker.fail("check", "c%d: %s", c.id, broken)
+	}
 	cl := r.game.checker.clients[c.id]
 	if cl == nil || !cl.open || c.session.Parted() || r.game.failed() {
 		return

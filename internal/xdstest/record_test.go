@@ -1,9 +1,11 @@
 package xdstest_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -158,6 +160,9 @@ func (c *pureClient) recorded(now time.Time) error {
 	if c.session == nil || c.fetches || c.session.Parted() {
 		return nil
 	}
+	if broken := c.session.Check(); len(broken) > 0 {
+		return fmt.Errorf("%s: %s", c.actor, strings.Join(broken, "; "))
+	}
 	for t, k := range c.knows {
 		for name, h := range k.holds {
 			if !h.ends.IsZero() && !h.ends.After(now) {
@@ -176,6 +181,13 @@ func (c *pureClient) recorded(now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// recorded looks at all clients when all is quiet.
+func (p *pure) recorded() {
+	for _, c := range p.clients {
+		p.fault = cmp.Or(p.fault, c.recorded(p.now))
+	}
 }
 
 // emptyIsWildcard: the first request of a type for nothing asks for all of it.
