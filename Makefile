@@ -37,7 +37,7 @@ transcripts: ## rewrite what the relay says in the transcripts; read the diff
 
 .PHONY: chaos
 chaos: ## break real processes for long; RUN=R1 picks a target; figures in bench/results
-	CHAOS=long $(GO) test ./internal/chaos -count=1 -timeout 120m -v -run '^Test$(or $(RUN),(R[0-9]+|EnvoyLikeClientInAnOutage))(_|$$)'
+	CHAOS=long $(GO) test ./internal/chaos -count=1 -timeout 120m -v -run '^Test$(or $(RUN),(R[0-9]+|(EnvoyLikeClient|SotWClients)InAnOutage))(_|$$)'
 
 .PHONY: e2e-java
 e2e-java: ## java-control-plane above the relay, grpc-java below it; needs Java and Maven; RUN=ThreeTargets picks a situation

@@ -40,6 +40,9 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 			x.named.Date(own, since)
 		}
 		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
+		if changed {
+			x.frees(r.Name)
+		}
 		if renews || (told || lent) && x.limited(r.Name) {
 			x.markRenewed(r.Resource, false)
 		}
@@ -74,6 +77,7 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 		if x.missing(name, u.Stream, u.Mute) {
 			if id, _ := x.named.Find(name); x.lent(id) { // for as long as the wildcard has it
 				x.named.Remove(name, cache.Timer, x.next(), nil)
+				x.markUnlent(id)
 				continue
 			}
 			if a.Silent++; a.Silent == 1 {
@@ -138,6 +142,7 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 		return
 	}
 	x.markNamed(touched)
+	defer x.frees(name)
 	for _, id := range touched {
 		name := x.named.Name(id)
 		if _, awaited := x.warm.awaited[name]; !awaited && x.absent(id) {

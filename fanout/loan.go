@@ -64,7 +64,7 @@ func (x *index) bequeath() {
 	for r := range x.wildcard.All() {
 		if heirs := distinct(x.lentTo(r.Name, nil)); len(heirs) > 0 {
 			id, _ := x.wildcard.Find(r.Name)
-			ends, _ := x.wildcard.Ends(id)
+			ends, _, _ := x.wildcard.Ends(id)
 			estates = append(estates, estate{r.Resource, heirs, x.wildcard.Answer(id).Seq, ends})
 		}
 	}
@@ -165,7 +165,33 @@ func (x *index) unset(own cache.ID) {
 			x.markContent(id)
 		}
 	}
+	member := x.named.Name(own)
 	x.named.Unset(own)
+	x.frees(member)
+}
+
+// frees marks a member of the wildcard's set for those to whom it is lent, and was not as long as
+// one of their names led to a resource of that name on its own lane (WILD-16).
+func (x *index) frees(member string) {
+	if x.wildcard.Aliased() > 0 {
+		x.markLent(member, x.lentTo(member, x.touched[:0]))
+	}
+}
+
+// freed are the names of a client to which this is so since it has given others up.
+func (x *index) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
+	if x.wildcard.Aliased() == 0 || len(s.ids) == 0 {
+		return nil
+	}
+	v := View{s, x}
+	for _, id := range given {
+		for _, r := range x.named.Answer(id).Resources() {
+			if !v.owns(r.Name) {
+				freed = x.lentTo(r.Name, freed)
+			}
+		}
+	}
+	return slices.DeleteFunc(distinct(freed), func(id cache.ID) bool { return !v.Has(id) })
 }
 
 // markLent marks what is lent of a member to names, or was, for those to whom it is.
@@ -176,6 +202,19 @@ func (x *index) markLent(member string, to []cache.ID) {
 			if !(View{s, x}).owns(member) {
 				x.wake(s.subscriber.mark(s, mark{id: id}))
 			}
+		}
+	}
+}
+
+// markUnlent marks a name for those to whom the wildcard lends nothing by it, since they have
+// that by a name of its own.
+func (x *index) markUnlent(id cache.ID) {
+	if !x.wants(id) {
+		return // it lingers, perhaps since it was loaded from disk
+	}
+	for _, s := range x.interest[id] {
+		if (View{s, x}).Answer(id).State == cache.Absent {
+			x.wake(s.subscriber.mark(s, mark{id: id}))
 		}
 	}
 }

@@ -78,6 +78,8 @@ type Asked struct {
 	// them, of which a client that has the name is not told as such: each, and what it
 	// led to, is to be told again as what it is to the wildcard (row l, WILD-8).
 	Left []string
+	// Freed are names that may lead elsewhere now, since others were given up (WILD-16).
+	Freed []cache.ID
 }
 
 // Delta takes in the two lists of one Delta request: subscribes first, then
@@ -128,6 +130,7 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 		}
 	}
 	drops.done()
+	asked.Freed = x.freed(s, drops.ids)
 	if !s.wildcard {
 		asked.Left = nil
 	}
@@ -184,6 +187,7 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 		delete(s.awaited, x.named.Name(id))
 		x.unwant(s, id, now)
 	}
+	asked.Freed = x.freed(s, gone)
 	return asked
 }
 
@@ -227,7 +231,8 @@ func (s *Subscription) endWildcard(asked *Asked, now time.Time) {
 // rebuilt once.
 type dropping struct {
 	of   *Subscription
-	gone []bool // by place in the list; nil: none
+	gone []bool     // by place in the list; nil: none
+	ids  []cache.ID // if the wildcard's set has aliases
 	run  cache.Run
 	next int // the place behind the last one
 }
@@ -251,6 +256,9 @@ func (d *dropping) drop(name string, now time.Time) bool {
 		d.gone = make([]bool, len(s.ids))
 	}
 	d.gone[i] = true
+	if s.index.wildcard.Aliased() > 0 {
+		d.ids = append(d.ids, id)
+	}
 	delete(s.awaited, name)
 	s.index.unwant(s, id, now)
 	return true

@@ -25,20 +25,23 @@ type Bare struct {
 // no ACK of ours.
 const maxBare = 1 << 10
 
-// Field numbers of DeltaDiscoveryRequest and DiscoveryRequest.
-const (
-	deltaRequestType  = 2
-	deltaRequestNonce = 6
+// requestFields are the field numbers of what an ACK has; 0, of which there is no field,
+// for what its message lacks.
+type requestFields struct{ version, typeURL, nonce protowire.Number }
 
-	sotwRequestVersion = 1
-	sotwRequestType    = 4
-	sotwRequestNonce   = 5
+var (
+	deltaFields = requestFields{typeURL: 2, nonce: 6}             // of DeltaDiscoveryRequest
+	sotwFields  = requestFields{version: 1, typeURL: 4, nonce: 5} // of DiscoveryRequest
 )
 
 // Read reports whether a request is bare, and if so keeps it.
 func (b *Bare) Read(data []byte, delta bool) bool {
 	if len(data) > maxBare {
 		return false
+	}
+	fields := sotwFields
+	if delta {
+		fields = deltaFields
 	}
 	type span struct{ from, to int }
 	var typeURL, nonce span
@@ -53,12 +56,12 @@ func (b *Bare) Read(data []byte, delta bool) bool {
 		}
 		at += n + m
 		found := span{at - len(value), at}
-		switch {
-		case delta && field == deltaRequestType, !delta && field == sotwRequestType:
+		switch field {
+		case fields.typeURL:
 			typeURL = found
-		case delta && field == deltaRequestNonce, !delta && field == sotwRequestNonce:
+		case fields.nonce:
 			nonce = found
-		case !delta && field == sotwRequestVersion: // of an ACK, its nonce says as much
+		case fields.version: // of an ACK, its nonce says as much
 		default:
 			return false
 		}

@@ -17,21 +17,15 @@ func (d *deltaState) spare(r *cache.Resource, p *part) {
 		d.brought.spare(r.Name, true)
 		p.spared = append(p.spared, r)
 	}
-	d.sent(r)
+	d.sent(r, 0)
 }
 
 // collectBrought judges what was not judged with the names and members that were looked at:
 // what a snapshot from disk would have replaced, what was in doubt, and what nothing covers.
 // That is no answer, and waits for an ACK as changes do.
 func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
-	if d.brought == nil || d.looked && !d.handed {
+	if d.brought == nil || d.looked && !d.handed || d.fromDisk(v) {
 		return // nothing is known of these that was not when they were looked at last
-	}
-	if subscribed, _ := v.Wildcard(); subscribed && (d.wildcardAsked || v.WarmSet()) {
-		return
-	}
-	if v.Warms() && slices.ContainsFunc(v.Names(), v.Warm) {
-		return
 	}
 	for _, r := range p.resources { // what is told now is judged by that
 		d.brought.judge(r.Name)
@@ -44,65 +38,97 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	doubt, waits := false, false
 	unresolved := d.unresolved(v)
 	for name := range d.brought.names() {
-		r := v.Resource(name)
-		id, subscribed := v.Lookup(name)
-		switch {
+		switch r := v.Resource(name); {
 		case going[name]:
 			waits = true
-		case r != nil && d.holds(v, r):
-			d.spare(r, p)
-			d.sentBy(v, r)
-			d.takesOver(v, id, subscribed, p)
-		case r != nil && v.Body(r) == nil:
-			v.Ask(r)
-			waits = true
-		case r != nil && (!push || d.postpones):
-			d.postponed = d.postponed || d.postpones
-			waits = true
 		case r != nil:
-			p.resources, p.mixed = append(p.resources, r), true
-			d.brought.judge(name)
-			d.sentBy(v, r)
-			d.takesOver(v, id, subscribed, p)
+			waits = !d.judgeCopy(v, r, push, p) || waits
 		case unresolved:
 			waits = true
 		case v.Doubted(name):
 			doubt = true
-		case subscribed && v.Answer(id).State == cache.Absent && !push:
-			waits = true
-		case subscribed && v.Answer(id).State == cache.Absent: // it was in doubt
-			p.removed, p.removedIDs = append(p.removed, name), append(p.removedIDs, id)
-			waits = true // until it is told
-		case subscribed: // it leads elsewhere, or is refused
-			version, _ := d.of(v, name)
-			d.note(name, copied{version, true})
-			d.brought.judge(name)
-			if v.Answer(id).State == cache.Present {
-				d.release(name)
-			} else {
-				v.Tell(id, fanout.Brought)
-			}
 		default:
-			version, _ := d.of(v, name)
-			d.note(name, copied{version, true}) // until it is told
-			d.uncovered.add(name)
-			d.brought.judge(name)
+			waits = !d.judgeAbsence(v, name, push, p) || waits
 		}
 	}
 	if unresolved {
 		return
 	}
 	d.looked = doubt && !waits
-	if v.Withhold(doubt); !doubt && !waits && !d.postponed { // else what waits is compared with them
+	d.withholds.brought = doubt
+	if !doubt && !waits && !d.postponed { // else what waits is compared with them
 		d.brought = nil
 	}
 }
 
-// takesOver notes that the client has what one of its names leads to, if that is one's own.
-func (d *deltaState) takesOver(v fanout.View, id cache.ID, subscribed bool, p *part) {
-	if subscribed && !v.Told(id).Copy() {
+// fromDisk: some of what the client asks for is known from disk only (RECON-19), or the
+// wildcard's set was not told yet.
+func (d *deltaState) fromDisk(v fanout.View) bool {
+	subscribed, _ := v.Wildcard()
+	return subscribed && (d.wildcardAsked || v.WarmSet()) || v.Warms() && slices.ContainsFunc(v.Names(), v.Warm)
+}
+
+// judgeCopy judges what the client came with of a resource that exists.
+func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *part) (judged bool) {
+	switch {
+	case d.holds(v, r):
+		d.spare(r, p)
+	case v.Body(r) == nil:
+		v.Ask(r)
+		return false
+	case !push || d.postpones:
+		d.postponed = d.postponed || d.postpones
+		return false
+	default:
+		p.resources, p.mixed = append(p.resources, r), true
+		d.brought.judge(r.Name)
+	}
+	d.ledBy(v, r)
+	if id, subscribed := v.Lookup(r.Name); subscribed && !v.Told(id).Copy() {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
+	return true
+}
+
+// ledBy notes that the client has a resource, and which of its names lead there: what they led to
+// goes with them, though they are not looked at before that.
+func (d *deltaState) ledBy(v fanout.View, r *cache.Resource) {
+	d.sentBy(v, r)
+	for _, alias := range r.Aliases {
+		if id, ok := v.Lookup(alias); ok {
+			a := v.Answer(id)
+			d.release(d.leads(v, id, &a)...)
+		}
+	}
+}
+
+// judgeAbsence judges what it came with of a resource that does not exist, or that no name
+// and no member of the wildcard's set leads to.
+func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part) (judged bool) {
+	id, subscribed := v.Lookup(name)
+	if !subscribed {
+		version, _ := d.of(v, name)
+		d.note(name, copied{version: version, some: true}) // until it is told
+		d.uncovered.add(name)
+		d.brought.judge(name)
+		return true
+	}
+	state := v.Answer(id).State
+	if state == cache.Absent { // it was in doubt
+		if push {
+			p.removed, p.removedIDs = append(p.removed, name), append(p.removedIDs, id)
+		}
+		return false // until it is told
+	}
+	version, _ := d.of(v, name)
+	d.note(name, copied{version: version, some: true})
+	d.brought.judge(name)
+	if state == cache.Present { // it leads elsewhere
+		d.release(name)
+	} else { // it is refused
+		v.Tell(id, fanout.Brought)
+	}
+	return true
 }
 
 // collectUncovered: what the client came with and nothing covers is taken from it, after
@@ -122,9 +148,7 @@ func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
 			p.removedUncovered = append(p.removedUncovered, name)
 		}
 	}
-	if doubt || d.brought == nil {
-		v.Withhold(doubt)
-	}
+	d.withholds.uncovered = doubt
 	slices.Sort(p.removedUncovered)
 	p.removed = slices.Concat(p.removed, p.removedUncovered)
 }

@@ -27,6 +27,8 @@ type deltaState struct {
 
 	// leftWaits: what was given up under the wildcard could not be told at once.
 	leftWaits bool
+	// withholds is what is not said to the client because it is in doubt.
+	withholds withholds
 	// looked: what is left of what the client came with was looked at, and nothing that
 	// could decide on it has come since.
 	looked bool
@@ -36,6 +38,15 @@ type deltaState struct {
 	// Cluster state until then, and of an Endpoint state until its first request (ORDER-4).
 	needed map[string]struct{}
 }
+
+// withholds says of what something is in doubt that the client would else be told (ERR-10).
+type withholds struct {
+	left      bool // what it has given up under the wildcard
+	brought   bool // what it came with, and asks for,
+	uncovered bool // and what no interest covers
+}
+
+func (w withholds) any() bool { return w.left || w.brought || w.uncovered }
 
 // request takes in one request of the type.
 func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) (v verdict) {
@@ -58,9 +69,10 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 		d.answered(name)
 	}
 	d.left.add(asked.Left...)
+	d.changed.add(asked.Freed...)
 	if slices.Contains(unsubscribe, fanout.Wildcard) {
 		d.unsubscribed()
-		d.release(d.left.take()...)
+		d.release(slices.DeleteFunc(d.left.take(), d.brings)...) // of that, what no interest covers is judged
 		d.wildcardAsked, d.opening = false, false
 	}
 	d.erase(ledTo)
@@ -97,7 +109,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]copied) {
 				if held == nil {
 					held = make(map[string]copied)
 				}
-				held[name] = copied{version, true}
+				held[name] = copied{version: version, some: true}
 			}
 		}
 	})
@@ -135,24 +147,26 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]copie
 			d.brought.voidAll(func(name string) bool { _, named := v.Lookup(name); return !named })
 		})
 	}
-	if len(asked.Names) == 0 || first && !d.quiet && d.needed == nil {
-		return
+	if len(asked.Names) > 0 && (!first || d.quiet || d.needed != nil) {
+		d.sub.Read(func(v fanout.View) { d.asksNames(v, asked.Names, first) })
+		d.needed = nil
 	}
-	d.sub.Read(func(v fanout.View) {
-		for _, id := range asked.Names {
-			if !v.Has(id) {
-				continue // it was given up at once
-			}
-			if d.quiet {
-				v.Tell(id, 0)
-			}
-			_, needed := d.needed[v.Name(id)]
-			if a := v.Answer(id); needed || !first && a.State == cache.Unknown {
-				d.force(id, v.Position())
-			}
+}
+
+// asksNames notes what follows from asking for names, beside that they are to be answered.
+func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
+	for _, id := range names {
+		if !v.Has(id) {
+			continue // it was given up at once
 		}
-	})
-	d.needed = nil
+		if d.quiet {
+			v.Tell(id, 0)
+		}
+		_, needed := d.needed[v.Name(id)]
+		if a := v.Answer(id); needed || !first && a.State == cache.Unknown {
+			d.force(id, v.Position())
+		}
+	}
 }
 
 // recall takes in what a later request says of what the client came with: what it asks for is
@@ -168,7 +182,7 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 				continue
 			}
 			if _, still := v.Lookup(name); still || wildcard {
-				d.note(name, copied{b.version, true})
+				d.note(name, copied{version: b.version, some: true})
 			}
 			d.brought.judged(b)
 		}
@@ -196,11 +210,12 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.returns(v, d.brings)
 	subscribed, synced := v.Wildcard()
 	lacking := d.lacks(v)
-	if d.opening && subscribed && (!synced || lacking) {
+	switch {
+	case !d.opening || !subscribed:
+	case !synced || lacking:
 		p.starving, p.undecided = starving(v, d.brings), d.refers && d.brought != nil
 		return p
-	}
-	if d.opening && subscribed && d.postpones && d.reconnected {
+	case d.postpones && d.reconnected:
 		d.postponed = true
 		return p
 	}
@@ -216,13 +231,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.undecided = d.refers && d.brought != nil
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
-		handed := v.Handed(!d.postponed)
-		for _, r := range handed {
-			d.handedOver(v, r, &p)
-		}
-		p.resources = append(p.resources, handed...)
-		p.mixed = p.mixed || len(handed) > 0
-		d.handed = false
+		d.collectHanded(v, &p)
 	}
 	if p.mixed || subscribed && len(v.Names()) > 0 || hasAliases(p.resources) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
@@ -232,11 +241,18 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectErrors(v, &p)
 	d.expiring(v, &p)
 	p.starving = starving(v, d.brings)
+	v.Withhold(d.withholds.any())
 	if len(p.removed)+len(p.gone) > 0 {
 		p.withoutContradiction()
 	}
+	d.collected(v, &p)
+	return p
+}
+
+// collected notes what the client is told with a part, but for the removals that come later.
+func (d *deltaState) collected(v fanout.View, p *part) {
 	for _, r := range p.resources {
-		d.sent(r)
+		d.sent(r, p.position)
 	}
 	d.warmed(p.resources)
 	d.gone(p.gone)
@@ -247,7 +263,6 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	if d.untold != unseen {
 		v.Passed(d.untold)
 	}
-	return p
 }
 
 // collectNames: every name asked for is answered (DOWN-DELTA-7), and every change
@@ -278,7 +293,7 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 }
 
 func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
-	a, name, told := v.Answer(id), v.Name(id), v.Told(id)
+	a, name := v.Answer(id), v.Name(id)
 	if a.State == cache.Absent && d.brings(name) && v.Verdict(id, true) == fanout.Doubt {
 		return // it is marked again when it is not
 	}
@@ -292,9 +307,18 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	p.answer = p.answer || asked
 	d.answered(name)
 	d.release(d.leads(v, id, &a)...)
-	switch {
-	case a.State == cache.Present:
+	if a.State == cache.Present {
 		d.collectCopies(v, id, &a, asked, forced, p)
+	} else if waits := d.collectAbsence(v, id, &a, asked, forced, p); waits {
+		return // paid when that is told
+	}
+	d.paid(id, &a)
+}
+
+// collectAbsence: a name leads to nothing. waits: its removal may have to wait.
+func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) (waits bool) {
+	name, told := v.Name(id), v.Told(id)
+	switch {
 	case a.Negative != nil && (forced || a.Seq > told.At()):
 		p.resources = append(p.resources, a.Negative) // NAME-6
 		v.Tell(id, fanout.ToldGone(p.position))
@@ -303,7 +327,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 		v.Tell(id, fanout.ToldGone(p.position))
 	case !asked && v.Leads(name): // the client has it for another name
 		if version, some := d.of(v, name); some {
-			d.note(name, copied{version, true})
+			d.note(name, copied{version: version, some: true})
 		}
 		v.Tell(id, fanout.ToldGone(p.position))
 	case asked:
@@ -312,9 +336,9 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	case forced || told == 0 || told.Copy():
 		p.removed = append(p.removed, name) // MISS-10
 		p.removedIDs = append(p.removedIDs, id)
-		return // paid when that is told
+		return true
 	}
-	d.paid(id, &a)
+	return false
 }
 
 // refusesEnd: that an error is over would be told by what the client has rejected (NACK-4).

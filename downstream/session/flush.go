@@ -57,27 +57,8 @@ type speaker struct {
 // an ACK.
 func (s *Session) choose(now time.Time) (*speaker, *End) {
 	s.endWait(now)
-	var chosen *speaker
-	var removals []*speaker // what can only take away
-	for i, st := range s.states {
-		x := st.base()
-		if !x.marked && !st.due() {
-			continue
-		}
-		sp := s.collect(st, now)
-		s.hold(sp, s.states[i+1:], now)
-		if sp.early() {
-			chosen, sp.adds = sp, true
-			if sp.takesAway = sp.late() && s.released(x, now) && !s.succeeds(sp); sp.late() && !sp.takesAway {
-				sp.later(&sp.part) // after the ACK of what goes now
-			}
-			break
-		}
-		if sp.late() {
-			removals = append(removals, sp)
-		}
-	}
-	content := chosen != nil || len(removals) > 0
+	adds, removals := s.ask(now)
+	chosen := adds
 	for _, sp := range slices.Backward(removals) {
 		if chosen == nil && s.released(sp.base(), now) {
 			chosen, sp.takesAway = sp, true
@@ -87,10 +68,33 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 	}
 	s.noteWait(now)
 	s.schedule(now, chosen != nil)
-	if !content {
+	if adds == nil && len(removals) == 0 {
 		return nil, s.hangUp(now)
 	}
 	return chosen, nil
+}
+
+// ask goes through the types up to the first one that has something to add. removals are
+// those before it that can only take away.
+func (s *Session) ask(now time.Time) (adds *speaker, removals []*speaker) {
+	for i, st := range s.states {
+		if !st.base().marked && !st.due() {
+			continue
+		}
+		sp := s.collect(st, now)
+		s.hold(sp, s.states[i+1:], now)
+		if sp.early() {
+			sp.adds = true
+			if sp.takesAway = sp.late() && s.released(sp.base(), now) && !s.succeeds(sp); sp.late() && !sp.takesAway {
+				sp.later(&sp.part) // after the ACK of what goes now
+			}
+			return sp, removals
+		}
+		if sp.late() {
+			removals = append(removals, sp)
+		}
+	}
+	return nil, removals
 }
 
 // collect asks a type what it has to say.
@@ -123,10 +127,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	x := sp.base()
 	if !sp.undecided && (sp.pushed || !x.pending() && !x.postponed) {
-		for _, st := range s.states { // what was pending of this type is told, or was nothing
-			o := st.base()
-			o.waitFor = slices.DeleteFunc(o.waitFor, func(w *exchange) bool { return w == x })
-		}
+		s.stopWaitingFor(x) // what was pending of this type is told, or was nothing
 	}
 	if sp.pushed && !sp.late() {
 		x.waitSince, x.waitFor = time.Time{}, nil // what waited has been taken back
@@ -136,11 +137,23 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	}
 	x.waitSince = now
 	for _, st := range s.states {
-		o := st.base()
-		if o != x && (o.postponed || o.pending() && o.blocked(now, s.config.AckTimeout)) || slices.Contains(next, st) && (o.marked || st.due()) {
+		if o := st.base(); o != x && s.putsOff(o, now) || slices.Contains(next, st) && (o.marked || st.due()) {
 			x.waitFor = append(x.waitFor, o)
 		}
 	}
+}
+
+// stopWaitingFor lets the removals of other types wait for one type no more.
+func (s *Session) stopWaitingFor(x *exchange) {
+	for _, st := range s.states {
+		o := st.base()
+		o.waitFor = slices.DeleteFunc(o.waitFor, func(w *exchange) bool { return w == x })
+	}
+}
+
+// putsOff: a type has changes to tell that have to wait.
+func (s *Session) putsOff(x *exchange, now time.Time) bool {
+	return x.postponed || x.pending() && x.blocked(now, s.config.AckTimeout)
 }
 
 // released: a type's removals need not wait any longer.
@@ -223,26 +236,25 @@ func (s *Session) Untold() (untold []Untold) {
 // Deadline is when to call Next again though nothing was marked: when an ACK, or
 // what removals wait for, is overdue, or the stream may have to end. Zero: never.
 func (s *Session) Deadline(now time.Time) (at time.Time) {
+	wait := s.config.AckTimeout
 	for _, st := range s.states {
-		x := st.base()
-		if !st.due() {
-			continue
-		}
-		// What is past has been looked at, or waits for something else.
-		for _, t := range []time.Time{x.overdue(s.config.AckTimeout), x.waitSince.Add(s.config.AckTimeout), x.staysSince.Add(s.config.AckTimeout)} {
-			if t.After(now) && (at.IsZero() || t.Before(at)) {
-				at = t
-			}
+		if x := st.base(); st.due() {
+			at = soonest(at, now, x.overdue(wait), x.waitSince.Add(wait), x.staysSince.Add(wait))
 		}
 	}
-	if end := s.waitEnds(); !s.waitingSince.IsZero() && end.After(now) && (at.IsZero() || end.Before(at)) {
-		at = end
+	if !s.waitingSince.IsZero() {
+		at = soonest(at, now, s.waitEnds())
 	}
-	if room := s.roomDeadline(); room.After(now) && (at.IsZero() || room.Before(at)) {
-		at = room
-	}
-	if end := s.outage.endAt; end.After(now) && (at.IsZero() || end.Before(at)) {
-		at = end
+	return soonest(at, now, s.roomDeadline(), s.outage.endAt)
+}
+
+// soonest is the first of some times that is to come, or zero. What is past has been looked at,
+// or waits for something else.
+func soonest(at, now time.Time, others ...time.Time) time.Time {
+	for _, t := range others {
+		if t.After(now) && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
 	}
 	return at
 }

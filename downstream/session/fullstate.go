@@ -12,67 +12,20 @@ import (
 
 // collectFull decides whether the whole view is to be sent, and lists it.
 func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
-	subscribed, synced := v.Wildcard()
-	s.wildcardAsked = s.wildcardAsked && subscribed
-	if !subscribed && len(v.Names()) == 0 {
-		s.again, s.shrink, s.members = false, false, false // nothing is owed any more (row s)
-	}
-	p.answer = s.asked.len() > 0 || s.wildcardAsked && synced
-	if !push && !p.answer {
+	if p.answer = s.asksSet(v); !push && !p.answer {
 		return
 	}
-	send, beat := s.again || s.wildcardAsked, false // rows a, c, t
-	shrunk := s.shrink
-	if (s.members || send) && subscribed && synced {
-		shrunk = true // if nothing has come; what has gone nobody remembers for this client (H-42)
-		for c := range v.Members(s.told) {
-			send = send || c.Resource != nil
-		}
-	}
-	s.members, s.again, s.shrink = false, false, false
-	s.lookAgain(v)
-	for _, id := range distinct(slices.Concat(s.asked.take(), s.changed.take())) {
-		if !v.Has(id) {
-			continue
-		}
-		if s.doubts(v, id) {
-			continue // it is marked again when it is certain
-		}
-		switch a := v.Answer(id); a.State {
-		case cache.Present:
-			send = true // DOWN-SOTW-5
-		case cache.Absent:
-			shrunk = shrunk || v.Told(id).Copy() // down to an empty set, if need be (DOWN-SOTW-9)
-			s.answered(v.Name(id))
-			s.collectError(v, id, p)
-		case cache.Unknown:
-			s.collectError(v, id, p)
-		}
-	}
-	s.collectErrors(v, p)
-	if push && (s.renewed.len() > 0 || s.membersRenewed) {
-		// The whole set, since a client takes what comes without a body for gone (TTL-8).
-		whole, beats := s.renewals(v, p.from)
-		beat = len(whole)+len(beats) > 0 && !v.Husks()
-		send = send || beat
-	}
-	s.handed = false
-
+	news := s.setNews(v, push, p)
+	send, shrunk := news.comes || news.beats, news.goes
 	resources, version, certain := s.view(v)
-	s.postponed = s.postpones && certain && send && !beat && !s.answersNew(v)
+	s.postponed = s.postpones && certain && send && !news.beats && !s.answersNew(v)
 	if !certain || s.spared(v, is(version)) || s.postponed {
 		s.again, s.shrink = send, shrunk
-		for _, e := range slices.Concat(p.errors, p.unavailable) {
-			if id, ok := v.Lookup(e.name); ok {
-				s.failed.add(id)
-			}
-		}
-		p.errors, p.unavailable, p.answer = nil, nil, false
+		s.failAgain(v, p)
 		return
 	}
 	p.refuse(&s.exchange)
-	shrunk = shrunk && version != s.version
-	if !send && !shrunk && len(p.errors) == 0 && len(p.unavailable) == 0 {
+	if shrunk = shrunk && version != s.version; !send && !shrunk && len(p.errors)+len(p.unavailable) == 0 {
 		return
 	}
 	if send {
@@ -86,6 +39,74 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	s.version = p.version
 	v.Handed(true) // they are among the resources
 	s.delivered(v, p)
+}
+
+// asksSet: the client has asked for something that can be answered.
+func (s *sotwState) asksSet(v fanout.View) bool {
+	subscribed, synced := v.Wildcard()
+	s.wildcardAsked = s.wildcardAsked && subscribed
+	if !subscribed && len(v.Names()) == 0 {
+		s.again, s.shrink, s.members = false, false, false // nothing is owed any more (row s)
+	}
+	return s.asked.len() > 0 || s.wildcardAsked && synced
+}
+
+// setNews is why a set may be due.
+type setNews struct {
+	comes bool // there may be something to tell,
+	beats bool // a TTL was renewed,
+	goes  bool // or something may only have gone
+}
+
+// setNews takes the reasons to look at the set, and lists the errors that go with it.
+func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
+	subscribed, synced := v.Wildcard()
+	n := setNews{comes: s.again || s.wildcardAsked, goes: s.shrink} // rows a, c, t
+	if (s.members || n.comes) && subscribed && synced {
+		n.goes = true // if nothing has come; what has gone nobody remembers for this client (H-42)
+		for c := range v.Members(s.told) {
+			n.comes = n.comes || c.Resource != nil
+		}
+	}
+	s.members, s.again, s.shrink = false, false, false
+	s.lookAgain(v)
+	for _, id := range distinct(slices.Concat(s.asked.take(), s.changed.take())) {
+		if v.Has(id) && !s.doubts(v, id) { // else it is marked again when it is certain
+			s.nameNews(v, id, &n, p)
+		}
+	}
+	s.collectErrors(v, p)
+	if push && (s.renewed.len() > 0 || s.membersRenewed) {
+		// The whole set, since a client takes what comes without a body for gone (TTL-8).
+		whole, beats := s.renewals(v, p.from)
+		n.beats = len(whole)+len(beats) > 0 && !v.Husks()
+	}
+	s.handed = false
+	return n
+}
+
+// nameNews is what one name adds to it.
+func (s *sotwState) nameNews(v fanout.View, id cache.ID, n *setNews, p *part) {
+	switch v.Answer(id).State {
+	case cache.Present:
+		n.comes = true // DOWN-SOTW-5
+	case cache.Absent:
+		n.goes = n.goes || v.Told(id).Copy() // down to an empty set, if need be (DOWN-SOTW-9)
+		s.answered(v.Name(id))
+		s.collectError(v, id, p)
+	case cache.Unknown:
+		s.collectError(v, id, p)
+	}
+}
+
+// failAgain keeps the errors of a set that is not sent now.
+func (s *sotwState) failAgain(v fanout.View, p *part) {
+	for _, e := range slices.Concat(p.errors, p.unavailable) {
+		if id, ok := v.Lookup(e.name); ok {
+			s.failed.add(id)
+		}
+	}
+	p.errors, p.unavailable, p.answer = nil, nil, false
 }
 
 // gained are those of a view that are news to the client, for whom it matters: Clusters.

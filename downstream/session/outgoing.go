@@ -98,7 +98,7 @@ func (o *outgoing) lasting(v fanout.View, resources []*cache.Resource) []*cache.
 		return resources
 	}
 	return slices.DeleteFunc(slices.Clone(resources), func(r *cache.Resource) bool {
-		ends, _ := v.Ends(r)
+		ends, _, _ := v.Ends(r)
 		return r.DoNotCache || !ends.IsZero()
 	})
 }

@@ -132,12 +132,14 @@ func (h *holdings) holding(v fanout.View, name string) Holding {
 
 // holding of a Delta client is what the record says. Of a type of which it is told that a name is
 // gone only if it has a copy, and has not asked since, nothing is kept of what it has and asks for
-// again (MISS-9). What a name has led to that was given up it may have dropped, or have because of
-// another name.
+// again (MISS-9). What it came with, or was led to, by a name that it gave up it may have dropped, or
+// have because of another name.
 func (d *deltaState) holding(v fanout.View, name string) Holding {
 	h := d.holdings.holding(v, name)
 	_, subscribed := v.Lookup(name)
-	if _, released := d.released[name]; released || h.Known == Nothing && d.quiet && subscribed {
+	wildcard, _ := v.Wildcard()
+	_, released := d.released[name]
+	if released || d.brings(name) && !subscribed && !wildcard || h.Known == Nothing && d.quiet && subscribed {
 		return Holding{Known: Unclear}
 	}
 	return h

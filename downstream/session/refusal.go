@@ -143,13 +143,26 @@ func (x *exchange) interest() (subscribe, unsubscribe []string) {
 
 func (s *sotwState) move(to exchange, now time.Time) {
 	was := *s
-	wildcard := false
-	was.sub.Read(func(v fanout.View) { wildcard, _ = v.Wildcard() })
+	wildcard, held := false, make(map[string]bool)
+	was.sub.Read(func(v fanout.View) {
+		wildcard, _ = v.Wildcard()
+		for _, id := range v.Names() {
+			held[v.Name(id)] = v.Told(id).Copy()
+		}
+	})
 	*s = sotwState{exchange: to}
 	if len(was.names) == 0 && !wildcard { // given up, which an empty first request does not mean for some types
 		s.sub.Replace(fanout.Names{Some: true, Wildcard: true}, now)
 	}
 	s.request(&discovery.DiscoveryRequest{ResourceNames: was.names, VersionInfo: was.came}, s.list(was.names), was.warmedAt, now)
+	s.sub.Read(func(v fanout.View) {
+		for _, id := range v.Names() {
+			if !held[v.Name(id)] { // it was asked for later
+				v.Tell(id, 0)
+			}
+		}
+	})
+	s.cameWildcard = s.cameWildcard && was.cameWildcard
 	s.moved, s.version = was.moved, was.version
 	s.succeed(&was.exchange)
 }

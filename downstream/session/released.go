@@ -46,8 +46,7 @@ func (d *deltaState) erase(ledTo []string) {
 		for _, name := range ledTo {
 			_, own := v.Lookup(name)
 			switch {
-			case own:
-			case v.Leads(name):
+			case own, v.Leads(name):
 				d.release(name) // what leads there may not have been looked at when it leads elsewhere
 			case subscribed:
 				if _, some := d.of(v, name); some {
@@ -81,30 +80,35 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	for _, name := range slices.Sorted(maps.Keys(d.released)) {
 		member, certain := d.falls(v, name)
 		version, some := d.of(v, name)
-		if !certain {
-			if d.ttl && some && v.Leased() && v.Here(name, version) == nil {
-				d.note(name, copied{some: true}) // its TTL may have run out, and the client has dropped it
-			}
-			continue
-		}
-		delete(d.released, name)
-		if named := member == nil && d.answersTo(v, name); named {
-			continue // it is answered by that name
-		}
 		switch {
-		case member == nil && some:
-			if d.brings(name) {
-				d.keeps(name) // until that is told
-			}
-			p.removed = append(p.removed, name)
-			p.removedNames = append(p.removedNames, name)
-			continue // and erased when that is told
-		case member != nil && version != member.Version:
-			p.resources, p.mixed = append(p.resources, member), true
-			d.sentAhead(v, name, member)
+		case certain:
+			delete(d.released, name)
+			d.fallsTo(v, name, member, p)
+		case d.ttl && some && v.Leased() && v.Here(name, version) == nil:
+			d.note(name, copied{some: true}) // its TTL may have run out, and the client has dropped it
 		}
-		d.forget(name)
 	}
+}
+
+// fallsTo tells the client what a resource is to it that no name leads to any more: a member
+// of the wildcard's set, or gone.
+func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource, p *part) {
+	version, some := d.of(v, name)
+	switch {
+	case member == nil && d.answersTo(v, name):
+		return // it is answered by that name
+	case member == nil && some:
+		if d.brings(name) {
+			d.keeps(name) // until that is told
+		}
+		p.removed = append(p.removed, name)
+		p.removedNames = append(p.removedNames, name)
+		return // and erased when that is told
+	case member != nil && version != member.Version:
+		p.resources, p.mixed = append(p.resources, member), true
+		d.sentAhead(v, name, member)
+	}
+	d.forget(name)
 }
 
 // answersTo: some name of the client's leads to a resource, or may: its own has no answer.

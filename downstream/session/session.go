@@ -10,7 +10,6 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
@@ -144,6 +143,7 @@ type state interface {
 	takes() room
 	brings(name string) bool
 	holding(v fanout.View, name string) Holding
+	warms(v fanout.View, endpoints string)
 	move(to exchange, now time.Time)
 }
 
@@ -306,73 +306,6 @@ func NackMessage(e *statuspb.Status) string {
 		return m
 	}
 	return fmt.Sprintf("(no message, code %d)", e.GetCode())
-}
-
-// greet takes in what every request says: its node (NODE-1 to NODE-3) and type
-// (DOWN-DELTA-1).
-func (s *Session) greet(node *core.Node, typeURL string, now time.Time) (cache.TypeURL, *End) {
-	switch {
-	case len(typeURL) > maxTypeURL:
-		return "", &End{OverLimit, fmt.Sprintf("type_url of %d bytes (%.40q...) exceeds the limit of %d", len(typeURL), typeURL, maxTypeURL)}
-	case len(node.GetId()) > s.config.MaxName:
-		return "", tooLong("node id", node.GetId(), s.config.MaxName)
-	case proto.Size(node) > maxNode: // it is kept as long as the stream
-		return "", &End{OverLimit, fmt.Sprintf("node of %d bytes exceeds the limit of %d", proto.Size(node), maxNode)}
-	case !s.greeted:
-		if end := s.config.loops(s.peer.Via); end != nil {
-			return "", end
-		}
-		if end := cannotGoUp(s.peer.Headers); end != nil {
-			return "", end
-		}
-		key, end := s.groups.Key(node)
-		if end != nil {
-			return "", end
-		}
-		s.greeted, s.node, s.key, s.outage.began = true, node, key, now
-		if s.ttl = takesTTL(node, s.kind.Delta); s.ttl {
-			s.subscriber.TakesTTL()
-		}
-		s.warmth.join(node.GetId())
-	case node != nil:
-		key, end := s.groups.Key(node)
-		if end != nil {
-			return "", end
-		}
-		if key != s.key {
-			return "", &End{NodeChanged, "the node of a later request belongs to another group than the first one's; open a new stream for another node"}
-		}
-		s.renew(node)
-	}
-	t := cache.TypeURL(typeURL)
-	switch {
-	case s.kind.Type == "" && t == "":
-		return "", &End{BadRequest, "type_url is empty; on an aggregated stream every request must name its type"}
-	case s.kind.Type != "" && t == "":
-		t = s.kind.Type
-	case s.kind.Type != "" && t != s.kind.Type:
-		return "", &End{BadRequest, fmt.Sprintf("type_url %q on the method for %q; use the method of that type, or the aggregated one", t, s.kind.Type)}
-	}
-	return t, nil
-}
-
-// renew takes in the only part of a node that may change (NODE-2).
-func (s *Session) renew(node *core.Node) {
-	if s.node == nil || sameParameters(s.node, node) {
-		return
-	}
-	changed := proto.CloneOf(s.node) // others may be looking at it
-	changed.DynamicParameters = node.GetDynamicParameters()
-	s.node = changed
-	for _, st := range s.states {
-		if renew := st.base().renew; renew != nil {
-			renew(changed)
-		}
-	}
-}
-
-func sameParameters(a, b *core.Node) bool {
-	return proto.Equal(&core.Node{DynamicParameters: a.GetDynamicParameters()}, &core.Node{DynamicParameters: b.GetDynamicParameters()})
 }
 
 // maxHops is how many relays a stream may have come through (NODE-11).

@@ -57,6 +57,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed
 	}
 	s.names = names.listed
 	s.asked.add(asked.Names...)
+	s.changed.add(asked.Freed...)
 	s.wildcardAsked = s.wildcardAsked || asked.Wildcard
 	if first {
 		s.warmedAt = warmed
@@ -90,33 +91,39 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	s.forgive(names.Gone)
 	asked := s.sub.Replace(names.Names, now)
 	s.sub.Read(func(v fanout.View) {
-		if subscribed, _ := v.Wildcard(); subscribed && !s.full {
-			for _, name := range names.Gone { // it is what it is to the wildcard
-				if _, some := held[name]; !some {
-					s.note(name, copied{})
-				}
-				s.release(name)
-			}
-		}
-		if s.full && names.changed {
+		subscribed, _ := v.Wildcard()
+		switch {
+		case s.full && names.changed:
 			s.outgoing.giveUp(v)
+		case subscribed && !s.full:
+			s.gaveUp(names.Gone, held)
 		}
 		for name, told := range held {
 			if id, ok := v.Lookup(name); ok {
 				v.Tell(id, told)
-			} else if subscribed, _ := v.Wildcard(); subscribed || v.Leads(name) {
+			} else if subscribed || v.Leads(name) {
 				s.keeps(name)
 			} else {
 				s.forget(name)
 			}
 		}
-		if subscribed, _ := v.Wildcard(); !subscribed {
+		if !subscribed {
 			s.unsubscribed()
 			s.cameWildcard = false
 		}
 	})
 	s.awaitNew(names, asked.Wildcard, came)
 	return asked
+}
+
+// gaveUp notes names that were given up under the wildcard: each is what it is to that now.
+func (s *sotwState) gaveUp(names []string, held map[string]fanout.Told) {
+	for _, name := range names {
+		if _, some := held[name]; !some {
+			s.note(name, copied{})
+		}
+		s.release(name)
+	}
 }
 
 // changesHands is what the client holds because of the wildcard and asks for by name now, or
@@ -211,6 +218,46 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	if s.ends && s.spared(v, versionOf) {
 		return
 	}
+	s.collectMembers(v, push, p)
+	asked := s.asked.take()
+	if s.postpones {
+		asked = postponeAsked(s, v, asked)
+	}
+	s.lookAgain(v)
+	asked = s.keep(v, asked)
+	p.answer = p.answer || len(asked) > 0
+	s.collectNames(v, asked, true, p)
+	if push {
+		changed := s.changed.take()
+		if s.postpones {
+			changed = postpone(s, v, changed)
+		}
+		s.collectNames(v, changed, false, p)
+		s.asked.drop(changed) // upstream has spoken of what was put off
+	}
+	s.collectReleased(v, push, p)
+	p.resources, _ = bodies(v, p.resources)
+	s.collectErrors(v, p)
+	p.refuse(&s.exchange)
+	if push {
+		s.collectHanded(v, p)
+		s.collectRenewals(v, p)
+	}
+	if len(p.beats) > 0 {
+		return
+	}
+	if len(p.resources) == 0 && len(p.errors) == 0 && len(p.unavailable) == 0 && !p.must {
+		return
+	}
+	p.resources = unique(p.resources)
+	for _, r := range p.resources {
+		s.sent(r, p.position)
+	}
+	p.version = s.toldVersion(v)
+}
+
+// collectMembers lists what is new in the wildcard's set, or all of it if that was asked for.
+func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 	subscribed, synced := v.Wildcard()
 	switch {
 	case !subscribed:
@@ -237,46 +284,6 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		s.wildcardAsked, s.members, s.told, s.untold = false, false, p.position, p.position
 		s.answered(fanout.Wildcard)
 	}
-	asked := s.asked.take()
-	if s.postpones {
-		asked = postponeAsked(s, v, asked)
-	}
-	s.lookAgain(v)
-	asked = s.keep(v, asked)
-	p.answer = p.answer || len(asked) > 0
-	s.collectNames(v, asked, true, p)
-	if push {
-		changed := s.changed.take()
-		if s.postpones {
-			changed = postpone(s, v, changed)
-		}
-		s.collectNames(v, changed, false, p)
-		s.asked.drop(changed) // upstream has spoken of what was put off
-	}
-	s.collectReleased(v, push, p)
-	p.resources, _ = bodies(v, p.resources)
-	s.collectErrors(v, p)
-	p.refuse(&s.exchange)
-	if push {
-		handed := v.Handed(!s.postponed)
-		for _, r := range handed {
-			s.handedOver(v, r, p)
-		}
-		p.resources = append(p.resources, handed...)
-		s.handed = false
-		s.collectRenewals(v, p)
-	}
-	if len(p.beats) > 0 {
-		return
-	}
-	if len(p.resources) == 0 && len(p.errors) == 0 && len(p.unavailable) == 0 && !p.must {
-		return
-	}
-	p.resources = unique(p.resources)
-	for _, r := range p.resources {
-		s.sent(r)
-	}
-	p.version = versionOf(v)
 }
 
 // keep puts names off of which the client came with a version of its own, and upstream
@@ -285,7 +292,7 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 	if s.came == "" || len(asked) == 0 && !s.handed || s.replaces(v, versionOf) {
 		return asked
 	}
-	kept := func(id cache.ID) bool { return v.Has(id) && v.Told(id) == fanout.Brought && v.Warm(id) }
+	kept := func(id cache.ID) bool { return v.Has(id) && s.keepsName(v, id) }
 	given := make(map[*cache.Resource]bool)
 	for _, id := range asked {
 		for _, r := range v.Answer(id).Resources() {
@@ -301,6 +308,11 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 	})
 }
 
+// keepsName: the client came with a version of a name, and what is here of it is from disk.
+func (s *sotwState) keepsName(v fanout.View, id cache.ID) bool {
+	return v.Told(id) == fanout.Brought && v.Warm(id)
+}
+
 // keepsSet puts the wildcard's set off in the same way.
 func (s *sotwState) keepsSet(v fanout.View) bool {
 	return s.cameWildcard && v.WarmSet() && !s.replaces(v, versionOf)
@@ -312,7 +324,7 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 		if !v.Has(id) {
 			continue
 		}
-		a, name := v.Answer(id), v.Name(id)
+		a := v.Answer(id)
 		if a.State != cache.Present && s.doubts(v, id) {
 			continue
 		}
@@ -320,30 +332,36 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 		if a.State != cache.Unknown {
 			s.release(s.leads(v, id, &a)...)
 			s.paid(id, &a)
-			s.answered(name)
+			s.answered(v.Name(id))
 		}
 		switch a.State {
 		case cache.Present:
-			_, exact := s.led[id]
-			for _, r := range a.Resources() {
-				if forced || !s.holds(v, r) {
-					p.resources = append(p.resources, r)
-				}
-				if exact {
-					s.sentFor(r)
-				}
-			}
-			if !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Body(r) == nil }) { // else it is told when that comes
-				v.Tell(id, fanout.ToldCopy(p.position))
-			}
-			if a.Resource.Husk() {
-				s.failed.add(id) // it may not come just now
-			}
-			continue
+			s.collectCopies(v, id, &a, forced, p)
 		case cache.Absent:
 			v.Tell(id, fanout.ToldGone(p.position))
+			s.collectError(v, id, p)
+		case cache.Unknown:
+			s.collectError(v, id, p)
 		}
-		s.collectError(v, id, p)
+	}
+}
+
+// collectCopies lists all that answers to a name and that the client does not hold, or all.
+func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, p *part) {
+	_, exact := s.led[id]
+	for _, r := range a.Resources() {
+		if all || !s.holds(v, r) {
+			p.resources = append(p.resources, r)
+		}
+		if exact {
+			s.sentFor(r)
+		}
+	}
+	if !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Body(r) == nil }) { // else it is told when that comes
+		v.Tell(id, fanout.ToldCopy(p.position))
+	}
+	if a.Resource.Husk() {
+		s.failed.add(id) // it may not come just now
 	}
 }
 

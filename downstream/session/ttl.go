@@ -29,10 +29,11 @@ func takesTTL(node *core.Node, delta bool) bool {
 func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.Resource) {
 	from := x.renewedTo
 	x.renewedTo = v.Position()
-	add := func(r *cache.Resource, changed, told cache.Seq) {
+	x.renewable(v, from, to, func(r *cache.Resource, changed, told cache.Seq) {
 		_, some := x.of(v, r.Name)
-		switch ends, turned := v.Ends(r); {
-		case x.refuses(changed) || !some:
+		told = max(told, x.renewedOf[r.Name])
+		switch ends, turned, renewed := v.Ends(r); {
+		case x.refuses(changed) || !some || renewed <= told:
 		case turned > max(from, told):
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
@@ -41,31 +42,39 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 		case v.Body(r) != nil:
 			whole = append(whole, v.Body(r))
 		}
-	}
+	})
+	x.renewedOf = nil
+	return whole, beats
+}
+
+// renewable yields what a renewal was marked for, each with the position at which it changed
+// and the one at which the client was told. from and to are how far it was told of renewals
+// and of the wildcard's set.
+func (x *exchange) renewable(v fanout.View, from, to cache.Seq, yield func(r *cache.Resource, changed, told cache.Seq)) {
 	for _, id := range x.renewed.take() {
-		if _, waits := slices.BinarySearch(x.changed.items, id); waits { // in order, from postpone
+		if _, waits := slices.BinarySearch(x.changed.items, id); waits || !v.Has(id) { // in order, from postpone
 			continue // what is new goes with its TTL
 		}
-		if a := v.Answer(id); v.Has(id) && a.State == cache.Present {
-			told := v.Told(id).At()
-			if len(a.More) > 0 {
-				told = 0 // which of them was told then, nobody knows
-			}
-			add(a.Resource, a.Seq, told)
-			for i, r := range a.More {
-				add(r, a.MoreSeqs[i], told)
-			}
+		a := v.Answer(id)
+		if a.State != cache.Present {
+			continue
+		}
+		yield(a.Resource, a.Seq, x.sentAt(v, id, a.Resource))
+		for i, r := range a.More {
+			yield(r, a.MoreSeqs[i], x.sentAt(v, id, r))
 		}
 	}
-	if subscribed, synced := v.Wildcard(); x.membersRenewed && subscribed && synced {
-		for c := range v.Renewed(from) {
-			if x.holds(v, c.Resource) {
-				add(c.Resource, c.Seq, max(to, x.ahead[c.Name].at))
-			}
-		}
-	}
+	subscribed, synced := v.Wildcard()
+	members := x.membersRenewed && subscribed && synced
 	x.membersRenewed = false
-	return whole, beats
+	if !members {
+		return
+	}
+	for c := range v.Renewed(from) {
+		if x.holds(v, c.Resource) {
+			yield(c.Resource, c.Seq, max(to, x.ahead[c.Name].at))
+		}
+	}
 }
 
 // collectRenewals: what upstream has renewed (TTL-4, TTL-12), and what the client
@@ -74,8 +83,9 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	var beats []*cache.Resource
 	for _, r := range p.spared {
 		d.brought.spare(r.Name, false)
-		if ends, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
+		if ends, _, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
 			beats = append(beats, r)
+			d.renewedAhead(r.Name, p.position)
 		}
 	}
 	if push {
@@ -89,6 +99,14 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		beats = append(beats, renewed...)
 	}
 	p.beats = besides(p.resources, beats)
+}
+
+// renewedAhead notes that the client was told the TTL of a resource as it is at a position.
+func (x *exchange) renewedAhead(name string, at cache.Seq) {
+	if x.renewedOf == nil {
+		x.renewedOf = make(map[string]cache.Seq)
+	}
+	x.renewedOf[name] = at
 }
 
 // refuses: the client has rejected what changed at a position, so that it has
@@ -121,7 +139,7 @@ func (x *exchange) expiring(v fanout.View, p *part) {
 	}
 	for _, list := range [][]*cache.Resource{p.resources, p.beats} {
 		for _, r := range list {
-			ends, _ := v.Ends(r)
+			ends, _, _ := v.Ends(r)
 			if ends.IsZero() {
 				continue
 			}

@@ -29,25 +29,31 @@ func (s *Session) warm(clusters []*cache.Resource) {
 		}
 		return
 	}
-	x := st.base()
-	d, _ := st.(*deltaState)
-	x.sub.Read(func(v fanout.View) {
-		subscribed, _ := v.Wildcard()
+	st.base().sub.Read(func(v fanout.View) {
 		for _, name := range names {
-			if id, ok := v.Lookup(name); ok {
-				x.warms(v, id)
-			} else if subscribed && d != nil {
-				d.warmsMember(v, name)
-			}
-			if d != nil {
-				d.brought.void(name)
-			}
+			st.warms(v, name)
 		}
 	})
 }
 
-// warms has a name told once more, since a cluster needs what it leads to.
-func (x *exchange) warms(v fanout.View, id cache.ID) {
+// warms has endpoints told once more, by their name or as a member of the wildcard's set.
+func (d *deltaState) warms(v fanout.View, name string) {
+	if id, ok := v.Lookup(name); ok {
+		d.warmsName(v, id)
+	} else if subscribed, _ := v.Wildcard(); subscribed {
+		d.warmsMember(v, name)
+	}
+	d.brought.void(name)
+}
+
+func (s *sotwState) warms(v fanout.View, name string) {
+	if id, ok := v.Lookup(name); ok {
+		s.warmsName(v, id)
+	}
+}
+
+// warmsName has a name told once more, since a cluster needs what it leads to.
+func (x *exchange) warmsName(v fanout.View, id cache.ID) {
 	x.changed.add(id)
 	x.force(id, v.Position())
 }
@@ -58,7 +64,7 @@ func (d *deltaState) warmsMember(v fanout.View, name string) {
 	if r := v.Resource(name); r != nil {
 		for _, alias := range r.Aliases {
 			if id, ok := v.Lookup(alias); ok {
-				d.warms(v, id)
+				d.warmsName(v, id)
 				return
 			}
 		}

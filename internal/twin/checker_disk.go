@@ -49,7 +49,7 @@ func (v *voice) kept(certain func(name string, w word) bool) *voice {
 	k.warm, k.settling = true, true
 	for name, w := range v.words {
 		if w.present {
-			w.unsure = !certain(name, w)
+			w.unsure = w.unsure || !certain(name, w)
 			k.words[name] = w
 		}
 	}

@@ -66,6 +66,12 @@ func (v *voice) absent(name string) bool {
 	return ok && (!w.present || w.unsure)
 }
 
+// denied: the last word on a name is that it does not exist.
+func (v *voice) denied(name string) bool {
+	w, ok := v.words[name]
+	return ok && !w.present
+}
+
 // matches: something that exists answers to a subscribed name, and is of that kind.
 func (v *voice) matches(asked string, kind func(word) bool) bool {
 	for _, name := range append(aliased(asked), asked) {
@@ -248,8 +254,12 @@ func (v *voice) answered(asked string) bool {
 	return v.matched(asked) || ok && !w.silent
 }
 
-// expired: a resource that was here is gone, since its TTL has run out (TTL-2).
-func (k *knowledge) expired(name string) (expired bool) {
+// expired: a resource that was here is gone, since its TTL has run out (TTL-2). What was said by
+// name is nothing to who asks for all there is.
+func (k *knowledge) expired(name string, i *Interest) (expired bool) {
+	if i.Wildcard && !i.Names[name] {
+		return k.byWildcard.words[name].expired
+	}
 	for _, v := range k.voices() {
 		w := v.words[name]
 		if w.present {
@@ -284,14 +294,15 @@ func (k *knowledge) leads(name string, i *Interest) bool {
 
 // gone: a client with this interest may be told that a name does not exist (G4).
 // brought: it is known to the client from another stream only. kept: the relay has
-// what it was told because of a name.
-func (k *knowledge) gone(name string, i *Interest, brought bool, kept func(asked string) bool) bool {
+// what it was told because of a name. doubted: a name that the client came with is in doubt, so
+// that nothing waits for it (§0).
+func (k *knowledge) gone(name string, i *Interest, brought bool, kept, doubted func(asked string) bool) bool {
 	switch {
 	case k.torn(name) && i.Names[name] || k.byName.matches(name, unsurely) || k.byWildcard.matches(name, unsurely):
 		return true
 	case k.leads(name, i):
 		return false
-	case k.expired(name):
+	case k.expired(name, i):
 		return true
 	case i.Names[name]:
 		return k.byName.absent(name)
@@ -309,10 +320,10 @@ func (k *knowledge) gone(name string, i *Interest, brought bool, kept func(asked
 		return true
 	}
 	for asked := range i.Names {
-		if brought && k.byName.warm && kept(asked) {
+		if k.byName.warm && kept(asked) {
 			return false // what was loaded may be out of date
 		}
-		if _, known := k.byName.words[asked]; brought && !named && !known && !k.byName.matched(asked) && !k.byWildcard.matched(asked) {
+		if _, known := k.byName.words[asked]; !named && !known && !doubted(asked) && !k.byName.matched(asked) && !k.byWildcard.matched(asked) {
 			return false // it may yet lead there (DOWN-DELTA-11)
 		}
 	}

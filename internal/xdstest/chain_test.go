@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/xdstest"
+	"github.com/xds-relay/xds-relay/internal/xdstest/play"
 )
 
 // tiers are two relays, one behind the other, in a bubble: far asks near, which asks
@@ -28,7 +29,7 @@ func newTiers(t *testing.T, mode string) *tiers {
 		name, mode string
 		from, to   *xdstest.Network
 	}{{"near", "delta", up, between}, {"far", mode, between, down}} {
-		stop, err := startRelay([]string{"instance=" + tier.name, "upstream.mode=" + tier.mode}, tier.from.Dial, tier.to.Listener())
+		stop, err := play.StartRelay([]string{"instance=" + tier.name, "upstream.mode=" + tier.mode}, tier.from.Dial, tier.to.Listener())
 		if err != nil {
 			t.Fatal(err)
 		}

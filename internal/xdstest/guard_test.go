@@ -14,6 +14,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/relay"
 	"github.com/xds-relay/xds-relay/internal/xdstest"
+	"github.com/xds-relay/xds-relay/internal/xdstest/play"
 )
 
 // TestGuard_EmptyUpstream: a control plane of 1,000 clusters comes back with none.
@@ -32,11 +33,11 @@ func TestGuard_EmptyUpstream(t *testing.T) {
 				log := &alertLog{begin: time.Now()}
 				var r *relay.Relay
 				factory := func(set []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (func(), error) {
-					c, err := config.Load("", slices.Concat(calm, set))
+					c, err := config.Load("", slices.Concat(play.Calm, set))
 					if err != nil {
 						return nil, err
 					}
-					if r, err = relay.New(c, relay.Options{Log: slog.New(log), Dial: dial, Random: random}); err != nil {
+					if r, err = relay.New(c, relay.Options{Log: slog.New(log), Dial: dial, Random: play.Random}); err != nil {
 						return nil, err
 					}
 					r.Serve(listen)

@@ -14,6 +14,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/relay"
 	"github.com/xds-relay/xds-relay/internal/xdstest"
+	"github.com/xds-relay/xds-relay/internal/xdstest/play"
 )
 
 // downstreamRules are the rules of the server side that the relay keeps.
@@ -53,11 +54,11 @@ func numbered(section string, from, to int) []string {
 func TestOnlyTheLogTells(t *testing.T) {
 	var log logBuffer
 	factory := func(set []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (func(), error) {
-		c, err := config.Load("", slices.Concat(calm, []string{"groups.key=[cluster]", "upstream.node_mode=static"}, set))
+		c, err := config.Load("", slices.Concat(play.Calm, []string{"groups.key=[cluster]", "upstream.node_mode=static"}, set))
 		if err != nil {
 			return nil, err
 		}
-		r, err := relay.New(c, relay.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Dial: dial, Random: random})
+		r, err := relay.New(c, relay.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Dial: dial, Random: play.Random})
 		if err != nil {
 			return nil, err
 		}

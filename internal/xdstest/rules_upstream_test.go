@@ -21,6 +21,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/relay"
 	"github.com/xds-relay/xds-relay/internal/xdstest"
+	"github.com/xds-relay/xds-relay/internal/xdstest/play"
 )
 
 // upstreamRules are the rules of the client side that the relay keeps, and those
@@ -80,7 +81,7 @@ c1 < resp FOO +big@2
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	xdstest.Run(t, file, xdstest.Live(startRelay))
+	xdstest.Run(t, file, xdstest.Live(play.StartRelay))
 }
 
 // conversation is a relay in a bubble that a test can reach, which a transcript
@@ -96,11 +97,11 @@ func converse(t *testing.T, set ...string) *conversation {
 	t.Helper()
 	c := &conversation{t: t}
 	factory := func(set []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (func(), error) {
-		conf, err := config.Load("", slices.Concat(calm, set))
+		conf, err := config.Load("", slices.Concat(play.Calm, set))
 		if err != nil {
 			return nil, err
 		}
-		r, err := relay.New(conf, relay.Options{Dial: dial, Random: random})
+		r, err := relay.New(conf, relay.Options{Dial: dial, Random: play.Random})
 		if err != nil {
 			return nil, err
 		}
@@ -237,7 +238,7 @@ func TestStreamsPerConnection(t *testing.T) {
 		up, down := xdstest.NewNetwork(), xdstest.NewNetwork()
 		controlPlane := xdstest.NewControlPlane(up.Listener())
 		defer controlPlane.Stop()
-		stop, err := startRelay([]string{"downstream.max_streams_per_connection=2"}, up.Dial, down.Listener())
+		stop, err := play.StartRelay([]string{"downstream.max_streams_per_connection=2"}, up.Dial, down.Listener())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package xdstest_test
+package play
 
 import (
 	"slices"
@@ -12,8 +12,8 @@ import (
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
-// purePlane is one control plane, as the relay's edge sees it.
-type purePlane struct {
+// controlPlane is one control plane, as the relay's edge sees it.
+type controlPlane struct {
 	down      bool // it cannot be reached
 	hung      bool // it is stopped: its connection stays, and what is said to it waits
 	connected bool // there is a connection to it; streams come and go on it
@@ -21,15 +21,15 @@ type purePlane struct {
 	// While it hangs: what it has not heard, and the attempts at a stream that wait for
 	// a new connection, which are given up together.
 	unheard []xdstest.Event
-	pending []*pureStream
+	pending []*stream
 	giveUp  time.Time
 	// checks are what it was asked, and has not answered (MISS-3).
-	checks []pureCheck
+	checks []check
 }
 
-// pureCheck asks whether anybody is at the other end of a stream's connection.
-type pureCheck struct {
-	group      *pureGroup
+// check asks whether anybody is at the other end of a stream's connection.
+type check struct {
+	group      *group
 	stream     upstream.StreamID
 	begun, end time.Time
 }
@@ -43,24 +43,24 @@ var errGivenUp = status.Error(codes.Unavailable, "error reading from server: use
 var errNoPreface = status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: context deadline exceeded"`)
 
 // plane is the control plane that an actor belongs to.
-func (p *pure) plane(actor string) *purePlane {
+func (p *player) plane(actor string) *controlPlane {
 	name := ""
 	if strings.HasPrefix(actor, "b.") {
 		name = "b"
 	}
 	if p.planes[name] == nil {
-		p.planes[name] = &purePlane{}
+		p.planes[name] = &controlPlane{}
 	}
 	return p.planes[name]
 }
 
 // check asks whether anybody is at the other end of a stream's connection.
-func (p *pure) check(g *pureGroup, id upstream.StreamID, timeout time.Duration) {
-	i := slices.IndexFunc(p.streams, func(s *pureStream) bool { return s.group == g && s.id == id })
+func (p *player) check(g *group, id upstream.StreamID, timeout time.Duration) {
+	i := slices.IndexFunc(p.streams, func(s *stream) bool { return s.group == g && s.id == id })
 	if i < 0 {
 		return
 	}
-	c := pureCheck{group: g, stream: id, begun: p.now, end: p.now.Add(timeout)}
+	c := check{group: g, stream: id, begun: p.now, end: p.now.Add(timeout)}
 	if plane := p.plane(p.streams[i].actor); plane.hung {
 		plane.checks = append(plane.checks, c)
 		return
@@ -68,13 +68,13 @@ func (p *pure) check(g *pureGroup, id upstream.StreamID, timeout time.Duration) 
 	p.checked(c, upstream.There)
 }
 
-func (p *pure) checked(c pureCheck, v upstream.Verdict) {
+func (p *player) checked(c check, v upstream.Verdict) {
 	p.step(c.group, func() { c.group.core.Checked(c.stream, upstream.Check{Begun: c.begun, Verdict: v}, p.now) })
 }
 
 // giveConnectionsUp ends the connections on which a check was not answered in time, and
 // nothing else came.
-func (p *pure) giveConnectionsUp() (busy bool) {
+func (p *player) giveConnectionsUp() (busy bool) {
 	for _, plane := range p.planes {
 		for len(plane.checks) > 0 && !plane.checks[0].end.After(p.now) {
 			c := plane.checks[0]
@@ -93,7 +93,7 @@ func (p *pure) giveConnectionsUp() (busy bool) {
 }
 
 // hearUp is what a control plane hears on one of its streams, now or when it wakes.
-func (p *pure) hearUp(s *pureStream, text string) {
+func (p *player) hearUp(s *stream, text string) {
 	if plane := p.plane(s.actor); plane.hung {
 		plane.unheard = append(plane.unheard, xdstest.Event{Actor: s.actor, Text: text})
 		return
@@ -102,10 +102,10 @@ func (p *pure) hearUp(s *pureStream, text string) {
 }
 
 // setDown kills the control plane and its connection.
-func (p *pure) setDown(actor string) {
+func (p *player) setDown(actor string) {
 	plane := p.plane(actor)
 	waiting := plane.pending
-	*plane = purePlane{down: true}
+	*plane = controlPlane{down: true}
 	for _, s := range slices.Concat(waiting, p.streams) {
 		if p.plane(s.actor) == plane {
 			p.ended(s, errLost)
@@ -114,7 +114,7 @@ func (p *pure) setDown(actor string) {
 }
 
 // wake lets it go on.
-func (p *pure) wake(actor string) {
+func (p *player) wake(actor string) {
 	plane := p.plane(actor)
 	waiting := plane.pending
 	p.events = append(p.events, plane.unheard...)
@@ -130,7 +130,7 @@ func (p *pure) wake(actor string) {
 
 // connect opens a stream, if the control plane takes it. On a connection that there is
 // a stream begins without a word from the other side.
-func (p *pure) connect(s *pureStream) {
+func (p *player) connect(s *stream) {
 	plane := p.plane(s.actor)
 	switch {
 	case plane.down:
@@ -147,7 +147,7 @@ func (p *pure) connect(s *pureStream) {
 }
 
 // giveUps ends the attempts to connect that have taken too long.
-func (p *pure) giveUps() (busy bool) {
+func (p *player) giveUps() (busy bool) {
 	for _, plane := range p.planes {
 		if len(plane.pending) > 0 && !plane.giveUp.After(p.now) {
 			waiting := plane.pending
@@ -162,7 +162,7 @@ func (p *pure) giveUps() (busy bool) {
 }
 
 // attempts are when attempts to connect are given up.
-func (p *pure) attempts() (at []time.Time) {
+func (p *player) attempts() (at []time.Time) {
 	for _, plane := range p.planes {
 		if len(plane.pending) > 0 {
 			at = append(at, plane.giveUp)
@@ -175,7 +175,7 @@ func (p *pure) attempts() (at []time.Time) {
 }
 
 // forgetPending drops attempts that the relay has given up, unheard.
-func (p *pure) forgetPending(which func(*pureStream) bool) {
+func (p *player) forgetPending(which func(*stream) bool) {
 	for _, plane := range p.planes {
 		plane.pending = slices.DeleteFunc(plane.pending, which)
 	}

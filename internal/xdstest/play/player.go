@@ -1,4 +1,4 @@
-package xdstest_test
+package play
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,13 +26,13 @@ import (
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
-// pure plays a transcript against the pure parts of the relay: Core, Hub and
+// player plays a transcript against the pure parts of the relay: Core, Hub and
 // Session. It stands where upstream.Client, downstream's stream and the groups of
 // internal/relay stand in a relay that runs, and takes the same steps one after
 // another, at a time that is a number: it has no gRPC, no goroutine and no clock.
 //
 // It asks every client in every round. That a wake-up is missing is seen over gRPC.
-type pure struct {
+type player struct {
 	// What the relay was started with.
 	relay.Grouping
 	config      *config.Config
@@ -42,44 +41,27 @@ type pure struct {
 
 	// The relay. Groups and clients stand in order of age.
 	now     time.Time
-	groups  []*pureGroup
+	groups  []*group
 	warmth  *session.Warmth
 	saved   map[string][]fanout.Saved // by the relay before this one
-	clients []*pureClient
+	clients []*client
 
 	// The world around it.
 	transcript *xdstest.Transcript
-	planes     map[string]*purePlane // control planes, by the prefix of their actors
-	streams    []*pureStream         // to the control plane; oldest first
+	planes     map[string]*controlPlane // control planes, by the prefix of their actors
+	streams    []*stream                // to the control plane; oldest first
 
 	// What it has said.
 	events []xdstest.Event
 	fault  error
 	// told, if set, hears every response that a client gets.
-	told func(*pureClient, proto.Message)
+	told func(*client, proto.Message)
 }
 
-// pureGroup is one Hub and what fills it.
-type pureGroup struct {
-	name  string
-	alone bool
-	kept  bool // it belongs in the snapshot
-	node  *core.Node
-	ways  relay.Ways
-	hub   *fanout.Hub
-	core  *upstream.Core
-	woken bool // interest has changed
-	users int
-	endAt time.Time // when it begins to wait for its stream to be alive, or zero
-	over  bool
-	// leaving: that time is over.
-	leaving bool
-}
-
-// pureStream is the control plane's end of a stream that the relay has opened.
-type pureStream struct {
+// stream is the control plane's end of a stream that the relay has opened.
+type stream struct {
 	actor  string
-	group  *pureGroup
+	group  *group
 	id     upstream.StreamID
 	via    []string
 	header string // words for its headers
@@ -96,22 +78,23 @@ var (
 		proto.Unmarshal([]byte{0xff, 0xff, 0xff}, new(discovery.DiscoveryRequest)))
 )
 
-func newPure(t *xdstest.Transcript) (xdstest.Player, error) {
-	c, err := config.Load("", slices.Concat(calm, t.Config))
+// newPlayer starts a relay of pure parts for a transcript.
+func newPlayer(t *xdstest.Transcript) (xdstest.Player, error) {
+	c, err := config.Load("", slices.Concat(Calm, t.Config))
 	if err != nil {
 		return nil, err
 	}
-	return startPure(c, t)
+	return start(c, t)
 }
 
-func startPure(c *config.Config, t *xdstest.Transcript) (*pure, error) {
-	p := &pure{
+func start(c *config.Config, t *xdstest.Transcript) (*player, error) {
+	p := &player{
 		Grouping: relay.NewGrouping(c), config: c, session: relay.DownstreamConfig(c),
 		now:        time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC), // whoever looks at a clock is a century early
 		warmth:     session.NewWarmth(),
-		transcript: t, planes: make(map[string]*purePlane),
+		transcript: t, planes: make(map[string]*controlPlane),
 	}
-	p.session.Random, p.session.Hop = random, hopOf(c)
+	p.session.Random, p.session.Hop = Random, hopOf(c)
 	var err error
 	if p.fingerprint, err = relay.Fingerprint(c.VersionKeyFile); err != nil {
 		return nil, err
@@ -121,7 +104,7 @@ func startPure(c *config.Config, t *xdstest.Transcript) (*pure, error) {
 }
 
 // begin does what a relay does by itself when it starts.
-func (p *pure) begin() {
+func (p *player) begin() {
 	if _, ok := p.saved[""]; ok && p.HasDefault() {
 		_, _ = p.join(relay.Place{}, nil, p.StaticNode()) // the first group is always admitted
 	}
@@ -137,7 +120,7 @@ func (p *pure) begin() {
 
 // restart ends the relay, unheard, and starts another one. What is saved goes through
 // the form it has on disk.
-func (p *pure) restart() {
+func (p *player) restart() {
 	keep := slices.ContainsFunc(p.transcript.Config, func(kv string) bool { return strings.HasSuffix(kv, "="+xdstest.StateDir) })
 	var s snapshot.Snapshot
 	for _, g := range p.groups {
@@ -170,7 +153,7 @@ func (p *pure) restart() {
 
 // --- the player ---
 
-func (p *pure) Say(actor string, c xdstest.Command) error {
+func (p *player) Say(actor string, c xdstest.Command) error {
 	var err error
 	switch {
 	case c.Verb == "restart":
@@ -196,14 +179,14 @@ func (p *pure) Say(actor string, c xdstest.Command) error {
 	return err
 }
 
-func (p *pure) Heard() ([]xdstest.Event, error) {
+func (p *player) Heard() ([]xdstest.Event, error) {
 	events := p.events
 	p.events = nil
 	return events, p.fault
 }
 
 // Wait goes from deadline to deadline.
-func (p *pure) Wait(d time.Duration) {
+func (p *player) Wait(d time.Duration) {
 	until := p.now.Add(d)
 	for at := p.deadline(); !at.IsZero() && !at.After(until) && p.fault == nil; at = p.deadline() {
 		p.now = at
@@ -213,14 +196,14 @@ func (p *pure) Wait(d time.Duration) {
 	p.settle()
 }
 
-func (p *pure) Close() {}
+func (p *player) Close() {}
 
-func (p *pure) hear(actor, text string) {
+func (p *player) hear(actor, text string) {
 	p.events = append(p.events, xdstest.Event{Actor: actor, Text: text})
 }
 
 // deadline is when something happens by itself, or zero.
-func (p *pure) deadline() time.Time {
+func (p *player) deadline() time.Time {
 	all := p.attempts()
 	for _, g := range p.groups {
 		all = append(all, g.core.Deadline(p.now), g.endAt)
@@ -241,7 +224,7 @@ func (p *pure) deadline() time.Time {
 const restless = 1000
 
 // settle lets everybody act until all is quiet, as time stands still.
-func (p *pure) settle() {
+func (p *player) settle() {
 	defer p.recorded()
 	for range restless {
 		busy := p.endGroups()
@@ -260,123 +243,10 @@ func (p *pure) settle() {
 	p.fault = cmp.Or(p.fault, errors.New("the relay does not fall quiet"))
 }
 
-// --- groups, as in internal/relay ---
-
-// Join makes pure a downstream.Groups, together with Grouping.
-func (p *pure) Join(client session.Peer, node *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
-	place, end := p.Place(client, node, t)
-	if end != nil {
-		return session.Membership{Own: place.Own}, end
-	}
-	g, end := p.join(place, client.Via, p.Node(place, node))
-	if end != nil {
-		return session.Membership{Own: place.Own}, end
-	}
-	m := session.Membership{Hub: g.hub, Own: place.Own, Leave: func() { p.leave(g, client.Via) }}
-	if p.Renews() {
-		m.Renew = func(node *core.Node) { g.say(p.Node(place, node)) }
-	}
-	return m, nil
-}
-
-func (p *pure) join(place relay.Place, via []string, node *core.Node) (*pureGroup, *session.End) {
-	i := -1
-	if !place.Alone {
-		i = slices.IndexFunc(p.groups, func(g *pureGroup) bool { return g.name == place.Name && !g.alone })
-	}
-	if i < 0 {
-		if end := p.admit(place.Name); end != nil {
-			return nil, end
-		}
-		c := relay.UpstreamConfig(p.config, p.fingerprint)
-		c.Node, c.Headers, c.Hop = node, place.Headers, hopOf(p.config)
-		hub := fanout.NewHub(relay.HubConfig(p.config))
-		hub.Load(p.saved[place.Name], p.now)
-		delete(p.saved, place.Name)
-		g := &pureGroup{name: place.Name, alone: place.Alone, kept: p.Keeps(place), node: node, hub: hub, core: upstream.NewCore(c, hub, random), ways: make(relay.Ways)}
-		hub.Wanted().OnWake(func() { g.woken = true })
-		i = len(p.groups)
-		p.groups = append(p.groups, g)
-	}
-	g := p.groups[i]
-	g.users++
-	g.endAt = time.Time{}
-	if g.leaving {
-		g.leaving = false
-		g.core.Stay()
-	}
-	g.ways.Join(via)
-	g.core.SetVia(g.ways.Longest(), p.now)
-	g.say(node)
-	return g, nil
-}
-
-func (g *pureGroup) say(node *core.Node) {
-	if !proto.Equal(g.node, node) {
-		g.node = node
-		g.core.SetNode(node)
-	}
-}
-
-func (p *pure) leave(g *pureGroup, via []string) {
-	g.ways.Leave(via)
-	g.core.SetVia(g.ways.Longest(), p.now)
-	switch g.users--; {
-	case g.users > 0 || g.name == "" && !g.alone:
-	case g.alone:
-		g.over = true
-	default:
-		g.endAt = p.now.Add(p.config.Timers.GroupLinger)
-	}
-}
-
-// admit makes room for a group, if there is none and one can go.
-func (p *pure) admit(name string) *session.End {
-	end := p.Admit(p.taken(name))
-	if end != nil {
-		if i := slices.IndexFunc(p.groups, func(g *pureGroup) bool { return g.leaving && g.hub.Bare() }); i >= 0 {
-			p.endGroup(p.groups[i])
-			return p.Admit(p.taken(name))
-		}
-	}
-	return end
-}
-
-// taken is how many groups there are beside one, with those that nobody has come back to
-// while no control plane is there.
-func (p *pure) taken(name string) int {
-	_, loaded := p.saved[name]
-	if loaded || name == "" || slices.ContainsFunc(p.groups, func(g *pureGroup) bool { return g.core.Proven(p.now) }) {
-		return len(p.groups)
-	}
-	return len(p.groups) + len(p.saved)
-}
-
-// endGroups ends the groups that are over, and has those go that have lingered for long
-// enough (NODE-10).
-func (p *pure) endGroups() (busy bool) {
-	for _, g := range slices.Clone(p.groups) {
-		switch due := !g.endAt.IsZero() && !g.endAt.After(p.now); {
-		case g.over:
-			busy = true
-			p.endGroup(g)
-		case due:
-			busy, g.endAt, g.leaving = true, time.Time{}, true
-			g.core.Retire(p.now)
-		}
-	}
-	return busy
-}
-
-func (p *pure) endGroup(g *pureGroup) {
-	p.groups = slices.DeleteFunc(p.groups, func(o *pureGroup) bool { return o == g })
-	p.shut(func(s *pureStream) bool { return s.group == g })
-}
-
 // --- the upstream edge, as in upstream.Client ---
 
 // step lets a group's Core take in one event, and carries out what it learned.
-func (p *pure) step(g *pureGroup, event func()) (learned bool) {
+func (p *player) step(g *group, event func()) (learned bool) {
 	event()
 	effects := g.core.Effects()
 	for _, e := range effects {
@@ -390,7 +260,7 @@ func (p *pure) step(g *pureGroup, event func()) (learned bool) {
 
 // tick does what is due: opens and shuts streams, and once that is done writes
 // one request on each.
-func (p *pure) tick(g *pureGroup) (busy bool) {
+func (p *player) tick(g *group) (busy bool) {
 	g.woken = false
 	var open []upstream.Open
 	var shut []upstream.StreamID
@@ -402,7 +272,7 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 		g.over = g.over || g.core.Over(p.now)
 	})
 	busy = busy || g.over
-	p.shut(func(s *pureStream) bool { return s.group == g && slices.Contains(shut, s.id) })
+	p.shut(func(s *stream) bool { return s.group == g && slices.Contains(shut, s.id) })
 	for _, o := range open {
 		p.open(g, o)
 	}
@@ -431,8 +301,8 @@ func (p *pure) tick(g *pureGroup) (busy bool) {
 }
 
 // open asks for a stream.
-func (p *pure) open(g *pureGroup, o upstream.Open) {
-	s := &pureStream{group: g, id: o.ID, via: o.Via, sotw: o.SotW, actor: string(o.Role), ear: xdstest.Ear{Show: p.transcript.Show}}
+func (p *player) open(g *group, o upstream.Open) {
+	s := &stream{group: g, id: o.ID, via: o.Via, sotw: o.SotW, actor: string(o.Role), ear: xdstest.Ear{Show: p.transcript.Show}}
 	if o.Role == upstream.Main {
 		s.actor = "up"
 	}
@@ -454,7 +324,7 @@ func (p *pure) open(g *pureGroup, o upstream.Open) {
 }
 
 // opened gives a stream the first free name of its kind.
-func (p *pure) opened(s *pureStream) {
+func (p *player) opened(s *stream) {
 	for kind, n := s.actor, 2; p.stream(s.actor) != nil; n++ {
 		s.actor = kind + strconv.Itoa(n)
 	}
@@ -462,18 +332,18 @@ func (p *pure) opened(s *pureStream) {
 	p.step(s.group, func() { s.group.core.Opened(s.id, p.now) })
 }
 
-func (p *pure) stream(actor string) *pureStream {
-	if i := slices.IndexFunc(p.streams, func(s *pureStream) bool { return s.actor == actor }); i >= 0 {
+func (p *player) stream(actor string) *stream {
+	if i := slices.IndexFunc(p.streams, func(s *stream) bool { return s.actor == actor }); i >= 0 {
 		return p.streams[i]
 	}
 	return nil
 }
 
 // respond is what the control plane does on a stream.
-func (p *pure) respond(s *pureStream, c xdstest.Command) error {
+func (p *player) respond(s *stream, c xdstest.Command) error {
 	switch {
 	case c.Verb == "garbage":
-		p.shut(func(o *pureStream) bool { return o == s })
+		p.shut(func(o *stream) bool { return o == s })
 		p.ended(s, errGarbled)
 		return nil
 	case c.Verb == "end" && c.Status.Code == 0:
@@ -492,16 +362,16 @@ func (p *pure) respond(s *pureStream, c xdstest.Command) error {
 }
 
 // receive takes in a response of the control plane.
-func (p *pure) receive(s *pureStream, m proto.Message) {
+func (p *player) receive(s *stream, m proto.Message) {
 	d := upstream.Decode(m, p.fingerprint)
 	p.step(s.group, func() { s.group.core.Receive(s.id, d, p.now) })
 	p.step(s.group, func() { s.group.core.Applied(s.id, d, p.now) })
 }
 
 // shut ends streams on the relay's side.
-func (p *pure) shut(which func(*pureStream) bool) {
+func (p *player) shut(which func(*stream) bool) {
 	p.forgetPending(which)
-	p.streams = slices.DeleteFunc(p.streams, func(s *pureStream) bool {
+	p.streams = slices.DeleteFunc(p.streams, func(s *stream) bool {
 		if which(s) {
 			p.hearUp(s, "closed")
 		}
@@ -510,8 +380,8 @@ func (p *pure) shut(which func(*pureStream) bool) {
 }
 
 // ended tells the Core that a stream has ended, or could not be opened.
-func (p *pure) ended(s *pureStream, err error) {
-	p.streams = slices.DeleteFunc(p.streams, func(o *pureStream) bool { return o == s })
+func (p *player) ended(s *stream, err error) {
+	p.streams = slices.DeleteFunc(p.streams, func(o *stream) bool { return o == s })
 	end, _ := upstream.Ending(err)
 	p.step(s.group, func() { s.group.core.Ended(s.id, end, p.now) })
 }

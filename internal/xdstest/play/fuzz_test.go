@@ -1,4 +1,4 @@
-package xdstest_test
+package play
 
 import (
 	"encoding/binary"
@@ -36,7 +36,7 @@ func FuzzUpstreamResponse(f *testing.F) {
 		{"upstream.initial_versions=never", "upstream.chunk_marker=relay"},
 		{"upstream.mode=sotw", "cache.mass_removal_guard.fraction=0.3", "cache.mass_removal_guard.min=1", "downstream.max_response_bytes=512"},
 	} {
-		c, err := config.Load("", slices.Concat(calm, set))
+		c, err := config.Load("", slices.Concat(Calm, set))
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func assemble(f *testing.F, relay byte, sotw bool, words []string) []byte {
 // fuzzWorld is a relay with clients of all kinds, and what it must not forget.
 type fuzzWorld struct {
 	t *testing.T
-	*pure
+	*player
 	events []string
 	nonces int // of composed responses
 
@@ -136,17 +136,17 @@ type fuzzWorld struct {
 	sent       map[string]bool            // type, and the body of what upstream has sent
 	names      map[string]bool            // type and name of it
 	asked      map[string]bool            // actor, type and name
-	owed       map[*pureClient]map[string]bool
+	owed       map[*client]map[string]bool
 }
 
 func newFuzzWorld(t *testing.T, c *config.Config) *fuzzWorld {
-	p, err := startPure(c, new(xdstest.Transcript))
+	p, err := start(c, new(xdstest.Transcript))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &fuzzWorld{
-		t: t, pure: p, subscribed: map[string]map[string]bool{}, rejected: map[string]bool{},
-		sent: map[string]bool{}, names: map[string]bool{}, asked: map[string]bool{}, owed: map[*pureClient]map[string]bool{},
+		t: t, player: p, subscribed: map[string]map[string]bool{}, rejected: map[string]bool{},
+		sent: map[string]bool{}, names: map[string]bool{}, asked: map[string]bool{}, owed: map[*client]map[string]bool{},
 	}
 	p.told = w.hears
 	for _, line := range []string{
@@ -195,7 +195,7 @@ func (w *fuzzWorld) look() {
 }
 
 // hears checks what a client is told.
-func (w *fuzzWorld) hears(c *pureClient, m proto.Message) {
+func (w *fuzzWorld) hears(c *client, m proto.Message) {
 	var typeURL string
 	var bodies []proto.Message
 	switch r := m.(type) {
@@ -332,7 +332,7 @@ func misnamed(r *discovery.Resource) bool {
 }
 
 // answered: there is exactly one ACK or NACK for a response that expects one.
-func (w *fuzzWorld) answered(s *pureStream, typeURL, nonce string, expected bool) {
+func (w *fuzzWorld) answered(s *stream, typeURL, nonce string, expected bool) {
 	ack := fmt.Sprintf("%s < ack %s %s", s.actor, xdstest.ShortName(typeURL), xdstest.Quote(nonce))
 	nack := fmt.Sprintf("%s < nack %s %s", s.actor, xdstest.ShortName(typeURL), xdstest.Quote(nonce))
 	repeated := w.rejected[s.actor+typeURL]

@@ -1,4 +1,4 @@
-package xdstest_test
+package play
 
 import (
 	"cmp"
@@ -19,8 +19,8 @@ import (
 // After each request and each response what a client holds, as it must know itself from what it
 // has said and was told, is compared with the record that its Session keeps of that.
 
-// client is what a client knows, by type.
-type client map[cache.TypeURL]*knows
+// known is what a client knows, by type.
+type known map[cache.TypeURL]*knows
 
 // knows is what a client wants of one type, and what it holds.
 type knows struct {
@@ -40,7 +40,7 @@ type copied struct {
 	ends    time.Time // when it drops it by itself; zero: never
 }
 
-func (c client) of(t cache.TypeURL) *knows {
+func (c known) of(t cache.TypeURL) *knows {
 	if c[t] == nil {
 		c[t] = &knows{names: map[string]bool{}, holds: map[string]copied{}}
 	}
@@ -48,7 +48,7 @@ func (c client) of(t cache.TypeURL) *knows {
 }
 
 // asks takes in a request. empty: the first one for nothing asks for all.
-func (c client) asks(m proto.Message, t cache.TypeURL, empty bool) {
+func (c known) asks(m proto.Message, t cache.TypeURL, empty bool) {
 	k := c.of(t)
 	before := *k
 	before.names = maps.Clone(k.names)
@@ -123,7 +123,7 @@ func (k *knows) covers(name string, aliases []string) bool {
 }
 
 // told takes in a response. full: it lists all there is.
-func (c client) told(r *session.Response, full bool) {
+func (c known) told(r *session.Response, full bool) {
 	k := c.of(r.Type)
 	if full && len(r.Heartbeats) == 0 {
 		clear(k.holds)
@@ -156,7 +156,7 @@ func without(names, others []string) []string {
 }
 
 // recorded compares what a client holds with the record of its Session.
-func (c *pureClient) recorded(now time.Time) error {
+func (c *client) recorded(now time.Time) error {
 	if c.session == nil || c.fetches || c.session.Parted() {
 		return nil
 	}
@@ -184,15 +184,15 @@ func (c *pureClient) recorded(now time.Time) error {
 }
 
 // recorded looks at all clients when all is quiet.
-func (p *pure) recorded() {
+func (p *player) recorded() {
 	for _, c := range p.clients {
 		p.fault = cmp.Or(p.fault, c.recorded(p.now))
 	}
 }
 
 // emptyIsWildcard: the first request of a type for nothing asks for all of it.
-func (p *pure) emptyIsWildcard(t cache.TypeURL) bool {
+func (p *player) emptyIsWildcard(t cache.TypeURL) bool {
 	return relay.HubConfig(p.config).Types.Of(t).EmptyIsWildcard
 }
 
-func (p *pure) full(t cache.TypeURL) bool { return relay.HubConfig(p.config).Types.Of(t).FullState }
+func (p *player) full(t cache.TypeURL) bool { return relay.HubConfig(p.config).Types.Of(t).FullState }

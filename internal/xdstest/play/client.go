@@ -1,4 +1,4 @@
-package xdstest_test
+package play
 
 import (
 	"cmp"
@@ -17,31 +17,31 @@ import (
 	"github.com/xds-relay/xds-relay/internal/xdstest"
 )
 
-// pureClient is a client and the relay's end of its stream: it stands where
+// client is a client and the relay's end of its stream: it stands where
 // downstream's stream stands.
-type pureClient struct {
+type client struct {
 	actor    string
 	peer     session.Peer
 	dialogue *xdstest.Dialogue
 	session  *session.Session // nil: it has no stream
 	fetches  bool             // the session is a unary call's
-	knows    client           // what it holds
+	knows    known            // what it holds
 	kind     cache.TypeURL    // of a per-type stream
 }
 
-func (p *pure) client(actor string) *pureClient {
+func (p *player) client(actor string) *client {
 	for _, c := range p.clients {
 		if c.actor == actor {
 			return c
 		}
 	}
-	c := &pureClient{actor: actor, peer: session.Peer{Local: true}}
+	c := &client{actor: actor, peer: session.Peer{Local: true}}
 	p.clients = append(p.clients, c)
 	return c
 }
 
 // say takes in what a client does on its stream.
-func (c *pureClient) say(p *pure, cmd xdstest.Command) error {
+func (c *client) say(p *player, cmd xdstest.Command) error {
 	switch {
 	case cmd.Verb == "open" && c.session != nil:
 		return fmt.Errorf("%s has a stream open: close it first, or use another client", c.actor)
@@ -88,7 +88,7 @@ func (c *pureClient) say(p *pure, cmd xdstest.Command) error {
 	return nil
 }
 
-func (c *pureClient) open(p *pure, cmd xdstest.Command) {
+func (c *client) open(p *player, cmd xdstest.Command) {
 	if from, ok := cmd.Options["from"]; ok && c.dialogue == nil {
 		c.peer.Local = net.ParseIP(from).IsLoopback()
 	}
@@ -105,12 +105,12 @@ func (c *pureClient) open(p *pure, cmd xdstest.Command) {
 	c.peer.Sent(headers, &p.session)
 	c.dialogue = xdstest.NewDialogue(c.actor, cmd, p.transcript)
 	kind := session.Stream{Delta: !c.dialogue.SotW, Type: cache.TypeURL(cmd.TypeURL)}
-	c.knows, c.kind = client{}, kind.Type
+	c.knows, c.kind = known{}, kind.Type
 	c.session = session.New(&p.session, kind, c.peer, p, p.warmth, func() {})
 }
 
 // flush sends the next response if there is one, through the wire's own form.
-func (p *pure) flush(c *pureClient) (busy bool) {
+func (p *player) flush(c *client) (busy bool) {
 	if c.session == nil {
 		return false
 	}
@@ -145,7 +145,7 @@ func (p *pure) flush(c *pureClient) (busy bool) {
 }
 
 // heard is what is heard, in the words for a stream or for a call.
-func (c *pureClient) heard(text string) string {
+func (c *client) heard(text string) string {
 	if c.fetches {
 		return xdstest.Fetched(text)
 	}
@@ -153,12 +153,12 @@ func (c *pureClient) heard(text string) string {
 }
 
 // end is how the relay ends a client's stream.
-func (c *pureClient) end(p *pure, err error) {
+func (c *client) end(p *player, err error) {
 	p.hear(c.actor, c.heard(xdstest.Ending(err)))
 	c.close(p)
 }
 
-func (c *pureClient) close(p *pure) {
+func (c *client) close(p *player) {
 	c.session.Close(p.now)
 	c.session, c.fetches = nil, false
 }

@@ -1,0 +1,97 @@
+package session
+
+import (
+	"fmt"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// greet takes in what every request says: its node (NODE-1 to NODE-3) and type
+// (DOWN-DELTA-1).
+func (s *Session) greet(node *core.Node, typeURL string, now time.Time) (t cache.TypeURL, end *End) {
+	switch {
+	case len(typeURL) > maxTypeURL:
+		end = &End{OverLimit, fmt.Sprintf("type_url of %d bytes (%.40q...) exceeds the limit of %d", len(typeURL), typeURL, maxTypeURL)}
+	case len(node.GetId()) > s.config.MaxName:
+		end = tooLong("node id", node.GetId(), s.config.MaxName)
+	case proto.Size(node) > maxNode: // it is kept as long as the stream
+		end = &End{OverLimit, fmt.Sprintf("node of %d bytes exceeds the limit of %d", proto.Size(node), maxNode)}
+	case !s.greeted:
+		end = s.meet(node, now)
+	case node != nil:
+		end = s.meetAgain(node)
+	}
+	if end != nil {
+		return "", end
+	}
+	return s.typeOf(cache.TypeURL(typeURL))
+}
+
+// meet takes in the node of the first request, with which the client is placed.
+func (s *Session) meet(node *core.Node, now time.Time) *End {
+	if end := s.config.loops(s.peer.Via); end != nil {
+		return end
+	}
+	if end := cannotGoUp(s.peer.Headers); end != nil {
+		return end
+	}
+	key, end := s.groups.Key(node)
+	if end != nil {
+		return end
+	}
+	s.greeted, s.node, s.key, s.outage.began = true, node, key, now
+	if s.ttl = takesTTL(node, s.kind.Delta); s.ttl {
+		s.subscriber.TakesTTL()
+	}
+	s.warmth.join(node.GetId())
+	return nil
+}
+
+// meetAgain takes in the node of a later request, which must not place the client elsewhere.
+func (s *Session) meetAgain(node *core.Node) *End {
+	key, end := s.groups.Key(node)
+	if end != nil {
+		return end
+	}
+	if key != s.key {
+		return &End{NodeChanged, "the node of a later request belongs to another group than the first one's; open a new stream for another node"}
+	}
+	s.renew(node)
+	return nil
+}
+
+// typeOf is the type that a request is about. On a stream for one type it need not say so.
+func (s *Session) typeOf(t cache.TypeURL) (cache.TypeURL, *End) {
+	switch {
+	case s.kind.Type == "" && t == "":
+		return "", &End{BadRequest, "type_url is empty; on an aggregated stream every request must name its type"}
+	case s.kind.Type != "" && t == "":
+		return s.kind.Type, nil
+	case s.kind.Type != "" && t != s.kind.Type:
+		return "", &End{BadRequest, fmt.Sprintf("type_url %q on the method for %q; use the method of that type, or the aggregated one", t, s.kind.Type)}
+	}
+	return t, nil
+}
+
+// renew takes in the only part of a node that may change (NODE-2).
+func (s *Session) renew(node *core.Node) {
+	if s.node == nil || sameParameters(s.node, node) {
+		return
+	}
+	changed := proto.CloneOf(s.node) // others may be looking at it
+	changed.DynamicParameters = node.GetDynamicParameters()
+	s.node = changed
+	for _, st := range s.states {
+		if renew := st.base().renew; renew != nil {
+			renew(changed)
+		}
+	}
+}
+
+func sameParameters(a, b *core.Node) bool {
+	return proto.Equal(&core.Node{DynamicParameters: a.GetDynamicParameters()}, &core.Node{DynamicParameters: b.GetDynamicParameters()})
+}

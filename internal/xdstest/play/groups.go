@@ -1,0 +1,152 @@
+package play
+
+import (
+	"slices"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/relay"
+	"github.com/xds-relay/xds-relay/upstream"
+)
+
+// group is one Hub and what fills it.
+type group struct {
+	name  string
+	alone bool
+	kept  bool // it belongs in the snapshot
+	node  *core.Node
+	ways  relay.Ways
+	hub   *fanout.Hub
+	core  *upstream.Core
+	woken bool // interest has changed
+	users int
+	endAt time.Time // when it begins to wait for its stream to be alive, or zero
+	over  bool
+	// leaving: that time is over.
+	leaving bool
+}
+
+// Join makes player a downstream.Groups, together with Grouping.
+func (p *player) Join(client session.Peer, node *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
+	place, end := p.Place(client, node, t)
+	if end != nil {
+		return session.Membership{Own: place.Own}, end
+	}
+	g, end := p.join(place, client.Via, p.Node(place, node))
+	if end != nil {
+		return session.Membership{Own: place.Own}, end
+	}
+	m := session.Membership{Hub: g.hub, Own: place.Own, Leave: func() { p.leave(g, client.Via) }}
+	if p.Renews() {
+		m.Renew = func(node *core.Node) { g.say(p.Node(place, node)) }
+	}
+	return m, nil
+}
+
+func (p *player) join(place relay.Place, via []string, node *core.Node) (*group, *session.End) {
+	i := -1
+	if !place.Alone {
+		i = slices.IndexFunc(p.groups, func(g *group) bool { return g.name == place.Name && !g.alone })
+	}
+	if i < 0 {
+		if end := p.admit(place.Name); end != nil {
+			return nil, end
+		}
+		c := relay.UpstreamConfig(p.config, p.fingerprint)
+		c.Node, c.Headers, c.Hop = node, place.Headers, hopOf(p.config)
+		hub := fanout.NewHub(p.hubConfig())
+		hub.Load(p.saved[place.Name], p.now)
+		delete(p.saved, place.Name)
+		g := &group{name: place.Name, alone: place.Alone, kept: p.Keeps(place), node: node, hub: hub, core: upstream.NewCore(c, hub, Random), ways: make(relay.Ways)}
+		hub.Wanted().OnWake(func() { g.woken = true })
+		i = len(p.groups)
+		p.groups = append(p.groups, g)
+	}
+	g := p.groups[i]
+	g.users++
+	g.endAt = time.Time{}
+	if g.leaving {
+		g.leaving = false
+		g.core.Stay()
+	}
+	g.ways.Join(via)
+	g.core.SetVia(g.ways.Longest(), p.now)
+	g.say(node)
+	return g, nil
+}
+
+// hubConfig forgets removals as soon as it may, so that no transcript rests on one that
+// is still known.
+func (p *player) hubConfig() fanout.Config {
+	c, bounds := relay.HubConfig(p.config), fanout.DefaultBounds
+	bounds.Tombstones = func(int) int { return 0 }
+	c.Bounds = &bounds
+	return c
+}
+
+func (g *group) say(node *core.Node) {
+	if !proto.Equal(g.node, node) {
+		g.node = node
+		g.core.SetNode(node)
+	}
+}
+
+func (p *player) leave(g *group, via []string) {
+	g.ways.Leave(via)
+	g.core.SetVia(g.ways.Longest(), p.now)
+	switch g.users--; {
+	case g.users > 0 || g.name == "" && !g.alone:
+	case g.alone:
+		g.over = true
+	default:
+		g.endAt = p.now.Add(p.config.Timers.GroupLinger)
+	}
+}
+
+// admit makes room for a group, if there is none and one can go.
+func (p *player) admit(name string) *session.End {
+	end := p.Admit(p.taken(name))
+	if end != nil {
+		if i := slices.IndexFunc(p.groups, func(g *group) bool { return g.leaving && g.hub.Bare() }); i >= 0 {
+			p.endGroup(p.groups[i])
+			return p.Admit(p.taken(name))
+		}
+	}
+	return end
+}
+
+// taken is how many groups there are beside one, with those that nobody has come back to
+// while no control plane is there.
+func (p *player) taken(name string) int {
+	_, loaded := p.saved[name]
+	if loaded || name == "" || slices.ContainsFunc(p.groups, func(g *group) bool { return g.core.Proven(p.now) }) {
+		return len(p.groups)
+	}
+	return len(p.groups) + len(p.saved)
+}
+
+// endGroups ends the groups that are over, and has those go that have lingered for long
+// enough (NODE-10).
+func (p *player) endGroups() (busy bool) {
+	for _, g := range slices.Clone(p.groups) {
+		switch due := !g.endAt.IsZero() && !g.endAt.After(p.now); {
+		case g.over:
+			busy = true
+			p.endGroup(g)
+		case due:
+			busy, g.endAt, g.leaving = true, time.Time{}, true
+			g.core.Retire(p.now)
+		}
+	}
+	return busy
+}
+
+func (p *player) endGroup(g *group) {
+	p.groups = slices.DeleteFunc(p.groups, func(o *group) bool { return o == g })
+	p.shut(func(s *stream) bool { return s.group == g })
+}
