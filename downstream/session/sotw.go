@@ -97,6 +97,10 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 			s.outgoing.giveUp(v)
 		case subscribed && !s.full:
 			s.gaveUp(names.Gone, held)
+		case !s.full:
+			for _, name := range names.Gone {
+				s.forget(name) // what it holds of it is noted below
+			}
 		}
 		for name, told := range held {
 			if id, ok := v.Lookup(name); ok {
