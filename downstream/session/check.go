@@ -92,22 +92,23 @@ func (i *invariants) holdings(v fanout.View, st state) {
 	}
 	// What is written down by name is of a name, or of what names lead to; of a member, or of what may
 	// be one; or owed. The next set ends what is written down of the last one.
-	for name := range h.other {
-		i.must(x.sets || x.mentions(v, name) || owes(st, name), "%q is written down, and nothing covers it", name)
+	for e := range h.exact.all(false) {
+		i.must(x.sets || e.brought || x.mentions(v, e.name) || owes(st, e.name), "%q is written down, and nothing covers it", e.name)
 	}
-	// What names lead to is said of names that there are, and each of these is written down, unless
-	// the client was told of it by its own name, or as a member, or that it is gone.
-	for id, names := range h.led {
-		i.must(v.Has(id), "a name leads to %q that is not subscribed to", names)
-		for _, name := range names {
-			_, exact := h.other[name]
-			_, some := h.of(v, name)
+	// Each of what a name leads to is written down, unless the client was told of it by its own name,
+	// or as a member, or that it is gone.
+	for _, id := range v.Names() {
+		for _, name := range v.LedTo(id) {
+			_, some, exact := h.exact.find(name).of()
+			if !exact {
+				_, some = h.of(v, name)
+			}
 			_, ahead := h.ahead[name]
 			_, own := v.Lookup(name)
-			i.must(exact || ahead || own || h.brought.has(name) || !some, "%q is what a name leads to, and is not written down", name)
+			i.must(exact || ahead || own || !some, "%q is what a name leads to, and is not written down", name)
 		}
 	}
-	i.brought(h.brought)
+	i.exact(h)
 	// Plain: the cursors say all.
 	if subscribed && h.plain() && len(v.Names()) == 0 {
 		for c := range v.Members(0) {
@@ -122,8 +123,8 @@ func (x *exchange) mentions(v fanout.View, name string) bool {
 	if _, own := v.Lookup(name); own || v.Leads(name) {
 		return true
 	}
-	for _, led := range x.led {
-		if slices.Contains(led, name) {
+	for _, id := range v.Names() {
+		if slices.Contains(v.LedTo(id), name) {
 			return true
 		}
 	}
@@ -142,23 +143,28 @@ func owes(st state, name string) bool {
 	return ok && slices.Contains(d.uncovered.items, name)
 }
 
-// brought: what a client came with is counted by what is left of it.
-func (i *invariants) brought(b *brought) {
-	if b == nil {
-		return
-	}
-	left, used := 0, 0
-	for _, v := range b.table {
-		if v.used {
-			used++
+// exact: what is written down by name is counted, and so is what a client came with.
+func (i *invariants) exact(h *holdings) {
+	e := &h.exact
+	left, noted, taken := 0, 0, 0
+	for _, v := range e.table {
+		if v.hash != 0 {
+			taken++
 		}
-		if v.used && !v.judged {
+		if v.brought {
 			left++
+		}
+		if v.noted {
+			noted++
 		}
 		// It is spared something only while a response is made.
 		i.must(!v.spared, "%q is spared what a response was to say", v.name)
 	}
-	i.must(left == b.left && 4*used <= 3*len(b.table)+4, "%d of %d versions are left, of %d in %d places", b.left, left, used, len(b.table))
+	i.must(left == e.left && noted == e.noted && taken == e.taken, "%d versions are left, %d noted, in %d places, and counted are %d, %d and %d", left, noted, taken, e.left, e.noted, e.taken)
+	// A table is never full, or a search would not end.
+	i.must(4*taken <= 3*len(e.table), "%d of %d places are taken", taken, len(e.table))
+	// What is not judged is being judged.
+	i.must(left == 0 || h.judging, "%d versions are left, and nobody judges them", left)
 }
 
 // debts: why the client may have to be told something.

@@ -39,9 +39,8 @@ func TestCheckFinds(t *testing.T) {
 		{"a cursor", func(_ *Session, d *deltaState) { d.told = later }, "told up to 1000"},
 		{"what is accepted", func(_ *Session, d *deltaState) { d.ackedTo = later }, "accepted up to 1000"},
 		{"told ahead", func(_ *Session, d *deltaState) { d.noteAhead("m", ahead{"1", 0}) }, "was told ahead at 0"},
-		{"covered by nothing", func(_ *Session, d *deltaState) { d.keeps("other") }, `"other" is written down`},
-		{"led to by no name", func(_ *Session, d *deltaState) { d.led = map[cache.ID][]string{id: {"n"}} }, "that is not subscribed to"},
-		{"versions brought", func(_ *Session, d *deltaState) { d.bring(map[string]string{"n": "1"}); d.holdings.brought.left = 7 }, "7 of 1 versions"},
+		{"covered by nothing", func(_ *Session, d *deltaState) { d.exact.note("other", "", true) }, `"other" is written down`},
+		{"versions brought", func(_ *Session, d *deltaState) { d.bring(map[string]string{"n": "1"}); d.exact.left = 7 }, "counted are 7"},
 		{"plain", func(_ *Session, d *deltaState) { d.told, d.untold = 0, 0 }, ""}, // it has names, and is not shared with
 		{"forced", func(_ *Session, d *deltaState) { d.force(id, 1) }, "is forced"},
 		{"erred", func(_ *Session, d *deltaState) { d.errs(id) }, "an error is to be over"},

@@ -151,7 +151,7 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 		s.told = p.position
 	}
 	if !p.shrunk && len(p.staying) == 0 {
-		if s.other = nil; subscribed {
+		if s.exact = (exact{}); subscribed {
 			s.untold = p.position
 		}
 	}

@@ -88,15 +88,8 @@ func (h *holdings) mentioned(v fanout.View) iter.Seq[string] {
 				return
 			}
 		}
-		if h.brought != nil {
-			for name := range h.brought.names() {
-				if !yield(name) {
-					return
-				}
-			}
-		}
-		for name := range h.other {
-			if !yield(name) {
+		for e := range h.exact.all(false) {
+			if !yield(e.name) {
 				return
 			}
 		}
@@ -188,10 +181,7 @@ func (s *sotwState) changes(v fanout.View) bool {
 
 // unclear: that the client has some version of a resource is all that is known.
 func (h *holdings) unclear(v fanout.View, name string) bool {
-	if h.brought.has(name) {
-		return true
-	}
-	if _, exact := h.other[name]; exact {
+	if _, _, exact := h.exact.find(name).of(); exact {
 		return true
 	}
 	if h.sets && v.Leads(name) {

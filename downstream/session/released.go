@@ -21,7 +21,7 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 	d.sub.Read(func(v fanout.View) {
 		had, _ := v.Wildcard()
 		under := (had || asks) && !slices.Contains(names, fanout.Wildcard)
-		if !had && !under && !d.aliased && d.led == nil && d.other == nil {
+		if !had && !under && !d.aliased && d.exact.noted == 0 {
 			return
 		}
 		for _, name := range names {
@@ -52,17 +52,18 @@ func (d *deltaState) erase(ledTo []string) {
 				if _, some := d.of(v, name); some {
 					d.left.add(name)
 				}
-			case len(v.Names()) > 0 && mayLead(v, name, d.other[name].version):
+			case len(v.Names()) > 0 && d.mayLead(v, name):
 				d.release(name)
 			default:
-				d.forget(name)
+				d.exact.forget(name)
 			}
 		}
 	})
 }
 
-// mayLead: a version of a resource lists a name that the client asks for, or nobody knows.
-func mayLead(v fanout.View, name, version string) bool {
+// mayLead: what the client holds of a resource lists a name that it asks for, or nobody knows.
+func (d *deltaState) mayLead(v fanout.View, name string) bool {
+	version, _ := d.of(v, name)
 	r := v.Here(name, version)
 	return r == nil || slices.ContainsFunc(r.Aliases, func(alias string) bool {
 		_, asked := v.Lookup(alias)
@@ -85,7 +86,8 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 			delete(d.released, name)
 			d.fallsTo(v, name, member, p)
 		case d.ttl && some && v.Leased() && v.Here(name, version) == nil:
-			d.note(name, copied{some: true}) // its TTL may have run out, and the client has dropped it
+			d.exact.void(name)
+			d.exact.note(name, "", true) // its TTL may have run out, and the client has dropped it
 		}
 	}
 }
@@ -99,7 +101,7 @@ func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource,
 		return // it is answered by that name
 	case member == nil && some:
 		if d.brings(name) {
-			d.keeps(name) // until that is told
+			d.exact.note(name, "", true) // until that is told
 		}
 		p.removed = append(p.removed, name)
 		p.removedNames = append(p.removedNames, name)
@@ -108,7 +110,7 @@ func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource,
 		p.resources, p.mixed = append(p.resources, member), true
 		d.sentAhead(v, name, member)
 	}
-	d.forget(name)
+	d.exact.forget(name)
 }
 
 // answersTo: some name of the client's leads to a resource, or may: its own has no answer.
@@ -152,6 +154,6 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 			p.resources = append(p.resources, member)
 			s.sentAhead(v, name, member)
 		}
-		s.forget(name)
+		s.exact.forget(name)
 	}
 }

@@ -99,16 +99,16 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 			s.gaveUp(names.Gone, held)
 		case !s.full:
 			for _, name := range names.Gone {
-				s.forget(name) // what it holds of it is noted below
+				s.exact.forget(name) // what it holds of it is noted below
 			}
 		}
 		for name, told := range held {
 			if id, ok := v.Lookup(name); ok {
 				v.Tell(id, told)
 			} else if subscribed || v.Leads(name) {
-				s.keeps(name)
+				s.exact.note(name, "", true)
 			} else {
-				s.forget(name)
+				s.exact.forget(name)
 			}
 		}
 		if !subscribed {
@@ -124,7 +124,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 func (s *sotwState) gaveUp(names []string, held map[string]fanout.Told) {
 	for _, name := range names {
 		if _, some := held[name]; !some {
-			s.note(name, copied{})
+			s.exact.note(name, "", false)
 		}
 		s.release(name)
 	}
@@ -136,7 +136,7 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]fanout.T
 	held := make(map[string]fanout.Told)
 	for _, name := range names.Gone {
 		id, _ := v.Lookup(name)
-		if _, exact := s.led[id]; exact {
+		if v.LedTo(id) != nil {
 			for _, other := range s.leaveName(v, id, false) {
 				held[other] = fanout.Brought
 			}
@@ -352,13 +352,13 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 
 // collectCopies lists all that answers to a name and that the client does not hold, or all.
 func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, p *part) {
-	_, exact := s.led[id]
+	led := v.LedTo(id) != nil
 	for _, r := range a.Resources() {
 		if all || !s.holds(v, r) {
 			p.resources = append(p.resources, r)
 		}
-		if exact {
-			s.sentFor(r)
+		if led {
+			s.sentFor(nil, r)
 		}
 	}
 	if !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Body(r) == nil }) { // else it is told when that comes
@@ -435,7 +435,7 @@ func (s *sotwState) removedNow(p *part) {
 		return
 	}
 	s.departed(p.lasting)
-	s.other = nil
+	s.exact = exact{}
 	s.sub.Read(func(v fanout.View) {
 		if subscribed, _ := v.Wildcard(); subscribed {
 			s.untold = p.position
