@@ -341,7 +341,7 @@ func (h *holdings) sentFor(at *version, r *cache.Resource) {
 		at = h.exact.add(r.Name)
 	}
 	h.exact.judge(at)
-	h.exact.has(at, r.Version, at.at)
+	h.exact.hasAt(at, r.Version, at.at)
 }
 
 // unsubscribed erases what the wildcard brought.

@@ -84,7 +84,7 @@ func (s *sotwState) comesBack(wildcard bool) {
 
 // replace puts other names in the place of those asked for. came: the client came with something.
 func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked {
-	var held map[string]fanout.Told
+	var held map[string]changing
 	if names.changed {
 		s.sub.Read(func(v fanout.View) { held = s.changesHands(v, names) })
 	}
@@ -102,11 +102,11 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 				s.exact.forget(name) // what it holds of it is noted below
 			}
 		}
-		for name, told := range held {
+		for name, h := range held {
 			if id, ok := v.Lookup(name); ok {
-				v.Tell(id, told)
+				v.Tell(id, h.told)
 			} else if subscribed || v.Leads(name) {
-				s.exact.note(name, "", true)
+				s.exact.note(name, h.version, true)
 			} else {
 				s.exact.forget(name)
 			}
@@ -121,7 +121,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 }
 
 // gaveUp notes names that were given up under the wildcard: each is what it is to that now.
-func (s *sotwState) gaveUp(names []string, held map[string]fanout.Told) {
+func (s *sotwState) gaveUp(names []string, held map[string]changing) {
 	for _, name := range names {
 		if _, some := held[name]; !some {
 			s.exact.note(name, "", false)
@@ -130,15 +130,23 @@ func (s *sotwState) gaveUp(names []string, held map[string]fanout.Told) {
 	}
 }
 
+// changing is what a client holds of a resource, as it is written down for a name, and by version if
+// that is known.
+type changing struct {
+	told    fanout.Told
+	version string
+}
+
 // changesHands is what the client holds because of the wildcard and asks for by name now, or
 // because of a name that it does not ask for any more.
-func (s *sotwState) changesHands(v fanout.View, names named) map[string]fanout.Told {
-	held := make(map[string]fanout.Told)
+func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing {
+	held := make(map[string]changing)
 	for _, name := range names.Gone {
 		id, _ := v.Lookup(name)
 		if v.LedTo(id) != nil {
 			for _, other := range s.leaveName(v, id, false) {
-				held[other] = fanout.Brought
+				version, _ := s.of(v, other)
+				held[other] = changing{fanout.Brought, version}
 			}
 		} else if v.Told(id).Copy() {
 			s.keptFor(v, id, names.Gone, held)
@@ -146,9 +154,9 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]fanout.T
 	}
 	for _, name := range names.Added {
 		if s.cameWildcard && s.told == 0 {
-			held[name] = fanout.Brought
-		} else if _, some := s.member(v, name); some {
-			held[name] = fanout.ToldCopy(s.told)
+			held[name] = changing{told: fanout.Brought}
+		} else if version, some := s.member(v, name); some {
+			held[name] = changing{fanout.ToldCopy(s.told), version}
 		}
 	}
 	return held
@@ -156,15 +164,17 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]fanout.T
 
 // keptFor notes what the client has because of a name that it gives up, with others: in a set that
 // is what it leads to, unless that bears another name that stays.
-func (s *sotwState) keptFor(v fanout.View, id cache.ID, gone []string, held map[string]fanout.Told) {
+func (s *sotwState) keptFor(v fanout.View, id cache.ID, gone []string, held map[string]changing) {
+	version, _ := s.of(v, v.Name(id))
 	if !s.full {
-		held[v.Name(id)] = fanout.Brought
+		held[v.Name(id)] = changing{fanout.Brought, version}
 		return
 	}
 	for _, r := range v.Answer(id).Resources() {
 		_, own := v.Lookup(r.Name)
 		if _, goes := slices.BinarySearch(gone, r.Name); !own || goes {
-			held[r.Name] = fanout.Brought
+			version, _ := s.of(v, r.Name)
+			held[r.Name] = changing{fanout.Brought, version}
 		}
 	}
 }
@@ -352,16 +362,16 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 
 // collectCopies lists all that answers to a name and that the client does not hold, or all.
 func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, p *part) {
-	led := v.LedTo(id) != nil
+	led, sent := v.LedTo(id) != nil, !v.Told(id).Copy()
 	for _, r := range a.Resources() {
 		if all || !s.holds(v, r) {
-			p.resources = append(p.resources, r)
+			p.resources, sent = append(p.resources, r), true
 		}
 		if led {
 			s.sentFor(nil, r)
 		}
 	}
-	if !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Body(r) == nil }) { // else it is told when that comes
+	if sent && !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Body(r) == nil }) { // else its TTL is as it was told, or it is told when that comes
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	if a.Resource.Husk() {
@@ -435,7 +445,12 @@ func (s *sotwState) removedNow(p *part) {
 		return
 	}
 	s.departed(p.lasting)
-	s.exact = exact{}
+	listed := namesOf(p.resources)
+	for noted := range s.exact.all(false) {
+		if !listed.has(noted.name) {
+			s.exact.forget(noted.name)
+		}
+	}
 	s.sub.Read(func(v fanout.View) {
 		if subscribed, _ := v.Wildcard(); subscribed {
 			s.untold = p.position
