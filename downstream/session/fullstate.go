@@ -150,6 +150,9 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 	if subscribed {
 		s.told = p.position
 	}
+	if !p.shrunk {
+		s.renews(p.position)
+	}
 	if !p.shrunk && len(p.staying) == 0 {
 		if s.exact = (exact{}); subscribed {
 			s.untold = p.position

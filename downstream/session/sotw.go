@@ -253,6 +253,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	p.resources, _ = bodies(v, p.resources)
 	s.collectErrors(v, p)
 	p.refuse(&s.exchange)
+	s.renewsAhead(v, p, nil)
 	if push {
 		s.collectHanded(v, p)
 		s.collectRenewals(v, p)
@@ -362,16 +363,16 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 
 // collectCopies lists all that answers to a name and that the client does not hold, or all.
 func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, p *part) {
-	led, sent := v.LedTo(id) != nil, !v.Told(id).Copy()
+	led := v.LedTo(id) != nil
 	for _, r := range a.Resources() {
 		if all || !s.holds(v, r) {
-			p.resources, sent = append(p.resources, r), true
+			p.resources = append(p.resources, r)
 		}
 		if led {
 			s.sentFor(nil, r)
 		}
 	}
-	if sent && !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Body(r) == nil }) { // else its TTL is as it was told, or it is told when that comes
+	if !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Body(r) == nil }) { // else it is told when that comes
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	if a.Resource.Husk() {
@@ -383,7 +384,7 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 // which they do not change (TTL-8, TTL-10). What goes under a new one has a body.
 func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 	whole, beats := s.renewals(v, p.from)
-	whole, _ = bodies(v, whole)
+	whole, _ = bodies(v, besides(p.resources, whole))
 	p.resources = append(p.resources, whole...)
 	if len(p.resources) == 0 && !p.must && s.accepted != "" {
 		p.beats, p.version = unique(beats), s.accepted
