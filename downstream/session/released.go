@@ -18,10 +18,10 @@ func (d *deltaState) givesUp(names []string) (ledTo []string) {
 	if len(names) == 0 {
 		return nil
 	}
-	all, several := slices.Contains(names, fanout.Wildcard), d.aliased
+	all := slices.Contains(names, fanout.Wildcard)
 	d.sub.Read(func(v fanout.View) {
 		subscribed, _ := v.Wildcard()
-		if !several && (all || !subscribed) {
+		if !d.aliased && (all || !subscribed) {
 			return
 		}
 		for _, name := range names {
