@@ -147,6 +147,9 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 // that is the news and waits for other types.
 func (s *sotwState) delivered(v fanout.View, p *part) {
 	s.told = p.position
+	if !p.shrunk {
+		s.renews(p.position)
+	}
 	if !p.shrunk && len(p.staying) == 0 {
 		s.untold, s.exact = p.position, exact{}
 	}

@@ -233,6 +233,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	p.resources, _ = bodies(v, p.resources)
 	s.collectErrors(v, p)
 	p.refuse(&s.exchange)
+	s.renewsAhead(v, p, nil)
 	if push {
 		p.resources = append(p.resources, v.Handed(!s.postponed)...)
 		s.handed = false
@@ -343,18 +344,16 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 
 // collectCopies lists all that answers to a name and that the client does not hold, or all.
 func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, p *part) {
-	led, sent := v.LedTo(id) != nil, !v.Told(id).Copy()
+	led := v.LedTo(id) != nil
 	for _, r := range a.Resources() {
 		if all || !s.holds(v, r) {
-			p.resources, sent = append(p.resources, r), true
+			p.resources = append(p.resources, r)
 		}
 		if led {
 			s.sentFor(nil, r)
 		}
 	}
-	if sent { // else its TTL is as it was told
-		v.Tell(id, fanout.ToldCopy(p.position))
-	}
+	v.Tell(id, fanout.ToldCopy(p.position))
 	if a.Resource.Husk() {
 		s.failed.add(id) // it may not come just now
 	}
@@ -364,7 +363,7 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 // which they do not change (TTL-8, TTL-10). What goes under a new one has a body.
 func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 	whole, beats := s.renewals(v, p.from)
-	whole, _ = bodies(v, whole)
+	whole, _ = bodies(v, besides(p.resources, whole))
 	p.resources = append(p.resources, whole...)
 	if len(p.resources) == 0 && !p.must && s.accepted != "" {
 		p.beats, p.version = unique(beats), s.accepted
