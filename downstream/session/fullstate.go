@@ -157,8 +157,8 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 	for i, id := range v.Names() {
 		switch a := v.Answer(id); {
 		case a.State == cache.Present:
-			v.TellAt(i, fanout.ToldCopy(p.position))
 			s.leads(v, id, &a) // what it led to before is not in the set
+			v.TellAt(i, fanout.ToldCopy(p.position))
 			if v.LedTo(id) != nil {
 				for _, r := range a.Resources() {
 					s.exact.hasAt(s.exact.add(r.Name), r.Version, p.position)
