@@ -103,9 +103,8 @@ func (r *refusal) delta(p *player, add, drop []string, brings bool, versions map
 		}
 		r.names[name] = true
 		r.asks(name)
-		if brings && r.room.holds[name] { // DOWN-DELTA-8
-			delete(r.room.may, name)
-			r.owed[name] = !r.room.any
+		if r.room.spared[name] = brings && r.room.holds[name]; r.room.spared[name] {
+			delete(r.room.may, name) // DOWN-DELTA-8
 		}
 	}
 	for _, name := range drop {
@@ -197,8 +196,8 @@ func (g *Game) refusedKnown() {
 		}
 		for _, r := range p.refused {
 			g.roomKnown(p, r)
-			for name, owed := range r.owed {
-				if owed && (!r.wildcard || r.room.served) {
+			for name := range r.owed {
+				if spared := r.room.any && r.room.spared[name]; !spared && (!r.wildcard || r.room.served) {
 					g.checker.fail("NODE-14", "c%d has had no answer for %s, of a type that is or was refused to it", p.id, name)
 				}
 			}
