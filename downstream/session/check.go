@@ -95,6 +95,19 @@ func (i *invariants) holdings(v fanout.View, st state) {
 	for e := range h.exact.all(false) {
 		i.must(x.sets || e.brought || x.mentions(v, e.name) || owes(st, e.name), "%q is written down, and nothing covers it", e.name)
 	}
+	i.led(v, h)
+	i.exact(h)
+	// Plain: the cursors say all.
+	if subscribed && h.plain() && len(v.Names()) == 0 {
+		for c := range v.Members(0) {
+			version, some := h.of(v, c.Name)
+			i.must(c.Resource == nil || (c.Seq <= h.told) == (some && version == c.Resource.Version), "%q changed at %d, and told up to %d", c.Name, c.Seq, h.told)
+		}
+	}
+}
+
+// led: what names lead to.
+func (i *invariants) led(v fanout.View, h *holdings) {
 	// Each of what a name leads to is written down, unless the client was told of it by its own name,
 	// or as a member, or that it is gone.
 	for _, id := range v.Names() {
@@ -106,14 +119,6 @@ func (i *invariants) holdings(v fanout.View, st state) {
 			_, ahead := h.ahead[name]
 			_, own := v.Lookup(name)
 			i.must(exact || ahead || own || !some, "%q is what a name leads to, and is not written down", name)
-		}
-	}
-	i.exact(h)
-	// Plain: the cursors say all.
-	if subscribed && h.plain() && len(v.Names()) == 0 {
-		for c := range v.Members(0) {
-			version, some := h.of(v, c.Name)
-			i.must(c.Resource == nil || (c.Seq <= h.told) == (some && version == c.Resource.Version), "%q changed at %d, and told up to %d", c.Name, c.Seq, h.told)
 		}
 	}
 }

@@ -162,19 +162,25 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 	for i, id := range v.Names() {
 		switch a := v.Answer(id); {
 		case a.State == cache.Present:
-			s.leads(v, id, &a) // what it led to before is not in the set
-			v.TellAt(i, fanout.ToldCopy(p.position))
-			if v.LedTo(id) != nil {
-				for _, r := range a.Resources() {
-					s.exact.hasAt(s.exact.add(r.Name), r.Version, p.position)
-				}
-			}
-			s.paid(id, &a)
-			s.answered(v.Name(id))
+			s.deliveredName(v, i, &a, p.position)
 		case p.shrunk:
 			p.goneIDs = append(p.goneIDs, id)
 		case !staying.has(v.Name(id)):
 			v.TellAt(i, fanout.ToldGone(p.position))
 		}
 	}
+}
+
+// deliveredName notes what one of its names, by its number, has brought with a set.
+func (s *sotwState) deliveredName(v fanout.View, i int, a *cache.Answer, at cache.Seq) {
+	id := v.Names()[i]
+	s.leads(v, id, a) // what it led to before is not in the set
+	v.TellAt(i, fanout.ToldCopy(at))
+	if v.LedTo(id) != nil {
+		for _, r := range a.Resources() {
+			s.exact.hasAt(s.exact.add(r.Name), r.Version, at)
+		}
+	}
+	s.paid(id, a)
+	s.answered(v.Name(id))
 }

@@ -102,10 +102,8 @@ func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) (ok bool) {
 // wildcard, once that is certain (WILD-8, row l).
 func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 	subscribed, synced := v.Wildcard()
-	if !subscribed {
+	if d.left.len() == 0 || !subscribed {
 		d.left.take()
-	}
-	if d.left.len() == 0 {
 		d.leftWaits, d.withholds.left = false, false
 		return
 	}
@@ -120,21 +118,26 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 		_, again := v.Lookup(name)
 		_, said := slices.BinarySearch(removed, name)
 		r := v.Member(name)
-		open := r == nil && (v.WarmSet() || v.Doubted(name))
 		switch {
 		case again, v.Leads(name): // it is told by its name, or for an alias of it
-		case open && said:
-		case open:
+		case !said && d.mayBeMember(v, name):
 			d.leftWaits, d.withholds.left = true, d.withholds.left || v.Doubted(name)
 			d.left.add(name) // what was loaded from disk may lack it (RECON-19), as may a set with a fault (ERR-10)
 		case r != nil && d.postpones && !p.must:
 			d.left.add(name) // it may be a change
 			d.postponed = true
+		case said && d.mayBeMember(v, name): // it is told as what has gone
 		default:
 			p.answer = p.answer || !waited
 			d.tellMember(v, name, r, p)
 		}
 	}
+}
+
+// mayBeMember: the wildcard's set lacks a resource, and may do so wrongly, since it is from disk or a
+// fault hides some of it.
+func (d *deltaState) mayBeMember(v fanout.View, name string) bool {
+	return v.Member(name) == nil && (v.WarmSet() || v.Doubted(name))
 }
 
 // tellMember tells what a name is to the wildcard: a member, or with nil gone.

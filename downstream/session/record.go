@@ -66,10 +66,7 @@ func (s *Session) Holdings(t cache.TypeURL, of ...string) iter.Seq2[string, Hold
 	all := make(map[string]Holding)
 	if st := s.find(t); st != nil {
 		st.base().sub.Read(func(v fanout.View) {
-			for name := range st.base().mentioned(v) {
-				all[name] = st.holding(v, name)
-			}
-			for _, name := range of {
+			for _, name := range slices.Concat(st.base().mentioned(v), of) {
 				all[name] = st.holding(v, name)
 			}
 		})
@@ -81,29 +78,22 @@ func (s *Session) Holdings(t cache.TypeURL, of ...string) iter.Seq2[string, Hold
 func (s *Session) Parted() bool { return len(s.chunks) > 0 }
 
 // mentioned are all names of which the record may say something, some of them more than once.
-func (h *holdings) mentioned(v fanout.View) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, id := range v.Names() {
-			if !yield(v.Name(id)) {
-				return
-			}
-		}
-		for e := range h.exact.all(false) {
-			if !yield(e.name) {
-				return
-			}
-		}
-		if subscribed, _ := v.Wildcard(); !subscribed {
-			return
-		}
-		for _, changes := range []iter.Seq[cache.Change]{v.Members(0), v.Led(0)} {
-			for c := range changes {
-				if !yield(c.Name) {
-					return
-				}
-			}
+func (h *holdings) mentioned(v fanout.View) (names []string) {
+	for _, id := range v.Names() {
+		names = append(names, v.Name(id))
+	}
+	for e := range h.exact.all(false) {
+		names = append(names, e.name)
+	}
+	if subscribed, _ := v.Wildcard(); !subscribed {
+		return names
+	}
+	for _, changes := range []iter.Seq[cache.Change]{v.Members(0), v.Led(0)} {
+		for c := range changes {
+			names = append(names, c.Name)
 		}
 	}
+	return names
 }
 
 // holding is what the record says of one resource.

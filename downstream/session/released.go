@@ -27,12 +27,8 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 			return
 		}
 		for _, name := range names {
-			id, ok := v.Lookup(name)
-			if ok && under && !d.brings(name) {
-				version, some := d.of(v, name)
-				d.exact.note(name, version, some)
-			}
-			if ok {
+			if id, ok := v.Lookup(name); ok {
+				d.writesDown(v, name, under)
 				ledTo = append(ledTo, d.leaveName(v, id, under)...)
 			} else if name == fanout.Wildcard {
 				ledTo = append(ledTo, d.leaveMembers(v)...)
@@ -40,6 +36,14 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 		}
 	})
 	return ledTo
+}
+
+// writesDown writes down what the client has of a resource whose name it gives up under the wildcard.
+func (d *deltaState) writesDown(v fanout.View, name string, under bool) {
+	if under && !d.brings(name) {
+		version, some := d.of(v, name)
+		d.exact.note(name, version, some)
+	}
 }
 
 // erase forgets what names have led to that were given up, unless other names lead there, too.

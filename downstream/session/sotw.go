@@ -102,15 +102,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 				s.exact.forget(name) // what it holds of it is noted below
 			}
 		}
-		for name, h := range held {
-			if id, ok := v.Lookup(name); ok {
-				v.Tell(id, h.told)
-			} else if subscribed || v.Leads(name) {
-				s.exact.note(name, h.version, true)
-			} else {
-				s.exact.forget(name)
-			}
-		}
+		s.handOver(v, held)
 		if !subscribed {
 			s.unsubscribed()
 			s.cameWildcard = false
@@ -118,6 +110,20 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	})
 	s.awaitNew(names, asked.Wildcard, came)
 	return asked
+}
+
+// handOver writes down what changes hands where it belongs now.
+func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
+	subscribed, _ := v.Wildcard()
+	for name, h := range held {
+		if id, ok := v.Lookup(name); ok {
+			v.Tell(id, h.told)
+		} else if subscribed || v.Leads(name) {
+			s.exact.note(name, h.version, true)
+		} else {
+			s.exact.forget(name)
+		}
+	}
 }
 
 // gaveUp notes names that were given up under the wildcard: each is what it is to that now.
