@@ -79,7 +79,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 		d.wildcardAsked, d.opening = false, false
 	}
 	d.erase(ledTo)
-	if !first && d.judging {
+	if !first && (d.judging || d.uncovered.len() > 0) {
 		d.recall(subscribe, unsubscribe)
 	}
 	return v
@@ -191,11 +191,17 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 			}
 		}
 	})
-	if !wildcard {
-		for _, name := range unsubscribe {
-			d.judge(name)
+	if wildcard || len(unsubscribe) == 0 {
+		return
+	}
+	d.judge(unsubscribe...)
+	given := distinct(slices.Clone(unsubscribe))
+	for _, name := range d.uncovered.items {
+		if _, up := slices.BinarySearch(given, name); up {
+			d.exact.forget(name)
 		}
 	}
+	d.uncovered.drop(given)
 }
 
 // due: there may be something to send.
