@@ -25,6 +25,7 @@ type index struct {
 	latest   cache.Seq // of the changes to either
 	board    board
 	texts    [2]digestText // of named and wildcard
+	leaving  leaving
 	// synced: the wildcard Table has been complete once (RECON-16, RECON-17).
 	synced bool
 	// guards hold back what would remove much at once (H-22).
@@ -84,7 +85,7 @@ type index struct {
 
 func newIndex(h *Hub, t cache.TypeURL) *index {
 	x := &index{hub: h, url: t, linger: lingerers{most: h.limits.Load().maxLinger}}
-	x.named.Changed = x.sums
+	x.named.Changed, x.wildcard.Changed = x.namedChanges, x.memberChanges
 	return x
 }
 

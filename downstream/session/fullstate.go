@@ -146,20 +146,24 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 // delivered notes what the client holds with a set, or what it does not any more when only
 // that is the news and waits for other types.
 func (s *sotwState) delivered(v fanout.View, p *part) {
-	s.told = p.position
-	if !p.shrunk && len(p.staying) == 0 {
-		s.untold, s.other = p.position, nil
+	if !p.shrunk {
+		s.told = p.position
+		if len(s.stays) == 0 {
+			s.untold, s.other = p.position, nil
+		}
 	}
-	staying := namesOf(p.staying)
+	stays := leavingNames(s.stays)
 	for i, id := range v.Names() {
 		switch a := v.Answer(id); {
 		case a.State == cache.Present:
-			v.TellAt(i, fanout.ToldCopy(p.position))
+			if !p.shrunk {
+				v.TellAt(i, fanout.ToldCopy(p.position))
+			}
 			s.paid(id, &a)
 			s.answered(v.Name(id))
 		case p.shrunk:
 			p.goneIDs = append(p.goneIDs, id)
-		case !staying.has(v.Name(id)):
+		case !stays.has(v.Name(id)):
 			v.TellAt(i, fanout.ToldGone(p.position))
 		}
 	}

@@ -26,10 +26,11 @@ type sotwState struct {
 	moved bool
 
 	// Full-state types only.
-	version  string // of the last response
-	again    bool   // the view is owed, once it is certain
-	shrink   bool   // removals wait for other types (ORDER-2)
-	outgoing outgoing
+	version string // of the last response
+	again   bool   // the view is owed, once it is certain
+	shrink  bool   // removals wait for other types (ORDER-2)
+	turn    turn
+	stays   []fanout.Leaving // what the last set listed that had left (ORDER-2)
 
 	// warmedAt counts the cluster deliveries to this node when endpoints were
 	// last answered (ORDER-5).
@@ -92,10 +93,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	asked := s.sub.Replace(names.Names, now)
 	s.sub.Read(func(v fanout.View) {
 		subscribed, _ := v.Wildcard()
-		switch {
-		case s.full && names.changed:
-			s.outgoing.giveUp(v)
-		case subscribed && !s.full:
+		if subscribed && !s.full {
 			s.gaveUp(names.Gone, held)
 		}
 		for name, told := range held {
@@ -409,8 +407,8 @@ func (s *sotwState) removedNow(p *part) {
 	if !p.shrunk {
 		return
 	}
-	s.departed(p.lasting)
-	s.untold, s.other = p.position, nil
+	s.stays, s.staysSince = nil, time.Time{}
+	s.told, s.untold, s.other = p.position, p.position, nil
 	if len(p.goneIDs) > 0 {
 		s.sub.Read(func(v fanout.View) {
 			for _, id := range p.goneIDs {
