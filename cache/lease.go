@@ -102,12 +102,13 @@ func (t *Table) unlease(id ID) {
 }
 
 // Ends is when a resource expires; zero: never. turned is the position of the
-// receipt that last gave it a TTL or took it away.
-func (t *Table) Ends(id ID) (ends time.Time, turned Seq) {
+// receipt that last gave it a TTL or took it away, renewed that of the last one that did so or
+// renewed it.
+func (t *Table) Ends(id ID) (ends time.Time, turned, renewed Seq) {
 	if l := t.leases.of[id]; l != nil {
-		return l.ends, l.turned
+		return l.ends, l.turned, l.renewed
 	}
-	return time.Time{}, 0
+	return time.Time{}, 0, 0
 }
 
 // Leased reports whether any resource has, or has had, a TTL.

@@ -119,7 +119,7 @@ func compareLeases(t *testing.T, table *Table, world map[string]*leaseModel, aft
 	var want, got []string
 	for name, m := range world {
 		id, _ := table.Find(name)
-		if ends, turned := table.Ends(id); !ends.Equal(m.ends) || !ends.IsZero() && turned != m.turned {
+		if ends, turned, _ := table.Ends(id); !ends.Equal(m.ends) || !ends.IsZero() && turned != m.turned {
 			t.Errorf("%s ends at %v, turned at %d; want %v, %d", name, ends, turned, m.ends, m.turned)
 		}
 		if !m.ends.IsZero() && (next.IsZero() || m.ends.Before(next)) {

@@ -439,7 +439,7 @@ func (t *Table) all(generation uint32) iter.Seq[Held] {
 			if e.state != Present {
 				continue
 			}
-			if ends, _ := t.Ends(id); !yield(Held{e.resource, e.upstream, ends, e.generation == generation}) {
+			if ends, _, _ := t.Ends(id); !yield(Held{e.resource, e.upstream, ends, e.generation == generation}) {
 				return
 			}
 		}

@@ -73,6 +73,7 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 		if x.missing(name, u.Stream, u.Mute) {
 			if id, _ := x.named.Find(name); x.lent(id) { // for as long as the wildcard has it
 				x.named.Remove(name, cache.Timer, x.next(), nil)
+				x.markUnlent(id)
 				continue
 			}
 			if a.Silent++; a.Silent == 1 {

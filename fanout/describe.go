@@ -250,12 +250,12 @@ func (x *index) describe(places []Place) []Description {
 		if p.Wildcard {
 			if id, ok := x.wildcard.Find(p.Name); ok {
 				a, d.Upstream = x.wildcard.Answer(id), x.wildcard.Upstream(id)
-				d.Ends, _ = x.wildcard.Ends(id)
+				d.Ends, _, _ = x.wildcard.Ends(id)
 			}
 			d.Clients = len(x.wildcards)
 		} else if id, ok := x.named.Find(p.Name); ok {
 			a, d.Upstream = x.answer(id), x.named.Upstream(id)
-			d.Ends, _ = x.named.Ends(id)
+			d.Ends, _, _ = x.named.Ends(id)
 			if int(id) < len(x.interest) {
 				d.Clients = len(x.interest[id])
 			}

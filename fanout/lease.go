@@ -106,7 +106,7 @@ func (x *index) hadTTL(member string) bool {
 func (x *index) limited(name string) bool {
 	for _, t := range []*cache.Table{&x.named, &x.wildcard} {
 		if id, ok := t.Find(name); ok {
-			if ends, _ := t.Ends(id); !ends.IsZero() {
+			if ends, _, _ := t.Ends(id); !ends.IsZero() {
 				return true
 			}
 		}
@@ -117,11 +117,11 @@ func (x *index) limited(name string) bool {
 // Leased reports whether any resource of the type has, or has had, a TTL.
 func (v View) Leased() bool { return v.x.named.Leased() || v.x.wildcard.Leased() }
 
-// Ends is when a resource of the View expires, zero: never; and the position of the
-// receipt that last gave it a TTL or took it away.
-func (v View) Ends(r *cache.Resource) (ends time.Time, turned cache.Seq) {
+// Ends is when a resource of the View expires, zero: never; and the positions of the receipt that
+// last gave it a TTL or took it away, and of the one that last renewed it.
+func (v View) Ends(r *cache.Resource) (ends time.Time, turned, renewed cache.Seq) {
 	if !v.Leased() {
-		return time.Time{}, 0
+		return time.Time{}, 0, 0
 	}
 	holds := func(t *cache.Table) (cache.ID, bool) {
 		id, ok := t.Find(r.Name)
@@ -135,7 +135,7 @@ func (v View) Ends(r *cache.Resource) (ends time.Time, turned cache.Seq) {
 	if id, ok := holds(&v.x.wildcard); ok {
 		return v.x.wildcard.Ends(id)
 	}
-	return time.Time{}, 0
+	return time.Time{}, 0, 0
 }
 
 // Renewed yields the members of the wildcard set whose TTL upstream has renewed

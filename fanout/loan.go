@@ -64,7 +64,7 @@ func (x *index) bequeath() {
 	for r := range x.wildcard.All() {
 		if heirs := distinct(x.lentTo(r.Name, nil)); len(heirs) > 0 {
 			id, _ := x.wildcard.Find(r.Name)
-			ends, _ := x.wildcard.Ends(id)
+			ends, _, _ := x.wildcard.Ends(id)
 			estates = append(estates, estate{r.Resource, heirs, x.wildcard.Answer(id).Seq, ends})
 		}
 	}
@@ -199,6 +199,19 @@ func (x *index) markLent(member string, to []cache.ID) {
 			if !(View{s, x}).owns(member) {
 				x.wake(s.subscriber.mark(s, mark{id: id}))
 			}
+		}
+	}
+}
+
+// markUnlent marks a name for those to whom the wildcard lends nothing by it, since they have
+// that by a name of its own.
+func (x *index) markUnlent(id cache.ID) {
+	if !x.wants(id) {
+		return // it lingers, perhaps since it was loaded from disk
+	}
+	for _, s := range x.interest[id] {
+		if (View{s, x}).Answer(id).State == cache.Absent {
+			x.wake(s.subscriber.mark(s, mark{id: id}))
 		}
 	}
 }

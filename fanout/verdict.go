@@ -85,8 +85,12 @@ func (x *index) withhold(s *Subscription, withheld bool) {
 }
 
 // Unproven reports whether the wildcard's set of a type is not complete, or only from disk, or
-// has members that a fault has spared.
+// has members that a fault has spared, or may have others that clients came with: silence about
+// it leaves open what it is.
 func (h *Hub) Unproven(t cache.TypeURL) (unproven bool) {
-	h.look(t, func(x *index) { unproven = x.wildcardHeld && (!x.synced || x.warm.wildcard || x.unswept()) })
+	h.look(t, func(x *index) {
+		doubted := x.withheld > 0 && x.doubts.wildcard.any()
+		unproven = x.wildcardHeld && (!x.synced || x.warm.wildcard || doubted || x.unswept())
+	})
 	return unproven
 }

@@ -17,7 +17,7 @@ func (d *deltaState) spare(r *cache.Resource, p *part) {
 		d.brought.spare(r.Name, true)
 		p.spared = append(p.spared, r)
 	}
-	d.sent(r)
+	d.sent(r, 0)
 }
 
 // collectBrought judges what was not judged with the names and members that were looked at:
@@ -55,7 +55,8 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		return
 	}
 	d.looked = doubt && !waits
-	if v.Withhold(doubt); !doubt && !waits && !d.postponed { // else what waits is compared with them
+	d.withholds.brought = doubt
+	if !doubt && !waits && !d.postponed { // else what waits is compared with them
 		d.brought = nil
 	}
 }
@@ -79,11 +80,23 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 		p.resources, p.mixed = append(p.resources, r), true
 		d.brought.judge(r.Name)
 	}
-	d.sentBy(v, r)
+	d.ledBy(v, r)
 	if id, subscribed := v.Lookup(r.Name); subscribed && !v.Told(id).Copy() {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	return true
+}
+
+// ledBy notes that the client has a resource, and which of its names lead there: what they led to
+// goes with them, though they are not looked at before that.
+func (d *deltaState) ledBy(v fanout.View, r *cache.Resource) {
+	d.sentBy(v, r)
+	for _, alias := range r.Aliases {
+		if id, ok := v.Lookup(alias); ok {
+			a := v.Answer(id)
+			d.release(d.leads(v, id, &a)...)
+		}
+	}
 }
 
 // judgeAbsence judges what it came with of a resource that does not exist, or that no name
@@ -103,7 +116,7 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 		return false // until it is told
 	}
 	version, _ := d.of(v, name)
-	d.note(name, copied{version, true})
+	d.note(name, copied{version: version, some: true})
 	d.brought.judge(name)
 	if state == cache.Present { // it leads elsewhere
 		d.release(name)
@@ -130,9 +143,7 @@ func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
 			p.removedUncovered = append(p.removedUncovered, name)
 		}
 	}
-	if doubt || d.brought == nil {
-		v.Withhold(doubt)
-	}
+	d.withholds.uncovered = doubt
 	slices.Sort(p.removedUncovered)
 	p.removed = slices.Concat(p.removed, p.removedUncovered)
 }

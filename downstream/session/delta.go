@@ -27,6 +27,8 @@ type deltaState struct {
 
 	// leftWaits: what was given up under the wildcard could not be told at once.
 	leftWaits bool
+	// withholds is what is not said to the client because it is in doubt.
+	withholds withholds
 	// looked: what is left of what the client came with was looked at, and nothing that
 	// could decide on it has come since.
 	looked bool
@@ -36,6 +38,15 @@ type deltaState struct {
 	// Cluster state until then, and of an Endpoint state until its first request (ORDER-4).
 	needed map[string]struct{}
 }
+
+// withholds says of what something is in doubt that the client would else be told (ERR-10).
+type withholds struct {
+	left      bool // what it has given up under the wildcard
+	brought   bool // what it came with, and asks for,
+	uncovered bool // and what no interest covers
+}
+
+func (w withholds) any() bool { return w.left || w.brought || w.uncovered }
 
 // request takes in one request of the type.
 func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) (v verdict) {
@@ -61,7 +72,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	d.changed.add(asked.Freed...)
 	if slices.Contains(unsubscribe, fanout.Wildcard) {
 		d.unsubscribed()
-		d.release(d.left.take()...)
+		d.release(slices.DeleteFunc(d.left.take(), d.brings)...) // of that, what no interest covers is judged
 		d.wildcardAsked, d.opening = false, false
 	}
 	d.erase(ledTo)
@@ -98,7 +109,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]copied) {
 				if held == nil {
 					held = make(map[string]copied)
 				}
-				held[name] = copied{version, true}
+				held[name] = copied{version: version, some: true}
 			}
 		}
 	})
@@ -214,6 +225,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectErrors(v, &p)
 	d.expiring(v, &p)
 	p.starving = starving(v, d.brings)
+	v.Withhold(d.withholds.any())
 	if len(p.removed)+len(p.gone) > 0 {
 		p.withoutContradiction()
 	}
@@ -224,7 +236,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 // collected notes what the client is told with a part, but for the removals that come later.
 func (d *deltaState) collected(v fanout.View, p *part) {
 	for _, r := range p.resources {
-		d.sent(r)
+		d.sent(r, p.position)
 	}
 	d.warmed(p.resources)
 	d.gone(p.gone)
@@ -299,7 +311,7 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 		v.Tell(id, fanout.ToldGone(p.position))
 	case !asked && v.Leads(name): // the client has it for another name
 		if version, some := d.of(v, name); some {
-			d.note(name, copied{version, true})
+			d.note(name, copied{version: version, some: true})
 		}
 		v.Tell(id, fanout.ToldGone(p.position))
 	case asked:

@@ -39,11 +39,11 @@ type exchange struct {
 	// What the client may hold, and why it may have to be told something.
 	holdings
 	debts
-	marked    bool               // there are marks in the mailbox
-	renewedTo cache.Seq          // renewals are told up to here,
-	renewedOf map[string]renewal // and of some resources these ahead of the others
-	source    *cache.Source      // where the changes among the debts come from
-	excess    []*cache.Source    // traced, and too many to be followed
+	marked    bool                 // there are marks in the mailbox
+	renewedTo cache.Seq            // renewals are told up to here,
+	renewedOf map[string]cache.Seq // and of some resources these ahead of the others
+	source    *cache.Source        // where the changes among the debts come from
+	excess    []*cache.Source      // traced, and too many to be followed
 
 	// Awaiting an ACK, oldest first.
 	unacked   []sent
@@ -163,7 +163,12 @@ func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, part
 		since = x.unacked[n-1].since
 	}
 	if n := len(x.unacked); n > 0 && n >= x.most {
-		x.unacked = slices.Delete(x.unacked, 0, 1)
+		oldest := x.unacked[0]
+		if x.unacked = slices.Delete(x.unacked, 0, 1); len(x.unacked) > 0 {
+			x.unacked[0].changes = x.unacked[0].changes || oldest.changes // whose ACK stands for both (ORDER-3)
+		} else {
+			changes = changes || oldest.changes
+		}
 	}
 	x.unacked = append(x.unacked, sent{nonce, version, seq, now, since, partial, changes, l})
 	x.lastNonce = nonce

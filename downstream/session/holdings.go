@@ -41,10 +41,12 @@ type holdings struct {
 	aliased bool
 }
 
-// copied is what a client has of one resource: a version, "" if nobody knows which, or nothing.
+// copied is what a client has of one resource: a version, "" if nobody knows which, or nothing; and
+// the position of the response that brought it, if that is known.
 type copied struct {
 	version string
 	some    bool
+	at      cache.Seq
 }
 
 // ahead is a version, or "" for gone, and when it was told.
@@ -147,13 +149,23 @@ func (h *holdings) exact() map[string]string {
 func (h *holdings) bring(versions map[string]string) { h.brought = bring(versions) }
 
 // sent notes that a resource is sent to the client, as a member of the wildcard's set or for one
-// of its names.
-func (h *holdings) sent(r *cache.Resource) {
+// of its names, in a response of this position.
+func (h *holdings) sent(r *cache.Resource, at cache.Seq) {
 	h.aliased = h.aliased || len(r.Aliases) > 0
 	h.brought.judge(r.Name)
 	if _, ok := h.other[r.Name]; ok {
-		h.other[r.Name] = copied{r.Version, true}
+		h.other[r.Name] = copied{r.Version, true, max(at, h.other[r.Name].at)}
 	}
+}
+
+// sentAt is the position of the response in which the client was last sent one of the resources to
+// which a subscribed name leads; 0: nobody knows.
+func (h *holdings) sentAt(v fanout.View, id cache.ID, r *cache.Resource) (at cache.Seq) {
+	c, exact := h.other[r.Name]
+	if _, several := h.led[id]; exact || several {
+		return c.at
+	}
+	return v.Told(id).At()
 }
 
 // sentAhead notes that it is sent a member, or with nil that one has gone, before the
@@ -200,7 +212,7 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID) []string {
 	if !some || !h.aliased {
 		return nil
 	}
-	h.note(name, copied{version, true})
+	h.note(name, copied{version: version, some: true})
 	return []string{name}
 }
 
@@ -215,7 +227,7 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 		for c := range changes {
 			version, some := h.of(v, c.Name)
 			if some && (version == "" || c.Resource == nil || slices.ContainsFunc(c.Resource.Aliases, asked)) {
-				h.note(c.Name, copied{version, true})
+				h.note(c.Name, copied{version: version, some: true})
 				members = append(members, c.Name)
 			}
 		}
@@ -242,7 +254,7 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 	}
 	if before == nil {
 		if version, some := h.of(v, name); some { // from now on it is written down by name
-			h.note(name, copied{version, true})
+			h.note(name, copied{version: version, some: true})
 			before = []string{name}
 		}
 	}
@@ -271,7 +283,7 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 
 // sentFor notes that it has a resource because of an alias.
 func (h *holdings) sentFor(r *cache.Resource) {
-	h.note(r.Name, copied{r.Version, true})
+	h.note(r.Name, copied{r.Version, true, h.other[r.Name].at})
 }
 
 func (h *holdings) note(name string, c copied) {

@@ -106,14 +106,15 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 		d.left.take()
 	}
 	if d.left.len() == 0 {
-		d.leftWaits = false
+		d.leftWaits, d.withholds.left = false, false
 		return
 	}
 	if !synced || d.leftWaits && !push && !p.must {
 		d.leftWaits = true // it is no answer any more, but a change
 		return
 	}
-	d.leftWaits = false
+	waited := d.leftWaits
+	d.leftWaits, d.withholds.left = false, false
 	removed := distinct(slices.Clone(p.removed)) // by upstream
 	for _, name := range d.left.take() {
 		_, again := v.Lookup(name)
@@ -123,20 +124,21 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 		case v.Leads(name): // it is told for an alias of it
 		case r == nil && (v.WarmSet() || v.Doubted(name)) && said:
 		case r == nil && (v.WarmSet() || v.Doubted(name)):
-			d.leftWaits = true
+			d.leftWaits, d.withholds.left = true, d.withholds.left || v.Doubted(name)
 			d.left.add(name) // what was loaded from disk may lack it (RECON-19), as may a set with a fault (ERR-10)
 		case r != nil && d.postpones && !p.must:
 			d.left.add(name) // it may be a change
 			d.postponed = true
 		default:
+			p.answer = p.answer || !waited
 			d.tellMember(v, name, r, p)
 		}
 	}
 }
 
-// tellMember answers what a name is to the wildcard: a member, or with nil gone.
+// tellMember tells what a name is to the wildcard: a member, or with nil gone.
 func (d *deltaState) tellMember(v fanout.View, name string, r *cache.Resource, p *part) {
-	p.answer, p.mixed = true, true
+	p.mixed = true
 	delete(d.released, name)
 	if r != nil {
 		p.resources = append(p.resources, r)

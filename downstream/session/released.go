@@ -40,8 +40,7 @@ func (d *deltaState) erase(ledTo []string) {
 		for _, name := range ledTo {
 			_, own := v.Lookup(name)
 			switch {
-			case own:
-			case v.Leads(name):
+			case own, v.Leads(name):
 				d.release(name) // what leads there may not have been looked at when it leads elsewhere
 			case subscribed:
 				if _, some := d.of(v, name); some {

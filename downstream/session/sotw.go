@@ -235,9 +235,9 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	}
 	p.resources = unique(p.resources)
 	for _, r := range p.resources {
-		s.sent(r)
+		s.sent(r, p.position)
 	}
-	p.version = versionOf(v)
+	p.version = s.toldVersion(v)
 }
 
 // collectMembers lists what is new in the wildcard's set, or all of it if that was asked for.
@@ -276,7 +276,7 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 	if s.came == "" || len(asked) == 0 && !s.handed || s.replaces(v, versionOf) {
 		return asked
 	}
-	kept := func(id cache.ID) bool { return v.Has(id) && v.Told(id) == fanout.Brought && v.Warm(id) }
+	kept := func(id cache.ID) bool { return v.Has(id) && s.keepsName(v, id) }
 	given := make(map[*cache.Resource]bool)
 	for _, id := range asked {
 		for _, r := range v.Answer(id).Resources() {
@@ -290,6 +290,11 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 		}
 		return late
 	})
+}
+
+// keepsName: the client came with a version of a name, and what is here of it is from disk.
+func (s *sotwState) keepsName(v fanout.View, id cache.ID) bool {
+	return v.Told(id) == fanout.Brought && v.Warm(id)
 }
 
 // keepsSet puts the wildcard's set off in the same way.

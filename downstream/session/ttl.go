@@ -31,10 +31,10 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 	x.renewedTo = v.Position()
 	x.renewable(v, from, to, func(r *cache.Resource, changed, told cache.Seq) {
 		_, some := x.of(v, r.Name)
-		ahead, known := x.renewedOf[r.Name]
-		switch ends, turned := v.Ends(r); {
-		case x.refuses(changed) || !some || known && ahead.ends.Equal(ends):
-		case turned > max(from, told, ahead.at):
+		told = max(told, x.renewedOf[r.Name])
+		switch ends, turned, renewed := v.Ends(r); {
+		case x.refuses(changed) || !some || renewed <= told:
+		case turned > max(from, told):
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
 		case x.url != cache.VirtualHost:
@@ -55,16 +55,13 @@ func (x *exchange) renewable(v fanout.View, from, to cache.Seq, yield func(r *ca
 		if _, waits := slices.BinarySearch(x.changed.items, id); waits || !v.Has(id) { // in order, from postpone
 			continue // what is new goes with its TTL
 		}
-		a, told := v.Answer(id), v.Told(id).At()
-		if len(a.More) > 0 {
-			told = 0 // which of them was told then, nobody knows
-		}
+		a := v.Answer(id)
 		if a.State != cache.Present {
 			continue
 		}
-		yield(a.Resource, a.Seq, told)
+		yield(a.Resource, a.Seq, x.sentAt(v, id, a.Resource))
 		for i, r := range a.More {
-			yield(r, a.MoreSeqs[i], told)
+			yield(r, a.MoreSeqs[i], x.sentAt(v, id, r))
 		}
 	}
 	subscribed, synced := v.Wildcard()
@@ -86,9 +83,9 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	var beats []*cache.Resource
 	for _, r := range p.spared {
 		d.brought.spare(r.Name, false)
-		if ends, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
+		if ends, _, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
 			beats = append(beats, r)
-			d.renews(r.Name, renewal{ends, p.position})
+			d.renewedAhead(r.Name, p.position)
 		}
 	}
 	if push {
@@ -104,17 +101,12 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	p.beats = besides(p.resources, beats)
 }
 
-// renewal is a TTL that the client was told of ahead of others: when it ends, and when that was told.
-type renewal struct {
-	ends time.Time
-	at   cache.Seq
-}
-
-func (x *exchange) renews(name string, r renewal) {
+// renewedAhead notes that the client was told the TTL of a resource as it is at a position.
+func (x *exchange) renewedAhead(name string, at cache.Seq) {
 	if x.renewedOf == nil {
-		x.renewedOf = make(map[string]renewal)
+		x.renewedOf = make(map[string]cache.Seq)
 	}
-	x.renewedOf[name] = r
+	x.renewedOf[name] = at
 }
 
 // refuses: the client has rejected what changed at a position, so that it has
@@ -147,7 +139,7 @@ func (x *exchange) expiring(v fanout.View, p *part) {
 	}
 	for _, list := range [][]*cache.Resource{p.resources, p.beats} {
 		for _, r := range list {
-			ends, _ := v.Ends(r)
+			ends, _, _ := v.Ends(r)
 			if ends.IsZero() {
 				continue
 			}

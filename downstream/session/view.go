@@ -82,12 +82,7 @@ func everything(v fanout.View) (resources []*cache.Resource) {
 		return n.Resources
 	}
 	if subscribed {
-		for c := range v.Members(0) {
-			if c.Resource != nil {
-				resources = append(resources, c.Resource)
-			}
-		}
-		slices.Reverse(resources)
+		resources = memberSet(v)
 	}
 	if len(v.Names()) == 0 {
 		return resources
@@ -96,6 +91,35 @@ func everything(v fanout.View) (resources []*cache.Resource) {
 		resources = append(resources, v.Answer(id).Resources()...)
 	}
 	return unique(resources)
+}
+
+// memberSet are those of the wildcard's set that no name leads to, oldest change first.
+func memberSet(v fanout.View) (resources []*cache.Resource) {
+	for c := range v.Members(0) {
+		if c.Resource != nil {
+			resources = append(resources, c.Resource)
+		}
+	}
+	slices.Reverse(resources)
+	return resources
+}
+
+// toldVersion is the version of what the client was told: of all that its interest leads to,
+// without what is put off since the client came with a version of its own (RECON-14, RECON-19).
+func (s *sotwState) toldVersion(v fanout.View) string {
+	if s.replaces(v, versionOf) {
+		return versionOf(v)
+	}
+	var told []*cache.Resource
+	if subscribed, _ := v.Wildcard(); subscribed && !s.keepsSet(v) {
+		told = memberSet(v)
+	}
+	for _, id := range v.Names() {
+		if !s.keepsName(v, id) {
+			told = append(told, v.Answer(id).Resources()...)
+		}
+	}
+	return digest(unique(told))
 }
 
 // versionOf is the version of all that the client's interest leads to.

@@ -156,11 +156,12 @@ func TestSotWClientsInAnOutage(t *testing.T) {
 	var wants int64
 	for i := range clients {
 		if i%100 == 0 {
-			var err error
-			if conn, err = grpc.NewClient(relay.target(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(0)); err != nil {
+			opened, err := grpc.NewClient(relay.target(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(0))
+			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { conn.Close() })
+			t.Cleanup(func() { opened.Close() })
+			conn = opened
 		}
 		service := serviceName(i / 2 % 50)
 		c := &sotwClient{

@@ -74,11 +74,8 @@ type Checker struct {
 	forgetful bool                       // SotW upstream cannot say what is gone, save of full sets (TRANSLATE-7)
 	uncertain bool                       // there were suspects, which do not linger (H-41)
 
-	// Violations, each beginning with the id of what is broken; or the exemption that
-	// covers the first one, and what it was.
+	// Violations, each beginning with the id of what is broken.
 	Violations []string
-	Excused    *exemption
-	Excuse     string
 	settings   Settings
 }
 
@@ -98,15 +95,7 @@ func newChecker(s Settings, bodies map[string]content) *Checker {
 }
 
 func (c *Checker) fail(rule, format string, a ...any) {
-	said := rule + ": " + fmt.Sprintf(format, a...)
-	if c.Excused != nil {
-		return
-	}
-	if e := c.excused(rule); e != nil && len(c.Violations) == 0 {
-		c.Excused, c.Excuse = e, said
-		return
-	}
-	c.Violations = append(c.Violations, said)
+	c.Violations = append(c.Violations, rule+": "+fmt.Sprintf(format, a...))
 }
 
 // relayStarted: a relay has no streams at first, and knows nothing but what is on disk.
@@ -311,7 +300,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 // next request (UP-19). What is known of it stays.
 func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
 	wanted := slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[name] })
-	if at, left := c.wanted[k.name][name]; left && c.now.Sub(at) < c.linger {
+	if at, left := c.wanted[k.name][name]; left && c.now.Sub(at) < c.linger && !c.known[k.name].byName.denied(name) {
 		wanted = true // it lingers
 	}
 	if l.wildcard || !wanted || c.known[k.name].byName.matches(name, surely) {

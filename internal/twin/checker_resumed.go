@@ -47,6 +47,30 @@ func (c *Checker) follows(k kind, l *relayLane) *relayLane {
 	return &all
 }
 
+// asksAnew notes that a name is asked for that nobody asked for before. Where names do not linger,
+// and no stream carried it, what it led to may be forgotten (UP-8).
+func (c *Checker) asksAnew(k kind, name string, before []string) {
+	if c.linger > 0 {
+		return
+	}
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && !l.wildcard && !l.names[name].IsZero() {
+			return // it is given up in words
+		}
+	}
+	others := map[string]bool{}
+	for _, other := range before {
+		others[other] = other != wildcard
+	}
+	v := c.known[k.name].byName
+	for _, led := range append(aliased(name), name) {
+		if w := v.words[led]; w.present && answers(led, w.aliases, name) && !c.kept(k, others, led, w) {
+			w.unsure = true
+			v.words[led] = w
+		}
+	}
+}
+
 // upForgets drops what the relay is to forget: what it unsubscribes (UP-8), or on a
 // new stream all that it does not ask for again.
 func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed []string) {

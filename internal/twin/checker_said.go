@@ -19,6 +19,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	l, known := s.lanes[k.name], c.known[k.name]
 	l.pending[resp.GetNonce()] = bad
 	if len(l.names) == 0 && (l.wildcard || len(Union(c.interests(k))) == 0) {
+		l.heard = true // it was a response of the type (MISS-4)
 		if !l.wildcard && !s.sotw && k.full {
 			c.overheard(k, s, l, resp)
 		}
@@ -148,7 +149,7 @@ func (c *Checker) settled() {
 			if !l.wildcard && c.now.Sub(l.begun) >= settleCap {
 				c.known[kind].byName.warm = false
 			}
-			if l.wildcard && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
+			if given := len(l.names) == 0; l.wildcard && !given && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
 				c.whole(l, c.known[kind].byWildcard)
 				c.clears(id, kind, true, false)
 			}

@@ -20,6 +20,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		return
 	}
 	opening, listed := t.opening, map[string]bool{}
+	lost := t.aliasesOf(resp.GetRemovedResources())
 	answer := c.answered(t, k, false)
 	p := c.parted(who, t, resp, opening)
 	answer = answer || p.answer
@@ -50,14 +51,20 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		answer = t.settle(r.GetName(), r.GetAliases()) || answer
 		c.content(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetResource(), r.GetTtl())
 	}
+	holds := maps.Clone(t.holds)
 	for _, name := range resp.GetRemovedResources() {
 		once(name)
 		_, had := t.holds[name]
 		takes = takes || had
 		answer = t.settle(name, t.holds[name].aliases) || answer || t.brought[name] // DOWN-DELTA-11
-		c.removed(who, k, t, name, len(resp.GetResources()) > 0 || p.follows)
+		c.removed(who, k, t, name, len(resp.GetResources()) > 0 || p.follows || lost[name])
 		if k.name == "EDS" {
 			delete(c.clients[id].warm, name)
+		}
+	}
+	for _, r := range resp.GetResources() {
+		if h, holds := holds[r.GetName()]; holds && r.GetResource() != nil {
+			t.holds[r.GetName()] = h // with an alias that it has since then, and others have lost
 		}
 	}
 	for _, e := range resp.GetResourceErrors() {
@@ -238,8 +245,9 @@ func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases 
 		asked = t.settle(alias, nil) || asked
 		c.goes(k, t, alias)
 		for _, name := range append(aliased(alias), alias) {
-			if h, ok := t.holds[name]; ok && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) {
-				delete(t.holds, name)
+			_, member := c.known[k.name].byWildcard.present(name)
+			if h, ok := t.holds[name]; ok && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) && !(member && t.interest.Wildcard) {
+				delete(t.holds, name) // a member is denied to nobody (H-17)
 			}
 		}
 	}
@@ -339,7 +347,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 		}
 		return false
 	}
-	doubted := func(asked string) bool { return t.brought[asked] && c.doubted(k.name, false, asked) }
+	doubted := func(asked string) bool { return t.brought[asked] && c.mayDoubt(k.name, false, asked) }
 	if t.interest.Named(name, nil) && !t.later[name] && c.unvouched(k, t, name) && !c.met(k, t, name) {
 		c.fail("MISS-4", "%s came with %s, of which a stream was silent that had carried nothing of the type, and is told that it is gone", who, name)
 	}
@@ -373,6 +381,18 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 		h.aliases = slices.DeleteFunc(slices.Clone(h.aliases), func(alias string) bool { return alias == name })
 		t.holds[other] = h
 	}
+}
+
+// aliasesOf are the names by which a client has resources, beside their own: whoever is told
+// that one of these is gone is told so of its alias, too (NAME-5).
+func (t *topic) aliasesOf(names []string) map[string]bool {
+	aliases := map[string]bool{}
+	for _, name := range names {
+		for _, alias := range t.holds[name].aliases {
+			aliases[alias] = true
+		}
+	}
+	return aliases
 }
 
 // paced: changes wait for the ACK, answers do not (DOWN-DELTA-15).

@@ -71,12 +71,19 @@ type serverLane struct {
 	sent     map[string]string    // name, version
 	as       map[string][]string  // name, the aliases it was sent with
 	owed     map[string]bool      // names to be answered whatever was sent
-	lost     map[string]bool      // names that were said to have lost their aliases, until that is taken
+	lost     map[string]loss      // names that were said to have lost their aliases, until that is taken
 	gone     map[string]bool      // names of which it will not speak again (remembers)
 	whole    bool                 // the wildcard is to be answered
 	ends     map[string]time.Time // name, until when what was sent is good
 	parted   bool                 // what was said last was a part, and more is to follow (marks)
 	saidAt   int                  // the changes up to which all was said
+}
+
+// loss is that a resource has lost the aliases for which a stream was sent it, as a response says
+// that waits for its verdict.
+type loss struct {
+	nonce string
+	as    []string // before
 }
 
 func newControlPlane(server string) *controlPlane {
@@ -159,7 +166,7 @@ func (p *controlPlane) read(s *serverStream) (refused bool) {
 		}
 		l := s.lanes[k.name]
 		if l == nil {
-			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}, lost: map[string]bool{}, gone: map[string]bool{}, ends: map[string]time.Time{}}
+			l = &serverLane{names: map[string]bool{}, sent: map[string]string{}, as: map[string][]string{}, owed: map[string]bool{}, lost: map[string]loss{}, gone: map[string]bool{}, ends: map[string]time.Time{}}
 			s.lanes[k.name] = l
 			p.resume(l, req, p.world[k.name])
 			l.whole = l.whole || s.sotw != nil && k.full
@@ -181,11 +188,13 @@ func (p *controlPlane) judged(l *serverLane, req *discovery.DeltaDiscoveryReques
 		for name := range l.names {
 			l.owed[name] = true
 		}
-		for name := range l.lost {
-			l.sent[name] = "?"
+		for name, lost := range l.lost {
+			if lost.nonce == req.GetResponseNonce() {
+				l.sent[name], l.as[name] = "?", lost.as
+			}
 		}
 	}
-	clear(l.lost)
+	maps.DeleteFunc(l.lost, func(_ string, lost loss) bool { return lost.nonce == req.GetResponseNonce() })
 }
 
 // resume takes in the first request of a type: what the client has needs no answer.
@@ -282,6 +291,11 @@ func (p *controlPlane) push(s *serverStream, k kind, pieces int) *discovery.Delt
 	}
 	l.whole = false
 	resp.Nonce = p.nonce(k, l)
+	for name, lost := range l.lost {
+		if lost.nonce == "" {
+			l.lost[name] = loss{resp.Nonce, lost.as}
+		}
+	}
 	return resp
 }
 
@@ -296,12 +310,12 @@ func (p *controlPlane) pushPresent(resp *discovery.DeltaDiscoveryResponse, l *se
 		resp.Resources = append(resp.Resources, p.wire(k, name))
 		p.expires(l, name, r.TTL)
 	}
+	if !wants && sent {
+		l.lost[name] = loss{as: l.as[name]} // of a response without a nonce yet
+	}
 	l.sent[name], l.as[name] = p.version(r), r.Aliases
 	if !wants {
 		delete(l.sent, name) // it has lost the alias it was sent for, and says so
-	}
-	if !wants && sent {
-		l.lost[name] = true
 	}
 }
 

@@ -81,6 +81,7 @@ type doubt struct {
 	hidden int // zero: none
 	asked  map[string]bool
 	said   map[string]bool // names of which there was a sound answer since the last hidden one
+	lapsed map[string]bool // names that were in doubt, and may be still: they may have been given up since
 }
 
 // on: a stream has left something open.
@@ -99,7 +100,7 @@ func (c *Checker) spoils(id int, k kind, name string) {
 	c.silence() // what is absent by then is not in doubt
 	d := c.doubts[k.name][s.lanes[k.name].wildcard]
 	if d == nil {
-		d = &doubt{names: map[string]int{}}
+		d = &doubt{names: map[string]int{}, lapsed: map[string]bool{}}
 		c.doubts[k.name][s.lanes[k.name].wildcard] = d
 	}
 	if name == "" {
@@ -130,6 +131,39 @@ func (c *Checker) clears(id int, k string, wildcard, whole bool) {
 	if d := c.doubts[k][wildcard]; d != nil && (whole || !d.on(id)) {
 		delete(c.doubts[k], wildcard)
 	}
+}
+
+// undoubts notes that somebody asks for a name again that was given up, or may have been: what was
+// faulty before that does not concern who asks now, nor does a fault that hid its name, if nobody
+// wants any more what was asked for by then.
+func (c *Checker) undoubts(k kind, name string) {
+	d := c.doubts[k.name][false]
+	if d == nil {
+		return
+	}
+	over := func(name string) bool {
+		left, wanted := c.wanted[k.name][name]
+		return wanted && (c.evicts || c.now.Sub(left) >= c.linger)
+	}
+	if over(name) {
+		if _, doubted := d.names[name]; doubted {
+			d.lapsed[name] = true
+		}
+		delete(d.names, name)
+		delete(d.asked, name)
+	}
+	maps.DeleteFunc(d.asked, func(asked string, _ bool) bool {
+		return over(asked) && !slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[asked] })
+	})
+	if len(d.asked) == 0 {
+		d.hidden = 0
+	}
+}
+
+// mayDoubt: whether a name exists is in doubt on a lane, or was and may be still.
+func (c *Checker) mayDoubt(k string, wildcard bool, name string) bool {
+	d := c.doubts[k][wildcard]
+	return d != nil && d.lapsed[name] || c.doubted(k, wildcard, name)
 }
 
 // doubted: whether a name exists is in doubt on a lane, since an answer was faulty.

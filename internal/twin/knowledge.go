@@ -66,6 +66,12 @@ func (v *voice) absent(name string) bool {
 	return ok && (!w.present || w.unsure)
 }
 
+// denied: the last word on a name is that it does not exist.
+func (v *voice) denied(name string) bool {
+	w, ok := v.words[name]
+	return ok && !w.present
+}
+
 // matches: something that exists answers to a subscribed name, and is of that kind.
 func (v *voice) matches(asked string, kind func(word) bool) bool {
 	for _, name := range append(aliased(asked), asked) {

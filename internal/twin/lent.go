@@ -1,5 +1,7 @@
 package twin
 
+import "slices"
+
 // What the wildcard lends to names that were asked for and not answered (WILD-11, WILD-16).
 
 // noteLapse notes since when the relay may have given a wildcard up.
@@ -24,29 +26,55 @@ func (c *Checker) outlived(k kind, name string, i *Interest) bool {
 // lends: the wildcard's copy of a resource is what one of the names leads to, and of the
 // resource nothing was said on the other lane.
 func (k *knowledge) lends(name string, i *Interest) bool {
+	return k.lendsBeside(k.byName, name, i)
+}
+
+// lendsBeside is the same with what was said on the other lane.
+func (k *knowledge) lendsBeside(byName *voice, name string, i *Interest) bool {
 	w, ok := k.byWildcard.present(name)
-	if own, spoken := k.byName.words[name]; spoken && !own.silent { // silence outweighs no copy (H-40)
+	if own, spoken := byName.words[name]; spoken && !own.silent { // silence outweighs no copy (H-40)
 		return false
 	}
 	for asked := range i.Names {
-		if ok && answers(name, w.aliases, asked) && !k.byName.answered(asked) {
+		if ok && answers(name, w.aliases, asked) && !byName.answered(asked) {
 			return true
 		}
 	}
 	return false
 }
 
-// forgetWildcard drops the wildcard's set, save what is lent.
+// forgetWildcard drops the wildcard's set, save what is lent, or may be.
 func (c *Checker) forgetWildcard(k kind) {
 	known, lent := c.known[k.name], newVoice()
+	interests, remembered := c.interests(k), c.remembered(k)
 	for name, w := range known.byWildcard.words {
-		for _, i := range c.interests(k) {
-			if known.lends(name, i) {
-				lent.words[name] = w
-			}
+		lends := func(i *Interest) bool { return known.lends(name, i) }
+		mayLend := func(i *Interest) bool { return known.lendsBeside(remembered, name, i) }
+		switch {
+		case slices.ContainsFunc(interests, lends):
+			lent.words[name] = w
+		case slices.ContainsFunc(interests, mayLend):
+			w.unsure = true
+			lent.words[name] = w
 		}
 	}
 	known.byWildcard = lent
+}
+
+// remembered is what the relay surely knows by name: it was told since somebody wanted it, and
+// not before, since when it may have been given up.
+func (c *Checker) remembered(k kind) *voice {
+	names := map[string]bool{}
+	for _, name := range Union(c.interests(k)) {
+		names[name] = name != wildcard
+	}
+	v := newVoice()
+	for name, w := range c.known[k.name].byName.words {
+		if c.kept(k, names, name, w) {
+			v.words[name] = w
+		}
+	}
+	return v
 }
 
 // orphan notes resources whose names are given up while an alias leads clients to them.

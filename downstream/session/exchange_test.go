@@ -1,0 +1,25 @@
+package session
+
+import (
+	"strconv"
+	"testing"
+	"time"
+)
+
+// A response whose nonce is forgotten, since there are too many without a verdict, still keeps
+// back what refers to Clusters until a later one is judged (ORDER-3).
+func TestAForgottenNonceIsStillUnjudged(t *testing.T) {
+	for most := 1; most <= 3; most++ {
+		x := exchange{most: most}
+		now := time.Now()
+		for i := range 5 {
+			x.sending(strconv.Itoa(i), "", 0, false, false, i == 0, listing{}, now)
+			if !x.unjudged() {
+				t.Fatalf("of %d nonces, the first response counts as judged after %d more", most, i)
+			}
+		}
+		if x.verdict(x.lastNonce, nil, now); x.unjudged() {
+			t.Errorf("of %d nonces: the ACK of the last response does not stand for the first", most)
+		}
+	}
+}
