@@ -65,7 +65,7 @@ type Table struct {
 
 	// Changed is called for each name that is about to bear another resource than before, or
 	// none; nil: nobody wants to know.
-	Changed func(id ID, before, now *Resource)
+	Changed func(t *Table, id ID, before, now *Resource)
 
 	// What is announced now belongs to this generation, which comes from origin.
 	generation uint32
@@ -410,7 +410,7 @@ func (t *Table) uncount(r *Resource) {
 // tell tells whoever wants to know that a name is about to bear another resource, or none.
 func (t *Table) tell(id ID, before, now *Resource) {
 	if t.Changed != nil && (before != nil || now != nil) {
-		t.Changed(id, before, now)
+		t.Changed(t, id, before, now)
 	}
 }
 

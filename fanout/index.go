@@ -85,7 +85,7 @@ type index struct {
 
 func newIndex(h *Hub, t cache.TypeURL) *index {
 	x := &index{hub: h, url: t, linger: lingerers{most: h.limits.Load().maxLinger}}
-	x.named.Changed, x.wildcard.Changed = x.namedChanges, x.memberChanges
+	x.named.Changed, x.wildcard.Changed = x.changes, x.changes
 	return x
 }
 

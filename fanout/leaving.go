@@ -37,37 +37,25 @@ func (l *leaving) deadline() time.Time {
 
 // forgetLeft forgets what left long enough ago.
 func (x *index) forgetLeft() {
-	l, n := &x.leaving, 0
-	for n < len(l.all) && !l.now.Before(l.all[n].At.Add(l.keep)) {
-		n++
-	}
-	if n == 0 {
-		return
-	}
-	clear(l.all[:n])
-	if l.all, x.board.leaving = l.all[n:], nil; len(l.all) == 0 {
-		l.all = nil
+	l := &x.leaving
+	over := func(r Leaving) bool { return !l.now.Before(r.At.Add(l.keep)) }
+	if len(l.all) > 0 && over(l.all[0]) {
+		l.all, x.board.leaving = slices.DeleteFunc(l.all, over), nil
 	}
 }
 
-func (x *index) namedChanges(id cache.ID, before, now *cache.Resource) {
-	x.sums(id, before, now)
-	x.remember(&x.named, id, before)
-}
-
-func (x *index) memberChanges(id cache.ID, before, _ *cache.Resource) {
-	x.remember(&x.wildcard, id, before)
-}
-
-// remember takes in that a name is about to bear another resource, or none. What expires by itself
+// changes takes in that a name is about to bear another resource, or none. What expires by itself
 // or is not to be kept is not remembered.
-func (x *index) remember(t *cache.Table, id cache.ID, r *cache.Resource) {
-	if x.leaving.keep == 0 || r == nil || r.DoNotCache {
+func (x *index) changes(t *cache.Table, id cache.ID, before, now *cache.Resource) {
+	if t == &x.named {
+		x.sums(id, before, now)
+	}
+	if x.leaving.keep == 0 || before == nil || before.DoNotCache {
 		return
 	}
 	if ends, _, _ := t.Ends(id); ends.IsZero() {
 		x.forgetLeft()
-		x.leaving.all = append(x.leaving.all, Leaving{r, t.Seq(id), x.latest, x.leaving.now, t == &x.wildcard})
+		x.leaving.all = append(x.leaving.all, Leaving{before, t.Seq(id), x.latest, x.leaving.now, t == &x.wildcard})
 	}
 }
 
@@ -123,19 +111,24 @@ func (v View) leaves(l Leaving, told, before cache.Seq) bool {
 	return has && v.Resource(l.Name) == nil && !v.lent(v.Member(l.Name))
 }
 
-// WithLeaving is the wildcard's whole set and what is leaving, for all who are sent the same.
-func (v View) WithLeaving(set *News, leaving []Leaving) *News {
-	b, digest := &v.x.board, v.x.wildcard.Digest()
-	if i := slices.IndexFunc(b.leaving, func(n *News) bool { return slices.Equal(n.leaving, leaving) }); i >= 0 {
-		return b.leaving[i]
+// WithLeaving is a client's whole set and what is leaving. All who are sent the same share it.
+func (v View) WithLeaving(set []*cache.Resource, leaving []Leaving) *News {
+	b, shared := &v.x.board, len(v.s.ids) == 0 && !v.Husks()
+	for _, n := range b.leaving {
+		if shared && slices.Equal(n.leaving, leaving) {
+			return n
+		}
 	}
-	n := &News{Resources: slices.Clone(set.Resources), leaving: leaving}
+	n := &News{Resources: slices.Clone(set), leaving: leaving}
 	for _, l := range leaving {
 		n.Resources = append(n.Resources, l.Resource)
-		digest.Add(l.Resource)
+	}
+	var digest cache.Digest
+	for _, r := range n.Resources {
+		digest.Add(r)
 	}
 	n.Resources, n.Version = slices.Clip(n.Resources), digest.String()
-	if len(b.leaving) < v.x.hub.bounds.News {
+	if shared && len(b.leaving) < v.x.hub.bounds.News {
 		b.leaving = append(b.leaving, n)
 	}
 	return n

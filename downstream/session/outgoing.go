@@ -66,16 +66,8 @@ func (s *sotwState) depart(v fanout.View, p *part, shrunk, acked bool) {
 	ids, p.errors = errorsOf(v, p.errors, s.stays)
 	s.failed.add(ids...)
 	s.staysSince, s.shrink = s.stays[0].At, true
-	if p.news != nil && p.news.Lists(p.resources) {
-		p.news = v.WithLeaving(p.news, s.stays)
-		p.resources, p.version = p.news.Resources, p.news.Version
-		return
-	}
-	p.news = nil
-	for _, l := range s.stays {
-		p.resources = append(p.resources, l.Resource)
-	}
-	p.version = digest(p.resources)
+	p.news = v.WithLeaving(p.resources, s.stays)
+	p.resources, p.version = p.news.Resources, p.news.Version
 }
 
 // errorsOf parts the errors of names that led to what is leaving, by their IDs, from the others.
