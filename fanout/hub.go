@@ -40,6 +40,9 @@ type Config struct {
 	Unasked *Unasked
 	// Bounds are for tests; nil: DefaultBounds.
 	Bounds *Bounds
+	// Lock makes the lock of a type; nil: a sync.Mutex. Benchmarks give one that counts what is
+	// done under it.
+	Lock func() sync.Locker
 }
 
 // limits are what of a Config can be changed while the Hub is in use.

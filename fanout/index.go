@@ -1,6 +1,8 @@
 package fanout
 
 import (
+	"sync"
+
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -13,7 +15,7 @@ type index struct {
 	url cache.TypeURL
 
 	// Everything below is guarded by mu.
-	mu lock
+	mu sync.Locker
 	// dropped: the Hub has forgotten the index, because nobody was interested in
 	// the type any more.
 	dropped bool
@@ -84,7 +86,10 @@ type index struct {
 }
 
 func newIndex(h *Hub, t cache.TypeURL) *index {
-	x := &index{hub: h, url: t, linger: lingerers{most: h.limits.Load().maxLinger}}
+	x := &index{hub: h, url: t, mu: &sync.Mutex{}, linger: lingerers{most: h.limits.Load().maxLinger}}
+	if h.config.Lock != nil {
+		x.mu = h.config.Lock()
+	}
 	x.named.Changed, x.wildcard.Changed = x.changes, x.changes
 	return x
 }

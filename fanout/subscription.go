@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -18,6 +17,8 @@ type Subscription struct {
 	// Guarded by index.mu.
 	ids  []cache.ID // ascending
 	told []Told     // of each (told.go)
+	led  [][]string // of each, or nil: of none (told.go)
+	last int        // the place in ids that was last looked at
 	// sum is the digest of what bears these names (digest.go), if summed.
 	sum      cache.Digest
 	summed   bool
@@ -109,7 +110,7 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 		}
 		id := x.want(s, name, &run)
 		asked.Names = append(asked.Names, id) // rows d, h
-		if _, had := slices.BinarySearch(s.ids, id); !had {
+		if _, had := s.place(id); !had {
 			asked.New = append(asked.New, name)
 		}
 	}
@@ -180,7 +181,16 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 		}
 	}
 	gone = distinct(gone)
-	s.replace(asked.Names, gone)
+	if out := gone; len(out) > 0 {
+		s.keep(func(at int) bool {
+			leaves := len(out) > 0 && out[0] == s.ids[at]
+			if leaves {
+				out = out[1:]
+			}
+			return !leaves
+		})
+	}
+	s.subscribe(asked.Names)
 	for _, id := range gone {
 		// What the client has by this name may not be what the wildcard has.
 		asked.Wildcard = asked.Wildcard || s.wildcard && x.differs(id)
@@ -204,7 +214,7 @@ func (s *Subscription) Close(now time.Time) {
 		for _, id := range s.ids {
 			x.unwant(s, id, now)
 		}
-		s.ids, s.told, s.parcels, s.awaited = nil, nil, nil, nil
+		s.ids, s.told, s.led, s.parcels, s.awaited = nil, nil, nil, nil, nil
 		s.unsum()
 		x.withhold(s, false)
 		s.endWildcard(&Asked{}, now)
@@ -234,7 +244,6 @@ type dropping struct {
 	gone []bool     // by place in the list; nil: none
 	ids  []cache.ID // if the wildcard's set has aliases
 	run  cache.Run
-	next int // the place behind the last one
 }
 
 // drop takes a name out; false: the client does not subscribe to it (any more).
@@ -244,14 +253,10 @@ func (d *dropping) drop(name string, now time.Time) bool {
 	if !ok {
 		return false // DOWN-DELTA-17
 	}
-	i, found := d.next, true
-	if i >= len(s.ids) || s.ids[i] != id {
-		i, found = slices.BinarySearch(s.ids, id)
-	}
+	i, found := s.place(id)
 	if !found || d.gone != nil && d.gone[i] {
 		return false
 	}
-	d.next = i + 1
 	if d.gone == nil {
 		d.gone = make([]bool, len(s.ids))
 	}
@@ -268,15 +273,5 @@ func (d *dropping) done() {
 	if d.gone == nil {
 		return
 	}
-	s, kept := d.of, 0
-	s.unsum()
-	for i := range s.ids {
-		if !d.gone[i] {
-			s.ids[kept], s.told[kept] = s.ids[i], s.told[i]
-			kept++
-		}
-	}
-	if s.ids, s.told = s.ids[:kept], s.told[:kept]; kept == 0 {
-		s.ids, s.told = nil, nil
-	}
+	d.of.keep(func(at int) bool { return !d.gone[at] })
 }

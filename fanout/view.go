@@ -43,7 +43,7 @@ func (v View) Names() []cache.ID { return v.s.ids }
 
 // Has reports whether an ID stands for a subscribed name.
 func (v View) Has(id cache.ID) bool {
-	_, ok := slices.BinarySearch(v.s.ids, id)
+	_, ok := v.s.place(id)
 	return ok
 }
 

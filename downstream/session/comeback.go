@@ -13,31 +13,37 @@ import (
 
 // spare notes that a resource is not sent since the client came with it.
 func (d *deltaState) spare(r *cache.Resource, p *part) {
-	if d.brings(r.Name) && (d.ttl || len(r.Aliases) > 0) {
-		d.brought.spare(r.Name, true)
+	d.spareAt(d.exact.find(r.Name), r, p)
+}
+
+func (d *deltaState) spareAt(at *version, r *cache.Resource, p *part) {
+	if at.brings() && (d.ttl || len(r.Aliases) > 0) {
+		at.spared = true
 		p.spared = append(p.spared, r)
 	}
-	d.sent(r, 0)
+	d.aliased = d.aliased || len(r.Aliases) > 0
+	d.exact.sent(at, r.Version, 0)
 }
 
 // collectBrought judges what was not judged with the names and members that were looked at:
 // what a snapshot from disk would have replaced, what was in doubt, and what nothing covers.
 // That is no answer, and waits for an ACK as changes do.
 func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
-	if d.brought == nil || d.looked && !d.handed || d.fromDisk(v) {
+	if !d.judging || d.looked && !d.handed || d.fromDisk(v) {
 		return // nothing is known of these that was not when they were looked at last
 	}
 	for _, r := range p.resources { // what is told now is judged by that
-		d.brought.judge(r.Name)
+		d.judge(r.Name)
 	}
-	d.brought.judgeAll(p.gone)
+	d.judge(p.gone...)
 	going := make(map[string]bool, len(p.removed))
 	for _, name := range p.removed {
 		going[name] = true // it is judged when it is told
 	}
 	doubt, waits := false, false
 	unresolved := d.unresolved(v)
-	for name := range d.brought.names() {
+	for brought := range d.exact.all(true) {
+		name := brought.name
 		switch r := v.Resource(name); {
 		case going[name]:
 			waits = true
@@ -57,7 +63,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	d.looked = doubt && !waits
 	d.withholds.brought = doubt
 	if !doubt && !waits && !d.postponed { // else what waits is compared with them
-		d.brought = nil
+		d.judged()
 	}
 }
 
@@ -78,7 +84,7 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 		return false
 	default:
 		p.resources, p.mixed = append(p.resources, r), true
-		d.brought.judge(r.Name)
+		d.judge(r.Name)
 	}
 	d.ledBy(v, r)
 	if id, subscribed := v.Lookup(r.Name); subscribed && !v.Told(id).Copy() {
@@ -105,7 +111,7 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 	id, subscribed := v.Lookup(name)
 	if !subscribed {
 		d.uncovered.add(name)
-		d.brought.judge(name)
+		d.judge(name)
 		return true
 	}
 	state := v.Answer(id).State
@@ -116,8 +122,8 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 		return false // until it is told
 	}
 	version, _ := d.of(v, name)
-	d.note(name, copied{version: version, some: true})
-	d.brought.judge(name)
+	d.exact.note(name, version, true)
+	d.judge(name)
 	if state == cache.Present { // it leads elsewhere
 		d.release(name)
 	} else { // it is refused

@@ -76,7 +76,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 		d.wildcardAsked, d.opening = false, false
 	}
 	d.erase(ledTo)
-	if !first && d.brought != nil {
+	if !first && d.judging {
 		d.recall(subscribe, unsubscribe)
 	}
 	return v
@@ -87,16 +87,16 @@ func (d *deltaState) comesBack(versions map[string]string) {
 	d.bring(versions)
 	d.reconnected, d.returning = true, d.url == cache.Cluster
 	if d.resend {
-		d.brought.voidAll(nil)
+		d.exact.voidAll(nil)
 	}
 	for name := range d.needed {
-		d.brought.void(name)
+		d.exact.void(name)
 	}
 }
 
 // asMembers is what the client holds as members of the wildcard's set of what it asks for by
 // name now.
-func (d *deltaState) asMembers(subscribe []string) (held map[string]copied) {
+func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 	if d.told == 0 || len(subscribe) == 0 {
 		return nil
 	}
@@ -107,9 +107,9 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]copied) {
 			}
 			if version, some := d.member(v, name); some {
 				if held == nil {
-					held = make(map[string]copied)
+					held = make(map[string]string)
 				}
-				held[name] = copied{version: version, some: true}
+				held[name] = version
 			}
 		}
 	})
@@ -117,20 +117,21 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]copied) {
 }
 
 // takeOver writes down by name what the client holds as members.
-func (d *deltaState) takeOver(held map[string]copied) {
-	for name, c := range held {
-		if _, exact := d.other[name]; !exact {
-			d.note(name, c)
+func (d *deltaState) takeOver(held map[string]string) {
+	for name, version := range held {
+		if !d.exact.notes(name) {
+			d.judge(name)
+			d.exact.note(name, version, true)
 		}
 	}
 }
 
 // asks takes in what a request asks for. held is what the client has of it as members.
-func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]copied) {
+func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]string) {
 	d.takeOver(held)
 	d.asked.add(asked.Names...)
 	for _, name := range asked.New {
-		if !first || !d.brought.has(name) {
+		if !first || !d.brings(name) {
 			d.await(name)
 		}
 	}
@@ -138,9 +139,9 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]copie
 		d.wildcardAsked = true
 		d.opening = d.opening || first
 	}
-	if asked.Wildcard && !first && d.brought != nil { // WILD-5
+	if asked.Wildcard && !first && d.judging { // WILD-5
 		d.sub.Read(func(v fanout.View) {
-			d.brought.voidAll(func(name string) bool { _, named := v.Lookup(name); return !named })
+			d.exact.voidAll(func(name string) bool { _, named := v.Lookup(name); return !named })
 		})
 	}
 	if len(asked.Names) > 0 && (!first || d.quiet || d.needed != nil) {
@@ -167,24 +168,21 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 // the wildcard that may be a member which was never named (row m).
 func (d *deltaState) recall(subscribe, unsubscribe []string) {
 	for _, name := range subscribe {
-		d.brought.judge(name)
+		d.judge(name)
 	}
 	wildcard := false
 	d.sub.Read(func(v fanout.View) { wildcard, _ = v.Wildcard() })
 	if !wildcard {
 		for _, name := range unsubscribe {
-			d.brought.judge(name)
+			d.judge(name)
 		}
 	}
 }
 
 // due: there may be something to send.
 func (d *deltaState) due() bool {
-	return d.debts.due() || d.brought != nil || d.uncovered.len() > 0
+	return d.debts.due() || d.judging || d.uncovered.len() > 0
 }
-
-// brings: the client came with a version of it that is not judged yet.
-func (d *deltaState) brings(name string) bool { return d.brought.has(name) }
 
 // collect is what there is to tell. push: changes too, not only answers.
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
@@ -197,7 +195,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	switch {
 	case !d.opening || !subscribed:
 	case !synced || lacking:
-		p.starving, p.undecided = starving(v, d.brings), d.refers && d.brought != nil
+		p.starving, p.undecided = starving(v, d.brings), d.refers && d.judging
 		return p
 	case d.postpones && d.reconnected:
 		d.postponed = true
@@ -212,7 +210,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectReleased(v, push, &p)
 	d.collectBrought(v, push, &p)
 	d.collectUncovered(v, push, &p)
-	p.undecided = d.refers && d.brought != nil
+	p.undecided = d.refers && d.judging
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
 		d.collectHanded(v, &p)
@@ -311,7 +309,7 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 		v.Tell(id, fanout.ToldGone(p.position))
 	case !asked && v.Leads(name): // the client has it for another name
 		if version, some := d.of(v, name); some {
-			d.note(name, copied{version: version, some: true})
+			d.exact.note(name, version, true)
 		}
 		v.Tell(id, fanout.ToldGone(p.position))
 	case asked:
@@ -334,16 +332,17 @@ func (d *deltaState) refusesEnd(id cache.ID, a *cache.Answer) bool {
 // collectCopies: all that answers to a name, and the client does not hold or is to be told
 // all the same.
 func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) {
-	_, exact := d.led[id]
+	led, warm := v.LedTo(id) != nil, v.Warm(id)
 	sent, lacking := !v.Told(id).Copy(), false
 	since, debt := d.forced[id]
 	for _, r := range a.Resources() {
-		switch kept := v.Warm(id) && d.brings(r.Name); {
-		case kept:
+		at := d.exact.find(r.Name)
+		switch {
+		case warm && at.brings():
 			continue // what is from disk does not replace it (RECON-19)
-		case d.brings(r.Name) && d.holds(v, r) && !debt:
-			d.spare(r, p)
-		case d.brought.spared(r.Name): // another of its names has led here already
+		case at.brings() && at.version == r.Version && !debt:
+			d.spareAt(at, r, p)
+		case at != nil && at.spared: // another of its names has led here already
 		case (!forced || debt && !asked && d.toldSince(v, r, since)) && d.holds(v, r):
 		case v.Body(r) == nil: // it is handed over when it comes
 			v.Ask(r)
@@ -353,8 +352,8 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			p.resources, sent = append(p.resources, r), true
 			d.answers(v, r)
 		}
-		if exact {
-			d.sentFor(r)
+		if led {
+			d.sentFor(at, r)
 		}
 	}
 	if sent && !lacking {

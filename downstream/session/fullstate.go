@@ -149,7 +149,7 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 	if !p.shrunk {
 		s.told = p.position
 		if len(s.stays) == 0 {
-			s.untold, s.other = p.position, nil
+			s.untold, s.exact = p.position, exact{}
 		}
 	}
 	stays := leavingNames(s.stays)

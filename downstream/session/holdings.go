@@ -21,32 +21,22 @@ import (
 //   - members of the wildcard's set: two positions in the order of changes, and what was told
 //     ahead of them;
 //   - what names lead to: for each name the position at which it was told, beside the name in
-//     the Subscription (fanout.Told);
+//     the Subscription (fanout.Told), as what it leads to if that bears another name;
 //   - by name and version only what the client came with, until it is judged, and what it was
-//     sent because of an alias.
+//     sent because of an alias, and members that the positions have passed without their being
+//     told, since a name leads to them (exact).
 type holdings struct {
 	// told: the client was sent what had changed in the wildcard's set up to here, and told of
 	// what had gone from it up to untold (ORDER-2); unseen: it has nothing of it.
 	told, untold cache.Seq
 	// ahead is what it was told of members that had changed after these.
 	ahead map[string]ahead
-	// brought are the versions that it came with and that are not judged yet (Delta).
-	brought *brought
-	// led are the resources that names were said to lead to, where these are not simply the
-	// ones that bear the names; other is what the client has of all of these, and of members
-	// that the positions have passed without their being told, since a name leads to them.
-	led   map[cache.ID][]string
-	other map[string]copied
-	// aliased: some resource that it was sent had aliases.
+	// judging: the client came with versions (Delta), and not all are judged, or told if they
+	// have gone.
+	judging bool
+	exact   exact
+	// aliased: some resource that it was sent had aliases, or one of its names was an alias.
 	aliased bool
-}
-
-// copied is what a client has of one resource: a version, "" if nobody knows which, or nothing; and
-// the position of the response that brought it, if that is known.
-type copied struct {
-	version string
-	some    bool
-	at      cache.Seq
 }
 
 // ahead is a version, or "" for gone, and when it was told.
@@ -61,17 +51,14 @@ const unseen cache.Seq = math.MaxUint64
 // plain: the client holds what everybody holds who was told of the wildcard's set up to the
 // same position. Such clients share what they are sent.
 func (h *holdings) plain() bool {
-	return h.brought == nil && len(h.ahead)+len(h.other) == 0 && (h.told == h.untold || h.told == 0 && h.untold == unseen)
+	return !h.judging && len(h.ahead)+h.exact.noted == 0 && (h.told == h.untold || h.told == 0 && h.untold == unseen)
 }
 
 // of is what the client holds of a resource; "" with true: some version of it, nobody knows
 // which.
 func (h *holdings) of(v fanout.View, name string) (version string, some bool) {
-	if b := h.brought.find(name); b != nil && !b.judged {
-		return b.version, true
-	}
-	if c, exact := h.other[name]; exact {
-		return c.version, c.some
+	if version, some, exact := h.exact.find(name).of(); exact {
+		return version, some
 	}
 	if id, ok := v.Lookup(name); ok {
 		return h.named(v, id)
@@ -82,7 +69,7 @@ func (h *holdings) of(v fanout.View, name string) (version string, some bool) {
 // named is what it holds of the resource that bears a subscribed name.
 func (h *holdings) named(v fanout.View, id cache.ID) (version string, some bool) {
 	told := v.Told(id)
-	if _, exact := h.led[id]; exact || !told.Copy() {
+	if !told.Copy() || v.LedTo(id) != nil {
 		return "", false
 	}
 	if r, at := own(v, id); r != nil && at <= told.At() {
@@ -131,39 +118,54 @@ func (h *holdings) holds(v fanout.View, r *cache.Resource) bool {
 	return some && version == r.Version
 }
 
-// exact is what is written down by version, as a client brings it.
-func (h *holdings) exact() map[string]string {
-	versions := h.brought.versions()
-	for name, c := range h.other {
-		if c.version != "" {
-			if versions == nil {
-				versions = make(map[string]string)
-			}
-			versions[name] = c.version
+// versions is what is written down by version, as a client brings it.
+func (h *holdings) versions() map[string]string {
+	versions := make(map[string]string)
+	for v := range h.exact.all(false) {
+		if v.brought || v.some && v.version != "" {
+			versions[v.name] = v.version
 		}
 	}
 	return versions
 }
 
 // bring takes in what a Delta client came with.
-func (h *holdings) bring(versions map[string]string) { h.brought = bring(versions) }
+func (h *holdings) bring(versions map[string]string) {
+	h.judging = true
+	h.exact.bring(versions)
+}
+
+// judged notes that all of that is judged.
+func (h *holdings) judged() {
+	h.judging = false
+	h.exact.judged()
+}
+
+// brings: the client came with a version of it that is not judged yet.
+func (h *holdings) brings(name string) bool { return h.exact.find(name).brings() }
+
+// judge notes that the versions of some names that the client came with count no more.
+func (h *holdings) judge(names ...string) {
+	for _, name := range names {
+		h.exact.judge(h.exact.find(name))
+	}
+}
 
 // sent notes that a resource is sent to the client, as a member of the wildcard's set or for one
 // of its names, in a response of this position.
 func (h *holdings) sent(r *cache.Resource, at cache.Seq) {
 	h.aliased = h.aliased || len(r.Aliases) > 0
-	h.brought.judge(r.Name)
-	if _, ok := h.other[r.Name]; ok {
-		h.other[r.Name] = copied{r.Version, true, max(at, h.other[r.Name].at)}
-	}
+	h.exact.sent(h.exact.find(r.Name), r.Version, at)
 }
 
 // sentAt is the position of the response in which the client was last sent one of the resources to
 // which a subscribed name leads; 0: nobody knows.
 func (h *holdings) sentAt(v fanout.View, id cache.ID, r *cache.Resource) (at cache.Seq) {
-	c, exact := h.other[r.Name]
-	if _, several := h.led[id]; exact || several {
-		return c.at
+	if v := h.exact.find(r.Name); v != nil && v.noted {
+		return v.at
+	}
+	if v.LedTo(id) != nil {
+		return 0
 	}
 	return v.Told(id).At()
 }
@@ -191,20 +193,17 @@ func (h *holdings) noteAhead(name string, a ahead) {
 
 // gone notes that it is told that names lead to nothing.
 func (h *holdings) gone(names []string) {
+	h.judge(names...)
 	for _, name := range names {
-		h.brought.judge(name)
-		delete(h.other, name)
+		h.exact.forget(name)
 	}
 }
 
 // leaveName takes in that a name is about to be given up, and returns the resources that the
 // client has because of it.
 func (h *holdings) leaveName(v fanout.View, id cache.ID) []string {
-	led, exact := h.led[id]
-	if exact {
-		if delete(h.led, id); len(h.led) == 0 {
-			h.led = nil
-		}
+	if led := v.LedTo(id); led != nil {
+		v.Lead(id, nil)
 		return led
 	}
 	name := v.Name(id)
@@ -212,7 +211,7 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID) []string {
 	if !some || !h.aliased {
 		return nil
 	}
-	h.note(name, copied{version: version, some: true})
+	h.exact.note(name, version, true)
 	return []string{name}
 }
 
@@ -227,7 +226,7 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 		for c := range changes {
 			version, some := h.of(v, c.Name)
 			if some && (version == "" || c.Resource == nil || slices.ContainsFunc(c.Resource.Aliases, asked)) {
-				h.note(c.Name, copied{version: version, some: true})
+				h.exact.note(c.Name, version, true)
 				members = append(members, c.Name)
 			}
 		}
@@ -247,14 +246,19 @@ func (h *holdings) passed() {
 
 // leads notes what a name leads to, and returns what it has led to and does not any more.
 func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []string) {
-	name, before := v.Name(id), h.led[id]
+	name, before := v.Name(id), v.LedTo(id)
 	plain := len(a.More) == 0 && (a.Resource == nil || a.Resource.Name == name)
 	if plain && before == nil {
 		return nil
 	}
-	if before == nil {
-		if version, some := h.of(v, name); some { // from now on it is written down by name
-			h.note(name, copied{version: version, some: true})
+	h.aliased = true
+	if before == nil { // from now on what it holds is written down by name
+		version, some, exact := h.exact.find(name).of()
+		if !exact {
+			version, some = h.named(v, id)
+		}
+		if some {
+			h.exact.note(name, version, true)
 			before = []string{name}
 		}
 	}
@@ -267,40 +271,20 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 			left = append(left, was)
 		}
 	}
-	switch {
-	case plain:
-		if delete(h.led, id); len(h.led) == 0 {
-			h.led = nil
-		}
-	case h.led == nil:
-		h.led = make(map[cache.ID][]string)
-		fallthrough
-	default:
-		h.led[id] = now
+	if plain {
+		now = nil
 	}
+	v.Lead(id, now)
 	return left
-}
-
-// sentFor notes that it has a resource because of an alias.
-func (h *holdings) sentFor(r *cache.Resource) {
-	h.note(r.Name, copied{r.Version, true, h.other[r.Name].at})
-}
-
-func (h *holdings) note(name string, c copied) {
-	if h.other == nil {
-		h.other = make(map[string]copied)
-	}
-	h.other[name] = c
 }
 
 // leftOut notes that resources are not in the response after all.
 func (h *holdings) leftOut(v fanout.View, resources []*cache.Resource, at cache.Seq) {
 	for _, r := range resources {
 		id, named := v.Lookup(r.Name)
-		_, exact := h.other[r.Name]
 		switch {
-		case exact:
-			h.note(r.Name, copied{})
+		case h.exact.notes(r.Name):
+			h.exact.note(r.Name, "", false)
 		case named:
 			v.Tell(id, fanout.ToldGone(at))
 		default:
@@ -312,8 +296,8 @@ func (h *holdings) leftOut(v fanout.View, resources []*cache.Resource, at cache.
 // skipped notes that the positions pass a member that is told, if at all, for a name.
 func (h *holdings) skipped(v fanout.View, after cache.Seq) {
 	for c := range v.Led(after) {
-		if _, exact := h.other[c.Name]; !exact && c.Resource != nil {
-			h.note(c.Name, copied{})
+		if c.Resource != nil && !h.exact.notes(c.Name) {
+			h.exact.note(c.Name, "", false)
 		}
 	}
 }
@@ -321,21 +305,19 @@ func (h *holdings) skipped(v fanout.View, after cache.Seq) {
 // sentBy notes that it has a resource to which it is not known which of its names have led.
 func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
 	id, own := v.Lookup(r.Name)
-	if _, exact := h.led[id]; own && exact || !own && v.Leads(r.Name) {
-		h.sentFor(r)
+	if own && v.LedTo(id) != nil || !own && v.Leads(r.Name) {
+		h.sentFor(nil, r)
 	}
 }
 
-// keeps notes that it has some version of a resource, whatever its interest leads to.
-func (h *holdings) keeps(name string) {
-	h.note(name, copied{some: true})
-}
-
-// forget erases what the client has of a resource.
-func (h *holdings) forget(name string) {
-	if delete(h.other, name); len(h.other) == 0 {
-		h.other = nil
+// sentFor notes that it has a resource because of an alias. at is its place among the exact ones,
+// or nil.
+func (h *holdings) sentFor(at *version, r *cache.Resource) {
+	if at == nil {
+		at = h.exact.add(r.Name)
 	}
+	h.exact.judge(at)
+	h.exact.has(at, r.Version, at.at)
 }
 
 // unsubscribed erases what the wildcard brought.

@@ -60,7 +60,7 @@ func (x *exchange) takes() (r room) {
 
 func (d *deltaState) takes() room {
 	r := d.exchange.takes()
-	return room{r.names + d.left.len(), d.brought.len()}
+	return room{r.names + d.left.len(), d.exact.left}
 }
 
 // claims judges what would be kept of the type after a request. It is counted out only if there

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,12 +20,14 @@ import (
 // BenchmarkUnderLock is what it costs other clients of a type that one of them has very many
 // names, or that very much changes: nothing may take more than n log n steps (VALID-9).
 func BenchmarkUnderLock(b *testing.B) {
-	fanout.OnLock = scaling.Lock
-	defer func() { fanout.OnLock = nil }()
+	config := fanout.Config{
+		Linger: time.Minute, MaxLinger: 10_000,
+		Lock: func() sync.Locker { return &scaling.Lock{} },
+	}
 	for _, c := range crowdings {
 		b.Run(c.name, func(b *testing.B) {
 			scaling.Run(b, c.n, func(n int) func() {
-				return c.setup(&crowd{b: b, url: c.url, n: n, hub: fanout.NewHub(fanout.Config{Linger: time.Minute, MaxLinger: 10_000})})
+				return c.setup(&crowd{b: b, url: c.url, n: n, hub: fanout.NewHub(config)})
 			})
 		})
 	}

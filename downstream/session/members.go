@@ -145,6 +145,6 @@ func (d *deltaState) tellMember(v fanout.View, name string, r *cache.Resource, p
 	} else {
 		p.gone = append(p.gone, name)
 	}
-	d.forget(name)
+	d.exact.forget(name)
 	d.sentAhead(v, name, r)
 }

@@ -116,7 +116,7 @@ func (x *exchange) succeed(was *exchange) {
 // move has the type served from another Hub, as if its client had just asked there for what it
 // subscribes to.
 func (d *deltaState) move(to exchange, now time.Time) {
-	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: d.exact()}
+	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: d.versions()}
 	req.ResourceNamesSubscribe, req.ResourceNamesUnsubscribe = was.interest()
 	*d = deltaState{exchange: to, quiet: was.quiet, resend: was.resend, needed: was.needed}
 	d.uncovered.least = was.uncovered.least

@@ -14,7 +14,7 @@ import (
 // givesUp takes in that names are about to be given up, and returns the resources that the
 // client has because of them, and may have because of others.
 func (d *deltaState) givesUp(names []string) (ledTo []string) {
-	if len(names) == 0 || !d.aliased && d.led == nil {
+	if len(names) == 0 || !d.aliased {
 		return nil
 	}
 	d.sub.Read(func(v fanout.View) {
@@ -46,17 +46,18 @@ func (d *deltaState) erase(ledTo []string) {
 				if _, some := d.of(v, name); some {
 					d.left.add(name)
 				}
-			case len(v.Names()) > 0 && mayLead(v, name, d.other[name].version):
+			case len(v.Names()) > 0 && d.mayLead(v, name):
 				d.release(name)
 			default:
-				d.forget(name)
+				d.exact.forget(name)
 			}
 		}
 	})
 }
 
-// mayLead: a version of a resource lists a name that the client asks for, or nobody knows.
-func mayLead(v fanout.View, name, version string) bool {
+// mayLead: what the client holds of a resource lists a name that it asks for, or nobody knows.
+func (d *deltaState) mayLead(v fanout.View, name string) bool {
+	version, _ := d.of(v, name)
 	r := v.Here(name, version)
 	return r == nil || slices.ContainsFunc(r.Aliases, func(alias string) bool {
 		_, asked := v.Lookup(alias)
@@ -79,7 +80,8 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 			delete(d.released, name)
 			d.fallsTo(v, name, member, p)
 		case d.ttl && some && v.Leased() && v.Here(name, version) == nil:
-			d.note(name, copied{some: true}) // its TTL may have run out, and the client has dropped it
+			d.exact.void(name)
+			d.exact.note(name, "", true) // its TTL may have run out, and the client has dropped it
 		}
 	}
 }
@@ -93,7 +95,7 @@ func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource,
 		return // it is answered by that name
 	case member == nil && some:
 		if d.brings(name) {
-			d.keeps(name) // until that is told
+			d.exact.note(name, "", true) // until that is told
 		}
 		p.removed = append(p.removed, name)
 		p.removedNames = append(p.removedNames, name)
@@ -102,7 +104,7 @@ func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource,
 		p.resources, p.mixed = append(p.resources, member), true
 		d.sentAhead(v, name, member)
 	}
-	d.forget(name)
+	d.exact.forget(name)
 }
 
 // answersTo: some name of the client's leads to a resource, or may: its own has no answer.
@@ -146,6 +148,6 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 			p.resources = append(p.resources, member)
 			s.sentAhead(v, name, member)
 		}
-		s.forget(name)
+		s.exact.forget(name)
 	}
 }

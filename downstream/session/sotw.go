@@ -100,9 +100,9 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 			if id, ok := v.Lookup(name); ok {
 				v.Tell(id, told)
 			} else if subscribed || v.Leads(name) {
-				s.keeps(name)
+				s.exact.note(name, "", true)
 			} else {
-				s.forget(name)
+				s.exact.forget(name)
 			}
 		}
 		if !subscribed {
@@ -118,7 +118,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 func (s *sotwState) gaveUp(names []string, held map[string]fanout.Told) {
 	for _, name := range names {
 		if _, some := held[name]; !some {
-			s.note(name, copied{})
+			s.exact.note(name, "", false)
 		}
 		s.release(name)
 	}
@@ -130,7 +130,7 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]fanout.T
 	held := make(map[string]fanout.Told)
 	for _, name := range names.Gone {
 		id, _ := v.Lookup(name)
-		if _, exact := s.led[id]; exact {
+		if v.LedTo(id) != nil {
 			for _, other := range s.leaveName(v, id) {
 				held[other] = fanout.Brought
 			}
@@ -332,13 +332,13 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 
 // collectCopies lists all that answers to a name and that the client does not hold, or all.
 func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, p *part) {
-	_, exact := s.led[id]
+	led := v.LedTo(id) != nil
 	for _, r := range a.Resources() {
 		if all || !s.holds(v, r) {
 			p.resources = append(p.resources, r)
 		}
-		if exact {
-			s.sentFor(r)
+		if led {
+			s.sentFor(nil, r)
 		}
 	}
 	v.Tell(id, fanout.ToldCopy(p.position))
@@ -413,7 +413,7 @@ func (s *sotwState) removedNow(p *part) {
 		return
 	}
 	s.stays, s.staysSince = nil, time.Time{}
-	s.told, s.untold, s.other = p.position, p.position, nil
+	s.told, s.untold, s.exact = p.position, p.position, exact{}
 	if len(p.goneIDs) > 0 {
 		s.sub.Read(func(v fanout.View) {
 			for _, id := range p.goneIDs {

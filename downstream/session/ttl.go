@@ -81,8 +81,10 @@ func (x *exchange) renewable(v fanout.View, from, to cache.Seq, yield func(r *ca
 // came with: it may have been renewed while the client was away.
 func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	var beats []*cache.Resource
+	if len(p.spared) > 0 {
+		d.exact.unspare()
+	}
 	for _, r := range p.spared {
-		d.brought.spare(r.Name, false)
 		if ends, _, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
 			beats = append(beats, r)
 			d.renewedAhead(r.Name, p.position)

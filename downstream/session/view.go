@@ -49,23 +49,20 @@ func is(version string) func(fanout.View) string {
 	return func(fanout.View) string { return version }
 }
 
-// lacks: a set from disk lacks what the client was given by name, and upstream has
-// not spoken of the set (RECON-19).
+// lacks: the wildcard's set lacks what the client was given by name, and that may be because it is
+// from disk and upstream has not spoken of it (RECON-19), or because a fault hides it (ERR-10).
 func (s *sotwState) lacks(v fanout.View) bool {
-	if subscribed, _ := v.Wildcard(); !subscribed || !v.WarmSet() {
+	if subscribed, _ := v.Wildcard(); !subscribed {
 		return false
 	}
-	for _, id := range v.Names() {
-		if name := v.Name(id); v.Told(id).Copy() && v.Told(id) != fanout.Brought && !v.Covers(name) {
+	for noted := range s.exact.all(false) {
+		if name := noted.name; !v.Covers(name) && (v.WarmSet() || v.Doubted(name)) {
 			return true
 		}
 	}
-	for name := range s.other {
-		if !v.Covers(name) {
-			return true
-		}
-	}
-	return false
+	return v.WarmSet() && slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
+		return v.Told(id).Copy() && v.Told(id) != fanout.Brought && !v.Covers(v.Name(id))
+	})
 }
 
 // warm: something in the view was loaded from disk and is not confirmed.

@@ -43,7 +43,7 @@ func (d *deltaState) warms(v fanout.View, name string) {
 	} else if subscribed, _ := v.Wildcard(); subscribed {
 		d.warmsMember(v, name)
 	}
-	d.brought.void(name)
+	d.exact.void(name)
 }
 
 func (s *sotwState) warms(v fanout.View, name string) {
@@ -58,29 +58,23 @@ func (x *exchange) warmsName(v fanout.View, id cache.ID) {
 	x.force(id, v.Position())
 }
 
-// warmsMember does so with a member of the wildcard's set, for an alias of it if the client asks
-// for one.
+// warmsMember does so with what the wildcard covers and no name of its own asks for.
 func (d *deltaState) warmsMember(v fanout.View, name string) {
-	if r := v.Resource(name); r != nil {
-		for _, alias := range r.Aliases {
-			if id, ok := v.Lookup(alias); ok {
-				d.warmsName(v, id)
-				return
-			}
-		}
+	if v.Resource(name) != nil {
 		d.warming.add(name)
 	}
 }
 
-// collectWarming has members told once more. That is no answer, and waits for an ACK.
+// collectWarming has it told once more. That is no answer, and waits for an ACK.
 func (d *deltaState) collectWarming(v fanout.View, push bool, p *part) {
 	if d.warming.len() == 0 || !push {
 		return
 	}
 	subscribed, synced := v.Wildcard()
 	for _, name := range d.warming.take() {
-		if r := v.Member(name); subscribed && synced && r != nil && !v.Leads(name) {
+		if r := v.Resource(name); subscribed && r != nil && (synced || v.Leads(name)) { // else it is in the first answer
 			p.resources, p.mixed = append(p.resources, r), true
+			d.sentBy(v, r)
 		}
 	}
 }

@@ -54,12 +54,12 @@ type Checker struct {
 	// hungSince is since when which control plane hangs. late: what is heard was said
 	// since then (over gRPC).
 	hungSince map[int]time.Time
-	hanged    bool                 // one has
-	crossed   map[string]bool      // what was said while it was given up, to be asked for again, and what a server keeps no account of (servers.go)
-	orphans   map[string]bool      // resources whose names were given up while an alias leads to them, by kind and name
-	about     *topic               // of the last response
-	leaves    bool                 // a client has given up a name under the wildcard
-	lapsedAt  map[string]time.Time // since when wildcards may be given up, by kind
+	hanged    bool                    // one has
+	crossed   map[int]map[string]bool // what was said on a stream while it was given up, to be asked for again, and what a server keeps no account of (servers.go)
+	orphans   map[string]bool         // resources whose names were given up while an alias leads to them, by kind and name
+	about     *topic                  // of the last response
+	leaves    bool                    // a client has given up a name under the wildcard
+	lapsedAt  map[string]time.Time    // since when wildcards may be given up, by kind
 	late      bool
 	second    bool                       // there is another control plane
 	doubts    map[string]map[bool]*doubt // what faults have left open, by kind and whether by wildcard (fault.go)
@@ -85,7 +85,7 @@ func newChecker(s Settings, bodies map[string]content) *Checker {
 		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
 		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{},
 		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
-		hungSince: map[int]time.Time{}, crossed: map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{}, settings: s, maxResponse: largestResponse, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores), marks: strings.Contains(s.Server, marks),
+		hungSince: map[int]time.Time{}, crossed: map[int]map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{}, settings: s, maxResponse: largestResponse, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores), marks: strings.Contains(s.Server, marks),
 	}
 	c.relayStarted()
 	for _, k := range kinds {
@@ -165,6 +165,7 @@ func (c *Checker) upClosed(id int) {
 		}
 	}
 	delete(c.streams, id)
+	delete(c.crossed, id)
 	c.noteLapse()
 }
 

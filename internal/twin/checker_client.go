@@ -121,8 +121,8 @@ func (c *Checker) interestChanged(k kind, before []string) {
 		c.known[k.name].byName.recall(name)
 		if kept := c.loaded[k.name][name] && c.now.Sub(c.loadedAt) < c.linger; !kept && !contains(before, name) {
 			c.since[k.name][name] = c.events
-			c.asksAnew(k, name, before)
 			c.undoubts(k, name)
+			c.asksAnew(k, name)
 		}
 	}
 }

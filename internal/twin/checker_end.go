@@ -136,7 +136,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			delete(view, name)
 			continue
 		}
-		if _, exists := view[name]; !exists && c.crossed[k.url+" "+name] {
+		if _, exists := view[name]; !exists && c.hasCrossed(k, name) {
 			continue
 		}
 		if t.brought[name] && (doubted(name) || slices.ContainsFunc(h.aliases, doubted)) {

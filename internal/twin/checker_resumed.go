@@ -20,6 +20,37 @@ func (c *Checker) evicted(k kind, name string, w word) bool {
 	return left(name) || slices.ContainsFunc(w.aliases, left)
 }
 
+// carried: some stream asks for names of a type.
+func (c *Checker) carried(k kind) bool {
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && !l.wildcard {
+			return true
+		}
+	}
+	return false
+}
+
+// asksAnew notes that somebody asks for a name again. If no stream carries it, and it has lingered
+// for as long as it may, the relay may have forgotten what it led to, and has told nobody.
+func (c *Checker) asksAnew(k kind, name string) {
+	left, wanted := c.wanted[k.name][name]
+	if !wanted || c.now.Sub(left) < c.linger && !c.evicts {
+		return
+	}
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && !l.names[name].IsZero() {
+			return
+		}
+	}
+	v, remembered := c.known[k.name].byName, c.remembered(k)
+	for other, w := range v.words {
+		if _, kept := remembered.words[other]; w.present && !kept && answers(other, w.aliases, name) {
+			w.unsure = true
+			v.words[other] = w
+		}
+	}
+}
+
 // follows is a lane as it is once the requests that follow the first have come, too:
 // what is asked for may not fit into one (UP-17).
 func (c *Checker) follows(k kind, l *relayLane) *relayLane {
@@ -45,30 +76,6 @@ func (c *Checker) follows(k kind, l *relayLane) *relayLane {
 		known.words[name] = w
 	}
 	return &all
-}
-
-// asksAnew notes that a name is asked for that nobody asked for before. Where names do not linger,
-// and no stream carried it, what it led to may be forgotten (UP-8).
-func (c *Checker) asksAnew(k kind, name string, before []string) {
-	if c.linger > 0 {
-		return
-	}
-	for _, s := range c.streams {
-		if l := s.lanes[k.name]; l != nil && !l.wildcard && !l.names[name].IsZero() {
-			return // it is given up in words
-		}
-	}
-	others := map[string]bool{}
-	for _, other := range before {
-		others[other] = other != wildcard
-	}
-	v := c.known[k.name].byName
-	for _, led := range append(aliased(name), name) {
-		if w := v.words[led]; w.present && answers(led, w.aliases, name) && !c.kept(k, others, led, w) {
-			w.unsure = true
-			v.words[led] = w
-		}
-	}
 }
 
 // upForgets drops what the relay is to forget: what it unsubscribes (UP-8), or on a

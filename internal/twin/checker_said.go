@@ -18,6 +18,8 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	}
 	l, known := s.lanes[k.name], c.known[k.name]
 	l.pending[resp.GetNonce()] = bad
+	answered := l.heard
+	l.heard = true
 	if len(l.names) == 0 && (l.wildcard || len(Union(c.interests(k))) == 0) {
 		l.heard = true // it was a response of the type (MISS-4)
 		if !l.wildcard && !s.sotw && k.full {
@@ -31,8 +33,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	if !l.wildcard {
 		v.vouch()
 	}
-	answered := l.heard
-	l.heard, l.latest, s.latest = true, c.now, c.now
+	l.latest, s.latest = c.now, c.now
 	c.events++
 	c.news = true
 	c.works()

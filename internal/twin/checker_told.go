@@ -347,6 +347,10 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 		}
 		return false
 	}
+	if w, had := c.known[k.name].byName.present(name); had && !c.carried(k) && c.evicted(k, name, w) {
+		w.unsure = true // no request says so
+		c.known[k.name].byName.words[name] = w
+	}
 	doubted := func(asked string) bool { return t.brought[asked] && c.mayDoubt(k.name, false, asked) }
 	if t.interest.Named(name, nil) && !t.later[name] && c.unvouched(k, t, name) && !c.met(k, t, name) {
 		c.fail("MISS-4", "%s came with %s, of which a stream was silent that had carried nothing of the type, and is told that it is gone", who, name)

@@ -18,6 +18,9 @@ func (s *Script) drawMore(r *rand.Rand) {
 	if r.IntN(6) == 0 {
 		s.drawRefused(r)
 	}
+	if r.IntN(6) == 0 {
+		s.drawCrowded(r)
+	}
 }
 
 // drawLengths draws what is split: bounds, each half of the time, a server that refuses long
@@ -81,5 +84,22 @@ func (s *Script) drawRefused(r *rand.Rand) {
 			o.Drop = append(o.Drop, wildcard)
 		}
 		s.Ops = slices.Insert(s.Ops, r.IntN(len(s.Ops)+1), o)
+	}
+}
+
+// drawCrowded has clients ask for types for which there is no room, and makes some, mostly.
+func (s *Script) drawCrowded(r *rand.Rand) {
+	for range 1 + r.IntN(6) {
+		o := Op{Verb: "crowded", Who: r.IntN(4), Add: someNames(r, 3), Drop: someNames(r, 4), N: r.IntN(4)}
+		switch r.IntN(8) {
+		case 0:
+			o.Add = append(o.Add, wildcard)
+		case 1:
+			o.Drop = append(o.Drop, wildcard)
+		}
+		s.Ops = slices.Insert(s.Ops, r.IntN(len(s.Ops)+1), o)
+	}
+	for _, n := range oneOf(r, []int{1}, []int{1}, []int{1, 0}, []int{1, 0, 1}) {
+		s.Ops = slices.Insert(s.Ops, r.IntN(len(s.Ops)+1), Op{Verb: "room", N: n})
 	}
 }

@@ -36,6 +36,8 @@ type Relay interface {
 	Kills() bool
 	Hold(hold bool)
 	Step(n int)
+	// Room says whether there is room for types of which there may be none (NODE-14).
+	Room(room bool)
 }
 
 // The settings that do not vary, and what names there are.
@@ -66,11 +68,15 @@ type Game struct {
 	snapshot bool  // the relay keeps one on disk
 	open     []int // streams to the control planes, oldest first
 	trace    func(string)
+
+	hasRoom      bool // for types of which there may be none (room.go)
+	roomSince    time.Time
+	roomVersions map[string]string // of what they have, by URL and name
 }
 
 func newGame(s Settings, trace func(string)) *Game {
 	planes := []*controlPlane{newControlPlane(s.Server)}
-	g := &Game{planes: planes, snapshot: s.Snapshot, players: map[int]*player{}, trace: trace}
+	g := &Game{planes: planes, snapshot: s.Snapshot, players: map[int]*player{}, trace: trace, roomVersions: map[string]string{}}
 	planes[0].strict = s.Bounded(boundLeast)
 	planes[0].now = func() time.Time { return g.relay.Now() }
 	if s.Second != "" {
@@ -209,6 +215,8 @@ func (g *Game) play(o Op) {
 		g.wait(time.Duration(o.N) * time.Millisecond)
 	case "save":
 		g.save()
+	case "room":
+		g.setRoom(o.N != 0)
 	case "restart":
 		g.restart(o.N != 0 && g.relay.Kills())
 	case "hold":
@@ -285,7 +293,7 @@ func (g *Game) playStream(o Op, k kind) {
 		}
 		resp.Nonce = plane.nonce(k, s.lanes[k.name])
 		g.answer(id, resp, false)
-		g.noteUnasked(s, k, resp)
+		g.noteUnasked(id, s, k, resp)
 	case "end":
 		g.log("up%d > end %d", id, o.N)
 		g.checker.now = g.relay.Now()
@@ -403,7 +411,9 @@ func (g *Game) playClient(o Op, k kind) {
 	case "sub":
 		g.subscribe(p, k, o.Add, o.Drop)
 	case "refused":
-		g.askRefused(p, o.Add, o.Drop)
+		g.askRefused(p, refusedType, o.Add, o.Drop, false)
+	case "crowded":
+		g.askRefused(p, []string{crowdedType, fullestType}[o.N&1], o.Add, o.Drop, o.N&2 != 0)
 	case "ack", "nack":
 		g.judge(p, k, o.Verb == "nack")
 	case "acks":

@@ -189,6 +189,7 @@ func (r *liveRelay) Wait(d time.Duration) {
 	r.Settle()
 }
 
+func (r *liveRelay) Room(bool) {}
 func (r *liveRelay) Hold(bool) {}
 func (r *liveRelay) Step(int)  { r.Settle() }
 

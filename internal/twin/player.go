@@ -20,8 +20,8 @@ type player struct {
 	open   bool
 	deaf   bool // does not read
 	spoken bool // on this stream
-	// refused is what it has asked for, on this stream, of the type that nobody may have.
-	refused *refusal
+	// refused is what it has asked for, on this stream, of types that it may not have, by URL.
+	refused map[string]*refusal
 	wants   map[string]Interest
 	before  map[string]map[string]held // what it held at an earlier reconnect
 	last    map[string]string          // SotW: the last nonce, by kind
@@ -56,7 +56,7 @@ func (p *player) agent() string {
 // openStream opens a stream and says what the client wanted on the last one.
 func (g *Game) openStream(p *player, n int) {
 	p.deaf = false
-	p.refused = nil
+	p.refused = map[string]*refusal{}
 	p.open, p.spoken, p.last = true, false, map[string]string{}
 	g.log("c%d > open sotw=%v", p.id, p.sotw)
 	g.checker.clientOpened(p.id, p.sotw, p.takesTTL())

@@ -47,6 +47,7 @@ type pureRelay struct {
 	warmth *session.Warmth
 	disk   []byte // the snapshot; nil: none
 	sotw   string // Settings.SotW
+	crowd  crowd
 
 	streams []upstream.StreamID       // open ones
 	planeOf map[upstream.StreamID]int // to which control plane they lead
@@ -176,6 +177,7 @@ func newPureRelay(g *Game, s Settings) *pureRelay {
 	if s.Bounded(boundResponse) {
 		r.session.MaxResponse, g.checker.maxResponse = smallResponse, smallResponse
 	}
+	r.session.Types = crowdTypes
 	r.session.Random, r.session.Bounds = func() float64 { return 0.5 }, sessionBounds(s)
 	r.Restart()
 	return r
@@ -189,7 +191,7 @@ func (r *pureRelay) Restart() {
 	for _, p := range r.planes {
 		p.connected, p.pending = false, nil
 	}
-	r.warmth = session.NewWarmth()
+	r.warmth, r.crowd.hub = session.NewWarmth(), nil
 	h := relay.HubConfig(r.config)
 	h.Bounds = hubBounds(r.settings)
 	r.hub = fanout.NewHub(h)
@@ -233,6 +235,9 @@ func (r *pureRelay) Key(*core.Node) (string, *session.End) { return "", nil }
 func (r *pureRelay) Join(_ session.Peer, _ *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
 	if t == refusedType {
 		return session.Membership{Own: true}, &session.End{Reason: session.Forbidden, Message: "not for you"}
+	}
+	if t == crowdedType || t == fullestType {
+		return r.joinCrowd()
 	}
 	return session.Membership{Hub: r.hub, Leave: func() {}}, nil
 }

@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -8,117 +9,196 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A type that no client may have (NODE-14). It costs a client that type only: each name of it
-// is answered with an error, once each time that a request names it, a wildcard is not answered
-// at all, nor are names while that waits, and whatever else the client asks for goes on. On the
-// pure cores only: over gRPC a group would have to be configured that nobody may enter.
-
-// refusedType is that type, and permissionDenied the status with which it is refused.
+// Types that clients may not have (NODE-14): one that is for nobody, and two for which there may
+// be no room. Such a type costs a client that type only: each name of it is answered with an
+// error, once each time that a request names it, a wildcard is not answered at all, nor are names
+// while that waits, and whatever else the client asks for goes on. What has no room is served
+// within a minute of there being some (room.go). On the pure cores only: over gRPC groups would
+// have to be configured for it.
 const (
-	refusedType      = "type.googleapis.com/test.Refused"
-	permissionDenied = 7
+	refusedType = "type.googleapis.com/test.Refused"
+	crowdedType = "type.googleapis.com/test.Crowded"
+	fullestType = "type.googleapis.com/test.Fullest" // the same, full-state
+
+	permissionDenied  = 7
+	resourceExhausted = 8
 )
 
-// refusal is what a client has asked for of the refused type, on its stream.
+// refusal is what a client has asked for of one of these types, on its stream.
 type refusal struct {
+	url      string
 	names    map[string]bool
-	owed     map[string]bool // names that await their error
+	owed     map[string]bool // names that await their answer
 	wildcard bool
 	asked    bool   // anything
 	nonce    string // of the last response
+	room     room
 }
 
-// askRefused has a client ask for names of the refused type, and give some up.
-func (g *Game) askRefused(p *player, add, drop []string) {
+// crowds: there may be room for the type.
+func (r *refusal) crowds() bool { return r.url != refusedType }
+
+// askRefused has a client ask for names of such a type, and give some up. brings: it says that it
+// has something of it, if that is its first request.
+func (g *Game) askRefused(p *player, url string, add, drop []string, brings bool) {
 	if !p.open || !g.relay.Kills() || p.sotw && len(add) == 0 {
 		return
 	}
-	if p.refused == nil {
-		p.refused = &refusal{names: map[string]bool{}, owed: map[string]bool{}}
+	r := p.refused[url]
+	if r == nil {
+		r = &refusal{url: url, names: map[string]bool{}, owed: map[string]bool{}, room: newRoom(g.hasRoom)}
 	}
-	r := p.refused
-	if len(add) == 0 && !r.asked {
+	if brings = brings && r.crowds() && !r.asked; len(add) == 0 && !r.asked {
 		return // a first request that names nothing asks for everything
 	}
 	var m proto.Message
 	if p.sotw {
-		add = slices.DeleteFunc(slices.Clone(add), func(name string) bool { return name == wildcard })
-		names := map[string]bool{}
-		for _, name := range add {
-			names[name] = true
-			if !r.names[name] {
-				r.owed[name] = true
-			}
-		}
-		for name := range r.names {
-			if !names[name] {
-				delete(r.owed, name)
-			}
-		}
-		r.names = names
-		m = &discovery.DiscoveryRequest{TypeUrl: refusedType, ResourceNames: add, ResponseNonce: r.nonce, Node: p.node()}
+		m = r.sotw(p, add, brings)
 	} else {
 		drop = slices.DeleteFunc(slices.Clone(drop), func(name string) bool { return slices.Contains(add, name) })
 		if len(add)+len(drop) == 0 || len(add) == 0 && r.nonce == "" {
 			return // a first request that names nothing asks for everything
 		}
-		for _, name := range add {
-			if name == wildcard {
-				r.wildcard = true
-				continue
-			}
-			r.names[name], r.owed[name] = true, true
-		}
-		for _, name := range drop {
-			delete(r.names, name)
-			delete(r.owed, name)
-			r.wildcard = r.wildcard && name != wildcard
-		}
-		m = &discovery.DeltaDiscoveryRequest{TypeUrl: refusedType, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: drop, Node: p.node()}
+		m = r.delta(p, add, drop, brings, g.roomVersions)
 	}
 	r.asked = true
+	p.refused[url] = r
 	g.log("c%d > %s", p.id, m)
 	g.relay.Ask(p.id, m)
 }
 
-// toldRefused judges what a client is told of the refused type; false: it is of another one.
+func (r *refusal) sotw(p *player, add []string, brings bool) proto.Message {
+	add = slices.DeleteFunc(slices.Clone(add), func(name string) bool { return name == wildcard })
+	names := map[string]bool{}
+	for _, name := range add {
+		if names[name] = true; !r.names[name] {
+			r.asks(name)
+		}
+	}
+	for name := range r.names {
+		if !names[name] {
+			r.gives(name)
+		}
+	}
+	r.names = names
+	m := &discovery.DiscoveryRequest{TypeUrl: r.url, ResourceNames: add, ResponseNonce: r.nonce, Node: p.node()}
+	if brings {
+		m.VersionInfo = "foreign"
+	}
+	return m
+}
+
+func (r *refusal) delta(p *player, add, drop []string, brings bool, versions map[string]string) proto.Message {
+	m := &discovery.DeltaDiscoveryRequest{TypeUrl: r.url, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: drop, Node: p.node()}
+	if brings {
+		m.InitialResourceVersions = r.room.brings(r.url, versions)
+	}
+	for _, name := range add {
+		if name == wildcard {
+			r.wildcard = true
+			r.room.asksAll()
+			continue
+		}
+		r.names[name] = true
+		r.asks(name)
+		if brings && r.room.holds[name] {
+			delete(r.room.may, name) // DOWN-DELTA-8
+		}
+	}
+	for _, name := range drop {
+		had := r.names[name]
+		delete(r.names, name)
+		r.wildcard = r.wildcard && name != wildcard
+		if !brings { // what it comes with, and asks for nothing of, is for the relay to remove (DOWN-DELTA-11)
+			r.gives(name)
+		}
+		if had && r.wildcard {
+			r.room.may[name] = true // WILD-8
+		}
+	}
+	return m
+}
+
+// asks notes that a name is to be answered.
+func (r *refusal) asks(name string) { r.owed[name], r.room.may[name] = true, true }
+
+// gives notes that it is given up.
+func (r *refusal) gives(name string) {
+	delete(r.owed, name)
+	if name == wildcard {
+		maps.DeleteFunc(r.room.holds, func(held string, _ bool) bool { return !r.names[held] })
+		return
+	}
+	if !r.wildcard {
+		delete(r.room.holds, name)
+		delete(r.room.stale, name)
+	}
+}
+
+// toldRefused judges what a client is told of one of these types; false: it is of another one.
 func (g *Game) toldRefused(p *player, m proto.Message, at time.Time) bool {
 	var url, nonce string
 	var errors []*discovery.ResourceError
-	more := 0
+	var set, gone []string
 	switch resp := m.(type) {
 	case *discovery.DeltaDiscoveryResponse:
-		url, nonce, errors, more = resp.GetTypeUrl(), resp.GetNonce(), resp.GetResourceErrors(), len(resp.GetResources())+len(resp.GetRemovedResources())
+		url, nonce, errors, gone = resp.GetTypeUrl(), resp.GetNonce(), resp.GetResourceErrors(), resp.GetRemovedResources()
+		for _, r := range resp.GetResources() {
+			set = append(set, r.GetName())
+		}
+		if url == crowdedType || url == fullestType {
+			g.learnRoom(resp)
+		}
 	case *discovery.DiscoveryResponse:
-		url, nonce, errors, more = resp.GetTypeUrl(), resp.GetNonce(), resp.GetResourceErrors(), len(resp.GetResources())
+		url, nonce, errors = resp.GetTypeUrl(), resp.GetNonce(), resp.GetResourceErrors()
+		for _, body := range resp.GetResources() {
+			set = append(set, string(body.GetValue()))
+		}
 	}
-	if url != refusedType {
+	if url != refusedType && url != crowdedType && url != fullestType {
 		return false
 	}
 	g.checker.now = at
-	if p == nil || p.refused == nil || more > 0 {
-		g.checker.fail("NODE-14", "a client is told of a type that is refused to it, or that it has not asked for")
+	if p == nil || p.refused[url] == nil {
+		g.checker.fail("NODE-14", "a client is told of a type that it has not asked for")
 		return true
 	}
-	p.refused.nonce = nonce
-	for _, e := range errors {
-		name := e.GetResourceName().GetName()
-		if !p.refused.owed[name] || e.GetErrorDetail().GetCode() != permissionDenied {
+	r := p.refused[url]
+	r.nonce = nonce
+	refused := slices.DeleteFunc(slices.Clone(errors), func(e *discovery.ResourceError) bool { return r.crowds() && e.GetErrorDetail().GetCode() == notFound })
+	for _, e := range refused {
+		name, code := e.GetResourceName().GetName(), e.GetErrorDetail().GetCode()
+		if want := int32(permissionDenied); !r.owed[name] || r.room.served || code != want && !(r.crowds() && code == resourceExhausted) {
 			g.checker.fail("NODE-14", "c%d is told of %s, of a type that is refused to it, with %v, and awaits nothing or another status", p.id, name, e.GetErrorDetail())
 		}
-		delete(p.refused.owed, name)
+		delete(r.owed, name)
+	}
+	if len(refused) == 0 || len(set) > 0 || len(refused) < len(errors) {
+		for _, e := range errors {
+			gone = append(gone, e.GetResourceName().GetName())
+		}
+		g.served(p, r, set, gone)
+	} else if len(gone) > 0 {
+		g.served(p, r, nil, gone)
+	} else if url == fullestType && p.sotw {
+		clear(r.room.holds) // a set of nothing
 	}
 	return true
 }
 
-// refusedKnown judges whether every name of the refused type has its answer.
+// refusedKnown judges whether every name of these types has its answer.
 func (g *Game) refusedKnown() {
 	for _, p := range g.everybody() {
-		if !p.open || p.deaf || p.refused == nil || p.refused.wildcard {
+		if !p.open || p.deaf {
 			continue
 		}
-		for name := range p.refused.owed {
-			g.checker.fail("NODE-14", "c%d has had no answer for %s, of a type that is refused to it", p.id, name)
+		for _, r := range p.refused {
+			g.roomKnown(p, r)
+			for name := range r.owed {
+				if !r.wildcard || r.room.served {
+					g.checker.fail("NODE-14", "c%d has had no answer for %s, of a type that is or was refused to it", p.id, name)
+				}
+			}
 		}
 	}
 }

@@ -64,6 +64,7 @@ var verbs = map[string]string{
 	"subs":      "subscribes to the first N of many names; SotW: to these",
 	"unsubs":    "gives them up; SotW: all but the first",
 	"refused":   "subscribes and unsubscribes names of a type that it may not have (on the pure cores); SotW: these names from now on",
+	"crowded":   "the same of a type for which there may be no room; N bit 0: which, bit 1: it comes with something",
 	"ack":       "ACKs its oldest response of a type",
 	"nack":      "NACKs it",
 	"acks":      "ACKs everything",
@@ -74,6 +75,7 @@ var verbs = map[string]string{
 	"wait":    "N milliseconds pass",
 	"save":    "the relay writes its snapshot (on the pure cores; over gRPC it does when it ends)",
 	"restart": "the relay ends and starts again; N 1: it is killed (on the pure cores)",
+	"room":    "there is room for types that had none (N 1), or none for who asks from now on",
 	"hold":    "the relay does nothing by itself (on the pure cores)",
 	"go":      "N of its parts act, or without N all of it from now on",
 }

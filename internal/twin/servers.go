@@ -128,17 +128,35 @@ func (g *Game) noteCrossing(id int, resp *discovery.DeltaDiscoveryResponse) {
 		}
 	}
 	for _, r := range resp.GetResources() {
-		g.checker.crossed[resp.GetTypeUrl()+" "+r.GetName()] = given[r.GetName()] ||
-			slices.ContainsFunc(r.GetAliases(), func(alias string) bool { return given[alias] })
+		g.checker.crosses(id, resp.GetTypeUrl(), r.GetName(), given[r.GetName()] ||
+			slices.ContainsFunc(r.GetAliases(), func(alias string) bool { return given[alias] }))
 	}
+}
+
+// crosses notes whether a stream may never say that a resource went.
+func (c *Checker) crosses(id int, url, name string, crosses bool) {
+	if c.crossed[id] == nil {
+		c.crossed[id] = map[string]bool{}
+	}
+	c.crossed[id][url+" "+name] = crosses
+}
+
+// hasCrossed: some stream may never say that a resource went.
+func (c *Checker) hasCrossed(k kind, name string) bool {
+	for _, names := range c.crossed {
+		if names[k.url+" "+name] {
+			return true
+		}
+	}
+	return false
 }
 
 // noteUnasked notes what a stream was sent that had not asked for it: a server that keeps
 // no account of that never says that it went.
-func (g *Game) noteUnasked(s *serverStream, k kind, resp *discovery.DeltaDiscoveryResponse) {
+func (g *Game) noteUnasked(id int, s *serverStream, k kind, resp *discovery.DeltaDiscoveryResponse) {
 	for _, r := range resp.GetResources() {
 		if _, noted := s.lanes[k.name].sent[r.GetName()]; !noted {
-			g.checker.crossed[k.url+" "+r.GetName()] = true
+			g.checker.crosses(id, k.url, r.GetName(), true)
 		}
 	}
 }

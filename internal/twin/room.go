@@ -1,0 +1,141 @@
+package twin
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+)
+
+// What becomes of a type for which there was no room when there is: it is served on the same
+// stream, as if the client had just asked for what it subscribes to (NODE-14). Nothing of such a
+// type ever changes: a to d exist, and nothing else.
+
+// retryRoom is how long it takes at most until room is found.
+const retryRoom = time.Minute
+
+// roomNames are those that exist.
+var roomNames = poolNames[:4]
+
+// room is what a client knows of a type for which there may be room.
+type room struct {
+	any    bool            // there has been some since it asked
+	served bool            // it has been told something
+	holds  map[string]bool // as it is
+	stale  map[string]bool // as it is not, or does not exist
+	may    map[string]bool // names that it may be told of, though it was
+}
+
+func newRoom(any bool) room {
+	return room{any: any, holds: map[string]bool{}, stale: map[string]bool{}, may: map[string]bool{}}
+}
+
+// setRoom makes room for what had none, or takes it from whoever comes later.
+func (g *Game) setRoom(has bool) {
+	if g.hasRoom = has; has {
+		g.roomSince = g.relay.Now()
+		for _, p := range g.everybody() {
+			for _, r := range p.refused {
+				r.room.any = true
+			}
+		}
+	}
+	g.relay.Room(has)
+}
+
+// brings has the client come with something that is not so any more, something that does not
+// exist, and, if anybody has been told of it, something that is so.
+func (r *room) brings(url string, versions map[string]string) map[string]string {
+	r.stale["a"], r.stale["zz"] = true, true
+	brought := map[string]string{"a": "old", "zz": "old"}
+	if version, known := versions[url+" b"]; known {
+		r.holds["b"], brought["b"] = true, version
+	}
+	return brought
+}
+
+// asksAll notes that all there is may be told again, save what the client came with.
+func (r *room) asksAll() {
+	for _, name := range roomNames {
+		r.may[name] = r.may[name] || r.served || !r.holds[name]
+	}
+}
+
+// learnRoom notes the versions that clients are told.
+func (g *Game) learnRoom(resp *discovery.DeltaDiscoveryResponse) {
+	for _, r := range resp.GetResources() {
+		g.roomVersions[resp.GetTypeUrl()+" "+r.GetName()] = r.GetVersion()
+	}
+}
+
+// served judges what a client is told of a type for which there is room now, and was none perhaps.
+func (g *Game) served(p *player, r *refusal, set, gone []string) {
+	full := p.sotw && r.url == fullestType
+	uncovered := func(name string) bool { return r.room.holds[name] && !r.names[name] && !r.wildcard }
+	answer := func(name string) bool { return !r.room.stale[name] && !uncovered(name) } // else it is what it came with
+	if !r.crowds() || !r.room.any && (len(set) > 0 || slices.ContainsFunc(gone, answer)) {
+		g.checker.fail("NODE-14", "c%d is told of a type that is refused to it", p.id)
+		return
+	}
+	if !r.room.served && r.room.any && (len(set) > 0 || slices.ContainsFunc(gone, func(name string) bool { return r.names[name] })) {
+		r.room.served = true
+		for name := range r.names { // it is as if they were just asked for
+			r.owed[name], r.room.may[name] = !r.room.holds[name], r.room.may[name] || !r.room.holds[name]
+		}
+		if r.wildcard {
+			r.room.asksAll()
+		}
+	}
+	if full {
+		clear(r.room.holds)
+	}
+	for _, name := range set {
+		switch exists := slices.Contains(roomNames, name); {
+		case !exists || !r.names[name] && !r.wildcard:
+			g.checker.fail("NODE-14", "c%d is told of %s, which it has not asked for, or which does not exist", p.id, name)
+		case r.room.holds[name] && !r.room.may[name]:
+			g.checker.fail("G5", "c%d is told of %s again", p.id, name)
+		}
+		r.room.holds[name] = true
+		delete(r.room.stale, name)
+		delete(r.room.may, name)
+		delete(r.owed, name)
+	}
+	for _, name := range gone {
+		switch {
+		case slices.Contains(roomNames, name) && (r.names[name] || r.wildcard):
+			g.checker.fail("G4", "c%d is told that %s is gone", p.id, name)
+		case !r.room.may[name] && answer(name) && !full:
+			g.checker.fail("DOWN-DELTA-14", "c%d is told again that %s is gone", p.id, name)
+		}
+		delete(r.room.holds, name)
+		delete(r.room.stale, name)
+		delete(r.room.may, name)
+		delete(r.owed, name)
+	}
+	for name := range r.names {
+		if full && slices.Contains(roomNames, name) && !r.room.holds[name] {
+			g.checker.fail("DOWN-SOTW-6", "c%d wants %s, and its set lacks it", p.id, name)
+		}
+	}
+}
+
+// roomKnown judges whether a client is served that has waited for room for long enough.
+func (g *Game) roomKnown(p *player, r *refusal) {
+	if !r.crowds() || !g.hasRoom || g.relay.Now().Sub(g.roomSince) <= retryRoom {
+		return
+	}
+	for _, name := range roomNames {
+		if (r.wildcard || r.names[name]) && !r.room.holds[name] {
+			g.checker.fail("NODE-14", "c%d wants %s, for which there is room, and does not hold it", p.id, name)
+		}
+	}
+	left := maps.Clone(r.room.stale)
+	maps.Copy(left, r.room.holds)
+	for name := range left {
+		if covered := r.wildcard || r.names[name]; !p.sotw && len(r.names) > 0 && (r.room.stale[name] || !covered) {
+			g.checker.fail("DOWN-DELTA-11", "c%d holds %s still, of a type for which there is room", p.id, name)
+		}
+	}
+}
