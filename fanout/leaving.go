@@ -71,8 +71,13 @@ func (h *Hub) Remembers(t cache.TypeURL) (remembers bool) {
 
 // Leaving is what has left since the client was told of the type, up to a position: what it has
 // and its interest does not lead to any more.
-func (v View) Leaving(told cache.Seq) (all []Leaving) {
+//
+// What it was sent as leaving before is not among it: the other lane may have lost that since.
+func (v View) Leaving(told cache.Seq, before []Leaving) (all []Leaving) {
 	at := make(map[string]int)
+	for _, l := range before {
+		at[l.Name] = -1
+	}
 	for _, l := range slices.Backward(v.x.leaving.all) {
 		if l.to <= told {
 			break
@@ -82,7 +87,7 @@ func (v View) Leaving(told cache.Seq) (all []Leaving) {
 		}
 		if i, again := at[l.Name]; !again {
 			at[l.Name], all = len(all), append(all, l)
-		} else if all[i].member { // its names led to the other one (WILD-16)
+		} else if i >= 0 && all[i].member { // its names led to the other one (WILD-16)
 			all[i] = l
 		}
 	}

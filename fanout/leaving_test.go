@@ -25,7 +25,7 @@ func TestWhatLeavesIsForgotten(t *testing.T) {
 	var told cache.Seq
 	leaving := func(told cache.Seq) (names []string) {
 		s.Read(func(v View) {
-			for _, l := range v.Leaving(told) {
+			for _, l := range v.Leaving(told, nil) {
 				names = append(names, l.Name)
 			}
 		})
@@ -55,7 +55,7 @@ func TestWhatLeavesIsForgotten(t *testing.T) {
 	s.Read(func(v View) {
 		for i := range news {
 			whole, _ := v.News(0)
-			news[i] = v.WithLeaving(whole.Resources, v.Leaving(told))
+			news[i] = v.WithLeaving(whole.Resources, v.Leaving(told, nil))
 		}
 	})
 	if news[0] != news[1] || len(news[0].Resources) != 2 {

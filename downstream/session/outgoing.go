@@ -52,7 +52,7 @@ func (s *sotwState) depart(v fanout.View, p *part, shrunk, acked bool) {
 	var stayed, left []fanout.Leaving
 	if s.turn.most > 0 {
 		v.Remember(s.turn.most)
-		stayed, left = v.StillLeaving(s.told, s.stays), v.Leaving(s.told)
+		stayed, left = v.StillLeaving(s.told, s.stays), v.Leaving(s.told, s.stays)
 	}
 	ids, others := errorsOf(v, p.errors, slices.Concat(stayed, left))
 	if shrunk && len(others)+len(p.unavailable) == 0 {

@@ -129,6 +129,32 @@ func TestWhatStaysIsWhatTheClientHas(t *testing.T) {
 	}
 }
 
+// Two lanes lose what stays, one after the other: it is listed once.
+func TestWhatStaysIsListedOnce(t *testing.T) {
+	w := newTurnWorld(t)
+	other := newTurnWorld(t)
+	other.s = New(w.s.config, Stream{}, Peer{}, oneGroup{w.hub}, NewWarmth(), func() {})
+	other.req(cache.Cluster, "", "*")
+	w.req(cache.Cluster, "", "a", "b", "old")
+	w.req(cache.Route, "", "r")
+	for _, wild := range []bool{true, false} {
+		w.apply(cache.Cluster, wild, nil, w.res(cache.Cluster, "old", "1", false))
+	}
+	w.next()
+	w.req(cache.Cluster, w.last[cache.Cluster], "a", "b", "old")
+	w.apply(cache.Cluster, false, []string{"old"}, w.res(cache.Cluster, "a", "1", false))
+	if got := said(w.next()); got != "CDS +a +old" {
+		t.Fatal(got)
+	}
+	w.apply(cache.Route, false, nil, w.res(cache.Route, "r", "1", false))
+	w.apply(cache.Cluster, true, []string{"old"})
+	w.apply(cache.Cluster, false, nil, w.res(cache.Cluster, "b", "1", false))
+	w.req(cache.Cluster, w.last[cache.Cluster], "a", "b", "old")
+	if got := said(w.next()); got != "CDS +a +b +old" {
+		t.Error(got)
+	}
+}
+
 // BenchmarkReplacedCluster: one cluster of 10,000 is replaced, for 20 clients; each is sent the
 // set with the one that goes, and the set without it.
 func BenchmarkReplacedCluster(b *testing.B) {
