@@ -25,6 +25,17 @@ func (d *deltaState) spareAt(at *version, r *cache.Resource, p *part) {
 	d.exact.sent(at, r.Version, 0)
 }
 
+// dropsMembers takes in that the wildcard is about to be given up: of what the client came with it
+// drops all that no name has led it to, which is to be sent again to a name that leads there now.
+func (d *deltaState) dropsMembers() {
+	d.sub.Read(func(v fanout.View) {
+		d.exact.voidAll(func(name string) bool {
+			_, own := v.Lookup(name)
+			return !own && (len(v.Names()) == 0 || !d.mayLead(v, name))
+		})
+	})
+}
+
 // collectBrought judges what was not judged with the names and members that were looked at:
 // what a snapshot from disk would have replaced, what was in doubt, and what nothing covers.
 // That is no answer, and waits for an ACK as changes do.

@@ -27,7 +27,8 @@ type debts struct {
 	released map[string]struct{}
 	left     pile[string]
 	refused  pile[string] // names asked for in a way that is not served (NAME-18)
-	// warming are members of the wildcard's set whose cluster was sent (ORDER-4).
+	// warming are members of the wildcard's set, and what an alias leads to beside that, whose
+	// cluster was sent (ORDER-4).
 	warming pile[string]
 
 	members       bool // the wildcard's set changed

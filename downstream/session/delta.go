@@ -62,6 +62,9 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	held := d.asMembers(subscribe)
 	d.forgive(unsubscribe)
 	ledTo := d.givesUp(unsubscribe)
+	if !first && d.judging && slices.Contains(unsubscribe, fanout.Wildcard) {
+		d.dropsMembers()
+	}
 	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
 	asked := d.sub.Delta(subscribe, unsubscribe, now)
 	d.asks(&asked, first, held)
@@ -300,12 +303,13 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 // collectAbsence: a name leads to nothing. waits: its removal may have to wait.
 func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) (waits bool) {
 	name, told := v.Name(id), v.Told(id)
+	has := told.Copy() || d.exact.has(name) // by an alias
 	switch {
 	case a.Negative != nil && (forced || a.Seq > told.At()):
 		p.resources = append(p.resources, a.Negative) // NAME-6
 		v.Tell(id, fanout.ToldGone(p.position))
 	case a.Negative != nil:
-	case d.quiet && !told.Copy() && !d.brings(name):
+	case d.quiet && !has && !d.brings(name):
 		v.Tell(id, fanout.ToldGone(p.position))
 	case !asked && v.Leads(name): // the client has it for another name
 		if version, some := d.of(v, name); some {
@@ -315,7 +319,7 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 	case asked:
 		p.gone = append(p.gone, name) // MISS-2
 		v.Tell(id, fanout.ToldGone(p.position))
-	case forced || told == 0 || told.Copy():
+	case forced || told == 0 || has:
 		p.removed = append(p.removed, name) // MISS-10
 		p.removedIDs = append(p.removedIDs, id)
 		return true
@@ -361,10 +365,11 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 	}
 }
 
-// toldSince: a resource was told for its own name after a position.
+// toldSince: a resource was told after a position, for its own name or for another.
 func (d *deltaState) toldSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
 	id, named := v.Lookup(r.Name)
-	return named && v.Told(id).At() > since
+	noted := d.exact.find(r.Name)
+	return named && v.Told(id).At() > since || noted != nil && noted.at > since
 }
 
 // collectHanded lists the bodies that had to be asked for, and have come (VALID-5).

@@ -128,6 +128,12 @@ func (e *exact) notes(name string) bool {
 	return v != nil && v.noted
 }
 
+// has: some version of a resource is noted.
+func (e *exact) has(name string) bool {
+	v := e.find(name)
+	return v != nil && v.noted && v.some
+}
+
 // note writes down what the client holds of a resource. What it came with stands before that
 // until it is judged.
 func (e *exact) note(name, version string, some bool) { e.noteAt(e.add(name), version, some) }
@@ -148,11 +154,11 @@ func (e *exact) sent(v *version, version string, at cache.Seq) {
 		return
 	}
 	if e.judge(v); v.noted {
-		e.has(v, version, max(at, v.at))
+		e.hasAt(v, version, max(at, v.at))
 	}
 }
 
-func (e *exact) has(v *version, version string, at cache.Seq) {
+func (e *exact) hasAt(v *version, version string, at cache.Seq) {
 	e.noteAt(v, version, true)
 	v.at = at
 }

@@ -148,6 +148,7 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 func (s *sotwState) delivered(v fanout.View, p *part) {
 	if !p.shrunk {
 		s.told = p.position
+		s.renews(p.position)
 		if len(s.stays) == 0 {
 			s.untold, s.exact = p.position, exact{}
 		}
@@ -156,8 +157,14 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 	for i, id := range v.Names() {
 		switch a := v.Answer(id); {
 		case a.State == cache.Present:
+			s.leads(v, id, &a) // what it led to before is not in the set
 			if !p.shrunk {
 				v.TellAt(i, fanout.ToldCopy(p.position))
+			}
+			if v.LedTo(id) != nil {
+				for _, r := range a.Resources() {
+					s.exact.hasAt(s.exact.add(r.Name), r.Version, p.position)
+				}
 			}
 			s.paid(id, &a)
 			s.answered(v.Name(id))

@@ -158,18 +158,6 @@ func (h *holdings) sent(r *cache.Resource, at cache.Seq) {
 	h.exact.sent(h.exact.find(r.Name), r.Version, at)
 }
 
-// sentAt is the position of the response in which the client was last sent one of the resources to
-// which a subscribed name leads; 0: nobody knows.
-func (h *holdings) sentAt(v fanout.View, id cache.ID, r *cache.Resource) (at cache.Seq) {
-	if v := h.exact.find(r.Name); v != nil && v.noted {
-		return v.at
-	}
-	if v.LedTo(id) != nil {
-		return 0
-	}
-	return v.Told(id).At()
-}
-
 // sentAhead notes that it is sent a member, or with nil that one has gone, before the
 // wildcard's changes up to that one.
 func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
@@ -317,7 +305,7 @@ func (h *holdings) sentFor(at *version, r *cache.Resource) {
 		at = h.exact.add(r.Name)
 	}
 	h.exact.judge(at)
-	h.exact.has(at, r.Version, at.at)
+	h.exact.hasAt(at, r.Version, at.at)
 }
 
 // unsubscribed erases what the wildcard brought.

@@ -12,14 +12,25 @@ import (
 // its interest covers it otherwise (NAME-5, WILD-8, WILD-16).
 
 // givesUp takes in that names are about to be given up, and returns the resources that the
-// client has because of them, and may have because of others.
+// client has because of them, and may have because of others. Under the wildcard, whose positions
+// have passed them untold, it is written down what the client has of them.
 func (d *deltaState) givesUp(names []string) (ledTo []string) {
-	if len(names) == 0 || !d.aliased {
+	if len(names) == 0 {
 		return nil
 	}
+	all := slices.Contains(names, fanout.Wildcard)
 	d.sub.Read(func(v fanout.View) {
+		subscribed, _ := v.Wildcard()
+		if !d.aliased && (all || !subscribed) {
+			return
+		}
 		for _, name := range names {
-			if id, ok := v.Lookup(name); ok {
+			id, ok := v.Lookup(name)
+			if ok && subscribed && !all && !d.brings(name) {
+				version, some := d.of(v, name)
+				d.exact.note(name, version, some)
+			}
+			if ok {
 				ledTo = append(ledTo, d.leaveName(v, id)...)
 			} else if name == fanout.Wildcard {
 				ledTo = append(ledTo, d.leaveMembers(v)...)

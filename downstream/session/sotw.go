@@ -85,7 +85,7 @@ func (s *sotwState) comesBack(wildcard bool) {
 
 // replace puts other names in the place of those asked for. came: the client came with something.
 func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked {
-	var held map[string]fanout.Told
+	var held map[string]changing
 	if names.changed {
 		s.sub.Read(func(v fanout.View) { held = s.changesHands(v, names) })
 	}
@@ -96,11 +96,11 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 		if subscribed && !s.full {
 			s.gaveUp(names.Gone, held)
 		}
-		for name, told := range held {
+		for name, h := range held {
 			if id, ok := v.Lookup(name); ok {
-				v.Tell(id, told)
+				v.Tell(id, h.told)
 			} else if subscribed || v.Leads(name) {
-				s.exact.note(name, "", true)
+				s.exact.note(name, h.version, true)
 			} else {
 				s.exact.forget(name)
 			}
@@ -115,7 +115,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 }
 
 // gaveUp notes names that were given up under the wildcard: each is what it is to that now.
-func (s *sotwState) gaveUp(names []string, held map[string]fanout.Told) {
+func (s *sotwState) gaveUp(names []string, held map[string]changing) {
 	for _, name := range names {
 		if _, some := held[name]; !some {
 			s.exact.note(name, "", false)
@@ -124,25 +124,34 @@ func (s *sotwState) gaveUp(names []string, held map[string]fanout.Told) {
 	}
 }
 
+// changing is what a client holds of a resource, as it is written down for a name, and by version if
+// that is known.
+type changing struct {
+	told    fanout.Told
+	version string
+}
+
 // changesHands is what the client holds because of the wildcard and asks for by name now, or
 // because of a name that it does not ask for any more.
-func (s *sotwState) changesHands(v fanout.View, names named) map[string]fanout.Told {
-	held := make(map[string]fanout.Told)
+func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing {
+	held := make(map[string]changing)
 	for _, name := range names.Gone {
 		id, _ := v.Lookup(name)
+		version, _ := s.of(v, name)
 		if v.LedTo(id) != nil {
 			for _, other := range s.leaveName(v, id) {
-				held[other] = fanout.Brought
+				version, _ := s.of(v, other)
+				held[other] = changing{fanout.Brought, version}
 			}
 		} else if v.Told(id).Copy() {
-			held[name] = fanout.Brought
+			held[name] = changing{fanout.Brought, version}
 		}
 	}
 	for _, name := range names.Added {
 		if s.cameWildcard && s.told == 0 {
-			held[name] = fanout.Brought
-		} else if _, some := s.member(v, name); some {
-			held[name] = fanout.ToldCopy(s.told)
+			held[name] = changing{told: fanout.Brought}
+		} else if version, some := s.member(v, name); some {
+			held[name] = changing{fanout.ToldCopy(s.told), version}
 		}
 	}
 	return held
@@ -222,6 +231,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	p.resources, _ = bodies(v, p.resources)
 	s.collectErrors(v, p)
 	p.refuse(&s.exchange)
+	s.renewsAhead(v, p, nil)
 	if push {
 		p.resources = append(p.resources, v.Handed(!s.postponed)...)
 		s.handed = false
@@ -351,7 +361,7 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 // which they do not change (TTL-8, TTL-10). What goes under a new one has a body.
 func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 	whole, beats := s.renewals(v, p.from)
-	whole, _ = bodies(v, whole)
+	whole, _ = bodies(v, besides(p.resources, whole))
 	p.resources = append(p.resources, whole...)
 	if len(p.resources) == 0 && !p.must && s.accepted != "" {
 		p.beats, p.version = unique(beats), s.accepted
@@ -413,7 +423,13 @@ func (s *sotwState) removedNow(p *part) {
 		return
 	}
 	s.stays, s.staysSince = nil, time.Time{}
-	s.told, s.untold, s.exact = p.position, p.position, exact{}
+	s.told, s.untold = p.position, p.position
+	listed := namesOf(p.resources)
+	for noted := range s.exact.all(false) {
+		if !listed.has(noted.name) {
+			s.exact.forget(noted.name)
+		}
+	}
 	if len(p.goneIDs) > 0 {
 		s.sub.Read(func(v fanout.View) {
 			for _, id := range p.goneIDs {

@@ -27,14 +27,12 @@ func takesTTL(node *core.Node, delta bool) bool {
 // lost their TTL (TTL-12), and virtual hosts, of which a client takes one without a
 // body for a denial (TTL-9). to is how far it was told of the wildcard's set.
 func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.Resource) {
-	from := x.renewedTo
-	x.renewedTo = v.Position()
-	x.renewable(v, from, to, func(r *cache.Resource, changed, told cache.Seq) {
+	x.renewable(v, to, func(r *cache.Resource, changed, told cache.Seq) {
 		_, some := x.of(v, r.Name)
 		told = max(told, x.renewedOf[r.Name])
 		switch ends, turned, renewed := v.Ends(r); {
 		case x.refuses(changed) || !some || renewed <= told:
-		case turned > max(from, told):
+		case turned > told:
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
 		case x.url != cache.VirtualHost:
@@ -43,14 +41,17 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 			whole = append(whole, v.Body(r))
 		}
 	})
-	x.renewedOf = nil
+	x.renews(v.Position())
 	return whole, beats
 }
 
+// renews notes that all TTLs are told up to a position.
+func (x *exchange) renews(to cache.Seq) { x.renewedTo, x.renewedOf = to, nil }
+
 // renewable yields what a renewal was marked for, each with the position at which it changed
-// and the one at which the client was told. from and to are how far it was told of renewals
-// and of the wildcard's set.
-func (x *exchange) renewable(v fanout.View, from, to cache.Seq, yield func(r *cache.Resource, changed, told cache.Seq)) {
+// and the one up to which the client was told of such. to is how far it was told of the
+// wildcard's set.
+func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Resource, changed, told cache.Seq)) {
 	for _, id := range x.renewed.take() {
 		if _, waits := slices.BinarySearch(x.changed.items, id); waits || !v.Has(id) { // in order, from postpone
 			continue // what is new goes with its TTL
@@ -59,9 +60,9 @@ func (x *exchange) renewable(v fanout.View, from, to cache.Seq, yield func(r *ca
 		if a.State != cache.Present {
 			continue
 		}
-		yield(a.Resource, a.Seq, x.sentAt(v, id, a.Resource))
+		yield(a.Resource, a.Seq, x.renewedTo)
 		for i, r := range a.More {
-			yield(r, a.MoreSeqs[i], x.sentAt(v, id, r))
+			yield(r, a.MoreSeqs[i], x.renewedTo)
 		}
 	}
 	subscribed, synced := v.Wildcard()
@@ -70,9 +71,9 @@ func (x *exchange) renewable(v fanout.View, from, to cache.Seq, yield func(r *ca
 	if !members {
 		return
 	}
-	for c := range v.Renewed(from) {
+	for c := range v.Renewed(x.renewedTo) {
 		if x.holds(v, c.Resource) {
-			yield(c.Resource, c.Seq, max(to, x.ahead[c.Name].at))
+			yield(c.Resource, c.Seq, max(x.renewedTo, to))
 		}
 	}
 }
@@ -87,9 +88,9 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	for _, r := range p.spared {
 		if ends, _, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
 			beats = append(beats, r)
-			d.renewedAhead(r.Name, p.position)
 		}
 	}
+	d.renewsAhead(v, p, beats)
 	if push {
 		whole, renewed := d.renewals(v, p.from)
 		whole = besides(beats, whole)
@@ -103,12 +104,24 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	p.beats = besides(p.resources, beats)
 }
 
-// renewedAhead notes that the client was told the TTL of a resource as it is at a position.
-func (x *exchange) renewedAhead(name string, at cache.Seq) {
-	if x.renewedOf == nil {
-		x.renewedOf = make(map[string]cache.Seq)
+// renewsAhead notes that the client is told of TTLs with what it is told, and not to be told
+// again with the changes that it may have to wait for. News are members, and told as such.
+func (x *exchange) renewsAhead(v fanout.View, p *part, beats []*cache.Resource) {
+	if !x.ttl || !v.Leased() {
+		return
 	}
-	x.renewedOf[name] = at
+	told := beats
+	if p.news == nil {
+		told = slices.Concat(p.resources, beats)
+	}
+	for _, r := range told {
+		if _, _, renewed := v.Ends(r); renewed > 0 {
+			if x.renewedOf == nil {
+				x.renewedOf = make(map[string]cache.Seq)
+			}
+			x.renewedOf[r.Name] = p.position
+		}
+	}
 }
 
 // refuses: the client has rejected what changed at a position, so that it has

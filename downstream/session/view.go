@@ -56,7 +56,7 @@ func (s *sotwState) lacks(v fanout.View) bool {
 		return false
 	}
 	for noted := range s.exact.all(false) {
-		if name := noted.name; !v.Covers(name) && (v.WarmSet() || v.Doubted(name)) {
+		if name := noted.name; noted.some && !v.Covers(name) && (v.WarmSet() || v.Doubted(name)) {
 			return true
 		}
 	}

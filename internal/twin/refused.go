@@ -41,6 +41,9 @@ func (r *refusal) crowds() bool { return r.url != refusedType }
 // askRefused has a client ask for names of such a type, and give some up. brings: it says that it
 // has something of it, if that is its first request.
 func (g *Game) askRefused(p *player, url string, add, drop []string, brings bool) {
+	if p.sotw { // all there is it never asks for
+		add = slices.DeleteFunc(slices.Clone(add), func(name string) bool { return name == wildcard })
+	}
 	if !p.open || !g.relay.Kills() || p.sotw && len(add) == 0 {
 		return
 	}
@@ -68,7 +71,6 @@ func (g *Game) askRefused(p *player, url string, add, drop []string, brings bool
 }
 
 func (r *refusal) sotw(p *player, add []string, brings bool) proto.Message {
-	add = slices.DeleteFunc(slices.Clone(add), func(name string) bool { return name == wildcard })
 	names := map[string]bool{}
 	for _, name := range add {
 		if names[name] = true; !r.names[name] {
@@ -101,7 +103,7 @@ func (r *refusal) delta(p *player, add, drop []string, brings bool, versions map
 		}
 		r.names[name] = true
 		r.asks(name)
-		if brings && r.room.holds[name] {
+		if r.room.spared[name] = brings && r.room.holds[name]; r.room.spared[name] {
 			delete(r.room.may, name) // DOWN-DELTA-8
 		}
 	}
@@ -195,7 +197,7 @@ func (g *Game) refusedKnown() {
 		for _, r := range p.refused {
 			g.roomKnown(p, r)
 			for name := range r.owed {
-				if !r.wildcard || r.room.served {
+				if spared := r.room.any && r.room.spared[name]; !spared && (!r.wildcard || r.room.served) {
 					g.checker.fail("NODE-14", "c%d has had no answer for %s, of a type that is or was refused to it", p.id, name)
 				}
 			}

@@ -25,10 +25,11 @@ type room struct {
 	holds  map[string]bool // as it is
 	stale  map[string]bool // as it is not, or does not exist
 	may    map[string]bool // names that it may be told of, though it was
+	spared map[string]bool // names of which it came with what there is, when it last asked for them
 }
 
 func newRoom(any bool) room {
-	return room{any: any, holds: map[string]bool{}, stale: map[string]bool{}, may: map[string]bool{}}
+	return room{any: any, holds: map[string]bool{}, stale: map[string]bool{}, may: map[string]bool{}, spared: map[string]bool{}}
 }
 
 // setRoom makes room for what had none, or takes it from whoever comes later.
