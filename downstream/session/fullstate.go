@@ -161,11 +161,7 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 			if !p.shrunk {
 				v.TellAt(i, fanout.ToldCopy(p.position))
 			}
-			if v.LedTo(id) != nil {
-				for _, r := range a.Resources() {
-					s.exact.hasAt(s.exact.add(r.Name), r.Version, p.position)
-				}
-			}
+			s.deliveredFor(v, id, &a, p.position)
 			s.paid(id, &a)
 			s.answered(v.Name(id))
 		case p.shrunk:
@@ -173,5 +169,15 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 		case !stays.has(v.Name(id)):
 			v.TellAt(i, fanout.ToldGone(p.position))
 		}
+	}
+}
+
+// deliveredFor notes the resources of a set that a name has as an alias.
+func (s *sotwState) deliveredFor(v fanout.View, id cache.ID, a *cache.Answer, at cache.Seq) {
+	if v.LedTo(id) == nil {
+		return
+	}
+	for _, r := range a.Resources() {
+		s.exact.hasAt(s.exact.add(r.Name), r.Version, at)
 	}
 }
