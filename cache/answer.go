@@ -45,6 +45,14 @@ func (a Answer) Resources() []*Resource {
 	return append([]*Resource{a.Resource}, a.More...)
 }
 
+// Changed is when the one at a place among Resources last changed.
+func (a Answer) Changed(i int) Seq {
+	if i == 0 {
+		return a.Seq
+	}
+	return a.MoreSeqs[i-1]
+}
+
 // Answer looks a name up, by itself and as an alias (NAME-3).
 func (t *Table) Answer(id ID) Answer {
 	e := &t.entries[id]

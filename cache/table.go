@@ -271,6 +271,10 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 	return touched, true
 }
 
+// Date notes that a resource has been what it is since an earlier position, at which clients were
+// given it from another Table. It is not for a Table that is read in order of change (Since).
+func (t *Table) Date(id ID, seq Seq) { t.entries[id].seq = seq }
+
 // Remove makes a name Absent. A name that the table does not have, or that is
 // Absent already, is left alone: changed is false.
 func (t *Table) Remove(name string, cause Cause, seq Seq, touched []ID) (_ []ID, changed bool) {

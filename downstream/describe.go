@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -81,4 +82,22 @@ func (st *stream) describe() Client {
 		Node: st.session.Node().GetId(), Cluster: st.session.Node().GetCluster(),
 		Types: st.session.Describe(),
 	}
+}
+
+// Check says what does not hold, of streams and their senders, that has to hold at any time; nothing
+// if all is well. It looks at all that every client has asked for, one after another.
+func (s *Server) Check() []string {
+	broken := s.senders.check()
+	for _, st := range s.open() {
+		for _, b := range st.check() {
+			broken = append(broken, fmt.Sprintf("stream %d: %s", st.id, b))
+		}
+	}
+	return broken
+}
+
+func (st *stream) check() []string {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.session.Check()
 }

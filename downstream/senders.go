@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,6 +16,21 @@ import (
 // (stream.send). But a client may ACK what it has not read. So if none of them gets on
 // while streams wait, they are written off, and others, twice as many, take over; a stream
 // that has held one up has its own for a while.
+//
+// A stream is in one of these states:
+//
+//	      kick            take                might wait for its client
+//	idle ------> queued --------> sent by the crew ----------> sent by a goroutine of its own
+//	 ^                                  |                                  |
+//	 +--- there is nothing more to send +----------------------------------+
+//
+// Queued and sent are busy, or nagging if it was kicked since: who sends looks once more then,
+// before the stream is idle. close makes it over, from any state and for good; if it is queued
+// or sent, whoever finds out lets close go on. stream.sending says which it is, so that a stream is
+// in the queue once, and one sender at a time is at work for it.
+//
+// A sender takes streams while there are any, and rests then; look lets all go when none was taken
+// for heldUp. While anything waits, or a sender is there, look is about to be called.
 type senders struct {
 	limit int // how many there are at most, unless they are held up
 
@@ -149,6 +166,35 @@ func (s *senders) take(crew int) *stream {
 		s.head = 0
 	}
 	return st
+}
+
+// check says what does not hold that has to hold at any time.
+func (s *senders) check() (broken []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	must := func(holds bool, format string, a ...any) {
+		if !holds {
+			broken = append(broken, "senders: "+fmt.Sprintf(format, a...))
+		}
+	}
+	// What lies before the head is done, and kept by nobody.
+	must(s.head <= len(s.queue), "the head is %d of a queue of %d", s.head, len(s.queue))
+	must(!slices.ContainsFunc(s.queue[:s.head], func(st *stream) bool { return st != nil }), "what is done is still in the queue")
+	// What waits does so once, and nobody else is at work for it.
+	waiting := make(map[*stream]bool)
+	for _, st := range s.queue[s.head:] {
+		must(st != nil && !waiting[st], "a stream waits twice, or none does")
+		waiting[st] = true
+		must(st == nil || st.sending.Load() != idle, "a stream waits that is idle")
+	}
+	// Who rests is of the crew, and nobody rests when all is over.
+	must(s.resting >= 0 && s.resting <= s.running, "%d rest of %d", s.resting, s.running)
+	must(!s.closed || s.resting == 0, "%d rest when all is over", s.resting)
+	// The crew is no smaller than it has to be, nor is it looked after less.
+	must(len(waiting) == 0 || s.looking && s.running > 0, "%d streams wait, for %d senders, looked at: %v", len(waiting), s.running, s.looking)
+	must(s.running == 0 || s.looking || s.closed, "%d senders are there, and nobody looks", s.running)
+	must(s.size >= s.limit && s.looked <= s.taken && s.asked <= s.taken, "%d senders, at least %d; %d taken, %d and %d seen", s.size, s.limit, s.taken, s.looked, s.asked)
+	return broken
 }
 
 // keepQueue is how much of an empty queue is kept.

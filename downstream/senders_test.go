@@ -85,3 +85,20 @@ func (s *sink) SendMsg(any) error {
 
 // WriteStatus implements statusWriter.
 func (s *sink) WriteStatus(*status.Status) error { return nil }
+
+// TestSendersCheckFinds: that a stream waits twice, or though nobody is to send for it, is found.
+func TestSendersCheckFinds(t *testing.T) {
+	st, s := new(stream), newSenders(1)
+	if broken := s.check(); len(broken) > 0 {
+		t.Error(broken)
+	}
+	s.queue, s.looking, s.running = []*stream{st, st}, true, 1
+	if broken := s.check(); len(broken) != 3 { // twice, and idle each time
+		t.Errorf("%d faults are found, want 3: %q", len(broken), broken)
+	}
+	st.sending.Store(busy)
+	s.queue, s.running = []*stream{st}, 0
+	if broken := s.check(); len(broken) != 1 {
+		t.Errorf("%d faults are found, want 1: nobody sends; %q", len(broken), broken)
+	}
+}

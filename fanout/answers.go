@@ -22,7 +22,8 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 			continue
 		}
 		x.spoken(r.Resource)
-		told, lent, seq := x.wasLent(r.Resource), x.lentAlias(r.Resource), x.next()
+		since, told := x.wasLent(r.Resource)
+		lent, seq := x.lentAlias(r.Resource), x.next()
 		touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
 		if !x.solicited(r.Resource) && !u.Full && x.early(r.Resource) {
 			x.named.Doubt(r.Name) // it is to come again as an answer
@@ -34,6 +35,9 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 		if changed && r.TTL <= 0 && x.hadTTL(r.Name) {
 			x.named.LoseTTL(own, seq)
 			renews = true
+		}
+		if told && changed {
+			x.named.Date(own, since)
 		}
 		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
 		if changed {

@@ -43,10 +43,9 @@ type index struct {
 	refused map[string]uint64
 	// shown: what upstream shows that is in neither Table (UP-9).
 	shown shown
-	// inherited are names that have their copy of a wildcard that was given up, with the
-	// position at which it changed there, until upstream has spoken of them (WILD-11);
-	// askAgain: upstream is to be asked for it again.
-	inherited map[string]cache.Seq
+	// inherited are names that have their copy of a wildcard that was given up, until upstream
+	// has spoken of them (WILD-11); askAgain: upstream is to be asked for it again.
+	inherited map[string]struct{}
 	askAgain  map[string]struct{}
 	// unavailable: upstream does not answer on this lane, and why (ERR-7).
 	unavailable struct{ named, wildcard *statuspb.Status }

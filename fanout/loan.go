@@ -86,7 +86,7 @@ func (x *index) hasOwn(name string) bool {
 // inherit leaves a resource to names, which are in order, with what is left of its TTL.
 func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, ends time.Time) {
 	if x.inherited == nil {
-		x.inherited = make(map[string]cache.Seq)
+		x.inherited = make(map[string]struct{})
 	}
 	if x.askAgain == nil {
 		x.askAgain = make(map[string]struct{})
@@ -99,10 +99,13 @@ func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, 
 			x.markContent(id)
 		}
 	}
+	if own, _ := x.named.Find(r.Name); len(answered) > 0 {
+		x.named.Date(own, changed) // heirs were told it then, if at all
+	}
 	x.named.Doubt(r.Name) // no version of it is upstream's on this lane
 	for _, id := range heirs {
 		name := x.named.Name(id)
-		x.inherited[name], x.askAgain[name] = changed, struct{}{}
+		x.inherited[name], x.askAgain[name] = struct{}{}, struct{}{}
 		x.changed(id)
 	}
 }
@@ -232,11 +235,6 @@ func (x *index) loan(id cache.ID) (a cache.Answer) {
 func (v View) Answer(id cache.ID) cache.Answer {
 	a, b := v.x.named.Answer(id), v.x.loan(id)
 	if b.State != cache.Present {
-		if len(v.x.inherited) > 0 && a.Resource != nil {
-			if changed, inherited := v.x.inherited[v.Name(id)]; inherited {
-				a.Seq = changed // it was told then, if at all
-			}
-		}
 		return a
 	}
 	for i := len(b.More) - 1; i >= 0; i-- {
@@ -270,15 +268,15 @@ func (v View) owns(name string) bool {
 }
 
 // wasLent: who asked for the name of a resource was given exactly this from the
-// wildcard's copy, and need not be told again (DOWN-DELTA-14). Those who asked for an
-// alias of it know themselves what they were told.
-func (x *index) wasLent(r *cache.Resource) bool {
+// wildcard's copy, and need not be told again (DOWN-DELTA-14); since is when it became that. Those
+// who asked for an alias of it know themselves what they were told.
+func (x *index) wasLent(r *cache.Resource) (since cache.Seq, was bool) {
 	id, ok := x.named.Find(r.Name)
 	if !ok {
-		return false
+		return 0, false
 	}
 	a := x.loan(id)
-	return a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0
+	return max(a.Seq, x.named.Vanished(id)), a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0
 }
 
 // lentAlias: the wildcard has lent a resource of that content to one of its aliases.

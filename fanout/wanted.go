@@ -312,7 +312,8 @@ func (h *Hub) Doubt(lane Lane, names []string) {
 func (x *index) forgetOthers() {
 	remains := x.remains()
 	for id := range cache.ID(x.named.Cap()) {
-		if name := x.named.Name(id); x.named.Pinned(name) && !x.desired(id) {
+		name := x.named.Name(id) // "" of those that stand for none, too
+		if of, ok := x.named.Find(name); ok && of == id && x.named.Pinned(name) && !x.desired(id) {
 			x.forget(false, name, remains)
 		}
 	}

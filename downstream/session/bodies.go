@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
@@ -38,4 +40,20 @@ func (d *deltaState) lacks(v fanout.View) (lacking bool) {
 		}
 	}
 	return lacking
+}
+
+// collectHanded lists the bodies that had to be asked for, and have come (VALID-5).
+func (x *exchange) collectHanded(v fanout.View, p *part) {
+	handed := v.Handed(!x.postponed)
+	for _, r := range handed {
+		for _, name := range append(slices.Clip(r.Aliases), r.Name) {
+			if id, ok := v.Lookup(name); ok {
+				v.Tell(id, fanout.ToldCopy(p.position))
+			}
+		}
+		x.sentBy(v, r)
+	}
+	p.resources = append(p.resources, handed...)
+	p.mixed = p.mixed || len(handed) > 0
+	x.handed = false
 }

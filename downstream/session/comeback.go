@@ -90,6 +90,9 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 	switch {
 	case d.holds(v, r):
 		d.spare(r, p)
+	case v.Body(r) == nil:
+		v.Ask(r)
+		return false
 	case !push || d.postpones:
 		d.postponed = d.postponed || d.postpones
 		return false
@@ -121,6 +124,8 @@ func (d *deltaState) ledBy(v fanout.View, r *cache.Resource) {
 func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part) (judged bool) {
 	id, subscribed := v.Lookup(name)
 	if !subscribed {
+		version, _ := d.of(v, name)
+		d.exact.noteAt(d.exact.find(name), version, true) // until it is told
 		d.uncovered.add(name)
 		d.judge(name)
 		return true
@@ -133,7 +138,7 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 		return false // until it is told
 	}
 	version, _ := d.of(v, name)
-	d.exact.note(name, version, true)
+	d.exact.noteAt(d.exact.find(name), version, true)
 	d.judge(name)
 	if state == cache.Present { // it leads elsewhere
 		d.release(name)

@@ -61,7 +61,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	}
 	held := d.asMembers(subscribe)
 	d.forgive(unsubscribe)
-	ledTo := d.givesUp(unsubscribe)
+	ledTo := d.givesUp(unsubscribe, slices.Contains(subscribe, fanout.Wildcard))
 	if !first && d.judging && slices.Contains(unsubscribe, fanout.Wildcard) {
 		d.dropsMembers()
 	}
@@ -119,10 +119,11 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 	return held
 }
 
-// takeOver writes down by name what the client holds as members.
-func (d *deltaState) takeOver(held map[string]string) {
+// nowNamed notes what the client holds of members that it asks for by name now, and does not give
+// up in the same request.
+func (d *deltaState) nowNamed(v fanout.View, held map[string]string) {
 	for name, version := range held {
-		if !d.exact.notes(name) {
+		if _, asked := v.Lookup(name); asked && !d.exact.notes(name) {
 			d.judge(name)
 			d.exact.note(name, version, true)
 		}
@@ -131,7 +132,9 @@ func (d *deltaState) takeOver(held map[string]string) {
 
 // asks takes in what a request asks for. held is what the client has of it as members.
 func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]string) {
-	d.takeOver(held)
+	if len(held) > 0 {
+		d.sub.Read(func(v fanout.View) { d.nowNamed(v, held) })
+	}
 	d.asked.add(asked.Names...)
 	for _, name := range asked.New {
 		if !first || !d.brings(name) {
@@ -156,6 +159,9 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]strin
 // asksNames notes what follows from asking for names, beside that they are to be answered.
 func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 	for _, id := range names {
+		if !v.Has(id) {
+			continue // it was given up at once
+		}
 		if d.quiet {
 			v.Tell(id, 0)
 		}
@@ -170,11 +176,21 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 // to be answered now (DOWN-DELTA-7), and what it gives up it has dropped (DOWN-DELTA-16). Under
 // the wildcard that may be a member which was never named (row m).
 func (d *deltaState) recall(subscribe, unsubscribe []string) {
-	for _, name := range subscribe {
-		d.judge(name)
-	}
 	wildcard := false
-	d.sub.Read(func(v fanout.View) { wildcard, _ = v.Wildcard() })
+	d.sub.Read(func(v fanout.View) {
+		wildcard, _ = v.Wildcard()
+		for _, name := range subscribe {
+			at := d.exact.find(name)
+			if !at.brings() {
+				continue
+			}
+			version := at.version
+			d.judge(name)
+			if _, still := v.Lookup(name); still || wildcard {
+				d.exact.note(name, version, true)
+			}
+		}
+	})
 	if !wildcard {
 		for _, name := range unsubscribe {
 			d.judge(name)
@@ -346,6 +362,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			continue // what is from disk does not replace it (RECON-19)
 		case at.brings() && at.version == r.Version && !debt:
 			d.spareAt(at, r, p)
+			sent = true // as of now
 		case at != nil && at.spared: // another of its names has led here already
 		case (!forced || debt && !asked && d.toldSince(v, r, since)) && d.holds(v, r):
 		case v.Body(r) == nil: // it is handed over when it comes
@@ -370,22 +387,6 @@ func (d *deltaState) toldSince(v fanout.View, r *cache.Resource, since cache.Seq
 	id, named := v.Lookup(r.Name)
 	noted := d.exact.find(r.Name)
 	return named && v.Told(id).At() > since || noted != nil && noted.at > since
-}
-
-// collectHanded lists the bodies that had to be asked for, and have come (VALID-5).
-func (d *deltaState) collectHanded(v fanout.View, p *part) {
-	handed := v.Handed(!d.postponed)
-	for _, r := range handed {
-		for _, name := range append(slices.Clip(r.Aliases), r.Name) {
-			if id, ok := v.Lookup(name); ok {
-				v.Tell(id, fanout.ToldCopy(p.position))
-			}
-		}
-		d.sentBy(v, r)
-	}
-	p.resources = append(p.resources, handed...)
-	p.mixed = p.mixed || len(handed) > 0
-	d.handed = false
 }
 
 // answers notes that a resource is sent: that answers all names which lead to it alone.

@@ -115,14 +115,14 @@ func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 		return nil
 	}
 	for c := range v.Members(s.told) {
-		if subscribed, _ := v.Wildcard(); subscribed && c.Resource != nil {
+		if subscribed, _ := v.Wildcard(); subscribed && c.Resource != nil && !s.holds(v, c.Resource) {
 			changed = append(changed, c.Resource)
 		}
 	}
 	for _, id := range v.Names() {
-		a := v.Answer(id)
-		for _, r := range a.Resources() {
-			if !s.holds(v, r) {
+		a, told := v.Answer(id), v.Told(id)
+		for i, r := range a.Resources() {
+			if !told.Copy() || a.Changed(i) > told.At() {
 				changed = append(changed, r)
 			}
 		}
@@ -146,11 +146,16 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 // delivered notes what the client holds with a set, or what it does not any more when only
 // that is the news and waits for other types.
 func (s *sotwState) delivered(v fanout.View, p *part) {
+	subscribed, _ := v.Wildcard()
 	if !p.shrunk {
-		s.told = p.position
 		s.renews(p.position)
-		if len(s.stays) == 0 {
-			s.untold, s.exact = p.position, exact{}
+		if subscribed {
+			s.told = p.position
+		}
+	}
+	if !p.shrunk && len(s.stays) == 0 {
+		if s.exact = (exact{}); subscribed {
+			s.untold = p.position
 		}
 	}
 	stays := leavingNames(s.stays)

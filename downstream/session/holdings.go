@@ -37,6 +37,8 @@ type holdings struct {
 	exact   exact
 	// aliased: some resource that it was sent had aliases, or one of its names was an alias.
 	aliased bool
+	// sets: it is told whole sets (full-state SotW), each of which says all that it holds.
+	sets bool
 }
 
 // ahead is a version, or "" for gone, and when it was told.
@@ -63,7 +65,29 @@ func (h *holdings) of(v fanout.View, name string) (version string, some bool) {
 	if id, ok := v.Lookup(name); ok {
 		return h.named(v, id)
 	}
+	if h.sets && v.Leads(name) {
+		return h.inSet(v, name)
+	}
 	return h.member(v, name)
+}
+
+// inSet is what it holds by the last set of a resource to which names lead that it does not bear.
+func (h *holdings) inSet(v fanout.View, name string) (version string, some bool) {
+	for _, id := range v.Names() {
+		told, a := v.Told(id), v.Answer(id)
+		if !told.Copy() {
+			continue
+		}
+		for i, r := range a.Resources() {
+			if r.Name != name {
+				continue
+			}
+			if some = true; a.Changed(i) <= told.At() {
+				return r.Version, true
+			}
+		}
+	}
+	return "", some
 }
 
 // named is what it holds of the resource that bears a subscribed name.
@@ -103,7 +127,7 @@ func (h *holdings) member(v fanout.View, name string) (version string, some bool
 	}
 	switch {
 	case !known: // or forgotten, since no removals are sent to a full-state SotW client
-		return "", h.told > 0 && h.told < v.Forgotten()
+		return "", h.told > 0 && min(h.told, h.untold) < v.Forgotten()
 	case c.Resource == nil:
 		return "", c.Seq > h.untold
 	case c.Seq <= h.told:
@@ -188,18 +212,22 @@ func (h *holdings) gone(names []string) {
 }
 
 // leaveName takes in that a name is about to be given up, and returns the resources that the
-// client has because of it.
-func (h *holdings) leaveName(v fanout.View, id cache.ID) []string {
+// client has because of it. Under the wildcard it has that until it is told what the wildcard has.
+func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 	if led := v.LedTo(id); led != nil {
 		v.Lead(id, nil)
 		return led
 	}
 	name := v.Name(id)
+	if under && h.exact.find(name).brings() {
+		return nil // it is judged as what the client came with
+	}
 	version, some := h.of(v, name)
-	if !some || !h.aliased {
+	if !under && (!some || !h.aliased) {
+		h.exact.forget(name)
 		return nil
 	}
-	h.exact.note(name, version, true)
+	h.exact.note(name, version, some)
 	return []string{name}
 }
 
@@ -269,14 +297,10 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 // leftOut notes that resources are not in the response after all.
 func (h *holdings) leftOut(v fanout.View, resources []*cache.Resource, at cache.Seq) {
 	for _, r := range resources {
-		id, named := v.Lookup(r.Name)
-		switch {
-		case h.exact.notes(r.Name):
-			h.exact.note(r.Name, "", false)
-		case named:
+		if id, named := v.Lookup(r.Name); named && !h.exact.notes(r.Name) {
 			v.Tell(id, fanout.ToldGone(at))
-		default:
-			h.noteAhead(r.Name, ahead{"", at})
+		} else {
+			h.exact.note(r.Name, "", false)
 		}
 	}
 }

@@ -119,11 +119,12 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 	for _, name := range d.left.take() {
 		_, again := v.Lookup(name)
 		_, said := slices.BinarySearch(removed, name)
-		switch r := v.Member(name); {
-		case again:
-		case v.Leads(name): // it is told for an alias of it
-		case r == nil && (v.WarmSet() || v.Doubted(name)) && said:
-		case r == nil && (v.WarmSet() || v.Doubted(name)):
+		r := v.Member(name)
+		open := r == nil && (v.WarmSet() || v.Doubted(name))
+		switch {
+		case again, v.Leads(name): // it is told by its name, or for an alias of it
+		case open && said:
+		case open:
 			d.leftWaits, d.withholds.left = true, d.withholds.left || v.Doubted(name)
 			d.left.add(name) // what was loaded from disk may lack it (RECON-19), as may a set with a fault (ERR-10)
 		case r != nil && d.postpones && !p.must:

@@ -13,25 +13,27 @@ import (
 
 // givesUp takes in that names are about to be given up, and returns the resources that the
 // client has because of them, and may have because of others. Under the wildcard, whose positions
-// have passed them untold, it is written down what the client has of them.
-func (d *deltaState) givesUp(names []string) (ledTo []string) {
+// have passed them untold, it is written down what the client has of them. asks: the wildcard is
+// asked for with the same request.
+func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 	if len(names) == 0 {
 		return nil
 	}
 	all := slices.Contains(names, fanout.Wildcard)
 	d.sub.Read(func(v fanout.View) {
-		subscribed, _ := v.Wildcard()
-		if !d.aliased && (all || !subscribed) {
+		had, _ := v.Wildcard()
+		under := (had || asks) && !all
+		if !had && !under && !d.aliased && d.exact.noted == 0 {
 			return
 		}
 		for _, name := range names {
 			id, ok := v.Lookup(name)
-			if ok && subscribed && !all && !d.brings(name) {
+			if ok && under && !d.brings(name) {
 				version, some := d.of(v, name)
 				d.exact.note(name, version, some)
 			}
 			if ok {
-				ledTo = append(ledTo, d.leaveName(v, id)...)
+				ledTo = append(ledTo, d.leaveName(v, id, under)...)
 			} else if name == fanout.Wildcard {
 				ledTo = append(ledTo, d.leaveMembers(v)...)
 			}

@@ -142,6 +142,7 @@ type state interface {
 	removedNow(p *part)
 	takes() room
 	brings(name string) bool
+	holding(v fanout.View, name string) Holding
 	warms(v fanout.View, endpoints string)
 	move(to exchange, now time.Time)
 }
@@ -396,15 +397,18 @@ func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 		most:   b.Unacked,
 	}
 	x.debts.bound(b.Pile)
-	x.untold = unseen
+	x.untold, x.sets = unseen, x.full && !s.kind.Delta
 	return x
 }
 
+// inOrder compares types as ORDER-2 has them.
+func inOrder(a, b state) int {
+	x, y := a.base().url, b.base().url
+	return cmp.Or(cmp.Compare(x.Rank(), y.Rank()), strings.Compare(string(x), string(y)))
+}
+
 func (s *Session) add(st state) {
-	i, _ := slices.BinarySearchFunc(s.states, st, func(a, b state) int {
-		x, y := a.base().url, b.base().url
-		return cmp.Or(cmp.Compare(x.Rank(), y.Rank()), strings.Compare(string(x), string(y)))
-	})
+	i, _ := slices.BinarySearchFunc(s.states, st, inOrder)
 	s.states = slices.Insert(s.states, i, st)
 	s.bySub[st.base().sub] = st
 	if st.base().url == cache.Cluster && s.kind.Type == "" {
@@ -424,5 +428,5 @@ func (s *Session) Close(now time.Time) {
 	if s.greeted {
 		s.warmth.leave(s.node.GetId())
 	}
-	s.states, s.chunks = nil, nil
+	s.states, s.bySub, s.chunks = nil, nil, nil
 }

@@ -93,8 +93,14 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	asked := s.sub.Replace(names.Names, now)
 	s.sub.Read(func(v fanout.View) {
 		subscribed, _ := v.Wildcard()
-		if subscribed && !s.full {
+		switch {
+		case s.full:
+		case subscribed:
 			s.gaveUp(names.Gone, held)
+		default:
+			for _, name := range names.Gone {
+				s.exact.forget(name) // what it holds of it is noted below
+			}
 		}
 		for name, h := range held {
 			if id, ok := v.Lookup(name); ok {
@@ -137,14 +143,13 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing
 	held := make(map[string]changing)
 	for _, name := range names.Gone {
 		id, _ := v.Lookup(name)
-		version, _ := s.of(v, name)
 		if v.LedTo(id) != nil {
-			for _, other := range s.leaveName(v, id) {
+			for _, other := range s.leaveName(v, id, false) {
 				version, _ := s.of(v, other)
 				held[other] = changing{fanout.Brought, version}
 			}
 		} else if v.Told(id).Copy() {
-			held[name] = changing{fanout.Brought, version}
+			s.keptFor(v, id, names.Gone, held)
 		}
 	}
 	for _, name := range names.Added {
@@ -155,6 +160,23 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing
 		}
 	}
 	return held
+}
+
+// keptFor notes what the client has because of a name that it gives up, with others: in a set that
+// is what it leads to, unless that bears another name that stays.
+func (s *sotwState) keptFor(v fanout.View, id cache.ID, gone []string, held map[string]changing) {
+	version, _ := s.of(v, v.Name(id))
+	if !s.full {
+		held[v.Name(id)] = changing{fanout.Brought, version}
+		return
+	}
+	for _, r := range v.Answer(id).Resources() {
+		_, own := v.Lookup(r.Name)
+		if _, goes := slices.BinarySearch(gone, r.Name); !own || goes {
+			version, _ := s.of(v, r.Name)
+			held[r.Name] = changing{fanout.Brought, version}
+		}
+	}
 }
 
 // awaitNew notes what a request asks for that those before it did not, unless the client
@@ -233,8 +255,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	p.refuse(&s.exchange)
 	s.renewsAhead(v, p, nil)
 	if push {
-		p.resources = append(p.resources, v.Handed(!s.postponed)...)
-		s.handed = false
+		s.collectHanded(v, p)
 		s.collectRenewals(v, p)
 	}
 	if len(p.beats) > 0 {
@@ -351,7 +372,9 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 			s.sentFor(nil, r)
 		}
 	}
-	v.Tell(id, fanout.ToldCopy(p.position))
+	if !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Body(r) == nil }) { // else it is told when that comes
+		v.Tell(id, fanout.ToldCopy(p.position))
+	}
 	if a.Resource.Husk() {
 		s.failed.add(id) // it may not come just now
 	}
@@ -423,18 +446,18 @@ func (s *sotwState) removedNow(p *part) {
 		return
 	}
 	s.stays, s.staysSince = nil, time.Time{}
-	s.told, s.untold = p.position, p.position
 	listed := namesOf(p.resources)
 	for noted := range s.exact.all(false) {
 		if !listed.has(noted.name) {
 			s.exact.forget(noted.name)
 		}
 	}
-	if len(p.goneIDs) > 0 {
-		s.sub.Read(func(v fanout.View) {
-			for _, id := range p.goneIDs {
-				v.Tell(id, fanout.ToldGone(p.position))
-			}
-		})
-	}
+	s.sub.Read(func(v fanout.View) {
+		if subscribed, _ := v.Wildcard(); subscribed {
+			s.told, s.untold = p.position, p.position
+		}
+		for _, id := range p.goneIDs {
+			v.Tell(id, fanout.ToldGone(p.position))
+		}
+	})
 }

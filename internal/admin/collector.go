@@ -29,6 +29,8 @@ type Relay interface {
 	Count() int
 	// Clients describes the open client streams, oldest first.
 	Clients() []downstream.Client
+	// Check says what does not hold, of the streams of clients, that has to hold at any time.
+	Check() []string
 	// Summary counts the open client streams without looking at their names.
 	Summary() downstream.Summary
 	// Groups are the Hubs of the groups by their short names; "" is the default

@@ -53,6 +53,7 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
 		{"/groups", "groups of clients: the key of each, the node it shows, and how its control planes answer, JSON", h.groups, false},
 		{"/resources", "what is cached, JSON, without bodies; ?type=CDS &group= &limit= &continue=", h.resources, false},
 		{"/guard/release", "POST: lets go the removals that are held back; ?type=CDS &group=", h.release, true},
+		{"/debug/check", "what does not hold of the clients' streams that always should, one line each", h.check, false},
 		{"/server_info", "version, uptime and readiness, JSON", h.serverInfo, false},
 	}...)
 	if o.Reload != nil {
@@ -159,6 +160,20 @@ func (h *handler) serverInfo(w http.ResponseWriter, req *http.Request) {
 		Why           string `json:"why"`
 		Clients       int    `json:"clients"`
 	}{h.metrics.build, int64(time.Since(h.started).Seconds()), ready, why, h.relay.Count()})
+}
+
+// check answers with what does not hold, which is a fault of the relay's.
+func (h *handler) check(w http.ResponseWriter, req *http.Request) {
+	broken := h.relay.Check()
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if len(broken) == 0 {
+		fmt.Fprintln(w, "ok")
+		return
+	}
+	w.WriteHeader(http.StatusInternalServerError)
+	for _, b := range broken {
+		fmt.Fprintln(w, b)
+	}
 }
 
 func reply(w http.ResponseWriter, v any) {

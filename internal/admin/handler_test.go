@@ -66,6 +66,7 @@ func (d described) Clients() []downstream.Client {
 	}
 	return clients
 }
+func (d described) Check() []string { return []string{"stream 3: CDS: names are not in order"} }
 func (d described) Summary() downstream.Summary {
 	return downstream.Summary{Protocols: map[string]int{"delta": 5}, Groups: []int{5}}
 }
@@ -157,6 +158,9 @@ func TestEndpoints(t *testing.T) {
 		{"GET", "/ready", "localhost", 503, "waiting for upstream"},
 		{"GET", "/startupz", "localhost", 503, "waiting for upstream"},
 		{"GET", "/server_info", "localhost", 200, `"version": "test"`},
+		{"GET", "/debug/check", "localhost", 500, "stream 3: CDS: names are not in order\n"},
+		{"POST", "/debug/check", "localhost", 405, "read with GET"},
+		{"GET", "/debug/check", "evil.example", 421, "this is not"},
 		{"GET", "/metrics", "localhost", 200, `xds_relay_cache_resources{type="CDS"} 3`},
 		{"GET", "/stats/prometheus", "localhost", 200, `xds_relay_clients{protocol="delta"} 5`},
 		{"GET", "/resources?type=SDS", "LOCALHOST", 200, `"upstream_version": "[redacted]"`},

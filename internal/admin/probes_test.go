@@ -46,6 +46,7 @@ func TestProbes_AndNothingElse(t *testing.T) {
 		{"GET", "/groups", outside{}, 404, ""},
 		{"GET", "/resources", outside{}, 404, ""},
 		{"GET", "/server_info", outside{}, 404, ""},
+		{"GET", "/debug/check", outside{}, 404, ""},
 		{"POST", "/guard/release", outside{}, 404, ""},
 		{"GET", "/debug/pprof/", outside{}, 404, ""},
 		{"GET", "/metrics/", outside{}, 404, ""},

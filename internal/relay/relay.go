@@ -255,6 +255,9 @@ func (r *Relay) Started() bool { return r.ready.was() }
 // Clients describes the open client streams.
 func (r *Relay) Clients() []downstream.Client { return r.server.Clients() }
 
+// Check says what does not hold, of the streams of clients, that has to hold at any time.
+func (r *Relay) Check() []string { return r.server.Check() }
+
 // Summary counts the open client streams, for metrics.
 func (r *Relay) Summary() downstream.Summary { return r.server.Summary() }
 

@@ -44,6 +44,7 @@ type topic struct {
 	later     map[string]bool   // names asked for after the first request (MISS-4)
 	met       map[string]bool   // of those brought, names of which there was a copy then
 	overtaken map[string]bool   // names of which it was sent a copy that is older than the error that it was told of
+	unclear   map[string]bool   // names of which it may have a copy or not: it has dropped one by itself
 	failures  map[string]bool   // names of whose error it is to be told (ERR-9)
 	failed    map[string]int32  // and of whose it was told, with the code
 	whole     bool              // the wildcard awaits its answer
@@ -72,7 +73,7 @@ type held struct {
 func (t *topic) begin() {
 	t.interest, t.last, t.seen = newInterest(), map[string]string{}, map[string]seen{}
 	t.owed, t.asked, t.whole, t.opening = map[string]bool{}, map[string]bool{}, false, false
-	t.overtaken = map[string]bool{}
+	t.overtaken, t.unclear = map[string]bool{}, map[string]bool{}
 	t.failures, t.failed = map[string]bool{}, map[string]int32{}
 	t.halves, t.warmed, t.twice, t.asks = map[string]bool{}, map[string]bool{}, false, 0
 	t.later, t.met = map[string]bool{}, map[string]bool{}
@@ -307,6 +308,7 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 	maps.DeleteFunc(still.Names, func(name string, _ bool) bool { return !before.Names[name] }) // new names begin with nothing
 	for name, h := range t.holds {
 		if before.Covers(name, h.aliases) && !still.Covers(name, h.aliases) {
+			t.unclear[name] = t.brought[name] || t.left[name] || t.interest.Covers(name, h.aliases)
 			delete(t.holds, name)
 			delete(t.last, name)
 		}

@@ -247,7 +247,8 @@ func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases 
 		for _, name := range append(aliased(alias), alias) {
 			_, member := c.known[k.name].byWildcard.present(name)
 			if h, ok := t.holds[name]; ok && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) && !(member && t.interest.Wildcard) {
-				delete(t.holds, name) // a member is denied to nobody (H-17)
+				t.unclear[name] = t.brought[name] // the relay does not know its aliases
+				delete(t.holds, name)             // a member is denied to nobody (H-17)
 			}
 		}
 	}

@@ -61,6 +61,7 @@ type pureClient struct {
 	woken   bool
 	timer   time.Time // when to look at it though it is not woken; zero: never
 	session *session.Session
+	sent    map[cache.TypeURL]map[string]string // by name, the version that was sent last
 }
 
 // The ways in which a stream to the control plane ends, by number.
@@ -271,7 +272,9 @@ func (r *pureRelay) Ask(id int, m proto.Message) {
 	c.woken = true
 	if end != nil {
 		r.end(c, end)
+		return
 	}
+	r.recorded(c)
 }
 
 func (r *pureRelay) Close(id int) {
@@ -315,7 +318,9 @@ func (r *pureRelay) flush(c *pureClient) (busy bool) {
 		if err := proto.Unmarshal(downstream.Marshal(resp), m); err != nil {
 			r.game.checker.fail("frame", "c%d is sent what cannot be read: %v", c.id, err)
 		}
+		c.noteSent(resp)
 		r.game.Told(c.id, m, r.now)
+		r.recorded(c)
 		if r.game.failed() {
 			return true
 		}

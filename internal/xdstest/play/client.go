@@ -25,6 +25,8 @@ type client struct {
 	dialogue *xdstest.Dialogue
 	session  *session.Session // nil: it has no stream
 	fetches  bool             // the session is a unary call's
+	knows    known            // what it holds
+	kind     cache.TypeURL    // of a per-type stream
 }
 
 func (p *player) client(actor string) *client {
@@ -78,7 +80,11 @@ func (c *client) say(p *player, cmd xdstest.Command) error {
 	}
 	if end != nil {
 		c.end(p, status.Error(codes.Code(end.Code()), end.Message))
+		return nil
 	}
+	t := cmp.Or(cache.TypeURL(m.(interface{ GetTypeUrl() string }).GetTypeUrl()), c.kind)
+	c.knows.asks(m, t, p.emptyIsWildcard(t))
+	p.fault = cmp.Or(p.fault, c.recorded(p.now))
 	return nil
 }
 
@@ -99,6 +105,7 @@ func (c *client) open(p *player, cmd xdstest.Command) {
 	c.peer.Sent(headers, &p.session)
 	c.dialogue = xdstest.NewDialogue(c.actor, cmd, p.transcript)
 	kind := session.Stream{Delta: !c.dialogue.SotW, Type: cache.TypeURL(cmd.TypeURL)}
+	c.knows, c.kind = known{}, kind.Type
 	c.session = session.New(&p.session, kind, c.peer, p, p.warmth, func() {})
 }
 
@@ -126,7 +133,8 @@ func (p *player) flush(c *client) (busy bool) {
 	err := proto.Unmarshal(downstream.Marshal(r), m)
 	text, fault := c.dialogue.Hear(m)
 	p.hear(c.actor, c.heard(text))
-	p.fault = cmp.Or(p.fault, err, fault)
+	c.knows.told(r, c.dialogue.SotW && p.full(r.Type))
+	p.fault = cmp.Or(p.fault, err, fault, c.recorded(p.now))
 	if p.told != nil {
 		p.told(c, m)
 	}

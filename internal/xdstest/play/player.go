@@ -225,6 +225,7 @@ const restless = 1000
 
 // settle lets everybody act until all is quiet, as time stands still.
 func (p *player) settle() {
+	defer p.recorded()
 	for range restless {
 		busy := p.endGroups()
 		busy = p.giveUps() || busy

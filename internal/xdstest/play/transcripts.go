@@ -72,5 +72,10 @@ func StartRelay(set []string, dial func(context.Context, string) (net.Conn, erro
 		return nil, err
 	}
 	r.Serve(listen)
-	return func() { r.Close(0) }, nil
+	return func() {
+		if broken := r.Check(); len(broken) > 0 {
+			panic(strings.Join(broken, "; "))
+		}
+		r.Close(0)
+	}, nil
 }

@@ -1,0 +1,195 @@
+package session
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// Holding is what the record says that the client holds of one resource.
+type Holding struct {
+	Known Knowledge
+	// Version is what the client holds (Exactly), or what it does not hold (Differs; "" if there
+	// is no such resource now).
+	Version string
+}
+
+// Knowledge is how much the record knows of one resource.
+type Knowledge uint8
+
+const (
+	// Nothing: the client has no copy. It is what holds of each name that Holdings leaves out.
+	Nothing Knowledge = iota
+	// Exactly: the client has one version.
+	Exactly
+	// Differs: there was a change that the client has not been told of, so that it has another
+	// version than there is now, or none.
+	Differs
+	// Unclear: the client may have any version, or none. It came with something of which the
+	// relay was not told the version, or that is not to spare it anything.
+	Unclear
+)
+
+// Fits: a client that has a version, or none, is as the record says.
+func (h Holding) Fits(version string, some bool) bool {
+	switch h.Known {
+	case Nothing:
+		return !some
+	case Exactly:
+		return some && version == h.Version
+	case Differs:
+		return !some || version != h.Version
+	}
+	return true
+}
+
+func (h Holding) String() string {
+	switch h.Known {
+	case Nothing:
+		return "nothing"
+	case Exactly:
+		return h.Version
+	case Differs:
+		return fmt.Sprintf("another version than %q", h.Version)
+	}
+	return "some version"
+}
+
+// Holdings is the record of what the client holds of a type, by the names of resources, as it is
+// at this moment; of some names in any case. What a response says that is under way in parts
+// counts as told.
+func (s *Session) Holdings(t cache.TypeURL, of ...string) iter.Seq2[string, Holding] {
+	all := make(map[string]Holding)
+	if st := s.find(t); st != nil {
+		st.base().sub.Read(func(v fanout.View) {
+			for name := range st.base().mentioned(v) {
+				all[name] = st.holding(v, name)
+			}
+			for _, name := range of {
+				all[name] = st.holding(v, name)
+			}
+		})
+	}
+	return maps.All(all)
+}
+
+// Parted: parts of a response are yet to be sent.
+func (s *Session) Parted() bool { return len(s.chunks) > 0 }
+
+// mentioned are all names of which the record may say something, some of them more than once.
+func (h *holdings) mentioned(v fanout.View) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, id := range v.Names() {
+			if !yield(v.Name(id)) {
+				return
+			}
+		}
+		for e := range h.exact.all(false) {
+			if !yield(e.name) {
+				return
+			}
+		}
+		if subscribed, _ := v.Wildcard(); !subscribed {
+			return
+		}
+		for _, changes := range []iter.Seq[cache.Change]{v.Members(0), v.Led(0)} {
+			for c := range changes {
+				if !yield(c.Name) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// holding is what the record says of one resource.
+func (h *holdings) holding(v fanout.View, name string) Holding {
+	version, some := h.of(v, name)
+	switch {
+	case !some:
+		return Holding{}
+	case version != "":
+		return Holding{Exactly, version}
+	case h.unclear(v, name):
+		return Holding{Known: Unclear}
+	}
+	if r := v.Resource(name); r != nil {
+		version = r.Version
+	}
+	return Holding{Differs, version}
+}
+
+// holding of a Delta client is what the record says. Of a type of which it is told that a name is
+// gone only if it has a copy, and has not asked since, nothing is kept of what it has and asks for
+// again (MISS-9). What it came with, or was led to, by a name that it gave up it may have dropped, or
+// have because of another name.
+func (d *deltaState) holding(v fanout.View, name string) Holding {
+	h := d.holdings.holding(v, name)
+	_, subscribed := v.Lookup(name)
+	wildcard, _ := v.Wildcard()
+	_, released := d.released[name]
+	if released || d.brings(name) && !subscribed && !wildcard || h.Known == Nothing && d.quiet && subscribed {
+		return Holding{Known: Unclear}
+	}
+	return h
+}
+
+// holding of a SotW client is what the record says, except that
+//   - of a type whose responses are not the whole, it is not told that something is gone, except by
+//     an error, and may keep it;
+//   - what it came with is known by no name, until it has been told what each of its names leads to,
+//     or of the wildcard's set;
+//   - what stays in a whole set it has (ORDER-2), and what a name has led to it may have until the
+//     next one.
+func (s *sotwState) holding(v fanout.View, name string) Holding {
+	for _, r := range s.stays {
+		if r.Name == name {
+			return Holding{Exactly, r.Version}
+		}
+	}
+	h := s.holdings.holding(v, name)
+	switch {
+	case h.Known != Nothing:
+	case s.cameWildcard && s.told == 0, s.came != "" && slices.ContainsFunc(v.Names(), func(id cache.ID) bool { return v.Told(id) == fanout.Brought }):
+		return Holding{Known: Unclear}
+	case !s.full && (v.Resource(name) == nil || toldGone(v, name)):
+		return Holding{Known: Unclear}
+	case s.full && s.changes(v):
+		return Holding{Known: Unclear}
+	}
+	return h
+}
+
+// toldGone: the client was told last that a subscribed name leads to nothing.
+func toldGone(v fanout.View, name string) bool {
+	id, subscribed := v.Lookup(name)
+	return subscribed && !v.Told(id).Copy() && v.Told(id).At() > 0
+}
+
+// changes: of what names lead to something has changed since the last set, which may have had a
+// resource that they do not lead to any more.
+func (s *sotwState) changes(v fanout.View) bool {
+	return slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
+		a, told := v.Answer(id), v.Told(id)
+		return told.Copy() && (a.State != cache.Present || a.Seq > told.At())
+	})
+}
+
+// unclear: that the client has some version of a resource is all that is known.
+func (h *holdings) unclear(v fanout.View, name string) bool {
+	if _, _, exact := h.exact.find(name).of(); exact {
+		return true
+	}
+	if h.sets && v.Leads(name) {
+		return false
+	}
+	if id, ok := v.Lookup(name); ok {
+		return v.Told(id).At() == 0
+	}
+	_, known := v.Change(name)
+	return !known
+}

@@ -1,0 +1,59 @@
+package twin
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
+)
+
+// noteSent keeps under which version a client was sent its resources: SotW does not say.
+func (c *pureClient) noteSent(resp *session.Response) {
+	if c.sent == nil {
+		c.sent = map[cache.TypeURL]map[string]string{}
+	}
+	if c.sent[resp.Type] == nil {
+		c.sent[resp.Type] = map[string]string{}
+	}
+	for _, r := range resp.Resources {
+		c.sent[resp.Type][r.Name] = r.Version
+	}
+}
+
+// recorded compares what a client holds, as its messages make it, with the record that its
+// Session keeps of that; and looks whether all holds that has to.
+func (r *pureRelay) recorded(c *pureClient) {
+	for _, broken := range c.session.Check() {
+		r.game.checker.fail("check", "c%d: %s", c.id, broken)
+	}
+	cl := r.game.checker.clients[c.id]
+	if cl == nil || !cl.open || c.session.Parted() || r.game.failed() {
+		return
+	}
+	for _, k := range kinds {
+		t := cl.topics[k.name]
+		if t == nil || t.interest.fresh {
+			continue
+		}
+		url := cache.TypeURL(k.url)
+		said := maps.Collect(c.session.Holdings(url, slices.Collect(maps.Keys(t.holds))...))
+		for _, name := range slices.Sorted(maps.Keys(said)) {
+			h, holds := t.holds[name]
+			if holds {
+				delete(t.unclear, name)
+			} else if t.unclear[name] {
+				continue
+			}
+			if c.sotw {
+				h.version = c.sent[url][name]
+			}
+			if said[name].Known == session.Differs && t.owed[name] {
+				continue // it went and came back as it was, or is to be told again for another reason
+			}
+			if !said[name].Fits(h.version, holds) {
+				r.game.checker.fail("holdings", "c%d %s %s: the client holds %q, version %q (%v), and the record has %v", c.id, k.name, name, h.label, h.version, holds, said[name])
+			}
+		}
+	}
+}
