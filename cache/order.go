@@ -35,6 +35,9 @@ func (t *Table) unlink(id ID) {
 	t.length--
 }
 
+// Seq is when a name last changed.
+func (t *Table) Seq(id ID) Seq { return t.entries[id].seq }
+
 // Change is one name's latest change: Resource is nil if it vanished.
 type Change struct {
 	Name     string

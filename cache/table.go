@@ -63,9 +63,9 @@ type Table struct {
 
 	leases leases
 
-	// Changed is called for each name that bears another resource than before, or none, with the
-	// difference that this makes to the Digest; nil: nobody wants to know.
-	Changed func(ID, Digest)
+	// Changed is called for each name that is about to bear another resource than before, or
+	// none; nil: nobody wants to know.
+	Changed func(t *Table, id ID, before, now *Resource)
 
 	// What is announced now belongs to this generation, which comes from origin.
 	generation uint32
@@ -290,8 +290,8 @@ func (t *Table) Remove(name string, cause Cause, seq Seq, touched []ID) (_ []ID,
 		return touched, false
 	}
 	touched = append(touched, id)
-	t.unlease(id)
 	t.tell(id, e.resource, nil)
+	t.unlease(id)
 	if e.state == Present {
 		t.uncount(e.resource)
 		for _, alias := range e.resource.Aliases {
@@ -368,9 +368,9 @@ func (t *Table) Unset(id ID) {
 }
 
 func (t *Table) forget(id ID) {
-	t.unlease(id)
 	e := &t.entries[id]
 	t.tell(id, e.resource, nil)
+	t.unlease(id)
 	if e.state == Present {
 		t.uncount(e.resource)
 		for _, alias := range e.resource.Aliases {
@@ -411,19 +411,11 @@ func (t *Table) uncount(r *Resource) {
 	}
 }
 
-// tell tells whoever wants to know that a name bears another resource, or none.
+// tell tells whoever wants to know that a name is about to bear another resource, or none.
 func (t *Table) tell(id ID, before, now *Resource) {
-	if t.Changed == nil || before == nil && now == nil {
-		return
+	if t.Changed != nil && (before != nil || now != nil) {
+		t.Changed(t, id, before, now)
 	}
-	var by Digest
-	if before != nil {
-		by.Sub(before)
-	}
-	if now != nil {
-		by.Add(now)
-	}
-	t.Changed(id, by)
 }
 
 // Upstream is the upstream's version of the resource of that name, if there is one.

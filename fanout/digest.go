@@ -36,9 +36,16 @@ func (s *Subscription) unsum() {
 }
 
 // sums takes in that a name bears another resource, or none.
-func (x *index) sums(id cache.ID, by cache.Digest) {
+func (x *index) sums(id cache.ID, before, now *cache.Resource) {
 	if x.summed == 0 || int(id) >= len(x.interest) {
 		return
+	}
+	var by cache.Digest
+	if before != nil {
+		by.Sub(before)
+	}
+	if now != nil {
+		by.Add(now)
 	}
 	for _, s := range x.interest[id] {
 		if s.summed {

@@ -236,11 +236,14 @@ func (h *Hub) Alive(alive bool, now time.Time) {
 
 // Release lets go, for an operator, all removals of a type that are held back, and
 // says how many.
-func (h *Hub) Release(t cache.TypeURL) (count int) {
+func (h *Hub) Release(t cache.TypeURL, now time.Time) (count int) {
 	x := h.find(t)
 	if x == nil {
 		return 0
 	}
-	wakeAll(x.locked(func() { count = x.letGo((*guard).release) }))
+	wakeAll(x.locked(func() {
+		x.leaving.now = now
+		count = x.letGo((*guard).release)
+	}))
 	return count
 }

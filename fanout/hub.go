@@ -208,7 +208,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 		return a // nobody is interested in the type any more
 	}
 	wakeAll(x.locked(func() {
-		x.source, x.concerned, x.behind = u.Source, 0, 0
+		x.source, x.concerned, x.behind, x.leaving.now = u.Source, 0, 0, u.At
 		look := x.doubt(lane.Wildcard, u)
 		if lane.Wildcard {
 			a.Held = x.applyWildcard(u)

@@ -27,6 +27,7 @@ type index struct {
 	latest   cache.Seq // of the changes to either
 	board    board
 	texts    [2]digestText // of named and wildcard
+	leaving  leaving
 	// synced: the wildcard Table has been complete once (RECON-16, RECON-17).
 	synced bool
 	// guards hold back what would remove much at once (H-22).
@@ -88,7 +89,7 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	if h.config.Lock != nil {
 		x.mu = h.config.Lock()
 	}
-	x.named.Changed = x.sums
+	x.named.Changed, x.wildcard.Changed = x.changes, x.changes
 	return x
 }
 

@@ -166,7 +166,7 @@ func (x *index) forget(wildcard bool, name string, remains func(*cache.Resource)
 		x.bequeath()
 		x.guards.wildcard = guard{}
 		x.board, x.doubts.wildcard = board{}, doubts{}
-		x.wildcard, x.synced, x.wildcardHeld, x.wildcardAsked = cache.Table{}, false, false, false
+		x.wildcard, x.synced, x.wildcardHeld, x.wildcardAsked = cache.Table{Changed: x.changes}, false, false, false
 		x.warm.wildcard, x.warm.said.wildcard = false, false
 		return
 	}

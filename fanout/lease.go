@@ -10,12 +10,12 @@ import (
 // TTLs (protocol.md §11). Only upstream renews one (TTL-3); that a stream to it is
 // open does not, which is why resources expire whether or not there is one.
 
-// Expiry is when the next resource of the group expires, or the next removal that
-// is held back is due (H-22); zero: none.
+// Expiry is when the next resource of the group expires, the next removal that is held
+// back is due (H-22), or the next one that has left is forgotten (ORDER-2); zero: none.
 func (h *Hub) Expiry() (next time.Time) {
 	for _, x := range h.all() {
 		x.mu.Lock()
-		for _, at := range []time.Time{x.named.Expiry(), x.wildcard.Expiry(), x.guards.named.deadline(), x.guards.wildcard.deadline()} {
+		for _, at := range []time.Time{x.named.Expiry(), x.wildcard.Expiry(), x.guards.named.deadline(), x.guards.wildcard.deadline(), x.leaving.deadline()} {
 			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 				next = at
 			}
@@ -36,6 +36,8 @@ type Lapse struct {
 func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
 	for _, x := range h.all() {
 		wakeAll(x.locked(func() {
+			x.leaving.now = now
+			x.forgetLeft()
 			named, members := x.named.Expired(now), x.wildcard.Expired(now)
 			for _, name := range named {
 				x.removeNamed(name, cache.TTLExpired)

@@ -13,6 +13,10 @@ type News struct {
 	Resources []*cache.Resource // in the order in which they changed
 	Removed   []string          // the same
 
+	// Of a whole set that lists what is leaving: its version, and what that is.
+	Version string
+	leaving []Leaving
+
 	wire [2]struct {
 		once sync.Once
 		form any
@@ -65,8 +69,9 @@ func (n *News) Lists(resources []*cache.Resource) bool {
 // board has the News that were asked for since the type last changed, by the first
 // change that they tell.
 type board struct {
-	at   cache.Seq
-	from map[cache.Seq]*News
+	at      cache.Seq
+	from    map[cache.Seq]*News
+	leaving []*News // whole sets that list what is leaving
 }
 
 // News is what has changed in the wildcard's set after a position. ok is false if the
@@ -77,7 +82,7 @@ func (v View) News(after cache.Seq) (n *News, ok bool) {
 	}
 	b := &v.x.board
 	if at := v.x.latest; b.from == nil || b.at != at {
-		*b = board{at, make(map[cache.Seq]*News)}
+		*b = board{at: at, from: make(map[cache.Seq]*News)}
 	}
 	first := cache.Seq(0) // positions are the group's: many lie between two changes
 	if after > 0 {

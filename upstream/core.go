@@ -347,7 +347,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if l == nil || l.first || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {
 		return // nobody wants it any more: ACK and drop (H-32)
 	}
-	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets()
+	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets() && !c.hub.Remembers(d.typeURL)
 	d.update.First = !l.answered
 	delete(c.bare, lane)
 	c.faulty(lane, &d.update, now)

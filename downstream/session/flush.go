@@ -104,7 +104,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 	push := !x.blocked(now, s.config.AckTimeout) || s.hurried(x)
 	x.postpones, x.postponed = x.refers && s.postpones(now), false
 	if w, ok := st.(*sotwState); ok {
-		w.outgoing.turn = s.turns(st, now)
+		w.turn = s.turns(st, now)
 	}
 	x.sub.Read(func(v fanout.View) {
 		x.marked = false

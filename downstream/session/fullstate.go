@@ -147,38 +147,40 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 // that is the news and waits for other types.
 func (s *sotwState) delivered(v fanout.View, p *part) {
 	subscribed, _ := v.Wildcard()
-	if subscribed {
-		s.told = p.position
-	}
 	if !p.shrunk {
 		s.renews(p.position)
+		if subscribed {
+			s.told = p.position
+		}
 	}
-	if !p.shrunk && len(p.staying) == 0 {
+	if !p.shrunk && len(s.stays) == 0 {
 		if s.exact = (exact{}); subscribed {
 			s.untold = p.position
 		}
 	}
-	staying := namesOf(p.staying)
+	stays := leavingNames(s.stays)
 	for i, id := range v.Names() {
 		switch a := v.Answer(id); {
 		case a.State == cache.Present:
-			s.deliveredName(v, i, &a, p.position)
+			s.deliveredName(v, i, &a, p)
 		case p.shrunk:
 			p.goneIDs = append(p.goneIDs, id)
-		case !staying.has(v.Name(id)):
+		case !stays.has(v.Name(id)):
 			v.TellAt(i, fanout.ToldGone(p.position))
 		}
 	}
 }
 
 // deliveredName notes what one of its names, by its number, has brought with a set.
-func (s *sotwState) deliveredName(v fanout.View, i int, a *cache.Answer, at cache.Seq) {
+func (s *sotwState) deliveredName(v fanout.View, i int, a *cache.Answer, p *part) {
 	id := v.Names()[i]
 	s.leads(v, id, a) // what it led to before is not in the set
-	v.TellAt(i, fanout.ToldCopy(at))
+	if !p.shrunk {
+		v.TellAt(i, fanout.ToldCopy(p.position))
+	}
 	if v.LedTo(id) != nil {
 		for _, r := range a.Resources() {
-			s.exact.hasAt(s.exact.add(r.Name), r.Version, at)
+			s.exact.hasAt(s.exact.add(r.Name), r.Version, p.position)
 		}
 	}
 	s.paid(id, a)

@@ -136,7 +136,7 @@ func (d *deltaState) holding(v fanout.View, name string) Holding {
 //   - what stays in a whole set it has (ORDER-2), and what a name has led to it may have until the
 //     next one.
 func (s *sotwState) holding(v fanout.View, name string) Holding {
-	for r := range s.outgoing.stays {
+	for _, r := range s.stays {
 		if r.Name == name {
 			return Holding{Exactly, r.Version}
 		}

@@ -26,10 +26,11 @@ type sotwState struct {
 	moved bool
 
 	// Full-state types only.
-	version  string // of the last response
-	again    bool   // the view is owed, once it is certain
-	shrink   bool   // removals wait for other types (ORDER-2)
-	outgoing outgoing
+	version string // of the last response
+	again   bool   // the view is owed, once it is certain
+	shrink  bool   // removals wait for other types (ORDER-2)
+	turn    turn
+	stays   []fanout.Leaving // what the last set listed that had left (ORDER-2)
 
 	// warmedAt counts the cluster deliveries to this node when endpoints were
 	// last answered (ORDER-5).
@@ -93,11 +94,10 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	s.sub.Read(func(v fanout.View) {
 		subscribed, _ := v.Wildcard()
 		switch {
-		case s.full && names.changed:
-			s.outgoing.giveUp(v)
-		case subscribed && !s.full:
+		case s.full:
+		case subscribed:
 			s.gaveUp(names.Gone, held)
-		case !s.full:
+		default:
 			for _, name := range names.Gone {
 				s.exact.forget(name) // what it holds of it is noted below
 			}
@@ -451,7 +451,7 @@ func (s *sotwState) removedNow(p *part) {
 	if !p.shrunk {
 		return
 	}
-	s.departed(p.lasting)
+	s.stays, s.staysSince = nil, time.Time{}
 	listed := namesOf(p.resources)
 	for noted := range s.exact.all(false) {
 		if !listed.has(noted.name) {
@@ -460,7 +460,7 @@ func (s *sotwState) removedNow(p *part) {
 	}
 	s.sub.Read(func(v fanout.View) {
 		if subscribed, _ := v.Wildcard(); subscribed {
-			s.untold = p.position
+			s.told, s.untold = p.position, p.position
 		}
 		for _, id := range p.goneIDs {
 			v.Tell(id, fanout.ToldGone(p.position))
