@@ -119,14 +119,10 @@ func (t *Table) Unconfirmed() (names []string) {
 }
 
 // UnconfirmedAnswers are those of them to which a name leads, by itself and as an
-// alias. An error that lies over the name is an answer to it: then there are none, but
-// where it says that there is nothing by that name.
+// alias.
 func (t *Table) UnconfirmedAnswers(name string) (names []string) {
 	id, ok := t.ids[name]
 	if !ok {
-		return nil
-	}
-	if err := t.entries[id].err; err != nil && err.GetCode() != NotFound {
 		return nil
 	}
 	if t.doubtful(id) {

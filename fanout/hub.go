@@ -308,10 +308,10 @@ func (h *Hub) Sweeps(lane Lane, announced []cache.Received) (sweeps bool) {
 	return sweeps
 }
 
-// SweepsNames reports the same of what some names lead to.
-func (h *Hub) SweepsNames(lane Lane, names []string) (sweeps bool) {
+// SweepsNames reports the same of what some names lead to, of which a stream was silent.
+func (h *Hub) SweepsNames(lane Lane, names []string, stream uint64) (sweeps bool) {
 	h.look(lane.Type, func(x *index) {
-		sweeps = slices.ContainsFunc(names, func(name string) bool { return len(x.named.UnconfirmedAnswers(name)) > 0 })
+		sweeps = slices.ContainsFunc(names, func(name string) bool { return len(x.unconfirmed(name, stream)) > 0 })
 	})
 	return sweeps
 }

@@ -171,7 +171,7 @@ func (x *index) forget(wildcard bool, name string, remains func(*cache.Resource)
 		return
 	}
 	delete(x.guards.named.held, name)
-	delete(x.inherited, name)
+	x.passOn(name)
 	delete(x.askAgain, name)
 	delete(x.doubts.named.faulty, name)
 	delete(x.mute, name)

@@ -145,6 +145,26 @@ func (x *index) disown(name string, id cache.ID) {
 	}
 }
 
+// passOn leaves what was left to a name that is given up to the other names of it that somebody
+// wants: it is still the wildcard's, which replaces it when it is back.
+func (x *index) passOn(name string) {
+	if _, inherited := x.inherited[name]; !inherited {
+		return
+	}
+	delete(x.inherited, name)
+	id, ok := x.named.Find(name)
+	if !ok {
+		return
+	}
+	for _, r := range x.named.Answer(id).Resources() {
+		for other := range names(r) {
+			if other != name && x.named.Pinned(other) {
+				x.inherited[other] = struct{}{}
+			}
+		}
+	}
+}
+
 // disinherit drops the copy of a resource that was left to names: the wildcard is back,
 // and speaks of it.
 func (x *index) disinherit(name string) {

@@ -356,7 +356,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	l.insisted.answers(&d.update)
 	l.unanswered.answers(&d.update)
 	l.echo.hears(&d.update, func(set []cache.Received) map[string]bool { return c.hub.Same(lane, set) })
-	c.found(&d.update)
+	c.found(lane.Type, &d.update)
 	// A full-state response in which a name cannot be read says of no name that it is
 	// missing: it may be that one.
 	d.update.Full = d.sotw && !d.update.Hidden && c.hub.Properties(d.typeURL).FullState

@@ -19,11 +19,13 @@ const (
 type refreshes struct {
 	notBefore time.Time
 	wait      time.Duration
-	sought    map[string]struct{} // names for which the last one was; nil: it found one
+	// sought are the names of the type typ for which the last one was; nil: it found one.
+	typ    cache.TypeURL
+	sought map[string]struct{}
 }
 
-// refresh opens a new stream in place of one.
-func (c *Core) refresh(s *slot, names []string, now time.Time) {
+// refresh opens a new stream in place of one, for names of a type.
+func (c *Core) refresh(s *slot, typ cache.TypeURL, names []string, now time.Time) {
 	r := &c.refreshes
 	if r.sought != nil {
 		r.wait = min(2*r.wait, refreshMax) // the last one has found nothing
@@ -31,7 +33,7 @@ func (c *Core) refresh(s *slot, names []string, now time.Time) {
 		r.wait = refreshFirst
 	}
 	r.notBefore = now.Add(r.wait)
-	r.sought = make(map[string]struct{}, len(names))
+	r.typ, r.sought = typ, make(map[string]struct{}, len(names))
 	for _, name := range names {
 		r.sought[name] = struct{}{}
 	}
@@ -43,7 +45,10 @@ func (c *Core) refresh(s *slot, names []string, now time.Time) {
 }
 
 // found takes note of what a response brings.
-func (c *Core) found(u *cache.Update) {
+func (c *Core) found(typ cache.TypeURL, u *cache.Update) {
+	if typ != c.refreshes.typ {
+		return
+	}
 	for _, r := range u.Set {
 		if _, sought := c.refreshes.sought[r.Name]; sought {
 			c.refreshes.sought = nil

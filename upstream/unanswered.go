@@ -362,7 +362,7 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 		_, still := c.hub.Silent(l.lane.Type, u.shown, uint64(s.id))
 		early, _ := c.hub.Early(l.lane.Type, u.shown, uint64(s.id))
 		if u.shown = slices.Concat(still, early); len(u.shown) > 0 {
-			c.refresh(s, u.shown, now)
+			c.refresh(s, l.lane.Type, u.shown, now)
 		}
 	}
 }

@@ -218,7 +218,7 @@ func (c *Checker) opened(who string, k kind, t *topic, listed map[string]bool) {
 		return // what is on disk was judged when it was written
 	}
 	for name, w := range known.byWildcard.words {
-		if kept := t.brought[name] && (known.byWildcard.settling || c.doubts[k.name][true] != nil); w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) && !known.leads(name, &t.interest) {
+		if kept := t.brought[name] && (known.byWildcard.settling || c.doubts[k.name][true] != nil); w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) && !t.interest.Named(name, known.byName.words[name].aliases) {
 			c.fail("DOWN-DELTA-13", "%s: the first answer to the wildcard lacks %s", who, name)
 		}
 	}
