@@ -11,7 +11,7 @@ import (
 // Subscription, so that it costs eight bytes and goes with the name.
 type Told uint64
 
-// Brought is what a client has that was told it on another stream.
+// Brought: the client came with a copy from an earlier stream. Its position on this one is 0.
 const Brought Told = 1 << 63
 
 // ToldCopy: the client was sent what a name leads to, in a response of this position.

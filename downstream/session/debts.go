@@ -11,6 +11,10 @@ import (
 // holds. Each says where to look, and some that something is to be told whether or not it
 // differs from what the client holds. However often a debt is noted it is one; what is told
 // pays whatever reasons there were for it.
+//
+// A new reason to send something again is a field here. It stands in pending or due, so that
+// somebody looks; in owes, or in the collector that tells it; and in paid and forgiveID, so that
+// it ends. To be forced alone makes nobody look: the name is marked as changed, too (warmsName).
 type debts struct {
 	changed pile[cache.ID] // names whose answer may have changed
 	asked   pile[cache.ID] // names that the client wants an answer to (DOWN-DELTA-7)

@@ -21,8 +21,9 @@ type exact struct {
 	noted int
 }
 
-// version is what the client holds of one resource. If it was brought and is not judged, it is
-// that; else, if it was noted, it is that or nothing; else nothing is written down of it here.
+// version is what is written down of one resource: until that is judged, the version that the
+// client came with (brought); after that the version noted since, or with some unset that it has
+// none (noted).
 type version struct {
 	// version: "" if nobody knows which, or if it spares the client nothing.
 	name, version string

@@ -12,9 +12,10 @@ import (
 
 // holdings is what the client of one stream may hold of one type: of each resource a version,
 // or nothing. Whether it is to be sent something is a matter of what there is and what it
-// holds, and of nothing else: it is sent a resource whose version differs, and told of each
-// that has gone. Sending changes holdings by exactly what was said, a NACK changes none, and
-// unsubscribing erases.
+// holds, and of its debts (debts.go): it is sent a resource whose version differs, and told of
+// each that has gone. To hold means to have been sent: sending changes holdings by exactly what
+// was said, and unsubscribing erases. A NACK changes none, whatever the client goes on using: what
+// it has rejected is not sent again before it changes (NACK-4).
 //
 // Thousands of clients hold thousands of resources each, so that most of it is not written
 // down by name:

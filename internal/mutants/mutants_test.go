@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // enough is how many there are to be.
-const enough = 45
+const enough = 58
 
 // twin is the test of a mutant that names none.
 var twin = check{"./internal/twin", "TestModel|TestSotW|TestSeeds"}
