@@ -165,7 +165,11 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 		if d.quiet {
 			v.Tell(id, 0)
 		}
-		_, needed := d.needed[v.Name(id)]
+		name := v.Name(id)
+		if _, released := d.released[name]; released && d.exact.has(name) && !d.brings(name) {
+			d.exact.note(name, "", true) // it may have dropped what it had because of another name
+		}
+		_, needed := d.needed[name]
 		if a := v.Answer(id); needed || !first && a.State == cache.Unknown {
 			d.force(id, v.Position())
 		}

@@ -72,7 +72,8 @@ func (h *holdings) of(v fanout.View, name string) (version string, some bool) {
 	return h.member(v, name)
 }
 
-// inSet is what it holds by the last set of a resource to which names lead that it does not bear.
+// inSet is what it holds by the last set of a resource to which names lead that it does not bear:
+// none of them led there before that set if it was a member.
 func (h *holdings) inSet(v fanout.View, name string) (version string, some bool) {
 	for _, id := range v.Names() {
 		told, a := v.Told(id), v.Answer(id)
@@ -88,7 +89,10 @@ func (h *holdings) inSet(v fanout.View, name string) (version string, some bool)
 			}
 		}
 	}
-	return "", some
+	if !some {
+		return h.member(v, name)
+	}
+	return "", true
 }
 
 // named is what it holds of the resource that bears a subscribed name.
@@ -123,7 +127,8 @@ func (h *holdings) member(v fanout.View, name string) (version string, some bool
 		return "", false
 	}
 	c, known := v.Change(name)
-	if a, ok := h.ahead[name]; ok && (!known || c.Seq <= a.at) {
+	a, ok := h.ahead[name]
+	if ok && (!known || c.Seq <= a.at) {
 		return a.version, a.version != ""
 	}
 	switch {
@@ -134,7 +139,7 @@ func (h *holdings) member(v fanout.View, name string) (version string, some bool
 	case c.Seq <= h.told:
 		return c.Resource.Version, true
 	}
-	return "", h.told > 0
+	return "", h.told > 0 || a.version != ""
 }
 
 // holds: the client has exactly this.

@@ -154,10 +154,13 @@ func (s *sotwState) holding(v fanout.View, name string) Holding {
 	return h
 }
 
-// toldGone: the client was told last that a subscribed name leads to nothing.
+// toldGone: the client was told last that a name which leads to a resource now leads to nothing.
 func toldGone(v fanout.View, name string) bool {
-	id, subscribed := v.Lookup(name)
-	return subscribed && !v.Told(id).Copy() && v.Told(id).At() > 0
+	return slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
+		told, a := v.Told(id), v.Answer(id)
+		return !told.Copy() && told.At() > 0 && (v.Name(id) == name ||
+			slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return r.Name == name }))
+	})
 }
 
 // changes: of what names lead to something has changed since the last set, which may have had a
@@ -175,7 +178,7 @@ func (h *holdings) unclear(v fanout.View, name string) bool {
 		return true
 	}
 	if h.sets && v.Leads(name) {
-		return false
+		return slices.ContainsFunc(v.Names(), func(id cache.ID) bool { return v.Told(id) == fanout.Brought })
 	}
 	if id, ok := v.Lookup(name); ok {
 		return v.Told(id).At() == 0

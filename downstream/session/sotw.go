@@ -154,7 +154,7 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing
 				version, _ := s.of(v, other)
 				held[other] = changing{fanout.Brought, version}
 			}
-		} else if v.Told(id).Copy() {
+		} else if told := v.Told(id); told.Copy() || !s.full && told.At() > 0 { // it may keep what it was told is gone
 			s.keptFor(v, id, names.Gone, held)
 		}
 	}
