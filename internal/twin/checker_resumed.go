@@ -30,25 +30,37 @@ func (c *Checker) carried(k kind) bool {
 	return false
 }
 
-// asksAnew notes that somebody asks for a name again. If no stream carries it, and it has lingered
+// asksAnew notes that somebody asks for names again. If no stream carries one, and it has lingered
 // for as long as it may, the relay may have forgotten what it led to, and has told nobody.
-func (c *Checker) asksAnew(k kind, name string) {
-	left, wanted := c.wanted[k.name][name]
-	if !wanted || c.now.Sub(left) < c.linger && !c.evicts {
-		return
-	}
-	for _, s := range c.streams {
-		if l := s.lanes[k.name]; l != nil && !l.names[name].IsZero() {
-			return
+func (c *Checker) asksAnew(k kind, names []string) {
+	forgotten := map[string]bool{}
+	for _, name := range names {
+		left, wanted := c.wanted[k.name][name]
+		if wanted && (c.now.Sub(left) >= c.linger || c.evicts) && !c.carries(k, name) {
+			forgotten[name] = true
 		}
+	}
+	if len(forgotten) == 0 {
+		return
 	}
 	v, remembered := c.known[k.name].byName, c.remembered(k)
 	for other, w := range v.words {
-		if _, kept := remembered.words[other]; w.present && !kept && answers(other, w.aliases, name) {
+		_, kept := remembered.words[other]
+		if w.present && !kept && (forgotten[other] || slices.ContainsFunc(w.aliases, func(alias string) bool { return forgotten[alias] })) {
 			w.unsure = true
 			v.words[other] = w
 		}
 	}
+}
+
+// carries: some stream asks for a name.
+func (c *Checker) carries(k kind, name string) bool {
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && !l.names[name].IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 // follows is a lane as it is once the requests that follow the first have come, too:

@@ -52,6 +52,7 @@ type pureRelay struct {
 	streams []upstream.StreamID       // open ones
 	planeOf map[upstream.StreamID]int // to which control plane they lead
 	clients []*pureClient
+	looks   int // at the record of a client with very many names
 }
 
 type pureClient struct {
