@@ -215,13 +215,17 @@ func (e *exact) voidAll(such func(name string) bool) {
 	}
 }
 
-// all yields what is written down, or only what was brought and is not judged. Nothing is added
-// meanwhile.
+// all yields what is written down, or only what was brought and is not judged. What is written
+// down meanwhile is not yielded for certain.
 func (e *exact) all(brought bool) iter.Seq[*version] {
 	table := e.table
 	return func(yield func(*version) bool) {
 		for i := range table {
-			if v := &table[i]; (v.brought || v.noted && !brought) && !yield(v) {
+			v := &table[i]
+			if v.hash != 0 && (len(e.table) == 0 || &e.table[0] != &table[0]) { // it was made again
+				v = e.find(v.name)
+			}
+			if v != nil && (v.brought || v.noted && !brought) && !yield(v) {
 				return
 			}
 		}
