@@ -249,7 +249,7 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 	for _, changes := range []iter.Seq[cache.Change]{v.Members(0), v.Led(0)} {
 		for c := range changes {
 			version, some := h.of(v, c.Name)
-			if some && (version == "" || c.Resource == nil || slices.ContainsFunc(c.Resource.Aliases, asked)) {
+			if some && !h.brings(c.Name) && (version == "" || c.Resource == nil || slices.ContainsFunc(c.Resource.Aliases, asked)) {
 				h.exact.note(c.Name, version, true)
 				members = append(members, c.Name)
 			}
