@@ -101,24 +101,10 @@ func (h *holdings) named(v fanout.View, id cache.ID) (version string, some bool)
 	if !told.Copy() || v.LedTo(id) != nil {
 		return "", false
 	}
-	if r, at := own(v, id); r != nil && at <= told.At() {
+	if r, at := v.Answer(id).Own(v.Name(id)); r != nil && at <= told.At() {
 		return r.Version, true
 	}
 	return "", true
-}
-
-// own is the resource that bears a subscribed name, if that leads to it, and when it last changed.
-func own(v fanout.View, id cache.ID) (*cache.Resource, cache.Seq) {
-	a, name := v.Answer(id), v.Name(id)
-	if a.Resource == nil || a.Resource.Name == name {
-		return a.Resource, a.Seq
-	}
-	for i, r := range a.More {
-		if r.Name == name {
-			return r, a.MoreSeqs[i]
-		}
-	}
-	return nil, 0
 }
 
 // member is what it holds of a member of the wildcard's set.
