@@ -260,7 +260,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	return p
 }
 
-// collected notes what the client is told with a part, but for the removals that come later.
+// collected notes what the client is told with a part, except for the removals that come later.
 func (d *deltaState) collected(v fanout.View, p *part) {
 	for _, r := range p.resources {
 		d.sent(r, p.position)

@@ -27,10 +27,10 @@ type exact struct {
 type version struct {
 	// version: "" if nobody knows which, or if it spares the client nothing.
 	name, version string
+	at            cache.Seq // of the response that brought what is noted; 0: nobody knows
 	hash          uint32    // never 0, unless the place is free
 	brought       bool      // the client came with it, and that is not judged yet
 	noted, some   bool      // some: it has a version
-	at            cache.Seq // of the response that brought what is noted; 0: nobody knows
 	// spared: the client is not sent the resource for its sake, in the response that is being made.
 	spared bool
 }

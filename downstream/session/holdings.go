@@ -40,6 +40,8 @@ type holdings struct {
 	aliased bool
 	// sets: it is told whole sets (full-state SotW), each of which says all that it holds.
 	sets bool
+	// lists is what is left of an array from which list cuts.
+	lists []string
 }
 
 // ahead is a version, or "" for gone, and when it was told.
@@ -252,6 +254,17 @@ func (h *holdings) passed() {
 	}
 }
 
+// list is an empty list with room for so many names. Most have room for one, and tens of thousands
+// are made under the lock at a time, so that many share an array.
+func (h *holdings) list(n int) []string {
+	if n > len(h.lists) {
+		h.lists = make([]string, max(n, 64))
+	}
+	list := h.lists[:0:n]
+	h.lists = h.lists[n:]
+	return list
+}
+
 // leads notes what a name leads to, and returns what it has led to and does not any more.
 func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []string) {
 	name, before := v.Name(id), v.LedTo(id)
@@ -270,7 +283,7 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 			before = []string{name}
 		}
 	}
-	now := make([]string, 0, 1+len(a.More))
+	now := h.list(1 + len(a.More))
 	for _, r := range a.Resources() {
 		now = append(now, r.Name)
 	}
