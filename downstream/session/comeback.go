@@ -101,7 +101,7 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 		d.judge(r.Name)
 	}
 	d.ledBy(v, r)
-	if id, subscribed := v.Lookup(r.Name); subscribed && !v.Told(id).Copy() {
+	if id, subscribed := v.Lookup(r.Name); subscribed {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	return true

@@ -3,6 +3,7 @@ package session
 import (
 	"hash/maphash"
 	"iter"
+	"slices"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -133,6 +134,14 @@ func (e *exact) notes(name string) bool {
 func (e *exact) has(name string) bool {
 	v := e.find(name)
 	return v != nil && v.noted && v.some
+}
+
+// only keeps those of some names of which something is written down.
+func (e *exact) only(names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		v := e.find(name)
+		return v == nil || !v.brought && !v.noted
+	})
 }
 
 // note writes down what the client holds of a resource. What it came with stands before that

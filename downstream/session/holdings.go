@@ -22,7 +22,9 @@ import (
 //   - members of the wildcard's set: two positions in the order of changes, and what was told
 //     ahead of them;
 //   - what names lead to: for each name the position at which it was told, beside the name in
-//     the Subscription (fanout.Told), as what it leads to if that bears another name;
+//     the Subscription (fanout.Told), as what it leads to if that bears another name. A resource
+//     in that list counts only while exact has an entry for it: what the client was told since
+//     as a member, or as gone, has none;
 //   - by name and version only what the client came with, until it is judged, and what it was
 //     sent because of an alias, and members that the positions have passed without their being
 //     told, since a name leads to them (exact).
@@ -103,24 +105,10 @@ func (h *holdings) named(v fanout.View, id cache.ID) (version string, some bool)
 	if !told.Copy() || v.LedTo(id) != nil {
 		return "", false
 	}
-	if r, at := own(v, id); r != nil && at <= told.At() {
+	if r, at := v.Answer(id).Own(v.Name(id)); r != nil && at <= told.At() {
 		return r.Version, true
 	}
 	return "", true
-}
-
-// own is the resource that bears a subscribed name, if that leads to it, and when it last changed.
-func own(v fanout.View, id cache.ID) (*cache.Resource, cache.Seq) {
-	a, name := v.Answer(id), v.Name(id)
-	if a.Resource == nil || a.Resource.Name == name {
-		return a.Resource, a.Seq
-	}
-	for i, r := range a.More {
-		if r.Name == name {
-			return r, a.MoreSeqs[i]
-		}
-	}
-	return nil, 0
 }
 
 // member is what it holds of a member of the wildcard's set.
@@ -224,7 +212,7 @@ func (h *holdings) gone(names []string) {
 func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 	if led := v.LedTo(id); led != nil {
 		v.Lead(id, nil)
-		return led
+		return h.exact.only(led)
 	}
 	name := v.Name(id)
 	if under && h.exact.find(name).brings() {
@@ -301,7 +289,7 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 	for _, r := range a.Resources() {
 		now = append(now, r.Name)
 	}
-	for _, was := range before {
+	for _, was := range h.exact.only(before) {
 		if !slices.Contains(now, was) {
 			left = append(left, was)
 		}
