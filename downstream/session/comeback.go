@@ -10,6 +10,12 @@ import (
 // What a Delta client came with is judged when it is certain what there is: an equal version
 // spares it the resource, another one is replaced, and what is gone, or what no interest covers,
 // is taken from it (DOWN-DELTA-8, -10, -11, RECON-19).
+//
+// Until then it is what the client holds, whatever the positions have passed: they say nothing of
+// it. So whoever judges it leaves word of what the client holds from then on, where that would be
+// looked for: nothing of a member that the positions have passed and that is as it is there, what
+// is told ahead of a member that they have not, what its name is told if it has one, and a note
+// with the version of everything else.
 
 // spare notes that a resource is not sent since the client came with it.
 func (d *deltaState) spare(r *cache.Resource, p *part) {
@@ -103,6 +109,8 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 	d.ledBy(v, r)
 	if id, subscribed := v.Lookup(r.Name); subscribed {
 		v.Tell(id, fanout.ToldCopy(p.position))
+	} else {
+		d.sentAhead(v, r.Name, r)
 	}
 	return true
 }

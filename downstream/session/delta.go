@@ -95,10 +95,10 @@ func (d *deltaState) comesBack(versions map[string]string) {
 	}
 }
 
-// asMembers is what the client holds as members of the wildcard's set of what it asks for by
-// name now.
+// asMembers is what the client holds under the wildcard, as members or since it came with it, of
+// what it asks for by name now.
 func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
-	if d.told == 0 || len(subscribe) == 0 {
+	if d.told == 0 && len(d.ahead) == 0 || len(subscribe) == 0 {
 		return nil
 	}
 	d.sub.Read(func(v fanout.View) {
@@ -106,7 +106,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 			if _, had := v.Lookup(name); had {
 				continue
 			}
-			if version, some := d.member(v, name); some {
+			if version, some := d.of(v, name); some {
 				if held == nil {
 					held = make(map[string]string)
 				}
