@@ -15,7 +15,7 @@ type News struct {
 
 	// Of a whole set that lists what is leaving: its version, and what that is.
 	Version string
-	leaving []Leaving
+	Leaving []Leaving
 
 	wire [2]struct {
 		once sync.Once
