@@ -102,11 +102,15 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 	case !push || d.postpones:
 		d.postponed = d.postponed || d.postpones
 		return false
+	case d.leavesOut(v, r, p):
+		d.leadThere(v, r)
+		return true
 	default:
 		p.resources, p.mixed = append(p.resources, r), true
 		d.judge(r.Name)
 	}
-	d.ledBy(v, r)
+	d.sentBy(v, r)
+	d.leadThere(v, r)
 	if id, subscribed := v.Lookup(r.Name); subscribed {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	} else {
@@ -115,10 +119,9 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 	return true
 }
 
-// ledBy notes that the client has a resource, and which of its names lead there: what they led to
-// goes with them, though they are not looked at before that.
-func (d *deltaState) ledBy(v fanout.View, r *cache.Resource) {
-	d.sentBy(v, r)
+// leadThere notes which of the client's names lead to a resource as aliases: what they led to goes
+// with them, though they are not looked at before that.
+func (d *deltaState) leadThere(v fanout.View, r *cache.Resource) {
 	for _, alias := range r.Aliases {
 		if id, ok := v.Lookup(alias); ok {
 			a := v.Answer(id)

@@ -240,6 +240,8 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.changed = p.resources
 	d.collectRenewals(v, push, &p)
 	d.collectErrors(v, &p)
+	d.saysTooLarge(v, &p)
+	p.withoutSent()
 	d.expiring(v, &p)
 	p.starving = starving(v, d.brings)
 	v.Withhold(d.withholds.any())
@@ -322,7 +324,9 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 	has := told.Copy() || d.exact.has(name) // by an alias
 	switch {
 	case a.Negative != nil && (forced || a.Seq > told.At()):
-		p.resources = append(p.resources, a.Negative) // NAME-6
+		if !d.leavesOut(v, a.Negative, p) {
+			p.resources = append(p.resources, a.Negative) // NAME-6
+		}
 		v.Tell(id, fanout.ToldGone(p.position))
 	case a.Negative != nil:
 	case d.quiet && !has && !d.brings(name):
@@ -353,7 +357,7 @@ func (d *deltaState) refusesEnd(id cache.ID, a *cache.Answer) bool {
 // all the same.
 func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) {
 	led, warm := v.LedTo(id) != nil, v.Warm(id)
-	sent, lacking := !v.Told(id).Copy(), false
+	sent, lacking, tooLarge := !v.Told(id).Copy(), false, 0
 	since, debt := d.forced[id]
 	for _, r := range a.Resources() {
 		at := d.exact.find(r.Name)
@@ -369,6 +373,9 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			v.Ask(r)
 			lacking = true
 			continue
+		case d.leavesOut(v, r, p):
+			tooLarge++
+			continue
 		default:
 			p.resources, sent = append(p.resources, r), true
 			d.answers(v, r)
@@ -377,7 +384,11 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			d.sentFor(at, r)
 		}
 	}
-	if sent && !lacking {
+	switch told := v.Told(id); {
+	case lacking:
+	case tooLarge == len(a.Resources()) && !told.Copy():
+		v.Tell(id, 0) // it is told when that has gone (MISS-10)
+	case tooLarge < len(a.Resources()) && sent:
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 }

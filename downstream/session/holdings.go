@@ -229,9 +229,9 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 }
 
 // leaveMembers does the same of the wildcard, for members that may list a name that the client
-// asks for.
+// asks for, and those that are written down.
 func (h *holdings) leaveMembers(v fanout.View) (members []string) {
-	if len(v.Names()) == 0 {
+	if len(v.Names())+h.exact.noted == 0 {
 		return nil
 	}
 	asked := func(name string) bool { _, asked := v.Lookup(name); return asked }
@@ -240,6 +240,8 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 			version, some := h.of(v, c.Name)
 			if some && !h.brings(c.Name) && (version == "" || c.Resource == nil || slices.ContainsFunc(c.Resource.Aliases, asked)) {
 				h.exact.note(c.Name, version, true)
+				members = append(members, c.Name)
+			} else if h.exact.notes(c.Name) {
 				members = append(members, c.Name)
 			}
 		}
@@ -300,17 +302,6 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 	}
 	v.Lead(id, now)
 	return left
-}
-
-// leftOut notes that resources are not in the response after all.
-func (h *holdings) leftOut(v fanout.View, resources []*cache.Resource, at cache.Seq) {
-	for _, r := range resources {
-		if id, named := v.Lookup(r.Name); named && !h.exact.notes(r.Name) {
-			v.Tell(id, fanout.ToldGone(at))
-		} else {
-			h.exact.note(r.Name, "", false)
-		}
-	}
 }
 
 // skipped notes that the positions pass a member that is told, if at all, for a name.

@@ -105,6 +105,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 		s.handOver(v, held)
 		if !subscribed {
 			s.unsubscribed()
+			s.forgetMembers(v)
 			s.cameWildcard = false
 		}
 	})
@@ -122,6 +123,15 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 			s.exact.note(name, h.version, true)
 		} else {
 			s.exact.forget(name)
+		}
+	}
+}
+
+// forgetMembers erases what was written down of members, without the wildcard.
+func (s *sotwState) forgetMembers(v fanout.View) {
+	for noted := range s.exact.all(false) {
+		if _, own := v.Lookup(noted.name); !own && !v.Leads(noted.name) && !s.full {
+			s.exact.forget(noted.name)
 		}
 	}
 }
@@ -267,7 +277,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	if len(p.beats) > 0 {
 		return
 	}
-	if len(p.resources) == 0 && len(p.errors) == 0 && len(p.unavailable) == 0 && !p.must {
+	if len(p.resources)+len(p.errors)+len(p.unavailable)+len(p.leftOut) == 0 && !p.must {
 		return
 	}
 	p.resources = unique(p.resources)
@@ -296,7 +306,7 @@ func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 			after, p.must, p.answer = 0, true, true
 		}
 		for c := range v.Members(after) {
-			if c.Resource != nil {
+			if c.Resource != nil && !s.leavesOut(v, c.Resource, p) {
 				p.resources = append(p.resources, c.Resource)
 			}
 		}
@@ -369,16 +379,20 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 
 // collectCopies lists all that answers to a name and that the client does not hold, or all.
 func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, p *part) {
-	led := v.LedTo(id) != nil
+	led, tooLarge := v.LedTo(id) != nil, 0
 	for _, r := range a.Resources() {
 		if all || !s.holds(v, r) {
+			if s.leavesOut(v, r, p) {
+				tooLarge++
+				continue
+			}
 			p.resources = append(p.resources, r)
 		}
 		if led {
 			s.sentFor(nil, r)
 		}
 	}
-	if !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Body(r) == nil }) { // else it is told when that comes
+	if tooLarge < len(a.Resources()) && !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Body(r) == nil }) { // else it is told when that comes
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	if a.Resource.Husk() {
@@ -391,7 +405,7 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 	whole, beats := s.renewals(v, p.from)
 	whole, _ = bodies(v, besides(p.resources, whole))
-	p.resources = append(p.resources, whole...)
+	p.resources = append(p.resources, s.fitting(v, whole, p)...)
 	if len(p.resources) == 0 && !p.must && s.accepted != "" {
 		p.beats, p.version = unique(beats), s.accepted
 		return

@@ -15,10 +15,11 @@ import (
 func draw(r *rand.Rand) Script {
 	s := drawFirst(r)
 	s.drawMore(r)
+	s.drawLast(r)
 	return s
 }
 
-// drawFirst is a game without what drawMore adds.
+// drawFirst is a game without what drawMore and drawLast add.
 func drawFirst(r *rand.Rand) Script {
 	s := Script{Settings: Settings{
 		Settle:   oneOf(r, 0, 100*time.Millisecond),
