@@ -16,6 +16,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	if s == nil || s.lanes[k.name] == nil {
 		return // UP-10
 	}
+	c.silence() // what is absent by then is so though it is removed now (UP-19)
 	l, known := s.lanes[k.name], c.known[k.name]
 	l.pending[resp.GetNonce()] = bad
 	answered := l.heard
@@ -27,7 +28,6 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 		return // H-32
 	}
-	c.expire()
 	v := known.voice(l.wildcard)
 	v.warm = false
 	if !l.wildcard {
@@ -78,6 +78,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	for _, name := range resp.GetRemovedResources() {
 		c.overcome(k, name, nil)
 		c.sound(k, l.wildcard, name)
+		if v.words[name].silent {
+			continue // it was asked for again, and that is no answer (UP-19)
+		}
 		lost := v.remove(name, c.events)
 		c.changed(k, lost)
 		for _, alias := range lost {
