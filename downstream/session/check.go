@@ -139,11 +139,8 @@ func (x *exchange) mentions(v fanout.View, name string) bool {
 // owes: the client is to be told of a resource that nothing covers.
 func owes(st state, name string) bool {
 	x := st.base()
-	if _, released := x.released[name]; released || slices.Contains(x.left.items, name) {
-		return true
-	}
-	d, ok := st.(*deltaState)
-	return ok && slices.Contains(d.uncovered.items, name)
+	_, released := x.released[name]
+	return released || slices.Contains(x.left.items, name)
 }
 
 // exact: what is written down by name is counted, and so is what a client came with.

@@ -10,6 +10,12 @@ import (
 // What a Delta client came with is judged when it is certain what there is: an equal version
 // spares it the resource, another one is replaced, and what is gone, or what no interest covers,
 // is taken from it (DOWN-DELTA-8, -10, -11, RECON-19).
+//
+// Until then it is what the client holds, whatever the positions have passed: they say nothing of
+// it. So whoever judges it leaves word of what the client holds from then on, where that would be
+// looked for: nothing of a member that the positions have passed and that is as it is there, what
+// is told ahead of a member that they have not, what its name is told if it has one, and a note
+// with the version of everything else.
 
 // spare notes that a resource is not sent since the client came with it.
 func (d *deltaState) spare(r *cache.Resource, p *part) {
@@ -103,6 +109,8 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 	d.ledBy(v, r)
 	if id, subscribed := v.Lookup(r.Name); subscribed {
 		v.Tell(id, fanout.ToldCopy(p.position))
+	} else {
+		d.sentAhead(v, r.Name, r)
 	}
 	return true
 }
@@ -126,7 +134,7 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 	if !subscribed {
 		version, _ := d.of(v, name)
 		d.exact.noteAt(d.exact.find(name), version, true) // until it is told
-		d.uncovered.add(name)
+		d.releases(name, true)
 		d.judge(name)
 		return true
 	}
@@ -146,28 +154,6 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 		v.Tell(id, fanout.Brought)
 	}
 	return true
-}
-
-// collectUncovered: what the client came with and nothing covers is taken from it, after
-// what may refer to it now (ORDER-2). A client that has just come back may not have asked
-// yet for what refers to Clusters: those go when it has acknowledged the new ones.
-func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
-	if d.uncovered.len() == 0 || !d.resolved(v) || d.url == cache.Cluster && (len(p.resources) > 0 || !push && d.unjudged()) {
-		return
-	}
-	doubt := false
-	for _, name := range d.uncovered.take() {
-		switch {
-		case v.Doubted(name): // by now
-			doubt = true
-			d.uncovered.add(name)
-		case !v.Covers(name):
-			p.removedUncovered = append(p.removedUncovered, name)
-		}
-	}
-	d.withholds.uncovered = doubt
-	slices.Sort(p.removedUncovered)
-	p.removed = slices.Concat(p.removed, p.removedUncovered)
 }
 
 // resolved: upstream has spoken of all that the client asks for.

@@ -178,11 +178,12 @@ func (h *holdings) sent(r *cache.Resource, at cache.Seq) {
 	h.exact.sent(h.exact.find(r.Name), r.Version, at)
 }
 
-// sentAhead notes that it is sent a member, or with nil that one has gone, before the
-// wildcard's changes up to that one.
+// sentAhead notes that it is sent a member, or has it already, or with nil that one has gone, before
+// the wildcard's changes up to that one.
 func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
+	subscribed, _ := v.Wildcard()
 	c, known := v.Change(name)
-	if !known || r != nil && c.Seq <= h.told || r == nil && c.Seq <= h.untold {
+	if !subscribed || !known || r != nil && c.Seq <= h.told || r == nil && c.Seq <= h.untold {
 		return
 	}
 	version := ""
@@ -237,7 +238,7 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 	for _, changes := range []iter.Seq[cache.Change]{v.Members(0), v.Led(0)} {
 		for c := range changes {
 			version, some := h.of(v, c.Name)
-			if some && (version == "" || c.Resource == nil || slices.ContainsFunc(c.Resource.Aliases, asked)) {
+			if some && !h.brings(c.Name) && (version == "" || c.Resource == nil || slices.ContainsFunc(c.Resource.Aliases, asked)) {
 				h.exact.note(c.Name, version, true)
 				members = append(members, c.Name)
 			}
