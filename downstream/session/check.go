@@ -108,14 +108,15 @@ func (i *invariants) holdings(v fanout.View, st state) {
 
 // led: what names lead to.
 func (i *invariants) led(v fanout.View, h *holdings) {
-	// What a name leads to by an alias, and has since the client was told, is written down, unless the
-	// client was told otherwise by the resource's own name.
+	// What a name was said to lead to, and has led to since, is written down, unless the client was told
+	// otherwise by the resource's own name.
 	for _, id := range v.Names() {
-		a, told := v.Answer(id), v.Told(id)
+		a, told, led := v.Answer(id), v.Told(id), v.LedTo(id)
 		for n, r := range a.Resources() {
 			_, _, exact := h.exact.find(r.Name).of()
 			_, own := v.Lookup(r.Name)
-			i.must(exact || own || v.LedTo(id) == nil || !told.Copy() || a.Changed(n) > told.At(), "%q is what a name leads to, and is not written down", r.Name)
+			said := told.Copy() && a.Changed(n) <= told.At() && slices.Contains(led, r.Name)
+			i.must(exact || own || !said, "%q is what a name leads to, and is not written down", r.Name)
 		}
 	}
 }
