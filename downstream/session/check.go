@@ -93,7 +93,7 @@ func (i *invariants) holdings(v fanout.View, st state) {
 	// What is written down by name is of a name, or of what names lead to; of a member, or of what may
 	// be one; or owed. The next set ends what is written down of the last one.
 	for e := range h.exact.all(false) {
-		i.must(x.sets || e.brought || x.mentions(v, e.name) || owes(st, e.name), "%q is written down, and nothing covers it", e.name)
+		i.must(x.sets && subscribed || e.brought || x.mentions(v, e.name) || owes(st, e.name), "%q is written down, and nothing covers it", e.name)
 	}
 	i.led(v, h)
 	i.exact(h)
