@@ -107,10 +107,7 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 		d.judge(r.Name)
 	}
 	d.ledBy(v, r)
-	switch id, subscribed := v.Lookup(r.Name); {
-	case !subscribed:
-		d.sentAhead(v, r.Name, r)
-	case !v.Told(id).Copy():
+	if id, subscribed := v.Lookup(r.Name); subscribed && !v.Told(id).Copy() {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	return true
