@@ -108,17 +108,14 @@ func (i *invariants) holdings(v fanout.View, st state) {
 
 // led: what names lead to.
 func (i *invariants) led(v fanout.View, h *holdings) {
-	// Each of what a name leads to is written down, unless the client was told of it by its own name,
-	// or as a member, or that it is gone.
+	// What a name leads to by an alias, and has since the client was told, is written down, unless the
+	// client was told otherwise by the resource's own name.
 	for _, id := range v.Names() {
-		for _, name := range v.LedTo(id) {
-			_, some, exact := h.exact.find(name).of()
-			if !exact {
-				_, some = h.of(v, name)
-			}
-			_, ahead := h.ahead[name]
-			_, own := v.Lookup(name)
-			i.must(exact || ahead || own || !some, "%q is what a name leads to, and is not written down", name)
+		a, told := v.Answer(id), v.Told(id)
+		for n, r := range a.Resources() {
+			_, _, exact := h.exact.find(r.Name).of()
+			_, own := v.Lookup(r.Name)
+			i.must(exact || own || v.LedTo(id) == nil || !told.Copy() || a.Changed(n) > told.At(), "%q is what a name leads to, and is not written down", r.Name)
 		}
 	}
 }
@@ -141,11 +138,8 @@ func (x *exchange) mentions(v fanout.View, name string) bool {
 // owes: the client is to be told of a resource that nothing covers.
 func owes(st state, name string) bool {
 	x := st.base()
-	if _, released := x.released[name]; released || slices.Contains(x.left.items, name) {
-		return true
-	}
-	d, ok := st.(*deltaState)
-	return ok && slices.Contains(d.uncovered.items, name)
+	_, released := x.released[name]
+	return released || slices.Contains(x.left.items, name)
 }
 
 // exact: what is written down by name is counted, and so is what a client came with.

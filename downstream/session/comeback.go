@@ -107,7 +107,7 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 		d.judge(r.Name)
 	}
 	d.ledBy(v, r)
-	if id, subscribed := v.Lookup(r.Name); subscribed && !v.Told(id).Copy() {
+	if id, subscribed := v.Lookup(r.Name); subscribed {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	return true
@@ -132,7 +132,7 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 	if !subscribed {
 		version, _ := d.of(v, name)
 		d.exact.noteAt(d.exact.find(name), version, true) // until it is told
-		d.uncovered.add(name)
+		d.releases(name, true)
 		d.judge(name)
 		return true
 	}
@@ -152,28 +152,6 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 		v.Tell(id, fanout.Brought)
 	}
 	return true
-}
-
-// collectUncovered: what the client came with and nothing covers is taken from it, after
-// what may refer to it now (ORDER-2). A client that has just come back may not have asked
-// yet for what refers to Clusters: those go when it has acknowledged the new ones.
-func (d *deltaState) collectUncovered(v fanout.View, push bool, p *part) {
-	if d.uncovered.len() == 0 || !d.resolved(v) || d.url == cache.Cluster && (len(p.resources) > 0 || !push && d.unjudged()) {
-		return
-	}
-	doubt := false
-	for _, name := range d.uncovered.take() {
-		switch {
-		case v.Doubted(name): // by now
-			doubt = true
-			d.uncovered.add(name)
-		case !v.Covers(name):
-			p.removedUncovered = append(p.removedUncovered, name)
-		}
-	}
-	d.withholds.uncovered = doubt
-	slices.Sort(p.removedUncovered)
-	p.removed = slices.Concat(p.removed, p.removedUncovered)
 }
 
 // resolved: upstream has spoken of all that the client asks for.

@@ -26,9 +26,11 @@ type debts struct {
 	// erred are names whose error was sent to the client: the next resource says that the error
 	// is over, whether or not it differs (ERR-8).
 	erred map[cache.ID]struct{}
-	// released are resources that a name has led to, and that none may lead to any more
-	// (NAME-5); left are those given up under the wildcard, to be told once more (WILD-8).
-	released map[string]struct{}
+	// released are resources that the client has and its interest may not cover any more: a name
+	// has led to them, and does so no more (NAME-5), or it came with them (DOWN-DELTA-11). With
+	// true nobody knows which names they list, so that any name without an answer may lead there.
+	// left are those given up under the wildcard, to be told once more (WILD-8).
+	released map[string]bool
 	left     pile[string]
 	refused  pile[string] // names asked for in a way that is not served (NAME-18)
 	// warming are members of the wildcard's set, and what an alias leads to beside that, whose
@@ -132,10 +134,15 @@ func drop[T any](set *map[cache.ID]T, id cache.ID) {
 
 // release has resources looked at that a name leads to no more.
 func (d *debts) release(names ...string) {
-	if len(names) > 0 && d.released == nil {
-		d.released = make(map[string]struct{}, len(names))
-	}
 	for _, name := range names {
-		d.released[name] = struct{}{}
+		d.releases(name, false)
 	}
+}
+
+// releases does so of one resource. unknown: nobody knows which names it lists.
+func (d *debts) releases(name string, unknown bool) {
+	if d.released == nil {
+		d.released = make(map[string]bool)
+	}
+	d.released[name] = unknown
 }

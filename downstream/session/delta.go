@@ -32,8 +32,6 @@ type deltaState struct {
 	// looked: what is left of what the client came with was looked at, and nothing that
 	// could decide on it has come since.
 	looked bool
-	// uncovered is what of it no interest covers, until the client is told.
-	uncovered pile[string]
 	// needed are endpoints whose cluster was sent before the client asked for endpoints: of a
 	// Cluster state until then, and of an Endpoint state until its first request (ORDER-4).
 	needed map[string]struct{}
@@ -41,12 +39,12 @@ type deltaState struct {
 
 // withholds says of what something is in doubt that the client would else be told (ERR-10).
 type withholds struct {
-	left      bool // what it has given up under the wildcard
-	brought   bool // what it came with, and asks for,
-	uncovered bool // and what no interest covers
+	left     bool // what it has given up under the wildcard
+	brought  bool // what it came with, and asks for,
+	released bool // and what its interest does not cover
 }
 
-func (w withholds) any() bool { return w.left || w.brought || w.uncovered }
+func (w withholds) any() bool { return w.left || w.brought || w.released }
 
 // request takes in one request of the type.
 func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) (v verdict) {
@@ -75,11 +73,11 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	d.changed.add(asked.Freed...)
 	if slices.Contains(unsubscribe, fanout.Wildcard) {
 		d.unsubscribed()
-		d.release(slices.DeleteFunc(d.left.take(), d.brings)...) // of that, what no interest covers is judged
+		ledTo = append(ledTo, slices.DeleteFunc(d.left.take(), d.brings)...) // what it came with is judged
 		d.wildcardAsked, d.opening = false, false
 	}
 	d.erase(ledTo)
-	if !first && (d.judging || d.uncovered.len() > 0) {
+	if !first && d.judging {
 		d.recall(subscribe, unsubscribe)
 	}
 	return v
@@ -199,18 +197,11 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 		return
 	}
 	d.judge(unsubscribe...)
-	given := distinct(slices.Clone(unsubscribe))
-	for _, name := range d.uncovered.items {
-		if _, up := slices.BinarySearch(given, name); up {
-			d.exact.forget(name)
-		}
-	}
-	d.uncovered.drop(given)
 }
 
 // due: there may be something to send.
 func (d *deltaState) due() bool {
-	return d.debts.due() || d.judging || d.uncovered.len() > 0
+	return d.debts.due() || d.judging
 }
 
 // collect is what there is to tell. push: changes too, not only answers.
@@ -236,9 +227,8 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectLeft(v, push, &p)
 	d.collectWarming(v, push, &p)
 	d.collectNames(v, push, &p)
-	d.collectReleased(v, push, &p)
 	d.collectBrought(v, push, &p)
-	d.collectUncovered(v, push, &p)
+	d.collectReleased(v, push, &p)
 	p.undecided = d.refers && d.judging
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
@@ -260,7 +250,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	return p
 }
 
-// collected notes what the client is told with a part, but for the removals that come later.
+// collected notes what the client is told with a part, except for the removals that come later.
 func (d *deltaState) collected(v fanout.View, p *part) {
 	for _, r := range p.resources {
 		d.sent(r, p.position)
@@ -448,18 +438,17 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 func (d *deltaState) later(p *part) {
 	d.members = d.members || p.removedMembers
 	d.changed.add(p.removedIDs...)
-	d.uncovered.add(p.removedUncovered...)
-	d.release(p.removedNames...)
 }
 
 // removedNow notes that the removals of a part are told.
 func (d *deltaState) removedNow(p *part) {
 	d.gone(p.removed)
-	if !p.removedMembers && len(p.removedIDs)+len(p.removedUncovered)+len(p.removedNames) == 0 {
+	if !p.removedMembers && len(p.removedIDs)+len(p.removedNames) == 0 {
 		return
 	}
 	d.sub.Read(func(v fanout.View) {
-		for _, name := range slices.Concat(p.removedUncovered, p.removedNames) {
+		for _, name := range p.removedNames {
+			delete(d.released, name)
 			d.sentAhead(v, name, nil)
 		}
 		for _, id := range p.removedIDs {

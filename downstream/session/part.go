@@ -28,13 +28,12 @@ type part struct {
 	undecided bool                  // the client came with versions that refer to Clusters, and cannot be judged yet
 
 	// Later: removals that other types' additions precede (ORDER-2).
-	removed          []string
-	removedIDs       []cache.ID // the subscribed names behind them, if any; SotW: those with errors
-	removedMembers   bool       // some of them left the wildcard
-	removedNames     []string   // those to which no name leads any more
-	removedUncovered []string   // those that the client came with, and nothing covers
-	shrunk           bool       // SotW: the set, without what is gone, and the errors of that
-	goneIDs          []cache.ID // the subscribed names that are not in it
+	removed        []string
+	removedIDs     []cache.ID // the subscribed names behind them, if any; SotW: those with errors
+	removedMembers bool       // some of them left the wildcard
+	removedNames   []string   // those that the client's interest covers no more, or not at all
+	shrunk         bool       // SotW: the set, without what is gone, and the errors of that
+	goneIDs        []cache.ID // the subscribed names that are not in it
 
 	// unavailable: names that cannot be resolved just now, and why (ERR-7).
 	unavailable []resourceErr

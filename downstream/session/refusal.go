@@ -119,7 +119,6 @@ func (d *deltaState) move(to exchange, now time.Time) {
 	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: d.versions()}
 	req.ResourceNamesSubscribe, req.ResourceNamesUnsubscribe = was.interest()
 	*d = deltaState{exchange: to, quiet: was.quiet, resend: was.resend, needed: was.needed}
-	d.uncovered.least = was.uncovered.least
 	d.request(req, now)
 	d.reconnected, d.returning = was.reconnected, was.returning
 	d.opening = was.opening

@@ -64,7 +64,7 @@ func (d *deltaState) erase(ledTo []string) {
 					d.left.add(name)
 				}
 			case len(v.Names()) > 0 && d.mayLead(v, name):
-				d.release(name)
+				d.releases(name, d.lists(v, name) == nil)
 			default:
 				d.exact.forget(name)
 			}
@@ -72,34 +72,50 @@ func (d *deltaState) erase(ledTo []string) {
 	})
 }
 
+// lists is what the client holds of a resource, or nil if nobody knows which names that lists.
+func (d *deltaState) lists(v fanout.View, name string) *cache.Resource {
+	version, _ := d.of(v, name)
+	return v.Here(name, version)
+}
+
 // mayLead: what the client holds of a resource lists a name that it asks for, or nobody knows.
 func (d *deltaState) mayLead(v fanout.View, name string) bool {
-	version, _ := d.of(v, name)
-	r := v.Here(name, version)
+	r := d.lists(v, name)
 	return r == nil || slices.ContainsFunc(r.Aliases, func(alias string) bool {
 		_, asked := v.Lookup(alias)
 		return asked
 	})
 }
 
-// collectReleased judges what no name leads to any more. Unless the client's interest covers
-// it otherwise it is gone; if the wildcard does, it is told as a member. What cannot be judged
+// collectReleased judges what the client's interest may not cover any more. Unless it does so
+// otherwise it is gone; if the wildcard does, it is told as a member. What cannot be judged
 // yet stays.
 func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
+	d.withholds.released = d.withholds.released && len(d.released) > 0
 	if len(d.released) == 0 || !push || d.postponed { // what waits may lead to it
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.released)) {
-		member, certain := d.falls(v, name)
+	d.withholds.released = false
+	// A client that has just come back may not have asked yet for what refers to Clusters: those go
+	// after what comes now, which may be what that refers to (ORDER-2).
+	waits := d.url == cache.Cluster && len(p.resources) > 0 || !d.resolved(v)
+	var judged []string
+	for name, unknown := range d.released {
+		_, certain := d.falls(v, name)
 		version, some := d.of(v, name)
 		switch {
-		case certain:
-			delete(d.released, name)
-			d.fallsTo(v, name, member, p)
+		case v.Doubted(name):
+			d.withholds.released = true
+		case certain && !(unknown && waits):
+			judged = append(judged, name)
 		case d.ttl && some && v.Leased() && v.Here(name, version) == nil:
 			d.exact.void(name)
 			d.exact.note(name, "", true) // its TTL may have run out, and the client has dropped it
 		}
+	}
+	for _, name := range distinct(judged) {
+		member, _ := d.falls(v, name)
+		d.fallsTo(v, name, member, p)
 	}
 }
 
@@ -109,6 +125,7 @@ func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource,
 	version, some := d.of(v, name)
 	switch {
 	case member == nil && d.answersTo(v, name):
+		delete(d.released, name)
 		return // it is answered by that name
 	case member == nil && some:
 		if d.brings(name) {
@@ -116,11 +133,12 @@ func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource,
 		}
 		p.removed = append(p.removed, name)
 		p.removedNames = append(p.removedNames, name)
-		return // and erased when that is told
+		return // it is released until that is told
 	case member != nil && version != member.Version:
 		p.resources, p.mixed = append(p.resources, member), true
 		d.sentAhead(v, name, member)
 	}
+	delete(d.released, name)
 	d.exact.forget(name)
 }
 

@@ -341,7 +341,6 @@ func (s *Session) delta(t cache.TypeURL, now time.Time) (*deltaState, *End) {
 		return nil, end
 	}
 	d := &deltaState{exchange: x, resend: slices.Contains(s.config.ResendOnReconnect, t)}
-	d.uncovered.least = s.config.bounds().Pile
 	if relay := len(s.peer.Via) > 0; !relay && slices.Contains(s.config.NeverSynthesize, t) {
 		d.quiet = true
 	}

@@ -30,9 +30,9 @@ func (c *Checker) carried(k kind) bool {
 	return false
 }
 
-// asksAnew notes that somebody asks for names again. If no stream carries one, and it has lingered
+// renews notes that somebody asks for names again. If no stream carries one, and it has lingered
 // for as long as it may, the relay may have forgotten what it led to, and has told nobody.
-func (c *Checker) asksAnew(k kind, names []string) {
+func (c *Checker) renews(k kind, names []string) {
 	forgotten := map[string]bool{}
 	for _, name := range names {
 		left, wanted := c.wanted[k.name][name]
