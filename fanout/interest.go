@@ -217,12 +217,21 @@ func (x *index) wantedLanes() (named, wildcard bool) {
 	return x.wanted > 0 || lingeringNames > 0, x.desired(wildcardID)
 }
 
-// names are the whole interest of a lane, lingering names included.
+// names are the whole interest of a lane, lingering names included, and those that are kept.
 func (x *index) names(wildcard bool) (names []string) {
 	if wildcard {
 		if x.desired(wildcardID) {
 			names = []string{Wildcard}
 		}
+		return names
+	}
+	if x.hub.kept.Load() {
+		for id := range cache.ID(x.named.Cap()) {
+			if name := x.named.Name(id); x.named.Pinned(name) {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
 		return names
 	}
 	for id, subs := range x.interest {

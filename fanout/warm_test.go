@@ -54,6 +54,10 @@ func TestWhatIsKeptIsSaved(t *testing.T) {
 		s.Close(epoch)
 		h.Expire(epoch.Add(time.Hour))
 		changes(h)
+		// A stream that begins meanwhile shows what is kept, and so asks for it (RECON-7).
+		if names := h.Names(byName); len(names) != map[bool]int{false: 0, true: 1}[keep] {
+			t.Errorf("kept %v: a stream that begins now asks for %v", keep, names)
+		}
 		if n := len(h.Save(func(cache.TypeURL) bool { return false })); n != map[bool]int{false: 0, true: 2}[keep] {
 			t.Errorf("kept %v: %d lanes are saved", keep, n)
 		}

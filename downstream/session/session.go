@@ -218,6 +218,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	}
 	if !d.requested {
 		note.Kind = InitialRequest
+		s.comesWithoutClusters(d, req)
 	}
 	for _, l := range req.GetResourceLocatorsSubscribe() {
 		if end := s.checkNames([]string{l.GetName()}); end != nil {

@@ -3,6 +3,8 @@ package session
 import (
 	"sync"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
@@ -100,6 +102,40 @@ func (d *deltaState) needs(names []string) {
 	}
 	for _, name := range names {
 		d.needed[name] = struct{}{}
+	}
+}
+
+// comesWithoutClusters sees to a client that comes with endpoints, and came without clusters: those that it
+// was sent since need their endpoints as well. That is looked up, since nobody else's clusters are
+// kept for it: other clients have no endpoints before they have clusters.
+func (s *Session) comesWithoutClusters(d *deltaState, first *discovery.DeltaDiscoveryRequest) {
+	clusters, ok := s.find(cache.Cluster).(*deltaState)
+	if !ok || clusters.reconnected || d.url != cache.Endpoint || len(first.GetInitialResourceVersions()) == 0 {
+		return
+	}
+	var names []string
+	clusters.sub.Read(func(v fanout.View) {
+		sent := func(r *cache.Resource) {
+			if version, some := clusters.of(v, r.Name); some && version == r.Version && r.EndpointName != "" {
+				names = append(names, r.EndpointName)
+			}
+		}
+		for _, id := range v.Names() {
+			for _, r := range v.Answer(id).Resources() {
+				sent(r)
+			}
+		}
+		if subscribed, _ := v.Wildcard(); !subscribed {
+			return
+		}
+		for c := range v.Members(0) {
+			if c.Resource != nil {
+				sent(c.Resource)
+			}
+		}
+	})
+	if len(names) > 0 {
+		d.needs(names)
 	}
 }
 
