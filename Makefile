@@ -89,7 +89,7 @@ bench-peers: ## the relay against its peers, REPS times interleaved, in somewhat
 # Ratios to the floor of the same run are compared, which another hour or another
 # machine leaves nearly as they are; below 30 % it is still noise.
 .PHONY: bench-guard
-bench-guard: ## fail if the relay has become dearer, in relation to the floor, than bench/results has it
+bench-guard: ## fail if the relay costs more, in relation to the floor, than bench/results has it
 	$(GO) run ./bench peers --only W1,W2,W3 --servers floor,relay --reps $(REPS) --out bin/guard.json
 	$(GO) run ./bench compare --over floor --figures cpu_per_delivery,cpu_per_cold_client --tolerance 30 $(PEERS) bin/guard.json
 
@@ -100,7 +100,7 @@ COMPARED = W1,W2,W3,W5
 # the old one shows over itself tells noise from a change.
 .PHONY: bench-binary
 bench-binary: REPS = 7
-bench-binary: ## fail if the relay has become dearer than the binary OLD=path, which runs twice beside it, in about 25 minutes
+bench-binary: ## fail if the relay costs more than the binary OLD=path, which runs twice beside it, in about 25 minutes
 	$(GO) run ./bench peers --only $(or $(ONLY),$(COMPARED)) --servers relay,relay=$(OLD),relay=$(OLD) --reps $(REPS) --out $(BINARY)
 	$(GO) run ./bench compare --over relay=$(notdir $(OLD)) --tolerance 5 $(BINARY)
 

@@ -45,6 +45,19 @@ func (a Answer) Resources() []*Resource {
 	return append([]*Resource{a.Resource}, a.More...)
 }
 
+// Own is the one among them that bears a name, and when it last changed; nil: none does.
+func (a Answer) Own(name string) (*Resource, Seq) {
+	if a.Resource == nil || a.Resource.Name == name {
+		return a.Resource, a.Seq
+	}
+	for i, r := range a.More {
+		if r.Name == name {
+			return r, a.MoreSeqs[i]
+		}
+	}
+	return nil, 0
+}
+
 // Changed is when the one at a place among Resources last changed.
 func (a Answer) Changed(i int) Seq {
 	if i == 0 {

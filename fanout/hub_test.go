@@ -218,7 +218,7 @@ func TestResumeForgetsWhatWasGivenUp(t *testing.T) {
 	}
 	s.Delta([]string{"b"}, nil, epoch)
 	if i := changes(h)[byName]; h.Has(byName, "b") || !slices.Equal(i.Want, []string{"b"}) {
-		t.Errorf("b is there: %v, wanted anew: %v", h.Has(byName, "b"), i.Want)
+		t.Errorf("b is there: %v, wanted again: %v", h.Has(byName, "b"), i.Want)
 	}
 }
 

@@ -105,13 +105,17 @@ func (x *index) hadTTL(member string) bool {
 // limited: a resource has a TTL on one of the lanes.
 func (x *index) limited(name string) bool {
 	for _, t := range []*cache.Table{&x.named, &x.wildcard} {
-		if id, ok := t.Find(name); ok {
-			if ends, _, _ := t.Ends(id); !ends.IsZero() {
-				return true
-			}
+		if id, ok := t.Find(name); ok && expires(t, id) {
+			return true
 		}
 	}
 	return false
+}
+
+// expires: the resource of a name has a TTL.
+func expires(t *cache.Table, id cache.ID) bool {
+	ends, _, _ := t.Ends(id)
+	return !ends.IsZero()
 }
 
 // Leased reports whether any resource of the type has, or has had, a TTL.

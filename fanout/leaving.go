@@ -24,7 +24,9 @@ type Leaving struct {
 type leaving struct {
 	keep time.Duration // for how long; 0: nobody needs it
 	now  time.Time     // of what is being applied
-	all  []Leaving     // in order of their leaving
+	all  []Leaving     // in order of their leaving, at most Bounds.Leaving
+	// lost is the last change by which something left that is not among all.
+	lost cache.Seq
 }
 
 // deadline is when to call forgetLeft; zero: nothing is remembered.
@@ -35,13 +37,22 @@ func (l *leaving) deadline() time.Time {
 	return l.all[0].At.Add(l.keep)
 }
 
-// forgetLeft forgets what left long enough ago.
+// forgetLeft forgets what left long enough ago, and what left first of more than may be remembered.
 func (x *index) forgetLeft() {
 	l := &x.leaving
-	over := func(r Leaving) bool { return !l.now.Before(r.At.Add(l.keep)) }
-	if len(l.all) > 0 && over(l.all[0]) {
-		l.all, x.board.leaving = slices.DeleteFunc(l.all, over), nil
+	n := max(0, len(l.all)-x.hub.bounds.Leaving)
+	for n < len(l.all) && !l.now.Before(l.all[n].At.Add(l.keep)) {
+		n++
 	}
+	if n == 0 {
+		return
+	}
+	l.lost = max(l.lost, l.all[n-1].to)
+	clear(l.all[:n]) // the bodies are not kept
+	if l.all = l.all[n:]; len(l.all) == 0 {
+		l.all = nil
+	}
+	x.board.leaving = nil
 }
 
 // changes takes in that a name is about to bear another resource, or none. What expires by itself
@@ -50,13 +61,16 @@ func (x *index) changes(t *cache.Table, id cache.ID, before, now *cache.Resource
 	if t == &x.named {
 		x.sums(id, before, now)
 	}
-	if x.leaving.keep == 0 || before == nil || before.DoNotCache {
+	if before == nil {
 		return
 	}
-	if ends, _, _ := t.Ends(id); ends.IsZero() {
-		x.forgetLeft()
-		x.leaving.all = append(x.leaving.all, Leaving{before, t.Seq(id), x.latest, x.leaving.now, t == &x.wildcard})
+	l := &x.leaving
+	if l.keep == 0 || before.DoNotCache || expires(t, id) {
+		l.lost = x.latest
+		return
 	}
+	l.all = append(l.all, Leaving{before, t.Seq(id), x.latest, l.now, t == &x.wildcard})
+	x.forgetLeft()
 }
 
 // Remember says for how long what leaves the type from now on may be asked for by Leaving.
@@ -73,6 +87,8 @@ func (h *Hub) Remembers(t cache.TypeURL) (remembers bool) {
 // and its interest does not lead to any more.
 //
 // What it was sent as leaving before is not among it: the other lane may have lost that since.
+// Nor are members, for a client that has names, if not all that has left since is remembered: what
+// its names led to may be what is lacking, and only that was sent (WILD-16).
 func (v View) Leaving(told cache.Seq, before []Leaving) (all []Leaving) {
 	at := make(map[string]int)
 	for _, l := range before {
@@ -82,7 +98,7 @@ func (v View) Leaving(told cache.Seq, before []Leaving) (all []Leaving) {
 		if l.to <= told {
 			break
 		}
-		if !v.leaves(l, told, l.to) {
+		if !v.leaves(l, told, l.to) || l.member && len(v.s.ids) > 0 && told < v.x.leaving.lost {
 			continue
 		}
 		if i, again := at[l.Name]; !again {
@@ -120,11 +136,11 @@ func (v View) leaves(l Leaving, told, before cache.Seq) bool {
 func (v View) WithLeaving(set []*cache.Resource, leaving []Leaving) *News {
 	b, shared := &v.x.board, len(v.s.ids) == 0 && !v.Husks()
 	for _, n := range b.leaving {
-		if shared && slices.Equal(n.leaving, leaving) {
+		if shared && slices.Equal(n.Leaving, leaving) {
 			return n
 		}
 	}
-	n := &News{Resources: slices.Clone(set), leaving: leaving}
+	n := &News{Resources: slices.Clone(set), Leaving: leaving}
 	for _, l := range leaving {
 		n.Resources = append(n.Resources, l.Resource)
 	}

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -23,14 +24,6 @@ func TestWhatLeavesIsForgotten(t *testing.T) {
 	limited := set("limited")
 	limited.Set[0].TTL, limited.At = time.Minute, epoch
 	var told cache.Seq
-	leaving := func(told cache.Seq) (names []string) {
-		s.Read(func(v View) {
-			for _, l := range v.Leaving(told, nil) {
-				names = append(names, l.Name)
-			}
-		})
-		return names
-	}
 	take := func(names ...string) {
 		for _, u := range []*cache.Update{set(names...), uncached, limited} {
 			h.Apply(all, u)
@@ -40,15 +33,15 @@ func TestWhatLeavesIsForgotten(t *testing.T) {
 	}
 
 	take("a")
-	if got := leaving(told); got != nil {
+	if got := whatLeaves(s, told); got != nil {
 		t.Errorf("%v is remembered, and nobody needs it", got)
 	}
 	s.Read(func(v View) { v.Remember(10 * time.Second) })
 	take("b", "c")
-	if got := leaving(told); len(got) != 2 || got[0] != "b" || got[1] != "c" {
+	if got := whatLeaves(s, told); len(got) != 2 || got[0] != "b" || got[1] != "c" {
 		t.Errorf("%v leaves, want b and c", got)
 	}
-	if got := leaving(0); got != nil {
+	if got := whatLeaves(s, 0); got != nil {
 		t.Errorf("a newcomer is told of %v", got)
 	}
 	var news [2]*News
@@ -68,4 +61,80 @@ func TestWhatLeavesIsForgotten(t *testing.T) {
 	if x := h.find(typ); len(x.leaving.all) > 0 || x.board.leaving != nil || !h.Expiry().IsZero() {
 		t.Errorf("%v is kept", x.leaving.all)
 	}
+}
+
+// TestWhatLeavesIsBounded: of more than may be remembered, what left first is forgotten.
+func TestWhatLeavesIsBounded(t *testing.T) {
+	bounds := DefaultBounds
+	bounds.Leaving = 2
+	h := NewHub(Config{Linger: time.Second, MaxLinger: 10, Bounds: &bounds})
+	s := h.Subscribe(typ, NewSubscriber(func() {}))
+	s.Replace(Names{Some: true, Wildcard: true}, epoch)
+	s.Read(func(v View) { v.Remember(10 * time.Second) })
+	var told cache.Seq
+	h.Apply(all, set("a", "b", "c", "d", "e"))
+	s.Read(func(v View) { told = v.Position() })
+	for at, want := range []string{"[a]", "[a b]", "[b c]", "[c d]", "[d e]"} {
+		name := string(rune('a' + at))
+		h.Apply(all, &cache.Update{At: epoch, Removed: []string{name}})
+		if got := fmt.Sprint(whatLeaves(s, told)); got != want {
+			t.Errorf("%s has left, and %s leaves, want %s", name, got, want)
+		}
+	}
+	h.Apply(all, set("f", "g", "h"))
+	s.Read(func(v View) { told = v.Position() })
+	h.Apply(all, &cache.Update{At: epoch, Removed: []string{"f", "g", "h"}})
+	if got := fmt.Sprint(whatLeaves(s, told)); got != "[g h]" {
+		t.Errorf("three have left at once, and %s leaves", got)
+	}
+	if kept := h.find(typ).leaving.all; len(kept) > 2 {
+		t.Errorf("%d are kept", len(kept))
+	}
+}
+
+// TestNoMemberLeavesInPlaceOfWhatWasSent: a client has a name, and was sent what that leads to. A
+// member that bears the same name does not stay in its place, if the other is not remembered: it
+// is beyond the bound, or has a TTL (WILD-16).
+func TestNoMemberLeavesInPlaceOfWhatWasSent(t *testing.T) {
+	for _, ttl := range []time.Duration{0, time.Minute} {
+		bounds := DefaultBounds
+		if ttl == 0 {
+			bounds.Leaving = 1
+		}
+		h := NewHub(Config{Linger: time.Second, MaxLinger: 10, Bounds: &bounds})
+		s := h.Subscribe(typ, NewSubscriber(func() {}))
+		s.Delta([]string{"a", Wildcard}, nil, epoch)
+		changes(h)
+		s.Read(func(v View) { v.Remember(10 * time.Second) })
+		named := set("a")
+		named.Set[0].TTL, named.At = ttl, epoch
+		h.Apply(byName, named)
+		h.Apply(all, set("a", "b"))
+		var told cache.Seq
+		s.Read(func(v View) {
+			told = v.Position()
+			id, _ := v.Lookup("a")
+			v.Tell(id, ToldCopy(told))
+		})
+		h.Apply(byName, &cache.Update{At: epoch, Removed: []string{"a"}})
+		h.Apply(all, &cache.Update{At: epoch, Removed: []string{"a"}})
+		if got := whatLeaves(s, told); got != nil {
+			t.Errorf("TTL %v: %v leaves, which the client was never sent", ttl, got)
+		}
+		s.Read(func(v View) { told = v.Position() })
+		h.Apply(all, &cache.Update{At: epoch, Removed: []string{"b"}})
+		if got := fmt.Sprint(whatLeaves(s, told)); got != "[b]" {
+			t.Errorf("TTL %v: %v leaves, want b, which has left since then", ttl, got)
+		}
+	}
+}
+
+// whatLeaves are the names of what leaves to a client that was told of the type up to a position.
+func whatLeaves(s *Subscription, told cache.Seq) (names []string) {
+	s.Read(func(v View) {
+		for _, l := range v.Leaving(told, nil) {
+			names = append(names, l.Name)
+		}
+	})
+	return names
 }

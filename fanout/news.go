@@ -12,10 +12,11 @@ import (
 type News struct {
 	Resources []*cache.Resource // in the order in which they changed
 	Removed   []string          // the same
+	Largest   int               // of the resources, as Delta sends it, in bytes
 
 	// Of a whole set that lists what is leaving: its version, and what that is.
 	Version string
-	leaving []Leaving
+	Leaving []Leaving
 
 	wire [2]struct {
 		once sync.Once
@@ -99,7 +100,7 @@ func (v View) News(after cache.Seq) (n *News, ok bool) {
 	n = new(News)
 	for c := range v.x.wildcard.Since(after) {
 		if c.Resource != nil {
-			n.Resources = append(n.Resources, c.Resource)
+			n.Resources, n.Largest = append(n.Resources, c.Resource), max(n.Largest, c.Resource.Size())
 		} else {
 			n.Removed = append(n.Removed, c.Name)
 		}

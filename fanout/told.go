@@ -45,7 +45,7 @@ func (v View) Tell(id cache.ID, told Told) {
 func (v View) TellAt(i int, told Told) { v.s.told[i] = told }
 
 // LedTo are the resources that a subscribed name was said to lead to; nil: simply the one that
-// bears the name, if any.
+// bears the name, if any. The session's record says which of them still count.
 func (v View) LedTo(id cache.ID) []string {
 	if v.s.led == nil {
 		return nil

@@ -125,15 +125,17 @@ func (v View) Covers(name string) bool {
 	return v.s.wildcard && member != nil || len(v.s.ids) > 0 && (v.named(name, nil) || v.lent(member))
 }
 
-// Resource is the resource of this name that the interest leads to, or nil.
+// Resource is the resource of this name that the interest leads to, or nil. Of a name that the
+// client asks for the lane of names decides, whatever the wildcard's set has (WILD-16).
 func (v View) Resource(name string) *cache.Resource {
-	if id, ok := v.x.named.Find(name); ok && v.named(name, nil) {
-		if r := v.Answer(id).Resource; r != nil && r.Name == name {
+	_, subscribed := v.Lookup(name)
+	if id, ok := v.x.named.Find(name); ok && (subscribed || v.owns(name)) {
+		if r, _ := v.Answer(id).Own(name); r != nil {
 			return r
 		}
 	}
-	if v.s.wildcard {
-		return v.Member(name)
+	if member := v.Member(name); v.s.wildcard && !subscribed || v.lent(member) {
+		return member
 	}
 	return nil
 }

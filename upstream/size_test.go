@@ -257,7 +257,7 @@ func TestAskedAnewInParts(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		limit := 500 + r.IntN(10000)
 		d := newDesk(t, Config{MaxRequest: limit, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
-		var names, anew []string
+		var names, second []string
 		for i := range 100 {
 			names = append(names, fmt.Sprint(i, strings.Repeat("x", r.IntN(100))))
 		}
@@ -269,14 +269,14 @@ func TestAskedAnewInParts(t *testing.T) {
 			l.drop.add(name)
 			if r.IntN(2) == 0 {
 				l.want.add(name)
-				anew = append(anew, name)
+				second = append(second, name)
 			}
 		}
 		all := d.settle()
 		subscribe, unsubscribe, _ := d.asked(all, limit)
 		slices.Sort(subscribe)
-		if !slices.Equal(subscribe, anew) || !slices.Equal(unsubscribe, names) {
-			t.Errorf("seed %d: %d of %d names are given up, and %d of %d asked for again", seed, len(unsubscribe), len(names), len(subscribe), len(anew))
+		if !slices.Equal(subscribe, second) || !slices.Equal(unsubscribe, names) {
+			t.Errorf("seed %d: %d of %d names are given up, and %d of %d asked for again", seed, len(unsubscribe), len(names), len(subscribe), len(second))
 		}
 		given := make(map[string]bool)
 		for _, m := range all {

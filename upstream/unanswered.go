@@ -37,10 +37,10 @@ type unanswered struct {
 	queues          [][]retrying // of them, one for each wait, in order of time
 	lookAt, learned time.Time
 
-	// due are names to be asked for before their silence counts, anew those whose timer
+	// due are names to be asked for before their silence counts, restart those whose timer
 	// begins then (WILD-11).
-	due  []string
-	anew map[string]struct{}
+	due     []string
+	restart map[string]struct{}
 	// pair is what is being asked for again: not unsubscribed yet, or, if given, not yet
 	// subscribed.
 	pair     []string
@@ -130,10 +130,10 @@ func (u *unanswered) begin(name string) {
 	if !u.on {
 		return
 	}
-	if u.anew == nil {
-		u.anew = make(map[string]struct{})
+	if u.restart == nil {
+		u.restart = make(map[string]struct{})
 	}
-	u.anew[name] = struct{}{}
+	u.restart[name] = struct{}{}
 	u.due = append(u.due, name)
 }
 
@@ -143,7 +143,7 @@ func (u *unanswered) forget(names []string) (unsubscribed map[string]struct{}) {
 	for _, name := range names {
 		delete(u.deaf, name)
 		delete(u.absent, name)
-		delete(u.anew, name)
+		delete(u.restart, name)
 		if len(u.pair) > 0 {
 			gone[name] = struct{}{}
 		}
@@ -325,22 +325,22 @@ func (s *streamState) askAgain(l *laneState, r *room, now time.Time) *discovery.
 	u.pair, u.given = nil, false
 	req.ResourceNamesSubscribe = names
 	s.alive.question(now)
-	s.beginAnew(l, names, now)
+	s.restartTimers(l, names, now)
 	return req
 }
 
-// beginAnew lets the timers of those names begin of which only silence from now on
+// restartTimers lets the timers of those names begin of which only silence from now on
 // counts. Those of the others go on from their first subscribe.
-func (s *streamState) beginAnew(l *laneState, names []string, now time.Time) {
-	var anew []string
+func (s *streamState) restartTimers(l *laneState, names []string, now time.Time) {
+	var restart []string
 	for _, name := range names {
-		if _, is := l.unanswered.anew[name]; is {
-			delete(l.unanswered.anew, name)
-			anew = append(anew, name)
+		if _, is := l.unanswered.restart[name]; is {
+			delete(l.unanswered.restart, name)
+			restart = append(restart, name)
 		}
 	}
-	if len(anew) > 0 {
-		s.subscribed(l, anew, now)
+	if len(restart) > 0 {
+		s.subscribed(l, restart, now)
 	}
 }
 

@@ -44,7 +44,7 @@ func (d *deltaState) lacks(v fanout.View) (lacking bool) {
 
 // collectHanded lists the bodies that had to be asked for, and have come (VALID-5).
 func (x *exchange) collectHanded(v fanout.View, p *part) {
-	handed := v.Handed(!x.postponed)
+	handed := x.fitting(v, v.Handed(!x.postponed), p)
 	for _, r := range handed {
 		for _, name := range append(slices.Clip(r.Aliases), r.Name) {
 			if id, ok := v.Lookup(name); ok {

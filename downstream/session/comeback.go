@@ -10,6 +10,12 @@ import (
 // What a Delta client came with is judged when it is certain what there is: an equal version
 // spares it the resource, another one is replaced, and what is gone, or what no interest covers,
 // is taken from it (DOWN-DELTA-8, -10, -11, RECON-19).
+//
+// Until then it is what the client holds, whatever the positions have passed: they say nothing of
+// it. So whoever judges it leaves word of what the client holds from then on, where that would be
+// looked for: nothing of a member that the positions have passed and that is as it is there, what
+// is told ahead of a member that they have not, what its name is told if it has one, and a note
+// with the version of everything else.
 
 // spare notes that a resource is not sent since the client came with it.
 func (d *deltaState) spare(r *cache.Resource, p *part) {
@@ -119,21 +125,24 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 	case !push || d.postpones:
 		d.postponed = d.postponed || d.postpones
 		return false
+	case d.leavesOut(v, r, p):
+		d.leadThere(v, r)
+		return true
 	default:
 		p.resources, p.mixed = append(p.resources, r), true
 		d.judge(r.Name)
 	}
-	d.ledBy(v, r)
-	if id, subscribed := v.Lookup(r.Name); subscribed && !v.Told(id).Copy() {
+	d.sentBy(v, r)
+	d.leadThere(v, r)
+	if id, subscribed := v.Lookup(r.Name); subscribed {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	return true
 }
 
-// ledBy notes that the client has a resource, and which of its names lead there: what they led to
-// goes with them, though they are not looked at before that.
-func (d *deltaState) ledBy(v fanout.View, r *cache.Resource) {
-	d.sentBy(v, r)
+// leadThere notes which of the client's names lead to a resource as aliases: what they led to goes
+// with them, though they are not looked at before that.
+func (d *deltaState) leadThere(v fanout.View, r *cache.Resource) {
 	for _, alias := range r.Aliases {
 		if id, ok := v.Lookup(alias); ok {
 			a := v.Answer(id)

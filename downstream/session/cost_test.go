@@ -10,7 +10,7 @@ import (
 )
 
 // What a change costs, from the upstream response to what a client is sent: these answer in a
-// minute whether a change of the code has made it dearer. What many names cost others is
+// minute whether a change of the code has made it more expensive. What many names cost others is
 // BenchmarkUnderLock, and what all of it costs on the wire is bench.
 
 // BenchmarkApply is an upstream response with one of 1,000 clusters, whom 100 clients watch.

@@ -42,6 +42,9 @@ type debts struct {
 	// handed: what was waited for has come: a body (VALID-5), or word of what is in doubt.
 	handed bool
 
+	// tooLarge is what the client is to be told of, once the wildcard is answered (ERR-13).
+	tooLarge []*cache.Resource
+
 	renewed        pile[cache.ID] // names of which a TTL was renewed
 	membersRenewed bool           // of some in the wildcard's set
 }
@@ -60,7 +63,7 @@ func (d *debts) pending() bool {
 // due: there may be something to send at this moment.
 func (d *debts) due() bool {
 	return d.pending() || d.asked.len() > 0 || d.wildcardAsked || d.refused.len() > 0 || d.left.len() > 0 ||
-		d.renewed.len() > 0 || d.membersRenewed
+		d.renewed.len() > 0 || d.membersRenewed || len(d.tooLarge) > 0
 }
 
 // take adds the marks of a mailbox.

@@ -95,10 +95,10 @@ func (d *deltaState) comesBack(versions map[string]string) {
 	}
 }
 
-// asMembers is what the client holds as members of the wildcard's set of what it asks for by
-// name now.
+// asMembers is what the client holds under the wildcard, as members or since it came with it, of
+// what it asks for by name now.
 func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
-	if d.told == 0 || len(subscribe) == 0 {
+	if d.told == 0 && len(d.ahead) == 0 || len(subscribe) == 0 {
 		return nil
 	}
 	d.sub.Read(func(v fanout.View) {
@@ -106,7 +106,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 			if _, had := v.Lookup(name); had {
 				continue
 			}
-			if version, some := d.member(v, name); some {
+			if version, some := d.of(v, name); some {
 				if held == nil {
 					held = make(map[string]string)
 				}
@@ -240,6 +240,8 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.changed = p.resources
 	d.collectRenewals(v, push, &p)
 	d.collectErrors(v, &p)
+	d.saysTooLarge(v, &p)
+	p.withoutSent()
 	d.expiring(v, &p)
 	p.starving = starving(v, d.brings)
 	v.Withhold(d.withholds.any())
@@ -250,7 +252,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	return p
 }
 
-// collected notes what the client is told with a part, but for the removals that come later.
+// collected notes what the client is told with a part, except for the removals that come later.
 func (d *deltaState) collected(v fanout.View, p *part) {
 	for _, r := range p.resources {
 		d.sent(r, p.position)
@@ -322,7 +324,9 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 	has := told.Copy() || d.exact.has(name) // by an alias
 	switch {
 	case a.Negative != nil && (forced || a.Seq > told.At()):
-		p.resources = append(p.resources, a.Negative) // NAME-6
+		if !d.leavesOut(v, a.Negative, p) {
+			p.resources = append(p.resources, a.Negative) // NAME-6
+		}
 		v.Tell(id, fanout.ToldGone(p.position))
 	case a.Negative != nil:
 	case d.quiet && !has && !d.brings(name):
@@ -353,7 +357,7 @@ func (d *deltaState) refusesEnd(id cache.ID, a *cache.Answer) bool {
 // all the same.
 func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) {
 	led, warm := v.LedTo(id) != nil, v.Warm(id)
-	sent, lacking := !v.Told(id).Copy(), false
+	sent, lacking, tooLarge := !v.Told(id).Copy(), false, 0
 	since, debt := d.forced[id]
 	for _, r := range a.Resources() {
 		at := d.exact.find(r.Name)
@@ -369,6 +373,9 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			v.Ask(r)
 			lacking = true
 			continue
+		case d.leavesOut(v, r, p):
+			tooLarge++
+			continue
 		default:
 			p.resources, sent = append(p.resources, r), true
 			d.answers(v, r)
@@ -377,7 +384,11 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			d.sentFor(at, r)
 		}
 	}
-	if sent && !lacking {
+	switch told := v.Told(id); {
+	case lacking:
+	case tooLarge == len(a.Resources()) && !told.Copy():
+		v.Tell(id, 0) // it is told when that has gone (MISS-10)
+	case tooLarge < len(a.Resources()) && sent:
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"hash/maphash"
 	"iter"
+	"slices"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -27,10 +28,10 @@ type exact struct {
 type version struct {
 	// version: "" if nobody knows which, or if it spares the client nothing.
 	name, version string
+	at            cache.Seq // of the response that brought what is noted; 0: nobody knows
 	hash          uint32    // never 0, unless the place is free
 	brought       bool      // the client came with it, and that is not judged yet
 	noted, some   bool      // some: it has a version
-	at            cache.Seq // of the response that brought what is noted; 0: nobody knows
 	// spared: the client is not sent the resource for its sake, in the response that is being made.
 	spared bool
 }
@@ -133,6 +134,14 @@ func (e *exact) notes(name string) bool {
 func (e *exact) has(name string) bool {
 	v := e.find(name)
 	return v != nil && v.noted && v.some
+}
+
+// only keeps those of some names of which something is written down.
+func (e *exact) only(names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		v := e.find(name)
+		return v == nil || !v.brought && !v.noted
+	})
 }
 
 // note writes down what the client holds of a resource. What it came with stands before that

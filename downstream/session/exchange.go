@@ -33,6 +33,9 @@ type exchange struct {
 	// most is how many responses are remembered whose verdicts are owed (Bounds.Unacked).
 	most int
 
+	// size is how large the response may be that is being made (ERR-13).
+	size size
+
 	// What identifier made last, and of which identifier of the control plane's.
 	plane struct{ of, text string }
 

@@ -46,8 +46,9 @@ func (s *Session) Settled() bool {
 type speaker struct {
 	state
 	part
-	adds      bool // this response tells what goes first,
-	takesAway bool // and what goes last
+	identifier string // control_plane.identifier
+	adds       bool   // this response tells what goes first,
+	takesAway  bool   // and what goes last
 }
 
 // choose finds who speaks next: the first type with something to add, else the last
@@ -110,6 +111,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		x.marked = false
 		x.take(v.Marks())
 		x.postpones = x.postpones || x.refers && s.overtakes()
+		s.measure(sp, v)
 		sp.part = st.collect(v, push)
 		s.learn(v, sp)
 		s.withholdErrors(v, sp)
@@ -166,7 +168,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	x := sp.base()
 	r := &Response{
 		Delta: s.kind.Delta, Type: x.url, Version: sp.version,
-		Identifier: x.identifier(s.config.Instance),
+		Identifier: sp.identifier,
 	}
 	if sp.adds || sp.shrunk {
 		r.Resources, r.News, r.Block = sp.resources, sp.news, s.config.bounds().Block
@@ -180,6 +182,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 		for _, e := range sp.errors {
 			r.Errors = append(r.Errors, resourceError(e.name, e.status))
 		}
+		r.nameTooLarge(&sp.part, s.config.MaxResponse)
 	}
 	if sp.takesAway {
 		r.Removed = slices.Concat(r.Removed, sp.removed)
@@ -196,9 +199,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 		r.Source, x.source = x.source, nil
 	}
 	s.carried, r.Ends = true, sp.ends
-	if s.chunks = s.fit(r, x, sp); len(sp.tooLarge) > 0 {
-		x.sub.Read(func(v fanout.View) { x.leftOut(v, sp.tooLarge, sp.position) })
-	}
+	s.chunks = s.fit(r, x, sp)
 	return s.chunk(now)
 }
 

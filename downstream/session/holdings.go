@@ -22,7 +22,9 @@ import (
 //   - members of the wildcard's set: two positions in the order of changes, and what was told
 //     ahead of them;
 //   - what names lead to: for each name the position at which it was told, beside the name in
-//     the Subscription (fanout.Told), as what it leads to if that bears another name;
+//     the Subscription (fanout.Told), as what it leads to if that bears another name. A resource
+//     in that list counts only while exact has an entry for it: what the client was told since
+//     as a member, or as gone, has none;
 //   - by name and version only what the client came with, until it is judged, and what it was
 //     sent because of an alias, and members that the positions have passed without their being
 //     told, since a name leads to them (exact).
@@ -40,6 +42,8 @@ type holdings struct {
 	aliased bool
 	// sets: it is told whole sets (full-state SotW), each of which says all that it holds.
 	sets bool
+	// lists is what is left of an array from which list cuts.
+	lists []string
 }
 
 // ahead is a version, or "" for gone, and when it was told.
@@ -101,24 +105,10 @@ func (h *holdings) named(v fanout.View, id cache.ID) (version string, some bool)
 	if !told.Copy() || v.LedTo(id) != nil {
 		return "", false
 	}
-	if r, at := own(v, id); r != nil && at <= told.At() {
+	if r, at := v.Answer(id).Own(v.Name(id)); r != nil && at <= told.At() {
 		return r.Version, true
 	}
 	return "", true
-}
-
-// own is the resource that bears a subscribed name, if that leads to it, and when it last changed.
-func own(v fanout.View, id cache.ID) (*cache.Resource, cache.Seq) {
-	a, name := v.Answer(id), v.Name(id)
-	if a.Resource == nil || a.Resource.Name == name {
-		return a.Resource, a.Seq
-	}
-	for i, r := range a.More {
-		if r.Name == name {
-			return r, a.MoreSeqs[i]
-		}
-	}
-	return nil, 0
 }
 
 // member is what it holds of a member of the wildcard's set.
@@ -188,11 +178,12 @@ func (h *holdings) sent(r *cache.Resource, at cache.Seq) {
 	h.exact.sent(h.exact.find(r.Name), r.Version, at)
 }
 
-// sentAhead notes that it is sent a member, or with nil that one has gone, before the
-// wildcard's changes up to that one.
+// sentAhead notes that it is sent a member, or has it already, or with nil that one has gone, before
+// the wildcard's changes up to that one.
 func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
+	subscribed, _ := v.Wildcard()
 	c, known := v.Change(name)
-	if !known || r != nil && c.Seq <= h.told || r == nil && c.Seq <= h.untold {
+	if !subscribed || !known || r != nil && c.Seq <= h.told || r == nil && c.Seq <= h.untold {
 		return
 	}
 	version := ""
@@ -222,7 +213,7 @@ func (h *holdings) gone(names []string) {
 func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 	if led := v.LedTo(id); led != nil {
 		v.Lead(id, nil)
-		return led
+		return h.exact.only(led)
 	}
 	name := v.Name(id)
 	if under && h.exact.find(name).brings() {
@@ -238,9 +229,9 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 }
 
 // leaveMembers does the same of the wildcard, for members that may list a name that the client
-// asks for.
+// asks for, and those that are written down.
 func (h *holdings) leaveMembers(v fanout.View) (members []string) {
-	if len(v.Names()) == 0 {
+	if len(v.Names())+h.exact.noted == 0 {
 		return nil
 	}
 	asked := func(name string) bool { _, asked := v.Lookup(name); return asked }
@@ -249,6 +240,8 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 			version, some := h.of(v, c.Name)
 			if some && !h.brings(c.Name) && (version == "" || c.Resource == nil || slices.ContainsFunc(c.Resource.Aliases, asked)) {
 				h.exact.note(c.Name, version, true)
+				members = append(members, c.Name)
+			} else if h.exact.notes(c.Name) {
 				members = append(members, c.Name)
 			}
 		}
@@ -264,6 +257,17 @@ func (h *holdings) passed() {
 	if len(h.ahead) == 0 {
 		h.ahead = nil
 	}
+}
+
+// list is an empty list with room for so many names. Most have room for one, and tens of thousands
+// are made under the lock at a time, so that many share an array.
+func (h *holdings) list(n int) []string {
+	if n > len(h.lists) {
+		h.lists = make([]string, max(n, 64))
+	}
+	list := h.lists[:0:n]
+	h.lists = h.lists[n:]
+	return list
 }
 
 // leads notes what a name leads to, and returns what it has led to and does not any more.
@@ -284,11 +288,11 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 			before = []string{name}
 		}
 	}
-	now := make([]string, 0, 1+len(a.More))
+	now := h.list(1 + len(a.More))
 	for _, r := range a.Resources() {
 		now = append(now, r.Name)
 	}
-	for _, was := range before {
+	for _, was := range h.exact.only(before) {
 		if !slices.Contains(now, was) {
 			left = append(left, was)
 		}
@@ -300,17 +304,6 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 	return left
 }
 
-// leftOut notes that resources are not in the response after all.
-func (h *holdings) leftOut(v fanout.View, resources []*cache.Resource, at cache.Seq) {
-	for _, r := range resources {
-		if id, named := v.Lookup(r.Name); named && !h.exact.notes(r.Name) {
-			v.Tell(id, fanout.ToldGone(at))
-		} else {
-			h.exact.note(r.Name, "", false)
-		}
-	}
-}
-
 // skipped notes that the positions pass a member that is told, if at all, for a name.
 func (h *holdings) skipped(v fanout.View, after cache.Seq) {
 	for c := range v.Led(after) {
@@ -320,11 +313,15 @@ func (h *holdings) skipped(v fanout.View, after cache.Seq) {
 	}
 }
 
-// sentBy notes that it has a resource to which it is not known which of its names have led.
+// sentBy notes that it has a resource for another reason than that a name was answered, or the
+// positions pass it: since it came with it, as a body that had to be asked for, or for a cluster.
 func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
 	id, own := v.Lookup(r.Name)
-	if own && v.LedTo(id) != nil || !own && v.Leads(r.Name) {
+	switch {
+	case own && v.LedTo(id) != nil, !own && v.Leads(r.Name):
 		h.sentFor(nil, r)
+	case !own:
+		h.sentAhead(v, r.Name, r)
 	}
 }
 

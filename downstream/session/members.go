@@ -54,6 +54,7 @@ func (d *deltaState) collectMembers(v fanout.View, p *part) {
 		case c.Resource == nil, v.WarmSet() && d.brings(c.Name):
 		case d.brings(c.Name) && d.holds(v, c.Resource):
 			d.spare(c.Resource, p)
+		case d.leavesOut(v, c.Resource, p):
 		default:
 			p.resources = append(p.resources, c.Resource)
 		}
@@ -75,6 +76,7 @@ func (d *deltaState) collectChanges(v fanout.View, p *part) {
 		case c.Resource == nil, d.postponed, c.Seq <= d.told:
 		case d.holds(v, c.Resource):
 			d.spare(c.Resource, p)
+		case d.leavesOut(v, c.Resource, p):
 		default:
 			p.resources = append(p.resources, c.Resource)
 		}
@@ -90,12 +92,14 @@ func (d *deltaState) toldGone(c cache.Change) bool {
 }
 
 // share lists what every client without names, versions or peculiarities of its own is
-// told after a position. false: this one is not like that.
-func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) (ok bool) {
-	if p.news, ok = v.News(after); ok {
-		p.resources = p.news.Resources
+// told after a position. false: this one is not like that, or may have to do without some of it.
+func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) bool {
+	news, ok := v.News(after)
+	if !ok || d.size.most > 0 && news.Largest > d.size.room-maxTTL {
+		return false
 	}
-	return ok
+	p.news, p.resources = news, news.Resources
+	return true
 }
 
 // collectLeft: a name given up under the wildcard is told as what it is to the
@@ -142,8 +146,11 @@ func (d *deltaState) mayBeMember(v fanout.View, name string) bool {
 
 // tellMember tells what a name is to the wildcard: a member, or with nil gone.
 func (d *deltaState) tellMember(v fanout.View, name string, r *cache.Resource, p *part) {
-	p.mixed = true
 	delete(d.released, name)
+	if r != nil && d.leavesOut(v, r, p) {
+		return
+	}
+	p.mixed = true
 	if r != nil {
 		p.resources = append(p.resources, r)
 	} else {

@@ -63,8 +63,11 @@ func (s *Session) learn(v fanout.View, sp *speaker) {
 // answer, which Envoy would take them for (DOWN-DELTA-13).
 func (s *Session) withholdErrors(v fanout.View, sp *speaker) {
 	x := sp.base()
-	if !s.kind.Delta || !x.wildcardAsked || len(sp.errors) == 0 || len(sp.resources)+len(sp.beats)+len(sp.gone) > 0 {
+	if !s.kind.Delta || !x.wildcardAsked || len(sp.resources)+len(sp.beats)+len(sp.gone) > 0 {
 		return
+	}
+	for _, r := range sp.leftOut {
+		x.tooLarge = append(x.tooLarge, r.Resource)
 	}
 	for _, e := range sp.errors {
 		if id, ok := v.Lookup(e.name); ok && e.status != noLocate {
@@ -73,7 +76,7 @@ func (s *Session) withholdErrors(v fanout.View, sp *speaker) {
 			x.refused.add(e.name)
 		}
 	}
-	sp.errors = nil
+	sp.errors, sp.leftOut = nil, nil
 }
 
 // starved is why a type that counts waits in vain, or nil. One with a group of its own

@@ -68,6 +68,7 @@ func (s *sotwState) depart(v fanout.View, p *part, shrunk, acked bool) {
 	s.staysSince, s.shrink = s.stays[0].At, true
 	p.news = v.WithLeaving(p.resources, s.stays)
 	p.resources, p.version = p.news.Resources, p.news.Version
+	s.stays = p.news.Leaving // one list for all who are sent the same
 }
 
 // errorsOf parts the errors of names that led to what is leaving, by their IDs, from the others.

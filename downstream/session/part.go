@@ -39,7 +39,7 @@ type part struct {
 	unavailable []resourceErr
 	starving    *statuspb.Status
 
-	tooLarge []*cache.Resource // what is left out of the response (ERR-13)
+	leftOut map[string]leftOut // by name, what is too large for the client (ERR-13)
 
 	version  string
 	position cache.Seq
@@ -55,7 +55,7 @@ type resourceErr struct {
 // early: there is something to say now.
 func (p *part) early() bool {
 	return p.must || len(p.resources) > 0 && !p.shrunk || len(p.beats) > 0 || len(p.gone) > 0 ||
-		len(p.errors) > 0 && !p.shrunk
+		len(p.errors) > 0 && !p.shrunk || len(p.leftOut) > 0
 }
 
 // late: there is something to take away.

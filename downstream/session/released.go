@@ -134,6 +134,9 @@ func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource,
 		p.removed = append(p.removed, name)
 		p.removedNames = append(p.removedNames, name)
 		return // it is released until that is told
+	case member != nil && version != member.Version && d.leavesOut(v, member, p):
+		delete(d.released, name)
+		return
 	case member != nil && version != member.Version:
 		p.resources, p.mixed = append(p.resources, member), true
 		d.sentAhead(v, name, member)
@@ -180,6 +183,9 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 			continue
 		}
 		if member != nil && !s.holds(v, member) {
+			if s.leavesOut(v, member, p) {
+				continue
+			}
 			p.resources = append(p.resources, member)
 			s.sentAhead(v, name, member)
 		}

@@ -1,20 +1,17 @@
 package session
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Responses that are too large for a client: Delta ones are split, and a resource
-// that is too large by itself is left out (DOWN-DELTA-18, ERR-13).
+// Responses that are too large for a Delta client are split (DOWN-DELTA-18). What is too large by
+// itself has been left out (toolarge.go).
 
 // chunk is a part of a response, or all of it.
 type chunk struct {
@@ -42,17 +39,11 @@ func (s *Session) chunk(now time.Time) *Response {
 // fit makes a response into parts that the client can take.
 func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
 	whole := append(s.chunks[:0], chunk{Response: r, x: x, position: sp.position, answer: sp.answer, changes: sp.adds && len(sp.changed) > 0})
-	if s.config.MaxResponse == 0 {
+	if s.config.MaxResponse == 0 || !r.Delta {
 		return whole
 	}
 	room := s.config.MaxResponse - frameSize(r) - s.nonceSize(r, x, sp.position)
 	if r.contentSize() <= room {
-		return whole
-	}
-	if r.Delta || !x.full {
-		sp.tooLarge = r.leaveOut(room, s.config.MaxResponse)
-	}
-	if !r.Delta {
 		return whole
 	}
 	parts := r.split(room)
@@ -67,31 +58,8 @@ func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
 // nonceSize bounds what the nonce of any part takes, in bytes.
 func (s *Session) nonceSize(r *Response, x *exchange, position cache.Seq) int {
 	parts := uint64(len(r.Resources)+len(r.Heartbeats)+len(r.Removed)+len(r.Errors)) + 1
-	digits := func(n uint64) int { return len(strconv.FormatUint(n, 10)) }
 	const marks = len("..-")
 	return sizeOf(deltaNonce, len(x.short)+marks+digits(uint64(position))+digits(s.counter+parts)+digits(parts))
-}
-
-// leaveOut takes out the resources that are too large by themselves. They are
-// named, to wildcard clients too: unlike an error of upstream's (ERR-9) this one is
-// about the client itself, and silence would let it think that it has them all.
-func (r *Response) leaveOut(room, limit int) (out []*cache.Resource) {
-	fitting := make([]*cache.Resource, 0, len(r.Resources))
-	for _, res := range r.Resources {
-		size := r.sizeOf(res)
-		if size <= room {
-			fitting = append(fitting, res)
-			continue
-		}
-		out = append(out, res)
-		r.Oversized = append(r.Oversized, Oversized{Name: res.Name, Bytes: size})
-		r.Errors = append(r.Errors, resourceError(res.Name, &statuspb.Status{
-			Code:    cache.ResourceExhausted,
-			Message: fmt.Sprintf("xds-relay: the resource takes %d bytes, and a response at most %d (downstream.max_response_bytes)", size, limit),
-		}))
-	}
-	r.Resources = fitting
-	return out
 }
 
 // split distributes what a response says over as few parts as its order permits. A
@@ -151,12 +119,18 @@ func (r *Response) sizeOfHeartbeat(res *cache.Resource) int {
 
 // sizeOf is what a resource takes in the response at most, in bytes.
 func (r *Response) sizeOf(res *cache.Resource) int {
-	switch _, limited := r.Ends[res]; {
-	case limited && r.Delta:
+	_, limited := r.Ends[res]
+	return sizeOfResource(res, r.Delta, limited)
+}
+
+// sizeOfResource is what a resource takes in a response at most. limited: it has a TTL.
+func sizeOfResource(res *cache.Resource, delta, limited bool) int {
+	switch {
+	case limited && delta:
 		return sizeOf(fieldResources, len(res.Content())+maxTTL)
 	case limited:
 		return sizeOf(fieldResources, sizeOf(anyTypeURL, len(wrapperType))+sizeOf(anyValue, len(res.Content())+maxTTL))
-	case r.Delta:
+	case delta:
 		return len(res.Element())
 	}
 	return len(res.Body())

@@ -37,6 +37,15 @@ func TestSplitIsExact(t *testing.T) {
 		}
 		whole := *r
 		sp := &speaker{part: part{position: cache.Seq(random.Uint64N(1 << 40)), answer: random.IntN(2) == 0}}
+		room := x.room(limit, len(r.Version), len(r.Identifier), sp.position)
+		r.Resources = slices.DeleteFunc(slices.Clone(r.Resources), func(res *cache.Resource) bool {
+			tooLarge := r.sizeOf(res) > room
+			if tooLarge {
+				sp.leaveOut(leftOut{res, r.sizeOf(res)})
+			}
+			return tooLarge
+		})
+		r.nameTooLarge(&sp.part, limit)
 		s.chunks = s.fit(r, x, sp)
 
 		var said discovery.DeltaDiscoveryResponse

@@ -31,7 +31,7 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 		_, some := x.of(v, r.Name)
 		told = max(told, x.renewedOf[r.Name])
 		switch ends, turned, renewed := v.Ends(r); {
-		case x.refuses(changed) || !some || renewed <= told:
+		case x.refuses(changed) || !some || renewed <= told || x.lacksNewest(v, r):
 		case turned > told:
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
@@ -95,6 +95,7 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		whole, renewed := d.renewals(v, p.from)
 		whole = besides(beats, whole)
 		whole, _ = bodies(v, besides(p.resources, whole))
+		whole = d.fitting(v, whole, p)
 		p.resources = append(p.resources, whole...)
 		if d.url == cache.Cluster {
 			p.changed = append(slices.Clip(p.changed), whole...) // it may have expired where it was

@@ -72,7 +72,8 @@ func (d *deltaState) collectWarming(v fanout.View, push bool, p *part) {
 	}
 	subscribed, synced := v.Wildcard()
 	for _, name := range d.warming.take() {
-		if r := v.Resource(name); subscribed && r != nil && (synced || v.Leads(name)) { // else it is in the first answer
+		r := v.Resource(name)
+		if subscribed && r != nil && (synced || v.Leads(name)) && !d.leavesOut(v, r, p) { // else it is in the first answer
 			p.resources, p.mixed = append(p.resources, r), true
 			d.sentBy(v, r)
 		}

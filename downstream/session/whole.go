@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -17,6 +18,7 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 		st.base().sub.Read(func(v fanout.View) {
 			st.base().source = v.Marks().Source // they only say when to look
 			s.untell(st.base())
+			s.measure(sp, v)
 			sp.part = st.(*sotwState).whole(v)
 		})
 		switch {
@@ -49,6 +51,7 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 	if p.version = viewVersion(v, p.resources); !s.replaces(v, is(p.version)) {
 		return p
 	}
+	p.resources = s.fitting(v, slices.Clone(p.resources), &p)
 	v.Handed(true) // they are among the resources
 	for _, id := range v.Names() {
 		if a := v.Answer(id); a.State != cache.Present || a.Error != nil {

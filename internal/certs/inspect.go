@@ -132,7 +132,7 @@ func mistakes(f Files, m *Material) (faults []*Fault) {
 		fault(WrongCA, "put the certificates of the authorities between it and the root after it", "none of the certificates that follow the one of %s in %q has signed it", subject(leaf), clip(f.Cert))
 	}
 	if namesake := namesakeOfIssuer(m); namesake != nil {
-		fault(WrongCA, "the authority was made anew: take its certificate and its key from the same place", "the certificate of %s in %q is signed by another authority than the one of that name, %s, in %s", subject(leaf), clip(f.Cert), subject(namesake), f.CAKey())
+		fault(WrongCA, "the authority was made again: take its certificate and its key from the same place", "the certificate of %s in %q is signed by another authority than the one of that name, %s, in %s", subject(leaf), clip(f.Cert), subject(namesake), f.CAKey())
 	}
 	use, purpose := x509.ExtKeyUsageClientAuth, "clients"
 	if f.Hop == Downstream {

@@ -49,6 +49,7 @@ type Checker struct {
 
 	// disk is what was saved last, and restored when the last relay began with it.
 	disk     *onDisk
+	openDisk bool // it is not encrypted, and so no secrets are there
 	loaded   map[string]map[string]bool
 	loadedAt time.Time
 	// hungSince is since when which control plane hangs. late: what is heard was said

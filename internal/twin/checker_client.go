@@ -118,16 +118,16 @@ func (c *Checker) interestChanged(k kind, before []string) {
 			c.wanted[k.name][name], c.gone[k.name][name] = c.now, going || !c.known[k.name].byName.matches(name, surely)
 		}
 	}
-	var anew []string
+	var again []string
 	for _, name := range after {
 		c.known[k.name].byName.recall(name)
 		if kept := c.loaded[k.name][name] && c.now.Sub(c.loadedAt) < c.linger; !kept && !contains(before, name) {
 			c.since[k.name][name] = c.events
 			c.undoubts(k, name)
-			anew = append(anew, name)
+			again = append(again, name)
 		}
 	}
-	c.asksAnew(k, anew)
+	c.renews(k, again)
 }
 
 // contains is for names in order.

@@ -30,9 +30,9 @@ func (c *Checker) carried(k kind) bool {
 	return false
 }
 
-// asksAnew notes that somebody asks for names again. If no stream carries one, and it has lingered
+// renews notes that somebody asks for names again. If no stream carries one, and it has lingered
 // for as long as it may, the relay may have forgotten what it led to, and has told nobody.
-func (c *Checker) asksAnew(k kind, names []string) {
+func (c *Checker) renews(k kind, names []string) {
 	forgotten := map[string]bool{}
 	for _, name := range names {
 		left, wanted := c.wanted[k.name][name]
@@ -151,6 +151,9 @@ func (c *Checker) upResumed(k kind, s *relayStream, l *relayLane, versions map[s
 		w, ok := v.present(name)
 		if ok && w.plane != s.plane {
 			c.fail("RECON-8", "the version of %s %s is another control plane's", k.name, name)
+		}
+		if was := v.words[name].was; !ok && was != nil && was.ends.After(c.askedAt(s)) {
+			w, ok = *was, true // it has expired since, and the control plane hung
 		}
 		if !ok {
 			c.fail("RECON-7", "the version of %s %s is sent, which is not there or not wanted", k.name, name)

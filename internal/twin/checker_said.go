@@ -135,11 +135,19 @@ func (c *Checker) covered(k kind, l *relayLane, name string, aliases []string) (
 	return c.isWanted(k, name) || slices.ContainsFunc(aliases, func(alias string) bool { return c.isWanted(k, alias) }), false
 }
 
-// changed: clients may be told of these names again (DOWN-DELTA-14).
+// changed: clients may be told of these names again (DOWN-DELTA-14), and of what a SotW client's
+// names lead to no more, which nobody tells it (DOWN-SOTW-10), when they lead there again.
 func (c *Checker) changed(k kind, names []string) {
 	for _, cl := range c.clients {
-		if t := cl.topics[k.name]; t != nil {
-			for _, name := range names {
+		t := cl.topics[k.name]
+		if t == nil {
+			continue
+		}
+		for _, name := range names {
+			t.owed[name] = true
+		}
+		for name := range t.holds {
+			if len(names) > 0 && cl.sotw && !k.full && !t.interest.Wildcard && !c.known[k.name].leads(name, &t.interest) {
 				t.owed[name] = true
 			}
 		}

@@ -23,6 +23,17 @@ func (s *Script) drawMore(r *rand.Rand) {
 	}
 }
 
+// drawLast adds what was added after that, for the same reason.
+func (s *Script) drawLast(r *rand.Rand) {
+	bounds := split(s.Settings.Bounds)
+	for _, bound := range lastBounds {
+		if r.IntN(2) == 0 {
+			bounds = append(bounds, bound)
+		}
+	}
+	s.Settings.Bounds = strings.Join(bounds, ",")
+}
+
 // drawLengths draws what is split: bounds, each half of the time, a server that refuses long
 // requests, and one that answers in parts and says so.
 func (s *Script) drawLengths(r *rand.Rand, special, many bool) {

@@ -133,6 +133,9 @@ func hubBounds(s Settings) *fanout.Bounds {
 	if s.Bounded(boundGone) {
 		b.Gone = 1
 	}
+	if s.Bounded(boundLeaving) {
+		b.Leaving = 1
+	}
 	return &b
 }
 

@@ -67,11 +67,11 @@ func TestVirtualHostsOnDemand(t *testing.T) {
 				t.Errorf("a host that does not exist: %q %s", answer, failure)
 			}
 			s.plane.Change(func(has world) {
-				one(has, "one.example", "one anew")
+				one(has, "one.example", "one again")
 				one(has, "none.example", "none")
 				has.drop(cache.VirtualHost, "web/two.example")
 			})
-			for name, want := range map[string]string{"one": "one anew", "none": "none"} {
+			for name, want := range map[string]string{"one": "one again", "none": "none"} {
 				eventually(t, patience, func() error {
 					answer, failure := realenvoy.Get(address, host(name+".example"))
 					if answer != want {

@@ -317,7 +317,7 @@ func (w *fuzzWorld) respond(stream byte, data []byte) {
 	w.settle()
 	w.look()
 	if slices.Contains(w.events, s.actor+" < closed") {
-		return // it is opened anew, for a reason of ours
+		return // it is opened again, for a reason of ours
 	}
 	w.answered(s, typeURL, nonce, expected)
 }
