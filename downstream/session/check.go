@@ -93,7 +93,7 @@ func (i *invariants) holdings(v fanout.View, st state) {
 	// What is written down by name is of a name, or of what names lead to; of a member, or of what may
 	// be one; or owed. The next set ends what is written down of the last one.
 	for e := range h.exact.all(false) {
-		i.must(x.sets || e.brought || x.mentions(v, e.name) || owes(st, e.name), "%q is written down, and nothing covers it", e.name)
+		i.must(x.sets && subscribed || e.brought || x.mentions(v, e.name) || owes(st, e.name), "%q is written down, and nothing covers it", e.name)
 	}
 	i.led(v, h)
 	i.exact(h)
@@ -108,14 +108,15 @@ func (i *invariants) holdings(v fanout.View, st state) {
 
 // led: what names lead to.
 func (i *invariants) led(v fanout.View, h *holdings) {
-	// What a name leads to by an alias, and has since the client was told, is written down, unless the
-	// client was told otherwise by the resource's own name.
+	// What a name was said to lead to, and has led to since, is written down, unless the client was told
+	// otherwise by the resource's own name.
 	for _, id := range v.Names() {
-		a, told := v.Answer(id), v.Told(id)
+		a, told, led := v.Answer(id), v.Told(id), v.LedTo(id)
 		for n, r := range a.Resources() {
 			_, _, exact := h.exact.find(r.Name).of()
 			_, own := v.Lookup(r.Name)
-			i.must(exact || own || v.LedTo(id) == nil || !told.Copy() || a.Changed(n) > told.At(), "%q is what a name leads to, and is not written down", r.Name)
+			said := told.Copy() && a.Changed(n) <= told.At() && slices.Contains(led, r.Name)
+			i.must(exact || own || !said, "%q is what a name leads to, and is not written down", r.Name)
 		}
 	}
 }

@@ -42,6 +42,7 @@ func TestCheckFinds(t *testing.T) {
 		{"covered by nothing", func(_ *Session, d *deltaState) { d.exact.note("other", "", true) }, `"other" is written down`},
 		{"versions brought", func(_ *Session, d *deltaState) { d.bring(map[string]string{"n": "1"}); d.exact.left = 7 }, "counted are 7"},
 		{"plain", func(_ *Session, d *deltaState) { d.told, d.untold = 0, 0 }, ""}, // it has names, and is not shared with
+		{"led to", func(_ *Session, d *deltaState) { d.exact.forget("r") }, `"r" is what a name leads to`},
 		{"forced", func(_ *Session, d *deltaState) { d.force(id, 1) }, "is forced"},
 		{"erred", func(_ *Session, d *deltaState) { d.errs(id) }, "an error is to be over"},
 		{"first answer", func(_ *Session, d *deltaState) { d.opening = true }, "was not asked for"},
@@ -61,7 +62,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
-// newSession is that of a client which has been told of a name and of a member, and owes an ACK.
+// newSession is that of a client which has been told of a name, of an alias and of a member, and owes an ACK.
 func newSession(t *testing.T) *Session {
 	t.Helper()
 	hub := fanout.NewHub(fanout.Config{Linger: time.Minute})
@@ -73,12 +74,12 @@ func newSession(t *testing.T) *Session {
 			t.Fatal(end)
 		}
 	}
-	ask(cache.Cluster, "n", "*")
+	ask(cache.Cluster, "n", "x", "*")
 	ask(cache.Listener, "l")
-	resource := func(name string) *cache.Resource {
-		return cache.NewResource(cache.Cluster, &discovery.Resource{Name: name, Resource: &anypb.Any{TypeUrl: string(cache.Cluster)}}, cache.Fingerprint{})
+	resource := func(name string, aliases ...string) *cache.Resource {
+		return cache.NewResource(cache.Cluster, &discovery.Resource{Name: name, Aliases: aliases, Resource: &anypb.Any{TypeUrl: string(cache.Cluster)}}, cache.Fingerprint{})
 	}
-	hub.Apply(fanout.Lane{Type: cache.Cluster}, &cache.Update{Set: []cache.Received{{Resource: resource("n")}}})
+	hub.Apply(fanout.Lane{Type: cache.Cluster}, &cache.Update{Set: []cache.Received{{Resource: resource("n")}, {Resource: resource("r", "x")}}})
 	hub.Apply(fanout.Lane{Type: cache.Cluster, Wildcard: true}, &cache.Update{Set: []cache.Received{{Resource: resource("m")}}, Synced: true})
 	for r, end := s.Next(now); r != nil || end != nil; r, end = s.Next(now) {
 		if end != nil {

@@ -113,8 +113,6 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 	d.leadThere(v, r)
 	if id, subscribed := v.Lookup(r.Name); subscribed {
 		v.Tell(id, fanout.ToldCopy(p.position))
-	} else {
-		d.sentAhead(v, r.Name, r)
 	}
 	return true
 }

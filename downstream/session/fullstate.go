@@ -18,6 +18,9 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	news := s.setNews(v, push, p)
 	send, shrunk := news.comes || news.beats, news.goes
 	resources, version, certain := s.view(v)
+	if certain && version == s.version {
+		send, shrunk = news.beats, false // it changed back, or only the names' states did
+	}
 	s.postponed = s.postpones && certain && send && !news.beats && !s.answersNew(v)
 	if !certain || s.spared(v, is(version)) || s.postponed {
 		s.again, s.shrink = send, shrunk
@@ -25,7 +28,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		return
 	}
 	p.refuse(&s.exchange)
-	if shrunk = shrunk && version != s.version; !send && !shrunk && len(p.errors)+len(p.unavailable) == 0 {
+	if !send && !shrunk && len(p.errors)+len(p.unavailable) == 0 {
 		return
 	}
 	if send {
@@ -53,7 +56,7 @@ func (s *sotwState) asksSet(v fanout.View) bool {
 
 // setNews is why a set may be due.
 type setNews struct {
-	comes bool // there may be something to tell,
+	comes bool // something may have come or changed,
 	beats bool // a TTL was renewed,
 	goes  bool // or something may only have gone
 }
@@ -69,10 +72,15 @@ func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
 		}
 	}
 	s.members, s.again, s.shrink = false, false, false
+	if s.wildcardAsked {
+		s.version = ""
+	}
 	s.lookAgain(v)
-	for _, id := range distinct(slices.Concat(s.asked.take(), s.changed.take())) {
+	asked := distinct(s.asked.take())
+	for _, id := range distinct(slices.Concat(asked, s.changed.take())) {
 		if v.Has(id) && !s.doubts(v, id) { // else it is marked again when it is certain
-			s.nameNews(v, id, &n, p)
+			_, asks := slices.BinarySearch(asked, id)
+			s.nameNews(v, id, asks, &n, p)
 		}
 	}
 	s.collectErrors(v, p)
@@ -85,11 +93,14 @@ func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
 	return n
 }
 
-// nameNews is what one name adds to it.
-func (s *sotwState) nameNews(v fanout.View, id cache.ID, n *setNews, p *part) {
-	switch v.Answer(id).State {
+// nameNews is what one name adds to it. What answers a name, and what says that an error is over, is
+// told whether or not the set has changed by that (DOWN-SOTW-5, ERR-8).
+func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, p *part) {
+	switch a := v.Answer(id); a.State {
 	case cache.Present:
-		n.comes = true // DOWN-SOTW-5
+		if n.comes = true; asks || !v.Told(id).Copy() || s.owes(id, &a, func(*cache.Resource) bool { return false }) {
+			s.version = ""
+		}
 	case cache.Absent:
 		n.goes = n.goes || v.Told(id).Copy() // down to an empty set, if need be (DOWN-SOTW-9)
 		s.answered(v.Name(id))

@@ -313,11 +313,15 @@ func (h *holdings) skipped(v fanout.View, after cache.Seq) {
 	}
 }
 
-// sentBy notes that it has a resource to which it is not known which of its names have led.
+// sentBy notes that it has a resource for another reason than that a name was answered, or the
+// positions pass it: since it came with it, as a body that had to be asked for, or for a cluster.
 func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
 	id, own := v.Lookup(r.Name)
-	if own && v.LedTo(id) != nil || !own && v.Leads(r.Name) {
+	switch {
+	case own && v.LedTo(id) != nil, !own && v.Leads(r.Name):
 		h.sentFor(nil, r)
+	case !own:
+		h.sentAhead(v, r.Name, r)
 	}
 }
 

@@ -129,10 +129,9 @@ func (d *deltaState) holding(v fanout.View, name string) Holding {
 }
 
 // holding of a SotW client is what the record says, except that
-//   - of a type whose responses are not the whole, it is not told that something is gone, except by
-//     an error, and may keep it;
-//   - what it came with is known by no name, until it has been told what each of its names leads to,
-//     or of the wildcard's set;
+//   - of a type whose responses are not the whole, none says that something is gone, and what the
+//     client has had it may keep as long as it asks for it;
+//   - what it came with is known by no name, until its first set;
 //   - what stays in a whole set it has (ORDER-2), and what a name has led to it may have until the
 //     next one.
 func (s *sotwState) holding(v fanout.View, name string) Holding {
@@ -142,25 +141,10 @@ func (s *sotwState) holding(v fanout.View, name string) Holding {
 		}
 	}
 	h := s.holdings.holding(v, name)
-	switch {
-	case h.Known != Nothing:
-	case s.cameWildcard && s.told == 0, s.came != "" && slices.ContainsFunc(v.Names(), func(id cache.ID) bool { return v.Told(id) == fanout.Brought }):
-		return Holding{Known: Unclear}
-	case !s.full && (v.Resource(name) == nil || toldGone(v, name)):
-		return Holding{Known: Unclear}
-	case s.full && s.changes(v):
+	if h.Known == Nothing && (!s.full || s.came != "" && s.lastNonce == "" || s.changes(v)) {
 		return Holding{Known: Unclear}
 	}
 	return h
-}
-
-// toldGone: the client was told last that a name which leads to a resource now leads to nothing.
-func toldGone(v fanout.View, name string) bool {
-	return slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
-		told, a := v.Told(id), v.Answer(id)
-		return !told.Copy() && told.At() > 0 && (v.Name(id) == name ||
-			slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return r.Name == name }))
-	})
 }
 
 // changes: of what names lead to something has changed since the last set, which may have had a

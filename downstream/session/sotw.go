@@ -26,7 +26,7 @@ type sotwState struct {
 	moved bool
 
 	// Full-state types only.
-	version string // of the last response
+	version string // of the last set, while nothing is to be told that is no difference from it
 	again   bool   // the view is owed, once it is certain
 	shrink  bool   // removals wait for other types (ORDER-2)
 	turn    turn
@@ -93,14 +93,8 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	asked := s.sub.Replace(names.Names, now)
 	s.sub.Read(func(v fanout.View) {
 		subscribed, _ := v.Wildcard()
-		switch {
-		case s.full:
-		case subscribed:
+		if subscribed && !s.full {
 			s.gaveUp(names.Gone, held)
-		default:
-			for _, name := range names.Gone {
-				s.exact.forget(name) // what it holds of it is noted below
-			}
 		}
 		s.handOver(v, held)
 		if !subscribed {
@@ -113,18 +107,37 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	return asked
 }
 
-// handOver writes down what changes hands where it belongs now.
+// handOver writes down what changes hands where it belongs now. The client keeps what the wildcard
+// may cover, or a name that it has asked for before and still does; the rest it drops.
 func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	subscribed, _ := v.Wildcard()
+	led := s.ledTo(v)
 	for name, h := range held {
-		if id, ok := v.Lookup(name); ok {
-			v.Tell(id, h.told)
-		} else if subscribed || v.Leads(name) {
+		if id, ok := v.Lookup(name); !ok {
 			s.exact.note(name, h.version, true)
-		} else {
-			s.exact.forget(name)
+		} else if !v.Told(id).Copy() {
+			v.Tell(id, h.told)
 		}
 	}
+	for noted := range s.exact.all(false) {
+		if _, own := v.Lookup(noted.name); !subscribed && !own && !led.has(noted.name) {
+			s.exact.forget(noted.name)
+		}
+	}
+}
+
+// ledTo are the resources that the client was told some of its names lead to, and that bear others.
+func (s *sotwState) ledTo(v fanout.View) nameSet {
+	if !s.aliased {
+		return nil
+	}
+	led := make(nameSet)
+	for _, id := range v.Names() {
+		for _, name := range v.LedTo(id) {
+			led[name] = struct{}{}
+		}
+	}
+	return led
 }
 
 // forgetMembers erases what was written down of members, without the wildcard.
@@ -159,13 +172,14 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing
 	held := make(map[string]changing)
 	for _, name := range names.Gone {
 		id, _ := v.Lookup(name)
-		if v.LedTo(id) != nil {
-			for _, other := range s.leaveName(v, id, false) {
-				version, _ := s.of(v, other)
-				held[other] = changing{fanout.Brought, version}
+		led := v.LedTo(id)
+		if led == nil {
+			led = []string{name}
+		}
+		for _, name := range led {
+			if version, some := s.of(v, name); some {
+				held[name] = changing{fanout.Brought, version}
 			}
-		} else if told := v.Told(id); told.Copy() || !s.full && told.At() > 0 { // it may keep what it was told is gone
-			s.keptFor(v, id, names.Gone, held)
 		}
 	}
 	for _, name := range names.Added {
@@ -176,23 +190,6 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing
 		}
 	}
 	return held
-}
-
-// keptFor notes what the client has because of a name that it gives up, with others: in a set that
-// is what it leads to, unless that bears another name that stays.
-func (s *sotwState) keptFor(v fanout.View, id cache.ID, gone []string, held map[string]changing) {
-	version, _ := s.of(v, v.Name(id))
-	if !s.full {
-		held[v.Name(id)] = changing{fanout.Brought, version}
-		return
-	}
-	for _, r := range v.Answer(id).Resources() {
-		_, own := v.Lookup(r.Name)
-		if _, goes := slices.BinarySearch(gone, r.Name); !own || goes {
-			version, _ := s.of(v, r.Name)
-			held[r.Name] = changing{fanout.Brought, version}
-		}
-	}
 }
 
 // awaitNew notes what a request asks for that those before it did not, unless the client

@@ -49,6 +49,7 @@ type Checker struct {
 
 	// disk is what was saved last, and restored when the last relay began with it.
 	disk     *onDisk
+	openDisk bool // it is not encrypted, and so no secrets are there
 	loaded   map[string]map[string]bool
 	loadedAt time.Time
 	// hungSince is since when which control plane hangs. late: what is heard was said
@@ -300,11 +301,13 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 // asksAgain: a name is given up that is wanted and has no copy, to be asked for with the
 // next request (UP-19). What is known of it stays.
 func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
+	known := c.known[k.name]
 	wanted := slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[name] })
-	if at, left := c.wanted[k.name][name]; left && c.now.Sub(at) < c.linger && !c.known[k.name].byName.denied(name) {
+	lent := known.byName.words[name].silent && known.byWildcard.matched(name) // silence outweighs no copy (H-40)
+	if at, left := c.wanted[k.name][name]; left && c.now.Sub(at) < c.linger && (lent || !known.byName.denied(name)) {
 		wanted = true // it lingers
 	}
-	if l.wildcard || !wanted || c.known[k.name].byName.matches(name, surely) {
+	if l.wildcard || !wanted || known.byName.matches(name, surely) {
 		return false
 	}
 	l.again[name] = l.names[name]

@@ -15,6 +15,9 @@ type onDisk struct {
 func (c *Checker) saved() {
 	s := &onDisk{map[string]*knowledge{}, map[string]map[string]bool{}}
 	for _, k := range kinds {
+		if c.openDisk && k.name == secrets {
+			continue // never on disk in clear
+		}
 		names, sure := map[string]bool{}, map[string]bool{}
 		for _, name := range Union(c.interests(k)) {
 			sure[name] = true
@@ -71,6 +74,9 @@ func (c *Checker) load() {
 	}
 	for _, k := range kinds {
 		known := c.disk.known[k.name]
+		if known == nil {
+			continue
+		}
 		known.dropExpired(c.now)
 		c.known[k.name].byName, c.known[k.name].byWildcard = known.byName.again(), known.byWildcard.again()
 		for name := range c.disk.names[k.name] {

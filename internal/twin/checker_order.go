@@ -21,7 +21,7 @@ type going struct {
 // ranks are the types in the order of what is added.
 var ranks = func() map[string]int {
 	r := map[string]int{}
-	for i, name := range []string{"CDS", "EDS", "LDS", "FOO"} {
+	for i, name := range []string{secrets, "CDS", "EDS", "LDS", "FOO"} {
 		r[name] = i + 1
 	}
 	return r

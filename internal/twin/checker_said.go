@@ -16,6 +16,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	if s == nil || s.lanes[k.name] == nil {
 		return // UP-10
 	}
+	c.silence() // what is absent by then is so though it is removed now (UP-19)
 	l, known := s.lanes[k.name], c.known[k.name]
 	l.pending[resp.GetNonce()] = bad
 	answered := l.heard
@@ -27,7 +28,6 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 		return // H-32
 	}
-	c.expire()
 	v := known.voice(l.wildcard)
 	v.warm = false
 	if !l.wildcard {
@@ -78,6 +78,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	for _, name := range resp.GetRemovedResources() {
 		c.overcome(k, name, nil)
 		c.sound(k, l.wildcard, name)
+		if v.words[name].silent {
+			continue // it was asked for again, and that is no answer (UP-19)
+		}
 		lost := v.remove(name, c.events)
 		c.changed(k, lost)
 		for _, alias := range lost {
@@ -132,11 +135,19 @@ func (c *Checker) covered(k kind, l *relayLane, name string, aliases []string) (
 	return c.isWanted(k, name) || slices.ContainsFunc(aliases, func(alias string) bool { return c.isWanted(k, alias) }), false
 }
 
-// changed: clients may be told of these names again (DOWN-DELTA-14).
+// changed: clients may be told of these names again (DOWN-DELTA-14), and of what a SotW client's
+// names lead to no more, which nobody tells it (DOWN-SOTW-10), when they lead there again.
 func (c *Checker) changed(k kind, names []string) {
 	for _, cl := range c.clients {
-		if t := cl.topics[k.name]; t != nil {
-			for _, name := range names {
+		t := cl.topics[k.name]
+		if t == nil {
+			continue
+		}
+		for _, name := range names {
+			t.owed[name] = true
+		}
+		for name := range t.holds {
+			if len(names) > 0 && cl.sotw && !k.full && !t.interest.Wildcard && !c.known[k.name].leads(name, &t.interest) {
 				t.owed[name] = true
 			}
 		}

@@ -20,6 +20,7 @@ import (
 // pieces and twice, and keep silent about names that do not exist.
 type controlPlane struct {
 	number  int    // in the order in which the relay prefers them
+	group   int    // whose world it has, where several are played at once
 	server  string // what kind it is (servers.go)
 	era     int    // how often it was started again
 	down    bool
@@ -38,6 +39,7 @@ type controlPlane struct {
 	timed   map[string]bool // names of which there was something with a TTL
 	strict  bool            // of a short server: more than a few names are too long
 	large   bool            // a version in three is too large for a response to a client (ERR-13)
+	between time.Duration   // what its TTLs are longer, so that they end when nothing else happens
 }
 
 // habits are a set of flags.
@@ -101,9 +103,13 @@ func (p *controlPlane) next() int {
 	return p.counter
 }
 
+// groupLetters are the letters with which labels and versions of one group begin: in two groups
+// nothing is alike.
+const groupLetters = 4
+
 // set gives a name new content.
 func (p *controlPlane) set(k kind, name string, aliases []string) {
-	label := fmt.Sprintf("%c%d", 'v'+p.number, p.next())
+	label := fmt.Sprintf("%c%d", 'v'+p.number-groupLetters*p.group, p.next())
 	p.world[k.name][name] = Resource{Label: label, Version: label, Aliases: aliases, TTL: p.world[k.name][name].TTL}
 	p.once[label] = p.world[k.name][name]
 }
@@ -111,7 +117,7 @@ func (p *controlPlane) set(k kind, name string, aliases []string) {
 // reversion gives a name another version, and the content that it has (RECON-4).
 func (p *controlPlane) reversion(k kind, name string) {
 	if r, ok := p.world[k.name][name]; ok {
-		r.Version = fmt.Sprintf("%c%d", 'u'-p.number, p.next())
+		r.Version = fmt.Sprintf("%c%d", 'u'-p.number-groupLetters*p.group, p.next())
 		p.world[k.name][name], p.once[r.Version] = r, r
 	}
 }

@@ -27,7 +27,7 @@ func drawFirst(r *rand.Rand) Script {
 		Coalesce: oneOf(r, 0, 10*time.Millisecond),
 		Snapshot: oneOf(r, true, false),
 	}}
-	few := oneOf(r, kinds, kinds[:1], kinds[:2], kinds[3:], kinds[1:2])
+	few := oneOf(r, plain, plain[:1], plain[:2], plain[3:], plain[1:2])
 	world := cast{kinds: few, aliases: oneOf(r, true, false)}
 	if r.IntN(100) == 0 {
 		return drawMany(r, s, world)

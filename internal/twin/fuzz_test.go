@@ -28,7 +28,7 @@ func FuzzDownstreamActions(f *testing.F) {
 // clientOp is what four bytes stand for: what, who and which type, names, names to
 // drop.
 func clientOp(b [4]byte) Op {
-	o := Op{Who: int(b[1] % 4), Kind: kinds[b[1]>>2%4].name, Add: bits(b[2]), Drop: bits(b[3]), N: int(b[2] % 4)}
+	o := Op{Who: int(b[1] % 4), Kind: plain[b[1]>>2%4].name, Add: bits(b[2]), Drop: bits(b[3]), N: int(b[2] % 4)}
 	switch b[0] % 10 {
 	case 0:
 		o.Verb = "open"

@@ -19,6 +19,7 @@ type word struct {
 	at      int       // the event with which it was said
 	ends    time.Time // when it expires; zero: never
 	expired bool      // it was not renewed in time (TTL-2)
+	was     *word     // what expired
 	silent  bool      // it was not said: the name went unanswered for too long
 	// unvouched: nor was anything else of the type on that stream (MISS-4).
 	unvouched bool

@@ -47,6 +47,9 @@ func (k *knowledge) lendsBeside(byName *voice, name string, i *Interest) bool {
 func (c *Checker) forgetWildcard(k kind) {
 	known, lent := c.known[k.name], newVoice()
 	interests, remembered := c.interests(k), c.remembered(k)
+	if known.byWildcard.warm {
+		clear(known.byWildcard.words) // what is from disk is left to nobody (RECON-19)
+	}
 	for name, w := range known.byWildcard.words {
 		lends := func(i *Interest) bool { return known.lends(name, i) }
 		mayLend := func(i *Interest) bool { return known.lendsBeside(remembered, name, i) }

@@ -1,44 +1,115 @@
 package twin
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
-// Several games on one relay: each has its group of clients, whose nodes tell them apart
-// (NODE-4), and its own world, which the control planes have for that group. What is common
-// happens to all: a control plane is gone, or hangs; the relay ends, and begins again.
+// Several games on one relay: each has its group of clients, whose nodes or certificates tell
+// them apart (NODE-4), and its own world, which the control planes have for that group, and in
+// which nothing is as in another one's. What is common happens to all: a control plane is gone,
+// or hangs; the relay ends, and begins again.
 
-// inGroup is a client's request with the node of a group.
-func inGroup(m proto.Message, group string) proto.Message {
+// company is how groups on one relay are told apart.
+type company struct {
+	key  string // of the groups; "": there is one
+	only string // the only type that has the key, and that is played; "": all have it
+	// sealed: what is on disk is encrypted, and so secrets are there, too.
+	sealed bool
+	papers *papers // the certificates of everybody, if the key is byIdentity
+}
+
+// The keys that tell groups apart.
+const (
+	byNode     = "cluster"
+	byIdentity = "identity"
+)
+
+// config is that of a relay with these groups.
+func (h *liveHost) config() *config.Config {
+	c, of := *configure(h.settings), h.company
+	c.Cache.Snapshot.Dir = h.dir
+	if of.key == "" {
+		return &c
+	}
+	c.Timers.GroupLinger = 24 * time.Hour // NODE-10 has transcripts
+	c.Upstream.NodeMode = config.NodeModeTemplate
+	switch of.only {
+	case "":
+		c.Groups.Key = []string{of.key}
+	case secrets: // by themselves (NODE-6)
+	default:
+		c.Groups.Types = []config.TypeKey{{TypeURL: kindOf(of.only).url, Key: []string{of.key}}}
+	}
+	if of.key == byIdentity {
+		c.Downstream.TLS = of.papers.files
+	}
+	if of.sealed {
+		c.Cache.Snapshot.KeyFile = of.papers.keyFile
+	}
+	return &c
+}
+
+// groupNode is what a group says of itself to the control planes: it is made of the key, and of
+// nothing else that a client says (NODE-7).
+func (h *liveHost) groupNode(group int) *core.Node {
+	of := relay.NewGrouping(h.config())
+	client, node, kind := session.Peer{}, &core.Node{}, h.company.only
+	if h.company.key == byIdentity {
+		client.Identity = identities[group]
+	} else {
+		node.Cluster = clusterOf(group)
+	}
+	if kind == "" {
+		kind = plain[0].name
+	}
+	place, end := of.Place(client, node, cache.TypeURL(kindOf(kind).url))
+	if end != nil {
+		panic(end.Message)
+	}
+	return of.Node(place, node)
+}
+
+// clusterOf is what nodes say of a group's clients.
+func clusterOf(group int) string { return fmt.Sprint("group-", group) }
+
+// greets is a message that may say of what node it comes.
+type greets interface{ GetNode() *core.Node }
+
+// introduced is a client's request with what it says of itself.
+func (r *liveRelay) introduced(id int, m proto.Message) proto.Message {
 	m = proto.Clone(m)
-	switch req := m.(type) {
-	case *discovery.DeltaDiscoveryRequest:
-		if req.Node != nil {
-			req.Node.Cluster = group
-		}
-	case *discovery.DiscoveryRequest:
-		if req.Node != nil {
-			req.Node.Cluster = group
-		}
+	switch node := m.(greets).GetNode(); {
+	case node == nil:
+	case r.company.key == byIdentity:
+		r.lie(id, node)
+	default:
+		node.Cluster = clusterOf(r.group)
 	}
 	return m
 }
 
 // relayOf is the game whose group a stream to a control plane belongs to.
 func (h *liveHost) relayOf(first proto.Message) *liveRelay {
-	group := ""
-	switch req := first.(type) {
-	case *discovery.DeltaDiscoveryRequest:
-		group = req.GetNode().GetCluster()
-	case *discovery.DiscoveryRequest:
-		group = req.GetNode().GetCluster()
+	node := first.(greets).GetNode()
+	i := slices.IndexFunc(h.relays, func(r *liveRelay) bool { return proto.Equal(r.says, node) })
+	if i < 0 {
+		r := h.relays[0]
+		r.hear(true, func() {
+			r.game.checker.fail("NODE-7", "a stream to the control plane is of no group that there is: %v", node)
+		})
+		return r
 	}
-	i := slices.IndexFunc(h.relays, func(r *liveRelay) bool { return r.group == group })
-	return h.relays[max(i, 0)] // one of another group the game will not know what to make of
+	return h.relays[i]
 }
 
 // join takes note that a client has come to the group: what the relay has of it on disk is used
@@ -193,6 +264,9 @@ func (g *Game) sentAway(client int, at time.Time) {
 func (c *Checker) savedLate() {
 	c.saved()
 	for kind, names := range c.wanted {
+		if c.disk.names[kind] == nil {
+			continue
+		}
 		for name := range names {
 			if _, known := c.disk.names[kind][name]; !known {
 				c.disk.names[kind][name] = false
@@ -206,7 +280,7 @@ func (c *Checker) savedLate() {
 func (c *Checker) completedLate() {
 	for _, k := range kinds {
 		v := c.known[k.name].byWildcard
-		if saved := c.disk.known[k.name]; v.complete && !saved.byWildcard.complete {
+		if saved := c.disk.known[k.name]; saved != nil && v.complete && !saved.byWildcard.complete {
 			saved.byWildcard = v.kept(func(string, word) bool { return false })
 			saved.byWildcard.complete, saved.byWildcard.completed = true, v.completed
 		}

@@ -3,27 +3,23 @@ package twin
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"crypto/tls"
 	"io"
-	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
-	"testing"
 	"testing/synctest"
 	"time"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/relay"
 	"github.com/xds-relay/xds-relay/internal/xdstest"
 )
@@ -36,19 +32,22 @@ import (
 // more than these games say) is left to the tests of internal/relay.
 //
 // Several games can be played on one relay, each with the clients of one group, and with a
-// world of its own for that group (live_groups_test.go).
+// world of its own for that group (live_groups_test.go, live_identity_test.go).
 type liveRelay struct {
 	*liveHost
 	game     *Game
-	group    string // what the nodes of its clients say; "": they are all there are
+	group    int        // its number
+	says     *core.Node // what its group says of itself to the control planes; nil: it is the only one
 	clients  map[int]*liveClient
-	joined   bool // a client has come since the relay began
-	draining bool // the relay ends, and with it the streams of clients
+	tickets  map[int]tls.ClientSessionCache // of the clients' TLS sessions
+	joined   bool                           // a client has come since the relay began
+	draining bool                           // the relay ends, and with it the streams of clients
 }
 
 // liveHost is what the games on one relay have in common.
 type liveHost struct {
 	settings   Settings
+	company    company
 	relays     []*liveRelay       // one for each game
 	upstream   []*xdstest.Network // each control plane listens on one
 	downstream *xdstest.Network   // the relay listens
@@ -85,18 +84,18 @@ type liveClient struct {
 }
 
 // newLiveHost starts a relay on which games are played, one for each group.
-func newLiveHost(games []*Game, s Settings, dir string) *liveHost {
-	h := &liveHost{settings: s, downstream: xdstest.NewNetwork(), dir: dir, streams: map[int]*liveStream{}}
+func newLiveHost(games []*Game, s Settings, of company, dir string) *liveHost {
+	h := &liveHost{settings: s, company: of, downstream: xdstest.NewNetwork(), dir: dir, streams: map[int]*liveStream{}}
 	for i, g := range games {
-		r := &liveRelay{liveHost: h, game: g, clients: map[int]*liveClient{}}
-		if len(games) > 1 {
-			r.group = fmt.Sprint("group-", i)
+		r := &liveRelay{liveHost: h, game: g, group: i, clients: map[int]*liveClient{}, tickets: map[int]tls.ClientSessionCache{}}
+		if of.key != "" {
+			r.says = h.groupNode(i)
 		}
 		h.relays = append(h.relays, r)
-	}
-	for _, g := range games {
 		for _, p := range g.planes {
-			p.strict = false // a whole relay asks for no less than a few thousand names at a time
+			p.group = i
+			p.between = time.Millisecond // what happens at one instant has no order here
+			p.strict = false             // a whole relay asks for no less than a few thousand names at a time
 		}
 	}
 	for i := range games[0].planes {
@@ -110,12 +109,10 @@ func newLiveHost(games []*Game, s Settings, dir string) *liveHost {
 }
 
 func (h *liveHost) start(listener net.Listener) {
-	c := *configure(h.settings)
-	c.Cache.Snapshot.Dir = h.dir
-	if len(h.relays) > 1 {
-		c.Groups.Key, c.Timers.GroupLinger = []string{"cluster"}, 24*time.Hour // NODE-10 has transcripts
-	}
-	made, err := relay.New(&c, relay.Options{Dial: h.dial, Random: func() float64 { return 0.5 }})
+	made, err := relay.New(h.config(), relay.Options{
+		Dial: h.dial, Random: func() float64 { return 0.5 },
+		Follow: certs.Options{NoNotify: true, Poll: time.Hour}, // what waits for the system is no part of the bubble
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -227,12 +224,12 @@ func (r *liveRelay) hear(upstream bool, tell func()) {
 // --- clients ---
 
 func (r *liveRelay) Open(id int, sotw bool) {
-	conn, err := grpc.NewClient("passthrough:///relay", grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///relay", grpc.WithTransportCredentials(r.credentials(id)),
 		grpc.WithContextDialer(r.downstream.Dial))
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(r.pretend(context.Background(), id))
 	c := &liveClient{conn: conn, cancel: cancel}
 	r.clients[id] = c
 	ads := discovery.NewAggregatedDiscoveryServiceClient(conn)
@@ -297,8 +294,8 @@ func (r *liveRelay) ended(id int, why *status.Status, at time.Time) {
 
 func (r *liveRelay) Ask(id int, m proto.Message) {
 	if c := r.clients[id]; c != nil {
-		if r.group != "" {
-			m = inGroup(m, r.group)
+		if r.says != nil {
+			m = r.introduced(id, m)
 			r.join()
 		}
 		_ = c.send(m) // an error is the stream's end, of which the listener hears
@@ -358,7 +355,7 @@ func (s *liveService) serve(stream grpc.ServerStream, sotw bool, request func() 
 		at := time.Now()
 		r.hear(true, func() { r.game.StreamOpened(id, own.plane, probe, sotw, at) })
 	}
-	var r *liveRelay // whose group's it is; with several it says so in its first request
+	var r *liveRelay // whose group's it is; with several its first request says so
 	if len(h.relays) == 1 {
 		r = h.relays[0]
 		open(r)
@@ -468,67 +465,4 @@ func (r *liveRelay) Hang(plane int, hung bool) {
 	}
 	r.upstream[plane].Wake(synctest.Wait)
 	r.Settle()
-}
-
-// --- games ---
-
-// playLive plays scripts over gRPC, at the same time on one relay, each by a group of clients
-// of its own.
-func playLive(t *testing.T, scripts []Script, trace func(string)) (violations []string) {
-	dir, settings := "", scripts[0].Settings
-	if settings.Snapshot {
-		dir = t.TempDir()
-	}
-	synctest.Test(t, func(*testing.T) {
-		var games []*Game
-		for i := range scripts {
-			tagged := trace
-			if trace != nil && len(scripts) > 1 {
-				tagged = func(line string) { trace(fmt.Sprintf("[%d] %s", i, line)) }
-			}
-			games = append(games, newGame(settings, tagged))
-		}
-		h := newLiveHost(games, settings, dir)
-		defer h.shutdown()
-		violations = h.play(scripts)
-	})
-	return violations
-}
-
-// TestLive plays the games over gRPC: some, or as many operations as the environment
-// says in TWIN_LIVE_STEPS, from the seed in TWIN_SEED. Every other one is played by a few
-// groups at once, which clients belong to by their node.
-func TestLive(t *testing.T) {
-	steps, seed := 2000, 1
-	if s := os.Getenv("TWIN_LIVE_STEPS"); s != "" {
-		steps, _ = strconv.Atoi(s)
-	}
-	if s := os.Getenv("TWIN_SEED"); s != "" {
-		seed, _ = strconv.Atoi(s)
-	}
-	played, began := 0, time.Now()
-	for ; played < steps; seed++ {
-		scripts := []Script{draw(rand.New(rand.NewPCG(uint64(seed), 0)))}
-		for group := 1; group <= seed%2*(1+seed%4/2); group++ {
-			scripts = append(scripts, draw(rand.New(rand.NewPCG(uint64(seed), uint64(group)))))
-		}
-		for _, s := range scripts {
-			played += len(s.Ops)
-		}
-		violations := playLive(t, scripts, nil)
-		if len(violations) == 0 {
-			continue
-		}
-		for i := range scripts {
-			scripts[i] = shorten(scripts[i], violations, func(s Script) []string {
-				tried := slices.Clone(scripts)
-				tried[i].Ops = s.Ops
-				return playLive(t, tried, nil)
-			})
-		}
-		var trace strings.Builder
-		violations = playLive(t, scripts, func(line string) { fmt.Fprintln(&trace, line) })
-		t.Fatalf("seed %d: %s\n\nthe scripts, one a group:\n%s\nwhat happened:\n%s", seed, strings.Join(violations, "\n"), scripts, &trace)
-	}
-	t.Logf("%d operations, %.0f a second", played, float64(played)/time.Since(began).Seconds())
 }

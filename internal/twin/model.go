@@ -26,7 +26,14 @@ var kinds = []kind{
 	{"EDS", string(cache.Endpoint), false, false},
 	{"LDS", string(cache.Listener), true, true},
 	{"FOO", "type.googleapis.com/test.Foo", false, true},
+	{secrets, string(cache.Secret), false, false},
 }
+
+// secrets are played over gRPC by groups that are told apart by identity; all other games are
+// about the plain types.
+const secrets = "SDS"
+
+var plain = kinds[:4]
 
 // named is the kind of that short name, or of that type URL.
 func named(name string) (kind, bool) {

@@ -23,6 +23,9 @@ var ttlFeatures = []string{"xds.config.supports-resource-ttl", "xds.config.resou
 
 // setTTL gives resources another TTL, or none, which is told with their bodies.
 func (p *controlPlane) setTTL(k kind, names []string, ttl time.Duration) {
+	if ttl > 0 {
+		ttl += p.between
+	}
 	for _, name := range names {
 		r, ok := p.world[k.name][name]
 		if !ok || r.TTL == ttl {
@@ -141,7 +144,7 @@ func (c *Checker) expire() {
 				c.news = true
 				c.overcome(k, name, w.aliases)
 				c.changed(k, v.remove(name, c.events))
-				v.words[name] = word{at: c.events, expired: true}
+				v.words[name] = word{at: c.events, expired: true, was: &w}
 				if v == known.byName {
 					c.gone[k.name][name] = true
 					continue
