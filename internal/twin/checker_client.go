@@ -42,7 +42,7 @@ type topic struct {
 	left      map[string]bool            // names given up under the wildcard, to be told once more (WILD-8)
 	brought   map[string]bool            // names that the client came with (DOWN-DELTA-10)
 	later     map[string]bool            // names asked for after the first request (MISS-4)
-	met       map[string]bool            // of those brought, names of which there was a copy then
+	met       map[string]bool            // of those brought, names of which there was a copy then, or since
 	overtaken map[string]bool            // names of which it was sent a copy that is older than the error that it was told of
 	unclear   map[string]bool            // names of which it may have a copy or not: it has dropped one by itself
 	failures  map[string]bool            // names of whose error it is to be told (ERR-9)

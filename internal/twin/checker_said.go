@@ -70,6 +70,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered || unasked {
 			c.changed(k, v.set(name, w))
+			c.meets(k, name)
 		} else if before, had := v.words[name]; had {
 			delete(v.words, name) // it has lost the alias it was wanted for
 			c.changed(k, v.lose(before))

@@ -460,8 +460,17 @@ func (c *Checker) unvouched(k kind, t *topic, name string) bool {
 	return t.brought[name] && c.known[k.name].byName.muted(name)
 }
 
-// met: the relay had a copy when the client came, or upstream has said since that the
-// wildcard's set lacks it. Then it may as well be told.
+// meets notes that the relay has a copy of what clients may have come with.
+func (c *Checker) meets(k kind, name string) {
+	for _, cl := range c.clients {
+		if t := cl.topics[k.name]; t != nil && t.brought[name] {
+			t.met[name] = true
+		}
+	}
+}
+
+// met: the relay had a copy when the client came, or has had one since, or upstream has said
+// since that the wildcard's set lacks it. Then it may as well be told.
 func (c *Checker) met(k kind, t *topic, name string) bool {
 	w, said := c.known[k.name].byWildcard.words[name]
 	return t.met[name] || said && !w.present
