@@ -179,7 +179,7 @@ func (x *index) heard(u *cache.Update) {
 	}
 	for _, r := range u.Set {
 		for name := range names(r.Resource) {
-			delete(x.warm.names, name)
+			x.confirmName(name)
 		}
 	}
 	for _, name := range u.Removed {
@@ -187,7 +187,7 @@ func (x *index) heard(u *cache.Update) {
 	}
 	for _, name := range slices.Concat(u.Missing, u.Unanswered) {
 		if _, loaded := x.warm.names[name]; loaded && !x.doubts.named.since(name, u.Stream) && (x.named.Confirmed(name) || !x.named.Has(name)) {
-			x.unchanged(name)
+			x.confirmName(name)
 		}
 	}
 	if len(x.warm.names) == 0 {
@@ -195,9 +195,13 @@ func (x *index) heard(u *cache.Update) {
 	}
 }
 
-// unchanged: upstream was shown the version of what a name leads to, and has said nothing of
-// it for long enough.
-func (x *index) unchanged(name string) {
+// confirmName: upstream has announced what a name leads to, changed or not, or was shown its version and
+// has said nothing of it for long enough. Clients that were kept waiting with a version of their own
+// look at it now.
+func (x *index) confirmName(name string) {
+	if _, loaded := x.warm.names[name]; !loaded {
+		return
+	}
 	delete(x.warm.names, name)
 	if id, ok := x.named.Find(name); ok {
 		x.markID(id, mark{kind: again})

@@ -46,7 +46,11 @@ func (d *deltaState) dropsMembers() {
 // what a snapshot from disk would have replaced, what was in doubt, and what nothing covers.
 // That is no answer, and waits for an ACK as changes do.
 func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
-	if !d.judging || d.looked && !d.handed || d.fromDisk(v) {
+	if !d.judging {
+		return
+	}
+	warm := d.fromDisk(v)
+	if d.looked && !d.handed && warm == d.lookedWarm {
 		return // nothing is known of these that was not when they were looked at last
 	}
 	for _, r := range p.resources { // what is told now is judged by that
@@ -57,30 +61,43 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	for _, name := range p.removed {
 		going[name] = true // it is judged when it is told
 	}
-	doubt, waits := false, false
+	var left remaining
 	unresolved := d.unresolved(v)
 	for brought := range d.exact.all(true) {
-		name := brought.name
-		switch r := v.Resource(name); {
+		switch name := brought.name; {
 		case going[name]:
-			waits = true
-		case r != nil:
-			waits = !d.judgeCopy(v, r, push, p) || waits
-		case unresolved:
-			waits = true
-		case v.Doubted(name):
-			doubt = true
+			left.waits = true
+		case warm && !d.confirmed(v, name):
+			left.warm = true
 		default:
-			waits = !d.judgeAbsence(v, name, push, p) || waits
+			d.judgeBrought(v, name, unresolved, push, p, &left)
 		}
 	}
 	if unresolved {
 		return
 	}
-	d.looked = doubt && !waits
-	d.withholds.brought = doubt
-	if !doubt && !waits && !d.postponed { // else what waits is compared with them
+	d.looked, d.lookedWarm = left != (remaining{}) && !left.waits, warm
+	d.withholds.brought = left.doubt
+	if left == (remaining{}) && !d.postponed { // else what waits is compared with them
 		d.judged()
+	}
+}
+
+// remaining is why some of what the client came with is not judged yet: it waits for its turn or for
+// other names, it is in doubt, or what there is of it is from disk.
+type remaining struct{ waits, doubt, warm bool }
+
+// judgeBrought judges what the client came with of one resource.
+func (d *deltaState) judgeBrought(v fanout.View, name string, unresolved, push bool, p *part, left *remaining) {
+	switch r := v.Resource(name); {
+	case r != nil:
+		left.waits = !d.judgeCopy(v, r, push, p) || left.waits
+	case unresolved:
+		left.waits = true
+	case v.Doubted(name):
+		left.doubt = true
+	default:
+		left.waits = !d.judgeAbsence(v, name, push, p) || left.waits
 	}
 }
 
@@ -89,6 +106,12 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 func (d *deltaState) fromDisk(v fanout.View) bool {
 	subscribed, _ := v.Wildcard()
 	return subscribed && (d.wildcardAsked || v.WarmSet()) || v.Warms() && slices.ContainsFunc(v.Names(), v.Warm)
+}
+
+// confirmed: a resource bears a name that the client asks for, which is not known from disk only.
+func (d *deltaState) confirmed(v fanout.View, name string) bool {
+	id, own := v.Lookup(name)
+	return own && !v.Warm(id)
 }
 
 // judgeCopy judges what the client came with of a resource that exists.

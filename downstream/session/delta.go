@@ -30,8 +30,8 @@ type deltaState struct {
 	// withholds is what is not said to the client because it is in doubt.
 	withholds withholds
 	// looked: what is left of what the client came with was looked at, and nothing that
-	// could decide on it has come since.
-	looked bool
+	// could decide on it has come since. lookedWarm: some of what there is was from disk then.
+	looked, lookedWarm bool
 	// needed are endpoints whose cluster was sent before the client asked for endpoints: of a
 	// Cluster state until then, and of an Endpoint state until its first request (ORDER-4).
 	needed map[string]struct{}

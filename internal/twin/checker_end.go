@@ -146,6 +146,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			holds[name] = h.label // SotW cannot say that others are gone (DOWN-SOTW-10)
 		}
 	}
+	c.withoutLarge(cl, k, t, view, holds)
 	if t.whole && !t.answered {
 		c.fail("DOWN-DELTA-13", "%s has had no answer to its wildcard", who)
 	}

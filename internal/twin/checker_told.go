@@ -71,11 +71,13 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		answer = true
 		delete(t.asked, e.GetResourceName().GetName())
 		t.owed[e.GetResourceName().GetName()] = true // when the error is over
-		t.told(e)
+		if !c.toldLarge(who, c.clients[id], k, t, e.GetResourceName().GetName(), codes.Code(e.GetErrorDetail().GetCode())) {
+			t.told(e)
+		}
 	}
 	maps.Copy(p.listed, listed)
 	if p.opening && p.left == 0 {
-		c.opened(who, k, t, p.listed)
+		c.opened(who, c.clients[id], k, t, p.listed)
 	}
 	p.answer, p.adds = answer || postponed, p.adds || news
 	if p.answer && !p.since.IsZero() {
@@ -160,7 +162,9 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	for _, e := range resp.GetResourceErrors() {
 		name := e.GetResourceName().GetName()
 		t.owed[name] = true // when the error is over
-		t.told(e)
+		if !c.toldLarge(who, c.clients[id], k, t, name, codes.Code(e.GetErrorDetail().GetCode())) {
+			t.told(e)
+		}
 		delete(t.asked, name)
 		if listed[name] && codes.Code(e.GetErrorDetail().GetCode()) == codes.NotFound {
 			c.fail("MISS-6", "%s: the set lists %s, and says that there is none", who, name)
@@ -212,13 +216,13 @@ func (c *Checker) answered(t *topic, k kind, sotw bool) bool {
 
 // opened: the first answer to a wildcard is the whole set (DOWN-DELTA-13), save what
 // the client came with, as long as that is in doubt (RECON-19, ERR-10), and what it asked for by name.
-func (c *Checker) opened(who string, k kind, t *topic, listed map[string]bool) {
+func (c *Checker) opened(who string, cl *clientState, k kind, t *topic, listed map[string]bool) {
 	known := c.known[k.name]
 	if known.byWildcard.warm {
 		return // what is on disk was judged when it was written
 	}
 	for name, w := range known.byWildcard.words {
-		if kept := t.brought[name] && (known.byWildcard.settling || c.doubts[k.name][true] != nil); w.present && !w.unsure && !kept && !listed[name] && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) && !t.interest.Named(name, known.byName.words[name].aliases) {
+		if kept := t.brought[name] && (known.byWildcard.settling || c.doubts[k.name][true] != nil); w.present && !w.unsure && !kept && !listed[name] && !(c.large(cl, k, w.label) && t.tooLarge[name][w.label]) && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) && !t.interest.Named(name, known.byName.words[name].aliases) {
 			c.fail("DOWN-DELTA-13", "%s: the first answer to the wildcard lacks %s", who, name)
 		}
 	}
@@ -429,7 +433,7 @@ func (c *Checker) Known() {
 					served := c.served(k, t, v, name, w)
 					warm := v.warm || t.interest.Wildcard && (c.known[k.name].byWildcard.settling || c.doubts[k.name][true] != nil)
 					kept := warm && (t.brought[name] || cl.sotw && len(t.brought) > 0)
-					if w.present && served && !kept && !c.evicted(k, name, w) && !c.known[k.name].says(name, t.holds[name].label) {
+					if w.present && served && !kept && !c.evicted(k, name, w) && !c.has(cl, k, t, name, w) {
 						c.fail("G8", "c%d %s: the relay knows %s=%s, the client holds %q", id, k.name, name, w.label, t.holds[name].label)
 					}
 				}

@@ -170,7 +170,7 @@ func (c *Checker) upToDate(id int, deaf bool) {
 		known := c.known[k.name]
 		for _, v := range known.voices() {
 			for name, w := range v.words {
-				if w.present && !v.warm && c.served(k, t, v, name, w) && !c.evicted(k, name, w) && !known.says(name, t.holds[name].label) {
+				if w.present && !v.warm && c.served(k, t, v, name, w) && !c.evicted(k, name, w) && !c.has(cl, k, t, name, w) {
 					c.fail("ORDER-1", "c%d %s keeps up, the relay knows %s=%s, and the client holds %q", id, k.name, name, w.label, t.holds[name].label)
 					return
 				}

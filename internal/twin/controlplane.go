@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -38,6 +39,7 @@ type controlPlane struct {
 	timed   map[string]bool // names of which there was something with a TTL
 	strict  bool            // of a short server: more than a few names are too long
 	between time.Duration   // what its TTLs are longer, so that they end when nothing else happens
+	large   bool            // a version in three is too large for a response to a client (ERR-13)
 }
 
 // habits are a set of flags.
@@ -131,9 +133,13 @@ func endpoints(kind, name string) string {
 // wire is a resource as the server sends it.
 func (p *controlPlane) wire(k kind, name string) *discovery.Resource {
 	r := p.world[k.name][name]
-	value := []byte(name + "=" + r.Label)
+	label := r.Label
+	if p.large && isLarge(label) {
+		label += strings.Repeat("+", largestResponse)
+	}
+	value := []byte(name + "=" + label)
 	if k.name == "CDS" {
-		c := &cluster.Cluster{Name: name, AltStatName: r.Label}
+		c := &cluster.Cluster{Name: name, AltStatName: label}
 		if endpoints(k.name, name) != "" {
 			c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_EDS}
 		}

@@ -31,6 +31,11 @@ func (s *Script) drawLast(r *rand.Rand) {
 			bounds = append(bounds, bound)
 		}
 	}
+	verbs := func(verb string) bool { return slices.ContainsFunc(s.Ops, func(o Op) bool { return o.Verb == verb }) }
+	if s.Settings.Large = r.IntN(4) == 0 && !verbs("ttl") && !verbs("many"); s.Settings.Large {
+		bounds = slices.DeleteFunc(bounds, func(b string) bool { return b == boundUnasked || b == boundResponse })
+		bounds = append(bounds, boundResponse)
+	}
 	s.Settings.Bounds = strings.Join(bounds, ",")
 }
 

@@ -77,7 +77,7 @@ type Game struct {
 func newGame(s Settings, trace func(string)) *Game {
 	planes := []*controlPlane{newControlPlane(s.Server)}
 	g := &Game{planes: planes, snapshot: s.Snapshot, players: map[int]*player{}, trace: trace, roomVersions: map[string]string{}}
-	planes[0].strict = s.Bounded(boundLeast)
+	planes[0].strict, planes[0].large = s.Bounded(boundLeast), s.Large
 	planes[0].now = func() time.Time { return g.relay.Now() }
 	if s.Second != "" {
 		g.planes = append(planes, planes[0].second(s.Second == "same"))

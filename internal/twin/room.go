@@ -132,6 +132,9 @@ func (g *Game) roomKnown(p *player, r *refusal) {
 			g.checker.fail("NODE-14", "c%d wants %s, for which there is room, and does not hold it", p.id, name)
 		}
 	}
+	if g.relay.Now().Sub(g.roomSince) <= retryRoom+ackTimeout {
+		return // nobody acknowledges what is told of these types, and a removal is a change (DOWN-DELTA-15)
+	}
 	left := maps.Clone(r.room.stale)
 	maps.Copy(left, r.room.holds)
 	for name := range left {

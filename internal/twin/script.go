@@ -16,6 +16,7 @@ type Settings struct {
 	Server                   string // what kind it is: any of those in servers.go, with a comma between
 	Second                   string // there is another control plane to turn to: with the same world, or its own (other)
 	Bounds                   string // what is bounded to next to nothing: any of those in bounds.go, with a comma between
+	Large                    bool   // a version in three is too large for a response, whose size is bounded (checker_large.go)
 }
 
 // Op is one operation. Any operation can be played at any time; one that makes no
@@ -107,6 +108,9 @@ func (s Settings) String() string {
 	if s.Bounds != "" {
 		text += " bounds " + s.Bounds
 	}
+	if s.Large {
+		text += " large on"
+	}
 	return text
 }
 
@@ -174,6 +178,8 @@ func parseSettings(line string) (s Settings, err error) {
 			s.Second = words[1]
 		case "bounds":
 			s.Bounds = words[1]
+		case "large":
+			s.Large = words[1] == "on"
 		default:
 			return s, fmt.Errorf("no such setting: %s", words[0])
 		}

@@ -41,7 +41,7 @@ func (p *controlPlane) is(kind string) bool { return strings.Contains(p.server, 
 // versions are its own in any case.
 func (p *controlPlane) second(same bool) *controlPlane {
 	o := newControlPlane(p.server)
-	o.number, o.bodies, o.once, o.counter, o.strict, o.now = 1, p.bodies, p.once, p.counter, p.strict, p.now
+	o.number, o.bodies, o.once, o.counter, o.strict, o.large, o.now = 1, p.bodies, p.once, p.counter, p.strict, p.large, p.now
 	if same {
 		o.world, o.timed = p.world, p.timed
 	}
