@@ -105,38 +105,38 @@ func (d *deltaState) needs(names []string) {
 	}
 }
 
-// comesWithoutClusters sees to a client that comes with endpoints, and came without clusters: those that it
-// was sent since need their endpoints as well. That is looked up, since nobody else's clusters are
-// kept for it: other clients have no endpoints before they have clusters.
+// comesWithoutClusters sees to a client that comes with endpoints, and came without clusters: the
+// clusters that it was sent since need their endpoints as well (ORDER-4). They are looked up here,
+// and not kept for every client, since most have no endpoints before they have clusters.
 func (s *Session) comesWithoutClusters(d *deltaState, first *discovery.DeltaDiscoveryRequest) {
 	clusters, ok := s.find(cache.Cluster).(*deltaState)
 	if !ok || clusters.reconnected || d.url != cache.Endpoint || len(first.GetInitialResourceVersions()) == 0 {
 		return
 	}
-	var names []string
 	clusters.sub.Read(func(v fanout.View) {
-		sent := func(r *cache.Resource) {
+		for _, r := range available(v) {
 			if version, some := clusters.of(v, r.Name); some && version == r.Version && r.EndpointName != "" {
-				names = append(names, r.EndpointName)
-			}
-		}
-		for _, id := range v.Names() {
-			for _, r := range v.Answer(id).Resources() {
-				sent(r)
-			}
-		}
-		if subscribed, _ := v.Wildcard(); !subscribed {
-			return
-		}
-		for c := range v.Members(0) {
-			if c.Resource != nil {
-				sent(c.Resource)
+				d.needs([]string{r.EndpointName})
 			}
 		}
 	})
-	if len(names) > 0 {
-		d.needs(names)
+}
+
+// available is what a client may have been sent: what its names lead to, and the members of the
+// wildcard's set.
+func available(v fanout.View) (all []*cache.Resource) {
+	for _, id := range v.Names() {
+		all = append(all, v.Answer(id).Resources()...)
 	}
+	if subscribed, _ := v.Wildcard(); !subscribed {
+		return all
+	}
+	for c := range v.Members(0) {
+		if c.Resource != nil {
+			all = append(all, c.Resource)
+		}
+	}
+	return all
 }
 
 // Warmth counts the clusters delivered to each node on whatever stream, for
