@@ -113,7 +113,7 @@ func (c *Checker) relayStarted() {
 	}
 	c.known, c.streams, c.before, c.proven = map[string]*knowledge{}, map[int]*relayStream{}, map[string]map[string]time.Time{}, c.now
 	for _, k := range kinds {
-		c.known[k.name] = &knowledge{newVoice(), newVoice(), map[string]bool{}}
+		c.known[k.name] = &knowledge{newVoice(), newVoice(), map[string]bool{}, map[string]bool{}}
 	}
 	c.load()
 }
