@@ -120,6 +120,9 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 			s.exact.note(name, h.version, true)
 		} else if !v.Told(id).Copy() {
 			v.Tell(id, h.told)
+			if version, _ := s.named(v, id); version != "" && version != h.version {
+				v.Tell(id, fanout.Brought) // that was told by name to others, not to this client
+			}
 		}
 	}
 	for noted := range s.exact.all(false) {
