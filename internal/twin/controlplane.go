@@ -339,7 +339,7 @@ func (p *controlPlane) pushPresent(resp *discovery.DeltaDiscoveryResponse, l *se
 func (p *controlPlane) answer(resp *discovery.DeltaDiscoveryResponse, l *serverLane, k kind, asked string, listed map[string]bool, removed bool) {
 	matched := false
 	for _, name := range append(aliased(asked), asked) {
-		if r, ok := p.world[k.name][name]; ok && answers(name, r.Aliases, asked) {
+		if r, ok := p.world[k.name][name]; ok && !l.gone[name] && answers(name, r.Aliases, asked) {
 			if !listed[name] {
 				return // in another piece
 			}
