@@ -125,7 +125,11 @@ func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 	if s.url != cache.Cluster {
 		return nil
 	}
-	for c := range v.Members(s.told) {
+	after := s.told
+	if s.wildcardAsked {
+		after = 0 // among these may be what it had no copy of by a name that it gave up
+	}
+	for c := range v.Members(after) {
 		if subscribed, _ := v.Wildcard(); subscribed && c.Resource != nil && !s.holds(v, c.Resource) {
 			changed = append(changed, c.Resource)
 		}
@@ -164,12 +168,20 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 			s.told = p.position
 		}
 	}
-	if !p.shrunk && len(s.stays) == 0 {
+	stays := leavingNames(s.stays)
+	switch {
+	case p.shrunk:
+	case len(s.stays) == 0:
 		if s.exact = (exact{}); subscribed {
 			s.untold = p.position
 		}
+	default:
+		for noted := range s.exact.all(false) {
+			if !stays.has(noted.name) {
+				s.exact.forget(noted.name)
+			}
+		}
 	}
-	stays := leavingNames(s.stays)
 	for i, id := range v.Names() {
 		switch a := v.Answer(id); {
 		case a.State == cache.Present:
