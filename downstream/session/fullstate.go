@@ -63,14 +63,8 @@ type setNews struct {
 
 // setNews takes the reasons to look at the set, and lists the errors that go with it.
 func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
-	subscribed, synced := v.Wildcard()
 	n := setNews{comes: s.again || s.wildcardAsked, goes: s.shrink} // rows a, c, t
-	if (s.members || n.comes) && subscribed && synced {
-		n.goes = true // if nothing has come; what has gone nobody remembers for this client (H-42)
-		for c := range v.Members(s.told) {
-			n.comes = n.comes || c.Resource != nil
-		}
-	}
+	s.memberNews(v, &n)
 	s.members, s.again, s.shrink = false, false, false
 	if s.wildcardAsked {
 		s.version = ""
@@ -91,6 +85,17 @@ func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
 	}
 	s.handed = false
 	return n
+}
+
+// memberNews is what the wildcard's set adds to it.
+func (s *sotwState) memberNews(v fanout.View, n *setNews) {
+	if subscribed, synced := v.Wildcard(); !subscribed || !synced || !s.members && !n.comes {
+		return
+	}
+	n.goes = true // if nothing has come; what has gone nobody remembers for this client (H-42)
+	for c := range v.Members(s.told) {
+		n.comes = n.comes || c.Resource != nil
+	}
 }
 
 // nameNews is what one name adds to it. What answers a name, and what says that an error is over, is
