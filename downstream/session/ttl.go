@@ -31,7 +31,7 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 		_, some := x.of(v, r.Name)
 		told = max(told, x.renewedOf[r.Name])
 		switch ends, turned, renewed := v.Ends(r); {
-		case x.refuses(changed) || !some || renewed <= told || x.lacksNewest(v, r):
+		case x.hasRejected(changed) || !some || renewed <= told || x.lacksNewest(v, r):
 		case turned > told:
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
@@ -132,12 +132,6 @@ func (x *exchange) renewsAhead(v fanout.View, p *part, beats []*cache.Resource) 
 			x.renewedOf[r.Name] = p.position
 		}
 	}
-}
-
-// refuses: the client has rejected what changed at a position, so that it has
-// nothing whose TTL could be renewed (NACK-4).
-func (x *exchange) refuses(changed cache.Seq) bool {
-	return x.rejected != nil && changed > x.rejected.From && changed <= x.rejected.To
 }
 
 // besides are those of the resources that bear no name of the listed ones, each

@@ -224,6 +224,16 @@ func (k *knowledge) says(name, label string) bool {
 	return false
 }
 
+// states: the last word of some voice on a name is this content, and none that it may be instead.
+func (k *knowledge) states(name, label string) bool {
+	for _, v := range k.voices() {
+		if w, ok := v.present(name); ok && w.label == label {
+			return true
+		}
+	}
+	return false
+}
+
 // spoken: the control plane has said so to this life of the relay, or may have,
 // by its silence (RECON-11).
 func (k *knowledge) spoken(name, label string) bool {
