@@ -79,6 +79,20 @@ func (i *invariants) inFlight(x *exchange) {
 // holdings: what the client may hold.
 func (i *invariants) holdings(v fanout.View, st state) {
 	x := st.base()
+	h := &x.holdings
+	i.cursors(v, x)
+	// What is written down by name is of a name, or of what names lead to; of a member, or of what may
+	// be one; or owed. The next set ends what is written down of the last one.
+	subscribed, _ := v.Wildcard()
+	for e := range h.exact.all(false) {
+		i.must(x.sets && subscribed || e.brought || x.mentions(v, e.name) || owes(st, e.name), "%q is written down, and nothing covers it", e.name)
+	}
+	i.led(v, h)
+	i.exact(h)
+}
+
+// cursors: how far the client was told of the wildcard's set.
+func (i *invariants) cursors(v fanout.View, x *exchange) {
 	h, at := &x.holdings, v.Position()
 	subscribed, _ := v.Wildcard()
 	// No cursor is ahead of what there is.
@@ -90,19 +104,13 @@ func (i *invariants) holdings(v fanout.View, st state) {
 	for name, a := range h.ahead {
 		i.must(a.at > min(h.told, h.untold) && a.at <= at, "%q was told ahead at %d, behind %d and %d", name, a.at, h.told, h.untold)
 	}
-	// What is written down by name is of a name, or of what names lead to; of a member, or of what may
-	// be one; or owed. The next set ends what is written down of the last one.
-	for e := range h.exact.all(false) {
-		i.must(x.sets && subscribed || e.brought || x.mentions(v, e.name) || owes(st, e.name), "%q is written down, and nothing covers it", e.name)
-	}
-	i.led(v, h)
-	i.exact(h)
 	// Plain: the cursors say all.
-	if subscribed && h.plain() && len(v.Names()) == 0 {
-		for c := range v.Members(0) {
-			version, some := h.of(v, c.Name)
-			i.must(c.Resource == nil || (c.Seq <= h.told) == (some && version == c.Resource.Version), "%q changed at %d, and told up to %d", c.Name, c.Seq, h.told)
-		}
+	if !subscribed || !h.plain() || len(v.Names()) > 0 {
+		return
+	}
+	for c := range v.Members(0) {
+		version, some := h.of(v, c.Name)
+		i.must(c.Resource == nil || (c.Seq <= h.told) == (some && version == c.Resource.Version), "%q changed at %d, and told up to %d", c.Name, c.Seq, h.told)
 	}
 }
 

@@ -63,14 +63,8 @@ type setNews struct {
 
 // setNews takes the reasons to look at the set, and lists the errors that go with it.
 func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
-	subscribed, synced := v.Wildcard()
 	n := setNews{comes: s.again || s.wildcardAsked, goes: s.shrink} // rows a, c, t
-	if (s.members || n.comes) && subscribed && synced {
-		n.goes = true // if nothing has come; what has gone nobody remembers for this client (H-42)
-		for c := range v.Members(s.told) {
-			n.comes = n.comes || c.Resource != nil
-		}
-	}
+	s.memberNews(v, &n)
 	s.members, s.again, s.shrink = false, false, false
 	if s.wildcardAsked {
 		s.version = ""
@@ -91,6 +85,17 @@ func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
 	}
 	s.handed = false
 	return n
+}
+
+// memberNews is what the wildcard's set adds to it.
+func (s *sotwState) memberNews(v fanout.View, n *setNews) {
+	if subscribed, synced := v.Wildcard(); !subscribed || !synced || !s.members && !n.comes {
+		return
+	}
+	n.goes = true // if nothing has come; what has gone nobody remembers for this client (H-42)
+	for c := range v.Members(s.told) {
+		n.comes = n.comes || c.Resource != nil
+	}
 }
 
 // nameNews is what one name adds to it. What answers a name, and what says that an error is over, is
@@ -125,7 +130,11 @@ func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 	if s.url != cache.Cluster {
 		return nil
 	}
-	for c := range v.Members(s.told) {
+	after := s.told
+	if s.wildcardAsked {
+		after = 0 // among these may be what it had no copy of by a name that it gave up
+	}
+	for c := range v.Members(after) {
 		if subscribed, _ := v.Wildcard(); subscribed && c.Resource != nil && !s.holds(v, c.Resource) {
 			changed = append(changed, c.Resource)
 		}
@@ -164,12 +173,20 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 			s.told = p.position
 		}
 	}
-	if !p.shrunk && len(s.stays) == 0 {
+	stays := leavingNames(s.stays)
+	switch {
+	case p.shrunk:
+	case len(s.stays) == 0:
 		if s.exact = (exact{}); subscribed {
 			s.untold = p.position
 		}
+	default:
+		for noted := range s.exact.all(false) {
+			if !stays.has(noted.name) {
+				s.exact.forget(noted.name)
+			}
+		}
 	}
-	stays := leavingNames(s.stays)
 	for i, id := range v.Names() {
 		switch a := v.Answer(id); {
 		case a.State == cache.Present:

@@ -96,7 +96,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	asked := s.sub.Replace(names.Names, now)
 	s.sub.Read(func(v fanout.View) {
 		subscribed, _ := v.Wildcard()
-		if subscribed && !s.full {
+		if subscribed {
 			s.gaveUp(names.Gone, held)
 		}
 		s.handOver(v, held)
@@ -155,13 +155,16 @@ func (s *sotwState) forgetMembers(v fanout.View) {
 	}
 }
 
-// gaveUp notes names that were given up under the wildcard: each is what it is to that now.
+// gaveUp notes names that were given up under the wildcard: each is what it is to that now, and a
+// set says so by itself.
 func (s *sotwState) gaveUp(names []string, held map[string]changing) {
 	for _, name := range names {
 		if _, some := held[name]; !some {
 			s.exact.note(name, "", false)
 		}
-		s.release(name)
+		if !s.full {
+			s.release(name)
+		}
 	}
 }
 

@@ -135,6 +135,7 @@ type relayLane struct {
 	wildcard bool                 // what it is used for; for good (WILD-13)
 	names    map[string]time.Time // when subscribed
 	again    map[string]time.Time // the same of those that are to be asked for again (UP-19)
+	erred    map[string]bool      // those that were answered with an error, which stops the timer (ERR-8)
 	begun    time.Time
 	pending  map[string]bool   // nonces that await a verdict → it must be a NACK
 	first    time.Time         // response since the wildcard was subscribed
@@ -199,7 +200,7 @@ func (c *Checker) silence() {
 				if d := c.doubts[kind][false]; !l.wildcard && d != nil && d.hidden != id && c.now.Sub(since) >= c.missing && c.alive(s, since) {
 					d.hidden = 0 // it has had the time to say all there is
 				}
-				if _, known := v.words[name]; !l.wildcard && !known && c.now.Sub(since) >= c.missing && !v.matches(name, surely) && c.alive(s, since) {
+				if _, known := v.words[name]; !l.wildcard && !known && !l.erred[name] && c.now.Sub(since) >= c.missing && !v.matches(name, surely) && c.alive(s, since) {
 					if d := c.doubts[kind][false]; d != nil && (d.names[name] == id || d.hidden == id && c.mayHide(d, kind, false, name)) {
 						continue // no timer of this stream makes it absent (ERR-10)
 					}
@@ -238,7 +239,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
 	resumed := l == nil
 	if resumed {
-		l = &relayLane{names: map[string]time.Time{}, again: map[string]time.Time{}, begun: c.askedAt(s), pending: map[string]bool{}}
+		l = &relayLane{names: map[string]time.Time{}, again: map[string]time.Time{}, erred: map[string]bool{}, begun: c.askedAt(s), pending: map[string]bool{}}
 		l.wildcard = len(subscribe) == 0 || slices.Contains(subscribe, wildcard)
 		s.lanes[k.name] = l
 		if len(subscribe) == 0 {
@@ -256,6 +257,9 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			c.fail("UP-7", "%s %s is dropped %v after its last client left", k.name, name, c.now.Sub(at))
 		}
 		delete(l.names, name)
+		if slices.Contains(given, name) {
+			delete(l.erred, name)
+		}
 		if d := c.doubts[k.name][false]; d != nil && slices.Contains(given, name) {
 			delete(d.asked, name) // the fault was not about what is asked for later
 			delete(d.names, name)

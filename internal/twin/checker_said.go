@@ -60,6 +60,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			l.sign = true
 		}
 		c.overcome(k, name, w.aliases)
+		for _, asked := range append(slices.Clone(w.aliases), name) {
+			delete(l.erred, asked)
+		}
 		covered, surely := c.covered(k, l, name, w.aliases)
 		unasked := k.full && !l.wildcard && !covered // kept, as long as there is room (UP-9)
 		_, subscribed := l.names[name]
@@ -93,6 +96,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		known.erred[e.GetResourceName().GetName()] = true
 		if _, asked := l.names[e.GetResourceName().GetName()]; asked && !l.wildcard {
 			c.forwards(k, e)
+			l.erred[e.GetResourceName().GetName()] = true
 		}
 		if e.GetErrorDetail().GetCode() == notFound {
 			c.changed(k, v.remove(e.GetResourceName().GetName(), c.events))
