@@ -102,6 +102,9 @@ func (c *Core) tickTimers(s *slot, now time.Time) {
 			learned(lane, &cache.Update{Unanswered: names})
 		} else {
 			learned(lane, &cache.Update{Missing: names, Mute: !s.stream.used[lane.Type].spoke})
+			// Some may have come to count as shown since they were looked at.
+			_, shown := c.hub.Silent(lane.Type, names, uint64(s.id))
+			s.stream.lanes[lane.Type].unanswered.refreshFor(shown)
 		}
 		s.stream.lanes[lane.Type].unanswered.mayLack(now)
 	}, func(lane fanout.Lane, names []string) {

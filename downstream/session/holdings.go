@@ -329,7 +329,7 @@ func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
 
 // sentFor notes that it has a resource because of an alias. at is its place among the exact ones,
 // or nil.
-func (h *holdings) sentFor(at *version, r *cache.Resource) {
+func (h *holdings) sentFor(at *entry, r *cache.Resource) {
 	if at == nil {
 		at = h.exact.add(r.Name)
 	}

@@ -32,10 +32,21 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 				ledTo = append(ledTo, d.leaveName(v, id, under)...)
 			} else if name == fanout.Wildcard {
 				ledTo = append(ledTo, d.leaveMembers(v)...)
+			} else if !under {
+				d.drops(v, name)
 			}
 		}
 	})
 	return ledTo
+}
+
+// drops takes in that the client gives up what it does not ask for: if it was about to be told that
+// this has gone, it need not be told any more (DOWN-DELTA-16).
+func (d *deltaState) drops(v fanout.View, name string) {
+	if _, released := d.released[name]; released && !v.Leads(name) {
+		delete(d.released, name)
+		d.exact.forget(name)
+	}
 }
 
 // writesDown writes down what the client has of a resource whose name it gives up under the wildcard.
@@ -101,10 +112,10 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	waits := d.url == cache.Cluster && len(p.resources) > 0 || !d.resolved(v)
 	var judged []string
 	for name, unknown := range d.released {
-		_, certain := d.falls(v, name)
+		member, certain := d.falls(v, name)
 		version, some := d.of(v, name)
 		switch {
-		case v.Doubted(name):
+		case member == nil && v.Doubted(name): // that it is a member instead is no removal
 			d.withholds.released = true
 		case certain && !(unknown && waits):
 			judged = append(judged, name)

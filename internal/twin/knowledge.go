@@ -201,6 +201,8 @@ type knowledge struct {
 	// erred are names of which the control plane has sent an error: when it is over,
 	// clients may be told what they have (ERR-8).
 	erred map[string]bool
+	// limited are names that have had a TTL: who comes back may have their resources with it (TTL-12).
+	limited map[string]bool
 }
 
 func (k *knowledge) voice(wildcard bool) *voice {

@@ -166,7 +166,7 @@ func (g *Game) toldRefused(p *player, m proto.Message, at time.Time) bool {
 		return true
 	}
 	r := p.refused[url]
-	r.nonce = nonce
+	r.nonce, r.room.told = nonce, at
 	refused := slices.DeleteFunc(slices.Clone(errors), func(e *discovery.ResourceError) bool { return r.crowds() && e.GetErrorDetail().GetCode() == notFound })
 	for _, e := range refused {
 		name, code := e.GetResourceName().GetName(), e.GetErrorDetail().GetCode()

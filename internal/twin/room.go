@@ -22,6 +22,7 @@ var roomNames = poolNames[:4]
 type room struct {
 	any    bool            // there has been some since it asked
 	served bool            // it has been told something
+	told   time.Time       // when it was told anything last
 	holds  map[string]bool // as it is
 	stale  map[string]bool // as it is not, or does not exist
 	may    map[string]bool // names that it may be told of, though it was
@@ -132,7 +133,7 @@ func (g *Game) roomKnown(p *player, r *refusal) {
 			g.checker.fail("NODE-14", "c%d wants %s, for which there is room, and does not hold it", p.id, name)
 		}
 	}
-	if g.relay.Now().Sub(g.roomSince) <= retryRoom+ackTimeout {
+	if now := g.relay.Now(); now.Sub(g.roomSince) <= retryRoom+ackTimeout || now.Sub(r.room.told) <= ackTimeout {
 		return // nobody acknowledges what is told of these types, and a removal is a change (DOWN-DELTA-15)
 	}
 	left := maps.Clone(r.room.stale)
