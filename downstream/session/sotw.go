@@ -115,8 +115,14 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	for name, h := range held {
 		if id, ok := v.Lookup(name); !ok {
 			s.exact.note(name, h.version, true)
+			if subscribed && !s.full {
+				s.release(name)
+			}
 		} else if !v.Told(id).Copy() {
 			v.Tell(id, h.told)
+			if version, _ := s.named(v, id); version != h.version { // the name leads to another one on its own lane
+				s.exact.note(name, h.version, true)
+			}
 		}
 	}
 	for noted := range s.exact.all(false) {
