@@ -22,7 +22,7 @@ func (d *deltaState) spare(r *cache.Resource, p *part) {
 	d.spareAt(d.exact.find(r.Name), r, p)
 }
 
-func (d *deltaState) spareAt(at *version, r *cache.Resource, p *part) {
+func (d *deltaState) spareAt(at *entry, r *cache.Resource, p *part) {
 	if at.brings() && (d.ttl || len(r.Aliases) > 0) {
 		at.spared = true
 		p.spared = append(p.spared, r)

@@ -350,7 +350,7 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 // refusesEnd: that an error is over would be told by what the client has rejected (NACK-4).
 func (d *deltaState) refusesEnd(id cache.ID, a *cache.Answer) bool {
 	_, debt := d.forced[id]
-	return !debt && d.refuses(a.Seq)
+	return !debt && d.hasRejected(a.Seq)
 }
 
 // collectCopies: all that answers to a name, and the client does not hold or is to be told

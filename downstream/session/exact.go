@@ -16,16 +16,16 @@ import (
 type exact struct {
 	// table is at most three quarters full. A name stands where its hash says, or in the first
 	// free place behind that, and keeps its place until the table is made again.
-	table []version
+	table []entry
 	taken int // places
 	left  int // how many were brought and are not judged yet
 	noted int
 }
 
-// version is what is written down of one resource: until that is judged, the version that the
+// entry is what is written down of one resource: until that is judged, the version that the
 // client came with (brought); after that the version noted since, or with some unset that it has
 // none (noted).
-type version struct {
+type entry struct {
 	// version: "" if nobody knows which, or if it spares the client nothing.
 	name, version string
 	at            cache.Seq // of the response that brought what is noted; 0: nobody knows
@@ -66,7 +66,7 @@ func (e *exact) room(more int) {
 	for size*3 < most*4 {
 		size *= 2
 	}
-	e.table = make([]version, size)
+	e.table = make([]entry, size)
 	for i := range old {
 		if v := &old[i]; v.says() {
 			*e.place(v.hash, v.name) = *v
@@ -74,12 +74,12 @@ func (e *exact) room(more int) {
 	}
 }
 
-func (v *version) says() bool { return v.brought || v.noted || v.spared }
+func (v *entry) says() bool { return v.brought || v.noted || v.spared }
 
 func hashOf(name string) uint32 { return uint32(maphash.String(hashSeed, name)) | 1 }
 
 // place is where a name stands, or would.
-func (e *exact) place(hash uint32, name string) *version {
+func (e *exact) place(hash uint32, name string) *entry {
 	last := uint32(len(e.table) - 1)
 	for i := (hash >> 1) & last; ; i = (i + 1) & last {
 		if v := &e.table[i]; v.hash == 0 || v.hash == hash && v.name == name {
@@ -89,7 +89,7 @@ func (e *exact) place(hash uint32, name string) *version {
 }
 
 // find is the place of a name; nil: it has none.
-func (e *exact) find(name string) *version {
+func (e *exact) find(name string) *entry {
 	if len(e.table) == 0 {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (e *exact) find(name string) *version {
 }
 
 // add is the place of a name, which it is given if it has none.
-func (e *exact) add(name string) *version {
+func (e *exact) add(name string) *entry {
 	if (e.taken+1)*4 > len(e.table)*3 {
 		e.room(1)
 	}
@@ -114,10 +114,10 @@ func (e *exact) add(name string) *version {
 }
 
 // brings: the client came with it, and that is not judged yet.
-func (v *version) brings() bool { return v != nil && v.brought }
+func (v *entry) brings() bool { return v != nil && v.brought }
 
 // of is what the client holds; exact is false if that is not written down.
-func (v *version) of() (version string, some, exact bool) {
+func (v *entry) of() (version string, some, exact bool) {
 	if v == nil || !v.brought && !v.noted {
 		return "", false, false
 	}
@@ -148,7 +148,7 @@ func (e *exact) only(names []string) []string {
 // until it is judged.
 func (e *exact) note(name, version string, some bool) { e.noteAt(e.add(name), version, some) }
 
-func (e *exact) noteAt(v *version, version string, some bool) {
+func (e *exact) noteAt(v *entry, version string, some bool) {
 	if !v.noted {
 		v.noted = true
 		e.noted++
@@ -159,7 +159,7 @@ func (e *exact) noteAt(v *version, version string, some bool) {
 }
 
 // sent takes in that the client is sent a resource, in a response of this position if it is known.
-func (e *exact) sent(v *version, version string, at cache.Seq) {
+func (e *exact) sent(v *entry, version string, at cache.Seq) {
 	if v == nil {
 		return
 	}
@@ -168,13 +168,13 @@ func (e *exact) sent(v *version, version string, at cache.Seq) {
 	}
 }
 
-func (e *exact) hasAt(v *version, version string, at cache.Seq) {
+func (e *exact) hasAt(v *entry, version string, at cache.Seq) {
 	e.noteAt(v, version, true)
 	v.at = at
 }
 
 // judge notes that what the client came with counts no more, if it came with it.
-func (e *exact) judge(v *version) {
+func (e *exact) judge(v *entry) {
 	if !v.brings() {
 		return
 	}
@@ -226,9 +226,9 @@ func (e *exact) voidAll(such func(name string) bool) {
 
 // all yields what is written down, or only what was brought and is not judged. What is written
 // down meanwhile is not yielded for certain.
-func (e *exact) all(brought bool) iter.Seq[*version] {
+func (e *exact) all(brought bool) iter.Seq[*entry] {
 	table := e.table
-	return func(yield func(*version) bool) {
+	return func(yield func(*entry) bool) {
 		for i := range table {
 			v := &table[i]
 			if v.hash != 0 && (len(e.table) == 0 || &e.table[0] != &table[0]) { // it was made again

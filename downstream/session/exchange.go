@@ -201,6 +201,12 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) (v v
 	return v
 }
 
+// hasRejected: the client has rejected what changed at a position, so that it has
+// nothing whose TTL could be renewed (NACK-4).
+func (x *exchange) hasRejected(changed cache.Seq) bool {
+	return x.rejected != nil && changed > x.rejected.From && changed <= x.rejected.To
+}
+
 // verdict is what a client said of a response.
 type verdict struct {
 	ack   bool

@@ -61,7 +61,7 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 	adds, removals := s.ask(now)
 	chosen := adds
 	for _, sp := range slices.Backward(removals) {
-		if chosen == nil && s.released(sp.base(), now) {
+		if chosen == nil && s.mayTakeAway(sp.base(), now) {
 			chosen, sp.takesAway = sp, true
 		} else {
 			sp.later(&sp.part)
@@ -86,7 +86,7 @@ func (s *Session) ask(now time.Time) (adds *speaker, removals []*speaker) {
 		s.hold(sp, s.states[i+1:], now)
 		if sp.early() {
 			sp.adds = true
-			if sp.takesAway = sp.late() && s.released(sp.base(), now) && !s.succeeds(sp); sp.late() && !sp.takesAway {
+			if sp.takesAway = sp.late() && s.mayTakeAway(sp.base(), now) && !s.succeeds(sp); sp.late() && !sp.takesAway {
 				sp.later(&sp.part) // after the ACK of what goes now
 			}
 			return sp, removals
@@ -158,8 +158,8 @@ func (s *Session) putsOff(x *exchange, now time.Time) bool {
 	return x.postponed || x.pending() && x.blocked(now, s.config.AckTimeout)
 }
 
-// released: a type's removals need not wait any longer.
-func (s *Session) released(x *exchange, now time.Time) bool {
+// mayTakeAway: a type's removals need not wait any longer.
+func (s *Session) mayTakeAway(x *exchange, now time.Time) bool {
 	return len(x.waitFor) == 0 || !now.Before(x.waitSince.Add(s.config.AckTimeout)) || s.stayed(x, now)
 }
 

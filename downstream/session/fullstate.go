@@ -133,7 +133,7 @@ func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 	for _, id := range v.Names() {
 		a, told := v.Answer(id), v.Told(id)
 		for i, r := range a.Resources() {
-			if !told.Copy() || a.Changed(i) > told.At() || s.exact.notes(r.Name) && !s.holds(v, r) {
+			if !told.Copy() || a.Changed(i) > told.At() {
 				changed = append(changed, r)
 			}
 		}

@@ -304,11 +304,13 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 	return left
 }
 
-// skipped notes that the positions pass a member that is told, if at all, for a name.
+// skipped writes down what the positions say of a member that is told, if at all, for a name, before
+// they pass it.
 func (h *holdings) skipped(v fanout.View, after cache.Seq) {
 	for c := range v.Led(after) {
 		if c.Resource != nil && !h.exact.notes(c.Name) {
-			h.exact.note(c.Name, "", false)
+			version, some := h.member(v, c.Name)
+			h.exact.note(c.Name, version, some)
 		}
 	}
 }
@@ -327,7 +329,7 @@ func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
 
 // sentFor notes that it has a resource because of an alias. at is its place among the exact ones,
 // or nil.
-func (h *holdings) sentFor(at *version, r *cache.Resource) {
+func (h *holdings) sentFor(at *entry, r *cache.Resource) {
 	if at == nil {
 		at = h.exact.add(r.Name)
 	}

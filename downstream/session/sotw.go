@@ -24,6 +24,9 @@ type sotwState struct {
 	cameWildcard bool
 	// moved: the names have been others since.
 	moved bool
+	// behind: when the version of what the client was told was last looked up, that was not all
+	// there is, or may not have been. Types that are not full-state only.
+	behind bool
 
 	// Full-state types only.
 	version string // of the last set, while nothing is to be told that is no difference from it
@@ -75,7 +78,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed
 
 // comesBack notes that the client holds what it asks for first, nobody knows in which version.
 func (s *sotwState) comesBack(wildcard bool) {
-	s.returning, s.cameWildcard = s.url == cache.Cluster, wildcard
+	s.returning, s.cameWildcard, s.behind = s.url == cache.Cluster, wildcard, true
 	s.sub.Read(func(v fanout.View) {
 		for _, id := range v.Names() {
 			v.Tell(id, fanout.Brought)
@@ -120,8 +123,8 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 			}
 		} else if !v.Told(id).Copy() {
 			v.Tell(id, h.told)
-			if version, _ := s.named(v, id); version != h.version { // the name leads to another one on its own lane
-				s.exact.note(name, h.version, true)
+			if version, _ := s.named(v, id); version != "" && version != h.version {
+				v.Tell(id, fanout.Brought) // that was told by name to others, not to this client
 			}
 		}
 	}
@@ -269,7 +272,8 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		s.asked.drop(changed) // upstream has spoken of what was put off
 	}
 	s.collectReleased(v, push, p)
-	p.resources, _ = bodies(v, p.resources)
+	whole, complete := bodies(v, p.resources)
+	p.resources = whole
 	s.collectErrors(v, p)
 	p.refuse(&s.exchange)
 	s.renewsAhead(v, p, nil)
@@ -287,6 +291,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	for _, r := range p.resources {
 		s.sent(r, p.position)
 	}
+	s.behind = s.behind || !complete || len(p.leftOut) > 0
 	p.version = s.toldVersion(v)
 }
 

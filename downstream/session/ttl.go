@@ -31,7 +31,7 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 		_, some := x.of(v, r.Name)
 		told = max(told, x.renewedOf[r.Name])
 		switch ends, turned, renewed := v.Ends(r); {
-		case x.refuses(changed) || !some || renewed <= told || x.lacksNewest(v, r):
+		case x.hasRejected(changed) || !some || renewed <= told || x.lacksNewest(v, r):
 		case turned > told:
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
@@ -79,30 +79,39 @@ func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Re
 }
 
 // collectRenewals: what upstream has renewed (TTL-4, TTL-12), and what the client
-// came with: it may have been renewed while the client was away.
+// came with: it may have been renewed, or have lost its TTL, while the client was away.
 func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
-	var beats []*cache.Resource
+	var lost, beats []*cache.Resource
 	if len(p.spared) > 0 {
 		d.exact.unspare()
 	}
 	for _, r := range p.spared {
-		if ends, _, _ := v.Ends(r); d.ttl && !ends.IsZero() && d.url != cache.VirtualHost {
+		switch ends, turned, _ := v.Ends(r); {
+		case !d.ttl:
+		case ends.IsZero() && turned > 0:
+			lost = append(lost, r)
+		case !ends.IsZero() && d.url != cache.VirtualHost:
 			beats = append(beats, r)
 		}
 	}
+	d.renewWhole(v, lost, p)
 	d.renewsAhead(v, p, beats)
 	if push {
 		whole, renewed := d.renewals(v, p.from)
-		whole = besides(beats, whole)
-		whole, _ = bodies(v, besides(p.resources, whole))
-		whole = d.fitting(v, whole, p)
-		p.resources = append(p.resources, whole...)
-		if d.url == cache.Cluster {
-			p.changed = append(slices.Clip(p.changed), whole...) // it may have expired where it was
-		}
+		d.renewWhole(v, besides(beats, whole), p)
 		beats = append(beats, renewed...)
 	}
 	p.beats = besides(p.resources, beats)
+}
+
+// renewWhole has the client told of TTLs with the bodies of their resources.
+func (d *deltaState) renewWhole(v fanout.View, whole []*cache.Resource, p *part) {
+	whole, _ = bodies(v, besides(p.resources, whole))
+	whole = d.fitting(v, whole, p)
+	p.resources = append(p.resources, whole...)
+	if d.url == cache.Cluster {
+		p.changed = append(slices.Clip(p.changed), whole...) // it may have expired where it was
+	}
 }
 
 // renewsAhead notes that the client is told of TTLs with what it is told, and not to be told
@@ -123,12 +132,6 @@ func (x *exchange) renewsAhead(v fanout.View, p *part, beats []*cache.Resource) 
 			x.renewedOf[r.Name] = p.position
 		}
 	}
-}
-
-// refuses: the client has rejected what changed at a position, so that it has
-// nothing whose TTL could be renewed (NACK-4).
-func (x *exchange) refuses(changed cache.Seq) bool {
-	return x.rejected != nil && changed > x.rejected.From && changed <= x.rejected.To
 }
 
 // besides are those of the resources that bear no name of the listed ones, each

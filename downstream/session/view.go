@@ -102,21 +102,22 @@ func memberSet(v fanout.View) (resources []*cache.Resource) {
 }
 
 // toldVersion is the version of what the client was told: of all that its interest leads to,
-// without what is put off since the client came with a version of its own (RECON-14, RECON-19).
+// without what waits, is put off or is left out, in which case the client does not hold it
+// (RECON-14). Mostly there is no such thing, and nothing has to be looked up.
 func (s *sotwState) toldVersion(v fanout.View) string {
-	if s.replaces(v, versionOf) {
+	if !s.behind && !s.pending() && s.asked.len() == 0 && !s.wildcardAsked {
 		return versionOf(v)
 	}
-	var told []*cache.Resource
-	if subscribed, _ := v.Wildcard(); subscribed && !s.keepsSet(v) {
-		told = memberSet(v)
-	}
-	for _, id := range v.Names() {
-		if !s.keepsName(v, id) {
-			told = append(told, v.Answer(id).Resources()...)
+	s.behind = false
+	var told cache.Digest
+	for _, r := range everything(v) {
+		if s.holds(v, r) {
+			told.Add(r)
+		} else {
+			s.behind = true
 		}
 	}
-	return digest(unique(told))
+	return told.String()
 }
 
 // versionOf is the version of all that the client's interest leads to.

@@ -39,6 +39,7 @@ type Checker struct {
 	// proven is until when a stream of the relay's was known to work, since it had
 	// answered, or lasted.
 	proven time.Time
+	surely time.Time // and until when one worked for certain
 	// back is when a stream worked after none had for a while: what has lingered for long
 	// enough is given up soon after.
 	back time.Time
@@ -111,9 +112,10 @@ func (c *Checker) relayStarted() {
 	for _, k := range kinds {
 		c.doubts[k.name] = map[bool]*doubt{}
 	}
-	c.known, c.streams, c.before, c.proven = map[string]*knowledge{}, map[int]*relayStream{}, map[string]map[string]time.Time{}, c.now
+	c.known, c.streams, c.before = map[string]*knowledge{}, map[int]*relayStream{}, map[string]map[string]time.Time{}
+	c.proven, c.surely = c.now, c.now
 	for _, k := range kinds {
-		c.known[k.name] = &knowledge{newVoice(), newVoice(), map[string]bool{}}
+		c.known[k.name] = &knowledge{newVoice(), newVoice(), map[string]bool{}, map[string]bool{}}
 	}
 	c.load()
 }
@@ -156,7 +158,7 @@ func (c *Checker) upClosed(id int) {
 	c.settled()
 	if s := c.streams[id]; s != nil {
 		if _, hung := c.hungSince[s.plane]; !hung && c.now.Sub(s.opened) >= time.Second {
-			c.works()
+			c.works(!s.latest.IsZero() || c.now.Sub(s.opened) >= silentWorks)
 		}
 		for kind, l := range s.lanes {
 			if !l.wildcard {
@@ -342,15 +344,23 @@ func (c *Checker) isWanted(k kind, name string) bool {
 	})
 }
 
-// lingers: when the last stream worked, a name had not lingered for long enough. Until
-// another one works, that goes on.
+// lingers: when the last stream worked for certain, a name had not lingered for long enough. Until
+// another one works, that may go on.
 func (c *Checker) lingers(k kind, name string) bool {
 	at, ok := c.wanted[k.name][name]
-	return ok && (!at.Add(c.linger+time.Second).Before(c.proven) || c.now.Sub(c.back) <= time.Second)
+	return ok && (!at.Add(c.linger+time.Second).Before(c.surely) || c.now.Sub(c.back) <= time.Second)
 }
 
-// works notes that a stream does.
-func (c *Checker) works() {
+// silentWorks is how long a stream may say nothing before it has been checked: a third of the time
+// that an answer may take, and a second (MISS-3, ERR-1).
+const silentWorks = 6 * time.Second
+
+// works notes that a stream does. surely: it has answered, or was silent for so long that it was
+// checked; after a failure another one proves nothing by being open (ERR-1).
+func (c *Checker) works(surely bool) {
+	if surely {
+		c.surely = c.now
+	}
 	if c.now.Sub(c.proven) > time.Second {
 		c.back = c.now
 	}

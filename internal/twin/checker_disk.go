@@ -41,7 +41,7 @@ func (c *Checker) saved() {
 			byWildcard = known.byWildcard.kept(func(string, word) bool { return names[wildcard] })
 			byWildcard.complete, byWildcard.completed = true, known.byWildcard.completed
 		}
-		s.names[k.name], s.known[k.name] = names, &knowledge{byName, byWildcard, map[string]bool{}}
+		s.names[k.name], s.known[k.name] = names, &knowledge{byName, byWildcard, map[string]bool{}, map[string]bool{}}
 	}
 	c.disk = s
 }

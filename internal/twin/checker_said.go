@@ -36,7 +36,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	l.latest, s.latest = c.now, c.now
 	c.events++
 	c.news = true
-	c.works()
+	c.works(true)
 	// A SotW wildcard is never given up in words: who wants it again asks on another stream.
 	lapsed := s.sotw && l.wildcard && c.since[k.name][wildcard] > l.asked
 	for _, r := range resp.GetResources() {

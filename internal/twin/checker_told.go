@@ -296,7 +296,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	}
 	t.seen[name] = seen{r.label, age}
 	erred := known.erred[name] || slices.ContainsFunc(aliases, func(alias string) bool { return t.interest.Names[alias] && known.erred[alias] })
-	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !erred {
+	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !erred && !(t.brought[name] && cl.ttl && known.unlimited(name, r.label)) {
 		t.twice = (t.warmed[name] || k.name == "LDS") && t.interest.leading(name, aliases) > 1
 		c.fail("G5", "%s: %s=%s again", who, name, r.label)
 	}
@@ -435,6 +435,9 @@ func (c *Checker) Known() {
 					kept := warm && (t.brought[name] || cl.sotw && len(t.brought) > 0)
 					if w.present && served && !kept && !c.evicted(k, name, w) && !c.has(cl, k, t, name, w) {
 						c.fail("G8", "c%d %s: the relay knows %s=%s, the client holds %q", id, k.name, name, w.label, t.holds[name].label)
+					}
+					if w.present && served && !kept {
+						c.unlimited(id, k, cl, t, name, w)
 					}
 				}
 			}

@@ -76,6 +76,7 @@ func (g *Game) finish() {
 		g.act()
 		g.rest()
 	}
+	g.noteDropped()
 	if g.checker.Finish(g.inUse()); g.failed() {
 		return
 	}

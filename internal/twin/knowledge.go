@@ -201,6 +201,8 @@ type knowledge struct {
 	// erred are names of which the control plane has sent an error: when it is over,
 	// clients may be told what they have (ERR-8).
 	erred map[string]bool
+	// limited are names that have had a TTL: who comes back may have their resources with it (TTL-12).
+	limited map[string]bool
 }
 
 func (k *knowledge) voice(wildcard bool) *voice {
@@ -216,6 +218,16 @@ func (k *knowledge) voices() []*voice { return []*voice{k.byName, k.byWildcard} 
 func (k *knowledge) says(name, label string) bool {
 	for _, v := range k.voices() {
 		if w, ok := v.present(name); ok && (w.label == label || w.or == label) {
+			return true
+		}
+	}
+	return false
+}
+
+// states: the last word of some voice on a name is this content, and none that it may be instead.
+func (k *knowledge) states(name, label string) bool {
+	for _, v := range k.voices() {
+		if w, ok := v.present(name); ok && w.label == label {
 			return true
 		}
 	}

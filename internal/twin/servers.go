@@ -161,6 +161,23 @@ func (g *Game) noteUnasked(id int, s *serverStream, k kind, resp *discovery.Delt
 	}
 }
 
+// noteDropped notes what was sent to a stream that had not asked for it, and that the server takes
+// for dropped, since for a moment the stream asked for nothing (UP-19): if it goes before it was sent
+// again, the server never says so. The relay keeps it for who asks for it (UP-9).
+func (g *Game) noteDropped() {
+	for _, p := range g.planes {
+		for id, s := range p.streams {
+			for kind, l := range s.lanes {
+				for name, dropped := range l.dropped {
+					if dropped {
+						g.checker.crosses(id, kindOf(kind).url, name, true)
+					}
+				}
+			}
+		}
+	}
+}
+
 // tooLong tells whether a request is refused for its length. What a game of few names asks
 // for is refused where the relay could ask for less (boundLeast), and else what is longer than
 // it ever has to be.

@@ -119,6 +119,7 @@ func (c *Checker) leases(k kind, name string, was, is time.Time) {
 	if was.IsZero() && is.IsZero() {
 		return
 	}
+	c.known[k.name].limited[name] = true
 	for _, cl := range c.clients {
 		if t := cl.topics[k.name]; t != nil && cl.ttl {
 			t.owed[name] = true
@@ -168,6 +169,19 @@ func (k *knowledge) lasts(name, label string, ends time.Time) bool {
 		}
 	}
 	return false
+}
+
+// unlimited: what has had a TTL is a content that has none.
+func (k *knowledge) unlimited(name, label string) bool {
+	return k.limited[name] && k.lasts(name, label, time.Time{})
+}
+
+// unlimited judges, of a client that has what the relay knows, that it was told if that has lost
+// its TTL (TTL-12).
+func (c *Checker) unlimited(id int, k kind, cl *clientState, t *topic, name string, w word) {
+	if h := t.holds[name]; cl.ttl && !t.nacked && h.label == w.label && w.ends.IsZero() && !h.ends.IsZero() {
+		c.fail("TTL-12", "c%d %s: %s=%s has no TTL, and the client holds it until %v", id, k.name, name, w.label, h.ends)
+	}
 }
 
 // lasting judges until when a client is told that a resource is good.
@@ -223,7 +237,7 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		switch {
 		case expired && !byName && !byWildcard && (!cl.sotw || k.full):
 			c.fail("TTL-2", "c%d %s keeps up, and holds %s=%s, which has expired", id, k.name, name, h.label)
-		case cl.ttl && !t.nacked && (byName || byWildcard) && known.says(name, h.label) && !known.lasts(name, h.label, h.ends):
+		case cl.ttl && !t.nacked && (byName || byWildcard) && known.states(name, h.label) && !known.lasts(name, h.label, h.ends):
 			c.fail("TTL-4", "c%d %s keeps up, and holds %s=%s until %v, which is not what upstream says", id, k.name, name, h.label, h.ends)
 		}
 	}
