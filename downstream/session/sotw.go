@@ -118,6 +118,9 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	for name, h := range held {
 		if id, ok := v.Lookup(name); !ok {
 			s.exact.note(name, h.version, true)
+			if subscribed && !s.full {
+				s.release(name)
+			}
 		} else if !v.Told(id).Copy() {
 			v.Tell(id, h.told)
 			if version, _ := s.named(v, id); version != "" && version != h.version {
