@@ -114,7 +114,6 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 // may cover, or a name that it has asked for before and still does; the rest it drops.
 func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	subscribed, _ := v.Wildcard()
-	led := s.ledTo(v)
 	for name, h := range held {
 		if id, ok := v.Lookup(name); !ok {
 			s.exact.note(name, h.version, true)
@@ -128,8 +127,16 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 			}
 		}
 	}
+	if !subscribed {
+		s.keepNamed(v)
+	}
+}
+
+// keepNamed forgets what is written down and no name covers.
+func (s *sotwState) keepNamed(v fanout.View) {
+	led := s.ledTo(v)
 	for noted := range s.exact.all(false) {
-		if _, own := v.Lookup(noted.name); !subscribed && !own && !led.has(noted.name) {
+		if _, own := v.Lookup(noted.name); !own && !led.has(noted.name) {
 			s.exact.forget(noted.name)
 		}
 	}
