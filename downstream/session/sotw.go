@@ -102,7 +102,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 		s.handOver(v, held)
 		if !subscribed {
 			s.unsubscribed()
-			s.forgetMembers(v)
+			s.drops(v)
 			s.cameWildcard = false
 		}
 	})
@@ -110,8 +110,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	return asked
 }
 
-// handOver writes down what changes hands where it belongs now. The client keeps what the wildcard
-// may cover, or a name that it has asked for before and still does; the rest it drops.
+// handOver writes down what changes hands where it belongs now.
 func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	subscribed, _ := v.Wildcard()
 	for name, h := range held {
@@ -125,19 +124,6 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 			if version, _ := s.named(v, id); version != "" && version != h.version {
 				v.Tell(id, fanout.Brought) // that was told by name to others, not to this client
 			}
-		}
-	}
-	if !subscribed {
-		s.keepNamed(v)
-	}
-}
-
-// keepNamed forgets what is written down and no name covers.
-func (s *sotwState) keepNamed(v fanout.View) {
-	led := s.ledTo(v)
-	for noted := range s.exact.all(false) {
-		if _, own := v.Lookup(noted.name); !own && !led.has(noted.name) {
-			s.exact.forget(noted.name)
 		}
 	}
 }
@@ -156,10 +142,12 @@ func (s *sotwState) ledTo(v fanout.View) nameSet {
 	return led
 }
 
-// forgetMembers erases what was written down of members, without the wildcard.
-func (s *sotwState) forgetMembers(v fanout.View) {
+// drops erases what the client drops that asks for names only: it keeps what bears one of them, or
+// what a name leads to that it has asked for before and still does.
+func (s *sotwState) drops(v fanout.View) {
+	led := s.ledTo(v)
 	for noted := range s.exact.all(false) {
-		if _, own := v.Lookup(noted.name); !own && !v.Leads(noted.name) && !s.full {
+		if _, own := v.Lookup(noted.name); !own && !(led.has(noted.name) && (s.full || v.Leads(noted.name))) {
 			s.exact.forget(noted.name)
 		}
 	}
