@@ -119,8 +119,9 @@ func (x *exchange) lacksNewest(v fanout.View, r *cache.Resource) bool {
 // saysTooLarge has the client told what could not be said earlier, if it still is so.
 func (x *exchange) saysTooLarge(v fanout.View, p *part) {
 	for _, r := range x.tooLarge {
-		if v.Here(r.Name, r.Version) == r && v.Covers(r.Name) && !x.holds(v, r) {
-			x.leavesOut(v, r, p)
+		// The lane of names has a copy of its own of what the wildcard's set has, and may have come later.
+		if now := v.Resource(r.Name); now != nil && now.Version == r.Version && !x.holds(v, now) {
+			x.leavesOut(v, now, p)
 		}
 	}
 	x.tooLarge = nil

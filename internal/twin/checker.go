@@ -294,12 +294,12 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	if !resumed {
 		c.orphan(k, given)
 		if len(given) > 0 {
-			c.upForgets(k, l, given)
+			c.upForgets(k, l, given, subscribe)
 		}
 		return
 	}
 	all := c.follows(k, l)
-	c.upForgets(k, all, nil)
+	c.upForgets(k, all, nil, nil)
 	c.upResumed(k, s, all, req.GetInitialResourceVersions())
 	l.bare, l.shown, l.resumed = all.bare, all.shown, all.resumed
 }

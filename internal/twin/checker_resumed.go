@@ -91,8 +91,8 @@ func (c *Checker) follows(k kind, l *relayLane) *relayLane {
 }
 
 // upForgets drops what the relay is to forget: what it unsubscribes (UP-8), or on a
-// new stream all that it does not ask for again.
-func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed []string) {
+// new stream all that it does not ask for again. added are names that the same request asks for.
+func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed, added []string) {
 	switch {
 	case !l.wildcard:
 		again := map[string]bool{} // by now: what was said since may be used (H-1)
@@ -100,7 +100,7 @@ func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed []string) {
 			again[name] = slices.Contains(unsubscribed, name)
 		}
 		maps.DeleteFunc(again, func(_ string, again bool) bool { return !again })
-		c.known[k.name].byName.forget(l.names, unsubscribed, func(name string, w word) bool {
+		c.known[k.name].byName.forget(l.names, unsubscribed, added, func(name string, w word) bool {
 			return c.kept(k, again, name, w) || unsubscribed != nil && l.unasked // it may be kept (UP-9)
 		})
 	case len(l.names) == 0:

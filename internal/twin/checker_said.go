@@ -103,6 +103,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			c.gone[k.name][e.GetResourceName().GetName()] = true
 		}
 	}
+	if s.sotw && k.full && !l.wildcard && !bad { // it lists all that the names lead to (TRANSLATE-5)
+		c.clears(id, k.name, false, true)
+	}
 	if l.wildcard {
 		if l.first.IsZero() {
 			l.first = c.now

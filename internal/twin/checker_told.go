@@ -307,11 +307,15 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		c.fingerprinted(who, k, name, r, aliases, version)
 	}
 	if e := endpoints(k.name, name); e != "" {
-		if t.holds[name].label != r.label {
+		changed := t.holds[name].label != r.label
+		if changed {
 			cl.warm[e] = true
 		}
 		if eds := cl.topics["EDS"]; eds != nil {
-			eds.asked[e], eds.warmed[e] = eds.asked[e] || t.holds[name].label != r.label, true
+			if changed {
+				eds.asked[e] = true
+			}
+			eds.warmed[e] = true
 			c.owe(kinds[1], eds, e, false)
 		}
 	}

@@ -293,7 +293,6 @@ func (g *Game) playStream(o Op, k kind) {
 		}
 		resp.Nonce = plane.nonce(k, s.lanes[k.name])
 		g.answer(id, resp, false)
-		g.noteUnasked(id, s, k, resp)
 	case "end":
 		g.log("up%d > end %d", id, o.N)
 		g.checker.now = g.relay.Now()

@@ -170,26 +170,29 @@ func (v *voice) lose(before word) (lost []string) {
 
 // forget drops what only unsubscribed names led to (UP-8, H-18), or without any all
 // that the subscribed ones do not lead to.
-// keep is what it may not drop.
-func (v *voice) forget(subscribed map[string]time.Time, unsubscribed []string, keep func(string, word) bool) {
+// What names lead to that are new, in the same request, may have been dropped before somebody asked
+// for them, or not (H-1). keep is what it may not drop.
+func (v *voice) forget(subscribed map[string]time.Time, unsubscribed, added []string, keep func(string, word) bool) {
 	given := map[string]bool{}
 	for _, name := range unsubscribed {
 		given[name] = true
 	}
 	for name, w := range v.words {
-		drop := unsubscribed == nil || given[name]
-		_, asked := subscribed[name]
-		for _, alias := range w.aliases {
-			_, too := subscribed[alias]
-			drop, asked = drop || given[alias] && w.present, asked || too && w.present
+		drop, names := unsubscribed == nil || given[name], []string{name}
+		if w.present {
+			names = append(names, w.aliases...)
 		}
-		drop = drop && !asked
+		asked, before := false, false
+		for _, led := range names {
+			_, is := subscribed[led]
+			drop, asked, before = drop || given[led], asked || is, before || is && !slices.Contains(added, led)
+		}
 		switch {
-		case !drop:
-		case keep(name, w):
+		case !drop || before:
+		case asked && w.present || !asked && keep(name, w):
 			w.unsure = true // it was no answer to what is asked again (H-1)
 			v.words[name] = w
-		default:
+		case !asked:
 			delete(v.words, name)
 		}
 	}

@@ -116,9 +116,11 @@ func (p *controlPlane) shown(req *discovery.DeltaDiscoveryRequest) map[string]st
 	return req.GetInitialResourceVersions()
 }
 
-// noteCrossing notes resources that are sent while a request is on its way that gives up
-// what they are sent for, to ask for it again (UP-19). Who gets them takes them for the
-// answer, and a server that is silent about what is not there never says that they went.
+// noteCrossing notes resources that a stream may never hear the end of: those that are sent while a
+// request is on its way that gives up what they are sent for, to ask for it again (UP-19), and those
+// that the server keeps no account of, since the stream does not ask for them, or not any more (they
+// have lost the alias that it asks for). Who gets them, and is about to ask for them, takes them for
+// the answer (H-1), and a server that is silent about what is not there never says that they went.
 func (g *Game) noteCrossing(id int, resp *discovery.DeltaDiscoveryResponse) {
 	_, s := g.server(id)
 	given := map[string]bool{}
@@ -127,8 +129,11 @@ func (g *Game) noteCrossing(id int, resp *discovery.DeltaDiscoveryResponse) {
 			given[name] = given[name] || req.GetTypeUrl() == resp.GetTypeUrl()
 		}
 	}
+	k, _ := named(resp.GetTypeUrl())
+	l := s.lanes[k.name]
 	for _, r := range resp.GetResources() {
-		g.checker.crosses(id, resp.GetTypeUrl(), r.GetName(), given[r.GetName()] ||
+		noted := l == nil || l.sent[r.GetName()] != ""
+		g.checker.crosses(id, k.url, r.GetName(), !noted || given[r.GetName()] ||
 			slices.ContainsFunc(r.GetAliases(), func(alias string) bool { return given[alias] }))
 	}
 }
@@ -149,16 +154,6 @@ func (c *Checker) hasCrossed(k kind, name string) bool {
 		}
 	}
 	return false
-}
-
-// noteUnasked notes what a stream was sent that had not asked for it: a server that keeps
-// no account of that never says that it went.
-func (g *Game) noteUnasked(id int, s *serverStream, k kind, resp *discovery.DeltaDiscoveryResponse) {
-	for _, r := range resp.GetResources() {
-		if _, noted := s.lanes[k.name].sent[r.GetName()]; !noted {
-			g.checker.crosses(id, k.url, r.GetName(), true)
-		}
-	}
 }
 
 // noteDropped notes what was sent to a stream that had not asked for it, and that the server takes
