@@ -113,6 +113,8 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 				c.clears(id, k.name, true, s.sotw && k.full)
 			}
 		}
+	} else if s.sotw && k.full && !bad { // a set has all names that are asked for
+		c.clears(id, k.name, false, true)
 	}
 }
 
