@@ -27,10 +27,9 @@ type debts struct {
 	// is over, whether or not it differs (ERR-8).
 	erred map[cache.ID]struct{}
 	// released are resources that the client has and its interest may not cover any more: a name
-	// has led to them, and does so no more (NAME-5), or it came with them (DOWN-DELTA-11). With
-	// true nobody knows which names they list, so that any name without an answer may lead there.
+	// has led to them, and does so no more (NAME-5), or it came with them (DOWN-DELTA-11).
 	// left are those given up under the wildcard, to be told once more (WILD-8).
-	released map[string]bool
+	released map[string]released
 	left     pile[string]
 	refused  pile[string] // names asked for in a way that is not served (NAME-18)
 	// warming are members of the wildcard's set, and what an alias leads to beside that, whose
@@ -47,6 +46,12 @@ type debts struct {
 
 	renewed        pile[cache.ID] // names of which a TTL was renewed
 	membersRenewed bool           // of some in the wildcard's set
+}
+
+// released is what is known of a resource that the client's interest may not cover any more.
+type released struct {
+	unknown bool // nobody knows which names it lists, so that any name without an answer may lead there
+	brought bool // the client came with it, and no name has led to it since
 }
 
 // bound sets how large a pile may be at least before repetitions in it are dropped.
@@ -138,14 +143,14 @@ func drop[T any](set *map[cache.ID]T, id cache.ID) {
 // release has resources looked at that a name leads to no more.
 func (d *debts) release(names ...string) {
 	for _, name := range names {
-		d.releases(name, false)
+		d.releases(name, released{})
 	}
 }
 
-// releases does so of one resource. unknown: nobody knows which names it lists.
-func (d *debts) releases(name string, unknown bool) {
+// releases does so of one resource.
+func (d *debts) releases(name string, as released) {
 	if d.released == nil {
-		d.released = make(map[string]bool)
+		d.released = make(map[string]released)
 	}
-	d.released[name] = unknown
+	d.released[name] = as
 }

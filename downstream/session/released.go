@@ -40,10 +40,11 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 	return ledTo
 }
 
-// drops takes in that the client gives up what it does not ask for: if it was about to be told that
-// this has gone, it need not be told any more (DOWN-DELTA-16).
+// drops takes in that the client gives up what it came with and does not ask for: if it was about to
+// be told that this has gone, it need not be told any more (DOWN-DELTA-16). What it was sent for an
+// alias it has still, since it never asked for that by this name (NAME-5).
 func (d *deltaState) drops(v fanout.View, name string) {
-	if _, released := d.released[name]; released && !v.Leads(name) {
+	if as, is := d.released[name]; is && (as.brought || d.brings(name)) && !v.Leads(name) {
 		delete(d.released, name)
 		d.exact.forget(name)
 	}
@@ -75,7 +76,7 @@ func (d *deltaState) erase(ledTo []string) {
 					d.left.add(name)
 				}
 			case len(v.Names()) > 0 && d.mayLead(v, name):
-				d.releases(name, d.lists(v, name) == nil)
+				d.releases(name, released{unknown: d.lists(v, name) == nil})
 			default:
 				d.exact.forget(name)
 			}
@@ -111,13 +112,13 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	// after what comes now, which may be what that refers to (ORDER-2).
 	waits := d.url == cache.Cluster && len(p.resources) > 0 || !d.resolved(v)
 	var judged []string
-	for name, unknown := range d.released {
+	for name, as := range d.released {
 		member, certain := d.falls(v, name)
 		version, some := d.of(v, name)
 		switch {
 		case member == nil && v.Doubted(name): // that it is a member instead is no removal
 			d.withholds.released = true
-		case certain && !(unknown && waits):
+		case certain && !(as.unknown && waits):
 			judged = append(judged, name)
 		case d.ttl && some && v.Leased() && v.Here(name, version) == nil:
 			d.exact.void(name)

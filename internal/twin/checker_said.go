@@ -78,6 +78,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			delete(v.words, name) // it has lost the alias it was wanted for
 			c.changed(k, v.lose(before))
 		}
+		if left, ok := known.leftOver(name); ok && !l.wildcard && left.at < c.since[k.name][wildcard] {
+			c.changed(k, v.lose(left)) // upstream says it for names, without an alias to which it was left (NAME-5)
+		}
 	}
 	for _, name := range resp.GetRemovedResources() {
 		c.overcome(k, name, nil)
@@ -116,6 +119,8 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 				c.clears(id, k.name, true, s.sotw && k.full)
 			}
 		}
+	} else if s.sotw && k.full && !bad { // a set has all names that are asked for
+		c.clears(id, k.name, false, true)
 	}
 }
 

@@ -43,6 +43,13 @@ func (k *knowledge) lendsBeside(byName *voice, name string, i *Interest) bool {
 	return false
 }
 
+// leftOver is what a wildcard that was given up has left of a resource to names, until it is back and
+// complete.
+func (k *knowledge) leftOver(name string) (word, bool) {
+	w, ok := k.byWildcard.present(name)
+	return w, ok && !k.byWildcard.complete && !w.unsure
+}
+
 // forgetWildcard drops the wildcard's set, save what is lent, or may be.
 func (c *Checker) forgetWildcard(k kind) {
 	known, lent := c.known[k.name], newVoice()
