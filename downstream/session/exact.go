@@ -194,9 +194,11 @@ func (e *exact) forget(name string) {
 	}
 }
 
-// judged ends the judging of what the client came with, all of which is.
+// judged ends the judging of what the client came with, all of which is. What is spared keeps its
+// place until unspare.
 func (e *exact) judged() {
-	if e.noted*4 < len(e.table) {
+	spared := func(v entry) bool { return v.spared }
+	if e.left == 0 && e.noted*4 < len(e.table) && !slices.ContainsFunc(e.table, spared) {
 		e.room(0)
 	}
 }
@@ -206,6 +208,7 @@ func (e *exact) unspare() {
 	for i := range e.table {
 		e.table[i].spared = false
 	}
+	e.judged()
 }
 
 // void has what the client came with of a name spare it nothing.
