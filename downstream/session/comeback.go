@@ -158,7 +158,7 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 	if !subscribed {
 		version, _ := d.of(v, name)
 		d.exact.noteAt(d.exact.find(name), version, true) // until it is told
-		d.releases(name, released{unknown: true, brought: true})
+		d.releaseAs(name, released{unknown: true, brought: true})
 		d.judge(name)
 		return true
 	}

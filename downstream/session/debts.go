@@ -143,12 +143,12 @@ func drop[T any](set *map[cache.ID]T, id cache.ID) {
 // release has resources looked at that a name leads to no more.
 func (d *debts) release(names ...string) {
 	for _, name := range names {
-		d.releases(name, released{})
+		d.releaseAs(name, released{})
 	}
 }
 
-// releases does so of one resource.
-func (d *debts) releases(name string, as released) {
+// releaseAs does so of one resource, of which more is known.
+func (d *debts) releaseAs(name string, as released) {
 	if d.released == nil {
 		d.released = make(map[string]released)
 	}

@@ -139,8 +139,8 @@ func (e *exact) has(name string) bool {
 // only keeps those of some names of which something is written down.
 func (e *exact) only(names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
-		v := e.find(name)
-		return v == nil || !v.brought && !v.noted
+		_, _, exact := e.find(name).of()
+		return !exact
 	})
 }
 

@@ -33,17 +33,17 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 			} else if name == fanout.Wildcard {
 				ledTo = append(ledTo, d.leaveMembers(v)...)
 			} else if !under {
-				d.drops(v, name)
+				d.givesUpBrought(v, name)
 			}
 		}
 	})
 	return ledTo
 }
 
-// drops takes in that the client gives up what it came with and does not ask for: if it was about to
+// givesUpBrought takes in that the client gives up what it came with and does not ask for: if it was about to
 // be told that this has gone, it need not be told any more (DOWN-DELTA-16). What it was sent for an
 // alias it has still, since it never asked for that by this name (NAME-5).
-func (d *deltaState) drops(v fanout.View, name string) {
+func (d *deltaState) givesUpBrought(v fanout.View, name string) {
 	if as, is := d.released[name]; is && (as.brought || d.brings(name)) && !v.Leads(name) {
 		delete(d.released, name)
 		d.exact.forget(name)
@@ -76,7 +76,7 @@ func (d *deltaState) erase(ledTo []string) {
 					d.left.add(name)
 				}
 			case len(v.Names()) > 0 && d.mayLead(v, name):
-				d.releases(name, released{unknown: d.lists(v, name) == nil})
+				d.releaseAs(name, released{unknown: d.lists(v, name) == nil})
 			default:
 				d.exact.forget(name)
 			}

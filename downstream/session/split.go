@@ -42,7 +42,8 @@ func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
 	if s.config.MaxResponse == 0 || !r.Delta {
 		return whole
 	}
-	room := s.config.MaxResponse - frameSize(r) - s.nonceSize(r, x, sp.position)
+	most := uint64(len(r.Resources)+len(r.Heartbeats)+len(r.Removed)+len(r.Errors)) + 1
+	room := s.config.MaxResponse - frameSize(r) - x.nonceSize(sp.position, s.counter+most, most)
 	if r.contentSize() <= room {
 		return whole
 	}
@@ -55,11 +56,10 @@ func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
 	return chunks
 }
 
-// nonceSize bounds what the nonce of any part takes, in bytes.
-func (s *Session) nonceSize(r *Response, x *exchange, position cache.Seq) int {
-	parts := uint64(len(r.Resources)+len(r.Heartbeats)+len(r.Removed)+len(r.Errors)) + 1
+// nonceSize is what a nonce takes in bytes, given the greatest numbers that may be in it.
+func (x *exchange) nonceSize(position cache.Seq, counter, parts uint64) int {
 	const marks = len("..-")
-	return sizeOf(deltaNonce, len(x.short)+marks+digits(uint64(position))+digits(s.counter+parts)+digits(parts))
+	return sizeOf(deltaNonce, len(x.short)+marks+digits(uint64(position))+digits(counter)+digits(parts))
 }
 
 // split distributes what a response says over as few parts as its order permits. A

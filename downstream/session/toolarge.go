@@ -48,8 +48,8 @@ func (s *Session) measure(sp *speaker, v fanout.View) {
 // room is what a response has for one resource, whatever else it says, given what its version and
 // the relay's identifier take.
 func (x *exchange) room(most, version, identifier int, position cache.Seq) int {
-	nonce := len(x.short) + len("..-") + digits(uint64(position)) + digits(math.MaxUint64) + digits(math.MaxUint32)
-	frame := sizeOf(deltaSystemVersion, version) + sizeOf(fieldTypeURL, len(x.url)) + sizeOf(deltaNonce, nonce)
+	nonce := x.nonceSize(position, math.MaxUint64, math.MaxUint32)
+	frame := sizeOf(deltaSystemVersion, version) + sizeOf(fieldTypeURL, len(x.url)) + nonce
 	return most - frame - sizeOf(deltaControlPlane, sizeOf(controlPlaneIdentifier, identifier))
 }
 

@@ -114,29 +114,12 @@ func (s *Session) comesWithoutClusters(d *deltaState, first *discovery.DeltaDisc
 		return
 	}
 	clusters.sub.Read(func(v fanout.View) {
-		for _, r := range available(v) {
+		for _, r := range everything(v) {
 			if version, some := clusters.of(v, r.Name); some && version == r.Version && r.EndpointName != "" {
 				d.needs([]string{r.EndpointName})
 			}
 		}
 	})
-}
-
-// available is what a client may have been sent: what its names lead to, and the members of the
-// wildcard's set.
-func available(v fanout.View) (all []*cache.Resource) {
-	for _, id := range v.Names() {
-		all = append(all, v.Answer(id).Resources()...)
-	}
-	if subscribed, _ := v.Wildcard(); !subscribed {
-		return all
-	}
-	for c := range v.Members(0) {
-		if c.Resource != nil {
-			all = append(all, c.Resource)
-		}
-	}
-	return all
 }
 
 // Warmth counts the clusters delivered to each node on whatever stream, for

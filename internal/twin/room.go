@@ -134,7 +134,7 @@ func (g *Game) roomKnown(p *player, r *refusal) {
 		}
 	}
 	if now := g.relay.Now(); now.Sub(g.roomSince) <= retryRoom+ackTimeout || now.Sub(r.room.told) <= ackTimeout {
-		return // nobody acknowledges what is told of these types, and a removal is a change (DOWN-DELTA-15)
+		return // clients do not acknowledge these types, and a removal waits for that (DOWN-DELTA-15)
 	}
 	left := maps.Clone(r.room.stale)
 	maps.Copy(left, r.room.holds)
