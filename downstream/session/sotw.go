@@ -102,8 +102,8 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 		s.handOver(v, held)
 		if !subscribed {
 			s.unsubscribed()
-			s.drops(v)
 			s.cameWildcard = false
+			s.drops(v)
 		}
 	})
 	s.awaitNew(names, asked.Wildcard, came)
@@ -142,12 +142,15 @@ func (s *sotwState) ledTo(v fanout.View) nameSet {
 	return led
 }
 
-// drops erases what the client drops that asks for names only: it keeps what bears one of them, or
-// what a name leads to that it has asked for before and still does.
+// drops erases what the client drops: it keeps members of the wildcard's set if it asks for that,
+// what bears one of its names, and what a name leads to that it has asked for before and still does.
 func (s *sotwState) drops(v fanout.View) {
 	led := s.ledTo(v)
+	subscribed, _ := v.Wildcard()
 	for noted := range s.exact.all(false) {
-		if _, own := v.Lookup(noted.name); !own && !(led.has(noted.name) && (s.full || v.Leads(noted.name))) {
+		_, own := v.Lookup(noted.name)
+		member := subscribed && v.Member(noted.name) != nil
+		if !own && !member && !(led.has(noted.name) && (s.full || v.Leads(noted.name))) {
 			s.exact.forget(noted.name)
 		}
 	}
@@ -311,13 +314,17 @@ func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 		if s.wildcardAsked {
 			after, p.must, p.answer = 0, true, true
 		}
+		lost := after < v.Forgotten()
 		for c := range v.Members(after) {
-			if c.Resource != nil && !s.leavesOut(v, c.Resource, p) {
+			if lost = lost || c.Resource == nil; c.Resource != nil && !s.leavesOut(v, c.Resource, p) {
 				p.resources = append(p.resources, c.Resource)
 			}
 		}
 		slices.Reverse(p.resources)
 		s.skipped(v, after)
+		if lost && s.exact.noted > 0 {
+			s.drops(v)
+		}
 		s.wildcardAsked, s.members, s.told, s.untold = false, false, p.position, p.position
 		s.answered(fanout.Wildcard)
 	}
