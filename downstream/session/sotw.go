@@ -102,7 +102,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 		s.handOver(v, held)
 		if !subscribed {
 			s.unsubscribed()
-			s.drops(v)
+			s.drops(v, names.Added)
 			s.cameWildcard = false
 		}
 	})
@@ -128,26 +128,20 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	}
 }
 
-// ledTo are the resources that the client was told some of its names lead to, and that bear others.
-func (s *sotwState) ledTo(v fanout.View) nameSet {
-	if !s.aliased {
-		return nil
-	}
-	led := make(nameSet)
-	for _, id := range v.Names() {
-		for _, name := range v.LedTo(id) {
-			led[name] = struct{}{}
+// drops erases what the client drops that asks for names only: it keeps what bears one of them, or
+// what one leads to that it has asked for before.
+func (s *sotwState) drops(v fanout.View, added []string) {
+	var led []*cache.Resource
+	if s.aliased {
+		for _, id := range v.Names() {
+			if _, fresh := slices.BinarySearch(added, v.Name(id)); !fresh {
+				led = append(led, v.Answer(id).Resources()...)
+			}
 		}
 	}
-	return led
-}
-
-// drops erases what the client drops that asks for names only: it keeps what bears one of them, or
-// what a name leads to that it has asked for before and still does.
-func (s *sotwState) drops(v fanout.View) {
-	led := s.ledTo(v)
+	keeps := namesOf(led)
 	for noted := range s.exact.all(false) {
-		if _, own := v.Lookup(noted.name); !own && !(led.has(noted.name) && (s.full || v.Leads(noted.name))) {
+		if _, own := v.Lookup(noted.name); !own && !keeps.has(noted.name) {
 			s.exact.forget(noted.name)
 		}
 	}
