@@ -110,11 +110,11 @@ func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, 
 	}
 }
 
-// spoken notes that upstream has spoken of a resource on the lane of names.
+// spoken takes in that upstream speaks of a resource on the lane of names, and so of all its names.
 func (x *index) spoken(r *cache.Resource) {
 	if len(x.inherited) > 0 {
 		for name := range names(r) {
-			delete(x.inherited, name)
+			x.disown(name, r.Name)
 		}
 	}
 }
@@ -132,14 +132,16 @@ func (x *index) inherits(name string) bool {
 	})
 }
 
-// disown drops what was left to a name by an alias, unless it was left to others, too.
-func (x *index) disown(name string, id cache.ID) {
+// disown drops what was left to a name, unless it was left to others, too, or is what upstream
+// speaks of.
+func (x *index) disown(name, of string) {
 	if _, inherited := x.inherited[name]; !inherited {
 		return
 	}
 	delete(x.inherited, name)
+	id, _ := x.named.Find(name)
 	for _, r := range x.named.Answer(id).Resources() {
-		if own, ok := x.named.Find(r.Name); ok && own != id && !x.inherits(r.Name) {
+		if own, _ := x.named.Find(r.Name); r.Name != of && !x.inherits(r.Name) {
 			x.unset(own)
 		}
 	}
@@ -163,19 +165,6 @@ func (x *index) passOn(name string) {
 			}
 		}
 	}
-}
-
-// disinherit drops the copy of a resource that was left to names: the wildcard is back,
-// and speaks of it.
-func (x *index) disinherit(name string) {
-	if !x.inherits(name) {
-		return
-	}
-	id, _ := x.named.Find(name)
-	for heir := range names(x.named.Own(id)) {
-		delete(x.inherited, heir)
-	}
-	x.unset(id)
 }
 
 // unset drops the copy that bears a name, and marks all names that led to it.
