@@ -110,8 +110,8 @@ func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, 
 	}
 }
 
-// spoken notes that upstream has spoken of a resource on the lane of names. Clients that were kept
-// waiting with a version of their own look at it now.
+// spoken takes in that upstream speaks of a resource on the lane of names, and so of all its names.
+// Clients that were kept waiting with a version of their own look at it now.
 func (x *index) spoken(r *cache.Resource) {
 	if len(x.inherited) == 0 {
 		return
@@ -120,7 +120,7 @@ func (x *index) spoken(r *cache.Resource) {
 		if id, ok := x.named.Find(name); ok && x.inherited[name] {
 			x.markID(id, mark{kind: again})
 		}
-		delete(x.inherited, name)
+		x.disown(name, r.Name)
 	}
 }
 
@@ -137,14 +137,16 @@ func (x *index) inherits(name string) bool {
 	})
 }
 
-// disown drops what was left to a name by an alias, unless it was left to others, too.
-func (x *index) disown(name string, id cache.ID) {
+// disown drops what was left to a name, unless it was left to others, too, or is what upstream
+// speaks of.
+func (x *index) disown(name, of string) {
 	if _, inherited := x.inherited[name]; !inherited {
 		return
 	}
 	delete(x.inherited, name)
+	id, _ := x.named.Find(name)
 	for _, r := range x.named.Answer(id).Resources() {
-		if own, ok := x.named.Find(r.Name); ok && own != id && !x.inherits(r.Name) {
+		if own, _ := x.named.Find(r.Name); r.Name != of && !x.inherits(r.Name) {
 			x.unset(own)
 		}
 	}
@@ -169,19 +171,6 @@ func (x *index) passOn(name string) {
 			}
 		}
 	}
-}
-
-// disinherit drops the copy of a resource that was left to names: the wildcard is back,
-// and speaks of it.
-func (x *index) disinherit(name string) {
-	if !x.inherits(name) {
-		return
-	}
-	id, _ := x.named.Find(name)
-	for heir := range names(x.named.Own(id)) {
-		delete(x.inherited, heir)
-	}
-	x.unset(id)
 }
 
 // unset drops the copy that bears a name, and marks all names that led to it.

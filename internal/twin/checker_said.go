@@ -85,7 +85,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	for _, name := range resp.GetRemovedResources() {
 		c.overcome(k, name, nil)
 		c.sound(k, l.wildcard, name)
-		if v.words[name].silent {
+		if v.words[name].silent && !c.askedAlone(k, l, name) {
 			continue // it was asked for again, and that is no answer (UP-19)
 		}
 		lost := v.remove(name, c.events)

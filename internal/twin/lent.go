@@ -23,6 +23,13 @@ func (c *Checker) outlived(k kind, name string, i *Interest) bool {
 	return lapsed && (!c.known[k.name].lends(name, i) || c.now.Sub(at) >= c.missing)
 }
 
+// askedAlone: a silent name was asked for since the wildcard was given up that has left it a copy:
+// what upstream says of it now is its word on the name itself (WILD-11).
+func (c *Checker) askedAlone(k kind, l *relayLane, name string) bool {
+	at, lapsed := c.lapsedAt[k.name]
+	return lapsed && !l.names[name].Before(at) && c.known[k.name].byWildcard.matched(name)
+}
+
 // lends: the wildcard's copy of a resource is what one of the names leads to, and of the
 // resource nothing was said on the other lane.
 func (k *knowledge) lends(name string, i *Interest) bool {
