@@ -43,6 +43,7 @@ type topic struct {
 	brought   map[string]bool            // names that the client came with (DOWN-DELTA-10)
 	later     map[string]bool            // names asked for after the first request (MISS-4)
 	met       map[string]bool            // of those brought, names of which there was a copy then, or since
+	led       map[string]bool            // and of which that is what one of its names led to, and as it came with it
 	overtaken map[string]bool            // names of which it was sent a copy that is older than the error that it was told of
 	unclear   map[string]bool            // names of which it may have a copy or not: it has dropped one by itself
 	failures  map[string]bool            // names of whose error it is to be told (ERR-9)
@@ -77,7 +78,7 @@ func (t *topic) begin() {
 	t.overtaken, t.unclear = map[string]bool{}, map[string]bool{}
 	t.failures, t.failed, t.tooLarge = map[string]bool{}, map[string]int32{}, map[string]map[string]bool{}
 	t.halves, t.warmed, t.twice, t.asks = map[string]bool{}, map[string]bool{}, false, 0
-	t.later, t.met = map[string]bool{}, map[string]bool{}
+	t.later, t.met, t.led = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	t.parts, t.nacked, t.versions = parts{}, false, map[string]bool{}
 	t.left, t.brought, t.unacked, t.view = map[string]bool{}, map[string]bool{}, nil, ""
 }
@@ -168,6 +169,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			_, byName := c.known[k.name].byName.present(name)
 			_, byWildcard := c.known[k.name].byWildcard.present(name)
 			t.met[name] = byName || byWildcard
+			c.leads(k, t, name)
 		}
 	}
 	for _, name := range subscribe {
