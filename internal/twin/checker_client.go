@@ -312,7 +312,7 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 	still := t.interest.clone()
 	maps.DeleteFunc(still.Names, func(name string, _ bool) bool { return !before.Names[name] }) // new names begin with nothing
 	for name, h := range t.holds {
-		if before.Covers(name, h.aliases) && !still.Covers(name, h.aliases) {
+		if before.Covers(name, h.aliases) && (!still.Covers(name, h.aliases) || t.sotw && k.full && before.Names[name] && c.denies(k, &still, name, h)) {
 			t.unclear[name] = t.brought[name] || t.left[name] || t.interest.Covers(name, h.aliases)
 			delete(t.holds, name)
 			delete(t.last, name)
@@ -321,6 +321,15 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 			t.halves[name] = true
 		}
 	}
+}
+
+// denies: what a client gives up by its name goes, though it lists others that the client asks for:
+// of all of these upstream has said that they lead to nothing.
+func (c *Checker) denies(k kind, i *Interest, name string, h held) bool {
+	v := c.known[k.name].byName
+	return !i.Covers(name, nil) && !slices.ContainsFunc(h.aliases, func(alias string) bool {
+		return i.Names[alias] && (v.matched(alias) || !v.answered(alias))
+	})
 }
 
 func (i *Interest) same(o *Interest) bool {
