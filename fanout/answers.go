@@ -11,59 +11,69 @@ import (
 
 // What upstream says, and what a name leads to.
 
-func (x *index) applyNamed(u *cache.Update) (a Applied) {
-	x.guards.named.hears(u, x.named.Len())
-	announces(&x.named, u)
-	x.show(u)
-	for _, r := range u.Set {
-		wanted := x.covers(r.Resource)
-		if !wanted && !x.named.Has(r.Name) {
-			a.Dropped += x.keepUnasked(r) // UP-9, H-31
-			continue
-		}
-		x.spoken(r.Resource)
-		since, told := x.wasLent(r.Resource)
-		lent, seq := x.lentAlias(r.Resource), x.next()
-		touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
-		if !x.solicited(r.Resource) && !u.Full && x.early(r.Resource) {
-			x.named.Doubt(r.Name) // it is to come again as an answer
-			x.mayBeOld(r.Name)
-		}
-		renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
-		x.handNamed(r.Resource, changed, told)
-		own, _ := x.named.Find(r.Name)
-		if changed && r.TTL <= 0 && x.hadTTL(r.Name) {
-			x.named.LoseTTL(own, seq)
-			renews = true
-		}
-		if told && changed {
-			x.named.Date(own, since)
-		}
-		x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
-		if changed {
-			x.frees(r.Name)
-		}
-		if renews || (told || lent) && x.limited(r.Name) {
-			x.markRenewed(r.Resource, false)
-		}
-		if !wanted {
-			x.named.Forget(own, x.covers) // it has dropped the alias it was wanted for (NAME-5)
-			x.givenUp([]cache.Received{r})
-		}
+// setNamed takes in a resource on the lane of names. It reports how many go that nobody has asked for.
+func (x *index) setNamed(r cache.Received, u *cache.Update) (dropped int) {
+	wanted := x.covers(r.Resource)
+	if !wanted && !x.named.Has(r.Name) {
+		return x.keepUnasked(r) // UP-9, H-31
 	}
-	for _, b := range u.Heartbeats {
-		x.heartbeat(false, b, u.At)
+	x.spoken(r.Resource)
+	since, told := x.wasLent(r.Resource)
+	lent, seq := x.lentAlias(r.Resource), x.next()
+	touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
+	if !x.solicited(r.Resource) && !u.Full && x.early(r.Resource) {
+		x.named.Doubt(r.Name) // it is to come again as an answer
+		x.mayBeOld(r.Name)
 	}
-	for _, r := range u.Negative {
+	renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
+	x.handNamed(r.Resource, changed, told)
+	own, _ := x.named.Find(r.Name)
+	if changed && r.TTL <= 0 && x.hadTTL(r.Name) {
+		x.named.LoseTTL(own, seq)
+		renews = true
+	}
+	if told && changed {
+		x.named.Date(own, since)
+	}
+	x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
+	if changed {
+		x.frees(r.Name)
+	}
+	if renews || (told || lent) && x.limited(r.Name) {
+		x.named.markRenewed(r.Resource)
+	}
+	if !wanted {
+		x.named.Forget(own, x.covers) // it has dropped the alias it was wanted for (NAME-5)
+		x.givenUp([]cache.Received{r})
+	}
+	return 0
+}
+
+// setMember takes in a resource on the wildcard's lane.
+func (x *index) setMember(r cache.Received, u *cache.Update) {
+	lent, seq := x.lentTo(r.Name, x.touched[:0]), x.next()
+	_, changed := x.wildcard.Set(r.Resource, r.Upstream, seq, nil)
+	x.handMember(r.Resource, changed)
+	if changed {
+		x.markLent(r.Name, x.lentTo(r.Name, lent))
+		x.wildcard.changed = true
+	}
+	if x.wildcard.Lease(r.Name, r.TTL, u.At, seq) {
+		x.wildcard.markRenewed(r.Resource)
+	}
+}
+
+// deny takes in answers that say of all their aliases that there is nothing (NAME-6).
+func (x *index) deny(negative []*cache.Resource) {
+	for _, r := range negative {
 		x.markNamed(x.named.Deny(r, x.next(), x.touched[:0]))
 	}
-	now, held := x.guards.named.pass(x.hub.limits.Load().guard, u, &x.named, x.departures(false, u))
-	a.Held = held
-	for _, d := range now {
-		x.removeNamed(d.name, d.cause)
-	}
+}
+
+// fail takes in errors for names.
+func (x *index) fail(u *cache.Update) {
 	for _, e := range u.Errors {
-		if x.guards.named.holds(e.Name) {
+		if x.named.guard.holds(e.Name) {
 			continue
 		}
 		if id, ok := x.named.Find(e.Name); ok && x.named.Pinned(e.Name) {
@@ -73,6 +83,11 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 			}
 		}
 	}
+}
+
+// fallSilent takes in names of which upstream has said nothing for too long. It reports how many became
+// Absent for that, and the first of them.
+func (x *index) fallSilent(u *cache.Update) (silent int, first string) {
 	for _, name := range u.Missing {
 		if x.missing(name, u.Stream, u.Mute) {
 			if id, _ := x.named.Find(name); x.lent(id) { // for as long as the wildcard has it
@@ -80,8 +95,8 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 				x.markUnlent(id)
 				continue
 			}
-			if a.Silent++; a.Silent == 1 {
-				a.First = name
+			if silent++; silent == 1 {
+				first = name
 			}
 			x.removeNamed(name, cache.Timer)
 		}
@@ -94,7 +109,7 @@ func (x *index) applyNamed(u *cache.Update) (a Applied) {
 			}
 		}
 	}
-	return a
+	return silent, first
 }
 
 // early: a resource that was not asked for may be an old answer, to a name that was given
@@ -130,7 +145,7 @@ var unanswered = &statuspb.Status{
 }
 
 func (x *index) removeNamed(name string, cause cache.Cause) {
-	delete(x.guards.named.held, name)
+	delete(x.named.guard.held, name)
 	id, ok := x.named.Find(name)
 	x.disown(name, name)
 	lent := ok && x.lent(id)
@@ -148,103 +163,16 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 	}
 }
 
-func (x *index) applyWildcard(u *cache.Update) (held Held) {
-	if !x.wildcardHeld {
-		return held // an answer in flight to what was given up meanwhile (UP-8, H-32)
+// removeMember takes a name out of the wildcard's set.
+func (x *index) removeMember(name string, cause cache.Cause) {
+	delete(x.wildcard.guard.held, name)
+	if !x.wildcard.Has(name) {
+		return // it never was a member; an alias of one is none (NAME-7)
 	}
-	x.guards.wildcard.hears(u, x.wildcard.Len())
-	announces(&x.wildcard, u)
-	changed, renews := false, false
-	for _, r := range u.Set {
-		lent, seq := x.lentTo(r.Name, x.touched[:0]), x.next()
-		_, c := x.wildcard.Set(r.Resource, r.Upstream, seq, nil)
-		x.handMember(r.Resource, c)
-		if c {
-			x.markLent(r.Name, x.lentTo(r.Name, lent))
-		}
-		if x.wildcard.Lease(r.Name, r.TTL, u.At, seq) {
-			x.markRenewed(r.Resource, true)
-			renews = true
-		}
-		changed = changed || c
-	}
-	for _, b := range u.Heartbeats {
-		renews = x.heartbeat(true, b, u.At) || renews
-	}
-	now, held := x.guards.wildcard.pass(x.hub.limits.Load().guard, u, &x.wildcard, x.departures(true, u))
-	changed = x.removeMembers(now) || changed
-	if u.Synced {
-		changed = changed || !x.synced
-		x.synced = true
-		for name := range x.inherited { // all at once, or one would lose what has not come yet
-			x.disown(name, "")
-		}
-	}
-	if changed {
-		x.markWildcards(mark{wildcard: true})
-	}
-	if renews {
-		x.markWildcards(mark{wildcard: true, kind: renewed})
-	}
-	x.prune()
-	return held
-}
-
-// departures are the names that an Update takes away from a lane.
-func (x *index) departures(wildcard bool, u *cache.Update) (all []departure) {
-	add := func(names []string, cause cache.Cause) {
-		for _, name := range names {
-			all = append(all, departure{name, cause})
-		}
-	}
-	t := x.table(wildcard)
-	add(u.Removed, cache.Removed)
-	if u.Full {
-		// A name that never was Present is not among them: the response may be older
-		// than the request for it (TRANSLATE-5).
-		add(slices.DeleteFunc(t.Unconfirmed(), func(name string) bool { return !wildcard && x.inherits(name) }), cache.Removed)
-	}
-	for _, e := range u.Errors {
-		if e.Status.GetCode() == cache.NotFound {
-			add([]string{e.Name}, cache.NotFoundError)
-		}
-	}
-	if u.Sweep && wildcard {
-		add(t.Unconfirmed(), cache.Sweep)
-	}
-	for _, name := range u.Overdue {
-		add(x.overdue(name, u.Stream), cache.Sweep)
-	}
-	return all
-}
-
-// announces prepares a Table for what an Update announces: a response with all there
-// is is a generation of its own.
-func announces(t *cache.Table, u *cache.Update) {
-	if u.Full {
-		t.Begin(t.Origin())
-	}
-	if u.Full || u.First {
-		t.Heard()
-	}
-	for _, name := range u.Kept {
-		t.Spare(name)
-	}
-}
-
-// removeMembers takes names out of the wildcard's set.
-func (x *index) removeMembers(all []departure) (changed bool) {
-	for _, d := range all {
-		delete(x.guards.wildcard.held, d.name)
-		if !x.wildcard.Has(d.name) {
-			continue // it never was a member; an alias of one is none (NAME-7)
-		}
-		lent := x.lentTo(d.name, x.touched[:0])
-		_, c := x.wildcard.Remove(d.name, d.cause, x.next(), nil)
-		x.markLent(d.name, lent)
-		changed = changed || c
-	}
-	return changed
+	lent := x.lentTo(name, x.touched[:0])
+	_, changed := x.wildcard.Remove(name, cause, x.next(), nil)
+	x.markLent(name, lent)
+	x.wildcard.changed = x.wildcard.changed || changed
 }
 
 // names yields a resource's name and aliases.
@@ -290,48 +218,4 @@ func (x *index) differs(id cache.ID) bool {
 		return a.Resource != b.Resource
 	}
 	return a.Resource.Version != b.Resource.Version
-}
-
-func (x *index) setUnavailable(wildcard bool, status *statuspb.Status) {
-	if wildcard {
-		x.unavailable.wildcard = status
-	} else {
-		x.unavailable.named = status
-	}
-	if status == nil {
-		x.wakeOnReturn(wildcard)
-		return
-	}
-	if wildcard && (!x.synced || x.wildcard.Husks() > 0) {
-		x.markWildcards(mark{wildcard: true})
-	}
-	if !wildcard {
-		for id := range x.interest {
-			if len(x.interest[id]) == 0 {
-				continue
-			}
-			if a := x.answer(cache.ID(id)); a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk() {
-				x.markError(cache.ID(id))
-			}
-		}
-	}
-}
-
-// wakeOnReturn wakes whoever wanted to know when a lane gets answers again.
-func (x *index) wakeOnReturn(wildcard bool) {
-	back := func(subs []*Subscription) {
-		for _, s := range subs {
-			if s.outage {
-				s.outage = false
-				x.wake(s.subscriber.mark(s, mark{kind: again}))
-			}
-		}
-	}
-	if wildcard {
-		back(x.wildcards)
-		return
-	}
-	for _, subs := range x.interest {
-		back(subs)
-	}
 }

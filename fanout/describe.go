@@ -54,13 +54,13 @@ func (x *index) summarize() TypeSummary {
 		Bytes:     x.named.Bytes() + x.wildcard.Bytes(),
 		Wildcards: len(x.wildcards),
 		Gone:      x.wildcard.Tombstones(),
-		Held:      len(x.guards.named.held) + len(x.guards.wildcard.held),
+		Held:      len(x.named.guard.held) + len(x.wildcard.guard.held),
 		Absent:    make(map[cache.Cause]int),
-		Doubtful:  len(x.doubts.named.faulty) + len(x.doubts.wildcard.faulty) + len(x.mute),
+		Doubtful:  len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.mute),
 		Withheld:  x.withheld,
 		Warm:      x.isWarm(),
 	}
-	fewer, more := &x.named, &x.wildcard
+	fewer, more := &x.named.Table, &x.wildcard.Table
 	if fewer.Len() > more.Len() {
 		fewer, more = more, fewer
 	}
@@ -95,7 +95,7 @@ func (h *Hub) Subscribed(lane Lane) (subscribed bool) {
 // Heard reports whether upstream has said something on a lane: of the wildcard's set, or of
 // any of the names. What is here of another origin, and not confirmed, it has not said.
 func (h *Hub) Heard(lane Lane) (heard bool) {
-	h.look(lane.Type, func(x *index) { heard = x.hasSpoken(lane.Wildcard) })
+	h.look(lane.Type, func(x *index) { heard = x.lane(lane).hasSpoken() })
 	return heard
 }
 
@@ -103,7 +103,7 @@ func (h *Hub) Heard(lane Lane) (heard bool) {
 func (h *Hub) Waiting(lane Lane) (clients int) {
 	h.look(lane.Type, func(x *index) {
 		switch {
-		case x.hasSpoken(lane.Wildcard):
+		case x.lane(lane).hasSpoken():
 		case lane.Wildcard:
 			clients = len(x.wildcards)
 		default:
@@ -117,18 +117,6 @@ func (h *Hub) Waiting(lane Lane) (clients int) {
 		}
 	})
 	return clients
-}
-
-func (x *index) hasSpoken(wildcard bool) bool {
-	if wildcard {
-		return x.synced && len(x.wildcard.Unconfirmed()) == 0
-	}
-	for id := range cache.ID(x.named.Cap()) {
-		if x.named.Pinned(x.named.Name(id)) && x.spokenOf(id) {
-			return true
-		}
-	}
-	return false
 }
 
 // spokenOf: upstream has said something of a name on its own lane. That its silence was
@@ -260,11 +248,11 @@ func (x *index) describe(places []Place) []Description {
 				d.Clients = len(x.interest[id])
 			}
 		}
-		if h, held := x.guard(p.Wildcard).held[p.Name]; held {
+		if h, held := x.lane(Lane{x.url, p.Wildcard}).guard.held[p.Name]; held {
 			d.Held = h.until
 		}
 		if _, mute := x.mute[p.Name]; a.State != cache.Present {
-			d.Doubt = mute && !p.Wildcard || x.faults(p.Wildcard).concern(p.Name)
+			d.Doubt = mute && !p.Wildcard || x.lane(Lane{x.url, p.Wildcard}).doubts.concern(p.Name)
 		}
 		d.Lingering = d.Clients == 0
 		d.State, d.Cause, d.Resource, d.Error = a.State, a.Cause, a.Resource, a.Error.GetMessage()

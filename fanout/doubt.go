@@ -156,34 +156,34 @@ func (x *index) doubted(id cache.ID, a cache.Answer) bool {
 	if _, mute := x.mute[name]; mute && a.State == cache.Absent {
 		return true
 	}
-	if _, faulty := x.doubts.named.faulty[name]; faulty {
+	if _, faulty := x.named.doubts.faulty[name]; faulty {
 		return a.State != cache.Absent || a.Cause != cache.TTLExpired
 	}
-	return a.State == cache.Unknown && x.doubts.named.hidden != 0
+	return a.State == cache.Unknown && x.named.doubts.hidden != 0
 }
 
 // doubt takes in what an Update says of what is in doubt, before it is applied. It returns
 // whether clients are to look again once it has been.
-func (x *index) doubt(wildcard bool, u *cache.Update) (look bool) {
-	if wildcard {
-		return x.doubts.wildcard.hears(u)
+func (l *lane) doubt(u *cache.Update) (look bool) {
+	d := &l.doubts
+	if look = d.hears(u); l.wildcard {
+		return look
 	}
-	look = x.doubts.named.hears(u)
-	if n := len(u.Missing) + len(u.Unanswered); n > 0 && x.doubts.named.hidden != u.Stream {
+	if n := len(u.Missing) + len(u.Unanswered); n > 0 && d.hidden != u.Stream {
 		// All names were asked for again on this stream, and there was time to answer.
-		look = look || x.doubts.named.hidden != 0
-		x.doubts.named.hidden, x.doubts.named.absent, x.doubts.named.suspected, x.doubts.named.overdue = 0, nil, nil, nil
+		look = look || d.hidden != 0
+		d.hidden, d.absent, d.suspected, d.overdue = 0, nil, nil, nil
 	}
 	for _, name := range u.Unanswered {
-		if !x.doubts.named.since(name, u.Stream) {
-			delete(x.doubts.named.faulty, name)
+		if !d.since(name, u.Stream) {
+			delete(d.faulty, name)
 		}
 	}
 	if u.Hidden {
-		x.suspectAll(u.Stream)
+		l.x.suspectAll(u.Stream)
 	}
-	if len(x.mute) > 0 {
-		x.unmute(u)
+	if len(l.x.mute) > 0 {
+		l.x.unmute(u)
 	}
 	return look
 }
@@ -223,7 +223,7 @@ func (x *index) unmute(u *cache.Update) {
 // suspectAll notes that an answer which nobody could read may have been that of any name that
 // has none, or only one that is not confirmed. What is asked for later it cannot have answered.
 func (x *index) suspectAll(stream uint64) {
-	d := &x.doubts.named
+	d := &x.named.doubts
 	d.suspected, d.overdue = make(map[string]uint64), make(map[string]struct{})
 	for id := range cache.ID(x.named.Cap()) {
 		if x.named.Asked(id) && (x.unsettled(id) || x.restored(id)) {
@@ -248,14 +248,14 @@ func (x *index) vouched(name string) {
 // missing takes in that the timer of a name has run out on a stream, which may be mute: it
 // has carried nothing of the type. absent: the name is to become so.
 func (x *index) missing(name string, stream uint64, mute bool) (absent bool) {
-	if d := &x.doubts.named; d.since(name, stream) {
+	if d := &x.named.doubts; d.since(name, stream) {
 		if d.suspects(name, stream) {
 			d.overdue[name] = struct{}{}
 		}
 		return false // it exists, or may
 	}
-	if len(x.doubts.named.faulty) > 0 {
-		delete(x.doubts.named.faulty, name)
+	if len(x.named.doubts.faulty) > 0 {
+		delete(x.named.doubts.faulty, name)
 	}
 	id, silent := x.silent(name, stream)
 	if silent && !x.wasShown(name, stream) {
@@ -272,17 +272,6 @@ func (x *index) missing(name string, stream uint64, mute bool) (absent bool) {
 	return false
 }
 
-// lookAgain has all clients of a lane look again.
-func (x *index) lookAgain(wildcard bool) {
-	if wildcard {
-		x.markWildcards(mark{kind: again})
-		return
-	}
-	for id := range x.interest {
-		x.markID(cache.ID(id), mark{kind: again})
-	}
-}
-
 // awaitsDoubtful: somebody wants a name that has no answer because of a fault, or only one that
 // would have gone by now.
 func (x *index) awaitsDoubtful() bool {
@@ -291,7 +280,7 @@ func (x *index) awaitsDoubtful() bool {
 			continue
 		}
 		name := x.named.Name(cache.ID(id))
-		if _, overdue := x.doubts.named.overdue[name]; overdue || x.doubts.named.concern(name) && !x.named.Answered(cache.ID(id)) {
+		if _, overdue := x.named.doubts.overdue[name]; overdue || x.named.doubts.concern(name) && !x.named.Answered(cache.ID(id)) {
 			return true
 		}
 	}
@@ -301,13 +290,13 @@ func (x *index) awaitsDoubtful() bool {
 // unswept: because of a fault that hides its name, members stay that upstream has not announced
 // again.
 func (x *index) unswept() bool {
-	return x.doubts.wildcard.hidden != 0 && len(x.wildcard.Unconfirmed()) > 0
+	return x.wildcard.doubts.hidden != 0 && len(x.wildcard.Unconfirmed()) > 0
 }
 
 // overdue are the resources that a name leads to and that upstream has not spoken of for too
 // long (RECON-12). What a fault on the same stream may have been about stays.
 func (x *index) overdue(name string, stream uint64) (names []string) {
-	d := &x.doubts.named
+	d := &x.named.doubts
 	if d.suspects(name, stream) {
 		d.overdue[name] = struct{}{}
 		return nil
@@ -332,9 +321,9 @@ func (x *index) unconfirmed(name string, stream uint64) (names []string) {
 // Uncertain is what is in doubt on a lane because of faults.
 func (h *Hub) Uncertain(lane Lane) (u Uncertainty) {
 	h.look(lane.Type, func(x *index) {
-		d := x.faults(lane.Wildcard)
+		d := &x.lane(lane).doubts
 		u.Hidden, u.Clients = d.hidden != 0, x.withheld
-		u.Awaited = !lane.Wildcard && x.awaitsDoubtful() || lane.Wildcard && len(x.wildcards) > 0 && (x.warm.wildcard || x.unswept())
+		u.Awaited = !lane.Wildcard && x.awaitsDoubtful() || lane.Wildcard && len(x.wildcards) > 0 && (x.wildcard.restored.set || x.unswept())
 		for name := range d.faulty {
 			u.Names = append(u.Names, name)
 		}
@@ -355,11 +344,3 @@ type Uncertainty struct {
 
 // Any: there is something.
 func (u Uncertainty) Any() bool { return u.Hidden || len(u.Names) > 0 }
-
-// faults are those of a lane.
-func (x *index) faults(wildcard bool) *doubts {
-	if wildcard {
-		return &x.doubts.wildcard
-	}
-	return &x.doubts.named
-}

@@ -205,22 +205,11 @@ func (g *guard) holds(name string) bool {
 
 // letGo removes from both lanes what f says of their guards.
 func (x *index) letGo(f func(*guard) []departure) (count int) {
-	named, members := f(&x.guards.named), f(&x.guards.wildcard)
-	for _, d := range named {
-		x.removeNamed(d.name, d.cause)
-	}
-	if x.removeMembers(members) {
-		x.markWildcards(mark{wildcard: true})
-	}
+	named, members := f(&x.named.guard), f(&x.wildcard.guard)
+	x.named.remove(named)
+	x.wildcard.remove(members)
+	x.wildcard.tell()
 	return len(named) + len(members)
-}
-
-// guard is a lane's.
-func (x *index) guard(wildcard bool) *guard {
-	if wildcard {
-		return &x.guards.wildcard
-	}
-	return &x.guards.named
 }
 
 // Alive says whether a stream to the control plane is alive: while none is, the time
@@ -228,8 +217,8 @@ func (x *index) guard(wildcard bool) *guard {
 func (h *Hub) Alive(alive bool, now time.Time) {
 	for _, x := range h.all() {
 		x.mu.Lock()
-		x.guards.named.pause(!alive, now)
-		x.guards.wildcard.pause(!alive, now)
+		x.named.guard.pause(!alive, now)
+		x.wildcard.guard.pause(!alive, now)
 		x.mu.Unlock()
 	}
 }

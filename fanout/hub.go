@@ -169,7 +169,7 @@ func (h *Hub) drop(x *index) {
 	defer h.mu.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcardHeld && !x.suspect && !x.shown.remembers() {
+	if x.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcard.held && !x.suspect && !x.shown.remembers() {
 		x.dropped = true
 		delete(h.indexes, x.url)
 	}
@@ -209,20 +209,20 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 	}
 	wakeAll(x.locked(func() {
 		x.source, x.concerned, x.behind, x.leaving.now = u.Source, 0, 0, u.At
-		look := x.doubt(lane.Wildcard, u)
-		if lane.Wildcard {
-			a.Held = x.applyWildcard(u)
-		} else {
+		l := x.lane(lane)
+		look := l.doubt(u)
+		if !l.wildcard {
 			x.heard(u)
-			a = x.applyNamed(u)
 		}
+		a = l.apply(u)
+		l.tell()
 		if u.Synced {
-			x.guard(lane.Wildcard).complete()
-			x.allSaid(lane.Wildcard)
+			l.guard.complete()
+			l.allSaid()
 		}
-		x.conclude(lane.Wildcard)
+		l.conclude()
 		if look {
-			x.lookAgain(lane.Wildcard)
+			l.lookAgain()
 		}
 		a.Concerned, a.Behind, x.source = x.concerned, x.behind, nil
 	}))
@@ -235,7 +235,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 // told; resources stay as they are (ERR-5).
 func (h *Hub) SetUnavailable(lane Lane, status *statuspb.Status) {
 	if x := h.find(lane.Type); x != nil {
-		wakeAll(x.locked(func() { x.setUnavailable(lane.Wildcard, status) }))
+		wakeAll(x.locked(func() { x.lane(lane).setUnavailable(status) }))
 	}
 }
 
@@ -259,13 +259,13 @@ func (h *Hub) SetSuspect(t cache.TypeURL, suspect bool) {
 // Holds reports whether a name is present on a lane at the version upstream gave
 // it: what makes a bodyless resource a heartbeat (TTL-4).
 func (h *Hub) Holds(lane Lane, name, version string) (holds bool) {
-	h.look(lane.Type, func(x *index) { holds = x.table(lane.Wildcard).Holds(name, version) })
+	h.look(lane.Type, func(x *index) { holds = x.lane(lane).Holds(name, version) })
 	return holds
 }
 
 // Has reports whether a name is present on a lane.
 func (h *Hub) Has(lane Lane, name string) (has bool) {
-	h.look(lane.Type, func(x *index) { has = x.table(lane.Wildcard).Has(name) })
+	h.look(lane.Type, func(x *index) { has = x.lane(lane).Has(name) })
 	return has
 }
 
@@ -274,8 +274,8 @@ func (h *Hub) Has(lane Lane, name string) (has bool) {
 func (h *Hub) Lacks(lane Lane, set []cache.Received) (lacks bool) {
 	h.look(lane.Type, func(x *index) {
 		lacks = slices.ContainsFunc(set, func(r cache.Received) bool {
-			_, loaded := x.warm.names[r.Name]
-			return !x.table(lane.Wildcard).Confirmed(r.Name) || loaded && !lane.Wildcard
+			_, loaded := x.named.restored.names[r.Name]
+			return !x.lane(lane).Confirmed(r.Name) || loaded && !lane.Wildcard
 		})
 	})
 	return lacks
@@ -287,7 +287,7 @@ func (h *Hub) Same(lane Lane, set []cache.Received) map[string]bool {
 	same := make(map[string]bool)
 	h.look(lane.Type, func(x *index) {
 		for _, r := range set {
-			if x.table(lane.Wildcard).Same(r.Resource) {
+			if x.lane(lane).Same(r.Resource) {
 				same[r.Name] = true
 			}
 		}
@@ -303,7 +303,7 @@ func (h *Hub) Sweeps(lane Lane, announced []cache.Received) (sweeps bool) {
 		for _, r := range announced {
 			names[r.Name] = true
 		}
-		sweeps = slices.ContainsFunc(x.table(lane.Wildcard).Unconfirmed(), func(name string) bool { return !names[name] })
+		sweeps = slices.ContainsFunc(x.lane(lane).Unconfirmed(), func(name string) bool { return !names[name] })
 	})
 	return sweeps
 }
@@ -318,13 +318,13 @@ func (h *Hub) SweepsNames(lane Lane, names []string, stream uint64) (sweeps bool
 
 // Len is the number of resources on a lane.
 func (h *Hub) Len(lane Lane) (n int) {
-	h.look(lane.Type, func(x *index) { n = x.table(lane.Wildcard).Len() })
+	h.look(lane.Type, func(x *index) { n = x.lane(lane).Len() })
 	return n
 }
 
 // Synced reports whether the wildcard set of a type has been complete (RECON-16).
 func (h *Hub) Synced(t cache.TypeURL) (synced bool) {
-	h.look(t, func(x *index) { synced = x.synced })
+	h.look(t, func(x *index) { synced = x.wildcard.synced })
 	return synced
 }
 
@@ -343,7 +343,7 @@ func (h *Hub) Unresolved() bool {
 }
 
 func (x *index) waits() bool {
-	if len(x.wildcards) > 0 && (!x.synced || x.warm.wildcard) {
+	if len(x.wildcards) > 0 && (!x.wildcard.synced || x.wildcard.restored.set) {
 		return true
 	}
 	for id, subs := range x.interest {

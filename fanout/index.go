@@ -3,8 +3,6 @@ package fanout
 import (
 	"sync"
 
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
-
 	"github.com/xds-relay/xds-relay/cache"
 )
 
@@ -20,24 +18,14 @@ type index struct {
 	// the type any more.
 	dropped bool
 
-	// Resources. A lane's Table is written by the upstream stream that carries
-	// the lane.
-	named    cache.Table
-	wildcard cache.Table
-	latest   cache.Seq // of the changes to either
-	board    board
-	texts    [2]digestText // of named and wildcard
-	leaving  leaving
-	// synced: the wildcard Table has been complete once (RECON-16, RECON-17).
-	synced bool
-	// guards hold back what would remove much at once (H-22).
-	guards struct{ named, wildcard guard }
-	// warm: what was loaded from disk and not confirmed since (warm.go).
-	warm warmth
-	// doubts are the faults that each lane has met; mute are names that became Absent by the
-	// timer of a stream which had carried nothing of the type, and that stream (doubt.go).
-	doubts struct{ named, wildcard doubts }
-	mute   map[string]uint64
+	// What upstream says: of names, and of all of the type.
+	named, wildcard lane
+	latest          cache.Seq // of the changes to either
+	board           board
+	leaving         leaving
+	// mute are names that became Absent by the timer of a stream which had carried nothing of
+	// the type, and that stream (doubt.go).
+	mute map[string]uint64
 	// refused are names over which an error lies, with the stream on which it came: only to
 	// that stream it is an answer (MISS-3).
 	refused map[string]uint64
@@ -48,16 +36,12 @@ type index struct {
 	// for it again.
 	inherited map[string]bool
 	askAgain  map[string]struct{}
-	// unavailable: upstream does not answer on this lane, and why (ERR-7).
-	unavailable struct{ named, wildcard *statuspb.Status }
 
 	// Interest.
 	interest      [][]*Subscription // by named ID, ascending by subscription number
 	wildcards     []*Subscription   // ascending by subscription number
 	slowest       *Subscription     // of the readers, when it was last looked for; it had
 	pruned        cache.Seq         // been told up to here
-	wildcardHeld  bool              // from the first interest until Changes gives it up
-	wildcardAsked bool              // upstream is being asked for it
 	wanted        int               // names with any interest
 	withheld      int               // subscriptions from which something is
 	summed        int               // subscriptions that know the digest of their names
@@ -67,11 +51,6 @@ type index struct {
 	linger  lingerers
 	suspect bool
 
-	// dirty are those of which upstream is to look whether they are wanted (Wanted).
-	dirty struct {
-		named    queue[struct{}]
-		wildcard bool
-	}
 	// Names to be asked for once more, because the body of the answer was not kept
 	// (VALID-5); asks: one was added during this Read.
 	again map[cache.ID]struct{}
@@ -90,16 +69,8 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	if h.config.Lock != nil {
 		x.mu = h.config.Lock()
 	}
-	x.named.Changed, x.wildcard.Changed = x.changes, x.changes
+	x.named, x.wildcard = x.newLane(false), x.newLane(true)
 	return x
-}
-
-// table is a lane's Table.
-func (x *index) table(wildcard bool) *cache.Table {
-	if wildcard {
-		return &x.wildcard
-	}
-	return &x.named
 }
 
 // locked runs a change under the lock, and returns whom to wake after it.
@@ -122,7 +93,7 @@ func (x *index) markNamed(touched []cache.ID) {
 		if !x.absent(id) {
 			continue
 		}
-		if _, awaited := x.warm.awaited[x.named.Name(id)]; !awaited {
+		if _, awaited := x.named.restored.awaited[x.named.Name(id)]; !awaited {
 			x.lapses(id) // UP-7
 		}
 	}

@@ -13,7 +13,7 @@ import (
 func (x *index) desired(id cache.ID) bool {
 	switch {
 	case x.hub.kept.Load():
-		return id == wildcardID && x.wildcardHeld || id != wildcardID && x.named.Pinned(x.named.Name(id))
+		return id == wildcardID && x.wildcard.held || id != wildcardID && x.named.Pinned(x.named.Name(id))
 	case x.linger.has(id):
 		return true
 	case id == wildcardID:
@@ -66,7 +66,7 @@ func (x *index) want(s *Subscription, name string, r *cache.Run) cache.ID {
 		if !x.named.Answered(id) {
 			x.recall(name)
 		}
-		delete(x.warm.awaited, name)
+		delete(x.named.restored.awaited, name)
 		x.lapses(id)
 		x.changed(id)
 	}
@@ -87,7 +87,7 @@ func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) {
 func (x *index) wantWildcard(s *Subscription) {
 	var first bool
 	x.wildcards, first = insert(x.wildcards, s)
-	x.wildcardHeld = true
+	x.wildcard.held = true
 	if first {
 		x.lapses(wildcardID)
 		x.changed(wildcardID)
@@ -111,7 +111,7 @@ func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 // current (UP-7).
 func (x *index) leave(id cache.ID, now time.Time) {
 	gone, linger := id != wildcardID && x.absent(id), x.hub.limits.Load().linger
-	if !x.suspect && !gone && (x.asked(id) || x.holds(id) || x.away(id == wildcardID)) && linger > 0 {
+	if !x.suspect && !gone && (x.asked(id) || x.holds(id) || x.laneOf(id).unavailable != nil) && linger > 0 {
 		x.lingers(id, now.Add(linger))
 	}
 	x.changed(id) // upstream has to know, if only when to look again
@@ -120,17 +120,17 @@ func (x *index) leave(id cache.ID, now time.Time) {
 // asked: upstream has been asked for it.
 func (x *index) asked(id cache.ID) bool {
 	if id == wildcardID {
-		return x.wildcardAsked
+		return x.wildcard.asked
 	}
 	return x.named.Asked(id)
 }
 
-// away: upstream does not answer on a lane.
-func (x *index) away(wildcard bool) bool {
-	if wildcard {
-		return x.unavailable.wildcard != nil
+// laneOf is the one on which a name, or the wildcard, is asked for.
+func (x *index) laneOf(id cache.ID) *lane {
+	if id == wildcardID {
+		return &x.wildcard
 	}
-	return x.unavailable.named != nil
+	return &x.named
 }
 
 // absent: a name is known to lead to nothing.
@@ -139,7 +139,7 @@ func (x *index) absent(id cache.ID) bool { return x.state(id) == cache.Absent }
 // holds: something is known of it.
 func (x *index) holds(id cache.ID) bool {
 	if id == wildcardID {
-		return x.synced || x.wildcard.Len() > 0
+		return x.wildcard.synced || x.wildcard.Len() > 0
 	}
 	return x.named.Answered(id)
 }
@@ -158,30 +158,31 @@ func (x *index) expire(now time.Time, everything bool) (next time.Time) {
 	}
 }
 
-// forget drops what is known of something that nobody wants (UP-8, H-18). remains says of
-// which resources upstream keeps up to date all the same.
-func (x *index) forget(wildcard bool, name string, remains func(*cache.Resource) bool) {
+// forgetWildcard drops what is known of the wildcard's set, which nobody wants (UP-8, H-18).
+func (x *index) forgetWildcard() {
 	x.hub.forgotten.Add(1)
-	if wildcard {
-		x.bequeath()
-		x.guards.wildcard = guard{}
-		x.board, x.doubts.wildcard = board{}, doubts{}
-		x.wildcard, x.synced, x.wildcardHeld, x.wildcardAsked = cache.Table{Changed: x.changes}, false, false, false
-		x.warm.wildcard, x.warm.said.wildcard = false, false
-		return
-	}
-	delete(x.guards.named.held, name)
+	x.bequeath()
+	was := x.wildcard
+	x.board, x.wildcard = board{}, x.newLane(true)
+	x.wildcard.unavailable, x.wildcard.dirty = was.unavailable, was.dirty // that concerns who wants it next
+}
+
+// forget drops what is known of a name that nobody wants (UP-8, H-18). remains says of
+// which resources upstream keeps up to date all the same.
+func (x *index) forget(name string, remains func(*cache.Resource) bool) {
+	x.hub.forgotten.Add(1)
+	delete(x.named.guard.held, name)
 	x.passOn(name)
 	delete(x.askAgain, name)
-	delete(x.doubts.named.faulty, name)
+	delete(x.named.doubts.faulty, name)
 	delete(x.mute, name)
 	delete(x.refused, name)
-	delete(x.doubts.named.overdue, name)
-	delete(x.doubts.named.suspected, name)
-	delete(x.warm.awaited, name)
+	delete(x.named.doubts.overdue, name)
+	delete(x.named.doubts.suspected, name)
+	delete(x.named.restored.awaited, name)
 	if id, ok := x.named.Find(name); ok {
 		delete(x.again, id)
-		x.dirty.named.remove(id) // another name may get the ID
+		x.named.dirty.remove(id) // another name may get the ID
 		bodies, led := x.bodies(id), x.named.Answer(id).Resources()
 		if x.hub.Properties(x.url).FullState && x.named.Asked(id) {
 			x.leaves(name)
@@ -191,7 +192,7 @@ func (x *index) forget(wildcard bool, name string, remains func(*cache.Resource)
 		x.named.Unpin(id)
 		x.cool(name, led)
 	}
-	x.conclude(false)
+	x.named.conclude()
 }
 
 // remains: upstream keeps a resource up to date although names that nobody wants are given up,
@@ -218,8 +219,9 @@ func (x *index) wantedLanes() (named, wildcard bool) {
 }
 
 // names are the whole interest of a lane, lingering names included, and those that are kept.
-func (x *index) names(wildcard bool) (names []string) {
-	if wildcard {
+func (l *lane) names() (names []string) {
+	x := l.x
+	if l.wildcard {
 		if x.desired(wildcardID) {
 			names = []string{Wildcard}
 		}

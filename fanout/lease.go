@@ -15,7 +15,7 @@ import (
 func (h *Hub) Expiry() (next time.Time) {
 	for _, x := range h.all() {
 		x.mu.Lock()
-		for _, at := range []time.Time{x.named.Expiry(), x.wildcard.Expiry(), x.guards.named.deadline(), x.guards.wildcard.deadline(), x.leaving.deadline()} {
+		for _, at := range []time.Time{x.named.Expiry(), x.wildcard.Expiry(), x.named.guard.deadline(), x.wildcard.guard.deadline(), x.leaving.deadline()} {
 			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 				next = at
 			}
@@ -62,38 +62,35 @@ func (x *index) expireMembers(expired []string) {
 	for _, name := range expired {
 		id, _ := x.wildcard.Find(name) // it is Present
 		r := x.wildcard.Own(id)
-		x.removeMembers([]departure{{name, cache.TTLExpired}})
+		x.wildcard.remove([]departure{{name, cache.TTLExpired}})
 		for lent := range names(r) {
 			if id, ok := x.named.Find(lent); ok && x.wants(id) && x.answer(id).State == cache.Unknown {
 				x.removeNamed(lent, cache.TTLExpired)
 			}
 		}
 	}
-	if len(expired) > 0 {
-		x.markWildcards(mark{wildcard: true})
-	}
+	x.wildcard.tell()
 }
 
 // markRenewed marks, for those who know TTLs, a resource whose own was renewed on
 // a lane while its content stayed (TTL-12).
-func (x *index) markRenewed(r *cache.Resource, wildcard bool) {
+func (l *lane) markRenewed(r *cache.Resource) {
+	l.renewed = l.wildcard
 	for name := range names(r) {
-		if id, ok := x.named.Find(name); ok && (!wildcard || x.borrows(id)) {
-			x.markID(id, mark{id: id, kind: renewed})
+		if id, ok := l.x.named.Find(name); ok && (!l.wildcard || l.x.borrows(id)) {
+			l.x.markID(id, mark{id: id, kind: renewed})
 		}
 	}
 }
 
 // heartbeat takes in a bodyless renewal of what is Present (TTL-4).
-func (x *index) heartbeat(wildcard bool, b cache.Heartbeat, at time.Time) (renewed bool) {
-	t := x.table(wildcard)
-	if !t.Lease(b.Name, b.TTL, at, x.next()) {
-		return false
+func (l *lane) heartbeat(b cache.Heartbeat, at time.Time) {
+	if !l.Lease(b.Name, b.TTL, at, l.x.next()) {
+		return
 	}
-	if id, ok := t.Find(b.Name); ok {
-		x.markRenewed(t.Own(id), wildcard)
+	if id, ok := l.Find(b.Name); ok {
+		l.markRenewed(l.Own(id))
 	}
-	return true
 }
 
 // hadTTL: a member of the wildcard's set has, or has had, a TTL.
@@ -104,7 +101,7 @@ func (x *index) hadTTL(member string) bool {
 
 // limited: a resource has a TTL on one of the lanes.
 func (x *index) limited(name string) bool {
-	for _, t := range []*cache.Table{&x.named, &x.wildcard} {
+	for _, t := range []*cache.Table{&x.named.Table, &x.wildcard.Table} {
 		if id, ok := t.Find(name); ok && expires(t, id) {
 			return true
 		}
@@ -132,11 +129,11 @@ func (v View) Ends(r *cache.Resource) (ends time.Time, turned, renewed cache.Seq
 		return id, ok && t.State(id) == cache.Present && t.Own(id).Version == r.Version
 	}
 	if len(v.s.ids) > 0 && v.named(r.Name, nil) {
-		if id, ok := holds(&v.x.named); ok {
+		if id, ok := holds(&v.x.named.Table); ok {
 			return v.x.named.Ends(id)
 		}
 	}
-	if id, ok := holds(&v.x.wildcard); ok {
+	if id, ok := holds(&v.x.wildcard.Table); ok {
 		return v.x.wildcard.Ends(id)
 	}
 	return time.Time{}, 0, 0

@@ -58,7 +58,7 @@ func (x *index) forgetLeft() {
 // changes takes in that a name is about to bear another resource, or none. What expires by itself
 // or is not to be kept is not remembered.
 func (x *index) changes(t *cache.Table, id cache.ID, before, now *cache.Resource) {
-	if t == &x.named {
+	if t == &x.named.Table {
 		x.sums(id, before, now)
 	}
 	if before == nil {
@@ -69,7 +69,7 @@ func (x *index) changes(t *cache.Table, id cache.ID, before, now *cache.Resource
 		l.lost = x.latest
 		return
 	}
-	l.all = append(l.all, Leaving{before, t.Seq(id), x.latest, l.now, t == &x.wildcard})
+	l.all = append(l.all, Leaving{before, t.Seq(id), x.latest, l.now, t == &x.wildcard.Table})
 	x.forgetLeft()
 }
 

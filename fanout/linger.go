@@ -78,7 +78,7 @@ func (h *Hub) Spare(spares bool) {
 func (h *Hub) Bare() bool {
 	for _, x := range h.all() {
 		x.mu.Lock()
-		bare := x.named.Len()+x.wildcard.Len() == 0 && !x.synced
+		bare := x.named.Len()+x.wildcard.Len() == 0 && !x.wildcard.synced
 		x.mu.Unlock()
 		if !bare {
 			return false

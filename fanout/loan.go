@@ -105,7 +105,7 @@ func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, 
 	x.named.Doubt(r.Name) // no version of it is upstream's on this lane
 	for _, id := range heirs {
 		name := x.named.Name(id)
-		x.inherited[name], x.askAgain[name] = x.warm.wildcard, struct{}{}
+		x.inherited[name], x.askAgain[name] = x.wildcard.restored.set, struct{}{}
 		x.changed(id)
 	}
 }

@@ -118,7 +118,7 @@ func (v View) Lacks(id cache.ID) bool {
 
 // LacksMembers is the same of the wildcard's set.
 func (v View) LacksMembers() bool {
-	if !v.s.wildcard || !v.x.synced {
+	if !v.s.wildcard || !v.x.wildcard.synced {
 		return v.s.wildcard
 	}
 	for name := range v.s.awaited {
@@ -153,7 +153,7 @@ func (v View) Handed(told bool) (asked []*cache.Resource) {
 
 // holds: the client's interest leads to exactly this resource.
 func (v View) holds(r *cache.Resource) bool {
-	for _, t := range []*cache.Table{&v.x.named, &v.x.wildcard} {
+	for _, t := range []*cache.Table{&v.x.named.Table, &v.x.wildcard.Table} {
 		if id, ok := t.Find(r.Name); ok && t.State(id) == cache.Present && t.Own(id).Version == r.Version {
 			return v.Covers(r.Name)
 		}

@@ -37,9 +37,9 @@ func (v View) SetVerdict(brought bool) Verdict {
 	switch {
 	case !v.s.wildcard:
 		return Copy
-	case !v.x.synced:
+	case !v.x.wildcard.synced:
 		return Unknown
-	case brought && (v.x.warm.wildcard || v.x.doubts.wildcard.beside(&v.x.wildcard)):
+	case brought && (v.x.wildcard.restored.set || v.x.wildcard.doubts.beside(&v.x.wildcard.Table)):
 		return Doubt
 	}
 	return Copy
@@ -51,8 +51,8 @@ func (v View) Doubted(name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		return v.Verdict(id, true) == Doubt
 	}
-	return v.s.wildcard && v.Member(name) == nil && v.x.doubts.wildcard.concern(name) ||
-		len(v.s.ids) > 0 && v.x.doubts.named.concern(name)
+	return v.s.wildcard && v.Member(name) == nil && v.x.wildcard.doubts.concern(name) ||
+		len(v.s.ids) > 0 && v.x.named.doubts.concern(name)
 }
 
 func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {
@@ -89,8 +89,8 @@ func (x *index) withhold(s *Subscription, withheld bool) {
 // it leaves open what it is.
 func (h *Hub) Unproven(t cache.TypeURL) (unproven bool) {
 	h.look(t, func(x *index) {
-		doubted := x.withheld > 0 && x.doubts.wildcard.any()
-		unproven = x.wildcardHeld && (!x.synced || x.warm.wildcard || doubted || x.unswept())
+		doubted := x.withheld > 0 && x.wildcard.doubts.any()
+		unproven = x.wildcard.held && (!x.wildcard.synced || x.wildcard.restored.set || doubted || x.unswept())
 	})
 	return unproven
 }

@@ -57,7 +57,7 @@ func (v View) Lookup(name string) (cache.ID, bool) {
 func (v View) Name(id cache.ID) string { return v.x.named.Name(id) }
 
 // Wildcard: the client subscribes to the wildcard; synced: its set is complete.
-func (v View) Wildcard() (subscribed, synced bool) { return v.s.wildcard, v.x.synced }
+func (v View) Wildcard() (subscribed, synced bool) { return v.s.wildcard, v.x.wildcard.synced }
 
 // Member is a resource of the wildcard set (WILD-12).
 func (v View) Member(name string) *cache.Resource {
@@ -116,7 +116,7 @@ func (v View) unnamed(changes iter.Seq[cache.Change]) iter.Seq[cache.Change] {
 }
 
 // WildcardDigest sums up the wildcard set.
-func (v View) WildcardDigest() string { return v.x.texts[1].of(v.x.wildcard.Digest()) }
+func (v View) WildcardDigest() string { return v.x.wildcard.text.of(v.x.wildcard.Digest()) }
 
 // Covers reports whether the interest leads to a resource of this name, by the
 // name itself, an alias, or the wildcard.
@@ -142,7 +142,7 @@ func (v View) Resource(name string) *cache.Resource {
 
 // Here is a resource in exactly this version, if either lane has it.
 func (v View) Here(name, version string) *cache.Resource {
-	for _, t := range []*cache.Table{&v.x.named, &v.x.wildcard} {
+	for _, t := range []*cache.Table{&v.x.named.Table, &v.x.wildcard.Table} {
 		if id, ok := t.Find(name); ok && t.Own(id) != nil && t.Own(id).Version == version {
 			return t.Own(id)
 		}
@@ -174,7 +174,7 @@ func (v View) lent(member *cache.Resource) bool {
 // Unavailable is why upstream does not answer, by name and on the wildcard, or
 // nil (ERR-7).
 func (v View) Unavailable() (named, wildcard *statuspb.Status) {
-	return v.x.unavailable.named, v.x.unavailable.wildcard
+	return v.x.named.unavailable, v.x.wildcard.unavailable
 }
 
 // WakeOnReturn has the client marked when upstream answers again.
@@ -186,7 +186,7 @@ func (v View) SystemVersion() string {
 	if v.x.named.Len() == 0 {
 		return v.WildcardDigest()
 	}
-	return v.x.texts[0].of(v.x.named.Digest())
+	return v.x.named.text.of(v.x.named.Digest())
 }
 
 // digestText is a digest in words, which it is put into once.

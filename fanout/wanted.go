@@ -10,7 +10,7 @@ import (
 )
 
 // Wanted is the mailbox between the Hub and the upstream side: the lanes on which
-// interest may have changed. The names are with each type (index.dirty). There are never
+// interest may have changed. The names are with each lane (lane.dirty). There are never
 // requests in it, so that what goes upstream is computed when it is written (UP-6, H-1).
 type Wanted struct {
 	fresh atomic.Bool // marked since the last notify
@@ -44,27 +44,11 @@ func (w *Wanted) mark(lane Lane, first bool) {
 // changed notes for upstream that a name, or the wildcard, is wanted now, or not any more;
 // which of them is looked up when upstream asks. A name that is noted is pinned.
 func (x *index) changed(id cache.ID) {
-	if id == wildcardID {
-		x.hub.wanted.mark(Lane{x.url, true}, !x.dirty.wildcard)
-		x.dirty.wildcard = true
-		return
+	l := x.laneOf(id)
+	x.hub.wanted.mark(l.address(), l.dirty.len == 0)
+	if !l.dirty.has(id) {
+		l.dirty.add(id, struct{}{})
 	}
-	x.hub.wanted.mark(Lane{x.url, false}, x.dirty.named.len == 0)
-	if !x.dirty.named.has(id) {
-		x.dirty.named.add(id, struct{}{})
-	}
-}
-
-// takeDirty takes what was noted on a lane.
-func (x *index) takeDirty(wildcard bool) (ids []cache.ID) {
-	if !wildcard {
-		return x.dirty.named.take()
-	}
-	if x.dirty.wildcard {
-		ids = []cache.ID{wildcardID}
-	}
-	x.dirty.wildcard = false
-	return ids
 }
 
 // notify wakes the reader if there is something new. Its caller holds no lock.
@@ -148,9 +132,10 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 			continue // nothing is wanted of the type any more, and nothing was noted since that was told
 		}
 		x.mu.Lock()
+		l := x.lane(lane)
 		by, carried := carrier(lane)
 		remains := x.remains()
-		for _, id := range x.takeDirty(lane.Wildcard) {
+		for _, id := range l.dirty.take() {
 			name := Wildcard
 			if !lane.Wildcard {
 				name = x.named.Name(id)
@@ -168,16 +153,20 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 				}
 				continue
 			}
-			x.forget(lane.Wildcard, name, remains)
+			if l.wildcard {
+				x.forgetWildcard()
+			} else {
+				x.forget(name, remains)
+			}
 			if x.shown.unasked && !lane.Wildcard && !by.Origin.SotW {
 				i.Leave = append(i.Leave, name)
 			} else {
 				i.Drop = append(i.Drop, name)
 			}
 		}
-		if t := x.table(lane.Wildcard); carried && len(i.Want) > 0 && t.Origin() == (cache.Origin{}) {
-			t.Begin(by.Origin)
-			t.Heard()
+		if carried && len(i.Want) > 0 && l.Origin() == (cache.Origin{}) {
+			l.Begin(by.Origin)
+			l.Heard()
 		}
 		woken := x.takeWoken()
 		x.mu.Unlock()
@@ -199,7 +188,7 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 func (h *Hub) Asked(lane Lane, names []string) (doubtful []string) {
 	h.look(lane.Type, func(x *index) {
 		if lane.Wildcard {
-			x.wildcardAsked = true
+			x.wildcard.asked = true
 			return
 		}
 		for _, name := range names {
@@ -275,13 +264,13 @@ func (h *Hub) Resume(lane Lane, origin cache.Origin, stream uint64, resume func(
 }
 
 func (x *index) resume(lane Lane, origin cache.Origin, stream uint64, resume func(from cache.Origin) bool) (names []string, here []cache.Held) {
-	if names = x.names(lane.Wildcard); len(names) == 0 {
+	if names = x.lane(lane).names(); len(names) == 0 {
 		return nil, nil
 	}
 	if !lane.Wildcard {
 		x.forgetOthers()
 	}
-	table := x.table(lane.Wildcard)
+	table := x.lane(lane)
 	table.Recall()
 	if !resume(table.Origin()) {
 		table.Begin(origin)
@@ -302,7 +291,7 @@ func (h *Hub) Doubt(lane Lane, names []string) {
 	}
 	h.look(lane.Type, func(x *index) {
 		for _, name := range names {
-			x.table(lane.Wildcard).Doubt(name)
+			x.lane(lane).Doubt(name)
 		}
 	})
 }
@@ -314,14 +303,14 @@ func (x *index) forgetOthers() {
 	for id := range cache.ID(x.named.Cap()) {
 		name := x.named.Name(id) // "" of those that stand for none, too
 		if of, ok := x.named.Find(name); ok && of == id && x.named.Pinned(name) && !x.desired(id) {
-			x.forget(false, name, remains)
+			x.forget(name, remains)
 		}
 	}
 }
 
 // Names is the whole interest of a lane.
 func (h *Hub) Names(lane Lane) (names []string) {
-	h.look(lane.Type, func(x *index) { names = x.names(lane.Wildcard) })
+	h.look(lane.Type, func(x *index) { names = x.lane(lane).names() })
 	return names
 }
 

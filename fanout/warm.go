@@ -30,16 +30,16 @@ type Saved struct {
 	Resources []cache.Held
 }
 
-// warmth is what was loaded and is not confirmed by upstream yet.
-type warmth struct {
-	wildcard bool
-	names    map[string]struct{}
+// restored is what was loaded on a lane and is not confirmed by upstream yet.
+type restored struct {
+	set   bool // the wildcard's
+	names map[string]struct{}
 	// awaited are the names that nobody has come back for. They linger though they become
 	// Absent: who had them is to be told at once, not after a silence (UP-7).
 	awaited map[string]struct{}
-	// said: upstream has said all there is on a lane. What was loaded is confirmed when
-	// none of that is in doubt (ERR-10).
-	said struct{ named, wildcard bool }
+	// said: upstream has said all there is. What was loaded is confirmed when none of that is
+	// in doubt (ERR-10).
+	said bool
 }
 
 // Save is what the Hub holds of the types that skip does not name.
@@ -52,9 +52,9 @@ func (h *Hub) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
 		if s := x.saveNamed(); len(s.Resources) > 0 {
 			lanes = append(lanes, s)
 		}
-		if x.wildcardHeld && x.synced {
+		if x.wildcard.held && x.wildcard.synced {
 			s := Saved{Lane: Lane{x.url, true}}
-			s.Origin, s.Resources = saved(&x.wildcard)
+			s.Origin, s.Resources = saved(&x.wildcard.Table)
 			lanes = append(lanes, s)
 		}
 		x.mu.Unlock()
@@ -64,7 +64,7 @@ func (h *Hub) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
 
 func (x *index) saveNamed() Saved {
 	s := Saved{Lane: Lane{Type: x.url}}
-	s.Origin, s.Resources = saved(&x.named)
+	s.Origin, s.Resources = saved(&x.named.Table)
 	s.Resources = slices.DeleteFunc(s.Resources, func(r cache.Held) bool { return x.inherits(r.Name) })
 	for id := range cache.ID(x.named.Cap()) {
 		if name := x.named.Name(id); x.named.Pinned(name) && x.named.Answer(id).State == cache.Present {
@@ -105,10 +105,10 @@ func (x *index) load(s Saved, now time.Time) {
 	names := s.Names
 	if s.Lane.Wildcard {
 		names = []string{Wildcard}
-		x.wildcardHeld, x.synced, x.warm.wildcard = true, true, true
+		x.wildcard.held, x.wildcard.synced, x.wildcard.restored.set = true, true, true
 	} else {
-		x.warm.names = make(map[string]struct{}, len(names))
-		x.warm.awaited = make(map[string]struct{}, len(names))
+		x.named.restored.names = make(map[string]struct{}, len(names))
+		x.named.restored.awaited = make(map[string]struct{}, len(names))
 	}
 	if need := x.linger.len + len(names); need > x.linger.most {
 		x.linger.most = need // all of it was wanted, and is about to be again
@@ -117,19 +117,19 @@ func (x *index) load(s Saved, now time.Time) {
 		id := wildcardID
 		if !s.Lane.Wildcard {
 			id = x.named.Intern(name)
-			x.warm.names[name], x.warm.awaited[name] = struct{}{}, struct{}{}
+			x.named.restored.names[name], x.named.restored.awaited[name] = struct{}{}, struct{}{}
 		}
 		x.linger.add(id, now.Add(x.hub.limits.Load().linger))
 		x.changed(id)
 	}
 	x.loadAll(s, false, now)
-	x.table(s.Lane.Wildcard).Begin(s.Origin) // what follows is of the origin's last generation
-	x.table(s.Lane.Wildcard).Heard()
+	x.lane(s.Lane).Begin(s.Origin) // what follows is of the origin's last generation
+	x.lane(s.Lane).Heard()
 	x.loadAll(s, true, now)
 }
 
 func (x *index) loadAll(s Saved, confirmed bool, now time.Time) {
-	table := x.table(s.Lane.Wildcard)
+	table := x.lane(s.Lane)
 	for _, r := range s.Resources {
 		expired := !r.Ends.IsZero() && !r.Ends.After(now) // TTL-2
 		if r.Confirmed != confirmed || expired || !s.Lane.Wildcard && !x.covers(r.Resource) {
@@ -145,7 +145,7 @@ func (x *index) loadAll(s Saved, confirmed bool, now time.Time) {
 // loaded, and upstream has not confirmed yet, or whose removal is held back (H-22).
 func (h *Hub) Doubtful(t cache.TypeURL) (doubtful bool) {
 	h.look(t, func(x *index) {
-		doubtful = x.warm.names != nil || len(x.guards.named.held) > 0
+		doubtful = x.named.restored.names != nil || len(x.named.guard.held) > 0
 	})
 	return doubtful
 }
@@ -159,12 +159,15 @@ func (h *Hub) Stale() bool {
 	})
 }
 
-func (x *index) isWarm() bool { return x.warm.wildcard || x.warm.names != nil }
+// any: something was.
+func (r *restored) any() bool { return r.set || r.names != nil }
+
+func (x *index) isWarm() bool { return x.wildcard.restored.any() || x.named.restored.any() }
 
 // loaded: upstream has not spoken of any of the names of a resource.
 func (x *index) loaded(r *cache.Resource) bool {
 	for name := range names(r) {
-		if _, loaded := x.warm.names[name]; loaded || x.inherited[name] {
+		if _, loaded := x.named.restored.names[name]; loaded || x.inherited[name] {
 			return true
 		}
 	}
@@ -174,7 +177,7 @@ func (x *index) loaded(r *cache.Resource) bool {
 // heard notes that upstream has spoken of these names: what they lead to is not what
 // was loaded any more.
 func (x *index) heard(u *cache.Update) {
-	if x.warm.names == nil {
+	if x.named.restored.names == nil {
 		return
 	}
 	for _, r := range u.Set {
@@ -183,15 +186,15 @@ func (x *index) heard(u *cache.Update) {
 		}
 	}
 	for _, name := range u.Removed {
-		delete(x.warm.names, name)
+		delete(x.named.restored.names, name)
 	}
 	for _, name := range slices.Concat(u.Missing, u.Unanswered) {
-		if _, loaded := x.warm.names[name]; loaded && !x.doubts.named.since(name, u.Stream) && (x.named.Confirmed(name) || !x.named.Has(name)) {
+		if _, loaded := x.named.restored.names[name]; loaded && !x.named.doubts.since(name, u.Stream) && (x.named.Confirmed(name) || !x.named.Has(name)) {
 			x.confirmName(name)
 		}
 	}
-	if len(x.warm.names) == 0 {
-		x.confirm(false)
+	if len(x.named.restored.names) == 0 {
+		x.named.confirm()
 	}
 }
 
@@ -199,10 +202,10 @@ func (x *index) heard(u *cache.Update) {
 // has said nothing of it for long enough. Clients that were kept waiting with a version of their own
 // look at it now.
 func (x *index) confirmName(name string) {
-	if _, loaded := x.warm.names[name]; !loaded {
+	if _, loaded := x.named.restored.names[name]; !loaded {
 		return
 	}
-	delete(x.warm.names, name)
+	delete(x.named.restored.names, name)
 	if id, ok := x.named.Find(name); ok {
 		x.markID(id, mark{kind: again})
 	}
@@ -211,58 +214,43 @@ func (x *index) confirmName(name string) {
 // cool notes that a name is given up. What it led to, and was loaded, is no less so when
 // another name keeps it.
 func (x *index) cool(name string, led []*cache.Resource) {
-	if _, loaded := x.warm.names[name]; !loaded {
+	if _, loaded := x.named.restored.names[name]; !loaded {
 		return
 	}
 	for _, r := range led {
 		for other := range names(r) {
 			if other != name && x.desiredName(other) {
-				x.warm.names[other] = struct{}{}
+				x.named.restored.names[other] = struct{}{}
 			}
 		}
 	}
-	if delete(x.warm.names, name); len(x.warm.names) == 0 {
-		x.confirm(false) // nothing that was loaded is left
+	if delete(x.named.restored.names, name); len(x.named.restored.names) == 0 {
+		x.named.confirm() // nothing that was loaded is left
 	}
 }
 
 // allSaid notes that upstream has said all there is on a lane.
-func (x *index) allSaid(wildcard bool) {
-	if wildcard {
-		x.warm.said.wildcard = x.warm.wildcard
-	} else {
-		x.warm.said.named = x.warm.names != nil
-	}
-}
+func (l *lane) allSaid() { l.restored.said = l.restored.any() }
 
 // conclude confirms a lane on which all was said and nothing is in doubt.
-func (x *index) conclude(wildcard bool) {
-	said := &x.warm.said.named
-	if wildcard {
-		said = &x.warm.said.wildcard
-	}
-	if *said && !x.faults(wildcard).any() {
-		*said = false
-		x.confirm(wildcard)
+func (l *lane) conclude() {
+	if l.restored.said && !l.doubts.any() {
+		l.restored.said = false
+		l.confirm()
 	}
 }
 
 // confirm: upstream has said all it had to say about what was loaded on a lane.
 // Clients that were kept waiting with a version of their own are judged now: those who
 // ask by name, too, who may have been served from the wildcard's copy until just now.
-func (x *index) confirm(wildcard bool) {
-	look := mark{kind: again}
-	switch {
-	case wildcard && x.warm.wildcard:
-		x.warm.wildcard = false
-		x.markWildcards(look)
-	case !wildcard && x.warm.names != nil:
-		x.warm.names = nil
-	default:
+func (l *lane) confirm() {
+	if !l.restored.any() {
 		return
 	}
-	for id := range x.interest {
-		x.markID(cache.ID(id), look)
+	l.restored.set, l.restored.names = false, nil
+	l.lookAgain()
+	if l.wildcard {
+		l.x.named.lookAgain()
 	}
 }
 
@@ -274,8 +262,8 @@ func (v View) Warms() bool { return v.x.isWarm() || len(v.x.inherited) > 0 }
 func (v View) Warm(id cache.ID) bool { return v.x.restored(id) }
 
 func (x *index) restored(id cache.ID) bool {
-	if len(x.warm.names)+len(x.inherited) > 0 {
-		if _, loaded := x.warm.names[x.named.Name(id)]; loaded {
+	if len(x.named.restored.names)+len(x.inherited) > 0 {
+		if _, loaded := x.named.restored.names[x.named.Name(id)]; loaded {
 			return true
 		}
 		// It may have been loaded under another of its names, or with the wildcard.
@@ -283,11 +271,11 @@ func (x *index) restored(id cache.ID) bool {
 			return true
 		}
 	}
-	return x.warm.wildcard && x.borrows(id) && x.answer(id).State == cache.Present
+	return x.wildcard.restored.set && x.borrows(id) && x.answer(id).State == cache.Present
 }
 
 // WarmSet: so was the wildcard's set.
-func (v View) WarmSet() bool { return v.x.warm.wildcard }
+func (v View) WarmSet() bool { return v.x.wildcard.restored.set }
 
 // Progress tells whether there is anything new to save.
 type Progress struct {
@@ -301,7 +289,7 @@ func (h *Hub) Progress() Progress {
 	p := Progress{Position: cache.Seq(h.seq.Load()), Forgotten: h.forgotten.Load()}
 	for _, x := range h.all() {
 		x.mu.Lock()
-		if x.synced {
+		if x.wildcard.synced {
 			p.Complete++
 		}
 		x.mu.Unlock()
