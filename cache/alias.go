@@ -40,6 +40,8 @@ func (t *Table) unmatch(alias string, id ID, seq Seq, touched []ID) []ID {
 	}
 	if e.more.matches.len == 0 && e.state == Unknown {
 		e.state, e.cause, e.seq = Absent, Removed, seq
+	} else if e.cause == Timer {
+		e.cause = Removed // an answer outweighs silence
 	}
 	return append(touched, a)
 }

@@ -143,12 +143,6 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 	}
 	x.markNamed(touched)
 	defer x.frees(name)
-	for _, id := range touched {
-		name := x.named.Name(id)
-		if _, awaited := x.warm.awaited[name]; !awaited && x.absent(id) {
-			x.lapses(id) // UP-7
-		}
-	}
 	if id, ok := x.named.Find(name); ok && !x.named.Pinned(name) {
 		x.named.Forget(id, x.covers)
 	}

@@ -51,8 +51,8 @@ func (x *index) lent(id cache.ID) bool {
 
 // bequeath leaves to names what the wildcard, which is given up, has lent to them, until
 // upstream, asked once more, has been silent for too long: then it is gone (WILD-11).
-// What is from disk and was never confirmed is left to nobody, nor is what upstream has
-// answered by its own name.
+// What was from disk and is not confirmed stays so. What upstream has answered by its own
+// name is left to nobody.
 func (x *index) bequeath() {
 	type estate struct {
 		*cache.Resource
@@ -69,7 +69,7 @@ func (x *index) bequeath() {
 		}
 	}
 	for _, e := range estates {
-		if x.warm.wildcard || x.hasOwn(e.Name) {
+		if x.hasOwn(e.Name) {
 			x.markLent(e.Name, slices.DeleteFunc(e.heirs, func(id cache.ID) bool { return x.named.State(id) != cache.Absent }))
 			continue
 		}
@@ -86,7 +86,7 @@ func (x *index) hasOwn(name string) bool {
 // inherit leaves a resource to names, which are in order, with what is left of its TTL.
 func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, ends time.Time) {
 	if x.inherited == nil {
-		x.inherited = make(map[string]struct{})
+		x.inherited = make(map[string]bool)
 	}
 	if x.askAgain == nil {
 		x.askAgain = make(map[string]struct{})
@@ -105,17 +105,22 @@ func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, 
 	x.named.Doubt(r.Name) // no version of it is upstream's on this lane
 	for _, id := range heirs {
 		name := x.named.Name(id)
-		x.inherited[name], x.askAgain[name] = struct{}{}, struct{}{}
+		x.inherited[name], x.askAgain[name] = x.warm.wildcard, struct{}{}
 		x.changed(id)
 	}
 }
 
 // spoken takes in that upstream speaks of a resource on the lane of names, and so of all its names.
+// Clients that were kept waiting with a version of their own look at it now.
 func (x *index) spoken(r *cache.Resource) {
-	if len(x.inherited) > 0 {
-		for name := range names(r) {
-			x.disown(name, r.Name)
+	if len(x.inherited) == 0 {
+		return
+	}
+	for name := range names(r) {
+		if id, ok := x.named.Find(name); ok && x.inherited[name] {
+			x.markID(id, mark{kind: again})
 		}
+		x.disown(name, r.Name)
 	}
 }
 
@@ -151,14 +156,15 @@ func (x *index) disown(name, of string) {
 // wants and upstream has not answered: it is still the wildcard's, which replaces it when it is back.
 func (x *index) passOn(name string) {
 	id, ok := x.named.Find(name)
-	if _, inherited := x.inherited[name]; !ok || !inherited {
+	restored, inherited := x.inherited[name]
+	if !ok || !inherited {
 		return
 	}
 	own := func(r *cache.Resource) bool { return !x.inherits(r.Name) }
 	for _, r := range x.named.Answer(id).Resources() {
 		for other := range names(r) {
-			if id, ok := x.named.Find(other); ok && x.named.Pinned(other) && !slices.ContainsFunc(x.named.Answer(id).Resources(), own) {
-				x.inherited[other] = struct{}{}
+			if to, _ := x.named.Find(other); x.named.Pinned(other) && !slices.ContainsFunc(x.named.Answer(to).Resources(), own) {
+				x.inherited[other] = restored
 			}
 		}
 	}

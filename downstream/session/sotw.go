@@ -103,7 +103,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 		if !subscribed {
 			s.unsubscribed()
 			s.cameWildcard = false
-			s.drops(v)
+			s.drops(v, names.Added)
 		}
 	})
 	s.awaitNew(names, asked.Wildcard, came)
@@ -128,29 +128,22 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	}
 }
 
-// ledTo are the resources that the client was told some of its names lead to, and that bear others.
-func (s *sotwState) ledTo(v fanout.View) nameSet {
-	if !s.aliased {
-		return nil
-	}
-	led := make(nameSet)
-	for _, id := range v.Names() {
-		for _, name := range v.LedTo(id) {
-			led[name] = struct{}{}
+// drops erases what the client drops: it keeps members of the wildcard's set if it asks for that,
+// what bears one of its names, and what one leads to that it has asked for before.
+func (s *sotwState) drops(v fanout.View, added []string) {
+	var led []*cache.Resource
+	if s.aliased {
+		for _, id := range v.Names() {
+			if _, fresh := slices.BinarySearch(added, v.Name(id)); !fresh {
+				led = append(led, v.Answer(id).Resources()...)
+			}
 		}
 	}
-	return led
-}
-
-// drops erases what the client drops: it keeps members of the wildcard's set if it asks for that,
-// what bears one of its names, and what a name leads to that it has asked for before and still does.
-func (s *sotwState) drops(v fanout.View) {
-	led := s.ledTo(v)
+	keeps := namesOf(led)
 	subscribed, _ := v.Wildcard()
 	for noted := range s.exact.all(false) {
 		_, own := v.Lookup(noted.name)
-		member := subscribed && v.Member(noted.name) != nil
-		if !own && !member && !(led.has(noted.name) && (s.full || v.Leads(noted.name))) {
+		if member := subscribed && v.Member(noted.name) != nil; !own && !member && !keeps.has(noted.name) {
 			s.exact.forget(noted.name)
 		}
 	}
@@ -323,7 +316,7 @@ func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 		slices.Reverse(p.resources)
 		s.skipped(v, after)
 		if lost && s.exact.noted > 0 {
-			s.drops(v)
+			s.drops(v, nil)
 		}
 		s.wildcardAsked, s.members, s.told, s.untold = false, false, p.position, p.position
 		s.answered(fanout.Wildcard)

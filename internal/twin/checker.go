@@ -257,9 +257,6 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			c.fail("UP-7", "%s %s is dropped %v after its last client left", k.name, name, c.now.Sub(at))
 		}
 		delete(l.names, name)
-		if slices.Contains(given, name) {
-			delete(l.erred, name)
-		}
 		if d := c.doubts[k.name][false]; d != nil && slices.Contains(given, name) {
 			delete(d.asked, name) // the fault was not about what is asked for later
 			delete(d.names, name)
@@ -285,6 +282,8 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if first, again := l.again[name]; again {
 			l.names[name] = first
 			delete(l.again, name)
+		} else {
+			delete(l.erred, name) // it was the answer to what was given up since, or left (UP-9)
 		}
 		l.first, l.asked = time.Time{}, c.events
 		if name == wildcard && !resumed {
@@ -313,7 +312,8 @@ func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
 	if at, left := c.wanted[k.name][name]; left && c.now.Sub(at) < c.linger && (lent || !known.byName.denied(name)) {
 		wanted = true // it lingers
 	}
-	if l.wildcard || !wanted || known.byName.matches(name, surely) {
+	_, said := known.byName.words[name]
+	if l.wildcard || !wanted || known.byName.matches(name, surely) || l.erred[name] && !said { // an error is an answer (MISS-3)
 		return false
 	}
 	l.again[name] = l.names[name]

@@ -374,7 +374,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 	if !expired && c.inDoubt(k, name, &t.interest, t.brought[name]) { // what expires is gone all the same (TTL-2)
 		c.fail("ERR-10", "%s is told that %s is gone, of which upstream has sent a faulty answer", who, name)
 	}
-	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name], kept, doubted); {
+	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name] && !t.led[name], kept, doubted); {
 	case gone || c.outlived(k, name, &t.interest) || c.known[k.name].byName.unnamed(name, &t.interest):
 	case t.owed[name] && c.known[k.name].byWildcard.unnamed(name, &t.interest): // the copy that the wildcard lent (WILD-16)
 	case c.lapsed(k) && c.known[k.name].byWildcard.warm: // what is from disk is left to nobody (RECON-19)
@@ -478,8 +478,16 @@ func (c *Checker) meets(k kind, name string) {
 	for _, cl := range c.clients {
 		if t := cl.topics[k.name]; t != nil && t.brought[name] {
 			t.met[name] = true
+			c.leads(k, t, name)
 		}
 	}
+}
+
+// leads notes that what a client came with is what one of its names leads to: that is judged, whatever
+// its other names lead to later.
+func (c *Checker) leads(k kind, t *topic, name string) {
+	known := c.known[k.name]
+	t.led[name] = t.led[name] || known.leads(name, &t.interest) && known.spoken(name, t.holds[name].label)
 }
 
 // met: the relay had a copy when the client came, or has had one since, or upstream has said

@@ -61,9 +61,6 @@ func (k *knowledge) leftOver(name string) (word, bool) {
 func (c *Checker) forgetWildcard(k kind) {
 	known, lent := c.known[k.name], newVoice()
 	interests, remembered := c.interests(k), c.remembered(k)
-	if known.byWildcard.warm {
-		clear(known.byWildcard.words) // what is from disk is left to nobody (RECON-19)
-	}
 	for name, w := range known.byWildcard.words {
 		lends := func(i *Interest) bool { return known.lends(name, i) }
 		mayLend := func(i *Interest) bool { return known.lendsBeside(remembered, name, i) }
@@ -75,6 +72,7 @@ func (c *Checker) forgetWildcard(k kind) {
 			lent.words[name] = w
 		}
 	}
+	lent.warm = known.byWildcard.warm && len(lent.words) > 0 // what was from disk stays so (RECON-19)
 	known.byWildcard = lent
 }
 
