@@ -153,24 +153,22 @@ func (x *index) disown(name, of string) {
 }
 
 // passOn leaves what was left to a name that is given up to the other names of it that somebody
-// wants: it is still the wildcard's, which replaces it when it is back.
+// wants and upstream has not answered: it is still the wildcard's, which replaces it when it is back.
 func (x *index) passOn(name string) {
-	restored, inherited := x.inherited[name]
-	if !inherited {
-		return
-	}
-	delete(x.inherited, name)
 	id, ok := x.named.Find(name)
-	if !ok {
+	restored, inherited := x.inherited[name]
+	if !ok || !inherited {
 		return
 	}
+	own := func(r *cache.Resource) bool { return !x.inherits(r.Name) }
 	for _, r := range x.named.Answer(id).Resources() {
 		for other := range names(r) {
-			if other != name && x.named.Pinned(other) {
+			if to, _ := x.named.Find(other); x.named.Pinned(other) && !slices.ContainsFunc(x.named.Answer(to).Resources(), own) {
 				x.inherited[other] = restored
 			}
 		}
 	}
+	x.disown(name, "")
 }
 
 // unset drops the copy that bears a name, and marks all names that led to it.
