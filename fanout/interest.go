@@ -163,7 +163,7 @@ func (x *index) forgetWildcard() {
 	x.hub.forgotten.Add(1)
 	x.bequeath()
 	was := x.wildcard
-	x.board, x.wildcard = board{}, x.newLane(true)
+	x.board, x.wildcard = board{}, x.newLane(x.wildcard.address())
 	x.wildcard.unavailable, x.wildcard.dirty = was.unavailable, was.dirty // that concerns who wants it next
 }
 

@@ -35,8 +35,8 @@ type lane struct {
 	changed, renewed bool
 }
 
-func (x *index) newLane(wildcard bool) lane {
-	return lane{Table: cache.Table{Changed: x.changes}, x: x, wildcard: wildcard}
+func (x *index) newLane(at Lane) lane {
+	return lane{Table: cache.Table{Changed: x.changes}, x: x, wildcard: at.Wildcard}
 }
 
 // lane is the one with an address.
