@@ -132,7 +132,7 @@ var unanswered = &statuspb.Status{
 func (x *index) removeNamed(name string, cause cache.Cause) {
 	delete(x.guards.named.held, name)
 	id, ok := x.named.Find(name)
-	x.disown(name, id)
+	x.disown(name, name)
 	lent := ok && x.lent(id)
 	touched, changed := x.named.Remove(name, cause, x.next(), x.touched[:0])
 	if !changed {
@@ -156,7 +156,6 @@ func (x *index) applyWildcard(u *cache.Update) (held Held) {
 	announces(&x.wildcard, u)
 	changed, renews := false, false
 	for _, r := range u.Set {
-		x.disinherit(r.Name)
 		lent, seq := x.lentTo(r.Name, x.touched[:0]), x.next()
 		_, c := x.wildcard.Set(r.Resource, r.Upstream, seq, nil)
 		x.handMember(r.Resource, c)
@@ -177,6 +176,9 @@ func (x *index) applyWildcard(u *cache.Update) (held Held) {
 	if u.Synced {
 		changed = changed || !x.synced
 		x.synced = true
+		for name := range x.inherited { // all at once, or one would lose what has not come yet
+			x.disown(name, "")
+		}
 	}
 	if changed {
 		x.markWildcards(mark{wildcard: true})

@@ -44,8 +44,9 @@ type index struct {
 	// shown: what upstream shows that is in neither Table (UP-9).
 	shown shown
 	// inherited are names that have their copy of a wildcard that was given up, until upstream
-	// has spoken of them (WILD-11); askAgain: upstream is to be asked for it again.
-	inherited map[string]struct{}
+	// has spoken of them (WILD-11): true where that was from disk; askAgain: upstream is to be asked
+	// for it again.
+	inherited map[string]bool
 	askAgain  map[string]struct{}
 	// unavailable: upstream does not answer on this lane, and why (ERR-7).
 	unavailable struct{ named, wildcard *statuspb.Status }

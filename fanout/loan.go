@@ -51,8 +51,8 @@ func (x *index) lent(id cache.ID) bool {
 
 // bequeath leaves to names what the wildcard, which is given up, has lent to them, until
 // upstream, asked once more, has been silent for too long: then it is gone (WILD-11).
-// What is from disk and was never confirmed is left to nobody, nor is what upstream has
-// answered by its own name.
+// What was from disk and is not confirmed stays so. What upstream has answered by its own
+// name is left to nobody.
 func (x *index) bequeath() {
 	type estate struct {
 		*cache.Resource
@@ -70,7 +70,7 @@ func (x *index) bequeath() {
 		}
 	}
 	for _, e := range estates {
-		if x.warm.wildcard || x.hasOwn(e.Name) {
+		if x.hasOwn(e.Name) {
 			x.markLent(e.Name, slices.DeleteFunc(e.heirs, func(id cache.ID) bool { return x.named.State(id) != cache.Absent }))
 			continue
 		}
@@ -87,7 +87,7 @@ func (x *index) hasOwn(name string) bool {
 // inherit leaves a resource to names, which are in order, with what is left of its TTL.
 func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, ends time.Time) {
 	if x.inherited == nil {
-		x.inherited = make(map[string]struct{})
+		x.inherited = make(map[string]bool)
 	}
 	if x.askAgain == nil {
 		x.askAgain = make(map[string]struct{})
@@ -106,17 +106,22 @@ func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, 
 	x.named.Doubt(r.Name) // no version of it is upstream's on this lane
 	for _, id := range heirs {
 		name := x.named.Name(id)
-		x.inherited[name], x.askAgain[name] = struct{}{}, struct{}{}
+		x.inherited[name], x.askAgain[name] = x.warm.wildcard, struct{}{}
 		x.changed(id)
 	}
 }
 
-// spoken notes that upstream has spoken of a resource on the lane of names.
+// spoken takes in that upstream speaks of a resource on the lane of names, and so of all its names.
+// Clients that were kept waiting with a version of their own look at it now.
 func (x *index) spoken(r *cache.Resource) {
-	if len(x.inherited) > 0 {
-		for name := range names(r) {
-			delete(x.inherited, name)
+	if len(x.inherited) == 0 {
+		return
+	}
+	for name := range names(r) {
+		if id, ok := x.named.Find(name); ok && x.inherited[name] {
+			x.markID(id, mark{kind: again})
 		}
+		x.disown(name, r.Name)
 	}
 }
 
@@ -133,14 +138,16 @@ func (x *index) inherits(name string) bool {
 	})
 }
 
-// disown drops what was left to a name by an alias, unless it was left to others, too.
-func (x *index) disown(name string, id cache.ID) {
+// disown drops what was left to a name, unless it was left to others, too, or is what upstream
+// speaks of.
+func (x *index) disown(name, of string) {
 	if _, inherited := x.inherited[name]; !inherited {
 		return
 	}
 	delete(x.inherited, name)
+	id, _ := x.named.Find(name)
 	for _, r := range x.named.Answer(id).Resources() {
-		if own, ok := x.named.Find(r.Name); ok && own != id && !x.inherits(r.Name) {
+		if own, _ := x.named.Find(r.Name); r.Name != of && !x.inherits(r.Name) {
 			x.unset(own)
 		}
 	}
@@ -149,7 +156,8 @@ func (x *index) disown(name string, id cache.ID) {
 // passOn leaves what was left to a name that is given up to the other names of it that somebody
 // wants: it is still the wildcard's, which replaces it when it is back.
 func (x *index) passOn(name string) {
-	if _, inherited := x.inherited[name]; !inherited {
+	restored, inherited := x.inherited[name]
+	if !inherited {
 		return
 	}
 	delete(x.inherited, name)
@@ -160,23 +168,10 @@ func (x *index) passOn(name string) {
 	for _, r := range x.named.Answer(id).Resources() {
 		for other := range names(r) {
 			if other != name && x.named.Pinned(other) {
-				x.inherited[other] = struct{}{}
+				x.inherited[other] = restored
 			}
 		}
 	}
-}
-
-// disinherit drops the copy of a resource that was left to names: the wildcard is back,
-// and speaks of it.
-func (x *index) disinherit(name string) {
-	if !x.inherits(name) {
-		return
-	}
-	id, _ := x.named.Find(name)
-	for heir := range names(x.named.Own(id)) {
-		delete(x.inherited, heir)
-	}
-	x.unset(id)
 }
 
 // unset drops the copy that bears a name, and marks all names that led to it.

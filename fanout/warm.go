@@ -164,7 +164,7 @@ func (x *index) isWarm() bool { return x.warm.wildcard || x.warm.names != nil }
 // loaded: upstream has not spoken of any of the names of a resource.
 func (x *index) loaded(r *cache.Resource) bool {
 	for name := range names(r) {
-		if _, loaded := x.warm.names[name]; loaded {
+		if _, loaded := x.warm.names[name]; loaded || x.inherited[name] {
 			return true
 		}
 	}
@@ -266,19 +266,19 @@ func (x *index) confirm(wildcard bool) {
 	}
 }
 
-// Warms: something of the type was loaded, and upstream has not spoken of it yet.
-func (v View) Warms() bool { return v.x.isWarm() }
+// Warms: something of the type may have been loaded, and upstream has not spoken of it yet.
+func (v View) Warms() bool { return v.x.isWarm() || len(v.x.inherited) > 0 }
 
 // Warm: what a subscribed name leads to was loaded, and upstream has not
 // spoken of it yet.
 func (v View) Warm(id cache.ID) bool { return v.x.restored(id) }
 
 func (x *index) restored(id cache.ID) bool {
-	if len(x.warm.names) > 0 {
+	if len(x.warm.names)+len(x.inherited) > 0 {
 		if _, loaded := x.warm.names[x.named.Name(id)]; loaded {
 			return true
 		}
-		// It may have been loaded under another of its names.
+		// It may have been loaded under another of its names, or with the wildcard.
 		if r := x.named.Answer(id).Resource; r != nil && x.loaded(r) {
 			return true
 		}

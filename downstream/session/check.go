@@ -87,7 +87,7 @@ func (i *invariants) holdings(v fanout.View, st state) {
 	for e := range h.exact.all(false) {
 		i.must(x.sets && subscribed || e.brought || x.mentions(v, e.name) || owes(st, e.name), "%q is written down, and nothing covers it", e.name)
 	}
-	i.led(v, h)
+	i.led(v, x)
 	i.exact(h)
 }
 
@@ -115,16 +115,16 @@ func (i *invariants) cursors(v fanout.View, x *exchange) {
 }
 
 // led: what names lead to.
-func (i *invariants) led(v fanout.View, h *holdings) {
+func (i *invariants) led(v fanout.View, x *exchange) {
 	// What a name was said to lead to, and has led to since, is written down, unless the client was told
-	// otherwise by the resource's own name.
+	// otherwise by the resource's own name, or that it is too large.
 	for _, id := range v.Names() {
 		a, told, led := v.Answer(id), v.Told(id), v.LedTo(id)
 		for n, r := range a.Resources() {
-			_, _, exact := h.exact.find(r.Name).of()
+			_, _, exact := x.exact.find(r.Name).of()
 			_, own := v.Lookup(r.Name)
 			said := told.Copy() && a.Changed(n) <= told.At() && slices.Contains(led, r.Name)
-			i.must(exact || own || !said, "%q is what a name leads to, and is not written down", r.Name)
+			i.must(exact || own || !said || x.oversize(v, r) > 0, "%q is what a name leads to, and is not written down", r.Name)
 		}
 	}
 }

@@ -108,10 +108,14 @@ func (d *deltaState) fromDisk(v fanout.View) bool {
 	return subscribed && (d.wildcardAsked || v.WarmSet()) || v.Warms() && slices.ContainsFunc(v.Names(), v.Warm)
 }
 
-// confirmed: a resource bears a name that the client asks for, which is not known from disk only.
+// confirmed: a name that the client asks for leads to a resource, and is not known from disk only.
 func (d *deltaState) confirmed(v fanout.View, name string) bool {
-	id, own := v.Lookup(name)
-	return own && !v.Warm(id)
+	confirmed := func(name string) bool {
+		id, asked := v.Lookup(name)
+		return asked && !v.Warm(id)
+	}
+	r := v.Resource(name)
+	return confirmed(name) || r != nil && v.Leads(name) && slices.ContainsFunc(r.Aliases, confirmed)
 }
 
 // judgeCopy judges what the client came with of a resource that exists.

@@ -102,8 +102,8 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 		s.handOver(v, held)
 		if !subscribed {
 			s.unsubscribed()
-			s.drops(v, names.Added)
 			s.cameWildcard = false
+			s.drops(v, names.Added)
 		}
 	})
 	s.awaitNew(names, asked.Wildcard, came)
@@ -128,8 +128,8 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	}
 }
 
-// drops erases what the client drops that asks for names only: it keeps what bears one of them, or
-// what one leads to that it has asked for before.
+// drops erases what the client drops: it keeps members of the wildcard's set if it asks for that,
+// what bears one of its names, and what one leads to that it has asked for before.
 func (s *sotwState) drops(v fanout.View, added []string) {
 	var led []*cache.Resource
 	if s.aliased {
@@ -140,8 +140,10 @@ func (s *sotwState) drops(v fanout.View, added []string) {
 		}
 	}
 	keeps := namesOf(led)
+	subscribed, _ := v.Wildcard()
 	for noted := range s.exact.all(false) {
-		if _, own := v.Lookup(noted.name); !own && !keeps.has(noted.name) {
+		_, own := v.Lookup(noted.name)
+		if member := subscribed && v.Member(noted.name) != nil; !own && !member && !keeps.has(noted.name) {
 			s.exact.forget(noted.name)
 		}
 	}
@@ -305,13 +307,17 @@ func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 		if s.wildcardAsked {
 			after, p.must, p.answer = 0, true, true
 		}
+		lost := after < v.Forgotten()
 		for c := range v.Members(after) {
-			if c.Resource != nil && !s.leavesOut(v, c.Resource, p) {
+			if lost = lost || c.Resource == nil; c.Resource != nil && !s.leavesOut(v, c.Resource, p) {
 				p.resources = append(p.resources, c.Resource)
 			}
 		}
 		slices.Reverse(p.resources)
 		s.skipped(v, after)
+		if lost && s.exact.noted > 0 {
+			s.drops(v, nil)
+		}
 		s.wildcardAsked, s.members, s.told, s.untold = false, false, p.position, p.position
 		s.answered(fanout.Wildcard)
 	}

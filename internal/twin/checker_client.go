@@ -43,6 +43,7 @@ type topic struct {
 	brought   map[string]bool            // names that the client came with (DOWN-DELTA-10)
 	later     map[string]bool            // names asked for after the first request (MISS-4)
 	met       map[string]bool            // of those brought, names of which there was a copy then, or since
+	led       map[string]bool            // and of which that is what one of its names led to, and as it came with it
 	overtaken map[string]bool            // names of which it was sent a copy that is older than the error that it was told of
 	unclear   map[string]bool            // names of which it may have a copy or not: it has dropped one by itself
 	failures  map[string]bool            // names of whose error it is to be told (ERR-9)
@@ -77,7 +78,7 @@ func (t *topic) begin() {
 	t.overtaken, t.unclear = map[string]bool{}, map[string]bool{}
 	t.failures, t.failed, t.tooLarge = map[string]bool{}, map[string]int32{}, map[string]map[string]bool{}
 	t.halves, t.warmed, t.twice, t.asks = map[string]bool{}, map[string]bool{}, false, 0
-	t.later, t.met = map[string]bool{}, map[string]bool{}
+	t.later, t.met, t.led = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	t.parts, t.nacked, t.versions = parts{}, false, map[string]bool{}
 	t.left, t.brought, t.unacked, t.view = map[string]bool{}, map[string]bool{}, nil, ""
 }
@@ -168,6 +169,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			_, byName := c.known[k.name].byName.present(name)
 			_, byWildcard := c.known[k.name].byWildcard.present(name)
 			t.met[name] = byName || byWildcard
+			c.leads(k, t, name)
 		}
 	}
 	for _, name := range subscribe {
@@ -310,7 +312,7 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 	still := t.interest.clone()
 	maps.DeleteFunc(still.Names, func(name string, _ bool) bool { return !before.Names[name] }) // new names begin with nothing
 	for name, h := range t.holds {
-		if before.Covers(name, h.aliases) && !still.Covers(name, h.aliases) {
+		if before.Covers(name, h.aliases) && (!still.Covers(name, h.aliases) || t.sotw && k.full && before.Names[name] && c.denies(k, &still, name, h)) {
 			t.unclear[name] = t.brought[name] || t.left[name] || t.interest.Covers(name, h.aliases)
 			delete(t.holds, name)
 			delete(t.last, name)
@@ -319,6 +321,15 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 			t.halves[name] = true
 		}
 	}
+}
+
+// denies: what a client gives up by its name goes, though it lists others that the client asks for:
+// of all of these upstream has said that they lead to nothing.
+func (c *Checker) denies(k kind, i *Interest, name string, h held) bool {
+	v := c.known[k.name].byName
+	return !i.Covers(name, nil) && !slices.ContainsFunc(h.aliases, func(alias string) bool {
+		return i.Names[alias] && (v.matched(alias) || !v.answered(alias))
+	})
 }
 
 func (i *Interest) same(o *Interest) bool {

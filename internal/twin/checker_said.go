@@ -56,7 +56,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events, plane: s.plane, ends: c.ends(r.GetTtl())}
 		c.leases(k, name, v.words[name].ends, w.ends)
-		if before := v.words[name]; !answered && l.shown[name] != "" && (l.shown[name] == w.version || before.present && before.label == w.label) {
+		if before := v.words[name]; !answered && l.shown[name] != "" && (l.shown[name] == w.version || before.present && before.at < c.events && before.label == w.label) {
 			l.sign = true
 		}
 		c.overcome(k, name, w.aliases)
@@ -85,7 +85,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	for _, name := range resp.GetRemovedResources() {
 		c.overcome(k, name, nil)
 		c.sound(k, l.wildcard, name)
-		if v.words[name].silent {
+		if v.words[name].silent && !c.askedAlone(k, l, name) {
 			continue // it was asked for again, and that is no answer (UP-19)
 		}
 		lost := v.remove(name, c.events)

@@ -48,7 +48,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		if _, due := t.asked[r.GetName()]; k.name == "LDS" && due {
 			postponed = true // of the first answer, what had to wait for clusters
 		}
-		answer = t.settle(r.GetName(), r.GetAliases()) || answer
+		answer = t.settle(r.GetName(), r.GetAliases()) || t.leftBy(r.GetName()) || answer
 		c.content(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetResource(), r.GetTtl())
 	}
 	holds := maps.Clone(t.holds)
@@ -237,6 +237,12 @@ func (t *topic) settle(name string, aliases []string) (asked bool) {
 	return asked
 }
 
+// leftBy: the client has a resource by an alias that it has given up under the wildcard, and is still
+// to be told what that is (WILD-8): what it led to is told at once, though a fault may hide the alias.
+func (t *topic) leftBy(name string) bool {
+	return slices.ContainsFunc(t.holds[name].aliases, func(alias string) bool { return t.asked[alias] && t.left[alias] })
+}
+
 // denied judges a negative answer for aliases (NAME-6).
 func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases []string) (asked bool) {
 	for _, alias := range aliases {
@@ -368,7 +374,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 	if !expired && c.inDoubt(k, name, &t.interest, t.brought[name]) { // what expires is gone all the same (TTL-2)
 		c.fail("ERR-10", "%s is told that %s is gone, of which upstream has sent a faulty answer", who, name)
 	}
-	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name], kept, doubted); {
+	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name] && !t.led[name], kept, doubted); {
 	case gone || c.outlived(k, name, &t.interest) || c.known[k.name].byName.unnamed(name, &t.interest):
 	case t.owed[name] && c.known[k.name].byWildcard.unnamed(name, &t.interest): // the copy that the wildcard lent (WILD-16)
 	case c.lapsed(k) && c.known[k.name].byWildcard.warm: // what is from disk is left to nobody (RECON-19)
@@ -472,8 +478,16 @@ func (c *Checker) meets(k kind, name string) {
 	for _, cl := range c.clients {
 		if t := cl.topics[k.name]; t != nil && t.brought[name] {
 			t.met[name] = true
+			c.leads(k, t, name)
 		}
 	}
+}
+
+// leads notes that what a client came with is what one of its names leads to: that is judged, whatever
+// its other names lead to later.
+func (c *Checker) leads(k kind, t *topic, name string) {
+	known := c.known[k.name]
+	t.led[name] = t.led[name] || known.leads(name, &t.interest) && known.spoken(name, t.holds[name].label)
 }
 
 // met: the relay had a copy when the client came, or has had one since, or upstream has said

@@ -215,11 +215,9 @@ func (p *controlPlane) resume(l *serverLane, req *discovery.DeltaDiscoveryReques
 	l.wildcard = len(req.GetResourceNamesSubscribe()) == 0
 	for name, version := range p.shown(req) {
 		l.sent[name], l.as[name] = version, p.earlier(version).Aliases
-		if p.habits&resends != 0 && world[name].Label != "" {
+		// What has had a TTL may have run out since the version was shown.
+		if _, is := world[name]; is && (p.habits&resends != 0 || p.timed[name]) {
 			l.sent[name] = "?" // sent again, or removed if it is gone
-		}
-		if _, is := world[name]; is && p.timed[name] {
-			l.ends[name] = p.now() // it runs
 		}
 	}
 	l.whole = l.wildcard && p.answersAll(l)

@@ -130,11 +130,15 @@ func (g *Game) Play(relay Relay, ops []Op) []string {
 	return g.checker.Violations
 }
 
+// rounds are as many as may pass before all is quiet: over gRPC a group of many names may be sent one
+// in each response, which another group bounds.
+const rounds = 400
+
 // act lets everybody do what they do by themselves.
 func (g *Game) act() {
 	g.relay.Settle()
 	defer g.keepUp()
-	for range 100 {
+	for range rounds {
 		busy := g.serve()
 		for _, p := range g.everybody() {
 			for _, k := range kinds {

@@ -23,6 +23,13 @@ func (c *Checker) outlived(k kind, name string, i *Interest) bool {
 	return lapsed && (!c.known[k.name].lends(name, i) || c.now.Sub(at) >= c.missing)
 }
 
+// askedAlone: a silent name was asked for since the wildcard was given up that has left it a copy:
+// what upstream says of it now is its word on the name itself (WILD-11).
+func (c *Checker) askedAlone(k kind, l *relayLane, name string) bool {
+	at, lapsed := c.lapsedAt[k.name]
+	return lapsed && !l.names[name].Before(at) && c.known[k.name].byWildcard.matched(name)
+}
+
 // lends: the wildcard's copy of a resource is what one of the names leads to, and of the
 // resource nothing was said on the other lane.
 func (k *knowledge) lends(name string, i *Interest) bool {
@@ -54,9 +61,6 @@ func (k *knowledge) leftOver(name string) (word, bool) {
 func (c *Checker) forgetWildcard(k kind) {
 	known, lent := c.known[k.name], newVoice()
 	interests, remembered := c.interests(k), c.remembered(k)
-	if known.byWildcard.warm {
-		clear(known.byWildcard.words) // what is from disk is left to nobody (RECON-19)
-	}
 	for name, w := range known.byWildcard.words {
 		lends := func(i *Interest) bool { return known.lends(name, i) }
 		mayLend := func(i *Interest) bool { return known.lendsBeside(remembered, name, i) }
@@ -68,6 +72,7 @@ func (c *Checker) forgetWildcard(k kind) {
 			lent.words[name] = w
 		}
 	}
+	lent.warm = known.byWildcard.warm && len(lent.words) > 0 // what was from disk stays so (RECON-19)
 	known.byWildcard = lent
 }
 
