@@ -90,12 +90,7 @@ func (x *index) markNamed(touched []cache.ID) {
 	x.touched = touched
 	for _, id := range touched {
 		x.markContent(id)
-		if !x.absent(id) {
-			continue
-		}
-		if _, awaited := x.named.restored.awaited[x.named.Name(id)]; !awaited {
-			x.lapses(id) // UP-7
-		}
+		x.goesAbsent(id)
 	}
 }
 

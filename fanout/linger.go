@@ -37,6 +37,17 @@ func (x *index) lapses(id cache.ID) {
 	}
 }
 
+// goesAbsent: what a name leads to has changed. One that leads to nothing any more lingers no
+// more (UP-7), unless it is from disk and nobody has come back for it.
+func (x *index) goesAbsent(id cache.ID) {
+	if !x.absent(id) {
+		return
+	}
+	if _, awaited := x.named.restored.awaited[x.named.Name(id)]; !awaited {
+		x.lapses(id)
+	}
+}
+
 // bound gives up what is too much.
 func (x *index) bound() {
 	if !x.hub.spares.Load() {

@@ -10,15 +10,15 @@ import (
 // What the wildcard's copy lends to names whose own lane has not answered
 // (WILD-11, WILD-16).
 
-// lentTo appends the names that a member of the wildcard's set is lent to, some of them twice if
-// it lists them twice.
+// lentTo appends the names that a member of the wildcard's set is lent to, those that linger, too;
+// some of them twice if it lists them twice.
 func (x *index) lentTo(member string, to []cache.ID) []cache.ID {
 	w, ok := x.wildcard.Find(member)
 	if !ok || x.wildcard.Own(w) == nil {
 		return to
 	}
 	for name := range names(x.wildcard.Own(w)) {
-		if id, ok := x.named.Find(name); ok && x.wants(id) && x.borrows(id) {
+		if id, ok := x.named.Find(name); ok && x.desired(id) && x.borrows(id) {
 			to = append(to, id)
 		}
 	}
@@ -62,7 +62,8 @@ func (x *index) bequeath() {
 	}
 	var estates []estate // all of them first: what one name has got answers for it
 	for r := range x.wildcard.All() {
-		if heirs := distinct(x.lentTo(r.Name, nil)); len(heirs) > 0 {
+		heirs := slices.DeleteFunc(distinct(x.lentTo(r.Name, nil)), func(id cache.ID) bool { return !x.wants(id) })
+		if len(heirs) > 0 {
 			id, _ := x.wildcard.Find(r.Name)
 			ends, _, _ := x.wildcard.Ends(id)
 			estates = append(estates, estate{r.Resource, heirs, x.wildcard.Answer(id).Seq, ends})
@@ -211,6 +212,9 @@ func (x *index) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
 func (x *index) markLent(member string, to []cache.ID) {
 	x.touched = to
 	for _, id := range distinct(to) {
+		if x.goesAbsent(id); !x.wants(id) {
+			continue
+		}
 		for _, s := range x.interest[id] {
 			if !(View{s, x}).owns(member) {
 				x.wake(s.subscriber.mark(s, mark{id: id}))
