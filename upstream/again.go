@@ -23,7 +23,7 @@ func (l *laneState) insist(now time.Time) {
 		switch {
 		case written.IsZero():
 		case now.Before(written.Add(insistAfter)):
-			l.insistAt = earlier(l.insistAt, written.Add(insistAfter))
+			l.insistAt = Earlier(l.insistAt, written.Add(insistAfter))
 		default:
 			l.drop.add(name)
 			l.want.add(name)
@@ -58,7 +58,7 @@ func (l *laneState) answers(u *cache.Update) {
 // keepAll has bodies kept that are not to be: a SotW server has no way to be asked
 // for one again but to send all, and clients would wait for ever (VALID-5).
 func (d *Response) keepAll() {
-	for i, r := range d.update.Set {
-		d.update.Set[i].Resource = r.Cacheable()
+	for i, r := range d.Update.Set {
+		d.Update.Set[i].Resource = r.Cacheable()
 	}
 }

@@ -54,3 +54,25 @@ func (b *Backoff) Ended(now, attempt time.Time, random float64) time.Duration {
 	b.failures = 0
 	return max(time.Duration(random*float64(reconnectFloor)), attempt.Add(reconnectFloor).Sub(now))
 }
+
+// Back says that an entry answers another group again: nobody has to back off from it any
+// more, except to those whom it has refused. They do not all come at once (ERR-1).
+func (c *Core) Back(entry int, now time.Time) {
+	e := &c.entries[entry]
+	soon := func(s *slot) {
+		if s.id == 0 && !s.openAt.IsZero() && !s.refused {
+			at := now.Add(time.Duration(c.random() * float64(reconnectFloor)))
+			s.openAt = Earlier(s.openAt, latest(at, s.attempt.Add(reconnectFloor)))
+		}
+	}
+	switch {
+	case entry < c.current:
+		soon(&e.probe)
+	case entry == c.current:
+		soon(&c.main)
+		soon(&c.aux)
+	}
+	if entry != c.current || !c.main.refused {
+		e.backoff, e.notBefore = c.config.Backoff, time.Time{}
+	}
+}

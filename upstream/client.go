@@ -184,7 +184,7 @@ func (c *Client) idle() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if at := earlier(c.core.Deadline(now), c.missed.deadline()); !at.IsZero() {
+	if at := Earlier(c.core.Deadline(now), c.missed.deadline()); !at.IsZero() {
 		return max(at.Sub(now), 0)
 	}
 	return time.Hour
@@ -336,7 +336,7 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 
 // kind is what an Observer is told about a stream. It is called with mu held.
 func (c *Client) kind(o Open) Stream {
-	return Stream{Role: o.Role, Entry: c.core.entries[o.Entry].Name, SotW: o.SotW}
+	return Stream{Role: o.Role, Entry: c.core.EntryName(o.Entry), SotW: o.SotW}
 }
 
 // receive takes in responses; it never waits for a client, nor for the sender.
@@ -373,8 +373,8 @@ func (c *Client) takeIn(id StreamID, on *stream, resp proto.Message, log *slog.L
 	if debugs(log) {
 		tellResponse(log, d, proto.Size(resp))
 	}
-	d.update.Source = c.source(on, resp, d, received)
-	c.observer.UpstreamResponse(d.typeURL, len(d.update.Set)+len(d.bodyless), len(d.update.Removed))
+	d.Update.Source = c.source(on, resp, d, received)
+	c.observer.UpstreamResponse(d.TypeURL, len(d.Update.Set)+len(d.Bodyless), len(d.Update.Removed))
 	c.step(func(now time.Time) {
 		if s := c.streams[id]; s != nil {
 			delete(c.failed, s.conn)
@@ -386,8 +386,8 @@ func (c *Client) takeIn(id StreamID, on *stream, resp proto.Message, log *slog.L
 	c.step(func(now time.Time) { nack, overrun = c.core.Applied(id, d, now) })
 	c.taken(d, nack)
 	if nack != "" {
-		c.observer.UpstreamNack(d.typeURL)
-		log.Warn("response rejected; its sound resources are used", "type", d.typeURL, "nonce", d.nonce, "err", nack)
+		c.observer.UpstreamNack(d.TypeURL)
+		log.Warn("response rejected; its sound resources are used", "type", d.TypeURL, "nonce", d.Nonce, "err", nack)
 	}
 	if overrun {
 		return false, errors.New("the control plane sends without reading: too many responses wait for their ACK")
@@ -436,4 +436,27 @@ func unixPath(address string) (string, bool) {
 		path, ok = strings.CutPrefix(address, "unix:")
 	}
 	return path, ok
+}
+
+// Retire says that the group has no clients any more: Retired is told when it is over, which
+// is as soon as its stream is alive (NODE-10).
+func (c *Client) Retire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.core.Retire(time.Now())
+	poke(c.wake)
+}
+
+// Stay says that the group has clients again.
+func (c *Client) Stay() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.core.Stay()
+}
+
+// Proven reports whether the control plane is there, as far as the group's streams tell.
+func (c *Client) Proven() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.core.Proven(time.Now())
 }

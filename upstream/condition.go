@@ -49,7 +49,7 @@ func (c *Core) condition() Condition {
 	for _, lane := range c.hub.Lanes() {
 		// What only lingers is asked for, and nobody misses it. Of a type that is not to be
 		// asked for clients are told.
-		if c.hub.Subscribed(lane) && c.allowed(lane.Type) {
+		if c.hub.Subscribed(lane) && c.Allowed(lane.Type) {
 			worst = worst.worse(c.laneCondition(lane))
 		}
 	}

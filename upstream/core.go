@@ -207,43 +207,43 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 // Deadline is when to call Tick next, if nothing else happens; zero: never.
 func (c *Core) Deadline(now time.Time) time.Time {
 	// TTLs are there for the time in which no stream is open.
-	at := earlier(c.changesAt, c.hub.Expiry())
+	at := Earlier(c.changesAt, c.hub.Expiry())
 	if c.hushed.After(now) {
-		at = earlier(at, c.hushed)
+		at = Earlier(at, c.hushed)
 	}
-	at = earlier(earlier(at, c.failoverAt(now)), c.retireAt())
+	at = Earlier(Earlier(at, c.failoverAt(now)), c.retireAt())
 	if c.Proven(now) {
-		at = earlier(at, c.lingerAt)
+		at = Earlier(at, c.lingerAt)
 	}
 	for i := range c.entries[:c.current] {
 		p := &c.entries[i].probe
-		at = earlier(at, p.openAt)
+		at = Earlier(at, p.openAt)
 		if p.open() {
-			at = earlier(at, c.probeDeadline(&c.entries[i]))
+			at = Earlier(at, c.probeDeadline(&c.entries[i]))
 		}
 	}
 	for _, s := range c.slots() {
 		if s.id == 0 {
-			at = earlier(at, s.openAt)
+			at = Earlier(at, s.openAt)
 		}
 		if since := s.failingSince(); !since.IsZero() {
 			if told := since.Add(c.config.UnavailableAfter); told.After(now) {
-				at = earlier(at, told)
+				at = Earlier(at, told)
 			}
 		}
 		if !s.open() {
 			continue
 		}
 		if proven := s.opened.Add(trial); proven.After(now) {
-			at = earlier(at, proven)
+			at = Earlier(at, proven)
 		}
-		at = earlier(at, c.aliveAt(s))
-		at = earlier(at, c.refreshAt(s, now))
+		at = Earlier(at, c.aliveAt(s))
+		at = Earlier(at, c.refreshAt(s, now))
 		for _, l := range s.stream.lanes {
-			at = earlier(earlier(at, c.judgeAt(l)), l.silenceAt())
-			at = earlier(earlier(at, c.bareAt(s, l)), c.faultAt(l))
+			at = Earlier(Earlier(at, c.judgeAt(l)), l.silenceAt())
+			at = Earlier(Earlier(at, c.bareAt(s, l)), c.faultAt(l))
 		}
-		at = earlier(at, s.stream.deadline(c.missingAfter(), now))
+		at = Earlier(at, s.stream.deadline(c.missingAfter(), now))
 	}
 	return at
 }
@@ -278,8 +278,8 @@ func (c *Core) Next(id StreamID, now time.Time) proto.Message {
 	return s.stream.next(c.config.Node, now)
 }
 
-// asks: a stream carries a type now.
-func (c *Core) asks(id StreamID, t cache.TypeURL) bool {
+// Asks: a stream carries a type now.
+func (c *Core) Asks(id StreamID, t cache.TypeURL) bool {
 	s := c.slot(id)
 	return s != nil && s.open() && s.stream.lanes[t] != nil
 }
@@ -314,66 +314,66 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		calm = false
 		c.effects = append(c.effects, Effect{Identifier: d.identifier})
 	}
-	used := s.stream.used[d.typeURL]
+	used := s.stream.used[d.TypeURL]
 	if used == nil {
-		c.effects = append(c.effects, Effect{Drop: unsubscribed}) // UP-10
+		c.effects = append(c.effects, Effect{Drop: Unsubscribed}) // UP-10
 		return
 	}
 	lane := used.lane
 	c.speaks(lane)
 	delete(c.accepted, lane) // until this one is
-	c.suspects.clear(d.typeURL)
-	d.update.At = now
-	for _, r := range d.bodyless {
+	c.suspects.clear(d.TypeURL)
+	d.Update.At = now
+	for _, r := range d.Bodyless {
 		name, _ := cache.NameOf(r)
 		switch {
-		case d.typeURL != cache.VirtualHost && c.beats(used, d, name, r.GetVersion()):
-			d.update.Heartbeats = append(d.update.Heartbeats, cache.Heartbeat{Name: name, TTL: r.GetTtl().AsDuration()})
-			d.update.Kept = append(d.update.Kept, name)
+		case d.TypeURL != cache.VirtualHost && c.beats(used, d, name, r.GetVersion()):
+			d.Update.Heartbeats = append(d.Update.Heartbeats, cache.Heartbeat{Name: name, TTL: r.GetTtl().AsDuration()})
+			d.Update.Kept = append(d.Update.Kept, name)
 		case len(r.GetAliases()) > 0:
-			d.update.Negative = append(d.update.Negative, cache.NewResource(d.typeURL, r, c.config.Fingerprint))
-		case s.stream.lanes[d.typeURL].leaves(name): // H-32
+			d.Update.Negative = append(d.Update.Negative, cache.NewResource(d.TypeURL, r, c.config.Fingerprint))
+		case s.stream.lanes[d.TypeURL].leaves(name): // H-32
 		default:
 			d.faulty(name)
 			d.fault("%q has no body, and is neither a heartbeat nor a negative answer", name)
 		}
 	}
-	l := s.stream.lanes[d.typeURL]
+	l := s.stream.lanes[d.TypeURL]
 	used.spoke = true
-	used.shown = used.shown || len(d.update.Set) > 0
+	used.shown = used.shown || len(d.Update.Set) > 0
 	if l == nil && !lane.Wildcard && !d.sotw { // what was shown of names that were given up (UP-19)
-		c.learned(s, lane, &cache.Update{Set: d.update.Set, Removed: d.update.Removed, Source: d.update.Source}, now)
+		c.learned(s, lane, &cache.Update{Set: d.Update.Set, Removed: d.Update.Removed, Source: d.Update.Source}, now)
 	}
 	if l == nil || l.first || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {
 		return // nobody wants it any more: ACK and drop (H-32)
 	}
-	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets() && !c.hub.Remembers(d.typeURL)
-	d.update.First = !l.answered
+	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets() && !c.hub.Remembers(d.TypeURL)
+	d.Update.First = !l.answered
 	delete(c.bare, lane)
-	c.faulty(lane, &d.update, now)
+	c.faulty(lane, &d.Update, now)
 	l.answered = true
-	l.answers(&d.update)
-	l.insisted.answers(&d.update)
-	l.unanswered.answers(&d.update)
-	l.echo.hears(&d.update, func(set []cache.Received) map[string]bool { return c.hub.Same(lane, set) })
-	c.found(lane.Type, &d.update)
+	l.answers(&d.Update)
+	l.insisted.answers(&d.Update)
+	l.unanswered.answers(&d.Update)
+	l.echo.hears(&d.Update, func(set []cache.Received) map[string]bool { return c.hub.Same(lane, set) })
+	c.found(lane.Type, &d.Update)
 	// A full-state response in which a name cannot be read says of no name that it is
 	// missing: it may be that one.
-	d.update.Full = d.sotw && !d.update.Hidden && c.hub.Properties(d.typeURL).FullState
-	if d.sotw && (l.lane.Wildcard || c.hub.Properties(d.typeURL).FullState) {
+	d.Update.Full = d.sotw && !d.Update.Hidden && c.hub.Properties(d.TypeURL).FullState
+	if d.sotw && (l.lane.Wildcard || c.hub.Properties(d.TypeURL).FullState) {
 		d.keepAll()
 	}
 	if l.settle.waiting {
-		d.adds = c.hub.Lacks(lane, d.update.Set)
-		d.update.Synced = l.settle.response(d, c.chunks(), c.config.Settle)
-		d.update.Sweep = d.update.Synced && !d.sotw && !l.settle.blind // TRANSLATE-5 and TRANSLATE-7 instead
-		if d.update.Sweep && lane.Wildcard {
-			c.sweeps(s, lane, d.update.Set)
+		d.adds = c.hub.Lacks(lane, d.Update.Set)
+		d.Update.Synced = l.settle.response(d, c.chunks(), c.config.Settle)
+		d.Update.Sweep = d.Update.Synced && !d.sotw && !l.settle.blind // TRANSLATE-5 and TRANSLATE-7 instead
+		if d.Update.Sweep && lane.Wildcard {
+			c.sweeps(s, lane, d.Update.Set)
 			d.repeats = l.echo.judge()
 		}
 	}
-	if !d.update.Empty() {
-		c.learned(s, lane, &d.update, now)
+	if !d.Update.Empty() {
+		c.learned(s, lane, &d.Update, now)
 	}
 }
 
@@ -381,7 +381,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 // SotW stream the response's version says so, which is one for all (TRANSLATE-10).
 func (c *Core) beats(t *typeState, d *Response, name, version string) bool {
 	if d.sotw {
-		return d.version == t.sotw.version && c.hub.Has(t.lane, name)
+		return d.Version == t.sotw.version && c.hub.Has(t.lane, name)
 	}
 	return c.hub.Holds(t.lane, name, version)
 }
@@ -393,20 +393,20 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	if s == nil || !s.open() {
 		return "", false
 	}
-	if s.stream.used[d.typeURL] == nil {
+	if s.stream.used[d.TypeURL] == nil {
 		return "", false
 	}
-	if l := s.stream.lanes[d.typeURL]; l != nil {
+	if l := s.stream.lanes[d.TypeURL]; l != nil {
 		l.settle.applied(d.adds, c.chunks(), &c.config, now)
 	}
 	nack = d.nack()
 	if d.repeats {
-		c.reopen(s, s.stream.lanes[d.typeURL].echo.version, now) // no ACK: the stream is over before it could leave
+		c.reopen(s, s.stream.lanes[d.TypeURL].echo.version, now) // no ACK: the stream is over before it could leave
 		return nack, false
 	}
-	v := verdict{typeURL: d.typeURL, nonce: d.nonce, nack: nack}
+	v := verdict{typeURL: d.TypeURL, nonce: d.Nonce, nack: nack}
 	if d.sotw {
-		s.stream.judge(&v, d.version, now)
+		s.stream.judge(&v, d.Version, now)
 	}
 	s.stream.verdicts = append(s.stream.verdicts, v)
 	return nack, len(s.stream.verdicts) > c.config.bounds().Verdicts

@@ -18,13 +18,13 @@ import (
 // encoded once, its structural faults found (ERR-10, ERR-11). Nothing is judged by
 // its content (VALID-1).
 type Response struct {
-	typeURL    cache.TypeURL
-	nonce      string
+	TypeURL    cache.TypeURL
+	Nonce      string
 	identifier string
-	update     cache.Update
+	Update     cache.Update
 	// bodyless resources are heartbeats, negatives or malformed; which of these
 	// depends on what the Hub holds.
-	bodyless []*discovery.Resource
+	Bodyless []*discovery.Resource
 	faults   []string
 	adds     bool // it brings names that the Hub had not
 	routine  bool // see Routine
@@ -32,7 +32,7 @@ type Response struct {
 
 	// sotw: it came on a SotW stream, and has one version for all.
 	sotw    bool
-	version string
+	Version string
 }
 
 // redirect is the type of a body that points elsewhere, allowed in a response of
@@ -49,8 +49,8 @@ func Decode(resp proto.Message, f cache.Fingerprint) *Response {
 
 func decodeDelta(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *Response {
 	d := &Response{
-		typeURL:    cache.TypeURL(resp.GetTypeUrl()),
-		nonce:      resp.GetNonce(),
+		TypeURL:    cache.TypeURL(resp.GetTypeUrl()),
+		Nonce:      resp.GetNonce(),
 		identifier: resp.GetControlPlane().GetIdentifier(),
 	}
 	removed := make(map[string]bool, len(resp.GetRemovedResources()))
@@ -63,7 +63,7 @@ func decodeDelta(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *R
 	bad := d.take(resp.GetResources(), removed, f)
 	drop := func(name string) { // each once, in the order of the wire (ORDER-1)
 		if removed[name] && !bad[name] {
-			d.update.Removed = append(d.update.Removed, name)
+			d.Update.Removed = append(d.Update.Removed, name)
 		}
 		delete(removed, name)
 	}
@@ -80,21 +80,21 @@ func decodeDelta(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *R
 // decodeSotW gives each resource the wrapper that a Delta response would have had.
 func decodeSotW(resp *discovery.DiscoveryResponse, f cache.Fingerprint) *Response {
 	d := &Response{
-		typeURL:    cache.TypeURL(resp.GetTypeUrl()),
-		nonce:      resp.GetNonce(),
+		TypeURL:    cache.TypeURL(resp.GetTypeUrl()),
+		Nonce:      resp.GetNonce(),
 		identifier: resp.GetControlPlane().GetIdentifier(),
 		sotw:       true,
-		version:    resp.GetVersionInfo(),
+		Version:    resp.GetVersionInfo(),
 	}
 	resources := make([]*discovery.Resource, 0, len(resp.GetResources()))
 	for i, body := range resp.GetResources() {
 		r, err := unwrap(body)
 		if err != nil {
-			d.update.Hidden = true
+			d.Update.Hidden = true
 			d.fault("resource %d %v", i, err)
 			continue
 		}
-		r.Version = d.version // for people: it is never shown upstream (TRANSLATE-9)
+		r.Version = d.Version // for people: it is never shown upstream (TRANSLATE-9)
 		resources = append(resources, r)
 	}
 	d.take(resources, nil, f)
@@ -130,7 +130,7 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 		name, ok := cache.NameOf(r)
 		switch {
 		case !ok && name == "":
-			d.update.Hidden = true
+			d.Update.Hidden = true
 			d.fault("resource %d has no name", i)
 		case !ok:
 			d.faulty(r.GetName(), r.GetResourceName().GetName())
@@ -143,9 +143,9 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 		case first[name] != nil:
 			bad[name] = true
 			d.fault("%q is listed twice with different content", name)
-		case r.GetResource() != nil && r.GetResource().GetTypeUrl() != string(d.typeURL) && r.GetResource().GetTypeUrl() != redirect:
+		case r.GetResource() != nil && r.GetResource().GetTypeUrl() != string(d.TypeURL) && r.GetResource().GetTypeUrl() != redirect:
 			bad[name] = true
-			d.fault("%q has type %q in a response of type %q", name, r.GetResource().GetTypeUrl(), string(d.typeURL))
+			d.fault("%q has type %q in a response of type %q", name, r.GetResource().GetTypeUrl(), string(d.TypeURL))
 		default:
 			first[name] = r
 		}
@@ -158,11 +158,11 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 		}
 		seen[name] = true
 		if r.GetResource() == nil {
-			d.bodyless = append(d.bodyless, r)
+			d.Bodyless = append(d.Bodyless, r)
 			continue
 		}
-		d.update.Set = append(d.update.Set, cache.Received{
-			Resource: cache.NewResource(d.typeURL, r, f),
+		d.Update.Set = append(d.Update.Set, cache.Received{
+			Resource: cache.NewResource(d.TypeURL, r, f),
 			Upstream: r.GetVersion(),
 			TTL:      r.GetTtl().AsDuration(),
 		})
@@ -179,16 +179,16 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 func (d *Response) takeErrors(errors []*discovery.ResourceError) {
 	for _, e := range errors {
 		if e.GetErrorDetail().GetCode() != cache.NotFound {
-			d.update.Kept = append(d.update.Kept, e.GetResourceName().GetName())
+			d.Update.Kept = append(d.Update.Kept, e.GetResourceName().GetName())
 		}
-		d.update.Errors = append(d.update.Errors, cache.Error{Name: e.GetResourceName().GetName(), Status: e.GetErrorDetail()})
+		d.Update.Errors = append(d.Update.Errors, cache.Error{Name: e.GetResourceName().GetName(), Status: e.GetErrorDetail()})
 	}
 }
 
 // faulty notes names whose state stays as it is, since what is said of them cannot be used.
 func (d *Response) faulty(names ...string) {
-	d.update.Kept = append(d.update.Kept, names...)
-	d.update.Faulty = append(d.update.Faulty, names...)
+	d.Update.Kept = append(d.Update.Kept, names...)
+	d.Update.Faulty = append(d.Update.Faulty, names...)
 }
 
 func (d *Response) fault(format string, args ...any) {
@@ -202,8 +202,8 @@ func (d *Response) Routine() bool { return d.routine }
 // onlySets: the response announces resources that are good for as long as they are not
 // replaced, and says nothing else.
 func (d *Response) onlySets() bool {
-	u := &d.update
-	return len(d.faults)+len(d.bodyless)+len(u.Removed)+len(u.Errors)+len(u.Kept) == 0 &&
+	u := &d.Update
+	return len(d.faults)+len(d.Bodyless)+len(u.Removed)+len(u.Errors)+len(u.Kept) == 0 &&
 		!slices.ContainsFunc(u.Set, func(r cache.Received) bool { return r.TTL != 0 })
 }
 

@@ -52,15 +52,15 @@ func TestDecodeSotW(t *testing.T) {
 		t.Run(tt.what, func(t *testing.T) {
 			d := Decode(&discovery.DiscoveryResponse{TypeUrl: url, VersionInfo: "7", Canary: true, Resources: tt.resources}, cache.Fingerprint{})
 			var set []string
-			for _, r := range d.update.Set {
+			for _, r := range d.Update.Set {
 				set = append(set, r.Name)
 				if r.Upstream != "7" || !strings.HasPrefix(r.Version, "1:") {
 					t.Errorf("%s has version %q and upstream %q, want a fingerprint and the response's", r.Name, r.Version, r.Upstream)
 				}
 			}
-			slices.Sort(d.update.Kept)
-			if got := strings.Join(set, " "); got != tt.set || strings.Join(d.update.Kept, " ") != tt.kept || d.update.Hidden != tt.nameless {
-				t.Errorf("set %q, kept %q, nameless %v; want %q, %q, %v", got, d.update.Kept, d.update.Hidden, tt.set, tt.kept, tt.nameless)
+			slices.Sort(d.Update.Kept)
+			if got := strings.Join(set, " "); got != tt.set || strings.Join(d.Update.Kept, " ") != tt.kept || d.Update.Hidden != tt.nameless {
+				t.Errorf("set %q, kept %q, nameless %v; want %q, %q, %v", got, d.Update.Kept, d.Update.Hidden, tt.set, tt.kept, tt.nameless)
 			}
 			if nack := d.nack(); !strings.Contains(nack, tt.fault) || (nack == "") != (tt.fault == "") {
 				t.Errorf("NACK %q, want it to say %q", nack, tt.fault)

@@ -42,10 +42,10 @@ func TestFaultsSpareTheRest(t *testing.T) {
 		t.Run(tt.what, func(t *testing.T) {
 			d := Decode(&discovery.DeltaDiscoveryResponse{TypeUrl: url, Resources: tt.resources, RemovedResources: tt.removed}, cache.Fingerprint{})
 			var kept []string
-			for _, r := range d.update.Set {
+			for _, r := range d.Update.Set {
 				kept = append(kept, r.Name)
 			}
-			for _, name := range d.update.Removed {
+			for _, name := range d.Update.Removed {
 				kept = append(kept, "-"+name)
 			}
 			if got := strings.Join(kept, " "); got != tt.kept {

@@ -51,7 +51,7 @@ type Effect struct {
 // Switch says which entry is put to use instead of which, by their indexes, and why.
 type Switch struct {
 	From, To int
-	why      cause
+	Why      Cause
 }
 
 // Outcome is what came of an Effect that people should know.

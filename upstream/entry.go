@@ -132,6 +132,12 @@ func (c *Core) missingAfter() time.Duration {
 	return c.config.Missing
 }
 
+// InUse is the place in the list of the one in use.
+func (c *Core) InUse() int { return c.current }
+
+// EntryName is what an entry is called.
+func (c *Core) EntryName(entry int) string { return c.entries[entry].Name }
+
 func (c *Core) entry() *entry { return &c.entries[c.current] }
 
 // restate is the interest of a lane as a stream of an entry restates it, with what
@@ -149,28 +155,21 @@ func (c *Core) restate(s *slot, origin cache.Origin) restate {
 	}
 }
 
-// cause is why another entry is put to use.
-type cause uint8
+// Cause is why another entry is put to use.
+type Cause uint8
 
 const (
-	waits cause = iota // clients wait for something that the one in use does not give
-	stale              // nothing is missing, but it has not answered for long
-	back               // a preferred one answers again
+	Waits     Cause = iota // clients wait for something that the one in use does not give
+	Stale                  // nothing is missing, but it has not answered for long
+	Preferred              // a preferred one answers again
 )
 
-// notices are what people are told.
-var notices = map[cause]string{
-	waits: "the control plane does not answer, and clients wait; the next one of the list is put to use",
-	stale: "the control plane does not answer, and nothing is missing yet; the next one of the list is put to use",
-	back:  "a preferred control plane answers again, and is put to use",
-}
-
 // switchTo puts another entry to use.
-func (c *Core) switchTo(i int, why cause, now time.Time) {
+func (c *Core) switchTo(i int, why Cause, now time.Time) {
 	if c.heard {
 		c.hushed = now.Add(min(c.config.patience()/2, c.config.UnavailableAfter))
 	}
-	c.wary = why != waits
+	c.wary = why != Waits
 	c.entry().left(&c.config, now)
 	c.shutStreams()
 	c.acquitAll()   // what one control plane refuses the next may know

@@ -18,9 +18,9 @@ const (
 func (c *Core) leave(now time.Time) {
 	c.hushed = time.Time{} // it had its chance
 	if len(c.entries) > 1 && !c.heard && !c.main.outage.noRoom {
-		why := stale
+		why := Stale
 		if c.hub.Unresolved() {
-			why = waits
+			why = Waits
 		}
 		c.switchTo(c.following(), why, now)
 	}
@@ -40,9 +40,9 @@ func (c *Core) failover(now time.Time) {
 	patient := c.config.FailoverAfter > 0 && !c.main.failingSince().Add(c.config.FailoverAfter).After(now)
 	switch {
 	case c.hub.Unresolved():
-		c.switchTo(c.following(), waits, now)
+		c.switchTo(c.following(), Waits, now)
 	case patient:
-		c.switchTo(c.following(), stale, now)
+		c.switchTo(c.following(), Stale, now)
 	}
 }
 
@@ -62,7 +62,7 @@ func (c *Core) failoverAt(after time.Time) (at time.Time) {
 		at = first
 	}
 	if last := since.Add(c.config.FailoverAfter); c.config.FailoverAfter > 0 && last.After(after) {
-		at = earlier(at, last)
+		at = Earlier(at, last)
 	}
 	return at
 }
@@ -90,6 +90,6 @@ func (e *entry) backAt(c *Config) time.Time { return e.back.Add(max(e.steady, c.
 func (c *Core) failback(i int, now time.Time) {
 	e := &c.entries[i]
 	e.backoff, e.notBefore = c.config.Backoff, time.Time{}
-	c.switchTo(i, back, now)
+	c.switchTo(i, Preferred, now)
 	e.returned = now
 }

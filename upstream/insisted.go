@@ -28,7 +28,7 @@ func (i *insisted) begin(name string, now time.Time) {
 		i.until, i.removed = make(map[string]time.Time), make(map[string]time.Time)
 	}
 	i.until[name] = now.Add(insistAfter)
-	i.lookAt = earlier(i.lookAt, now.Add(insistAfter))
+	i.lookAt = Earlier(i.lookAt, now.Add(insistAfter))
 }
 
 // answers takes note of the names that a response answers, and takes out removals that may
@@ -76,14 +76,14 @@ func (i *insisted) over(now time.Time) (removed []string) {
 			removed = append(removed, name)
 			delete(i.removed, name)
 		} else {
-			i.lookAt = earlier(i.lookAt, at)
+			i.lookAt = Earlier(i.lookAt, at)
 		}
 	}
 	for name, at := range i.until {
 		if !at.After(now) {
 			delete(i.until, name)
 		} else {
-			i.lookAt = earlier(i.lookAt, at)
+			i.lookAt = Earlier(i.lookAt, at)
 		}
 	}
 	slices.Sort(removed)

@@ -64,7 +64,7 @@ func (m missed) due(now time.Time, asks func(StreamID, cache.TypeURL) bool) (due
 // deadline is when to look again, or zero.
 func (m missed) deadline() (at time.Time) {
 	for _, one := range m {
-		at = earlier(at, one.until)
+		at = Earlier(at, one.until)
 	}
 	return at
 }

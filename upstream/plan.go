@@ -83,7 +83,7 @@ func (c *Core) place(now time.Time) {
 	c.forgetUncertain(wanted)
 	slices.SortFunc(lanes, inPlan)
 	for _, lane := range lanes {
-		if !c.allowed(lane.Type) || c.carrier(lane) != nil {
+		if !c.Allowed(lane.Type) || c.carrier(lane) != nil {
 			continue
 		}
 		s := c.choose(lane, wanted)
@@ -281,7 +281,8 @@ func (c *Core) acquitAll() {
 	c.suspects = newSuspects(c.config.bounds().Quarantined)
 }
 
-func (c *Core) allowed(t cache.TypeURL) bool {
+// Allowed: a type may be asked for (H-39).
+func (c *Core) Allowed(t cache.TypeURL) bool {
 	return len(c.config.Types) == 0 || slices.Contains(c.config.Types, t)
 }
 
@@ -318,7 +319,7 @@ func (c *Core) tell(lane fanout.Lane, status *statuspb.Status) {
 }
 
 func (c *Core) unavailable(lane fanout.Lane, wanted lanes, now time.Time) (message string, failing bool) {
-	if !c.allowed(lane.Type) {
+	if !c.Allowed(lane.Type) {
 		return "xds-relay: " + strings.TrimSpace(string(lane.Type)) + " is not among upstream.types", true
 	}
 	s := c.carrier(lane)

@@ -85,7 +85,7 @@ func (c *Core) probeOpened(s *slot) {
 
 // probeable are the lanes that a probe may ask for, in order.
 func (c *Core) probeable() []fanout.Lane {
-	lanes := slices.DeleteFunc(c.hub.Lanes(), func(l fanout.Lane) bool { return !c.allowed(l.Type) })
+	lanes := slices.DeleteFunc(c.hub.Lanes(), func(l fanout.Lane) bool { return !c.Allowed(l.Type) })
 	slices.SortFunc(lanes, inPlan)
 	return lanes
 }
@@ -93,7 +93,7 @@ func (c *Core) probeable() []fanout.Lane {
 // probed takes in what a probe brings: the first resource is what counts.
 func (c *Core) probed(s *slot, d *Response, now time.Time) {
 	s.alive.message(now)
-	if u := s.stream.used[d.typeURL]; u != nil && len(d.update.Set) > 0 && !s.answered {
+	if u := s.stream.used[d.TypeURL]; u != nil && len(d.Update.Set) > 0 && !s.answered {
 		s.answered = true
 		c.entries[s.entry].back = now
 	}

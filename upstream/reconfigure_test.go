@@ -46,7 +46,7 @@ func TestReconfigureList(t *testing.T) {
 			now := time.Unix(1000, 0)
 			c, hub, open := twoEntries(t, now)
 			c.Opened(open.ID, now)
-			c.Receive(open.ID, &Response{typeURL: cache.Cluster}, now)
+			c.Receive(open.ID, &Response{TypeURL: cache.Cluster}, now)
 			tickAll(c, hub, now)
 			now = now.Add(2 * time.Second)
 			to := listed(c, tt.entries...)

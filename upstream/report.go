@@ -41,7 +41,7 @@ func (c *Client) report(e Effect, o Outcome) {
 func (c *Client) dueMissing() []missing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.missed.due(time.Now(), c.core.asks)
+	return c.missed.due(time.Now(), c.core.Asks)
 }
 
 // tellMissing tells people of names that became missing.
@@ -71,7 +71,7 @@ func (c *Client) observe(e Effect) {
 	case e.Switch != nil:
 		c.log.Debug("another control plane is put to use", "address", e.Entry)
 		to := c.conns[e.Switch.To]
-		to.enterUse(c.used, e.Switch.why)
+		to.enterUse(c.used, e.Switch.Why)
 		c.used = to
 	case e.Drop != "":
 		c.observer.UpstreamDropped(e.Drop)
@@ -82,7 +82,7 @@ func (c *Client) observe(e Effect) {
 		} else {
 			c.log.Info("the control plane answers for a type it had refused", "address", c.serving(), "type", e.Lane.Type)
 		}
-	case e.Availability && e.Status != nil && !c.core.allowed(e.Lane.Type):
+	case e.Availability && e.Status != nil && !c.core.Allowed(e.Lane.Type):
 		c.log.Warn("clients ask for a type that is not among upstream.types; they are told so", "type", e.Lane.Type)
 	case e.Availability && e.Status != nil: // why that is has been told, once for all groups and types
 		c.log.Debug("clients that wait for this type are told that there is no answer", "type", e.Lane.Type, "err", e.Status.GetMessage())
@@ -103,7 +103,7 @@ func (c *Client) conn(entry string) *Conn {
 func (c *Client) serving() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.core.entry().Name
+	return c.core.EntryName(c.core.InUse())
 }
 
 // State describes the group's streams.

@@ -75,26 +75,3 @@ func (c *Core) retiring(s *slot) bool {
 	r := &c.retirement
 	return s == &c.main && !r.since.IsZero() && r.asked(s) && !s.alive.answeredSince(r.question)
 }
-
-// Retire says that the group has no clients any more: Retired is told when it is over, which
-// is as soon as its stream is alive (NODE-10).
-func (c *Client) Retire() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.core.Retire(time.Now())
-	poke(c.wake)
-}
-
-// Stay says that the group has clients again.
-func (c *Client) Stay() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.core.Stay()
-}
-
-// Proven reports whether the control plane is there, as far as the group's streams tell.
-func (c *Client) Proven() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.core.Proven(time.Now())
-}

@@ -35,15 +35,15 @@ func (s *settleState) response(d *Response, chunks Chunks, settle time.Duration)
 	if !s.waiting {
 		return false
 	}
-	s.blind = s.blind || d.update.Hidden
+	s.blind = s.blind || d.Update.Hidden
 	switch {
 	case s.piecemeal:
 	case d.sotw: // it comes in one piece
 		complete = true
 	case chunks == ChunksRelay:
-		complete = hop.Last(d.nonce)
+		complete = hop.Last(d.Nonce)
 	case chunks == ChunksDiderot:
-		complete = strings.HasSuffix(d.nonce, "00000000")
+		complete = strings.HasSuffix(d.Nonce, "00000000")
 	default:
 		complete = settle == 0
 	}

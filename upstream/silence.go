@@ -36,7 +36,7 @@ const (
 func (l *laneState) unansweredSince() (since time.Time) {
 	if !l.answered {
 		for _, at := range l.sent {
-			since = earlier(since, at)
+			since = Earlier(since, at)
 		}
 	}
 	return since

@@ -232,12 +232,12 @@ func TestSilenceOfAnother(t *testing.T) {
 	l.pass(time.Second)
 	l.hears(cache.Cluster, "a")
 	l.pass(time.Second)
-	l.core.switchTo(1, waits, l.now)
+	l.core.switchTo(1, Waits, l.now)
 	l.pass(14 * time.Second)
 	l.told()
 	l.pass(2 * time.Second)
 	l.told("1017 CDS wildcard=true since 1002 to second: edge-1 shop, 1 wait")
-	l.core.switchTo(0, back, l.now)
+	l.core.switchTo(0, Preferred, l.now)
 	if got := l.core.Silent(); len(got) != 0 {
 		t.Errorf("%v are silent before they were asked", got)
 	}

@@ -165,9 +165,16 @@ func (c *Conn) tellNotice(text string) {
 	}
 }
 
+// notices are what people are told.
+var notices = map[Cause]string{
+	Waits:     "the control plane does not answer, and clients wait; the next one of the list is put to use",
+	Stale:     "the control plane does not answer, and nothing is missing yet; the next one of the list is put to use",
+	Preferred: "a preferred control plane answers again, and is put to use",
+}
+
 // enterUse takes note that an entry is put to use for another group, and tells of the first.
 // from is the one that was in use; nil: the group has just begun.
-func (c *Conn) enterUse(from *Conn, why cause) {
+func (c *Conn) enterUse(from *Conn, why Cause) {
 	if from != nil {
 		from.leaveUse()
 	}
@@ -194,12 +201,12 @@ func (c *Client) settleUse() {
 	c.mu.Lock()
 	var now *Conn
 	if len(c.conns) > 0 {
-		now = c.conns[c.core.current]
+		now = c.conns[c.core.InUse()]
 	}
 	c.mu.Unlock()
 	if now != c.used && now != nil {
 		c.leaveUse()
-		now.enterUse(nil, waits)
+		now.enterUse(nil, Waits)
 		c.used = now
 	}
 }

@@ -32,9 +32,9 @@ func tellRequest(log *slog.Logger, req proto.Message) {
 
 func tellResponse(log *slog.Logger, d *Response, bytes int) {
 	var names []string
-	for _, r := range d.update.Set[:min(len(d.update.Set), logging.MaxNames)] {
+	for _, r := range d.Update.Set[:min(len(d.Update.Set), logging.MaxNames)] {
 		names = append(names, r.Name)
 	}
-	log.Debug("upstream response", "type", d.typeURL, "nonce", d.nonce, "version", logging.Version(d.typeURL, d.version),
-		"resources", len(d.update.Set)+len(d.bodyless), "first", names, "removed", len(d.update.Removed), "errors", len(d.update.Errors), "bytes", bytes)
+	log.Debug("upstream response", "type", d.TypeURL, "nonce", d.Nonce, "version", logging.Version(d.TypeURL, d.Version),
+		"resources", len(d.Update.Set)+len(d.Bodyless), "first", names, "removed", len(d.Update.Removed), "errors", len(d.Update.Errors), "bytes", bytes)
 }

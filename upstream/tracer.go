@@ -49,13 +49,13 @@ func (c *Client) source(on *stream, resp proto.Message, d *Response, at time.Tim
 	if c.tracer == nil {
 		return cache.NewSource(at, nil)
 	}
-	version := d.version
+	version := d.Version
 	if delta, ok := resp.(*discovery.DeltaDiscoveryResponse); ok {
 		version = delta.GetSystemVersionInfo()
 	}
 	return cache.NewSource(at, c.tracer.Received(Received{
-		Group: c.hub.Name(), Stream: on.kind, Type: d.typeURL, Nonce: d.nonce, Version: version,
-		Set: len(d.update.Set) + len(d.bodyless), Removed: len(d.update.Removed), Bytes: proto.Size(resp), At: at,
+		Group: c.hub.Name(), Stream: on.kind, Type: d.TypeURL, Nonce: d.Nonce, Version: version,
+		Set: len(d.Update.Set) + len(d.Bodyless), Removed: len(d.Update.Removed), Bytes: proto.Size(resp), At: at,
 	}))
 }
 
@@ -81,7 +81,7 @@ func (c *Client) taken(d *Response, nack string) {
 	if c.tracer == nil {
 		return
 	}
-	for _, t := range d.update.Source.List() {
+	for _, t := range d.Update.Source.List() {
 		c.tracer.Taken(t, nack)
 	}
 }

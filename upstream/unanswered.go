@@ -278,16 +278,16 @@ func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
 	if len(u.silent) > 0 {
 		at = u.silent[0].written.Add(patience)
 	}
-	at = earlier(at, u.lookAt)
+	at = Earlier(at, u.lookAt)
 	if u.pair != nil {
 		return at
 	}
 	next := u.pairedAt.Add(pairEvery)
 	if len(u.due) > 0 {
-		return earlier(at, next)
+		return Earlier(at, next)
 	}
 	if retry := u.retryAt(); !retry.IsZero() {
-		at = earlier(at, latest(next, retry))
+		at = Earlier(at, latest(next, retry))
 	}
 	return at
 }
