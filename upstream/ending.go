@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/xds-relay/xds-relay/upstream/session"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -21,18 +22,18 @@ const moved = "moved"
 // Ending says how a stream ended, from the error that receiving gave, and names
 // the reason. UNAVAILABLE is never evidence against a type: it is what a transport
 // that breaks looks like, and a server that shuts down (H-39).
-func Ending(err error) (End, string) {
+func Ending(err error) (session.End, string) {
 	st := status.Convert(err)
 	switch {
 	case errors.Is(err, errMoved):
-		return End{NoRoom: true, Message: err.Error()}, moved
+		return session.End{NoRoom: true, Message: err.Error()}, moved
 	case errors.Is(err, errNoRoom):
-		return End{NoRoom: true, Message: err.Error()}, "no_room"
+		return session.End{NoRoom: true, Message: err.Error()}, "no_room"
 	}
 	if errors.Is(err, io.EOF) {
-		return End{Refused: true, Message: "the server ended the stream"}, closed
+		return session.End{Refused: true, Message: "the server ended the stream"}, closed
 	}
-	e := End{Message: reasoned(st.Message(), st.Code().String())}
+	e := session.End{Message: reasoned(st.Message(), st.Code().String())}
 	switch st.Code() {
 	case codes.Unavailable:
 		return e, "unavailable"
@@ -68,4 +69,4 @@ func Reasons() []string {
 const panicked = "panic"
 
 // Drops are why responses are not used: what an Observer may be told.
-func Drops() []string { return []string{Unsubscribed, panicked} }
+func Drops() []string { return []string{session.Unsubscribed, panicked} }

@@ -5,12 +5,13 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/logging"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // What people are told about a group's streams: in the log, in metrics, and when they ask.
 
 // report tells people what came of an Effect.
-func (c *Client) report(e Effect, o Outcome) {
+func (c *Client) report(e session.Effect, o session.Outcome) {
 	for t, l := range o.Lapses {
 		if l.Expired > 0 {
 			c.observer.ResourcesExpired(t, l.Expired)
@@ -22,7 +23,7 @@ func (c *Client) report(e Effect, o Outcome) {
 	}
 	if o.Silent > 0 {
 		c.mu.Lock()
-		c.missed.add(StreamID(e.Update.Stream), e.Lane.Type, o.Silent, o.First, e.Update.At)
+		c.missed.add(session.StreamID(e.Update.Stream), e.Lane.Type, o.Silent, o.First, e.Update.At)
 		c.mu.Unlock()
 	}
 	if o.Dropped > 0 {
@@ -52,7 +53,7 @@ func (c *Client) tellMissing(some []missing) {
 }
 
 // observe tells people what an Effect says by itself, and has a check carried out.
-func (c *Client) observe(e Effect) {
+func (c *Client) observe(e session.Effect) {
 	switch {
 	case e.Check != 0:
 		c.check(e.Check, e.Timeout)
@@ -107,7 +108,7 @@ func (c *Client) serving() string {
 }
 
 // State describes the group's streams.
-func (c *Client) State() State {
+func (c *Client) State() session.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.core.State()

@@ -3,6 +3,7 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"github.com/xds-relay/xds-relay/upstream/session"
 	"log/slog"
 	"slices"
 	"strings"
@@ -73,7 +74,7 @@ func (s *standing) lost(now time.Time) (first bool) {
 
 // ended is the end of a stream, or of an attempt at one, as people are told about it.
 type ended struct {
-	End
+	session.End
 	stream Stream
 	began  bool   // it was a stream, and no attempt
 	reason string // out of a closed set
@@ -166,15 +167,15 @@ func (c *Conn) tellNotice(text string) {
 }
 
 // notices are what people are told.
-var notices = map[Cause]string{
-	Waits:     "the control plane does not answer, and clients wait; the next one of the list is put to use",
-	Stale:     "the control plane does not answer, and nothing is missing yet; the next one of the list is put to use",
-	Preferred: "a preferred control plane answers again, and is put to use",
+var notices = map[session.Cause]string{
+	session.Waits:     "the control plane does not answer, and clients wait; the next one of the list is put to use",
+	session.Stale:     "the control plane does not answer, and nothing is missing yet; the next one of the list is put to use",
+	session.Preferred: "a preferred control plane answers again, and is put to use",
 }
 
 // enterUse takes note that an entry is put to use for another group, and tells of the first.
 // from is the one that was in use; nil: the group has just begun.
-func (c *Conn) enterUse(from *Conn, why Cause) {
+func (c *Conn) enterUse(from *Conn, why session.Cause) {
 	if from != nil {
 		from.leaveUse()
 	}
@@ -206,7 +207,7 @@ func (c *Client) settleUse() {
 	c.mu.Unlock()
 	if now != c.used && now != nil {
 		c.leaveUse()
-		now.enterUse(nil, Waits)
+		now.enterUse(nil, session.Waits)
 		c.used = now
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/logging"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // What is asked of a control plane, and what it answers, for debugging. Bodies are not shown,
@@ -30,7 +31,7 @@ func tellRequest(log *slog.Logger, req proto.Message) {
 	}
 }
 
-func tellResponse(log *slog.Logger, d *Response, bytes int) {
+func tellResponse(log *slog.Logger, d *session.Response, bytes int) {
 	var names []string
 	for _, r := range d.Update.Set[:min(len(d.Update.Set), logging.MaxNames)] {
 		names = append(names, r.Name)

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // Tracer follows what the control plane sends to the clients whom it concerns. Its methods
@@ -45,7 +46,7 @@ type Application struct {
 }
 
 // source is what goes with a response to those who are sent some of it.
-func (c *Client) source(on *stream, resp proto.Message, d *Response, at time.Time) *cache.Source {
+func (c *Client) source(on *stream, resp proto.Message, d *session.Response, at time.Time) *cache.Source {
 	if c.tracer == nil {
 		return cache.NewSource(at, nil)
 	}
@@ -68,7 +69,7 @@ func (c *Client) clock() (now time.Time) {
 }
 
 // follow tells of an effect that is a response's.
-func (c *Client) follow(e Effect, o Outcome, begins time.Time) {
+func (c *Client) follow(e session.Effect, o session.Outcome, begins time.Time) {
 	if c.tracer == nil || e.Update == nil {
 		return
 	}
@@ -77,7 +78,7 @@ func (c *Client) follow(e Effect, o Outcome, begins time.Time) {
 	}
 }
 
-func (c *Client) taken(d *Response, nack string) {
+func (c *Client) taken(d *session.Response, nack string) {
 	if c.tracer == nil {
 		return
 	}
