@@ -301,21 +301,7 @@ func (x *index) overdue(name string, stream uint64) (names []string) {
 		d.overdue[name] = struct{}{}
 		return nil
 	}
-	return slices.DeleteFunc(x.unconfirmed(name, stream), func(name string) bool { return d.since(name, stream) })
-}
-
-// unconfirmed are the resources that a name leads to and that may be swept. An error that came for
-// the name on the stream is an answer, unless it says that there is nothing by that name: then there
-// are none. One that came on an earlier stream says nothing of this one.
-func (x *index) unconfirmed(name string, stream uint64) (names []string) {
-	id, ok := x.named.Find(name)
-	if !ok {
-		return nil
-	}
-	if err := x.named.Answer(id).Error; err != nil && err.GetCode() != cache.NotFound && x.refused[name] == stream {
-		return nil
-	}
-	return x.named.UnconfirmedAnswers(name)
+	return slices.DeleteFunc(x.named.UnconfirmedAnswers(name), func(name string) bool { return d.since(name, stream) })
 }
 
 // Uncertain is what is in doubt on a lane because of faults.
