@@ -78,7 +78,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			delete(v.words, name) // it has lost the alias it was wanted for
 			c.changed(k, v.lose(before))
 		}
-		if left, ok := known.leftOver(name); ok && !l.wildcard && left.at < c.since[k.name][wildcard] {
+		if left, ok := known.leftOver(name, c.since[k.name][wildcard]); ok && !l.wildcard {
 			c.changed(k, v.lose(left)) // upstream says it for names, without an alias to which it was left (NAME-5)
 		}
 	}

@@ -99,8 +99,7 @@ func (c *Core) sweeps(s *slot, lane fanout.Lane, announced []cache.Received) {
 }
 
 // sweepsNames is the same of what names lead to.
-func (c *Core) sweepsNames(s *slot, lane fanout.Lane, names []string) {
-	if e := &c.entries[s.entry]; e.mapless && !e.ignoresVersions && c.hub.SweepsNames(lane, names, uint64(s.id)) {
-		e.ignoresVersions = true
-	}
+func (c *Core) sweepsNames(s *slot) {
+	e := &c.entries[s.entry]
+	e.ignoresVersions = e.ignoresVersions || e.mapless
 }

@@ -70,7 +70,8 @@ func (t *timers) deadline(missing time.Duration, alive *liveness, now time.Time)
 
 // expired are the names that have gone unanswered for too long, lane by lane. The
 // Hub knows which of them were answered.
-func (t *timers) expired(after, explicit time.Duration, alive *liveness, now time.Time, missing, overdue func(fanout.Lane, []string)) {
+func (t *timers) expired(after, explicit time.Duration, alive *liveness, now time.Time,
+	missing func(fanout.Lane, []string), overdue func(fanout.Lane, []string) (later []string)) {
 	for len(t.missing) > 0 && !t.missing[0].written.Add(after).After(now) && t.missing[0].counts(alive) {
 		first := t.missing[0]
 		t.missing = t.missing[1:]
@@ -81,13 +82,11 @@ func (t *timers) expired(after, explicit time.Duration, alive *liveness, now tim
 	for len(t.overdue) > 0 && !t.overdue[0].at.After(now) {
 		first := t.overdue[0]
 		t.overdue = t.overdue[1:]
-		names := first.current()
-		switch {
-		case len(names) == 0:
-		case first.lane.answered:
-			overdue(first.lane.lane, names)
-		default:
-			// A server that says nothing at all of the type says nothing of these.
+		first.names = first.current()
+		if first.lane.answered { // a server that says nothing at all of the type says nothing of these
+			first.names = overdue(first.lane.lane, first.names)
+		}
+		if len(first.names) > 0 {
 			first.at = now.Add(explicit)
 			t.overdue = append(t.overdue, first)
 		}
@@ -107,14 +106,15 @@ func (c *Core) tickTimers(s *slot, now time.Time) {
 			s.stream.lanes[lane.Type].unanswered.refreshFor(shown)
 		}
 		s.stream.lanes[lane.Type].unanswered.mayLack(now)
-	}, func(lane fanout.Lane, names []string) {
+	}, func(lane fanout.Lane, names []string) (later []string) {
 		early, names := c.hub.Early(lane.Type, names, uint64(s.id))
 		s.stream.lanes[lane.Type].unanswered.refreshFor(early)
-		if len(names) == 0 {
-			return
+		names, later = c.hub.Overdue(lane.Type, names, uint64(s.id))
+		if len(names) > 0 {
+			c.sweepsNames(s)
+			learned(lane, &cache.Update{Overdue: names})
+			s.stream.lanes[lane.Type].unanswered.mayLack(now)
 		}
-		c.sweepsNames(s, lane, names)
-		learned(lane, &cache.Update{Overdue: names})
-		s.stream.lanes[lane.Type].unanswered.mayLack(now)
+		return later
 	})
 }
