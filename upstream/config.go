@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"strings"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -69,9 +68,6 @@ type Config struct {
 	Fingerprint cache.Fingerprint
 	// Bounds are for tests; nil: DefaultBounds.
 	Bounds *Bounds
-
-	// relay: the server has called itself a relay, whose habits are known.
-	relay bool
 }
 
 // Versions is when the versions that are here are shown to a control plane (RECON-8).
@@ -104,37 +100,7 @@ const (
 
 func (t Tristate) or(auto bool) bool { return t == Yes || t == Auto && auto }
 
-// relayIdentifier is how a relay's control_plane.identifier starts (DOWN-DELTA-19).
-const relayIdentifier = "xds-relay/"
-
-// learn notes what the server's identifier tells of it (MISS-5).
-func (c *Config) learn(identifier string) {
-	if identifier != "" {
-		c.relay = strings.HasPrefix(identifier, relayIdentifier)
-	}
-}
-
 // patience is for how long nothing may be heard of a question before somebody looks
 // after it: a third of what the answer may take, so that there is a third for looking
 // and another for those who are told to do something about it (MISS-3).
 func (c *Config) patience() time.Duration { return c.Missing / 3 }
-
-func (c *Config) chunks() Chunks {
-	switch {
-	case c.Chunks != ChunksAuto:
-		return c.Chunks
-	case c.relay:
-		return ChunksRelay
-	default:
-		return ChunksNone
-	}
-}
-
-func (c *Config) explicitMissing() bool { return c.ExplicitMissing.or(c.relay) }
-
-func (c *Config) missingAfter() time.Duration {
-	if c.explicitMissing() {
-		return c.MissingExplicit
-	}
-	return c.Missing
-}

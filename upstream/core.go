@@ -243,7 +243,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 			at = earlier(earlier(at, c.judgeAt(l)), l.silenceAt())
 			at = earlier(earlier(at, c.bareAt(s, l)), c.faultAt(l))
 		}
-		at = earlier(at, s.stream.deadline(now))
+		at = earlier(at, s.stream.deadline(c.missingAfter(), now))
 	}
 	return at
 }
@@ -261,7 +261,7 @@ func (c *Core) Opened(id StreamID, now time.Time) {
 	}
 	s.stream = c.newStream(s, nil)
 	if s.role == Main {
-		c.config.relay = false // until the server says so on this stream
+		c.entries[s.entry].relay = false // until the server says so on this stream
 	}
 	c.place(now)
 	if s.open() { // it may have turned out not to be needed any more
@@ -307,9 +307,9 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		c.tickLinger(now) // the stream may end before the next Tick
 	}
 	c.entries[s.entry].noDelta = s.sotw
-	relay := c.config.relay
-	c.config.learn(d.identifier)
-	calm = calm && relay == c.config.relay // else timers may run shorter
+	relay := c.entry().relay
+	c.entry().learn(d.identifier)
+	calm = calm && relay == c.entry().relay // else timers may run shorter
 	if d.identifier != "" && d.identifier != c.hub.Identifier() {
 		calm = false
 		c.effects = append(c.effects, Effect{Identifier: d.identifier})
@@ -365,7 +365,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	}
 	if l.settle.waiting {
 		d.adds = c.hub.Lacks(lane, d.update.Set)
-		d.update.Synced = l.settle.response(d, &c.config)
+		d.update.Synced = l.settle.response(d, c.chunks(), c.config.Settle)
 		d.update.Sweep = d.update.Synced && !d.sotw && !l.settle.blind // TRANSLATE-5 and TRANSLATE-7 instead
 		if d.update.Sweep && lane.Wildcard {
 			c.sweeps(s, lane, d.update.Set)
@@ -397,7 +397,7 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 		return "", false
 	}
 	if l := s.stream.lanes[d.typeURL]; l != nil {
-		l.settle.applied(d.adds, &c.config, now)
+		l.settle.applied(d.adds, c.chunks(), &c.config, now)
 	}
 	nack = d.nack()
 	if d.repeats {

@@ -73,7 +73,7 @@ func (e *echo) judge() (ignores bool) {
 // of a wildcard does when its set is complete.
 func (c *Core) judgeAt(l *laneState) (at time.Time) {
 	if l.echo.left != nil && !l.lane.Wildcard && l.answered {
-		at = l.askedAt.Add(c.config.missingAfter())
+		at = l.askedAt.Add(c.missingAfter())
 	}
 	return at
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
 // Entries are the control planes that can serve the group, in order of preference.
@@ -54,6 +55,8 @@ type entry struct {
 	// people; failure is why.
 	heard, failed time.Time
 	failure       string
+	// relay: it calls itself one, whose habits are known, on the stream that is open (MISS-5).
+	relay bool
 	// lowered is the limit of a request since a longer one was refused, or zero (UP-17).
 	lowered int
 
@@ -98,6 +101,35 @@ func (e *entry) failing(s *slot, end End, now time.Time) {
 	default:
 		e.failed, e.failure = now, end.Message
 	}
+}
+
+// learn notes what its identifier tells of it.
+func (e *entry) learn(identifier string) {
+	if identifier != "" {
+		e.relay = hop.IsRelay(identifier)
+	}
+}
+
+// chunks is how the nonces of the one in use tell that more follows (RECON-16).
+func (c *Core) chunks() Chunks {
+	switch {
+	case c.config.Chunks != ChunksAuto:
+		return c.config.Chunks
+	case c.entry().relay:
+		return ChunksRelay
+	}
+	return ChunksNone
+}
+
+// explicitMissing: it answers every name (MISS-5).
+func (c *Core) explicitMissing() bool { return c.config.ExplicitMissing.or(c.entry().relay) }
+
+// missingAfter is after how long its silence about a name means something.
+func (c *Core) missingAfter() time.Duration {
+	if c.explicitMissing() {
+		return c.config.MissingExplicit
+	}
+	return c.config.Missing
 }
 
 func (c *Core) entry() *entry { return &c.entries[c.current] }

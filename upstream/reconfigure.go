@@ -18,7 +18,7 @@ import (
 // unless they are of another connection or ask in another way now.
 func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 	was := c.config
-	to.Node, to.Headers, to.Hop, to.Fingerprint, to.relay = was.Node, was.Headers, was.Hop, was.Fingerprint, was.relay
+	to.Node, to.Headers, to.Hop, to.Fingerprint = was.Node, was.Headers, was.Hop, was.Fingerprint
 	for i := range c.entries {
 		p := &c.entries[i].probe
 		c.shut(p)

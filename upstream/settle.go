@@ -3,6 +3,8 @@ package upstream
 import (
 	"strings"
 	"time"
+
+	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
 // settleState decides when a wildcard's set is complete, or when all has been said of
@@ -29,7 +31,7 @@ func (s *settleState) begin() { *s = settleState{waiting: true} }
 func (s *settleState) beginWarm() { *s = settleState{waiting: true, piecemeal: true} }
 
 // response takes in a response on the lane. complete: it makes the set complete.
-func (s *settleState) response(d *Response, c *Config) (complete bool) {
+func (s *settleState) response(d *Response, chunks Chunks, settle time.Duration) (complete bool) {
 	if !s.waiting {
 		return false
 	}
@@ -38,12 +40,12 @@ func (s *settleState) response(d *Response, c *Config) (complete bool) {
 	case s.piecemeal:
 	case d.sotw: // it comes in one piece
 		complete = true
-	case c.chunks() == ChunksRelay:
-		complete = strings.HasSuffix(d.nonce, "-0")
-	case c.chunks() == ChunksDiderot:
+	case chunks == ChunksRelay:
+		complete = hop.Last(d.nonce)
+	case chunks == ChunksDiderot:
 		complete = strings.HasSuffix(d.nonce, "00000000")
 	default:
-		complete = c.Settle == 0
+		complete = settle == 0
 	}
 	s.waiting = !complete
 	return complete
@@ -51,8 +53,8 @@ func (s *settleState) response(d *Response, c *Config) (complete bool) {
 
 // applied starts the wait for more, or prolongs it if the response added a name.
 // The Hub has the response by now, so that the end of the wait cannot overtake it.
-func (s *settleState) applied(adds bool, c *Config, now time.Time) {
-	if !s.waiting || !s.piecemeal && c.chunks() != ChunksNone {
+func (s *settleState) applied(adds bool, chunks Chunks, c *Config, now time.Time) {
+	if !s.waiting || !s.piecemeal && chunks != ChunksNone {
 		return
 	}
 	first := s.first.IsZero()

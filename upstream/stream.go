@@ -442,9 +442,9 @@ func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
 	}
 }
 
-// deadline is when something is due, or zero.
-func (s *streamState) deadline(now time.Time) time.Time {
-	at := s.timers.deadline(s.config, s.alive, now)
+// deadline is when something is due, or zero. missing is for how long a name may be without an answer.
+func (s *streamState) deadline(missing time.Duration, now time.Time) time.Time {
+	at := s.timers.deadline(missing, s.alive, now)
 	for _, v := range s.verdicts {
 		if v.notBefore.After(now) {
 			at = earlier(at, v.notBefore)

@@ -56,9 +56,9 @@ func (t *timers) resync(l *laneState, names []string, now time.Time, c *Config) 
 
 // deadline is when the next timer runs out, or zero. How long the does-not-exist
 // timers run may change while they do, when the server says what it is (MISS-5).
-func (t *timers) deadline(c *Config, alive *liveness, now time.Time) (at time.Time) {
+func (t *timers) deadline(missing time.Duration, alive *liveness, now time.Time) (at time.Time) {
 	if len(t.missing) > 0 {
-		if at = t.missing[0].written.Add(c.missingAfter()); !at.After(now) && !t.missing[0].counts(alive) {
+		if at = t.missing[0].written.Add(missing); !at.After(now) && !t.missing[0].counts(alive) {
 			at = time.Time{} // until the stream turns out to be alive
 		}
 	}
@@ -70,8 +70,8 @@ func (t *timers) deadline(c *Config, alive *liveness, now time.Time) (at time.Ti
 
 // expired are the names that have gone unanswered for too long, lane by lane. The
 // Hub knows which of them were answered.
-func (t *timers) expired(c *Config, alive *liveness, now time.Time, missing, overdue func(fanout.Lane, []string)) {
-	for len(t.missing) > 0 && !t.missing[0].written.Add(c.missingAfter()).After(now) && t.missing[0].counts(alive) {
+func (t *timers) expired(after, explicit time.Duration, alive *liveness, now time.Time, missing, overdue func(fanout.Lane, []string)) {
+	for len(t.missing) > 0 && !t.missing[0].written.Add(after).After(now) && t.missing[0].counts(alive) {
 		first := t.missing[0]
 		t.missing = t.missing[1:]
 		if names := first.current(); len(names) > 0 {
@@ -88,7 +88,7 @@ func (t *timers) expired(c *Config, alive *liveness, now time.Time, missing, ove
 			overdue(first.lane.lane, names)
 		default:
 			// A server that says nothing at all of the type says nothing of these.
-			first.at = now.Add(c.MissingExplicit)
+			first.at = now.Add(explicit)
 			t.overdue = append(t.overdue, first)
 		}
 	}
@@ -97,8 +97,8 @@ func (t *timers) expired(c *Config, alive *liveness, now time.Time, missing, ove
 // tickTimers takes in the silence about names that have been asked for on a stream.
 func (c *Core) tickTimers(s *slot, now time.Time) {
 	learned := func(lane fanout.Lane, u *cache.Update) { c.learned(s, lane, u, now) }
-	s.stream.timers.expired(&c.config, &s.alive, now, func(lane fanout.Lane, names []string) {
-		if c.config.explicitMissing() {
+	s.stream.timers.expired(c.missingAfter(), c.config.MissingExplicit, &s.alive, now, func(lane fanout.Lane, names []string) {
+		if c.explicitMissing() {
 			learned(lane, &cache.Update{Unanswered: names})
 		} else {
 			learned(lane, &cache.Update{Missing: names, Mute: !s.stream.used[lane.Type].spoke})

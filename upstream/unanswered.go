@@ -347,7 +347,7 @@ func (s *streamState) restartTimers(l *laneState, names []string, now time.Time)
 // tickUnanswered looks after what a lane has asked for, and asks again.
 func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	u := &l.unanswered
-	if c.config.explicitMissing() && !u.given { // it answers every name
+	if c.explicitMissing() && !u.given { // it answers every name
 		*u = unanswered{}
 	}
 	if !u.on || l.first {

@@ -37,7 +37,7 @@ func (c *Core) bareAt(s *slot, l *laneState) (at time.Time) {
 	if !l.lane.Wildcard || l.first || l.answered || !l.mapped || c.bare[l.lane] || !c.attentive(s, l) {
 		return at
 	}
-	return l.askedAt.Add(c.config.missingAfter())
+	return l.askedAt.Add(c.missingAfter())
 }
 
 // tickBare asks for a wildcard without versions, if it is time to, and for the others of the

@@ -49,7 +49,7 @@ var directions = []direction{{
 }, {
 	dirs:   []string{"downstream/session"},
 	deny:   []string{module},
-	except: []string{module + "/cache", module + "/fanout", module + "/downstream/session", module + "/internal/header", module + "/internal/scaling"},
+	except: []string{module + "/cache", module + "/fanout", module + "/downstream/session", module + "/internal/header", module + "/internal/hop", module + "/internal/scaling"},
 	do:     "the protocol of a stream knows the middle only: let package downstream pass in what it needs",
 }, {
 	dirs: []string{"downstream/session"},

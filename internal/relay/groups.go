@@ -16,6 +16,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/header"
+	"github.com/xds-relay/xds-relay/internal/hop"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
 	"github.com/xds-relay/xds-relay/upstream"
 )
@@ -57,7 +58,7 @@ type group struct {
 	alone  bool
 	shown  clusters // by its clients
 	users  int      // streams, one for each of their types
-	ways   Ways
+	ways   hop.Ways
 	via    []string // the longest of them, as its streams tell
 	node   *core.Node
 	linger *time.Timer
@@ -172,7 +173,7 @@ func (g *groups) end(gr *group) {
 func (g *groups) start(name string, p Place, node *core.Node) *group {
 	h, c, o := g.hub, g.upstream, g.options
 	h.Name, h.Key = nameOf(name), name
-	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, hub: fanout.NewHub(h), ways: make(Ways), node: node}
+	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, hub: fanout.NewHub(h), ways: make(hop.Ways), node: node}
 	g.warm(name, gr)
 	c.Node, c.Headers = node, p.Headers
 	o.Hub, o.Denied, o.Retired = gr.hub, func(entry string) { g.denied(gr, entry) }, func() { g.retired(gr) }

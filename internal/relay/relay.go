@@ -18,6 +18,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/health"
+	"github.com/xds-relay/xds-relay/internal/hop"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
@@ -39,7 +40,7 @@ type Options struct {
 	// Version of the relay, for the snapshot's header.
 	Version string
 	// Hop is the relay's id on the way of a stream through relays (NODE-11); empty: it is
-	// made, as NewHop does.
+	// made, as hop.NewID does.
 	Hop string
 	// Dial, if set, replaces the network towards the control plane.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
@@ -78,7 +79,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.Hop = cmp.Or(o.Hop, NewHop(c.InstanceName()))
+	o.Hop = cmp.Or(o.Hop, hop.NewID(c.InstanceName()))
 	r := &Relay{options: o, config: c, log: o.Log, handshakes: newHandshakes(o.Log.With("component", "downstream"), o.Certificates)}
 	r.followCertificates(o)
 	var err error

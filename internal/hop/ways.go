@@ -1,9 +1,7 @@
-package relay
+package hop
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/hex"
 	"slices"
 	"strings"
 )
@@ -15,26 +13,16 @@ import (
 // of them meets its own id or the limit.
 type Ways map[string]int
 
-const wayMark = "," // no id has one
-
-// NewHop is the id of a relay among those on the way: its name, for people, and what no
-// other process has. Relays may well be called the same, on one host by default.
-func NewHop(instance string) string {
-	var unique [8]byte
-	_, _ = rand.Read(unique[:]) // it never fails
-	return instance + "/" + hex.EncodeToString(unique[:])
-}
-
 // Join notes a client, Leave that it has gone.
 func (w Ways) Join(via []string) {
 	if len(via) > 0 {
-		w[strings.Join(via, wayMark)]++
+		w[strings.Join(via, mark)]++
 	}
 }
 
 // Leave undoes Join.
 func (w Ways) Leave(via []string) {
-	way := strings.Join(via, wayMark)
+	way := strings.Join(via, mark)
 	if w[way]--; w[way] <= 0 {
 		delete(w, way)
 	}
@@ -43,7 +31,7 @@ func (w Ways) Leave(via []string) {
 // Longest is the longest way; of equally long ones always the same.
 func (w Ways) Longest() (via []string) {
 	for way := range w {
-		other := strings.Split(way, wayMark)
+		other := strings.Split(way, mark)
 		if c := cmp.Compare(len(other), len(via)); c > 0 || c == 0 && slices.Compare(other, via) < 0 {
 			via = other
 		}
