@@ -15,6 +15,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/internal/header"
 	"github.com/xds-relay/xds-relay/internal/hop"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // beginWithin is how long a stream may take to begin on a connection that is up
@@ -74,7 +75,7 @@ func (c *Conn) heard(s adsStream) {
 // open opens an ADS stream of a group; the caller calls leave when it has ended. It does
 // not wait for a connection that fails to become ready: an error is this attempt's
 // (ERR-3). It does wait for room, and says errNoRoom if there is none in time.
-func (c *Conn) open(ctx context.Context, group any, role Role, sotw bool, via []string, forwarded []header.Header) (_ adsStream, leave func(), _ error) {
+func (c *Conn) open(ctx context.Context, group any, role session.Role, sotw bool, via []string, forwarded []header.Header) (_ adsStream, leave func(), _ error) {
 	headers, err := c.endpoint.own()
 	if err != nil {
 		return adsStream{}, nil, err

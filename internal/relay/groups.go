@@ -19,6 +19,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/hop"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
 	"github.com/xds-relay/xds-relay/upstream"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // groups are the groups that live now, by the name that Grouping gives them. It
@@ -33,7 +34,7 @@ type groups struct {
 	// What Relay.Reconfigure replaces: the configuration in force, and what groups are
 	// made of. Grouping goes by the one the relay was started with.
 	live     *config.Config
-	upstream upstream.Config
+	upstream upsession.Config
 	hub      fanout.Config
 	options  upstream.ClientOptions
 

@@ -20,6 +20,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/health"
 	"github.com/xds-relay/xds-relay/internal/hop"
 	"github.com/xds-relay/xds-relay/upstream"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // Options are what a relay needs beside its configuration.
@@ -269,8 +270,8 @@ func (r *Relay) Count() int { return r.server.Count() }
 func (r *Relay) Groups() map[string]*fanout.Hub { return r.groups.hubs() }
 
 // Upstream is how the groups that exist now get on with their control planes.
-func (r *Relay) Upstream() map[string]upstream.State {
-	states := make(map[string]upstream.State)
+func (r *Relay) Upstream() map[string]session.State {
+	states := make(map[string]session.State)
 	for name, c := range r.groups.clients() {
 		states[name] = c.State()
 	}

@@ -178,6 +178,7 @@ func (c *Checker) settled() {
 		for kind, l := range s.lanes {
 			if !l.wildcard && c.now.Sub(l.begun) >= settleCap {
 				c.known[kind].byName.warm = false
+				c.known[kind].byName.confirm(l.shown)
 			}
 			if given := len(l.names) == 0; l.wildcard && !given && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
 				c.whole(l, c.known[kind].byWildcard)
