@@ -183,11 +183,14 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 		wildcard, _ := v.Wildcard()
 		for _, name := range subscribe {
 			id, still := v.Lookup(name)
-			if d.recallName(name, still || wildcard); !still {
-				continue
+			if still || wildcard {
+				d.recallName(name)
+			}
+			if !still {
+				continue // it is given up as well
 			}
 			for _, r := range v.Answer(id).Resources() {
-				d.recallName(r.Name, true)
+				d.recallName(r.Name)
 			}
 		}
 		for _, name := range unsubscribe {
@@ -198,15 +201,11 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 	})
 }
 
-// recallName has what the client came with of a resource count as what it was sent; keeps: it has
-// that still.
-func (d *deltaState) recallName(name string, keeps bool) {
-	at := d.exact.find(name)
-	if !at.brings() {
-		return
-	}
-	version := at.version
-	if d.judge(name); keeps {
+// recallName has what the client came with of a resource count as what it was sent.
+func (d *deltaState) recallName(name string) {
+	if at := d.exact.find(name); at.brings() {
+		version := at.version
+		d.judge(name)
 		d.exact.note(name, version, true)
 	}
 }
