@@ -107,7 +107,7 @@ bench-binary: ## fail if the relay costs more than the binary OLD=path, which ru
 # Twice the input may cost 2.4 times as much ("at-2n"), and not four times.
 .PHONY: bench-lock
 bench-lock: ## CPU time that requests with very many names take under a lock that others wait for, and how much more it is with twice as many
-	$(GO) test ./downstream/session ./upstream -run '^$$' -bench UnderLock -benchtime 5x -timeout 30m
+	$(GO) test ./downstream/session ./upstream/session -run '^$$' -bench UnderLock -benchtime 5x -timeout 30m
 
 .PHONY: demo
 demo: ## a control plane, a relay and clients on this machine

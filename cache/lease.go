@@ -111,8 +111,8 @@ func (t *Table) Ends(id ID) (ends time.Time, turned, renewed Seq) {
 	return time.Time{}, 0, 0
 }
 
-// Leased reports whether any resource has, or has had, a TTL.
-func (t *Table) Leased() bool { return len(t.leases.of) > 0 }
+// Leased reports whether any resource has, or has ever had, a TTL.
+func (t *Table) Leased() bool { return t.leases.of != nil }
 
 // Expiry is when the next resource expires; zero: none does.
 func (t *Table) Expiry() time.Time {

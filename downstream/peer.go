@@ -3,13 +3,13 @@ package downstream
 import (
 	"context"
 	"net"
-	"strings"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
 // peerOf is who is at the other end. Identity comes from a verified certificate
@@ -19,7 +19,7 @@ func peerOf(ctx context.Context, config *session.Config) (session.Peer, *conn) {
 	if !ok {
 		return session.Peer{}, nil
 	}
-	out := session.Peer{Address: p.Addr.String(), Via: viaOf(ctx)}
+	out := session.Peer{Address: p.Addr.String(), Via: hop.Via(metadata.ValueFromIncomingContext(ctx, hop.ViaHeader))}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		out.Sent(md, config)
 	}
@@ -47,18 +47,4 @@ func peerOf(ctx context.Context, config *session.Config) (session.Peer, *conn) {
 		}
 	}
 	return out, c
-}
-
-// viaHeader lists the relays that a stream has come through (NODE-11).
-const viaHeader = "x-xds-relay-via"
-
-func viaOf(ctx context.Context) (via []string) {
-	for _, value := range metadata.ValueFromIncomingContext(ctx, viaHeader) {
-		for name := range strings.SplitSeq(value, ",") {
-			if name = strings.TrimSpace(name); name != "" {
-				via = append(via, name)
-			}
-		}
-	}
-	return via
 }

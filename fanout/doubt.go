@@ -141,6 +141,16 @@ func (d *doubts) complete(stream uint64) {
 	*d = doubts{}
 }
 
+// timesOut: all names were asked for again on a stream that has hidden none, and there was time to
+// answer. What was in doubt before that is so no more, the names that nobody asks for included.
+func (d *doubts) timesOut(stream uint64) (ended bool) {
+	before := len(d.faulty)
+	maps.DeleteFunc(d.faulty, func(_ string, on uint64) bool { return on != stream })
+	ended = d.hidden != 0 || len(d.faulty) < before
+	d.hidden, d.absent, d.suspected, d.overdue = 0, nil, nil, nil
+	return ended
+}
+
 // muted notes that the timer of a name has run out on a stream that has carried nothing of
 // the type.
 func (x *index) muted(name string, stream uint64) {
@@ -170,14 +180,7 @@ func (l *lane) doubt(u *cache.Update) (look bool) {
 		return look
 	}
 	if n := len(u.Missing) + len(u.Unanswered); n > 0 && d.hidden != u.Stream {
-		// All names were asked for again on this stream, and there was time to answer.
-		look = look || d.hidden != 0
-		d.hidden, d.absent, d.suspected, d.overdue = 0, nil, nil, nil
-	}
-	for _, name := range u.Unanswered {
-		if !d.since(name, u.Stream) {
-			delete(d.faulty, name)
-		}
+		look = d.timesOut(u.Stream) || look
 	}
 	if u.Hidden {
 		l.x.suspectAll(u.Stream)
@@ -254,9 +257,6 @@ func (x *index) missing(name string, stream uint64, mute bool) (absent bool) {
 		}
 		return false // it exists, or may
 	}
-	if len(x.named.doubts.faulty) > 0 {
-		delete(x.named.doubts.faulty, name)
-	}
 	id, silent := x.silent(name, stream)
 	if silent && !x.wasShown(name, stream) {
 		if mute && !x.lent(id) {
@@ -301,21 +301,7 @@ func (x *index) overdue(name string, stream uint64) (names []string) {
 		d.overdue[name] = struct{}{}
 		return nil
 	}
-	return slices.DeleteFunc(x.unconfirmed(name, stream), func(name string) bool { return d.since(name, stream) })
-}
-
-// unconfirmed are the resources that a name leads to and that may be swept. An error that came for
-// the name on the stream is an answer, unless it says that there is nothing by that name: then there
-// are none. One that came on an earlier stream says nothing of this one.
-func (x *index) unconfirmed(name string, stream uint64) (names []string) {
-	id, ok := x.named.Find(name)
-	if !ok {
-		return nil
-	}
-	if err := x.named.Answer(id).Error; err != nil && err.GetCode() != cache.NotFound && x.refused[name] == stream {
-		return nil
-	}
-	return x.named.UnconfirmedAnswers(name)
+	return slices.DeleteFunc(x.named.UnconfirmedAnswers(name), func(name string) bool { return d.since(name, stream) })
 }
 
 // Uncertain is what is in doubt on a lane because of faults.

@@ -308,12 +308,25 @@ func (h *Hub) Sweeps(lane Lane, announced []cache.Received) (sweeps bool) {
 	return sweeps
 }
 
-// SweepsNames reports the same of what some names lead to, of which a stream was silent.
-func (h *Hub) SweepsNames(lane Lane, names []string, stream uint64) (sweeps bool) {
-	h.look(lane.Type, func(x *index) {
-		sweeps = slices.ContainsFunc(names, func(name string) bool { return len(x.unconfirmed(name, stream)) > 0 })
+// Overdue are those of some names, of which a stream was silent for too long, that lead to something
+// which it has not announced: that may be swept now, or later, while an error that came for the name
+// on the stream is its answer. One that says that there is nothing by that name is none, nor is one
+// that came on an earlier stream.
+func (h *Hub) Overdue(t cache.TypeURL, names []string, stream uint64) (now, later []string) {
+	h.look(t, func(x *index) {
+		for _, name := range names {
+			if len(x.named.UnconfirmedAnswers(name)) == 0 {
+				continue
+			}
+			id, _ := x.named.Find(name)
+			if err := x.named.Answer(id).Error; err != nil && err.GetCode() != cache.NotFound && x.refused[name] == stream {
+				later = append(later, name)
+			} else {
+				now = append(now, name)
+			}
+		}
 	})
-	return sweeps
+	return now, later
 }
 
 // Len is the number of resources on a lane.

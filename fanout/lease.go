@@ -62,7 +62,7 @@ func (x *index) expireMembers(expired []string) {
 	for _, name := range expired {
 		id, _ := x.wildcard.Find(name) // it is Present
 		r := x.wildcard.Own(id)
-		x.wildcard.remove([]departure{{name, cache.TTLExpired}})
+		x.removeMember(name, cache.TTLExpired)
 		for lent := range names(r) {
 			if id, ok := x.named.Find(lent); ok && x.wants(id) && x.answer(id).State == cache.Unknown {
 				x.removeNamed(lent, cache.TTLExpired)

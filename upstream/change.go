@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"github.com/xds-relay/xds-relay/upstream/session"
 	"maps"
 	"slices"
 	"time"
@@ -11,7 +12,7 @@ import (
 
 // change is a configuration that is to be put in force.
 type change struct {
-	config Config
+	config session.Config
 	conns  []*Conn
 	done   chan struct{}
 }
@@ -20,7 +21,7 @@ type change struct {
 // of its entries; those that are the same as before keep their streams. What it returns
 // is closed once no stream of the group uses a Conn that is not among them, or the group
 // has ended. It does not wait.
-func (c *Client) Reconfigure(config Config, conns []*Conn) (done <-chan struct{}) {
+func (c *Client) Reconfigure(config session.Config, conns []*Conn) (done <-chan struct{}) {
 	ch := change{config, conns, make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,27 +1,8 @@
 package upstream
 
-import "time"
-
-// Check is what was found out about a connection (protocol.md §0, Alive).
-type Check struct {
-	// Begun: if the peer is there, it is alive as of then.
-	Begun   time.Time
-	Verdict Verdict
-	Message string // why not, for people
-}
-
-// Verdict is whether anybody is there.
-type Verdict uint8
-
-const (
-	Unclear Verdict = iota // neither yes nor no
-	There                  // the peer has answered
-	Silent                 // it has not, or is not what it was
-	Blind                  // nobody is asked: checks are off
+import (
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
-
-// String is the verdict as metrics call it.
-func (v Verdict) String() string { return [...]string{"unclear", "there", "silent", "off"}[v] }
 
 // reply is what came of asking.
 type reply uint8
@@ -46,21 +27,21 @@ type checkups struct {
 // judge says what a reply means. answered is whether its connection has ever answered
 // otherwise than with UNAVAILABLE, messages whether responses came on it meanwhile. off:
 // it is the one after which checks are off.
-func (k *checkups) judge(r reply, answered *bool, messages bool) (v Verdict, off bool) {
+func (k *checkups) judge(r reply, answered *bool, messages bool) (v session.Verdict, off bool) {
 	switch r {
 	case replyNone:
 		k.refused = 0
-		return Silent, false
+		return session.Silent, false
 	case replyOther:
 		k.refused, k.answered, *answered = 0, true, true
-		return There, false
+		return session.There, false
 	case replyUnavailable:
 		k.refused++
 		off = k.refused == refusals && !k.answered && !k.off
 		k.off = k.off || off
 		if *answered && !messages {
-			return Silent, off
+			return session.Silent, off
 		}
 	}
-	return Unclear, off
+	return session.Unclear, off
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // Client keeps one group's streams to the control plane: the edge around Core. It
@@ -39,9 +40,9 @@ type Client struct {
 	order   sync.Mutex
 	used    *Conn      // whose use has been told; guarded by order
 	mu      sync.Mutex // held to step the Core, never to send or to apply
-	core    *Core
+	core    *session.Core
 	conns   []*Conn // one for each entry
-	streams map[StreamID]*stream
+	streams map[session.StreamID]*stream
 	failed  map[*Conn]failures // of entries that answer others, since they answered the group
 	missed  missed
 	back    []*Conn // whose entries answer other groups again
@@ -54,7 +55,7 @@ type Client struct {
 
 // stream is an attempt to open a stream, and the stream.
 type stream struct {
-	open   Open
+	open   session.Open
 	kind   Stream
 	conn   *Conn
 	cancel context.CancelFunc
@@ -80,11 +81,11 @@ type ClientOptions struct {
 }
 
 // NewClient returns a Client that does nothing until Run.
-func NewClient(config Config, o ClientOptions) *Client {
+func NewClient(config session.Config, o ClientOptions) *Client {
 	c := &Client{
 		conns: o.Conns, hub: o.Hub, log: o.Log, observer: o.Observer, tracer: o.Tracer, random: o.Random, denied: o.Denied, retired: o.Retired,
 		fingerprint: config.Fingerprint,
-		streams:     make(map[StreamID]*stream),
+		streams:     make(map[session.StreamID]*stream),
 		failed:      make(map[*Conn]failures),
 		missed:      make(missed),
 		wake:        make(chan struct{}, 1),
@@ -95,7 +96,7 @@ func NewClient(config Config, o ClientOptions) *Client {
 	if c.random == nil {
 		c.random = rand.Float64
 	}
-	c.core = NewCore(config, o.Hub, c.random)
+	c.core = session.NewCore(config, o.Hub, c.random)
 	return c
 }
 
@@ -120,8 +121,8 @@ func (c *Client) Run(ctx context.Context) {
 	c.step(func(now time.Time) { c.core.Interest(now) })
 	for {
 		c.turns.Add(1)
-		var open []Open
-		var shut []StreamID
+		var open []session.Open
+		var shut []session.StreamID
 		var changed []change
 		over := false
 		c.step(func(now time.Time) {
@@ -184,7 +185,7 @@ func (c *Client) idle() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if at := earlier(c.core.Deadline(now), c.missed.deadline()); !at.IsZero() {
+	if at := session.Earlier(c.core.Deadline(now), c.missed.deadline()); !at.IsZero() {
 		return max(at.Sub(now), 0)
 	}
 	return time.Hour
@@ -206,7 +207,7 @@ func (c *Client) step(event func(now time.Time)) {
 	}
 }
 
-func (c *Client) take(event func(now time.Time)) []Effect {
+func (c *Client) take(event func(now time.Time)) []session.Effect {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	event(time.Now())
@@ -222,14 +223,14 @@ func (c *Client) isBack(conn *Conn) {
 }
 
 // check asks whether anybody is at the other end of a stream's connection.
-func (c *Client) check(id StreamID, timeout time.Duration) {
+func (c *Client) check(id session.StreamID, timeout time.Duration) {
 	c.mu.Lock()
 	s := c.streams[id]
 	c.mu.Unlock()
 	if s == nil {
 		return // it has ended
 	}
-	s.conn.check(s.ads, timeout, func(k Check) {
+	s.conn.check(s.ads, timeout, func(k session.Check) {
 		c.step(func(now time.Time) { c.core.Checked(id, k, now) })
 		poke(c.wake)
 	})
@@ -267,7 +268,7 @@ func (c *Client) pokeStreams() {
 
 // shut ends a stream, and waits until the server is told: a stream that takes its
 // place must not seem to be a second one.
-func (c *Client) shut(id StreamID) {
+func (c *Client) shut(id session.StreamID) {
 	c.mu.Lock()
 	s := c.streams[id]
 	c.mu.Unlock()
@@ -335,12 +336,12 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 }
 
 // kind is what an Observer is told about a stream. It is called with mu held.
-func (c *Client) kind(o Open) Stream {
-	return Stream{Role: o.Role, Entry: c.core.entries[o.Entry].Name, SotW: o.SotW}
+func (c *Client) kind(o session.Open) Stream {
+	return Stream{Role: o.Role, Entry: c.core.EntryName(o.Entry), SotW: o.SotW}
 }
 
 // receive takes in responses; it never waits for a client, nor for the sender.
-func (c *Client) receive(id StreamID, s *stream, in adsStream, log *slog.Logger) error {
+func (c *Client) receive(id session.StreamID, s *stream, in adsStream, log *slog.Logger) error {
 	for {
 		resp, err := in.receive()
 		if err != nil {
@@ -360,7 +361,7 @@ func (c *Client) receive(id StreamID, s *stream, in adsStream, log *slog.Logger)
 // takeIn lets the Hub have a response, and then its ACK go. routine: nothing else is to be
 // done about it. A bug that a response brings to light ends the stream that it came on, and
 // nothing else.
-func (c *Client) takeIn(id StreamID, on *stream, resp proto.Message, log *slog.Logger) (routine bool, err error) {
+func (c *Client) takeIn(id session.StreamID, on *stream, resp proto.Message, log *slog.Logger) (routine bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.observer.UpstreamDropped(panicked)
@@ -369,12 +370,12 @@ func (c *Client) takeIn(id StreamID, on *stream, resp proto.Message, log *slog.L
 		}
 	}()
 	received := time.Now()
-	d := Decode(resp, c.fingerprint)
+	d := session.Decode(resp, c.fingerprint)
 	if debugs(log) {
 		tellResponse(log, d, proto.Size(resp))
 	}
-	d.update.Source = c.source(on, resp, d, received)
-	c.observer.UpstreamResponse(d.typeURL, len(d.update.Set)+len(d.bodyless), len(d.update.Removed))
+	d.Update.Source = c.source(on, resp, d, received)
+	c.observer.UpstreamResponse(d.TypeURL, len(d.Update.Set)+len(d.Bodyless), len(d.Update.Removed))
 	c.step(func(now time.Time) {
 		if s := c.streams[id]; s != nil {
 			delete(c.failed, s.conn)
@@ -386,8 +387,8 @@ func (c *Client) takeIn(id StreamID, on *stream, resp proto.Message, log *slog.L
 	c.step(func(now time.Time) { nack, overrun = c.core.Applied(id, d, now) })
 	c.taken(d, nack)
 	if nack != "" {
-		c.observer.UpstreamNack(d.typeURL)
-		log.Warn("response rejected; its sound resources are used", "type", d.typeURL, "nonce", d.nonce, "err", nack)
+		c.observer.UpstreamNack(d.TypeURL)
+		log.Warn("response rejected; its sound resources are used", "type", d.TypeURL, "nonce", d.Nonce, "err", nack)
 	}
 	if overrun {
 		return false, errors.New("the control plane sends without reading: too many responses wait for their ACK")
@@ -396,7 +397,7 @@ func (c *Client) takeIn(id StreamID, on *stream, resp proto.Message, log *slog.L
 }
 
 // send writes what the Core wants written, one request at a time.
-func (c *Client) send(ctx context.Context, id StreamID, s *stream, out adsStream, log *slog.Logger) {
+func (c *Client) send(ctx context.Context, id session.StreamID, s *stream, out adsStream, log *slog.Logger) {
 	for {
 		c.mu.Lock()
 		req := c.core.Next(id, time.Now())
@@ -436,4 +437,27 @@ func unixPath(address string) (string, bool) {
 		path, ok = strings.CutPrefix(address, "unix:")
 	}
 	return path, ok
+}
+
+// Retire says that the group has no clients any more: Retired is told when it is over, which
+// is as soon as its stream is alive (NODE-10).
+func (c *Client) Retire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.core.Retire(time.Now())
+	poke(c.wake)
+}
+
+// Stay says that the group has clients again.
+func (c *Client) Stay() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.core.Stay()
+}
+
+// Proven reports whether the control plane is there, as far as the group's streams tell.
+func (c *Client) Proven() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.core.Proven(time.Now())
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // TestFailuresGoWithTheirEntry: what a group was told about entries that are not in its list any
@@ -23,13 +24,13 @@ func TestFailuresGoWithTheirEntry(t *testing.T) {
 	conn := func(n int) *Conn {
 		return NewConn(Endpoint{Name: fmt.Sprint(n), Target: "passthrough:///none", Credentials: insecure.NewCredentials()})
 	}
-	c := NewClient(Config{Entries: []Entry{{Name: "0"}}}, ClientOptions{Conns: []*Conn{conn(0)}, Hub: fanout.NewHub(fanout.Config{}), Log: slog.New(slog.DiscardHandler)})
+	c := NewClient(session.Config{Entries: []session.Entry{{Name: "0"}}}, ClientOptions{Conns: []*Conn{conn(0)}, Hub: fanout.NewHub(fanout.Config{}), Log: slog.New(slog.DiscardHandler)})
 	for n := 1; n < 100; n++ {
 		was, now := c.conns[0], conn(n)
 		if !c.firstFailure(was, ended{reason: "refused"}) {
 			t.Error("the first failure of an entry is not told")
 		}
-		c.Reconfigure(Config{Entries: []Entry{{Name: fmt.Sprint(n)}}}, []*Conn{now})
+		c.Reconfigure(session.Config{Entries: []session.Entry{{Name: fmt.Sprint(n)}}}, []*Conn{now})
 		c.step(func(now time.Time) { c.reconfigure(now) })
 		c.firstFailure(was, ended{reason: "late"})
 	}
@@ -51,7 +52,7 @@ func TestUseEndsWithTheGroup(t *testing.T) {
 		conns := []*Conn{conn("first"), conn("second")}
 		hub := fanout.NewHub(fanout.Config{})
 		hub.Subscribe(cache.Cluster, fanout.NewSubscriber(func() {})).Delta([]string{fanout.Wildcard}, nil, time.Now())
-		c := NewClient(Config{Entries: []Entry{{Name: "first"}, {Name: "second"}}, UnavailableAfter: time.Hour}, ClientOptions{Conns: conns, Hub: hub, Log: slog.New(slog.DiscardHandler)})
+		c := NewClient(session.Config{Entries: []session.Entry{{Name: "first"}, {Name: "second"}}, UnavailableAfter: time.Hour}, ClientOptions{Conns: conns, Hub: hub, Log: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { c.Run(ctx) })
@@ -80,11 +81,11 @@ func (r *received) Taken(_ cache.Trace, _ string)    {}
 func TestTracedAfterAReload(t *testing.T) {
 	tracer := &received{}
 	conn := NewConn(Endpoint{Name: "second", Target: "passthrough:///none", Credentials: insecure.NewCredentials()})
-	c := NewClient(Config{Entries: []Entry{{Name: "first"}, {Name: "second"}}}, ClientOptions{Conns: []*Conn{conn, conn}, Hub: fanout.NewHub(fanout.Config{}), Log: slog.New(slog.DiscardHandler), Tracer: tracer})
-	s := &stream{open: Open{ID: 1, Role: Main, Entry: 1}, conn: conn}
+	c := NewClient(session.Config{Entries: []session.Entry{{Name: "first"}, {Name: "second"}}}, ClientOptions{Conns: []*Conn{conn, conn}, Hub: fanout.NewHub(fanout.Config{}), Log: slog.New(slog.DiscardHandler), Tracer: tracer})
+	s := &stream{open: session.Open{ID: 1, Role: session.Main, Entry: 1}, conn: conn}
 	s.kind = c.kind(s.open)
-	for _, list := range [][]Entry{{{Name: "third"}, {Name: "fourth"}, {Name: "second"}}, {{Name: "third"}}} {
-		c.Reconfigure(Config{Entries: list}, []*Conn{conn, conn, conn}[:len(list)])
+	for _, list := range [][]session.Entry{{{Name: "third"}, {Name: "fourth"}, {Name: "second"}}, {{Name: "third"}}} {
+		c.Reconfigure(session.Config{Entries: list}, []*Conn{conn, conn, conn}[:len(list)])
 		c.step(func(now time.Time) { c.reconfigure(now) })
 		if _, err := c.takeIn(1, s, &discovery.DeltaDiscoveryResponse{TypeUrl: string(cache.Cluster), Nonce: "n"}, c.log); err != nil {
 			t.Error(err)

@@ -34,25 +34,3 @@ func (b *comeback) ended(answered bool) {
 		b.answering--
 	}
 }
-
-// Back says that an entry answers another group again: nobody has to back off from it any
-// more, except to those whom it has refused. They do not all come at once (ERR-1).
-func (c *Core) Back(entry int, now time.Time) {
-	e := &c.entries[entry]
-	soon := func(s *slot) {
-		if s.id == 0 && !s.openAt.IsZero() && !s.refused {
-			at := now.Add(time.Duration(c.random() * float64(reconnectFloor)))
-			s.openAt = earlier(s.openAt, latest(at, s.attempt.Add(reconnectFloor)))
-		}
-	}
-	switch {
-	case entry < c.current:
-		soon(&e.probe)
-	case entry == c.current:
-		soon(&c.main)
-		soon(&c.aux)
-	}
-	if entry != c.current || !c.main.refused {
-		e.backoff, e.notBefore = c.config.Backoff, time.Time{}
-	}
-}

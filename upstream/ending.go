@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/xds-relay/xds-relay/upstream/session"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -21,18 +22,18 @@ const moved = "moved"
 // Ending says how a stream ended, from the error that receiving gave, and names
 // the reason. UNAVAILABLE is never evidence against a type: it is what a transport
 // that breaks looks like, and a server that shuts down (H-39).
-func Ending(err error) (End, string) {
+func Ending(err error) (session.End, string) {
 	st := status.Convert(err)
 	switch {
 	case errors.Is(err, errMoved):
-		return End{NoRoom: true, Message: err.Error()}, moved
+		return session.End{NoRoom: true, Message: err.Error()}, moved
 	case errors.Is(err, errNoRoom):
-		return End{NoRoom: true, Message: err.Error()}, "no_room"
+		return session.End{NoRoom: true, Message: err.Error()}, "no_room"
 	}
 	if errors.Is(err, io.EOF) {
-		return End{Refused: true, Message: "the server ended the stream"}, closed
+		return session.End{Refused: true, Message: "the server ended the stream"}, closed
 	}
-	e := End{Message: reasoned(st.Message(), st.Code().String())}
+	e := session.End{Message: reasoned(st.Message(), st.Code().String())}
 	switch st.Code() {
 	case codes.Unavailable:
 		return e, "unavailable"
@@ -64,28 +65,8 @@ func Reasons() []string {
 	return []string{replanned, moved, "no_room", closed, "unavailable", "cancelled", "deadline", "unimplemented", "error", "refused"}
 }
 
-// Why responses are not used.
-const (
-	unsubscribed = "unsubscribed_type"
-	panicked     = "panic"
-)
+// panicked is why a response is not used that could not be taken in.
+const panicked = "panic"
 
 // Drops are why responses are not used: what an Observer may be told.
-func Drops() []string { return []string{unsubscribed, panicked} }
-
-// End is how a stream ended.
-type End struct {
-	// Refused: the server ended it with a status of its own; otherwise the
-	// transport broke, or never was.
-	Refused bool
-	// Unimplemented: that status said that there is no such method.
-	Unimplemented bool
-	// NoRoom: no connection takes the stream, or one has to do without it, so that there
-	// is room to ask whether anybody is there. Nothing is wrong with the entry (UP-1).
-	NoRoom bool
-	// Exhausted: it said RESOURCE_EXHAUSTED, as servers do of a request that is too long.
-	Exhausted bool
-	// Denied: it said UNAUTHENTICATED or PERMISSION_DENIED.
-	Denied  bool
-	Message string
-}
+func Drops() []string { return []string{session.Unsubscribed, panicked} }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/xds-relay/xds-relay/upstream/session"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -120,7 +121,7 @@ func reach(t *testing.T, e Endpoint) *Conn {
 func open(t *testing.T, c *Conn, group any) (adsStream, <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s, leave, err := c.open(ctx, group, Main, false, nil, nil)
+	s, leave, err := c.open(ctx, group, session.Main, false, nil, nil)
 	if err != nil {
 		cancel()
 		t.Fatal(err)
@@ -141,10 +142,10 @@ func open(t *testing.T, c *Conn, group any) (adsStream, <-chan error) {
 }
 
 // ask checks, and returns the result.
-func ask(t *testing.T, c *Conn, s adsStream, timeout time.Duration) Check {
+func ask(t *testing.T, c *Conn, s adsStream, timeout time.Duration) session.Check {
 	t.Helper()
-	result := make(chan Check, 1)
-	c.check(s, timeout, func(k Check) { result <- k })
+	result := make(chan session.Check, 1)
+	c.check(s, timeout, func(k session.Check) { result <- k })
 	return wait(t, result)
 }
 

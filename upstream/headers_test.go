@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xds-relay/xds-relay/internal/header"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // TestStreamsAndChecksHaveHeaders: the relay's own are read for each of them, and those
@@ -49,14 +50,14 @@ func TestStreamsAndChecksHaveHeaders(t *testing.T) {
 	}
 	s, _ := open(t, c, 1)
 	heard("Bearer canary-0001")
-	if k := ask(t, c, s, checkTimeout); k.Verdict != There || k.Message != "not with [redacted]" {
+	if k := ask(t, c, s, checkTimeout); k.Verdict != session.There || k.Message != "not with [redacted]" {
 		t.Errorf("a check: %+v", k)
 	}
 	heard("Bearer canary-0002")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	refused, leave, err := c.open(ctx, 2, Main, false, nil, []header.Header{{Name: "x-client", Value: "canary-client"}, {Name: "x-client", Value: "again"}})
+	refused, leave, err := c.open(ctx, 2, session.Main, false, nil, []header.Header{{Name: "x-client", Value: "canary-client"}, {Name: "x-client", Value: "again"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,11 +70,11 @@ func TestStreamsAndChecksHaveHeaders(t *testing.T) {
 	}
 
 	missing.Store(true)
-	if k := ask(t, c, s, checkTimeout); k.Verdict != There {
+	if k := ask(t, c, s, checkTimeout); k.Verdict != session.There {
 		t.Errorf("a check without: %+v", k)
 	}
 	heard()
-	_, _, err = c.open(ctx, 3, Main, false, nil, nil)
+	_, _, err = c.open(ctx, 3, session.Main, false, nil, nil)
 	end, reason = Ending(err)
 	if end.Refused || end.Denied || end.NoRoom || reason != "unavailable" || !strings.Contains(end.Message, "authorization: no such file") {
 		t.Errorf("a stream without: %+v, %s", end, reason)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xds-relay/xds-relay/internal/header"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // Whether anybody is at the other end of a connection that says nothing (protocol.md
@@ -24,7 +25,7 @@ import (
 // checking is a check that is under way.
 type checking struct {
 	begun   time.Time
-	askers  []func(Check)
+	askers  []func(session.Check)
 	read    int64 // bytes that had come when it was written
 	message string
 }
@@ -38,20 +39,22 @@ var errSilent = errors.New("no answer in time")
 // Begun, and asks again if that is too early. A connection that is found silent, and on
 // which no byte has come since the question was written, is given up after all askers
 // have been told: its streams end. After Close nobody is told anything.
-func (c *Conn) check(s adsStream, timeout time.Duration, then func(Check)) {
+func (c *Conn) check(s adsStream, timeout time.Duration, then func(session.Check)) {
 	w := wireOf(s.ClientStream)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
 	case c.checkups.off:
-		c.work.Go(func() { then(Check{Begun: time.Now(), Verdict: Blind, Message: "upstream.health_check is off"}) })
+		c.work.Go(func() {
+			then(session.Check{Begun: time.Now(), Verdict: session.Blind, Message: "upstream.health_check is off"})
+		})
 	case w == nil:
-		c.work.Go(func() { then(Check{Begun: time.Now(), Message: "the stream's connection is not known"}) })
+		c.work.Go(func() { then(session.Check{Begun: time.Now(), Message: "the stream's connection is not known"}) })
 	case w.check != nil:
 		w.check.askers = append(w.check.askers, then)
 	default:
-		k := &checking{begun: time.Now(), askers: []func(Check){then}}
+		k := &checking{begun: time.Now(), askers: []func(session.Check){then}}
 		w.check = k
 		c.work.Go(func() { c.carryOut(s.tenure.channel, w, k, timeout) })
 	}
@@ -77,7 +80,7 @@ func (c *Conn) carryOut(ch *channel, w *wire, k *checking, timeout time.Duration
 	}
 	c.endpoint.Observer.UpstreamCheck(c.endpoint.Name, verdict)
 	for _, then := range k.askers {
-		then(Check{Begun: k.begun, Verdict: verdict, Message: k.message})
+		then(session.Check{Begun: k.begun, Verdict: verdict, Message: k.message})
 	}
 	if silent {
 		w.Close()

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/xds-relay/xds-relay/upstream/session"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -36,21 +37,21 @@ func TestCheckAsksThePeer(t *testing.T) {
 		name   string
 		health func(context.Context) error
 		within time.Duration
-		want   Verdict
+		want   session.Verdict
 	}{
-		{"a health service", func(context.Context) error { return nil }, checkTimeout, There},
-		{"none", nil, checkTimeout, There},
-		{"one that refuses", func(context.Context) error { return status.Error(codes.PermissionDenied, "no") }, checkTimeout, There},
-		{"one that cannot say", func(context.Context) error { return status.Error(codes.Unavailable, "no") }, checkTimeout, Unclear},
-		{"one that takes too long elsewhere", func(context.Context) error { return status.Error(codes.DeadlineExceeded, "no") }, checkTimeout, Unclear},
+		{"a health service", func(context.Context) error { return nil }, checkTimeout, session.There},
+		{"none", nil, checkTimeout, session.There},
+		{"one that refuses", func(context.Context) error { return status.Error(codes.PermissionDenied, "no") }, checkTimeout, session.There},
+		{"one that cannot say", func(context.Context) error { return status.Error(codes.Unavailable, "no") }, checkTimeout, session.Unclear},
+		{"one that takes too long elsewhere", func(context.Context) error { return status.Error(codes.DeadlineExceeded, "no") }, checkTimeout, session.Unclear},
 		{"one that only has headers", func(ctx context.Context) error {
 			if err := grpc.SendHeader(ctx, metadata.MD{}); err != nil {
 				return err
 			}
 			<-ctx.Done()
 			return nil
-		}, 200 * time.Millisecond, There},
-		{"one that hangs", func(ctx context.Context) error { <-ctx.Done(); return nil }, 50 * time.Millisecond, Silent},
+		}, 200 * time.Millisecond, session.There},
+		{"one that hangs", func(ctx context.Context) error { <-ctx.Done(); return nil }, 50 * time.Millisecond, session.Silent},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := serve(t, loopback(t), test.health)
@@ -95,7 +96,7 @@ func TestCheckThroughEverything(t *testing.T) {
 			p := serve(t, l, func(context.Context) error { return nil }, o...)
 			c := reach(t, e)
 			s, _ := open(t, c, 1)
-			if k := ask(t, c, s, checkTimeout); k.Verdict != There || p.checked.Load() != 1 {
+			if k := ask(t, c, s, checkTimeout); k.Verdict != session.There || p.checked.Load() != 1 {
 				t.Errorf("%+v after %d checks", k, p.checked.Load())
 			}
 			if w := wireOf(s.ClientStream); w == nil || w.read.Load() == 0 {
@@ -135,17 +136,17 @@ func TestCheckOfAFrozenPeer(t *testing.T) {
 	until(t, "two streams", func() bool { return p.open() == 2 })
 	f.freeze()
 	// Both ask; there is one question, and one answer.
-	results := make(chan Check, 2)
-	c.check(s, 50*time.Millisecond, func(k Check) { results <- k })
-	c.check(other, checkTimeout, func(k Check) { results <- k })
+	results := make(chan session.Check, 2)
+	c.check(s, 50*time.Millisecond, func(k session.Check) { results <- k })
+	c.check(other, checkTimeout, func(k session.Check) { results <- k })
 	first, second := wait(t, results), wait(t, results)
-	if first != second || first.Verdict != Silent || !strings.Contains(first.Message, "Health/Check") {
+	if first != second || first.Verdict != session.Silent || !strings.Contains(first.Message, "Health/Check") {
 		t.Errorf("%+v and %+v", first, second)
 	}
 	lost(t, ended)
 	lost(t, otherEnded)
 	again, _ := open(t, c, 1)
-	if k := ask(t, c, again, checkTimeout); k.Verdict != There || f.dialled() != 2 {
+	if k := ask(t, c, again, checkTimeout); k.Verdict != session.There || f.dialled() != 2 {
 		t.Errorf("%+v on connection %d", k, f.dialled())
 	}
 }
@@ -158,18 +159,18 @@ func TestCheckOfAPeerThatHangsButMoves(t *testing.T) {
 	c := reach(t, Endpoint{Target: p.address})
 	s, ended := open(t, c, 1)
 	until(t, "a stream", func() bool { return p.open() == 1 })
-	result := make(chan Check, 1)
-	c.check(s, 300*time.Millisecond, func(k Check) { result <- k })
+	result := make(chan session.Check, 1)
+	c.check(s, 300*time.Millisecond, func(k session.Check) { result <- k })
 	wait(t, asked)
 	w := wireOf(s.ClientStream)
 	read := w.read.Load()
 	p.say("1")
 	until(t, "bytes", func() bool { return w.read.Load() > read })
-	if k := wait(t, result); k.Verdict != Silent {
+	if k := wait(t, result); k.Verdict != session.Silent {
 		t.Errorf("%+v", k)
 	}
 	p.health = func(context.Context) error { return nil }
-	if k := ask(t, c, s, checkTimeout); k.Verdict != There || len(ended) > 0 {
+	if k := ask(t, c, s, checkTimeout); k.Verdict != session.There || len(ended) > 0 {
 		t.Errorf("%+v", k)
 	}
 }
@@ -181,14 +182,14 @@ func TestChecksAreShared(t *testing.T) {
 	c := reach(t, Endpoint{Target: p.address})
 	s, _ := open(t, c, 1)
 	other, _ := open(t, c, 2)
-	results := make(chan Check, 2)
-	c.check(s, checkTimeout, func(k Check) { results <- k })
+	results := make(chan session.Check, 2)
+	c.check(s, checkTimeout, func(k session.Check) { results <- k })
 	wait(t, asked)
 	before := time.Now()
-	c.check(other, checkTimeout, func(k Check) { results <- k })
+	c.check(other, checkTimeout, func(k session.Check) { results <- k })
 	close(answer)
 	first, second := wait(t, results), wait(t, results)
-	if first != second || first.Verdict != There || !first.Begun.Before(before) || p.checked.Load() != 1 {
+	if first != second || first.Verdict != session.There || !first.Begun.Before(before) || p.checked.Load() != 1 {
 		t.Errorf("%+v and %+v after %d checks", first, second, p.checked.Load())
 	}
 	if k := ask(t, c, other, checkTimeout); k.Begun.Before(before) || p.checked.Load() != 2 {
@@ -205,7 +206,7 @@ func TestCheckOfADrainingConnection(t *testing.T) {
 	s, ended := open(t, c, 1)
 	until(t, "a stream", func() bool { return p.open() == 1 })
 	go p.GracefulStop() // waits for the stream, until Stop
-	until(t, "the question is not put", func() bool { return ask(t, c, s, checkTimeout).Verdict == Unclear })
+	until(t, "the question is not put", func() bool { return ask(t, c, s, checkTimeout).Verdict == session.Unclear })
 	if len(ended) > 0 || f.dialled() != 1 {
 		t.Errorf("%d connections, %d streams ended", f.dialled(), len(ended))
 	}
@@ -228,15 +229,15 @@ func TestADrainingConnectionIsLeft(t *testing.T) {
 	until(t, "a stream", func() bool { return old.open() == 1 })
 	moved.Store(true)
 	go old.GracefulStop() // waits for the stream, until Stop
-	until(t, "the connection is on its way out", func() bool { return ask(t, c, first, checkTimeout).Verdict == Unclear })
+	until(t, "the connection is on its way out", func() bool { return ask(t, c, first, checkTimeout).Verdict == session.Unclear })
 	if n := connections.now.Load(); n != 1 {
 		t.Errorf("%d connections, and nobody has asked for another", n)
 	}
 	second, _ := open(t, c, 2)
-	if k := ask(t, c, second, checkTimeout); k.Verdict != There || next.checked.Load() == 0 {
+	if k := ask(t, c, second, checkTimeout); k.Verdict != session.There || next.checked.Load() == 0 {
 		t.Errorf("%+v", k)
 	}
-	if k := ask(t, c, first, checkTimeout); k.Verdict != Unclear || len(ended) > 0 || connections.now.Load() != 2 {
+	if k := ask(t, c, first, checkTimeout); k.Verdict != session.Unclear || len(ended) > 0 || connections.now.Load() != 2 {
 		t.Errorf("%+v, %d connections", k, connections.now.Load())
 	}
 	old.Stop()
@@ -261,7 +262,7 @@ func (c *counted) UpstreamConnection(_ string, up bool) {
 	}
 }
 
-func (c *counted) UpstreamCheck(string, Verdict) { c.verdicts.Add(1) }
+func (c *counted) UpstreamCheck(string, session.Verdict) { c.verdicts.Add(1) }
 
 // TestCheckOfAReplacedConnection: were a question to go out on another connection than
 // the stream's, its answer would say nothing of the stream's.
@@ -286,14 +287,14 @@ func TestChecksAreSwitchedOff(t *testing.T) {
 	c := reach(t, Endpoint{Target: p.address, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	s, ended := open(t, c, 1)
 	for range refusals {
-		if k := ask(t, c, s, checkTimeout); k.Verdict != Unclear {
+		if k := ask(t, c, s, checkTimeout); k.Verdict != session.Unclear {
 			t.Errorf("%+v", k)
 		}
 	}
 	if log.count("upstream.health_check") != 1 {
 		t.Errorf("the log does not say that checks are off: %v", log.all)
 	}
-	if k := ask(t, c, s, checkTimeout); k.Verdict != Blind || p.checked.Load() != refusals {
+	if k := ask(t, c, s, checkTimeout); k.Verdict != session.Blind || p.checked.Load() != refusals {
 		t.Errorf("%+v after %d checks", k, p.checked.Load())
 	}
 	if len(ended) > 0 {
@@ -351,24 +352,24 @@ func TestUnavailableWhereItWasNot(t *testing.T) {
 	c := reach(t, Endpoint{Target: p.address})
 	s, ended := open(t, c, 1)
 	until(t, "a stream", func() bool { return p.open() == 1 })
-	check := func(meanwhile func()) Check {
-		result := make(chan Check, 1)
-		c.check(s, checkTimeout, func(k Check) { result <- k })
+	check := func(meanwhile func()) session.Check {
+		result := make(chan session.Check, 1)
+		c.check(s, checkTimeout, func(k session.Check) { result <- k })
 		wait(t, asked)
 		meanwhile()
 		answer <- struct{}{}
 		return wait(t, result)
 	}
 	nothing := func() {}
-	if k := check(nothing); k.Verdict != There {
+	if k := check(nothing); k.Verdict != session.There {
 		t.Errorf("%+v", k)
 	}
 	gone.Store(true)
-	if k := check(nothing); k.Verdict != Silent || k.Message != "no healthy upstream" {
+	if k := check(nothing); k.Verdict != session.Silent || k.Message != "no healthy upstream" {
 		t.Errorf("%+v", k)
 	}
 	w := wireOf(s.ClientStream)
-	if k := check(func() { p.say("1"); until(t, "a message", func() bool { return w.messages.Load() == 1 }) }); k.Verdict != Unclear {
+	if k := check(func() { p.say("1"); until(t, "a message", func() bool { return w.messages.Load() == 1 }) }); k.Verdict != session.Unclear {
 		t.Errorf("%+v", k)
 	}
 	for range refusals {
@@ -393,19 +394,19 @@ func TestCheckOfAConnectionThatIsLost(t *testing.T) {
 	})
 	c := reach(t, Endpoint{Target: p.address})
 	s, ended := open(t, c, 1)
-	if k := ask(t, c, s, checkTimeout); k.Verdict != There {
+	if k := ask(t, c, s, checkTimeout); k.Verdict != session.There {
 		t.Errorf("%+v", k) // so that UNAVAILABLE would say something
 	}
 	wait(t, asked)
-	result := make(chan Check, 1)
-	c.check(s, checkTimeout, func(k Check) { result <- k })
+	result := make(chan session.Check, 1)
+	c.check(s, checkTimeout, func(k session.Check) { result <- k })
 	wait(t, asked)
 	wireOf(s.ClientStream).Close()
-	if k := wait(t, result); k.Verdict != Unclear {
+	if k := wait(t, result); k.Verdict != session.Unclear {
 		t.Errorf("%+v", k)
 	}
 	lost(t, ended)
-	if k := ask(t, c, s, checkTimeout); k.Verdict != Unclear {
+	if k := ask(t, c, s, checkTimeout); k.Verdict != session.Unclear {
 		t.Errorf("%+v", k)
 	}
 }
@@ -416,20 +417,20 @@ func TestCloseEndsChecks(t *testing.T) {
 	p := serve(t, loopback(t), func(ctx context.Context) error { asked <- struct{}{}; <-ctx.Done(); return nil })
 	c := reach(t, Endpoint{Target: p.address})
 	s, _ := open(t, c, 1)
-	result, slow := make(chan Check, 1), make(chan struct{})
-	c.check(s, checkTimeout, func(k Check) { <-slow; result <- k })
+	result, slow := make(chan session.Check, 1), make(chan struct{})
+	c.check(s, checkTimeout, func(k session.Check) { <-slow; result <- k })
 	wait(t, asked)
 	time.AfterFunc(50*time.Millisecond, func() { close(slow) })
 	c.Close()
 	select {
 	case k := <-result:
-		if k.Verdict != Unclear {
+		if k.Verdict != session.Unclear {
 			t.Errorf("%+v", k)
 		}
 	default:
 		t.Error("Close does not wait for whoever is told")
 	}
-	c.check(s, checkTimeout, func(Check) { t.Error("told after Close") })
+	c.check(s, checkTimeout, func(session.Check) { t.Error("told after Close") })
 }
 
 // lines is a log.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // Names that became missing because the control plane said nothing of them (MISS-3). Their
@@ -25,7 +26,7 @@ type missing struct {
 }
 
 type missedType struct {
-	stream StreamID
+	stream session.StreamID
 	typ    cache.TypeURL
 }
 
@@ -34,7 +35,7 @@ type missedType struct {
 type missed map[missedType]*missing
 
 // add takes in names of a type that became missing on a stream.
-func (m missed) add(id StreamID, t cache.TypeURL, count int, first string, now time.Time) {
+func (m missed) add(id session.StreamID, t cache.TypeURL, count int, first string, now time.Time) {
 	of := missedType{id, t}
 	if one := m[of]; one != nil {
 		one.count += count
@@ -45,7 +46,7 @@ func (m missed) add(id StreamID, t cache.TypeURL, count int, first string, now t
 
 // due are those that are to be told now, once, in order of type. What was told is forgotten
 // when its stream does not ask for the type any more.
-func (m missed) due(now time.Time, asks func(StreamID, cache.TypeURL) bool) (due []missing) {
+func (m missed) due(now time.Time, asks func(session.StreamID, cache.TypeURL) bool) (due []missing) {
 	for of, one := range m {
 		switch {
 		case one.until.IsZero():
@@ -64,13 +65,13 @@ func (m missed) due(now time.Time, asks func(StreamID, cache.TypeURL) bool) (due
 // deadline is when to look again, or zero.
 func (m missed) deadline() (at time.Time) {
 	for _, one := range m {
-		at = earlier(at, one.until)
+		at = session.Earlier(at, one.until)
 	}
 	return at
 }
 
 // over forgets a stream that has ended, and returns what was not told about it.
-func (m missed) over(id StreamID) (untold []missing) {
+func (m missed) over(id session.StreamID) (untold []missing) {
 	for of, one := range m {
 		if of.stream != id {
 			continue

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // Observer is told what happens on the streams to the control plane, for metrics.
@@ -13,11 +14,11 @@ type Observer interface {
 	UpstreamConnected(s Stream, up bool)
 	// UpstreamReconnect: the next attempt is due after a wait, for a reason out of
 	// a closed set.
-	UpstreamReconnect(role Role, reason string, wait time.Duration)
+	UpstreamReconnect(role session.Role, reason string, wait time.Duration)
 	// UpstreamConnection: a connection to an entry was made, or is over (UP-1).
 	UpstreamConnection(entry string, up bool)
 	// UpstreamCheck: an entry was asked whether anybody is there (MISS-3).
-	UpstreamCheck(entry string, v Verdict)
+	UpstreamCheck(entry string, v session.Verdict)
 	// UpstreamResponse: a response came, with so many resources and removals.
 	UpstreamResponse(t cache.TypeURL, set, removed int)
 	// UpstreamNack: a response was not structurally sound.
@@ -34,7 +35,7 @@ type Observer interface {
 
 // Stream is a stream to a control plane.
 type Stream struct {
-	Role Role
+	Role session.Role
 	// Entry names the control plane, out of the configured list.
 	Entry string
 	SotW  bool
@@ -50,13 +51,13 @@ func (s Stream) Mode() string {
 
 type nobody struct{}
 
-func (nobody) UpstreamConnected(Stream, bool)                     {}
-func (nobody) UpstreamReconnect(Role, string, time.Duration)      {}
-func (nobody) UpstreamConnection(string, bool)                    {}
-func (nobody) UpstreamCheck(string, Verdict)                      {}
-func (nobody) UpstreamResponse(cache.TypeURL, int, int)           {}
-func (nobody) UpstreamNack(cache.TypeURL)                         {}
-func (nobody) UpstreamDropped(string)                             {}
-func (nobody) UpstreamUnasked(cache.TypeURL, int)                 {}
-func (nobody) UpstreamQuarantine(t cache.TypeURL, convicted bool) {}
-func (nobody) ResourcesExpired(cache.TypeURL, int)                {}
+func (nobody) UpstreamConnected(Stream, bool)                        {}
+func (nobody) UpstreamReconnect(session.Role, string, time.Duration) {}
+func (nobody) UpstreamConnection(string, bool)                       {}
+func (nobody) UpstreamCheck(string, session.Verdict)                 {}
+func (nobody) UpstreamResponse(cache.TypeURL, int, int)              {}
+func (nobody) UpstreamNack(cache.TypeURL)                            {}
+func (nobody) UpstreamDropped(string)                                {}
+func (nobody) UpstreamUnasked(cache.TypeURL, int)                    {}
+func (nobody) UpstreamQuarantine(t cache.TypeURL, convicted bool)    {}
+func (nobody) ResourcesExpired(cache.TypeURL, int)                   {}

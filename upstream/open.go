@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/internal/header"
+	"github.com/xds-relay/xds-relay/internal/hop"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // beginWithin is how long a stream may take to begin on a connection that is up
@@ -71,23 +72,16 @@ func (c *Conn) heard(s adsStream) {
 	}
 }
 
-// roleHeader tells the control plane's operator which of the relay's streams it
-// looks at.
-const roleHeader = "x-xds-relay-stream"
-
-// viaHeader lists the relays that a stream has come through (NODE-11).
-const viaHeader = "x-xds-relay-via"
-
 // open opens an ADS stream of a group; the caller calls leave when it has ended. It does
 // not wait for a connection that fails to become ready: an error is this attempt's
 // (ERR-3). It does wait for room, and says errNoRoom if there is none in time.
-func (c *Conn) open(ctx context.Context, group any, role Role, sotw bool, via []string, forwarded []header.Header) (_ adsStream, leave func(), _ error) {
+func (c *Conn) open(ctx context.Context, group any, role session.Role, sotw bool, via []string, forwarded []header.Header) (_ adsStream, leave func(), _ error) {
 	headers, err := c.endpoint.own()
 	if err != nil {
 		return adsStream{}, nil, err
 	}
 	headers = slices.Concat(headers, forwarded)
-	ctx = metadata.AppendToOutgoingContext(withHeaders(ctx, headers), roleHeader, string(role), viaHeader, strings.Join(via, ","))
+	ctx = metadata.AppendToOutgoingContext(withHeaders(ctx, headers), hop.StreamHeader, string(role), hop.ViaHeader, hop.Value(via))
 	late, stop := context.WithTimeout(ctx, c.endpoint.RoomWithin)
 	defer stop()
 	for {

@@ -5,12 +5,13 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/logging"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // What people are told about a group's streams: in the log, in metrics, and when they ask.
 
 // report tells people what came of an Effect.
-func (c *Client) report(e Effect, o Outcome) {
+func (c *Client) report(e session.Effect, o session.Outcome) {
 	for t, l := range o.Lapses {
 		if l.Expired > 0 {
 			c.observer.ResourcesExpired(t, l.Expired)
@@ -22,7 +23,7 @@ func (c *Client) report(e Effect, o Outcome) {
 	}
 	if o.Silent > 0 {
 		c.mu.Lock()
-		c.missed.add(StreamID(e.Update.Stream), e.Lane.Type, o.Silent, o.First, e.Update.At)
+		c.missed.add(session.StreamID(e.Update.Stream), e.Lane.Type, o.Silent, o.First, e.Update.At)
 		c.mu.Unlock()
 	}
 	if o.Dropped > 0 {
@@ -41,7 +42,7 @@ func (c *Client) report(e Effect, o Outcome) {
 func (c *Client) dueMissing() []missing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.missed.due(time.Now(), c.core.asks)
+	return c.missed.due(time.Now(), c.core.Asks)
 }
 
 // tellMissing tells people of names that became missing.
@@ -52,7 +53,7 @@ func (c *Client) tellMissing(some []missing) {
 }
 
 // observe tells people what an Effect says by itself, and has a check carried out.
-func (c *Client) observe(e Effect) {
+func (c *Client) observe(e session.Effect) {
 	switch {
 	case e.Check != 0:
 		c.check(e.Check, e.Timeout)
@@ -71,7 +72,7 @@ func (c *Client) observe(e Effect) {
 	case e.Switch != nil:
 		c.log.Debug("another control plane is put to use", "address", e.Entry)
 		to := c.conns[e.Switch.To]
-		to.enterUse(c.used, e.Switch.why)
+		to.enterUse(c.used, e.Switch.Why)
 		c.used = to
 	case e.Drop != "":
 		c.observer.UpstreamDropped(e.Drop)
@@ -82,7 +83,7 @@ func (c *Client) observe(e Effect) {
 		} else {
 			c.log.Info("the control plane answers for a type it had refused", "address", c.serving(), "type", e.Lane.Type)
 		}
-	case e.Availability && e.Status != nil && !c.core.allowed(e.Lane.Type):
+	case e.Availability && e.Status != nil && !c.core.Allowed(e.Lane.Type):
 		c.log.Warn("clients ask for a type that is not among upstream.types; they are told so", "type", e.Lane.Type)
 	case e.Availability && e.Status != nil: // why that is has been told, once for all groups and types
 		c.log.Debug("clients that wait for this type are told that there is no answer", "type", e.Lane.Type, "err", e.Status.GetMessage())
@@ -103,11 +104,11 @@ func (c *Client) conn(entry string) *Conn {
 func (c *Client) serving() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.core.entry().Name
+	return c.core.EntryName(c.core.InUse())
 }
 
 // State describes the group's streams.
-func (c *Client) State() State {
+func (c *Client) State() session.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.core.State()

@@ -26,6 +26,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // TestManyGroups: more groups than the server takes streams on one connection are all
@@ -57,9 +58,9 @@ func TestManyGroups(t *testing.T) {
 				hub := fanout.NewHub(fanout.Config{})
 				hub.Subscribe(lane.Type, fanout.NewSubscriber(func() {})).Delta([]string{"a"}, nil, time.Now())
 				hubs = append(hubs, hub)
-				client := NewClient(Config{
-					Entries: []Entry{{Name: "up"}}, Coalesce: time.Millisecond, Missing: time.Minute, UnavailableAfter: time.Minute,
-					Backoff: Backoff{Initial: 10 * time.Millisecond, Max: 10 * time.Millisecond, Factor: 1},
+				client := NewClient(session.Config{
+					Entries: []session.Entry{{Name: "up"}}, Coalesce: time.Millisecond, Missing: time.Minute, UnavailableAfter: time.Minute,
+					Backoff: session.Backoff{Initial: 10 * time.Millisecond, Max: 10 * time.Millisecond, Factor: 1},
 				}, ClientOptions{Conns: []*Conn{conn}, Hub: hub, Log: slog.New(slog.DiscardHandler)})
 				running.Go(func() { client.Run(ctx) })
 			}
@@ -131,7 +132,7 @@ func TestNoRoom(t *testing.T) {
 			for n := range groups {
 				running.Go(func() {
 					for {
-						s, leave, err := c.open(ctx, n, Main, false, nil, nil)
+						s, leave, err := c.open(ctx, n, session.Main, false, nil, nil)
 						if err != nil {
 							refused <- err
 							return

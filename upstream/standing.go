@@ -3,6 +3,7 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"github.com/xds-relay/xds-relay/upstream/session"
 	"log/slog"
 	"slices"
 	"strings"
@@ -73,7 +74,7 @@ func (s *standing) lost(now time.Time) (first bool) {
 
 // ended is the end of a stream, or of an attempt at one, as people are told about it.
 type ended struct {
-	End
+	session.End
 	stream Stream
 	began  bool   // it was a stream, and no attempt
 	reason string // out of a closed set
@@ -165,9 +166,16 @@ func (c *Conn) tellNotice(text string) {
 	}
 }
 
+// notices are what people are told.
+var notices = map[session.Cause]string{
+	session.Waits:     "the control plane does not answer, and clients wait; the next one of the list is put to use",
+	session.Stale:     "the control plane does not answer, and nothing is missing yet; the next one of the list is put to use",
+	session.Preferred: "a preferred control plane answers again, and is put to use",
+}
+
 // enterUse takes note that an entry is put to use for another group, and tells of the first.
 // from is the one that was in use; nil: the group has just begun.
-func (c *Conn) enterUse(from *Conn, why cause) {
+func (c *Conn) enterUse(from *Conn, why session.Cause) {
 	if from != nil {
 		from.leaveUse()
 	}
@@ -194,12 +202,12 @@ func (c *Client) settleUse() {
 	c.mu.Lock()
 	var now *Conn
 	if len(c.conns) > 0 {
-		now = c.conns[c.core.current]
+		now = c.conns[c.core.InUse()]
 	}
 	c.mu.Unlock()
 	if now != c.used && now != nil {
 		c.leaveUse()
-		now.enterUse(nil, waits)
+		now.enterUse(nil, session.Waits)
 		c.used = now
 	}
 }

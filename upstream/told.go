@@ -9,6 +9,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/logging"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // What is asked of a control plane, and what it answers, for debugging. Bodies are not shown,
@@ -30,11 +31,11 @@ func tellRequest(log *slog.Logger, req proto.Message) {
 	}
 }
 
-func tellResponse(log *slog.Logger, d *Response, bytes int) {
+func tellResponse(log *slog.Logger, d *session.Response, bytes int) {
 	var names []string
-	for _, r := range d.update.Set[:min(len(d.update.Set), logging.MaxNames)] {
+	for _, r := range d.Update.Set[:min(len(d.Update.Set), logging.MaxNames)] {
 		names = append(names, r.Name)
 	}
-	log.Debug("upstream response", "type", d.typeURL, "nonce", d.nonce, "version", logging.Version(d.typeURL, d.version),
-		"resources", len(d.update.Set)+len(d.bodyless), "first", names, "removed", len(d.update.Removed), "errors", len(d.update.Errors), "bytes", bytes)
+	log.Debug("upstream response", "type", d.TypeURL, "nonce", d.Nonce, "version", logging.Version(d.TypeURL, d.Version),
+		"resources", len(d.Update.Set)+len(d.Bodyless), "first", names, "removed", len(d.Update.Removed), "errors", len(d.Update.Errors), "bytes", bytes)
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // Tracer follows what the control plane sends to the clients whom it concerns. Its methods
@@ -45,17 +46,17 @@ type Application struct {
 }
 
 // source is what goes with a response to those who are sent some of it.
-func (c *Client) source(on *stream, resp proto.Message, d *Response, at time.Time) *cache.Source {
+func (c *Client) source(on *stream, resp proto.Message, d *session.Response, at time.Time) *cache.Source {
 	if c.tracer == nil {
 		return cache.NewSource(at, nil)
 	}
-	version := d.version
+	version := d.Version
 	if delta, ok := resp.(*discovery.DeltaDiscoveryResponse); ok {
 		version = delta.GetSystemVersionInfo()
 	}
 	return cache.NewSource(at, c.tracer.Received(Received{
-		Group: c.hub.Name(), Stream: on.kind, Type: d.typeURL, Nonce: d.nonce, Version: version,
-		Set: len(d.update.Set) + len(d.bodyless), Removed: len(d.update.Removed), Bytes: proto.Size(resp), At: at,
+		Group: c.hub.Name(), Stream: on.kind, Type: d.TypeURL, Nonce: d.Nonce, Version: version,
+		Set: len(d.Update.Set) + len(d.Bodyless), Removed: len(d.Update.Removed), Bytes: proto.Size(resp), At: at,
 	}))
 }
 
@@ -68,7 +69,7 @@ func (c *Client) clock() (now time.Time) {
 }
 
 // follow tells of an effect that is a response's.
-func (c *Client) follow(e Effect, o Outcome, begins time.Time) {
+func (c *Client) follow(e session.Effect, o session.Outcome, begins time.Time) {
 	if c.tracer == nil || e.Update == nil {
 		return
 	}
@@ -77,11 +78,11 @@ func (c *Client) follow(e Effect, o Outcome, begins time.Time) {
 	}
 }
 
-func (c *Client) taken(d *Response, nack string) {
+func (c *Client) taken(d *session.Response, nack string) {
 	if c.tracer == nil {
 		return
 	}
-	for _, t := range d.update.Source.List() {
+	for _, t := range d.Update.Source.List() {
 		c.tracer.Taken(t, nack)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
 // exchange is what both variants keep of one type on one stream: the
@@ -137,7 +138,7 @@ func (x *exchange) nonce(seq cache.Seq, answer bool, left int, counter *uint64) 
 		n += "." + strconv.FormatUint(*counter, 10)
 	}
 	x.pushedAt = max(x.pushedAt, seq)
-	return n + "-" + strconv.Itoa(left)
+	return hop.Part(n, left)
 }
 
 // shortName is what a type is called in nonces.
@@ -151,10 +152,7 @@ func shortName(t cache.TypeURL) string {
 // identifier is what the relay calls itself (DOWN-DELTA-19).
 func (x *exchange) identifier(instance string) string {
 	if of := x.hub.Identifier(); x.plane.text == "" || x.plane.of != of {
-		x.plane.of, x.plane.text = of, "xds-relay/"+instance
-		if of != "" {
-			x.plane.text += " [" + of + "]"
-		}
+		x.plane.of, x.plane.text = of, hop.Identifier(instance, of)
 	}
 	return x.plane.text
 }

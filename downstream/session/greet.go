@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
 // greet takes in what every request says: its node (NODE-1 to NODE-3) and type
@@ -33,8 +34,8 @@ func (s *Session) greet(node *core.Node, typeURL string, now time.Time) (t cache
 
 // meet takes in the node of the first request, with which the client is placed.
 func (s *Session) meet(node *core.Node, now time.Time) *End {
-	if end := s.config.loops(s.peer.Via); end != nil {
-		return end
+	if loop := hop.Loop(s.peer.Via, s.config.Hop); loop != "" {
+		return &End{Looped, loop}
 	}
 	if end := cannotGoUp(s.peer.Headers); end != nil {
 		return end

@@ -120,7 +120,7 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 			d.withholds.released = true
 		case certain && !(as.unknown && waits):
 			judged = append(judged, name)
-		case d.ttl && some && v.Leased() && v.Here(name, version) == nil:
+		case some && d.mayEnd(v, name) && v.Here(name, version) == nil:
 			d.exact.void(name)
 			d.exact.note(name, "", true) // its TTL may have run out, and the client has dropped it
 		}
@@ -135,6 +135,7 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 // of the wildcard's set, or gone.
 func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource, p *part) {
 	version, some := d.of(v, name)
+	differs := member != nil && (version != member.Version || d.mayEnd(v, name))
 	switch {
 	case member == nil && d.answersTo(v, name):
 		delete(d.released, name)
@@ -146,15 +147,22 @@ func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource,
 		p.removed = append(p.removed, name)
 		p.removedNames = append(p.removedNames, name)
 		return // it is released until that is told
-	case member != nil && version != member.Version && d.leavesOut(v, member, p):
+	case differs && d.leavesOut(v, member, p):
 		delete(d.released, name)
 		return
-	case member != nil && version != member.Version:
+	case differs:
 		p.resources, p.mixed = append(p.resources, member), true
 		d.sentAhead(v, name, member)
 	}
 	delete(d.released, name)
 	d.exact.forget(name)
+}
+
+// mayEnd: what the client has of a resource because of a name may have a TTL, which may have run out,
+// and is not that of another copy of the same version. What it has rejected is not sent again (NACK-4).
+func (x *exchange) mayEnd(v fanout.View, name string) bool {
+	noted := x.exact.find(name)
+	return x.ttl && v.Leased() && (noted == nil || !x.hasRejected(noted.at))
 }
 
 // answersTo: some name of the client's leads to a resource, or may: its own has no answer.
@@ -194,7 +202,7 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 		if member == nil && s.answersTo(v, name) {
 			continue
 		}
-		if member != nil && !s.holds(v, member) {
+		if member != nil && (!s.holds(v, member) || s.mayEnd(v, name)) {
 			if s.leavesOut(v, member, p) {
 				continue
 			}

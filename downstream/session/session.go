@@ -309,21 +309,6 @@ func NackMessage(e *statuspb.Status) string {
 	return fmt.Sprintf("(no message, code %d)", e.GetCode())
 }
 
-// maxHops is how many relays a stream may have come through (NODE-11).
-const maxHops = 8
-
-// loops refuses a stream that has come through this relay before.
-func (c *Config) loops(via []string) *End {
-	way := strings.Join(via, ", ")
-	switch {
-	case slices.Contains(via, c.Hop):
-		return &End{Looped, fmt.Sprintf("this stream has come through relay %q before (by way of %s): break the loop", c.Hop, way)}
-	case len(via) > maxHops:
-		return &End{Looped, fmt.Sprintf("this stream has come through %d relays (%s), more than %d: connect clients to a relay nearer to the control plane", len(via), way, maxHops)}
-	}
-	return nil
-}
-
 func (s *Session) find(t cache.TypeURL) state {
 	for _, st := range s.states {
 		if st.base().url == t {

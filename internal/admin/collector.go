@@ -12,7 +12,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/health"
-	"github.com/xds-relay/xds-relay/upstream"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // Relay is what the package asks of the relay it describes. Every method may be
@@ -37,7 +37,7 @@ type Relay interface {
 	// group's.
 	Groups() map[string]*fanout.Hub
 	// Upstream is how the groups get on with their control planes, by the same names.
-	Upstream() map[string]upstream.State
+	Upstream() map[string]upsession.State
 	// ControlPlanes are the addresses of the control planes, in order of preference.
 	ControlPlanes() []string
 	// Silent counts, for each type, the groups for which the control plane says nothing

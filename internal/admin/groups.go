@@ -8,6 +8,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/upstream"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // groupEntry is one group: what its clients have in common (H-23), how much it holds, what
@@ -38,7 +39,7 @@ type upstreamEntry struct {
 	Address string `json:"address"`
 	InUse   bool   `json:"in_use"`
 	// State is whether it keeps the group current, as the metric upstream_state has it.
-	State upstream.Condition `json:"state"`
+	State session.Condition `json:"state"`
 	// Connected is since when the group's stream to it is open: the main one, or the one
 	// that finds out whether it is back.
 	Connected   *time.Time `json:"connected_since,omitempty"`
@@ -72,7 +73,7 @@ func timeOf(t time.Time) *time.Time {
 	return &t
 }
 
-func upstreamEntries(s upstream.State) []upstreamEntry {
+func upstreamEntries(s session.State) []upstreamEntry {
 	entries := []upstreamEntry{}
 	for _, d := range s.Entries {
 		e := upstreamEntry{

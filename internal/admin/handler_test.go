@@ -19,7 +19,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/health"
-	"github.com/xds-relay/xds-relay/upstream"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // canary is the body of a secret. It must not come out of anything.
@@ -79,14 +79,14 @@ func (d described) Certificates() []certs.State {
 		{Hop: certs.Upstream, Address: "a:1", Role: certs.RoleCA, NotAfter: time.Unix(3000, 0), Stale: true},
 	}
 }
-func (d described) Upstream() map[string]upstream.State {
+func (d described) Upstream() map[string]upsession.State {
 	at := time.Unix(1000, 0).UTC()
-	return map[string]upstream.State{"": {Node: "edge-1", Cluster: "shop", Entries: []upstream.EntryState{
-		{Name: "a:1", InUse: true, Condition: upstream.Mute, Connected: at, Heard: at.Add(time.Second), SotW: true, Lanes: []upstream.LaneState{
+	return map[string]upsession.State{"": {Node: "edge-1", Cluster: "shop", Entries: []upsession.EntryState{
+		{Name: "a:1", InUse: true, Condition: upsession.Mute, Connected: at, Heard: at.Add(time.Second), SotW: true, Lanes: []upsession.LaneState{
 			{Lane: fanout.Lane{Type: cache.Cluster, Wildcard: true}, Answered: true},
 			{Lane: fanout.Lane{Type: cache.Secret}, Asked: at, Silent: true},
 		}},
-		{Name: "b:1", Condition: upstream.Down, Failed: at, Error: "connection refused", Retry: at.Add(time.Minute)},
+		{Name: "b:1", Condition: upsession.Down, Failed: at, Error: "connection refused", Retry: at.Add(time.Minute)},
 	}}}
 }
 
@@ -258,7 +258,7 @@ func TestLabelsAreClosedSets(t *testing.T) {
 		m.UpstreamResponse(typ, 1, 1)
 		m.UpstreamNack(typ)
 	}
-	m.UpstreamReconnect(upstream.Main, "unavailable", time.Second)
+	m.UpstreamReconnect(upsession.Main, "unavailable", time.Second)
 	fresh := seriesOf(t, NewMetrics(ReadBuild("test")))
 	for name, n := range seriesOf(t, m) {
 		if n != fresh[name] {

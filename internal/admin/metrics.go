@@ -12,6 +12,7 @@ import (
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/upstream"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 const prefix = "xds_relay_"
@@ -102,7 +103,7 @@ func NewMetrics(b Build) *Metrics {
 		Help: "Open connections to a control plane of the list. More than one, where there are more groups than streams that it takes on one.",
 	}, []string{"address"})
 	m.registry.MustRegister(m.streams, m.active, m.connections)
-	for _, role := range []upstream.Role{upstream.Main, upstream.Auxiliary, upstream.Solo, upstream.Probe} {
+	for _, role := range []upsession.Role{upsession.Main, upsession.Auxiliary, upsession.Solo, upsession.Probe} {
 		m.streams.WithLabelValues(string(role))
 	}
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -189,17 +190,17 @@ func (m *Metrics) UpstreamConnected(s upstream.Stream, up bool) {
 	if !up {
 		change = -1
 	}
-	if s.Role != upstream.Probe {
+	if s.Role != upsession.Probe {
 		if !up {
 			m.lost.Store(time.Now().UnixNano())
 		}
 		m.open.Add(int64(change))
 	}
 	m.streams.WithLabelValues(string(s.Role)).Add(float64(change))
-	if s.Role == upstream.Main {
+	if s.Role == upsession.Main {
 		m.active.WithLabelValues(s.Entry, s.Mode()).Add(float64(change))
 	}
-	if up && s.Role != upstream.Probe {
+	if up && s.Role != upsession.Probe {
 		m.backoff.Set(0)
 	}
 }
@@ -213,9 +214,9 @@ func (m *Metrics) stale() float64 {
 }
 
 // UpstreamReconnect counts ended streams and failed attempts.
-func (m *Metrics) UpstreamReconnect(role upstream.Role, reason string, wait time.Duration) {
+func (m *Metrics) UpstreamReconnect(role upsession.Role, reason string, wait time.Duration) {
 	m.reconnects.WithLabelValues(reason).Inc()
-	if role != upstream.Probe {
+	if role != upsession.Probe {
 		m.backoff.Set(wait.Seconds())
 	}
 }
@@ -230,7 +231,7 @@ func (m *Metrics) UpstreamConnection(entry string, up bool) {
 }
 
 // UpstreamCheck counts what came of asking whether anybody is there.
-func (m *Metrics) UpstreamCheck(entry string, v upstream.Verdict) {
+func (m *Metrics) UpstreamCheck(entry string, v upsession.Verdict) {
 	m.checks.WithLabelValues(entry, v.String()).Inc()
 }
 

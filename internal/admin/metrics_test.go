@@ -11,6 +11,7 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/upstream"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // scrape is what Prometheus gets, one series a line.
@@ -29,13 +30,13 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	m := NewMetrics(Build{Version: "v1", Revision: "abc", Go: "go1", Protos: "v2"})
 	m.Attach(newDescribed())
 
-	m.UpstreamConnected(upstream.Stream{Role: upstream.Main, Entry: "a:1"}, true)
-	m.UpstreamConnected(upstream.Stream{Role: upstream.Auxiliary, Entry: "a:1"}, true)
-	m.UpstreamConnected(upstream.Stream{Role: upstream.Auxiliary, Entry: "a:1"}, false)
+	m.UpstreamConnected(upstream.Stream{Role: upsession.Main, Entry: "a:1"}, true)
+	m.UpstreamConnected(upstream.Stream{Role: upsession.Auxiliary, Entry: "a:1"}, true)
+	m.UpstreamConnected(upstream.Stream{Role: upsession.Auxiliary, Entry: "a:1"}, false)
 	m.UpstreamConnection("a:1", true)
 	m.UpstreamConnection("a:1", true)
 	m.UpstreamConnection("a:1", false)
-	m.UpstreamCheck("a:1", upstream.Silent)
+	m.UpstreamCheck("a:1", upsession.Silent)
 	m.UpstreamResponse(cache.Cluster, 3, 2)
 	m.UpstreamNack(cache.Cluster)
 	m.UpstreamDropped("unsubscribed_type")
@@ -44,7 +45,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	m.UpstreamQuarantine(cache.Secret, true)
 	m.UpstreamQuarantine(cache.Runtime, false)
 	m.ResourcesExpired(cache.Cluster, 2)
-	m.UpstreamReconnect(upstream.Auxiliary, "unavailable", 1500*time.Millisecond)
+	m.UpstreamReconnect(upsession.Auxiliary, "unavailable", 1500*time.Millisecond)
 	m.ClientConnected("delta")
 	m.ClientDisconnected("delta", session.OverLimit)
 	m.ClientRequest(cache.Endpoint, session.NackRequest)
@@ -109,7 +110,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		}
 	}
 
-	m.UpstreamConnected(upstream.Stream{Role: upstream.Main, Entry: "a:1"}, false)
+	m.UpstreamConnected(upstream.Stream{Role: upsession.Main, Entry: "a:1"}, false)
 	if body := scrape(t, m); !strings.Contains(body, prefix+"upstream_connected 0") {
 		t.Error("upstream_connected is not 0 after the last stream")
 	}

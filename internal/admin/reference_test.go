@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/xds-relay/xds-relay/upstream"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 var update = flag.Bool("update", false, "write docs/metrics.md")
@@ -135,12 +135,12 @@ Types are ` + "`CDS`, `EDS`, `LDS`, `RDS`" + ` and so on, and ` + "`other`" + ` 
 // TestUpstreamUp: the one metric to alert on is 0 as soon as one group is not kept current,
 // and groups beyond a number are counted together.
 func TestUpstreamUp(t *testing.T) {
-	states := map[string]upstream.State{}
+	states := map[string]session.State{}
 	r := grouped{newDescribed(), states}
 	m := NewMetrics(Build{})
 	m.Attach(r)
-	group := func(name string, c upstream.Condition) {
-		states[name] = upstream.State{Entries: []upstream.EntryState{{Name: "a:1", InUse: true, Condition: c}, {Name: "b:1", Condition: upstream.Standby}}}
+	group := func(name string, c session.Condition) {
+		states[name] = session.State{Entries: []session.EntryState{{Name: "a:1", InUse: true, Condition: c}, {Name: "b:1", Condition: session.Standby}}}
 	}
 	says := func(series ...string) {
 		t.Helper()
@@ -152,14 +152,14 @@ func TestUpstreamUp(t *testing.T) {
 		}
 	}
 	says(`upstream_up 1`, `upstream_groups{state="down"} 0`, `upstream_state{address="a:1",group="default",state="down"} 0`)
-	group("", upstream.Idle)
+	group("", session.Idle)
 	for i := range 150 {
-		group(fmt.Sprintf("%016x", i), upstream.UpToDate)
+		group(fmt.Sprintf("%016x", i), session.UpToDate)
 	}
 	says(`upstream_up 1`, `upstream_groups{state="current"} 150`, `upstream_groups{state="idle"} 1`,
 		`upstream_state{address="a:1",group="default",state="idle"} 1`, `upstream_state{address="b:1",group="default",state="standby"} 1`,
 		`upstream_state{address="a:1",group="0000000000000062",state="current"} 1`, `upstream_state{address="a:1",group="other",state="current"} 51`)
-	for _, c := range []upstream.Condition{upstream.Waiting, upstream.Mute, upstream.Refused, upstream.Down} {
+	for _, c := range []session.Condition{session.Waiting, session.Mute, session.Refused, session.Down} {
 		group(fmt.Sprintf("%016x", 149), c)
 		says(`upstream_up 0`, fmt.Sprintf(`upstream_groups{state="%s"} 1`, c), fmt.Sprintf(`upstream_state{address="a:1",group="other",state="%s"} 1`, c))
 	}
@@ -176,7 +176,7 @@ func TestUpstreamUp(t *testing.T) {
 // grouped is a relay with some groups.
 type grouped struct {
 	described
-	states map[string]upstream.State
+	states map[string]session.State
 }
 
-func (g grouped) Upstream() map[string]upstream.State { return g.states }
+func (g grouped) Upstream() map[string]session.State { return g.states }

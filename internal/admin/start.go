@@ -5,6 +5,7 @@ import (
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/upstream"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // Series are there from the start, at 0: a series that begins with its first event has no
@@ -62,7 +63,7 @@ func (m *Metrics) entryFromTheStart(address string) {
 		m.active.WithLabelValues(address, upstream.Stream{SotW: sotw}.Mode())
 	}
 	m.connections.WithLabelValues(address)
-	for _, v := range []upstream.Verdict{upstream.There, upstream.Silent, upstream.Unclear} {
+	for _, v := range []upsession.Verdict{upsession.There, upsession.Silent, upsession.Unclear} {
 		m.checks.WithLabelValues(address, v.String())
 	}
 }

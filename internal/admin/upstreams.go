@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/xds-relay/xds-relay/upstream"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // maxGroupLabels is how many groups have series of their own. Those beyond are counted
@@ -56,7 +56,7 @@ func (c *upstreamCollector) Describe(ch chan<- *prometheus.Desc) {
 // of is what a series of upstream_state counts.
 type of struct {
 	group, address string
-	state          upstream.Condition
+	state          session.Condition
 }
 
 // Collect implements prometheus.Collector.
@@ -65,13 +65,13 @@ func (c *upstreamCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 	}
 	up := 1
-	groups := make(map[upstream.Condition]int)
+	groups := make(map[session.Condition]int)
 	states := make(map[of]int)
 	all := c.relay.Upstream()
 	label := c.labels(all)
 	for _, name := range append(slices.Collect(maps.Values(label)), defaultGroup) {
 		for _, address := range c.relay.ControlPlanes() {
-			for _, state := range upstream.Conditions() {
+			for _, state := range session.Conditions() {
 				states[of{name, address, state}] = 0
 			}
 		}
@@ -89,8 +89,8 @@ func (c *upstreamCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	gauge(c.up, up)
-	for _, state := range upstream.Conditions() {
-		if state != upstream.Standby {
+	for _, state := range session.Conditions() {
+		if state != session.Standby {
 			gauge(c.groups, groups[state], string(state))
 		}
 	}
@@ -101,7 +101,7 @@ func (c *upstreamCollector) Collect(ch chan<- prometheus.Metric) {
 
 // labels are what the groups are called in series. One that has a series of its own keeps it
 // while it lasts.
-func (c *upstreamCollector) labels(all map[string]upstream.State) map[string]string {
+func (c *upstreamCollector) labels(all map[string]session.State) map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.named, func(name string, _ bool) bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
 	"github.com/xds-relay/xds-relay/internal/relay"
 	"github.com/xds-relay/xds-relay/upstream"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // Against a closed port, attempts follow the back-off and each is worth about one
@@ -79,7 +80,7 @@ func (a *attempts) dial(ctx context.Context, address string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
-func (a *attempts) UpstreamReconnect(_ upstream.Role, _ string, wait time.Duration) {
+func (a *attempts) UpstreamReconnect(_ session.Role, _ string, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.waits = append(a.waits, wait)

@@ -49,12 +49,21 @@ var directions = []direction{{
 }, {
 	dirs:   []string{"downstream/session"},
 	deny:   []string{module},
-	except: []string{module + "/cache", module + "/fanout", module + "/downstream/session", module + "/internal/header", module + "/internal/scaling"},
+	except: []string{module + "/cache", module + "/fanout", module + "/downstream/session", module + "/internal/header", module + "/internal/hop", module + "/internal/scaling"},
 	do:     "the protocol of a stream knows the middle only: let package downstream pass in what it needs",
 }, {
 	dirs: []string{"downstream/session"},
 	deny: []string{grpc},
 	do:   "the protocol of a stream knows no gRPC: return a value and let package downstream act on it",
+}, {
+	dirs:   []string{"upstream/session"},
+	deny:   []string{module},
+	except: []string{module + "/cache", module + "/fanout", module + "/upstream/session", module + "/internal/header", module + "/internal/hop", module + "/internal/scaling"},
+	do:     "the protocol of the streams knows the middle only: let package upstream pass in what it needs",
+}, {
+	dirs: []string{"upstream/session"},
+	deny: []string{grpc},
+	do:   "the protocol of the streams knows no gRPC: take a value and let package upstream translate",
 }, {
 	dirs:   []string{"bench"},
 	deny:   []string{module},
@@ -127,10 +136,10 @@ var passiveDirs = []string{"cache", "fanout", "downstream/session"}
 
 // passiveFiles are the files of other packages that are, too.
 var passiveFiles = []string{
-	"upstream/core.go", "upstream/plan.go", "upstream/suspect.go", "upstream/backoff.go",
-	"upstream/delta.go", "upstream/decode.go", "upstream/settle.go", "upstream/config.go",
-	"upstream/sotw.go", "upstream/stream.go", "upstream/slot.go", "upstream/effect.go", "upstream/timers.go",
-	"upstream/again.go", "upstream/alive.go", "upstream/checkup.go", "upstream/comeback.go", "upstream/condition.go", "upstream/connections.go", "upstream/echo.go", "upstream/entry.go", "upstream/failover.go", "upstream/outage.go", "upstream/probe.go", "upstream/reconfigure.go", "upstream/refresh.go", "upstream/unanswered.go",
+	"upstream/session/core.go", "upstream/session/plan.go", "upstream/session/suspect.go", "upstream/session/backoff.go",
+	"upstream/session/delta.go", "upstream/session/decode.go", "upstream/session/settle.go", "upstream/session/config.go",
+	"upstream/session/sotw.go", "upstream/session/stream.go", "upstream/session/slot.go", "upstream/session/effect.go", "upstream/session/timers.go",
+	"upstream/session/again.go", "upstream/session/alive.go", "upstream/checkup.go", "upstream/comeback.go", "upstream/session/condition.go", "upstream/connections.go", "upstream/session/echo.go", "upstream/session/entry.go", "upstream/session/failover.go", "upstream/session/outage.go", "upstream/session/probe.go", "upstream/session/reconfigure.go", "upstream/session/refresh.go", "upstream/session/unanswered.go",
 	"internal/relay/key.go", "internal/relay/grouping.go", "internal/relay/node.go", "internal/relay/way.go",
 }
 
@@ -172,9 +181,9 @@ func TestPassiveImportsCanFail(t *testing.T) {
 		{"context in a test of cache", map[string]string{"cache/a_test.go": "package p\n\nimport \"context\"\n"}, nil},
 		{"context in the protocol of a stream", map[string]string{"downstream/session/a.go": "package p\n\nimport \"context\"\n"}, []string{"downstream/session/a.go:3"}},
 		{"context in an edge", map[string]string{"upstream/client.go": "package p\n\nimport \"context\"\n"}, nil},
-		{"context in an edge's protocol logic", map[string]string{"upstream/delta.go": "package p\n\nimport \"context\"\n"}, []string{"upstream/delta.go:3"}},
-		{"gRPC in an edge's protocol logic", map[string]string{"upstream/sotw.go": "package p\n\nimport \"" + grpc + "\"\n"}, []string{"upstream/sotw.go:3"}},
-		{"codes in an edge's protocol logic", map[string]string{"upstream/sotw.go": "package p\n\nimport \"" + grpc + "/codes\"\n"}, nil},
+		{"context in an edge's protocol logic", map[string]string{"upstream/session/delta.go": "package p\n\nimport \"context\"\n"}, []string{"upstream/session/delta.go:3"}},
+		{"gRPC in an edge's protocol logic", map[string]string{"upstream/session/sotw.go": "package p\n\nimport \"" + grpc + "\"\n"}, []string{"upstream/session/sotw.go:3"}},
+		{"codes in an edge's protocol logic", map[string]string{"upstream/session/sotw.go": "package p\n\nimport \"" + grpc + "/codes\"\n"}, nil},
 		{"a clock behind a dot", map[string]string{"fanout/a.go": "package p\n\nimport . \"time\"\n"}, []string{"fanout/a.go:3"}},
 	})
 }

@@ -63,7 +63,7 @@ func TestGoroutinesAtTheEdgesCanFail(t *testing.T) {
 		{"below fanout neither", map[string]string{"fanout/index/a.go": stmt}, []string{"fanout/index/a.go:4"}},
 		{"config may not", map[string]string{"internal/config/a.go": stmt}, []string{"internal/config/a.go:4"}},
 		{"the protocol of a stream may not", map[string]string{"downstream/session/a.go": stmt}, []string{"downstream/session/a.go:4"}},
-		{"an edge's protocol logic may not", map[string]string{"upstream/backoff.go": stmt}, []string{"upstream/backoff.go:4"}},
+		{"an edge's protocol logic may not", map[string]string{"upstream/session/backoff.go": stmt}, []string{"upstream/session/backoff.go:4"}},
 		{"a WaitGroup starts one, too", map[string]string{"fanout/a.go": group}, []string{"fanout/a.go:7"}},
 		{"so does AfterFunc", map[string]string{"fanout/a.go": after}, []string{"fanout/a.go:5"}},
 		{"a goroutine within a function literal", map[string]string{"cache/a.go": "package p\n\nvar f = func() {\n\tfunc() { go f() }()\n}\n"}, []string{"cache/a.go:4"}},
@@ -97,7 +97,7 @@ func TestNoClockInPassiveCodeCanFail(t *testing.T) {
 		{"the clock as a value", map[string]string{"cache/a.go": head + "var now = time.Now\n"}, []string{"cache/a.go:5"}},
 		{"the clock under another name", map[string]string{"fanout/a.go": "package p\n\nimport clock \"time\"\n\nvar t0 = clock.Now()\n"}, []string{"fanout/a.go:5"}},
 		{"the protocol of a stream", map[string]string{"downstream/session/a.go": head + "var t0 = time.Now()\n"}, []string{"downstream/session/a.go:5"}},
-		{"an edge's protocol logic", map[string]string{"upstream/backoff.go": head + "var t0 = time.Now()\n"}, []string{"upstream/backoff.go:5"}},
+		{"an edge's protocol logic", map[string]string{"upstream/session/backoff.go": head + "var t0 = time.Now()\n"}, []string{"upstream/session/backoff.go:5"}},
 		{"every way of waiting", map[string]string{"fanout/a.go": head +
 			"func f() {\n\ttime.Sleep(1)\n\t_ = time.Since(t)\n\t_ = time.Until(t)\n\t<-time.After(1)\n\t<-time.Tick(1)\n\ttime.NewTimer(1)\n\ttime.NewTicker(1)\n\ttime.AfterFunc(1, f)\n}\n"},
 			[]string{"fanout/a.go:6", "fanout/a.go:7", "fanout/a.go:8", "fanout/a.go:9", "fanout/a.go:10", "fanout/a.go:11", "fanout/a.go:12", "fanout/a.go:13"}},

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
 // Header is one header with one value. A name that has several values stands several times, in their order.
@@ -43,9 +45,6 @@ func Credential(name string) bool {
 	return name == "authorization" || len(name) <= longest && strings.HasPrefix(name, "x-") && strings.HasSuffix(name, "-token")
 }
 
-// ownPrefix begins the names of the headers in which relays tell each other what a stream is (NODE-11).
-const ownPrefix = "x-xds-relay-"
-
 // reserved are names that gRPC writes itself, or that HTTP/2 forbids.
 var reserved = []string{
 	"content-type", "user-agent", "te", "host", "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade",
@@ -61,7 +60,7 @@ func CheckName(name string) (problem, hint string) {
 		return "is not in lower case", "write " + strings.ToLower(name)
 	case strings.HasPrefix(name, ":"), strings.HasPrefix(name, "grpc-"), slices.Contains(reserved, name):
 		return "belongs to gRPC itself", "leave it out"
-	case strings.HasPrefix(name, ownPrefix):
+	case strings.HasPrefix(name, hop.Prefix):
 		return "is one of the relay's own", "leave it out; relays send it by themselves"
 	case strings.HasSuffix(name, "-bin"):
 		return "would be a binary header", "use a name that does not end in -bin"

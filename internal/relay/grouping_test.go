@@ -232,31 +232,3 @@ func TestNodesThatAreOneClient(t *testing.T) {
 		t.Error("the client's node was changed")
 	}
 }
-
-func TestWays(t *testing.T) {
-	w := make(Ways)
-	tell := func(want ...string) {
-		t.Helper()
-		if got := w.Longest(); !slices.Equal(got, want) {
-			t.Errorf("the longest of %v is %v, want %v", w, got, want)
-		}
-	}
-	tell()
-	w.Join(nil)
-	w.Join([]string{"b"})
-	w.Join([]string{"a"})
-	w.Join([]string{"b"})
-	tell("a")
-	w.Join([]string{"z", "y"})
-	tell("z", "y")
-	w.Leave([]string{"z", "y"})
-	w.Leave([]string{"a"})
-	w.Leave([]string{"b"})
-	tell("b")
-	w.Leave(nil)
-	w.Leave([]string{"b"})
-	tell()
-	if len(w) > 0 {
-		t.Errorf("%v is left", fmt.Sprint(w))
-	}
-}

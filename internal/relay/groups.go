@@ -16,8 +16,10 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/header"
+	"github.com/xds-relay/xds-relay/internal/hop"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
 	"github.com/xds-relay/xds-relay/upstream"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // groups are the groups that live now, by the name that Grouping gives them. It
@@ -32,7 +34,7 @@ type groups struct {
 	// What Relay.Reconfigure replaces: the configuration in force, and what groups are
 	// made of. Grouping goes by the one the relay was started with.
 	live     *config.Config
-	upstream upstream.Config
+	upstream upsession.Config
 	hub      fanout.Config
 	options  upstream.ClientOptions
 
@@ -57,7 +59,7 @@ type group struct {
 	alone  bool
 	shown  clusters // by its clients
 	users  int      // streams, one for each of their types
-	ways   Ways
+	ways   hop.Ways
 	via    []string // the longest of them, as its streams tell
 	node   *core.Node
 	linger *time.Timer
@@ -172,7 +174,7 @@ func (g *groups) end(gr *group) {
 func (g *groups) start(name string, p Place, node *core.Node) *group {
 	h, c, o := g.hub, g.upstream, g.options
 	h.Name, h.Key = nameOf(name), name
-	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, hub: fanout.NewHub(h), ways: make(Ways), node: node}
+	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, hub: fanout.NewHub(h), ways: make(hop.Ways), node: node}
 	g.warm(name, gr)
 	c.Node, c.Headers = node, p.Headers
 	o.Hub, o.Denied, o.Retired = gr.hub, func(entry string) { g.denied(gr, entry) }, func() { g.retired(gr) }

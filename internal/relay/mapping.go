@@ -8,7 +8,7 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/config"
-	"github.com/xds-relay/xds-relay/upstream"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // What each package is told about the configuration. They do not know its schema.
@@ -42,8 +42,8 @@ func DownstreamConfig(c *config.Config) session.Config {
 
 // UpstreamConfig is what a group's Core is told; its Node is the group's own
 // affair.
-func UpstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
-	return upstream.Config{
+func UpstreamConfig(c *config.Config, f cache.Fingerprint) upsession.Config {
+	return upsession.Config{
 		SendNodeAlways:   c.Upstream.SendNodeAlways,
 		Entries:          entries(c),
 		Versions:         initialVersions[c.Upstream.InitialVersions],
@@ -61,7 +61,7 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
 		HealthCheck:      c.Upstream.HealthCheck == config.HealthCheckAuto,
 		FailoverAfter:    c.Upstream.FailoverAfter,
 		FailbackAfter:    c.Upstream.FailbackAfter,
-		Backoff: upstream.Backoff{
+		Backoff: upsession.Backoff{
 			Initial: c.Upstream.Backoff.Initial, Max: c.Upstream.Backoff.Max,
 			Factor: c.Upstream.Backoff.Factor, Jitter: c.Upstream.Backoff.Jitter,
 		},
@@ -70,39 +70,39 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upstream.Config {
 }
 
 // entries are the control planes.
-func entries(c *config.Config) (entries []upstream.Entry) {
+func entries(c *config.Config) (entries []upsession.Entry) {
 	for _, e := range c.Upstream.Entries() {
-		entries = append(entries, upstream.Entry{Name: e.Address, Mode: modes[e.Mode], ForwardHeaders: e.ForwardHeaders})
+		entries = append(entries, upsession.Entry{Name: e.Address, Mode: modes[e.Mode], ForwardHeaders: e.ForwardHeaders})
 	}
 	return entries
 }
 
 var (
-	modes = map[config.FallbackMode]upstream.Mode{
-		config.FallbackMode(config.UpstreamModeAuto):  upstream.ModeAuto,
-		config.FallbackMode(config.UpstreamModeDelta): upstream.ModeDelta,
-		config.FallbackMode(config.UpstreamModeSotW):  upstream.ModeSotW,
+	modes = map[config.FallbackMode]upsession.Mode{
+		config.FallbackMode(config.UpstreamModeAuto):  upsession.ModeAuto,
+		config.FallbackMode(config.UpstreamModeDelta): upsession.ModeDelta,
+		config.FallbackMode(config.UpstreamModeSotW):  upsession.ModeSotW,
 	}
-	initialVersions = map[config.InitialVersions]upstream.Versions{
-		config.InitialVersionsSameEntry: upstream.VersionsSameEntry,
-		config.InitialVersionsAlways:    upstream.VersionsAlways,
-		config.InitialVersionsNever:     upstream.VersionsNever,
+	initialVersions = map[config.InitialVersions]upsession.Versions{
+		config.InitialVersionsSameEntry: upsession.VersionsSameEntry,
+		config.InitialVersionsAlways:    upsession.VersionsAlways,
+		config.InitialVersionsNever:     upsession.VersionsNever,
 	}
-	wildcardForms = map[config.WildcardForm]upstream.WildcardForm{
-		config.WildcardFormAuto:     upstream.WildcardAuto,
-		config.WildcardFormExplicit: upstream.WildcardExplicit,
-		config.WildcardFormLegacy:   upstream.WildcardLegacy,
+	wildcardForms = map[config.WildcardForm]upsession.WildcardForm{
+		config.WildcardFormAuto:     upsession.WildcardAuto,
+		config.WildcardFormExplicit: upsession.WildcardExplicit,
+		config.WildcardFormLegacy:   upsession.WildcardLegacy,
 	}
-	chunkMarkers = map[config.ChunkMarker]upstream.Chunks{
-		config.ChunkMarkerAuto:    upstream.ChunksAuto,
-		config.ChunkMarkerNone:    upstream.ChunksNone,
-		config.ChunkMarkerRelay:   upstream.ChunksRelay,
-		config.ChunkMarkerDiderot: upstream.ChunksDiderot,
+	chunkMarkers = map[config.ChunkMarker]upsession.Chunks{
+		config.ChunkMarkerAuto:    upsession.ChunksAuto,
+		config.ChunkMarkerNone:    upsession.ChunksNone,
+		config.ChunkMarkerRelay:   upsession.ChunksRelay,
+		config.ChunkMarkerDiderot: upsession.ChunksDiderot,
 	}
-	switches = map[config.Switch]upstream.Tristate{
-		config.SwitchAuto: upstream.Auto,
-		config.SwitchOn:   upstream.Yes,
-		config.SwitchOff:  upstream.No,
+	switches = map[config.Switch]upsession.Tristate{
+		config.SwitchAuto: upsession.Auto,
+		config.SwitchOn:   upsession.Yes,
+		config.SwitchOff:  upsession.No,
 	}
 )
 

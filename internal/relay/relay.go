@@ -18,7 +18,9 @@ import (
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/health"
+	"github.com/xds-relay/xds-relay/internal/hop"
 	"github.com/xds-relay/xds-relay/upstream"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // Options are what a relay needs beside its configuration.
@@ -39,7 +41,7 @@ type Options struct {
 	// Version of the relay, for the snapshot's header.
 	Version string
 	// Hop is the relay's id on the way of a stream through relays (NODE-11); empty: it is
-	// made, as NewHop does.
+	// made, as hop.NewID does.
 	Hop string
 	// Dial, if set, replaces the network towards the control plane.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
@@ -78,7 +80,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.Hop = cmp.Or(o.Hop, NewHop(c.InstanceName()))
+	o.Hop = cmp.Or(o.Hop, hop.NewID(c.InstanceName()))
 	r := &Relay{options: o, config: c, log: o.Log, handshakes: newHandshakes(o.Log.With("component", "downstream"), o.Certificates)}
 	r.followCertificates(o)
 	var err error
@@ -268,8 +270,8 @@ func (r *Relay) Count() int { return r.server.Count() }
 func (r *Relay) Groups() map[string]*fanout.Hub { return r.groups.hubs() }
 
 // Upstream is how the groups that exist now get on with their control planes.
-func (r *Relay) Upstream() map[string]upstream.State {
-	states := make(map[string]upstream.State)
+func (r *Relay) Upstream() map[string]session.State {
+	states := make(map[string]session.State)
 	for name, c := range r.groups.clients() {
 		states[name] = c.State()
 	}

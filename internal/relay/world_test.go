@@ -25,6 +25,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/xdstest"
 	"github.com/xds-relay/xds-relay/upstream"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // world is a relay between a control plane and clients, over gRPC, in a bubble where
@@ -300,12 +301,12 @@ type above struct {
 	hold     atomic.Pointer[chan struct{}] // until it is closed, the loop that lets resources expire stands still
 }
 
-func (*above) UpstreamConnected(upstream.Stream, bool)                {}
-func (*above) UpstreamReconnect(upstream.Role, string, time.Duration) {}
-func (*above) UpstreamNack(cache.TypeURL)                             {}
-func (*above) UpstreamConnection(string, bool)                        {}
-func (*above) UpstreamCheck(string, upstream.Verdict)                 {}
-func (*above) UpstreamQuarantine(cache.TypeURL, bool)                 {}
+func (*above) UpstreamConnected(upstream.Stream, bool)                 {}
+func (*above) UpstreamReconnect(upsession.Role, string, time.Duration) {}
+func (*above) UpstreamNack(cache.TypeURL)                              {}
+func (*above) UpstreamConnection(string, bool)                         {}
+func (*above) UpstreamCheck(string, upsession.Verdict)                 {}
+func (*above) UpstreamQuarantine(cache.TypeURL, bool)                  {}
 
 func (a *above) ResourcesExpired(cache.TypeURL, int) {
 	if hold := a.hold.Load(); hold != nil {

@@ -260,7 +260,7 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 func (c *Checker) judged(cl *clientState, k kind, t *topic, nonce string) {
 	if i := slices.Index(t.unacked, nonce); i >= 0 {
 		if k.name == "CDS" {
-			cl.hold.judged(t.unacked[:i+1], t.since, c.now)
+			cl.hold.judged(t.unacked[:i+1], t.since)
 		}
 		t.unacked = t.unacked[i+1:]
 	}

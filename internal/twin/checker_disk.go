@@ -52,7 +52,7 @@ func (v *voice) kept(certain func(name string, w word) bool) *voice {
 	k.warm, k.settling = true, true
 	for name, w := range v.words {
 		if w.present {
-			w.unsure = w.unsure || !certain(name, w)
+			w.unsure, w.restored = w.unsure || !certain(name, w), true
 			k.words[name] = w
 		}
 	}

@@ -9,32 +9,38 @@ import (
 type hold struct {
 	changing []string  // nonces of responses that bring something new, and await a verdict
 	since    time.Time // some have, without a moment in which none did
-	settled  time.Time // none has since
+	settled  bool      // none has any more, and the relay may not have looked at the client since
 	returned time.Time // the client came with versions, and has judged nothing yet
 }
 
 // judged settles a response, and those before it; the oldest is of since. Even one that
 // brought nothing new kept back what came after it, for which others may have waited.
-func (h *hold) judged(settled []string, since, now time.Time) {
+func (h *hold) judged(settled []string, since time.Time) {
 	h.returned = time.Time{}
 	was := len(h.changing)
-	if was == 0 && !h.settled.Equal(now) {
+	if was == 0 && !h.settled {
 		h.since = since
 	}
 	h.changing = slices.DeleteFunc(h.changing, func(nonce string) bool { return slices.Contains(settled, nonce) })
-	if len(h.changing) == 0 {
-		h.settled = now
+	h.settled = h.settled || len(h.changing) == 0
+}
+
+// rested: the relay has nothing left to do for a client. If no clusters await their ACK nothing waits
+// for them, and the next wait is another one.
+func (c *Checker) rested(id int) {
+	if cl := c.clients[id]; cl != nil {
+		cl.hold.settled = false
 	}
 }
 
 // clusters notes a response that brings new clusters, while ACKs are owed since then, or
 // none. One that was kept back by the last ACK goes on with the same wait, and the first one
 // with that for what becomes of what the client came with.
-func (h *hold) clusters(nonce string, since, now time.Time) {
+func (h *hold) clusters(nonce string, since time.Time) {
 	if !h.returned.IsZero() {
 		since = h.returned
 	}
-	if len(h.changing) == 0 && !h.settled.Equal(now) {
+	if len(h.changing) == 0 && !h.settled {
 		h.since = since
 	}
 	h.changing = append(h.changing, nonce)
@@ -79,7 +85,7 @@ func (c *Checker) heldBack(who string, cl *clientState, k kind, t *topic, nonce 
 		if len(t.unacked) > 0 {
 			since = t.since
 		}
-		cl.hold.clusters(nonce, since, c.now)
+		cl.hold.clusters(nonce, since)
 	case news && k.name == "LDS" && !answer && cl.hold.lasts(c.now):
 		c.fail("ORDER-3", "%s: a change is sent while clusters await their ACK", who)
 	}

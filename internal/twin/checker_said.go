@@ -78,7 +78,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			delete(v.words, name) // it has lost the alias it was wanted for
 			c.changed(k, v.lose(before))
 		}
-		if left, ok := known.leftOver(name); ok && !l.wildcard && left.at < c.since[k.name][wildcard] {
+		if left, ok := known.leftOver(name, c.since[k.name][wildcard]); ok && !l.wildcard {
 			c.changed(k, v.lose(left)) // upstream says it for names, without an alias to which it was left (NAME-5)
 		}
 	}
@@ -176,6 +176,7 @@ func (c *Checker) settled() {
 		for kind, l := range s.lanes {
 			if !l.wildcard && c.now.Sub(l.begun) >= settleCap {
 				c.known[kind].byName.warm = false
+				c.known[kind].byName.confirm(l.shown)
 			}
 			if given := len(l.names) == 0; l.wildcard && !given && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
 				c.whole(l, c.known[kind].byWildcard)

@@ -441,7 +441,7 @@ func (c *Checker) Known() {
 			for _, v := range c.known[k.name].voices() {
 				for name, w := range v.words {
 					served := c.served(k, t, v, name, w)
-					warm := v.warm || t.interest.Wildcard && (c.known[k.name].byWildcard.settling || c.doubts[k.name][true] != nil)
+					warm := v.warm || w.restored && v == c.known[k.name].byName || t.interest.Wildcard && (c.known[k.name].byWildcard.settling || c.doubts[k.name][true] != nil)
 					kept := warm && (t.brought[name] || cl.sotw && len(t.brought) > 0)
 					if w.present && served && !kept && !c.evicted(k, name, w) && !c.has(cl, k, t, name, w) {
 						c.fail("G8", "c%d %s: the relay knows %s=%s, the client holds %q", id, k.name, name, w.label, t.holds[name].label)

@@ -13,6 +13,7 @@ func (g *Game) finish() {
 		g.relay.Deaf(p.id, false)
 	}
 	g.relay.Settle()
+	g.rested()
 	g.log("--- what the relay knows the clients know, ACK or not")
 	g.relay.Wait(3 * ackTimeout) // an error prolongs it
 	g.checker.now = g.relay.Now()

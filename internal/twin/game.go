@@ -165,12 +165,22 @@ func (g *Game) keepUp() {
 	if g.held || g.failed() {
 		return
 	}
+	g.rested()
 	if g.refusedKnown(); !g.checker.news {
 		return
 	}
 	g.checker.news = false
 	for _, p := range g.everybody() {
 		g.checker.upToDate(p.id, p.deaf)
+	}
+}
+
+// rested notes that the relay has nothing left to do for who reads.
+func (g *Game) rested() {
+	for _, p := range g.everybody() {
+		if !p.deaf {
+			g.checker.rested(p.id)
+		}
 	}
 }
 

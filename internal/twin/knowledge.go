@@ -30,6 +30,9 @@ type word struct {
 	// unasked: nobody had asked for it, and the relay has it no longer than the stream
 	// lives (UP-9).
 	unasked bool
+	// restored: it was loaded from disk, and upstream has not spoken of it since, nor kept silent
+	// about its version (RECON-19).
+	restored bool
 }
 
 // voice is what was said in answer to one of the two kinds of interest in a type:
@@ -144,6 +147,16 @@ func (v *voice) vouch() {
 	for name, w := range v.words {
 		w.unvouched = false
 		v.words[name] = w
+	}
+}
+
+// confirm notes that a stream has been silent about what it was shown the versions of.
+func (v *voice) confirm(shown map[string]string) {
+	for name := range shown {
+		if w := v.words[name]; w.restored {
+			w.restored = false
+			v.words[name] = w
+		}
 	}
 }
 

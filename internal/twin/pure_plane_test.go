@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xds-relay/xds-relay/upstream"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // purePlane is a control plane as the relay's edge sees it.
@@ -18,7 +19,7 @@ type purePlane struct {
 
 	// pending are the attempts at a stream that wait for a new connection to one that
 	// hangs. They are given up together.
-	pending []upstream.Open
+	pending []session.Open
 	giveUp  time.Time
 	// checks are what it was asked, and has not answered (MISS-3).
 	checks []pureCheck
@@ -26,7 +27,7 @@ type purePlane struct {
 
 // pureCheck asks whether anybody is at the other end of a stream's connection.
 type pureCheck struct {
-	stream     upstream.StreamID
+	stream     session.StreamID
 	begun, end time.Time
 }
 
@@ -36,22 +37,22 @@ const connectTimeout = 10 * time.Second
 var errNoPreface = status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: context deadline exceeded"`)
 
 // alive reports whether a check of a stream's connection is answered (MISS-3).
-func (r *pureRelay) alive(id upstream.StreamID) bool { return !r.planes[r.planeOf[id]].hung }
+func (r *pureRelay) alive(id session.StreamID) bool { return !r.planes[r.planeOf[id]].hung }
 
 // check asks whether anybody is at the other end of a stream's connection.
-func (r *pureRelay) check(id upstream.StreamID, timeout time.Duration) {
+func (r *pureRelay) check(id session.StreamID, timeout time.Duration) {
 	k := pureCheck{id, r.now, r.now.Add(timeout)}
 	if !r.alive(id) {
 		p := r.planes[r.planeOf[id]]
 		p.checks = append(p.checks, k)
 		return
 	}
-	r.checked(k, upstream.There)
+	r.checked(k, session.There)
 }
 
-func (r *pureRelay) checked(k pureCheck, v upstream.Verdict) {
+func (r *pureRelay) checked(k pureCheck, v session.Verdict) {
 	r.owed = true
-	r.step(func() { r.core.Checked(k.stream, upstream.Check{Begun: k.begun, Verdict: v}, r.now) })
+	r.step(func() { r.core.Checked(k.stream, session.Check{Begun: k.begun, Verdict: v}, r.now) })
 }
 
 // giveConnectionsUp ends the connections on which a check was not answered in time, and
@@ -61,7 +62,7 @@ func (r *pureRelay) giveConnectionsUp() (busy bool) {
 		for len(p.checks) > 0 && !p.checks[0].end.After(r.now) {
 			k := p.checks[0]
 			p.checks, p.connected = p.checks[1:], false
-			r.checked(k, upstream.Silent)
+			r.checked(k, session.Silent)
 			for _, id := range slices.Clone(r.streams) {
 				if r.planeOf[id] == plane && slices.Contains(r.streams, id) {
 					r.End(int(id), 0)
@@ -98,7 +99,7 @@ func (r *pureRelay) Hang(plane int, hung bool) {
 		waiting, checks := p.pending, p.checks
 		p.pending, p.checks = nil, nil
 		for _, k := range checks {
-			r.checked(k, upstream.There)
+			r.checked(k, session.There)
 		}
 		for _, o := range waiting {
 			r.owed = true
@@ -109,7 +110,7 @@ func (r *pureRelay) Hang(plane int, hung bool) {
 
 // connect opens a stream, if the control plane takes it. On a connection that there is a
 // stream begins without a word from the other side.
-func (r *pureRelay) connect(o upstream.Open) {
+func (r *pureRelay) connect(o session.Open) {
 	p := r.planes[o.Entry]
 	switch {
 	case p.down:
@@ -126,13 +127,13 @@ func (r *pureRelay) connect(o upstream.Open) {
 		p.connected = true
 		r.streams = append(r.streams, o.ID)
 		r.planeOf[o.ID] = o.Entry
-		r.game.StreamOpened(int(o.ID), o.Entry, o.Role == upstream.Probe, o.SotW, r.now)
+		r.game.StreamOpened(int(o.ID), o.Entry, o.Role == session.Probe, o.SotW, r.now)
 		r.step(func() { r.core.Opened(o.ID, r.now) })
 	}
 }
 
 // fail ends an attempt.
-func (r *pureRelay) fail(o upstream.Open, err error) {
+func (r *pureRelay) fail(o session.Open, err error) {
 	end, _ := upstream.Ending(err)
 	r.owed = true
 	r.step(func() { r.core.Ended(o.ID, end, r.now) })

@@ -25,6 +25,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/snapshot"
 	"github.com/xds-relay/xds-relay/internal/xdstest"
 	"github.com/xds-relay/xds-relay/upstream"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // pureRelay is the relay without gRPC, goroutines and clock: Core, Hub and
@@ -41,7 +42,7 @@ type pureRelay struct {
 	hold   bool
 	planes []*purePlane
 	hub    *fanout.Hub
-	core   *upstream.Core
+	core   *upsession.Core
 	woken  bool // interest has changed since the Core looked
 	owed   bool // something other than a routine response has come since the last tick
 	warmth *session.Warmth
@@ -49,8 +50,8 @@ type pureRelay struct {
 	sotw   string // Settings.SotW
 	crowd  crowd
 
-	streams []upstream.StreamID       // open ones
-	planeOf map[upstream.StreamID]int // to which control plane they lead
+	streams []upsession.StreamID       // open ones
+	planeOf map[upsession.StreamID]int // to which control plane they lead
 	clients []*pureClient
 	looks   int // at the record of a client with very many names
 }
@@ -153,8 +154,8 @@ func sessionBounds(s Settings) *session.Bounds {
 	return &b
 }
 
-func coreBounds(s Settings) *upstream.Bounds {
-	b := upstream.DefaultBounds
+func coreBounds(s Settings) *upsession.Bounds {
+	b := upsession.DefaultBounds
 	if s.Bounded(boundPair) {
 		b.Pair = 1
 	}
@@ -178,7 +179,7 @@ func coreBounds(s Settings) *upstream.Bounds {
 
 func newPureRelay(g *Game, s Settings) *pureRelay {
 	c := configure(s)
-	r := &pureRelay{game: g, config: c, settings: s, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upstream.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	r := &pureRelay{game: g, config: c, settings: s, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upsession.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
 	if s.Bounded(boundResponse) {
 		r.session.MaxResponse, g.checker.maxResponse = smallResponse, smallResponse
 	}
@@ -207,7 +208,7 @@ func (r *pureRelay) Restart() {
 	if r.settings.Bounded(boundRequest) {
 		c.MaxRequest = tight
 	}
-	r.core = upstream.NewCore(c, r.hub, func() float64 { return 0.5 })
+	r.core = upsession.NewCore(c, r.hub, func() float64 { return 0.5 })
 	if r.disk != nil {
 		s, err := snapshot.Decode(r.disk, nil, cache.Fingerprint{})
 		if err != nil {
@@ -355,11 +356,11 @@ func (r *pureRelay) step(event func()) (learned bool) {
 }
 
 func (r *pureRelay) Answer(stream int, m proto.Message) {
-	id := upstream.StreamID(stream)
+	id := upsession.StreamID(stream)
 	if !r.alive(id) {
 		r.game.checker.fail("game", "a control plane that hangs says something")
 	}
-	d := upstream.Decode(proto.Clone(m), cache.Fingerprint{})
+	d := upsession.Decode(proto.Clone(m), cache.Fingerprint{})
 	before := r.core.Deadline(r.now)
 	r.step(func() { r.core.Receive(id, d, r.now) })
 	r.step(func() { r.core.Applied(id, d, r.now) })
@@ -373,8 +374,8 @@ func (r *pureRelay) Answer(stream int, m proto.Message) {
 
 // unneeded: after a routine response the edge does not call Tick.
 func (r *pureRelay) unneeded(before time.Time) {
-	var open []upstream.Open
-	var shut []upstream.StreamID
+	var open []upsession.Open
+	var shut []upsession.StreamID
 	earlier := func() bool {
 		at := r.core.Deadline(r.now)
 		return !at.IsZero() && (before.IsZero() || at.Before(before))
@@ -387,16 +388,16 @@ func (r *pureRelay) unneeded(before time.Time) {
 }
 
 func (r *pureRelay) End(stream int, how int) {
-	delete(r.planeOf, upstream.StreamID(stream))
-	r.forget(upstream.StreamID(stream))
+	delete(r.planeOf, upsession.StreamID(stream))
+	r.forget(upsession.StreamID(stream))
 	end, _ := upstream.Ending(endings[how])
 	r.owed = true
-	r.step(func() { r.core.Ended(upstream.StreamID(stream), end, r.now) })
+	r.step(func() { r.core.Ended(upsession.StreamID(stream), end, r.now) })
 }
 
-func (r *pureRelay) forget(id upstream.StreamID) {
+func (r *pureRelay) forget(id upsession.StreamID) {
 	if slices.Contains(r.streams, id) {
-		r.streams = slices.DeleteFunc(r.streams, func(o upstream.StreamID) bool { return o == id })
+		r.streams = slices.DeleteFunc(r.streams, func(o upsession.StreamID) bool { return o == id })
 		r.game.StreamClosed(int(id), r.now)
 	}
 }
@@ -404,8 +405,8 @@ func (r *pureRelay) forget(id upstream.StreamID) {
 // tick does what is due on the control plane's side.
 func (r *pureRelay) tick() (busy bool) {
 	r.woken, r.owed = false, false
-	var open []upstream.Open
-	var shut []upstream.StreamID
+	var open []upsession.Open
+	var shut []upsession.StreamID
 	busy = r.step(func() {
 		if r.hub.Wanted().Pending() {
 			r.core.Interest(r.now)
@@ -413,7 +414,7 @@ func (r *pureRelay) tick() (busy bool) {
 		open, shut = r.core.Tick(r.now)
 	})
 	for _, p := range r.planes {
-		p.pending = slices.DeleteFunc(p.pending, func(o upstream.Open) bool { return slices.Contains(shut, o.ID) })
+		p.pending = slices.DeleteFunc(p.pending, func(o upsession.Open) bool { return slices.Contains(shut, o.ID) })
 	}
 	for _, o := range open {
 		r.owed = true

@@ -177,9 +177,10 @@ func (k *knowledge) unlimited(name, label string) bool {
 }
 
 // unlimited judges, of a client that has what the relay knows, that it was told if that has lost
-// its TTL (TTL-12).
+// its TTL (TTL-12). A relay that has begun since, and never heard of the TTL, cannot know: versions
+// do not tell (RECON-1).
 func (c *Checker) unlimited(id int, k kind, cl *clientState, t *topic, name string, w word) {
-	if h := t.holds[name]; cl.ttl && !t.nacked && h.label == w.label && w.ends.IsZero() && !h.ends.IsZero() {
+	if h := t.holds[name]; cl.ttl && !t.nacked && c.known[k.name].limited[name] && h.label == w.label && w.ends.IsZero() && !h.ends.IsZero() {
 		c.fail("TTL-12", "c%d %s: %s=%s has no TTL, and the client holds it until %v", id, k.name, name, w.label, h.ends)
 	}
 }

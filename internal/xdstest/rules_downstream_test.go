@@ -35,7 +35,7 @@ var downstreamRules = slices.Concat(
 var downstreamReasons = map[string]string{
 	"TRANSLATE-13": "transcripts have no word for canary, which upstream.TestDecodeSotW sees dropped; " +
 		"that none leaves is part of downstream.TestFrameIsTheMessage, which compares whole messages",
-	"WILD-14": "does not arise: WILD-13's two streams are always used (upstream/plan.go), so membership needs no guess",
+	"WILD-14": "does not arise: WILD-13's two streams are always used (upstream/session/plan.go), so membership needs no guess",
 	"NACK-9":  "a log and counters are no words between peers; TestOnlyTheLogTells",
 	"NODE-5":  "what is documented beside groups.key is no words between peers; the line at start: TestOnlyTheLogTells",
 }

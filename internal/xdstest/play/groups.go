@@ -10,8 +10,9 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/hop"
 	"github.com/xds-relay/xds-relay/internal/relay"
-	"github.com/xds-relay/xds-relay/upstream"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // group is one Hub and what fills it.
@@ -20,9 +21,9 @@ type group struct {
 	alone bool
 	kept  bool // it belongs in the snapshot
 	node  *core.Node
-	ways  relay.Ways
+	ways  hop.Ways
 	hub   *fanout.Hub
-	core  *upstream.Core
+	core  *upsession.Core
 	woken bool // interest has changed
 	users int
 	endAt time.Time // when it begins to wait for its stream to be alive, or zero
@@ -62,7 +63,7 @@ func (p *player) join(place relay.Place, via []string, node *core.Node) (*group,
 		hub := fanout.NewHub(p.hubConfig())
 		hub.Load(p.saved[place.Name], p.now)
 		delete(p.saved, place.Name)
-		g := &group{name: place.Name, alone: place.Alone, kept: p.Keeps(place), node: node, hub: hub, core: upstream.NewCore(c, hub, Random), ways: make(relay.Ways)}
+		g := &group{name: place.Name, alone: place.Alone, kept: p.Keeps(place), node: node, hub: hub, core: upsession.NewCore(c, hub, Random), ways: make(hop.Ways)}
 		hub.Wanted().OnWake(func() { g.woken = true })
 		i = len(p.groups)
 		p.groups = append(p.groups, g)

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xds-relay/xds-relay/internal/xdstest"
-	"github.com/xds-relay/xds-relay/upstream"
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // controlPlane is one control plane, as the relay's edge sees it.
@@ -30,7 +30,7 @@ type controlPlane struct {
 // check asks whether anybody is at the other end of a stream's connection.
 type check struct {
 	group      *group
-	stream     upstream.StreamID
+	stream     session.StreamID
 	begun, end time.Time
 }
 
@@ -55,7 +55,7 @@ func (p *player) plane(actor string) *controlPlane {
 }
 
 // check asks whether anybody is at the other end of a stream's connection.
-func (p *player) check(g *group, id upstream.StreamID, timeout time.Duration) {
+func (p *player) check(g *group, id session.StreamID, timeout time.Duration) {
 	i := slices.IndexFunc(p.streams, func(s *stream) bool { return s.group == g && s.id == id })
 	if i < 0 {
 		return
@@ -65,11 +65,11 @@ func (p *player) check(g *group, id upstream.StreamID, timeout time.Duration) {
 		plane.checks = append(plane.checks, c)
 		return
 	}
-	p.checked(c, upstream.There)
+	p.checked(c, session.There)
 }
 
-func (p *player) checked(c check, v upstream.Verdict) {
-	p.step(c.group, func() { c.group.core.Checked(c.stream, upstream.Check{Begun: c.begun, Verdict: v}, p.now) })
+func (p *player) checked(c check, v session.Verdict) {
+	p.step(c.group, func() { c.group.core.Checked(c.stream, session.Check{Begun: c.begun, Verdict: v}, p.now) })
 }
 
 // giveConnectionsUp ends the connections on which a check was not answered in time, and
@@ -80,7 +80,7 @@ func (p *player) giveConnectionsUp() (busy bool) {
 			c := plane.checks[0]
 			plane.checks = plane.checks[1:]
 			busy, plane.connected = true, false
-			p.checked(c, upstream.Silent)
+			p.checked(c, session.Silent)
 			for _, s := range slices.Clone(p.streams) {
 				if p.plane(s.actor) == plane && slices.Contains(p.streams, s) {
 					plane.unheard = append(plane.unheard, xdstest.Event{Actor: s.actor, Text: "closed"})
@@ -121,7 +121,7 @@ func (p *player) wake(actor string) {
 	checks := plane.checks
 	plane.hung, plane.unheard, plane.pending, plane.checks = false, nil, nil, nil
 	for _, c := range checks {
-		p.checked(c, upstream.There)
+		p.checked(c, session.There)
 	}
 	for _, s := range waiting {
 		p.connect(s)

@@ -24,6 +24,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/snapshot"
 	"github.com/xds-relay/xds-relay/internal/xdstest"
 	"github.com/xds-relay/xds-relay/upstream"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // player plays a transcript against the pure parts of the relay: Core, Hub and
@@ -62,7 +63,7 @@ type player struct {
 type stream struct {
 	actor  string
 	group  *group
-	id     upstream.StreamID
+	id     upsession.StreamID
 	via    []string
 	header string // words for its headers
 	sotw   bool
@@ -262,8 +263,8 @@ func (p *player) step(g *group, event func()) (learned bool) {
 // one request on each.
 func (p *player) tick(g *group) (busy bool) {
 	g.woken = false
-	var open []upstream.Open
-	var shut []upstream.StreamID
+	var open []upsession.Open
+	var shut []upsession.StreamID
 	busy = p.step(g, func() {
 		if g.hub.Wanted().Pending() {
 			g.core.Interest(p.now)
@@ -301,9 +302,9 @@ func (p *player) tick(g *group) (busy bool) {
 }
 
 // open asks for a stream.
-func (p *player) open(g *group, o upstream.Open) {
+func (p *player) open(g *group, o upsession.Open) {
 	s := &stream{group: g, id: o.ID, via: o.Via, sotw: o.SotW, actor: string(o.Role), ear: xdstest.Ear{Show: p.transcript.Show}}
-	if o.Role == upstream.Main {
+	if o.Role == upsession.Main {
 		s.actor = "up"
 	}
 	entry := p.config.Upstream.Entries()[o.Entry]
@@ -363,7 +364,7 @@ func (p *player) respond(s *stream, c xdstest.Command) error {
 
 // receive takes in a response of the control plane.
 func (p *player) receive(s *stream, m proto.Message) {
-	d := upstream.Decode(m, p.fingerprint)
+	d := upsession.Decode(m, p.fingerprint)
 	p.step(s.group, func() { s.group.core.Receive(s.id, d, p.now) })
 	p.step(s.group, func() { s.group.core.Applied(s.id, d, p.now) })
 }

@@ -1,0 +1,86 @@
+// Package hop owns the convention between relays: by which relays a stream has come (NODE-11), how a relay calls itself
+// (DOWN-DELTA-19), and how its nonces say that more of an answer follows (RECON-16).
+//
+// It never opens a stream, and never decides what is served. Limitation: a way is what streams say of themselves. It
+// guards against loops that somebody has configured, not against a peer that lies.
+package hop
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The headers in which relays tell each other, and the operator of a control plane, what a stream is.
+const (
+	// Prefix begins all of their names.
+	Prefix = "x-xds-relay-"
+	// ViaHeader lists the relays that a stream has come through (NODE-11).
+	ViaHeader = Prefix + "via"
+	// StreamHeader says which of the relay's streams it is.
+	StreamHeader = Prefix + "stream"
+)
+
+// mark stands between the relays of a way: no id has one.
+const mark = ","
+
+// most is how many relays a stream may have come through.
+const most = 8
+
+// NewID is the id of a relay among those on the way: its name, for people, and what no other process has. Relays may
+// well be called the same, on one host by default.
+func NewID(instance string) string {
+	var unique [8]byte
+	_, _ = rand.Read(unique[:]) // it never fails
+	return instance + "/" + hex.EncodeToString(unique[:])
+}
+
+// Via are the relays that a stream has come through, the nearest last, as the values of ViaHeader say.
+func Via(values []string) (via []string) {
+	for _, value := range values {
+		for id := range strings.SplitSeq(value, mark) {
+			if id = strings.TrimSpace(id); id != "" {
+				via = append(via, id)
+			}
+		}
+	}
+	return via
+}
+
+// Value is what ViaHeader holds for a way.
+func Value(via []string) string { return strings.Join(via, mark) }
+
+// Loop says what is wrong with a way by which a stream comes to a relay, and what to do; "": nothing is.
+func Loop(via []string, id string) string {
+	way := strings.Join(via, ", ")
+	switch {
+	case slices.Contains(via, id):
+		return fmt.Sprintf("this stream has come through relay %q before (by way of %s): break the loop", id, way)
+	case len(via) > most:
+		return fmt.Sprintf("this stream has come through %d relays (%s), more than %d: connect clients to a relay nearer to the control plane", len(via), way, most)
+	}
+	return ""
+}
+
+// identifier begins what a relay calls itself in control_plane.identifier.
+const identifier = "xds-relay/"
+
+// Identifier is what a relay calls itself that serves what another control plane says, if that has a name.
+func Identifier(instance, of string) string {
+	if of == "" {
+		return identifier + instance
+	}
+	return identifier + instance + " [" + of + "]"
+}
+
+// IsRelay reports whether a control plane that calls itself so is a relay.
+func IsRelay(name string) bool { return strings.HasPrefix(name, identifier) }
+
+// Part is the nonce of one part of an answer, of which so many are to follow.
+func Part(nonce string, follow int) string { return nonce + "-" + strconv.Itoa(follow) }
+
+// Last reports whether a relay's nonce is that of the last part of an answer.
+func Last(nonce string) bool { return strings.HasSuffix(nonce, "-0") }

@@ -1,0 +1,78 @@
+package session
+
+import (
+	"math"
+	"time"
+)
+
+// Backoff tells how long to wait before the next attempt to open a stream. It is
+// pure: the time and a random number in [0, 1) are arguments.
+type Backoff struct {
+	// Initial is the delay after the first failure, Max the longest one; each is
+	// spread by ± Jitter and grows by Factor (ERR-1).
+	Initial, Max   time.Duration
+	Factor, Jitter float64
+
+	failures int
+	ends     []time.Time // recent streams that ended after a response
+}
+
+const (
+	// reconnectFloor: not more than one attempt a second (ERR-2).
+	reconnectFloor = time.Second
+	// A server that answers once and dies, so many times in so long, counts as
+	// failing (ERR-2).
+	stormEnds   = 3
+	stormWindow = 10 * time.Second
+)
+
+// Failed is the delay after a stream that ended before any response (ERR-1).
+func (b *Backoff) Failed(random float64) time.Duration {
+	d := float64(b.Initial) * math.Pow(b.Factor, float64(b.failures))
+	if limit := float64(b.Max); d < limit {
+		b.failures++
+	} else {
+		d = limit
+	}
+	return time.Duration(d * (1 + b.Jitter*(2*random-1)))
+}
+
+// Ended is the delay after a stream that had delivered a response: a random one
+// of at most a second, at least a second after the last attempt, unless such ends
+// come too often (ERR-2).
+func (b *Backoff) Ended(now, attempt time.Time, random float64) time.Duration {
+	recent := b.ends[:0]
+	for _, at := range b.ends {
+		if now.Sub(at) < stormWindow {
+			recent = append(recent, at)
+		}
+	}
+	b.ends = append(recent, now)
+	if len(b.ends) >= stormEnds {
+		return b.Failed(random)
+	}
+	b.failures = 0
+	return max(time.Duration(random*float64(reconnectFloor)), attempt.Add(reconnectFloor).Sub(now))
+}
+
+// Back says that an entry answers another group again: nobody has to back off from it any
+// more, except to those whom it has refused. They do not all come at once (ERR-1).
+func (c *Core) Back(entry int, now time.Time) {
+	e := &c.entries[entry]
+	soon := func(s *slot) {
+		if s.id == 0 && !s.openAt.IsZero() && !s.refused {
+			at := now.Add(time.Duration(c.random() * float64(reconnectFloor)))
+			s.openAt = Earlier(s.openAt, latest(at, s.attempt.Add(reconnectFloor)))
+		}
+	}
+	switch {
+	case entry < c.current:
+		soon(&e.probe)
+	case entry == c.current:
+		soon(&c.main)
+		soon(&c.aux)
+	}
+	if entry != c.current || !c.main.refused {
+		e.backoff, e.notBefore = c.config.Backoff, time.Time{}
+	}
+}

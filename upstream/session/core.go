@@ -1,0 +1,482 @@
+package session
+
+import (
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// Core is the upstream side of one group without any IO: streams open, deliver
+// and end; interest changes; time passes. What it wants done comes back from Tick
+// and Next, what it has learned from Effects. Not safe for concurrent use.
+type Core struct {
+	config Config
+	hub    *fanout.Hub
+	random func() float64
+
+	// The control planes, and which of them is in use.
+	entries []entry
+	current int
+	heard   bool // the one in use has answered since it was chosen
+	away    bool // the Hub knows that no stream is alive
+	spares  bool // and that what lingers cannot be had again
+	// hushed until then: an entry has just been put to use in the place of one that
+	// has stopped answering, and has to have the time to answer (UP-14).
+	hushed time.Time
+	// wary: it was put to use although nothing was missing: what it takes away is
+	// doubted (UP-14, H-22).
+	wary bool
+
+	// Its streams. Solo ones carry one quarantined lane each.
+	main, aux slot
+	solo      map[fanout.Lane]*slot
+	lastID    StreamID
+	closing   []StreamID
+
+	// What outlives streams.
+	suspects *suspects
+	accepted map[fanout.Lane]acceptance       // by SotW streams
+	told     map[fanout.Lane]*statuspb.Status // unavailability that the Hub knows of
+	silent   map[cache.TypeURL]fanout.Lane    // types of whose silence people were told, with the lane
+
+	bare   map[fanout.Lane]bool   // wildcards that are asked for without versions
+	faults map[fanout.Lane]*fault // lanes on which something came with a fault
+
+	via []string // the longest way by which clients come (NODE-11)
+
+	// Interest changed, and is to be looked at then; zero: it has not. That is at once,
+	// except for lanes on which changes are gathered (UP-6).
+	changesAt time.Time
+	lingerAt  time.Time
+
+	refreshes refreshes
+	// retirement is what the group waits for when it has no clients any more.
+	retirement retirement
+
+	effects []Effect
+}
+
+// NewCore returns the upstream side of a group. random yields numbers in [0, 1).
+func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
+	aux := c.Backoff
+	core := &Core{
+		config:   c,
+		hub:      hub,
+		random:   random,
+		entries:  make([]entry, len(c.Entries)),
+		main:     slot{role: Main},
+		aux:      slot{role: Auxiliary, backoff: &aux},
+		solo:     make(map[fanout.Lane]*slot),
+		suspects: newSuspects(c.bounds().Quarantined),
+		accepted: make(map[fanout.Lane]acceptance),
+		told:     make(map[fanout.Lane]*statuspb.Status),
+		silent:   make(map[cache.TypeURL]fanout.Lane),
+		bare:     make(map[fanout.Lane]bool),
+		faults:   make(map[fanout.Lane]*fault),
+	}
+	for i := range c.Entries {
+		core.entries[i] = entry{Entry: c.Entries[i], backoff: c.Backoff, probe: slot{role: Probe, entry: i}}
+	}
+	core.main.backoff = &core.entries[0].backoff
+	return core
+}
+
+// Effects takes what was learned since the last call.
+func (c *Core) Effects() []Effect {
+	e := c.effects
+	c.effects = nil
+	return e
+}
+
+// Interest says that the Hub's Wanted has something new.
+func (c *Core) Interest(now time.Time) {
+	c.changesAt = now
+}
+
+// SetNode says what the group says of itself from now on; streams that are open say
+// it with their next request (NODE-2).
+func (c *Core) SetNode(node *core.Node) {
+	c.config.Node = node
+	for _, s := range c.all() {
+		if s.open() {
+			s.stream.nodeSent = false
+		}
+	}
+}
+
+// SetVia says on which way clients have come, the longest there is. A stream that
+// has told a shorter one is opened again: were there a loop, nobody on it could tell
+// otherwise (NODE-11).
+func (c *Core) SetVia(via []string, now time.Time) {
+	c.via = via
+	for _, s := range c.all() {
+		switch {
+		case s.id == 0 || len(via) <= s.hops:
+		case s.role == Main:
+			c.renew(now)
+		case s.role == Probe:
+			c.shut(s)
+		case s.role == Solo:
+			c.shut(s)
+			s.openAt = latest(now, s.attempt.Add(reconnectFloor))
+		}
+	}
+}
+
+// Tick looks at everything that is due: interest, timers, attempts. The caller
+// opens and closes what it returns, and calls again at Deadline.
+func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
+	for _, s := range c.slots() {
+		if s.open() {
+			c.tickTimers(s, now) // before anything takes the place of a stream
+		}
+	}
+	c.tickLinger(now)
+	if !c.changesAt.IsZero() && !c.changesAt.After(now) {
+		c.takeChanges(now)
+	}
+	c.tellAlive(now)
+	c.tickRetirement(now)
+	if at := c.hub.Expiry(); !at.IsZero() && !at.After(now) {
+		c.effects = append(c.effects, Effect{Lapse: now})
+		c.mayLack(now)
+	}
+	for _, s := range c.slots() {
+		if s.open() {
+			c.tickStream(s, now)
+		}
+	}
+	c.failover(now)
+	c.tellAvailability(now)
+	c.tickProbes(now)
+	for _, s := range c.all() {
+		if s.id == 0 && !s.openAt.IsZero() && !s.openAt.After(now) {
+			open = append(open, c.attempt(s, now))
+		}
+	}
+	shut, c.closing = c.closing, nil
+	return open, shut
+}
+
+// learned notes what the Hub is to be told about a lane.
+func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time) {
+	u.At, u.Stream, u.Age, u.Wary = now, uint64(s.id), now.Sub(s.opened), c.wary
+	c.effects = append(c.effects, Effect{Lane: lane, Update: u})
+}
+
+func (c *Core) tickStream(s *slot, now time.Time) {
+	c.tickAlive(s, now)
+	c.suspects.survivors(s, now)
+	learned := func(lane fanout.Lane, u *cache.Update) { c.learned(s, lane, u, now) }
+	for _, l := range s.stream.lanes {
+		if c.tickUnanswered(s, l, now); !s.open() {
+			return // another stream takes its place
+		}
+		if c.tickBare(s, l, now) || c.tickFault(s, l, now) {
+			return
+		}
+		c.tickSilence(s, l, now)
+		l.insist(now)
+		if removed := l.insisted.over(now); len(removed) > 0 {
+			learned(l.lane, &cache.Update{Removed: removed})
+			l.unanswered.mayLack(now)
+		}
+		if at := c.judgeAt(l); !at.IsZero() && !at.After(now) && l.echo.judge() {
+			c.reopen(s, l.echo.version, now)
+			return
+		}
+		if !l.settle.tick(now) {
+			continue
+		}
+		if l.lane.Wildcard && l.echo.judge() {
+			c.reopen(s, l.echo.version, now)
+			return
+		}
+		if sweep := !l.settle.blind; sweep && l.lane.Wildcard {
+			c.sweeps(s, l.lane, nil)
+		}
+		learned(l.lane, &cache.Update{Synced: true, Sweep: !l.settle.blind})
+	}
+}
+
+// Deadline is when to call Tick next, if nothing else happens; zero: never.
+func (c *Core) Deadline(now time.Time) time.Time {
+	// TTLs are there for the time in which no stream is open.
+	at := Earlier(c.changesAt, c.hub.Expiry())
+	if c.hushed.After(now) {
+		at = Earlier(at, c.hushed)
+	}
+	at = Earlier(Earlier(at, c.failoverAt(now)), c.retireAt())
+	if c.Proven(now) {
+		at = Earlier(at, c.lingerAt)
+	}
+	for i := range c.entries[:c.current] {
+		p := &c.entries[i].probe
+		at = Earlier(at, p.openAt)
+		if p.open() {
+			at = Earlier(at, c.probeDeadline(&c.entries[i]))
+		}
+	}
+	for _, s := range c.slots() {
+		if s.id == 0 {
+			at = Earlier(at, s.openAt)
+		}
+		if since := s.failingSince(); !since.IsZero() {
+			if told := since.Add(c.config.UnavailableAfter); told.After(now) {
+				at = Earlier(at, told)
+			}
+		}
+		if !s.open() {
+			continue
+		}
+		if proven := s.opened.Add(trial); proven.After(now) {
+			at = Earlier(at, proven)
+		}
+		at = Earlier(at, c.aliveAt(s))
+		at = Earlier(at, c.refreshAt(s, now))
+		for _, l := range s.stream.lanes {
+			at = Earlier(Earlier(at, c.judgeAt(l)), l.silenceAt())
+			at = Earlier(Earlier(at, c.bareAt(s, l)), c.faultAt(l))
+		}
+		at = Earlier(at, s.stream.deadline(c.missingAfter(), now))
+	}
+	return at
+}
+
+// Opened says that a stream is up, on a connected transport.
+func (c *Core) Opened(id StreamID, now time.Time) {
+	s := c.slot(id)
+	if s == nil {
+		return
+	}
+	s.opened, s.alive = now, liveness{heard: now}
+	if s.role == Probe {
+		c.probeOpened(s)
+		return
+	}
+	s.stream = c.newStream(s, nil)
+	if s.role == Main {
+		c.entries[s.entry].relay = false // until the server says so on this stream
+	}
+	c.place(now)
+	if s.open() { // it may have turned out not to be needed any more
+		c.suspects.survivors(s, now)
+	}
+}
+
+// Next is the next request to write on a stream, or nil.
+func (c *Core) Next(id StreamID, now time.Time) proto.Message {
+	s := c.slot(id)
+	if s == nil || !s.open() {
+		return nil
+	}
+	return s.stream.next(c.config.Node, now)
+}
+
+// Asks: a stream carries a type now.
+func (c *Core) Asks(id StreamID, t cache.TypeURL) bool {
+	s := c.slot(id)
+	return s != nil && s.open() && s.stream.lanes[t] != nil
+}
+
+// Receive takes in a response. After its Effects have been carried out, the
+// caller calls Applied, so that an ACK means that the Hub has it (design.md).
+func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
+	s := c.slot(id)
+	if s == nil || !s.open() {
+		return
+	}
+	c.entries[s.entry].heard = now
+	if s.role == Probe {
+		c.probed(s, d, now)
+		return
+	}
+	calm := s.answered && s.outage.since.IsZero() && s.alive.since.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
+	if s.role == Auxiliary && !c.heard {
+		c.main.outage = outage{} // that was another entry's
+	}
+	s.answered, s.outage, c.heard = true, outage{}, true
+	s.alive.message(now)
+	c.tellAlive(now)
+	if c.spares {
+		c.tickLinger(now) // the stream may end before the next Tick
+	}
+	c.entries[s.entry].noDelta = s.sotw
+	relay := c.entry().relay
+	c.entry().learn(d.identifier)
+	calm = calm && relay == c.entry().relay // else timers may run shorter
+	if d.identifier != "" && d.identifier != c.hub.Identifier() {
+		calm = false
+		c.effects = append(c.effects, Effect{Identifier: d.identifier})
+	}
+	used := s.stream.used[d.TypeURL]
+	if used == nil {
+		c.effects = append(c.effects, Effect{Drop: Unsubscribed}) // UP-10
+		return
+	}
+	lane := used.lane
+	c.speaks(lane)
+	delete(c.accepted, lane) // until this one is
+	c.suspects.clear(d.TypeURL)
+	d.Update.At = now
+	for _, r := range d.Bodyless {
+		name, _ := cache.NameOf(r)
+		switch {
+		case d.TypeURL != cache.VirtualHost && c.beats(used, d, name, r.GetVersion()):
+			d.Update.Heartbeats = append(d.Update.Heartbeats, cache.Heartbeat{Name: name, TTL: r.GetTtl().AsDuration()})
+			d.Update.Kept = append(d.Update.Kept, name)
+		case len(r.GetAliases()) > 0:
+			d.Update.Negative = append(d.Update.Negative, cache.NewResource(d.TypeURL, r, c.config.Fingerprint))
+		case s.stream.lanes[d.TypeURL].leaves(name): // H-32
+		default:
+			d.faulty(name)
+			d.fault("%q has no body, and is neither a heartbeat nor a negative answer", name)
+		}
+	}
+	l := s.stream.lanes[d.TypeURL]
+	used.spoke = true
+	used.shown = used.shown || len(d.Update.Set) > 0
+	if l == nil && !lane.Wildcard && !d.sotw { // what was shown of names that were given up (UP-19)
+		c.learned(s, lane, &cache.Update{Set: d.Update.Set, Removed: d.Update.Removed, Source: d.Update.Source}, now)
+	}
+	if l == nil || l.first || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {
+		return // nobody wants it any more: ACK and drop (H-32)
+	}
+	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets() && !c.hub.Remembers(d.TypeURL)
+	d.Update.First = !l.answered
+	delete(c.bare, lane)
+	c.faulty(lane, &d.Update, now)
+	l.answered = true
+	l.answers(&d.Update)
+	l.insisted.answers(&d.Update)
+	l.unanswered.answers(&d.Update)
+	l.echo.hears(&d.Update, func(set []cache.Received) map[string]bool { return c.hub.Same(lane, set) })
+	c.found(lane.Type, &d.Update)
+	// A full-state response in which a name cannot be read says of no name that it is
+	// missing: it may be that one.
+	d.Update.Full = d.sotw && !d.Update.Hidden && c.hub.Properties(d.TypeURL).FullState
+	if d.sotw && (l.lane.Wildcard || c.hub.Properties(d.TypeURL).FullState) {
+		d.keepAll()
+	}
+	if l.settle.waiting {
+		d.adds = c.hub.Lacks(lane, d.Update.Set)
+		d.Update.Synced = l.settle.response(d, c.chunks(), c.config.Settle)
+		d.Update.Sweep = d.Update.Synced && !d.sotw && !l.settle.blind // TRANSLATE-5 and TRANSLATE-7 instead
+		if d.Update.Sweep && lane.Wildcard {
+			c.sweeps(s, lane, d.Update.Set)
+			d.repeats = l.echo.judge()
+		}
+	}
+	if !d.Update.Empty() {
+		c.learned(s, lane, &d.Update, now)
+	}
+}
+
+// beats: a bodyless resource says that what is here has not changed (TTL-4). On a
+// SotW stream the response's version says so, which is one for all (TRANSLATE-10).
+func (c *Core) beats(t *typeState, d *Response, name, version string) bool {
+	if d.sotw {
+		return d.Version == t.sotw.version && c.hub.Has(t.lane, name)
+	}
+	return c.hub.Holds(t.lane, name, version)
+}
+
+// Applied lets the answer to a response go: an ACK, or a NACK if it was not
+// structurally sound. overrun: the control plane sends without reading.
+func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, overrun bool) {
+	s := c.slot(id)
+	if s == nil || !s.open() {
+		return "", false
+	}
+	if s.stream.used[d.TypeURL] == nil {
+		return "", false
+	}
+	if l := s.stream.lanes[d.TypeURL]; l != nil {
+		l.settle.applied(d.adds, c.chunks(), &c.config, now)
+	}
+	nack = d.nack()
+	if d.repeats {
+		c.reopen(s, s.stream.lanes[d.TypeURL].echo.version, now) // no ACK: the stream is over before it could leave
+		return nack, false
+	}
+	v := verdict{typeURL: d.TypeURL, nonce: d.Nonce, nack: nack}
+	if d.sotw {
+		s.stream.judge(&v, d.Version, now)
+	}
+	s.stream.verdicts = append(s.stream.verdicts, v)
+	return nack, len(s.stream.verdicts) > c.config.bounds().Verdicts
+}
+
+// Ended says that a stream is gone, or could not be opened.
+func (c *Core) Ended(id StreamID, end End, now time.Time) {
+	s := c.slot(id)
+	if s == nil {
+		return // it was shut
+	}
+	e := &c.entries[s.entry]
+	e.failing(s, end, now)
+	tooLong := end.Exhausted && c.tooLong(s)
+	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // what it refuses is the method
+	switch {
+	case method && (s.role == Main || s.role == Probe) && e.other(s.sotw):
+		c.stop(s)
+		s.openAt = now // in the other variant, which is no repetition
+		c.effects = append(c.effects, Effect{Notice: "the control plane does not implement Delta; speaking SotW to it", Entry: e.Name})
+		if s.role == Main {
+			c.dropAux()
+			c.aux.attempt = time.Time{}
+		}
+		return
+	case s.role == Probe:
+		c.stop(s)
+		c.probeLater(e, now)
+		return
+	}
+	if s.open() && end.Refused && !tooLong && !(method && !s.sotw) {
+		if t, ok := c.suspects.blame(s, end.Message, c.config.Backoff, now); ok {
+			c.effects = append(c.effects,
+				Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})
+		}
+	}
+	s.ended(end, now)
+	s.refused = end.Refused
+	answered, wait := s.answered, time.Duration(0)
+	switch {
+	case end.NoRoom && s.open():
+		wait = max(0, s.attempt.Add(reconnectFloor).Sub(now)) // it only moves
+	case answered:
+		wait = s.backoff.Ended(now, s.attempt, c.random())
+	default:
+		wait = s.backoff.Failed(c.random())
+	}
+	c.stop(s)
+	s.openAt = now.Add(wait)
+	if s.role == Main {
+		e.mapless, c.wary = false, c.wary && !answered
+		e.notBefore = s.openAt
+		c.dropAux()
+	}
+	if q := c.suspects.quarantined[s.lane.Type]; s.role == Solo && q != nil {
+		s.outage.begin(now.Add(-c.config.UnavailableAfter), end.Message) // its clients are told at once (H-39)
+		q.message, q.notBefore = end.Message, s.openAt
+	}
+	if s.role == Main && !end.NoRoom {
+		c.leave(now)
+	}
+	c.place(now)
+}
+
+// Wait is how long until the next attempt of a role, for the log.
+func (c *Core) Wait(role Role, now time.Time) time.Duration {
+	for _, s := range c.all() {
+		if s.role == role && !s.openAt.IsZero() {
+			return s.openAt.Sub(now)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,223 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// Response is a response made ready for the Hub without any lock: its resources
+// encoded once, its structural faults found (ERR-10, ERR-11). Nothing is judged by
+// its content (VALID-1).
+type Response struct {
+	TypeURL    cache.TypeURL
+	Nonce      string
+	identifier string
+	Update     cache.Update
+	// bodyless resources are heartbeats, negatives or malformed; which of these
+	// depends on what the Hub holds.
+	Bodyless []*discovery.Resource
+	faults   []string
+	adds     bool // it brings names that the Hub had not
+	routine  bool // see Routine
+	repeats  bool // it repeats what the server was shown (RECON-13)
+
+	// sotw: it came on a SotW stream, and has one version for all.
+	sotw    bool
+	Version string
+}
+
+// redirect is the type of a body that points elsewhere, allowed in a response of
+// any type (ERR-10, NAME-14).
+const redirect = "type.googleapis.com/xds.core.v3.ResourceLocator"
+
+// Decode makes a response ready, a Delta or a SotW one.
+func Decode(resp proto.Message, f cache.Fingerprint) *Response {
+	if sotw, ok := resp.(*discovery.DiscoveryResponse); ok {
+		return decodeSotW(sotw, f)
+	}
+	return decodeDelta(resp.(*discovery.DeltaDiscoveryResponse), f)
+}
+
+func decodeDelta(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *Response {
+	d := &Response{
+		TypeURL:    cache.TypeURL(resp.GetTypeUrl()),
+		Nonce:      resp.GetNonce(),
+		identifier: resp.GetControlPlane().GetIdentifier(),
+	}
+	removed := make(map[string]bool, len(resp.GetRemovedResources()))
+	for _, name := range resp.GetRemovedResources() {
+		removed[name] = true
+	}
+	for _, name := range resp.GetRemovedResourceNames() {
+		removed[name.GetName()] = true
+	}
+	bad := d.take(resp.GetResources(), removed, f)
+	drop := func(name string) { // each once, in the order of the wire (ORDER-1)
+		if removed[name] && !bad[name] {
+			d.Update.Removed = append(d.Update.Removed, name)
+		}
+		delete(removed, name)
+	}
+	for _, name := range resp.GetRemovedResources() {
+		drop(name)
+	}
+	for _, name := range resp.GetRemovedResourceNames() {
+		drop(name.GetName())
+	}
+	d.takeErrors(resp.GetResourceErrors())
+	return d
+}
+
+// decodeSotW gives each resource the wrapper that a Delta response would have had.
+func decodeSotW(resp *discovery.DiscoveryResponse, f cache.Fingerprint) *Response {
+	d := &Response{
+		TypeURL:    cache.TypeURL(resp.GetTypeUrl()),
+		Nonce:      resp.GetNonce(),
+		identifier: resp.GetControlPlane().GetIdentifier(),
+		sotw:       true,
+		Version:    resp.GetVersionInfo(),
+	}
+	resources := make([]*discovery.Resource, 0, len(resp.GetResources()))
+	for i, body := range resp.GetResources() {
+		r, err := unwrap(body)
+		if err != nil {
+			d.Update.Hidden = true
+			d.fault("resource %d %v", i, err)
+			continue
+		}
+		r.Version = d.Version // for people: it is never shown upstream (TRANSLATE-9)
+		resources = append(resources, r)
+	}
+	d.take(resources, nil, f)
+	d.takeErrors(resp.GetResourceErrors())
+	return d
+}
+
+// wrapped is the type of a SotW resource that comes with its wrapper.
+const wrapped = "type.googleapis.com/envoy.service.discovery.v3.Resource"
+
+// unwrap is the resource of a SotW response, under the name that its wrapper has, or
+// else its body (TRANSLATE-2, TRANSLATE-3).
+func unwrap(body *anypb.Any) (*discovery.Resource, error) {
+	if body.GetTypeUrl() == wrapped {
+		r := new(discovery.Resource)
+		if err := proto.Unmarshal(body.GetValue(), r); err != nil {
+			return nil, errors.New("has a wrapper that cannot be read")
+		}
+		return r, nil
+	}
+	name, ok := cache.BodyName(cache.TypeURL(body.GetTypeUrl()), body.GetValue())
+	if !ok {
+		return nil, errors.New("has no name that can be read from its body")
+	}
+	return &discovery.Resource{Name: name, Resource: body}, nil
+}
+
+// take makes resources ready. bad are the names whose state is to stay as it is.
+func (d *Response) take(resources []*discovery.Resource, removed map[string]bool, f cache.Fingerprint) (bad map[string]bool) {
+	first := make(map[string]*discovery.Resource, len(resources))
+	bad = make(map[string]bool)
+	for i, r := range resources {
+		name, ok := cache.NameOf(r)
+		switch {
+		case !ok && name == "":
+			d.Update.Hidden = true
+			d.fault("resource %d has no name", i)
+		case !ok:
+			d.faulty(r.GetName(), r.GetResourceName().GetName())
+			d.fault("resource %d has both name and resource_name", i)
+		case removed[name]:
+			bad[name] = true
+			d.fault("%q is both updated and removed", name)
+		case first[name] != nil && proto.Equal(first[name], r):
+			d.fault("%q is listed twice", name)
+		case first[name] != nil:
+			bad[name] = true
+			d.fault("%q is listed twice with different content", name)
+		case r.GetResource() != nil && r.GetResource().GetTypeUrl() != string(d.TypeURL) && r.GetResource().GetTypeUrl() != redirect:
+			bad[name] = true
+			d.fault("%q has type %q in a response of type %q", name, r.GetResource().GetTypeUrl(), string(d.TypeURL))
+		default:
+			first[name] = r
+		}
+	}
+	seen := make(map[string]bool, len(first))
+	for _, r := range resources {
+		name, ok := cache.NameOf(r)
+		if !ok || bad[name] || seen[name] || first[name] == nil {
+			continue
+		}
+		seen[name] = true
+		if r.GetResource() == nil {
+			d.Bodyless = append(d.Bodyless, r)
+			continue
+		}
+		d.Update.Set = append(d.Update.Set, cache.Received{
+			Resource: cache.NewResource(d.TypeURL, r, f),
+			Upstream: r.GetVersion(),
+			TTL:      r.GetTtl().AsDuration(),
+		})
+	}
+	d.faulty(slices.Collect(maps.Keys(bad))...)
+	for _, r := range resources {
+		if name, ok := cache.NameOf(r); ok && bad[name] {
+			d.faulty(r.GetAliases()...)
+		}
+	}
+	return bad
+}
+
+func (d *Response) takeErrors(errors []*discovery.ResourceError) {
+	for _, e := range errors {
+		if e.GetErrorDetail().GetCode() != cache.NotFound {
+			d.Update.Kept = append(d.Update.Kept, e.GetResourceName().GetName())
+		}
+		d.Update.Errors = append(d.Update.Errors, cache.Error{Name: e.GetResourceName().GetName(), Status: e.GetErrorDetail()})
+	}
+}
+
+// faulty notes names whose state stays as it is, since what is said of them cannot be used.
+func (d *Response) faulty(names ...string) {
+	d.Update.Kept = append(d.Update.Kept, names...)
+	d.Update.Faulty = append(d.Update.Faulty, names...)
+}
+
+func (d *Response) fault(format string, args ...any) {
+	d.faults = append(d.faults, fmt.Sprintf(format, args...))
+}
+
+// Routine reports, once the response is Applied, that it has brought new content and
+// nothing that Tick would look at: Deadline is not earlier than before.
+func (d *Response) Routine() bool { return d.routine }
+
+// onlySets: the response announces resources that are good for as long as they are not
+// replaced, and says nothing else.
+func (d *Response) onlySets() bool {
+	u := &d.Update
+	return len(d.faults)+len(d.Bodyless)+len(u.Removed)+len(u.Errors)+len(u.Kept) == 0 &&
+		!slices.ContainsFunc(u.Set, func(r cache.Received) bool { return r.TTL != 0 })
+}
+
+// maxNack bounds the message of a NACK (NACK-7).
+const maxNack = 4 << 10
+
+// nack is the message that tells upstream what was wrong, or "" (NACK-7).
+func (d *Response) nack() string {
+	if len(d.faults) == 0 {
+		return ""
+	}
+	m := "xds-relay: " + strings.Join(d.faults, "; ")
+	if len(m) > maxNack {
+		m = strings.ToValidUTF8(m[:maxNack-3], "") + "..."
+	}
+	return m
+}

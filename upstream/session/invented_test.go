@@ -1,0 +1,49 @@
+package session
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// TestInventedTypesAreForgotten: of types that clients invent nothing is remembered for long
+// when nobody wants them any more, however long the stream lasts; of those of which the server
+// has shown something it is (VALID-9, UP-4).
+func TestInventedTypesAreForgotten(t *testing.T) {
+	defer func(before int) { maxUsed = before }(maxUsed)
+	maxUsed = 20
+	d := newDesk(t, Config{SettleCap: time.Second, Entries: []Entry{{Name: "up", Mode: ModeDelta}}})
+	passing := func(typ cache.TypeURL, answer bool) {
+		s := d.hub.Subscribe(typ, fanout.NewSubscriber(func() {}))
+		s.Delta([]string{"a"}, nil, d.now)
+		d.settle()
+		if answer {
+			d.answer(typ, []string{"a"})
+		}
+		s.Close(d.now)
+		d.settle()
+		d.now = d.now.Add(time.Second / 2)
+	}
+	d.settle()
+	passing(cache.Endpoint, true)
+	for i := range 10 * maxUsed {
+		passing(cache.TypeURL(fmt.Sprint("invented.", i)), false)
+	}
+	d.settle()
+	s := d.core.main.stream
+	if n := len(s.used); n > maxUsed+3 {
+		t.Errorf("%d types are remembered, want about %d", n, maxUsed)
+	}
+	if len(s.lanes) != 0 {
+		t.Errorf("%d types are asked for, want none", len(s.lanes))
+	}
+	if s.used[cache.Endpoint] == nil {
+		t.Error("what the server has shown is forgotten")
+	}
+	if n := len(d.core.told) + len(d.core.accepted) + len(d.core.silent) + len(d.core.suspects.strikes); n != 0 {
+		t.Errorf("%d things are remembered of types that nobody wants", n)
+	}
+}

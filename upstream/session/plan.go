@@ -1,0 +1,348 @@
+package session
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// Which lane goes on which stream. Everything is on the main stream, except:
+// a type that is wanted both by name and by wildcard has its second lane on the
+// auxiliary stream (WILD-13), and a quarantined lane has a stream of its own
+// (H-39). A server keeps per-type state for the life of a stream, so that a type
+// never changes its lane on one: go-control-plane, for one, answers a wildcard
+// that follows names without what it has sent by name.
+
+// takeChanges passes what the Hub says of interest on to the streams.
+func (c *Core) takeChanges(now time.Time) {
+	var fresh []fanout.Lane
+	changes, later := c.hub.Changes(now, func(lane fanout.Lane) (by fanout.Carrier, carried bool) {
+		if s := c.carrier(lane); s != nil {
+			return fanout.Carrier{Origin: s.stream.origin, Until: s.stream.lanes[lane.Type].gathers}, true
+		}
+		return by, false
+	})
+	c.changesAt = later
+	for lane, i := range changes {
+		if s := c.carrier(lane); s != nil {
+			if l := s.stream.lanes[lane.Type]; l.returns(i) && !s.stream.takesBack(l, lane, now) {
+				c.replace(s, now)
+			} else {
+				s.stream.change(l, i)
+			}
+		} else if len(i.Want) > 0 {
+			fresh = append(fresh, lane)
+		}
+	}
+	c.place(now)
+	c.hasten(fresh)
+}
+
+// hasten cuts a back-off short for a lane that nobody has asked for yet. The
+// server is there, and may be refusing another type; this one need not wait for
+// that one's sake (H-39).
+func (c *Core) hasten(fresh []fanout.Lane) {
+	s := &c.main
+	if s.openAt.IsZero() || !s.refused {
+		return
+	}
+	for _, lane := range fresh {
+		if floor := s.attempt.Add(reconnectFloor); !c.suspects.suspected(lane.Type) && floor.Before(s.openAt) {
+			s.openAt = floor
+		}
+	}
+}
+
+// carrier is the open stream that carries a lane, or nil.
+func (c *Core) carrier(lane fanout.Lane) *slot {
+	for _, s := range c.slots() {
+		if s.open() {
+			if l := s.stream.lanes[lane.Type]; l != nil && l.lane == lane {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// place makes the streams fit what is wanted.
+func (c *Core) place(now time.Time) {
+	c.acquit()
+	lanes := c.hub.Lanes()
+	wanted := newLanes(lanes)
+	c.suspects.forget(wanted)
+	maps.DeleteFunc(c.accepted, func(lane fanout.Lane, _ acceptance) bool { return !wanted.has(lane) })
+	c.forgetSilence(wanted)
+	c.forgetUncertain(wanted)
+	slices.SortFunc(lanes, inPlan)
+	for _, lane := range lanes {
+		if !c.Allowed(lane.Type) || c.carrier(lane) != nil {
+			continue
+		}
+		s := c.choose(lane, wanted)
+		if _, bad := c.suspects.quarantined[lane.Type]; s == nil && bad {
+			continue // no more solo streams; it stays unavailable
+		}
+		if s == nil || s.open() && !s.stream.takes(lane, now) {
+			c.renew(now)
+			s = &c.main
+		}
+		if s.open() {
+			s.stream.carry(lane, c.suspects.suspected(lane.Type), now)
+		} else {
+			c.want(s, lane, now)
+		}
+	}
+	c.release(wanted, now)
+}
+
+// lanes is a set of them. Clients can invent types, so that there may be very many.
+type lanes map[fanout.Lane]struct{}
+
+func newLanes(all []fanout.Lane) lanes {
+	set := make(lanes, len(all))
+	for _, lane := range all {
+		set[lane] = struct{}{}
+	}
+	return set
+}
+
+func (l lanes) has(lane fanout.Lane) bool {
+	_, has := l[lane]
+	return has
+}
+
+// ofType: a lane of the type is among them.
+func (l lanes) ofType(t cache.TypeURL) bool {
+	return l.has(fanout.Lane{Type: t}) || l.has(fanout.Lane{Type: t, Wildcard: true})
+}
+
+// inPlan is the order in which lanes are placed: after a reconnect the wildcard goes
+// on the main stream (WILD-16).
+func inPlan(a, b fanout.Lane) int {
+	switch {
+	case a.Wildcard == b.Wildcard:
+		return laneOrder(a, b)
+	case a.Wildcard:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// acquit ends the quarantine of types that the control plane has answered for. Their
+// solo streams go on while they last.
+func (c *Core) acquit() {
+	for lane, s := range c.solo {
+		if _, bad := c.suspects.quarantined[lane.Type]; bad && s.answered {
+			delete(c.suspects.quarantined, lane.Type)
+			c.effects = append(c.effects, Effect{Lane: lane, Conviction: true})
+		}
+	}
+}
+
+// choose is the stream on which a lane belongs.
+func (c *Core) choose(lane fanout.Lane, wanted lanes) *slot {
+	if q := c.suspects.quarantined[lane.Type]; q != nil {
+		s := c.solo[lane]
+		if s == nil && len(c.solo) < c.config.bounds().Solo {
+			s = &slot{role: Solo, lane: lane, backoff: &q.backoff}
+			c.solo[lane] = s
+		}
+		return s
+	}
+	if c.main.open() {
+		other, carried := c.main.stream.lane(lane.Type)
+		if carried && other != lane && wanted.has(other) {
+			return &c.aux
+		}
+		return &c.main // which may have to be renewed for it
+	}
+	if !lane.Wildcard && wanted.has(fanout.Lane{Type: lane.Type, Wildcard: true}) {
+		return &c.aux
+	}
+	return &c.main
+}
+
+// want schedules a stream for a lane.
+func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
+	switch {
+	case s == &c.aux && !c.main.open(), s.id != 0:
+		// It follows the main stream, or is being opened.
+	case s.openAt.IsZero():
+		s.openAt = now
+		if floor := s.attempt.Add(reconnectFloor); !s.attempt.IsZero() && floor.After(now) {
+			s.openAt = floor
+		}
+		q := c.suspects.quarantined[lane.Type]
+		if s.role == Solo && q != nil && (q.notBefore.IsZero() || q.notBefore.After(s.openAt)) {
+			s.outage.begin(now.Add(-c.config.UnavailableAfter), q.message)
+			s.openAt = latest(s.openAt, q.notBefore)
+		} // else whoever asks for the type now waits for the attempt's outcome
+	}
+}
+
+// release takes lanes that are over off their streams, and ends streams that have
+// nothing left to do. The main stream stays.
+func (c *Core) release(wanted lanes, now time.Time) {
+	for _, s := range c.slots() {
+		if !s.open() {
+			continue
+		}
+		for t, l := range s.stream.lanes {
+			if l.idle() && !(!l.lane.Wildcard && c.hub.Shows(t)) || l.first && !wanted.has(l.lane) {
+				s.stream.drop(t, now)
+			}
+		}
+	}
+	for lane, s := range c.solo {
+		_, bad := c.suspects.quarantined[lane.Type]
+		switch {
+		case wanted.has(lane) && (bad || s.open()):
+			continue
+		default:
+			c.shut(s)
+			delete(c.solo, lane)
+		}
+	}
+	if (c.aux.id != 0 || !c.aux.openAt.IsZero()) && !c.needed(wanted) {
+		busy := false
+		if c.aux.open() {
+			for _, l := range c.aux.stream.lanes {
+				busy = busy || wanted.has(l.lane)
+			}
+		}
+		c.shut(&c.aux)
+		c.aux.openAt = time.Time{}
+		if busy {
+			c.renew(now) // what it carried belongs on the main stream, which cannot take it in
+		}
+	}
+}
+
+// replace begins a new stream in place of one.
+func (c *Core) replace(s *slot, now time.Time) {
+	if s.role != Solo {
+		c.renew(now)
+		return
+	}
+	c.shut(s)
+	s.openAt = latest(now, s.attempt.Add(reconnectFloor))
+}
+
+// renew begins a new main stream in place of the one there is, with the versions at
+// hand, so that nothing is sent twice.
+func (c *Core) renew(now time.Time) {
+	if c.main.id == 0 {
+		return
+	}
+	c.shut(&c.aux)
+	c.shut(&c.main)
+	c.aux.openAt = time.Time{}
+	c.main.openAt = latest(now, c.main.attempt.Add(reconnectFloor))
+}
+
+// dropAux ends the auxiliary stream with the main one: which lane goes where is
+// decided again (WILD-16).
+func (c *Core) dropAux() {
+	c.shut(&c.aux)
+	*c.aux.backoff, c.aux.openAt, c.aux.outage = c.config.Backoff, time.Time{}, outage{}
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// needed: some type is wanted both ways, and so the auxiliary stream is.
+func (c *Core) needed(wanted lanes) bool {
+	for l := range wanted {
+		if _, bad := c.suspects.quarantined[l.Type]; l.Wildcard && !bad && wanted.has(fanout.Lane{Type: l.Type}) {
+			return true
+		}
+	}
+	return false
+}
+
+// acquitAll ends every quarantine, and forgets all suspicions.
+func (c *Core) acquitAll() {
+	for t := range c.suspects.quarantined {
+		c.effects = append(c.effects, Effect{Lane: fanout.Lane{Type: t}, Conviction: true})
+	}
+	c.suspects = newSuspects(c.config.bounds().Quarantined)
+}
+
+// Allowed: a type may be asked for (H-39).
+func (c *Core) Allowed(t cache.TypeURL) bool {
+	return len(c.config.Types) == 0 || slices.Contains(c.config.Types, t)
+}
+
+// tellAvailability lets the Hub know which lanes upstream does not answer on.
+func (c *Core) tellAvailability(now time.Time) {
+	lanes := c.hub.Lanes()
+	wanted := newLanes(lanes)
+	for _, lane := range lanes {
+		message, failing := c.unavailable(lane, wanted, now)
+		was := c.told[lane]
+		if failing == (was != nil) {
+			continue
+		}
+		var status *statuspb.Status
+		if failing {
+			status = &statuspb.Status{Code: cache.Unavailable, Message: message}
+		}
+		c.tell(lane, status)
+	}
+	for lane := range c.told {
+		if !wanted.has(lane) {
+			c.tell(lane, nil)
+		}
+	}
+}
+
+func (c *Core) tell(lane fanout.Lane, status *statuspb.Status) {
+	if status == nil {
+		delete(c.told, lane)
+	} else {
+		c.told[lane] = status
+	}
+	c.effects = append(c.effects, Effect{Lane: lane, Availability: true, Status: status})
+}
+
+func (c *Core) unavailable(lane fanout.Lane, wanted lanes, now time.Time) (message string, failing bool) {
+	if !c.Allowed(lane.Type) {
+		return "xds-relay: " + strings.TrimSpace(string(lane.Type)) + " is not among upstream.types", true
+	}
+	s := c.carrier(lane)
+	if s == nil {
+		s = c.choose(lane, wanted)
+	}
+	if _, bad := c.suspects.quarantined[lane.Type]; s == nil && bad {
+		return "xds-relay: the control plane refuses this type", true
+	}
+	if s == nil {
+		s = &c.main
+	}
+	if s == &c.aux && !c.main.open() {
+		s = &c.main
+	}
+	if !s.failing(&c.config, now) || c.hushed.After(now) {
+		return "", false
+	}
+	if s.role == Solo {
+		return "xds-relay: the control plane refuses this type: " + s.outage.message, true
+	}
+	if s.outage.denied {
+		return "xds-relay: the control plane refuses the relay: " + s.outage.message, true
+	}
+	return "xds-relay: the control plane does not answer: " + cmp.Or(s.outage.message, "there is no connection to it yet"), true
+}

@@ -1,0 +1,120 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// Probes are streams to the entries that are preferred to the one in use (UP-14).
+// Each asks for one lane, another one each time, and of too many names for others each
+// time. It tells the Hub nothing: what counts is that a resource comes, and that the
+// stream is alive some time later. Then the entry is returned to.
+
+// tickProbes schedules the probes, and gives up those that get no resource.
+func (c *Core) tickProbes(now time.Time) {
+	idle := len(c.probeable()) == 0
+	for i := range c.entries[:c.current] {
+		e := &c.entries[i]
+		p := &e.probe
+		switch {
+		case idle:
+			c.shut(p)
+			p.openAt, e.back = time.Time{}, time.Time{}
+		case p.open() && !p.answered && !p.giveUpAt(&c.config).After(now):
+			c.shut(p)
+			c.probeLater(e, now)
+		case p.open() && p.answered:
+			if at := e.backAt(&c.config); at.After(now) {
+				break
+			} else if !c.checks(p) || !p.alive.heard.Before(at) {
+				c.failback(i, now)
+				return
+			}
+			if p.alive.checking.IsZero() {
+				c.tickAlive(p, now)
+			}
+		case p.id == 0 && p.openAt.IsZero():
+			p.openAt = latest(now, e.notBefore)
+		}
+	}
+}
+
+// probeDeadline is when to look at the probe of an entry.
+func (c *Core) probeDeadline(e *entry) time.Time {
+	switch p := &e.probe; {
+	case !p.answered:
+		return p.giveUpAt(&c.config)
+	case !p.alive.checking.IsZero():
+		return time.Time{}
+	case !c.checks(p):
+		return e.backAt(&c.config)
+	default:
+		return c.aliveAt(p)
+	}
+}
+
+// giveUpAt is when a probe has been silent for too long.
+func (s *slot) giveUpAt(c *Config) time.Time { return s.opened.Add(c.Missing) }
+
+func (c *Core) probeLater(e *entry, now time.Time) {
+	e.notBefore, e.back = now.Add(e.backoff.Failed(c.random())), time.Time{}
+	e.probe.openAt = e.notBefore
+}
+
+// probeOpened lets a probe ask.
+func (c *Core) probeOpened(s *slot) {
+	e := &c.entries[s.entry]
+	lanes := c.probeable()
+	round := e.turn / max(len(lanes), 1) // of this lane
+	s.stream = c.newStream(s, func(lane fanout.Lane, _ bool) ([]string, []cache.Held) {
+		names := c.hub.Names(lane)
+		if n, most := len(names), c.config.bounds().Probed; n > most {
+			from := round * most % n
+			names = slices.Concat(names[from:], names[:from])[:most]
+		}
+		return names, nil
+	})
+	if len(lanes) > 0 {
+		s.stream.carry(lanes[e.turn%len(lanes)], false, s.opened)
+		e.turn++
+	}
+}
+
+// probeable are the lanes that a probe may ask for, in order.
+func (c *Core) probeable() []fanout.Lane {
+	lanes := slices.DeleteFunc(c.hub.Lanes(), func(l fanout.Lane) bool { return !c.Allowed(l.Type) })
+	slices.SortFunc(lanes, inPlan)
+	return lanes
+}
+
+// probed takes in what a probe brings: the first resource is what counts.
+func (c *Core) probed(s *slot, d *Response, now time.Time) {
+	s.alive.message(now)
+	if u := s.stream.used[d.TypeURL]; u != nil && len(d.Update.Set) > 0 && !s.answered {
+		s.answered = true
+		c.entries[s.entry].back = now
+	}
+}
+
+// newStream is the state of a stream that has just been opened.
+func (c *Core) newStream(s *slot, r restate) *streamState {
+	e := &c.entries[s.entry]
+	origin := cache.Origin{Entry: e.Name, SotW: s.sotw}
+	if r == nil {
+		r = c.restate(s, origin)
+	}
+	stream := newStream(&c.config, c.hub, &s.alive, origin, r)
+	stream.limit = e.maxRequest(&c.config)
+	switch {
+	case !s.sotw:
+		stream.writer = deltaWriter{stream}
+	case s.role == Probe: // what it accepts is of no account
+		stream.writer = sotwWriter{stream, make(map[fanout.Lane]acceptance)}
+	default:
+		stream.writer = sotwWriter{stream, c.accepted}
+	}
+	return stream
+}

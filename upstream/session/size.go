@@ -1,0 +1,204 @@
+package session
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// A union of interest grows beyond what any one client asks for, and servers refuse a
+// message that is too long, with the stream. So a long list of names goes over several
+// requests (UP-17). How long a request becomes is counted name by name: a message is
+// not made to be measured, and a name that waits is sorted once, however many requests
+// go before it.
+
+// room is what a request has left of the limit.
+type room struct {
+	left int
+	used bool
+}
+
+// unlimited is the room of a request that cannot be split.
+func unlimited() *room { return &room{left: math.MaxInt} }
+
+// room is that of a Delta request of a type, with the node if it carries one.
+func (s *streamState) room(t cache.TypeURL, node *core.Node) *room {
+	return &room{left: s.limit - proto.Size(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: string(t)})}
+}
+
+// take takes the room for something, if there is any: something fits always.
+func (r *room) take(size int) bool {
+	if r.used && size > r.left {
+		return false
+	}
+	r.left, r.used = r.left-size, true
+	return true
+}
+
+// tag is what the number of each field takes that is counted here.
+const tag = 1
+
+// nameSize is what a name takes in a list.
+func nameSize(name string) int { return tag + protowire.SizeBytes(len(name)) }
+
+// versionSize is what a name and its version take in the map.
+func versionSize(name, version string) int {
+	return tag + protowire.SizeBytes(nameSize(name)+nameSize(version))
+}
+
+// pending are names that are to be written, in batches, each sorted: what comes while
+// one is being written is in the next.
+type pending struct {
+	set   map[string]struct{}
+	batch []string // what is left of it; some may not be in the set any more
+}
+
+func newPending() pending { return pending{set: make(map[string]struct{})} }
+
+func (p *pending) add(name string)    { p.set[name] = struct{}{} }
+func (p *pending) remove(name string) { delete(p.set, name) }
+func (p *pending) len() int           { return len(p.set) }
+
+func (p *pending) has(name string) bool {
+	_, ok := p.set[name]
+	return ok
+}
+
+// take takes as many as there is room for, in order, except for some that are to wait.
+func (p *pending) take(r *room, wait func(name string) bool) (names []string) {
+	begun := len(p.batch) > 0
+	if begun {
+		if names = p.takeBatch(nil, r, wait); len(p.batch) > 0 {
+			return names
+		}
+	}
+	p.batch = slices.Sorted(maps.Keys(p.set))
+	if names = p.takeBatch(names, r, wait); begun {
+		slices.Sort(names)
+	}
+	return names
+}
+
+func (p *pending) takeBatch(names []string, r *room, wait func(name string) bool) []string {
+	for i, name := range p.batch {
+		switch {
+		case !p.has(name) || wait(name):
+		case !r.take(nameSize(name)):
+			p.batch = p.batch[i:]
+			return names
+		default:
+			p.remove(name)
+			names = append(names, name)
+		}
+	}
+	p.batch = nil
+	return names
+}
+
+// opening is how a lane is asked for: what its first request says, and what that leaves.
+type opening struct {
+	listed []string
+	shown  map[string]string // name to version
+	// rest are names that later requests list, hidden what is here and not shown.
+	rest, hidden []string
+}
+
+// fit divides the whole interest of a lane: the first request lists as many names as
+// there is room for, each with the versions of what it leads to, as far as they fit. A
+// version never goes without a name that leads to it: no interest would cover it yet.
+func fit(r *room, names []string, here []cache.Held) (o opening) {
+	o.shown = make(map[string]string, len(here))
+	size := 0
+	for _, name := range names {
+		size += nameSize(name)
+	}
+	for _, h := range here {
+		size += versionSize(h.Name, h.Upstream)
+		o.shown[h.Name] = h.Upstream
+	}
+	if size <= r.left {
+		o.listed = names
+		return o
+	}
+	leads := make([][]cache.Held, len(names))
+	for _, h := range here {
+		i := leadsTo(names, h)
+		leads[i] = append(leads[i], h)
+	}
+	clear(o.shown)
+	for i, name := range names {
+		if !r.take(nameSize(name)) {
+			o.rest = names[i:]
+			break
+		}
+		for _, h := range leads[i] {
+			if r.take(versionSize(h.Name, h.Upstream)) {
+				o.shown[h.Name] = h.Upstream
+			}
+		}
+	}
+	o.listed = names[:len(names)-len(o.rest)]
+	for _, h := range here {
+		if _, ok := o.shown[h.Name]; !ok {
+			o.hidden = append(o.hidden, h.Name)
+		}
+	}
+	return o
+}
+
+// leadsTo is which of the names, in order, is the first that leads to a resource.
+func leadsTo(names []string, h cache.Held) int {
+	first := len(names)
+	for i := -1; i < len(h.Aliases); i++ {
+		name := h.Name
+		if i >= 0 {
+			name = h.Aliases[i]
+		}
+		if at, listed := slices.BinarySearch(names, name); listed {
+			first = min(first, at)
+		}
+	}
+	if first == len(names) {
+		first = 0 // the wildcard
+	}
+	return first
+}
+
+// maxRequest is the limit of a request to the entry.
+func (e *entry) maxRequest(c *Config) int {
+	switch {
+	case e.lowered > 0:
+		return e.lowered
+	case c.MaxRequest > 0:
+		return c.MaxRequest
+	}
+	return math.MaxInt
+}
+
+// tooLong judges a stream that the server ended for want of resources: a long request
+// was written on it, which is most likely why. Those that follow are at most half as
+// long (UP-17). More than half of the limit is long, and so is what could be shorter: a
+// server may take much less than the limit.
+func (c *Core) tooLong(s *slot) bool {
+	least := c.config.bounds().MinRequest
+	if !s.open() || s.stream.longest <= min(s.stream.limit/2, least) {
+		return false
+	}
+	e := &c.entries[s.entry]
+	half := min(s.stream.limit, s.stream.longest) / 2
+	e.lowered = min(e.maxRequest(&c.config), max(half, least))
+	notice := fmt.Sprintf("the control plane ends a stream on which a request of %d bytes was written; none will be longer than %d from now on", s.stream.longest, e.lowered)
+	if s.sotw {
+		notice = fmt.Sprintf("the control plane ends a stream on which a request of %d bytes was written; a list of names cannot be split in SotW, so that its limit has to be raised", s.stream.longest)
+	}
+	c.effects = append(c.effects, Effect{Notice: notice, Entry: e.Name})
+	return true
+}

@@ -1,0 +1,131 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/header"
+)
+
+// StreamID numbers the attempts to open a stream.
+type StreamID uint64
+
+// Role is what a stream is for.
+type Role string
+
+const (
+	Main      Role = "main"  // everything except what follows
+	Auxiliary Role = "aux"   // the second lane of types wanted both ways (WILD-13)
+	Solo      Role = "solo"  // one quarantined type (H-39)
+	Probe     Role = "probe" // whether a preferred entry is back (UP-14)
+)
+
+// Open is a stream that is to be opened now.
+type Open struct {
+	ID   StreamID
+	Role Role
+	// Entry is the index of the control plane, SotW the variant.
+	Entry int
+	SotW  bool
+	// Via are the relays it comes through, this one last (NODE-11).
+	Via []string
+	// Headers are its clients', for the control planes that are sent them (NODE-13).
+	Headers []header.Header
+}
+
+// slot is one stream and, between streams, the schedule of the next.
+type slot struct {
+	role Role
+	lane fanout.Lane // of a solo slot
+	// Of the current attempt: the index of its entry, and the variant.
+	entry int
+	sotw  bool
+
+	// The schedule; survives the stream.
+	backoff *Backoff
+	openAt  time.Time // zero: not wanted
+	attempt time.Time // when the last attempt began
+	refused bool      // the last end was a status from the server
+
+	// What is wrong; survives the stream.
+	outage outage
+
+	// The stream; all of it dies with it.
+	id       StreamID // zero: none
+	opened   time.Time
+	hops     int // the length of the way it has told
+	alive    liveness
+	stream   *streamState // nil: not open yet
+	answered bool
+}
+
+func (s *slot) open() bool { return s.stream != nil }
+
+// attempt begins an attempt to open a stream.
+func (c *Core) attempt(s *slot, now time.Time) Open {
+	c.lastID++
+	s.id, s.attempt, s.openAt, s.answered = c.lastID, now, time.Time{}, false
+	switch s.role {
+	case Main:
+		s.entry = c.current
+		s.sotw = c.entry().variant(now)
+	case Probe:
+		s.sotw = c.entries[s.entry].variant(now)
+	default:
+		s.entry, s.sotw = c.current, c.main.sotw
+	}
+	s.hops = len(c.via)
+	open := Open{ID: s.id, Role: s.role, Entry: s.entry, SotW: s.sotw, Via: append(slices.Clone(c.via), c.config.Hop)}
+	if c.entries[s.entry].ForwardHeaders {
+		open.Headers = c.config.Headers
+	}
+	return open
+}
+
+// all are the slots of the entry in use, and the probes of those before it.
+func (c *Core) all() []*slot {
+	all := c.slots()
+	for i := range c.entries[:c.current] {
+		all = append(all, &c.entries[i].probe)
+	}
+	return all
+}
+
+// slots are those of the entry in use.
+func (c *Core) slots() []*slot {
+	slots := []*slot{&c.main, &c.aux}
+	for _, s := range c.solo {
+		slots = append(slots, s)
+	}
+	return slots
+}
+
+func (c *Core) slot(id StreamID) *slot {
+	for _, s := range c.all() {
+		if s.id == id && id != 0 {
+			return s
+		}
+	}
+	return nil
+}
+
+// Uses reports whether a stream is in use, or being opened: what is said on another
+// nobody hears.
+func (c *Core) Uses(id StreamID) bool { return c.slot(id) != nil }
+
+// stop forgets a stream that is gone.
+func (c *Core) stop(s *slot) {
+	if s.open() && s.role != Probe {
+		c.effects = append(c.effects, Effect{Over: s.id})
+	}
+	s.id, s.stream, s.answered, s.outage.suspended = 0, nil, false, false
+}
+
+// shut ends a stream of our own accord.
+func (c *Core) shut(s *slot) {
+	if s.id != 0 {
+		c.closing = append(c.closing, s.id)
+		c.stop(s)
+	}
+}

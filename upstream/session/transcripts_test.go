@@ -1,0 +1,11 @@
+package session_test
+
+import (
+	"testing"
+
+	"github.com/xds-relay/xds-relay/internal/xdstest/play"
+)
+
+// TestTranscripts plays every transcript of the protocol against the pure parts of the
+// relay, this package among them.
+func TestTranscripts(t *testing.T) { play.Pure(t, "../../internal/xdstest/testdata") }
