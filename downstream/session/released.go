@@ -68,16 +68,15 @@ func (d *deltaState) erase(ledTo []string) {
 		subscribed, _ := v.Wildcard()
 		for _, name := range ledTo {
 			_, own := v.Lookup(name)
+			_, some := d.of(v, name)
 			switch {
 			case own, v.Leads(name):
 				d.release(name) // what leads there may not have been looked at when it leads elsewhere
-			case subscribed:
-				if _, some := d.of(v, name); some {
-					d.left.add(name)
-				}
-			case len(v.Names()) > 0 && d.mayLead(v, name):
+			case some && subscribed:
+				d.left.add(name)
+			case some && !subscribed && len(v.Names()) > 0 && d.mayLead(v, name):
 				d.releaseAs(name, released{unknown: d.lists(v, name) == nil})
-			default:
+			case !subscribed:
 				d.exact.forget(name)
 			}
 		}
