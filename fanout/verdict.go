@@ -85,12 +85,13 @@ func (x *index) withhold(s *Subscription, withheld bool) {
 }
 
 // Unproven reports whether the wildcard's set of a type is not complete, or only from disk, or
-// has members that a fault has spared, or may have others that clients came with: silence about
-// it leaves open what it is.
+// has members that upstream has not announced and was not shown, or may have others that clients
+// came with: silence about it leaves open what it is.
 func (h *Hub) Unproven(t cache.TypeURL) (unproven bool) {
 	h.look(t, func(x *index) {
-		doubted := x.withheld > 0 && x.wildcard.doubts.any()
-		unproven = x.wildcard.held && (!x.wildcard.synced || x.wildcard.restored.set || doubted || x.unswept())
+		w := &x.wildcard
+		doubted := x.withheld > 0 && w.doubts.any()
+		unproven = w.held && (!w.synced || w.restored.set || doubted || len(w.Unconfirmed()) > 0)
 	})
 	return unproven
 }

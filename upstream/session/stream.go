@@ -110,9 +110,8 @@ type laneState struct {
 	// too long (silence.go).
 	question uint64
 	lookAt   time.Time
-	// mapped: the opening request showed versions; partly: not those of all that is here, for
-	// want of room (UP-17).
-	mapped, partly bool
+	// mapped: the opening request showed versions.
+	mapped bool
 	// sent are the names subscribed on this stream, with the time.
 	sent map[string]time.Time
 	// want and drop are changes not written yet. A name in both is dropped
@@ -373,7 +372,7 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	if !l.lane.Wildcard && s.hub.Doubtful(l.lane.Type) {
 		l.settle.beginWarm()
 	}
-	l.mapped, l.partly = len(o.shown) > 0, len(o.hidden) > 0
+	l.mapped = len(o.shown) > 0
 	return req
 }
 

@@ -48,7 +48,7 @@ func (c *Core) tickBare(s *slot, l *laneState, now time.Time) (replaced bool) {
 		return false
 	}
 	for _, other := range s.stream.lanes {
-		if !c.bareAt(s, other).IsZero() && (other.partly || c.hub.Unproven(other.lane.Type)) {
+		if !c.bareAt(s, other).IsZero() && c.hub.Unproven(other.lane.Type) {
 			c.bare[other.lane] = true
 		}
 	}
