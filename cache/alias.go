@@ -62,8 +62,11 @@ func dropped(before, now *Resource) []string {
 }
 
 // recover ends the errors over aliases: whoever has the resource has what they lead to.
-func (t *Table) recover(aliases []string) {
+func (t *Table) recover(aliases []string, touched []ID) []ID {
 	for _, alias := range aliases {
-		t.entries[t.ids[alias]].err = nil
+		if a := t.ids[alias]; t.entries[a].err != nil {
+			t.entries[a].err, touched = nil, append(touched, a)
+		}
 	}
+	return touched
 }

@@ -247,8 +247,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 		if had {
 			touched = append(touched, id)
 		}
-		t.recover(r.Aliases)
-		return touched, false
+		return t.recover(r.Aliases, touched), false
 	}
 	touched = append(touched, id)
 	t.tell(id, e.resource, r)

@@ -172,16 +172,28 @@ func (x *index) passOn(name string) {
 	x.disown(name, "")
 }
 
-// unset drops the copy that bears a name, and marks all names that led to it.
+// unset drops the copy that bears a name, and marks all names that led to it. Those to whom the
+// wildcard lends the same are told its TTL.
 func (x *index) unset(own cache.ID) {
 	for name := range names(x.named.Own(own)) {
 		if id, ok := x.named.Find(name); ok {
 			x.markContent(id)
 		}
 	}
-	member := x.named.Name(own)
+	member, limited := x.named.Name(own), expires(&x.named.Table, own)
 	x.named.Unset(own)
 	x.frees(member)
+	w, ok := x.wildcard.Find(member)
+	if !ok || x.wildcard.Own(w) == nil {
+		return
+	}
+	still := x.limited(member)
+	if limited && !still {
+		x.wildcard.LoseTTL(w, x.next())
+	}
+	if limited || still {
+		x.wildcard.markRenewed(x.wildcard.Own(w))
+	}
 }
 
 // frees marks a member of the wildcard's set for those to whom it is lent, and was not as long as

@@ -223,13 +223,13 @@ func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, sh
 	return silent, shown
 }
 
-// Lacking are those of the names of a type that have no copy that their own lane keeps
-// current.
+// Lacking are those of the names of a type that upstream does not have, or has not answered: an error is
+// an answer.
 func (h *Hub) Lacking(t cache.TypeURL, names []string, stream uint64) (lacking []string) {
 	h.look(t, func(x *index) {
 		for _, name := range names {
 			_, silent := x.silent(name, stream)
-			if id, ok := x.named.Find(name); ok && (silent || x.named.Answer(id).State != cache.Present) {
+			if id, ok := x.named.Find(name); ok && (silent || x.named.Answer(id).State == cache.Absent) {
 				lacking = append(lacking, name)
 			}
 		}

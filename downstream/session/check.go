@@ -141,7 +141,7 @@ func (x *exchange) mentions(v fanout.View, name string) bool {
 	}
 	_, member := v.Change(name)
 	subscribed, synced := v.Wildcard()
-	return subscribed && (member || !synced)
+	return subscribed && (member || !synced || min(x.told, x.untold) < v.Forgotten()) // it may have been one
 }
 
 // owes: the client is to be told of a resource that nothing covers.

@@ -175,28 +175,39 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 }
 
 // recall takes in what a later request says of what the client came with: what it asks for is
-// to be answered now (DOWN-DELTA-7), and what it gives up it has dropped (DOWN-DELTA-16). Under
-// the wildcard that may be a member which was never named (row m).
+// to be answered now (DOWN-DELTA-7), and what it gives up it has dropped (DOWN-DELTA-16), unless
+// one of its names leads there (NAME-5). Under the wildcard that may be a member which was never
+// named (row m).
 func (d *deltaState) recall(subscribe, unsubscribe []string) {
-	wildcard := false
 	d.sub.Read(func(v fanout.View) {
-		wildcard, _ = v.Wildcard()
+		wildcard, _ := v.Wildcard()
 		for _, name := range subscribe {
-			at := d.exact.find(name)
-			if !at.brings() {
-				continue
+			id, still := v.Lookup(name)
+			if still || wildcard {
+				d.recallName(name)
 			}
-			version := at.version
-			d.judge(name)
-			if _, still := v.Lookup(name); still || wildcard {
-				d.exact.note(name, version, true)
+			if !still {
+				continue // it is given up as well
+			}
+			for _, r := range v.Answer(id).Resources() {
+				d.recallName(r.Name)
+			}
+		}
+		for _, name := range unsubscribe {
+			if !wildcard && !v.Leads(name) {
+				d.judge(name)
 			}
 		}
 	})
-	if wildcard || len(unsubscribe) == 0 {
-		return
+}
+
+// recallName has what the client came with of a resource count as what it was sent.
+func (d *deltaState) recallName(name string) {
+	if at := d.exact.find(name); at.brings() {
+		version := at.version
+		d.judge(name)
+		d.exact.note(name, version, true)
 	}
-	d.judge(unsubscribe...)
 }
 
 // due: there may be something to send.

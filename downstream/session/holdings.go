@@ -211,11 +211,13 @@ func (h *holdings) gone(names []string) {
 // leaveName takes in that a name is about to be given up, and returns the resources that the
 // client has because of it. Under the wildcard it has that until it is told what the wildcard has.
 func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
+	name := v.Name(id)
 	if led := v.LedTo(id); led != nil {
-		v.Lead(id, nil)
+		if v.Lead(id, nil); !under && !slices.Contains(led, name) {
+			h.exact.forget(name)
+		}
 		return h.exact.only(led)
 	}
-	name := v.Name(id)
 	if under && h.exact.find(name).brings() {
 		return nil // it is judged as what the client came with
 	}

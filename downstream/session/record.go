@@ -107,7 +107,11 @@ func (h *holdings) holding(v fanout.View, name string) Holding {
 	case h.unclear(v, name):
 		return Holding{Known: Unclear}
 	}
-	if r := v.Resource(name); r != nil {
+	r := v.Resource(name)
+	if id, own := v.Lookup(name); own {
+		r, _ = v.Answer(id).Own(name) // what is lent to another of its names it may have
+	}
+	if r != nil {
 		version = r.Version
 	}
 	return Holding{Differs, version}

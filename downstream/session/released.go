@@ -135,7 +135,7 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 // of the wildcard's set, or gone.
 func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource, p *part) {
 	version, some := d.of(v, name)
-	differs := member != nil && (version != member.Version || d.mayEnd(v, name))
+	differs := member != nil && (version != member.Version || !d.released[name].brought && d.mayEnd(v, name))
 	switch {
 	case member == nil && d.answersTo(v, name):
 		delete(d.released, name)

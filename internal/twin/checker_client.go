@@ -181,8 +181,9 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	}
 	for _, name := range unsubscribe {
 		t.recovers(name, nil)
-		if t.brought[name] && !t.interest.Wildcard {
-			delete(t.holds, name) // an alias may lead there, but the relay cannot know (DOWN-DELTA-16)
+		if t.brought[name] && !t.interest.Wildcard && !c.known[k.name].leads(name, &t.interest) {
+			t.unclear[name] = true // an alias may lead there, for all the relay knows
+			delete(t.holds, name)  // DOWN-DELTA-16
 			delete(t.brought, name)
 			delete(t.last, name)
 		}

@@ -68,6 +68,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		_, subscribed := l.names[name]
 		l.unasked = l.unasked || k.full && !l.wildcard && !s.sotw && !subscribed
 		w.unasked = unasked
+		left, isLeft := known.leftOver(name, c.since[k.name][wildcard])
 		if before := v.words[name]; l.wildcard && before.present && c.lapsed(k) {
 			w.or = before.label
 		}
@@ -78,8 +79,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			delete(v.words, name) // it has lost the alias it was wanted for
 			c.changed(k, v.lose(before))
 		}
-		if left, ok := known.leftOver(name, c.since[k.name][wildcard]); ok && !l.wildcard {
-			c.changed(k, v.lose(left)) // upstream says it for names, without an alias to which it was left (NAME-5)
+		if isLeft { // upstream says it for names, or will, without an alias to which it was left (NAME-5)
+			left.aliases = slices.DeleteFunc(slices.Clone(left.aliases), func(alias string) bool { return slices.Contains(w.aliases, alias) })
+			c.changed(k, known.byName.lose(left))
 		}
 	}
 	for _, name := range resp.GetRemovedResources() {

@@ -302,7 +302,9 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	}
 	t.seen[name] = seen{r.label, age}
 	erred := known.erred[name] || slices.ContainsFunc(aliases, func(alias string) bool { return t.interest.Names[alias] && known.erred[alias] })
-	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !erred && !(t.brought[name] && cl.ttl && known.unlimited(name, r.label)) {
+	// What an alias led to has the TTL of another copy when it falls to the wildcard's set (TTL-12).
+	member := cl.ttl && t.interest.Wildcard && !t.interest.Names[name] && t.interest.Named(name, aliases)
+	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !erred && !member && !(t.brought[name] && cl.ttl && known.unlimited(name, r.label)) {
 		t.twice = (t.warmed[name] || k.name == "LDS") && t.interest.leading(name, aliases) > 1
 		c.fail("G5", "%s: %s=%s again", who, name, r.label)
 	}

@@ -143,12 +143,12 @@ func (g *Game) subscribe(p *player, k kind, add, drop []string) {
 		return
 	}
 	// What the client came with and still wants by an alias it does not give up by
-	// name: no server could tell what that means.
-	t := g.checker.clients[p.id].topic(k.name)
+	// name, unless the relay knows that this leads there.
+	t, known := g.checker.clients[p.id].topic(k.name), g.checker.known[k.name]
 	drop = slices.DeleteFunc(slices.Clone(drop), func(name string) bool {
 		wants := t.interest.clone()
 		delete(wants.Names, name)
-		return t.brought[name] && wants.Named(name, t.holds[name].aliases)
+		return t.brought[name] && wants.Named(name, t.holds[name].aliases) && !known.leads(name, &wants)
 	})
 	g.ask(p, k, &discovery.DeltaDiscoveryRequest{
 		TypeUrl: k.url, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: drop, Node: p.node(),

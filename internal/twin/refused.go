@@ -107,10 +107,10 @@ func (r *refusal) delta(p *player, add, drop []string, brings bool, versions map
 			delete(r.room.may, name) // DOWN-DELTA-8
 		}
 	}
+	r.wildcard = r.wildcard && !slices.Contains(drop, wildcard)
 	for _, name := range drop {
 		had := r.names[name]
 		delete(r.names, name)
-		r.wildcard = r.wildcard && name != wildcard
 		if !brings { // what it comes with, and asks for nothing of, is for the relay to remove (DOWN-DELTA-11)
 			r.gives(name)
 		}
