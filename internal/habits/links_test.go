@@ -1,0 +1,121 @@
+package habits
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// link is [text](target), as this repository writes them.
+var link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+
+// notInAnchor is what a heading's anchor leaves out.
+var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
+
+// prose calls found for each line of a document that is not in a fenced block.
+func prose(markdown string, found func(n int, line string)) {
+	fenced, n := false, 0
+	for line := range strings.Lines(markdown) {
+		n++
+		switch {
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
+			fenced = !fenced
+		case !fenced:
+			found(n, line)
+		}
+	}
+}
+
+// anchors are what the headings of a document can be linked by.
+func anchors(markdown string) (list []string) {
+	prose(markdown, func(_ int, line string) {
+		heading := strings.TrimLeft(line, "#")
+		if heading != line && strings.HasPrefix(heading, " ") {
+			heading = notInAnchor.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
+			list = append(list, strings.ReplaceAll(heading, " ", "-"))
+		}
+	})
+	return list
+}
+
+// brokenLinks complains of links within the repository that lead nowhere. read returns a
+// document, or "" for what is there and is none.
+func brokenLinks(name, text string, read func(path string) (string, error)) (complaints []string) {
+	prose(text, func(n int, line string) {
+		for _, m := range link.FindAllStringSubmatch(line, -1) {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			target, anchor, _ := strings.Cut(m[1], "#")
+			path := name
+			if target != "" {
+				path = filepath.Join(filepath.Dir(name), target)
+			}
+			doc, err := read(path)
+			if err != nil || anchor != "" && !slices.Contains(anchors(doc), anchor) {
+				complaints = append(complaints, fmt.Sprintf("%s:%d: the link to %s leads nowhere: no such file or heading", name, n, m[1]))
+			}
+		}
+	})
+	return complaints
+}
+
+// readDocument reads a Markdown file of the repository; of anything else it says only whether it is
+// there.
+func readDocument(path string) (string, error) {
+	full := filepath.Join(root, path)
+	if filepath.Ext(path) != ".md" {
+		_, err := os.Stat(full)
+		return "", err
+	}
+	text, err := os.ReadFile(full)
+	return string(text), err
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	for _, name := range committed(t) {
+		if filepath.Ext(name) != ".md" {
+			continue
+		}
+		text, err := readDocument(name)
+		if err != nil {
+			continue // deleted but not yet staged
+		}
+		for _, complaint := range brokenLinks(name, text, readDocument) {
+			t.Error(complaint)
+		}
+	}
+}
+
+func TestLinksLeadSomewhereCanFail(t *testing.T) {
+	read := func(path string) (string, error) {
+		documents := map[string]string{"README.md": "# Top\n## What's `new`?\n", "docs/a.md": "# A\n", "bench": ""}
+		if text, ok := documents[path]; ok {
+			return text, nil
+		}
+		return "", os.ErrNotExist
+	}
+	for _, s := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"a file", "[a](docs/a.md)", nil},
+		{"a folder", "[b](bench)", nil},
+		{"a heading", "[a](docs/a.md#a), [n](#whats-new)", nil},
+		{"elsewhere", "[x](https://example.com/none)", nil},
+		{"in a block", "```\n[x](none)\n```\n", nil},
+		{"no such file", "\n[x](none.md)", []string{"README.md:2"}},
+		{"no such heading", "[a](docs/a.md#b)", []string{"README.md:1"}},
+		{"no such heading here", "[n](#whats-old)", []string{"README.md:1"}},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			if got := places(brokenLinks("README.md", s.text, read)); !slices.Equal(got, s.want) {
+				t.Errorf("complaints at %q, want %q", got, s.want)
+			}
+		})
+	}
+}
