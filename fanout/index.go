@@ -58,6 +58,7 @@ type index struct {
 
 	// Scratch of one Apply.
 	touched []cache.ID
+	fading  []cache.ID // what lingers, and may lead to nothing now
 	woken   []*Subscriber
 	// Of one Apply: where the changes come from, and how many clients are told of them.
 	source            *cache.Source
@@ -90,7 +91,7 @@ func (x *index) markNamed(touched []cache.ID) {
 	x.touched = touched
 	for _, id := range touched {
 		x.markContent(id)
-		x.goesAbsent(id)
+		x.fades(id)
 	}
 }
 
@@ -128,7 +129,9 @@ func (x *index) wake(s *Subscriber) {
 	}
 }
 
+// takeWoken ends a change, and returns whom to wake after it.
 func (x *index) takeWoken() []*Subscriber {
+	x.faded()
 	woken := x.woken
 	x.woken = nil
 	return woken

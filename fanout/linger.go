@@ -37,15 +37,23 @@ func (x *index) lapses(id cache.ID) {
 	}
 }
 
-// goesAbsent: what a name leads to has changed. One that leads to nothing any more lingers no
-// more (UP-7), unless it is from disk and nobody has come back for it.
-func (x *index) goesAbsent(id cache.ID) {
-	if !x.absent(id) {
-		return
+// fades: what a name leads to has changed. If it lingers, and leads to nothing at the end of the
+// change, it does not linger any more.
+func (x *index) fades(id cache.ID) {
+	if x.linger.has(id) {
+		x.fading = append(x.fading, id)
 	}
-	if _, awaited := x.named.restored.awaited[x.named.Name(id)]; !awaited {
-		x.lapses(id)
+}
+
+// faded gives up what lingers and leads to nothing any more (UP-7), unless it is from disk and nobody
+// has come back for it.
+func (x *index) faded() {
+	for _, id := range x.fading {
+		if _, awaited := x.named.restored.awaited[x.named.Name(id)]; !awaited && x.absent(id) {
+			x.lapses(id)
+		}
 	}
+	x.fading = x.fading[:0]
 }
 
 // bound gives up what is too much.

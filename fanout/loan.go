@@ -224,7 +224,7 @@ func (x *index) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
 func (x *index) markLent(member string, to []cache.ID) {
 	x.touched = to
 	for _, id := range distinct(to) {
-		if x.goesAbsent(id); !x.wants(id) {
+		if x.fades(id); !x.wants(id) {
 			continue
 		}
 		for _, s := range x.interest[id] {

@@ -236,7 +236,7 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		_, byName := known.byName.present(name)
 		_, byWildcard := known.byWildcard.present(name)
 		switch {
-		case expired && !byName && !byWildcard && (!cl.sotw || k.full) && !c.inDoubt(k, name, &t.interest, false):
+		case expired && !byName && !byWildcard && (!cl.sotw || k.full) && !(t.interest.Wildcard && c.doubted(k.name, true, name)):
 			c.fail("TTL-2", "c%d %s keeps up, and holds %s=%s, which has expired", id, k.name, name, h.label)
 		case cl.ttl && !t.nacked && (byName || byWildcard) && known.states(name, h.label) && !known.lasts(name, h.label, h.ends):
 			c.fail("TTL-4", "c%d %s keeps up, and holds %s=%s until %v, which is not what upstream says", id, k.name, name, h.label, h.ends)
