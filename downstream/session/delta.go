@@ -182,15 +182,11 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 	d.sub.Read(func(v fanout.View) {
 		wildcard, _ := v.Wildcard()
 		for _, name := range subscribe {
-			id, still := v.Lookup(name)
-			if still || wildcard {
+			if id, still := v.Lookup(name); still { // else it is given up as well
 				d.recallName(name)
-			}
-			if !still {
-				continue // it is given up as well
-			}
-			for _, r := range v.Answer(id).Resources() {
-				d.recallName(r.Name)
+				d.recallLed(v, id)
+			} else if wildcard {
+				d.recallName(name)
 			}
 		}
 		for _, name := range unsubscribe {
@@ -199,6 +195,13 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 			}
 		}
 	})
+}
+
+// recallLed does what recallName does, of all that a name leads to.
+func (d *deltaState) recallLed(v fanout.View, id cache.ID) {
+	for _, r := range v.Answer(id).Resources() {
+		d.recallName(r.Name)
+	}
 }
 
 // recallName has what the client came with of a resource count as what it was sent.

@@ -307,19 +307,25 @@ func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 		if s.wildcardAsked {
 			after, p.must, p.answer = 0, true, true
 		}
-		lost := after < v.Forgotten()
-		for c := range v.Members(after) {
-			if lost = lost || c.Resource == nil; c.Resource != nil && !s.leavesOut(v, c.Resource, p) {
-				p.resources = append(p.resources, c.Resource)
-			}
-		}
-		slices.Reverse(p.resources)
-		s.skipped(v, after)
-		if lost && s.exact.noted > 0 {
-			s.drops(v, nil)
-		}
+		s.listMembers(v, after, p)
 		s.wildcardAsked, s.members, s.told, s.untold = false, false, p.position, p.position
 		s.answered(fanout.Wildcard)
+	}
+}
+
+// listMembers lists the wildcard's changes after a position. What was noted of members that have gone
+// is forgotten: no response says that they have (DOWN-SOTW-10).
+func (s *sotwState) listMembers(v fanout.View, after cache.Seq, p *part) {
+	lost := after < v.Forgotten()
+	for c := range v.Members(after) {
+		if lost = lost || c.Resource == nil; c.Resource != nil && !s.leavesOut(v, c.Resource, p) {
+			p.resources = append(p.resources, c.Resource)
+		}
+	}
+	slices.Reverse(p.resources)
+	s.skipped(v, after)
+	if lost && s.exact.noted > 0 {
+		s.drops(v, nil)
 	}
 }
 
