@@ -13,6 +13,6 @@
 // 100 of them, and the others are summed.
 //
 // Limitations: there is no authentication, so only loopback and Unix sockets are
-// permitted for what is more than probes and metrics; no profiling endpoints; /resources sorts all names of a type at each
+// permitted for what is more than probes and metrics; /resources sorts all names of a type at each
 // call, and is for people, not for polling.
 package admin
