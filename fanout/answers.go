@@ -59,6 +59,7 @@ func (x *index) setMember(r cache.Received, u *cache.Update) {
 		x.wildcard.changed = true
 	}
 	if x.wildcard.Lease(r.Name, r.TTL, u.At, seq) {
+		x.wildcard.renewed = true
 		x.wildcard.markRenewed(r.Resource)
 	}
 }

@@ -232,7 +232,7 @@ func (x *index) describe(places []Place) []Description {
 	// page, which would not know where to go on without its last place.
 	descriptions := make([]Description, len(places))
 	for i, p := range places {
-		d := &descriptions[i]
+		d, l := &descriptions[i], x.lane(Lane{x.url, p.Wildcard})
 		d.Place = p
 		var a cache.Answer
 		if p.Wildcard {
@@ -248,11 +248,11 @@ func (x *index) describe(places []Place) []Description {
 				d.Clients = len(x.interest[id])
 			}
 		}
-		if h, held := x.lane(Lane{x.url, p.Wildcard}).guard.held[p.Name]; held {
+		if h, held := l.guard.held[p.Name]; held {
 			d.Held = h.until
 		}
 		if _, mute := x.mute[p.Name]; a.State != cache.Present {
-			d.Doubt = mute && !p.Wildcard || x.lane(Lane{x.url, p.Wildcard}).doubts.concern(p.Name)
+			d.Doubt = mute && !p.Wildcard || l.doubts.concern(p.Name)
 		}
 		d.Lingering = d.Clients == 0
 		d.State, d.Cause, d.Resource, d.Error = a.State, a.Cause, a.Resource, a.Error.GetMessage()

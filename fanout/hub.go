@@ -209,21 +209,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 	}
 	wakeAll(x.locked(func() {
 		x.source, x.concerned, x.behind, x.leaving.now = u.Source, 0, 0, u.At
-		l := x.lane(lane)
-		look := l.doubt(u)
-		if !l.wildcard {
-			x.heard(u)
-		}
-		a = l.apply(u)
-		l.tell()
-		if u.Synced {
-			l.guard.complete()
-			l.allSaid()
-		}
-		l.conclude()
-		if look {
-			l.lookAgain()
-		}
+		a = x.lane(lane).apply(u)
 		a.Concerned, a.Behind, x.source = x.concerned, x.behind, nil
 	}))
 	h.wanted.notify() // what is known to be absent does not linger

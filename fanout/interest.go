@@ -218,8 +218,8 @@ func (x *index) wantedLanes() (named, wildcard bool) {
 	return x.wanted > 0 || lingeringNames > 0, x.desired(wildcardID)
 }
 
-// names are the whole interest of a lane, lingering names included, and those that are kept.
-func (l *lane) names() (names []string) {
+// desired is the whole interest of a lane, lingering names included, and those that are kept.
+func (l *lane) desired() (names []string) {
 	x := l.x
 	if l.wildcard {
 		if x.desired(wildcardID) {

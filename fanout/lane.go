@@ -52,6 +52,25 @@ func (l *lane) address() Lane { return Lane{l.x.url, l.wildcard} }
 
 // apply takes in what upstream says on the lane.
 func (l *lane) apply(u *cache.Update) (a Applied) {
+	look := l.doubt(u)
+	if !l.wildcard {
+		l.x.heard(u)
+	}
+	a = l.takeIn(u)
+	l.tell()
+	if u.Synced {
+		l.guard.complete()
+		l.allSaid()
+	}
+	l.conclude()
+	if look {
+		l.lookAgain()
+	}
+	return a
+}
+
+// takeIn changes the Table by what upstream says.
+func (l *lane) takeIn(u *cache.Update) (a Applied) {
 	if l.wildcard && !l.held {
 		return a // an answer in flight to what was given up meanwhile (UP-8, H-32)
 	}
@@ -156,7 +175,7 @@ func (l *lane) tell() {
 	if l.changed {
 		l.x.markWildcards(mark{wildcard: true})
 	}
-	if l.renewed {
+	if l.renewed && l.wildcard {
 		l.x.markWildcards(mark{wildcard: true, kind: renewed})
 	}
 	l.changed, l.renewed = false, false

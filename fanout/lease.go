@@ -72,10 +72,9 @@ func (x *index) expireMembers(expired []string) {
 	x.wildcard.tell()
 }
 
-// markRenewed marks, for those who know TTLs, a resource whose own was renewed on
+// markRenewed marks, for those who ask for names and know TTLs, a resource whose own was renewed on
 // a lane while its content stayed (TTL-12).
 func (l *lane) markRenewed(r *cache.Resource) {
-	l.renewed = l.wildcard
 	for name := range names(r) {
 		if id, ok := l.x.named.Find(name); ok && (!l.wildcard || l.x.borrows(id)) {
 			l.x.markID(id, mark{id: id, kind: renewed})
@@ -89,6 +88,7 @@ func (l *lane) heartbeat(b cache.Heartbeat, at time.Time) {
 		return
 	}
 	if id, ok := l.Find(b.Name); ok {
+		l.renewed = true
 		l.markRenewed(l.Own(id))
 	}
 }

@@ -264,7 +264,7 @@ func (h *Hub) Resume(lane Lane, origin cache.Origin, stream uint64, resume func(
 }
 
 func (x *index) resume(lane Lane, origin cache.Origin, stream uint64, resume func(from cache.Origin) bool) (names []string, here []cache.Held) {
-	if names = x.lane(lane).names(); len(names) == 0 {
+	if names = x.lane(lane).desired(); len(names) == 0 {
 		return nil, nil
 	}
 	if !lane.Wildcard {
@@ -310,7 +310,7 @@ func (x *index) forgetOthers() {
 
 // Names is the whole interest of a lane.
 func (h *Hub) Names(lane Lane) (names []string) {
-	h.look(lane.Type, func(x *index) { names = x.lane(lane).names() })
+	h.look(lane.Type, func(x *index) { names = x.lane(lane).desired() })
 	return names
 }
 

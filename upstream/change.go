@@ -1,10 +1,11 @@
 package upstream
 
 import (
-	"github.com/xds-relay/xds-relay/upstream/session"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // How a Client takes another configuration: on the goroutine that opens its streams, so that

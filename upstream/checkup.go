@@ -1,8 +1,6 @@
 package upstream
 
-import (
-	"github.com/xds-relay/xds-relay/upstream/session"
-)
+import "github.com/xds-relay/xds-relay/upstream/session"
 
 // reply is what came of asking.
 type reply uint8

@@ -185,7 +185,7 @@ func (c *Client) idle() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if at := session.Earlier(c.core.Deadline(now), c.missed.deadline()); !at.IsZero() {
+	if at := c.missed.deadline(c.core.Deadline(now)); !at.IsZero() {
 		return max(at.Sub(now), 0)
 	}
 	return time.Hour
@@ -220,6 +220,29 @@ func (c *Client) isBack(conn *Conn) {
 	defer c.mu.Unlock()
 	c.back = append(c.back, conn)
 	poke(c.wake)
+}
+
+// Retire says that the group has no clients any more: Retired is told when it is over, which
+// is as soon as its stream is alive (NODE-10).
+func (c *Client) Retire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.core.Retire(time.Now())
+	poke(c.wake)
+}
+
+// Stay says that the group has clients again.
+func (c *Client) Stay() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.core.Stay()
+}
+
+// Proven reports whether the control plane is there, as far as the group's streams tell.
+func (c *Client) Proven() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.core.Proven(time.Now())
 }
 
 // check asks whether anybody is at the other end of a stream's connection.
@@ -437,27 +460,4 @@ func unixPath(address string) (string, bool) {
 		path, ok = strings.CutPrefix(address, "unix:")
 	}
 	return path, ok
-}
-
-// Retire says that the group has no clients any more: Retired is told when it is over, which
-// is as soon as its stream is alive (NODE-10).
-func (c *Client) Retire() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.core.Retire(time.Now())
-	poke(c.wake)
-}
-
-// Stay says that the group has clients again.
-func (c *Client) Stay() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.core.Stay()
-}
-
-// Proven reports whether the control plane is there, as far as the group's streams tell.
-func (c *Client) Proven() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.core.Proven(time.Now())
 }

@@ -5,9 +5,10 @@ import (
 	"io"
 	"strings"
 
-	"github.com/xds-relay/xds-relay/upstream/session"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // replanned is why a stream ended that the relay itself has closed.

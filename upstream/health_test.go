@@ -19,12 +19,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/xds-relay/xds-relay/upstream/session"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // checkTimeout is for checks that will be answered.

@@ -62,10 +62,12 @@ func (m missed) due(now time.Time, asks func(session.StreamID, cache.TypeURL) bo
 	return due
 }
 
-// deadline is when to look again, or zero.
-func (m missed) deadline() (at time.Time) {
+// deadline is when to look again, if that is before a time, or else that; zero means never.
+func (m missed) deadline(at time.Time) time.Time {
 	for _, one := range m {
-		at = session.Earlier(at, one.until)
+		if !one.until.IsZero() && (at.IsZero() || one.until.Before(at)) {
+			at = one.until
+		}
 	}
 	return at
 }

@@ -21,7 +21,7 @@ func TestMissingIsToldOnce(t *testing.T) {
 	if got := m.due(now.Add(gatherMissing-1), asked); got != nil {
 		t.Errorf("%v are told too early", got)
 	}
-	if at := m.deadline(); !at.Equal(now.Add(gatherMissing)) {
+	if at := m.deadline(time.Time{}); !at.Equal(now.Add(gatherMissing)) {
 		t.Errorf("the first is due at %v", at)
 	}
 	if got := m.due(now.Add(gatherMissing), asked); len(got) != 1 || got[0].count != 5 || got[0].first != "a" || got[0].typ != cache.Endpoint {
@@ -36,7 +36,7 @@ func TestMissingIsToldOnce(t *testing.T) {
 	if m.due(now.Add(gatherMissing), asked); len(m) != 1 {
 		t.Errorf("%d types are kept, of which one is asked for", len(m))
 	}
-	if got := m.over(2); len(got) != 1 || len(m) != 0 || !m.deadline().IsZero() {
+	if got := m.over(2); len(got) != 1 || len(m) != 0 || !m.deadline(time.Time{}).IsZero() {
 		t.Errorf("%+v are told at the end, and %d kept", got, len(m))
 	}
 }

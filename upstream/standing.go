@@ -3,11 +3,12 @@ package upstream
 import (
 	"cmp"
 	"context"
-	"github.com/xds-relay/xds-relay/upstream/session"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
 // How an entry gets on, as the log has it: one line for each change, whatever the number of

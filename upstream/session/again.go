@@ -23,7 +23,7 @@ func (l *laneState) insist(now time.Time) {
 		switch {
 		case written.IsZero():
 		case now.Before(written.Add(insistAfter)):
-			l.insistAt = Earlier(l.insistAt, written.Add(insistAfter))
+			l.insistAt = earlier(l.insistAt, written.Add(insistAfter))
 		default:
 			l.drop.add(name)
 			l.want.add(name)

@@ -55,7 +55,7 @@ func (l *liveness) dueAt(patience, idle time.Duration) (at time.Time) {
 		at = l.since.Add(patience)
 	}
 	if idle > 0 {
-		at = Earlier(at, l.heard.Add(idle))
+		at = earlier(at, l.heard.Add(idle))
 	}
 	if !at.IsZero() {
 		at = latest(at, l.notBefore)

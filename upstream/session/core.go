@@ -207,43 +207,43 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 // Deadline is when to call Tick next, if nothing else happens; zero: never.
 func (c *Core) Deadline(now time.Time) time.Time {
 	// TTLs are there for the time in which no stream is open.
-	at := Earlier(c.changesAt, c.hub.Expiry())
+	at := earlier(c.changesAt, c.hub.Expiry())
 	if c.hushed.After(now) {
-		at = Earlier(at, c.hushed)
+		at = earlier(at, c.hushed)
 	}
-	at = Earlier(Earlier(at, c.failoverAt(now)), c.retireAt())
+	at = earlier(earlier(at, c.failoverAt(now)), c.retireAt())
 	if c.Proven(now) {
-		at = Earlier(at, c.lingerAt)
+		at = earlier(at, c.lingerAt)
 	}
 	for i := range c.entries[:c.current] {
 		p := &c.entries[i].probe
-		at = Earlier(at, p.openAt)
+		at = earlier(at, p.openAt)
 		if p.open() {
-			at = Earlier(at, c.probeDeadline(&c.entries[i]))
+			at = earlier(at, c.probeDeadline(&c.entries[i]))
 		}
 	}
 	for _, s := range c.slots() {
 		if s.id == 0 {
-			at = Earlier(at, s.openAt)
+			at = earlier(at, s.openAt)
 		}
 		if since := s.failingSince(); !since.IsZero() {
 			if told := since.Add(c.config.UnavailableAfter); told.After(now) {
-				at = Earlier(at, told)
+				at = earlier(at, told)
 			}
 		}
 		if !s.open() {
 			continue
 		}
 		if proven := s.opened.Add(trial); proven.After(now) {
-			at = Earlier(at, proven)
+			at = earlier(at, proven)
 		}
-		at = Earlier(at, c.aliveAt(s))
-		at = Earlier(at, c.refreshAt(s, now))
+		at = earlier(at, c.aliveAt(s))
+		at = earlier(at, c.refreshAt(s, now))
 		for _, l := range s.stream.lanes {
-			at = Earlier(Earlier(at, c.judgeAt(l)), l.silenceAt())
-			at = Earlier(Earlier(at, c.bareAt(s, l)), c.faultAt(l))
+			at = earlier(earlier(at, c.judgeAt(l)), l.silenceAt())
+			at = earlier(earlier(at, c.bareAt(s, l)), c.faultAt(l))
 		}
-		at = Earlier(at, s.stream.deadline(c.missingAfter(), now))
+		at = earlier(at, s.stream.deadline(c.missingAfter(), now))
 	}
 	return at
 }
@@ -365,7 +365,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	}
 	if l.settle.waiting {
 		d.adds = c.hub.Lacks(lane, d.Update.Set)
-		d.Update.Synced = l.settle.response(d, c.chunks(), c.config.Settle)
+		d.Update.Synced = l.settle.response(d, c.chunks(), &c.config)
 		d.Update.Sweep = d.Update.Synced && !d.sotw && !l.settle.blind // TRANSLATE-5 and TRANSLATE-7 instead
 		if d.Update.Sweep && lane.Wildcard {
 			c.sweeps(s, lane, d.Update.Set)

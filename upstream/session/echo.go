@@ -98,7 +98,7 @@ func (c *Core) sweeps(s *slot, lane fanout.Lane, announced []cache.Received) {
 	}
 }
 
-// sweepsNames is the same of what names lead to.
+// sweepsNames notes that something that names lead to is about to be swept, and was here.
 func (c *Core) sweepsNames(s *slot) {
 	e := &c.entries[s.entry]
 	e.ignoresVersions = e.ignoresVersions || e.mapless

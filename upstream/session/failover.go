@@ -62,7 +62,7 @@ func (c *Core) failoverAt(after time.Time) (at time.Time) {
 		at = first
 	}
 	if last := since.Add(c.config.FailoverAfter); c.config.FailoverAfter > 0 && last.After(after) {
-		at = Earlier(at, last)
+		at = earlier(at, last)
 	}
 	return at
 }

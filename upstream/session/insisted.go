@@ -28,7 +28,7 @@ func (i *insisted) begin(name string, now time.Time) {
 		i.until, i.removed = make(map[string]time.Time), make(map[string]time.Time)
 	}
 	i.until[name] = now.Add(insistAfter)
-	i.lookAt = Earlier(i.lookAt, now.Add(insistAfter))
+	i.lookAt = earlier(i.lookAt, now.Add(insistAfter))
 }
 
 // answers takes note of the names that a response answers, and takes out removals that may
@@ -37,22 +37,10 @@ func (i *insisted) answers(u *cache.Update) {
 	if len(i.until)+len(i.removed) == 0 {
 		return
 	}
-	answered := func(name string) {
+	answered(u, func(name string) {
 		delete(i.until, name)
 		delete(i.removed, name)
-	}
-	for _, r := range u.Set {
-		answered(r.Name)
-		for _, alias := range r.Aliases {
-			answered(alias)
-		}
-	}
-	for _, e := range u.Errors {
-		answered(e.Name)
-	}
-	for _, name := range u.Kept {
-		answered(name)
-	}
+	})
 	u.Removed = slices.DeleteFunc(u.Removed, func(name string) bool {
 		until, doubtful := i.until[name]
 		if all, wildcard := i.until[fanout.Wildcard]; wildcard {
@@ -76,14 +64,14 @@ func (i *insisted) over(now time.Time) (removed []string) {
 			removed = append(removed, name)
 			delete(i.removed, name)
 		} else {
-			i.lookAt = Earlier(i.lookAt, at)
+			i.lookAt = earlier(i.lookAt, at)
 		}
 	}
 	for name, at := range i.until {
 		if !at.After(now) {
 			delete(i.until, name)
 		} else {
-			i.lookAt = Earlier(i.lookAt, at)
+			i.lookAt = earlier(i.lookAt, at)
 		}
 	}
 	slices.Sort(removed)

@@ -31,7 +31,7 @@ func (s *settleState) begin() { *s = settleState{waiting: true} }
 func (s *settleState) beginWarm() { *s = settleState{waiting: true, piecemeal: true} }
 
 // response takes in a response on the lane. complete: it makes the set complete.
-func (s *settleState) response(d *Response, chunks Chunks, settle time.Duration) (complete bool) {
+func (s *settleState) response(d *Response, chunks Chunks, c *Config) (complete bool) {
 	if !s.waiting {
 		return false
 	}
@@ -45,7 +45,7 @@ func (s *settleState) response(d *Response, chunks Chunks, settle time.Duration)
 	case chunks == ChunksDiderot:
 		complete = strings.HasSuffix(d.Nonce, "00000000")
 	default:
-		complete = settle == 0
+		complete = c.Settle == 0
 	}
 	s.waiting = !complete
 	return complete

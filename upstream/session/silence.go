@@ -36,7 +36,7 @@ const (
 func (l *laneState) unansweredSince() (since time.Time) {
 	if !l.answered {
 		for _, at := range l.sent {
-			since = Earlier(since, at)
+			since = earlier(since, at)
 		}
 	}
 	return since

@@ -404,7 +404,7 @@ func (s *streamState) take(l *laneState, r *room, now time.Time) (subscribe, uns
 	for _, name := range subscribe {
 		if _, again := l.again[name]; again {
 			l.again[name] = now
-			l.insistAt = Earlier(l.insistAt, now.Add(insistAfter))
+			l.insistAt = earlier(l.insistAt, now.Add(insistAfter))
 		}
 	}
 	if l.lane.Wildcard && len(unsubscribe) > 0 {
@@ -446,17 +446,17 @@ func (s *streamState) deadline(missing time.Duration, now time.Time) time.Time {
 	at := s.timers.deadline(missing, s.alive, now)
 	for _, v := range s.verdicts {
 		if v.notBefore.After(now) {
-			at = Earlier(at, v.notBefore)
+			at = earlier(at, v.notBefore)
 		}
 	}
 	for _, l := range s.lanes {
-		at = Earlier(Earlier(at, l.settle.deadline()), l.insistAt)
+		at = earlier(earlier(at, l.settle.deadline()), l.insistAt)
 		if l.first && !l.held && l.gathers.After(now) {
-			at = Earlier(at, l.gathers)
+			at = earlier(at, l.gathers)
 		}
-		at = Earlier(Earlier(at, l.unanswered.deadline(s.config.patience())), l.insisted.lookAt)
+		at = earlier(earlier(at, l.unanswered.deadline(s.config.patience())), l.insisted.lookAt)
 		if !l.held && !l.first && !l.answered && now.Sub(l.askedAt) < trial {
-			at = Earlier(at, l.askedAt.Add(trial))
+			at = earlier(at, l.askedAt.Add(trial))
 		}
 	}
 	return at

@@ -133,8 +133,8 @@ func (s *suspects) survivors(sl *slot, now time.Time) {
 	}
 }
 
-// Earlier is the earlier of two times, where zero means never.
-func Earlier(a, b time.Time) time.Time {
+// earlier is the earlier of two times, where zero means never.
+func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -63,7 +63,7 @@ func (t *timers) deadline(missing time.Duration, alive *liveness, now time.Time)
 		}
 	}
 	if len(t.overdue) > 0 {
-		at = Earlier(at, t.overdue[0].at)
+		at = earlier(at, t.overdue[0].at)
 	}
 	return at
 }

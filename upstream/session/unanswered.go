@@ -96,18 +96,7 @@ func (u *unanswered) mayLack(now time.Time) {
 // a name that was given up only to be asked for again.
 func (u *unanswered) answers(up *cache.Update) {
 	if len(u.deaf) > 0 {
-		for _, r := range up.Set {
-			delete(u.deaf, r.Name)
-			for _, alias := range r.Aliases {
-				delete(u.deaf, alias)
-			}
-		}
-		for _, e := range up.Errors {
-			delete(u.deaf, e.Name)
-		}
-		for _, name := range up.Kept {
-			delete(u.deaf, name)
-		}
+		answered(up, func(name string) { delete(u.deaf, name) })
 		up.Removed = slices.DeleteFunc(up.Removed, func(name string) bool {
 			_, deaf := u.deaf[name]
 			return deaf
@@ -115,6 +104,22 @@ func (u *unanswered) answers(up *cache.Update) {
 	}
 	if len(up.Removed)+len(up.Errors) > 0 {
 		u.mayLack(up.At)
+	}
+}
+
+// answered hands over the names of which a response says something other than that they are gone.
+func answered(u *cache.Update, each func(name string)) {
+	for _, r := range u.Set {
+		each(r.Name)
+		for _, alias := range r.Aliases {
+			each(alias)
+		}
+	}
+	for _, e := range u.Errors {
+		each(e.Name)
+	}
+	for _, name := range u.Kept {
+		each(name)
 	}
 }
 
@@ -278,16 +283,16 @@ func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
 	if len(u.silent) > 0 {
 		at = u.silent[0].written.Add(patience)
 	}
-	at = Earlier(at, u.lookAt)
+	at = earlier(at, u.lookAt)
 	if u.pair != nil {
 		return at
 	}
 	next := u.pairedAt.Add(pairEvery)
 	if len(u.due) > 0 {
-		return Earlier(at, next)
+		return earlier(at, next)
 	}
 	if retry := u.retryAt(); !retry.IsZero() {
-		at = Earlier(at, latest(next, retry))
+		at = earlier(at, latest(next, retry))
 	}
 	return at
 }
