@@ -46,7 +46,7 @@ func TestLoop(t *testing.T) {
 
 // TestIdentifier: a relay is known by what it calls itself, whatever stands above it (DOWN-DELTA-19).
 func TestIdentifier(t *testing.T) {
-	for name, want := range map[string]bool{Identifier("a", ""): true, Identifier("a", "istiod"): true, "istiod": false, "": false} {
+	for name, want := range map[string]bool{Identifier("a", ""): true, Identifier("a", "istiod"): true, "istiod": false, "not-xds-relay/a": false, "": false} {
 		if IsRelay(name) != want {
 			t.Errorf("%q is a relay: %v", name, !want)
 		}
