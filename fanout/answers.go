@@ -80,7 +80,7 @@ func (x *index) fail(u *cache.Update) {
 		if id, ok := x.named.Find(e.Name); ok && x.named.Pinned(e.Name) {
 			x.refuse(e.Name, u.Stream)
 			if x.named.Fail(id, e.Status) {
-				x.markError(id)
+				x.marks.mark(id, failure)
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func (x *index) fallSilent(u *cache.Update) (silent int, first string) {
 		if id, ok := x.silent(name, u.Stream); ok {
 			x.refuse(name, u.Stream)
 			if x.named.Fail(id, unanswered) && x.state(id) != cache.Present {
-				x.markError(id)
+				x.marks.mark(id, failure)
 			}
 		}
 	}
@@ -153,7 +153,7 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 	touched, changed := x.named.Remove(name, cause, x.next(), x.touched[:0])
 	if !changed {
 		if lent && cause != cache.Timer {
-			x.markContent(id) // an answer at last, after silence
+			x.marks.mark(id, content) // an answer at last, after silence
 		}
 		return
 	}

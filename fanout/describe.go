@@ -52,12 +52,12 @@ func (x *index) summarize() TypeSummary {
 		Type:      x.url,
 		Resources: x.named.Len() + x.wildcard.Len(),
 		Bytes:     x.named.Bytes() + x.wildcard.Bytes(),
-		Wildcards: len(x.wildcards),
+		Wildcards: len(x.interest.of(wildcardID)),
 		Gone:      x.wildcard.Tombstones(),
 		Held:      len(x.named.guard.held) + len(x.wildcard.guard.held),
 		Absent:    make(map[cache.Cause]int),
 		Doubtful:  len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.mute),
-		Withheld:  x.withheld,
+		Withheld:  x.interest.withheld,
 		Warm:      x.isWarm(),
 	}
 	fewer, more := &x.named.Table, &x.wildcard.Table
@@ -69,12 +69,9 @@ func (x *index) summarize() TypeSummary {
 			t.Resources--
 		}
 	}
-	for id, subs := range x.interest {
+	for id, subs := range x.interest.named() {
 		t.Named += len(subs)
-		if len(subs) == 0 {
-			continue
-		}
-		if a := x.answer(cache.ID(id)); a.State == cache.Absent {
+		if a := x.answer(id); a.State == cache.Absent {
 			t.Absent[a.Cause]++
 		}
 	}
@@ -85,8 +82,8 @@ func (x *index) summarize() TypeSummary {
 // lingers nobody misses.
 func (h *Hub) Subscribed(lane Lane) (subscribed bool) {
 	h.look(lane.Type, func(x *index) {
-		if subscribed = x.wanted > 0; lane.Wildcard {
-			subscribed = len(x.wildcards) > 0
+		if subscribed = x.interest.names > 0; lane.Wildcard {
+			subscribed = x.interest.wants(wildcardID)
 		}
 	})
 	return subscribed
@@ -105,11 +102,11 @@ func (h *Hub) Waiting(lane Lane) (clients int) {
 		switch {
 		case x.lane(lane).hasSpoken():
 		case lane.Wildcard:
-			clients = len(x.wildcards)
+			clients = len(x.interest.of(wildcardID))
 		default:
-			for id, subs := range x.interest {
+			for id, subs := range x.interest.named() {
 				for _, s := range subs {
-					if s.ids[0] == cache.ID(id) { // each is counted at the first of its names
+					if s.ids[0] == id { // each is counted at the first of its names
 						clients++
 					}
 				}
@@ -240,13 +237,11 @@ func (x *index) describe(places []Place) []Description {
 				a, d.Upstream = x.wildcard.Answer(id), x.wildcard.Upstream(id)
 				d.Ends, _, _ = x.wildcard.Ends(id)
 			}
-			d.Clients = len(x.wildcards)
+			d.Clients = len(x.interest.of(wildcardID))
 		} else if id, ok := x.named.Find(p.Name); ok {
 			a, d.Upstream = x.answer(id), x.named.Upstream(id)
 			d.Ends, _, _ = x.named.Ends(id)
-			if int(id) < len(x.interest) {
-				d.Clients = len(x.interest[id])
-			}
+			d.Clients = len(x.interest.of(id))
 		}
 		if h, held := l.guard.held[p.Name]; held {
 			d.Held = h.until

@@ -244,7 +244,7 @@ func (x *index) unsettled(id cache.ID) bool {
 func (x *index) vouched(name string) {
 	delete(x.mute, name)
 	if id, ok := x.named.Find(name); ok {
-		x.markID(id, mark{kind: again})
+		x.marks.mark(id, again)
 	}
 }
 
@@ -275,12 +275,12 @@ func (x *index) missing(name string, stream uint64, mute bool) (absent bool) {
 // awaitsDoubtful: somebody wants a name that has no answer because of a fault, or only one that
 // would have gone by now.
 func (x *index) awaitsDoubtful() bool {
-	for id, subs := range x.interest {
-		if len(subs) == 0 || !x.unsettled(cache.ID(id)) {
+	for id := range x.interest.named() {
+		if !x.unsettled(id) {
 			continue
 		}
-		name := x.named.Name(cache.ID(id))
-		if _, overdue := x.named.doubts.overdue[name]; overdue || x.named.doubts.concern(name) && !x.named.Answered(cache.ID(id)) {
+		name := x.named.Name(id)
+		if _, overdue := x.named.doubts.overdue[name]; overdue || x.named.doubts.concern(name) && !x.named.Answered(id) {
 			return true
 		}
 	}
@@ -308,8 +308,8 @@ func (x *index) overdue(name string, stream uint64) (names []string) {
 func (h *Hub) Uncertain(lane Lane) (u Uncertainty) {
 	h.look(lane.Type, func(x *index) {
 		d := &x.lane(lane).doubts
-		u.Hidden, u.Clients = d.hidden != 0, x.withheld
-		u.Awaited = !lane.Wildcard && x.awaitsDoubtful() || lane.Wildcard && len(x.wildcards) > 0 && (x.wildcard.restored.set || x.unswept())
+		u.Hidden, u.Clients = d.hidden != 0, x.interest.withheld
+		u.Awaited = !lane.Wildcard && x.awaitsDoubtful() || lane.Wildcard && x.wants(wildcardID) && (x.wildcard.restored.set || x.unswept())
 		for name := range d.faulty {
 			u.Names = append(u.Names, name)
 		}

@@ -169,7 +169,7 @@ func (h *Hub) drop(x *index) {
 	defer h.mu.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcard.held && !x.suspect && !x.shown.remembers() {
+	if x.interest.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcard.held && !x.suspect && !x.shown.remembers() {
 		x.dropped = true
 		delete(h.indexes, x.url)
 	}
@@ -208,9 +208,11 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 		return a // nobody is interested in the type any more
 	}
 	wakeAll(x.locked(func() {
-		x.source, x.concerned, x.behind, x.leaving.now = u.Source, 0, 0, u.At
+		x.marks.from(u.Source)
+		x.leaving.now = u.At
 		a = x.lane(lane).apply(u)
-		a.Concerned, a.Behind, x.source = x.concerned, x.behind, nil
+		a.Concerned, a.Behind = x.marks.concerned, x.marks.behind
+		x.marks.from(nil)
 	}))
 	h.wanted.notify() // what is known to be absent does not linger
 	return a
@@ -342,14 +344,11 @@ func (h *Hub) Unresolved() bool {
 }
 
 func (x *index) waits() bool {
-	if len(x.wildcards) > 0 && (!x.wildcard.synced || x.wildcard.restored.set) {
+	if x.wants(wildcardID) && (!x.wildcard.synced || x.wildcard.restored.set) {
 		return true
 	}
-	for id, subs := range x.interest {
-		if len(subs) == 0 {
-			continue
-		}
-		switch x.verdict(cache.ID(id), x.answer(cache.ID(id)), true) {
+	for id := range x.interest.named() {
+		switch x.verdict(id, x.answer(id), true) {
 		case Unknown, Doubt:
 			return true
 		}

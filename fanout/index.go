@@ -38,15 +38,10 @@ type index struct {
 	askAgain  map[string]struct{}
 
 	// Interest.
-	interest      [][]*Subscription // by named ID, ascending by subscription number
-	wildcards     []*Subscription   // ascending by subscription number
-	slowest       *Subscription     // of the readers, when it was last looked for; it had
-	pruned        cache.Seq         // been told up to here
-	wanted        int               // names with any interest
-	withheld      int               // subscriptions from which something is
-	summed        int               // subscriptions that know the digest of their names
-	subscriptions int
-	nextNumber    uint64
+	interest interest
+	marks    marker
+	slowest  *Subscription // of the readers, when it was last looked for; it had
+	pruned   cache.Seq     // been told up to here
 
 	linger  lingerers
 	suspect bool
@@ -59,10 +54,6 @@ type index struct {
 	// Scratch of one Apply.
 	touched []cache.ID
 	fading  []cache.ID // what lingers, and may lead to nothing now
-	woken   []*Subscriber
-	// Of one Apply: where the changes come from, and how many clients are told of them.
-	source            *cache.Source
-	concerned, behind int
 }
 
 func newIndex(h *Hub, t cache.TypeURL) *index {
@@ -70,6 +61,7 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	if h.config.Lock != nil {
 		x.mu = h.config.Lock()
 	}
+	x.marks.interest = &x.interest
 	x.named, x.wildcard = x.newLane(Lane{x.url, false}), x.newLane(Lane{x.url, true})
 	return x
 }
@@ -87,58 +79,17 @@ func (x *index) next() cache.Seq {
 	return x.latest
 }
 
+// markNamed marks names whose answers are others now.
 func (x *index) markNamed(touched []cache.ID) {
 	x.touched = touched
 	for _, id := range touched {
-		x.markContent(id)
+		x.marks.mark(id, content)
 		x.fades(id)
-	}
-}
-
-func (x *index) markContent(id cache.ID) { x.markID(id, mark{id: id}) }
-func (x *index) markError(id cache.ID)   { x.markID(id, mark{id: id, kind: failure}) }
-
-func (x *index) markID(id cache.ID, m mark) {
-	if int(id) >= len(x.interest) {
-		return
-	}
-	for _, s := range x.interest[id] {
-		x.wake(s.subscriber.mark(s, m))
-	}
-}
-
-func (x *index) markWildcards(m mark) {
-	for _, s := range x.wildcards {
-		x.wake(s.subscriber.mark(s, m))
-	}
-}
-
-// concerns counts a client that is told of an update for the first time, and whether it can
-// be followed.
-func (x *index) concerns(followed bool) {
-	if followed {
-		x.concerned++
-	} else {
-		x.behind++
-	}
-}
-
-func (x *index) wake(s *Subscriber) {
-	if s != nil {
-		x.woken = append(x.woken, s)
 	}
 }
 
 // takeWoken ends a change, and returns whom to wake after it.
 func (x *index) takeWoken() []*Subscriber {
 	x.faded()
-	woken := x.woken
-	x.woken = nil
-	return woken
-}
-
-func wakeAll(woken []*Subscriber) {
-	for _, s := range woken {
-		s.wake()
-	}
+	return x.marks.take()
 }

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"iter"
 	"slices"
 
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
@@ -173,10 +174,10 @@ func (l *lane) completes(u *cache.Update) {
 // is marked by name.
 func (l *lane) tell() {
 	if l.changed {
-		l.x.markWildcards(mark{wildcard: true})
+		l.x.marks.mark(wildcardID, content)
 	}
 	if l.renewed && l.wildcard {
-		l.x.markWildcards(mark{wildcard: true, kind: renewed})
+		l.x.marks.mark(wildcardID, renewed)
 	}
 	l.changed, l.renewed = false, false
 }
@@ -188,46 +189,40 @@ func (l *lane) setUnavailable(status *statuspb.Status) {
 	case status == nil:
 		l.wakeOnReturn()
 	case l.wildcard && (!l.synced || l.Husks() > 0):
-		x.markWildcards(mark{wildcard: true})
+		x.marks.mark(wildcardID, content)
 	case !l.wildcard:
-		for id := range x.interest {
-			if len(x.interest[id]) == 0 {
-				continue
-			}
-			if a := x.answer(cache.ID(id)); a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk() {
-				x.markError(cache.ID(id))
+		for id := range x.interest.named() {
+			if a := x.answer(id); a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk() {
+				x.marks.mark(id, failure)
 			}
 		}
 	}
 }
 
+// audience yields what clients of the lane subscribe to: each name, or the wildcard.
+func (l *lane) audience() iter.Seq2[cache.ID, []*Subscription] {
+	if l.wildcard {
+		return l.x.interest.wildcard()
+	}
+	return l.x.interest.named()
+}
+
 // wakeOnReturn wakes whoever wanted to know when the lane gets answers again.
 func (l *lane) wakeOnReturn() {
-	back := func(subs []*Subscription) {
+	for id, subs := range l.audience() {
 		for _, s := range subs {
 			if s.outage {
 				s.outage = false
-				l.x.wake(s.subscriber.mark(s, mark{kind: again}))
+				l.x.marks.one(s, id, again)
 			}
 		}
-	}
-	if l.wildcard {
-		back(l.x.wildcards)
-		return
-	}
-	for _, subs := range l.x.interest {
-		back(subs)
 	}
 }
 
 // lookAgain has all clients of the lane look again.
 func (l *lane) lookAgain() {
-	if l.wildcard {
-		l.x.markWildcards(mark{kind: again})
-		return
-	}
-	for id := range l.x.interest {
-		l.x.markID(cache.ID(id), mark{kind: again})
+	for id := range l.audience() {
+		l.x.marks.mark(id, again)
 	}
 }
 

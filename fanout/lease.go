@@ -77,7 +77,7 @@ func (x *index) expireMembers(expired []string) {
 func (l *lane) markRenewed(r *cache.Resource) {
 	for name := range names(r) {
 		if id, ok := l.x.named.Find(name); ok && (!l.wildcard || l.x.borrows(id)) {
-			l.x.markID(id, mark{id: id, kind: renewed})
+			l.x.marks.mark(id, renewed)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (x *index) forgetLeft() {
 // or is not to be kept is not remembered.
 func (x *index) changes(t *cache.Table, id cache.ID, before, now *cache.Resource) {
 	if t == &x.named.Table {
-		x.sums(id, before, now)
+		x.interest.sums(id, before, now)
 	}
 	if before == nil {
 		return

@@ -97,7 +97,7 @@ func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, 
 	x.named.LeaseUntil(r.Name, ends, seq)
 	for _, id := range answered {
 		if _, heir := slices.BinarySearch(heirs, id); !heir { // it was not lent to that one
-			x.markContent(id)
+			x.marks.mark(id, content)
 		}
 	}
 	if own, _ := x.named.Find(r.Name); len(answered) > 0 {
@@ -119,7 +119,7 @@ func (x *index) spoken(r *cache.Resource) {
 	}
 	for name := range names(r) {
 		if id, ok := x.named.Find(name); ok && x.inherited[name] {
-			x.markID(id, mark{kind: again})
+			x.marks.mark(id, again)
 		}
 		x.disown(name, r.Name)
 	}
@@ -177,7 +177,7 @@ func (x *index) passOn(name string) {
 func (x *index) unset(own cache.ID) {
 	for name := range names(x.named.Own(own)) {
 		if id, ok := x.named.Find(name); ok {
-			x.markContent(id)
+			x.marks.mark(id, content)
 		}
 	}
 	member, limited := x.named.Name(own), expires(&x.named.Table, own)
@@ -224,12 +224,10 @@ func (x *index) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
 func (x *index) markLent(member string, to []cache.ID) {
 	x.touched = to
 	for _, id := range distinct(to) {
-		if x.fades(id); !x.wants(id) {
-			continue
-		}
-		for _, s := range x.interest[id] {
+		x.fades(id)
+		for _, s := range x.interest.of(id) {
 			if !(View{s, x}).owns(member) {
-				x.wake(s.subscriber.mark(s, mark{id: id}))
+				x.marks.one(s, id, content)
 			}
 		}
 	}
@@ -238,12 +236,9 @@ func (x *index) markLent(member string, to []cache.ID) {
 // markUnlent marks a name for those to whom the wildcard lends nothing by it, since they have
 // that by a name of its own.
 func (x *index) markUnlent(id cache.ID) {
-	if !x.wants(id) {
-		return // it lingers, perhaps since it was loaded from disk
-	}
-	for _, s := range x.interest[id] {
+	for _, s := range x.interest.of(id) {
 		if (View{s, x}).Answer(id).State == cache.Absent {
-			x.wake(s.subscriber.mark(s, mark{id: id}))
+			x.marks.one(s, id, content)
 		}
 	}
 }

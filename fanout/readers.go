@@ -1,6 +1,10 @@
 package fanout
 
-import "github.com/xds-relay/xds-relay/cache"
+import (
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
 
 // What has gone from the wildcard's set is remembered for its readers: those who hold
 // members of it and are to be told of each that goes, by name. A reader says how far it
@@ -32,8 +36,8 @@ func (x *index) prune() {
 	}
 	before := x.pruned
 	x.slowest, x.pruned = nil, x.latest
-	for i := len(x.wildcards) - 1; i >= 0; i-- { // the last, since they are told in their order
-		if s := x.wildcards[i]; s.reads && s.passed < x.pruned {
+	for _, s := range slices.Backward(x.interest.of(wildcardID)) { // the last, since they are told in their order
+		if s.reads && s.passed < x.pruned {
 			x.slowest, x.pruned = s, s.passed
 		}
 	}

@@ -55,9 +55,7 @@ func (h *Hub) Subscribe(t cache.TypeURL, m *Subscriber) *Subscription {
 		x := h.index(t)
 		x.mu.Lock()
 		if !x.dropped {
-			x.nextNumber++
-			x.subscriptions++
-			s := &Subscription{index: x, subscriber: m, number: x.nextNumber}
+			s := &Subscription{index: x, subscriber: m, number: x.interest.open()}
 			x.mu.Unlock()
 			return s
 		}
@@ -210,7 +208,7 @@ func (s *Subscription) Close(now time.Time) {
 	defer x.mu.Unlock()
 	if !s.closed {
 		s.closed = true
-		x.subscriptions--
+		x.interest.subscriptions--
 		for _, id := range s.ids {
 			x.unwant(s, id, now)
 		}

@@ -77,9 +77,9 @@ func (v View) Withhold(withheld bool) { v.x.withhold(v.s, withheld) }
 func (x *index) withhold(s *Subscription, withheld bool) {
 	switch {
 	case withheld && !s.withheld:
-		x.withheld++
+		x.interest.withheld++
 	case !withheld && s.withheld:
-		x.withheld--
+		x.interest.withheld--
 	}
 	s.withheld = withheld
 }
@@ -90,7 +90,7 @@ func (x *index) withhold(s *Subscription, withheld bool) {
 func (h *Hub) Unproven(t cache.TypeURL) (unproven bool) {
 	h.look(t, func(x *index) {
 		w := &x.wildcard
-		doubted := x.withheld > 0 && w.doubts.any()
+		doubted := x.interest.withheld > 0 && w.doubts.any()
 		unproven = w.held && (!w.synced || w.restored.set || doubted || len(w.Unconfirmed()) > 0)
 	})
 	return unproven

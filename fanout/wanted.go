@@ -241,9 +241,9 @@ func (h *Hub) Lacking(t cache.TypeURL, names []string, stream uint64) (lacking [
 // (UP-19).
 func (h *Hub) Absentees(t cache.TypeURL) (names []string) {
 	h.look(t, func(x *index) {
-		for id, subs := range x.interest {
-			if len(subs) > 0 && x.named.Answer(cache.ID(id)).State == cache.Absent {
-				names = append(names, x.named.Name(cache.ID(id)))
+		for id := range x.interest.named() {
+			if x.named.Answer(id).State == cache.Absent {
+				names = append(names, x.named.Name(id))
 			}
 		}
 	})

@@ -207,7 +207,7 @@ func (x *index) confirmName(name string) {
 	}
 	delete(x.named.restored.names, name)
 	if id, ok := x.named.Find(name); ok {
-		x.markID(id, mark{kind: again})
+		x.marks.mark(id, again)
 	}
 }
 
