@@ -15,7 +15,7 @@ import (
 func (x *index) setNamed(r cache.Received, u *cache.Update) (dropped int) {
 	wanted := x.covers(r.Resource)
 	if !wanted && !x.named.Has(r.Name) {
-		return x.keepUnasked(r) // UP-9, H-31
+		return x.shown.take(r) // UP-9, H-31
 	}
 	x.spoken(r.Resource)
 	since, told := x.wasLent(r.Resource)
@@ -23,7 +23,7 @@ func (x *index) setNamed(r cache.Received, u *cache.Update) (dropped int) {
 	touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
 	if !x.solicited(r.Resource) && !u.Full && x.early(r.Resource) {
 		x.named.Doubt(r.Name) // it is to come again as an answer
-		x.mayBeOld(r.Name)
+		x.shown.mayBeOld(r.Name)
 	}
 	renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
 	x.handNamed(r.Resource, changed, told)
@@ -44,7 +44,7 @@ func (x *index) setNamed(r cache.Received, u *cache.Update) (dropped int) {
 	}
 	if !wanted {
 		x.named.Forget(own, x.covers) // it has dropped the alias it was wanted for (NAME-5)
-		x.givenUp([]cache.Received{r})
+		x.shown.release([]cache.Received{r})
 	}
 	return 0
 }
@@ -117,7 +117,7 @@ func (x *index) fallSilent(u *cache.Update) (silent int, first string) {
 // up and is wanted again (H-1). Of a full-state type it may as well be what the server
 // shows in any case, and will not say again.
 func (x *index) early(r *cache.Resource) bool {
-	return !x.hub.Properties(x.url).FullState || x.left(r)
+	return !x.fullState() || x.shown.late(r)
 }
 
 // refuse notes on which stream an error came.

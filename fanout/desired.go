@@ -54,7 +54,9 @@ func (x *index) want(s *Subscription, name string, r *cache.Run) cache.ID {
 	id := x.named.InternNext(r, name)
 	if x.interest.add(s, id) {
 		if !x.named.Answered(id) {
-			x.recall(name)
+			if r, ok := x.shown.recall(name); ok {
+				x.named.Set(r.Resource, r.Upstream, x.next(), nil)
+			}
 		}
 		delete(x.named.restored.awaited, name)
 		x.lapses(id)
@@ -165,11 +167,11 @@ func (x *index) forget(name string, remains func(*cache.Resource) bool) {
 		delete(x.again, id)
 		x.named.dirty.remove(id) // another name may get the ID
 		bodies, led := x.bodies(id), x.named.Answer(id).Resources()
-		if x.hub.Properties(x.url).FullState && x.named.Asked(id) {
-			x.leaves(name)
+		if x.fullState() && x.named.Asked(id) {
+			x.shown.giveUp(name)
 		}
 		x.named.Forget(id, remains)
-		x.givenUp(bodies)
+		x.shown.release(bodies)
 		x.named.Unpin(id)
 		x.cool(name, led)
 	}

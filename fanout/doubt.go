@@ -258,7 +258,7 @@ func (x *index) missing(name string, stream uint64, mute bool) (absent bool) {
 		return false // it exists, or may
 	}
 	id, silent := x.silent(name, stream)
-	if silent && !x.wasShown(name, stream) {
+	if silent && !x.shown.has(name, stream) {
 		if mute && !x.lent(id) {
 			x.muted(name, stream)
 		}

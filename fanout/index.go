@@ -61,7 +61,7 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	if h.config.Lock != nil {
 		x.mu = h.config.Lock()
 	}
-	x.marks.interest = &x.interest
+	x.marks.interest, x.shown = &x.interest, shown{hub: h, table: &x.named.Table}
 	x.named, x.wildcard = x.newLane(Lane{x.url, false}), x.newLane(Lane{x.url, true})
 	return x
 }
@@ -78,6 +78,9 @@ func (x *index) next() cache.Seq {
 	x.latest = cache.Seq(x.hub.seq.Add(1))
 	return x.latest
 }
+
+// fullState: a SotW response of the type lists all that there is.
+func (x *index) fullState() bool { return x.hub.Properties(x.url).FullState }
 
 // markNamed marks names whose answers are others now.
 func (x *index) markNamed(touched []cache.ID) {

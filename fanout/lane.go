@@ -77,8 +77,8 @@ func (l *lane) takeIn(u *cache.Update) (a Applied) {
 	}
 	l.guard.hears(u, l.Len())
 	l.announced(u)
-	if !l.wildcard {
-		l.x.show(u)
+	if !l.wildcard && l.x.fullState() {
+		l.x.shown.hears(u)
 	}
 	for _, r := range u.Set {
 		if l.wildcard {

@@ -213,7 +213,7 @@ func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, sh
 			if id, ok := x.silent(name, stream); !ok || !x.wants(id) {
 				continue
 			}
-			if x.wasShown(name, stream) {
+			if x.shown.has(name, stream) {
 				shown = append(shown, name)
 			} else {
 				silent = append(silent, name)
@@ -277,8 +277,8 @@ func (x *index) resume(lane Lane, origin cache.Origin, stream uint64, resume fun
 		return names, nil
 	}
 	table.Resume(origin)
-	if !lane.Wildcard && !origin.SotW && x.hub.Properties(x.url).FullState {
-		x.shows(stream)
+	if !lane.Wildcard && !origin.SotW && x.fullState() {
+		x.shown.begin(stream)
 	}
 	return names, slices.Collect(table.Known())
 }
