@@ -59,7 +59,7 @@ func (x *index) want(s *Subscription, name string, r *cache.Run) cache.ID {
 			}
 		}
 		delete(x.named.restored.awaited, name)
-		x.lapses(id)
+		x.linger.end(id)
 		x.changed(id)
 	}
 	return id
@@ -75,7 +75,7 @@ func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) {
 func (x *index) wantWildcard(s *Subscription) {
 	x.wildcard.held = true
 	if x.interest.add(s, wildcardID) {
-		x.lapses(wildcardID)
+		x.linger.end(wildcardID)
 		x.changed(wildcardID)
 	}
 }
@@ -95,7 +95,7 @@ func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 func (x *index) leave(id cache.ID, now time.Time) {
 	gone, linger := id != wildcardID && x.absent(id), x.hub.limits.Load().linger
 	if !x.suspect && !gone && (x.asked(id) || x.holds(id) || x.laneOf(id).unavailable != nil) && linger > 0 {
-		x.lingers(id, now.Add(linger))
+		x.linger.keep(id, now.Add(linger))
 	}
 	x.changed(id) // upstream has to know, if only when to look again
 }
@@ -125,20 +125,6 @@ func (x *index) holds(id cache.ID) bool {
 		return x.wildcard.synced || x.wildcard.Len() > 0
 	}
 	return x.named.Answered(id)
-}
-
-// expire gives up what has lingered until now, or everything.
-func (x *index) expire(now time.Time, everything bool) (next time.Time) {
-	for {
-		id, until, ok := x.linger.oldest()
-		if !ok {
-			return time.Time{}
-		}
-		if !everything && until.After(now) {
-			return until
-		}
-		x.lapses(id)
-	}
 }
 
 // forgetWildcard drops what is known of the wildcard's set, which nobody wants (UP-8, H-18).

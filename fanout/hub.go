@@ -100,7 +100,7 @@ func (h *Hub) Reconfigure(c Config) {
 	for _, x := range h.all() {
 		x.mu.Lock()
 		x.linger.most = to.maxLinger
-		x.bound()
+		x.linger.bound()
 		x.mu.Unlock()
 	}
 }
@@ -237,7 +237,7 @@ func (h *Hub) SetSuspect(t cache.TypeURL, suspect bool) {
 	x.mu.Lock()
 	x.suspect = suspect
 	if suspect {
-		x.expire(time.Time{}, true)
+		x.linger.expire(time.Time{}, true)
 	}
 	x.mu.Unlock()
 	h.wanted.notify()
@@ -361,7 +361,7 @@ func (x *index) waits() bool {
 func (h *Hub) Expire(now time.Time) (next time.Time) {
 	for _, x := range h.all() {
 		x.mu.Lock()
-		at := x.expire(now, false)
+		at := x.linger.expire(now, false)
 		x.mu.Unlock()
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at

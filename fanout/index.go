@@ -53,15 +53,15 @@ type index struct {
 
 	// Scratch of one Apply.
 	touched []cache.ID
-	fading  []cache.ID // what lingers, and may lead to nothing now
 }
 
 func newIndex(h *Hub, t cache.TypeURL) *index {
-	x := &index{hub: h, url: t, mu: &sync.Mutex{}, linger: lingerers{most: h.limits.Load().maxLinger}}
+	x := &index{hub: h, url: t, mu: &sync.Mutex{}}
 	if h.config.Lock != nil {
 		x.mu = h.config.Lock()
 	}
 	x.marks.interest, x.shown = &x.interest, shown{hub: h, table: &x.named.Table}
+	x.linger = lingerers{x: x, most: h.limits.Load().maxLinger}
 	x.named, x.wildcard = x.newLane(Lane{x.url, false}), x.newLane(Lane{x.url, true})
 	return x
 }
@@ -87,12 +87,12 @@ func (x *index) markNamed(touched []cache.ID) {
 	x.touched = touched
 	for _, id := range touched {
 		x.marks.mark(id, content)
-		x.fades(id)
+		x.linger.changes(id)
 	}
 }
 
 // takeWoken ends a change, and returns whom to wake after it.
 func (x *index) takeWoken() []*Subscriber {
-	x.faded()
+	x.linger.settle()
 	return x.marks.take()
 }

@@ -224,7 +224,7 @@ func (x *index) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
 func (x *index) markLent(member string, to []cache.ID) {
 	x.touched = to
 	for _, id := range distinct(to) {
-		x.fades(id)
+		x.linger.changes(id)
 		for _, s := range x.interest.of(id) {
 			if !(View{s, x}).owns(member) {
 				x.marks.one(s, id, content)
