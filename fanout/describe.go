@@ -71,7 +71,7 @@ func (x *index) summarize() TypeSummary {
 	}
 	for id, subs := range x.interest.named() {
 		t.Named += len(subs)
-		if a := x.answer(id); a.State == cache.Absent {
+		if a := x.answers.of(id); a.State == cache.Absent {
 			t.Absent[a.Cause]++
 		}
 	}
@@ -239,7 +239,7 @@ func (x *index) describe(places []Place) []Description {
 			}
 			d.Clients = len(x.interest.of(wildcardID))
 		} else if id, ok := x.named.Find(p.Name); ok {
-			a, d.Upstream = x.answer(id), x.named.Upstream(id)
+			a, d.Upstream = x.answers.of(id), x.named.Upstream(id)
 			d.Ends, _, _ = x.named.Ends(id)
 			d.Clients = len(x.interest.of(id))
 		}

@@ -93,7 +93,7 @@ func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 // be back before it can. Nor does what it is known not to have: there is nothing to keep
 // current (UP-7).
 func (x *index) leave(id cache.ID, now time.Time) {
-	gone, linger := id != wildcardID && x.absent(id), x.hub.limits.Load().linger
+	gone, linger := id != wildcardID && x.answers.absent(id), x.hub.limits.Load().linger
 	if !x.suspect && !gone && (x.asked(id) || x.holds(id) || x.laneOf(id).unavailable != nil) && linger > 0 {
 		x.linger.keep(id, now.Add(linger))
 	}
@@ -115,9 +115,6 @@ func (x *index) laneOf(id cache.ID) *lane {
 	}
 	return &x.named
 }
-
-// absent: a name is known to lead to nothing.
-func (x *index) absent(id cache.ID) bool { return x.state(id) == cache.Absent }
 
 // holds: something is known of it.
 func (x *index) holds(id cache.ID) bool {

@@ -259,7 +259,7 @@ func (x *index) missing(name string, stream uint64, mute bool) (absent bool) {
 	}
 	id, silent := x.silent(name, stream)
 	if silent && !x.shown.has(name, stream) {
-		if mute && !x.lent(id) {
+		if mute && !x.answers.lent(id) {
 			x.muted(name, stream)
 		}
 		return true

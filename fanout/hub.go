@@ -348,7 +348,7 @@ func (x *index) waits() bool {
 		return true
 	}
 	for id := range x.interest.named() {
-		switch x.verdict(id, x.answer(id), true) {
+		switch x.verdict(id, x.answers.of(id), true) {
 		case Unknown, Doubt:
 			return true
 		}

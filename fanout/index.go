@@ -20,6 +20,7 @@ type index struct {
 
 	// What upstream says: of names, and of all of the type.
 	named, wildcard lane
+	answers         answers
 	latest          cache.Seq // of the changes to either
 	board           board
 	leaving         leaving
@@ -61,6 +62,7 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 		x.mu = h.config.Lock()
 	}
 	x.marks.interest, x.shown = &x.interest, shown{hub: h, table: &x.named.Table}
+	x.answers = answers{&x.named.Table, &x.wildcard.Table}
 	x.linger = lingerers{x: x, most: h.limits.Load().maxLinger}
 	x.named, x.wildcard = x.newLane(Lane{x.url, false}), x.newLane(Lane{x.url, true})
 	return x

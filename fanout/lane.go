@@ -192,7 +192,7 @@ func (l *lane) setUnavailable(status *statuspb.Status) {
 		x.marks.mark(wildcardID, content)
 	case !l.wildcard:
 		for id := range x.interest.named() {
-			if a := x.answer(id); a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk() {
+			if a := x.answers.of(id); a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk() {
 				x.marks.mark(id, failure)
 			}
 		}

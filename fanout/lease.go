@@ -64,7 +64,7 @@ func (x *index) expireMembers(expired []string) {
 		r := x.wildcard.Own(id)
 		x.removeMember(name, cache.TTLExpired)
 		for lent := range names(r) {
-			if id, ok := x.named.Find(lent); ok && x.wants(id) && x.answer(id).State == cache.Unknown {
+			if id, ok := x.named.Find(lent); ok && x.wants(id) && x.answers.of(id).State == cache.Unknown {
 				x.removeNamed(lent, cache.TTLExpired)
 			}
 		}
@@ -76,7 +76,7 @@ func (x *index) expireMembers(expired []string) {
 // a lane while its content stayed (TTL-12).
 func (l *lane) markRenewed(r *cache.Resource) {
 	for name := range names(r) {
-		if id, ok := l.x.named.Find(name); ok && (!l.wildcard || l.x.borrows(id)) {
+		if id, ok := l.x.named.Find(name); ok && (!l.wildcard || l.x.answers.borrows(id)) {
 			l.x.marks.mark(id, renewed)
 		}
 	}
@@ -91,28 +91,6 @@ func (l *lane) heartbeat(b cache.Heartbeat, at time.Time) {
 		l.renewed = true
 		l.markRenewed(l.Own(id))
 	}
-}
-
-// hadTTL: a member of the wildcard's set has, or has had, a TTL.
-func (x *index) hadTTL(member string) bool {
-	id, ok := x.wildcard.Find(member)
-	return ok && x.wildcard.HadTTL(id)
-}
-
-// limited: a resource has a TTL on one of the lanes.
-func (x *index) limited(name string) bool {
-	for _, t := range []*cache.Table{&x.named.Table, &x.wildcard.Table} {
-		if id, ok := t.Find(name); ok && expires(t, id) {
-			return true
-		}
-	}
-	return false
-}
-
-// expires: the resource of a name has a TTL.
-func expires(t *cache.Table, id cache.ID) bool {
-	ends, _, _ := t.Ends(id)
-	return !ends.IsZero()
 }
 
 // Leased reports whether any resource of the type has, or has had, a TTL.

@@ -18,7 +18,7 @@ func (x *index) lentTo(member string, to []cache.ID) []cache.ID {
 		return to
 	}
 	for name := range names(x.wildcard.Own(w)) {
-		if id, ok := x.named.Find(name); ok && x.desired(id) && x.borrows(id) {
+		if id, ok := x.named.Find(name); ok && x.desired(id) && x.answers.borrows(id) {
 			to = append(to, id)
 		}
 	}
@@ -29,24 +29,6 @@ func (x *index) lentTo(member string, to []cache.ID) []cache.ID {
 func distinct(ids []cache.ID) []cache.ID {
 	slices.Sort(ids)
 	return slices.Compact(ids)
-}
-
-// borrows: a name's own lane gives no answer that outweighs a wildcard copy. A
-// does-not-exist timer does not: it is silence, not an answer (H-40).
-func (x *index) borrows(id cache.ID) bool {
-	if !x.named.Answered(id) {
-		return true
-	}
-	return x.named.Led(id) == cache.Absent && x.named.Cause(id) == cache.Timer
-}
-
-// lent: what a name leads to is the wildcard's.
-func (x *index) lent(id cache.ID) bool {
-	if !x.borrows(id) {
-		return false
-	}
-	w, ok := x.wildcard.Find(x.named.Name(id))
-	return ok && x.wildcard.Led(w) == cache.Present
 }
 
 // bequeath leaves to names what the wildcard, which is given up, has lent to them, until
@@ -81,7 +63,7 @@ func (x *index) bequeath() {
 // hasOwn: upstream has answered a name on its own lane, with a copy or a removal.
 func (x *index) hasOwn(name string) bool {
 	id, ok := x.named.Find(name)
-	return ok && x.named.State(id) != cache.Unknown && !x.borrows(id)
+	return ok && x.named.State(id) != cache.Unknown && !x.answers.borrows(id)
 }
 
 // inherit leaves a resource to names, which are in order, with what is left of its TTL.
@@ -187,7 +169,7 @@ func (x *index) unset(own cache.ID) {
 	if !ok || x.wildcard.Own(w) == nil {
 		return
 	}
-	still := x.limited(member)
+	still := x.answers.limited(member)
 	if limited && !still {
 		x.wildcard.LoseTTL(w, x.next())
 	}
@@ -243,21 +225,11 @@ func (x *index) markUnlent(id cache.ID) {
 	}
 }
 
-// loan is what the wildcard lends to a name, if anything.
-func (x *index) loan(id cache.ID) (a cache.Answer) {
-	if x.borrows(id) {
-		if w, ok := x.wildcard.Find(x.named.Name(id)); ok {
-			a = x.wildcard.Answer(w)
-		}
-	}
-	return a
-}
-
 // Answer is what a subscribed name leads to. Nothing is lent to it of what another of
 // the client's names has on its own lane: a client takes a resource from one Table,
 // or it would go back and forth between two (WILD-16).
 func (v View) Answer(id cache.ID) cache.Answer {
-	a, b := v.x.named.Answer(id), v.x.loan(id)
+	a, b := v.x.named.Answer(id), v.x.answers.loan(id)
 	if b.State != cache.Present {
 		return a
 	}
@@ -288,29 +260,5 @@ func (v View) owns(name string) bool {
 	return ok && v.x.named.Own(id) != nil && goesBy(v.x.named.Own(id), func(asked string) bool {
 		_, has := v.Lookup(asked)
 		return has
-	})
-}
-
-// wasLent: who asked for the name of a resource was given exactly this from the
-// wildcard's copy, and need not be told again (DOWN-DELTA-14); since is when it became that. Those
-// who asked for an alias of it know themselves what they were told.
-func (x *index) wasLent(r *cache.Resource) (since cache.Seq, was bool) {
-	id, ok := x.named.Find(r.Name)
-	if !ok {
-		return 0, false
-	}
-	a := x.loan(id)
-	return max(a.Seq, x.named.Vanished(id)), a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0
-}
-
-// lentAlias: the wildcard has lent a resource of that content to one of its aliases.
-func (x *index) lentAlias(r *cache.Resource) bool {
-	return slices.ContainsFunc(r.Aliases, func(alias string) bool {
-		id, ok := x.named.Find(alias)
-		if !ok {
-			return false
-		}
-		a := x.loan(id)
-		return a.State == cache.Present && slices.ContainsFunc(a.Resources(), func(l *cache.Resource) bool { return l.Name == r.Name && l.Version == r.Version })
 	})
 }

@@ -41,7 +41,7 @@ func (x *index) handMember(r *cache.Resource, changed bool) {
 		x.hand(s, r, changed)
 	}
 	for name := range names(r) {
-		if id, ok := x.named.Find(name); ok && x.borrows(id) {
+		if id, ok := x.named.Find(name); ok && x.answers.borrows(id) {
 			for _, s := range x.interest.of(id) {
 				x.hand(s, r, changed)
 			}
@@ -153,10 +153,5 @@ func (v View) Handed(told bool) (asked []*cache.Resource) {
 
 // holds: the client's interest leads to exactly this resource.
 func (v View) holds(r *cache.Resource) bool {
-	for _, t := range []*cache.Table{&v.x.named.Table, &v.x.wildcard.Table} {
-		if id, ok := t.Find(r.Name); ok && t.State(id) == cache.Present && t.Own(id).Version == r.Version {
-			return v.Covers(r.Name)
-		}
-	}
-	return false
+	return v.x.answers.here(r.Name, r.Version) != nil && v.Covers(r.Name)
 }

@@ -191,7 +191,7 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 	s.subscribe(asked.Names)
 	for _, id := range gone {
 		// What the client has by this name may not be what the wildcard has.
-		asked.Wildcard = asked.Wildcard || s.wildcard && x.differs(id)
+		asked.Wildcard = asked.Wildcard || s.wildcard && x.answers.differs(id)
 		delete(s.awaited, x.named.Name(id))
 		x.unwant(s, id, now)
 	}

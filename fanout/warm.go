@@ -271,7 +271,7 @@ func (x *index) restored(id cache.ID) bool {
 			return true
 		}
 	}
-	return x.wildcard.restored.set && x.borrows(id) && x.answer(id).State == cache.Present
+	return x.wildcard.restored.set && x.answers.borrows(id) && x.answers.of(id).State == cache.Present
 }
 
 // WarmSet: so was the wildcard's set.
