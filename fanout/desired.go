@@ -127,7 +127,7 @@ func (x *index) holds(id cache.ID) bool {
 // forgetWildcard drops what is known of the wildcard's set, which nobody wants (UP-8, H-18).
 func (x *index) forgetWildcard() {
 	x.hub.forgotten.Add(1)
-	x.bequeath()
+	x.loans.bequeath()
 	was := x.wildcard
 	x.board, x.wildcard = board{}, x.newLane(x.wildcard.address())
 	x.wildcard.unavailable, x.wildcard.dirty = was.unavailable, was.dirty // that concerns who wants it next
@@ -138,8 +138,8 @@ func (x *index) forgetWildcard() {
 func (x *index) forget(name string, remains func(*cache.Resource) bool) {
 	x.hub.forgotten.Add(1)
 	delete(x.named.guard.held, name)
-	x.passOn(name)
-	delete(x.askAgain, name)
+	x.loans.passOn(name)
+
 	delete(x.named.doubts.faulty, name)
 	delete(x.mute, name)
 	delete(x.refused, name)

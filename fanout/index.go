@@ -32,11 +32,7 @@ type index struct {
 	refused map[string]uint64
 	// shown: what upstream shows that is in neither Table (UP-9).
 	shown shown
-	// inherited are names that have their copy of a wildcard that was given up, until upstream
-	// has spoken of them (WILD-11): true where that was from disk; askAgain: upstream is to be asked
-	// for it again.
-	inherited map[string]bool
-	askAgain  map[string]struct{}
+	loans loans
 
 	// Interest.
 	interest interest
@@ -63,6 +59,7 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	}
 	x.marks.interest, x.shown = &x.interest, shown{hub: h, table: &x.named.Table}
 	x.answers = answers{&x.named.Table, &x.wildcard.Table}
+	x.loans.x = x
 	x.linger = lingerers{x: x, most: h.limits.Load().maxLinger}
 	x.named, x.wildcard = x.newLane(Lane{x.url, false}), x.newLane(Lane{x.url, true})
 	return x

@@ -131,7 +131,7 @@ func (l *lane) departures(u *cache.Update) (all []departure) {
 	if u.Full {
 		// A name that never was Present is not among them: the response may be older
 		// than the request for it (TRANSLATE-5).
-		add(slices.DeleteFunc(l.Unconfirmed(), func(name string) bool { return !l.wildcard && l.x.inherits(name) }), cache.Removed)
+		add(slices.DeleteFunc(l.Unconfirmed(), func(name string) bool { return !l.wildcard && l.x.loans.inherits(name) }), cache.Removed)
 	}
 	for _, e := range u.Errors {
 		if e.Status.GetCode() == cache.NotFound {
@@ -165,9 +165,7 @@ func (l *lane) completes(u *cache.Update) {
 	}
 	l.changed = l.changed || !l.synced
 	l.synced = true
-	for name := range l.x.inherited { // all at once, or one would lose what has not come yet
-		l.x.disown(name, "")
-	}
+	l.x.loans.replaced()
 }
 
 // tell marks, for those who have the wildcard, what has become of its set. What has become of names

@@ -17,7 +17,7 @@ func (x *index) setNamed(r cache.Received, u *cache.Update) (dropped int) {
 	if !wanted && !x.named.Has(r.Name) {
 		return x.shown.take(r) // UP-9, H-31
 	}
-	x.spoken(r.Resource)
+	x.loans.spoken(r.Resource)
 	since, told := x.answers.wasLent(r.Resource)
 	lent, seq := x.answers.lentAlias(r.Resource), x.next()
 	touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
@@ -37,7 +37,7 @@ func (x *index) setNamed(r cache.Received, u *cache.Update) (dropped int) {
 	}
 	x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
 	if changed {
-		x.frees(r.Name)
+		x.loans.frees(r.Name)
 	}
 	if renews || (told || lent) && x.answers.limited(r.Name) {
 		x.named.markRenewed(r.Resource)
@@ -51,11 +51,11 @@ func (x *index) setNamed(r cache.Received, u *cache.Update) (dropped int) {
 
 // setMember takes in a resource on the wildcard's lane.
 func (x *index) setMember(r cache.Received, u *cache.Update) {
-	lent, seq := x.lentTo(r.Name, x.touched[:0]), x.next()
+	lent, seq := x.loans.lentTo(r.Name, x.touched[:0]), x.next()
 	_, changed := x.wildcard.Set(r.Resource, r.Upstream, seq, nil)
 	x.handMember(r.Resource, changed)
 	if changed {
-		x.markLent(r.Name, x.lentTo(r.Name, lent))
+		x.loans.markLent(r.Name, x.loans.lentTo(r.Name, lent))
 		x.wildcard.changed = true
 	}
 	if x.wildcard.Lease(r.Name, r.TTL, u.At, seq) {
@@ -93,7 +93,7 @@ func (x *index) fallSilent(u *cache.Update) (silent int, first string) {
 		if x.missing(name, u.Stream, u.Mute) {
 			if id, _ := x.named.Find(name); x.answers.lent(id) { // for as long as the wildcard has it
 				x.named.Remove(name, cache.Timer, x.next(), nil)
-				x.markUnlent(id)
+				x.loans.markUnlent(id)
 				continue
 			}
 			if silent++; silent == 1 {
@@ -136,8 +136,7 @@ func (x *index) silent(name string, stream uint64) (cache.ID, bool) {
 	if !ok || x.named.Answer(id).Error != nil && x.refused[name] == stream {
 		return id, false
 	}
-	_, inherited := x.inherited[name]
-	return id, inherited || x.inherits(name) || !x.named.Answered(id)
+	return id, x.loans.has(name) || x.loans.inherits(name) || !x.named.Answered(id)
 }
 
 var unanswered = &statuspb.Status{
@@ -148,7 +147,7 @@ var unanswered = &statuspb.Status{
 func (x *index) removeNamed(name string, cause cache.Cause) {
 	delete(x.named.guard.held, name)
 	id, ok := x.named.Find(name)
-	x.disown(name, name)
+	x.loans.disown(name, name)
 	lent := ok && x.answers.lent(id)
 	touched, changed := x.named.Remove(name, cause, x.next(), x.touched[:0])
 	if !changed {
@@ -158,7 +157,7 @@ func (x *index) removeNamed(name string, cause cache.Cause) {
 		return
 	}
 	x.markNamed(touched)
-	defer x.frees(name)
+	defer x.loans.frees(name)
 	if id, ok := x.named.Find(name); ok && !x.named.Pinned(name) {
 		x.named.Forget(id, x.covers)
 	}
@@ -170,9 +169,9 @@ func (x *index) removeMember(name string, cause cache.Cause) {
 	if !x.wildcard.Has(name) {
 		return // it never was a member; an alias of one is none (NAME-7)
 	}
-	lent := x.lentTo(name, x.touched[:0])
+	lent := x.loans.lentTo(name, x.touched[:0])
 	_, changed := x.wildcard.Remove(name, cause, x.next(), nil)
-	x.markLent(name, lent)
+	x.loans.markLent(name, lent)
 	x.wildcard.changed = x.wildcard.changed || changed
 }
 

@@ -129,7 +129,7 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 		}
 	}
 	drops.done()
-	asked.Freed = x.freed(s, drops.ids)
+	asked.Freed = x.loans.freed(s, drops.ids)
 	if !s.wildcard {
 		asked.Left = nil
 	}
@@ -195,7 +195,7 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 		delete(s.awaited, x.named.Name(id))
 		x.unwant(s, id, now)
 	}
-	asked.Freed = x.freed(s, gone)
+	asked.Freed = x.loans.freed(s, gone)
 	return asked
 }
 

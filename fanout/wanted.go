@@ -147,8 +147,7 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 				if again {
 					i.Again = append(i.Again, name)
 				}
-				if _, again := x.askAgain[name]; again && !lane.Wildcard {
-					delete(x.askAgain, name)
+				if !lane.Wildcard && x.loans.takeAgain(name) {
 					i.Anew = append(i.Anew, name)
 				}
 				continue

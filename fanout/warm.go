@@ -65,12 +65,9 @@ func (h *Hub) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
 func (x *index) saveNamed() Saved {
 	s := Saved{Lane: Lane{Type: x.url}}
 	s.Origin, s.Resources = saved(&x.named.Table)
-	s.Resources = slices.DeleteFunc(s.Resources, func(r cache.Held) bool { return x.inherits(r.Name) })
+	s.Resources = slices.DeleteFunc(s.Resources, func(r cache.Held) bool { return x.loans.inherits(r.Name) })
 	for id := range cache.ID(x.named.Cap()) {
-		if name := x.named.Name(id); x.named.Pinned(name) && x.named.Answer(id).State == cache.Present {
-			if _, inherited := x.inherited[name]; inherited {
-				continue
-			}
+		if name := x.named.Name(id); x.named.Pinned(name) && x.named.Answer(id).State == cache.Present && !x.loans.has(name) {
 			s.Names = append(s.Names, name)
 		}
 	}
@@ -167,7 +164,7 @@ func (x *index) isWarm() bool { return x.wildcard.restored.any() || x.named.rest
 // loaded: upstream has not spoken of any of the names of a resource.
 func (x *index) loaded(r *cache.Resource) bool {
 	for name := range names(r) {
-		if _, loaded := x.named.restored.names[name]; loaded || x.inherited[name] {
+		if _, loaded := x.named.restored.names[name]; loaded || x.loans.inherited[name] {
 			return true
 		}
 	}
@@ -255,14 +252,14 @@ func (l *lane) confirm() {
 }
 
 // Warms: something of the type may have been loaded, and upstream has not spoken of it yet.
-func (v View) Warms() bool { return v.x.isWarm() || len(v.x.inherited) > 0 }
+func (v View) Warms() bool { return v.x.isWarm() || len(v.x.loans.inherited) > 0 }
 
 // Warm: what a subscribed name leads to was loaded, and upstream has not
 // spoken of it yet.
 func (v View) Warm(id cache.ID) bool { return v.x.restored(id) }
 
 func (x *index) restored(id cache.ID) bool {
-	if len(x.named.restored.names)+len(x.inherited) > 0 {
+	if len(x.named.restored.names)+len(x.loans.inherited) > 0 {
 		if _, loaded := x.named.restored.names[x.named.Name(id)]; loaded {
 			return true
 		}
