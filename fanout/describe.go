@@ -58,7 +58,7 @@ func (x *index) summarize() TypeSummary {
 		Absent:    make(map[cache.Cause]int),
 		Doubtful:  len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.mute),
 		Withheld:  x.interest.withheld,
-		Warm:      x.isWarm(),
+		Warm:      x.restored.any(),
 	}
 	fewer, more := &x.named.Table, &x.wildcard.Table
 	if fewer.Len() > more.Len() {

@@ -58,7 +58,7 @@ func (x *index) want(s *Subscription, name string, r *cache.Run) cache.ID {
 				x.named.Set(r.Resource, r.Upstream, x.next(), nil)
 			}
 		}
-		delete(x.named.restored.awaited, name)
+		delete(x.restored.awaited, name)
 		x.linger.end(id)
 		x.changed(id)
 	}
@@ -130,6 +130,7 @@ func (x *index) forgetWildcard() {
 	x.loans.bequeath()
 	was := x.wildcard
 	x.board, x.wildcard = board{}, x.newLane(x.wildcard.address())
+	x.restored.set = false
 	x.wildcard.unavailable, x.wildcard.dirty = was.unavailable, was.dirty // that concerns who wants it next
 }
 
@@ -139,25 +140,25 @@ func (x *index) forget(name string, remains func(*cache.Resource) bool) {
 	x.hub.forgotten.Add(1)
 	delete(x.named.guard.held, name)
 	x.loans.passOn(name)
-
 	delete(x.named.doubts.faulty, name)
 	delete(x.mute, name)
 	delete(x.refused, name)
 	delete(x.named.doubts.overdue, name)
 	delete(x.named.doubts.suspected, name)
-	delete(x.named.restored.awaited, name)
+	var led []*cache.Resource
 	if id, ok := x.named.Find(name); ok {
 		delete(x.again, id)
 		x.named.dirty.remove(id) // another name may get the ID
-		bodies, led := x.bodies(id), x.named.Answer(id).Resources()
+		bodies := x.bodies(id)
+		led = x.named.Answer(id).Resources()
 		if x.fullState() && x.named.Asked(id) {
 			x.shown.giveUp(name)
 		}
 		x.named.Forget(id, remains)
 		x.shown.release(bodies)
 		x.named.Unpin(id)
-		x.cool(name, led)
 	}
+	x.restored.giveUp(name, led)
 	x.named.conclude()
 }
 

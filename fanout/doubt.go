@@ -229,7 +229,7 @@ func (x *index) suspectAll(stream uint64) {
 	d := &x.named.doubts
 	d.suspected, d.overdue = make(map[string]uint64), make(map[string]struct{})
 	for id := range cache.ID(x.named.Cap()) {
-		if x.named.Asked(id) && (x.unsettled(id) || x.restored(id)) {
+		if x.named.Asked(id) && (x.unsettled(id) || x.restored.leads(id)) {
 			d.suspected[x.named.Name(id)] = stream
 		}
 	}
@@ -309,7 +309,7 @@ func (h *Hub) Uncertain(lane Lane) (u Uncertainty) {
 	h.look(lane.Type, func(x *index) {
 		d := &x.lane(lane).doubts
 		u.Hidden, u.Clients = d.hidden != 0, x.interest.withheld
-		u.Awaited = !lane.Wildcard && x.awaitsDoubtful() || lane.Wildcard && x.wants(wildcardID) && (x.wildcard.restored.set || x.unswept())
+		u.Awaited = !lane.Wildcard && x.awaitsDoubtful() || lane.Wildcard && x.wants(wildcardID) && (x.restored.set || x.unswept())
 		for name := range d.faulty {
 			u.Names = append(u.Names, name)
 		}

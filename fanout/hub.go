@@ -262,8 +262,7 @@ func (h *Hub) Has(lane Lane, name string) (has bool) {
 func (h *Hub) Lacks(lane Lane, set []cache.Received) (lacks bool) {
 	h.look(lane.Type, func(x *index) {
 		lacks = slices.ContainsFunc(set, func(r cache.Received) bool {
-			_, loaded := x.named.restored.names[r.Name]
-			return !x.lane(lane).Confirmed(r.Name) || loaded && !lane.Wildcard
+			return !x.lane(lane).Confirmed(r.Name) || x.restored.has(r.Name) && !lane.Wildcard
 		})
 	})
 	return lacks
@@ -344,7 +343,7 @@ func (h *Hub) Unresolved() bool {
 }
 
 func (x *index) waits() bool {
-	if x.wants(wildcardID) && (!x.wildcard.synced || x.wildcard.restored.set) {
+	if x.wants(wildcardID) && (!x.wildcard.synced || x.restored.set) {
 		return true
 	}
 	for id := range x.interest.named() {

@@ -31,8 +31,9 @@ type index struct {
 	// that stream it is an answer (MISS-3).
 	refused map[string]uint64
 	// shown: what upstream shows that is in neither Table (UP-9).
-	shown shown
-	loans loans
+	shown    shown
+	loans    loans
+	restored restored
 
 	// Interest.
 	interest interest
@@ -59,7 +60,7 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	}
 	x.marks.interest, x.shown = &x.interest, shown{hub: h, table: &x.named.Table}
 	x.answers = answers{&x.named.Table, &x.wildcard.Table}
-	x.loans.x = x
+	x.loans.x, x.restored.x = x, x
 	x.linger = lingerers{x: x, most: h.limits.Load().maxLinger}
 	x.named, x.wildcard = x.newLane(Lane{x.url, false}), x.newLane(Lane{x.url, true})
 	return x

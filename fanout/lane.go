@@ -20,8 +20,9 @@ type lane struct {
 	guard guard
 	// doubts are the faults that were met (ERR-10).
 	doubts doubts
-	// restored was loaded from disk, and is not confirmed yet (RECON-19).
-	restored restored
+	// said: upstream has said all there is, which confirms what was loaded from disk as soon as none
+	// of it is in doubt (ERR-10).
+	said bool
 	// unavailable: upstream does not answer, and why (ERR-7).
 	unavailable *statuspb.Status
 	// dirty are those of which upstream is to look whether they are wanted (Wanted).
@@ -55,13 +56,13 @@ func (l *lane) address() Lane { return Lane{l.x.url, l.wildcard} }
 func (l *lane) apply(u *cache.Update) (a Applied) {
 	look := l.doubt(u)
 	if !l.wildcard {
-		l.x.heard(u)
+		l.x.restored.hears(u)
 	}
 	a = l.takeIn(u)
 	l.tell()
 	if u.Synced {
 		l.guard.complete()
-		l.allSaid()
+		l.said = true
 	}
 	l.conclude()
 	if look {
@@ -166,6 +167,19 @@ func (l *lane) completes(u *cache.Update) {
 	l.changed = l.changed || !l.synced
 	l.synced = true
 	l.x.loans.replaced()
+}
+
+// conclude confirms what was loaded if all was said and nothing is in doubt.
+func (l *lane) conclude() {
+	switch {
+	case !l.said || l.doubts.any():
+		return
+	case l.wildcard:
+		l.x.restored.confirmSet()
+	default:
+		l.x.restored.confirmNames()
+	}
+	l.said = false
 }
 
 // tell marks, for those who have the wildcard, what has become of its set. What has become of names

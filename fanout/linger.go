@@ -52,7 +52,7 @@ func (l *lingerers) changes(id cache.ID) {
 // has come back for it.
 func (l *lingerers) settle() {
 	for _, id := range l.fading {
-		if _, awaited := l.x.named.restored.awaited[l.x.named.Name(id)]; !awaited && l.x.answers.absent(id) {
+		if !l.x.restored.awaits(l.x.named.Name(id)) && l.x.answers.absent(id) {
 			l.end(id)
 		}
 	}

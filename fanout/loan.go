@@ -96,7 +96,7 @@ func (l *loans) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, 
 	l.x.named.Doubt(r.Name) // no version of it is upstream's on this lane
 	for _, id := range heirs {
 		name := l.x.named.Name(id)
-		l.inherited[name], l.askAgain[name] = l.x.wildcard.restored.set, struct{}{}
+		l.inherited[name], l.askAgain[name] = l.x.restored.set, struct{}{}
 		l.x.changed(id)
 	}
 }

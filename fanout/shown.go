@@ -230,7 +230,7 @@ func (x *index) bodies(id cache.ID) (bodies []cache.Received) {
 		}
 		own, _ := x.named.Find(r.Name)
 		b := cache.Received{Resource: r, Upstream: x.named.Upstream(own)}
-		if ends, _, _ := x.named.Ends(own); !ends.IsZero() || x.loaded(r) {
+		if ends, _, _ := x.named.Ends(own); !ends.IsZero() || x.restored.resource(r) {
 			b.TTL = 1 // it is not kept
 		}
 		bodies = append(bodies, b)
