@@ -30,7 +30,7 @@ func (v View) Check() (broken []string) {
 	interested := x.interest.has(s, wildcardID)
 	must(interested == s.wildcard && (s.wildcard || !s.reads), "the wildcard is subscribed to: %v, watched: %v, read: %v", s.wildcard, interested, s.reads)
 	// What a reader has not been told of is not forgotten.
-	must(!s.reads || s.passed <= v.Position() && s.passed >= x.pruned, "removals are told up to %d, forgotten up to %d, and it is %d", s.passed, x.pruned, v.Position())
+	must(!s.reads || s.passed <= v.Position() && s.passed >= x.readers.pruned, "removals are told up to %d, forgotten up to %d, and it is %d", s.passed, x.readers.pruned, v.Position())
 	// A sum is that of what bears the names.
 	if s.summed {
 		var sum cache.Digest

@@ -56,7 +56,7 @@ func (x *index) summarize() TypeSummary {
 		Gone:      x.wildcard.Tombstones(),
 		Held:      len(x.named.guard.held) + len(x.wildcard.guard.held),
 		Absent:    make(map[cache.Cause]int),
-		Doubtful:  len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.mute),
+		Doubtful:  len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.named.mute),
 		Withheld:  x.interest.withheld,
 		Warm:      x.restored.any(),
 	}
@@ -92,7 +92,7 @@ func (h *Hub) Subscribed(lane Lane) (subscribed bool) {
 // Heard reports whether upstream has said something on a lane: of the wildcard's set, or of
 // any of the names. What is here of another origin, and not confirmed, it has not said.
 func (h *Hub) Heard(lane Lane) (heard bool) {
-	h.look(lane.Type, func(x *index) { heard = x.lane(lane).hasSpoken() })
+	h.look(lane.Type, func(x *index) { heard = x.lane(lane).kind.hasSpoken() })
 	return heard
 }
 
@@ -100,7 +100,7 @@ func (h *Hub) Heard(lane Lane) (heard bool) {
 func (h *Hub) Waiting(lane Lane) (clients int) {
 	h.look(lane.Type, func(x *index) {
 		switch {
-		case x.lane(lane).hasSpoken():
+		case x.lane(lane).kind.hasSpoken():
 		case lane.Wildcard:
 			clients = len(x.interest.of(wildcardID))
 		default:
@@ -114,24 +114,6 @@ func (h *Hub) Waiting(lane Lane) (clients int) {
 		}
 	})
 	return clients
-}
-
-// spokenOf: upstream has said something of a name on its own lane. That its silence was
-// taken for an answer is no word of its own.
-func (x *index) spokenOf(id cache.ID) bool {
-	name := x.named.Name(id)
-	if _, silent := x.silent(name, x.refused[name]); silent {
-		return false
-	}
-	a := x.named.Answer(id)
-	switch {
-	case a.Error != nil:
-		return a.Error != unanswered
-	case a.State == cache.Present:
-		return len(x.named.UnconfirmedAnswers(name)) == 0
-	default:
-		return a.Cause != cache.Timer
-	}
 }
 
 // Place is where a Description stands in the order of Describe.
@@ -246,7 +228,7 @@ func (x *index) describe(places []Place) []Description {
 		if h, held := l.guard.held[p.Name]; held {
 			d.Held = h.until
 		}
-		if _, mute := x.mute[p.Name]; a.State != cache.Present {
+		if _, mute := x.named.mute[p.Name]; a.State != cache.Present {
 			d.Doubt = mute && !p.Wildcard || l.doubts.concern(p.Name)
 		}
 		d.Lingering = d.Clients == 0

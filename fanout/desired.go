@@ -1,7 +1,7 @@
 package fanout
 
 import (
-	"slices"
+	"iter"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -82,10 +82,7 @@ func (x *index) wantWildcard(s *Subscription) {
 
 func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 	x.unwant(s, wildcardID, now)
-	if x.slowest == s {
-		x.slowest = nil
-	}
-	x.prune()
+	x.readers.leave(s)
 }
 
 // leave is called when the last interest in something ends. What upstream was not
@@ -111,9 +108,9 @@ func (x *index) asked(id cache.ID) bool {
 // laneOf is the one on which a name, or the wildcard, is asked for.
 func (x *index) laneOf(id cache.ID) *lane {
 	if id == wildcardID {
-		return &x.wildcard
+		return &x.wildcard.lane
 	}
-	return &x.named
+	return &x.named.lane
 }
 
 // holds: something is known of it.
@@ -124,16 +121,6 @@ func (x *index) holds(id cache.ID) bool {
 	return x.named.Answered(id)
 }
 
-// forgetWildcard drops what is known of the wildcard's set, which nobody wants (UP-8, H-18).
-func (x *index) forgetWildcard() {
-	x.hub.forgotten.Add(1)
-	x.loans.bequeath()
-	was := x.wildcard
-	x.board, x.wildcard = board{}, x.newLane(x.wildcard.address())
-	x.restored.set = false
-	x.wildcard.unavailable, x.wildcard.dirty = was.unavailable, was.dirty // that concerns who wants it next
-}
-
 // forget drops what is known of a name that nobody wants (UP-8, H-18). remains says of
 // which resources upstream keeps up to date all the same.
 func (x *index) forget(name string, remains func(*cache.Resource) bool) {
@@ -141,8 +128,8 @@ func (x *index) forget(name string, remains func(*cache.Resource) bool) {
 	delete(x.named.guard.held, name)
 	x.loans.passOn(name)
 	delete(x.named.doubts.faulty, name)
-	delete(x.mute, name)
-	delete(x.refused, name)
+	delete(x.named.mute, name)
+	delete(x.named.refused, name)
 	delete(x.named.doubts.overdue, name)
 	delete(x.named.doubts.suspected, name)
 	var led []*cache.Resource
@@ -185,32 +172,23 @@ func (x *index) wantedLanes() (named, wildcard bool) {
 	return x.interest.names > 0 || lingeringNames > 0, x.desired(wildcardID)
 }
 
-// desired is the whole interest of a lane, lingering names included, and those that are kept.
-func (l *lane) desired() (names []string) {
-	x := l.x
-	if l.wildcard {
-		if x.desired(wildcardID) {
-			names = []string{Wildcard}
+// early: a resource that was not asked for may be an old answer, to a name that was given
+// up and is wanted again (H-1). Of a full-state type it may as well be what the server
+// shows in any case, and will not say again.
+func (x *index) early(r *cache.Resource) bool {
+	return !x.fullState() || x.shown.late(r)
+}
+
+// names yields a resource's name and aliases.
+func names(r *cache.Resource) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !yield(r.Name) {
+			return
 		}
-		return names
-	}
-	if x.hub.kept.Load() {
-		for id := range cache.ID(x.named.Cap()) {
-			if name := x.named.Name(id); x.named.Pinned(name) {
-				names = append(names, name)
+		for _, alias := range r.Aliases {
+			if !yield(alias) {
+				return
 			}
 		}
-		slices.Sort(names)
-		return names
 	}
-	for id := range x.interest.named() {
-		names = append(names, x.named.Name(id))
-	}
-	for id := range x.linger.all() {
-		if id != wildcardID {
-			names = append(names, x.named.Name(id))
-		}
-	}
-	slices.Sort(names)
-	return names
 }

@@ -19,17 +19,13 @@ type index struct {
 	dropped bool
 
 	// What upstream says: of names, and of all of the type.
-	named, wildcard lane
-	answers         answers
-	latest          cache.Seq // of the changes to either
-	board           board
-	leaving         leaving
-	// mute are names that became Absent by the timer of a stream which had carried nothing of
-	// the type, and that stream (doubt.go).
-	mute map[string]uint64
-	// refused are names over which an error lies, with the stream on which it came: only to
-	// that stream it is an answer (MISS-3).
-	refused map[string]uint64
+	named    namedLane
+	wildcard wildcardLane
+	answers  answers
+	latest   cache.Seq // of the changes to either
+
+	leaving leaving
+
 	// shown: what upstream shows that is in neither Table (UP-9).
 	shown    shown
 	loans    loans
@@ -38,11 +34,9 @@ type index struct {
 	// Interest.
 	interest interest
 	marks    marker
-	slowest  *Subscription // of the readers, when it was last looked for; it had
-	pruned   cache.Seq     // been told up to here
-
-	linger  lingerers
-	suspect bool
+	readers  readers
+	linger   lingerers
+	suspect  bool
 
 	// Names to be asked for once more, because the body of the answer was not kept
 	// (VALID-5); asks: one was added during this Read.
@@ -60,9 +54,9 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	}
 	x.marks.interest, x.shown = &x.interest, shown{hub: h, table: &x.named.Table}
 	x.answers = answers{&x.named.Table, &x.wildcard.Table}
-	x.loans.x, x.restored.x = x, x
+	x.loans.x, x.restored.x, x.readers.x = x, x, x
 	x.linger = lingerers{x: x, most: h.limits.Load().maxLinger}
-	x.named, x.wildcard = x.newLane(Lane{x.url, false}), x.newLane(Lane{x.url, true})
+	x.named, x.wildcard = namedLane{lane: x.newLane(&x.named)}, wildcardLane{lane: x.newLane(&x.wildcard)}
 	return x
 }
 

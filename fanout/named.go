@@ -9,78 +9,162 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// What upstream says, and what a name leads to.
+// namedLane is what upstream says of the names of a type that it was asked for.
+type namedLane struct {
+	lane
+	// mute are names that became Absent by the timer of a stream which had carried nothing of
+	// the type, and that stream (doubt.go).
+	mute map[string]uint64
+	// refused are names over which an error lies, with the stream on which it came: only to
+	// that stream it is an answer (MISS-3).
+	refused map[string]uint64
+}
 
-// setNamed takes in a resource on the lane of names. It reports how many go that nobody has asked for.
-func (x *index) setNamed(r cache.Received, u *cache.Update) (dropped int) {
-	wanted := x.covers(r.Resource)
-	if !wanted && !x.named.Has(r.Name) {
-		return x.shown.take(r) // UP-9, H-31
+func (n *namedLane) address() Lane { return Lane{n.x.url, false} }
+
+// desired is all that is wanted, what lingers included, and what is kept.
+func (n *namedLane) desired() (names []string) {
+	if n.x.hub.kept.Load() {
+		for id := range cache.ID(n.Cap()) {
+			if name := n.Name(id); n.Pinned(name) {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		return names
 	}
-	x.loans.spoken(r.Resource)
-	since, told := x.answers.wasLent(r.Resource)
-	lent, seq := x.answers.lentAlias(r.Resource), x.next()
-	touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
-	if !x.solicited(r.Resource) && !u.Full && x.early(r.Resource) {
-		x.named.Doubt(r.Name) // it is to come again as an answer
-		x.shown.mayBeOld(r.Name)
+	for id := range n.x.interest.named() {
+		names = append(names, n.Name(id))
 	}
-	renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
-	x.handNamed(r.Resource, changed, told)
-	own, _ := x.named.Find(r.Name)
-	if w, member := x.wildcard.Find(r.Name); changed && r.TTL <= 0 && member && x.wildcard.HadTTL(w) {
-		x.named.LoseTTL(own, seq)
+	for id := range n.x.linger.all() {
+		if id != wildcardID {
+			names = append(names, n.Name(id))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (n *namedLane) audience() iter.Seq2[cache.ID, []*Subscription] { return n.x.interest.named() }
+
+func (n *namedLane) leadsHere(cache.ID) bool { return true }
+
+func (n *namedLane) hasSpoken() bool {
+	for id := range cache.ID(n.Cap()) {
+		if n.Pinned(n.Name(id)) && n.spokenOf(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// spokenOf: upstream has said something of a name on its own lane. That its silence was
+// taken for an answer is no word of its own.
+func (n *namedLane) spokenOf(id cache.ID) bool {
+	name := n.Name(id)
+	if _, silent := n.silent(name, n.refused[name]); silent {
+		return false
+	}
+	a := n.Answer(id)
+	switch {
+	case a.Error != nil:
+		return a.Error != unanswered
+	case a.State == cache.Present:
+		return len(n.UnconfirmedAnswers(name)) == 0
+	default:
+		return a.Cause != cache.Timer
+	}
+}
+
+func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
+	n.begin(u)
+	if n.x.fullState() {
+		n.x.shown.hears(u)
+	}
+	for _, r := range u.Set {
+		a.Dropped += n.set(r, u)
+	}
+	n.heartbeats(u)
+	n.deny(u.Negative)
+	all := n.departures(u)
+	for _, name := range u.Overdue {
+		all.add(n.overdue(name, u.Stream), cache.Sweep)
+	}
+	a.Held = n.depart(u, all)
+	n.fail(u)
+	a.Silent, a.First = n.fallSilent(u)
+	return a
+}
+
+func (n *namedLane) unannounced() []string {
+	return slices.DeleteFunc(n.Unconfirmed(), n.x.loans.inherits)
+}
+
+func (n *namedLane) confirm() { n.x.restored.confirmNames() }
+
+func (n *namedLane) fails() {
+	for id := range n.x.interest.named() {
+		if a := n.x.answers.of(id); a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk() {
+			n.x.marks.mark(id, failure)
+		}
+	}
+}
+
+// set takes in a resource on the lane of names. It reports how many go that nobody has asked for.
+func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
+	wanted := n.x.covers(r.Resource)
+	if !wanted && !n.Has(r.Name) {
+		return n.x.shown.take(r) // UP-9, H-31
+	}
+	n.x.loans.spoken(r.Resource)
+	since, told := n.x.answers.wasLent(r.Resource)
+	lent, seq := n.x.answers.lentAlias(r.Resource), n.x.next()
+	touched, changed := n.Set(r.Resource, r.Upstream, seq, n.x.touched[:0])
+	if !n.x.solicited(r.Resource) && !u.Full && n.x.early(r.Resource) {
+		n.Doubt(r.Name) // it is to come again as an answer
+		n.x.shown.mayBeOld(r.Name)
+	}
+	renews := n.Lease(r.Name, r.TTL, u.At, seq)
+	n.x.handNamed(r.Resource, changed, told)
+	own, _ := n.Find(r.Name)
+	if w, member := n.x.wildcard.Find(r.Name); changed && r.TTL <= 0 && member && n.x.wildcard.HadTTL(w) {
+		n.LoseTTL(own, seq)
 		renews = true
 	}
 	if told && changed {
-		x.named.Date(own, since)
+		n.Date(own, since)
 	}
-	x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
+	n.x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
 	if changed {
-		x.loans.frees(r.Name)
+		n.x.loans.frees(r.Name)
 	}
-	if renews || (told || lent) && x.answers.limited(r.Name) {
-		x.named.markRenewed(r.Resource)
+	if renews || (told || lent) && n.x.answers.limited(r.Name) {
+		n.markRenewed(r.Resource)
 	}
 	if !wanted {
-		x.named.Forget(own, x.covers) // it has dropped the alias it was wanted for (NAME-5)
-		x.shown.release([]cache.Received{r})
+		n.Forget(own, n.x.covers) // it has dropped the alias it was wanted for (NAME-5)
+		n.x.shown.release([]cache.Received{r})
 	}
 	return 0
 }
 
-// setMember takes in a resource on the wildcard's lane.
-func (x *index) setMember(r cache.Received, u *cache.Update) {
-	lent, seq := x.loans.lentTo(r.Name, x.touched[:0]), x.next()
-	_, changed := x.wildcard.Set(r.Resource, r.Upstream, seq, nil)
-	x.handMember(r.Resource, changed)
-	if changed {
-		x.loans.markLent(r.Name, x.loans.lentTo(r.Name, lent))
-		x.wildcard.changed = true
-	}
-	if x.wildcard.Lease(r.Name, r.TTL, u.At, seq) {
-		x.wildcard.renewed = true
-		x.wildcard.markRenewed(r.Resource)
-	}
-}
-
 // deny takes in answers that say of all their aliases that there is nothing (NAME-6).
-func (x *index) deny(negative []*cache.Resource) {
+func (n *namedLane) deny(negative []*cache.Resource) {
 	for _, r := range negative {
-		x.markNamed(x.named.Deny(r, x.next(), x.touched[:0]))
+		n.x.markNamed(n.Deny(r, n.x.next(), n.x.touched[:0]))
 	}
 }
 
 // fail takes in errors for names.
-func (x *index) fail(u *cache.Update) {
+func (n *namedLane) fail(u *cache.Update) {
 	for _, e := range u.Errors {
-		if x.named.guard.holds(e.Name) {
+		if n.guard.holds(e.Name) {
 			continue
 		}
-		if id, ok := x.named.Find(e.Name); ok && x.named.Pinned(e.Name) {
-			x.refuse(e.Name, u.Stream)
-			if x.named.Fail(id, e.Status) {
-				x.marks.mark(id, failure)
+		if id, ok := n.Find(e.Name); ok && n.Pinned(e.Name) {
+			n.refuse(e.Name, u.Stream)
+			if n.Fail(id, e.Status) {
+				n.x.marks.mark(id, failure)
 			}
 		}
 	}
@@ -88,103 +172,70 @@ func (x *index) fail(u *cache.Update) {
 
 // fallSilent takes in names of which upstream has said nothing for too long. It reports how many became
 // Absent for that, and the first of them.
-func (x *index) fallSilent(u *cache.Update) (silent int, first string) {
+func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 	for _, name := range u.Missing {
-		if x.missing(name, u.Stream, u.Mute) {
-			if id, _ := x.named.Find(name); x.answers.lent(id) { // for as long as the wildcard has it
-				x.named.Remove(name, cache.Timer, x.next(), nil)
-				x.loans.markUnlent(id)
+		if n.missing(name, u.Stream, u.Mute) {
+			if id, _ := n.Find(name); n.x.answers.lent(id) { // for as long as the wildcard has it
+				n.Remove(name, cache.Timer, n.x.next(), nil)
+				n.x.loans.markUnlent(id)
 				continue
 			}
 			if silent++; silent == 1 {
 				first = name
 			}
-			x.removeNamed(name, cache.Timer)
+			n.remove(name, cache.Timer)
 		}
 	}
 	for _, name := range u.Unanswered {
-		if id, ok := x.silent(name, u.Stream); ok {
-			x.refuse(name, u.Stream)
-			if x.named.Fail(id, unanswered) && x.answers.state(id) != cache.Present {
-				x.marks.mark(id, failure)
+		if id, ok := n.silent(name, u.Stream); ok {
+			n.refuse(name, u.Stream)
+			if n.Fail(id, unanswered) && n.x.answers.state(id) != cache.Present {
+				n.x.marks.mark(id, failure)
 			}
 		}
 	}
 	return silent, first
 }
 
-// early: a resource that was not asked for may be an old answer, to a name that was given
-// up and is wanted again (H-1). Of a full-state type it may as well be what the server
-// shows in any case, and will not say again.
-func (x *index) early(r *cache.Resource) bool {
-	return !x.fullState() || x.shown.late(r)
-}
-
 // refuse notes on which stream an error came.
-func (x *index) refuse(name string, stream uint64) {
-	if x.refused == nil {
-		x.refused = make(map[string]uint64)
+func (n *namedLane) refuse(name string, stream uint64) {
+	if n.refused == nil {
+		n.refused = make(map[string]uint64)
 	}
-	x.refused[name] = stream
+	n.refused[name] = stream
 }
 
 // silent: upstream has said nothing of a name on its own lane, not even an error on this
 // stream. What the wildcard lends meanwhile is no answer: it may be gone tomorrow. Nor is
 // what was left when it was given up.
-func (x *index) silent(name string, stream uint64) (cache.ID, bool) {
-	id, ok := x.named.Find(name)
-	if !ok || x.named.Answer(id).Error != nil && x.refused[name] == stream {
+func (n *namedLane) silent(name string, stream uint64) (cache.ID, bool) {
+	id, ok := n.Find(name)
+	if !ok || n.Answer(id).Error != nil && n.refused[name] == stream {
 		return id, false
 	}
-	return id, x.loans.has(name) || x.loans.inherits(name) || !x.named.Answered(id)
+	return id, n.x.loans.has(name) || n.x.loans.inherits(name) || !n.Answered(id)
+}
+
+func (n *namedLane) remove(name string, cause cache.Cause) {
+	delete(n.guard.held, name)
+	id, ok := n.Find(name)
+	n.x.loans.disown(name, name)
+	lent := ok && n.x.answers.lent(id)
+	touched, changed := n.Remove(name, cause, n.x.next(), n.x.touched[:0])
+	if !changed {
+		if lent && cause != cache.Timer {
+			n.x.marks.mark(id, content) // an answer at last, after silence
+		}
+		return
+	}
+	n.x.markNamed(touched)
+	defer n.x.loans.frees(name)
+	if id, ok := n.Find(name); ok && !n.Pinned(name) {
+		n.Forget(id, n.x.covers)
+	}
 }
 
 var unanswered = &statuspb.Status{
 	Code:    cache.Unavailable,
 	Message: "xds-relay: upstream did not answer for this name in time",
-}
-
-func (x *index) removeNamed(name string, cause cache.Cause) {
-	delete(x.named.guard.held, name)
-	id, ok := x.named.Find(name)
-	x.loans.disown(name, name)
-	lent := ok && x.answers.lent(id)
-	touched, changed := x.named.Remove(name, cause, x.next(), x.touched[:0])
-	if !changed {
-		if lent && cause != cache.Timer {
-			x.marks.mark(id, content) // an answer at last, after silence
-		}
-		return
-	}
-	x.markNamed(touched)
-	defer x.loans.frees(name)
-	if id, ok := x.named.Find(name); ok && !x.named.Pinned(name) {
-		x.named.Forget(id, x.covers)
-	}
-}
-
-// removeMember takes a name out of the wildcard's set.
-func (x *index) removeMember(name string, cause cache.Cause) {
-	delete(x.wildcard.guard.held, name)
-	if !x.wildcard.Has(name) {
-		return // it never was a member; an alias of one is none (NAME-7)
-	}
-	lent := x.loans.lentTo(name, x.touched[:0])
-	_, changed := x.wildcard.Remove(name, cause, x.next(), nil)
-	x.loans.markLent(name, lent)
-	x.wildcard.changed = x.wildcard.changed || changed
-}
-
-// names yields a resource's name and aliases.
-func names(r *cache.Resource) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		if !yield(r.Name) {
-			return
-		}
-		for _, alias := range r.Aliases {
-			if !yield(alias) {
-				return
-			}
-		}
-	}
 }
