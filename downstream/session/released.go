@@ -45,8 +45,7 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 // alias it has still, since it never asked for that by this name (NAME-5).
 func (d *deltaState) givesUpBrought(v fanout.View, name string) {
 	if as, is := d.released[name]; is && (as.brought || d.brings(name)) && !v.Leads(name) {
-		delete(d.released, name)
-		d.exact.forget(name)
+		d.paidReleased(name)
 	}
 }
 
@@ -153,8 +152,19 @@ func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource,
 		p.resources, p.mixed = append(p.resources, member), true
 		d.sentAhead(v, name, member)
 	}
+	d.paidReleased(name)
+}
+
+// paidReleased notes that the client knows what a resource is to it that no name leads to any more.
+func (d *deltaState) paidReleased(name string) {
 	delete(d.released, name)
 	d.exact.forget(name)
+}
+
+// toldAsMember: a resource that is sent is what it falls back to.
+func (x *exchange) toldAsMember(v fanout.View, r *cache.Resource) bool {
+	member, certain := x.falls(v, r.Name)
+	return certain && member == r
 }
 
 // mayEnd: what the client has of a resource because of a name may have a TTL, which may have run out,

@@ -162,7 +162,10 @@ func (v *voice) confirm(shown map[string]string) {
 
 // remove notes that a resource does not exist.
 func (v *voice) remove(name string, at int) (changed []string) {
-	before := v.words[name]
+	before, had := v.words[name]
+	if had && !before.present && !before.silent && !before.unsure && !before.expired && !before.restored {
+		return nil // that it is gone is known, and changes nothing: an error over it stays (UP-19)
+	}
 	v.words[name] = word{at: at}
 	if !before.present {
 		return nil
