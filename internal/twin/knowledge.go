@@ -135,6 +135,14 @@ func (v *voice) doubt(upTo int, shown map[string]string) {
 	}
 }
 
+// certain notes that nothing is instead of what was said last.
+func (v *voice) certain() {
+	for name, w := range v.words {
+		w.or = ""
+		v.words[name] = w
+	}
+}
+
 // muted: only the silence of a stream that has carried nothing of the type says that a name
 // does not exist.
 func (v *voice) muted(name string) bool {
