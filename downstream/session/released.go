@@ -73,6 +73,8 @@ func (d *deltaState) erase(ledTo []string) {
 				d.release(name) // what leads there may not have been looked at when it leads elsewhere
 			case some && subscribed:
 				d.left.add(name)
+			case subscribed:
+				d.hasNone(v, name)
 			case some && !subscribed && len(v.Names()) > 0 && d.mayLead(v, name):
 				d.releaseAs(name, released{unknown: d.lists(v, name) == nil})
 			case !subscribed:
@@ -219,5 +221,34 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 			s.sentAhead(v, name, member)
 		}
 		s.exact.forget(name)
+	}
+}
+
+// drops erases what the client drops: it keeps members of the wildcard's set if it asks for that,
+// what bears one of its names, and what one leads to that it has asked for before.
+func (s *sotwState) drops(v fanout.View, added []string) {
+	led := make(map[string]string)
+	if s.aliased {
+		for _, id := range v.Names() {
+			if _, fresh := slices.BinarySearch(added, v.Name(id)); fresh {
+				continue
+			}
+			for _, r := range v.Answer(id).Resources() {
+				led[r.Name] = r.Version
+			}
+		}
+	}
+	subscribed, _ := v.Wildcard()
+	for noted := range s.exact.all(false) {
+		_, own := v.Lookup(noted.name)
+		if own || subscribed && v.Member(noted.name) != nil {
+			continue
+		}
+		switch version, leads := led[noted.name]; {
+		case !leads:
+			s.exact.forget(noted.name)
+		case version != noted.version:
+			s.exact.noteAt(noted, "", noted.some) // it may not have listed the name
+		}
 	}
 }
