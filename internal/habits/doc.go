@@ -6,7 +6,7 @@
 // package may import which (imports_test.go), where goroutines and clocks may be
 // (passive_test.go), what each package owes its reader and its tests
 // (packages_test.go), what a file may hold (files_test.go), that the links of
-// documents lead somewhere (links_test.go), and that each rule of the protocol which
+// documents, and the Go files that they name, lead somewhere (links_test.go), and that each rule of the protocol which
 // is cited anywhere exists (rules_test.go). Each check is a function from parsed
 // source to complaints, and is itself tested against small sources written into
 // the test.

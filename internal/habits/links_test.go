@@ -100,6 +100,43 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// goFile is a Go file that a document names, with its path, its end, or alone.
+var goFile = regexp.MustCompile("`([a-zA-Z0-9_./-]+\\.go)`")
+
+// namedFiles complains of Go files that a document names and nobody has.
+func namedFiles(name, text string, files []string) (complaints []string) {
+	prose(text, func(n int, line string) {
+		for _, m := range goFile.FindAllStringSubmatch(line, -1) {
+			if !slices.ContainsFunc(files, func(file string) bool { return file == m[1] || strings.HasSuffix(file, "/"+m[1]) }) {
+				complaints = append(complaints, fmt.Sprintf("%s:%d: there is no file %s", name, n, m[1]))
+			}
+		}
+	})
+	return complaints
+}
+
+func TestNamedFilesExist(t *testing.T) {
+	files := committed(t)
+	for _, name := range files {
+		if filepath.Ext(name) != ".md" {
+			continue
+		}
+		if text, err := readText(name); err == nil {
+			for _, complaint := range namedFiles(name, text, files) {
+				t.Error(complaint)
+			}
+		}
+	}
+}
+
+func TestNamedFilesExistCanFail(t *testing.T) {
+	files := []string{"fanout/hub.go", "upstream/session/plan.go"}
+	const text = "`hub.go` and `fanout/hub.go`\n`session/plan.go`\n`out/hub.go`, `lane.go`\n```\n`x.go`\n```\n"
+	if got, want := places(namedFiles("a.md", text, files)), []string{"a.md:3", "a.md:3"}; !slices.Equal(got, want) {
+		t.Errorf("complaints at %q, want %q", got, want)
+	}
+}
+
 func TestLinksLeadSomewhereCanFail(t *testing.T) {
 	read := func(path string) (string, error) {
 		documents := map[string]string{"README.md": "# Top\n## What's `new`?\n", "docs/a.md": "# A\n- <a id=\"up-1\"></a>**UP-1 MUST** …\n", "bench": ""}
