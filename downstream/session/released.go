@@ -75,7 +75,7 @@ func (d *deltaState) erase(ledTo []string) {
 			case some && subscribed:
 				d.left.add(name)
 			case some && !subscribed && len(v.Names()) > 0 && d.mayLead(v, name):
-				d.releaseAs(name, released{unknown: d.lists(v, name) == nil})
+				put(&d.released, name, released{unknown: d.lists(v, name) == nil})
 			case !subscribed:
 				d.exact.forget(name)
 			}
