@@ -190,14 +190,7 @@ func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
 	if r != nil {
 		version = r.Version
 	}
-	h.noteAhead(name, ahead{version, v.Position()})
-}
-
-func (h *holdings) noteAhead(name string, a ahead) {
-	if h.ahead == nil {
-		h.ahead = make(map[string]ahead)
-	}
-	h.ahead[name] = a
+	put(&h.ahead, name, ahead{version, v.Position()})
 }
 
 // gone notes that it is told that names lead to nothing.

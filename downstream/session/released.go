@@ -76,7 +76,7 @@ func (d *deltaState) erase(ledTo []string) {
 			case subscribed:
 				d.hasNone(v, name)
 			case some && !subscribed && len(v.Names()) > 0 && d.mayLead(v, name):
-				d.releaseAs(name, released{unknown: d.lists(v, name) == nil})
+				put(&d.released, name, released{unknown: d.lists(v, name) == nil})
 			case !subscribed:
 				d.exact.forget(name)
 			}
