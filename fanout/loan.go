@@ -190,7 +190,7 @@ func (l *loans) unset(own cache.ID) {
 		}
 	}
 	member, limited := l.x.named.Name(own), expires(&l.x.named.Table, own)
-	l.x.named.Unset(own)
+	l.x.named.Unset(own, l.x.next())
 	l.frees(member)
 	w, ok := l.x.wildcard.Find(member)
 	if !ok || l.x.wildcard.Own(w) == nil {

@@ -176,7 +176,10 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 	for _, name := range u.Missing {
 		if n.missing(name, u.Stream, u.Mute) {
 			if id, _ := n.Find(name); n.x.answers.lent(id) { // for as long as the wildcard has it
-				n.Remove(name, cache.Timer, n.x.next(), nil)
+				since := n.Vanished(id)
+				if n.Remove(name, cache.Timer, n.x.next(), nil); since > 0 {
+					n.Date(id, since) // what is lent has been told since then
+				}
 				n.x.loans.markUnlent(id)
 				continue
 			}
