@@ -56,7 +56,7 @@ func (x *index) summarize() TypeSummary {
 		Gone:      x.wildcard.Tombstones(),
 		Held:      len(x.named.guard.held) + len(x.wildcard.guard.held),
 		Absent:    make(map[cache.Cause]int),
-		Doubtful:  len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.named.mute),
+		Doubtful:  len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.named.silence.mute),
 		Withheld:  x.interest.withheld,
 		Warm:      x.restored.any(),
 	}
@@ -228,7 +228,7 @@ func (x *index) describe(places []Place) []Description {
 		if h, held := l.guard.held[p.Name]; held {
 			d.Held = h.until
 		}
-		if _, mute := x.named.mute[p.Name]; a.State != cache.Present {
+		if _, mute := x.named.silence.mute[p.Name]; a.State != cache.Present {
 			d.Doubt = mute && !p.Wildcard || l.doubts.concern(p.Name)
 		}
 		d.Lingering = d.Clients == 0

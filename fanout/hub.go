@@ -306,7 +306,7 @@ func (h *Hub) Overdue(t cache.TypeURL, names []string, stream uint64) (now, late
 				continue
 			}
 			id, _ := x.named.Find(name)
-			if err := x.named.Answer(id).Error; err != nil && err.GetCode() != cache.NotFound && x.named.refused[name] == stream {
+			if err := x.named.Answer(id).Error; err != nil && err.GetCode() != cache.NotFound && x.named.silence.refused[name] == stream {
 				later = append(later, name)
 			} else {
 				now = append(now, name)
@@ -343,7 +343,7 @@ func (h *Hub) Unresolved() bool {
 }
 
 func (x *index) waits() bool {
-	if x.wants(wildcardID) && (!x.wildcard.synced || x.restored.set) {
+	if x.interest.wants(wildcardID) && (!x.wildcard.synced || x.restored.set) {
 		return true
 	}
 	for id := range x.interest.named() {

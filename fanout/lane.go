@@ -58,7 +58,7 @@ type laneKind interface {
 }
 
 func (x *index) newLane(k laneKind) lane {
-	return lane{Table: cache.Table{Changed: x.changes}, x: x, kind: k}
+	return lane{Table: cache.Table{Changed: x.leaving.changes}, x: x, kind: k}
 }
 
 // lane is the one with an address.

@@ -37,7 +37,7 @@ func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
 	for _, x := range h.all() {
 		wakeAll(x.locked(func() {
 			x.leaving.now = now
-			x.forgetLeft()
+			x.leaving.forget()
 			named, members := x.named.Expired(now), x.wildcard.Expired(now)
 			for _, name := range named {
 				x.named.remove(name, cache.TTLExpired)

@@ -219,25 +219,6 @@ func (s *shown) keep(r cache.Received) (dropped int) {
 	return dropped
 }
 
-// bodies are the resources that a name leads to, if what becomes of them matters.
-func (x *index) bodies(id cache.ID) (bodies []cache.Received) {
-	if x.shown.stream == 0 {
-		return nil
-	}
-	for _, r := range x.named.Answer(id).Resources() {
-		if !x.named.Confirmed(r.Name) {
-			continue // this stream knows nothing of it
-		}
-		own, _ := x.named.Find(r.Name)
-		b := cache.Received{Resource: r, Upstream: x.named.Upstream(own)}
-		if ends, _, _ := x.named.Ends(own); !ends.IsZero() || x.restored.resource(r) {
-			b.TTL = 1 // it is not kept
-		}
-		bodies = append(bodies, b)
-	}
-	return bodies
-}
-
 // release takes in bodies that nobody wants any more. Where upstream shows what nobody
 // has asked for they join that; else they go (UP-8).
 func (s *shown) release(bodies []cache.Received) {

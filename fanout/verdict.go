@@ -61,7 +61,7 @@ func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {
 		return Doubt
 	case a.State == cache.Present:
 		return Copy
-	case brought && x.doubted(id, a):
+	case brought && x.named.doubted(id, a):
 		return Doubt
 	case a.State == cache.Absent:
 		return Gone

@@ -140,8 +140,8 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 			if !lane.Wildcard {
 				name = x.named.Name(id)
 			}
-			_, again := x.again[id]
-			delete(x.again, id)
+			_, again := x.bodies.again[id]
+			delete(x.bodies.again, id)
 			if x.desired(id) {
 				i.Want = append(i.Want, name)
 				if again {
@@ -155,7 +155,7 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 			if lane.Wildcard {
 				x.wildcard.forget()
 			} else {
-				x.forget(name, remains)
+				x.named.forget(name, remains)
 			}
 			if x.shown.unasked && !lane.Wildcard && !by.Origin.SotW {
 				i.Leave = append(i.Leave, name)
@@ -209,7 +209,7 @@ func (h *Hub) Asked(lane Lane, names []string) (doubtful []string) {
 func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, shown []string) {
 	h.look(t, func(x *index) {
 		for _, name := range names {
-			if id, ok := x.named.silent(name, stream); !ok || !x.wants(id) {
+			if id, ok := x.named.silence.of(name, stream); !ok || !x.interest.wants(id) {
 				continue
 			}
 			if x.shown.has(name, stream) {
@@ -227,7 +227,7 @@ func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, sh
 func (h *Hub) Lacking(t cache.TypeURL, names []string, stream uint64) (lacking []string) {
 	h.look(t, func(x *index) {
 		for _, name := range names {
-			_, silent := x.named.silent(name, stream)
+			_, silent := x.named.silence.of(name, stream)
 			if id, ok := x.named.Find(name); ok && (silent || x.named.Answer(id).State == cache.Absent) {
 				lacking = append(lacking, name)
 			}
@@ -267,7 +267,7 @@ func (x *index) resume(lane Lane, origin cache.Origin, stream uint64, resume fun
 		return nil, nil
 	}
 	if !lane.Wildcard {
-		x.forgetOthers()
+		x.named.forgetOthers()
 	}
 	table := x.lane(lane)
 	table.Recall()
@@ -293,18 +293,6 @@ func (h *Hub) Doubt(lane Lane, names []string) {
 			x.lane(lane).Doubt(name)
 		}
 	})
-}
-
-// forgetOthers drops what was given up since Changes looked: the stream that begins
-// does not ask for it, and nothing keeps it up to date (UP-8, RECON-7).
-func (x *index) forgetOthers() {
-	remains := x.remains()
-	for id := range cache.ID(x.named.Cap()) {
-		name := x.named.Name(id) // "" of those that stand for none, too
-		if of, ok := x.named.Find(name); ok && of == id && x.named.Pinned(name) && !x.desired(id) {
-			x.forget(name, remains)
-		}
-	}
 }
 
 // Names is the whole interest of a lane.

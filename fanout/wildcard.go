@@ -64,7 +64,7 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
 	lent, seq := w.x.loans.lentTo(r.Name, w.x.touched[:0]), w.x.next()
 	_, changed := w.Set(r.Resource, r.Upstream, seq, nil)
-	w.x.handMember(r.Resource, changed)
+	w.x.bodies.handMember(r.Resource, changed)
 	if changed {
 		w.x.loans.markLent(r.Name, w.x.loans.lentTo(r.Name, lent))
 		w.changed = true
@@ -97,7 +97,7 @@ func (w *wildcardLane) expire(expired []string) {
 		r := w.Own(id)
 		w.remove(name, cache.TTLExpired)
 		for lent := range names(r) {
-			if id, ok := w.x.named.Find(lent); ok && w.x.wants(id) && w.x.answers.of(id).State == cache.Unknown {
+			if id, ok := w.x.named.Find(lent); ok && w.x.interest.wants(id) && w.x.answers.of(id).State == cache.Unknown {
 				w.x.named.remove(lent, cache.TTLExpired)
 			}
 		}
