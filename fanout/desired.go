@@ -118,14 +118,6 @@ func (x *index) holds(id cache.ID) bool {
 	return x.named.Answered(id)
 }
 
-func (x *index) wantedLanes() (named, wildcard bool) {
-	lingeringNames := x.linger.len
-	if x.linger.has(wildcardID) {
-		lingeringNames--
-	}
-	return x.interest.names > 0 || lingeringNames > 0, x.desired(wildcardID)
-}
-
 // names yields a resource's name and aliases.
 func names(r *cache.Resource) iter.Seq[string] {
 	return func(yield func(string) bool) {

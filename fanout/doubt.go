@@ -221,30 +221,3 @@ func (n *namedLane) overdue(name string, stream uint64) (names []string) {
 	}
 	return slices.DeleteFunc(n.UnconfirmedAnswers(name), func(name string) bool { return d.since(name, stream) })
 }
-
-// Uncertain is what is in doubt on a lane because of faults.
-func (h *Hub) Uncertain(lane Lane) (u Uncertainty) {
-	h.look(lane.Type, func(x *index) {
-		d := &x.lane(lane).doubts
-		u.Hidden, u.Clients = d.hidden != 0, x.interest.withheld
-		u.Awaited = !lane.Wildcard && x.named.awaitsDoubtful() || lane.Wildcard && x.interest.wants(wildcardID) && (x.restored.set || x.wildcard.unswept())
-		for name := range d.faulty {
-			u.Names = append(u.Names, name)
-		}
-	})
-	slices.Sort(u.Names)
-	return u
-}
-
-// Uncertainty is what is in doubt on a lane because of faults (ERR-10).
-type Uncertainty struct {
-	Names  []string // in order
-	Hidden bool     // and any other name
-	// Clients is from how many something of the type is withheld; Awaited: somebody waits for
-	// an answer, or for what is here to be confirmed or to go.
-	Clients int
-	Awaited bool
-}
-
-// Any: there is something.
-func (u Uncertainty) Any() bool { return u.Hidden || len(u.Names) > 0 }

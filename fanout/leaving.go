@@ -75,13 +75,6 @@ func (l *leaving) changes(t *cache.Table, id cache.ID, before, now *cache.Resour
 // Remember says for how long what leaves the type from now on may be asked for by Leaving.
 func (v View) Remember(keep time.Duration) { v.x.leaving.keep = keep }
 
-// Remembers: what leaves a type is remembered for a while, so that there is something to do
-// when that has passed.
-func (h *Hub) Remembers(t cache.TypeURL) (remembers bool) {
-	h.look(t, func(x *index) { remembers = x.leaving.keep > 0 })
-	return remembers
-}
-
 // Leaving is what has left since the client was told of the type, up to a position: what it has
 // and its interest does not lead to any more.
 //

@@ -125,10 +125,10 @@ func (w *wildcardLane) fails() {
 	}
 }
 
-// unswept: because of a fault that hides its name, members stay that upstream has not announced
-// again.
-func (w *wildcardLane) unswept() bool {
-	return w.doubts.hidden != 0 && len(w.Unconfirmed()) > 0
+// awaitsDoubtful: somebody wants the set, which is only from disk or, because of a fault that hides
+// its name, has members that upstream has not announced again.
+func (w *wildcardLane) awaitsDoubtful() bool {
+	return w.x.interest.wants(wildcardID) && (w.x.restored.set || w.doubts.hidden != 0 && len(w.Unconfirmed()) > 0)
 }
 
 // forget drops what is known of the set, which nobody wants (UP-8, H-18).
