@@ -64,13 +64,13 @@ func (x *exchange) oversize(v fanout.View, r *cache.Resource) int {
 	if x.size.most == 0 {
 		return 0
 	}
-	body := v.Body(r)
+	body := v.Bodies().Body(r)
 	if body == nil {
 		return 0
 	}
 	limited := false
 	if x.ttl {
-		ends, _, _ := v.Ends(r)
+		ends, _, _ := v.TTLs().Ends(r)
 		limited = !ends.IsZero()
 	}
 	if bytes := sizeOfResource(body, x.size.delta, limited); bytes > x.size.room {
