@@ -103,7 +103,6 @@ func NewServer(c ServerConfig) *Server {
 	s.grpc = grpc.NewServer(
 		grpc.Creds(tagging{c.Credentials}),
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.UnaryInterceptor(answerWithFrame),
 		grpc.MaxRecvMsgSize(min(2*c.MaxRequest, math.MaxInt32)), // see inbox
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxConcurrentStreams(c.MaxStreams),

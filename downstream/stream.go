@@ -189,7 +189,7 @@ func (st *stream) receiveAll() error {
 			st.server.observer.ClientAck(note.Type, note.After)
 		}
 		st.follow.judged(note)
-		if note.Nack != "" {
+		if note.Rejected != nil {
 			st.tellNack(note) // NACK-9
 		}
 		if due {
