@@ -92,7 +92,10 @@ func (x *index) fallSilent(u *cache.Update) (silent int, first string) {
 	for _, name := range u.Missing {
 		if x.missing(name, u.Stream, u.Mute) {
 			if id, _ := x.named.Find(name); x.lent(id) { // for as long as the wildcard has it
-				x.named.Remove(name, cache.Timer, x.next(), nil)
+				since := x.named.Vanished(id)
+				if x.named.Remove(name, cache.Timer, x.next(), nil); since > 0 {
+					x.named.Date(id, since) // what is lent has been told since then
+				}
 				x.markUnlent(id)
 				continue
 			}

@@ -181,7 +181,7 @@ func (x *index) unset(own cache.ID) {
 		}
 	}
 	member, limited := x.named.Name(own), expires(&x.named.Table, own)
-	x.named.Unset(own)
+	x.named.Unset(own, x.next())
 	x.frees(member)
 	w, ok := x.wildcard.Find(member)
 	if !ok || x.wildcard.Own(w) == nil {

@@ -180,10 +180,10 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 		wildcard, _ := v.Wildcard()
 		for _, name := range subscribe {
 			if id, still := v.Lookup(name); still { // else it is given up as well
-				d.recallName(name)
+				d.recallName(v, name)
 				d.recallLed(v, id)
 			} else if wildcard {
-				d.recallName(name)
+				d.recallName(v, name)
 			}
 		}
 		for _, name := range unsubscribe {
@@ -197,16 +197,17 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 // recallLed does what recallName does, of all that a name leads to.
 func (d *deltaState) recallLed(v fanout.View, id cache.ID) {
 	for _, r := range v.Answer(id).Resources() {
-		d.recallName(r.Name)
+		d.recallName(v, r.Name)
 	}
 }
 
 // recallName has what the client came with of a resource count as what it was sent.
-func (d *deltaState) recallName(name string) {
+func (d *deltaState) recallName(v fanout.View, name string) {
 	if at := d.exact.find(name); at.brings() {
 		version := at.version
 		d.judge(name)
 		d.exact.note(name, version, true)
+		d.aliased = d.aliased || v.Leads(name)
 	}
 }
 
@@ -267,6 +268,9 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 func (d *deltaState) collected(v fanout.View, p *part) {
 	for _, r := range p.resources {
 		d.sent(r, p.position)
+		if _, falls := d.released[r.Name]; falls && d.toldAsMember(v, r) {
+			d.paidReleased(r.Name)
+		}
 	}
 	d.warmed(p.resources)
 	d.gone(p.gone)

@@ -223,6 +223,17 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 	return []string{name}
 }
 
+// hasNone drops the note that it has nothing of a resource, where the positions say so, too.
+func (h *holdings) hasNone(v fanout.View, name string) {
+	if _, some, exact := h.exact.find(name).of(); some || !exact {
+		return
+	}
+	h.exact.forget(name)
+	if _, member := h.member(v, name); member {
+		h.exact.note(name, "", false)
+	}
+}
+
 // leaveMembers does the same of the wildcard, for members that may list a name that the client
 // asks for, and those that are written down.
 func (h *holdings) leaveMembers(v fanout.View) (members []string) {

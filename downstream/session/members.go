@@ -109,7 +109,9 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 		_, said := slices.BinarySearch(removed, name)
 		r := v.Member(name)
 		switch {
-		case again, v.Leads(name): // it is told by its name, or for an alias of it
+		case again: // it is told by its name
+		case v.Leads(name): // or for an alias of it
+			d.hasNone(v, name)
 		case !said && d.mayBeMember(v, name):
 			d.leftWaits, d.withholds.left = true, d.withholds.left || v.Doubted(name)
 			d.left.add(name) // what was loaded from disk may lack it (RECON-19), as may a set with a fault (ERR-10)

@@ -129,27 +129,6 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	}
 }
 
-// drops erases what the client drops: it keeps members of the wildcard's set if it asks for that,
-// what bears one of its names, and what one leads to that it has asked for before.
-func (s *sotwState) drops(v fanout.View, added []string) {
-	var led []*cache.Resource
-	if s.aliased {
-		for _, id := range v.Names() {
-			if _, fresh := slices.BinarySearch(added, v.Name(id)); !fresh {
-				led = append(led, v.Answer(id).Resources()...)
-			}
-		}
-	}
-	keeps := namesOf(led)
-	subscribed, _ := v.Wildcard()
-	for noted := range s.exact.all(false) {
-		_, own := v.Lookup(noted.name)
-		if member := subscribed && v.Member(noted.name) != nil; !own && !member && !keeps.has(noted.name) {
-			s.exact.forget(noted.name)
-		}
-	}
-}
-
 // gaveUp notes names that were given up under the wildcard: each is what it is to that now, and a
 // set says so by itself.
 func (s *sotwState) gaveUp(names []string, held map[string]changing) {
