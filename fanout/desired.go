@@ -62,13 +62,6 @@ func (x *index) want(s *Subscription, name string, r *cache.Run) cache.ID {
 	return id
 }
 
-// unwant takes a subscription to a name, or to the wildcard, away.
-func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) {
-	if x.interest.remove(s, id) {
-		x.leave(id, now)
-	}
-}
-
 func (x *index) wantWildcard(s *Subscription) {
 	x.wildcard.held = true
 	if x.interest.add(s, wildcardID) {
@@ -79,14 +72,17 @@ func (x *index) wantWildcard(s *Subscription) {
 
 func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 	x.unwant(s, wildcardID, now)
-	x.readers.leave(s)
+	x.readers.prune()
 }
 
-// leave is called when the last interest in something ends. What upstream was not
-// asked for yet need not linger (UP-6), unless it cannot be asked: whoever wanted it may
-// be back before it can. Nor does what it is known not to have: there is nothing to keep
+// unwant takes a subscription to a name, or to the wildcard, away. When the last one ends, what
+// upstream was not asked for yet need not linger (UP-6), unless it cannot be asked: whoever wanted
+// it may be back before it can. Nor does what it is known not to have: there is nothing to keep
 // current (UP-7).
-func (x *index) leave(id cache.ID, now time.Time) {
+func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) {
+	if !x.interest.remove(s, id) {
+		return
+	}
 	gone, linger := id != wildcardID && x.answers.absent(id), x.hub.limits.Load().linger
 	if !x.suspect && !gone && (x.asked(id) || x.holds(id) || x.laneOf(id).unavailable != nil) && linger > 0 {
 		x.linger.keep(id, now.Add(linger))
@@ -103,12 +99,7 @@ func (x *index) asked(id cache.ID) bool {
 }
 
 // laneOf is the one on which a name, or the wildcard, is asked for.
-func (x *index) laneOf(id cache.ID) *lane {
-	if id == wildcardID {
-		return &x.wildcard.lane
-	}
-	return &x.named.lane
-}
+func (x *index) laneOf(id cache.ID) *lane { return x.lane(Lane{x.url, id == wildcardID}) }
 
 // holds: something is known of it.
 func (x *index) holds(id cache.ID) bool {

@@ -79,7 +79,7 @@ type Hub struct {
 
 // NewHub returns the Hub of a new group.
 func NewHub(c Config) *Hub {
-	h := &Hub{config: c, bounds: c.bounds()}
+	h := &Hub{config: c, bounds: c.bounds(), types: types{indexes: make(map[cache.TypeURL]*index)}}
 	h.limits.Store(c.limits())
 	h.wanted.dirty = make(map[Lane]struct{})
 	return h

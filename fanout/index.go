@@ -46,12 +46,15 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	if h.config.Lock != nil {
 		x.mu = h.config.Lock()
 	}
-	x.named, x.wildcard = namedLane{lane: x.newLane(&x.named)}, wildcardLane{lane: x.newLane(&x.wildcard)}
+	x.named = namedLane{lane: x.newLane(Lane{t, false}, &x.named), silence: silence{&x.named, make(map[string]uint64), make(map[string]uint64)}}
+	x.wildcard = wildcardLane{lane: x.newLane(Lane{t, true}, &x.wildcard)}
 	x.shown = shown{hub: h, table: &x.named.Table}
 	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
-	x.leaving.x, x.loans.x, x.restored.x, x.readers.x, x.bodies.x = x, x, x, x, x
+	x.leaving.x, x.restored.x, x.readers.x = x, x, x
+	x.loans = loans{x, make(map[string]bool), make(map[string]struct{})}
+	x.bodies = bodies{x: x, again: make(map[cache.ID]struct{})}
 	x.linger = lingerers{x: x, most: h.limits.Load().maxLinger}
-	x.named.silence.named = &x.named
+
 	return x
 }
 

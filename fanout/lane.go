@@ -14,6 +14,7 @@ type lane struct {
 	// Table is what upstream has said. The stream that carries the lane writes it.
 	cache.Table
 	x    *index
+	at   Lane // where upstream knows it by
 	kind laneKind
 	// guard holds back what would remove much at once (H-22).
 	guard guard
@@ -31,8 +32,7 @@ type lane struct {
 
 // laneKind is what the two kinds of lanes do each in its own way.
 type laneKind interface {
-	// address is where upstream knows the lane by.
-	address() Lane
+
 	// desired is the whole interest of the lane.
 	desired() (names []string)
 	// audience yields what clients of the lane subscribe to: each name, or the wildcard.
@@ -60,8 +60,8 @@ type laneKind interface {
 	fails()
 }
 
-func (x *index) newLane(k laneKind) lane {
-	return lane{Table: cache.Table{Changed: x.leaving.changes}, x: x, kind: k}
+func (x *index) newLane(at Lane, k laneKind) lane {
+	return lane{Table: cache.Table{Changed: x.leaving.changes}, x: x, at: at, kind: k}
 }
 
 // lane is the one with an address.

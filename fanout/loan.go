@@ -76,12 +76,7 @@ func (l *loans) hasOwn(name string) bool {
 
 // inherit leaves a resource to names, which are in order, with what is left of its TTL.
 func (l *loans) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, ends time.Time) {
-	if l.inherited == nil {
-		l.inherited = make(map[string]bool)
-	}
-	if l.askAgain == nil {
-		l.askAgain = make(map[string]struct{})
-	}
+
 	seq := l.x.next()
 	answered, _ := l.x.named.Set(r, "", seq, nil)
 	l.x.named.LeaseUntil(r.Name, ends, seq)

@@ -13,8 +13,6 @@ type namedLane struct {
 	silence silence
 }
 
-func (n *namedLane) address() Lane { return Lane{n.x.url, false} }
-
 // desired is all that is wanted, what lingers included, and what is kept.
 func (n *namedLane) desired() (names []string) {
 	if n.x.hub.kept.Load() {

@@ -115,9 +115,7 @@ func (v Bodies) Ask(r *cache.Resource) {
 }
 
 func (b *bodies) ask(id cache.ID) {
-	if b.again == nil {
-		b.again = make(map[cache.ID]struct{})
-	}
+
 	b.again[id], b.asks = struct{}{}, true
 	b.x.changed(id)
 }

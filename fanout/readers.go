@@ -32,14 +32,6 @@ func (s *Subscription) pass(to cache.Seq) {
 // Forgotten is the position up to which it is forgotten what went from the wildcard's set.
 func (v Set) Forgotten() cache.Seq { return v.x.readers.pruned }
 
-// leave notes that one does not subscribe to the wildcard any more.
-func (r *readers) leave(s *Subscription) {
-	if r.slowest == s {
-		r.slowest = nil
-	}
-	r.prune()
-}
-
 // prune forgets what every reader has been told of. While the slowest has not moved
 // there is nothing to find, so that one slow client costs the others no search.
 func (r *readers) prune() {

@@ -25,9 +25,7 @@ var unanswered = &statuspb.Status{
 
 // refuse notes on which stream an error came.
 func (s *silence) refuse(name string, stream uint64) {
-	if s.refused == nil {
-		s.refused = make(map[string]uint64)
-	}
+
 	s.refused[name] = stream
 }
 
@@ -54,9 +52,7 @@ func (s *silence) missing(name string, stream uint64, mute bool) (absent bool) {
 	id, silent := s.of(name, stream)
 	if silent && !s.named.x.shown.has(name, stream) {
 		if mute && !s.named.x.answers.lent(id) {
-			if s.mute == nil {
-				s.mute = make(map[string]uint64)
-			}
+
 			s.mute[name] = stream
 		}
 		return true

@@ -29,9 +29,7 @@ func (t *types) of(h *Hub, url cache.TypeURL) *index {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.indexes == nil {
-		t.indexes = make(map[cache.TypeURL]*index)
-	}
+
 	if t.indexes[url] == nil {
 		t.indexes[url] = newIndex(h, url)
 	}

@@ -44,7 +44,7 @@ func (w *Wanted) mark(lane Lane, first bool) {
 // which of them is looked up when upstream asks. A name that is noted is pinned.
 func (x *index) changed(id cache.ID) {
 	l := x.laneOf(id)
-	x.hub.wanted.mark(l.kind.address(), l.dirty.len == 0)
+	x.hub.wanted.mark(l.at, l.dirty.len == 0)
 	if !l.dirty.has(id) {
 		l.dirty.add(id, struct{}{})
 	}
@@ -125,51 +125,46 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 	})
 	changes = make(map[Lane]Interest, len(taken))
 	for _, lane := range taken {
-		var i Interest
-		x := h.types.find(lane.Type)
-		if x == nil {
-			continue // nothing is wanted of the type any more, and nothing was noted since that was told
-		}
-		x.mu.Lock()
-		l := x.lane(lane)
-		by, carried := carrier(lane)
-		remains := x.remains()
-		for _, id := range l.dirty.take() {
-			name := Wildcard
-			if !lane.Wildcard {
-				name = x.named.Name(id)
-			}
-			_, again := x.bodies.again[id]
-			delete(x.bodies.again, id)
-			if x.desired(id) {
-				i.Want = append(i.Want, name)
-				if again {
-					i.Again = append(i.Again, name)
+		// Where there is no index nothing is wanted of the type any more, and nothing was noted since that was told.
+		h.types.change(lane.Type, func(x *index) {
+			var i Interest
+			l := x.lane(lane)
+			by, carried := carrier(lane)
+			remains := x.remains()
+			for _, id := range l.dirty.take() {
+				name := Wildcard
+				if !lane.Wildcard {
+					name = x.named.Name(id)
 				}
-				if !lane.Wildcard && x.loans.takeAgain(name) {
-					i.Anew = append(i.Anew, name)
+				_, again := x.bodies.again[id]
+				delete(x.bodies.again, id)
+				if x.desired(id) {
+					i.Want = append(i.Want, name)
+					if again {
+						i.Again = append(i.Again, name)
+					}
+					if !lane.Wildcard && x.loans.takeAgain(name) {
+						i.Anew = append(i.Anew, name)
+					}
+					continue
 				}
-				continue
+				if lane.Wildcard {
+					x.wildcard.forget()
+				} else {
+					x.named.forget(name, remains)
+				}
+				if x.shown.unasked && !lane.Wildcard && !by.Origin.SotW {
+					i.Leave = append(i.Leave, name)
+				} else {
+					i.Drop = append(i.Drop, name)
+				}
 			}
-			if lane.Wildcard {
-				x.wildcard.forget()
-			} else {
-				x.named.forget(name, remains)
+			if carried && len(i.Want) > 0 && l.Origin() == (cache.Origin{}) {
+				l.Begin(by.Origin)
+				l.Heard()
 			}
-			if x.shown.unasked && !lane.Wildcard && !by.Origin.SotW {
-				i.Leave = append(i.Leave, name)
-			} else {
-				i.Drop = append(i.Drop, name)
-			}
-		}
-		if carried && len(i.Want) > 0 && l.Origin() == (cache.Origin{}) {
-			l.Begin(by.Origin)
-			l.Heard()
-		}
-		woken := x.takeWoken()
-		x.mu.Unlock()
-		wakeAll(woken)
-		changes[lane] = i
+			changes[lane] = i
+		})
 	}
 	for _, lane := range taken {
 		h.types.drop(lane.Type)

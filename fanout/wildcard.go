@@ -18,8 +18,6 @@ type wildcardLane struct {
 	changed, renewed bool
 }
 
-func (w *wildcardLane) address() Lane { return Lane{w.x.url, true} }
-
 func (w *wildcardLane) desired() (names []string) {
 	if w.x.desired(wildcardID) {
 		names = []string{Wildcard}
@@ -137,6 +135,6 @@ func (w *wildcardLane) forget() {
 	w.x.loans.bequeath()
 	w.x.restored.set = false
 	was := w.lane
-	*w = wildcardLane{lane: w.x.newLane(w)}
+	*w = wildcardLane{lane: w.x.newLane(w.at, w)}
 	w.unavailable, w.dirty = was.unavailable, was.dirty // that concerns who wants it next
 }
