@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -11,11 +12,8 @@ import (
 // for people who look for a fault.
 func (v View) Check() (broken []string) {
 	s, x := v.s, v.x
-	must := func(holds bool, format string, a ...any) {
-		if !holds {
-			broken = append(broken, fmt.Sprintf(format, a...))
-		}
-	}
+	broken = x.check()
+	must := func(holds bool, format string, a ...any) { note(&broken, holds, format, a...) }
 	// There is one Told for each name, and the names are in order, each once.
 	must(len(s.names.told) == len(s.names.ids), "%d names and %d that were told", len(s.names.ids), len(s.names.told))
 	must(slices.IsSorted(s.names.ids) && len(slices.Compact(slices.Clone(s.names.ids))) == len(s.names.ids), "names are not in order: %v", s.names.ids)
@@ -46,4 +44,45 @@ func (v View) Check() (broken []string) {
 		must(p.Resource != nil && p.Name == name && !p.Husk(), "%q is to be handed over, and there is no body", name)
 	}
 	return broken
+}
+
+// check says what does not hold of a type, whoever its clients are.
+func (x *index) check() (broken []string) {
+	must := func(holds bool, format string, a ...any) { note(&broken, holds, format, a...) }
+	names := 0
+	for id, subs := range x.interest.named() {
+		names++
+		// Subscriptions are in the order in which they came, each once; none of them is to a name without an ID.
+		must(slices.IsSortedFunc(subs, func(a, b *Subscription) int { return cmp.Compare(a.number, b.number) }), "subscriptions to %q are not in order", x.named.Name(id))
+		must(x.named.Pinned(x.named.Name(id)), "%q is subscribed to, and its ID not kept", x.named.Name(id))
+	}
+	must(names == x.interest.names, "%d names are subscribed to, and %d counted", names, x.interest.names)
+	// A count is one of open subscriptions.
+	i := &x.interest
+	must(max(i.withheld, i.summed) <= i.subscriptions, "%d subscriptions, of which %d have something withheld and %d a digest", i.subscriptions, i.withheld, i.summed)
+	// What lingers is wanted by nobody.
+	for id := range x.linger.all() {
+		must(!i.wants(id), "the name %d lingers, and is subscribed to", id)
+	}
+	// A set that nobody wants is empty, and not complete; one that somebody wants is not given up.
+	w := &x.wildcard
+	must(w.held || !w.synced && w.Len() == 0 && !i.wants(wildcardID), "a wildcard that was given up has %d members, and is complete: %v", w.Len(), w.synced)
+	return slices.Concat(broken, x.named.check(), w.check())
+}
+
+// check says what does not hold of a lane.
+func (l *lane) check() (broken []string) {
+	for id := range l.dirty.all() {
+		// A name that upstream is to look at keeps its ID.
+		note(&broken, id == wildcardID || l.Pinned(l.Name(id)), "the name %d is to be looked at, and its ID not kept", id)
+	}
+	// What was loaded from disk is confirmed once all was said and nothing is in doubt.
+	note(&broken, !l.said || l.doubts.any(), "all was said, nothing is in doubt, and nothing was concluded")
+	return broken
+}
+
+func note(broken *[]string, holds bool, format string, a ...any) {
+	if !holds {
+		*broken = append(*broken, fmt.Sprintf(format, a...))
+	}
 }
