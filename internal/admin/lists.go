@@ -210,7 +210,7 @@ func (h *handler) collect(from cursor, limit int, inGroup func(string) bool, onl
 			if group == from.Group && t == from.Type {
 				after = fanout.Place{Name: from.Name, Wildcard: from.Wildcard}
 			}
-			page, more := hubs[group].Describe(t, after, limit-len(list))
+			page, more := hubs[group].Of(t).Describe(after, limit-len(list))
 			for _, d := range page {
 				list = append(list, describe(group, t, d))
 			}

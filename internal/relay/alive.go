@@ -38,7 +38,7 @@ func (r *Relay) watchdog() *health.Watchdog {
 func (g *groups) touch() string {
 	for _, hub := range g.hubs() {
 		for _, t := range hub.Types() {
-			hub.Synced(t)
+			hub.Of(t).Synced()
 		}
 	}
 	return ""

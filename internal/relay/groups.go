@@ -233,7 +233,7 @@ func (g *groups) keep() {
 	defer g.mu.Unlock()
 	g.closing = true
 	for _, gr := range g.byName {
-		gr.hub.Keep()
+		gr.hub.Disk().Keep()
 		if gr.linger != nil {
 			gr.linger.Stop()
 		}

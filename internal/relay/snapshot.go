@@ -236,7 +236,7 @@ func (g *groups) warm(name string, gr *group) {
 	}
 	delete(g.saved, name)
 	gr.saved = saved.Saved
-	gr.hub.Load(saved.Lanes, time.Now())
+	gr.hub.Disk().Load(saved.Lanes, time.Now())
 }
 
 // progress tells whether there is anything new to write.
@@ -246,7 +246,7 @@ func (g *groups) progress() map[string]fanout.Progress {
 	progress := make(map[string]fanout.Progress, len(g.byName))
 	for name, gr := range g.byName {
 		if gr.kept {
-			progress[name] = gr.hub.Progress()
+			progress[name] = gr.hub.Disk().Progress()
 		}
 	}
 	return progress
@@ -262,8 +262,8 @@ func (g *groups) save(skip func(cache.TypeURL) bool, now time.Time) []snapshot.G
 	g.mu.Unlock()
 	var all []snapshot.Group
 	for name, gr := range live {
-		s := snapshot.Group{Name: []byte(name), Saved: now, Lanes: gr.hub.Save(skip)}
-		if gr.hub.Stale() {
+		s := snapshot.Group{Name: []byte(name), Saved: now, Lanes: gr.hub.Disk().Save(skip)}
+		if gr.hub.Disk().Stale() {
 			s.Saved = gr.saved // the control plane has not spoken since
 		}
 		if len(s.Lanes) > 0 {

@@ -80,7 +80,7 @@ func (c *Core) laneStates() (states []LaneState) {
 		if s := c.carrier(lane); s != nil {
 			l = s.stream.lanes[lane.Type]
 		}
-		if d.Answered = l != nil && l.answered || c.hub.Heard(lane); !d.Answered && l != nil {
+		if d.Answered = l != nil && l.answered || c.hub.On(lane).Heard(); !d.Answered && l != nil {
 			d.Asked = l.unansweredSince()
 		}
 		if silent, told := c.silent[lane.Type]; told {

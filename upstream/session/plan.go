@@ -197,7 +197,7 @@ func (c *Core) release(wanted lanes, now time.Time) {
 			continue
 		}
 		for t, l := range s.stream.lanes {
-			if l.idle() && !(!l.lane.Wildcard && c.hub.Shows(t)) || l.first && !wanted.has(l.lane) {
+			if l.idle() && !(!l.lane.Wildcard && c.hub.Of(t).Shows()) || l.first && !wanted.has(l.lane) {
 				s.stream.drop(t, now)
 			}
 		}

@@ -56,7 +56,7 @@ func (c *Core) tickSilence(s *slot, l *laneState, now time.Time) {
 		return
 	}
 	l.lookAt = now.Add(lookSeldom)
-	clients := c.hub.Waiting(l.lane)
+	clients := c.hub.On(l.lane).Waiting()
 	if _, told := c.silent[l.lane.Type]; told || clients == 0 {
 		return
 	}
