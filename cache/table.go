@@ -9,7 +9,7 @@ import (
 )
 
 // Seq counts the changes of one group, over all its types. A Seq is a position:
-// whoever has seen everything up to it needs only what came later.
+// a client that has seen everything up to it needs only later changes.
 type Seq uint64
 
 // ID stands for a name inside one Table, densely, so that a client's
@@ -17,7 +17,7 @@ type Seq uint64
 // after it was released. None is zero.
 type ID uint32
 
-// State is what is known of a name (protocol.md §0).
+// State is the state of a name (protocol.md §0).
 type State uint8
 
 const (

@@ -110,7 +110,7 @@ func (h *handler) groups(w http.ResponseWriter, _ *http.Request) {
 	}{list})
 }
 
-// release lets go the removals that the guard holds back (H-22).
+// release carries out the removals that the guard holds back (H-22).
 func (h *handler) release(w http.ResponseWriter, req *http.Request) {
 	if err := knows(req, "type", "group"); err != nil { // else a misspelt type would let go all
 		badRequest(w, err)
