@@ -129,7 +129,7 @@ func (h *handler) release(w http.ResponseWriter, req *http.Request) {
 		for _, t := range hub.Types() {
 			if only == "" || t == only {
 				if n := hub.Release(t, time.Now()); n > 0 {
-					h.log.Warn("an operator lets go removals that were held back", "group", name, "type", t, "count", n)
+					h.log.Warn("an operator carries out removals that the mass-removal guard held back", "group", name, "type", t, "count", n)
 					released += n
 				}
 			}

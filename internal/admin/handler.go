@@ -50,10 +50,10 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
 	h := &handler{relay: r, metrics: m, log: o.Log, level: o.Level, started: time.Now()}
 	pages := append(newProbes(r, m).pages(), []page{
 		{"/clients", "open client streams, JSON; ?node= &identity= &group= &limit= &continue=", h.clients, false},
-		{"/groups", "groups of clients: the key of each, the node it shows, and how its control planes answer, JSON", h.groups, false},
-		{"/resources", "what is cached, JSON, without bodies; ?type=CDS &group= &limit= &continue=", h.resources, false},
-		{"/guard/release", "POST: lets go the removals that are held back; ?type=CDS &group=", h.release, true},
-		{"/debug/check", "what does not hold of the clients' streams that always should, one line each", h.check, false},
+		{"/groups", "groups of clients: the key of each, the node that the control plane sees, and the state of its control planes, JSON", h.groups, false},
+		{"/resources", "cached resources, JSON, without bodies; ?type=CDS &group= &limit= &continue=", h.resources, false},
+		{"/guard/release", "POST: carries out the removals that the mass-removal guard holds back; ?type=CDS &group=", h.release, true},
+		{"/debug/check", "invariants of the clients' streams that do not hold, one line each, or ok", h.check, false},
 		{"/server_info", "version, uptime and readiness, JSON", h.serverInfo, false},
 	}...)
 	if o.Reload != nil {
@@ -81,7 +81,7 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
 	}
 	mux.Handle("/", getOnly(func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path != "/" {
-			http.Error(w, "no such endpoint; / lists them", http.StatusNotFound)
+			http.Error(w, "no such endpoint; / lists all of them", http.StatusNotFound)
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

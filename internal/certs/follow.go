@@ -281,7 +281,7 @@ func (f *Follower) take(d *Followed, m *Material, err error, now time.Time) (cha
 	old := d.Material()
 	if err == nil && m.sum == old.sum {
 		if d.trouble.told != "" {
-			f.logger(d).Info("certificate files can be used again, and are as they were")
+			f.logger(d).Info("certificate files can be used again, with the same content as before")
 		}
 		d.trouble = trouble{}
 		return false

@@ -34,7 +34,7 @@ func (g *groups) compare(gr *group, cluster string) {
 	first := gr.shown.first
 	g.mu.Unlock()
 	if news {
-		g.log.Warn("clients of one group differ in node.cluster, and the control plane is shown upstream.node.cluster for all of them: if it chooses by that what it sends, put cluster into groups.key",
+		g.log.Warn("clients of one group differ in node.cluster, and the control plane sees upstream.node.cluster for all of them: if its answers depend on the cluster, put cluster into groups.key",
 			"group", gr.hub.Name(), "upstream_cluster", fixed, "cluster", first, "other", cluster)
 	}
 }

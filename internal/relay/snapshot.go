@@ -82,7 +82,7 @@ func newKeeper(c *config.Config, key *snapshot.Key, g *groups, o Options) *keepe
 	if key == nil {
 		k.exclude = append(k.exclude, cache.Secret) // never on disk in clear
 		if len(c.Groups.ForwardHeaders) > 0 {
-			k.log.Warn("groups of clients that send one of groups.forward_headers are not in the snapshot, since nobody could find them there after a restart: see cache.snapshot.key_file")
+			k.log.Warn("groups of clients that send one of groups.forward_headers are not in the snapshot, since a restarted relay could not find them there: set cache.snapshot.key_file")
 		}
 	}
 	if k.observer == nil {
@@ -103,7 +103,7 @@ func (k *keeper) load(f cache.Fingerprint) {
 	if inUse := (*snapshot.InUse)(nil); errors.As(k.take(), &inUse) {
 		k.failing = true
 		k.observer.SnapshotFailed("write")
-		k.log.Error("the snapshot directory is another relay's: what it holds is loaded, and nothing is written until the other one ends", "dir", k.config.Dir, "err", inUse)
+		k.log.Error("the snapshot directory belongs to another relay: its snapshot is loaded, and nothing is written until the other relay ends", "dir", k.config.Dir, "err", inUse)
 	}
 	s, err := snapshot.Read(k.config.Dir, k.key, f)
 	switch {
@@ -203,7 +203,7 @@ func (k *keeper) save() {
 	if err != nil {
 		k.observer.SnapshotFailed("write")
 		if !k.failing {
-			k.log.Error("the snapshot cannot be written; serving goes on, and so do attempts", "dir", k.config.Dir, "err", err)
+			k.log.Error("the snapshot cannot be written; clients are still served, and the relay tries again", "dir", k.config.Dir, "err", err)
 		}
 		k.failing = true
 		return

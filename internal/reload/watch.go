@@ -52,7 +52,7 @@ func (w *Watch) Run(ctx context.Context, changed func()) {
 			err = watcher.Add(filepath.Dir(w.Path))
 		}
 		if err != nil {
-			w.Log.Warn("the directory of the configuration cannot be watched; the file is looked at now and then", "path", w.Path, "every", w.Every.String(), "err", err)
+			w.Log.Warn("the directory of the configuration cannot be watched; the file is polled instead", "path", w.Path, "every", w.Every.String(), "err", err)
 		}
 	}
 	known := w.read()
