@@ -241,10 +241,9 @@ func (s *sotwState) drops(v fanout.View, added []string) {
 	subscribed, _ := v.Wildcard()
 	for noted := range s.exact.all(false) {
 		_, own := v.Lookup(noted.name)
-		if own || subscribed && v.Member(noted.name) != nil {
-			continue
-		}
-		switch version, leads := led[noted.name]; {
+		version, leads := led[noted.name]
+		switch {
+		case own, subscribed && v.Member(noted.name) != nil:
 		case !leads:
 			s.exact.forget(noted.name)
 		case version != noted.version:

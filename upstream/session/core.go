@@ -89,9 +89,9 @@ func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 
 // Effects takes what was learned since the last call.
 func (c *Core) Effects() []Effect {
-	e := c.effects
+	effects := c.effects
 	c.effects = nil
-	return e
+	return effects
 }
 
 // Interest says that the Hub's Wanted has something new.
@@ -438,7 +438,8 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	}
 	s.ended(end, now)
 	s.refused = end.Refused
-	answered, wait := s.answered, time.Duration(0)
+	answered := s.answered
+	var wait time.Duration
 	switch {
 	case end.NoRoom && s.open():
 		wait = max(0, s.attempt.Add(reconnectFloor).Sub(now)) // it only moves

@@ -132,7 +132,7 @@ type laneState struct {
 }
 
 // carry puts a lane on the stream.
-func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) *laneState {
+func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 	l := &laneState{
 		lane: lane, first: true, gathers: now.Add(s.config.Coalesce), held: held,
 		sent: make(map[string]time.Time),
@@ -143,7 +143,6 @@ func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) *laneSta
 	}
 	l.unanswered.on = !lane.Wildcard && !s.origin.SotW
 	s.lanes[lane.Type], s.ordered = l, nil
-	return l
 }
 
 // maxUsed is how many types a stream remembers that it has asked for, before it forgets those
