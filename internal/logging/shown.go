@@ -15,7 +15,7 @@ const (
 	maxName  = 200
 )
 
-// First are the first of some names, which may be any number and of any length.
+// First are the first few names of a list, each clipped.
 func First(names []string) []string {
 	first := slices.Clone(names[:min(len(names), MaxNames)])
 	for i, name := range first {
@@ -24,8 +24,8 @@ func First(names []string) []string {
 	return first
 }
 
-// Version is a version of a type as people may see it: whoever can guess at a weak secret
-// could check the guess by its version.
+// Version is a version as the log may show it. That of a Secret is hidden, since a reader
+// could check guesses of a weak secret against it.
 func Version(t cache.TypeURL, version string) string {
 	if t == cache.Secret && version != "" {
 		return "[redacted]"

@@ -57,7 +57,7 @@ func (k *knowledge) leftOver(name string, again int, lapsed bool) (word, bool) {
 	return w, ok && (lapsed || w.at < again && !(k.byWildcard.complete && k.byWildcard.completed >= again))
 }
 
-// forgetWildcard drops the wildcard's set, save what is lent, or may be.
+// forgetWildcard drops the wildcard's set, except what is lent, or may be.
 func (c *Checker) forgetWildcard(k kind) {
 	known, lent := c.known[k.name], newVoice()
 	interests, remembered := c.interests(k), c.remembered(k)

@@ -16,8 +16,8 @@ import (
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
-// After each request and each response what a client holds, as it must know itself from what it
-// has said and was told, is compared with the record that its Session keeps of that.
+// After each request and each response the resources that a client holds, by its own messages,
+// are compared with the record that its Session keeps.
 
 // known is what a client knows, by type.
 type known map[cache.TypeURL]*knows
