@@ -74,7 +74,7 @@ func (t *Table) Answer(id ID) Answer {
 		return a
 	}
 	a.Negative = e.more.negative
-	if e.vanished && e.state == Absent && e.more.matches.len > 0 {
+	if e.vanished && e.state != Present && e.more.matches.len > 0 {
 		a.Vanished = e.seq
 	}
 	for m := range e.more.matches.all() {
@@ -90,7 +90,7 @@ func (t *Table) Answer(id ID) Answer {
 
 // Vanished is when the resource that bore a name went, if none does since; 0: there was none.
 func (t *Table) Vanished(id ID) Seq {
-	if e := &t.entries[id]; e.vanished && e.state == Absent {
+	if e := &t.entries[id]; e.vanished && e.state != Present {
 		return e.seq
 	}
 	return 0

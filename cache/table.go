@@ -99,7 +99,7 @@ type entry struct {
 	pinned bool
 	// asked: upstream has been asked for the name.
 	asked bool
-	// vanished: it was Present, and is Absent.
+	// vanished: it was Present, and is not since seq, unless it is again.
 	vanished bool
 	// ordered: it stands in the order of change.
 	ordered bool
@@ -360,9 +360,11 @@ func (t *Table) Forget(id ID, keep func(*Resource) bool) {
 	t.release(id)
 }
 
-// Unset drops the resource that bears a name, as if it had never been announced.
-func (t *Table) Unset(id ID) {
+// Unset drops the resource that bears a name, as if it had never been announced: what the name
+// leads to instead is news to whoever was told before.
+func (t *Table) Unset(id ID, seq Seq) {
 	t.forget(id)
+	t.entries[id].vanished, t.entries[id].seq = true, seq
 	t.release(id)
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -19,7 +18,10 @@ import (
 // fetch answers a unary call: a SotW stream that ends with its one response. It is
 // the same Session as a stream's, and obeys the same rules; what it asks for lingers
 // upstream afterwards, so that who calls every few seconds causes no churn (UP-7).
-func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.DiscoveryRequest) (_ *discovery.DiscoveryResponse, err error) {
+// The answer is a frame, with resources that all clients share: of a message gRPC would
+// have a copy for each call, and keep those that a client does not read until its
+// connection closes.
+func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.DiscoveryRequest) (_ *frame, err error) {
 	if !s.startCall() {
 		return nil, statusOf(shuttingDown()).Err()
 	}
@@ -69,7 +71,10 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 		case end != nil:
 			return nil, statusOf(end).Err()
 		case r != nil:
-			return s.reply(ctx, r, log), nil
+			f := encode(r)
+			s.oversized(r, f.size, log)
+			s.observer.ClientResponse(r.Type, len(r.Resources), 0, f.size)
+			return f, nil
 		}
 		select {
 		case <-wake:
@@ -84,30 +89,6 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 			return nil, statusOf(end).Err()
 		}
 	}
-}
-
-// reply hands a response to answerWithFrame. The message is what the generated stubs
-// want.
-func (s *Server) reply(ctx context.Context, r *session.Response, log func() *slog.Logger) *discovery.DiscoveryResponse {
-	f := encode(r)
-	s.oversized(r, f.size, log)
-	*ctx.Value(frameKey{}).(**frame) = f
-	s.observer.ClientResponse(r.Type, len(r.Resources), 0, f.size)
-	return new(discovery.DiscoveryResponse)
-}
-
-type frameKey struct{}
-
-// answerWithFrame lets the answer to a unary call go out as a stream's would, with
-// resources that all clients share. Of a message gRPC would have a copy for each
-// call, and keep those that a client does not read until its connection closes.
-func answerWithFrame(ctx context.Context, req any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
-	var f *frame
-	resp, err := call(context.WithValue(ctx, frameKey{}, &f), req)
-	if err == nil && f != nil {
-		return f, nil
-	}
-	return resp, err // of another service, which makes no frames
 }
 
 // What is left of a call's time when it is answered that nothing came. Later, the

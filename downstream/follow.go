@@ -101,16 +101,16 @@ func (f *follower) judged(note session.Note) {
 	if at < 0 {
 		return
 	}
-	end := PushAcked
-	if note.Kind == session.NackRequest {
-		end = PushNacked
+	end, message := PushAcked, ""
+	if note.Rejected != nil {
+		end, message = PushNacked, note.Rejected.Message
 	}
 	for _, p := range f.pushes[:at] {
 		if p.Type == note.Type {
 			f.judge(p, PushReplaced, "", now)
 		}
 	}
-	f.judge(f.pushes[at], end, note.Nack, now)
+	f.judge(f.pushes[at], end, message, now)
 	kept := slices.DeleteFunc(f.pushes[:at+1], func(p *followed) bool { return p.Type == note.Type })
 	f.pushes = slices.Delete(f.pushes, len(kept), at+1)
 }

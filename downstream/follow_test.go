@@ -50,7 +50,7 @@ func TestEachPushIsJudgedOnce(t *testing.T) {
 	}
 	f.judged(session.Note{Kind: session.AckRequest, Type: cache.Cluster, Nonce: "2"})
 	f.judged(session.Note{Kind: session.AckRequest, Type: cache.Cluster, Nonce: "1"}) // it is settled
-	f.judged(session.Note{Kind: session.NackRequest, Type: cache.Listener, Nonce: "1"})
+	f.judged(session.Note{Kind: session.NackRequest, Type: cache.Listener, Nonce: "1", Rejected: &session.Rejection{}})
 	f.judged(session.Note{Kind: session.SubscribeRequest, Type: cache.Listener, Nonce: "2"})
 	if len(f.pushes) != 3 || o.ends[PushAcked] != 1 || o.ends[PushNacked] != 1 || o.ends[PushReplaced] != 1 {
 		t.Errorf("%d wait, judged are %v", len(f.pushes), o.ends)

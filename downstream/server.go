@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"cmp"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -85,16 +86,13 @@ const (
 // NewServer returns a Server that listens nowhere yet.
 func NewServer(c ServerConfig) *Server {
 	s := &Server{
-		config: c, log: c.Log, observer: c.Observer,
+		config: c, log: c.Log, observer: cmp.Or[Observer](c.Observer, nobody{}),
 		health:  health.NewServer(),
 		warmth:  session.NewWarmth(),
 		streams: make(map[uint64]*stream),
 		stopped: make(chan struct{}),
 		senders: newSenders(runtime.GOMAXPROCS(0)),
 		doors:   newDoors(),
-	}
-	if s.observer == nil {
-		s.observer = nobody{}
 	}
 	if s.config.Random == nil {
 		s.config.Random = rand.Float64
@@ -103,7 +101,6 @@ func NewServer(c ServerConfig) *Server {
 	s.grpc = grpc.NewServer(
 		grpc.Creds(tagging{c.Credentials}),
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.UnaryInterceptor(answerWithFrame),
 		grpc.MaxRecvMsgSize(min(2*c.MaxRequest, math.MaxInt32)), // see inbox
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxConcurrentStreams(c.MaxStreams),
@@ -246,6 +243,6 @@ func (s *Server) Clients() []Client {
 	for _, st := range streams {
 		clients = append(clients, st.describe())
 	}
-	slices.SortFunc(clients, func(a, b Client) int { return int(a.Stream) - int(b.Stream) })
+	slices.SortFunc(clients, func(a, b Client) int { return cmp.Compare(a.Stream, b.Stream) })
 	return clients
 }

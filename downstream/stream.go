@@ -170,17 +170,12 @@ func (st *stream) receiveAll() error {
 	heard := st.awaitFirst(st.server.limits.Load().firstMessage)
 	defer heard()
 	for first := true; ; first = false {
-		note, due, news, end, err := st.receive()
+		note, due, news, err := st.receive()
 		if err != nil {
 			return err
 		}
 		if first {
 			heard()
-		}
-		if end != nil {
-			return end
-		}
-		if first {
 			aside(func() { st.log().Info("client stream open", "type", note.Type) })
 		}
 		st.server.observer.ClientRequest(note.Type, note.Kind)
@@ -189,7 +184,7 @@ func (st *stream) receiveAll() error {
 			st.server.observer.ClientAck(note.Type, note.After)
 		}
 		st.follow.judged(note)
-		if note.Nack != "" {
+		if note.Rejected != nil {
 			st.tellNack(note) // NACK-9
 		}
 		if due {
@@ -202,24 +197,27 @@ func (st *stream) receiveAll() error {
 }
 
 // receive takes in one request. It says whether there may now be something to send.
-func (st *stream) receive() (note session.Note, due bool, news []session.Refusal, end *session.End, err error) {
+func (st *stream) receive() (note session.Note, due bool, news []session.Refusal, err error) {
 	in := &st.in
 	if err := st.grpc.RecvMsg(in); err != nil {
-		return note, false, nil, nil, err
+		return note, false, nil, err
 	}
 	if in.size > in.limit {
-		return note, false, nil, tooLarge(in.size, in.limit), nil
+		return note, false, nil, tooLarge(in.size, in.limit)
 	}
 	var asked []any
 	debug := st.server.debugs()
 	if debug {
 		asked = in.describe()
 	}
-	note, due, news, end = st.takeIn()
+	note, due, news, end := st.takeIn()
 	if debug {
 		st.tellRequest(note.Kind, asked)
 	}
-	return note, due, news, end, nil
+	if end != nil {
+		err = end
+	}
+	return note, due, news, err
 }
 
 func (st *stream) takeIn() (note session.Note, due bool, news []session.Refusal, end *session.End) {

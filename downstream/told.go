@@ -55,7 +55,7 @@ func (st *stream) tellRefusals(news []session.Refusal) {
 
 // tellNack tells of a response that the client rejected.
 func (st *stream) tellNack(n session.Note) {
-	st.log().Warn("client rejected a response", "type", n.Type, "nonce", n.Nonce, "nack", n.Nack, "resources", n.Rejected.Count, "first", n.Rejected.First)
+	st.log().Warn("client rejected a response", "type", n.Type, "nonce", n.Nonce, "nack", n.Rejected.Message, "resources", n.Rejected.Count, "first", n.Rejected.First)
 }
 
 // debugs reports whether requests and responses are logged at all. Nothing is made for the

@@ -286,8 +286,8 @@ func TestManyAtOnce(t *testing.T) {
 	work.Wait()
 	h.Expire(epoch.Add(time.Hour))
 	changes(h)
-	if x := h.index(typ); x.subscriptions != 0 || x.named.Len() != 0 || x.wildcard.Len() != 0 || x.wanted != 0 {
-		t.Errorf("nobody is left, but %d and %d resources are, and %d wanted names", x.named.Len(), x.wildcard.Len(), x.wanted)
+	if x := h.index(typ); x.interest.subscriptions != 0 || x.named.Len() != 0 || x.wildcard.Len() != 0 || x.interest.names != 0 {
+		t.Errorf("nobody is left, but %d and %d resources are, and %d wanted names", x.named.Len(), x.wildcard.Len(), x.interest.names)
 	}
 }
 

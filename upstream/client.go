@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,15 +84,12 @@ type ClientOptions struct {
 // NewClient returns a Client that does nothing until Run.
 func NewClient(config session.Config, o ClientOptions) *Client {
 	c := &Client{
-		conns: o.Conns, hub: o.Hub, log: o.Log, observer: o.Observer, tracer: o.Tracer, random: o.Random, denied: o.Denied, retired: o.Retired,
+		conns: o.Conns, hub: o.Hub, log: o.Log, observer: cmp.Or[Observer](o.Observer, nobody{}), tracer: o.Tracer, random: o.Random, denied: o.Denied, retired: o.Retired,
 		fingerprint: config.Fingerprint,
 		streams:     make(map[session.StreamID]*stream),
 		failed:      make(map[*Conn]failures),
 		missed:      make(missed),
 		wake:        make(chan struct{}, 1),
-	}
-	if c.observer == nil {
-		c.observer = nobody{}
 	}
 	if c.random == nil {
 		c.random = rand.Float64
@@ -108,9 +106,7 @@ func (c *Client) Run(ctx context.Context) {
 	defer streams.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c.hub.Wanted().OnWake(func() {
-		poke(c.wake)
-	})
+	c.hub.Wanted().OnWake(func() { poke(c.wake) })
 	defer c.hub.Wanted().OnWake(nil)
 	in := make(members)
 	defer in.quit()

@@ -1,10 +1,12 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -124,30 +126,15 @@ type member struct {
 
 // NewConn returns a Conn that connects when the first stream wants it.
 func NewConn(e Endpoint) *Conn {
-	dial := e.Dial
-	if dial == nil {
-		dial = dialTCP
+	e.MaxConnections = cmp.Or(e.MaxConnections, 64)
+	e.MaxStreams = cmp.Or(e.MaxStreams, 100)
+	e.RoomWithin = cmp.Or(e.RoomWithin, 4*time.Second)
+	e.Section = cmp.Or(e.Section, "upstream")
+	e.Log = cmp.Or(e.Log, slog.New(slog.DiscardHandler))
+	e.Observer = cmp.Or[Observer](e.Observer, nobody{})
+	if e.Dial == nil {
+		e.Dial = dialTCP
 	}
-	if e.MaxConnections == 0 {
-		e.MaxConnections = 64
-	}
-	if e.MaxStreams == 0 {
-		e.MaxStreams = 100
-	}
-	if e.Section == "" {
-		e.Section = "upstream"
-	}
-	if e.RoomWithin == 0 {
-		e.RoomWithin = 4 * time.Second
-	}
-	if e.Log == nil {
-		e.Log = slog.New(slog.DiscardHandler)
-	}
-	if e.Observer == nil {
-		e.Observer = nobody{}
-	}
-	e.Dial = dial
-	dead := unacknowledged(e.Missing)
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(e.Credentials),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(e.MaxReceive)),
@@ -157,7 +144,7 @@ func NewConn(e Endpoint) *Conn {
 		grpc.WithUserAgent("xds-relay"),
 	}
 	return &Conn{
-		endpoint: e, options: options, pings: keepalive.ClientParameters{Time: e.Keepalive, Timeout: dead},
+		endpoint: e, options: options, pings: keepalive.ClientParameters{Time: e.Keepalive, Timeout: unacknowledged(e.Missing)},
 		places:   connections{most: e.MaxConnections, streams: e.MaxStreams},
 		channels: make(map[*connection]*channel),
 		tenures:  make(map[*seat]*tenure),
@@ -373,10 +360,7 @@ func closeAll(channels []*channel) {
 func (c *Conn) Close() {
 	c.mu.Lock()
 	c.closed = true
-	var channels []*channel
-	for _, ch := range c.channels {
-		channels = append(channels, ch)
-	}
+	channels := slices.Collect(maps.Values(c.channels))
 	clear(c.channels)
 	c.moreRoom()
 	c.mu.Unlock()

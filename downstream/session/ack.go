@@ -104,8 +104,7 @@ func (s *Session) Ack(b *Bare, now time.Time) (note Note, ok bool) {
 	if w, ok := s.states[i].(*sotwState); ok && !w.acks(nonce) {
 		return note, false
 	}
-	note = Note{Type: x.url, Kind: SubscribeRequest}
-	note.judged(x.verdict(nonce, nil, now), nonce, nil)
+	note = x.verdict(nonce, nil, now)
 	note.Charged = s.charge(nonce, false)
 	return note, true
 }

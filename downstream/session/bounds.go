@@ -1,12 +1,11 @@
 package session
 
+import "cmp"
+
 // Bounds are sizes at which the memory and the work of a Session take another turn. What
 // clients are told does not depend on them, so that they are no settings; tests make them
 // small, for what is beyond them to be tried too.
 type Bounds struct {
-	// Pile is how much a client may have been told, at least, before repetitions in what
-	// it is still to be told are dropped.
-	Pile int
 	// Unacked bounds the responses of a type whose nonces are remembered. Only answers to
 	// new subscribes go out before the last ACK, so a client that sends requests and never
 	// ACKs is who meets it.
@@ -17,15 +16,10 @@ type Bounds struct {
 }
 
 // DefaultBounds are those of Sessions that are given none.
-var DefaultBounds = Bounds{Pile: 1024, Unacked: MaxUnacked, Block: 4 << 20}
+var DefaultBounds = Bounds{Unacked: MaxUnacked, Block: 4 << 20}
 
 // MaxUnacked is Bounds.Unacked by default.
 const MaxUnacked = 32
 
 // bounds are those of the configuration, or the default ones.
-func (c *Config) bounds() *Bounds {
-	if c.Bounds != nil {
-		return c.Bounds
-	}
-	return &DefaultBounds
-}
+func (c *Config) bounds() *Bounds { return cmp.Or(c.Bounds, &DefaultBounds) }

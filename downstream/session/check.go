@@ -25,21 +25,20 @@ func (i *invariants) must(holds bool, format string, a ...any) {
 // locks of its types, and changes nothing.
 func (s *Session) Check() []string {
 	i := &invariants{}
-	// Each type is there once, in the order of ORDER-2, and is found by its Subscription.
-	i.must(slices.IsSortedFunc(s.states, inOrder) && len(s.bySub) == len(s.states), "types are not in order")
+	// Each type is there once, in the order of ORDER-2.
+	i.must(slices.IsSortedFunc(s.states, inOrder), "types are not in order")
 	for _, st := range s.states {
-		i.must(s.bySub[st.base().sub] == st, "%s is not found by its subscription", st.base().short)
 		// Clusters are those that others wait for.
 		i.must((st == s.clusters) == (st.base().url == cache.Cluster && s.kind.Type == ""), "clusters are another type's")
 		for _, w := range st.base().waitFor {
-			i.must(w != st.base() && s.bySub[w.sub] != nil, "%s waits for itself, or for what is over", st.base().short)
+			i.must(w != st.base() && slices.ContainsFunc(s.states, func(o state) bool { return o.base() == w }), "%s waits for itself, or for what is over", st.base().short)
 		}
 	}
 	// Nothing waits for Clusters where there are none.
 	i.must(s.waitingSince.IsZero() || s.clusters != nil, "something waits for clusters, of which there are none")
-	// Parts that are left are of one response, and say how many follow.
+	// Parts that are left are of one response.
 	for n, c := range s.chunks {
-		i.must(c.x == s.chunks[0].x && c.position == s.chunks[0].position && c.left == len(s.chunks)-1-n, "part %d of %d is followed by %d", n, len(s.chunks), c.left)
+		i.must(c.x == s.chunks[0].x && c.position == s.chunks[0].position, "part %d of %d is another response's", n, len(s.chunks))
 	}
 	for _, st := range s.states {
 		i.of = st.base().short + ": "

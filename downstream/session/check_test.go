@@ -28,7 +28,7 @@ func TestCheckFinds(t *testing.T) {
 		{"clusters", func(s *Session, _ *deltaState) { s.clusters = s.states[1] }, "clusters are another type's"},
 		{"what waits", func(s *Session, _ *deltaState) { s.clusters, s.waitingSince = nil, time.Now() }, "of which there are none"},
 		{"waits for itself", func(_ *Session, d *deltaState) { d.waitFor = []*exchange{&d.exchange} }, "waits for itself"},
-		{"parts", func(s *Session, d *deltaState) { s.chunks = []chunk{{x: &d.exchange, left: 3}} }, "followed by 3"},
+		{"parts", func(s *Session, d *deltaState) { s.chunks = []chunk{{x: &d.exchange}, {}} }, "is another response's"},
 		{"too many in flight", func(_ *Session, d *deltaState) { d.most = 0 }, "at most 0 are remembered"},
 		{"in flight out of order", func(_ *Session, d *deltaState) {
 			d.unacked = append(d.unacked, sent{nonce: "before", at: time.Unix(0, 0)})
@@ -38,13 +38,13 @@ func TestCheckFinds(t *testing.T) {
 		{"a rejection", func(_ *Session, d *deltaState) { d.rejected = &Rejection{From: 2, To: 1} }, "rejected from"},
 		{"a cursor", func(_ *Session, d *deltaState) { d.told = later }, "told up to 1000"},
 		{"what is accepted", func(_ *Session, d *deltaState) { d.ackedTo = later }, "accepted up to 1000"},
-		{"told ahead", func(_ *Session, d *deltaState) { d.noteAhead("m", ahead{"1", 0}) }, "was told ahead at 0"},
+		{"told ahead", func(_ *Session, d *deltaState) { put(&d.ahead, "m", ahead{"1", 0}) }, "was told ahead at 0"},
 		{"covered by nothing", func(_ *Session, d *deltaState) { d.exact.note("other", "", true) }, `"other" is written down`},
 		{"versions brought", func(_ *Session, d *deltaState) { d.bring(map[string]string{"n": "1"}); d.exact.left = 7 }, "counted are 7"},
 		{"plain", func(_ *Session, d *deltaState) { d.told, d.untold = 0, 0 }, ""}, // it has names, and is not shared with
 		{"led to", func(_ *Session, d *deltaState) { d.exact.forget("r") }, `"r" is what a name leads to`},
-		{"forced", func(_ *Session, d *deltaState) { d.force(id, 1) }, "is forced"},
-		{"erred", func(_ *Session, d *deltaState) { d.errs(id) }, "an error is to be over"},
+		{"forced", func(_ *Session, d *deltaState) { put(&d.forced, id, 1) }, "is forced"},
+		{"erred", func(_ *Session, d *deltaState) { put(&d.erred, id, struct{}{}) }, "an error is to be over"},
 		{"first answer", func(_ *Session, d *deltaState) { d.opening = true }, "was not asked for"},
 		{"a pile", func(_ *Session, d *deltaState) { d.changed.items, d.changed.limit = make([]cache.ID, 9), 3 }, "6 too high"},
 		{"told of a name", func(_ *Session, d *deltaState) {

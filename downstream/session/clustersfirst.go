@@ -153,25 +153,27 @@ func (x *exchange) returns(v fanout.View, brought func(name string) bool) {
 	waits := func(id cache.ID) bool {
 		return (v.Unanswered(id) || v.Warm(id)) && brought(v.Name(id))
 	}
-	if x.returning = subscribed && (!synced || v.WarmSet()) || v.Has(x.unanswered) && waits(x.unanswered); x.returning {
-		return
+	x.returning = subscribed && (!synced || v.WarmSet()) || x.anyOf(v, waits)
+}
+
+// anyOf: some name is such. Mostly it is the same one as when that was last asked.
+func (x *exchange) anyOf(v fanout.View, such func(cache.ID) bool) bool {
+	if v.Has(x.unanswered) && such(x.unanswered) {
+		return true
 	}
-	i := slices.IndexFunc(v.Names(), waits)
-	if x.returning = i >= 0; x.returning {
+	i := slices.IndexFunc(v.Names(), such)
+	if i >= 0 {
 		x.unanswered = v.Names()[i]
 	}
+	return i >= 0
 }
 
 // await notes what is newly asked for. The answer to it, when it comes, does not wait for
 // Clusters.
 func (x *exchange) await(name string) {
-	if !x.refers {
-		return
+	if x.refers {
+		put(&x.awaited, name, struct{}{})
 	}
-	if x.awaited == nil {
-		x.awaited = make(map[string]struct{})
-	}
-	x.awaited[name] = struct{}{}
 }
 
 func (x *exchange) awaits(name string) bool {
@@ -180,11 +182,7 @@ func (x *exchange) awaits(name string) bool {
 }
 
 // answered: the client is told, or has given it up.
-func (x *exchange) answered(name string) {
-	if delete(x.awaited, name); len(x.awaited) == 0 {
-		x.awaited = nil
-	}
-}
+func (x *exchange) answered(name string) { drop(&x.awaited, name) }
 
 // postpone keeps back the names of which the client would be told something new, and
 // returns the others: names that are gone, and first answers.

@@ -105,7 +105,7 @@ func (d *deltaState) judgeBrought(v fanout.View, name string, unresolved, push b
 // wildcard's set was not told yet.
 func (d *deltaState) fromDisk(v fanout.View) bool {
 	subscribed, _ := v.Wildcard()
-	return subscribed && (d.wildcardAsked || v.WarmSet()) || v.Warms() && slices.ContainsFunc(v.Names(), v.Warm)
+	return subscribed && d.wildcardAsked || warm(v)
 }
 
 // confirmed: a name that the client asks for leads to a resource, and is not known from disk only.
@@ -162,7 +162,7 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 	if !subscribed {
 		version, _ := d.of(v, name)
 		d.exact.noteAt(d.exact.find(name), version, true) // until it is told
-		d.releaseAs(name, released{unknown: true, brought: true})
+		put(&d.released, name, released{unknown: true, brought: true})
 		d.judge(name)
 		return true
 	}
@@ -186,10 +186,8 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 
 // resolved: upstream has spoken of all that the client asks for.
 func (d *deltaState) resolved(v fanout.View) bool {
-	if subscribed, synced := v.Wildcard(); subscribed && (!synced || v.WarmSet()) {
-		return false
-	}
-	return !slices.ContainsFunc(v.Names(), func(id cache.ID) bool { return v.Warm(id) || d.waitsFor(v, id) })
+	subscribed, synced := v.Wildcard()
+	return (synced || !subscribed) && !warm(v) && !d.unresolved(v)
 }
 
 // waitsFor: a name has no answer, and is not in doubt.
@@ -197,14 +195,7 @@ func (d *deltaState) waitsFor(v fanout.View, id cache.ID) bool {
 	return v.Unanswered(id) && v.Verdict(id, d.brings(v.Name(id))) == fanout.Unknown
 }
 
-// unresolved: some name has no answer. Mostly it is the same one as when it was last asked.
+// unresolved: some name has no answer.
 func (d *deltaState) unresolved(v fanout.View) bool {
-	if v.Has(d.unanswered) && d.waitsFor(v, d.unanswered) {
-		return true
-	}
-	i := slices.IndexFunc(v.Names(), func(id cache.ID) bool { return d.waitsFor(v, id) })
-	if i >= 0 {
-		d.unanswered = v.Names()[i]
-	}
-	return i >= 0
+	return d.anyOf(v, func(id cache.ID) bool { return d.waitsFor(v, id) })
 }

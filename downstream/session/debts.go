@@ -54,12 +54,6 @@ type released struct {
 	brought bool // the client came with it, and no name has led to it since
 }
 
-// bound sets how large a pile may be at least before repetitions in it are dropped.
-func (d *debts) bound(least int) {
-	d.changed.least, d.asked.least, d.failed.least, d.renewed.least = least, least, least, least
-	d.left.least, d.refused.least, d.warming.least = least, least, least
-}
-
 // pending: there are changes that a push would tell.
 func (d *debts) pending() bool {
 	return d.changed.len() > 0 || len(d.released) > 0 || d.warming.len() > 0 || d.failed.len() > 0 || d.members || d.handed
@@ -79,22 +73,6 @@ func (d *debts) take(m fanout.Marks) {
 	d.renewed.give(m.Renewed)
 	d.membersRenewed = d.membersRenewed || m.WildcardRenewed
 	d.handed = d.handed || m.Again
-}
-
-// force has a name told, whatever the client holds, when there is something to tell.
-func (d *debts) force(id cache.ID, at cache.Seq) {
-	if d.forced == nil {
-		d.forced = make(map[cache.ID]cache.Seq)
-	}
-	d.forced[id] = at
-}
-
-// errs notes that the error of a name is sent to the client.
-func (d *debts) errs(id cache.ID) {
-	if d.erred == nil {
-		d.erred = make(map[cache.ID]struct{})
-	}
-	d.erred[id] = struct{}{}
 }
 
 // owes: all that a name leads to is to be told whatever the client holds. That an error is over
@@ -134,23 +112,24 @@ func (d *debts) paid(id cache.ID, a *cache.Answer) {
 	}
 }
 
-func drop[T any](set *map[cache.ID]T, id cache.ID) {
-	if delete(*set, id); len(*set) == 0 {
-		*set = nil
-	}
-}
-
 // release has resources looked at that a name leads to no more.
 func (d *debts) release(names ...string) {
 	for _, name := range names {
-		d.releaseAs(name, released{})
+		put(&d.released, name, released{})
 	}
 }
 
-// releaseAs does so of one resource, of which more is known.
-func (d *debts) releaseAs(name string, as released) {
-	if d.released == nil {
-		d.released = make(map[string]released)
+// put sets a value in a map that is there only while something is in it.
+func put[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = make(map[K]V)
 	}
-	d.released[name] = as
+	(*m)[key] = value
+}
+
+// drop takes a value out of such a map.
+func drop[K comparable, V any](m *map[K]V, key K) {
+	if delete(*m, key); len(*m) == 0 {
+		*m = nil
+	}
 }

@@ -47,11 +47,11 @@ type withholds struct {
 func (w withholds) any() bool { return w.left || w.brought || w.released }
 
 // request takes in one request of the type.
-func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) (v verdict) {
-	first := !d.requested
+func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) Note {
+	first, note := !d.requested, Note{Type: d.url, Kind: InitialRequest}
 	d.requested, d.looked = true, false
-	if nonce := req.GetResponseNonce(); nonce != "" && !first {
-		v = d.verdict(nonce, req.GetErrorDetail(), now)
+	if nonce := req.GetResponseNonce(); !first {
+		note = d.verdict(nonce, req.GetErrorDetail(), now)
 	}
 	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
 	if first && len(req.GetInitialResourceVersions()) > 0 {
@@ -80,7 +80,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	if !first && d.judging {
 		d.recall(subscribe, unsubscribe)
 	}
-	return v
+	return note
 }
 
 // comesBack takes in the versions that the client comes with.
@@ -107,10 +107,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 				continue
 			}
 			if version, some := d.of(v, name); some {
-				if held == nil {
-					held = make(map[string]string)
-				}
-				held[name] = version
+				put(&held, name, version)
 			}
 		}
 	})
@@ -169,7 +166,7 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 		}
 		_, needed := d.needed[name]
 		if a := v.Answer(id); needed || !first && a.State == cache.Unknown {
-			d.force(id, v.Position())
+			put(&d.forced, id, v.Position())
 		}
 	}
 }
@@ -183,10 +180,10 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 		wildcard, _ := v.Wildcard()
 		for _, name := range subscribe {
 			if id, still := v.Lookup(name); still { // else it is given up as well
-				d.recallName(name)
+				d.recallName(v, name)
 				d.recallLed(v, id)
 			} else if wildcard {
-				d.recallName(name)
+				d.recallName(v, name)
 			}
 		}
 		for _, name := range unsubscribe {
@@ -200,16 +197,17 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 // recallLed does what recallName does, of all that a name leads to.
 func (d *deltaState) recallLed(v fanout.View, id cache.ID) {
 	for _, r := range v.Answer(id).Resources() {
-		d.recallName(r.Name)
+		d.recallName(v, r.Name)
 	}
 }
 
 // recallName has what the client came with of a resource count as what it was sent.
-func (d *deltaState) recallName(name string) {
+func (d *deltaState) recallName(v fanout.View, name string) {
 	if at := d.exact.find(name); at.brings() {
 		version := at.version
 		d.judge(name)
 		d.exact.note(name, version, true)
+		d.aliased = d.aliased || v.Leads(name)
 	}
 }
 
@@ -270,6 +268,9 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 func (d *deltaState) collected(v fanout.View, p *part) {
 	for _, r := range p.resources {
 		d.sent(r, p.position)
+		if _, falls := d.released[r.Name]; falls && d.toldAsMember(v, r) {
+			d.paidReleased(r.Name)
+		}
 	}
 	d.warmed(p.resources)
 	d.gone(p.gone)
@@ -454,7 +455,7 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 			continue
 		}
 		if p.collectError(v, id, d.brings(name)) {
-			d.errs(id)
+			put(&d.erred, id, struct{}{})
 		}
 	}
 }

@@ -23,7 +23,6 @@ type exchange struct {
 	leave func()           // gives the hub back
 	renew func(*core.Node) // says more of the client upstream; may be nil
 	sub   *fanout.Subscription
-	full  bool // the type's SotW responses are full-state
 	own   bool // the type has a group apart from the stream's others (NODE-6)
 	// refusal is why it is not served, or nil (NODE-14).
 	refusal *refusal
@@ -177,37 +176,31 @@ func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, part
 
 // verdict takes in the ACK or NACK of a response; unknown nonces are ignored
 // (DOWN-DELTA-6). A response that was accepted settles those before it.
-func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) (v verdict) {
+func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) Note {
+	note := Note{Type: x.url, Kind: SubscribeRequest}
 	i := slices.IndexFunc(x.unacked, func(s sent) bool { return s.nonce == nonce })
 	if i < 0 {
-		return v
+		return note
 	}
 	s := x.unacked[i]
 	x.unacked = slices.Delete(x.unacked, 0, i+1)
-	v.after = now.Sub(s.at)
+	note.Nonce = nonce
 	if e != nil {
 		x.rejected = &Rejection{From: x.ackedTo, To: s.seq, Message: NackMessage(e)}
 		x.rejected.Count, x.rejected.First = s.listing.told()
-		v.nack = x.rejected
-		return v
+		note.Kind, note.Rejected = NackRequest, x.rejected
+		return note
 	}
 	x.accepted, x.waitedInVain = s.version, false
 	if !s.partial {
 		x.ackedTo = max(x.ackedTo, s.seq)
 	}
-	v.ack = true
-	return v
+	note.Kind, note.After = AckRequest, now.Sub(s.at)
+	return note
 }
 
 // hasRejected: the client has rejected what changed at a position, so that it has
 // nothing whose TTL could be renewed (NACK-4).
 func (x *exchange) hasRejected(changed cache.Seq) bool {
 	return x.rejected != nil && changed > x.rejected.From && changed <= x.rejected.To
-}
-
-// verdict is what a client said of a response.
-type verdict struct {
-	ack   bool
-	nack  *Rejection
-	after time.Duration // since it was sent
 }

@@ -20,9 +20,10 @@ func (s *Session) Next(now time.Time) (*Response, *End) {
 		return s.chunk(now), nil
 	}
 	s.seekRoom(now)
-	for _, sub := range s.subscriber.Take() {
-		if st := s.bySub[sub]; st != nil {
-			st.base().marked = true
+	if marked := s.subscriber.Take(); len(marked) > 0 {
+		for _, st := range s.states {
+			x := st.base()
+			x.marked = x.marked || slices.Contains(marked, x.sub)
 		}
 	}
 	sp, end := s.choose(now)
@@ -239,14 +240,18 @@ func (s *Session) Untold() (untold []Untold) {
 func (s *Session) Deadline(now time.Time) (at time.Time) {
 	wait := s.config.AckTimeout
 	for _, st := range s.states {
-		if x := st.base(); st.due() {
+		x := st.base()
+		if st.due() {
 			at = soonest(at, now, x.overdue(wait), x.waitSince.Add(wait), x.staysSince.Add(wait))
+		}
+		if x.refusal != nil {
+			at = soonest(at, now, x.refusal.next)
 		}
 	}
 	if !s.waitingSince.IsZero() {
 		at = soonest(at, now, s.waitEnds())
 	}
-	return soonest(at, now, s.roomDeadline(), s.outage.endAt)
+	return soonest(at, now, s.outage.endAt)
 }
 
 // soonest is the first of some times that is to come, or zero. What is past has been looked at,

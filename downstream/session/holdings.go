@@ -190,14 +190,7 @@ func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
 	if r != nil {
 		version = r.Version
 	}
-	h.noteAhead(name, ahead{version, v.Position()})
-}
-
-func (h *holdings) noteAhead(name string, a ahead) {
-	if h.ahead == nil {
-		h.ahead = make(map[string]ahead)
-	}
-	h.ahead[name] = a
+	put(&h.ahead, name, ahead{version, v.Position()})
 }
 
 // gone notes that it is told that names lead to nothing.
@@ -228,6 +221,17 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 	}
 	h.exact.note(name, version, some)
 	return []string{name}
+}
+
+// hasNone drops the note that it has nothing of a resource, where the positions say so, too.
+func (h *holdings) hasNone(v fanout.View, name string) {
+	if _, some, exact := h.exact.find(name).of(); some || !exact {
+		return
+	}
+	h.exact.forget(name)
+	if _, member := h.member(v, name); member {
+		h.exact.note(name, "", false)
+	}
 }
 
 // leaveMembers does the same of the wildcard, for members that may list a name that the client

@@ -21,10 +21,12 @@ const (
 	maxNode    = 1 << 20
 )
 
-func (s *Session) checkNames(names []string) *End {
-	for _, name := range names {
-		if len(name) > s.config.MaxName {
-			return tooLong("resource name", name, s.config.MaxName)
+func (s *Session) checkNames(lists ...[]string) *End {
+	for _, names := range lists {
+		for _, name := range names {
+			if len(name) > s.config.MaxName {
+				return tooLong("resource name", name, s.config.MaxName)
+			}
 		}
 	}
 	return nil
@@ -66,12 +68,12 @@ func (d *deltaState) takes() room {
 // claims judges what would be kept of the type after a request. It is counted out only if there
 // may not be room: names are looked up under the lock of the type.
 func (s *Session) claims(d *deltaState, req *discovery.DeltaDiscoveryRequest) *End {
-	most := d.claim(req)
+	r := d.claim(req)
+	most := r
 	most.names += len(req.GetResourceNamesSubscribe())
 	if s.checkRoom(d, most) == nil {
 		return nil
 	}
-	r := d.claim(req)
 	r.names += d.grows(req)
 	return s.checkRoom(d, r)
 }

@@ -21,12 +21,12 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 		d.members = false // it is marked again when it is
 		return
 	case d.wildcardAsked:
-		d.collectMembers(v, p)
+		d.listMembers(v, true, p)
 		d.wildcardAsked, d.opening = false, false
 		p.must, p.answer = true, true
 	case push && d.members:
 		d.postponed = d.postpones && gainsMembers(d, v)
-		if d.collectChanges(v, p); d.postponed {
+		if d.listMembers(v, false, p); d.postponed {
 			p.removedMembers = len(p.removed) > 0
 			return
 		}
@@ -42,17 +42,25 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	}
 }
 
-// collectMembers: the whole set, and removals of what was told before.
-func (d *deltaState) collectMembers(v fanout.View, p *part) {
-	if d.untold == unseen && d.plain() && d.share(v, 0, p) {
+// listMembers lists the whole set, if it was asked for, or what has changed in it, unless that has
+// to wait (ORDER-3); and removals of what was told before, also those that had to wait.
+func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
+	after, from := d.told, min(d.told, d.untold)
+	if all {
+		after, from = 0, 0
+	}
+	if !d.postponed && d.plain() && (!all || d.untold == unseen) && d.share(v, after, p) {
+		if !all {
+			p.removed = p.news.Removed
+		}
 		return
 	}
-	for c := range v.Members(0) {
+	for c := range v.Members(from) {
 		switch {
 		case c.Resource == nil && c.Seq > d.untold && !d.toldGone(c):
 			p.removed = append(p.removed, c.Name)
-		case c.Resource == nil, v.WarmSet() && d.brings(c.Name):
-		case d.brings(c.Name) && d.holds(v, c.Resource):
+		case c.Resource == nil, d.postponed, c.Seq <= after, all && v.WarmSet() && d.brings(c.Name):
+		case (!all || d.brings(c.Name)) && d.holds(v, c.Resource):
 			d.spare(c.Resource, p)
 		case d.leavesOut(v, c.Resource, p):
 		default:
@@ -60,28 +68,6 @@ func (d *deltaState) collectMembers(v fanout.View, p *part) {
 		}
 	}
 	slices.Reverse(p.resources) // in the order in which they changed
-}
-
-// collectChanges: what has changed in the set, unless that has to wait (ORDER-3), and
-// removals, also those that had to.
-func (d *deltaState) collectChanges(v fanout.View, p *part) {
-	if !d.postponed && d.plain() && d.share(v, d.told, p) {
-		p.removed = p.news.Removed
-		return
-	}
-	for c := range v.Members(min(d.told, d.untold)) {
-		switch {
-		case c.Resource == nil && c.Seq > d.untold && !d.toldGone(c):
-			p.removed = append(p.removed, c.Name)
-		case c.Resource == nil, d.postponed, c.Seq <= d.told:
-		case d.holds(v, c.Resource):
-			d.spare(c.Resource, p)
-		case d.leavesOut(v, c.Resource, p):
-		default:
-			p.resources = append(p.resources, c.Resource)
-		}
-	}
-	slices.Reverse(p.resources)
 	slices.Reverse(p.removed)
 }
 
@@ -123,7 +109,9 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 		_, said := slices.BinarySearch(removed, name)
 		r := v.Member(name)
 		switch {
-		case again, v.Leads(name): // it is told by its name, or for an alias of it
+		case again: // it is told by its name
+		case v.Leads(name): // or for an alias of it
+			d.hasNone(v, name)
 		case !said && d.mayBeMember(v, name):
 			d.leftWaits, d.withholds.left = true, d.withholds.left || v.Doubted(name)
 			d.left.add(name) // what was loaded from disk may lack it (RECON-19), as may a set with a fault (ERR-10)

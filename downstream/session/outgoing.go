@@ -92,9 +92,9 @@ func errorsOf(v fanout.View, errors []resourceErr, leaving []fanout.Leaving) (id
 func leavingNames(leaving []fanout.Leaving) nameSet {
 	names := make(nameSet, len(leaving))
 	for _, l := range leaving {
-		names[l.Name] = struct{}{}
+		names.add(l.Name)
 		for _, alias := range l.Aliases {
-			names[alias] = struct{}{}
+			names.add(alias)
 		}
 	}
 	return names

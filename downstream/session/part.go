@@ -63,20 +63,9 @@ func (p *part) late() bool { return len(p.removed) > 0 || p.shrunk }
 
 // withoutContradiction: no response names a resource twice (DOWN-DELTA-12).
 func (p *part) withoutContradiction() {
-	listed := make(map[string]struct{}, len(p.resources)+len(p.beats)+len(p.gone))
-	for _, r := range p.resources {
-		listed[r.Name] = struct{}{}
-	}
-	for _, r := range p.beats {
-		listed[r.Name] = struct{}{}
-	}
-	again := func(name string) bool {
-		_, again := listed[name]
-		listed[name] = struct{}{}
-		return again
-	}
-	p.gone = slices.DeleteFunc(p.gone, again)
-	p.removed = slices.DeleteFunc(slices.Clone(p.removed), again) // it may be shared
+	listed := namesOf(p.resources, p.beats)
+	p.gone = slices.DeleteFunc(p.gone, listed.add)
+	p.removed = slices.DeleteFunc(slices.Clone(p.removed), listed.add) // it may be shared
 }
 
 func (p *part) refuse(x *exchange) {
@@ -132,13 +121,19 @@ func hasAliases(resources []*cache.Resource) bool {
 }
 
 // unique keeps the first of the resources that bear one name.
-func unique(resources []*cache.Resource) []*cache.Resource {
-	seen := make(map[string]struct{}, len(resources))
-	return slices.DeleteFunc(resources, func(r *cache.Resource) bool {
-		_, again := seen[r.Name]
-		seen[r.Name] = struct{}{}
-		return again
-	})
+func unique(resources []*cache.Resource) []*cache.Resource { return besides(nil, resources) }
+
+// besides are those of the resources that bear no name of the listed ones, each
+// name once.
+func besides(listed, resources []*cache.Resource) []*cache.Resource {
+	if len(resources) == 0 {
+		return nil
+	}
+	seen := make(nameSet, len(listed)+len(resources))
+	for _, r := range listed {
+		seen.add(r.Name)
+	}
+	return slices.DeleteFunc(resources, func(r *cache.Resource) bool { return seen.add(r.Name) })
 }
 
 // nameSet are the names that some resources bear.
@@ -149,16 +144,20 @@ func namesOf(lists ...[]*cache.Resource) nameSet {
 	for _, list := range lists {
 		n += len(list)
 	}
-	if n == 0 {
-		return nil
-	}
 	names := make(nameSet, n)
 	for _, list := range lists {
 		for _, r := range list {
-			names[r.Name] = struct{}{}
+			names.add(r.Name)
 		}
 	}
 	return names
+}
+
+// add reports whether the name was there before.
+func (s nameSet) add(name string) (again bool) {
+	_, again = s[name]
+	s[name] = struct{}{}
+	return again
 }
 
 func (s nameSet) has(name string) bool {

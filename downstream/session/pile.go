@@ -11,14 +11,13 @@ import (
 type pile[T cmp.Ordered] struct {
 	items []T
 	limit int // the items are made distinct when there are more
-	least int // what that is not below (Bounds.Pile)
 }
 
 func (p *pile[T]) add(items ...T) {
 	p.items = append(p.items, items...)
 	if len(p.items) > p.limit {
 		p.items = distinct(p.items)
-		p.limit = max(p.least, 2*len(p.items))
+		p.limit = 2 * len(p.items)
 	}
 }
 

@@ -145,7 +145,7 @@ func (s *sotwState) holding(v fanout.View, name string) Holding {
 		}
 	}
 	h := s.holdings.holding(v, name)
-	if h.Known == Nothing && (!s.full || s.came != "" && s.lastNonce == "" || s.changes(v)) {
+	if h.Known == Nothing && (!s.sets || s.came != "" && s.lastNonce == "" || s.changes(v)) {
 		return Holding{Known: Unclear}
 	}
 	return h

@@ -31,8 +31,7 @@ type refusal struct {
 // noGroup is the name, for people, of what serves a type that is refused.
 const noGroup = "none"
 
-// retryRoom is how long a client waits for room before it is looked for again, unless
-// configured.
+// retryRoom is how long a client waits for room before it is looked for again.
 const retryRoom = time.Minute
 
 // refuse makes a membership that refuses a type with the reason that the group gave.
@@ -41,21 +40,16 @@ func (s *Session) refuse(end *End, now time.Time) (Membership, *refusal) {
 		reason: end.Reason,
 		status: &statuspb.Status{Code: int32(end.Code()), Message: "xds-relay: " + end.Message},
 	}
-	r.put(s.config, now)
+	r.put(now)
 	hub := fanout.NewHub(fanout.Config{Name: noGroup, Types: s.config.Types})
 	return Membership{Hub: hub, Own: true, Leave: func() {}}, r
 }
 
 // put sets when to ask for room again.
-func (r *refusal) put(c *Config, now time.Time) {
-	if r.reason != Overcrowded {
-		return
+func (r *refusal) put(now time.Time) {
+	if r.reason == Overcrowded {
+		r.next = now.Add(retryRoom)
 	}
-	after := c.RetryRoom
-	if after == 0 {
-		after = retryRoom
-	}
-	r.next = now.Add(after)
 }
 
 // answer has a request for a type that is refused answered.
@@ -81,26 +75,14 @@ func (s *Session) seekRoom(now time.Time) {
 		}
 		m, end := s.groups.Join(s.peer, s.node, x.url)
 		if end != nil {
-			x.refusal.put(s.config, now)
+			x.refusal.put(now)
 			continue
 		}
 		was := x.sub
 		st.move(s.exchangeOf(x.url, m), now)
 		was.Close(now)
-		delete(s.bySub, was)
-		s.bySub[x.sub] = st
 		s.refusals = append(s.refusals, Refusal{Type: x.url, Told: Served})
 	}
-}
-
-// roomDeadline is when a group is to be asked for again, or zero.
-func (s *Session) roomDeadline() (at time.Time) {
-	for _, st := range s.states {
-		if r := st.base().refusal; r != nil && !r.next.IsZero() && (at.IsZero() || r.next.Before(at)) {
-			at = r.next
-		}
-	}
-	return at
 }
 
 // succeed takes over, from the exchange of a type that was refused, what the client may still

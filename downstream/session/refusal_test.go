@@ -34,7 +34,7 @@ func (g *noSecrets) Join(p Peer, n *core.Node, t cache.TypeURL) (Membership, *En
 }
 
 func newRefused(t *testing.T, reason Reason) (*told, *noSecrets) {
-	c := &Config{AckTimeout: 10 * time.Second, MaxName: 1000, MaxNames: 1000, RetryRoom: 5 * time.Second}
+	c := &Config{AckTimeout: 10 * time.Second, MaxName: 1000, MaxNames: 1000}
 	hub := fanout.NewHub(fanout.Config{Linger: time.Second})
 	groups := &noSecrets{oneGroup: oneGroup{hub}, own: fanout.NewHub(fanout.Config{}), reason: reason}
 	s := &told{t: t, hub: hub, now: epoch, Session: New(c, Stream{Delta: true}, Peer{}, groups, NewWarmth(), func() {})}
@@ -79,7 +79,7 @@ func TestRefusalIsNewsOnce(t *testing.T) {
 	}
 }
 
-// TestRoomIsLookedForAgain: every RetryRoom, on the stream's own account; and what a client
+// TestRoomIsLookedForAgain: every retryRoom, on the stream's own account; and what a client
 // has heard, and what it holds, it need not say again (NODE-14).
 func TestRoomIsLookedForAgain(t *testing.T) {
 	s, groups := newRefused(t, Overcrowded)
@@ -87,7 +87,7 @@ func TestRoomIsLookedForAgain(t *testing.T) {
 	s.Refusals()
 	first := s.read()
 	for i := range 3 {
-		at := s.now.Add(5 * time.Second)
+		at := s.now.Add(retryRoom)
 		if got := s.Deadline(s.now); !got.Equal(at) {
 			t.Fatalf("the deadline is %v, want %v", got, at)
 		}
@@ -100,7 +100,7 @@ func TestRoomIsLookedForAgain(t *testing.T) {
 			t.Errorf("%d times asked for room, and told %+v", groups.asked, r)
 		}
 	}
-	groups.reason, s.now = "", s.now.Add(5*time.Second)
+	groups.reason, s.now = "", s.now.Add(retryRoom)
 	s.read()
 	s.news(Refusal{Type: cache.Secret, Told: Served})
 	if got := s.Deadline(s.now); !got.IsZero() {

@@ -45,8 +45,7 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 // alias it has still, since it never asked for that by this name (NAME-5).
 func (d *deltaState) givesUpBrought(v fanout.View, name string) {
 	if as, is := d.released[name]; is && (as.brought || d.brings(name)) && !v.Leads(name) {
-		delete(d.released, name)
-		d.exact.forget(name)
+		d.paidReleased(name)
 	}
 }
 
@@ -74,8 +73,10 @@ func (d *deltaState) erase(ledTo []string) {
 				d.release(name) // what leads there may not have been looked at when it leads elsewhere
 			case some && subscribed:
 				d.left.add(name)
+			case subscribed:
+				d.hasNone(v, name)
 			case some && !subscribed && len(v.Names()) > 0 && d.mayLead(v, name):
-				d.releaseAs(name, released{unknown: d.lists(v, name) == nil})
+				put(&d.released, name, released{unknown: d.lists(v, name) == nil})
 			case !subscribed:
 				d.exact.forget(name)
 			}
@@ -153,8 +154,19 @@ func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource,
 		p.resources, p.mixed = append(p.resources, member), true
 		d.sentAhead(v, name, member)
 	}
+	d.paidReleased(name)
+}
+
+// paidReleased notes that the client knows what a resource is to it that no name leads to any more.
+func (d *deltaState) paidReleased(name string) {
 	delete(d.released, name)
 	d.exact.forget(name)
+}
+
+// toldAsMember: a resource that is sent is what it falls back to.
+func (x *exchange) toldAsMember(v fanout.View, r *cache.Resource) bool {
+	member, certain := x.falls(v, r.Name)
+	return certain && member == r
 }
 
 // mayEnd: what the client has of a resource because of a name may have a TTL, which may have run out,
@@ -209,5 +221,33 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 			s.sentAhead(v, name, member)
 		}
 		s.exact.forget(name)
+	}
+}
+
+// drops erases what the client drops: it keeps members of the wildcard's set if it asks for that,
+// what bears one of its names, and what one leads to that it has asked for before.
+func (s *sotwState) drops(v fanout.View, added []string) {
+	led := make(map[string]string)
+	if s.aliased {
+		for _, id := range v.Names() {
+			if _, fresh := slices.BinarySearch(added, v.Name(id)); fresh {
+				continue
+			}
+			for _, r := range v.Answer(id).Resources() {
+				led[r.Name] = r.Version
+			}
+		}
+	}
+	subscribed, _ := v.Wildcard()
+	for noted := range s.exact.all(false) {
+		_, own := v.Lookup(noted.name)
+		version, leads := led[noted.name]
+		switch {
+		case own, subscribed && v.Member(noted.name) != nil:
+		case !leads:
+			s.exact.forget(noted.name)
+		case version != noted.version:
+			s.exact.noteAt(noted, "", noted.some) // it may not have listed the name
+		}
 	}
 }

@@ -43,10 +43,8 @@ type Config struct {
 	Random           func() float64
 	// ForwardHeaders are the headers of a stream that go up with its group (NODE-13).
 	ForwardHeaders []string
-	// Types says what an empty first request means where no group does, and RetryRoom is how
-	// often room is looked for after there was none; 0: every minute (NODE-14).
-	Types     cache.Types
-	RetryRoom time.Duration
+	// Types says what an empty first request means where no group does (NODE-14).
+	Types cache.Types
 	// MaxName and MaxNames bound one name, in bytes, and a stream's names
 	// (VALID-8).
 	MaxName, MaxNames int
@@ -122,8 +120,7 @@ type Session struct {
 	key     string
 	ttl     bool    // the client knows TTLs (TTL-6)
 	states  []state // in the order of ORDER-2
-	bySub   map[*fanout.Subscription]state
-	carried bool // a response was sent
+	carried bool    // a response was sent
 	outage  outage
 	clustersFirst
 	counter  uint64
@@ -155,7 +152,6 @@ func New(c *Config, kind Stream, peer Peer, groups Groups, warmth *Warmth, wake 
 	s := &Session{
 		config: c, kind: kind, peer: peer, groups: groups, warmth: warmth,
 		subscriber: fanout.NewSubscriber(wake),
-		bySub:      make(map[*fanout.Subscription]state),
 	}
 	s.subscriber.AsksForSources()
 	return s
@@ -170,9 +166,8 @@ func (s *Session) Reconfigure(c *Config) { s.config = c }
 type Note struct {
 	Type cache.TypeURL
 	Kind RequestKind
-	Nack string // the client's message
 	// Nonce is of the response that was accepted or rejected, and Rejected what is known of
-	// one that was rejected.
+	// one that was rejected; nil: none was.
 	Nonce    string
 	Rejected *Rejection
 	// After is the time from a response to its ACK, if this is one.
@@ -202,8 +197,8 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	if end != nil {
 		return note, end
 	}
-	note.Type = t
-	if end := s.checkNames(req.GetResourceNamesSubscribe()); end != nil {
+	located := located(req.GetResourceLocatorsSubscribe())
+	if end := s.checkNames(req.GetResourceNamesSubscribe(), located); end != nil {
 		return note, end
 	}
 	if end := s.checkVersions(req.GetInitialResourceVersions()); end != nil {
@@ -217,18 +212,12 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 		return note, end
 	}
 	if !d.requested {
-		note.Kind = InitialRequest
 		s.comesWithoutClusters(d, req)
 	}
-	for _, l := range req.GetResourceLocatorsSubscribe() {
-		if end := s.checkNames([]string{l.GetName()}); end != nil {
-			return note, end
-		}
-		d.refused.add(l.GetName())
-	}
-	note.judged(d.request(req, now), req.GetResponseNonce(), req.GetErrorDetail())
+	d.refused.add(located...)
+	note = d.request(req, now)
 	s.answer(&d.exchange, now)
-	asks := len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(req.GetResourceLocatorsSubscribe()) > 0
+	asks := len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(located) > 0
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
 	return note, nil
 }
@@ -240,8 +229,8 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	if end != nil {
 		return note, end
 	}
-	note.Type = t
-	if end := s.checkNames(req.GetResourceNames()); end != nil {
+	located := located(req.GetResourceLocators())
+	if end := s.checkNames(req.GetResourceNames(), located); end != nil {
 		return note, end
 	}
 	w, end := s.sotw(t, now)
@@ -252,24 +241,23 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	if end := s.checkRoom(w, w.claim(req, names)); end != nil {
 		return note, end
 	}
-	if !w.requested {
-		note.Kind = InitialRequest
-	}
-	for _, l := range req.GetResourceLocators() {
-		if end := s.checkNames([]string{l.GetName()}); end != nil {
-			return note, end
-		}
-		w.refused.add(l.GetName())
-	}
+	w.refused.add(located...)
 	warmed := uint64(0)
 	if s.kind.Type != "" {
 		warmed = s.warmth.deliveries(s.node.GetId())
 	}
-	asks := names.changed || len(req.GetResourceLocators()) > 0
-	note.judged(w.request(req, names, warmed, now), req.GetResponseNonce(), req.GetErrorDetail())
-	note.Charged = s.charge(req.GetResponseNonce(), asks)
+	note = w.request(req, names, warmed, now)
 	s.answer(&w.exchange, now)
+	note.Charged = s.charge(req.GetResponseNonce(), names.changed || len(located) > 0)
 	return note, nil
+}
+
+// located are the names of resources that are asked for in a way that is not served (NAME-18).
+func located(locators []*discovery.ResourceLocator) (names []string) {
+	for _, l := range locators {
+		names = append(names, l.GetName())
+	}
+	return names
 }
 
 // charge decides whether a request counts against the stream's rate. The verdict on
@@ -282,16 +270,6 @@ func (s *Session) charge(nonce string, asks bool) bool {
 	}
 	s.verdicts--
 	return false
-}
-
-// judged notes what a request said of a response.
-func (n *Note) judged(v verdict, nonce string, e *statuspb.Status) {
-	switch {
-	case v.ack:
-		n.Kind, n.After, n.Nonce = AckRequest, v.after, nonce
-	case v.nack != nil:
-		n.Kind, n.Nack, n.Nonce, n.Rejected = NackRequest, NackMessage(e), nonce, v.nack
-	}
 }
 
 // maxNack bounds what is kept and logged of a client's message, in bytes.
@@ -326,9 +304,9 @@ func (s *Session) delta(t cache.TypeURL, now time.Time) (*deltaState, *End) {
 	if end != nil {
 		return nil, end
 	}
-	d := &deltaState{exchange: x, resend: slices.Contains(s.config.ResendOnReconnect, t)}
-	if relay := len(s.peer.Via) > 0; !relay && slices.Contains(s.config.NeverSynthesize, t) {
-		d.quiet = true
+	d := &deltaState{
+		exchange: x, resend: slices.Contains(s.config.ResendOnReconnect, t),
+		quiet: len(s.peer.Via) == 0 && slices.Contains(s.config.NeverSynthesize, t), // a relay is always told
 	}
 	if clusters, ok := s.find(cache.Cluster).(*deltaState); ok && t == cache.Endpoint {
 		d.needed, clusters.needed = clusters.needed, nil
@@ -369,20 +347,17 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 
 // exchangeOf begins a type that is served from a group.
 func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
-	b := s.config.bounds()
 	x := exchange{
 		url: t, short: shortName(t), hub: m.Hub, leave: m.Leave, renew: m.Renew,
 		sub:  m.Hub.Subscribe(t, s.subscriber),
-		full: m.Hub.Properties(t).FullState,
 		own:  m.Own,
 		ends: !s.kind.Delta && isGRPC(s.node),
 		ttl:  s.ttl,
 
 		refers: s.kind.Type == "" && refersToClusters(t),
-		most:   b.Unacked,
+		most:   s.config.bounds().Unacked,
 	}
-	x.debts.bound(b.Pile)
-	x.untold, x.sets = unseen, x.full && !s.kind.Delta
+	x.untold, x.sets = unseen, m.Hub.Properties(t).FullState && !s.kind.Delta
 	return x
 }
 
@@ -395,7 +370,6 @@ func inOrder(a, b state) int {
 func (s *Session) add(st state) {
 	i, _ := slices.BinarySearchFunc(s.states, st, inOrder)
 	s.states = slices.Insert(s.states, i, st)
-	s.bySub[st.base().sub] = st
 	if st.base().url == cache.Cluster && s.kind.Type == "" {
 		s.clusters = st
 	}
@@ -413,5 +387,5 @@ func (s *Session) Close(now time.Time) {
 	if s.greeted {
 		s.warmth.leave(s.node.GetId())
 	}
-	s.states, s.bySub, s.chunks = nil, nil, nil
+	s.states, s.chunks = nil, nil
 }

@@ -42,8 +42,8 @@ type sotwState struct {
 
 // request takes in one request of the type, for these names. warmed
 // counts the deliveries of clusters to this node on streams other than this one (ORDER-5).
-func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed uint64, now time.Time) (v verdict) {
-	first := !s.requested
+func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed uint64, now time.Time) Note {
+	first, note := !s.requested, Note{Type: s.url, Kind: SubscribeRequest}
 	s.requested = true
 	// A stale nonce says nothing, and a first request's belongs to another stream
 	// (DOWN-SOTW-3, DOWN-SOTW-4); names count in any case (DOWN-SOTW-2).
@@ -51,7 +51,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed
 	acked := nonce != "" && nonce == s.lastNonce && !first
 	repeated := acked && len(s.unacked) == 0 && req.GetErrorDetail() == nil
 	if acked {
-		v = s.verdict(nonce, req.GetErrorDetail(), now)
+		note = s.verdict(nonce, req.GetErrorDetail(), now)
 	}
 	var asked fanout.Asked
 	if first || names.changed {
@@ -64,6 +64,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed
 	s.changed.add(asked.Freed...)
 	s.wildcardAsked = s.wildcardAsked || asked.Wildcard
 	if first {
+		note.Kind = InitialRequest
 		s.warmedAt = warmed
 		if s.came = req.GetVersionInfo(); s.came != "" {
 			s.comesBack(asked.Wildcard)
@@ -73,7 +74,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed
 		s.warmedAt = warmed
 		s.sub.Read(func(v fanout.View) { s.asked.add(v.Names()...) })
 	}
-	return v
+	return note
 }
 
 // comesBack notes that the client holds what it asks for first, nobody knows in which version.
@@ -116,7 +117,7 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	for name, h := range held {
 		if id, ok := v.Lookup(name); !ok {
 			s.exact.note(name, h.version, true)
-			if subscribed && !s.full {
+			if subscribed && !s.sets {
 				s.release(name)
 			}
 		} else if !v.Told(id).Copy() {
@@ -128,27 +129,6 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	}
 }
 
-// drops erases what the client drops: it keeps members of the wildcard's set if it asks for that,
-// what bears one of its names, and what one leads to that it has asked for before.
-func (s *sotwState) drops(v fanout.View, added []string) {
-	var led []*cache.Resource
-	if s.aliased {
-		for _, id := range v.Names() {
-			if _, fresh := slices.BinarySearch(added, v.Name(id)); !fresh {
-				led = append(led, v.Answer(id).Resources()...)
-			}
-		}
-	}
-	keeps := namesOf(led)
-	subscribed, _ := v.Wildcard()
-	for noted := range s.exact.all(false) {
-		_, own := v.Lookup(noted.name)
-		if member := subscribed && v.Member(noted.name) != nil; !own && !member && !keeps.has(noted.name) {
-			s.exact.forget(noted.name)
-		}
-	}
-}
-
 // gaveUp notes names that were given up under the wildcard: each is what it is to that now, and a
 // set says so by itself.
 func (s *sotwState) gaveUp(names []string, held map[string]changing) {
@@ -156,7 +136,7 @@ func (s *sotwState) gaveUp(names []string, held map[string]changing) {
 		if _, some := held[name]; !some {
 			s.exact.note(name, "", false)
 		}
-		if !s.full {
+		if !s.sets {
 			s.release(name)
 		}
 	}
@@ -230,12 +210,12 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 		id, ok := v.Lookup(name)
 		return ok && v.Told(id) == fanout.Brought
 	})
-	if s.full {
+	if s.sets {
 		s.collectFull(v, push, &p)
 	} else {
 		s.collectNew(v, push, &p)
 	}
-	if !s.full || !v.Husks() {
+	if !s.sets || !v.Husks() {
 		s.expiring(v, &p)
 	} // else nobody could renew the set without asking upstream for bodies each time
 	p.starving = starving(v, s.brings)
@@ -443,10 +423,7 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	if _, again := p.erred[id]; again {
 		return
 	}
-	if p.erred == nil {
-		p.erred = make(map[cache.ID]struct{})
-	}
-	p.erred[id] = struct{}{}
+	put(&p.erred, id, struct{}{})
 	name, a := v.Name(id), v.Answer(id)
 	if a.State == cache.Absent && a.Error == nil {
 		if v.Leads(name) {
@@ -461,7 +438,7 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	}
 	if a.Error != nil || !s.ends {
 		if p.collectError(v, id, s.mayHold(v, id)) {
-			s.errs(id)
+			put(&s.erred, id, struct{}{})
 		}
 	}
 }

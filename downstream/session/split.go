@@ -20,7 +20,6 @@ type chunk struct {
 	position cache.Seq
 	answer   bool
 	begun    bool // others went before it
-	left     int  // others follow
 	changes  bool // it adds or changes resources
 }
 
@@ -30,9 +29,9 @@ func (s *Session) chunk(now time.Time) *Response {
 	c := s.chunks[0]
 	s.chunks = slices.Delete(s.chunks, 0, 1)
 	s.verdicts++
-	c.At, c.Partial = now, c.left > 0
-	c.Nonce = c.x.nonce(c.position, c.answer, c.left, &s.counter)
-	c.x.sending(c.Nonce, c.Version, c.position, c.answer || c.begun, c.left > 0, c.changes, c.Response.list(), now)
+	c.At, c.Partial = now, len(s.chunks) > 0
+	c.Nonce = c.x.nonce(c.position, c.answer, len(s.chunks), &s.counter)
+	c.x.sending(c.Nonce, c.Version, c.position, c.answer || c.begun, c.Partial, c.changes, c.Response.list(), now)
 	return c.Response
 }
 
@@ -51,7 +50,7 @@ func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
 	chunks := make([]chunk, len(parts))
 	for i, part := range parts {
 		chunks[i] = whole[0]
-		chunks[i].Response, chunks[i].begun, chunks[i].left = part, i > 0, len(parts)-1-i
+		chunks[i].Response, chunks[i].begun = part, i > 0
 	}
 	return chunks
 }

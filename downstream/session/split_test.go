@@ -41,7 +41,7 @@ func TestSplitIsExact(t *testing.T) {
 		r.Resources = slices.DeleteFunc(slices.Clone(r.Resources), func(res *cache.Resource) bool {
 			tooLarge := r.sizeOf(res) > room
 			if tooLarge {
-				sp.leaveOut(leftOut{res, r.sizeOf(res)})
+				put(&sp.leftOut, res.Name, leftOut{res, r.sizeOf(res)})
 			}
 			return tooLarge
 		})

@@ -87,7 +87,7 @@ func (x *exchange) leavesOut(v fanout.View, r *cache.Resource, p *part) bool {
 	if bytes == 0 {
 		return false
 	}
-	p.leaveOut(leftOut{r, bytes})
+	put(&p.leftOut, r.Name, leftOut{r, bytes})
 	if r.Negative {
 		return true
 	}
@@ -125,14 +125,6 @@ func (x *exchange) saysTooLarge(v fanout.View, p *part) {
 		}
 	}
 	x.tooLarge = nil
-}
-
-// leaveOut has a resource named as too large, once.
-func (p *part) leaveOut(r leftOut) {
-	if p.leftOut == nil {
-		p.leftOut = make(map[string]leftOut)
-	}
-	p.leftOut[r.Name] = r
 }
 
 // withoutSent: what is sent in another version, or told to have gone, is not named.

@@ -2,7 +2,6 @@ package session
 
 import (
 	"slices"
-	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
@@ -126,29 +125,9 @@ func (x *exchange) renewsAhead(v fanout.View, p *part, beats []*cache.Resource) 
 	}
 	for _, r := range told {
 		if _, _, renewed := v.Ends(r); renewed > 0 {
-			if x.renewedOf == nil {
-				x.renewedOf = make(map[string]cache.Seq)
-			}
-			x.renewedOf[r.Name] = p.position
+			put(&x.renewedOf, r.Name, p.position)
 		}
 	}
-}
-
-// besides are those of the resources that bear no name of the listed ones, each
-// name once.
-func besides(listed, resources []*cache.Resource) []*cache.Resource {
-	if len(resources) == 0 {
-		return nil
-	}
-	seen := make(map[string]struct{}, len(listed)+len(resources))
-	for _, r := range listed {
-		seen[r.Name] = struct{}{}
-	}
-	return slices.DeleteFunc(resources, func(r *cache.Resource) bool {
-		_, again := seen[r.Name]
-		seen[r.Name] = struct{}{}
-		return again
-	})
 }
 
 // expiring notes when what is told expires, for a client that knows TTLs.
@@ -158,14 +137,9 @@ func (x *exchange) expiring(v fanout.View, p *part) {
 	}
 	for _, list := range [][]*cache.Resource{p.resources, p.beats} {
 		for _, r := range list {
-			ends, _, _ := v.Ends(r)
-			if ends.IsZero() {
-				continue
+			if ends, _, _ := v.Ends(r); !ends.IsZero() {
+				put(&p.ends, r, ends)
 			}
-			if p.ends == nil {
-				p.ends = make(map[*cache.Resource]time.Time)
-			}
-			p.ends[r] = ends
 		}
 	}
 }

@@ -78,8 +78,13 @@ func everything(v fanout.View) (resources []*cache.Resource) {
 	if n, alone := v.News(0); subscribed && alone {
 		return n.Resources
 	}
-	if subscribed {
-		resources = memberSet(v)
+	if subscribed { // those that no name leads to, oldest change first
+		for c := range v.Members(0) {
+			if c.Resource != nil {
+				resources = append(resources, c.Resource)
+			}
+		}
+		slices.Reverse(resources)
 	}
 	if len(v.Names()) == 0 {
 		return resources
@@ -88,17 +93,6 @@ func everything(v fanout.View) (resources []*cache.Resource) {
 		resources = append(resources, v.Answer(id).Resources()...)
 	}
 	return unique(resources)
-}
-
-// memberSet are those of the wildcard's set that no name leads to, oldest change first.
-func memberSet(v fanout.View) (resources []*cache.Resource) {
-	for c := range v.Members(0) {
-		if c.Resource != nil {
-			resources = append(resources, c.Resource)
-		}
-	}
-	slices.Reverse(resources)
-	return resources
 }
 
 // toldVersion is the version of what the client was told: of all that its interest leads to,
@@ -134,10 +128,6 @@ func viewVersion(v fanout.View, resources []*cache.Resource) string {
 	if len(v.Names()) == 0 {
 		return v.WildcardDigest()
 	}
-	return digest(resources)
-}
-
-func digest(resources []*cache.Resource) string {
 	var digest cache.Digest
 	for _, r := range resources {
 		digest.Add(r)
@@ -148,7 +138,7 @@ func digest(resources []*cache.Resource) string {
 // mayHold: the client came with a version, asked for a name in its first request, and may
 // still have what it came with: no set was sent to it since.
 func (s *sotwState) mayHold(v fanout.View, id cache.ID) bool {
-	return s.came != "" && v.Told(id) == fanout.Brought && !(s.full && s.lastNonce != "")
+	return s.came != "" && v.Told(id) == fanout.Brought && !(s.sets && s.lastNonce != "")
 }
 
 // lookAgain has the names that the client came with looked at, when what was in doubt may

@@ -27,7 +27,9 @@ func (s *Session) warm(clusters []*cache.Resource) {
 	if st == nil {
 		// The client may come with versions of these endpoints in a moment.
 		if d, ok := s.find(cache.Cluster).(*deltaState); ok && d.reconnected {
-			d.needs(names)
+			for _, name := range names {
+				put(&d.needed, name, struct{}{})
+			}
 		}
 		return
 	}
@@ -42,8 +44,8 @@ func (s *Session) warm(clusters []*cache.Resource) {
 func (d *deltaState) warms(v fanout.View, name string) {
 	if id, ok := v.Lookup(name); ok {
 		d.warmsName(v, id)
-	} else if subscribed, _ := v.Wildcard(); subscribed {
-		d.warmsMember(v, name)
+	} else if subscribed, _ := v.Wildcard(); subscribed && v.Resource(name) != nil {
+		d.warming.add(name)
 	}
 	d.exact.void(name)
 }
@@ -57,14 +59,7 @@ func (s *sotwState) warms(v fanout.View, name string) {
 // warmsName has a name told once more, since a cluster needs what it leads to.
 func (x *exchange) warmsName(v fanout.View, id cache.ID) {
 	x.changed.add(id)
-	x.force(id, v.Position())
-}
-
-// warmsMember does so with what the wildcard covers and no name of its own asks for.
-func (d *deltaState) warmsMember(v fanout.View, name string) {
-	if v.Resource(name) != nil {
-		d.warming.add(name)
-	}
+	put(&x.forced, id, v.Position())
 }
 
 // collectWarming has it told once more. That is no answer, and waits for an ACK.
@@ -94,17 +89,6 @@ func (d *deltaState) warmed(resources []*cache.Resource) {
 	d.warming.drop(distinct(names))
 }
 
-// needs keeps the endpoint names of clusters that are sent before the client asks for
-// endpoints.
-func (d *deltaState) needs(names []string) {
-	if d.needed == nil {
-		d.needed = make(map[string]struct{})
-	}
-	for _, name := range names {
-		d.needed[name] = struct{}{}
-	}
-}
-
 // comesWithoutClusters sees to a client that comes with endpoints, and came without clusters: the
 // clusters that it was sent since need their endpoints as well (ORDER-4). They are looked up here,
 // and not kept for every client, since most have no endpoints before they have clusters.
@@ -116,7 +100,7 @@ func (s *Session) comesWithoutClusters(d *deltaState, first *discovery.DeltaDisc
 	clusters.sub.Read(func(v fanout.View) {
 		for _, r := range everything(v) {
 			if version, some := clusters.of(v, r.Name); some && version == r.Version && r.EndpointName != "" {
-				d.needs([]string{r.EndpointName})
+				put(&d.needed, r.EndpointName, struct{}{})
 			}
 		}
 	})

@@ -15,7 +15,7 @@ const (
 	boundMarks     = "marks"     // repetitions of what changed are dropped at once
 	boundNews      = "news"      // clients that lag behind differently share nothing
 	boundShare     = "share"     // what clients share is not copied into one piece
-	boundPile      = "pile"      // repetitions of what a client is to be told are dropped at once
+	boundPile      = "pile"      // nothing: it has its place in the draws, and in scripts
 	boundUnacked   = "unacked"   // few nonces are remembered
 	boundUnasked   = "unasked"   // there is room for two resources that nobody has asked for (UP-9)
 	boundGone      = "gone"      // the name of one such resource is remembered

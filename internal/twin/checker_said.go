@@ -69,8 +69,11 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		l.unasked = l.unasked || k.full && !l.wildcard && !s.sotw && !subscribed
 		w.unasked = unasked
 		left, isLeft := known.leftOver(name, c.since[k.name][wildcard])
-		if before := v.words[name]; l.wildcard && before.present && c.lapsed(k) {
-			w.or = before.label
+		switch before := v.words[name]; {
+		case before.label == w.label:
+			w.or = before.or // it is listed twice
+		case l.wildcard && before.present && (c.lapsed(k) || isLeft):
+			w.or = before.label // of what was left, until the set is complete (WILD-11)
 		}
 		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered || unasked {
 			c.changed(k, v.set(name, w))
@@ -131,6 +134,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 func (c *Checker) whole(l *relayLane, v *voice) {
 	v.complete, v.completed, v.settling = true, c.events, false
 	v.doubt(l.bare, l.shown)
+	v.certain()
 	l.bare = 0
 }
 
@@ -180,12 +184,23 @@ func (c *Checker) settled() {
 				c.known[kind].byName.warm = false
 				c.known[kind].byName.confirm(l.shown)
 			}
-			if given := len(l.names) == 0; l.wildcard && !given && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle {
+			if given := len(l.names) == 0; l.wildcard && !given && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle && !(l.sign && c.unsaid(kindOf(kind), l)) {
 				c.whole(l, c.known[kind].byWildcard)
 				c.clears(id, kind, true, false)
 			}
 		}
 	}
+}
+
+// unsaid: a lane's server has not spoken of something since it was shown a version of it. One that
+// repeats others is asked once more, without versions, before its set is complete (RECON-13).
+func (c *Checker) unsaid(k kind, l *relayLane) bool {
+	for name, w := range c.known[k.name].voice(l.wildcard).words {
+		if w.present && l.shown[name] != "" && w.at <= l.resumed {
+			return true
+		}
+	}
+	return false
 }
 
 // grows: a wildcard's set may be waiting for more.

@@ -135,6 +135,14 @@ func (v *voice) doubt(upTo int, shown map[string]string) {
 	}
 }
 
+// certain notes that nothing is instead of what was said last.
+func (v *voice) certain() {
+	for name, w := range v.words {
+		w.or = ""
+		v.words[name] = w
+	}
+}
+
 // muted: only the silence of a stream that has carried nothing of the type says that a name
 // does not exist.
 func (v *voice) muted(name string) bool {
@@ -162,7 +170,10 @@ func (v *voice) confirm(shown map[string]string) {
 
 // remove notes that a resource does not exist.
 func (v *voice) remove(name string, at int) (changed []string) {
-	before := v.words[name]
+	before, had := v.words[name]
+	if had && !before.present && !before.silent && !before.unsure && !before.expired && !before.restored {
+		return nil // that it is gone is known, and changes nothing: an error over it stays (UP-19)
+	}
 	v.words[name] = word{at: at}
 	if !before.present {
 		return nil

@@ -142,9 +142,6 @@ func hubBounds(s Settings) *fanout.Bounds {
 
 func sessionBounds(s Settings) *session.Bounds {
 	b := session.DefaultBounds
-	if s.Bounded(boundPile) {
-		b.Pile = 0
-	}
 	if s.Bounded(boundUnacked) {
 		b.Unacked = 2
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -41,13 +42,7 @@ func (b *Backoff) Failed(random float64) time.Duration {
 // of at most a second, at least a second after the last attempt, unless such ends
 // come too often (ERR-2).
 func (b *Backoff) Ended(now, attempt time.Time, random float64) time.Duration {
-	recent := b.ends[:0]
-	for _, at := range b.ends {
-		if now.Sub(at) < stormWindow {
-			recent = append(recent, at)
-		}
-	}
-	b.ends = append(recent, now)
+	b.ends = append(slices.DeleteFunc(b.ends, func(at time.Time) bool { return now.Sub(at) >= stormWindow }), now)
 	if len(b.ends) >= stormEnds {
 		return b.Failed(random)
 	}

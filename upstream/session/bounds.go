@@ -1,5 +1,7 @@
 package session
 
+import "cmp"
+
 // Bounds are sizes at which a Core asks in several steps for what it could ask for in one,
 // or forgets. What clients are told in the end does not depend on them, so that they are
 // no settings; tests make them small, for what is beyond them to be tried too.
@@ -28,9 +30,4 @@ var DefaultBounds = Bounds{
 }
 
 // bounds are those of the configuration, or the default ones.
-func (c *Config) bounds() *Bounds {
-	if c.Bounds != nil {
-		return c.Bounds
-	}
-	return &DefaultBounds
-}
+func (c *Config) bounds() *Bounds { return cmp.Or(c.Bounds, &DefaultBounds) }

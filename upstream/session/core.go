@@ -9,6 +9,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
 // Core is the upstream side of one group without any IO: streams open, deliver
@@ -88,15 +89,13 @@ func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 
 // Effects takes what was learned since the last call.
 func (c *Core) Effects() []Effect {
-	e := c.effects
+	effects := c.effects
 	c.effects = nil
-	return e
+	return effects
 }
 
 // Interest says that the Hub's Wanted has something new.
-func (c *Core) Interest(now time.Time) {
-	c.changesAt = now
-}
+func (c *Core) Interest(now time.Time) { c.changesAt = now }
 
 // SetNode says what the group says of itself from now on; streams that are open say
 // it with their next request (NODE-2).
@@ -117,13 +116,10 @@ func (c *Core) SetVia(via []string, now time.Time) {
 	for _, s := range c.all() {
 		switch {
 		case s.id == 0 || len(via) <= s.hops:
-		case s.role == Main:
-			c.renew(now)
+		case s.role == Main, s.role == Solo:
+			c.replace(s, now)
 		case s.role == Probe:
 			c.shut(s)
-		case s.role == Solo:
-			c.shut(s)
-			s.openAt = latest(now, s.attempt.Add(reconnectFloor))
 		}
 	}
 }
@@ -207,11 +203,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 // Deadline is when to call Tick next, if nothing else happens; zero: never.
 func (c *Core) Deadline(now time.Time) time.Time {
 	// TTLs are there for the time in which no stream is open.
-	at := earlier(c.changesAt, c.hub.Expiry())
-	if c.hushed.After(now) {
-		at = earlier(at, c.hushed)
-	}
-	at = earlier(earlier(at, c.failoverAt(now)), c.retireAt())
+	at := earlier(c.changesAt, c.hub.Expiry(), c.failoverAt(now), c.retireAt(), toCome(c.hushed, now))
 	if c.Proven(now) {
 		at = earlier(at, c.lingerAt)
 	}
@@ -227,25 +219,26 @@ func (c *Core) Deadline(now time.Time) time.Time {
 			at = earlier(at, s.openAt)
 		}
 		if since := s.failingSince(); !since.IsZero() {
-			if told := since.Add(c.config.UnavailableAfter); told.After(now) {
-				at = earlier(at, told)
-			}
+			at = earlier(at, toCome(since.Add(c.config.UnavailableAfter), now)) // clients are told
 		}
 		if !s.open() {
 			continue
 		}
-		if proven := s.opened.Add(trial); proven.After(now) {
-			at = earlier(at, proven)
-		}
-		at = earlier(at, c.aliveAt(s))
-		at = earlier(at, c.refreshAt(s, now))
+		at = earlier(at, toCome(s.opened.Add(trial), now), // it is proven
+			c.aliveAt(s), c.refreshAt(s, now), s.stream.deadline(c.missingAfter(), now))
 		for _, l := range s.stream.lanes {
-			at = earlier(earlier(at, c.judgeAt(l)), l.silenceAt())
-			at = earlier(earlier(at, c.bareAt(s, l)), c.faultAt(l))
+			at = earlier(at, c.judgeAt(l), l.silenceAt(), c.bareAt(s, l), c.faultAt(l))
 		}
-		at = earlier(at, s.stream.deadline(c.missingAfter(), now))
 	}
 	return at
+}
+
+// toCome is a time that is to come, or else zero.
+func toCome(at, now time.Time) time.Time {
+	if at.After(now) {
+		return at
+	}
+	return time.Time{}
 }
 
 // Opened says that a stream is up, on a connected transport.
@@ -307,9 +300,9 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		c.tickLinger(now) // the stream may end before the next Tick
 	}
 	c.entries[s.entry].noDelta = s.sotw
-	relay := c.entry().relay
-	c.entry().learn(d.identifier)
-	calm = calm && relay == c.entry().relay // else timers may run shorter
+	if relay := hop.IsRelay(d.identifier); d.identifier != "" && relay != c.entry().relay {
+		c.entry().relay, calm = relay, false // timers may run shorter
+	}
 	if d.identifier != "" && d.identifier != c.hub.Identifier() {
 		calm = false
 		c.effects = append(c.effects, Effect{Identifier: d.identifier})
@@ -445,7 +438,8 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	}
 	s.ended(end, now)
 	s.refused = end.Refused
-	answered, wait := s.answered, time.Duration(0)
+	answered := s.answered
+	var wait time.Duration
 	switch {
 	case end.NoRoom && s.open():
 		wait = max(0, s.attempt.Add(reconnectFloor).Sub(now)) // it only moves

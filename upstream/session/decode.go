@@ -53,25 +53,20 @@ func decodeDelta(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *R
 		Nonce:      resp.GetNonce(),
 		identifier: resp.GetControlPlane().GetIdentifier(),
 	}
-	removed := make(map[string]bool, len(resp.GetRemovedResources()))
-	for _, name := range resp.GetRemovedResources() {
+	names := slices.Clip(resp.GetRemovedResources())
+	for _, name := range resp.GetRemovedResourceNames() {
+		names = append(names, name.GetName())
+	}
+	removed := make(map[string]bool, len(names))
+	for _, name := range names {
 		removed[name] = true
 	}
-	for _, name := range resp.GetRemovedResourceNames() {
-		removed[name.GetName()] = true
-	}
 	bad := d.take(resp.GetResources(), removed, f)
-	drop := func(name string) { // each once, in the order of the wire (ORDER-1)
+	for _, name := range names { // each once, in the order of the wire (ORDER-1)
 		if removed[name] && !bad[name] {
 			d.Update.Removed = append(d.Update.Removed, name)
 		}
 		delete(removed, name)
-	}
-	for _, name := range resp.GetRemovedResources() {
-		drop(name)
-	}
-	for _, name := range resp.GetRemovedResourceNames() {
-		drop(name.GetName())
 	}
 	d.takeErrors(resp.GetResourceErrors())
 	return d
@@ -150,13 +145,11 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 			first[name] = r
 		}
 	}
-	seen := make(map[string]bool, len(first))
 	for _, r := range resources {
 		name, ok := cache.NameOf(r)
-		if !ok || bad[name] || seen[name] || first[name] == nil {
+		if !ok || bad[name] || first[name] != r {
 			continue
 		}
-		seen[name] = true
 		if r.GetResource() == nil {
 			d.Bodyless = append(d.Bodyless, r)
 			continue

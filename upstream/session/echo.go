@@ -1,7 +1,6 @@
 package session
 
 import (
-	"maps"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -22,8 +21,6 @@ type echo struct {
 	// content that is here, under another version.
 	version, content bool
 }
-
-func (e *echo) shown(versions map[string]string) { *e = echo{left: maps.Clone(versions)} }
 
 // hears takes in a response, before it is applied. same are the names of resources in it
 // that are here with that content.

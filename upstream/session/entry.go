@@ -5,7 +5,6 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
-	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
 // Entries are the control planes that can serve the group, in order of preference.
@@ -103,13 +102,6 @@ func (e *entry) failing(s *slot, end End, now time.Time) {
 	}
 }
 
-// learn notes what its identifier tells of it.
-func (e *entry) learn(identifier string) {
-	if identifier != "" {
-		e.relay = hop.IsRelay(identifier)
-	}
-}
-
 // chunks is how the nonces of the one in use tell that more follows (RECON-16).
 func (c *Core) chunks() Chunks {
 	switch {
@@ -170,29 +162,27 @@ func (c *Core) switchTo(i int, why Cause, now time.Time) {
 		c.hushed = now.Add(min(c.config.patience()/2, c.config.UnavailableAfter))
 	}
 	c.wary = why != Waits
-	c.entry().left(&c.config, now)
-	c.shutStreams()
-	c.acquitAll()   // what one control plane refuses the next may know
-	clear(c.silent) // and one may speak where another is silent
+	c.quit(now)
 	from := c.current
 	c.current, c.heard = i, false
 	e := c.entry()
-	for j := i; j < len(c.entries); j++ {
-		c.shut(&c.entries[j].probe)
-		c.entries[j].probe.openAt, c.entries[j].back = time.Time{}, time.Time{}
+	for j := range c.entries[i:] {
+		c.dropProbe(&c.entries[i+j])
 	}
 	c.main.backoff = &e.backoff
 	c.main.openAt = latest(now, e.notBefore)
 	c.effects = append(c.effects, Effect{Switch: &Switch{from, i, why}, Entry: e.Name})
 }
 
-// shutStreams ends the streams of the entry in use.
-func (c *Core) shutStreams() {
+// quit ends the use of the entry in use.
+func (c *Core) quit(now time.Time) {
+	c.entry().left(&c.config, now)
 	c.shut(&c.main)
-	c.shut(&c.aux)
-	c.aux.openAt = time.Time{}
+	c.shutAux()
 	for lane, s := range c.solo {
 		c.shut(s)
 		delete(c.solo, lane)
 	}
+	c.acquitAll()   // what one control plane refuses the next may know
+	clear(c.silent) // and one may speak where another is silent
 }

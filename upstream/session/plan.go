@@ -203,11 +203,7 @@ func (c *Core) release(wanted lanes, now time.Time) {
 		}
 	}
 	for lane, s := range c.solo {
-		_, bad := c.suspects.quarantined[lane.Type]
-		switch {
-		case wanted.has(lane) && (bad || s.open()):
-			continue
-		default:
+		if _, bad := c.suspects.quarantined[lane.Type]; !wanted.has(lane) || !bad && !s.open() {
 			c.shut(s)
 			delete(c.solo, lane)
 		}
@@ -219,8 +215,7 @@ func (c *Core) release(wanted lanes, now time.Time) {
 				busy = busy || wanted.has(l.lane)
 			}
 		}
-		c.shut(&c.aux)
-		c.aux.openAt = time.Time{}
+		c.shutAux()
 		if busy {
 			c.renew(now) // what it carried belongs on the main stream, which cannot take it in
 		}
@@ -243,17 +238,22 @@ func (c *Core) renew(now time.Time) {
 	if c.main.id == 0 {
 		return
 	}
-	c.shut(&c.aux)
+	c.shutAux()
 	c.shut(&c.main)
-	c.aux.openAt = time.Time{}
 	c.main.openAt = latest(now, c.main.attempt.Add(reconnectFloor))
 }
 
 // dropAux ends the auxiliary stream with the main one: which lane goes where is
 // decided again (WILD-16).
 func (c *Core) dropAux() {
+	c.shutAux()
+	*c.aux.backoff, c.aux.outage = c.config.Backoff, outage{}
+}
+
+// shutAux ends the auxiliary stream, and plans no other.
+func (c *Core) shutAux() {
 	c.shut(&c.aux)
-	*c.aux.backoff, c.aux.openAt, c.aux.outage = c.config.Backoff, time.Time{}, outage{}
+	c.aux.openAt = time.Time{}
 }
 
 func latest(a, b time.Time) time.Time {

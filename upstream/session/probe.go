@@ -21,8 +21,7 @@ func (c *Core) tickProbes(now time.Time) {
 		p := &e.probe
 		switch {
 		case idle:
-			c.shut(p)
-			p.openAt, e.back = time.Time{}, time.Time{}
+			c.dropProbe(e)
 		case p.open() && !p.answered && !p.giveUpAt(&c.config).After(now):
 			c.shut(p)
 			c.probeLater(e, now)
@@ -54,6 +53,12 @@ func (c *Core) probeDeadline(e *entry) time.Time {
 	default:
 		return c.aliveAt(p)
 	}
+}
+
+// dropProbe ends the probe of an entry, and plans no other.
+func (c *Core) dropProbe(e *entry) {
+	c.shut(&e.probe)
+	e.probe.openAt, e.back = time.Time{}, time.Time{}
 }
 
 // giveUpAt is when a probe has been silent for too long.
@@ -106,8 +111,11 @@ func (c *Core) newStream(s *slot, r restate) *streamState {
 	if r == nil {
 		r = c.restate(s, origin)
 	}
-	stream := newStream(&c.config, c.hub, &s.alive, origin, r)
-	stream.limit = e.maxRequest(&c.config)
+	stream := &streamState{
+		config: &c.config, hub: c.hub, alive: &s.alive, origin: origin, restate: r, limit: e.maxRequest(&c.config),
+		lanes: make(map[cache.TypeURL]*laneState),
+		used:  make(map[cache.TypeURL]*typeState),
+	}
 	switch {
 	case !s.sotw:
 		stream.writer = deltaWriter{stream}

@@ -20,17 +20,12 @@ func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 	was := c.config
 	to.Node, to.Headers, to.Hop, to.Fingerprint = was.Node, was.Headers, was.Hop, was.Fingerprint
 	for i := range c.entries {
-		p := &c.entries[i].probe
-		c.shut(p)
-		p.openAt, c.entries[i].back = time.Time{}, time.Time{}
+		c.dropProbe(&c.entries[i])
 	}
 	old, inUse := c.entries, *c.entry()
 	at := slices.IndexFunc(to.Entries, func(e Entry) bool { return e.Name == inUse.Name })
 	if at < 0 {
-		c.entry().left(&c.config, now)
-		c.shutStreams()
-		c.acquitAll()
-		clear(c.silent)
+		c.quit(now)
 	}
 	c.config = to
 	c.entries = make([]entry, len(to.Entries))
@@ -91,9 +86,8 @@ func asksOtherwise(a, b *Config) bool {
 func (c *Core) renewAll(now time.Time) {
 	waiting := c.main.id == 0 && !c.main.openAt.IsZero()
 	if c.main.id != 0 || waiting {
-		c.shut(&c.aux)
+		c.shutAux()
 		c.shut(&c.main)
-		c.aux.openAt = time.Time{}
 		c.main.openAt = c.soon(&c.main, now)
 	}
 	for _, s := range c.solo {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -157,30 +158,20 @@ func fit(r *room, names []string, here []cache.Held) (o opening) {
 // leadsTo is which of the names, in order, is the first that leads to a resource.
 func leadsTo(names []string, h cache.Held) int {
 	first := len(names)
-	for i := -1; i < len(h.Aliases); i++ {
-		name := h.Name
-		if i >= 0 {
-			name = h.Aliases[i]
-		}
+	for _, name := range append(slices.Clip(h.Aliases), h.Name) {
 		if at, listed := slices.BinarySearch(names, name); listed {
 			first = min(first, at)
 		}
 	}
 	if first == len(names) {
-		first = 0 // the wildcard
+		return 0 // the wildcard
 	}
 	return first
 }
 
 // maxRequest is the limit of a request to the entry.
 func (e *entry) maxRequest(c *Config) int {
-	switch {
-	case e.lowered > 0:
-		return e.lowered
-	case c.MaxRequest > 0:
-		return c.MaxRequest
-	}
-	return math.MaxInt
+	return cmp.Or(e.lowered, c.MaxRequest, math.MaxInt)
 }
 
 // tooLong judges a stream that the server ended for want of resources: a long request

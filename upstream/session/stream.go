@@ -1,9 +1,9 @@
 package session
 
 import (
+	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -131,16 +131,8 @@ type laneState struct {
 	settle settleState
 }
 
-func newStream(c *Config, hub *fanout.Hub, alive *liveness, origin cache.Origin, r restate) *streamState {
-	return &streamState{
-		config: c, hub: hub, alive: alive, origin: origin, restate: r,
-		lanes: make(map[cache.TypeURL]*laneState),
-		used:  make(map[cache.TypeURL]*typeState),
-	}
-}
-
 // carry puts a lane on the stream.
-func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) *laneState {
+func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 	l := &laneState{
 		lane: lane, first: true, gathers: now.Add(s.config.Coalesce), held: held,
 		sent: make(map[string]time.Time),
@@ -151,7 +143,6 @@ func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) *laneSta
 	}
 	l.unanswered.on = !lane.Wildcard && !s.origin.SotW
 	s.lanes[lane.Type], s.ordered = l, nil
-	return l
 }
 
 // maxUsed is how many types a stream remembers that it has asked for, before it forgets those
@@ -360,8 +351,8 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	}
 	req, o := s.writer.opening(l, names, here, s.room(l.lane.Type, node))
 	l.first, l.askedAt = false, now
-	if len(o.shown) > 0 {
-		l.echo.shown(o.shown)
+	if l.mapped = len(o.shown) > 0; l.mapped {
+		l.echo = echo{left: maps.Clone(o.shown)}
 	}
 	s.hub.Doubt(l.lane, o.hidden) // RECON-12 is about these
 	s.subscribed(l, o.listed, now)
@@ -372,7 +363,6 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	if !l.lane.Wildcard && s.hub.Doubtful(l.lane.Type) {
 		l.settle.beginWarm()
 	}
-	l.mapped = len(o.shown) > 0
 	return req
 }
 
@@ -432,12 +422,15 @@ func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
 	if l.lane.Wildcard {
 		return
 	}
-	s.timers.start(l, names, question, now)
-	l.unanswered.asks(nameTimer{now, question, l, names})
-	if !s.origin.SotW {
+	asked := nameTimer{now, question, l, names}
+	s.timers.missing = append(s.timers.missing, asked)
+	if l.unanswered.on {
+		l.unanswered.silent = append(l.unanswered.silent, asked)
+	}
+	if !s.origin.SotW && len(doubtful) > 0 {
 		// Of an opening request with versions these are what it does not list: what is
 		// not kept, and what a stream before this one has not got round to.
-		s.timers.resync(l, doubtful, now, s.config)
+		s.timers.overdue = append(s.timers.overdue, overdueTimer{nameTimer{written: now, lane: l, names: doubtful}, now.Add(s.config.MissingExplicit)})
 	}
 }
 
@@ -445,16 +438,13 @@ func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
 func (s *streamState) deadline(missing time.Duration, now time.Time) time.Time {
 	at := s.timers.deadline(missing, s.alive, now)
 	for _, v := range s.verdicts {
-		if v.notBefore.After(now) {
-			at = earlier(at, v.notBefore)
-		}
+		at = earlier(at, toCome(v.notBefore, now))
 	}
 	for _, l := range s.lanes {
-		at = earlier(earlier(at, l.settle.deadline()), l.insistAt)
-		if l.first && !l.held && l.gathers.After(now) {
-			at = earlier(at, l.gathers)
+		at = earlier(at, l.settle.deadline(), l.insistAt, l.unanswered.deadline(s.config.patience()), l.insisted.lookAt)
+		if l.first && !l.held {
+			at = earlier(at, toCome(l.gathers, now))
 		}
-		at = earlier(earlier(at, l.unanswered.deadline(s.config.patience())), l.insisted.lookAt)
 		if !l.held && !l.first && !l.answered && now.Sub(l.askedAt) < trial {
 			at = earlier(at, l.askedAt.Add(trial))
 		}
@@ -472,8 +462,5 @@ func (s *streamState) inOrder() []*laneState {
 }
 
 func laneOrder(a, b fanout.Lane) int {
-	if c := a.Type.Rank() - b.Type.Rank(); c != 0 {
-		return c
-	}
-	return strings.Compare(string(a.Type), string(b.Type))
+	return cmp.Or(a.Type.Rank()-b.Type.Rank(), cmp.Compare(a.Type, b.Type))
 }

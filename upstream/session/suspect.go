@@ -133,10 +133,12 @@ func (s *suspects) survivors(sl *slot, now time.Time) {
 	}
 }
 
-// earlier is the earlier of two times, where zero means never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
+// earlier is the earliest of some times, where zero means never.
+func earlier(times ...time.Time) (at time.Time) {
+	for _, t := range times {
+		if at.IsZero() || !t.IsZero() && t.Before(at) {
+			at = t
+		}
 	}
-	return a
+	return at
 }

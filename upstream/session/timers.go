@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // timers are how long a stream has been waiting for answers to names. They die
@@ -42,18 +41,6 @@ type overdueTimer struct {
 	at time.Time
 }
 
-// start begins to wait for names that were asked for just now.
-func (t *timers) start(l *laneState, names []string, question uint64, now time.Time) {
-	t.missing = append(t.missing, nameTimer{now, question, l, names})
-}
-
-// resync begins to wait for what is here already, but unconfirmed.
-func (t *timers) resync(l *laneState, names []string, now time.Time, c *Config) {
-	if len(names) > 0 {
-		t.overdue = append(t.overdue, overdueTimer{nameTimer{written: now, lane: l, names: names}, now.Add(c.MissingExplicit)})
-	}
-}
-
 // deadline is when the next timer runs out, or zero. How long the does-not-exist
 // timers run may change while they do, when the server says what it is (MISS-5).
 func (t *timers) deadline(missing time.Duration, alive *liveness, now time.Time) (at time.Time) {
@@ -68,15 +55,15 @@ func (t *timers) deadline(missing time.Duration, alive *liveness, now time.Time)
 	return at
 }
 
-// expired are the names that have gone unanswered for too long, lane by lane. The
-// Hub knows which of them were answered.
-func (t *timers) expired(after, explicit time.Duration, alive *liveness, now time.Time,
-	missing func(fanout.Lane, []string), overdue func(fanout.Lane, []string) (later []string)) {
-	for len(t.missing) > 0 && !t.missing[0].written.Add(after).After(now) && t.missing[0].counts(alive) {
+// tickTimers takes in the silence about names that have been asked for on a stream. The Hub
+// knows which of them were answered.
+func (c *Core) tickTimers(s *slot, now time.Time) {
+	t := &s.stream.timers
+	for len(t.missing) > 0 && !t.missing[0].written.Add(c.missingAfter()).After(now) && t.missing[0].counts(&s.alive) {
 		first := t.missing[0]
 		t.missing = t.missing[1:]
 		if names := first.current(); len(names) > 0 {
-			missing(first.lane.lane, names)
+			c.missing(s, first.lane, names, now)
 		}
 	}
 	for len(t.overdue) > 0 && !t.overdue[0].at.After(now) {
@@ -84,37 +71,38 @@ func (t *timers) expired(after, explicit time.Duration, alive *liveness, now tim
 		t.overdue = t.overdue[1:]
 		first.names = first.current()
 		if first.lane.answered { // a server that says nothing at all of the type says nothing of these
-			first.names = overdue(first.lane.lane, first.names)
+			first.names = c.overdue(s, first.lane, first.names, now)
 		}
 		if len(first.names) > 0 {
-			first.at = now.Add(explicit)
+			first.at = now.Add(c.config.MissingExplicit)
 			t.overdue = append(t.overdue, first)
 		}
 	}
 }
 
-// tickTimers takes in the silence about names that have been asked for on a stream.
-func (c *Core) tickTimers(s *slot, now time.Time) {
-	learned := func(lane fanout.Lane, u *cache.Update) { c.learned(s, lane, u, now) }
-	s.stream.timers.expired(c.missingAfter(), c.config.MissingExplicit, &s.alive, now, func(lane fanout.Lane, names []string) {
-		if c.explicitMissing() {
-			learned(lane, &cache.Update{Unanswered: names})
-		} else {
-			learned(lane, &cache.Update{Missing: names, Mute: !s.stream.used[lane.Type].spoke})
-			// Some may have come to count as shown since they were looked at.
-			_, shown := c.hub.Silent(lane.Type, names, uint64(s.id))
-			s.stream.lanes[lane.Type].unanswered.refreshFor(shown)
-		}
-		s.stream.lanes[lane.Type].unanswered.mayLack(now)
-	}, func(lane fanout.Lane, names []string) (later []string) {
-		early, names := c.hub.Early(lane.Type, names, uint64(s.id))
-		s.stream.lanes[lane.Type].unanswered.refreshFor(early)
-		names, later = c.hub.Overdue(lane.Type, names, uint64(s.id))
-		if len(names) > 0 {
-			c.sweepsNames(s)
-			learned(lane, &cache.Update{Overdue: names})
-			s.stream.lanes[lane.Type].unanswered.mayLack(now)
-		}
-		return later
-	})
+// missing takes in that nothing was said of some names for too long.
+func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
+	if c.explicitMissing() {
+		c.learned(s, l.lane, &cache.Update{Unanswered: names}, now)
+	} else {
+		c.learned(s, l.lane, &cache.Update{Missing: names, Mute: !s.stream.used[l.lane.Type].spoke}, now)
+		// Some may have come to count as shown since they were looked at.
+		_, shown := c.hub.Silent(l.lane.Type, names, uint64(s.id))
+		l.unanswered.refreshFor(shown)
+	}
+	l.unanswered.mayLack(now)
+}
+
+// overdue takes in that some names still lead to what is unconfirmed. It returns those to look
+// at later.
+func (c *Core) overdue(s *slot, l *laneState, names []string, now time.Time) (later []string) {
+	early, names := c.hub.Early(l.lane.Type, names, uint64(s.id))
+	l.unanswered.refreshFor(early)
+	names, later = c.hub.Overdue(l.lane.Type, names, uint64(s.id))
+	if len(names) > 0 {
+		c.sweepsNames(s)
+		c.learned(s, l.lane, &cache.Update{Overdue: names}, now)
+		l.unanswered.mayLack(now)
+	}
+	return later
 }

@@ -66,13 +66,6 @@ type retrying struct {
 	*retry
 }
 
-// asks notes that names were asked for, and may stay unanswered.
-func (u *unanswered) asks(q nameTimer) {
-	if u.on {
-		u.silent = append(u.silent, q)
-	}
-}
-
 // returns notes that somebody wants names of a lane again that were subscribed all along, by
 // when they were: they may have been silent while nobody did.
 func (u *unanswered) returns(l *laneState, names map[time.Time][]string) {
@@ -170,30 +163,13 @@ func (u *unanswered) forget(names []string) (unsubscribed map[string]struct{}) {
 	return paired
 }
 
-// tick decides what is to be asked for again. silent are those of some names that nothing
-// was said of, and of these the ones that were shown on this stream; lacking are those that
-// are not here.
-func (u *unanswered) tick(patience time.Duration, b *Bounds, now time.Time,
-	silent func([]string) (silent, shown []string), absentees func() []string, lacking func([]string) []string) {
-	for len(u.silent) > 0 && !u.silent[0].written.Add(patience).After(now) {
-		names, shown := silent(u.silent[0].current())
-		u.due, u.shown = append(u.due, names...), append(u.shown, shown...)
-		u.silent = u.silent[1:]
-	}
-	if !u.lookAt.IsZero() && !u.lookAt.After(now) {
-		u.look(absentees())
-	}
+// pairs: it is time to ask again.
+func (u *unanswered) pairs(now time.Time) bool {
 	if u.pair != nil || now.Before(u.pairedAt.Add(pairEvery)) {
-		return
+		return false
 	}
-	if at := u.retryAt(); len(u.due) == 0 && (at.IsZero() || at.After(now)) {
-		return
-	}
-	u.choose(b, now)
-	if u.pair = lacking(u.pair); len(u.pair) == 0 {
-		u.pair = nil // all of it is here by now; the rest has its turn a second later
-	}
-	u.pairedAt = now
+	at := u.retryAt()
+	return len(u.due) > 0 || !at.IsZero() && !at.After(now)
 }
 
 // look takes in which names are Absent by now.
@@ -358,16 +334,25 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	if !u.on || l.first {
 		return
 	}
-	u.tick(c.config.patience(), c.config.bounds(), now, func(names []string) (silent, shown []string) {
-		return c.hub.Silent(l.lane.Type, names, uint64(s.id))
-	}, func() []string { return c.hub.Absentees(l.lane.Type) }, func(names []string) []string {
-		return c.hub.Lacking(l.lane.Type, names, uint64(s.id)) // what was answered meanwhile is not given up
-	})
+	t, stream := l.lane.Type, uint64(s.id)
+	for len(u.silent) > 0 && !u.silent[0].written.Add(c.config.patience()).After(now) {
+		names, shown := c.hub.Silent(t, u.silent[0].current(), stream)
+		u.due, u.shown = append(u.due, names...), append(u.shown, shown...)
+		u.silent = u.silent[1:]
+	}
+	if !u.lookAt.IsZero() && !u.lookAt.After(now) {
+		u.look(c.hub.Absentees(t))
+	}
+	if u.pairs(now) {
+		u.choose(c.config.bounds(), now)
+		u.pair = c.hub.Lacking(t, u.pair, stream) // nil: all was answered meanwhile; the rest has its turn a second later
+		u.pairedAt = now
+	}
 	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {
-		_, still := c.hub.Silent(l.lane.Type, u.shown, uint64(s.id))
-		early, _ := c.hub.Early(l.lane.Type, u.shown, uint64(s.id))
+		_, still := c.hub.Silent(t, u.shown, stream)
+		early, _ := c.hub.Early(t, u.shown, stream)
 		if u.shown = slices.Concat(still, early); len(u.shown) > 0 {
-			c.refresh(s, l.lane.Type, u.shown, now)
+			c.refresh(s, t, u.shown, now)
 		}
 	}
 }
