@@ -1,225 +1,121 @@
 package fanout
 
 import (
-	"iter"
 	"slices"
-
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// What upstream says, and what a name leads to.
+// answers are what names lead to: what the lane of names has answered or, until it has, what the
+// wildcard's set lends to them (WILD-11, WILD-16). IDs are those of the named Table.
+type answers struct{ named, wildcard *cache.Table }
 
-// setNamed takes in a resource on the lane of names. It reports how many go that nobody has asked for.
-func (x *index) setNamed(r cache.Received, u *cache.Update) (dropped int) {
-	wanted := x.covers(r.Resource)
-	if !wanted && !x.named.Has(r.Name) {
-		return x.keepUnasked(r) // UP-9, H-31
-	}
-	x.spoken(r.Resource)
-	since, told := x.wasLent(r.Resource)
-	lent, seq := x.lentAlias(r.Resource), x.next()
-	touched, changed := x.named.Set(r.Resource, r.Upstream, seq, x.touched[:0])
-	if !x.solicited(r.Resource) && !u.Full && x.early(r.Resource) {
-		x.named.Doubt(r.Name) // it is to come again as an answer
-		x.mayBeOld(r.Name)
-	}
-	renews := x.named.Lease(r.Name, r.TTL, u.At, seq)
-	x.handNamed(r.Resource, changed, told)
-	own, _ := x.named.Find(r.Name)
-	if changed && r.TTL <= 0 && x.hadTTL(r.Name) {
-		x.named.LoseTTL(own, seq)
-		renews = true
-	}
-	if told && changed {
-		x.named.Date(own, since)
-	}
-	x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
-	if changed {
-		x.frees(r.Name)
-	}
-	if renews || (told || lent) && x.limited(r.Name) {
-		x.named.markRenewed(r.Resource)
-	}
-	if !wanted {
-		x.named.Forget(own, x.covers) // it has dropped the alias it was wanted for (NAME-5)
-		x.givenUp([]cache.Received{r})
-	}
-	return 0
-}
-
-// setMember takes in a resource on the wildcard's lane.
-func (x *index) setMember(r cache.Received, u *cache.Update) {
-	lent, seq := x.lentTo(r.Name, x.touched[:0]), x.next()
-	_, changed := x.wildcard.Set(r.Resource, r.Upstream, seq, nil)
-	x.handMember(r.Resource, changed)
-	if changed {
-		x.markLent(r.Name, x.lentTo(r.Name, lent))
-		x.wildcard.changed = true
-	}
-	if x.wildcard.Lease(r.Name, r.TTL, u.At, seq) {
-		x.wildcard.renewed = true
-		x.wildcard.markRenewed(r.Resource)
-	}
-}
-
-// deny takes in answers that say of all their aliases that there is nothing (NAME-6).
-func (x *index) deny(negative []*cache.Resource) {
-	for _, r := range negative {
-		x.markNamed(x.named.Deny(r, x.next(), x.touched[:0]))
-	}
-}
-
-// fail takes in errors for names.
-func (x *index) fail(u *cache.Update) {
-	for _, e := range u.Errors {
-		if x.named.guard.holds(e.Name) {
-			continue
-		}
-		if id, ok := x.named.Find(e.Name); ok && x.named.Pinned(e.Name) {
-			x.refuse(e.Name, u.Stream)
-			if x.named.Fail(id, e.Status) {
-				x.markError(id)
-			}
-		}
-	}
-}
-
-// fallSilent takes in names of which upstream has said nothing for too long. It reports how many became
-// Absent for that, and the first of them.
-func (x *index) fallSilent(u *cache.Update) (silent int, first string) {
-	for _, name := range u.Missing {
-		if x.missing(name, u.Stream, u.Mute) {
-			if id, _ := x.named.Find(name); x.lent(id) { // for as long as the wildcard has it
-				since := x.named.Vanished(id)
-				if x.named.Remove(name, cache.Timer, x.next(), nil); since > 0 {
-					x.named.Date(id, since) // what is lent has been told since then
-				}
-				x.markUnlent(id)
-				continue
-			}
-			if silent++; silent == 1 {
-				first = name
-			}
-			x.removeNamed(name, cache.Timer)
-		}
-	}
-	for _, name := range u.Unanswered {
-		if id, ok := x.silent(name, u.Stream); ok {
-			x.refuse(name, u.Stream)
-			if x.named.Fail(id, unanswered) && x.state(id) != cache.Present {
-				x.markError(id)
-			}
-		}
-	}
-	return silent, first
-}
-
-// early: a resource that was not asked for may be an old answer, to a name that was given
-// up and is wanted again (H-1). Of a full-state type it may as well be what the server
-// shows in any case, and will not say again.
-func (x *index) early(r *cache.Resource) bool {
-	return !x.hub.Properties(x.url).FullState || x.left(r)
-}
-
-// refuse notes on which stream an error came.
-func (x *index) refuse(name string, stream uint64) {
-	if x.refused == nil {
-		x.refused = make(map[string]uint64)
-	}
-	x.refused[name] = stream
-}
-
-// silent: upstream has said nothing of a name on its own lane, not even an error on this
-// stream. What the wildcard lends meanwhile is no answer: it may be gone tomorrow. Nor is
-// what was left when it was given up.
-func (x *index) silent(name string, stream uint64) (cache.ID, bool) {
-	id, ok := x.named.Find(name)
-	if !ok || x.named.Answer(id).Error != nil && x.refused[name] == stream {
-		return id, false
-	}
-	_, inherited := x.inherited[name]
-	return id, inherited || x.inherits(name) || !x.named.Answered(id)
-}
-
-var unanswered = &statuspb.Status{
-	Code:    cache.Unavailable,
-	Message: "xds-relay: upstream did not answer for this name in time",
-}
-
-func (x *index) removeNamed(name string, cause cache.Cause) {
-	delete(x.named.guard.held, name)
-	id, ok := x.named.Find(name)
-	x.disown(name, name)
-	lent := ok && x.lent(id)
-	touched, changed := x.named.Remove(name, cause, x.next(), x.touched[:0])
-	if !changed {
-		if lent && cause != cache.Timer {
-			x.markContent(id) // an answer at last, after silence
-		}
-		return
-	}
-	x.markNamed(touched)
-	defer x.frees(name)
-	if id, ok := x.named.Find(name); ok && !x.named.Pinned(name) {
-		x.named.Forget(id, x.covers)
-	}
-}
-
-// removeMember takes a name out of the wildcard's set.
-func (x *index) removeMember(name string, cause cache.Cause) {
-	delete(x.wildcard.guard.held, name)
-	if !x.wildcard.Has(name) {
-		return // it never was a member; an alias of one is none (NAME-7)
-	}
-	lent := x.lentTo(name, x.touched[:0])
-	_, changed := x.wildcard.Remove(name, cause, x.next(), nil)
-	x.markLent(name, lent)
-	x.wildcard.changed = x.wildcard.changed || changed
-}
-
-// names yields a resource's name and aliases.
-func names(r *cache.Resource) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		if !yield(r.Name) {
-			return
-		}
-		for _, alias := range r.Aliases {
-			if !yield(alias) {
-				return
-			}
-		}
-	}
-}
-
-// answer is what a name leads to for a client: the named Table's answer, or
-// until it has one the wildcard's copy (WILD-16).
-func (x *index) answer(id cache.ID) cache.Answer {
-	a := x.named.Answer(id)
-	if b := x.loan(id); b.State == cache.Present {
+// of is what a name leads to.
+func (t answers) of(id cache.ID) cache.Answer {
+	a := t.named.Answer(id)
+	if b := t.loan(id); b.State == cache.Present {
 		b.Error = a.Error
 		return b
 	}
 	return a
 }
 
-// state is that of answer.
-func (x *index) state(id cache.ID) cache.State {
-	if x.lent(id) {
+// state is that of the answer.
+func (t answers) state(id cache.ID) cache.State {
+	if t.lent(id) {
 		return cache.Present
 	}
-	return x.named.Led(id)
+	return t.named.Led(id)
+}
+
+// absent: a name is known to lead to nothing.
+func (t answers) absent(id cache.ID) bool { return t.state(id) == cache.Absent }
+
+// borrows: a name's own lane gives no answer that outweighs a wildcard copy. A
+// does-not-exist timer does not: it is silence, not an answer (H-40).
+func (t answers) borrows(id cache.ID) bool {
+	if !t.named.Answered(id) {
+		return true
+	}
+	return t.named.Led(id) == cache.Absent && t.named.Cause(id) == cache.Timer
+}
+
+// lender is the ID in the wildcard's Table of a name that borrows.
+func (t answers) lender(id cache.ID) (w cache.ID, ok bool) {
+	if !t.borrows(id) {
+		return 0, false
+	}
+	return t.wildcard.Find(t.named.Name(id))
+}
+
+// lent: what a name leads to is the wildcard's.
+func (t answers) lent(id cache.ID) bool {
+	w, ok := t.lender(id)
+	return ok && t.wildcard.Led(w) == cache.Present
+}
+
+// loan is what the wildcard lends to a name, if anything.
+func (t answers) loan(id cache.ID) (a cache.Answer) {
+	if w, ok := t.lender(id); ok {
+		a = t.wildcard.Answer(w)
+	}
+	return a
+}
+
+// wasLent: who asked for the name of a resource was given exactly this from the
+// wildcard's copy, and need not be told again (DOWN-DELTA-14); since is when it became that. Those
+// who asked for an alias of it know themselves what they were told.
+func (t answers) wasLent(r *cache.Resource) (since cache.Seq, was bool) {
+	id, ok := t.named.Find(r.Name)
+	if !ok {
+		return 0, false
+	}
+	a := t.loan(id)
+	return max(a.Seq, t.named.Vanished(id)), a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0
+}
+
+// lentAlias: the wildcard has lent a resource of that content to one of its aliases.
+func (t answers) lentAlias(r *cache.Resource) bool {
+	return slices.ContainsFunc(r.Aliases, func(alias string) bool {
+		id, ok := t.named.Find(alias)
+		return ok && slices.ContainsFunc(t.loan(id).Resources(), func(l *cache.Resource) bool { return l.Name == r.Name && l.Version == r.Version })
+	})
 }
 
 // differs: a name leads to something else than the wildcard has by that name.
-func (x *index) differs(id cache.ID) bool {
-	a, b := x.answer(id), cache.Answer{}
-	if w, ok := x.wildcard.Find(x.named.Name(id)); ok {
-		b = x.wildcard.Answer(w)
+func (t answers) differs(id cache.ID) bool {
+	a, b := t.of(id), cache.Answer{}
+	if w, ok := t.wildcard.Find(t.named.Name(id)); ok {
+		b = t.wildcard.Answer(w)
 	}
 	if a.Resource == nil || b.Resource == nil {
 		return a.Resource != b.Resource
 	}
 	return a.Resource.Version != b.Resource.Version
+}
+
+// here is a resource in exactly this version, if either lane has it.
+func (t answers) here(name, version string) *cache.Resource {
+	for _, of := range []*cache.Table{t.named, t.wildcard} {
+		if id, ok := of.Find(name); ok && of.Own(id) != nil && of.Own(id).Version == version {
+			return of.Own(id)
+		}
+	}
+	return nil
+}
+
+// limited: a resource has a TTL on one of the lanes.
+func (t answers) limited(name string) bool {
+	for _, of := range []*cache.Table{t.named, t.wildcard} {
+		if id, ok := of.Find(name); ok && expires(of, id) {
+			return true
+		}
+	}
+	return false
+}
+
+// expires: the resource of a name has a TTL.
+func expires(t *cache.Table, id cache.ID) bool {
+	ends, _, _ := t.Ends(id)
+	return !ends.IsZero()
 }

@@ -23,14 +23,14 @@ func (v View) Check() (broken []string) {
 		// Nothing is told of what is yet to be.
 		must(s.told[i].At() <= v.Position(), "%q was told at %d, and it is %d", v.Name(id), s.told[i].At(), v.Position())
 		// Whoever subscribes to a name is told of its changes, and the name keeps its ID.
-		_, interested := search(x.interest[id], s)
+		interested := x.interest.has(s, id)
 		must(interested && x.named.Pinned(v.Name(id)), "%q is subscribed to, and watched: %v, its ID kept: %v", v.Name(id), interested, x.named.Pinned(v.Name(id)))
 	}
 	// The same of the wildcard; who does not subscribe to it reads nothing of its set.
-	_, interested := search(x.wildcards, s)
+	interested := x.interest.has(s, wildcardID)
 	must(interested == s.wildcard && (s.wildcard || !s.reads), "the wildcard is subscribed to: %v, watched: %v, read: %v", s.wildcard, interested, s.reads)
 	// What a reader has not been told of is not forgotten.
-	must(!s.reads || s.passed <= v.Position() && s.passed >= x.pruned, "removals are told up to %d, forgotten up to %d, and it is %d", s.passed, x.pruned, v.Position())
+	must(!s.reads || s.passed <= v.Position() && s.passed >= x.readers.pruned, "removals are told up to %d, forgotten up to %d, and it is %d", s.passed, x.readers.pruned, v.Position())
 	// A sum is that of what bears the names.
 	if s.summed {
 		var sum cache.Digest

@@ -52,13 +52,13 @@ func (x *index) summarize() TypeSummary {
 		Type:      x.url,
 		Resources: x.named.Len() + x.wildcard.Len(),
 		Bytes:     x.named.Bytes() + x.wildcard.Bytes(),
-		Wildcards: len(x.wildcards),
+		Wildcards: len(x.interest.of(wildcardID)),
 		Gone:      x.wildcard.Tombstones(),
 		Held:      len(x.named.guard.held) + len(x.wildcard.guard.held),
 		Absent:    make(map[cache.Cause]int),
-		Doubtful:  len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.mute),
-		Withheld:  x.withheld,
-		Warm:      x.isWarm(),
+		Doubtful:  len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.named.mute),
+		Withheld:  x.interest.withheld,
+		Warm:      x.restored.any(),
 	}
 	fewer, more := &x.named.Table, &x.wildcard.Table
 	if fewer.Len() > more.Len() {
@@ -69,12 +69,9 @@ func (x *index) summarize() TypeSummary {
 			t.Resources--
 		}
 	}
-	for id, subs := range x.interest {
+	for id, subs := range x.interest.named() {
 		t.Named += len(subs)
-		if len(subs) == 0 {
-			continue
-		}
-		if a := x.answer(cache.ID(id)); a.State == cache.Absent {
+		if a := x.answers.of(id); a.State == cache.Absent {
 			t.Absent[a.Cause]++
 		}
 	}
@@ -85,8 +82,8 @@ func (x *index) summarize() TypeSummary {
 // lingers nobody misses.
 func (h *Hub) Subscribed(lane Lane) (subscribed bool) {
 	h.look(lane.Type, func(x *index) {
-		if subscribed = x.wanted > 0; lane.Wildcard {
-			subscribed = len(x.wildcards) > 0
+		if subscribed = x.interest.names > 0; lane.Wildcard {
+			subscribed = x.interest.wants(wildcardID)
 		}
 	})
 	return subscribed
@@ -95,7 +92,7 @@ func (h *Hub) Subscribed(lane Lane) (subscribed bool) {
 // Heard reports whether upstream has said something on a lane: of the wildcard's set, or of
 // any of the names. What is here of another origin, and not confirmed, it has not said.
 func (h *Hub) Heard(lane Lane) (heard bool) {
-	h.look(lane.Type, func(x *index) { heard = x.lane(lane).hasSpoken() })
+	h.look(lane.Type, func(x *index) { heard = x.lane(lane).kind.hasSpoken() })
 	return heard
 }
 
@@ -103,13 +100,13 @@ func (h *Hub) Heard(lane Lane) (heard bool) {
 func (h *Hub) Waiting(lane Lane) (clients int) {
 	h.look(lane.Type, func(x *index) {
 		switch {
-		case x.lane(lane).hasSpoken():
+		case x.lane(lane).kind.hasSpoken():
 		case lane.Wildcard:
-			clients = len(x.wildcards)
+			clients = len(x.interest.of(wildcardID))
 		default:
-			for id, subs := range x.interest {
+			for id, subs := range x.interest.named() {
 				for _, s := range subs {
-					if s.ids[0] == cache.ID(id) { // each is counted at the first of its names
+					if s.ids[0] == id { // each is counted at the first of its names
 						clients++
 					}
 				}
@@ -117,24 +114,6 @@ func (h *Hub) Waiting(lane Lane) (clients int) {
 		}
 	})
 	return clients
-}
-
-// spokenOf: upstream has said something of a name on its own lane. That its silence was
-// taken for an answer is no word of its own.
-func (x *index) spokenOf(id cache.ID) bool {
-	name := x.named.Name(id)
-	if _, silent := x.silent(name, x.refused[name]); silent {
-		return false
-	}
-	a := x.named.Answer(id)
-	switch {
-	case a.Error != nil:
-		return a.Error != unanswered
-	case a.State == cache.Present:
-		return len(x.named.UnconfirmedAnswers(name)) == 0
-	default:
-		return a.Cause != cache.Timer
-	}
 }
 
 // Place is where a Description stands in the order of Describe.
@@ -240,18 +219,16 @@ func (x *index) describe(places []Place) []Description {
 				a, d.Upstream = x.wildcard.Answer(id), x.wildcard.Upstream(id)
 				d.Ends, _, _ = x.wildcard.Ends(id)
 			}
-			d.Clients = len(x.wildcards)
+			d.Clients = len(x.interest.of(wildcardID))
 		} else if id, ok := x.named.Find(p.Name); ok {
-			a, d.Upstream = x.answer(id), x.named.Upstream(id)
+			a, d.Upstream = x.answers.of(id), x.named.Upstream(id)
 			d.Ends, _, _ = x.named.Ends(id)
-			if int(id) < len(x.interest) {
-				d.Clients = len(x.interest[id])
-			}
+			d.Clients = len(x.interest.of(id))
 		}
 		if h, held := l.guard.held[p.Name]; held {
 			d.Held = h.until
 		}
-		if _, mute := x.mute[p.Name]; a.State != cache.Present {
+		if _, mute := x.named.mute[p.Name]; a.State != cache.Present {
 			d.Doubt = mute && !p.Wildcard || l.doubts.concern(p.Name)
 		}
 		d.Lingering = d.Clients == 0

@@ -17,7 +17,7 @@ func (v View) Digest() (digest string, ok bool) {
 	}
 	if !v.s.summed {
 		v.s.sum, v.s.summed = cache.Digest{}, true
-		v.x.summed++
+		v.x.interest.summed++
 		for _, id := range v.s.ids {
 			if r := v.x.named.Own(id); r != nil {
 				v.s.sum.Add(r)
@@ -31,13 +31,13 @@ func (v View) Digest() (digest string, ok bool) {
 func (s *Subscription) unsum() {
 	if s.summed {
 		s.summed = false
-		s.index.summed--
+		s.index.interest.summed--
 	}
 }
 
 // sums takes in that a name bears another resource, or none.
-func (x *index) sums(id cache.ID, before, now *cache.Resource) {
-	if x.summed == 0 || int(id) >= len(x.interest) {
+func (i *interest) sums(id cache.ID, before, now *cache.Resource) {
+	if i.summed == 0 {
 		return
 	}
 	var by cache.Digest
@@ -47,7 +47,7 @@ func (x *index) sums(id cache.ID, before, now *cache.Resource) {
 	if now != nil {
 		by.Add(now)
 	}
-	for _, s := range x.interest[id] {
+	for _, s := range i.of(id) {
 		if s.summed {
 			s.sum.Change(by)
 		}

@@ -77,7 +77,7 @@ func TestDigest(t *testing.T) {
 	for _, s := range clients {
 		s.Close(epoch)
 	}
-	if x.summed != 0 {
-		t.Errorf("%d subscriptions are counted that know a digest, and none is left", x.summed)
+	if x.interest.summed != 0 {
+		t.Errorf("%d subscriptions are counted that know a digest, and none is left", x.interest.summed)
 	}
 }

@@ -153,17 +153,17 @@ func (d *doubts) timesOut(stream uint64) (ended bool) {
 
 // muted notes that the timer of a name has run out on a stream that has carried nothing of
 // the type.
-func (x *index) muted(name string, stream uint64) {
-	if x.mute == nil {
-		x.mute = make(map[string]uint64)
+func (n *namedLane) muted(name string, stream uint64) {
+	if n.mute == nil {
+		n.mute = make(map[string]uint64)
 	}
-	x.mute[name] = stream
+	n.mute[name] = stream
 }
 
 // doubted: a name without a copy may exist all the same.
 func (x *index) doubted(id cache.ID, a cache.Answer) bool {
 	name := x.named.Name(id)
-	if _, mute := x.mute[name]; mute && a.State == cache.Absent {
+	if _, mute := x.named.mute[name]; mute && a.State == cache.Absent {
 		return true
 	}
 	if _, faulty := x.named.doubts.faulty[name]; faulty {
@@ -172,52 +172,49 @@ func (x *index) doubted(id cache.ID, a cache.Answer) bool {
 	return a.State == cache.Unknown && x.named.doubts.hidden != 0
 }
 
-// doubt takes in what an Update says of what is in doubt, before it is applied. It returns
-// whether clients are to look again once it has been.
-func (l *lane) doubt(u *cache.Update) (look bool) {
-	d := &l.doubts
-	if look = d.hears(u); l.wildcard {
-		return look
-	}
-	if n := len(u.Missing) + len(u.Unanswered); n > 0 && d.hidden != u.Stream {
-		look = d.timesOut(u.Stream) || look
+// hears takes in what an Update says of what is in doubt, or was loaded from disk, before it is applied.
+func (n *namedLane) hears(u *cache.Update) (look bool) {
+	d := &n.doubts
+	if len(u.Missing)+len(u.Unanswered) > 0 && d.hidden != u.Stream {
+		look = d.timesOut(u.Stream)
 	}
 	if u.Hidden {
-		l.x.suspectAll(u.Stream)
+		n.suspectAll(u.Stream)
 	}
-	if len(l.x.mute) > 0 {
-		l.x.unmute(u)
+	if len(n.mute) > 0 {
+		n.unmute(u)
 	}
+	n.x.restored.hears(u)
 	return look
 }
 
 // unmute takes in what an Update says of names whose timers have run out on a mute stream: it
 // speaks of them, or the stream turns out to speak of the type.
-func (x *index) unmute(u *cache.Update) {
+func (n *namedLane) unmute(u *cache.Update) {
 	for _, r := range u.Set {
-		delete(x.mute, r.Name)
+		delete(n.mute, r.Name)
 	}
 	for _, name := range u.Removed {
-		if _, mute := x.mute[name]; mute {
-			x.vouched(name)
+		if _, mute := n.mute[name]; mute {
+			n.vouched(name)
 		}
 	}
 	for _, e := range u.Errors {
-		if _, mute := x.mute[e.Name]; mute && cache.Resolves(e.Status) {
-			x.vouched(e.Name)
+		if _, mute := n.mute[e.Name]; mute && cache.Resolves(e.Status) {
+			n.vouched(e.Name)
 		}
 	}
 	for _, r := range u.Negative {
 		for name := range names(r) {
-			if _, mute := x.mute[name]; mute {
-				x.vouched(name)
+			if _, mute := n.mute[name]; mute {
+				n.vouched(name)
 			}
 		}
 	}
 	if u.First || len(u.Set)+len(u.Removed)+len(u.Errors)+len(u.Kept)+len(u.Negative) > 0 {
-		for name, stream := range x.mute {
+		for name, stream := range n.mute {
 			if stream == u.Stream {
-				x.vouched(name)
+				n.vouched(name)
 			}
 		}
 	}
@@ -225,91 +222,85 @@ func (x *index) unmute(u *cache.Update) {
 
 // suspectAll notes that an answer which nobody could read may have been that of any name that
 // has none, or only one that is not confirmed. What is asked for later it cannot have answered.
-func (x *index) suspectAll(stream uint64) {
-	d := &x.named.doubts
+func (n *namedLane) suspectAll(stream uint64) {
+	d := &n.doubts
 	d.suspected, d.overdue = make(map[string]uint64), make(map[string]struct{})
-	for id := range cache.ID(x.named.Cap()) {
-		if x.named.Asked(id) && (x.unsettled(id) || x.restored(id)) {
-			d.suspected[x.named.Name(id)] = stream
+	for id := range cache.ID(n.Cap()) {
+		if n.Asked(id) && (n.unsettled(id) || n.x.restored.leads(id)) {
+			d.suspected[n.Name(id)] = stream
 		}
 	}
 }
 
 // unsettled: a name has no answer, or one that is not confirmed.
-func (x *index) unsettled(id cache.ID) bool {
-	return !x.named.Answered(id) || len(x.named.UnconfirmedAnswers(x.named.Name(id))) > 0
+func (n *namedLane) unsettled(id cache.ID) bool {
+	return !n.Answered(id) || len(n.UnconfirmedAnswers(n.Name(id))) > 0
 }
 
 // vouched: a name is Absent for those who brought it, too.
-func (x *index) vouched(name string) {
-	delete(x.mute, name)
-	if id, ok := x.named.Find(name); ok {
-		x.markID(id, mark{kind: again})
+func (n *namedLane) vouched(name string) {
+	delete(n.mute, name)
+	if id, ok := n.Find(name); ok {
+		n.x.marks.mark(id, again)
 	}
 }
 
 // missing takes in that the timer of a name has run out on a stream, which may be mute: it
 // has carried nothing of the type. absent: the name is to become so.
-func (x *index) missing(name string, stream uint64, mute bool) (absent bool) {
-	if d := &x.named.doubts; d.since(name, stream) {
+func (n *namedLane) missing(name string, stream uint64, mute bool) (absent bool) {
+	if d := &n.doubts; d.since(name, stream) {
 		if d.suspects(name, stream) {
 			d.overdue[name] = struct{}{}
 		}
 		return false // it exists, or may
 	}
-	id, silent := x.silent(name, stream)
-	if silent && !x.wasShown(name, stream) {
-		if mute && !x.lent(id) {
-			x.muted(name, stream)
+	id, silent := n.silent(name, stream)
+	if silent && !n.x.shown.has(name, stream) {
+		if mute && !n.x.answers.lent(id) {
+			n.muted(name, stream)
 		}
 		return true
 	}
-	if _, was := x.mute[name]; was && !mute {
-		x.vouched(name)
+	if _, was := n.mute[name]; was && !mute {
+		n.vouched(name)
 	} else if was {
-		x.muted(name, stream)
+		n.muted(name, stream)
 	}
 	return false
 }
 
 // awaitsDoubtful: somebody wants a name that has no answer because of a fault, or only one that
 // would have gone by now.
-func (x *index) awaitsDoubtful() bool {
-	for id, subs := range x.interest {
-		if len(subs) == 0 || !x.unsettled(cache.ID(id)) {
+func (n *namedLane) awaitsDoubtful() bool {
+	for id := range n.x.interest.named() {
+		if !n.unsettled(id) {
 			continue
 		}
-		name := x.named.Name(cache.ID(id))
-		if _, overdue := x.named.doubts.overdue[name]; overdue || x.named.doubts.concern(name) && !x.named.Answered(cache.ID(id)) {
+		name := n.Name(id)
+		if _, overdue := n.doubts.overdue[name]; overdue || n.doubts.concern(name) && !n.Answered(id) {
 			return true
 		}
 	}
 	return false
 }
 
-// unswept: because of a fault that hides its name, members stay that upstream has not announced
-// again.
-func (x *index) unswept() bool {
-	return x.wildcard.doubts.hidden != 0 && len(x.wildcard.Unconfirmed()) > 0
-}
-
 // overdue are the resources that a name leads to and that upstream has not spoken of for too
 // long (RECON-12). What a fault on the same stream may have been about stays.
-func (x *index) overdue(name string, stream uint64) (names []string) {
-	d := &x.named.doubts
+func (n *namedLane) overdue(name string, stream uint64) (names []string) {
+	d := &n.doubts
 	if d.suspects(name, stream) {
 		d.overdue[name] = struct{}{}
 		return nil
 	}
-	return slices.DeleteFunc(x.named.UnconfirmedAnswers(name), func(name string) bool { return d.since(name, stream) })
+	return slices.DeleteFunc(n.UnconfirmedAnswers(name), func(name string) bool { return d.since(name, stream) })
 }
 
 // Uncertain is what is in doubt on a lane because of faults.
 func (h *Hub) Uncertain(lane Lane) (u Uncertainty) {
 	h.look(lane.Type, func(x *index) {
 		d := &x.lane(lane).doubts
-		u.Hidden, u.Clients = d.hidden != 0, x.withheld
-		u.Awaited = !lane.Wildcard && x.awaitsDoubtful() || lane.Wildcard && len(x.wildcards) > 0 && (x.wildcard.restored.set || x.unswept())
+		u.Hidden, u.Clients = d.hidden != 0, x.interest.withheld
+		u.Awaited = !lane.Wildcard && x.named.awaitsDoubtful() || lane.Wildcard && x.wants(wildcardID) && (x.restored.set || x.wildcard.unswept())
 		for name := range d.faulty {
 			u.Names = append(u.Names, name)
 		}

@@ -63,6 +63,14 @@ type departure struct {
 	cause cache.Cause
 }
 
+type departures []departure
+
+func (d *departures) add(names []string, cause cache.Cause) {
+	for _, name := range names {
+		*d = append(*d, departure{name, cause})
+	}
+}
+
 // Held tells of removals that have just been held back, or let go, for the log.
 type Held struct {
 	// Count of them, of so many resources on the lane.
@@ -89,7 +97,7 @@ func (g *guard) hears(u *cache.Update, resources int) {
 }
 
 // pass returns the departures of an Update that may happen now.
-func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all []departure) (now []departure, held Held) {
+func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all departures) (now departures, held Held) {
 	if u.Wary {
 		c = c.stricter(afterSwitch)
 	}
@@ -169,7 +177,7 @@ func (g *guard) pause(paused bool, now time.Time) {
 
 // expire lets go what has been held back until now. What another stream has not said
 // again since stays.
-func (g *guard) expire(now time.Time) (due []departure) {
+func (g *guard) expire(now time.Time) (due departures) {
 	if at := g.deadline(); at.IsZero() || at.After(now) {
 		return nil
 	}
@@ -189,7 +197,7 @@ func (g *guard) expire(now time.Time) (due []departure) {
 }
 
 // release lets go everything.
-func (g *guard) release() (all []departure) {
+func (g *guard) release() (all departures) {
 	for _, h := range g.held {
 		all = append(all, h.departure)
 	}
@@ -204,10 +212,10 @@ func (g *guard) holds(name string) bool {
 }
 
 // letGo removes from both lanes what f says of their guards.
-func (x *index) letGo(f func(*guard) []departure) (count int) {
+func (x *index) letGo(f func(*guard) departures) (count int) {
 	named, members := f(&x.named.guard), f(&x.wildcard.guard)
-	x.named.remove(named)
-	x.wildcard.remove(members)
+	x.named.removeAll(named)
+	x.wildcard.removeAll(members)
 	x.wildcard.tell()
 	return len(named) + len(members)
 }

@@ -100,7 +100,7 @@ func (h *Hub) Reconfigure(c Config) {
 	for _, x := range h.all() {
 		x.mu.Lock()
 		x.linger.most = to.maxLinger
-		x.bound()
+		x.linger.bound()
 		x.mu.Unlock()
 	}
 }
@@ -169,7 +169,7 @@ func (h *Hub) drop(x *index) {
 	defer h.mu.Unlock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcard.held && !x.suspect && !x.shown.remembers() {
+	if x.interest.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcard.held && !x.suspect && !x.shown.remembers() {
 		x.dropped = true
 		delete(h.indexes, x.url)
 	}
@@ -208,9 +208,11 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 		return a // nobody is interested in the type any more
 	}
 	wakeAll(x.locked(func() {
-		x.source, x.concerned, x.behind, x.leaving.now = u.Source, 0, 0, u.At
+		x.marks.from(u.Source)
+		x.leaving.now = u.At
 		a = x.lane(lane).apply(u)
-		a.Concerned, a.Behind, x.source = x.concerned, x.behind, nil
+		a.Concerned, a.Behind = x.marks.concerned, x.marks.behind
+		x.marks.from(nil)
 	}))
 	h.wanted.notify() // what is known to be absent does not linger
 	return a
@@ -235,7 +237,7 @@ func (h *Hub) SetSuspect(t cache.TypeURL, suspect bool) {
 	x.mu.Lock()
 	x.suspect = suspect
 	if suspect {
-		x.expire(time.Time{}, true)
+		x.linger.expire(time.Time{}, true)
 	}
 	x.mu.Unlock()
 	h.wanted.notify()
@@ -260,8 +262,7 @@ func (h *Hub) Has(lane Lane, name string) (has bool) {
 func (h *Hub) Lacks(lane Lane, set []cache.Received) (lacks bool) {
 	h.look(lane.Type, func(x *index) {
 		lacks = slices.ContainsFunc(set, func(r cache.Received) bool {
-			_, loaded := x.named.restored.names[r.Name]
-			return !x.lane(lane).Confirmed(r.Name) || loaded && !lane.Wildcard
+			return !x.lane(lane).Confirmed(r.Name) || x.restored.has(r.Name) && !lane.Wildcard
 		})
 	})
 	return lacks
@@ -305,7 +306,7 @@ func (h *Hub) Overdue(t cache.TypeURL, names []string, stream uint64) (now, late
 				continue
 			}
 			id, _ := x.named.Find(name)
-			if err := x.named.Answer(id).Error; err != nil && err.GetCode() != cache.NotFound && x.refused[name] == stream {
+			if err := x.named.Answer(id).Error; err != nil && err.GetCode() != cache.NotFound && x.named.refused[name] == stream {
 				later = append(later, name)
 			} else {
 				now = append(now, name)
@@ -342,14 +343,11 @@ func (h *Hub) Unresolved() bool {
 }
 
 func (x *index) waits() bool {
-	if len(x.wildcards) > 0 && (!x.wildcard.synced || x.wildcard.restored.set) {
+	if x.wants(wildcardID) && (!x.wildcard.synced || x.restored.set) {
 		return true
 	}
-	for id, subs := range x.interest {
-		if len(subs) == 0 {
-			continue
-		}
-		switch x.verdict(cache.ID(id), x.answer(cache.ID(id)), true) {
+	for id := range x.interest.named() {
+		switch x.verdict(id, x.answers.of(id), true) {
 		case Unknown, Doubt:
 			return true
 		}
@@ -362,7 +360,7 @@ func (x *index) waits() bool {
 func (h *Hub) Expire(now time.Time) (next time.Time) {
 	for _, x := range h.all() {
 		x.mu.Lock()
-		at := x.expire(now, false)
+		at := x.linger.expire(now, false)
 		x.mu.Unlock()
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at

@@ -286,8 +286,8 @@ func TestManyAtOnce(t *testing.T) {
 	work.Wait()
 	h.Expire(epoch.Add(time.Hour))
 	changes(h)
-	if x := h.index(typ); x.subscriptions != 0 || x.named.Len() != 0 || x.wildcard.Len() != 0 || x.wanted != 0 {
-		t.Errorf("nobody is left, but %d and %d resources are, and %d wanted names", x.named.Len(), x.wildcard.Len(), x.wanted)
+	if x := h.index(typ); x.interest.subscriptions != 0 || x.named.Len() != 0 || x.wildcard.Len() != 0 || x.interest.names != 0 {
+		t.Errorf("nobody is left, but %d and %d resources are, and %d wanted names", x.named.Len(), x.wildcard.Len(), x.interest.names)
 	}
 }
 
@@ -323,5 +323,24 @@ func TestMailboxLosesNothing(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestAWildcardThatWasGivenUpIsNotComplete: what comes of a wildcard between the moment at which it is
+// given up and the one at which upstream hears of that completes nothing. Else the next client that asks
+// would be told that there is nothing (UP-8, H-32).
+func TestAWildcardThatWasGivenUpIsNotComplete(t *testing.T) {
+	h := NewHub(Config{})
+	s := h.Subscribe(typ, NewSubscriber(func() {}))
+	s.Delta([]string{Wildcard}, nil, epoch)
+	changes(h)
+	h.Apply(all, set("a"))
+	s.Delta(nil, []string{Wildcard}, epoch)
+	changes(h)
+	h.Apply(all, set("b"))
+	h.Apply(all, &cache.Update{Synced: true})
+	s.Delta([]string{Wildcard}, nil, epoch)
+	if h.Synced(typ) || h.Len(all) > 0 {
+		t.Errorf("complete: %v, and has %d resources; nothing has been asked for again yet", h.Synced(typ), h.Len(all))
 	}
 }

@@ -19,37 +19,24 @@ type index struct {
 	dropped bool
 
 	// What upstream says: of names, and of all of the type.
-	named, wildcard lane
-	latest          cache.Seq // of the changes to either
-	board           board
-	leaving         leaving
-	// mute are names that became Absent by the timer of a stream which had carried nothing of
-	// the type, and that stream (doubt.go).
-	mute map[string]uint64
-	// refused are names over which an error lies, with the stream on which it came: only to
-	// that stream it is an answer (MISS-3).
-	refused map[string]uint64
+	named    namedLane
+	wildcard wildcardLane
+	answers  answers
+	latest   cache.Seq // of the changes to either
+
+	leaving leaving
+
 	// shown: what upstream shows that is in neither Table (UP-9).
-	shown shown
-	// inherited are names that have their copy of a wildcard that was given up, until upstream
-	// has spoken of them (WILD-11): true where that was from disk; askAgain: upstream is to be asked
-	// for it again.
-	inherited map[string]bool
-	askAgain  map[string]struct{}
+	shown    shown
+	loans    loans
+	restored restored
 
 	// Interest.
-	interest      [][]*Subscription // by named ID, ascending by subscription number
-	wildcards     []*Subscription   // ascending by subscription number
-	slowest       *Subscription     // of the readers, when it was last looked for; it had
-	pruned        cache.Seq         // been told up to here
-	wanted        int               // names with any interest
-	withheld      int               // subscriptions from which something is
-	summed        int               // subscriptions that know the digest of their names
-	subscriptions int
-	nextNumber    uint64
-
-	linger  lingerers
-	suspect bool
+	interest interest
+	marks    marker
+	readers  readers
+	linger   lingerers
+	suspect  bool
 
 	// Names to be asked for once more, because the body of the answer was not kept
 	// (VALID-5); asks: one was added during this Read.
@@ -58,19 +45,18 @@ type index struct {
 
 	// Scratch of one Apply.
 	touched []cache.ID
-	fading  []cache.ID // what lingers, and may lead to nothing now
-	woken   []*Subscriber
-	// Of one Apply: where the changes come from, and how many clients are told of them.
-	source            *cache.Source
-	concerned, behind int
 }
 
 func newIndex(h *Hub, t cache.TypeURL) *index {
-	x := &index{hub: h, url: t, mu: &sync.Mutex{}, linger: lingerers{most: h.limits.Load().maxLinger}}
+	x := &index{hub: h, url: t, mu: &sync.Mutex{}}
 	if h.config.Lock != nil {
 		x.mu = h.config.Lock()
 	}
-	x.named, x.wildcard = x.newLane(Lane{x.url, false}), x.newLane(Lane{x.url, true})
+	x.marks.interest, x.shown = &x.interest, shown{hub: h, table: &x.named.Table}
+	x.answers = answers{&x.named.Table, &x.wildcard.Table}
+	x.loans.x, x.restored.x, x.readers.x = x, x, x
+	x.linger = lingerers{x: x, most: h.limits.Load().maxLinger}
+	x.named, x.wildcard = namedLane{lane: x.newLane(&x.named)}, wildcardLane{lane: x.newLane(&x.wildcard)}
 	return x
 }
 
@@ -87,58 +73,20 @@ func (x *index) next() cache.Seq {
 	return x.latest
 }
 
+// fullState: a SotW response of the type lists all that there is.
+func (x *index) fullState() bool { return x.hub.Properties(x.url).FullState }
+
+// markNamed marks names whose answers are others now.
 func (x *index) markNamed(touched []cache.ID) {
 	x.touched = touched
 	for _, id := range touched {
-		x.markContent(id)
-		x.fades(id)
-	}
-}
-
-func (x *index) markContent(id cache.ID) { x.markID(id, mark{id: id}) }
-func (x *index) markError(id cache.ID)   { x.markID(id, mark{id: id, kind: failure}) }
-
-func (x *index) markID(id cache.ID, m mark) {
-	if int(id) >= len(x.interest) {
-		return
-	}
-	for _, s := range x.interest[id] {
-		x.wake(s.subscriber.mark(s, m))
-	}
-}
-
-func (x *index) markWildcards(m mark) {
-	for _, s := range x.wildcards {
-		x.wake(s.subscriber.mark(s, m))
-	}
-}
-
-// concerns counts a client that is told of an update for the first time, and whether it can
-// be followed.
-func (x *index) concerns(followed bool) {
-	if followed {
-		x.concerned++
-	} else {
-		x.behind++
-	}
-}
-
-func (x *index) wake(s *Subscriber) {
-	if s != nil {
-		x.woken = append(x.woken, s)
+		x.marks.mark(id, content)
+		x.linger.changes(id)
 	}
 }
 
 // takeWoken ends a change, and returns whom to wake after it.
 func (x *index) takeWoken() []*Subscriber {
-	x.faded()
-	woken := x.woken
-	x.woken = nil
-	return woken
-}
-
-func wakeAll(woken []*Subscriber) {
-	for _, s := range woken {
-		s.wake()
-	}
+	x.linger.settle()
+	return x.marks.take()
 }

@@ -1,286 +1,105 @@
 package fanout
 
 import (
+	"cmp"
+	"iter"
 	"slices"
-	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Who wants what, and what lingers.
+// interest is who subscribes to what of a type: to which name, or to the wildcard, which has an ID
+// that is no name's.
+type interest struct {
+	by [][]*Subscription // by ID, ascending by subscription number
 
-// desired: somebody wants it, or it lingers, or is kept.
-func (x *index) desired(id cache.ID) bool {
-	switch {
-	case x.hub.kept.Load():
-		return id == wildcardID && x.wildcard.held || id != wildcardID && x.named.Pinned(x.named.Name(id))
-	case x.linger.has(id):
-		return true
-	case id == wildcardID:
-		return len(x.wildcards) > 0
-	}
-	return x.wants(id)
+	names         int // that somebody subscribes to
+	subscriptions int // that are open
+	withheld      int // of those, the ones from which something is withheld
+	summed        int // and those that know the digest of their names
+	last          uint64
 }
 
-// desiredName is desired, of a name.
-func (x *index) desiredName(name string) bool {
-	id, ok := x.named.Find(name)
-	return ok && x.desired(id)
+// open counts another subscription, and returns its number.
+func (i *interest) open() (number uint64) {
+	i.subscriptions++
+	i.last++
+	return i.last
 }
 
-func (x *index) wants(id cache.ID) bool { return int(id) < len(x.interest) && len(x.interest[id]) > 0 }
-
-// covers: upstream is subscribed to the resource by its name or one of its aliases
-// (NAME-3), or is about to be. A name counts until Changes gives it up, whether or
-// not somebody still wants it: what comes until then may be wanted again.
-func (x *index) covers(r *cache.Resource) bool { return goesBy(r, x.named.Pinned) }
-
-// solicited: upstream has been asked for it by one of them.
-func (x *index) solicited(r *cache.Resource) bool {
-	return goesBy(r, func(name string) bool {
-		id, ok := x.named.Find(name)
-		return ok && x.named.Asked(id)
-	})
+// of lists the subscriptions to a name, or to the wildcard.
+func (i *interest) of(id cache.ID) []*Subscription {
+	if int(id) >= len(i.by) {
+		return nil
+	}
+	return i.by[id]
 }
 
-// goesBy: one of the names of a resource is such a name.
-func goesBy(r *cache.Resource, such func(name string) bool) bool {
-	for name := range names(r) {
-		if such(name) {
-			return true
-		}
-	}
-	return false
+// wants: somebody subscribes to it.
+func (i *interest) wants(id cache.ID) bool { return len(i.of(id)) > 0 }
+
+// has: one subscribes to it.
+func (i *interest) has(s *Subscription, id cache.ID) bool {
+	_, has := search(i.of(id), s)
+	return has
 }
 
-// want adds a subscription to the next of many names.
-func (x *index) want(s *Subscription, name string, r *cache.Run) cache.ID {
-	id := x.named.InternNext(r, name)
-	if need := x.named.Cap(); need > len(x.interest) {
-		x.interest = slices.Grow(x.interest, need-len(x.interest))[:need]
-	}
-	var first bool
-	x.interest[id], first = insert(x.interest[id], s)
-	if first {
-		x.wanted++
-		if !x.named.Answered(id) {
-			x.recall(name)
-		}
-		delete(x.named.restored.awaited, name)
-		x.lapses(id)
-		x.changed(id)
-	}
-	return id
-}
-
-// unwant takes a subscription to a name away.
-func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) {
-	var last bool
-	x.interest[id], last = remove(x.interest[id], s)
-	if last {
-		x.interest[id] = nil
-		x.wanted--
-		x.leave(id, now)
-	}
-}
-
-func (x *index) wantWildcard(s *Subscription) {
-	var first bool
-	x.wildcards, first = insert(x.wildcards, s)
-	x.wildcard.held = true
-	if first {
-		x.lapses(wildcardID)
-		x.changed(wildcardID)
-	}
-}
-
-func (x *index) unwantWildcard(s *Subscription, now time.Time) {
-	var last bool
-	if x.wildcards, last = remove(x.wildcards, s); last {
-		x.leave(wildcardID, now)
-	}
-	if x.slowest == s {
-		x.slowest = nil
-	}
-	x.prune()
-}
-
-// leave is called when the last interest in something ends. What upstream was not
-// asked for yet need not linger (UP-6), unless it cannot be asked: whoever wanted it may
-// be back before it can. Nor does what it is known not to have: there is nothing to keep
-// current (UP-7).
-func (x *index) leave(id cache.ID, now time.Time) {
-	gone, linger := id != wildcardID && x.absent(id), x.hub.limits.Load().linger
-	if !x.suspect && !gone && (x.asked(id) || x.holds(id) || x.laneOf(id).unavailable != nil) && linger > 0 {
-		x.lingers(id, now.Add(linger))
-	}
-	x.changed(id) // upstream has to know, if only when to look again
-}
-
-// asked: upstream has been asked for it.
-func (x *index) asked(id cache.ID) bool {
-	if id == wildcardID {
-		return x.wildcard.asked
-	}
-	return x.named.Asked(id)
-}
-
-// laneOf is the one on which a name, or the wildcard, is asked for.
-func (x *index) laneOf(id cache.ID) *lane {
-	if id == wildcardID {
-		return &x.wildcard
-	}
-	return &x.named
-}
-
-// absent: a name is known to lead to nothing.
-func (x *index) absent(id cache.ID) bool { return x.state(id) == cache.Absent }
-
-// holds: something is known of it.
-func (x *index) holds(id cache.ID) bool {
-	if id == wildcardID {
-		return x.wildcard.synced || x.wildcard.Len() > 0
-	}
-	return x.named.Answered(id)
-}
-
-// expire gives up what has lingered until now, or everything.
-func (x *index) expire(now time.Time, everything bool) (next time.Time) {
-	for {
-		id, until, ok := x.linger.oldest()
-		if !ok {
-			return time.Time{}
-		}
-		if !everything && until.After(now) {
-			return until
-		}
-		x.lapses(id)
-	}
-}
-
-// forgetWildcard drops what is known of the wildcard's set, which nobody wants (UP-8, H-18).
-func (x *index) forgetWildcard() {
-	x.hub.forgotten.Add(1)
-	x.bequeath()
-	was := x.wildcard
-	x.board, x.wildcard = board{}, x.newLane(x.wildcard.address())
-	x.wildcard.unavailable, x.wildcard.dirty = was.unavailable, was.dirty // that concerns who wants it next
-}
-
-// forget drops what is known of a name that nobody wants (UP-8, H-18). remains says of
-// which resources upstream keeps up to date all the same.
-func (x *index) forget(name string, remains func(*cache.Resource) bool) {
-	x.hub.forgotten.Add(1)
-	delete(x.named.guard.held, name)
-	x.passOn(name)
-	delete(x.askAgain, name)
-	delete(x.named.doubts.faulty, name)
-	delete(x.mute, name)
-	delete(x.refused, name)
-	delete(x.named.doubts.overdue, name)
-	delete(x.named.doubts.suspected, name)
-	delete(x.named.restored.awaited, name)
-	if id, ok := x.named.Find(name); ok {
-		delete(x.again, id)
-		x.named.dirty.remove(id) // another name may get the ID
-		bodies, led := x.bodies(id), x.named.Answer(id).Resources()
-		if x.hub.Properties(x.url).FullState && x.named.Asked(id) {
-			x.leaves(name)
-		}
-		x.named.Forget(id, remains)
-		x.givenUp(bodies)
-		x.named.Unpin(id)
-		x.cool(name, led)
-	}
-	x.named.conclude()
-}
-
-// remains: upstream keeps a resource up to date although names that nobody wants are given up,
-// because it was asked for another, or is in the same request. Each resource is looked at once,
-// however many of its names go.
-func (x *index) remains() func(*cache.Resource) bool {
-	judged := make(map[*cache.Resource]bool)
-	return func(r *cache.Resource) bool {
-		remains, ok := judged[r]
-		if !ok {
-			remains = goesBy(r, x.desiredName)
-			judged[r] = remains
-		}
-		return remains
-	}
-}
-
-func (x *index) wantedLanes() (named, wildcard bool) {
-	lingeringNames := x.linger.len
-	if x.linger.has(wildcardID) {
-		lingeringNames--
-	}
-	return x.wanted > 0 || lingeringNames > 0, x.desired(wildcardID)
-}
-
-// desired is the whole interest of a lane, lingering names included, and those that are kept.
-func (l *lane) desired() (names []string) {
-	x := l.x
-	if l.wildcard {
-		if x.desired(wildcardID) {
-			names = []string{Wildcard}
-		}
-		return names
-	}
-	if x.hub.kept.Load() {
-		for id := range cache.ID(x.named.Cap()) {
-			if name := x.named.Name(id); x.named.Pinned(name) {
-				names = append(names, name)
+// named yields the names that somebody subscribes to, by ID, and who does.
+func (i *interest) named() iter.Seq2[cache.ID, []*Subscription] {
+	return func(yield func(cache.ID, []*Subscription) bool) {
+		for id, subs := range i.by {
+			if id := cache.ID(id); id != wildcardID && len(subs) > 0 && !yield(id, subs) {
+				return
 			}
 		}
-		slices.Sort(names)
-		return names
 	}
-	for id, subs := range x.interest {
-		if len(subs) > 0 {
-			names = append(names, x.named.Name(cache.ID(id)))
-		}
-	}
-	for id := range x.linger.all() {
-		if id != wildcardID {
-			names = append(names, x.named.Name(id))
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
-// insert adds a subscription to a list kept in order of number, so that taking it
-// away is a binary search. first: the list was empty.
-func insert(subs []*Subscription, s *Subscription) (_ []*Subscription, first bool) {
-	i, found := search(subs, s)
+// wildcard yields the same of the wildcard.
+func (i *interest) wildcard() iter.Seq2[cache.ID, []*Subscription] {
+	return func(yield func(cache.ID, []*Subscription) bool) {
+		if subs := i.of(wildcardID); len(subs) > 0 {
+			yield(wildcardID, subs)
+		}
+	}
+}
+
+// add notes that one subscribes to it; first: nobody else does.
+func (i *interest) add(s *Subscription, id cache.ID) (first bool) {
+	if most := int(id) + 1; most > len(i.by) {
+		i.by = slices.Grow(i.by, most-len(i.by))[:most]
+	}
+	at, found := search(i.by[id], s)
 	if found {
-		return subs, false
+		return false
 	}
-	return slices.Insert(subs, i, s), len(subs) == 0
+	i.by[id] = slices.Insert(i.by[id], at, s)
+	if first = len(i.by[id]) == 1; first && id != wildcardID {
+		i.names++
+	}
+	return first
 }
 
-// remove takes a subscription out. last: the list is empty now.
-func remove(subs []*Subscription, s *Subscription) (_ []*Subscription, last bool) {
-	i, found := search(subs, s)
+// remove notes that one does not subscribe to it any more; last: nobody does now.
+func (i *interest) remove(s *Subscription, id cache.ID) (last bool) {
+	at, found := search(i.of(id), s)
 	if !found {
-		return subs, false
+		return false
 	}
-	subs = slices.Delete(subs, i, i+1)
-	return subs, len(subs) == 0
+	i.by[id] = slices.Delete(i.by[id], at, at+1)
+	if last = len(i.by[id]) == 0; last {
+		i.by[id] = nil
+		if id != wildcardID {
+			i.names--
+		}
+	}
+	return last
 }
 
+// search finds the place of a subscription in a list, which is in order of number.
 func search(subs []*Subscription, s *Subscription) (int, bool) {
 	if n := len(subs); n > 0 && subs[n-1].number < s.number {
 		return n, false // newcomers come last
 	}
-	return slices.BinarySearchFunc(subs, s.number, func(e *Subscription, n uint64) int {
-		switch {
-		case e.number < n:
-			return -1
-		case e.number > n:
-			return 1
-		}
-		return 0
-	})
+	return slices.BinarySearchFunc(subs, s.number, func(e *Subscription, n uint64) int { return cmp.Compare(e.number, n) })
 }

@@ -1,66 +1,82 @@
 package fanout
 
 import (
-	"slices"
+	"iter"
 
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// lane is what one upstream stream says of a type: of all of it, or of some names (WILD-16). Each
-// type has one of both kinds.
+// lane is what one upstream stream says of a type: of some names (named.go), or of all of it
+// (wildcard.go; WILD-16). Each type has one of both kinds. Here is what they have in common.
 type lane struct {
 	// Table is what upstream has said. The stream that carries the lane writes it.
 	cache.Table
-	x        *index
-	wildcard bool
+	x    *index
+	kind laneKind
 	// guard holds back what would remove much at once (H-22).
 	guard guard
 	// doubts are the faults that were met (ERR-10).
 	doubts doubts
-	// restored was loaded from disk, and is not confirmed yet (RECON-19).
-	restored restored
+	// said: upstream has said all there is, which confirms what was loaded from disk as soon as none
+	// of it is in doubt (ERR-10).
+	said bool
 	// unavailable: upstream does not answer, and why (ERR-7).
 	unavailable *statuspb.Status
 	// dirty are those of which upstream is to look whether they are wanted (Wanted).
 	dirty queue[struct{}]
 	text  digestText
-
-	// Of the wildcard only: somebody wants it, or did so until Changes gives it up (held); upstream is
-	// being asked for it (asked), and has said all of it once (synced; RECON-16, RECON-17).
-	held, asked, synced bool
-
-	// Of one change: whether the wildcard's set is another now, and whether TTLs in it were renewed.
-	changed, renewed bool
 }
 
-func (x *index) newLane(at Lane) lane {
-	return lane{Table: cache.Table{Changed: x.changes}, x: x, wildcard: at.Wildcard}
+// laneKind is what the two kinds of lanes do each in its own way.
+type laneKind interface {
+	// address is where upstream knows the lane by.
+	address() Lane
+	// desired is the whole interest of the lane.
+	desired() (names []string)
+	// audience yields what clients of the lane subscribe to: each name, or the wildcard.
+	audience() iter.Seq2[cache.ID, []*Subscription]
+	// leadsHere: what a name leads to, if anything, is what the lane has.
+	leadsHere(named cache.ID) bool
+	// hasSpoken: upstream has said something on the lane that holds.
+	hasSpoken() bool
+
+	// hears takes in what an Update says of names that are in doubt, or were loaded from disk, before
+	// it is applied; look: clients are to look again after it.
+	hears(u *cache.Update) (look bool)
+	// takeIn changes the Table by what upstream says.
+	takeIn(u *cache.Update) Applied
+	// unannounced are the names of which a response with all there is says nothing, and that it takes away.
+	unannounced() []string
+	// remove makes a name Absent.
+	remove(name string, cause cache.Cause)
+	// confirm: upstream has confirmed all that was loaded from disk.
+	confirm()
+	// fails marks whatever waits for upstream, which does not answer.
+	fails()
+}
+
+func (x *index) newLane(k laneKind) lane {
+	return lane{Table: cache.Table{Changed: x.changes}, x: x, kind: k}
 }
 
 // lane is the one with an address.
 func (x *index) lane(at Lane) *lane {
 	if at.Wildcard {
-		return &x.wildcard
+		return &x.wildcard.lane
 	}
-	return &x.named
+	return &x.named.lane
 }
-
-// address is where upstream knows the lane by.
-func (l *lane) address() Lane { return Lane{l.x.url, l.wildcard} }
 
 // apply takes in what upstream says on the lane.
 func (l *lane) apply(u *cache.Update) (a Applied) {
-	look := l.doubt(u)
-	if !l.wildcard {
-		l.x.heard(u)
-	}
-	a = l.takeIn(u)
-	l.tell()
+	look := l.doubts.hears(u)
+	look = l.kind.hears(u) || look
+	a = l.kind.takeIn(u)
 	if u.Synced {
 		l.guard.complete()
-		l.allSaid()
+		l.said = true
 	}
 	l.conclude()
 	if look {
@@ -69,45 +85,10 @@ func (l *lane) apply(u *cache.Update) (a Applied) {
 	return a
 }
 
-// takeIn changes the Table by what upstream says.
-func (l *lane) takeIn(u *cache.Update) (a Applied) {
-	if l.wildcard && !l.held {
-		return a // an answer in flight to what was given up meanwhile (UP-8, H-32)
-	}
-	l.guard.hears(u, l.Len())
-	l.announced(u)
-	if !l.wildcard {
-		l.x.show(u)
-	}
-	for _, r := range u.Set {
-		if l.wildcard {
-			l.x.setMember(r, u)
-		} else {
-			a.Dropped += l.x.setNamed(r, u)
-		}
-	}
-	for _, b := range u.Heartbeats {
-		l.heartbeat(b, u.At)
-	}
-	if !l.wildcard {
-		l.x.deny(u.Negative)
-	}
-	now, held := l.guard.pass(l.x.hub.limits.Load().guard, u, &l.Table, l.departures(u))
-	a.Held = held
-	l.remove(now)
-	if l.wildcard {
-		l.completes(u)
-		l.x.prune()
-	} else {
-		l.x.fail(u)
-		a.Silent, a.First = l.x.fallSilent(u)
-	}
-	return a
-}
-
-// announced prepares the Table for what an Update announces: a response with all there is is a
+// begin prepares the Table for what an Update announces: a response with all there is is a
 // generation of its own.
-func (l *lane) announced(u *cache.Update) {
+func (l *lane) begin(u *cache.Update) {
+	l.guard.hears(u, l.Len())
 	if u.Full {
 		l.Begin(l.Origin())
 	}
@@ -119,127 +100,88 @@ func (l *lane) announced(u *cache.Update) {
 	}
 }
 
-// departures are the names that an Update takes away.
-func (l *lane) departures(u *cache.Update) (all []departure) {
-	add := func(names []string, cause cache.Cause) {
-		for _, name := range names {
-			all = append(all, departure{name, cause})
+// heartbeats takes in bodyless renewals of what is Present (TTL-4).
+func (l *lane) heartbeats(u *cache.Update) (renewed bool) {
+	for _, b := range u.Heartbeats {
+		if !l.Lease(b.Name, b.TTL, u.At, l.x.next()) {
+			continue
+		}
+		if id, ok := l.Find(b.Name); ok {
+			renewed = true
+			l.markRenewed(l.Own(id))
 		}
 	}
-	add(u.Removed, cache.Removed)
+	return renewed
+}
+
+// markRenewed marks, for those who ask for names and know TTLs, a resource whose own was renewed on
+// a lane while its content stayed (TTL-12).
+func (l *lane) markRenewed(r *cache.Resource) {
+	for name := range names(r) {
+		if id, ok := l.x.named.Find(name); ok && l.kind.leadsHere(id) {
+			l.x.marks.mark(id, renewed)
+		}
+	}
+}
+
+// departures are the names that an Update takes away.
+func (l *lane) departures(u *cache.Update) (all departures) {
+	all.add(u.Removed, cache.Removed)
 	if u.Full {
 		// A name that never was Present is not among them: the response may be older
 		// than the request for it (TRANSLATE-5).
-		add(slices.DeleteFunc(l.Unconfirmed(), func(name string) bool { return !l.wildcard && l.x.inherits(name) }), cache.Removed)
+		all.add(l.kind.unannounced(), cache.Removed)
 	}
 	for _, e := range u.Errors {
 		if e.Status.GetCode() == cache.NotFound {
-			add([]string{e.Name}, cache.NotFoundError)
+			all.add([]string{e.Name}, cache.NotFoundError)
 		}
-	}
-	if u.Sweep && l.wildcard {
-		add(l.Unconfirmed(), cache.Sweep)
-	}
-	for _, name := range u.Overdue {
-		add(l.x.overdue(name, u.Stream), cache.Sweep)
 	}
 	return all
 }
 
-// remove makes names Absent.
-func (l *lane) remove(all []departure) {
+// depart removes what an Update takes away, unless the guard holds it back.
+func (l *lane) depart(u *cache.Update, all departures) (held Held) {
+	all, held = l.guard.pass(l.x.hub.limits.Load().guard, u, &l.Table, all)
+	l.removeAll(all)
+	return held
+}
+
+// removeAll makes names Absent.
+func (l *lane) removeAll(all departures) {
 	for _, d := range all {
-		if l.wildcard {
-			l.x.removeMember(d.name, d.cause)
-		} else {
-			l.x.removeNamed(d.name, d.cause)
-		}
+		l.kind.remove(d.name, d.cause)
 	}
 }
 
-// completes takes in whether an Update completes the wildcard's set.
-func (l *lane) completes(u *cache.Update) {
-	if !u.Synced {
+// conclude confirms what was loaded if all was said and nothing is in doubt.
+func (l *lane) conclude() {
+	if l.said && !l.doubts.any() {
+		l.said = false
+		l.kind.confirm()
+	}
+}
+
+// setUnavailable says why upstream does not answer, or with nil that it does again: then whoever
+// wanted to know is woken.
+func (l *lane) setUnavailable(status *statuspb.Status) {
+	if l.unavailable = status; status != nil {
+		l.kind.fails()
 		return
 	}
-	l.changed = l.changed || !l.synced
-	l.synced = true
-	for name := range l.x.inherited { // all at once, or one would lose what has not come yet
-		l.x.disown(name, "")
-	}
-}
-
-// tell marks, for those who have the wildcard, what has become of its set. What has become of names
-// is marked by name.
-func (l *lane) tell() {
-	if l.changed {
-		l.x.markWildcards(mark{wildcard: true})
-	}
-	if l.renewed && l.wildcard {
-		l.x.markWildcards(mark{wildcard: true, kind: renewed})
-	}
-	l.changed, l.renewed = false, false
-}
-
-// setUnavailable says why upstream does not answer, or with nil that it does again.
-func (l *lane) setUnavailable(status *statuspb.Status) {
-	l.unavailable = status
-	switch x := l.x; {
-	case status == nil:
-		l.wakeOnReturn()
-	case l.wildcard && (!l.synced || l.Husks() > 0):
-		x.markWildcards(mark{wildcard: true})
-	case !l.wildcard:
-		for id := range x.interest {
-			if len(x.interest[id]) == 0 {
-				continue
-			}
-			if a := x.answer(cache.ID(id)); a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk() {
-				x.markError(cache.ID(id))
-			}
-		}
-	}
-}
-
-// wakeOnReturn wakes whoever wanted to know when the lane gets answers again.
-func (l *lane) wakeOnReturn() {
-	back := func(subs []*Subscription) {
+	for id, subs := range l.kind.audience() {
 		for _, s := range subs {
 			if s.outage {
 				s.outage = false
-				l.x.wake(s.subscriber.mark(s, mark{kind: again}))
+				l.x.marks.one(s, id, again)
 			}
 		}
-	}
-	if l.wildcard {
-		back(l.x.wildcards)
-		return
-	}
-	for _, subs := range l.x.interest {
-		back(subs)
 	}
 }
 
 // lookAgain has all clients of the lane look again.
 func (l *lane) lookAgain() {
-	if l.wildcard {
-		l.x.markWildcards(mark{kind: again})
-		return
+	for id := range l.kind.audience() {
+		l.x.marks.mark(id, again)
 	}
-	for id := range l.x.interest {
-		l.x.markID(cache.ID(id), mark{kind: again})
-	}
-}
-
-// hasSpoken: upstream has said something on the lane that holds.
-func (l *lane) hasSpoken() bool {
-	if l.wildcard {
-		return l.synced && len(l.Unconfirmed()) == 0
-	}
-	for id := range cache.ID(l.Cap()) {
-		if l.Pinned(l.Name(id)) && l.x.spokenOf(id) {
-			return true
-		}
-	}
-	return false
 }

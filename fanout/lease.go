@@ -40,11 +40,11 @@ func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
 			x.forgetLeft()
 			named, members := x.named.Expired(now), x.wildcard.Expired(now)
 			for _, name := range named {
-				x.removeNamed(name, cache.TTLExpired)
+				x.named.remove(name, cache.TTLExpired)
 			}
-			x.expireMembers(members)
+			x.wildcard.expire(members)
 			l := Lapse{Expired: len(named) + len(members)}
-			l.LetGo = x.letGo(func(g *guard) []departure { return g.expire(now) })
+			l.LetGo = x.letGo(func(g *guard) departures { return g.expire(now) })
 			if l != (Lapse{}) {
 				if lapses == nil {
 					lapses = make(map[cache.TypeURL]Lapse)
@@ -54,65 +54,6 @@ func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
 		}))
 	}
 	return lapses
-}
-
-// expireMembers lets resources of the wildcard's set expire, and with them what was
-// lent to names that have no answer of their own: theirs may never come.
-func (x *index) expireMembers(expired []string) {
-	for _, name := range expired {
-		id, _ := x.wildcard.Find(name) // it is Present
-		r := x.wildcard.Own(id)
-		x.removeMember(name, cache.TTLExpired)
-		for lent := range names(r) {
-			if id, ok := x.named.Find(lent); ok && x.wants(id) && x.answer(id).State == cache.Unknown {
-				x.removeNamed(lent, cache.TTLExpired)
-			}
-		}
-	}
-	x.wildcard.tell()
-}
-
-// markRenewed marks, for those who ask for names and know TTLs, a resource whose own was renewed on
-// a lane while its content stayed (TTL-12).
-func (l *lane) markRenewed(r *cache.Resource) {
-	for name := range names(r) {
-		if id, ok := l.x.named.Find(name); ok && (!l.wildcard || l.x.borrows(id)) {
-			l.x.markID(id, mark{id: id, kind: renewed})
-		}
-	}
-}
-
-// heartbeat takes in a bodyless renewal of what is Present (TTL-4).
-func (l *lane) heartbeat(b cache.Heartbeat, at time.Time) {
-	if !l.Lease(b.Name, b.TTL, at, l.x.next()) {
-		return
-	}
-	if id, ok := l.Find(b.Name); ok {
-		l.renewed = true
-		l.markRenewed(l.Own(id))
-	}
-}
-
-// hadTTL: a member of the wildcard's set has, or has had, a TTL.
-func (x *index) hadTTL(member string) bool {
-	id, ok := x.wildcard.Find(member)
-	return ok && x.wildcard.HadTTL(id)
-}
-
-// limited: a resource has a TTL on one of the lanes.
-func (x *index) limited(name string) bool {
-	for _, t := range []*cache.Table{&x.named.Table, &x.wildcard.Table} {
-		if id, ok := t.Find(name); ok && expires(t, id) {
-			return true
-		}
-	}
-	return false
-}
-
-// expires: the resource of a name has a TTL.
-func expires(t *cache.Table, id cache.ID) bool {
-	ends, _, _ := t.Ends(id)
-	return !ends.IsZero()
 }
 
 // Leased reports whether any resource of the type has, or has had, a TTL.

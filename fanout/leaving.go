@@ -52,14 +52,14 @@ func (x *index) forgetLeft() {
 	if l.all = l.all[n:]; len(l.all) == 0 {
 		l.all = nil
 	}
-	x.board.leaving = nil
+	x.wildcard.board.leaving = nil
 }
 
 // changes takes in that a name is about to bear another resource, or none. What expires by itself
 // or is not to be kept is not remembered.
 func (x *index) changes(t *cache.Table, id cache.ID, before, now *cache.Resource) {
 	if t == &x.named.Table {
-		x.sums(id, before, now)
+		x.interest.sums(id, before, now)
 	}
 	if before == nil {
 		return
@@ -134,7 +134,7 @@ func (v View) leaves(l Leaving, told, before cache.Seq) bool {
 
 // WithLeaving is a client's whole set and what is leaving. All who are sent the same share it.
 func (v View) WithLeaving(set []*cache.Resource, leaving []Leaving) *News {
-	b, shared := &v.x.board, len(v.s.ids) == 0 && !v.Husks()
+	b, shared := &v.x.wildcard.board, len(v.s.ids) == 0 && !v.Husks()
 	for _, n := range b.leaving {
 		if shared && slices.Equal(n.Leaving, leaving) {
 			return n

@@ -58,7 +58,7 @@ func TestWhatLeavesIsForgotten(t *testing.T) {
 		t.Errorf("something is to be done at %v", at)
 	}
 	h.Lapse(h.Expiry())
-	if x := h.find(typ); len(x.leaving.all) > 0 || x.board.leaving != nil || !h.Expiry().IsZero() {
+	if x := h.find(typ); len(x.leaving.all) > 0 || x.wildcard.board.leaving != nil || !h.Expiry().IsZero() {
 		t.Errorf("%v is kept", x.leaving.all)
 	}
 }

@@ -13,72 +13,89 @@ import (
 // lingerers are what lingers of one type, the longest unwanted first. The time is when it
 // is given up. Names are pinned as long as they linger.
 type lingerers struct {
+	x *index
 	queue[time.Time]
 	// idle are those that led to nothing when they were left, in the same order.
 	idle queue[struct{}]
 	// most is how many there may be: as configured, or what was loaded from disk.
 	most int
+	// fading are those that may lead to nothing at the end of a change.
+	fading []cache.ID
 }
 
-// lingers adds something that nobody wants any more.
-func (x *index) lingers(id cache.ID, until time.Time) {
-	x.linger.add(id, until)
-	if !x.leads(id) {
-		x.linger.idle.add(id, struct{}{})
+// keep adds something that nobody wants any more.
+func (l *lingerers) keep(id cache.ID, until time.Time) {
+	l.add(id, until)
+	if !l.leads(id) {
+		l.idle.add(id, struct{}{})
 	}
-	x.bound()
+	l.bound()
 }
 
-// lapses: something lingers no more, if it did.
-func (x *index) lapses(id cache.ID) {
-	if x.linger.remove(id) {
-		x.linger.idle.remove(id)
-		x.changed(id)
+// end: something lingers no more, if it did.
+func (l *lingerers) end(id cache.ID) {
+	if l.remove(id) {
+		l.idle.remove(id)
+		l.x.changed(id)
 	}
 }
 
-// fades: what a name leads to has changed. If it lingers, and leads to nothing at the end of the
+// changes: what a name leads to has changed. If it lingers, and leads to nothing at the end of the
 // change, it does not linger any more.
-func (x *index) fades(id cache.ID) {
-	if x.linger.has(id) {
-		x.fading = append(x.fading, id)
+func (l *lingerers) changes(id cache.ID) {
+	if l.has(id) {
+		l.fading = append(l.fading, id)
 	}
 }
 
-// faded gives up what lingers and leads to nothing any more (UP-7), unless it is from disk and nobody
+// settle gives up what lingers and leads to nothing any more (UP-7), unless it is from disk and nobody
 // has come back for it.
-func (x *index) faded() {
-	for _, id := range x.fading {
-		if _, awaited := x.named.restored.awaited[x.named.Name(id)]; !awaited && x.absent(id) {
-			x.lapses(id)
+func (l *lingerers) settle() {
+	for _, id := range l.fading {
+		if !l.x.restored.awaits(l.x.named.Name(id)) && l.x.answers.absent(id) {
+			l.end(id)
 		}
 	}
-	x.fading = x.fading[:0]
+	l.fading = l.fading[:0]
 }
 
 // bound gives up what is too much.
-func (x *index) bound() {
-	if !x.hub.spares.Load() {
-		for x.linger.len > x.linger.most {
-			id, _, _ := x.linger.oldest()
-			x.lapses(id)
+func (l *lingerers) bound() {
+	if !l.x.hub.spares.Load() {
+		for l.len > l.most {
+			id, _, _ := l.oldest()
+			l.end(id)
 		}
 		return
 	}
-	for x.linger.idle.len > x.linger.most {
-		id, _, _ := x.linger.idle.oldest()
-		if x.linger.idle.remove(id); !x.leads(id) {
-			x.lapses(id)
+	for l.idle.len > l.most {
+		id, _, _ := l.idle.oldest()
+		if l.idle.remove(id); !l.leads(id) {
+			l.end(id)
 		}
 	}
 }
 
 // leads: something that lingers leads to a resource, or is a set.
-func (x *index) leads(id cache.ID) bool {
+func (l *lingerers) leads(id cache.ID) bool {
 	if id == wildcardID {
-		return x.holds(id)
+		return l.x.holds(id)
 	}
-	return x.named.Led(id) == cache.Present
+	return l.x.named.Led(id) == cache.Present
+}
+
+// expire gives up what has lingered until now, or everything.
+func (l *lingerers) expire(now time.Time, everything bool) (next time.Time) {
+	for {
+		id, until, ok := l.oldest()
+		if !ok {
+			return time.Time{}
+		}
+		if !everything && until.After(now) {
+			return until
+		}
+		l.end(id)
+	}
 }
 
 // Spare has names that lead to something linger whatever their number, or not: while
@@ -87,7 +104,7 @@ func (h *Hub) Spare(spares bool) {
 	h.spares.Store(spares)
 	for _, x := range h.all() {
 		x.mu.Lock()
-		x.bound()
+		x.linger.bound()
 		x.mu.Unlock()
 	}
 	h.wanted.notify()

@@ -7,18 +7,26 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// What the wildcard's copy lends to names whose own lane has not answered
-// (WILD-11, WILD-16).
+// loans are what the wildcard's set lends to names whose own lane has not answered, and leaves to
+// them when it is given up (WILD-11, WILD-16).
+type loans struct {
+	x *index
+	// inherited are the names that have their copy of a wildcard that was given up, until upstream
+	// has spoken of them: true where that was from disk.
+	inherited map[string]bool
+	// askAgain are those of them for which upstream is to be asked again.
+	askAgain map[string]struct{}
+}
 
 // lentTo appends the names that a member of the wildcard's set is lent to, those that linger, too;
 // some of them twice if it lists them twice.
-func (x *index) lentTo(member string, to []cache.ID) []cache.ID {
-	w, ok := x.wildcard.Find(member)
-	if !ok || x.wildcard.Own(w) == nil {
+func (l *loans) lentTo(member string, to []cache.ID) []cache.ID {
+	w, ok := l.x.wildcard.Find(member)
+	if !ok || l.x.wildcard.Own(w) == nil {
 		return to
 	}
-	for name := range names(x.wildcard.Own(w)) {
-		if id, ok := x.named.Find(name); ok && x.desired(id) && x.borrows(id) {
+	for name := range names(l.x.wildcard.Own(w)) {
+		if id, ok := l.x.named.Find(name); ok && l.x.desired(id) && l.x.answers.borrows(id) {
 			to = append(to, id)
 		}
 	}
@@ -31,29 +39,11 @@ func distinct(ids []cache.ID) []cache.ID {
 	return slices.Compact(ids)
 }
 
-// borrows: a name's own lane gives no answer that outweighs a wildcard copy. A
-// does-not-exist timer does not: it is silence, not an answer (H-40).
-func (x *index) borrows(id cache.ID) bool {
-	if !x.named.Answered(id) {
-		return true
-	}
-	return x.named.Led(id) == cache.Absent && x.named.Cause(id) == cache.Timer
-}
-
-// lent: what a name leads to is the wildcard's.
-func (x *index) lent(id cache.ID) bool {
-	if !x.borrows(id) {
-		return false
-	}
-	w, ok := x.wildcard.Find(x.named.Name(id))
-	return ok && x.wildcard.Led(w) == cache.Present
-}
-
 // bequeath leaves to names what the wildcard, which is given up, has lent to them, until
 // upstream, asked once more, has been silent for too long: then it is gone (WILD-11).
 // What was from disk and is not confirmed stays so. What upstream has answered by its own
 // name is left to nobody.
-func (x *index) bequeath() {
+func (l *loans) bequeath() {
 	type estate struct {
 		*cache.Resource
 		heirs   []cache.ID
@@ -61,159 +51,178 @@ func (x *index) bequeath() {
 		ends    time.Time // of its TTL
 	}
 	var estates []estate // all of them first: what one name has got answers for it
-	for r := range x.wildcard.All() {
-		heirs := slices.DeleteFunc(distinct(x.lentTo(r.Name, nil)), func(id cache.ID) bool { return !x.wants(id) })
+	for r := range l.x.wildcard.All() {
+		heirs := slices.DeleteFunc(distinct(l.lentTo(r.Name, nil)), func(id cache.ID) bool { return !l.x.wants(id) })
 		if len(heirs) > 0 {
-			id, _ := x.wildcard.Find(r.Name)
-			ends, _, _ := x.wildcard.Ends(id)
-			estates = append(estates, estate{r.Resource, heirs, x.wildcard.Answer(id).Seq, ends})
+			id, _ := l.x.wildcard.Find(r.Name)
+			ends, _, _ := l.x.wildcard.Ends(id)
+			estates = append(estates, estate{r.Resource, heirs, l.x.wildcard.Answer(id).Seq, ends})
 		}
 	}
 	for _, e := range estates {
-		if x.hasOwn(e.Name) {
-			x.markLent(e.Name, slices.DeleteFunc(e.heirs, func(id cache.ID) bool { return x.named.State(id) != cache.Absent }))
+		if l.hasOwn(e.Name) {
+			l.markLent(e.Name, slices.DeleteFunc(e.heirs, func(id cache.ID) bool { return l.x.named.State(id) != cache.Absent }))
 			continue
 		}
-		x.inherit(e.Resource, e.heirs, e.changed, e.ends)
+		l.inherit(e.Resource, e.heirs, e.changed, e.ends)
 	}
 }
 
 // hasOwn: upstream has answered a name on its own lane, with a copy or a removal.
-func (x *index) hasOwn(name string) bool {
-	id, ok := x.named.Find(name)
-	return ok && x.named.State(id) != cache.Unknown && !x.borrows(id)
+func (l *loans) hasOwn(name string) bool {
+	id, ok := l.x.named.Find(name)
+	return ok && l.x.named.State(id) != cache.Unknown && !l.x.answers.borrows(id)
 }
 
 // inherit leaves a resource to names, which are in order, with what is left of its TTL.
-func (x *index) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, ends time.Time) {
-	if x.inherited == nil {
-		x.inherited = make(map[string]bool)
+func (l *loans) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, ends time.Time) {
+	if l.inherited == nil {
+		l.inherited = make(map[string]bool)
 	}
-	if x.askAgain == nil {
-		x.askAgain = make(map[string]struct{})
+	if l.askAgain == nil {
+		l.askAgain = make(map[string]struct{})
 	}
-	seq := x.next()
-	answered, _ := x.named.Set(r, "", seq, nil)
-	x.named.LeaseUntil(r.Name, ends, seq)
+	seq := l.x.next()
+	answered, _ := l.x.named.Set(r, "", seq, nil)
+	l.x.named.LeaseUntil(r.Name, ends, seq)
 	for _, id := range answered {
 		if _, heir := slices.BinarySearch(heirs, id); !heir { // it was not lent to that one
-			x.markContent(id)
+			l.x.marks.mark(id, content)
 		}
 	}
-	if own, _ := x.named.Find(r.Name); len(answered) > 0 {
-		x.named.Date(own, changed) // heirs were told it then, if at all
+	if own, _ := l.x.named.Find(r.Name); len(answered) > 0 {
+		l.x.named.Date(own, changed) // heirs were told it then, if at all
 	}
-	x.named.Doubt(r.Name) // no version of it is upstream's on this lane
+	l.x.named.Doubt(r.Name) // no version of it is upstream's on this lane
 	for _, id := range heirs {
-		name := x.named.Name(id)
-		x.inherited[name], x.askAgain[name] = x.wildcard.restored.set, struct{}{}
-		x.changed(id)
+		name := l.x.named.Name(id)
+		l.inherited[name], l.askAgain[name] = l.x.restored.set, struct{}{}
+		l.x.changed(id)
 	}
 }
 
 // spoken takes in that upstream speaks of a resource on the lane of names, and so of all its names.
 // Clients that were kept waiting with a version of their own look at it now.
-func (x *index) spoken(r *cache.Resource) {
-	if len(x.inherited) == 0 {
+func (l *loans) spoken(r *cache.Resource) {
+	if len(l.inherited) == 0 {
 		return
 	}
 	for name := range names(r) {
-		if id, ok := x.named.Find(name); ok && x.inherited[name] {
-			x.markID(id, mark{kind: again})
+		if id, ok := l.x.named.Find(name); ok && l.inherited[name] {
+			l.x.marks.mark(id, again)
 		}
-		x.disown(name, r.Name)
+		l.disown(name, r.Name)
 	}
 }
 
 // inherits: a resource is here because a wildcard that was given up had it, and upstream
 // has not been silent about it for long enough (WILD-11).
-func (x *index) inherits(name string) bool {
-	if len(x.inherited) == 0 {
+func (l *loans) inherits(name string) bool {
+	if len(l.inherited) == 0 {
 		return false
 	}
-	id, ok := x.named.Find(name)
-	return ok && x.named.Own(id) != nil && goesBy(x.named.Own(id), func(name string) bool {
-		_, inherited := x.inherited[name]
-		return inherited
-	})
+	id, ok := l.x.named.Find(name)
+	return ok && l.x.named.Own(id) != nil && goesBy(l.x.named.Own(id), l.has)
+}
+
+// has: a name has its copy of a wildcard that was given up.
+func (l *loans) has(name string) bool {
+	_, has := l.inherited[name]
+	return has
+}
+
+// takeAgain reports whether upstream is to be asked for a name again, once.
+func (l *loans) takeAgain(name string) (again bool) {
+	_, again = l.askAgain[name]
+	delete(l.askAgain, name)
+	return again
+}
+
+// replaced drops all that was left: the wildcard's set is complete again. All goes at once, or one
+// would lose what has not come yet.
+func (l *loans) replaced() {
+	for name := range l.inherited {
+		l.disown(name, "")
+	}
 }
 
 // disown drops what was left to a name, unless it was left to others, too, or is what upstream
 // speaks of.
-func (x *index) disown(name, of string) {
-	if _, inherited := x.inherited[name]; !inherited {
+func (l *loans) disown(name, of string) {
+	if !l.has(name) {
 		return
 	}
-	delete(x.inherited, name)
-	id, _ := x.named.Find(name)
-	for _, r := range x.named.Answer(id).Resources() {
-		if own, _ := x.named.Find(r.Name); r.Name != of && !x.inherits(r.Name) {
-			x.unset(own)
+	delete(l.inherited, name)
+	id, _ := l.x.named.Find(name)
+	for _, r := range l.x.named.Answer(id).Resources() {
+		if own, _ := l.x.named.Find(r.Name); r.Name != of && !l.inherits(r.Name) {
+			l.unset(own)
 		}
 	}
 }
 
 // passOn leaves what was left to a name that is given up to the other names of it that somebody
 // wants and upstream has not answered: it is still the wildcard's, which replaces it when it is back.
-func (x *index) passOn(name string) {
-	id, ok := x.named.Find(name)
-	restored, inherited := x.inherited[name]
+func (l *loans) passOn(name string) {
+	id, ok := l.x.named.Find(name)
+	restored, inherited := l.inherited[name]
+	delete(l.askAgain, name)
 	if !ok || !inherited {
 		return
 	}
-	own := func(r *cache.Resource) bool { return !x.inherits(r.Name) }
-	for _, r := range x.named.Answer(id).Resources() {
+	own := func(r *cache.Resource) bool { return !l.inherits(r.Name) }
+	for _, r := range l.x.named.Answer(id).Resources() {
 		for other := range names(r) {
-			if to, _ := x.named.Find(other); x.named.Pinned(other) && !slices.ContainsFunc(x.named.Answer(to).Resources(), own) {
-				x.inherited[other] = restored
+			if to, _ := l.x.named.Find(other); l.x.named.Pinned(other) && !slices.ContainsFunc(l.x.named.Answer(to).Resources(), own) {
+				l.inherited[other] = restored
 			}
 		}
 	}
-	x.disown(name, "")
+	l.disown(name, "")
 }
 
 // unset drops the copy that bears a name, and marks all names that led to it. Those to whom the
 // wildcard lends the same are told its TTL.
-func (x *index) unset(own cache.ID) {
-	for name := range names(x.named.Own(own)) {
-		if id, ok := x.named.Find(name); ok {
-			x.markContent(id)
+func (l *loans) unset(own cache.ID) {
+	for name := range names(l.x.named.Own(own)) {
+		if id, ok := l.x.named.Find(name); ok {
+			l.x.marks.mark(id, content)
 		}
 	}
-	member, limited := x.named.Name(own), expires(&x.named.Table, own)
-	x.named.Unset(own, x.next())
-	x.frees(member)
-	w, ok := x.wildcard.Find(member)
-	if !ok || x.wildcard.Own(w) == nil {
+	member, limited := l.x.named.Name(own), expires(&l.x.named.Table, own)
+	l.x.named.Unset(own, l.x.next())
+	l.frees(member)
+	w, ok := l.x.wildcard.Find(member)
+	if !ok || l.x.wildcard.Own(w) == nil {
 		return
 	}
-	still := x.limited(member)
+	still := l.x.answers.limited(member)
 	if limited && !still {
-		x.wildcard.LoseTTL(w, x.next())
+		l.x.wildcard.LoseTTL(w, l.x.next())
 	}
 	if limited || still {
-		x.wildcard.markRenewed(x.wildcard.Own(w))
+		l.x.wildcard.markRenewed(l.x.wildcard.Own(w))
 	}
 }
 
 // frees marks a member of the wildcard's set for those to whom it is lent, and was not as long as
 // one of their names led to a resource of that name on its own lane (WILD-16).
-func (x *index) frees(member string) {
-	if x.wildcard.Aliased() > 0 {
-		x.markLent(member, x.lentTo(member, x.touched[:0]))
+func (l *loans) frees(member string) {
+	if l.x.wildcard.Aliased() > 0 {
+		l.markLent(member, l.lentTo(member, l.x.touched[:0]))
 	}
 }
 
 // freed are the names of a client to which this is so since it has given others up.
-func (x *index) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
-	if x.wildcard.Aliased() == 0 || len(s.ids) == 0 {
+func (l *loans) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
+	if l.x.wildcard.Aliased() == 0 || len(s.ids) == 0 {
 		return nil
 	}
-	v := View{s, x}
+	v := View{s, l.x}
 	for _, id := range given {
-		for _, r := range x.named.Answer(id).Resources() {
+		for _, r := range l.x.named.Answer(id).Resources() {
 			if !v.owns(r.Name) {
-				freed = x.lentTo(r.Name, freed)
+				freed = l.lentTo(r.Name, freed)
 			}
 		}
 	}
@@ -221,15 +230,13 @@ func (x *index) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
 }
 
 // markLent marks what is lent of a member to names, or was, for those to whom it is.
-func (x *index) markLent(member string, to []cache.ID) {
-	x.touched = to
+func (l *loans) markLent(member string, to []cache.ID) {
+	l.x.touched = to
 	for _, id := range distinct(to) {
-		if x.fades(id); !x.wants(id) {
-			continue
-		}
-		for _, s := range x.interest[id] {
-			if !(View{s, x}).owns(member) {
-				x.wake(s.subscriber.mark(s, mark{id: id}))
+		l.x.linger.changes(id)
+		for _, s := range l.x.interest.of(id) {
+			if !(View{s, l.x}).owns(member) {
+				l.x.marks.one(s, id, content)
 			}
 		}
 	}
@@ -237,32 +244,19 @@ func (x *index) markLent(member string, to []cache.ID) {
 
 // markUnlent marks a name for those to whom the wildcard lends nothing by it, since they have
 // that by a name of its own.
-func (x *index) markUnlent(id cache.ID) {
-	if !x.wants(id) {
-		return // it lingers, perhaps since it was loaded from disk
-	}
-	for _, s := range x.interest[id] {
-		if (View{s, x}).Answer(id).State == cache.Absent {
-			x.wake(s.subscriber.mark(s, mark{id: id}))
+func (l *loans) markUnlent(id cache.ID) {
+	for _, s := range l.x.interest.of(id) {
+		if (View{s, l.x}).Answer(id).State == cache.Absent {
+			l.x.marks.one(s, id, content)
 		}
 	}
-}
-
-// loan is what the wildcard lends to a name, if anything.
-func (x *index) loan(id cache.ID) (a cache.Answer) {
-	if x.borrows(id) {
-		if w, ok := x.wildcard.Find(x.named.Name(id)); ok {
-			a = x.wildcard.Answer(w)
-		}
-	}
-	return a
 }
 
 // Answer is what a subscribed name leads to. Nothing is lent to it of what another of
 // the client's names has on its own lane: a client takes a resource from one Table,
 // or it would go back and forth between two (WILD-16).
 func (v View) Answer(id cache.ID) cache.Answer {
-	a, b := v.x.named.Answer(id), v.x.loan(id)
+	a, b := v.x.named.Answer(id), v.x.answers.loan(id)
 	if b.State != cache.Present {
 		return a
 	}
@@ -293,29 +287,5 @@ func (v View) owns(name string) bool {
 	return ok && v.x.named.Own(id) != nil && goesBy(v.x.named.Own(id), func(asked string) bool {
 		_, has := v.Lookup(asked)
 		return has
-	})
-}
-
-// wasLent: who asked for the name of a resource was given exactly this from the
-// wildcard's copy, and need not be told again (DOWN-DELTA-14); since is when it became that. Those
-// who asked for an alias of it know themselves what they were told.
-func (x *index) wasLent(r *cache.Resource) (since cache.Seq, was bool) {
-	id, ok := x.named.Find(r.Name)
-	if !ok {
-		return 0, false
-	}
-	a := x.loan(id)
-	return max(a.Seq, x.named.Vanished(id)), a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0
-}
-
-// lentAlias: the wildcard has lent a resource of that content to one of its aliases.
-func (x *index) lentAlias(r *cache.Resource) bool {
-	return slices.ContainsFunc(r.Aliases, func(alias string) bool {
-		id, ok := x.named.Find(alias)
-		if !ok {
-			return false
-		}
-		a := x.loan(id)
-		return a.State == cache.Present && slices.ContainsFunc(a.Resources(), func(l *cache.Resource) bool { return l.Name == r.Name && l.Version == r.Version })
 	})
 }

@@ -81,7 +81,7 @@ func (v View) News(after cache.Seq) (n *News, ok bool) {
 	if len(v.s.ids) > 0 {
 		return nil, false
 	}
-	b := &v.x.board
+	b := &v.x.wildcard.board
 	if at := v.x.latest; b.from == nil || b.at != at {
 		*b = board{at: at, from: make(map[cache.Seq]*News)}
 	}

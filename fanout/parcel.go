@@ -24,8 +24,8 @@ func (x *index) handNamed(r *cache.Resource, changed, told bool) {
 		return
 	}
 	for name := range names(r) {
-		if id, ok := x.named.Find(name); ok && x.wants(id) {
-			for _, s := range x.interest[id] {
+		if id, ok := x.named.Find(name); ok {
+			for _, s := range x.interest.of(id) {
 				x.hand(s, r, changed && !(told && name == r.Name))
 			}
 		}
@@ -37,12 +37,12 @@ func (x *index) handMember(r *cache.Resource, changed bool) {
 	if !r.DoNotCache {
 		return
 	}
-	for _, s := range x.wildcards {
+	for _, s := range x.interest.of(wildcardID) {
 		x.hand(s, r, changed)
 	}
 	for name := range names(r) {
-		if id, ok := x.named.Find(name); ok && x.wants(id) && x.borrows(id) {
-			for _, s := range x.interest[id] {
+		if id, ok := x.named.Find(name); ok && x.answers.borrows(id) {
+			for _, s := range x.interest.of(id) {
 				x.hand(s, r, changed)
 			}
 		}
@@ -60,7 +60,7 @@ func (x *index) hand(s *Subscription, r *cache.Resource, news bool) {
 	}
 	s.parcels[r.Name] = parcel{r, asked || s.parcels[r.Name].asked}
 	if asked {
-		x.wake(s.subscriber.mark(s, mark{kind: again}))
+		x.marks.one(s, wildcardID, again)
 	}
 }
 
@@ -153,10 +153,5 @@ func (v View) Handed(told bool) (asked []*cache.Resource) {
 
 // holds: the client's interest leads to exactly this resource.
 func (v View) holds(r *cache.Resource) bool {
-	for _, t := range []*cache.Table{&v.x.named.Table, &v.x.wildcard.Table} {
-		if id, ok := t.Find(r.Name); ok && t.State(id) == cache.Present && t.Own(id).Version == r.Version {
-			return v.Covers(r.Name)
-		}
-	}
-	return false
+	return v.x.answers.here(r.Name, r.Version) != nil && v.Covers(r.Name)
 }

@@ -78,12 +78,15 @@ func (u *Unasked) leave(r *cache.Resource) {
 // shown is what the stream that carries a type's names has shown of it, as far as no
 // Table has it. All of it dies with the stream.
 type shown struct {
+	hub   *Hub
+	table *cache.Table // of the lane of names
+
 	stream uint64 // zero: nothing yet
 	// unasked: something that nobody had asked for. An answer may be on its way to names
-	// that were given up on this stream, which are left (H-32); nil: to none, and if they
-	// are too many to remember, to any.
+	// that were given up on this stream (H-32); nil: to none, and if they are too many to
+	// remember, to any.
 	unasked bool
-	left    map[string]struct{}
+	givenUp map[string]struct{}
 	// kept are those resources, the longest unchanged first, and by is the name under
 	// which one that has aliases is kept.
 	kept *simplelru.LRU[string, cache.Received]
@@ -98,45 +101,45 @@ type shown struct {
 }
 
 // remembers: there is something to know of the stream, as long as it lives.
-func (s *shown) remembers() bool { return s.unasked || s.all || len(s.gone)+len(s.left) > 0 }
+func (s *shown) remembers() bool { return s.unasked || s.all || len(s.gone)+len(s.givenUp) > 0 }
 
-// show takes in an Update on the lane of names, before it is applied.
-func (x *index) show(u *cache.Update) {
-	if u.Stream == 0 || !x.hub.Properties(x.url).FullState {
+// hears takes in what the stream says on the lane of names of a full-state type, before it is applied.
+func (s *shown) hears(u *cache.Update) {
+	if u.Stream == 0 {
 		return
 	}
-	x.shows(u.Stream)
-	if u.Full && x.shown.kept != nil {
-		x.keepOnly(u)
+	s.begin(u.Stream)
+	if u.Full && s.kept != nil {
+		s.keepOnly(u)
 	}
 	for _, name := range u.Removed {
-		x.unkeep(name)
-		delete(x.shown.gone, name)
+		s.unkeep(name)
+		delete(s.gone, name)
 	}
 	for _, e := range u.Errors {
 		if e.Status.GetCode() == cache.NotFound {
-			x.unkeep(e.Name)
-			delete(x.shown.gone, e.Name)
+			s.unkeep(e.Name)
+			delete(s.gone, e.Name)
 		}
 	}
 	for _, r := range u.Set {
-		delete(x.shown.early, r.Name)
-		x.unkeep(r.Name) // there is a newer one, here or in the Table
-		delete(x.shown.gone, r.Name)
+		delete(s.early, r.Name)
+		s.unkeep(r.Name) // there is a newer one, here or in the Table
+		delete(s.gone, r.Name)
 	}
 }
 
-// shows notes which stream carries a full-state type's names: it has said something, or was
+// begin notes which stream carries a full-state type's names: it has said something, or was
 // shown versions, so that what has them counts as delivered.
-func (x *index) shows(stream uint64) {
-	if x.shown.stream != 0 && x.shown.stream != stream {
-		x.unshow()
+func (s *shown) begin(stream uint64) {
+	if s.stream != 0 && s.stream != stream {
+		s.end()
 	}
-	x.shown.stream = stream
+	s.stream = stream
 }
 
 // keepOnly drops what a response with all there is does not list.
-func (x *index) keepOnly(u *cache.Update) {
+func (s *shown) keepOnly(u *cache.Update) {
 	listed := make(map[string]struct{}, len(u.Set)+len(u.Kept))
 	for _, r := range u.Set {
 		listed[r.Name] = struct{}{}
@@ -144,73 +147,73 @@ func (x *index) keepOnly(u *cache.Update) {
 	for _, name := range u.Kept {
 		listed[name] = struct{}{}
 	}
-	for _, name := range x.shown.kept.Keys() {
+	for _, name := range s.kept.Keys() {
 		if _, ok := listed[name]; !ok {
-			x.unkeep(name)
+			s.unkeep(name)
 		}
 	}
 }
 
-// keepUnasked takes in a resource that nobody has asked for. It reports how many go for
+// take takes in a resource that nobody has asked for. It reports how many go for
 // that: this one, if it is not kept, and those that make room for it.
-func (x *index) keepUnasked(r cache.Received) (dropped int) {
-	if x.shown.stream == 0 || x.hub.config.Unasked == nil {
+func (s *shown) take(r cache.Received) (dropped int) {
+	if s.stream == 0 || s.hub.config.Unasked == nil {
 		return 1
 	}
-	if x.shown.unasked = x.shown.unasked || !x.left(r.Resource); x.shown.unasked {
-		return x.keep(r)
+	if s.unasked = s.unasked || !s.late(r.Resource); s.unasked {
+		return s.keep(r)
 	}
-	x.goes(r.Name)
+	s.goes(r.Name)
 	return 1
 }
 
-// leaves remembers a name that is given up.
-func (x *index) leaves(name string) {
-	if x.shown.left == nil {
-		x.shown.left = make(map[string]struct{})
+// giveUp remembers a name that is given up.
+func (s *shown) giveUp(name string) {
+	if s.givenUp == nil {
+		s.givenUp = make(map[string]struct{})
 	}
-	if len(x.shown.left) < x.hub.bounds.Gone {
-		x.shown.left[name] = struct{}{}
+	if len(s.givenUp) < s.hub.bounds.Gone {
+		s.givenUp[name] = struct{}{}
 	}
 }
 
-// left: a resource may be the answer to a name that was given up on this stream.
-func (x *index) left(r *cache.Resource) bool {
-	return len(x.shown.left) >= x.hub.bounds.Gone || goesBy(r, func(name string) bool {
-		_, left := x.shown.left[name]
-		return left
+// late: a resource may be the answer to a name that was given up on this stream.
+func (s *shown) late(r *cache.Resource) bool {
+	return len(s.givenUp) >= s.hub.bounds.Gone || goesBy(r, func(name string) bool {
+		_, givenUp := s.givenUp[name]
+		return givenUp
 	})
 }
 
 // keep keeps a resource, if there is room, and reports how many go.
-func (x *index) keep(r cache.Received) (dropped int) {
-	budget := x.hub.config.Unasked
+func (s *shown) keep(r cache.Received) (dropped int) {
+	budget := s.hub.config.Unasked
 	if r.TTL != 0 || r.DoNotCache || r.Negative || int64(r.Size()) > budget.max.Load() {
-		x.goes(r.Name) // it is asked for again when somebody wants it
+		s.goes(r.Name) // it is asked for again when somebody wants it
 		return 1
 	}
-	if x.shown.kept == nil {
+	if s.kept == nil {
 		// The only error is a size below one. How many there may be is a matter of bytes.
-		x.shown.kept, _ = simplelru.NewLRU(int(^uint(0)>>1), func(name string, r cache.Received) { x.unkept(r) })
-		x.shown.by = make(map[string]string)
+		s.kept, _ = simplelru.NewLRU(int(^uint(0)>>1), func(name string, r cache.Received) { s.unkept(r) })
+		s.by = make(map[string]string)
 	}
-	x.unkeep(r.Name)
+	s.unkeep(r.Name)
 	shared := budget.take(r.Resource)
-	for shared == nil && x.makeRoom() {
+	for shared == nil && s.makeRoom() {
 		shared = budget.take(r.Resource)
 		dropped++
 	}
 	if shared == nil {
-		x.goes(r.Name)
+		s.goes(r.Name)
 		return dropped + 1
 	}
 	r.Resource = shared
-	x.shown.kept.Add(r.Name, r)
+	s.kept.Add(r.Name, r)
 	for _, alias := range r.Aliases {
-		x.shown.by[alias] = r.Name
+		s.by[alias] = r.Name
 	}
-	x.hub.unasked.Add(int64(r.Size()))
-	for x.hub.unasked.Load() > budget.max.Load() && x.makeRoom() {
+	s.hub.unasked.Add(int64(r.Size()))
+	for s.hub.unasked.Load() > budget.max.Load() && s.makeRoom() {
 		dropped++
 	}
 	return dropped
@@ -227,7 +230,7 @@ func (x *index) bodies(id cache.ID) (bodies []cache.Received) {
 		}
 		own, _ := x.named.Find(r.Name)
 		b := cache.Received{Resource: r, Upstream: x.named.Upstream(own)}
-		if ends, _, _ := x.named.Ends(own); !ends.IsZero() || x.loaded(r) {
+		if ends, _, _ := x.named.Ends(own); !ends.IsZero() || x.restored.resource(r) {
 			b.TTL = 1 // it is not kept
 		}
 		bodies = append(bodies, b)
@@ -235,94 +238,92 @@ func (x *index) bodies(id cache.ID) (bodies []cache.Received) {
 	return bodies
 }
 
-// givenUp takes in bodies that nobody wants any more. Where upstream shows what nobody
+// release takes in bodies that nobody wants any more. Where upstream shows what nobody
 // has asked for they join that; else they go (UP-8).
-func (x *index) givenUp(bodies []cache.Received) {
+func (s *shown) release(bodies []cache.Received) {
 	for _, b := range bodies {
 		switch {
-		case x.named.Has(b.Name):
-		case x.shown.unasked:
-			x.keep(b)
+		case s.table.Has(b.Name):
+		case s.unasked:
+			s.keep(b)
 		default:
-			x.goes(b.Name)
+			s.goes(b.Name)
 		}
 	}
 }
 
 // makeRoom drops what has not changed for longest. It looks at this type alone: each
 // has a lock of its own.
-func (x *index) makeRoom() bool {
-	name, _, ok := x.shown.kept.RemoveOldest()
+func (s *shown) makeRoom() bool {
+	name, _, ok := s.kept.RemoveOldest()
 	if ok {
-		x.goes(name)
+		s.goes(name)
 	}
 	return ok
 }
 
 // unkeep drops a resource from those that are kept.
-func (x *index) unkeep(name string) {
-	if x.shown.kept != nil {
-		x.shown.kept.Remove(name)
+func (s *shown) unkeep(name string) {
+	if s.kept != nil {
+		s.kept.Remove(name)
 	}
 }
 
 // unkept gives back what was kept.
-func (x *index) unkept(r cache.Received) {
+func (s *shown) unkept(r cache.Received) {
 	for _, alias := range r.Aliases {
-		if x.shown.by[alias] == r.Name {
-			delete(x.shown.by, alias)
+		if s.by[alias] == r.Name {
+			delete(s.by, alias)
 		}
 	}
-	x.hub.unasked.Add(-int64(r.Size()))
-	x.hub.config.Unasked.leave(r.Resource)
+	s.hub.unasked.Add(-int64(r.Size()))
+	s.hub.config.Unasked.leave(r.Resource)
 }
 
 // goes remembers that upstream has shown a resource, and that it is not here any more.
-func (x *index) goes(name string) {
+func (s *shown) goes(name string) {
 	switch {
-	case x.shown.stream == 0 || x.shown.all || x.named.Origin().SotW: // SotW answers every request
-	case len(x.shown.gone) >= x.hub.bounds.Gone:
-		x.shown.gone, x.shown.all = nil, true
+	case s.stream == 0 || s.all || s.table.Origin().SotW: // SotW answers every request
+	case len(s.gone) >= s.hub.bounds.Gone:
+		s.gone, s.all = nil, true
 	default:
-		if x.shown.gone == nil {
-			x.shown.gone = make(map[string]struct{})
+		if s.gone == nil {
+			s.gone = make(map[string]struct{})
 		}
-		x.shown.gone[name] = struct{}{}
+		s.gone[name] = struct{}{}
 	}
 }
 
-// wasShown: upstream has shown a name on a stream, has not removed it since, and it is
+// has: upstream has shown a name on a stream, has not removed it since, and it is
 // not here: that the stream says nothing of it any more means nothing (UP-19).
-func (x *index) wasShown(name string, stream uint64) bool {
-	if x.shown.stream == 0 || x.shown.stream != stream {
+func (s *shown) has(name string, stream uint64) bool {
+	if s.stream == 0 || s.stream != stream {
 		return false
 	}
-	_, gone := x.shown.gone[name]
-	return gone || x.shown.all
+	_, gone := s.gone[name]
+	return gone || s.all
 }
 
-// recall puts into the Table what is kept under a name that somebody asks for.
-func (x *index) recall(name string) {
-	if x.shown.kept == nil {
-		return
+// recall hands over what is kept under a name that somebody asks for.
+func (s *shown) recall(name string) (r cache.Received, ok bool) {
+	if s.kept == nil {
+		return r, false
 	}
-	if by, ok := x.shown.by[name]; ok {
+	if by, ok := s.by[name]; ok {
 		name = by
 	}
-	r, ok := x.shown.kept.Peek(name)
-	if !ok {
-		return
+	if r, ok = s.kept.Peek(name); ok {
+		s.unkeep(name)
 	}
-	x.unkeep(name)
-	_, _ = x.named.Set(r.Resource, r.Upstream, x.next(), nil)
+	return r, ok
 }
 
 // mayBeOld notes a resource that may be an old answer.
-func (x *index) mayBeOld(name string) {
-	if x.shown.early == nil {
-		x.shown.early = make(map[string]struct{})
+func (s *shown) mayBeOld(name string) {
+	if s.early == nil {
+		s.early = make(map[string]struct{})
 	}
-	x.shown.early[name] = struct{}{} // no more than the Table has
+	s.early[name] = struct{}{} // no more than the Table has
 }
 
 // Early are those of some names of which the copy may be an old answer on the stream that
@@ -345,12 +346,12 @@ func (h *Hub) Early(t cache.TypeURL, names []string, stream uint64) (early, rest
 	return early, rest
 }
 
-// unshow forgets what a stream has shown.
-func (x *index) unshow() {
-	if x.shown.kept != nil {
-		x.shown.kept.Purge()
+// end forgets what a stream has shown.
+func (s *shown) end() {
+	if s.kept != nil {
+		s.kept.Purge()
 	}
-	x.shown = shown{}
+	*s = shown{hub: s.hub, table: s.table}
 }
 
 // Over says that a stream has ended.
@@ -358,7 +359,7 @@ func (h *Hub) Over(stream uint64) {
 	for _, x := range h.all() {
 		x.mu.Lock()
 		if x.shown.stream == stream || x.shown.stream == 0 {
-			x.unshow()
+			x.shown.end()
 		}
 		x.mu.Unlock()
 		h.drop(x)
@@ -370,7 +371,7 @@ func (h *Hub) Over(stream uint64) {
 func (h *Hub) Close() {
 	for _, x := range h.all() {
 		x.mu.Lock()
-		x.unshow()
+		x.shown.end()
 		x.mu.Unlock()
 	}
 }

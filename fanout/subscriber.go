@@ -54,12 +54,6 @@ type Marks struct {
 	Source *cache.Source
 }
 
-type mark struct {
-	kind     kind
-	wildcard bool     // of the wildcard's set, or
-	id       cache.ID // of a name
-}
-
 // kind is what a mark says.
 type kind uint8
 
@@ -70,44 +64,41 @@ const (
 	again
 )
 
-// mark notes a change; it returns the Subscriber if it has to be woken. Its
-// caller holds the lock of s's index.
-func (m *Subscriber) mark(s *Subscription, k mark) *Subscriber {
-	if k.kind == renewed && !m.ttl {
-		return nil // TTL-7
+// mark notes a change of a name, or of the wildcard's set; woken: the Subscriber has to be woken.
+// Its caller holds the lock of s's index.
+func (m *Subscriber) mark(s *Subscription, id cache.ID, k kind) (woken bool) {
+	if k == renewed && !m.ttl {
+		return false // TTL-7
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	first := len(m.dirty) == 0
-	if c := s.index.source; c != nil && m.asks && s.marks.Source.Adds(c) {
-		s.index.concerns(s.marks.Source.Fits(c))
-		s.marks.Source = s.marks.Source.With(c)
+	if by := &s.index.marks; by.source != nil && m.asks && s.marks.Source.Adds(by.source) {
+		by.concerns(s.marks.Source.Fits(by.source))
+		s.marks.Source = s.marks.Source.With(by.source)
 	}
 	if !s.dirty {
 		s.dirty = true
 		m.dirty = append(m.dirty, s)
 	}
 	add := func(ids []cache.ID) []cache.ID {
-		return s.bounded(append(ids, k.id), 2*len(s.ids)+s.index.hub.bounds.Marks)
+		return s.bounded(append(ids, id), 2*len(s.ids)+s.index.hub.bounds.Marks)
 	}
 	switch {
-	case k.kind == again:
+	case k == again:
 		s.marks.Again = true
-	case k.kind == renewed && k.wildcard:
+	case k == renewed && id == wildcardID:
 		s.marks.WildcardRenewed = true
-	case k.kind == renewed:
+	case k == renewed:
 		s.marks.Renewed = add(s.marks.Renewed)
-	case k.wildcard:
+	case id == wildcardID:
 		s.marks.Wildcard = true
-	case k.kind == failure:
+	case k == failure:
 		s.marks.Errors = add(s.marks.Errors)
 	default:
 		s.marks.Content = add(s.marks.Content)
 	}
-	if first {
-		return m
-	}
-	return nil
+	return first
 }
 
 // bounded drops repetitions, and names that were given up meanwhile, once there are more than

@@ -55,9 +55,7 @@ func (h *Hub) Subscribe(t cache.TypeURL, m *Subscriber) *Subscription {
 		x := h.index(t)
 		x.mu.Lock()
 		if !x.dropped {
-			x.nextNumber++
-			x.subscriptions++
-			s := &Subscription{index: x, subscriber: m, number: x.nextNumber}
+			s := &Subscription{index: x, subscriber: m, number: x.interest.open()}
 			x.mu.Unlock()
 			return s
 		}
@@ -131,7 +129,7 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 		}
 	}
 	drops.done()
-	asked.Freed = x.freed(s, drops.ids)
+	asked.Freed = x.loans.freed(s, drops.ids)
 	if !s.wildcard {
 		asked.Left = nil
 	}
@@ -193,11 +191,11 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 	s.subscribe(asked.Names)
 	for _, id := range gone {
 		// What the client has by this name may not be what the wildcard has.
-		asked.Wildcard = asked.Wildcard || s.wildcard && x.differs(id)
+		asked.Wildcard = asked.Wildcard || s.wildcard && x.answers.differs(id)
 		delete(s.awaited, x.named.Name(id))
 		x.unwant(s, id, now)
 	}
-	asked.Freed = x.freed(s, gone)
+	asked.Freed = x.loans.freed(s, gone)
 	return asked
 }
 
@@ -210,7 +208,7 @@ func (s *Subscription) Close(now time.Time) {
 	defer x.mu.Unlock()
 	if !s.closed {
 		s.closed = true
-		x.subscriptions--
+		x.interest.subscriptions--
 		for _, id := range s.ids {
 			x.unwant(s, id, now)
 		}

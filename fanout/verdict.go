@@ -39,7 +39,7 @@ func (v View) SetVerdict(brought bool) Verdict {
 		return Copy
 	case !v.x.wildcard.synced:
 		return Unknown
-	case brought && (v.x.wildcard.restored.set || v.x.wildcard.doubts.beside(&v.x.wildcard.Table)):
+	case brought && (v.x.restored.set || v.x.wildcard.doubts.beside(&v.x.wildcard.Table)):
 		return Doubt
 	}
 	return Copy
@@ -57,7 +57,7 @@ func (v View) Doubted(name string) bool {
 
 func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {
 	switch {
-	case a.State == cache.Present && brought && x.restored(id):
+	case a.State == cache.Present && brought && x.restored.leads(id):
 		return Doubt
 	case a.State == cache.Present:
 		return Copy
@@ -77,9 +77,9 @@ func (v View) Withhold(withheld bool) { v.x.withhold(v.s, withheld) }
 func (x *index) withhold(s *Subscription, withheld bool) {
 	switch {
 	case withheld && !s.withheld:
-		x.withheld++
+		x.interest.withheld++
 	case !withheld && s.withheld:
-		x.withheld--
+		x.interest.withheld--
 	}
 	s.withheld = withheld
 }
@@ -90,8 +90,8 @@ func (x *index) withhold(s *Subscription, withheld bool) {
 func (h *Hub) Unproven(t cache.TypeURL) (unproven bool) {
 	h.look(t, func(x *index) {
 		w := &x.wildcard
-		doubted := x.withheld > 0 && w.doubts.any()
-		unproven = w.held && (!w.synced || w.restored.set || doubted || len(w.Unconfirmed()) > 0)
+		doubted := x.interest.withheld > 0 && w.doubts.any()
+		unproven = w.held && (!w.synced || x.restored.set || doubted || len(w.Unconfirmed()) > 0)
 	})
 	return unproven
 }

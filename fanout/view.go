@@ -142,12 +142,7 @@ func (v View) Resource(name string) *cache.Resource {
 
 // Here is a resource in exactly this version, if either lane has it.
 func (v View) Here(name, version string) *cache.Resource {
-	for _, t := range []*cache.Table{&v.x.named.Table, &v.x.wildcard.Table} {
-		if id, ok := t.Find(name); ok && t.Own(id) != nil && t.Own(id).Version == version {
-			return t.Own(id)
-		}
-	}
-	return nil
+	return v.x.answers.here(name, version)
 }
 
 // named reports whether the client's names lead to a resource of this name: it bears one of them,
@@ -167,7 +162,7 @@ func (v View) Leads(name string) bool { return v.owns(name) || v.lent(v.Member(n
 func (v View) lent(member *cache.Resource) bool {
 	return member != nil && slices.ContainsFunc(member.Aliases, func(alias string) bool {
 		id, ok := v.Lookup(alias)
-		return ok && v.x.borrows(id)
+		return ok && v.x.answers.borrows(id)
 	})
 }
 

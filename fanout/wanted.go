@@ -45,7 +45,7 @@ func (w *Wanted) mark(lane Lane, first bool) {
 // which of them is looked up when upstream asks. A name that is noted is pinned.
 func (x *index) changed(id cache.ID) {
 	l := x.laneOf(id)
-	x.hub.wanted.mark(l.address(), l.dirty.len == 0)
+	x.hub.wanted.mark(l.kind.address(), l.dirty.len == 0)
 	if !l.dirty.has(id) {
 		l.dirty.add(id, struct{}{})
 	}
@@ -147,14 +147,13 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 				if again {
 					i.Again = append(i.Again, name)
 				}
-				if _, again := x.askAgain[name]; again && !lane.Wildcard {
-					delete(x.askAgain, name)
+				if !lane.Wildcard && x.loans.takeAgain(name) {
 					i.Anew = append(i.Anew, name)
 				}
 				continue
 			}
-			if l.wildcard {
-				x.forgetWildcard()
+			if lane.Wildcard {
+				x.wildcard.forget()
 			} else {
 				x.forget(name, remains)
 			}
@@ -210,10 +209,10 @@ func (h *Hub) Asked(lane Lane, names []string) (doubtful []string) {
 func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, shown []string) {
 	h.look(t, func(x *index) {
 		for _, name := range names {
-			if id, ok := x.silent(name, stream); !ok || !x.wants(id) {
+			if id, ok := x.named.silent(name, stream); !ok || !x.wants(id) {
 				continue
 			}
-			if x.wasShown(name, stream) {
+			if x.shown.has(name, stream) {
 				shown = append(shown, name)
 			} else {
 				silent = append(silent, name)
@@ -228,7 +227,7 @@ func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, sh
 func (h *Hub) Lacking(t cache.TypeURL, names []string, stream uint64) (lacking []string) {
 	h.look(t, func(x *index) {
 		for _, name := range names {
-			_, silent := x.silent(name, stream)
+			_, silent := x.named.silent(name, stream)
 			if id, ok := x.named.Find(name); ok && (silent || x.named.Answer(id).State == cache.Absent) {
 				lacking = append(lacking, name)
 			}
@@ -241,9 +240,9 @@ func (h *Hub) Lacking(t cache.TypeURL, names []string, stream uint64) (lacking [
 // (UP-19).
 func (h *Hub) Absentees(t cache.TypeURL) (names []string) {
 	h.look(t, func(x *index) {
-		for id, subs := range x.interest {
-			if len(subs) > 0 && x.named.Answer(cache.ID(id)).State == cache.Absent {
-				names = append(names, x.named.Name(cache.ID(id)))
+		for id := range x.interest.named() {
+			if x.named.Answer(id).State == cache.Absent {
+				names = append(names, x.named.Name(id))
 			}
 		}
 	})
@@ -264,7 +263,7 @@ func (h *Hub) Resume(lane Lane, origin cache.Origin, stream uint64, resume func(
 }
 
 func (x *index) resume(lane Lane, origin cache.Origin, stream uint64, resume func(from cache.Origin) bool) (names []string, here []cache.Held) {
-	if names = x.lane(lane).desired(); len(names) == 0 {
+	if names = x.lane(lane).kind.desired(); len(names) == 0 {
 		return nil, nil
 	}
 	if !lane.Wildcard {
@@ -277,8 +276,8 @@ func (x *index) resume(lane Lane, origin cache.Origin, stream uint64, resume fun
 		return names, nil
 	}
 	table.Resume(origin)
-	if !lane.Wildcard && !origin.SotW && x.hub.Properties(x.url).FullState {
-		x.shows(stream)
+	if !lane.Wildcard && !origin.SotW && x.fullState() {
+		x.shown.begin(stream)
 	}
 	return names, slices.Collect(table.Known())
 }
@@ -310,7 +309,7 @@ func (x *index) forgetOthers() {
 
 // Names is the whole interest of a lane.
 func (h *Hub) Names(lane Lane) (names []string) {
-	h.look(lane.Type, func(x *index) { names = x.lane(lane).desired() })
+	h.look(lane.Type, func(x *index) { names = x.lane(lane).kind.desired() })
 	return names
 }
 

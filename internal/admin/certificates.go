@@ -22,11 +22,11 @@ func newCertificateMetrics(r *prometheus.Registry) certificateMetrics {
 	m := certificateMetrics{
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "certificate_reloads_total",
-			Help: "Times that certificate files had changed, by what came of it: ok, or failed, when what they hold cannot be used and the last good ones stay.",
+			Help: "Changes of certificate files, by result: ok, or failed, when the files cannot be used and the last good ones stay in use.",
 		}, []string{"result"}),
 		handshakes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "handshake_failures_total",
-			Help: "TLS handshakes that failed, with a control plane (upstream) or a client (downstream), by reason; the certificate may be the relay's or the peer's. A connection on which nothing is said is none.",
+			Help: "TLS handshakes that failed, with a control plane (upstream) or a client (downstream), by reason; the certificate may be the relay's or the peer's. A connection without any data does not count.",
 		}, []string{"hop", "reason"}),
 	}
 	r.MustRegister(m.reloads, m.handshakes)
@@ -68,8 +68,8 @@ func newCertificateCollector(r Relay) *certificateCollector {
 	}
 	return &certificateCollector{
 		relay:  r,
-		expiry: desc("certificate_expiry_timestamp_seconds", "When a certificate in use expires, in seconds since 1970: that of downstream.tls (hop downstream, no address), or of an entry of the list of control planes; file cert is the relay's own, ca the authority by which the peer is judged, of several the one that ends next."),
-		fresh:  desc("certificate_last_reload_successful", "0 while the file on disk has changed and cannot be used, so that the last good one is in use; else 1."),
+		expiry: desc("certificate_expiry_timestamp_seconds", "When a certificate in use expires, in seconds since 1970: that of downstream.tls (hop downstream, no address), or of an entry of the list of control planes; file cert is the relay's own certificate, ca the authority that the peer's must chain to; of several authorities the one that expires first."),
+		fresh:  desc("certificate_last_reload_successful", "0 while the file on disk has changed and cannot be used, so that the last good one stays in use; else 1."),
 	}
 }
 

@@ -96,11 +96,11 @@ func NewMetrics(b Build) *Metrics {
 	}, []string{"role"})
 	m.active = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: prefix + "upstream_active",
-		Help: "Groups that are served by a control plane of the list, with the variant that is spoken to it: delta or sotw.",
+		Help: "Groups that a control plane of the list serves, by the variant that the relay speaks to it: delta or sotw.",
 	}, []string{"address", "mode"})
 	m.connections = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: prefix + "upstream_connections",
-		Help: "Open connections to a control plane of the list. More than one, where there are more groups than streams that it takes on one.",
+		Help: "Open connections to a control plane of the list. More than one if there are more groups than one connection takes streams.",
 	}, []string{"address"})
 	m.registry.MustRegister(m.streams, m.active, m.connections)
 	for _, role := range []upsession.Role{upsession.Main, upsession.Auxiliary, upsession.Solo, upsession.Probe} {
@@ -108,23 +108,23 @@ func NewMetrics(b Build) *Metrics {
 	}
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "upstream_connected",
-		Help: "1 while a stream to the control plane is open. 0 is no fault while nobody subscribes to anything: then none is needed.",
+		Help: "1 while a stream to the control plane is open. 0 is no fault while nobody subscribes to anything, since the relay then needs no stream.",
 	}, func() float64 { return float64(min(m.open.Load(), 1)) }))
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: prefix + "upstream_stale_seconds",
-		Help: "Seconds since the last stream to the control plane ended: how old what is served may be. Before the first one it is the age of what was loaded from disk. 0 while one is open, and while there is nothing.",
+		Help: "Seconds since the last stream to the control plane ended, and so the possible age of the resources. Before the first stream it is the age of the snapshot. 0 while a stream is open, and while the relay has no resources.",
 	}, m.stale))
 	m.lastMessage = gauge("upstream_last_message_timestamp_seconds", "When the control plane last sent a response, in seconds since 1970; 0 is never.")
 	m.backoff = gauge("upstream_backoff_seconds", "The wait before the next attempt to open a stream to the control plane; 0 while one is open.")
 	m.reconnects = counter("upstream_reconnects_total", "Streams to the control plane that ended or could not be opened, by reason.", "reason")
-	m.checks = counter("upstream_checks_total", "Times a control plane of the list was asked, on a silent connection, whether anybody is there, by what came of it: there, silent, or unclear.", "address", "result")
+	m.checks = counter("upstream_checks_total", "Health checks of a control plane of the list on a silent connection, by result: there, silent, or unclear.", "address", "result")
 	m.received = counter("upstream_responses_total", "Responses received from the control plane.", "type")
-	m.nacksSent = counter("upstream_nacks_sent_total", "Responses of the control plane that were rejected as malformed.", "type")
+	m.nacksSent = counter("upstream_nacks_sent_total", "Responses of the control plane that the relay rejected as malformed.", "type")
 	m.resourcesIn = counter("upstream_resources_received_total", "Resources in the control plane's responses, and names it removed.", "type", "op")
-	m.dropped = counter("upstream_dropped_total", "Responses of the control plane that were not used, by reason.", "reason")
-	m.unasked = counter("upstream_unasked_dropped_total", "Resources in the control plane's responses that no client of the group subscribes to and that are not kept, for want of room (cache.max_unasked_bytes) or because of their type.", "type")
+	m.dropped = counter("upstream_dropped_total", "Responses of the control plane that the relay did not use, by reason.", "reason")
+	m.unasked = counter("upstream_unasked_dropped_total", "Resources in the control plane's responses that no client of the group subscribes to and that the relay does not keep, because of cache.max_unasked_bytes or of their type.", "type")
 	m.expired = counter("resources_expired_total", "Resources whose TTL ran out because the control plane did not renew it.", "type")
-	m.quarantined = gauge("upstream_quarantined_types", "Types that the control plane refuses by ending the stream; they are asked for on streams of their own.")
+	m.quarantined = gauge("upstream_quarantined_types", "Types that the control plane refuses by ending the stream; the relay asks for them on streams of their own.")
 
 	m.connects = counter("client_connects_total", "Client streams opened.", "protocol")
 	m.disconnects = counter("client_disconnects_total", "Client streams ended, by reason.", "reason")
@@ -141,7 +141,7 @@ func NewMetrics(b Build) *Metrics {
 	}, []string{"type"})
 	m.propagation = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:                           prefix + "propagation_seconds",
-		Help:                           "Time from receiving a change from the control plane to handing it to the transport for a client; of changes that are told together, from the oldest. With tracing it has exemplars.",
+		Help:                           "Time from receiving a change from the control plane to handing it to the transport for a client; from the oldest of the changes in a response. With tracing it has exemplars.",
 		Buckets:                        []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		NativeHistogramBucketFactor:    1.1,
 		NativeHistogramMaxBucketNumber: 160,
@@ -149,9 +149,9 @@ func NewMetrics(b Build) *Metrics {
 	m.panics = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_panics_total", Help: "Client streams ended because of a bug in the relay; the log has the stack."})
 
 	m.stalls = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_stalls_total", Help: "Client streams ended because the client did not read for downstream.stall_timeout."})
-	m.limited = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "rate_limited_total", Help: "Requests after which a stream had to wait, because it sends more than downstream.request_rate."})
-	m.oversized = counter("oversized_total", "What exceeds downstream.max_response_bytes: a resource that was left out of a response, or a SotW response that was sent all the same. The log has the names.", "type", "what")
-	m.refusals = counter("client_type_refusals_total", "Types refused to a client whose other types are served, by reason, and by what the client is told: an error for each name (errors), or nothing, where it asks for all there is. The log says more.", "type", "reason", "told")
+	m.limited = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "rate_limited_total", Help: "Requests after which the relay paused reading a stream, because it sends more than downstream.request_rate."})
+	m.oversized = counter("oversized_total", "Resources and responses that exceed downstream.max_response_bytes: a resource is left out of its response, a SotW response is sent nevertheless. The log has the names.", "type", "what")
+	m.refusals = counter("client_type_refusals_total", "Refusals of one type to a client whose other types are served, by reason, and by what the client gets: an error for each name (errors), or nothing where it subscribes to the wildcard. The log says more.", "type", "reason", "told")
 	m.snapshot = newSnapshotMetrics(m.registry)
 	m.certificates = newCertificateMetrics(m.registry)
 	m.reload = newReloadMetrics(m.registry)

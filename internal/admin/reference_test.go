@@ -96,9 +96,9 @@ func TestMetricsReference(t *testing.T) {
 
 <!-- Written by go generate ./internal/admin; edit the help texts there. -->
 
-On ` + "`/metrics`" + `, with those of the Go runtime (` + "`go_*`" + `) and of the process (` + "`process_*`" + `). Labels are closed sets: no metric has a label
-for a client, a node or a resource. All series are there from the start, at 0. Alerts on them are in
-[deploy/prometheus/rules.yaml](../deploy/prometheus/rules.yaml), and what to do about each in [operations.md](operations.md).
+` + "`/metrics`" + ` has these, and the metrics of the Go runtime (` + "`go_*`" + `) and of the process (` + "`process_*`" + `). The values of labels are closed sets: no metric has a label
+for a client, a node or a resource. All series exist from the start, with the value 0. [deploy/prometheus/rules.yaml](../deploy/prometheus/rules.yaml) has alerts on them,
+and [operations.md](operations.md#alerts) says what to do about each.
 
 Types are ` + "`CDS`, `EDS`, `LDS`, `RDS`" + ` and so on, and ` + "`other`" + ` for those that the relay has no name for.
 

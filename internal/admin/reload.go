@@ -13,8 +13,8 @@ type reloadMetrics struct{ ok, at prometheus.Gauge }
 
 func newReloadMetrics(r *prometheus.Registry) reloadMetrics {
 	m := reloadMetrics{
-		ok: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "config_last_reload_successful", Help: "1 if the configuration was in order when it was last read, 0 if it was refused and the one before is in force."}),
-		at: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "config_last_reload_success_timestamp_seconds", Help: "When the configuration was last read and in order, in seconds since 1970: at the start, at least."}),
+		ok: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "config_last_reload_successful", Help: "1 if the configuration had no mistake when it was last read, 0 if it was refused and the previous one is in force."}),
+		at: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "config_last_reload_success_timestamp_seconds", Help: "When the configuration was last read without a mistake, in seconds since 1970; at first the start."}),
 	}
 	r.MustRegister(m.ok, m.at)
 	m.reloaded(true, time.Now())

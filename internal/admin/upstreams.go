@@ -40,9 +40,9 @@ func newUpstreamCollector(r Relay) *upstreamCollector {
 	return &upstreamCollector{
 		relay:  r,
 		named:  make(map[string]bool),
-		up:     desc("upstream_up", "1 if the control plane keeps current all that clients hold and wait for, also if nobody subscribes to anything. 0 if a group is waiting, silent, refused or down (see upstream_groups): for some seconds at a reconnect, and for longer when somebody should look."),
-		groups: desc("upstream_groups", "Groups by how they are kept current, each by its worst type: idle (no client subscribes), current, waiting (asked, or being connected, and no answer yet), silent (the control plane is there and says nothing of a type), refused (it ends the streams) or down (it cannot be reached, or has stopped answering).", "state"),
-		state:  desc("upstream_state", "Groups by how a control plane of the list serves them: as upstream_groups, or standby where another one is in use. A group has its own series, by the name in /groups (default is the one without a key); those beyond the first 100 are summed in group other.", "group", "address", "state"),
+		up:     desc("upstream_up", "1 while the control plane keeps everything current that clients hold and wait for, also if nobody subscribes to anything. 0 if a group is waiting, silent, refused or down (see upstream_groups): for some seconds at a reconnect, and longer when somebody should look."),
+		groups: desc("upstream_groups", "Groups by state, each by its worst type: idle (no client subscribes), current, waiting (the relay connects or has asked, and has no answer yet), silent (the control plane is alive and says nothing of a type), refused (it ends the streams) or down (it cannot be reached, or has stopped answering).", "state"),
+		state:  desc("upstream_state", "Groups by the state of each control plane of the list: as upstream_groups, or standby where another one is in use. A group has its own series, by its name in /groups (default is the group without a key); groups beyond the first 100 are summed in group other.", "group", "address", "state"),
 	}
 }
 

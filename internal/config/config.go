@@ -34,10 +34,10 @@ type Config struct {
 	APIVersion string `yaml:"apiVersion"`
 
 	// Instance is the name of this relay among its replicas and tiers, for people.
-	// It appears in control_plane.identifier (DOWN-DELTA-19) and, before what no
-	// other process has, in the way of a stream through relays, by which a loop is
-	// known (NODE-11).
-	// Empty means the host name; see [Config.InstanceName].
+	// It appears in control_plane.identifier (DOWN-DELTA-19). With a suffix that
+	// is unique to the process it also identifies the relay on the way of a stream
+	// through relays, so that loops are found (NODE-11). Empty means the host
+	// name; see [Config.InstanceName].
 	// Default: "".
 	Instance string `yaml:"instance"`
 
@@ -61,16 +61,16 @@ type Config struct {
 	// Cache bounds what is kept although nobody wants it.
 	Cache Cache `yaml:"cache"`
 
-	// VersionKeyFile is a file whose bytes, at least 16, are the HMAC key of
-	// the versions of Secrets, so that a version tells nothing of a weak
-	// secret. All replicas and tiers must have the same (RECON-1, H-35).
-	// Empty means plain hashes.
+	// VersionKeyFile is a file with at least 16 bytes, the HMAC key of the
+	// versions of Secrets. With it nobody can guess a weak secret from its
+	// version. All replicas and tiers must have the same key (RECON-1,
+	// H-35). Empty means plain hashes.
 	// Default: "".
 	VersionKeyFile string `yaml:"version_key_file"`
 
-	// ReloadOnChange has the file read again when it changes: written in place, replaced,
-	// or swapped by symlink as Kubernetes does with a ConfigMap. Without it that takes a
-	// SIGHUP, or POST /-/reload on the admin endpoint.
+	// ReloadOnChange makes the relay read the file again when it changes: written in
+	// place, replaced, or swapped by symlink as Kubernetes does with a ConfigMap. Without
+	// it the relay waits for SIGHUP, or POST /-/reload on the admin endpoint.
 	// Default: false.
 	ReloadOnChange bool `yaml:"reload_on_change"`
 
@@ -96,12 +96,13 @@ type TypeOverride struct {
 	TypeURL string `yaml:"type_url"`
 
 	// FullState says that a SotW response of this type is the whole set, so
-	// that what it omits is gone (MISS-1). Null keeps the table's value.
+	// that a resource that it omits is gone (MISS-1). Null keeps the
+	// table's value.
 	// Default: null.
 	FullState *bool `yaml:"full_state"`
 
-	// EmptyMeans is what a first request without names asks for: wildcard or
-	// nothing (WILD-2). Empty keeps the table's value.
+	// EmptyMeans is the meaning of a first request without names: wildcard
+	// or nothing (WILD-2). Empty keeps the table's value.
 	// Default: "".
 	EmptyMeans EmptyMeans `yaml:"empty_means"`
 }
@@ -132,11 +133,10 @@ type Timers struct {
 	// Default: 30s.
 	NameLinger time.Duration `yaml:"name_linger"`
 
-	// GroupLinger is how long a group's stream outlives its last client. Then it
-	// closes, and what the group holds goes with it, if its control plane answers
-	// when it is asked whether it is there. In an outage the group stays, and so
-	// does its part of the snapshot, so that a client that restarts finds it
-	// (NODE-10).
+	// GroupLinger is how long a group's stream outlives its last client. Then, if
+	// the control plane is alive, the stream closes and the group's resources go.
+	// In an outage the group stays, with its part of the snapshot, so that a
+	// client that restarts is served (NODE-10).
 	// Default: 60s.
 	GroupLinger time.Duration `yaml:"group_linger"`
 
@@ -146,28 +146,28 @@ type Timers struct {
 	AckTimeout time.Duration `yaml:"ack_timeout"`
 
 	// WarmingHold is how long changes of listeners and routes wait at most until the
-	// client has acknowledged new and changed clusters, which an Envoy does when they
-	// have warmed; 0: they do not wait (ORDER-3).
+	// client has acknowledged new and changed clusters, which an Envoy does when the
+	// clusters have warmed; 0: changes do not wait (ORDER-3).
 	// Default: 5s.
 	WarmingHold time.Duration `yaml:"warming_hold"`
 
-	// UnavailableAfter is how long the upstream must have been failing before
-	// clients that wait for an answer are told so, and how long the stream of
-	// one that comes later stays open for an answer (ERR-7).
+	// UnavailableAfter is how long the control plane must have been failing
+	// before clients that wait for an answer get an error. The stream of a
+	// client that comes later stays open for the same time (ERR-7).
 	// Default: 5s.
 	UnavailableAfter time.Duration `yaml:"unavailable_after"`
 }
 
 // Admin configures the HTTP admin endpoint.
 type Admin struct {
-	// Listen is host:port on loopback, or unix:///path; empty: there is none,
-	// so that nothing binds that was not asked for. Other addresses are refused
-	// in this version, because the endpoint has no authentication.
+	// Listen is host:port on loopback, or unix:///path; empty: there is no
+	// admin endpoint. Other addresses are refused in this version, because the
+	// endpoint has no authentication.
 	// Default: "".
 	Listen string `yaml:"listen"`
 
-	// Pprof adds /debug/pprof, for CPU and memory profiles. They show nothing of
-	// what is served, but taking one costs the relay time.
+	// Pprof adds /debug/pprof, for CPU and memory profiles. They show no
+	// resources, but taking one costs CPU time.
 	// Default: false.
 	Pprof bool `yaml:"pprof"`
 }
@@ -176,16 +176,16 @@ type Admin struct {
 // /metrics, and nothing else, so that Kubernetes and Prometheus may reach it.
 type Metrics struct {
 	// Listen is host:port, on any address, or unix:///path; empty: probes and
-	// metrics are on admin.listen only. It is plaintext, and asks nobody who they
-	// are: it shows no client and no resource.
+	// metrics are on admin.listen only. It is plaintext and has no
+	// authentication; it shows no client and no resource.
 	// Default: "".
 	Listen string `yaml:"listen"`
 }
 
 // Log configures the relay's own log.
 type Log struct {
-	// Level is the least severity that is written: debug, info, warn or error. POST
-	// /logging?level= changes it while the relay runs.
+	// Level is the least severity that the log has: debug, info, warn or error.
+	// POST /logging?level= changes it while the relay runs.
 	// Default: info.
 	Level LogLevel `yaml:"level"`
 

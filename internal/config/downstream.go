@@ -9,7 +9,8 @@ type Downstream struct {
 	Listen []string `yaml:"listen"`
 
 	// Insecure accepts plaintext on an address that is neither loopback nor a
-	// Unix socket. It never weakens TLS, so it is refused beside it.
+	// Unix socket. It has no meaning together with tls, and is refused beside
+	// it.
 	// Default: false.
 	Insecure bool `yaml:"insecure"`
 
@@ -41,9 +42,9 @@ type Downstream struct {
 	FirstMessageTimeout time.Duration `yaml:"first_message_timeout"`
 
 	// RequestRate is how many requests a second one stream may send; 0 is no
-	// limit. The acknowledgement of a response does not count, unless it asks
-	// for something. A stream that sends more is read more slowly; others do
-	// not notice.
+	// limit. An ACK does not count, unless it changes the subscription. The
+	// relay reads a stream that sends more more slowly; other streams are not
+	// affected.
 	// Default: 50.
 	RequestRate int `yaml:"request_rate"`
 
@@ -57,38 +58,39 @@ type Downstream struct {
 	// parts that are left (DOWN-DELTA-18). A resource that exceeds the bound by
 	// itself is left out, named in resource_errors with RESOURCE_EXHAUSTED, and
 	// sent when it shrinks; the others are sent (ERR-13). SotW responses cannot
-	// be split: one that is too large is sent all the same, and counted and
-	// logged. Those of the full-state types are sent whole, too large resources
-	// included, because clients delete what is missing from them.
+	// be split: the relay counts, logs and sends one that is too large. Of
+	// full-state types it sends too large resources as well, because clients
+	// delete resources that a response lacks.
 	// Default: 0B.
 	MaxResponseBytes Bytes `yaml:"max_response_bytes"`
 
 	// StallTimeout is how long a client may leave a response unread while more
-	// waits to be sent; then its stream ends. What waits for an acknowledgement
-	// waits for timers.ack_timeout first. HTTP/2 keepalive does not see such a
+	// waits to be sent; then its stream ends. If an ACK is missing,
+	// timers.ack_timeout comes first. HTTP/2 keepalive does not notice such a
 	// client. 0 is never.
 	// Default: 30s.
 	StallTimeout time.Duration `yaml:"stall_timeout"`
 
 	// MaxConnectionAge is how old connections become, 10 % more or less at
 	// random, so that clients spread over replicas again; 0 is no limit, else
-	// at least 1s. A connection's streams are ended with UNAVAILABLE, each at a
-	// time of its own; before that the client is told to open new ones
-	// elsewhere. What is left is closed at 1.3 times the age.
+	// at least 1s. The relay first asks the client to open new streams on
+	// another connection, then ends the old connection's streams with
+	// UNAVAILABLE, each at a time of its own. It closes the connection at 1.3
+	// times the age.
 	// Default: 0s.
 	MaxConnectionAge time.Duration `yaml:"max_connection_age"`
 
-	// ResendOnReconnectTypes lists types, as type URLs or short names, that
-	// are sent in full to a returning client whatever versions it claims, for
-	// clients that report old ones (H-37).
+	// ResendOnReconnectTypes lists types, as type URLs or short names, that a
+	// returning client is sent in full, whatever versions it shows, for
+	// clients that report old versions (H-37).
 	// Default: [].
 	ResendOnReconnectTypes []string `yaml:"resend_on_reconnect_types"`
 
 	// NeverSynthesizeRemoval lists types, as type URLs or short names, of which a
-	// Delta client that is not a relay is told that a name is gone only if it has
-	// a copy. Envoy takes a removal for the end of its wait for a route
-	// configuration or an extension configuration, and then never becomes ready;
-	// without an answer it is after 15 s (MISS-9).
+	// Delta client gets a removal only if it has a copy; relays always get
+	// removals. When Envoy waits for a route configuration or an extension
+	// configuration, a removal ends the wait and Envoy never becomes ready;
+	// without an answer it is ready after 15 s (MISS-9).
 	// Default: [RDS, ECDS].
 	NeverSynthesizeRemoval []string `yaml:"never_synthesize_removal"`
 
@@ -98,22 +100,22 @@ type Downstream struct {
 	// Default: [].
 	ReadyTypes []string `yaml:"ready_types"`
 
-	// DrainDelay is how long, at shutdown, the relay goes on as before while it
-	// says that it is not ready, so that load balancers look elsewhere before it
-	// stops accepting (ERR-14). At its end all ports and sockets of Listen are
-	// closed. It is skipped on Ctrl-C (SIGINT) while no client is connected.
+	// DrainDelay is how long, at shutdown, the relay goes on serving while it
+	// reports that it is not ready, so that load balancers stop sending clients
+	// (ERR-14). Then it closes all ports and sockets of Listen. Ctrl-C (SIGINT)
+	// skips the delay while no client is connected.
 	// Default: 5s.
 	DrainDelay time.Duration `yaml:"drain_delay"`
 
-	// Drain is the time over which client streams are ended, one by one in
-	// random order, at shutdown after DrainDelay (ERR-14). Nobody can connect
-	// any more.
+	// Drain is the time over which the relay ends client streams, one by one
+	// in random order, at shutdown after DrainDelay (ERR-14). New clients
+	// cannot connect meanwhile.
 	// Default: 10s.
 	Drain time.Duration `yaml:"drain"`
 }
 
-// ServerTLS is TLS towards the clients. Files that change are used for new
-// connections, as those of upstream.tls are. While the certificate has expired no
+// ServerTLS is TLS towards the clients. Changed files are used for new
+// connections, as those of upstream.tls. While the certificate has expired no
 // client can connect, and the relay is not ready (ERR-14).
 type ServerTLS struct {
 	// Cert is a PEM file with the server's certificate and its chain.
@@ -125,8 +127,8 @@ type ServerTLS struct {
 	Key string `yaml:"key"`
 
 	// ClientCA is a PEM file with the roots that client certificates must
-	// chain to; when it is set, a client without a certificate is refused. It
-	// is also what makes a client's identity known (NODE-6).
+	// chain to; when it is set, a client without a certificate is refused.
+	// The relay knows a client's identity by this certificate (NODE-6).
 	// Default: "".
 	ClientCA string `yaml:"client_ca"`
 }

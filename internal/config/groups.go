@@ -3,8 +3,8 @@ package config
 import "slices"
 
 // Groups says which clients share one upstream stream and its resources.
-// Sharing is right only if the control plane's answers depend on nothing of
-// the client's node but the fields of Key (NODE-5).
+// Sharing is right only if the control plane's answers depend on no other
+// fields of the client's node than those of Key (NODE-5).
 type Groups struct {
 	// Profile sets the default of Key (NODE-4): aggregate, for many clients
 	// behind one upstream view, is the empty list; sidecar, for a relay beside
@@ -13,13 +13,13 @@ type Groups struct {
 	// Default: aggregate.
 	Profile Profile `yaml:"profile"`
 
-	// Key lists what tells groups apart: id, cluster, locality.region,
-	// locality.zone, locality.sub_zone, user_agent_name, user_agent_version,
-	// metadata.<path>, client_features (except those that each hop answers for
-	// itself, such as TTLs), dynamic_parameters, node (all of it but the
-	// dynamic parameters, so that these may change), identity (what the
-	// client's certificate proves) and constant.<text>. Empty means the
-	// profile's; see [Config.EffectiveKey].
+	// Key lists the fields that tell groups apart: id, cluster,
+	// locality.region, locality.zone, locality.sub_zone, user_agent_name,
+	// user_agent_version, metadata.<path>, client_features (except those that
+	// each hop handles itself, such as TTLs), dynamic_parameters, node (the
+	// whole node except the dynamic parameters, so that these may change),
+	// identity (of the client's certificate) and constant.<text>. Empty means
+	// the profile's; see [Config.EffectiveKey].
 	// Default: [].
 	Key []string `yaml:"key"`
 
@@ -37,13 +37,14 @@ type Groups struct {
 	// go up with the streams of their groups: to upstream.address, and to the
 	// fallbacks that say forward_headers. They are part of every group's key,
 	// secrets included: clients share a group only if they send the same values, in
-	// the same order, or none. The values are kept in memory alone: a group's name
-	// shows HMAC-SHA-256 of them, under the key of cache.snapshot.key_file or, if
-	// there is none, one made at start; then a group with such headers is not in the
-	// snapshot, since nobody could find it there. A client with another token, a
-	// rotated one too, belongs to another group, which no snapshot fits, so that
-	// groups.max must allow for the old and the new. At most 8 KiB of a client's
-	// headers are taken. Not with downstream.ready_types (NODE-13).
+	// the same order, or none. The values stay in memory: a group's name contains
+	// their HMAC-SHA-256 under the key of cache.snapshot.key_file. Without a key
+	// file the relay makes a key at its start, and such groups are not in the
+	// snapshot, since the next process could not find them there. A client with
+	// another token, also a rotated one, belongs to another group, which no snapshot
+	// fits; so groups.max must allow for the old and the new group. A client's
+	// headers may have 8 KiB. This cannot be combined with downstream.ready_types
+	// (NODE-13).
 	// Default: [].
 	ForwardHeaders []string `yaml:"forward_headers"`
 
@@ -59,8 +60,8 @@ type Groups struct {
 	ShareSecrets bool `yaml:"share_secrets"`
 
 	// Max is how many groups, hence upstream streams, may exist (VALID-8). Groups
-	// that stay in an outage without clients are among them; only one that holds
-	// nothing makes room for another (NODE-10).
+	// that stay in an outage without clients count, too; of these only an empty
+	// one makes room for another (NODE-10).
 	// Default: 1000.
 	Max int `yaml:"max"`
 }

@@ -15,15 +15,16 @@ import (
 // Header is a header of the relay's streams, written as text, or as a section
 // if its value stands in a file.
 type Header struct {
-	// Value is what the header holds. Text instead of the section means this.
-	// It is never shown; better than here it is kept in File, or in a variable.
+	// Value is the header's value. Text instead of a section sets it. The relay
+	// never shows it; File or an environment variable is a better place for a
+	// token.
 	// Default: "".
 	Value header.Value `yaml:"value"`
 
-	// File holds the value; the blanks and line ends around it do not count. It
-	// is read again for each stream, so that a token may be replaced at any
-	// time. While it cannot be read, streams to the entry fail, and the log says
-	// why.
+	// File holds the value; blanks and line ends around it do not count. The
+	// relay reads it again for each stream, so that a token may be replaced at
+	// any time. While it cannot be read, streams to the control plane fail, and
+	// the log says why.
 	// Default: "".
 	File string `yaml:"file"`
 

@@ -15,7 +15,7 @@ import (
 // clients, and of subscriptions; see docs/tracing.md.
 type Tracing struct {
 	// OTLPEndpoint is the collector that takes OTLP over gRPC: http://host:port in
-	// plaintext, or https://host:port. Empty means no traces, and no cost.
+	// plaintext, or https://host:port. Empty means no traces.
 	// Default: "".
 	OTLPEndpoint string `yaml:"otlp_endpoint"`
 
@@ -27,23 +27,23 @@ type Tracing struct {
 	TLS CollectorTLS `yaml:"tls"`
 
 	// SampleRatio is the part of updates and subscriptions that is exported
-	// whatever becomes of them, from 0 to 1.
+	// in any case, from 0 to 1.
 	// Default: 0.01.
 	SampleRatio float64 `yaml:"sample_ratio"`
 
-	// AlwaysSample lists what is exported in any case, up to ten traces a second:
-	// nack, updates that a client has rejected, and slow, those that have taken
-	// SlowAfter to reach a client and its ACK, and subscriptions that had to wait
-	// as long.
+	// AlwaysSample lists what is exported besides, up to ten traces a second:
+	// nack, updates that a client has rejected, and slow, updates that took
+	// SlowAfter or more until some client's ACK, and subscriptions that waited as
+	// long.
 	// Default: [nack, slow].
 	AlwaysSample []AlwaysSample `yaml:"always_sample"`
 
-	// SlowAfter is how long something takes that is slow.
+	// SlowAfter is the time from which an update or a subscription is slow.
 	// Default: 1s.
 	SlowAfter time.Duration `yaml:"slow_after"`
 
-	// Window is how long an update is kept in memory for clients that have not
-	// answered, before it is decided whether it is exported.
+	// Window is how long the relay waits for the verdicts of clients before it
+	// decides whether to export an update.
 	// Default: 10s.
 	Window time.Duration `yaml:"window"`
 }

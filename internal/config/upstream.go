@@ -13,16 +13,17 @@ type Upstream struct {
 	Address string `yaml:"address"`
 
 	// Insecure accepts plaintext to an address that is neither loopback nor a
-	// Unix socket. It never weakens TLS, so it is refused beside it.
+	// Unix socket. It has no meaning together with tls, and is refused beside
+	// it.
 	// Default: false.
 	Insecure bool `yaml:"insecure"`
 
 	// TLS secures the connection. All fields empty means plaintext.
 	TLS ClientTLS `yaml:"tls"`
 
-	// Headers are sent with every stream to it, by their names in lower case, for
-	// control planes that want to know who asks: text, or a section (NODE-13). What
-	// is said of clients' own headers is groups.forward_headers.
+	// Headers are sent with every stream to the control plane, for example to
+	// authenticate the relay. Names are in lower case; a value is text, or a
+	// section (NODE-13). For headers of clients see groups.forward_headers.
 	// Default: {}.
 	Headers map[string]Header `yaml:"headers"`
 
@@ -31,10 +32,11 @@ type Upstream struct {
 	// Default: auto.
 	Mode UpstreamMode `yaml:"mode"`
 
-	// Fallbacks are the control planes to turn to, in this order, when the one
-	// in use has been failing for timers.unavailable_after and clients wait for
-	// something, or for FailoverAfter whatever they have. The relay returns
-	// when a preferred one has answered for FailbackAfter (UP-14).
+	// Fallbacks are further control planes, in order of preference. The relay
+	// turns to the next one when the one in use has been failing for
+	// timers.unavailable_after while clients wait for something, or for
+	// FailoverAfter in any case. It returns when a preferred one has answered
+	// for FailbackAfter (UP-14).
 	// Default: [].
 	Fallbacks []Fallback `yaml:"fallbacks"`
 
@@ -69,9 +71,9 @@ type Upstream struct {
 	// Default: 64MiB.
 	MaxReceiveBytes Bytes `yaml:"max_receive_bytes"`
 
-	// InitialVersions says on which new streams the relay tells the server
-	// what it already has: always, same_entry (only when the previous stream
-	// was to the same upstream entry) or never (RECON-8, H-9).
+	// InitialVersions says on which new streams the relay shows the server
+	// the versions that it has: always, same_entry (only when the previous
+	// stream was to the same upstream entry) or never (RECON-8, H-9).
 	// Default: same_entry.
 	InitialVersions InitialVersions `yaml:"initial_versions"`
 
@@ -92,25 +94,25 @@ type Upstream struct {
 	// Default: auto.
 	ExplicitMissing Switch `yaml:"explicit_missing"`
 
-	// HealthCheck says whether a connection that has been silent while an answer
-	// is due is asked, with grpc.health.v1.Health/Check, whether anybody is
-	// there: auto, or off for servers whose operators alert on methods they do
-	// not know. Any answer will do, UNIMPLEMENTED too. With off, the
-	// silence about a name counts only once something has come on the stream
-	// since the name was asked for (MISS-3).
+	// HealthCheck says whether the relay checks a connection that is silent
+	// while an answer is due, with grpc.health.v1.Health/Check: auto, or off for
+	// servers whose operators alert on methods they do not know. Any answer
+	// shows that the server is alive, UNIMPLEMENTED too. With off, silence about
+	// a name counts only once something has come on the stream since the name
+	// was asked for (MISS-3).
 	// Default: auto.
 	HealthCheck HealthCheck `yaml:"health_check"`
 
-	// FailoverAfter is how long the entry in use may fail before the relay
-	// turns to the next one although it has all that clients wait for; 0 is
-	// never. While clients wait for something it is timers.unavailable_after
-	// (UP-14).
+	// FailoverAfter is how long the control plane in use may fail before the
+	// relay turns to the next one even if no client waits for anything; 0 is
+	// never. While clients wait for something timers.unavailable_after
+	// applies (UP-14).
 	// Default: 60s.
 	FailoverAfter time.Duration `yaml:"failover_after"`
 
-	// FailbackAfter is how long a preferred entry must have answered before the
-	// relay returns to it. Each return that does not last doubles it, up to
-	// 30m (UP-14).
+	// FailbackAfter is how long a preferred control plane must have answered
+	// before the relay returns to it. Each return that does not last doubles
+	// it, up to 30m (UP-14).
 	// Default: 30s.
 	FailbackAfter time.Duration `yaml:"failback_after"`
 
@@ -120,20 +122,20 @@ type Upstream struct {
 	// Default: 3MiB.
 	MaxRequestBytes Bytes `yaml:"max_request_bytes"`
 
-	// MaxStreamsPerConnection is how many streams share one connection, one of
-	// which is kept free for HealthCheck. Groups beyond it have another
+	// MaxStreamsPerConnection is how many streams share one connection; one of
+	// them is kept free for HealthCheck. Further groups get another
 	// connection. Envoy, nginx and load balancers allow 100 to 128 (UP-1).
 	// Default: 100.
 	MaxStreamsPerConnection int `yaml:"max_streams_per_connection"`
 
-	// MaxConnections is how many connections there are to one entry (UP-1).
+	// MaxConnections is how many connections the relay makes to one control plane (UP-1).
 	// Default: 64.
 	MaxConnections int `yaml:"max_connections"`
 
-	// Types lists the only types asked for upstream, as type URLs or short
-	// names such as CDS; a request for another one is refused, and never
-	// reaches a server that would end the shared stream over it (H-39). Empty
-	// means all.
+	// Types lists the only types that the relay asks the control plane for,
+	// as type URLs or short names such as CDS. It refuses requests for other
+	// types, so that they never reach a server that would end the shared
+	// stream (H-39). Empty means all.
 	// Default: [].
 	Types []string `yaml:"types"`
 
@@ -145,7 +147,7 @@ type Upstream struct {
 }
 
 // Fallback is a control plane to turn to when the preferred one cannot be reached.
-// What it does not say is as in upstream.
+// Everything else is as in upstream.
 type Fallback struct {
 	// Address is its gRPC target, as upstream.address. It must be given.
 	// Default: "".
@@ -163,9 +165,9 @@ type Fallback struct {
 	// Default: {}.
 	Headers map[string]Header `yaml:"headers"`
 
-	// ForwardHeaders sends it what groups.forward_headers names of clients'
-	// headers, as upstream.address is sent it. Without, it answers for these
-	// groups without knowing whose they are (NODE-13).
+	// ForwardHeaders sends it the client headers that groups.forward_headers
+	// names, as to upstream.address. Without it, this control plane answers
+	// for these groups without knowing whose they are (NODE-13).
 	// Default: false.
 	ForwardHeaders bool `yaml:"forward_headers"`
 
@@ -195,19 +197,19 @@ func EntrySection(i int) string {
 }
 
 // ClientTLS is TLS towards the control plane. Setting any field but alpn turns TLS
-// on; server_name alone means the system's roots and no client certificate. Files
-// that change are used for new connections within a second or, where the system
-// does not tell of changes, a minute; what is open lives on. Files that cannot be
-// used, or no longer, leave the last good ones in use, and the log says so.
+// on; server_name alone means the system's roots and no client certificate.
+// Changed files are used for new connections within a second or, where the system
+// does not report changes, a minute; open connections live on. If the files cannot
+// be used, the last good ones stay in use, and the log says so.
 type ClientTLS struct {
 	// CA is a PEM file with the roots that the server's certificate must chain
-	// to. Empty means the system's roots. To move to another authority, have
-	// the old and the new one in it for a while.
+	// to. Empty means the system's roots. To change the authority, put the old
+	// and the new one into it for a while.
 	// Default: "".
 	CA string `yaml:"ca"`
 
 	// Cert is a PEM file with the relay's client certificate and its chain.
-	// Empty means none (NODE-13: the relay authenticates as itself).
+	// Empty means none (NODE-13).
 	// Default: "".
 	Cert string `yaml:"cert"`
 
@@ -221,9 +223,9 @@ type ClientTLS struct {
 	ServerName string `yaml:"server_name"`
 
 	// ALPN says what to do with a server that selects no application protocol in
-	// the handshake, as HTTP/2 demands: require refuses it, lenient takes it for
-	// one that speaks HTTP/2 all the same, which Consul's does. One that
-	// selects a protocol other than h2 is refused either way.
+	// the handshake, although HTTP/2 demands one: require refuses the server,
+	// lenient assumes that it speaks HTTP/2, as Consul does. A server that
+	// selects another protocol than h2 is always refused.
 	// Default: require.
 	ALPN ALPN `yaml:"alpn"`
 }
@@ -236,7 +238,7 @@ func (t ClientTLS) Enabled() bool {
 
 // Node is the relay's own xDS node.
 type Node struct {
-	// ID is node.id; many servers choose what they send by it (NODE-7).
+	// ID is node.id; many servers choose their answers by it (NODE-7).
 	// Default: xds-relay.
 	ID string `yaml:"id"`
 

@@ -5,14 +5,15 @@
 // It owns the laws that a compiler cannot see and a reviewer forgets: which
 // package may import which (imports_test.go), where goroutines and clocks may be
 // (passive_test.go), what each package owes its reader and its tests
-// (packages_test.go), what a file may hold (files_test.go), and that the links of
-// documents lead somewhere (links_test.go). Each check is a function from parsed
+// (packages_test.go), what a file may hold (files_test.go), that the links of
+// documents, and the Go files that they name, lead somewhere (links_test.go), and that each rule of the protocol which
+// is cited anywhere exists (rules_test.go). Each check is a function from parsed
 // source to complaints, and is itself tested against small sources written into
 // the test.
 //
 // Limitations: the checks read syntax, not types. A local variable that hides
 // the name of an imported package can mislead them, and a goroutine started
 // inside a dependency is invisible to them. Nested modules and testdata are not
-// read, except by the checks for links and for paths of somebody's machine, which read
-// files that git would commit.
+// read, except by the checks for links, for cited rules and for paths of somebody's
+// machine, which read files that git would commit.
 package habits

@@ -16,6 +16,9 @@ var link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 // notInAnchor is what a heading's anchor leaves out.
 var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 
+// given is an anchor that a document gives to a place which is no heading.
+var given = regexp.MustCompile(`<a id="([^"]+)"></a>`)
+
 // prose calls found for each line of a document that is not in a fenced block.
 func prose(markdown string, found func(n int, line string)) {
 	fenced, n := false, 0
@@ -30,9 +33,12 @@ func prose(markdown string, found func(n int, line string)) {
 	}
 }
 
-// anchors are what the headings of a document can be linked by.
+// anchors are what the headings and the other marked places of a document can be linked by.
 func anchors(markdown string) (list []string) {
 	prose(markdown, func(_ int, line string) {
+		for _, m := range given.FindAllStringSubmatch(line, -1) {
+			list = append(list, m[1])
+		}
 		heading := strings.TrimLeft(line, "#")
 		if heading != line && strings.HasPrefix(heading, " ") {
 			heading = notInAnchor.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
@@ -57,7 +63,7 @@ func brokenLinks(name, text string, read func(path string) (string, error)) (com
 			}
 			doc, err := read(path)
 			if err != nil || anchor != "" && !slices.Contains(anchors(doc), anchor) {
-				complaints = append(complaints, fmt.Sprintf("%s:%d: the link to %s leads nowhere: no such file or heading", name, n, m[1]))
+				complaints = append(complaints, fmt.Sprintf("%s:%d: the link to %s leads nowhere: no such file, heading or anchor", name, n, m[1]))
 			}
 		}
 	})
@@ -67,12 +73,15 @@ func brokenLinks(name, text string, read func(path string) (string, error)) (com
 // readDocument reads a Markdown file of the repository; of anything else it says only whether it is
 // there.
 func readDocument(path string) (string, error) {
-	full := filepath.Join(root, path)
 	if filepath.Ext(path) != ".md" {
-		_, err := os.Stat(full)
+		_, err := os.Stat(filepath.Join(root, path))
 		return "", err
 	}
-	text, err := os.ReadFile(full)
+	return readText(path)
+}
+
+func readText(path string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, path))
 	return string(text), err
 }
 
@@ -91,9 +100,46 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// goFile is a Go file that a document names, with its path, its end, or alone.
+var goFile = regexp.MustCompile("`([a-zA-Z0-9_./-]+\\.go)`")
+
+// namedFiles complains of Go files that a document names and nobody has.
+func namedFiles(name, text string, files []string) (complaints []string) {
+	prose(text, func(n int, line string) {
+		for _, m := range goFile.FindAllStringSubmatch(line, -1) {
+			if !slices.ContainsFunc(files, func(file string) bool { return file == m[1] || strings.HasSuffix(file, "/"+m[1]) }) {
+				complaints = append(complaints, fmt.Sprintf("%s:%d: there is no file %s", name, n, m[1]))
+			}
+		}
+	})
+	return complaints
+}
+
+func TestNamedFilesExist(t *testing.T) {
+	files := committed(t)
+	for _, name := range files {
+		if filepath.Ext(name) != ".md" {
+			continue
+		}
+		if text, err := readText(name); err == nil {
+			for _, complaint := range namedFiles(name, text, files) {
+				t.Error(complaint)
+			}
+		}
+	}
+}
+
+func TestNamedFilesExistCanFail(t *testing.T) {
+	files := []string{"fanout/hub.go", "upstream/session/plan.go"}
+	const text = "`hub.go` and `fanout/hub.go`\n`session/plan.go`\n`out/hub.go`, `lane.go`\n```\n`x.go`\n```\n"
+	if got, want := places(namedFiles("a.md", text, files)), []string{"a.md:3", "a.md:3"}; !slices.Equal(got, want) {
+		t.Errorf("complaints at %q, want %q", got, want)
+	}
+}
+
 func TestLinksLeadSomewhereCanFail(t *testing.T) {
 	read := func(path string) (string, error) {
-		documents := map[string]string{"README.md": "# Top\n## What's `new`?\n", "docs/a.md": "# A\n", "bench": ""}
+		documents := map[string]string{"README.md": "# Top\n## What's `new`?\n", "docs/a.md": "# A\n- <a id=\"up-1\"></a>**UP-1 MUST** …\n", "bench": ""}
 		if text, ok := documents[path]; ok {
 			return text, nil
 		}
@@ -106,10 +152,12 @@ func TestLinksLeadSomewhereCanFail(t *testing.T) {
 		{"a file", "[a](docs/a.md)", nil},
 		{"a folder", "[b](bench)", nil},
 		{"a heading", "[a](docs/a.md#a), [n](#whats-new)", nil},
+		{"an anchor", "[UP-1](docs/a.md#up-1)", nil},
 		{"elsewhere", "[x](https://example.com/none)", nil},
 		{"in a block", "```\n[x](none)\n```\n", nil},
 		{"no such file", "\n[x](none.md)", []string{"README.md:2"}},
 		{"no such heading", "[a](docs/a.md#b)", []string{"README.md:1"}},
+		{"no such anchor", "[UP-2](docs/a.md#up-2)", []string{"README.md:1"}},
 		{"no such heading here", "[n](#whats-old)", []string{"README.md:1"}},
 	} {
 		t.Run(s.name, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // enough is how many there are to be.
-const enough = 58
+const enough = 84
 
 // twin is the test of a mutant that names none.
 var twin = check{"./internal/twin", "TestModel|TestSotW|TestSeeds"}
@@ -213,7 +213,7 @@ func (m mutant) caught(t *testing.T, root string) (caught bool, said string) {
 	}
 	verdict := regexp.MustCompile(`\b(G\d+|[A-Z]+(-[A-Z]+)*-\d+|panic)\b[^\n]*`)
 	if m.test != twin { // its own words name no guarantee
-		verdict = regexp.MustCompile(`\w+_test\.go:\d+: [^\n]*|panic: [^\n]*|\d+: want[^\n]*`)
+		verdict = regexp.MustCompile(`\w+\.go:\d+: [^\n]*|panic: [^\n]*|\d+: want[^\n]*`)
 	}
 	return err != nil, strings.TrimSpace(verdict.FindString(string(out)))
 }

@@ -17,9 +17,9 @@
 // every client must hold what the twin says: the control plane's world, filtered by
 // the client's interest.
 //
-// Nothing that it sees is excused. The corners in which the games look away are listed in
-// docs/testing.md, each with the rule that allows it; each reason for which a name had no
-// answer is printed with its count at the end of a run (checker_wait.go).
+// docs/testing.md lists where the checker accepts more than one outcome, and what the games
+// do not play, each with its rule. Each reason for which a name had no answer is printed with
+// its count at the end of a run (checker_wait.go).
 //
 // What it never does: it does not look into the relay, and does not know of nonces
 // beyond that they are unique, of positions, or of how interest is kept.

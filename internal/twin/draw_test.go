@@ -169,10 +169,8 @@ func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
 // cast is what a game is about.
 type cast struct {
-	kinds []kind
-	// aliases: resources have some. Then nobody asks for the wildcard, save where a
-	// type's first request is one, unless the game is deep (docs/testing.md).
-	aliases bool
+	kinds   []kind
+	aliases bool // resources have some
 }
 
 // weights are how often each verb is played.

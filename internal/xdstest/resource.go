@@ -29,7 +29,7 @@ const resourceStops = "@=[{~:(^"
 // noCache is the word for cache_control.do_not_cache.
 const noCache = "do_not_cache"
 
-// ParseResource reads the notation described in the package comment.
+// ParseResource reads the notation that testdata/README.md describes.
 func ParseResource(s string) (Resource, error) {
 	var r Resource
 	fail := func(format string, args ...any) (Resource, error) {

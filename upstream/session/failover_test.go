@@ -65,3 +65,26 @@ func TestHangingAttemptIsLeft(t *testing.T) {
 		t.Errorf("the entry is %d, opens %v, want the second", c.current, open)
 	}
 }
+
+// TestReturnsThatDoNotLast: each return to a preferred entry that is over within ten minutes makes the next one
+// wait for twice as long, up to half an hour; one that lasts begins from the start (UP-14).
+func TestReturnsThatDoNotLast(t *testing.T) {
+	now := time.Unix(1000, 0)
+	config := &Config{FailbackAfter: 30 * time.Second}
+	var e entry
+	comes := func(lasts, want time.Duration) {
+		t.Helper()
+		e.returned = now
+		now = now.Add(lasts)
+		e.left(config, now)
+		e.back = now
+		if wait := e.backAt(config).Sub(now); wait != want {
+			t.Errorf("the next return comes after %v, want %v", wait, want)
+		}
+	}
+	for _, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 30 * time.Minute, 30 * time.Minute} {
+		comes(10*time.Minute-time.Second, want)
+	}
+	comes(10*time.Minute, 30*time.Second)
+	comes(time.Second, time.Minute)
+}

@@ -1,0 +1,244 @@
+package fanout
+
+import (
+	"iter"
+	"slices"
+
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// namedLane is what upstream says of the names of a type that it was asked for.
+type namedLane struct {
+	lane
+	// mute are names that became Absent by the timer of a stream which had carried nothing of
+	// the type, and that stream (doubt.go).
+	mute map[string]uint64
+	// refused are names over which an error lies, with the stream on which it came: only to
+	// that stream it is an answer (MISS-3).
+	refused map[string]uint64
+}
+
+func (n *namedLane) address() Lane { return Lane{n.x.url, false} }
+
+// desired is all that is wanted, what lingers included, and what is kept.
+func (n *namedLane) desired() (names []string) {
+	if n.x.hub.kept.Load() {
+		for id := range cache.ID(n.Cap()) {
+			if name := n.Name(id); n.Pinned(name) {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	for id := range n.x.interest.named() {
+		names = append(names, n.Name(id))
+	}
+	for id := range n.x.linger.all() {
+		if id != wildcardID {
+			names = append(names, n.Name(id))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (n *namedLane) audience() iter.Seq2[cache.ID, []*Subscription] { return n.x.interest.named() }
+
+func (n *namedLane) leadsHere(cache.ID) bool { return true }
+
+func (n *namedLane) hasSpoken() bool {
+	for id := range cache.ID(n.Cap()) {
+		if n.Pinned(n.Name(id)) && n.spokenOf(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// spokenOf: upstream has said something of a name on its own lane. That its silence was
+// taken for an answer is no word of its own.
+func (n *namedLane) spokenOf(id cache.ID) bool {
+	name := n.Name(id)
+	if _, silent := n.silent(name, n.refused[name]); silent {
+		return false
+	}
+	a := n.Answer(id)
+	switch {
+	case a.Error != nil:
+		return a.Error != unanswered
+	case a.State == cache.Present:
+		return len(n.UnconfirmedAnswers(name)) == 0
+	default:
+		return a.Cause != cache.Timer
+	}
+}
+
+func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
+	n.begin(u)
+	if n.x.fullState() {
+		n.x.shown.hears(u)
+	}
+	for _, r := range u.Set {
+		a.Dropped += n.set(r, u)
+	}
+	n.heartbeats(u)
+	n.deny(u.Negative)
+	all := n.departures(u)
+	for _, name := range u.Overdue {
+		all.add(n.overdue(name, u.Stream), cache.Sweep)
+	}
+	a.Held = n.depart(u, all)
+	n.fail(u)
+	a.Silent, a.First = n.fallSilent(u)
+	return a
+}
+
+func (n *namedLane) unannounced() []string {
+	return slices.DeleteFunc(n.Unconfirmed(), n.x.loans.inherits)
+}
+
+func (n *namedLane) confirm() { n.x.restored.confirmNames() }
+
+func (n *namedLane) fails() {
+	for id := range n.x.interest.named() {
+		if a := n.x.answers.of(id); a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk() {
+			n.x.marks.mark(id, failure)
+		}
+	}
+}
+
+// set takes in a resource on the lane of names. It reports how many go that nobody has asked for.
+func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
+	wanted := n.x.covers(r.Resource)
+	if !wanted && !n.Has(r.Name) {
+		return n.x.shown.take(r) // UP-9, H-31
+	}
+	n.x.loans.spoken(r.Resource)
+	since, told := n.x.answers.wasLent(r.Resource)
+	lent, seq := n.x.answers.lentAlias(r.Resource), n.x.next()
+	touched, changed := n.Set(r.Resource, r.Upstream, seq, n.x.touched[:0])
+	if !n.x.solicited(r.Resource) && !u.Full && n.x.early(r.Resource) {
+		n.Doubt(r.Name) // it is to come again as an answer
+		n.x.shown.mayBeOld(r.Name)
+	}
+	renews := n.Lease(r.Name, r.TTL, u.At, seq)
+	n.x.handNamed(r.Resource, changed, told)
+	own, _ := n.Find(r.Name)
+	if w, member := n.x.wildcard.Find(r.Name); changed && r.TTL <= 0 && member && n.x.wildcard.HadTTL(w) {
+		n.LoseTTL(own, seq)
+		renews = true
+	}
+	if told && changed {
+		n.Date(own, since)
+	}
+	n.x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
+	if changed {
+		n.x.loans.frees(r.Name)
+	}
+	if renews || (told || lent) && n.x.answers.limited(r.Name) {
+		n.markRenewed(r.Resource)
+	}
+	if !wanted {
+		n.Forget(own, n.x.covers) // it has dropped the alias it was wanted for (NAME-5)
+		n.x.shown.release([]cache.Received{r})
+	}
+	return 0
+}
+
+// deny takes in answers that say of all their aliases that there is nothing (NAME-6).
+func (n *namedLane) deny(negative []*cache.Resource) {
+	for _, r := range negative {
+		n.x.markNamed(n.Deny(r, n.x.next(), n.x.touched[:0]))
+	}
+}
+
+// fail takes in errors for names.
+func (n *namedLane) fail(u *cache.Update) {
+	for _, e := range u.Errors {
+		if n.guard.holds(e.Name) {
+			continue
+		}
+		if id, ok := n.Find(e.Name); ok && n.Pinned(e.Name) {
+			n.refuse(e.Name, u.Stream)
+			if n.Fail(id, e.Status) {
+				n.x.marks.mark(id, failure)
+			}
+		}
+	}
+}
+
+// fallSilent takes in names of which upstream has said nothing for too long. It reports how many became
+// Absent for that, and the first of them.
+func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
+	for _, name := range u.Missing {
+		if n.missing(name, u.Stream, u.Mute) {
+			if id, _ := n.Find(name); n.x.answers.lent(id) { // for as long as the wildcard has it
+				since := n.Vanished(id)
+				if n.Remove(name, cache.Timer, n.x.next(), nil); since > 0 {
+					n.Date(id, since) // what is lent has been told since then
+				}
+				n.x.loans.markUnlent(id)
+				continue
+			}
+			if silent++; silent == 1 {
+				first = name
+			}
+			n.remove(name, cache.Timer)
+		}
+	}
+	for _, name := range u.Unanswered {
+		if id, ok := n.silent(name, u.Stream); ok {
+			n.refuse(name, u.Stream)
+			if n.Fail(id, unanswered) && n.x.answers.state(id) != cache.Present {
+				n.x.marks.mark(id, failure)
+			}
+		}
+	}
+	return silent, first
+}
+
+// refuse notes on which stream an error came.
+func (n *namedLane) refuse(name string, stream uint64) {
+	if n.refused == nil {
+		n.refused = make(map[string]uint64)
+	}
+	n.refused[name] = stream
+}
+
+// silent: upstream has said nothing of a name on its own lane, not even an error on this
+// stream. What the wildcard lends meanwhile is no answer: it may be gone tomorrow. Nor is
+// what was left when it was given up.
+func (n *namedLane) silent(name string, stream uint64) (cache.ID, bool) {
+	id, ok := n.Find(name)
+	if !ok || n.Answer(id).Error != nil && n.refused[name] == stream {
+		return id, false
+	}
+	return id, n.x.loans.has(name) || n.x.loans.inherits(name) || !n.Answered(id)
+}
+
+func (n *namedLane) remove(name string, cause cache.Cause) {
+	delete(n.guard.held, name)
+	id, ok := n.Find(name)
+	n.x.loans.disown(name, name)
+	lent := ok && n.x.answers.lent(id)
+	touched, changed := n.Remove(name, cause, n.x.next(), n.x.touched[:0])
+	if !changed {
+		if lent && cause != cache.Timer {
+			n.x.marks.mark(id, content) // an answer at last, after silence
+		}
+		return
+	}
+	n.x.markNamed(touched)
+	defer n.x.loans.frees(name)
+	if id, ok := n.Find(name); ok && !n.Pinned(name) {
+		n.Forget(id, n.x.covers)
+	}
+}
+
+var unanswered = &statuspb.Status{
+	Code:    cache.Unavailable,
+	Message: "xds-relay: upstream did not answer for this name in time",
+}

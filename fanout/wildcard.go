@@ -1,0 +1,142 @@
+package fanout
+
+import (
+	"iter"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// wildcardLane is what upstream says of all of a type: the wildcard's set.
+type wildcardLane struct {
+	lane
+	// Somebody wants it, or did so until Changes gives it up (held); upstream is being asked for it
+	// (asked), and has said all of it once (synced; RECON-16, RECON-17).
+	held, asked, synced bool
+	board               board
+
+	// Of one change: whether the set is another now, and whether TTLs in it were renewed.
+	changed, renewed bool
+}
+
+func (w *wildcardLane) address() Lane { return Lane{w.x.url, true} }
+
+func (w *wildcardLane) desired() (names []string) {
+	if w.x.desired(wildcardID) {
+		names = []string{Wildcard}
+	}
+	return names
+}
+
+func (w *wildcardLane) audience() iter.Seq2[cache.ID, []*Subscription] {
+	return w.x.interest.wildcard()
+}
+
+func (w *wildcardLane) leadsHere(named cache.ID) bool { return w.x.answers.borrows(named) }
+
+func (w *wildcardLane) hasSpoken() bool { return w.synced && len(w.Unconfirmed()) == 0 }
+
+func (w *wildcardLane) hears(*cache.Update) (look bool) { return false }
+
+func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
+	if !w.held {
+		return a // an answer in flight to what was given up meanwhile (UP-8, H-32)
+	}
+	w.begin(u)
+	for _, r := range u.Set {
+		w.set(r, u)
+	}
+	w.renewed = w.heartbeats(u) || w.renewed
+	all := w.departures(u)
+	if u.Sweep {
+		all.add(w.Unconfirmed(), cache.Sweep)
+	}
+	a.Held = w.depart(u, all)
+	if u.Synced {
+		w.changed, w.synced = w.changed || !w.synced, true
+		w.x.loans.replaced()
+	}
+	w.x.readers.prune()
+	w.tell()
+	return a
+}
+
+// set takes in a resource of the set.
+func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
+	lent, seq := w.x.loans.lentTo(r.Name, w.x.touched[:0]), w.x.next()
+	_, changed := w.Set(r.Resource, r.Upstream, seq, nil)
+	w.x.handMember(r.Resource, changed)
+	if changed {
+		w.x.loans.markLent(r.Name, w.x.loans.lentTo(r.Name, lent))
+		w.changed = true
+	}
+	if w.Lease(r.Name, r.TTL, u.At, seq) {
+		w.renewed = true
+		w.markRenewed(r.Resource)
+	}
+}
+
+func (w *wildcardLane) unannounced() []string { return w.Unconfirmed() }
+
+// remove takes a name out of the set.
+func (w *wildcardLane) remove(name string, cause cache.Cause) {
+	delete(w.guard.held, name)
+	if !w.Has(name) {
+		return // it never was a member; an alias of one is none (NAME-7)
+	}
+	lent := w.x.loans.lentTo(name, w.x.touched[:0])
+	_, changed := w.Remove(name, cause, w.x.next(), nil)
+	w.x.loans.markLent(name, lent)
+	w.changed = w.changed || changed
+}
+
+// expire lets resources of the set expire, and with them what was
+// lent to names that have no answer of their own: theirs may never come.
+func (w *wildcardLane) expire(expired []string) {
+	for _, name := range expired {
+		id, _ := w.Find(name) // it is Present
+		r := w.Own(id)
+		w.remove(name, cache.TTLExpired)
+		for lent := range names(r) {
+			if id, ok := w.x.named.Find(lent); ok && w.x.wants(id) && w.x.answers.of(id).State == cache.Unknown {
+				w.x.named.remove(lent, cache.TTLExpired)
+			}
+		}
+	}
+	w.tell()
+}
+
+// tell marks, for those who have the wildcard, what has become of the set. What has become of names
+// is marked by name.
+func (w *wildcardLane) tell() {
+	if w.changed {
+		w.x.marks.mark(wildcardID, content)
+	}
+	if w.renewed {
+		w.x.marks.mark(wildcardID, renewed)
+	}
+	w.changed, w.renewed = false, false
+}
+
+func (w *wildcardLane) confirm() { w.x.restored.confirmSet() }
+
+func (w *wildcardLane) fails() {
+	if !w.synced || w.Husks() > 0 {
+		w.x.marks.mark(wildcardID, content)
+	}
+}
+
+// unswept: because of a fault that hides its name, members stay that upstream has not announced
+// again.
+func (w *wildcardLane) unswept() bool {
+	return w.doubts.hidden != 0 && len(w.Unconfirmed()) > 0
+}
+
+// forget drops what is known of the set, which nobody wants (UP-8, H-18).
+func (w *wildcardLane) forget() {
+	w.x.hub.forgotten.Add(1)
+	w.x.loans.bequeath()
+	w.x.restored.set = false
+	was := w.lane
+	*w = wildcardLane{lane: w.x.newLane(w)}
+	w.unavailable, w.dirty = was.unavailable, was.dirty // that concerns who wants it next
+}

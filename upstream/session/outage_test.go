@@ -1,0 +1,32 @@
+package session
+
+import (
+	"testing"
+	"time"
+)
+
+// TestAnOutageBeganWithTheQuestion: a connection that breaks while nobody answers a check has been
+// failing since the question which the check was about; one that the server ends, or that nobody asked
+// about, fails from then (ERR-1).
+func TestAnOutageBeganWithTheQuestion(t *testing.T) {
+	asked, now := time.Unix(1000, 0), time.Unix(1008, 0)
+	for _, test := range []struct {
+		name     string
+		checking bool
+		end      End
+		since    time.Time
+	}{
+		{"it breaks during a check", true, End{}, asked},
+		{"it breaks", false, End{}, now},
+		{"the server ends it", true, End{Refused: true}, now},
+	} {
+		s := slot{stream: &streamState{}}
+		s.alive.question(asked)
+		if test.checking {
+			s.alive.check(asked.Add(5 * time.Second))
+		}
+		if s.ended(test.end, now); !s.outage.since.Equal(test.since) {
+			t.Errorf("%s: it has been failing since %v, want %v", test.name, s.outage.since, test.since)
+		}
+	}
+}
