@@ -89,9 +89,9 @@ func (in *inbox) describe() []any {
 func (s *Server) oversized(r *session.Response, size int, log func() *slog.Logger) {
 	for _, o := range r.Oversized {
 		s.observer.ClientOversized(r.Type, OversizedResource)
-		log().Warn("resource too large for a client", "type", r.Type, "name", o.Name, "bytes", o.Bytes, "max_response_bytes", s.limits.Load().session.MaxResponse)
+		log().Warn("resource too large for a client", "type", r.Type, "name", o.Name, "bytes", o.Bytes, "max_response_bytes", s.now.Load().MaxResponse)
 	}
-	if limit := s.limits.Load().session.MaxResponse; !r.Delta && limit > 0 && size > limit {
+	if limit := s.now.Load().MaxResponse; !r.Delta && limit > 0 && size > limit {
 		s.observer.ClientOversized(r.Type, OversizedResponse)
 		log().Warn("SotW response too large for a client; it is sent all the same", "type", r.Type, "nonce", r.Nonce, "bytes", size, "max_response_bytes", limit)
 	}
