@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/xds-relay/xds-relay/cache"
 )
 
@@ -31,4 +34,23 @@ func Version(t cache.TypeURL, version string) string {
 		return "[redacted]"
 	}
 	return version
+}
+
+// Request are the fields of a request of either variant, without its node and any version of a
+// secret. nack is what it says of a response that it rejects.
+func Request(req proto.Message, nack string) []any {
+	switch r := req.(type) {
+	case *discovery.DeltaDiscoveryRequest:
+		return []any{
+			"type", cache.TypeURL(r.GetTypeUrl()), "subscribe", len(r.GetResourceNamesSubscribe()), "first", First(r.GetResourceNamesSubscribe()),
+			"unsubscribe", len(r.GetResourceNamesUnsubscribe()), "versions", len(r.GetInitialResourceVersions()),
+			"nonce", r.GetResponseNonce(), "nack", nack,
+		}
+	case *discovery.DiscoveryRequest:
+		return []any{
+			"type", cache.TypeURL(r.GetTypeUrl()), "names", len(r.GetResourceNames()), "first", First(r.GetResourceNames()),
+			"version", Version(cache.TypeURL(r.GetTypeUrl()), r.GetVersionInfo()), "nonce", r.GetResponseNonce(), "nack", nack,
+		}
+	}
+	return nil
 }

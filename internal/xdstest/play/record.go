@@ -169,7 +169,7 @@ func (c *client) recorded(now time.Time) error {
 				delete(k.holds, name)
 			}
 		}
-		said := maps.Collect(c.session.Holdings(t, slices.Collect(maps.Keys(k.holds))...))
+		said := c.session.Holdings(t, slices.Collect(maps.Keys(k.holds))...)
 		for _, name := range slices.Sorted(maps.Keys(said)) {
 			h, some := k.holds[name]
 			if some && h.version == "" || !some && k.strange {
