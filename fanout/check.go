@@ -17,11 +17,11 @@ func (v View) Check() (broken []string) {
 		}
 	}
 	// There is one Told for each name, and the names are in order, each once.
-	must(len(s.told) == len(s.ids), "%d names and %d that were told", len(s.ids), len(s.told))
-	must(slices.IsSorted(s.ids) && len(slices.Compact(slices.Clone(s.ids))) == len(s.ids), "names are not in order: %v", s.ids)
-	for i, id := range s.ids {
+	must(len(s.names.told) == len(s.names.ids), "%d names and %d that were told", len(s.names.ids), len(s.names.told))
+	must(slices.IsSorted(s.names.ids) && len(slices.Compact(slices.Clone(s.names.ids))) == len(s.names.ids), "names are not in order: %v", s.names.ids)
+	for i, id := range s.names.ids {
 		// Nothing is told of what is yet to be.
-		must(s.told[i].At() <= v.Position(), "%q was told at %d, and it is %d", v.Name(id), s.told[i].At(), v.Position())
+		must(s.names.told[i].At() <= v.Position(), "%q was told at %d, and it is %d", v.Name(id), s.names.told[i].At(), v.Position())
 		// Whoever subscribes to a name is told of its changes, and the name keeps its ID.
 		interested := x.interest.has(s, id)
 		must(interested && x.named.Pinned(v.Name(id)), "%q is subscribed to, and watched: %v, its ID kept: %v", v.Name(id), interested, x.named.Pinned(v.Name(id)))
@@ -34,7 +34,7 @@ func (v View) Check() (broken []string) {
 	// A sum is that of what bears the names.
 	if s.summed {
 		var sum cache.Digest
-		for _, id := range s.ids {
+		for _, id := range s.names.ids {
 			if r := x.named.Own(id); r != nil {
 				sum.Add(r)
 			}

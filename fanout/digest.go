@@ -10,15 +10,15 @@ import "github.com/xds-relay/xds-relay/cache"
 // listed, since names may lead to the same resource, or to one of the wildcard's set.
 func (v View) Digest() (digest string, ok bool) {
 	switch {
-	case len(v.s.ids) == 0:
-		return v.WildcardDigest(), true
+	case len(v.s.names.ids) == 0:
+		return v.Set().Digest(), true
 	case v.s.wildcard || v.x.named.Aliased() > 0 || v.x.wildcard.Len() > 0:
 		return "", false
 	}
 	if !v.s.summed {
 		v.s.sum, v.s.summed = cache.Digest{}, true
 		v.x.interest.summed++
-		for _, id := range v.s.ids {
+		for _, id := range v.s.names.ids {
 			if r := v.x.named.Own(id); r != nil {
 				v.s.sum.Add(r)
 			}

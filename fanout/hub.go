@@ -91,7 +91,7 @@ func NewHub(c Config) *Hub {
 func (h *Hub) Reconfigure(c Config) {
 	to := c.limits()
 	if was := h.limits.Swap(to); was.maxLinger == to.maxLinger {
-		return // what was loaded from disk may be more (warm.go)
+		return // what was loaded from disk may be more (restored.go)
 	}
 	for x := range h.types.locked() {
 		x.linger.most = to.maxLinger

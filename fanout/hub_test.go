@@ -108,7 +108,7 @@ func TestTombstonesArePruned(t *testing.T) {
 	tombstones := func() int { return h.types.of(h, typ).wildcard.Tombstones() }
 	gone := func(s *Subscription, after cache.Seq) (n int) {
 		s.Read(func(v View) {
-			for c := range v.Members(after) {
+			for c := range v.Set().Since(after) {
 				if c.Resource == nil {
 					n++
 				}
@@ -121,7 +121,7 @@ func TestTombstonesArePruned(t *testing.T) {
 		s.Delta([]string{Wildcard}, nil, epoch)
 		return s
 	}
-	told := func(s *Subscription) { s.Read(func(v View) { v.Passed(v.Position()) }) }
+	told := func(s *Subscription) { s.Read(func(v View) { v.Set().Passed(v.Position()) }) }
 
 	wildcard() // it asks nothing but whether the set is complete
 	quick, slow, fresh := wildcard(), wildcard(), wildcard()
@@ -272,7 +272,7 @@ func TestManyAtOnce(t *testing.T) {
 									v.Answer(id)
 								}
 							}
-							for range v.Members(0) {
+							for range v.Set().Since(0) {
 							}
 						})
 					}

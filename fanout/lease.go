@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"iter"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -52,20 +51,26 @@ func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
 	return lapses
 }
 
-// Leased reports whether any resource of the type has, or has had, a TTL.
-func (v View) Leased() bool { return v.x.named.Leased() || v.x.wildcard.Leased() }
+// TTLs is a View of the TTLs of the type.
+type TTLs View
+
+// TTLs is the View of the TTLs of the type.
+func (v View) TTLs() TTLs { return TTLs(v) }
+
+// Any reports whether any resource of the type has, or has had, a TTL.
+func (v TTLs) Any() bool { return v.x.named.Leased() || v.x.wildcard.Leased() }
 
 // Ends is when a resource of the View expires, zero: never; and the positions of the receipt that
 // last gave it a TTL or took it away, and of the one that last renewed it.
-func (v View) Ends(r *cache.Resource) (ends time.Time, turned, renewed cache.Seq) {
-	if !v.Leased() {
+func (v TTLs) Ends(r *cache.Resource) (ends time.Time, turned, renewed cache.Seq) {
+	if !v.Any() {
 		return time.Time{}, 0, 0
 	}
 	holds := func(t *cache.Table) (cache.ID, bool) {
 		id, ok := t.Find(r.Name)
 		return id, ok && t.State(id) == cache.Present && t.Own(id).Version == r.Version
 	}
-	if len(v.s.ids) > 0 && v.named(r.Name, nil) {
+	if len(v.s.names.ids) > 0 && v.s.named(r.Name, nil) {
 		if id, ok := holds(&v.x.named.Table); ok {
 			return v.x.named.Ends(id)
 		}
@@ -74,10 +79,4 @@ func (v View) Ends(r *cache.Resource) (ends time.Time, turned, renewed cache.Seq
 		return v.x.wildcard.Ends(id)
 	}
 	return time.Time{}, 0, 0
-}
-
-// Renewed yields the members of the wildcard set whose TTL upstream has renewed
-// after a position without a change of content, latest first.
-func (v View) Renewed(after cache.Seq) iter.Seq[cache.Change] {
-	return v.unnamed(v.x.wildcard.Renewed(after))
 }

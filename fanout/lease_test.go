@@ -73,12 +73,12 @@ func TestBodiesAreNotRetained(t *testing.T) {
 		t.Errorf("%d bodies wait, of c %v; want 3, and %v", len(s.parcels), s.parcels["c"].Resource, last)
 	}
 	s.Read(func(v View) {
-		for c := range v.Members(0) {
-			if body := v.Body(c.Resource); body != last {
+		for c := range v.Set().Since(0) {
+			if body := v.Bodies().Body(c.Resource); body != last {
 				t.Errorf("the body of %s is %v", c.Name, body)
 			}
 		}
-		if asked := v.Handed(true); len(asked) > 0 {
+		if asked := v.Bodies().Handed(true); len(asked) > 0 {
 			t.Errorf("asked for: %v", asked)
 		}
 	})
@@ -113,8 +113,8 @@ func TestAskingAgainIsForgotten(t *testing.T) {
 	ask := func() {
 		second.Read(func(v View) {
 			id, _ := v.Lookup("a")
-			v.Ask(v.Answer(id).Resource)
-			v.Ask(v.Answer(id).Resource)
+			v.Bodies().Ask(v.Answer(id).Resource)
+			v.Bodies().Ask(v.Answer(id).Resource)
 		})
 	}
 	second.Delta([]string{"a"}, nil, epoch)
@@ -130,7 +130,7 @@ func TestAskingAgainIsForgotten(t *testing.T) {
 	if len(first.parcels) != 1 || first.parcels["a"].asked || len(second.parcels) != 1 || !second.parcels["a"].asked {
 		t.Errorf("handed to the first: %v, to the second: %v", first.parcels, second.parcels)
 	}
-	second.Read(func(v View) { v.Handed(true) })
+	second.Read(func(v View) { v.Bodies().Handed(true) })
 	ask()
 	first.Close(epoch)
 	second.Close(epoch)

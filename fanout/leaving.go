@@ -30,7 +30,7 @@ type leaving struct {
 	lost cache.Seq
 }
 
-// deadline is when to call forgetLeft; zero: nothing is remembered.
+// deadline is when to call forget; zero: nothing is remembered.
 func (l *leaving) deadline() time.Time {
 	if len(l.all) == 0 {
 		return time.Time{}
@@ -38,7 +38,7 @@ func (l *leaving) deadline() time.Time {
 	return l.all[0].At.Add(l.keep)
 }
 
-// forgetLeft forgets what left long enough ago, and what left first of more than may be remembered.
+// forget forgets what left long enough ago, and what left first of more than may be remembered.
 func (l *leaving) forget() {
 	n := max(0, len(l.all)-l.x.hub.bounds.Leaving)
 	for n < len(l.all) && !l.now.Before(l.all[n].At.Add(l.keep)) {
@@ -72,16 +72,22 @@ func (l *leaving) changes(t *cache.Table, id cache.ID, before, now *cache.Resour
 	l.forget()
 }
 
-// Remember says for how long what leaves the type from now on may be asked for by Leaving.
-func (v View) Remember(keep time.Duration) { v.x.leaving.keep = keep }
+// Left is a View of what has left.
+type Left View
 
-// Leaving is what has left since the client was told of the type, up to a position: what it has
+// Left is the View of what has left.
+func (v View) Left() Left { return Left(v) }
+
+// Remember says for how long what leaves the type from now on may be asked for by Leaving.
+func (v Left) Remember(keep time.Duration) { v.x.leaving.keep = keep }
+
+// Since is what has left since the client was told of the type, up to a position: what it has
 // and its interest does not lead to any more.
 //
 // What it was sent as leaving before is not among it: the other lane may have lost that since.
 // Nor are members, for a client that has names, if not all that has left since is remembered: what
 // its names led to may be what is lacking, and only that was sent (WILD-16).
-func (v View) Leaving(told cache.Seq, before []Leaving) (all []Leaving) {
+func (v Left) Since(told cache.Seq, before []Leaving) (all []Leaving) {
 	at := make(map[string]int)
 	for _, l := range before {
 		at[l.Name] = -1
@@ -90,7 +96,7 @@ func (v View) Leaving(told cache.Seq, before []Leaving) (all []Leaving) {
 		if l.to <= told {
 			break
 		}
-		if !v.leaves(l, told, l.to) || l.member && len(v.s.ids) > 0 && told < v.x.leaving.lost {
+		if !v.leaves(l, told, l.to) || l.member && len(v.s.names.ids) > 0 && told < v.x.leaving.lost {
 			continue
 		}
 		if i, again := at[l.Name]; !again {
@@ -103,30 +109,30 @@ func (v View) Leaving(told cache.Seq, before []Leaving) (all []Leaving) {
 	return all
 }
 
-// StillLeaving are those of what the client was sent as leaving of which that still holds.
-func (v View) StillLeaving(told cache.Seq, all []Leaving) []Leaving {
+// Still are those of what the client was sent as leaving of which that still holds.
+func (v Left) Still(told cache.Seq, all []Leaving) []Leaving {
 	return slices.DeleteFunc(slices.Clone(all), func(l Leaving) bool { return !v.leaves(l, told, math.MaxUint64) })
 }
 
 // leaves: the client was told of a resource when that was what there is, has not given it up
 // since, and is led to no other of its name.
-func (v View) leaves(l Leaving, told, before cache.Seq) bool {
+func (v Left) leaves(l Leaving, told, before cache.Seq) bool {
 	had := func(at cache.Seq) bool { return l.from <= at && at < before }
 	has := l.member && v.s.wildcard && had(told)
-	if len(v.s.ids) > 0 {
+	if len(v.s.names.ids) > 0 {
 		for name := range names(l.Resource) {
-			if id, ok := v.Lookup(name); ok {
+			if id, ok := View(v).Lookup(name); ok {
 				t := v.Told(id)
 				has = has || t.Copy() && had(t.At())
 			}
 		}
 	}
-	return has && v.Resource(l.Name) == nil && !v.lent(v.Member(l.Name))
+	return has && View(v).Resource(l.Name) == nil && !v.s.lent(View(v).Set().Member(l.Name))
 }
 
-// WithLeaving is a client's whole set and what is leaving. All who are sent the same share it.
-func (v View) WithLeaving(set []*cache.Resource, leaving []Leaving) *News {
-	b, shared := &v.x.wildcard.board, len(v.s.ids) == 0 && !v.Husks()
+// With is a client's whole set and what is leaving. All who are sent the same share it.
+func (v Left) With(set []*cache.Resource, leaving []Leaving) *News {
+	b, shared := &v.x.wildcard.board, len(v.s.names.ids) == 0 && !View(v).Bodies().Husks()
 	for _, n := range b.leaving {
 		if shared && slices.Equal(n.Leaving, leaving) {
 			return n

@@ -215,13 +215,13 @@ func (l *loans) frees(member string) {
 
 // freed are the names of a client to which this is so since it has given others up.
 func (l *loans) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
-	if l.x.wildcard.Aliased() == 0 || len(s.ids) == 0 {
+	if l.x.wildcard.Aliased() == 0 || len(s.names.ids) == 0 {
 		return nil
 	}
-	v := View{s, l.x}
+	v := s.view()
 	for _, id := range given {
 		for _, r := range l.x.named.Answer(id).Resources() {
-			if !v.owns(r.Name) {
+			if !v.s.owns(r.Name) {
 				freed = l.lentTo(r.Name, freed)
 			}
 		}
@@ -235,7 +235,7 @@ func (l *loans) markLent(member string, to []cache.ID) {
 	for _, id := range distinct(to) {
 		l.x.linger.changes(id)
 		for _, s := range l.x.interest.of(id) {
-			if !(View{s, l.x}).owns(member) {
+			if !s.owns(member) {
 				l.x.marks.one(s, id, content)
 			}
 		}
@@ -246,7 +246,7 @@ func (l *loans) markLent(member string, to []cache.ID) {
 // that by a name of its own.
 func (l *loans) markUnlent(id cache.ID) {
 	for _, s := range l.x.interest.of(id) {
-		if (View{s, l.x}).Answer(id).State == cache.Absent {
+		if s.view().Answer(id).State == cache.Absent {
 			l.x.marks.one(s, id, content)
 		}
 	}
@@ -261,11 +261,11 @@ func (v View) Answer(id cache.ID) cache.Answer {
 		return a
 	}
 	for i := len(b.More) - 1; i >= 0; i-- {
-		if v.owns(b.More[i].Name) {
+		if v.s.owns(b.More[i].Name) {
 			b.More, b.MoreSeqs = slices.Delete(b.More, i, i+1), slices.Delete(b.MoreSeqs, i, i+1)
 		}
 	}
-	if v.owns(b.Resource.Name) {
+	if v.s.owns(b.Resource.Name) {
 		if len(b.More) == 0 {
 			return a
 		}
@@ -282,10 +282,10 @@ func (v View) Unanswered(id cache.ID) bool {
 }
 
 // owns: one of the client's names has led to a resource on its own lane.
-func (v View) owns(name string) bool {
-	id, ok := v.x.named.Find(name)
-	return ok && v.x.named.Own(id) != nil && goesBy(v.x.named.Own(id), func(asked string) bool {
-		_, has := v.Lookup(asked)
+func (s *Subscription) owns(name string) bool {
+	id, ok := s.index.named.Find(name)
+	return ok && s.index.named.Own(id) != nil && goesBy(s.index.named.Own(id), func(asked string) bool {
+		_, has := s.view().Lookup(asked)
 		return has
 	})
 }

@@ -77,8 +77,8 @@ type board struct {
 
 // News is what has changed in the wildcard's set after a position. ok is false if the
 // client also has names, which leave some of it out (WILD-9).
-func (v View) News(after cache.Seq) (n *News, ok bool) {
-	if len(v.s.ids) > 0 {
+func (v Set) News(after cache.Seq) (n *News, ok bool) {
+	if len(v.s.names.ids) > 0 {
 		return nil, false
 	}
 	b := &v.x.wildcard.board

@@ -143,7 +143,7 @@ func (o OnLane) Waiting() (clients int) {
 		}
 		for id, subs := range l.kind.audience() {
 			for _, s := range subs {
-				if id == wildcardID || s.ids[0] == id { // each is counted at the first of its names
+				if id == wildcardID || s.names.ids[0] == id { // each is counted at the first of its names
 					clients++
 				}
 			}

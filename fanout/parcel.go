@@ -71,11 +71,17 @@ func (b *bodies) hand(s *Subscription, r *cache.Resource, news bool) {
 	}
 }
 
+// Bodies is a View of what is not kept.
+type Bodies View
+
+// Bodies is the View of what is not kept.
+func (v View) Bodies() Bodies { return Bodies(v) }
+
 // Husks: some resource of the type has no body here.
-func (v View) Husks() bool { return v.x.named.Husks()+v.x.wildcard.Husks() > 0 }
+func (v Bodies) Husks() bool { return v.x.named.Husks()+v.x.wildcard.Husks() > 0 }
 
 // Body is a resource with its body, or nil if that has to be asked for.
-func (v View) Body(r *cache.Resource) *cache.Resource {
+func (v Bodies) Body(r *cache.Resource) *cache.Resource {
 	if !r.Husk() {
 		return r
 	}
@@ -86,7 +92,7 @@ func (v View) Body(r *cache.Resource) *cache.Resource {
 }
 
 // Ask has upstream asked for a body once more. The client is marked when it comes.
-func (v View) Ask(r *cache.Resource) {
+func (v Bodies) Ask(r *cache.Resource) {
 	if v.awaits(r) {
 		return
 	}
@@ -96,7 +102,7 @@ func (v View) Ask(r *cache.Resource) {
 	v.s.awaited[r.Name] = struct{}{}
 	byName := false
 	for name := range names(r) {
-		if id, ok := v.Lookup(name); ok {
+		if id, ok := View(v).Lookup(name); ok {
 			byName = true
 			if v.x.named.Answered(id) { // else the body comes with the answer
 				v.x.bodies.ask(id)
@@ -118,32 +124,19 @@ func (b *bodies) ask(id cache.ID) {
 
 // Lacks: the client waits for what a name leads to, since upstream has not answered,
 // or has been asked for the body once more.
-func (v View) Lacks(id cache.ID) bool {
-	a := v.Answer(id)
+func (v Bodies) Lacks(id cache.ID) bool {
+	a := View(v).Answer(id)
 	return a.State == cache.Unknown || a.Resource != nil && v.awaits(a.Resource)
 }
 
-// LacksMembers is the same of the wildcard's set.
-func (v View) LacksMembers() bool {
-	if !v.s.wildcard || !v.x.wildcard.synced {
-		return v.s.wildcard
-	}
-	for name := range v.s.awaited {
-		if v.Member(name) != nil {
-			return true
-		}
-	}
-	return false
-}
-
-func (v View) awaits(r *cache.Resource) bool {
+func (v Bodies) awaits(r *cache.Resource) bool {
 	_, awaits := v.s.awaited[r.Name]
 	return awaits
 }
 
 // Handed takes the bodies that were asked for on the client's behalf, and returns those
 // that still are what there is. told: the rest has been told as changes, and goes too.
-func (v View) Handed(told bool) (asked []*cache.Resource) {
+func (v Bodies) Handed(told bool) (asked []*cache.Resource) {
 	for name, p := range v.s.parcels {
 		if p.asked && v.holds(p.Resource) {
 			asked = append(asked, p.Resource)
@@ -159,6 +152,6 @@ func (v View) Handed(told bool) (asked []*cache.Resource) {
 }
 
 // holds: the client's interest leads to exactly this resource.
-func (v View) holds(r *cache.Resource) bool {
-	return v.x.answers.here(r.Name, r.Version) != nil && v.Covers(r.Name)
+func (v Bodies) holds(r *cache.Resource) bool {
+	return v.x.answers.here(r.Name, r.Version) != nil && View(v).Covers(r.Name)
 }

@@ -20,7 +20,7 @@ type readers struct {
 
 // Passed says that the client has been told of what is gone from the wildcard's set up
 // to a position. It is a reader from then on, until it gives the wildcard up.
-func (v View) Passed(to cache.Seq) { v.s.pass(to) }
+func (v Set) Passed(to cache.Seq) { v.s.pass(to) }
 
 func (s *Subscription) pass(to cache.Seq) {
 	if s.wildcard && !s.closed && (!s.reads || s.passed != to) {
@@ -30,7 +30,7 @@ func (s *Subscription) pass(to cache.Seq) {
 }
 
 // Forgotten is the position up to which it is forgotten what went from the wildcard's set.
-func (v View) Forgotten() cache.Seq { return v.x.readers.pruned }
+func (v Set) Forgotten() cache.Seq { return v.x.readers.pruned }
 
 // leave notes that one does not subscribe to the wildcard any more.
 func (r *readers) leave(s *Subscription) {

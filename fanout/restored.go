@@ -138,12 +138,9 @@ func (r *restored) confirmSet() {
 	}
 }
 
-// Warms: something of the type may have been loaded, and upstream has not spoken of it yet.
-func (v View) Warms() bool { return v.x.restored.any() || len(v.x.loans.inherited) > 0 }
+// AnyRestored: something of the type may have been loaded, and upstream has not spoken of it yet.
+func (v View) AnyRestored() bool { return v.x.restored.any() || len(v.x.loans.inherited) > 0 }
 
-// Warm: what a subscribed name leads to was loaded, and upstream has not
+// Restored: what a subscribed name leads to was loaded, and upstream has not
 // spoken of it yet.
-func (v View) Warm(id cache.ID) bool { return v.x.restored.leads(id) }
-
-// WarmSet: so was the wildcard's set.
-func (v View) WarmSet() bool { return v.x.restored.set }
+func (v View) Restored(id cache.ID) bool { return v.x.restored.leads(id) }

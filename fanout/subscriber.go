@@ -82,7 +82,7 @@ func (m *Subscriber) mark(s *Subscription, id cache.ID, k kind) (woken bool) {
 		m.dirty = append(m.dirty, s)
 	}
 	add := func(ids []cache.ID) []cache.ID {
-		return s.bounded(append(ids, id), 2*len(s.ids)+s.index.hub.bounds.Marks)
+		return s.bounded(append(ids, id), 2*len(s.names.ids)+s.index.hub.bounds.Marks)
 	}
 	switch {
 	case k == again:
@@ -108,7 +108,7 @@ func (s *Subscription) bounded(ids []cache.ID, most int) []cache.ID {
 		return ids
 	}
 	return slices.DeleteFunc(distinct(ids), func(id cache.ID) bool {
-		_, has := slices.BinarySearch(s.ids, id)
+		_, has := slices.BinarySearch(s.names.ids, id)
 		return !has
 	})
 }

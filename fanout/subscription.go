@@ -15,10 +15,7 @@ type Subscription struct {
 	number     uint64
 
 	// Guarded by index.mu.
-	ids  []cache.ID // ascending
-	told []Told     // of each (told.go)
-	led  [][]string // of each, or nil: of none (told.go)
-	last int        // the place in ids that was last looked at
+	names NameList
 	// sum is the digest of what bears these names (digest.go), if summed.
 	sum      cache.Digest
 	summed   bool
@@ -108,11 +105,11 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 		}
 		id := x.want(s, name, &run)
 		asked.Names = append(asked.Names, id) // rows d, h
-		if _, had := s.place(id); !had {
+		if _, had := s.names.place(id); !had {
 			asked.New = append(asked.New, name)
 		}
 	}
-	s.subscribe(asked.Names)
+	s.add(asked.Names)
 	had := s.wildcard
 	drops := dropping{of: s}
 	for _, name := range unsubscribe {
@@ -174,21 +171,22 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 	asked.Names = distinct(asked.Names)
 	gone := make([]cache.ID, 0, len(names.Gone))
 	for _, name := range names.Gone {
-		if id, ok := (View{s, x}).Lookup(name); ok {
+		if id, ok := s.view().Lookup(name); ok {
 			gone = append(gone, id)
 		}
 	}
 	gone = distinct(gone)
 	if out := gone; len(out) > 0 {
-		s.keep(func(at int) bool {
-			leaves := len(out) > 0 && out[0] == s.ids[at]
+		s.unsum()
+		s.names.keep(func(at int) bool {
+			leaves := len(out) > 0 && out[0] == s.names.ids[at]
 			if leaves {
 				out = out[1:]
 			}
 			return !leaves
 		})
 	}
-	s.subscribe(asked.Names)
+	s.add(asked.Names)
 	for _, id := range gone {
 		// What the client has by this name may not be what the wildcard has.
 		asked.Wildcard = asked.Wildcard || s.wildcard && x.answers.differs(id)
@@ -209,13 +207,20 @@ func (s *Subscription) Close(now time.Time) {
 	if !s.closed {
 		s.closed = true
 		x.interest.subscriptions--
-		for _, id := range s.ids {
+		for _, id := range s.names.ids {
 			x.unwant(s, id, now)
 		}
-		s.ids, s.told, s.led, s.parcels, s.awaited = nil, nil, nil, nil, nil
+		s.names, s.parcels, s.awaited = NameList{}, nil, nil
 		s.unsum()
 		x.interest.withhold(s, false)
 		s.endWildcard(&Asked{}, now)
+	}
+}
+
+// add adds names to the list.
+func (s *Subscription) add(ids []cache.ID) {
+	if s.names.add(ids) {
+		s.unsum()
 	}
 }
 
@@ -251,12 +256,12 @@ func (d *dropping) drop(name string, now time.Time) bool {
 	if !ok {
 		return false // DOWN-DELTA-17
 	}
-	i, found := s.place(id)
+	i, found := s.names.place(id)
 	if !found || d.gone != nil && d.gone[i] {
 		return false
 	}
 	if d.gone == nil {
-		d.gone = make([]bool, len(s.ids))
+		d.gone = make([]bool, len(s.names.ids))
 	}
 	d.gone[i] = true
 	if s.index.wildcard.Aliased() > 0 {
@@ -271,5 +276,6 @@ func (d *dropping) done() {
 	if d.gone == nil {
 		return
 	}
-	d.of.keep(func(at int) bool { return !d.gone[at] })
+	d.of.unsum()
+	d.of.names.keep(func(at int) bool { return !d.gone[at] })
 }

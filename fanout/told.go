@@ -26,113 +26,129 @@ func (t Told) Copy() bool { return t&Brought != 0 }
 // At is the position; 0: the client was told nothing on this stream.
 func (t Told) At() cache.Seq { return cache.Seq(t &^ Brought) }
 
+// NameList is the names to which a client subscribes on one stream, and what it was told of each.
+type NameList struct {
+	ids  []cache.ID // ascending
+	told []Told     // of each
+	led  [][]string // of each, or nil: of none
+	last int        // the place in ids that was last looked at
+}
+
+// Names are the subscribed names, ascending by ID.
+func (l *NameList) Names() []cache.ID { return l.ids }
+
+// Has reports whether an ID stands for a subscribed name.
+func (l *NameList) Has(id cache.ID) bool {
+	_, ok := l.place(id)
+	return ok
+}
+
 // Told is what the client was told last of a subscribed name.
-func (v View) Told(id cache.ID) Told {
-	if i, ok := v.s.place(id); ok {
-		return v.s.told[i]
+func (l *NameList) Told(id cache.ID) Told {
+	if i, ok := l.place(id); ok {
+		return l.told[i]
 	}
 	return 0
 }
 
 // Tell notes what a response says to the client of a subscribed name.
-func (v View) Tell(id cache.ID, told Told) {
-	if i, ok := v.s.place(id); ok {
-		v.s.told[i] = told
+func (l *NameList) Tell(id cache.ID, told Told) {
+	if i, ok := l.place(id); ok {
+		l.told[i] = told
 	}
 }
 
 // TellAt does so of the name at a place in Names.
-func (v View) TellAt(i int, told Told) { v.s.told[i] = told }
+func (l *NameList) TellAt(i int, told Told) { l.told[i] = told }
 
 // LedTo are the resources that a subscribed name was said to lead to; nil: simply the one that
 // bears the name, if any. The session's record says which of them still count.
-func (v View) LedTo(id cache.ID) []string {
-	if v.s.led == nil {
+func (l *NameList) LedTo(id cache.ID) []string {
+	if l.led == nil {
 		return nil
 	}
-	if i, ok := v.s.place(id); ok {
-		return v.s.led[i]
+	if i, ok := l.place(id); ok {
+		return l.led[i]
 	}
 	return nil
 }
 
 // Lead notes what a subscribed name is said to lead to. Most clients ask for no aliases, and so
 // have no list of this.
-func (v View) Lead(id cache.ID, to []string) {
-	if v.s.led == nil && to != nil {
-		v.s.led = make([][]string, len(v.s.ids))
+func (l *NameList) Lead(id cache.ID, to []string) {
+	if l.led == nil && to != nil {
+		l.led = make([][]string, len(l.ids))
 	}
-	if i, ok := v.s.place(id); ok && v.s.led != nil {
-		v.s.led[i] = to
+	if i, ok := l.place(id); ok && l.led != nil {
+		l.led[i] = to
 	}
 }
 
 // place is where a subscribed name stands in the lists. Names are mostly looked at in order, so
 // that it is that of the last one, or the next.
-func (s *Subscription) place(id cache.ID) (at int, ok bool) {
-	for at = s.last; at < len(s.ids) && at <= s.last+1; at++ {
-		if s.ids[at] == id {
-			s.last = at
+func (l *NameList) place(id cache.ID) (at int, ok bool) {
+	for at = l.last; at < len(l.ids) && at <= l.last+1; at++ {
+		if l.ids[at] == id {
+			l.last = at
 			return at, true
 		}
 	}
-	if at, ok = slices.BinarySearch(s.ids, id); ok {
-		s.last = at
+	if at, ok = slices.BinarySearch(l.ids, id); ok {
+		l.last = at
 	}
 	return at, ok
 }
 
-// subscribe adds names to the list.
-func (s *Subscription) subscribe(ids []cache.ID) {
+// add adds names to the list; some: it had not all of them.
+func (l *NameList) add(ids []cache.ID) (some bool) {
 	added := slices.DeleteFunc(distinct(slices.Clone(ids)), func(id cache.ID) bool {
-		_, had := s.place(id)
+		_, had := l.place(id)
 		return had
 	})
 	if len(added) == 0 {
-		return
+		return false
 	}
-	s.unsum()
-	i, j := len(s.ids)-1, len(added)-1
-	s.ids = append(s.ids, added...)
-	s.told = append(s.told, make([]Told, len(added))...)
-	if s.led != nil {
-		s.led = append(s.led, make([][]string, len(added))...)
+	i, j := len(l.ids)-1, len(added)-1
+	l.ids = append(l.ids, added...)
+	l.told = append(l.told, make([]Told, len(added))...)
+	if l.led != nil {
+		l.led = append(l.led, make([][]string, len(added))...)
 	}
-	for at := len(s.ids) - 1; j >= 0; at-- { // from the end, so that nothing is overwritten
-		if i >= 0 && s.ids[i] > added[j] {
-			s.move(i, at)
+	for at := len(l.ids) - 1; j >= 0; at-- { // from the end, so that nothing is overwritten
+		if i >= 0 && l.ids[i] > added[j] {
+			l.move(i, at)
 			i--
 		} else {
-			s.ids[at] = added[j]
-			s.told[at] = 0
-			if s.led != nil {
-				s.led[at] = nil
+			l.ids[at] = added[j]
+			l.told[at] = 0
+			if l.led != nil {
+				l.led[at] = nil
 			}
 			j--
 		}
 	}
+	return true
 }
 
 // keep takes those names out of the list that are not at a place of which it is true.
-func (s *Subscription) keep(which func(at int) bool) {
-	s.unsum()
+func (l *NameList) keep(which func(at int) bool) {
 	kept := 0
-	for at := range s.ids {
+	for at := range l.ids {
 		if which(at) {
-			s.move(at, kept)
+			l.move(at, kept)
 			kept++
 		}
 	}
-	s.ids, s.told = cut(s.ids, kept), cut(s.told, kept)
-	if s.led != nil {
-		s.led = cut(s.led, kept)
+	l.ids, l.told = cut(l.ids, kept), cut(l.told, kept)
+	if l.led != nil {
+		l.led = cut(l.led, kept)
 	}
 }
 
-func (s *Subscription) move(from, to int) {
-	s.ids[to], s.told[to] = s.ids[from], s.told[from]
-	if s.led != nil {
-		s.led[to] = s.led[from]
+func (l *NameList) move(from, to int) {
+	l.ids[to], l.told[to] = l.ids[from], l.told[from]
+	if l.led != nil {
+		l.led[to] = l.led[from]
 	}
 }
 

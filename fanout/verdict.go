@@ -31,28 +31,14 @@ func (v View) Verdict(id cache.ID, brought bool) Verdict {
 	return v.x.verdict(id, v.Answer(id), brought)
 }
 
-// SetVerdict is that of the wildcard's set: Unknown, Doubt or Copy. brought: the client that
-// asks came with members of it, or may have.
-func (v View) SetVerdict(brought bool) Verdict {
-	switch {
-	case !v.s.wildcard:
-		return Copy
-	case !v.x.wildcard.synced:
-		return Unknown
-	case brought && (v.x.restored.set || v.x.wildcard.doubts.beside(&v.x.wildcard.Table)):
-		return Doubt
-	}
-	return Copy
-}
-
 // Doubted: nothing can be said of a name that a client brought. What it does not subscribe to
 // may be what a name leads to that a fault hides.
 func (v View) Doubted(name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		return v.Verdict(id, true) == Doubt
 	}
-	return v.s.wildcard && v.Member(name) == nil && v.x.wildcard.doubts.concern(name) ||
-		len(v.s.ids) > 0 && v.x.named.doubts.concern(name)
+	return v.s.wildcard && v.Set().Member(name) == nil && v.x.wildcard.doubts.concern(name) ||
+		len(v.s.names.ids) > 0 && v.x.named.doubts.concern(name)
 }
 
 func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {

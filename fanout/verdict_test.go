@@ -61,7 +61,7 @@ func TestSetVerdict(t *testing.T) {
 	want := func(what string, nobody, bearer Verdict) {
 		t.Helper()
 		s.Read(func(v View) {
-			if a, b := v.SetVerdict(false), v.SetVerdict(true); a != nobody || b != bearer {
+			if a, b := v.Set().Verdict(false), v.Set().Verdict(true); a != nobody || b != bearer {
 				t.Errorf("%s: %d, and for who came with something %d; want %d and %d", what, a, b, nobody, bearer)
 			}
 		})

@@ -13,15 +13,15 @@ import (
 // bodies puts bodies where only husks are. One that is not here is asked for, and
 // left out: the client is marked when it comes (VALID-5).
 func bodies(v fanout.View, resources []*cache.Resource) (whole []*cache.Resource, complete bool) {
-	if !v.Husks() {
+	if !v.Bodies().Husks() {
 		return resources, true
 	}
 	whole = make([]*cache.Resource, 0, len(resources))
 	for _, r := range resources {
-		if body := v.Body(r); body != nil {
+		if body := v.Bodies().Body(r); body != nil {
 			whole = append(whole, body)
 		} else {
-			v.Ask(r)
+			v.Bodies().Ask(r)
 		}
 	}
 	return whole, len(whole) == len(resources)
@@ -30,12 +30,12 @@ func bodies(v fanout.View, resources []*cache.Resource) (whole []*cache.Resource
 // lacks: the wildcard's set has bodies that are not here, and that the client has
 // not got either. They are asked for, and the set waits for them (VALID-5).
 func (d *deltaState) lacks(v fanout.View) (lacking bool) {
-	if subscribed, synced := v.Wildcard(); !d.wildcardAsked || !subscribed || !synced || !v.Husks() {
+	if subscribed, synced := v.Wildcard(); !d.wildcardAsked || !subscribed || !synced || !v.Bodies().Husks() {
 		return false
 	}
-	for c := range v.Members(0) {
-		if c.Resource != nil && !(d.brings(c.Name) && d.holds(v, c.Resource)) && v.Body(c.Resource) == nil {
-			v.Ask(c.Resource)
+	for c := range v.Set().Since(0) {
+		if c.Resource != nil && !(d.brings(c.Name) && d.holds(v, c.Resource)) && v.Bodies().Body(c.Resource) == nil {
+			v.Bodies().Ask(c.Resource)
 			lacking = true
 		}
 	}
@@ -44,7 +44,7 @@ func (d *deltaState) lacks(v fanout.View) (lacking bool) {
 
 // collectHanded lists the bodies that had to be asked for, and have come (VALID-5).
 func (x *exchange) collectHanded(v fanout.View, p *part) {
-	handed := x.fitting(v, v.Handed(!x.postponed), p)
+	handed := x.fitting(v, v.Bodies().Handed(!x.postponed), p)
 	for _, r := range handed {
 		for _, name := range append(slices.Clip(r.Aliases), r.Name) {
 			if id, ok := v.Lookup(name); ok {

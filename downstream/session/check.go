@@ -107,7 +107,7 @@ func (i *invariants) cursors(v fanout.View, x *exchange) {
 	if !subscribed || !h.plain() || len(v.Names()) > 0 {
 		return
 	}
-	for c := range v.Members(0) {
+	for c := range v.Set().Since(0) {
 		version, some := h.of(v, c.Name)
 		i.must(c.Resource == nil || (c.Seq <= h.told) == (some && version == c.Resource.Version), "%q changed at %d, and told up to %d", c.Name, c.Seq, h.told)
 	}
@@ -138,9 +138,9 @@ func (x *exchange) mentions(v fanout.View, name string) bool {
 			return true
 		}
 	}
-	_, member := v.Change(name)
+	_, member := v.Set().Change(name)
 	subscribed, synced := v.Wildcard()
-	return subscribed && (member || !synced || min(x.told, x.untold) < v.Forgotten()) // it may have been one
+	return subscribed && (member || !synced || min(x.told, x.untold) < v.Set().Forgotten()) // it may have been one
 }
 
 // owes: the client is to be told of a resource that nothing covers.

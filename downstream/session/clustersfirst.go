@@ -41,7 +41,7 @@ func gains(st state, v fanout.View) bool {
 // gainsMembers: there are some in the wildcard's set.
 func gainsMembers(st state, v fanout.View) bool {
 	x := st.base()
-	for c := range v.Members(x.told) {
+	for c := range v.Set().Since(x.told) {
 		if c.Resource != nil && !x.holds(v, c.Resource) {
 			return true
 		}
@@ -60,7 +60,7 @@ func gainsBy(st state, v fanout.View, id cache.ID) bool {
 		return false
 	}
 	return slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool {
-		kept := v.Warm(id) && st.brings(r.Name)
+		kept := v.Restored(id) && st.brings(r.Name)
 		return !kept && !x.holds(v, r)
 	})
 }
@@ -151,9 +151,9 @@ func (x *exchange) returns(v fanout.View, brought func(name string) bool) {
 	}
 	subscribed, synced := v.Wildcard()
 	waits := func(id cache.ID) bool {
-		return (v.Unanswered(id) || v.Warm(id)) && brought(v.Name(id))
+		return (v.Unanswered(id) || v.Restored(id)) && brought(v.Name(id))
 	}
-	x.returning = subscribed && (!synced || v.WarmSet()) || x.anyOf(v, waits)
+	x.returning = subscribed && (!synced || v.Set().Restored()) || x.anyOf(v, waits)
 }
 
 // anyOf: some name is such. Mostly it is the same one as when that was last asked.

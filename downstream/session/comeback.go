@@ -112,7 +112,7 @@ func (d *deltaState) fromDisk(v fanout.View) bool {
 func (d *deltaState) confirmed(v fanout.View, name string) bool {
 	confirmed := func(name string) bool {
 		id, asked := v.Lookup(name)
-		return asked && !v.Warm(id)
+		return asked && !v.Restored(id)
 	}
 	r := v.Resource(name)
 	return confirmed(name) || r != nil && v.Leads(name) && slices.ContainsFunc(r.Aliases, confirmed)
@@ -123,8 +123,8 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 	switch {
 	case d.holds(v, r):
 		d.spare(r, p)
-	case v.Body(r) == nil:
-		v.Ask(r)
+	case v.Bodies().Body(r) == nil:
+		v.Bodies().Ask(r)
 		return false
 	case !push || d.postpones:
 		d.postponed = d.postponed || d.postpones

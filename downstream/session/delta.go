@@ -279,7 +279,7 @@ func (d *deltaState) collected(v fanout.View, p *part) {
 	}
 	d.passed()
 	if d.untold != unseen {
-		v.Passed(d.untold)
+		v.Set().Passed(d.untold)
 	}
 }
 
@@ -321,7 +321,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	if a.State == cache.Unknown {
 		return
 	}
-	forced := asked || !d.refusesEnd(id, &a) && d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Warm(id) && d.brings(r.Name)) })
+	forced := asked || !d.refusesEnd(id, &a) && d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
 	p.answer = p.answer || asked
 	d.answered(name)
 	d.release(d.leads(v, id, &a)...)
@@ -371,7 +371,7 @@ func (d *deltaState) refusesEnd(id cache.ID, a *cache.Answer) bool {
 // collectCopies: all that answers to a name, and the client does not hold or is to be told
 // all the same.
 func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) {
-	led, warm := v.LedTo(id) != nil, v.Warm(id)
+	led, warm := v.LedTo(id) != nil, v.Restored(id)
 	sent, lacking, tooLarge := !v.Told(id).Copy(), false, 0
 	since, debt := d.forced[id]
 	for _, r := range a.Resources() {
@@ -384,8 +384,8 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			sent = true // as of now
 		case at != nil && at.spared: // another of its names has led here already
 		case (!forced || debt && !asked && d.toldSince(v, r, since)) && d.holds(v, r):
-		case v.Body(r) == nil: // it is handed over when it comes
-			v.Ask(r)
+		case v.Bodies().Body(r) == nil: // it is handed over when it comes
+			v.Bodies().Ask(r)
 			lacking = true
 			continue
 		case d.leavesOut(v, r, p):
@@ -484,7 +484,7 @@ func (d *deltaState) removedNow(p *part) {
 		}
 		if p.removedMembers {
 			d.untold = p.position
-			v.Passed(d.untold)
+			v.Set().Passed(d.untold)
 		}
 	})
 	d.passed()

@@ -228,7 +228,7 @@ func (s *told) latest(typ cache.TypeURL, name string) (r *cache.Resource) {
 		if id, ok := v.Lookup(name); ok && v.Answer(id).Resource != nil {
 			r = v.Answer(id).Resource
 		} else {
-			r = v.Member(name)
+			r = v.Set().Member(name)
 		}
 	})
 	return r

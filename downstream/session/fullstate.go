@@ -35,12 +35,12 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		p.changed = s.gained(v)
 	}
 	p.resources, p.version, p.must = resources, version, send
-	p.news, _ = v.News(0)
+	p.news, _ = v.Set().News(0)
 	s.depart(v, p, shrunk && !send, push)
 	s.wildcardAsked = false
 	s.answered(fanout.Wildcard)
 	s.version = p.version
-	v.Handed(true) // they are among the resources
+	v.Bodies().Handed(true) // they are among the resources
 	s.delivered(v, p)
 }
 
@@ -81,7 +81,7 @@ func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
 	if push && (s.renewed.len() > 0 || s.membersRenewed) {
 		// The whole set, since a client takes what comes without a body for gone (TTL-8).
 		whole, beats := s.renewals(v, p.from)
-		n.beats = len(whole)+len(beats) > 0 && !v.Husks()
+		n.beats = len(whole)+len(beats) > 0 && !v.Bodies().Husks()
 	}
 	s.handed = false
 	return n
@@ -93,7 +93,7 @@ func (s *sotwState) memberNews(v fanout.View, n *setNews) {
 		return
 	}
 	n.goes = true // if nothing has come; what has gone nobody remembers for this client (H-42)
-	for c := range v.Members(s.told) {
+	for c := range v.Set().Since(s.told) {
 		n.comes = n.comes || c.Resource != nil
 	}
 }
@@ -134,7 +134,7 @@ func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 	if s.wildcardAsked {
 		after = 0 // among these may be what it had no copy of by a name that it gave up
 	}
-	for c := range v.Members(after) {
+	for c := range v.Set().Since(after) {
 		if subscribed, _ := v.Wildcard(); subscribed && c.Resource != nil && !s.holds(v, c.Resource) {
 			changed = append(changed, c.Resource)
 		}

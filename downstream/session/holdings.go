@@ -116,14 +116,14 @@ func (h *holdings) member(v fanout.View, name string) (version string, some bool
 	if subscribed, _ := v.Wildcard(); !subscribed {
 		return "", false
 	}
-	c, known := v.Change(name)
+	c, known := v.Set().Change(name)
 	a, ok := h.ahead[name]
 	if ok && (!known || c.Seq <= a.at) {
 		return a.version, a.version != ""
 	}
 	switch {
 	case !known: // or forgotten, since no removals are sent to a full-state SotW client
-		return "", h.told > 0 && min(h.told, h.untold) < v.Forgotten()
+		return "", h.told > 0 && min(h.told, h.untold) < v.Set().Forgotten()
 	case c.Resource == nil:
 		return "", c.Seq > h.untold
 	case c.Seq <= h.told:
@@ -182,7 +182,7 @@ func (h *holdings) sent(r *cache.Resource, at cache.Seq) {
 // the wildcard's changes up to that one.
 func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
 	subscribed, _ := v.Wildcard()
-	c, known := v.Change(name)
+	c, known := v.Set().Change(name)
 	if !subscribed || !known || r != nil && c.Seq <= h.told || r == nil && c.Seq <= h.untold {
 		return
 	}
@@ -241,7 +241,7 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 		return nil
 	}
 	asked := func(name string) bool { _, asked := v.Lookup(name); return asked }
-	for _, changes := range []iter.Seq[cache.Change]{v.Members(0), v.Led(0)} {
+	for _, changes := range []iter.Seq[cache.Change]{v.Set().Since(0), v.Set().Led(0)} {
 		for c := range changes {
 			version, some := h.of(v, c.Name)
 			if some && !h.brings(c.Name) && (version == "" || c.Resource == nil || slices.ContainsFunc(c.Resource.Aliases, asked)) {
@@ -313,7 +313,7 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 // skipped writes down what the positions say of a member that is told, if at all, for a name, before
 // they pass it.
 func (h *holdings) skipped(v fanout.View, after cache.Seq) {
-	for c := range v.Led(after) {
+	for c := range v.Set().Led(after) {
 		if c.Resource != nil && !h.exact.notes(c.Name) {
 			version, some := h.member(v, c.Name)
 			h.exact.note(c.Name, version, some)

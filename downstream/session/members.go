@@ -55,11 +55,11 @@ func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
 		}
 		return
 	}
-	for c := range v.Members(from) {
+	for c := range v.Set().Since(from) {
 		switch {
 		case c.Resource == nil && c.Seq > d.untold && !d.toldGone(c):
 			p.removed = append(p.removed, c.Name)
-		case c.Resource == nil, d.postponed, c.Seq <= after, all && v.WarmSet() && d.brings(c.Name):
+		case c.Resource == nil, d.postponed, c.Seq <= after, all && v.Set().Restored() && d.brings(c.Name):
 		case (!all || d.brings(c.Name)) && d.holds(v, c.Resource):
 			d.spare(c.Resource, p)
 		case d.leavesOut(v, c.Resource, p):
@@ -80,7 +80,7 @@ func (d *deltaState) toldGone(c cache.Change) bool {
 // share lists what every client without names, versions or peculiarities of its own is
 // told after a position. false: this one is not like that, or may have to do without some of it.
 func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) bool {
-	news, ok := v.News(after)
+	news, ok := v.Set().News(after)
 	if !ok || news.Largest > d.space-maxTTL {
 		return false
 	}
@@ -107,7 +107,7 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 	for _, name := range d.left.take() {
 		_, again := v.Lookup(name)
 		_, said := slices.BinarySearch(removed, name)
-		r := v.Member(name)
+		r := v.Set().Member(name)
 		switch {
 		case again: // it is told by its name
 		case v.Leads(name): // or for an alias of it
@@ -129,7 +129,7 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 // mayBeMember: the wildcard's set lacks a resource, and may do so wrongly, since it is from disk or a
 // fault hides some of it.
 func (d *deltaState) mayBeMember(v fanout.View, name string) bool {
-	return v.Member(name) == nil && (v.WarmSet() || v.Doubted(name))
+	return v.Set().Member(name) == nil && (v.Set().Restored() || v.Doubted(name))
 }
 
 // tellMember tells what a name is to the wildcard: a member, or with nil gone.

@@ -90,19 +90,19 @@ func (p *part) collectError(v fanout.View, id cache.ID, brought bool) bool {
 
 // waits: the client waits for what a name leads to. Nobody does for what is in doubt.
 func waits(v fanout.View, id cache.ID, brought bool) bool {
-	return v.Lacks(id) && v.Verdict(id, brought) != fanout.Doubt
+	return v.Bodies().Lacks(id) && v.Verdict(id, brought) != fanout.Doubt
 }
 
 // starving is why something the client waits for cannot be had just now, or nil
 // (ERR-7). brought says of which names it came with a copy, or may have.
 func starving(v fanout.View, brought func(name string) bool) *statuspb.Status {
 	named, wildcard := v.Unavailable()
-	if wildcard != nil && v.LacksMembers() {
+	if wildcard != nil && v.Set().Lacks() {
 		return wildcard
 	}
 	if named != nil {
 		for _, id := range v.Names() {
-			if v.Lacks(id) && waits(v, id, brought(v.Name(id))) {
+			if v.Bodies().Lacks(id) && waits(v, id, brought(v.Name(id))) {
 				return named
 			}
 		}

@@ -87,7 +87,7 @@ func (h *holdings) mentioned(v fanout.View) (names []string) {
 	if subscribed, _ := v.Wildcard(); !subscribed {
 		return names
 	}
-	for _, changes := range []iter.Seq[cache.Change]{v.Members(0), v.Led(0)} {
+	for _, changes := range []iter.Seq[cache.Change]{v.Set().Since(0), v.Set().Led(0)} {
 		for c := range changes {
 			names = append(names, c.Name)
 		}
@@ -170,6 +170,6 @@ func (h *holdings) unclear(v fanout.View, name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		return v.Told(id).At() == 0
 	}
-	_, known := v.Change(name)
+	_, known := v.Set().Change(name)
 	return !known
 }

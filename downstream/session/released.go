@@ -173,7 +173,7 @@ func (x *exchange) toldAsMember(v fanout.View, r *cache.Resource) bool {
 // and is not that of another copy of the same version. What it has rejected is not sent again (NACK-4).
 func (x *exchange) mayEnd(v fanout.View, name string) bool {
 	noted := x.exact.find(name)
-	return x.ttl && v.Leased() && (noted == nil || !x.hasRejected(noted.at))
+	return x.ttl && v.TTLs().Any() && (noted == nil || !x.hasRejected(noted.at))
 }
 
 // answersTo: some name of the client's leads to a resource, or may: its own has no answer.
@@ -194,8 +194,8 @@ func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, ce
 	if _, own := v.Lookup(name); own || v.Leads(name) || !subscribed {
 		return nil, true
 	}
-	member = v.Member(name)
-	return member, synced && (member != nil || !v.WarmSet())
+	member = v.Set().Member(name)
+	return member, synced && (member != nil || !v.Set().Restored())
 }
 
 // collectReleased has what no name leads to any more sent as a member of the wildcard's set.
@@ -243,7 +243,7 @@ func (s *sotwState) drops(v fanout.View, added []string) {
 		_, own := v.Lookup(noted.name)
 		version, leads := led[noted.name]
 		switch {
-		case own, subscribed && v.Member(noted.name) != nil:
+		case own, subscribed && v.Set().Member(noted.name) != nil:
 		case !leads:
 			s.exact.forget(noted.name)
 		case version != noted.version:

@@ -215,7 +215,7 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	} else {
 		s.collectNew(v, push, &p)
 	}
-	if !s.sets || !v.Husks() {
+	if !s.sets || !v.Bodies().Husks() {
 		s.expiring(v, &p)
 	} // else nobody could renew the set without asking upstream for bodies each time
 	p.starving = starving(v, s.brings)
@@ -296,8 +296,8 @@ func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 // listMembers lists the wildcard's changes after a position. What was noted of members that have gone
 // is forgotten: no response says that they have (DOWN-SOTW-10).
 func (s *sotwState) listMembers(v fanout.View, after cache.Seq, p *part) {
-	lost := after < v.Forgotten()
-	for c := range v.Members(after) {
+	lost := after < v.Set().Forgotten()
+	for c := range v.Set().Since(after) {
 		if lost = lost || c.Resource == nil; c.Resource != nil && !s.leavesOut(v, c.Resource, p) {
 			p.resources = append(p.resources, c.Resource)
 		}
@@ -333,12 +333,12 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 
 // keepsName: the client came with a version of a name, and what is here of it is from disk.
 func (s *sotwState) keepsName(v fanout.View, id cache.ID) bool {
-	return v.Told(id) == fanout.Brought && v.Warm(id)
+	return v.Told(id) == fanout.Brought && v.Restored(id)
 }
 
 // keepsSet puts the wildcard's set off in the same way.
 func (s *sotwState) keepsSet(v fanout.View) bool {
-	return s.cameWildcard && v.WarmSet() && !s.replaces(v, versionOf)
+	return s.cameWildcard && v.Set().Restored() && !s.replaces(v, versionOf)
 }
 
 // collectNames lists what names lead to.
@@ -384,7 +384,7 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 			s.sentFor(nil, r)
 		}
 	}
-	if tooLarge < len(a.Resources()) && !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Body(r) == nil }) { // else it is told when that comes
+	if tooLarge < len(a.Resources()) && !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Bodies().Body(r) == nil }) { // else it is told when that comes
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	if a.Resource.Husk() {
@@ -403,7 +403,7 @@ func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 		return
 	}
 	for _, r := range beats {
-		if body := v.Body(r); body != nil {
+		if body := v.Bodies().Body(r); body != nil {
 			p.resources = append(p.resources, body)
 		}
 	}

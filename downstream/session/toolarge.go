@@ -57,13 +57,13 @@ func (x *exchange) oversize(v fanout.View, r *cache.Resource) int {
 	if x.space == math.MaxInt {
 		return 0
 	}
-	body := v.Body(r)
+	body := v.Bodies().Body(r)
 	if body == nil {
 		return 0
 	}
 	limited := false
 	if x.ttl {
-		ends, _, _ := v.Ends(r)
+		ends, _, _ := v.TTLs().Ends(r)
 		limited = !ends.IsZero()
 	}
 	if bytes := sizeOfResource(body, x.delta, limited); bytes > x.space {

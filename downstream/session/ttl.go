@@ -29,15 +29,15 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 	x.renewable(v, to, func(r *cache.Resource, changed, told cache.Seq) {
 		_, some := x.of(v, r.Name)
 		told = max(told, x.renewedOf[r.Name])
-		switch ends, turned, renewed := v.Ends(r); {
+		switch ends, turned, renewed := v.TTLs().Ends(r); {
 		case x.hasRejected(changed) || !some || renewed <= told || x.lacksNewest(v, r):
 		case turned > told:
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
 		case x.url != cache.VirtualHost:
 			beats = append(beats, r)
-		case v.Body(r) != nil:
-			whole = append(whole, v.Body(r))
+		case v.Bodies().Body(r) != nil:
+			whole = append(whole, v.Bodies().Body(r))
 		}
 	})
 	x.renews(v.Position())
@@ -70,7 +70,7 @@ func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Re
 	if !members {
 		return
 	}
-	for c := range v.Renewed(x.renewedTo) {
+	for c := range v.Set().Renewed(x.renewedTo) {
 		if x.holds(v, c.Resource) {
 			yield(c.Resource, c.Seq, max(x.renewedTo, to))
 		}
@@ -85,7 +85,7 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		d.exact.unspare()
 	}
 	for _, r := range p.spared {
-		switch ends, turned, _ := v.Ends(r); {
+		switch ends, turned, _ := v.TTLs().Ends(r); {
 		case !d.ttl:
 		case ends.IsZero() && turned > 0:
 			lost = append(lost, r)
@@ -116,7 +116,7 @@ func (d *deltaState) renewWhole(v fanout.View, whole []*cache.Resource, p *part)
 // renewsAhead notes that the client is told of TTLs with what it is told, and not to be told
 // again with the changes that it may have to wait for. News are members, and told as such.
 func (x *exchange) renewsAhead(v fanout.View, p *part, beats []*cache.Resource) {
-	if !x.ttl || !v.Leased() {
+	if !x.ttl || !v.TTLs().Any() {
 		return
 	}
 	told := beats
@@ -124,7 +124,7 @@ func (x *exchange) renewsAhead(v fanout.View, p *part, beats []*cache.Resource) 
 		told = slices.Concat(p.resources, beats)
 	}
 	for _, r := range told {
-		if _, _, renewed := v.Ends(r); renewed > 0 {
+		if _, _, renewed := v.TTLs().Ends(r); renewed > 0 {
 			put(&x.renewedOf, r.Name, p.position)
 		}
 	}
@@ -137,7 +137,7 @@ func (x *exchange) expiring(v fanout.View, p *part) {
 	}
 	for _, list := range [][]*cache.Resource{p.resources, p.beats} {
 		for _, r := range list {
-			if ends, _, _ := v.Ends(r); !ends.IsZero() {
+			if ends, _, _ := v.TTLs().Ends(r); !ends.IsZero() {
 				put(&p.ends, r, ends)
 			}
 		}

@@ -17,7 +17,7 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 	if subscribed && !synced {
 		return nil, "", false
 	}
-	doubt := s.came != "" && s.lastNonce == "" && v.SetVerdict(true) == fanout.Doubt
+	doubt := s.came != "" && s.lastNonce == "" && v.Set().Verdict(true) == fanout.Doubt
 	for _, id := range v.Names() {
 		switch v.Verdict(id, s.mayHold(v, id)) {
 		case fanout.Doubt:
@@ -56,11 +56,11 @@ func (s *sotwState) lacks(v fanout.View) bool {
 		return false
 	}
 	for noted := range s.exact.all(false) {
-		if name := noted.name; noted.some && !v.Covers(name) && (v.WarmSet() || v.Doubted(name)) {
+		if name := noted.name; noted.some && !v.Covers(name) && (v.Set().Restored() || v.Doubted(name)) {
 			return true
 		}
 	}
-	return v.WarmSet() && slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
+	return v.Set().Restored() && slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
 		return v.Told(id).Copy() && v.Told(id) != fanout.Brought && !v.Covers(v.Name(id))
 	})
 }
@@ -68,18 +68,18 @@ func (s *sotwState) lacks(v fanout.View) bool {
 // warm: something in the view was loaded from disk and is not confirmed.
 func warm(v fanout.View) bool {
 	subscribed, _ := v.Wildcard()
-	return subscribed && v.WarmSet() || v.Warms() && slices.ContainsFunc(v.Names(), v.Warm)
+	return subscribed && v.Set().Restored() || v.AnyRestored() && slices.ContainsFunc(v.Names(), v.Restored)
 }
 
 // everything is what the client's interest leads to, each resource once
 // (DOWN-SOTW-14).
 func everything(v fanout.View) (resources []*cache.Resource) {
 	subscribed, _ := v.Wildcard()
-	if n, alone := v.News(0); subscribed && alone {
+	if n, alone := v.Set().News(0); subscribed && alone {
 		return n.Resources
 	}
 	if subscribed { // those that no name leads to, oldest change first
-		for c := range v.Members(0) {
+		for c := range v.Set().Since(0) {
 			if c.Resource != nil {
 				resources = append(resources, c.Resource)
 			}
@@ -126,7 +126,7 @@ func versionOf(v fanout.View) string {
 // It is never empty (DOWN-SOTW-11).
 func viewVersion(v fanout.View, resources []*cache.Resource) string {
 	if len(v.Names()) == 0 {
-		return v.WildcardDigest()
+		return v.Set().Digest()
 	}
 	var digest cache.Digest
 	for _, r := range resources {

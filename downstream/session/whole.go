@@ -52,7 +52,7 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 		return p
 	}
 	p.resources = s.fitting(v, slices.Clone(p.resources), &p)
-	v.Handed(true) // they are among the resources
+	v.Bodies().Handed(true) // they are among the resources
 	for _, id := range v.Names() {
 		if a := v.Answer(id); a.State != cache.Present || a.Error != nil {
 			s.collectError(v, id, &p)

@@ -73,7 +73,7 @@ func (w *readiness) look() (more bool) {
 	for i, s := range w.subs {
 		s.Read(func(v fanout.View) {
 			v.Marks()
-			if !v.SetVerdict(false).Resolved() {
+			if !v.Set().Verdict(false).Resolved() {
 				missing = append(missing, w.types[i].Short())
 			}
 		})

@@ -1,0 +1,108 @@
+package fanout
+
+import (
+	"iter"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// Set is a View of the wildcard's set.
+type Set View
+
+// Set is the View of the wildcard's set.
+func (v View) Set() Set { return Set(v) }
+
+// Member is a resource of the wildcard set (WILD-12).
+func (v Set) Member(name string) *cache.Resource {
+	if id, ok := v.x.wildcard.Find(name); ok && v.x.wildcard.State(id) == cache.Present {
+		return v.x.wildcard.Answer(id).Resource
+	}
+	return nil
+}
+
+// Change is the last change of a member of the wildcard's set: its Resource is nil if it has
+// gone since. false: none is known, for it never was a member or everybody who is told by name
+// knows that it is none.
+func (v Set) Change(name string) (cache.Change, bool) {
+	id, ok := v.x.wildcard.Find(name)
+	if !ok || v.x.wildcard.State(id) == cache.Unknown {
+		return cache.Change{}, false
+	}
+	if r := v.x.wildcard.Own(id); r != nil {
+		return cache.Change{Name: name, Resource: r, Seq: v.x.wildcard.Answer(id).Seq}, true
+	}
+	return cache.Change{Name: name, Seq: v.x.wildcard.Vanished(id)}, true
+}
+
+// Since yields the wildcard set's changes after a position, latest first; what
+// subscribed names lead to is left out, since it is answered by name (WILD-9,
+// WILD-16).
+func (v Set) Since(after cache.Seq) iter.Seq[cache.Change] {
+	return v.unnamed(v.x.wildcard.Since(after))
+}
+
+// Led yields the changes that Since leaves out, except those of subscribed names themselves.
+func (v Set) Led(after cache.Seq) iter.Seq[cache.Change] {
+	return func(yield func(cache.Change) bool) {
+		if len(v.s.names.ids) == 0 {
+			return
+		}
+		for c := range v.x.wildcard.Since(after) {
+			if _, own := View(v).Lookup(c.Name); !own && v.s.named(c.Name, c.Resource) && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+func (v Set) unnamed(changes iter.Seq[cache.Change]) iter.Seq[cache.Change] {
+	return func(yield func(cache.Change) bool) {
+		for c := range changes {
+			if len(v.s.names.ids) > 0 && v.s.named(c.Name, c.Resource) {
+				continue
+			}
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// Digest sums up the wildcard set.
+func (v Set) Digest() string { return v.x.wildcard.text.of(v.x.wildcard.Digest()) }
+
+// Renewed yields the members of the wildcard set whose TTL upstream has renewed
+// after a position without a change of content, latest first.
+func (v Set) Renewed(after cache.Seq) iter.Seq[cache.Change] {
+	return v.unnamed(v.x.wildcard.Renewed(after))
+}
+
+// Verdict is that of the wildcard's set: Unknown, Doubt or Copy. brought: the client that
+// asks came with members of it, or may have.
+func (v Set) Verdict(brought bool) Verdict {
+	switch {
+	case !v.s.wildcard:
+		return Copy
+	case !v.x.wildcard.synced:
+		return Unknown
+	case brought && (v.x.restored.set || v.x.wildcard.doubts.beside(&v.x.wildcard.Table)):
+		return Doubt
+	}
+	return Copy
+}
+
+// Restored: the set was loaded from disk, and upstream has not confirmed it yet.
+func (v Set) Restored() bool { return v.x.restored.set }
+
+// Lacks: the client waits for the set, or for a body of it.
+func (v Set) Lacks() bool {
+	if !v.s.wildcard || !v.x.wildcard.synced {
+		return v.s.wildcard
+	}
+	for name := range v.s.awaited {
+		if v.Member(name) != nil {
+			return true
+		}
+	}
+	return false
+}
