@@ -194,6 +194,18 @@ func (e *exact) forget(name string) {
 	}
 }
 
+// keep forgets all but some names.
+func (e *exact) keep(names nameSet) {
+	if len(names)+e.left == 0 {
+		*e = exact{}
+	}
+	for v := range e.all(false) {
+		if !names.has(v.name) {
+			e.forget(v.name)
+		}
+	}
+}
+
 // judged ends the judging of what the client came with, all of which is. What is spared keeps its
 // place until unspare.
 func (e *exact) judged() {

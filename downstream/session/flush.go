@@ -173,12 +173,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	}
 	if sp.adds || sp.shrunk {
 		r.Resources, r.News, r.Block = sp.resources, sp.news, s.config.bounds().Block
-	}
-	if sp.adds {
-		r.Heartbeats = sp.beats
-		r.Removed = sp.gone
-	}
-	if sp.adds || sp.shrunk {
+		r.Heartbeats, r.Removed = sp.beats, sp.gone
 		r.Errors = make([]*discovery.ResourceError, 0, len(sp.errors))
 		for _, e := range sp.errors {
 			r.Errors = append(r.Errors, resourceError(e.name, e.status))

@@ -24,7 +24,8 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	s.postponed = s.postpones && certain && send && !news.beats && !s.answersNew(v)
 	if !certain || s.spared(v, is(version)) || s.postponed {
 		s.again, s.shrink = send, shrunk
-		s.failAgain(v, p)
+		s.failAgain(v, slices.Concat(p.errors, p.unavailable))
+		p.errors, p.unavailable, p.answer = nil, nil, false
 		return
 	}
 	p.refuse(&s.exchange)
@@ -115,16 +116,6 @@ func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, 
 	}
 }
 
-// failAgain keeps the errors of a set that is not sent now.
-func (s *sotwState) failAgain(v fanout.View, p *part) {
-	for _, e := range slices.Concat(p.errors, p.unavailable) {
-		if id, ok := v.Lookup(e.name); ok {
-			s.failed.add(id)
-		}
-	}
-	p.errors, p.unavailable, p.answer = nil, nil, false
-}
-
 // gained are those of a view that are news to the client, for whom it matters: Clusters.
 func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 	if s.url != cache.Cluster {
@@ -167,24 +158,15 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 // that is the news and waits for other types.
 func (s *sotwState) delivered(v fanout.View, p *part) {
 	subscribed, _ := v.Wildcard()
+	stays := leavingNames(s.stays)
 	if !p.shrunk {
 		s.renews(p.position)
+		s.exact.keep(stays)
 		if subscribed {
 			s.told = p.position
 		}
-	}
-	stays := leavingNames(s.stays)
-	switch {
-	case p.shrunk:
-	case len(s.stays) == 0:
-		if s.exact = (exact{}); subscribed {
+		if subscribed && len(s.stays) == 0 {
 			s.untold = p.position
-		}
-	default:
-		for noted := range s.exact.all(false) {
-			if !stays.has(noted.name) {
-				s.exact.forget(noted.name)
-			}
 		}
 	}
 	for i, id := range v.Names() {

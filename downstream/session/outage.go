@@ -52,11 +52,7 @@ func (s *Session) learn(v fanout.View, sp *speaker) {
 	if x.starving != nil {
 		v.WakeOnReturn()
 	}
-	for _, e := range sp.unavailable { // if the stream carries a response after all
-		if id, ok := v.Lookup(e.name); ok {
-			x.failed.add(id)
-		}
-	}
+	x.failAgain(v, sp.unavailable) // if the stream carries a response after all
 }
 
 // withholdErrors keeps errors back that would go alone while a wildcard waits for its
@@ -69,13 +65,7 @@ func (s *Session) withholdErrors(v fanout.View, sp *speaker) {
 	for _, r := range sp.leftOut {
 		x.tooLarge = append(x.tooLarge, r.Resource)
 	}
-	for _, e := range sp.errors {
-		if id, ok := v.Lookup(e.name); ok && e.status != noLocate {
-			x.failed.add(id)
-		} else {
-			x.refused.add(e.name)
-		}
-	}
+	x.failAgain(v, sp.errors)
 	sp.errors, sp.leftOut = nil, nil
 }
 

@@ -74,6 +74,17 @@ func (p *part) refuse(x *exchange) {
 	}
 }
 
+// failAgain has errors that are not sent now looked for once more.
+func (x *exchange) failAgain(v fanout.View, errors []resourceErr) {
+	for _, e := range errors {
+		if id, ok := v.Lookup(e.name); ok && e.status != noLocate {
+			x.failed.add(id)
+		} else {
+			x.refused.add(e.name)
+		}
+	}
+}
+
 // collectError says why a name is not there, and reports whether that is upstream's word.
 // brought: the client came with a copy of it, or may have.
 func (p *part) collectError(v fanout.View, id cache.ID, brought bool) bool {

@@ -344,13 +344,10 @@ func (s *sotwState) keepsSet(v fanout.View) bool {
 // collectNames lists what names lead to.
 func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *part) {
 	for _, id := range ids {
-		if !v.Has(id) {
+		if !v.Has(id) || s.doubts(v, id) {
 			continue
 		}
 		a := v.Answer(id)
-		if a.State != cache.Present && s.doubts(v, id) {
-			continue
-		}
 		forced := asked || s.owes(id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
 		if a.State != cache.Unknown {
 			s.release(s.leads(v, id, &a)...)
@@ -455,12 +452,7 @@ func (s *sotwState) removedNow(p *part) {
 		return
 	}
 	s.stays, s.staysSince = nil, time.Time{}
-	listed := namesOf(p.resources)
-	for noted := range s.exact.all(false) {
-		if !listed.has(noted.name) {
-			s.exact.forget(noted.name)
-		}
-	}
+	s.exact.keep(namesOf(p.resources))
 	s.sub.Read(func(v fanout.View) {
 		if subscribed, _ := v.Wildcard(); subscribed {
 			s.told, s.untold = p.position, p.position

@@ -1,9 +1,16 @@
 package mutants
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -154,6 +161,58 @@ func TestMutantsApply(t *testing.T) {
 		if !guarantee.MatchString(m.claim) {
 			t.Errorf("%s: %q names no guarantee or rule", m.name, m.claim)
 		}
+	}
+}
+
+// TestMutantsCompile: each is Go. One that is not stops make mutants, which not everybody who changes a
+// name runs.
+func TestMutantsCompile(t *testing.T) {
+	root, all := moduleRoot(t), load(t)
+	args := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}
+	for _, m := range all {
+		args = append(args, "./"+filepath.Dir(m.file))
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type pkg struct {
+		ImportPath, Dir, Export string
+		GoFiles                 []string
+	}
+	exports, packages := make(map[string]string), make(map[string]pkg) // packages by directory
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+		var p pkg
+		if err := d.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		exports[p.ImportPath], packages[p.Dir] = p.Export, p
+	}
+	files := token.NewFileSet()
+	imports := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	for _, m := range all {
+		text, err := m.apply(root)
+		if err != nil {
+			t.Errorf("%s: %v", m.name, err)
+			continue
+		}
+		p := packages[filepath.Dir(filepath.Join(root, m.file))]
+		var parsed []*ast.File
+		for _, name := range p.GoFiles {
+			var source any
+			if name == filepath.Base(m.file) {
+				source = text
+			}
+			file, err := parser.ParseFile(files, filepath.Join(p.Dir, name), source, parser.SkipObjectResolution)
+			if err != nil {
+				t.Errorf("%s: %v", m.name, err)
+			}
+			parsed = append(parsed, file)
+		}
+		config := types.Config{Importer: imports, Error: func(err error) { t.Errorf("%s: %v", m.name, err) }}
+		_, _ = config.Check(p.ImportPath, files, parsed, nil)
 	}
 }
 

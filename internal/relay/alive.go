@@ -67,6 +67,6 @@ func (l *loops) still() (still string) {
 	return still
 }
 
-// Liveness says of each part of the relay whether it moves. It never depends on the
-// control plane.
+// Liveness says of each part of the relay whether it makes progress. It never
+// depends on the control plane.
 func (r *Relay) Liveness() []health.Check { return r.alive.Checks() }

@@ -64,7 +64,7 @@ func (c *Core) laneCondition(lane fanout.Lane) Condition {
 	if !s.failingSince().IsZero() {
 		return s.failingCondition()
 	}
-	if silent, told := c.silent[lane.Type]; told && silent == lane {
+	if c.silent[lane.Type] == lane {
 		return Mute
 	}
 	if l := s.stream.lanes[lane.Type]; !l.answered && !c.hub.On(lane).Heard() {

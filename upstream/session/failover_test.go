@@ -88,3 +88,25 @@ func TestReturnsThatDoNotLast(t *testing.T) {
 	comes(10*time.Minute, 30*time.Second)
 	comes(time.Second, time.Minute)
 }
+
+// TestNoRoomIsNoFailure: an entry whose connections take no more streams is not left for that, however long it lasts:
+// nothing is wrong with it (UP-1, UP-14).
+func TestNoRoomIsNoFailure(t *testing.T) {
+	for _, heard := range []bool{false, true} {
+		now := time.Unix(1000, 0)
+		c, hub, open := twoEntries(t, now)
+		c.heard = heard
+		for range 20 {
+			c.Ended(open.ID, End{NoRoom: true, Message: "no room"}, now)
+			var again []Open
+			for len(again) == 0 {
+				now = now.Add(time.Second)
+				again = tickAll(c, hub, now)
+			}
+			open = again[0]
+		}
+		if c.current != 0 {
+			t.Errorf("it is left, though nothing else is wrong; it has answered before: %v", heard)
+		}
+	}
+}

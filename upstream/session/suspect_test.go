@@ -40,3 +40,45 @@ func TestPardonForgetsTheOldest(t *testing.T) {
 		}
 	}
 }
+
+// TestSuspectsTakeTurns: each stream asks for one suspect at a time, and first for the one that has not been
+// asked for longest (H-39).
+func TestSuspectsTakeTurns(t *testing.T) {
+	s, now := newSuspects(DefaultBounds.Quarantined), time.Unix(1000, 0)
+	types := []cache.TypeURL{"strange.a", "strange.b", "strange.c"}
+	for round := range 2 * len(types) {
+		stream := &streamState{lanes: make(map[cache.TypeURL]*laneState)}
+		for _, typ := range types {
+			stream.lanes[typ] = &laneState{lane: fanout.Lane{Type: typ}, first: true, held: true}
+		}
+		for range 2 { // the second time one is being asked for
+			s.survivors(&slot{stream: stream}, now)
+			now = now.Add(time.Second)
+		}
+		for i, typ := range types {
+			if free := !stream.lanes[typ].held; free != (i == round%len(types)) {
+				t.Errorf("stream %d asks for %s: %v", round, typ, free)
+			}
+		}
+	}
+}
+
+// TestSuspicionEndsWithInterest: what is held against a type goes when nobody wants it any more; a conviction stays.
+func TestSuspicionEndsWithInterest(t *testing.T) {
+	now := time.Unix(1000, 0)
+	c, _, _ := twoEntries(t, now) // a client wants a cluster
+	for _, typ := range []cache.TypeURL{cache.Cluster, "nobody's"} {
+		c.suspects.strikes[typ] = 1
+	}
+	c.suspects.quarantined["convicted"] = &quarantine{}
+	c.place(now)
+	if !c.suspects.suspected(cache.Cluster) {
+		t.Error("nothing is held any more against a type that is wanted")
+	}
+	if c.suspects.suspected("nobody's") {
+		t.Error("something is held against a type that nobody wants")
+	}
+	if c.suspects.quarantined["convicted"] == nil {
+		t.Error("the convicted one is free")
+	}
+}

@@ -95,6 +95,17 @@ func (u *unanswered) answers(up *cache.Update) {
 			return deaf
 		})
 	}
+	if len(u.pair) > 0 && !u.given { // a name that was answered is not given up
+		said := make(map[string]struct{})
+		answered(up, func(name string) { said[name] = struct{}{} })
+		u.pair = slices.DeleteFunc(u.pair, func(name string) bool {
+			_, is := said[name]
+			return is
+		})
+		if len(u.pair) == 0 {
+			u.pair = nil
+		}
+	}
 	if len(up.Removed)+len(up.Errors) > 0 {
 		u.mayLack(up.At)
 	}

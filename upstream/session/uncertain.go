@@ -1,7 +1,6 @@
 package session
 
 import (
-	"maps"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -104,10 +103,4 @@ func (c *Core) tickFault(s *slot, l *laneState, now time.Time) (replaced bool) {
 		c.replace(s, now)
 	}
 	return !s.sotw
-}
-
-// forgetUncertain forgets lanes that nobody wants any more.
-func (c *Core) forgetUncertain(wanted lanes) {
-	maps.DeleteFunc(c.bare, func(lane fanout.Lane, _ bool) bool { return !wanted.has(lane) })
-	maps.DeleteFunc(c.faults, func(lane fanout.Lane, _ *fault) bool { return !wanted.has(lane) && !c.hub.On(lane).Uncertain().Any() })
 }
