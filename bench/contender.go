@@ -30,7 +30,7 @@ var (
 )
 
 // contender is a server that the bench starts, as the command line names it: by its kind,
-// or as relay=<path>, which is a relay that somebody has built before.
+// or as relay=<path>, which is a relay that is already built.
 type contender struct {
 	label   string // what results call it
 	kind    string // one of startable
@@ -125,7 +125,7 @@ func prepare(ctx context.Context, names []string) ([]contender, error) {
 // versionWithin is how long a program may take to say what it is.
 var versionWithin = 10 * time.Second
 
-// examine finds a program that is not a relay, or that what is built here would replace,
+// examine rejects a program that is not a relay, or that the build here would overwrite,
 // before an hour is spent on it.
 func (c *contender) examine(ctx context.Context, built map[*source]string) error {
 	ctx, cancel := context.WithTimeout(ctx, versionWithin)

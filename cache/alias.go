@@ -2,7 +2,7 @@ package cache
 
 import "slices"
 
-// related is what few names have: ties to other names through aliases.
+// related are ties to other names through aliases; few names have any.
 type related struct {
 	// matches are the resources that list this name as an alias.
 	matches matches
@@ -61,7 +61,8 @@ func dropped(before, now *Resource) []string {
 	})
 }
 
-// recover ends the errors over aliases: whoever has the resource has what they lead to.
+// recover ends the errors of aliases that lead to a resource, since the resource
+// answers them.
 func (t *Table) recover(aliases []string, touched []ID) []ID {
 	for _, alias := range aliases {
 		if a := t.ids[alias]; t.entries[a].err != nil {

@@ -9,7 +9,7 @@ func (t *Table) Answered(id ID) bool {
 	return e.state != Unknown || e.more != nil && e.more.matches.len > 0
 }
 
-// Led is what is known of the name, by itself and as an alias: the State of its Answer.
+// Led is the state of the name, by itself and as an alias: the State of its Answer.
 func (t *Table) Led(id ID) State {
 	if e := &t.entries[id]; e.more == nil || e.more.matches.len == 0 {
 		return e.state
@@ -17,7 +17,7 @@ func (t *Table) Led(id ID) State {
 	return Present
 }
 
-// Answer is what a name leads to.
+// Answer is the resource, or resources, to which a name leads.
 type Answer struct {
 	State State
 	Cause Cause
@@ -29,7 +29,7 @@ type Answer struct {
 	// MoreSeqs are More's.
 	Seq      Seq
 	MoreSeqs []Seq
-	// Negative is upstream's denial of an alias, to be passed on as it came.
+	// Negative is upstream's denial of an alias, which clients get as it came.
 	Negative *Resource
 	// Vanished is when the resource that bears the name went, if others answer to it.
 	Vanished Seq

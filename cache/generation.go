@@ -5,11 +5,11 @@ import (
 	"math"
 )
 
-// A generation is what one origin has announced in one go: from an opening request
-// that brought it no versions to the next of that kind. Whatever is older is kept
-// and served, but unconfirmed: it may be gone, and its upstream version may be that
-// of another origin. It is confirmed when it is announced again, or swept when the
-// origin has announced all there is (RECON-12).
+// A generation is the set of resources that one origin has announced since a stream
+// began without versions, until another one begins so. Older resources are kept and
+// served, but unconfirmed: they may be gone, and their upstream versions may be
+// another origin's. They are confirmed when they are announced again, or swept when
+// the origin has announced all there is (RECON-12).
 
 // Origin is who a generation comes from: an upstream entry, and the way in which it
 // was asked. With SotW it gives no version of a single resource that Delta knows.
@@ -18,11 +18,10 @@ type Origin struct {
 	SotW  bool
 }
 
-// doubted is the generation of what belongs to none.
+// doubted is the generation of resources that belong to none.
 const doubted = math.MaxUint32
 
-// Begin starts a new generation, of which nothing is here yet. Until it is Heard it can
-// be taken back.
+// Begin starts a new, empty generation. Until it is Heard it can be taken back.
 func (t *Table) Begin(origin Origin) {
 	t.before.generation, t.before.origin, t.before.unheard = t.generation, t.origin, true
 	t.generation++
@@ -32,17 +31,18 @@ func (t *Table) Begin(origin Origin) {
 // Heard notes that the present generation's origin has said something.
 func (t *Table) Heard() { t.before.unheard = false }
 
-// Recall takes the present generation back if its origin has said nothing: what is here
-// is still that of the one before it (RECON-8).
+// Recall takes the present generation back if its origin has said nothing: the
+// resources still belong to the one before it (RECON-8).
 func (t *Table) Recall() {
 	if t.before.unheard {
 		t.generation, t.origin, t.before.unheard = t.before.generation, t.before.origin, false
 	}
 }
 
-// Resume goes on with the generation there is: the origin is brought its versions,
-// and its silence means that nothing has changed (RECON-11). That says nothing of
-// what is not kept: it was brought no versions of that, and announces it again.
+// Resume goes on with the present generation: the origin is shown its versions,
+// and its silence means that nothing has changed (RECON-11). Resources whose
+// bodies are not kept are excepted: the origin is shown no version of them, and
+// announces them again.
 func (t *Table) Resume(origin Origin) {
 	t.origin, t.spared = origin, nil
 	if t.husks == 0 {
@@ -55,11 +55,11 @@ func (t *Table) Resume(origin Origin) {
 	}
 }
 
-// Origin is who the present generation comes from; zero: nobody has been asked.
+// Origin is the origin of the present generation; zero: none was asked yet.
 func (t *Table) Origin() Origin { return t.origin }
 
-// Settled is what is here, as the last origin that has said anything left it: an attempt to
-// ask another one changes nothing (RECON-8).
+// Settled is the generation of the last origin that has said anything: an attempt to ask
+// another one changes nothing (RECON-8).
 func (t *Table) Settled() (Origin, iter.Seq[Held]) {
 	if !t.before.unheard {
 		return t.origin, t.All()
@@ -79,15 +79,15 @@ func (t *Table) confirmed(id ID) bool {
 	return e.state == Present && e.generation == t.generation
 }
 
-// Doubt makes a resource unconfirmed: what was announced of it was no answer.
+// Doubt makes a resource unconfirmed, after an announcement that was no answer.
 func (t *Table) Doubt(name string) {
 	if id, ok := t.ids[name]; ok {
 		t.entries[id].generation = doubted
 	}
 }
 
-// Spare notes that the origin has spoken of a name, if only to say something that
-// cannot be used: it is not to be swept (ERR-8, ERR-10).
+// Spare notes that the origin has spoken of a name, even if only with a fault or
+// an error, so that the name is not swept (ERR-8, ERR-10).
 func (t *Table) Spare(name string) {
 	if t.spared == nil {
 		t.spared = make(map[string]struct{})

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// lease is what a TTL makes of a resource: it is here until a time, unless upstream
-// renews it (TTL-1). Resources without a TTL have none, and cost nothing.
+// lease is the time until which a resource with a TTL stays, unless upstream renews
+// it (TTL-1). Resources without a TTL have none, and cost nothing.
 type lease struct {
 	id ID
 	// ends is when the resource expires; zero: it had a TTL, and has none now.
@@ -61,7 +61,7 @@ func (t *Table) LeaseUntil(name string, ends time.Time, seq Seq) (renewed bool) 
 	return !changed
 }
 
-// LoseTTL notes that a Present name came without a TTL to clients that had it with one.
+// LoseTTL notes that a Present name has no TTL now, and that clients had it with one.
 func (t *Table) LoseTTL(id ID, seq Seq) {
 	l := t.lease(id)
 	l.turned = seq

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// matches are the resources that list a name as an alias, in the order in which they began to.
-// There may be very many of one name, which come and go together.
+// matches are the resources that list a name as an alias, in the order in which they began to
+// list it. One name may have very many, which come and go together.
 type matches struct {
 	ids []ID // none: one that is gone
 	at  map[ID]int

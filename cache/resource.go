@@ -16,16 +16,17 @@ type Resource struct {
 	Name string
 	// Aliases are the other names it answers to (NAME-3).
 	Aliases []string
-	// Version is what clients are told: the fingerprint of the content
-	// (RECON-1), or for a negative answer the upstream's own string.
+	// Version is the version that clients see: the fingerprint of the
+	// content (RECON-1), or for a negative answer the upstream's own
+	// string.
 	Version string
 	// EndpointName is, for a Cluster of type EDS, the name under which its
 	// endpoints are asked for (ORDER-6). Empty for everything else.
 	EndpointName string
 	// Negative: it has no body and says that its aliases do not exist (NAME-6).
 	Negative bool
-	// DoNotCache: its body is handed on and not kept (VALID-5). What a Table has of
-	// it is a husk: everything but the body.
+	// DoNotCache: its body is handed on and not kept (VALID-5). A Table keeps a
+	// husk of it: everything but the body.
 	DoNotCache bool
 
 	// element is this resource as one element of a DeltaDiscoveryResponse's

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Source is where what a client is told comes from: an update of upstream's, or several
-// that are told together. It never changes once made, so that all whom an update
+// Source is the update that a change came with, or several updates whose changes go out
+// in one response. It never changes once made, so that all clients that an update
 // concerns share one.
 type Source struct {
 	// At is when the oldest of the updates was received.
@@ -19,7 +19,7 @@ type Source struct {
 	latest Trace // the last to be added, be it listed or not
 }
 
-// Trace is what whoever traces keeps of one update. Nobody else looks into it.
+// Trace is a tracer's own record of one update. Nobody else looks into it.
 type Trace any
 
 // maxTraces bounds the updates that are listed in a Source: a client that does not read
@@ -43,7 +43,7 @@ func (s *Source) List() []Trace {
 	return s.Traces
 }
 
-// Traced reports whether anybody wants to know what becomes of it.
+// Traced reports whether anybody traces it.
 func (s *Source) Traced() bool { return s != nil && len(s.Traces) > 0 }
 
 // Adds reports whether With makes another source of s: whether a later one, of one
@@ -60,8 +60,8 @@ func (s *Source) Fits(later *Source) bool {
 	return len(s.List())+len(later.List()) <= maxTraces
 }
 
-// With is what s and a later source are together. Either may be nil. If the later one does
-// not fit, its traces are only counted.
+// With joins s and a later source. Either may be nil. If the later one does not fit, its
+// traces are only counted.
 func (s *Source) With(later *Source) *Source {
 	switch {
 	case s == nil:

@@ -9,7 +9,7 @@ import (
 )
 
 // Seq counts the changes of one group, over all its types. A Seq is a position:
-// whoever has seen everything up to it needs only what came later.
+// a client that has seen everything up to it needs only later changes.
 type Seq uint64
 
 // ID stands for a name inside one Table, densely, so that a client's
@@ -17,7 +17,7 @@ type Seq uint64
 // after it was released. None is zero.
 type ID uint32
 
-// State is what is known of a name (protocol.md §0).
+// State is the state of a name (protocol.md §0).
 type State uint8
 
 const (
@@ -63,16 +63,16 @@ type Table struct {
 
 	leases leases
 
-	// Changed is called for each name that is about to bear another resource than before, or
-	// none; nil: nobody wants to know.
+	// Changed is called for each name whose resource is about to be replaced or dropped; it
+	// may be nil.
 	Changed func(t *Table, id ID, before, now *Resource)
 
 	// What is announced now belongs to this generation, which comes from origin.
 	generation uint32
 	origin     Origin
 	spared     map[string]struct{} // unconfirmed, and not to be swept
-	// before is the generation before it, which is still the last that anything was
-	// heard of while the present one is unheard.
+	// before is the generation before it, which counts until something is heard of
+	// the present one.
 	before struct {
 		generation uint32
 		origin     Origin
@@ -153,7 +153,7 @@ func (t *Table) Find(name string) (ID, bool) {
 // Name is the name behind an ID.
 func (t *Table) Name(id ID) string { return t.entries[id].name }
 
-// State is what is known of the name alone, aliases left aside.
+// State is the state of the name itself, without aliases.
 func (t *Table) State(id ID) State { return t.entries[id].state }
 
 // Cause is why the name alone is Absent.
@@ -230,8 +230,8 @@ func (t *Table) release(id ID) {
 
 // Set makes a resource Present. changed is false if its content is what the
 // table has (RECON-4, RECON-10); then only the upstream's version is noted, and
-// that it is announced.
-// touched appends the names whose answer is now another.
+// that the resource is announced. touched appends the names whose answer has
+// changed.
 func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID, changed bool) {
 	id := t.id(r.Name)
 	e := &t.entries[id]
@@ -270,8 +270,8 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 	return touched, true
 }
 
-// Date notes that a resource has been what it is since an earlier position, at which clients were
-// given it from another Table. It is not for a Table that is read in order of change (Since).
+// Date notes that a resource is unchanged since an earlier position, at which clients got it from
+// another Table. It is not for a Table that is read in order of change (Since).
 func (t *Table) Date(id ID, seq Seq) { t.entries[id].seq = seq }
 
 // Remove makes a name Absent. A name that the table does not have, or that is
@@ -360,8 +360,8 @@ func (t *Table) Forget(id ID, keep func(*Resource) bool) {
 	t.release(id)
 }
 
-// Unset drops the resource that bears a name, as if it had never been announced: what the name
-// leads to instead is news to whoever was told before.
+// Unset drops the resource of a name, as if it had never been announced: clients that had it
+// need to hear what the name leads to instead.
 func (t *Table) Unset(id ID, seq Seq) {
 	t.forget(id)
 	t.entries[id].vanished, t.entries[id].seq = true, seq
@@ -412,7 +412,7 @@ func (t *Table) uncount(r *Resource) {
 	}
 }
 
-// tell tells whoever wants to know that a name is about to bear another resource, or none.
+// tell calls Changed for a name whose resource is about to be replaced or dropped.
 func (t *Table) tell(id ID, before, now *Resource) {
 	if t.Changed != nil && (before != nil || now != nil) {
 		t.Changed(t, id, before, now)

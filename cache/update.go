@@ -16,13 +16,13 @@ type Update struct {
 	// a control plane says as soon as it is back may be doubted (H-22).
 	Stream uint64
 	Age    time.Duration
-	// Wary: it comes from a control plane that was put to use although nothing was
-	// missing (UP-14).
+	// Wary: it comes from a control plane to which the relay turned although
+	// nothing was missing (UP-14).
 	Wary bool
-	// First: it is the first response on its lane of a stream: what is said from now on
-	// is said by the origin that was asked (RECON-8).
+	// First: it is the first response on its lane of a stream: the lane's origin has
+	// answered (RECON-8).
 	First bool
-	// Source goes to the clients whom it concerns with what they are told; nil: none does.
+	// Source goes with the changes to the clients; it may be nil.
 	Source *Source
 	// Set are the resources it carries, each with the upstream's own version.
 	Set []Received
@@ -45,8 +45,9 @@ type Update struct {
 	// Overdue are names not announced again in time by an origin that was brought
 	// no versions (RECON-12).
 	Overdue []string
-	// Kept are names of which it says something that leaves their state as it is: a
-	// fault, an error, a heartbeat (ERR-8, ERR-10). They are not missing from it.
+	// Kept are names that it mentions without a change of their state: in a fault,
+	// an error or a heartbeat (ERR-8, ERR-10). They do not count as missing from
+	// it.
 	Kept []string
 	// Faulty are those of them whose answer cannot be used, though it shows that they exist;
 	// Hidden: there is an answer that cannot be used, and any name may be the one (ERR-10).
@@ -77,8 +78,8 @@ type Received struct {
 	TTL time.Duration
 }
 
-// Heartbeat renews what is good for a time only, or says with a TTL of zero that
-// it is good for ever.
+// Heartbeat renews a resource with a TTL; a TTL of zero says that it is good for
+// ever.
 type Heartbeat struct {
 	Name string
 	TTL  time.Duration

@@ -15,8 +15,8 @@ import (
 // the client's side, held back by the stream's window; a client that only asks too
 // much too fast gets all of it, later. Nobody else waits.
 func (st *stream) pace() {
-	limits := st.server.limits.Load()
-	limiter := st.limit(limits)
+	config := st.server.now.Load()
+	limiter := st.limit(config)
 	if limiter == nil {
 		return
 	}
@@ -28,7 +28,7 @@ func (st *stream) pace() {
 	st.server.observer.ClientRateLimited()
 	if !st.paced {
 		st.paced = true
-		st.log().Warn("client sends requests faster than downstream.request_rate; it is read more slowly", "requests_per_second", limits.requestRate)
+		st.log().Warn("client sends requests faster than downstream.request_rate; it is read more slowly", "requests_per_second", config.RequestRate)
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -51,7 +51,7 @@ type stallWatch struct {
 // sendBegins is called before a send, sendEnds after it, both by the one sender.
 func (st *stream) sendBegins(now time.Time) {
 	st.stall.began.Store(now.UnixNano()) // whatever the timeout: it may be set meanwhile
-	if timeout := st.server.limits.Load().stallTimeout; timeout > 0 {
+	if timeout := st.server.now.Load().StallTimeout; timeout > 0 {
 		st.watch(timeout)
 	}
 }
@@ -76,7 +76,7 @@ func (st *stream) unwatch() {
 func (st *stream) stalled() {
 	w := &st.stall
 	w.running.Store(false) // a send that begins now sets the timer itself
-	began, timeout := w.began.Load(), st.server.limits.Load().stallTimeout
+	began, timeout := w.began.Load(), st.server.now.Load().StallTimeout
 	if began == 0 || timeout == 0 {
 		return
 	}

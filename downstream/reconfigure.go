@@ -4,59 +4,40 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-
-	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // Another configuration, while clients are there. It is a value: whoever looks at it takes
 // the pointer once, and a Session is handed its own under the stream's mutex.
-
-// limits are what of a ServerConfig can be changed while the Server runs.
-type limits struct {
-	session                   *session.Config
-	firstMessage              time.Duration
-	requestRate, requestBurst int
-	stallTimeout              time.Duration
-}
-
-func (c *ServerConfig) limits() *limits {
-	session := c.Config
-	return &limits{
-		session: &session, firstMessage: c.FirstMessage,
-		requestRate: c.RequestRate, requestBurst: c.RequestBurst, stallTimeout: c.StallTimeout,
-	}
-}
 
 // Reconfigure puts another configuration in force: what Sessions are told, FirstMessage,
 // RequestRate, RequestBurst and StallTimeout, for the streams that are open, too. The rest
 // is gRPC's from the start, and is left as it was. Not to be called twice at a time.
 func (s *Server) Reconfigure(c ServerConfig) {
 	c.Random = s.config.Random
-	to := c.limits()
-	s.limits.Store(to) // before looking who is there: who comes after that finds it
+	s.now.Store(&c) // before looking who is there: who comes after that finds it
 	for _, st := range s.open() {
-		st.configure(to)
-		st.rewatch(to.stallTimeout)
+		st.configure(&c)
+		st.rewatch(c.StallTimeout)
 		st.kick() // what was waited for may be due now
 	}
 }
 
-func (st *stream) configure(l *limits) {
+func (st *stream) configure(c *ServerConfig) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.session.Reconfigure(l.session)
+	st.session.Reconfigure(&c.Config)
 }
 
 // limit is the stream's limiter, nil where requests are not limited. It is the receiver's.
-func (st *stream) limit(l *limits) *rate.Limiter {
+func (st *stream) limit(c *ServerConfig) *rate.Limiter {
 	switch {
-	case l.requestRate == 0:
+	case c.RequestRate == 0:
 		return nil
 	case st.limiter == nil:
-		st.limiter = rate.NewLimiter(rate.Limit(l.requestRate), l.requestBurst)
-	case st.limiter.Limit() != rate.Limit(l.requestRate) || st.limiter.Burst() != l.requestBurst:
-		st.limiter.SetLimit(rate.Limit(l.requestRate))
-		st.limiter.SetBurst(l.requestBurst)
+		st.limiter = rate.NewLimiter(rate.Limit(c.RequestRate), c.RequestBurst)
+	case st.limiter.Limit() != rate.Limit(c.RequestRate) || st.limiter.Burst() != c.RequestBurst:
+		st.limiter.SetLimit(rate.Limit(c.RequestRate))
+		st.limiter.SetBurst(c.RequestBurst)
 	}
 	return st.limiter
 }

@@ -49,7 +49,8 @@ type ServerConfig struct {
 
 // Server serves clients. Its methods may be called from any goroutine.
 type Server struct {
-	config   ServerConfig
+	config   ServerConfig                 // as it was at the start
+	now      atomic.Pointer[ServerConfig] // as it is: see Reconfigure
 	log      *slog.Logger
 	observer Observer
 	grpc     *grpc.Server
@@ -57,7 +58,6 @@ type Server struct {
 	warmth   *session.Warmth
 	senders  *senders
 	doors    *doors
-	limits   atomic.Pointer[limits]
 
 	mu       sync.Mutex
 	streams  map[uint64]*stream
@@ -97,7 +97,7 @@ func NewServer(c ServerConfig) *Server {
 	if s.config.Random == nil {
 		s.config.Random = rand.Float64
 	}
-	s.limits.Store(s.config.limits())
+	s.now.Store(&s.config)
 	s.grpc = grpc.NewServer(
 		grpc.Creds(tagging{c.Credentials}),
 		grpc.ForceServerCodecV2(newCodec()),

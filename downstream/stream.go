@@ -93,11 +93,11 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{})}
 	st.peer, st.conn = peerOf(g.Context(), &s.config.Config)
 	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest}
-	st.session = session.New(s.limits.Load().session, kind, st.peer, s.config.Groups, s.warmth, st.kick)
+	st.session = session.New(&s.now.Load().Config, kind, st.peer, s.config.Groups, s.warmth, st.kick)
 	if end := s.register(st); end != nil {
 		return statusOf(end).Err()
 	}
-	st.configure(s.limits.Load()) // Reconfigure may have looked before it was there
+	st.configure(s.now.Load()) // Reconfigure may have looked before it was there
 	s.observer.ClientConnected(st.protocol())
 	if age := s.config.MaxAge; age > 0 && st.conn != nil {
 		st.age = time.AfterFunc(time.Until(st.conn.endOf(age)), func() { st.end(aged()) })
@@ -167,7 +167,7 @@ func (st *stream) awaitFirst(within time.Duration) (heard func()) {
 // receiveAll takes in requests until the stream ends. It never waits for the
 // sender.
 func (st *stream) receiveAll() error {
-	heard := st.awaitFirst(st.server.limits.Load().firstMessage)
+	heard := st.awaitFirst(st.server.now.Load().FirstMessage)
 	defer heard()
 	for first := true; ; first = false {
 		note, due, news, err := st.receive()

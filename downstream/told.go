@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -74,40 +73,25 @@ func (st *stream) tellResponse(r *session.Response, size int) {
 		"resources", len(r.Resources), "removed", len(r.Removed), "errors", len(r.Errors), "first", first, "bytes", size)
 }
 
-// nacked is a client's message, if it rejects something.
-func nacked(e *statuspb.Status) string {
-	if e == nil {
-		return ""
-	}
-	return session.NackMessage(e)
-}
-
 // describe is the request that has just come, for the log.
 func (in *inbox) describe() []any {
-	switch r := in.request.(type) {
-	case *discovery.DeltaDiscoveryRequest:
-		return []any{
-			"type", cache.TypeURL(r.GetTypeUrl()), "subscribe", len(r.GetResourceNamesSubscribe()), "first", logging.First(r.GetResourceNamesSubscribe()),
-			"unsubscribe", len(r.GetResourceNamesUnsubscribe()), "versions", len(r.GetInitialResourceVersions()),
-			"nonce", r.GetResponseNonce(), "nack", nacked(r.GetErrorDetail()),
-		}
-	case *discovery.DiscoveryRequest:
-		return []any{
-			"type", cache.TypeURL(r.GetTypeUrl()), "names", len(r.GetResourceNames()), "first", logging.First(r.GetResourceNames()),
-			"version", logging.Version(cache.TypeURL(r.GetTypeUrl()), r.GetVersionInfo()),
-			"nonce", r.GetResponseNonce(), "nack", nacked(r.GetErrorDetail()),
-		}
+	if in.request == nil {
+		return []any{"type", cache.TypeURL(in.bare.TypeURL), "nonce", string(in.bare.Nonce)}
 	}
-	return []any{"type", cache.TypeURL(in.bare.TypeURL), "nonce", string(in.bare.Nonce)}
+	nack := ""
+	if e := in.request.(interface{ GetErrorDetail() *statuspb.Status }).GetErrorDetail(); e != nil {
+		nack = session.NackMessage(e)
+	}
+	return logging.Request(in.request, nack)
 }
 
 // oversized counts and names what is too large for the client (ERR-13).
 func (s *Server) oversized(r *session.Response, size int, log func() *slog.Logger) {
 	for _, o := range r.Oversized {
 		s.observer.ClientOversized(r.Type, OversizedResource)
-		log().Warn("resource too large for a client", "type", r.Type, "name", o.Name, "bytes", o.Bytes, "max_response_bytes", s.limits.Load().session.MaxResponse)
+		log().Warn("resource too large for a client", "type", r.Type, "name", o.Name, "bytes", o.Bytes, "max_response_bytes", s.now.Load().MaxResponse)
 	}
-	if limit := s.limits.Load().session.MaxResponse; !r.Delta && limit > 0 && size > limit {
+	if limit := s.now.Load().MaxResponse; !r.Delta && limit > 0 && size > limit {
 		s.observer.ClientOversized(r.Type, OversizedResponse)
 		log().Warn("SotW response too large for a client; it is sent all the same", "type", r.Type, "nonce", r.Nonce, "bytes", size, "max_response_bytes", limit)
 	}

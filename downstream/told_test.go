@@ -124,7 +124,7 @@ func whatTheLogSays(t *testing.T, level slog.Level) {
 	}
 	node := &core.Node{Id: "envoy-1"}
 	say(&discovery.DiscoveryRequest{Node: node, TypeUrl: string(cache.Secret), ResourceNames: names})
-	await(t, func() bool { return len(hub.Names(fanout.Lane{Type: cache.Secret})) == len(names) })
+	await(t, func() bool { return len(hub.On(fanout.Lane{Type: cache.Secret}).Names()) == len(names) })
 	set(cache.Secret, len(names))
 	r := hear()
 	say(&discovery.DiscoveryRequest{TypeUrl: string(cache.Secret), ResourceNames: names, ResponseNonce: r.GetNonce(), VersionInfo: r.GetVersionInfo(), ErrorDetail: &statuspb.Status{Message: "no such curve"}})

@@ -2,7 +2,6 @@ package fanout
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -36,18 +35,15 @@ type TypeSummary struct {
 // Summarize sums up the types of the group, in order of their URLs. Its cost
 // grows with the names, not with the clients that want them.
 func (h *Hub) Summarize() []TypeSummary {
-	all := h.all()
-	sums := make([]TypeSummary, 0, len(all))
-	for _, x := range all {
-		x.mu.Lock()
-		sums = append(sums, x.summarize())
-		x.mu.Unlock()
+	var sums []TypeSummary
+	for x := range h.types.locked() {
+		sums = append(sums, summarize(x))
 	}
 	slices.SortFunc(sums, func(a, b TypeSummary) int { return cmp.Compare(a.Type, b.Type) })
 	return sums
 }
 
-func (x *index) summarize() TypeSummary {
+func summarize(x *index) TypeSummary {
 	t := TypeSummary{
 		Type:      x.url,
 		Resources: x.named.Len() + x.wildcard.Len(),
@@ -56,7 +52,7 @@ func (x *index) summarize() TypeSummary {
 		Gone:      x.wildcard.Tombstones(),
 		Held:      len(x.named.guard.held) + len(x.wildcard.guard.held),
 		Absent:    make(map[cache.Cause]int),
-		Doubtful:  len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.named.mute),
+		Doubtful:  len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.named.silence.mute),
 		Withheld:  x.interest.withheld,
 		Warm:      x.restored.any(),
 	}
@@ -76,44 +72,6 @@ func (x *index) summarize() TypeSummary {
 		}
 	}
 	return t
-}
-
-// Subscribed reports whether some client subscribes to something on a lane. What only
-// lingers nobody misses.
-func (h *Hub) Subscribed(lane Lane) (subscribed bool) {
-	h.look(lane.Type, func(x *index) {
-		if subscribed = x.interest.names > 0; lane.Wildcard {
-			subscribed = x.interest.wants(wildcardID)
-		}
-	})
-	return subscribed
-}
-
-// Heard reports whether upstream has said something on a lane: of the wildcard's set, or of
-// any of the names. What is here of another origin, and not confirmed, it has not said.
-func (h *Hub) Heard(lane Lane) (heard bool) {
-	h.look(lane.Type, func(x *index) { heard = x.lane(lane).kind.hasSpoken() })
-	return heard
-}
-
-// Waiting is how many clients want something on a lane on which nothing was Heard.
-func (h *Hub) Waiting(lane Lane) (clients int) {
-	h.look(lane.Type, func(x *index) {
-		switch {
-		case x.lane(lane).kind.hasSpoken():
-		case lane.Wildcard:
-			clients = len(x.interest.of(wildcardID))
-		default:
-			for id, subs := range x.interest.named() {
-				for _, s := range subs {
-					if s.ids[0] == id { // each is counted at the first of its names
-						clients++
-					}
-				}
-			}
-		}
-	})
-	return clients
 }
 
 // Place is where a Description stands in the order of Describe.
@@ -159,37 +117,18 @@ type Description struct {
 	Ends time.Time
 }
 
-// Describe lists a type's names, by name, from just after a place and at most so
-// many; more says that there are others after them. It is for people who look,
-// not for the data path: each call sorts all names.
-func (h *Hub) Describe(t cache.TypeURL, after Place, limit int) (page []Description, more bool) {
-	x := h.find(t)
-	if x == nil {
-		return nil, false
-	}
-	x.mu.Lock()
-	places := x.places(after)
-	x.mu.Unlock()
-
-	slices.SortFunc(places, Place.compare)
-	if more = len(places) > limit; more {
-		places = places[:limit]
-	}
-
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.describe(places), more
-}
-
 // Types are those that the group knows of, in order of their URLs.
 func (h *Hub) Types() []cache.TypeURL {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return slices.Sorted(maps.Keys(h.indexes))
+	var urls []cache.TypeURL
+	for _, x := range h.types.all() {
+		urls = append(urls, x.url)
+	}
+	slices.Sort(urls)
+	return urls
 }
 
 // places are those that Describe has something to say about.
-func (x *index) places(after Place) (places []Place) {
+func places(x *index, after Place) (places []Place) {
 	add := func(p Place) {
 		if p.compare(after) > 0 {
 			places = append(places, p)
@@ -206,7 +145,7 @@ func (x *index) places(after Place) (places []Place) {
 	return places
 }
 
-func (x *index) describe(places []Place) []Description {
+func describe(x *index, places []Place) []Description {
 	// A name that went since the places were listed is Unknown now; it stays in the
 	// page, which would not know where to go on without its last place.
 	descriptions := make([]Description, len(places))
@@ -228,7 +167,7 @@ func (x *index) describe(places []Place) []Description {
 		if h, held := l.guard.held[p.Name]; held {
 			d.Held = h.until
 		}
-		if _, mute := x.named.mute[p.Name]; a.State != cache.Present {
+		if _, mute := x.named.silence.mute[p.Name]; a.State != cache.Present {
 			d.Doubt = mute && !p.Wildcard || l.doubts.concern(p.Name)
 		}
 		d.Lingering = d.Clients == 0

@@ -15,17 +15,17 @@ func TestWaiting(t *testing.T) {
 	h := newHub()
 	want := func(what string, named, wildcard int, heardNamed, heardWildcard bool) {
 		t.Helper()
-		if n, w := h.Waiting(byName), h.Waiting(all); n != named || w != wildcard {
+		if n, w := h.On(byName).Waiting(), h.On(all).Waiting(); n != named || w != wildcard {
 			t.Errorf("%s: %d wait for names and %d for the wildcard, want %d and %d", what, n, w, named, wildcard)
 		}
-		if n, w := h.Heard(byName), h.Heard(all); n != heardNamed || w != heardWildcard {
+		if n, w := h.On(byName).Heard(), h.On(all).Heard(); n != heardNamed || w != heardWildcard {
 			t.Errorf("%s: heard of names %v, of the wildcard %v, want %v and %v", what, n, w, heardNamed, heardWildcard)
 		}
 	}
 	subscribe := func(names ...string) {
 		h.Subscribe(typ, NewSubscriber(func() {})).Delta(names, nil, epoch)
 		changes(h)
-		h.Asked(byName, names)
+		h.On(byName).Asked(names)
 	}
 	want("nobody", 0, 0, false, false)
 	subscribe("a", "b")
@@ -46,17 +46,17 @@ func TestWaiting(t *testing.T) {
 	h.Apply(byName, &cache.Update{Removed: []string{"c"}})
 	h.Apply(all, set("a"))
 	never := func(cache.Origin) bool { return false }
-	h.Resume(byName, cache.Origin{Entry: "other"}, 2, never)
-	h.Resume(all, cache.Origin{Entry: "other"}, 2, never)
-	if n := h.Waiting(all); n != 2 {
+	h.On(byName).Resume(cache.Origin{Entry: "other"}, 2, never)
+	h.On(all).Resume(cache.Origin{Entry: "other"}, 2, never)
+	if n := h.On(all).Waiting(); n != 2 {
 		t.Errorf("%d wait for another's set, want 2", n)
 	}
 	h.Apply(all, set("a"))
-	if n := h.Waiting(all); n != 0 {
+	if n := h.On(all).Waiting(); n != 0 {
 		t.Errorf("%d wait for what was announced", n)
 	}
 	h.Apply(byName, &cache.Update{Errors: []cache.Error{{Name: "a", Status: &statuspb.Status{Code: cache.NotFound}}}})
-	if n := h.Waiting(byName); n != 0 {
+	if n := h.On(byName).Waiting(); n != 0 {
 		t.Errorf("%d wait for what was refused", n)
 	}
 
@@ -64,7 +64,7 @@ func TestWaiting(t *testing.T) {
 	subscribe("a")
 	h.Apply(byName, set("a"))
 	want("an answer", 0, 0, true, false)
-	h.Resume(byName, cache.Origin{Entry: "other"}, 2, never)
+	h.On(byName).Resume(cache.Origin{Entry: "other"}, 2, never)
 	want("another's answer", 1, 0, false, false)
 }
 

@@ -11,11 +11,10 @@ import (
 
 // desired: somebody wants it, or it lingers, or is kept.
 func (x *index) desired(id cache.ID) bool {
-	switch {
-	case x.hub.kept.Load():
+	if x.hub.kept.Load() {
 		return id == wildcardID && x.wildcard.held || id != wildcardID && x.named.Pinned(x.named.Name(id))
 	}
-	return x.linger.has(id) || x.wants(id)
+	return x.linger.has(id) || x.interest.wants(id)
 }
 
 // desiredName is desired, of a name.
@@ -23,8 +22,6 @@ func (x *index) desiredName(name string) bool {
 	id, ok := x.named.Find(name)
 	return ok && x.desired(id)
 }
-
-func (x *index) wants(id cache.ID) bool { return x.interest.wants(id) }
 
 // covers: upstream is subscribed to the resource by its name or one of its aliases
 // (NAME-3), or is about to be. A name counts until Changes gives it up, whether or
@@ -119,64 +116,6 @@ func (x *index) holds(id cache.ID) bool {
 		return x.wildcard.synced || x.wildcard.Len() > 0
 	}
 	return x.named.Answered(id)
-}
-
-// forget drops what is known of a name that nobody wants (UP-8, H-18). remains says of
-// which resources upstream keeps up to date all the same.
-func (x *index) forget(name string, remains func(*cache.Resource) bool) {
-	x.hub.forgotten.Add(1)
-	delete(x.named.guard.held, name)
-	x.loans.passOn(name)
-	delete(x.named.doubts.faulty, name)
-	delete(x.named.mute, name)
-	delete(x.named.refused, name)
-	delete(x.named.doubts.overdue, name)
-	delete(x.named.doubts.suspected, name)
-	var led []*cache.Resource
-	if id, ok := x.named.Find(name); ok {
-		delete(x.again, id)
-		x.named.dirty.remove(id) // another name may get the ID
-		bodies := x.bodies(id)
-		led = x.named.Answer(id).Resources()
-		if x.fullState() && x.named.Asked(id) {
-			x.shown.giveUp(name)
-		}
-		x.named.Forget(id, remains)
-		x.shown.release(bodies)
-		x.named.Unpin(id)
-	}
-	x.restored.giveUp(name, led)
-	x.named.conclude()
-}
-
-// remains: upstream keeps a resource up to date although names that nobody wants are given up,
-// because it was asked for another, or is in the same request. Each resource is looked at once,
-// however many of its names go.
-func (x *index) remains() func(*cache.Resource) bool {
-	judged := make(map[*cache.Resource]bool)
-	return func(r *cache.Resource) bool {
-		remains, ok := judged[r]
-		if !ok {
-			remains = goesBy(r, x.desiredName)
-			judged[r] = remains
-		}
-		return remains
-	}
-}
-
-func (x *index) wantedLanes() (named, wildcard bool) {
-	lingeringNames := x.linger.len
-	if x.linger.has(wildcardID) {
-		lingeringNames--
-	}
-	return x.interest.names > 0 || lingeringNames > 0, x.desired(wildcardID)
-}
-
-// early: a resource that was not asked for may be an old answer, to a name that was given
-// up and is wanted again (H-1). Of a full-state type it may as well be what the server
-// shows in any case, and will not say again.
-func (x *index) early(r *cache.Resource) bool {
-	return !x.fullState() || x.shown.late(r)
 }
 
 // names yields a resource's name and aliases.

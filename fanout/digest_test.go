@@ -70,7 +70,7 @@ func TestDigest(t *testing.T) {
 			})
 		}
 	}
-	x := h.index(typ)
+	x := h.types.of(h, typ)
 	if known < 1000 {
 		t.Errorf("a digest was known %d times only", known)
 	}

@@ -11,9 +11,15 @@ import (
 // (RECON-19). To that relay it is as if all clients had just left: the names linger,
 // are asked for upstream with their versions, and are served to whoever comes back.
 
+// Disk is a Hub for those who save and load what it holds.
+type Disk struct{ hub *Hub }
+
+// Disk is the Hub for those who save and load what it holds.
+func (h *Hub) Disk() Disk { return Disk{h} }
+
 // Keep has everything stay that was wanted when it was called, or is from then on,
 // whoever leaves and however long ago, so that it can be saved.
-func (h *Hub) Keep() { h.kept.Store(true) }
+func (d Disk) Keep() { d.hub.kept.Store(true) }
 
 // Saved is what a Hub holds on one lane; of a wildcard, the complete set.
 type Saved struct {
@@ -26,13 +32,12 @@ type Saved struct {
 }
 
 // Save is what the Hub holds of the types that skip does not name.
-func (h *Hub) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
-	for _, x := range h.all() {
+func (d Disk) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
+	for x := range d.hub.types.locked() {
 		if skip(x.url) {
 			continue
 		}
-		x.mu.Lock()
-		if s := x.saveNamed(); len(s.Resources) > 0 {
+		if s := saveNamed(x); len(s.Resources) > 0 {
 			lanes = append(lanes, s)
 		}
 		if x.wildcard.held && x.wildcard.synced {
@@ -40,12 +45,11 @@ func (h *Hub) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
 			s.Origin, s.Resources = saved(&x.wildcard.Table)
 			lanes = append(lanes, s)
 		}
-		x.mu.Unlock()
 	}
 	return lanes
 }
 
-func (x *index) saveNamed() Saved {
+func saveNamed(x *index) Saved {
 	s := Saved{Lane: Lane{Type: x.url}}
 	s.Origin, s.Resources = saved(&x.named.Table)
 	s.Resources = slices.DeleteFunc(s.Resources, func(r cache.Held) bool { return x.loans.inherits(r.Name) })
@@ -71,17 +75,17 @@ func saved(t *cache.Table) (origin cache.Origin, resources []cache.Held) {
 
 // Load takes in what another Hub has saved. It is called before anybody uses the
 // Hub.
-func (h *Hub) Load(lanes []Saved, now time.Time) {
+func (d Disk) Load(lanes []Saved, now time.Time) {
 	for _, s := range lanes {
-		x := h.index(s.Lane.Type)
+		x := d.hub.types.of(d.hub, s.Lane.Type)
 		x.mu.Lock()
-		x.load(s, now)
+		load(x, s, now)
 		x.mu.Unlock()
 	}
-	h.wanted.notify()
+	d.hub.wanted.notify()
 }
 
-func (x *index) load(s Saved, now time.Time) {
+func load(x *index, s Saved, now time.Time) {
 	names := s.Names
 	if s.Lane.Wildcard {
 		names = []string{Wildcard}
@@ -100,13 +104,13 @@ func (x *index) load(s Saved, now time.Time) {
 		x.linger.add(id, now.Add(x.hub.limits.Load().linger))
 		x.changed(id)
 	}
-	x.loadAll(s, false, now)
+	loadAll(x, s, false, now)
 	x.lane(s.Lane).Begin(s.Origin) // what follows is of the origin's last generation
 	x.lane(s.Lane).Heard()
-	x.loadAll(s, true, now)
+	loadAll(x, s, true, now)
 }
 
-func (x *index) loadAll(s Saved, confirmed bool, now time.Time) {
+func loadAll(x *index, s Saved, confirmed bool, now time.Time) {
 	table := x.lane(s.Lane)
 	for _, r := range s.Resources {
 		expired := !r.Ends.IsZero() && !r.Ends.After(now) // TTL-2
@@ -119,22 +123,14 @@ func (x *index) loadAll(s Saved, confirmed bool, now time.Time) {
 	}
 }
 
-// Doubtful reports whether there is something that names of a type lead to and that was
-// loaded, and upstream has not confirmed yet, or whose removal is held back (H-22).
-func (h *Hub) Doubtful(t cache.TypeURL) (doubtful bool) {
-	h.look(t, func(x *index) {
-		doubtful = x.restored.names != nil || len(x.named.guard.held) > 0
-	})
-	return doubtful
-}
-
 // Stale reports whether there is anything of that kind on any lane.
-func (h *Hub) Stale() bool {
-	return slices.ContainsFunc(h.all(), func(x *index) bool {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		return x.restored.any()
-	})
+func (d Disk) Stale() bool {
+	for x := range d.hub.types.locked() {
+		if x.restored.any() {
+			return true
+		}
+	}
+	return false
 }
 
 // Progress tells whether there is anything new to save.
@@ -145,14 +141,12 @@ type Progress struct {
 }
 
 // Progress is how far the Hub has come.
-func (h *Hub) Progress() Progress {
-	p := Progress{Position: cache.Seq(h.seq.Load()), Forgotten: h.forgotten.Load()}
-	for _, x := range h.all() {
-		x.mu.Lock()
+func (d Disk) Progress() Progress {
+	p := Progress{Position: cache.Seq(d.hub.seq.Load()), Forgotten: d.hub.forgotten.Load()}
+	for x := range d.hub.types.locked() {
 		if x.wildcard.synced {
 			p.Complete++
 		}
-		x.mu.Unlock()
 	}
 	return p
 }

@@ -21,18 +21,18 @@ func TestNamesFromDiskThatAreGivenUp(t *testing.T) {
 	before.Apply(all, u)
 
 	h := newHub()
-	h.Load(before.Save(func(cache.TypeURL) bool { return false }), epoch)
+	h.Disk().Load(before.Disk().Save(func(cache.TypeURL) bool { return false }), epoch)
 	changes(h)
 	s := h.Subscribe(typ, NewSubscriber(func() {}))
 	s.Delta([]string{Wildcard}, nil, epoch)
-	if !h.Stale() || !h.Doubtful(typ) {
+	if !h.Disk().Stale() || !h.Of(typ).Doubtful() {
 		t.Fatal("what was loaded is not warm")
 	}
 	h.Apply(all, &cache.Update{Synced: true})
 	h.Expire(epoch.Add(time.Hour))
 	changes(h)
-	if h.Doubtful(typ) || h.Stale() {
-		t.Errorf("names given up are still warm: %v; stale: %v", h.Doubtful(typ), h.Stale())
+	if h.Of(typ).Doubtful() || h.Disk().Stale() {
+		t.Errorf("names given up are still warm: %v; stale: %v", h.Of(typ).Doubtful(), h.Disk().Stale())
 	}
 }
 
@@ -49,16 +49,16 @@ func TestWhatIsKeptIsSaved(t *testing.T) {
 		u.Synced = true
 		h.Apply(all, u)
 		if keep {
-			h.Keep()
+			h.Disk().Keep()
 		}
 		s.Close(epoch)
 		h.Expire(epoch.Add(time.Hour))
 		changes(h)
 		// A stream that begins meanwhile shows what is kept, and so asks for it (RECON-7).
-		if names := h.Names(byName); len(names) != map[bool]int{false: 0, true: 1}[keep] {
+		if names := h.On(byName).Names(); len(names) != map[bool]int{false: 0, true: 1}[keep] {
 			t.Errorf("kept %v: a stream that begins now asks for %v", keep, names)
 		}
-		if n := len(h.Save(func(cache.TypeURL) bool { return false })); n != map[bool]int{false: 0, true: 2}[keep] {
+		if n := len(h.Disk().Save(func(cache.TypeURL) bool { return false })); n != map[bool]int{false: 0, true: 2}[keep] {
 			t.Errorf("kept %v: %d lanes are saved", keep, n)
 		}
 	}

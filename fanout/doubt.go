@@ -151,25 +151,16 @@ func (d *doubts) timesOut(stream uint64) (ended bool) {
 	return ended
 }
 
-// muted notes that the timer of a name has run out on a stream that has carried nothing of
-// the type.
-func (n *namedLane) muted(name string, stream uint64) {
-	if n.mute == nil {
-		n.mute = make(map[string]uint64)
-	}
-	n.mute[name] = stream
-}
-
 // doubted: a name without a copy may exist all the same.
-func (x *index) doubted(id cache.ID, a cache.Answer) bool {
-	name := x.named.Name(id)
-	if _, mute := x.named.mute[name]; mute && a.State == cache.Absent {
+func (n *namedLane) doubted(id cache.ID, a cache.Answer) bool {
+	name := n.Name(id)
+	if _, mute := n.silence.mute[name]; mute && a.State == cache.Absent {
 		return true
 	}
-	if _, faulty := x.named.doubts.faulty[name]; faulty {
+	if _, faulty := n.doubts.faulty[name]; faulty {
 		return a.State != cache.Absent || a.Cause != cache.TTLExpired
 	}
-	return a.State == cache.Unknown && x.named.doubts.hidden != 0
+	return a.State == cache.Unknown && n.doubts.hidden != 0
 }
 
 // hears takes in what an Update says of what is in doubt, or was loaded from disk, before it is applied.
@@ -181,43 +172,11 @@ func (n *namedLane) hears(u *cache.Update) (look bool) {
 	if u.Hidden {
 		n.suspectAll(u.Stream)
 	}
-	if len(n.mute) > 0 {
-		n.unmute(u)
+	if len(n.silence.mute) > 0 {
+		n.silence.hears(u)
 	}
 	n.x.restored.hears(u)
 	return look
-}
-
-// unmute takes in what an Update says of names whose timers have run out on a mute stream: it
-// speaks of them, or the stream turns out to speak of the type.
-func (n *namedLane) unmute(u *cache.Update) {
-	for _, r := range u.Set {
-		delete(n.mute, r.Name)
-	}
-	for _, name := range u.Removed {
-		if _, mute := n.mute[name]; mute {
-			n.vouched(name)
-		}
-	}
-	for _, e := range u.Errors {
-		if _, mute := n.mute[e.Name]; mute && cache.Resolves(e.Status) {
-			n.vouched(e.Name)
-		}
-	}
-	for _, r := range u.Negative {
-		for name := range names(r) {
-			if _, mute := n.mute[name]; mute {
-				n.vouched(name)
-			}
-		}
-	}
-	if u.First || len(u.Set)+len(u.Removed)+len(u.Errors)+len(u.Kept)+len(u.Negative) > 0 {
-		for name, stream := range n.mute {
-			if stream == u.Stream {
-				n.vouched(name)
-			}
-		}
-	}
 }
 
 // suspectAll notes that an answer which nobody could read may have been that of any name that
@@ -235,38 +194,6 @@ func (n *namedLane) suspectAll(stream uint64) {
 // unsettled: a name has no answer, or one that is not confirmed.
 func (n *namedLane) unsettled(id cache.ID) bool {
 	return !n.Answered(id) || len(n.UnconfirmedAnswers(n.Name(id))) > 0
-}
-
-// vouched: a name is Absent for those who brought it, too.
-func (n *namedLane) vouched(name string) {
-	delete(n.mute, name)
-	if id, ok := n.Find(name); ok {
-		n.x.marks.mark(id, again)
-	}
-}
-
-// missing takes in that the timer of a name has run out on a stream, which may be mute: it
-// has carried nothing of the type. absent: the name is to become so.
-func (n *namedLane) missing(name string, stream uint64, mute bool) (absent bool) {
-	if d := &n.doubts; d.since(name, stream) {
-		if d.suspects(name, stream) {
-			d.overdue[name] = struct{}{}
-		}
-		return false // it exists, or may
-	}
-	id, silent := n.silent(name, stream)
-	if silent && !n.x.shown.has(name, stream) {
-		if mute && !n.x.answers.lent(id) {
-			n.muted(name, stream)
-		}
-		return true
-	}
-	if _, was := n.mute[name]; was && !mute {
-		n.vouched(name)
-	} else if was {
-		n.muted(name, stream)
-	}
-	return false
 }
 
 // awaitsDoubtful: somebody wants a name that has no answer because of a fault, or only one that
@@ -294,30 +221,3 @@ func (n *namedLane) overdue(name string, stream uint64) (names []string) {
 	}
 	return slices.DeleteFunc(n.UnconfirmedAnswers(name), func(name string) bool { return d.since(name, stream) })
 }
-
-// Uncertain is what is in doubt on a lane because of faults.
-func (h *Hub) Uncertain(lane Lane) (u Uncertainty) {
-	h.look(lane.Type, func(x *index) {
-		d := &x.lane(lane).doubts
-		u.Hidden, u.Clients = d.hidden != 0, x.interest.withheld
-		u.Awaited = !lane.Wildcard && x.named.awaitsDoubtful() || lane.Wildcard && x.wants(wildcardID) && (x.restored.set || x.wildcard.unswept())
-		for name := range d.faulty {
-			u.Names = append(u.Names, name)
-		}
-	})
-	slices.Sort(u.Names)
-	return u
-}
-
-// Uncertainty is what is in doubt on a lane because of faults (ERR-10).
-type Uncertainty struct {
-	Names  []string // in order
-	Hidden bool     // and any other name
-	// Clients is from how many something of the type is withheld; Awaited: somebody waits for
-	// an answer, or for what is here to be confirmed or to go.
-	Clients int
-	Awaited bool
-}
-
-// Any: there is something.
-func (u Uncertainty) Any() bool { return u.Hidden || len(u.Names) > 0 }

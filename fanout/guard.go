@@ -223,24 +223,8 @@ func (x *index) letGo(f func(*guard) departures) (count int) {
 // Alive says whether a stream to the control plane is alive: while none is, the time
 // of what is held back stands still (H-22).
 func (h *Hub) Alive(alive bool, now time.Time) {
-	for _, x := range h.all() {
-		x.mu.Lock()
+	for x := range h.types.locked() {
 		x.named.guard.pause(!alive, now)
 		x.wildcard.guard.pause(!alive, now)
-		x.mu.Unlock()
 	}
-}
-
-// Release lets go, for an operator, all removals of a type that are held back, and
-// says how many.
-func (h *Hub) Release(t cache.TypeURL, now time.Time) (count int) {
-	x := h.find(t)
-	if x == nil {
-		return 0
-	}
-	wakeAll(x.locked(func() {
-		x.leaving.now = now
-		count = x.letGo((*guard).release)
-	}))
-	return count
 }

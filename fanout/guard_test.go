@@ -24,14 +24,14 @@ func TestGuardHearsWhatIsKept(t *testing.T) {
 		h.Apply(lane, first)
 		h.Apply(lane, &cache.Update{Stream: 2, At: epoch, Removed: []string{"a", "b", "c"}})
 		for _, name := range []string{"a", "b", "c"} {
-			if !h.Has(lane, name) {
+			if !h.On(lane).Has(name) {
 				t.Fatalf("%v: %s is gone at once", lane, name)
 			}
 		}
 		h.Apply(lane, &cache.Update{Stream: 2, At: epoch, Kept: []string{"b"}})
 		h.Lapse(epoch.Add(guard.Hold + time.Second))
 		for _, name := range []string{"a", "b", "c"} {
-			if has := h.Has(lane, name); has != (name == "b") {
+			if has := h.On(lane).Has(name); has != (name == "b") {
 				t.Errorf("%v: %s is there when the time is up: %v", lane, name, has)
 			}
 		}

@@ -1,12 +1,9 @@
 package fanout
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -76,14 +73,13 @@ type Hub struct {
 	spares atomic.Bool
 	// wanted is the mailbox that points upstream.
 	wanted Wanted
-
-	mu      sync.RWMutex
-	indexes map[cache.TypeURL]*index
+	// types are those of which something is known or wanted.
+	types types
 }
 
 // NewHub returns the Hub of a new group.
 func NewHub(c Config) *Hub {
-	h := &Hub{config: c, bounds: c.bounds(), indexes: make(map[cache.TypeURL]*index)}
+	h := &Hub{config: c, bounds: c.bounds()}
 	h.limits.Store(c.limits())
 	h.wanted.dirty = make(map[Lane]struct{})
 	return h
@@ -97,11 +93,9 @@ func (h *Hub) Reconfigure(c Config) {
 	if was := h.limits.Swap(to); was.maxLinger == to.maxLinger {
 		return // what was loaded from disk may be more (warm.go)
 	}
-	for _, x := range h.all() {
-		x.mu.Lock()
+	for x := range h.types.locked() {
 		x.linger.most = to.maxLinger
 		x.linger.bound()
-		x.mu.Unlock()
 	}
 }
 
@@ -132,59 +126,6 @@ func (h *Hub) Identifier() string {
 	return ""
 }
 
-// index finds or makes the index of a type.
-func (h *Hub) index(t cache.TypeURL) *index {
-	if x := h.find(t); x != nil {
-		return x
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	x := h.indexes[t]
-	if x == nil {
-		x = newIndex(h, t)
-		h.indexes[t] = x
-	}
-	return x
-}
-
-func (h *Hub) find(t cache.TypeURL) *index {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.indexes[t]
-}
-
-// look asks something of a type, if anything is known of it, under its lock.
-func (h *Hub) look(t cache.TypeURL, ask func(*index)) {
-	if x := h.find(t); x != nil {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		ask(x)
-	}
-}
-
-// drop forgets the index of a type if nothing is known and nothing wanted of it, so
-// that types which clients once asked for cost nothing.
-func (h *Hub) drop(x *index) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.interest.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcard.held && !x.suspect && !x.shown.remembers() {
-		x.dropped = true
-		delete(h.indexes, x.url)
-	}
-}
-
-func (h *Hub) all() []*index {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	all := make([]*index, 0, len(h.indexes))
-	for _, x := range h.indexes {
-		all = append(all, x)
-	}
-	return all
-}
-
 // Applied is what came of an Update that people should know.
 type Applied struct {
 	Held Held // removals that were held back, or said again (H-22)
@@ -203,139 +144,22 @@ type Applied struct {
 // Apply takes in what upstream said on a lane, and wakes whom it concerns. It
 // never waits for a client (UP-11).
 func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
-	x := h.find(lane.Type)
-	if x == nil {
-		return a // nobody is interested in the type any more
-	}
-	wakeAll(x.locked(func() {
+	h.types.change(lane.Type, func(x *index) {
 		x.marks.from(u.Source)
 		x.leaving.now = u.At
 		a = x.lane(lane).apply(u)
 		a.Concerned, a.Behind = x.marks.concerned, x.marks.behind
 		x.marks.from(nil)
-	}))
+	})
 	h.wanted.notify() // what is known to be absent does not linger
 	return a
-}
-
-// SetUnavailable says that a lane gets no answers from upstream, and why, or with
-// nil that it does again (ERR-7, H-39). Clients with something unresolved are
-// told; resources stay as they are (ERR-5).
-func (h *Hub) SetUnavailable(lane Lane, status *statuspb.Status) {
-	if x := h.find(lane.Type); x != nil {
-		wakeAll(x.locked(func() { x.lane(lane).setUnavailable(status) }))
-	}
-}
-
-// SetSuspect says that upstream may be refusing a type. A suspect does not
-// linger: it is given up with its last client (H-41).
-func (h *Hub) SetSuspect(t cache.TypeURL, suspect bool) {
-	x := h.find(t)
-	if x == nil {
-		return
-	}
-	x.mu.Lock()
-	x.suspect = suspect
-	if suspect {
-		x.linger.expire(time.Time{}, true)
-	}
-	x.mu.Unlock()
-	h.wanted.notify()
-	h.drop(x)
-}
-
-// Holds reports whether a name is present on a lane at the version upstream gave
-// it: what makes a bodyless resource a heartbeat (TTL-4).
-func (h *Hub) Holds(lane Lane, name, version string) (holds bool) {
-	h.look(lane.Type, func(x *index) { holds = x.lane(lane).Holds(name, version) })
-	return holds
-}
-
-// Has reports whether a name is present on a lane.
-func (h *Hub) Has(lane Lane, name string) (has bool) {
-	h.look(lane.Type, func(x *index) { has = x.lane(lane).Has(name) })
-	return has
-}
-
-// Lacks reports whether any of the resources is not here on a lane yet, or not
-// confirmed, or only from disk: what makes a response add a name (RECON-16).
-func (h *Hub) Lacks(lane Lane, set []cache.Received) (lacks bool) {
-	h.look(lane.Type, func(x *index) {
-		lacks = slices.ContainsFunc(set, func(r cache.Received) bool {
-			return !x.lane(lane).Confirmed(r.Name) || x.restored.has(r.Name) && !lane.Wildcard
-		})
-	})
-	return lacks
-}
-
-// Same are the names of those of the resources that are here on a lane with the very
-// content.
-func (h *Hub) Same(lane Lane, set []cache.Received) map[string]bool {
-	same := make(map[string]bool)
-	h.look(lane.Type, func(x *index) {
-		for _, r := range set {
-			if x.lane(lane).Same(r.Resource) {
-				same[r.Name] = true
-			}
-		}
-	})
-	return same
-}
-
-// Sweeps reports whether something is here on a lane that its origin has not announced,
-// nor announces with these (RECON-12).
-func (h *Hub) Sweeps(lane Lane, announced []cache.Received) (sweeps bool) {
-	h.look(lane.Type, func(x *index) {
-		names := make(map[string]bool, len(announced))
-		for _, r := range announced {
-			names[r.Name] = true
-		}
-		sweeps = slices.ContainsFunc(x.lane(lane).Unconfirmed(), func(name string) bool { return !names[name] })
-	})
-	return sweeps
-}
-
-// Overdue are those of some names, of which a stream was silent for too long, that lead to something
-// which it has not announced: that may be swept now, or later, while an error that came for the name
-// on the stream is its answer. One that says that there is nothing by that name is none, nor is one
-// that came on an earlier stream.
-func (h *Hub) Overdue(t cache.TypeURL, names []string, stream uint64) (now, later []string) {
-	h.look(t, func(x *index) {
-		for _, name := range names {
-			if len(x.named.UnconfirmedAnswers(name)) == 0 {
-				continue
-			}
-			id, _ := x.named.Find(name)
-			if err := x.named.Answer(id).Error; err != nil && err.GetCode() != cache.NotFound && x.named.refused[name] == stream {
-				later = append(later, name)
-			} else {
-				now = append(now, name)
-			}
-		}
-	})
-	return now, later
-}
-
-// Len is the number of resources on a lane.
-func (h *Hub) Len(lane Lane) (n int) {
-	h.look(lane.Type, func(x *index) { n = x.lane(lane).Len() })
-	return n
-}
-
-// Synced reports whether the wildcard set of a type has been complete (RECON-16).
-func (h *Hub) Synced(t cache.TypeURL) (synced bool) {
-	h.look(t, func(x *index) { synced = x.wildcard.synced })
-	return synced
 }
 
 // Unresolved reports whether anybody asks for something of which upstream has said nothing
 // since the relay started, or nothing that can be used (UP-14).
 func (h *Hub) Unresolved() bool {
-	for _, x := range h.all() {
-		x.mu.Lock()
-		waits := x.waits()
-		x.mu.Unlock()
-		if waits {
+	for x := range h.types.locked() {
+		if x.waits() {
 			return true
 		}
 	}
@@ -343,7 +167,7 @@ func (h *Hub) Unresolved() bool {
 }
 
 func (x *index) waits() bool {
-	if x.wants(wildcardID) && (!x.wildcard.synced || x.restored.set) {
+	if x.interest.wants(wildcardID) && (!x.wildcard.synced || x.restored.set) {
 		return true
 	}
 	for id := range x.interest.named() {
@@ -358,14 +182,17 @@ func (x *index) waits() bool {
 // Expire gives up what has lingered long enough, and returns when to call it
 // again; the zero time means when interest changes.
 func (h *Hub) Expire(now time.Time) (next time.Time) {
-	for _, x := range h.all() {
-		x.mu.Lock()
-		at := x.linger.expire(now, false)
-		x.mu.Unlock()
-		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
+	for x := range h.types.locked() {
+		next = earlier(next, x.linger.expire(now, false))
 	}
 	h.wanted.notify()
 	return next
+}
+
+// earlier is the first of two times, of which a zero one stands for never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }

@@ -36,13 +36,13 @@ func TestForgottenTypesCostNothing(t *testing.T) {
 		changes(h)
 		h.Apply(Lane{Type: typ}, set("a"))
 		h.Apply(Lane{Type: typ, Wildcard: true}, set("a"))
-		h.SetSuspect(typ, i%2 == 0)
+		h.Of(typ).SetSuspect(i%2 == 0)
 		s.Close(epoch)
 		h.Expire(epoch.Add(time.Hour))
 		changes(h)
-		h.SetSuspect(typ, false) // acquitted when nobody is left
+		h.Of(typ).SetSuspect(false) // acquitted when nobody is left
 	}
-	if n := len(h.indexes); n != 0 {
+	if n := len(h.types.indexes); n != 0 {
 		t.Errorf("%d types are left", n)
 	}
 }
@@ -67,7 +67,7 @@ func TestUnaskedIsNotKept(t *testing.T) {
 	s := h.Subscribe(typ, NewSubscriber(func() {}))
 	s.Delta([]string{"a"}, nil, epoch)
 	h.Apply(byName, set("a", "b"))
-	if n := h.index(typ).named.Len(); n != 1 {
+	if n := h.types.of(h, typ).named.Len(); n != 1 {
 		t.Errorf("%d resources are kept, want 1", n)
 	}
 }
@@ -105,7 +105,7 @@ func TestMailboxIsBounded(t *testing.T) {
 // has been told, and are remembered until then (H-42).
 func TestTombstonesArePruned(t *testing.T) {
 	h := newHub()
-	tombstones := func() int { return h.index(typ).wildcard.Tombstones() }
+	tombstones := func() int { return h.types.of(h, typ).wildcard.Tombstones() }
 	gone := func(s *Subscription, after cache.Seq) (n int) {
 		s.Read(func(v View) {
 			for c := range v.Members(after) {
@@ -186,7 +186,7 @@ func TestLingerIsBounded(t *testing.T) {
 	if !slices.Equal(change.Drop, names[:20]) {
 		t.Errorf("given up: %v, want the first 20", change.Drop)
 	}
-	if n := h.index(typ).named.Len(); n != 10 {
+	if n := h.types.of(h, typ).named.Len(); n != 10 {
 		t.Errorf("%d resources are kept, want those of the 10 that linger", n)
 	}
 	if next := h.Expire(epoch.Add(time.Second)); !next.IsZero() {
@@ -196,7 +196,7 @@ func TestLingerIsBounded(t *testing.T) {
 		t.Errorf("given up in time: %v, want 10", change.Drop)
 	}
 	s.Close(epoch)
-	if x := h.index(typ); x.named.Len() != 0 || len(h.Lanes()) != 0 {
+	if x := h.types.of(h, typ); x.named.Len() != 0 || len(h.Lanes()) != 0 {
 		t.Errorf("left: %d resources, lanes %v", x.named.Len(), h.Lanes())
 	}
 }
@@ -212,13 +212,13 @@ func TestResumeForgetsWhatWasGivenUp(t *testing.T) {
 	h.Apply(byName, set("a", "b"))
 	s.Delta(nil, []string{"b"}, epoch)
 	h.Expire(epoch.Add(time.Hour))
-	names, _ := h.Resume(byName, cache.Origin{}, 2, func(cache.Origin) bool { return true })
+	names, _ := h.On(byName).Resume(cache.Origin{}, 2, func(cache.Origin) bool { return true })
 	if !slices.Equal(names, []string{"a"}) {
 		t.Errorf("asked for: %v, want a", names)
 	}
 	s.Delta([]string{"b"}, nil, epoch)
-	if i := changes(h)[byName]; h.Has(byName, "b") || !slices.Equal(i.Want, []string{"b"}) {
-		t.Errorf("b is there: %v, wanted again: %v", h.Has(byName, "b"), i.Want)
+	if i := changes(h)[byName]; h.On(byName).Has("b") || !slices.Equal(i.Want, []string{"b"}) {
+		t.Errorf("b is there: %v, wanted again: %v", h.On(byName).Has("b"), i.Want)
 	}
 }
 
@@ -286,7 +286,7 @@ func TestManyAtOnce(t *testing.T) {
 	work.Wait()
 	h.Expire(epoch.Add(time.Hour))
 	changes(h)
-	if x := h.index(typ); x.interest.subscriptions != 0 || x.named.Len() != 0 || x.wildcard.Len() != 0 || x.interest.names != 0 {
+	if x := h.types.of(h, typ); x.interest.subscriptions != 0 || x.named.Len() != 0 || x.wildcard.Len() != 0 || x.interest.names != 0 {
 		t.Errorf("nobody is left, but %d and %d resources are, and %d wanted names", x.named.Len(), x.wildcard.Len(), x.interest.names)
 	}
 }
@@ -340,7 +340,7 @@ func TestAWildcardThatWasGivenUpIsNotComplete(t *testing.T) {
 	h.Apply(all, set("b"))
 	h.Apply(all, &cache.Update{Synced: true})
 	s.Delta([]string{Wildcard}, nil, epoch)
-	if h.Synced(typ) || h.Len(all) > 0 {
-		t.Errorf("complete: %v, and has %d resources; nothing has been asked for again yet", h.Synced(typ), h.Len(all))
+	if h.Of(typ).Synced() || h.On(all).Len() > 0 {
+		t.Errorf("complete: %v, and has %d resources; nothing has been asked for again yet", h.Of(typ).Synced(), h.On(all).Len())
 	}
 }

@@ -18,33 +18,27 @@ type index struct {
 	// the type any more.
 	dropped bool
 
-	// What upstream says: of names, and of all of the type.
+	// What upstream says, on the two lanes, and what it shows that is in neither Table (UP-9).
 	named    namedLane
 	wildcard wildcardLane
-	answers  answers
-	latest   cache.Seq // of the changes to either
-
-	leaving leaving
-
-	// shown: what upstream shows that is in neither Table (UP-9).
 	shown    shown
+	latest   cache.Seq // of the changes to either lane
+	leaving  leaving
+	suspect  bool // upstream may be refusing the type
+
+	// What follows for names from both lanes, and from what was loaded from disk.
+	answers  answers
 	loans    loans
 	restored restored
 
-	// Interest.
+	// Who wants what, and who is to be told.
 	interest interest
 	marks    marker
 	readers  readers
 	linger   lingerers
-	suspect  bool
+	bodies   bodies
 
-	// Names to be asked for once more, because the body of the answer was not kept
-	// (VALID-5); asks: one was added during this Read.
-	again map[cache.ID]struct{}
-	asks  bool
-
-	// Scratch of one Apply.
-	touched []cache.ID
+	touched []cache.ID // scratch of one change
 }
 
 func newIndex(h *Hub, t cache.TypeURL) *index {
@@ -52,11 +46,12 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	if h.config.Lock != nil {
 		x.mu = h.config.Lock()
 	}
-	x.marks.interest, x.shown = &x.interest, shown{hub: h, table: &x.named.Table}
-	x.answers = answers{&x.named.Table, &x.wildcard.Table}
-	x.loans.x, x.restored.x, x.readers.x = x, x, x
-	x.linger = lingerers{x: x, most: h.limits.Load().maxLinger}
 	x.named, x.wildcard = namedLane{lane: x.newLane(&x.named)}, wildcardLane{lane: x.newLane(&x.wildcard)}
+	x.shown = shown{hub: h, table: &x.named.Table}
+	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
+	x.leaving.x, x.loans.x, x.restored.x, x.readers.x, x.bodies.x = x, x, x, x, x
+	x.linger = lingerers{x: x, most: h.limits.Load().maxLinger}
+	x.named.silence.named = &x.named
 	return x
 }
 

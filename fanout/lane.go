@@ -42,6 +42,9 @@ type laneKind interface {
 	// hasSpoken: upstream has said something on the lane that holds.
 	hasSpoken() bool
 
+	// awaitsDoubtful: somebody waits for something that is in doubt, or not confirmed.
+	awaitsDoubtful() bool
+
 	// hears takes in what an Update says of names that are in doubt, or were loaded from disk, before
 	// it is applied; look: clients are to look again after it.
 	hears(u *cache.Update) (look bool)
@@ -58,7 +61,7 @@ type laneKind interface {
 }
 
 func (x *index) newLane(k laneKind) lane {
-	return lane{Table: cache.Table{Changed: x.changes}, x: x, kind: k}
+	return lane{Table: cache.Table{Changed: x.leaving.changes}, x: x, kind: k}
 }
 
 // lane is the one with an address.

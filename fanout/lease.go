@@ -13,14 +13,10 @@ import (
 // Expiry is when the next resource of the group expires, the next removal that is held
 // back is due (H-22), or the next one that has left is forgotten (ORDER-2); zero: none.
 func (h *Hub) Expiry() (next time.Time) {
-	for _, x := range h.all() {
-		x.mu.Lock()
+	for x := range h.types.locked() {
 		for _, at := range []time.Time{x.named.Expiry(), x.wildcard.Expiry(), x.named.guard.deadline(), x.wildcard.guard.deadline(), x.leaving.deadline()} {
-			if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-				next = at
-			}
+			next = earlier(next, at)
 		}
-		x.mu.Unlock()
 	}
 	return next
 }
@@ -34,10 +30,10 @@ type Lapse struct {
 // Lapse makes Absent what upstream has not renewed in time, or has taken away long
 // enough ago, and wakes whom it concerns.
 func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
-	for _, x := range h.all() {
+	for _, x := range h.types.all() {
 		wakeAll(x.locked(func() {
 			x.leaving.now = now
-			x.forgetLeft()
+			x.leaving.forget()
 			named, members := x.named.Expired(now), x.wildcard.Expired(now)
 			for _, name := range named {
 				x.named.remove(name, cache.TTLExpired)

@@ -85,7 +85,7 @@ func TestBodiesAreNotRetained(t *testing.T) {
 	if len(s.parcels) != 0 {
 		t.Errorf("%d bodies are left", len(s.parcels))
 	}
-	if x := h.index(typ); x.named.Bytes()+x.wildcard.Bytes() != 0 {
+	if x := h.types.of(h, typ); x.named.Bytes()+x.wildcard.Bytes() != 0 {
 		t.Errorf("the tables keep %d bytes", x.named.Bytes()+x.wildcard.Bytes())
 	}
 	if asked := s.Delta(nil, []string{"a", "b", Wildcard}, epoch); asked.Wildcard {
@@ -135,7 +135,7 @@ func TestAskingAgainIsForgotten(t *testing.T) {
 	first.Close(epoch)
 	second.Close(epoch)
 	h.Expire(epoch.Add(time.Hour))
-	if i := changes(h)[byName]; len(i.Again) != 0 || len(i.Drop) != 1 || len(h.indexes) != 0 {
+	if i := changes(h)[byName]; len(i.Again) != 0 || len(i.Drop) != 1 || len(h.types.indexes) != 0 {
 		t.Errorf("nobody is left, and there is %+v", i)
 	}
 }

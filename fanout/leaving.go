@@ -22,6 +22,7 @@ type Leaving struct {
 
 // leaving is what is remembered of one type.
 type leaving struct {
+	x    *index
 	keep time.Duration // for how long; 0: nobody needs it
 	now  time.Time     // of what is being applied
 	all  []Leaving     // in order of their leaving, at most Bounds.Leaving
@@ -38,9 +39,8 @@ func (l *leaving) deadline() time.Time {
 }
 
 // forgetLeft forgets what left long enough ago, and what left first of more than may be remembered.
-func (x *index) forgetLeft() {
-	l := &x.leaving
-	n := max(0, len(l.all)-x.hub.bounds.Leaving)
+func (l *leaving) forget() {
+	n := max(0, len(l.all)-l.x.hub.bounds.Leaving)
 	for n < len(l.all) && !l.now.Before(l.all[n].At.Add(l.keep)) {
 		n++
 	}
@@ -52,36 +52,28 @@ func (x *index) forgetLeft() {
 	if l.all = l.all[n:]; len(l.all) == 0 {
 		l.all = nil
 	}
-	x.wildcard.board.leaving = nil
+	l.x.wildcard.board.leaving = nil
 }
 
 // changes takes in that a name is about to bear another resource, or none. What expires by itself
 // or is not to be kept is not remembered.
-func (x *index) changes(t *cache.Table, id cache.ID, before, now *cache.Resource) {
-	if t == &x.named.Table {
-		x.interest.sums(id, before, now)
+func (l *leaving) changes(t *cache.Table, id cache.ID, before, now *cache.Resource) {
+	if t == &l.x.named.Table {
+		l.x.interest.sums(id, before, now)
 	}
 	if before == nil {
 		return
 	}
-	l := &x.leaving
 	if l.keep == 0 || before.DoNotCache || expires(t, id) {
-		l.lost = x.latest
+		l.lost = l.x.latest
 		return
 	}
-	l.all = append(l.all, Leaving{before, t.Seq(id), x.latest, l.now, t == &x.wildcard.Table})
-	x.forgetLeft()
+	l.all = append(l.all, Leaving{before, t.Seq(id), l.x.latest, l.now, t == &l.x.wildcard.Table})
+	l.forget()
 }
 
 // Remember says for how long what leaves the type from now on may be asked for by Leaving.
 func (v View) Remember(keep time.Duration) { v.x.leaving.keep = keep }
-
-// Remembers: what leaves a type is remembered for a while, so that there is something to do
-// when that has passed.
-func (h *Hub) Remembers(t cache.TypeURL) (remembers bool) {
-	h.look(t, func(x *index) { remembers = x.leaving.keep > 0 })
-	return remembers
-}
 
 // Leaving is what has left since the client was told of the type, up to a position: what it has
 // and its interest does not lead to any more.

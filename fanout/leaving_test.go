@@ -58,7 +58,7 @@ func TestWhatLeavesIsForgotten(t *testing.T) {
 		t.Errorf("something is to be done at %v", at)
 	}
 	h.Lapse(h.Expiry())
-	if x := h.find(typ); len(x.leaving.all) > 0 || x.wildcard.board.leaving != nil || !h.Expiry().IsZero() {
+	if x := h.types.of(h, typ); len(x.leaving.all) > 0 || x.wildcard.board.leaving != nil || !h.Expiry().IsZero() {
 		t.Errorf("%v is kept", x.leaving.all)
 	}
 }
@@ -87,7 +87,7 @@ func TestWhatLeavesIsBounded(t *testing.T) {
 	if got := fmt.Sprint(whatLeaves(s, told)); got != "[g h]" {
 		t.Errorf("three have left at once, and %s leaves", got)
 	}
-	if kept := h.find(typ).leaving.all; len(kept) > 2 {
+	if kept := h.types.of(h, typ).leaving.all; len(kept) > 2 {
 		t.Errorf("%d are kept", len(kept))
 	}
 }

@@ -102,21 +102,16 @@ func (l *lingerers) expire(now time.Time, everything bool) (next time.Time) {
 // upstream is not alive they are all there is of the last known good state (NODE-10).
 func (h *Hub) Spare(spares bool) {
 	h.spares.Store(spares)
-	for _, x := range h.all() {
-		x.mu.Lock()
+	for x := range h.types.locked() {
 		x.linger.bound()
-		x.mu.Unlock()
 	}
 	h.wanted.notify()
 }
 
 // Bare reports whether nothing is here: no resource, and no set that is known to be empty.
 func (h *Hub) Bare() bool {
-	for _, x := range h.all() {
-		x.mu.Lock()
-		bare := x.named.Len()+x.wildcard.Len() == 0 && !x.wildcard.synced
-		x.mu.Unlock()
-		if !bare {
+	for x := range h.types.locked() {
+		if x.named.Len()+x.wildcard.Len() > 0 || x.wildcard.synced {
 			return false
 		}
 	}

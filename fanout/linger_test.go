@@ -20,11 +20,11 @@ func TestLingerInAnOutage(t *testing.T) {
 		s = h.Subscribe(typ, NewSubscriber(func() {}))
 		s.Delta(names, nil, epoch)
 		changes(h)
-		h.Asked(byName, names)
+		h.On(byName).Asked(names)
 		return s, names
 	}
 	count := func(kind string) (n int) {
-		for _, name := range h.Names(byName) {
+		for _, name := range h.On(byName).Names() {
 			if name[:len(kind)] == kind {
 				n++
 			}
@@ -53,7 +53,7 @@ func TestLingerInAnOutage(t *testing.T) {
 	}
 	h.Spare(false)
 	changes(h)
-	if left := h.Names(byName); len(left) != 4 || slices.ContainsFunc(left, func(name string) bool { return name[:4] != "more" }) {
+	if left := h.On(byName).Names(); len(left) != 4 || slices.ContainsFunc(left, func(name string) bool { return name[:4] != "more" }) {
 		t.Errorf("when upstream is alive again there linger %v; want the 4 latest", left)
 	}
 }

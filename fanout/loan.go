@@ -52,7 +52,7 @@ func (l *loans) bequeath() {
 	}
 	var estates []estate // all of them first: what one name has got answers for it
 	for r := range l.x.wildcard.All() {
-		heirs := slices.DeleteFunc(distinct(l.lentTo(r.Name, nil)), func(id cache.ID) bool { return !l.x.wants(id) })
+		heirs := slices.DeleteFunc(distinct(l.lentTo(r.Name, nil)), func(id cache.ID) bool { return !l.x.interest.wants(id) })
 		if len(heirs) > 0 {
 			id, _ := l.x.wildcard.Find(r.Name)
 			ends, _, _ := l.x.wildcard.Ends(id)

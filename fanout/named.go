@@ -4,20 +4,13 @@ import (
 	"iter"
 	"slices"
 
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
-
 	"github.com/xds-relay/xds-relay/cache"
 )
 
 // namedLane is what upstream says of the names of a type that it was asked for.
 type namedLane struct {
 	lane
-	// mute are names that became Absent by the timer of a stream which had carried nothing of
-	// the type, and that stream (doubt.go).
-	mute map[string]uint64
-	// refused are names over which an error lies, with the stream on which it came: only to
-	// that stream it is an answer (MISS-3).
-	refused map[string]uint64
+	silence silence
 }
 
 func (n *namedLane) address() Lane { return Lane{n.x.url, false} }
@@ -62,7 +55,7 @@ func (n *namedLane) hasSpoken() bool {
 // taken for an answer is no word of its own.
 func (n *namedLane) spokenOf(id cache.ID) bool {
 	name := n.Name(id)
-	if _, silent := n.silent(name, n.refused[name]); silent {
+	if _, silent := n.silence.of(name, n.silence.refused[name]); silent {
 		return false
 	}
 	a := n.Answer(id)
@@ -120,12 +113,14 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	since, told := n.x.answers.wasLent(r.Resource)
 	lent, seq := n.x.answers.lentAlias(r.Resource), n.x.next()
 	touched, changed := n.Set(r.Resource, r.Upstream, seq, n.x.touched[:0])
-	if !n.x.solicited(r.Resource) && !u.Full && n.x.early(r.Resource) {
+	if !n.x.solicited(r.Resource) && !u.Full && (!n.x.fullState() || n.x.shown.late(r.Resource)) {
+		// It may be an old answer, to a name that was given up and is wanted again (H-1). Of a full-state
+		// type it may as well be what the server shows in any case, and will not say again.
 		n.Doubt(r.Name) // it is to come again as an answer
 		n.x.shown.mayBeOld(r.Name)
 	}
 	renews := n.Lease(r.Name, r.TTL, u.At, seq)
-	n.x.handNamed(r.Resource, changed, told)
+	n.x.bodies.handNamed(r.Resource, changed, told)
 	own, _ := n.Find(r.Name)
 	if w, member := n.x.wildcard.Find(r.Name); changed && r.TTL <= 0 && member && n.x.wildcard.HadTTL(w) {
 		n.LoseTTL(own, seq)
@@ -162,7 +157,7 @@ func (n *namedLane) fail(u *cache.Update) {
 			continue
 		}
 		if id, ok := n.Find(e.Name); ok && n.Pinned(e.Name) {
-			n.refuse(e.Name, u.Stream)
+			n.silence.refuse(e.Name, u.Stream)
 			if n.Fail(id, e.Status) {
 				n.x.marks.mark(id, failure)
 			}
@@ -174,7 +169,7 @@ func (n *namedLane) fail(u *cache.Update) {
 // Absent for that, and the first of them.
 func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 	for _, name := range u.Missing {
-		if n.missing(name, u.Stream, u.Mute) {
+		if n.silence.missing(name, u.Stream, u.Mute) {
 			if id, _ := n.Find(name); n.x.answers.lent(id) { // for as long as the wildcard has it
 				since := n.Vanished(id)
 				if n.Remove(name, cache.Timer, n.x.next(), nil); since > 0 {
@@ -190,33 +185,14 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 		}
 	}
 	for _, name := range u.Unanswered {
-		if id, ok := n.silent(name, u.Stream); ok {
-			n.refuse(name, u.Stream)
+		if id, ok := n.silence.of(name, u.Stream); ok {
+			n.silence.refuse(name, u.Stream)
 			if n.Fail(id, unanswered) && n.x.answers.state(id) != cache.Present {
 				n.x.marks.mark(id, failure)
 			}
 		}
 	}
 	return silent, first
-}
-
-// refuse notes on which stream an error came.
-func (n *namedLane) refuse(name string, stream uint64) {
-	if n.refused == nil {
-		n.refused = make(map[string]uint64)
-	}
-	n.refused[name] = stream
-}
-
-// silent: upstream has said nothing of a name on its own lane, not even an error on this
-// stream. What the wildcard lends meanwhile is no answer: it may be gone tomorrow. Nor is
-// what was left when it was given up.
-func (n *namedLane) silent(name string, stream uint64) (cache.ID, bool) {
-	id, ok := n.Find(name)
-	if !ok || n.Answer(id).Error != nil && n.refused[name] == stream {
-		return id, false
-	}
-	return id, n.x.loans.has(name) || n.x.loans.inherits(name) || !n.Answered(id)
 }
 
 func (n *namedLane) remove(name string, cause cache.Cause) {
@@ -236,9 +212,4 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 	if id, ok := n.Find(name); ok && !n.Pinned(name) {
 		n.Forget(id, n.x.covers)
 	}
-}
-
-var unanswered = &statuspb.Status{
-	Code:    cache.Unavailable,
-	Message: "xds-relay: upstream did not answer for this name in time",
 }

@@ -9,6 +9,13 @@ import (
 // it waits with their Subscription, the newest of each name, until it is sent.
 // Whoever comes later makes upstream be asked once more.
 
+// bodies are those that are asked for once more.
+type bodies struct {
+	x     *index
+	again map[cache.ID]struct{} // because the body of the answer was not kept
+	asks  bool                  // one was added during this Read
+}
+
 // parcel is a body on its way to one client.
 type parcel struct {
 	*cache.Resource
@@ -19,37 +26,37 @@ type parcel struct {
 
 // handNamed hands a resource to those who are interested in its names. told: who asked
 // for its own name has been given it from the wildcard's copy.
-func (x *index) handNamed(r *cache.Resource, changed, told bool) {
+func (b *bodies) handNamed(r *cache.Resource, changed, told bool) {
 	if !r.DoNotCache {
 		return
 	}
 	for name := range names(r) {
-		if id, ok := x.named.Find(name); ok {
-			for _, s := range x.interest.of(id) {
-				x.hand(s, r, changed && !(told && name == r.Name))
+		if id, ok := b.x.named.Find(name); ok {
+			for _, s := range b.x.interest.of(id) {
+				b.hand(s, r, changed && !(told && name == r.Name))
 			}
 		}
 	}
 }
 
 // handMember hands a member of the wildcard's set to those who see it.
-func (x *index) handMember(r *cache.Resource, changed bool) {
+func (b *bodies) handMember(r *cache.Resource, changed bool) {
 	if !r.DoNotCache {
 		return
 	}
-	for _, s := range x.interest.of(wildcardID) {
-		x.hand(s, r, changed)
+	for _, s := range b.x.interest.of(wildcardID) {
+		b.hand(s, r, changed)
 	}
 	for name := range names(r) {
-		if id, ok := x.named.Find(name); ok && x.answers.borrows(id) {
-			for _, s := range x.interest.of(id) {
-				x.hand(s, r, changed)
+		if id, ok := b.x.named.Find(name); ok && b.x.answers.borrows(id) {
+			for _, s := range b.x.interest.of(id) {
+				b.hand(s, r, changed)
 			}
 		}
 	}
 }
 
-func (x *index) hand(s *Subscription, r *cache.Resource, news bool) {
+func (b *bodies) hand(s *Subscription, r *cache.Resource, news bool) {
 	_, asked := s.awaited[r.Name]
 	if !asked && !news {
 		return // others do not receive the answer to one who asks again
@@ -60,7 +67,7 @@ func (x *index) hand(s *Subscription, r *cache.Resource, news bool) {
 	}
 	s.parcels[r.Name] = parcel{r, asked || s.parcels[r.Name].asked}
 	if asked {
-		x.marks.one(s, wildcardID, again)
+		b.x.marks.one(s, wildcardID, again)
 	}
 }
 
@@ -92,21 +99,21 @@ func (v View) Ask(r *cache.Resource) {
 		if id, ok := v.Lookup(name); ok {
 			byName = true
 			if v.x.named.Answered(id) { // else the body comes with the answer
-				v.x.ask(id)
+				v.x.bodies.ask(id)
 			}
 		}
 	}
 	if !byName {
-		v.x.ask(wildcardID)
+		v.x.bodies.ask(wildcardID)
 	}
 }
 
-func (x *index) ask(id cache.ID) {
-	if x.again == nil {
-		x.again = make(map[cache.ID]struct{})
+func (b *bodies) ask(id cache.ID) {
+	if b.again == nil {
+		b.again = make(map[cache.ID]struct{})
 	}
-	x.again[id], x.asks = struct{}{}, true
-	x.changed(id)
+	b.again[id], b.asks = struct{}{}, true
+	b.x.changed(id)
 }
 
 // Lacks: the client waits for what a name leads to, since upstream has not answered,

@@ -11,7 +11,7 @@ import (
 // Refuse stands in for the upstream of a Hub that has none: each name that somebody wants and
 // that has no answer gets this error, and what nobody wants any more is forgotten. A wildcard
 // is never complete (NODE-14). It is to be called after each change of interest.
-func (h *Hub) Refuse(status *statuspb.Status, now time.Time) {
+func Refuse(h *Hub, status *statuspb.Status, now time.Time) {
 	changes, _ := h.Changes(now, func(Lane) (c Carrier, carried bool) { return c, false })
 	for lane, interest := range changes {
 		if lane.Wildcard {

@@ -219,25 +219,6 @@ func (s *shown) keep(r cache.Received) (dropped int) {
 	return dropped
 }
 
-// bodies are the resources that a name leads to, if what becomes of them matters.
-func (x *index) bodies(id cache.ID) (bodies []cache.Received) {
-	if x.shown.stream == 0 {
-		return nil
-	}
-	for _, r := range x.named.Answer(id).Resources() {
-		if !x.named.Confirmed(r.Name) {
-			continue // this stream knows nothing of it
-		}
-		own, _ := x.named.Find(r.Name)
-		b := cache.Received{Resource: r, Upstream: x.named.Upstream(own)}
-		if ends, _, _ := x.named.Ends(own); !ends.IsZero() || x.restored.resource(r) {
-			b.TTL = 1 // it is not kept
-		}
-		bodies = append(bodies, b)
-	}
-	return bodies
-}
-
 // release takes in bodies that nobody wants any more. Where upstream shows what nobody
 // has asked for they join that; else they go (UP-8).
 func (s *shown) release(bodies []cache.Received) {
@@ -326,26 +307,6 @@ func (s *shown) mayBeOld(name string) {
 	s.early[name] = struct{}{} // no more than the Table has
 }
 
-// Early are those of some names of which the copy may be an old answer on the stream that
-// carries them, which will not say it again (UP-19), and the rest.
-func (h *Hub) Early(t cache.TypeURL, names []string, stream uint64) (early, rest []string) {
-	rest = names
-	h.look(t, func(x *index) {
-		if x.shown.stream != stream || len(x.shown.early) == 0 {
-			return
-		}
-		rest = nil
-		for _, name := range names {
-			if _, old := x.shown.early[name]; old {
-				early = append(early, name)
-			} else {
-				rest = append(rest, name)
-			}
-		}
-	})
-	return early, rest
-}
-
 // end forgets what a stream has shown.
 func (s *shown) end() {
 	if s.kept != nil {
@@ -356,32 +317,20 @@ func (s *shown) end() {
 
 // Over says that a stream has ended.
 func (h *Hub) Over(stream uint64) {
-	for _, x := range h.all() {
+	for _, x := range h.types.all() {
 		x.mu.Lock()
 		if x.shown.stream == stream || x.shown.stream == 0 {
 			x.shown.end()
 		}
 		x.mu.Unlock()
-		h.drop(x)
+		h.types.drop(x.url)
 	}
 }
 
 // Close gives back what the group holds together with others. The Hub is not to be used
 // after it.
 func (h *Hub) Close() {
-	for _, x := range h.all() {
-		x.mu.Lock()
+	for x := range h.types.locked() {
 		x.shown.end()
-		x.mu.Unlock()
 	}
 }
-
-// Shows reports whether the stream that carries a type's names has shown something that
-// nobody had asked for.
-func (h *Hub) Shows(t cache.TypeURL) (shows bool) {
-	h.look(t, func(x *index) { shows = x.shown.unasked })
-	return shows
-}
-
-// Kept is how many bytes of resources the group keeps that nobody has asked for.
-func (h *Hub) Kept() int64 { return h.unasked.Load() }

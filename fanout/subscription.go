@@ -52,7 +52,7 @@ const (
 // Delta or Replace.
 func (h *Hub) Subscribe(t cache.TypeURL, m *Subscriber) *Subscription {
 	for {
-		x := h.index(t)
+		x := h.types.of(h, t)
 		x.mu.Lock()
 		if !x.dropped {
 			s := &Subscription{index: x, subscriber: m, number: x.interest.open()}
@@ -202,8 +202,8 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 // Close ends the interest; names that only this client wanted linger.
 func (s *Subscription) Close(now time.Time) {
 	x := s.index
-	defer x.hub.drop(x)         // if there is nothing left of it
-	defer x.hub.wanted.notify() // after the lock is released
+	defer x.hub.types.drop(x.url) // if there is nothing left of it
+	defer x.hub.wanted.notify()   // after the lock is released
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !s.closed {
@@ -214,7 +214,7 @@ func (s *Subscription) Close(now time.Time) {
 		}
 		s.ids, s.told, s.led, s.parcels, s.awaited = nil, nil, nil, nil, nil
 		s.unsum()
-		x.withhold(s, false)
+		x.interest.withhold(s, false)
 		s.endWildcard(&Asked{}, now)
 	}
 }

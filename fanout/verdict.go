@@ -61,7 +61,7 @@ func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {
 		return Doubt
 	case a.State == cache.Present:
 		return Copy
-	case brought && x.doubted(id, a):
+	case brought && x.named.doubted(id, a):
 		return Doubt
 	case a.State == cache.Absent:
 		return Gone
@@ -72,26 +72,14 @@ func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {
 }
 
 // Withhold says whether something is not said to the client because it is in doubt.
-func (v View) Withhold(withheld bool) { v.x.withhold(v.s, withheld) }
+func (v View) Withhold(withheld bool) { v.x.interest.withhold(v.s, withheld) }
 
-func (x *index) withhold(s *Subscription, withheld bool) {
+func (i *interest) withhold(s *Subscription, withheld bool) {
 	switch {
 	case withheld && !s.withheld:
-		x.interest.withheld++
+		i.withheld++
 	case !withheld && s.withheld:
-		x.interest.withheld--
+		i.withheld--
 	}
 	s.withheld = withheld
-}
-
-// Unproven reports whether the wildcard's set of a type is not complete, or only from disk, or
-// has members that upstream has not announced and was not shown, or may have others that clients
-// came with: silence about it leaves open what it is.
-func (h *Hub) Unproven(t cache.TypeURL) (unproven bool) {
-	h.look(t, func(x *index) {
-		w := &x.wildcard
-		doubted := x.interest.withheld > 0 && w.doubts.any()
-		unproven = w.held && (!w.synced || x.restored.set || doubted || len(w.Unconfirmed()) > 0)
-	})
-	return unproven
 }

@@ -29,9 +29,9 @@ func (s *Subscription) Read(f func(View)) {
 func (x *index) look(f func()) (asks bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.asks = false
+	x.bodies.asks = false
 	f()
-	return x.asks
+	return x.bodies.asks
 }
 
 // Position is the group's latest change: a client told of all that the View shows

@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,7 +126,7 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 	changes = make(map[Lane]Interest, len(taken))
 	for _, lane := range taken {
 		var i Interest
-		x := h.find(lane.Type)
+		x := h.types.find(lane.Type)
 		if x == nil {
 			continue // nothing is wanted of the type any more, and nothing was noted since that was told
 		}
@@ -140,8 +139,8 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 			if !lane.Wildcard {
 				name = x.named.Name(id)
 			}
-			_, again := x.again[id]
-			delete(x.again, id)
+			_, again := x.bodies.again[id]
+			delete(x.bodies.again, id)
 			if x.desired(id) {
 				i.Want = append(i.Want, name)
 				if again {
@@ -155,7 +154,7 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 			if lane.Wildcard {
 				x.wildcard.forget()
 			} else {
-				x.forget(name, remains)
+				x.named.forget(name, remains)
 			}
 			if x.shown.unasked && !lane.Wildcard && !by.Origin.SotW {
 				i.Leave = append(i.Leave, name)
@@ -173,157 +172,24 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 		changes[lane] = i
 	}
 	for _, lane := range taken {
-		if x := h.find(lane.Type); x != nil {
-			h.drop(x)
-		}
+		h.types.drop(lane.Type)
 	}
 	h.wanted.notify() // of what was left to names
 	return changes, later
 }
 
-// Asked says that upstream has been asked for names of a lane: what comes of them
-// from now on is an answer. Doubtful are those of them that lead to something
-// unconfirmed.
-func (h *Hub) Asked(lane Lane, names []string) (doubtful []string) {
-	h.look(lane.Type, func(x *index) {
-		if lane.Wildcard {
-			x.wildcard.asked = true
-			return
-		}
-		for _, name := range names {
-			if id, ok := x.named.Find(name); ok {
-				x.named.Ask(id)
-			}
-			if len(x.named.UnconfirmedAnswers(name)) > 0 {
-				doubtful = append(doubtful, name)
-			}
-		}
-	})
-	return doubtful
-}
-
-// Silent are those of the names of a type that somebody wants and of which upstream has
-// said nothing on their own lane. shown are the ones of which it has, on the stream that
-// carries them, shown a copy that is not here: a server that remembers believes them
-// delivered (UP-19).
-func (h *Hub) Silent(t cache.TypeURL, names []string, stream uint64) (silent, shown []string) {
-	h.look(t, func(x *index) {
-		for _, name := range names {
-			if id, ok := x.named.silent(name, stream); !ok || !x.wants(id) {
-				continue
-			}
-			if x.shown.has(name, stream) {
-				shown = append(shown, name)
-			} else {
-				silent = append(silent, name)
-			}
-		}
-	})
-	return silent, shown
-}
-
-// Lacking are those of the names of a type that upstream does not have, or has not answered: an error is
-// an answer.
-func (h *Hub) Lacking(t cache.TypeURL, names []string, stream uint64) (lacking []string) {
-	h.look(t, func(x *index) {
-		for _, name := range names {
-			_, silent := x.named.silent(name, stream)
-			if id, ok := x.named.Find(name); ok && (silent || x.named.Answer(id).State == cache.Absent) {
-				lacking = append(lacking, name)
-			}
-		}
-	})
-	return lacking
-}
-
-// Absentees are the names of a type that somebody wants, and that upstream does not have
-// (UP-19).
-func (h *Hub) Absentees(t cache.TypeURL) (names []string) {
-	h.look(t, func(x *index) {
-		for id := range x.interest.named() {
-			if x.named.Answer(id).State == cache.Absent {
-				names = append(names, x.named.Name(id))
-			}
-		}
-	})
-	return names
-}
-
-// Resume is the whole interest of a lane, for the first request of a stream to an
-// origin (UP-3), with what is here, and may be shown to it, if resume, given the origin
-// that came from, says so (RECON-6 to RECON-8). If not, it stays, but is
-// unconfirmed until the new origin has announced it, or it is swept (RECON-12).
-func (h *Hub) Resume(lane Lane, origin cache.Origin, stream uint64, resume func(from cache.Origin) bool) (names []string, here []cache.Held) {
-	x := h.find(lane.Type)
-	if x == nil {
-		return nil, nil
-	}
-	wakeAll(x.locked(func() { names, here = x.resume(lane, origin, stream, resume) }))
-	return names, here
-}
-
-func (x *index) resume(lane Lane, origin cache.Origin, stream uint64, resume func(from cache.Origin) bool) (names []string, here []cache.Held) {
-	if names = x.lane(lane).kind.desired(); len(names) == 0 {
-		return nil, nil
-	}
-	if !lane.Wildcard {
-		x.forgetOthers()
-	}
-	table := x.lane(lane)
-	table.Recall()
-	if !resume(table.Origin()) {
-		table.Begin(origin)
-		return names, nil
-	}
-	table.Resume(origin)
-	if !lane.Wildcard && !origin.SotW && x.fullState() {
-		x.shown.begin(stream)
-	}
-	return names, slices.Collect(table.Known())
-}
-
-// Doubt says that an origin which a lane is resumed with is not shown these resources:
-// its silence says nothing of them, and they are unconfirmed (UP-17).
-func (h *Hub) Doubt(lane Lane, names []string) {
-	if len(names) == 0 {
-		return
-	}
-	h.look(lane.Type, func(x *index) {
-		for _, name := range names {
-			x.lane(lane).Doubt(name)
-		}
-	})
-}
-
-// forgetOthers drops what was given up since Changes looked: the stream that begins
-// does not ask for it, and nothing keeps it up to date (UP-8, RECON-7).
-func (x *index) forgetOthers() {
-	remains := x.remains()
-	for id := range cache.ID(x.named.Cap()) {
-		name := x.named.Name(id) // "" of those that stand for none, too
-		if of, ok := x.named.Find(name); ok && of == id && x.named.Pinned(name) && !x.desired(id) {
-			x.forget(name, remains)
-		}
-	}
-}
-
-// Names is the whole interest of a lane.
-func (h *Hub) Names(lane Lane) (names []string) {
-	h.look(lane.Type, func(x *index) { names = x.lane(lane).kind.desired() })
-	return names
-}
-
 // Lanes are the lanes on which something is wanted.
 func (h *Hub) Lanes() []Lane {
 	var lanes []Lane
-	for _, x := range h.all() {
-		x.mu.Lock()
-		named, wildcard := x.wantedLanes()
-		x.mu.Unlock()
-		if wildcard {
+	for x := range h.types.locked() {
+		lingering := x.linger.len
+		if x.linger.has(wildcardID) {
+			lingering--
+		}
+		if x.desired(wildcardID) {
 			lanes = append(lanes, Lane{x.url, true})
 		}
-		if named {
+		if x.interest.names+lingering > 0 {
 			lanes = append(lanes, Lane{x.url, false})
 		}
 	}

@@ -64,7 +64,7 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
 	lent, seq := w.x.loans.lentTo(r.Name, w.x.touched[:0]), w.x.next()
 	_, changed := w.Set(r.Resource, r.Upstream, seq, nil)
-	w.x.handMember(r.Resource, changed)
+	w.x.bodies.handMember(r.Resource, changed)
 	if changed {
 		w.x.loans.markLent(r.Name, w.x.loans.lentTo(r.Name, lent))
 		w.changed = true
@@ -97,7 +97,7 @@ func (w *wildcardLane) expire(expired []string) {
 		r := w.Own(id)
 		w.remove(name, cache.TTLExpired)
 		for lent := range names(r) {
-			if id, ok := w.x.named.Find(lent); ok && w.x.wants(id) && w.x.answers.of(id).State == cache.Unknown {
+			if id, ok := w.x.named.Find(lent); ok && w.x.interest.wants(id) && w.x.answers.of(id).State == cache.Unknown {
 				w.x.named.remove(lent, cache.TTLExpired)
 			}
 		}
@@ -125,10 +125,10 @@ func (w *wildcardLane) fails() {
 	}
 }
 
-// unswept: because of a fault that hides its name, members stay that upstream has not announced
-// again.
-func (w *wildcardLane) unswept() bool {
-	return w.doubts.hidden != 0 && len(w.Unconfirmed()) > 0
+// awaitsDoubtful: somebody wants the set, which is only from disk or, because of a fault that hides
+// its name, has members that upstream has not announced again.
+func (w *wildcardLane) awaitsDoubtful() bool {
+	return w.x.interest.wants(wildcardID) && (w.x.restored.set || w.doubts.hidden != 0 && len(w.Unconfirmed()) > 0)
 }
 
 // forget drops what is known of the set, which nobody wants (UP-8, H-18).

@@ -65,7 +65,7 @@ func TestManyGroups(t *testing.T) {
 				running.Go(func() { client.Run(ctx) })
 			}
 			until(t, "every group has what it asked for, and a stream", func() bool {
-				return p.open() == groups && !slices.ContainsFunc(hubs, func(h *fanout.Hub) bool { return !h.Has(lane, "a") })
+				return p.open() == groups && !slices.ContainsFunc(hubs, func(h *fanout.Hub) bool { return !h.On(lane).Has("a") })
 			})
 			if n := f.dialled(); n < test.connections || n > test.connections+test.spare {
 				t.Errorf("%d connections", n)

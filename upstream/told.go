@@ -4,10 +4,9 @@ import (
 	"context"
 	"log/slog"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/logging"
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
@@ -20,15 +19,8 @@ import (
 func debugs(log *slog.Logger) bool { return log.Enabled(context.Background(), slog.LevelDebug) }
 
 func tellRequest(log *slog.Logger, req proto.Message) {
-	switch r := req.(type) {
-	case *discovery.DeltaDiscoveryRequest:
-		log.Debug("upstream request", "type", cache.TypeURL(r.GetTypeUrl()), "subscribe", len(r.GetResourceNamesSubscribe()), "first", logging.First(r.GetResourceNamesSubscribe()),
-			"unsubscribe", len(r.GetResourceNamesUnsubscribe()), "versions", len(r.GetInitialResourceVersions()),
-			"nonce", r.GetResponseNonce(), "nack", r.GetErrorDetail().GetMessage())
-	case *discovery.DiscoveryRequest:
-		log.Debug("upstream request", "type", cache.TypeURL(r.GetTypeUrl()), "names", len(r.GetResourceNames()), "first", logging.First(r.GetResourceNames()),
-			"version", logging.Version(cache.TypeURL(r.GetTypeUrl()), r.GetVersionInfo()), "nonce", r.GetResponseNonce(), "nack", r.GetErrorDetail().GetMessage())
-	}
+	rejects := req.(interface{ GetErrorDetail() *statuspb.Status })
+	log.Debug("upstream request", logging.Request(req, rejects.GetErrorDetail().GetMessage())...)
 }
 
 func tellResponse(log *slog.Logger, d *session.Response, bytes int) {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// grpcLog is gRPC's logger on top of ours. What gRPC warns of is for debugging,
-// because the relay itself says what becomes of its streams; only a client that
-// cannot connect is somebody whom nothing else would mention.
+// grpcLog is gRPC's logger on top of ours. gRPC's warnings are for debugging,
+// because the relay itself logs what becomes of its streams. Only clients that
+// cannot connect would otherwise not be in the log at all.
 type grpcLog struct {
 	log     *slog.Logger
 	refused throttle
@@ -21,11 +21,11 @@ type grpcLog struct {
 // where TLS is spoken or the other way round, or a certificate that is not good.
 const failedHandshake = "failed to create ServerTransport"
 
-// failedTLS is in it where the handshake was TLS's, which the relay itself tells of.
+// failedTLS is part of it for a TLS handshake, which the relay logs itself.
 const failedTLS = "ServerHandshake("
 
-// refusedEvery is how often clients that cannot connect are mentioned. They come
-// back for ever, and anybody may knock.
+// refusedEvery is how often clients that cannot connect are logged. They come
+// back for ever, and anybody may connect.
 const refusedEvery = 10 * time.Second
 
 func (g *grpcLog) debug(message string) {

@@ -79,7 +79,7 @@ func probeAddress(address, file string) (string, error) {
 	}
 	address = cmp.Or(c.Metrics.Listen, c.Admin.Listen)
 	if address == "" {
-		return "", fmt.Errorf("%s sets neither metrics.listen nor admin.listen, so that nobody can ask the relay; set one, or give --address", file)
+		return "", fmt.Errorf("%s sets neither metrics.listen nor admin.listen, so the relay answers no probes; set one, or give --address", file)
 	}
 	return address, nil
 }

@@ -22,8 +22,8 @@ var version string
 
 // The program's exit codes.
 const (
-	exitFailure = 1 // it could not do, or go on with, what it was told
-	exitUsage   = 2 // it was told wrongly: the command line or the configuration
+	exitFailure = 1 // it could not serve, or not go on
+	exitUsage   = 2 // the command line or the configuration is wrong
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -45,7 +45,7 @@ func run(args []string) int {
 	return exitFailure
 }
 
-// usageError is a mistake of whoever gave the command.
+// usageError is a mistake in the command line or the configuration.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -89,7 +89,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// instead says what somebody who mistyped a command may have meant.
+// instead suggests the command that a mistyped one may stand for.
 func instead(cmd *cobra.Command, arg string) string {
 	cmd.SuggestionsMinimumDistance = 2
 	if s := cmd.SuggestionsFor(arg); len(s) > 0 {

@@ -99,7 +99,7 @@ func TestMistakesInFiles(t *testing.T) {
 		"a key that needs a restart": {config: "{}", does: again("groups:\n  max: 7\n"),
 			says: `WARN a changed key needs a restart; the old value stays in force key=groups.max old=1000 new=7 trigger=SIGHUP`},
 		"a second relay on one directory": {config: "cache: {snapshot: {dir: DIR/state}}",
-			says: `ERROR the snapshot directory is another relay's: what it holds is loaded, and nothing is written until the other one ends dir=FILE err="another relay that runs (process PROCESS, instance \"relay-0\") writes to FILE; give each relay a cache.snapshot.dir of its own, or end the other one"`},
+			says: `ERROR the snapshot directory belongs to another relay: its snapshot is loaded, and nothing is written until the other relay ends dir=FILE err="another relay that runs (process PROCESS, instance \"relay-0\") writes to FILE; give each relay a cache.snapshot.dir of its own, or end the other one"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

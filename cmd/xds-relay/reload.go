@@ -15,8 +15,8 @@ import (
 	"github.com/xds-relay/xds-relay/internal/reload"
 )
 
-// reloading has the configuration read again on SIGHUP, when its file changes if that is
-// wanted, and by whoever asks the Reloader.
+// reloading reads the configuration again on SIGHUP, on a call of the Reloader and, with
+// reload_on_change, when its file changes.
 type reloading struct {
 	*reload.Reloader
 	hup    chan os.Signal
@@ -44,7 +44,7 @@ func startReloading(r *relay.Relay, file string, load func() (*config.Config, er
 			}
 			errs := []error{relay.Check(c), c.CheckHeaderFiles()}
 			if c.Cache.Snapshot.Dir != r.Config().Cache.Snapshot.Dir {
-				errs = append(errs, relay.CheckSnapshotDir(c)) // the present one may have failed, and nothing else waits for it
+				errs = append(errs, relay.CheckSnapshotDir(c)) // the present one may have failed, and only this waits for it
 			}
 			return c, config.Join(errs...)
 		},
@@ -81,8 +81,8 @@ func startReloading(r *relay.Relay, file string, load func() (*config.Config, er
 	return l
 }
 
-// ask reloads for somebody who reads the answer. Who may ask need not be one who may read
-// the file: mistakes are told by their place, without the lines that they stand on.
+// ask reloads for a caller over HTTP, who may not be allowed to read the file: the answer
+// gives the place of each mistake, and not the line itself.
 func (l *reloading) ask() (string, error) {
 	o, err := l.Reload("POST /-/reload")
 	var mistakes []string

@@ -28,8 +28,8 @@ func (e *cutShort) code() int {
 	return exitFailure
 }
 
-// terminations are the signals that end serve, from now on. Room for two: who sends the
-// second must not have to send a third.
+// terminations are the signals that end serve, from now on. There is room for two, so
+// that a second signal is not lost while the first one is handled.
 func terminations() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -54,10 +54,10 @@ func shutDown(r *relay.Relay, first os.Signal, signals <-chan os.Signal, log *sl
 	}
 }
 
-// drainDelay is how long a relay that was told to end goes on while it says that it is not
-// ready. That is for load balancers, which may send it a client all the while, even if it
-// has none just now: Kubernetes and systemd say SIGTERM, and get all of it. Who presses
-// Ctrl-C (SIGINT) sits before a process that is in nobody's service, unless it has clients.
+// drainDelay is how long a relay goes on serving after the signal, while it reports that it
+// is not ready. Load balancers may send it a client during that time even if it has none,
+// so SIGTERM, which Kubernetes and systemd send, always waits. After Ctrl-C (SIGINT) at a
+// terminal the relay waits only if it has clients.
 func drainDelay(s os.Signal, clients int, delay time.Duration) time.Duration {
 	if s == os.Interrupt && clients == 0 {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/tracing"
 )
 
-// newTracer is what follows updates, or nil if nobody wants to know.
+// newTracer follows updates, or is nil without a collector.
 func newTracer(c *config.Config, version string, log *slog.Logger) (*tracing.Tracer, error) {
 	t, err := relay.NewTracer(c, version, log)
 	if t != nil {

@@ -78,7 +78,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	}
 	d.looked, d.lookedWarm = left != (remaining{}) && !left.waits, warm
 	d.withholds.brought = left.doubt
-	if left == (remaining{}) && !d.postponed { // else what waits is compared with them
+	if left == (remaining{}) {
 		d.judged()
 	}
 }

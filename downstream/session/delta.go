@@ -268,7 +268,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 func (d *deltaState) collected(v fanout.View, p *part) {
 	for _, r := range p.resources {
 		d.sent(r, p.position)
-		if _, falls := d.released[r.Name]; falls && d.toldAsMember(v, r) {
+		if d.exact.notes(r.Name) && d.toldAsMember(v, r) {
 			d.paidReleased(r.Name)
 		}
 	}

@@ -26,6 +26,7 @@ type exchange struct {
 	own   bool // the type has a group apart from the stream's others (NODE-6)
 	// refusal is why it is not served, or nil (NODE-14).
 	refusal *refusal
+	delta   bool // the stream's variant
 	ends    bool // an outage ends the stream, and is not told of names (ERR-7)
 	ttl     bool // the client knows TTLs (TTL-6)
 	// refers: changes of the type wait for the stream's Clusters (ORDER-3).
@@ -33,8 +34,8 @@ type exchange struct {
 	// most is how many responses are remembered whose verdicts are owed (Bounds.Unacked).
 	most int
 
-	// size is how large the response may be that is being made (ERR-13).
-	size size
+	// space is what a response that is being made has for one resource, in bytes (ERR-13).
+	space int
 
 	// What identifier made last, and of which identifier of the control plane's.
 	plane struct{ of, text string }

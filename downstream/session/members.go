@@ -81,7 +81,7 @@ func (d *deltaState) toldGone(c cache.Change) bool {
 // told after a position. false: this one is not like that, or may have to do without some of it.
 func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) bool {
 	news, ok := v.News(after)
-	if !ok || d.size.most > 0 && news.Largest > d.size.room-maxTTL {
+	if !ok || news.Largest > d.space-maxTTL {
 		return false
 	}
 	p.news, p.resources = news, news.Resources

@@ -67,7 +67,7 @@ func TestStreamsOfAnOutageEndSpread(t *testing.T) {
 		waiting = append(waiting, come())
 	}
 	now = now.Add(time.Minute)
-	hub.SetUnavailable(fanout.Lane{Type: cache.Endpoint}, &statuspb.Status{Code: cache.Unavailable, Message: "away"})
+	hub.On(fanout.Lane{Type: cache.Endpoint}).SetUnavailable(&statuspb.Status{Code: cache.Unavailable, Message: "away"})
 	for range clients {
 		late = append(late, come())
 	}

@@ -3,7 +3,6 @@ package session
 import (
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -62,7 +61,7 @@ func (h Holding) String() string {
 // Holdings is the record of what the client holds of a type, by the names of resources, as it is
 // at this moment; of some names in any case. What a response says that is under way in parts
 // counts as told.
-func (s *Session) Holdings(t cache.TypeURL, of ...string) iter.Seq2[string, Holding] {
+func (s *Session) Holdings(t cache.TypeURL, of ...string) map[string]Holding {
 	all := make(map[string]Holding)
 	if st := s.find(t); st != nil {
 		st.base().sub.Read(func(v fanout.View) {
@@ -71,7 +70,7 @@ func (s *Session) Holdings(t cache.TypeURL, of ...string) iter.Seq2[string, Hold
 			}
 		})
 	}
-	return maps.All(all)
+	return all
 }
 
 // Parted: parts of a response are yet to be sent.

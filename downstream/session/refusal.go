@@ -58,7 +58,7 @@ func (s *Session) answer(x *exchange, now time.Time) {
 	if r == nil {
 		return
 	}
-	x.hub.Refuse(r.status, now)
+	fanout.Refuse(x.hub, r.status, now)
 	x.sub.Read(func(v fanout.View) { r.mute, _ = v.Wildcard() })
 	if !r.known || r.mute && !r.knownMute {
 		r.known, r.knownMute = true, r.knownMute || r.mute

@@ -107,7 +107,7 @@ func TestRoomIsLookedForAgain(t *testing.T) {
 		t.Errorf("it looks for room again at %v", got)
 	}
 	lane := fanout.Lane{Type: cache.Secret}
-	if names := groups.own.Names(lane); len(names) != 1 || names[0] != "a" {
+	if names := groups.own.On(lane).Names(); len(names) != 1 || names[0] != "a" {
 		t.Errorf("its group is asked for %v", names)
 	}
 	s.accept(first) // late
@@ -133,7 +133,7 @@ func TestRefusedNamesAreForgotten(t *testing.T) {
 	}
 	s.ask(secretRequest([]string{"last"}, nil))
 	x := s.find(cache.Secret).base()
-	if names := x.hub.Names(fanout.Lane{Type: cache.Secret}); len(names) != 1 {
+	if names := x.hub.On(fanout.Lane{Type: cache.Secret}).Names(); len(names) != 1 {
 		t.Errorf("%d names are kept", len(names))
 	}
 	if n := x.failed.len() + x.asked.len(); n > 5000 {

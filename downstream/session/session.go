@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -349,8 +350,8 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 	x := exchange{
 		url: t, short: shortName(t), hub: m.Hub, leave: m.Leave, renew: m.Renew,
-		sub:  m.Hub.Subscribe(t, s.subscriber),
-		own:  m.Own,
+		sub: m.Hub.Subscribe(t, s.subscriber),
+		own: m.Own, delta: s.kind.Delta, space: math.MaxInt,
 		ends: !s.kind.Delta && isGRPC(s.node),
 		ttl:  s.ttl,
 

@@ -17,32 +17,25 @@ import (
 // and named (ERR-13). It is left out before anything is noted as sent: what the client holds
 // of it, an older version or nothing, is what it held before.
 
-// size is how large a response of a type may be. Nothing bounds the whole sets of SotW clients,
-// which would delete what is missing.
-type size struct {
-	most  int // in bytes; 0: nothing bounds it
-	room  int // what is left of that for one resource
-	delta bool
-}
-
 // leftOut is a resource that is too large, and what it takes, in bytes.
 type leftOut struct {
 	*cache.Resource
 	bytes int
 }
 
-// measure takes in how large the response may be that is made now.
+// measure takes in how large the response may be that is made now. Nothing bounds the whole sets
+// of SotW clients, which would delete what is missing.
 func (s *Session) measure(sp *speaker, v fanout.View) {
 	x, most := sp.base(), s.config.MaxResponse
 	sp.identifier = x.identifier(s.config.Instance)
-	if x.size = (size{}); most == 0 || x.sets {
+	if x.space = math.MaxInt; most == 0 || x.sets {
 		return
 	}
 	version := longestVersion
 	if s.kind.Delta {
 		version = len(v.SystemVersion())
 	}
-	x.size = size{most, x.room(most, version, len(sp.identifier), v.Position()), s.kind.Delta}
+	x.space = x.room(most, version, len(sp.identifier), v.Position())
 }
 
 // room is what a response has for one resource, whatever else it says, given what its version and
@@ -61,7 +54,7 @@ func digits(n uint64) int { return len(strconv.FormatUint(n, 10)) }
 // oversize is what a resource takes that is too large for the client; 0: it is not, as far as is
 // known, since its body may not be here.
 func (x *exchange) oversize(v fanout.View, r *cache.Resource) int {
-	if x.size.most == 0 {
+	if x.space == math.MaxInt {
 		return 0
 	}
 	body := v.Body(r)
@@ -73,7 +66,7 @@ func (x *exchange) oversize(v fanout.View, r *cache.Resource) int {
 		ends, _, _ := v.Ends(r)
 		limited = !ends.IsZero()
 	}
-	if bytes := sizeOfResource(body, x.size.delta, limited); bytes > x.size.room {
+	if bytes := sizeOfResource(body, x.delta, limited); bytes > x.space {
 		return bytes
 	}
 	return 0
@@ -105,7 +98,7 @@ func (x *exchange) leavesOut(v fanout.View, r *cache.Resource, p *part) bool {
 
 // fitting are those of the resources that are not left out.
 func (x *exchange) fitting(v fanout.View, resources []*cache.Resource, p *part) []*cache.Resource {
-	if x.size.most == 0 {
+	if x.space == math.MaxInt {
 		return resources
 	}
 	return slices.DeleteFunc(resources, func(r *cache.Resource) bool { return x.leavesOut(v, r, p) })

@@ -8,8 +8,8 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// byType has the series of each type, which are looked up once: what is counted for every
-// change and client must not cost a search. Types are few, since Short is a closed set.
+// byType has the series of each type, which are looked up once, so that counting a change
+// for a client costs no search. Types are few, since Short is a closed set.
 type byType[S any] struct {
 	begin func(short string) *S
 

@@ -6,7 +6,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/certs"
 )
 
-// certificateMetrics count what becomes of certificates and of handshakes.
+// certificateMetrics count handshakes and changes of certificate files.
 type certificateMetrics struct {
 	reloads    *prometheus.CounterVec
 	handshakes *prometheus.CounterVec

@@ -23,7 +23,7 @@ type Relay interface {
 	// Readiness is what Ready comes of; Started reports whether it was ready at least once.
 	Readiness() []health.Check
 	Started() bool
-	// Liveness says of each part of it whether it moves, and never waits.
+	// Liveness says of each part of the relay whether it makes progress; it never waits.
 	Liveness() []health.Check
 	// Count is the number of open client streams.
 	Count() int
@@ -40,15 +40,15 @@ type Relay interface {
 	Upstream() map[string]upsession.State
 	// ControlPlanes are the addresses of the control planes, in order of preference.
 	ControlPlanes() []string
-	// Silent counts, for each type, the groups for which the control plane says nothing
-	// of it though it is there.
+	// Silent counts, for each type, the groups for which the control plane, though
+	// alive, says nothing of the type.
 	Silent() map[cache.TypeURL]int
 	// Certificates are the certificates and authorities in use.
 	Certificates() []certs.State
 }
 
-// stateCollector asks the relay for its state at each scrape, so that a gauge
-// cannot drift away from what it stands for.
+// stateCollector reads the relay's state at each scrape, so that a gauge
+// cannot drift away from the state.
 type stateCollector struct {
 	relay Relay
 

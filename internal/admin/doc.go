@@ -3,16 +3,15 @@
 // and, where it is asked for, a second face of probes and metrics alone, which may be
 // on any address.
 //
-// It owns the metrics registry and the HTTP server, and nothing else: counters
-// grow because the streams tell it what happens (upstream.Observer,
-// downstream.Observer), and everything about state is asked of the relay at the
-// moment somebody looks. All that it changes, on POST, is what is held back and how much is
-// logged, and it never shows a resource's body, so that no secret can
-// leave through it. Metric labels are closed sets: a type's short name, a reason,
-// a protocol; never a node or a resource name. Groups go by their hashed names, the first
-// 100 of them, and the others are summed.
+// It owns the metrics registry and the HTTP server, and nothing else: counters grow by
+// calls of the streams (upstream.Observer, downstream.Observer), and everything about state
+// is read from the relay at each request. On POST it can release the removals that the
+// guard holds back, change the level of the log and start a reload; nothing else changes.
+// It never shows a resource's body, so that no secret can leave through it. Metric labels
+// are closed sets: a type's short name, a reason, a protocol; never a node or a resource
+// name. Groups go by their hashed names, the first 100 of them, and the others are summed.
 //
-// Limitations: there is no authentication, so only loopback and Unix sockets are
-// permitted for what is more than probes and metrics; /resources sorts all names of a type at each
-// call, and is for people, not for polling.
+// Limitations: there is no authentication, so everything except probes and metrics is on loopback
+// and Unix sockets only; /resources sorts all names of a type at each call, and is for people, not
+// for polling.
 package admin

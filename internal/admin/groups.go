@@ -110,7 +110,7 @@ func (h *handler) groups(w http.ResponseWriter, _ *http.Request) {
 	}{list})
 }
 
-// release lets go the removals that the guard holds back (H-22).
+// release carries out the removals that the guard holds back (H-22).
 func (h *handler) release(w http.ResponseWriter, req *http.Request) {
 	if err := knows(req, "type", "group"); err != nil { // else a misspelt type would let go all
 		badRequest(w, err)
@@ -128,8 +128,8 @@ func (h *handler) release(w http.ResponseWriter, req *http.Request) {
 		}
 		for _, t := range hub.Types() {
 			if only == "" || t == only {
-				if n := hub.Release(t, time.Now()); n > 0 {
-					h.log.Warn("an operator lets go removals that were held back", "group", name, "type", t, "count", n)
+				if n := hub.Of(t).Release(time.Now()); n > 0 {
+					h.log.Warn("an operator carries out removals that the mass-removal guard held back", "group", name, "type", t, "count", n)
 					released += n
 				}
 			}

@@ -31,13 +31,13 @@ type page struct {
 // HandlerOptions say how a relay shows itself over HTTP.
 type HandlerOptions struct {
 	// Host is the host name or address it listens on, empty for a Unix socket.
-	// Requests for another one are refused, so that no web page can reach it under a
-	// name of its own (DNS rebinding).
+	// Requests for another host are refused, so that a web page cannot reach it
+	// under a name of its own (DNS rebinding).
 	Host string
 	// Pprof adds /debug/pprof.
 	Pprof bool
-	// Log is told what an operator does here, and Level is its least severity, which may
-	// be changed at /logging; nil: it may not.
+	// Log has a line for each action of an operator. Level is its least severity, which
+	// /logging can change; nil: it cannot.
 	Log   *slog.Logger
 	Level *slog.LevelVar
 	// Reload reads the configuration again, and says what changed, or what is wrong with
@@ -50,10 +50,10 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
 	h := &handler{relay: r, metrics: m, log: o.Log, level: o.Level, started: time.Now()}
 	pages := append(newProbes(r, m).pages(), []page{
 		{"/clients", "open client streams, JSON; ?node= &identity= &group= &limit= &continue=", h.clients, false},
-		{"/groups", "groups of clients: the key of each, the node it shows, and how its control planes answer, JSON", h.groups, false},
-		{"/resources", "what is cached, JSON, without bodies; ?type=CDS &group= &limit= &continue=", h.resources, false},
-		{"/guard/release", "POST: lets go the removals that are held back; ?type=CDS &group=", h.release, true},
-		{"/debug/check", "what does not hold of the clients' streams that always should, one line each", h.check, false},
+		{"/groups", "groups of clients: the key of each, the node that the control plane sees, and the state of its control planes, JSON", h.groups, false},
+		{"/resources", "cached resources, JSON, without bodies; ?type=CDS &group= &limit= &continue=", h.resources, false},
+		{"/guard/release", "POST: carries out the removals that the mass-removal guard holds back; ?type=CDS &group=", h.release, true},
+		{"/debug/check", "invariants of the clients' streams that do not hold, one line each, or ok", h.check, false},
 		{"/server_info", "version, uptime and readiness, JSON", h.serverInfo, false},
 	}...)
 	if o.Reload != nil {
@@ -81,7 +81,7 @@ func NewHandler(r Relay, m *Metrics, o HandlerOptions) http.Handler {
 	}
 	mux.Handle("/", getOnly(func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path != "/" {
-			http.Error(w, "no such endpoint; / lists them", http.StatusNotFound)
+			http.Error(w, "no such endpoint; / lists all of them", http.StatusNotFound)
 			return
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -97,12 +97,12 @@ func getOnly(next http.HandlerFunc) http.Handler {
 	return only(next, "this endpoint is read with GET", http.MethodGet, http.MethodHead)
 }
 
-// getOrPost refuses what neither reads nor acts.
+// getOrPost refuses other methods than GET and POST.
 func getOrPost(next http.HandlerFunc) http.Handler {
 	return only(next, "this endpoint is read with GET and acts when asked with POST", http.MethodGet, http.MethodHead, http.MethodPost)
 }
 
-// postOnly refuses what a browser or a crawler does by itself.
+// postOnly refuses requests that a browser or a crawler makes by itself.
 func postOnly(next http.HandlerFunc) http.Handler {
 	return only(next, "this endpoint acts; ask it with POST", http.MethodPost)
 }
@@ -120,7 +120,7 @@ func only(next http.HandlerFunc, refusal string, methods ...string) http.Handler
 	})
 }
 
-// checkHost lets through what was asked of us by a name of ours.
+// checkHost lets through requests for a host name of ours.
 func checkHost(host string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		name := req.Host
@@ -162,7 +162,7 @@ func (h *handler) serverInfo(w http.ResponseWriter, req *http.Request) {
 	}{h.metrics.build, int64(time.Since(h.started).Seconds()), ready, why, h.relay.Count()})
 }
 
-// check answers with what does not hold, which is a fault of the relay's.
+// check answers with the invariants that do not hold, which is a bug of the relay.
 func (h *handler) check(w http.ResponseWriter, req *http.Request) {
 	broken := h.relay.Check()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

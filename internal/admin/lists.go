@@ -42,8 +42,8 @@ func badRequest(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), http.StatusBadRequest)
 }
 
-// knows refuses query parameters other than these: a filter that is misspelt would else
-// answer as if there were none.
+// knows refuses other query parameters than these: otherwise a misspelt filter would be
+// ignored.
 func knows(req *http.Request, known ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(req.URL.Query())) {
 		if !slices.Contains(known, name) {
@@ -53,9 +53,9 @@ func knows(req *http.Request, known ...string) error {
 	return nil
 }
 
-// meant reports whether a client is one that a request is about: by the node that it shows,
-// the identity that its certificate proves, and the group that serves any of its types.
-// What the request does not name does not count; group= is the default group.
+// meant reports whether a request is about a client: by the client's node, the identity of
+// its certificate, and the groups that serve its types. Parameters that the request lacks
+// match every client; group= is the default group.
 func meant(query url.Values, c downstream.Client) bool {
 	switch {
 	case query.Has("node") && c.Node != query.Get("node"):
@@ -116,9 +116,11 @@ type entry struct {
 	Clients  int           `json:"clients"`
 	Linger   bool          `json:"lingering,omitempty"`
 	Error    string        `json:"error,omitempty"`
-	// Doubt: it may exist all the same, and clients that came with a copy keep it (ERR-10, MISS-4).
+	// Doubt: the name may exist although there is no copy; clients that came with one keep it
+	// (ERR-10, MISS-4).
 	Doubt bool `json:"doubt,omitempty"`
-	// Held: upstream has removed it, which is held back until then (H-22).
+	// Held: upstream has removed it, and the guard holds the removal back until then
+	// (H-22).
 	Held *time.Time `json:"removal_held_until,omitempty"`
 	// Expires is when its TTL ends, unless upstream renews it (TTL-1).
 	Expires *time.Time `json:"expires,omitempty"`
@@ -155,8 +157,8 @@ func typeOf(req *http.Request) (cache.TypeURL, error) {
 	return cache.TypeURL(url), nil
 }
 
-// inGroup reports whether a request is about a group; without a word of it, it is
-// about all.
+// inGroup reports whether a request is about a group; without the parameter it is
+// about all groups.
 func inGroup(req *http.Request, name string) bool {
 	query := req.URL.Query()
 	return !query.Has("group") || name == query.Get("group")
@@ -210,7 +212,7 @@ func (h *handler) collect(from cursor, limit int, inGroup func(string) bool, onl
 			if group == from.Group && t == from.Type {
 				after = fanout.Place{Name: from.Name, Wildcard: from.Wildcard}
 			}
-			page, more := hubs[group].Describe(t, after, limit-len(list))
+			page, more := hubs[group].Of(t).Describe(after, limit-len(list))
 			for _, d := range page {
 				list = append(list, describe(group, t, d))
 			}
@@ -246,7 +248,7 @@ func describe(group string, t cache.TypeURL, d fanout.Description) entry {
 	return e
 }
 
-// redact hides what there is, but not that there is something.
+// redact hides a value, but not that there is one.
 func redact(s string) string {
 	if s == "" {
 		return ""

@@ -23,7 +23,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 	build    Build
 
-	// What the streams tell. Each is safe for concurrent use by itself.
+	// The counters that the streams increase. Each is safe for concurrent use by itself.
 	streams     *prometheus.GaugeVec
 	active      *prometheus.GaugeVec // main streams by control plane
 	connections *prometheus.GaugeVec
@@ -166,8 +166,8 @@ func NewMetrics(b Build) *Metrics {
 	return m
 }
 
-// newGoCollector is client_golang's own, with where CPU time goes and how much of the heap
-// is alive: what garbage collection costs cannot be told without.
+// newGoCollector is client_golang's own, with the classes of CPU time and the size of the
+// live heap, which show the cost of garbage collection.
 func newGoCollector() prometheus.Collector {
 	return collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(
 		collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^(/cpu/classes/.*|/gc/heap/live:bytes)$`)},
@@ -230,7 +230,7 @@ func (m *Metrics) UpstreamConnection(entry string, up bool) {
 	}
 }
 
-// UpstreamCheck counts what came of asking whether anybody is there.
+// UpstreamCheck counts the results of health checks.
 func (m *Metrics) UpstreamCheck(entry string, v upsession.Verdict) {
 	m.checks.WithLabelValues(entry, v.String()).Inc()
 }
@@ -244,7 +244,7 @@ func (m *Metrics) UpstreamResponse(t cache.TypeURL, set, removed int) {
 	u.removed.Add(float64(removed))
 }
 
-// upstreamSeries are a type's series of what happens for every change.
+// upstreamSeries are a type's series that every change updates.
 type upstreamSeries struct{ responses, added, removed prometheus.Counter }
 
 func (m *Metrics) newUpstreamSeries(short string) *upstreamSeries {
@@ -290,7 +290,7 @@ func (m *Metrics) ClientDisconnected(_ string, reason session.Reason) {
 	m.disconnects.WithLabelValues(string(reason)).Inc()
 }
 
-// clientSeries are a type's series of what happens for every change and client.
+// clientSeries are a type's series that every change updates for every client.
 type clientSeries struct {
 	requests       map[session.RequestKind]prometheus.Counter
 	responses      prometheus.Counter

@@ -27,7 +27,7 @@ func newProbes(r Relay, m *Metrics) probes {
 // pages are what they answer at, the first of each with its other name.
 func (p probes) pages() []page {
 	return []page{
-		{"/livez", "200 while the relay moves, whatever the control plane does; ?verbose lists the checks", p.live, false},
+		{"/livez", "200 while the process makes progress, whatever the control plane does; ?verbose lists the checks", p.live, false},
 		{"/readyz", "200 when the relay can serve clients; the body says why not; ?verbose lists the checks", p.ready, false},
 		{"/startupz", "200 once it was ready", p.startup, false},
 		{"/metrics", "metrics for Prometheus", p.prom.ServeHTTP, false},

@@ -12,12 +12,12 @@ import (
 
 // Options are how files are followed. What is zero is as [Defaults] has it.
 type Options struct {
-	// Poll is how often files are looked at though nothing has been heard of them.
+	// Poll is how often files are read without a report of a change.
 	Poll time.Duration
 	// Settle is how long after a change they are read: most changes are of several.
 	Settle time.Duration
 	// Retry is how soon files that cannot be used are read again; the wait doubles up to
-	// Poll. Persist is how long that goes on before anybody is told.
+	// Poll. Persist is how long that goes on before it is logged.
 	Retry, Persist time.Duration
 	// Remind is how often a certificate that is about to expire, or has, is mentioned.
 	Remind time.Duration
@@ -32,7 +32,8 @@ type Options struct {
 	Changed func()
 }
 
-// Observer counts what becomes of changes. Its method may be called from any goroutine.
+// Observer counts changes of files by their result. Its method may be called from any
+// goroutine.
 type Observer interface {
 	// CertificatesReloaded: files have changed, and are in use, or cannot be used.
 	CertificatesReloaded(ok bool)
@@ -93,18 +94,19 @@ type Followed struct {
 	files   Files // that are looked at
 	trouble trouble
 	told    map[string]reminder // by role
-	// mistakes is when those of what is in use are mentioned: files that change one
-	// after the other do not fit for a moment. Zero: they have been.
+	// mistakes is when mistakes in the files in use are logged: files that change
+	// one after the other do not fit together for a moment. Zero: they have been
+	// logged.
 	mistakes time.Time
 }
 
-// loaded is what is in use, and what it was read from.
+// loaded is the material in use, and the files it was read from.
 type loaded struct {
 	files    Files
 	material *Material
 }
 
-// trouble is that files cannot be used.
+// trouble is the state of files that cannot be used.
 type trouble struct {
 	fault error     // nil: they can
 	since time.Time // the first of several failures in a row
@@ -114,7 +116,7 @@ type trouble struct {
 	at    time.Time
 }
 
-// Follow loads files, and has Run keep them up to date. An error is Load's.
+// Follow loads files; Run keeps them up to date. An error is Load's.
 func (f *Follower) Follow(files Files) (*Followed, error) {
 	m, err := Load(files)
 	if err != nil {
@@ -131,7 +133,7 @@ func (f *Follower) Follow(files Files) (*Followed, error) {
 	return d, nil
 }
 
-// Material is what is in use now.
+// Material is the material in use.
 func (d *Followed) Material() *Material { return d.now.Load().material }
 
 // Files are those that Material was read from.
@@ -217,7 +219,7 @@ func (f *Follower) await(ctx context.Context, n *notifier) bool {
 	}
 }
 
-// names are all names on which it depends what the files are.
+// names are all names that the content of the files depends on.
 func (f *Follower) names() map[string]bool {
 	names := make(map[string]bool)
 	for _, files := range f.watched() {
@@ -243,7 +245,7 @@ func (f *Follower) watched() map[*Followed]Files {
 	return all
 }
 
-// look reads all files, and takes those into use that have changed and can be used.
+// look reads all files, and puts changed ones to use if they are good.
 func (f *Follower) look() {
 	changed := false
 	for d, files := range f.watched() {
@@ -279,7 +281,7 @@ func (f *Follower) take(d *Followed, m *Material, err error, now time.Time) (cha
 	old := d.Material()
 	if err == nil && m.sum == old.sum {
 		if d.trouble.told != "" {
-			f.logger(d).Info("certificate files can be used again, and are as they were")
+			f.logger(d).Info("certificate files can be used again, with the same content as before")
 		}
 		d.trouble = trouble{}
 		return false
@@ -303,7 +305,7 @@ func (f *Follower) take(d *Followed, m *Material, err error, now time.Time) (cha
 	return true
 }
 
-// worse: what is new cannot be used because of the time, and what is there can.
+// worse: the new certificate is not valid at this time, and the one in use is.
 func worse(f Files, m, old *Material, now time.Time) error {
 	unfit := func(m *Material) (faults []error) {
 		for _, v := range validities(f, m, now) {
@@ -319,7 +321,7 @@ func worse(f Files, m, old *Material, now time.Time) error {
 	return nil
 }
 
-// fail notes that files cannot be used, and says so if that goes on.
+// fail notes that files cannot be used, and logs it if that goes on.
 func (f *Follower) fail(d *Followed, err error, now time.Time) {
 	t := &d.trouble
 	if t.fault == nil {
@@ -350,7 +352,7 @@ func faultText(err error) string {
 	return text
 }
 
-// difference says what of two is not the same.
+// difference names the files in which two versions differ.
 func difference(a, b *Material) string {
 	certs := !slices.EqualFunc(a.Chain, b.Chain, sameCert)
 	cas := !slices.EqualFunc(a.Authorities, b.Authorities, sameCert)
@@ -373,7 +375,7 @@ func (f *Follower) logger(d *Followed) *slog.Logger {
 	return log
 }
 
-// due is when files are to be looked at next, if nothing is heard of them.
+// due is when files are polled next.
 func (f *Follower) due(now time.Time) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,7 +14,7 @@ const (
 	Expired     Problem = "expired"
 	NotYetValid Problem = "not_yet_valid"
 	Expiring    Problem = "expiring"  // a third of its life or less is left
-	WrongCA     Problem = "wrong_ca"  // signed by another authority than the files say
+	WrongCA     Problem = "wrong_ca"  // signed by another authority than the files name
 	WrongUse    Problem = "wrong_use" // not made for this side of a connection
 	NoName      Problem = "no_name"   // clients have no name to look for in it
 )

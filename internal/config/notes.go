@@ -23,7 +23,7 @@ func (v *validator) guardOfASidecar() {
 	case v.c.Groups.Profile != ProfileSidecar:
 	case g.Fraction == 0 && !v.written(fraction):
 		v.fail("groups.profile", fmt.Sprintf("set cache.mass_removal_guard to %s, or %s to 0 to do without", sidecarGuard, fraction),
-			"with profile sidecar and cache.mass_removal_guard off, the proxy loses what a control plane that restarts does not show for a moment")
+			"with profile sidecar and cache.mass_removal_guard off, the proxy loses every resource that a restarting control plane does not show at once")
 	case g.Fraction > 0 && !v.written(least):
 		v.fail("cache.mass_removal_guard", fmt.Sprintf("set %s to 1, as in %s", least, sidecarGuard),
 			"with profile sidecar the guard never acts: a proxy seldom has %d resources of a type, the default of %s", g.Min, least)

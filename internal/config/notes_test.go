@@ -10,7 +10,7 @@ func TestNotes(t *testing.T) {
 	}{
 		{"an aggregate", "cache: {mass_removal_guard: {fraction: 0.5}}", ""},
 		{"a sidecar without the guard", "groups:\n  profile: sidecar\n", lines(
-			`relay.yaml:2:12: groups.profile: with profile sidecar and cache.mass_removal_guard off, the proxy loses what a control plane that restarts does not show for a moment`,
+			`relay.yaml:2:12: groups.profile: with profile sidecar and cache.mass_removal_guard off, the proxy loses every resource that a restarting control plane does not show at once`,
 			`    2 |   profile: sidecar`,
 			`      |            ^`,
 			`  hint: set cache.mass_removal_guard to {fraction: 0.01, min: 1, within: 15s, hold: 30s}, or cache.mass_removal_guard.fraction to 0 to do without`)},

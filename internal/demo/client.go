@@ -91,7 +91,7 @@ const clientRetry = 200 * time.Millisecond
 
 func (c *client) run(ctx context.Context, service discovery.AggregatedDiscoveryServiceClient) {
 	for {
-		// How a stream ended matters to nobody here; that it did is counted.
+		// Only the number of ended streams is counted, not the reasons.
 		if c.sotw {
 			_ = c.streamSotW(ctx, service)
 		} else {

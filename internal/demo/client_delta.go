@@ -76,8 +76,8 @@ func (s *deltaStream) first(t cache.TypeURL) *discovery.DeltaDiscoveryRequest {
 	return r
 }
 
-// interest asks for names that have become interesting, and gives up those that no
-// longer are; nil if nothing is to be said. The caller holds mu.
+// interest subscribes to names that are referred to now, and unsubscribes those
+// that no longer are; nil if there are none. The caller holds mu.
 func (s *deltaStream) interest(t cache.TypeURL) *discovery.DeltaDiscoveryRequest {
 	wanted, asked := s.client.referred(t), s.asked[t]
 	r := &discovery.DeltaDiscoveryRequest{TypeUrl: string(t)}

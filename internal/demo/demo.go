@@ -33,8 +33,8 @@ type Options struct {
 
 	// Admin, if set, starts an admin listener for the relay.
 	Admin func(*relay.Relay) (url string, stop func(), err error)
-	// Upstream and Downstream are told what the relay does, for metrics; nil:
-	// nobody.
+	// Upstream and Downstream observe the relay, for metrics; nil: nobody
+	// does.
 	Upstream   upstream.Observer
 	Downstream downstream.Observer
 }

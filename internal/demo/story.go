@@ -28,11 +28,11 @@ const (
 	outageEvery  = 60 // after the first one
 )
 
-// Limits for what takes milliseconds. What is not there by then is said, and the
-// story goes on.
+// Limits for events that take milliseconds. When one is late the demo says so,
+// and the story goes on.
 const (
 	limit = 10 * time.Second
-	// moment is what somebody who presses Ctrl-C is willing to wait.
+	// moment is how long somebody who presses Ctrl-C has to wait at most.
 	moment = time.Second
 	// lookEvery is how often the story looks whether something has happened.
 	lookEvery = 5 * time.Millisecond
@@ -173,7 +173,7 @@ func (d *demo) keepChanging(ctx context.Context) {
 	}
 }
 
-// firstChange is one change alone, so that it can be said what became of it.
+// firstChange is one change alone, so that the story can follow it.
 func (d *demo) firstChange(ctx context.Context) error {
 	d.world.Lock()
 	defer d.world.Unlock()

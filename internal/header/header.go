@@ -19,10 +19,11 @@ type Header struct {
 	Value Value
 }
 
-// Value is what a header holds. Most are credentials, so none prints, whatever prints what it is part of.
+// Value is the value of a header. Most are credentials, so a Value never prints itself, not even as part
+// of something that is printed.
 type Value string
 
-// hidden is what is shown of a value: that there is one.
+// hidden stands for a value wherever one would print.
 const hidden = "[redacted]"
 
 func (v Value) String() string {
@@ -38,8 +39,8 @@ func (v Value) GoString() string { return fmt.Sprintf("%q", v.String()) }
 // MarshalText is what JSON and YAML show.
 func (v Value) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// Credential reports whether a name is one under which clients send what they prove themselves with. Nobody gives
-// such a header a name that is longer than any label.
+// Credential reports whether clients use a header of this name to prove who they are. No such name is longer than
+// a metric's label may be.
 func Credential(name string) bool {
 	const longest = 64
 	return name == "authorization" || len(name) <= longest && strings.HasPrefix(name, "x-") && strings.HasSuffix(name, "-token")
@@ -82,7 +83,8 @@ func (v Value) Printable() bool {
 // secretLength is the least length of a word that is taken for a secret: "Bearer" is none.
 const secretLength = 8
 
-// Hide takes from a text what it repeats of the values, for servers that name what they refuse.
+// Hide removes the values from a text, since some servers repeat in an error the value that
+// they refuse.
 func Hide(text string, headers []Header) string {
 	for _, h := range headers {
 		for word := range strings.FieldsSeq(string(h.Value)) {

@@ -1,10 +1,11 @@
 // Package health says whether the relay is alive: a watchdog that asks every part that
 // clients depend on for a sign of life, and the form in which probes are told.
 //
-// It owns the counting of rounds and the goroutine that asks, and knows nothing of
-// what it asks: its owner hands in the parts. It never ends anything, and never asks
-// anybody outside of the process. Limitation: it finds what stands still, not what is
-// slow, and not a single client's stream that is stuck while the others go on.
+// It owns the counting of rounds and the goroutine that asks. Its owner hands in the
+// parts; the watchdog knows nothing else of them. It never ends anything, and never
+// asks anything outside of the process. Limitation: it finds parts that stand still,
+// not slow ones, and not a single client's stream that is stuck while the others go
+// on.
 package health
 
 // Check is one condition, as a probe shows it.

@@ -12,8 +12,8 @@ import (
 type Part struct {
 	Name string
 	// Ask is called once a round, always by the same goroutine. It takes the locks that
-	// the part's work takes, so that it does not return while one of them is stuck; and
-	// it says what has not moved since the round before, empty if all has.
+	// the part's work takes, so that it does not return while one of them is stuck. It
+	// returns what has not moved since the last round, or nothing.
 	Ask func() (still string)
 }
 
@@ -43,7 +43,7 @@ type Watchdog struct {
 // sign is what a part has shown.
 type sign struct {
 	missed int    // rounds in a row
-	still  string // what does not move, if the part says so itself
+	still  string // what stands still, as the part reports it
 }
 
 // New returns a Watchdog that asks nobody until Run.

@@ -24,14 +24,14 @@ const (
 	StreamHeader = Prefix + "stream"
 )
 
-// mark stands between the relays of a way: no id has one.
+// mark separates the relays of a way; no id contains it.
 const mark = ","
 
 // most is how many relays a stream may have come through.
 const most = 8
 
-// NewID is the id of a relay among those on the way: its name, for people, and what no other process has. Relays may
-// well be called the same, on one host by default.
+// NewID makes the id of a relay on the way of streams: its name, for people, and a random suffix. The name alone
+// would not do, since two relays on one host have the same by default.
 func NewID(instance string) string {
 	var unique [8]byte
 	_, _ = rand.Read(unique[:]) // it never fails

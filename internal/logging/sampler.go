@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Storms. A thousand clients that are refused, or a thousand groups without a control
-// plane, say the same thing again and again. Of each kind of line a few are written as they
-// come, and then one in a while, which says how many there were besides.
+// Storms. A thousand refused clients, or a thousand groups without a control plane, repeat
+// the same line. Of each kind a few lines are written as they come, and then one from time
+// to time, with the number of those that were left out.
 
 // suppressedKey is the attribute that counts the lines of this kind which were held back
 // since the last one that was written.
@@ -21,7 +21,7 @@ const suppressedKey = "suppressed"
 type limits struct {
 	burst int           // lines of a kind at once,
 	every time.Duration // and then one in so long
-	kinds int           // that are told apart; what is beyond counts as one
+	kinds int           // that are told apart; further ones count as one
 }
 
 // At 300 bytes a line a kind takes 60 bytes a second, after 3 KB at once.
@@ -58,7 +58,7 @@ type held struct {
 
 func newSampler(l limits) *sampler { return &sampler{limits: l, kinds: make(map[string]*kind)} }
 
-// before returns a handler that lets through to h what is not too much.
+// before returns a handler that passes on to h the lines that are within the limits.
 func (s *sampler) before(h slog.Handler) slog.Handler { return &sampled{to: h, sampler: s} }
 
 // sampled is the handler of one logger.
@@ -174,11 +174,11 @@ func (s *sampler) wait(k *kind) time.Duration {
 	return max(time.Duration((1-k.tokens)*float64(s.every)), time.Millisecond)
 }
 
-// due writes what was held back for long enough, so that the end of a storm is accounted for
-// though nothing comes after it.
+// due writes lines that were held back for long enough, so that the end of a storm is in the
+// log although no line follows.
 func (s *sampler) due() {
 	for _, l := range s.ripe(time.Now()) {
-		_ = write(context.Background(), l.held, l.before) // a log that cannot be written has nobody to tell
+		_ = write(context.Background(), l.held, l.before) // nobody can be told of a log that cannot be written
 	}
 }
 

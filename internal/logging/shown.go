@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/xds-relay/xds-relay/cache"
 )
 
@@ -15,7 +18,7 @@ const (
 	maxName  = 200
 )
 
-// First are the first of some names, which may be any number and of any length.
+// First are the first few names of a list, each clipped.
 func First(names []string) []string {
 	first := slices.Clone(names[:min(len(names), MaxNames)])
 	for i, name := range first {
@@ -24,11 +27,30 @@ func First(names []string) []string {
 	return first
 }
 
-// Version is a version of a type as people may see it: whoever can guess at a weak secret
-// could check the guess by its version.
+// Version is a version as the log may show it. That of a Secret is hidden, since a reader
+// could check guesses of a weak secret against it.
 func Version(t cache.TypeURL, version string) string {
 	if t == cache.Secret && version != "" {
 		return "[redacted]"
 	}
 	return version
+}
+
+// Request are the fields of a request of either variant, without its node and any version of a
+// secret. nack is what it says of a response that it rejects.
+func Request(req proto.Message, nack string) []any {
+	switch r := req.(type) {
+	case *discovery.DeltaDiscoveryRequest:
+		return []any{
+			"type", cache.TypeURL(r.GetTypeUrl()), "subscribe", len(r.GetResourceNamesSubscribe()), "first", First(r.GetResourceNamesSubscribe()),
+			"unsubscribe", len(r.GetResourceNamesUnsubscribe()), "versions", len(r.GetInitialResourceVersions()),
+			"nonce", r.GetResponseNonce(), "nack", nack,
+		}
+	case *discovery.DiscoveryRequest:
+		return []any{
+			"type", cache.TypeURL(r.GetTypeUrl()), "names", len(r.GetResourceNames()), "first", First(r.GetResourceNames()),
+			"version", Version(cache.TypeURL(r.GetTypeUrl()), r.GetVersionInfo()), "nonce", r.GetResponseNonce(), "nack", nack,
+		}
+	}
+	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// text is a log for people: the time of day, the level, a sentence, and those of its fields
-// that say something. Types go by their short names.
+// text is a log for people: the time of day, the level, a sentence, and the fields that
+// matter to people. Types go by their short names.
 type text struct {
 	level slog.Leveler
 	out   *output
@@ -121,7 +121,8 @@ func shortType(t cache.TypeURL) string {
 	return string(t)
 }
 
-// plain is a text without what would move a terminal's cursor or begin another line.
+// plain is a text without characters that would move a terminal's cursor or begin
+// another line.
 func plain(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return s

@@ -1,12 +1,11 @@
-// Package mutants owns seeded bugs, and the proof that the tests find each of them: a net
-// that lets a known fish through is no net.
+// Package mutants owns seeded bugs, and the proof that the tests find each of them.
 //
-// A mutant is a file in testdata: what it breaks and which guarantee, the product's
-// file, and the exact text that is replaced by another. The twin (internal/twin) is to find
-// it, or the test that it names: of what the games do not see. Nothing of it is in the
-// product: the compiler is handed the changed file in place of the real one
-// (go test -overlay), and only by the test that asks for it (make mutants). Every run
-// of the tests checks that the mutants still apply, so that they do not rot.
+// A mutant is a file in testdata: what it breaks and which guarantee, the product's file,
+// and the exact text that is replaced by another. The twin (internal/twin) must find it or,
+// where the games cannot see it, the test that the mutant names. The product contains none
+// of them: the test (make mutants) hands the compiler the changed file in place of the real
+// one (go test -overlay). Every run of the tests checks that the mutants still apply, so
+// that they do not rot.
 //
 // It never changes a file of the working tree, and says nothing of how a test finds
 // what it finds.

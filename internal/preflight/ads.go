@@ -22,7 +22,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
-// asked are the types whose first request may be without names, so that any server tells
+// asked are the types whose first request may be without names, so that any server lists
 // what it has.
 var asked = []cache.TypeURL{cache.Cluster, cache.Listener}
 
@@ -113,7 +113,7 @@ func (t *target) authority() string {
 	return t.address
 }
 
-// variant tells what came of one. It reports whether anything was answered, and what to do
+// variant reports the result of one variant: whether there was an answer, and what to do
 // if not.
 func (k *checker) variant(t *target, sotw bool, answers []answer, headers []header.Header) (works bool, hint string) {
 	name, mode := t.section+": Delta ADS", config.FallbackMode(config.UpstreamModeDelta)

@@ -2,5 +2,5 @@
 
 package preflight
 
-// fileLimit cannot be told here.
+// fileLimit is not known on this system.
 func fileLimit() (uint64, bool) { return 0, false }

@@ -1,11 +1,11 @@
-// Package preflight owns what xds-relay check does: it tries, one thing after the other,
-// what a relay with a configuration would need, and says of what does not work what to do
-// about it. It talks to the real control planes as the relay would, with its node, headers
-// and certificates, and asks them for all clusters and listeners once.
+// Package preflight owns what xds-relay check does: it tries the things that a relay with
+// a configuration would need, one after the other, and gives a hint for each that does not
+// work. It talks to the real control planes as the relay would, with its node, headers and
+// certificates, and asks them for all clusters and listeners once.
 //
-// It never listens, never writes a file, and acknowledges what it is sent, so that a
-// control plane sees nothing but a client that comes and goes. Bodies of resources are
-// counted, and not looked at.
+// It never listens, never writes a file, and acknowledges every response, so that the
+// control plane sees a client that comes and goes. It counts resources and does not
+// look into them.
 //
 // Limitations: a control plane that serves some nodes only is asked as the relay's own
 // node (upstream.node), not as its clients. dns:// addresses are resolved by the system,
@@ -67,8 +67,8 @@ type checker struct {
 	failed int
 }
 
-// Run checks everything and tells of each result as soon as it is there. It returns how
-// many failed. The configuration must be valid.
+// Run checks everything and reports each result as soon as it is known. It returns the
+// number of failures. The configuration must be valid.
 func Run(ctx context.Context, c *config.Config, o Options, tell func(Result)) (failed int) {
 	if o.Within == 0 {
 		o.Within = 5 * time.Second

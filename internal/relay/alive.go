@@ -38,7 +38,7 @@ func (r *Relay) watchdog() *health.Watchdog {
 func (g *groups) touch() string {
 	for _, hub := range g.hubs() {
 		for _, t := range hub.Types() {
-			hub.Synced(t)
+			hub.Of(t).Synced()
 		}
 	}
 	return ""
@@ -67,6 +67,6 @@ func (l *loops) still() (still string) {
 	return still
 }
 
-// Liveness says of each part of the relay whether it moves. It never depends on the
-// control plane.
+// Liveness says of each part of the relay whether it makes progress. It never
+// depends on the control plane.
 func (r *Relay) Liveness() []health.Check { return r.alive.Checks() }

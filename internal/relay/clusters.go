@@ -1,8 +1,8 @@
 package relay
 
-// clusters is whether the clients of one group differ in node.cluster. A control plane that
-// is shown a fixed one, and chooses by it what it sends, sends some of them what is meant
-// for others (NODE-5).
+// clusters notes whether the clients of one group differ in node.cluster. If the relay
+// shows the control plane a fixed cluster, and the control plane chooses its answers by it,
+// some clients get the answers meant for others (NODE-5).
 type clusters struct {
 	first string
 	mixed bool // there was another
@@ -11,7 +11,7 @@ type clusters struct {
 // add takes in a client's. It reports whether that is the first that differs.
 func (c *clusters) add(cluster string) (news bool) {
 	switch {
-	case cluster == "": // it says nothing of itself that could differ
+	case cluster == "": // it has no cluster that could differ
 	case c.first == "":
 		c.first = cluster
 	case c.first != cluster && !c.mixed:
@@ -21,8 +21,9 @@ func (c *clusters) add(cluster string) (news bool) {
 	return false
 }
 
-// compare tells people once of each group whose clients differ, if the control plane is
-// shown a cluster that is not theirs. Where the key has the cluster they cannot differ.
+// compare logs once for each group that its clients differ, if the relay shows the
+// control plane a cluster that is not theirs. Where the cluster is in the key they
+// cannot differ.
 func (g *groups) compare(gr *group, cluster string) {
 	fixed := g.config.Upstream.Node.Cluster
 	if fixed == "" {
@@ -33,7 +34,7 @@ func (g *groups) compare(gr *group, cluster string) {
 	first := gr.shown.first
 	g.mu.Unlock()
 	if news {
-		g.log.Warn("clients of one group differ in node.cluster, and the control plane is shown upstream.node.cluster for all of them: if it chooses by that what it sends, put cluster into groups.key",
+		g.log.Warn("clients of one group differ in node.cluster, and the control plane sees upstream.node.cluster for all of them: if its answers depend on the cluster, put cluster into groups.key",
 			"group", gr.hub.Name(), "upstream_cluster", fixed, "cluster", first, "other", cluster)
 	}
 }

@@ -97,8 +97,8 @@ type Place struct {
 	whole bool // the name stands for the whole node, whatever the key
 }
 
-// Place is the group from which a type is served to a client. If it may not be, the Place
-// tells only whether that is a group of the type's own (NODE-14).
+// Place is the group from which a client is served a type. If the client may not have the
+// type, the Place says only whether the type has a group of its own (NODE-14).
 func (g Grouping) Place(client session.Peer, node *core.Node, t cache.TypeURL) (Place, *session.End) {
 	p := Place{key: g.keyOf(t)}
 	others, none := g.key.of(client, node)

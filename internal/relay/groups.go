@@ -31,8 +31,8 @@ type groups struct {
 
 	mu sync.Mutex
 
-	// What Relay.Reconfigure replaces: the configuration in force, and what groups are
-	// made of. Grouping goes by the one the relay was started with.
+	// Relay.Reconfigure replaces these: the configuration in force, and what groups
+	// are made of. Grouping uses the configuration that the relay was started with.
 	live     *config.Config
 	upstream upsession.Config
 	hub      fanout.Config
@@ -40,10 +40,10 @@ type groups struct {
 
 	byName map[string]*group
 	opened uint64                    // groups for one stream only, ever
-	saved  map[string]snapshot.Group // loaded, and nobody has come back to them yet
+	saved  map[string]snapshot.Group // loaded, and no client has come back to them yet
 
 	closing bool            // clients are being sent away
-	advised map[string]bool // what was said of control planes that do not let groups in
+	advised map[string]bool // hints that were logged about control planes that refuse groups
 }
 
 // group is one Hub and what fills it.
@@ -67,8 +67,8 @@ type group struct {
 	// there (NODE-10).
 	leaving bool
 	saved   time.Time // when what was loaded had been saved
-	// withheld is a header by which clients of it prove something, and that is not
-	// forwarded (NODE-13).
+	// withheld is a header that the group's clients use to prove who they are, and
+	// that the relay does not forward (NODE-13).
 	withheld string
 }
 
@@ -132,8 +132,8 @@ func (g *groups) renew(gr *group, node *core.Node) {
 	gr.say(node)
 }
 
-// say passes on what is new in a node: the latest word of a client holds for all of
-// its streams (NODE-2).
+// say passes on a changed node: a client's latest node holds for all of its streams
+// (NODE-2).
 func (gr *group) say(node *core.Node) {
 	if !proto.Equal(gr.node, node) {
 		gr.node = node
@@ -194,7 +194,7 @@ func (g *groups) start(name string, p Place, node *core.Node) *group {
 	return gr
 }
 
-// maxAdvice bounds what is remembered of advice: the names in it are clients' choice.
+// maxAdvice bounds the advice that is remembered, since clients choose the names in it.
 const maxAdvice = 16
 
 // denied says what may be missing where a control plane does not let a group in, once,
@@ -226,14 +226,14 @@ func nameOf(name string) string {
 	return shortHash(name)
 }
 
-// keep has groups and what they hold stay, though their clients are sent away: it is
-// about to be saved (RECON-19).
+// keep makes groups and their resources stay although their clients are sent away:
+// they are about to be saved (RECON-19).
 func (g *groups) keep() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closing = true
 	for _, gr := range g.byName {
-		gr.hub.Keep()
+		gr.hub.Disk().Keep()
 		if gr.linger != nil {
 			gr.linger.Stop()
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/xds-relay/xds-relay/internal/certs"
 )
 
-// CertificateObserver is told what becomes of certificates. Its methods may be called from
-// any goroutine.
+// CertificateObserver counts handshakes and changes of certificate files. Its methods may
+// be called from any goroutine.
 type CertificateObserver interface {
 	certs.Observer
 	// HandshakeFailed: a handshake has failed on a side of the relay.
@@ -21,9 +21,9 @@ type noCertificates struct{}
 func (noCertificates) CertificatesReloaded(bool)               {}
 func (noCertificates) HandshakeFailed(certs.Hop, certs.Reason) {}
 
-// handshakes takes note of those that fail. Those with a control plane are also what
-// ended a stream, and the log has them there; those of clients are logged here, one of
-// each kind in refusedEvery, since clients come back for ever and anybody may knock.
+// handshakes counts those that fail. One with a control plane ends a stream, and the
+// log has it there. Those of clients are logged here, one of each kind in
+// refusedEvery, since clients come back for ever and anybody may connect.
 type handshakes struct {
 	log      *slog.Logger
 	observer CertificateObserver
@@ -38,7 +38,7 @@ const refusedEvery = 10 * time.Second
 // refusals are what happened for one reason.
 type refusals struct {
 	next time.Time // when it is mentioned again
-	held int       // of which nothing was said
+	held int       // not logged yet
 }
 
 func newHandshakes(log *slog.Logger, o CertificateObserver) *handshakes {

@@ -19,9 +19,9 @@ import (
 // sends on its own account (NODE-13).
 
 // headerKey is the part of a group's key that is made of its clients' headers. Their
-// values are hashed under a secret, since whoever sees a plain hash of a weak token could
-// check a guess at it. Without a secret of the snapshot's nobody can say after a restart
-// which group had been whose.
+// values are hashed under a secret, since a plain hash of a weak token would let a reader
+// check guesses. Without the snapshot's secret the next process cannot find a group
+// again.
 type headerKey struct {
 	names  []string
 	secret []byte
@@ -37,8 +37,8 @@ func newHeaderKey(names []string) headerKey {
 	return k
 }
 
-// of is what tells a client's groups from those of clients with other headers. That a
-// header is absent is a value of its own.
+// of is the part of the key for a client's headers. A missing header is a value of
+// its own.
 func (k headerKey) of(headers []header.Header) string {
 	var text strings.Builder
 	for _, name := range k.names {
@@ -67,8 +67,8 @@ func (k headerKey) hash(name string, headers []header.Header) string {
 	return fmt.Sprintf("hmac-sha256:%x", mac.Sum(nil))
 }
 
-// Under is the grouping whose hashes of headers are made with a key that outlives the
-// relay, so that another one finds its groups in the snapshot; nil: there is no such key.
+// Under is the same grouping, with hashes of headers under a key that outlives the relay,
+// so that the next process finds its groups in the snapshot; nil: there is no such key.
 func (g Grouping) Under(key *snapshot.Key) Grouping {
 	if key != nil {
 		g.headers.secret, g.headers.lasts = key.Derive("groups.forward_headers"), true
@@ -85,8 +85,8 @@ func (g Grouping) Keeps(p Place) bool {
 // or might.
 func (g Grouping) HasDefault() bool { return len(g.headers.names) == 0 }
 
-// advice is what may be missing where a control plane refuses a group whose clients send
-// some headers, and withhold one, or "".
+// advice is a hint for a control plane that refuses a group: a header that its clients
+// send and the relay does not forward may be missing; "": there is none.
 func (g Grouping) advice(e config.Fallback, sent []header.Header, withheld string) string {
 	const refused = "the control plane refuses the relay; "
 	switch {
@@ -95,7 +95,7 @@ func (g Grouping) advice(e config.Fallback, sent []header.Header, withheld strin
 	case len(sent) > 0 && !e.ForwardHeaders:
 		return refused + "what clients send by groups.forward_headers does not go to this one: see its forward_headers, and its headers"
 	case len(sent) > 0, len(e.Headers) > 0, e.TLS.Cert != "":
-		return "" // it was shown something, and its own words say what is wrong with that
+		return "" // it got a credential, and its own message says what is wrong with it
 	case len(g.headers.names) > 0:
 		return refused + "clients of this group send none of groups.forward_headers"
 	default:

@@ -37,7 +37,7 @@ func (k groupKey) needsNode() bool {
 }
 
 // of is the key's value for a client, in the order of its entries. It is readable,
-// and its length is bounded by that of the key.
+// and the number of entries bounds its length.
 func (k groupKey) of(client session.Peer, node *core.Node) (string, *session.End) {
 	if node == nil && k.needsNode() {
 		return "", nil // the default group, or Key would have refused it

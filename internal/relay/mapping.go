@@ -11,9 +11,9 @@ import (
 	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )
 
-// What each package is told about the configuration. They do not know its schema.
+// The configuration of each package; none of them knows the schema of the file.
 
-// HubConfig is what a group's Hub is told.
+// HubConfig is the configuration of a group's Hub.
 func HubConfig(c *config.Config) fanout.Config {
 	g := c.Cache.MassRemovalGuard
 	return fanout.Config{
@@ -23,7 +23,7 @@ func HubConfig(c *config.Config) fanout.Config {
 	}
 }
 
-// DownstreamConfig is what the Sessions are told.
+// DownstreamConfig is the configuration of the Sessions.
 func DownstreamConfig(c *config.Config) session.Config {
 	return session.Config{
 		Instance:          c.InstanceName(),

@@ -13,10 +13,10 @@ import (
 	"github.com/xds-relay/xds-relay/internal/health"
 )
 
-// readiness is true once the relay listens and each of ready_types is complete;
-// for these the relay itself wants everything, in the default group. It does not
-// go away with the upstream, but it does while the certificate that all listeners show has
-// expired, since then no client can be served (ERR-14).
+// readiness is true once the relay listens and each of ready_types is complete; the relay
+// itself subscribes to these types, in the default group. Losing the control plane changes
+// nothing. While the certificate of the listeners has expired the relay is not ready,
+// since it can serve no client (ERR-14).
 type readiness struct {
 	relay *Relay
 	subs  []*fanout.Subscription
@@ -53,7 +53,7 @@ func (r *Relay) watchReadiness(types []cache.TypeURL) *readiness {
 	w.look()
 	r.groups.run(func(ctx context.Context) {
 		for {
-			mailbox.Take() // before looking, so that what comes after it wakes us
+			mailbox.Take() // before looking, so that later changes wake us
 			if !w.look() {
 				return
 			}
@@ -85,13 +85,14 @@ func (w *readiness) look() (more bool) {
 // listening: the relay takes in clients from now on.
 func (w *readiness) listening() { w.change(func() { w.listens = true }) }
 
-// certificatesChanged: what clients are shown is another one, or has expired.
+// certificatesChanged: the certificate that clients see has been replaced, or has
+// expired.
 func (w *readiness) certificatesChanged() { w.change(func() {}) }
 
 func (w *readiness) stop() { w.change(func() { w.stopping = true }) }
 
-// change makes a change and tells health checks, in one step: two changes must not
-// be told in the other order.
+// change makes a change and notifies health checks in one step, so that two
+// changes cannot be notified in the wrong order.
 func (w *readiness) change(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

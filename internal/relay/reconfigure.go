@@ -17,13 +17,14 @@ import (
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
-// Another configuration, while clients are there. Each part is handed its own value of it,
-// and takes it on a goroutine, or under a lock, of its own; nothing waits for anything.
+// The configuration changes while clients are connected. Each part gets its own value of
+// the new one, and takes it on its own goroutine or under its own lock; no part waits for
+// another.
 
 // Reconfigure puts another configuration in force, which must be valid, and the same as the
 // one in force in all keys that need a restart (see [config.Config.Keeping]). No client's
-// stream ends, and no connection to a control plane of which nothing has changed. On an
-// error nothing has happened.
+// stream ends, nor a connection to a control plane whose settings are the same. On an error
+// nothing has happened.
 func (r *Relay) Reconfigure(c *config.Config) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +97,7 @@ func (w way) close() {
 	}
 }
 
-// rename has its certificates called by their place in the list.
+// rename calls its certificates by their place in the list.
 func (w way) rename(entry int) {
 	if w.files == nil {
 		return
@@ -147,8 +148,8 @@ func closeUnless(ways, others []way) {
 	}
 }
 
-// controlPlanes are the ways to the control planes, of which those that are there already
-// and have not changed are kept. None of the others is connected yet.
+// controlPlanes are the ways to the control planes. Those that exist and have not changed
+// are kept; the others are not connected yet.
 func (r *Relay) controlPlanes(c *config.Config) (ways []way, err error) {
 	o, there := r.options, r.ways
 	for i, e := range c.Upstream.Entries() {

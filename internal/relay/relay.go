@@ -27,7 +27,7 @@ import (
 type Options struct {
 	// Log is where it writes; nil: nowhere.
 	Log *slog.Logger
-	// Upstream and Downstream are told what happens, for metrics; nil: nobody.
+	// Upstream and Downstream observe the two sides, for metrics; nil: nobody does.
 	Upstream   upstream.Observer
 	Downstream downstream.Observer
 	Snapshot   SnapshotObserver
@@ -127,7 +127,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 	return r, nil
 }
 
-// serverConfig is what the server side is told.
+// serverConfig is the configuration of the server side.
 func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 	sessions := DownstreamConfig(c)
 	sessions.Random, sessions.Hop = r.options.Random, r.options.Hop
@@ -207,8 +207,8 @@ func (r *Relay) Serve(l net.Listener) {
 	})
 }
 
-// Drain goes on as before for a while, saying that it is not ready, so that load
-// balancers stop sending clients here; then it does what Close does.
+// Drain goes on serving for a while and reports that it is not ready, so that
+// load balancers stop sending clients here; then it does what Close does.
 func (r *Relay) Drain(delay, spread time.Duration) {
 	r.ready.stop()
 	r.log.Info("shutting down", "clients", r.Count(), "drain_delay", delay.String(), "drain", spread.String())
@@ -222,9 +222,9 @@ func (r *Relay) Drain(delay, spread time.Duration) {
 func (r *Relay) Close(spread time.Duration) {
 	r.ready.stop()
 	r.groups.keep()
-	r.server.Close(spread) // until then, clients that are left are told all that comes
+	r.server.Close(spread) // until then, the remaining clients get all changes
 	if r.keeper != nil {
-		r.keeper.save() // what the clients wanted that have left
+		r.keeper.save() // the interest of clients that have left
 	}
 	r.cancel()
 	r.mu.Lock()
@@ -269,7 +269,7 @@ func (r *Relay) Count() int { return r.server.Count() }
 // Groups are the names and Hubs of the groups that exist now.
 func (r *Relay) Groups() map[string]*fanout.Hub { return r.groups.hubs() }
 
-// Upstream is how the groups that exist now get on with their control planes.
+// Upstream is the state of the groups' streams to their control planes.
 func (r *Relay) Upstream() map[string]session.State {
 	states := make(map[string]session.State)
 	for name, c := range r.groups.clients() {
@@ -286,8 +286,8 @@ func (r *Relay) ControlPlanes() (addresses []string) {
 	return addresses
 }
 
-// Silent counts, for each type, the groups for which the control plane says nothing of it
-// though it is there.
+// Silent counts, for each type, the groups for which the control plane, though alive,
+// says nothing of the type.
 func (r *Relay) Silent() map[cache.TypeURL]int {
 	silent := make(map[cache.TypeURL]int)
 	for _, c := range r.groups.clients() {

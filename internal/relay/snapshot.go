@@ -19,7 +19,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/snapshot"
 )
 
-// SnapshotObserver is told what happens to the snapshot, for metrics.
+// SnapshotObserver observes the snapshot, for metrics.
 type SnapshotObserver interface {
 	// SnapshotWritten: a file of so many bytes was written in a time.
 	SnapshotWritten(bytes int64, took time.Duration)
@@ -47,14 +47,14 @@ type keeper struct {
 	// written is how far the groups had come in the last file.
 	written map[string]fanout.Progress
 	failing bool // the last write failed, which is logged once
-	// unused: what is on disk could not be used, or was too old. It stays there
-	// until there is something to put in its place: a wrong key, found in an
-	// outage, must not cost the last known good state.
+	// unused: the snapshot on disk could not be used, or was too old. It stays
+	// there until there is something to save: a wrong key, found in an outage,
+	// must not cost the last known good state.
 	unused bool
 }
 
-// keepUnclaimed is how long a group stays in the file that nobody has come back to, if the
-// control plane is there.
+// keepUnclaimed is how long a group to which no client has come back stays in the file, if
+// the control plane is alive.
 const keepUnclaimed = 24 * time.Hour
 
 // snapshotKey is the key that the snapshot is sealed with, or nil.
@@ -82,7 +82,7 @@ func newKeeper(c *config.Config, key *snapshot.Key, g *groups, o Options) *keepe
 	if key == nil {
 		k.exclude = append(k.exclude, cache.Secret) // never on disk in clear
 		if len(c.Groups.ForwardHeaders) > 0 {
-			k.log.Warn("groups of clients that send one of groups.forward_headers are not in the snapshot, since nobody could find them there after a restart: see cache.snapshot.key_file")
+			k.log.Warn("groups of clients that send one of groups.forward_headers are not in the snapshot, since a restarted relay could not find them there: set cache.snapshot.key_file")
 		}
 	}
 	if k.observer == nil {
@@ -103,7 +103,7 @@ func (k *keeper) load(f cache.Fingerprint) {
 	if inUse := (*snapshot.InUse)(nil); errors.As(k.take(), &inUse) {
 		k.failing = true
 		k.observer.SnapshotFailed("write")
-		k.log.Error("the snapshot directory is another relay's: what it holds is loaded, and nothing is written until the other one ends", "dir", k.config.Dir, "err", inUse)
+		k.log.Error("the snapshot directory belongs to another relay: its snapshot is loaded, and nothing is written until the other relay ends", "dir", k.config.Dir, "err", inUse)
 	}
 	s, err := snapshot.Read(k.config.Dir, k.key, f)
 	switch {
@@ -203,7 +203,7 @@ func (k *keeper) save() {
 	if err != nil {
 		k.observer.SnapshotFailed("write")
 		if !k.failing {
-			k.log.Error("the snapshot cannot be written; serving goes on, and so do attempts", "dir", k.config.Dir, "err", err)
+			k.log.Error("the snapshot cannot be written; clients are still served, and the relay tries again", "dir", k.config.Dir, "err", err)
 		}
 		k.failing = true
 		return
@@ -217,8 +217,8 @@ func (k *keeper) save() {
 
 // --- groups ---
 
-// revive starts the default group from what was saved of it, and keeps the others'
-// for when their first client comes.
+// revive starts the default group from the snapshot, and keeps the other groups'
+// parts until their first client comes.
 func (g *groups) revive(saved map[string]snapshot.Group) {
 	g.mu.Lock()
 	g.saved = saved
@@ -236,7 +236,7 @@ func (g *groups) warm(name string, gr *group) {
 	}
 	delete(g.saved, name)
 	gr.saved = saved.Saved
-	gr.hub.Load(saved.Lanes, time.Now())
+	gr.hub.Disk().Load(saved.Lanes, time.Now())
 }
 
 // progress tells whether there is anything new to write.
@@ -246,14 +246,14 @@ func (g *groups) progress() map[string]fanout.Progress {
 	progress := make(map[string]fanout.Progress, len(g.byName))
 	for name, gr := range g.byName {
 		if gr.kept {
-			progress[name] = gr.hub.Progress()
+			progress[name] = gr.hub.Disk().Progress()
 		}
 	}
 	return progress
 }
 
-// save is what all groups hold, and what was loaded of those that nobody has come
-// back to yet.
+// save is the content of all groups, and of those that were loaded and to which
+// no client has come back yet.
 func (g *groups) save(skip func(cache.TypeURL) bool, now time.Time) []snapshot.Group {
 	g.mu.Lock()
 	live := maps.Clone(g.byName)
@@ -262,8 +262,8 @@ func (g *groups) save(skip func(cache.TypeURL) bool, now time.Time) []snapshot.G
 	g.mu.Unlock()
 	var all []snapshot.Group
 	for name, gr := range live {
-		s := snapshot.Group{Name: []byte(name), Saved: now, Lanes: gr.hub.Save(skip)}
-		if gr.hub.Stale() {
+		s := snapshot.Group{Name: []byte(name), Saved: now, Lanes: gr.hub.Disk().Save(skip)}
+		if gr.hub.Disk().Stale() {
 			s.Saved = gr.saved // the control plane has not spoken since
 		}
 		if len(s.Lanes) > 0 {

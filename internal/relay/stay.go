@@ -9,12 +9,12 @@ import (
 	"github.com/xds-relay/xds-relay/internal/snapshot"
 )
 
-// How long a group stays that has no clients any more (NODE-10), and who has to do without
-// a group for its sake.
+// How long a group without clients stays (NODE-10), and which clients are refused because
+// of it.
 
-// retire has a group that has lingered for long enough go, as soon as its stream turns out
-// to be alive. In an outage it stays: it may be all there is of what its clients had, who
-// may be back before the control plane is (G8).
+// retire ends a group that has lingered for long enough, as soon as its stream turns out
+// to be alive. In an outage the group stays: its clients may be back before the control
+// plane is, and nobody else has their resources (G8).
 func (g *groups) retire(gr *group) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -49,8 +49,8 @@ func (g *groups) admit(name string) *session.End {
 	return end
 }
 
-// taken is how many groups there are beside one that is asked for. Those that were loaded,
-// and to which nobody has come back, count while no control plane is there.
+// taken is the number of groups that count against the limit for a new one. Loaded groups
+// to which no client has come back count while no control plane answers.
 func (g *groups) taken(name string) int {
 	n := len(g.byName)
 	_, loaded := g.saved[name]
@@ -70,8 +70,8 @@ func (g *groups) reached() bool {
 	return false
 }
 
-// unclaimed are the groups that were loaded and to which nobody has come back, but those
-// that are too old: in an outage none is.
+// unclaimed are the loaded groups to which no client has come back, without those that
+// are too old; in an outage none is.
 func (g *groups) unclaimed(now time.Time) []snapshot.Group {
 	all := slices.Collect(maps.Values(g.saved))
 	if !g.reached() {

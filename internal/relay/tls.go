@@ -36,8 +36,8 @@ func (r *Relay) clientCredentials(entry int, e config.Fallback) (_ credentials.T
 	}, security, files, nil
 }
 
-// clientTLS are credentials towards a control plane. What is embedded says what they are
-// called, and makes no handshake.
+// clientTLS are credentials towards a control plane. The embedded credentials only
+// provide names; they make no handshake.
 type clientTLS struct {
 	credentials.TransportCredentials
 	config     config.ClientTLS
@@ -92,9 +92,9 @@ func (c *clientTLS) Clone() credentials.TransportCredentials {
 }
 
 // lenient makes the handshake of a client as gRPC does, except that a server that selects
-// no application protocol is taken for one that speaks HTTP/2 all the same. gRPC lets
-// nobody choose but through the environment of the process, and recommends what is done
-// here: a handshake of one's own.
+// no application protocol is taken for one that speaks HTTP/2 all the same. gRPC offers
+// this choice only through the environment of the process, and recommends a handshake of
+// one's own instead.
 type lenient struct{ config *tls.Config }
 
 // ClientHandshake offers nothing but HTTP/2; a server that selects something else is
@@ -126,8 +126,9 @@ type verdict struct {
 	handshakes   *handshakes
 }
 
-// failed counts the handshake. A server that asked for a certificate seldom says what it
-// has against what it was shown, and often just goes away; what we know of it tells.
+// failed counts the handshake. A server that asked for a certificate seldom says why it
+// refuses ours, and often just goes away; then the state of our certificate suggests the
+// reason.
 func (v *verdict) failed(err error) {
 	f, ok := certs.Classify(err)
 	silent := f.Reason == certs.HandshakeOther || errors.Is(err, io.EOF)
@@ -150,8 +151,8 @@ func (v *verdict) failed(err error) {
 }
 
 // unheard is a connection to a control plane that has asked for a certificate. With TLS
-// 1.3 it looks at what it was shown after the handshake, and says that it refuses it
-// instead of its first words.
+// 1.3 the control plane looks at our certificate after the handshake, and a refusal
+// comes in place of its first data.
 type unheard struct {
 	net.Conn
 	verdict *verdict
@@ -179,7 +180,7 @@ func (c *unheard) note(read int, err error) {
 	}
 }
 
-// serverCredentials are those towards clients. They take the place of those there were.
+// serverCredentials are those towards clients. They replace the previous ones.
 func (r *Relay) serverCredentials(t config.ServerTLS) (credentials.TransportCredentials, error) {
 	if !t.Enabled() {
 		if old := r.serving.Swap(nil); old != nil {

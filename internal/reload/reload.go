@@ -1,13 +1,13 @@
 // Package reload owns when and how a relay that runs takes in its configuration again: on
-// request, or when the file changes. The whole of it is read and checked before anything is
-// touched; what is wrong changes nothing, and the last good one stays in force.
+// request, or when the file changes. The whole file is read and checked before anything
+// changes; a file with a mistake changes nothing, and the last good one stays in force.
 //
 // It never decides which keys can change ([config.ReloadOf] does), and never touches a
 // stream: it hands the configuration on. Certificates are not its affair.
 //
-// Limitations: one configuration at a time; who comes meanwhile waits. Whether a file is
-// complete cannot be told from its text, so that one which is being written in place is
-// read once it has stayed the same for a moment.
+// Limitations: one reload at a time; others wait. The text of a file does not show
+// whether it is complete, so a file that is being written in place is read once it has
+// stayed the same for a moment.
 package reload
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/config"
 )
 
-// Observer is told how reloads went, for metrics.
+// Observer counts reloads, for metrics.
 type Observer interface {
 	// ConfigReloaded: a configuration was put in force, or refused, at a time.
 	ConfigReloaded(ok bool, at time.Time)
@@ -56,8 +56,8 @@ func New(o Options) *Reloader {
 
 // Outcome is what a reload changed.
 type Outcome struct {
-	// Changed are the keys that are in force now, and Waiting those that need a restart:
-	// they are not what the file says.
+	// Changed are the keys whose new values are in force, and Waiting those that need a
+	// restart and keep their old values.
 	Changed, Waiting []config.Change
 }
 
@@ -80,9 +80,9 @@ func (o Outcome) String() string {
 	return b.String()
 }
 
-// Reload reads the configuration and puts it in force, as far as that goes without a
-// restart. why is who asked, for the log. An error says all that is wrong, with line and
-// column; then nothing has changed.
+// Reload reads the configuration and puts it in force, except for keys that need a
+// restart. why names the trigger, for the log. An error lists all mistakes, with line
+// and column; then nothing has changed.
 func (r *Reloader) Reload(why string) (Outcome, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,15 +12,15 @@ import (
 )
 
 // Watch calls back when a file has another content. It watches the directory, since the
-// file itself may be replaced, or be a link through a directory that is (Kubernetes swaps
-// ..data), and it looks by itself, too: not every file system tells.
+// file itself may be replaced, or be a link through a directory that is replaced
+// (Kubernetes swaps ..data). It also polls, since not every file system reports changes.
 type Watch struct {
 	// Path of the file.
 	Path string
 	// Settle is how long the content must stay the same before it counts, Every how
 	// often to look without being told.
 	Settle, Every time.Duration
-	// Log is told when there is no watching, and only looking.
+	// Log has a line if changes cannot be watched and the file is only polled.
 	Log *slog.Logger
 
 	blind bool          // do without events
@@ -52,7 +52,7 @@ func (w *Watch) Run(ctx context.Context, changed func()) {
 			err = watcher.Add(filepath.Dir(w.Path))
 		}
 		if err != nil {
-			w.Log.Warn("the directory of the configuration cannot be watched; the file is looked at now and then", "path", w.Path, "every", w.Every.String(), "err", err)
+			w.Log.Warn("the directory of the configuration cannot be watched; the file is polled instead", "path", w.Path, "every", w.Every.String(), "err", err)
 		}
 	}
 	known := w.read()
@@ -64,12 +64,12 @@ func (w *Watch) Run(ctx context.Context, changed func()) {
 	settle := time.NewTimer(w.Settle)
 	defer settle.Stop()
 	settle.Stop()
-	var seen []byte // what must stay the same for settle; nil: nothing has changed
+	var seen []byte // the content that must stay the same for settle; nil: nothing has changed
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case err := <-errs: // events were lost, which may be ours
+		case err := <-errs: // events were lost, perhaps ours
 			w.Log.Debug("watching the configuration", "path", w.Path, "err", err)
 		case <-events:
 		case <-poll.C:

@@ -2,5 +2,5 @@
 
 package snapshot
 
-// mayWrite cannot be told here without writing.
+// mayWrite: this system shows it only by writing.
 func mayWrite(string) error { return nil }

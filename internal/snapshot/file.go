@@ -90,8 +90,8 @@ func Read(dir string, key *Key, f cache.Fingerprint) (*Snapshot, error) {
 	return s, nil
 }
 
-// Prepare sees to it that a directory is there and that nobody else can write to
-// it: whoever can, decides what clients are told.
+// Prepare makes sure that a directory exists and that nobody else can write to
+// it, since its content is served to clients.
 func Prepare(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -180,9 +180,9 @@ func (w *writer) record(p []byte) {
 	w.records++
 }
 
-// Decode reads a snapshot, or says why it is not one. Nothing of a damaged file is
-// used. key must be the one it was written with, nil if there was none; f makes the
-// versions of resources again.
+// Decode reads a snapshot, or says why it is not one. A damaged file is rejected as
+// a whole. key must be the one it was written with, nil if there was none; f makes
+// the versions of resources again.
 func Decode(data []byte, key *Key, f cache.Fingerprint) (*Snapshot, error) {
 	switch {
 	case bytes.HasPrefix(data, []byte(magicSealed)) && key == nil:

@@ -19,7 +19,7 @@ type Hold struct{ file *os.File }
 // InUse: another process that runs holds a directory.
 type InUse struct {
 	Dir string
-	// Holder is what the other says of itself; empty: nothing.
+	// Holder is the other's description of itself; it may be empty.
 	Holder string
 }
 
@@ -32,8 +32,8 @@ func (e *InUse) Error() string {
 }
 
 // TakeHold holds a directory, which is made if it is not there, until Close or the end
-// of the process. holder is what the next one who wants to is told, in a line. The error
-// is an *InUse if somebody else holds it.
+// of the process. holder describes this process, in a line, to the next one that tries.
+// The error is an *InUse if another process holds it.
 func TakeHold(dir, holder string) (*Hold, error) {
 	if err := Prepare(dir); err != nil {
 		return nil, err

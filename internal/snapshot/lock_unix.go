@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lock makes whoever else writes to a directory fail, until it is closed or the
-// process ends. Not every file system has locks; that is no reason to write nothing.
+// lock excludes other relays from a directory until it is closed or the process
+// ends. A file system without locks is no reason to write no snapshot.
 func lock(dir *os.File) error {
 	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
 		return errShared

@@ -4,5 +4,5 @@ package snapshot
 
 import "io/fs"
 
-// ours cannot be told here.
+// ours is not known on this system.
 func ours(fs.FileInfo) bool { return true }

@@ -21,8 +21,8 @@ type Key struct {
 	secret []byte
 }
 
-// ReadKey reads a key file, which holds exactly KeySize bytes, and which is not for
-// everybody on the host to read: the snapshot would be as good as in clear.
+// ReadKey reads a key file, which holds exactly KeySize bytes, and which not
+// everybody on the host may be able to read.
 func ReadKey(path string) (*Key, error) {
 	if err := CheckKeyFile(path); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -34,7 +34,7 @@ func ReadKey(path string) (*Key, error) {
 	return NewKey(b)
 }
 
-// CheckKeyFile says what is wrong with who may read a key file.
+// CheckKeyFile reports a key file that too many can read.
 func CheckKeyFile(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -62,7 +62,7 @@ func NewKey(b []byte) (*Key, error) {
 	return &Key{aead, bytes.Clone(b)}, nil
 }
 
-// Derive is a key of its own for what a purpose names, such as hashes in the snapshot.
+// Derive makes a separate key for a purpose, such as hashes in the snapshot.
 func (k *Key) Derive(purpose string) []byte {
 	mac := hmac.New(sha256.New, k.secret)
 	_, _ = mac.Write([]byte("xds-relay " + purpose)) // it never fails

@@ -363,7 +363,7 @@ func FuzzSnapshotLoad(f *testing.F) {
 			}
 			hub := fanout.NewHub(fanout.Config{Linger: time.Second})
 			for _, g := range s.Groups {
-				hub.Load(g.Lanes, written)
+				hub.Disk().Load(g.Lanes, written)
 			}
 		}
 	})

@@ -40,8 +40,8 @@ func OTLP(endpoint string, security *tls.Config) (sdk.SpanExporter, error) {
 	return e, nil
 }
 
-// exporter is the one that was given, with an end to its patience and a log of its own: the
-// SDK would tell a global handler of each failure.
+// exporter wraps the given one with a timeout and a log of its own, since the SDK reports
+// each failure to a global handler.
 type exporter struct {
 	sdk.SpanExporter
 	limits     Limits
@@ -87,8 +87,7 @@ func (e *exporter) Shutdown(ctx context.Context) (err error) {
 	return err
 }
 
-// close has the provider send what there is, within the time for it. Then what is being
-// sent is given up.
+// close sends the remaining spans, within the time for it, and gives up the rest.
 func (e *exporter) close(p *sdk.TracerProvider) {
 	ctx, cancel := context.WithTimeout(context.Background(), e.limits.Flush)
 	defer cancel()
@@ -111,7 +110,7 @@ type complaints struct {
 	mu    sync.Mutex
 	next  time.Time
 	count int
-	told  bool // that they are lost, and not that they are taken again
+	told  bool // the last line said that they are lost, not that they are taken again
 }
 
 func (c *complaints) lost(n int, why string) {
@@ -139,8 +138,8 @@ func (c *complaints) sent() {
 	}
 }
 
-// BridgeErrors has what OpenTelemetry's SDK complains of go to a log, rarely: it has one
-// handler for the whole process.
+// BridgeErrors sends the errors of OpenTelemetry's SDK to a log, a few of them: the SDK
+// has one handler for the whole process.
 func BridgeErrors(log *slog.Logger) {
 	c := &complaints{log: log, every: DefaultLimits().Complain}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.lost(0, err.Error()) }))

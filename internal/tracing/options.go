@@ -13,14 +13,13 @@ type Options struct {
 	Exporter sdk.SpanExporter
 	// Version and Instance are the relay's.
 	Version, Instance string
-	// Ratio of the updates and subscriptions that are exported whatever becomes of them, from
-	// 0 to 1.
+	// Ratio of the updates and subscriptions that are exported in any case, from 0 to 1.
 	Ratio float64
 	// Nacks and Slow export all updates that a client has rejected, and all that have taken
 	// SlowAfter to reach a client and its ACK, or more.
 	Nacks, Slow bool
 	SlowAfter   time.Duration
-	// Log is told when spans cannot be exported.
+	// Log has a line when spans cannot be exported.
 	Log *slog.Logger
 	// Limits bound what is kept; zero fields are as in DefaultLimits.
 	Limits Limits
@@ -42,7 +41,7 @@ type Limits struct {
 	// at once, and the same of subscriptions: a fleet that rejects everything must not drown the collector.
 	Always int
 	// Queue is how many traces wait to be made into spans, and Spans how many spans wait
-	// to be sent. What is more is dropped.
+	// to be sent. Further ones are dropped.
 	Queue, Spans int
 	// Batch is for how long spans are gathered before they are sent.
 	Batch time.Duration

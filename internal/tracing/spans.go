@@ -59,8 +59,8 @@ func (u *update) export(t *Tracer) {
 	root.End(trace.WithTimestamp(over))
 }
 
-// fanout makes the span of how clients were told, and those of the clients that are shown.
-// It returns when it was over.
+// fanout makes the span for all responses to clients, and those of the clients that are
+// shown. It returns the end of the span.
 func (t *Tracer) fanout(ctx context.Context, u *update, shown []outcome) time.Time {
 	begins, c := u.ends, u.counts
 	over := latest(u.ends, u.last)
@@ -173,8 +173,8 @@ func (t *Tracer) rejected(p outcome) []attribute.KeyValue {
 	return append(all, attribute.StringSlice("xds.resources", names))
 }
 
-// message is what a peer says of a response that it rejects. About Secrets it may be more
-// than is meant for a collector; the log has it.
+// message is a client's message about a response that it rejects. For Secrets it may
+// contain more than a collector should see, so it is left out; the log has it.
 func (t *Tracer) message(typ cache.TypeURL, message string) string {
 	if typ == cache.Secret {
 		return "(about Secrets: see the relay's log)"
@@ -182,7 +182,7 @@ func (t *Tracer) message(typ cache.TypeURL, message string) string {
 	return t.clip(message)
 }
 
-// clip bounds what a peer has chosen.
+// clip bounds a text that a peer has chosen.
 func (t *Tracer) clip(s string) string {
 	if len(s) <= t.limits.Message {
 		return strings.ToValidUTF8(s, "")

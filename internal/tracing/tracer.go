@@ -44,7 +44,7 @@ var (
 	_ downstream.Tracer = (*Tracer)(nil)
 )
 
-// record is what is over and is to be exported.
+// record is an update or subscription that is over and is to be exported.
 type record interface{ export(t *Tracer) }
 
 // New returns a Tracer that runs until Close.
@@ -83,7 +83,7 @@ func describe(o Options) *resource.Resource {
 	return own
 }
 
-// run ends updates whose time is up, and makes spans of what is to be exported.
+// run ends updates whose time is up, and makes spans of the records.
 func (t *Tracer) run() {
 	tick := time.NewTicker(max(t.limits.Window/10, time.Millisecond))
 	defer tick.Stop()
@@ -159,7 +159,7 @@ func (t *Tracer) leave(u *update) {
 	t.open.Remove(u.place) // which knows what it has removed
 }
 
-// put hands on what is to be exported; false: there is too much of it.
+// put queues a record for export; false: the queue is full.
 func (t *Tracer) put(r record) bool {
 	select {
 	case t.queue <- r:
@@ -170,7 +170,7 @@ func (t *Tracer) put(r record) bool {
 	}
 }
 
-// chosen reports whether a trace is exported whatever becomes of it.
+// chosen reports whether the ratio exports a trace.
 func (t *Tracer) chosen(id trace.TraceID) bool {
 	return t.ratio.ShouldSample(sdk.SamplingParameters{ParentContext: context.Background(), TraceID: id}).Decision == sdk.RecordAndSample
 }
@@ -206,7 +206,7 @@ func (t *Tracer) Received(r upstream.Received) cache.Trace {
 	return u
 }
 
-// Applied notes whom an update concerns.
+// Applied notes which clients an update concerns.
 func (t *Tracer) Applied(trace cache.Trace, a upstream.Application) {
 	trace.(*update).applied(a)
 }

@@ -29,7 +29,7 @@ type update struct {
 	whole        bool // it has done so
 	nack         string
 
-	// Whom it concerns, and what became of that.
+	// The clients that it concerns, and their verdicts.
 	counts  counts
 	waiting map[*downstream.Push]struct{} // for their verdict
 	slowest []outcome                     // with a verdict, in no order
@@ -44,7 +44,7 @@ type counts struct {
 	acked, nacked, replaced, gone, untold, behind int
 }
 
-// settled are the clients from whom nothing more is to come.
+// settled are the clients whose part in the update is over.
 func (c counts) settled() int { return c.acked + c.nacked + c.replaced + c.gone + c.untold + c.behind }
 
 // outcome is a response to a client and what became of it; waits: nothing, yet.
@@ -185,7 +185,7 @@ func (u *update) end(now time.Time) {
 	}
 }
 
-// clear lets go of what is large: clients that lag hold on to the rest.
+// clear releases the large fields: clients that lag keep the update itself alive.
 func (u *update) clear() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // Checker reads the log of all messages, one at a time, and notes what breaks a
-// guarantee (reliability.md §3) or a rule of one stream (protocol.md). This file is
+// guarantee (ARCHITECTURE.md) or a rule of one stream (protocol.md). This file is
 // the control plane's side; checker_client.go is the clients'.
 type Checker struct {
 	// What is expected of time, and of the size of responses, if that is bounded.

@@ -68,7 +68,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		_, subscribed := l.names[name]
 		l.unasked = l.unasked || k.full && !l.wildcard && !s.sotw && !subscribed
 		w.unasked = unasked
-		left, isLeft := known.leftOver(name, c.since[k.name][wildcard])
+		left, isLeft := known.leftOver(name, c.since[k.name][wildcard], c.lapsed(k))
 		switch before := v.words[name]; {
 		case before.label == w.label:
 			w.or = before.or // it is listed twice

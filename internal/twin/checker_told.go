@@ -214,7 +214,7 @@ func (c *Checker) answered(t *topic, k kind, sotw bool) bool {
 	return false
 }
 
-// opened: the first answer to a wildcard is the whole set (DOWN-DELTA-13), save what
+// opened: the first answer to a wildcard is the whole set (DOWN-DELTA-13), except what
 // the client came with, as long as that is in doubt (RECON-19, ERR-10), and what it asked for by name.
 func (c *Checker) opened(who string, cl *clientState, k kind, t *topic, listed map[string]bool) {
 	known := c.known[k.name]

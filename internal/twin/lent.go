@@ -51,13 +51,13 @@ func (k *knowledge) lendsBeside(byName *voice, name string, i *Interest) bool {
 }
 
 // leftOver is what a wildcard that was given up has left of a resource to names, or may have, until it
-// is complete again, after the event with which it was asked for again.
-func (k *knowledge) leftOver(name string, again int) (word, bool) {
+// is complete again, after the event with which it was asked for again; lapsed: it is not yet.
+func (k *knowledge) leftOver(name string, again int, lapsed bool) (word, bool) {
 	w, ok := k.byWildcard.present(name)
-	return w, ok && w.at < again && !(k.byWildcard.complete && k.byWildcard.completed >= again)
+	return w, ok && (lapsed || w.at < again && !(k.byWildcard.complete && k.byWildcard.completed >= again))
 }
 
-// forgetWildcard drops the wildcard's set, save what is lent, or may be.
+// forgetWildcard drops the wildcard's set, except what is lent, or may be.
 func (c *Checker) forgetWildcard(k kind) {
 	known, lent := c.known[k.name], newVoice()
 	interests, remembered := c.interests(k), c.remembered(k)

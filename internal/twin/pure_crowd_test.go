@@ -45,8 +45,8 @@ func newCrowd(r *pureRelay) *fanout.Hub {
 			body := &anypb.Any{TypeUrl: string(t), Value: []byte(name)}
 			all = append(all, cache.Received{Resource: cache.NewResource(t, &discovery.Resource{Name: name, Version: "1", Resource: body}, cache.Fingerprint{}), Upstream: "1"})
 		}
-		hub.Asked(fanout.Lane{Type: t, Wildcard: true}, nil)
-		hub.Asked(fanout.Lane{Type: t}, poolNames)
+		hub.On(fanout.Lane{Type: t, Wildcard: true}).Asked(nil)
+		hub.On(fanout.Lane{Type: t}).Asked(poolNames)
 		hub.Apply(fanout.Lane{Type: t, Wildcard: true}, &cache.Update{At: r.now, Stream: 1, First: true, Set: all, Synced: true})
 		hub.Apply(fanout.Lane{Type: t}, &cache.Update{At: r.now, Stream: 2, First: true, Set: all, Removed: poolAliases})
 	}

@@ -211,13 +211,13 @@ func (r *pureRelay) Restart() {
 		if err != nil {
 			panic(err)
 		}
-		r.hub.Load(s.Groups[0].Lanes, r.now)
+		r.hub.Disk().Load(s.Groups[0].Lanes, r.now)
 	}
 }
 
 // Save goes through the form that it has on disk.
 func (r *pureRelay) Save() {
-	lanes := r.hub.Save(func(t cache.TypeURL) bool { return t == cache.Secret })
+	lanes := r.hub.Disk().Save(func(t cache.TypeURL) bool { return t == cache.Secret })
 	s := snapshot.Snapshot{Groups: []snapshot.Group{{Lanes: lanes}}}
 	var file bytes.Buffer
 	if err := s.Encode(&file, nil); err != nil {

@@ -44,7 +44,7 @@ func (r *pureRelay) recorded(c *pureClient) {
 			continue
 		}
 		url := cache.TypeURL(k.url)
-		said := maps.Collect(c.session.Holdings(url, slices.Collect(maps.Keys(t.holds))...))
+		said := c.session.Holdings(url, slices.Collect(maps.Keys(t.holds))...)
 		for _, name := range slices.Sorted(maps.Keys(said)) {
 			h, holds := t.holds[name]
 			if holds {

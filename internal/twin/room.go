@@ -57,7 +57,7 @@ func (r *room) brings(url string, versions map[string]string) map[string]string 
 	return brought
 }
 
-// asksAll notes that all there is may be told again, save what the client came with.
+// asksAll notes that all there is may be told again, except what the client came with.
 func (r *room) asksAll() {
 	for _, name := range roomNames {
 		r.may[name] = r.may[name] || r.served || !r.holds[name]

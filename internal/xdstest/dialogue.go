@@ -111,8 +111,8 @@ func (d *Dialogue) Request(c Command) (proto.Message, error) {
 	return req, nil
 }
 
-// repeated is the node that a later request says, if it says one: whoever says a
-// part of it says it all.
+// repeated is the node of a later request, if it has one: node= begins a whole
+// node.
 func repeated(c Command) (*corev3.Node, error) {
 	if _, ok := c.Options["node"]; !ok {
 		return nil, nil
@@ -138,7 +138,8 @@ func (d *Dialogue) sotw(c Command, t *topic, node *corev3.Node, nonce string) *d
 	return req
 }
 
-// nonce is the one a command means: what it says, else that of the last response if the command answers one.
+// nonce is the nonce that a command sends: the one it names, else that of the last response if the command
+// answers one.
 func (t *topic) nonce(c Command) (string, error) {
 	said, ok := c.Options["nonce"]
 	answers := c.Verb == "ack" || c.Verb == "nack"

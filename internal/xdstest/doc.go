@@ -1,5 +1,5 @@
-// Package xdstest owns the language in which this project's tests talk: the transcript, its parser and runner, a fake control
-// plane and fake clients over real gRPC, and the live player, which puts a relay between them in a testing/synctest bubble.
+// Package xdstest owns the notation of this project's tests: the transcript, its parser and runner, a fake control plane and
+// fake clients over real gRPC, and the live player, which puts a relay between them in a testing/synctest bubble.
 // testdata/README.md is the legend of the notation.
 //
 // It never decides what a relay should do: it says what a file says, writes down what it hears, and compares. It imports no

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A network that hangs is what a peer is like that was stopped, or cut off without a word: its connections stay, new ones
-// are made, and nothing that is written arrives, on either side. Both ends write without waiting, as into a socket's buffer.
+// A network that hangs behaves like a peer that was stopped, or cut off without a RST: its connections stay, new ones are
+// made, and nothing that is written arrives, on either side. Both ends write without waiting, as into a socket's buffer.
 // What one end closes the other does not notice.
 
 // Hang lets nothing through until Wake.
@@ -26,7 +26,7 @@ func (n *Network) Hung() bool {
 }
 
 // Wake lets through what was held, in the order in which it was written, and then whatever comes. pause is called after each
-// piece: the peer reads them one by one, as it would have, so that what it does does not depend on chance.
+// piece, so that the peer reads them one by one and its behaviour does not depend on chance.
 func (n *Network) Wake(pause func()) {
 	for {
 		n.mu.Lock()
@@ -53,7 +53,8 @@ func (n *Network) hold(deed func()) bool {
 	return n.hung
 }
 
-// write writes to a connection of the network, or holds what is written. An error is the peer's end, of which the reader hears.
+// write writes to a connection of the network, or holds what is written. An error means that the peer has closed; the reader
+// notices that.
 func (n *Network) write(c net.Conn, b []byte) (int, error) {
 	copied := append([]byte(nil), b...)
 	if n.hold(func() { _, _ = c.Write(copied) }) {

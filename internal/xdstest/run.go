@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the < lines of transcripts to what the relay says now")
 
-// Player puts a transcript's words into a relay's ear and brings back what it says. It is used by one goroutine, in a
-// testing/synctest bubble. An error of any method ends the transcript and fails the test.
+// Player says the lines of a transcript to a relay, and collects what the relay says. It is used by one goroutine, in
+// a testing/synctest bubble. An error of any method ends the transcript and fails the test.
 type Player interface {
 	// Say says one line to the relay and returns when the relay has fallen quiet. The actor "*" says no more than restart.
 	Say(actor string, c Command) error

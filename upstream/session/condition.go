@@ -49,7 +49,7 @@ func (c *Core) condition() Condition {
 	for _, lane := range c.hub.Lanes() {
 		// What only lingers is asked for, and nobody misses it. Of a type that is not to be
 		// asked for clients are told.
-		if c.hub.Subscribed(lane) && c.Allowed(lane.Type) {
+		if c.hub.On(lane).Subscribed() && c.Allowed(lane.Type) {
 			worst = worst.worse(c.laneCondition(lane))
 		}
 	}
@@ -64,13 +64,13 @@ func (c *Core) laneCondition(lane fanout.Lane) Condition {
 	if !s.failingSince().IsZero() {
 		return s.failingCondition()
 	}
-	if silent, told := c.silent[lane.Type]; told && silent == lane {
+	if c.silent[lane.Type] == lane {
 		return Mute
 	}
-	if l := s.stream.lanes[lane.Type]; !l.answered && !c.hub.Heard(lane) {
+	if l := s.stream.lanes[lane.Type]; !l.answered && !c.hub.On(lane).Heard() {
 		return Waiting
 	}
-	if lane.Wildcard && !c.hub.Synced(lane.Type) {
+	if lane.Wildcard && !c.hub.Of(lane.Type).Synced() {
 		return Waiting // some of it is here, and clients wait for all of it (RECON-16)
 	}
 	return UpToDate

@@ -340,7 +340,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if l == nil || l.first || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {
 		return // nobody wants it any more: ACK and drop (H-32)
 	}
-	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets() && !c.hub.Remembers(d.TypeURL)
+	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets() && !c.hub.Of(d.TypeURL).Remembers()
 	d.Update.First = !l.answered
 	delete(c.bare, lane)
 	c.faulty(lane, &d.Update, now)
@@ -348,7 +348,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	l.answers(&d.Update)
 	l.insisted.answers(&d.Update)
 	l.unanswered.answers(&d.Update)
-	l.echo.hears(&d.Update, func(set []cache.Received) map[string]bool { return c.hub.Same(lane, set) })
+	l.echo.hears(&d.Update, func(set []cache.Received) map[string]bool { return c.hub.On(lane).Same(set) })
 	c.found(lane.Type, &d.Update)
 	// A full-state response in which a name cannot be read says of no name that it is
 	// missing: it may be that one.
@@ -357,7 +357,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		d.keepAll()
 	}
 	if l.settle.waiting {
-		d.adds = c.hub.Lacks(lane, d.Update.Set)
+		d.adds = c.hub.On(lane).Lacks(d.Update.Set)
 		d.Update.Synced = l.settle.response(d, c.chunks(), &c.config)
 		d.Update.Sweep = d.Update.Synced && !d.sotw && !l.settle.blind // TRANSLATE-5 and TRANSLATE-7 instead
 		if d.Update.Sweep && lane.Wildcard {
@@ -374,9 +374,9 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 // SotW stream the response's version says so, which is one for all (TRANSLATE-10).
 func (c *Core) beats(t *typeState, d *Response, name, version string) bool {
 	if d.sotw {
-		return d.Version == t.sotw.version && c.hub.Has(t.lane, name)
+		return d.Version == t.sotw.version && c.hub.On(t.lane).Has(name)
 	}
-	return c.hub.Holds(t.lane, name, version)
+	return c.hub.On(t.lane).Holds(name, version)
 }
 
 // Applied lets the answer to a response go: an ACK, or a NACK if it was not

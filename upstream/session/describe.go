@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -75,16 +76,13 @@ func (c *Core) State() State {
 func (c *Core) laneStates() (states []LaneState) {
 	lanes := slices.SortedFunc(slices.Values(c.hub.Lanes()), inPlan)
 	for _, lane := range lanes {
-		d := LaneState{Lane: lane}
+		d := LaneState{Lane: lane, Silent: c.silent[lane.Type] == lane}
 		var l *laneState
 		if s := c.carrier(lane); s != nil {
 			l = s.stream.lanes[lane.Type]
 		}
-		if d.Answered = l != nil && l.answered || c.hub.Heard(lane); !d.Answered && l != nil {
+		if d.Answered = l != nil && l.answered || c.hub.On(lane).Heard(); !d.Answered && l != nil {
 			d.Asked = l.unansweredSince()
-		}
-		if silent, told := c.silent[lane.Type]; told {
-			d.Silent = silent == lane
 		}
 		states = append(states, d)
 	}
@@ -92,9 +90,4 @@ func (c *Core) laneStates() (states []LaneState) {
 }
 
 // Silent are the types of which people were told that the control plane says nothing.
-func (c *Core) Silent() (types []cache.TypeURL) {
-	for t := range c.silent {
-		types = append(types, t)
-	}
-	return types
-}
+func (c *Core) Silent() []cache.TypeURL { return slices.Collect(maps.Keys(c.silent)) }

@@ -90,7 +90,7 @@ func (c *Core) reopen(s *slot, repeats bool, now time.Time) {
 
 // sweeps notes that what is about to be swept on a lane was here.
 func (c *Core) sweeps(s *slot, lane fanout.Lane, announced []cache.Received) {
-	if e := &c.entries[s.entry]; e.mapless && !e.ignoresVersions && c.hub.Sweeps(lane, announced) {
+	if e := &c.entries[s.entry]; e.mapless && !e.ignoresVersions && c.hub.On(lane).Sweeps(announced) {
 		e.ignoresVersions = true
 	}
 }

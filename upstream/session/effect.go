@@ -72,9 +72,9 @@ func (e Effect) Apply(hub *fanout.Hub) (o Outcome) {
 	case e.Over != 0:
 		hub.Over(uint64(e.Over))
 	case e.Availability:
-		hub.SetUnavailable(e.Lane, e.Status)
+		hub.On(e.Lane).SetUnavailable(e.Status)
 	case e.Conviction:
-		hub.SetSuspect(e.Lane.Type, e.Suspect)
+		hub.Of(e.Lane.Type).SetSuspect(e.Suspect)
 	case e.Identifier != "":
 		hub.SetIdentifier(e.Identifier)
 	}

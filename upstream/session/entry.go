@@ -137,7 +137,7 @@ func (c *Core) entry() *entry { return &c.entries[c.current] }
 func (c *Core) restate(s *slot, origin cache.Origin) restate {
 	e, stream := &c.entries[s.entry], uint64(s.id)
 	return func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held) {
-		return c.hub.Resume(lane, origin, stream, func(from cache.Origin) bool {
+		return c.hub.On(lane).Resume(origin, stream, func(from cache.Origin) bool {
 			switch {
 			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, e.mapless, from.SotW != origin.SotW, c.bare[lane]:
 				return false

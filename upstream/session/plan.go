@@ -78,19 +78,20 @@ func (c *Core) place(now time.Time) {
 	lanes := c.hub.Lanes()
 	wanted := newLanes(lanes)
 	c.suspects.forget(wanted)
-	maps.DeleteFunc(c.accepted, func(lane fanout.Lane, _ acceptance) bool { return !wanted.has(lane) })
-	c.forgetSilence(wanted)
-	c.forgetUncertain(wanted)
+	maps.DeleteFunc(c.accepted, func(lane fanout.Lane, _ acceptance) bool { return !wanted[lane] })
+	maps.DeleteFunc(c.silent, func(_ cache.TypeURL, lane fanout.Lane) bool { return !wanted[lane] })
+	maps.DeleteFunc(c.bare, func(lane fanout.Lane, _ bool) bool { return !wanted[lane] })
+	maps.DeleteFunc(c.faults, func(lane fanout.Lane, _ *fault) bool { return !wanted[lane] && !c.hub.On(lane).Uncertain().Any() })
 	slices.SortFunc(lanes, inPlan)
 	for _, lane := range lanes {
 		if !c.Allowed(lane.Type) || c.carrier(lane) != nil {
 			continue
 		}
 		s := c.choose(lane, wanted)
-		if _, bad := c.suspects.quarantined[lane.Type]; s == nil && bad {
-			continue // no more solo streams; it stays unavailable
+		if s == nil {
+			continue // it stays unavailable
 		}
-		if s == nil || s.open() && !s.stream.takes(lane, now) {
+		if s.open() && !s.stream.takes(lane, now) {
 			c.renew(now)
 			s = &c.main
 		}
@@ -104,24 +105,19 @@ func (c *Core) place(now time.Time) {
 }
 
 // lanes is a set of them. Clients can invent types, so that there may be very many.
-type lanes map[fanout.Lane]struct{}
+type lanes map[fanout.Lane]bool
 
 func newLanes(all []fanout.Lane) lanes {
 	set := make(lanes, len(all))
 	for _, lane := range all {
-		set[lane] = struct{}{}
+		set[lane] = true
 	}
 	return set
 }
 
-func (l lanes) has(lane fanout.Lane) bool {
-	_, has := l[lane]
-	return has
-}
-
 // ofType: a lane of the type is among them.
 func (l lanes) ofType(t cache.TypeURL) bool {
-	return l.has(fanout.Lane{Type: t}) || l.has(fanout.Lane{Type: t, Wildcard: true})
+	return l[fanout.Lane{Type: t}] || l[fanout.Lane{Type: t, Wildcard: true}]
 }
 
 // inPlan is the order in which lanes are placed: after a reconnect the wildcard goes
@@ -148,7 +144,7 @@ func (c *Core) acquit() {
 	}
 }
 
-// choose is the stream on which a lane belongs.
+// choose is the stream on which a lane belongs; nil: there are no more solo streams.
 func (c *Core) choose(lane fanout.Lane, wanted lanes) *slot {
 	if q := c.suspects.quarantined[lane.Type]; q != nil {
 		s := c.solo[lane]
@@ -160,12 +156,12 @@ func (c *Core) choose(lane fanout.Lane, wanted lanes) *slot {
 	}
 	if c.main.open() {
 		other, carried := c.main.stream.lane(lane.Type)
-		if carried && other != lane && wanted.has(other) {
+		if carried && other != lane && wanted[other] {
 			return &c.aux
 		}
 		return &c.main // which may have to be renewed for it
 	}
-	if !lane.Wildcard && wanted.has(fanout.Lane{Type: lane.Type, Wildcard: true}) {
+	if !lane.Wildcard && wanted[fanout.Lane{Type: lane.Type, Wildcard: true}] {
 		return &c.aux
 	}
 	return &c.main
@@ -197,13 +193,13 @@ func (c *Core) release(wanted lanes, now time.Time) {
 			continue
 		}
 		for t, l := range s.stream.lanes {
-			if l.idle() && !(!l.lane.Wildcard && c.hub.Shows(t)) || l.first && !wanted.has(l.lane) {
+			if l.idle() && !(!l.lane.Wildcard && c.hub.Of(t).Shows()) || l.first && !wanted[l.lane] {
 				s.stream.drop(t, now)
 			}
 		}
 	}
 	for lane, s := range c.solo {
-		if _, bad := c.suspects.quarantined[lane.Type]; !wanted.has(lane) || !bad && !s.open() {
+		if _, bad := c.suspects.quarantined[lane.Type]; !wanted[lane] || !bad && !s.open() {
 			c.shut(s)
 			delete(c.solo, lane)
 		}
@@ -212,7 +208,7 @@ func (c *Core) release(wanted lanes, now time.Time) {
 		busy := false
 		if c.aux.open() {
 			for _, l := range c.aux.stream.lanes {
-				busy = busy || wanted.has(l.lane)
+				busy = busy || wanted[l.lane]
 			}
 		}
 		c.shutAux()
@@ -266,7 +262,7 @@ func latest(a, b time.Time) time.Time {
 // needed: some type is wanted both ways, and so the auxiliary stream is.
 func (c *Core) needed(wanted lanes) bool {
 	for l := range wanted {
-		if _, bad := c.suspects.quarantined[l.Type]; l.Wildcard && !bad && wanted.has(fanout.Lane{Type: l.Type}) {
+		if _, bad := c.suspects.quarantined[l.Type]; l.Wildcard && !bad && wanted[fanout.Lane{Type: l.Type}] {
 			return true
 		}
 	}
@@ -303,7 +299,7 @@ func (c *Core) tellAvailability(now time.Time) {
 		c.tell(lane, status)
 	}
 	for lane := range c.told {
-		if !wanted.has(lane) {
+		if !wanted[lane] {
 			c.tell(lane, nil)
 		}
 	}
@@ -326,11 +322,8 @@ func (c *Core) unavailable(lane fanout.Lane, wanted lanes, now time.Time) (messa
 	if s == nil {
 		s = c.choose(lane, wanted)
 	}
-	if _, bad := c.suspects.quarantined[lane.Type]; s == nil && bad {
-		return "xds-relay: the control plane refuses this type", true
-	}
 	if s == nil {
-		s = &c.main
+		return "xds-relay: the control plane refuses this type", true
 	}
 	if s == &c.aux && !c.main.open() {
 		s = &c.main

@@ -75,7 +75,7 @@ func (c *Core) probeOpened(s *slot) {
 	lanes := c.probeable()
 	round := e.turn / max(len(lanes), 1) // of this lane
 	s.stream = c.newStream(s, func(lane fanout.Lane, _ bool) ([]string, []cache.Held) {
-		names := c.hub.Names(lane)
+		names := c.hub.On(lane).Names()
 		if n, most := len(names), c.config.bounds().Probed; n > most {
 			from := round * most % n
 			names = slices.Concat(names[from:], names[:from])[:most]

@@ -31,7 +31,7 @@ func TestASetThatWasGivenUpIsNotComplete(t *testing.T) {
 	for _, e := range ends {
 		e.Apply(l.hub)
 	}
-	if l.hub.Synced(cache.Cluster) {
+	if l.hub.Of(cache.Cluster).Synced() {
 		t.Error("a set is complete that has not been asked for yet")
 	}
 }

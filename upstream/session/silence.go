@@ -1,10 +1,8 @@
 package session
 
 import (
-	"maps"
 	"time"
 
-	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
@@ -56,7 +54,7 @@ func (c *Core) tickSilence(s *slot, l *laneState, now time.Time) {
 		return
 	}
 	l.lookAt = now.Add(lookSeldom)
-	clients := c.hub.Waiting(l.lane)
+	clients := c.hub.On(l.lane).Waiting()
 	if _, told := c.silent[l.lane.Type]; told || clients == 0 {
 		return
 	}
@@ -85,13 +83,8 @@ func (c *Core) attentive(s *slot, l *laneState) bool {
 
 // speaks notes that a response of a lane has come.
 func (c *Core) speaks(lane fanout.Lane) {
-	if silent, told := c.silent[lane.Type]; told && silent == lane {
+	if c.silent[lane.Type] == lane {
 		delete(c.silent, lane.Type)
 		c.effects = append(c.effects, Effect{Lane: lane, Silence: &Silence{Over: true}})
 	}
-}
-
-// forgetSilence forgets types that nobody wants any more.
-func (c *Core) forgetSilence(wanted lanes) {
-	maps.DeleteFunc(c.silent, func(_ cache.TypeURL, lane fanout.Lane) bool { return !wanted.has(lane) })
 }

@@ -159,7 +159,7 @@ func TestNoRequestIsTooLong(t *testing.T) {
 		hears(d.answer(cache.Endpoint, slices.Sorted(maps.Keys(wanted))))
 		clear(subscribed)
 		all, _ := d.end(End{Message: "gone"})
-		if versions := hears(all); versions == 0 && len(wanted) > 0 || versions > d.hub.Len(fanout.Lane{Type: cache.Endpoint}) {
+		if versions := hears(all); versions == 0 && len(wanted) > 0 || versions > d.hub.On(fanout.Lane{Type: cache.Endpoint}).Len() {
 			t.Errorf("seed %d: %d versions are shown of %d", seed, versions, len(wanted))
 		}
 		if t.Failed() {

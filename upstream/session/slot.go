@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -94,11 +95,7 @@ func (c *Core) all() []*slot {
 
 // slots are those of the entry in use.
 func (c *Core) slots() []*slot {
-	slots := []*slot{&c.main, &c.aux}
-	for _, s := range c.solo {
-		slots = append(slots, s)
-	}
-	return slots
+	return slices.AppendSeq([]*slot{&c.main, &c.aux}, maps.Values(c.solo))
 }
 
 func (c *Core) slot(id StreamID) *slot {

@@ -75,7 +75,7 @@ func (w sotwWriter) opening(l *laneState, names []string, here []cache.Held, _ *
 // intact: the lane has all that it had when the version was accepted.
 func (w sotwWriter) intact(lane fanout.Lane, a acceptance, here []cache.Held) bool {
 	if lane.Wildcard {
-		return len(here) == a.held && w.stream.hub.Synced(lane.Type)
+		return len(here) == a.held && w.stream.hub.Of(lane.Type).Synced()
 	}
 	has := make(map[string]bool, len(here))
 	for _, h := range here {
@@ -93,7 +93,7 @@ func (w sotwWriter) verdict(v verdict, now time.Time) proto.Message {
 	if l := w.stream.lanes[v.typeURL]; l != nil && !l.first {
 		names = w.names(l, now)
 		if v.nack == "" {
-			w.accepted[l.lane] = acceptance{w.stream.origin, v.version, names, w.stream.hub.Len(l.lane)}
+			w.accepted[l.lane] = acceptance{w.stream.origin, v.version, names, w.stream.hub.On(l.lane).Len()}
 		}
 	}
 	req := w.request(v.typeURL, names, v.version)

@@ -354,13 +354,13 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	if l.mapped = len(o.shown) > 0; l.mapped {
 		l.echo = echo{left: maps.Clone(o.shown)}
 	}
-	s.hub.Doubt(l.lane, o.hidden) // RECON-12 is about these
+	s.hub.On(l.lane).Doubt(o.hidden) // RECON-12 is about these
 	s.subscribed(l, o.listed, now)
 	l.question, l.lookAt = s.alive.asked, now.Add(s.config.Missing)
 	for _, name := range o.rest {
 		l.want.add(name)
 	}
-	if !l.lane.Wildcard && s.hub.Doubtful(l.lane.Type) {
+	if !l.lane.Wildcard && s.hub.Of(l.lane.Type).Doubtful() {
 		l.settle.beginWarm()
 	}
 	return req
@@ -418,7 +418,7 @@ func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
 		return
 	}
 	question := s.alive.question(now)
-	doubtful := s.hub.Asked(l.lane, names)
+	doubtful := s.hub.On(l.lane).Asked(names)
 	if l.lane.Wildcard {
 		return
 	}

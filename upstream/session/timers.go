@@ -87,7 +87,7 @@ func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
 	} else {
 		c.learned(s, l.lane, &cache.Update{Missing: names, Mute: !s.stream.used[l.lane.Type].spoke}, now)
 		// Some may have come to count as shown since they were looked at.
-		_, shown := c.hub.Silent(l.lane.Type, names, uint64(s.id))
+		_, shown := c.hub.Of(l.lane.Type).Silent(names, uint64(s.id))
 		l.unanswered.refreshFor(shown)
 	}
 	l.unanswered.mayLack(now)
@@ -96,9 +96,9 @@ func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
 // overdue takes in that some names still lead to what is unconfirmed. It returns those to look
 // at later.
 func (c *Core) overdue(s *slot, l *laneState, names []string, now time.Time) (later []string) {
-	early, names := c.hub.Early(l.lane.Type, names, uint64(s.id))
+	early, names := c.hub.Of(l.lane.Type).Early(names, uint64(s.id))
 	l.unanswered.refreshFor(early)
-	names, later = c.hub.Overdue(l.lane.Type, names, uint64(s.id))
+	names, later = c.hub.Of(l.lane.Type).Overdue(names, uint64(s.id))
 	if len(names) > 0 {
 		c.sweepsNames(s)
 		c.learned(s, l.lane, &cache.Update{Overdue: names}, now)

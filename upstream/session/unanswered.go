@@ -95,6 +95,17 @@ func (u *unanswered) answers(up *cache.Update) {
 			return deaf
 		})
 	}
+	if len(u.pair) > 0 && !u.given { // a name that was answered is not given up
+		said := make(map[string]struct{})
+		answered(up, func(name string) { said[name] = struct{}{} })
+		u.pair = slices.DeleteFunc(u.pair, func(name string) bool {
+			_, is := said[name]
+			return is
+		})
+		if len(u.pair) == 0 {
+			u.pair = nil
+		}
+	}
 	if len(up.Removed)+len(up.Errors) > 0 {
 		u.mayLack(up.At)
 	}
@@ -336,21 +347,21 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	}
 	t, stream := l.lane.Type, uint64(s.id)
 	for len(u.silent) > 0 && !u.silent[0].written.Add(c.config.patience()).After(now) {
-		names, shown := c.hub.Silent(t, u.silent[0].current(), stream)
+		names, shown := c.hub.Of(t).Silent(u.silent[0].current(), stream)
 		u.due, u.shown = append(u.due, names...), append(u.shown, shown...)
 		u.silent = u.silent[1:]
 	}
 	if !u.lookAt.IsZero() && !u.lookAt.After(now) {
-		u.look(c.hub.Absentees(t))
+		u.look(c.hub.Of(t).Absentees())
 	}
 	if u.pairs(now) {
 		u.choose(c.config.bounds(), now)
-		u.pair = c.hub.Lacking(t, u.pair, stream) // nil: all was answered meanwhile; the rest has its turn a second later
+		u.pair = c.hub.Of(t).Lacking(u.pair, stream) // nil: all was answered meanwhile; the rest has its turn a second later
 		u.pairedAt = now
 	}
 	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {
-		_, still := c.hub.Silent(t, u.shown, stream)
-		early, _ := c.hub.Early(t, u.shown, stream)
+		_, still := c.hub.Of(t).Silent(u.shown, stream)
+		early, _ := c.hub.Of(t).Early(u.shown, stream)
 		if u.shown = slices.Concat(still, early); len(u.shown) > 0 {
 			c.refresh(s, t, u.shown, now)
 		}

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"maps"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -48,7 +47,7 @@ func (c *Core) tickBare(s *slot, l *laneState, now time.Time) (replaced bool) {
 		return false
 	}
 	for _, other := range s.stream.lanes {
-		if !c.bareAt(s, other).IsZero() && c.hub.Unproven(other.lane.Type) {
+		if !c.bareAt(s, other).IsZero() && c.hub.Of(other.lane.Type).Unproven() {
 			c.bare[other.lane] = true
 		}
 	}
@@ -86,7 +85,7 @@ func (c *Core) tickFault(s *slot, l *laneState, now time.Time) (replaced bool) {
 		return false
 	}
 	f := c.faults[l.lane]
-	u := c.hub.Uncertain(l.lane)
+	u := c.hub.On(l.lane).Uncertain()
 	if !u.Any() {
 		delete(c.faults, l.lane)
 		return false
@@ -104,10 +103,4 @@ func (c *Core) tickFault(s *slot, l *laneState, now time.Time) (replaced bool) {
 		c.replace(s, now)
 	}
 	return !s.sotw
-}
-
-// forgetUncertain forgets lanes that nobody wants any more.
-func (c *Core) forgetUncertain(wanted lanes) {
-	maps.DeleteFunc(c.bare, func(lane fanout.Lane, _ bool) bool { return !wanted.has(lane) })
-	maps.DeleteFunc(c.faults, func(lane fanout.Lane, _ *fault) bool { return !wanted.has(lane) && !c.hub.Uncertain(lane).Any() })
 }

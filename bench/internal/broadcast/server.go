@@ -2,8 +2,7 @@
 // ready-made bytes to whoever subscribed to them, and keeps no protocol state but
 // who that is. It is the floor that other servers are measured against, and the
 // control plane behind a relay. It never waits for an ACK, never merges changes,
-// never removes anything, and remembers of what a client came with only that it
-// came with something.
+// never removes anything, and does not compare the versions that a client shows.
 package broadcast
 
 import (
@@ -74,9 +73,9 @@ func New(options ...grpc.ServerOption) *Server {
 	return s
 }
 
-// NewOrigin returns one that compares the versions which a client comes with, and sends
-// it what is another: what a relay needs that has outlived the control plane before. Such a
-// relay may come before the world is set, and then waits.
+// NewOrigin returns a server that compares the versions that a client shows, and sends only
+// the resources that differ. A relay that has outlived the previous control plane needs
+// that. It may connect before the world is set, and then waits.
 func NewOrigin(options ...grpc.ServerOption) *Server {
 	s := New(options...)
 	s.compares = true

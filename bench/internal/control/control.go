@@ -1,7 +1,7 @@
-// Package control is how the load generator tells a server under test what to
-// serve, the same way for all of them: a line of text at a time, over TCP. It says
-// when something is to change, and never waits for it to have changed. There is no
-// authentication: it is for loopback.
+// Package control is the protocol by which the load generator tells a server under
+// test what to serve, the same for all servers: lines of text over TCP. It
+// triggers changes, and never waits for their effect. There is no authentication:
+// it is for loopback.
 //
 //	world {"seed":1,…}   serve this world, as of step 0; answered with ok
 //	step 17              take step 17: no answer
@@ -42,8 +42,8 @@ type Stats struct {
 	Bytes     int64 `json:"bytes"`     // of them
 }
 
-// Serve carries out what it is told over the connections of a listener, one
-// connection at a time, until the listener is closed.
+// Serve carries out the commands that come over a listener, one connection
+// at a time, until the listener is closed.
 func Serve(l net.Listener, s Source) error {
 	for {
 		c, err := l.Accept()

@@ -46,8 +46,8 @@ func mixed(r *run) error {
 	})
 }
 
-// connectAndChange connects the clients that are not there yet, tells what they cost
-// while nothing happens, and then lets things happen.
+// connectAndChange connects the missing clients, reports their cost while nothing
+// changes, and then lets resources change.
 func (r *run) connectAndChange(of func(i int) *profile) error {
 	base, err := r.usage()
 	if err != nil {
@@ -85,7 +85,7 @@ func (r *run) connect(n int, of func(i int) *profile) error {
 	return r.fleet.await(r.ctx, "complete", &r.fleet.complete, n, syncWithin)
 }
 
-// idle adds what clients cost while nothing happens.
+// idle adds the cost of clients while nothing changes.
 func (r *run) idle(base, with process.Usage, clients int) {
 	primed := r.World.Assignments == 0 // else they are among what it grows by, in a relay
 	if r.target.Pid != 0 && clients > 0 && primed {
@@ -94,7 +94,7 @@ func (r *run) idle(base, with process.Usage, clients int) {
 	}
 }
 
-// measure lets changes happen for the run's duration, and adds what came of them.
+// measure lets resources change for the run's duration, and adds the results.
 func (r *run) measure() error {
 	f := r.fleet
 	m0, err := r.metrics()

@@ -1,8 +1,8 @@
 //go:build linux
 
 // Package load owns the load: fleets of cheap clients, the schedule of changes, and
-// the workloads made of them. It never looks into a server, except for what the system
-// tells of its process and the server of itself. Clients and changes are in one
+// the workloads made of them. It looks at a server only through the system's figures
+// about its process and the server's own metrics. Clients and changes are in one
 // process, so that there is one clock.
 package load
 
@@ -24,7 +24,7 @@ import (
 type profile struct {
 	delta bool
 	subs  []*wire.Subscription
-	// complete is how many resources a client that has them all has.
+	// complete is the number of resources that a client waits for.
 	complete int
 	// versions, if not nil, is where the client of this profile, which must be the only
 	// one, writes down the versions of what it is sent until it is complete.

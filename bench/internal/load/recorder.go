@@ -20,9 +20,9 @@ func micros(d time.Duration) int64 {
 	return min(max(d.Microseconds(), result.Shortest), result.Longest)
 }
 
-// recorder measures how long changes take, from when they were meant to happen: a
-// schedule that falls behind makes them late, it does not make them fewer. Changes
-// are numbered by the step that made them. It is safe for concurrent use.
+// recorder measures the time from the moment for which a change was scheduled:
+// when a schedule falls behind, changes are late, not fewer. Changes are numbered
+// by the step that made them. It is safe for concurrent use.
 type recorder struct {
 	shards [16]shard
 	cold   shard // clients until they have everything
@@ -120,8 +120,8 @@ func (r *recorder) delivered(step int, at time.Time) {
 	}
 }
 
-// missing takes in what has not arrived by a time: each took at least until then. Left
-// out, a server that loses what it is late with would look quick.
+// missing counts changes that have not arrived by a time as if they had taken until
+// then. Otherwise a server that loses its late changes would look quick.
 func (r *recorder) missing(s *schedule, now time.Time) (deliveries int64) {
 	for i := range s.audience {
 		left := s.audience[i].Load()

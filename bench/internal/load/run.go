@@ -43,7 +43,7 @@ type Options struct {
 	World       world.Spec    `json:"world"`
 }
 
-// Progress is told how far a run is: the phase it is in, and how much of it is done.
+// Progress is called with the phase of a run, and how much of it is done.
 type Progress func(phase string, done float64)
 
 // Variant tells what differs most between runs of a workload.
@@ -61,7 +61,7 @@ func (w *Workload) Variant(o Options) string {
 	return text
 }
 
-// check finds what cannot be run before anything is.
+// check rejects options that cannot be run, before anything starts.
 func (w *Workload) check(o Options, t Target) error {
 	d := w.Defaults
 	switch {
@@ -299,8 +299,8 @@ func (r *run) audience(step int) int {
 	return r.interest[r.world.Changed(step)]
 }
 
-// drain waits until every change has reached everybody, or nothing moves any more: a
-// server may tell two changes of one resource at once.
+// drain waits until every change has reached every client, or nothing arrives any
+// more: a server may merge two changes of one resource.
 func (r *run) drain(s *schedule) {
 	begin, moved, last := time.Now(), time.Now(), int64(-1)
 	for time.Since(moved) < quietAfter && time.Since(begin) < drainWithin {

@@ -87,8 +87,8 @@ func slopes(r *result.Run) {
 }
 
 // fit is the slope through samples, a second, and their middle. It is the median of the
-// slopes between any two (Theil and Sen): what is large for a moment, as a heap is that is
-// looked at in the middle of a change, tilts nothing.
+// slopes between any two (Theil and Sen), so that a sample that is large for a moment does
+// not tilt it.
 func fit(samples []result.Sample, of func(result.Sample) float64) (slope, middle float64) {
 	var slopes, values []float64
 	for i, a := range samples {

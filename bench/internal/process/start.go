@@ -103,8 +103,8 @@ func (t *tail) String() string {
 	return t.buf.String()
 }
 
-// FreeAddress finds a loopback address that nobody has. Its port is not one of those
-// that the system gives to whoever dials, of which a large fleet takes many.
+// FreeAddress finds a free loopback address. Its port is not an ephemeral one, since
+// a large fleet takes many of those.
 func FreeAddress() (string, error) {
 	for range 1000 {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(15000+rand.IntN(15000)))

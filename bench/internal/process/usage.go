@@ -1,9 +1,9 @@
 //go:build linux
 
 // Package process owns the processes of the servers under test: it starts and ends
-// them, and reads what the system says of them, and what they say of themselves. It
-// never looks at the system's other processes, and ends only those it has started.
-// It knows Linux's /proc, and Prometheus's text format as far as Go programs use it.
+// them, and reads the system's figures about them and their own metrics. It never
+// looks at the system's other processes, and ends only those it has started. It
+// knows Linux's /proc, and Prometheus's text format as far as Go programs use it.
 package process
 
 import (

@@ -1,6 +1,6 @@
 // Package report owns the page that shows results in a browser: one file that loads
-// nothing, with plots that say beside them how to read them. It never computes a figure
-// that is not in the results.
+// nothing, with plots that say beside them how to read them. It computes no figures of
+// its own.
 package report
 
 import (
@@ -46,7 +46,7 @@ type chart struct {
 	SVG            template.HTML
 }
 
-// row is a figure that is told below, of all servers.
+// row is a figure in the tables, of all servers.
 type row struct {
 	Name   string
 	Values []string
@@ -217,7 +217,7 @@ func timePlots(keys []result.Key, runs map[result.Key][]*result.Run) (charts []c
 			continue
 		}
 		r, c := series{name: k.Server}, series{name: k.Server}
-		// CPU time has a grain of 10 ms: it is told over at least a second.
+		// CPU time has a grain of 10 ms, so it is averaged over at least a second.
 		from := 0
 		for i, s := range samples {
 			r.points = append(r.points, point{s.Seconds, float64(s.RSS) / (1 << 20)})

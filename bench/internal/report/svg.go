@@ -103,8 +103,7 @@ const (
 	left, right, top, bottom = 86, 110, 12, 42
 )
 
-// plot draws lines. What they are is written at their ends, so that nobody has to look
-// for it.
+// plot draws lines, with their names at their ends.
 func plot(all []series, x, y scale, xTitle, yTitle string) string {
 	var b strings.Builder
 	w, h := float64(width-left-right), float64(height-top-bottom)

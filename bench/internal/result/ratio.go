@@ -15,9 +15,9 @@ type Ratio struct {
 	Spread
 }
 
-// Ratios puts the figures of all other servers over those of one, and says what it cannot:
-// only one of the two has the figure, or there is no repetition with both. The figures are
-// as Compare has them.
+// Ratios divides the figures of all other servers by those of one, and reports figures
+// that only one of the two has, or that have no repetition with both. The figures are as
+// Compare has them.
 func (f *File) Ratios(over string, figures []string) (all []Ratio, missing []string) {
 	keys, _ := f.Group()
 	for _, k := range keys {
@@ -36,9 +36,8 @@ func (f *File) Ratios(over string, figures []string) (all []Ratio, missing []str
 	return all, missing
 }
 
-// Worse are the ratios whose median is above a limit, and above all that the server shows
-// over itself where it ran more than once: whichever of the two is put over the other, since
-// they are the same.
+// Worse are the ratios whose median is above a limit, and above all ratios between two runs
+// of the same server, in either direction, where it ran more than once.
 func Worse(all []Ratio, over string, limit float64) (worse []string) {
 	for _, r := range all {
 		text := fmt.Sprintf("%s, %s, %s: %s is %s × %s", r.Workload, r.Variant, r.Server, r.Figure, r.cell(), over)

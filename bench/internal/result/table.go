@@ -20,7 +20,7 @@ var headline = map[string][]string{
 	"soak":      {"cpu_per_delivery", "propagation_p99", "rss_slope", "heap_slope", "goroutines_slope", "fds_slope"},
 }
 
-// Headline are the figures of a workload that are told first.
+// Headline are the most important figures of a workload.
 func Headline(workload string) []string { return headline[workload] }
 
 // WriteTable writes the figures of all servers side by side, and how the targets were
@@ -134,7 +134,7 @@ type Change struct {
 // Ratio is new ÷ old.
 func (c Change) Ratio() float64 { return c.New / c.Old }
 
-// told are these figures or, if there are none, those of a workload that are told first.
+// told are the given figures or, if there are none, the headline of a workload.
 func told(workload string, figures []string) []string {
 	if len(figures) == 0 {
 		return headline[workload]
@@ -142,9 +142,9 @@ func told(workload string, figures []string) []string {
 	return figures
 }
 
-// Compare compares the medians of two files, of these figures or, if there are none, of
-// those that are told first. If over names a server, each is put in relation to that server's in the same
-// file, so that files of different machines, or hours, can be compared.
+// Compare compares the medians of two files, of the given figures or, if there are none, of the
+// headlines. If over names a server, each figure is divided by that server's in the same file, so that
+// files of different machines, or hours, can be compared.
 func Compare(old, now *File, over string, figures []string) (all []Change) {
 	keys, runs := old.Group()
 	_, newRuns := now.Group()
@@ -173,9 +173,9 @@ func Compare(old, now *File, over string, figures []string) (all []Change) {
 	return all
 }
 
-// Uncompared is what the second file has and Compare leaves out, since one of the files has
-// no counterpart of it: each of the figures that either file has or, if none were given, a
-// server that has none in common. What neither file has over's for is not meant.
+// Uncompared lists what Compare leaves out because one of the files lacks it: given figures
+// that one file has or, if none were given, servers without a common figure. Figures that
+// the server over lacks in both files are not listed.
 func Uncompared(old, now *File, over string, figures []string) (all []string) {
 	type figure struct {
 		Key

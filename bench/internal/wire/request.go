@@ -80,8 +80,8 @@ func (s *Subscription) AppendAck(b []byte, delta bool, r Response) []byte {
 	return appendString(b, sotwNonce, string(r.Nonce))
 }
 
-// IsAck says whether a request has a nonce, and so, of the clients that the bench
-// knows, asks for nothing.
+// IsAck says whether a request has a nonce. The bench's clients subscribe to
+// nothing in such a request.
 func IsAck(delta bool, request []byte) bool {
 	field := protowire.Number(sotwNonce)
 	if delta {

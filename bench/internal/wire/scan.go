@@ -1,7 +1,7 @@
-// Package wire owns what cheap clients know of the xDS messages: how to read a
-// response as its bytes come, and how to write requests. It never decodes a
-// resource: of each it reads the name, the version and the step that made it, and
-// passes over the rest. It knows only the fields that the bench needs.
+// Package wire owns the part of the xDS messages that cheap clients need: how to
+// read a response as its bytes come, and how to write requests. It never decodes
+// a resource: of each it reads the name, the version and the step that made it,
+// and passes over the rest. It knows only the fields that the bench needs.
 package wire
 
 import (

@@ -17,8 +17,8 @@ import (
 	"github.com/xds-relay/xds-relay/internal/xdstest"
 )
 
-// client is a client and the relay's end of its stream: it stands where
-// downstream's stream stands.
+// client is a client and the relay's end of its stream: it takes the
+// place of downstream's stream.
 type client struct {
 	actor    string
 	peer     session.Peer

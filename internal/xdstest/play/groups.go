@@ -61,7 +61,7 @@ func (p *player) join(place relay.Place, via []string, node *core.Node) (*group,
 		c := relay.UpstreamConfig(p.config, p.fingerprint)
 		c.Node, c.Headers, c.Hop = node, place.Headers, hopOf(p.config)
 		hub := fanout.NewHub(p.hubConfig())
-		hub.Load(p.saved[place.Name], p.now)
+		hub.Disk().Load(p.saved[place.Name], p.now)
 		delete(p.saved, place.Name)
 		g := &group{name: place.Name, alone: place.Alone, kept: p.Keeps(place), node: node, hub: hub, core: upsession.NewCore(c, hub, Random), ways: make(hop.Ways)}
 		hub.Wanted().OnWake(func() { g.woken = true })

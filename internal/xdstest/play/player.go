@@ -128,7 +128,7 @@ func (p *player) restart() {
 		if !g.kept {
 			continue
 		}
-		lanes := g.hub.Save(func(t cache.TypeURL) bool { return t == cache.Secret })
+		lanes := g.hub.Disk().Save(func(t cache.TypeURL) bool { return t == cache.Secret })
 		s.Groups = append(s.Groups, snapshot.Group{Name: []byte(g.name), Lanes: lanes})
 	}
 	p.groups, p.clients, p.streams, p.warmth = nil, nil, nil, session.NewWarmth()

@@ -16,8 +16,8 @@ import (
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
-// After each request and each response what a client holds, as it must know itself from what it
-// has said and was told, is compared with the record that its Session keeps of that.
+// After each request and each response the resources that a client holds, by its own messages,
+// are compared with the record that its Session keeps.
 
 // known is what a client knows, by type.
 type known map[cache.TypeURL]*knows
@@ -169,7 +169,7 @@ func (c *client) recorded(now time.Time) error {
 				delete(k.holds, name)
 			}
 		}
-		said := maps.Collect(c.session.Holdings(t, slices.Collect(maps.Keys(k.holds))...))
+		said := c.session.Holdings(t, slices.Collect(maps.Keys(k.holds))...)
 		for _, name := range slices.Sorted(maps.Keys(said)) {
 			h, some := k.holds[name]
 			if some && h.version == "" || !some && k.strange {

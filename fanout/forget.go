@@ -1,0 +1,78 @@
+package fanout
+
+import "github.com/xds-relay/xds-relay/cache"
+
+// What is known of names that nobody wants any more is given up.
+
+// forget drops what is known of a name that nobody wants (UP-8, H-18). remains says of
+// which resources upstream keeps up to date all the same.
+func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
+	n.x.hub.forgotten.Add(1)
+	delete(n.guard.held, name)
+	n.x.loans.passOn(name)
+	delete(n.doubts.faulty, name)
+	n.silence.forget(name)
+	delete(n.doubts.overdue, name)
+	delete(n.doubts.suspected, name)
+	var led []*cache.Resource
+	if id, ok := n.Find(name); ok {
+		delete(n.x.bodies.again, id)
+		n.dirty.remove(id) // another name may get the ID
+		bodies := n.bodies(id)
+		led = n.Answer(id).Resources()
+		if n.x.fullState() && n.Asked(id) {
+			n.x.shown.giveUp(name)
+		}
+		n.Forget(id, remains)
+		n.x.shown.release(bodies)
+		n.Unpin(id)
+	}
+	n.x.restored.giveUp(name, led)
+	n.conclude()
+}
+
+// forgetOthers drops what was given up since Changes looked: the stream that begins
+// does not ask for it, and nothing keeps it up to date (UP-8, RECON-7).
+func (n *namedLane) forgetOthers() {
+	remains := n.x.remains()
+	for id := range cache.ID(n.Cap()) {
+		name := n.Name(id) // "" of those that stand for none, too
+		if of, ok := n.Find(name); ok && of == id && n.Pinned(name) && !n.x.desired(id) {
+			n.forget(name, remains)
+		}
+	}
+}
+
+// remains: upstream keeps a resource up to date although names that nobody wants are given up,
+// because it was asked for another, or is in the same request. Each resource is looked at once,
+// however many of its names go.
+func (x *index) remains() func(*cache.Resource) bool {
+	judged := make(map[*cache.Resource]bool)
+	return func(r *cache.Resource) bool {
+		remains, ok := judged[r]
+		if !ok {
+			remains = goesBy(r, x.desiredName)
+			judged[r] = remains
+		}
+		return remains
+	}
+}
+
+// bodies are the resources that a name leads to, if what becomes of them matters.
+func (n *namedLane) bodies(id cache.ID) (bodies []cache.Received) {
+	if n.x.shown.stream == 0 {
+		return nil
+	}
+	for _, r := range n.Answer(id).Resources() {
+		if !n.Confirmed(r.Name) {
+			continue // this stream knows nothing of it
+		}
+		own, _ := n.Find(r.Name)
+		b := cache.Received{Resource: r, Upstream: n.Upstream(own)}
+		if ends, _, _ := n.Ends(own); !ends.IsZero() || n.x.restored.resource(r) {
+			b.TTL = 1 // it is not kept
+		}
+		bodies = append(bodies, b)
+	}
+	return bodies
+}
