@@ -33,3 +33,72 @@ func TestACheckAnswersWhatCameBefore(t *testing.T) {
 		}
 	}
 }
+
+// TestLiveness: what a stream's questions, messages and checks say of whether somebody is there (protocol.md §0,
+// "alive"). Each step is a second after the one before; the next check is due three seconds after the first question
+// that is not answered.
+func TestLiveness(t *testing.T) {
+	start := time.Unix(1000, 0)
+	const patience = 3 * time.Second
+	for _, test := range []struct {
+		name   string
+		steps  string // q: a question, m: a message, c: a check is asked for, t and s: the peer is there, or silent
+		proven uint64 // as of which question the stream is alive
+		due    int    // at which second the next check is; -1: never
+		silent int    // since which second nobody is there; -1: somebody is
+	}{
+		{"a question waits", "q", 0, 3, -1},
+		{"another one does not prolong that", "qq", 0, 3, -1},
+		{"a message answers all questions", "qqm", 2, -1, -1},
+		{"a check is an answer", "qct", 1, -1, -1},
+		{"not to what was asked during it", "qcqt", 1, 4, -1},
+		{"and takes back no message that came during it", "qcqmt", 2, -1, -1},
+		{"while it is under way there is no other", "qc", 0, -1, -1},
+		{"silence began with the question", "qqcs", 0, 4, 0},
+		{"or with the check, if there was none", "qmcs", 1, -1, 2},
+	} {
+		var l liveness
+		silent := -1
+		for i, step := range test.steps {
+			now := start.Add(time.Duration(i) * time.Second)
+			var since time.Time
+			switch step {
+			case 'q':
+				l.question(now)
+			case 'm':
+				l.message(now)
+			case 'c':
+				l.check(now)
+			case 't':
+				since = l.checked(Check{Begun: l.checking, Verdict: There}, now, time.Second)
+			case 's':
+				since = l.checked(Check{Begun: l.checking, Verdict: Silent}, now, time.Second)
+			}
+			if !since.IsZero() {
+				silent = int(since.Sub(start) / time.Second)
+			}
+		}
+		due := -1
+		if at := l.dueAt(patience, 0); !at.IsZero() {
+			due = int(at.Sub(start) / time.Second)
+		}
+		if l.proven != test.proven || due != test.due || silent != test.silent {
+			t.Errorf("%s: alive as of question %d, check due at %d, silent since %d; want %d, %d, %d", test.name, l.proven, due, silent, test.proven, test.due, test.silent)
+		}
+	}
+}
+
+// TestBlindEntriesAreNotAsked: an entry that cannot say whether anybody is there is not asked any more (protocol.md §0).
+func TestBlindEntriesAreNotAsked(t *testing.T) {
+	now := time.Unix(1000, 0)
+	c, hub, open := twoEntries(t, now)
+	c.Opened(open.ID, now)
+	tickAll(c, hub, now)
+	if !c.checks(&c.main) {
+		t.Fatal("it is not asked to begin with")
+	}
+	c.Checked(open.ID, Check{Begun: now, Verdict: Blind}, now)
+	if c.checks(&c.main) {
+		t.Error("it is asked again")
+	}
+}
