@@ -107,14 +107,15 @@ func (r *refusal) delta(p *player, add, drop []string, brings bool, versions map
 			delete(r.room.may, name) // DOWN-DELTA-8
 		}
 	}
+	members := r.wildcard
 	r.wildcard = r.wildcard && !slices.Contains(drop, wildcard)
 	for _, name := range drop {
-		had := r.names[name]
+		had := r.names[name] || name == wildcard && members
 		delete(r.names, name)
-		if !brings { // what it comes with, and asks for nothing of, is for the relay to remove (DOWN-DELTA-11)
+		if !brings && (had || name != wildcard) { // what it comes with, and asks for nothing of, is for the relay to remove (DOWN-DELTA-11)
 			r.gives(name)
 		}
-		if had && r.wildcard {
+		if had && r.wildcard && name != wildcard {
 			r.room.may[name] = true // WILD-8
 		}
 	}
