@@ -9,7 +9,7 @@ import "github.com/xds-relay/xds-relay/cache"
 func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	n.x.hub.forgotten.Add(1)
 	delete(n.guard.held, name)
-	n.x.loans.passOn(name)
+	n.x.loans.leaveToAliases(name)
 	delete(n.doubts.faulty, name)
 	n.silence.forget(name)
 	delete(n.doubts.overdue, name)

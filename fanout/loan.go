@@ -39,32 +39,32 @@ func distinct(ids []cache.ID) []cache.ID {
 	return slices.Compact(ids)
 }
 
-// bequeath leaves to names what the wildcard, which is given up, has lent to them. Upstream is
+// leaveAll leaves to names what the wildcard, which is given up, has lent to them. Upstream is
 // asked for them once more, and they go when it has been silent for too long (WILD-11). What was
 // restored and not confirmed stays so. A resource whose own name upstream has answered is left to
 // nobody.
-func (l *loans) bequeath() {
-	type estate struct {
+func (l *loans) leaveAll() {
+	type lentCopy struct {
 		*cache.Resource
-		heirs   []cache.ID
+		borrowers   []cache.ID
 		changed cache.Seq
 		ends    time.Time // of its TTL
 	}
-	var estates []estate // collected first: a name that has inherited one no longer borrows others
+	var copies []lentCopy // collected first: a name that has inherited one no longer borrows others
 	for r := range l.x.wildcard.All() {
-		heirs := slices.DeleteFunc(distinct(l.lentTo(r.Name, nil)), func(id cache.ID) bool { return !l.x.interest.wants(id) })
-		if len(heirs) > 0 {
+		borrowers := slices.DeleteFunc(distinct(l.lentTo(r.Name, nil)), func(id cache.ID) bool { return !l.x.interest.wants(id) })
+		if len(borrowers) > 0 {
 			id, _ := l.x.wildcard.Find(r.Name)
 			ends, _, _ := l.x.wildcard.Ends(id)
-			estates = append(estates, estate{r.Resource, heirs, l.x.wildcard.Answer(id).Seq, ends})
+			copies = append(copies, lentCopy{r.Resource, borrowers, l.x.wildcard.Answer(id).Seq, ends})
 		}
 	}
-	for _, e := range estates {
+	for _, e := range copies {
 		if l.hasOwn(e.Name) {
-			l.markLent(e.Name, slices.DeleteFunc(e.heirs, func(id cache.ID) bool { return l.x.named.State(id) != cache.Absent }))
+			l.markLent(e.Name, slices.DeleteFunc(e.borrowers, func(id cache.ID) bool { return l.x.named.State(id) != cache.Absent }))
 			continue
 		}
-		l.inherit(e.Resource, e.heirs, e.changed, e.ends)
+		l.inherit(e.Resource, e.borrowers, e.changed, e.ends)
 	}
 }
 
@@ -75,13 +75,13 @@ func (l *loans) hasOwn(name string) bool {
 }
 
 // inherit leaves a resource to names, which are in order, with what is left of its TTL.
-func (l *loans) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, ends time.Time) {
+func (l *loans) inherit(r *cache.Resource, borrowers []cache.ID, changed cache.Seq, ends time.Time) {
 
 	seq := l.x.next()
 	answered, _ := l.x.named.Set(r, "", seq, nil)
 	l.x.named.LeaseUntil(r.Name, ends, seq)
 	for _, id := range answered {
-		if _, heir := slices.BinarySearch(heirs, id); !heir { // the resource was not lent to this name
+		if _, borrower := slices.BinarySearch(borrowers, id); !borrower { // the resource was not lent to this name
 			l.x.marks.mark(id, content)
 		}
 	}
@@ -89,16 +89,16 @@ func (l *loans) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, 
 		l.x.named.Date(own, changed) // its clients were sent it then, if at all
 	}
 	l.x.named.Doubt(r.Name) // upstream has given it no version on this lane
-	for _, id := range heirs {
+	for _, id := range borrowers {
 		name := l.x.named.Name(id)
 		l.inherited[name], l.askAgain[name] = l.x.restored.set, struct{}{}
 		l.x.changed(id)
 	}
 }
 
-// spoken notes that upstream has sent a resource on the lane of names, and so answered all its
+// noteAnswered notes that upstream has sent a resource on the lane of names, and so answered all its
 // names. Clients that were kept waiting because they came with a version of their own are marked.
-func (l *loans) spoken(r *cache.Resource) {
+func (l *loans) noteAnswered(r *cache.Resource) {
 	if len(l.inherited) == 0 {
 		return
 	}
@@ -106,7 +106,7 @@ func (l *loans) spoken(r *cache.Resource) {
 		if id, ok := l.x.named.Find(name); ok && l.inherited[name] {
 			l.x.marks.mark(id, again)
 		}
-		l.disown(name, r.Name)
+		l.dropInherited(name, r.Name)
 	}
 }
 
@@ -133,17 +133,17 @@ func (l *loans) takeAgain(name string) (again bool) {
 	return again
 }
 
-// replaced drops all inherited copies, since the wildcard's set is complete again. It does so all
+// dropAllInherited drops all inherited copies, since the wildcard's set is complete again. It does so all
 // at once: clients would otherwise lose members that have not arrived yet.
-func (l *loans) replaced() {
+func (l *loans) dropAllInherited() {
 	for name := range l.inherited {
-		l.disown(name, "")
+		l.dropInherited(name, "")
 	}
 }
 
-// disown drops the copies that a name has inherited, except those that other names have inherited,
+// dropInherited drops the copies that a name has inherited, except those that other names have inherited,
 // too, and the resource of, which upstream has just answered.
-func (l *loans) disown(name, of string) {
+func (l *loans) dropInherited(name, of string) {
 	if !l.has(name) {
 		return
 	}
@@ -156,10 +156,10 @@ func (l *loans) disown(name, of string) {
 	}
 }
 
-// passOn moves what a name that is given up has inherited to the resource's other names, if they
+// leaveToAliases moves what a name that is given up has inherited to the resource's other names, if they
 // are wanted and upstream has not answered them: it is still the wildcard's copy, and its set
 // replaces it when it is back.
-func (l *loans) passOn(name string) {
+func (l *loans) leaveToAliases(name string) {
 	id, ok := l.x.named.Find(name)
 	restored, inherited := l.inherited[name]
 	delete(l.askAgain, name)
@@ -174,7 +174,7 @@ func (l *loans) passOn(name string) {
 			}
 		}
 	}
-	l.disown(name, "")
+	l.dropInherited(name, "")
 }
 
 // unset drops the copy that bears a name, and marks all names that led to it. Clients to whom the
@@ -187,7 +187,7 @@ func (l *loans) unset(own cache.ID) {
 	}
 	member, limited := l.x.named.Name(own), expires(&l.x.named.Table, own)
 	l.x.named.Unset(own, l.x.next())
-	l.frees(member)
+	l.markFreed(member)
 	w, ok := l.x.wildcard.Find(member)
 	if !ok || l.x.wildcard.Own(w) == nil {
 		return
@@ -201,9 +201,9 @@ func (l *loans) unset(own cache.ID) {
 	}
 }
 
-// frees marks a member of the wildcard's set for clients to whom it is lent now because their names
+// markFreed marks a member of the wildcard's set for clients to whom it is lent now because their names
 // no longer lead to a resource of that name on their own lane (WILD-16).
-func (l *loans) frees(member string) {
+func (l *loans) markFreed(member string) {
 	if l.x.wildcard.Aliased() > 0 {
 		l.markLent(member, l.lentTo(member, l.x.touched[:0]))
 	}

@@ -108,7 +108,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	if !wanted && !n.Has(r.Name) {
 		return n.x.shown.take(r) // UP-9, H-31
 	}
-	n.x.loans.spoken(r.Resource)
+	n.x.loans.noteAnswered(r.Resource)
 	since, told := n.x.answers.wasLent(r.Resource)
 	seq := n.x.next()
 	touched, changed := n.Set(r.Resource, r.Upstream, seq, n.x.touched[:0])
@@ -130,7 +130,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	}
 	n.x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
 	if changed {
-		n.x.loans.frees(r.Name)
+		n.x.loans.markFreed(r.Name)
 	}
 	if renews || n.x.wildcard.Same(r.Resource) && n.x.answers.limited(r.Name) {
 		n.markRenewed(r.Resource)
@@ -197,7 +197,7 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 func (n *namedLane) remove(name string, cause cache.Cause) {
 	delete(n.guard.held, name)
 	id, ok := n.Find(name)
-	n.x.loans.disown(name, name)
+	n.x.loans.dropInherited(name, name)
 	lent := ok && n.x.answers.lent(id)
 	touched, changed := n.Remove(name, cause, n.x.next(), n.x.touched[:0])
 	if !changed {
@@ -207,7 +207,7 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 		return
 	}
 	n.x.markNamed(touched)
-	defer n.x.loans.frees(name)
+	defer n.x.loans.markFreed(name)
 	if id, ok := n.Find(name); ok && !n.Pinned(name) {
 		n.Forget(id, n.x.covers)
 	}

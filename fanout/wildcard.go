@@ -51,7 +51,7 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	a.Held = w.depart(u, all)
 	if u.Synced {
 		w.changed, w.synced = w.changed || !w.synced, true
-		w.x.loans.replaced()
+		w.x.loans.dropAllInherited()
 	}
 	w.x.readers.prune()
 	w.tell()
@@ -132,7 +132,7 @@ func (w *wildcardLane) awaitsDoubtful() bool {
 // forget drops what is known of the set, which nobody wants (UP-8, H-18).
 func (w *wildcardLane) forget() {
 	w.x.hub.forgotten.Add(1)
-	w.x.loans.bequeath()
+	w.x.loans.leaveAll()
 	w.x.restored.set = false
 	was := w.lane
 	*w = wildcardLane{lane: w.x.newLane(w.at, w)}
