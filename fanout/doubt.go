@@ -21,11 +21,11 @@ type doubts struct {
 	hidden uint64
 	// absent are the names that upstream has since said do not exist.
 	absent map[string]struct{}
-	// suspected are the names that the unreadable answer may have been for: those that had been
+	// mayBeHidden are the names that the unreadable answer may have been for: those that had been
 	// asked for by then and had no answer. The value is the stream. overdue are those of them whose
 	// timers have since run out, without effect because of the fault.
-	suspected map[string]uint64
-	overdue   map[string]struct{}
+	mayBeHidden map[string]uint64
+	overdue     map[string]struct{}
 }
 
 func (d *doubts) any() bool { return d.hidden != 0 || len(d.faulty) > 0 }
@@ -51,13 +51,13 @@ func (d *doubts) concern(name string) bool {
 // silence about the name proves nothing.
 func (d *doubts) since(name string, stream uint64) bool {
 	on, faulty := d.faulty[name]
-	return faulty && on == stream || d.suspects(name, stream)
+	return faulty && on == stream || d.mayHaveHidden(name, stream)
 }
 
-// suspects reports whether this stream sent an unreadable answer that may have been for the name.
-func (d *doubts) suspects(name string, stream uint64) bool {
-	on, suspected := d.suspected[name]
-	return suspected && on == stream
+// mayHaveHidden reports whether this stream sent an unreadable answer that may have been for the name.
+func (d *doubts) mayHaveHidden(name string, stream uint64) bool {
+	on, mayBeHidden := d.mayBeHidden[name]
+	return mayBeHidden && on == stream
 }
 
 // hears notes the faults of an Update, and drops the doubts that it settles. ended reports whether
@@ -66,13 +66,13 @@ func (d *doubts) hears(u *cache.Update) (ended bool) {
 	sound := u.Stream != 0 && !u.Hidden && len(u.Faulty) == 0
 	before, hidden := len(d.faulty), d.hidden
 	if d.any() {
-		d.answers(u)
+		d.resolve(u)
 		if sound && u.Full { // the response lists everything
 			u.Missing = slices.AppendSeq(u.Missing, maps.Keys(d.overdue))
 			*d = doubts{}
 		}
 		if sound && u.Synced {
-			d.complete(u.Stream)
+			d.noteWhole(u.Stream)
 		}
 	}
 	ended = len(d.faulty) < before || hidden != 0 && d.hidden == 0
@@ -85,13 +85,13 @@ func (d *doubts) hears(u *cache.Update) (ended bool) {
 	if u.Hidden {
 		d.hidden, d.absent = u.Stream, nil
 	} else if d.hidden != 0 {
-		d.denies(u)
+		d.noteAbsent(u)
 	}
 	return ended
 }
 
-// answers drops the names for which an Update has something usable.
-func (d *doubts) answers(u *cache.Update) {
+// resolve drops the names for which an Update has something usable.
+func (d *doubts) resolve(u *cache.Update) {
 	if len(d.faulty) == 0 {
 		return
 	}
@@ -115,8 +115,8 @@ func (d *doubts) answers(u *cache.Update) {
 	}
 }
 
-// denies notes the names that an Update says do not exist.
-func (d *doubts) denies(u *cache.Update) {
+// noteAbsent notes the names that an Update says do not exist.
+func (d *doubts) noteAbsent(u *cache.Update) {
 	if d.absent == nil {
 		d.absent = make(map[string]struct{})
 	}
@@ -128,8 +128,8 @@ func (d *doubts) denies(u *cache.Update) {
 	}
 }
 
-// complete drops all doubts when a stream has sent a whole set, unless a fault came on that stream.
-func (d *doubts) complete(stream uint64) {
+// noteWhole drops all doubts when a stream has sent a whole set, unless a fault came on that stream.
+func (d *doubts) noteWhole(stream uint64) {
 	if d.hidden == stream {
 		return
 	}
@@ -141,13 +141,13 @@ func (d *doubts) complete(stream uint64) {
 	*d = doubts{}
 }
 
-// timesOut drops the doubts of earlier streams. A stream without a hidden fault has been asked for
+// timeOut drops the doubts of earlier streams. A stream without a hidden fault has been asked for
 // all names and has had time to answer. Names that nobody asks for any more are dropped, too.
-func (d *doubts) timesOut(stream uint64) (ended bool) {
+func (d *doubts) timeOut(stream uint64) (ended bool) {
 	before := len(d.faulty)
 	maps.DeleteFunc(d.faulty, func(_ string, on uint64) bool { return on != stream })
 	ended = d.hidden != 0 || len(d.faulty) < before
-	d.hidden, d.absent, d.suspected, d.overdue = 0, nil, nil, nil
+	d.hidden, d.absent, d.mayBeHidden, d.overdue = 0, nil, nil, nil
 	return ended
 }
 
@@ -167,10 +167,10 @@ func (n *namedLane) doubted(id cache.ID, a cache.Answer) bool {
 func (n *namedLane) hears(u *cache.Update) (look bool) {
 	d := &n.doubts
 	if len(u.Missing)+len(u.Unanswered) > 0 && d.hidden != u.Stream {
-		look = d.timesOut(u.Stream)
+		look = d.timeOut(u.Stream)
 	}
 	if u.Hidden {
-		n.suspectAll(u.Stream)
+		n.noteMayBeHidden(u.Stream)
 	}
 	if len(n.silence.mute) > 0 {
 		n.silence.hears(u)
@@ -179,14 +179,14 @@ func (n *namedLane) hears(u *cache.Update) (look bool) {
 	return look
 }
 
-// suspectAll notes the names that an unreadable answer may have been for: those that were asked for
+// noteMayBeHidden notes the names that an unreadable answer may have been for: those that were asked for
 // by then and whose answer is missing or not confirmed.
-func (n *namedLane) suspectAll(stream uint64) {
+func (n *namedLane) noteMayBeHidden(stream uint64) {
 	d := &n.doubts
-	d.suspected, d.overdue = make(map[string]uint64), make(map[string]struct{})
+	d.mayBeHidden, d.overdue = make(map[string]uint64), make(map[string]struct{})
 	for id := range cache.ID(n.Cap()) {
 		if n.Asked(id) && (n.unsettled(id) || n.x.restored.leads(id)) {
-			d.suspected[n.Name(id)] = stream
+			d.mayBeHidden[n.Name(id)] = stream
 		}
 	}
 }
@@ -215,7 +215,7 @@ func (n *namedLane) awaitsDoubtful() bool {
 // long (RECON-12). A resource stays if a fault on the same stream may have concerned it.
 func (n *namedLane) overdue(name string, stream uint64) (names []string) {
 	d := &n.doubts
-	if d.suspects(name, stream) {
+	if d.mayHaveHidden(name, stream) {
 		d.overdue[name] = struct{}{}
 		return nil
 	}

@@ -13,7 +13,7 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	delete(n.doubts.faulty, name)
 	n.silence.forget(name)
 	delete(n.doubts.overdue, name)
-	delete(n.doubts.suspected, name)
+	delete(n.doubts.mayBeHidden, name)
 	var led []*cache.Resource
 	if id, ok := n.Find(name); ok {
 		delete(n.x.bodies.again, id)

@@ -141,9 +141,9 @@ func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all departures) (
 	return now, held
 }
 
-// complete forgets the held-back removals that came on other streams: the current one has sent
+// dropUnrepeated forgets the held-back removals that came on other streams: the current one has sent
 // everything, and has not repeated them.
-func (g *guard) complete() {
+func (g *guard) dropUnrepeated() {
 	for name, h := range g.held {
 		if h.stream != g.stream {
 			delete(g.held, name)

@@ -82,7 +82,7 @@ func (l *lane) apply(u *cache.Update) (a Applied) {
 	look = l.kind.hears(u) || look
 	a = l.kind.takeIn(u)
 	if u.Synced {
-		l.guard.complete()
+		l.guard.dropUnrepeated()
 		l.said = true
 	}
 	l.conclude()

@@ -46,9 +46,9 @@ func distinct(ids []cache.ID) []cache.ID {
 func (l *loans) leaveAll() {
 	type lentCopy struct {
 		*cache.Resource
-		borrowers   []cache.ID
-		changed cache.Seq
-		ends    time.Time // of its TTL
+		borrowers []cache.ID
+		changed   cache.Seq
+		ends      time.Time // of its TTL
 	}
 	var copies []lentCopy // collected first: a name that has inherited one no longer borrows others
 	for r := range l.x.wildcard.All() {

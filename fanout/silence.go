@@ -44,7 +44,7 @@ func (s *silence) of(name string, stream uint64) (cache.ID, bool) {
 // nothing of the type. absent reports whether the name becomes Absent.
 func (s *silence) missing(name string, stream uint64, mute bool) (absent bool) {
 	if d := &s.named.doubts; d.since(name, stream) {
-		if d.suspects(name, stream) {
+		if d.mayHaveHidden(name, stream) {
 			d.overdue[name] = struct{}{}
 		}
 		return false // it exists, or may
@@ -58,7 +58,7 @@ func (s *silence) missing(name string, stream uint64, mute bool) (absent bool) {
 		return true
 	}
 	if !mute {
-		s.vouched(name)
+		s.unmute(name)
 	} else if _, was := s.mute[name]; was {
 		s.mute[name] = stream
 	}
@@ -72,29 +72,29 @@ func (s *silence) hears(u *cache.Update) {
 		delete(s.mute, r.Name)
 	}
 	for _, name := range u.Removed {
-		s.vouched(name)
+		s.unmute(name)
 	}
 	for _, e := range u.Errors {
 		if cache.Resolves(e.Status) {
-			s.vouched(e.Name)
+			s.unmute(e.Name)
 		}
 	}
 	for _, r := range u.Negative {
 		for name := range names(r) {
-			s.vouched(name)
+			s.unmute(name)
 		}
 	}
 	if u.First || len(u.Set)+len(u.Removed)+len(u.Errors)+len(u.Kept)+len(u.Negative) > 0 {
 		for name, stream := range s.mute {
 			if stream == u.Stream {
-				s.vouched(name)
+				s.unmute(name)
 			}
 		}
 	}
 }
 
-// vouched makes a name Absent for the clients that came with a copy, too, if it was mute.
-func (s *silence) vouched(name string) {
+// unmute makes a name Absent for the clients that came with a copy, too, if it was mute.
+func (s *silence) unmute(name string) {
 	id, ok := s.named.Find(name)
 	if _, mute := s.mute[name]; mute && ok {
 		s.named.x.marks.mark(id, again)
