@@ -4,11 +4,11 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// answers are what names lead to: what the lane of names has answered or, until it has, what the
-// wildcard's set lends to them (WILD-11, WILD-16). IDs are those of the named Table.
+// answers finds what names lead to: what the lane of names has answered or, until it has, what the
+// wildcard's set lends to them (WILD-11, WILD-16). Its IDs are those of the named Table.
 type answers struct{ named, wildcard *cache.Table }
 
-// of is what a name leads to.
+// of returns what a name leads to.
 func (t answers) of(id cache.ID) cache.Answer {
 	a := t.named.Answer(id)
 	if b := t.loan(id); b.State == cache.Present {
@@ -18,7 +18,7 @@ func (t answers) of(id cache.ID) cache.Answer {
 	return a
 }
 
-// state is that of the answer.
+// state returns the State of a name's answer.
 func (t answers) state(id cache.ID) cache.State {
 	if t.lent(id) {
 		return cache.Present
@@ -26,11 +26,11 @@ func (t answers) state(id cache.ID) cache.State {
 	return t.named.Led(id)
 }
 
-// absent: a name is known to lead to nothing.
+// absent reports whether a name is known to lead to nothing.
 func (t answers) absent(id cache.ID) bool { return t.state(id) == cache.Absent }
 
-// borrows: a name's own lane gives no answer that outweighs a wildcard copy. A
-// does-not-exist timer does not: it is silence, not an answer (H-40).
+// borrows reports whether the lane of names has no answer that outweighs a wildcard copy. A
+// does-not-exist timer does not outweigh one: it is silence, not an answer (H-40).
 func (t answers) borrows(id cache.ID) bool {
 	if !t.named.Answered(id) {
 		return true
@@ -38,7 +38,7 @@ func (t answers) borrows(id cache.ID) bool {
 	return t.named.Led(id) == cache.Absent && t.named.Cause(id) == cache.Timer
 }
 
-// lender is the ID in the wildcard's Table of a name that borrows.
+// lender returns the ID that a name has in the wildcard's Table, if the name borrows.
 func (t answers) lender(id cache.ID) (w cache.ID, ok bool) {
 	if !t.borrows(id) {
 		return 0, false
@@ -46,13 +46,13 @@ func (t answers) lender(id cache.ID) (w cache.ID, ok bool) {
 	return t.wildcard.Find(t.named.Name(id))
 }
 
-// lent: what a name leads to is the wildcard's.
+// lent reports whether a name leads to the wildcard's copy.
 func (t answers) lent(id cache.ID) bool {
 	w, ok := t.lender(id)
 	return ok && t.wildcard.Led(w) == cache.Present
 }
 
-// loan is what the wildcard lends to a name, if anything.
+// loan returns the wildcard's answer for a name, if the name borrows.
 func (t answers) loan(id cache.ID) (a cache.Answer) {
 	if w, ok := t.lender(id); ok {
 		a = t.wildcard.Answer(w)
@@ -60,9 +60,10 @@ func (t answers) loan(id cache.ID) (a cache.Answer) {
 	return a
 }
 
-// wasLent: who asked for the name of a resource was given exactly this from the
-// wildcard's copy, and need not be told again (DOWN-DELTA-14); since is when it became that. Those
-// who asked for an alias of it know themselves what they were told.
+// wasLent reports whether the wildcard has lent exactly this resource to its own name, so that
+// clients that asked for the name have it already and need no second copy (DOWN-DELTA-14). It also
+// returns since when. The clients that asked for an alias are not covered: their Subscriptions know
+// what they were sent.
 func (t answers) wasLent(r *cache.Resource) (since cache.Seq, was bool) {
 	id, ok := t.named.Find(r.Name)
 	if !ok {
@@ -72,7 +73,8 @@ func (t answers) wasLent(r *cache.Resource) (since cache.Seq, was bool) {
 	return max(a.Seq, t.named.Vanished(id)), a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0
 }
 
-// differs: a name leads to something else than the wildcard has by that name.
+// differs reports whether a name leads to something else than the member of the wildcard's set that
+// bears the name.
 func (t answers) differs(id cache.ID) bool {
 	a, b := t.of(id), cache.Answer{}
 	if w, ok := t.wildcard.Find(t.named.Name(id)); ok {
@@ -84,7 +86,7 @@ func (t answers) differs(id cache.ID) bool {
 	return a.Resource.Version != b.Resource.Version
 }
 
-// here is a resource in exactly this version, if either lane has it.
+// here returns a resource in exactly this version, if either lane has it.
 func (t answers) here(name, version string) *cache.Resource {
 	for _, of := range []*cache.Table{t.named, t.wildcard} {
 		if id, ok := of.Find(name); ok && of.Own(id) != nil && of.Own(id).Version == version {
@@ -94,7 +96,7 @@ func (t answers) here(name, version string) *cache.Resource {
 	return nil
 }
 
-// limited: a resource has a TTL on one of the lanes.
+// limited reports whether a resource has a TTL on one of the lanes.
 func (t answers) limited(name string) bool {
 	for _, of := range []*cache.Table{t.named, t.wildcard} {
 		if id, ok := of.Find(name); ok && expires(of, id) {
@@ -104,7 +106,7 @@ func (t answers) limited(name string) bool {
 	return false
 }
 
-// expires: the resource of a name has a TTL.
+// expires reports whether the resource that bears a name has a TTL.
 func expires(t *cache.Table, id cache.ID) bool {
 	ends, _, _ := t.Ends(id)
 	return !ends.IsZero()

@@ -1,38 +1,39 @@
 package fanout
 
-// Bounds are sizes at which the memory and the work of a Hub take another turn. What
-// clients and upstream are told does not depend on them, except for Leaving, so that they
-// are no settings; tests make them small, for what is beyond them to be tried too.
+// Bounds are limits on the memory and the work of a Hub. What is sent to clients and upstream does
+// not depend on them, except for Leaving, so they are not in the configuration. Tests make them
+// small, to reach what happens beyond them.
 type Bounds struct {
-	// Tombstones is how many names that are gone may be remembered beside so many
-	// resources before those that no reader waits for are looked for.
+	// Tombstones says how many removed names may be remembered beside that many resources. Beyond
+	// it the Hub looks for names that every reader has been sent.
 	Tombstones func(resources int) int
-	// Marks is how many marks a client may have, beside two for each of its names, before
-	// repetitions among them are dropped.
+	// Marks is how many marks a client may have, beside two for each of its names, before repeated
+	// ones are dropped.
 	Marks int
-	// News bounds what clients that lag behind share: who lags differently shares nothing.
+	// News is how many News of a type are kept for clients to share. A client that needs another
+	// one gets one of its own.
 	News int
-	// Gone bounds the names that are remembered of bodies that are not here any more (UP-9).
+	// Gone bounds how many names are remembered of bodies that are no longer here (UP-9).
 	Gone int
-	// Leaving bounds what is remembered of a type that has left, beside ack_timeout. Beyond it
-	// what left first is forgotten, and sets do not list it: this is the one bound that clients
-	// may see, and ORDER-2 allows it.
+	// Leaving bounds how many leaving resources are remembered, in addition to the limit by
+	// ack_timeout. Beyond it the one that left first is forgotten, and sets no longer list it. This
+	// is the one bound that clients may notice, and ORDER-2 allows it.
 	Leaving int
 }
 
-// DefaultBounds are those of a Hub that is given none.
+// DefaultBounds are in force unless Config.Bounds says otherwise.
 var DefaultBounds = Bounds{
 	Tombstones: func(resources int) int { return 64 + resources/4 },
 	Marks:      16,
 	News:       16,
 	Gone:       100_000,
-	// All Clusters of a large mesh can be replaced at once, and stay. Each is a body that nothing
-	// else keeps: with 2 KiB, which is much for a Cluster, 50,000 of them take 100 MiB for ten
-	// seconds, about what those take that have replaced them.
+	// All Clusters of a large mesh can be replaced at once and then stay. Nothing else keeps their
+	// bodies: at 2 KiB each, which is much for a Cluster, 50,000 of them take 100 MiB for ten
+	// seconds, about as much as the ones that replaced them.
 	Leaving: 50_000,
 }
 
-// bounds are those of the configuration, or the default ones.
+// bounds returns the configured Bounds, or the default ones.
 func (c *Config) bounds() *Bounds {
 	if c.Bounds != nil {
 		return c.Bounds

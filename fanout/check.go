@@ -8,8 +8,8 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Check says what does not hold of a client's interest that has to hold at any time, for tests and
-// for people who look for a fault.
+// Check returns the invariants of a client's interest that do not hold, for tests and for people
+// who look for a fault.
 func (v View) Check() (broken []string) {
 	s, x := v.s, v.x
 	broken = x.check()
@@ -18,18 +18,19 @@ func (v View) Check() (broken []string) {
 	must(len(s.names.told) == len(s.names.ids), "%d names and %d that were told", len(s.names.ids), len(s.names.told))
 	must(slices.IsSorted(s.names.ids) && len(slices.Compact(slices.Clone(s.names.ids))) == len(s.names.ids), "names are not in order: %v", s.names.ids)
 	for i, id := range s.names.ids {
-		// Nothing is told of what is yet to be.
+		// Nothing was sent at a position that is still to come.
 		must(s.names.told[i].At() <= v.Position(), "%q was told at %d, and it is %d", v.Name(id), s.names.told[i].At(), v.Position())
-		// Whoever subscribes to a name is told of its changes, and the name keeps its ID.
+		// A client is marked for the names that it subscribes to, and these names keep their IDs.
 		interested := x.interest.has(s, id)
 		must(interested && x.named.Pinned(v.Name(id)), "%q is subscribed to, and watched: %v, its ID kept: %v", v.Name(id), interested, x.named.Pinned(v.Name(id)))
 	}
-	// The same of the wildcard; who does not subscribe to it reads nothing of its set.
+	// The same holds for the wildcard. A client that does not subscribe to it is no reader of its
+	// set.
 	interested := x.interest.has(s, wildcardID)
 	must(interested == s.wildcard && (s.wildcard || !s.reads), "the wildcard is subscribed to: %v, watched: %v, read: %v", s.wildcard, interested, s.reads)
-	// What a reader has not been told of is not forgotten.
+	// A removal that a reader has not been sent is not forgotten.
 	must(!s.reads || s.passed <= v.Position() && s.passed >= x.readers.pruned, "removals are told up to %d, forgotten up to %d, and it is %d", s.passed, x.readers.pruned, v.Position())
-	// A sum is that of what bears the names.
+	// The digest is that of the resources that bear the names.
 	if s.summed {
 		var sum cache.Digest
 		for _, id := range s.names.ids {
@@ -39,44 +40,47 @@ func (v View) Check() (broken []string) {
 		}
 		must(sum == s.sum, "the digest of the names is %v, and should be %v", s.sum, sum)
 	}
-	// What is handed over has a body, under its own name.
+	// A parcel has a body, under its own name.
 	for name, p := range s.parcels {
 		must(p.Resource != nil && p.Name == name && !p.Husk(), "%q is to be handed over, and there is no body", name)
 	}
 	return broken
 }
 
-// check says what does not hold of a type, whoever its clients are.
+// check returns the invariants of a type that do not hold, whoever its clients are.
 func (x *index) check() (broken []string) {
 	must := func(holds bool, format string, a ...any) { note(&broken, holds, format, a...) }
 	names := 0
 	for id, subs := range x.interest.named() {
 		names++
-		// Subscriptions are in the order in which they came, each once; none of them is to a name without an ID.
+		// Subscriptions are in the order in which they were opened, each once, and only to names
+		// that have an ID.
 		must(slices.IsSortedFunc(subs, func(a, b *Subscription) int { return cmp.Compare(a.number, b.number) }), "subscriptions to %q are not in order", x.named.Name(id))
 		must(x.named.Pinned(x.named.Name(id)), "%q is subscribed to, and its ID not kept", x.named.Name(id))
 	}
 	must(names == x.interest.names, "%d names are subscribed to, and %d counted", names, x.interest.names)
-	// A count is one of open subscriptions.
+	// Only open subscriptions are counted.
 	i := &x.interest
 	must(max(i.withheld, i.summed) <= i.subscriptions, "%d subscriptions, of which %d have something withheld and %d a digest", i.subscriptions, i.withheld, i.summed)
-	// What lingers is wanted by nobody.
+	// Nobody subscribes to a name that lingers.
 	for id := range x.linger.all() {
 		must(!i.wants(id), "the name %d lingers, and is subscribed to", id)
 	}
-	// A set that nobody wants is empty, and not complete; one that somebody wants is not given up.
+	// A set that nobody wants is empty and not complete; a set that somebody wants has not been
+	// given up.
 	w := &x.wildcard
 	must(w.held || !w.synced && w.Len() == 0 && !i.wants(wildcardID), "a wildcard that was given up has %d members, and is complete: %v", w.Len(), w.synced)
 	return slices.Concat(broken, x.named.check(), w.check())
 }
 
-// check says what does not hold of a lane.
+// check returns the invariants of a lane that do not hold.
 func (l *lane) check() (broken []string) {
 	for id := range l.dirty.all() {
-		// A name that upstream is to look at keeps its ID.
+		// A name in dirty keeps its ID.
 		note(&broken, id == wildcardID || l.Pinned(l.Name(id)), "the name %d is to be looked at, and its ID not kept", id)
 	}
-	// What was loaded from disk is confirmed once all was said and nothing is in doubt.
+	// Restored resources are confirmed as soon as upstream has said everything and nothing is in
+	// doubt.
 	note(&broken, !l.said || l.doubts.any(), "all was said, nothing is in doubt, and nothing was concluded")
 	return broken
 }

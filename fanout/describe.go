@@ -11,29 +11,29 @@ import (
 // TypeSummary sums up one type of a group, for metrics.
 type TypeSummary struct {
 	Type cache.TypeURL
-	// Resources are distinct names; a resource that came on both lanes counts
-	// once. Bytes are those of both lanes, because both are kept.
+	// Resources counts distinct names: a resource that came on both lanes counts
+	// once. Bytes counts both lanes, because both copies are kept.
 	Resources, Bytes int
-	// Wildcards are the clients with the wildcard; Named the pairs of a client
+	// Wildcards is the number of clients with the wildcard, and Named that of the pairs of a client
 	// and a name it subscribes to.
 	Wildcards, Named int
-	// Gone are names of which somebody is still to be told that they are gone, or was
-	// not long ago (H-42).
+	// Gone counts the removed names that are remembered: a reader has not been sent the removal, or
+	// it happened recently (H-42).
 	Gone int
-	// Held are removals that are held back (H-22).
+	// Held counts the removals that the guard holds back (H-22).
 	Held int
-	// Absent are the names that somebody wants and that do not exist, by why that is known.
+	// Absent counts the subscribed names that do not exist, by how the relay knows.
 	Absent map[cache.Cause]int
-	// Doubtful are the names of which something came that cannot be used, or of which only a
-	// silence says that they do not exist that nothing vouches for; Withheld are the clients
-	// that are not told something because of that, or because it is from disk (verdict.go).
+	// Doubtful counts the names in doubt: upstream sent something that cannot be used, or only a
+	// silence that proves little says that they do not exist. Withheld counts the clients from
+	// which something is withheld because it is in doubt or restored (verdict.go).
 	Doubtful, Withheld int
-	// Warm: something of it was loaded from disk, and upstream has not spoken yet.
+	// Warm reports whether some of the type is restored, and not confirmed by upstream yet.
 	Warm bool
 }
 
-// Summarize sums up the types of the group, in order of their URLs. Its cost
-// grows with the names, not with the clients that want them.
+// Summarize returns a summary of each type of the group, in order of their URLs. Its cost grows
+// with the names, not with the clients that want them.
 func (h *Hub) Summarize() []TypeSummary {
 	var sums []TypeSummary
 	for x := range h.types.locked() {
@@ -74,7 +74,7 @@ func summarize(x *index) TypeSummary {
 	return t
 }
 
-// Place is where a Description stands in the order of Describe.
+// Place is the position of a Description in the order of Describe.
 type Place struct {
 	Name     string
 	Wildcard bool
@@ -90,34 +90,33 @@ func (p Place) compare(q Place) int {
 	return 1
 }
 
-// Description is what is known of one name on one lane, without its body.
+// Description is what the relay knows of one name on one lane, without the body.
 type Description struct {
 	Place
 	State cache.State
 	Cause cache.Cause
-	// Resource is the one the name leads to, if any; for a name asked for by
-	// alias, and for one served from the wildcard's copy, another lane's or
-	// another name's.
+	// Resource is the resource that the name leads to, if any. It is on another lane or has another
+	// name if the name is an alias or leads to the wildcard's copy.
 	Resource *cache.Resource
-	// Upstream is the upstream's own version of it, as far as this lane has it.
+	// Upstream is the control plane's own version of the resource, if this lane has one.
 	Upstream string
-	// Clients want it; for the wildcard lane, they have the wildcard.
+	// Clients is the number of clients that subscribe to the name or, on the wildcard's lane, to
+	// the wildcard.
 	Clients int
-	// Lingering: nobody wants it just now, but it is still subscribed.
+	// Lingering: no client subscribes to the name, but the relay still does.
 	Lingering bool
-	// Doubt: whoever came with a copy keeps it, because what upstream said last of the name
-	// cannot be used (ERR-10), or its silence is no answer (MISS-4).
+	// Doubt: a client that came with a copy keeps it, because what upstream sent last cannot be
+	// used (ERR-10), or because its silence is no answer (MISS-4).
 	Doubt bool
-	// Error lies over the name (ERR-8).
+	// Error is upstream's error for the name (ERR-8).
 	Error string
-	// Held: upstream has taken it away; it is kept until then (H-22). Zero: it has
-	// not.
+	// Held is until when upstream's removal of the name is held back (H-22); zero if it is not.
 	Held time.Time
-	// Ends is when its TTL runs out on this lane; zero: never.
+	// Ends is when the TTL runs out on this lane; zero if there is none.
 	Ends time.Time
 }
 
-// Types are those that the group knows of, in order of their URLs.
+// Types returns the types that the group knows of, in order of their URLs.
 func (h *Hub) Types() []cache.TypeURL {
 	var urls []cache.TypeURL
 	for _, x := range h.types.all() {
@@ -127,7 +126,7 @@ func (h *Hub) Types() []cache.TypeURL {
 	return urls
 }
 
-// places are those that Describe has something to say about.
+// places returns the Places after one that Describe has something to say about.
 func places(x *index, after Place) (places []Place) {
 	add := func(p Place) {
 		if p.compare(after) > 0 {
@@ -146,8 +145,8 @@ func places(x *index, after Place) (places []Place) {
 }
 
 func describe(x *index, places []Place) []Description {
-	// A name that went since the places were listed is Unknown now; it stays in the
-	// page, which would not know where to go on without its last place.
+	// A name that has gone since the places were listed is Unknown now. It stays in the page, since
+	// the next page starts after the last Place of this one.
 	descriptions := make([]Description, len(places))
 	for i, p := range places {
 		d, l := &descriptions[i], x.lane(Lane{x.url, p.Wildcard})

@@ -7,9 +7,10 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Who wants what, and what lingers.
+// Which names and wildcards the group needs from upstream.
 
-// desired: somebody wants it, or it lingers, or is kept.
+// desired reports whether a name or the wildcard is needed: a client subscribes to it, it lingers,
+// or the Hub gives nothing up any more.
 func (x *index) desired(id cache.ID) bool {
 	if x.hub.kept.Load() {
 		return id == wildcardID && x.wildcard.held || id != wildcardID && x.named.Pinned(x.named.Name(id))
@@ -17,18 +18,18 @@ func (x *index) desired(id cache.ID) bool {
 	return x.linger.has(id) || x.interest.wants(id)
 }
 
-// desiredName is desired, of a name.
+// desiredName is desired by name.
 func (x *index) desiredName(name string) bool {
 	id, ok := x.named.Find(name)
 	return ok && x.desired(id)
 }
 
-// covers: upstream is subscribed to the resource by its name or one of its aliases
-// (NAME-3), or is about to be. A name counts until Changes gives it up, whether or
-// not somebody still wants it: what comes until then may be wanted again.
+// covers reports whether upstream is subscribed to the resource by its name or one of its aliases
+// (NAME-3), or is about to be. A name counts until Changes gives it up, even if nobody wants it: a
+// client may want it again before that.
 func (x *index) covers(r *cache.Resource) bool { return goesBy(r, x.named.Pinned) }
 
-// solicited: upstream has been asked for it by one of them.
+// solicited reports whether the relay has asked upstream for one of the resource's names.
 func (x *index) solicited(r *cache.Resource) bool {
 	return goesBy(r, func(name string) bool {
 		id, ok := x.named.Find(name)
@@ -36,7 +37,7 @@ func (x *index) solicited(r *cache.Resource) bool {
 	})
 }
 
-// goesBy: one of the names of a resource is such a name.
+// goesBy reports whether such is true of the name or an alias of a resource.
 func goesBy(r *cache.Resource, such func(name string) bool) bool {
 	for name := range names(r) {
 		if such(name) {
@@ -46,7 +47,8 @@ func goesBy(r *cache.Resource, such func(name string) bool) bool {
 	return false
 }
 
-// want adds a subscription to the next of many names.
+// want adds a subscription to a name. The Run speeds up the search when many names follow one
+// another.
 func (x *index) want(s *Subscription, name string, r *cache.Run) cache.ID {
 	id := x.named.InternNext(r, name)
 	if x.interest.add(s, id) {
@@ -75,10 +77,11 @@ func (x *index) unwantWildcard(s *Subscription, now time.Time) {
 	x.readers.prune()
 }
 
-// unwant takes a subscription to a name, or to the wildcard, away. When the last one ends, what
-// upstream was not asked for yet need not linger (UP-6), unless it cannot be asked: whoever wanted
-// it may be back before it can. Nor does what it is known not to have: there is nothing to keep
-// current (UP-7).
+// unwant removes a subscription to a name or to the wildcard. When the last one ends, the name
+// lingers, unless upstream may be refusing the type (H-41), or it is known not to exist, so that
+// there is nothing to keep current (UP-7), or upstream was never asked for it (UP-6). A name that
+// could not be asked for in an outage lingers all the same, since its client may be back before
+// upstream is.
 func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) {
 	if !x.interest.remove(s, id) {
 		return
@@ -87,10 +90,10 @@ func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) {
 	if !x.suspect && !gone && (x.asked(id) || x.holds(id) || x.laneOf(id).unavailable != nil) && linger > 0 {
 		x.linger.keep(id, now.Add(linger))
 	}
-	x.changed(id) // upstream has to know, if only when to look again
+	x.changed(id) // upstream has to look at it, if only to learn when to look again
 }
 
-// asked: upstream has been asked for it.
+// asked reports whether upstream has been asked for a name or the wildcard.
 func (x *index) asked(id cache.ID) bool {
 	if id == wildcardID {
 		return x.wildcard.asked
@@ -98,10 +101,10 @@ func (x *index) asked(id cache.ID) bool {
 	return x.named.Asked(id)
 }
 
-// laneOf is the one on which a name, or the wildcard, is asked for.
+// laneOf returns the lane on which a name, or the wildcard, is asked for.
 func (x *index) laneOf(id cache.ID) *lane { return x.lane(Lane{x.url, id == wildcardID}) }
 
-// holds: something is known of it.
+// holds reports whether upstream has answered a name, or has sent something of the wildcard's set.
 func (x *index) holds(id cache.ID) bool {
 	if id == wildcardID {
 		return x.wildcard.synced || x.wildcard.Len() > 0

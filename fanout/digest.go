@@ -2,12 +2,13 @@ package fanout
 
 import "github.com/xds-relay/xds-relay/cache"
 
-// The digest of what a client's names lead to is the version of all that a SotW client sees
-// (RECON-14). It is summed up once, and kept up to date as resources come and go: a client with
-// very many names gets very many changes.
+// The digest of the resources that a client's names lead to is the version that a SotW client sees
+// (RECON-14). It is computed once and then updated with each change, since a client with very many
+// names gets very many changes.
 
-// Digest is that of all that the client's interest leads to. ok is false if that has to be
-// listed, since names may lead to the same resource, or to one of the wildcard's set.
+// Digest returns the digest of everything that the client's interest leads to. ok is false if the
+// caller has to list the resources instead, because two names may lead to the same one or to a
+// member of the wildcard's set.
 func (v View) Digest() (digest string, ok bool) {
 	switch {
 	case len(v.s.names.ids) == 0:
@@ -27,7 +28,7 @@ func (v View) Digest() (digest string, ok bool) {
 	return v.s.sum.String(), true
 }
 
-// unsum forgets the digest: the names are others.
+// unsum forgets the digest, because the names have changed.
 func (s *Subscription) unsum() {
 	if s.summed {
 		s.summed = false
@@ -35,7 +36,7 @@ func (s *Subscription) unsum() {
 	}
 }
 
-// sums takes in that a name bears another resource, or none.
+// sums updates the digests of a name's subscribers when another resource, or none, bears the name.
 func (i *interest) sums(id cache.ID, before, now *cache.Resource) {
 	if i.summed == 0 {
 		return

@@ -7,31 +7,31 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// What a Hub holds can be saved, and loaded by the relay that comes after it
-// (RECON-19). To that relay it is as if all clients had just left: the names linger,
-// are asked for upstream with their versions, and are served to whoever comes back.
+// What a Hub holds can be saved, and loaded by the next relay process
+// (RECON-19). To that process it is as if all clients had just left: the names linger,
+// are asked for upstream with their versions, and are served to clients that come back.
 
-// Disk is a Hub for those who save and load what it holds.
+// Disk is the part of a Hub that saves and loads what it holds.
 type Disk struct{ hub *Hub }
 
-// Disk is the Hub for those who save and load what it holds.
+// Disk returns the part of the Hub that saves and loads what it holds.
 func (h *Hub) Disk() Disk { return Disk{h} }
 
-// Keep has everything stay that was wanted when it was called, or is from then on,
-// whoever leaves and however long ago, so that it can be saved.
+// Keep makes the Hub give nothing up any more. Everything that is wanted when it is called, or
+// later, stays until it can be saved, even if its clients leave.
 func (d Disk) Keep() { d.hub.kept.Store(true) }
 
-// Saved is what a Hub holds on one lane; of a wildcard, the complete set.
+// Saved is what a Hub holds on one lane. For a wildcard it is a complete set.
 type Saved struct {
 	Lane Lane
-	// Origin is whose versions they are (RECON-8).
+	// Origin is the origin that gave the resources their versions (RECON-8).
 	Origin cache.Origin
-	// Names are those subscribed to that lead to something; not for a wildcard.
+	// Names are the subscribed names that lead to something; nil for a wildcard.
 	Names     []string
 	Resources []cache.Held
 }
 
-// Save is what the Hub holds of the types that skip does not name.
+// Save returns what the Hub holds, without the types for which skip is true.
 func (d Disk) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
 	for x := range d.hub.types.locked() {
 		if skip(x.url) {
@@ -61,7 +61,7 @@ func saveNamed(x *index) Saved {
 	return s
 }
 
-// saved leaves out what is not to be kept (VALID-5).
+// saved leaves out the resources that must not be cached (VALID-5).
 func saved(t *cache.Table) (origin cache.Origin, resources []cache.Held) {
 	origin, all := t.Settled()
 	resources = make([]cache.Held, 0, t.Len())
@@ -73,8 +73,7 @@ func saved(t *cache.Table) (origin cache.Origin, resources []cache.Held) {
 	return origin, resources
 }
 
-// Load takes in what another Hub has saved. It is called before anybody uses the
-// Hub.
+// Load takes in what another Hub has saved. It must be called before the Hub is used.
 func (d Disk) Load(lanes []Saved, now time.Time) {
 	for _, s := range lanes {
 		x := d.hub.types.of(d.hub, s.Lane.Type)
@@ -94,7 +93,7 @@ func load(x *index, s Saved, now time.Time) {
 		x.restored.add(names)
 	}
 	if need := x.linger.len + len(names); need > x.linger.most {
-		x.linger.most = need // all of it was wanted, and is about to be again
+		x.linger.most = need // all of it was subscribed to, and probably will be again
 	}
 	for _, name := range names {
 		id := wildcardID
@@ -105,7 +104,7 @@ func load(x *index, s Saved, now time.Time) {
 		x.changed(id)
 	}
 	loadAll(x, s, false, now)
-	x.lane(s.Lane).Begin(s.Origin) // what follows is of the origin's last generation
+	x.lane(s.Lane).Begin(s.Origin) // the rest is of the origin's last generation
 	x.lane(s.Lane).Heard()
 	loadAll(x, s, true, now)
 }
@@ -123,7 +122,7 @@ func loadAll(x *index, s Saved, confirmed bool, now time.Time) {
 	}
 }
 
-// Stale reports whether there is anything of that kind on any lane.
+// Stale reports whether any lane has restored resources that upstream has not confirmed.
 func (d Disk) Stale() bool {
 	for x := range d.hub.types.locked() {
 		if x.restored.any() {
@@ -133,14 +132,14 @@ func (d Disk) Stale() bool {
 	return false
 }
 
-// Progress tells whether there is anything new to save.
+// Progress shows whether there is something new to save: it differs from the last one.
 type Progress struct {
 	Position  cache.Seq // the group's latest change
-	Complete  int       // wildcards
-	Forgotten uint64    // names that nobody wants any more, so far
+	Complete  int       // number of complete wildcard sets
+	Forgotten uint64    // number of names and wildcards given up so far
 }
 
-// Progress is how far the Hub has come.
+// Progress returns the Hub's current Progress.
 func (d Disk) Progress() Progress {
 	p := Progress{Position: cache.Seq(d.hub.seq.Load()), Forgotten: d.hub.forgotten.Load()}
 	for x := range d.hub.types.locked() {

@@ -7,30 +7,30 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// What upstream said and cannot be used says at least that a name exists: whoever brought a
-// copy of it keeps that until upstream has said something that can be used (ERR-10). And a
-// stream that has carried nothing of a type proves little by its silence about one name of it
-// (MISS-4). Both facts stand here, beside the names, and outlive the stream.
+// A resource that arrives with a fault cannot be used, but it shows that its name exists. A client
+// that came with a copy keeps it until upstream sends something usable (ERR-10). Likewise, a
+// stream that has carried nothing of a type proves little by its silence about one name
+// (MISS-4). Both facts are kept here, beside the names, and outlive the stream.
 
-// doubts are the faults that one lane has met.
+// doubts are the faults that arrived on one lane.
 type doubts struct {
-	// faulty are the names whose last word was a fault, with the stream on which it came.
+	// faulty are the names that last arrived with a fault, with the stream on which they did.
 	faulty map[string]uint64
-	// hidden is the last stream on which a fault hid its name, so that it may concern any;
-	// zero: there is none.
+	// hidden is the last stream on which a fault made the name itself unreadable, so that it may
+	// concern any name; zero if there was none.
 	hidden uint64
-	// absent are the names that upstream has said since then not to exist.
+	// absent are the names that upstream has since said do not exist.
 	absent map[string]struct{}
-	// suspected are the names without an answer that had been asked for by then, by the stream:
-	// it may have been theirs. overdue are those whose timers have run out in vain because of
-	// that.
-	suspected map[string]uint64
-	overdue   map[string]struct{}
+	// mayBeHidden are the names that the unreadable answer may have been for: those that had been
+	// asked for by then and had no answer. The value is the stream. overdue are those of them whose
+	// timers have since run out, without effect because of the fault.
+	mayBeHidden map[string]uint64
+	overdue     map[string]struct{}
 }
 
 func (d *doubts) any() bool { return d.hidden != 0 || len(d.faulty) > 0 }
 
-// beside: something may exist that is not in a set.
+// beside reports whether a resource may exist that is not in the Table.
 func (d *doubts) beside(t *cache.Table) bool {
 	for name := range d.faulty {
 		if !t.Has(name) {
@@ -40,38 +40,39 @@ func (d *doubts) beside(t *cache.Table) bool {
 	return d.hidden != 0
 }
 
-// concern: a name may exist, though there is no copy of it.
+// concern reports whether a name may exist although there is no copy of it.
 func (d *doubts) concern(name string) bool {
 	_, faulty := d.faulty[name]
 	_, absent := d.absent[name]
 	return faulty || d.hidden != 0 && !absent
 }
 
-// since: a fault that concerns a name came on a stream, whose silence therefore says
-// nothing of it.
+// since reports whether a fault that concerns a name came on this stream, so that the stream's
+// silence about the name proves nothing.
 func (d *doubts) since(name string, stream uint64) bool {
 	on, faulty := d.faulty[name]
-	return faulty && on == stream || d.suspects(name, stream)
+	return faulty && on == stream || d.mayHaveHidden(name, stream)
 }
 
-// suspects: it was one that hid its name.
-func (d *doubts) suspects(name string, stream uint64) bool {
-	on, suspected := d.suspected[name]
-	return suspected && on == stream
+// mayHaveHidden reports whether this stream sent an unreadable answer that may have been for the name.
+func (d *doubts) mayHaveHidden(name string, stream uint64) bool {
+	on, mayBeHidden := d.mayBeHidden[name]
+	return mayBeHidden && on == stream
 }
 
-// hears takes in what an Update says of faults. ended: there is less doubt than before.
+// hears notes the faults of an Update, and drops the doubts that it settles. ended reports whether
+// any were dropped.
 func (d *doubts) hears(u *cache.Update) (ended bool) {
 	sound := u.Stream != 0 && !u.Hidden && len(u.Faulty) == 0
 	before, hidden := len(d.faulty), d.hidden
 	if d.any() {
-		d.answers(u)
-		if sound && u.Full { // this is all there is
+		d.resolve(u)
+		if sound && u.Full { // the response lists everything
 			u.Missing = slices.AppendSeq(u.Missing, maps.Keys(d.overdue))
 			*d = doubts{}
 		}
 		if sound && u.Synced {
-			d.complete(u.Stream)
+			d.noteWhole(u.Stream)
 		}
 	}
 	ended = len(d.faulty) < before || hidden != 0 && d.hidden == 0
@@ -84,13 +85,13 @@ func (d *doubts) hears(u *cache.Update) (ended bool) {
 	if u.Hidden {
 		d.hidden, d.absent = u.Stream, nil
 	} else if d.hidden != 0 {
-		d.denies(u)
+		d.noteAbsent(u)
 	}
 	return ended
 }
 
-// answers drops the names of which something is said that can be used.
-func (d *doubts) answers(u *cache.Update) {
+// resolve drops the names for which an Update has something usable.
+func (d *doubts) resolve(u *cache.Update) {
 	if len(d.faulty) == 0 {
 		return
 	}
@@ -114,8 +115,8 @@ func (d *doubts) answers(u *cache.Update) {
 	}
 }
 
-// denies notes what is said not to exist.
-func (d *doubts) denies(u *cache.Update) {
+// noteAbsent notes the names that an Update says do not exist.
+func (d *doubts) noteAbsent(u *cache.Update) {
 	if d.absent == nil {
 		d.absent = make(map[string]struct{})
 	}
@@ -127,9 +128,8 @@ func (d *doubts) denies(u *cache.Update) {
 	}
 }
 
-// complete: a stream has shown a whole set. If it was sound, what was faulty on those before
-// it is not in doubt any more.
-func (d *doubts) complete(stream uint64) {
+// noteWhole drops all doubts when a stream has sent a whole set, unless a fault came on that stream.
+func (d *doubts) noteWhole(stream uint64) {
 	if d.hidden == stream {
 		return
 	}
@@ -141,17 +141,17 @@ func (d *doubts) complete(stream uint64) {
 	*d = doubts{}
 }
 
-// timesOut: all names were asked for again on a stream that has hidden none, and there was time to
-// answer. What was in doubt before that is so no more, the names that nobody asks for included.
-func (d *doubts) timesOut(stream uint64) (ended bool) {
+// timeOut drops the doubts of earlier streams. A stream without a hidden fault has been asked for
+// all names and has had time to answer. Names that nobody asks for any more are dropped, too.
+func (d *doubts) timeOut(stream uint64) (ended bool) {
 	before := len(d.faulty)
 	maps.DeleteFunc(d.faulty, func(_ string, on uint64) bool { return on != stream })
 	ended = d.hidden != 0 || len(d.faulty) < before
-	d.hidden, d.absent, d.suspected, d.overdue = 0, nil, nil, nil
+	d.hidden, d.absent, d.mayBeHidden, d.overdue = 0, nil, nil, nil
 	return ended
 }
 
-// doubted: a name without a copy may exist all the same.
+// doubted reports whether a name without a copy may exist all the same.
 func (n *namedLane) doubted(id cache.ID, a cache.Answer) bool {
 	name := n.Name(id)
 	if _, mute := n.silence.mute[name]; mute && a.State == cache.Absent {
@@ -163,14 +163,14 @@ func (n *namedLane) doubted(id cache.ID, a cache.Answer) bool {
 	return a.State == cache.Unknown && n.doubts.hidden != 0
 }
 
-// hears takes in what an Update says of what is in doubt, or was loaded from disk, before it is applied.
+// hears notes what an Update says about names that are in doubt or restored, before it is applied.
 func (n *namedLane) hears(u *cache.Update) (look bool) {
 	d := &n.doubts
 	if len(u.Missing)+len(u.Unanswered) > 0 && d.hidden != u.Stream {
-		look = d.timesOut(u.Stream)
+		look = d.timeOut(u.Stream)
 	}
 	if u.Hidden {
-		n.suspectAll(u.Stream)
+		n.noteMayBeHidden(u.Stream)
 	}
 	if len(n.silence.mute) > 0 {
 		n.silence.hears(u)
@@ -179,25 +179,25 @@ func (n *namedLane) hears(u *cache.Update) (look bool) {
 	return look
 }
 
-// suspectAll notes that an answer which nobody could read may have been that of any name that
-// has none, or only one that is not confirmed. What is asked for later it cannot have answered.
-func (n *namedLane) suspectAll(stream uint64) {
+// noteMayBeHidden notes the names that an unreadable answer may have been for: those that were asked for
+// by then and whose answer is missing or not confirmed.
+func (n *namedLane) noteMayBeHidden(stream uint64) {
 	d := &n.doubts
-	d.suspected, d.overdue = make(map[string]uint64), make(map[string]struct{})
+	d.mayBeHidden, d.overdue = make(map[string]uint64), make(map[string]struct{})
 	for id := range cache.ID(n.Cap()) {
 		if n.Asked(id) && (n.unsettled(id) || n.x.restored.leads(id)) {
-			d.suspected[n.Name(id)] = stream
+			d.mayBeHidden[n.Name(id)] = stream
 		}
 	}
 }
 
-// unsettled: a name has no answer, or one that is not confirmed.
+// unsettled reports whether a name's answer is missing or not confirmed.
 func (n *namedLane) unsettled(id cache.ID) bool {
 	return !n.Answered(id) || len(n.UnconfirmedAnswers(n.Name(id))) > 0
 }
 
-// awaitsDoubtful: somebody wants a name that has no answer because of a fault, or only one that
-// would have gone by now.
+// awaitsDoubtful reports whether a client waits for a name that has no answer because of a fault,
+// or only one that would have been swept by now.
 func (n *namedLane) awaitsDoubtful() bool {
 	for id := range n.x.interest.named() {
 		if !n.unsettled(id) {
@@ -211,11 +211,11 @@ func (n *namedLane) awaitsDoubtful() bool {
 	return false
 }
 
-// overdue are the resources that a name leads to and that upstream has not spoken of for too
-// long (RECON-12). What a fault on the same stream may have been about stays.
+// overdue returns the resources that a name leads to and that upstream has not announced for too
+// long (RECON-12). A resource stays if a fault on the same stream may have concerned it.
 func (n *namedLane) overdue(name string, stream uint64) (names []string) {
 	d := &n.doubts
-	if d.suspects(name, stream) {
+	if d.mayHaveHidden(name, stream) {
 		d.overdue[name] = struct{}{}
 		return nil
 	}

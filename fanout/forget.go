@@ -2,18 +2,18 @@ package fanout
 
 import "github.com/xds-relay/xds-relay/cache"
 
-// What is known of names that nobody wants any more is given up.
+// Names that nobody wants any more are forgotten here.
 
-// forget drops what is known of a name that nobody wants (UP-8, H-18). remains says of
-// which resources upstream keeps up to date all the same.
+// forget drops what is known of a name that nobody wants (UP-8, H-18). remains reports which
+// resources upstream keeps up to date all the same.
 func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	n.x.hub.forgotten.Add(1)
 	delete(n.guard.held, name)
-	n.x.loans.passOn(name)
+	n.x.loans.leaveToAliases(name)
 	delete(n.doubts.faulty, name)
 	n.silence.forget(name)
 	delete(n.doubts.overdue, name)
-	delete(n.doubts.suspected, name)
+	delete(n.doubts.mayBeHidden, name)
 	var led []*cache.Resource
 	if id, ok := n.Find(name); ok {
 		delete(n.x.bodies.again, id)
@@ -31,20 +31,20 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	n.conclude()
 }
 
-// forgetOthers drops what was given up since Changes looked: the stream that begins
-// does not ask for it, and nothing keeps it up to date (UP-8, RECON-7).
+// forgetOthers forgets the names that nobody wants and that Changes has not given up yet: the
+// stream that begins does not ask for them, so nothing keeps them up to date (UP-8, RECON-7).
 func (n *namedLane) forgetOthers() {
 	remains := n.x.remains()
 	for id := range cache.ID(n.Cap()) {
-		name := n.Name(id) // "" of those that stand for none, too
+		name := n.Name(id) // "" if the ID stands for no name
 		if of, ok := n.Find(name); ok && of == id && n.Pinned(name) && !n.x.desired(id) {
 			n.forget(name, remains)
 		}
 	}
 }
 
-// remains: upstream keeps a resource up to date although names that nobody wants are given up,
-// because it was asked for another, or is in the same request. Each resource is looked at once,
+// remains returns a function that reports whether upstream keeps a resource up to date although
+// some of its names are given up: another of its names is wanted. It judges each resource once,
 // however many of its names go.
 func (x *index) remains() func(*cache.Resource) bool {
 	judged := make(map[*cache.Resource]bool)
@@ -58,14 +58,15 @@ func (x *index) remains() func(*cache.Resource) bool {
 	}
 }
 
-// bodies are the resources that a name leads to, if what becomes of them matters.
+// bodies returns the confirmed resources that a name leads to, if shown has a stream for which they
+// may have to be remembered.
 func (n *namedLane) bodies(id cache.ID) (bodies []cache.Received) {
 	if n.x.shown.stream == 0 {
 		return nil
 	}
 	for _, r := range n.Answer(id).Resources() {
 		if !n.Confirmed(r.Name) {
-			continue // this stream knows nothing of it
+			continue // this stream has not announced it
 		}
 		own, _ := n.Find(r.Name)
 		b := cache.Received{Resource: r, Upstream: n.Upstream(own)}

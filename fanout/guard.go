@@ -6,28 +6,28 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// The mass-removal guard (H-22): a control plane that comes back with empty caches
-// would wipe a fleet through its relay. What would remove much of a type right after
-// a (re)connect is therefore held back for a while: the resources stay, for newcomers
-// too. It is let go when the control plane says it again on another stream, when an
-// operator says so, or when the time is up; and forgotten when the control plane
-// turns out to have the resources after all.
+// The mass-removal guard (H-22). A control plane that comes back with empty caches
+// would remove everything from the clients. An update that removes much of a type right after
+// a (re)connect is therefore held back for a while: the resources stay, for new clients,
+// too. The removals are carried out when the control plane repeats them on another stream, when an
+// operator says so, or when the time is up. They are forgotten when the control plane
+// sends the resources after all.
 
-// Guard says what is much, and for how long it is held back.
+// Guard configures how many removals are held back, and for how long.
 type Guard struct {
-	// Fraction of a lane's resources, and how many at least; a Fraction of 0 is off.
+	// More than Fraction of a lane's resources and at least Min are held back. 0 turns the guard off.
 	Fraction float64
 	Min      int
-	// Within is how long after its opening a stream is doubted; Hold how long what
-	// it says is held back.
+	// Within is how long after its opening a stream is doubted, and Hold how long its removals are
+	// held back.
 	Within, Hold time.Duration
 }
 
-// afterSwitch is the guard of a control plane that was put to use although nothing was
-// missing, where no other is configured (UP-14).
+// afterSwitch is the least strict guard after a switch to another control plane when nothing was
+// missing; it holds even if the configured guard is off (UP-14).
 var afterSwitch = Guard{Fraction: 0.5, Min: 20, Within: time.Minute, Hold: 5 * time.Minute}
 
-// stricter holds back what either of two guards does.
+// stricter returns a guard that holds back what either of two guards does.
 func (c Guard) stricter(o Guard) Guard {
 	if c.Fraction == 0 {
 		return o
@@ -35,29 +35,29 @@ func (c Guard) stricter(o Guard) Guard {
 	return Guard{min(c.Fraction, o.Fraction), min(c.Min, o.Min), max(c.Within, o.Within), max(c.Hold, o.Hold)}
 }
 
-// guard is that of one lane.
+// guard holds back the removals of one lane.
 type guard struct {
-	// The stream that speaks on the lane, how many resources there were when it
-	// began, and how many of them it has taken away, or would have.
+	// stream is the one that the lane is on. total is how many resources there were when it began,
+	// and taken how many of them it has removed, held-back removals included.
 	stream       uint64
 	total, taken int
-	passed       int // of those taken, the ones that were let pass
+	passed       int // how many of taken were not held back
 
 	held map[string]holding
-	next time.Time // when to look at them: no later than the first is due
-	// paused is since when no stream is alive, and the time of what is held back
-	// stands still; zero: one is.
+	next time.Time // when to look at held: not after the first is due
+	// paused is since when no stream is alive, so that the time of held-back removals stands still;
+	// zero while one is.
 	paused time.Time
 }
 
 // holding is a removal that is held back.
 type holding struct {
 	departure
-	stream uint64 // on which it was said
+	stream uint64 // the stream that removed it
 	until  time.Time
 }
 
-// departure is a name that is about to become Absent, and why.
+// departure is the removal of a name, with its cause.
 type departure struct {
 	name  string
 	cause cache.Cause
@@ -71,18 +71,18 @@ func (d *departures) add(names []string, cause cache.Cause) {
 	}
 }
 
-// Held tells of removals that have just been held back, or let go, for the log.
+// Held describes removals that have just been held back or confirmed, for the log.
 type Held struct {
-	// Count of them, of so many resources on the lane.
+	// Count is how many were held back, and Total how many resources are on the lane.
 	Count, Total int
-	// Until they are let go.
+	// Until is when they will be carried out.
 	Until time.Time
-	// Confirmed are removals held back until now that another stream has said again.
+	// Confirmed is how many held-back removals another stream has repeated.
 	Confirmed int
 }
 
-// hears takes in what an Update says of itself, before it is applied: resources is
-// how many there are on the lane.
+// hears notes which stream an Update came on and which resources it shows to exist, before it is
+// applied. resources is how many there are on the lane.
 func (g *guard) hears(u *cache.Update, resources int) {
 	if u.Stream != g.stream {
 		g.stream, g.total, g.taken, g.passed = u.Stream, 0, 0, 0
@@ -91,12 +91,12 @@ func (g *guard) hears(u *cache.Update, resources int) {
 	for _, r := range u.Set {
 		delete(g.held, r.Name)
 	}
-	for _, name := range u.Kept { // heartbeats among them
+	for _, name := range u.Kept { // includes heartbeats
 		delete(g.held, name)
 	}
 }
 
-// pass returns the departures of an Update that may happen now.
+// pass returns the departures of an Update that may happen now, and holds the others back.
 func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all departures) (now departures, held Held) {
 	if u.Wary {
 		c = c.stricter(afterSwitch)
@@ -128,7 +128,7 @@ func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all departures) (
 	}
 	from := u.At
 	if !g.paused.IsZero() {
-		from = g.paused // what is paused goes on from there
+		from = g.paused // the pause is added when it ends
 	}
 	until := from.Add(c.Hold)
 	if len(g.held) == 0 {
@@ -141,9 +141,9 @@ func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all departures) (
 	return now, held
 }
 
-// complete: the stream that speaks has said all there is. What was held back of the
-// words of another, and not said again, is no longer so.
-func (g *guard) complete() {
+// dropUnrepeated forgets the held-back removals that came on other streams: the current one has sent
+// everything, and has not repeated them.
+func (g *guard) dropUnrepeated() {
 	for name, h := range g.held {
 		if h.stream != g.stream {
 			delete(g.held, name)
@@ -151,7 +151,7 @@ func (g *guard) complete() {
 	}
 }
 
-// deadline is when to call expire; zero: nothing is held back.
+// deadline returns when to call expire; zero if nothing is due.
 func (g *guard) deadline() time.Time {
 	if len(g.held) == 0 || !g.paused.IsZero() {
 		return time.Time{}
@@ -159,8 +159,8 @@ func (g *guard) deadline() time.Time {
 	return g.next
 }
 
-// pause lets the time of what is held back stand still, or go on: only time in which a
-// stream is alive counts.
+// pause stops the time of held-back removals, or lets it go on. Only time in which a stream is
+// alive counts.
 func (g *guard) pause(paused bool, now time.Time) {
 	switch {
 	case paused && g.paused.IsZero():
@@ -175,8 +175,8 @@ func (g *guard) pause(paused bool, now time.Time) {
 	}
 }
 
-// expire lets go what has been held back until now. What another stream has not said
-// again since stays.
+// expire returns the removals whose time is up. A removal that came on an earlier stream, and was
+// not repeated since, is forgotten.
 func (g *guard) expire(now time.Time) (due departures) {
 	if at := g.deadline(); at.IsZero() || at.After(now) {
 		return nil
@@ -196,7 +196,7 @@ func (g *guard) expire(now time.Time) (due departures) {
 	return due
 }
 
-// release lets go everything.
+// release returns all held-back removals.
 func (g *guard) release() (all departures) {
 	for _, h := range g.held {
 		all = append(all, h.departure)
@@ -205,13 +205,13 @@ func (g *guard) release() (all departures) {
 	return all
 }
 
-// holds: the removal of a name is held back.
+// holds reports whether the removal of a name is held back.
 func (g *guard) holds(name string) bool {
 	_, ok := g.held[name]
 	return ok
 }
 
-// letGo removes from both lanes what f says of their guards.
+// letGo carries out the removals that f takes from the guards of both lanes, and returns how many.
 func (x *index) letGo(f func(*guard) departures) (count int) {
 	named, members := f(&x.named.guard), f(&x.wildcard.guard)
 	x.named.removeAll(named)
@@ -220,8 +220,8 @@ func (x *index) letGo(f func(*guard) departures) (count int) {
 	return len(named) + len(members)
 }
 
-// Alive says whether a stream to the control plane is alive: while none is, the time
-// of what is held back stands still (H-22).
+// Alive notes whether a stream to the control plane is alive. While none is, the time of held-back
+// removals stands still (H-22).
 func (h *Hub) Alive(alive bool, now time.Time) {
 	for x := range h.types.locked() {
 		x.named.guard.pause(!alive, now)

@@ -11,14 +11,14 @@ import (
 // Wildcard is the name that stands for every resource of a type.
 const Wildcard = "*"
 
-// Lane is one of the two subscriptions that a group can have for a type
-// upstream: by name, or the wildcard. Each fills a Table of its own (WILD-16).
+// Lane is one of the two subscriptions that a group can have for a type upstream: by name, or the
+// wildcard. Each fills a Table of its own (WILD-16).
 type Lane struct {
 	Type     cache.TypeURL
 	Wildcard bool
 }
 
-// Config is what a Hub needs to know of the configuration.
+// Config is the part of the configuration that a Hub needs.
 type Config struct {
 	// Name is what logs and the admin endpoint call the group.
 	Name string
@@ -26,50 +26,51 @@ type Config struct {
 	Key string
 	// Types says which types take an empty first request as a wildcard (WILD-2).
 	Types cache.Types
-	// Linger is how long a name that nobody wants any more stays subscribed
-	// upstream (UP-7, WILD-15).
+	// Linger is how long a name stays subscribed upstream after its last client has given it up
+	// (UP-7, WILD-15).
 	Linger time.Duration
 	// MaxLinger bounds the lingering names of one type.
 	MaxLinger int
-	// Guard holds back what would remove much at once (H-22).
+	// Guard holds back updates that remove much at once (H-22).
 	Guard Guard
-	// Unasked bounds what is kept that nobody has asked for; nil: nothing is (UP-9).
+	// Unasked bounds the resources that are kept although nobody has asked for them (UP-9); nil:
+	// none are kept.
 	Unasked *Unasked
 	// Bounds are for tests; nil: DefaultBounds.
 	Bounds *Bounds
-	// Lock makes the lock of a type; nil: a sync.Mutex. Benchmarks give one that counts what is
+	// Lock makes the lock of a type; nil: a sync.Mutex. Benchmarks use one that counts the work
 	// done under it.
 	Lock func() sync.Locker
 }
 
-// limits are what of a Config can be changed while the Hub is in use.
+// limits are the parts of a Config that can change while the Hub is in use.
 type limits struct {
 	linger    time.Duration
 	maxLinger int
 	guard     Guard
 }
 
-// limits are those of the configuration, of which a name lingers at least.
+// limits returns the configured limits. At least one name may linger.
 func (c *Config) limits() *limits { return &limits{c.Linger, max(c.MaxLinger, 1), c.Guard} }
 
-// Hub is the meeting point of one group: what upstream said, and who wants to
-// know. Its methods may be called from any goroutine.
+// Hub is the meeting point of one group: what upstream has sent, and which clients subscribe to it.
+// Its methods may be called from any goroutine.
 type Hub struct {
 	config Config
 	bounds *Bounds
-	// limits are those in force.
+	// limits are the ones in force.
 	limits atomic.Pointer[limits]
 	// seq counts the changes of the group over all types.
 	seq atomic.Uint64
 	// identifier is the control plane's name of itself (DOWN-DELTA-19).
 	identifier atomic.Pointer[string]
-	// unasked is how many bytes are kept that nobody has asked for.
+	// unasked counts the bytes of resources that are kept although nobody has asked for them.
 	unasked atomic.Int64
-	// forgotten counts what was given up.
+	// forgotten counts the names and wildcards that were given up.
 	forgotten atomic.Uint64
-	// kept: nothing is given up any more.
+	// kept: nothing is given up any more (Disk.Keep).
 	kept atomic.Bool
-	// spares: upstream is not alive, and what leads to something lingers whatever its number.
+	// spares: upstream is not alive, and names that lead to something linger without a bound.
 	spares atomic.Bool
 	// wanted is the mailbox that points upstream.
 	wanted Wanted
@@ -85,13 +86,12 @@ func NewHub(c Config) *Hub {
 	return h
 }
 
-// Reconfigure puts another Linger, MaxLinger and Guard in force. What lingers already does
-// so for as long as it was to, and removals that are held back stay so; but no more names
-// linger than may.
+// Reconfigure puts another Linger, MaxLinger and Guard in force. Names that linger already, and
+// removals that are held back, keep their times. Names beyond a lower MaxLinger are given up.
 func (h *Hub) Reconfigure(c Config) {
 	to := c.limits()
 	if was := h.limits.Swap(to); was.maxLinger == to.maxLinger {
-		return // what was loaded from disk may be more (restored.go)
+		return // most may be higher, after a load from disk
 	}
 	for x := range h.types.locked() {
 		x.linger.most = to.maxLinger
@@ -99,16 +99,16 @@ func (h *Hub) Reconfigure(c Config) {
 	}
 }
 
-// Wanted is the mailbox in which the Hub notes changes of interest for upstream.
+// Wanted returns the mailbox in which the Hub notes changes of interest for upstream.
 func (h *Hub) Wanted() *Wanted { return &h.wanted }
 
-// Name is the group's name, for people.
+// Name returns the group's name, for people.
 func (h *Hub) Name() string { return h.config.Name }
 
-// Key is the group's key in full, for people.
+// Key returns the group's key in full, for people.
 func (h *Hub) Key() string { return h.config.Key }
 
-// Properties are those of a type in this group.
+// Properties returns those of a type in this group.
 func (h *Hub) Properties(t cache.TypeURL) cache.Properties { return h.config.Types.Of(t) }
 
 // SetIdentifier notes the control plane's identifier.
@@ -118,7 +118,7 @@ func (h *Hub) SetIdentifier(id string) {
 	}
 }
 
-// Identifier is the control plane's identifier, as far as it gave one.
+// Identifier returns the control plane's identifier, or "" if it has sent none.
 func (h *Hub) Identifier() string {
 	if id := h.identifier.Load(); id != nil {
 		return *id
@@ -126,23 +126,23 @@ func (h *Hub) Identifier() string {
 	return ""
 }
 
-// Applied is what came of an Update that people should know.
+// Applied is what people should know of an Update that was applied.
 type Applied struct {
-	Held Held // removals that were held back, or said again (H-22)
-	// Silent are the names that became Absent for want of an answer, and First is the
+	Held Held // removals that were held back or confirmed (H-22)
+	// Silent counts the names that became Absent because upstream did not answer; First is the
 	// first of them (MISS-3).
 	Silent int
 	First  string
-	// Dropped are resources that nobody had asked for and that are not kept (UP-9).
+	// Dropped counts the resources that nobody had asked for and that are not kept (UP-9).
 	Dropped int
-	// Concerned is how many clients' subscriptions are told of it, as far as they ask for
-	// sources and the update has one that is traced.
-	// Behind is how many others are so far behind that nobody follows it to them.
+	// Concerned counts the subscriptions that are marked for the update, if its source is traced
+	// and the client asks for sources. Behind counts the others of that kind, which are too far
+	// behind for tracing to follow the update to them.
 	Concerned, Behind int
 }
 
-// Apply takes in what upstream said on a lane, and wakes whom it concerns. It
-// never waits for a client (UP-11).
+// Apply takes in an Update on a lane, and wakes the clients that it concerns. It never waits for a
+// client (UP-11).
 func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 	h.types.change(lane.Type, func(x *index) {
 		x.marks.from(u.Source)
@@ -151,12 +151,12 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 		a.Concerned, a.Behind = x.marks.concerned, x.marks.behind
 		x.marks.from(nil)
 	})
-	h.wanted.notify() // what is known to be absent does not linger
+	h.wanted.notify() // names that became Absent do not linger
 	return a
 }
 
-// Unresolved reports whether anybody asks for something of which upstream has said nothing
-// since the relay started, or nothing that can be used (UP-14).
+// Unresolved reports whether a client asks for something that upstream has not answered since the
+// relay started, or not with anything that can be used (UP-14).
 func (h *Hub) Unresolved() bool {
 	for x := range h.types.locked() {
 		if x.waits() {
@@ -179,8 +179,8 @@ func (x *index) waits() bool {
 	return false
 }
 
-// Expire gives up what has lingered long enough, and returns when to call it
-// again; the zero time means when interest changes.
+// Expire gives up what has lingered long enough. It returns when to call it again; the zero time
+// means after the next change of interest.
 func (h *Hub) Expire(now time.Time) (next time.Time) {
 	for x := range h.types.locked() {
 		next = earlier(next, x.linger.expire(now, false))
@@ -189,7 +189,7 @@ func (h *Hub) Expire(now time.Time) (next time.Time) {
 	return next
 }
 
-// earlier is the first of two times, of which a zero one stands for never.
+// earlier returns the first of two times. A zero time stands for never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

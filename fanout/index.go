@@ -6,19 +6,19 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// index is all that a group knows about one type: the resources, and who wants
-// them.
+// index is everything that a group knows about one type: the resources, and who wants them.
 type index struct {
 	hub *Hub
 	url cache.TypeURL
 
 	// Everything below is guarded by mu.
 	mu sync.Locker
-	// dropped: the Hub has forgotten the index, because nobody was interested in
-	// the type any more.
+	// dropped: the Hub has removed the index, because nothing was known or wanted of the type any
+	// more.
 	dropped bool
 
-	// What upstream says, on the two lanes, and what it shows that is in neither Table (UP-9).
+	// What upstream has sent, on the two lanes, and what it has shown that is in neither Table
+	// (UP-9).
 	named    namedLane
 	wildcard wildcardLane
 	shown    shown
@@ -26,12 +26,12 @@ type index struct {
 	leaving  leaving
 	suspect  bool // upstream may be refusing the type
 
-	// What follows for names from both lanes, and from what was loaded from disk.
+	// What names lead to, given both lanes and what was loaded from disk.
 	answers  answers
 	loans    loans
 	restored restored
 
-	// Who wants what, and who is to be told.
+	// Who subscribes to what, who is to be woken, and what lingers.
 	interest interest
 	marks    marker
 	readers  readers
@@ -58,7 +58,7 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	return x
 }
 
-// locked runs a change under the lock, and returns whom to wake after it.
+// locked runs a change under the lock, and returns the Subscribers to wake after it.
 func (x *index) locked(change func()) []*Subscriber {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -71,10 +71,10 @@ func (x *index) next() cache.Seq {
 	return x.latest
 }
 
-// fullState: a SotW response of the type lists all that there is.
+// fullState reports whether a SotW response of the type lists everything that exists.
 func (x *index) fullState() bool { return x.hub.Properties(x.url).FullState }
 
-// markNamed marks names whose answers are others now.
+// markNamed marks names whose answers have changed.
 func (x *index) markNamed(touched []cache.ID) {
 	x.touched = touched
 	for _, id := range touched {
@@ -83,7 +83,7 @@ func (x *index) markNamed(touched []cache.ID) {
 	}
 }
 
-// takeWoken ends a change, and returns whom to wake after it.
+// takeWoken ends a change, and returns the Subscribers to wake after it.
 func (x *index) takeWoken() []*Subscriber {
 	x.linger.settle()
 	return x.marks.take()

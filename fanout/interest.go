@@ -8,19 +8,19 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// interest is who subscribes to what of a type: to which name, or to the wildcard, which has an ID
-// that is no name's.
+// interest records who subscribes to what of a type: to which name, or to the wildcard, whose ID is
+// no name's.
 type interest struct {
 	by [][]*Subscription // by ID, ascending by subscription number
 
-	names         int // that somebody subscribes to
+	names         int // that have a subscriber
 	subscriptions int // that are open
-	withheld      int // of those, the ones from which something is withheld
-	summed        int // and those that know the digest of their names
+	withheld      int // open ones from which something is withheld
+	summed        int // open ones that keep the digest of their names
 	last          uint64
 }
 
-// open counts another subscription, and returns its number.
+// open counts a new subscription, and returns its number.
 func (i *interest) open() (number uint64) {
 	i.subscriptions++
 	i.last++
@@ -35,16 +35,16 @@ func (i *interest) of(id cache.ID) []*Subscription {
 	return i.by[id]
 }
 
-// wants: somebody subscribes to it.
+// wants reports whether anybody subscribes to a name, or to the wildcard.
 func (i *interest) wants(id cache.ID) bool { return len(i.of(id)) > 0 }
 
-// has: one subscribes to it.
+// has reports whether a Subscription includes a name, or the wildcard.
 func (i *interest) has(s *Subscription, id cache.ID) bool {
 	_, has := search(i.of(id), s)
 	return has
 }
 
-// named yields the names that somebody subscribes to, by ID, and who does.
+// named yields the names that have subscribers, by ID, with the subscribers.
 func (i *interest) named() iter.Seq2[cache.ID, []*Subscription] {
 	return func(yield func(cache.ID, []*Subscription) bool) {
 		for id, subs := range i.by {
@@ -55,7 +55,7 @@ func (i *interest) named() iter.Seq2[cache.ID, []*Subscription] {
 	}
 }
 
-// wildcard yields the same of the wildcard.
+// wildcard yields the wildcard with its subscribers, if it has any.
 func (i *interest) wildcard() iter.Seq2[cache.ID, []*Subscription] {
 	return func(yield func(cache.ID, []*Subscription) bool) {
 		if subs := i.of(wildcardID); len(subs) > 0 {
@@ -64,7 +64,8 @@ func (i *interest) wildcard() iter.Seq2[cache.ID, []*Subscription] {
 	}
 }
 
-// add notes that one subscribes to it; first: nobody else does.
+// add notes that a Subscription includes a name, or the wildcard. first reports whether it is the
+// only one.
 func (i *interest) add(s *Subscription, id cache.ID) (first bool) {
 	if most := int(id) + 1; most > len(i.by) {
 		i.by = slices.Grow(i.by, most-len(i.by))[:most]
@@ -80,7 +81,7 @@ func (i *interest) add(s *Subscription, id cache.ID) (first bool) {
 	return first
 }
 
-// remove notes that one does not subscribe to it any more; last: nobody does now.
+// remove undoes add. last reports whether no Subscription includes it any more.
 func (i *interest) remove(s *Subscription, id cache.ID) (last bool) {
 	at, found := search(i.of(id), s)
 	if !found {
@@ -96,10 +97,10 @@ func (i *interest) remove(s *Subscription, id cache.ID) (last bool) {
 	return last
 }
 
-// search finds the place of a subscription in a list, which is in order of number.
+// search finds the place of a subscription in a list, which is ordered by number.
 func search(subs []*Subscription, s *Subscription) (int, bool) {
 	if n := len(subs); n > 0 && subs[n-1].number < s.number {
-		return n, false // newcomers come last
+		return n, false // new subscriptions have the highest number
 	}
 	return slices.BinarySearchFunc(subs, s.number, func(e *Subscription, n uint64) int { return cmp.Compare(e.number, n) })
 }

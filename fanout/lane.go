@@ -8,55 +8,59 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// lane is what one upstream stream says of a type: of some names (named.go), or of all of it
-// (wildcard.go; WILD-16). Each type has one of both kinds. Here is what they have in common.
+// lane is what one upstream stream sends of a type: some names (named.go), or all of it
+// (wildcard.go; WILD-16). Each type has one lane of both kinds. This file has what they share.
 type lane struct {
-	// Table is what upstream has said. The stream that carries the lane writes it.
+	// Table is what upstream has sent. Only the stream that carries the lane changes it.
 	cache.Table
 	x    *index
-	at   Lane // where upstream knows it by
+	at   Lane // its address
 	kind laneKind
-	// guard holds back what would remove much at once (H-22).
+	// guard holds back updates that remove much at once (H-22).
 	guard guard
-	// doubts are the faults that were met (ERR-10).
+	// doubts are the faults that arrived on the lane (ERR-10).
 	doubts doubts
-	// said: upstream has said all there is, which confirms what was loaded from disk as soon as none
-	// of it is in doubt (ERR-10).
+	// said: upstream has sent everything it has. That confirms what was loaded from disk, as soon
+	// as none of it is in doubt (ERR-10).
 	said bool
-	// unavailable: upstream does not answer, and why (ERR-7).
+	// unavailable is why upstream does not answer (ERR-7); nil: it does.
 	unavailable *statuspb.Status
-	// dirty are those of which upstream is to look whether they are wanted (Wanted).
+	// dirty are the names that may have become wanted or unwanted, for upstream to look at
+	// (Wanted).
 	dirty queue[struct{}]
 	text  digestText
 }
 
-// laneKind is what the two kinds of lanes do each in its own way.
+// laneKind is what differs between the two kinds of lanes.
 type laneKind interface {
 
-	// desired is the whole interest of the lane.
+	// desired returns the whole interest of the lane.
 	desired() (names []string)
-	// audience yields what clients of the lane subscribe to: each name, or the wildcard.
+	// audience yields what clients subscribe to on the lane, each name or the wildcard, with the
+	// subscribers.
 	audience() iter.Seq2[cache.ID, []*Subscription]
-	// leadsHere: what a name leads to, if anything, is what the lane has.
+	// leadsHere reports whether a name that leads to something takes it from this lane.
 	leadsHere(named cache.ID) bool
-	// hasSpoken: upstream has said something on the lane that holds.
+	// hasSpoken reports whether upstream has given an answer on the lane that is still valid.
 	hasSpoken() bool
 
-	// awaitsDoubtful: somebody waits for something that is in doubt, or not confirmed.
+	// awaitsDoubtful reports whether a client waits for something that is in doubt or not
+	// confirmed.
 	awaitsDoubtful() bool
 
-	// hears takes in what an Update says of names that are in doubt, or were loaded from disk, before
-	// it is applied; look: clients are to look again after it.
+	// hears notes what an Update says about names that are in doubt or restored, before it is
+	// applied. look reports whether clients have to look again after it.
 	hears(u *cache.Update) (look bool)
-	// takeIn changes the Table by what upstream says.
+	// takeIn applies an Update to the Table.
 	takeIn(u *cache.Update) Applied
-	// unannounced are the names of which a response with all there is says nothing, and that it takes away.
+	// unannounced returns the names that a response with everything does not list and therefore
+	// removes.
 	unannounced() []string
 	// remove makes a name Absent.
 	remove(name string, cause cache.Cause)
-	// confirm: upstream has confirmed all that was loaded from disk.
+	// confirm notes that upstream has confirmed everything that was loaded from disk.
 	confirm()
-	// fails marks whatever waits for upstream, which does not answer.
+	// fails marks, when upstream becomes unavailable, everything that clients still wait for.
 	fails()
 }
 
@@ -64,7 +68,7 @@ func (x *index) newLane(at Lane, k laneKind) lane {
 	return lane{Table: cache.Table{Changed: x.leaving.changes}, x: x, at: at, kind: k}
 }
 
-// lane is the one with an address.
+// lane returns the lane with an address.
 func (x *index) lane(at Lane) *lane {
 	if at.Wildcard {
 		return &x.wildcard.lane
@@ -72,13 +76,13 @@ func (x *index) lane(at Lane) *lane {
 	return &x.named.lane
 }
 
-// apply takes in what upstream says on the lane.
+// apply applies an Update to the lane.
 func (l *lane) apply(u *cache.Update) (a Applied) {
 	look := l.doubts.hears(u)
 	look = l.kind.hears(u) || look
 	a = l.kind.takeIn(u)
 	if u.Synced {
-		l.guard.complete()
+		l.guard.dropUnrepeated()
 		l.said = true
 	}
 	l.conclude()
@@ -88,8 +92,7 @@ func (l *lane) apply(u *cache.Update) (a Applied) {
 	return a
 }
 
-// begin prepares the Table for what an Update announces: a response with all there is is a
-// generation of its own.
+// begin prepares the Table for an Update. A response with everything is a generation of its own.
 func (l *lane) begin(u *cache.Update) {
 	l.guard.hears(u, l.Len())
 	if u.Full {
@@ -103,7 +106,7 @@ func (l *lane) begin(u *cache.Update) {
 	}
 }
 
-// heartbeats takes in bodyless renewals of what is Present (TTL-4).
+// heartbeats applies renewals without a body to resources that are Present (TTL-4).
 func (l *lane) heartbeats(u *cache.Update) (renewed bool) {
 	for _, b := range u.Heartbeats {
 		if !l.Lease(b.Name, b.TTL, u.At, l.x.next()) {
@@ -117,8 +120,8 @@ func (l *lane) heartbeats(u *cache.Update) (renewed bool) {
 	return renewed
 }
 
-// markRenewed marks, for those who ask for names and know TTLs, a resource whose own was renewed on
-// a lane while its content stayed (TTL-12).
+// markRenewed marks a resource whose TTL was renewed while its content stayed, for the clients that
+// know TTLs and whose names take it from this lane (TTL-12).
 func (l *lane) markRenewed(r *cache.Resource) {
 	for name := range names(r) {
 		if id, ok := l.x.named.Find(name); ok && l.kind.leadsHere(id) {
@@ -127,11 +130,11 @@ func (l *lane) markRenewed(r *cache.Resource) {
 	}
 }
 
-// departures are the names that an Update takes away.
+// departures returns the names that an Update removes.
 func (l *lane) departures(u *cache.Update) (all departures) {
 	all.add(u.Removed, cache.Removed)
 	if u.Full {
-		// A name that never was Present is not among them: the response may be older
+		// A name that never was Present is not removed: the response may be older
 		// than the request for it (TRANSLATE-5).
 		all.add(l.kind.unannounced(), cache.Removed)
 	}
@@ -143,7 +146,7 @@ func (l *lane) departures(u *cache.Update) (all departures) {
 	return all
 }
 
-// depart removes what an Update takes away, unless the guard holds it back.
+// depart carries out the removals of an Update, except those that the guard holds back.
 func (l *lane) depart(u *cache.Update, all departures) (held Held) {
 	all, held = l.guard.pass(l.x.hub.limits.Load().guard, u, &l.Table, all)
 	l.removeAll(all)
@@ -157,7 +160,8 @@ func (l *lane) removeAll(all departures) {
 	}
 }
 
-// conclude confirms what was loaded if all was said and nothing is in doubt.
+// conclude confirms what was loaded from disk if upstream has sent everything and nothing is in
+// doubt.
 func (l *lane) conclude() {
 	if l.said && !l.doubts.any() {
 		l.said = false
@@ -165,8 +169,8 @@ func (l *lane) conclude() {
 	}
 }
 
-// setUnavailable says why upstream does not answer, or with nil that it does again: then whoever
-// wanted to know is woken.
+// setUnavailable notes why upstream does not answer, or with nil that it answers again. In that
+// case the clients that asked to know are marked.
 func (l *lane) setUnavailable(status *statuspb.Status) {
 	if l.unavailable = status; status != nil {
 		l.kind.fails()
@@ -182,7 +186,7 @@ func (l *lane) setUnavailable(status *statuspb.Status) {
 	}
 }
 
-// lookAgain has all clients of the lane look again.
+// lookAgain marks all clients of the lane, so that they look again at what they are owed.
 func (l *lane) lookAgain() {
 	for id := range l.kind.audience() {
 		l.x.marks.mark(id, again)

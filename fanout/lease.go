@@ -6,11 +6,11 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// TTLs (protocol.md §11). Only upstream renews one (TTL-3); that a stream to it is
-// open does not, which is why resources expire whether or not there is one.
+// TTLs (protocol.md §11). Only upstream renews one (TTL-3). An open stream to upstream
+// does not, so resources expire whether or not there is one.
 
-// Expiry is when the next resource of the group expires, the next removal that is held
-// back is due (H-22), or the next one that has left is forgotten (ORDER-2); zero: none.
+// Expiry returns when the next resource of the group expires, the next held-back removal is due
+// (H-22), or the next leaving resource is forgotten (ORDER-2); zero if there is none.
 func (h *Hub) Expiry() (next time.Time) {
 	for x := range h.types.locked() {
 		for _, at := range []time.Time{x.named.Expiry(), x.wildcard.Expiry(), x.named.guard.deadline(), x.wildcard.guard.deadline(), x.leaving.deadline()} {
@@ -20,14 +20,14 @@ func (h *Hub) Expiry() (next time.Time) {
 	return next
 }
 
-// Lapse counts, of one type, what ended because its time was up.
+// Lapse counts what ended in one type because its time was up.
 type Lapse struct {
 	Expired int // resources whose TTL upstream has not renewed (TTL-2)
-	LetGo   int // removals that were held back for long enough (H-22)
+	LetGo   int // held-back removals that were carried out (H-22)
 }
 
-// Lapse makes Absent what upstream has not renewed in time, or has taken away long
-// enough ago, and wakes whom it concerns.
+// Lapse removes the resources that upstream has not renewed in time, carries out held-back removals
+// whose time is up, and wakes the clients that this concerns.
 func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
 	for _, x := range h.types.all() {
 		wakeAll(x.locked(func() {
@@ -51,17 +51,17 @@ func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
 	return lapses
 }
 
-// TTLs is a View of the TTLs of the type.
+// TTLs is the part of a View about the TTLs of the type.
 type TTLs View
 
-// TTLs is the View of the TTLs of the type.
+// TTLs returns the part of the View about the TTLs of the type.
 func (v View) TTLs() TTLs { return TTLs(v) }
 
 // Any reports whether any resource of the type has, or has had, a TTL.
 func (v TTLs) Any() bool { return v.x.named.Leased() || v.x.wildcard.Leased() }
 
-// Ends is when a resource of the View expires, zero: never; and the positions of the receipt that
-// last gave it a TTL or took it away, and of the one that last renewed it.
+// Ends returns when a resource of the View expires (zero: never), the position at which it last got
+// or lost a TTL, and the position at which the TTL was last renewed.
 func (v TTLs) Ends(r *cache.Resource) (ends time.Time, turned, renewed cache.Seq) {
 	if !v.Any() {
 		return time.Time{}, 0, 0

@@ -8,29 +8,29 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// What has left the Tables is remembered for a while where clients may still need it: sets of
-// Clusters go on listing it until what refers to it has been turned (ORDER-2). A client has
-// had it that was told of the type at a position between its last change and the next one.
+// A Cluster that was replaced or removed is remembered for a while: the sets of clients that have
+// it go on listing it until the resources that refer to it have changed (ORDER-2). A client has
+// it if it was last sent the type at a position between the resource's last change and the next.
 
-// Leaving is a resource that is not what there is any more.
+// Leaving is a resource that was replaced or removed.
 type Leaving struct {
 	*cache.Resource
-	from, to cache.Seq // it was what there is from one change to another
-	At       time.Time // of the latter
-	member   bool      // of the wildcard's set
+	from, to cache.Seq // it was in force from one change to the other
+	At       time.Time // the time of the latter
+	member   bool      // it was a member of the wildcard's set
 }
 
-// leaving is what is remembered of one type.
+// leaving are the remembered resources of one type.
 type leaving struct {
 	x    *index
-	keep time.Duration // for how long; 0: nobody needs it
-	now  time.Time     // of what is being applied
+	keep time.Duration // how long they are remembered; 0: not at all
+	now  time.Time     // the time of the change that is being applied
 	all  []Leaving     // in order of their leaving, at most Bounds.Leaving
-	// lost is the last change by which something left that is not among all.
+	// lost is the last change by which a resource left without being in all.
 	lost cache.Seq
 }
 
-// deadline is when to call forget; zero: nothing is remembered.
+// deadline returns when to call forget; zero if nothing is remembered.
 func (l *leaving) deadline() time.Time {
 	if len(l.all) == 0 {
 		return time.Time{}
@@ -38,7 +38,8 @@ func (l *leaving) deadline() time.Time {
 	return l.all[0].At.Add(l.keep)
 }
 
-// forget forgets what left long enough ago, and what left first of more than may be remembered.
+// forget drops the resources that left long enough ago, and the first ones if there are more than
+// the bound.
 func (l *leaving) forget() {
 	n := max(0, len(l.all)-l.x.hub.bounds.Leaving)
 	for n < len(l.all) && !l.now.Before(l.all[n].At.Add(l.keep)) {
@@ -55,8 +56,8 @@ func (l *leaving) forget() {
 	l.x.wildcard.board.leaving = nil
 }
 
-// changes takes in that a name is about to bear another resource, or none. What expires by itself
-// or is not to be kept is not remembered.
+// changes notes that a name is about to bear another resource, or none: it updates the digests of
+// clients, and remembers the old resource unless it has a TTL or must not be cached.
 func (l *leaving) changes(t *cache.Table, id cache.ID, before, now *cache.Resource) {
 	if t == &l.x.named.Table {
 		l.x.interest.sums(id, before, now)
@@ -72,21 +73,22 @@ func (l *leaving) changes(t *cache.Table, id cache.ID, before, now *cache.Resour
 	l.forget()
 }
 
-// Left is a View of what has left.
+// Left is the part of a View about leaving resources.
 type Left View
 
-// Left is the View of what has left.
+// Left returns the part of the View about leaving resources.
 func (v View) Left() Left { return Left(v) }
 
-// Remember says for how long what leaves the type from now on may be asked for by Leaving.
+// Remember sets for how long resources that leave from now on are remembered.
 func (v Left) Remember(keep time.Duration) { v.x.leaving.keep = keep }
 
-// Since is what has left since the client was told of the type, up to a position: what it has
-// and its interest does not lead to any more.
+// Since returns the resources that have left since the client was last sent the type, at position
+// told: the client has them, and its interest does not lead to them any more.
 //
-// What it was sent as leaving before is not among it: the other lane may have lost that since.
-// Nor are members, for a client that has names, if not all that has left since is remembered: what
-// its names led to may be what is lacking, and only that was sent (WILD-16).
+// Names in before are left out, since the client was sent them as leaving already; the other lane
+// may have lost them since. If the client has names, and not everything that has left since told is
+// remembered, members of the wildcard's set are left out, too: the resource that its names led to
+// may be the one that is forgotten, and only that one was sent (WILD-16).
 func (v Left) Since(told cache.Seq, before []Leaving) (all []Leaving) {
 	at := make(map[string]int)
 	for _, l := range before {
@@ -109,13 +111,13 @@ func (v Left) Since(told cache.Seq, before []Leaving) (all []Leaving) {
 	return all
 }
 
-// Still are those of what the client was sent as leaving of which that still holds.
+// Still returns those of all, which the client was sent as leaving, that are still leaving.
 func (v Left) Still(told cache.Seq, all []Leaving) []Leaving {
 	return slices.DeleteFunc(slices.Clone(all), func(l Leaving) bool { return !v.leaves(l, told, math.MaxUint64) })
 }
 
-// leaves: the client was told of a resource when that was what there is, has not given it up
-// since, and is led to no other of its name.
+// leaves reports whether the client was sent a resource while it was in force, has not given it up
+// since, and has no other of that name.
 func (v Left) leaves(l Leaving, told, before cache.Seq) bool {
 	had := func(at cache.Seq) bool { return l.from <= at && at < before }
 	has := l.member && v.s.wildcard && had(told)
@@ -130,7 +132,8 @@ func (v Left) leaves(l Leaving, told, before cache.Seq) bool {
 	return has && View(v).Resource(l.Name) == nil && !v.s.lent(View(v).Set().Member(l.Name))
 }
 
-// With is a client's whole set and what is leaving. All who are sent the same share it.
+// With returns a client's whole set with the leaving resources. Clients that are sent the same
+// share one News.
 func (v Left) With(set []*cache.Resource, leaving []Leaving) *News {
 	b, shared := &v.x.wildcard.board, len(v.s.names.ids) == 0 && !View(v).Bodies().Husks()
 	for _, n := range b.leaving {

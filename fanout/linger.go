@@ -6,24 +6,25 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// What lingers: wanted by nobody, still subscribed upstream (UP-7). Its number is bounded.
-// While upstream is not alive the bound is for what leads to nothing, since the rest cannot
-// be had again (NODE-10).
+// A name that no client wants any more lingers: it stays subscribed upstream (UP-7). The number
+// is bounded. While upstream is not alive only names that lead to nothing are bounded, since the
+// others could not be fetched again (NODE-10).
 
-// lingerers are what lingers of one type, the longest unwanted first. The time is when it
-// is given up. Names are pinned as long as they linger.
+// lingerers are the names of one type that linger, the longest unwanted first, with the time at
+// which each is given up. Names are pinned as long as they linger.
 type lingerers struct {
 	x *index
 	queue[time.Time]
-	// idle are those that led to nothing when they were left, in the same order.
+	// idle are those that led to nothing when their last client left, in the same order.
 	idle queue[struct{}]
-	// most is how many there may be: as configured, or what was loaded from disk.
+	// most is the bound: the configured one, or as many as were loaded from disk if they are more.
 	most int
-	// fading are those that may lead to nothing at the end of a change.
+	// fading are the names whose answers have changed, which may lead to nothing at the end of the
+	// change.
 	fading []cache.ID
 }
 
-// keep adds something that nobody wants any more.
+// keep adds a name that nobody wants any more.
 func (l *lingerers) keep(id cache.ID, until time.Time) {
 	l.add(id, until)
 	if !l.leads(id) {
@@ -32,7 +33,7 @@ func (l *lingerers) keep(id cache.ID, until time.Time) {
 	l.bound()
 }
 
-// end: something lingers no more, if it did.
+// end takes a name out, if it lingers, and has upstream look whether anybody wants it.
 func (l *lingerers) end(id cache.ID) {
 	if l.remove(id) {
 		l.idle.remove(id)
@@ -40,16 +41,15 @@ func (l *lingerers) end(id cache.ID) {
 	}
 }
 
-// changes: what a name leads to has changed. If it lingers, and leads to nothing at the end of the
-// change, it does not linger any more.
+// changes notes that a name's answer has changed. settle gives it up if it then leads to nothing.
 func (l *lingerers) changes(id cache.ID) {
 	if l.has(id) {
 		l.fading = append(l.fading, id)
 	}
 }
 
-// settle gives up what lingers and leads to nothing any more (UP-7), unless it is from disk and nobody
-// has come back for it.
+// settle ends a change: it gives up the names that are now known to lead to nothing (UP-7), except
+// those from disk whose clients have not come back.
 func (l *lingerers) settle() {
 	for _, id := range l.fading {
 		if !l.x.restored.awaits(l.x.named.Name(id)) && l.x.answers.absent(id) {
@@ -59,7 +59,7 @@ func (l *lingerers) settle() {
 	l.fading = l.fading[:0]
 }
 
-// bound gives up what is too much.
+// bound gives up the names that are too many.
 func (l *lingerers) bound() {
 	if !l.x.hub.spares.Load() {
 		for l.len > l.most {
@@ -76,7 +76,8 @@ func (l *lingerers) bound() {
 	}
 }
 
-// leads: something that lingers leads to a resource, or is a set.
+// leads reports whether a lingering name leads to a resource or, for the wildcard, whether anything
+// of the set is here.
 func (l *lingerers) leads(id cache.ID) bool {
 	if id == wildcardID {
 		return l.x.holds(id)
@@ -84,7 +85,7 @@ func (l *lingerers) leads(id cache.ID) bool {
 	return l.x.named.Led(id) == cache.Present
 }
 
-// expire gives up what has lingered until now, or everything.
+// expire gives up the names whose time is up, or all of them. It returns when the next is due.
 func (l *lingerers) expire(now time.Time, everything bool) (next time.Time) {
 	for {
 		id, until, ok := l.oldest()
@@ -98,8 +99,8 @@ func (l *lingerers) expire(now time.Time, everything bool) (next time.Time) {
 	}
 }
 
-// Spare has names that lead to something linger whatever their number, or not: while
-// upstream is not alive they are all there is of the last known good state (NODE-10).
+// Spare sets whether names that lead to something linger without a bound: while upstream is not
+// alive they are all that is left of the last known good state (NODE-10).
 func (h *Hub) Spare(spares bool) {
 	h.spares.Store(spares)
 	for x := range h.types.locked() {
@@ -108,7 +109,7 @@ func (h *Hub) Spare(spares bool) {
 	h.wanted.notify()
 }
 
-// Bare reports whether nothing is here: no resource, and no set that is known to be empty.
+// Bare reports whether the Hub holds nothing: no resource, and no set that is known to be empty.
 func (h *Hub) Bare() bool {
 	for x := range h.types.locked() {
 		if x.named.Len()+x.wildcard.Len() > 0 || x.wildcard.synced {

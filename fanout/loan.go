@@ -7,19 +7,19 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// loans are what the wildcard's set lends to names whose own lane has not answered, and leaves to
-// them when it is given up (WILD-11, WILD-16).
+// loans are the resources that the wildcard's set lends to names whose own lane has not answered,
+// and that it leaves to them when the wildcard is given up (WILD-11, WILD-16).
 type loans struct {
 	x *index
-	// inherited are the names that have their copy of a wildcard that was given up, until upstream
-	// has spoken of them: true where that was from disk.
+	// inherited are the names whose copy is from a wildcard that was given up, until upstream has
+	// answered them. The value is true if the set was only restored.
 	inherited map[string]bool
-	// askAgain are those of them for which upstream is to be asked again.
+	// askAgain are the inherited names for which upstream is to be asked again.
 	askAgain map[string]struct{}
 }
 
-// lentTo appends the names that a member of the wildcard's set is lent to, those that linger, too;
-// some of them twice if it lists them twice.
+// lentTo appends the names that a member of the wildcard's set is lent to, lingering ones included.
+// A name that the member lists twice is appended twice.
 func (l *loans) lentTo(member string, to []cache.ID) []cache.ID {
 	w, ok := l.x.wildcard.Find(member)
 	if !ok || l.x.wildcard.Own(w) == nil {
@@ -33,72 +33,72 @@ func (l *loans) lentTo(member string, to []cache.ID) []cache.ID {
 	return to
 }
 
-// distinct sorts and drops repetitions.
+// distinct sorts IDs and drops repeated ones.
 func distinct(ids []cache.ID) []cache.ID {
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
 
-// bequeath leaves to names what the wildcard, which is given up, has lent to them, until
-// upstream, asked once more, has been silent for too long: then it is gone (WILD-11).
-// What was from disk and is not confirmed stays so. What upstream has answered by its own
-// name is left to nobody.
-func (l *loans) bequeath() {
-	type estate struct {
+// leaveAll leaves to names what the wildcard, which is given up, has lent to them. Upstream is
+// asked for them once more, and they go when it has been silent for too long (WILD-11). What was
+// restored and not confirmed stays so. A resource whose own name upstream has answered is left to
+// nobody.
+func (l *loans) leaveAll() {
+	type lentCopy struct {
 		*cache.Resource
-		heirs   []cache.ID
-		changed cache.Seq
-		ends    time.Time // of its TTL
+		borrowers []cache.ID
+		changed   cache.Seq
+		ends      time.Time // of its TTL
 	}
-	var estates []estate // all of them first: what one name has got answers for it
+	var copies []lentCopy // collected first: a name that has inherited one no longer borrows others
 	for r := range l.x.wildcard.All() {
-		heirs := slices.DeleteFunc(distinct(l.lentTo(r.Name, nil)), func(id cache.ID) bool { return !l.x.interest.wants(id) })
-		if len(heirs) > 0 {
+		borrowers := slices.DeleteFunc(distinct(l.lentTo(r.Name, nil)), func(id cache.ID) bool { return !l.x.interest.wants(id) })
+		if len(borrowers) > 0 {
 			id, _ := l.x.wildcard.Find(r.Name)
 			ends, _, _ := l.x.wildcard.Ends(id)
-			estates = append(estates, estate{r.Resource, heirs, l.x.wildcard.Answer(id).Seq, ends})
+			copies = append(copies, lentCopy{r.Resource, borrowers, l.x.wildcard.Answer(id).Seq, ends})
 		}
 	}
-	for _, e := range estates {
+	for _, e := range copies {
 		if l.hasOwn(e.Name) {
-			l.markLent(e.Name, slices.DeleteFunc(e.heirs, func(id cache.ID) bool { return l.x.named.State(id) != cache.Absent }))
+			l.markLent(e.Name, slices.DeleteFunc(e.borrowers, func(id cache.ID) bool { return l.x.named.State(id) != cache.Absent }))
 			continue
 		}
-		l.inherit(e.Resource, e.heirs, e.changed, e.ends)
+		l.inherit(e.Resource, e.borrowers, e.changed, e.ends)
 	}
 }
 
-// hasOwn: upstream has answered a name on its own lane, with a copy or a removal.
+// hasOwn reports whether upstream has answered a name on its own lane, with a copy or a removal.
 func (l *loans) hasOwn(name string) bool {
 	id, ok := l.x.named.Find(name)
 	return ok && l.x.named.State(id) != cache.Unknown && !l.x.answers.borrows(id)
 }
 
 // inherit leaves a resource to names, which are in order, with what is left of its TTL.
-func (l *loans) inherit(r *cache.Resource, heirs []cache.ID, changed cache.Seq, ends time.Time) {
+func (l *loans) inherit(r *cache.Resource, borrowers []cache.ID, changed cache.Seq, ends time.Time) {
 
 	seq := l.x.next()
 	answered, _ := l.x.named.Set(r, "", seq, nil)
 	l.x.named.LeaseUntil(r.Name, ends, seq)
 	for _, id := range answered {
-		if _, heir := slices.BinarySearch(heirs, id); !heir { // it was not lent to that one
+		if _, borrower := slices.BinarySearch(borrowers, id); !borrower { // the resource was not lent to this name
 			l.x.marks.mark(id, content)
 		}
 	}
 	if own, _ := l.x.named.Find(r.Name); len(answered) > 0 {
-		l.x.named.Date(own, changed) // heirs were told it then, if at all
+		l.x.named.Date(own, changed) // its clients were sent it then, if at all
 	}
-	l.x.named.Doubt(r.Name) // no version of it is upstream's on this lane
-	for _, id := range heirs {
+	l.x.named.Doubt(r.Name) // upstream has given it no version on this lane
+	for _, id := range borrowers {
 		name := l.x.named.Name(id)
 		l.inherited[name], l.askAgain[name] = l.x.restored.set, struct{}{}
 		l.x.changed(id)
 	}
 }
 
-// spoken takes in that upstream speaks of a resource on the lane of names, and so of all its names.
-// Clients that were kept waiting with a version of their own look at it now.
-func (l *loans) spoken(r *cache.Resource) {
+// noteAnswered notes that upstream has sent a resource on the lane of names, and so answered all its
+// names. Clients that were kept waiting because they came with a version of their own are marked.
+func (l *loans) noteAnswered(r *cache.Resource) {
 	if len(l.inherited) == 0 {
 		return
 	}
@@ -106,12 +106,12 @@ func (l *loans) spoken(r *cache.Resource) {
 		if id, ok := l.x.named.Find(name); ok && l.inherited[name] {
 			l.x.marks.mark(id, again)
 		}
-		l.disown(name, r.Name)
+		l.dropInherited(name, r.Name)
 	}
 }
 
-// inherits: a resource is here because a wildcard that was given up had it, and upstream
-// has not been silent about it for long enough (WILD-11).
+// inherits reports whether a resource is here only because a wildcard that was given up had it
+// (WILD-11).
 func (l *loans) inherits(name string) bool {
 	if len(l.inherited) == 0 {
 		return false
@@ -120,30 +120,30 @@ func (l *loans) inherits(name string) bool {
 	return ok && l.x.named.Own(id) != nil && goesBy(l.x.named.Own(id), l.has)
 }
 
-// has: a name has its copy of a wildcard that was given up.
+// has reports whether a name's copy is from a wildcard that was given up.
 func (l *loans) has(name string) bool {
 	_, has := l.inherited[name]
 	return has
 }
 
-// takeAgain reports whether upstream is to be asked for a name again, once.
+// takeAgain reports, once, whether upstream is to be asked for a name again.
 func (l *loans) takeAgain(name string) (again bool) {
 	_, again = l.askAgain[name]
 	delete(l.askAgain, name)
 	return again
 }
 
-// replaced drops all that was left: the wildcard's set is complete again. All goes at once, or one
-// would lose what has not come yet.
-func (l *loans) replaced() {
+// dropAllInherited drops all inherited copies, since the wildcard's set is complete again. It does so all
+// at once: clients would otherwise lose members that have not arrived yet.
+func (l *loans) dropAllInherited() {
 	for name := range l.inherited {
-		l.disown(name, "")
+		l.dropInherited(name, "")
 	}
 }
 
-// disown drops what was left to a name, unless it was left to others, too, or is what upstream
-// speaks of.
-func (l *loans) disown(name, of string) {
+// dropInherited drops the copies that a name has inherited, except those that other names have inherited,
+// too, and the resource of, which upstream has just answered.
+func (l *loans) dropInherited(name, of string) {
 	if !l.has(name) {
 		return
 	}
@@ -156,9 +156,10 @@ func (l *loans) disown(name, of string) {
 	}
 }
 
-// passOn leaves what was left to a name that is given up to the other names of it that somebody
-// wants and upstream has not answered: it is still the wildcard's, which replaces it when it is back.
-func (l *loans) passOn(name string) {
+// leaveToAliases moves what a name that is given up has inherited to the resource's other names, if they
+// are wanted and upstream has not answered them: it is still the wildcard's copy, and its set
+// replaces it when it is back.
+func (l *loans) leaveToAliases(name string) {
 	id, ok := l.x.named.Find(name)
 	restored, inherited := l.inherited[name]
 	delete(l.askAgain, name)
@@ -173,11 +174,11 @@ func (l *loans) passOn(name string) {
 			}
 		}
 	}
-	l.disown(name, "")
+	l.dropInherited(name, "")
 }
 
-// unset drops the copy that bears a name, and marks all names that led to it. Those to whom the
-// wildcard lends the same are told its TTL.
+// unset drops the copy that bears a name, and marks all names that led to it. Clients to whom the
+// wildcard lends the same resource are sent its TTL.
 func (l *loans) unset(own cache.ID) {
 	for name := range names(l.x.named.Own(own)) {
 		if id, ok := l.x.named.Find(name); ok {
@@ -186,7 +187,7 @@ func (l *loans) unset(own cache.ID) {
 	}
 	member, limited := l.x.named.Name(own), expires(&l.x.named.Table, own)
 	l.x.named.Unset(own, l.x.next())
-	l.frees(member)
+	l.markFreed(member)
 	w, ok := l.x.wildcard.Find(member)
 	if !ok || l.x.wildcard.Own(w) == nil {
 		return
@@ -200,15 +201,16 @@ func (l *loans) unset(own cache.ID) {
 	}
 }
 
-// frees marks a member of the wildcard's set for those to whom it is lent, and was not as long as
-// one of their names led to a resource of that name on its own lane (WILD-16).
-func (l *loans) frees(member string) {
+// markFreed marks a member of the wildcard's set for clients to whom it is lent now because their names
+// no longer lead to a resource of that name on their own lane (WILD-16).
+func (l *loans) markFreed(member string) {
 	if l.x.wildcard.Aliased() > 0 {
 		l.markLent(member, l.lentTo(member, l.x.touched[:0]))
 	}
 }
 
-// freed are the names of a client to which this is so since it has given others up.
+// freed returns the names of a client to which members are lent now because it has given up other
+// names.
 func (l *loans) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
 	if l.x.wildcard.Aliased() == 0 || len(s.names.ids) == 0 {
 		return nil
@@ -224,7 +226,8 @@ func (l *loans) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
 	return slices.DeleteFunc(distinct(freed), func(id cache.ID) bool { return !v.Has(id) })
 }
 
-// markLent marks what is lent of a member to names, or was, for those to whom it is.
+// markLent marks names to which a member is or was lent, for the clients that take it from the
+// wildcard.
 func (l *loans) markLent(member string, to []cache.ID) {
 	l.x.touched = to
 	for _, id := range distinct(to) {
@@ -237,8 +240,8 @@ func (l *loans) markLent(member string, to []cache.ID) {
 	}
 }
 
-// markUnlent marks a name for those to whom the wildcard lends nothing by it, since they have
-// that by a name of its own.
+// markUnlent marks a name for the clients to which the wildcard lends nothing by it, because they
+// have that resource by another name.
 func (l *loans) markUnlent(id cache.ID) {
 	for _, s := range l.x.interest.of(id) {
 		if s.view().Answer(id).State == cache.Absent {
@@ -247,9 +250,9 @@ func (l *loans) markUnlent(id cache.ID) {
 	}
 }
 
-// Answer is what a subscribed name leads to. Nothing is lent to it of what another of
-// the client's names has on its own lane: a client takes a resource from one Table,
-// or it would go back and forth between two (WILD-16).
+// Answer returns what a subscribed name leads to. A resource that another of the client's names has
+// on its own lane is not lent: a client takes each resource from one Table, or it would change back
+// and forth between two versions (WILD-16).
 func (v View) Answer(id cache.ID) cache.Answer {
 	a, b := v.x.named.Answer(id), v.x.answers.loan(id)
 	if b.State != cache.Present {
@@ -266,17 +269,18 @@ func (v View) Answer(id cache.ID) cache.Answer {
 		}
 		b.Resource, b.Seq, b.More, b.MoreSeqs = b.More[0], b.MoreSeqs[0], b.More[1:], b.MoreSeqs[1:]
 	}
-	// What the client had by this name went then, whenever the member last changed.
+	// The client's last copy by this name vanished then, even if the member changed earlier.
 	b.Seq, b.Error = max(b.Seq, v.x.named.Vanished(id)), a.Error
 	return b
 }
 
-// Unanswered: a subscribed name leads to nothing, and is not known to.
+// Unanswered reports whether it is not yet known what a subscribed name leads to.
 func (v View) Unanswered(id cache.ID) bool {
 	return !v.x.named.Answered(id) && v.Answer(id).State == cache.Unknown
 }
 
-// owns: one of the client's names has led to a resource on its own lane.
+// owns reports whether one of the client's names leads to a resource of this name on the lane of
+// names.
 func (s *Subscription) owns(name string) bool {
 	id, ok := s.index.named.Find(name)
 	return ok && s.index.named.Own(id) != nil && goesBy(s.index.named.Own(id), func(asked string) bool {

@@ -2,18 +2,18 @@ package fanout
 
 import "github.com/xds-relay/xds-relay/cache"
 
-// marker marks the changes of a type in the mailboxes of those who subscribe to what changed, and
-// keeps whom to wake when the lock is released.
+// marker marks the changes of a type in the mailboxes of its subscribers, and collects the
+// Subscribers to wake when the lock is released.
 type marker struct {
 	interest *interest
 	woken    []*Subscriber
-	// Of one update: where the changes come from, how many clients they are marked for the first
-	// time, and how many of those are too far behind to be followed.
+	// These are of one update: where the changes come from, for how many clients they are marked
+	// for the first time, and for how many that are too far behind to be followed.
 	source            *cache.Source
 	concerned, behind int
 }
 
-// from says where changes come from; nil: from nowhere that is followed.
+// from sets the source of the changes that follow; nil: they are not traced.
 func (m *marker) from(source *cache.Source) { m.source, m.concerned, m.behind = source, 0, 0 }
 
 // concerns counts a client for which an update is marked for the first time.
@@ -25,21 +25,21 @@ func (m *marker) concerns(followed bool) {
 	}
 }
 
-// mark marks a name, or the wildcard, for all who subscribe to it.
+// mark marks a name, or the wildcard, for all its subscribers.
 func (m *marker) mark(id cache.ID, k kind) {
 	for _, s := range m.interest.of(id) {
 		m.one(s, id, k)
 	}
 }
 
-// one marks it for one of them.
+// one marks it for one subscriber.
 func (m *marker) one(s *Subscription, id cache.ID, k kind) {
 	if s.subscriber.mark(s, id, k) {
 		m.woken = append(m.woken, s.subscriber)
 	}
 }
 
-// take returns whom to wake.
+// take returns the Subscribers to wake.
 func (m *marker) take() []*Subscriber {
 	woken := m.woken
 	m.woken = nil

@@ -7,13 +7,13 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// namedLane is what upstream says of the names of a type that it was asked for.
+// namedLane is what upstream sends of the names that it was asked for.
 type namedLane struct {
 	lane
 	silence silence
 }
 
-// desired is all that is wanted, what lingers included, and what is kept.
+// desired returns all names that are wanted, linger, or are kept for the snapshot.
 func (n *namedLane) desired() (names []string) {
 	if n.x.hub.kept.Load() {
 		for id := range cache.ID(n.Cap()) {
@@ -49,8 +49,8 @@ func (n *namedLane) hasSpoken() bool {
 	return false
 }
 
-// spokenOf: upstream has said something of a name on its own lane. That its silence was
-// taken for an answer is no word of its own.
+// spokenOf reports whether upstream has answered a name on its own lane. Silence that was taken for
+// an answer does not count.
 func (n *namedLane) spokenOf(id cache.ID) bool {
 	name := n.Name(id)
 	if _, silent := n.silence.of(name, n.silence.refused[name]); silent {
@@ -101,20 +101,21 @@ func (n *namedLane) fails() {
 	}
 }
 
-// set takes in a resource on the lane of names. It reports how many go that nobody has asked for.
+// set applies a resource to the lane of names. It returns how many resources that nobody has asked
+// for were dropped.
 func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	wanted := n.x.covers(r.Resource)
 	if !wanted && !n.Has(r.Name) {
 		return n.x.shown.take(r) // UP-9, H-31
 	}
-	n.x.loans.spoken(r.Resource)
+	n.x.loans.noteAnswered(r.Resource)
 	since, told := n.x.answers.wasLent(r.Resource)
 	seq := n.x.next()
 	touched, changed := n.Set(r.Resource, r.Upstream, seq, n.x.touched[:0])
 	if !n.x.solicited(r.Resource) && !u.Full && (!n.x.fullState() || n.x.shown.late(r.Resource)) {
-		// It may be an old answer, to a name that was given up and is wanted again (H-1). Of a full-state
-		// type it may as well be what the server shows in any case, and will not say again.
-		n.Doubt(r.Name) // it is to come again as an answer
+		// It may be an old answer, to a name that was given up and is wanted again (H-1). If the type is full-state,
+		// the server may also send it in any case, and not repeat it.
+		n.Doubt(r.Name) // until it comes again as an answer
 		n.x.shown.mayBeOld(r.Name)
 	}
 	renews := n.Lease(r.Name, r.TTL, u.At, seq)
@@ -129,26 +130,26 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	}
 	n.x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
 	if changed {
-		n.x.loans.frees(r.Name)
+		n.x.loans.markFreed(r.Name)
 	}
 	if renews || n.x.wildcard.Same(r.Resource) && n.x.answers.limited(r.Name) {
 		n.markRenewed(r.Resource)
 	}
 	if !wanted {
-		n.Forget(own, n.x.covers) // it has dropped the alias it was wanted for (NAME-5)
+		n.Forget(own, n.x.covers) // it no longer lists the alias that was wanted (NAME-5)
 		n.x.shown.release([]cache.Received{r})
 	}
 	return 0
 }
 
-// deny takes in answers that say of all their aliases that there is nothing (NAME-6).
+// deny applies answers that say of all their aliases that there is nothing (NAME-6).
 func (n *namedLane) deny(negative []*cache.Resource) {
 	for _, r := range negative {
 		n.x.markNamed(n.Deny(r, n.x.next(), n.x.touched[:0]))
 	}
 }
 
-// fail takes in errors for names.
+// fail applies upstream's errors to names.
 func (n *namedLane) fail(u *cache.Update) {
 	for _, e := range u.Errors {
 		if n.guard.holds(e.Name) {
@@ -163,15 +164,15 @@ func (n *namedLane) fail(u *cache.Update) {
 	}
 }
 
-// fallSilent takes in names of which upstream has said nothing for too long. It reports how many became
-// Absent for that, and the first of them.
+// fallSilent applies the end of the timers of names that upstream has not answered. It returns how
+// many became Absent, and the first of them.
 func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 	for _, name := range u.Missing {
 		if n.silence.missing(name, u.Stream, u.Mute) {
-			if id, _ := n.Find(name); n.x.answers.lent(id) { // for as long as the wildcard has it
+			if id, _ := n.Find(name); n.x.answers.lent(id) { // it leads to the wildcard's copy as long as there is one
 				since := n.Vanished(id)
 				if n.Remove(name, cache.Timer, n.x.next(), nil); since > 0 {
-					n.Date(id, since) // what is lent has been told since then
+					n.Date(id, since) // clients have had the lent copy since then
 				}
 				n.x.loans.markUnlent(id)
 				continue
@@ -196,17 +197,17 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 func (n *namedLane) remove(name string, cause cache.Cause) {
 	delete(n.guard.held, name)
 	id, ok := n.Find(name)
-	n.x.loans.disown(name, name)
+	n.x.loans.dropInherited(name, name)
 	lent := ok && n.x.answers.lent(id)
 	touched, changed := n.Remove(name, cause, n.x.next(), n.x.touched[:0])
 	if !changed {
 		if lent && cause != cache.Timer {
-			n.x.marks.mark(id, content) // an answer at last, after silence
+			n.x.marks.mark(id, content) // it was Absent by silence; now upstream says so
 		}
 		return
 	}
 	n.x.markNamed(touched)
-	defer n.x.loans.frees(name)
+	defer n.x.loans.markFreed(name)
 	if id, ok := n.Find(name); ok && !n.Pinned(name) {
 		n.Forget(id, n.x.covers)
 	}

@@ -7,14 +7,14 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// News is what the wildcard's set has to tell after a position. It is made once for all
-// clients who want to know the same: nobody may change it.
+// News is what has changed in the wildcard's set after a position. It is made once for all clients
+// that need the same, so nobody may change it.
 type News struct {
 	Resources []*cache.Resource // in the order in which they changed
-	Removed   []string          // the same
-	Largest   int               // of the resources, as Delta sends it, in bytes
+	Removed   []string          // in the same order
+	Largest   int               // size of the largest resource in bytes, as Delta sends it
 
-	// Of a whole set that lists what is leaving: its version, and what that is.
+	// Version and Leaving are those of a whole set that lists leaving resources.
 	Version string
 	Leaving []Leaving
 
@@ -28,16 +28,17 @@ type News struct {
 	}
 }
 
-// Listing is what a response was about, for people: how many names, and the first of them.
+// Listing describes the content of a response for people: the number of names, and the first of
+// them.
 type Listing struct {
 	Count int
 	First []string
 }
 
-// maxListed bounds what a Listing has of names.
+// maxListed bounds the names of a Listing.
 const maxListed = 10
 
-// List makes a Listing of resources and names that are gone.
+// List makes a Listing of resources and removed names.
 func List(resources []*cache.Resource, removed []string) *Listing {
 	l := &Listing{Count: len(resources) + len(removed)}
 	l.First = make([]string, 0, min(l.Count, maxListed))
@@ -48,35 +49,34 @@ func List(resources []*cache.Resource, removed []string) *Listing {
 	return l
 }
 
-// Listing is that of the resources.
+// Listing returns that of the resources.
 func (n *News) Listing() *Listing {
 	n.listing.once.Do(func() { n.listing.of = List(n.Resources, nil) })
 	return n.listing.of
 }
 
-// Wire is what the resources look like in one of two variants of the protocol. encode is
-// called once; who comes meanwhile waits for it.
+// Wire returns the resources as encode makes them for one of two variants of the protocol. encode
+// is called once for each; callers that come meanwhile wait for it.
 func (n *News) Wire(variant int, encode func([]*cache.Resource) any) any {
 	w := &n.wire[variant]
 	w.once.Do(func() { w.form = encode(n.Resources) })
 	return w.form
 }
 
-// Lists reports whether these are the resources, all of them and no others.
+// Lists reports whether these are exactly the resources of the News.
 func (n *News) Lists(resources []*cache.Resource) bool {
 	return len(resources) == len(n.Resources) && (len(resources) == 0 || &resources[0] == &n.Resources[0])
 }
 
-// board has the News that were asked for since the type last changed, by the first
-// change that they tell.
+// board has the News that were made since the type last changed, by the first change in them.
 type board struct {
 	at      cache.Seq
 	from    map[cache.Seq]*News
-	leaving []*News // whole sets that list what is leaving
+	leaving []*News // whole sets that list leaving resources
 }
 
-// News is what has changed in the wildcard's set after a position. ok is false if the
-// client also has names, which leave some of it out (WILD-9).
+// News returns what has changed in the wildcard's set after a position. ok is false if the client
+// also has names, because their resources have to be left out (WILD-9).
 func (v Set) News(after cache.Seq) (n *News, ok bool) {
 	if len(v.s.names.ids) > 0 {
 		return nil, false
@@ -107,7 +107,7 @@ func (v Set) News(after cache.Seq) (n *News, ok bool) {
 	}
 	slices.Reverse(n.Resources)
 	slices.Reverse(n.Removed)
-	// Whoever adds to them gets a copy.
+	// A caller that appends to them gets a copy.
 	n.Resources, n.Removed = slices.Clip(n.Resources), slices.Clip(n.Removed)
 	if len(b.from) < v.x.hub.bounds.News {
 		b.from[first] = n

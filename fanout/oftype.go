@@ -7,13 +7,13 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// OfType is one type of a group, for those who carry it upstream and for people.
+// OfType is one type of a group, for the upstream side and for people.
 type OfType struct {
 	hub *Hub
 	url cache.TypeURL
 }
 
-// Of is the type of that URL.
+// Of returns the type with that URL.
 func (h *Hub) Of(t cache.TypeURL) OfType { return OfType{h, t} }
 
 // Synced reports whether the wildcard set of a type has been complete (RECON-16).
@@ -22,9 +22,9 @@ func (o OfType) Synced() (synced bool) {
 	return synced
 }
 
-// Unproven reports whether the wildcard's set of a type is not complete, or only from disk, or
-// has members that upstream has not announced and was not shown, or may have others that clients
-// came with: silence about it leaves open what it is.
+// Unproven reports whether upstream's silence about the wildcard's set leaves its content open: the
+// set is incomplete or restored, has members that upstream has neither announced nor been shown, or
+// may have others that clients came with.
 func (o OfType) Unproven() (unproven bool) {
 	o.hub.types.look(o.url, func(x *index) {
 		w := &x.wildcard
@@ -34,8 +34,8 @@ func (o OfType) Unproven() (unproven bool) {
 	return unproven
 }
 
-// Doubtful reports whether there is something that names of a type lead to and that was
-// loaded, and upstream has not confirmed yet, or whose removal is held back (H-22).
+// Doubtful reports whether some names of a type were loaded from disk and are not confirmed, or the
+// removal of one is held back (H-22).
 func (o OfType) Doubtful() (doubtful bool) {
 	o.hub.types.look(o.url, func(x *index) {
 		doubtful = x.restored.names != nil || len(x.named.guard.held) > 0
@@ -43,24 +43,24 @@ func (o OfType) Doubtful() (doubtful bool) {
 	return doubtful
 }
 
-// Remembers: what leaves a type is remembered for a while, so that there is something to do
-// when that has passed.
+// Remembers reports whether resources that leave the type are remembered, so that Lapse has to be
+// called when their time is up.
 func (o OfType) Remembers() (remembers bool) {
 	o.hub.types.look(o.url, func(x *index) { remembers = x.leaving.keep > 0 })
 	return remembers
 }
 
-// Shows reports whether the stream that carries a type's names has shown something that
-// nobody had asked for.
+// Shows reports whether the stream that carries a type's names has sent resources that nobody had
+// asked for.
 func (o OfType) Shows() (shows bool) {
 	o.hub.types.look(o.url, func(x *index) { shows = x.shown.unasked })
 	return shows
 }
 
-// Overdue are those of some names, of which a stream was silent for too long, that lead to something
-// which it has not announced: that may be swept now, or later, while an error that came for the name
-// on the stream is its answer. One that says that there is nothing by that name is none, nor is one
-// that came on an earlier stream.
+// Overdue returns the names that lead to something which the stream has not announced, although it
+// had time to. The resources of now may be swept. Those of later have to stay for now, because the
+// stream has answered the name with an error. NOT_FOUND is no such error, nor is one that came on
+// an earlier stream.
 func (o OfType) Overdue(names []string, stream uint64) (now, later []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
@@ -78,10 +78,9 @@ func (o OfType) Overdue(names []string, stream uint64) (now, later []string) {
 	return now, later
 }
 
-// Silent are those of the names of a type that somebody wants and of which upstream has
-// said nothing on their own lane. shown are the ones of which it has, on the stream that
-// carries them, shown a copy that is not here: a server that remembers believes them
-// delivered (UP-19).
+// Silent returns the names that clients subscribe to and that upstream has not answered on their
+// own lane. Those in shown were sent on this stream, but the relay has no copy any more: a server
+// that remembers believes that it delivered them (UP-19).
 func (o OfType) Silent(names []string, stream uint64) (silent, shown []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
@@ -98,8 +97,8 @@ func (o OfType) Silent(names []string, stream uint64) (silent, shown []string) {
 	return silent, shown
 }
 
-// Lacking are those of the names of a type that upstream does not have, or has not answered: an error is
-// an answer.
+// Lacking returns the names that upstream does not have, or has not answered. An error is an
+// answer.
 func (o OfType) Lacking(names []string, stream uint64) (lacking []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
@@ -112,8 +111,7 @@ func (o OfType) Lacking(names []string, stream uint64) (lacking []string) {
 	return lacking
 }
 
-// Absentees are the names of a type that somebody wants, and that upstream does not have
-// (UP-19).
+// Absentees returns the subscribed names of a type that upstream does not have (UP-19).
 func (o OfType) Absentees() (names []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for id := range x.interest.named() {
@@ -125,8 +123,8 @@ func (o OfType) Absentees() (names []string) {
 	return names
 }
 
-// Early are those of some names of which the copy may be an old answer on the stream that
-// carries them, which will not say it again (UP-19), and the rest.
+// Early splits names. The copies of early may be old answers, which the stream that carries them
+// will not repeat (UP-19).
 func (o OfType) Early(names []string, stream uint64) (early, rest []string) {
 	rest = names
 	o.hub.types.look(o.url, func(x *index) {
@@ -145,8 +143,8 @@ func (o OfType) Early(names []string, stream uint64) (early, rest []string) {
 	return early, rest
 }
 
-// SetSuspect says that upstream may be refusing a type. A suspect does not
-// linger: it is given up with its last client (H-41).
+// SetSuspect sets whether upstream may be refusing a type. Names of such a type do not linger: they
+// are given up with their last client (H-41).
 func (o OfType) SetSuspect(suspect bool) {
 	o.hub.types.change(o.url, func(x *index) {
 		x.suspect = suspect
@@ -158,9 +156,9 @@ func (o OfType) SetSuspect(suspect bool) {
 	o.hub.types.drop(o.url)
 }
 
-// Describe lists a type's names, by name, from just after a place and at most so
-// many; more says that there are others after them. It is for people who look,
-// not for the data path: each call sorts all names.
+// Describe lists a type's names in order, at most limit of them, starting just after a Place. more
+// reports whether others follow. It is for people, not for the data path: each call sorts all
+// names.
 func (o OfType) Describe(after Place, limit int) (page []Description, more bool) {
 	var at []Place
 	o.hub.types.look(o.url, func(x *index) { at = places(x, after) })
@@ -172,8 +170,8 @@ func (o OfType) Describe(after Place, limit int) (page []Description, more bool)
 	return page, more
 }
 
-// Release lets go, for an operator, all removals of a type that are held back, and
-// says how many.
+// Release carries out all held-back removals of a type on behalf of an operator, and returns how
+// many.
 func (o OfType) Release(now time.Time) (count int) {
 	o.hub.types.change(o.url, func(x *index) {
 		x.leaving.now = now

@@ -8,22 +8,22 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// OnLane is one lane of a group, for those who carry it upstream.
+// OnLane is one lane of a group, for the upstream side.
 type OnLane struct {
 	hub  *Hub
 	lane Lane
 }
 
-// On is the lane of that address.
+// On returns the lane with that address.
 func (h *Hub) On(lane Lane) OnLane { return OnLane{h, lane} }
 
-// look asks something of the lane, if anything is known of its type, under the lock.
+// look reads the lane under the lock of its type, if anything is known of the type.
 func (o OnLane) look(ask func(*lane)) {
 	o.hub.types.look(o.lane.Type, func(x *index) { ask(x.lane(o.lane)) })
 }
 
-// Holds reports whether a name is present on a lane at the version upstream gave
-// it: what makes a bodyless resource a heartbeat (TTL-4).
+// Holds reports whether a name is present on a lane at this version of upstream's. If so, a
+// resource without a body is a heartbeat (TTL-4).
 func (o OnLane) Holds(name, version string) (holds bool) {
 	o.look(func(l *lane) { holds = l.Holds(name, version) })
 	return holds
@@ -35,8 +35,8 @@ func (o OnLane) Has(name string) (has bool) {
 	return has
 }
 
-// Lacks reports whether any of the resources is not here on a lane yet, or not
-// confirmed, or only from disk: what makes a response add a name (RECON-16).
+// Lacks reports whether any of the resources is missing on a lane, not confirmed, or restored. If
+// so, the response that brings them adds a name (RECON-16).
 func (o OnLane) Lacks(set []cache.Received) (lacks bool) {
 	o.look(func(l *lane) {
 		lacks = slices.ContainsFunc(set, func(r cache.Received) bool {
@@ -46,8 +46,7 @@ func (o OnLane) Lacks(set []cache.Received) (lacks bool) {
 	return lacks
 }
 
-// Same are the names of those of the resources that are here on a lane with the very
-// content.
+// Same returns the names of those resources that a lane has with exactly this content.
 func (o OnLane) Same(set []cache.Received) map[string]bool {
 	same := make(map[string]bool)
 	o.look(func(l *lane) {
@@ -60,8 +59,8 @@ func (o OnLane) Same(set []cache.Received) map[string]bool {
 	return same
 }
 
-// Sweeps reports whether something is here on a lane that its origin has not announced,
-// nor announces with these (RECON-12).
+// Sweeps reports whether a lane has resources that its origin has not announced, and does not
+// announce with these (RECON-12).
 func (o OnLane) Sweeps(announced []cache.Received) (sweeps bool) {
 	o.look(func(l *lane) {
 		names := make(map[string]bool, len(announced))
@@ -73,27 +72,27 @@ func (o OnLane) Sweeps(announced []cache.Received) (sweeps bool) {
 	return sweeps
 }
 
-// Len is the number of resources on a lane.
+// Len returns the number of resources on a lane.
 func (o OnLane) Len() (n int) {
 	o.look(func(l *lane) { n = l.Len() })
 	return n
 }
 
-// Names is the whole interest of a lane.
+// Names returns the whole interest of a lane.
 func (o OnLane) Names() (names []string) {
 	o.look(func(l *lane) { names = l.kind.desired() })
 	return names
 }
 
-// Heard reports whether upstream has said something on a lane: of the wildcard's set, or of
-// any of the names. What is here of another origin, and not confirmed, it has not said.
+// Heard reports whether upstream has answered on a lane: with the wildcard's set, or for any of the
+// names. Resources of another origin count only when they are confirmed.
 func (o OnLane) Heard() (heard bool) {
 	o.look(func(l *lane) { heard = l.kind.hasSpoken() })
 	return heard
 }
 
-// Subscribed reports whether some client subscribes to something on a lane. What only
-// lingers nobody misses.
+// Subscribed reports whether a client subscribes to something on a lane. Names that only linger do
+// not count.
 func (o OnLane) Subscribed() (subscribed bool) {
 	o.look(func(l *lane) {
 		for range l.kind.audience() {
@@ -104,9 +103,8 @@ func (o OnLane) Subscribed() (subscribed bool) {
 	return subscribed
 }
 
-// Asked says that upstream has been asked for names of a lane: what comes of them
-// from now on is an answer. Doubtful are those of them that lead to something
-// unconfirmed.
+// Asked notes that upstream has been asked for names of a lane, so that what it sends of them from
+// now on is an answer. It returns the names that lead to something unconfirmed.
 func (o OnLane) Asked(names []string) (doubtful []string) {
 	o.look(func(l *lane) {
 		if o.lane.Wildcard {
@@ -125,8 +123,8 @@ func (o OnLane) Asked(names []string) (doubtful []string) {
 	return doubtful
 }
 
-// Doubt says that an origin which a lane is resumed with is not shown these resources:
-// its silence says nothing of them, and they are unconfirmed (UP-17).
+// Doubt makes resources unconfirmed. A lane is resumed without showing them to the origin, so its
+// silence proves nothing about them (UP-17).
 func (o OnLane) Doubt(names []string) {
 	o.look(func(l *lane) {
 		for _, name := range names {
@@ -135,7 +133,8 @@ func (o OnLane) Doubt(names []string) {
 	})
 }
 
-// Waiting is how many clients want something on a lane on which nothing was Heard.
+// Waiting returns how many clients subscribe to something on a lane, if upstream has answered
+// nothing on it (Heard).
 func (o OnLane) Waiting() (clients int) {
 	o.look(func(l *lane) {
 		if l.kind.hasSpoken() {
@@ -143,7 +142,7 @@ func (o OnLane) Waiting() (clients int) {
 		}
 		for id, subs := range l.kind.audience() {
 			for _, s := range subs {
-				if id == wildcardID || s.names.ids[0] == id { // each is counted at the first of its names
+				if id == wildcardID || s.names.ids[0] == id { // each client counts at its first name
 					clients++
 				}
 			}
@@ -152,7 +151,7 @@ func (o OnLane) Waiting() (clients int) {
 	return clients
 }
 
-// Uncertain is what is in doubt on a lane because of faults.
+// Uncertain returns what is in doubt on a lane because of faults.
 func (o OnLane) Uncertain() (u Uncertainty) {
 	o.look(func(l *lane) {
 		d := &l.doubts
@@ -166,17 +165,17 @@ func (o OnLane) Uncertain() (u Uncertainty) {
 	return u
 }
 
-// SetUnavailable says that a lane gets no answers from upstream, and why, or with
-// nil that it does again (ERR-7, H-39). Clients with something unresolved are
-// told; resources stay as they are (ERR-5).
+// SetUnavailable notes why a lane gets no answers from upstream, or with nil that it does again
+// (ERR-7, H-39). Clients that wait for something are marked; resources stay as they are (ERR-5).
 func (o OnLane) SetUnavailable(status *statuspb.Status) {
 	o.hub.types.change(o.lane.Type, func(x *index) { x.lane(o.lane).setUnavailable(status) })
 }
 
-// Resume is the whole interest of a lane, for the first request of a stream to an
-// origin (UP-3), with what is here, and may be shown to it, if resume, given the origin
-// that came from, says so (RECON-6 to RECON-8). If not, it stays, but is
-// unconfirmed until the new origin has announced it, or it is swept (RECON-12).
+// Resume prepares a lane for the first request of a stream to an origin (UP-3). It returns the
+// lane's whole interest. If resume, which is called with the origin that the resources came from,
+// is true, it also returns the resources whose versions may be shown (RECON-6 to RECON-8).
+// Otherwise the resources stay but are unconfirmed, until the new origin announces them or they are
+// swept (RECON-12).
 func (o OnLane) Resume(origin cache.Origin, stream uint64, resume func(from cache.Origin) bool) (names []string, here []cache.Held) {
 	o.hub.types.change(o.lane.Type, func(x *index) {
 		l := x.lane(o.lane)
@@ -203,12 +202,13 @@ func (o OnLane) Resume(origin cache.Origin, stream uint64, resume func(from cach
 // Uncertainty is what is in doubt on a lane because of faults (ERR-10).
 type Uncertainty struct {
 	Names  []string // in order
-	Hidden bool     // and any other name
-	// Clients is from how many something of the type is withheld; Awaited: somebody waits for
-	// an answer, or for what is here to be confirmed or to go.
+	Hidden bool     // any other name may be in doubt, too
+	// Clients is the number of clients from which something of the type is withheld. Awaited
+	// reports whether a client waits for an answer, or for restored or unconfirmed resources to be
+	// confirmed or removed.
 	Clients int
 	Awaited bool
 }
 
-// Any: there is something.
+// Any reports whether anything is in doubt.
 func (u Uncertainty) Any() bool { return u.Hidden || len(u.Names) > 0 }

@@ -4,28 +4,28 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Bodies that are not kept (VALID-5). A Table has only a husk of such a resource.
-// When upstream sends the body, it is handed to those who want it at that moment:
-// it waits with their Subscription, the newest of each name, until it is sent.
-// Whoever comes later makes upstream be asked once more.
+// Bodies that must not be cached (VALID-5). A Table has only a husk of such a resource.
+// When upstream sends the body, it is handed to the clients that want it at that moment:
+// the newest one of each name waits with their Subscription until it is sent.
+// For a client that comes later the relay asks upstream once more.
 
-// bodies are those that are asked for once more.
+// bodies are the bodies that upstream is to be asked for once more.
 type bodies struct {
 	x     *index
-	again map[cache.ID]struct{} // because the body of the answer was not kept
+	again map[cache.ID]struct{} // answered names whose bodies were not kept
 	asks  bool                  // one was added during this Read
 }
 
 // parcel is a body on its way to one client.
 type parcel struct {
 	*cache.Resource
-	// asked: upstream was asked for it on this client's behalf, so that it is told
-	// although it is no news to others.
+	// asked: upstream was asked for the body on this client's behalf, so the client is sent it
+	// although it is no change for others.
 	asked bool
 }
 
-// handNamed hands a resource to those who are interested in its names. told: who asked
-// for its own name has been given it from the wildcard's copy.
+// handNamed hands a resource to the clients that subscribe to its names. told: the clients that
+// asked for its own name have been sent it from the wildcard's copy.
 func (b *bodies) handNamed(r *cache.Resource, changed, told bool) {
 	if !r.DoNotCache {
 		return
@@ -39,7 +39,7 @@ func (b *bodies) handNamed(r *cache.Resource, changed, told bool) {
 	}
 }
 
-// handMember hands a member of the wildcard's set to those who see it.
+// handMember hands a member of the wildcard's set to the clients that it concerns.
 func (b *bodies) handMember(r *cache.Resource, changed bool) {
 	if !r.DoNotCache {
 		return
@@ -59,7 +59,7 @@ func (b *bodies) handMember(r *cache.Resource, changed bool) {
 func (b *bodies) hand(s *Subscription, r *cache.Resource, news bool) {
 	_, asked := s.awaited[r.Name]
 	if !asked && !news {
-		return // others do not receive the answer to one who asks again
+		return // another client asked for it
 	}
 	delete(s.awaited, r.Name)
 	if s.parcels == nil {
@@ -71,16 +71,16 @@ func (b *bodies) hand(s *Subscription, r *cache.Resource, news bool) {
 	}
 }
 
-// Bodies is a View of what is not kept.
+// Bodies is the part of a View about bodies that are not cached.
 type Bodies View
 
-// Bodies is the View of what is not kept.
+// Bodies returns the part of the View about bodies that are not cached.
 func (v View) Bodies() Bodies { return Bodies(v) }
 
-// Husks: some resource of the type has no body here.
+// Husks reports whether some resource of the type has no body here.
 func (v Bodies) Husks() bool { return v.x.named.Husks()+v.x.wildcard.Husks() > 0 }
 
-// Body is a resource with its body, or nil if that has to be asked for.
+// Body returns a resource with its body, or nil if upstream has to be asked for that.
 func (v Bodies) Body(r *cache.Resource) *cache.Resource {
 	if !r.Husk() {
 		return r
@@ -91,7 +91,7 @@ func (v Bodies) Body(r *cache.Resource) *cache.Resource {
 	return nil
 }
 
-// Ask has upstream asked for a body once more. The client is marked when it comes.
+// Ask asks upstream for a body once more. The client is marked when it comes.
 func (v Bodies) Ask(r *cache.Resource) {
 	if v.awaits(r) {
 		return
@@ -104,7 +104,7 @@ func (v Bodies) Ask(r *cache.Resource) {
 	for name := range names(r) {
 		if id, ok := View(v).Lookup(name); ok {
 			byName = true
-			if v.x.named.Answered(id) { // else the body comes with the answer
+			if v.x.named.Answered(id) { // otherwise the body comes with the answer
 				v.x.bodies.ask(id)
 			}
 		}
@@ -120,7 +120,7 @@ func (b *bodies) ask(id cache.ID) {
 	b.x.changed(id)
 }
 
-// Lacks: the client waits for what a name leads to, since upstream has not answered,
+// Lacks reports whether the client waits for what a name leads to, since upstream has not answered
 // or has been asked for the body once more.
 func (v Bodies) Lacks(id cache.ID) bool {
 	a := View(v).Answer(id)
@@ -132,8 +132,8 @@ func (v Bodies) awaits(r *cache.Resource) bool {
 	return awaits
 }
 
-// Handed takes the bodies that were asked for on the client's behalf, and returns those
-// that still are what there is. told: the rest has been told as changes, and goes too.
+// Handed takes out the bodies that were asked for on the client's behalf, and returns those that
+// are still current. told: the others have been sent as changes, and are dropped, too.
 func (v Bodies) Handed(told bool) (asked []*cache.Resource) {
 	for name, p := range v.s.parcels {
 		if p.asked && v.holds(p.Resource) {
@@ -149,7 +149,7 @@ func (v Bodies) Handed(told bool) (asked []*cache.Resource) {
 	return asked
 }
 
-// holds: the client's interest leads to exactly this resource.
+// holds reports whether the client's interest leads to exactly this resource.
 func (v Bodies) holds(r *cache.Resource) bool {
 	return v.x.answers.here(r.Name, r.Version) != nil && View(v).Covers(r.Name)
 }

@@ -6,15 +6,14 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// wildcardID stands for the wildcard where names stand as IDs: it is no name's.
+// wildcardID stands for the wildcard where names stand as IDs. No name has it.
 const wildcardID cache.ID = 0
 
-// queue holds IDs in the order in which they came, each once, with something that is known of
-// each. No step looks a name up, since an ID has its place; each takes constant time, averaged
-// over all (VALID-9).
+// queue holds IDs in the order in which they came, each once, with a value for each. It looks no
+// name up, since an ID is an index; each operation takes constant time on average (VALID-9).
 type queue[T any] struct {
 	items []queued[T]
-	first int      // what stands before it is out
+	first int      // places before it are empty
 	at    []uint32 // by ID: the place in items plus one; zero: it is not in the queue
 	len   int
 }
@@ -27,7 +26,7 @@ type queued[T any] struct {
 // has reports whether an ID is in the queue.
 func (q *queue[T]) has(id cache.ID) bool { return int(id) < len(q.at) && q.at[id] != 0 }
 
-// add puts an ID at the end, wherever it was.
+// add puts an ID at the end, even if it was in the queue before.
 func (q *queue[T]) add(id cache.ID, known T) {
 	q.remove(id)
 	if int(id) >= len(q.at) {
@@ -38,7 +37,7 @@ func (q *queue[T]) add(id cache.ID, known T) {
 	q.len++
 }
 
-// remove takes an ID out; false: it was not in the queue.
+// remove takes an ID out. It reports whether the ID was in the queue.
 func (q *queue[T]) remove(id cache.ID) bool {
 	if !q.has(id) {
 		return false
@@ -51,7 +50,7 @@ func (q *queue[T]) remove(id cache.ID) bool {
 	return true
 }
 
-// minQueue is a number of places of which all may be empty.
+// minQueue is the number of empty places below which the queue is not compacted.
 const minQueue = 16
 
 // compact drops the empty places.
@@ -69,10 +68,10 @@ func (q *queue[T]) compact() {
 	q.items, q.first = items, 0
 }
 
-// stands: a place is not empty.
+// stands reports whether a place is not empty.
 func (q *queue[T]) stands(i int) bool { return q.at[q.items[i].id] == uint32(i+1) }
 
-// oldest is the ID that came first.
+// oldest returns the ID that came first.
 func (q *queue[T]) oldest() (id cache.ID, known T, ok bool) {
 	for ; q.first < len(q.items); q.first++ {
 		if q.stands(q.first) {
@@ -82,7 +81,7 @@ func (q *queue[T]) oldest() (id cache.ID, known T, ok bool) {
 	return id, known, false
 }
 
-// all yields what is in the queue, in order.
+// all yields the IDs in order.
 func (q *queue[T]) all() iter.Seq[cache.ID] {
 	return func(yield func(cache.ID) bool) {
 		for i := q.first; i < len(q.items); i++ {
@@ -93,7 +92,7 @@ func (q *queue[T]) all() iter.Seq[cache.ID] {
 	}
 }
 
-// take empties the queue: what was in it, in order.
+// take empties the queue, and returns the IDs in order.
 func (q *queue[T]) take() []cache.ID {
 	ids := make([]cache.ID, 0, q.len)
 	for id := range q.all() {

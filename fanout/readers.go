@@ -6,20 +6,20 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// What has gone from the wildcard's set is remembered for its readers: those who hold
-// members of it and are to be told of each that goes, by name. A reader says how far it
-// has been told. Who has been told nothing yet, who compares whole sets, and who only
+// A removal from the wildcard's set is remembered for the set's readers: the clients that hold
+// members and are sent each removal by name. A reader says how far it has been sent them. A
+// client that was sent nothing yet, that compares whole sets, or that only
 // asks whether the set is complete, is no reader (H-42).
 
-// readers are those of one type.
+// readers knows how far the readers of one type have been sent removals.
 type readers struct {
 	x       *index
-	slowest *Subscription // when it was last looked for; it had
-	pruned  cache.Seq     // been told up to here
+	slowest *Subscription // the slowest reader when prune last looked for it
+	pruned  cache.Seq     // removals up to here are forgotten
 }
 
-// Passed says that the client has been told of what is gone from the wildcard's set up
-// to a position. It is a reader from then on, until it gives the wildcard up.
+// Passed notes that the client has been sent all removals from the wildcard's set up to a position.
+// It is a reader from then on, until it gives the wildcard up.
 func (v Set) Passed(to cache.Seq) { v.s.pass(to) }
 
 func (s *Subscription) pass(to cache.Seq) {
@@ -29,11 +29,11 @@ func (s *Subscription) pass(to cache.Seq) {
 	}
 }
 
-// Forgotten is the position up to which it is forgotten what went from the wildcard's set.
+// Forgotten returns the position up to which removals from the wildcard's set are forgotten.
 func (v Set) Forgotten() cache.Seq { return v.x.readers.pruned }
 
-// prune forgets what every reader has been told of. While the slowest has not moved
-// there is nothing to find, so that one slow client costs the others no search.
+// prune forgets the removals that every reader has been sent. While the slowest reader has not
+// moved there is nothing to forget, so one slow client does not make the others search.
 func (r *readers) prune() {
 	x := r.x
 	if x.wildcard.Tombstones() <= x.hub.bounds.Tombstones(x.wildcard.Len()) {
@@ -44,7 +44,7 @@ func (r *readers) prune() {
 	}
 	before := r.pruned
 	r.slowest, r.pruned = nil, x.latest
-	for _, s := range slices.Backward(x.interest.of(wildcardID)) { // the last, since they are told in their order
+	for _, s := range slices.Backward(x.interest.of(wildcardID)) { // from the last, since they are sent to in order
 		if s.reads && s.passed < r.pruned {
 			r.slowest, r.pruned = s, s.passed
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Refuse stands in for the upstream of a Hub that has none: each name that somebody wants and
-// that has no answer gets this error, and what nobody wants any more is forgotten. A wildcard
-// is never complete (NODE-14). It is to be called after each change of interest.
+// Refuse stands in for the upstream of a Hub that has none: each wanted name without an answer gets
+// this error, and names that nobody wants any more are forgotten. A wildcard is never complete
+// (NODE-14). Refuse must be called after each change of interest.
 func Refuse(h *Hub, status *statuspb.Status, now time.Time) {
 	changes, _ := h.Changes(now, func(Lane) (c Carrier, carried bool) { return c, false })
 	for lane, interest := range changes {

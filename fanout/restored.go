@@ -6,17 +6,17 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// restored is what of a type was loaded from disk, and is not confirmed by upstream yet (RECON-19). It
-// may be out of date, by what changed between the last write and the end. So until upstream has
-// spoken it is given only to clients that have nothing themselves: one that came with a version of
-// its own keeps that, and nobody is told that something does not exist because a snapshot lacks it
-// (G4).
+// restored is what was loaded from disk of a type and upstream has not confirmed yet (RECON-19). It
+// may lack the last changes before the process ended. So until upstream confirms it, only clients
+// that have nothing of their own are sent it: a client that came with a version of its own keeps
+// that, and nothing is removed because a snapshot lacks it (G4).
 type restored struct {
 	x     *index
-	set   bool                // the wildcard's
-	names map[string]struct{} // nil: all are confirmed
-	// awaited are the names that nobody has come back for. They linger though they become
-	// Absent: who had them is to be told at once, not after a silence (UP-7).
+	set   bool                // the wildcard's set was loaded
+	names map[string]struct{} // names that were loaded; nil: all are confirmed
+	// awaited are the names whose clients have not come back. They linger even when they become
+	// Absent, so that the clients that had them are sent the removal at once, not after a silence
+	// (UP-7).
 	awaited map[string]struct{}
 }
 
@@ -28,27 +28,27 @@ func (r *restored) add(names []string) {
 	}
 }
 
-// any: something was loaded.
+// any reports whether anything is restored.
 func (r *restored) any() bool { return r.set || r.names != nil }
 
-// has: upstream has not spoken of a name that was loaded.
+// has reports whether a name was loaded and upstream has not confirmed it.
 func (r *restored) has(name string) bool {
 	_, loaded := r.names[name]
 	return loaded
 }
 
-// awaits: nobody has come back for a name.
+// awaits reports whether a name was loaded and no client has come back for it.
 func (r *restored) awaits(name string) bool {
 	_, awaited := r.awaited[name]
 	return awaited
 }
 
-// resource: upstream has not spoken of any of the names of a resource.
+// resource reports whether one of a resource's names is restored, or inherited from a restored set.
 func (r *restored) resource(of *cache.Resource) bool {
 	return goesBy(of, func(name string) bool { return r.has(name) || r.x.loans.inherited[name] })
 }
 
-// leads: upstream has not spoken of what a name leads to.
+// leads reports whether a name leads to something restored.
 func (r *restored) leads(id cache.ID) bool {
 	x := r.x
 	if len(r.names)+len(x.loans.inherited) > 0 {
@@ -63,8 +63,7 @@ func (r *restored) leads(id cache.ID) bool {
 	return r.set && x.answers.lent(id)
 }
 
-// hears notes that upstream has spoken of these names: what they lead to is not what
-// was loaded any more.
+// hears confirms the names that an Update speaks of.
 func (r *restored) hears(u *cache.Update) {
 	if r.names == nil {
 		return
@@ -88,9 +87,9 @@ func (r *restored) hears(u *cache.Update) {
 	}
 }
 
-// confirm: upstream has announced what a name leads to, changed or not, or was shown its version and
-// has said nothing of it for long enough. Clients that were kept waiting with a version of their own
-// look at it now.
+// confirm notes that upstream has announced what a name leads to, changed or not, or has been shown
+// its version and been silent about it for long enough. Clients that were kept waiting because they
+// came with a version of their own are marked.
 func (r *restored) confirm(name string) {
 	if !r.has(name) {
 		return
@@ -101,8 +100,7 @@ func (r *restored) confirm(name string) {
 	}
 }
 
-// giveUp notes that a name is given up. What it led to, and was loaded, is no less so when
-// another name keeps it.
+// giveUp notes that a name is given up. What it led to stays restored if another name keeps it.
 func (r *restored) giveUp(name string, led []*cache.Resource) {
 	if delete(r.awaited, name); !r.has(name) {
 		return
@@ -119,8 +117,8 @@ func (r *restored) giveUp(name string, led []*cache.Resource) {
 	}
 }
 
-// confirmNames: upstream has said all it had to say about the names that were loaded. Clients that
-// were kept waiting with a version of their own are judged now.
+// confirmNames notes that upstream has nothing more to say about the names that were loaded.
+// Clients that were kept waiting because they came with versions of their own are marked.
 func (r *restored) confirmNames() {
 	if r.names != nil {
 		r.names = nil
@@ -128,8 +126,8 @@ func (r *restored) confirmNames() {
 	}
 }
 
-// confirmSet is the same of the wildcard's set. Those who ask by name may have been served from it
-// until just now.
+// confirmSet does the same for the wildcard's set. Clients that ask by name are marked, too, since
+// the set may have lent to them.
 func (r *restored) confirmSet() {
 	if r.set {
 		r.set = false
@@ -138,9 +136,8 @@ func (r *restored) confirmSet() {
 	}
 }
 
-// AnyRestored: something of the type may have been loaded, and upstream has not spoken of it yet.
+// AnyRestored reports whether anything of the type may be restored.
 func (v View) AnyRestored() bool { return v.x.restored.any() || len(v.x.loans.inherited) > 0 }
 
-// Restored: what a subscribed name leads to was loaded, and upstream has not
-// spoken of it yet.
+// Restored reports whether a subscribed name leads to something restored.
 func (v View) Restored(id cache.ID) bool { return v.x.restored.leads(id) }

@@ -6,13 +6,13 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Set is a View of the wildcard's set.
+// Set is the part of a View about the wildcard's set.
 type Set View
 
-// Set is the View of the wildcard's set.
+// Set returns the part of the View about the wildcard's set.
 func (v View) Set() Set { return Set(v) }
 
-// Member is a resource of the wildcard set (WILD-12).
+// Member returns a resource of the wildcard's set, or nil (WILD-12).
 func (v Set) Member(name string) *cache.Resource {
 	if id, ok := v.x.wildcard.Find(name); ok && v.x.wildcard.State(id) == cache.Present {
 		return v.x.wildcard.Answer(id).Resource
@@ -20,9 +20,9 @@ func (v Set) Member(name string) *cache.Resource {
 	return nil
 }
 
-// Change is the last change of a member of the wildcard's set: its Resource is nil if it has
-// gone since. false: none is known, for it never was a member or everybody who is told by name
-// knows that it is none.
+// Change returns the last change of a member of the wildcard's set; its Resource is nil if the
+// member was removed. It returns false if the name never was a member, or every reader has been
+// sent its removal.
 func (v Set) Change(name string) (cache.Change, bool) {
 	id, ok := v.x.wildcard.Find(name)
 	if !ok || v.x.wildcard.State(id) == cache.Unknown {
@@ -34,9 +34,8 @@ func (v Set) Change(name string) (cache.Change, bool) {
 	return cache.Change{Name: name, Seq: v.x.wildcard.Vanished(id)}, true
 }
 
-// Since yields the wildcard set's changes after a position, latest first; what
-// subscribed names lead to is left out, since it is answered by name (WILD-9,
-// WILD-16).
+// Since yields the changes of the wildcard's set after a position, latest first. It leaves out what
+// subscribed names lead to, since that is answered by name (WILD-9, WILD-16).
 func (v Set) Since(after cache.Seq) iter.Seq[cache.Change] {
 	return v.unnamed(v.x.wildcard.Since(after))
 }
@@ -68,17 +67,17 @@ func (v Set) unnamed(changes iter.Seq[cache.Change]) iter.Seq[cache.Change] {
 	}
 }
 
-// Digest sums up the wildcard set.
+// Digest returns the digest of the wildcard's set.
 func (v Set) Digest() string { return v.x.wildcard.text.of(v.x.wildcard.Digest()) }
 
-// Renewed yields the members of the wildcard set whose TTL upstream has renewed
-// after a position without a change of content, latest first.
+// Renewed yields the members of the wildcard's set whose TTL upstream has renewed after a position
+// without a change of content, latest first.
 func (v Set) Renewed(after cache.Seq) iter.Seq[cache.Change] {
 	return v.unnamed(v.x.wildcard.Renewed(after))
 }
 
-// Verdict is that of the wildcard's set: Unknown, Doubt or Copy. brought: the client that
-// asks came with members of it, or may have.
+// Verdict returns that of the wildcard's set: Unknown, Doubt or Copy. brought: the client came with
+// members of it, or may have.
 func (v Set) Verdict(brought bool) Verdict {
 	switch {
 	case !v.s.wildcard:
@@ -91,10 +90,10 @@ func (v Set) Verdict(brought bool) Verdict {
 	return Copy
 }
 
-// Restored: the set was loaded from disk, and upstream has not confirmed it yet.
+// Restored reports whether the set is restored.
 func (v Set) Restored() bool { return v.x.restored.set }
 
-// Lacks: the client waits for the set, or for a body of it.
+// Lacks reports whether the client waits for the set, or for a body of it.
 func (v Set) Lacks() bool {
 	if !v.s.wildcard || !v.x.wildcard.synced {
 		return v.s.wildcard

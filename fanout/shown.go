@@ -9,18 +9,18 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// What upstream shows of a full-state type on a stream although nobody has asked for it
-// (UP-9, H-31). Servers that send everything, whatever the names, believe it delivered
-// and never answer a later subscribe. So it is kept while the stream lives, apart from
-// the Tables: no wildcard's set, version map or snapshot has it. Who asks for it later is
-// answered at once. On such a stream a name that nobody wants any more is not
-// unsubscribed: the server would go on sending its changes, and say nothing of its end.
+// Resources of a full-state type that upstream sends on a stream although nobody has asked for them
+// (UP-9, H-31). A server that sends everything, whatever the names, believes that it has delivered
+// them, and never answers a later subscribe. So they are kept while the stream lives, apart from
+// the Tables: no wildcard's set, version map or snapshot has them. A client that asks for one later
+// is answered at once. On such a stream a name that nobody wants any more is not
+// unsubscribed: the server would go on sending its changes, but not its removal.
 
-// unaskedFactor is how much more than one group all groups keep together.
+// unaskedFactor is how many times the bound of one group all groups may keep together.
 const unaskedFactor = 4
 
-// Unasked bounds what all groups keep of resources that nobody has asked for. A resource
-// that several of them keep is counted, and held, once.
+// Unasked bounds the resources that all groups keep although nobody has asked for them. A resource
+// that several groups keep is counted, and held, once.
 type Unasked struct {
 	max atomic.Int64 // bytes of one group
 
@@ -36,18 +36,18 @@ type unaskedShare struct {
 	groups int
 }
 
-// NewUnasked returns a bound of so many bytes for one group, and four times as many for
-// all of them.
+// NewUnasked returns a bound of that many bytes for one group, and four times as many for all of
+// them.
 func NewUnasked(bytes int) *Unasked {
 	u := &Unasked{held: make(map[unaskedKey]*unaskedShare)}
 	u.Resize(bytes)
 	return u
 }
 
-// Resize changes the bound. What is too much then goes when more comes.
+// Resize changes the bound. Resources beyond a smaller bound are dropped when others arrive.
 func (u *Unasked) Resize(bytes int) { u.max.Store(int64(bytes)) }
 
-// take is the resource to keep, or nil if there is no room.
+// take returns the resource to keep, which another group may share, or nil if there is no room.
 func (u *Unasked) take(r *cache.Resource) *cache.Resource {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -75,35 +75,36 @@ func (u *Unasked) leave(r *cache.Resource) {
 	}
 }
 
-// shown is what the stream that carries a type's names has shown of it, as far as no
-// Table has it. All of it dies with the stream.
+// shown is what the stream that carries a type's names has sent and no Table has. It ends with the
+// stream.
 type shown struct {
 	hub   *Hub
 	table *cache.Table // of the lane of names
 
-	stream uint64 // zero: nothing yet
-	// unasked: something that nobody had asked for. An answer may be on its way to names
-	// that were given up on this stream (H-32); nil: to none, and if they are too many to
-	// remember, to any.
+	stream uint64 // zero: it has sent nothing yet
+	// unasked: the stream has sent something that nobody had asked for. givenUp are the names that
+	// were given up on this stream, since an answer for them may still arrive (H-32). When there
+	// are too many to remember, every name counts as given up.
 	unasked bool
 	givenUp map[string]struct{}
-	// kept are those resources, the longest unchanged first, and by is the name under
-	// which one that has aliases is kept.
+	// kept are the resources that nobody has asked for, the longest unchanged first. by maps an
+	// alias to the name under which its resource is kept.
 	kept *simplelru.LRU[string, cache.Received]
 	by   map[string]string
-	// gone are the names of resources that are not here any more, though upstream has
-	// not removed them; all: they are too many to remember.
+	// gone are the names of resources that are no longer here although upstream has not removed
+	// them. all: there are too many to remember.
 	gone map[string]struct{}
 	all  bool
-	// early are resources that may be old answers (H-1). The stream that showed them may
-	// not show them again.
+	// early are the resources that may be old answers (H-1). The stream that sent them may not send
+	// them again.
 	early map[string]struct{}
 }
 
-// remembers: there is something to know of the stream, as long as it lives.
+// remembers reports whether there is anything to remember until the stream ends.
 func (s *shown) remembers() bool { return s.unasked || s.all || len(s.gone)+len(s.givenUp) > 0 }
 
-// hears takes in what the stream says on the lane of names of a full-state type, before it is applied.
+// hears notes what an Update on the lane of names says about a full-state type, before it is
+// applied.
 func (s *shown) hears(u *cache.Update) {
 	if u.Stream == 0 {
 		return
@@ -129,8 +130,8 @@ func (s *shown) hears(u *cache.Update) {
 	}
 }
 
-// begin notes which stream carries a full-state type's names: it has said something, or was
-// shown versions, so that what has them counts as delivered.
+// begin notes which stream carries a full-state type's names: it has sent something, or was shown
+// versions, so that it counts their resources as delivered.
 func (s *shown) begin(stream uint64) {
 	if s.stream != 0 && s.stream != stream {
 		s.end()
@@ -138,7 +139,7 @@ func (s *shown) begin(stream uint64) {
 	s.stream = stream
 }
 
-// keepOnly drops what a response with all there is does not list.
+// keepOnly drops the resources that a response with everything does not list.
 func (s *shown) keepOnly(u *cache.Update) {
 	listed := make(map[string]struct{}, len(u.Set)+len(u.Kept))
 	for _, r := range u.Set {
@@ -154,8 +155,8 @@ func (s *shown) keepOnly(u *cache.Update) {
 	}
 }
 
-// take takes in a resource that nobody has asked for. It reports how many go for
-// that: this one, if it is not kept, and those that make room for it.
+// take takes in a resource that nobody has asked for. It returns how many are dropped: this one, if
+// it is not kept, and those that make room for it.
 func (s *shown) take(r cache.Received) (dropped int) {
 	if s.stream == 0 || s.hub.config.Unasked == nil {
 		return 1
@@ -177,7 +178,7 @@ func (s *shown) giveUp(name string) {
 	}
 }
 
-// late: a resource may be the answer to a name that was given up on this stream.
+// late reports whether a resource may be the answer for a name that was given up on this stream.
 func (s *shown) late(r *cache.Resource) bool {
 	return len(s.givenUp) >= s.hub.bounds.Gone || goesBy(r, func(name string) bool {
 		_, givenUp := s.givenUp[name]
@@ -185,7 +186,7 @@ func (s *shown) late(r *cache.Resource) bool {
 	})
 }
 
-// keep keeps a resource, if there is room, and reports how many go.
+// keep keeps a resource if there is room. It returns how many are dropped.
 func (s *shown) keep(r cache.Received) (dropped int) {
 	budget := s.hub.config.Unasked
 	if r.TTL != 0 || r.DoNotCache || r.Negative || int64(r.Size()) > budget.max.Load() {
@@ -219,8 +220,8 @@ func (s *shown) keep(r cache.Received) (dropped int) {
 	return dropped
 }
 
-// release takes in bodies that nobody wants any more. Where upstream shows what nobody
-// has asked for they join that; else they go (UP-8).
+// release takes in the bodies of a name that is given up. They are kept if the stream sends
+// resources that nobody has asked for, and dropped otherwise (UP-8).
 func (s *shown) release(bodies []cache.Received) {
 	for _, b := range bodies {
 		switch {
@@ -233,8 +234,8 @@ func (s *shown) release(bodies []cache.Received) {
 	}
 }
 
-// makeRoom drops what has not changed for longest. It looks at this type alone: each
-// has a lock of its own.
+// makeRoom drops the resource that has not changed for longest. It looks at this type alone, since
+// each has a lock of its own.
 func (s *shown) makeRoom() bool {
 	name, _, ok := s.kept.RemoveOldest()
 	if ok {
@@ -250,7 +251,7 @@ func (s *shown) unkeep(name string) {
 	}
 }
 
-// unkept gives back what was kept.
+// unkept gives back the bytes of a resource that is no longer kept.
 func (s *shown) unkept(r cache.Received) {
 	for _, alias := range r.Aliases {
 		if s.by[alias] == r.Name {
@@ -261,7 +262,7 @@ func (s *shown) unkept(r cache.Received) {
 	s.hub.config.Unasked.leave(r.Resource)
 }
 
-// goes remembers that upstream has shown a resource, and that it is not here any more.
+// goes notes that upstream has sent a resource that is no longer here.
 func (s *shown) goes(name string) {
 	switch {
 	case s.stream == 0 || s.all || s.table.Origin().SotW: // SotW answers every request
@@ -275,8 +276,8 @@ func (s *shown) goes(name string) {
 	}
 }
 
-// has: upstream has shown a name on a stream, has not removed it since, and it is
-// not here: that the stream says nothing of it any more means nothing (UP-19).
+// has reports whether upstream has sent a name on this stream and not removed it since, and it is
+// no longer here. The stream's further silence about the name then proves nothing (UP-19).
 func (s *shown) has(name string, stream uint64) bool {
 	if s.stream == 0 || s.stream != stream {
 		return false
@@ -285,7 +286,7 @@ func (s *shown) has(name string, stream uint64) bool {
 	return gone || s.all
 }
 
-// recall hands over what is kept under a name that somebody asks for.
+// recall takes out the resource that is kept under a name that a client asks for.
 func (s *shown) recall(name string) (r cache.Received, ok bool) {
 	if s.kept == nil {
 		return r, false
@@ -307,7 +308,7 @@ func (s *shown) mayBeOld(name string) {
 	s.early[name] = struct{}{} // no more than the Table has
 }
 
-// end forgets what a stream has shown.
+// end forgets everything that the stream has sent.
 func (s *shown) end() {
 	if s.kept != nil {
 		s.kept.Purge()
@@ -315,7 +316,7 @@ func (s *shown) end() {
 	*s = shown{hub: s.hub, table: s.table}
 }
 
-// Over says that a stream has ended.
+// Over notes that a stream has ended.
 func (h *Hub) Over(stream uint64) {
 	for _, x := range h.types.all() {
 		x.mu.Lock()
@@ -327,8 +328,7 @@ func (h *Hub) Over(stream uint64) {
 	}
 }
 
-// Close gives back what the group holds together with others. The Hub is not to be used
-// after it.
+// Close gives back what the group shares with others. The Hub must not be used after it.
 func (h *Hub) Close() {
 	for x := range h.types.locked() {
 		x.shown.end()

@@ -6,15 +6,15 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// silence is what upstream's silence about names of a type means: on which stream it is an answer, and
-// when nothing vouches for it (MISS-3, MISS-4).
+// silence is what upstream's silence about names of a type proves: for which stream it is an
+// answer, and when it proves too little (MISS-3, MISS-4).
 type silence struct {
 	named *namedLane
-	// mute are names that became Absent by the timer of a stream which had carried nothing of
-	// the type, and that stream.
+	// mute are the names that became Absent by the timer of a stream that had carried nothing of
+	// the type, with that stream.
 	mute map[string]uint64
-	// refused are names over which an error lies, with the stream on which it came: only to
-	// that stream it is an answer.
+	// refused are the names that upstream has answered with an error, with the stream on which it
+	// came. The error is an answer only on that stream.
 	refused map[string]uint64
 }
 
@@ -29,9 +29,9 @@ func (s *silence) refuse(name string, stream uint64) {
 	s.refused[name] = stream
 }
 
-// of: upstream has said nothing of a name on its own lane, not even an error on this
-// stream. What the wildcard lends meanwhile is no answer: it may be gone tomorrow. Nor is
-// what was left when it was given up.
+// of reports whether upstream has sent nothing for a name on its own lane, not even an error on
+// this stream. A copy that the wildcard lends is no answer, since it may be removed tomorrow, and
+// neither is an inherited one.
 func (s *silence) of(name string, stream uint64) (cache.ID, bool) {
 	id, ok := s.named.Find(name)
 	if !ok || s.named.Answer(id).Error != nil && s.refused[name] == stream {
@@ -40,11 +40,11 @@ func (s *silence) of(name string, stream uint64) (cache.ID, bool) {
 	return id, s.named.x.loans.has(name) || s.named.x.loans.inherits(name) || !s.named.Answered(id)
 }
 
-// missing takes in that the timer of a name has run out on a stream, which may be mute: it
-// has carried nothing of the type. absent: the name is to become so.
+// missing notes that the timer of a name has run out on a stream. mute: the stream has carried
+// nothing of the type. absent reports whether the name becomes Absent.
 func (s *silence) missing(name string, stream uint64, mute bool) (absent bool) {
 	if d := &s.named.doubts; d.since(name, stream) {
-		if d.suspects(name, stream) {
+		if d.mayHaveHidden(name, stream) {
 			d.overdue[name] = struct{}{}
 		}
 		return false // it exists, or may
@@ -58,43 +58,43 @@ func (s *silence) missing(name string, stream uint64, mute bool) (absent bool) {
 		return true
 	}
 	if !mute {
-		s.vouched(name)
+		s.unmute(name)
 	} else if _, was := s.mute[name]; was {
 		s.mute[name] = stream
 	}
 	return false
 }
 
-// hears takes in what an Update says of names whose timers have run out on a mute stream: it
-// speaks of them, or the stream turns out to speak of the type.
+// hears notes what an Update says of names whose timers ran out on a mute stream: they are no
+// longer mute if it has an answer for them, or if it shows that their stream carries the type.
 func (s *silence) hears(u *cache.Update) {
 	for _, r := range u.Set {
 		delete(s.mute, r.Name)
 	}
 	for _, name := range u.Removed {
-		s.vouched(name)
+		s.unmute(name)
 	}
 	for _, e := range u.Errors {
 		if cache.Resolves(e.Status) {
-			s.vouched(e.Name)
+			s.unmute(e.Name)
 		}
 	}
 	for _, r := range u.Negative {
 		for name := range names(r) {
-			s.vouched(name)
+			s.unmute(name)
 		}
 	}
 	if u.First || len(u.Set)+len(u.Removed)+len(u.Errors)+len(u.Kept)+len(u.Negative) > 0 {
 		for name, stream := range s.mute {
 			if stream == u.Stream {
-				s.vouched(name)
+				s.unmute(name)
 			}
 		}
 	}
 }
 
-// vouched: a name that was mute, if it was, is Absent for those who brought it, too.
-func (s *silence) vouched(name string) {
+// unmute makes a name Absent for the clients that came with a copy, too, if it was mute.
+func (s *silence) unmute(name string) {
 	id, ok := s.named.Find(name)
 	if _, mute := s.mute[name]; mute && ok {
 		s.named.x.marks.mark(id, again)

@@ -7,12 +7,12 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Subscriber is the mailbox of one downstream stream: what has changed for it
-// since it last looked. Its size is bounded by the names the stream subscribes
-// to, however slow the client is (H-12).
+// Subscriber is the mailbox of one downstream stream: what has changed for it since it last looked.
+// Its size is bounded by the names that the stream subscribes to, however slow the client is
+// (H-12).
 type Subscriber struct {
 	wake func()
-	ttl  bool // the stream is told of renewed TTLs; set before its first Subscribe
+	ttl  bool // the stream is sent renewed TTLs; set before its first Subscribe
 	asks bool // the stream asks for sources; set before its first Subscribe
 
 	mu    sync.Mutex
@@ -25,32 +25,32 @@ type Subscriber struct {
 // block.
 func NewSubscriber(wake func()) *Subscriber { return &Subscriber{wake: wake} }
 
-// TakesTTL says that the stream's client knows TTLs, and is to be told when one is
-// renewed (TTL-6). It is called before the first Subscribe.
+// TakesTTL notes that the stream's client knows TTLs, and is sent renewals (TTL-6). It is called
+// before the first Subscribe.
 func (m *Subscriber) TakesTTL() { m.ttl = true }
 
-// AsksForSources says that what is marked is to come with its Source, and that the stream
-// counts among those whom an update concerns. It is called before the first Subscribe.
+// AsksForSources notes that the stream wants the Source of each change, and is counted among the
+// clients that an update concerns. It is called before the first Subscribe.
 func (m *Subscriber) AsksForSources() { m.asks = true }
 
-// Marks are the changes noted for one Subscription. An ID stands for a name the
-// Subscription may no longer have; its reader checks.
+// Marks are the changes noted for one Subscription. The Subscription may have given up a name since
+// it was marked; the reader checks.
 type Marks struct {
 	// Content are names whose answer may have changed.
 	Content []cache.ID
-	// Errors are names with an error to be told of.
+	// Errors are names with an error to send.
 	Errors []cache.ID
-	// Renewed are names of which a TTL was renewed (TTL-4, TTL-12).
+	// Renewed are names whose TTL was renewed (TTL-4, TTL-12).
 	Renewed []cache.ID
-	// Wildcard: the wildcard's set changed, or its state.
+	// Wildcard: the wildcard's set has changed, or whether it is complete or available.
 	Wildcard bool
 	// WildcardRenewed: the TTL of a member of that set was renewed.
 	WildcardRenewed bool
-	// Again: nothing changed, but something that was waited for has come: a body that
-	// upstream was asked for once more (VALID-5), its word on what was loaded from
-	// disk (RECON-19), or upstream itself (ERR-7).
+	// Again: no resource has changed, but something has come that the client waited for: a body
+	// that upstream was asked for once more (VALID-5), confirmation of something restored
+	// (RECON-19), or upstream itself (ERR-7).
 	Again bool
-	// Source is where they come from, as far as it is known.
+	// Source is where the changes come from, if they are traced.
 	Source *cache.Source
 }
 
@@ -64,8 +64,8 @@ const (
 	again
 )
 
-// mark notes a change of a name, or of the wildcard's set; woken: the Subscriber has to be woken.
-// Its caller holds the lock of s's index.
+// mark notes a change of a name, or of the wildcard's set. woken reports whether the Subscriber has
+// to be woken. The caller holds the lock of s's index.
 func (m *Subscriber) mark(s *Subscription, id cache.ID, k kind) (woken bool) {
 	if k == renewed && !m.ttl {
 		return false // TTL-7
@@ -101,8 +101,7 @@ func (m *Subscriber) mark(s *Subscription, id cache.ID, k kind) (woken bool) {
 	return first
 }
 
-// bounded drops repetitions, and names that were given up meanwhile, once there are more than
-// so many.
+// bounded drops repeated IDs, and names that were given up meanwhile, if there are more than most.
 func (s *Subscription) bounded(ids []cache.ID, most int) []cache.ID {
 	if len(ids) <= most {
 		return ids
@@ -113,8 +112,8 @@ func (s *Subscription) bounded(ids []cache.ID, most int) []cache.ID {
 	})
 }
 
-// Take returns the Subscriptions for which something is marked, until the next call.
-// Their marks stay with them: whoever takes has to look at each, with View.Marks.
+// Take returns the Subscriptions that have marks; the slice is valid until the next call. The
+// caller has to take the marks of each with View.Marks.
 func (m *Subscriber) Take() []*Subscription {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,7 +125,7 @@ func (m *Subscriber) Take() []*Subscription {
 	return m.taken
 }
 
-// Changed reports whether a change is marked that nobody has looked at. It may be asked
+// Changed reports whether there is a mark of a change that nobody has looked at. It may be called
 // within a Read of another Subscription.
 func (s *Subscription) Changed() bool {
 	s.subscriber.mu.Lock()
@@ -134,9 +133,8 @@ func (s *Subscription) Changed() bool {
 	return s.marks.Wildcard || len(s.marks.Content) > 0
 }
 
-// Marks hands over what is marked for the Subscription. Marks and View are of one
-// instant, so that no change is told twice, once because it is seen and once
-// because it is marked.
+// Marks returns the marks of the Subscription, and clears them. Marks and View are of one instant,
+// so no change is sent twice, once because it is seen and once because it is marked.
 func (v View) Marks() Marks {
 	m := v.s.subscriber
 	m.mu.Lock()

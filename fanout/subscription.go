@@ -6,8 +6,8 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Subscription is one client's interest in one type on one stream: the names it
-// asked for, and the wildcard with all its legacy (protocol.md §5).
+// Subscription is one client's interest in one type on one stream: the names that it asked for, and
+// the wildcard with its legacy forms (protocol.md §5).
 type Subscription struct {
 	// Set once.
 	index      *index
@@ -16,17 +16,17 @@ type Subscription struct {
 
 	// Guarded by index.mu.
 	names NameList
-	// sum is the digest of what bears these names (digest.go), if summed.
+	// sum is the digest of the resources that bear these names (digest.go), if summed.
 	sum      cache.Digest
 	summed   bool
 	wildcard bool
 	mode     mode
-	reads    bool      // it is told what goes from the wildcard's set (readers.go),
-	passed   cache.Seq // and has been up to here
+	reads    bool      // it is a reader of the wildcard's set (readers.go),
+	passed   cache.Seq // and has been sent the removals up to here
 	closed   bool
 	outage   bool // it is to be marked when upstream answers again (ERR-7)
-	withheld bool // something is not said to it, because it is in doubt (verdict.go)
-	// By resource: bodies on their way to the client, and those that upstream was
+	withheld bool // something is withheld from it because it is in doubt (verdict.go)
+	// By name of the resource: bodies on their way to the client, and bodies that upstream was
 	// asked for once more on its behalf (parcel.go).
 	parcels map[string]parcel
 	awaited map[string]struct{}
@@ -36,13 +36,13 @@ type Subscription struct {
 	dirty bool // it is in subscriber.dirty
 }
 
-// mode is what a type's requests so far have made of the stream (§5).
+// mode is what the requests of a type so far mean for the next ones (§5).
 type mode uint8
 
 const (
 	fresh    mode = iota // no request yet
-	legacy               // wildcard without ever having named anything
-	explicit             // has named something, or given the wildcard up
+	legacy               // the wildcard, and nothing was ever named
+	explicit             // something was named, or the wildcard given up
 )
 
 // Subscribe opens a client's interest in a type. It is empty until the first
@@ -60,26 +60,25 @@ func (h *Hub) Subscribe(t cache.TypeURL, m *Subscriber) *Subscription {
 	}
 }
 
-// Asked is what one request asks to be told.
+// Asked is what one request asks for.
 type Asked struct {
-	// Names are to be answered, even if they were before (DOWN-DELTA-7,
-	// DOWN-SOTW-5).
+	// Names have to be answered, even if they were answered before (DOWN-DELTA-7, DOWN-SOTW-5).
 	Names []cache.ID
-	// New are those of them that were not subscribed before; Delta only, since SotW
+	// New are those of Names that were not subscribed before; only for Delta, since a SotW request
 	// asks for no others.
 	New []string
-	// Wildcard: the whole set is to be told (rows a, c, e, j, n, t).
+	// Wildcard: the whole set has to be sent (rows a, c, e, j, n, t).
 	Wildcard bool
-	// Left are names given up while the wildcard stays, and the members that go by
-	// them, of which a client that has the name is not told as such: each, and what it
-	// led to, is to be told again as what it is to the wildcard (row l, WILD-8).
+	// Left are the names that were given up while the wildcard stays, and the names of the members
+	// that they led to. The client has them by name, so each has to be sent again as a member, or
+	// removed (row l, WILD-8).
 	Left []string
-	// Freed are names that may lead elsewhere now, since others were given up (WILD-16).
+	// Freed are names that may lead elsewhere now because others were given up (WILD-16).
 	Freed []cache.ID
 }
 
-// Delta takes in the two lists of one Delta request: subscribes first, then
-// unsubscribes (DOWN-DELTA-5). Rows a to n of the WILD table.
+// Delta applies the two lists of one Delta request: subscribes first, then unsubscribes
+// (DOWN-DELTA-5). The rows are those of the WILD table, a to n.
 func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Asked {
 	x := s.index
 	defer x.hub.wanted.notify() // after the lock is released
@@ -133,16 +132,17 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 	return asked
 }
 
-// Names are those of one SotW request, which are the whole interest from now on
-// (DOWN-SOTW-2), as what has become of those of the request before.
+// Names is one SotW request, which replaces the whole interest (DOWN-SOTW-2), as the difference
+// from the one before it.
 type Names struct {
-	Some     bool     // it names something, be it the wildcard
-	Wildcard bool     // it names that
-	Added    []string // names that the one before it did not have, in order,
-	Gone     []string // and names that it had alone; neither has the wildcard
+	Some     bool     // it names something, possibly the wildcard
+	Wildcard bool     // it names the wildcard
+	Added    []string // names that the request before it did not have, in order
+	Gone     []string // names that only the request before it had; neither list has the wildcard
 }
 
-// Replace takes in the names of one SotW request. Rows a to d and o to t of the WILD table.
+// Replace applies the names of one SotW request. The rows are those of the WILD table, a to d and o
+// to t.
 func (s *Subscription) Replace(names Names, now time.Time) Asked {
 	x := s.index
 	defer x.hub.wanted.notify() // after the lock is released
@@ -188,7 +188,7 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 	}
 	s.add(asked.Names)
 	for _, id := range gone {
-		// What the client has by this name may not be what the wildcard has.
+		// The client's copy by this name may differ from the wildcard's.
 		asked.Wildcard = asked.Wildcard || s.wildcard && x.answers.differs(id)
 		delete(s.awaited, x.named.Name(id))
 		x.unwant(s, id, now)
@@ -197,10 +197,10 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 	return asked
 }
 
-// Close ends the interest; names that only this client wanted linger.
+// Close ends the interest. Names that only this client wanted linger.
 func (s *Subscription) Close(now time.Time) {
 	x := s.index
-	defer x.hub.types.drop(x.url) // if there is nothing left of it
+	defer x.hub.types.drop(x.url) // if nothing else needs it
 	defer x.hub.wanted.notify()   // after the lock is released
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -240,16 +240,15 @@ func (s *Subscription) endWildcard(asked *Asked, now time.Time) {
 	}
 }
 
-// dropping takes names out of a Subscription, of which there may be very many: its list is
-// rebuilt once.
+// dropping takes names out of a Subscription. There may be very many, so the list is rebuilt once.
 type dropping struct {
 	of   *Subscription
 	gone []bool     // by place in the list; nil: none
-	ids  []cache.ID // if the wildcard's set has aliases
+	ids  []cache.ID // the names; kept only if the wildcard's set has aliases
 	run  cache.Run
 }
 
-// drop takes a name out; false: the client does not subscribe to it (any more).
+// drop takes a name out. It reports whether the client subscribed to it until now.
 func (d *dropping) drop(name string, now time.Time) bool {
 	s := d.of
 	id, ok := s.index.named.FindNext(&d.run, name)

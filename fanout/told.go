@@ -6,35 +6,36 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Told is what a client was told last of one of its names: at which position, and whether it
-// has a copy since then. The zero value: nothing. It stands beside the name in the
-// Subscription, so that it costs eight bytes and goes with the name.
+// Told is what the client was last sent for one of its names: at which position, and whether it has
+// a copy since then. The zero value: nothing. It stands beside the name in the Subscription, so it
+// costs eight bytes and ends with the name.
 type Told uint64
 
 // Brought: the client came with a copy from an earlier stream. Its position on this one is 0.
 const Brought Told = 1 << 63
 
-// ToldCopy: the client was sent what a name leads to, in a response of this position.
+// ToldCopy: the client was sent what a name leads to, in a response at this position.
 func ToldCopy(at cache.Seq) Told { return Brought | Told(at) }
 
-// ToldGone: the client was told that a name leads to nothing.
+// ToldGone: the client was told at this position that a name leads to nothing.
 func ToldGone(at cache.Seq) Told { return Told(at) }
 
-// Copy: the client has a copy.
+// Copy reports whether the client has a copy.
 func (t Told) Copy() bool { return t&Brought != 0 }
 
-// At is the position; 0: the client was told nothing on this stream.
+// At returns the position; 0: the client was sent nothing for the name on this stream.
 func (t Told) At() cache.Seq { return cache.Seq(t &^ Brought) }
 
-// NameList is the names to which a client subscribes on one stream, and what it was told of each.
+// NameList is the list of names that a client subscribes to on one stream, with what it was sent
+// for each.
 type NameList struct {
 	ids  []cache.ID // ascending
-	told []Told     // of each
-	led  [][]string // of each, or nil: of none
+	told []Told     // one for each ID
+	led  [][]string // one for each ID, or nil (LedTo)
 	last int        // the place in ids that was last looked at
 }
 
-// Names are the subscribed names, ascending by ID.
+// Names returns the subscribed names, ascending by ID.
 func (l *NameList) Names() []cache.ID { return l.ids }
 
 // Has reports whether an ID stands for a subscribed name.
@@ -43,7 +44,7 @@ func (l *NameList) Has(id cache.ID) bool {
 	return ok
 }
 
-// Told is what the client was told last of a subscribed name.
+// Told returns what the client was last sent for a subscribed name.
 func (l *NameList) Told(id cache.ID) Told {
 	if i, ok := l.place(id); ok {
 		return l.told[i]
@@ -51,17 +52,17 @@ func (l *NameList) Told(id cache.ID) Told {
 	return 0
 }
 
-// Tell notes what a response says to the client of a subscribed name.
+// Tell notes what a response sends the client for a subscribed name.
 func (l *NameList) Tell(id cache.ID, told Told) {
 	if i, ok := l.place(id); ok {
 		l.told[i] = told
 	}
 }
 
-// TellAt does so of the name at a place in Names.
+// TellAt is Tell by the name's place in Names.
 func (l *NameList) TellAt(i int, told Told) { l.told[i] = told }
 
-// LedTo are the resources that a subscribed name was said to lead to; nil: simply the one that
+// LedTo returns the resources that a subscribed name led to when they were sent; nil: the one that
 // bears the name, if any. The session's record says which of them still count.
 func (l *NameList) LedTo(id cache.ID) []string {
 	if l.led == nil {
@@ -73,8 +74,8 @@ func (l *NameList) LedTo(id cache.ID) []string {
 	return nil
 }
 
-// Lead notes what a subscribed name is said to lead to. Most clients ask for no aliases, and so
-// have no list of this.
+// Lead notes what a subscribed name leads to as it is sent. Most clients ask for no aliases, and
+// need no such list.
 func (l *NameList) Lead(id cache.ID, to []string) {
 	if l.led == nil && to != nil {
 		l.led = make([][]string, len(l.ids))
@@ -84,8 +85,8 @@ func (l *NameList) Lead(id cache.ID, to []string) {
 	}
 }
 
-// place is where a subscribed name stands in the lists. Names are mostly looked at in order, so
-// that it is that of the last one, or the next.
+// place returns where a subscribed name stands in the lists. Names are mostly looked up in order,
+// so it tries the last place and the next one first.
 func (l *NameList) place(id cache.ID) (at int, ok bool) {
 	for at = l.last; at < len(l.ids) && at <= l.last+1; at++ {
 		if l.ids[at] == id {
@@ -99,7 +100,7 @@ func (l *NameList) place(id cache.ID) (at int, ok bool) {
 	return at, ok
 }
 
-// add adds names to the list; some: it had not all of them.
+// add adds names to the list. some reports whether any of them is new.
 func (l *NameList) add(ids []cache.ID) (some bool) {
 	added := slices.DeleteFunc(distinct(slices.Clone(ids)), func(id cache.ID) bool {
 		_, had := l.place(id)
@@ -130,7 +131,7 @@ func (l *NameList) add(ids []cache.ID) (some bool) {
 	return true
 }
 
-// keep takes those names out of the list that are not at a place of which it is true.
+// keep keeps the names at the places for which which is true.
 func (l *NameList) keep(which func(at int) bool) {
 	kept := 0
 	for at := range l.ids {
@@ -152,7 +153,7 @@ func (l *NameList) move(from, to int) {
 	}
 }
 
-// cut shortens a list, which gives back the memory that it does not need any more.
+// cut shortens a list, and gives back memory that it no longer needs.
 func cut[T any](list []T, to int) []T {
 	switch clear(list[to:]); {
 	case to == 0:

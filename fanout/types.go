@@ -15,14 +15,14 @@ type types struct {
 	indexes map[cache.TypeURL]*index
 }
 
-// find is the index of a type; nil: nothing is known or wanted of it.
+// find returns the index of a type; nil: nothing is known or wanted of it.
 func (t *types) find(url cache.TypeURL) *index {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.indexes[url]
 }
 
-// of is the index of a type, which is made if there is none.
+// of returns the index of a type, and makes one if there is none.
 func (t *types) of(h *Hub, url cache.TypeURL) *index {
 	if x := t.find(url); x != nil {
 		return x
@@ -36,7 +36,7 @@ func (t *types) of(h *Hub, url cache.TypeURL) *index {
 	return t.indexes[url]
 }
 
-// look asks something of a type, if anything is known of it, under its lock.
+// look reads the index of a type under its lock, if there is one.
 func (t *types) look(url cache.TypeURL, ask func(*index)) {
 	if x := t.find(url); x != nil {
 		x.mu.Lock()
@@ -45,15 +45,16 @@ func (t *types) look(url cache.TypeURL, ask func(*index)) {
 	}
 }
 
-// change changes a type, if anything is known of it, and wakes whom that concerns.
+// change changes the index of a type, if there is one, and wakes the Subscribers that this
+// concerns.
 func (t *types) change(url cache.TypeURL, change func(*index)) {
 	if x := t.find(url); x != nil {
 		wakeAll(x.locked(func() { change(x) }))
 	}
 }
 
-// drop forgets the index of a type if nothing is known and nothing wanted of it, so
-// that types which clients once asked for cost nothing.
+// drop removes the index of a type if nothing is known and nothing wanted of it, so that types that
+// clients once asked for cost nothing.
 func (t *types) drop(url cache.TypeURL) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,14 +70,14 @@ func (t *types) drop(url cache.TypeURL) {
 	}
 }
 
-// all are the indexes of all types.
+// all returns the indexes of all types.
 func (t *types) all() []*index {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return slices.Collect(maps.Values(t.indexes))
 }
 
-// locked yields each under its lock.
+// locked yields each index under its lock.
 func (t *types) locked() iter.Seq[*index] {
 	return func(yield func(*index) bool) {
 		for _, x := range t.all() {

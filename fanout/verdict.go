@@ -2,37 +2,37 @@ package fanout
 
 import "github.com/xds-relay/xds-relay/cache"
 
-// Verdict is what is known of a name for somebody who asks (protocol.md §0). Whoever
-// wants to know whether a name is resolved asks for it here: sets that go to clients,
-// unary calls, readiness, failover.
+// Verdict is what the relay knows of a name for one client (protocol.md §0). Sets that go to
+// clients, unary calls, readiness and failover all ask here whether a name is resolved.
 type Verdict uint8
 
 const (
-	// Unknown: upstream has been asked, and has not answered. Clients wait.
+	// Unknown: upstream has not answered. Clients wait.
 	Unknown Verdict = iota
-	// Copy: there is a copy, and it is what upstream said last.
+	// Copy: there is a copy, and it is upstream's latest.
 	Copy
 	// Gone: upstream does not have it.
 	Gone
 	// Refused: there is no copy, and upstream has answered with an error.
 	Refused
-	// Doubt: whoever brought a copy may keep it. What upstream said cannot be used, or
-	// what is here is from disk, or only a silence that nothing vouches for says that the
-	// name does not exist. Nobody waits for it, and nothing is said of it.
+	// Doubt: a client that came with a copy may keep it. What upstream sent cannot be used, or the
+	// copy here is restored, or only a silence that proves little says that the name does not
+	// exist. Nobody waits for the name, and nothing is sent of it.
 	Doubt
 )
 
-// Resolved: nobody needs to wait.
+// Resolved reports whether nobody needs to wait.
 func (d Verdict) Resolved() bool { return d != Unknown }
 
-// Verdict is that of a subscribed name. brought: the client that asks came with a copy of
-// it, or may have.
+// Verdict returns that of a subscribed name. brought: the client came with a copy of it, or may
+// have.
 func (v View) Verdict(id cache.ID, brought bool) Verdict {
 	return v.x.verdict(id, v.Answer(id), brought)
 }
 
-// Doubted: nothing can be said of a name that a client brought. What it does not subscribe to
-// may be what a name leads to that a fault hides.
+// Doubted reports whether a name that a client came with is in doubt. A name that it does not
+// subscribe to may be in doubt, too: it may bear the resource that a name with a hidden fault leads
+// to.
 func (v View) Doubted(name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		return v.Verdict(id, true) == Doubt
@@ -57,7 +57,7 @@ func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {
 	return Unknown
 }
 
-// Withhold says whether something is not said to the client because it is in doubt.
+// Withhold notes whether something is withheld from the client because it is in doubt.
 func (v View) Withhold(withheld bool) { v.x.interest.withhold(v.s, withheld) }
 
 func (i *interest) withhold(s *Subscription, withheld bool) {

@@ -8,8 +8,8 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// View is what one client's interest covers, at one instant. It lives only for
-// the duration of Subscription.Read.
+// View is what one client's interest covers at one instant. It is valid only during
+// Subscription.Read.
 type View struct {
 	*NameList
 	s *Subscription
@@ -18,8 +18,8 @@ type View struct {
 
 func (s *Subscription) view() View { return View{&s.names, s, s.index} }
 
-// Read looks at the interest and the resources under the type's lock. f must not
-// block, encode, or call anything else of this package.
+// Read calls f with the interest and the resources, under the type's lock. f must not block,
+// encode, or call anything else of this package.
 func (s *Subscription) Read(f func(View)) {
 	x := s.index
 	if x.look(func() { f(s.view()) }) {
@@ -27,7 +27,7 @@ func (s *Subscription) Read(f func(View)) {
 	}
 }
 
-// look runs f under the lock, and reports whether it asked something of upstream.
+// look runs f under the lock, and reports whether f asked upstream for a body.
 func (x *index) look(f func()) (asks bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -36,31 +36,31 @@ func (x *index) look(f func()) (asks bool) {
 	return x.bodies.asks
 }
 
-// Position is the group's latest change: a client told of all that the View shows
-// is told of everything up to here.
+// Position returns the group's latest change. A client that has been sent everything that the View
+// shows is up to date with this position.
 func (v View) Position() cache.Seq { return cache.Seq(v.x.hub.seq.Load()) }
 
-// Lookup is the ID of a subscribed name.
+// Lookup returns the ID of a subscribed name.
 func (v View) Lookup(name string) (cache.ID, bool) {
 	id, ok := v.x.named.Find(name)
 	return id, ok && v.Has(id)
 }
 
-// Name is the name of a subscribed ID.
+// Name returns the name of a subscribed ID.
 func (v View) Name(id cache.ID) string { return v.x.named.Name(id) }
 
-// Wildcard: the client subscribes to the wildcard; synced: its set is complete.
+// Wildcard reports whether the client subscribes to the wildcard, and whether its set is complete.
 func (v View) Wildcard() (subscribed, synced bool) { return v.s.wildcard, v.x.wildcard.synced }
 
-// Covers reports whether the interest leads to a resource of this name, by the
-// name itself, an alias, or the wildcard.
+// Covers reports whether the interest leads to a resource of this name, by the name itself, an
+// alias, or the wildcard.
 func (v View) Covers(name string) bool {
 	member := v.Set().Member(name)
 	return v.s.wildcard && member != nil || len(v.s.names.ids) > 0 && (v.s.named(name, nil) || v.s.lent(member))
 }
 
-// Resource is the resource of this name that the interest leads to, or nil. Of a name that the
-// client asks for the lane of names decides, whatever the wildcard's set has (WILD-16).
+// Resource returns the resource of this name that the interest leads to, or nil. If the client asks
+// for the name, the lane of names decides, whatever the wildcard's set has (WILD-16).
 func (v View) Resource(name string) *cache.Resource {
 	_, subscribed := v.Lookup(name)
 	if id, ok := v.x.named.Find(name); ok && (subscribed || v.s.owns(name)) {
@@ -74,13 +74,13 @@ func (v View) Resource(name string) *cache.Resource {
 	return nil
 }
 
-// Here is a resource in exactly this version, if either lane has it.
+// Here returns a resource in exactly this version, if either lane has it.
 func (v View) Here(name, version string) *cache.Resource {
 	return v.x.answers.here(name, version)
 }
 
-// named reports whether the client's names lead to a resource of this name: it bears one of them,
-// or lists one on their own lane, or as a member of the wildcard's set that is lent to it.
+// named reports whether the client's names lead to a resource of this name: one of them is its name
+// or, on the name's own lane or as a member that the wildcard lends, its alias.
 func (s *Subscription) named(name string, member *cache.Resource) bool {
 	if _, ok := s.view().Lookup(name); ok {
 		return true
@@ -92,7 +92,7 @@ func (s *Subscription) named(name string, member *cache.Resource) bool {
 // bears this name.
 func (v View) Leads(name string) bool { return v.s.owns(name) || v.s.lent(v.Set().Member(name)) }
 
-// lent: a member of the wildcard's set is lent to one of the client's names.
+// lent reports whether a member of the wildcard's set is lent to one of the client's names.
 func (s *Subscription) lent(member *cache.Resource) bool {
 	return member != nil && slices.ContainsFunc(member.Aliases, func(alias string) bool {
 		id, ok := s.view().Lookup(alias)
@@ -100,8 +100,8 @@ func (s *Subscription) lent(member *cache.Resource) bool {
 	})
 }
 
-// Unavailable is why upstream does not answer, by name and on the wildcard, or
-// nil (ERR-7).
+// Unavailable returns why upstream does not answer, by name and on the wildcard; nil: it does
+// (ERR-7).
 func (v View) Unavailable() (named, wildcard *statuspb.Status) {
 	return v.x.named.unavailable, v.x.wildcard.unavailable
 }
@@ -109,8 +109,8 @@ func (v View) Unavailable() (named, wildcard *statuspb.Status) {
 // WakeOnReturn has the client marked when upstream answers again.
 func (v View) WakeOnReturn() { v.s.outage = true }
 
-// SystemVersion is the digest over the group's resources of the type, for people
-// who debug (RECON-15).
+// SystemVersion returns the digest of the group's resources of the type, for people who debug
+// (RECON-15).
 func (v View) SystemVersion() string {
 	if v.x.named.Len() == 0 {
 		return v.Set().Digest()
@@ -118,7 +118,7 @@ func (v View) SystemVersion() string {
 	return v.x.named.text.of(v.x.named.Digest())
 }
 
-// digestText is a digest in words, which it is put into once.
+// digestText keeps the text of a digest, so that it is made once.
 type digestText struct {
 	digest cache.Digest
 	text   string

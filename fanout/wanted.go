@@ -8,9 +8,9 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Wanted is the mailbox between the Hub and the upstream side: the lanes on which
-// interest may have changed. The names are with each lane (lane.dirty). There are never
-// requests in it, so that what goes upstream is computed when it is written (UP-6, H-1).
+// Wanted is the mailbox between the Hub and the upstream side: the lanes on which interest may have
+// changed. The names are with each lane (lane.dirty). It never holds requests, so what goes
+// upstream is computed when it is written (UP-6, H-1).
 type Wanted struct {
 	fresh atomic.Bool // marked since the last notify
 
@@ -19,16 +19,16 @@ type Wanted struct {
 	wake  func()
 }
 
-// OnWake sets what is called, outside all locks, when there is something to take.
-// It must not block.
+// OnWake sets the function that is called, outside all locks, when there is something to take. It
+// must not block.
 func (w *Wanted) OnWake(wake func()) {
 	w.mu.Lock()
 	w.wake = wake
 	w.mu.Unlock()
 }
 
-// mark notes a lane, which is there already unless this is the first name on it. Its caller
-// holds the type's lock.
+// mark notes a lane. Unless this is the first name that is noted on it, the lane is noted already.
+// The caller holds the type's lock.
 func (w *Wanted) mark(lane Lane, first bool) {
 	if first {
 		w.mu.Lock()
@@ -40,7 +40,7 @@ func (w *Wanted) mark(lane Lane, first bool) {
 	}
 }
 
-// changed notes for upstream that a name, or the wildcard, is wanted now, or not any more;
+// changed notes for upstream that a name, or the wildcard, may have become wanted or unwanted;
 // which of them is looked up when upstream asks. A name that is noted is pinned.
 func (x *index) changed(id cache.ID) {
 	l := x.laneOf(id)
@@ -50,7 +50,7 @@ func (x *index) changed(id cache.ID) {
 	}
 }
 
-// notify wakes the reader if there is something new. Its caller holds no lock.
+// notify wakes the reader if there is something new. The caller holds no lock.
 func (w *Wanted) notify() {
 	if !w.fresh.Swap(false) {
 		return
@@ -70,7 +70,8 @@ func (w *Wanted) Pending() bool {
 	return len(w.dirty) > 0
 }
 
-// take takes what may be written now; later is when more of it may be, or zero.
+// take returns the lanes that may be written now. later is when the first of the others may be, or
+// zero.
 func (w *Wanted) take(now time.Time, until func(Lane) time.Time) (dirty []Lane, later time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,34 +91,33 @@ func (w *Wanted) take(now time.Time, until func(Lane) time.Time) (dirty []Lane, 
 // Carrier is the stream that carries a lane.
 type Carrier struct {
 	Origin cache.Origin
-	// Until is how long changes of interest are gathered: they are left where they
-	// are, and with them what is known of the names, which may be wanted again (UP-6).
+	// Until is how long changes of interest are gathered: until then names stay where they are, and
+	// so does what is known of them, since they may be wanted again (UP-6).
 	Until time.Time
 }
 
-// Interest is what a group wants on one lane; for the wildcard lane the one name
-// is Wildcard.
+// Interest is what a group wants on one lane. On the wildcard's lane the one name is Wildcard.
 type Interest struct {
 	Want []string
-	// Again are those of them that are to be asked for although they are
-	// subscribed, because the body of the answer was not kept (VALID-5).
+	// Again are those of Want that are asked for although they are subscribed, because the body of
+	// the answer was not kept (VALID-5).
 	Again []string
-	// Anew are those of them that are to be asked for as if they had not been: what was
-	// said of them on another lane is not to be had there any more (WILD-11).
+	// Anew are those of Want that are asked for as if they had not been subscribed: the wildcard
+	// that answered for them was given up (WILD-11).
 	Anew []string
-	// Leave are names that are not wanted any more, and need not be unsubscribed: the
-	// server sends them whatever it is asked for (UP-9).
+	// Leave are names that are not wanted any more, and need not be unsubscribed: the server sends
+	// them in any case (UP-9).
 	Leave []string
-	// Drop are names that are not wanted any more. What was known of them is
-	// already forgotten (UP-8): whoever gets them here must unsubscribe them.
+	// Drop are names that are not wanted any more. What was known of them is already forgotten
+	// (UP-8), so the caller must unsubscribe them.
 	Drop []string
 }
 
-// Changes takes what changed since the last call and may be written now, lane by lane;
-// later is when to call it for the rest, or zero. A lane that is not
-// carried by a stream is asked for as a whole by the next, with the versions of what
-// is here (RECON-7): all that answers to some name which is wanted then stays. The
-// stream that carries a lane has an origin, of which is what comes from now on.
+// Changes takes the changes of interest since the last call that may be written now, lane by lane;
+// later is when to call it for the rest, or zero. A lane that no stream carries is asked for as a
+// whole by the next one, with the versions of what is here (RECON-7), so everything that a wanted
+// name leads to stays. The stream that carries a lane has an origin, and what comes from now on is
+// of that origin.
 func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool)) (changes map[Lane]Interest, later time.Time) {
 	taken, later := h.wanted.take(now, func(lane Lane) time.Time {
 		c, _ := carrier(lane)
@@ -125,7 +125,7 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 	})
 	changes = make(map[Lane]Interest, len(taken))
 	for _, lane := range taken {
-		// Where there is no index nothing is wanted of the type any more, and nothing was noted since that was told.
+		// A type without an index is not wanted any more, and nothing has been noted since upstream was told so.
 		h.types.change(lane.Type, func(x *index) {
 			var i Interest
 			l := x.lane(lane)
@@ -169,11 +169,11 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 	for _, lane := range taken {
 		h.types.drop(lane.Type)
 	}
-	h.wanted.notify() // of what was left to names
+	h.wanted.notify() // names that inherited something are to be asked for
 	return changes, later
 }
 
-// Lanes are the lanes on which something is wanted.
+// Lanes returns the lanes on which something is wanted.
 func (h *Hub) Lanes() []Lane {
 	var lanes []Lane
 	for x := range h.types.locked() {

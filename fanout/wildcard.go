@@ -6,15 +6,15 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// wildcardLane is what upstream says of all of a type: the wildcard's set.
+// wildcardLane is what upstream sends of all of a type: the wildcard's set.
 type wildcardLane struct {
 	lane
-	// Somebody wants it, or did so until Changes gives it up (held); upstream is being asked for it
-	// (asked), and has said all of it once (synced; RECON-16, RECON-17).
+	// held: a client wanted it, and Changes has not given it up. asked: upstream has been asked for
+	// it. synced: upstream has sent all of it once (RECON-16, RECON-17).
 	held, asked, synced bool
 	board               board
 
-	// Of one change: whether the set is another now, and whether TTLs in it were renewed.
+	// During one change: whether the set has changed, and whether TTLs in it were renewed.
 	changed, renewed bool
 }
 
@@ -37,7 +37,7 @@ func (w *wildcardLane) hears(*cache.Update) (look bool) { return false }
 
 func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	if !w.held {
-		return a // an answer in flight to what was given up meanwhile (UP-8, H-32)
+		return a // a late answer: the wildcard was given up meanwhile (UP-8, H-32)
 	}
 	w.begin(u)
 	for _, r := range u.Set {
@@ -51,14 +51,14 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	a.Held = w.depart(u, all)
 	if u.Synced {
 		w.changed, w.synced = w.changed || !w.synced, true
-		w.x.loans.replaced()
+		w.x.loans.dropAllInherited()
 	}
 	w.x.readers.prune()
 	w.tell()
 	return a
 }
 
-// set takes in a resource of the set.
+// set applies a resource to the set.
 func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
 	lent, seq := w.x.loans.lentTo(r.Name, w.x.touched[:0]), w.x.next()
 	_, changed := w.Set(r.Resource, r.Upstream, seq, nil)
@@ -87,8 +87,8 @@ func (w *wildcardLane) remove(name string, cause cache.Cause) {
 	w.changed = w.changed || changed
 }
 
-// expire lets resources of the set expire, and with them what was
-// lent to names that have no answer of their own: theirs may never come.
+// expire removes resources whose TTL has ended, and makes Absent the names that they were lent to
+// and that upstream has not answered: an answer may never come.
 func (w *wildcardLane) expire(expired []string) {
 	for _, name := range expired {
 		id, _ := w.Find(name) // it is Present
@@ -103,8 +103,8 @@ func (w *wildcardLane) expire(expired []string) {
 	w.tell()
 }
 
-// tell marks, for those who have the wildcard, what has become of the set. What has become of names
-// is marked by name.
+// tell marks the wildcard for its clients if the set has changed or TTLs in it were renewed. Names
+// are marked separately.
 func (w *wildcardLane) tell() {
 	if w.changed {
 		w.x.marks.mark(wildcardID, content)
@@ -123,8 +123,8 @@ func (w *wildcardLane) fails() {
 	}
 }
 
-// awaitsDoubtful: somebody wants the set, which is only from disk or, because of a fault that hides
-// its name, has members that upstream has not announced again.
+// awaitsDoubtful reports whether a client wants the set while it is only restored, or has members
+// that upstream has not announced again and a fault hid the name that it came for.
 func (w *wildcardLane) awaitsDoubtful() bool {
 	return w.x.interest.wants(wildcardID) && (w.x.restored.set || w.doubts.hidden != 0 && len(w.Unconfirmed()) > 0)
 }
@@ -132,9 +132,9 @@ func (w *wildcardLane) awaitsDoubtful() bool {
 // forget drops what is known of the set, which nobody wants (UP-8, H-18).
 func (w *wildcardLane) forget() {
 	w.x.hub.forgotten.Add(1)
-	w.x.loans.bequeath()
+	w.x.loans.leaveAll()
 	w.x.restored.set = false
 	was := w.lane
 	*w = wildcardLane{lane: w.x.newLane(w.at, w)}
-	w.unavailable, w.dirty = was.unavailable, was.dirty // that concerns who wants it next
+	w.unavailable, w.dirty = was.unavailable, was.dirty // these are for the next client that wants it
 }
