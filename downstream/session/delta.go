@@ -15,21 +15,21 @@ type deltaState struct {
 	exchange
 	requested   bool
 	reconnected bool // the first request brought versions
-	// opening says that the type's first request asked for the wildcard, and that no response of
+	// opening says that the type's first request asked for the wildcard, so that no response of
 	// the type precedes its answer (DOWN-DELTA-13).
 	opening bool
 	// resend says that resources are sent whatever versions the client came with
 	// (resend_on_reconnect_types).
 	resend bool
 	// quiet says that the client is sent the removal of a name only if it has a copy, sent or
-	// brought, and has not asked for the name again since. A client that waits for the name would
-	// take the removal for an answer, and its wait would never end (MISS-9).
+	// brought, and has not asked again since. A client that waits for the name would take the
+	// removal for an answer, and wait for ever (MISS-9).
 	quiet bool
 
 	// leftWaits says that something that was given up under the wildcard could not be sent at
 	// once.
 	leftWaits bool
-	// withholds says what the client is not sent because it is in doubt.
+	// withholds says what is not sent because it is in doubt.
 	withholds withholds
 	// looked says that the client's versions that are not judged yet were looked at, and that
 	// nothing has come since that could decide on them. lookedWarm says that some resources were
@@ -178,8 +178,8 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 
 // recall applies a later request to what the client came with: a name that it asks for gets an
 // answer now (DOWN-DELTA-7), and a name that it gives up it has dropped (DOWN-DELTA-16), unless
-// another of its names leads there (NAME-5). Under the wildcard, a name that is given up may be
-// that of a member that was never named, so nothing follows from it (row m).
+// another name leads there (NAME-5). Nothing follows from giving up a member that was never named
+// (row m).
 func (d *deltaState) recall(subscribe, unsubscribe []string) {
 	d.sub.Read(func(v fanout.View) {
 		wildcard, _ := v.Wildcard()
@@ -425,7 +425,7 @@ func (d *deltaState) toldSince(v fanout.View, r *cache.Resource, since cache.Seq
 	return named && v.Told(id).At() > since || noted != nil && noted.at > since
 }
 
-// answers notes that a resource is sent, which answers all names that lead to it alone.
+// answers notes that a resource is sent, which answers each name that leads to it alone.
 func (d *deltaState) answers(v fanout.View, r *cache.Resource) {
 	if d.asked.len()+len(d.forced) == 0 {
 		return
