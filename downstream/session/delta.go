@@ -41,8 +41,7 @@ type deltaState struct {
 	needed map[string]struct{}
 }
 
-// withholds says about which resources the client is not sent something, because it is in doubt
-// (ERR-10).
+// withholds says where something is not sent because it is in doubt (ERR-10).
 type withholds struct {
 	left     bool // what the client gave up under the wildcard
 	brought  bool // what it came with and asks for
@@ -217,7 +216,6 @@ func (d *deltaState) recallName(v fanout.View, name string) {
 	}
 }
 
-// due reports whether there may be something to send.
 func (d *deltaState) due() bool {
 	return d.debts.due() || d.judging
 }
@@ -291,8 +289,7 @@ func (d *deltaState) collected(v fanout.View, p *part) {
 }
 
 // collectNames lists the answer to every name that was asked for (DOWN-DELTA-7), and every change
-// of a subscribed name. A name without an answer is left out, and marked again when it has one
-// (MISS-7).
+// of a subscribed name. A name without an answer is marked again when it has one (MISS-7).
 func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	asked := d.asked.take()
 	if d.postpones {
@@ -370,8 +367,7 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 	return false
 }
 
-// refusesEnd reports whether the client has rejected the resource that would say that an error is
-// over (NACK-4).
+// refusesEnd reports whether the end of an error would be said by a rejected resource (NACK-4).
 func (d *deltaState) refusesEnd(id cache.ID, a *cache.Answer) bool {
 	_, debt := d.forced[id]
 	return !debt && d.hasRejected(a.Seq)
