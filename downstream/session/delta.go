@@ -198,11 +198,13 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 	})
 }
 
-// recallLed does the same for all resources that a name leads to.
+// recallLed does the same for all resources that a name leads to, and notes that they go with the name.
 func (d *deltaState) recallLed(v fanout.View, id cache.ID) {
-	for _, r := range v.Answer(id).Resources() {
+	a := v.Answer(id)
+	for _, r := range a.Resources() {
 		d.recallName(v, r.Name)
 	}
+	d.release(d.leads(v, id, &a)...)
 }
 
 // recallName counts what the client came with of a resource as if it had been sent on this
