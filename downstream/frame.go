@@ -21,13 +21,13 @@ type frame struct {
 	bufs mem.BufferSlice
 	size int
 
-	// Room for what most responses consist of, which are allocated as one.
+	// Room for the parts of most responses, so that these need one allocation.
 	room   [2]mem.Buffer
 	slices [2]mem.SliceBuffer
 	nonce  [48]byte
 }
 
-// encode writes what is this client's alone; it runs under no lock.
+// encode makes the wire form of a response. It runs under no lock.
 func encode(r *session.Response) *frame {
 	f := new(frame)
 	f.bufs = f.room[:0]
