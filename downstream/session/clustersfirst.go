@@ -41,7 +41,7 @@ func gains(st state, v fanout.View) bool {
 // gainsMembers reports whether there are some in the wildcard's set.
 func gainsMembers(st state, v fanout.View) bool {
 	x := st.base()
-	for c := range v.Set().Since(x.told) {
+	for c := range v.Set().Since(x.sentTo) {
 		if c.Resource != nil && !x.holds(v, c.Resource) {
 			return true
 		}

@@ -102,7 +102,7 @@ func (d *deltaState) comesBack(versions map[string]string) {
 // asMembers returns what the client holds under the wildcard, as members or because it came with
 // it, of the names that it asks for now.
 func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
-	if d.told == 0 && len(d.ahead) == 0 || len(subscribe) == 0 {
+	if d.sentTo == 0 && len(d.ahead) == 0 || len(subscribe) == 0 {
 		return nil
 	}
 	d.sub.Read(func(v fanout.View) {
@@ -226,7 +226,7 @@ func (d *deltaState) due() bool {
 // answers.
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push && !d.postpones
-	p.from = d.told
+	p.from = d.sentTo
 	p.version = v.SystemVersion()
 	d.returns(v, d.brings)
 	subscribed, synced := v.Wildcard()
@@ -282,11 +282,11 @@ func (d *deltaState) collected(v fanout.View, p *part) {
 	d.warmed(p.resources)
 	d.gone(p.gone)
 	if p.removedMembers && len(p.removed) == 0 {
-		p.removedMembers, d.untold = false, p.position // another list of the part names each of them
+		p.removedMembers, d.removedTo = false, p.position // another list of the part names each of them
 	}
 	d.passed()
-	if d.untold != unseen {
-		v.Set().Passed(d.untold)
+	if d.removedTo != unseen {
+		v.Set().Passed(d.removedTo)
 	}
 }
 
@@ -491,8 +491,8 @@ func (d *deltaState) removedNow(p *part) {
 			v.Tell(id, fanout.ToldGone(p.position))
 		}
 		if p.removedMembers {
-			d.untold = p.position
-			v.Set().Passed(d.untold)
+			d.removedTo = p.position
+			v.Set().Passed(d.removedTo)
 		}
 	})
 	d.passed()

@@ -95,7 +95,7 @@ func (s *sotwState) memberNews(v fanout.View, n *setNews) {
 		return
 	}
 	n.goes = true // a removal is not remembered for this client (H-42), so any change may be one
-	for c := range v.Set().Since(s.told) {
+	for c := range v.Set().Since(s.sentTo) {
 		n.comes = n.comes || c.Resource != nil
 	}
 }
@@ -123,7 +123,7 @@ func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 	if s.url != cache.Cluster {
 		return nil
 	}
-	after := s.told
+	after := s.sentTo
 	if s.wildcardAsked {
 		after = 0 // it may have had no copy of a member because of a name that it gave up
 	}
@@ -165,10 +165,10 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 		s.renews(p.position)
 		s.exact.keep(stays)
 		if subscribed {
-			s.told = p.position
+			s.sentTo = p.position
 		}
 		if subscribed && len(s.stays) == 0 {
-			s.untold = p.position
+			s.removedTo = p.position
 		}
 	}
 	for i, id := range v.Names() {

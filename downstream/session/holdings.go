@@ -30,10 +30,10 @@ import (
 //     it was sent because of an alias, and members that the positions have passed without sending
 //     them, because a name leads to them.
 type holdings struct {
-	// told is the position up to which the client was sent the changes of the wildcard's set, and
-	// untold that up to which it was sent the removals from it (ORDER-2). untold is unseen while
+	// sentTo is the position up to which the client was sent the changes of the wildcard's set, and
+	// removedTo that up to which it was sent the removals from it (ORDER-2). removedTo is unseen while
 	// the client has nothing of the set.
-	told, untold cache.Seq
+	sentTo, removedTo cache.Seq
 	// ahead has the members that were sent, or removed, beyond these positions.
 	ahead map[string]ahead
 	// judging says that a Delta client came with versions, and that some are not judged yet, or
@@ -62,7 +62,7 @@ const unseen cache.Seq = math.MaxUint64
 // plain reports whether the client holds exactly what every client holds that was sent the
 // wildcard's set up to the same position. Such clients share responses.
 func (h *holdings) plain() bool {
-	return !h.judging && len(h.ahead)+h.exact.noted == 0 && (h.told == h.untold || h.told == 0 && h.untold == unseen)
+	return !h.judging && len(h.ahead)+h.exact.noted == 0 && (h.sentTo == h.removedTo || h.sentTo == 0 && h.removedTo == unseen)
 }
 
 // of returns what the client holds of a resource. "" with true stands for some version that
@@ -128,13 +128,13 @@ func (h *holdings) member(v fanout.View, name string) (version string, some bool
 	}
 	switch {
 	case !known: // or the removal is forgotten, since a full-state SotW client is sent none
-		return "", h.told > 0 && min(h.told, h.untold) < v.Set().Forgotten()
+		return "", h.sentTo > 0 && min(h.sentTo, h.removedTo) < v.Set().Forgotten()
 	case c.Resource == nil:
-		return "", c.Seq > h.untold
-	case c.Seq <= h.told:
+		return "", c.Seq > h.removedTo
+	case c.Seq <= h.sentTo:
 		return c.Resource.Version, true
 	}
-	return "", h.told > 0 || a.version != ""
+	return "", h.sentTo > 0 || a.version != ""
 }
 
 // holds reports whether the client has the resource in exactly this version.
@@ -188,7 +188,7 @@ func (h *holdings) sent(r *cache.Resource, at cache.Seq) {
 func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
 	subscribed, _ := v.Wildcard()
 	c, known := v.Set().Change(name)
-	if !subscribed || !known || r != nil && c.Seq <= h.told || r == nil && c.Seq <= h.untold {
+	if !subscribed || !known || r != nil && c.Seq <= h.sentTo || r == nil && c.Seq <= h.removedTo {
 		return
 	}
 	version := ""
@@ -265,7 +265,7 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 
 // passed drops the exceptions that both positions have reached.
 func (h *holdings) passed() {
-	to := min(h.told, h.untold)
+	to := min(h.sentTo, h.removedTo)
 	maps.DeleteFunc(h.ahead, func(_ string, a ahead) bool { return a.at <= to })
 	if len(h.ahead) == 0 {
 		h.ahead = nil
@@ -353,4 +353,4 @@ func (h *holdings) sentFor(at *entry, r *cache.Resource) {
 }
 
 // unsubscribed erases what the wildcard brought.
-func (h *holdings) unsubscribed() { h.told, h.untold, h.ahead = 0, unseen, nil }
+func (h *holdings) unsubscribed() { h.sentTo, h.removedTo, h.ahead = 0, unseen, nil }

@@ -35,21 +35,21 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	}
 	p.removedMembers = len(p.removed) > 0
 	d.members = false
-	d.skipped(v, d.told)
-	d.told = p.position
+	d.skipped(v, d.sentTo)
+	d.sentTo = p.position
 	if !p.removedMembers {
-		d.untold = p.position
+		d.removedTo = p.position
 	}
 }
 
 // listMembers lists the whole set, if it was asked for, or its changes, unless they must wait
 // (ORDER-3); and the removals of members that were sent before, with those that had to wait.
 func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
-	after, from := d.told, min(d.told, d.untold)
+	after, from := d.sentTo, min(d.sentTo, d.removedTo)
 	if all {
 		after, from = 0, 0
 	}
-	if !d.postponed && d.plain() && (!all || d.untold == unseen) && d.share(v, after, p) {
+	if !d.postponed && d.plain() && (!all || d.removedTo == unseen) && d.share(v, after, p) {
 		if !all {
 			p.removed = p.news.Removed
 		}
@@ -57,7 +57,7 @@ func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
 	}
 	for c := range v.Set().Since(from) {
 		switch {
-		case c.Resource == nil && c.Seq > d.untold && !d.toldGone(c):
+		case c.Resource == nil && c.Seq > d.removedTo && !d.toldGone(c):
 			p.removed = append(p.removed, c.Name)
 		case c.Resource == nil, d.postponed, c.Seq <= after, all && v.Set().Restored() && d.brings(c.Name):
 		case (!all || d.brings(c.Name)) && d.holds(v, c.Resource):

@@ -53,7 +53,7 @@ func (s *sotwState) depart(v fanout.View, p *part, shrunk, acked bool) {
 	var stayed, left []fanout.Leaving
 	if s.turn.most > 0 {
 		v.Left().Remember(s.turn.most)
-		stayed, left = v.Left().Still(s.told, s.stays), v.Left().Since(s.told, s.stays)
+		stayed, left = v.Left().Still(s.sentTo, s.stays), v.Left().Since(s.sentTo, s.stays)
 	}
 	ids, others := errorsOf(v, p.errors, slices.Concat(stayed, left))
 	if shrunk && len(others)+len(p.unavailable) == 0 {

@@ -353,7 +353,7 @@ func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 		refers: s.kind.Type == "" && refersToClusters(t),
 		most:   s.config.bounds().Unacked,
 	}
-	x.untold, x.sets = unseen, m.Hub.Properties(t).FullState && !s.kind.Delta
+	x.removedTo, x.sets = unseen, m.Hub.Properties(t).FullState && !s.kind.Delta
 	return x
 }
 

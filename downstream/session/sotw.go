@@ -166,10 +166,10 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing
 		}
 	}
 	for _, name := range names.Added {
-		if s.cameWildcard && s.told == 0 {
+		if s.cameWildcard && s.sentTo == 0 {
 			held[name] = changing{told: fanout.Brought}
 		} else if version, some := s.member(v, name); some {
-			held[name] = changing{fanout.ToldCopy(s.told), version}
+			held[name] = changing{fanout.ToldCopy(s.sentTo), version}
 		}
 	}
 	return held
@@ -206,7 +206,7 @@ func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink 
 // answers.
 func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push && !s.postpones
-	p.from = s.told
+	p.from = s.sentTo
 	s.returns(v, func(name string) bool {
 		id, ok := v.Lookup(name)
 		return ok && v.Told(id) == fanout.Brought
@@ -284,12 +284,12 @@ func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 	case s.postpones && !s.wildcardAsked && push && s.members && gainsMembers(s, v):
 		s.postponed = true
 	case s.wildcardAsked || push && s.members:
-		after := s.told
+		after := s.sentTo
 		if s.wildcardAsked {
 			after, p.must, p.answer = 0, true, true
 		}
 		s.listMembers(v, after, p)
-		s.wildcardAsked, s.members, s.told, s.untold = false, false, p.position, p.position
+		s.wildcardAsked, s.members, s.sentTo, s.removedTo = false, false, p.position, p.position
 		s.answered(fanout.Wildcard)
 	}
 }
@@ -459,7 +459,7 @@ func (s *sotwState) removedNow(p *part) {
 	s.exact.keep(namesOf(p.resources))
 	s.sub.Read(func(v fanout.View) {
 		if subscribed, _ := v.Wildcard(); subscribed {
-			s.told, s.untold = p.position, p.position
+			s.sentTo, s.removedTo = p.position, p.position
 		}
 		for _, id := range p.goneIDs {
 			v.Tell(id, fanout.ToldGone(p.position))
