@@ -204,7 +204,8 @@ func (d *deltaState) recallLed(v fanout.View, id cache.ID) {
 	for _, r := range a.Resources() {
 		d.recallName(v, r.Name)
 	}
-	d.release(d.leads(v, id, &a)...)
+	left := d.leads(v, id, &a)
+	d.release(left...)
 }
 
 // recallName counts what the client came with of a resource as if it had been sent on this
