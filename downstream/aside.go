@@ -5,9 +5,9 @@ import (
 	"runtime/debug"
 )
 
-// aside runs f on a goroutine of its own, and waits for it. What f takes of stack is then
-// not kept by a handler for as long as its stream lasts: 8 KiB of it, for what most
-// clients do once. A panic goes on in the caller.
+// aside runs f on a goroutine of its own and waits for it. A handler keeps its stack as long as
+// its stream lasts, and the stack that f needs, 8 KiB for what most clients do once, is not added
+// to it. A panic goes on in the caller.
 func aside(f func()) {
 	var bug any
 	done := make(chan struct{})

@@ -9,10 +9,10 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// tagging are credentials that let streams find their connection again, in what the
-// handshake said of the peer. The connection itself stays what it is: gRPC takes a read
-// buffer from a pool, once there is something to read, only for those of package net,
-// and else each silent client has one of 32 KiB.
+// tagging are credentials that put the connection into what the handshake says of the peer, so
+// that streams find it. gRPC must see the connection of package net itself: only for those does
+// it take a read buffer from a pool when there is something to read; any other silent connection
+// keeps one of 32 KiB.
 type tagging struct {
 	credentials.TransportCredentials
 }
@@ -31,7 +31,7 @@ func (t tagging) Clone() credentials.TransportCredentials {
 	return tagging{t.TransportCredentials.Clone()}
 }
 
-// tag is what a handshake said, and whose it was.
+// tag is the result of a handshake, and its connection.
 type tag struct {
 	credentials.AuthInfo
 	conn *conn
@@ -41,14 +41,14 @@ type tag struct {
 type conn struct {
 	net.Conn
 	since   time.Time
-	streams int // that it carries; guarded by Server.mu
+	streams int // open streams; guarded by Server.mu
 }
 
-// A connection's life, as parts of its age limit. First gRPC tells the client to
-// open its next streams elsewhere (GOAWAY); clients go on with the streams they
-// have, so these are then ended one by one; what is left, such as a stream without
-// an end of its own, is cut off with the connection. gRPC adds 10 % of jitter to
-// the first step by itself, and the second begins when that has surely been.
+// The parts of a connection's age limit. First gRPC tells the client to open its next streams
+// elsewhere (GOAWAY). Clients go on with the streams that they have, so the relay then ends these
+// one by one. What is left, such as a stream that has no such end, is cut off with the
+// connection. gRPC adds 10 % of jitter to the first step, and the second begins when that is
+// surely over.
 const (
 	goAwayAt  = 0.8
 	endFrom   = 0.9
@@ -66,7 +66,7 @@ func ageLimit(p keepalive.ServerParameters, age time.Duration) keepalive.ServerP
 	return p
 }
 
-// endOf draws when a stream of a connection is to end.
+// endOf picks a random time at which a stream of a connection ends.
 func (c *conn) endOf(age time.Duration) time.Time {
 	return c.since.Add(portion(age, endFrom+(endTo-endFrom)*rand.Float64()))
 }
@@ -75,16 +75,16 @@ func portion(d time.Duration, fraction float64) time.Duration {
 	return time.Duration(fraction * float64(d))
 }
 
-// hangUp closes the connection of a stream if it carries nothing else. A client
-// that does not read does not take in the end of its stream either: until the
-// connection closes, gRPC keeps what it has not taken.
+// hangUp closes the connection of a stream if it carries no other. A client that does not read
+// does not receive the end of its stream either, and gRPC keeps what it has not read until the
+// connection closes.
 func (s *Server) hangUp(st *stream) {
 	if st.conn == nil {
 		return
 	}
 	s.mu.Lock()
 	others := st.conn.streams
-	if s.streams[st.id] == st { // else its handler was faster
+	if s.streams[st.id] == st { // otherwise its handler was faster
 		others--
 	}
 	s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// Client describes one stream, for people and for the admin endpoint.
+// Client describes one stream for the admin endpoint.
 type Client struct {
 	Stream   uint64               `json:"stream"`
 	Node     string               `json:"node"`
@@ -24,18 +24,17 @@ type Client struct {
 
 // Summary counts the open streams, for metrics.
 type Summary struct {
-	// Protocols: "delta" and "sotw".
+	// Protocols counts by "delta" and "sotw".
 	Protocols map[string]int
 	// Sync counts each stream once, by the worst of its types.
 	Sync map[session.Sync]int
-	// Groups are the numbers of streams of each group that has any (H-24).
+	// Groups has the number of streams of each group that has any (H-24).
 	Groups []int
-	// Refused counts the types that are refused to streams which go on (NODE-14).
+	// Refused counts the types that are refused while their streams go on (NODE-14).
 	Refused map[session.RefusedType]int
 }
 
-// Summary counts the open streams. Unlike Clients it looks at no name, so that it
-// can be asked often.
+// Summary counts the open streams. Unlike Clients it looks at no name, so it can be called often.
 func (s *Server) Summary() Summary {
 	sum := Summary{Protocols: map[string]int{}, Sync: map[session.Sync]int{}, Refused: map[session.RefusedType]int{}}
 	groups := make(map[*fanout.Hub]int)
@@ -60,7 +59,8 @@ func (s *Server) open() []*stream {
 	return slices.Collect(maps.Values(s.streams))
 }
 
-// served are the groups that serve the stream, by their Hubs, and which of its types none does.
+// served returns the Hubs of the groups that serve the stream, and its types that no group
+// serves.
 func (st *stream) served() (hubs []*fanout.Hub, refused []session.RefusedType) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -84,8 +84,8 @@ func (st *stream) describe() Client {
 	}
 }
 
-// Check says what does not hold, of streams and their senders, that has to hold at any time; nothing
-// if all is well. It looks at all that every client has asked for, one after another.
+// Check returns the invariants of streams and senders that do not hold. They must hold at any
+// time. Check looks at everything that every client has asked for, one client after another.
 func (s *Server) Check() []string {
 	broken := s.senders.check()
 	for _, st := range s.open() {

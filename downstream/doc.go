@@ -1,14 +1,14 @@
-// Package downstream is the relay's server side: every xDS method in both
-// variants, Delta and SotW, served from a group's Hub.
+// Package downstream is the relay's server side: every xDS method in both variants, Delta and
+// SotW, served from a group's Hub.
 //
-// It is the edge around package session, which has the protocol of one stream: it owns
-// the streams of clients, their connections, the clock and the goroutines. A stream
-// (stream.go) has one goroutine while it is silent, the one that receives, and borrows a
-// second only while there is something to send, so that receiving never waits for sending.
+// It is the edge around package session, which has the protocol of one stream. It owns the
+// streams of clients, their connections, the clock and the goroutines. A stream (stream.go) has
+// one goroutine while it is silent, the one that receives, and a second one only while there is
+// something to send, so that receiving never waits for sending.
 //
-// It never decides what exists (that is the Hub's knowledge of upstream's answers),
-// nor what a client is told (that is the Session's), never decodes a resource, and never
-// lets one client's slowness or bad request reach another (UP-11).
+// It never decides what exists (the Hub does, by upstream's answers) or what a client is sent
+// (the Session does), never decodes a resource, and never lets one client's slowness or bad
+// request affect another client (UP-11).
 //
-// Limitations: unary calls are decoded and encoded once more each.
+// Limitations: the request of each unary call is decoded, and its response encoded, separately.
 package downstream

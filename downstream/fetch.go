@@ -15,12 +15,11 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
-// fetch answers a unary call: a SotW stream that ends with its one response. It is
-// the same Session as a stream's, and obeys the same rules; what it asks for lingers
-// upstream afterwards, so that who calls every few seconds causes no churn (UP-7).
-// The answer is a frame, with resources that all clients share: of a message gRPC would
-// have a copy for each call, and keep those that a client does not read until its
-// connection closes.
+// fetch answers a unary call like a SotW stream that ends with its one response. It uses a
+// Session, as a stream does. What a call asks for lingers upstream afterwards, so a client that
+// calls every few seconds causes no churn (UP-7). The answer is a frame whose resources all
+// clients share: of a message, gRPC would keep a copy for each call whose client does not read,
+// until its connection closes.
 func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.DiscoveryRequest) (_ *frame, err error) {
 	if !s.startCall() {
 		return nil, statusOf(shuttingDown()).Err()
@@ -91,14 +90,14 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 	}
 }
 
-// What is left of a call's time when it is answered that nothing came. Later, the
-// client would have given up by itself, and would not hear why.
+// The time that a call has left when the relay answers that nothing came. Any later, the client
+// would have given up by itself, without the reason.
 const (
 	spareTime  = 100 * time.Millisecond
 	spareShare = 10 // at most one part in so many
 )
 
-// almost is when a call's time is nearly up; stop gives the timer back.
+// almost returns a channel that fires when a call's time is nearly up; stop releases the timer.
 func almost(ctx context.Context) (late <-chan time.Time, stop func()) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -9,26 +9,27 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
-// follower tells a Tracer what becomes of one stream's responses. A nil one does nothing:
-// nobody traces.
+// follower reports to a Tracer what becomes of one stream's responses. A nil follower does
+// nothing, since nobody traces.
 type follower struct {
 	tracer Tracer
 
-	// The small lock: a response can be judged before the sender is done with it.
+	// The lock is needed because a response may be acknowledged before the sender is done with
+	// it.
 	mu     sync.Mutex
 	client Traced
 	asked  map[cache.TypeURL]time.Time // first requests without an answer
-	pushes []*followed                 // not judged yet, oldest first
+	pushes []*followed                 // neither acknowledged nor rejected, oldest first
 }
 
-// followed is a Push, and when it was handed to the transport.
+// followed is a Push, with the time at which it was handed to the transport.
 type followed struct {
 	Push
 	sent time.Time
 }
 
-// maxFollowed bounds the responses of a stream that wait for their verdict here; a
-// Session remembers as many of one type.
+// maxFollowed bounds the responses of a stream that a follower remembers until their ACK; a
+// Session remembers half as many for one type.
 const maxFollowed = 2 * session.MaxUnacked
 
 func (s *Server) follow(st *stream) *follower {
@@ -52,8 +53,8 @@ func (f *follower) asks(note session.Note, node string, now time.Time) {
 	f.asked[note.Type] = now
 }
 
-// begins notes a response before it is handed to the transport: its verdict may come
-// before that has returned.
+// begins notes a response before it is handed to the transport: the client may acknowledge it
+// before that returns.
 func (f *follower) begins(r *session.Response, size int, now time.Time) *followed {
 	if f == nil || !r.Source.Traced() {
 		return nil
@@ -73,7 +74,7 @@ func (f *follower) begins(r *session.Response, size int, now time.Time) *followe
 	return p
 }
 
-// sent notes that a response was handed to the transport; p is what begins said of it.
+// sent notes that a response was handed to the transport; p is the result of begins.
 func (f *follower) sent(r *session.Response, p *followed, size int, now time.Time) {
 	if f == nil {
 		return
@@ -89,7 +90,7 @@ func (f *follower) sent(r *session.Response, p *followed, size int, now time.Tim
 	}
 }
 
-// judged notes a client's verdict, which settles the responses of the type before it, too.
+// judged notes an ACK or NACK, which also settles earlier responses of the type.
 func (f *follower) judged(note session.Note) {
 	if f == nil || note.Kind != session.AckRequest && note.Kind != session.NackRequest {
 		return
@@ -119,7 +120,7 @@ func (f *follower) judge(p *followed, end PushEnd, message string, now time.Time
 	f.tracer.Judged(&p.Push, Judgement{End: end, Sent: p.sent, At: now, Message: message})
 }
 
-// untold tells of the changes that no response will have.
+// untold reports the changes that no response will carry.
 func (f *follower) untold(all []session.Untold) {
 	if f == nil {
 		return
@@ -129,7 +130,7 @@ func (f *follower) untold(all []session.Untold) {
 	}
 }
 
-// over tells of what the stream has left undone.
+// over reports what the stream leaves undone at its end.
 func (f *follower) over(untold []session.Untold) {
 	if f == nil {
 		return

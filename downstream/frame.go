@@ -21,13 +21,13 @@ type frame struct {
 	bufs mem.BufferSlice
 	size int
 
-	// Room for what most responses consist of, which are allocated as one.
+	// Room for the parts of most responses, so that these need one allocation.
 	room   [2]mem.Buffer
 	slices [2]mem.SliceBuffer
 	nonce  [48]byte
 }
 
-// encode writes what is this client's alone; it runs under no lock.
+// encode makes the wire form of a response. It runs under no lock.
 func encode(r *session.Response) *frame {
 	f := new(frame)
 	f.bufs = f.room[:0]
@@ -58,7 +58,7 @@ func (f *frame) addAll(r *session.Response) {
 	}
 }
 
-// wireForm is a resource as a field of a response.
+// wireForm returns a resource as a field of a response.
 func wireForm(r *cache.Resource, delta bool) []byte {
 	if delta {
 		return r.Element()
@@ -66,14 +66,14 @@ func wireForm(r *cache.Resource, delta bool) []byte {
 	return r.Body()
 }
 
-// shared is the part of a response that others send, too: its resources, and what it
-// says of itself except the nonce.
+// shared is the part of a response that other responses have, too: the resources, and the fixed
+// fields without the nonce.
 type shared struct {
 	frame
 	version, identifier string
 }
 
-// sharedOf is that part, or nil if this response has none.
+// sharedOf returns that part, or nil if this response has none.
 func sharedOf(r *session.Response) *shared {
 	if r.News == nil || r.Ends != nil || !r.News.Lists(r.Resources) {
 		return nil
@@ -110,8 +110,8 @@ func (f *frame) add(b []byte) {
 	f.bufs = append(f.bufs, &f.slices[n])
 }
 
-// limited adds a Resource message that is good for a time. The message is shared;
-// the TTL behind it is this client's.
+// limited adds a Resource message with a TTL. The message is shared; the TTL after it is this
+// client's.
 func (f *frame) limited(delta bool, message []byte, ttl time.Duration) {
 	head, tail := session.Limited(delta, len(message), ttl)
 	f.add(head)
@@ -119,17 +119,17 @@ func (f *frame) limited(delta bool, message []byte, ttl time.Duration) {
 	f.add(tail)
 }
 
-// Marshal is a response's wire form in one piece. The gRPC edge has no use for
-// it: there, a frame is handed over in parts.
+// Marshal returns a response's wire form in one piece. The gRPC edge does not need it, since it
+// hands a frame over in parts.
 func Marshal(r *session.Response) []byte { return encode(r).bufs.Materialize() }
 
-// inbox takes in a request, or only its size if that is over the limit: gRPC's own
-// limit, which is higher, has no words for what to do about it. It is used for all of
-// a stream's requests, one after the other.
+// inbox takes in a request, or only its size if that is over the limit: gRPC's own limit is
+// higher, and its error does not say what to do. It is used for all of a stream's requests, one
+// after the other.
 type inbox struct {
 	delta       bool
 	size, limit int
-	request     proto.Message // nil: it is bare
+	request     proto.Message // nil if the request is bare
 	bare        session.Bare
 }
 

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// doors are the listeners of a Server, and the connections whose handshake is under way.
-// gRPC waits for these when it stops, for two minutes if somebody connects and says
-// nothing; meanwhile no client would be told to go, nor the process end.
+// doors are the listeners of a Server, and the connections whose handshake is not finished. When
+// gRPC stops it waits for these, for two minutes if a client connects and sends nothing.
+// Meanwhile no client would be sent away, and the process would not end.
 type doors struct {
 	mu        sync.Mutex
 	listeners []*door
@@ -16,7 +16,7 @@ type doors struct {
 	shut      bool
 }
 
-// door is a listener that tells when it is closed.
+// door is a listener that signals when it is closed.
 type door struct {
 	net.Listener
 	doors  *doors
@@ -24,8 +24,8 @@ type door struct {
 	closed chan struct{}
 }
 
-// fresh is a connection as gRPC's server has it until the handshake is over. gRPC lifts the
-// deadline then; tagging hands on what is inside.
+// fresh is a connection until its handshake is finished, when gRPC lifts the deadline. tagging
+// then replaces it by the connection inside.
 type fresh struct {
 	net.Conn
 	doors *doors
@@ -33,7 +33,7 @@ type fresh struct {
 
 func newDoors() *doors { return &doors{fresh: make(map[*fresh]bool)} }
 
-// add is a listener as gRPC is to have it.
+// add returns the listener that gRPC gets.
 func (d *doors) add(l net.Listener) net.Listener {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -42,8 +42,8 @@ func (d *doors) add(l net.Listener) net.Listener {
 	return o
 }
 
-// close waits until all listeners are closed, which gRPC does, and hangs up on whoever has
-// not been let in yet.
+// close waits until gRPC has closed all listeners, and closes the connections whose handshake is
+// not finished.
 func (d *doors) close() {
 	d.mu.Lock()
 	d.shut = true
@@ -67,7 +67,7 @@ func (l *door) Accept() (net.Conn, error) {
 	l.doors.mu.Lock()
 	defer l.doors.mu.Unlock()
 	if l.doors.shut {
-		c.Close() // gRPC finds out
+		c.Close() // gRPC notices
 	} else {
 		l.doors.fresh[f] = true
 	}

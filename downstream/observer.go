@@ -7,29 +7,29 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
-// Observer is told what happens on client streams, for metrics. Its methods are
-// called from many goroutines, under no lock. Protocol is "delta" or "sotw".
+// Observer gets what happens on client streams, for metrics. Its methods are called from many
+// goroutines, under no lock. Protocol is "delta" or "sotw".
 type Observer interface {
 	ClientConnected(protocol string)
 	ClientDisconnected(protocol string, reason session.Reason)
 	ClientRequest(t cache.TypeURL, kind session.RequestKind)
-	// ClientResponse: a response was handed to the transport.
+	// ClientResponse is called when a response was handed to the transport.
 	ClientResponse(t cache.TypeURL, resources, removed, bytes int)
-	// ClientPropagation: the time from receiving the oldest change in a response to
-	// handing it over, and the id of a trace that shows it, or "".
+	// ClientPropagation gets the time from receiving the oldest change in a response to handing
+	// it over, and the id of a trace that shows it, or "".
 	ClientPropagation(t cache.TypeURL, after time.Duration, trace string)
-	// ClientAck: the time from handing over a response to its ACK.
+	// ClientAck gets the time from handing over a response to its ACK.
 	ClientAck(t cache.TypeURL, after time.Duration)
-	// ClientPanic: a stream was ended because of a bug.
+	// ClientPanic is called when a stream was ended because of a bug.
 	ClientPanic()
-	// ClientStalled: a stream was ended because its client does not read.
+	// ClientStalled is called when a stream was ended because its client does not read.
 	ClientStalled()
-	// ClientRateLimited: a request had to wait.
+	// ClientRateLimited is called when a request had to wait.
 	ClientRateLimited()
-	// ClientOversized: something is too large for a client.
+	// ClientOversized is called when a resource or response is too large for a client.
 	ClientOversized(t cache.TypeURL, what OversizedKind)
-	// ClientTypeRefused: a client is not served one of its types, and told is ToldErrors or
-	// ToldNothing (NODE-14).
+	// ClientTypeRefused is called when a client is refused one of its types; told is ToldErrors
+	// or ToldNothing (NODE-14).
 	ClientTypeRefused(t cache.TypeURL, reason session.Reason, told session.Told)
 }
 

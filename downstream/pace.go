@@ -8,12 +8,12 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
-// What keeps a stream from costing more than its share: of requests, by reading
-// them more slowly, and of what it does not read, by ending it.
+// The limits that keep a stream from costing more than its share: one that sends too many
+// requests is read more slowly, and one that does not read is ended.
 
-// pace waits if the stream has sent too many requests. The rest of them waits on
-// the client's side, held back by the stream's window; a client that only asks too
-// much too fast gets all of it, later. Nobody else waits.
+// pace waits if the stream has sent too many requests. Further requests wait on the client's
+// side, held back by the stream's window, so a client that only asks too fast gets all answers,
+// later. No other stream waits.
 func (st *stream) pace() {
 	config := st.server.now.Load()
 	limiter := st.limit(config)
@@ -34,23 +34,22 @@ func (st *stream) pace() {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-st.grpc.Context().Done(): // receiving will say why
+	case <-st.grpc.Context().Done(): // receiving will return the reason
 	}
 }
 
-// stallWatch ends a stream whose client does not read: a send that waits for it
-// has waited too long. gRPC answers pings for such a client, so that keepalive does
-// not find it. Its timer is not touched by every send: once set it runs out, and then
-// looks whether a send is under way.
+// stallWatch ends a stream whose client does not read, when a send has waited for it too long.
+// keepalive does not notice such a client, since gRPC answers its pings. The timer is not reset
+// by every send: when it fires, it looks whether a send has begun and is not finished.
 type stallWatch struct {
 	running atomic.Bool  // the timer
-	began   atomic.Int64 // the send under way, in ns since 1970; 0: none is
+	began   atomic.Int64 // start of the current send, in ns since 1970; 0 if there is none
 	timer   atomic.Pointer[time.Timer]
 }
 
-// sendBegins is called before a send, sendEnds after it, both by the one sender.
+// sendBegins is called before a send and sendEnds after it, both by the one sender.
 func (st *stream) sendBegins(now time.Time) {
-	st.stall.began.Store(now.UnixNano()) // whatever the timeout: it may be set meanwhile
+	st.stall.began.Store(now.UnixNano()) // even without a timeout, since one may be configured meanwhile
 	if timeout := st.server.now.Load().StallTimeout; timeout > 0 {
 		st.watch(timeout)
 	}
@@ -58,14 +57,14 @@ func (st *stream) sendBegins(now time.Time) {
 
 func (st *stream) sendEnds() { st.stall.began.Store(0) }
 
-// watch looks at the send under way after a time, unless somebody does so already.
+// watch looks at the current send after a time, unless a timer is running already.
 func (st *stream) watch(after time.Duration) {
 	if w := &st.stall; w.running.CompareAndSwap(false, true) {
 		w.timer.Store(time.AfterFunc(after, st.stalled))
 	}
 }
 
-// unwatch gives the timer back when the stream has ended.
+// unwatch stops the timer when the stream has ended.
 func (st *stream) unwatch() {
 	if timer := st.stall.timer.Load(); timer != nil {
 		timer.Stop()

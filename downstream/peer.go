@@ -12,8 +12,8 @@ import (
 	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
-// peerOf is who is at the other end. Identity comes from a verified certificate
-// only, never from what the client says of itself.
+// peerOf returns who the client is. Its identity comes from a verified certificate only, never
+// from what the client says of itself.
 func peerOf(ctx context.Context, config *session.Config) (session.Peer, *conn) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

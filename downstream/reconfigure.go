@@ -6,19 +6,19 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Another configuration, while clients are there. It is a value: whoever looks at it takes
-// the pointer once, and a Session is handed its own under the stream's mutex.
+// The configuration may be replaced while clients are connected. It is a value: a reader loads
+// the pointer once, and a Session gets its own under the stream's mutex.
 
-// Reconfigure puts another configuration in force: what Sessions are told, FirstMessage,
-// RequestRate, RequestBurst and StallTimeout, for the streams that are open, too. The rest
-// is gRPC's from the start, and is left as it was. Not to be called twice at a time.
+// Reconfigure puts another configuration in force. For open streams, too, it changes the
+// Sessions' configuration, FirstMessage, RequestRate, RequestBurst and StallTimeout; the rest was
+// given to gRPC at the start and stays. It must not be called concurrently.
 func (s *Server) Reconfigure(c ServerConfig) {
 	c.Random = s.config.Random
-	s.now.Store(&c) // before looking who is there: who comes after that finds it
+	s.now.Store(&c) // first, so that a stream that opens now finds it
 	for _, st := range s.open() {
 		st.configure(&c)
 		st.rewatch(c.StallTimeout)
-		st.kick() // what was waited for may be due now
+		st.kick() // a wait may be over now
 	}
 }
 
@@ -28,7 +28,8 @@ func (st *stream) configure(c *ServerConfig) {
 	st.session.Reconfigure(&c.Config)
 }
 
-// limit is the stream's limiter, nil where requests are not limited. It is the receiver's.
+// limit returns the stream's limiter, or nil if requests are not limited. Only the receiver calls
+// it.
 func (st *stream) limit(c *ServerConfig) *rate.Limiter {
 	switch {
 	case c.RequestRate == 0:
@@ -42,8 +43,7 @@ func (st *stream) limit(c *ServerConfig) *rate.Limiter {
 	return st.limiter
 }
 
-// rewatch looks at the send under way again, if there is one: how long it may take has
-// changed.
+// rewatch looks at the current send again, because the timeout has changed.
 func (st *stream) rewatch(timeout time.Duration) {
 	w := &st.stall
 	if timer := w.timer.Load(); timer != nil && timer.Stop() {

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// senders are the few goroutines that send for all streams. A change concerns thousands
-// of them at once, and a goroutine for each would cost more than what it has to say.
-// They are there while streams have something to say, and a moment longer: one that is
-// begun for each change would have to grow its stack again.
+// senders are the few goroutines that send for all streams. A change concerns thousands of
+// streams at once, and a goroutine for each would cost more than the sending. Senders exist while
+// streams have something to send and a moment longer, since a new goroutine for each change would
+// have to grow its stack again.
 //
-// None of them should ever wait for a client: what might gets a goroutine of its own
-// (stream.send). But a client may ACK what it has not read. So if none of them gets on
-// while streams wait, they are written off, and others, twice as many, take over; a stream
-// that has held one up has its own for a while.
+// No sender should ever wait for a client: a stream whose send might wait gets a goroutine of its
+// own (stream.send). But a client may acknowledge what it has not read. So if streams wait and no
+// sender takes one, the crew is given up, and another one, twice as large, takes over; a stream
+// that has held up a sender keeps a goroutine of its own for a while.
 //
 // A stream is in one of these states:
 //
@@ -24,29 +24,29 @@ import (
 //	 ^                                  |                                  |
 //	 +--- there is nothing more to send +----------------------------------+
 //
-// Queued and sent are busy, or nagging if it was kicked since: who sends looks once more then,
-// before the stream is idle. close makes it over, from any state and for good; if it is queued
-// or sent, whoever finds out lets close go on. stream.sending says which it is, so that a stream is
-// in the queue once, and one sender at a time is at work for it.
+// stream.sending is busy while the stream is queued or sent, or nagging if it was also kicked
+// since: then the sender looks once more before the stream is idle. close sets it to over, from any
+// state and for good; if the stream is queued or sent, the sender that notices lets close go on. So
+// a stream is in the queue once, and one sender at a time works for it.
 //
-// A sender takes streams while there are any, and rests then; look lets all go when none was taken
-// for heldUp. While anything waits, or a sender is there, look is about to be called.
+// A sender takes streams while there are any, and rests after that; look dismisses all senders when
+// no stream was taken for heldUp. While a stream waits, or a sender exists, a call of look is due.
 type senders struct {
-	limit int // how many there are at most, unless they are held up
+	limit int // the greatest number of senders, unless they are held up
 
 	mu      sync.Mutex
-	crew    int // who takes over counts one more; those before go when they are free
-	size    int // of the crew, at most
-	running int // of the crew, those at rest included
-	resting int // of the crew: they wait for come
+	crew    int // the number of the crew; senders of earlier crews end when they are free
+	size    int // greatest size of the crew
+	running int // of the crew, with those at rest
+	resting int // of the crew, waiting for come
 	come    *sync.Cond
-	closed  bool      // nobody rests any more
-	queue   []*stream // each at most once, as stream.sending says
-	head    int       // of the queue: what lies before it is done
-	taken   uint64    // streams, so far
-	looked  uint64    // taken when look was called last
+	closed  bool      // senders no longer rest
+	queue   []*stream // each stream at most once, by stream.sending
+	head    int       // of the queue; entries before it are done
+	taken   uint64    // streams taken so far
+	looked  uint64    // value of taken at the last call of look
 	looking bool      // look will be called
-	asked   uint64    // taken when stuck was called last
+	asked   uint64    // value of taken at the last call of stuck
 }
 
 func newSenders(limit int) *senders {
@@ -55,10 +55,10 @@ func newSenders(limit int) *senders {
 	return s
 }
 
-// heldUp is how long no sender gets on before there are more of them.
+// heldUp is how long streams wait, while no sender takes one, before another crew takes over.
 const heldUp = 100 * time.Millisecond
 
-// add has somebody send for a stream. It does not block.
+// add queues a stream for a sender. It does not block.
 func (s *senders) add(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *senders) hire(n int) {
 	}
 }
 
-// watch looks at the senders after a while, unless somebody does so already.
+// watch has look called after a while, unless that is due already.
 func (s *senders) watch() {
 	if !s.looking {
 		s.looking, s.looked = true, s.taken
@@ -93,8 +93,8 @@ func (s *senders) watch() {
 	}
 }
 
-// look lets others take over if streams have waited for nothing, and lets all go if there
-// was nothing to do.
+// look replaces the crew if streams have waited and none was taken, and dismisses it if there was
+// nothing to do.
 func (s *senders) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,14 +113,14 @@ func (s *senders) look() {
 	}
 }
 
-// dismiss lets the crew go: those at rest at once, the others when they are free.
+// dismiss ends the crew: senders at rest end at once, the others when they are free.
 func (s *senders) dismiss() {
 	s.crew++
 	s.running, s.resting = 0, 0
 	s.come.Broadcast()
 }
 
-// stuck reports whether streams wait, and none was taken since it was asked last.
+// stuck reports whether streams wait and none was taken since the last call.
 func (s *senders) stuck() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *senders) stuck() bool {
 	return len(s.queue) > s.head && was == s.taken && s.taken > 0
 }
 
-// close lets the senders go as soon as there is nothing to do.
+// close ends the senders as soon as there is nothing to send.
 func (s *senders) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +137,7 @@ func (s *senders) close() {
 	s.come.Broadcast()
 }
 
-// take is the next stream, or nil: the sender is not needed any more.
+// take returns the next stream, or nil if the sender is no longer needed.
 func (s *senders) take(crew int) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *senders) take(crew int) *stream {
 	return st
 }
 
-// check says what does not hold that has to hold at any time.
+// check returns the invariants that do not hold. They must hold at any time.
 func (s *senders) check() (broken []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,25 +177,25 @@ func (s *senders) check() (broken []string) {
 			broken = append(broken, "senders: "+fmt.Sprintf(format, a...))
 		}
 	}
-	// What lies before the head is done, and kept by nobody.
+	// Entries before the head are done, and cleared.
 	must(s.head <= len(s.queue), "the head is %d of a queue of %d", s.head, len(s.queue))
 	must(!slices.ContainsFunc(s.queue[:s.head], func(st *stream) bool { return st != nil }), "what is done is still in the queue")
-	// What waits does so once, and nobody else is at work for it.
+	// A stream waits in the queue once, and nobody else works for it.
 	waiting := make(map[*stream]bool)
 	for _, st := range s.queue[s.head:] {
 		must(st != nil && !waiting[st], "a stream waits twice, or none does")
 		waiting[st] = true
 		must(st == nil || st.sending.Load() != idle, "a stream waits that is idle")
 	}
-	// Who rests is of the crew, and nobody rests when all is over.
+	// Only senders of the crew rest, and none rests after close.
 	must(s.resting >= 0 && s.resting <= s.running, "%d rest of %d", s.resting, s.running)
 	must(!s.closed || s.resting == 0, "%d rest when all is over", s.resting)
-	// The crew is no smaller than it has to be, nor is it looked after less.
+	// While streams wait, the crew has senders; while it has any, look will be called.
 	must(len(waiting) == 0 || s.looking && s.running > 0, "%d streams wait, for %d senders, looked at: %v", len(waiting), s.running, s.looking)
 	must(s.running == 0 || s.looking || s.closed, "%d senders are there, and nobody looks", s.running)
 	must(s.size >= s.limit && s.looked <= s.taken && s.asked <= s.taken, "%d senders, at least %d; %d taken, %d and %d seen", s.size, s.limit, s.taken, s.looked, s.asked)
 	return broken
 }
 
-// keepQueue is how much of an empty queue is kept.
+// keepQueue is the capacity that an empty queue may keep.
 const keepQueue = 1 << 14

@@ -21,36 +21,37 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
-// ServerConfig is what a Server needs. See [Server.Reconfigure] for what of it may change.
+// ServerConfig is the configuration of a Server. [Server.Reconfigure] says which parts of it may
+// change.
 type ServerConfig struct {
 	session.Config
-	// Groups says who is served from what.
+	// Groups decides which group serves a client.
 	Groups session.Groups
-	// Credentials are TLS's, or insecure ones.
+	// Credentials are for TLS, or insecure.
 	Credentials credentials.TransportCredentials
-	// MaxRequest bounds one request, in bytes; MaxStreams the streams of one
-	// connection; FirstMessage the time until a stream says something; zero: any (VALID-8).
+	// MaxRequest bounds a request in bytes, MaxStreams the streams of a connection, and
+	// FirstMessage the time until a stream's first request; zero means no bound (VALID-8).
 	MaxRequest   int
 	MaxStreams   uint32
 	FirstMessage time.Duration
-	// RequestRate bounds the requests of a stream, in requests a second after
-	// RequestBurst at once; zero: nothing does.
+	// RequestRate bounds the requests of a stream per second, after RequestBurst at once; zero
+	// means no bound.
 	RequestRate, RequestBurst int
-	// StallTimeout is how long a send may wait for the client; zero: for ever.
+	// StallTimeout is how long a send may wait for the client; zero means for ever.
 	StallTimeout time.Duration
-	// MaxAge is how old connections become; zero: nothing ends them.
+	// MaxAge is how old a connection may become; zero means no limit.
 	MaxAge time.Duration
-	// Log, and Observer (nil: nobody).
+	// Log is for people; Observer may be nil.
 	Log      *slog.Logger
 	Observer Observer
-	// Tracer follows updates to their clients; nil: nobody traces.
+	// Tracer follows updates to the clients; nil means that nobody traces.
 	Tracer Tracer
 }
 
 // Server serves clients. Its methods may be called from any goroutine.
 type Server struct {
 	config   ServerConfig                 // as it was at the start
-	now      atomic.Pointer[ServerConfig] // as it is: see Reconfigure
+	now      atomic.Pointer[ServerConfig] // as it is now; see Reconfigure
 	log      *slog.Logger
 	observer Observer
 	grpc     *grpc.Server
@@ -62,20 +63,21 @@ type Server struct {
 	mu       sync.Mutex
 	streams  map[uint64]*stream
 	lastID   uint64
-	calls    int // unary ones under way
+	calls    int // unary calls in progress
 	stopping bool
 	stopped  chan struct{} // closed when stopping begins
 }
 
 // The bounds that have no setting.
 const (
-	// maxHeaders bounds a stream's request headers; gRPC's own default is 16 MiB.
+	// maxHeaders bounds a stream's request headers; gRPC's default is 16 MiB.
 	maxHeaders = 16 << 10
-	// window is the HTTP/2 window of a stream and of a connection, for what
-	// clients send. It is fixed: estimating it costs a ping for every ACK.
+	// window is the HTTP/2 window of a stream and of a connection, for requests. It is fixed,
+	// since estimating it costs a ping for every ACK.
 	window = 64 << 10
-	// readBuffer is what a connection reads at once, in bytes. ACKs are small, and over
-	// TLS each connection has one: the collector lets the heap grow by as much as they take.
+	// readBuffer is how many bytes a connection reads at once. ACKs are small. With TLS each
+	// connection keeps a buffer of this size, and the garbage collector lets the heap grow by as
+	// much again.
 	readBuffer = 4 << 10
 	// How a dead client is noticed, and how often a live one may ping.
 	keepaliveTime    = 30 * time.Second
@@ -120,7 +122,7 @@ func NewServer(c ServerConfig) *Server {
 // Serve accepts clients on a listener until Close.
 func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(s.doors.add(l)) }
 
-// SetReady sets what gRPC health checks are told.
+// SetReady sets the answer to gRPC health checks.
 func (s *Server) SetReady(ready bool) {
 	state := healthpb.HealthCheckResponse_NOT_SERVING
 	if ready {
@@ -130,18 +132,18 @@ func (s *Server) SetReady(ready bool) {
 	s.health.SetServingStatus("envoy.service.discovery.v3.AggregatedDiscoveryService", state)
 }
 
-// Close stops listening before anything else, tells every connection to take its next stream elsewhere
-// (GOAWAY), and ends the streams there are with UNAVAILABLE, in random order and
-// spread over a time, so that clients do not come back all at once (ERR-14). It
-// returns when all handlers have.
+// Close stops listening first, then tells every connection to take its next stream elsewhere
+// (GOAWAY), and ends the open streams with UNAVAILABLE, in random order and spread over a time,
+// so that clients do not come back all at once (ERR-14). It returns when all handlers have
+// returned.
 func (s *Server) Close(spread time.Duration) {
 	s.health.Shutdown()
 	graceful := make(chan struct{})
 	go func() {
 		defer close(graceful)
-		s.grpc.GracefulStop() // it returns when all streams have ended, or at Stop
+		s.grpc.GracefulStop() // this returns when all streams have ended, or at Stop
 	}()
-	s.doors.close() // who is sent away must not come back to a port that still answers
+	s.doors.close() // a client that is sent away must not come back to a port that still answers
 	s.mu.Lock()
 	if !s.stopping {
 		s.stopping = true
@@ -157,7 +159,7 @@ func (s *Server) Close(spread time.Duration) {
 	}
 	s.awaitStreams(time.Second)
 	select {
-	case <-graceful: // and all that was written has gone out
+	case <-graceful: // everything that was written has gone out
 	case <-time.After(time.Second):
 		s.grpc.Stop()
 		<-graceful
@@ -165,8 +167,8 @@ func (s *Server) Close(spread time.Duration) {
 	s.senders.close()
 }
 
-// Still says what has not moved since it was asked last, for a watchdog; empty: all has.
-// It does not return while a lock is stuck that every stream needs.
+// Still returns what has not moved since the last call, for a watchdog, or "". It does not return
+// while a lock is stuck that every stream needs.
 func (s *Server) Still() string {
 	s.busy()
 	if s.senders.stuck() {
@@ -206,7 +208,7 @@ func (s *Server) register(st *stream) *session.End {
 	}
 	s.lastID++
 	st.id = s.lastID
-	st.follow = s.follow(st) // before anybody sees the stream: Reconfigure has it look for something to send
+	st.follow = s.follow(st) // before the stream is visible: Reconfigure makes it look for something to send
 	s.streams[st.id] = st
 	if st.conn != nil {
 		st.conn.streams++
@@ -229,7 +231,7 @@ func (s *Server) busy() bool {
 	return len(s.streams)+s.calls > 0
 }
 
-// Count is the number of open streams.
+// Count returns the number of open streams.
 func (s *Server) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

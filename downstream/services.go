@@ -19,7 +19,7 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
-// registerServices offers the service table of protocol.md §0. What is not here does not exist.
+// registerServices offers the services in the table of protocol.md §0, and no others.
 func (s *Server) registerServices() {
 	s.offer("", discovery.AggregatedDiscoveryService_ServiceDesc)
 	s.offer(cache.Listener, listener.ListenerDiscoveryService_ServiceDesc)
@@ -34,8 +34,8 @@ func (s *Server) registerServices() {
 	s.offer(cache.LocalityHost, endpoint.LocalityEndpointDiscoveryService_ServiceDesc)
 }
 
-// offer registers the methods of a service for a type, or for all of them (""). Those that
-// stream are called Delta… in one variant and Stream… in the other; a unary one fetches.
+// offer registers the methods of a service for a type, or for all types (""). Streaming methods
+// are named Delta… in one variant and Stream… in the other; a unary method fetches.
 func (s *Server) offer(t cache.TypeURL, desc grpc.ServiceDesc) {
 	desc.Streams, desc.Methods = slices.Clone(desc.Streams), slices.Clone(desc.Methods)
 	for i := range desc.Streams {

@@ -19,8 +19,8 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
-// stream is the edge around a Session: it receives on the handler's goroutine and
-// borrows a sender only while there is something to send.
+// stream is the edge around a Session: it receives on the handler's goroutine and has a sender
+// only while there is something to send.
 type stream struct {
 	server *Server
 	id     uint64
@@ -30,45 +30,45 @@ type stream struct {
 	since  time.Time
 	grpc   grpc.ServerStream
 	status statusWriter
-	ended  atomic.Pointer[session.End] // why we ended it, if we did
+	ended  atomic.Pointer[session.End] // why the relay ended it, if it did
 
 	in inbox // the receiver's
 
-	// Limits. limiter and paced are the receiver's, stall the sender's.
-	limiter *rate.Limiter // nil: not needed yet
+	// Limits. limiter and paced belong to the receiver, stall to the sender.
+	limiter *rate.Limiter // nil until it is needed
 	paced   bool          // it has had to wait, which is logged once
 	stall   stallWatch
 	age     *time.Timer
 
-	follow *follower // nil: nobody traces
+	follow *follower // nil if nobody traces
 
-	mu      sync.Mutex // the session's own; never held while sending
+	mu      sync.Mutex // guards the session; never held while sending
 	session *session.Session
 	timer   *time.Timer
 
 	// One sender at a time.
 	sending atomic.Int32
-	owed    int           // the sender's: bytes sent since all was settled
-	slow    time.Time     // the sender's: until then it is one that holds others up
+	owed    int           // the sender's: bytes sent since the client owed no ACK
+	slow    time.Time     // the sender's: until then the stream has a sender of its own
 	quiet   chan struct{} // closed by the last sender, if close waits for it
 }
 
-// What stream.sending says.
+// The values of stream.sending.
 const (
 	idle    = iota
-	busy    // a sender is at work
-	nagging // it is, and has to look once more
-	over    // there will be no other
+	busy    // it is queued, or a sender works for it
+	nagging // the same, and the sender must look once more
+	over    // it has ended, and no sender will work for it again
 )
 
-// Reasons for which a stream ends that are not the Session's.
+// Reasons for the end of a stream that are not the Session's.
 const (
 	closedByClient session.Reason = "closed"
 	receiveFailed  session.Reason = "receive_failed"
 	bug            session.Reason = "panic"
 )
 
-// Reasons are why streams end: what an Observer may be told.
+// Reasons lists why streams end, for an Observer.
 func Reasons() []session.Reason {
 	return []session.Reason{
 		closedByClient, receiveFailed, bug, session.BadRequest, session.OverLimit, session.NodeChanged, session.Forbidden, session.Unreachable,
@@ -76,10 +76,9 @@ func Reasons() []session.Reason {
 	}
 }
 
-// statusWriter ends a stream from outside its handler, which is blocked in
-// receiving: the handler's receive then returns. gRPC has it on the stream it puts
-// into the context, but in no interface of its own. The alternative is a second
-// standing goroutine for each stream, 3.6 KiB of it.
+// statusWriter ends a stream from outside its handler, which is blocked in receiving and then
+// returns. gRPC implements it on the stream in the context, but has no interface with it. The
+// alternative is a second standing goroutine for each stream, 3.6 KiB of it.
 type statusWriter interface {
 	WriteStatus(*status.Status) error
 }
@@ -97,7 +96,7 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	if end := s.register(st); end != nil {
 		return statusOf(end).Err()
 	}
-	st.configure(s.now.Load()) // Reconfigure may have looked before it was there
+	st.configure(s.now.Load()) // Reconfigure may have run before the stream was registered
 	s.observer.ClientConnected(st.protocol())
 	if age := s.config.MaxAge; age > 0 && st.conn != nil {
 		st.age = time.AfterFunc(time.Until(st.conn.endOf(age)), func() { st.end(aged()) })
@@ -105,7 +104,7 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	return st.close(st.run())
 }
 
-// run receives until the stream ends, and says why it did.
+// run receives until the stream ends, and returns why it did.
 func (st *stream) run() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -115,7 +114,7 @@ func (st *stream) run() (err error) {
 	return st.receiveAll()
 }
 
-// close ends the stream for the reason that receiving gave, or that we had.
+// close ends the stream for the reason that receiving returned, or that the relay had.
 func (st *stream) close(err error) error {
 	reason, final := receiveFailed, status.Convert(err)
 	end := (*session.End)(nil)
@@ -128,7 +127,7 @@ func (st *stream) close(err error) error {
 	case errors.Is(err, io.EOF), final.Code() == codes.Canceled:
 		reason, final = closedByClient, nil
 	}
-	_ = st.status.WriteStatus(final) // a sender that waits for the client gives up; an error means that it is gone
+	_ = st.status.WriteStatus(final) // a sender that waits for the client gives up; an error means that the client is gone
 	st.mu.Lock()
 	if st.timer != nil {
 		st.timer.Stop()
@@ -152,8 +151,8 @@ func (st *stream) close(err error) error {
 	return final.Err()
 }
 
-// awaitFirst ends the stream if its first request does not come within a time, unless that
-// is zero or heard is called before (VALID-8).
+// awaitFirst ends the stream if its first request does not come within a time, unless that is
+// zero or heard is called before (VALID-8).
 func (st *stream) awaitFirst(within time.Duration) (heard func()) {
 	if within == 0 {
 		return func() {}
@@ -164,8 +163,7 @@ func (st *stream) awaitFirst(within time.Duration) (heard func()) {
 	return func() { late.Stop() }
 }
 
-// receiveAll takes in requests until the stream ends. It never waits for the
-// sender.
+// receiveAll takes in requests until the stream ends. It never waits for the sender.
 func (st *stream) receiveAll() error {
 	heard := st.awaitFirst(st.server.now.Load().FirstMessage)
 	defer heard()
@@ -196,7 +194,7 @@ func (st *stream) receiveAll() error {
 	}
 }
 
-// receive takes in one request. It says whether there may now be something to send.
+// receive takes in one request. due says that there may be something to send now.
 func (st *stream) receive() (note session.Note, due bool, news []session.Refusal, err error) {
 	in := &st.in
 	if err := st.grpc.RecvMsg(in); err != nil {
@@ -229,7 +227,7 @@ func (st *stream) takeIn() (note session.Note, due bool, news []session.Refusal,
 	return note, st.session.Due(), st.session.Refusals(), end
 }
 
-// take hands what has come to the session.
+// take passes the request that was received to the session.
 func (st *stream) take(now time.Time) (session.Note, *session.End) {
 	request := st.in.request
 	if request == nil {
@@ -237,11 +235,11 @@ func (st *stream) take(now time.Time) (session.Note, *session.End) {
 			return note, nil
 		}
 	}
-	st.in.request = nil // the session has what it needs of it
+	st.in.request = nil // the session needs it no longer
 	return st.takeAside(request, now)
 }
 
-// takeAside hands a request to the session; nil: the bare one.
+// takeAside passes a request to the session; nil stands for the bare one.
 func (st *stream) takeAside(request proto.Message, now time.Time) (note session.Note, end *session.End) {
 	aside(func() {
 		if request == nil {
@@ -258,8 +256,8 @@ func (st *stream) takeAside(request proto.Message, now time.Time) (note session.
 	return note, end
 }
 
-// kick sees to it that a sender looks at the session. It does not block, and is
-// called from anywhere.
+// kick makes sure that a sender looks at the session. It does not block, and may be called from
+// anywhere.
 func (st *stream) kick() {
 	for {
 		switch st.sending.Load() {
@@ -278,8 +276,8 @@ func (st *stream) kick() {
 	}
 }
 
-// send sends what there is, and goes. If the stream is at its end, there will be no
-// other sender. shared: others must not wait for this stream's client.
+// send sends everything that is due. At the end of the stream, it is the last sender. shared says
+// that it must not wait for the client, since other streams need the sender.
 func (st *stream) send(shared bool) {
 	switch st.sendAll(shared) {
 	case mayWait:
@@ -291,16 +289,16 @@ func (st *stream) send(shared bool) {
 	}
 }
 
-// What becomes of sending.
+// The outcomes of sending.
 type progress int
 
 const (
-	done    progress = iota // there is no more to send
-	ended                   // the stream is at its end
-	mayWait                 // there is more, and to send it may have to wait for the client
+	done    progress = iota // there is nothing more to send
+	ended                   // the stream has ended
+	mayWait                 // there is more, and sending it may have to wait for the client
 )
 
-// sendAll sends until there is nothing more, or until that might take time.
+// sendAll sends until there is nothing more, or until a send might have to wait.
 func (st *stream) sendAll(shared bool) (p progress) {
 	defer func() {
 		if bug := recover(); bug != nil {
@@ -335,7 +333,7 @@ func (st *stream) sendAll(shared bool) (p progress) {
 				st.slow = ends.Add(slowFor)
 			}
 			if err != nil {
-				return ended // the receiver has the reason
+				return ended // the receiver returns the reason
 			}
 			st.owed += f.size
 			st.server.observer.ClientResponse(r.Type, len(r.Resources), len(r.Removed), f.size)
@@ -357,14 +355,14 @@ func (st *stream) sendAll(shared bool) (p progress) {
 	}
 }
 
-// slowFor is how long a stream that has held up a sender has one of its own.
+// slowFor is how long a stream that has held up a sender keeps one of its own.
 const slowFor = time.Minute
 
-// freely is how much a client may owe an ACK for, in bytes, without anybody having to
-// wait for it: gRPC blocks who sends once 64 KiB of a stream are not written yet.
+// freely is how many bytes may be sent without an ACK so that no send waits: gRPC blocks a send
+// when 64 KiB of a stream are not written yet.
 const freely = 32 << 10
 
-// settled: the client owes no ACK, and so has read everything.
+// settled reports whether the client owes no ACK, and so has read everything.
 func (st *stream) settled() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -374,7 +372,8 @@ func (st *stream) settled() bool {
 	return st.owed == 0
 }
 
-// next is the next response, if there is one now. due: there may be another at once.
+// next returns the next response, if there is one now. due says that there may be another at
+// once.
 func (st *stream) next(now time.Time) (r *session.Response, due bool, news []session.Refusal, end *session.End) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -396,15 +395,15 @@ func (st *stream) next(now time.Time) (r *session.Response, due bool, news []ses
 	return r, false, news, nil
 }
 
-// untold are the sources that no response will have.
+// untold returns the sources that no response will carry.
 func (st *stream) untold() []session.Untold {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.session.Untold()
 }
 
-// propagated measures how long changes took from upstream to the transport. Of a response
-// in parts the last one counts.
+// propagated measures how long changes took from upstream to the transport. If a response has
+// several parts, the last one counts.
 func (s *Server) propagated(r *session.Response, now time.Time) {
 	if r.Source == nil || r.Partial {
 		return
@@ -416,7 +415,7 @@ func (s *Server) propagated(r *session.Response, now time.Time) {
 	s.observer.ClientPropagation(r.Type, after, exemplar)
 }
 
-// end makes the stream end for a reason of ours; the first one counts.
+// end ends the stream for a reason of the relay's; the first call decides.
 func (st *stream) end(e *session.End) {
 	if st.ended.CompareAndSwap(nil, e) {
 		_ = st.status.WriteStatus(statusOf(e)) // an error means that the client is gone
@@ -437,7 +436,7 @@ func tooLarge(size, limit int) *session.End {
 	return &session.End{Reason: session.OverLimit, Message: fmt.Sprintf("a request of %d bytes exceeds the limit of %d; raise downstream.max_request_bytes", size, limit)}
 }
 
-// statusOf is the gRPC status of an End.
+// statusOf returns the gRPC status of an End.
 func statusOf(e *session.End) *status.Status { return status.New(codes.Code(e.Code()), e.Message) }
 
 func (st *stream) protocol() string {

@@ -12,18 +12,18 @@ import (
 	"github.com/xds-relay/xds-relay/internal/logging"
 )
 
-// What people are told about client streams in the log. A line is about one client, and there
-// may be thousands: the log samples what is alike (internal/logging), and what is said of each
-// request and response is for debugging. Bodies are in no line, nor versions of secrets:
-// whoever can guess at a weak one could check the guess.
+// The log lines about client streams. Each is about one client, of which there may be thousands:
+// the log samples equal lines (internal/logging), and lines about single requests and responses
+// are for debugging. No line has bodies, or versions of secrets: whoever can guess a weak secret
+// could check the guess.
 
-// refusals are the reasons for which a client is not served, so that somebody should look:
-// at the client, or at what the relay allows.
+// refusals are the reasons for which a client is not served that need attention: at the client,
+// or at the relay's limits.
 var refusals = map[session.Reason]bool{
 	session.BadRequest: true, session.OverLimit: true, session.NodeChanged: true, session.Forbidden: true, session.Overcrowded: true, session.Looped: true,
 }
 
-// tellEnd tells of the end of a stream.
+// tellEnd logs the end of a stream.
 func (st *stream) tellEnd(reason session.Reason, message string) {
 	took := time.Since(st.since).Milliseconds()
 	switch {
@@ -36,7 +36,7 @@ func (st *stream) tellEnd(reason session.Reason, message string) {
 	}
 }
 
-// tellRefusals tells of types that are refused while the stream goes on, and of the end of that.
+// tellRefusals logs types that are refused while the stream goes on, and the end of that.
 func (st *stream) tellRefusals(news []session.Refusal) {
 	for _, r := range news {
 		switch r.Told {
@@ -52,28 +52,28 @@ func (st *stream) tellRefusals(news []session.Refusal) {
 	}
 }
 
-// tellNack tells of a response that the client rejected.
+// tellNack logs a response that the client rejected.
 func (st *stream) tellNack(n session.Note) {
 	st.log().Warn("client rejected a response", "type", n.Type, "nonce", n.Nonce, "nack", n.Rejected.Message, "resources", n.Rejected.Count, "first", n.Rejected.First)
 }
 
-// debugs reports whether requests and responses are logged at all. Nothing is made for the
-// log before that is known.
+// debugs reports whether requests and responses are logged. Nothing is computed for the log
+// unless they are.
 func (s *Server) debugs() bool { return s.log.Enabled(context.Background(), slog.LevelDebug) }
 
-// tellRequest tells of a request, which is described already.
+// tellRequest logs a request.
 func (st *stream) tellRequest(kind session.RequestKind, request []any) {
 	st.log().Debug("client request", append(request, "kind", kind)...)
 }
 
-// tellResponse tells of a response that was handed over.
+// tellResponse logs a response that was handed over.
 func (st *stream) tellResponse(r *session.Response, size int) {
 	_, first := r.Names()
 	st.log().Debug("client response", "type", r.Type, "nonce", r.Nonce, "version", logging.Version(r.Type, r.Version),
 		"resources", len(r.Resources), "removed", len(r.Removed), "errors", len(r.Errors), "first", first, "bytes", size)
 }
 
-// describe is the request that has just come, for the log.
+// describe returns the request that was received, for the log.
 func (in *inbox) describe() []any {
 	if in.request == nil {
 		return []any{"type", cache.TypeURL(in.bare.TypeURL), "nonce", string(in.bare.Nonce)}
@@ -85,7 +85,7 @@ func (in *inbox) describe() []any {
 	return logging.Request(in.request, nack)
 }
 
-// oversized counts and names what is too large for the client (ERR-13).
+// oversized counts and logs what is too large for the client (ERR-13).
 func (s *Server) oversized(r *session.Response, size int, log func() *slog.Logger) {
 	for _, o := range r.Oversized {
 		s.observer.ClientOversized(r.Type, OversizedResource)

@@ -6,22 +6,24 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Tracer follows updates to the clients whom they concern. Its methods are called from
-// many goroutines, under no lock of this package but a stream's small one for its
-// traces; they must not block.
+// Tracer follows updates to the clients that they concern. Its methods are called from many
+// goroutines, under no lock of this package but the small one that a stream has for its traces.
+// They must not block.
 type Tracer interface {
-	// Pushed: a response with changes of traced updates is about to be handed to the
-	// transport.
+	// Pushed is called when a response with changes of traced updates is about to be handed to
+	// the transport.
 	Pushed(p *Push)
-	// Judged: a Push has come to its end. It is told once of each, whatever end it has.
+	// Judged is called once for each Push, at its end, whichever end it has.
 	Judged(p *Push, v Judgement)
-	// Untold: there was nothing to tell a client of traced updates after all, or it has
-	// gone before it could be told; or it is so far behind that it is not followed.
+	// Untold is called when no response to a client will carry a traced update: there was nothing
+	// to send after all, the client has gone before, or it is so far behind that it is not
+	// followed.
 	Untold(s *cache.Source, behind bool)
-	// Answered: the first request of a type on a stream got its first answer, or none.
+	// Answered is called when the first request of a type on a stream got its first answer, or
+	// none.
 	Answered(s Subscribe)
-	// Exemplar is the id of the trace that shows a change of this source which took so
-	// long to reach a client, or "" if none will surely be kept.
+	// Exemplar returns the id of the trace that shows a change of this source which took so long
+	// to reach a client, or "" if it is not certain that one is kept.
 	Exemplar(s *cache.Source, after time.Duration) string
 }
 
@@ -33,31 +35,32 @@ type Traced struct {
 	Protocol string // "delta" or "sotw"
 }
 
-// Push is a response that tells one client of changes. Nothing in it changes once the
-// Tracer has it, except what Sent says.
+// Push is a response that sends changes to one client. Nothing in it changes once the Tracer has
+// it.
 type Push struct {
 	Client  Traced
 	Source  *cache.Source
 	Type    cache.TypeURL
 	Nonce   string
 	Version string
-	// Resources and Removed are what it tells; others share them.
+	// Resources and Removed are its contents; others share them.
 	Resources []*cache.Resource
 	Removed   []string
 	Bytes     int
-	// Partial: more of the same follows, and only the last part settles anything.
+	// Partial says that more parts of the same response follow; only the last part settles
+	// anything.
 	Partial bool
-	// Made is when its turn came.
+	// Made is when the response was made.
 	Made time.Time
 }
 
-// Judgement is what became of a Push.
+// Judgement says how a Push ended.
 type Judgement struct {
 	End PushEnd
-	// Sent is when it was handed to the transport; zero: it was not.
+	// Sent is when it was handed to the transport; zero means that it was not.
 	Sent time.Time
 	At   time.Time
-	// Message is the client's, of a NACK.
+	// Message is the client's message of a NACK.
 	Message string
 }
 
@@ -68,17 +71,17 @@ type PushEnd string
 const (
 	PushAcked    PushEnd = "ack"
 	PushNacked   PushEnd = "nack"
-	PushReplaced PushEnd = "replaced" // a later one was judged first
+	PushReplaced PushEnd = "replaced" // the client answered a later one first
 	PushGone     PushEnd = "gone"     // its stream ended
 )
 
-// Subscribe is a client's first request of a type, and what came of it.
+// Subscribe is a client's first request of a type, and its outcome.
 type Subscribe struct {
 	Client Traced
 	Type   cache.TypeURL
-	// Asked is when the request came. Answered is when the answer was handed to the
-	// transport; zero: the stream ended at Ended without one.
+	// Asked is when the request came. Answered is when the answer was handed to the transport; it
+	// is zero if the stream ended without one, at Ended.
 	Asked, Answered, Ended time.Time
-	// Of the answer.
+	// Resources and Bytes describe the answer.
 	Resources, Bytes int
 }

@@ -11,22 +11,21 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Nearly all that clients say is that they accept a response: a type and a nonce, for
-// each change and client. Such a request is read without a message being made of it.
+// Nearly all requests are ACKs: a type and a nonce, for each change and client. Such a request is
+// read without decoding it into a message.
 
-// Bare is a request that names a type and a nonce, and maybe a version. Its bytes are
-// good until the next one is read.
+// Bare is a request that has a type and a nonce, and maybe a version, but nothing else. Its bytes
+// are valid until the next one is read.
 type Bare struct {
 	raw            []byte
 	TypeURL, Nonce []byte // of raw
 }
 
-// maxBare bounds what is kept of a request for the next one, in bytes: what is larger is
-// no ACK of ours.
+// maxBare bounds the buffer that is kept for the next request, in bytes. A larger request is no
+// ACK of a response of the relay.
 const maxBare = 1 << 10
 
-// requestFields are the field numbers of what an ACK has; 0, of which there is no field,
-// for what its message lacks.
+// requestFields are the field numbers of an ACK. 0 stands for a field that its message lacks.
 type requestFields struct{ version, typeURL, nonce protowire.Number }
 
 var (
@@ -61,7 +60,7 @@ func (b *Bare) Read(data []byte, delta bool) bool {
 			typeURL = found
 		case fields.nonce:
 			nonce = found
-		case fields.version: // of an ACK, its nonce says as much
+		case fields.version: // an ACK's nonce says as much
 		default:
 			return false
 		}
@@ -74,8 +73,8 @@ func (b *Bare) Read(data []byte, delta bool) bool {
 	return true
 }
 
-// Message is the same as a message, if it is one: Read has not looked whether its strings
-// are UTF-8, which must not go upstream if they are not.
+// Message decodes the request. It fails if a string is not UTF-8, which Read does not check and
+// which must not go upstream.
 func (b *Bare) Message(delta bool) (m proto.Message, end *End) {
 	m = new(discovery.DiscoveryRequest)
 	if delta {
@@ -87,9 +86,9 @@ func (b *Bare) Message(delta bool) (m proto.Message, end *End) {
 	return m, nil
 }
 
-// Ack takes in a bare request if it accepts a response and changes nothing else. If
-// not, ok is false, and nothing has happened. Of a type that was not asked for no
-// response is known.
+// Ack takes in a bare request if it accepts a response and changes nothing else. If not, ok is
+// false and nothing has changed. A type that the client has not asked for has no responses to
+// accept.
 func (s *Session) Ack(b *Bare, now time.Time) (note Note, ok bool) {
 	i := slices.IndexFunc(s.states, func(st state) bool { return string(st.base().url) == string(b.TypeURL) })
 	if i < 0 {
@@ -109,9 +108,9 @@ func (s *Session) Ack(b *Bare, now time.Time) (note Note, ok bool) {
 	return note, true
 }
 
-// acks: a request with this nonce, and no names, changes no interest. A SotW request lists
-// all names: one without keeps them only if there were none. One for endpoints may ask
-// for them again (ORDER-5).
+// acks reports whether a request with this nonce and without names changes no interest. A SotW
+// request lists all names, so one without names changes nothing only if there were none. A
+// request for endpoints may ask for them again (ORDER-5).
 func (s *sotwState) acks(nonce string) bool {
 	return len(s.names) == 0 && nonce == s.lastNonce && s.url != cache.Endpoint
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// Bodies that are not kept (VALID-5): the Hub hands them to the client's Subscription
-// when they come, and asks for them once more when one is needed again.
+// Bodies that are not kept (VALID-5): the Hub hands them to the client's Subscription when they
+// come, and asks upstream again when one is needed later.
 
-// bodies puts bodies where only husks are. One that is not here is asked for, and
-// left out: the client is marked when it comes (VALID-5).
+// bodies replaces husks by their bodies. A body that is not here is asked for and left out; the
+// client is marked when it comes (VALID-5).
 func bodies(v fanout.View, resources []*cache.Resource) (whole []*cache.Resource, complete bool) {
 	if !v.Bodies().Husks() {
 		return resources, true
@@ -27,8 +27,8 @@ func bodies(v fanout.View, resources []*cache.Resource) (whole []*cache.Resource
 	return whole, len(whole) == len(resources)
 }
 
-// lacks: the wildcard's set has bodies that are not here, and that the client has
-// not got either. They are asked for, and the set waits for them (VALID-5).
+// lacks reports whether the wildcard's set has bodies that are not here and that the client does
+// not hold. They are asked for, and the set waits for them (VALID-5).
 func (d *deltaState) lacks(v fanout.View) (lacking bool) {
 	if subscribed, synced := v.Wildcard(); !d.wildcardAsked || !subscribed || !synced || !v.Bodies().Husks() {
 		return false
@@ -42,7 +42,7 @@ func (d *deltaState) lacks(v fanout.View) (lacking bool) {
 	return lacking
 }
 
-// collectHanded lists the bodies that had to be asked for, and have come (VALID-5).
+// collectHanded lists bodies that were asked for and have come (VALID-5).
 func (x *exchange) collectHanded(v fanout.View, p *part) {
 	handed := x.fitting(v, v.Bodies().Handed(!x.postponed), p)
 	for _, r := range handed {

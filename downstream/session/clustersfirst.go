@@ -8,19 +8,19 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// What refers to Clusters waits until the client has acknowledged those (ORDER-3). An
-// Envoy acknowledges Clusters once they have warmed, and some control planes wait for
-// that ACK before they turn a route to a new Cluster. The relay acknowledges upstream at
-// once, so it has to wait on their behalf.
+// Changes of resources that refer to Clusters wait until the client has acknowledged the Clusters
+// that it was sent (ORDER-3). An Envoy acknowledges Clusters once they have warmed, and some
+// control planes wait for that ACK before they turn a route to a new Cluster. The relay
+// acknowledges upstream at once, so it has to wait on their behalf.
 
-// clustersFirst is what a Session keeps of it.
+// clustersFirst is the state of that wait.
 type clustersFirst struct {
 	clusters     state     // Clusters on this stream, or nil
-	waitingSince time.Time // of the first change that waits; zero: none does
+	waitingSince time.Time // when the first change began to wait; zero if none waits
 }
 
-// refersToClusters: the resources of a type name Clusters, and break if one of those is
-// not there yet.
+// refersToClusters reports whether resources of a type name Clusters, and break while one of
+// those is missing.
 func refersToClusters(t cache.TypeURL) bool {
 	switch t {
 	case cache.Listener, cache.ScopedRoute, cache.Route, cache.VirtualHost:
@@ -29,7 +29,7 @@ func refersToClusters(t cache.TypeURL) bool {
 	return false
 }
 
-// gains: there are additions and changes to tell, and not only first answers.
+// gains reports whether there are additions and changes to send, and not only first answers.
 func gains(st state, v fanout.View) bool {
 	x := st.base()
 	if subscribed, synced := v.Wildcard(); x.members && subscribed && synced && gainsMembers(st, v) {
@@ -38,10 +38,10 @@ func gains(st state, v fanout.View) bool {
 	return slices.ContainsFunc(x.changed.items, func(id cache.ID) bool { return gainsBy(st, v, id) })
 }
 
-// gainsMembers: there are some in the wildcard's set.
+// gainsMembers reports whether there are some in the wildcard's set.
 func gainsMembers(st state, v fanout.View) bool {
 	x := st.base()
-	for c := range v.Set().Since(x.told) {
+	for c := range v.Set().Since(x.sentTo) {
 		if c.Resource != nil && !x.holds(v, c.Resource) {
 			return true
 		}
@@ -49,7 +49,7 @@ func gainsMembers(st state, v fanout.View) bool {
 	return false
 }
 
-// gainsBy: there are some that a name leads to.
+// gainsBy reports whether a name leads to some.
 func gainsBy(st state, v fanout.View, id cache.ID) bool {
 	x := st.base()
 	if !v.Has(id) || x.awaits(v.Name(id)) {
@@ -65,9 +65,9 @@ func gainsBy(st state, v fanout.View, id cache.ID) bool {
 	})
 }
 
-// postpones: additions and changes of what refers to Clusters have to wait. The client has
-// yet to judge Clusters that it was sent, or is to be sent others when it has, or came with
-// some and it is not known yet which others it is to be sent.
+// postpones reports whether additions and changes of types that refer to Clusters must wait: the
+// client has not acknowledged or rejected Clusters that it was sent, is to be sent other Clusters
+// after that, or came with some and it is not known yet whether it is to be sent others.
 func (s *Session) postpones(now time.Time) (wait bool) {
 	if s.clusters == nil {
 		return false
@@ -84,29 +84,32 @@ func (s *Session) postpones(now time.Time) (wait bool) {
 	return wait
 }
 
-// overtakes: Clusters have changed since they were looked at for this response. What changed
-// after them may refer to those, and waits for the next look.
+// overtakes reports whether Clusters have changed since they were looked at for this response. A
+// later change of another type may refer to them, and waits for the next look.
 func (s *Session) overtakes() bool {
 	return s.clusters != nil && s.config.WarmingHold > 0 && s.clusters.base().sub.Changed()
 }
 
-// unjudged: the client has been sent additions or changes and has said nothing of them yet.
+// unjudged reports whether the client was sent additions or changes that it has neither
+// acknowledged nor rejected.
 func (x *exchange) unjudged() bool {
 	return slices.ContainsFunc(x.unacked, func(s sent) bool { return s.changes })
 }
 
-// succeeds: Clusters come while others go, which are used until what refers to those that
-// come has been sent. They go after the ACK of these, as removals that are new then.
+// succeeds reports whether Clusters come while others go. The old ones are used until the
+// resources that refer to the new ones were sent, so they go after the ACK of the new ones, as
+// removals that are new then.
 func (s *Session) succeeds(sp *speaker) bool { return len(sp.changed) > 0 && s.succession(sp.state) }
 
-// succession: a type's resources are Clusters, and may have successors that are waited for.
+// succession reports whether a type is Clusters, and other types may wait for the ACK of the new
+// ones.
 func (s *Session) succession(st state) bool {
 	return st == s.clusters && s.config.WarmingHold > 0 && !st.base().waitedInVain &&
 		slices.ContainsFunc(s.states, func(st state) bool { return st.base().refers })
 }
 
-// endWait ends the wait when it has lasted warming_hold. There is no other one until
-// the client acknowledges Clusters, which it may just have done.
+// endWait ends the wait when it has lasted warming_hold. No other wait begins until the client
+// acknowledges Clusters, which it may just have done.
 func (s *Session) endWait(now time.Time) {
 	if s.waitingSince.IsZero() || now.Before(s.waitEnds()) {
 		return
@@ -118,13 +121,13 @@ func (s *Session) endWait(now time.Time) {
 
 func (s *Session) waitEnds() time.Time { return s.waitingSince.Add(s.config.WarmingHold) }
 
-// hurried: Clusters are sent though others are not acknowledged, since there is something
-// that may refer to them, and will not wait.
+// hurried reports whether Clusters are sent although others are not acknowledged, because
+// something may refer to them and no longer waits.
 func (s *Session) hurried(x *exchange) bool {
 	return x.waitedInVain && s.referrersDue()
 }
 
-// referrersDue: there may be something to tell of what refers to Clusters.
+// referrersDue reports whether there may be something to send of a type that refers to Clusters.
 func (s *Session) referrersDue() bool {
 	return slices.ContainsFunc(s.states, func(st state) bool {
 		x := st.base()
@@ -132,7 +135,7 @@ func (s *Session) referrersDue() bool {
 	})
 }
 
-// noteWait notes when something began to wait, and when nothing does any more.
+// noteWait notes when the first change began to wait, and when none waits any more.
 func (s *Session) noteWait(now time.Time) {
 	waits := func(st state) bool { return st.base().postponed && st.due() }
 	switch {
@@ -143,8 +146,8 @@ func (s *Session) noteWait(now time.Time) {
 	}
 }
 
-// returns notes whether it is known what has become of what the client came with: the
-// wildcard's set, and the names that it brought.
+// returns updates x.returning: whether it is still unknown what exists of what the client came
+// with, which is the wildcard's set and the names that it brought.
 func (x *exchange) returns(v fanout.View, brought func(name string) bool) {
 	if !x.returning {
 		return
@@ -156,7 +159,7 @@ func (x *exchange) returns(v fanout.View, brought func(name string) bool) {
 	x.returning = subscribed && (!synced || v.Set().Restored()) || x.anyOf(v, waits)
 }
 
-// anyOf: some name is such. Mostly it is the same one as when that was last asked.
+// anyOf reports whether such holds for some name. Mostly it is the name for which it held last.
 func (x *exchange) anyOf(v fanout.View, such func(cache.ID) bool) bool {
 	if v.Has(x.unanswered) && such(x.unanswered) {
 		return true
@@ -168,8 +171,7 @@ func (x *exchange) anyOf(v fanout.View, such func(cache.ID) bool) bool {
 	return i >= 0
 }
 
-// await notes what is newly asked for. The answer to it, when it comes, does not wait for
-// Clusters.
+// await notes a name that is newly asked for. Its answer does not wait for Clusters.
 func (x *exchange) await(name string) {
 	if x.refers {
 		put(&x.awaited, name, struct{}{})
@@ -181,11 +183,11 @@ func (x *exchange) awaits(name string) bool {
 	return awaited
 }
 
-// answered: the client is told, or has given it up.
+// answered notes that the client was sent the answer to a name, or has given it up.
 func (x *exchange) answered(name string) { drop(&x.awaited, name) }
 
-// postpone keeps back the names of which the client would be told something new, and
-// returns the others: names that are gone, and first answers.
+// postpone keeps back the names for which the client would be sent something new, and returns the
+// others: names that are gone, and first answers.
 func postpone(st state, v fanout.View, changed []cache.ID) []cache.ID {
 	x := st.base()
 	return slices.DeleteFunc(changed, func(id cache.ID) bool {
@@ -198,8 +200,8 @@ func postpone(st state, v fanout.View, changed []cache.ID) []cache.ID {
 	})
 }
 
-// postponeAsked does the same with names that were asked for. Such a name brings a change if
-// the client has not been told one yet, or came with another version.
+// postponeAsked does the same with names that were asked for. The answer is a change if the name
+// has an unsent change, or the client came with another version.
 func postponeAsked(st state, v fanout.View, asked []cache.ID) []cache.ID {
 	x := st.base()
 	changed := distinct(slices.Clone(x.changed.items))
@@ -209,7 +211,7 @@ func postponeAsked(st state, v fanout.View, asked []cache.ID) []cache.ID {
 			return false
 		}
 		x.asked.add(id)
-		x.changed.add(id) // it is one, whatever is asked for meanwhile
+		x.changed.add(id) // it stays a change, whatever is asked for meanwhile
 		x.postponed = true
 		return true
 	})

@@ -7,17 +7,17 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// What a Delta client came with is judged when it is certain what there is: an equal version
-// spares it the resource, another one is replaced, and what is gone, or what no interest covers,
-// is taken from it (DOWN-DELTA-8, -10, -11, RECON-19).
+// The versions that a Delta client came with are judged when it is certain what exists: an equal
+// version means that the resource is not sent, another version is replaced, and a resource that
+// is gone, or that no interest covers, is removed (DOWN-DELTA-8, -10, -11, RECON-19).
 //
-// Until then it is what the client holds, whatever the positions have passed: they say nothing of
-// it. So whoever judges it leaves word of what the client holds from then on, where that would be
-// looked for: nothing of a member that the positions have passed and that is as it is there, what
-// is told ahead of a member that they have not, what its name is told if it has one, and a note
-// with the version of everything else.
+// Until then they are what the client holds, wherever the positions are. So the code that judges
+// a resource must record what the client holds from then on, in the place where it is looked up:
+// nothing for a member that is in the state that the positions have passed, an entry in ahead for
+// a member that they have not passed, fanout.Told for a resource whose name is subscribed, and a
+// note with the version for everything else.
 
-// spare notes that a resource is not sent since the client came with it.
+// spare notes that a resource is not sent because the client came with it.
 func (d *deltaState) spare(r *cache.Resource, p *part) {
 	d.spareAt(d.exact.find(r.Name), r, p)
 }
@@ -31,8 +31,9 @@ func (d *deltaState) spareAt(at *entry, r *cache.Resource, p *part) {
 	d.exact.sent(at, r.Version, 0)
 }
 
-// dropsMembers takes in that the wildcard is about to be given up: of what the client came with it
-// drops all that no name has led it to, which is to be sent again to a name that leads there now.
+// dropsMembers takes in that the wildcard is about to be given up. The client then drops
+// everything that it came with and that no name has led it to; if a name leads there now, it must
+// be sent again.
 func (d *deltaState) dropsMembers() {
 	d.sub.Read(func(v fanout.View) {
 		d.exact.voidAll(func(name string) bool {
@@ -42,24 +43,24 @@ func (d *deltaState) dropsMembers() {
 	})
 }
 
-// collectBrought judges what was not judged with the names and members that were looked at:
-// what a snapshot from disk would have replaced, what was in doubt, and what nothing covers.
-// That is no answer, and waits for an ACK as changes do.
+// collectBrought judges what the names and members did not judge: resources that a snapshot from
+// disk would have replaced, resources that were in doubt, and those that nothing covers. What it
+// lists is no answer, so it waits for an ACK as changes do.
 func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	if !d.judging {
 		return
 	}
 	warm := d.fromDisk(v)
 	if d.looked && !d.handed && warm == d.lookedWarm {
-		return // nothing is known of these that was not when they were looked at last
+		return // nothing has changed since they were looked at last
 	}
-	for _, r := range p.resources { // what is told now is judged by that
+	for _, r := range p.resources { // what is sent now is judged by that
 		d.judge(r.Name)
 	}
 	d.judge(p.gone...)
 	going := make(map[string]bool, len(p.removed))
 	for _, name := range p.removed {
-		going[name] = true // it is judged when it is told
+		going[name] = true // it is judged when the removal is sent
 	}
 	var left remaining
 	unresolved := d.unresolved(v)
@@ -83,11 +84,11 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	}
 }
 
-// remaining is why some of what the client came with is not judged yet: it waits for its turn or for
-// other names, it is in doubt, or what there is of it is from disk.
+// remaining says why some of the client's versions are not judged yet: they wait for their turn
+// or for other names, they are in doubt, or what exists of them is known from disk only.
 type remaining struct{ waits, doubt, warm bool }
 
-// judgeBrought judges what the client came with of one resource.
+// judgeBrought judges one resource that the client came with.
 func (d *deltaState) judgeBrought(v fanout.View, name string, unresolved, push bool, p *part, left *remaining) {
 	switch r := v.Resource(name); {
 	case r != nil:
@@ -101,14 +102,15 @@ func (d *deltaState) judgeBrought(v fanout.View, name string, unresolved, push b
 	}
 }
 
-// fromDisk: some of what the client asks for is known from disk only (RECON-19), or the
-// wildcard's set was not told yet.
+// fromDisk reports whether something that the client asks for is known from disk only (RECON-19),
+// or the wildcard's set was not sent yet.
 func (d *deltaState) fromDisk(v fanout.View) bool {
 	subscribed, _ := v.Wildcard()
 	return subscribed && d.wildcardAsked || warm(v)
 }
 
-// confirmed: a name that the client asks for leads to a resource, and is not known from disk only.
+// confirmed reports whether a name that the client asks for leads to a resource and is not known
+// from disk only.
 func (d *deltaState) confirmed(v fanout.View, name string) bool {
 	confirmed := func(name string) bool {
 		id, asked := v.Lookup(name)
@@ -118,7 +120,7 @@ func (d *deltaState) confirmed(v fanout.View, name string) bool {
 	return confirmed(name) || r != nil && v.Leads(name) && slices.ContainsFunc(r.Aliases, confirmed)
 }
 
-// judgeCopy judges what the client came with of a resource that exists.
+// judgeCopy judges a resource that the client came with and that exists.
 func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *part) (judged bool) {
 	switch {
 	case d.holds(v, r):
@@ -147,8 +149,8 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 	return true
 }
 
-// leadThere notes which of the client's names lead to a resource as aliases: what they led to goes
-// with them, though they are not looked at before that.
+// leadThere notes which of the client's names lead to a resource as aliases. What they led to
+// before is released, although the names themselves may be looked at later.
 func (d *deltaState) leadThere(v fanout.View, r *cache.Resource) {
 	for _, alias := range r.Aliases {
 		if id, ok := v.Lookup(alias); ok {
@@ -158,47 +160,47 @@ func (d *deltaState) leadThere(v fanout.View, r *cache.Resource) {
 	}
 }
 
-// judgeAbsence judges what it came with of a resource that does not exist, or that no name
-// and no member of the wildcard's set leads to.
+// judgeAbsence judges a resource that the client came with and that does not exist, or that no
+// name and no member of the wildcard's set leads to.
 func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part) (judged bool) {
 	id, subscribed := v.Lookup(name)
 	if !subscribed {
 		version, _ := d.of(v, name)
-		d.exact.noteAt(d.exact.find(name), version, true) // until it is told
+		d.exact.noteAt(d.exact.find(name), version, true) // until the removal is sent
 		put(&d.released, name, released{unknown: true, brought: true})
 		d.judge(name)
 		return true
 	}
 	state := v.Answer(id).State
-	if state == cache.Absent { // it was in doubt
+	if state == cache.Absent { // it was in doubt before
 		if push {
 			p.removed, p.removedIDs = append(p.removed, name), append(p.removedIDs, id)
 		}
-		return false // until it is told
+		return false // until the removal is sent
 	}
 	version, _ := d.of(v, name)
 	d.exact.noteAt(d.exact.find(name), version, true)
 	d.judge(name)
-	if state == cache.Present { // it leads elsewhere
+	if state == cache.Present { // the name leads elsewhere
 		d.release(name)
-	} else { // it is refused
+	} else { // the answer is an error
 		v.Tell(id, fanout.Brought)
 	}
 	return true
 }
 
-// resolved: upstream has spoken of all that the client asks for.
+// resolved reports whether upstream has answered everything that the client asks for.
 func (d *deltaState) resolved(v fanout.View) bool {
 	subscribed, synced := v.Wildcard()
 	return (synced || !subscribed) && !warm(v) && !d.unresolved(v)
 }
 
-// waitsFor: a name has no answer, and is not in doubt.
+// waitsFor reports whether a name has no answer and is not in doubt.
 func (d *deltaState) waitsFor(v fanout.View, id cache.ID) bool {
 	return v.Unanswered(id) && v.Verdict(id, d.brings(v.Name(id))) == fanout.Unknown
 }
 
-// unresolved: some name has no answer.
+// unresolved reports whether some name that is not in doubt has no answer.
 func (d *deltaState) unresolved(v fanout.View) bool {
 	return d.anyOf(v, func(id cache.ID) bool { return d.waitsFor(v, id) })
 }

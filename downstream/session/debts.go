@@ -7,59 +7,63 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// debts are the reasons to look at what a client is to be told of one type, beside what it
-// holds. Each says where to look, and some that something is to be told whether or not it
-// differs from what the client holds. However often a debt is noted it is one; what is told
-// pays whatever reasons there were for it.
+// debts are the reasons to look for something to send of one type, beside what the client holds.
+// Each says where to look; some also require sending what does not differ from what the client
+// holds. A debt that is noted several times is one debt, and an answer for a name pays all debts
+// of the name.
 //
-// A new reason to send something again is a field here. It stands in pending or due, so that
-// somebody looks; in owes, or in the collector that tells it; and in paid and forgiveID, so that
-// it ends. To be forced alone makes nobody look: the name is marked as changed, too (warmsName).
+// A new reason to resend something is a field here. It must be counted in pending or due, so that
+// somebody looks; in owes, or in the collector that sends it; and in paid and forgiveID, so that
+// it ends. An entry in forced alone makes nobody look: the name must be marked as changed, too
+// (warmsName).
 type debts struct {
 	changed pile[cache.ID] // names whose answer may have changed
 	asked   pile[cache.ID] // names that the client wants an answer to (DOWN-DELTA-7)
-	failed  pile[cache.ID] // names with an error to be told of
-	// forced are names whose resources are sent whatever the client holds: their cluster was
-	// sent (ORDER-4), or the client asked again and they have no answer yet. The position is
-	// that of the demand.
+	failed  pile[cache.ID] // names whose error is to be sent
+	// forced has the names whose resources are sent whatever the client holds, because their
+	// cluster was sent (ORDER-4), or because the client asked again and they have no answer yet.
+	// The value is the position of the demand.
 	forced map[cache.ID]cache.Seq
-	// erred are names whose error was sent to the client: the next resource says that the error
-	// is over, whether or not it differs (ERR-8).
+	// erred has the names whose error was sent to the client. The next resource says that the
+	// error is over, so it is sent even if it does not differ (ERR-8).
 	erred map[cache.ID]struct{}
-	// released are resources that the client has and its interest may not cover any more: a name
-	// has led to them, and does so no more (NAME-5), or it came with them (DOWN-DELTA-11).
-	// left are those given up under the wildcard, to be told once more (WILD-8).
+	// released has the resources that the client has and its interest may no longer cover: a name
+	// led to them and no longer does (NAME-5), or the client came with them (DOWN-DELTA-11). left
+	// has those that were given up under the wildcard; each is sent once more, or its removal
+	// (WILD-8).
 	released map[string]released
 	left     pile[string]
-	refused  pile[string] // names asked for in a way that is not served (NAME-18)
-	// warming are members of the wildcard's set, and what an alias leads to beside that, whose
+	refused  pile[string] // names asked for by locator, which is not served (NAME-18)
+	// warming has members of the wildcard's set, and resources that an alias leads to, whose
 	// cluster was sent (ORDER-4).
 	warming pile[string]
 
 	members       bool // the wildcard's set changed
-	wildcardAsked bool // and was asked for
-	// handed: what was waited for has come: a body (VALID-5), or word of what is in doubt.
+	wildcardAsked bool // the wildcard's set was asked for
+	// handed says that a body that was waited for has come (VALID-5), or upstream's word on
+	// something in doubt.
 	handed bool
 
-	// tooLarge is what the client is to be told of, once the wildcard is answered (ERR-13).
+	// tooLarge has the resources whose omission is reported once the wildcard is answered
+	// (ERR-13).
 	tooLarge []*cache.Resource
 
-	renewed        pile[cache.ID] // names of which a TTL was renewed
-	membersRenewed bool           // of some in the wildcard's set
+	renewed        pile[cache.ID] // names whose TTL was renewed
+	membersRenewed bool           // a TTL was renewed in the wildcard's set
 }
 
-// released is what is known of a resource that the client's interest may not cover any more.
+// released is what is known of a resource that the client's interest may no longer cover.
 type released struct {
-	unknown bool // nobody knows which names it lists, so that any name without an answer may lead there
+	unknown bool // nobody knows which aliases it lists, so any name without an answer may lead to it
 	brought bool // the client came with it, and no name has led to it since
 }
 
-// pending: there are changes that a push would tell.
+// pending reports whether there are changes to push.
 func (d *debts) pending() bool {
 	return d.changed.len() > 0 || len(d.released) > 0 || d.warming.len() > 0 || d.failed.len() > 0 || d.members || d.handed
 }
 
-// due: there may be something to send at this moment.
+// due reports whether there may be something to send now.
 func (d *debts) due() bool {
 	return d.pending() || d.asked.len() > 0 || d.wildcardAsked || d.refused.len() > 0 || d.left.len() > 0 ||
 		d.renewed.len() > 0 || d.membersRenewed || len(d.tooLarge) > 0
@@ -75,22 +79,22 @@ func (d *debts) take(m fanout.Marks) {
 	d.handed = d.handed || m.Again
 }
 
-// owes: all that a name leads to is to be told whatever the client holds. That an error is over
-// is told by any of it that is news to the client.
+// owes reports whether everything that a name leads to is sent whatever the client holds. Any
+// resource that is news to the client also says that an error is over, so an error alone requires
+// this only if none is news.
 func (d *debts) owes(id cache.ID, a *cache.Answer, news func(*cache.Resource) bool) bool {
 	_, forced := d.forced[id]
 	_, erred := d.erred[id]
 	return forced || erred && a.Error == nil && (a.State != cache.Present || !slices.ContainsFunc(a.Resources(), news))
 }
 
-// forgiveID drops what is owed of a name that is given up.
+// forgiveID drops the debts of a name that is given up.
 func (d *debts) forgiveID(id cache.ID) {
 	drop(&d.forced, id)
 	drop(&d.erred, id)
 }
 
-// forgive drops what is owed of names that are about to be given up: their IDs may stand for
-// others soon.
+// forgive drops the debts of names that are about to be given up: their IDs may be reused soon.
 func (x *exchange) forgive(names []string) {
 	if len(names) == 0 || len(x.forced)+len(x.erred) == 0 {
 		return
@@ -104,7 +108,7 @@ func (x *exchange) forgive(names []string) {
 	})
 }
 
-// paid: what a name leads to was told.
+// paid notes that the answer of a name was sent.
 func (d *debts) paid(id cache.ID, a *cache.Answer) {
 	drop(&d.forced, id)
 	if a.Error == nil {
@@ -112,14 +116,14 @@ func (d *debts) paid(id cache.ID, a *cache.Answer) {
 	}
 }
 
-// release has resources looked at that a name leads to no more.
+// release marks resources to which a name no longer leads, so that they are looked at.
 func (d *debts) release(names ...string) {
 	for _, name := range names {
 		put(&d.released, name, released{})
 	}
 }
 
-// put sets a value in a map that is there only while something is in it.
+// put sets a value in a map that exists only while it is not empty.
 func put[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
 		*m = make(map[K]V)
@@ -127,7 +131,7 @@ func put[K comparable, V any](m *map[K]V, key K, value V) {
 	(*m)[key] = value
 }
 
-// drop takes a value out of such a map.
+// drop deletes a value from such a map.
 func drop[K comparable, V any](m *map[K]V, key K) {
 	if delete(*m, key); len(*m) == 0 {
 		*m = nil

@@ -10,38 +10,42 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// deltaState is the incremental variant for one type on one stream.
+// deltaState is the state of one type on a Delta stream.
 type deltaState struct {
 	exchange
 	requested   bool
 	reconnected bool // the first request brought versions
-	// opening: the type's first request made it a wildcard, and nothing precedes
-	// that answer (DOWN-DELTA-13).
+	// opening says that the type's first request asked for the wildcard, so that no response of
+	// the type precedes its answer (DOWN-DELTA-13).
 	opening bool
-	// resend: what the client came with spares it nothing (resend_on_reconnect_types).
+	// resend says that resources are sent whatever versions the client came with
+	// (resend_on_reconnect_types).
 	resend bool
-	// quiet: the client is told that a name is gone only if it has a copy, sent or brought,
-	// and has not asked again since. One who waits for it would take that for an answer, and
-	// never be done (MISS-9).
+	// quiet says that the client is sent the removal of a name only if it has a copy, sent or
+	// brought, and has not asked again since. A client that waits for the name would take the
+	// removal for an answer, and wait for ever (MISS-9).
 	quiet bool
 
-	// leftWaits: what was given up under the wildcard could not be told at once.
+	// leftWaits says that something that was given up under the wildcard could not be sent at
+	// once.
 	leftWaits bool
-	// withholds is what is not said to the client because it is in doubt.
+	// withholds says what is not sent because it is in doubt.
 	withholds withholds
-	// looked: what is left of what the client came with was looked at, and nothing that
-	// could decide on it has come since. lookedWarm: some of what there is was from disk then.
+	// looked says that the client's versions that are not judged yet were looked at, and that
+	// nothing has come since that could decide on them. lookedWarm says that some resources were
+	// known from disk only at that time.
 	looked, lookedWarm bool
-	// needed are endpoints whose cluster was sent before the client asked for endpoints: of a
-	// Cluster state until then, and of an Endpoint state until its first request (ORDER-4).
+	// needed has the endpoints whose cluster was sent before the client asked for endpoints. It
+	// is kept in the state of Clusters until then, and in that of Endpoints until the first
+	// request (ORDER-4).
 	needed map[string]struct{}
 }
 
-// withholds says of what something is in doubt that the client would else be told (ERR-10).
+// withholds says where something is not sent because it is in doubt (ERR-10).
 type withholds struct {
-	left     bool // what it has given up under the wildcard
-	brought  bool // what it came with, and asks for,
-	released bool // and what its interest does not cover
+	left     bool // what the client gave up under the wildcard
+	brought  bool // what it came with and asks for
+	released bool // what its interest does not cover
 }
 
 func (w withholds) any() bool { return w.left || w.brought || w.released }
@@ -63,7 +67,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	if !first && d.judging && slices.Contains(unsubscribe, fanout.Wildcard) {
 		d.dropsMembers()
 	}
-	// The lists count whatever the nonce is worth (DOWN-DELTA-4).
+	// The lists take effect whatever the nonce is (DOWN-DELTA-4).
 	asked := d.sub.Delta(subscribe, unsubscribe, now)
 	d.asks(&asked, first, held)
 	for _, name := range unsubscribe {
@@ -73,7 +77,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	d.changed.add(asked.Freed...)
 	if slices.Contains(unsubscribe, fanout.Wildcard) {
 		d.unsubscribed()
-		ledTo = append(ledTo, slices.DeleteFunc(d.left.take(), d.brings)...) // what it came with is judged
+		ledTo = append(ledTo, slices.DeleteFunc(d.left.take(), d.brings)...) // what the client came with is judged by other rules
 		d.wildcardAsked, d.opening = false, false
 	}
 	d.erase(ledTo)
@@ -83,7 +87,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	return note
 }
 
-// comesBack takes in the versions that the client comes with.
+// comesBack takes in the versions that the client came with.
 func (d *deltaState) comesBack(versions map[string]string) {
 	d.bring(versions)
 	d.reconnected, d.returning = true, d.url == cache.Cluster
@@ -95,10 +99,10 @@ func (d *deltaState) comesBack(versions map[string]string) {
 	}
 }
 
-// asMembers is what the client holds under the wildcard, as members or since it came with it, of
-// what it asks for by name now.
+// asMembers returns what the client holds under the wildcard, as members or because it came with
+// it, of the names that it asks for now.
 func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
-	if d.told == 0 && len(d.ahead) == 0 || len(subscribe) == 0 {
+	if d.sentTo == 0 && len(d.ahead) == 0 || len(subscribe) == 0 {
 		return nil
 	}
 	d.sub.Read(func(v fanout.View) {
@@ -114,7 +118,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 	return held
 }
 
-// nowNamed notes what the client holds of members that it asks for by name now, and does not give
+// nowNamed notes what the client holds of members that it asks for by name now and does not give
 // up in the same request.
 func (d *deltaState) nowNamed(v fanout.View, held map[string]string) {
 	for name, version := range held {
@@ -151,18 +155,18 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]strin
 	}
 }
 
-// asksNames notes what follows from asking for names, beside that they are to be answered.
+// asksNames notes what else follows from asking for names, which are answered in any case.
 func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 	for _, id := range names {
 		if !v.Has(id) {
-			continue // it was given up at once
+			continue // the same request gave it up
 		}
 		if d.quiet {
 			v.Tell(id, 0)
 		}
 		name := v.Name(id)
 		if _, released := d.released[name]; released && d.exact.has(name) && !d.brings(name) {
-			d.exact.note(name, "", true) // it may have dropped what it had because of another name
+			d.exact.note(name, "", true) // the client may have dropped the copy that it had because of another name
 		}
 		_, needed := d.needed[name]
 		if a := v.Answer(id); needed || !first && a.State == cache.Unknown {
@@ -171,15 +175,15 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 	}
 }
 
-// recall takes in what a later request says of what the client came with: what it asks for is
-// to be answered now (DOWN-DELTA-7), and what it gives up it has dropped (DOWN-DELTA-16), unless
-// one of its names leads there (NAME-5). Under the wildcard that may be a member which was never
-// named (row m).
+// recall applies a later request to what the client came with: a name that it asks for gets an
+// answer now (DOWN-DELTA-7), and a name that it gives up it has dropped (DOWN-DELTA-16), unless
+// another name leads there (NAME-5). Nothing follows from giving up a member that was never named
+// (row m).
 func (d *deltaState) recall(subscribe, unsubscribe []string) {
 	d.sub.Read(func(v fanout.View) {
 		wildcard, _ := v.Wildcard()
 		for _, name := range subscribe {
-			if id, still := v.Lookup(name); still { // else it is given up as well
+			if id, still := v.Lookup(name); still { // otherwise the request gives it up as well
 				d.recallName(v, name)
 				d.recallLed(v, id)
 			} else if wildcard {
@@ -194,7 +198,7 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 	})
 }
 
-// recallLed does what recallName does, of all that a name leads to: it goes with the name.
+// recallLed does the same for all resources that a name leads to, and notes that they go with the name.
 func (d *deltaState) recallLed(v fanout.View, id cache.ID) {
 	a := v.Answer(id)
 	for _, r := range a.Resources() {
@@ -204,7 +208,8 @@ func (d *deltaState) recallLed(v fanout.View, id cache.ID) {
 	d.release(left...)
 }
 
-// recallName has what the client came with of a resource count as what it was sent.
+// recallName counts what the client came with of a resource as if it had been sent on this
+// stream.
 func (d *deltaState) recallName(v fanout.View, name string) {
 	if at := d.exact.find(name); at.brings() {
 		version := at.version
@@ -214,15 +219,15 @@ func (d *deltaState) recallName(v fanout.View, name string) {
 	}
 }
 
-// due: there may be something to send.
 func (d *deltaState) due() bool {
 	return d.debts.due() || d.judging
 }
 
-// collect is what there is to tell. push: changes too, not only answers.
+// collect returns what is to be sent. push says that changes may be sent, too, and not only
+// answers.
 func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push && !d.postpones
-	p.from = d.told
+	p.from = d.sentTo
 	p.version = v.SystemVersion()
 	d.returns(v, d.brings)
 	subscribed, synced := v.Wildcard()
@@ -267,7 +272,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	return p
 }
 
-// collected notes what the client is told with a part, except for the removals that come later.
+// collected notes what the client is sent with a part, except for the removals that wait.
 func (d *deltaState) collected(v fanout.View, p *part) {
 	for _, r := range p.resources {
 		d.sent(r, p.position)
@@ -278,17 +283,16 @@ func (d *deltaState) collected(v fanout.View, p *part) {
 	d.warmed(p.resources)
 	d.gone(p.gone)
 	if p.removedMembers && len(p.removed) == 0 {
-		p.removedMembers, d.untold = false, p.position // all of them are told as something else
+		p.removedMembers, d.removedTo = false, p.position // another list of the part names each of them
 	}
 	d.passed()
-	if d.untold != unseen {
-		v.Set().Passed(d.untold)
+	if d.removedTo != unseen {
+		v.Set().Passed(d.removedTo)
 	}
 }
 
-// collectNames: every name asked for is answered (DOWN-DELTA-7), and every change
-// of a subscribed one is told. A name not resolved yet is silent, and marked again
-// when it is (MISS-7).
+// collectNames lists the answer to every name that was asked for (DOWN-DELTA-7), and every change
+// of a subscribed name. A name without an answer is marked again when it has one (MISS-7).
 func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	asked := d.asked.take()
 	if d.postpones {
@@ -316,7 +320,7 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
 	a, name := v.Answer(id), v.Name(id)
 	if a.State == cache.Absent && d.brings(name) && v.Verdict(id, true) == fanout.Doubt {
-		return // it is marked again when it is not
+		return // it is marked again when the doubt is over
 	}
 	if asked && (a.Error != nil || a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk()) {
 		d.failed.add(id) // H-27
@@ -331,15 +335,16 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	if a.State == cache.Present {
 		d.collectCopies(v, id, &a, asked, forced, p)
 	} else if waits := d.collectAbsence(v, id, &a, asked, forced, p); waits {
-		return // paid when that is told
+		return // it is paid when the removal is sent
 	}
 	d.paid(id, &a)
 }
 
-// collectAbsence: a name leads to nothing. waits: its removal may have to wait.
+// collectAbsence lists what is sent for a name that leads to nothing. waits says that the removal
+// may have to wait.
 func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) (waits bool) {
 	name, told := v.Name(id), v.Told(id)
-	has := told.Copy() || d.exact.has(name) // by an alias
+	has := told.Copy() || d.exact.has(name) // as an alias
 	switch {
 	case a.Negative != nil && (forced || a.Seq > told.At()):
 		if !d.leavesOut(v, a.Negative, p) {
@@ -349,7 +354,7 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 	case a.Negative != nil:
 	case d.quiet && !has && !d.brings(name):
 		v.Tell(id, fanout.ToldGone(p.position))
-	case !asked && v.Leads(name): // the client has it for another name
+	case !asked && v.Leads(name): // the client has the resource because of another name
 		if version, some := d.of(v, name); some {
 			d.exact.note(name, version, true)
 		}
@@ -365,14 +370,14 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 	return false
 }
 
-// refusesEnd: that an error is over would be told by what the client has rejected (NACK-4).
+// refusesEnd reports whether the end of an error would be said by a rejected resource (NACK-4).
 func (d *deltaState) refusesEnd(id cache.ID, a *cache.Answer) bool {
 	_, debt := d.forced[id]
 	return !debt && d.hasRejected(a.Seq)
 }
 
-// collectCopies: all that answers to a name, and the client does not hold or is to be told
-// all the same.
+// collectCopies lists the resources that a name leads to and that the client does not hold, or
+// that it is to be sent all the same.
 func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) {
 	led, warm := v.LedTo(id) != nil, v.Restored(id)
 	sent, lacking, tooLarge := !v.Told(id).Copy(), false, 0
@@ -381,13 +386,13 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 		at := d.exact.find(r.Name)
 		switch {
 		case warm && at.brings():
-			continue // what is from disk does not replace it (RECON-19)
+			continue // a copy from disk does not replace what the client came with (RECON-19)
 		case at.brings() && at.version == r.Version && !debt:
 			d.spareAt(at, r, p)
-			sent = true // as of now
+			sent = true // the client has it as of this position
 		case at != nil && at.spared: // another of its names has led here already
 		case (!forced || debt && !asked && d.toldSince(v, r, since)) && d.holds(v, r):
-		case v.Bodies().Body(r) == nil: // it is handed over when it comes
+		case v.Bodies().Body(r) == nil: // the body is sent when it comes
 			v.Bodies().Ask(r)
 			lacking = true
 			continue
@@ -405,20 +410,21 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 	switch told := v.Told(id); {
 	case lacking:
 	case tooLarge == len(a.Resources()) && !told.Copy():
-		v.Tell(id, 0) // it is told when that has gone (MISS-10)
+		v.Tell(id, 0) // so that the removal is sent when it is gone (MISS-10)
 	case tooLarge < len(a.Resources()) && sent:
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 }
 
-// toldSince: a resource was told after a position, for its own name or for another.
+// toldSince reports whether a resource was sent after a position, for its own name or for
+// another.
 func (d *deltaState) toldSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
 	id, named := v.Lookup(r.Name)
 	noted := d.exact.find(r.Name)
 	return named && v.Told(id).At() > since || noted != nil && noted.at > since
 }
 
-// answers notes that a resource is sent: that answers all names which lead to it alone.
+// answers notes that a resource is sent, which answers each name that leads to it alone.
 func (d *deltaState) answers(v fanout.View, r *cache.Resource) {
 	if d.asked.len()+len(d.forced) == 0 {
 		return
@@ -433,12 +439,12 @@ func (d *deltaState) answers(v fanout.View, r *cache.Resource) {
 	}
 }
 
-// collectErrors: each error of a name once (ERR-9), in a response that does not
-// list the name as a resource.
+// collectErrors lists each error of a name once (ERR-9), in a response that does not list the
+// name as a resource.
 func (d *deltaState) collectErrors(v fanout.View, p *part) {
 	p.refuse(&d.exchange)
 	failed := d.failed.take()
-	var untold []cache.ID // after an error the copy would say that it is over
+	var untold []cache.ID // sent after its error, the copy would say that the error is over
 	var listed nameSet
 	if len(failed) > 0 {
 		listed = namesOf(p.resources, p.beats)
@@ -450,7 +456,7 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 		}
 		name := v.Name(id)
 		if listed.has(name) {
-			d.failed.add(id) // in the next one
+			d.failed.add(id) // it goes into the next response
 			continue
 		}
 		if _, waits := slices.BinarySearch(untold, id); waits && v.Answer(id).State == cache.Present {
@@ -463,13 +469,13 @@ func (d *deltaState) collectErrors(v fanout.View, p *part) {
 	}
 }
 
-// later keeps the removals of a part for another flush.
+// later keeps the removals of a part for another response.
 func (d *deltaState) later(p *part) {
 	d.members = d.members || p.removedMembers
 	d.changed.add(p.removedIDs...)
 }
 
-// removedNow notes that the removals of a part are told.
+// removedNow notes that the removals of a part are sent.
 func (d *deltaState) removedNow(p *part) {
 	d.gone(p.removed)
 	if !p.removedMembers && len(p.removedIDs)+len(p.removedNames) == 0 {
@@ -486,8 +492,8 @@ func (d *deltaState) removedNow(p *part) {
 			v.Tell(id, fanout.ToldGone(p.position))
 		}
 		if p.removedMembers {
-			d.untold = p.position
-			v.Set().Passed(d.untold)
+			d.removedTo = p.position
+			v.Set().Passed(d.removedTo)
 		}
 	})
 	d.passed()

@@ -9,24 +9,25 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// ClientType describes what a stream has of one type.
+// ClientType describes one type of a stream.
 type ClientType struct {
 	Type cache.TypeURL `json:"type"`
-	// Group is the name, as in logs, of the group that serves it; empty: the
-	// default one; "none": it is refused.
+	// Group is the name of the group that serves the type, as in logs. It is empty for the
+	// default group, and "none" if the type is refused.
 	Group string `json:"group,omitempty"`
-	// Refused is why no group does; empty: one does (NODE-14).
+	// Refused is why no group serves the type, or empty (NODE-14).
 	Refused  string `json:"refused,omitempty"`
 	Wildcard bool   `json:"wildcard"`
 	Names    int    `json:"names"`
-	// Resolved is how many of the names are known to exist or not to.
+	// Resolved is the number of names that are known to exist or not to exist.
 	Resolved int `json:"resolved"`
 	// Sync is how far the client is.
 	Sync Sync `json:"sync"`
-	// Nonce is the last response's.
+	// Nonce is that of the last response.
 	Nonce string `json:"nonce,omitempty"`
-	// Nack is the client's message, if its last verdict was a rejection; Nacked is how many
-	// resources and removals the response carried, and NackedNames are the first of them.
+	// Nack is the client's message, if its last answer to a response was a rejection. Nacked is
+	// the number of resources and removals in that response, and NackedNames are the first of
+	// them.
 	Nack        string   `json:"nack,omitempty"`
 	Nacked      int      `json:"nacked,omitempty"`
 	NackedNames []string `json:"nacked_names,omitempty"`
@@ -38,19 +39,20 @@ type Sync string
 
 // The values of Sync, from good to bad.
 const (
-	syncedSync  Sync = "synced"  // told everything, and has accepted it
-	unsentSync  Sync = "unsent"  // something is to be sent
-	unackedSync Sync = "unacked" // an ACK is owed
-	nackedSync  Sync = "nacked"  // the last verdict was a rejection
+	syncedSync  Sync = "synced"  // everything was sent and accepted
+	unsentSync  Sync = "unsent"  // a response waits to be sent
+	unackedSync Sync = "unacked" // the client owes an ACK
+	nackedSync  Sync = "nacked"  // the client's last answer was a rejection
 )
 
 // SyncStates are the values of Sync, from good to bad.
 func SyncStates() []Sync { return []Sync{syncedSync, unsentSync, unackedSync, nackedSync} }
 
-// Node is the client's node; nil: it has not said anything yet.
+// Node is the client's node, or nil before the first request.
 func (s *Session) Node() *core.Node { return s.node }
 
-// Served are the groups that serve the stream, by their Hubs, and which of its types none does.
+// Served returns the Hubs of the groups that serve the stream, and its types that no group
+// serves.
 func (s *Session) Served() (hubs []*fanout.Hub, refused []RefusedType) {
 	for _, st := range s.states {
 		x := st.base()
@@ -63,7 +65,7 @@ func (s *Session) Served() (hubs []*fanout.Hub, refused []RefusedType) {
 	return hubs, refused
 }
 
-// Sync is the worst of the stream's types.
+// Sync returns the worst state of the stream's types.
 func (s *Session) Sync() Sync {
 	states := SyncStates()
 	worst := 0

@@ -1,24 +1,25 @@
-// Package session is the protocol of one client's stream, Delta or SotW: what a client is
-// told, in which order, and what follows from what it says.
+// Package session is the protocol of one client's stream, Delta or SotW: which responses the
+// client is sent, in which order, and what follows from its requests.
 //
-// It is pure: requests and the time go into a Session, responses and the next deadline
-// come out. It knows no gRPC, reads no clock, starts no goroutine and takes no context, and
-// imports nothing of the edge around it, which is package downstream. What it knows of
-// resources it reads from fanout, under the locks that fanout has. deltaState and sotwState
-// are the parts of a Session, one for each type; flush.go decides which of them speaks next.
+// It is pure: requests and the time go into a Session, responses and the next deadline come out.
+// It knows no gRPC, reads no clock, starts no goroutine, takes no context, and imports nothing of
+// the edge around it, which is package downstream. It reads resources from fanout, under fanout's
+// locks. A Session has one deltaState or sotwState for each type; flush.go decides which of them
+// sends next.
 //
-// What a client may hold is one record, holdings: of each resource a version, or nothing. A
-// client is sent the resources that exist and that it does not hold in that version, and told
-// of those that it holds and that have gone; what is in doubt is neither. Beside that stand
-// debts, the reasons to look, and those to tell something though it does not differ: it was
-// asked for, an error is over, a TTL was renewed, a cluster warms. Sending changes holdings by
-// what was said, a NACK changes none, and unsubscribing erases. A full-state SotW client is
-// sent the whole set when there is something to tell, and nothing that it holds is in doubt
-// or unknown; another SotW client what is new to it.
+// What the client may hold is one record, holdings: for each resource a version, or nothing. A
+// client is sent every resource that exists in another version than it holds, and the removal of
+// every resource that it holds and that no longer exists; nothing is sent about resources in
+// doubt. Beside holdings stand debts: the reasons to look for something to send, and the reasons
+// to send something that does not differ (the client asked for it, an error is over, a TTL was
+// renewed, a cluster warms). Sending a response changes holdings by what the response says, a
+// NACK changes nothing, and unsubscribing erases. A full-state SotW client is sent the whole set
+// when something in it is due and nothing that the client holds is in doubt or unknown; another
+// SotW client is sent what is new to it.
 //
-// It never decides what exists (that is the Hub's knowledge of upstream's answers),
-// never decodes a resource, and never lets one client's NACK reach another (NACK-3).
+// A Session never decides what exists (the Hub does, by upstream's answers), never decodes a
+// resource, and never lets one client's NACK reach another client (NACK-3).
 //
-// Limitations: SotW responses are never split. A full-state SotW set with bodies that are
-// not kept (VALID-5) is sent without TTLs; what expires in it still leaves it.
+// Limitations: SotW responses are never split. A full-state SotW set with bodies that are not
+// kept (VALID-5) is sent without TTLs; a resource that expires in it is still removed from it.
 package session

@@ -8,35 +8,35 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// exact is what a client holds of some resources, by name and version: what a returning Delta
+// exact records by name and version what a client holds of some resources: what a returning Delta
 // client came with, until that is judged, and what was noted of resources to which aliases may
-// lead. There may be very many, and all of them are looked at under the lock of the type. So they
-// are in one table, where each is found with few steps, and marked where it stands; a map would
-// lead from place to place, and the processor wait for each. The zero value is empty.
+// lead. There may be very many, and all are looked at under the lock of the type. So they are in
+// one open-addressed table, which takes fewer cache misses than a map. The zero value is empty.
 type exact struct {
-	// table is at most three quarters full. A name stands where its hash says, or in the first
-	// free place behind that, and keeps its place until the table is made again.
+	// table is at most three quarters full. An entry stands where its hash says, or in the first
+	// free place behind that, until the table is rebuilt.
 	table []entry
-	taken int // places
-	left  int // how many were brought and are not judged yet
+	taken int // used places
+	left  int // entries that were brought and are not judged yet
 	noted int
 }
 
-// entry is what is written down of one resource: until that is judged, the version that the
-// client came with (brought); after that the version noted since, or with some unset that it has
-// none (noted).
+// entry is the record of one resource. If brought is set, version is what the client came with;
+// otherwise it is the version noted since. A noted entry without some says that the client has no
+// version.
 type entry struct {
-	// version: "" if nobody knows which, or if it spares the client nothing.
+	// version is "" if it is unknown, or if the resource must be sent whatever the client has.
 	name, version string
-	at            cache.Seq // of the response that brought what is noted; 0: nobody knows
-	hash          uint32    // never 0, unless the place is free
-	brought       bool      // the client came with it, and that is not judged yet
-	noted, some   bool      // some: it has a version
-	// spared: the client is not sent the resource for its sake, in the response that is being made.
+	at            cache.Seq // of the response that carried what is noted; 0 if unknown
+	hash          uint32    // 0 only if the place is free
+	brought       bool      // the client came with it, and it is not judged yet
+	noted, some   bool      // some: the client has a version
+	// spared says that the response in the making leaves the resource out because the client has
+	// it.
 	spared bool
 }
 
-// hashSeed is not known to clients, whose names would else share a place.
+// hashSeed is unknown to clients, who could otherwise choose names that share a place.
 var hashSeed = maphash.MakeSeed()
 
 // bring takes in the versions of a first request.
@@ -49,7 +49,7 @@ func (e *exact) bring(versions map[string]string) {
 	e.left = len(versions)
 }
 
-// room makes the table again: what says nothing leaves it, and so many more fit in.
+// room rebuilds the table without the entries that say nothing, and with room for so many more.
 func (e *exact) room(more int) {
 	old := e.table
 	e.taken = 0
@@ -58,7 +58,7 @@ func (e *exact) room(more int) {
 			e.taken++
 		}
 	}
-	most, size := 2*e.taken+more, 2 // so that it is some time before it has to be made again
+	most, size := 2*e.taken+more, 2 // leaves room to grow before the next rebuild
 	if most == 0 {
 		*e = exact{}
 		return
@@ -78,7 +78,7 @@ func (v *entry) says() bool { return v.brought || v.noted || v.spared }
 
 func hashOf(name string) uint32 { return uint32(maphash.String(hashSeed, name)) | 1 }
 
-// place is where a name stands, or would.
+// place returns where the entry of a name is, or would be.
 func (e *exact) place(hash uint32, name string) *entry {
 	last := uint32(len(e.table) - 1)
 	for i := (hash >> 1) & last; ; i = (i + 1) & last {
@@ -88,7 +88,7 @@ func (e *exact) place(hash uint32, name string) *entry {
 	}
 }
 
-// find is the place of a name; nil: it has none.
+// find returns the entry of a name, or nil.
 func (e *exact) find(name string) *entry {
 	if len(e.table) == 0 {
 		return nil
@@ -99,7 +99,7 @@ func (e *exact) find(name string) *entry {
 	return nil
 }
 
-// add is the place of a name, which it is given if it has none.
+// add returns the entry of a name, and makes one if there is none.
 func (e *exact) add(name string) *entry {
 	if (e.taken+1)*4 > len(e.table)*3 {
 		e.room(1)
@@ -113,10 +113,10 @@ func (e *exact) add(name string) *entry {
 	return v
 }
 
-// brings: the client came with it, and that is not judged yet.
+// brings reports whether the client came with the resource and this is not judged yet.
 func (v *entry) brings() bool { return v != nil && v.brought }
 
-// of is what the client holds; exact is false if that is not written down.
+// of returns what the client holds; exact is false if nothing is recorded.
 func (v *entry) of() (version string, some, exact bool) {
 	if v == nil || !v.brought && !v.noted {
 		return "", false, false
@@ -124,19 +124,19 @@ func (v *entry) of() (version string, some, exact bool) {
 	return v.version, v.brought || v.some, true
 }
 
-// notes: something is noted of a name, beside what the client came with.
+// notes reports whether something is noted of a name, beside what the client came with.
 func (e *exact) notes(name string) bool {
 	v := e.find(name)
 	return v != nil && v.noted
 }
 
-// has: some version of a resource is noted.
+// has reports whether some version of a resource is noted.
 func (e *exact) has(name string) bool {
 	v := e.find(name)
 	return v != nil && v.noted && v.some
 }
 
-// only keeps those of some names of which something is written down.
+// only keeps the names of which something is recorded.
 func (e *exact) only(names []string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		_, _, exact := e.find(name).of()
@@ -144,8 +144,8 @@ func (e *exact) only(names []string) []string {
 	})
 }
 
-// note writes down what the client holds of a resource. What it came with stands before that
-// until it is judged.
+// note records what the client holds of a resource. The version that it came with takes
+// precedence until it is judged.
 func (e *exact) note(name, version string, some bool) { e.noteAt(e.add(name), version, some) }
 
 func (e *exact) noteAt(v *entry, version string, some bool) {
@@ -158,7 +158,8 @@ func (e *exact) noteAt(v *entry, version string, some bool) {
 	}
 }
 
-// sent takes in that the client is sent a resource, in a response of this position if it is known.
+// sent notes that the client is sent a resource, in a response of this position, or 0 if that is
+// unknown.
 func (e *exact) sent(v *entry, version string, at cache.Seq) {
 	if v == nil {
 		return
@@ -173,7 +174,7 @@ func (e *exact) hasAt(v *entry, version string, at cache.Seq) {
 	v.at = at
 }
 
-// judge notes that what the client came with counts no more, if it came with it.
+// judge notes that what the client came with no longer counts.
 func (e *exact) judge(v *entry) {
 	if !v.brings() {
 		return
@@ -206,8 +207,8 @@ func (e *exact) keep(names nameSet) {
 	}
 }
 
-// judged ends the judging of what the client came with, all of which is. What is spared keeps its
-// place until unspare.
+// judged shrinks the table, if much of it is free, when everything that the client came with is
+// judged. Spared entries keep their place until unspare.
 func (e *exact) judged() {
 	spared := func(v entry) bool { return v.spared }
 	if e.left == 0 && e.noted*4 < len(e.table) && !slices.ContainsFunc(e.table, spared) {
@@ -215,7 +216,7 @@ func (e *exact) judged() {
 	}
 }
 
-// unspare notes that the response is made for which some were spared.
+// unspare notes that the response is made for which some entries were spared.
 func (e *exact) unspare() {
 	for i := range e.table {
 		e.table[i].spared = false
@@ -223,14 +224,16 @@ func (e *exact) unspare() {
 	e.judged()
 }
 
-// void has what the client came with of a name spare it nothing.
+// void makes the version that the client came with of a name unknown, so that the resource is
+// sent.
 func (e *exact) void(name string) {
 	if v := e.find(name); v.brings() {
 		v.version = ""
 	}
 }
 
-// voidAll does so with all that it came with, or with those that are such.
+// voidAll does the same for everything that the client came with, or for the names that such
+// accepts.
 func (e *exact) voidAll(such func(name string) bool) {
 	for v := range e.all(true) {
 		if such == nil || such(v.name) {
@@ -239,8 +242,8 @@ func (e *exact) voidAll(such func(name string) bool) {
 	}
 }
 
-// all yields what is written down, or only what was brought and is not judged. What is written
-// down meanwhile is not yielded for certain.
+// all yields the entries, or only those that were brought and are not judged. An entry that is
+// added meanwhile may not be yielded.
 func (e *exact) all(brought bool) iter.Seq[*entry] {
 	table := e.table
 	return func(yield func(*entry) bool) {

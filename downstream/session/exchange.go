@@ -13,71 +13,73 @@ import (
 	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
-// exchange is what both variants keep of one type on one stream: the
-// subscription, what it has yet to be told, and which responses await their ACK.
-// Nothing of it survives the stream, or influences another type (DOWN-DELTA-2).
+// exchange is what both variants keep of one type on one stream: the subscription, what is to be
+// sent, and the responses that await an ACK. Nothing of it survives the stream, or influences
+// another type (DOWN-DELTA-2).
 type exchange struct {
 	url   cache.TypeURL
 	short string // of the url, for nonces
 	hub   *fanout.Hub
-	leave func()           // gives the hub back
-	renew func(*core.Node) // says more of the client upstream; may be nil
+	leave func()           // leaves the group
+	renew func(*core.Node) // passes a changed node upstream; may be nil
 	sub   *fanout.Subscription
 	own   bool // the type has a group apart from the stream's others (NODE-6)
-	// refusal is why it is not served, or nil (NODE-14).
+	// refusal says why the type is not served, or is nil (NODE-14).
 	refusal *refusal
-	delta   bool // the stream's variant
-	ends    bool // an outage ends the stream, and is not told of names (ERR-7)
+	delta   bool // the stream is Delta
+	ends    bool // an outage ends the stream, and no errors are sent for names (ERR-7)
 	ttl     bool // the client knows TTLs (TTL-6)
-	// refers: changes of the type wait for the stream's Clusters (ORDER-3).
+	// refers says that changes of the type wait for the stream's Clusters (ORDER-3).
 	refers bool
-	// most is how many responses are remembered whose verdicts are owed (Bounds.Unacked).
+	// most bounds the responses that are remembered until their ACK (Bounds.Unacked).
 	most int
 
-	// space is what a response that is being made has for one resource, in bytes (ERR-13).
+	// space is the size left for one resource in the response that is being made, in bytes
+	// (ERR-13).
 	space int
 
-	// What identifier made last, and of which identifier of the control plane's.
+	// plane caches the last result of identifier, and the control plane's identifier that it was
+	// made of.
 	plane struct{ of, text string }
 
-	// What the client may hold, and why it may have to be told something.
+	// What the client may hold, and the reasons to send it something:
 	holdings
 	debts
 	marked    bool                 // there are marks in the mailbox
-	renewedTo cache.Seq            // renewals are told up to here,
-	renewedOf map[string]cache.Seq // and of some resources these ahead of the others
-	source    *cache.Source        // where the changes among the debts come from
-	excess    []*cache.Source      // traced, and too many to be followed
+	renewedTo cache.Seq            // the position up to which renewals were sent
+	renewedOf map[string]cache.Seq // the same of some resources, further on
+	source    *cache.Source        // the update that brought the pending changes
+	excess    []*cache.Source      // traced sources that are too many to be followed
 
-	// Awaiting an ACK, oldest first.
+	// Responses that await an ACK, oldest first:
 	unacked   []sent
 	lastNonce string
 	pushedAt  cache.Seq // of the last nonce without a counter, or a later one
 	ackedTo   cache.Seq // the client has accepted everything up to here (NACK-4)
-	accepted  string    // the version of what it accepted last
+	accepted  string    // the version of the last response that was accepted
 	rejected  *Rejection
 
-	// returning, of Clusters: the client came with versions, and what has become of that is not
-	// known yet. unanswered is the name that had no answer when one was last looked for.
+	// returning, for Clusters: the client came with versions, and it is not known yet whether
+	// they still exist. unanswered is the name without an answer that was found last.
 	returning  bool
 	unanswered cache.ID
 
-	// Additions and changes that wait for Clusters (ORDER-3).
-	postpones bool                // they have to just now
-	postponed bool                // there are some
-	awaited   map[string]struct{} // what was newly asked for and has no answer yet; that does not wait
-	// waitedInVain, of Clusters: others have waited in vain for an ACK, and none has come
+	// Additions and changes that wait for Clusters (ORDER-3):
+	postpones bool                // they must wait now
+	postponed bool                // some do
+	awaited   map[string]struct{} // newly asked for and not answered yet; these answers do not wait
+	// waitedInVain, for Clusters: other types have waited in vain for an ACK, and none has come
 	// since.
 	waitedInVain bool
 
-	// starving is why something that the client waits for could not be had when it was
-	// last looked at, or nil (ERR-7).
+	// starving says why something that the client waits for could not be had when it was last
+	// looked at, or is nil (ERR-7).
 	starving *statuspb.Status
 
-	// Removals that wait (ORDER-2).
+	// Removals that wait (ORDER-2):
 	waitSince  time.Time
 	waitFor    []*exchange
-	staysSince time.Time // a full-state set lists what is gone
+	staysSince time.Time // since when a full-state set lists what is gone
 }
 
 type sent struct {
@@ -85,33 +87,33 @@ type sent struct {
 
 	seq cache.Seq
 	at  time.Time
-	// since is when pushes began to wait for the client; an answer does not
-	// prolong it, or a client that asks and never ACKs would starve.
+	// since is when pushes began to wait for the client. An answer does not prolong the wait: a
+	// client that asks and never acknowledges would get no pushes.
 	since time.Time
-	// partial: more of the same follows, and accepting this accepts nothing
-	// before that is.
+	// partial says that more chunks of the same response follow. An ACK of this one accepts
+	// nothing before the last chunk is accepted.
 	partial bool
 	changes bool // it adds or changes resources
 	listing listing
 }
 
-// Rejection is what a client has NACKed last: changes after From up to To.
+// Rejection is the last response that the client rejected, with the changes after From up to To.
 type Rejection struct {
 	From, To cache.Seq
 	Message  string
-	// Count is how many resources and removals the response carried, First the first of
+	// Count is the number of resources and removals in the response, and First are the first of
 	// their names.
 	Count int
 	First []string
 }
 
-// blocked: the client owes an ACK, and pushes wait for it, but not for ever
+// blocked reports whether pushes wait for an ACK that the client owes. They do not wait for ever
 // (DOWN-DELTA-15).
 func (x *exchange) blocked(now time.Time, timeout time.Duration) bool {
 	return now.Before(x.overdue(timeout))
 }
 
-// overdue is when the wait for an ACK ends; zero if none is owed.
+// overdue returns when the wait for an ACK ends; zero if none is due.
 func (x *exchange) overdue(timeout time.Duration) time.Time {
 	if len(x.unacked) == 0 {
 		return time.Time{}
@@ -119,7 +121,7 @@ func (x *exchange) overdue(timeout time.Duration) time.Time {
 	return x.unacked[len(x.unacked)-1].since.Add(timeout)
 }
 
-// take adds marks to what is owed.
+// take adds marks to the debts.
 func (x *exchange) take(m fanout.Marks) {
 	x.debts.take(m)
 	if m.Source.Traced() && !x.source.Fits(m.Source) {
@@ -128,9 +130,9 @@ func (x *exchange) take(m fanout.Marks) {
 	x.source = x.source.With(m.Source)
 }
 
-// nonce makes the nonce of a response (DOWN-DELTA-3). A push is named after its
-// position alone; an answer, or a second response at one position, is told apart
-// by a counter of the stream. It ends in how many chunks are left (RECON-16).
+// nonce returns the nonce of a response (DOWN-DELTA-3). A push is named after its position alone;
+// an answer, and a second response at one position, also have a counter of the stream. The nonce
+// ends in the number of chunks that follow (RECON-16).
 func (x *exchange) nonce(seq cache.Seq, answer bool, left int, counter *uint64) string {
 	n := x.short + "." + strconv.FormatUint(uint64(seq), 10)
 	if answer || seq <= x.pushedAt {
@@ -141,7 +143,7 @@ func (x *exchange) nonce(seq cache.Seq, answer bool, left int, counter *uint64) 
 	return hop.Part(n, left)
 }
 
-// shortName is what a type is called in nonces.
+// shortName returns the name of a type in nonces.
 func shortName(t cache.TypeURL) string {
 	if name := t.Short(); name != cache.OtherShort {
 		return name
@@ -149,7 +151,7 @@ func shortName(t cache.TypeURL) string {
 	return string(t)
 }
 
-// identifier is what the relay calls itself (DOWN-DELTA-19).
+// identifier returns the relay's control_plane.identifier (DOWN-DELTA-19).
 func (x *exchange) identifier(instance string) string {
 	if of := x.hub.Identifier(); x.plane.text == "" || x.plane.of != of {
 		x.plane.of, x.plane.text = of, hop.Identifier(instance, of)
@@ -157,7 +159,8 @@ func (x *exchange) identifier(instance string) string {
 	return x.plane.text
 }
 
-// sending notes a response as sent. continued: pushes wait since the one before it.
+// sending notes a response as sent. continued says that pushes have waited since the response
+// before it.
 func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, partial, changes bool, l listing, now time.Time) {
 	since := now
 	if n := len(x.unacked); continued && n > 0 {
@@ -166,7 +169,7 @@ func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, part
 	if n := len(x.unacked); n > 0 && n >= x.most {
 		oldest := x.unacked[0]
 		if x.unacked = slices.Delete(x.unacked, 0, 1); len(x.unacked) > 0 {
-			x.unacked[0].changes = x.unacked[0].changes || oldest.changes // whose ACK stands for both (ORDER-3)
+			x.unacked[0].changes = x.unacked[0].changes || oldest.changes // the ACK of this one stands for both (ORDER-3)
 		} else {
 			changes = changes || oldest.changes
 		}
@@ -175,8 +178,8 @@ func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, part
 	x.lastNonce = nonce
 }
 
-// verdict takes in the ACK or NACK of a response; unknown nonces are ignored
-// (DOWN-DELTA-6). A response that was accepted settles those before it.
+// verdict takes in the ACK or NACK of a response; unknown nonces are ignored (DOWN-DELTA-6). It
+// also settles the responses before it.
 func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) Note {
 	note := Note{Type: x.url, Kind: SubscribeRequest}
 	i := slices.IndexFunc(x.unacked, func(s sent) bool { return s.nonce == nonce })
@@ -200,7 +203,7 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) Note
 	return note
 }
 
-// hasRejected: the client has rejected what changed at a position, so that it has
+// hasRejected reports whether the client has rejected what changed at a position, so that it has
 // nothing whose TTL could be renewed (NACK-4).
 func (x *exchange) hasRejected(changed cache.Seq) bool {
 	return x.rejected != nil && changed > x.rejected.From && changed <= x.rejected.To

@@ -10,11 +10,10 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// Next is the next response to send, or nil if there is none at this moment. What
-// has piled up is told one response at a time, each made from how things are when
-// its turn comes: nothing but marks waits for a client that does not read, and the
-// latest wins (H-12). Additions go first, in the order in which types refer to each
-// other, then removals in the reverse order (ORDER-2).
+// Next returns the next response to send, or nil if there is none now. Each response is made from
+// the state at the moment of its turn: only marks wait for a client that does not read, and the
+// latest state wins (H-12). Additions go first, in the order in which types refer to each other,
+// then removals in the reverse order (ORDER-2).
 func (s *Session) Next(now time.Time) (*Response, *End) {
 	if len(s.chunks) > 0 {
 		return s.chunk(now), nil
@@ -33,30 +32,30 @@ func (s *Session) Next(now time.Time) (*Response, *End) {
 	return s.say(sp, now), nil
 }
 
-// Due: Next may have something to say, be it the end, or what it has to say waits.
+// Due reports whether Next may return a response or the end of the stream, or something waits to
+// be sent.
 func (s *Session) Due() bool {
 	return len(s.chunks) > 0 || s.outage.next || slices.ContainsFunc(s.states, func(st state) bool { return st.base().marked || st.due() })
 }
 
-// Settled: the client has given its verdict on all that it was sent.
+// Settled reports whether the client has acknowledged or rejected every response.
 func (s *Session) Settled() bool {
 	return !slices.ContainsFunc(s.states, func(st state) bool { return len(st.base().unacked) > 0 })
 }
 
-// speaker is a type that has something to say.
+// speaker is a type that has something to send.
 type speaker struct {
 	state
 	part
 	identifier string // control_plane.identifier
-	adds       bool   // this response tells what goes first,
-	takesAway  bool   // and what goes last
+	adds       bool   // the response has what goes first
+	takesAway  bool   // the response has removals
 }
 
-// choose finds who speaks next: the first type with something to add, else the last
-// one with something to take away that need not wait any longer. After every
-// response it begins again, since what a later type says may refer to what has come
-// meanwhile of an earlier one. No type goes on for ever: having spoken, it waits for
-// an ACK.
+// choose finds the type that sends next: the first one with something to add, else the last one
+// whose removals need not wait any longer. It starts over after every response, since a later
+// type may refer to what has come meanwhile for an earlier one. No type goes on for ever: after a
+// response it waits for the ACK.
 func (s *Session) choose(now time.Time) (*speaker, *End) {
 	s.endWait(now)
 	adds, removals := s.ask(now)
@@ -76,8 +75,8 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 	return chosen, nil
 }
 
-// ask goes through the types up to the first one that has something to add. removals are
-// those before it that can only take away.
+// ask collects from the types up to the first one that has something to add. removals are the
+// types before it that only have removals.
 func (s *Session) ask(now time.Time) (adds *speaker, removals []*speaker) {
 	for i, st := range s.states {
 		if !st.base().marked && !st.due() {
@@ -99,7 +98,7 @@ func (s *Session) ask(now time.Time) (adds *speaker, removals []*speaker) {
 	return nil, removals
 }
 
-// collect asks a type what it has to say.
+// collect asks a type what it has to send.
 func (s *Session) collect(st state, now time.Time) *speaker {
 	x := st.base()
 	sp := &speaker{state: st}
@@ -119,21 +118,21 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		x.postponed = x.postponed || x.postpones && !push && gains(st, v)
 	})
 	if x.source != nil && !sp.early() && !sp.late() && !st.due() && !x.postponed {
-		s.untell(x) // it changes nothing for this client
+		s.untell(x) // the change does not concern this client
 	}
 	s.lose(x)
 	return sp
 }
 
-// hold makes new removals wait for what is pending now, and for that only
-// (ORDER-2). next are the types that are not asked yet.
+// hold makes new removals wait for what is pending now, and for nothing later (ORDER-2). next are
+// the types that are not asked yet.
 func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	x := sp.base()
 	if !sp.undecided && (sp.pushed || !x.pending() && !x.postponed) {
-		s.stopWaitingFor(x) // what was pending of this type is told, or was nothing
+		s.stopWaitingFor(x) // the pending changes of this type are sent, or concern nobody
 	}
 	if sp.pushed && !sp.late() {
-		x.waitSince, x.waitFor = time.Time{}, nil // what waited has been taken back
+		x.waitSince, x.waitFor = time.Time{}, nil // the removals that waited have become obsolete
 	}
 	if !sp.late() || !x.waitSince.IsZero() || s.succeeds(sp) {
 		return
@@ -146,7 +145,7 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	}
 }
 
-// stopWaitingFor lets the removals of other types wait for one type no more.
+// stopWaitingFor ends the wait of other types' removals for one type.
 func (s *Session) stopWaitingFor(x *exchange) {
 	for _, st := range s.states {
 		o := st.base()
@@ -154,12 +153,12 @@ func (s *Session) stopWaitingFor(x *exchange) {
 	}
 }
 
-// putsOff: a type has changes to tell that have to wait.
+// putsOff reports whether a type has changes that must wait.
 func (s *Session) putsOff(x *exchange, now time.Time) bool {
 	return x.postponed || x.pending() && x.blocked(now, s.config.AckTimeout)
 }
 
-// mayTakeAway: a type's removals need not wait any longer.
+// mayTakeAway reports whether a type's removals need not wait any longer.
 func (s *Session) mayTakeAway(x *exchange, now time.Time) bool {
 	return len(x.waitFor) == 0 || !now.Before(x.waitSince.Add(s.config.AckTimeout)) || s.stayed(x, now)
 }
@@ -199,7 +198,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	return s.chunk(now)
 }
 
-// untell forgets where changes of a type come from: the client is not told them.
+// untell gives up the source of a type's changes, because no response will carry it.
 func (s *Session) untell(x *exchange) {
 	if x.source.Traced() {
 		s.untold = append(s.untold, Untold{Source: x.source})
@@ -208,7 +207,7 @@ func (s *Session) untell(x *exchange) {
 	s.lose(x)
 }
 
-// lose gives up following what is too much of it.
+// lose gives up the sources that are too many to be followed.
 func (s *Session) lose(x *exchange) {
 	for _, source := range x.excess {
 		s.untold = append(s.untold, Untold{source, true})
@@ -216,22 +215,23 @@ func (s *Session) lose(x *exchange) {
 	x.excess = nil
 }
 
-// Untold is a traced source that no response will have.
+// Untold is a traced source that no response will carry.
 type Untold struct {
 	Source *cache.Source
-	// Behind: the client is too many updates behind; else there was nothing to tell it.
+	// Behind says that the client is too many updates behind; otherwise there was nothing to send
+	// to it.
 	Behind bool
 }
 
-// Untold hands over the sources that no response will have, for whoever traces. If
-// somebody does, it is to be called after Next, and after Close.
+// Untold returns the sources that no response will carry, for tracing. If something traces,
+// Untold must be called after Next and after Close.
 func (s *Session) Untold() (untold []Untold) {
 	untold, s.untold = s.untold, nil
 	return untold
 }
 
-// Deadline is when to call Next again though nothing was marked: when an ACK, or
-// what removals wait for, is overdue, or the stream may have to end. Zero: never.
+// Deadline returns when to call Next again though nothing was marked: when an ACK, or what
+// removals wait for, is overdue, or when the stream may have to end. Zero means never.
 func (s *Session) Deadline(now time.Time) (at time.Time) {
 	wait := s.config.AckTimeout
 	for _, st := range s.states {
@@ -249,8 +249,8 @@ func (s *Session) Deadline(now time.Time) (at time.Time) {
 	return soonest(at, now, s.outage.endAt)
 }
 
-// soonest is the first of some times that is to come, or zero. What is past has been looked at,
-// or waits for something else.
+// soonest returns the first of some times that is still to come, or zero. Times in the past have
+// been acted on, or wait for something else.
 func soonest(at, now time.Time, others ...time.Time) time.Time {
 	for _, t := range others {
 		if t.After(now) && (at.IsZero() || t.Before(at)) {

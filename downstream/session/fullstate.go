@@ -8,7 +8,7 @@ import (
 )
 
 // The sets of SotW clients whose type is full-state: each response is the whole view, since
-// clients delete what is missing from it (DOWN-SOTW-6).
+// clients delete what it lacks (DOWN-SOTW-6).
 
 // collectFull decides whether the whole view is to be sent, and lists it.
 func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
@@ -19,7 +19,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	send, shrunk := news.comes || news.beats, news.goes
 	resources, version, certain := s.view(v)
 	if certain && version == s.version {
-		send, shrunk = news.beats, false // it changed back, or only the names' states did
+		send, shrunk = news.beats, false // it changed back, or only answers without a resource did
 	}
 	s.postponed = s.postpones && certain && send && !news.beats && !s.answersNew(v)
 	if !certain || s.spared(v, is(version)) || s.postponed {
@@ -41,25 +41,25 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	s.wildcardAsked = false
 	s.answered(fanout.Wildcard)
 	s.version = p.version
-	v.Bodies().Handed(true) // they are among the resources
+	v.Bodies().Handed(true) // the set has them
 	s.delivered(v, p)
 }
 
-// asksSet: the client has asked for something that can be answered.
+// asksSet reports whether the client has asked for something that can be answered.
 func (s *sotwState) asksSet(v fanout.View) bool {
 	subscribed, synced := v.Wildcard()
 	s.wildcardAsked = s.wildcardAsked && subscribed
 	if !subscribed && len(v.Names()) == 0 {
-		s.again, s.shrink, s.members = false, false, false // nothing is owed any more (row s)
+		s.again, s.shrink, s.members = false, false, false // nothing is due any more (row s)
 	}
 	return s.asked.len() > 0 || s.wildcardAsked && synced
 }
 
-// setNews is why a set may be due.
+// setNews says why a set may be due.
 type setNews struct {
-	comes bool // something may have come or changed,
-	beats bool // a TTL was renewed,
-	goes  bool // or something may only have gone
+	comes bool // something may have come or changed
+	beats bool // a TTL was renewed
+	goes  bool // something may have gone
 }
 
 // setNews takes the reasons to look at the set, and lists the errors that go with it.
@@ -73,14 +73,15 @@ func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
 	s.lookAgain(v)
 	asked := distinct(s.asked.take())
 	for _, id := range distinct(slices.Concat(asked, s.changed.take())) {
-		if v.Has(id) && !s.doubts(v, id) { // else it is marked again when it is certain
+		if v.Has(id) && !s.doubts(v, id) { // it is marked again when the doubt is over
 			_, asks := slices.BinarySearch(asked, id)
 			s.nameNews(v, id, asks, &n, p)
 		}
 	}
 	s.collectErrors(v, p)
 	if push && (s.renewed.len() > 0 || s.membersRenewed) {
-		// The whole set, since a client takes what comes without a body for gone (TTL-8).
+		// The whole set is sent, since a client deletes a resource that comes without a body
+		// (TTL-8).
 		whole, beats := s.renewals(v, p.from)
 		n.beats = len(whole)+len(beats) > 0 && !v.Bodies().Husks()
 	}
@@ -88,19 +89,19 @@ func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
 	return n
 }
 
-// memberNews is what the wildcard's set adds to it.
+// memberNews adds what has changed in the wildcard's set.
 func (s *sotwState) memberNews(v fanout.View, n *setNews) {
 	if subscribed, synced := v.Wildcard(); !subscribed || !synced || !s.members && !n.comes {
 		return
 	}
-	n.goes = true // if nothing has come; what has gone nobody remembers for this client (H-42)
-	for c := range v.Set().Since(s.told) {
+	n.goes = true // a removal is not remembered for this client (H-42), so any change may be one
+	for c := range v.Set().Since(s.sentTo) {
 		n.comes = n.comes || c.Resource != nil
 	}
 }
 
-// nameNews is what one name adds to it. What answers a name, and what says that an error is over, is
-// told whether or not the set has changed by that (DOWN-SOTW-5, ERR-8).
+// nameNews adds what has changed of one name. The answer to a name, and the end of an error, are
+// sent whether or not they change the set (DOWN-SOTW-5, ERR-8).
 func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, p *part) {
 	switch a := v.Answer(id); a.State {
 	case cache.Present:
@@ -108,7 +109,7 @@ func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, 
 			s.version = ""
 		}
 	case cache.Absent:
-		n.goes = n.goes || v.Told(id).Copy() // down to an empty set, if need be (DOWN-SOTW-9)
+		n.goes = n.goes || v.Told(id).Copy() // the set may become empty (DOWN-SOTW-9)
 		s.answered(v.Name(id))
 		s.collectError(v, id, p)
 	case cache.Unknown:
@@ -116,14 +117,15 @@ func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, 
 	}
 }
 
-// gained are those of a view that are news to the client, for whom it matters: Clusters.
+// gained returns the Clusters of the view that are new or changed for the client, and nothing for
+// other types.
 func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 	if s.url != cache.Cluster {
 		return nil
 	}
-	after := s.told
+	after := s.sentTo
 	if s.wildcardAsked {
-		after = 0 // among these may be what it had no copy of by a name that it gave up
+		after = 0 // it may have had no copy of a member because of a name that it gave up
 	}
 	for c := range v.Set().Since(after) {
 		if subscribed, _ := v.Wildcard(); subscribed && c.Resource != nil && !s.holds(v, c.Resource) {
@@ -141,7 +143,7 @@ func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 	return changed
 }
 
-// answersNew: the set has an answer to something that was not asked for before.
+// answersNew reports whether the set answers something that was not asked for before.
 func (s *sotwState) answersNew(v fanout.View) bool {
 	if s.wildcardAsked && s.awaits(fanout.Wildcard) {
 		return true
@@ -154,8 +156,8 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 	return false
 }
 
-// delivered notes what the client holds with a set, or what it does not any more when only
-// that is the news and waits for other types.
+// delivered notes what the client holds with a set. If the set only removes, and waits for other
+// types, it notes the names that go, for removedNow.
 func (s *sotwState) delivered(v fanout.View, p *part) {
 	subscribed, _ := v.Wildcard()
 	stays := leavingNames(s.stays)
@@ -163,10 +165,10 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 		s.renews(p.position)
 		s.exact.keep(stays)
 		if subscribed {
-			s.told = p.position
+			s.sentTo = p.position
 		}
 		if subscribed && len(s.stays) == 0 {
-			s.untold = p.position
+			s.removedTo = p.position
 		}
 	}
 	for i, id := range v.Names() {
@@ -181,10 +183,11 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 	}
 }
 
-// deliveredName notes what one of its names, by its number, has brought with a set.
+// deliveredName notes what the client holds with a set because of one name, which is given by its
+// number.
 func (s *sotwState) deliveredName(v fanout.View, i int, a *cache.Answer, p *part) {
 	id := v.Names()[i]
-	s.leads(v, id, a) // what it led to before is not in the set
+	s.leads(v, id, a) // the set does not have what the name led to before
 	if !p.shrunk {
 		v.TellAt(i, fanout.ToldCopy(p.position))
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
-// greet takes in what every request says: its node (NODE-1 to NODE-3) and type
+// greet takes in the part that all requests have: the node (NODE-1 to NODE-3) and the type
 // (DOWN-DELTA-1).
 func (s *Session) greet(node *core.Node, typeURL string, now time.Time) (t cache.TypeURL, end *End) {
 	switch {
@@ -19,7 +19,7 @@ func (s *Session) greet(node *core.Node, typeURL string, now time.Time) (t cache
 		end = &End{OverLimit, fmt.Sprintf("type_url of %d bytes (%.40q...) exceeds the limit of %d", len(typeURL), typeURL, maxTypeURL)}
 	case len(node.GetId()) > s.config.MaxName:
 		end = tooLong("node id", node.GetId(), s.config.MaxName)
-	case proto.Size(node) > maxNode: // it is kept as long as the stream
+	case proto.Size(node) > maxNode: // the node is kept as long as the stream
 		end = &End{OverLimit, fmt.Sprintf("node of %d bytes exceeds the limit of %d", proto.Size(node), maxNode)}
 	case !s.greeted:
 		end = s.meet(node, now)
@@ -32,7 +32,7 @@ func (s *Session) greet(node *core.Node, typeURL string, now time.Time) (t cache
 	return s.typeOf(cache.TypeURL(typeURL))
 }
 
-// meet takes in the node of the first request, with which the client is placed.
+// meet takes in the node of the first request, which decides the client's groups.
 func (s *Session) meet(node *core.Node, now time.Time) *End {
 	if loop := hop.Loop(s.peer.Via, s.config.Hop); loop != "" {
 		return &End{Looped, loop}
@@ -52,7 +52,7 @@ func (s *Session) meet(node *core.Node, now time.Time) *End {
 	return nil
 }
 
-// meetAgain takes in the node of a later request, which must not place the client elsewhere.
+// meetAgain takes in the node of a later request, which must belong to the same groups.
 func (s *Session) meetAgain(node *core.Node) *End {
 	key, end := s.groups.Key(node)
 	if end != nil {
@@ -65,7 +65,7 @@ func (s *Session) meetAgain(node *core.Node) *End {
 	return nil
 }
 
-// typeOf is the type that a request is about. On a stream for one type it need not say so.
+// typeOf returns the type of a request. On a stream of one type, a request need not name it.
 func (s *Session) typeOf(t cache.TypeURL) (cache.TypeURL, *End) {
 	switch {
 	case s.kind.Type == "" && t == "":
@@ -78,12 +78,13 @@ func (s *Session) typeOf(t cache.TypeURL) (cache.TypeURL, *End) {
 	return t, nil
 }
 
-// renew takes in the only part of a node that may change (NODE-2).
+// renew takes in a change of dynamic parameters, the only part of a node that may change
+// (NODE-2).
 func (s *Session) renew(node *core.Node) {
 	if s.node == nil || sameParameters(s.node, node) {
 		return
 	}
-	changed := proto.CloneOf(s.node) // others may be looking at it
+	changed := proto.CloneOf(s.node) // the old node may be in use elsewhere
 	changed.DynamicParameters = node.GetDynamicParameters()
 	s.node = changed
 	for _, st := range s.states {

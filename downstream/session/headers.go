@@ -7,12 +7,12 @@ import (
 	"github.com/xds-relay/xds-relay/internal/header"
 )
 
-// maxForwarded bounds the headers of a stream that go up with its group, in bytes, names
+// maxForwarded bounds the headers of a stream that are forwarded upstream, in bytes, names
 // included (NODE-13).
 const maxForwarded = 8 << 10
 
-// Sent takes in the headers of a client's stream. Of all that it sent the relay keeps
-// what is to go up, with all values in their order, and a name.
+// Sent takes in the headers of a client's stream. The relay keeps those that it forwards, with
+// all values in their order, and the name of a withheld credential.
 func (p *Peer) Sent(headers map[string][]string, c *Config) {
 	p.Headers, p.Withheld = nil, ""
 	for _, name := range c.ForwardHeaders {
@@ -22,12 +22,12 @@ func (p *Peer) Sent(headers map[string][]string, c *Config) {
 	}
 	for name := range headers {
 		if header.Credential(name) && !slices.Contains(c.ForwardHeaders, name) && (p.Withheld == "" || name < p.Withheld) {
-			p.Withheld = name // of several always the same
+			p.Withheld = name // always the same of several
 		}
 	}
 }
 
-// cannotGoUp refuses headers that no stream upstream could carry.
+// cannotGoUp refuses headers that no upstream stream could carry.
 func cannotGoUp(headers []header.Header) *End {
 	size := 0
 	for _, h := range headers {

@@ -10,43 +10,47 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// holdings is what the client of one stream may hold of one type: of each resource a version,
-// or nothing. Whether it is to be sent something is a matter of what there is and what it
-// holds, and of its debts (debts.go): it is sent a resource whose version differs, and told of
-// each that has gone. To hold means to have been sent: sending changes holdings by exactly what
-// was said, and unsubscribing erases. A NACK changes none, whatever the client goes on using: what
-// it has rejected is not sent again before it changes (NACK-4).
+// holdings records what the client of one stream may hold of one type: for each resource a
+// version, or nothing. The client is sent every resource that exists in another version than it
+// holds, and the removal of every resource that it holds and that no longer exists; debts
+// (debts.go) are the other reasons to send. To hold a resource means to have been sent it: a
+// response changes holdings by exactly what it says, and unsubscribing erases. A NACK changes
+// nothing, whatever the client goes on using: a rejected version is not sent again before the
+// resource changes (NACK-4).
 //
-// Thousands of clients hold thousands of resources each, so that most of it is not written
-// down by name:
-//   - members of the wildcard's set: two positions in the order of changes, and what was told
-//     ahead of them;
-//   - what names lead to: for each name the position at which it was told, beside the name in
-//     the Subscription (fanout.Told), as what it leads to if that bears another name. A resource
-//     in that list counts only while exact has an entry for it: what the client was told since
-//     as a member, or as gone, has none;
-//   - by name and version only what the client came with, until it is judged, and what it was
-//     sent because of an alias, and members that the positions have passed without their being
-//     told, since a name leads to them (exact).
+// Thousands of clients hold thousands of resources each, so most of the record is not kept by
+// name:
+//   - Members of the wildcard's set are recorded as two positions in the order of changes, and
+//     the exceptions that were sent ahead of these positions.
+//   - For each subscribed name, the Subscription keeps the position of the last answer
+//     (fanout.Told) and the resources that the name led to, if these bear other names. A resource
+//     in that list counts only while exact has an entry for it; the entry goes when the client is
+//     sent the resource as a member, or its removal.
+//   - exact keeps by name and version only what the client came with (until that is judged), what
+//     it was sent because of an alias, and members that the positions have passed without sending
+//     them, because a name leads to them.
 type holdings struct {
-	// told: the client was sent what had changed in the wildcard's set up to here, and told of
-	// what had gone from it up to untold (ORDER-2); unseen: it has nothing of it.
-	told, untold cache.Seq
-	// ahead is what it was told of members that had changed after these.
+	// sentTo is the position up to which the client was sent the changes of the wildcard's set, and
+	// removedTo that up to which it was sent the removals from it (ORDER-2). removedTo is unseen while
+	// the client has nothing of the set.
+	sentTo, removedTo cache.Seq
+	// ahead has the members that were sent, or removed, beyond these positions.
 	ahead map[string]ahead
-	// judging: the client came with versions (Delta), and not all are judged, or told if they
-	// have gone.
+	// judging says that a Delta client came with versions, and that some are not judged yet, or
+	// are gone and their removal is not sent yet.
 	judging bool
 	exact   exact
-	// aliased: some resource that it was sent had aliases, or one of its names was an alias.
+	// aliased says that some resource that the client was sent had aliases, or that one of its
+	// names was an alias.
 	aliased bool
-	// sets: it is told whole sets (full-state SotW), each of which says all that it holds.
+	// sets says that the client is sent whole sets (full-state SotW), each of which says all that
+	// it holds.
 	sets bool
-	// lists is what is left of an array from which list cuts.
+	// lists is the rest of the array from which list cuts.
 	lists []string
 }
 
-// ahead is a version, or "" for gone, and when it was told.
+// ahead is a version that was sent, or "" for a removal, and the position of that response.
 type ahead struct {
 	version string
 	at      cache.Seq
@@ -55,14 +59,14 @@ type ahead struct {
 // unseen is a position after all others.
 const unseen cache.Seq = math.MaxUint64
 
-// plain: the client holds what everybody holds who was told of the wildcard's set up to the
-// same position. Such clients share what they are sent.
+// plain reports whether the client holds exactly what every client holds that was sent the
+// wildcard's set up to the same position. Such clients share responses.
 func (h *holdings) plain() bool {
-	return !h.judging && len(h.ahead)+h.exact.noted == 0 && (h.told == h.untold || h.told == 0 && h.untold == unseen)
+	return !h.judging && len(h.ahead)+h.exact.noted == 0 && (h.sentTo == h.removedTo || h.sentTo == 0 && h.removedTo == unseen)
 }
 
-// of is what the client holds of a resource; "" with true: some version of it, nobody knows
-// which.
+// of returns what the client holds of a resource. "" with true stands for some version that
+// nobody knows.
 func (h *holdings) of(v fanout.View, name string) (version string, some bool) {
 	if version, some, exact := h.exact.find(name).of(); exact {
 		return version, some
@@ -76,8 +80,9 @@ func (h *holdings) of(v fanout.View, name string) (version string, some bool) {
 	return h.member(v, name)
 }
 
-// inSet is what it holds by the last set of a resource to which names lead that it does not bear:
-// none of them led there before that set if it was a member.
+// inSet returns what the client holds, by the last set, of a resource to which only names lead
+// that it does not bear. If no name led to it before that set, it holds the resource as a member
+// or not at all.
 func (h *holdings) inSet(v fanout.View, name string) (version string, some bool) {
 	for _, id := range v.Names() {
 		told, a := v.Told(id), v.Answer(id)
@@ -99,7 +104,7 @@ func (h *holdings) inSet(v fanout.View, name string) (version string, some bool)
 	return "", true
 }
 
-// named is what it holds of the resource that bears a subscribed name.
+// named returns what the client holds of the resource that bears a subscribed name.
 func (h *holdings) named(v fanout.View, id cache.ID) (version string, some bool) {
 	told := v.Told(id)
 	if !told.Copy() || v.LedTo(id) != nil {
@@ -111,7 +116,7 @@ func (h *holdings) named(v fanout.View, id cache.ID) (version string, some bool)
 	return "", true
 }
 
-// member is what it holds of a member of the wildcard's set.
+// member returns what the client holds of a member of the wildcard's set.
 func (h *holdings) member(v fanout.View, name string) (version string, some bool) {
 	if subscribed, _ := v.Wildcard(); !subscribed {
 		return "", false
@@ -122,23 +127,23 @@ func (h *holdings) member(v fanout.View, name string) (version string, some bool
 		return a.version, a.version != ""
 	}
 	switch {
-	case !known: // or forgotten, since no removals are sent to a full-state SotW client
-		return "", h.told > 0 && min(h.told, h.untold) < v.Set().Forgotten()
+	case !known: // or the removal is forgotten, since a full-state SotW client is sent none
+		return "", h.sentTo > 0 && min(h.sentTo, h.removedTo) < v.Set().Forgotten()
 	case c.Resource == nil:
-		return "", c.Seq > h.untold
-	case c.Seq <= h.told:
+		return "", c.Seq > h.removedTo
+	case c.Seq <= h.sentTo:
 		return c.Resource.Version, true
 	}
-	return "", h.told > 0 || a.version != ""
+	return "", h.sentTo > 0 || a.version != ""
 }
 
-// holds: the client has exactly this.
+// holds reports whether the client has the resource in exactly this version.
 func (h *holdings) holds(v fanout.View, r *cache.Resource) bool {
 	version, some := h.of(v, r.Name)
 	return some && version == r.Version
 }
 
-// versions is what is written down by version, as a client brings it.
+// versions returns what is recorded by version, in the form in which a client brings it.
 func (h *holdings) versions() map[string]string {
 	versions := make(map[string]string)
 	for v := range h.exact.all(false) {
@@ -149,41 +154,41 @@ func (h *holdings) versions() map[string]string {
 	return versions
 }
 
-// bring takes in what a Delta client came with.
+// bring takes in the versions that a Delta client came with.
 func (h *holdings) bring(versions map[string]string) {
 	h.judging = true
 	h.exact.bring(versions)
 }
 
-// judged notes that all of that is judged.
+// judged notes that all of them are judged.
 func (h *holdings) judged() {
 	h.judging = false
 	h.exact.judged()
 }
 
-// brings: the client came with a version of it that is not judged yet.
+// brings reports whether the client came with a version of the resource that is not judged yet.
 func (h *holdings) brings(name string) bool { return h.exact.find(name).brings() }
 
-// judge notes that the versions of some names that the client came with count no more.
+// judge notes that what the client came with of some names no longer counts.
 func (h *holdings) judge(names ...string) {
 	for _, name := range names {
 		h.exact.judge(h.exact.find(name))
 	}
 }
 
-// sent notes that a resource is sent to the client, as a member of the wildcard's set or for one
-// of its names, in a response of this position.
+// sent notes that a resource is sent, as a member of the wildcard's set or for a name, in a
+// response of this position.
 func (h *holdings) sent(r *cache.Resource, at cache.Seq) {
 	h.aliased = h.aliased || len(r.Aliases) > 0
 	h.exact.sent(h.exact.find(r.Name), r.Version, at)
 }
 
-// sentAhead notes that it is sent a member, or has it already, or with nil that one has gone, before
-// the wildcard's changes up to that one.
+// sentAhead notes that a member, or with nil its removal, is sent before the wildcard's positions
+// reach its change, or that the client has it already.
 func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
 	subscribed, _ := v.Wildcard()
 	c, known := v.Set().Change(name)
-	if !subscribed || !known || r != nil && c.Seq <= h.told || r == nil && c.Seq <= h.untold {
+	if !subscribed || !known || r != nil && c.Seq <= h.sentTo || r == nil && c.Seq <= h.removedTo {
 		return
 	}
 	version := ""
@@ -193,7 +198,7 @@ func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
 	put(&h.ahead, name, ahead{version, v.Position()})
 }
 
-// gone notes that it is told that names lead to nothing.
+// gone notes that the removals of some names are sent.
 func (h *holdings) gone(names []string) {
 	h.judge(names...)
 	for _, name := range names {
@@ -202,7 +207,8 @@ func (h *holdings) gone(names []string) {
 }
 
 // leaveName takes in that a name is about to be given up, and returns the resources that the
-// client has because of it. Under the wildcard it has that until it is told what the wildcard has.
+// client has because of it. Under the wildcard it keeps them until it is sent the wildcard's
+// state of them.
 func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 	name := v.Name(id)
 	if led := v.LedTo(id); led != nil {
@@ -223,7 +229,8 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 	return []string{name}
 }
 
-// hasNone drops the note that it has nothing of a resource, where the positions say so, too.
+// hasNone drops the note that the client has nothing of a resource, if the positions say the
+// same.
 func (h *holdings) hasNone(v fanout.View, name string) {
 	if _, some, exact := h.exact.find(name).of(); some || !exact {
 		return
@@ -234,8 +241,9 @@ func (h *holdings) hasNone(v fanout.View, name string) {
 	}
 }
 
-// leaveMembers does the same of the wildcard, for members that may list a name that the client
-// asks for, and those that are written down.
+// leaveMembers takes in that the wildcard is about to be given up. It records and returns the
+// members that may list a name which the client asks for, and returns those that are recorded
+// already.
 func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 	if len(v.Names())+h.exact.noted == 0 {
 		return nil
@@ -255,18 +263,17 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 	return members
 }
 
-// passed notes that both positions are where they are: what was told ahead of them is no
-// exception any more.
+// passed drops the exceptions that both positions have reached.
 func (h *holdings) passed() {
-	to := min(h.told, h.untold)
+	to := min(h.sentTo, h.removedTo)
 	maps.DeleteFunc(h.ahead, func(_ string, a ahead) bool { return a.at <= to })
 	if len(h.ahead) == 0 {
 		h.ahead = nil
 	}
 }
 
-// list is an empty list with room for so many names. Most have room for one, and tens of thousands
-// are made under the lock at a time, so that many share an array.
+// list returns an empty list with room for so many names. Most lists have one name, and tens of
+// thousands are made under the lock at a time, so many share an array.
 func (h *holdings) list(n int) []string {
 	if n > len(h.lists) {
 		h.lists = make([]string, max(n, 64))
@@ -276,7 +283,8 @@ func (h *holdings) list(n int) []string {
 	return list
 }
 
-// leads notes what a name leads to, and returns what it has led to and does not any more.
+// leads notes what a name leads to, and returns the resources that it has led to and no longer
+// does.
 func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []string) {
 	name, before := v.Name(id), v.LedTo(id)
 	plain := len(a.More) == 0 && (a.Resource == nil || a.Resource.Name == name)
@@ -284,7 +292,7 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 		return nil
 	}
 	h.aliased = true
-	if before == nil { // from now on what it holds is written down by name
+	if before == nil { // from now on its resources are recorded by name
 		version, some, exact := h.exact.find(name).of()
 		if !exact {
 			version, some = h.named(v, id)
@@ -310,8 +318,8 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 	return left
 }
 
-// skipped writes down what the positions say of a member that is told, if at all, for a name, before
-// they pass it.
+// skipped records what the positions say of members that are sent only for a name, if at all,
+// before the positions pass them.
 func (h *holdings) skipped(v fanout.View, after cache.Seq) {
 	for c := range v.Set().Led(after) {
 		if c.Resource != nil && !h.exact.notes(c.Name) {
@@ -321,8 +329,9 @@ func (h *holdings) skipped(v fanout.View, after cache.Seq) {
 	}
 }
 
-// sentBy notes that it has a resource for another reason than that a name was answered, or the
-// positions pass it: since it came with it, as a body that had to be asked for, or for a cluster.
+// sentBy notes that the client has a resource although neither a name was answered with it nor a
+// position passed it: it came with the resource, the resource's body had to be asked for, or the
+// resource was sent for a cluster.
 func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
 	id, own := v.Lookup(r.Name)
 	switch {
@@ -333,8 +342,8 @@ func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
 	}
 }
 
-// sentFor notes that it has a resource because of an alias. at is its place among the exact ones,
-// or nil.
+// sentFor notes that the client has a resource because of an alias. at is its entry in exact, or
+// nil.
 func (h *holdings) sentFor(at *entry, r *cache.Resource) {
 	if at == nil {
 		at = h.exact.add(r.Name)
@@ -344,4 +353,4 @@ func (h *holdings) sentFor(at *entry, r *cache.Resource) {
 }
 
 // unsubscribed erases what the wildcard brought.
-func (h *holdings) unsubscribed() { h.told, h.untold, h.ahead = 0, unseen, nil }
+func (h *holdings) unsubscribed() { h.sentTo, h.removedTo, h.ahead = 0, unseen, nil }

@@ -8,12 +8,11 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// What a client may make us keep (VALID-8, threat T10). A request is judged before
-// anything of it is taken in: upstream is not to hear of what goes too far.
+// The limits on what a client may make the relay keep (VALID-8, threat T10). A request is checked
+// before anything of it is taken in, so that nothing beyond a limit reaches upstream.
 
-// What there is no setting for: the types of one stream, of which the protocol has a
-// dozen, and the length of a type's name, of a resource's version and of the node, in
-// bytes.
+// The limits without a setting: the types of one stream, of which the protocol has a dozen, and,
+// in bytes, a type's name, a resource's version and a node.
 const (
 	maxTypes   = 1000
 	maxTypeURL = 4 << 10
@@ -36,8 +35,8 @@ func tooLong(what, name string, limit int) *End {
 	return &End{OverLimit, fmt.Sprintf("%s of %d bytes (%.40q...) exceeds the limit of %d; raise downstream.max_name_bytes", what, len(name), name, limit)}
 }
 
-// checkVersions: what a client came with is kept until all it asks for is resolved,
-// which may be never.
+// checkVersions checks what a client came with, which is kept until everything that it asks for
+// is resolved. That may be never.
 func (s *Session) checkVersions(versions map[string]string) *End {
 	for name, version := range versions {
 		if end := s.checkNames([]string{name}); end != nil {
@@ -53,7 +52,7 @@ func (s *Session) checkVersions(versions map[string]string) *End {
 // room is what a stream keeps for its client.
 type room struct{ names, versions int }
 
-// takes is what a type takes of it.
+// takes returns the part of it that a type takes.
 func (x *exchange) takes() (r room) {
 	x.sub.Read(func(v fanout.View) { r.names = len(v.Names()) })
 	r.names += x.refused.len()
@@ -65,8 +64,8 @@ func (d *deltaState) takes() room {
 	return room{r.names + d.left.len(), d.exact.left}
 }
 
-// claims judges what would be kept of the type after a request. It is counted out only if there
-// may not be room: names are looked up under the lock of the type.
+// claims checks what would be kept of the type after a request. It counts exactly only if the
+// limit may be exceeded, because that looks up names under the lock of the type.
 func (s *Session) claims(d *deltaState, req *discovery.DeltaDiscoveryRequest) *End {
 	r := d.claim(req)
 	most := r
@@ -78,7 +77,8 @@ func (s *Session) claims(d *deltaState, req *discovery.DeltaDiscoveryRequest) *E
 	return s.checkRoom(d, r)
 }
 
-// claim is what would be kept of the type after a request, except for the names that it subscribes to.
+// claim returns what would be kept of the type after a request, except for the names that the
+// request subscribes to.
 func (d *deltaState) claim(req *discovery.DeltaDiscoveryRequest) room {
 	r := d.takes()
 	r.names += len(req.GetResourceLocatorsSubscribe())
@@ -88,10 +88,10 @@ func (d *deltaState) claim(req *discovery.DeltaDiscoveryRequest) room {
 	return r
 }
 
-// grows is how many more names the client would subscribe to after a request.
+// grows returns how many more names the client would subscribe to after a request.
 func (d *deltaState) grows(req *discovery.DeltaDiscoveryRequest) int {
 	if len(req.GetResourceNamesSubscribe()) == 0 {
-		return 0 // at least no more than before
+		return 0 // not more than before, at any rate
 	}
 	come, leave := make(map[string]struct{}), make(map[string]struct{})
 	d.sub.Read(func(v fanout.View) {
@@ -110,7 +110,7 @@ func (d *deltaState) grows(req *discovery.DeltaDiscoveryRequest) int {
 	return len(come) - len(leave)
 }
 
-// claim is what would be kept of the type after a request for these names.
+// claim returns what would be kept of the type after a request for these names.
 func (s *sotwState) claim(req *discovery.DiscoveryRequest, names named) room {
 	n := len(names.listed)
 	if names.Wildcard {
@@ -119,8 +119,8 @@ func (s *sotwState) claim(req *discovery.DiscoveryRequest, names named) room {
 	return room{names: n + s.refused.len() + len(req.GetResourceLocators())}
 }
 
-// checkRoom refuses what would make a stream keep more than it may over all types,
-// given what it would keep of one.
+// checkRoom refuses a request that would make a stream keep more than the limit over all types,
+// given what the stream would keep of one.
 func (s *Session) checkRoom(of state, r room) *End {
 	for _, st := range s.states {
 		if st != of {

@@ -2,15 +2,15 @@ package session
 
 import "github.com/xds-relay/xds-relay/fanout"
 
-// listing is what a response was about, as people are told if the client rejects it: the
-// one name in it, or how many there are and the first of them. It holds no body, so that
-// what a client leaves unanswered keeps none alive.
+// listing says, for logs, what a response was about if the client rejects it: its one name, or
+// the number of names and the first of them. It has no bodies, so that responses without an ACK
+// keep none in memory.
 type listing struct {
 	one     string
-	several *fanout.Listing // nil: there is one, or none
+	several *fanout.Listing // nil if there is one name, or none
 }
 
-// list is the listing of a response. That of News is shared by all who are told it.
+// list returns the listing of a response. All clients that are sent the same News share one.
 func (r *Response) list() listing {
 	n := len(r.Resources) + len(r.Removed)
 	switch {
@@ -26,10 +26,10 @@ func (r *Response) list() listing {
 	return listing{several: fanout.List(r.Resources, r.Removed)}
 }
 
-// Names are how many names a response is about, and the first of them.
+// Names returns how many names a response is about, and the first of them.
 func (r *Response) Names() (count int, first []string) { return r.list().told() }
 
-// told is how many names there are, and the first of them.
+// told returns how many names there are, and the first of them.
 func (l listing) told() (count int, first []string) {
 	switch {
 	case l.several != nil:

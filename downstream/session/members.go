@@ -9,8 +9,8 @@ import (
 
 // Delta responses about the wildcard's set: all of it once, then its changes.
 
-// collectWildcard: the whole set once it is complete (DOWN-DELTA-13, row j), then
-// its changes.
+// collectWildcard lists the whole set once it is complete (DOWN-DELTA-13, row j), and then its
+// changes.
 func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	subscribed, synced := v.Wildcard()
 	switch {
@@ -18,7 +18,7 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 		d.wildcardAsked, d.opening, d.members = false, false, false
 		return
 	case !synced:
-		d.members = false // it is marked again when it is
+		d.members = false // it is marked again when it is synced
 		return
 	case d.wildcardAsked:
 		d.listMembers(v, true, p)
@@ -35,21 +35,21 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	}
 	p.removedMembers = len(p.removed) > 0
 	d.members = false
-	d.skipped(v, d.told)
-	d.told = p.position
+	d.skipped(v, d.sentTo)
+	d.sentTo = p.position
 	if !p.removedMembers {
-		d.untold = p.position
+		d.removedTo = p.position
 	}
 }
 
-// listMembers lists the whole set, if it was asked for, or what has changed in it, unless that has
-// to wait (ORDER-3); and removals of what was told before, also those that had to wait.
+// listMembers lists the whole set, if it was asked for, or its changes, unless they must wait
+// (ORDER-3); and the removals of members that were sent before, with those that had to wait.
 func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
-	after, from := d.told, min(d.told, d.untold)
+	after, from := d.sentTo, min(d.sentTo, d.removedTo)
 	if all {
 		after, from = 0, 0
 	}
-	if !d.postponed && d.plain() && (!all || d.untold == unseen) && d.share(v, after, p) {
+	if !d.postponed && d.plain() && (!all || d.removedTo == unseen) && d.share(v, after, p) {
 		if !all {
 			p.removed = p.news.Removed
 		}
@@ -57,7 +57,7 @@ func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
 	}
 	for c := range v.Set().Since(from) {
 		switch {
-		case c.Resource == nil && c.Seq > d.untold && !d.toldGone(c):
+		case c.Resource == nil && c.Seq > d.removedTo && !d.toldGone(c):
 			p.removed = append(p.removed, c.Name)
 		case c.Resource == nil, d.postponed, c.Seq <= after, all && v.Set().Restored() && d.brings(c.Name):
 		case (!all || d.brings(c.Name)) && d.holds(v, c.Resource):
@@ -71,14 +71,14 @@ func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
 	slices.Reverse(p.removed)
 }
 
-// toldGone: the client has been told ahead that a member is gone.
+// toldGone reports whether the removal of a member was sent ahead.
 func (d *deltaState) toldGone(c cache.Change) bool {
 	a, ok := d.ahead[c.Name]
 	return ok && a.version == "" && c.Seq <= a.at
 }
 
-// share lists what every client without names, versions or peculiarities of its own is
-// told after a position. false: this one is not like that, or may have to do without some of it.
+// share lists what every client without names, versions or exceptions of its own is sent after a
+// position. It returns false if this client may have to be sent less.
 func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) bool {
 	news, ok := v.Set().News(after)
 	if !ok || news.Largest > d.space-maxTTL {
@@ -88,8 +88,8 @@ func (d *deltaState) share(v fanout.View, after cache.Seq, p *part) bool {
 	return true
 }
 
-// collectLeft: a name given up under the wildcard is told as what it is to the
-// wildcard, once that is certain (WILD-8, row l).
+// collectLeft lists the wildcard's state of names that were given up under the wildcard, once
+// that is certain (WILD-8, row l).
 func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 	subscribed, synced := v.Wildcard()
 	if d.left.len() == 0 || !subscribed {
@@ -98,27 +98,27 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 		return
 	}
 	if !synced || d.leftWaits && !push && !p.must {
-		d.leftWaits = true // it is no answer any more, but a change
+		d.leftWaits = true // from now on it is a change, and no answer
 		return
 	}
 	waited := d.leftWaits
 	d.leftWaits, d.withholds.left = false, false
-	removed := distinct(slices.Clone(p.removed)) // by upstream
+	removed := distinct(slices.Clone(p.removed)) // removals that upstream sent
 	for _, name := range d.left.take() {
 		_, again := v.Lookup(name)
 		_, said := slices.BinarySearch(removed, name)
 		r := v.Set().Member(name)
 		switch {
-		case again: // it is told by its name
-		case v.Leads(name): // or for an alias of it
+		case again: // the name was asked for again, and gets its own answer
+		case v.Leads(name): // another name leads to it
 			d.hasNone(v, name)
 		case !said && d.mayBeMember(v, name):
 			d.leftWaits, d.withholds.left = true, d.withholds.left || v.Doubted(name)
-			d.left.add(name) // what was loaded from disk may lack it (RECON-19), as may a set with a fault (ERR-10)
+			d.left.add(name) // the set may lack it because it is from disk (RECON-19) or has a fault (ERR-10)
 		case r != nil && d.postpones && !p.must:
-			d.left.add(name) // it may be a change
+			d.left.add(name) // the member may be a change
 			d.postponed = true
-		case said && d.mayBeMember(v, name): // it is told as what has gone
+		case said && d.mayBeMember(v, name): // the removal is listed already
 		default:
 			p.answer = p.answer || !waited
 			d.tellMember(v, name, r, p)
@@ -126,13 +126,13 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 	}
 }
 
-// mayBeMember: the wildcard's set lacks a resource, and may do so wrongly, since it is from disk or a
-// fault hides some of it.
+// mayBeMember reports whether the wildcard's set may lack a resource wrongly, since it is from
+// disk or a fault hides a part of it.
 func (d *deltaState) mayBeMember(v fanout.View, name string) bool {
 	return v.Set().Member(name) == nil && (v.Set().Restored() || v.Doubted(name))
 }
 
-// tellMember tells what a name is to the wildcard: a member, or with nil gone.
+// tellMember lists the wildcard's state of a name: a member, or the removal if r is nil.
 func (d *deltaState) tellMember(v fanout.View, name string, r *cache.Resource, p *part) {
 	delete(d.released, name)
 	if r != nil && d.leavesOut(v, r, p) {

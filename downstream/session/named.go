@@ -6,17 +6,17 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// named are the names of one SotW request. With each ACK a client says all of them again, mostly
-// in the same order as before, so that they are put into order only if they differ. What is new is
-// found here, and not under the lock of the type.
+// named has the names of one SotW request. A client repeats all names with each ACK, mostly in
+// the same order, so they are sorted only if they differ. The difference to the last request is
+// computed here, and not under the lock of the type.
 type named struct {
 	fanout.Names
-	listed  []string // each once, as they came if nothing came twice
-	sorted  []string // the same in order, if they may be others than those of the request before
-	changed bool     // they are
+	listed  []string // each once, in the request's order if it has no duplicates
+	sorted  []string // the same sorted, if they may differ from those of the request before
+	changed bool     // they do differ
 }
 
-// list takes in what a request lists.
+// list takes in the names of a request.
 func (s *sotwState) list(names []string) named {
 	n := named{listed: s.names}
 	if !slices.Equal(names, s.names) {
@@ -36,8 +36,8 @@ func (s *sotwState) list(names []string) named {
 	return n
 }
 
-// missingFrom are those of the names that the others lack; both are in order. The wildcard is no
-// name.
+// missingFrom returns the names that the others lack; both are sorted. The wildcard does not
+// count as a name.
 func missingFrom(names, others []string) (missing []string) {
 	for _, name := range names {
 		for len(others) > 0 && others[0] < name {

@@ -11,29 +11,29 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// What a client is told while upstream does not answer, and it waits for something
-// (ERR-7): the names, in resource_errors, or that its stream ends, so that it looks
-// elsewhere. The end waits until the client has had time to be served after all: one that
-// is refused at once waits longer each time before it comes back.
+// While upstream does not answer and a client waits for something, the client learns of it
+// (ERR-7): by errors for the names, or by the end of its stream, so that it connects elsewhere.
+// The end waits until the relay has had time to serve the client after all: a client that is
+// refused at once waits longer each time before it comes back.
 
 // endWithin is the time over which the streams of an outage are ended.
 const endWithin = 2 * time.Second
 
-// outage is what a Session keeps of it.
+// outage is the state of that.
 type outage struct {
-	began time.Time // of the stream: its first request
-	endAt time.Time // of the stream; zero: nothing is waited for that cannot be had
-	next  bool      // the end comes after what is said now
+	began time.Time // when the stream's first request came
+	endAt time.Time // when the stream is to end; zero: everything that is waited for can be had
+	next  bool      // the stream ends after the response that is made now
 }
 
-// over: the stream is to end.
+// over reports whether the stream is to end.
 func (o *outage) over(now time.Time) bool { return !o.endAt.IsZero() && !now.Before(o.endAt) }
 
-// isGRPC: the client is one of gRPC's own, which read no resource_errors.
+// isGRPC reports whether the client is one of gRPC's own, which do not read resource_errors.
 func isGRPC(node *core.Node) bool { return strings.HasPrefix(node.GetUserAgentName(), "gRPC") }
 
-// endsStream: the client learns of an outage from the end of its stream. A Delta client
-// that has been given something would lose it by that.
+// endsStream reports whether the client learns of an outage by the end of its stream. A Delta
+// client that was sent something would lose it by that.
 func (s *Session) endsStream() bool {
 	if s.kind.Delta {
 		return !s.carried
@@ -41,7 +41,8 @@ func (s *Session) endsStream() bool {
 	return isGRPC(s.node)
 }
 
-// learn has a type's client told what it cannot have just now.
+// learn adds errors for what a type's client cannot have just now, unless the end of the stream
+// says so.
 func (s *Session) learn(v fanout.View, sp *speaker) {
 	x := sp.base()
 	x.starving = sp.starving
@@ -55,8 +56,8 @@ func (s *Session) learn(v fanout.View, sp *speaker) {
 	x.failAgain(v, sp.unavailable) // if the stream carries a response after all
 }
 
-// withholdErrors keeps errors back that would go alone while a wildcard waits for its
-// answer, which Envoy would take them for (DOWN-DELTA-13).
+// withholdErrors keeps back errors that would be the whole response while a wildcard waits for
+// its answer: Envoy would take them for the answer (DOWN-DELTA-13).
 func (s *Session) withholdErrors(v fanout.View, sp *speaker) {
 	x := sp.base()
 	if !s.kind.Delta || !x.wildcardAsked || len(sp.resources)+len(sp.beats)+len(sp.gone) > 0 {
@@ -69,8 +70,8 @@ func (s *Session) withholdErrors(v fanout.View, sp *speaker) {
 	sp.errors, sp.leftOut = nil, nil
 }
 
-// starved is why a type that counts waits in vain, or nil. One with a group of its own
-// does not end the stream of the others.
+// starved returns why some type of the stream waits in vain, or nil. A type with a group of its
+// own does not end the stream of the others.
 func (s *Session) starved() *statuspb.Status {
 	for _, st := range s.states {
 		if x := st.base(); x.starving != nil && (!x.own || s.kind.Type != "") {
@@ -80,8 +81,8 @@ func (s *Session) starved() *statuspb.Status {
 	return nil
 }
 
-// schedule sets when the stream of a client that waits in vain is to end, and takes that
-// back when it does not any more. says: the client is told something first.
+// schedule sets when the stream of a client that waits in vain ends, and resets that when it no
+// longer waits. says: a response goes first.
 func (s *Session) schedule(now time.Time, says bool) {
 	o := &s.outage
 	switch {
@@ -98,7 +99,7 @@ func (s *Session) schedule(now time.Time, says bool) {
 	o.next = says && o.over(now)
 }
 
-// hangUp ends the stream when its time has come and nothing else is to be told.
+// hangUp ends the stream when its time has come and nothing else is to be sent.
 func (s *Session) hangUp(now time.Time) *End {
 	if !s.outage.over(now) {
 		return nil
@@ -118,9 +119,9 @@ func (s *Session) hangUp(now time.Time) *End {
 	return nil
 }
 
-// spared: in an outage a client whose stream may end is not sent again what it came
-// with. Its stream would have carried something then, and it would come back at once
-// whenever it ends. It is sent when upstream is back (DOWN-SOTW-11).
+// spared reports whether a SotW client whose stream may end is not sent again what it came with.
+// After a response, a stream that ends makes the client come back at once, again and again. The
+// set is sent when upstream is back (DOWN-SOTW-11).
 func (s *sotwState) spared(v fanout.View, version func(fanout.View) string) bool {
 	if !s.ends || s.came == "" || s.moved || s.lastNonce != "" {
 		return false

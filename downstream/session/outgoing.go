@@ -8,19 +8,20 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// Clusters that go while others come stay in a SotW client's set until what referred to
-// them has been turned to those (ORDER-2): the set in which these come still lists them,
-// and the one after its ACK does not. Delta has removals for that (succeeds).
+// Clusters that go while others come stay in a SotW client's set until the resources that
+// referred to them have been turned to the new ones (ORDER-2): the set with the new Clusters
+// still lists the old ones, and the set after its ACK does not. Delta has removals for that
+// (succeeds).
 
-// turn is what the Session knows of it, at one instant.
+// turn says how the next set treats Clusters that go.
 type turn struct {
-	keeps bool          // what goes stays: something refers to Clusters on the stream
-	waits bool          // something that refers to them waits
-	most  time.Duration // for how long it stays; 0: the type is another, or the stream carries no other
+	keeps bool          // they stay: the stream has a type that refers to Clusters
+	waits bool          // something that refers to Clusters waits
+	most  time.Duration // for how long they stay; 0 if the type is not Clusters, or nothing stays
 	now   time.Time
 }
 
-// turns is the turn of a type's set.
+// turns returns the turn of a type's set.
 func (s *Session) turns(st state, now time.Time) turn {
 	if st != s.clusters || s.config.WarmingHold == 0 {
 		return turn{}
@@ -28,13 +29,13 @@ func (s *Session) turns(st state, now time.Time) turn {
 	return turn{s.succession(st), s.referrersDue(), s.config.AckTimeout, now}
 }
 
-// stayed: what stays in a type's set has done so for ack_timeout.
+// stayed reports whether what stays in a type's set has done so for ack_timeout.
 func (s *Session) stayed(x *exchange, now time.Time) bool {
 	return !x.staysSince.IsZero() && !now.Before(x.staysSince.Add(s.config.AckTimeout))
 }
 
-// staying is what the new set lists although it has left. What stayed in the last one does so
-// only while something waits, or that set is not acknowledged.
+// staying returns what the new set lists although it has left. What stayed in the last set stays
+// on only while something waits or that set is not acknowledged.
 func (t *turn) staying(stayed, left []fanout.Leaving, acked bool) []fanout.Leaving {
 	if !t.keeps {
 		return nil
@@ -45,14 +46,14 @@ func (t *turn) staying(stayed, left []fanout.Leaving, acked bool) []fanout.Leavi
 	return slices.DeleteFunc(append(stayed, left...), func(l fanout.Leaving) bool { return !t.now.Before(l.At.Add(t.most)) })
 }
 
-// depart decides what of the last set stays in the new one, and whether that only takes away
-// (shrunk). An error of what stays, or waits to be taken away, goes with the set that does not
-// list it (MISS-6).
+// depart decides what stays of the last set, and whether the new set only removes (shrunk). The
+// error of a name whose resource stays, or waits to be removed, goes with the first set that does
+// not list it (MISS-6).
 func (s *sotwState) depart(v fanout.View, p *part, shrunk, acked bool) {
 	var stayed, left []fanout.Leaving
 	if s.turn.most > 0 {
 		v.Left().Remember(s.turn.most)
-		stayed, left = v.Left().Still(s.told, s.stays), v.Left().Since(s.told, s.stays)
+		stayed, left = v.Left().Still(s.sentTo, s.stays), v.Left().Since(s.sentTo, s.stays)
 	}
 	ids, others := errorsOf(v, p.errors, slices.Concat(stayed, left))
 	if shrunk && len(others)+len(p.unavailable) == 0 {
@@ -68,10 +69,11 @@ func (s *sotwState) depart(v fanout.View, p *part, shrunk, acked bool) {
 	s.staysSince, s.shrink = s.stays[0].At, true
 	p.news = v.Left().With(p.resources, s.stays)
 	p.resources, p.version = p.news.Resources, p.news.Version
-	s.stays = p.news.Leaving // one list for all who are sent the same
+	s.stays = p.news.Leaving // one list is shared by all clients that are sent the same
 }
 
-// errorsOf parts the errors of names that led to what is leaving, by their IDs, from the others.
+// errorsOf separates the errors of names that led to what is leaving, which it returns as IDs,
+// from the others.
 func errorsOf(v fanout.View, errors []resourceErr, leaving []fanout.Leaving) (ids []cache.ID, others []resourceErr) {
 	if len(errors) == 0 || len(leaving) == 0 {
 		return nil, errors
@@ -88,7 +90,7 @@ func errorsOf(v fanout.View, errors []resourceErr, leaving []fanout.Leaving) (id
 	return ids, others
 }
 
-// leavingNames are the names that led to what is leaving.
+// leavingNames returns the names that led to what is leaving.
 func leavingNames(leaving []fanout.Leaving) nameSet {
 	names := make(nameSet, len(leaving))
 	for _, l := range leaving {

@@ -10,41 +10,41 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// part is what one type has to say in one flush.
+// part is what one type has to send in one response.
 type part struct {
-	// Now: what goes first.
+	// What goes first:
 	resources []*cache.Resource
-	news      *fanout.News      // that the resources began with, if they are shared
-	beats     []*cache.Resource // without their bodies (TTL-4)
-	spared    []*cache.Resource // not sent, since the client came with them (TTL-5)
-	changed   []*cache.Resource // those of the resources that are news (ORDER-4)
+	news      *fanout.News      // the shared beginning of the resources, if they have one
+	beats     []*cache.Resource // heartbeats, without bodies (TTL-4)
+	spared    []*cache.Resource // not sent because the client came with them (TTL-5)
+	changed   []*cache.Resource // the resources that are new or changed for the client (ORDER-4)
 	gone      []string          // removals that answer a request
 	errors    []resourceErr
-	erred     map[cache.ID]struct{} // SotW: the names whose errors have been looked for
-	must      bool                  // send, even if it lists nothing
-	mixed     bool                  // resources come from more than one source
-	answer    bool                  // it answers this client alone
-	pushed    bool                  // changes are in it, and not only answers
-	undecided bool                  // the client came with versions that refer to Clusters, and cannot be judged yet
+	erred     map[cache.ID]struct{} // SotW: the names whose errors were looked up
+	must      bool                  // the response is sent even if it lists nothing
+	mixed     bool                  // the resources come from more than one source
+	answer    bool                  // the response answers this client alone
+	pushed    bool                  // it has changes, and not only answers
+	undecided bool                  // the client came with versions that refer to Clusters and that cannot be judged yet
 
-	// Later: removals that other types' additions precede (ORDER-2).
+	// What goes later: removals, which the additions of other types precede (ORDER-2).
 	removed        []string
-	removedIDs     []cache.ID // the subscribed names behind them, if any; SotW: those with errors
-	removedMembers bool       // some of them left the wildcard
-	removedNames   []string   // those that the client's interest covers no more, or not at all
-	shrunk         bool       // SotW: the set, without what is gone, and the errors of that
-	goneIDs        []cache.ID // the subscribed names that are not in it
+	removedIDs     []cache.ID // the subscribed names behind them, if any; SotW: the names with errors
+	removedMembers bool       // some of them are members that left the wildcard's set
+	removedNames   []string   // those that the client's interest does not cover
+	shrunk         bool       // SotW: the set without what is gone, and the errors of that
+	goneIDs        []cache.ID // the subscribed names that the set does not have
 
-	// unavailable: names that cannot be resolved just now, and why (ERR-7).
+	// unavailable has the names that cannot be resolved just now, and the reason (ERR-7).
 	unavailable []resourceErr
 	starving    *statuspb.Status
 
-	leftOut map[string]leftOut // by name, what is too large for the client (ERR-13)
+	leftOut map[string]leftOut // resources that are too large for the client, by name (ERR-13)
 
 	version  string
 	position cache.Seq
-	from     cache.Seq                     // how far the client had been told of the wildcard's set
-	ends     map[*cache.Resource]time.Time // of what has a TTL
+	from     cache.Seq                     // the position up to which the client had been sent the wildcard's set
+	ends     map[*cache.Resource]time.Time // when resources with a TTL expire
 }
 
 type resourceErr struct {
@@ -52,20 +52,20 @@ type resourceErr struct {
 	status *statuspb.Status
 }
 
-// early: there is something to say now.
+// early reports whether there is something to send that does not wait for other types.
 func (p *part) early() bool {
 	return p.must || len(p.resources) > 0 && !p.shrunk || len(p.beats) > 0 || len(p.gone) > 0 ||
 		len(p.errors) > 0 && !p.shrunk || len(p.leftOut) > 0
 }
 
-// late: there is something to take away.
+// late reports whether there is something to remove.
 func (p *part) late() bool { return len(p.removed) > 0 || p.shrunk }
 
-// withoutContradiction: no response names a resource twice (DOWN-DELTA-12).
+// withoutContradiction drops removals so that no response names a resource twice (DOWN-DELTA-12).
 func (p *part) withoutContradiction() {
 	listed := namesOf(p.resources, p.beats)
 	p.gone = slices.DeleteFunc(p.gone, listed.add)
-	p.removed = slices.DeleteFunc(slices.Clone(p.removed), listed.add) // it may be shared
+	p.removed = slices.DeleteFunc(slices.Clone(p.removed), listed.add) // the list may be shared
 }
 
 func (p *part) refuse(x *exchange) {
@@ -74,7 +74,7 @@ func (p *part) refuse(x *exchange) {
 	}
 }
 
-// failAgain has errors that are not sent now looked for once more.
+// failAgain keeps errors that are not sent now for the next response.
 func (x *exchange) failAgain(v fanout.View, errors []resourceErr) {
 	for _, e := range errors {
 		if id, ok := v.Lookup(e.name); ok && e.status != noLocate {
@@ -85,8 +85,8 @@ func (x *exchange) failAgain(v fanout.View, errors []resourceErr) {
 	}
 }
 
-// collectError says why a name is not there, and reports whether that is upstream's word.
-// brought: the client came with a copy of it, or may have.
+// collectError lists why a name has no resource, and reports whether the error is upstream's.
+// brought says that the client came with a copy of the resource, or may have.
 func (p *part) collectError(v fanout.View, id cache.ID, brought bool) bool {
 	a := v.Answer(id)
 	if a.Error != nil {
@@ -99,13 +99,14 @@ func (p *part) collectError(v fanout.View, id cache.ID, brought bool) bool {
 	return false
 }
 
-// waits: the client waits for what a name leads to. Nobody does for what is in doubt.
+// waits reports whether the client waits for what a name leads to. A client does not wait for
+// what is in doubt.
 func waits(v fanout.View, id cache.ID, brought bool) bool {
 	return v.Bodies().Lacks(id) && v.Verdict(id, brought) != fanout.Doubt
 }
 
-// starving is why something the client waits for cannot be had just now, or nil
-// (ERR-7). brought says of which names it came with a copy, or may have.
+// starving returns why something that the client waits for cannot be had just now, or nil
+// (ERR-7). brought reports whether the client came with a copy of a name, or may have.
 func starving(v fanout.View, brought func(name string) bool) *statuspb.Status {
 	named, wildcard := v.Unavailable()
 	if wildcard != nil && v.Set().Lacks() {
@@ -131,11 +132,10 @@ func hasAliases(resources []*cache.Resource) bool {
 	return slices.ContainsFunc(resources, func(r *cache.Resource) bool { return len(r.Aliases) > 0 })
 }
 
-// unique keeps the first of the resources that bear one name.
+// unique keeps the first resource of each name.
 func unique(resources []*cache.Resource) []*cache.Resource { return besides(nil, resources) }
 
-// besides are those of the resources that bear no name of the listed ones, each
-// name once.
+// besides returns the resources that bear no name of the listed ones, and each name once.
 func besides(listed, resources []*cache.Resource) []*cache.Resource {
 	if len(resources) == 0 {
 		return nil
@@ -147,7 +147,7 @@ func besides(listed, resources []*cache.Resource) []*cache.Resource {
 	return slices.DeleteFunc(resources, func(r *cache.Resource) bool { return seen.add(r.Name) })
 }
 
-// nameSet are the names that some resources bear.
+// nameSet is the set of the names that some resources bear.
 type nameSet map[string]struct{}
 
 func namesOf(lists ...[]*cache.Resource) nameSet {
@@ -164,7 +164,7 @@ func namesOf(lists ...[]*cache.Resource) nameSet {
 	return names
 }
 
-// add reports whether the name was there before.
+// add adds a name, and reports whether the set had it before.
 func (s nameSet) add(name string) (again bool) {
 	_, again = s[name]
 	s[name] = struct{}{}

@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// pile gathers what a client is to be told, each thing once. However often the
-// same is added while nothing can be sent, it stays about as large as what is
-// different in it (H-12).
+// pile gathers items, each once. However often the same item is added while nothing can be sent,
+// the pile stays about as large as the number of different items (H-12).
 type pile[T cmp.Ordered] struct {
 	items []T
-	limit int // the items are made distinct when there are more
+	limit int // the number of items beyond which duplicates are dropped
 }
 
 func (p *pile[T]) add(items ...T) {
@@ -21,7 +20,7 @@ func (p *pile[T]) add(items ...T) {
 	}
 }
 
-// give adds items that nobody else has a use for.
+// give adds items whose slice the caller no longer uses.
 func (p *pile[T]) give(items []T) {
 	if p.items == nil {
 		p.items, items = items, nil
@@ -29,7 +28,7 @@ func (p *pile[T]) give(items []T) {
 	p.add(items...)
 }
 
-// drop takes some out, which are given in order.
+// drop removes some items, which are given in order.
 func (p *pile[T]) drop(items []T) {
 	p.items = slices.DeleteFunc(p.items, func(item T) bool {
 		_, found := slices.BinarySearch(items, item)
@@ -37,7 +36,7 @@ func (p *pile[T]) drop(items []T) {
 	})
 }
 
-// take empties the pile: its items, each once and in order.
+// take empties the pile and returns its items, each once and in order.
 func (p *pile[T]) take() []T {
 	items := distinct(p.items)
 	p.items = nil
@@ -46,7 +45,7 @@ func (p *pile[T]) take() []T {
 
 func (p *pile[T]) len() int { return len(p.items) }
 
-// distinct sorts and drops repetitions.
+// distinct sorts items and drops duplicates.
 func distinct[T cmp.Ordered](items []T) []T {
 	slices.Sort(items)
 	return slices.Compact(items)

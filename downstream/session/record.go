@@ -21,19 +21,20 @@ type Holding struct {
 type Knowledge uint8
 
 const (
-	// Nothing: the client has no copy. It is what holds of each name that Holdings leaves out.
+	// Nothing means that the client has no copy. It applies to each name that Holdings leaves
+	// out.
 	Nothing Knowledge = iota
-	// Exactly: the client has one version.
+	// Exactly means that the client has one known version.
 	Exactly
-	// Differs: there was a change that the client has not been told of, so that it has another
-	// version than there is now, or none.
+	// Differs means that the client was not sent the last change, so that it has another version
+	// than the current one, or none.
 	Differs
-	// Unclear: the client may have any version, or none. It came with something of which the
-	// relay was not told the version, or that is not to spare it anything.
+	// Unclear means that the client may have any version, or none. It came with a version that
+	// the relay does not know, or that must not keep the resource from being sent.
 	Unclear
 )
 
-// Fits: a client that has a version, or none, is as the record says.
+// Fits reports whether a client that has a version, or none, agrees with the record.
 func (h Holding) Fits(version string, some bool) bool {
 	switch h.Known {
 	case Nothing:
@@ -58,9 +59,9 @@ func (h Holding) String() string {
 	return "some version"
 }
 
-// Holdings is the record of what the client holds of a type, by the names of resources, as it is
-// at this moment; of some names in any case. What a response says that is under way in parts
-// counts as told.
+// Holdings returns the record of what the client holds of a type, by resource name, as of now;
+// the names in of are always among the keys. A response that is being sent in parts counts as
+// sent.
 func (s *Session) Holdings(t cache.TypeURL, of ...string) map[string]Holding {
 	all := make(map[string]Holding)
 	if st := s.find(t); st != nil {
@@ -73,10 +74,10 @@ func (s *Session) Holdings(t cache.TypeURL, of ...string) map[string]Holding {
 	return all
 }
 
-// Parted: parts of a response are yet to be sent.
+// Parted reports whether parts of a response are still to be sent.
 func (s *Session) Parted() bool { return len(s.chunks) > 0 }
 
-// mentioned are all names of which the record may say something, some of them more than once.
+// mentioned returns all names of which the record may say something, some of them more than once.
 func (h *holdings) mentioned(v fanout.View) (names []string) {
 	for _, id := range v.Names() {
 		names = append(names, v.Name(id))
@@ -95,7 +96,7 @@ func (h *holdings) mentioned(v fanout.View) (names []string) {
 	return names
 }
 
-// holding is what the record says of one resource.
+// holding returns what the record says of one resource.
 func (h *holdings) holding(v fanout.View, name string) Holding {
 	version, some := h.of(v, name)
 	switch {
@@ -108,7 +109,7 @@ func (h *holdings) holding(v fanout.View, name string) Holding {
 	}
 	r := v.Resource(name)
 	if id, own := v.Lookup(name); own {
-		r, _ = v.Answer(id).Own(name) // what is lent to another of its names it may have
+		r, _ = v.Answer(id).Own(name) // the client may have what is lent to another of its names
 	}
 	if r != nil {
 		version = r.Version
@@ -116,10 +117,10 @@ func (h *holdings) holding(v fanout.View, name string) Holding {
 	return Holding{Differs, version}
 }
 
-// holding of a Delta client is what the record says. Of a type of which it is told that a name is
-// gone only if it has a copy, and has not asked since, nothing is kept of what it has and asks for
-// again (MISS-9). What it came with, or was led to, by a name that it gave up it may have dropped, or
-// have because of another name.
+// holding of a Delta client is what the record says, with exceptions. If the type is quiet,
+// nothing is kept of a copy that the client asks for again (MISS-9). A resource that it came
+// with, or that a name led it to, and whose name it gave up, it may have dropped, or may have
+// because of another name.
 func (d *deltaState) holding(v fanout.View, name string) Holding {
 	h := d.holdings.holding(v, name)
 	_, subscribed := v.Lookup(name)
@@ -131,12 +132,12 @@ func (d *deltaState) holding(v fanout.View, name string) Holding {
 	return h
 }
 
-// holding of a SotW client is what the record says, except that
-//   - of a type whose responses are not the whole, none says that something is gone, and what the
-//     client has had it may keep as long as it asks for it;
-//   - what it came with is known by no name, until its first set;
-//   - what stays in a whole set it has (ORDER-2), and what a name has led to it may have until the
-//     next one.
+// holding of a SotW client is what the record says, with exceptions:
+//   - If the type is not full-state, no response says that something is gone, and the client may
+//     keep what it has had as long as it asks for it.
+//   - Until its first set, nobody knows by name what it came with.
+//   - It has what stays in a whole set (ORDER-2), and may have what a name has led to until the
+//     next set.
 func (s *sotwState) holding(v fanout.View, name string) Holding {
 	for _, r := range s.stays {
 		if r.Name == name {
@@ -150,8 +151,8 @@ func (s *sotwState) holding(v fanout.View, name string) Holding {
 	return h
 }
 
-// changes: of what names lead to something has changed since the last set, which may have had a
-// resource that they do not lead to any more.
+// changes reports whether something that names lead to has changed since the last set. That set
+// may have had a resource to which they no longer lead.
 func (s *sotwState) changes(v fanout.View) bool {
 	return slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
 		a, told := v.Answer(id), v.Told(id)
@@ -159,7 +160,7 @@ func (s *sotwState) changes(v fanout.View) bool {
 	})
 }
 
-// unclear: that the client has some version of a resource is all that is known.
+// unclear reports whether the record knows only that the client has some version.
 func (h *holdings) unclear(v fanout.View, name string) bool {
 	if _, _, exact := h.exact.find(name).of(); exact {
 		return true

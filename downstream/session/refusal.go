@@ -10,28 +10,28 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// A type that has a group of its own for this client, and that the client may not have or for
-// which there is no room, is refused alone: its names are answered with the reason, a wildcard
-// stays without an answer, and the stream's other types go on (NODE-14). Such a type is served
-// by a Hub that belongs to the stream and has no upstream, so that its requests and
-// responses follow the rules of any other.
+// A type that has a group of its own for this client is refused alone if the client may not join
+// that group, or there is no room for it: its names are answered with the reason, a wildcard gets
+// no answer, and the stream's other types go on (NODE-14). Such a type is served by a Hub that
+// belongs to the stream and has no upstream, so that its requests and responses follow the usual
+// rules.
 
-// refusal is why a type of the stream is not served, and what becomes of that.
+// refusal is the state of a type of the stream that is refused.
 type refusal struct {
 	reason Reason
 	status *statuspb.Status
-	// next is when the client asks for its group again; zero: it need not, since the answer
+	// next is when the Session asks for the group again; zero means never, since the answer
 	// depends on the client alone.
 	next time.Time
-	mute bool // the client waits for a wildcard, and is not told
-	// What people know: that it is refused, and that it was mute once.
+	mute bool // the client waits for a wildcard, and is sent no error
+	// What was reported: that the type is refused, and that it was mute once.
 	known, knownMute bool
 }
 
-// noGroup is the name, for people, of what serves a type that is refused.
+// noGroup is the group name that logs show for a type that is refused.
 const noGroup = "none"
 
-// retryRoom is how long a client waits for room before it is looked for again.
+// retryRoom is the time between two attempts to find room.
 const retryRoom = time.Minute
 
 // refuse makes a membership that refuses a type with the reason that the group gave.
@@ -52,7 +52,7 @@ func (r *refusal) put(now time.Time) {
 	}
 }
 
-// answer has a request for a type that is refused answered.
+// answer answers a request for a type that is refused.
 func (s *Session) answer(x *exchange, now time.Time) {
 	r := x.refusal
 	if r == nil {
@@ -66,7 +66,7 @@ func (s *Session) answer(x *exchange, now time.Time) {
 	}
 }
 
-// seekRoom asks for the groups of types for which there was no room, where that is due.
+// seekRoom asks again for the groups that had no room, when that is due.
 func (s *Session) seekRoom(now time.Time) {
 	for _, st := range s.states {
 		x := st.base()
@@ -86,7 +86,7 @@ func (s *Session) seekRoom(now time.Time) {
 }
 
 // succeed takes over, from the exchange of a type that was refused, what the client may still
-// refer to. Positions are the other Hub's, and count no more.
+// refer to. Its positions are those of the other Hub, and no longer count.
 func (x *exchange) succeed(was *exchange) {
 	for _, u := range was.unacked {
 		u.seq, u.changes = 0, false
@@ -95,7 +95,7 @@ func (x *exchange) succeed(was *exchange) {
 	x.lastNonce, x.pushedAt, x.accepted, x.refused = was.lastNonce, was.pushedAt, was.accepted, was.refused
 }
 
-// move has the type served from another Hub, as if its client had just asked there for what it
+// move serves the type from another Hub, as if its client had just asked there for what it
 // subscribes to.
 func (d *deltaState) move(to exchange, now time.Time) {
 	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: d.versions()}
@@ -107,7 +107,7 @@ func (d *deltaState) move(to exchange, now time.Time) {
 	d.succeed(&was.exchange)
 }
 
-// interest is what the client subscribes to, in the words of a first request.
+// interest returns what the client subscribes to, as a first request would say it.
 func (x *exchange) interest() (subscribe, unsubscribe []string) {
 	wildcard := false
 	x.sub.Read(func(v fanout.View) {
@@ -119,7 +119,7 @@ func (x *exchange) interest() (subscribe, unsubscribe []string) {
 	if wildcard {
 		return append(subscribe, fanout.Wildcard), nil
 	}
-	return subscribe, []string{fanout.Wildcard} // which an empty list would mean for some types
+	return subscribe, []string{fanout.Wildcard} // an empty list would mean the wildcard for some types
 }
 
 func (s *sotwState) move(to exchange, now time.Time) {
@@ -132,13 +132,13 @@ func (s *sotwState) move(to exchange, now time.Time) {
 		}
 	})
 	*s = sotwState{exchange: to}
-	if len(was.names) == 0 && !wildcard { // given up, which an empty first request does not mean for some types
+	if len(was.names) == 0 && !wildcard { // all was given up, but an empty first request means the wildcard for some types
 		s.sub.Replace(fanout.Names{Some: true, Wildcard: true}, now)
 	}
 	s.request(&discovery.DiscoveryRequest{ResourceNames: was.names, VersionInfo: was.came}, s.list(was.names), was.warmedAt, now)
 	s.sub.Read(func(v fanout.View) {
 		for _, id := range v.Names() {
-			if !held[v.Name(id)] { // it was asked for later
+			if !held[v.Name(id)] { // it was asked for after the first request
 				v.Tell(id, 0)
 			}
 		}
@@ -148,8 +148,8 @@ func (s *sotwState) move(to exchange, now time.Time) {
 	s.succeed(&was.exchange)
 }
 
-// Refusal is news of a type that is refused to one client of those that have others, for
-// people.
+// Refusal is news, for logs and metrics, of a type that one client is refused, or is served after
+// all.
 type Refusal struct {
 	Type    cache.TypeURL
 	Reason  Reason
@@ -161,16 +161,15 @@ type Refusal struct {
 type Told string
 
 const (
-	// ToldErrors: each of its names gets an error.
+	// ToldErrors means that each of its names gets an error.
 	ToldErrors Told = "errors"
-	// ToldNothing: it asks for all there is, and a wildcard cannot be answered with an
-	// error.
+	// ToldNothing means that it asks for a wildcard, which no error can answer.
 	ToldNothing Told = "nothing"
-	// Served: there is room for it after all.
+	// Served means that there is room for it after all.
 	Served Told = "served"
 )
 
-// told is what the client learns of it.
+// told returns what the client learns of the refusal.
 func (r *refusal) told() Told {
 	if r.mute {
 		return ToldNothing
@@ -178,7 +177,7 @@ func (r *refusal) told() Told {
 	return ToldErrors
 }
 
-// RefusalReasons are why a type is refused while its stream goes on.
+// RefusalReasons lists why a type may be refused while its stream goes on.
 func RefusalReasons() []Reason { return []Reason{Forbidden, Overcrowded} }
 
 // RefusedType is a kind of refusal, for counting.
@@ -188,8 +187,8 @@ type RefusedType struct {
 	Told   Told
 }
 
-// Refusals hands over what is new of types that are refused. It is to be called after each
-// request and after Next.
+// Refusals returns the news of types that are refused. It must be called after each request and
+// after Next.
 func (s *Session) Refusals() (news []Refusal) {
 	news, s.refusals = s.refusals, nil
 	return news

@@ -8,13 +8,13 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// What a client has because of a name goes when that name is given up or leads elsewhere, unless
-// its interest covers it otherwise (NAME-5, WILD-8, WILD-16).
+// A resource that a client has because of a name is removed when the name is given up or leads
+// elsewhere, unless another name or the wildcard covers it (NAME-5, WILD-8, WILD-16).
 
-// givesUp takes in that names are about to be given up, and returns the resources that the
-// client has because of them, and may have because of others. Under the wildcard, whose positions
-// have passed them untold, it is written down what the client has of them. asks: the wildcard is
-// asked for with the same request.
+// givesUp takes in that names are about to be given up, and returns the resources that the client
+// has because of them, and may have because of others, too. The wildcard's positions have passed
+// such members without sending them, so under the wildcard what the client has of them is
+// recorded. asks says that the same request asks for the wildcard.
 func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 	if len(names) == 0 {
 		return nil
@@ -40,16 +40,17 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 	return ledTo
 }
 
-// givesUpBrought takes in that the client gives up what it came with and does not ask for: if it was about to
-// be told that this has gone, it need not be told any more (DOWN-DELTA-16). What it was sent for an
-// alias it has still, since it never asked for that by this name (NAME-5).
+// givesUpBrought takes in that the client gives up a name that it does not ask for and whose
+// resource it came with. If its removal was due, it is no longer sent (DOWN-DELTA-16). The client
+// still has what it was sent because of an alias, since it never asked for that by this name
+// (NAME-5).
 func (d *deltaState) givesUpBrought(v fanout.View, name string) {
 	if as, is := d.released[name]; is && (as.brought || d.brings(name)) && !v.Leads(name) {
 		d.paidReleased(name)
 	}
 }
 
-// writesDown writes down what the client has of a resource whose name it gives up under the wildcard.
+// writesDown records what the client has of a resource whose name it gives up under the wildcard.
 func (d *deltaState) writesDown(v fanout.View, name string, under bool) {
 	if under && !d.brings(name) {
 		version, some := d.of(v, name)
@@ -57,8 +58,9 @@ func (d *deltaState) writesDown(v fanout.View, name string, under bool) {
 	}
 }
 
-// erase forgets what names have led to that were given up, unless other names lead there, too.
-// What the wildcard may cover is told as what it is to the wildcard (WILD-8).
+// erase forgets the resources that names led to which were given up, unless other names lead
+// there, too. For what the wildcard may cover, the client is sent the wildcard's state of it
+// (WILD-8).
 func (d *deltaState) erase(ledTo []string) {
 	if len(ledTo) == 0 {
 		return
@@ -70,7 +72,7 @@ func (d *deltaState) erase(ledTo []string) {
 			_, some := d.of(v, name)
 			switch {
 			case own, v.Leads(name):
-				d.release(name) // what leads there may not have been looked at when it leads elsewhere
+				d.release(name) // the name that leads there may not be looked at before it leads elsewhere
 			case some && subscribed:
 				d.left.add(name)
 			case subscribed:
@@ -84,13 +86,15 @@ func (d *deltaState) erase(ledTo []string) {
 	})
 }
 
-// lists is what the client holds of a resource, or nil if nobody knows which names that lists.
+// lists returns the resource in the version that the client holds, or nil if nobody knows which
+// aliases that version lists.
 func (d *deltaState) lists(v fanout.View, name string) *cache.Resource {
 	version, _ := d.of(v, name)
 	return v.Here(name, version)
 }
 
-// mayLead: what the client holds of a resource lists a name that it asks for, or nobody knows.
+// mayLead reports whether the client's version of a resource lists a name that the client asks
+// for, or nobody knows what it lists.
 func (d *deltaState) mayLead(v fanout.View, name string) bool {
 	r := d.lists(v, name)
 	return r == nil || slices.ContainsFunc(r.Aliases, func(alias string) bool {
@@ -99,30 +103,31 @@ func (d *deltaState) mayLead(v fanout.View, name string) bool {
 	})
 }
 
-// collectReleased judges what the client's interest may not cover any more. Unless it does so
-// otherwise it is gone; if the wildcard does, it is told as a member. What cannot be judged
-// yet stays.
+// collectReleased judges the resources that the client's interest may no longer cover. It lists
+// the member if the wildcard covers the resource, and the removal if nothing does. What cannot be
+// judged yet stays.
 func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	d.withholds.released = d.withholds.released && len(d.released) > 0
-	if len(d.released) == 0 || !push || d.postponed { // what waits may lead to it
+	if len(d.released) == 0 || !push || d.postponed { // what waits may lead to a released resource
 		return
 	}
 	d.withholds.released = false
-	// A client that has just come back may not have asked yet for what refers to Clusters: those go
-	// after what comes now, which may be what that refers to (ORDER-2).
+	// A client that has just come back may not have asked yet for the types that refer to its
+	// Clusters. The removal of these Clusters goes after the ones that are sent now, since what
+	// refers to the old ones may soon refer to the new ones (ORDER-2).
 	waits := d.url == cache.Cluster && len(p.resources) > 0 || !d.resolved(v)
 	var judged []string
 	for name, as := range d.released {
 		member, certain := d.falls(v, name)
 		version, some := d.of(v, name)
 		switch {
-		case member == nil && v.Doubted(name): // that it is a member instead is no removal
+		case member == nil && v.Doubted(name): // becoming a member instead is no removal
 			d.withholds.released = true
 		case certain && !(as.unknown && waits):
 			judged = append(judged, name)
 		case some && d.mayEnd(v, name) && v.Here(name, version) == nil:
 			d.exact.void(name)
-			d.exact.note(name, "", true) // its TTL may have run out, and the client has dropped it
+			d.exact.note(name, "", true) // the TTL may have run out, and the client may have dropped the resource
 		}
 	}
 	for _, name := range distinct(judged) {
@@ -131,22 +136,22 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	}
 }
 
-// fallsTo tells the client what a resource is to it that no name leads to any more: a member
-// of the wildcard's set, or gone.
+// fallsTo lists what is sent for a resource that no name leads to any more: the member of the
+// wildcard's set, or the removal.
 func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource, p *part) {
 	version, some := d.of(v, name)
 	differs := member != nil && (version != member.Version || !d.released[name].brought && d.mayEnd(v, name))
 	switch {
 	case member == nil && d.answersTo(v, name):
 		delete(d.released, name)
-		return // it is answered by that name
+		return // that name's answer says the rest
 	case member == nil && some:
 		if d.brings(name) {
-			d.exact.note(name, "", true) // until that is told
+			d.exact.note(name, "", true) // until the removal is sent
 		}
 		p.removed = append(p.removed, name)
 		p.removedNames = append(p.removedNames, name)
-		return // it is released until that is told
+		return // the debt is paid when the removal is sent
 	case differs && d.leavesOut(v, member, p):
 		delete(d.released, name)
 		return
@@ -157,26 +162,28 @@ func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource,
 	d.paidReleased(name)
 }
 
-// paidReleased notes that the client knows what a resource is to it that no name leads to any more.
+// paidReleased notes that the client has been sent the state of a released resource.
 func (d *deltaState) paidReleased(name string) {
 	delete(d.released, name)
 	d.exact.forget(name)
 }
 
-// toldAsMember: a resource that is sent is what it falls back to.
+// toldAsMember reports whether a resource that is sent is the member that it falls back to.
 func (x *exchange) toldAsMember(v fanout.View, r *cache.Resource) bool {
 	member, certain := x.falls(v, r.Name)
 	return certain && member == r
 }
 
-// mayEnd: what the client has of a resource because of a name may have a TTL, which may have run out,
-// and is not that of another copy of the same version. What it has rejected is not sent again (NACK-4).
+// mayEnd reports whether the client's copy of a resource, which it has because of a name, may
+// have a TTL of its own that has run out. A copy that the client has rejected is not sent again
+// (NACK-4).
 func (x *exchange) mayEnd(v fanout.View, name string) bool {
 	noted := x.exact.find(name)
 	return x.ttl && v.TTLs().Any() && (noted == nil || !x.hasRejected(noted.at))
 }
 
-// answersTo: some name of the client's leads to a resource, or may: its own has no answer.
+// answersTo reports whether some name of the client's leads to a resource, or may: its own name
+// may have no answer.
 func (x *exchange) answersTo(v fanout.View, name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		a := v.Answer(id)
@@ -187,8 +194,8 @@ func (x *exchange) answersTo(v fanout.View, name string) bool {
 	return v.Leads(name)
 }
 
-// falls is the member of the wildcard's set, or nil, that a resource falls back to which the
-// client has because of a name; certain is false while that cannot be said.
+// falls returns the member of the wildcard's set, or nil, that remains for the client of a
+// resource that it has because of a name. certain is false while this is unknown.
 func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, certain bool) {
 	subscribed, synced := v.Wildcard()
 	if _, own := v.Lookup(name); own || v.Leads(name) || !subscribed {
@@ -198,8 +205,8 @@ func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, ce
 	return member, synced && (member != nil || !v.Set().Restored())
 }
 
-// collectReleased has what no name leads to any more sent as a member of the wildcard's set.
-// The rest goes silently (DOWN-SOTW-10).
+// collectReleased lists the released resources that are members of the wildcard's set. The others
+// are removed without a message (DOWN-SOTW-10).
 func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 	if len(s.released) == 0 || !push || s.postponed {
 		return
@@ -224,8 +231,9 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 	}
 }
 
-// drops erases what the client drops: it keeps members of the wildcard's set if it asks for that,
-// what bears one of its names, and what one leads to that it has asked for before.
+// drops forgets what the client drops. The client keeps the members of the wildcard's set if it
+// asks for that, resources that bear one of its names, and resources that one of its earlier
+// names leads to.
 func (s *sotwState) drops(v fanout.View, added []string) {
 	led := make(map[string]string)
 	if s.aliased {
@@ -247,7 +255,7 @@ func (s *sotwState) drops(v fanout.View, added []string) {
 		case !leads:
 			s.exact.forget(noted.name)
 		case version != noted.version:
-			s.exact.noteAt(noted, "", noted.some) // it may not have listed the name
+			s.exact.noteAt(noted, "", noted.some) // that version may not have listed the name
 		}
 	}
 }

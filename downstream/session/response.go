@@ -11,35 +11,36 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// Response is what a Session wants sent: a DeltaDiscoveryResponse or a
-// DiscoveryResponse whose resources are shared with all other clients.
+// Response is a DeltaDiscoveryResponse or a DiscoveryResponse to send. Its resources are shared
+// with all other clients.
 type Response struct {
 	Delta      bool
-	Partial    bool // more of the same follows
+	Partial    bool // more parts of the same response follow
 	Type       cache.TypeURL
 	Nonce      string
 	Version    string // SotW version_info, Delta system_version_info
 	Identifier string // control_plane.identifier
 	Resources  []*cache.Resource
-	News       *fanout.News      // that they may be; see fanout.News
-	Block      int               // of the News, what is copied into one piece (Bounds.Block)
+	News       *fanout.News      // the News that they are, if they are shared; see fanout.News
+	Block      int               // how much of the News is copied into one piece (Bounds.Block)
 	Heartbeats []*cache.Resource // sent without their bodies
 	Removed    []string          // Delta only
 	Errors     []*discovery.ResourceError
-	// Oversized are resources that are left out: they stand in Errors, too.
+	// Oversized lists the resources that are left out; Errors has them, too.
 	Oversized []Oversized
 
-	// Source is where the changes in it come from; nil: it answers the client alone.
+	// Source is the update that brought the changes; nil if the response answers the client
+	// alone.
 	Source *cache.Source
 
-	// Ends is when resources expire that have a TTL; what is left of it At the time
-	// of sending is what the client is told (TTL-5).
+	// Ends says when resources with a TTL expire. The client is sent what is left of the TTL At
+	// the time of sending (TTL-5).
 	Ends map[*cache.Resource]time.Time
 	At   time.Time
 }
 
-// TTL is what is left of a resource's TTL. It is never nothing: what has expired is
-// about to be removed.
+// TTL returns what is left of a resource's TTL. It is never zero: an expired resource is about to
+// be removed.
 func (r *Response) TTL(res *cache.Resource) (left time.Duration, ok bool) {
 	ends, ok := r.Ends[res]
 	return max(ends.Sub(r.At), time.Millisecond), ok
@@ -61,7 +62,7 @@ func resourceError(name string, status *statuspb.Status) *discovery.ResourceErro
 // End is why a Session ends its stream.
 type End struct {
 	Reason  Reason
-	Message string // says what to do
+	Message string // it says what to do
 }
 
 // Reason is a closed set, fit for a metric label; Code maps it to a gRPC
@@ -77,9 +78,8 @@ const (
 	Overcrowded  Reason = "too_many"      // RESOURCE_EXHAUSTED: groups.max
 	Looped       Reason = "loop"          // FAILED_PRECONDITION
 	ShuttingDown Reason = "shutting_down" // UNAVAILABLE
-	// A client that stalls, or a connection that is old, has asked for nothing
-	// wrong, and is to come back: UNAVAILABLE says so, RESOURCE_EXHAUSTED would
-	// tell it to ask for less.
+	// A client that stalls, or whose connection is old, has asked for nothing wrong and should
+	// come back. UNAVAILABLE says so; RESOURCE_EXHAUSTED would tell it to ask for less.
 	Stalled Reason = "stalled"
 	Aged    Reason = "connection_age"
 )

@@ -17,96 +17,92 @@ import (
 	"github.com/xds-relay/xds-relay/internal/header"
 )
 
-// Config is what the server side needs to know of the configuration.
+// Config is the part of the configuration that the server side needs.
 type Config struct {
-	// Instance is the relay's name of itself in control_plane.identifier
-	// (DOWN-DELTA-19).
+	// Instance is the relay's name in control_plane.identifier (DOWN-DELTA-19).
 	Instance string
-	// Hop is the relay's id among the relays that a stream has come through, which no other
-	// process has (NODE-11).
+	// Hop is the relay's id among the relays that a stream has come through. No other process has
+	// the same (NODE-11).
 	Hop string
-	// AckTimeout is how long pushes wait for an ACK, and removals for other
-	// types (DOWN-DELTA-15, ORDER-2).
+	// AckTimeout is how long pushes wait for an ACK, and removals for other types (DOWN-DELTA-15,
+	// ORDER-2).
 	AckTimeout time.Duration
-	// ResendOnReconnect are types for which a client's versions spare it nothing
-	// (DOWN-DELTA-8).
+	// ResendOnReconnect lists the types whose resources are resent to a returning client whatever
+	// versions it brings (DOWN-DELTA-8).
 	ResendOnReconnect []cache.TypeURL
-	// NeverSynthesize are types of which a Delta client is told that a name is gone
-	// only if it has a copy (MISS-9).
+	// NeverSynthesize lists the types for which a Delta client is sent the removal of a name only
+	// if it has a copy (MISS-9).
 	NeverSynthesize []cache.TypeURL
-	// WarmingHold is how long changes of what refers to Clusters wait at most until the
-	// client has acknowledged those; 0: they do not wait (ORDER-3).
+	// WarmingHold is how long changes of types that refer to Clusters wait at most for the
+	// client's ACK of the Clusters; 0 means that they do not wait (ORDER-3).
 	WarmingHold time.Duration
-	// UnavailableAfter is how long a stream stays open before it is ended because
-	// upstream does not answer (ERR-7). Random yields numbers in [0, 1), so that not all
-	// end at once; nil: they do.
+	// UnavailableAfter is how long a stream stays open while upstream does not answer (ERR-7).
+	// Random yields numbers in [0, 1) that spread the ends of many streams; without it they end
+	// at once.
 	UnavailableAfter time.Duration
 	Random           func() float64
-	// ForwardHeaders are the headers of a stream that go up with its group (NODE-13).
+	// ForwardHeaders are the headers of a client's stream that the upstream streams of its group
+	// carry (NODE-13).
 	ForwardHeaders []string
-	// Types says what an empty first request means where no group does (NODE-14).
+	// Types says what an empty first request means for a type that has no group (NODE-14).
 	Types cache.Types
-	// MaxName and MaxNames bound one name, in bytes, and a stream's names
+	// MaxName bounds the length of a name in bytes, and MaxNames the number of a stream's names
 	// (VALID-8).
 	MaxName, MaxNames int
-	// MaxResponse bounds a response, in bytes; 0: nothing does (DOWN-DELTA-18,
-	// ERR-13).
+	// MaxResponse bounds a response in bytes; 0 means no bound (DOWN-DELTA-18, ERR-13).
 	MaxResponse int
-	// Bounds are for tests; nil: DefaultBounds.
+	// Bounds are for tests; nil means DefaultBounds.
 	Bounds *Bounds
 }
 
 // Stream says what kind of stream a Session serves.
 type Stream struct {
 	Delta bool
-	// Type is the one type of a per-type method; empty: ADS.
+	// Type is the one type of a per-type method; it is empty for ADS.
 	Type cache.TypeURL
 }
 
-// Groups decides which group a stream's types belong to. It is asked once for
-// each type of a stream.
+// Groups decides which group a stream's types belong to. It is asked once for each type of a
+// stream.
 type Groups interface {
-	// Key is all that a stream's groups depend on in a node, or why there is none
-	// (NODE-3). nil stands for a first message without a node.
+	// Key returns everything in a node that the stream's groups depend on, or why the stream has
+	// no group (NODE-3). A nil node stands for a first message without one.
 	Key(node *core.Node) (string, *End)
-	// Join enters the group from which a type is served to the client (NODE-6). If it may
-	// not, of the Membership only Own is set.
+	// Join enters the group from which a type is served to the client (NODE-6). If the client may
+	// not join, only Own is set in the Membership.
 	Join(client Peer, node *core.Node, t cache.TypeURL) (Membership, *End)
 }
 
 // Membership is a stream's place in a group.
 type Membership struct {
 	Hub *fanout.Hub
-	// Own: the group is not that of the stream's types that have none of their own
-	// (NODE-6).
+	// Own says that the type has a group apart from that of the stream's other types (NODE-6).
 	Own bool
-	// Leave is called when the stream is done with it.
+	// Leave is called when the stream no longer needs the group.
 	Leave func()
-	// Renew is called with a node whose dynamic parameters have changed; nil: nobody
-	// wants to know (NODE-2).
+	// Renew is called with a node whose dynamic parameters have changed; it may be nil (NODE-2).
 	Renew func(*core.Node)
 }
 
-// Peer is who is at the other end of a stream, as far as the connection tells.
+// Peer describes the client of a stream, as far as its connection identifies it.
 type Peer struct {
-	// Address is for people.
+	// Address is for logs and for people.
 	Address string
-	// Identity is what its TLS certificate proves, or "".
+	// Identity is what the client's TLS certificate proves, or "".
 	Identity string
-	// Local: it came over loopback or a Unix socket.
+	// Local says that the connection came over loopback or a Unix socket.
 	Local bool
-	// Via are the relays that the stream has come through, the nearest last
-	// (NODE-11).
+	// Via lists the relays that the stream has come through, the nearest last (NODE-11).
 	Via []string
-	// Headers are those of its stream that go up with its group, and Withheld is the
-	// name of one that it sent to prove itself with, and that does not; "": none
+	// Headers are the stream's headers that are forwarded upstream with its group. Withheld is
+	// the name of a credential header that the client sent and that is not forwarded, or ""
 	// (NODE-13).
 	Headers  []header.Header
 	Withheld string
 }
 
-// Session is the protocol of one downstream stream. It is pure, and not safe for
-// concurrent use: its owner locks (the session comes first in the lock law).
+// Session is the protocol of one downstream stream. It is pure, and not safe for concurrent use:
+// its owner locks (the session comes first in the lock law).
 type Session struct {
 	config     *Config
 	kind       Stream
@@ -115,8 +111,8 @@ type Session struct {
 	subscriber *fanout.Subscriber
 	warmth     *Warmth
 
-	// All of this dies with the stream.
-	greeted bool // the first message is in
+	// The state below ends with the stream.
+	greeted bool // the first message has arrived
 	node    *core.Node
 	key     string
 	ttl     bool    // the client knows TTLs (TTL-6)
@@ -125,9 +121,9 @@ type Session struct {
 	outage  outage
 	clustersFirst
 	counter  uint64
-	verdicts uint64   // that the client may give on what was sent
-	chunks   []chunk  // what is left of a response that was split
-	untold   []Untold // what nobody will be told
+	verdicts uint64   // responses whose ACK or NACK has not been counted yet
+	chunks   []chunk  // the rest of a response that was split
+	untold   []Untold // traced sources that no response will carry
 	refusals []Refusal
 }
 
@@ -147,8 +143,8 @@ type state interface {
 
 func (x *exchange) base() *exchange { return x }
 
-// New returns the protocol of a stream. wake is called when there is
-// something to send; it must not block.
+// New returns the protocol of a stream. wake is called when there may be something to send; it
+// must not block.
 func New(c *Config, kind Stream, peer Peer, groups Groups, warmth *Warmth, wake func()) *Session {
 	s := &Session{
 		config: c, kind: kind, peer: peer, groups: groups, warmth: warmth,
@@ -158,22 +154,21 @@ func New(c *Config, kind Stream, peer Peer, groups Groups, warmth *Warmth, wake 
 	return s
 }
 
-// Reconfigure has the Session go on with another configuration. What a type was asked for
-// with stays as it was: ResendOnReconnect and NeverSynthesize count for types that the
-// client asks for from now on, and Instance, Hop and ForwardHeaders for other streams.
+// Reconfigure replaces the configuration. ResendOnReconnect and NeverSynthesize apply to types
+// that the client asks for from now on, and Instance, Hop and ForwardHeaders to new streams only.
 func (s *Session) Reconfigure(c *Config) { s.config = c }
 
-// Note is what a request told that is worth a log line or a counter.
+// Note is what a log line or a counter needs to know of a request.
 type Note struct {
 	Type cache.TypeURL
 	Kind RequestKind
-	// Nonce is of the response that was accepted or rejected, and Rejected what is known of
-	// one that was rejected; nil: none was.
+	// Nonce is that of the response that was accepted or rejected. Rejected describes the
+	// rejection; nil means that there was none.
 	Nonce    string
 	Rejected *Rejection
-	// After is the time from a response to its ACK, if this is one.
+	// After is the time from a response to its ACK, if the request is one.
 	After time.Duration
-	// Charged: the request counts against the stream's rate.
+	// Charged says that the request counts against the stream's rate.
 	Charged bool
 }
 
@@ -188,7 +183,7 @@ const (
 	FetchRequest     RequestKind = "fetch" // a unary call
 )
 
-// RequestKinds are all there are.
+// RequestKinds lists all kinds.
 var RequestKinds = []RequestKind{InitialRequest, SubscribeRequest, AckRequest, NackRequest, FetchRequest}
 
 // DeltaRequest takes in a request of a Delta stream.
@@ -253,7 +248,8 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	return note, nil
 }
 
-// located are the names of resources that are asked for in a way that is not served (NAME-18).
+// located returns the names of resources that are asked for by locator, which is not served
+// (NAME-18).
 func located(locators []*discovery.ResourceLocator) (names []string) {
 	for _, l := range locators {
 		names = append(names, l.GetName())
@@ -261,10 +257,9 @@ func located(locators []*discovery.ResourceLocator) (names []string) {
 	return names
 }
 
-// charge decides whether a request counts against the stream's rate. The verdict on
-// a response does not, if it asks for nothing: we caused it, and a client that keeps
-// up with fast changes does nothing wrong. There is one for each response, whatever
-// its nonce is worth by now.
+// charge decides whether a request counts against the stream's rate. An ACK or NACK that asks for
+// nothing does not: the relay caused it, and a client that keeps up with fast changes does
+// nothing wrong. Each response pays for one such request, even if its nonce is stale by then.
 func (s *Session) charge(nonce string, asks bool) bool {
 	if asks || nonce == "" || s.verdicts == 0 {
 		return true
@@ -273,10 +268,10 @@ func (s *Session) charge(nonce string, asks bool) bool {
 	return false
 }
 
-// maxNack bounds what is kept and logged of a client's message, in bytes.
+// maxNack bounds how much of a client's error message is kept and logged, in bytes.
 const maxNack = 4 << 10
 
-// NackMessage is what a client says of a response that it rejects.
+// NackMessage is the client's reason for rejecting a response.
 func NackMessage(e *statuspb.Status) string {
 	m := e.GetMessage()
 	if len(m) > maxNack {
@@ -307,7 +302,7 @@ func (s *Session) delta(t cache.TypeURL, now time.Time) (*deltaState, *End) {
 	}
 	d := &deltaState{
 		exchange: x, resend: slices.Contains(s.config.ResendOnReconnect, t),
-		quiet: len(s.peer.Via) == 0 && slices.Contains(s.config.NeverSynthesize, t), // a relay is always told
+		quiet: len(s.peer.Via) == 0 && slices.Contains(s.config.NeverSynthesize, t), // a relay is sent every removal
 	}
 	if clusters, ok := s.find(cache.Cluster).(*deltaState); ok && t == cache.Endpoint {
 		d.needed, clusters.needed = clusters.needed, nil
@@ -346,7 +341,7 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 	return x, nil
 }
 
-// exchangeOf begins a type that is served from a group.
+// exchangeOf returns the state of a type that is served from a group.
 func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 	x := exchange{
 		url: t, short: shortName(t), hub: m.Hub, leave: m.Leave, renew: m.Renew,
@@ -358,11 +353,11 @@ func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 		refers: s.kind.Type == "" && refersToClusters(t),
 		most:   s.config.bounds().Unacked,
 	}
-	x.untold, x.sets = unseen, m.Hub.Properties(t).FullState && !s.kind.Delta
+	x.removedTo, x.sets = unseen, m.Hub.Properties(t).FullState && !s.kind.Delta
 	return x
 }
 
-// inOrder compares types as ORDER-2 has them.
+// inOrder compares types by the order of ORDER-2.
 func inOrder(a, b state) int {
 	x, y := a.base().url, b.base().url
 	return cmp.Or(cmp.Compare(x.Rank(), y.Rank()), strings.Compare(string(x), string(y)))
@@ -376,7 +371,7 @@ func (s *Session) add(st state) {
 	}
 }
 
-// Close gives up all interest. The Session is not to be used after it.
+// Close gives up all subscriptions. The Session must not be used after it.
 func (s *Session) Close(now time.Time) {
 	for _, st := range s.states {
 		x := st.base()

@@ -10,43 +10,43 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// sotwState is the state-of-the-world variant for one type on one stream. For a
-// full-state type every response is the whole view, since clients delete what is
-// missing from it (DOWN-SOTW-6); for the others it is what is new.
+// sotwState is the state of one type on a SotW stream. For a full-state type every response is
+// the whole view, since clients delete what it lacks (DOWN-SOTW-6); for other types it is what is
+// new.
 type sotwState struct {
 	exchange
 	requested bool
-	names     []string // of the newest request, each once, as they came
+	names     []string // of the newest request, each once, in its order
 
-	// came is the version of the first request: what the client held then, all of its names in
-	// it, and the wildcard's set if it asked for that.
+	// came is the version_info of the first request. The client then held something for each of
+	// its names, and the wildcard's set if it asked for that (cameWildcard).
 	came         string
 	cameWildcard bool
-	// moved: the names have been others since.
+	// moved says that the client has asked for other names since.
 	moved bool
-	// behind: when the version of what the client was told was last looked up, that was not all
-	// there is, or may not have been. Types that are not full-state only.
+	// behind says that the client held less than the whole view, or may have, when the version of
+	// what it was sent was last computed. Types that are not full-state only.
 	behind bool
 
 	// Full-state types only.
-	version string // of the last set, while nothing is to be told that is no difference from it
-	again   bool   // the view is owed, once it is certain
+	version string // of the last set; "" if the next one is sent even if its version is the same
+	again   bool   // the set must be sent, once it is certain
 	shrink  bool   // removals wait for other types (ORDER-2)
 	turn    turn
-	stays   []fanout.Leaving // what the last set listed that had left (ORDER-2)
+	stays   []fanout.Leaving // Clusters that the last set listed although they had left (ORDER-2)
 
-	// warmedAt counts the cluster deliveries to this node when endpoints were
-	// last answered (ORDER-5).
+	// warmedAt counts the deliveries of Clusters to this node when endpoints were last answered
+	// (ORDER-5).
 	warmedAt uint64
 }
 
-// request takes in one request of the type, for these names. warmed
-// counts the deliveries of clusters to this node on streams other than this one (ORDER-5).
+// request takes in one request of the type, for these names. warmed counts the deliveries of
+// Clusters to this node on streams other than this one (ORDER-5).
 func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed uint64, now time.Time) Note {
 	first, note := !s.requested, Note{Type: s.url, Kind: SubscribeRequest}
 	s.requested = true
-	// A stale nonce says nothing, and a first request's belongs to another stream
-	// (DOWN-SOTW-3, DOWN-SOTW-4); names count in any case (DOWN-SOTW-2).
+	// A stale nonce says nothing, and that of a first request belongs to another stream
+	// (DOWN-SOTW-3, DOWN-SOTW-4); names take effect in any case (DOWN-SOTW-2).
 	nonce := req.GetResponseNonce()
 	acked := nonce != "" && nonce == s.lastNonce && !first
 	repeated := acked && len(s.unacked) == 0 && req.GetErrorDetail() == nil
@@ -77,7 +77,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed
 	return note
 }
 
-// comesBack notes that the client holds what it asks for first, nobody knows in which version.
+// comesBack notes that the client holds everything that it asks for first, in unknown versions.
 func (s *sotwState) comesBack(wildcard bool) {
 	s.returning, s.cameWildcard, s.behind = s.url == cache.Cluster, wildcard, true
 	s.sub.Read(func(v fanout.View) {
@@ -87,7 +87,7 @@ func (s *sotwState) comesBack(wildcard bool) {
 	})
 }
 
-// replace puts other names in the place of those asked for. came: the client came with something.
+// replace replaces the names that are asked for. came says that the client came with something.
 func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked {
 	var held map[string]changing
 	if names.changed {
@@ -111,7 +111,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	return asked
 }
 
-// handOver writes down what changes hands where it belongs now.
+// handOver records what changesHands returned, where it belongs after the request.
 func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	subscribed, _ := v.Wildcard()
 	for name, h := range held {
@@ -123,14 +123,14 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 		} else if !v.Told(id).Copy() {
 			v.Tell(id, h.told)
 			if version, _ := s.named(v, id); version != "" && version != h.version {
-				v.Tell(id, fanout.Brought) // that was told by name to others, not to this client
+				v.Tell(id, fanout.Brought) // others were sent that by name, and this client was not
 			}
 		}
 	}
 }
 
-// gaveUp notes names that were given up under the wildcard: each is what it is to that now, and a
-// set says so by itself.
+// gaveUp notes names that were given up under the wildcard. The client is sent the wildcard's
+// state of each; a full-state set says it by itself.
 func (s *sotwState) gaveUp(names []string, held map[string]changing) {
 	for _, name := range names {
 		if _, some := held[name]; !some {
@@ -142,15 +142,15 @@ func (s *sotwState) gaveUp(names []string, held map[string]changing) {
 	}
 }
 
-// changing is what a client holds of a resource, as it is written down for a name, and by version if
-// that is known.
+// changing is what a client holds of a resource: fanout.Told as it is kept for a name, and the
+// version if it is known.
 type changing struct {
 	told    fanout.Told
 	version string
 }
 
-// changesHands is what the client holds because of the wildcard and asks for by name now, or
-// because of a name that it does not ask for any more.
+// changesHands returns what the client holds because of the wildcard and asks for by name now, or
+// because of a name that it no longer asks for.
 func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing {
 	held := make(map[string]changing)
 	for _, name := range names.Gone {
@@ -166,17 +166,17 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing
 		}
 	}
 	for _, name := range names.Added {
-		if s.cameWildcard && s.told == 0 {
+		if s.cameWildcard && s.sentTo == 0 {
 			held[name] = changing{told: fanout.Brought}
 		} else if version, some := s.member(v, name); some {
-			held[name] = changing{fanout.ToldCopy(s.told), version}
+			held[name] = changing{fanout.ToldCopy(s.sentTo), version}
 		}
 	}
 	return held
 }
 
-// awaitNew notes what a request asks for that those before it did not, unless the client
-// came with it.
+// awaitNew notes what a request asks for that earlier requests did not, unless the client came
+// with it.
 func (s *sotwState) awaitNew(names named, wildcard, came bool) {
 	if !s.refers {
 		return
@@ -197,15 +197,16 @@ func (s *sotwState) awaitNew(names named, wildcard, came bool) {
 	}
 }
 
-// brings: the client came with something, of which it is not known what.
+// brings reports whether the client came with something; nobody knows with what.
 func (s *sotwState) brings(string) bool { return s.came != "" }
 
 func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink }
 
-// collect is what there is to tell. push: changes too, not only answers.
+// collect returns what is to be sent. push says that changes may be sent, too, and not only
+// answers.
 func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	p.position, p.pushed = v.Position(), push && !s.postpones
-	p.from = s.told
+	p.from = s.sentTo
 	s.returns(v, func(name string) bool {
 		id, ok := v.Lookup(name)
 		return ok && v.Told(id) == fanout.Brought
@@ -217,13 +218,13 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	}
 	if !s.sets || !v.Bodies().Husks() {
 		s.expiring(v, &p)
-	} // else nobody could renew the set without asking upstream for bodies each time
+	} // with husks, renewing the set would mean to ask upstream for the bodies each time.
 	p.starving = starving(v, s.brings)
 	return p
 }
 
-// collectNew lists what is new or newly named. A removal is not told, save as an
-// error (DOWN-SOTW-10, MISS-6).
+// collectNew lists what is new or newly named. A removal is not sent, except as an error
+// (DOWN-SOTW-10, MISS-6).
 func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	if s.ends && s.spared(v, versionOf) {
 		return
@@ -243,7 +244,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 			changed = postpone(s, v, changed)
 		}
 		s.collectNames(v, changed, false, p)
-		s.asked.drop(changed) // upstream has spoken of what was put off
+		s.asked.drop(changed) // upstream has answered what was put off
 	}
 	s.collectReleased(v, push, p)
 	whole, complete := bodies(v, p.resources)
@@ -269,7 +270,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	p.version = s.toldVersion(v)
 }
 
-// collectMembers lists what is new in the wildcard's set, or all of it if that was asked for.
+// collectMembers lists what is new in the wildcard's set, or the whole set if it was asked for.
 func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 	subscribed, synced := v.Wildcard()
 	switch {
@@ -283,18 +284,18 @@ func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 	case s.postpones && !s.wildcardAsked && push && s.members && gainsMembers(s, v):
 		s.postponed = true
 	case s.wildcardAsked || push && s.members:
-		after := s.told
+		after := s.sentTo
 		if s.wildcardAsked {
 			after, p.must, p.answer = 0, true, true
 		}
 		s.listMembers(v, after, p)
-		s.wildcardAsked, s.members, s.told, s.untold = false, false, p.position, p.position
+		s.wildcardAsked, s.members, s.sentTo, s.removedTo = false, false, p.position, p.position
 		s.answered(fanout.Wildcard)
 	}
 }
 
-// listMembers lists the wildcard's changes after a position. What was noted of members that have gone
-// is forgotten: no response says that they have (DOWN-SOTW-10).
+// listMembers lists the changes of the wildcard's set after a position. It forgets the notes of
+// members that have gone, since no response says so (DOWN-SOTW-10).
 func (s *sotwState) listMembers(v fanout.View, after cache.Seq, p *part) {
 	lost := after < v.Set().Forgotten()
 	for c := range v.Set().Since(after) {
@@ -309,8 +310,8 @@ func (s *sotwState) listMembers(v fanout.View, after cache.Seq, p *part) {
 	}
 }
 
-// keep puts names off of which the client came with a version of its own, and upstream
-// has not confirmed another one (RECON-19), unless it is given that for another name.
+// keep puts off the names of which the client came with a version and upstream has not confirmed
+// another (RECON-19), unless another name brings the client the same resource.
 func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 	if s.came == "" || len(asked) == 0 && !s.handed || s.replaces(v, versionOf) {
 		return asked
@@ -331,12 +332,13 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 	})
 }
 
-// keepsName: the client came with a version of a name, and what is here of it is from disk.
+// keepsName reports whether the client came with a version of a name whose copy here is from
+// disk.
 func (s *sotwState) keepsName(v fanout.View, id cache.ID) bool {
 	return v.Told(id) == fanout.Brought && v.Restored(id)
 }
 
-// keepsSet puts the wildcard's set off in the same way.
+// keepsSet reports whether the wildcard's set is put off for the same reason.
 func (s *sotwState) keepsSet(v fanout.View) bool {
 	return s.cameWildcard && v.Set().Restored() && !s.replaces(v, versionOf)
 }
@@ -366,7 +368,8 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 	}
 }
 
-// collectCopies lists all that answers to a name and that the client does not hold, or all.
+// collectCopies lists the resources that a name leads to and that the client does not hold, or
+// all of them.
 func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, p *part) {
 	led, tooLarge := v.LedTo(id) != nil, 0
 	for _, r := range a.Resources() {
@@ -381,16 +384,17 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 			s.sentFor(nil, r)
 		}
 	}
-	if tooLarge < len(a.Resources()) && !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Bodies().Body(r) == nil }) { // else it is told when that comes
+	if tooLarge < len(a.Resources()) && !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Bodies().Body(r) == nil }) { // otherwise ToldCopy is noted when the body comes
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	if a.Resource.Husk() {
-		s.failed.add(id) // it may not come just now
+		s.failed.add(id) // the body may not come soon
 	}
 }
 
-// collectRenewals: heartbeats go under the version that the client has accepted, and
-// which they do not change (TTL-8, TTL-10). What goes under a new one has a body.
+// collectRenewals lists the renewed TTLs. Heartbeats go under the version that the client has
+// accepted, which they do not change (TTL-8, TTL-10). Under a new version the bodies go with
+// them.
 func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 	whole, beats := s.renewals(v, p.from)
 	whole, _ = bodies(v, besides(p.resources, whole))
@@ -406,7 +410,7 @@ func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 	}
 }
 
-// collectErrors: each error of a name once.
+// collectErrors lists each error of a name once.
 func (s *sotwState) collectErrors(v fanout.View, p *part) {
 	for _, id := range s.failed.take() {
 		if v.Has(id) {
@@ -415,7 +419,7 @@ func (s *sotwState) collectErrors(v fanout.View, p *part) {
 	}
 }
 
-// collectError: why a name is not there (MISS-6, ERR-9, ERR-7).
+// collectError lists why a name has no resource (MISS-6, ERR-9, ERR-7).
 func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	if _, again := p.erred[id]; again {
 		return
@@ -424,7 +428,7 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	name, a := v.Name(id), v.Answer(id)
 	if a.State == cache.Absent && a.Error == nil {
 		if v.Leads(name) {
-			return // an alias has led to it in the wildcard's set
+			return // the wildcard's set has a resource that lists it as an alias
 		}
 		why := notFound
 		if a.Cause == cache.TTLExpired {
@@ -440,13 +444,13 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	}
 }
 
-// later keeps the shrunk set, and the errors that go with it, for another flush.
+// later keeps the shrunk set, and the errors that go with it, for another response.
 func (s *sotwState) later(p *part) {
 	s.shrink, s.version = true, ""
 	s.failed.add(p.removedIDs...)
 }
 
-// removedNow notes that the shrunk set is told.
+// removedNow notes that the shrunk set is sent.
 func (s *sotwState) removedNow(p *part) {
 	if !p.shrunk {
 		return
@@ -455,7 +459,7 @@ func (s *sotwState) removedNow(p *part) {
 	s.exact.keep(namesOf(p.resources))
 	s.sub.Read(func(v fanout.View) {
 		if subscribed, _ := v.Wildcard(); subscribed {
-			s.told, s.untold = p.position, p.position
+			s.sentTo, s.removedTo = p.position, p.position
 		}
 		for _, id := range p.goneIDs {
 			v.Tell(id, fanout.ToldGone(p.position))

@@ -10,8 +10,8 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Responses that are too large for a Delta client are split (DOWN-DELTA-18). What is too large by
-// itself has been left out (toolarge.go).
+// Responses that are too large for a Delta client are split (DOWN-DELTA-18). A resource that is
+// too large by itself has been left out before (toolarge.go).
 
 // chunk is a part of a response, or all of it.
 type chunk struct {
@@ -19,12 +19,12 @@ type chunk struct {
 	x        *exchange
 	position cache.Seq
 	answer   bool
-	begun    bool // others went before it
+	begun    bool // it is not the first part
 	changes  bool // it adds or changes resources
 }
 
-// chunk hands over the next part of what is under way. All parts are one push: it
-// began with the first, and is accepted with the last (DOWN-DELTA-15).
+// chunk returns the next part of the response that is being sent. All parts are one push, which
+// begins with the first part and is accepted with the last (DOWN-DELTA-15).
 func (s *Session) chunk(now time.Time) *Response {
 	c := s.chunks[0]
 	s.chunks = slices.Delete(s.chunks, 0, 1)
@@ -35,7 +35,7 @@ func (s *Session) chunk(now time.Time) *Response {
 	return c.Response
 }
 
-// fit makes a response into parts that the client can take.
+// fit splits a response into parts that the client can take.
 func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
 	whole := append(s.chunks[:0], chunk{Response: r, x: x, position: sp.position, answer: sp.answer, changes: sp.adds && len(sp.changed) > 0})
 	if s.config.MaxResponse == 0 || !r.Delta {
@@ -55,14 +55,14 @@ func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
 	return chunks
 }
 
-// nonceSize is what a nonce takes in bytes, given the greatest numbers that may be in it.
+// nonceSize returns the size of a nonce in bytes, given the greatest numbers that it may have.
 func (x *exchange) nonceSize(position cache.Seq, counter, parts uint64) int {
 	const marks = len("..-")
 	return sizeOf(deltaNonce, len(x.short)+marks+digits(uint64(position))+digits(counter)+digits(parts))
 }
 
-// split distributes what a response says over as few parts as its order permits. A
-// name or an error that exceeds the room by itself has a part of its own.
+// split distributes the contents of a response over as few parts as their order permits. A name
+// or an error that is larger than the room has a part of its own.
 func (r *Response) split(room int) []*Response {
 	var parts []*Response
 	free, begun := 0, false
@@ -95,7 +95,7 @@ func (r *Response) split(room int) []*Response {
 	return parts
 }
 
-// contentSize is what a response says, in bytes at most.
+// contentSize returns the greatest size of a response's contents, in bytes.
 func (r *Response) contentSize() (size int) {
 	for _, res := range r.Resources {
 		size += r.sizeOf(res)
@@ -116,13 +116,14 @@ func (r *Response) sizeOfHeartbeat(res *cache.Resource) int {
 	return sizeOf(fieldResources, len(res.Heading())+maxTTL)
 }
 
-// sizeOf is what a resource takes in the response at most, in bytes.
+// sizeOf returns the greatest size of a resource in the response, in bytes.
 func (r *Response) sizeOf(res *cache.Resource) int {
 	_, limited := r.Ends[res]
 	return sizeOfResource(res, r.Delta, limited)
 }
 
-// sizeOfResource is what a resource takes in a response at most. limited: it has a TTL.
+// sizeOfResource returns the greatest size of a resource in a response. limited says that it has
+// a TTL.
 func sizeOfResource(res *cache.Resource, delta, limited bool) int {
 	switch {
 	case limited && delta:
@@ -135,12 +136,12 @@ func sizeOfResource(res *cache.Resource, delta, limited bool) int {
 	return len(res.Body())
 }
 
-// sizeOf is what a field takes whose value has that many bytes.
+// sizeOf returns the size of a field whose value has n bytes.
 func sizeOf(field protowire.Number, n int) int {
 	return protowire.SizeTag(field) + protowire.SizeBytes(n)
 }
 
-// frameSize is what a response takes without its nonce and its contents.
+// frameSize returns the size of a response without its nonce and its contents.
 func frameSize(r *Response) int {
 	empty := &Response{Delta: r.Delta, Type: r.Type, Version: r.Version, Identifier: r.Identifier}
 	return len(empty.Head())

@@ -13,18 +13,18 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// A resource that is too large for a client by itself is left out of what the client is sent,
-// and named (ERR-13). It is left out before anything is noted as sent: what the client holds
-// of it, an older version or nothing, is what it held before.
+// A resource that is too large for a client by itself is left out of its responses, and named in
+// an error (ERR-13). It is left out before anything is noted as sent, so the client still holds
+// what it held of it before.
 
-// leftOut is a resource that is too large, and what it takes, in bytes.
+// leftOut is a resource that is too large, and its size in bytes.
 type leftOut struct {
 	*cache.Resource
 	bytes int
 }
 
-// measure takes in how large the response may be that is made now. Nothing bounds the whole sets
-// of SotW clients, which would delete what is missing.
+// measure sets how large a resource in the next response may be. The whole sets of SotW clients
+// have no bound, since clients delete what they lack.
 func (s *Session) measure(sp *speaker, v fanout.View) {
 	x, most := sp.base(), s.config.MaxResponse
 	sp.identifier = x.identifier(s.config.Instance)
@@ -38,21 +38,21 @@ func (s *Session) measure(sp *speaker, v fanout.View) {
 	x.space = x.room(most, version, len(sp.identifier), v.Position())
 }
 
-// room is what a response has for one resource, whatever else it says, given what its version and
-// the relay's identifier take.
+// room returns the size left for one resource in a response, given the sizes of its version and
+// of the relay's identifier.
 func (x *exchange) room(most, version, identifier int, position cache.Seq) int {
 	nonce := x.nonceSize(position, math.MaxUint64, math.MaxUint32)
 	frame := sizeOf(deltaSystemVersion, version) + sizeOf(fieldTypeURL, len(x.url)) + nonce
 	return most - frame - sizeOf(deltaControlPlane, sizeOf(controlPlaneIdentifier, identifier))
 }
 
-// longestVersion is what the version of a SotW response takes at most.
+// longestVersion is the greatest length of the version of a SotW response.
 const longestVersion = len("1:18446744073709551615:") + 32
 
 func digits(n uint64) int { return len(strconv.FormatUint(n, 10)) }
 
-// oversize is what a resource takes that is too large for the client; 0: it is not, as far as is
-// known, since its body may not be here.
+// oversize returns the size of a resource that is too large for the client, or 0. It is also 0
+// while the resource's body is not here.
 func (x *exchange) oversize(v fanout.View, r *cache.Resource) int {
 	if x.space == math.MaxInt {
 		return 0
@@ -72,9 +72,9 @@ func (x *exchange) oversize(v fanout.View, r *cache.Resource) int {
 	return 0
 }
 
-// leavesOut: a resource is too large for the client, which is told that. It holds another version
-// of it, or nothing, as before. Which one does not count: the next one that it can take says that
-// the error is over (ERR-8).
+// leavesOut reports whether a resource is too large for the client, and if so notes the error.
+// The client goes on holding another version, or nothing. Its version is noted as unknown, so
+// that the next one that it can take is sent and says that the error is over (ERR-8).
 func (x *exchange) leavesOut(v fanout.View, r *cache.Resource, p *part) bool {
 	bytes := x.oversize(v, r)
 	if bytes == 0 {
@@ -92,11 +92,11 @@ func (x *exchange) leavesOut(v fanout.View, r *cache.Resource, p *part) bool {
 		x.exact.note(r.Name, "", some)
 	case brought:
 		v.Tell(id, fanout.Brought)
-	} // else it is what the name was told
+	} // otherwise fanout.Told says what it holds
 	return true
 }
 
-// fitting are those of the resources that are not left out.
+// fitting returns the resources that are not left out.
 func (x *exchange) fitting(v fanout.View, resources []*cache.Resource, p *part) []*cache.Resource {
 	if x.space == math.MaxInt {
 		return resources
@@ -104,15 +104,17 @@ func (x *exchange) fitting(v fanout.View, resources []*cache.Resource, p *part) 
 	return slices.DeleteFunc(resources, func(r *cache.Resource) bool { return x.leavesOut(v, r, p) })
 }
 
-// lacksNewest: the client has no copy of this version of a resource, since it is too large.
+// lacksNewest reports whether the client does not hold this version of a resource because it is
+// too large.
 func (x *exchange) lacksNewest(v fanout.View, r *cache.Resource) bool {
 	return x.oversize(v, r) > 0 && !x.holds(v, r)
 }
 
-// saysTooLarge has the client told what could not be said earlier, if it still is so.
+// saysTooLarge notes the errors that had to wait for the wildcard's answer, if they still apply.
 func (x *exchange) saysTooLarge(v fanout.View, p *part) {
 	for _, r := range x.tooLarge {
-		// The lane of names has a copy of its own of what the wildcard's set has, and may have come later.
+		// The lane of names has its own copy of a resource in the wildcard's set, which may have
+		// come later.
 		if now := v.Resource(r.Name); now != nil && now.Version == r.Version && !x.holds(v, now) {
 			x.leavesOut(v, now, p)
 		}
@@ -120,7 +122,7 @@ func (x *exchange) saysTooLarge(v fanout.View, p *part) {
 	x.tooLarge = nil
 }
 
-// withoutSent: what is sent in another version, or told to have gone, is not named.
+// withoutSent drops the errors of resources that the response sends or removes.
 func (p *part) withoutSent() {
 	if len(p.leftOut) == 0 {
 		return
@@ -133,9 +135,9 @@ func (p *part) withoutSent() {
 	}
 }
 
-// nameTooLarge names what is left out of a response. It does so to wildcard clients too: unlike an
-// error of upstream's (ERR-9) this one is about the client itself, and silence would let it think
-// that it has them all.
+// nameTooLarge adds errors for the resources that are left out of a response, for wildcard
+// clients too: unlike an error of upstream's (ERR-9) this one is about the client itself, which
+// would otherwise believe that it has all resources.
 func (r *Response) nameTooLarge(p *part, most int) {
 	if len(p.leftOut) == 0 {
 		return

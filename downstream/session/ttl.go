@@ -9,9 +9,9 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// takesTTL reports whether a client's node says that it knows TTLs. On SotW it must
-// also be able to take a resource out of the wrapper that holds one. Sources
-// disagree on how that is spelled (TTL-6).
+// takesTTL reports whether a client's node says that it knows TTLs. A SotW client must also be
+// able to take a resource out of the wrapper that holds one. Sources disagree on the spelling
+// (TTL-6).
 func takesTTL(node *core.Node, delta bool) bool {
 	lists := func(features ...string) bool {
 		return slices.ContainsFunc(features, func(f string) bool {
@@ -21,10 +21,10 @@ func takesTTL(node *core.Node, delta bool) bool {
 	return lists("supports-resource-ttl") && (delta || lists("resource-in-sotw", "supports-resource-in-sotw"))
 }
 
-// renewals are the resources whose TTL upstream has renewed since the client was
-// last told (TTL-3). Most go without their bodies. Some go whole: those that got or
-// lost their TTL (TTL-12), and virtual hosts, of which a client takes one without a
-// body for a denial (TTL-9). to is how far it was told of the wildcard's set.
+// renewals returns the resources whose TTL upstream has renewed since the client was last sent
+// TTLs (TTL-3). Most go without their bodies (beats). Those that got or lost their TTL (TTL-12)
+// go whole, and so do virtual hosts, since a client takes one without a body for a denial
+// (TTL-9). to is the position up to which the client was sent the wildcard's set.
 func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.Resource) {
 	x.renewable(v, to, func(r *cache.Resource, changed, told cache.Seq) {
 		_, some := x.of(v, r.Name)
@@ -33,7 +33,7 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 		case x.hasRejected(changed) || !some || renewed <= told || x.lacksNewest(v, r):
 		case turned > told:
 			whole = append(whole, r)
-		case ends.IsZero(): // another resource of the name has been renewed, or this one has changed
+		case ends.IsZero(): // another resource of the name was renewed, or this one has changed
 		case x.url != cache.VirtualHost:
 			beats = append(beats, r)
 		case v.Bodies().Body(r) != nil:
@@ -44,16 +44,16 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 	return whole, beats
 }
 
-// renews notes that all TTLs are told up to a position.
+// renews notes that all renewals up to a position are sent.
 func (x *exchange) renews(to cache.Seq) { x.renewedTo, x.renewedOf = to, nil }
 
-// renewable yields what a renewal was marked for, each with the position at which it changed
-// and the one up to which the client was told of such. to is how far it was told of the
-// wildcard's set.
+// renewable yields the resources that may have been renewed, each with the position of its last
+// change and the one up to which the client was sent renewals. to is the position up to which it
+// was sent the wildcard's set.
 func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Resource, changed, told cache.Seq)) {
 	for _, id := range x.renewed.take() {
-		if _, waits := slices.BinarySearch(x.changed.items, id); waits || !v.Has(id) { // in order, from postpone
-			continue // what is new goes with its TTL
+		if _, waits := slices.BinarySearch(x.changed.items, id); waits || !v.Has(id) { // postpone leaves the items sorted
+			continue // a change is sent with its TTL
 		}
 		a := v.Answer(id)
 		if a.State != cache.Present {
@@ -77,14 +77,15 @@ func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Re
 	}
 }
 
-// lostTTL reports whether a client that came with a resource is sent it, since it has no TTL any more.
+// lostTTL reports whether a client that came with a resource is sent it because it has no TTL any
+// more.
 func (d *deltaState) lostTTL(v fanout.View, r *cache.Resource) bool {
 	ends, turned, _ := v.TTLs().Ends(r)
 	return d.ttl && ends.IsZero() && turned > 0
 }
 
-// collectRenewals: what upstream has renewed (TTL-4, TTL-12), and what the client
-// came with: it may have been renewed, or have lost its TTL, while the client was away.
+// collectRenewals lists what upstream has renewed (TTL-4, TTL-12), and what the client came with:
+// the TTL may have been renewed or lost while the client was away.
 func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	var lost, beats []*cache.Resource
 	if len(p.spared) > 0 {
@@ -108,18 +109,18 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 	p.beats = besides(p.resources, beats)
 }
 
-// renewWhole has the client told of TTLs with the bodies of their resources.
+// renewWhole lists resources with their bodies to renew their TTLs.
 func (d *deltaState) renewWhole(v fanout.View, whole []*cache.Resource, p *part) {
 	whole, _ = bodies(v, besides(p.resources, whole))
 	whole = d.fitting(v, whole, p)
 	p.resources = append(p.resources, whole...)
 	if d.url == cache.Cluster {
-		p.changed = append(slices.Clip(p.changed), whole...) // it may have expired where it was
+		p.changed = append(slices.Clip(p.changed), whole...) // the client's copy may have expired
 	}
 }
 
-// renewsAhead notes that the client is told of TTLs with what it is told, and not to be told
-// again with the changes that it may have to wait for. News are members, and told as such.
+// renewsAhead notes the TTLs that go with resources and heartbeats, so that they are not sent
+// again with changes that may have to wait. News have members only, whose position says the same.
 func (x *exchange) renewsAhead(v fanout.View, p *part, beats []*cache.Resource) {
 	if !x.ttl || !v.TTLs().Any() {
 		return
@@ -135,7 +136,7 @@ func (x *exchange) renewsAhead(v fanout.View, p *part, beats []*cache.Resource) 
 	}
 }
 
-// expiring notes when what is told expires, for a client that knows TTLs.
+// expiring notes when the resources of a part expire, for a client that knows TTLs.
 func (x *exchange) expiring(v fanout.View, p *part) {
 	if !x.ttl {
 		return // TTL-7

@@ -7,11 +7,11 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// The whole of what a SotW client is to see, under which version, and whether it may be
-// sent in place of what the client has (DOWN-SOTW-6, -7, RECON-14, -19).
+// The whole view of a SotW client, its version, and whether it may replace what the client has
+// (DOWN-SOTW-6, -7, RECON-14, -19).
 
-// view is the whole of what the client subscribes to; certain is false while it
-// may already hold something that is not resolved (DOWN-SOTW-7, H-5).
+// view returns everything that the client subscribes to. certain is false while the client may
+// hold something that is not resolved (DOWN-SOTW-7, H-5).
 func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version string, certain bool) {
 	subscribed, synced := v.Wildcard()
 	if subscribed && !synced {
@@ -37,20 +37,19 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 	return resources, version, certain
 }
 
-// replaces: a view may take the place of what the client came with. What was loaded
-// from disk may lack some of that, which the client keeps until upstream has spoken
-// (RECON-19).
+// replaces reports whether a view may replace what the client came with. A view from disk may
+// lack some of that, which the client keeps until upstream has answered (RECON-19).
 func (s *sotwState) replaces(v fanout.View, version func(fanout.View) string) bool {
 	return s.came == "" || !warm(v) || s.came == version(v)
 }
 
-// is a version that is known already.
+// is returns a version that is known already.
 func is(version string) func(fanout.View) string {
 	return func(fanout.View) string { return version }
 }
 
-// lacks: the wildcard's set lacks what the client was given by name, and that may be because it is
-// from disk and upstream has not spoken of it (RECON-19), or because a fault hides it (ERR-10).
+// lacks reports whether the wildcard's set lacks something that the client was sent for a name,
+// perhaps only because the set is from disk (RECON-19) or a fault hides a part of it (ERR-10).
 func (s *sotwState) lacks(v fanout.View) bool {
 	if subscribed, _ := v.Wildcard(); !subscribed {
 		return false
@@ -65,20 +64,19 @@ func (s *sotwState) lacks(v fanout.View) bool {
 	})
 }
 
-// warm: something in the view was loaded from disk and is not confirmed.
+// warm reports whether something in the view was loaded from disk and is not confirmed.
 func warm(v fanout.View) bool {
 	subscribed, _ := v.Wildcard()
 	return subscribed && v.Set().Restored() || v.AnyRestored() && slices.ContainsFunc(v.Names(), v.Restored)
 }
 
-// everything is what the client's interest leads to, each resource once
-// (DOWN-SOTW-14).
+// everything returns the resources that the client's interest leads to, each once (DOWN-SOTW-14).
 func everything(v fanout.View) (resources []*cache.Resource) {
 	subscribed, _ := v.Wildcard()
 	if n, alone := v.Set().News(0); subscribed && alone {
 		return n.Resources
 	}
-	if subscribed { // those that no name leads to, oldest change first
+	if subscribed { // the members that no name leads to, oldest change first
 		for c := range v.Set().Since(0) {
 			if c.Resource != nil {
 				resources = append(resources, c.Resource)
@@ -95,9 +93,9 @@ func everything(v fanout.View) (resources []*cache.Resource) {
 	return unique(resources)
 }
 
-// toldVersion is the version of what the client was told: of all that its interest leads to,
-// without what waits, is put off or is left out, in which case the client does not hold it
-// (RECON-14). Mostly there is no such thing, and nothing has to be looked up.
+// toldVersion returns the version of what the client was sent: of the view without what waits, is
+// put off or is left out, which the client does not hold (RECON-14). Mostly there is no such
+// thing, and nothing has to be looked up.
 func (s *sotwState) toldVersion(v fanout.View) string {
 	if !s.behind && !s.pending() && s.asked.len() == 0 && !s.wildcardAsked {
 		return versionOf(v)
@@ -114,7 +112,7 @@ func (s *sotwState) toldVersion(v fanout.View) string {
 	return told.String()
 }
 
-// versionOf is the version of all that the client's interest leads to.
+// versionOf returns the version of everything that the client's interest leads to.
 func versionOf(v fanout.View) string {
 	if version, known := v.Digest(); known {
 		return version
@@ -122,8 +120,8 @@ func versionOf(v fanout.View) string {
 	return viewVersion(v, everything(v))
 }
 
-// viewVersion is the version of a view: the digest of all that is in it (RECON-14).
-// It is never empty (DOWN-SOTW-11).
+// viewVersion returns the version of a view: the digest of its resources (RECON-14). It is never
+// empty (DOWN-SOTW-11).
 func viewVersion(v fanout.View, resources []*cache.Resource) string {
 	if len(v.Names()) == 0 {
 		return v.Set().Digest()
@@ -135,14 +133,14 @@ func viewVersion(v fanout.View, resources []*cache.Resource) string {
 	return digest.String()
 }
 
-// mayHold: the client came with a version, asked for a name in its first request, and may
-// still have what it came with: no set was sent to it since.
+// mayHold reports whether the client came with a version, asked for a name in its first request,
+// and may still have what it came with, since no set was sent to it.
 func (s *sotwState) mayHold(v fanout.View, id cache.ID) bool {
 	return s.came != "" && v.Told(id) == fanout.Brought && !(s.sets && s.lastNonce != "")
 }
 
-// lookAgain has the names that the client came with looked at, when what was in doubt may
-// not be any more.
+// lookAgain marks names that the client came with and whose resource is gone, when a doubt may be
+// over.
 func (s *sotwState) lookAgain(v fanout.View) {
 	if !s.handed || s.came == "" {
 		return
@@ -154,7 +152,8 @@ func (s *sotwState) lookAgain(v fanout.View) {
 	}
 }
 
-// doubts: what is known of a name is not certain for a client that may hold it.
+// doubts reports whether the answer to a name is in doubt for a client that may hold its
+// resource.
 func (s *sotwState) doubts(v fanout.View, id cache.ID) bool {
 	return s.mayHold(v, id) && v.Answer(id).State != cache.Present && v.Verdict(id, true) == fanout.Doubt
 }

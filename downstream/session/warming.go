@@ -9,10 +9,9 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// warm follows clusters that are about to be sent with the endpoints they need:
-// an Envoy that gets a changed cluster waits for its endpoints again, and does not
-// ask for those it already watches (ORDER-4). Endpoints answered later in the same
-// flush satisfy it.
+// warm makes clusters that are about to be sent be followed by their endpoints: an Envoy that
+// gets a changed cluster waits for its endpoints again, and does not ask for those that it
+// already watches (ORDER-4). Endpoints that are answered later in the same flush satisfy it.
 func (s *Session) warm(clusters []*cache.Resource) {
 	var names []string
 	for _, c := range clusters {
@@ -25,7 +24,7 @@ func (s *Session) warm(clusters []*cache.Resource) {
 	}
 	st := s.find(cache.Endpoint)
 	if st == nil {
-		// The client may come with versions of these endpoints in a moment.
+		// The client may come with versions of these endpoints soon.
 		if d, ok := s.find(cache.Cluster).(*deltaState); ok && d.reconnected {
 			for _, name := range names {
 				put(&d.needed, name, struct{}{})
@@ -40,7 +39,7 @@ func (s *Session) warm(clusters []*cache.Resource) {
 	})
 }
 
-// warms has endpoints told once more, by their name or as a member of the wildcard's set.
+// warms has endpoints resent, by their name or as a member of the wildcard's set.
 func (d *deltaState) warms(v fanout.View, name string) {
 	if id, ok := v.Lookup(name); ok {
 		d.warmsName(v, id)
@@ -56,13 +55,13 @@ func (s *sotwState) warms(v fanout.View, name string) {
 	}
 }
 
-// warmsName has a name told once more, since a cluster needs what it leads to.
+// warmsName has the answer to a name resent, since a cluster needs its resource.
 func (x *exchange) warmsName(v fanout.View, id cache.ID) {
 	x.changed.add(id)
 	put(&x.forced, id, v.Position())
 }
 
-// collectWarming has it told once more. That is no answer, and waits for an ACK.
+// collectWarming lists the members to resend. They are no answer, and wait for an ACK.
 func (d *deltaState) collectWarming(v fanout.View, push bool, p *part) {
 	if d.warming.len() == 0 || !push {
 		return
@@ -70,14 +69,14 @@ func (d *deltaState) collectWarming(v fanout.View, push bool, p *part) {
 	subscribed, synced := v.Wildcard()
 	for _, name := range d.warming.take() {
 		r := v.Resource(name)
-		if subscribed && r != nil && (synced || v.Leads(name)) && !d.leavesOut(v, r, p) { // else it is in the first answer
+		if subscribed && r != nil && (synced || v.Leads(name)) && !d.leavesOut(v, r, p) { // otherwise it is in the first answer
 			p.resources, p.mixed = append(p.resources, r), true
 			d.sentBy(v, r)
 		}
 	}
 }
 
-// warmed drops from what is to be told once more what is sent now.
+// warmed drops the debts for resources that are sent now.
 func (d *deltaState) warmed(resources []*cache.Resource) {
 	if d.warming.len() == 0 {
 		return
@@ -89,9 +88,10 @@ func (d *deltaState) warmed(resources []*cache.Resource) {
 	d.warming.drop(distinct(names))
 }
 
-// comesWithoutClusters sees to a client that comes with endpoints, and came without clusters: the
-// clusters that it was sent since need their endpoints as well (ORDER-4). They are looked up here,
-// and not kept for every client, since most have no endpoints before they have clusters.
+// comesWithoutClusters handles a client that comes with endpoints and came without clusters: the
+// clusters that it was sent since need their endpoints as well (ORDER-4). These are looked up
+// here, and not kept for every client, since most clients have no endpoints before they have
+// clusters.
 func (s *Session) comesWithoutClusters(d *deltaState, first *discovery.DeltaDiscoveryRequest) {
 	clusters, ok := s.find(cache.Cluster).(*deltaState)
 	if !ok || clusters.reconnected || d.url != cache.Endpoint || len(first.GetInitialResourceVersions()) == 0 {
@@ -106,8 +106,8 @@ func (s *Session) comesWithoutClusters(d *deltaState, first *discovery.DeltaDisc
 	})
 }
 
-// Warmth counts the clusters delivered to each node on whatever stream, for
-// clients that have a stream for each type (ORDER-5). It belongs to the Server.
+// Warmth counts the deliveries of clusters to each node on all streams, for clients that have a
+// stream for each type (ORDER-5). It belongs to the Server.
 type Warmth struct {
 	mu    sync.Mutex
 	nodes map[string]*nodeWarmth
@@ -118,7 +118,7 @@ type nodeWarmth struct {
 	deliveries uint64
 }
 
-// NewWarmth returns a count that is empty.
+// NewWarmth returns an empty count.
 func NewWarmth() *Warmth { return &Warmth{nodes: make(map[string]*nodeWarmth)} }
 
 func (w *Warmth) join(node string) {

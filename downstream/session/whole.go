@@ -8,15 +8,15 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// Whole is the one response of a unary call: everything that the first request asks
-// for, once all of it is resolved, and nil until then (REST-10). It is called in
-// place of Next, on a SotW session of one type.
+// Whole returns the one response of a unary call: everything that the first request asks for once
+// all of it is resolved, and nil until then (REST-10). It is called instead of Next, on a SotW
+// session of one type.
 func (s *Session) Whole(now time.Time) (*Response, *End) {
 	s.subscriber.Take()
 	for _, st := range s.states {
 		sp := &speaker{state: st, adds: true}
 		st.base().sub.Read(func(v fanout.View) {
-			st.base().source = v.Marks().Source // they only say when to look
+			st.base().source = v.Marks().Source // marks only say when to look
 			s.untell(st.base())
 			s.measure(sp, v)
 			sp.part = st.(*sotwState).whole(v)
@@ -31,8 +31,8 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 	return nil, nil
 }
 
-// whole is all of a view, if everything in it is resolved. Asking for nothing is
-// answered with nothing (row b).
+// whole returns the whole view, if everything in it is resolved. A request for nothing gets an
+// empty answer (row b).
 func (s *sotwState) whole(v fanout.View) (p part) {
 	p.position = v.Position()
 	p.starving = starving(v, s.brings)
@@ -52,7 +52,7 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 		return p
 	}
 	p.resources = s.fitting(v, slices.Clone(p.resources), &p)
-	v.Bodies().Handed(true) // they are among the resources
+	v.Bodies().Handed(true) // the response has them
 	for _, id := range v.Names() {
 		if a := v.Answer(id); a.State != cache.Present || a.Error != nil {
 			s.collectError(v, id, &p)

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The wire form of what a response says to its client alone. Its resources are shared, and
-// the edge puts them between.
+// The wire form of the part of a response that its client alone is sent. Its resources are
+// shared, and the edge puts them in between.
 
 // Field numbers of DeltaDiscoveryResponse and DiscoveryResponse.
 const (
@@ -29,7 +29,7 @@ const (
 
 	controlPlaneIdentifier = 1
 
-	// Of Resource, of the google.protobuf.Duration in it, and of the Any around it.
+	// Fields of Resource, of the google.protobuf.Duration in it, and of the Any around it:
 	resourceTTL     = 6
 	durationSeconds = 1
 	durationNanos   = 2
@@ -38,12 +38,12 @@ const (
 	wrapperType     = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 )
 
-// Head is what a response says before its contents.
+// Head returns the part of a response before its contents.
 func (r *Response) Head() []byte {
 	return r.AppendNonce(r.AppendFixed(make([]byte, 0, 256)))
 }
 
-// AppendFixed appends what is the same in all responses that say the same.
+// AppendFixed appends the part that is equal in all responses with the same contents.
 func (r *Response) AppendFixed(head []byte) []byte {
 	version, plane := protowire.Number(sotwVersion), protowire.Number(sotwControlPlane)
 	if r.Delta {
@@ -59,7 +59,7 @@ func (r *Response) AppendFixed(head []byte) []byte {
 	return head
 }
 
-// AppendNonce appends what tells a response from all others.
+// AppendNonce appends the nonce, in which each response differs.
 func (r *Response) AppendNonce(head []byte) []byte {
 	nonce := protowire.Number(sotwNonce)
 	if r.Delta {
@@ -84,11 +84,11 @@ func (r *Response) AppendRest(b []byte) []byte {
 	return b
 }
 
-// maxTTL is what the field of a TTL takes at most, in bytes.
+// maxTTL is the greatest size of the field of a TTL, in bytes.
 const maxTTL = 24
 
-// Limited is what stands before and after a Resource message of n bytes that is good for a
-// time. SotW has it inside of an Any (TTL-6).
+// Limited returns the bytes before and after a Resource message of n bytes that has a TTL. SotW
+// has the message inside of an Any (TTL-6).
 func Limited(delta bool, n int, ttl time.Duration) (head, tail []byte) {
 	tail = protowire.AppendTag(nil, resourceTTL, protowire.BytesType)
 	var d []byte
@@ -125,8 +125,8 @@ func appendString(b []byte, field protowire.Number, s string) []byte {
 func appendError(b []byte, field protowire.Number, e *discovery.ResourceError) []byte {
 	enc, err := proto.Marshal(e)
 	if err != nil {
-		// A message from upstream that is not valid UTF-8 after all: tell the
-		// name, which is what matters.
+		// The message is upstream's and not valid UTF-8 after all: the name is sent without it,
+		// since the name matters more.
 		e = &discovery.ResourceError{ResourceName: e.GetResourceName()}
 		if enc, err = proto.Marshal(e); err != nil {
 			return b
