@@ -1,8 +1,6 @@
 package fanout
 
 import (
-	"slices"
-
 	"github.com/xds-relay/xds-relay/cache"
 )
 
@@ -72,14 +70,6 @@ func (t answers) wasLent(r *cache.Resource) (since cache.Seq, was bool) {
 	}
 	a := t.loan(id)
 	return max(a.Seq, t.named.Vanished(id)), a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0
-}
-
-// lentAlias: the wildcard has lent a resource of that content to one of its aliases.
-func (t answers) lentAlias(r *cache.Resource) bool {
-	return slices.ContainsFunc(r.Aliases, func(alias string) bool {
-		id, ok := t.named.Find(alias)
-		return ok && slices.ContainsFunc(t.loan(id).Resources(), func(l *cache.Resource) bool { return l.Name == r.Name && l.Version == r.Version })
-	})
 }
 
 // differs: a name leads to something else than the wildcard has by that name.

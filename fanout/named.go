@@ -109,7 +109,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	}
 	n.x.loans.spoken(r.Resource)
 	since, told := n.x.answers.wasLent(r.Resource)
-	lent, seq := n.x.answers.lentAlias(r.Resource), n.x.next()
+	seq := n.x.next()
 	touched, changed := n.Set(r.Resource, r.Upstream, seq, n.x.touched[:0])
 	if !n.x.solicited(r.Resource) && !u.Full && (!n.x.fullState() || n.x.shown.late(r.Resource)) {
 		// It may be an old answer, to a name that was given up and is wanted again (H-1). Of a full-state
@@ -131,7 +131,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	if changed {
 		n.x.loans.frees(r.Name)
 	}
-	if renews || (told || lent) && n.x.answers.limited(r.Name) {
+	if renews || n.x.wildcard.Same(r.Resource) && n.x.answers.limited(r.Name) {
 		n.markRenewed(r.Resource)
 	}
 	if !wanted {

@@ -122,6 +122,9 @@ func (d *deltaState) confirmed(v fanout.View, name string) bool {
 func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *part) (judged bool) {
 	switch {
 	case d.holds(v, r):
+		if !push && d.lostTTL(v, r) {
+			return false
+		}
 		d.spare(r, p)
 	case v.Bodies().Body(r) == nil:
 		v.Bodies().Ask(r)

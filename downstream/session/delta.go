@@ -194,11 +194,13 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 	})
 }
 
-// recallLed does what recallName does, of all that a name leads to.
+// recallLed does what recallName does, of all that a name leads to: it goes with the name.
 func (d *deltaState) recallLed(v fanout.View, id cache.ID) {
-	for _, r := range v.Answer(id).Resources() {
+	a := v.Answer(id)
+	for _, r := range a.Resources() {
 		d.recallName(v, r.Name)
 	}
+	d.release(d.leads(v, id, &a)...)
 }
 
 // recallName has what the client came with of a resource count as what it was sent.

@@ -77,6 +77,12 @@ func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Re
 	}
 }
 
+// lostTTL reports whether a client that came with a resource is sent it, since it has no TTL any more.
+func (d *deltaState) lostTTL(v fanout.View, r *cache.Resource) bool {
+	ends, turned, _ := v.TTLs().Ends(r)
+	return d.ttl && ends.IsZero() && turned > 0
+}
+
 // collectRenewals: what upstream has renewed (TTL-4, TTL-12), and what the client
 // came with: it may have been renewed, or have lost its TTL, while the client was away.
 func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
@@ -85,11 +91,10 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		d.exact.unspare()
 	}
 	for _, r := range p.spared {
-		switch ends, turned, _ := v.TTLs().Ends(r); {
-		case !d.ttl:
-		case ends.IsZero() && turned > 0:
+		switch ends, _, _ := v.TTLs().Ends(r); {
+		case d.lostTTL(v, r):
 			lost = append(lost, r)
-		case !ends.IsZero() && d.url != cache.VirtualHost:
+		case d.ttl && !ends.IsZero() && d.url != cache.VirtualHost:
 			beats = append(beats, r)
 		}
 	}

@@ -313,7 +313,7 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 	still := t.interest.clone()
 	maps.DeleteFunc(still.Names, func(name string, _ bool) bool { return !before.Names[name] }) // new names begin with nothing
 	for name, h := range t.holds {
-		if before.Covers(name, h.aliases) && (!still.Covers(name, h.aliases) || t.sotw && k.full && before.Names[name] && c.denies(k, &still, name, h)) {
+		if before.Covers(name, h.aliases) && (!still.Covers(name, h.aliases) || t.sotw && k.full && (before.Names[name] || !still.Wildcard && before.Wildcard) && c.denies(k, &still, name, h)) {
 			t.unclear[name] = t.brought[name] || t.left[name] || t.interest.Covers(name, h.aliases)
 			delete(t.holds, name)
 			delete(t.last, name)
