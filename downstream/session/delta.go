@@ -200,7 +200,8 @@ func (d *deltaState) recallLed(v fanout.View, id cache.ID) {
 	for _, r := range a.Resources() {
 		d.recallName(v, r.Name)
 	}
-	d.release(d.leads(v, id, &a)...)
+	left := d.leads(v, id, &a)
+	d.release(left...)
 }
 
 // recallName has what the client came with of a resource count as what it was sent.

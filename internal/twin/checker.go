@@ -135,6 +135,7 @@ type relayLane struct {
 	wildcard bool                 // what it is used for; for good (WILD-13)
 	names    map[string]time.Time // when subscribed
 	again    map[string]time.Time // the same of those that are to be asked for again (UP-19)
+	paired   map[string]bool      // those that were, at some time
 	erred    map[string]bool      // those that were answered with an error, which stops the timer (ERR-8)
 	begun    time.Time
 	pending  map[string]bool   // nonces that await a verdict → it must be a NACK
@@ -239,7 +240,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
 	resumed := l == nil
 	if resumed {
-		l = &relayLane{names: map[string]time.Time{}, again: map[string]time.Time{}, erred: map[string]bool{}, begun: c.askedAt(s), pending: map[string]bool{}}
+		l = &relayLane{names: map[string]time.Time{}, again: map[string]time.Time{}, paired: map[string]bool{}, erred: map[string]bool{}, begun: c.askedAt(s), pending: map[string]bool{}}
 		l.wildcard = len(subscribe) == 0 || slices.Contains(subscribe, wildcard)
 		s.lanes[k.name] = l
 		if len(subscribe) == 0 {
@@ -316,7 +317,7 @@ func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
 	if l.wildcard || !wanted || known.byName.matches(name, surely) || l.erred[name] && !said { // an error is an answer (MISS-3)
 		return false
 	}
-	l.again[name] = l.names[name]
+	l.again[name], l.paired[name] = l.names[name], true
 	return true
 }
 

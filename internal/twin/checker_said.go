@@ -90,7 +90,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	for _, name := range resp.GetRemovedResources() {
 		c.overcome(k, name, nil)
 		c.sound(k, l.wildcard, name)
-		if v.words[name].silent && !c.askedAlone(k, l, name) {
+		if v.words[name].silent && l.paired[name] && !c.askedAlone(k, l, name) {
 			continue // it was asked for again, and that is no answer (UP-19)
 		}
 		lost := v.remove(name, c.events)
@@ -196,7 +196,8 @@ func (c *Checker) settled() {
 // repeats others is asked once more, without versions, before its set is complete (RECON-13).
 func (c *Checker) unsaid(k kind, l *relayLane) bool {
 	for name, w := range c.known[k.name].voice(l.wildcard).words {
-		if w.present && l.shown[name] != "" && w.at <= l.resumed {
+		d := c.doubts[k.name][l.wildcard]
+		if faulty := d != nil && d.names[name] != 0; w.present && l.shown[name] != "" && w.at <= l.resumed && !faulty {
 			return true
 		}
 	}
