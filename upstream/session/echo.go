@@ -83,7 +83,7 @@ func (c *Core) reopen(s *slot, repeats bool, now time.Time) {
 	if repeats {
 		e.ignoresVersions = true
 	}
-	c.effects = append(c.effects, Effect{Notice: "the control plane ignores the versions it is shown; asking it without them", Entry: e.Name})
+	c.effects = append(c.effects, Effect{Notice: "the control plane ignores the versions that it is shown; asking again without them", Entry: e.Name})
 	c.replace(s, now)
 }
 

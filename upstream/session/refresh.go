@@ -41,7 +41,7 @@ func (c *Core) refresh(s *slot, typ cache.TypeURL, names []string, now time.Time
 		r.sought[name] = struct{}{}
 	}
 	c.effects = append(c.effects, Effect{
-		Notice: "the control plane says nothing of a name that it has shown on this stream; asking for it on a new one",
+		Notice: "the control plane does not answer for a name that it has sent on this stream; asking for it on a new stream",
 		Entry:  c.entries[s.entry].Name,
 	})
 	c.replace(s, now)

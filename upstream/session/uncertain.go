@@ -55,7 +55,7 @@ func (c *Core) tickBare(s *slot, l *laneState, now time.Time) (replaced bool) {
 		return false
 	}
 	c.effects = append(c.effects, Effect{
-		Notice: "the control plane says nothing of a type that it was shown versions of, and what the relay has of it is not certain; asking for it without versions",
+		Notice: "the control plane does not answer for a type of which it was shown versions, and the relay's copy may be out of date; asking for it without versions",
 		Entry:  c.entries[s.entry].Name,
 	})
 	c.replace(s, now)
