@@ -2,19 +2,20 @@ package upstream
 
 import "time"
 
-// quiet is how long an entry has said nothing when its next answer is news.
+// quiet is how long an entry must have sent nothing for its next response to be news.
 const quiet = 10 * time.Second
 
-// comeback tells when an answer is news for the groups that back off from its entry:
-// it is the first after all streams that were answered are gone, or after quiet
-// (ERR-1). As long as no stream has failed nobody backs off, and nothing is news.
+// comeback decides when a response is news for the other groups, which may be backing off from
+// the entry (ERR-1). It is if no open stream had a response before, or if the entry had sent
+// nothing for quiet. It is not if no stream has failed since the last news.
 type comeback struct {
-	answering int       // streams that are open, and have been answered
-	last      time.Time // when something came last; zero: nothing yet
-	failed    bool      // some stream has, since the last news
+	answering int       // open streams that have had a response
+	last      time.Time // when the last response came; zero: there was none
+	failed    bool      // a stream has failed since the last news
 }
 
-// message takes note of a response; first: it is the stream's first.
+// message notes a response, and reports whether it is news. first means that it is the stream's
+// first one.
 func (b *comeback) message(first bool, now time.Time) (news bool) {
 	news = b.failed && (b.answering == 0 || now.Sub(b.last) >= quiet)
 	if first {
@@ -27,7 +28,7 @@ func (b *comeback) message(first bool, now time.Time) (news bool) {
 	return news
 }
 
-// ended takes note that a stream is gone, or could not be opened.
+// ended notes that a stream has ended, or could not be opened.
 func (b *comeback) ended(answered bool) {
 	b.failed = true
 	if answered {

@@ -300,7 +300,7 @@ func (c *Conn) ended(t *tenure, err error) error {
 	moved := t.seat.moved
 	c.mu.Unlock()
 	if slower != pings {
-		c.endpoint.Log.Warn("the control plane does not like to be pinged as often as upstream.keepalive says; the interval is doubled",
+		c.endpoint.Log.Warn("the control plane rejects pings as frequent as upstream.keepalive; the interval is doubled",
 			"address", c.endpoint.Name, "keepalive", slower.String())
 	}
 	if moved {

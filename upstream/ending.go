@@ -11,18 +11,16 @@ import (
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
-// replanned is why a stream ended that the relay itself has closed.
-const replanned = "replanned"
+// Reasons for which a stream ended.
+const (
+	replanned = "replanned" // the relay closed it
+	closed    = "closed"    // the server ended it without an error
+	moved     = "moved"     // it made room on its connection (UP-1)
+)
 
-// closed is why one ended that the server has ended without an error.
-const closed = "closed"
-
-// moved is why one ended that makes room on its connection (UP-1).
-const moved = "moved"
-
-// Ending says how a stream ended, from the error that receiving gave, and names
-// the reason. UNAVAILABLE is never evidence against a type: it is what a transport
-// that breaks looks like, and a server that shuts down (H-39).
+// Ending returns how a stream ended, given the error of receiving, and the reason. UNAVAILABLE
+// is never evidence against a type: a broken transport looks the same, and so does a server that
+// shuts down (H-39).
 func Ending(err error) (session.End, string) {
 	st := status.Convert(err)
 	switch {
@@ -61,13 +59,13 @@ func Ending(err error) (session.End, string) {
 	}
 }
 
-// Reasons are why streams end, or cannot be opened: what an Observer may be told.
+// Reasons are all reasons for which streams end or cannot be opened, as an Observer gets them.
 func Reasons() []string {
 	return []string{replanned, moved, "no_room", closed, "unavailable", "cancelled", "deadline", "unimplemented", "error", "refused"}
 }
 
-// panicked is why a response is not used that could not be taken in.
+// panicked is the reason for which a response is dropped that made the relay panic.
 const panicked = "panic"
 
-// Drops are why responses are not used: what an Observer may be told.
+// Drops are all reasons for which responses are dropped, as an Observer gets them.
 func Drops() []string { return []string{session.Unsubscribed, panicked} }

@@ -22,7 +22,7 @@ func (e *Endpoint) own() ([]header.Header, error) {
 	}
 	headers, err := e.Headers()
 	if err != nil {
-		return nil, status.Error(codes.Unavailable, fmt.Sprintf("the headers for the control plane cannot be had: %v", err))
+		return nil, status.Error(codes.Unavailable, fmt.Sprintf("cannot get the headers for the control plane: %v", err))
 	}
 	return headers, nil
 }

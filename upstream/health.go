@@ -17,28 +17,26 @@ import (
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
-// Whether anybody is at the other end of a connection that says nothing (protocol.md
-// §0, Alive). The peer is asked for its health, and any answer will do. The question
-// goes where the stream is: after a GOAWAY a new RPC goes elsewhere, and says nothing
-// of the old connection.
+// This file checks whether the peer of a silent connection is alive (protocol.md §0, Alive), with
+// the gRPC health service. Any answer shows that it is. The check must be on the connection of
+// the stream: after a GOAWAY a new RPC goes to another one, and proves nothing about the old.
 
 // checking is a check that is under way.
 type checking struct {
 	begun   time.Time
 	askers  []func(session.Check)
-	read    int64 // bytes that had come when it was written
+	read    int64 // bytes that had come when the request was written
 	message string
 }
 
 // errSilent ends a check that was not answered in time.
 var errSilent = errors.New("no answer in time")
 
-// check asks whether the peer is there, on the connection that a stream is on. then
-// is called once, from another goroutine and under no lock, and must not block. While
-// a check of the connection is under way its result is everybody's: the asker looks at
-// Begun, and asks again if that is too early. A connection that is found silent, and on
-// which no byte has come since the question was written, is given up after all askers
-// have been told: its streams end. After Close nobody is told anything.
+// check checks the connection of a stream. It calls then once, from another goroutine and under
+// no lock; then must not block. The callers share a check that is under way: a caller whose
+// question is later than Begun checks again. If the peer is silent, and no byte has come since
+// the request was written, the connection is closed after all callers have the result, and its
+// streams end. After Close nothing is called any more.
 func (c *Conn) check(s adsStream, timeout time.Duration, then func(session.Check)) {
 	w := wireOf(s.ClientStream)
 	c.mu.Lock()
@@ -75,7 +73,7 @@ func (c *Conn) carryOut(ch *channel, w *wire, k *checking, timeout time.Duration
 	c.mu.Unlock()
 
 	if off {
-		c.endpoint.Log.Warn("the control plane, or what is before it, answers UNAVAILABLE when asked whether anybody is there, and serves streams all the same; it is not asked any more, and its silence says less: see upstream.health_check",
+		c.endpoint.Log.Warn("the control plane, or a proxy before it, answers health checks with UNAVAILABLE although it serves streams; no more checks are sent to it, and its silence proves less: see upstream.health_check",
 			"address", c.endpoint.Name, "method", healthpb.Health_Check_FullMethodName, "err", k.message)
 	}
 	c.endpoint.Observer.UpstreamCheck(c.endpoint.Name, verdict)
@@ -88,18 +86,18 @@ func (c *Conn) carryOut(ch *channel, w *wire, k *checking, timeout time.Duration
 	}
 }
 
-// ask asks, and waits for the answer.
+// ask sends the health check, and waits for the answer.
 func (c *Conn) ask(ch *channel, w *wire, k *checking, timeout time.Duration) reply {
-	headers, _ := c.endpoint.own() // without them any answer will do, too
+	headers, _ := c.endpoint.own() // an answer to a check without headers proves as much
 	if ch.GetState() != connectivity.Ready {
-		return replyUnasked // nobody is there to ask
+		return replyUnasked
 	}
 	ctx, cancel := context.WithCancelCause(withHeaders(context.Background(), headers))
 	defer cancel(nil)
 	stream, err := begin(ctx, ch, func(ctx context.Context) (grpc.ClientStream, error) {
 		return ch.NewStream(ctx, &grpc.StreamDesc{}, healthpb.Health_Check_FullMethodName)
 	})
-	if errors.Is(err, errStuck) { // so many streams run as the server allows: one is to go elsewhere
+	if errors.Is(err, errStuck) { // the connection has as many streams as the server allows: one must move
 		c.mu.Lock()
 		c.makeRoom(ch)
 		c.mu.Unlock()
@@ -108,14 +106,14 @@ func (c *Conn) ask(ch *channel, w *wire, k *checking, timeout time.Duration) rep
 		return replyUnasked
 	}
 	k.read = w.read.Load()
-	// No deadline that the peer would know of: it is not to answer with that.
+	// A timer instead of a deadline: the peer would learn of a deadline, and could answer with it.
 	timer := time.AfterFunc(timeout, func() { cancel(errSilent) })
 	defer timer.Stop()
 	if err = stream.SendMsg(&healthpb.HealthCheckRequest{}); err == nil {
 		err = stream.RecvMsg(&healthpb.HealthCheckResponse{})
 	}
 	k.message = header.Hide(status.Convert(err).Message(), headers)
-	header, _ := stream.Header() // it has come, or never will
+	header, _ := stream.Header() // the header has come by now, or never will
 	switch status.Code(err) {
 	case codes.Canceled:
 		if len(header) > 0 {
@@ -127,8 +125,8 @@ func (c *Conn) ask(ch *channel, w *wire, k *checking, timeout time.Duration) rep
 		}
 		return replyUnasked // the channel is closed
 	case codes.Unavailable, codes.DeadlineExceeded:
-		// gRPC says so too when the connection breaks. Metadata is the peer's; an answer
-		// that is not gRPC's has none.
+		// gRPC returns these also when the connection breaks. Only an answer of the peer has
+		// metadata, or is not gRPC at all.
 		if len(header)+len(stream.Trailer()) > 0 || strings.Contains(k.message, "unexpected HTTP status code") {
 			return replyUnavailable
 		}

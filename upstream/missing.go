@@ -9,12 +9,12 @@ import (
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
-// Names that became missing because the control plane said nothing of them (MISS-3). Their
-// timers run out one request after the other, and there may be very many. So the first ones
-// of a type on a stream are gathered into one line of the log, and of those that follow there
-// is none: /resources has them all.
+// This file logs names that became missing because the control plane did not answer them
+// (MISS-3). Their timers run out request by request, and there may be very many names. So the
+// first ones of a type on a stream are gathered into one line of the log, and later ones are not
+// logged. /resources has them all.
 
-// gatherMissing is for how long they are gathered.
+// gatherMissing is how long they are gathered.
 const gatherMissing = time.Second
 
 // missing are the names of one type that became so on one stream.
@@ -22,7 +22,7 @@ type missing struct {
 	missedType
 	count int
 	first string
-	until time.Time // when it is told; zero: it has been
+	until time.Time // when to log it; zero: it was logged
 }
 
 type missedType struct {
@@ -30,11 +30,11 @@ type missedType struct {
 	typ    cache.TypeURL
 }
 
-// missed is what is known of them: for as long as the stream asks for the type, since clients
-// can invent types.
+// missed has the missing names by stream and type. It forgets a type that its stream does not
+// ask for any more, since clients can invent types.
 type missed map[missedType]*missing
 
-// add takes in names of a type that became missing on a stream.
+// add counts names of a type that became missing on a stream.
 func (m missed) add(id session.StreamID, t cache.TypeURL, count int, first string, now time.Time) {
 	of := missedType{id, t}
 	if one := m[of]; one != nil {
@@ -44,8 +44,8 @@ func (m missed) add(id session.StreamID, t cache.TypeURL, count int, first strin
 	m[of] = &missing{of, count, first, now.Add(gatherMissing)}
 }
 
-// due are those that are to be told now, once, in order of type. What was told is forgotten
-// when its stream does not ask for the type any more.
+// due returns, once, what is to be logged now, in order of type. It forgets what was logged when
+// the stream does not ask for the type any more.
 func (m missed) due(now time.Time, asks func(session.StreamID, cache.TypeURL) bool) (due []missing) {
 	for of, one := range m {
 		switch {
@@ -62,7 +62,7 @@ func (m missed) due(now time.Time, asks func(session.StreamID, cache.TypeURL) bo
 	return due
 }
 
-// deadline is when to look again, if that is before a time, or else that; zero means never.
+// deadline is the earlier of at and the time when due has something to return; zero means never.
 func (m missed) deadline(at time.Time) time.Time {
 	for _, one := range m {
 		if !one.until.IsZero() && (at.IsZero() || one.until.Before(at)) {
@@ -72,7 +72,7 @@ func (m missed) deadline(at time.Time) time.Time {
 	return at
 }
 
-// over forgets a stream that has ended, and returns what was not told about it.
+// over forgets a stream that has ended, and returns what was not logged about it.
 func (m missed) over(id session.StreamID) (untold []missing) {
 	for of, one := range m {
 		if of.stream != id {

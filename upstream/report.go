@@ -8,17 +8,17 @@ import (
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
-// What people are told about a group's streams: in the log, in metrics, and when they ask.
+// This file reports on a group's streams: in the log, in metrics, and through the admin API.
 
-// report tells people what came of an Effect.
+// report logs and counts the outcome of an Effect.
 func (c *Client) report(e session.Effect, o session.Outcome) {
 	for t, l := range o.Lapses {
 		if l.Expired > 0 {
 			c.observer.ResourcesExpired(t, l.Expired)
-			c.log.Warn("TTLs ran out that the control plane has not renewed", "address", c.serving(), "type", t, "resources", l.Expired)
+			c.log.Warn("TTLs ran out because the control plane did not renew them", "address", c.serving(), "type", t, "resources", l.Expired)
 		}
 		if l.LetGo > 0 {
-			c.log.Warn("removals that were held back are let go: the time of cache.mass_removal_guard.hold is up", "type", t, "count", l.LetGo)
+			c.log.Warn("removals that were held back are carried out: the time of cache.mass_removal_guard.hold is over", "type", t, "count", l.LetGo)
 		}
 	}
 	if o.Silent > 0 {
@@ -30,29 +30,29 @@ func (c *Client) report(e session.Effect, o session.Outcome) {
 		c.observer.UpstreamUnasked(e.Lane.Type, o.Dropped)
 	}
 	if h := o.Held; h.Count > 0 {
-		c.log.Warn("the control plane is just back, and removes much at once; these removals are held back: see /resources, and POST /guard/release",
+		c.log.Warn("the control plane has just come back and removes much at once; these removals are held back: see /resources, and POST /guard/release",
 			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Count, "total", h.Total, "until", h.Until)
 	}
 	if h := o.Held; h.Confirmed > 0 {
-		c.log.Warn("removals that were held back are let go: the control plane has said them again", "type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Confirmed)
+		c.log.Warn("removals that were held back are carried out: the control plane has repeated them", "type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", h.Confirmed)
 	}
 }
 
-// dueMissing are the missing names that people are to be told now.
+// dueMissing returns the missing names to log now.
 func (c *Client) dueMissing() []missing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.missed.due(time.Now(), c.core.Asks)
 }
 
-// tellMissing tells people of names that became missing.
+// tellMissing logs names that became missing.
 func (c *Client) tellMissing(some []missing) {
 	for _, m := range some {
-		c.log.Info("names are missing: the control plane has said nothing of them for timers.dne_timeout, though it is there; see /resources", "address", c.serving(), "type", m.typ, "count", m.count, "first", m.first)
+		c.log.Info("names are missing: the control plane is alive and has not answered them for timers.dne_timeout; see /resources", "address", c.serving(), "type", m.typ, "count", m.count, "first", m.first)
 	}
 }
 
-// observe tells people what an Effect says by itself, and has a check carried out.
+// observe logs and counts what an Effect says by itself, and starts health checks.
 func (c *Client) observe(e session.Effect) {
 	switch {
 	case e.Check != 0:
@@ -60,10 +60,10 @@ func (c *Client) observe(e session.Effect) {
 	case e.Silence != nil && e.Silence.Over:
 		c.log.Info("the control plane answers for a type that it had been silent about", "address", c.serving(), "type", e.Lane.Type, "wildcard", e.Lane.Wildcard)
 	case e.Uncertain != nil:
-		c.log.Warn("the control plane announced resources in a form that cannot be used, and clients keep the ones they came with until it does better: see the fault in the NACK",
+		c.log.Warn("the control plane announced resources in a form that cannot be used, and clients keep the ones that they have until it announces usable ones: see the fault in the NACK",
 			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "count", len(e.Uncertain.Names), "first", logging.First(e.Uncertain.Names), "any", e.Uncertain.Hidden, "clients", e.Uncertain.Clients, "address", e.Entry)
 	case e.Silence != nil:
-		c.log.Warn("the control plane is there, and says nothing of a type that clients wait for: it may not know the node that it is shown (see upstream.node, groups.key, groups.profile), want a token (upstream.headers), or have nothing of this type",
+		c.log.Warn("the control plane is alive but does not answer for a type that clients wait for: it may not know the node (see upstream.node, groups.key, groups.profile), want a token (upstream.headers), or have no resource of this type",
 			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "since", e.Silence.Since, "node", e.Silence.Node, "cluster", e.Silence.Cluster, "clients", e.Silence.Clients, "address", e.Entry)
 	case e.Notice != "":
 		c.conn(e.Entry).tellNotice(e.Notice)
@@ -85,12 +85,12 @@ func (c *Client) observe(e session.Effect) {
 		}
 	case e.Availability && e.Status != nil && !c.core.Allowed(e.Lane.Type):
 		c.log.Warn("clients ask for a type that is not among upstream.types; they are told so", "type", e.Lane.Type)
-	case e.Availability && e.Status != nil: // why that is has been told, once for all groups and types
+	case e.Availability && e.Status != nil: // the reason was logged once for all groups and types
 		c.log.Debug("clients that wait for this type are told that there is no answer", "type", e.Lane.Type, "err", e.Status.GetMessage())
 	}
 }
 
-// conn is the way to an entry.
+// conn returns the Conn of an entry.
 func (c *Client) conn(entry string) *Conn {
 	for _, conn := range c.conns {
 		if conn.endpoint.Name == entry {
@@ -100,7 +100,7 @@ func (c *Client) conn(entry string) *Conn {
 	return c.conns[0] // each entry has one
 }
 
-// serving is the control plane that serves the group.
+// serving is the name of the entry in use.
 func (c *Client) serving() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +114,7 @@ func (c *Client) State() session.State {
 	return c.core.State()
 }
 
-// Silent are the types of which people were told that the control plane says nothing.
+// Silent returns the types for which the control plane's silence was reported.
 func (c *Client) Silent() []cache.TypeURL {
 	c.mu.Lock()
 	defer c.mu.Unlock()

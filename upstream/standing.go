@@ -11,26 +11,26 @@ import (
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
-// How an entry gets on, as the log has it: one line for each change, whatever the number of
-// groups that notice it. It answers, it is lost, it cannot be reached for another reason than
-// before, it is put to use or left. What single groups see of it besides is for debugging.
+// This file logs each change of an entry's state once, however many groups notice it: it answers,
+// it is lost, it cannot be reached for a new reason, the relay switches to it. Other
+// observations of single groups are logged for debugging only.
 
 // standing is what the log has said about an entry. It is guarded by the Conn's mutex.
 type standing struct {
-	answers bool      // the last word was that it does
-	ever    bool      // it did once
-	since   time.Time // of the last change to or from that
-	told    failures  // since it answered last
-	noted   failures  // ever, of what does not end
-	served  int       // groups that it is in use for
+	answers bool      // the log's last word is that the entry answers
+	ever    bool      // the entry has answered before
+	since   time.Time // when answers last changed
+	told    failures  // logged since the entry last answered
+	noted   failures  // notices, each of which is logged only once
+	served  int       // groups for which the entry is in use
 }
 
-// failures are what was told, by kind. There are few: what is beyond is told no more.
+// failures has the kinds of failures that were logged. Beyond maxFailures no more are logged.
 type failures map[string]bool
 
 const maxFailures = 16
 
-// news reports whether something is to be told, and takes note that it is.
+// news reports whether a kind is to be logged, and notes that it was.
 func (f *failures) news(kind string) bool {
 	if (*f)[kind] || len(*f) >= maxFailures {
 		return false
@@ -42,7 +42,7 @@ func (f *failures) news(kind string) bool {
 	return true
 }
 
-// sameBut is a message without its numbers, which are those of ports and of times.
+// sameBut is a message without its digits, which are those of ports and of times.
 func sameBut(message string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -52,8 +52,8 @@ func sameBut(message string) string {
 	}, message)
 }
 
-// heard takes note of a response. news: the entry did not answer before; away is for how
-// long, or zero if it is the first answer.
+// heard notes a response. news means that the entry had not been answering; away is for how
+// long, or zero if this is its first answer.
 func (s *standing) heard(now time.Time) (news bool, away time.Duration) {
 	if s.answers {
 		return false, 0
@@ -65,7 +65,7 @@ func (s *standing) heard(now time.Time) (news bool, away time.Duration) {
 	return true, away
 }
 
-// lost takes note that nothing comes from the entry any more. first: it was answering.
+// lost notes that the entry does not answer any more. first means that it had been answering.
 func (s *standing) lost(now time.Time) (first bool) {
 	if first = s.answers; first {
 		s.answers, s.since = false, now
@@ -73,26 +73,25 @@ func (s *standing) lost(now time.Time) (first bool) {
 	return first
 }
 
-// ended is the end of a stream, or of an attempt at one, as people are told about it.
+// ended is the end of a stream, or of an attempt to open one, as it is logged.
 type ended struct {
 	session.End
 	stream Stream
-	began  bool   // it was a stream, and no attempt
-	reason string // out of a closed set
-	code   string // of gRPC
+	began  bool   // the stream was open
+	reason string // one of Reasons
+	code   string // the gRPC status
 	retry  time.Duration
 }
 
-// kind tells ends apart: of each kind one is told.
+// kind identifies ends of which only the first is logged.
 func (e ended) kind() string { return e.reason + e.code + sameBut(e.Message) }
 
-// fields are those of a line about it.
+// fields are the attributes of the log line.
 func (e ended) fields() []any {
 	return []any{"address", e.stream.Entry, "reason", e.reason, "code", e.code, "err", e.Message, "retry_ms", e.retry.Milliseconds()}
 }
 
-// sentence says what has happened, and level how much that matters. lost: what had been
-// answering does not any more.
+// sentence is the text of the log line. lost means that the entry had been answering.
 func (e ended) sentence(lost bool) (sentence string, level slog.Level) {
 	switch {
 	case e.NoRoom:
@@ -109,9 +108,9 @@ func (e ended) sentence(lost bool) (sentence string, level slog.Level) {
 	return "cannot reach the control plane", slog.LevelWarn
 }
 
-// tellEnded tells of the end of a stream. While others of the entry are answered, that one
-// is not is the group's own affair if the server says so: own reports whether it is the first
-// of its kind there. If the stream broke its next attempt will tell.
+// tellEnded logs the end of a stream. If the server refuses the stream while it answers others,
+// this concerns only the group, and own reports whether the end is the first of its kind there.
+// If the stream broke while others are answered, the next attempt will show why.
 func (c *Conn) tellEnded(e ended, log *slog.Logger, own func() bool) {
 	c.mu.Lock()
 	first, lost := false, false
@@ -136,7 +135,7 @@ func (c *Conn) tellEnded(e ended, log *slog.Logger, own func() bool) {
 	to.Log(context.Background(), level, sentence, e.fields()...)
 }
 
-// tellStopped tells that an entry has stopped answering on a connection that is open.
+// tellStopped logs that an entry has stopped answering on an open connection.
 func (c *Conn) tellStopped(text string) {
 	c.mu.Lock()
 	c.standing.lost(time.Now())
@@ -147,7 +146,7 @@ func (c *Conn) tellStopped(text string) {
 	}
 }
 
-// tellAnswers tells that an entry answers.
+// tellAnswers logs that an entry answers.
 func (c *Conn) tellAnswers(sotw bool, away time.Duration) {
 	mode := Stream{SotW: sotw}.Mode()
 	if away == 0 {
@@ -157,7 +156,7 @@ func (c *Conn) tellAnswers(sotw bool, away time.Duration) {
 	c.endpoint.Log.Info("the control plane answers again", "address", c.endpoint.Name, "mode", mode, "away_ms", away.Milliseconds())
 }
 
-// tellNotice tells what was found out about an entry, once.
+// tellNotice logs a fact about an entry, once.
 func (c *Conn) tellNotice(text string) {
 	c.mu.Lock()
 	first := c.standing.noted.news(sameBut(text))
@@ -167,15 +166,15 @@ func (c *Conn) tellNotice(text string) {
 	}
 }
 
-// notices are what people are told.
+// notices are the log messages about a switch.
 var notices = map[session.Cause]string{
-	session.Waits:     "the control plane does not answer, and clients wait; the next one of the list is put to use",
-	session.Stale:     "the control plane does not answer, and nothing is missing yet; the next one of the list is put to use",
-	session.Preferred: "a preferred control plane answers again, and is put to use",
+	session.Waits:     "the control plane does not answer, and clients wait; the next one of the list is used",
+	session.Stale:     "the control plane does not answer, and nothing is missing yet; the next one of the list is used",
+	session.Preferred: "a preferred control plane answers again and is used",
 }
 
-// enterUse takes note that an entry is put to use for another group, and tells of the first.
-// from is the one that was in use; nil: the group has just begun.
+// enterUse notes that one more group uses the entry, and logs the first switch to it. from is the
+// entry that the group used before; nil means that the group has just begun.
 func (c *Conn) enterUse(from *Conn, why session.Cause) {
 	if from != nil {
 		from.leaveUse()
@@ -195,8 +194,8 @@ func (c *Conn) leaveUse() {
 	c.standing.served--
 }
 
-// settleUse notes which Conn serves the group, when the group begins and when its list has
-// changed.
+// settleUse notes which Conn serves the group. It is called when the group begins, and when its
+// list of entries has changed.
 func (c *Client) settleUse() {
 	c.order.Lock()
 	defer c.order.Unlock()
@@ -227,20 +226,20 @@ func (c *Client) leaveUse() {
 	c.used = nil
 }
 
-// firstFailure reports whether an end is of another kind than those of which the group has
-// told since the entry answered it.
+// firstFailure reports whether an end is the first of its kind that the group logs since the
+// entry last answered it.
 func (c *Client) firstFailure(conn *Conn, e ended) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !slices.Contains(c.conns, conn) {
-		return false // it is not in the list any more, and nobody wonders
+		return false // the entry is not in the list any more
 	}
 	f := c.failed[conn]
 	defer func() { c.failed[conn] = f }()
 	return f.news(e.kind())
 }
 
-// reasoned is what a server said as it ended a stream, or that it said nothing.
+// reasoned is the message with which a server ended a stream, or a text that names the status.
 func reasoned(message, code string) string {
 	return cmp.Or(strings.TrimSpace(message), "it gave no reason but the status "+code)
 }

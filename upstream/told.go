@@ -11,11 +11,10 @@ import (
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
-// What is asked of a control plane, and what it answers, for debugging. Bodies are not shown,
-// nor the node, nor versions of secrets: whoever can guess at a weak one could check the
-// guess.
+// This file logs requests and responses for debugging, without bodies and the node. Versions of
+// secrets are not logged either, since one could check a guess of a weak secret against them.
 
-// debugs reports whether any of it is told. Nothing is made for the log before that is known.
+// debugs reports whether messages are logged at all. It is asked before a line is composed.
 func debugs(log *slog.Logger) bool { return log.Enabled(context.Background(), slog.LevelDebug) }
 
 func tellRequest(log *slog.Logger, req proto.Message) {

@@ -98,9 +98,9 @@ func TestCheck(t *testing.T) {
 			": Delta ADS              1 CDS", ": SotW ADS               1 CDS", "ok    upstream: control plane", "open files"}},
 		"plaintext": {[]string{"--upstream", plain}, 0, []string{": Delta ADS              1 CDS"}},
 		"a wrong CA": {append(with(other.file, cert, key), "--upstream", secured), 1, []string{
-			"FAIL  upstream: TLS", "certificate signed by unknown authority", "hint: " + secured + " has a certificate that nobody signed who is trusted: set upstream.tls.ca"}},
+			"FAIL  upstream: TLS", "certificate signed by unknown authority", "hint: " + secured + " has a certificate from an authority that is not trusted: set upstream.tls.ca"}},
 		"a wrong name": {append(with(a.file, cert, key), "--upstream", secured, "--set", "upstream.tls.server_name=elsewhere"), 1, []string{
-			"FAIL  upstream: TLS", "hint: " + secured + " has no certificate for the name it was called by: set upstream.tls.server_name"}},
+			"FAIL  upstream: TLS", "hint: " + secured + " has no certificate for the name that the relay expects: set upstream.tls.server_name"}},
 		"no certificate": {[]string{"--upstream", secured, "--set", "upstream.tls.ca=" + a.file}, 1, []string{
 			"FAIL  upstream: xDS", "wants a client certificate: set upstream.tls.cert and upstream.tls.key"}},
 		"TLS where there is none": {append(with(a.file, cert, key), "--upstream", plain), 1, []string{"FAIL  upstream: TLS", "does not speak TLS"}},

@@ -151,15 +151,15 @@ func TestMistakesThatShowLater(t *testing.T) {
 		says     string
 	}{
 		"a port that is shut": {upstream: loopback.Reserve(t),
-			says: `WARN cannot reach the control plane address=ADDRESS reason=unavailable code=Unavailable err="ADDRESS has nothing that listens: see whether the control plane runs, and whether upstream.address has its port for xDS (connection error: desc = \"transport: Error while dialing: dial tcp ADDRESS: connect: connection refused\")"`},
+			says: `WARN cannot reach the control plane address=ADDRESS reason=unavailable code=Unavailable err="ADDRESS refuses connections: see whether the control plane runs, and whether upstream.address has its port for xDS (connection error: desc = \"transport: Error while dialing: dial tcp ADDRESS: connect: connection refused\")"`},
 		"a server that says nothing": {upstream: accepts.Addr().String(),
-			says: `WARN cannot reach the control plane address=ADDRESS reason=unavailable code=Unavailable err="ADDRESS accepts connections and says nothing within 10s: it hangs, or upstream.address is not its port for gRPC`},
+			says: `WARN cannot reach the control plane address=ADDRESS reason=unavailable code=Unavailable err="ADDRESS accepts connections and sends nothing within 10s: it hangs, or upstream.address is not its port for gRPC`},
 		"permission denied": {upstream: plane(t, func(string, grpc.ServerStream) error { return status.Error(codes.PermissionDenied, "no such node") }),
 			says: `WARN the control plane refuses the relay: see upstream.headers and upstream.tls address=ADDRESS reason=refused code=PermissionDenied err="no such node"`},
 		"no reason": {upstream: plane(t, func(string, grpc.ServerStream) error { return status.Error(codes.Internal, "") }),
 			says: `WARN the control plane ends the stream address=ADDRESS reason=error code=Internal err="it gave no reason but the status Internal"`},
 		"a wrong node": {upstream: plane(t, hang),
-			says: `WARN the control plane is there, and says nothing of a type that clients wait for: it may not know the node that it is shown (see upstream.node, groups.key, groups.profile), want a token (upstream.headers), or have nothing of this type`},
+			says: `WARN the control plane is alive but does not answer for a type that clients wait for: it may not know the node (see upstream.node, groups.key, groups.profile), want a token (upstream.headers), or have no resource of this type`},
 		"no Delta": {upstream: plane(t, func(method string, s grpc.ServerStream) error {
 			if strings.Contains(method, "Delta") {
 				return status.Error(codes.Unimplemented, "unknown method")

@@ -58,12 +58,12 @@ func TestHints(t *testing.T) {
 	}
 	const (
 		noCertificate = "ADDRESS wants a client certificate: set upstream.tls.cert and upstream.tls.key"
-		badName       = "ADDRESS has no certificate for the name it was called by: set upstream.tls.server_name"
+		badName       = "ADDRESS has no certificate for the name that the relay expects: set upstream.tls.server_name"
 		isPlain       = "ADDRESS does not speak TLS: set upstream.address to its port for TLS, or leave upstream.tls out"
 		maybePlain    = "ADDRESS hangs up on TLS: if it speaks plaintext, leave upstream.tls out"
 		maybeTLS      = "ADDRESS does not answer in plaintext: if it speaks TLS, set upstream.tls.ca"
 		refused       = "ADDRESS does not accept the client certificate: "
-		isShut        = "ADDRESS has nothing that listens: see whether the control plane runs, and whether upstream.address"
+		isShut        = "ADDRESS refuses connections: see whether the control plane runs, and whether upstream.address"
 		notHTTP2      = "ADDRESS does not speak HTTP/2 there: set upstream.address"
 	)
 	tests := []struct {
@@ -93,7 +93,7 @@ func TestHints(t *testing.T) {
 		{"HTTP/1.1 over TLS, leniently", webServerOver(&tls.Config{Certificates: []tls.Certificate{ours}}),
 			[]string{trusting, "upstream.tls.alpn=lenient"}, notHTTP2},
 		{"the wrong authority", serves(&tls.Config{Certificates: []tls.Certificate{ours}}), []string{"upstream.tls.ca=" + other.path("ca.pem")},
-			"ADDRESS has a certificate that nobody signed who is trusted: set upstream.tls.ca"},
+			"ADDRESS has a certificate from an authority that is not trusted: set upstream.tls.ca"},
 		{"the wrong name", serves(&tls.Config{Certificates: []tls.Certificate{ours}}), []string{trusting, "upstream.tls.server_name=xds.example"}, badName},
 		{"another name", serves(&tls.Config{Certificates: []tls.Certificate{byName}}), []string{trusting, "upstream.tls.server_name=other.example"}, badName},
 		{"an address for a name", serves(&tls.Config{Certificates: []tls.Certificate{byName}}), []string{trusting}, badName},

@@ -81,7 +81,7 @@ func tokens(right string, bare, wrong codes.Code) grpc.ServerOption {
 // nothing is told and clients get what they want. The long form has the default timers.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	const silent = "says nothing of a type that clients wait for"
+	const silent = "does not answer for a type that clients wait for"
 	everything := func(d *deltaClient) { d.Wildcard(cache.Cluster) }
 	for _, tt := range []struct {
 		name  string
@@ -123,7 +123,7 @@ func TestMistakes(t *testing.T) {
 	}, {
 		name:    "nothing of this type",
 		plane:   func(t *testing.T) gcp.Cache { return mute{newLinear(t).Mux(), cache.Cluster} },
-		line:    []string{silent, "nothing of this type", "type=" + string(cache.Cluster), "wildcard=true"},
+		line:    []string{silent, "no resource of this type", "type=" + string(cache.Cluster), "wildcard=true"},
 		noticed: []string{`"answered": false`, `"silent": true`},
 	}, {
 		name:  "none of the names",
@@ -281,7 +281,7 @@ func TestSilenceEnds(t *testing.T) {
 	})
 	for _, u := range []cache.TypeURL{cache.Cluster, cache.Endpoint} {
 		if err := first(
-			is("lines that tell of silence", len(r.log.Lines("level=WARN", "says nothing of a type that clients wait for", "type="+string(u))), 1),
+			is("lines that tell of silence", len(r.log.Lines("level=WARN", "does not answer for a type that clients wait for", "type="+string(u))), 1),
 			is("lines that tell of its end", len(r.log.Lines("answers for a type", "type="+string(u))), 1),
 		); err != nil {
 			t.Error(u, err)

@@ -141,9 +141,9 @@ func TestFailoverIsToldOnce(t *testing.T) {
 	eventually(t, patience, func() error { return all(b.addr, "current") })
 	r.becomes(1, fmt.Sprintf(`upstream_groups{state="current"} %d`, groups))
 	once("level=WARN", "lost the control plane", "address="+a.addr)
-	once("level=WARN", "the next one of the list is put to use", "address="+b.addr, "instead_of="+a.addr)
+	once("level=WARN", "the next one of the list is used", "address="+b.addr, "instead_of="+a.addr)
 	once("level=INFO", "the control plane answers", "address="+b.addr)
 	a.Start()
 	eventually(t, patience, func() error { return all(a.addr, "current") })
-	once("level=WARN", "a preferred control plane answers again, and is put to use", "address="+a.addr, "instead_of="+b.addr)
+	once("level=WARN", "a preferred control plane answers again and is used", "address="+a.addr, "instead_of="+b.addr)
 }

@@ -62,7 +62,7 @@ func TestSilenceAtDefaults(t *testing.T) {
 		one, two := w.open(w.dial(), "one", false), w.open(w.dial(), "two", false)
 		begun := time.Now()
 		warnings := func() int {
-			return log.count("level=WARN", "says nothing of a type that clients wait for", "type="+string(cache.Cluster), "wildcard=true", "node=edge-1", "cluster=shop", "clients=2", "address="+c.Upstream.Address)
+			return log.count("level=WARN", "does not answer for a type that clients wait for", "type="+string(cache.Cluster), "wildcard=true", "node=edge-1", "cluster=shop", "clients=2", "address="+c.Upstream.Address)
 		}
 		for ; warnings() == 0 && time.Since(begun) < time.Minute; time.Sleep(10 * time.Millisecond) {
 			synctest.Wait()

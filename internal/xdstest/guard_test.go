@@ -91,7 +91,7 @@ func TestGuard_EmptyUpstream(t *testing.T) {
 					t.Errorf("after the hold clients heard %.100s", told)
 				}
 				if log.letGo != clusters {
-					t.Errorf("the log says that %d removals are let go", log.letGo)
+					t.Errorf("the log says that %d removals are carried out", log.letGo)
 				}
 				t.Logf("0 removals in %v; the alert came after %v", hold, log.after)
 			})
@@ -132,7 +132,7 @@ func (l *alertLog) Handle(_ context.Context, r slog.Record) error {
 	case r.Level != slog.LevelWarn:
 	case strings.Contains(r.Message, "are held back"):
 		l.alerts, l.after = l.alerts+1, time.Since(l.begin)
-	case strings.Contains(r.Message, "are let go"):
+	case strings.Contains(r.Message, "are carried out"):
 		r.Attrs(func(a slog.Attr) bool {
 			if a.Key == "count" {
 				l.letGo += int(a.Value.Int64())

@@ -7,13 +7,13 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// What is asked for once more for the sake of a body that is not kept (VALID-5).
+// When a client needs a body that is not kept, the relay repeats the subscribe (VALID-5).
 
-// insistAfter is how long a subscription that was repeated may stay unanswered. Then
-// it is given up and begun again: some servers answer nothing else (VALID-5).
+// insistAfter is how long a repeated subscribe may stay unanswered. After that the name is
+// unsubscribed and subscribed again, since some servers answer nothing else (VALID-5).
 const insistAfter = time.Second
 
-// insist gives up subscriptions whose repetition was not answered, and begins them again.
+// insist unsubscribes and subscribes again the names whose repeated subscribe is overdue.
 func (l *laneState) insist(now time.Time) {
 	if l.insistAt.IsZero() || l.insistAt.After(now) {
 		return
@@ -33,7 +33,7 @@ func (l *laneState) insist(now time.Time) {
 	}
 }
 
-// answers takes note of the names that a response answers.
+// answers deletes the names that a response answers.
 func (l *laneState) answers(u *cache.Update) {
 	if len(l.again) == 0 {
 		return
@@ -55,8 +55,8 @@ func (l *laneState) answers(u *cache.Update) {
 	}
 }
 
-// keepAll has bodies kept that are not to be: a SotW server has no way to be asked
-// for one again but to send all, and clients would wait for ever (VALID-5).
+// keepAll makes all bodies cacheable. A SotW server cannot be asked for a single one of them
+// again, and clients would wait for it for ever (VALID-5).
 func (d *Response) keepAll() {
 	for i, r := range d.Update.Set {
 		d.Update.Set[i].Resource = r.Cacheable()

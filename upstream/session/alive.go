@@ -2,31 +2,31 @@ package session
 
 import "time"
 
-// Whether anybody is at the other end of a stream (protocol.md §0, "alive"). That a
-// connection is open says little: a process that hangs keeps it, and so does a network
-// that drops packets. A stream is alive as of a question when a message came after it,
-// or a health check that began after it was answered. Silence is a verdict only from
-// such a stream (MISS-3).
+// This file decides whether a stream is alive (protocol.md §0, "alive"). An open connection
+// proves little: a process that hangs keeps it open, and so does a network that drops packets.
+// A stream is alive as of a question when a message came after it, or when the peer answered a
+// health check that began after it. Silence counts only on such a stream (MISS-3).
 
-// liveness is what is known of one stream. It dies with the stream.
+// liveness says whether one stream is alive. It ends with the stream.
 type liveness struct {
-	// asked counts the questions written: requests that ask for something. proven is
-	// the last of them as of which the stream is alive.
+	// asked counts the questions: the requests that subscribe to something. proven is the
+	// last question as of which the stream is alive.
 	asked, proven uint64
-	// since is when the first question after that was written; zero: there is none.
+	// since is when the first question after proven was written; zero: there is none.
 	since time.Time
-	// heard is when the peer last showed itself, or the stream was opened.
+	// heard is when the peer last gave a sign of life, or the stream was opened.
 	heard time.Time
 
-	// The check under way: when it was asked for, after how many questions; zero: none.
+	// checking is when the health check under way was requested, or zero, and covers the
+	// number of questions before it.
 	checking time.Time
 	covers   uint64
-	// notBefore is when the next one may be asked for.
+	// notBefore is when the next check may be requested.
 	notBefore time.Time
-	silent    bool // what the last check said, and nothing came since
+	silent    bool // the last check was not answered, and nothing has come since
 }
 
-// question notes that something was asked, and numbers it.
+// question counts a question, and returns its number.
 func (l *liveness) question(now time.Time) uint64 {
 	if l.asked == l.proven {
 		l.since = now
@@ -35,18 +35,18 @@ func (l *liveness) question(now time.Time) uint64 {
 	return l.asked
 }
 
-// message notes that one came.
+// message notes that a message came.
 func (l *liveness) message(now time.Time) {
 	l.proven, l.since, l.heard = l.asked, time.Time{}, now
 	l.notBefore, l.silent = time.Time{}, false
 }
 
-// answeredSince: the stream is alive as of a question.
+// answeredSince reports whether the stream is alive as of a question.
 func (l *liveness) answeredSince(question uint64) bool { return l.proven >= question }
 
-// dueAt is when to ask whether anybody is there, or zero. patience is for how long
-// a question may stay without any sign of life, idle for how long the stream may be
-// silent if nothing is asked; zero: for ever.
+// dueAt is when to request a check, or zero. patience is how long a question may be without
+// any sign of life, and idle how long the stream may be silent when nothing is asked; zero
+// means for ever.
 func (l *liveness) dueAt(patience, idle time.Duration) (at time.Time) {
 	if !l.checking.IsZero() {
 		return at
@@ -63,11 +63,12 @@ func (l *liveness) dueAt(patience, idle time.Duration) (at time.Time) {
 	return at
 }
 
-// check begins one.
+// check notes that a health check is requested.
 func (l *liveness) check(now time.Time) { l.checking, l.covers = now, l.asked }
 
-// checked takes in what came of it. A check that began before it was asked for, since
-// another stream of the connection had asked, says nothing of what was asked later.
+// checked handles the result of a check. The streams of a connection share checks, so that the
+// check may have begun before this stream requested one. Then it proves nothing here, and the
+// next one is due at once.
 func (l *liveness) checked(c Check, now time.Time, again time.Duration) (silentSince time.Time) {
 	asked := l.checking
 	if asked.IsZero() {
@@ -75,7 +76,7 @@ func (l *liveness) checked(c Check, now time.Time, again time.Duration) (silentS
 	}
 	l.checking, l.notBefore = time.Time{}, now.Add(again)
 	switch {
-	case c.Begun.Before(asked): // ask once more, at once
+	case c.Begun.Before(asked):
 		l.notBefore = now
 	case c.Verdict == There && l.covers >= l.proven:
 		l.proven, l.heard = l.covers, asked
@@ -92,7 +93,7 @@ func (l *liveness) checked(c Check, now time.Time, again time.Duration) (silentS
 	return silentSince
 }
 
-// tickAlive asks whether anybody is there, if it is time to (protocol.md §0, MISS-3).
+// tickAlive requests a health check if one is due (protocol.md §0, MISS-3).
 func (c *Core) tickAlive(s *slot, now time.Time) {
 	at := c.aliveAt(s)
 	switch {
@@ -106,10 +107,10 @@ func (c *Core) tickAlive(s *slot, now time.Time) {
 	}
 }
 
-// checks: there is a use in asking.
+// checks reports whether health checks are sent to the entry of a slot.
 func (c *Core) checks(s *slot) bool { return c.config.HealthCheck && !c.entries[s.entry].unchecked }
 
-// aliveAt is when to ask whether anybody is there, or zero.
+// aliveAt is when tickAlive has something to do, or zero.
 func (c *Core) aliveAt(s *slot) time.Time {
 	if !s.open() {
 		return time.Time{}
@@ -122,13 +123,14 @@ func (c *Core) aliveAt(s *slot) time.Time {
 		}
 		patience = c.config.UnavailableAfter
 	case s.role == Probe && !s.answered:
-		return time.Time{} // it is given up if it gets no resource
+		return time.Time{} // a probe that gets no resource is given up without a check
 	case s.role == Probe:
 		return latest(c.entries[s.entry].backAt(&c.config), s.alive.notBefore)
 	case c.retiring(s):
 		patience = 0
 	case !s.failingSince().IsZero() && !s.alive.since.IsZero():
-		// In time for clients not to be told, if all that it has is nothing to say (ERR-1).
+		// The check is early enough to suspend the outage before clients learn of it, if the
+		// server is there and has nothing to send (ERR-1).
 		told := s.failingSince().Add(c.config.UnavailableAfter - trial).Sub(s.alive.since)
 		patience = min(patience, max(told, trial))
 	}
@@ -138,7 +140,7 @@ func (c *Core) aliveAt(s *slot) time.Time {
 	return s.alive.dueAt(patience, idle)
 }
 
-// Checked takes in what came of the check of a stream's connection.
+// Checked handles the result of a check of a stream's connection.
 func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 	s := c.slot(id)
 	if s == nil || !s.open() {
@@ -163,7 +165,7 @@ func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 	}
 }
 
-// tellAlive lets the Hub know whether the main stream is alive (H-22).
+// tellAlive tells the Hub when the main stream fails, and when it works again (H-22).
 func (c *Core) tellAlive(now time.Time) {
 	if away := !c.main.open() || !c.main.failingSince().IsZero(); away != c.away {
 		c.away = away

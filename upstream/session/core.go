@@ -12,9 +12,10 @@ import (
 	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
-// Core is the upstream side of one group without any IO: streams open, deliver
-// and end; interest changes; time passes. What it wants done comes back from Tick
-// and Next, what it has learned from Effects. Not safe for concurrent use.
+// Core is the upstream side of one group without any IO. The caller reports that streams
+// open, deliver and end, that interest changes, and that time passes. Tick returns the
+// streams to open and close, Next the requests to write, and Effects what Core has
+// learned. Core is not safe for concurrent use.
 type Core struct {
 	config Config
 	hub    *fanout.Hub
@@ -23,40 +24,39 @@ type Core struct {
 	// The control planes, and which of them is in use.
 	entries []entry
 	current int
-	heard   bool // the one in use has answered since it was chosen
-	away    bool // the Hub knows that no stream is alive
-	spares  bool // and that what lingers cannot be had again
-	// hushed until then: an entry has just been put to use in the place of one that
-	// has stopped answering, and has to have the time to answer (UP-14).
+	heard   bool // the entry in use has answered since it was chosen
+	away    bool // the Hub was last told that the main stream is not alive
+	spares  bool // the Hub was last told to keep the names that linger (tickLinger)
+	// hushed is until when clients are not told of a failure: a new entry has replaced one
+	// that stopped answering, and must have the time to answer (UP-14).
 	hushed time.Time
-	// wary: it was put to use although nothing was missing: what it takes away is
-	// doubted (UP-14, H-22).
+	// wary means that the entry was put to use although nothing was missing. The Hub
+	// doubts the removals that it sends (UP-14, H-22).
 	wary bool
 
-	// Its streams. Solo ones carry one quarantined lane each.
+	// The streams of the entry in use. Each solo stream carries one quarantined lane.
 	main, aux slot
 	solo      map[fanout.Lane]*slot
 	lastID    StreamID
 	closing   []StreamID
 
-	// What outlives streams.
+	// The fields below outlive streams.
 	suspects *suspects
-	accepted map[fanout.Lane]acceptance       // by SotW streams
-	told     map[fanout.Lane]*statuspb.Status // unavailability that the Hub knows of
-	silent   map[cache.TypeURL]fanout.Lane    // types of whose silence people were told, with the lane
+	accepted map[fanout.Lane]acceptance       // the last accepted response of each SotW lane
+	told     map[fanout.Lane]*statuspb.Status // lanes that the Hub was told are unavailable, and why
+	silent   map[cache.TypeURL]fanout.Lane    // types whose silence was reported, with the lane
 
 	bare   map[fanout.Lane]bool   // wildcards that are asked for without versions
-	faults map[fanout.Lane]*fault // lanes on which something came with a fault
+	faults map[fanout.Lane]*fault // lanes on which a response had a fault
 
-	via []string // the longest way by which clients come (NODE-11)
+	via []string // the longest chain of relays through which clients come (NODE-11)
 
-	// Interest changed, and is to be looked at then; zero: it has not. That is at once,
-	// except for lanes on which changes are gathered (UP-6).
+	// changesAt is when to read the changes of interest; zero means that there are none.
+	// That is at once, except for lanes on which changes are gathered (UP-6).
 	changesAt time.Time
-	lingerAt  time.Time
+	lingerAt  time.Time // when to call Hub.Expire next
 
-	refreshes refreshes
-	// retirement is what the group waits for when it has no clients any more.
+	refreshes  refreshes
 	retirement retirement
 
 	effects []Effect
@@ -87,18 +87,17 @@ func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 	return core
 }
 
-// Effects takes what was learned since the last call.
+// Effects returns what Core has learned since the last call.
 func (c *Core) Effects() []Effect {
 	effects := c.effects
 	c.effects = nil
 	return effects
 }
 
-// Interest says that the Hub's Wanted has something new.
+// Interest reports that the interest of clients has changed.
 func (c *Core) Interest(now time.Time) { c.changesAt = now }
 
-// SetNode says what the group says of itself from now on; streams that are open say
-// it with their next request (NODE-2).
+// SetNode replaces the group's node. Open streams send it with their next request (NODE-2).
 func (c *Core) SetNode(node *core.Node) {
 	c.config.Node = node
 	for _, s := range c.all() {
@@ -108,9 +107,9 @@ func (c *Core) SetNode(node *core.Node) {
 	}
 }
 
-// SetVia says on which way clients have come, the longest there is. A stream that
-// has told a shorter one is opened again: were there a loop, nobody on it could tell
-// otherwise (NODE-11).
+// SetVia sets the longest chain of relays through which clients come. A stream that was
+// opened with a shorter one is opened again, since otherwise no relay on a loop could
+// detect the loop (NODE-11).
 func (c *Core) SetVia(via []string, now time.Time) {
 	c.via = via
 	for _, s := range c.all() {
@@ -124,12 +123,12 @@ func (c *Core) SetVia(via []string, now time.Time) {
 	}
 }
 
-// Tick looks at everything that is due: interest, timers, attempts. The caller
-// opens and closes what it returns, and calls again at Deadline.
+// Tick handles everything that is due: changes of interest, timers, attempts. The caller
+// opens and closes the streams that it returns, and calls it again at Deadline.
 func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 	for _, s := range c.slots() {
 		if s.open() {
-			c.tickTimers(s, now) // before anything takes the place of a stream
+			c.tickTimers(s, now) // before any stream is replaced
 		}
 	}
 	c.tickLinger(now)
@@ -159,7 +158,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 	return open, shut
 }
 
-// learned notes what the Hub is to be told about a lane.
+// learned adds an update of a lane to the effects.
 func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time) {
 	u.At, u.Stream, u.Age, u.Wary = now, uint64(s.id), now.Sub(s.opened), c.wary
 	c.effects = append(c.effects, Effect{Lane: lane, Update: u})
@@ -171,7 +170,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 	learned := func(lane fanout.Lane, u *cache.Update) { c.learned(s, lane, u, now) }
 	for _, l := range s.stream.lanes {
 		if c.tickUnanswered(s, l, now); !s.open() {
-			return // another stream takes its place
+			return // a new stream replaces it
 		}
 		if c.tickBare(s, l, now) || c.tickFault(s, l, now) {
 			return
@@ -200,9 +199,9 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 	}
 }
 
-// Deadline is when to call Tick next, if nothing else happens; zero: never.
+// Deadline is when to call Tick next if nothing else happens. Zero means never.
 func (c *Core) Deadline(now time.Time) time.Time {
-	// TTLs are there for the time in which no stream is open.
+	// TTLs run out while no stream is open, too.
 	at := earlier(c.changesAt, c.hub.Expiry(), c.failoverAt(now), c.retireAt(), toCome(c.hushed, now))
 	if c.Proven(now) {
 		at = earlier(at, c.lingerAt)
@@ -219,12 +218,12 @@ func (c *Core) Deadline(now time.Time) time.Time {
 			at = earlier(at, s.openAt)
 		}
 		if since := s.failingSince(); !since.IsZero() {
-			at = earlier(at, toCome(since.Add(c.config.UnavailableAfter), now)) // clients are told
+			at = earlier(at, toCome(since.Add(c.config.UnavailableAfter), now)) // clients learn of it then
 		}
 		if !s.open() {
 			continue
 		}
-		at = earlier(at, toCome(s.opened.Add(trial), now), // it is proven
+		at = earlier(at, toCome(s.opened.Add(trial), now), // the stream is proven then
 			c.aliveAt(s), c.refreshAt(s, now), s.stream.deadline(c.missingAfter(), now))
 		for _, l := range s.stream.lanes {
 			at = earlier(at, c.judgeAt(l), l.silenceAt(), c.bareAt(s, l), c.faultAt(l))
@@ -233,7 +232,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 	return at
 }
 
-// toCome is a time that is to come, or else zero.
+// toCome returns at if it is in the future, and zero otherwise.
 func toCome(at, now time.Time) time.Time {
 	if at.After(now) {
 		return at
@@ -241,7 +240,7 @@ func toCome(at, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Opened says that a stream is up, on a connected transport.
+// Opened reports that a stream is open on a connected transport.
 func (c *Core) Opened(id StreamID, now time.Time) {
 	s := c.slot(id)
 	if s == nil {
@@ -254,10 +253,10 @@ func (c *Core) Opened(id StreamID, now time.Time) {
 	}
 	s.stream = c.newStream(s, nil)
 	if s.role == Main {
-		c.entries[s.entry].relay = false // until the server says so on this stream
+		c.entries[s.entry].relay = false // until the server identifies itself on this stream
 	}
 	c.place(now)
-	if s.open() { // it may have turned out not to be needed any more
+	if s.open() { // place closes a stream that is not needed any more
 		c.suspects.survivors(s, now)
 	}
 }
@@ -271,14 +270,14 @@ func (c *Core) Next(id StreamID, now time.Time) proto.Message {
 	return s.stream.next(c.config.Node, now)
 }
 
-// Asks: a stream carries a type now.
+// Asks reports whether a stream carries a type now.
 func (c *Core) Asks(id StreamID, t cache.TypeURL) bool {
 	s := c.slot(id)
 	return s != nil && s.open() && s.stream.lanes[t] != nil
 }
 
-// Receive takes in a response. After its Effects have been carried out, the
-// caller calls Applied, so that an ACK means that the Hub has it (design.md).
+// Receive handles a response. The caller carries out the Effects, and then calls Applied,
+// so that the relay acknowledges a response only once the Hub has it.
 func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	s := c.slot(id)
 	if s == nil || !s.open() {
@@ -291,7 +290,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	}
 	calm := s.answered && s.outage.since.IsZero() && s.alive.since.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
 	if s.role == Auxiliary && !c.heard {
-		c.main.outage = outage{} // that was another entry's
+		c.main.outage = outage{} // it began with the entry before this one
 	}
 	s.answered, s.outage, c.heard = true, outage{}, true
 	s.alive.message(now)
@@ -301,7 +300,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	}
 	c.entries[s.entry].noDelta = s.sotw
 	if relay := hop.IsRelay(d.identifier); d.identifier != "" && relay != c.entry().relay {
-		c.entry().relay, calm = relay, false // timers may run shorter
+		c.entry().relay, calm = relay, false // timers may be shorter now
 	}
 	if d.identifier != "" && d.identifier != c.hub.Identifier() {
 		calm = false
@@ -314,7 +313,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	}
 	lane := used.lane
 	c.speaks(lane)
-	delete(c.accepted, lane) // until this one is
+	delete(c.accepted, lane) // until this response is acknowledged
 	c.suspects.clear(d.TypeURL)
 	d.Update.At = now
 	for _, r := range d.Bodyless {
@@ -334,11 +333,11 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	l := s.stream.lanes[d.TypeURL]
 	used.spoke = true
 	used.shown = used.shown || len(d.Update.Set) > 0
-	if l == nil && !lane.Wildcard && !d.sotw { // what was shown of names that were given up (UP-19)
+	if l == nil && !lane.Wildcard && !d.sotw { // the Hub notes what the server has shown of dropped names (UP-19)
 		c.learned(s, lane, &cache.Update{Set: d.Update.Set, Removed: d.Update.Removed, Source: d.Update.Source}, now)
 	}
 	if l == nil || l.first || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {
-		return // nobody wants it any more: ACK and drop (H-32)
+		return // nobody wants the lane any more: the response is only acknowledged (H-32)
 	}
 	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets() && !c.hub.Of(d.TypeURL).Remembers()
 	d.Update.First = !l.answered
@@ -350,8 +349,8 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	l.unanswered.answers(&d.Update)
 	l.echo.hears(&d.Update, func(set []cache.Received) map[string]bool { return c.hub.On(lane).Same(set) })
 	c.found(lane.Type, &d.Update)
-	// A full-state response in which a name cannot be read says of no name that it is
-	// missing: it may be that one.
+	// A resource whose name cannot be read may be any: a full-state response with one
+	// shows of no name that it is missing.
 	d.Update.Full = d.sotw && !d.Update.Hidden && c.hub.Properties(d.TypeURL).FullState
 	if d.sotw && (l.lane.Wildcard || c.hub.Properties(d.TypeURL).FullState) {
 		d.keepAll()
@@ -370,8 +369,9 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	}
 }
 
-// beats: a bodyless resource says that what is here has not changed (TTL-4). On a
-// SotW stream the response's version says so, which is one for all (TRANSLATE-10).
+// beats reports whether a resource without a body is a heartbeat: its version is that of the
+// copy in the Hub (TTL-4). On a SotW stream the version is that of the whole response
+// (TRANSLATE-10).
 func (c *Core) beats(t *typeState, d *Response, name, version string) bool {
 	if d.sotw {
 		return d.Version == t.sotw.version && c.hub.On(t.lane).Has(name)
@@ -379,8 +379,8 @@ func (c *Core) beats(t *typeState, d *Response, name, version string) bool {
 	return c.hub.On(t.lane).Holds(name, version)
 }
 
-// Applied lets the answer to a response go: an ACK, or a NACK if it was not
-// structurally sound. overrun: the control plane sends without reading.
+// Applied queues the answer to a response: an ACK, or a NACK if the response was not
+// structurally sound. overrun means that the control plane sends without reading.
 func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, overrun bool) {
 	s := c.slot(id)
 	if s == nil || !s.open() {
@@ -394,7 +394,7 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	}
 	nack = d.nack()
 	if d.repeats {
-		c.reopen(s, s.stream.lanes[d.TypeURL].echo.version, now) // no ACK: the stream is over before it could leave
+		c.reopen(s, s.stream.lanes[d.TypeURL].echo.version, now) // this ends the stream, so no ACK is queued
 		return nack, false
 	}
 	v := verdict{typeURL: d.TypeURL, nonce: d.Nonce, nack: nack}
@@ -405,20 +405,20 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	return nack, len(s.stream.verdicts) > c.config.bounds().Verdicts
 }
 
-// Ended says that a stream is gone, or could not be opened.
+// Ended reports that a stream has ended, or could not be opened.
 func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	s := c.slot(id)
 	if s == nil {
-		return // it was shut
+		return // Core has closed it
 	}
 	e := &c.entries[s.entry]
 	e.failing(s, end, now)
 	tooLong := end.Exhausted && c.tooLong(s)
-	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // what it refuses is the method
+	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // the server refuses the method, not a type
 	switch {
 	case method && (s.role == Main || s.role == Probe) && e.other(s.sotw):
 		c.stop(s)
-		s.openAt = now // in the other variant, which is no repetition
+		s.openAt = now // without a back-off, since the other variant is not a repetition
 		c.effects = append(c.effects, Effect{Notice: "the control plane does not implement Delta; speaking SotW to it", Entry: e.Name})
 		if s.role == Main {
 			c.dropAux()
@@ -442,7 +442,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	var wait time.Duration
 	switch {
 	case end.NoRoom && s.open():
-		wait = max(0, s.attempt.Add(reconnectFloor).Sub(now)) // it only moves
+		wait = max(0, s.attempt.Add(reconnectFloor).Sub(now)) // the stream only moves to another connection
 	case answered:
 		wait = s.backoff.Ended(now, s.attempt, c.random())
 	default:
@@ -456,7 +456,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		c.dropAux()
 	}
 	if q := c.suspects.quarantined[s.lane.Type]; s.role == Solo && q != nil {
-		s.outage.begin(now.Add(-c.config.UnavailableAfter), end.Message) // its clients are told at once (H-39)
+		s.outage.begin(now.Add(-c.config.UnavailableAfter), end.Message) // its clients learn of it at once (H-39)
 		q.message, q.notBefore = end.Message, s.openAt
 	}
 	if s.role == Main && !end.NoRoom {
@@ -465,7 +465,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	c.place(now)
 }
 
-// Wait is how long until the next attempt of a role, for the log.
+// Wait returns how long it is until the next attempt of a role, for the log.
 func (c *Core) Wait(role Role, now time.Time) time.Duration {
 	for _, s := range c.all() {
 		if s.role == role && !s.openAt.IsZero() {

@@ -7,23 +7,23 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// Whether a server reads the versions that it is shown (RECON-13). One that does not
-// announces everything again, and never says what has gone meanwhile, so that its silence
-// about the rest would be taken for "unchanged". Then the stream is opened once more
-// without versions, and what is not announced is swept.
+// This file finds out whether a server reads the versions that it is shown (RECON-13). One that
+// does not announces everything again, and never removes what has gone meanwhile: the relay
+// would take its silence about the rest for "unchanged". So the relay opens the stream again
+// without versions, and sweeps what is not announced.
 
-// echo compares what a lane's server was shown with what it says.
+// echo compares the versions that a server was shown with its answers on a lane.
 type echo struct {
-	// left are versions that were shown, of resources of which nothing was said since;
-	// nil: there is nothing to compare.
+	// left has the versions shown of resources that no response has mentioned since; nil
+	// means that there is nothing to compare.
 	left map[string]string
-	// version: the first answer repeats one of them at its version; content: with the
-	// content that is here, under another version.
+	// version means that the first response has repeated a resource at the version shown, and
+	// content that it has repeated one under another version with the content in the Hub.
 	version, content bool
 }
 
-// hears takes in a response, before it is applied. same are the names of resources in it
-// that are here with that content.
+// hears handles a response before it is applied. same returns the names of those resources
+// whose content in the Hub is the same.
 func (e *echo) hears(u *cache.Update, same func([]cache.Received) map[string]bool) {
 	if e.left == nil {
 		return
@@ -34,7 +34,7 @@ func (e *echo) hears(u *cache.Update, same func([]cache.Received) map[string]boo
 			version, shown := e.left[r.Name]
 			switch {
 			case !shown:
-			case version == r.Upstream && (version != "" || here[r.Name]): // an empty one is no sign
+			case version == r.Upstream && (version != "" || here[r.Name]): // an empty version proves nothing
 				e.version = true
 			case here[r.Name]:
 				e.content = true
@@ -58,16 +58,15 @@ func (e *echo) hears(u *cache.Update, same func([]cache.Received) map[string]boo
 	}
 }
 
-// judge reports, once the server has had the time to say everything, whether it ignores
-// what it was shown.
+// judge reports whether the server ignores the versions that it was shown. It is called once,
+// when the server has had the time to announce everything.
 func (e *echo) judge() (ignores bool) {
 	ignores = len(e.left) > 0 && (e.version || e.content)
 	e.left = nil
 	return ignores
 }
 
-// judgeAt is when silence about the rest of a lane's names means something, or zero. That
-// of a wildcard does when its set is complete.
+// judgeAt is when to judge a lane of names, or zero. A wildcard is judged when its set is complete.
 func (c *Core) judgeAt(l *laneState) (at time.Time) {
 	if l.echo.left != nil && !l.lane.Wildcard && l.answered {
 		at = l.askedAt.Add(c.missingAfter())
@@ -75,27 +74,28 @@ func (c *Core) judgeAt(l *laneState) (at time.Time) {
 	return at
 }
 
-// reopen begins the streams of an entry once more without versions. If the server has
-// repeated what it was shown, or what it does not announce then was here, it is not shown
-// versions any more.
+// reopen opens the streams of an entry again without versions. repeats means that the server
+// has repeated a version that it was shown: then it is not shown any from now on. Otherwise
+// sweeps decides that.
 func (c *Core) reopen(s *slot, repeats bool, now time.Time) {
 	e := &c.entries[s.entry]
 	e.mapless = true
 	if repeats {
 		e.ignoresVersions = true
 	}
-	c.effects = append(c.effects, Effect{Notice: "the control plane ignores the versions it is shown; asking it without them", Entry: e.Name})
+	c.effects = append(c.effects, Effect{Notice: "the control plane ignores the versions that it is shown; asking again without them", Entry: e.Name})
 	c.replace(s, now)
 }
 
-// sweeps notes that what is about to be swept on a lane was here.
+// sweeps notes that an entry ignores versions if, asked without them, it has not announced all
+// members of a wildcard's set: they had gone before.
 func (c *Core) sweeps(s *slot, lane fanout.Lane, announced []cache.Received) {
 	if e := &c.entries[s.entry]; e.mapless && !e.ignoresVersions && c.hub.On(lane).Sweeps(announced) {
 		e.ignoresVersions = true
 	}
 }
 
-// sweepsNames notes that something that names lead to is about to be swept, and was here.
+// sweepsNames does the same when resources of a lane of names are about to be swept.
 func (c *Core) sweepsNames(s *slot) {
 	e := &c.entries[s.entry]
 	e.ignoresVersions = e.ignoresVersions || e.mapless

@@ -8,17 +8,17 @@ import (
 )
 
 // Entries are the control planes that can serve the group, in order of preference.
-// One is in use at a time (UP-15). When it has been failing for a while the next is put
-// to use (failover.go); meanwhile those before it are probed (probe.go). At a switch
-// nothing is removed: the new one is asked without versions (RECON-8), and what it has
-// not announced when it is done is swept (RECON-12).
+// One is in use at a time (UP-15). When it has been failing for a while, the relay switches to
+// the next one (failover.go). Entries before the one in use are probed (probe.go). A switch
+// removes nothing: the new entry is asked without versions (RECON-8), and what it has not
+// announced once its set is complete is swept (RECON-12).
 
 // Entry is one control plane of the list.
 type Entry struct {
-	// Name tells it from the others, in logs and in what is known of versions.
+	// Name identifies the entry, in logs and in the Origin of resources.
 	Name string
 	Mode Mode
-	// ForwardHeaders: it is sent Config.Headers (NODE-13).
+	// ForwardHeaders means that Config.Headers are sent to the entry (NODE-13).
 	ForwardHeaders bool
 }
 
@@ -31,44 +31,44 @@ const (
 	ModeSotW              // SotW ADS
 )
 
-// deltaRetry is how long a server that had no Delta is not asked for it again.
+// deltaRetry is how long the relay speaks SotW to a server without Delta before it tries Delta again.
 const deltaRetry = 10 * time.Minute
 
-// entry is what is known of an Entry. It outlives streams.
+// entry is the state of an Entry. It outlives streams.
 type entry struct {
 	Entry
-	// backoff is its schedule of attempts (ERR-1), notBefore when the next is due.
+	// backoff is the schedule of attempts (ERR-1), and notBefore when the next one is due.
 	backoff   Backoff
 	notBefore time.Time
-	// noDelta: it said UNIMPLEMENTED when it was asked for Delta, at triedDelta.
+	// noDelta means that the server answered UNIMPLEMENTED to Delta, at triedDelta.
 	noDelta    bool
 	triedDelta time.Time
-	// ignoresVersions: it announces what it was shown, and does not say what is gone
-	// (RECON-13).
+	// ignoresVersions means that the server announces resources although it was shown their
+	// versions, and does not say which are gone (RECON-13).
 	ignoresVersions bool
-	// mapless: its present streams are shown none, to find out what is gone.
+	// mapless means that the present streams show no versions, to find out what is gone.
 	mapless bool
-	// unchecked: it is not asked whether it is there (protocol.md §0).
+	// unchecked means that health checks are not sent to the server (protocol.md §0).
 	unchecked bool
-	// heard is when its last response came, and failed when a stream to it failed last, for
-	// people; failure is why.
+	// heard is when the last response came, failed when a stream last failed, and failure
+	// why. They are for State only.
 	heard, failed time.Time
 	failure       string
-	// relay: it calls itself one, whose habits are known, on the stream that is open (MISS-5).
+	// relay means that the server identified itself as a relay on the open stream (MISS-5).
 	relay bool
 	// lowered is the limit of a request since a longer one was refused, or zero (UP-17).
 	lowered int
 
-	// returned is when it was returned to, if it is in use since, and steady how long
-	// it must have answered before the next return (UP-14).
+	// returned is when the relay last switched back to the entry, if it is still in use.
+	// steady is how long it must have answered before the next such switch (UP-14).
 	returned time.Time
 	steady   time.Duration
 
-	// probe is its stream while another entry is in use, and back is since when that
-	// has had a resource.
+	// probe is the stream to the entry while another one is in use, and back when the probe
+	// had its first resource.
 	probe slot
 	back  time.Time
-	turn  int // of the lanes that are asked for
+	turn  int // counts probes, which ask for the lanes in turn
 }
 
 // variant decides how to open the next main stream or probe (UP-16).
@@ -83,26 +83,26 @@ func (e *entry) variant(now time.Time) (sotw bool) {
 	return false
 }
 
-// other takes note that the server said UNIMPLEMENTED, and no response, in one
-// variant. It reports whether the other is to be tried at once.
+// other notes that the server has answered UNIMPLEMENTED in one variant, without a response. It
+// reports whether to try SotW at once.
 func (e *entry) other(sotw bool) bool {
-	e.noDelta = !sotw // and if it has neither, the fault is elsewhere
+	e.noDelta = !sotw // a server without SotW may have Delta after all
 	return e.noDelta
 }
 
-// failing notes how a stream to it ended, or why it could not be opened.
+// failing notes how a stream ended, or why it could not be opened.
 func (e *entry) failing(s *slot, end End, now time.Time) {
 	switch {
 	case end.NoRoom && s.open():
-		return // it makes room for others
+		return // the stream moves to make room for others
 	case s.alive.silent:
-		e.failed, e.failure = now, stopped // and the connection was given up
+		e.failed, e.failure = now, stopped // the relay has closed the connection
 	default:
 		e.failed, e.failure = now, end.Message
 	}
 }
 
-// chunks is how the nonces of the one in use tell that more follows (RECON-16).
+// chunks is how the nonces of the entry in use show that more responses follow (RECON-16).
 func (c *Core) chunks() Chunks {
 	switch {
 	case c.config.Chunks != ChunksAuto:
@@ -113,10 +113,10 @@ func (c *Core) chunks() Chunks {
 	return ChunksNone
 }
 
-// explicitMissing: it answers every name (MISS-5).
+// explicitMissing reports whether the entry in use answers every name (MISS-5).
 func (c *Core) explicitMissing() bool { return c.config.ExplicitMissing.or(c.entry().relay) }
 
-// missingAfter is after how long its silence about a name means something.
+// missingAfter is how long the entry in use may leave a name unanswered.
 func (c *Core) missingAfter() time.Duration {
 	if c.explicitMissing() {
 		return c.config.MissingExplicit
@@ -124,16 +124,16 @@ func (c *Core) missingAfter() time.Duration {
 	return c.config.Missing
 }
 
-// InUse is the place in the list of the one in use.
+// InUse is the index of the entry in use.
 func (c *Core) InUse() int { return c.current }
 
-// EntryName is what an entry is called.
+// EntryName is the name of an entry, by its index.
 func (c *Core) EntryName(entry int) string { return c.entries[entry].Name }
 
 func (c *Core) entry() *entry { return &c.entries[c.current] }
 
-// restate is the interest of a lane as a stream of an entry restates it, with what
-// came from that entry in that variant (RECON-8).
+// restate returns how a stream restates the interest of a lane. It shows the versions that came
+// from the same entry in the same variant, or as Config.Versions says (RECON-8).
 func (c *Core) restate(s *slot, origin cache.Origin) restate {
 	e, stream := &c.entries[s.entry], uint64(s.id)
 	return func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held) {
@@ -147,16 +147,16 @@ func (c *Core) restate(s *slot, origin cache.Origin) restate {
 	}
 }
 
-// Cause is why another entry is put to use.
+// Cause is why the relay switches to another entry.
 type Cause uint8
 
 const (
-	Waits     Cause = iota // clients wait for something that the one in use does not give
-	Stale                  // nothing is missing, but it has not answered for long
-	Preferred              // a preferred one answers again
+	Waits     Cause = iota // clients wait, and the entry in use does not answer
+	Stale                  // nothing is missing, but the entry in use has not answered for long
+	Preferred              // a preferred entry answers again
 )
 
-// switchTo puts another entry to use.
+// switchTo puts another entry in use.
 func (c *Core) switchTo(i int, why Cause, now time.Time) {
 	if c.heard {
 		c.hushed = now.Add(min(c.config.patience()/2, c.config.UnavailableAfter))
@@ -183,6 +183,6 @@ func (c *Core) quit(now time.Time) {
 		c.shut(s)
 		delete(c.solo, lane)
 	}
-	c.acquitAll()   // what one control plane refuses the next may know
-	clear(c.silent) // and one may speak where another is silent
+	c.acquitAll()   // the next control plane may accept what this one refuses
+	clear(c.silent) // and answer where this one is silent
 }

@@ -4,19 +4,20 @@ import (
 	"time"
 )
 
-// When another control plane of the list is put to use (UP-14).
+// This file decides when the relay switches to another control plane of the list (UP-14).
 
 const (
-	// steadyFor is how long a return has to last for the next one not to take longer.
+	// steadyFor is how long a preferred entry must stay in use after a switch back to it. If it
+	// does not, the next switch back takes longer.
 	steadyFor = 10 * time.Minute
-	// maxSteady bounds how long a preferred entry must have answered.
+	// maxSteady bounds how long a preferred entry must have answered before a switch back.
 	maxSteady = 30 * time.Minute
 )
 
-// leave moves on from an entry that has not answered since it was chosen: it is left at
-// its first failure.
+// leave switches to the next entry at the first failure of one that has not answered since it
+// was put in use.
 func (c *Core) leave(now time.Time) {
-	c.hushed = time.Time{} // it had its chance
+	c.hushed = time.Time{} // the entry had the time to answer
 	if len(c.entries) > 1 && !c.heard && !c.main.outage.noRoom {
 		why := Stale
 		if c.hub.Unresolved() {
@@ -26,8 +27,8 @@ func (c *Core) leave(now time.Time) {
 	}
 }
 
-// failover moves on from the entry in use when it has been failing for long enough: not
-// as long if clients wait for something.
+// failover switches to the next entry when the one in use has been failing for
+// FailoverAfter, or only for UnavailableAfter if clients wait for something.
 func (c *Core) failover(now time.Time) {
 	at := c.failoverAt(time.Time{})
 	if at.IsZero() || at.After(now) {
@@ -46,13 +47,13 @@ func (c *Core) failover(now time.Time) {
 	}
 }
 
-// failoverAt is when failover is to look, after a time, or zero.
+// failoverAt is when failover has something to do, later than a time, or zero.
 func (c *Core) failoverAt(after time.Time) (at time.Time) {
 	since := c.main.failingSince()
 	if len(c.entries) == 1 || since.IsZero() || c.main.outage.noRoom {
 		return at
 	}
-	if !c.heard { // it is left at its first failure; an attempt that hangs is one by then
+	if !c.heard { // leave handles a failed attempt; one that hangs counts as failed after UnavailableAfter
 		if c.main.id == 0 || c.main.open() {
 			return at
 		}
@@ -69,8 +70,8 @@ func (c *Core) failoverAt(after time.Time) (at time.Time) {
 
 func (c *Core) following() int { return (c.current + 1) % len(c.entries) }
 
-// left notes that an entry is not in use any more: a return that did not last makes the
-// next one take longer.
+// left notes that an entry is not in use any more. If the relay had switched back to it less
+// than steadyFor ago, the next switch back takes longer.
 func (e *entry) left(c *Config, now time.Time) {
 	switch {
 	case e.returned.IsZero():
@@ -83,10 +84,10 @@ func (e *entry) left(c *Config, now time.Time) {
 	e.returned = time.Time{}
 }
 
-// backAt is when a preferred entry, whose probe has a resource, may be returned to.
+// backAt is when the relay may switch back to a preferred entry whose probe has a resource.
 func (e *entry) backAt(c *Config) time.Time { return e.back.Add(max(e.steady, c.FailbackAfter)) }
 
-// failback returns to a preferred entry.
+// failback switches back to a preferred entry.
 func (c *Core) failback(i int, now time.Time) {
 	e := &c.entries[i]
 	e.backoff, e.notBefore = c.config.Backoff, time.Time{}

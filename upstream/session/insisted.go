@@ -8,21 +8,20 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// insisted are the subscriptions of a lane that were begun again for the sake of a body
-// (VALID-5). Some servers answer the unsubscribe with a removal, which is none for the clients
-// that have the resource: it counts only if the subscribe that follows has no other answer
-// for as long as the one before had (UP-19).
+// insisted has the names of a lane that were unsubscribed and subscribed again to get a body
+// (VALID-5). Some servers answer the unsubscribe with a removal, although the resource exists.
+// Such a removal counts only if the subscribe has no other answer within insistAfter (UP-19).
 type insisted struct {
-	// until are the names, with the time at which a removal is one again.
+	// until has the names, with the time from which a removal counts at once.
 	until map[string]time.Time
-	// removed are those that were removed meanwhile, and when that counts. With the
-	// wildcard it may be any.
+	// removed has the resources that were removed before that, and when the removal counts.
+	// If the wildcard was subscribed again, it can be any resource.
 	removed map[string]time.Time
-	// lookAt is when to look at them, or zero.
+	// lookAt is when to call over, or zero.
 	lookAt time.Time
 }
 
-// begin notes that a name is unsubscribed and subscribed.
+// begin notes that a name is about to be unsubscribed and subscribed again.
 func (i *insisted) begin(name string, now time.Time) {
 	if i.until == nil {
 		i.until, i.removed = make(map[string]time.Time), make(map[string]time.Time)
@@ -31,8 +30,8 @@ func (i *insisted) begin(name string, now time.Time) {
 	i.lookAt = earlier(i.lookAt, now.Add(insistAfter))
 }
 
-// answers takes note of the names that a response answers, and takes out removals that may
-// be no answer.
+// answers deletes the names that a response answers, and holds back removals that may answer
+// only the unsubscribe.
 func (i *insisted) answers(u *cache.Update) {
 	if len(i.until)+len(i.removed) == 0 {
 		return
@@ -53,7 +52,7 @@ func (i *insisted) answers(u *cache.Update) {
 	})
 }
 
-// over are the removals that count by now.
+// over returns the held removals that count now.
 func (i *insisted) over(now time.Time) (removed []string) {
 	if i.lookAt.IsZero() || i.lookAt.After(now) {
 		return nil

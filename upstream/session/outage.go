@@ -5,21 +5,20 @@ import (
 	"time"
 )
 
-// How long the control plane has been failing, as far as one of its streams tells
-// (ERR-1): since the first failure after the last response. That a stream opens ends
-// nothing, since a proxy accepts streams for a control plane that is away; a response
-// does. A stream that says nothing, and is alive, suspends the failing: somebody is
-// there, and has nothing to say. If it ends without a response the failing goes on as if
-// it never had been suspended.
+// outage is the time for which one stream of a control plane has been failing (ERR-1). It
+// begins with the first failure after the last response, and ends with a response. A new
+// stream does not end it, since a proxy accepts streams for a control plane that is away. A
+// stream that is alive but silent suspends it, since the control plane may have nothing to
+// send. If that stream ends without a response, the outage goes on from its first failure.
 type outage struct {
-	since     time.Time // zero: it works
-	suspended bool      // dies with the stream
+	since     time.Time // zero: there is no outage
+	suspended bool      // ends with the stream
 	message   string    // of the last failure
-	noRoom    bool      // that was: no connection takes the stream (UP-1)
-	denied    bool      // that was: it does not let the relay in
+	noRoom    bool      // the last failure was that no connection takes the stream (UP-1)
+	denied    bool      // the last failure was that the server does not let the relay in
 }
 
-// begin notes a failure that began at a time.
+// begin notes a failure. The outage begins with the earliest of its failures.
 func (o *outage) begin(at time.Time, message string) {
 	if o.since.IsZero() || at.Before(o.since) {
 		o.since = at
@@ -27,8 +26,8 @@ func (o *outage) begin(at time.Time, message string) {
 	o.suspended, o.noRoom, o.denied, o.message = false, false, false, message
 }
 
-// failingSince is since when a slot has been failing, or zero. An attempt that is under
-// way fails until it is through.
+// failingSince is when the slot's outage began, or zero. An attempt to open a stream counts as
+// failing until the stream is open.
 func (s *slot) failingSince() time.Time {
 	switch {
 	case s.outage.suspended:
@@ -39,20 +38,20 @@ func (s *slot) failingSince() time.Time {
 	return s.outage.since
 }
 
-// stopped is what is said of a peer that does not answer a check.
+// stopped is the message about a peer that does not answer a health check.
 const stopped = "it has stopped answering, though its connection is open"
 
-// ended notes how a slot's stream or attempt has ended. If nothing was heard while
-// somebody looked after what had been asked, the failure began when it was.
+// ended notes how a stream, or an attempt to open one, has ended. If the connection broke during a
+// health check, the failure began with the first unanswered question.
 func (s *slot) ended(end End, now time.Time) {
 	switch {
 	case end.NoRoom && s.open():
-		return // it makes room for others
+		return // the stream moves to make room for others
 	case !s.open():
 		s.outage.begin(s.attempt, end.Message)
 		s.outage.noRoom = end.NoRoom
 	case s.alive.silent:
-		s.outage.begin(now, stopped) // and the connection was given up
+		s.outage.begin(now, stopped) // the relay has closed the connection
 	case !end.Refused && !s.alive.checking.IsZero() && !s.alive.since.IsZero():
 		s.outage.begin(s.alive.since, end.Message)
 	default:
@@ -61,26 +60,25 @@ func (s *slot) ended(end End, now time.Time) {
 	s.outage.denied = end.Denied
 }
 
-// failing: it has been for so long that clients are told (ERR-7).
+// failing reports whether the outage is so long that clients learn of it (ERR-7).
 func (s *slot) failing(c *Config, now time.Time) bool {
 	since := s.failingSince()
 	return !since.IsZero() && now.Sub(since) >= c.UnavailableAfter
 }
 
-// Proven: the control plane is there, since a stream works. Until then an outage goes
-// on, and what lingers may be all there is of the last known good state (UP-7, G8).
+// Proven reports whether a stream works, so that the control plane is there. Until then names
+// that linger may be all that is left of the last known good state (UP-7, G8).
 func (c *Core) Proven(now time.Time) bool {
 	return slices.ContainsFunc(c.slots(), func(s *slot) bool { return s.proven(now) })
 }
 
-// proven: the stream has answered, or has outlived what ends one at once, and nothing
-// is known to be wrong with it.
+// proven reports whether the stream has no outage, and has had a response or lasted for trial.
 func (s *slot) proven(now time.Time) bool {
 	return s.open() && s.failingSince().IsZero() && (s.answered || now.Sub(s.opened) >= trial)
 }
 
-// tickLinger has the Hub give up what has lingered for long enough, which it spares while
-// nothing proves that the control plane is there.
+// tickLinger has the Hub drop names that have lingered for long enough. The Hub keeps them
+// while nothing proves that the control plane is there.
 func (c *Core) tickLinger(now time.Time) {
 	if proven := c.Proven(now); proven == c.spares {
 		c.spares = !proven

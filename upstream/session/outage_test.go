@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestAnOutageBeganWithTheQuestion: a connection that breaks while nobody answers a check has been
-// failing since the question which the check was about; one that the server ends, or that nobody asked
-// about, fails from then (ERR-1).
+// TestAnOutageBeganWithTheQuestion: if a connection breaks during a health check, the outage began
+// with the question that made the relay check. If the server ends the stream, or no check is under
+// way, the outage begins with the end (ERR-1).
 func TestAnOutageBeganWithTheQuestion(t *testing.T) {
 	asked, now := time.Unix(1000, 0), time.Unix(1008, 0)
 	for _, test := range []struct {

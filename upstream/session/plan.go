@@ -13,14 +13,14 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// Which lane goes on which stream. Everything is on the main stream, except:
-// a type that is wanted both by name and by wildcard has its second lane on the
-// auxiliary stream (WILD-13), and a quarantined lane has a stream of its own
-// (H-39). A server keeps per-type state for the life of a stream, so that a type
-// never changes its lane on one: go-control-plane, for one, answers a wildcard
-// that follows names without what it has sent by name.
+// This file decides which lane goes on which stream. All lanes are on the main stream, with two
+// exceptions. If a type is wanted both by name and by wildcard, its second lane is on the
+// auxiliary stream (WILD-13). A quarantined lane has a stream of its own (H-39). A type never
+// changes its lane on a stream, since a server keeps state for the type while the stream lives:
+// go-control-plane, for example, answers a wildcard that follows names without the resources
+// that it has sent by name.
 
-// takeChanges passes what the Hub says of interest on to the streams.
+// takeChanges passes changes of interest from the Hub to the streams.
 func (c *Core) takeChanges(now time.Time) {
 	var fresh []fanout.Lane
 	changes, later := c.hub.Changes(now, func(lane fanout.Lane) (by fanout.Carrier, carried bool) {
@@ -45,9 +45,8 @@ func (c *Core) takeChanges(now time.Time) {
 	c.hasten(fresh)
 }
 
-// hasten cuts a back-off short for a lane that nobody has asked for yet. The
-// server is there, and may be refusing another type; this one need not wait for
-// that one's sake (H-39).
+// hasten shortens the back-off of the main stream for lanes that were not asked for yet, if the
+// server ended the last stream. The server is there, and may refuse only another type (H-39).
 func (c *Core) hasten(fresh []fanout.Lane) {
 	s := &c.main
 	if s.openAt.IsZero() || !s.refused {
@@ -72,7 +71,7 @@ func (c *Core) carrier(lane fanout.Lane) *slot {
 	return nil
 }
 
-// place makes the streams fit what is wanted.
+// place puts every wanted lane on a stream, and takes the others off.
 func (c *Core) place(now time.Time) {
 	c.acquit()
 	lanes := c.hub.Lanes()
@@ -89,7 +88,7 @@ func (c *Core) place(now time.Time) {
 		}
 		s := c.choose(lane, wanted)
 		if s == nil {
-			continue // it stays unavailable
+			continue // the lane stays unavailable
 		}
 		if s.open() && !s.stream.takes(lane, now) {
 			c.renew(now)
@@ -104,7 +103,7 @@ func (c *Core) place(now time.Time) {
 	c.release(wanted, now)
 }
 
-// lanes is a set of them. Clients can invent types, so that there may be very many.
+// lanes is a set of lanes. Clients can invent types, so there may be very many.
 type lanes map[fanout.Lane]bool
 
 func newLanes(all []fanout.Lane) lanes {
@@ -115,13 +114,13 @@ func newLanes(all []fanout.Lane) lanes {
 	return set
 }
 
-// ofType: a lane of the type is among them.
+// ofType reports whether the set has a lane of the type.
 func (l lanes) ofType(t cache.TypeURL) bool {
 	return l[fanout.Lane{Type: t}] || l[fanout.Lane{Type: t, Wildcard: true}]
 }
 
-// inPlan is the order in which lanes are placed: after a reconnect the wildcard goes
-// on the main stream (WILD-16).
+// inPlan is the order in which lanes are placed: wildcards first, so that after a reconnect
+// they go on the main stream (WILD-16).
 func inPlan(a, b fanout.Lane) int {
 	switch {
 	case a.Wildcard == b.Wildcard:
@@ -133,8 +132,8 @@ func inPlan(a, b fanout.Lane) int {
 	}
 }
 
-// acquit ends the quarantine of types that the control plane has answered for. Their
-// solo streams go on while they last.
+// acquit ends the quarantine of types that the control plane has answered. Their solo streams
+// go on until they end.
 func (c *Core) acquit() {
 	for lane, s := range c.solo {
 		if _, bad := c.suspects.quarantined[lane.Type]; bad && s.answered {
@@ -144,7 +143,7 @@ func (c *Core) acquit() {
 	}
 }
 
-// choose is the stream on which a lane belongs; nil: there are no more solo streams.
+// choose returns the stream on which a lane belongs, or nil if there are too many solo streams.
 func (c *Core) choose(lane fanout.Lane, wanted lanes) *slot {
 	if q := c.suspects.quarantined[lane.Type]; q != nil {
 		s := c.solo[lane]
@@ -159,7 +158,7 @@ func (c *Core) choose(lane fanout.Lane, wanted lanes) *slot {
 		if carried && other != lane && wanted[other] {
 			return &c.aux
 		}
-		return &c.main // which may have to be renewed for it
+		return &c.main // place may have to renew it
 	}
 	if !lane.Wildcard && wanted[fanout.Lane{Type: lane.Type, Wildcard: true}] {
 		return &c.aux
@@ -171,7 +170,7 @@ func (c *Core) choose(lane fanout.Lane, wanted lanes) *slot {
 func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
 	switch {
 	case s == &c.aux && !c.main.open(), s.id != 0:
-		// It follows the main stream, or is being opened.
+		// The auxiliary stream follows the main one; any other is being opened.
 	case s.openAt.IsZero():
 		s.openAt = now
 		if floor := s.attempt.Add(reconnectFloor); !s.attempt.IsZero() && floor.After(now) {
@@ -181,12 +180,12 @@ func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
 		if s.role == Solo && q != nil && (q.notBefore.IsZero() || q.notBefore.After(s.openAt)) {
 			s.outage.begin(now.Add(-c.config.UnavailableAfter), q.message)
 			s.openAt = latest(s.openAt, q.notBefore)
-		} // else whoever asks for the type now waits for the attempt's outcome
+		} // otherwise clients wait for the outcome of the attempt
 	}
 }
 
-// release takes lanes that are over off their streams, and ends streams that have
-// nothing left to do. The main stream stays.
+// release takes lanes that are not used any more off their streams, and ends solo and auxiliary
+// streams that are not needed.
 func (c *Core) release(wanted lanes, now time.Time) {
 	for _, s := range c.slots() {
 		if !s.open() {
@@ -213,12 +212,12 @@ func (c *Core) release(wanted lanes, now time.Time) {
 		}
 		c.shutAux()
 		if busy {
-			c.renew(now) // what it carried belongs on the main stream, which cannot take it in
+			c.renew(now) // its lanes belong on the main stream, and the present one cannot carry them
 		}
 	}
 }
 
-// replace begins a new stream in place of one.
+// replace ends a stream and schedules a new one. For the auxiliary stream it renews the main one.
 func (c *Core) replace(s *slot, now time.Time) {
 	if s.role != Solo {
 		c.renew(now)
@@ -228,8 +227,8 @@ func (c *Core) replace(s *slot, now time.Time) {
 	s.openAt = latest(now, s.attempt.Add(reconnectFloor))
 }
 
-// renew begins a new main stream in place of the one there is, with the versions at
-// hand, so that nothing is sent twice.
+// renew replaces the main stream. The new one shows the versions in the Hub, so that the
+// server sends nothing twice.
 func (c *Core) renew(now time.Time) {
 	if c.main.id == 0 {
 		return
@@ -239,14 +238,14 @@ func (c *Core) renew(now time.Time) {
 	c.main.openAt = latest(now, c.main.attempt.Add(reconnectFloor))
 }
 
-// dropAux ends the auxiliary stream with the main one: which lane goes where is
-// decided again (WILD-16).
+// dropAux ends the auxiliary stream together with the main one, so that all lanes are placed
+// again (WILD-16).
 func (c *Core) dropAux() {
 	c.shutAux()
 	*c.aux.backoff, c.aux.outage = c.config.Backoff, outage{}
 }
 
-// shutAux ends the auxiliary stream, and plans no other.
+// shutAux ends the auxiliary stream, and schedules no other.
 func (c *Core) shutAux() {
 	c.shut(&c.aux)
 	c.aux.openAt = time.Time{}
@@ -259,7 +258,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// needed: some type is wanted both ways, and so the auxiliary stream is.
+// needed reports whether the auxiliary stream is: a type is wanted both by name and by wildcard.
 func (c *Core) needed(wanted lanes) bool {
 	for l := range wanted {
 		if _, bad := c.suspects.quarantined[l.Type]; l.Wildcard && !bad && wanted[fanout.Lane{Type: l.Type}] {
@@ -269,7 +268,7 @@ func (c *Core) needed(wanted lanes) bool {
 	return false
 }
 
-// acquitAll ends every quarantine, and forgets all suspicions.
+// acquitAll ends every quarantine, and clears all suspects.
 func (c *Core) acquitAll() {
 	for t := range c.suspects.quarantined {
 		c.effects = append(c.effects, Effect{Lane: fanout.Lane{Type: t}, Conviction: true})
@@ -277,12 +276,12 @@ func (c *Core) acquitAll() {
 	c.suspects = newSuspects(c.config.bounds().Quarantined)
 }
 
-// Allowed: a type may be asked for (H-39).
+// Allowed reports whether a type may be asked for (H-39).
 func (c *Core) Allowed(t cache.TypeURL) bool {
 	return len(c.config.Types) == 0 || slices.Contains(c.config.Types, t)
 }
 
-// tellAvailability lets the Hub know which lanes upstream does not answer on.
+// tellAvailability tells the Hub which lanes become unavailable, and which are available again.
 func (c *Core) tellAvailability(now time.Time) {
 	lanes := c.hub.Lanes()
 	wanted := newLanes(lanes)

@@ -9,11 +9,11 @@ import (
 )
 
 // Probes are streams to the entries that are preferred to the one in use (UP-14).
-// Each asks for one lane, another one each time, and of too many names for others each
-// time. It tells the Hub nothing: what counts is that a resource comes, and that the
-// stream is alive some time later. Then the entry is returned to.
+// Each probe asks for one lane, a different one each time, and for a different part of the names
+// if there are many. Its resources do not go to the Hub. If a resource comes, and the stream is
+// alive some time later, the relay switches back to the entry.
 
-// tickProbes schedules the probes, and gives up those that get no resource.
+// tickProbes schedules the probes, gives up those that get no resource, and switches back.
 func (c *Core) tickProbes(now time.Time) {
 	idle := len(c.probeable()) == 0
 	for i := range c.entries[:c.current] {
@@ -41,7 +41,7 @@ func (c *Core) tickProbes(now time.Time) {
 	}
 }
 
-// probeDeadline is when to look at the probe of an entry.
+// probeDeadline is when tickProbes has something to do for an entry whose probe is open.
 func (c *Core) probeDeadline(e *entry) time.Time {
 	switch p := &e.probe; {
 	case !p.answered:
@@ -55,13 +55,13 @@ func (c *Core) probeDeadline(e *entry) time.Time {
 	}
 }
 
-// dropProbe ends the probe of an entry, and plans no other.
+// dropProbe ends the probe of an entry, and schedules no other.
 func (c *Core) dropProbe(e *entry) {
 	c.shut(&e.probe)
 	e.probe.openAt, e.back = time.Time{}, time.Time{}
 }
 
-// giveUpAt is when a probe has been silent for too long.
+// giveUpAt is when a probe without a resource is given up.
 func (s *slot) giveUpAt(c *Config) time.Time { return s.opened.Add(c.Missing) }
 
 func (c *Core) probeLater(e *entry, now time.Time) {
@@ -69,11 +69,11 @@ func (c *Core) probeLater(e *entry, now time.Time) {
 	e.probe.openAt = e.notBefore
 }
 
-// probeOpened lets a probe ask.
+// probeOpened puts the lane to ask for on a probe.
 func (c *Core) probeOpened(s *slot) {
 	e := &c.entries[s.entry]
 	lanes := c.probeable()
-	round := e.turn / max(len(lanes), 1) // of this lane
+	round := e.turn / max(len(lanes), 1) // how often all lanes had their turn
 	s.stream = c.newStream(s, func(lane fanout.Lane, _ bool) ([]string, []cache.Held) {
 		names := c.hub.On(lane).Names()
 		if n, most := len(names), c.config.bounds().Probed; n > most {
@@ -95,7 +95,7 @@ func (c *Core) probeable() []fanout.Lane {
 	return lanes
 }
 
-// probed takes in what a probe brings: the first resource is what counts.
+// probed handles a response on a probe: only the first resource counts.
 func (c *Core) probed(s *slot, d *Response, now time.Time) {
 	s.alive.message(now)
 	if u := s.stream.used[d.TypeURL]; u != nil && len(d.Update.Set) > 0 && !s.answered {
@@ -119,7 +119,7 @@ func (c *Core) newStream(s *slot, r restate) *streamState {
 	switch {
 	case !s.sotw:
 		stream.writer = deltaWriter{stream}
-	case s.role == Probe: // what it accepts is of no account
+	case s.role == Probe: // what it accepts is forgotten with it
 		stream.writer = sotwWriter{stream, make(map[fanout.Lane]acceptance)}
 	default:
 		stream.writer = sotwWriter{stream, c.accepted}

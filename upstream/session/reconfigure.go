@@ -36,7 +36,7 @@ func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 	if at < 0 {
 		c.current, c.heard, c.wary, c.hushed = 0, false, true, time.Time{}
 		c.main.openAt = c.soon(&c.main, now)
-		c.effects = append(c.effects, Effect{Notice: "the control plane in use is not in the configuration any more; the first one is put to use", Entry: c.entry().Name})
+		c.effects = append(c.effects, Effect{Notice: "the control plane in use is not in the configuration any more; the first one is used", Entry: c.entry().Name})
 	} else {
 		c.current = at
 		for _, s := range c.slots() {

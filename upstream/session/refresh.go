@@ -6,29 +6,32 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// A new stream in place of the one there is, with the versions at hand, for the sake of
-// names that the server has shown on it and says nothing of any more: it believes them
-// delivered. On the new one silence counts (UP-19).
+// When the server has shown a name on a stream and does not answer it any more, it believes the
+// name delivered. The relay replaces the stream, with the versions in the Hub: silence on the
+// new one counts (UP-19).
 
+// The relay does that at most once per refreshFirst. The interval doubles up to refreshMax while
+// it finds nothing.
 const (
 	refreshFirst = 10 * time.Second
 	refreshMax   = 5 * time.Minute
 )
 
-// refreshes is how often that is done. It outlives streams.
+// refreshes limits how often that is done. It outlives streams.
 type refreshes struct {
 	notBefore time.Time
 	wait      time.Duration
-	// sought are the names of the type typ for which the last one was; nil: it found one.
+	// sought has the names, of the type typ, for which the last refresh was; nil means that it
+	// has found one of them.
 	typ    cache.TypeURL
 	sought map[string]struct{}
 }
 
-// refresh opens a new stream in place of one, for names of a type.
+// refresh replaces a stream for the sake of names of a type.
 func (c *Core) refresh(s *slot, typ cache.TypeURL, names []string, now time.Time) {
 	r := &c.refreshes
 	if r.sought != nil {
-		r.wait = min(2*r.wait, refreshMax) // the last one has found nothing
+		r.wait = min(2*r.wait, refreshMax) // the last refresh has found nothing
 	} else {
 		r.wait = refreshFirst
 	}
@@ -38,13 +41,13 @@ func (c *Core) refresh(s *slot, typ cache.TypeURL, names []string, now time.Time
 		r.sought[name] = struct{}{}
 	}
 	c.effects = append(c.effects, Effect{
-		Notice: "the control plane says nothing of a name that it has shown on this stream; asking for it on a new one",
+		Notice: "the control plane does not answer for a name that it has sent on this stream; asking for it on a new stream",
 		Entry:  c.entries[s.entry].Name,
 	})
 	c.replace(s, now)
 }
 
-// found takes note of what a response brings.
+// found notes whether a response brings a name that is sought.
 func (c *Core) found(typ cache.TypeURL, u *cache.Update) {
 	if typ != c.refreshes.typ {
 		return
@@ -57,7 +60,7 @@ func (c *Core) found(typ cache.TypeURL, u *cache.Update) {
 	}
 }
 
-// refreshAt is when a stream is to be replaced, or zero.
+// refreshAt is when a refresh that has to wait may replace the stream, or zero.
 func (c *Core) refreshAt(s *slot, now time.Time) (at time.Time) {
 	for _, l := range s.stream.lanes {
 		if len(l.unanswered.shown) > 0 && c.refreshes.notBefore.After(now) {

@@ -7,30 +7,28 @@ import (
 	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
-// settleState decides when a wildcard's set is complete, or when all has been said of
-// names that were loaded from disk. Delta has no end mark, so it is after the first
-// response since the subscribe was written, once the server's own chunk counter says
-// so, or nothing new has come for a while. No timer completes a set without a response
-// (RECON-16).
+// settleState decides when a wildcard's set is complete, or when a server has had its say on
+// names that were restored from disk. Delta does not mark the end of a set. The set is complete
+// when, after the first response to the subscribe, the server's own chunk counter says so or
+// nothing new has come for Config.Settle. No timer completes a set without a response (RECON-16).
 type settleState struct {
 	waiting bool // subscribed, and not complete yet
-	// piecemeal: what is waited for are names, each of which may be answered by itself.
+	// piecemeal means that the lane is one of names, each of which may be answered by itself.
 	piecemeal bool
-	first     time.Time
-	at        time.Time // zero: never without a response
-	// blind: there was a resource without a name, which may be any: nothing is known
-	// to be missing (ERR-10).
+	first     time.Time // when the first response was applied
+	at        time.Time // when the set is complete without another response; zero: never
+	// blind means that a resource came whose name cannot be read. It may be any, so nothing
+	// is known to be missing (ERR-10).
 	blind bool
 }
 
 func (s *settleState) begin() { *s = settleState{waiting: true} }
 
-// beginWarm waits for what the server has to say of names that were loaded from
-// disk; no mark tells when it has said that of all of them. What its silence says of each is
-// for the timer of that name (RECON-19).
+// beginWarm waits for the answers to names that were restored from disk. No mark tells when all
+// have come. The timer of each name judges the server's silence about it (RECON-19).
 func (s *settleState) beginWarm() { *s = settleState{waiting: true, piecemeal: true} }
 
-// response takes in a response on the lane. complete: it makes the set complete.
+// response handles a response on the lane, and reports whether it completes the set.
 func (s *settleState) response(d *Response, chunks Chunks, c *Config) (complete bool) {
 	if !s.waiting {
 		return false
@@ -38,7 +36,7 @@ func (s *settleState) response(d *Response, chunks Chunks, c *Config) (complete 
 	s.blind = s.blind || d.Update.Hidden
 	switch {
 	case s.piecemeal:
-	case d.sotw: // it comes in one piece
+	case d.sotw: // a SotW response has the whole set
 		complete = true
 	case chunks == ChunksRelay:
 		complete = hop.Last(d.Nonce)
@@ -51,8 +49,8 @@ func (s *settleState) response(d *Response, chunks Chunks, c *Config) (complete 
 	return complete
 }
 
-// applied starts the wait for more, or prolongs it if the response added a name.
-// The Hub has the response by now, so that the end of the wait cannot overtake it.
+// applied starts the wait for more responses, or prolongs it if this one added a name. The Hub
+// already has the response, so that the end of the wait cannot overtake it.
 func (s *settleState) applied(adds bool, chunks Chunks, c *Config, now time.Time) {
 	if !s.waiting || !s.piecemeal && chunks != ChunksNone {
 		return
@@ -69,7 +67,7 @@ func (s *settleState) applied(adds bool, chunks Chunks, c *Config, now time.Time
 	}
 }
 
-// tick reports once that the set has become complete.
+// tick reports, once, that the wait is over and the set complete.
 func (s *settleState) tick(now time.Time) (complete bool) {
 	if !s.waiting || s.at.IsZero() || s.at.After(now) {
 		return false

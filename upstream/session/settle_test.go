@@ -8,9 +8,9 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// TestASetThatWasGivenUpIsNotComplete: the wait for the rest of a wildcard's set ends when that
-// is given up. Else its end, carried out when a client has just asked for the wildcard
-// again, would tell that client that there is nothing (RECON-16).
+// TestASetThatWasGivenUpIsNotComplete: the wait for the rest of a wildcard's set ends when the
+// wildcard is given up. Otherwise a client that has just subscribed to the wildcard again would
+// get an empty set when the wait is over (RECON-16).
 func TestASetThatWasGivenUpIsNotComplete(t *testing.T) {
 	l := listen(t)
 	l.hub = fanout.NewHub(fanout.Config{})

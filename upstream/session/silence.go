@@ -6,31 +6,33 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// A type of which the control plane says nothing at all, though its stream is alive: it may
-// not know the node that it is shown, or have nothing of the type. Clients of the relay wait
-// as they would without it, and nothing follows for them; but people are told, once for each
-// group and type. A stream that was shown what is here may be silent because nothing has
-// changed (RECON-11): then nobody waits.
+// A control plane may be silent about a whole type although its stream is alive: it may not know
+// the node, or have no resource of the type. Clients wait as they would without the relay, and
+// the relay only reports the silence, once for each group and type. A stream that was shown
+// versions may be silent because nothing has changed (RECON-11), but then no client waits.
+//
+//	asked -- Config.Missing, clients wait, and the stream is attentive (tickSilence) --> silent
+//	asked or silent -- a response of the type (speaks) --> answered
 
-// Silence is what people are told about it.
+// Silence is the report about a type.
 type Silence struct {
-	// Over: the control plane has answered after all. Nothing else is said then.
+	// Over means that the control plane has answered after all. The other fields are empty then.
 	Over bool
-	// Since is when it was asked, and Clients how many wait for the answer.
+	// Since is when the type was asked for, and Clients how many wait for the answer.
 	Since   time.Time
 	Clients int
-	// Node and Cluster are the id and the cluster of the node that it is shown.
+	// Node and Cluster are the id and the cluster of the node that the control plane was sent.
 	Node, Cluster string
 }
 
-// lookAgain is when a lane is looked at again on which clients wait, at the earliest, and
-// lookSeldom when one on which they do not, or of which people know.
+// lookAgain is the least time until a lane is looked at again for which clients wait. lookSeldom
+// is that time if no clients wait, or if the silence was reported.
 const (
 	lookAgain  = time.Second
 	lookSeldom = time.Minute
 )
 
-// unansweredSince is since when the lane has been asked for, if no response has come.
+// unansweredSince is when the lane was first asked for, or zero if a response has come.
 func (l *laneState) unansweredSince() (since time.Time) {
 	if !l.answered {
 		for _, at := range l.sent {
@@ -48,7 +50,7 @@ func (l *laneState) silenceAt() time.Time {
 	return l.lookAt
 }
 
-// tickSilence looks whether people are to be told about a lane.
+// tickSilence reports the silence about a lane if it is time to.
 func (c *Core) tickSilence(s *slot, l *laneState, now time.Time) {
 	if at := l.silenceAt(); at.IsZero() || at.After(now) {
 		return
@@ -60,7 +62,7 @@ func (c *Core) tickSilence(s *slot, l *laneState, now time.Time) {
 	}
 	since := l.unansweredSince()
 	switch at := since.Add(c.config.Missing); {
-	case since.IsZero(): // what they want is not asked for yet
+	case since.IsZero(): // the names that clients wait for are not asked for yet
 		return
 	case at.After(now):
 		l.lookAt = at
@@ -75,13 +77,13 @@ func (c *Core) tickSilence(s *slot, l *laneState, now time.Time) {
 	}})
 }
 
-// attentive: somebody is there, and has read what was asked. Where nobody is asked for
-// that, a stream that has been open for so long will do.
+// attentive reports whether the stream has no outage, and is alive as of the lane's opening
+// request. Without health checks every stream is taken for alive.
 func (c *Core) attentive(s *slot, l *laneState) bool {
 	return s.failingSince().IsZero() && (s.alive.answeredSince(l.question) || !c.checks(s))
 }
 
-// speaks notes that a response of a lane has come.
+// speaks ends the silence about a lane when a response comes.
 func (c *Core) speaks(lane fanout.Lane) {
 	if c.silent[lane.Type] == lane {
 		delete(c.silent, lane.Type)

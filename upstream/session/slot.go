@@ -16,7 +16,7 @@ type StreamID uint64
 type Role string
 
 const (
-	Main      Role = "main"  // everything except what follows
+	Main      Role = "main"  // all other lanes
 	Auxiliary Role = "aux"   // the second lane of types wanted both ways (WILD-13)
 	Solo      Role = "solo"  // one quarantined type (H-39)
 	Probe     Role = "probe" // whether a preferred entry is back (UP-14)
@@ -29,9 +29,9 @@ type Open struct {
 	// Entry is the index of the control plane, SotW the variant.
 	Entry int
 	SotW  bool
-	// Via are the relays it comes through, this one last (NODE-11).
+	// Via has the relays through which clients come, this one last (NODE-11).
 	Via []string
-	// Headers are its clients', for the control planes that are sent them (NODE-13).
+	// Headers are those of the clients, for an entry with ForwardHeaders (NODE-13).
 	Headers []header.Header
 }
 
@@ -43,22 +43,21 @@ type slot struct {
 	entry int
 	sotw  bool
 
-	// The schedule; survives the stream.
+	// The schedule outlives the stream, and so does the outage.
 	backoff *Backoff
-	openAt  time.Time // zero: not wanted
+	openAt  time.Time // when to open a stream; zero: none is wanted, or there is one
 	attempt time.Time // when the last attempt began
-	refused bool      // the last end was a status from the server
+	refused bool      // the server ended the last stream with a status
 
-	// What is wrong; survives the stream.
 	outage outage
 
-	// The stream; all of it dies with it.
+	// The stream. These fields end with it.
 	id       StreamID // zero: none
 	opened   time.Time
-	hops     int // the length of the way it has told
+	hops     int // the length of the via header that it was opened with
 	alive    liveness
 	stream   *streamState // nil: not open yet
-	answered bool
+	answered bool         // a response has come; on a probe, a resource
 }
 
 func (s *slot) open() bool { return s.stream != nil }
@@ -107,11 +106,10 @@ func (c *Core) slot(id StreamID) *slot {
 	return nil
 }
 
-// Uses reports whether a stream is in use, or being opened: what is said on another
-// nobody hears.
+// Uses reports whether a stream is in use, or being opened. Messages of others are dropped.
 func (c *Core) Uses(id StreamID) bool { return c.slot(id) != nil }
 
-// stop forgets a stream that is gone.
+// stop forgets a stream that has ended.
 func (c *Core) stop(s *slot) {
 	if s.open() && s.role != Probe {
 		c.effects = append(c.effects, Effect{Over: s.id})
@@ -119,7 +117,7 @@ func (c *Core) stop(s *slot) {
 	s.id, s.stream, s.answered, s.outage.suspended = 0, nil, false, false
 }
 
-// shut ends a stream of our own accord.
+// shut closes a stream.
 func (c *Core) shut(s *slot) {
 	if s.id != 0 {
 		c.closing = append(c.closing, s.id)

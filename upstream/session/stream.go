@@ -15,71 +15,72 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// streamState is what one ADS stream has said and still owes, whatever its variant.
-// All of it dies with the stream; what survives is in the Hub and in Core.
+// streamState is what one ADS stream, Delta or SotW, has subscribed and still has to send.
+// It ends with the stream; whatever outlives a stream is in the Hub and in Core.
 type streamState struct {
 	config *Config
 	hub    *fanout.Hub
 	alive  *liveness
 	writer writer
-	// origin is who answers, and restate the whole interest of a lane.
+	// origin is the control plane that answers; restate returns the whole interest of a lane.
 	origin  cache.Origin
 	restate restate
 
-	// limit is how long a request may be, and longest how long one was (UP-17).
+	// limit bounds the length of a request, and longest is the longest one written (UP-17).
 	limit, longest int
-	// nodeSent: a request with the present node is written (UP-2, NODE-2).
+	// nodeSent means that a request with the present node was written (UP-2, NODE-2).
 	nodeSent bool
-	// lanes are what this stream carries now, at most one a type; ordered are the same in the
-	// order in which they are asked for, or nil.
+	// lanes are the lanes that the stream carries now, at most one of each type. ordered has
+	// them in the order in which they are asked for; nil means that it must be computed.
 	lanes   map[cache.TypeURL]*laneState
 	ordered []*laneState
-	// used are the types it has ever asked for: the server keeps per-type state for
-	// the life of the stream.
+	// used has the types that the stream has asked for, now or before: the server keeps
+	// state for each of them while the stream lives.
 	used map[cache.TypeURL]*typeState
-	// verdicts are owed, oldest first: one for each response (UP-4).
+	// verdicts are the pending ACKs and NACKs, oldest first, one for each response (UP-4).
 	verdicts []verdict
 	timers   timers
 }
 
-// restate is the whole interest of a lane (UP-3), with what is here, whose versions may
-// be shown: of what is shown and not announced nothing has changed (RECON-11).
+// restate returns the whole interest of a lane (UP-3), and the resources in the Hub whose
+// versions may be shown. If the server does not announce one of those, it is unchanged
+// (RECON-11).
 type restate func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held)
 
 // writer composes the requests of one variant: Delta or SotW.
 type writer interface {
-	// opening asks for all of a lane, or for as much as there is room for.
+	// opening asks for a whole lane, or for as many of its names as there is room for.
 	opening(l *laneState, names []string, here []cache.Held, r *room) (proto.Message, opening)
-	// change asks for more or less of it; l.take says for what.
+	// change writes the changes that l.take returns.
 	change(l *laneState, r *room, now time.Time) proto.Message
-	// verdict answers a response.
+	// verdict acknowledges or rejects a response.
 	verdict(v verdict, now time.Time) proto.Message
 }
 
-// typeState is what the server keeps of a type, as far as it matters.
+// typeState is the state that the server keeps for a type while the stream lives.
 type typeState struct {
-	// lane is as which the type is carried: its other lane is not put on this
-	// stream (WILD-13).
+	// lane is the lane of the type that the stream carries, or has carried. It never
+	// carries the other one (WILD-13).
 	lane fanout.Lane
-	// legacy: the wildcard was asked for by naming nothing.
+	// legacy means that the wildcard was asked for by a request without names.
 	legacy bool
-	// shown: the server has shown a resource of it. gaveUp is when its wildcard was
-	// given up last (UP-18).
+	// shown means that the server has sent a resource of the type. gaveUp is when the
+	// wildcard was last unsubscribed (UP-18).
 	shown  bool
-	spoke  bool // a response of it has come
+	spoke  bool // a response of the type has come
 	gaveUp time.Time
-	left   time.Time // when it was taken off the stream last
+	left   time.Time // when the type was last taken off the stream
 	sotw   sotwType
 }
 
-// verdict is an ACK or NACK that is owed.
+// verdict is a pending ACK or NACK.
 type verdict struct {
 	typeURL cache.TypeURL
 	nonce   string
-	nack    string // why, or "" for an ACK
-	// version is the last accepted one, of a SotW stream.
+	nack    string // the reason for a NACK; empty for an ACK
+	// version is the last accepted version, on a SotW stream.
 	version string
-	// notBefore holds a NACK up that says nothing new (NACK-7).
+	// notBefore delays a NACK that repeats an earlier one (NACK-7).
 	notBefore time.Time
 }
 
@@ -94,38 +95,38 @@ func (v verdict) status() *statuspb.Status {
 // laneState is one lane on one stream.
 type laneState struct {
 	lane fanout.Lane
-	// first: the lane's opening request, which restates everything, is not
+	// first means that the lane's opening request, which restates everything, is not
 	// written yet (UP-3).
 	first bool
-	// gathers is until when changes of interest are left to gather, to be written as one
-	// request: from the last one written, and before the first (UP-6).
+	// gathers is the end of the time in which changes of interest are gathered into one
+	// request: after the last request, and before the first (UP-6).
 	gathers time.Time
-	// held: it waits until suspects before it have been tried (suspect.go).
+	// held means that the type is a suspect and waits for its turn (suspect.go).
 	held bool
-	// askedAt is when the opening request was written; answered: a response of
+	// askedAt is when the opening request was written. answered means that a response of
 	// the type has come since.
 	askedAt  time.Time
 	answered bool
-	// question numbers it, and lookAt is when to look whether it has gone unanswered for
-	// too long (silence.go).
+	// question is the number of the opening request, and lookAt when to check whether it
+	// has been unanswered for too long (silence.go).
 	question uint64
 	lookAt   time.Time
-	// mapped: the opening request showed versions.
+	// mapped means that the opening request showed versions.
 	mapped bool
-	// sent are the names subscribed on this stream, with the time.
+	// sent has the names that are subscribed on this stream, with the time of the request.
 	sent map[string]time.Time
-	// want and drop are changes not written yet. A name in both is dropped
-	// first, then asked for again (UP-8).
+	// want and drop are changes that are not written yet. A name in both is unsubscribed
+	// first, and then subscribed again (UP-8).
 	want, drop pending
-	// again are names asked for once more for the sake of their bodies, with the
-	// time at which that was written, or zero (VALID-5); insistAt is when to look at them, at the
-	// latest when the first has gone unanswered for too long; zero: none is written.
+	// again has the names whose subscribe is repeated to get their bodies, with the time of
+	// that request; zero means that it is not written yet (VALID-5). insistAt is when to
+	// look at them, at the latest when the first one is overdue; zero: none is written.
 	again    map[string]time.Time
 	insistAt time.Time
-	echo     echo // of the versions that went with the opening request (RECON-13)
-	// unanswered is what is asked for again for want of an answer (UP-19).
+	echo     echo // compares the answers with the versions of the opening request (RECON-13)
+	// unanswered asks again for names without an answer (UP-19).
 	unanswered unanswered
-	// insisted are those of again that were given up and begun again.
+	// insisted has the names of again that were unsubscribed and subscribed again.
 	insisted insisted
 
 	settle settleState
@@ -145,12 +146,12 @@ func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 	s.lanes[lane.Type], s.ordered = l, nil
 }
 
-// maxUsed is how many types a stream remembers that it has asked for, before it forgets those
-// that clients have invented.
+// maxUsed is the number of used types above which a stream forgets those that the server has
+// shown nothing of: clients can invent types.
 var maxUsed = 1000
 
-// drop takes a type off the stream. Of types that nobody wants, and of which the server has shown
-// nothing, nor can have anything on its way, it need not remember what they were asked for as.
+// drop takes a type off the stream. If there are many, the stream forgets the types that nobody
+// wants, if the server has shown nothing of them and has had the time to answer.
 func (s *streamState) drop(t cache.TypeURL, now time.Time) {
 	delete(s.lanes, t)
 	s.ordered = nil
@@ -164,7 +165,7 @@ func (s *streamState) drop(t cache.TypeURL, now time.Time) {
 	}
 }
 
-// lane is as which the stream carries a type, or has carried it.
+// lane is the lane of a type that the stream carries, or has carried.
 func (s *streamState) lane(t cache.TypeURL) (lane fanout.Lane, ok bool) {
 	if l := s.lanes[t]; l != nil {
 		return l.lane, true
@@ -175,8 +176,8 @@ func (s *streamState) lane(t cache.TypeURL) (lane fanout.Lane, ok bool) {
 	return fanout.Lane{}, false
 }
 
-// takes: the stream can carry a lane. A server keeps per-type state for the life of a
-// stream, so that a type never changes its lane on one.
+// takes reports whether the stream can carry a lane. A type never changes its lane on a
+// stream, since the server keeps state for the type while the stream lives.
 func (s *streamState) takes(lane fanout.Lane, now time.Time) bool {
 	as, carried := s.lane(lane.Type)
 	if !carried || as != lane || !lane.Wildcard {
@@ -186,33 +187,34 @@ func (s *streamState) takes(lane fanout.Lane, now time.Time) bool {
 	return l != nil || s.takesBack(nil, lane, now)
 }
 
-// takesBack: a wildcard that was given up can be asked for again. The server may believe
-// it delivered, if it has shown anything of the type; and an answer that is still on its
-// way would complete the new set (UP-18). A SotW wildcard was never given up in words that
-// every server understands.
+// takesBack reports whether a wildcard that was unsubscribed can be subscribed again on the
+// stream. It cannot if the server has sent a resource of the type, and may believe the set
+// delivered, or if a late answer could still complete the new set (UP-18). Not every SotW
+// server understands that a wildcard is given up, so there it never can.
 func (s *streamState) takesBack(l *laneState, lane fanout.Lane, now time.Time) bool {
 	u := s.used[lane.Type]
 	giving := l != nil && l.drop.len() > 0
 	return !s.origin.SotW && !giving && !u.shown && !now.Before(u.gaveUp.Add(s.config.SettleCap))
 }
 
-// returns: a wildcard is wanted that was given up on this stream, or is being given up.
+// returns reports whether clients want a wildcard that was unsubscribed on this stream, or is
+// about to be.
 func (l *laneState) returns(i fanout.Interest) bool {
 	return l.lane.Wildcard && !l.first && len(i.Want) > 0 && !l.subscribed(fanout.Wildcard)
 }
 
-// change takes in what the Hub says of a lane's interest.
+// change applies a change of a lane's interest.
 func (s *streamState) change(l *laneState, i fanout.Interest) {
 	if l.first {
 		return // the opening request will ask for everything
 	}
 	if s.origin.SotW && l.lane.Wildcard {
 		if len(i.Drop) > 0 {
-			clear(l.sent) // see takes
+			clear(l.sent) // the stream does not take it back (takesBack)
 		}
 		return
 	}
-	back := make(map[time.Time][]string) // by when they were asked for
+	back := make(map[time.Time][]string) // wanted names that are still subscribed, by the time of the subscribe
 	for _, name := range i.Want {
 		if l.subscribed(name) {
 			back[l.sent[name]] = append(back[l.sent[name]], name)
@@ -225,8 +227,8 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 		if !s.origin.SotW {
 			l.want.add(name)
 			l.again[name] = time.Time{}
-		} else if !s.hub.Properties(l.lane.Type).FullState { // those come with every response
-			l.drop.add(name) // a repeated name is not answered
+		} else if !s.hub.Properties(l.lane.Type).FullState { // a full-state type comes whole with every response
+			l.drop.add(name) // a name that is only repeated is not answered
 			l.want.add(name)
 		}
 	}
@@ -234,7 +236,7 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 		l.unanswered.begin(name)
 	}
 	l.unanswered.forget(i.Leave)
-	for _, name := range i.Leave { // the server need not know
+	for _, name := range i.Leave { // these are not unsubscribed
 		l.want.remove(name)
 		delete(l.again, name)
 		delete(l.sent, name)
@@ -251,25 +253,24 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 	}
 }
 
-// changed: there are changes to be written.
+// changed reports whether there are changes to write.
 func (l *laneState) changed() bool { return !l.first && l.drop.len()+l.want.len() > 0 }
 
-// subscribed: a name is, and is not about to be given up.
+// subscribed reports whether a name is subscribed, and no unsubscribe is pending.
 func (l *laneState) subscribed(name string) bool {
 	_, sent := l.sent[name]
 	return sent && !l.drop.has(name)
 }
 
-// leaves: a name is given up, but the server may not know it yet.
+// leaves reports whether a name is given up, perhaps before the server knows it.
 func (l *laneState) leaves(name string) bool {
 	return l != nil && !l.lane.Wildcard && !l.subscribed(name)
 }
 
-// idle: nothing is subscribed, nor about to be.
+// idle reports whether nothing is subscribed, and no change is pending.
 func (l *laneState) idle() bool { return !l.first && !l.changed() && len(l.sent) == 0 }
 
-// next is the next request to write, or nil. It is computed now, from what is
-// wanted now (UP-6).
+// next is the next request to write, or nil. It is made from what is wanted now (UP-6).
 func (s *streamState) next(node *core.Node, now time.Time) proto.Message {
 	if s.nodeSent && !s.config.SendNodeAlways {
 		node = nil
@@ -290,7 +291,7 @@ func (s *streamState) next(node *core.Node, now time.Time) proto.Message {
 	return req
 }
 
-// nextVerdict is the next ACK or NACK, in order within a type.
+// nextVerdict is the next ACK or NACK, or nil. Those of one type keep their order.
 func (s *streamState) nextVerdict(now time.Time) proto.Message {
 	var waiting map[cache.TypeURL]bool
 	for i, v := range s.verdicts {
@@ -310,9 +311,10 @@ func (s *streamState) nextVerdict(now time.Time) proto.Message {
 	return nil
 }
 
-// nextInterest is a change of subscriptions, in a request with the node if there is one.
+// nextInterest is the next request that changes subscriptions, or nil. node is the node that
+// it will carry, or nil.
 func (s *streamState) nextInterest(node *core.Node, now time.Time) proto.Message {
-	waiting := false // mostly there is none, and the lanes need not be put in order
+	waiting := false // mostly no lane has anything to write, and they need not be sorted
 	for _, l := range s.lanes {
 		waiting = waiting || l.first && !l.gathers.After(now) || l.changed() || l.unanswered.pair != nil
 	}
@@ -342,19 +344,19 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	fresh := s.used[l.lane.Type] == nil
 	names, here := s.restate(l.lane, fresh)
 	if len(names) == 0 {
-		return nil // given up meanwhile; its lane goes with the next change
+		return nil // given up meanwhile; the next change takes the lane off the stream
 	}
 	if fresh {
 		s.used[l.lane.Type] = &typeState{lane: l.lane, legacy: l.lane.Wildcard && s.legacy(l.lane.Type)}
 	} else {
-		s.used[l.lane.Type].legacy = false // that works only in a type's first request
+		s.used[l.lane.Type].legacy = false // only the first request of a type can be without names
 	}
 	req, o := s.writer.opening(l, names, here, s.room(l.lane.Type, node))
 	l.first, l.askedAt = false, now
 	if l.mapped = len(o.shown) > 0; l.mapped {
 		l.echo = echo{left: maps.Clone(o.shown)}
 	}
-	s.hub.On(l.lane).Doubt(o.hidden) // RECON-12 is about these
+	s.hub.On(l.lane).Doubt(o.hidden) // silence does not confirm them (RECON-12)
 	s.subscribed(l, o.listed, now)
 	l.question, l.lookAt = s.alive.asked, now.Add(s.config.Missing)
 	for _, name := range o.rest {
@@ -366,7 +368,7 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	return req
 }
 
-// legacy: the wildcard is to be asked for by naming nothing (WILD-10).
+// legacy reports whether a type's wildcard is asked for by a request without names (WILD-10).
 func (s *streamState) legacy(t cache.TypeURL) bool {
 	switch s.config.WildcardForm {
 	case WildcardExplicit:
@@ -377,9 +379,9 @@ func (s *streamState) legacy(t cache.TypeURL) bool {
 	return s.hub.Properties(t).EmptyIsWildcard
 }
 
-// take is what is to be asked for, and given up, with one request. What is given up goes
-// first, and a name in both is asked for next time (UP-8). What it returns counts as
-// written; what there is no room for goes with the requests that follow (UP-17).
+// take returns the names that the next request subscribes and unsubscribes, and counts them
+// as written. Unsubscribes go first, and a name in both is subscribed by a later request
+// (UP-8), as are names for which there is no room (UP-17).
 func (s *streamState) take(l *laneState, r *room, now time.Time) (subscribe, unsubscribe []string) {
 	unsubscribe = l.drop.take(r, func(string) bool { return false })
 	for _, name := range unsubscribe {
@@ -398,7 +400,7 @@ func (s *streamState) take(l *laneState, r *room, now time.Time) (subscribe, uns
 		}
 	}
 	if l.lane.Wildcard && len(unsubscribe) > 0 {
-		l.settle = settleState{} // what comes until it is asked for again completes nothing (RECON-16)
+		l.settle = settleState{} // no response completes the set before the next subscribe (RECON-16)
 		s.used[l.lane.Type].gaveUp = now
 	}
 	s.subscribed(l, subscribe, now)
@@ -428,13 +430,13 @@ func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
 		l.unanswered.silent = append(l.unanswered.silent, asked)
 	}
 	if !s.origin.SotW && len(doubtful) > 0 {
-		// Of an opening request with versions these are what it does not list: what is
-		// not kept, and what a stream before this one has not got round to.
+		// An opening request with versions does not show the versions of these: their bodies
+		// are not kept, or an earlier stream ended before the server had confirmed them.
 		s.timers.overdue = append(s.timers.overdue, overdueTimer{nameTimer{written: now, lane: l, names: doubtful}, now.Add(s.config.MissingExplicit)})
 	}
 }
 
-// deadline is when something is due, or zero. missing is for how long a name may be without an answer.
+// deadline is when something is due, or zero. missing is how long a name may be without an answer.
 func (s *streamState) deadline(missing time.Duration, now time.Time) time.Time {
 	at := s.timers.deadline(missing, s.alive, now)
 	for _, v := range s.verdicts {
@@ -452,8 +454,8 @@ func (s *streamState) deadline(missing time.Duration, now time.Time) time.Time {
 	return at
 }
 
-// inOrder are the lanes in the order in which they are asked for: what others
-// refer to first, so that an answer is of use when it comes.
+// inOrder returns the lanes in the order in which they are asked for: types that others
+// refer to first, so that an answer is useful when it comes.
 func (s *streamState) inOrder() []*laneState {
 	if s.ordered == nil {
 		s.ordered = slices.SortedFunc(maps.Values(s.lanes), func(a, b *laneState) int { return laneOrder(a.lane, b.lane) })

@@ -6,39 +6,38 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// A control plane may end the whole stream because of one type it does not know,
-// and with it every other type's updates, again after every reconnect (H-39).
-// Which type it was is found by experiment: a type that was first asked for within
-// a second of such an end, and had no answer, is a suspect. The next stream asks
-// for everything else first, and then for one suspect at a time. The one it dies
-// on is convicted, and asked for on a stream of its own from then on.
+// A control plane may end the whole stream because of one type that it does not know. Then all
+// other types get no updates either, again after every reconnect (H-39). The relay finds the
+// type by experiment. A type is a suspect if it was first asked for within a second of such an
+// end, and had no answer. The next stream asks for all other types first, and then for one
+// suspect at a time. If the stream ends on a suspect again, the suspect is convicted, and asked
+// for on a stream of its own from then on (its quarantine).
 
-// trial is how long a stream must outlive a question for it not to have been its
-// end.
+// trial is how long a stream must outlive a question to show that the server accepts it.
 const trial = time.Second
 
-// convictAt is how many ends in a row it takes.
+// convictAt is how many strikes convict a type.
 const convictAt = 2
 
-// suspects is what is held against types. It outlives streams.
+// suspects has the types that are suspected or convicted. It outlives streams.
 type suspects struct {
-	strikes map[cache.TypeURL]int
+	strikes map[cache.TypeURL]int // ends of streams for which a type may be to blame
 	// tried is when a suspect was last asked for, so that they take turns.
 	tried       map[cache.TypeURL]time.Time
 	quarantined map[cache.TypeURL]*quarantine
-	most        int // of these
+	most        int // quarantined types at the same time
 }
 
-// quarantine is a convicted type. It outlives the type's clients, so that those who
-// come back do not hurry its next attempt.
+// quarantine is the state of a convicted type. It outlives the type's clients, so that clients
+// that come back do not hasten the next attempt.
 type quarantine struct {
-	message   string    // the control plane's last word on it
-	convicted time.Time // when
+	message   string // of the last end
+	convicted time.Time
 	backoff   Backoff
-	notBefore time.Time // zero: it has not been asked for alone yet
+	notBefore time.Time // when the next attempt is due; zero: no solo stream has ended yet
 }
 
-// due is since when, or when, it may be asked for alone.
+// due is the time from which the type may be asked for alone.
 func (q *quarantine) due() time.Time { return latest(q.convicted, q.notBefore) }
 
 func newSuspects(most int) *suspects {
@@ -57,9 +56,9 @@ func (s *suspects) clear(t cache.TypeURL) {
 	delete(s.tried, t)
 }
 
-// blame judges a stream that the server ended. It returns the convicted type, if
-// there is one. A stream that answered nothing, and did not last either, is no
-// evidence: it would have ended whatever it was asked.
+// blame judges a stream that the server ended, and returns the type that is convicted, if any.
+// A stream convicts nobody if it had no response and outlived no question by trial: the server
+// may end every stream.
 func (s *suspects) blame(sl *slot, message string, b Backoff, now time.Time) (convicted cache.TypeURL, ok bool) {
 	sound := sl.answered
 	var blamed []cache.TypeURL
@@ -87,8 +86,8 @@ func (s *suspects) blame(sl *slot, message string, b Backoff, now time.Time) (co
 	return t, true
 }
 
-// pardon makes room for another convicted type: the one whose next attempt has been
-// due for longest goes, which is one that nobody has asked for since.
+// pardon makes room for another convicted type. It drops the one whose next attempt has been due
+// for longest, which nobody has asked for since.
 func (s *suspects) pardon() {
 	var oldest cache.TypeURL
 	for t, q := range s.quarantined {
@@ -99,8 +98,7 @@ func (s *suspects) pardon() {
 	delete(s.quarantined, oldest)
 }
 
-// forget drops what is held against types that nobody wants any more, short of a
-// conviction.
+// forget clears suspects that nobody wants any more. Convicted types stay.
 func (s *suspects) forget(wanted lanes) {
 	for t := range s.strikes {
 		if !wanted.ofType(t) {
@@ -109,8 +107,8 @@ func (s *suspects) forget(wanted lanes) {
 	}
 }
 
-// survivors clears those that the stream has outlived, and once nothing else is
-// open lets the next suspect be asked for.
+// survivors clears the suspects that the stream has outlived. When no other question is open, it
+// lets the stream ask for the next suspect.
 func (s *suspects) survivors(sl *slot, now time.Time) {
 	var held *laneState
 	busy := false
@@ -133,7 +131,7 @@ func (s *suspects) survivors(sl *slot, now time.Time) {
 	}
 }
 
-// earlier is the earliest of some times, where zero means never.
+// earlier returns the earliest of some times, where zero means never.
 func earlier(times ...time.Time) (at time.Time) {
 	for _, t := range times {
 		if at.IsZero() || !t.IsZero() && t.Before(at) {

@@ -6,24 +6,25 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// timers are how long a stream has been waiting for answers to names. They die
-// with it (ERR-4).
+// timers has the times since when a stream has been waiting for answers to names. It ends with
+// the stream (ERR-4).
 type timers struct {
-	// missing are the does-not-exist timers, in order of time (MISS-3).
+	// missing has the does-not-exist timers, in order of time (MISS-3).
 	missing []nameTimer
-	// overdue are those of names that lead to something unconfirmed, in order of time
+	// overdue has the timers of names that lead to unconfirmed resources, in order of time
 	// (RECON-12).
 	overdue []overdueTimer
 }
 
+// nameTimer is the timer of the names that one request has subscribed.
 type nameTimer struct {
 	written  time.Time
-	question uint64 // that asked for them (liveness)
+	question uint64 // the number of the request (liveness)
 	lane     *laneState
 	names    []string
 }
 
-// current are those of the names that were not given up and asked for again since.
+// current returns the names that were neither given up nor subscribed by a later request.
 func (t *nameTimer) current() (names []string) {
 	for _, name := range t.names {
 		if t.lane.sent[name].Equal(t.written) {
@@ -33,7 +34,8 @@ func (t *nameTimer) current() (names []string) {
 	return names
 }
 
-// counts: silence is a verdict, since the stream is alive as of the question (MISS-3).
+// counts reports whether silence about the names counts: the stream is alive as of the request
+// (MISS-3).
 func (t *nameTimer) counts(alive *liveness) bool { return alive.answeredSince(t.question) }
 
 type overdueTimer struct {
@@ -41,12 +43,12 @@ type overdueTimer struct {
 	at time.Time
 }
 
-// deadline is when the next timer runs out, or zero. How long the does-not-exist
-// timers run may change while they do, when the server says what it is (MISS-5).
+// deadline is when the next timer runs out, or zero. missing is how long the does-not-exist
+// timers run. It may change while they do, when the server identifies itself as a relay (MISS-5).
 func (t *timers) deadline(missing time.Duration, alive *liveness, now time.Time) (at time.Time) {
 	if len(t.missing) > 0 {
 		if at = t.missing[0].written.Add(missing); !at.After(now) && !t.missing[0].counts(alive) {
-			at = time.Time{} // until the stream turns out to be alive
+			at = time.Time{} // the timer runs on until the stream is alive
 		}
 	}
 	if len(t.overdue) > 0 {
@@ -55,8 +57,8 @@ func (t *timers) deadline(missing time.Duration, alive *liveness, now time.Time)
 	return at
 }
 
-// tickTimers takes in the silence about names that have been asked for on a stream. The Hub
-// knows which of them were answered.
+// tickTimers handles the timers of a stream that have run out. The Hub knows which of the names
+// were answered.
 func (c *Core) tickTimers(s *slot, now time.Time) {
 	t := &s.stream.timers
 	for len(t.missing) > 0 && !t.missing[0].written.Add(c.missingAfter()).After(now) && t.missing[0].counts(&s.alive) {
@@ -70,7 +72,7 @@ func (c *Core) tickTimers(s *slot, now time.Time) {
 		first := t.overdue[0]
 		t.overdue = t.overdue[1:]
 		first.names = first.current()
-		if first.lane.answered { // a server that says nothing at all of the type says nothing of these
+		if first.lane.answered { // silence about a whole type proves nothing about these names
 			first.names = c.overdue(s, first.lane, first.names, now)
 		}
 		if len(first.names) > 0 {
@@ -80,21 +82,21 @@ func (c *Core) tickTimers(s *slot, now time.Time) {
 	}
 }
 
-// missing takes in that nothing was said of some names for too long.
+// missing handles names about which the server has been silent for too long.
 func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
 	if c.explicitMissing() {
 		c.learned(s, l.lane, &cache.Update{Unanswered: names}, now)
 	} else {
 		c.learned(s, l.lane, &cache.Update{Missing: names, Mute: !s.stream.used[l.lane.Type].spoke}, now)
-		// Some may have come to count as shown since they were looked at.
+		// Some may count as shown only since tickUnanswered looked at them.
 		_, shown := c.hub.Of(l.lane.Type).Silent(names, uint64(s.id))
 		l.unanswered.refreshFor(shown)
 	}
 	l.unanswered.mayLack(now)
 }
 
-// overdue takes in that some names still lead to what is unconfirmed. It returns those to look
-// at later.
+// overdue handles names that may still lead to unconfirmed resources. It returns those to look at
+// later.
 func (c *Core) overdue(s *slot, l *laneState, names []string, now time.Time) (later []string) {
 	early, names := c.hub.Of(l.lane.Type).Early(names, uint64(s.id))
 	l.unanswered.refreshFor(early)

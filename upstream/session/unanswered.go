@@ -9,65 +9,91 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Names to which upstream has not answered, or that it does not have, are asked for
-// again: as an unsubscribe, and in the next request a subscribe (UP-19). Servers remember
-// for each stream what they have sent. Some leave a later subscribe to it unanswered;
-// some never again announce what they have removed, unless it is subscribed again.
+// The relay asks again for names that upstream has not answered or does not have: with an
+// unsubscribe, and a subscribe in the next request (UP-19). Servers remember what they have
+// sent on each stream. Some do not answer a later subscribe to it, and some never announce
+// again what they have removed unless it is subscribed again.
 
 const (
-	// retryFirst is how long after a name became Absent it is asked for again, at
-	// intervals that double from there up to retryMax.
+	// retryFirst is how long after a name became Absent the relay asks for it again. The
+	// interval doubles each time, up to retryMax.
 	retryFirst = 5 * time.Second
 	retryMax   = 5 * time.Minute
-	// pairEvery is how often a type is asked for again.
+	// pairEvery is the least time between two pairs of requests for a type.
 	pairEvery = time.Second
 )
 
-// unanswered is what a lane of names asks for again on a Delta stream. It dies with the
-// stream.
+// unanswered asks again for the names of one lane of a Delta stream. It ends with the stream.
+//
+//	   subscribe (stream.go: subscribed)
+//	               |
+//	               v           any other answer than a removal (answers)
+//	+-----------> asked ------------------------------------------> answered
+//	|              | |  |                                              |
+//	|              | |  | the missing timer runs out and the           | removal
+//	|              | |  | stream is alive (timers.go, alive.go);       |
+//	|              | |  | or a removal (answers)                       v
+//	|              | |  +-------------------------------------------> absent
+//	|              | |                                                 |
+//	| unanswered   | | unanswered for config.patience, but             | 5 s later,
+//	| for config.  | | the server has shown a copy (tickUnanswered)    | then 10 s,
+//	| patience     | |                                                 | ... 5 min
+//	|              | +--> shown: a new stream asks (refresh.go)        | (choose)
+//	|              v                                                   |
+//	|             due                                                  |
+//	|              |     at most one pair per type and pairEvery       |
+//	|              +-----------------> pair <--------------------------+
+//	|                                   | unsubscribe written (askAgain)
+//	|                                   v
+//	+--------------------------- given, and deaf
+//	      subscribe written (askAgain)
+//
+// An answer takes a name out of every state but given, whose subscribe is still written; forget
+// takes it out of every one when clients give it up. The second subscribe restarts neither
+// config.patience nor the missing timer, unless the name is in restart. An absent name stays
+// absent while it is in a pair. A removal does not answer a deaf name.
 type unanswered struct {
-	on bool // wildcards, SotW servers and relays are not asked again
+	on bool // false for wildcards, SotW servers and relays
 
-	// silent are questions whose names are looked at when a third of the time that the
-	// answer may take is over, in order of time.
+	// silent has the requests whose names have no answer yet as far as is known, in order of
+	// time. They are looked at after config.patience.
 	silent []nameTimer
-	// absent are names that upstream does not have. They are looked up when something
-	// may have become so: lookAt, because of what was learned at learned; zero: never.
+	// absent has the names that upstream does not have. It is read from the Hub at lookAt,
+	// after a response or timer of the time learned may have changed it; zero: never.
 	absent          map[string]*retry
-	queues          [][]retrying // of them, one for each wait, in order of time
+	queues          [][]retrying // the absent names, one queue for each wait, in order of time
 	lookAt, learned time.Time
 
-	// due are names to be asked for before their silence counts, restart those whose timer
-	// begins then (WILD-11).
+	// due has the names to ask for again before their silence counts, and restart those
+	// whose timer starts with that request (WILD-11).
 	due     []string
 	restart map[string]struct{}
-	// pair is what is being asked for again: not unsubscribed yet, or, if given, not yet
-	// subscribed.
+	// pair has the names to unsubscribe or, if given is set, to subscribe next.
 	pair     []string
 	given    bool
 	pairedAt time.Time
-	// deaf are names that were unsubscribed for that, and not answered since: that they
-	// are removed is no answer, since some servers say so to an unsubscribe.
+	// deaf has the names that were unsubscribed to ask again, and not answered since. Their
+	// removal does not count, since some servers answer an unsubscribe with one.
 	deaf map[string]struct{}
-	// shown are names that upstream believes delivered on this stream: another one is
-	// needed (refresh).
+	// shown has the names that upstream believes delivered on this stream: only a new
+	// stream gets an answer (refresh).
 	shown []string
 }
 
-// retry is when a name that upstream does not have is asked for again.
+// retry is the time at which to ask again for a name that upstream does not have.
 type retry struct {
 	at   time.Time
 	wait time.Duration
 }
 
-// retrying is a name that is to be asked for again.
+// retrying is an absent name in a queue.
 type retrying struct {
 	name string
 	*retry
 }
 
-// returns notes that somebody wants names of a lane again that were subscribed all along, by
-// when they were: they may have been silent while nobody did.
+// returns handles names that clients want again and that were subscribed all along, by the time
+// of the subscribe: upstream may have left them unanswered while nobody wanted them.
 func (u *unanswered) returns(l *laneState, names map[time.Time][]string) {
 	if !u.on || len(names) == 0 {
 		return
@@ -78,15 +104,15 @@ func (u *unanswered) returns(l *laneState, names map[time.Time][]string) {
 	slices.SortStableFunc(u.silent, func(a, b nameTimer) int { return a.written.Compare(b.written) })
 }
 
-// mayLack notes that something of the type may have become Absent.
+// mayLack schedules a look at which names of the type are Absent.
 func (u *unanswered) mayLack(now time.Time) {
 	if u.on && u.lookAt.IsZero() {
 		u.learned, u.lookAt = now, now.Add(pairEvery) // at most as often as a pair goes out
 	}
 }
 
-// answers takes note of what a response says, and takes out what is none: the removal of
-// a name that was given up only to be asked for again.
+// answers handles the answers of a response, and deletes removals that answer only the
+// unsubscribe of a name that is being asked for again.
 func (u *unanswered) answers(up *cache.Update) {
 	if len(u.deaf) > 0 {
 		answered(up, func(name string) { delete(u.deaf, name) })
@@ -95,7 +121,7 @@ func (u *unanswered) answers(up *cache.Update) {
 			return deaf
 		})
 	}
-	if len(u.pair) > 0 && !u.given { // a name that was answered is not given up
+	if len(u.pair) > 0 && !u.given { // a name that was answered meanwhile is not unsubscribed
 		said := make(map[string]struct{})
 		answered(up, func(name string) { said[name] = struct{}{} })
 		u.pair = slices.DeleteFunc(u.pair, func(name string) bool {
@@ -111,7 +137,7 @@ func (u *unanswered) answers(up *cache.Update) {
 	}
 }
 
-// answered hands over the names of which a response says something other than that they are gone.
+// answered calls each for the names that a response answers with anything but a removal.
 func answered(u *cache.Update, each func(name string)) {
 	for _, r := range u.Set {
 		each(r.Name)
@@ -127,14 +153,14 @@ func answered(u *cache.Update, each func(name string)) {
 	}
 }
 
-// refreshFor has names asked for on another stream.
+// refreshFor has names asked for on a new stream.
 func (u *unanswered) refreshFor(names []string) {
 	if u.on {
 		u.shown = append(u.shown, names...)
 	}
 }
 
-// begin has a name asked for as if it had not been.
+// begin asks for a subscribed name as if it had not been asked for before.
 func (u *unanswered) begin(name string) {
 	if !u.on {
 		return
@@ -146,7 +172,7 @@ func (u *unanswered) begin(name string) {
 	u.due = append(u.due, name)
 }
 
-// forget takes out names that are given up. Those that it returns are unsubscribed already.
+// forget deletes names that clients have given up. It returns those that are unsubscribed already.
 func (u *unanswered) forget(names []string) (unsubscribed map[string]struct{}) {
 	gone := make(map[string]struct{}, min(len(names), len(u.pair)))
 	for _, name := range names {
@@ -174,7 +200,7 @@ func (u *unanswered) forget(names []string) (unsubscribed map[string]struct{}) {
 	return paired
 }
 
-// pairs: it is time to ask again.
+// pairs reports whether it is time to choose a pair.
 func (u *unanswered) pairs(now time.Time) bool {
 	if u.pair != nil || now.Before(u.pairedAt.Add(pairEvery)) {
 		return false
@@ -183,7 +209,7 @@ func (u *unanswered) pairs(now time.Time) bool {
 	return len(u.due) > 0 || !at.IsZero() && !at.After(now)
 }
 
-// look takes in which names are Absent by now.
+// look replaces the absent names; those that stay keep their retry.
 func (u *unanswered) look(names []string) {
 	absent := make(map[string]*retry, len(names))
 	for _, name := range names {
@@ -197,7 +223,7 @@ func (u *unanswered) look(names []string) {
 	u.absent, u.lookAt = absent, time.Time{}
 }
 
-// queue puts a name behind those that wait for as long.
+// queue puts a name at the end of the queue of its wait.
 func (u *unanswered) queue(name string, r *retry) {
 	i := slices.IndexFunc(u.queues, func(q []retrying) bool { return len(q) > 0 && q[0].wait == r.wait })
 	if i < 0 {
@@ -209,11 +235,11 @@ func (u *unanswered) queue(name string, r *retry) {
 	u.queues[i] = append(u.queues[i], retrying{name, r})
 }
 
-// next is the queue whose first name is to be asked for first; -1: there is none.
+// next returns the queue whose first name is the next to ask for, or -1.
 func (u *unanswered) next() (first int) {
 	first = -1
 	for i, q := range u.queues {
-		for len(q) > 0 && u.absent[q[0].name] != q[0].retry { // it is there, or given up
+		for len(q) > 0 && u.absent[q[0].name] != q[0].retry { // answered or given up meanwhile
 			q = q[1:]
 		}
 		if u.queues[i] = q; len(q) > 0 && (first < 0 || q[0].at.Before(u.queues[first][0].at)) {
@@ -223,7 +249,7 @@ func (u *unanswered) next() (first int) {
 	return first
 }
 
-// retryAt is when a name that is Absent is to be asked for again, or zero.
+// retryAt is when to ask again for the next absent name, or zero.
 func (u *unanswered) retryAt() (at time.Time) {
 	if i := u.next(); i >= 0 {
 		at = u.queues[i][0].at
@@ -231,8 +257,8 @@ func (u *unanswered) retryAt() (at time.Time) {
 	return at
 }
 
-// choose makes a pair of what is due: names whose silence is about to count first, then
-// those that have not been asked for longest.
+// choose fills the pair: first with names that are due, then with absent names in the order in
+// which their retries are due.
 func (u *unanswered) choose(b *Bounds, now time.Time) {
 	bytes, chosen := 0, make(map[string]bool)
 	add := func(name string) (fits bool) {
@@ -265,7 +291,7 @@ func (u *unanswered) choose(b *Bounds, now time.Time) {
 	}
 }
 
-// deadline is when to tick, or zero.
+// deadline is when to call tickUnanswered next, or zero.
 func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
 	if len(u.silent) > 0 {
 		at = u.silent[0].written.Add(patience)
@@ -284,8 +310,8 @@ func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
 	return at
 }
 
-// askAgain is the next request that asks again, or nil. What there is no room for is due
-// still (UP-17).
+// askAgain is the next request that asks again, or nil. Names for which there is no room stay
+// due (UP-17).
 func (s *streamState) askAgain(l *laneState, r *room, now time.Time) *discovery.DeltaDiscoveryRequest {
 	u := &l.unanswered
 	u.pair = slices.DeleteFunc(u.pair, func(name string) bool { return !l.subscribed(name) })
@@ -321,8 +347,8 @@ func (s *streamState) askAgain(l *laneState, r *room, now time.Time) *discovery.
 	return req
 }
 
-// restartTimers lets the timers of those names begin of which only silence from now on
-// counts. Those of the others go on from their first subscribe.
+// restartTimers starts the timers of the names in restart. Those of other names go on from
+// their first subscribe.
 func (s *streamState) restartTimers(l *laneState, names []string, now time.Time) {
 	var restart []string
 	for _, name := range names {
@@ -336,10 +362,10 @@ func (s *streamState) restartTimers(l *laneState, names []string, now time.Time)
 	}
 }
 
-// tickUnanswered looks after what a lane has asked for, and asks again.
+// tickUnanswered moves the names of a lane whose time has come, and chooses the next pair.
 func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	u := &l.unanswered
-	if c.explicitMissing() && !u.given { // it answers every name
+	if c.explicitMissing() && !u.given { // the server answers every name
 		*u = unanswered{}
 	}
 	if !u.on || l.first {
@@ -356,7 +382,7 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	}
 	if u.pairs(now) {
 		u.choose(c.config.bounds(), now)
-		u.pair = c.hub.Of(t).Lacking(u.pair, stream) // nil: all was answered meanwhile; the rest has its turn a second later
+		u.pair = c.hub.Of(t).Lacking(u.pair, stream) // nil: all were answered meanwhile, and the rest waits for pairEvery
 		u.pairedAt = now
 	}
 	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {
@@ -368,12 +394,12 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	}
 }
 
-// mayLack notes that something may have become Absent by itself.
+// mayLack has every lane look at its absent names, since a lapse may have changed them.
 func (c *Core) mayLack(now time.Time) {
 	for _, s := range c.slots() {
 		if s.open() {
 			for _, l := range s.stream.lanes {
-				if !l.first { // what is yet to be asked for lacks nothing, and is not looked at
+				if !l.first { // nothing was asked for yet, so nothing is absent
 					l.unanswered.mayLack(now)
 				}
 			}

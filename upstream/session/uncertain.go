@@ -7,31 +7,31 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// A new stream in place of the one there is, for the sake of what is uncertain on it.
+// The relay replaces a stream in two cases in which the resources of a lane are uncertain.
 //
-// A wildcard that was asked for with versions, and of which nothing has come, may be as it
-// was shown; but no timer says so. Where its set is only from disk, or was never complete, or
-// not all of its versions could be shown, it is asked for once more without them: then there is
-// something to say (RECON-19, RECON-12).
+// A wildcard was asked for with versions, and no response has come. Its set may be unchanged,
+// but no timer proves that. If the set is only from disk, was never complete, or had versions
+// that were not shown, the relay asks again without versions: then the server has to answer
+// (RECON-19, RECON-12).
 //
-// What was announced with a fault the server believes delivered. A new stream, which does not
-// show it, has it announced again (ERR-10).
+// A resource was announced with a fault. The server believes it delivered, and announces it again
+// on a new stream that does not show its version (ERR-10).
 
 const (
-	// faultFirst is how long after a fault a stream is renewed for it, at intervals that
-	// double from there up to faultMax.
+	// faultFirst is how long after a fault the stream is replaced. The interval doubles each
+	// time, up to faultMax.
 	faultFirst = 30 * time.Second
 	faultMax   = 10 * time.Minute
 )
 
-// fault is when a stream is renewed for the faults of a lane. It outlives streams.
+// fault says when to replace a stream because of the faults of a lane. It outlives streams.
 type fault struct {
 	at   time.Time
 	wait time.Duration
-	told bool // people know
+	told bool // the fault was reported
 }
 
-// bareAt is when a wildcard is asked for without versions, or zero.
+// bareAt is when to consider asking for a wildcard without versions, or zero.
 func (c *Core) bareAt(s *slot, l *laneState) (at time.Time) {
 	if !l.lane.Wildcard || l.first || l.answered || !l.mapped || c.bare[l.lane] || !c.attentive(s, l) {
 		return at
@@ -39,9 +39,8 @@ func (c *Core) bareAt(s *slot, l *laneState) (at time.Time) {
 	return l.askedAt.Add(c.missingAfter())
 }
 
-// tickBare asks for a wildcard without versions, if it is time to, and for the others of the
-// stream of which nothing has come either. It reports whether another stream takes the place of
-// this one.
+// tickBare asks for a wildcard without versions if it is time to and its set is uncertain, and so
+// for all others of the stream that have no response. It reports whether it replaced the stream.
 func (c *Core) tickBare(s *slot, l *laneState, now time.Time) (replaced bool) {
 	if at := c.bareAt(s, l); at.IsZero() || at.After(now) {
 		return false
@@ -51,26 +50,26 @@ func (c *Core) tickBare(s *slot, l *laneState, now time.Time) (replaced bool) {
 			c.bare[other.lane] = true
 		}
 	}
-	l.mapped = false // it is looked at once
+	l.mapped = false // a lane is considered once
 	if !c.bare[l.lane] {
 		return false
 	}
 	c.effects = append(c.effects, Effect{
-		Notice: "the control plane says nothing of a type that it was shown versions of, and what the relay has of it is not certain; asking for it without versions",
+		Notice: "the control plane does not answer for a type of which it was shown versions, and the relay's copy may be out of date; asking for it without versions",
 		Entry:  c.entries[s.entry].Name,
 	})
 	c.replace(s, now)
 	return true
 }
 
-// faulty notes a response with faults.
+// faulty schedules the replacement of the stream if a response has faults.
 func (c *Core) faulty(lane fanout.Lane, u *cache.Update, now time.Time) {
 	if f := c.faults[lane]; f == nil && (u.Hidden || len(u.Faulty) > 0) {
 		c.faults[lane] = &fault{at: now.Add(faultFirst), wait: faultFirst}
 	}
 }
 
-// faultAt is when a stream is renewed for the faults of a lane, or zero.
+// faultAt is when tickFault has something to do for a lane, or zero.
 func (c *Core) faultAt(l *laneState) (at time.Time) {
 	if f := c.faults[l.lane]; f != nil && !l.first {
 		at = latest(f.at, l.askedAt.Add(f.wait))
@@ -78,8 +77,8 @@ func (c *Core) faultAt(l *laneState) (at time.Time) {
 	return at
 }
 
-// tickFault renews a Delta stream for what is in doubt on a lane because of a fault, and that
-// clients ask for. It reports whether another stream takes the place of this one.
+// tickFault reports the faults of a lane that concern clients, and replaces the stream if it is
+// a Delta stream. It reports whether it did.
 func (c *Core) tickFault(s *slot, l *laneState, now time.Time) (replaced bool) {
 	if at := c.faultAt(l); at.IsZero() || at.After(now) {
 		return false
@@ -93,13 +92,13 @@ func (c *Core) tickFault(s *slot, l *laneState, now time.Time) (replaced bool) {
 	f.wait = min(2*f.wait, faultMax)
 	f.at = now.Add(f.wait)
 	if u.Clients == 0 && !u.Awaited {
-		return false // it concerns nobody
+		return false // the faults concern no client
 	}
 	if !f.told {
 		f.told = true
 		c.effects = append(c.effects, Effect{Lane: l.lane, Entry: c.entries[s.entry].Name, Uncertain: &u})
 	}
-	if !s.sotw { // a SotW server shows all of it with each response
+	if !s.sotw { // a SotW server sends the whole set with each response anyway
 		c.replace(s, now)
 	}
 	return !s.sotw
