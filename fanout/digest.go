@@ -36,8 +36,8 @@ func (s *Subscription) unsum() {
 	}
 }
 
-// sums updates the digests of a name's subscribers when another resource, or none, bears the name.
-func (i *interest) sums(id cache.ID, before, now *cache.Resource) {
+// updateDigests updates the digests of a name's subscribers when another resource, or none, bears the name.
+func (i *interest) updateDigests(id cache.ID, before, now *cache.Resource) {
 	if i.summed == 0 {
 		return
 	}

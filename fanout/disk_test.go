@@ -7,9 +7,9 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// TestNamesFromDiskThatAreGivenUp: names that nobody came back for are given up, and
-// what is left is not stale for their sake: else a snapshot would keep its age, and
-// in the end be too old to be used (RECON-19).
+// TestNamesFromDiskThatAreGivenUp: restored names that no client came back for are given up, and
+// then the rest does not count as stale. Otherwise a snapshot would keep its age, and in the end be
+// too old to be used (RECON-19).
 func TestNamesFromDiskThatAreGivenUp(t *testing.T) {
 	before := newHub()
 	old := before.Subscribe(typ, NewSubscriber(func() {}))
@@ -36,8 +36,8 @@ func TestNamesFromDiskThatAreGivenUp(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptIsSaved: what clients wanted that a relay sends away is saved,
-// though nothing lingers, or the drain takes longer than that (RECON-19).
+// TestWhatIsKeptIsSaved: when a relay sends its clients away, the resources that they wanted are
+// saved, even if nothing lingers or the drain takes longer than that (RECON-19).
 func TestWhatIsKeptIsSaved(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		h := newHub()

@@ -60,9 +60,9 @@ func (d *doubts) mayHaveHidden(name string, stream uint64) bool {
 	return mayBeHidden && on == stream
 }
 
-// hears notes the faults of an Update, and drops the doubts that it settles. ended reports whether
+// observe notes the faults of an Update, and drops the doubts that it settles. ended reports whether
 // any were dropped.
-func (d *doubts) hears(u *cache.Update) (ended bool) {
+func (d *doubts) observe(u *cache.Update) (ended bool) {
 	sound := u.Stream != 0 && !u.Hidden && len(u.Faulty) == 0
 	before, hidden := len(d.faulty), d.hidden
 	if d.any() {
@@ -163,8 +163,8 @@ func (n *namedLane) doubted(id cache.ID, a cache.Answer) bool {
 	return a.State == cache.Unknown && n.doubts.hidden != 0
 }
 
-// hears notes what an Update says about names that are in doubt or restored, before it is applied.
-func (n *namedLane) hears(u *cache.Update) (look bool) {
+// observe notes what an Update says about names that are in doubt or restored, before it is applied.
+func (n *namedLane) observe(u *cache.Update) (look bool) {
 	d := &n.doubts
 	if len(u.Missing)+len(u.Unanswered) > 0 && d.hidden != u.Stream {
 		look = d.timeOut(u.Stream)
@@ -173,9 +173,9 @@ func (n *namedLane) hears(u *cache.Update) (look bool) {
 		n.noteMayBeHidden(u.Stream)
 	}
 	if len(n.silence.mute) > 0 {
-		n.silence.hears(u)
+		n.silence.observe(u)
 	}
-	n.x.restored.hears(u)
+	n.x.restored.observe(u)
 	return look
 }
 

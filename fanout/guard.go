@@ -81,9 +81,9 @@ type Held struct {
 	Confirmed int
 }
 
-// hears notes which stream an Update came on and which resources it shows to exist, before it is
+// observe notes which stream an Update came on and which resources it shows to exist, before it is
 // applied. resources is how many there are on the lane.
-func (g *guard) hears(u *cache.Update, resources int) {
+func (g *guard) observe(u *cache.Update, resources int) {
 	if u.Stream != g.stream {
 		g.stream, g.total, g.taken, g.passed = u.Stream, 0, 0, 0
 	}

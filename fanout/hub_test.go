@@ -60,8 +60,7 @@ func set(names ...string) *cache.Update {
 
 var version atomic.Uint64
 
-// TestUnaskedIsNotKept: what nobody asked for is dropped, and so costs nothing
-// (UP-9).
+// TestUnaskedIsNotKept: resources that nobody asked for are dropped, and cost nothing (UP-9).
 func TestUnaskedIsNotKept(t *testing.T) {
 	h := newHub()
 	s := h.Subscribe(typ, NewSubscriber(func() {}))
@@ -201,9 +200,8 @@ func TestLingerIsBounded(t *testing.T) {
 	}
 }
 
-// TestResumeForgetsWhatWasGivenUp: a stream begins before it is told that a name was
-// given up. It does not ask for the name, so that nothing keeps up to date what was
-// known of it (UP-8).
+// TestResumeForgetsWhatWasGivenUp: a stream that begins before upstream hears that a name was given
+// up does not ask for the name. Nothing keeps its resource up to date, so it is forgotten (UP-8).
 func TestResumeForgetsWhatWasGivenUp(t *testing.T) {
 	h := newHub()
 	s := h.Subscribe(typ, NewSubscriber(func() {}))
@@ -326,9 +324,9 @@ func TestMailboxLosesNothing(t *testing.T) {
 	}
 }
 
-// TestAWildcardThatWasGivenUpIsNotComplete: what comes of a wildcard between the moment at which it is
-// given up and the one at which upstream hears of that completes nothing. Else the next client that asks
-// would be told that there is nothing (UP-8, H-32).
+// TestAWildcardThatWasGivenUpIsNotComplete: what arrives for a wildcard after it was given up, and
+// before upstream hears of that, does not make its set complete. Otherwise the next client that
+// asks would be sent an empty set (UP-8, H-32).
 func TestAWildcardThatWasGivenUpIsNotComplete(t *testing.T) {
 	h := NewHub(Config{})
 	s := h.Subscribe(typ, NewSubscriber(func() {}))

@@ -48,9 +48,9 @@ type laneKind interface {
 	// confirmed.
 	awaitsDoubtful() bool
 
-	// hears notes what an Update says about names that are in doubt or restored, before it is
+	// observe notes what an Update says about names that are in doubt or restored, before it is
 	// applied. look reports whether clients have to look again after it.
-	hears(u *cache.Update) (look bool)
+	observe(u *cache.Update) (look bool)
 	// takeIn applies an Update to the Table.
 	takeIn(u *cache.Update) Applied
 	// unannounced returns the names that a response with everything does not list and therefore
@@ -78,8 +78,8 @@ func (x *index) lane(at Lane) *lane {
 
 // apply applies an Update to the lane.
 func (l *lane) apply(u *cache.Update) (a Applied) {
-	look := l.doubts.hears(u)
-	look = l.kind.hears(u) || look
+	look := l.doubts.observe(u)
+	look = l.kind.observe(u) || look
 	a = l.kind.takeIn(u)
 	if u.Synced {
 		l.guard.dropUnrepeated()
@@ -94,7 +94,7 @@ func (l *lane) apply(u *cache.Update) (a Applied) {
 
 // begin prepares the Table for an Update. A response with everything is a generation of its own.
 func (l *lane) begin(u *cache.Update) {
-	l.guard.hears(u, l.Len())
+	l.guard.observe(u, l.Len())
 	if u.Full {
 		l.Begin(l.Origin())
 	}
@@ -180,7 +180,7 @@ func (l *lane) setUnavailable(status *statuspb.Status) {
 		for _, s := range subs {
 			if s.outage {
 				s.outage = false
-				l.x.marks.one(s, id, again)
+				l.x.marks.markOne(s, id, again)
 			}
 		}
 	}

@@ -60,7 +60,7 @@ func (l *leaving) forget() {
 // clients, and remembers the old resource unless it has a TTL or must not be cached.
 func (l *leaving) changes(t *cache.Table, id cache.ID, before, now *cache.Resource) {
 	if t == &l.x.named.Table {
-		l.x.interest.sums(id, before, now)
+		l.x.interest.updateDigests(id, before, now)
 	}
 	if before == nil {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// TestWhatLeavesIsForgotten: what has left is remembered for as long as somebody may need it,
-// where somebody may, and no body that is not to be kept is.
+// TestWhatLeavesIsForgotten: a resource that has left is remembered only where and as long as a
+// client may need it, and never if its body must not be cached.
 func TestWhatLeavesIsForgotten(t *testing.T) {
 	h := newHub()
 	s := h.Subscribe(typ, NewSubscriber(func() {}))
@@ -63,7 +63,7 @@ func TestWhatLeavesIsForgotten(t *testing.T) {
 	}
 }
 
-// TestWhatLeavesIsBounded: of more than may be remembered, what left first is forgotten.
+// TestWhatLeavesIsBounded: beyond the bound, the resource that left first is forgotten.
 func TestWhatLeavesIsBounded(t *testing.T) {
 	bounds := DefaultBounds
 	bounds.Leaving = 2
@@ -92,9 +92,9 @@ func TestWhatLeavesIsBounded(t *testing.T) {
 	}
 }
 
-// TestNoMemberLeavesInPlaceOfWhatWasSent: a client has a name, and was sent what that leads to. A
-// member that bears the same name does not stay in its place, if the other is not remembered: it
-// is beyond the bound, or has a TTL (WILD-16).
+// TestNoMemberLeavesInPlaceOfWhatWasSent: a client has a name, and was sent the resource that it
+// leads to. If that resource is not remembered, because it is beyond the bound or has a TTL, a
+// member of the same name is not listed in its place (WILD-16).
 func TestNoMemberLeavesInPlaceOfWhatWasSent(t *testing.T) {
 	for _, ttl := range []time.Duration{0, time.Minute} {
 		bounds := DefaultBounds

@@ -234,7 +234,7 @@ func (l *loans) markLent(member string, to []cache.ID) {
 		l.x.linger.changes(id)
 		for _, s := range l.x.interest.of(id) {
 			if !s.owns(member) {
-				l.x.marks.one(s, id, content)
+				l.x.marks.markOne(s, id, content)
 			}
 		}
 	}
@@ -245,7 +245,7 @@ func (l *loans) markLent(member string, to []cache.ID) {
 func (l *loans) markUnlent(id cache.ID) {
 	for _, s := range l.x.interest.of(id) {
 		if s.view().Answer(id).State == cache.Absent {
-			l.x.marks.one(s, id, content)
+			l.x.marks.markOne(s, id, content)
 		}
 	}
 }

@@ -16,8 +16,8 @@ type marker struct {
 // from sets the source of the changes that follow; nil: they are not traced.
 func (m *marker) from(source *cache.Source) { m.source, m.concerned, m.behind = source, 0, 0 }
 
-// concerns counts a client for which an update is marked for the first time.
-func (m *marker) concerns(followed bool) {
+// countConcerned counts a client for which an update is marked for the first time.
+func (m *marker) countConcerned(followed bool) {
 	if followed {
 		m.concerned++
 	} else {
@@ -28,12 +28,12 @@ func (m *marker) concerns(followed bool) {
 // mark marks a name, or the wildcard, for all its subscribers.
 func (m *marker) mark(id cache.ID, k kind) {
 	for _, s := range m.interest.of(id) {
-		m.one(s, id, k)
+		m.markOne(s, id, k)
 	}
 }
 
-// one marks it for one subscriber.
-func (m *marker) one(s *Subscription, id cache.ID, k kind) {
+// markOne marks it for one subscriber.
+func (m *marker) markOne(s *Subscription, id cache.ID, k kind) {
 	if s.subscriber.mark(s, id, k) {
 		m.woken = append(m.woken, s.subscriber)
 	}

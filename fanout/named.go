@@ -70,7 +70,7 @@ func (n *namedLane) spokenOf(id cache.ID) bool {
 func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
 	n.begin(u)
 	if n.x.fullState() {
-		n.x.shown.hears(u)
+		n.x.shown.observe(u)
 	}
 	for _, r := range u.Set {
 		a.Dropped += n.set(r, u)

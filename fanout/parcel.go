@@ -67,7 +67,7 @@ func (b *bodies) hand(s *Subscription, r *cache.Resource, news bool) {
 	}
 	s.parcels[r.Name] = parcel{r, asked || s.parcels[r.Name].asked}
 	if asked {
-		b.x.marks.one(s, wildcardID, again)
+		b.x.marks.markOne(s, wildcardID, again)
 	}
 }
 

@@ -63,8 +63,8 @@ func (r *restored) leads(id cache.ID) bool {
 	return r.set && x.answers.lent(id)
 }
 
-// hears confirms the names that an Update speaks of.
-func (r *restored) hears(u *cache.Update) {
+// observe confirms the names that an Update speaks of.
+func (r *restored) observe(u *cache.Update) {
 	if r.names == nil {
 		return
 	}

@@ -103,9 +103,9 @@ type shown struct {
 // remembers reports whether there is anything to remember until the stream ends.
 func (s *shown) remembers() bool { return s.unasked || s.all || len(s.gone)+len(s.givenUp) > 0 }
 
-// hears notes what an Update on the lane of names says about a full-state type, before it is
+// observe notes what an Update on the lane of names says about a full-state type, before it is
 // applied.
-func (s *shown) hears(u *cache.Update) {
+func (s *shown) observe(u *cache.Update) {
 	if u.Stream == 0 {
 		return
 	}
@@ -164,7 +164,7 @@ func (s *shown) take(r cache.Received) (dropped int) {
 	if s.unasked = s.unasked || !s.late(r.Resource); s.unasked {
 		return s.keep(r)
 	}
-	s.goes(r.Name)
+	s.noteGone(r.Name)
 	return 1
 }
 
@@ -190,7 +190,7 @@ func (s *shown) late(r *cache.Resource) bool {
 func (s *shown) keep(r cache.Received) (dropped int) {
 	budget := s.hub.config.Unasked
 	if r.TTL != 0 || r.DoNotCache || r.Negative || int64(r.Size()) > budget.max.Load() {
-		s.goes(r.Name) // it is asked for again when somebody wants it
+		s.noteGone(r.Name) // it is asked for again when somebody wants it
 		return 1
 	}
 	if s.kept == nil {
@@ -205,7 +205,7 @@ func (s *shown) keep(r cache.Received) (dropped int) {
 		dropped++
 	}
 	if shared == nil {
-		s.goes(r.Name)
+		s.noteGone(r.Name)
 		return dropped + 1
 	}
 	r.Resource = shared
@@ -229,7 +229,7 @@ func (s *shown) release(bodies []cache.Received) {
 		case s.unasked:
 			s.keep(b)
 		default:
-			s.goes(b.Name)
+			s.noteGone(b.Name)
 		}
 	}
 }
@@ -239,7 +239,7 @@ func (s *shown) release(bodies []cache.Received) {
 func (s *shown) makeRoom() bool {
 	name, _, ok := s.kept.RemoveOldest()
 	if ok {
-		s.goes(name)
+		s.noteGone(name)
 	}
 	return ok
 }
@@ -262,8 +262,8 @@ func (s *shown) unkept(r cache.Received) {
 	s.hub.config.Unasked.leave(r.Resource)
 }
 
-// goes notes that upstream has sent a resource that is no longer here.
-func (s *shown) goes(name string) {
+// noteGone notes that upstream has sent a resource that is no longer here.
+func (s *shown) noteGone(name string) {
 	switch {
 	case s.stream == 0 || s.all || s.table.Origin().SotW: // SotW answers every request
 	case len(s.gone) >= s.hub.bounds.Gone:

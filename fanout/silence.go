@@ -65,9 +65,9 @@ func (s *silence) missing(name string, stream uint64, mute bool) (absent bool) {
 	return false
 }
 
-// hears notes what an Update says of names whose timers ran out on a mute stream: they are no
+// observe notes what an Update says of names whose timers ran out on a mute stream: they are no
 // longer mute if it has an answer for them, or if it shows that their stream carries the type.
-func (s *silence) hears(u *cache.Update) {
+func (s *silence) observe(u *cache.Update) {
 	for _, r := range u.Set {
 		delete(s.mute, r.Name)
 	}

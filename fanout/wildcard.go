@@ -33,7 +33,7 @@ func (w *wildcardLane) leadsHere(named cache.ID) bool { return w.x.answers.borro
 
 func (w *wildcardLane) hasSpoken() bool { return w.synced && len(w.Unconfirmed()) == 0 }
 
-func (w *wildcardLane) hears(*cache.Update) (look bool) { return false }
+func (w *wildcardLane) observe(*cache.Update) (look bool) { return false }
 
 func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	if !w.held {
