@@ -15,8 +15,8 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// TestAllocationsPerDelivery guards what a change costs for each client: what its
-// Session makes of it, its wire form, and its ACK. Counts are exact, unlike times.
+// TestAllocationsPerDelivery guards what a change costs for each client: the work of its Session,
+// the wire form, and the ACK. Counts are exact, unlike times.
 func TestAllocationsPerDelivery(t *testing.T) {
 	t.Run("wildcard", func(t *testing.T) {
 		allocationsPerDelivery(t, fanout.Lane{Type: cache.Cluster, Wildcard: true}, nil, 5)
@@ -30,7 +30,7 @@ func TestAllocationsPerDelivery(t *testing.T) {
 	})
 }
 
-// allocationsPerDelivery changes one resource of many clients who subscribe to the same.
+// allocationsPerDelivery changes one resource of many clients that subscribe to it.
 func allocationsPerDelivery(t *testing.T, lane fanout.Lane, names []string, most float64) {
 	const clients = 200
 	hub := fanout.NewHub(fanout.Config{Linger: time.Second})

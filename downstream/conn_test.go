@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// TestHangUpSparesNeighbours: whether or not the stream that stalls has been
-// unregistered by then.
+// TestHangUpSparesNeighbours: a connection with another stream stays open, whether or not the
+// stalled stream is unregistered by then.
 func TestHangUpSparesNeighbours(t *testing.T) {
 	s := NewServer(ServerConfig{Credentials: insecure.NewCredentials(), Log: slog.New(slog.DiscardHandler), MaxRequest: 1 << 20})
 	defer s.Close(0)

@@ -23,7 +23,7 @@ func TestFollowingNothingCostsNothing(t *testing.T) {
 	}
 }
 
-// witness counts what a follower tells.
+// witness counts what a follower reports.
 type witness struct {
 	count int
 	ends  map[PushEnd]int
@@ -36,7 +36,7 @@ type tracer struct{ Tracer }
 func (o *witness) Pushed(*Push)                { o.count++ }
 func (o *witness) Judged(_ *Push, j Judgement) { o.ends[j.End]++ }
 
-// TestEachPushIsJudgedOnce: whatever clients say, or do not.
+// TestEachPushIsJudgedOnce: each push ends once, whatever clients answer.
 func TestEachPushIsJudgedOnce(t *testing.T) {
 	o := &witness{ends: make(map[PushEnd]int)}
 	f := (&Server{config: ServerConfig{Tracer: o}}).follow(&stream{})

@@ -24,7 +24,7 @@ import (
 //	 ^                                  |                                  |
 //	 +--- there is nothing more to send +----------------------------------+
 //
-// stream.sending is busy while the stream is queued or sent, or nagging if it was also kicked
+// stream.sending is busy while the stream is queued or sent, and kicked if kick was called
 // since: then the sender looks once more before the stream is idle. close sets it to over, from any
 // state and for good; if the stream is queued or sent, the sender that notices lets close go on. So
 // a stream is in the queue once, and one sender at a time works for it.

@@ -19,8 +19,8 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// TestABusySenderLooksAgain: what changes for a client while it is being sent something else
-// is sent by the same sender, when that is done (G3).
+// TestABusySenderLooksAgain: a change that comes while another response is sent to the client is
+// sent by the same sender after that (G3).
 func TestABusySenderLooksAgain(t *testing.T) {
 	hub := fanout.NewHub(fanout.Config{Linger: time.Minute})
 	s := NewServer(ServerConfig{
@@ -86,7 +86,8 @@ func (s *sink) SendMsg(any) error {
 // WriteStatus implements statusWriter.
 func (s *sink) WriteStatus(*status.Status) error { return nil }
 
-// TestSendersCheckFinds: that a stream waits twice, or though nobody is to send for it, is found.
+// TestSendersCheckFinds: check finds a stream that is queued twice, or queued although it is
+// idle.
 func TestSendersCheckFinds(t *testing.T) {
 	st, s := new(stream), newSenders(1)
 	if broken := s.check(); len(broken) > 0 {

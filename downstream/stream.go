@@ -55,10 +55,10 @@ type stream struct {
 
 // The values of stream.sending.
 const (
-	idle    = iota
-	busy    // it is queued, or a sender works for it
-	nagging // the same, and the sender must look once more
-	over    // it has ended, and no sender will work for it again
+	idle   = iota
+	busy   // it is queued, or a sender works for it
+	kicked // the same, and the sender must look once more
+	over   // it has ended, and no sender will work for it again
 )
 
 // Reasons for the end of a stream that are not the Session's.
@@ -137,7 +137,7 @@ func (st *stream) close(err error) error {
 		st.age.Stop()
 	}
 	st.unwatch()
-	if was := st.sending.Swap(over); was == busy || was == nagging {
+	if was := st.sending.Swap(over); was == busy || was == kicked {
 		<-st.quiet
 	}
 	st.mu.Lock()
@@ -267,7 +267,7 @@ func (st *stream) kick() {
 				return
 			}
 		case busy:
-			if st.sending.CompareAndSwap(busy, nagging) {
+			if st.sending.CompareAndSwap(busy, kicked) {
 				return
 			}
 		default:
@@ -349,7 +349,7 @@ func (st *stream) sendAll(shared bool) (p progress) {
 		if st.sending.CompareAndSwap(busy, idle) {
 			return done
 		}
-		if !st.sending.CompareAndSwap(nagging, busy) {
+		if !st.sending.CompareAndSwap(kicked, busy) {
 			return ended
 		}
 	}

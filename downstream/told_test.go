@@ -35,7 +35,7 @@ func (p *page) Write(b []byte) (int, error) {
 	return p.all.Write(b)
 }
 
-// line is the first line that has all parts.
+// line returns the first line that has all parts.
 func (p *page) line(parts ...string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +164,7 @@ func whatTheLogSays(t *testing.T, level slog.Level) {
 	}
 }
 
-// await waits for what another goroutine does.
+// await waits for something that another goroutine does.
 func await(t *testing.T, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -178,7 +178,7 @@ func await(t *testing.T, ok func() bool) {
 	t.Fatal("it does not happen")
 }
 
-// What is told only for debugging costs nothing while nobody asks for it.
+// Log lines for debugging cost nothing when debugging is off.
 func TestSilenceIsFree(t *testing.T) {
 	log := slog.New(slog.NewJSONHandler(new(page), &slog.HandlerOptions{Level: slog.LevelInfo})).With("component", "downstream")
 	s := &Server{log: log}

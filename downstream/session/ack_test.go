@@ -13,8 +13,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// TestBareRequests: what is read without a message being made of it says the same as the
-// message.
+// TestBareRequests: a bare request says the same as the decoded message.
 func TestBareRequests(t *testing.T) {
 	const url = string(cache.Cluster)
 	for name, test := range map[string]struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// TestCheckFinds: what must hold does, of a client that has asked for names and for the wildcard,
-// and is found when it does not.
+// TestCheckFinds: the invariants hold for a client that has asked for names and for the wildcard,
+// and Check finds each that is broken.
 func TestCheckFinds(t *testing.T) {
 	const id, later = cache.ID(99), cache.Seq(1000)
 	for _, tt := range []struct {
@@ -62,7 +62,8 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
-// newSession is that of a client which has been told of a name, of an alias and of a member, and owes an ACK.
+// newSession returns the Session of a client that was sent a name, an alias and a member, and
+// owes an ACK.
 func newSession(t *testing.T) *Session {
 	t.Helper()
 	hub := fanout.NewHub(fanout.Config{Linger: time.Minute})

@@ -13,7 +13,7 @@ import (
 // minute whether a change of the code has made it more expensive. What many names cost others is
 // BenchmarkUnderLock, and what all of it costs on the wire is bench.
 
-// BenchmarkApply is an upstream response with one of 1,000 clusters, whom 100 clients watch.
+// BenchmarkApply measures an upstream response with one of 1,000 clusters that 100 clients watch.
 func BenchmarkApply(b *testing.B) {
 	w := watched(b)
 	for range 100 {
@@ -25,8 +25,8 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// BenchmarkLateClient is what a client is told that comes with all 1,000 clusters, one of which
-// has changed since: the difference between two sets.
+// BenchmarkLateClient measures the first response to a client that comes with all 1,000 clusters,
+// one of which has changed since: the difference between two sets.
 func BenchmarkLateClient(b *testing.B) {
 	w := watched(b)
 	held := w.changes(members)
@@ -40,7 +40,7 @@ func BenchmarkLateClient(b *testing.B) {
 	}
 }
 
-// BenchmarkNext is the next response of a client that watches 1,000 clusters, and its ACK.
+// BenchmarkNext measures the next response to a client that watches 1,000 clusters, and its ACK.
 func BenchmarkNext(b *testing.B) {
 	w := watched(b)
 	c := w.client(&discovery.DeltaDiscoveryRequest{})

@@ -276,7 +276,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 func (d *deltaState) collected(v fanout.View, p *part) {
 	for _, r := range p.resources {
 		d.sent(r, p.position)
-		if d.exact.notes(r.Name) && d.toldAsMember(v, r) {
+		if d.exact.notes(r.Name) && d.sentAsMember(v, r) {
 			d.paidReleased(r.Name)
 		}
 	}
@@ -391,7 +391,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			d.spareAt(at, r, p)
 			sent = true // the client has it as of this position
 		case at != nil && at.spared: // another of its names has led here already
-		case (!forced || debt && !asked && d.toldSince(v, r, since)) && d.holds(v, r):
+		case (!forced || debt && !asked && d.sentSince(v, r, since)) && d.holds(v, r):
 		case v.Bodies().Body(r) == nil: // the body is sent when it comes
 			v.Bodies().Ask(r)
 			lacking = true
@@ -416,9 +416,9 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 	}
 }
 
-// toldSince reports whether a resource was sent after a position, for its own name or for
+// sentSince reports whether a resource was sent after a position, for its own name or for
 // another.
-func (d *deltaState) toldSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
+func (d *deltaState) sentSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
 	id, named := v.Lookup(r.Name)
 	noted := d.exact.find(r.Name)
 	return named && v.Told(id).At() > since || noted != nil && noted.at > since

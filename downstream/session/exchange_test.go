@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A response whose nonce is forgotten, since there are too many without a verdict, still keeps
-// back what refers to Clusters until a later one is judged (ORDER-3).
+// A response whose nonce is forgotten, because too many await an ACK, still keeps back changes
+// that refer to its Clusters, until a later response is accepted or rejected (ORDER-3).
 func TestAForgottenNonceIsStillUnjudged(t *testing.T) {
 	for most := 1; most <= 3; most++ {
 		x := exchange{most: most}

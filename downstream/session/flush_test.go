@@ -25,8 +25,7 @@ func (g oneGroup) Join(Peer, *core.Node, cache.TypeURL) (Membership, *End) {
 
 var epoch = time.Unix(1, 0)
 
-// told is a Session whose client asks for everything and reads what it is given by
-// hand.
+// told is a Session whose client asks for everything and reads responses by hand.
 type told struct {
 	*Session
 	t   *testing.T
@@ -120,9 +119,9 @@ func newAccepted(t *testing.T, types ...cache.TypeURL) *told {
 	return s
 }
 
-// TestLaterTypesReferToEarlierOnes: what comes while a response waits for its client
-// is told in order, too: the listener that has been changed meanwhile does not go
-// before the cluster that it needs (ORDER-2).
+// TestLaterTypesReferToEarlierOnes: changes that come while a response waits for its client are
+// sent in order, too. A listener that has changed meanwhile does not go before the cluster that
+// it needs (ORDER-2).
 func TestLaterTypesReferToEarlierOnes(t *testing.T) {
 	s := newAccepted(t, cache.Secret, cache.Cluster, cache.Endpoint, cache.Listener)
 	s.change(cache.Listener, "l")
@@ -137,7 +136,8 @@ func TestLaterTypesReferToEarlierOnes(t *testing.T) {
 	s.says("CDS +c1 +c2", "EDS +e", "LDS +l")
 }
 
-// TestRemovalsWaitForWhatWasPending: and for nothing that comes later (ORDER-2).
+// TestRemovalsWaitForWhatWasPending: removals wait for what was pending when they came, and for
+// nothing later (ORDER-2).
 func TestRemovalsWaitForWhatWasPending(t *testing.T) {
 	s := newAccepted(t, cache.Cluster, cache.Listener, cache.Route)
 	s.change(cache.Cluster, "c")
@@ -172,9 +172,9 @@ func TestRemovalsWaitForWhatWasPending(t *testing.T) {
 	s.says("LDS +l")
 }
 
-// TestNothingButMarksWaits: a client that does not read holds one response. However
-// much changes, nothing else of it stays in memory, and what it reads next is the
-// latest of everything, once (H-12).
+// TestNothingButMarksWaits: a client that does not read holds one response. However much changes,
+// nothing else waits for it in memory, and it reads the latest state of everything next, once
+// (H-12).
 func TestNothingButMarksWaits(t *testing.T) {
 	const names, changes, size = 100, 100_000, 8 << 10
 	types := []cache.TypeURL{cache.Secret, cache.Cluster, cache.Endpoint, cache.Listener, cache.Route}
@@ -243,9 +243,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// A client that has acknowledged its clusters is not one for whom others waited in vain,
-// however late a sender comes to look: what changes next waits for the next clusters
-// (ORDER-3).
+// A client that has acknowledged its clusters has not let others wait in vain, however late a
+// sender looks: the next changes wait for the next clusters (ORDER-3).
 func TestAHoldDoesNotRunOutAfterTheACK(t *testing.T) {
 	s := newTold(t, Config{WarmingHold: 5 * time.Second}, cache.Cluster, cache.Listener)
 	s.now = s.now.Add(time.Minute) // the first answers need no ACK any more
@@ -266,9 +265,9 @@ func TestAHoldDoesNotRunOutAfterTheACK(t *testing.T) {
 	s.says()
 }
 
-// TestChangesDoNotOvertakeTheirClusters: a cluster and then a listener that needs it are
-// changed while the client is told others. The one may come after clusters were looked
-// at, and the other before listeners are (ORDER-3).
+// TestChangesDoNotOvertakeTheirClusters: a cluster and then a listener that needs it change while
+// the client is sent other resources. The cluster may change after clusters were looked at, and
+// the listener before listeners are (ORDER-3).
 func TestChangesDoNotOvertakeTheirClusters(t *testing.T) {
 	const pairs = 20_000
 	s := newTold(t, Config{WarmingHold: 5 * time.Second}, cache.Cluster, cache.Listener)

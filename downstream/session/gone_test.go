@@ -20,7 +20,7 @@ type clusters struct {
 	now time.Time
 }
 
-// holder is a client that keeps what it is told.
+// holder is a client that keeps what it is sent.
 type holder struct {
 	*clusters
 	session *Session
@@ -40,7 +40,7 @@ func newClusters(t *testing.T, n int, ready bool) *clusters {
 	return w
 }
 
-// lookOn is one who only wants to know whether the set is complete (ERR-14).
+// lookOn is a subscriber that only asks whether the set is complete (ERR-14).
 func (w *clusters) lookOn() (leave func()) {
 	s := w.hub.Subscribe(cache.Cluster, fanout.NewSubscriber(func() {}))
 	s.Delta([]string{"*"}, nil, w.now)
@@ -153,8 +153,8 @@ var positions = []struct {
 	}},
 }
 
-// TestMassRemoval: what goes at once reaches everybody who holds it, wherever they
-// are, and is forgotten when they have been told (H-42).
+// TestMassRemoval: removals that come at once reach every client that holds the resources,
+// wherever its positions are, and are forgotten when all were sent (H-42).
 func TestMassRemoval(t *testing.T) {
 	for _, size := range []struct{ all, gone int }{{100, 90}, {10_100, 10_000}} {
 		for _, ready := range []bool{false, true} {
@@ -199,8 +199,8 @@ func massRemoval(t *testing.T, all, gone int, ready bool, from, to int) {
 	}
 }
 
-// TestGoneWithItsReader: one who never reads has names remembered for it until its
-// stream ends, and no longer (H-42).
+// TestGoneWithItsReader: removals are remembered for a client that never reads until its stream
+// ends, and no longer (H-42).
 func TestGoneWithItsReader(t *testing.T) {
 	const many = 1000
 	w := newClusters(t, many, true)

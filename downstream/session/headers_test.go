@@ -12,7 +12,8 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// TestSent: of what a client sends, the relay keeps what goes up, and a name (NODE-13).
+// TestSent: of the headers that a client sends, the relay keeps those that it forwards, and the
+// name of a credential (NODE-13).
 func TestSent(t *testing.T) {
 	c := &Config{ForwardHeaders: []string{"x-b", "x-a"}}
 	for _, tt := range []struct {
@@ -48,8 +49,8 @@ func (refusing) Join(Peer, *core.Node, cache.TypeURL) (Membership, *End) {
 	return Membership{}, &End{Overcrowded, "full"}
 }
 
-// TestHeadersThatCannotGoUp: what no stream could carry is refused before a group is
-// made for it, and in words that do not show it (NODE-13).
+// TestHeadersThatCannotGoUp: headers that no stream could carry are refused before a group is
+// made for them, and the error does not show them (NODE-13).
 func TestHeadersThatCannotGoUp(t *testing.T) {
 	const name = "authorization"
 	whole := strings.Repeat("s", maxForwarded-len(name))

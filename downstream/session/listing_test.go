@@ -11,8 +11,8 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// A response of many is told by its first names, and what all clients are told is listed
-// once.
+// A response of many names is listed by the first of them, and a response that all clients are
+// sent is listed once.
 func TestListing(t *testing.T) {
 	var many []*cache.Resource
 	for i := range 20 {

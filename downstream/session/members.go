@@ -57,7 +57,7 @@ func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
 	}
 	for c := range v.Set().Since(from) {
 		switch {
-		case c.Resource == nil && c.Seq > d.removedTo && !d.toldGone(c):
+		case c.Resource == nil && c.Seq > d.removedTo && !d.removedAhead(c):
 			p.removed = append(p.removed, c.Name)
 		case c.Resource == nil, d.postponed, c.Seq <= after, all && v.Set().Restored() && d.brings(c.Name):
 		case (!all || d.brings(c.Name)) && d.holds(v, c.Resource):
@@ -71,8 +71,8 @@ func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
 	slices.Reverse(p.removed)
 }
 
-// toldGone reports whether the removal of a member was sent ahead.
-func (d *deltaState) toldGone(c cache.Change) bool {
+// removedAhead reports whether the removal of a member was sent ahead.
+func (d *deltaState) removedAhead(c cache.Change) bool {
 	a, ok := d.ahead[c.Name]
 	return ok && a.version == "" && c.Seq <= a.at
 }
@@ -121,7 +121,7 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 		case said && d.mayBeMember(v, name): // the removal is listed already
 		default:
 			p.answer = p.answer || !waited
-			d.tellMember(v, name, r, p)
+			d.collectMember(v, name, r, p)
 		}
 	}
 }
@@ -132,8 +132,8 @@ func (d *deltaState) mayBeMember(v fanout.View, name string) bool {
 	return v.Set().Member(name) == nil && (v.Set().Restored() || v.Doubted(name))
 }
 
-// tellMember lists the wildcard's state of a name: a member, or the removal if r is nil.
-func (d *deltaState) tellMember(v fanout.View, name string, r *cache.Resource, p *part) {
+// collectMember lists the wildcard's state of a name: a member, or the removal if r is nil.
+func (d *deltaState) collectMember(v fanout.View, name string, r *cache.Resource, p *part) {
 	delete(d.released, name)
 	if r != nil && d.leavesOut(v, r, p) {
 		return

@@ -52,8 +52,8 @@ func secretRequest(subscribe, unsubscribe []string) *discovery.DeltaDiscoveryReq
 	return &discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Secret), ResourceNamesSubscribe: subscribe, ResourceNamesUnsubscribe: unsubscribe}
 }
 
-// TestRefusalIsNewsOnce: people hear of a type that is refused once for each stream, and once
-// more if its client is told nothing (NODE-14).
+// TestRefusalIsNewsOnce: a type that is refused is reported once for each stream, and once more
+// if its client is sent no error (NODE-14).
 func TestRefusalIsNewsOnce(t *testing.T) {
 	s, groups := newRefused(t, Forbidden)
 	refused := Refusal{Type: cache.Secret, Reason: Forbidden, Message: "xds-relay: no secrets", Told: ToldErrors}
@@ -79,8 +79,8 @@ func TestRefusalIsNewsOnce(t *testing.T) {
 	}
 }
 
-// TestRoomIsLookedForAgain: every retryRoom, on the stream's own account; and what a client
-// has heard, and what it holds, it need not say again (NODE-14).
+// TestRoomIsLookedForAgain: a Session looks for room again every retryRoom, and its client need
+// not repeat what it holds and asks for (NODE-14).
 func TestRoomIsLookedForAgain(t *testing.T) {
 	s, groups := newRefused(t, Overcrowded)
 	s.ask(secretRequest([]string{"a"}, nil))

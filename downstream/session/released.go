@@ -168,8 +168,8 @@ func (d *deltaState) paidReleased(name string) {
 	d.exact.forget(name)
 }
 
-// toldAsMember reports whether a resource that is sent is the member that it falls back to.
-func (x *exchange) toldAsMember(v fanout.View, r *cache.Resource) bool {
+// sentAsMember reports whether a resource that is sent is the member that it falls back to.
+func (x *exchange) sentAsMember(v fanout.View, r *cache.Resource) bool {
 	member, certain := x.falls(v, r.Name)
 	return certain && member == r
 }

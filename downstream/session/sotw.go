@@ -267,7 +267,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		s.sent(r, p.position)
 	}
 	s.behind = s.behind || !complete || len(p.leftOut) > 0
-	p.version = s.toldVersion(v)
+	p.version = s.sentVersion(v)
 }
 
 // collectMembers lists what is new in the wildcard's set, or the whole set if it was asked for.

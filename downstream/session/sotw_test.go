@@ -6,9 +6,9 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// TestAPositionPassesNothingUntold: a SotW client that owes an ACK is answered what it asks for
-// meanwhile. What has changed in the wildcard's set is not told then, and stays due: it comes
-// with the ACK (DOWN-DELTA-15, G3).
+// TestAPositionPassesNothingUntold: a SotW client that owes an ACK gets the answer to a name that
+// it asks for meanwhile. Changes of the wildcard's set do not go with it, and stay due: they come
+// after the ACK (DOWN-DELTA-15, G3).
 func TestAPositionPassesNothingUntold(t *testing.T) {
 	w := newTurnWorld(t)
 	typ := cache.Endpoint // not a full-state type

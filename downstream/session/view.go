@@ -93,10 +93,10 @@ func everything(v fanout.View) (resources []*cache.Resource) {
 	return unique(resources)
 }
 
-// toldVersion returns the version of what the client was sent: of the view without what waits, is
+// sentVersion returns the version of what the client was sent: of the view without what waits, is
 // put off or is left out, which the client does not hold (RECON-14). Mostly there is no such
 // thing, and nothing has to be looked up.
-func (s *sotwState) toldVersion(v fanout.View) string {
+func (s *sotwState) sentVersion(v fanout.View) string {
 	if !s.behind && !s.pending() && s.asked.len() == 0 && !s.wildcardAsked {
 		return versionOf(v)
 	}
