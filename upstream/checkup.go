@@ -2,29 +2,29 @@ package upstream
 
 import "github.com/xds-relay/xds-relay/upstream/session"
 
-// reply is what came of asking.
+// reply is the outcome of a health check.
 type reply uint8
 
 const (
-	replyUnasked     reply = iota // the question could not be put, or the connection broke
-	replyNone                     // nothing, in time
-	replyUnavailable              // that it cannot be reached: a proxy may say so of the control plane
-	replyOther                    // anything else will do
+	replyUnasked     reply = iota // the check could not be sent, or the connection broke
+	replyNone                     // no answer in time
+	replyUnavailable              // UNAVAILABLE: a proxy may say so of the control plane
+	replyOther                    // any other answer
 )
 
-// refusals is after how many checks that said UNAVAILABLE an entry is not asked again.
+// refusals is the number of UNAVAILABLE answers after which an entry is not checked any more.
 const refusals = 3
 
-// checkups are what an entry has made of checks.
+// checkups sums up the checks of an entry.
 type checkups struct {
-	refused  int  // UNAVAILABLE, in a row
-	answered bool // some other way, ever
-	off      bool // there is no use in asking
+	refused  int  // UNAVAILABLE answers in a row
+	answered bool // there was another answer before
+	off      bool // checks are off
 }
 
-// judge says what a reply means. answered is whether its connection has ever answered
-// otherwise than with UNAVAILABLE, messages whether responses came on it meanwhile. off:
-// it is the one after which checks are off.
+// judge returns the verdict of a check. answered says whether its connection has ever answered
+// other than with UNAVAILABLE, and messages whether responses came during the check. off means
+// that this check turns checks off.
 func (k *checkups) judge(r reply, answered *bool, messages bool) (v session.Verdict, off bool) {
 	switch r {
 	case replyNone:

@@ -24,8 +24,8 @@ import (
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
-// Client keeps one group's streams to the control plane: the edge around Core. It
-// has one goroutine that opens streams and keeps time, and two for each stream.
+// Client keeps one group's streams to the control plane, as a session.Core decides. It has one
+// goroutine that opens streams and keeps time, and two for each stream.
 type Client struct {
 	hub         *fanout.Hub
 	log         *slog.Logger
@@ -36,22 +36,22 @@ type Client struct {
 	retired     func()
 	fingerprint cache.Fingerprint
 
-	// order is held over a step of the Core and what comes of it, so that the Hub
-	// learns things in their order. It is taken before mu.
+	// order is held over a step of the Core and its Effects, so that the Hub gets them in
+	// order. It is taken before mu.
 	order   sync.Mutex
-	used    *Conn      // whose use has been told; guarded by order
+	used    *Conn      // the Conn that counts the group as a user; guarded by order
 	mu      sync.Mutex // held to step the Core, never to send or to apply
 	core    *session.Core
 	conns   []*Conn // one for each entry
 	streams map[session.StreamID]*stream
-	failed  map[*Conn]failures // of entries that answer others, since they answered the group
+	failed  map[*Conn]failures // what the group has logged of an entry since it last answered the group
 	missed  missed
-	back    []*Conn // whose entries answer other groups again
+	back    []*Conn // Conns whose entries answer other groups again
 	changes []change
 	over    bool // Run has returned
 
 	wake  chan struct{} // one slot
-	turns atomic.Uint64 // of Run's loop, so far
+	turns atomic.Uint64 // counts the turns of Run's loop
 }
 
 // stream is an attempt to open a stream, and the stream.
@@ -73,11 +73,11 @@ type ClientOptions struct {
 	Observer Observer       // nil: nobody
 	Tracer   Tracer         // follows updates to clients; nil: nobody traces
 	Random   func() float64 // nil: math/rand; numbers in [0, 1)
-	// Denied is told, under no lock, that an entry, by its name, does not let the group in;
-	// nil: nobody wants to know (NODE-13).
+	// Denied, if not nil, is called under no lock when an entry does not let the group in
+	// (NODE-13).
 	Denied func(entry string)
-	// Retired is told, under no lock, that the group is over that was to Retire; nil: nobody
-	// wants to know (NODE-10).
+	// Retired, if not nil, is called under no lock when the group may end after Retire
+	// (NODE-10).
 	Retired func()
 }
 
@@ -102,7 +102,7 @@ func NewClient(config session.Config, o ClientOptions) *Client {
 func (c *Client) Run(ctx context.Context) {
 	var streams sync.WaitGroup
 	defer c.finish()
-	defer c.endUse() // when no stream can put another entry to use any more
+	defer c.endUse() // after all streams, which can switch to another entry
 	defer streams.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -168,15 +168,15 @@ func (c *Client) Run(ctx context.Context) {
 	}
 }
 
-// Nudge has the loop of Run turn once more, and says how often it has turned so far. It
-// does not wait: a loop that has not turned when it is asked again is stuck (/livez).
+// Nudge makes the loop of Run turn once more, and returns how often it has turned so far. It
+// does not wait: if the number is the same at the next call, the loop is stuck (/livez).
 func (c *Client) Nudge() (turns uint64) {
 	poke(c.wake)
 	return c.turns.Load()
 }
 
-// idle is for how long nothing is due. What the Core has learned is carried out by now: it
-// may have brought a deadline, such as that of removals that are held back (H-22).
+// idle is how long nothing is due. It is called after the Effects, which may bring a deadline,
+// for example that of held removals (H-22).
 func (c *Client) idle() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -187,10 +187,9 @@ func (c *Client) idle() time.Duration {
 	return time.Hour
 }
 
-// step lets the Core take in one event, and then carries out what it learned, outside
-// of the lock under which requests are composed. What another goroutine learns comes
-// after it: a timer that runs out must not overtake the response that has just come
-// (MISS-7, H-40).
+// step reports one event to the Core, and then carries out the Effects, outside of the lock
+// under which requests are composed. Other goroutines step after that: a timer that runs out
+// must not overtake the response that has just come (MISS-7, H-40).
 func (c *Client) step(event func(now time.Time)) {
 	c.order.Lock()
 	defer c.order.Unlock()
@@ -218,8 +217,8 @@ func (c *Client) isBack(conn *Conn) {
 	poke(c.wake)
 }
 
-// Retire says that the group has no clients any more: Retired is told when it is over, which
-// is as soon as its stream is alive (NODE-10).
+// Retire reports that the group has no clients any more. Retired is called as soon as its stream
+// is alive (NODE-10).
 func (c *Client) Retire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,21 +226,21 @@ func (c *Client) Retire() {
 	poke(c.wake)
 }
 
-// Stay says that the group has clients again.
+// Stay reports that the group has clients again.
 func (c *Client) Stay() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.core.Stay()
 }
 
-// Proven reports whether the control plane is there, as far as the group's streams tell.
+// Proven reports whether a stream of the group works.
 func (c *Client) Proven() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.core.Proven(time.Now())
 }
 
-// check asks whether anybody is at the other end of a stream's connection.
+// check starts a health check of a stream's connection.
 func (c *Client) check(id session.StreamID, timeout time.Duration) {
 	c.mu.Lock()
 	s := c.streams[id]
@@ -255,14 +254,14 @@ func (c *Client) check(id session.StreamID, timeout time.Duration) {
 	})
 }
 
-// SetNode says what the group says of itself from now on.
+// SetNode replaces the group's node.
 func (c *Client) SetNode(node *core.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.core.SetNode(node)
 }
 
-// SetVia says on which way clients have come, the longest there is (NODE-11).
+// SetVia sets the longest chain of relays through which clients come (NODE-11).
 func (c *Client) SetVia(via []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -285,8 +284,8 @@ func (c *Client) pokeStreams() {
 	}
 }
 
-// shut ends a stream, and waits until the server is told: a stream that takes its
-// place must not seem to be a second one.
+// shut closes a stream, and waits until it has ended: the server must not see the stream that
+// replaces it as a second one.
 func (c *Client) shut(id session.StreamID) {
 	c.mu.Lock()
 	s := c.streams[id]
@@ -354,12 +353,12 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	poke(c.wake)
 }
 
-// kind is what an Observer is told about a stream. It is called with mu held.
+// kind describes a stream for an Observer. It is called with mu held.
 func (c *Client) kind(o session.Open) Stream {
 	return Stream{Role: o.Role, Entry: c.core.EntryName(o.Entry), SotW: o.SotW}
 }
 
-// receive takes in responses; it never waits for a client, nor for the sender.
+// receive handles responses. It never waits for a client, nor for the sender.
 func (c *Client) receive(id session.StreamID, s *stream, in adsStream, log *slog.Logger) error {
 	for {
 		resp, err := in.receive()
@@ -377,9 +376,8 @@ func (c *Client) receive(id session.StreamID, s *stream, in adsStream, log *slog
 	}
 }
 
-// takeIn lets the Hub have a response, and then its ACK go. routine: nothing else is to be
-// done about it. A bug that a response brings to light ends the stream that it came on, and
-// nothing else.
+// takeIn gives a response to the Hub, and then lets its ACK be sent. routine means that Run has
+// nothing to do about it. A panic ends only the stream on which the response came.
 func (c *Client) takeIn(id session.StreamID, on *stream, resp proto.Message, log *slog.Logger) (routine bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -415,7 +413,7 @@ func (c *Client) takeIn(id session.StreamID, on *stream, resp proto.Message, log
 	return d.Routine(), nil
 }
 
-// send writes what the Core wants written, one request at a time.
+// send writes the requests of the Core, one at a time.
 func (c *Client) send(ctx context.Context, id session.StreamID, s *stream, out adsStream, log *slog.Logger) {
 	for {
 		c.mu.Lock()
@@ -441,8 +439,8 @@ func (c *Client) send(ctx context.Context, id session.StreamID, s *stream, out a
 	}
 }
 
-// starts: a request may have started timers, because it asks for something (MISS-3). The
-// verdict on a Delta response does not (UP-5).
+// starts reports whether a request may have started timers, because it subscribes to something
+// (MISS-3). A Delta ACK or NACK never does (UP-5).
 func starts(req proto.Message) bool {
 	delta, ok := req.(*discovery.DeltaDiscoveryRequest)
 	return !ok || delta.GetResponseNonce() == ""

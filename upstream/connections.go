@@ -2,15 +2,13 @@ package upstream
 
 import "slices"
 
-// connections are those to one entry, and what is on them: which one takes a stream,
-// what is learned when one could not begin, which streams must go elsewhere then, and
-// when a connection is over (UP-1). A server may bound the streams of a connection, and
-// most proxies do; gRPC keeps what the server says of that to itself, and lets a stream
-// wait in silence until there is room. So a stream goes where there should be room, and
-// one that waits all the same teaches how much there is. One stream of each connection
-// is left free, to ask whether anybody is there.
+// connections are the connections to one entry and their streams. It decides which connection
+// takes a stream, which streams must move, and when a connection is closed (UP-1). A server may
+// limit the streams of a connection, and most proxies do. gRPC does not show that limit, and lets
+// a stream wait until there is room. So the relay learns the limit from a stream that has to
+// wait. It leaves room for one more stream on each connection, for health checks.
 //
-// It is pure: streams come and go, connections and the streams to move come out.
+// It is pure, without IO and time.
 type connections struct {
 	// most there may be, and most streams of each, as configured.
 	most, streams int

@@ -2,25 +2,24 @@ package session
 
 import "cmp"
 
-// Bounds are sizes at which a Core asks in several steps for what it could ask for in one,
-// or forgets. What clients are told in the end does not depend on them, so that they are
-// no settings; tests make them small, for what is beyond them to be tried too.
+// Bounds are sizes beyond which Core asks in several steps, or forgets. They are no settings,
+// since they do not change what clients get in the end. Tests make them small to reach them.
 type Bounds struct {
-	// Pair is how many names are asked for again in one pair of requests, and PairBytes how
-	// long they may be together (UP-19).
+	// Pair bounds the names of one pair of requests that asks again, and PairBytes their
+	// length together (UP-19).
 	Pair, PairBytes int
-	// MinRequest is what the limit of a request is not halved below, in bytes (UP-17).
+	// MinRequest is the least limit of a request, in bytes (UP-17).
 	MinRequest int
 	// Probed bounds the names that a probe asks for (UP-14).
 	Probed int
-	// Verdicts bounds what a control plane that sends without reading can pile up.
+	// Verdicts bounds the pending verdicts if a control plane sends without reading.
 	Verdicts int
 	// Solo bounds the streams of quarantined types, and Quarantined the types that are
 	// remembered as refused (H-39).
 	Solo, Quarantined int
 }
 
-// DefaultBounds are those of a Core that is given none.
+// DefaultBounds are the bounds of a Core whose Config has none.
 var DefaultBounds = Bounds{
 	Pair: 1000, PairBytes: 64 << 10,
 	MinRequest: 64 << 10,

@@ -2,22 +2,22 @@ package session
 
 import "time"
 
-// Check is what was found out about a connection (protocol.md §0, Alive).
+// Check is the result of a health check of a connection (protocol.md §0, Alive).
 type Check struct {
-	// Begun: if the peer is there, it is alive as of then.
+	// Begun is when the check began. If the peer answered, it is alive as of then.
 	Begun   time.Time
 	Verdict Verdict
-	Message string // why not, for people
+	Message string // explains a Verdict other than There
 }
 
-// Verdict is whether anybody is there.
+// Verdict is what a health check has shown.
 type Verdict uint8
 
 const (
-	Unclear Verdict = iota // neither yes nor no
+	Unclear Verdict = iota // nothing
 	There                  // the peer has answered
-	Silent                 // it has not, or is not what it was
-	Blind                  // nobody is asked: checks are off
+	Silent                 // no answer in time, or UNAVAILABLE on a connection that answered otherwise before
+	Blind                  // checks are off
 )
 
 // String is the verdict as metrics call it.

@@ -6,38 +6,39 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// Condition is whether a control plane keeps a group current: whether what the group's
-// clients hold, and wait for, is as the control plane has it. It is a closed set, fit for a
-// metric label.
+// Condition says whether a control plane keeps a group current: whether the resources that the
+// group's clients have, and wait for, are those of the control plane. It is a closed set, so
+// that it can be a metric label.
 type Condition string
 
 const (
-	// Standby: another entry of the list is in use, and nothing is known against this one.
+	// Standby means that another entry is in use, and that this one did not fail last.
 	Standby Condition = "standby"
-	// Idle: no client subscribes to anything, so that nothing is asked.
+	// Idle means that no client subscribes to anything.
 	Idle Condition = "idle"
-	// UpToDate: it has answered for all that clients subscribe to, on streams that work.
+	// UpToDate means that the control plane has answered all types that clients subscribe to,
+	// and that the streams work.
 	UpToDate Condition = "current"
-	// Waiting: it was asked and has not answered yet, or the first attempt to reach it is
-	// under way.
+	// Waiting means that an answer is due, or that the first attempt to connect is under way.
 	Waiting Condition = "waiting"
-	// Mute: it is there, and says nothing of a type that clients wait for.
+	// Mute means that the control plane is alive, and does not answer for a type that clients
+	// wait for.
 	Mute Condition = "silent"
-	// Refused: it ends the streams of the group, or those that ask for a type.
+	// Refused means that the control plane ends the group's streams, or those with one type.
 	Refused Condition = "refused"
-	// Down: it cannot be reached, or has stopped answering.
+	// Down means that the control plane cannot be reached, or has stopped answering.
 	Down Condition = "down"
 )
 
-// Conditions are all there are, from good to bad.
+// Conditions returns all conditions, from good to bad.
 func Conditions() []Condition {
 	return []Condition{Standby, Idle, UpToDate, Waiting, Mute, Refused, Down}
 }
 
-// Fails reports whether clients wait for, or hold, what is not kept current.
+// Fails reports whether clients wait for resources, or have some that are not kept current.
 func (c Condition) Fails() bool { return c == Waiting || c == Mute || c == Refused || c == Down }
 
-// worse is the worse of two.
+// worse returns the worse of two conditions.
 func (c Condition) worse(other Condition) Condition {
 	all := Conditions()
 	return all[max(slices.Index(all, c), slices.Index(all, other))]
@@ -47,8 +48,8 @@ func (c Condition) worse(other Condition) Condition {
 func (c *Core) condition() Condition {
 	worst := Idle
 	for _, lane := range c.hub.Lanes() {
-		// What only lingers is asked for, and nobody misses it. Of a type that is not to be
-		// asked for clients are told.
+		// A lane that only lingers has no clients. Those of a type that is not allowed have
+		// an error.
 		if c.hub.On(lane).Subscribed() && c.Allowed(lane.Type) {
 			worst = worst.worse(c.laneCondition(lane))
 		}
@@ -71,7 +72,7 @@ func (c *Core) laneCondition(lane fanout.Lane) Condition {
 		return Waiting
 	}
 	if lane.Wildcard && !c.hub.Of(lane.Type).Synced() {
-		return Waiting // some of it is here, and clients wait for all of it (RECON-16)
+		return Waiting // clients wait until the set is complete (RECON-16)
 	}
 	return UpToDate
 }
@@ -82,7 +83,7 @@ func (c *Core) uncarried(lane fanout.Lane) Condition {
 		return Refused
 	}
 	if c.main.outage.since.IsZero() {
-		return Waiting // nothing has failed: a stream for it is being opened
+		return Waiting // nothing has failed, and a stream is being opened
 	}
 	return c.main.failingCondition()
 }
@@ -94,7 +95,7 @@ func (s *slot) failingCondition() Condition {
 	return Down
 }
 
-// idleCondition is that of an entry that is not in use.
+// idleCondition is the condition of an entry that is not in use.
 func (e *entry) idleCondition() Condition {
 	if e.failed.After(e.heard) && !e.probe.answered {
 		return Down

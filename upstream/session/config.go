@@ -18,49 +18,46 @@ const (
 	WildcardLegacy                       // always an empty first request
 )
 
-// Config is what Core needs to know. Durations are as in protocol.md §0.
+// Config is the configuration of a Core. Durations are as in protocol.md §0.
 type Config struct {
-	// Node is what the relay says of itself (NODE-7), until SetNode.
+	// Node is the group's node (NODE-7), until SetNode.
 	Node *core.Node
-	// Hop is the relay's id among the relays on the way, which no other process has
-	// (NODE-11).
+	// Hop is the relay's id in the via header, which no other process has (NODE-11).
 	Hop string
 	// SendNodeAlways puts the node into every request, not only into the first of a
 	// stream (UP-2).
 	SendNodeAlways bool
 	// Entries are the control planes, in order of preference; at least one.
 	Entries []Entry
-	// Headers are those of the group's clients, all of which have sent the same ones
-	// (NODE-13).
+	// Headers are those of the group's clients, which all send the same ones (NODE-13).
 	Headers []header.Header
-	// Versions is when to resume with the versions at hand (RECON-8).
+	// Versions is when to show a control plane the versions in the Hub (RECON-8).
 	Versions Versions
 	// WildcardForm is how the wildcard is asked for.
 	WildcardForm WildcardForm
-	// Chunks is how the server's nonces tell that a response has more parts to
-	// come (RECON-16).
+	// Chunks is how the server's nonces show that more parts of a response follow
+	// (RECON-16).
 	Chunks Chunks
-	// ExplicitMissing: the server answers every name, so that silence is an error
-	// and not an answer (MISS-5).
+	// ExplicitMissing means that the server answers every name, so that silence is an
+	// error and not an answer (MISS-5).
 	ExplicitMissing Tristate
 	// Types, if not empty, are the only ones asked for (H-39).
 	Types []cache.TypeURL
-	// Coalesce is how long changes of interest are gathered after one that went at
-	// once, and before the first request of a type (UP-6).
+	// Coalesce is how long changes of interest are gathered, after a request and before the
+	// first one of a type (UP-6).
 	Coalesce time.Duration
-	// MaxRequest bounds one request, in bytes; zero: nothing does (UP-17).
+	// MaxRequest bounds one request, in bytes; zero means no bound (UP-17).
 	MaxRequest int
 	// Missing and MissingExplicit are the does-not-exist timeouts (MISS-3, MISS-5).
 	Missing, MissingExplicit time.Duration
 	// Settle and SettleCap tell when a wildcard is complete (RECON-16).
 	Settle, SettleCap time.Duration
-	// UnavailableAfter is how long upstream may fail until clients are told
-	// (ERR-7).
+	// UnavailableAfter is how long upstream may fail before clients learn of it (ERR-7).
 	UnavailableAfter time.Duration
-	// HealthCheck: a connection is asked whether anybody is there (MISS-3).
+	// HealthCheck means that silent connections are checked (MISS-3).
 	HealthCheck bool
-	// FailoverAfter is how long an entry may fail although nothing is missing, zero
-	// for ever, and FailbackAfter how long a preferred one must have answered (UP-14).
+	// FailoverAfter is how long an entry may fail while nothing is missing; zero means for
+	// ever. FailbackAfter is how long a preferred one must have answered (UP-14).
 	FailoverAfter, FailbackAfter time.Duration
 	// Backoff is the schedule of attempts (ERR-1).
 	Backoff Backoff
@@ -70,16 +67,16 @@ type Config struct {
 	Bounds *Bounds
 }
 
-// Versions is when the versions that are here are shown to a control plane (RECON-8).
+// Versions is when the versions in the Hub are shown to a control plane (RECON-8).
 type Versions uint8
 
 const (
-	VersionsSameEntry Versions = iota // if they are its own
+	VersionsSameEntry Versions = iota // if they came from the same control plane
 	VersionsAlways
 	VersionsNever
 )
 
-// Chunks is where a server's nonces hold the number of parts that are to follow.
+// Chunks is where a server's nonces have the number of parts that follow.
 type Chunks uint8
 
 const (
@@ -89,7 +86,7 @@ const (
 	ChunksDiderot               // the last eight of 24 hexadecimal digits
 )
 
-// Tristate is a setting that can be left to what the server says of itself.
+// Tristate is a setting that can depend on whether the server identifies itself as a relay.
 type Tristate uint8
 
 const (
@@ -100,7 +97,7 @@ const (
 
 func (t Tristate) or(auto bool) bool { return t == Yes || t == Auto && auto }
 
-// patience is for how long nothing may be heard of a question before somebody looks
-// after it: a third of what the answer may take, so that there is a third for looking
-// and another for those who are told to do something about it (MISS-3).
+// patience is how long a question may be unanswered before the relay does something about it. It
+// is a third of Missing: another third is for the health check, and the last one for acting on
+// its result (MISS-3).
 func (c *Config) patience() time.Duration { return c.Missing / 3 }

@@ -9,52 +9,51 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// Effect is something learned, to be carried out in order, before anything else is
-// learned, and outside of the lock of Core.
+// Effect is something that Core has learned. The caller carries out Effects in order, outside of
+// the lock of Core, and before it reports the next event.
 type Effect struct {
 	Lane fanout.Lane
-	// Update is to be applied to the Hub.
+	// Update is applied to the Hub.
 	Update *cache.Update
-	// Lapse is the time up to which TTLs run out, and removals are held back; zero: no
-	// look is taken at them (TTL-2, H-22).
+	// Lapse is the time up to which TTLs and held removals have run out; zero means that they
+	// are not looked at (TTL-2, H-22).
 	Lapse time.Time
-	// Availability: the Hub is to be told Status, nil for available (ERR-7).
+	// Availability means that the Hub gets Status, which is nil if the lane is available (ERR-7).
 	Availability bool
 	Status       *statuspb.Status
-	// Suspect: the type was convicted or, if false, acquitted.
+	// Conviction means that the type was convicted, if Suspect is set, or acquitted.
 	Conviction bool
 	Suspect    bool
-	// Identifier of the control plane, if it is news.
+	// Identifier is that of the control plane, if it has changed.
 	Identifier string
-	// Drop names a response or resource that was not used, for a counter.
+	// Drop is the reason for which a response was not used, for a counter.
 	Drop string
-	// Alive is the time from which a stream to the control plane is alive, or, if Away,
-	// none is (H-22); zero: no news.
+	// Alive is the time since when the main stream is alive or, if Away is set, is not (H-22);
+	// zero means no change.
 	Alive time.Time
 	Away  bool
 	// Over is a stream that has ended.
 	Over StreamID
-	// Check asks whether anybody is at the other end of a stream's connection, and
-	// waits for so long.
+	// Check is a stream whose connection is to be checked, for at most Timeout.
 	Check   StreamID
 	Timeout time.Duration
 	// Silence is for the log, about a Lane and an Entry.
 	Silence *Silence
 	// Uncertain is for the log, about a Lane and an Entry.
 	Uncertain *fanout.Uncertainty
-	// Notice is for the log, about an Entry, and so is Stopped: it does not answer any more.
+	// Notice is for the log, about an Entry. So is Stopped, if the Entry has stopped answering.
 	Notice, Stopped, Entry string
-	// Switch: another entry is put to use.
+	// Switch means that the relay switches to another entry.
 	Switch *Switch
 }
 
-// Switch says which entry is put to use instead of which, by their indexes, and why.
+// Switch says from which entry the relay switches to which, by their indexes, and why.
 type Switch struct {
 	From, To int
 	Why      Cause
 }
 
-// Outcome is what came of an Effect that people should know.
+// Outcome is what an Effect has done to the Hub, as far as it is reported.
 type Outcome struct {
 	fanout.Applied
 	Lapses map[cache.TypeURL]fanout.Lapse

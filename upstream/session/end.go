@@ -1,21 +1,21 @@
 package session
 
-// Unsubscribed is why a response is not used that is of a type which nothing was asked of (UP-10).
+// Unsubscribed is the reason for which a response of a type is dropped that was not asked for (UP-10).
 const Unsubscribed = "unsubscribed_type"
 
 // End is how a stream ended.
 type End struct {
-	// Refused: the server ended it with a status of its own; otherwise the
-	// transport broke, or never was.
+	// Refused means that the server ended the stream itself. Otherwise the transport broke, or
+	// could not be made.
 	Refused bool
-	// Unimplemented: that status said that there is no such method.
+	// Unimplemented means that the status was UNIMPLEMENTED.
 	Unimplemented bool
-	// NoRoom: no connection takes the stream, or one has to do without it, so that there
-	// is room to ask whether anybody is there. Nothing is wrong with the entry (UP-1).
+	// NoRoom means that no connection takes the stream, or that it left one to make room for
+	// a health check. Nothing is wrong with the entry (UP-1).
 	NoRoom bool
-	// Exhausted: it said RESOURCE_EXHAUSTED, as servers do of a request that is too long.
+	// Exhausted means that the status was RESOURCE_EXHAUSTED, as after a request that is too long.
 	Exhausted bool
-	// Denied: it said UNAUTHENTICATED or PERMISSION_DENIED.
+	// Denied means that the status was UNAUTHENTICATED or PERMISSION_DENIED.
 	Denied  bool
 	Message string
 }

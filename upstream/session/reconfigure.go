@@ -5,17 +5,14 @@ import (
 	"time"
 )
 
-// Another configuration, while streams are open. Nothing that clients were sent is
-// taken back: the Hub and its Tables stay, and a stream that has to be opened again resumes
-// with the versions at hand.
-
-// Reconfigure puts another configuration in force. What a group has of its own stays: its
-// node, its headers, its hop and the fingerprint. renewed[i] says that entry i is
-// reached over another Conn than before, if it was in the list at all.
+// Reconfigure puts a new configuration in force while streams are open. The Hub stays as it is,
+// so that clients keep what they have, and a stream that must be opened again shows the versions
+// in the Hub. The group keeps its node, headers, hop and fingerprint. renewed[i] says that entry i
+// was not in the list before, or is reached over a different Conn.
 //
-// The entry in use stays in use while it is in the list, wherever; those that are now
-// before it are probed. If it is gone, the first one takes its place. Its streams go on,
-// unless they are of another connection or ask in another way now.
+// The entry in use stays in use while it is anywhere in the list; entries that are now before it
+// are probed. If it is gone, the first one takes its place. Its streams go on, unless its Conn has
+// changed, or something that they have asked depends on a setting that has.
 func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 	was := c.config
 	to.Node, to.Headers, to.Hop, to.Fingerprint = was.Node, was.Headers, was.Hop, was.Fingerprint
@@ -51,8 +48,8 @@ func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 	c.changesAt = now
 }
 
-// entryFrom is an entry with what is known of it, if it was in the list before. What it
-// failed with may be what was changed, so that it is tried again at once.
+// entryFrom returns the entry for e, with its state if it was in the list before. If its Conn has
+// changed, it is tried again at once, since the change may mend its failure.
 func entryFrom(old []entry, e Entry, renewed bool, b Backoff) entry {
 	i := slices.IndexFunc(old, func(o entry) bool { return o.Name == e.Name })
 	if i < 0 {
@@ -70,19 +67,19 @@ func entryFrom(old []entry, e Entry, renewed bool, b Backoff) entry {
 	return known
 }
 
-// schedule changes the schedule, and keeps how far it has come.
+// schedule changes the parameters of a back-off, and keeps its progress.
 func (b *Backoff) schedule(to Backoff) {
 	b.Initial, b.Max, b.Factor, b.Jitter = to.Initial, to.Max, to.Factor, to.Jitter
 }
 
-// asksOtherwise: what is asked on a stream, or how its answers are read, has changed. A
-// server keeps state for the life of a stream, so that this wants a new one.
+// asksOtherwise reports whether requests are composed, or responses read, in another way. That
+// needs a new stream, since a server keeps state while a stream lives.
 func asksOtherwise(a, b *Config) bool {
 	return a.WildcardForm != b.WildcardForm || a.Chunks != b.Chunks || a.ExplicitMissing != b.ExplicitMissing ||
 		a.Versions != b.Versions || a.MaxRequest != b.MaxRequest || !slices.Equal(a.Types, b.Types)
 }
 
-// renewAll opens the streams of the entry in use again, with the versions at hand.
+// renewAll replaces the streams of the entry in use.
 func (c *Core) renewAll(now time.Time) {
 	waiting := c.main.id == 0 && !c.main.openAt.IsZero()
 	if c.main.id != 0 || waiting {
@@ -98,8 +95,8 @@ func (c *Core) renewAll(now time.Time) {
 	}
 }
 
-// soon is when a stream may be opened that all groups open at the same time: they do not
-// all come at once (ERR-1).
+// soon is when to open a stream that all groups open: a random time within reconnectFloor, so
+// that they do not all come at once (ERR-1).
 func (c *Core) soon(s *slot, now time.Time) time.Time {
 	return latest(now.Add(time.Duration(c.random()*float64(reconnectFloor))), s.attempt.Add(reconnectFloor))
 }

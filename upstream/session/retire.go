@@ -2,27 +2,27 @@ package session
 
 import "time"
 
-// When a group that has no clients any more is over (NODE-10): when its stream is alive. Until
-// then its content may be all there is of the last known good state, and a client that
-// restarts in an outage finds it (G8).
+// A group without clients ends as soon as its stream is alive (NODE-10). Until then its content
+// may be all that is left of the last known good state, and clients that restart in an outage
+// need it (G8).
 
-// retirement is what a group without clients waits for.
+// retirement is the state of a group that is about to end.
 type retirement struct {
-	since time.Time // it was asked for; zero: the group is in use
-	// The question to which the main stream has to turn out to be alive, and the stream on
-	// which it was put; zero: it was not.
+	since time.Time // when Retire was called; zero: the group is in use
+	// question is the question as of which the main stream must be alive, and stream the one
+	// on which it was counted; zero: none was.
 	stream   StreamID
 	question uint64
 }
 
-// Retire says that the group is to be over as soon as its stream is alive. It is asked at
-// once, and else each time a stream has been open for UnavailableAfter.
+// Retire has the group end as soon as its stream is alive. An open stream is checked at once, and
+// a later one when it has been open for UnavailableAfter.
 func (c *Core) Retire(now time.Time) { c.retirement = retirement{since: now} }
 
-// Stay takes Retire back: there are clients again.
+// Stay revokes Retire, since there are clients again.
 func (c *Core) Stay() { c.retirement = retirement{} }
 
-// Over reports, once, that the group that was to retire is over.
+// Over reports, once, that the group may end.
 func (c *Core) Over(now time.Time) bool {
 	over := !c.retirement.since.IsZero() && c.retires(now)
 	if over {
@@ -31,7 +31,7 @@ func (c *Core) Over(now time.Time) bool {
 	return over
 }
 
-// retires: its stream is alive, or it has none and needs none.
+// retires reports whether the main stream is alive, or none is needed.
 func (c *Core) retires(now time.Time) bool {
 	s := &c.main
 	switch {
@@ -43,18 +43,18 @@ func (c *Core) retires(now time.Time) bool {
 	return c.retirement.asked(s) && s.alive.answeredSince(c.retirement.question)
 }
 
-// asked: the question was put on a stream.
+// asked reports whether the question was counted on the stream of a slot.
 func (r *retirement) asked(s *slot) bool { return r.stream == s.id }
 
-// tickRetirement puts the question, if it is time to.
+// tickRetirement counts a question if it is time to, so that the stream is checked.
 func (c *Core) tickRetirement(now time.Time) {
 	if at := c.retireAt(); !at.IsZero() && !at.After(now) && c.checks(&c.main) {
 		c.retirement.stream, c.retirement.question = c.main.id, c.main.alive.question(now)
 	}
 }
 
-// retireAt is when to ask whether the main stream is alive, or to take it for that; zero:
-// not yet, or it is asked.
+// retireAt is when to check the main stream, or when it counts as alive without health checks.
+// It is zero if there is nothing to do.
 func (c *Core) retireAt() time.Time {
 	r, s := &c.retirement, &c.main
 	switch {
@@ -69,8 +69,8 @@ func (c *Core) retireAt() time.Time {
 	return latest(r.since, s.opened.Add(c.config.UnavailableAfter))
 }
 
-// retiring: a slot's stream was asked whether it is alive, so that the group can be over,
-// and it is not known yet. Nobody waits with the check, which is all that is asked.
+// retiring reports whether the slot's stream has to be checked before the group can end. The
+// check is due at once.
 func (c *Core) retiring(s *slot) bool {
 	r := &c.retirement
 	return s == &c.main && !r.since.IsZero() && r.asked(s) && !s.alive.answeredSince(r.question)
