@@ -68,8 +68,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		_, subscribed := l.names[name]
 		l.unasked = l.unasked || k.full && !l.wildcard && !s.sotw && !subscribed
 		w.unasked = unasked
+		before := v.words[name]
 		left, isLeft := known.leftOver(name, c.since[k.name][wildcard], c.lapsed(k))
-		switch before := v.words[name]; {
+		switch {
 		case before.label == w.label:
 			w.or = before.or // it is listed twice
 		case l.wildcard && before.present && (c.lapsed(k) || isLeft):
@@ -78,9 +79,12 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered || unasked {
 			c.changed(k, v.set(name, w))
 			c.meets(k, name)
-		} else if before, had := v.words[name]; had {
+		} else if _, had := v.words[name]; had {
 			delete(v.words, name) // it has lost the alias it was wanted for
 			c.changed(k, v.lose(before))
+		}
+		for _, alias := range before.aliases { // if it does not list it any more, nothing may answer to it (UP-7)
+			c.gone[k.name][alias] = c.gone[k.name][alias] || !l.wildcard && !v.matched(alias)
 		}
 		if isLeft { // upstream says it for names, or will, without an alias to which it was left (NAME-5)
 			left.aliases = slices.DeleteFunc(slices.Clone(left.aliases), func(alias string) bool { return slices.Contains(w.aliases, alias) })
