@@ -15,7 +15,8 @@ import (
 // A new reason to resend something is a field here. It must be counted in pending or due, so that
 // somebody looks; in owes, or in the collector that sends it; and in paid and forgiveID, so that
 // it ends. An entry in forced alone makes nobody look: the name must be marked as changed, too
-// (warmsName).
+// (warmsName). A whole set that is to be sent although it is the last one again needs its version
+// cleared (sotwState.nameNews).
 type debts struct {
 	changed pile[cache.ID] // names whose answer may have changed
 	asked   pile[cache.ID] // names that the client wants an answer to (DOWN-DELTA-7)
