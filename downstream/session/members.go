@@ -109,9 +109,7 @@ func (d *deltaState) collectLeft(v fanout.View, push bool, p *part) {
 		_, said := slices.BinarySearch(removed, name)
 		r := v.Set().Member(name)
 		switch {
-		case again: // the name was asked for again, and gets its own answer
-		case v.Leads(name): // another name leads to it
-			d.hasNone(v, name)
+		case again, v.Leads(name): // a name's answer says the rest
 		case !said && d.mayBeMember(v, name):
 			d.leftWaits, d.withholds.left = true, d.withholds.left || v.Doubted(name)
 			d.left.add(name) // the set may lack it because it is from disk (RECON-19) or has a fault (ERR-10)
