@@ -146,9 +146,8 @@ func (x *exchange) mentions(v fanout.View, name string) bool {
 
 // owes reports whether a debt of the client is about a resource that nothing covers.
 func owes(st state, name string) bool {
-	x := st.base()
-	_, released := x.released[name]
-	return released || slices.Contains(x.left.items, name)
+	_, released := st.base().released[name]
+	return released
 }
 
 // exact checks the counts of entries, and of what the client came with.
@@ -188,9 +187,11 @@ func (i *invariants) debts(v fanout.View, st state) {
 	}
 	// What was given up under the wildcard waits for the wildcard's state of it, so there is
 	// nothing of it without the wildcard.
-	i.must(subscribed || x.left.len() == 0, "%q are left to the wildcard, which is not subscribed to", x.left.items)
+	for name, as := range x.released {
+		i.must(subscribed || !as.left, "%q is left to the wildcard, which is not subscribed to", name)
+	}
 	// No pile is above its limit.
-	for _, n := range []int{x.changed.len() - x.changed.limit, x.asked.len() - x.asked.limit, x.failed.len() - x.failed.limit, x.renewed.len() - x.renewed.limit, x.left.len() - x.left.limit} {
+	for _, n := range []int{x.changed.len() - x.changed.limit, x.asked.len() - x.asked.limit, x.failed.len() - x.failed.limit, x.renewed.len() - x.renewed.limit} {
 		i.must(n <= 0, "a pile is %d too high", n)
 	}
 	if d, ok := st.(*deltaState); ok {

@@ -29,12 +29,12 @@ type debts struct {
 	// error is over, so it is sent even if it does not differ (ERR-8).
 	erred map[cache.ID]struct{}
 	// released has the resources that the client has and its interest may no longer cover: a name
-	// led to them and no longer does (NAME-5), or the client came with them (DOWN-DELTA-11). left
-	// has those that were given up under the wildcard; each is sent once more, or its removal
-	// (WILD-8).
+	// led to them and no longer does (NAME-5), they were given up under the wildcard (WILD-8), or
+	// the client came with them (DOWN-DELTA-11).
 	released map[string]released
-	left     pile[string]
-	refused  pile[string] // names asked for by locator, which is not served (NAME-18)
+	// leftNow says that some were given up under the wildcard since the last look.
+	leftNow bool
+	refused pile[string] // names asked for by locator, which is not served (NAME-18)
 	// warming has members of the wildcard's set, and resources that an alias leads to, whose
 	// cluster was sent (ORDER-4).
 	warming pile[string]
@@ -57,6 +57,9 @@ type debts struct {
 type released struct {
 	unknown bool // nobody knows which aliases it lists, so any name without an answer may lead to it
 	brought bool // the client came with it, and no name has led to it since
+	// left says that it was given up under the wildcard, and is sent once more, or its removal,
+	// whatever the client holds (WILD-8).
+	left bool
 }
 
 // pending reports whether there are changes to push.
@@ -66,7 +69,7 @@ func (d *debts) pending() bool {
 
 // due reports whether there may be something to send now.
 func (d *debts) due() bool {
-	return d.pending() || d.asked.len() > 0 || d.wildcardAsked || d.refused.len() > 0 || d.left.len() > 0 ||
+	return d.pending() || d.asked.len() > 0 || d.wildcardAsked || d.refused.len() > 0 ||
 		d.renewed.len() > 0 || d.membersRenewed || len(d.tooLarge) > 0
 }
 
@@ -120,8 +123,27 @@ func (d *debts) paid(id cache.ID, a *cache.Answer) {
 // release marks resources to which a name no longer leads, so that they are looked at.
 func (d *debts) release(names ...string) {
 	for _, name := range names {
-		put(&d.released, name, released{})
+		put(&d.released, name, released{left: d.released[name].left})
 	}
+}
+
+// leaves does the same for resources that were given up under the wildcard.
+func (d *debts) leaves(names ...string) {
+	for _, name := range names {
+		put(&d.released, name, released{left: true})
+		d.leftNow = true
+	}
+}
+
+// takeLeft returns these resources, and no longer looks at them.
+func (d *debts) takeLeft() (names []string) {
+	for name, as := range d.released {
+		if as.left {
+			delete(d.released, name)
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // put sets a value in a map that exists only while it is not empty.

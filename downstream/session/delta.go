@@ -26,9 +26,6 @@ type deltaState struct {
 	// removal for an answer, and wait for ever (MISS-9).
 	quiet bool
 
-	// leftWaits says that something that was given up under the wildcard could not be sent at
-	// once.
-	leftWaits bool
 	// withholds says what is not sent because it is in doubt.
 	withholds withholds
 	// looked says that the client's versions that are not judged yet were looked at, and that
@@ -43,12 +40,11 @@ type deltaState struct {
 
 // withholds says where something is not sent because it is in doubt (ERR-10).
 type withholds struct {
-	left     bool // what the client gave up under the wildcard
-	brought  bool // what it came with and asks for
-	released bool // what its interest does not cover
+	brought  bool // what the client came with and asks for
+	released bool // what its interest may not cover
 }
 
-func (w withholds) any() bool { return w.left || w.brought || w.released }
+func (w withholds) any() bool { return w.brought || w.released }
 
 // request takes in one request of the type.
 func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) Note {
@@ -73,11 +69,11 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	for _, name := range unsubscribe {
 		d.answered(name)
 	}
-	d.left.add(asked.Left...)
+	d.leaves(asked.Left...)
 	d.changed.add(asked.Freed...)
 	if slices.Contains(unsubscribe, fanout.Wildcard) {
 		d.unsubscribed()
-		ledTo = append(ledTo, slices.DeleteFunc(d.left.take(), d.brings)...) // what the client came with is judged by other rules
+		ledTo = append(ledTo, slices.DeleteFunc(d.takeLeft(), d.brings)...) // what the client came with is judged by other rules
 		d.wildcardAsked, d.opening = false, false
 	}
 	d.erase(ledTo)
@@ -138,6 +134,9 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]strin
 	for _, name := range asked.New {
 		if !first || !d.brings(name) {
 			d.await(name)
+		}
+		if d.released[name].left {
+			delete(d.released, name) // its own answer says the rest
 		}
 	}
 	if asked.Wildcard {
@@ -244,7 +243,6 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	if !lacking {
 		d.collectWildcard(v, push, &p)
 	}
-	d.collectLeft(v, push, &p)
 	d.collectWarming(v, push, &p)
 	d.collectNames(v, push, &p)
 	d.collectBrought(v, push, &p)
@@ -276,7 +274,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 func (d *deltaState) collected(v fanout.View, p *part) {
 	for _, r := range p.resources {
 		d.sent(r, p.position)
-		if d.exact.notes(r.Name) && d.sentAsMember(v, r) {
+		if _, released := d.released[r.Name]; (released || d.exact.notes(r.Name)) && d.sentAsMember(v, r) {
 			d.paidReleased(r.Name)
 		}
 	}
@@ -478,9 +476,6 @@ func (d *deltaState) later(p *part) {
 // removedNow notes that the removals of a part are sent.
 func (d *deltaState) removedNow(p *part) {
 	d.gone(p.removed)
-	if !p.removedMembers && len(p.removedIDs)+len(p.removedNames) == 0 {
-		return
-	}
 	d.sub.Read(func(v fanout.View) {
 		for _, name := range p.removedNames {
 			delete(d.released, name)

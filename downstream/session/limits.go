@@ -61,7 +61,12 @@ func (x *exchange) takes() (r room) {
 
 func (d *deltaState) takes() room {
 	r := d.exchange.takes()
-	return room{r.names + d.left.len(), d.exact.left}
+	for _, as := range d.released {
+		if as.left {
+			r.names++
+		}
+	}
+	return room{r.names, d.exact.left}
 }
 
 // claims checks what would be kept of the type after a request. It counts exactly only if the

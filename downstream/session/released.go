@@ -28,7 +28,6 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 		}
 		for _, name := range names {
 			if id, ok := v.Lookup(name); ok {
-				d.writesDown(v, name, under)
 				ledTo = append(ledTo, d.leaveName(v, id, under)...)
 			} else if name == fanout.Wildcard {
 				ledTo = append(ledTo, d.leaveMembers(v)...)
@@ -50,14 +49,6 @@ func (d *deltaState) givesUpBrought(v fanout.View, name string) {
 	}
 }
 
-// writesDown records what the client has of a resource whose name it gives up under the wildcard.
-func (d *deltaState) writesDown(v fanout.View, name string, under bool) {
-	if under && !d.brings(name) {
-		version, some := d.of(v, name)
-		d.exact.note(name, version, some)
-	}
-}
-
 // erase forgets the resources that names led to which were given up, unless other names lead
 // there, too. For what the wildcard may cover, the client is sent the wildcard's state of it
 // (WILD-8).
@@ -74,7 +65,7 @@ func (d *deltaState) erase(ledTo []string) {
 			case own, v.Leads(name):
 				d.release(name) // the name that leads there may not be looked at before it leads elsewhere
 			case some && subscribed:
-				d.left.add(name)
+				d.leaves(name)
 			case subscribed:
 				d.hasNone(v, name)
 			case some && !subscribed && len(v.Names()) > 0 && d.mayLead(v, name):
@@ -105,10 +96,13 @@ func (d *deltaState) mayLead(v fanout.View, name string) bool {
 
 // collectReleased judges the resources that the client's interest may no longer cover. It lists
 // the member if the wildcard covers the resource, and the removal if nothing does. What cannot be
-// judged yet stays.
+// judged yet stays. What was given up under the wildcard is an answer if it can be judged at once,
+// and a change after that (WILD-8).
 func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	d.withholds.released = d.withholds.released && len(d.released) > 0
-	if len(d.released) == 0 || !push || d.postponed { // what waits may lead to a released resource
+	answers := d.leftNow || p.must
+	d.leftNow = false
+	if len(d.released) == 0 || d.postponed { // what waits may lead to a released resource
 		return
 	}
 	d.withholds.released = false
@@ -121,8 +115,11 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 		member, certain := d.falls(v, name)
 		version, some := d.of(v, name)
 		switch {
+		case as.left && member != nil && d.postpones && !p.must:
+			d.postponed = true // the member may be a change
 		case member == nil && v.Doubted(name): // becoming a member instead is no removal
 			d.withholds.released = true
+		case !push && !(as.left && answers):
 		case certain && !(as.unknown && waits):
 			judged = append(judged, name)
 		case some && d.mayEnd(v, name) && v.Here(name, version) == nil:
@@ -130,6 +127,7 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 			d.exact.note(name, "", true) // the TTL may have run out, and the client may have dropped the resource
 		}
 	}
+	p.answer = p.answer || !push && len(judged) > 0
 	for _, name := range distinct(judged) {
 		member, _ := d.falls(v, name)
 		d.fallsTo(v, name, member, p)
@@ -140,12 +138,13 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 // wildcard's set, or the removal.
 func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource, p *part) {
 	version, some := d.of(v, name)
-	differs := member != nil && (version != member.Version || !d.released[name].brought && d.mayEnd(v, name))
+	as := d.released[name]
+	differs := member != nil && (as.left || version != member.Version || !as.brought && d.mayEnd(v, name))
 	switch {
 	case member == nil && d.answersTo(v, name):
 		delete(d.released, name)
 		return // that name's answer says the rest
-	case member == nil && some:
+	case member == nil && (some || as.left):
 		if d.brings(name) {
 			d.exact.note(name, "", true) // until the removal is sent
 		}

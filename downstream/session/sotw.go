@@ -452,9 +452,6 @@ func (s *sotwState) later(p *part) {
 
 // removedNow notes that the shrunk set is sent.
 func (s *sotwState) removedNow(p *part) {
-	if !p.shrunk {
-		return
-	}
 	s.stays, s.staysSince = nil, time.Time{}
 	s.exact.keep(namesOf(p.resources))
 	s.sub.Read(func(v fanout.View) {
