@@ -135,9 +135,6 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]strin
 		if !first || !d.brings(name) {
 			d.await(name)
 		}
-		if d.released[name].left {
-			delete(d.released, name) // its own answer says the rest
-		}
 	}
 	if asked.Wildcard {
 		d.wildcardAsked = true
@@ -164,6 +161,9 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 			v.Tell(id, 0)
 		}
 		name := v.Name(id)
+		if d.released[name].left {
+			delete(d.released, name) // the name's answer says the rest
+		}
 		if _, released := d.released[name]; released && d.exact.has(name) && !d.brings(name) {
 			d.exact.note(name, "", true) // the client may have dropped the copy that it had because of another name
 		}

@@ -68,9 +68,9 @@ func (d *deltaState) erase(ledTo []string) {
 				d.leaves(name)
 			case subscribed:
 				d.hasNone(v, name)
-			case some && !subscribed && len(v.Names()) > 0 && d.mayLead(v, name):
+			case some && len(v.Names()) > 0 && d.mayLead(v, name):
 				put(&d.released, name, released{unknown: d.lists(v, name) == nil})
-			case !subscribed:
+			default:
 				d.exact.forget(name)
 			}
 		}
@@ -119,7 +119,7 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 			d.postponed = true // the member may be a change
 		case member == nil && v.Doubted(name): // becoming a member instead is no removal
 			d.withholds.released = true
-		case !push && !(as.left && answers):
+		case !push && !(as.left && answers && !v.Leads(name)): // what leads there is looked at with changes
 		case certain && !(as.unknown && waits):
 			judged = append(judged, name)
 		case some && d.mayEnd(v, name) && v.Here(name, version) == nil:

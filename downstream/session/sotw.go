@@ -181,10 +181,8 @@ func (s *sotwState) awaitNew(names named, wildcard, came bool) {
 	if !s.refers {
 		return
 	}
-	for name := range s.awaited {
-		if _, still := slices.BinarySearch(names.sorted, name); !still && name != fanout.Wildcard {
-			s.answered(name)
-		}
+	for _, name := range names.Gone {
+		s.answered(name)
 	}
 	if came {
 		return
