@@ -150,6 +150,7 @@ func (cl *clientState) topic(kind string) *topic {
 
 // clientAsked takes in a Delta client's request.
 func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
+	c.expire()
 	cl := c.clients[id]
 	k, _ := named(req.GetTypeUrl())
 	t := cl.topic(k.name)
@@ -213,6 +214,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 
 // clientAskedSotW takes in a SotW client's request.
 func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
+	c.expire()
 	cl := c.clients[id]
 	k, _ := named(req.GetTypeUrl())
 	t := cl.topic(k.name)
