@@ -56,11 +56,8 @@ type Checker struct {
 	// hungSince is since when which control plane hangs. late: what is heard was said
 	// since then (over gRPC).
 	hungSince map[int]time.Time
-	hanged    bool                    // one has
 	crossed   map[int]map[string]bool // what was said on a stream while it was given up, to be asked for again, and what a server keeps no account of (servers.go)
 	orphans   map[string]bool         // resources whose names were given up while an alias leads to them, by kind and name
-	about     *topic                  // of the last response
-	leaves    bool                    // a client has given up a name under the wildcard
 	lapsedAt  map[string]time.Time    // since when wildcards may be given up, by kind
 	late      bool
 	second    bool                       // there is another control plane
@@ -68,8 +65,6 @@ type Checker struct {
 	news      bool                       // something was said since who keeps up was last judged (ORDER-1)
 	evicts    bool                       // one name of a type lingers, others may not (bounds.go)
 	erredAt   map[string]int             // the event with which upstream last sent an error, by kind and name
-	overtaken bool                       // the client was told of it before it was sent an older copy
-	redenied  bool                       // an alias was denied that was absent already (NAME-6)
 	remembers bool                       // the server sends of full-state types what nobody asks for (UP-9)
 	marks     bool                       // it says how many parts of an answer follow (RECON-16)
 	ignores   bool                       // it takes no notice of versions

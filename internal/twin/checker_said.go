@@ -48,7 +48,6 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		if r.GetResource() == nil {
 			for _, alias := range r.GetAliases() {
 				if !v.matches(alias, surely) {
-					c.redenied = c.redenied || v.absent(alias)
 					c.changed(k, v.remove(alias, c.events))
 				}
 			}

@@ -188,7 +188,6 @@ func (c *Checker) hear(id int, url, nonce string) (who string, k kind, t *topic)
 		c.fail("DOWN-DELTA-3", "%s: the nonce %q again", who, nonce)
 	}
 	cl.nonces[nonce] = true
-	c.about = cl.topics[k.name]
 	c.silence()
 	c.settled()
 	c.noteLapse()
@@ -305,7 +304,6 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	// What an alias led to has the TTL of another copy when it falls to the wildcard's set (TTL-12).
 	member := cl.ttl && t.interest.Wildcard && !t.interest.Names[name] && t.interest.Named(name, aliases)
 	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !erred && !member && !(t.brought[name] && cl.ttl && known.unlimited(name, r.label)) {
-		t.twice = (t.warmed[name] || k.name == "LDS") && t.interest.leading(name, aliases) > 1
 		c.fail("G5", "%s: %s=%s again", who, name, r.label)
 	}
 	if known.byWildcard.complete {
@@ -323,7 +321,6 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 			if changed {
 				eds.asked[e] = true
 			}
-			eds.warmed[e] = true
 			c.owe(kinds[1], eds, e, false)
 		}
 	}
@@ -333,7 +330,6 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		}
 	}
 	t.last[name] = version
-	c.copied(k, t, name, age)
 	// A member of the wildcard's set is no answer to a name that has one of its own (WILD-16).
 	t.recovers(name, slices.DeleteFunc(slices.Clone(aliases), known.byName.absent))
 	delete(t.brought, name)
