@@ -37,7 +37,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	for _, r := range resp.GetResources() {
 		once(r.GetName())
 		if r.GetResource() == nil && len(r.GetAliases()) == 0 {
-			answer = c.beaten(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetTtl()) || answer
+			answer = c.heartbeat(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetTtl()) || answer
 			continue
 		}
 		news = news || c.isNews(k, t, r.GetName(), r.GetAliases(), r.GetResource().GetValue())
@@ -101,13 +101,13 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	reason := answer || len(t.owed) > 0 || t.reshaped
 	t.reshaped = false
 	listed := map[string]bool{}
-	view, news, beats := "", false, false
+	view, news, heartbeats := "", false, false
 	stays := map[string]bool{}
 	before := maps.Clone(t.holds)
 	for _, body := range resp.GetResources() {
-		body, ttl, beat := c.unwrap(who, k, c.clients[id], t, body)
-		if beat {
-			beats = true
+		body, ttl, heartbeat := c.unwrap(who, k, c.clients[id], t, body)
+		if heartbeat {
+			heartbeats = true
 			continue
 		}
 		r := c.bodies[string(body.GetValue())]
@@ -128,7 +128,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		}
 		c.content(who, k, c.clients[id], t, r.name, r.label, body, ttl)
 	}
-	if beats && (news || !t.versions[resp.GetVersionInfo()]) {
+	if heartbeats && (news || !t.versions[resp.GetVersionInfo()]) {
 		c.fail("TTL-8", "%s: heartbeats under the version %s, which the client does not have", who, resp.GetVersionInfo())
 	}
 	t.versions[resp.GetVersionInfo()] = true
