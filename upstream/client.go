@@ -39,7 +39,6 @@ type Client struct {
 	// order is held over a step of the Core and its Effects, so that the Hub gets them in
 	// order. It is taken before mu.
 	order   sync.Mutex
-	used    *Conn      // the Conn that counts the group as a user; guarded by order
 	mu      sync.Mutex // held to step the Core, never to send or to apply
 	core    *session.Core
 	conns   []*Conn // one for each entry
@@ -102,7 +101,6 @@ func NewClient(config session.Config, o ClientOptions) *Client {
 func (c *Client) Run(ctx context.Context) {
 	var streams sync.WaitGroup
 	defer c.finish()
-	defer c.endUse() // after all streams, which can switch to another entry
 	defer streams.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -111,7 +109,6 @@ func (c *Client) Run(ctx context.Context) {
 	in := make(members)
 	defer in.quit()
 	in.follow(c)
-	c.settleUse()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	c.step(func(now time.Time) { c.core.Interest(now) })
@@ -143,7 +140,6 @@ func (c *Client) Run(ctx context.Context) {
 		}
 		for _, ch := range changed {
 			in.follow(c)
-			c.settleUse()
 			close(ch.done)
 		}
 		for _, o := range open {
