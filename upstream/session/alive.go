@@ -126,15 +126,17 @@ func (c *Core) aliveAt(s *slot) time.Time {
 		return time.Time{} // a probe that gets no resource is given up without a check
 	case s.role == Probe:
 		return latest(c.entries[s.entry].backAt(&c.config), s.alive.notBefore)
-	case c.retiring(s):
-		patience = 0
 	case !s.failingSince().IsZero() && !s.alive.since.IsZero():
 		// The check is early enough to suspend the outage before clients learn of it, if the
 		// server is there and has nothing to send (ERR-1).
 		told := s.failingSince().Add(c.config.UnavailableAfter - trial).Sub(s.alive.since)
 		patience = min(patience, max(told, trial))
 	}
-	if c.checks(s) && len(c.entries) > 1 {
+	switch end := c.retireAt(); {
+	case !c.checks(s):
+	case s.role == Main && s.alive.heard.Before(end):
+		idle = end.Sub(s.alive.heard)
+	case len(c.entries) > 1:
 		idle = c.config.FailoverAfter / 2
 	}
 	return s.alive.dueAt(patience, idle)

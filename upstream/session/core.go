@@ -56,8 +56,8 @@ type Core struct {
 	changesAt time.Time
 	lingerAt  time.Time // when to call Hub.Expire next
 
-	refreshes  refreshes
-	retirement retirement
+	refreshes refreshes
+	retired   time.Time // when Retire was called; zero: the group is in use
 
 	effects []Effect
 }
@@ -136,7 +136,6 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 		c.takeChanges(now)
 	}
 	c.tellAlive(now)
-	c.tickRetirement(now)
 	if at := c.hub.Expiry(); !at.IsZero() && !at.After(now) {
 		c.effects = append(c.effects, Effect{Lapse: now})
 		c.mayLack(now)
@@ -202,7 +201,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 // Deadline is when to call Tick next if nothing else happens. Zero means never.
 func (c *Core) Deadline(now time.Time) time.Time {
 	// TTLs run out while no stream is open, too.
-	at := earlier(c.changesAt, c.hub.Expiry(), c.failoverAt(now), c.retireAt(), toCome(c.hushed, now))
+	at := earlier(c.changesAt, c.hub.Expiry(), c.failoverAt(now), toCome(c.retireAt(), now), toCome(c.hushed, now))
 	if c.Proven(now) {
 		at = earlier(at, c.lingerAt)
 	}
