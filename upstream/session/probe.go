@@ -112,7 +112,7 @@ func (c *Core) newStream(s *slot, r restate) *streamState {
 		r = c.restate(s, origin)
 	}
 	stream := &streamState{
-		config: &c.config, hub: c.hub, alive: &s.alive, origin: origin, restate: r, limit: e.maxRequest(&c.config),
+		id: s.id, config: &c.config, hub: c.hub, alive: &s.alive, origin: origin, restate: r, limit: e.maxRequest(&c.config),
 		lanes: make(map[cache.TypeURL]*laneState),
 		used:  make(map[cache.TypeURL]*typeState),
 	}

@@ -18,6 +18,7 @@ import (
 // streamState is what one ADS stream, Delta or SotW, has subscribed and still has to send.
 // It ends with the stream; whatever outlives a stream is in the Hub and in Core.
 type streamState struct {
+	id     StreamID
 	config *Config
 	hub    *fanout.Hub
 	alive  *liveness
@@ -235,19 +236,17 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 	for _, name := range i.Anew {
 		l.unanswered.begin(name)
 	}
-	l.unanswered.forget(i.Leave)
 	for _, name := range i.Leave { // these are not unsubscribed
+		l.unanswered.forget(name)
 		l.want.remove(name)
 		delete(l.again, name)
 		delete(l.sent, name)
 	}
-	unsubscribed := l.unanswered.forget(i.Drop)
 	for _, name := range i.Drop {
+		l.unanswered.forget(name)
 		l.want.remove(name)
 		delete(l.again, name)
-		if _, already := unsubscribed[name]; already {
-			delete(l.sent, name)
-		} else if _, sent := l.sent[name]; sent {
+		if _, sent := l.sent[name]; sent {
 			l.drop.add(name)
 		}
 	}

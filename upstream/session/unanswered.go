@@ -121,17 +121,6 @@ func (u *unanswered) answers(up *cache.Update) {
 			return deaf
 		})
 	}
-	if len(u.pair) > 0 && !u.given { // a name that was answered meanwhile is not unsubscribed
-		said := make(map[string]struct{})
-		answered(up, func(name string) { said[name] = struct{}{} })
-		u.pair = slices.DeleteFunc(u.pair, func(name string) bool {
-			_, is := said[name]
-			return is
-		})
-		if len(u.pair) == 0 {
-			u.pair = nil
-		}
-	}
 	if len(up.Removed)+len(up.Errors) > 0 {
 		u.mayLack(up.At)
 	}
@@ -172,32 +161,11 @@ func (u *unanswered) begin(name string) {
 	u.due = append(u.due, name)
 }
 
-// forget deletes names that clients have given up. It returns those that are unsubscribed already.
-func (u *unanswered) forget(names []string) (unsubscribed map[string]struct{}) {
-	gone := make(map[string]struct{}, min(len(names), len(u.pair)))
-	for _, name := range names {
-		delete(u.deaf, name)
-		delete(u.absent, name)
-		delete(u.restart, name)
-		if len(u.pair) > 0 {
-			gone[name] = struct{}{}
-		}
-	}
-	if len(gone) == 0 {
-		return nil
-	}
-	paired := make(map[string]struct{})
-	u.pair = slices.DeleteFunc(u.pair, func(name string) bool {
-		_, is := gone[name]
-		if is {
-			paired[name] = struct{}{}
-		}
-		return is
-	})
-	if !u.given {
-		return nil
-	}
-	return paired
+// forget deletes a name that clients have given up. A pair drops it when it is written (askAgain).
+func (u *unanswered) forget(name string) {
+	delete(u.deaf, name)
+	delete(u.absent, name)
+	delete(u.restart, name)
 }
 
 // pairs reports whether it is time to choose a pair.
@@ -310,12 +278,13 @@ func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
 	return at
 }
 
-// askAgain is the next request that asks again, or nil. Names for which there is no room stay
-// due (UP-17).
+// askAgain is the next request that asks again, or nil. It drops names of the pair that were given
+// up or answered meanwhile. Those for which there is no room stay due (UP-17).
 func (s *streamState) askAgain(l *laneState, r *room, now time.Time) *discovery.DeltaDiscoveryRequest {
 	u := &l.unanswered
 	u.pair = slices.DeleteFunc(u.pair, func(name string) bool { return !l.subscribed(name) })
 	if !u.given {
+		u.pair = s.hub.Of(l.lane.Type).Lacking(u.pair, uint64(s.id)) // others were answered meanwhile
 		for i, name := range u.pair {
 			if !r.take(nameSize(name)) {
 				u.pair, u.due = u.pair[:i], slices.Concat(u.pair[i:], u.due)
@@ -382,8 +351,7 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	}
 	if u.pairs(now) {
 		u.choose(c.config.bounds(), now)
-		u.pair = c.hub.Of(t).Lacking(u.pair, stream) // nil: all were answered meanwhile, and the rest waits for pairEvery
-		u.pairedAt = now
+		u.pairedAt = now // also if all of them are answered meanwhile
 	}
 	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {
 		_, still := c.hub.Of(t).Silent(u.shown, stream)
