@@ -106,9 +106,9 @@ func (c *Client) Run(ctx context.Context) {
 	defer cancel()
 	c.hub.Wanted().OnWake(func() { poke(c.wake) })
 	defer c.hub.Wanted().OnWake(nil)
-	in := make(members)
-	defer in.quit()
-	in.follow(c)
+	conns := c.conns
+	c.join(nil, conns)
+	defer func() { c.join(conns, nil) }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	c.step(func(now time.Time) { c.core.Interest(now) })
@@ -139,7 +139,8 @@ func (c *Client) Run(ctx context.Context) {
 			c.shut(id)
 		}
 		for _, ch := range changed {
-			in.follow(c)
+			c.join(conns, ch.conns)
+			conns = ch.conns
 			close(ch.done)
 		}
 		for _, o := range open {
