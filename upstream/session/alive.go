@@ -122,7 +122,7 @@ func (c *Core) aliveAt(s *slot) time.Time {
 			return time.Time{}
 		}
 		patience = c.config.UnavailableAfter
-	case s.role == Probe && !s.answered:
+	case s.role == Probe && (!s.answered || !s.alive.checking.IsZero()):
 		return time.Time{} // a probe that gets no resource is given up without a check
 	case s.role == Probe:
 		return latest(c.entries[s.entry].backAt(&c.config), s.alive.notBefore)

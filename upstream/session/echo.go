@@ -41,17 +41,10 @@ func (e *echo) hears(u *cache.Update, same func([]cache.Received) map[string]boo
 			}
 		}
 	}
-	for _, r := range u.Set {
-		delete(e.left, r.Name)
-	}
+	mentioned := func(name string) { delete(e.left, name) }
+	answered(u, mentioned)
 	for _, name := range u.Removed {
-		delete(e.left, name)
-	}
-	for _, err := range u.Errors {
-		delete(e.left, err.Name)
-	}
-	for _, name := range u.Kept {
-		delete(e.left, name)
+		mentioned(name)
 	}
 	if len(e.left) == 0 || !e.version && !e.content {
 		e.left = nil

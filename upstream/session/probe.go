@@ -26,15 +26,12 @@ func (c *Core) tickProbes(now time.Time) {
 			c.shut(p)
 			c.probeLater(e, now)
 		case p.open() && p.answered:
-			if at := e.backAt(&c.config); at.After(now) {
-				break
-			} else if !c.checks(p) || !p.alive.heard.Before(at) {
+			at := e.backAt(&c.config)
+			if !at.After(now) && (!c.checks(p) || !p.alive.heard.Before(at)) {
 				c.failback(i, now)
 				return
 			}
-			if p.alive.checking.IsZero() {
-				c.tickAlive(p, now)
-			}
+			c.tickAlive(p, now)
 		case p.id == 0 && p.openAt.IsZero():
 			p.openAt = latest(now, e.notBefore)
 		}
@@ -46,13 +43,10 @@ func (c *Core) probeDeadline(e *entry) time.Time {
 	switch p := &e.probe; {
 	case !p.answered:
 		return p.giveUpAt(&c.config)
-	case !p.alive.checking.IsZero():
-		return time.Time{}
 	case !c.checks(p):
 		return e.backAt(&c.config)
-	default:
-		return c.aliveAt(p)
 	}
+	return c.aliveAt(&e.probe)
 }
 
 // dropProbe ends the probe of an entry, and schedules no other.
