@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -441,14 +440,4 @@ func (c *Client) send(ctx context.Context, id session.StreamID, s *stream, out a
 func starts(req proto.Message) bool {
 	delta, ok := req.(*discovery.DeltaDiscoveryRequest)
 	return !ok || delta.GetResponseNonce() == ""
-}
-
-// unixPath is the path of a Unix socket's address, as gRPC's resolver hands it to
-// a dialer.
-func unixPath(address string) (string, bool) {
-	path, ok := strings.CutPrefix(address, "unix://")
-	if !ok {
-		path, ok = strings.CutPrefix(address, "unix:")
-	}
-	return path, ok
 }

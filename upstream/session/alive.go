@@ -23,7 +23,7 @@ type liveness struct {
 	covers   uint64
 	// notBefore is when the next check may be requested.
 	notBefore time.Time
-	silent    bool // the last check was not answered, and nothing has come since
+	stopped   bool // the last check was not answered, and nothing has come since
 }
 
 // question counts a question, and returns its number.
@@ -38,7 +38,7 @@ func (l *liveness) question(now time.Time) uint64 {
 // message notes that a message came.
 func (l *liveness) message(now time.Time) {
 	l.proven, l.since, l.heard = l.asked, time.Time{}, now
-	l.notBefore, l.silent = time.Time{}, false
+	l.notBefore, l.stopped = time.Time{}, false
 }
 
 // answeredSince reports whether the stream is alive as of a question.
@@ -83,9 +83,9 @@ func (l *liveness) checked(c Check, now time.Time, again time.Duration) (silentS
 		if l.since = (time.Time{}); l.asked > l.proven {
 			l.since = asked // or later
 		}
-		l.notBefore, l.silent = time.Time{}, false
+		l.notBefore, l.stopped = time.Time{}, false
 	case c.Verdict == Silent:
-		l.silent = true
+		l.stopped = true
 		if silentSince = asked; !l.since.IsZero() {
 			silentSince = l.since
 		}

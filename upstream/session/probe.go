@@ -97,26 +97,3 @@ func (c *Core) probed(s *slot, d *Response, now time.Time) {
 		c.entries[s.entry].back = now
 	}
 }
-
-// newStream is the state of a stream that has just been opened.
-func (c *Core) newStream(s *slot, r restate) *streamState {
-	e := &c.entries[s.entry]
-	origin := cache.Origin{Entry: e.Name, SotW: s.sotw}
-	if r == nil {
-		r = c.restate(s, origin)
-	}
-	stream := &streamState{
-		id: s.id, config: &c.config, hub: c.hub, alive: &s.alive, origin: origin, restate: r, limit: e.maxRequest(&c.config),
-		lanes: make(map[cache.TypeURL]*laneState),
-		used:  make(map[cache.TypeURL]*typeState),
-	}
-	switch {
-	case !s.sotw:
-		stream.writer = deltaWriter{stream}
-	case s.role == Probe: // what it accepts is forgotten with it
-		stream.writer = sotwWriter{stream, make(map[fanout.Lane]acceptance)}
-	default:
-		stream.writer = sotwWriter{stream, c.accepted}
-	}
-	return stream
-}
