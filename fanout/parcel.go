@@ -1,8 +1,6 @@
 package fanout
 
-import (
-	"github.com/xds-relay/xds-relay/cache"
-)
+import "github.com/xds-relay/xds-relay/cache"
 
 // Bodies that must not be cached (VALID-5). A Table has only a husk of such a resource.
 // When upstream sends the body, it is handed to the clients that want it at that moment:
@@ -115,7 +113,6 @@ func (v Bodies) Ask(r *cache.Resource) {
 }
 
 func (b *bodies) ask(id cache.ID) {
-
 	b.again[id], b.asks = struct{}{}, true
 	b.x.changed(id)
 }

@@ -25,7 +25,6 @@ var unanswered = &statuspb.Status{
 
 // refuse notes on which stream an error came.
 func (s *silence) refuse(name string, stream uint64) {
-
 	s.refused[name] = stream
 }
 
@@ -52,7 +51,6 @@ func (s *silence) missing(name string, stream uint64, mute bool) (absent bool) {
 	id, silent := s.of(name, stream)
 	if silent && !s.named.x.shown.has(name, stream) {
 		if mute && !s.named.x.answers.lent(id) {
-
 			s.mute[name] = stream
 		}
 		return true
