@@ -11,7 +11,6 @@ import "github.com/xds-relay/xds-relay/cache"
 type bodies struct {
 	x     *index
 	again map[cache.ID]struct{} // answered names whose bodies were not kept
-	asks  bool                  // one was added during this Read
 }
 
 // parcel is a body on its way to one client.
@@ -113,7 +112,7 @@ func (v Bodies) Ask(r *cache.Resource) {
 }
 
 func (b *bodies) ask(id cache.ID) {
-	b.again[id], b.asks = struct{}{}, true
+	b.again[id] = struct{}{}
 	b.x.changed(id)
 }
 
