@@ -49,6 +49,7 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	x.named = namedLane{lane: x.newLane(Lane{t, false}, &x.named), silence: silence{&x.named, make(map[string]uint64), make(map[string]uint64)}}
 	x.wildcard = wildcardLane{lane: x.newLane(Lane{t, true}, &x.wildcard)}
 	x.shown = shown{hub: h, table: &x.named.Table}
+	x.shown.reset()
 	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
 	x.leaving.x, x.restored.x, x.readers.x = x, x, x
 	x.loans = loans{x, make(map[string]bool), make(map[string]struct{})}

@@ -116,7 +116,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 		// It may be an old answer, to a name that was given up and is wanted again (H-1). If the type is full-state,
 		// the server may also send it in any case, and not repeat it.
 		n.Doubt(r.Name) // until it comes again as an answer
-		n.x.shown.mayBeOld(r.Name)
+		n.x.shown.early[r.Name] = struct{}{}
 	}
 	renews := n.Lease(r.Name, r.TTL, u.At, seq)
 	n.x.bodies.handNamed(r.Resource, changed, told)

@@ -132,7 +132,7 @@ func (v Bodies) awaits(r *cache.Resource) bool {
 // are still current. told: the others have been sent as changes, and are dropped, too.
 func (v Bodies) Handed(told bool) (asked []*cache.Resource) {
 	for name, p := range v.s.parcels {
-		if p.asked && v.holds(p.Resource) {
+		if now := View(v).Resource(name); p.asked && now != nil && now.Version == p.Version {
 			asked = append(asked, p.Resource)
 		}
 		if p.asked || told {
@@ -143,9 +143,4 @@ func (v Bodies) Handed(told bool) (asked []*cache.Resource) {
 		v.s.parcels = nil
 	}
 	return asked
-}
-
-// holds reports whether the client's interest leads to exactly this resource.
-func (v Bodies) holds(r *cache.Resource) bool {
-	return v.x.answers.here(r.Name, r.Version) != nil && View(v).Covers(r.Name)
 }
