@@ -96,13 +96,13 @@ func (i *invariants) cursors(v fanout.View, x *exchange) {
 	h, at := &x.holdings, v.Position()
 	subscribed, _ := v.Wildcard()
 	// No position is ahead of the Hub's.
-	i.must(h.sentTo <= at && (h.removedTo <= at || h.removedTo == unseen), "told up to %d, of what went up to %d, and it is %d", h.sentTo, h.removedTo, at)
-	i.must(x.renewedTo <= at && x.ackedTo <= at, "renewals told up to %d, accepted up to %d, and it is %d", x.renewedTo, x.ackedTo, at)
+	i.must(h.sentTo <= at && (h.removedTo <= at || h.removedTo == unseen), "changes were sent up to %d and removals up to %d, and the Hub is at %d", h.sentTo, h.removedTo, at)
+	i.must(x.renewedTo <= at && x.ackedTo <= at, "renewals were sent up to %d, the client accepted up to %d, and the Hub is at %d", x.renewedTo, x.ackedTo, at)
 	// The wildcard has state only while it is subscribed to.
-	i.must(subscribed || len(h.ahead) == 0 && h.sentTo == 0 && h.removedTo == unseen, "without the wildcard %d members are told of, up to %d and %d", len(h.ahead), h.sentTo, h.removedTo)
+	i.must(subscribed || len(h.ahead) == 0 && h.sentTo == 0 && h.removedTo == unseen, "without the wildcard %d members were sent ahead, changes up to %d and removals up to %d", len(h.ahead), h.sentTo, h.removedTo)
 	// What was sent ahead is ahead of one of the positions, and not ahead of the Hub's.
 	for name, a := range h.ahead {
-		i.must(a.at > min(h.sentTo, h.removedTo) && a.at <= at, "%q was told ahead at %d, behind %d and %d", name, a.at, h.sentTo, h.removedTo)
+		i.must(a.at > min(h.sentTo, h.removedTo) && a.at <= at, "%q was sent ahead at %d, behind %d and %d", name, a.at, h.sentTo, h.removedTo)
 	}
 	// If the client is plain, the positions say everything.
 	if !subscribed || !h.plain() || len(v.Names()) > 0 {
@@ -110,7 +110,7 @@ func (i *invariants) cursors(v fanout.View, x *exchange) {
 	}
 	for c := range v.Set().Since(0) {
 		version, some := h.of(v, c.Name)
-		i.must(c.Resource == nil || (c.Seq <= h.sentTo) == (some && version == c.Resource.Version), "%q changed at %d, and told up to %d", c.Name, c.Seq, h.sentTo)
+		i.must(c.Resource == nil || (c.Seq <= h.sentTo) == (some && version == c.Resource.Version), "%q changed at %d, and changes were sent up to %d", c.Name, c.Seq, h.sentTo)
 	}
 }
 

@@ -36,9 +36,9 @@ func TestCheckFinds(t *testing.T) {
 		}, "is not in order"},
 		{"the last nonce", func(_ *Session, d *deltaState) { d.lastNonce = "another" }, "the last response is not another"},
 		{"a rejection", func(_ *Session, d *deltaState) { d.rejected = &Rejection{From: 2, To: 1} }, "rejected from"},
-		{"a cursor", func(_ *Session, d *deltaState) { d.sentTo = later }, "told up to 1000"},
+		{"a cursor", func(_ *Session, d *deltaState) { d.sentTo = later }, "sent up to 1000"},
 		{"what is accepted", func(_ *Session, d *deltaState) { d.ackedTo = later }, "accepted up to 1000"},
-		{"told ahead", func(_ *Session, d *deltaState) { put(&d.ahead, "m", ahead{"1", 0}) }, "was told ahead at 0"},
+		{"told ahead", func(_ *Session, d *deltaState) { put(&d.ahead, "m", ahead{"1", 0}) }, "was sent ahead at 0"},
 		{"covered by nothing", func(_ *Session, d *deltaState) { d.exact.note("other", "", true) }, `"other" is written down`},
 		{"versions brought", func(_ *Session, d *deltaState) { d.bring(map[string]string{"n": "1"}); d.exact.left = 7 }, "counted are 7"},
 		{"plain", func(_ *Session, d *deltaState) { d.sentTo, d.removedTo = 0, 0 }, ""}, // it has names, and is not shared with

@@ -43,6 +43,50 @@ func (d *deltaState) dropsMembers() {
 	})
 }
 
+// recall applies a later request to what the client came with: a name that it asks for gets an
+// answer now (DOWN-DELTA-7), and a name that it gives up it has dropped (DOWN-DELTA-16), unless
+// another name leads there (NAME-5). Nothing follows from giving up a member that was never named
+// (row m).
+func (d *deltaState) recall(subscribe, unsubscribe []string) {
+	d.sub.Read(func(v fanout.View) {
+		wildcard, _ := v.Wildcard()
+		for _, name := range subscribe {
+			if id, still := v.Lookup(name); still { // otherwise the request gives it up as well
+				d.recallName(v, name)
+				d.recallLed(v, id)
+			} else if wildcard {
+				d.recallName(v, name)
+			}
+		}
+		for _, name := range unsubscribe {
+			if !wildcard && !v.Leads(name) {
+				d.judge(name)
+			}
+		}
+	})
+}
+
+// recallLed does the same for all resources that a name leads to, and notes that they go with the name.
+func (d *deltaState) recallLed(v fanout.View, id cache.ID) {
+	a := v.Answer(id)
+	for _, r := range a.Resources() {
+		d.recallName(v, r.Name)
+	}
+	left := d.leads(v, id, &a)
+	d.release(left...)
+}
+
+// recallName counts what the client came with of a resource as if it had been sent on this
+// stream.
+func (d *deltaState) recallName(v fanout.View, name string) {
+	if at := d.exact.find(name); at.brings() {
+		version := at.version
+		d.judge(name)
+		d.exact.note(name, version, true)
+		d.aliased = d.aliased || v.Leads(name)
+	}
+}
+
 // collectBrought judges what the names and members did not judge: resources that a snapshot from
 // disk would have replaced, resources that were in doubt, and those that nothing covers. What it
 // lists is no answer, so it waits for an ACK as changes do.

@@ -137,7 +137,7 @@ func (x *exchange) tellable(v fanout.View, p *part) (ids []cache.ID) {
 	if len(failed) == 0 {
 		return nil
 	}
-	listed, untold := namesOf(p.resources, p.beats), distinct(slices.Clone(x.changed.items))
+	listed, untold := namesOf(p.resources, p.heartbeats), distinct(slices.Clone(x.changed.items))
 	for _, id := range failed {
 		if !v.Has(id) {
 			continue

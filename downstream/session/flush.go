@@ -172,7 +172,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	}
 	if sp.adds || sp.shrunk {
 		r.Resources, r.News, r.Block = sp.resources, sp.news, s.config.bounds().Block
-		r.Heartbeats, r.Removed = sp.beats, sp.gone
+		r.Heartbeats, r.Removed = sp.heartbeats, sp.gone
 		r.Errors = make([]*discovery.ResourceError, 0, len(sp.errors))
 		for _, e := range sp.errors {
 			r.Errors = append(r.Errors, resourceError(e.name, e.status))

@@ -60,7 +60,7 @@ func (s *Session) learn(v fanout.View, sp *speaker) {
 // its answer: Envoy would take them for the answer (DOWN-DELTA-13).
 func (s *Session) withholdErrors(v fanout.View, sp *speaker) {
 	x := sp.base()
-	if !s.kind.Delta || !x.wildcardAsked || len(sp.resources)+len(sp.beats)+len(sp.gone) > 0 {
+	if !s.kind.Delta || !x.wildcardAsked || len(sp.resources)+len(sp.heartbeats)+len(sp.gone) > 0 {
 		return
 	}
 	for _, r := range sp.leftOut {
@@ -119,10 +119,10 @@ func (s *Session) hangUp(now time.Time) *End {
 	return nil
 }
 
-// spared reports whether a SotW client whose stream may end is not sent again what it came with.
+// waitsForReturn reports whether a SotW client whose stream may end is not sent again what it came with.
 // After a response, a stream that ends makes the client come back at once, again and again. The
 // set is sent when upstream is back (DOWN-SOTW-11).
-func (s *sotwState) spared(v fanout.View, version func(fanout.View) string) bool {
+func (s *sotwState) waitsForReturn(v fanout.View, version func(fanout.View) string) bool {
 	if !s.ends || s.came == "" || s.moved || s.lastNonce != "" {
 		return false
 	}

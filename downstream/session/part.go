@@ -13,19 +13,19 @@ import (
 // part is what one type has to send in one response.
 type part struct {
 	// What goes first:
-	resources []*cache.Resource
-	news      *fanout.News      // the shared beginning of the resources, if they have one
-	beats     []*cache.Resource // heartbeats, without bodies (TTL-4)
-	spared    []*cache.Resource // not sent because the client came with them (TTL-5)
-	changed   []*cache.Resource // the resources that are new or changed for the client (ORDER-4)
-	gone      []string          // removals that answer a request
-	errors    []resourceErr
-	erred     map[cache.ID]struct{} // SotW: the names whose errors were looked up
-	must      bool                  // the response is sent even if it lists nothing
-	mixed     bool                  // the resources come from more than one source
-	answer    bool                  // the response answers this client alone
-	pushed    bool                  // it has changes, and not only answers
-	undecided bool                  // the client came with versions that refer to Clusters and that cannot be judged yet
+	resources  []*cache.Resource
+	news       *fanout.News      // the shared beginning of the resources, if they have one
+	heartbeats []*cache.Resource // without bodies (TTL-4)
+	spared     []*cache.Resource // not sent because the client came with them (TTL-5)
+	changed    []*cache.Resource // the resources that are new or changed for the client (ORDER-4)
+	gone       []string          // removals that answer a request
+	errors     []resourceErr
+	erred      map[cache.ID]struct{} // SotW: the names whose errors were looked up
+	must       bool                  // the response is sent even if it lists nothing
+	mixed      bool                  // the resources come from more than one source
+	answer     bool                  // the response answers this client alone
+	pushed     bool                  // it has changes, and not only answers
+	undecided  bool                  // the client came with versions that refer to Clusters and that cannot be judged yet
 
 	// What goes later: removals, which the additions of other types precede (ORDER-2).
 	removed        []string
@@ -54,7 +54,7 @@ type resourceErr struct {
 
 // early reports whether there is something to send that does not wait for other types.
 func (p *part) early() bool {
-	return p.must || len(p.resources) > 0 && !p.shrunk || len(p.beats) > 0 || len(p.gone) > 0 ||
+	return p.must || len(p.resources) > 0 && !p.shrunk || len(p.heartbeats) > 0 || len(p.gone) > 0 ||
 		len(p.errors) > 0 && !p.shrunk || len(p.leftOut) > 0
 }
 
@@ -63,7 +63,7 @@ func (p *part) late() bool { return len(p.removed) > 0 || p.shrunk }
 
 // withoutContradiction drops removals so that no response names a resource twice (DOWN-DELTA-12).
 func (p *part) withoutContradiction() {
-	listed := namesOf(p.resources, p.beats)
+	listed := namesOf(p.resources, p.heartbeats)
 	p.gone = slices.DeleteFunc(p.gone, listed.add)
 	p.removed = slices.DeleteFunc(slices.Clone(p.removed), listed.add) // the list may be shared
 }

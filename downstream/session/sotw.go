@@ -224,7 +224,7 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 // collectNew lists what is new or newly named. A removal is not sent, except as an error
 // (DOWN-SOTW-10, MISS-6).
 func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
-	if s.ends && s.spared(v, versionOf) {
+	if s.waitsForReturn(v, versionOf) {
 		return
 	}
 	s.collectMembers(v, push, p)
@@ -254,7 +254,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		s.collectHanded(v, p)
 		s.collectRenewals(v, p)
 	}
-	if len(p.beats) > 0 {
+	if len(p.heartbeats) > 0 {
 		return
 	}
 	if len(p.resources)+len(p.errors)+len(p.unavailable)+len(p.leftOut) == 0 && !p.must {
@@ -315,14 +315,14 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 		return asked
 	}
 	kept := func(id cache.ID) bool { return v.Has(id) && s.keepsName(v, id) }
-	given := make(map[*cache.Resource]bool)
+	comes := make(map[*cache.Resource]bool)
 	for _, id := range asked {
 		for _, r := range v.Answer(id).Resources() {
-			given[r] = given[r] || !kept(id)
+			comes[r] = comes[r] || !kept(id)
 		}
 	}
 	return slices.DeleteFunc(asked, func(id cache.ID) bool {
-		late := kept(id) && slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool { return !given[r] })
+		late := kept(id) && slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool { return !comes[r] })
 		if late {
 			s.asked.add(id)
 		}
@@ -394,14 +394,14 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 // accepted, which they do not change (TTL-8, TTL-10). Under a new version the bodies go with
 // them.
 func (s *sotwState) collectRenewals(v fanout.View, p *part) {
-	whole, beats := s.renewals(v, p.from)
+	whole, heartbeats := s.renewals(v, p.from)
 	whole, _ = bodies(v, besides(p.resources, whole))
 	p.resources = append(p.resources, s.fitting(v, whole, p)...)
 	if len(p.resources) == 0 && !p.must && s.accepted != "" {
-		p.beats, p.version = unique(beats), s.accepted
+		p.heartbeats, p.version = unique(heartbeats), s.accepted
 		return
 	}
-	for _, r := range beats {
+	for _, r := range heartbeats {
 		if body := v.Bodies().Body(r); body != nil {
 			p.resources = append(p.resources, body)
 		}

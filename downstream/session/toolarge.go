@@ -127,7 +127,7 @@ func (p *part) withoutSent() {
 	if len(p.leftOut) == 0 {
 		return
 	}
-	for _, r := range slices.Concat(p.resources, p.beats) {
+	for _, r := range slices.Concat(p.resources, p.heartbeats) {
 		delete(p.leftOut, r.Name)
 	}
 	for _, name := range p.gone {

@@ -22,10 +22,10 @@ func takesTTL(node *core.Node, delta bool) bool {
 }
 
 // renewals returns the resources whose TTL upstream has renewed since the client was last sent
-// TTLs (TTL-3). Most go without their bodies (beats). Those that got or lost their TTL (TTL-12)
+// TTLs (TTL-3). Most go without their bodies (heartbeats). Those that got or lost their TTL (TTL-12)
 // go whole, and so do virtual hosts, since a client takes one without a body for a denial
 // (TTL-9). to is the position up to which the client was sent the wildcard's set.
-func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.Resource) {
+func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*cache.Resource) {
 	x.renewable(v, to, func(r *cache.Resource, changed, told cache.Seq) {
 		_, some := x.of(v, r.Name)
 		told = max(told, x.renewedOf[r.Name])
@@ -35,13 +35,13 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, beats []*cache.
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name was renewed, or this one has changed
 		case x.url != cache.VirtualHost:
-			beats = append(beats, r)
+			heartbeats = append(heartbeats, r)
 		case v.Bodies().Body(r) != nil:
 			whole = append(whole, v.Bodies().Body(r))
 		}
 	})
 	x.renews(v.Position())
-	return whole, beats
+	return whole, heartbeats
 }
 
 // renews notes that all renewals up to a position are sent.
@@ -87,7 +87,7 @@ func (d *deltaState) lostTTL(v fanout.View, r *cache.Resource) bool {
 // collectRenewals lists what upstream has renewed (TTL-4, TTL-12), and what the client came with:
 // the TTL may have been renewed or lost while the client was away.
 func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
-	var lost, beats []*cache.Resource
+	var lost, heartbeats []*cache.Resource
 	if len(p.spared) > 0 {
 		d.exact.unspare()
 	}
@@ -96,17 +96,17 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		case d.lostTTL(v, r):
 			lost = append(lost, r)
 		case d.ttl && !ends.IsZero() && d.url != cache.VirtualHost:
-			beats = append(beats, r)
+			heartbeats = append(heartbeats, r)
 		}
 	}
 	d.renewWhole(v, lost, p)
-	d.renewsAhead(v, p, beats)
+	d.renewsAhead(v, p, heartbeats)
 	if push {
 		whole, renewed := d.renewals(v, p.from)
-		d.renewWhole(v, besides(beats, whole), p)
-		beats = append(beats, renewed...)
+		d.renewWhole(v, besides(heartbeats, whole), p)
+		heartbeats = append(heartbeats, renewed...)
 	}
-	p.beats = besides(p.resources, beats)
+	p.heartbeats = besides(p.resources, heartbeats)
 }
 
 // renewWhole lists resources with their bodies to renew their TTLs.
@@ -121,13 +121,13 @@ func (d *deltaState) renewWhole(v fanout.View, whole []*cache.Resource, p *part)
 
 // renewsAhead notes the TTLs that go with resources and heartbeats, so that they are not sent
 // again with changes that may have to wait. News have members only, whose position says the same.
-func (x *exchange) renewsAhead(v fanout.View, p *part, beats []*cache.Resource) {
+func (x *exchange) renewsAhead(v fanout.View, p *part, heartbeats []*cache.Resource) {
 	if !x.ttl || !v.TTLs().Any() {
 		return
 	}
-	told := beats
+	told := heartbeats
 	if p.news == nil {
-		told = slices.Concat(p.resources, beats)
+		told = slices.Concat(p.resources, heartbeats)
 	}
 	for _, r := range told {
 		if _, _, renewed := v.TTLs().Ends(r); renewed > 0 {
@@ -141,7 +141,7 @@ func (x *exchange) expiring(v fanout.View, p *part) {
 	if !x.ttl {
 		return // TTL-7
 	}
-	for _, list := range [][]*cache.Resource{p.resources, p.beats} {
+	for _, list := range [][]*cache.Resource{p.resources, p.heartbeats} {
 		for _, r := range list {
 			if ends, _, _ := v.TTLs().Ends(r); !ends.IsZero() {
 				put(&p.ends, r, ends)
