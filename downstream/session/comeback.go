@@ -54,8 +54,6 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 			if id, still := v.Lookup(name); still { // otherwise the request gives it up as well
 				d.recallName(v, name)
 				d.recallLed(v, id)
-			} else if wildcard {
-				d.recallName(v, name)
 			}
 		}
 		for _, name := range unsubscribe {
