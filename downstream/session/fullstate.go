@@ -35,6 +35,11 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	if send {
 		p.changed = s.gained(v)
 	}
+	for id := range s.erred {
+		if a := v.Answer(id); a.Error != nil && a.State == cache.Present { // the set would say that the error is over
+			s.collectError(v, id, p)
+		}
+	}
 	p.resources, p.version, p.must = resources, version, send
 	p.news, _ = v.Set().News(0)
 	s.depart(v, p, shrunk && !send, push)

@@ -68,7 +68,6 @@ type Checker struct {
 	news      bool                       // something was said since who keeps up was last judged (ORDER-1)
 	evicts    bool                       // one name of a type lingers, others may not (bounds.go)
 	erredAt   map[string]int             // the event with which upstream last sent an error, by kind and name
-	overtaken bool                       // the client was told of it before it was sent an older copy
 	redenied  bool                       // an alias was denied that was absent already (NAME-6)
 	remembers bool                       // the server sends of full-state types what nobody asks for (UP-9)
 	marks     bool                       // it says how many parts of an answer follow (RECON-16)

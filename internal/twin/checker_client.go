@@ -29,36 +29,35 @@ type topic struct {
 	holds map[string]held
 
 	// The stream's.
-	sotw      bool
-	asks      int // requests so far
-	interest  Interest
-	warmed    map[string]bool            // endpoints told, or to be told, after their cluster
-	twice     bool                       // those that came again have more than one name that leads to them
-	halves    map[string]bool            // names given up whose resource is wanted by an alias still
-	last      map[string]string          // name → version last told; "" for gone
-	seen      map[string]seen            // what was last told of a name (G2)
-	owed      map[string]bool            // names that may be told though they were before
-	asked     map[string]bool            // names that await an answer
-	left      map[string]bool            // names given up under the wildcard, to be told once more (WILD-8)
-	brought   map[string]bool            // names that the client came with (DOWN-DELTA-10)
-	later     map[string]bool            // names asked for after the first request (MISS-4)
-	met       map[string]bool            // of those brought, names of which there was a copy then, or since
-	led       map[string]bool            // and of which that is what one of its names led to, and as it came with it
-	overtaken map[string]bool            // names of which it was sent a copy that is older than the error that it was told of
-	unclear   map[string]bool            // names of which it may have a copy or not: it has dropped one by itself
-	failures  map[string]bool            // names of whose error it is to be told (ERR-9)
-	failed    map[string]int32           // and of whose it was told, with the code
-	tooLarge  map[string]map[string]bool // labels of what it was told is too large, by name (ERR-13)
-	whole     bool                       // the wildcard awaits its answer
-	opening   bool                       // and nothing precedes that (DOWN-DELTA-13)
-	answered  bool                       // the wildcard was answered since it was asked for, for all we know
-	reshaped  bool                       // the interest has changed since the last response
-	unacked   []string
-	since     time.Time       // pushes wait for the ACK
-	nacked    bool            // on this stream
-	parts     parts           // of the response that is under way, or was last told
-	versions  map[string]bool // SotW: those of responses
-	view      string          // last full-state response
+	sotw     bool
+	asks     int // requests so far
+	interest Interest
+	warmed   map[string]bool            // endpoints told, or to be told, after their cluster
+	twice    bool                       // those that came again have more than one name that leads to them
+	halves   map[string]bool            // names given up whose resource is wanted by an alias still
+	last     map[string]string          // name → version last told; "" for gone
+	seen     map[string]seen            // what was last told of a name (G2)
+	owed     map[string]bool            // names that may be told though they were before
+	asked    map[string]bool            // names that await an answer
+	left     map[string]bool            // names given up under the wildcard, to be told once more (WILD-8)
+	brought  map[string]bool            // names that the client came with (DOWN-DELTA-10)
+	later    map[string]bool            // names asked for after the first request (MISS-4)
+	met      map[string]bool            // of those brought, names of which there was a copy then, or since
+	led      map[string]bool            // and of which that is what one of its names led to, and as it came with it
+	unclear  map[string]bool            // names of which it may have a copy or not: it has dropped one by itself
+	failures map[string]bool            // names of whose error it is to be told (ERR-9)
+	failed   map[string]int32           // and of whose it was told, with the code
+	tooLarge map[string]map[string]bool // labels of what it was told is too large, by name (ERR-13)
+	whole    bool                       // the wildcard awaits its answer
+	opening  bool                       // and nothing precedes that (DOWN-DELTA-13)
+	answered bool                       // the wildcard was answered since it was asked for, for all we know
+	reshaped bool                       // the interest has changed since the last response
+	unacked  []string
+	since    time.Time       // pushes wait for the ACK
+	nacked   bool            // on this stream
+	parts    parts           // of the response that is under way, or was last told
+	versions map[string]bool // SotW: those of responses
+	view     string          // last full-state response
 }
 
 type seen struct {
@@ -75,7 +74,7 @@ type held struct {
 func (t *topic) begin() {
 	t.interest, t.last, t.seen = newInterest(), map[string]string{}, map[string]seen{}
 	t.owed, t.asked, t.whole, t.opening = map[string]bool{}, map[string]bool{}, false, false
-	t.overtaken, t.unclear = map[string]bool{}, map[string]bool{}
+	t.unclear = map[string]bool{}
 	t.failures, t.failed, t.tooLarge = map[string]bool{}, map[string]int32{}, map[string]map[string]bool{}
 	t.halves, t.warmed, t.twice, t.asks = map[string]bool{}, map[string]bool{}, false, 0
 	t.later, t.met, t.led = map[string]bool{}, map[string]bool{}, map[string]bool{}
@@ -178,6 +177,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			t.asked[name] = !first || len(t.brought) == 0 // DOWN-DELTA-7, -8
 			t.later[name] = !first
 			c.owe(k, t, name, first)
+			c.comesLate(k, t, name)
 		}
 	}
 	for _, name := range unsubscribe {
@@ -239,6 +239,7 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 		if !before.Names[name] {
 			t.asked[name] = true
 			c.owe(k, t, name, first)
+			c.comesLate(k, t, name)
 		}
 	}
 	dropped := false

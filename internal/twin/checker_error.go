@@ -20,6 +20,15 @@ func (c *Checker) forwards(k kind, e *discovery.ResourceError) {
 	}
 }
 
+// comesLate notes that a client is to be told of the error of a name that it asks for now (H-27).
+func (c *Checker) comesLate(k kind, t *topic, name string) {
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && !l.wildcard && l.erred[name] {
+			t.failures[name] = true
+		}
+	}
+}
+
 // told notes that a client was sent an error.
 func (t *topic) told(e *discovery.ResourceError) {
 	name := e.GetResourceName().GetName()
@@ -27,11 +36,16 @@ func (t *topic) told(e *discovery.ResourceError) {
 	t.failed[name] = e.GetErrorDetail().GetCode()
 }
 
-// copied notes content that a client is sent: it may be older than an error that it was told
-// of before.
-func (c *Checker) copied(k kind, t *topic, name string, age int) {
-	if _, told := t.failed[name]; told && age < c.erredAt[k.name+" "+name] {
-		t.overtaken[name] = true
+// copied notes that a client is sent what names lead to, which says that their errors are over. An
+// error that came after that content, and stands, it is to be told of once more.
+func (c *Checker) copied(k kind, t *topic, names []string, age int) {
+	for _, name := range names {
+		_, told := t.failed[name]
+		concerned := told || t.failures[name]
+		t.recovers(name, nil)
+		if concerned && age < c.erredAt[k.name+" "+name] {
+			c.comesLate(k, t, name)
+		}
 	}
 }
 
@@ -74,7 +88,6 @@ func (c *Checker) failures(who string, k kind, cl *clientState, t *topic) {
 		if cl.sotw && k.full && c.withheld(k, t) != "" {
 			continue // they go with the set (MISS-6, DOWN-SOTW-7)
 		}
-		c.overtaken = t.overtaken[name]
 		c.fail("ERR-9", "%s: upstream has an error for %s, and the client was not told", who, name)
 	}
 }
