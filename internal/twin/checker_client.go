@@ -30,10 +30,7 @@ type topic struct {
 
 	// The stream's.
 	sotw     bool
-	asks     int // requests so far
 	interest Interest
-	warmed   map[string]bool            // endpoints told, or to be told, after their cluster
-	twice    bool                       // those that came again have more than one name that leads to them
 	halves   map[string]bool            // names given up whose resource is wanted by an alias still
 	last     map[string]string          // name → version last told; "" for gone
 	seen     map[string]seen            // what was last told of a name (G2)
@@ -76,7 +73,7 @@ func (t *topic) begin() {
 	t.owed, t.asked, t.whole, t.opening = map[string]bool{}, map[string]bool{}, false, false
 	t.unclear = map[string]bool{}
 	t.failures, t.failed, t.tooLarge = map[string]bool{}, map[string]int32{}, map[string]map[string]bool{}
-	t.halves, t.warmed, t.twice, t.asks = map[string]bool{}, map[string]bool{}, false, 0
+	t.halves = map[string]bool{}
 	t.later, t.met, t.led = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	t.parts, t.nacked, t.versions = parts{}, false, map[string]bool{}
 	t.left, t.brought, t.unacked, t.view = map[string]bool{}, map[string]bool{}, nil, ""
@@ -156,7 +153,6 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	c.judged(cl, k, t, req.GetResponseNonce())
 	t.nacked = t.nacked || req.GetErrorDetail() != nil
 	t.sotw = cl.sotw
-	t.asks++
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
 	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
 	t.interest.Delta(k, subscribe, unsubscribe)
@@ -193,7 +189,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		}
 		both := slices.Contains(subscribe, name) || name == wildcard && first && k.empty && len(subscribe) == 0 // row e
 		if name != wildcard && t.interest.Wildcard && (both || before.Names[name]) {
-			t.asked[name], t.left[name], c.leaves = true, true, true
+			t.asked[name], t.left[name] = true, true
 			c.owe(k, t, name, false)
 			for other := range t.owed {
 				t.left[other] = true // those it led to
@@ -221,7 +217,6 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 	c.judged(cl, k, t, req.GetResponseNonce())
 	t.nacked = t.nacked || req.GetErrorDetail() != nil
 	t.sotw = cl.sotw
-	t.asks++
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
 	t.interest.Replace(k, req.GetResourceNames())
 	if t.interest.Empty() {
