@@ -81,7 +81,7 @@ func (d *deltaState) recallName(v fanout.View, name string) {
 		version := at.version
 		d.judge(name)
 		d.exact.note(name, version, true)
-		d.aliased = d.aliased || v.Leads(name)
+		d.aliased = true // the client may have come with it because of an alias
 	}
 }
 

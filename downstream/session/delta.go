@@ -228,12 +228,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 
 // collected notes what the client is sent with a part, except for the removals that wait.
 func (d *deltaState) collected(v fanout.View, p *part) {
-	for _, r := range p.resources {
-		d.sent(r, p.position)
-		if _, released := d.released[r.Name]; (released || d.exact.notes(r.Name)) && d.sentAsMember(v, r) {
-			d.paidReleased(r.Name)
-		}
-	}
+	d.noteSent(v, p)
 	d.warmed(p.resources)
 	d.gone(p.gone)
 	if p.removedMembers && len(p.removed) == 0 {

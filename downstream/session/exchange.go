@@ -130,26 +130,45 @@ func (x *exchange) take(m fanout.Marks) {
 	x.source = x.source.With(m.Source)
 }
 
-// tellable returns the names whose error can be sent in a response. An error goes after the copy
-// that is there, which would say that the error is over, and in another response (ERR-9).
+// tellable returns the names whose error can be sent in a response. A copy says that the error is
+// over, so the error goes after it, in another response (ERR-9), and once more after each copy
+// that is sent for another reason.
 func (x *exchange) tellable(v fanout.View, p *part) (ids []cache.ID) {
-	failed := x.failed.take()
-	if len(failed) == 0 {
+	if x.failed.len()+len(x.erred) == 0 {
 		return nil
 	}
-	listed, untold := namesOf(p.resources, p.heartbeats), distinct(slices.Clone(x.changed.items))
-	for _, id := range failed {
+	sent, untold := namesOf(p.resources, p.heartbeats), distinct(slices.Clone(x.changed.items))
+	leadsToSent := func(id cache.ID) bool {
+		return slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool { return sent.has(r.Name) })
+	}
+	x.errAgain(v, p.resources)
+	for _, id := range x.failed.take() {
 		if !v.Has(id) {
 			continue
 		}
 		_, waits := slices.BinarySearch(untold, id)
-		if listed.has(v.Name(id)) || waits && v.Answer(id).State == cache.Present {
+		if sent.has(v.Name(id)) || leadsToSent(id) || waits && v.Answer(id).State == cache.Present {
 			x.failed.add(id)
 		} else {
 			ids = append(ids, id)
 		}
 	}
 	return ids
+}
+
+// errAgain marks names whose error still stands, and that lead to a resource which is sent.
+func (x *exchange) errAgain(v fanout.View, resources []*cache.Resource) {
+	if len(x.erred) == 0 {
+		return
+	}
+	for _, r := range resources {
+		for _, name := range append(slices.Clip(r.Aliases), r.Name) {
+			id, asked := v.Lookup(name)
+			if _, told := x.erred[id]; asked && told && v.Answer(id).Error != nil {
+				x.failed.add(id)
+			}
+		}
+	}
 }
 
 // nonce returns the nonce of a response (DOWN-DELTA-3). A push is named after its position alone;

@@ -108,9 +108,6 @@ func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, 
 		if n.comes = true; asks || !v.Told(id).Copy() || s.owes(id, &a, func(*cache.Resource) bool { return false }) {
 			s.version = ""
 		}
-		if asks && a.Error != nil {
-			s.failed.add(id) // H-27
-		}
 	case cache.Absent:
 		n.goes = n.goes || v.Told(id).Copy() // the set may become empty (DOWN-SOTW-9)
 		s.answered(v.Name(id))
@@ -198,6 +195,9 @@ func (s *sotwState) deliveredName(v fanout.View, i int, a *cache.Answer, p *part
 		for _, r := range a.Resources() {
 			s.exact.hasAt(s.exact.add(r.Name), r.Version, p.position)
 		}
+	}
+	if a.Error != nil { // the set alone would say that the error is over
+		s.collectError(v, id, p)
 	}
 	s.paid(id, a)
 	s.answered(v.Name(id))

@@ -162,9 +162,19 @@ func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource,
 }
 
 // paidReleased notes that the client has been sent the state of a released resource.
-func (d *deltaState) paidReleased(name string) {
-	delete(d.released, name)
-	d.exact.forget(name)
+func (x *exchange) paidReleased(name string) {
+	delete(x.released, name)
+	x.exact.forget(name)
+}
+
+// noteSent notes that the client is sent the resources of a part.
+func (x *exchange) noteSent(v fanout.View, p *part) {
+	for _, r := range p.resources {
+		x.sent(r, p.position)
+		if _, released := x.released[r.Name]; (released || x.exact.notes(r.Name)) && x.sentAsMember(v, r) {
+			x.paidReleased(r.Name)
+		}
+	}
 }
 
 // sentAsMember reports whether a resource that is sent is the member that it falls back to.

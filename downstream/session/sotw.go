@@ -261,9 +261,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		return
 	}
 	p.resources = unique(p.resources)
-	for _, r := range p.resources {
-		s.sent(r, p.position)
-	}
+	s.noteSent(v, p)
 	s.behind = s.behind || !complete || len(p.leftOut) > 0
 	p.version = s.sentVersion(v)
 }

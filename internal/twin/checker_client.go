@@ -173,6 +173,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			t.asked[name] = !first || len(t.brought) == 0 // DOWN-DELTA-7, -8
 			t.later[name] = !first
 			c.owe(k, t, name, first)
+			c.comesLate(k, t, name)
 		}
 	}
 	for _, name := range unsubscribe {
@@ -233,6 +234,7 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 		if !before.Names[name] {
 			t.asked[name] = true
 			c.owe(k, t, name, first)
+			c.comesLate(k, t, name)
 		}
 	}
 	dropped := false

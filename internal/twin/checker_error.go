@@ -20,11 +20,33 @@ func (c *Checker) forwards(k kind, e *discovery.ResourceError) {
 	}
 }
 
+// comesLate notes that a client is to be told of the error of a name that it asks for now (H-27).
+func (c *Checker) comesLate(k kind, t *topic, name string) {
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && !l.wildcard && l.erred[name] {
+			t.failures[name] = true
+		}
+	}
+}
+
 // told notes that a client was sent an error.
 func (t *topic) told(e *discovery.ResourceError) {
 	name := e.GetResourceName().GetName()
 	delete(t.failures, name)
 	t.failed[name] = e.GetErrorDetail().GetCode()
+}
+
+// copied notes that a client is sent what names lead to, which says that their errors are over. An
+// error that came after that content, and stands, it is to be told of once more.
+func (c *Checker) copied(k kind, t *topic, names []string, age int) {
+	for _, name := range names {
+		_, told := t.failed[name]
+		concerned := told || t.failures[name]
+		t.recovers(name, nil)
+		if concerned && age < c.erredAt[k.name+" "+name] {
+			c.comesLate(k, t, name)
+		}
+	}
 }
 
 // goes notes that a client was told that a name is gone: that upstream says so once more, in

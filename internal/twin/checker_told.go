@@ -331,7 +331,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	}
 	t.last[name] = version
 	// A member of the wildcard's set is no answer to a name that has one of its own (WILD-16).
-	t.recovers(name, slices.DeleteFunc(slices.Clone(aliases), known.byName.absent))
+	c.copied(k, t, append(slices.DeleteFunc(slices.Clone(aliases), known.byName.absent), name), age)
 	delete(t.brought, name)
 	delete(t.owed, name)
 	t.holds[name] = held{r.label, version, aliases, c.lasting(who, k, cl, name, r.label, ttl)}
