@@ -123,12 +123,8 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 		if c.settle == 0 && !c.marks || s.sotw || c.marks && strings.HasSuffix(resp.GetNonce(), "-0") {
 			c.whole(l, v)
-			if !bad {
-				c.clears(id, k.name, true, s.sotw && k.full)
-			}
+			c.clears(id, k.name, true, s.sotw && k.full && !bad)
 		}
-	} else if s.sotw && k.full && !bad { // a set has all names that are asked for
-		c.clears(id, k.name, false, true)
 	}
 }
 
