@@ -150,6 +150,7 @@ func (c *Checker) requested(id int, req interface {
 	GetResponseNonce() string
 	GetErrorDetail() *statuspb.Status
 }) (cl *clientState, k kind, t *topic) {
+	c.expire()
 	cl = c.clients[id]
 	k, _ = named(req.GetTypeUrl())
 	t = cl.topic(k.name)
@@ -311,6 +312,9 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 	still := t.interest.clone()
 	maps.DeleteFunc(still.Names, func(name string, _ bool) bool { return !before.Names[name] }) // new names begin with nothing
 	for name, h := range t.holds {
+		if t.sotw && k.full && before.Wildcard && t.interest.Names[name] {
+			continue // it asks for a member by name, and no set has lacked it
+		}
 		if before.Covers(name, h.aliases) && (!still.Covers(name, h.aliases) || t.sotw && k.full && (before.Names[name] || !still.Wildcard && before.Wildcard) && c.denies(k, &still, name, h)) {
 			t.unclear[name] = t.brought[name] || t.left[name] || t.interest.Covers(name, h.aliases)
 			delete(t.holds, name)

@@ -51,13 +51,19 @@ func (c *Checker) toldLarge(who string, cl *clientState, k kind, t *topic, name 
 	return true
 }
 
-// has reports whether a client has what the relay knows, or was sent the error that it is too large. While
-// an answer to the wildcard is owed, that error does not go alone (DOWN-DELTA-13).
+// has reports whether a client has what the relay knows, by name or by wildcard (WILD-16), or was sent the
+// error that it is too large. While an answer to the wildcard is owed, that error does not go alone
+// (DOWN-DELTA-13).
 func (c *Checker) has(cl *clientState, k kind, t *topic, name string, w word) bool {
-	if c.large(cl, k, w.label) && (t.tooLarge[name][w.label] || t.whole && !cl.sotw) {
+	if c.large(cl, k, w.label) && t.whole && !cl.sotw {
 		return true
 	}
-	return c.known[k.name].says(name, t.holds[name].label)
+	known := c.known[k.name]
+	told := func(v *voice) bool {
+		is, present := v.present(name)
+		return present && c.large(cl, k, is.label) && t.tooLarge[name][is.label]
+	}
+	return known.says(name, t.holds[name].label) || slices.ContainsFunc(known.voices(), told)
 }
 
 // withoutLarge leaves out of what a client should hold, and of what it holds, the resources of which it was

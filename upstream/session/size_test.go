@@ -228,7 +228,7 @@ func TestPending(t *testing.T) {
 				p.remove(name)
 				delete(has, name)
 			default:
-				names := p.take(&room{left: r.IntN(40)}, func(string) bool { return false })
+				names := p.take(&budget{left: r.IntN(40)}, func(string) bool { return false })
 				if len(has) > 0 && len(names) == 0 || !slices.IsSorted(names) {
 					t.Fatalf("seed %d: of %d names it took %q", seed, len(has), names)
 				}
