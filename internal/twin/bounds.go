@@ -5,13 +5,12 @@ import (
 	"strings"
 )
 
-// What is bounded in the relay, and can be bounded to next to nothing. A game draws each
-// by itself, so that what is beyond a bound, and beyond two of them at once, is played as
-// often as what is within.
+// The bounds of the relay, which a game can make tiny. A game draws each by itself, so that what is beyond
+// a bound, and beyond two of them at once, is played as often as what is within.
 const (
 	boundRequest   = "request"   // what is asked for goes over several requests (UP-17)
 	boundLinger    = "linger"    // one name of a type lingers (UP-7)
-	boundPrune     = "prune"     // what is gone is forgotten once every client was told
+	boundPrune     = "prune"     // what is gone is forgotten once every client was sent that
 	boundMarks     = "marks"     // repetitions of what changed are dropped at once
 	boundNews      = "news"      // clients that lag behind differently share nothing
 	boundShare     = "share"     // what clients share is not copied into one piece
@@ -49,7 +48,7 @@ var lastBounds = []string{boundLeaving}
 // smallBounds are what "bounds small" stands for in scripts that are older than the others.
 var smallBounds = []string{boundRequest, boundLinger, boundPrune}
 
-// Bounded reports whether something is bounded to next to nothing.
+// Bounded reports whether a bound is tiny in this game.
 func (s *Settings) Bounded(what string) bool {
 	if s.Bounds == "small" {
 		return slices.Contains(smallBounds, what)

@@ -14,14 +14,14 @@ import (
 // guarantee (ARCHITECTURE.md) or a rule of one stream (protocol.md). This file is
 // the control plane's side; checker_client.go is the clients'.
 type Checker struct {
-	// What is expected of time, and of the size of responses, if that is bounded.
+	// What the relay is configured with.
 	maxResponse                         int
 	linger, missing, settle, ackTimeout time.Duration
 
 	now     time.Time
 	round   int                   // how often somebody has said something to the relay, or time has passed
 	reasons map[reason]int        // why what is not served is not, when all is quiet
-	events  int                   // so far: requests of clients, and responses of the control plane
+	events  int                   // how many there were so far: requests of clients, responses of the control plane
 	known   map[string]*knowledge // by kind; of this life of the relay
 	bodies  map[string]content
 	streams map[int]*relayStream
@@ -36,53 +36,62 @@ type Checker struct {
 	versionOf, contentOf map[string]string
 	// before is what the last stream that carried a kind by name was subscribed to.
 	before map[string]map[string]time.Time
-	// proven is until when a stream of the relay's was known to work, since it had
-	// answered, or lasted.
-	proven time.Time
-	surely time.Time // and until when one worked for certain
-	// back is when a stream worked after none had for a while: what has lingered for long
-	// enough is given up soon after.
+	// proven is the last moment at which a stream of the relay's is known to have worked, since it
+	// had answered or lasted; surely the last one at which a stream worked for certain.
+	proven, surely time.Time
+	// back is when a stream worked again after none had for a while. Names that have lingered for
+	// long enough by then are given up soon after.
 	back time.Time
-	// refused: the control plane has ended a stream for the sake of a type.
+	// refused: the control plane has ended streams because of a type.
 	refused bool
-	// strikes count the streams that it has ended just after it was asked for a type.
+	// strikes counts, by type, the streams that it has ended just after it was asked for the type.
 	strikes map[string]int
 
 	// disk is what was saved last, and restored when the last relay began with it.
 	disk     *onDisk
-	openDisk bool // it is not encrypted, and so no secrets are there
+	openDisk bool // the disk is not encrypted, and so has no secrets
 	loaded   map[string]map[string]bool
 	loadedAt time.Time
-	// hungSince is since when which control plane hangs. late: what is heard was said
-	// since then (over gRPC).
+
+	// What kind of control plane this is.
+	settings  Settings
+	second    bool // there is another one
+	remembers bool // it sends of full-state types what nobody asks for (UP-9)
+	marks     bool // it says how many parts of an answer follow (RECON-16)
+	ignores   bool // it does not read the versions that a stream begins with
+	forgetful bool // it speaks SotW, which says of full-state types only what is gone (TRANSLATE-7)
+	evicts    bool // one name of a type lingers, others may not (bounds.go)
+	uncertain bool // it ended streams because of types, and suspects do not linger (H-41)
+
+	// hungSince is since when each control plane hangs that does. late: what the control plane hears
+	// now was said since then (over gRPC).
 	hungSince map[int]time.Time
-	crossed   map[int]map[string]bool // what was said on a stream while it was given up, to be asked for again, and what a server keeps no account of (servers.go)
-	orphans   map[string]bool         // resources whose names were given up while an alias leads to them, by kind and name
-	lapsedAt  map[string]time.Time    // since when wildcards may be given up, by kind
 	late      bool
-	second    bool                       // there is another control plane
-	doubts    map[string]map[bool]*doubt // what faults have left open, by kind and whether by wildcard (fault.go)
-	news      bool                       // something was said since who keeps up was last judged (ORDER-1)
-	evicts    bool                       // one name of a type lingers, others may not (bounds.go)
-	erredAt   map[string]int             // the event with which upstream last sent an error, by kind and name
-	remembers bool                       // the server sends of full-state types what nobody asks for (UP-9)
-	marks     bool                       // it says how many parts of an answer follow (RECON-16)
-	ignores   bool                       // it takes no notice of versions
-	forgetful bool                       // SotW upstream cannot say what is gone, save of full sets (TRANSLATE-7)
-	uncertain bool                       // there were suspects, which do not linger (H-41)
+	// crossed are, by stream, resources whose removal the server may never send (servers.go).
+	crossed map[int]map[string]bool
+	// orphans are resources whose names were given up while an alias leads to them, by kind and name.
+	orphans  map[string]bool
+	lapsedAt map[string]time.Time       // since when wildcards may be given up, by kind
+	doubts   map[string]map[bool]*doubt // what faults have left open, by kind and whether by wildcard (fault.go)
+	news     bool                       // something was said since it was last judged who keeps up (ORDER-1)
+	erredAt  map[string]int             // the event with which upstream last sent an error, by kind and name
 
 	// Violations, each beginning with the id of what is broken.
 	Violations []string
-	settings   Settings
 }
 
 func newChecker(s Settings, bodies map[string]content) *Checker {
 	c := &Checker{
-		reasons: map[reason]int{}, erredAt: map[string]int{}, evicts: s.Bounded(boundLinger),
-		linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
-		bodies: bodies, clients: map[int]*clientState{}, wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{},
+		maxResponse: largestResponse, linger: s.Linger, settle: s.Settle, missing: missingAfter, ackTimeout: ackTimeout,
+		settings: s, second: s.Second != "", evicts: s.Bounded(boundLinger),
+		remembers: strings.Contains(s.Server, remembers),
+		ignores:   strings.Contains(s.Server, ignores),
+		marks:     strings.Contains(s.Server, marks),
+
+		bodies: bodies, clients: map[int]*clientState{}, reasons: map[reason]int{}, erredAt: map[string]int{},
+		wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{},
 		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
-		hungSince: map[int]time.Time{}, crossed: map[int]map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{}, settings: s, maxResponse: largestResponse, second: s.Second != "", remembers: strings.Contains(s.Server, remembers), ignores: strings.Contains(s.Server, ignores), marks: strings.Contains(s.Server, marks),
+		hungSince: map[int]time.Time{}, crossed: map[int]map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{},
 	}
 	c.relayStarted()
 	for _, k := range kinds {
@@ -95,7 +104,7 @@ func (c *Checker) fail(rule, format string, a ...any) {
 	c.Violations = append(c.Violations, rule+": "+fmt.Sprintf(format, a...))
 }
 
-// relayStarted: a relay has no streams at first, and knows nothing but what is on disk.
+// relayStarted notes that a relay has begun: it has no streams, and knows only what is on disk.
 func (c *Checker) relayStarted() {
 	clear(c.lapsedAt)
 	for _, cl := range c.clients {
@@ -127,19 +136,19 @@ type relayStream struct {
 
 // relayLane is what a stream is subscribed to, of one type.
 type relayLane struct {
-	wildcard bool                 // what it is used for; for good (WILD-13)
+	wildcard bool                 // it is used for the wildcard, else for names; that never changes (WILD-13)
 	names    map[string]time.Time // when subscribed
-	again    map[string]time.Time // the same of those that are to be asked for again (UP-19)
-	paired   map[string]bool      // those that were, at some time
-	erred    map[string]bool      // those that were answered with an error, which stops the timer (ERR-8)
+	again    map[string]time.Time // the same of names that were given up to be asked for again (UP-19)
+	paired   map[string]bool      // names that ever were
+	erred    map[string]bool      // names that were answered with an error, which stops the timer (ERR-8)
 	begun    time.Time
-	pending  map[string]bool // nonces that await a verdict → it must be a NACK
-	first    time.Time       // response since the wildcard was subscribed
+	pending  map[string]bool // nonces that await a verdict, and whether it must be a NACK
+	first    time.Time       // of the first response since the wildcard was subscribed
 	// doubtUpTo is an event: what was said until then, and is not among shown, is in doubt once all has been said (RECON-12).
 	doubtUpTo int
 	resumed   int               // the event after which it began
 	shown     map[string]string // versions with which it began
-	sign      bool              // its first answer announces one of those again (RECON-13)
+	sign      bool              // the first answer announced one of these again (RECON-13)
 	asked     int               // the event after which it was asked for
 	heard     bool              // anything of the type
 	unasked   bool              // something that nobody had asked for: no name is unsubscribed (UP-9)
@@ -170,8 +179,8 @@ func (c *Checker) upClosed(id int) {
 	c.noteLapse()
 }
 
-// upEnds: the control plane ends a stream. Having done so twice just after it was asked
-// for a type, it may be refusing that (H-39), which does not linger then (H-41).
+// upEnds notes that the control plane ends a stream. When it has done so twice just after it was
+// asked for a type, it may be refusing that type (H-39), and then nothing of it lingers (H-41).
 func (c *Checker) upEnds(id int) {
 	if c.streams[id] == nil {
 		return // a probe
@@ -184,8 +193,8 @@ func (c *Checker) upEnds(id int) {
 	}
 }
 
-// silence notes the names that have gone unanswered for too long (MISS-3), and what
-// they led to and was not said again, though no version was shown of it (RECON-12).
+// silence notes the names that have gone unanswered for too long (MISS-3). What they led to is in
+// doubt if the stream showed no version of it and upstream has not sent it again (RECON-12).
 func (c *Checker) silence() {
 	c.expire()
 	for id, s := range c.streams {
@@ -216,7 +225,7 @@ func (c *Checker) silence() {
 // upAsked judges a request of the relay's.
 func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	c.heard()
-	c.silence() // what it takes away does not linger (UP-7)
+	c.silence() // names that are absent by now do not linger (UP-7)
 	c.expire()
 	s := c.streams[id]
 	k, ok := named(req.GetTypeUrl())
@@ -262,7 +271,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			delete(l.shown, name)
 		}
 		if name == wildcard {
-			l.shown = nil // what it lends to names is not of the set that is asked for later
+			l.shown = nil // what it lends to names is not in the set that is asked for later
 		}
 	}
 	for _, name := range subscribe {
@@ -280,7 +289,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			l.names[name] = first
 			delete(l.again, name)
 		} else {
-			delete(l.erred, name) // it was the answer to what was given up since, or left (UP-9)
+			delete(l.erred, name) // the error was the answer to an earlier subscribe (UP-9)
 		}
 		l.first, l.asked = time.Time{}, c.events
 		if name == wildcard && !resumed {
@@ -300,8 +309,8 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	l.doubtUpTo, l.shown, l.resumed = all.doubtUpTo, all.shown, all.resumed
 }
 
-// asksAgain: a name is given up that is wanted and has no copy, to be asked for with the
-// next request (UP-19). What is known of it stays.
+// asksAgain reports whether a name is given up only to be asked for again with the next request: it is
+// wanted and has no copy (UP-19). What is known of it stays.
 func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
 	known := c.known[k.name]
 	wanted := slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[name] })
@@ -317,7 +326,7 @@ func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
 	return true
 }
 
-// upJudged: exactly one ACK or NACK for each response, and nothing with it.
+// upJudged judges an ACK or NACK: there is exactly one for each response, and it changes no subscription.
 func (c *Checker) upJudged(k kind, l *relayLane, nonce string, req *discovery.DeltaDiscoveryRequest) {
 	if len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(req.GetInitialResourceVersions()) > 0 {
 		c.fail("UP-5", "a verdict on %s changes a subscription", nonce)
@@ -335,7 +344,7 @@ func (c *Checker) upJudged(k kind, l *relayLane, nonce string, req *discovery.De
 	}
 }
 
-// isWanted: somebody wants a name now, or did not long ago (UP-7).
+// isWanted reports whether some client wants a name now, or did not long ago (UP-7).
 func (c *Checker) isWanted(k kind, name string) bool {
 	if at, ok := c.wanted[k.name][name]; ok && c.now.Sub(at) <= c.linger+time.Second {
 		return true
@@ -345,8 +354,8 @@ func (c *Checker) isWanted(k kind, name string) bool {
 	})
 }
 
-// lingers: when the last stream worked for certain, a name had not lingered for long enough. Until
-// another one works, that may go on.
+// lingers reports whether a name may linger still: when a stream last worked for certain, it had not
+// lingered for long enough. Until another one works, lingering may go on.
 func (c *Checker) lingers(k kind, name string) bool {
 	at, ok := c.wanted[k.name][name]
 	return ok && (!at.Add(c.linger+time.Second).Before(c.surely) || c.now.Sub(c.back) <= time.Second)
@@ -356,8 +365,8 @@ func (c *Checker) lingers(k kind, name string) bool {
 // that an answer may take, and a second (MISS-3, ERR-1).
 const silentWorks = 6 * time.Second
 
-// works notes that a stream does. surely: it has answered, or was silent for so long that it was
-// checked; after a failure another one proves nothing by being open (ERR-1).
+// works notes that a stream works. surely: it has answered, or was silent for so long that it was
+// checked. After a failure, that another stream is open proves nothing (ERR-1).
 func (c *Checker) works(surely bool) {
 	if surely {
 		c.surely = c.now
@@ -368,8 +377,8 @@ func (c *Checker) works(surely bool) {
 	c.proven = c.now
 }
 
-// lapsed: nobody wants the wildcard, and no stream carries it, or not for much longer,
-// so that the relay has forgotten its set.
+// lapsed reports whether the relay may have forgotten the wildcard's set: no client wants the wildcard,
+// and no stream carries it, or not for much longer.
 func (c *Checker) lapsed(k kind) bool {
 	if slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Wildcard }) {
 		return false

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 )
 
 // clientState is one client, as the messages make it.
@@ -15,44 +16,43 @@ type clientState struct {
 	open   bool
 	topics map[string]*topic // by kind
 	nonces map[string]bool   // ever seen on the stream
-	// warm are endpoints that the client needs to be told of, because their cluster
-	// was sent (ORDER-4).
+	// warm are endpoints that the client must be sent, because their cluster was sent (ORDER-4).
 	warm map[string]bool
 	hold hold
-	// going is what it was told in one go (ORDER-2).
+	// going is what the client was sent in one go (ORDER-2).
 	going going
 }
 
-// topic is what a client has asked for and been told, of one type.
+// topic is what a client has asked for and was sent, of one type.
 type topic struct {
-	// holds outlives streams: it is the client's own memory.
+	// holds is what the client has. It outlives streams.
 	holds map[string]held
 
-	// The stream's.
+	// These are of the present stream.
 	sotw     bool
 	interest Interest
-	halves   map[string]bool            // names given up whose resource is wanted by an alias still
-	last     map[string]string          // name → version last told; "" for gone
-	seen     map[string]seen            // what was last told of a name (G2)
-	owed     map[string]bool            // names that may be told though they were before
+	halves   map[string]bool            // names that were given up while an alias of their resource is still wanted
+	last     map[string]string          // the version that was last sent of a name; "": that it is gone
+	seen     map[string]seen            // what was last sent of a name (G2)
+	owed     map[string]bool            // names of which the client may be sent again what it has
 	asked    map[string]bool            // names that await an answer
-	left     map[string]bool            // names given up under the wildcard, to be told once more (WILD-8)
+	left     map[string]bool            // names that were given up under the wildcard, and are to be answered once more (WILD-8)
 	brought  map[string]bool            // names that the client came with (DOWN-DELTA-10)
 	later    map[string]bool            // names asked for after the first request (MISS-4)
-	met      map[string]bool            // of those brought, names of which there was a copy then, or since
-	led      map[string]bool            // and of which that is what one of its names led to, and as it came with it
-	unclear  map[string]bool            // names of which it may have a copy or not: it has dropped one by itself
-	failures map[string]bool            // names of whose error it is to be told (ERR-9)
-	failed   map[string]int32           // and of whose it was told, with the code
-	tooLarge map[string]map[string]bool // labels of what it was told is too large, by name (ERR-13)
+	met      map[string]bool            // the names in brought of which the relay had a copy then, or since
+	led      map[string]bool            // the names in brought whose copy is what the client came with, and what one of its names led to
+	unclear  map[string]bool            // names of which the client may have a copy or not, since it has dropped one by itself
+	failures map[string]bool            // names whose error it must be sent (ERR-9)
+	failed   map[string]int32           // names whose error it was sent, with the code
+	tooLarge map[string]map[string]bool // labels of contents of which it was told that they are too large, by name (ERR-13)
 	whole    bool                       // the wildcard awaits its answer
-	opening  bool                       // and nothing precedes that (DOWN-DELTA-13)
-	answered bool                       // the wildcard was answered since it was asked for, for all we know
+	opening  bool                       // the same, and nothing may precede that answer (DOWN-DELTA-13)
+	answered bool                       // the wildcard was answered since it was asked for, as far as the judge knows
 	reshaped bool                       // the interest has changed since the last response
 	unacked  []string
-	since    time.Time       // pushes wait for the ACK
+	since    time.Time       // when changes began to wait for an ACK
 	nacked   bool            // on this stream
-	parts    parts           // of the response that is under way, or was last told
+	parts    parts           // of the response that is under way, or was the last
 	versions map[string]bool // SotW: those of responses
 	view     string          // last full-state response
 }
@@ -102,11 +102,11 @@ func (c *Checker) clientClosed(id int) {
 	c.clients[id].open = false
 }
 
-// forgotten: the client itself is gone for good.
+// forgotten notes that a client will never come back.
 func (c *Checker) forgotten(id int) { delete(c.clients, id) }
 
-// interestChanged notes what somebody begins to want, and what nobody wants any
-// more. before is what all clients wanted until now.
+// interestChanged notes what some client begins to want, and what no client wants any more.
+// before is what all clients wanted until now.
 func (c *Checker) interestChanged(k kind, before []string) {
 	c.events++
 	after := Union(c.interests(k))
@@ -144,15 +144,25 @@ func (cl *clientState) topic(kind string) *topic {
 	return t
 }
 
-// clientAsked takes in a Delta client's request.
-func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
+// requested takes in what requests of both variants have in common.
+func (c *Checker) requested(id int, req interface {
+	GetTypeUrl() string
+	GetResponseNonce() string
+	GetErrorDetail() *statuspb.Status
+}) (cl *clientState, k kind, t *topic) {
 	c.expire()
-	cl := c.clients[id]
-	k, _ := named(req.GetTypeUrl())
-	t := cl.topic(k.name)
+	cl = c.clients[id]
+	k, _ = named(req.GetTypeUrl())
+	t = cl.topic(k.name)
 	c.judged(cl, k, t, req.GetResponseNonce())
 	t.nacked = t.nacked || req.GetErrorDetail() != nil
 	t.sotw = cl.sotw
+	return cl, k, t
+}
+
+// clientAsked takes in a Delta client's request.
+func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
+	cl, k, t := c.requested(id, req)
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
 	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
 	t.interest.Delta(k, subscribe, unsubscribe)
@@ -179,12 +189,12 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	for _, name := range unsubscribe {
 		t.recovers(name, nil)
 		if t.brought[name] && !t.interest.Wildcard && !c.known[k.name].leads(name, &t.interest) {
-			t.unclear[name] = true // an alias may lead there, for all the relay knows
+			t.unclear[name] = true // an alias may lead there: the relay does not know
 			delete(t.holds, name)  // DOWN-DELTA-16
 			delete(t.brought, name)
 			delete(t.last, name)
 		}
-		if !t.left[name] { // or it is still to be told as what it is to the wildcard (WILD-8)
+		if !t.left[name] { // else it must still be answered as a member of the wildcard's set, or as gone (WILD-8)
 			delete(t.asked, name)
 		}
 		both := slices.Contains(subscribe, name) || name == wildcard && first && k.empty && len(subscribe) == 0 // row e
@@ -210,17 +220,11 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 
 // clientAskedSotW takes in a SotW client's request.
 func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
-	c.expire()
-	cl := c.clients[id]
-	k, _ := named(req.GetTypeUrl())
-	t := cl.topic(k.name)
-	c.judged(cl, k, t, req.GetResponseNonce())
-	t.nacked = t.nacked || req.GetErrorDetail() != nil
-	t.sotw = cl.sotw
+	cl, k, t := c.requested(id, req)
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
 	t.interest.Replace(k, req.GetResourceNames())
 	if t.interest.Empty() {
-		clear(t.holds) // nobody is going to say that what it came with is gone
+		clear(t.holds) // no response will say that what it came with is gone
 	}
 	if first && req.GetVersionInfo() != "" {
 		if k.name == "CDS" {
@@ -254,7 +258,7 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 	c.reshaped(k, t, before, first)
 }
 
-// judged settles a response, and those before it.
+// judged notes that a client has acknowledged or rejected a response, and with it those before.
 func (c *Checker) judged(cl *clientState, k kind, t *topic, nonce string) {
 	if i := slices.Index(t.unacked, nonce); i >= 0 {
 		if k.name == "CDS" {
@@ -270,8 +274,7 @@ func (i *Interest) clone() Interest {
 	return c
 }
 
-// owe: all that answers to a name may be told again. In a first request only what
-// the client did not bring is owed, and that needs no leave.
+// owe notes that all that a name leads to may be sent again. With a first request nothing is sent again.
 func (c *Checker) owe(k kind, t *topic, asked string, first bool) {
 	if first {
 		return
@@ -297,8 +300,8 @@ func (c *Checker) owe(k kind, t *topic, asked string, first bool) {
 	}
 }
 
-// reshaped: interest has changed. What the client no longer wants it drops, save
-// what it came with: that is for the relay to remove (DOWN-DELTA-11).
+// reshaped notes that a client's interest has changed. The client drops what it no longer wants, except
+// what it came with, which the relay must remove (DOWN-DELTA-11).
 func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 	if !t.interest.Wildcard {
 		t.whole, t.opening = false, false
@@ -325,8 +328,8 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 	}
 }
 
-// denies: what a client gives up by its name goes, though it lists others that the client asks for:
-// of all of these upstream has said that they lead to nothing.
+// denies reports whether a client drops what it gives up by its name, though that lists aliases that
+// the client asks for: upstream has said of all of these that they lead to nothing.
 func (c *Checker) denies(k kind, i *Interest, name string, h held) bool {
 	v := c.known[k.name].byName
 	return !i.Covers(name, nil) && !slices.ContainsFunc(h.aliases, func(alias string) bool {

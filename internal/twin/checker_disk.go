@@ -4,14 +4,14 @@ import "maps"
 
 // What the relay has on disk (RECON-19).
 
-// onDisk is what a relay saves: what exists, and because of what names it is held.
+// onDisk is what a relay saves: what exists, and the names for which the relay has it.
 type onDisk struct {
 	known map[string]*knowledge
 	names map[string]map[string]bool // by kind: true, or false if it may be
 }
 
-// saved notes what the relay has just saved. Of what nobody has wanted for long
-// enough it may have some still.
+// saved notes what the relay has just saved. It may still have what no client has wanted for long
+// enough.
 func (c *Checker) saved() {
 	s := &onDisk{map[string]*knowledge{}, map[string]map[string]bool{}}
 	for _, k := range kinds {
@@ -46,7 +46,7 @@ func (c *Checker) saved() {
 	c.disk = s
 }
 
-// kept is what goes to disk: nothing of what does not exist.
+// kept is what goes to disk: only what exists.
 func (v *voice) kept(certain func(name string, w word) bool) *voice {
 	k := newVoice()
 	k.warm, k.settling = true, true
@@ -59,14 +59,14 @@ func (v *voice) kept(certain func(name string, w word) bool) *voice {
 	return k
 }
 
-// again is the same for another life of the relay.
+// again is a copy for another life of the relay.
 func (v *voice) again() *voice {
 	a := *v
 	a.words = maps.Clone(v.words)
 	return &a
 }
 
-// load: a relay has begun with what is on disk.
+// load notes that a relay has begun with what is on disk.
 func (c *Checker) load() {
 	c.loaded, c.loadedAt = map[string]map[string]bool{}, c.now
 	if c.disk == nil {

@@ -9,9 +9,8 @@ import (
 
 // What is left when all is quiet.
 
-// mute: the control plane has said nothing of a type to the stream that asks for it by
-// name, so that what was said to the stream before it, and cannot be shown a version
-// of, stays (RECON-12).
+// mute reports whether the stream that asks for a type by name has carried nothing of the type. Then
+// what an earlier stream brought stays, though this one was shown no version of it (RECON-12).
 func (c *Checker) mute(k kind) bool {
 	for _, s := range c.streams {
 		if l := s.lanes[k.name]; l != nil && !l.wildcard && !l.heard {
@@ -21,16 +20,16 @@ func (c *Checker) mute(k kind) bool {
 	return false
 }
 
-// crowded: a server has shown more that nobody had asked for than there is room for, and
-// more names of it went than are remembered: any name may be one that it has shown, so that
-// its silence says nothing (UP-9, UP-19).
+// crowded reports whether a server may have shown more resources unasked than there is room for, and
+// more than the relay remembers by name. Then it may have shown any name, and its silence about one
+// says nothing (UP-9, UP-19).
 func (c *Checker) crowded(k kind) bool {
 	return k.full && c.remembers && c.settings.Bounded(boundUnasked) && c.settings.Bounded(boundGone)
 }
 
-// overlooked: a server that ignores versions was shown one of a resource, has not spoken of
-// it since, and has given no sign of what it is like: whether the resource is still there
-// the relay cannot know (RECON-11, RECON-13).
+// overlooked reports whether a server that ignores versions was shown one of a resource, has not spoken
+// of it since, and has given no sign that it ignores versions. The relay cannot know whether the
+// resource is still there (RECON-11, RECON-13).
 func (c *Checker) overlooked(k kind, name string) bool {
 	if !c.ignores {
 		return false
@@ -168,7 +167,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 	c.waits(who, k, cl, t, world)
 	for name := range cl.warm {
 		if t.brought[name] && doubted(name) {
-			continue // there is nothing to say of it
+			continue // the relay has nothing to say of it
 		}
 		if i := &t.interest; k.name == "EDS" && !unresolved(name) && (i.Names[name] || i.Wildcard && !cl.sotw) && (!cl.sotw && i.Names[name] || world[k.name][name].Label != "") {
 			c.fail("ORDER-4", "%s: %s was not told after its cluster", who, name)

@@ -6,16 +6,16 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// Errors of the control plane's, which reach every subscriber of the name (ERR-9).
+// Errors of the control plane reach every subscriber of the name (ERR-9).
 
-// forwards notes of whom an error is to be told: of those who ask for the name when it
-// comes. What the name leads to by then, and who asks later, other rules say.
+// forwards notes which clients must be sent an error: those that ask for the name when it comes.
+// Other rules say what a client gets that asks later.
 func (c *Checker) forwards(k kind, e *discovery.ResourceError) {
 	name := e.GetResourceName().GetName()
 	c.erredAt[k.name+" "+name] = c.events
 	for _, cl := range c.clients {
 		if t := cl.topics[k.name]; cl.open && t != nil && t.interest.Names[name] && t.failed[name] != e.GetErrorDetail().GetCode() {
-			t.failures[name] = true // the same once more is told once
+			t.failures[name] = true // the same error again is sent once
 		}
 	}
 }
@@ -37,7 +37,7 @@ func (t *topic) told(e *discovery.ResourceError) {
 }
 
 // copied notes that a client is sent what names lead to, which says that their errors are over. An
-// error that came after that content, and stands, it is to be told of once more.
+// error that came after that content, and stands, has to be sent once more.
 func (c *Checker) copied(k kind, t *topic, names []string, age int) {
 	for _, name := range names {
 		_, told := t.failed[name]
@@ -49,9 +49,8 @@ func (c *Checker) copied(k kind, t *topic, names []string, age int) {
 	}
 }
 
-// goes notes that a client was told that a name is gone: that upstream says so once more, in
-// an error, is nothing new to it (DOWN-DELTA-14). Nor is an error that it was told of since
-// upstream said that.
+// goes notes that a client was told that a name is gone. If upstream repeats that in an error, the client
+// need not be sent it (DOWN-DELTA-14), nor an error that it was sent after upstream said so.
 func (c *Checker) goes(k kind, t *topic, name string) {
 	delete(t.failures, name)
 	if _, told := t.failed[name]; !told || c.erredAt[k.name+" "+name] <= c.known[k.name].byName.words[name].at {
@@ -59,7 +58,7 @@ func (c *Checker) goes(k kind, t *topic, name string) {
 	}
 }
 
-// recovers notes that an error is over, or does not concern a client any more.
+// recovers notes that errors are over, or do not concern a client any more.
 func (t *topic) recovers(name string, aliases []string) {
 	for _, name := range append(slices.Clone(aliases), name) {
 		delete(t.failures, name)
@@ -67,8 +66,8 @@ func (t *topic) recovers(name string, aliases []string) {
 	}
 }
 
-// overcome notes that upstream has said something else of a name: nobody has to hear of
-// the error any more (ERR-8).
+// overcome notes that upstream has said something else of a name: no client must be sent the error
+// any more (ERR-8).
 func (c *Checker) overcome(k kind, name string, aliases []string) {
 	for _, cl := range c.clients {
 		if t := cl.topics[k.name]; t != nil {
@@ -79,7 +78,7 @@ func (c *Checker) overcome(k kind, name string, aliases []string) {
 	}
 }
 
-// failures judges whether errors have arrived, when nothing is owed to anybody.
+// failures judges, when the relay has nothing left to do, whether errors have arrived.
 func (c *Checker) failures(who string, k kind, cl *clientState, t *topic) {
 	for name := range t.failures {
 		if t.whole && !cl.sotw {

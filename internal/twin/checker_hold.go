@@ -8,13 +8,13 @@ import (
 // hold is what the Checker knows of a client's clusters that await their ACK (ORDER-3).
 type hold struct {
 	changing []string  // nonces of responses that bring something new, and await a verdict
-	since    time.Time // some have, without a moment in which none did
-	settled  bool      // none has any more, and the relay may not have looked at the client since
-	returned time.Time // the client came with versions, and has judged nothing yet
+	since    time.Time // since when ACKs of clusters are owed, without a moment of rest in which none was
+	settled  bool      // changing is empty, and the relay may not have looked at the client since
+	returned time.Time // when the client came with versions; zero once it has judged a response
 }
 
-// judged settles a response, and those before it; the oldest is of since. Even one that
-// brought nothing new kept back what came after it, for which others may have waited.
+// judged notes a verdict on a response, and on those before it; the oldest is of since. Even a response
+// that brought nothing new held back what came after it, for which others may have waited.
 func (h *hold) judged(settled []string, since time.Time) {
 	h.returned = time.Time{}
 	was := len(h.changing)
@@ -25,17 +25,17 @@ func (h *hold) judged(settled []string, since time.Time) {
 	h.settled = h.settled || len(h.changing) == 0
 }
 
-// rested: the relay has nothing left to do for a client. If no clusters await their ACK nothing waits
-// for them, and the next wait is another one.
+// rested notes that the relay has nothing left to do for a client. If no clusters await their ACK,
+// nothing waits for them, and the next wait is a new one.
 func (c *Checker) rested(id int) {
 	if cl := c.clients[id]; cl != nil {
 		cl.hold.settled = false
 	}
 }
 
-// clusters notes a response that brings new clusters, while ACKs are owed since then, or
-// none. One that was kept back by the last ACK goes on with the same wait, and the first one
-// with that for what becomes of what the client came with.
+// clusters notes a response that brings new clusters, and since when ACKs are owed. A response that waited
+// for the last ACK goes on with the same wait. The first response goes on with the wait for a verdict
+// on what the client came with.
 func (h *hold) clusters(nonce string, since time.Time) {
 	if !h.returned.IsZero() {
 		since = h.returned
@@ -46,19 +46,19 @@ func (h *hold) clusters(nonce string, since time.Time) {
 	h.changing = append(h.changing, nonce)
 }
 
-// lasts: what refers to clusters has to wait. It may have begun to when they did.
+// lasts reports whether what refers to clusters has to wait still.
 func (h *hold) lasts(now time.Time) bool {
 	return len(h.changing) > 0 && now.Before(h.since.Add(warmingHold))
 }
 
-// ranOut: something may have waited in vain, so that clusters do not wait for an ACK that
-// is owed since then.
+// ranOut reports whether something may have waited for too long, so that clusters do not wait either
+// for an ACK that is owed since then.
 func (h *hold) ranOut(since, now time.Time) bool {
 	return len(h.changing) > 0 && !now.Before(h.since.Add(warmingHold)) || !now.Before(since.Add(warmingHold))
 }
 
-// isNews: the client has another version of a resource, or none. Of what refers to
-// clusters, what it asks for by name and has nothing of is an answer, and none of this.
+// isNews reports whether a resource is a change for a client: it has another version, or none. A listener
+// that it asks for by name, and does not have, is an answer and no change.
 func (c *Checker) isNews(k kind, t *topic, name string, aliases []string, body []byte) bool {
 	has, ok := t.holds[name]
 	if k.name == "LDS" && (!ok && t.interest.Named(name, aliases) || t.leadsFirst(name, aliases)) {
@@ -67,7 +67,8 @@ func (c *Checker) isNews(k kind, t *topic, name string, aliases []string, body [
 	return has.label != c.bodies[string(body)].label
 }
 
-// leadsFirst: a name that the client asks for leads to a resource, and to nothing that it has.
+// leadsFirst reports whether a name that the client asks for leads to a resource, and to nothing that the
+// client has.
 func (t *topic) leadsFirst(name string, aliases []string) bool {
 	return slices.ContainsFunc(append(slices.Clone(aliases), name), func(asked string) bool {
 		return t.interest.Names[asked] && !slices.ContainsFunc(append(aliased(asked), asked), func(other string) bool {

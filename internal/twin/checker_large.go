@@ -7,23 +7,22 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// What is too large for a response to a client, in games in which a version in three is (ERR-13). Its
-// client is told so once it is what there is, and goes on with what it has, until that is replaced
-// or gone.
+// In some games a version in three is too large for a response (ERR-13). The client is sent an error, once,
+// and keeps what it has until that is replaced or gone.
 
-// isLarge: the content that a label stands for is too large, in games that have such.
+// isLarge reports whether the content that a label stands for is too large, in games that have such.
 func isLarge(label string) bool {
 	n, err := strconv.Atoi(label[min(1, len(label)):])
 	return err == nil && n%3 == 0
 }
 
-// large: a content is too large for a client. A SotW client is sent whole sets as they are.
+// large reports whether a content is too large for a client. A full-state set goes to SotW clients as it is.
 func (c *Checker) large(cl *clientState, k kind, label string) bool {
 	return c.settings.Large && isLarge(label) && !(cl.sotw && k.full)
 }
 
-// toldLarge judges that a client is told that a resource is too large for it, if that is what an
-// error says. It answers all names that lead to the resource.
+// toldLarge judges an error that says that a resource is too large for a client. It reports whether the
+// error says that. Such an error answers all names that lead to the resource.
 func (c *Checker) toldLarge(who string, cl *clientState, k kind, t *topic, name string, code codes.Code) bool {
 	if code != codes.ResourceExhausted {
 		return false
@@ -52,8 +51,9 @@ func (c *Checker) toldLarge(who string, cl *clientState, k kind, t *topic, name 
 	return true
 }
 
-// has: a client has what the relay knows, by name or by wildcard (WILD-16), or was told that it is
-// too large. While an answer to the wildcard is owed, that is not said alone (DOWN-DELTA-13).
+// has reports whether a client has what the relay knows, by name or by wildcard (WILD-16), or was sent the
+// error that it is too large. While an answer to the wildcard is owed, that error does not go alone
+// (DOWN-DELTA-13).
 func (c *Checker) has(cl *clientState, k kind, t *topic, name string, w word) bool {
 	if c.large(cl, k, w.label) && t.whole && !cl.sotw {
 		return true
@@ -66,8 +66,8 @@ func (c *Checker) has(cl *clientState, k kind, t *topic, name string, w word) bo
 	return known.says(name, t.holds[name].label) || slices.ContainsFunc(known.voices(), told)
 }
 
-// withoutLarge takes out of what a client should hold what it was told is too large for it, and
-// out of what it holds older versions of that.
+// withoutLarge leaves out of what a client should hold, and of what it holds, the resources of which it was
+// told that they are too large.
 func (c *Checker) withoutLarge(cl *clientState, k kind, t *topic, view, holds map[string]string) {
 	for name, label := range view {
 		if c.large(cl, k, label) && t.tooLarge[name][label] {

@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// In what order one client hears what concerns several types (ORDER-2). What has
-// piled up is told in one go: the relay says it without hearing anything meanwhile, and
-// without a moment in between.
+// In what order one client is sent changes of several types (ORDER-2). What has piled up is sent in
+// one go: the relay hears nothing meanwhile, and no time passes.
 
-// going is one go, as far as it was heard.
+// going is one go, as far as the client has received it.
 type going struct {
 	at       time.Time
-	round    int // with which it was told: what is told in another one is another go
-	added    int // the latest type of which it has brought something, in order
+	round    int // what is sent in another round is another go
+	added    int // the rank of the latest type of which something was added
 	removed  bool
-	answered bool // something else than changes was among it
+	answered bool // there were answers among it, not only changes
 }
 
 // ranks are the types in the order of what is added.
@@ -27,12 +26,11 @@ var ranks = func() map[string]int {
 	return r
 }()
 
-// heard notes that somebody has said something to the relay: what it says from now on is
-// another go.
+// heard notes that the relay was sent something: what it sends from now on is another go.
 func (c *Checker) heard() { c.round++ }
 
-// ordered judges what a response adds and takes away, after what came before it in one go.
-// An answer is told when it is asked for, and what follows it may be old.
+// ordered judges what a response adds and removes, after what came before it in one go. An answer
+// is sent when it is asked for, and what follows it may be old.
 func (c *Checker) ordered(who string, cl *clientState, k kind, adds, removes, answer bool) {
 	g := &cl.going
 	if g.round != c.round || !g.at.Equal(c.now) {

@@ -16,20 +16,19 @@ const (
 	smallResponse   = 430
 )
 
-// Responses to Delta clients that come in parts, since there is no room for all they say in
-// one (DOWN-DELTA-18). Each part says in its nonce how many follow (DOWN-DELTA-3), and all of
-// them are one response: its additions go before its removals, it waits for an ACK once, and
-// as the first answer to a wildcard it has all there is.
+// Responses to Delta clients that are too large come in parts (DOWN-DELTA-18). Each part says in its
+// nonce how many follow (DOWN-DELTA-3), and together they are one response: its additions go before
+// its removals, it waits for an ACK once, and as the first answer to a wildcard it is complete.
 
-// parts are those of a response that were told so far.
+// parts are those of a response that were sent so far.
 type parts struct {
-	left    int // follow
+	left    int // how many follow
 	follows bool
-	opening bool // it is the first answer to the type's first request, for all there is
-	answer  bool // as one of them is
+	opening bool // it is the first answer to a wildcard in the type's first request
+	answer  bool // one of the parts is an answer
 	adds    bool
 	listed  map[string]bool
-	since   time.Time // pushes had waited for an ACK when it began
+	since   time.Time // when changes had begun to wait for an ACK, if they had when it began
 }
 
 // parted takes in the next part of a response, or all of it.

@@ -8,10 +8,10 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// What the relay forgets, and what it begins a stream with.
+// What the relay forgets, and what it shows when a stream begins.
 
-// evicted: nobody wanted a resource for some time, and where bounds are small it may not
-// even have lingered.
+// evicted reports whether a resource may not have lingered: no client wanted it for some time, and only one
+// name of a type lingers.
 func (c *Checker) evicted(k kind, name string, w word) bool {
 	if !c.evicts {
 		return false
@@ -20,7 +20,7 @@ func (c *Checker) evicted(k kind, name string, w word) bool {
 	return left(name) || slices.ContainsFunc(w.aliases, left)
 }
 
-// carried: some stream asks for names of a type.
+// carried reports whether some stream asks for names of a type.
 func (c *Checker) carried(k kind) bool {
 	for _, s := range c.streams {
 		if l := s.lanes[k.name]; l != nil && !l.wildcard {
@@ -30,8 +30,8 @@ func (c *Checker) carried(k kind) bool {
 	return false
 }
 
-// renews notes that somebody asks for names again. If no stream carries one, and it has lingered
-// for as long as it may, the relay may have forgotten what it led to, and has told nobody.
+// renews notes that some client asks for names again. If no stream carries one, and it has lingered for
+// as long as it may, the relay may have forgotten what it led to without a word to upstream.
 func (c *Checker) renews(k kind, names []string) {
 	forgotten := map[string]bool{}
 	for _, name := range names {
@@ -53,7 +53,7 @@ func (c *Checker) renews(k kind, names []string) {
 	}
 }
 
-// carries: some stream asks for a name.
+// carries reports whether some stream asks for a name.
 func (c *Checker) carries(k kind, name string) bool {
 	for _, s := range c.streams {
 		if l := s.lanes[k.name]; l != nil && !l.names[name].IsZero() {
@@ -63,8 +63,8 @@ func (c *Checker) carries(k kind, name string) bool {
 	return false
 }
 
-// follows is a lane as it is once the requests that follow the first have come, too:
-// what is asked for may not fit into one (UP-17).
+// follows is a lane as it is once the requests that follow the first have come, too: its names may not
+// fit into one (UP-17).
 func (c *Checker) follows(k kind, l *relayLane) *relayLane {
 	all := *l
 	if all.names = maps.Clone(l.names); !c.settings.Splits() || l.wildcard {
@@ -81,21 +81,21 @@ func (c *Checker) follows(k kind, l *relayLane) *relayLane {
 			all.names[name] = c.now
 		}
 	}
-	delete(sure.Names, wildcard) // what it keeps is not kept for a name
+	delete(sure.Names, wildcard) // this is about names
 	known := c.known[k.name].byName
-	for name, w := range known.words { // what only lingers, or is wanted again, may have been given up instead
+	for name, w := range known.words { // a name that only lingers, or is wanted again, may have been given up instead
 		w.unsure = w.unsure || w.present && !c.kept(k, sure.Names, name, w)
 		known.words[name] = w
 	}
 	return &all
 }
 
-// upForgets drops what the relay is to forget: what it unsubscribes (UP-8), or on a
-// new stream all that it does not ask for again. added are names that the same request asks for.
+// upForgets drops what the relay must forget: what it unsubscribes (UP-8), or on a new stream all that it
+// does not ask for again. added are names that the same request asks for.
 func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed, added []string) {
 	switch {
 	case !l.wildcard:
-		again := map[string]bool{} // by now: what was said since may be used (H-1)
+		again := map[string]bool{} // names that are wanted again by now: what was said since may be used (H-1)
 		for _, name := range Union(c.interests(k)) {
 			again[name] = slices.Contains(unsubscribed, name)
 		}
@@ -126,14 +126,14 @@ func (c *Checker) upResumed(k kind, s *relayStream, l *relayLane, versions map[s
 	asks := &Interest{Names: stamped(l.names), Wildcard: l.wildcard}
 	names := map[string]bool{wildcard: true}
 	if !l.wildcard {
-		// What only names led to that were given up, or not asked for when the last
-		// stream ended, may be forgotten.
+		// The relay may have forgotten what only such names led to as were given up, or were not
+		// asked for when the last stream ended.
 		names = stamped(l.names)
 		maps.DeleteFunc(names, func(name string, _ bool) bool { _, asked := c.before[k.name][name]; return !asked })
 	}
 	for name, w := range v.words {
 		if !l.wildcard && !w.present && c.since[k.name][name] > w.at {
-			w.unsure = true // what is absent goes with its last client, and was asked for again since (UP-7)
+			w.unsure = true // an absent name does not outlive its last client, and was asked for again since (UP-7)
 			v.words[name] = w
 		}
 		if _, ok := versions[name]; w.present && !ok && (c.evicted(k, name, w) || !c.kept(k, names, name, w)) {
@@ -163,8 +163,8 @@ func (c *Checker) upResumed(k kind, s *relayStream, l *relayLane, versions map[s
 	}
 }
 
-// overheard takes in what is said of names while nobody wants any: it may be kept, for
-// the server believes it delivered (UP-9, UP-19).
+// overheard takes in what upstream says while no client wants a name of the type. The relay may keep it,
+// since the server believes that it has delivered it (UP-9, UP-19).
 func (c *Checker) overheard(k kind, s *relayStream, l *relayLane, resp *discovery.DeltaDiscoveryResponse) {
 	v := c.known[k.name].byName
 	c.events++

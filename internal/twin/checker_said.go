@@ -16,7 +16,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	if s == nil || s.lanes[k.name] == nil {
 		return // UP-10
 	}
-	c.silence() // what is absent by then is so though it is removed now (UP-19)
+	c.silence() // names that were silent for long enough are absent before this response counts (UP-19)
 	l, known := s.lanes[k.name], c.known[k.name]
 	l.pending[resp.GetNonce()] = bad
 	answered := l.heard
@@ -37,7 +37,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	c.events++
 	c.news = true
 	c.works(true)
-	// A SotW wildcard is never given up in words: who wants it again asks on another stream.
+	// A SotW request cannot give a wildcard up: if it is wanted again, it is asked for on another stream.
 	lapsed := s.sotw && l.wildcard && c.since[k.name][wildcard] > l.asked
 	for _, r := range resp.GetResources() {
 		name := r.GetName()
@@ -71,9 +71,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		left, isLeft := known.leftOver(name, c.since[k.name][wildcard], c.lapsed(k))
 		switch {
 		case before.label == w.label:
-			w.or = before.or // it is listed twice
+			w.or = before.or // the response repeats it
 		case l.wildcard && before.present && (c.lapsed(k) || isLeft):
-			w.or = before.label // of what was left, until the set is complete (WILD-11)
+			w.or = before.label // what the wildcard has left stays until the set is complete (WILD-11)
 		}
 		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered || unasked {
 			c.changed(k, v.set(name, w))
@@ -82,10 +82,10 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			delete(v.words, name) // it has lost the alias it was wanted for
 			c.changed(k, v.lose(before))
 		}
-		for _, alias := range before.aliases { // if it does not list it any more, nothing may answer to it (UP-7)
+		for _, alias := range before.aliases { // an alias that it does not list any more may lead to nothing (UP-7)
 			c.gone[k.name][alias] = c.gone[k.name][alias] || !l.wildcard && !v.matched(alias)
 		}
-		if isLeft { // upstream says it for names, or will, without an alias to which it was left (NAME-5)
+		if isLeft { // this outweighs what the wildcard has left to names, except to aliases listed here (NAME-5)
 			left.aliases = slices.DeleteFunc(slices.Clone(left.aliases), func(alias string) bool { return slices.Contains(w.aliases, alias) })
 			c.changed(k, known.byName.lose(left))
 		}
@@ -94,7 +94,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		c.overcome(k, name, nil)
 		c.sound(k, l.wildcard, name)
 		if v.words[name].silent && l.paired[name] && !c.askedAlone(k, l, name) {
-			continue // it was asked for again, and that is no answer (UP-19)
+			continue // it was asked for again, and a removal is no answer then (UP-19)
 		}
 		lost := v.remove(name, c.events)
 		c.changed(k, lost)
@@ -123,17 +123,13 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 		if c.settle == 0 && !c.marks || s.sotw || c.marks && strings.HasSuffix(resp.GetNonce(), "-0") {
 			c.whole(l, v)
-			if !bad {
-				c.clears(id, k.name, true, s.sotw && k.full)
-			}
+			c.clears(id, k.name, true, s.sotw && k.full && !bad)
 		}
-	} else if s.sotw && k.full && !bad { // a set has all names that are asked for
-		c.clears(id, k.name, false, true)
 	}
 }
 
-// whole notes that a wildcard's set is complete. What was not said again to a stream
-// that showed no versions may be gone (RECON-12).
+// whole notes that a wildcard's set is complete. Of what the stream showed no version, what upstream has
+// not sent again may be gone (RECON-12).
 func (c *Checker) whole(l *relayLane, v *voice) {
 	v.complete, v.completed, v.settling = true, c.events, false
 	v.doubt(l.doubtUpTo, l.shown)
@@ -143,11 +139,11 @@ func (c *Checker) whole(l *relayLane, v *voice) {
 
 const notFound = 5
 
-// covered: the relay has asked for a resource, or, not surely, is about to.
+// covered reports whether the relay has asked for a resource or is about to, and whether it surely has.
 func (c *Checker) covered(k kind, l *relayLane, name string, aliases []string) (covered, surely bool) {
 	for _, asked := range append(slices.Clone(aliases), name) {
 		if _, is := l.names[asked]; is {
-			// What is absent goes with its last client (UP-7).
+			// A name that is absent does not linger (UP-7).
 			covered, surely = true, surely || !c.gone[k.name][asked] || slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[asked] || i.Wildcard && asked == wildcard })
 		}
 	}
@@ -157,8 +153,8 @@ func (c *Checker) covered(k kind, l *relayLane, name string, aliases []string) (
 	return c.isWanted(k, name) || slices.ContainsFunc(aliases, func(alias string) bool { return c.isWanted(k, alias) }), false
 }
 
-// changed: clients may be told of these names again (DOWN-DELTA-14), and of what a SotW client's
-// names lead to no more, which nobody tells it (DOWN-SOTW-10), when they lead there again.
+// changed notes that clients may be sent these names again (DOWN-DELTA-14). A SotW client may also be
+// sent again what its names lead to no more, which no response has told it (DOWN-SOTW-10).
 func (c *Checker) changed(k kind, names []string) {
 	for _, cl := range c.clients {
 		t := cl.topics[k.name]
@@ -195,8 +191,8 @@ func (c *Checker) settled() {
 	}
 }
 
-// unsaid: a lane's server has not spoken of something since it was shown a version of it. One that
-// repeats others is asked once more, without versions, before its set is complete (RECON-13).
+// unsaid reports whether a server has not spoken of something since it was shown a version of it. If it
+// repeats others, it is asked once more, without versions, before its set is complete (RECON-13).
 func (c *Checker) unsaid(k kind, l *relayLane) bool {
 	for name, w := range c.known[k.name].voice(l.wildcard).words {
 		d := c.doubts[k.name][l.wildcard]
@@ -207,7 +203,7 @@ func (c *Checker) unsaid(k kind, l *relayLane) bool {
 	return false
 }
 
-// grows: a wildcard's set may be waiting for more.
+// grows reports whether the relay may be waiting for more of a wildcard's set.
 func (c *Checker) grows(k kind) bool {
 	for _, s := range c.streams {
 		if l := s.lanes[k.name]; l != nil && l.wildcard && c.now.Sub(l.latest) < c.settle {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// What clients are told.
+// What clients are sent.
 
 // clientTold judges a response to a Delta client.
 func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
@@ -46,7 +46,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 			continue
 		}
 		if _, due := t.asked[r.GetName()]; k.name == "LDS" && due {
-			postponed = true // of the first answer, what had to wait for clusters
+			postponed = true // a part of the first answer had to wait for clusters
 		}
 		answer = t.settle(r.GetName(), r.GetAliases()) || t.leftBy(r.GetName()) || answer
 		c.content(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetResource(), r.GetTtl())
@@ -64,7 +64,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	}
 	for _, r := range resp.GetResources() {
 		if h, holds := holds[r.GetName()]; holds && r.GetResource() != nil {
-			t.holds[r.GetName()] = h // with an alias that it has since then, and others have lost
+			t.holds[r.GetName()] = h // with an alias that this response gives it and takes from others
 		}
 	}
 	for _, e := range resp.GetResourceErrors() {
@@ -118,12 +118,12 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		news = news || c.isNews(k, t, r.name, c.aliases(k, r), body.GetValue())
 		view += r.name + "=" + r.label + " "
 		answer = t.settle(r.name, c.aliases(k, r)) || answer
-		reason = reason || c.known[k.name].erred[r.name] // it is over, which is told by sending what there is (ERR-8)
+		reason = reason || c.known[k.name].erred[r.name] // the end of an error is told by sending what there is (ERR-8)
 		if k.full {
 			delete(t.last, r.name) // a set has everything, changed or not
 		}
 		if h, had := before[r.name]; k.name == "CDS" && had && h.label == r.label && !c.known[k.name].says(r.name, r.label) {
-			stays[r.name] = true // until what refers to it is turned to what comes (ORDER-2)
+			stays[r.name] = true // it stays until what refers to it has changed (ORDER-2)
 			continue
 		}
 		c.content(who, k, c.clients[id], t, r.name, r.label, body, ttl)
@@ -175,7 +175,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer)
 }
 
-// hear is what every response has to meet.
+// hear judges what holds for every response.
 func (c *Checker) hear(id int, url, nonce string) (who string, k kind, t *topic) {
 	cl := c.clients[id]
 	k, _ = named(url)
@@ -227,7 +227,7 @@ func (c *Checker) opened(who string, cl *clientState, k kind, t *topic, listed m
 	}
 }
 
-// settle notes that names are answered.
+// settle notes that names are answered, and reports whether one of them awaited that.
 func (t *topic) settle(name string, aliases []string) (asked bool) {
 	for _, waiting := range append(slices.Clone(aliases), name) {
 		asked = asked || t.asked[waiting]
@@ -236,8 +236,8 @@ func (t *topic) settle(name string, aliases []string) (asked bool) {
 	return asked
 }
 
-// leftBy: the client has a resource by an alias that it has given up under the wildcard, and is still
-// to be told what that is (WILD-8): what it led to is told at once, though a fault may hide the alias.
+// leftBy reports whether a client has a resource by an alias that it has given up under the wildcard, and
+// that is still to be answered (WILD-8). What the alias led to is sent at once, though a fault may hide the alias.
 func (t *topic) leftBy(name string) bool {
 	return slices.ContainsFunc(t.holds[name].aliases, func(alias string) bool { return t.asked[alias] && t.left[alias] })
 }
@@ -256,8 +256,8 @@ func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases 
 		for _, name := range append(aliased(alias), alias) {
 			_, member := c.known[k.name].byWildcard.present(name)
 			if h, ok := t.holds[name]; ok && !t.interest.Names[name] && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) && !(member && t.interest.Wildcard) {
-				t.unclear[name] = t.brought[name] // the relay does not know its aliases
-				delete(t.holds, name)             // a member is denied to nobody (H-17)
+				t.unclear[name] = t.brought[name] // the relay does not know the aliases of what it came with
+				delete(t.holds, name)             // a member of the wildcard's set stays (H-17)
 			}
 		}
 	}
@@ -337,7 +337,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	t.holds[name] = held{r.label, version, aliases, c.lasting(who, k, cl, name, r.label, ttl)}
 }
 
-// fingerprinted: versions are a function of content, and tell contents apart.
+// fingerprinted judges that versions are a function of content, and differ where contents differ.
 func (c *Checker) fingerprinted(who string, k kind, name string, r content, aliases []string, version string) {
 	key := fmt.Sprint(k.name, name, r.label, slices.Sorted(slices.Values(aliases)))
 	if v, ok := c.versionOf[key]; ok && v != version {
@@ -349,8 +349,7 @@ func (c *Checker) fingerprinted(who string, k kind, name string, r content, alia
 	c.versionOf[key], c.contentOf[version] = version, key
 }
 
-// removed judges that a client is told that a name is gone. more: the response says
-// more than that.
+// removed judges that a client is told that a name is gone. more: the response says more than that.
 func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) {
 	kept := func(asked string) bool {
 		for name, w := range c.known[k.name].byName.words {
@@ -399,8 +398,8 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 	}
 }
 
-// aliasesOf are the names by which a client has resources, beside their own: whoever is told
-// that one of these is gone is told so of its alias, too (NAME-5).
+// aliasesOf are the aliases of resources that a client holds: if a response says that such a resource is
+// gone, it says so of the alias, too (NAME-5).
 func (t *topic) aliasesOf(names []string) map[string]bool {
 	aliases := map[string]bool{}
 	for _, name := range names {
@@ -411,7 +410,7 @@ func (t *topic) aliasesOf(names []string) map[string]bool {
 	return aliases
 }
 
-// paced: changes wait for the ACK, answers do not (DOWN-DELTA-15).
+// paced judges that changes wait for the last ACK; answers do not (DOWN-DELTA-15).
 func (c *Checker) paced(who string, cl *clientState, k kind, t *topic, nonce string, answer bool) {
 	hurried := k.name == "CDS" && cl.hold.ranOut(t.since, c.now)
 	if len(t.unacked) > 0 && !answer && !hurried && c.now.Before(t.since.Add(c.ackTimeout)) {
@@ -423,8 +422,8 @@ func (c *Checker) paced(who string, cl *clientState, k kind, t *topic, nonce str
 	t.unacked = append(t.unacked, nonce)
 }
 
-// Known judges a moment when the relay has nothing left to do and the clients have
-// ACKed everything: what the relay knows they know, control plane or not (G8).
+// Known judges a moment at which the relay has nothing left to do and the clients have acknowledged
+// everything: they have what the relay knows, with or without a control plane (G8).
 func (c *Checker) Known() {
 	c.silence()
 	c.settled()
@@ -452,8 +451,8 @@ func (c *Checker) Known() {
 	}
 }
 
-// kept: the relay was told of a resource because of one of the names, and the name
-// was wanted ever since, so that the relay must have it still.
+// kept reports whether the relay must have a resource still: upstream sent it because of one of the names,
+// and clients have wanted that name ever since.
 func (c *Checker) kept(k kind, names map[string]bool, name string, w word) bool {
 	if w.unsure {
 		return false
@@ -464,13 +463,13 @@ func (c *Checker) kept(k kind, names map[string]bool, name string, w word) bool 
 	return slices.ContainsFunc(w.aliases, func(alias string) bool { return names[alias] && c.since[k.name][alias] < w.at })
 }
 
-// unvouched: a client came with a name that only the silence of a stream says is gone, and that
-// stream has carried nothing of the type (MISS-4).
+// unvouched reports whether a client came with a name of which only the silence of a stream says that it is
+// gone, and that stream has carried nothing of the type (MISS-4).
 func (c *Checker) unvouched(k kind, t *topic, name string) bool {
 	return t.brought[name] && c.known[k.name].byName.muted(name)
 }
 
-// meets notes that the relay has a copy of what clients may have come with.
+// meets notes that the relay has a copy of a resource that clients may have come with.
 func (c *Checker) meets(k kind, name string) {
 	for _, cl := range c.clients {
 		if t := cl.topics[k.name]; t != nil && t.brought[name] {
@@ -480,15 +479,15 @@ func (c *Checker) meets(k kind, name string) {
 	}
 }
 
-// leads notes that what a client came with is what one of its names leads to: that is judged, whatever
-// its other names lead to later.
+// leads notes whether what a client came with is what one of its names leads to. Then it is judged, whatever
+// the other names lead to later.
 func (c *Checker) leads(k kind, t *topic, name string) {
 	known := c.known[k.name]
 	t.led[name] = t.led[name] || known.leads(name, &t.interest) && known.spoken(name, t.holds[name].label)
 }
 
-// met: the relay had a copy when the client came, or has had one since, or upstream has said
-// since that the wildcard's set lacks it. Then it may as well be told.
+// met reports whether the relay has had a copy since the client came, or upstream has said that the
+// wildcard's set lacks it. Then the client may be told that it is gone.
 func (c *Checker) met(k kind, t *topic, name string) bool {
 	w, said := c.known[k.name].byWildcard.words[name]
 	return t.met[name] || said && !w.present

@@ -7,10 +7,9 @@ import (
 	"sync"
 )
 
-// Who waits, and why. When all is quiet every name that a client has asked for has an
-// answer, or there is a reason that a rule allows. What the reasons are is told here, and
-// a run prints how often each was met: a reason that is met too often is a corner in
-// which the games look away.
+// When all is quiet, every name that a client has asked for has an answer, or there is one of the
+// reasons below, which a rule allows. A run prints how often each was met: a reason that is met too
+// often hides something from the judge.
 
 // reason is why an interest is not served, with the rule that allows it.
 type reason string
@@ -45,7 +44,7 @@ func (c *Checker) waits(who string, k kind, cl *clientState, t *topic, world Wor
 	}
 }
 
-// why is the reason for which a name has had no answer; none: "".
+// why is the reason for which a name has had no answer, or "".
 func (c *Checker) why(k kind, cl *clientState, t *topic, name string, world World) reason {
 	known := c.known[k.name]
 	exists := false
@@ -84,7 +83,7 @@ func (c *Checker) why(k kind, cl *clientState, t *topic, name string, world Worl
 	return ""
 }
 
-// withheld is a name for which a full set waits: one that is asked for and not resolved.
+// withheld is a name for which a full set waits, since it is asked for and not resolved, or "".
 func (c *Checker) withheld(k kind, t *topic) string {
 	if t.interest.Wildcard && !c.known[k.name].byWildcard.complete {
 		return wildcard
@@ -127,8 +126,8 @@ func (r *reasons) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// lacks judges that a full set has all that the relay knows and the client asks for: what
-// it does not list the client drops (DOWN-SOTW-6).
+// lacks judges that a full set has all that the relay knows and the client asks for, since the client
+// drops what it does not list (DOWN-SOTW-6).
 func (c *Checker) lacks(who string, k kind, t *topic, listed map[string]bool) {
 	known := c.known[k.name]
 	if len(t.brought) > 0 && (known.byName.warm || known.byWildcard.warm || known.byWildcard.settling) {
@@ -143,8 +142,8 @@ func (c *Checker) lacks(who string, k kind, t *topic, listed map[string]bool) {
 	}
 }
 
-// served: what one of the two voices has said of a resource is for a client, and the relay
-// must have it still.
+// served reports whether a client must have a resource that one of the two voices has spoken of, and the
+// relay must still have it.
 func (c *Checker) served(k kind, t *topic, v *voice, name string, w word) bool {
 	if v == c.known[k.name].byName {
 		return c.kept(k, t.interest.Names, name, w)
@@ -153,9 +152,9 @@ func (c *Checker) served(k kind, t *topic, v *voice, name string, w word) bool {
 		!t.interest.Named(name, w.aliases) && c.kept(k, map[string]bool{wildcard: true}, name, w)
 }
 
-// upToDate judges a moment at which the relay has nothing left to do: a client that keeps
-// up has all that upstream has said, at once and so in the order in which it came (ORDER-1).
-// What refers to clusters may wait for them (ORDER-3), and nothing else for another type.
+// upToDate judges a moment at which the relay has nothing left to do: a client that keeps up has all
+// that upstream has said (ORDER-1). What refers to clusters may wait for them (ORDER-3); nothing else
+// waits for another type.
 func (c *Checker) upToDate(id int, deaf bool) {
 	cl := c.clients[id]
 	if cl == nil || !cl.open || deaf || !cl.keepsUp() {
@@ -179,7 +178,7 @@ func (c *Checker) upToDate(id int, deaf bool) {
 	}
 }
 
-// keepsUp: the client owes no ACK of any type, and what refers to clusters waits for none.
+// keepsUp reports whether the client owes no ACK of any type, and what refers to clusters waits for none.
 func (cl *clientState) keepsUp() bool {
 	for _, t := range cl.topics {
 		if len(t.unacked) > 0 {

@@ -9,9 +9,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Responses with a fault, which are to be NACKed (ERR-10). What is sound in one counts; of
-// the name that is faulty, or, where the fault hides the name, of the type, nothing is known
-// but that it may be there. The control plane hears the NACK, and says it all once more.
+// Responses with a fault must be NACKed (ERR-10). What is sound in one counts. The name that is faulty may
+// exist or not; where the fault hides the name, that goes for every name of the type. The control plane
+// hears the NACK, and sends all of it once more.
 
 // What is wrong with the first resource of a response, by number.
 const (
@@ -22,8 +22,8 @@ const (
 	faultKinds
 )
 
-// faulty puts a fault into a response. It returns what is sound in it, the name that is in
-// doubt, and whether nobody can know which it is; ok is false if there is nothing to spoil.
+// faulty puts a fault into a response. It returns what is sound in it, and the name that is in doubt,
+// "" if the fault hides it. ok is false if there is nothing to spoil.
 func faulty(resp *discovery.DeltaDiscoveryResponse, fault int) (sound *discovery.DeltaDiscoveryResponse, name string, ok bool) {
 	i := slices.IndexFunc(resp.GetResources(), func(r *discovery.Resource) bool { return r.GetResource() != nil })
 	if i < 0 {
@@ -57,8 +57,8 @@ func (s *serverStream) aliases(k kind) map[string][]string {
 	return nil
 }
 
-// keeps notes that of a response only what is sound was taken: whoever has the others has them
-// with the aliases from before, and hears that they have lost one (ERR-10, NAME-5).
+// keeps notes that of a response only what is sound was taken: the others keep the aliases from before, and
+// the server says so if they have lost one (ERR-10, NAME-5).
 func (l *serverLane) keeps(before map[string][]string, sound *discovery.DeltaDiscoveryResponse) {
 	for name, aliases := range before {
 		if !slices.ContainsFunc(sound.GetResources(), func(r *discovery.Resource) bool { return r.GetName() == name }) {
@@ -81,23 +81,22 @@ type doubt struct {
 	hidden int // zero: none
 	asked  map[string]bool
 	said   map[string]bool // names of which there was a sound answer since the last hidden one
-	lapsed map[string]bool // names that were in doubt, and may be still: they may have been given up since
+	lapsed map[string]bool // names that were in doubt, and may be still, unless they were given up since
 }
 
-// on: a stream has left something open.
+// on reports whether a stream has left something open.
 func (d *doubt) on(id int) bool {
 	return d.hidden == id || slices.Contains(slices.Collect(maps.Values(d.names)), id)
 }
 
-// spoils notes a fault in what a stream has said of a type. Of its name, "" for a hidden
-// one, nobody may be told that it is gone until there is a sound answer, or a later stream
-// has said all that there is.
+// spoils notes a fault in what a stream has said of a type. No client may be told that the name, "" for a
+// hidden one, is gone until there is a sound answer, or a later stream has said all there is.
 func (c *Checker) spoils(id int, k kind, name string) {
 	s := c.streams[id]
 	if s == nil || s.lanes[k.name] == nil {
 		return
 	}
-	c.silence() // what is absent by then is not in doubt
+	c.silence() // names that are absent by now are not in doubt
 	d := c.doubts[k.name][s.lanes[k.name].wildcard]
 	if d == nil {
 		d = &doubt{names: map[string]int{}, lapsed: map[string]bool{}}
@@ -125,17 +124,17 @@ func (c *Checker) sound(k kind, wildcard bool, names ...string) {
 	}
 }
 
-// clears notes that a later stream has said all that there is, or a response with all that
-// there is was sound: nothing is in doubt any more.
+// clears notes that a later stream has said all there is, or that a response with all there is was sound:
+// nothing is in doubt any more.
 func (c *Checker) clears(id int, k string, wildcard, whole bool) {
 	if d := c.doubts[k][wildcard]; d != nil && (whole || !d.on(id)) {
 		delete(c.doubts[k], wildcard)
 	}
 }
 
-// undoubts notes that somebody asks for a name again that was given up, or may have been: what was
-// faulty before that does not concern who asks now, nor does a fault that hid its name, if nobody
-// wants any more what was asked for by then.
+// undoubts notes that some client asks for a name again that was given up, or may have been. An earlier
+// faulty answer does not concern this client, nor does a fault that hid its name, if no client wants
+// any more what was asked for by then.
 func (c *Checker) undoubts(k kind, name string) {
 	d := c.doubts[k.name][false]
 	if d == nil {
@@ -160,13 +159,13 @@ func (c *Checker) undoubts(k kind, name string) {
 	}
 }
 
-// mayDoubt: whether a name exists is in doubt on a lane, or was and may be still.
+// mayDoubt reports whether a name is in doubt on a lane, or was and may be still.
 func (c *Checker) mayDoubt(k string, wildcard bool, name string) bool {
 	d := c.doubts[k][wildcard]
 	return d != nil && d.lapsed[name] || c.doubted(k, wildcard, name)
 }
 
-// doubted: whether a name exists is in doubt on a lane, since an answer was faulty.
+// doubted reports whether a name is in doubt on a lane, since an answer was faulty.
 func (c *Checker) doubted(k string, wildcard bool, name string) bool {
 	d := c.doubts[k][wildcard]
 	if d == nil {
@@ -176,16 +175,15 @@ func (c *Checker) doubted(k string, wildcard bool, name string) bool {
 	return faulty || d.hidden != 0 && c.mayHide(d, k, wildcard, name)
 }
 
-// mayHide: a hidden fault may have been about a name.
+// mayHide reports whether a fault that hid its name may have been about a name.
 func (c *Checker) mayHide(d *doubt, k string, wildcard bool, name string) bool {
 	_, known := c.known[k].voice(wildcard).words[name]
 	return !known && (wildcard || d.asked[name])
 }
 
-// inDoubt: a client must not be told that a name is gone, because of a fault: of what it
-// asks by name, where that was said, and of what it asks by wildcard.
-// What it came with and does not ask for may be what a hidden name leads to, until there is a
-// sound answer that says what leads there (NAME-5).
+// inDoubt reports whether a client must not be told that a name is gone, because of a fault in what was said
+// by name, if it asks for the name, or else by wildcard. What it came with and does not ask for may be
+// what a hidden name leads to, until a sound answer says what leads there (NAME-5).
 func (c *Checker) inDoubt(k kind, name string, i *Interest, brought bool) bool {
 	if brought && !i.Names[name] && !i.Wildcard {
 		d := c.doubts[k.name][false]

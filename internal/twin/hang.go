@@ -3,8 +3,8 @@ package twin
 import "time"
 
 // Control planes that hang: stopped, or cut off without a word. Their connections stay,
-// and what they are asked meanwhile they hear when they wake. Slow ones, which read and
-// are silent, are all that are not eager.
+// and what they are asked meanwhile they hear when they wake. Control planes that are not eager are slow:
+// they read and are silent.
 
 // hang stops a control plane, or lets it go on.
 func (g *Game) hang(p *controlPlane, hung bool) {
@@ -41,9 +41,8 @@ func (g *Game) setDown(p *controlPlane, down bool) {
 	}
 }
 
-// alive: a stream was alive at some time after it had asked for something, so that its
-// silence may count as an answer (MISS-3): a message came, or the control plane hung only
-// after it could be checked.
+// alive reports whether a stream was alive at some time after it had asked for something, so that its silence
+// may count as an answer (MISS-3): a message came, or the control plane hung only after the relay could check it.
 func (c *Checker) alive(s *relayStream, asked time.Time) bool {
 	since, hung := c.hungSince[s.plane]
 	if !hung || !s.latest.IsZero() && !s.latest.Before(asked) {

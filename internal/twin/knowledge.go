@@ -5,33 +5,31 @@ import (
 	"time"
 )
 
-// What the control plane has told the relay, word for word. The relay may tell its
-// clients this and nothing else (G1, G4).
+// What the control plane has said to the relay. The relay may send its clients this and nothing else
+// (G1, G4).
 
-// word is the last that was said of a name.
+// word is what upstream said last of a name.
 type word struct {
 	present bool
 	label   string
-	or      string // what it may be instead: this came when nobody wanted it any more (H-32)
+	or      string // the label it may have instead: upstream has replaced that one when no client wanted it any more (H-32)
 	version string // the control plane's
-	plane   int    // which one's
+	plane   int    // which control plane said it
 	aliases []string
 	at      int       // the event with which it was said
 	ends    time.Time // when it expires; zero: never
 	expired bool      // it was not renewed in time (TTL-2)
 	was     *word     // what expired
-	silent  bool      // it was not said: the name went unanswered for too long
-	// unvouched: nor was anything else of the type on that stream (MISS-4).
+	silent  bool      // upstream has said nothing: the name went unanswered for too long
+	// unvouched: nor has that stream carried anything else of the type (MISS-4).
 	unvouched bool
-	// unsure: the relay may have it or not. It was said before it was asked for (UP-9,
-	// H-1), or not again where all there is was said (RECON-12), or it lingered for as
-	// long as it may.
+	// unsure: the relay may have it or not. Upstream sent it before it was asked for (UP-9, H-1), or
+	// did not send it again with all the others (RECON-12), or it has lingered for as long as it may.
 	unsure bool
-	// unasked: nobody had asked for it, and the relay has it no longer than the stream
-	// lives (UP-9).
+	// unasked: no client had asked for it, and the relay has it only while the stream lives (UP-9).
 	unasked bool
-	// restored: it was loaded from disk, and upstream has not spoken of it since, nor kept silent
-	// about its version (RECON-19).
+	// restored: it was loaded from disk, and neither a word of upstream nor its silence about the
+	// version has confirmed it (RECON-19).
 	restored bool
 }
 
@@ -39,44 +37,44 @@ type word struct {
 // by name, or by wildcard (WILD-16).
 type voice struct {
 	words map[string]word
-	// complete: the wildcard's set was answered once (RECON-16).
+	// complete: the wildcard's set has been complete (RECON-16), with the event completed at the latest.
 	complete  bool
-	completed int // the latest event with which it was
+	completed int
 	// warm: all of it was loaded from disk, and the control plane has not said
 	// anything since (RECON-19).
 	warm bool
-	// settling: it has not said that this is all.
+	// settling: it has not said that this is all there is.
 	settling bool
 }
 
 func newVoice() *voice { return &voice{words: map[string]word{}} }
 
-// present is the content of a name, if the last word is that it exists.
+// present is the last word on a name, and whether it is that the name exists.
 func (v *voice) present(name string) (word, bool) {
 	w := v.words[name]
 	return w, w.present
 }
 
-// unnamed: a resource exists, and has lost the aliases that are asked for (NAME-5).
+// unnamed reports whether a resource exists and has lost the aliases that are asked for (NAME-5).
 func (v *voice) unnamed(name string, i *Interest) bool {
 	w, present := v.present(name)
 	return present && !w.unsure && !i.Named(name, w.aliases) && !i.Wildcard
 }
 
-// absent: the last word on a name is that it does not exist, or is not known to the
-// relay for sure.
+// absent reports whether the last word on a name is that it does not exist, or the relay may have missed
+// that it does.
 func (v *voice) absent(name string) bool {
 	w, ok := v.words[name]
 	return ok && (!w.present || w.unsure)
 }
 
-// denied: the last word on a name is that it does not exist.
+// denied reports whether the last word on a name is that it does not exist.
 func (v *voice) denied(name string) bool {
 	w, ok := v.words[name]
 	return ok && !w.present
 }
 
-// matches: something that exists answers to a subscribed name, and is of that kind.
+// matches reports whether a subscribed name leads to something that exists and is of that kind.
 func (v *voice) matches(asked string, kind func(word) bool) bool {
 	for _, name := range append(aliased(asked), asked) {
 		if w := v.words[name]; w.present && answers(name, w.aliases, asked) && kind(w) {
@@ -86,15 +84,14 @@ func (v *voice) matches(asked string, kind func(word) bool) bool {
 	return false
 }
 
-// matched: something that exists answers to a subscribed name.
+// matched reports whether a subscribed name leads to something that exists.
 func (v *voice) matched(asked string) bool { return v.matches(asked, func(word) bool { return true }) }
 
-// surely and unsurely: the relay knows of it, or may know.
+// surely and unsurely report whether the relay has a resource for certain, or only may have it.
 func surely(w word) bool   { return !w.unsure }
 func unsurely(w word) bool { return w.unsure }
 
-// set notes that a resource exists. It returns the names of which something else
-// is true now.
+// set notes that a resource exists. It returns the names that lead to something else now.
 func (v *voice) set(name string, w word) (changed []string) {
 	before := v.words[name]
 	w.present = true
@@ -114,7 +111,7 @@ func (v *voice) over() {
 	}
 }
 
-// recall notes that somebody asks for a name.
+// recall notes that some client asks for a name.
 func (v *voice) recall(asked string) {
 	for _, name := range append(aliased(asked), asked) {
 		if w := v.words[name]; w.unasked && answers(name, w.aliases, asked) {
@@ -124,8 +121,7 @@ func (v *voice) recall(asked string) {
 	}
 }
 
-// doubt notes that what was said up to an event, and no version was shown of, may not be
-// so any more.
+// doubt notes that what was said up to an event may have changed, unless a version of it was shown.
 func (v *voice) doubt(upTo int, shown map[string]string) {
 	for name, w := range v.words {
 		if _, ok := shown[name]; !ok && w.present && w.at <= upTo {
@@ -135,7 +131,7 @@ func (v *voice) doubt(upTo int, shown map[string]string) {
 	}
 }
 
-// certain notes that nothing is instead of what was said last.
+// certain notes that what was said last is in force.
 func (v *voice) certain() {
 	for name, w := range v.words {
 		w.or = ""
@@ -143,8 +139,8 @@ func (v *voice) certain() {
 	}
 }
 
-// muted: only the silence of a stream that has carried nothing of the type says that a name
-// does not exist.
+// muted reports whether only the silence of a stream that has carried nothing of the type says that a
+// name does not exist.
 func (v *voice) muted(name string) bool {
 	w := v.words[name]
 	return w.silent && w.unvouched
@@ -158,7 +154,7 @@ func (v *voice) vouch() {
 	}
 }
 
-// confirm notes that a stream has been silent about what it was shown the versions of.
+// confirm notes that a stream has been silent about the resources whose versions it was shown.
 func (v *voice) confirm(shown map[string]string) {
 	for name := range shown {
 		if w := v.words[name]; w.restored {
@@ -172,7 +168,7 @@ func (v *voice) confirm(shown map[string]string) {
 func (v *voice) remove(name string, at int) (changed []string) {
 	before, had := v.words[name]
 	if had && !before.present && !before.silent && !before.unsure && !before.expired && !before.restored {
-		return nil // that it is gone is known, and changes nothing: an error over it stays (UP-19)
+		return nil // it is known to be gone: nothing changes, and an error over it stays (UP-19)
 	}
 	v.words[name] = word{at: at}
 	if !before.present {
@@ -181,7 +177,7 @@ func (v *voice) remove(name string, at int) (changed []string) {
 	return append(v.lose(before), name)
 }
 
-// lose notes the aliases to which nothing answers any more (NAME-5).
+// lose notes the aliases that lead to nothing any more (NAME-5). It returns all aliases of the resource.
 func (v *voice) lose(before word) (lost []string) {
 	for _, alias := range before.aliases {
 		if !v.matched(alias) {
@@ -192,10 +188,9 @@ func (v *voice) lose(before word) (lost []string) {
 	return lost
 }
 
-// forget drops what only unsubscribed names led to (UP-8, H-18), or without any all
-// that the subscribed ones do not lead to.
-// What names lead to that are new, in the same request, may have been dropped before somebody asked
-// for them, or not (H-1). keep is what it may not drop.
+// forget drops what only unsubscribed names led to (UP-8, H-18); if there are none, all that the
+// subscribed names do not lead to. What names lead to that the same request adds may have been dropped
+// before they were asked for, or not (H-1). It never drops what keep reports.
 func (v *voice) forget(subscribed map[string]time.Time, unsubscribed, added []string, keep func(string, word) bool) {
 	givenUp := map[string]bool{}
 	for _, name := range unsubscribed {
@@ -228,7 +223,7 @@ type knowledge struct {
 	// erred are names of which the control plane has sent an error: when it is over,
 	// clients may be told what they have (ERR-8).
 	erred map[string]bool
-	// limited are names that have had a TTL: who comes back may have their resources with it (TTL-12).
+	// limited are names that have had a TTL: a client that comes back may have the resource with it (TTL-12).
 	limited map[string]bool
 }
 
@@ -241,7 +236,7 @@ func (k *knowledge) voice(wildcard bool) *voice {
 
 func (k *knowledge) voices() []*voice { return []*voice{k.byName, k.byWildcard} }
 
-// says: the last word of some voice on a name is this content.
+// says reports whether the last word of some voice on a name is this content, or may be.
 func (k *knowledge) says(name, label string) bool {
 	for _, v := range k.voices() {
 		if w, ok := v.present(name); ok && (w.label == label || w.or == label) {
@@ -251,7 +246,7 @@ func (k *knowledge) says(name, label string) bool {
 	return false
 }
 
-// states: the last word of some voice on a name is this content, and none that it may be instead.
+// states reports whether the last word of some voice on a name is this content.
 func (k *knowledge) states(name, label string) bool {
 	for _, v := range k.voices() {
 		if w, ok := v.present(name); ok && w.label == label {
@@ -261,8 +256,8 @@ func (k *knowledge) states(name, label string) bool {
 	return false
 }
 
-// spoken: the control plane has said so to this life of the relay, or may have,
-// by its silence (RECON-11).
+// spoken reports whether the control plane has said this content to this life of the relay, or may have
+// confirmed it by its silence (RECON-11).
 func (k *knowledge) spoken(name, label string) bool {
 	for _, v := range k.voices() {
 		if w, ok := v.present(name); ok && w.label == label && !v.warm {
@@ -272,13 +267,13 @@ func (k *knowledge) spoken(name, label string) bool {
 	return false
 }
 
-// torn: by name something does not exist, and by wildcard it does. Whatever a client
-// is told then may be told again.
+// torn reports whether a resource does not exist by name, and does by wildcard. Whatever a client is
+// sent of it then may be sent again.
 func (k *knowledge) torn(name string) bool {
 	return k.byName.absent(name) && k.byWildcard.words[name].present
 }
 
-// age is the number of the latest statement of a content.
+// age is the latest event with which a content was said.
 func (k *knowledge) age(name, label string) (at int) {
 	for _, v := range k.voices() {
 		if w, ok := v.present(name); ok && w.label == label {
@@ -288,14 +283,14 @@ func (k *knowledge) age(name, label string) (at int) {
 	return at
 }
 
-// answered: the control plane has answered a name that was asked for.
+// answered reports whether the control plane has answered a name that was asked for.
 func (v *voice) answered(asked string) bool {
 	w, ok := v.words[asked]
 	return v.matched(asked) || ok && !w.silent
 }
 
-// expired: a resource that was here is gone, since its TTL has run out (TTL-2). What was said by
-// name is nothing to who asks for all there is.
+// expired reports whether a resource is gone since its TTL has run out (TTL-2). What was said by name
+// does not concern a client that only has the wildcard.
 func (k *knowledge) expired(name string, i *Interest) (expired bool) {
 	if i.Wildcard && !i.Names[name] {
 		return k.byWildcard.words[name].expired
@@ -310,8 +305,8 @@ func (k *knowledge) expired(name string, i *Interest) (expired bool) {
 	return expired
 }
 
-// leads: one of the names that a client asked for leads to a resource. Until a name
-// has been answered for itself, it leads to what the wildcard has (WILD-16).
+// leads reports whether one of the names that a client asked for leads to a resource. Until a name has its
+// own answer, it leads to what the wildcard has (WILD-16).
 func (k *knowledge) leads(name string, i *Interest) bool {
 	var aliases []string
 	for _, v := range k.voices() {
@@ -332,9 +327,9 @@ func (k *knowledge) leads(name string, i *Interest) bool {
 	return false
 }
 
-// gone: a client with this interest may be told that a name does not exist (G4).
-// brought: it is known to the client from another stream only. kept: the relay has
-// what it was told because of a name. doubted: a name that the client came with is in doubt, so
+// gone reports whether a client with this interest may be told that a name does not exist (G4).
+// brought: the client has it from an earlier stream only. kept reports whether the relay must have what
+// was sent because of a name. doubted reports whether a name that the client came with is in doubt, so
 // that nothing waits for it (§0).
 func (k *knowledge) gone(name string, i *Interest, brought bool, kept, doubted func(asked string) bool) bool {
 	switch {

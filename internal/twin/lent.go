@@ -16,22 +16,22 @@ func (c *Checker) noteLapse() {
 	}
 }
 
-// outlived tells whether a client may be told that what the wildcard lent is gone, since
-// it was given up: the name is asked for again, and only silence after that counts.
+// outlived reports whether a client may be told that what the wildcard lent is gone. The wildcard was given
+// up; then the name is asked for again, and only silence after that counts.
 func (c *Checker) outlived(k kind, name string, i *Interest) bool {
 	at, lapsed := c.lapsedAt[k.name]
 	return lapsed && (!c.known[k.name].lends(name, i) || c.now.Sub(at) >= c.missing)
 }
 
-// askedAlone: a silent name was asked for since the wildcard was given up that has left it a copy:
-// what upstream says of it now is its word on the name itself (WILD-11).
+// askedAlone reports whether a silent name was asked for since the wildcard was given up that has left it a
+// copy. Then what upstream says of it is its word on the name itself (WILD-11).
 func (c *Checker) askedAlone(k kind, l *relayLane, name string) bool {
 	at, lapsed := c.lapsedAt[k.name]
 	return lapsed && !l.names[name].Before(at) && c.known[k.name].byWildcard.matched(name)
 }
 
-// lends: the wildcard's copy of a resource is what one of the names leads to, and of the
-// resource nothing was said on the other lane.
+// lends reports whether one of the names leads to the wildcard's copy of a resource, of which nothing was
+// said on the other lane.
 func (k *knowledge) lends(name string, i *Interest) bool {
 	return k.lendsBeside(k.byName, name, i)
 }
@@ -50,8 +50,9 @@ func (k *knowledge) lendsBeside(byName *voice, name string, i *Interest) bool {
 	return false
 }
 
-// leftOver is what a wildcard that was given up has left of a resource to names, or may have, until it
-// is complete again, after the event with which it was asked for again; lapsed: it is not yet.
+// leftOver is the copy of a resource that a wildcard that was given up has left to names, or may have left.
+// It stays until the set is complete again. again is the event with which the wildcard was asked for again;
+// lapsed: it was not yet.
 func (k *knowledge) leftOver(name string, again int, lapsed bool) (word, bool) {
 	w, ok := k.byWildcard.present(name)
 	return w, ok && (lapsed || w.at < again && !(k.byWildcard.complete && k.byWildcard.completed >= again))
@@ -72,12 +73,12 @@ func (c *Checker) forgetWildcard(k kind) {
 			lent.words[name] = w
 		}
 	}
-	lent.warm = known.byWildcard.warm && len(lent.words) > 0 // what was from disk stays so (RECON-19)
+	lent.warm = known.byWildcard.warm && len(lent.words) > 0 // a restored copy stays restored (WILD-11)
 	known.byWildcard = lent
 }
 
-// remembered is what the relay surely knows by name: it was told since somebody wanted it, and
-// not before, since when it may have been given up.
+// remembered is what the relay surely knows by name: what upstream has said since clients have wanted it
+// without a break.
 func (c *Checker) remembered(k kind) *voice {
 	names := map[string]bool{}
 	for _, name := range Union(c.interests(k)) {

@@ -183,8 +183,7 @@ func (h *liveHost) operate(r *liveRelay, o Op) {
 	}
 }
 
-// each has something happen in some games. Those that have yet to hear of it may hear its
-// effects before.
+// each has something happen in some games, one after the other. The later ones may see its effects before.
 func (h *liveHost) each(concerned []*liveRelay, what func(*Game)) {
 	for i, r := range concerned {
 		for _, later := range concerned[i+1:] {
@@ -195,8 +194,7 @@ func (h *liveHost) each(concerned []*liveRelay, what func(*Game)) {
 	}
 }
 
-// violations are what is wrong in any of the games. One that met what is known to be open is
-// over, and the others go on.
+// violations are what is wrong in any of the games.
 func (h *liveHost) violations() (all []string) {
 	for _, r := range h.relays {
 		all = append(all, r.game.checker.Violations...)
@@ -208,8 +206,7 @@ func (h *liveHost) violations() (all []string) {
 const drainFor = 10 * time.Second
 
 // drain has the relay send its clients away, at random times, and then another one begins:
-// each client is told until its end what it would be told anyway, and nothing is taken away
-// from it (ERR-14).
+// until its end each client is sent what it would be sent anyway, and nothing is removed (ERR-14).
 func (h *liveHost) drain() {
 	for _, r := range h.relays {
 		r.game.log("the relay sends its clients away")

@@ -21,10 +21,10 @@ func (c *pureClient) noteSent(resp *session.Response) {
 	}
 }
 
-// recorded compares what a client holds, as its messages make it, with the record that its
-// Session keeps of that; and looks whether all holds that has to.
+// recorded compares what a client holds, by its messages, with the record that its Session keeps of
+// that, and checks the invariants of the Session.
 //
-// Each look is at all names, so that of clients with thousands one in 50 has to do.
+// Each look is at all names. So it looks only once in 50 times at clients with thousands of them.
 func (r *pureRelay) recorded(c *pureClient) {
 	if cl := r.game.checker.clients[c.id]; cl != nil && cl.size() > 1000 {
 		if r.looks++; r.looks%50 != 0 {
@@ -56,7 +56,7 @@ func (r *pureRelay) recorded(c *pureClient) {
 				h.version = c.sent[url][name]
 			}
 			if said[name].Known == session.Differs && t.owed[name] {
-				continue // it went and came back as it was, or is to be told again for another reason
+				continue // it went and came back as it was, or is owed for another reason
 			}
 			if !said[name].Fits(h.version, holds) {
 				r.game.checker.fail("holdings", "c%d %s %s: the client holds %q, version %q (%v), and the record has %v", c.id, k.name, name, h.label, h.version, holds, said[name])

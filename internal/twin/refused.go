@@ -9,12 +9,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Types that clients may not have (NODE-14): one that is for nobody, and two for which there may
-// be no room. Such a type costs a client that type only: each name of it is answered with an
-// error, once each time that a request names it, a wildcard is not answered at all, nor are names
-// while that waits, and whatever else the client asks for goes on. What has no room is served
-// within a minute of there being some (room.go). On the pure cores only: over gRPC groups would
-// have to be configured for it.
+// Types that clients may not have (NODE-14): one that no client may have, and two for which there may be no
+// room. Such a type costs a client that type only. Each name of it is answered with an error, once each
+// time that a request names it. A wildcard is not answered, nor are names while it waits. A type without
+// room is served within a minute of there being some (room.go). This is played on the pure cores only:
+// over gRPC, groups would have to be configured for it.
 const (
 	refusedType = "type.googleapis.com/test.Refused"
 	crowdedType = "type.googleapis.com/test.Crowded"
@@ -35,13 +34,13 @@ type refusal struct {
 	room     room
 }
 
-// crowds: there may be room for the type.
+// crowds reports whether there may be room for the type.
 func (r *refusal) crowds() bool { return r.url != refusedType }
 
-// askRefused has a client ask for names of such a type, and give some up. brings: it says that it
-// has something of it, if that is its first request.
+// askRefused has a client ask for names of such a type, and give some up. brings: it comes with resources
+// of it, if this is its first request.
 func (g *Game) askRefused(p *player, url string, add, drop []string, brings bool) {
-	if p.sotw { // all there is it never asks for
+	if p.sotw { // it never asks for the wildcard
 		add = slices.DeleteFunc(slices.Clone(add), func(name string) bool { return name == wildcard })
 	}
 	if !p.open || !g.relay.Kills() || p.sotw && len(add) == 0 {
@@ -112,7 +111,7 @@ func (r *refusal) delta(p *player, add, drop []string, brings bool, versions map
 	for _, name := range drop {
 		had := r.names[name] || name == wildcard && members
 		delete(r.names, name)
-		if !brings && (had || name != wildcard) { // what it comes with, and asks for nothing of, is for the relay to remove (DOWN-DELTA-11)
+		if !brings && (had || name != wildcard) { // what it comes with and does not ask for, the relay must remove (DOWN-DELTA-11)
 			r.gives(name)
 		}
 		if had && r.wildcard && name != wildcard {
@@ -138,7 +137,7 @@ func (r *refusal) gives(name string) {
 	}
 }
 
-// toldRefused judges what a client is told of one of these types; false: it is of another one.
+// toldRefused judges a response of one of these types, and reports whether it is of one.
 func (g *Game) toldRefused(p *player, m proto.Message, at time.Time) bool {
 	var url, nonce string
 	var errors []*discovery.ResourceError

@@ -12,7 +12,7 @@ func (g *Game) save() {
 	}
 }
 
-// restart ends the relay, which saves what it holds, save when it is killed.
+// restart ends the relay, which saves what it holds unless it is killed.
 func (g *Game) restart(killed bool) {
 	for _, p := range g.everybody() {
 		g.hangUp(p)

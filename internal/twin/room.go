@@ -8,9 +8,9 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// What becomes of a type for which there was no room when there is: it is served on the same
-// stream, as if the client had just asked for what it subscribes to (NODE-14). Nothing of such a
-// type ever changes: a to d exist, and nothing else.
+// When there is room for a type that had none, it is served on the same stream, as if the client had just
+// asked for what it subscribes to (NODE-14). Nothing of such a type ever changes: a to d exist, and
+// nothing else.
 
 // retryRoom is how long it takes at most until room is found.
 const retryRoom = time.Minute
@@ -20,12 +20,12 @@ var roomNames = poolNames[:4]
 
 // room is what a client knows of a type for which there may be room.
 type room struct {
-	any    bool            // there has been some since it asked
-	served bool            // it has been told something
-	told   time.Time       // when it was told anything last
-	holds  map[string]bool // as it is
-	stale  map[string]bool // as it is not, or does not exist
-	may    map[string]bool // names that it may be told of, though it was
+	any    bool            // there has been room since it asked
+	served bool            // it was sent something
+	told   time.Time       // when it was last sent anything
+	holds  map[string]bool // names of which it has the resource as it is
+	stale  map[string]bool // names of which it has another version, or that do not exist
+	may    map[string]bool // names that it may be sent again
 	spared map[string]bool // names of which it came with what there is, when it last asked for them
 }
 
@@ -33,7 +33,7 @@ func newRoom(any bool) room {
 	return room{any: any, holds: map[string]bool{}, stale: map[string]bool{}, may: map[string]bool{}, spared: map[string]bool{}}
 }
 
-// setRoom makes room for what had none, or takes it from whoever comes later.
+// setRoom makes room for types that had none, or leaves none to clients that come later.
 func (g *Game) setRoom(has bool) {
 	if g.hasRoom = has; has {
 		g.roomSince = g.relay.Now()
@@ -46,8 +46,8 @@ func (g *Game) setRoom(has bool) {
 	g.relay.Room(has)
 }
 
-// brings has the client come with something that is not so any more, something that does not
-// exist, and, if anybody has been told of it, something that is so.
+// brings has the client come with another version of a resource, with one that does not exist, and, if
+// any client was sent it, with a resource as it is.
 func (r *room) brings(url string, versions map[string]string) map[string]string {
 	r.stale["a"], r.stale["zz"] = true, true
 	brought := map[string]string{"a": "old", "zz": "old"}
@@ -57,21 +57,21 @@ func (r *room) brings(url string, versions map[string]string) map[string]string 
 	return brought
 }
 
-// asksAll notes that all there is may be told again, except what the client came with.
+// asksAll notes that all there is may be sent again, except what the client came with.
 func (r *room) asksAll() {
 	for _, name := range roomNames {
 		r.may[name] = r.may[name] || r.served || !r.holds[name]
 	}
 }
 
-// learnRoom notes the versions that clients are told.
+// learnRoom notes the versions that clients are sent.
 func (g *Game) learnRoom(resp *discovery.DeltaDiscoveryResponse) {
 	for _, r := range resp.GetResources() {
 		g.roomVersions[resp.GetTypeUrl()+" "+r.GetName()] = r.GetVersion()
 	}
 }
 
-// served judges what a client is told of a type for which there is room now, and was none perhaps.
+// served judges what a client is sent of a type for which there is room now, and may have been none before.
 func (g *Game) served(p *player, r *refusal, set, gone []string) {
 	full := p.sotw && r.url == fullestType
 	uncovered := func(name string) bool { return r.room.holds[name] && !r.names[name] && !r.wildcard }

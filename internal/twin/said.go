@@ -26,7 +26,7 @@ func (g *Game) StreamOpened(id, plane int, probe, sotw bool, at time.Time) {
 	g.open = append(g.open, id)
 }
 
-// StreamClosed: it has it no more.
+// StreamClosed: the relay has a stream no more.
 func (g *Game) StreamClosed(id int, at time.Time) {
 	g.log("up%d < closed", id)
 	g.checker.now = at
@@ -80,9 +80,8 @@ func (g *Game) Told(client int, m proto.Message, at time.Time) {
 	}
 }
 
-// Ended: the relay has ended a client's stream. unavailable: because the control
-// plane does not answer, which alone is a reason, and is none if the client can be told
-// in a response (ERR-7).
+// Ended: the relay has ended a client's stream. It may only do so because the control plane does not
+// answer (unavailable), and not if the client reads errors in responses (ERR-7).
 func (g *Game) Ended(client int, unavailable bool, message string, at time.Time) {
 	g.log("c%d < end %s", client, message)
 	g.checker.now = at

@@ -9,9 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What kinds of server there are, besides the plain one. A game's server is of any of
-// them at once, for all of the game (Settings.Server). All are honest: what they say is
-// so, but not all that is so is said.
+// The kinds of server besides the plain one. A game's server may be of several of them at once, for all
+// of the game (Settings.Server). All are honest: what they say is true, though some keep silent.
 const (
 	// remembers: it keeps for each stream what it has said, and never says that again. A
 	// subscribe that it believes answered it leaves unanswered, and so one to a name whose
@@ -55,8 +54,8 @@ func (p *controlPlane) restart() {
 	}
 }
 
-// version is what it calls the content that a resource has: each process, and each
-// control plane, may have its own word for it.
+// version is the server's version of a resource's content: each process, and each control plane, may have
+// its own.
 func (p *controlPlane) version(r Resource) string {
 	if p.number == 0 && p.era == 0 {
 		return r.Version
@@ -88,7 +87,7 @@ func (p *controlPlane) believes(k kind, l *serverLane, name string) bool {
 }
 
 // givenUp: a name is unsubscribed. A server that remembers forgets that it has said that
-// it is gone, and, save of full-state types, that it has sent it.
+// it is gone and, except for full-state types, that it has sent it.
 func (p *controlPlane) givenUp(k kind, l *serverLane, name string) {
 	for gone := range l.gone {
 		if answers(gone, p.world[k.name][gone].Aliases, name) {
@@ -116,11 +115,10 @@ func (p *controlPlane) shown(req *discovery.DeltaDiscoveryRequest) map[string]st
 	return req.GetInitialResourceVersions()
 }
 
-// noteCrossing notes resources that a stream may never hear the end of: those that are sent while a
-// request is on its way that gives up what they are sent for, to ask for it again (UP-19), and those
-// that the server keeps no account of, since the stream does not ask for them, or not any more (they
-// have lost the alias that it asks for). Who gets them, and is about to ask for them, takes them for
-// the answer (H-1), and a server that is silent about what is not there never says that they went.
+// noteCrossing notes resources whose removal a server may never send: those that it sends while a request
+// is on its way that gives them up to ask for them again (UP-19), and those that it keeps no account of,
+// since the stream does not ask for them, or not any more (they have lost the alias that it asks for).
+// The relay, which is about to ask for them, takes them for the answer (H-1).
 func (g *Game) noteCrossing(id int, resp *discovery.DeltaDiscoveryResponse) {
 	_, s := g.server(id)
 	givenUp := map[string]bool{}
@@ -138,7 +136,7 @@ func (g *Game) noteCrossing(id int, resp *discovery.DeltaDiscoveryResponse) {
 	}
 }
 
-// crosses notes whether a stream may never say that a resource went.
+// crosses notes whether a stream may never carry the removal of a resource.
 func (c *Checker) crosses(id int, url, name string, crosses bool) {
 	if c.crossed[id] == nil {
 		c.crossed[id] = map[string]bool{}
@@ -146,7 +144,7 @@ func (c *Checker) crosses(id int, url, name string, crosses bool) {
 	c.crossed[id][url+" "+name] = crosses
 }
 
-// hasCrossed: some stream may never say that a resource went.
+// hasCrossed reports whether some stream may never carry the removal of a resource.
 func (c *Checker) hasCrossed(k kind, name string) bool {
 	for _, names := range c.crossed {
 		if names[k.url+" "+name] {
@@ -156,9 +154,9 @@ func (c *Checker) hasCrossed(k kind, name string) bool {
 	return false
 }
 
-// noteDropped notes what was sent to a stream that had not asked for it, and that the server takes
-// for dropped, since for a moment the stream asked for nothing (UP-19): if it goes before it was sent
-// again, the server never says so. The relay keeps it for who asks for it (UP-9).
+// noteDropped notes what was sent to a stream unasked, and what the server takes for dropped, since for a
+// moment the stream asked for nothing (UP-19). If it goes before it was sent again, the server never says
+// so. The relay keeps it for clients that ask for it (UP-9).
 func (g *Game) noteDropped() {
 	for _, p := range g.planes {
 		for id, s := range p.streams {

@@ -9,19 +9,18 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Resources that are good for a time only (TTL-1 to -12). The control plane says for how
-// long with each resource, and renews it by saying it again, with a body or without. What it
-// does not renew in time goes from the relay and from every client; the control plane, which
-// keeps the same account, says it again then as if it never had. Some clients know TTLs, and
-// are told what is left of them; the others are told when a resource has gone.
+// Resources with a TTL (TTL-1 to -12). The control plane renews them by sending them again, with a body or
+// without. What it does not renew in time goes from the relay and from every client; the control plane,
+// which keeps the same account, then sends it again as if it never had. Clients that know TTLs are sent
+// what is left of them; the others are sent a removal when one has ended.
 
-// takesTTL: every other pair of clients knows TTLs.
+// takesTTL reports whether a client knows TTLs, as every other pair of clients does.
 func (p *player) takesTTL() bool { return p.id == 1 || p.id == 2 }
 
 // ttlFeatures is how a client says so.
 var ttlFeatures = []string{"xds.config.supports-resource-ttl", "xds.config.resource-in-sotw"}
 
-// setTTL gives resources another TTL, or none, which is told with their bodies.
+// setTTL gives resources another TTL, or none, which is sent with their bodies.
 func (p *controlPlane) setTTL(k kind, names []string, ttl time.Duration) {
 	if ttl > 0 {
 		ttl += p.between
@@ -114,7 +113,7 @@ func (c *Checker) renewed(k kind, v *voice, r *discovery.Resource) bool {
 	return true
 }
 
-// leases notes that a TTL was given, renewed or taken: clients that know TTLs are told.
+// leases notes that a TTL was set, renewed or removed: clients that know TTLs are sent that.
 func (c *Checker) leases(k kind, name string, was, is time.Time) {
 	if was.IsZero() && is.IsZero() {
 		return
@@ -132,7 +131,7 @@ func (c *Checker) leases(k kind, name string, was, is time.Time) {
 	}
 }
 
-// expire takes away what was not renewed in time (TTL-2), and what the wildcard had lent of it.
+// expire removes what was not renewed in time (TTL-2), and what the wildcard had lent of it.
 func (c *Checker) expire() {
 	for _, k := range kinds {
 		known := c.known[k.name]
@@ -161,7 +160,7 @@ func (c *Checker) expire() {
 	}
 }
 
-// lasts: what the control plane has said of a content allows it to last until then.
+// lasts reports whether the control plane has said of a content that it ends then.
 func (k *knowledge) lasts(name, label string, ends time.Time) bool {
 	for _, v := range k.voices() {
 		if w, ok := v.present(name); ok && w.label == label && (w.ends.Equal(ends) || !w.ends.IsZero() && !ends.IsZero() && w.ends.Sub(ends).Abs() <= time.Millisecond) {
@@ -171,14 +170,13 @@ func (k *knowledge) lasts(name, label string, ends time.Time) bool {
 	return false
 }
 
-// unlimited: what has had a TTL is a content that has none.
+// unlimited reports whether a content has no TTL, and its name has had one.
 func (k *knowledge) unlimited(name, label string) bool {
 	return k.limited[name] && k.lasts(name, label, time.Time{})
 }
 
-// unlimited judges, of a client that has what the relay knows, that it was told if that has lost
-// its TTL (TTL-12). A relay that has begun since, and never heard of the TTL, cannot know: versions
-// do not tell (RECON-1).
+// unlimited judges that a client does not hold until some time what has no TTL any more (TTL-12). A relay
+// that has begun since, and never heard of the TTL, cannot know: versions do not tell (RECON-1).
 func (c *Checker) unlimited(id int, k kind, cl *clientState, t *topic, name string, w word) {
 	if h := t.holds[name]; cl.ttl && !t.nacked && c.known[k.name].limited[name] && h.label == w.label && w.ends.IsZero() && !h.ends.IsZero() {
 		c.fail("TTL-12", "c%d %s: %s=%s has no TTL, and the client holds it until %v", id, k.name, name, w.label, h.ends)
@@ -196,8 +194,8 @@ func (c *Checker) lasting(who string, k kind, cl *clientState, name, label strin
 	return ends
 }
 
-// heartbeat judges a resource without a body that renews what a client has (TTL-4). spared: it
-// may be told so because it came back.
+// heartbeat judges a resource without a body, which renews what a client has (TTL-4). spared: the client
+// came back with the resource.
 func (c *Checker) heartbeat(who string, k kind, cl *clientState, t *topic, name, version string, ttl *durationpb.Duration) (spared bool) {
 	h, has := t.holds[name]
 	switch {
@@ -218,8 +216,8 @@ func (c *Checker) heartbeat(who string, k kind, cl *clientState, t *topic, name,
 	return spared
 }
 
-// dated judges, of a client that keeps up, until when what it holds is good: what is renewed
-// stays, and what has expired is gone (TTL-2, TTL-4).
+// dated judges until when the resources of a client that keeps up are good: what is renewed stays, and what
+// has expired is gone (TTL-2, TTL-4).
 func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 	known := c.known[k.name]
 	for name, h := range t.holds {
@@ -261,8 +259,7 @@ func (c *Checker) unwrap(who string, k kind, cl *clientState, t *topic, body *an
 	return r.GetResource(), r.GetTtl(), false
 }
 
-// dropExpired forgets what has expired on disk, where times are in milliseconds: a relay does
-// not load it.
+// dropExpired forgets what has expired on disk, which a relay does not load. Times are in milliseconds there.
 func (k *knowledge) dropExpired(now time.Time) {
 	for _, v := range k.voices() {
 		for name, w := range v.words {

@@ -243,10 +243,12 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 		delete(l.sent, name)
 	}
 	for _, name := range i.Drop {
-		l.unanswered.forget(name)
+		unsubscribed := l.unanswered.forget(name)
 		l.want.remove(name)
 		delete(l.again, name)
-		if _, sent := l.sent[name]; sent {
+		if _, sent := l.sent[name]; unsubscribed {
+			delete(l.sent, name)
+		} else if sent {
 			l.drop.add(name)
 		}
 	}

@@ -68,7 +68,7 @@ type unanswered struct {
 	// whose timer starts with that request (WILD-11).
 	due     []string
 	restart map[string]struct{}
-	// pair has the names to unsubscribe or, if given is set, to subscribe next.
+	// pair has the names to unsubscribe or, if given is set, to subscribe next; then they are in order.
 	pair     []string
 	given    bool
 	pairedAt time.Time
@@ -161,11 +161,20 @@ func (u *unanswered) begin(name string) {
 	u.due = append(u.due, name)
 }
 
-// forget deletes a name that clients have given up. A pair drops it when it is written (askAgain).
-func (u *unanswered) forget(name string) {
+// forget deletes a name that clients have given up. It reports whether a pair has unsubscribed the
+// name already. A pair that is not written yet drops it later (askAgain).
+func (u *unanswered) forget(name string) (unsubscribed bool) {
 	delete(u.unsubscribed, name)
 	delete(u.absent, name)
 	delete(u.restart, name)
+	if !u.given {
+		return false
+	}
+	i, unsubscribed := slices.BinarySearch(u.pair, name)
+	if unsubscribed {
+		u.pair = slices.Delete(u.pair, i, i+1)
+	}
+	return unsubscribed
 }
 
 // pairs reports whether it is time to choose a pair.
@@ -296,7 +305,8 @@ func (s *streamState) askAgain(l *laneState, r *budget, now time.Time) *discover
 		u.pair, u.given = nil, false
 		return nil
 	}
-	names := slices.Sorted(slices.Values(u.pair))
+	slices.Sort(u.pair)
+	names := slices.Clone(u.pair)
 	req := &discovery.DeltaDiscoveryRequest{TypeUrl: string(l.lane.Type)}
 	if !u.given {
 		if u.unsubscribed == nil {
