@@ -24,9 +24,6 @@ func (t answers) state(id cache.ID) cache.State {
 	return t.named.Led(id)
 }
 
-// absent reports whether a name is known to lead to nothing.
-func (t answers) absent(id cache.ID) bool { return t.state(id) == cache.Absent }
-
 // borrows reports whether the lane of names has no answer that outweighs a wildcard copy. A
 // does-not-exist timer does not outweigh one: it is silence, not an answer (H-40).
 func (t answers) borrows(id cache.ID) bool {
@@ -82,16 +79,6 @@ func (t answers) differs(id cache.ID) bool {
 		return a.Resource != b.Resource
 	}
 	return a.Resource.Version != b.Resource.Version
-}
-
-// here returns a resource in exactly this version, if either lane has it.
-func (t answers) here(name, version string) *cache.Resource {
-	for _, of := range []*cache.Table{t.named, t.wildcard} {
-		if id, ok := of.Find(name); ok && of.Own(id) != nil && of.Own(id).Version == version {
-			return of.Own(id)
-		}
-	}
-	return nil
 }
 
 // limited reports whether a resource has a TTL on one of the lanes.

@@ -100,7 +100,7 @@ func load(x *index, s Saved, now time.Time) {
 		if !s.Lane.Wildcard {
 			id = x.named.Intern(name)
 		}
-		x.linger.add(id, now.Add(x.hub.limits.Load().linger))
+		x.linger.add(id, now.Add(x.hub.limits.Load().Linger))
 		x.changed(id)
 	}
 	loadAll(x, s, false, now)

@@ -160,10 +160,9 @@ func (n *namedLane) doubted(id cache.ID, a cache.Answer) bool {
 }
 
 // observe notes what an Update says about names that are in doubt or restored, before it is applied.
-func (n *namedLane) observe(u *cache.Update) (look bool) {
-	d := &n.doubts
-	if len(u.Missing)+len(u.Unanswered) > 0 && d.hidden != u.Stream {
-		look = d.timeOut(u.Stream)
+func (n *namedLane) observe(u *cache.Update) {
+	if len(u.Missing)+len(u.Unanswered) > 0 && n.doubts.hidden != u.Stream && n.doubts.timeOut(u.Stream) {
+		n.lookAgain()
 	}
 	if u.Hidden {
 		n.noteMayBeHidden()
@@ -172,7 +171,6 @@ func (n *namedLane) observe(u *cache.Update) (look bool) {
 		n.silence.observe(u)
 	}
 	n.x.restored.observe(u)
-	return look
 }
 
 // noteMayBeHidden notes the names that an unreadable answer may have been for: those that were asked for

@@ -54,7 +54,7 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	x.leaving.x, x.restored.x, x.readers.x = x, x, x
 	x.loans = loans{x, make(map[string]bool), make(map[string]struct{})}
 	x.bodies = bodies{x: x, again: make(map[cache.ID]struct{})}
-	x.linger = lingerers{x: x, most: h.limits.Load().maxLinger}
+	x.linger = lingerers{x: x, most: h.limits.Load().MaxLinger}
 	return x
 }
 

@@ -47,9 +47,6 @@ type laneKind interface {
 	// confirmed.
 	awaitsDoubtful() bool
 
-	// observe notes what an Update says about names that are in doubt or restored, before it is
-	// applied. look reports whether clients have to look again after it.
-	observe(u *cache.Update) (look bool)
 	// takeIn applies an Update to the Table.
 	takeIn(u *cache.Update) Applied
 	// unannounced returns the names that a response with everything does not list and therefore
@@ -77,17 +74,15 @@ func (x *index) lane(at Lane) *lane {
 
 // apply applies an Update to the lane.
 func (l *lane) apply(u *cache.Update) (a Applied) {
-	look := l.doubts.observe(u)
-	look = l.kind.observe(u) || look
+	if l.doubts.observe(u) {
+		l.lookAgain()
+	}
 	a = l.kind.takeIn(u)
 	if u.Synced {
 		l.guard.dropUnrepeated()
 		l.said = true
 	}
 	l.conclude()
-	if look {
-		l.lookAgain()
-	}
 	return a
 }
 
@@ -147,7 +142,7 @@ func (l *lane) departures(u *cache.Update) (all departures) {
 
 // depart carries out the removals of an Update, except those that the guard holds back.
 func (l *lane) depart(u *cache.Update, all departures) (held Held) {
-	all, held = l.guard.pass(l.x.hub.limits.Load().guard, u, &l.Table, all)
+	all, held = l.guard.pass(l.x.hub.limits.Load().Guard, u, &l.Table, all)
 	l.removeAll(all)
 	return held
 }

@@ -125,13 +125,6 @@ func (l *loans) has(name string) bool {
 	return has
 }
 
-// takeAgain reports, once, whether upstream is to be asked for a name again.
-func (l *loans) takeAgain(name string) (again bool) {
-	_, again = l.askAgain[name]
-	delete(l.askAgain, name)
-	return again
-}
-
 // dropAllInherited drops all inherited copies, since the wildcard's set is complete again. It does so all
 // at once: clients would otherwise lose members that have not arrived yet.
 func (l *loans) dropAllInherited() {

@@ -68,6 +68,7 @@ func (n *namedLane) spokenOf(id cache.ID) bool {
 }
 
 func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
+	n.observe(u)
 	n.begin(u)
 	if n.x.fullState() {
 		n.x.shown.observe(u)
@@ -152,7 +153,7 @@ func (n *namedLane) deny(negative []*cache.Resource) {
 // fail applies upstream's errors to names.
 func (n *namedLane) fail(u *cache.Update) {
 	for _, e := range u.Errors {
-		if n.guard.holds(e.Name) {
+		if _, held := n.guard.held[e.Name]; held {
 			continue
 		}
 		if id, ok := n.Find(e.Name); ok && n.Pinned(e.Name) {

@@ -182,14 +182,14 @@ func (s *shown) take(r cache.Received) (dropped int) {
 
 // giveUp remembers a name that is given up.
 func (s *shown) giveUp(name string) {
-	if len(s.givenUp) < s.hub.bounds.Gone {
+	if len(s.givenUp) < s.hub.config.Bounds.Gone {
 		s.givenUp[name] = struct{}{}
 	}
 }
 
 // late reports whether a resource may be the answer for a name that was given up on this stream.
 func (s *shown) late(r *cache.Resource) bool {
-	return len(s.givenUp) >= s.hub.bounds.Gone || goesBy(r, func(name string) bool {
+	return len(s.givenUp) >= s.hub.config.Bounds.Gone || goesBy(r, func(name string) bool {
 		_, givenUp := s.givenUp[name]
 		return givenUp
 	})
@@ -263,7 +263,7 @@ func (s *shown) unkept(_ string, r cache.Received) {
 func (s *shown) noteGone(name string) {
 	switch {
 	case s.stream == 0 || s.all || s.table.Origin().SotW: // SotW answers every request
-	case len(s.gone) >= s.hub.bounds.Gone:
+	case len(s.gone) >= s.hub.config.Bounds.Gone:
 		s.gone, s.all = nil, true
 	default:
 		s.gone[name] = struct{}{}

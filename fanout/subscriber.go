@@ -86,7 +86,7 @@ func (m *Subscriber) mark(s *Subscription, id cache.ID, k kind) (woken bool) {
 		m.dirty = append(m.dirty, s)
 	}
 	add := func(ids []cache.ID) []cache.ID {
-		return s.bounded(append(ids, id), 2*len(s.names.ids)+s.index.hub.bounds.Marks)
+		return s.bounded(append(ids, id), 2*len(s.names.ids)+s.index.hub.config.Bounds.Marks)
 	}
 	switch {
 	case k == again:

@@ -219,7 +219,7 @@ func (s *Subscription) Close(now time.Time) {
 		}
 		s.names, s.parcels, s.awaited = NameList{}, nil, nil
 		s.unsum()
-		x.interest.withhold(s, false)
+		s.view().Withhold(false)
 		s.endWildcard(&Asked{}, now)
 	}
 }

@@ -33,8 +33,6 @@ func (w *wildcardLane) leadsHere(named cache.ID) bool { return w.x.answers.borro
 
 func (w *wildcardLane) hasSpoken() bool { return w.synced && len(w.Unconfirmed()) == 0 }
 
-func (w *wildcardLane) observe(*cache.Update) (look bool) { return false }
-
 func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	if !w.held {
 		return a // a late answer: the wildcard was given up meanwhile (UP-8, H-32)
