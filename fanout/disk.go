@@ -53,8 +53,8 @@ func saveNamed(x *index) Saved {
 	s := Saved{Lane: Lane{Type: x.url}}
 	s.Origin, s.Resources = saved(&x.named.Table)
 	s.Resources = slices.DeleteFunc(s.Resources, func(r cache.Held) bool { return x.loans.inherits(r.Name) })
-	for id := range cache.ID(x.named.Cap()) {
-		if name := x.named.Name(id); x.named.Pinned(name) && x.named.Answer(id).State == cache.Present && !x.loans.has(name) {
+	for id, name := range x.named.Interned() {
+		if x.named.Led(id) == cache.Present && !x.loans.has(name) {
 			s.Names = append(s.Names, name)
 		}
 	}

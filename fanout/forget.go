@@ -34,9 +34,8 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 // stream that begins does not ask for them, so nothing keeps them up to date (UP-8, RECON-7).
 func (n *namedLane) forgetOthers() {
 	remains := n.x.remains()
-	for id := range cache.ID(n.Cap()) {
-		name := n.Name(id) // "" if the ID stands for no name
-		if of, ok := n.Find(name); ok && of == id && n.Pinned(name) && !n.x.desired(id) {
+	for id, name := range n.Interned() {
+		if !n.x.desired(id) {
 			n.forget(name, remains)
 		}
 	}

@@ -15,21 +15,9 @@ type namedLane struct {
 
 // desired returns all names that are wanted, linger, or are kept for the snapshot.
 func (n *namedLane) desired() (names []string) {
-	if n.x.hub.kept.Load() {
-		for id := range cache.ID(n.Cap()) {
-			if name := n.Name(id); n.Pinned(name) {
-				names = append(names, name)
-			}
-		}
-		slices.Sort(names)
-		return names
-	}
-	for id := range n.x.interest.named() {
-		names = append(names, n.Name(id))
-	}
-	for id := range n.x.linger.all() {
-		if id != wildcardID {
-			names = append(names, n.Name(id))
+	for id, name := range n.Interned() {
+		if n.x.desired(id) {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
@@ -41,8 +29,8 @@ func (n *namedLane) audience() iter.Seq2[cache.ID, []*Subscription] { return n.x
 func (n *namedLane) leadsHere(cache.ID) bool { return true }
 
 func (n *namedLane) hasSpoken() bool {
-	for id := range cache.ID(n.Cap()) {
-		if n.Pinned(n.Name(id)) && n.spokenOf(id) {
+	for id := range n.Interned() {
+		if n.spokenOf(id) {
 			return true
 		}
 	}
@@ -109,7 +97,9 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	if !wanted && !n.Has(r.Name) {
 		return n.x.shown.take(r) // UP-9, H-31
 	}
-	n.x.loans.noteAnswered(r.Resource)
+	for name := range names(r.Resource) { // they are answered now
+		n.x.loans.dropInherited(name, r.Name)
+	}
 	since, told := n.x.answers.wasLent(r.Resource)
 	seq := n.x.next()
 	touched, changed := n.Set(r.Resource, r.Upstream, seq, n.x.touched[:0])

@@ -62,7 +62,7 @@ func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
 	_, changed := w.Set(r.Resource, r.Upstream, seq, nil)
 	w.x.bodies.handMember(r.Resource, changed)
 	if changed {
-		w.x.loans.markLent(r.Name, w.x.loans.lentTo(r.Name, lent))
+		w.x.markNamed(distinct(w.x.loans.lentTo(r.Name, lent)))
 		w.changed = true
 	}
 	if w.Lease(r.Name, r.TTL, u.At, seq) {
@@ -81,7 +81,7 @@ func (w *wildcardLane) remove(name string, cause cache.Cause) {
 	}
 	lent := w.x.loans.lentTo(name, w.x.touched[:0])
 	_, changed := w.Remove(name, cause, w.x.next(), nil)
-	w.x.loans.markLent(name, lent)
+	w.x.markNamed(lent)
 	w.changed = w.changed || changed
 }
 
