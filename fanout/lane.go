@@ -28,7 +28,9 @@ type lane struct {
 	// dirty are the names that may have become wanted or unwanted, for upstream to look at
 	// (Wanted).
 	dirty queue[struct{}]
-	text  digestText
+	// sum is the digest of the Table for which text was made.
+	sum  cache.Digest
+	text string
 }
 
 // laneKind is what differs between the two kinds of lanes.
@@ -70,6 +72,14 @@ func (x *index) lane(at Lane) *lane {
 		return &x.wildcard.lane
 	}
 	return &x.named.lane
+}
+
+// digest returns the digest of the Table as text, which is made once.
+func (l *lane) digest() string {
+	if now := l.Digest(); l.text == "" || now != l.sum {
+		l.sum, l.text = now, now.String()
+	}
+	return l.text
 }
 
 // apply applies an Update to the lane.

@@ -110,7 +110,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 		n.x.shown.early[r.Name] = struct{}{}
 	}
 	renews := n.Lease(r.Name, r.TTL, u.At, seq)
-	n.x.bodies.handNamed(r.Resource, changed, told)
+	n.hand(r.Resource, changed, told)
 	own, _ := n.Find(r.Name)
 	if w, member := n.x.wildcard.Find(r.Name); changed && r.TTL <= 0 && member && n.x.wildcard.HadTTL(w) {
 		n.LoseTTL(own, seq)

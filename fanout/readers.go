@@ -21,7 +21,7 @@ type readers struct {
 // Passed notes that the client has been sent all removals from the wildcard's set up to a position.
 // It is a reader from then on, until it gives the wildcard up.
 func (v Set) Passed(to cache.Seq) {
-	if s := v.s; s.wildcard && !s.closed && (!s.reads || s.passed != to) {
+	if s := v.s; s.wildcard && (!s.reads || s.passed != to) {
 		s.reads, s.passed = true, to
 		v.x.readers.prune()
 	}

@@ -112,18 +112,5 @@ func (v View) SystemVersion() string {
 	if v.x.named.Len() == 0 {
 		return v.Set().Digest()
 	}
-	return v.x.named.text.of(v.x.named.Digest())
-}
-
-// digestText keeps the text of a digest, so that it is made once.
-type digestText struct {
-	digest cache.Digest
-	text   string
-}
-
-func (t *digestText) of(d cache.Digest) string {
-	if t.text == "" || t.digest != d {
-		*t = digestText{d, d.String()}
-	}
-	return t.text
+	return v.x.named.digest()
 }

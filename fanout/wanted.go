@@ -136,8 +136,8 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 				if !lane.Wildcard {
 					name = x.named.Name(id)
 				}
-				_, again := x.bodies.again[id]
-				delete(x.bodies.again, id)
+				_, again := x.bodies[id]
+				delete(x.bodies, id)
 				_, inherited := x.loans.askAgain[name]
 				delete(x.loans.askAgain, name)
 				if x.desired(id) {

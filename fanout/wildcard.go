@@ -60,7 +60,7 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
 	lent, seq := w.x.loans.lentTo(r.Name, w.x.touched[:0]), w.x.next()
 	_, changed := w.Set(r.Resource, r.Upstream, seq, nil)
-	w.x.bodies.handMember(r.Resource, changed)
+	w.hand(r.Resource, changed, false)
 	if changed {
 		w.x.markNamed(distinct(w.x.loans.lentTo(r.Name, lent)))
 		w.changed = true
