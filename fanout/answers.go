@@ -9,7 +9,7 @@ type answers struct{ named, wildcard *cache.Table }
 // of returns what a name leads to.
 func (t answers) of(id cache.ID) cache.Answer {
 	a := t.named.Answer(id)
-	if b := t.loan(id); b.State == cache.Present {
+	if b := t.borrowed(id); b.State == cache.Present {
 		b.Error = a.Error
 		return b
 	}
@@ -47,8 +47,8 @@ func (t answers) lent(id cache.ID) bool {
 	return ok && t.wildcard.Led(w) == cache.Present
 }
 
-// loan returns the wildcard's answer for a name, if the name borrows.
-func (t answers) loan(id cache.ID) (a cache.Answer) {
+// borrowed returns the wildcard's answer for a name, if the name borrows.
+func (t answers) borrowed(id cache.ID) (a cache.Answer) {
 	if w, ok := t.lender(id); ok {
 		a = t.wildcard.Answer(w)
 	}
@@ -64,7 +64,7 @@ func (t answers) wasLent(r *cache.Resource) (since cache.Seq, was bool) {
 	if !ok {
 		return 0, false
 	}
-	a := t.loan(id)
+	a := t.borrowed(id)
 	return max(a.Seq, t.named.Vanished(id)), a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0
 }
 

@@ -12,8 +12,8 @@ import (
 // desired reports whether a name or the wildcard is needed: a client subscribes to it, it lingers,
 // or the Hub gives nothing up any more.
 func (x *index) desired(id cache.ID) bool {
-	if x.hub.kept.Load() {
-		return id == wildcardID && x.wildcard.held || id != wildcardID && x.named.Pinned(x.named.Name(id))
+	if x.hub.keepsAll.Load() {
+		return id == wildcardID && x.wildcard.pinned || id != wildcardID && x.named.Pinned(x.named.Name(id))
 	}
 	return x.linger.has(id) || x.interest.wants(id)
 }

@@ -17,7 +17,7 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	if id, ok := n.Find(name); ok {
 		delete(n.x.bodies, id)
 		n.dirty.remove(id) // another name may get the ID
-		bodies := n.bodies(id)
+		bodies := n.confirmedBodies(id)
 		led = n.Answer(id).Resources()
 		if n.x.fullState() && n.Asked(id) {
 			n.x.shown.giveUp(name)
@@ -56,9 +56,9 @@ func (x *index) remains() func(*cache.Resource) bool {
 	}
 }
 
-// bodies returns the confirmed resources that a name leads to, if shown has a stream for which they
+// confirmedBodies returns the confirmed resources that a name leads to, if shown has a stream for which they
 // may have to be remembered.
-func (n *namedLane) bodies(id cache.ID) (bodies []cache.Received) {
+func (n *namedLane) confirmedBodies(id cache.ID) (bodies []cache.Received) {
 	if n.x.shown.stream == 0 {
 		return nil
 	}

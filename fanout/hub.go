@@ -57,8 +57,8 @@ type Hub struct {
 	unasked atomic.Int64
 	// forgotten counts the names and wildcards that were given up.
 	forgotten atomic.Uint64
-	// kept: nothing is given up any more (Disk.Keep).
-	kept atomic.Bool
+	// keepsAll: nothing is given up any more (Disk.Keep).
+	keepsAll atomic.Bool
 	// spares: upstream is not alive, and names that lead to something linger without a bound.
 	spares atomic.Bool
 	// wanted is the mailbox that points upstream.

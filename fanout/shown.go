@@ -25,9 +25,9 @@ const unaskedFactor = 4
 type Unasked struct {
 	max atomic.Int64 // bytes of one group
 
-	mu    sync.Mutex // taken under the lock of a type, and nothing under it
-	held  map[unaskedKey]*unaskedShare
-	bytes int
+	mu     sync.Mutex // taken under the lock of a type, and nothing under it
+	shares map[unaskedKey]*unaskedShare
+	bytes  int
 }
 
 type unaskedKey struct{ name, version string }
@@ -40,7 +40,7 @@ type unaskedShare struct {
 // NewUnasked returns a bound of that many bytes for one group, and four times as many for all of
 // them.
 func NewUnasked(bytes int) *Unasked {
-	u := &Unasked{held: make(map[unaskedKey]*unaskedShare)}
+	u := &Unasked{shares: make(map[unaskedKey]*unaskedShare)}
 	u.Resize(bytes)
 	return u
 }
@@ -53,14 +53,14 @@ func (u *Unasked) take(r *cache.Resource) *cache.Resource {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	key := unaskedKey{r.Name, r.Version}
-	if s := u.held[key]; s != nil {
+	if s := u.shares[key]; s != nil {
 		s.groups++
 		return s.Resource
 	}
 	if int64(u.bytes+r.Size()) > unaskedFactor*u.max.Load() {
 		return nil
 	}
-	u.held[key] = &unaskedShare{r, 1}
+	u.shares[key] = &unaskedShare{r, 1}
 	u.bytes += r.Size()
 	return r
 }
@@ -69,9 +69,9 @@ func (u *Unasked) leave(r *cache.Resource) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	key := unaskedKey{r.Name, r.Version}
-	s := u.held[key]
+	s := u.shares[key]
 	if s.groups--; s.groups == 0 {
-		delete(u.held, key)
+		delete(u.shares, key)
 		u.bytes -= r.Size()
 	}
 }

@@ -235,7 +235,7 @@ func (s *Subscription) startWildcard(asked *Asked) {
 	asked.Wildcard = true
 	if !s.wildcard {
 		s.wildcard = true
-		s.index.wildcard.held = true
+		s.index.wildcard.pinned = true
 		s.index.want(s, wildcardID)
 	}
 }

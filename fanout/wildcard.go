@@ -9,10 +9,10 @@ import (
 // wildcardLane is what upstream sends of all of a type: the wildcard's set.
 type wildcardLane struct {
 	lane
-	// held: a client wanted it, and Changes has not given it up. asked: upstream has been asked for
-	// it. synced: upstream has sent all of it once (RECON-16, RECON-17).
-	held, asked, synced bool
-	board               board
+	// pinned: a client wanted it, and Changes has not given it up. asked: upstream has been asked
+	// for it. synced: upstream has sent all of it once (RECON-16, RECON-17).
+	pinned, asked, synced bool
+	board                 board
 
 	// During one change: whether the set has changed, and whether TTLs in it were renewed.
 	changed, renewed bool
@@ -34,7 +34,7 @@ func (w *wildcardLane) leadsHere(named cache.ID) bool { return w.x.answers.borro
 func (w *wildcardLane) hasSpoken() bool { return w.synced && len(w.Unconfirmed()) == 0 }
 
 func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
-	if !w.held {
+	if !w.pinned {
 		return a // a late answer: the wildcard was given up meanwhile (UP-8, H-32)
 	}
 	w.begin(u)
