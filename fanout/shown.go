@@ -87,7 +87,7 @@ type shown struct {
 	// were given up on this stream, since an answer for them may still arrive (H-32). When there
 	// are too many to remember, every name counts as given up.
 	unasked bool
-	givenUp map[string]struct{}
+	givenUp map[string]bool
 	// kept are the resources that nobody has asked for, the longest unchanged first. by maps an
 	// alias to the name under which its resource is kept.
 	kept *simplelru.LRU[string, cache.Received]
@@ -105,7 +105,7 @@ type shown struct {
 func (s *shown) reset() {
 	*s = shown{
 		hub: s.hub, table: s.table,
-		givenUp: make(map[string]struct{}), by: make(map[string]string),
+		givenUp: make(map[string]bool), by: make(map[string]string),
 		gone: make(map[string]struct{}), early: make(map[string]struct{}),
 	}
 	// The only error is a size below one. How many there may be is a matter of bytes.
@@ -183,16 +183,13 @@ func (s *shown) take(r cache.Received) (dropped int) {
 // giveUp remembers a name that is given up.
 func (s *shown) giveUp(name string) {
 	if len(s.givenUp) < s.hub.config.Bounds.Gone {
-		s.givenUp[name] = struct{}{}
+		s.givenUp[name] = true
 	}
 }
 
 // late reports whether a resource may be the answer for a name that was given up on this stream.
 func (s *shown) late(r *cache.Resource) bool {
-	return len(s.givenUp) >= s.hub.config.Bounds.Gone || goesBy(r, func(name string) bool {
-		_, givenUp := s.givenUp[name]
-		return givenUp
-	})
+	return len(s.givenUp) >= s.hub.config.Bounds.Gone || goesBy(r, func(name string) bool { return s.givenUp[name] })
 }
 
 // keep keeps a resource if there is room. It returns how many are dropped.

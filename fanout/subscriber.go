@@ -25,12 +25,11 @@ type Subscriber struct {
 // block.
 func NewSubscriber(wake func()) *Subscriber { return &Subscriber{wake: wake} }
 
-// TakesTTL notes that the stream's client knows TTLs, and is sent renewals (TTL-6). It is called
-// before the first Subscribe.
+// TakesTTL notes that the stream's client knows TTLs, and is sent renewals (TTL-6).
 func (m *Subscriber) TakesTTL() { m.ttl = true }
 
 // AsksForSources notes that the stream wants the Source of each change, and is counted among the
-// clients that an update concerns. It is called before the first Subscribe.
+// clients that an update concerns.
 func (m *Subscriber) AsksForSources() { m.asks = true }
 
 // Marks are the changes noted for one Subscription. The Subscription may have given up a name since
