@@ -51,29 +51,15 @@ func (c *Client) reconfigure(now time.Time) (taken []change) {
 	return taken
 }
 
-// members keeps the group a member of the Conns it uses.
-type members map[*Conn]func()
-
-func (m members) follow(c *Client) {
-	c.mu.Lock()
-	conns := c.conns
-	c.mu.Unlock()
-	for conn, quit := range m {
+// join makes the group a member of the Conns that it uses from now on, and of no other ones.
+func (c *Client) join(was, conns []*Conn) {
+	for _, conn := range was {
 		if !slices.Contains(conns, conn) {
-			quit()
-			delete(m, conn)
+			conn.quit(c)
 		}
 	}
 	for _, conn := range conns {
-		if m[conn] == nil {
-			m[conn] = conn.join(c, func() { c.isBack(conn) })
-		}
-	}
-}
-
-func (m members) quit() {
-	for _, quit := range m {
-		quit()
+		conn.join(c, func() { c.isBack(conn) })
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,7 +38,6 @@ type Client struct {
 	// order is held over a step of the Core and its Effects, so that the Hub gets them in
 	// order. It is taken before mu.
 	order   sync.Mutex
-	used    *Conn      // the Conn that counts the group as a user; guarded by order
 	mu      sync.Mutex // held to step the Core, never to send or to apply
 	core    *session.Core
 	conns   []*Conn // one for each entry
@@ -102,16 +100,14 @@ func NewClient(config session.Config, o ClientOptions) *Client {
 func (c *Client) Run(ctx context.Context) {
 	var streams sync.WaitGroup
 	defer c.finish()
-	defer c.endUse() // after all streams, which can switch to another entry
 	defer streams.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.hub.Wanted().OnWake(func() { poke(c.wake) })
 	defer c.hub.Wanted().OnWake(nil)
-	in := make(members)
-	defer in.quit()
-	in.follow(c)
-	c.settleUse()
+	conns := c.conns
+	c.join(nil, conns)
+	defer func() { c.join(conns, nil) }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	c.step(func(now time.Time) { c.core.Interest(now) })
@@ -142,8 +138,8 @@ func (c *Client) Run(ctx context.Context) {
 			c.shut(id)
 		}
 		for _, ch := range changed {
-			in.follow(c)
-			c.settleUse()
+			c.join(conns, ch.conns)
+			conns = ch.conns
 			close(ch.done)
 		}
 		for _, o := range open {
@@ -444,14 +440,4 @@ func (c *Client) send(ctx context.Context, id session.StreamID, s *stream, out a
 func starts(req proto.Message) bool {
 	delta, ok := req.(*discovery.DeltaDiscoveryRequest)
 	return !ok || delta.GetResponseNonce() == ""
-}
-
-// unixPath is the path of a Unix socket's address, as gRPC's resolver hands it to
-// a dialer.
-func unixPath(address string) (string, bool) {
-	path, ok := strings.CutPrefix(address, "unix://")
-	if !ok {
-		path, ok = strings.CutPrefix(address, "unix:")
-	}
-	return path, ok
 }

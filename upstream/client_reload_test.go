@@ -1,13 +1,9 @@
 package upstream
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
-	"net"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -37,36 +33,6 @@ func TestFailuresGoWithTheirEntry(t *testing.T) {
 	if len(c.failed) > 1 {
 		t.Errorf("failures of %d entries are remembered, and the list has one", len(c.failed))
 	}
-}
-
-// TestUseEndsWithTheGroup: a group that ends while its first entry is being tried is not
-// counted as one that the second entry serves, though the attempt has failed then.
-func TestUseEndsWithTheGroup(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn := func(name string) *Conn {
-			return NewConn(Endpoint{Name: name, Target: "passthrough:///" + name, Credentials: insecure.NewCredentials(), Dial: func(ctx context.Context, _ string) (net.Conn, error) {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}})
-		}
-		conns := []*Conn{conn("first"), conn("second")}
-		hub := fanout.NewHub(fanout.Config{})
-		hub.Subscribe(cache.Cluster, fanout.NewSubscriber(func() {})).Delta([]string{fanout.Wildcard}, nil, time.Now())
-		c := NewClient(session.Config{Entries: []session.Entry{{Name: "first"}, {Name: "second"}}, UnavailableAfter: time.Hour}, ClientOptions{Conns: conns, Hub: hub, Log: slog.New(slog.DiscardHandler)})
-		ctx, cancel := context.WithCancel(t.Context())
-		var run sync.WaitGroup
-		run.Go(func() { c.Run(ctx) })
-		synctest.Wait()
-		time.Sleep(time.Second)
-		cancel()
-		run.Wait()
-		for _, conn := range conns {
-			if conn.standing.served != 0 {
-				t.Errorf("%s serves %d groups, and there is none", conn.endpoint.Name, conn.standing.served)
-			}
-			conn.Close()
-		}
-	})
 }
 
 // received is a Tracer that keeps what came.

@@ -62,15 +62,14 @@ func TestGroupsAreToldOfAComeback(t *testing.T) {
 	p := serve(t, loopback(t), nil)
 	c := reach(t, Endpoint{Target: "passthrough:///" + p.address, Dial: f.dial})
 	told := make(chan string, 9)
-	quitters := make(map[string]func())
 	for _, group := range []string{"a", "b", "c"} {
-		quitters[group] = c.join(group, func() { told <- group })
+		c.join(group, func() { told <- group })
 	}
 	s, ended := open(t, c, "a")
 	until(t, "a stream", func() bool { return p.open() == 1 })
 	p.say("1")
 	until(t, "a message", func() bool { return wireOf(s.ClientStream).messages.Load() == 1 })
-	quitters["c"]()
+	c.quit("c")
 	wireOf(s.ClientStream).Close()
 	lost(t, ended)
 	until(t, "no stream", func() bool { return p.open() == 0 })

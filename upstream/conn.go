@@ -98,7 +98,7 @@ type Conn struct {
 	checkups checkups
 	comeback comeback
 	standing standing
-	members  []*member
+	members  map[any]func() // groups that are to know when the endpoint is back
 }
 
 // channel is a gRPC channel: one connection, and no other once that is lost.
@@ -116,12 +116,6 @@ type tenure struct {
 	headers  []header.Header // that it is opened with, to prove something by
 	end      context.CancelFunc
 	answered bool
-}
-
-// member is a group that wants to know when the endpoint is back.
-type member struct {
-	group any
-	back  func()
 }
 
 // NewConn returns a Conn that connects when the first stream wants it.
@@ -149,6 +143,7 @@ func NewConn(e Endpoint) *Conn {
 		channels: make(map[*connection]*channel),
 		tenures:  make(map[*seat]*tenure),
 		room:     make(chan struct{}),
+		members:  make(map[any]func()),
 		checkups: checkups{off: e.NoChecks},
 	}
 }
@@ -160,20 +155,20 @@ func (c *Conn) SetSection(section string) {
 	c.endpoint.Section = section
 }
 
-// join has back called when the endpoint answers again after all its streams had failed,
-// or after a long silence, if it is not the group itself that was answered (ERR-1). back
-// is called under no lock, from the goroutine that received the answer, and must not
-// block. quit ends it; a call may be under way.
-func (c *Conn) join(group any, back func()) (quit func()) {
-	m := &member{group, back}
+// join has back called when the endpoint answers again after all its streams had failed, or after
+// a long silence, if it is not the group itself that was answered (ERR-1). back is called under no
+// lock, from the goroutine that received the answer, and must not block.
+func (c *Conn) join(group any, back func()) {
 	c.mu.Lock()
-	c.members = append(c.members, m)
-	c.mu.Unlock()
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.members = slices.DeleteFunc(c.members, func(other *member) bool { return other == m })
-	}
+	defer c.mu.Unlock()
+	c.members[group] = back
+}
+
+// quit ends join. A call may be under way.
+func (c *Conn) quit(group any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.members, group)
 }
 
 // enter finds the channel for one more stream of a group, which end is to end if it must

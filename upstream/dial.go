@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,4 +89,14 @@ func wireOf(s grpc.ClientStream) *wire {
 		}
 	}
 	return nil
+}
+
+// unixPath is the path of a Unix socket's address, as gRPC's resolver hands it to
+// a dialer.
+func unixPath(address string) (string, bool) {
+	path, ok := strings.CutPrefix(address, "unix://")
+	if !ok {
+		path, ok = strings.CutPrefix(address, "unix:")
+	}
+	return path, ok
 }

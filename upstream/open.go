@@ -56,9 +56,9 @@ func (c *Conn) heard(s adsStream) {
 	now := time.Now()
 	news, away := c.standing.heard(now)
 	if c.comeback.message(!s.tenure.answered, now) {
-		for _, m := range c.members {
-			if m.group != s.tenure.seat.group {
-				back = append(back, m.back)
+		for group, f := range c.members {
+			if group != s.tenure.seat.group {
+				back = append(back, f)
 			}
 		}
 	}

@@ -71,9 +71,7 @@ func (c *Client) observe(e session.Effect) {
 		c.conn(e.Entry).tellStopped(e.Stopped)
 	case e.Switch != nil:
 		c.log.Debug("another control plane is put to use", "address", e.Entry)
-		to := c.conns[e.Switch.To]
-		to.enterUse(c.used, e.Switch.Why)
-		c.used = to
+		c.conns[e.Switch.To].tellSwitch(c.conns[e.Switch.From], e.Switch.Why)
 	case e.Drop != "":
 		c.observer.UpstreamDropped(e.Drop)
 	case e.Conviction:

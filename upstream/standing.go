@@ -22,7 +22,7 @@ type standing struct {
 	since   time.Time // when answers last changed
 	told    failures  // logged since the entry last answered
 	noted   failures  // notices, each of which is logged only once
-	served  int       // groups for which the entry is in use
+	chosen  bool      // the log's last word about a switch of or to the entry is that it is used
 }
 
 // failures has the kinds of failures that were logged. Beyond maxFailures no more are logged.
@@ -173,57 +173,19 @@ var notices = map[session.Cause]string{
 	session.Preferred: "a preferred control plane answers again and is used",
 }
 
-// enterUse notes that one more group uses the entry, and logs the first switch to it. from is the
-// entry that the group used before; nil means that the group has just begun.
-func (c *Conn) enterUse(from *Conn, why session.Cause) {
-	if from != nil {
-		from.leaveUse()
-	}
+// tellSwitch logs the first switch of a group from another entry to this one. While the entry does
+// not answer, each group that tries it leaves it soon, and only the first is logged at all.
+func (c *Conn) tellSwitch(from *Conn, why session.Cause) {
+	from.mu.Lock()
+	from.standing.chosen = false
+	from.mu.Unlock()
 	c.mu.Lock()
-	c.standing.served++
-	first := from != nil && c.standing.served == 1 && c.standing.told.news(notices[why])
+	first := !c.standing.chosen && (c.standing.answers || c.standing.told.news(notices[why]))
+	c.standing.chosen = true
 	c.mu.Unlock()
 	if first {
 		c.endpoint.Log.Warn(notices[why], "address", c.endpoint.Name, "instead_of", from.endpoint.Name)
 	}
-}
-
-func (c *Conn) leaveUse() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.standing.served--
-}
-
-// settleUse notes which Conn serves the group. It is called when the group begins, and when its
-// list of entries has changed.
-func (c *Client) settleUse() {
-	c.order.Lock()
-	defer c.order.Unlock()
-	c.mu.Lock()
-	var now *Conn
-	if len(c.conns) > 0 {
-		now = c.conns[c.core.InUse()]
-	}
-	c.mu.Unlock()
-	if now != c.used && now != nil {
-		c.leaveUse()
-		now.enterUse(nil, session.Waits)
-		c.used = now
-	}
-}
-
-// endUse notes that the group has ended.
-func (c *Client) endUse() {
-	c.order.Lock()
-	defer c.order.Unlock()
-	c.leaveUse()
-}
-
-func (c *Client) leaveUse() {
-	if c.used != nil {
-		c.used.leaveUse()
-	}
-	c.used = nil
 }
 
 // firstFailure reports whether an end is the first of its kind that the group logs since the

@@ -23,7 +23,7 @@ type liveness struct {
 	covers   uint64
 	// notBefore is when the next check may be requested.
 	notBefore time.Time
-	silent    bool // the last check was not answered, and nothing has come since
+	stopped   bool // the last check was not answered, and nothing has come since
 }
 
 // question counts a question, and returns its number.
@@ -38,7 +38,7 @@ func (l *liveness) question(now time.Time) uint64 {
 // message notes that a message came.
 func (l *liveness) message(now time.Time) {
 	l.proven, l.since, l.heard = l.asked, time.Time{}, now
-	l.notBefore, l.silent = time.Time{}, false
+	l.notBefore, l.stopped = time.Time{}, false
 }
 
 // answeredSince reports whether the stream is alive as of a question.
@@ -83,9 +83,9 @@ func (l *liveness) checked(c Check, now time.Time, again time.Duration) (silentS
 		if l.since = (time.Time{}); l.asked > l.proven {
 			l.since = asked // or later
 		}
-		l.notBefore, l.silent = time.Time{}, false
+		l.notBefore, l.stopped = time.Time{}, false
 	case c.Verdict == Silent:
-		l.silent = true
+		l.stopped = true
 		if silentSince = asked; !l.since.IsZero() {
 			silentSince = l.since
 		}
@@ -122,19 +122,21 @@ func (c *Core) aliveAt(s *slot) time.Time {
 			return time.Time{}
 		}
 		patience = c.config.UnavailableAfter
-	case s.role == Probe && !s.answered:
+	case s.role == Probe && (!s.answered || !s.alive.checking.IsZero()):
 		return time.Time{} // a probe that gets no resource is given up without a check
 	case s.role == Probe:
 		return latest(c.entries[s.entry].backAt(&c.config), s.alive.notBefore)
-	case c.retiring(s):
-		patience = 0
 	case !s.failingSince().IsZero() && !s.alive.since.IsZero():
 		// The check is early enough to suspend the outage before clients learn of it, if the
 		// server is there and has nothing to send (ERR-1).
 		told := s.failingSince().Add(c.config.UnavailableAfter - trial).Sub(s.alive.since)
 		patience = min(patience, max(told, trial))
 	}
-	if c.checks(s) && len(c.entries) > 1 {
+	switch end := c.retireAt(); {
+	case !c.checks(s):
+	case s.role == Main && s.alive.heard.Before(end):
+		idle = end.Sub(s.alive.heard)
+	case len(c.entries) > 1:
 		idle = c.config.FailoverAfter / 2
 	}
 	return s.alive.dueAt(patience, idle)

@@ -27,9 +27,9 @@ type Core struct {
 	heard   bool // the entry in use has answered since it was chosen
 	away    bool // the Hub was last told that the main stream is not alive
 	spares  bool // the Hub was last told to keep the names that linger (tickLinger)
-	// hushed is until when clients are not told of a failure: a new entry has replaced one
+	// quietUntil is until when clients are not told of a failure: a new entry has replaced one
 	// that stopped answering, and must have the time to answer (UP-14).
-	hushed time.Time
+	quietUntil time.Time
 	// wary means that the entry was put to use although nothing was missing. The Hub
 	// doubts the removals that it sends (UP-14, H-22).
 	wary bool
@@ -56,8 +56,8 @@ type Core struct {
 	changesAt time.Time
 	lingerAt  time.Time // when to call Hub.Expire next
 
-	refreshes  refreshes
-	retirement retirement
+	refreshes refreshes
+	retired   time.Time // when Retire was called; zero: the group is in use
 
 	effects []Effect
 }
@@ -136,10 +136,9 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 		c.takeChanges(now)
 	}
 	c.tellAlive(now)
-	c.tickRetirement(now)
 	if at := c.hub.Expiry(); !at.IsZero() && !at.After(now) {
 		c.effects = append(c.effects, Effect{Lapse: now})
-		c.mayLack(now)
+		c.lookSoon(now)
 	}
 	for _, s := range c.slots() {
 		if s.open() {
@@ -179,7 +178,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 		l.insist(now)
 		if removed := l.insisted.over(now); len(removed) > 0 {
 			learned(l.lane, &cache.Update{Removed: removed})
-			l.unanswered.mayLack(now)
+			l.unanswered.lookSoon(now)
 		}
 		if at := c.judgeAt(l); !at.IsZero() && !at.After(now) && l.echo.judge() {
 			c.reopen(s, l.echo.version, now)
@@ -202,7 +201,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 // Deadline is when to call Tick next if nothing else happens. Zero means never.
 func (c *Core) Deadline(now time.Time) time.Time {
 	// TTLs run out while no stream is open, too.
-	at := earlier(c.changesAt, c.hub.Expiry(), c.failoverAt(now), c.retireAt(), toCome(c.hushed, now))
+	at := earlier(c.changesAt, c.hub.Expiry(), c.failoverAt(now), toCome(c.retireAt(), now), toCome(c.quietUntil, now))
 	if c.Proven(now) {
 		at = earlier(at, c.lingerAt)
 	}
@@ -230,14 +229,6 @@ func (c *Core) Deadline(now time.Time) time.Time {
 		}
 	}
 	return at
-}
-
-// toCome returns at if it is in the future, and zero otherwise.
-func toCome(at, now time.Time) time.Time {
-	if at.After(now) {
-		return at
-	}
-	return time.Time{}
 }
 
 // Opened reports that a stream is open on a connected transport.
@@ -331,6 +322,11 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		}
 	}
 	l := s.stream.lanes[d.TypeURL]
+	for _, e := range d.Update.Errors {
+		if e.Status.GetCode() != cache.NotFound && !l.leaves(e.Name) { // it says nothing of what was not asked for
+			d.Update.Kept = append(d.Update.Kept, e.Name)
+		}
+	}
 	used.spoke = true
 	used.shown = used.shown || len(d.Update.Set) > 0
 	if l == nil && !lane.Wildcard && !d.sotw { // the Hub notes what the server has shown of dropped names (UP-19)
@@ -451,7 +447,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	c.stop(s)
 	s.openAt = now.Add(wait)
 	if s.role == Main {
-		e.mapless, c.wary = false, c.wary && !answered
+		e.bare, c.wary = false, c.wary && !answered
 		e.notBefore = s.openAt
 		c.dropAux()
 	}

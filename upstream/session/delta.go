@@ -19,7 +19,7 @@ func (w deltaWriter) verdict(v verdict, _ time.Time) proto.Message {
 	}
 }
 
-func (w deltaWriter) opening(l *laneState, names []string, here []cache.Held, r *room) (proto.Message, opening) {
+func (w deltaWriter) opening(l *laneState, names []string, here []cache.Held, r *budget) (proto.Message, opening) {
 	o := fit(r, names, here)
 	req := &discovery.DeltaDiscoveryRequest{TypeUrl: string(l.lane.Type), InitialResourceVersions: o.shown}
 	if !w.stream.used[l.lane.Type].legacy {
@@ -28,7 +28,7 @@ func (w deltaWriter) opening(l *laneState, names []string, here []cache.Held, r 
 	return req, o
 }
 
-func (w deltaWriter) change(l *laneState, r *room, now time.Time) proto.Message {
+func (w deltaWriter) change(l *laneState, r *budget, now time.Time) proto.Message {
 	subscribe, unsubscribe := w.stream.take(l, r, now)
 	return &discovery.DeltaDiscoveryRequest{
 		TypeUrl: string(l.lane.Type), ResourceNamesSubscribe: subscribe, ResourceNamesUnsubscribe: unsubscribe,

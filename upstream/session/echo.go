@@ -41,17 +41,10 @@ func (e *echo) hears(u *cache.Update, same func([]cache.Received) map[string]boo
 			}
 		}
 	}
-	for _, r := range u.Set {
-		delete(e.left, r.Name)
-	}
+	mentioned := func(name string) { delete(e.left, name) }
+	answered(u, mentioned)
 	for _, name := range u.Removed {
-		delete(e.left, name)
-	}
-	for _, err := range u.Errors {
-		delete(e.left, err.Name)
-	}
-	for _, name := range u.Kept {
-		delete(e.left, name)
+		mentioned(name)
 	}
 	if len(e.left) == 0 || !e.version && !e.content {
 		e.left = nil
@@ -79,7 +72,7 @@ func (c *Core) judgeAt(l *laneState) (at time.Time) {
 // sweeps decides that.
 func (c *Core) reopen(s *slot, repeats bool, now time.Time) {
 	e := &c.entries[s.entry]
-	e.mapless = true
+	e.bare = true
 	if repeats {
 		e.ignoresVersions = true
 	}
@@ -90,7 +83,7 @@ func (c *Core) reopen(s *slot, repeats bool, now time.Time) {
 // sweeps notes that an entry ignores versions if, asked without them, it has not announced all
 // members of a wildcard's set: they had gone before.
 func (c *Core) sweeps(s *slot, lane fanout.Lane, announced []cache.Received) {
-	if e := &c.entries[s.entry]; e.mapless && !e.ignoresVersions && c.hub.On(lane).Sweeps(announced) {
+	if e := &c.entries[s.entry]; e.bare && !e.ignoresVersions && c.hub.On(lane).Sweeps(announced) {
 		e.ignoresVersions = true
 	}
 }
@@ -98,5 +91,5 @@ func (c *Core) sweeps(s *slot, lane fanout.Lane, announced []cache.Received) {
 // sweepsNames does the same when resources of a lane of names are about to be swept.
 func (c *Core) sweepsNames(s *slot) {
 	e := &c.entries[s.entry]
-	e.ignoresVersions = e.ignoresVersions || e.mapless
+	e.ignoresVersions = e.ignoresVersions || e.bare
 }

@@ -46,8 +46,8 @@ type entry struct {
 	// ignoresVersions means that the server announces resources although it was shown their
 	// versions, and does not say which are gone (RECON-13).
 	ignoresVersions bool
-	// mapless means that the present streams show no versions, to find out what is gone.
-	mapless bool
+	// bare means that the present streams show no versions, to find out what is gone.
+	bare bool
 	// unchecked means that health checks are not sent to the server (protocol.md §0).
 	unchecked bool
 	// heard is when the last response came, failed when a stream last failed, and failure
@@ -95,7 +95,7 @@ func (e *entry) failing(s *slot, end End, now time.Time) {
 	switch {
 	case end.NoRoom && s.open():
 		return // the stream moves to make room for others
-	case s.alive.silent:
+	case s.alive.stopped:
 		e.failed, e.failure = now, stopped // the relay has closed the connection
 	default:
 		e.failed, e.failure = now, end.Message
@@ -139,7 +139,7 @@ func (c *Core) restate(s *slot, origin cache.Origin) restate {
 	return func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held) {
 		return c.hub.On(lane).Resume(origin, stream, func(from cache.Origin) bool {
 			switch {
-			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, e.mapless, from.SotW != origin.SotW, c.bare[lane]:
+			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, e.bare, from.SotW != origin.SotW, c.bare[lane]:
 				return false
 			}
 			return from == origin || c.config.Versions == VersionsAlways
@@ -159,7 +159,7 @@ const (
 // switchTo puts another entry in use.
 func (c *Core) switchTo(i int, why Cause, now time.Time) {
 	if c.heard {
-		c.hushed = now.Add(min(c.config.patience()/2, c.config.UnavailableAfter))
+		c.quietUntil = now.Add(min(c.config.patience()/2, c.config.UnavailableAfter))
 	}
 	c.wary = why != Waits
 	c.quit(now)

@@ -17,7 +17,7 @@ const (
 // leave switches to the next entry at the first failure of one that has not answered since it
 // was put in use.
 func (c *Core) leave(now time.Time) {
-	c.hushed = time.Time{} // the entry had the time to answer
+	c.quietUntil = time.Time{} // the entry had the time to answer
 	if len(c.entries) > 1 && !c.heard && !c.main.outage.noRoom {
 		why := Stale
 		if c.hub.Unresolved() {

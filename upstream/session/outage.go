@@ -50,7 +50,7 @@ func (s *slot) ended(end End, now time.Time) {
 	case !s.open():
 		s.outage.begin(s.attempt, end.Message)
 		s.outage.noRoom = end.NoRoom
-	case s.alive.silent:
+	case s.alive.stopped:
 		s.outage.begin(now, stopped) // the relay has closed the connection
 	case !end.Refused && !s.alive.checking.IsZero() && !s.alive.since.IsZero():
 		s.outage.begin(s.alive.since, end.Message)

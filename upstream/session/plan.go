@@ -251,13 +251,6 @@ func (c *Core) shutAux() {
 	c.aux.openAt = time.Time{}
 }
 
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 // needed reports whether the auxiliary stream is: a type is wanted both by name and by wildcard.
 func (c *Core) needed(wanted lanes) bool {
 	for l := range wanted {
@@ -327,7 +320,7 @@ func (c *Core) unavailable(lane fanout.Lane, wanted lanes, now time.Time) (messa
 	if s == &c.aux && !c.main.open() {
 		s = &c.main
 	}
-	if !s.failing(&c.config, now) || c.hushed.After(now) {
+	if !s.failing(&c.config, now) || c.quietUntil.After(now) {
 		return "", false
 	}
 	if s.role == Solo {

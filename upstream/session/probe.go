@@ -26,15 +26,12 @@ func (c *Core) tickProbes(now time.Time) {
 			c.shut(p)
 			c.probeLater(e, now)
 		case p.open() && p.answered:
-			if at := e.backAt(&c.config); at.After(now) {
-				break
-			} else if !c.checks(p) || !p.alive.heard.Before(at) {
+			at := e.backAt(&c.config)
+			if !at.After(now) && (!c.checks(p) || !p.alive.heard.Before(at)) {
 				c.failback(i, now)
 				return
 			}
-			if p.alive.checking.IsZero() {
-				c.tickAlive(p, now)
-			}
+			c.tickAlive(p, now)
 		case p.id == 0 && p.openAt.IsZero():
 			p.openAt = latest(now, e.notBefore)
 		}
@@ -46,13 +43,10 @@ func (c *Core) probeDeadline(e *entry) time.Time {
 	switch p := &e.probe; {
 	case !p.answered:
 		return p.giveUpAt(&c.config)
-	case !p.alive.checking.IsZero():
-		return time.Time{}
 	case !c.checks(p):
 		return e.backAt(&c.config)
-	default:
-		return c.aliveAt(p)
 	}
+	return c.aliveAt(&e.probe)
 }
 
 // dropProbe ends the probe of an entry, and schedules no other.
@@ -102,27 +96,4 @@ func (c *Core) probed(s *slot, d *Response, now time.Time) {
 		s.answered = true
 		c.entries[s.entry].back = now
 	}
-}
-
-// newStream is the state of a stream that has just been opened.
-func (c *Core) newStream(s *slot, r restate) *streamState {
-	e := &c.entries[s.entry]
-	origin := cache.Origin{Entry: e.Name, SotW: s.sotw}
-	if r == nil {
-		r = c.restate(s, origin)
-	}
-	stream := &streamState{
-		config: &c.config, hub: c.hub, alive: &s.alive, origin: origin, restate: r, limit: e.maxRequest(&c.config),
-		lanes: make(map[cache.TypeURL]*laneState),
-		used:  make(map[cache.TypeURL]*typeState),
-	}
-	switch {
-	case !s.sotw:
-		stream.writer = deltaWriter{stream}
-	case s.role == Probe: // what it accepts is forgotten with it
-		stream.writer = sotwWriter{stream, make(map[fanout.Lane]acceptance)}
-	default:
-		stream.writer = sotwWriter{stream, c.accepted}
-	}
-	return stream
 }

@@ -21,22 +21,22 @@ import (
 // not made to be measured, and a name that waits is sorted once, however many requests
 // go before it.
 
-// room is what a request has left of the limit.
-type room struct {
+// budget is what a request has left of the limit.
+type budget struct {
 	left int
 	used bool
 }
 
-// unlimited is the room of a request that cannot be split.
-func unlimited() *room { return &room{left: math.MaxInt} }
+// unlimited is the budget of a request that cannot be split.
+func unlimited() *budget { return &budget{left: math.MaxInt} }
 
-// room is that of a Delta request of a type, with the node if it carries one.
-func (s *streamState) room(t cache.TypeURL, node *core.Node) *room {
-	return &room{left: s.limit - proto.Size(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: string(t)})}
+// budget is that of a Delta request of a type, with the node if it carries one.
+func (s *streamState) budget(t cache.TypeURL, node *core.Node) *budget {
+	return &budget{left: s.limit - proto.Size(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: string(t)})}
 }
 
-// take takes the room for something, if there is any: something fits always.
-func (r *room) take(size int) bool {
+// take uses up the budget for something, if there is enough left. The first thing always fits.
+func (r *budget) take(size int) bool {
 	if r.used && size > r.left {
 		return false
 	}
@@ -74,7 +74,7 @@ func (p *pending) has(name string) bool {
 }
 
 // take takes as many as there is room for, in order, except for some that are to wait.
-func (p *pending) take(r *room, wait func(name string) bool) (names []string) {
+func (p *pending) take(r *budget, wait func(name string) bool) (names []string) {
 	begun := len(p.batch) > 0
 	if begun {
 		if names = p.takeBatch(nil, r, wait); len(p.batch) > 0 {
@@ -88,7 +88,7 @@ func (p *pending) take(r *room, wait func(name string) bool) (names []string) {
 	return names
 }
 
-func (p *pending) takeBatch(names []string, r *room, wait func(name string) bool) []string {
+func (p *pending) takeBatch(names []string, r *budget, wait func(name string) bool) []string {
 	for i, name := range p.batch {
 		switch {
 		case !p.has(name) || wait(name):
@@ -115,7 +115,7 @@ type opening struct {
 // fit divides the whole interest of a lane: the first request lists as many names as
 // there is room for, each with the versions of what it leads to, as far as they fit. A
 // version never goes without a name that leads to it: no interest would cover it yet.
-func fit(r *room, names []string, here []cache.Held) (o opening) {
+func fit(r *budget, names []string, here []cache.Held) (o opening) {
 	o.shown = make(map[string]string, len(here))
 	size := 0
 	for _, name := range names {

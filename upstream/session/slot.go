@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/header"
 )
@@ -123,4 +124,27 @@ func (c *Core) shut(s *slot) {
 		c.closing = append(c.closing, s.id)
 		c.stop(s)
 	}
+}
+
+// newStream is the state of a stream that has just been opened.
+func (c *Core) newStream(s *slot, r restate) *streamState {
+	e := &c.entries[s.entry]
+	origin := cache.Origin{Entry: e.Name, SotW: s.sotw}
+	if r == nil {
+		r = c.restate(s, origin)
+	}
+	stream := &streamState{
+		id: s.id, config: &c.config, hub: c.hub, alive: &s.alive, origin: origin, restate: r, limit: e.maxRequest(&c.config),
+		lanes: make(map[cache.TypeURL]*laneState),
+		used:  make(map[cache.TypeURL]*typeState),
+	}
+	switch {
+	case !s.sotw:
+		stream.writer = deltaWriter{stream}
+	case s.role == Probe: // what it accepts is forgotten with it
+		stream.writer = sotwWriter{stream, make(map[fanout.Lane]acceptance)}
+	default:
+		stream.writer = sotwWriter{stream, c.accepted}
+	}
+	return stream
 }

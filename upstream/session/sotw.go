@@ -63,7 +63,7 @@ func (w sotwWriter) names(l *laneState, now time.Time) []string {
 	return slices.Sorted(maps.Keys(l.sent))
 }
 
-func (w sotwWriter) opening(l *laneState, names []string, here []cache.Held, _ *room) (proto.Message, opening) {
+func (w sotwWriter) opening(l *laneState, names []string, here []cache.Held, _ *budget) (proto.Message, opening) {
 	u := w.stream.used[l.lane.Type]
 	a, ok := w.accepted[l.lane]
 	if ok && u.sotw.nonce == "" && a.origin == w.stream.origin && slices.Equal(a.names, names) && w.intact(l.lane, a, here) {
@@ -84,7 +84,7 @@ func (w sotwWriter) intact(lane fanout.Lane, a acceptance, here []cache.Held) bo
 	return !slices.ContainsFunc(a.names, func(name string) bool { return !has[name] })
 }
 
-func (w sotwWriter) change(l *laneState, _ *room, now time.Time) proto.Message {
+func (w sotwWriter) change(l *laneState, _ *budget, now time.Time) proto.Message {
 	return w.request(l.lane.Type, w.names(l, now), w.stream.used[l.lane.Type].sotw.version)
 }
 

@@ -18,6 +18,7 @@ import (
 // streamState is what one ADS stream, Delta or SotW, has subscribed and still has to send.
 // It ends with the stream; whatever outlives a stream is in the Hub and in Core.
 type streamState struct {
+	id     StreamID
 	config *Config
 	hub    *fanout.Hub
 	alive  *liveness
@@ -50,9 +51,9 @@ type restate func(lane fanout.Lane, fresh bool) (names []string, here []cache.He
 // writer composes the requests of one variant: Delta or SotW.
 type writer interface {
 	// opening asks for a whole lane, or for as many of its names as there is room for.
-	opening(l *laneState, names []string, here []cache.Held, r *room) (proto.Message, opening)
+	opening(l *laneState, names []string, here []cache.Held, r *budget) (proto.Message, opening)
 	// change writes the changes that l.take returns.
-	change(l *laneState, r *room, now time.Time) proto.Message
+	change(l *laneState, r *budget, now time.Time) proto.Message
 	// verdict acknowledges or rejects a response.
 	verdict(v verdict, now time.Time) proto.Message
 }
@@ -235,19 +236,17 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 	for _, name := range i.Inherited {
 		l.unanswered.begin(name)
 	}
-	l.unanswered.forget(i.Leave)
 	for _, name := range i.Leave { // these are not unsubscribed
+		l.unanswered.forget(name)
 		l.want.remove(name)
 		delete(l.again, name)
 		delete(l.sent, name)
 	}
-	unsubscribed := l.unanswered.forget(i.Drop)
 	for _, name := range i.Drop {
+		l.unanswered.forget(name)
 		l.want.remove(name)
 		delete(l.again, name)
-		if _, already := unsubscribed[name]; already {
-			delete(l.sent, name)
-		} else if _, sent := l.sent[name]; sent {
+		if _, sent := l.sent[name]; sent {
 			l.drop.add(name)
 		}
 	}
@@ -329,9 +328,9 @@ func (s *streamState) nextInterest(node *core.Node, now time.Time) proto.Message
 				return req
 			}
 		case l.changed():
-			return s.writer.change(l, s.room(l.lane.Type, node), now)
+			return s.writer.change(l, s.budget(l.lane.Type, node), now)
 		case l.unanswered.pair != nil:
-			if req := s.askAgain(l, s.room(l.lane.Type, node), now); req != nil {
+			if req := s.askAgain(l, s.budget(l.lane.Type, node), now); req != nil {
 				return req
 			}
 		}
@@ -351,7 +350,7 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	} else {
 		s.used[l.lane.Type].legacy = false // only the first request of a type can be without names
 	}
-	req, o := s.writer.opening(l, names, here, s.room(l.lane.Type, node))
+	req, o := s.writer.opening(l, names, here, s.budget(l.lane.Type, node))
 	l.first, l.askedAt = false, now
 	if l.mapped = len(o.shown) > 0; l.mapped {
 		l.echo = echo{left: maps.Clone(o.shown)}
@@ -382,7 +381,7 @@ func (s *streamState) legacy(t cache.TypeURL) bool {
 // take returns the names that the next request subscribes and unsubscribes, and counts them
 // as written. Unsubscribes go first, and a name in both is subscribed by a later request
 // (UP-8), as are names for which there is no room (UP-17).
-func (s *streamState) take(l *laneState, r *room, now time.Time) (subscribe, unsubscribe []string) {
+func (s *streamState) take(l *laneState, r *budget, now time.Time) (subscribe, unsubscribe []string) {
 	unsubscribe = l.drop.take(r, func(string) bool { return false })
 	for _, name := range unsubscribe {
 		delete(l.sent, name)
@@ -427,7 +426,7 @@ func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
 	asked := nameTimer{now, question, l, names}
 	s.timers.missing = append(s.timers.missing, asked)
 	if l.unanswered.on {
-		l.unanswered.silent = append(l.unanswered.silent, asked)
+		l.unanswered.waiting = append(l.unanswered.waiting, asked)
 	}
 	if !s.origin.SotW && len(doubtful) > 0 {
 		// An opening request with versions does not show the versions of these: their bodies

@@ -130,13 +130,3 @@ func (s *suspects) survivors(sl *slot, now time.Time) {
 		s.tried[held.lane.Type] = now
 	}
 }
-
-// earlier returns the earliest of some times, where zero means never.
-func earlier(times ...time.Time) (at time.Time) {
-	for _, t := range times {
-		if at.IsZero() || !t.IsZero() && t.Before(at) {
-			at = t
-		}
-	}
-	return at
-}

@@ -92,7 +92,7 @@ func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
 		_, shown := c.hub.Of(l.lane.Type).Silent(names, uint64(s.id))
 		l.unanswered.refreshFor(shown)
 	}
-	l.unanswered.mayLack(now)
+	l.unanswered.lookSoon(now)
 }
 
 // overdue handles names that may still lead to unconfirmed resources. It returns those to look at
@@ -104,7 +104,33 @@ func (c *Core) overdue(s *slot, l *laneState, names []string, now time.Time) (la
 	if len(names) > 0 {
 		c.sweepsNames(s)
 		c.learned(s, l.lane, &cache.Update{Overdue: names}, now)
-		l.unanswered.mayLack(now)
+		l.unanswered.lookSoon(now)
 	}
 	return later
+}
+
+// earlier returns the earliest of some times, where zero means never.
+func earlier(times ...time.Time) (at time.Time) {
+	for _, t := range times {
+		if at.IsZero() || !t.IsZero() && t.Before(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+// latest returns the later of two times.
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// toCome returns at if it is in the future, and zero otherwise.
+func toCome(at, now time.Time) time.Time {
+	if at.After(now) {
+		return at
+	}
+	return time.Time{}
 }

@@ -45,19 +45,19 @@ const (
 //	|              +-----------------> pair <--------------------------+
 //	|                                   | unsubscribe written (askAgain)
 //	|                                   v
-//	+--------------------------- given, and deaf
+//	+--------------------------- given, and unsubscribed
 //	      subscribe written (askAgain)
 //
 // An answer takes a name out of every state but given, whose subscribe is still written; forget
 // takes it out of every one when clients give it up. The second subscribe restarts neither
 // config.patience nor the missing timer, unless the name is in restart. An absent name stays
-// absent while it is in a pair. A removal does not answer a deaf name.
+// absent while it is in a pair. A removal does not answer an unsubscribed name.
 type unanswered struct {
 	on bool // false for wildcards, SotW servers and relays
 
-	// silent has the requests whose names have no answer yet as far as is known, in order of
+	// waiting has the requests whose names have no answer yet as far as is known, in order of
 	// time. They are looked at after config.patience.
-	silent []nameTimer
+	waiting []nameTimer
 	// absent has the names that upstream does not have. It is read from the Hub at lookAt,
 	// after a response or timer of the time learned may have changed it; zero: never.
 	absent          map[string]*retry
@@ -72,9 +72,9 @@ type unanswered struct {
 	pair     []string
 	given    bool
 	pairedAt time.Time
-	// deaf has the names that were unsubscribed to ask again, and not answered since. Their
+	// unsubscribed has the names that were unsubscribed to ask again, and not answered since. Their
 	// removal does not count, since some servers answer an unsubscribe with one.
-	deaf map[string]struct{}
+	unsubscribed map[string]struct{}
 	// shown has the names that upstream believes delivered on this stream: only a new
 	// stream gets an answer (refresh).
 	shown []string
@@ -99,13 +99,13 @@ func (u *unanswered) returns(l *laneState, names map[time.Time][]string) {
 		return
 	}
 	for written, names := range names {
-		u.silent = append(u.silent, nameTimer{written: written, lane: l, names: names})
+		u.waiting = append(u.waiting, nameTimer{written: written, lane: l, names: names})
 	}
-	slices.SortStableFunc(u.silent, func(a, b nameTimer) int { return a.written.Compare(b.written) })
+	slices.SortStableFunc(u.waiting, func(a, b nameTimer) int { return a.written.Compare(b.written) })
 }
 
-// mayLack schedules a look at which names of the type are Absent.
-func (u *unanswered) mayLack(now time.Time) {
+// lookSoon schedules a look at which names of the type are Absent.
+func (u *unanswered) lookSoon(now time.Time) {
 	if u.on && u.lookAt.IsZero() {
 		u.learned, u.lookAt = now, now.Add(pairEvery) // at most as often as a pair goes out
 	}
@@ -114,26 +114,15 @@ func (u *unanswered) mayLack(now time.Time) {
 // answers handles the answers of a response, and deletes removals that answer only the
 // unsubscribe of a name that is being asked for again.
 func (u *unanswered) answers(up *cache.Update) {
-	if len(u.deaf) > 0 {
-		answered(up, func(name string) { delete(u.deaf, name) })
+	if len(u.unsubscribed) > 0 {
+		answered(up, func(name string) { delete(u.unsubscribed, name) })
 		up.Removed = slices.DeleteFunc(up.Removed, func(name string) bool {
-			_, deaf := u.deaf[name]
-			return deaf
+			_, was := u.unsubscribed[name]
+			return was
 		})
-	}
-	if len(u.pair) > 0 && !u.given { // a name that was answered meanwhile is not unsubscribed
-		said := make(map[string]struct{})
-		answered(up, func(name string) { said[name] = struct{}{} })
-		u.pair = slices.DeleteFunc(u.pair, func(name string) bool {
-			_, is := said[name]
-			return is
-		})
-		if len(u.pair) == 0 {
-			u.pair = nil
-		}
 	}
 	if len(up.Removed)+len(up.Errors) > 0 {
-		u.mayLack(up.At)
+		u.lookSoon(up.At)
 	}
 }
 
@@ -172,32 +161,11 @@ func (u *unanswered) begin(name string) {
 	u.due = append(u.due, name)
 }
 
-// forget deletes names that clients have given up. It returns those that are unsubscribed already.
-func (u *unanswered) forget(names []string) (unsubscribed map[string]struct{}) {
-	gone := make(map[string]struct{}, min(len(names), len(u.pair)))
-	for _, name := range names {
-		delete(u.deaf, name)
-		delete(u.absent, name)
-		delete(u.restart, name)
-		if len(u.pair) > 0 {
-			gone[name] = struct{}{}
-		}
-	}
-	if len(gone) == 0 {
-		return nil
-	}
-	paired := make(map[string]struct{})
-	u.pair = slices.DeleteFunc(u.pair, func(name string) bool {
-		_, is := gone[name]
-		if is {
-			paired[name] = struct{}{}
-		}
-		return is
-	})
-	if !u.given {
-		return nil
-	}
-	return paired
+// forget deletes a name that clients have given up. A pair drops it when it is written (askAgain).
+func (u *unanswered) forget(name string) {
+	delete(u.unsubscribed, name)
+	delete(u.absent, name)
+	delete(u.restart, name)
 }
 
 // pairs reports whether it is time to choose a pair.
@@ -293,8 +261,8 @@ func (u *unanswered) choose(b *Bounds, now time.Time) {
 
 // deadline is when to call tickUnanswered next, or zero.
 func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
-	if len(u.silent) > 0 {
-		at = u.silent[0].written.Add(patience)
+	if len(u.waiting) > 0 {
+		at = u.waiting[0].written.Add(patience)
 	}
 	at = earlier(at, u.lookAt)
 	if u.pair != nil {
@@ -310,12 +278,13 @@ func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
 	return at
 }
 
-// askAgain is the next request that asks again, or nil. Names for which there is no room stay
-// due (UP-17).
-func (s *streamState) askAgain(l *laneState, r *room, now time.Time) *discovery.DeltaDiscoveryRequest {
+// askAgain is the next request that asks again, or nil. It drops names of the pair that were given
+// up or answered meanwhile. Those for which there is no room stay due (UP-17).
+func (s *streamState) askAgain(l *laneState, r *budget, now time.Time) *discovery.DeltaDiscoveryRequest {
 	u := &l.unanswered
 	u.pair = slices.DeleteFunc(u.pair, func(name string) bool { return !l.subscribed(name) })
 	if !u.given {
+		u.pair = s.hub.Of(l.lane.Type).Lacking(u.pair, uint64(s.id)) // others were answered meanwhile
 		for i, name := range u.pair {
 			if !r.take(nameSize(name)) {
 				u.pair, u.due = u.pair[:i], slices.Concat(u.pair[i:], u.due)
@@ -330,11 +299,11 @@ func (s *streamState) askAgain(l *laneState, r *room, now time.Time) *discovery.
 	names := slices.Sorted(slices.Values(u.pair))
 	req := &discovery.DeltaDiscoveryRequest{TypeUrl: string(l.lane.Type)}
 	if !u.given {
-		if u.deaf == nil {
-			u.deaf = make(map[string]struct{})
+		if u.unsubscribed == nil {
+			u.unsubscribed = make(map[string]struct{})
 		}
 		for _, name := range names {
-			u.deaf[name] = struct{}{}
+			u.unsubscribed[name] = struct{}{}
 		}
 		u.given, u.pairedAt = true, now
 		req.ResourceNamesUnsubscribe = names
@@ -372,18 +341,17 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 		return
 	}
 	t, stream := l.lane.Type, uint64(s.id)
-	for len(u.silent) > 0 && !u.silent[0].written.Add(c.config.patience()).After(now) {
-		names, shown := c.hub.Of(t).Silent(u.silent[0].current(), stream)
+	for len(u.waiting) > 0 && !u.waiting[0].written.Add(c.config.patience()).After(now) {
+		names, shown := c.hub.Of(t).Silent(u.waiting[0].current(), stream)
 		u.due, u.shown = append(u.due, names...), append(u.shown, shown...)
-		u.silent = u.silent[1:]
+		u.waiting = u.waiting[1:]
 	}
 	if !u.lookAt.IsZero() && !u.lookAt.After(now) {
 		u.look(c.hub.Of(t).Absentees())
 	}
 	if u.pairs(now) {
 		u.choose(c.config.bounds(), now)
-		u.pair = c.hub.Of(t).Lacking(u.pair, stream) // nil: all were answered meanwhile, and the rest waits for pairEvery
-		u.pairedAt = now
+		u.pairedAt = now // also if all of them are answered meanwhile
 	}
 	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {
 		_, still := c.hub.Of(t).Silent(u.shown, stream)
@@ -394,13 +362,13 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	}
 }
 
-// mayLack has every lane look at its absent names, since a lapse may have changed them.
-func (c *Core) mayLack(now time.Time) {
+// lookSoon has every lane look at its absent names, since a lapse may have changed them.
+func (c *Core) lookSoon(now time.Time) {
 	for _, s := range c.slots() {
 		if s.open() {
 			for _, l := range s.stream.lanes {
 				if !l.first { // nothing was asked for yet, so nothing is absent
-					l.unanswered.mayLack(now)
+					l.unanswered.lookSoon(now)
 				}
 			}
 		}

@@ -1,0 +1,45 @@
+package upstream
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/xds-relay/xds-relay/upstream/session"
+)
+
+// TestEverySwitchIsToldOnce: each time that the groups turn to another control plane is one line
+// of the log, and so is each time that they turn back.
+func TestEverySwitchIsToldOnce(t *testing.T) {
+	var lines bytes.Buffer
+	conn := func(name string) *Conn {
+		return NewConn(Endpoint{Name: name, Target: "passthrough:///none", Credentials: insecure.NewCredentials(), Log: slog.New(slog.NewTextHandler(&lines, nil))})
+	}
+	first, second, third := conn("first"), conn("second"), conn("third")
+	told := func(want int, to, from *Conn, why session.Cause) {
+		t.Helper()
+		lines.Reset()
+		for range 3 { // groups
+			to.tellSwitch(from, why)
+		}
+		if got := strings.Count(lines.String(), "address="+to.endpoint.Name+" instead_of="+from.endpoint.Name); got != want {
+			t.Errorf("a switch from %s to %s is told in %d lines, want %d", from.endpoint.Name, to.endpoint.Name, got, want)
+		}
+	}
+	for range 3 {
+		told(1, second, first, session.Waits)
+		second.standing.heard(time.Now())
+		first.standing.heard(time.Now())
+		told(1, first, second, session.Preferred)
+	}
+	// As long as neither answers, the groups come and go one by one.
+	second.standing.lost(time.Now())
+	for want := 1; want >= 0; want-- {
+		told(want, third, second, session.Waits)
+		told(want, second, third, session.Waits)
+	}
+}
