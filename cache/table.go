@@ -135,6 +135,17 @@ func (t *Table) Pinned(name string) bool {
 	return ok && t.entries[id].pinned
 }
 
+// Interned yields the IDs that somebody holds, with their names.
+func (t *Table) Interned() iter.Seq2[ID, string] {
+	return func(yield func(ID, string) bool) {
+		for id := range t.entries {
+			if e := &t.entries[id]; e.pinned && !yield(ID(id), e.name) {
+				return
+			}
+		}
+	}
+}
+
 // Ask notes that upstream is being asked for a name, until Forget.
 func (t *Table) Ask(id ID) { t.entries[id].asked = true }
 

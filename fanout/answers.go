@@ -9,7 +9,7 @@ type answers struct{ named, wildcard *cache.Table }
 // of returns what a name leads to.
 func (t answers) of(id cache.ID) cache.Answer {
 	a := t.named.Answer(id)
-	if b := t.loan(id); b.State == cache.Present {
+	if b := t.borrowed(id); b.State == cache.Present {
 		b.Error = a.Error
 		return b
 	}
@@ -23,9 +23,6 @@ func (t answers) state(id cache.ID) cache.State {
 	}
 	return t.named.Led(id)
 }
-
-// absent reports whether a name is known to lead to nothing.
-func (t answers) absent(id cache.ID) bool { return t.state(id) == cache.Absent }
 
 // borrows reports whether the lane of names has no answer that outweighs a wildcard copy. A
 // does-not-exist timer does not outweigh one: it is silence, not an answer (H-40).
@@ -50,8 +47,8 @@ func (t answers) lent(id cache.ID) bool {
 	return ok && t.wildcard.Led(w) == cache.Present
 }
 
-// loan returns the wildcard's answer for a name, if the name borrows.
-func (t answers) loan(id cache.ID) (a cache.Answer) {
+// borrowed returns the wildcard's answer for a name, if the name borrows.
+func (t answers) borrowed(id cache.ID) (a cache.Answer) {
 	if w, ok := t.lender(id); ok {
 		a = t.wildcard.Answer(w)
 	}
@@ -67,7 +64,7 @@ func (t answers) wasLent(r *cache.Resource) (since cache.Seq, was bool) {
 	if !ok {
 		return 0, false
 	}
-	a := t.loan(id)
+	a := t.borrowed(id)
 	return max(a.Seq, t.named.Vanished(id)), a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0
 }
 
@@ -82,16 +79,6 @@ func (t answers) differs(id cache.ID) bool {
 		return a.Resource != b.Resource
 	}
 	return a.Resource.Version != b.Resource.Version
-}
-
-// here returns a resource in exactly this version, if either lane has it.
-func (t answers) here(name, version string) *cache.Resource {
-	for _, of := range []*cache.Table{t.named, t.wildcard} {
-		if id, ok := of.Find(name); ok && of.Own(id) != nil && of.Own(id).Version == version {
-			return of.Own(id)
-		}
-	}
-	return nil
 }
 
 // limited reports whether a resource has a TTL on one of the lanes.

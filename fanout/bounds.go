@@ -32,11 +32,3 @@ var DefaultBounds = Bounds{
 	// seconds, about as much as the ones that replaced them.
 	Leaving: 50_000,
 }
-
-// bounds returns the configured Bounds, or the default ones.
-func (c *Config) bounds() *Bounds {
-	if c.Bounds != nil {
-		return c.Bounds
-	}
-	return &DefaultBounds
-}

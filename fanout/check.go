@@ -69,7 +69,7 @@ func (x *index) check() (broken []string) {
 	// A set that nobody wants is empty and not complete; a set that somebody wants has not been
 	// given up.
 	w := &x.wildcard
-	must(w.held || !w.synced && w.Len() == 0 && !i.wants(wildcardID), "a wildcard that was given up has %d members, and is complete: %v", w.Len(), w.synced)
+	must(w.pinned || !w.synced && w.Len() == 0 && !i.wants(wildcardID), "a wildcard that was given up has %d members, and is complete: %v", w.Len(), w.synced)
 	return slices.Concat(broken, x.named.check(), w.check())
 }
 

@@ -12,8 +12,8 @@ import (
 // desired reports whether a name or the wildcard is needed: a client subscribes to it, it lingers,
 // or the Hub gives nothing up any more.
 func (x *index) desired(id cache.ID) bool {
-	if x.hub.kept.Load() {
-		return id == wildcardID && x.wildcard.held || id != wildcardID && x.named.Pinned(x.named.Name(id))
+	if x.hub.keepsAll.Load() {
+		return id == wildcardID && x.wildcard.pinned || id != wildcardID && x.named.Pinned(x.named.Name(id))
 	}
 	return x.linger.has(id) || x.interest.wants(id)
 }
@@ -81,7 +81,7 @@ func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) (had bool) {
 	if !last {
 		return had
 	}
-	gone, linger := id != wildcardID && x.answers.absent(id), x.hub.limits.Load().linger
+	gone, linger := id != wildcardID && x.answers.state(id) == cache.Absent, x.hub.limits.Load().Linger
 	if !x.suspect && !gone && (x.asked(id) || x.holds(id) || x.laneOf(id).unavailable != nil) && linger > 0 {
 		x.linger.keep(id, now.Add(linger))
 	}

@@ -19,7 +19,7 @@ func (h *Hub) Disk() Disk { return Disk{h} }
 
 // Keep makes the Hub give nothing up any more. Everything that is wanted when it is called, or
 // later, stays until it can be saved, even if its clients leave.
-func (d Disk) Keep() { d.hub.kept.Store(true) }
+func (d Disk) Keep() { d.hub.keepsAll.Store(true) }
 
 // Saved is what a Hub holds on one lane. For a wildcard it is a complete set.
 type Saved struct {
@@ -40,7 +40,7 @@ func (d Disk) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
 		if s := saveNamed(x); len(s.Resources) > 0 {
 			lanes = append(lanes, s)
 		}
-		if x.wildcard.held && x.wildcard.synced {
+		if x.wildcard.synced {
 			s := Saved{Lane: Lane{x.url, true}}
 			s.Origin, s.Resources = saved(&x.wildcard.Table)
 			lanes = append(lanes, s)
@@ -53,8 +53,8 @@ func saveNamed(x *index) Saved {
 	s := Saved{Lane: Lane{Type: x.url}}
 	s.Origin, s.Resources = saved(&x.named.Table)
 	s.Resources = slices.DeleteFunc(s.Resources, func(r cache.Held) bool { return x.loans.inherits(r.Name) })
-	for id := range cache.ID(x.named.Cap()) {
-		if name := x.named.Name(id); x.named.Pinned(name) && x.named.Answer(id).State == cache.Present && !x.loans.has(name) {
+	for id, name := range x.named.Interned() {
+		if x.named.Led(id) == cache.Present && !x.loans.has(name) {
 			s.Names = append(s.Names, name)
 		}
 	}
@@ -88,7 +88,7 @@ func load(x *index, s Saved, now time.Time) {
 	names := s.Names
 	if s.Lane.Wildcard {
 		names = []string{Wildcard}
-		x.wildcard.held, x.wildcard.synced, x.restored.set = true, true, true
+		x.wildcard.pinned, x.wildcard.synced, x.restored.set = true, true, true
 	} else {
 		x.restored.add(names)
 	}
@@ -100,7 +100,7 @@ func load(x *index, s Saved, now time.Time) {
 		if !s.Lane.Wildcard {
 			id = x.named.Intern(name)
 		}
-		x.linger.add(id, now.Add(x.hub.limits.Load().linger))
+		x.linger.add(id, now.Add(x.hub.limits.Load().Linger))
 		x.changed(id)
 	}
 	loadAll(x, s, false, now)

@@ -20,7 +20,7 @@ type doubts struct {
 	// concern any name; zero if there was none.
 	hidden uint64
 	// absent are the names that upstream has since said do not exist.
-	absent map[string]struct{}
+	absent map[string]bool
 	// mayBeHidden are the names that the unreadable answer may have been for: those that had been
 	// asked for by then and had no answer. The value is true if the name's timer has run out since,
 	// without effect because of the fault.
@@ -42,8 +42,7 @@ func (d *doubts) beside(t *cache.Table) bool {
 // concern reports whether a name may exist although there is no copy of it.
 func (d *doubts) concern(name string) bool {
 	_, faulty := d.faulty[name]
-	_, absent := d.absent[name]
-	return faulty || d.hidden != 0 && !absent
+	return faulty || d.hidden != 0 && !d.absent[name]
 }
 
 // since reports whether a fault that concerns a name came on this stream, so that the stream's
@@ -88,7 +87,7 @@ func (d *doubts) observe(u *cache.Update) (ended bool) {
 		d.faulty[name] = u.Stream
 	}
 	if u.Hidden {
-		d.hidden, d.absent = u.Stream, nil
+		d.hidden, d.absent = u.Stream, make(map[string]bool)
 	} else if d.hidden != 0 {
 		d.noteAbsent(u)
 	}
@@ -113,11 +112,8 @@ func answered(u *cache.Update) (all []string) {
 
 // noteAbsent notes the names that an Update says do not exist.
 func (d *doubts) noteAbsent(u *cache.Update) {
-	if d.absent == nil {
-		d.absent = make(map[string]struct{})
-	}
 	for _, name := range u.Removed {
-		d.absent[name] = struct{}{}
+		d.absent[name] = true
 	}
 	for _, r := range u.Set {
 		delete(d.absent, r.Name)
@@ -160,10 +156,9 @@ func (n *namedLane) doubted(id cache.ID, a cache.Answer) bool {
 }
 
 // observe notes what an Update says about names that are in doubt or restored, before it is applied.
-func (n *namedLane) observe(u *cache.Update) (look bool) {
-	d := &n.doubts
-	if len(u.Missing)+len(u.Unanswered) > 0 && d.hidden != u.Stream {
-		look = d.timeOut(u.Stream)
+func (n *namedLane) observe(u *cache.Update) {
+	if len(u.Missing)+len(u.Unanswered) > 0 && n.doubts.hidden != u.Stream && n.doubts.timeOut(u.Stream) {
+		n.lookAgain()
 	}
 	if u.Hidden {
 		n.noteMayBeHidden()
@@ -172,7 +167,6 @@ func (n *namedLane) observe(u *cache.Update) (look bool) {
 		n.silence.observe(u)
 	}
 	n.x.restored.observe(u)
-	return look
 }
 
 // noteMayBeHidden notes the names that an unreadable answer may have been for: those that were asked for

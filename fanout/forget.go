@@ -15,9 +15,9 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	delete(n.doubts.mayBeHidden, name)
 	var led []*cache.Resource
 	if id, ok := n.Find(name); ok {
-		delete(n.x.bodies.again, id)
+		delete(n.x.bodies, id)
 		n.dirty.remove(id) // another name may get the ID
-		bodies := n.bodies(id)
+		bodies := n.confirmedBodies(id)
 		led = n.Answer(id).Resources()
 		if n.x.fullState() && n.Asked(id) {
 			n.x.shown.giveUp(name)
@@ -34,9 +34,8 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 // stream that begins does not ask for them, so nothing keeps them up to date (UP-8, RECON-7).
 func (n *namedLane) forgetOthers() {
 	remains := n.x.remains()
-	for id := range cache.ID(n.Cap()) {
-		name := n.Name(id) // "" if the ID stands for no name
-		if of, ok := n.Find(name); ok && of == id && n.Pinned(name) && !n.x.desired(id) {
+	for id, name := range n.Interned() {
+		if !n.x.desired(id) {
 			n.forget(name, remains)
 		}
 	}
@@ -57,9 +56,9 @@ func (x *index) remains() func(*cache.Resource) bool {
 	}
 }
 
-// bodies returns the confirmed resources that a name leads to, if shown has a stream for which they
+// confirmedBodies returns the confirmed resources that a name leads to, if shown has a stream for which they
 // may have to be remembered.
-func (n *namedLane) bodies(id cache.ID) (bodies []cache.Received) {
+func (n *namedLane) confirmedBodies(id cache.ID) (bodies []cache.Received) {
 	if n.x.shown.stream == 0 {
 		return nil
 	}

@@ -205,12 +205,6 @@ func (g *guard) release() (all departures) {
 	return all
 }
 
-// holds reports whether the removal of a name is held back.
-func (g *guard) holds(name string) bool {
-	_, ok := g.held[name]
-	return ok
-}
-
 // letGo carries out the removals that f takes from the guards of both lanes, and returns how many.
 func (x *index) letGo(f func(*guard) departures) (count int) {
 	named, members := f(&x.named.guard), f(&x.wildcard.guard)

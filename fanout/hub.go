@@ -29,7 +29,7 @@ type Config struct {
 	// Linger is how long a name stays subscribed upstream after its last client has given it up
 	// (UP-7, WILD-15).
 	Linger time.Duration
-	// MaxLinger bounds the lingering names of one type.
+	// MaxLinger bounds the lingering names of one type. At least one may linger.
 	MaxLinger int
 	// Guard holds back updates that remove much at once (H-22).
 	Guard Guard
@@ -43,23 +43,12 @@ type Config struct {
 	Lock func() sync.Locker
 }
 
-// limits are the parts of a Config that can change while the Hub is in use.
-type limits struct {
-	linger    time.Duration
-	maxLinger int
-	guard     Guard
-}
-
-// limits returns the configured limits. At least one name may linger.
-func (c *Config) limits() *limits { return &limits{c.Linger, max(c.MaxLinger, 1), c.Guard} }
-
 // Hub is the meeting point of one group: what upstream has sent, and which clients subscribe to it.
 // Its methods may be called from any goroutine.
 type Hub struct {
 	config Config
-	bounds *Bounds
-	// limits are the ones in force.
-	limits atomic.Pointer[limits]
+	// limits has the Linger, MaxLinger and Guard in force.
+	limits atomic.Pointer[Config]
 	// seq counts the changes of the group over all types.
 	seq atomic.Uint64
 	// identifier is the control plane's name of itself (DOWN-DELTA-19).
@@ -68,8 +57,8 @@ type Hub struct {
 	unasked atomic.Int64
 	// forgotten counts the names and wildcards that were given up.
 	forgotten atomic.Uint64
-	// kept: nothing is given up any more (Disk.Keep).
-	kept atomic.Bool
+	// keepsAll: nothing is given up any more (Disk.Keep).
+	keepsAll atomic.Bool
 	// spares: upstream is not alive, and names that lead to something linger without a bound.
 	spares atomic.Bool
 	// wanted is the mailbox that points upstream.
@@ -80,8 +69,11 @@ type Hub struct {
 
 // NewHub returns the Hub of a new group.
 func NewHub(c Config) *Hub {
-	h := &Hub{config: c, bounds: c.bounds(), types: types{indexes: make(map[cache.TypeURL]*index)}}
-	h.limits.Store(c.limits())
+	if c.Bounds == nil {
+		c.Bounds = &DefaultBounds
+	}
+	h := &Hub{config: c, types: types{indexes: make(map[cache.TypeURL]*index)}}
+	h.limits.Store(&c)
 	h.wanted.dirty = make(map[Lane]struct{})
 	return h
 }
@@ -89,12 +81,11 @@ func NewHub(c Config) *Hub {
 // Reconfigure puts another Linger, MaxLinger and Guard in force. Names that linger already, and
 // removals that are held back, keep their times. Names beyond a lower MaxLinger are given up.
 func (h *Hub) Reconfigure(c Config) {
-	to := c.limits()
-	if was := h.limits.Swap(to); was.maxLinger == to.maxLinger {
+	if was := h.limits.Swap(&c); was.MaxLinger == c.MaxLinger {
 		return // most may be higher, after a load from disk
 	}
 	for x := range h.types.locked() {
-		x.linger.most = to.maxLinger
+		x.linger.most = c.MaxLinger
 		x.linger.bound()
 	}
 }

@@ -36,7 +36,9 @@ type index struct {
 	marks    marker
 	readers  readers
 	linger   lingerers
-	bodies   bodies
+
+	// bodies are the answered names for whose bodies upstream is to be asked once more (parcel.go).
+	bodies map[cache.ID]struct{}
 
 	touched []cache.ID // scratch of one change
 }
@@ -53,8 +55,8 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
 	x.leaving.x, x.restored.x, x.readers.x = x, x, x
 	x.loans = loans{x, make(map[string]bool), make(map[string]struct{})}
-	x.bodies = bodies{x: x, again: make(map[cache.ID]struct{})}
-	x.linger = lingerers{x: x, most: h.limits.Load().maxLinger}
+	x.bodies = make(map[cache.ID]struct{})
+	x.linger = lingerers{x: x, most: h.limits.Load().MaxLinger}
 	return x
 }
 

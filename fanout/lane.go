@@ -28,7 +28,9 @@ type lane struct {
 	// dirty are the names that may have become wanted or unwanted, for upstream to look at
 	// (Wanted).
 	dirty queue[struct{}]
-	text  digestText
+	// sum is the digest of the Table for which text was made.
+	sum  cache.Digest
+	text string
 }
 
 // laneKind is what differs between the two kinds of lanes.
@@ -47,9 +49,6 @@ type laneKind interface {
 	// confirmed.
 	awaitsDoubtful() bool
 
-	// observe notes what an Update says about names that are in doubt or restored, before it is
-	// applied. look reports whether clients have to look again after it.
-	observe(u *cache.Update) (look bool)
 	// takeIn applies an Update to the Table.
 	takeIn(u *cache.Update) Applied
 	// unannounced returns the names that a response with everything does not list and therefore
@@ -75,19 +74,25 @@ func (x *index) lane(at Lane) *lane {
 	return &x.named.lane
 }
 
+// digest returns the digest of the Table as text, which is made once.
+func (l *lane) digest() string {
+	if now := l.Digest(); l.text == "" || now != l.sum {
+		l.sum, l.text = now, now.String()
+	}
+	return l.text
+}
+
 // apply applies an Update to the lane.
 func (l *lane) apply(u *cache.Update) (a Applied) {
-	look := l.doubts.observe(u)
-	look = l.kind.observe(u) || look
+	if l.doubts.observe(u) {
+		l.lookAgain()
+	}
 	a = l.kind.takeIn(u)
 	if u.Synced {
 		l.guard.dropUnrepeated()
 		l.said = true
 	}
 	l.conclude()
-	if look {
-		l.lookAgain()
-	}
 	return a
 }
 
@@ -147,7 +152,7 @@ func (l *lane) departures(u *cache.Update) (all departures) {
 
 // depart carries out the removals of an Update, except those that the guard holds back.
 func (l *lane) depart(u *cache.Update, all departures) (held Held) {
-	all, held = l.guard.pass(l.x.hub.limits.Load().guard, u, &l.Table, all)
+	all, held = l.guard.pass(l.x.hub.limits.Load().Guard, u, &l.Table, all)
 	l.removeAll(all)
 	return held
 }

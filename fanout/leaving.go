@@ -41,7 +41,7 @@ func (l *leaving) deadline() time.Time {
 // forget drops the resources that left long enough ago, and the first ones if there are more than
 // the bound.
 func (l *leaving) forget() {
-	n := max(0, len(l.all)-l.x.hub.bounds.Leaving)
+	n := max(0, len(l.all)-l.x.hub.config.Bounds.Leaving)
 	for n < len(l.all) && !l.now.Before(l.all[n].At.Add(l.keep)) {
 		n++
 	}
@@ -150,7 +150,7 @@ func (v Left) With(set []*cache.Resource, leaving []Leaving) *News {
 		digest.Add(r)
 	}
 	n.Resources, n.Version = slices.Clip(n.Resources), digest.String()
-	if shared && len(b.leaving) < v.x.hub.bounds.News {
+	if shared && len(b.leaving) < v.x.hub.config.Bounds.News {
 		b.leaving = append(b.leaving, n)
 	}
 	return n

@@ -61,7 +61,7 @@ func (l *loans) leaveAll() {
 	}
 	for _, e := range copies {
 		if l.hasOwn(e.Name) {
-			l.markLent(e.Name, slices.DeleteFunc(e.borrowers, func(id cache.ID) bool { return l.x.named.State(id) != cache.Absent }))
+			l.x.markNamed(e.borrowers)
 			continue
 		}
 		l.inherit(e.Resource, e.borrowers, e.changed, e.ends)
@@ -95,20 +95,6 @@ func (l *loans) inherit(r *cache.Resource, borrowers []cache.ID, changed cache.S
 	}
 }
 
-// noteAnswered notes that upstream has sent a resource on the lane of names, and so answered all its
-// names. Clients that were kept waiting because they came with a version of their own are marked.
-func (l *loans) noteAnswered(r *cache.Resource) {
-	if len(l.inherited) == 0 {
-		return
-	}
-	for name := range names(r) {
-		if id, ok := l.x.named.Find(name); ok && l.inherited[name] {
-			l.x.marks.mark(id, again)
-		}
-		l.dropInherited(name, r.Name)
-	}
-}
-
 // inherits reports whether a resource is here only because a wildcard that was given up had it
 // (WILD-11).
 func (l *loans) inherits(name string) bool {
@@ -125,13 +111,6 @@ func (l *loans) has(name string) bool {
 	return has
 }
 
-// takeAgain reports, once, whether upstream is to be asked for a name again.
-func (l *loans) takeAgain(name string) (again bool) {
-	_, again = l.askAgain[name]
-	delete(l.askAgain, name)
-	return again
-}
-
 // dropAllInherited drops all inherited copies, since the wildcard's set is complete again. It does so all
 // at once: clients would otherwise lose members that have not arrived yet.
 func (l *loans) dropAllInherited() {
@@ -141,13 +120,17 @@ func (l *loans) dropAllInherited() {
 }
 
 // dropInherited drops the copies that a name has inherited, except those that other names have inherited,
-// too, and the resource of, which upstream has just answered.
+// too, and the resource of, which upstream has just answered. Clients that were kept waiting because
+// they came with a version of their own are marked.
 func (l *loans) dropInherited(name, of string) {
 	if !l.has(name) {
 		return
 	}
-	delete(l.inherited, name)
 	id, _ := l.x.named.Find(name)
+	if l.inherited[name] {
+		l.x.marks.mark(id, again)
+	}
+	delete(l.inherited, name)
 	for _, r := range l.x.named.Answer(id).Resources() {
 		if own, _ := l.x.named.Find(r.Name); r.Name != of && !l.inherits(r.Name) {
 			l.unset(own)
@@ -200,11 +183,12 @@ func (l *loans) unset(own cache.ID) {
 	}
 }
 
-// markFreed marks a member of the wildcard's set for clients to whom it is lent now because their names
-// no longer lead to a resource of that name on their own lane (WILD-16).
+// markFreed marks the names to which a member of the wildcard's set is lent: clients may take it from
+// there now, because their names no longer lead to a resource of that name on their own lane
+// (WILD-16).
 func (l *loans) markFreed(member string) {
 	if l.x.wildcard.Aliased() > 0 {
-		l.markLent(member, l.lentTo(member, l.x.touched[:0]))
+		l.x.markNamed(l.lentTo(member, l.x.touched[:0]))
 	}
 }
 
@@ -225,20 +209,6 @@ func (l *loans) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
 	return slices.DeleteFunc(distinct(freed), func(id cache.ID) bool { return !v.Has(id) })
 }
 
-// markLent marks names to which a member is or was lent, for the clients that take it from the
-// wildcard.
-func (l *loans) markLent(member string, to []cache.ID) {
-	l.x.touched = to
-	for _, id := range distinct(to) {
-		l.x.linger.changes(id)
-		for _, s := range l.x.interest.of(id) {
-			if !s.owns(member) {
-				l.x.marks.markOne(s, id, content)
-			}
-		}
-	}
-}
-
 // markUnlent marks a name for the clients to which the wildcard lends nothing by it, because they
 // have that resource by another name.
 func (l *loans) markUnlent(id cache.ID) {
@@ -253,7 +223,7 @@ func (l *loans) markUnlent(id cache.ID) {
 // on its own lane is not lent: a client takes each resource from one Table, or it would change back
 // and forth between two versions (WILD-16).
 func (v View) Answer(id cache.ID) cache.Answer {
-	a, b := v.x.named.Answer(id), v.x.answers.loan(id)
+	a, b := v.x.named.Answer(id), v.x.answers.borrowed(id)
 	if b.State != cache.Present {
 		return a
 	}

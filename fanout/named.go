@@ -15,21 +15,9 @@ type namedLane struct {
 
 // desired returns all names that are wanted, linger, or are kept for the snapshot.
 func (n *namedLane) desired() (names []string) {
-	if n.x.hub.kept.Load() {
-		for id := range cache.ID(n.Cap()) {
-			if name := n.Name(id); n.Pinned(name) {
-				names = append(names, name)
-			}
-		}
-		slices.Sort(names)
-		return names
-	}
-	for id := range n.x.interest.named() {
-		names = append(names, n.Name(id))
-	}
-	for id := range n.x.linger.all() {
-		if id != wildcardID {
-			names = append(names, n.Name(id))
+	for id, name := range n.Interned() {
+		if n.x.desired(id) {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
@@ -41,8 +29,8 @@ func (n *namedLane) audience() iter.Seq2[cache.ID, []*Subscription] { return n.x
 func (n *namedLane) leadsHere(cache.ID) bool { return true }
 
 func (n *namedLane) hasSpoken() bool {
-	for id := range cache.ID(n.Cap()) {
-		if n.Pinned(n.Name(id)) && n.spokenOf(id) {
+	for id := range n.Interned() {
+		if n.spokenOf(id) {
 			return true
 		}
 	}
@@ -68,6 +56,7 @@ func (n *namedLane) spokenOf(id cache.ID) bool {
 }
 
 func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
+	n.observe(u)
 	n.begin(u)
 	if n.x.fullState() {
 		n.x.shown.observe(u)
@@ -108,7 +97,9 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	if !wanted && !n.Has(r.Name) {
 		return n.x.shown.take(r) // UP-9, H-31
 	}
-	n.x.loans.noteAnswered(r.Resource)
+	for name := range names(r.Resource) { // they are answered now
+		n.x.loans.dropInherited(name, r.Name)
+	}
 	since, told := n.x.answers.wasLent(r.Resource)
 	seq := n.x.next()
 	touched, changed := n.Set(r.Resource, r.Upstream, seq, n.x.touched[:0])
@@ -119,7 +110,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 		n.x.shown.early[r.Name] = struct{}{}
 	}
 	renews := n.Lease(r.Name, r.TTL, u.At, seq)
-	n.x.bodies.handNamed(r.Resource, changed, told)
+	n.hand(r.Resource, changed, told)
 	own, _ := n.Find(r.Name)
 	if w, member := n.x.wildcard.Find(r.Name); changed && r.TTL <= 0 && member && n.x.wildcard.HadTTL(w) {
 		n.LoseTTL(own, seq)
@@ -152,7 +143,7 @@ func (n *namedLane) deny(negative []*cache.Resource) {
 // fail applies upstream's errors to names.
 func (n *namedLane) fail(u *cache.Update) {
 	for _, e := range u.Errors {
-		if n.guard.holds(e.Name) {
+		if _, held := n.guard.held[e.Name]; held {
 			continue
 		}
 		if id, ok := n.Find(e.Name); ok && n.Pinned(e.Name) {

@@ -109,7 +109,7 @@ func (v Set) News(after cache.Seq) (n *News, ok bool) {
 	slices.Reverse(n.Removed)
 	// A caller that appends to them gets a copy.
 	n.Resources, n.Removed = slices.Clip(n.Resources), slices.Clip(n.Removed)
-	if len(b.from) < v.x.hub.bounds.News {
+	if len(b.from) < v.x.hub.config.Bounds.News {
 		b.from[first] = n
 	}
 	return n, true

@@ -29,7 +29,7 @@ func (o OfType) Unproven() (unproven bool) {
 	o.hub.types.look(o.url, func(x *index) {
 		w := &x.wildcard
 		doubted := x.interest.withheld > 0 && w.doubts.any()
-		unproven = w.held && (!w.synced || x.restored.set || doubted || len(w.Unconfirmed()) > 0)
+		unproven = w.pinned && (!w.synced || x.restored.set || doubted || len(w.Unconfirmed()) > 0)
 	})
 	return unproven
 }

@@ -40,7 +40,7 @@ func (o OnLane) Has(name string) (has bool) {
 func (o OnLane) Lacks(set []cache.Received) (lacks bool) {
 	o.look(func(l *lane) {
 		lacks = slices.ContainsFunc(set, func(r cache.Received) bool {
-			return !l.Confirmed(r.Name) || !o.lane.Wildcard && l.x.restored.has(r.Name)
+			return !l.Confirmed(r.Name) || !o.lane.Wildcard && l.x.restored.names[r.Name]
 		})
 	})
 	return lacks

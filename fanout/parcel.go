@@ -7,12 +7,6 @@ import "github.com/xds-relay/xds-relay/cache"
 // the newest one of each name waits with their Subscription until it is sent.
 // For a client that comes later the relay asks upstream once more.
 
-// bodies are the bodies that upstream is to be asked for once more.
-type bodies struct {
-	x     *index
-	again map[cache.ID]struct{} // answered names whose bodies were not kept
-}
-
 // parcel is a body on its way to one client.
 type parcel struct {
 	*cache.Resource
@@ -21,39 +15,27 @@ type parcel struct {
 	asked bool
 }
 
-// handNamed hands a resource to the clients that subscribe to its names. told: the clients that
-// asked for its own name have been sent it from the wildcard's copy.
-func (b *bodies) handNamed(r *cache.Resource, changed, told bool) {
+// hand hands a resource to the clients that take it from the lane. told: those that asked for its
+// own name have been sent it from the other lane.
+func (l *lane) hand(r *cache.Resource, changed, told bool) {
 	if !r.DoNotCache {
 		return
 	}
+	if l.at.Wildcard {
+		for _, s := range l.x.interest.of(wildcardID) {
+			s.hand(r, changed)
+		}
+	}
 	for name := range names(r) {
-		if id, ok := b.x.named.Find(name); ok {
-			for _, s := range b.x.interest.of(id) {
-				b.hand(s, r, changed && !(told && name == r.Name))
+		if id, ok := l.x.named.Find(name); ok && l.kind.leadsHere(id) {
+			for _, s := range l.x.interest.of(id) {
+				s.hand(r, changed && !(told && name == r.Name))
 			}
 		}
 	}
 }
 
-// handMember hands a member of the wildcard's set to the clients that it concerns.
-func (b *bodies) handMember(r *cache.Resource, changed bool) {
-	if !r.DoNotCache {
-		return
-	}
-	for _, s := range b.x.interest.of(wildcardID) {
-		b.hand(s, r, changed)
-	}
-	for name := range names(r) {
-		if id, ok := b.x.named.Find(name); ok && b.x.answers.borrows(id) {
-			for _, s := range b.x.interest.of(id) {
-				b.hand(s, r, changed)
-			}
-		}
-	}
-}
-
-func (b *bodies) hand(s *Subscription, r *cache.Resource, news bool) {
+func (s *Subscription) hand(r *cache.Resource, news bool) {
 	_, asked := s.awaited[r.Name]
 	if !asked && !news {
 		return // another client asked for it
@@ -64,7 +46,7 @@ func (b *bodies) hand(s *Subscription, r *cache.Resource, news bool) {
 	}
 	s.parcels[r.Name] = parcel{r, asked || s.parcels[r.Name].asked}
 	if asked {
-		b.x.marks.markOne(s, wildcardID, again)
+		s.index.marks.markOne(s, wildcardID, again)
 	}
 }
 
@@ -102,18 +84,18 @@ func (v Bodies) Ask(r *cache.Resource) {
 		if id, ok := View(v).Lookup(name); ok {
 			byName = true
 			if v.x.named.Answered(id) { // otherwise the body comes with the answer
-				v.x.bodies.ask(id)
+				v.x.askForBody(id)
 			}
 		}
 	}
 	if !byName {
-		v.x.bodies.ask(wildcardID)
+		v.x.askForBody(wildcardID)
 	}
 }
 
-func (b *bodies) ask(id cache.ID) {
-	b.again[id] = struct{}{}
-	b.x.changed(id)
+func (x *index) askForBody(id cache.ID) {
+	x.bodies[id] = struct{}{}
+	x.changed(id)
 }
 
 // Lacks reports whether the client waits for what a name leads to, since upstream has not answered

@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -94,10 +95,7 @@ func (q *queue[T]) all() iter.Seq[cache.ID] {
 
 // take empties the queue, and returns the IDs in order.
 func (q *queue[T]) take() []cache.ID {
-	ids := make([]cache.ID, 0, q.len)
-	for id := range q.all() {
-		ids = append(ids, id)
-	}
+	ids := slices.AppendSeq(make([]cache.ID, 0, q.len), q.all())
 	for _, id := range ids {
 		q.at[id] = 0
 	}

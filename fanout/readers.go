@@ -20,12 +20,10 @@ type readers struct {
 
 // Passed notes that the client has been sent all removals from the wildcard's set up to a position.
 // It is a reader from then on, until it gives the wildcard up.
-func (v Set) Passed(to cache.Seq) { v.s.pass(to) }
-
-func (s *Subscription) pass(to cache.Seq) {
-	if s.wildcard && !s.closed && (!s.reads || s.passed != to) {
+func (v Set) Passed(to cache.Seq) {
+	if s := v.s; s.wildcard && (!s.reads || s.passed != to) {
 		s.reads, s.passed = true, to
-		s.index.readers.prune()
+		v.x.readers.prune()
 	}
 }
 
@@ -36,7 +34,7 @@ func (v Set) Forgotten() cache.Seq { return v.x.readers.pruned }
 // moved there is nothing to forget, so one slow client does not make the others search.
 func (r *readers) prune() {
 	x := r.x
-	if x.wildcard.Tombstones() <= x.hub.bounds.Tombstones(x.wildcard.Len()) {
+	if x.wildcard.Tombstones() <= x.hub.config.Bounds.Tombstones(x.wildcard.Len()) {
 		return
 	}
 	if s := r.slowest; s != nil && s.reads && s.passed == r.pruned {

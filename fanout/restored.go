@@ -12,47 +12,35 @@ import (
 // that, and nothing is removed because a snapshot lacks it (G4).
 type restored struct {
 	x     *index
-	set   bool                // the wildcard's set was loaded
-	names map[string]struct{} // names that were loaded; nil: all are confirmed
+	set   bool            // the wildcard's set was loaded
+	names map[string]bool // names that were loaded; nil: all are confirmed
 	// awaited are the names whose clients have not come back. They linger even when they become
 	// Absent, so that the clients that had them are sent the removal at once, not after a silence
 	// (UP-7).
-	awaited map[string]struct{}
+	awaited map[string]bool
 }
 
 // add notes names that were loaded.
 func (r *restored) add(names []string) {
-	r.names, r.awaited = make(map[string]struct{}, len(names)), make(map[string]struct{}, len(names))
+	r.names, r.awaited = make(map[string]bool, len(names)), make(map[string]bool, len(names))
 	for _, name := range names {
-		r.names[name], r.awaited[name] = struct{}{}, struct{}{}
+		r.names[name], r.awaited[name] = true, true
 	}
 }
 
 // any reports whether anything is restored.
 func (r *restored) any() bool { return r.set || r.names != nil }
 
-// has reports whether a name was loaded and upstream has not confirmed it.
-func (r *restored) has(name string) bool {
-	_, loaded := r.names[name]
-	return loaded
-}
-
-// awaits reports whether a name was loaded and no client has come back for it.
-func (r *restored) awaits(name string) bool {
-	_, awaited := r.awaited[name]
-	return awaited
-}
-
 // resource reports whether one of a resource's names is restored, or inherited from a restored set.
 func (r *restored) resource(of *cache.Resource) bool {
-	return goesBy(of, func(name string) bool { return r.has(name) || r.x.loans.inherited[name] })
+	return goesBy(of, func(name string) bool { return r.names[name] || r.x.loans.inherited[name] })
 }
 
 // leads reports whether a name leads to something restored.
 func (r *restored) leads(id cache.ID) bool {
 	x := r.x
 	if len(r.names)+len(x.loans.inherited) > 0 {
-		if r.has(x.named.Name(id)) {
+		if r.names[x.named.Name(id)] {
 			return true
 		}
 		// It may have been loaded under another of its names, or with the wildcard.
@@ -91,7 +79,7 @@ func (r *restored) observe(u *cache.Update) {
 // its version and been silent about it for long enough. Clients that were kept waiting because they
 // came with a version of their own are marked.
 func (r *restored) confirm(name string) {
-	if !r.has(name) {
+	if !r.names[name] {
 		return
 	}
 	delete(r.names, name)
@@ -102,13 +90,13 @@ func (r *restored) confirm(name string) {
 
 // giveUp notes that a name is given up. What it led to stays restored if another name keeps it.
 func (r *restored) giveUp(name string, led []*cache.Resource) {
-	if delete(r.awaited, name); !r.has(name) {
+	if delete(r.awaited, name); !r.names[name] {
 		return
 	}
 	for _, of := range led {
 		for other := range names(of) {
 			if other != name && r.x.desiredName(other) {
-				r.names[other] = struct{}{}
+				r.names[other] = true
 			}
 		}
 	}
@@ -118,7 +106,6 @@ func (r *restored) giveUp(name string, led []*cache.Resource) {
 }
 
 // confirmNames notes that upstream has nothing more to say about the names that were loaded.
-// Clients that were kept waiting because they came with versions of their own are marked.
 func (r *restored) confirmNames() {
 	if r.names != nil {
 		r.names = nil

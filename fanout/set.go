@@ -68,7 +68,7 @@ func (v Set) unnamed(changes iter.Seq[cache.Change]) iter.Seq[cache.Change] {
 }
 
 // Digest returns the digest of the wildcard's set.
-func (v Set) Digest() string { return v.x.wildcard.text.of(v.x.wildcard.Digest()) }
+func (v Set) Digest() string { return v.x.wildcard.digest() }
 
 // Renewed yields the members of the wildcard's set whose TTL upstream has renewed after a position
 // without a change of content, latest first.

@@ -25,9 +25,9 @@ const unaskedFactor = 4
 type Unasked struct {
 	max atomic.Int64 // bytes of one group
 
-	mu    sync.Mutex // taken under the lock of a type, and nothing under it
-	held  map[unaskedKey]*unaskedShare
-	bytes int
+	mu     sync.Mutex // taken under the lock of a type, and nothing under it
+	shares map[unaskedKey]*unaskedShare
+	bytes  int
 }
 
 type unaskedKey struct{ name, version string }
@@ -40,7 +40,7 @@ type unaskedShare struct {
 // NewUnasked returns a bound of that many bytes for one group, and four times as many for all of
 // them.
 func NewUnasked(bytes int) *Unasked {
-	u := &Unasked{held: make(map[unaskedKey]*unaskedShare)}
+	u := &Unasked{shares: make(map[unaskedKey]*unaskedShare)}
 	u.Resize(bytes)
 	return u
 }
@@ -53,14 +53,14 @@ func (u *Unasked) take(r *cache.Resource) *cache.Resource {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	key := unaskedKey{r.Name, r.Version}
-	if s := u.held[key]; s != nil {
+	if s := u.shares[key]; s != nil {
 		s.groups++
 		return s.Resource
 	}
 	if int64(u.bytes+r.Size()) > unaskedFactor*u.max.Load() {
 		return nil
 	}
-	u.held[key] = &unaskedShare{r, 1}
+	u.shares[key] = &unaskedShare{r, 1}
 	u.bytes += r.Size()
 	return r
 }
@@ -69,9 +69,9 @@ func (u *Unasked) leave(r *cache.Resource) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	key := unaskedKey{r.Name, r.Version}
-	s := u.held[key]
+	s := u.shares[key]
 	if s.groups--; s.groups == 0 {
-		delete(u.held, key)
+		delete(u.shares, key)
 		u.bytes -= r.Size()
 	}
 }
@@ -87,7 +87,7 @@ type shown struct {
 	// were given up on this stream, since an answer for them may still arrive (H-32). When there
 	// are too many to remember, every name counts as given up.
 	unasked bool
-	givenUp map[string]struct{}
+	givenUp map[string]bool
 	// kept are the resources that nobody has asked for, the longest unchanged first. by maps an
 	// alias to the name under which its resource is kept.
 	kept *simplelru.LRU[string, cache.Received]
@@ -105,7 +105,7 @@ type shown struct {
 func (s *shown) reset() {
 	*s = shown{
 		hub: s.hub, table: s.table,
-		givenUp: make(map[string]struct{}), by: make(map[string]string),
+		givenUp: make(map[string]bool), by: make(map[string]string),
 		gone: make(map[string]struct{}), early: make(map[string]struct{}),
 	}
 	// The only error is a size below one. How many there may be is a matter of bytes.
@@ -182,17 +182,14 @@ func (s *shown) take(r cache.Received) (dropped int) {
 
 // giveUp remembers a name that is given up.
 func (s *shown) giveUp(name string) {
-	if len(s.givenUp) < s.hub.bounds.Gone {
-		s.givenUp[name] = struct{}{}
+	if len(s.givenUp) < s.hub.config.Bounds.Gone {
+		s.givenUp[name] = true
 	}
 }
 
 // late reports whether a resource may be the answer for a name that was given up on this stream.
 func (s *shown) late(r *cache.Resource) bool {
-	return len(s.givenUp) >= s.hub.bounds.Gone || goesBy(r, func(name string) bool {
-		_, givenUp := s.givenUp[name]
-		return givenUp
-	})
+	return len(s.givenUp) >= s.hub.config.Bounds.Gone || goesBy(r, func(name string) bool { return s.givenUp[name] })
 }
 
 // keep keeps a resource if there is room. It returns how many are dropped.
@@ -263,7 +260,7 @@ func (s *shown) unkept(_ string, r cache.Received) {
 func (s *shown) noteGone(name string) {
 	switch {
 	case s.stream == 0 || s.all || s.table.Origin().SotW: // SotW answers every request
-	case len(s.gone) >= s.hub.bounds.Gone:
+	case len(s.gone) >= s.hub.config.Bounds.Gone:
 		s.gone, s.all = nil, true
 	default:
 		s.gone[name] = struct{}{}

@@ -25,12 +25,11 @@ type Subscriber struct {
 // block.
 func NewSubscriber(wake func()) *Subscriber { return &Subscriber{wake: wake} }
 
-// TakesTTL notes that the stream's client knows TTLs, and is sent renewals (TTL-6). It is called
-// before the first Subscribe.
+// TakesTTL notes that the stream's client knows TTLs, and is sent renewals (TTL-6).
 func (m *Subscriber) TakesTTL() { m.ttl = true }
 
 // AsksForSources notes that the stream wants the Source of each change, and is counted among the
-// clients that an update concerns. It is called before the first Subscribe.
+// clients that an update concerns.
 func (m *Subscriber) AsksForSources() { m.asks = true }
 
 // Marks are the changes noted for one Subscription. The Subscription may have given up a name since
@@ -86,7 +85,7 @@ func (m *Subscriber) mark(s *Subscription, id cache.ID, k kind) (woken bool) {
 		m.dirty = append(m.dirty, s)
 	}
 	add := func(ids []cache.ID) []cache.ID {
-		return s.bounded(append(ids, id), 2*len(s.names.ids)+s.index.hub.bounds.Marks)
+		return s.bounded(append(ids, id), 2*len(s.names.ids)+s.index.hub.config.Bounds.Marks)
 	}
 	switch {
 	case k == again:

@@ -219,7 +219,7 @@ func (s *Subscription) Close(now time.Time) {
 		}
 		s.names, s.parcels, s.awaited = NameList{}, nil, nil
 		s.unsum()
-		x.interest.withhold(s, false)
+		s.view().Withhold(false)
 		s.endWildcard(&Asked{}, now)
 	}
 }
@@ -235,7 +235,7 @@ func (s *Subscription) startWildcard(asked *Asked) {
 	asked.Wildcard = true
 	if !s.wildcard {
 		s.wildcard = true
-		s.index.wildcard.held = true
+		s.index.wildcard.pinned = true
 		s.index.want(s, wildcardID)
 	}
 }

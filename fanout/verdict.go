@@ -21,9 +21,6 @@ const (
 	Doubt
 )
 
-// Resolved reports whether nobody needs to wait.
-func (d Verdict) Resolved() bool { return d != Unknown }
-
 // Verdict returns that of a subscribed name. brought: the client came with a copy of it, or may
 // have.
 func (v View) Verdict(id cache.ID, brought bool) Verdict {
@@ -58,14 +55,12 @@ func (x *index) verdict(id cache.ID, a cache.Answer, brought bool) Verdict {
 }
 
 // Withhold notes whether something is withheld from the client because it is in doubt.
-func (v View) Withhold(withheld bool) { v.x.interest.withhold(v.s, withheld) }
-
-func (i *interest) withhold(s *Subscription, withheld bool) {
+func (v View) Withhold(withheld bool) {
 	switch {
-	case withheld && !s.withheld:
-		i.withheld++
-	case !withheld && s.withheld:
-		i.withheld--
+	case withheld && !v.s.withheld:
+		v.x.interest.withheld++
+	case !withheld && v.s.withheld:
+		v.x.interest.withheld--
 	}
-	s.withheld = withheld
+	v.s.withheld = withheld
 }

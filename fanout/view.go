@@ -48,7 +48,7 @@ func (v View) Wildcard() (subscribed, synced bool) { return v.s.wildcard, v.x.wi
 // alias, or the wildcard.
 func (v View) Covers(name string) bool {
 	member := v.Set().Member(name)
-	return v.s.wildcard && member != nil || len(v.s.names.ids) > 0 && (v.s.named(name, nil) || v.s.lent(member))
+	return v.s.wildcard && member != nil || v.s.named(name, member)
 }
 
 // Resource returns the resource of this name that the interest leads to, or nil. If the client asks
@@ -68,7 +68,12 @@ func (v View) Resource(name string) *cache.Resource {
 
 // Here returns a resource in exactly this version, if either lane has it.
 func (v View) Here(name, version string) *cache.Resource {
-	return v.x.answers.here(name, version)
+	for _, of := range []*cache.Table{&v.x.named.Table, &v.x.wildcard.Table} {
+		if id, ok := of.Find(name); ok && of.Own(id) != nil && of.Own(id).Version == version {
+			return of.Own(id)
+		}
+	}
+	return nil
 }
 
 // named reports whether the client's names lead to a resource of this name: one of them is its name
@@ -107,18 +112,5 @@ func (v View) SystemVersion() string {
 	if v.x.named.Len() == 0 {
 		return v.Set().Digest()
 	}
-	return v.x.named.text.of(v.x.named.Digest())
-}
-
-// digestText keeps the text of a digest, so that it is made once.
-type digestText struct {
-	digest cache.Digest
-	text   string
-}
-
-func (t *digestText) of(d cache.Digest) string {
-	if t.text == "" || t.digest != d {
-		*t = digestText{d, d.String()}
-	}
-	return t.text
+	return v.x.named.digest()
 }

@@ -102,9 +102,9 @@ type Interest struct {
 	// Again are those of Want that are asked for although they are subscribed, because the body of
 	// the answer was not kept (VALID-5).
 	Again []string
-	// Anew are those of Want that are asked for as if they had not been subscribed: the wildcard
-	// that answered for them was given up (WILD-11).
-	Anew []string
+	// Inherited are those of Want that count as unanswered although they are subscribed: the
+	// wildcard that answered for them was given up (WILD-11).
+	Inherited []string
 	// Leave are names that are not wanted any more, and need not be unsubscribed: the server sends
 	// them in any case (UP-9).
 	Leave []string
@@ -136,15 +136,17 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 				if !lane.Wildcard {
 					name = x.named.Name(id)
 				}
-				_, again := x.bodies.again[id]
-				delete(x.bodies.again, id)
+				_, again := x.bodies[id]
+				delete(x.bodies, id)
+				_, inherited := x.loans.askAgain[name]
+				delete(x.loans.askAgain, name)
 				if x.desired(id) {
 					i.Want = append(i.Want, name)
 					if again {
 						i.Again = append(i.Again, name)
 					}
-					if !lane.Wildcard && x.loans.takeAgain(name) {
-						i.Anew = append(i.Anew, name)
+					if inherited {
+						i.Inherited = append(i.Inherited, name)
 					}
 					continue
 				}

@@ -9,10 +9,10 @@ import (
 // wildcardLane is what upstream sends of all of a type: the wildcard's set.
 type wildcardLane struct {
 	lane
-	// held: a client wanted it, and Changes has not given it up. asked: upstream has been asked for
-	// it. synced: upstream has sent all of it once (RECON-16, RECON-17).
-	held, asked, synced bool
-	board               board
+	// pinned: a client wanted it, and Changes has not given it up. asked: upstream has been asked
+	// for it. synced: upstream has sent all of it once (RECON-16, RECON-17).
+	pinned, asked, synced bool
+	board                 board
 
 	// During one change: whether the set has changed, and whether TTLs in it were renewed.
 	changed, renewed bool
@@ -33,10 +33,8 @@ func (w *wildcardLane) leadsHere(named cache.ID) bool { return w.x.answers.borro
 
 func (w *wildcardLane) hasSpoken() bool { return w.synced && len(w.Unconfirmed()) == 0 }
 
-func (w *wildcardLane) observe(*cache.Update) (look bool) { return false }
-
 func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
-	if !w.held {
+	if !w.pinned {
 		return a // a late answer: the wildcard was given up meanwhile (UP-8, H-32)
 	}
 	w.begin(u)
@@ -62,9 +60,9 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
 	lent, seq := w.x.loans.lentTo(r.Name, w.x.touched[:0]), w.x.next()
 	_, changed := w.Set(r.Resource, r.Upstream, seq, nil)
-	w.x.bodies.handMember(r.Resource, changed)
+	w.hand(r.Resource, changed, false)
 	if changed {
-		w.x.loans.markLent(r.Name, w.x.loans.lentTo(r.Name, lent))
+		w.x.markNamed(distinct(w.x.loans.lentTo(r.Name, lent)))
 		w.changed = true
 	}
 	if w.Lease(r.Name, r.TTL, u.At, seq) {
@@ -83,7 +81,7 @@ func (w *wildcardLane) remove(name string, cause cache.Cause) {
 	}
 	lent := w.x.loans.lentTo(name, w.x.touched[:0])
 	_, changed := w.Remove(name, cause, w.x.next(), nil)
-	w.x.loans.markLent(name, lent)
+	w.x.markNamed(lent)
 	w.changed = w.changed || changed
 }
 

@@ -73,7 +73,7 @@ func (w *readiness) look() (more bool) {
 	for i, s := range w.subs {
 		s.Read(func(v fanout.View) {
 			v.Marks()
-			if !v.Set().Verdict(false).Resolved() {
+			if v.Set().Verdict(false) == fanout.Unknown {
 				missing = append(missing, w.types[i].Short())
 			}
 		})
