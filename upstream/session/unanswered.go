@@ -225,34 +225,18 @@ func (u *unanswered) retryAt() (at time.Time) {
 	return at
 }
 
-// choose fills the pair: first with names that are due, then with absent names in the order in
-// which their retries are due.
-func (u *unanswered) choose(b *Bounds, now time.Time) {
-	bytes, chosen := 0, make(map[string]bool)
-	add := func(name string) (fits bool) {
-		if chosen[name] {
-			return true
-		}
-		bytes += len(name) + 8
-		if len(u.pair) == b.Pair || len(u.pair) > 0 && bytes > b.PairBytes {
-			return false
-		}
-		chosen[name] = true
-		u.pair = append(u.pair, name)
-		return true
-	}
-	for len(u.due) > 0 {
-		if !add(u.due[0]) {
-			return
-		}
-		u.due = u.due[1:]
-	}
-	for i := u.next(); i >= 0; i = u.next() {
+// choose fills the pair with up to most names: first with those that are due, then with absent names
+// in the order in which their retries are due.
+func (u *unanswered) choose(most int, now time.Time) {
+	n := min(len(u.due), most)
+	u.pair, u.due = slices.Clone(u.due[:n]), u.due[n:]
+	for i := u.next(); i >= 0 && len(u.pair) < most; i = u.next() {
 		first := u.queues[i][0]
-		if first.at.After(now) || !add(first.name) {
+		if first.at.After(now) {
 			return
 		}
 		u.queues[i] = u.queues[i][1:]
+		u.pair = append(u.pair, first.name)
 		first.wait = min(2*first.wait, retryMax)
 		first.at = now.Add(first.wait)
 		u.queue(first.name, first.retry)
@@ -296,7 +280,7 @@ func (s *streamState) askAgain(l *laneState, r *budget, now time.Time) *discover
 		u.pair, u.given = nil, false
 		return nil
 	}
-	names := slices.Sorted(slices.Values(u.pair))
+	names := slices.Compact(slices.Sorted(slices.Values(u.pair))) // one may be due and absent
 	req := &discovery.DeltaDiscoveryRequest{TypeUrl: string(l.lane.Type)}
 	if !u.given {
 		if u.unsubscribed == nil {
@@ -350,7 +334,7 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 		u.look(c.hub.Of(t).Absentees())
 	}
 	if u.pairs(now) {
-		u.choose(c.config.bounds(), now)
+		u.choose(c.config.bounds().Pair, now)
 		u.pairedAt = now // also if all of them are answered meanwhile
 	}
 	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {
