@@ -15,7 +15,7 @@ const insistAfter = time.Second
 
 // insist unsubscribes and subscribes again the names whose repeated subscribe is overdue.
 func (l *laneState) insist(now time.Time) {
-	if l.insistAt.IsZero() || l.insistAt.After(now) {
+	if !due(l.insistAt, now) {
 		return
 	}
 	l.insistAt = time.Time{}

@@ -132,11 +132,11 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 		}
 	}
 	c.tickLinger(now)
-	if !c.changesAt.IsZero() && !c.changesAt.After(now) {
+	if due(c.changesAt, now) {
 		c.takeChanges(now)
 	}
 	c.tellAlive(now)
-	if at := c.hub.Expiry(); !at.IsZero() && !at.After(now) {
+	if due(c.hub.Expiry(), now) {
 		c.effects = append(c.effects, Effect{Lapse: now})
 		c.lookSoon(now)
 	}
@@ -149,7 +149,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 	c.tellAvailability(now)
 	c.tickProbes(now)
 	for _, s := range c.all() {
-		if s.id == 0 && !s.openAt.IsZero() && !s.openAt.After(now) {
+		if s.id == 0 && due(s.openAt, now) {
 			open = append(open, c.attempt(s, now))
 		}
 	}
@@ -180,7 +180,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 			learned(l.lane, &cache.Update{Removed: removed})
 			l.unanswered.lookSoon(now)
 		}
-		if at := c.judgeAt(l); !at.IsZero() && !at.After(now) && l.echo.judge() {
+		if due(c.judgeAt(l), now) && l.echo.judge() {
 			c.reopen(s, l.echo.version, now)
 			return
 		}
@@ -191,10 +191,11 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 			c.reopen(s, l.echo.version, now)
 			return
 		}
-		if sweep := !l.settle.blind; sweep && l.lane.Wildcard {
+		sweep := !l.settle.blind
+		if sweep && l.lane.Wildcard {
 			c.sweeps(s, l.lane, nil)
 		}
-		learned(l.lane, &cache.Update{Synced: true, Sweep: !l.settle.blind})
+		learned(l.lane, &cache.Update{Synced: true, Sweep: sweep})
 	}
 }
 

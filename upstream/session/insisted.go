@@ -54,7 +54,7 @@ func (i *insisted) answers(u *cache.Update) {
 
 // over returns the held removals that count now.
 func (i *insisted) over(now time.Time) (removed []string) {
-	if i.lookAt.IsZero() || i.lookAt.After(now) {
+	if !due(i.lookAt, now) {
 		return nil
 	}
 	i.lookAt = time.Time{}

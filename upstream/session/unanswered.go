@@ -168,13 +168,17 @@ func (u *unanswered) forget(name string) {
 	delete(u.restart, name)
 }
 
-// pairs reports whether it is time to choose a pair.
-func (u *unanswered) pairs(now time.Time) bool {
-	if u.pair != nil || now.Before(u.pairedAt.Add(pairEvery)) {
-		return false
+// pairAt is when to choose the next pair, or zero.
+func (u *unanswered) pairAt() (at time.Time) {
+	if u.pair != nil {
+		return at
 	}
-	at := u.retryAt()
-	return len(u.due) > 0 || !at.IsZero() && !at.After(now)
+	if len(u.due) == 0 {
+		if at = u.retryAt(); at.IsZero() {
+			return at
+		}
+	}
+	return latest(at, u.pairedAt.Add(pairEvery))
 }
 
 // look replaces the absent names; those that stay keep their retry.
@@ -248,18 +252,7 @@ func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
 	if len(u.waiting) > 0 {
 		at = u.waiting[0].written.Add(patience)
 	}
-	at = earlier(at, u.lookAt)
-	if u.pair != nil {
-		return at
-	}
-	next := u.pairedAt.Add(pairEvery)
-	if len(u.due) > 0 {
-		return earlier(at, next)
-	}
-	if retry := u.retryAt(); !retry.IsZero() {
-		at = earlier(at, latest(next, retry))
-	}
-	return at
+	return earlier(at, u.lookAt, u.pairAt())
 }
 
 // askAgain is the next request that asks again, or nil. It drops names of the pair that were given
@@ -330,10 +323,10 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 		u.due, u.shown = append(u.due, names...), append(u.shown, shown...)
 		u.waiting = u.waiting[1:]
 	}
-	if !u.lookAt.IsZero() && !u.lookAt.After(now) {
+	if due(u.lookAt, now) {
 		u.look(c.hub.Of(t).Absentees())
 	}
-	if u.pairs(now) {
+	if due(u.pairAt(), now) {
 		u.choose(c.config.bounds().Pair, now)
 		u.pairedAt = now // also if all of them are answered meanwhile
 	}
