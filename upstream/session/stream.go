@@ -124,7 +124,9 @@ type laneState struct {
 	// look at them, at the latest when the first one is overdue; zero: none is written.
 	again    map[string]time.Time
 	insistAt time.Time
-	echo     echo // compares the answers with the versions of the opening request (RECON-13)
+	// restart has the names whose missing timer starts when they are asked for again (WILD-11).
+	restart map[string]struct{}
+	echo    echo // compares the answers with the versions of the opening request (RECON-13)
 	// unanswered asks again for names without an answer (UP-19).
 	unanswered unanswered
 	// insisted has the names of again that were unsubscribed and subscribed again.
@@ -141,7 +143,8 @@ func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 		want: newPending(),
 		drop: newPending(),
 
-		again: make(map[string]time.Time),
+		again:   make(map[string]time.Time),
+		restart: make(map[string]struct{}),
 	}
 	l.unanswered.on = !lane.Wildcard && !s.origin.SotW
 	s.lanes[lane.Type], s.ordered = l, nil
@@ -234,22 +237,27 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 		}
 	}
 	for _, name := range i.Anew {
-		l.unanswered.begin(name)
+		l.restart[name] = struct{}{}
 	}
 	for _, name := range i.Leave { // these are not unsubscribed
-		l.unanswered.forget(name)
-		l.want.remove(name)
-		delete(l.again, name)
+		l.forget(name)
 		delete(l.sent, name)
 	}
 	for _, name := range i.Drop {
-		l.unanswered.forget(name)
-		l.want.remove(name)
-		delete(l.again, name)
+		l.forget(name)
 		if _, sent := l.sent[name]; sent {
 			l.drop.add(name)
 		}
 	}
+}
+
+// forget deletes a name that clients have given up.
+func (l *laneState) forget(name string) {
+	l.want.remove(name)
+	delete(l.again, name)
+	delete(l.restart, name)
+	delete(l.unanswered.unsubscribed, name)
+	delete(l.unanswered.absent, name)
 }
 
 // changed reports whether there are changes to write.
@@ -442,7 +450,7 @@ func (s *streamState) deadline(missing time.Duration, now time.Time) time.Time {
 		at = earlier(at, toCome(v.notBefore, now))
 	}
 	for _, l := range s.lanes {
-		at = earlier(at, l.settle.deadline(), l.insistAt, l.unanswered.deadline(s.config.patience()), l.insisted.lookAt)
+		at = earlier(at, l.settle.deadline(), l.insistAt, l.unanswered.deadline(s.config.patience(), now), l.insisted.lookAt)
 		if l.first && !l.held {
 			at = earlier(at, toCome(l.gathers, now))
 		}

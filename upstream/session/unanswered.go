@@ -48,10 +48,10 @@ const (
 //	+--------------------------- given, and unsubscribed
 //	      subscribe written (askAgain)
 //
-// An answer takes a name out of every state but given, whose subscribe is still written; forget
-// takes it out of every one when clients give it up. The second subscribe restarts neither
-// config.patience nor the missing timer, unless the name is in restart. An absent name stays
-// absent while it is in a pair. A removal does not answer an unsubscribed name.
+// An answer takes a name out of every state but given, whose subscribe is still written. Names that
+// clients give up leave all of them. The second subscribe restarts neither config.patience nor the
+// missing timer, unless the name is in restart (stream.go). An absent name stays absent while it is
+// in a pair. A removal does not answer an unsubscribed name.
 type unanswered struct {
 	on bool // false for wildcards, SotW servers and relays
 
@@ -64,10 +64,8 @@ type unanswered struct {
 	queues          [][]retrying // the absent names, one queue for each wait, in order of time
 	lookAt, learned time.Time
 
-	// due has the names to ask for again before their silence counts, and restart those
-	// whose timer starts with that request (WILD-11).
-	due     []string
-	restart map[string]struct{}
+	// due has the names to ask for again before their silence counts.
+	due []string
 	// pair has the names to unsubscribe or, if given is set, to subscribe next.
 	pair     []string
 	given    bool
@@ -149,30 +147,8 @@ func (u *unanswered) refreshFor(names []string) {
 	}
 }
 
-// begin asks for a subscribed name as if it had not been asked for before.
-func (u *unanswered) begin(name string) {
-	if !u.on {
-		return
-	}
-	if u.restart == nil {
-		u.restart = make(map[string]struct{})
-	}
-	u.restart[name] = struct{}{}
-	u.due = append(u.due, name)
-}
-
-// forget deletes a name that clients have given up. A pair drops it when it is written (askAgain).
-func (u *unanswered) forget(name string) {
-	delete(u.unsubscribed, name)
-	delete(u.absent, name)
-	delete(u.restart, name)
-}
-
 // pairAt is when to choose the next pair, or zero.
 func (u *unanswered) pairAt() (at time.Time) {
-	if u.pair != nil {
-		return at
-	}
 	if len(u.due) == 0 {
 		if at = u.retryAt(); at.IsZero() {
 			return at
@@ -248,11 +224,15 @@ func (u *unanswered) choose(most int, now time.Time) {
 }
 
 // deadline is when to call tickUnanswered next, or zero.
-func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
+func (u *unanswered) deadline(patience time.Duration, now time.Time) (at time.Time) {
 	if len(u.waiting) > 0 {
 		at = u.waiting[0].written.Add(patience)
 	}
-	return earlier(at, u.lookAt, u.pairAt())
+	next := u.pairAt()
+	if u.pair != nil { // it may come to nothing before it is written
+		next = toCome(next, now)
+	}
+	return earlier(at, u.lookAt, next)
 }
 
 // askAgain is the next request that asks again, or nil. It drops names of the pair that were given
@@ -298,8 +278,8 @@ func (s *streamState) askAgain(l *laneState, r *budget, now time.Time) *discover
 func (s *streamState) restartTimers(l *laneState, names []string, now time.Time) {
 	var restart []string
 	for _, name := range names {
-		if _, is := l.unanswered.restart[name]; is {
-			delete(l.unanswered.restart, name)
+		if _, is := l.restart[name]; is {
+			delete(l.restart, name)
 			restart = append(restart, name)
 		}
 	}
@@ -326,9 +306,9 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	if due(u.lookAt, now) {
 		u.look(c.hub.Of(t).Absentees())
 	}
-	if due(u.pairAt(), now) {
+	if u.pair == nil && due(u.pairAt(), now) {
 		u.choose(c.config.bounds().Pair, now)
-		u.pairedAt = now // also if all of them are answered meanwhile
+		u.pairedAt = now
 	}
 	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {
 		_, still := c.hub.Of(t).Silent(u.shown, stream)

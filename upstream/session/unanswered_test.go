@@ -34,4 +34,40 @@ func TestRetriesBecomeRare(t *testing.T) {
 		now = at
 		u.choose(1, now)
 	}
+	u.learned = now
+	u.look(nil) // it has been answered
+	u.look([]string{"a"})
+	if at := u.retryAt(); !at.Equal(now.Add(retryFirst)) {
+		t.Errorf("it is asked for at %v when it is absent again, want %v", at, now.Add(retryFirst))
+	}
+	if u.choose(9, now.Add(time.Hour)); len(u.pair) != 1 {
+		t.Errorf("%q are asked for again", u.pair)
+	}
+}
+
+// TestAPairMayComeToNothing: the others are asked for again even if a pair is never written, because
+// its names were answered meanwhile.
+func TestAPairMayComeToNothing(t *testing.T) {
+	now := time.Unix(0, 0)
+	u := unanswered{on: true, due: []string{"a", "b"}, pairedAt: now}
+	u.choose(1, now)
+	if at := u.deadline(time.Minute, now); !at.Equal(now.Add(pairEvery)) {
+		t.Errorf("the next is chosen at %v, want %v", at, now.Add(pairEvery))
+	}
+}
+
+// TestARelayGetsTheSubscribe: a server that turns out to be a relay is not asked again (MISS-5), but
+// what was unsubscribed to ask again is subscribed.
+func TestARelayGetsTheSubscribe(t *testing.T) {
+	c := Core{config: Config{ExplicitMissing: Yes}, entries: make([]entry, 1)}
+	l := &laneState{unanswered: unanswered{on: true, due: []string{"b"}, pair: []string{"a"}, given: true}}
+	c.tickUnanswered(&slot{}, l, time.Unix(0, 0))
+	if u := &l.unanswered; !u.given || len(u.pair) != 1 {
+		t.Error("what was unsubscribed stays so")
+	}
+	l.unanswered.given = false
+	c.tickUnanswered(&slot{}, l, time.Unix(0, 0))
+	if u := &l.unanswered; u.on || u.pair != nil || u.due != nil {
+		t.Errorf("%+v is left to ask for", u)
+	}
 }
