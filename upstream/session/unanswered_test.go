@@ -71,3 +71,18 @@ func TestARelayGetsTheSubscribe(t *testing.T) {
 		t.Errorf("%+v is left to ask for", u)
 	}
 }
+
+// TestAPairForgetsWhatIsGivenUp: a name that was unsubscribed to ask again, and given up before its
+// subscribe was written, stays unsubscribed.
+func TestAPairForgetsWhatIsGivenUp(t *testing.T) {
+	now := time.Unix(0, 0)
+	s := streamState{alive: &liveness{}}
+	l := &laneState{sent: map[string]time.Time{"b": now}, unanswered: unanswered{on: true, pair: []string{"a", "b"}, given: true}}
+	req := s.askAgain(l, unlimited(), now)
+	if !slices.Equal(req.GetResourceNamesSubscribe(), []string{"b"}) || len(req.GetResourceNamesUnsubscribe()) > 0 {
+		t.Errorf("%v is asked for, want b", req)
+	}
+	if s.alive.asked != 1 {
+		t.Error("a stream on which it stays unanswered is not checked")
+	}
+}
