@@ -32,7 +32,7 @@ func (c *Core) takeChanges(now time.Time) {
 	c.changesAt = later
 	for lane, i := range changes {
 		if s := c.carrier(lane); s != nil {
-			if l := s.stream.lanes[lane.Type]; l.returns(i) && !s.stream.takesBack(l, lane, now) {
+			if l := s.stream.lanes[lane.Type]; l.returns(i) && !s.stream.takesBack(lane, now) {
 				c.replace(s, now)
 			} else {
 				s.stream.change(l, i)

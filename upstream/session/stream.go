@@ -183,21 +183,22 @@ func (s *streamState) lane(t cache.TypeURL) (lane fanout.Lane, ok bool) {
 // takes reports whether the stream can carry a lane. A type never changes its lane on a
 // stream, since the server keeps state for the type while the stream lives.
 func (s *streamState) takes(lane fanout.Lane, now time.Time) bool {
-	as, carried := s.lane(lane.Type)
-	if !carried || as != lane || !lane.Wildcard {
-		return !carried || as == lane
+	switch as, carried := s.lane(lane.Type); {
+	case !carried:
+		return true
+	case as != lane:
+		return false
 	}
-	l := s.lanes[lane.Type]
-	return l != nil || s.takesBack(nil, lane, now)
+	return !lane.Wildcard || s.lanes[lane.Type] != nil || s.takesBack(lane, now)
 }
 
 // takesBack reports whether a wildcard that was unsubscribed can be subscribed again on the
 // stream. It cannot if the server has sent a resource of the type, and may believe the set
 // delivered, or if a late answer could still complete the new set (UP-18). Not every SotW
 // server understands that a wildcard is given up, so there it never can.
-func (s *streamState) takesBack(l *laneState, lane fanout.Lane, now time.Time) bool {
-	u := s.used[lane.Type]
-	giving := l != nil && l.drop.len() > 0
+func (s *streamState) takesBack(lane fanout.Lane, now time.Time) bool {
+	l, u := s.lanes[lane.Type], s.used[lane.Type]
+	giving := l != nil && l.drop.len() > 0 // the unsubscribe is not written yet
 	return !s.origin.SotW && !giving && !u.shown && !now.Before(u.gaveUp.Add(s.config.SettleCap))
 }
 
