@@ -404,7 +404,13 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		return // Core has closed it
 	}
 	e := &c.entries[s.entry]
-	e.failing(s, end, now)
+	if s.open() && s.alive.stopped {
+		end.Message = stopped // the relay has closed the connection
+	}
+	moves := s.open() && end.NoRoom // to another connection, to make room for others
+	if !moves {
+		e.failed, e.failure = now, end.Message
+	}
 	tooLong := end.Exhausted && c.tooLong(s)
 	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // the server refuses the method, not a type
 	switch {
@@ -428,13 +434,15 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 				Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})
 		}
 	}
-	s.ended(end, now)
+	if !moves {
+		s.ended(end, now)
+	}
 	s.refused = end.Refused
 	answered := s.answered
 	var wait time.Duration
 	switch {
-	case end.NoRoom && s.open():
-		wait = max(0, s.attempt.Add(reconnectFloor).Sub(now)) // the stream only moves to another connection
+	case moves:
+		wait = max(0, s.attempt.Add(reconnectFloor).Sub(now))
 	case answered:
 		wait = s.backoff.Ended(now, s.attempt, c.random())
 	default:

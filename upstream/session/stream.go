@@ -322,13 +322,6 @@ func (s *streamState) nextVerdict(now time.Time) proto.Message {
 // nextInterest is the next request that changes subscriptions, or nil. node is the node that
 // it will carry, or nil.
 func (s *streamState) nextInterest(node *core.Node, now time.Time) proto.Message {
-	waiting := false // mostly no lane has anything to write, and they need not be sorted
-	for _, l := range s.lanes {
-		waiting = waiting || l.first && !l.gathers.After(now) || l.changed() || l.unanswered.pair != nil
-	}
-	if !waiting {
-		return nil
-	}
 	for _, l := range s.inOrder() {
 		switch {
 		case l.held, l.first && l.gathers.After(now):
@@ -455,8 +448,8 @@ func (s *streamState) deadline(missing time.Duration, now time.Time) time.Time {
 		if l.first && !l.held {
 			at = earlier(at, toCome(l.gathers, now))
 		}
-		if !l.held && !l.first && !l.answered && now.Sub(l.askedAt) < trial {
-			at = earlier(at, l.askedAt.Add(trial))
+		if !l.held && !l.first && !l.answered {
+			at = earlier(at, toCome(l.askedAt.Add(trial), now))
 		}
 	}
 	return at
