@@ -294,7 +294,7 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	if c.explicitMissing() && !u.given { // the server answers every name
 		*u = unanswered{}
 	}
-	if !u.on || l.first {
+	if !u.on {
 		return
 	}
 	t, stream := l.lane.Type, uint64(s.id)
