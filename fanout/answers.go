@@ -1,8 +1,6 @@
 package fanout
 
-import (
-	"github.com/xds-relay/xds-relay/cache"
-)
+import "github.com/xds-relay/xds-relay/cache"
 
 // answers finds what names lead to: what the lane of names has answered or, until it has, what the
 // wildcard's set lends to them (WILD-11, WILD-16). Its IDs are those of the named Table.

@@ -47,50 +47,46 @@ func goesBy(r *cache.Resource, such func(name string) bool) bool {
 	return false
 }
 
-// want adds a subscription to a name. The Run speeds up the search when many names follow one
+// want adds a subscription to a name or to the wildcard. first reports whether it is the only one.
+func (x *index) want(s *Subscription, id cache.ID) (first bool) {
+	if first = x.interest.add(s, id); first {
+		x.linger.end(id)
+		x.changed(id)
+	}
+	return first
+}
+
+// wantName adds a subscription to a name. The Run speeds up the search when many names follow one
 // another.
-func (x *index) want(s *Subscription, name string, r *cache.Run) cache.ID {
+func (x *index) wantName(s *Subscription, name string, r *cache.Run) cache.ID {
 	id := x.named.InternNext(r, name)
-	if x.interest.add(s, id) {
+	if x.want(s, id) {
 		if !x.named.Answered(id) {
 			if r, ok := x.shown.recall(name); ok {
 				x.named.Set(r.Resource, r.Upstream, x.next(), nil)
 			}
 		}
 		delete(x.restored.awaited, name)
-		x.linger.end(id)
-		x.changed(id)
 	}
 	return id
 }
 
-func (x *index) wantWildcard(s *Subscription) {
-	x.wildcard.held = true
-	if x.interest.add(s, wildcardID) {
-		x.linger.end(wildcardID)
-		x.changed(wildcardID)
-	}
-}
-
-func (x *index) unwantWildcard(s *Subscription, now time.Time) {
-	x.unwant(s, wildcardID, now)
-	x.readers.prune()
-}
-
-// unwant removes a subscription to a name or to the wildcard. When the last one ends, the name
+// unwant removes a subscription to a name or to the wildcard; had reports whether there was one. When the last one ends, the name
 // lingers, unless upstream may be refusing the type (H-41), or it is known not to exist, so that
 // there is nothing to keep current (UP-7), or upstream was never asked for it (UP-6). A name that
 // could not be asked for in an outage lingers all the same, since its client may be back before
 // upstream is.
-func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) {
-	if !x.interest.remove(s, id) {
-		return
+func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) (had bool) {
+	last, had := x.interest.remove(s, id)
+	if !last {
+		return had
 	}
 	gone, linger := id != wildcardID && x.answers.absent(id), x.hub.limits.Load().linger
 	if !x.suspect && !gone && (x.asked(id) || x.holds(id) || x.laneOf(id).unavailable != nil) && linger > 0 {
 		x.linger.keep(id, now.Add(linger))
 	}
 	x.changed(id) // upstream has to look at it, if only to learn when to look again
+	return true
 }
 
 // asked reports whether upstream has been asked for a name or the wildcard.

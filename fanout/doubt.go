@@ -22,10 +22,9 @@ type doubts struct {
 	// absent are the names that upstream has since said do not exist.
 	absent map[string]struct{}
 	// mayBeHidden are the names that the unreadable answer may have been for: those that had been
-	// asked for by then and had no answer. The value is the stream. overdue are those of them whose
-	// timers have since run out, without effect because of the fault.
-	mayBeHidden map[string]uint64
-	overdue     map[string]struct{}
+	// asked for by then and had no answer. The value is true if the name's timer has run out since,
+	// without effect because of the fault.
+	mayBeHidden map[string]bool
 }
 
 func (d *doubts) any() bool { return d.hidden != 0 || len(d.faulty) > 0 }
@@ -56,8 +55,8 @@ func (d *doubts) since(name string, stream uint64) bool {
 
 // mayHaveHidden reports whether this stream sent an unreadable answer that may have been for the name.
 func (d *doubts) mayHaveHidden(name string, stream uint64) bool {
-	on, mayBeHidden := d.mayBeHidden[name]
-	return mayBeHidden && on == stream
+	_, may := d.mayBeHidden[name]
+	return may && d.hidden == stream
 }
 
 // observe notes the faults of an Update, and drops the doubts that it settles. ended reports whether
@@ -66,9 +65,15 @@ func (d *doubts) observe(u *cache.Update) (ended bool) {
 	sound := u.Stream != 0 && !u.Hidden && len(u.Faulty) == 0
 	before, hidden := len(d.faulty), d.hidden
 	if d.any() {
-		d.resolve(u)
+		for _, name := range answered(u) {
+			delete(d.faulty, name)
+		}
 		if sound && u.Full { // the response lists everything
-			u.Missing = slices.AppendSeq(u.Missing, maps.Keys(d.overdue))
+			for name, overdue := range d.mayBeHidden {
+				if overdue {
+					u.Missing = append(u.Missing, name)
+				}
+			}
 			*d = doubts{}
 		}
 		if sound && u.Synced {
@@ -90,29 +95,20 @@ func (d *doubts) observe(u *cache.Update) (ended bool) {
 	return ended
 }
 
-// resolve drops the names for which an Update has something usable.
-func (d *doubts) resolve(u *cache.Update) {
-	if len(d.faulty) == 0 {
-		return
-	}
+// answered lists the names for which an Update has an answer that can be used.
+func answered(u *cache.Update) (all []string) {
 	for _, r := range u.Set {
-		for name := range names(r.Resource) {
-			delete(d.faulty, name)
-		}
+		all = slices.AppendSeq(all, names(r.Resource))
 	}
 	for _, r := range u.Negative {
-		for name := range names(r) {
-			delete(d.faulty, name)
-		}
-	}
-	for _, name := range u.Removed {
-		delete(d.faulty, name)
+		all = slices.AppendSeq(all, names(r))
 	}
 	for _, e := range u.Errors {
 		if cache.Resolves(e.Status) {
-			delete(d.faulty, e.Name)
+			all = append(all, e.Name)
 		}
 	}
+	return append(all, u.Removed...)
 }
 
 // noteAbsent notes the names that an Update says do not exist.
@@ -147,7 +143,7 @@ func (d *doubts) timeOut(stream uint64) (ended bool) {
 	before := len(d.faulty)
 	maps.DeleteFunc(d.faulty, func(_ string, on uint64) bool { return on != stream })
 	ended = d.hidden != 0 || len(d.faulty) < before
-	d.hidden, d.absent, d.mayBeHidden, d.overdue = 0, nil, nil, nil
+	d.hidden, d.absent, d.mayBeHidden = 0, nil, nil
 	return ended
 }
 
@@ -170,7 +166,7 @@ func (n *namedLane) observe(u *cache.Update) (look bool) {
 		look = d.timeOut(u.Stream)
 	}
 	if u.Hidden {
-		n.noteMayBeHidden(u.Stream)
+		n.noteMayBeHidden()
 	}
 	if len(n.silence.mute) > 0 {
 		n.silence.observe(u)
@@ -181,12 +177,11 @@ func (n *namedLane) observe(u *cache.Update) (look bool) {
 
 // noteMayBeHidden notes the names that an unreadable answer may have been for: those that were asked for
 // by then and whose answer is missing or not confirmed.
-func (n *namedLane) noteMayBeHidden(stream uint64) {
-	d := &n.doubts
-	d.mayBeHidden, d.overdue = make(map[string]uint64), make(map[string]struct{})
+func (n *namedLane) noteMayBeHidden() {
+	n.doubts.mayBeHidden = make(map[string]bool)
 	for id := range cache.ID(n.Cap()) {
 		if n.Asked(id) && (n.unsettled(id) || n.x.restored.leads(id)) {
-			d.mayBeHidden[n.Name(id)] = stream
+			n.doubts.mayBeHidden[n.Name(id)] = false
 		}
 	}
 }
@@ -204,7 +199,7 @@ func (n *namedLane) awaitsDoubtful() bool {
 			continue
 		}
 		name := n.Name(id)
-		if _, overdue := n.doubts.overdue[name]; overdue || n.doubts.concern(name) && !n.Answered(id) {
+		if n.doubts.mayBeHidden[name] || n.doubts.concern(name) && !n.Answered(id) {
 			return true
 		}
 	}
@@ -216,7 +211,7 @@ func (n *namedLane) awaitsDoubtful() bool {
 func (n *namedLane) overdue(name string, stream uint64) (names []string) {
 	d := &n.doubts
 	if d.mayHaveHidden(name, stream) {
-		d.overdue[name] = struct{}{}
+		d.mayBeHidden[name] = true
 		return nil
 	}
 	return slices.DeleteFunc(n.UnconfirmedAnswers(name), func(name string) bool { return d.since(name, stream) })

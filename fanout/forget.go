@@ -12,7 +12,6 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	n.x.loans.leaveToAliases(name)
 	delete(n.doubts.faulty, name)
 	n.silence.forget(name)
-	delete(n.doubts.overdue, name)
 	delete(n.doubts.mayBeHidden, name)
 	var led []*cache.Resource
 	if id, ok := n.Find(name); ok {

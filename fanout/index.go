@@ -49,21 +49,29 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	x.named = namedLane{lane: x.newLane(Lane{t, false}, &x.named), silence: silence{&x.named, make(map[string]uint64), make(map[string]uint64)}}
 	x.wildcard = wildcardLane{lane: x.newLane(Lane{t, true}, &x.wildcard)}
 	x.shown = shown{hub: h, table: &x.named.Table}
+	x.shown.reset()
 	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
 	x.leaving.x, x.restored.x, x.readers.x = x, x, x
 	x.loans = loans{x, make(map[string]bool), make(map[string]struct{})}
 	x.bodies = bodies{x: x, again: make(map[cache.ID]struct{})}
 	x.linger = lingerers{x: x, most: h.limits.Load().maxLinger}
-
 	return x
 }
 
-// locked runs a change under the lock, and returns the Subscribers to wake after it.
-func (x *index) locked(change func()) []*Subscriber {
+// change makes a change under the lock, and then wakes the Subscribers that it concerns.
+func (x *index) change(change func(*index)) {
+	for _, s := range x.locked(change) {
+		s.wake()
+	}
+}
+
+func (x *index) locked(change func(*index)) (woken []*Subscriber) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	change()
-	return x.takeWoken()
+	change(x)
+	x.linger.settle()
+	woken, x.marks.woken = x.marks.woken, nil
+	return woken
 }
 
 func (x *index) next() cache.Seq {
@@ -81,10 +89,4 @@ func (x *index) markNamed(touched []cache.ID) {
 		x.marks.mark(id, content)
 		x.linger.changes(id)
 	}
-}
-
-// takeWoken ends a change, and returns the Subscribers to wake after it.
-func (x *index) takeWoken() []*Subscriber {
-	x.linger.settle()
-	return x.marks.take()
 }

@@ -81,11 +81,12 @@ func (i *interest) add(s *Subscription, id cache.ID) (first bool) {
 	return first
 }
 
-// remove undoes add. last reports whether no Subscription includes it any more.
-func (i *interest) remove(s *Subscription, id cache.ID) (last bool) {
-	at, found := search(i.of(id), s)
-	if !found {
-		return false
+// remove undoes add; had reports whether there was something to undo. last reports whether no
+// Subscription includes it any more.
+func (i *interest) remove(s *Subscription, id cache.ID) (last, had bool) {
+	at, had := search(i.of(id), s)
+	if !had {
+		return false, false
 	}
 	i.by[id] = slices.Delete(i.by[id], at, at+1)
 	if last = len(i.by[id]) == 0; last {
@@ -94,7 +95,7 @@ func (i *interest) remove(s *Subscription, id cache.ID) (last bool) {
 			i.names--
 		}
 	}
-	return last
+	return last, true
 }
 
 // search finds the place of a subscription in a list, which is ordered by number.

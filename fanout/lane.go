@@ -33,7 +33,6 @@ type lane struct {
 
 // laneKind is what differs between the two kinds of lanes.
 type laneKind interface {
-
 	// desired returns the whole interest of the lane.
 	desired() (names []string)
 	// audience yields what clients subscribe to on the lane, each name or the wildcard, with the

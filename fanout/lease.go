@@ -30,7 +30,7 @@ type Lapse struct {
 // whose time is up, and wakes the clients that this concerns.
 func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
 	for _, x := range h.types.all() {
-		wakeAll(x.locked(func() {
+		x.change(func(x *index) {
 			x.leaving.now = now
 			x.leaving.forget()
 			named, members := x.named.Expired(now), x.wildcard.Expired(now)
@@ -46,7 +46,7 @@ func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
 				}
 				lapses[x.url] = l
 			}
-		}))
+		})
 	}
 	return lapses
 }

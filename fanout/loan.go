@@ -76,7 +76,6 @@ func (l *loans) hasOwn(name string) bool {
 
 // inherit leaves a resource to names, which are in order, with what is left of its TTL.
 func (l *loans) inherit(r *cache.Resource, borrowers []cache.ID, changed cache.Seq, ends time.Time) {
-
 	seq := l.x.next()
 	answered, _ := l.x.named.Set(r, "", seq, nil)
 	l.x.named.LeaseUntil(r.Name, ends, seq)

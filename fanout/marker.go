@@ -16,15 +16,6 @@ type marker struct {
 // from sets the source of the changes that follow; nil: they are not traced.
 func (m *marker) from(source *cache.Source) { m.source, m.concerned, m.behind = source, 0, 0 }
 
-// countConcerned counts a client for which an update is marked for the first time.
-func (m *marker) countConcerned(followed bool) {
-	if followed {
-		m.concerned++
-	} else {
-		m.behind++
-	}
-}
-
 // mark marks a name, or the wildcard, for all its subscribers.
 func (m *marker) mark(id cache.ID, k kind) {
 	for _, s := range m.interest.of(id) {
@@ -36,18 +27,5 @@ func (m *marker) mark(id cache.ID, k kind) {
 func (m *marker) markOne(s *Subscription, id cache.ID, k kind) {
 	if s.subscriber.mark(s, id, k) {
 		m.woken = append(m.woken, s.subscriber)
-	}
-}
-
-// take returns the Subscribers to wake.
-func (m *marker) take() []*Subscriber {
-	woken := m.woken
-	m.woken = nil
-	return woken
-}
-
-func wakeAll(woken []*Subscriber) {
-	for _, s := range woken {
-		s.wake()
 	}
 }

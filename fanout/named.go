@@ -116,7 +116,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 		// It may be an old answer, to a name that was given up and is wanted again (H-1). If the type is full-state,
 		// the server may also send it in any case, and not repeat it.
 		n.Doubt(r.Name) // until it comes again as an answer
-		n.x.shown.mayBeOld(r.Name)
+		n.x.shown.early[r.Name] = struct{}{}
 	}
 	renews := n.Lease(r.Name, r.TTL, u.At, seq)
 	n.x.bodies.handNamed(r.Resource, changed, told)
@@ -156,7 +156,7 @@ func (n *namedLane) fail(u *cache.Update) {
 			continue
 		}
 		if id, ok := n.Find(e.Name); ok && n.Pinned(e.Name) {
-			n.silence.refuse(e.Name, u.Stream)
+			n.silence.refused[e.Name] = u.Stream
 			if n.Fail(id, e.Status) {
 				n.x.marks.mark(id, failure)
 			}
@@ -185,7 +185,7 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 	}
 	for _, name := range u.Unanswered {
 		if id, ok := n.silence.of(name, u.Stream); ok {
-			n.silence.refuse(name, u.Stream)
+			n.silence.refused[name] = u.Stream
 			if n.Fail(id, unanswered) && n.x.answers.state(id) != cache.Present {
 				n.x.marks.mark(id, failure)
 			}

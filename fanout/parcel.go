@@ -1,8 +1,6 @@
 package fanout
 
-import (
-	"github.com/xds-relay/xds-relay/cache"
-)
+import "github.com/xds-relay/xds-relay/cache"
 
 // Bodies that must not be cached (VALID-5). A Table has only a husk of such a resource.
 // When upstream sends the body, it is handed to the clients that want it at that moment:
@@ -13,7 +11,6 @@ import (
 type bodies struct {
 	x     *index
 	again map[cache.ID]struct{} // answered names whose bodies were not kept
-	asks  bool                  // one was added during this Read
 }
 
 // parcel is a body on its way to one client.
@@ -115,8 +112,7 @@ func (v Bodies) Ask(r *cache.Resource) {
 }
 
 func (b *bodies) ask(id cache.ID) {
-
-	b.again[id], b.asks = struct{}{}, true
+	b.again[id] = struct{}{}
 	b.x.changed(id)
 }
 
@@ -136,7 +132,7 @@ func (v Bodies) awaits(r *cache.Resource) bool {
 // are still current. told: the others have been sent as changes, and are dropped, too.
 func (v Bodies) Handed(told bool) (asked []*cache.Resource) {
 	for name, p := range v.s.parcels {
-		if p.asked && v.holds(p.Resource) {
+		if now := View(v).Resource(name); p.asked && now != nil && now.Version == p.Version {
 			asked = append(asked, p.Resource)
 		}
 		if p.asked || told {
@@ -147,9 +143,4 @@ func (v Bodies) Handed(told bool) (asked []*cache.Resource) {
 		v.s.parcels = nil
 	}
 	return asked
-}
-
-// holds reports whether the client's interest leads to exactly this resource.
-func (v Bodies) holds(r *cache.Resource) bool {
-	return v.x.answers.here(r.Name, r.Version) != nil && View(v).Covers(r.Name)
 }

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -100,6 +101,17 @@ type shown struct {
 	early map[string]struct{}
 }
 
+// reset forgets everything.
+func (s *shown) reset() {
+	*s = shown{
+		hub: s.hub, table: s.table,
+		givenUp: make(map[string]struct{}), by: make(map[string]string),
+		gone: make(map[string]struct{}), early: make(map[string]struct{}),
+	}
+	// The only error is a size below one. How many there may be is a matter of bytes.
+	s.kept, _ = simplelru.NewLRU(math.MaxInt, s.unkept)
+}
+
 // remembers reports whether there is anything to remember until the stream ends.
 func (s *shown) remembers() bool { return s.unasked || s.all || len(s.gone)+len(s.givenUp) > 0 }
 
@@ -110,22 +122,22 @@ func (s *shown) observe(u *cache.Update) {
 		return
 	}
 	s.begin(u.Stream)
-	if u.Full && s.kept != nil {
+	if u.Full {
 		s.keepOnly(u)
 	}
 	for _, name := range u.Removed {
-		s.unkeep(name)
+		s.kept.Remove(name)
 		delete(s.gone, name)
 	}
 	for _, e := range u.Errors {
 		if e.Status.GetCode() == cache.NotFound {
-			s.unkeep(e.Name)
+			s.kept.Remove(e.Name)
 			delete(s.gone, e.Name)
 		}
 	}
 	for _, r := range u.Set {
 		delete(s.early, r.Name)
-		s.unkeep(r.Name) // there is a newer one, here or in the Table
+		s.kept.Remove(r.Name) // there is a newer one, here or in the Table
 		delete(s.gone, r.Name)
 	}
 }
@@ -150,7 +162,7 @@ func (s *shown) keepOnly(u *cache.Update) {
 	}
 	for _, name := range s.kept.Keys() {
 		if _, ok := listed[name]; !ok {
-			s.unkeep(name)
+			s.kept.Remove(name)
 		}
 	}
 }
@@ -170,9 +182,6 @@ func (s *shown) take(r cache.Received) (dropped int) {
 
 // giveUp remembers a name that is given up.
 func (s *shown) giveUp(name string) {
-	if s.givenUp == nil {
-		s.givenUp = make(map[string]struct{})
-	}
 	if len(s.givenUp) < s.hub.bounds.Gone {
 		s.givenUp[name] = struct{}{}
 	}
@@ -193,12 +202,7 @@ func (s *shown) keep(r cache.Received) (dropped int) {
 		s.noteGone(r.Name) // it is asked for again when somebody wants it
 		return 1
 	}
-	if s.kept == nil {
-		// The only error is a size below one. How many there may be is a matter of bytes.
-		s.kept, _ = simplelru.NewLRU(int(^uint(0)>>1), func(name string, r cache.Received) { s.unkept(r) })
-		s.by = make(map[string]string)
-	}
-	s.unkeep(r.Name)
+	s.kept.Remove(r.Name)
 	shared := budget.take(r.Resource)
 	for shared == nil && s.makeRoom() {
 		shared = budget.take(r.Resource)
@@ -244,15 +248,8 @@ func (s *shown) makeRoom() bool {
 	return ok
 }
 
-// unkeep drops a resource from those that are kept.
-func (s *shown) unkeep(name string) {
-	if s.kept != nil {
-		s.kept.Remove(name)
-	}
-}
-
 // unkept gives back the bytes of a resource that is no longer kept.
-func (s *shown) unkept(r cache.Received) {
+func (s *shown) unkept(_ string, r cache.Received) {
 	for _, alias := range r.Aliases {
 		if s.by[alias] == r.Name {
 			delete(s.by, alias)
@@ -269,9 +266,6 @@ func (s *shown) noteGone(name string) {
 	case len(s.gone) >= s.hub.bounds.Gone:
 		s.gone, s.all = nil, true
 	default:
-		if s.gone == nil {
-			s.gone = make(map[string]struct{})
-		}
 		s.gone[name] = struct{}{}
 	}
 }
@@ -288,32 +282,19 @@ func (s *shown) has(name string, stream uint64) bool {
 
 // recall takes out the resource that is kept under a name that a client asks for.
 func (s *shown) recall(name string) (r cache.Received, ok bool) {
-	if s.kept == nil {
-		return r, false
-	}
 	if by, ok := s.by[name]; ok {
 		name = by
 	}
 	if r, ok = s.kept.Peek(name); ok {
-		s.unkeep(name)
+		s.kept.Remove(name)
 	}
 	return r, ok
 }
 
-// mayBeOld notes a resource that may be an old answer.
-func (s *shown) mayBeOld(name string) {
-	if s.early == nil {
-		s.early = make(map[string]struct{})
-	}
-	s.early[name] = struct{}{} // no more than the Table has
-}
-
 // end forgets everything that the stream has sent.
 func (s *shown) end() {
-	if s.kept != nil {
-		s.kept.Purge()
-	}
-	*s = shown{hub: s.hub, table: s.table}
+	s.kept.Purge()
+	s.reset()
 }
 
 // Over notes that a stream has ended.

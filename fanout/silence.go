@@ -23,12 +23,6 @@ var unanswered = &statuspb.Status{
 	Message: "xds-relay: upstream did not answer for this name in time",
 }
 
-// refuse notes on which stream an error came.
-func (s *silence) refuse(name string, stream uint64) {
-
-	s.refused[name] = stream
-}
-
 // of reports whether upstream has sent nothing for a name on its own lane, not even an error on
 // this stream. A copy that the wildcard lends is no answer, since it may be removed tomorrow, and
 // neither is an inherited one.
@@ -45,14 +39,13 @@ func (s *silence) of(name string, stream uint64) (cache.ID, bool) {
 func (s *silence) missing(name string, stream uint64, mute bool) (absent bool) {
 	if d := &s.named.doubts; d.since(name, stream) {
 		if d.mayHaveHidden(name, stream) {
-			d.overdue[name] = struct{}{}
+			d.mayBeHidden[name] = true
 		}
 		return false // it exists, or may
 	}
 	id, silent := s.of(name, stream)
 	if silent && !s.named.x.shown.has(name, stream) {
 		if mute && !s.named.x.answers.lent(id) {
-
 			s.mute[name] = stream
 		}
 		return true
@@ -68,21 +61,8 @@ func (s *silence) missing(name string, stream uint64, mute bool) (absent bool) {
 // observe notes what an Update says of names whose timers ran out on a mute stream: they are no
 // longer mute if it has an answer for them, or if it shows that their stream carries the type.
 func (s *silence) observe(u *cache.Update) {
-	for _, r := range u.Set {
-		delete(s.mute, r.Name)
-	}
-	for _, name := range u.Removed {
+	for _, name := range answered(u) {
 		s.unmute(name)
-	}
-	for _, e := range u.Errors {
-		if cache.Resolves(e.Status) {
-			s.unmute(e.Name)
-		}
-	}
-	for _, r := range u.Negative {
-		for name := range names(r) {
-			s.unmute(name)
-		}
 	}
 	if u.First || len(u.Set)+len(u.Removed)+len(u.Errors)+len(u.Kept)+len(u.Negative) > 0 {
 		for name, stream := range s.mute {

@@ -74,7 +74,11 @@ func (m *Subscriber) mark(s *Subscription, id cache.ID, k kind) (woken bool) {
 	defer m.mu.Unlock()
 	first := len(m.dirty) == 0
 	if by := &s.index.marks; by.source != nil && m.asks && s.marks.Source.Adds(by.source) {
-		by.countConcerned(s.marks.Source.Fits(by.source))
+		if s.marks.Source.Fits(by.source) {
+			by.concerned++
+		} else {
+			by.behind++
+		}
 		s.marks.Source = s.marks.Source.With(by.source)
 	}
 	if !s.dirty {

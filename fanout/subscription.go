@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -102,7 +103,7 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 			s.startWildcard(&asked) // rows c, j, n
 			continue
 		}
-		id := x.want(s, name, &run)
+		id := x.wantName(s, name, &run)
 		asked.Names = append(asked.Names, id) // rows d, h
 		if _, had := s.names.place(id); !had {
 			asked.New = append(asked.New, name)
@@ -110,12 +111,20 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 	}
 	s.add(asked.Names)
 	had := s.wildcard
-	drops := dropping{of: s}
+	gone := make([]cache.ID, 0, len(unsubscribe))
+	run = cache.Run{}
 	for _, name := range unsubscribe {
 		if name == Wildcard {
 			s.mode = explicit // rows f, i, k
 			s.endWildcard(&asked, now)
-		} else if drops.drop(name, now) && had {
+			continue
+		}
+		id, ok := x.named.FindNext(&run, name)
+		if !ok || !x.unwant(s, id, now) {
+			continue // DOWN-DELTA-17
+		}
+		gone = append(gone, id)
+		if had {
 			asked.Left = append(asked.Left, name) // row l; row m drops nothing
 			if id, ok := x.wildcard.Find(name); ok {
 				for _, r := range x.wildcard.Answer(id).Resources() {
@@ -124,8 +133,7 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 			}
 		}
 	}
-	drops.done()
-	asked.Freed = x.loans.freed(s, drops.ids)
+	asked.Freed = s.drop(gone)
 	if !s.wildcard {
 		asked.Left = nil
 	}
@@ -166,35 +174,34 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 
 	var run cache.Run
 	for _, name := range names.Added {
-		asked.Names = append(asked.Names, x.want(s, name, &run))
+		asked.Names = append(asked.Names, x.wantName(s, name, &run))
 	}
 	asked.Names = distinct(asked.Names)
 	gone := make([]cache.ID, 0, len(names.Gone))
 	for _, name := range names.Gone {
-		if id, ok := s.view().Lookup(name); ok {
+		if id, ok := x.named.Find(name); ok && x.unwant(s, id, now) {
 			gone = append(gone, id)
 		}
 	}
-	gone = distinct(gone)
-	if out := gone; len(out) > 0 {
-		s.unsum()
-		s.names.keep(func(at int) bool {
-			leaves := len(out) > 0 && out[0] == s.names.ids[at]
-			if leaves {
-				out = out[1:]
-			}
-			return !leaves
-		})
-	}
 	s.add(asked.Names)
-	for _, id := range gone {
-		// The client's copy by this name may differ from the wildcard's.
-		asked.Wildcard = asked.Wildcard || s.wildcard && x.answers.differs(id)
-		delete(s.awaited, x.named.Name(id))
-		x.unwant(s, id, now)
-	}
-	asked.Freed = x.loans.freed(s, gone)
+	// The client's copy by such a name may differ from the wildcard's.
+	asked.Wildcard = asked.Wildcard || s.wildcard && slices.ContainsFunc(gone, x.answers.differs)
+	asked.Freed = s.drop(gone)
 	return asked
+}
+
+// drop drops what is known of names that the client has given up. It returns the names to which
+// members are lent now.
+func (s *Subscription) drop(gone []cache.ID) (freed []cache.ID) {
+	if len(gone) == 0 {
+		return nil
+	}
+	for _, id := range gone {
+		delete(s.awaited, s.index.named.Name(id))
+	}
+	s.unsum()
+	s.names.remove(distinct(gone))
+	return s.index.loans.freed(s, gone)
 }
 
 // Close ends the interest. Names that only this client wanted linger.
@@ -228,7 +235,8 @@ func (s *Subscription) startWildcard(asked *Asked) {
 	asked.Wildcard = true
 	if !s.wildcard {
 		s.wildcard = true
-		s.index.wantWildcard(s)
+		s.index.wildcard.held = true
+		s.index.want(s, wildcardID)
 	}
 }
 
@@ -236,45 +244,7 @@ func (s *Subscription) endWildcard(asked *Asked, now time.Time) {
 	asked.Wildcard = false
 	if s.wildcard {
 		s.wildcard, s.reads = false, false
-		s.index.unwantWildcard(s, now)
+		s.index.unwant(s, wildcardID, now)
+		s.index.readers.prune()
 	}
-}
-
-// dropping takes names out of a Subscription. There may be very many, so the list is rebuilt once.
-type dropping struct {
-	of   *Subscription
-	gone []bool     // by place in the list; nil: none
-	ids  []cache.ID // the names; kept only if the wildcard's set has aliases
-	run  cache.Run
-}
-
-// drop takes a name out. It reports whether the client subscribed to it until now.
-func (d *dropping) drop(name string, now time.Time) bool {
-	s := d.of
-	id, ok := s.index.named.FindNext(&d.run, name)
-	if !ok {
-		return false // DOWN-DELTA-17
-	}
-	i, found := s.names.place(id)
-	if !found || d.gone != nil && d.gone[i] {
-		return false
-	}
-	if d.gone == nil {
-		d.gone = make([]bool, len(s.names.ids))
-	}
-	d.gone[i] = true
-	if s.index.wildcard.Aliased() > 0 {
-		d.ids = append(d.ids, id)
-	}
-	delete(s.awaited, name)
-	s.index.unwant(s, id, now)
-	return true
-}
-
-func (d *dropping) done() {
-	if d.gone == nil {
-		return
-	}
-	d.of.unsum()
-	d.of.names.keep(func(at int) bool { return !d.gone[at] })
 }

@@ -131,14 +131,16 @@ func (l *NameList) add(ids []cache.ID) (some bool) {
 	return true
 }
 
-// keep keeps the names at the places for which which is true.
-func (l *NameList) keep(which func(at int) bool) {
+// remove takes names out of the list. They are all in it, and in the same order.
+func (l *NameList) remove(ids []cache.ID) {
 	kept := 0
-	for at := range l.ids {
-		if which(at) {
-			l.move(at, kept)
-			kept++
+	for at, id := range l.ids {
+		if len(ids) > 0 && ids[0] == id {
+			ids = ids[1:]
+			continue
 		}
+		l.move(at, kept)
+		kept++
 	}
 	l.ids, l.told = cut(l.ids, kept), cut(l.told, kept)
 	if l.led != nil {

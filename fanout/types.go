@@ -49,7 +49,7 @@ func (t *types) look(url cache.TypeURL, ask func(*index)) {
 // concerns.
 func (t *types) change(url cache.TypeURL, change func(*index)) {
 	if x := t.find(url); x != nil {
-		wakeAll(x.locked(func() { change(x) }))
+		x.change(change)
 	}
 }
 

@@ -3,7 +3,9 @@ package fanout
 import (
 	"testing"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -75,4 +77,31 @@ func TestSetVerdict(t *testing.T) {
 	want("another with a fault", Copy, Doubt)
 	h.Apply(all, &cache.Update{Stream: 3, Synced: true})
 	want("a sound one", Copy, Copy)
+}
+
+// TestAnAnswerToAnAliasEndsItsSilence: a name whose timer ran out on a mute stream is no longer in
+// doubt once a resource has answered to it as an alias, so its removal is believed (MISS-4).
+func TestAnAnswerToAnAliasEndsItsSilence(t *testing.T) {
+	h := newHub()
+	s := h.Subscribe(typ, NewSubscriber(func() {}))
+	id := s.Delta([]string{"alias"}, nil, epoch).Names[0]
+	h.Apply(byName, &cache.Update{Stream: 1, Missing: []string{"alias"}, Mute: true})
+	verdict := func() (d Verdict) {
+		s.Read(func(v View) { d = v.Verdict(id, true) })
+		return d
+	}
+	if d := verdict(); d != Doubt {
+		t.Fatalf("after a mute stream the verdict is %v, want Doubt", d)
+	}
+
+	u := set("a")
+	u.Stream = 2
+	u.Set[0].Resource = cache.NewResource("T", &discovery.Resource{
+		Name: "a", Aliases: []string{"alias"}, Resource: &anypb.Any{TypeUrl: "T"},
+	}, cache.Fingerprint{})
+	h.Apply(byName, u)
+	h.Apply(byName, &cache.Update{Stream: 2, Removed: []string{"a"}})
+	if d := verdict(); d != Gone {
+		t.Errorf("after the removal the verdict is %v, want Gone", d)
+	}
 }

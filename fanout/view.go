@@ -22,18 +22,10 @@ func (s *Subscription) view() View { return View{&s.names, s, s.index} }
 // encode, or call anything else of this package.
 func (s *Subscription) Read(f func(View)) {
 	x := s.index
-	if x.look(func() { f(s.view()) }) {
-		x.hub.wanted.notify() // after the lock is released
-	}
-}
-
-// look runs f under the lock, and reports whether f asked upstream for a body.
-func (x *index) look(f func()) (asks bool) {
+	defer x.hub.wanted.notify() // after the lock is released: f may ask upstream for a body
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.bodies.asks = false
-	f()
-	return x.bodies.asks
+	f(s.view())
 }
 
 // Position returns the group's latest change. A client that has been sent everything that the View

@@ -52,7 +52,7 @@ func (x *index) changed(id cache.ID) {
 
 // notify wakes the reader if there is something new. The caller holds no lock.
 func (w *Wanted) notify() {
-	if !w.fresh.Swap(false) {
+	if !w.fresh.Load() || !w.fresh.Swap(false) {
 		return
 	}
 	w.mu.Lock()

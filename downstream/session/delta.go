@@ -439,31 +439,11 @@ func (d *deltaState) answers(v fanout.View, r *cache.Resource) {
 	}
 }
 
-// collectErrors lists each error of a name once (ERR-9), in a response that does not list the
-// name as a resource.
+// collectErrors lists each error of a name once (ERR-9).
 func (d *deltaState) collectErrors(v fanout.View, p *part) {
 	p.refuse(&d.exchange)
-	failed := d.failed.take()
-	var untold []cache.ID // sent after its error, the copy would say that the error is over
-	var listed nameSet
-	if len(failed) > 0 {
-		listed = namesOf(p.resources, p.beats)
-		untold = distinct(slices.Clone(d.changed.items))
-	}
-	for _, id := range failed {
-		if !v.Has(id) {
-			continue
-		}
-		name := v.Name(id)
-		if listed.has(name) {
-			d.failed.add(id) // it goes into the next response
-			continue
-		}
-		if _, waits := slices.BinarySearch(untold, id); waits && v.Answer(id).State == cache.Present {
-			d.failed.add(id)
-			continue
-		}
-		if p.collectError(v, id, d.brings(name)) {
+	for _, id := range d.tellable(v, p) {
+		if p.collectError(v, id, d.brings(v.Name(id))) {
 			put(&d.erred, id, struct{}{})
 		}
 	}

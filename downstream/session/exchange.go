@@ -130,6 +130,28 @@ func (x *exchange) take(m fanout.Marks) {
 	x.source = x.source.With(m.Source)
 }
 
+// tellable returns the names whose error can be sent in a response. An error goes after the copy
+// that is there, which would say that the error is over, and in another response (ERR-9).
+func (x *exchange) tellable(v fanout.View, p *part) (ids []cache.ID) {
+	failed := x.failed.take()
+	if len(failed) == 0 {
+		return nil
+	}
+	listed, untold := namesOf(p.resources, p.beats), distinct(slices.Clone(x.changed.items))
+	for _, id := range failed {
+		if !v.Has(id) {
+			continue
+		}
+		_, waits := slices.BinarySearch(untold, id)
+		if listed.has(v.Name(id)) || waits && v.Answer(id).State == cache.Present {
+			x.failed.add(id)
+		} else {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // nonce returns the nonce of a response (DOWN-DELTA-3). A push is named after its position alone;
 // an answer, and a second response at one position, also have a counter of the stream. The nonce
 // ends in the number of chunks that follow (RECON-16).

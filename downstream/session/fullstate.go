@@ -108,6 +108,9 @@ func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, 
 		if n.comes = true; asks || !v.Told(id).Copy() || s.owes(id, &a, func(*cache.Resource) bool { return false }) {
 			s.version = ""
 		}
+		if asks && a.Error != nil {
+			s.failed.add(id) // H-27
+		}
 	case cache.Absent:
 		n.goes = n.goes || v.Told(id).Copy() // the set may become empty (DOWN-SOTW-9)
 		s.answered(v.Name(id))

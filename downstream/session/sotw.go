@@ -359,6 +359,9 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 		switch a.State {
 		case cache.Present:
 			s.collectCopies(v, id, &a, forced, p)
+			if asked && a.Error != nil || a.Resource.Husk() { // the body may not come soon
+				s.failed.add(id) // H-27
+			}
 		case cache.Absent:
 			v.Tell(id, fanout.ToldGone(p.position))
 			s.collectError(v, id, p)
@@ -387,9 +390,6 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 	if tooLarge < len(a.Resources()) && !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Bodies().Body(r) == nil }) { // otherwise ToldCopy is noted when the body comes
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
-	if a.Resource.Husk() {
-		s.failed.add(id) // the body may not come soon
-	}
 }
 
 // collectRenewals lists the renewed TTLs. Heartbeats go under the version that the client has
@@ -412,10 +412,8 @@ func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 
 // collectErrors lists each error of a name once.
 func (s *sotwState) collectErrors(v fanout.View, p *part) {
-	for _, id := range s.failed.take() {
-		if v.Has(id) {
-			s.collectError(v, id, p)
-		}
+	for _, id := range s.tellable(v, p) {
+		s.collectError(v, id, p)
 	}
 }
 

@@ -59,7 +59,7 @@ type Groups struct {
 	// Default: false.
 	ShareSecrets bool `yaml:"share_secrets"`
 
-	// Max is how many groups, hence upstream streams, may exist (VALID-8). Groups
+	// Max is how many groups, and so streams to the control plane, may exist (VALID-8). Groups
 	// that stay in an outage without clients count, too; of these only an empty
 	// one makes room for another (NODE-10).
 	// Default: 1000.

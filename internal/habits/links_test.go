@@ -16,8 +16,8 @@ var link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 // notInAnchor is what a heading's anchor leaves out.
 var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 
-// given is an anchor that a document gives to a place which is no heading.
-var given = regexp.MustCompile(`<a id="([^"]+)"></a>`)
+// anchored is an anchor that a document gives to a place which is no heading.
+var anchored = regexp.MustCompile(`<a id="([^"]+)"></a>`)
 
 // prose calls found for each line of a document that is not in a fenced block.
 func prose(markdown string, found func(n int, line string)) {
@@ -36,7 +36,7 @@ func prose(markdown string, found func(n int, line string)) {
 // anchors are what the headings and the other marked places of a document can be linked by.
 func anchors(markdown string) (list []string) {
 	prose(markdown, func(_ int, line string) {
-		for _, m := range given.FindAllStringSubmatch(line, -1) {
+		for _, m := range anchored.FindAllStringSubmatch(line, -1) {
 			list = append(list, m[1])
 		}
 		heading := strings.TrimLeft(line, "#")

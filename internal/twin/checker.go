@@ -56,11 +56,8 @@ type Checker struct {
 	// hungSince is since when which control plane hangs. late: what is heard was said
 	// since then (over gRPC).
 	hungSince map[int]time.Time
-	hanged    bool                    // one has
 	crossed   map[int]map[string]bool // what was said on a stream while it was given up, to be asked for again, and what a server keeps no account of (servers.go)
 	orphans   map[string]bool         // resources whose names were given up while an alias leads to them, by kind and name
-	about     *topic                  // of the last response
-	leaves    bool                    // a client has given up a name under the wildcard
 	lapsedAt  map[string]time.Time    // since when wildcards may be given up, by kind
 	late      bool
 	second    bool                       // there is another control plane
@@ -68,8 +65,6 @@ type Checker struct {
 	news      bool                       // something was said since who keeps up was last judged (ORDER-1)
 	evicts    bool                       // one name of a type lingers, others may not (bounds.go)
 	erredAt   map[string]int             // the event with which upstream last sent an error, by kind and name
-	overtaken bool                       // the client was told of it before it was sent an older copy
-	redenied  bool                       // an alias was denied that was absent already (NAME-6)
 	remembers bool                       // the server sends of full-state types what nobody asks for (UP-9)
 	marks     bool                       // it says how many parts of an answer follow (RECON-16)
 	ignores   bool                       // it takes no notice of versions
@@ -138,16 +133,17 @@ type relayLane struct {
 	paired   map[string]bool      // those that were, at some time
 	erred    map[string]bool      // those that were answered with an error, which stops the timer (ERR-8)
 	begun    time.Time
-	pending  map[string]bool   // nonces that await a verdict → it must be a NACK
-	first    time.Time         // response since the wildcard was subscribed
-	bare     int               // the event after which it began; what was said before, and is not among shown, is in doubt until it is complete (RECON-12)
-	resumed  int               // the event after which it began
-	shown    map[string]string // versions with which it began
-	sign     bool              // its first answer announces one of those again (RECON-13)
-	asked    int               // the event after which it was asked for
-	heard    bool              // anything of the type
-	unasked  bool              // something that nobody had asked for: no name is unsubscribed (UP-9)
-	latest   time.Time         // response
+	pending  map[string]bool // nonces that await a verdict → it must be a NACK
+	first    time.Time       // response since the wildcard was subscribed
+	// doubtUpTo is an event: what was said until then, and is not among shown, is in doubt once all has been said (RECON-12).
+	doubtUpTo int
+	resumed   int               // the event after which it began
+	shown     map[string]string // versions with which it began
+	sign      bool              // its first answer announces one of those again (RECON-13)
+	asked     int               // the event after which it was asked for
+	heard     bool              // anything of the type
+	unasked   bool              // something that nobody had asked for: no name is unsubscribed (UP-9)
+	latest    time.Time         // response
 }
 
 func (c *Checker) upOpened(id, plane int, sotw bool) {
@@ -211,7 +207,7 @@ func (c *Checker) silence() {
 				}
 			}
 			if !l.wildcard && c.now.Sub(l.begun) >= missingExplicit {
-				v.doubt(l.bare, l.shown)
+				v.doubt(l.doubtUpTo, l.shown)
 			}
 		}
 	}
@@ -249,7 +245,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	} else if len(req.GetInitialResourceVersions()) > 0 {
 		c.fail("RECON-8", "versions come with a type's first request only")
 	}
-	given := slices.DeleteFunc(slices.Clone(unsubscribe), func(name string) bool { return c.asksAgain(k, l, name) })
+	givenUp := slices.DeleteFunc(slices.Clone(unsubscribe), func(name string) bool { return c.asksAgain(k, l, name) })
 	for _, name := range unsubscribe {
 		if _, ok := l.names[name]; !ok {
 			c.fail("G10", "%s %s is dropped, and was not asked for", k.name, name)
@@ -258,7 +254,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			c.fail("UP-7", "%s %s is dropped %v after its last client left", k.name, name, c.now.Sub(at))
 		}
 		delete(l.names, name)
-		if d := c.doubts[k.name][false]; d != nil && slices.Contains(given, name) {
+		if d := c.doubts[k.name][false]; d != nil && slices.Contains(givenUp, name) {
 			delete(d.asked, name) // the fault was not about what is asked for later
 			delete(d.names, name)
 		}
@@ -288,20 +284,20 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		}
 		l.first, l.asked = time.Time{}, c.events
 		if name == wildcard && !resumed {
-			l.bare = c.events
+			l.doubtUpTo = c.events
 		}
 	}
 	if !resumed {
-		c.orphan(k, given)
-		if len(given) > 0 {
-			c.upForgets(k, l, given, subscribe)
+		c.orphan(k, givenUp)
+		if len(givenUp) > 0 {
+			c.upForgets(k, l, givenUp, subscribe)
 		}
 		return
 	}
 	all := c.follows(k, l)
 	c.upForgets(k, all, nil, nil)
 	c.upResumed(k, s, all, req.GetInitialResourceVersions())
-	l.bare, l.shown, l.resumed = all.bare, all.shown, all.resumed
+	l.doubtUpTo, l.shown, l.resumed = all.doubtUpTo, all.shown, all.resumed
 }
 
 // asksAgain: a name is given up that is wanted and has no copy, to be asked for with the

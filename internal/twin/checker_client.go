@@ -29,36 +29,32 @@ type topic struct {
 	holds map[string]held
 
 	// The stream's.
-	sotw      bool
-	asks      int // requests so far
-	interest  Interest
-	warmed    map[string]bool            // endpoints told, or to be told, after their cluster
-	twice     bool                       // those that came again have more than one name that leads to them
-	halves    map[string]bool            // names given up whose resource is wanted by an alias still
-	last      map[string]string          // name → version last told; "" for gone
-	seen      map[string]seen            // what was last told of a name (G2)
-	owed      map[string]bool            // names that may be told though they were before
-	asked     map[string]bool            // names that await an answer
-	left      map[string]bool            // names given up under the wildcard, to be told once more (WILD-8)
-	brought   map[string]bool            // names that the client came with (DOWN-DELTA-10)
-	later     map[string]bool            // names asked for after the first request (MISS-4)
-	met       map[string]bool            // of those brought, names of which there was a copy then, or since
-	led       map[string]bool            // and of which that is what one of its names led to, and as it came with it
-	overtaken map[string]bool            // names of which it was sent a copy that is older than the error that it was told of
-	unclear   map[string]bool            // names of which it may have a copy or not: it has dropped one by itself
-	failures  map[string]bool            // names of whose error it is to be told (ERR-9)
-	failed    map[string]int32           // and of whose it was told, with the code
-	tooLarge  map[string]map[string]bool // labels of what it was told is too large, by name (ERR-13)
-	whole     bool                       // the wildcard awaits its answer
-	opening   bool                       // and nothing precedes that (DOWN-DELTA-13)
-	answered  bool                       // the wildcard was answered since it was asked for, for all we know
-	reshaped  bool                       // the interest has changed since the last response
-	unacked   []string
-	since     time.Time       // pushes wait for the ACK
-	nacked    bool            // on this stream
-	parts     parts           // of the response that is under way, or was last told
-	versions  map[string]bool // SotW: those of responses
-	view      string          // last full-state response
+	sotw     bool
+	interest Interest
+	halves   map[string]bool            // names given up whose resource is wanted by an alias still
+	last     map[string]string          // name → version last told; "" for gone
+	seen     map[string]seen            // what was last told of a name (G2)
+	owed     map[string]bool            // names that may be told though they were before
+	asked    map[string]bool            // names that await an answer
+	left     map[string]bool            // names given up under the wildcard, to be told once more (WILD-8)
+	brought  map[string]bool            // names that the client came with (DOWN-DELTA-10)
+	later    map[string]bool            // names asked for after the first request (MISS-4)
+	met      map[string]bool            // of those brought, names of which there was a copy then, or since
+	led      map[string]bool            // and of which that is what one of its names led to, and as it came with it
+	unclear  map[string]bool            // names of which it may have a copy or not: it has dropped one by itself
+	failures map[string]bool            // names of whose error it is to be told (ERR-9)
+	failed   map[string]int32           // and of whose it was told, with the code
+	tooLarge map[string]map[string]bool // labels of what it was told is too large, by name (ERR-13)
+	whole    bool                       // the wildcard awaits its answer
+	opening  bool                       // and nothing precedes that (DOWN-DELTA-13)
+	answered bool                       // the wildcard was answered since it was asked for, for all we know
+	reshaped bool                       // the interest has changed since the last response
+	unacked  []string
+	since    time.Time       // pushes wait for the ACK
+	nacked   bool            // on this stream
+	parts    parts           // of the response that is under way, or was last told
+	versions map[string]bool // SotW: those of responses
+	view     string          // last full-state response
 }
 
 type seen struct {
@@ -75,9 +71,9 @@ type held struct {
 func (t *topic) begin() {
 	t.interest, t.last, t.seen = newInterest(), map[string]string{}, map[string]seen{}
 	t.owed, t.asked, t.whole, t.opening = map[string]bool{}, map[string]bool{}, false, false
-	t.overtaken, t.unclear = map[string]bool{}, map[string]bool{}
+	t.unclear = map[string]bool{}
 	t.failures, t.failed, t.tooLarge = map[string]bool{}, map[string]int32{}, map[string]map[string]bool{}
-	t.halves, t.warmed, t.twice, t.asks = map[string]bool{}, map[string]bool{}, false, 0
+	t.halves = map[string]bool{}
 	t.later, t.met, t.led = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	t.parts, t.nacked, t.versions = parts{}, false, map[string]bool{}
 	t.left, t.brought, t.unacked, t.view = map[string]bool{}, map[string]bool{}, nil, ""
@@ -150,13 +146,13 @@ func (cl *clientState) topic(kind string) *topic {
 
 // clientAsked takes in a Delta client's request.
 func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
+	c.expire()
 	cl := c.clients[id]
 	k, _ := named(req.GetTypeUrl())
 	t := cl.topic(k.name)
 	c.judged(cl, k, t, req.GetResponseNonce())
 	t.nacked = t.nacked || req.GetErrorDetail() != nil
 	t.sotw = cl.sotw
-	t.asks++
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
 	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
 	t.interest.Delta(k, subscribe, unsubscribe)
@@ -192,7 +188,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		}
 		both := slices.Contains(subscribe, name) || name == wildcard && first && k.empty && len(subscribe) == 0 // row e
 		if name != wildcard && t.interest.Wildcard && (both || before.Names[name]) {
-			t.asked[name], t.left[name], c.leaves = true, true, true
+			t.asked[name], t.left[name] = true, true
 			c.owe(k, t, name, false)
 			for other := range t.owed {
 				t.left[other] = true // those it led to
@@ -213,13 +209,13 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 
 // clientAskedSotW takes in a SotW client's request.
 func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
+	c.expire()
 	cl := c.clients[id]
 	k, _ := named(req.GetTypeUrl())
 	t := cl.topic(k.name)
 	c.judged(cl, k, t, req.GetResponseNonce())
 	t.nacked = t.nacked || req.GetErrorDetail() != nil
 	t.sotw = cl.sotw
-	t.asks++
 	first, before, union := t.interest.fresh, t.interest.clone(), Union(c.interests(k))
 	t.interest.Replace(k, req.GetResourceNames())
 	if t.interest.Empty() {
@@ -313,6 +309,9 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 	still := t.interest.clone()
 	maps.DeleteFunc(still.Names, func(name string, _ bool) bool { return !before.Names[name] }) // new names begin with nothing
 	for name, h := range t.holds {
+		if t.sotw && k.full && before.Wildcard && t.interest.Names[name] {
+			continue // it asks for a member by name, and no set has lacked it
+		}
 		if before.Covers(name, h.aliases) && (!still.Covers(name, h.aliases) || t.sotw && k.full && (before.Names[name] || !still.Wildcard && before.Wildcard) && c.denies(k, &still, name, h)) {
 			t.unclear[name] = t.brought[name] || t.left[name] || t.interest.Covers(name, h.aliases)
 			delete(t.holds, name)

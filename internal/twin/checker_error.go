@@ -27,14 +27,6 @@ func (t *topic) told(e *discovery.ResourceError) {
 	t.failed[name] = e.GetErrorDetail().GetCode()
 }
 
-// copied notes content that a client is sent: it may be older than an error that it was told
-// of before.
-func (c *Checker) copied(k kind, t *topic, name string, age int) {
-	if _, told := t.failed[name]; told && age < c.erredAt[k.name+" "+name] {
-		t.overtaken[name] = true
-	}
-}
-
 // goes notes that a client was told that a name is gone: that upstream says so once more, in
 // an error, is nothing new to it (DOWN-DELTA-14). Nor is an error that it was told of since
 // upstream said that.
@@ -74,7 +66,6 @@ func (c *Checker) failures(who string, k kind, cl *clientState, t *topic) {
 		if cl.sotw && k.full && c.withheld(k, t) != "" {
 			continue // they go with the set (MISS-6, DOWN-SOTW-7)
 		}
-		c.overtaken = t.overtaken[name]
 		c.fail("ERR-9", "%s: upstream has an error for %s, and the client was not told", who, name)
 	}
 }

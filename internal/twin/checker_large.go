@@ -52,13 +52,18 @@ func (c *Checker) toldLarge(who string, cl *clientState, k kind, t *topic, name 
 	return true
 }
 
-// has: a client has what the relay knows, or was told that it is too large. While an answer to the
-// wildcard is owed, that is not said alone (DOWN-DELTA-13).
+// has: a client has what the relay knows, by name or by wildcard (WILD-16), or was told that it is
+// too large. While an answer to the wildcard is owed, that is not said alone (DOWN-DELTA-13).
 func (c *Checker) has(cl *clientState, k kind, t *topic, name string, w word) bool {
-	if c.large(cl, k, w.label) && (t.tooLarge[name][w.label] || t.whole && !cl.sotw) {
+	if c.large(cl, k, w.label) && t.whole && !cl.sotw {
 		return true
 	}
-	return c.known[k.name].says(name, t.holds[name].label)
+	known := c.known[k.name]
+	told := func(v *voice) bool {
+		is, present := v.present(name)
+		return present && c.large(cl, k, is.label) && t.tooLarge[name][is.label]
+	}
+	return known.says(name, t.holds[name].label) || slices.ContainsFunc(known.voices(), told)
 }
 
 // withoutLarge takes out of what a client should hold what it was told is too large for it, and

@@ -121,7 +121,7 @@ func (c *Checker) upResumed(k kind, s *relayStream, l *relayLane, versions map[s
 	sotw := s.sotw
 	v := c.known[k.name].voice(l.wildcard)
 	if !sotw {
-		l.bare = c.events
+		l.doubtUpTo = c.events
 	}
 	asks := &Interest{Names: stamped(l.names), Wildcard: l.wildcard}
 	names := map[string]bool{wildcard: true}

@@ -48,7 +48,6 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		if r.GetResource() == nil {
 			for _, alias := range r.GetAliases() {
 				if !v.matches(alias, surely) {
-					c.redenied = c.redenied || v.absent(alias)
 					c.changed(k, v.remove(alias, c.events))
 				}
 			}
@@ -137,9 +136,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 // that showed no versions may be gone (RECON-12).
 func (c *Checker) whole(l *relayLane, v *voice) {
 	v.complete, v.completed, v.settling = true, c.events, false
-	v.doubt(l.bare, l.shown)
+	v.doubt(l.doubtUpTo, l.shown)
 	v.certain()
-	l.bare = 0
+	l.doubtUpTo = 0
 }
 
 const notFound = 5
@@ -188,7 +187,7 @@ func (c *Checker) settled() {
 				c.known[kind].byName.warm = false
 				c.known[kind].byName.confirm(l.shown)
 			}
-			if given := len(l.names) == 0; l.wildcard && !given && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle && !(l.sign && c.unsaid(kindOf(kind), l)) {
+			if givenUp := len(l.names) == 0; l.wildcard && !givenUp && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle && !(l.sign && c.unsaid(kindOf(kind), l)) {
 				c.whole(l, c.known[kind].byWildcard)
 				c.clears(id, kind, true, false)
 			}

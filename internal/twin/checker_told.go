@@ -37,7 +37,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	for _, r := range resp.GetResources() {
 		once(r.GetName())
 		if r.GetResource() == nil && len(r.GetAliases()) == 0 {
-			answer = c.beaten(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetTtl()) || answer
+			answer = c.heartbeat(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetTtl()) || answer
 			continue
 		}
 		news = news || c.isNews(k, t, r.GetName(), r.GetAliases(), r.GetResource().GetValue())
@@ -101,13 +101,13 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	reason := answer || len(t.owed) > 0 || t.reshaped
 	t.reshaped = false
 	listed := map[string]bool{}
-	view, news, beats := "", false, false
+	view, news, heartbeats := "", false, false
 	stays := map[string]bool{}
 	before := maps.Clone(t.holds)
 	for _, body := range resp.GetResources() {
-		body, ttl, beat := c.unwrap(who, k, c.clients[id], t, body)
-		if beat {
-			beats = true
+		body, ttl, heartbeat := c.unwrap(who, k, c.clients[id], t, body)
+		if heartbeat {
+			heartbeats = true
 			continue
 		}
 		r := c.bodies[string(body.GetValue())]
@@ -128,7 +128,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		}
 		c.content(who, k, c.clients[id], t, r.name, r.label, body, ttl)
 	}
-	if beats && (news || !t.versions[resp.GetVersionInfo()]) {
+	if heartbeats && (news || !t.versions[resp.GetVersionInfo()]) {
 		c.fail("TTL-8", "%s: heartbeats under the version %s, which the client does not have", who, resp.GetVersionInfo())
 	}
 	t.versions[resp.GetVersionInfo()] = true
@@ -188,7 +188,6 @@ func (c *Checker) hear(id int, url, nonce string) (who string, k kind, t *topic)
 		c.fail("DOWN-DELTA-3", "%s: the nonce %q again", who, nonce)
 	}
 	cl.nonces[nonce] = true
-	c.about = cl.topics[k.name]
 	c.silence()
 	c.settled()
 	c.noteLapse()
@@ -305,7 +304,6 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	// What an alias led to has the TTL of another copy when it falls to the wildcard's set (TTL-12).
 	member := cl.ttl && t.interest.Wildcard && !t.interest.Names[name] && t.interest.Named(name, aliases)
 	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !erred && !member && !(t.brought[name] && cl.ttl && known.unlimited(name, r.label)) {
-		t.twice = (t.warmed[name] || k.name == "LDS") && t.interest.leading(name, aliases) > 1
 		c.fail("G5", "%s: %s=%s again", who, name, r.label)
 	}
 	if known.byWildcard.complete {
@@ -323,7 +321,6 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 			if changed {
 				eds.asked[e] = true
 			}
-			eds.warmed[e] = true
 			c.owe(kinds[1], eds, e, false)
 		}
 	}
@@ -333,7 +330,6 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		}
 	}
 	t.last[name] = version
-	c.copied(k, t, name, age)
 	// A member of the wildcard's set is no answer to a name that has one of its own (WILD-16).
 	t.recovers(name, slices.DeleteFunc(slices.Clone(aliases), known.byName.absent))
 	delete(t.brought, name)
@@ -379,7 +375,6 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name] && !t.led[name], kept, doubted); {
 	case gone || c.outlived(k, name, &t.interest) || c.known[k.name].byName.unnamed(name, &t.interest):
 	case t.owed[name] && c.known[k.name].byWildcard.unnamed(name, &t.interest): // the copy that the wildcard lent (WILD-16)
-	case c.lapsed(k) && c.known[k.name].byWildcard.warm: // what is from disk is left to nobody (RECON-19)
 	case c.lapsed(k) && c.known[k.name].lends(name, &t.interest):
 		c.fail("WILD-11", "%s wants %s, and is told that %s is gone with the wildcard that had lent it", who, t.interest.text(), name)
 	default:

@@ -289,8 +289,8 @@ func (g *Game) playStream(o Op, k kind) {
 			return
 		}
 		if l := s.lanes[k.name]; l != nil && s.sotw == nil {
-			if beats := plane.beat(l, k, o.Add, o.N != 0); len(beats) > 0 {
-				g.answer(id, &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: plane.nonce(k, l), Resources: beats}, false)
+			if renewed := plane.heartbeats(l, k, o.Add, o.N != 0); len(renewed) > 0 {
+				g.answer(id, &discovery.DeltaDiscoveryResponse{TypeUrl: k.url, Nonce: plane.nonce(k, l), Resources: renewed}, false)
 			}
 		}
 	case "extra":

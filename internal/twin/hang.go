@@ -15,7 +15,6 @@ func (g *Game) hang(p *controlPlane, hung bool) {
 	if hung {
 		g.checker.silence()
 		g.checker.hungSince[p.number] = g.checker.now
-		g.checker.hanged = true
 		p.hung = true
 		g.relay.Hang(p.number, true)
 		return

@@ -197,19 +197,19 @@ func (v *voice) lose(before word) (lost []string) {
 // What names lead to that are new, in the same request, may have been dropped before somebody asked
 // for them, or not (H-1). keep is what it may not drop.
 func (v *voice) forget(subscribed map[string]time.Time, unsubscribed, added []string, keep func(string, word) bool) {
-	given := map[string]bool{}
+	givenUp := map[string]bool{}
 	for _, name := range unsubscribed {
-		given[name] = true
+		givenUp[name] = true
 	}
 	for name, w := range v.words {
-		drop, names := unsubscribed == nil || given[name], []string{name}
+		drop, names := unsubscribed == nil || givenUp[name], []string{name}
 		if w.present {
 			names = append(names, w.aliases...)
 		}
 		asked, before := false, false
 		for _, led := range names {
 			_, is := subscribed[led]
-			drop, asked, before = drop || given[led], asked || is, before || is && !slices.Contains(added, led)
+			drop, asked, before = drop || givenUp[led], asked || is, before || is && !slices.Contains(added, led)
 		}
 		switch {
 		case !drop || before:

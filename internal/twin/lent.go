@@ -93,8 +93,8 @@ func (c *Checker) remembered(k kind) *voice {
 }
 
 // orphan notes resources whose names are given up while an alias leads clients to them.
-func (c *Checker) orphan(k kind, given []string) {
-	for _, name := range given {
+func (c *Checker) orphan(k kind, givenUp []string) {
+	for _, name := range givenUp {
 		w, ok := c.known[k.name].byName.present(name)
 		for _, i := range c.interests(k) {
 			if ok && i.Named(name, w.aliases) {

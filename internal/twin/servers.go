@@ -123,18 +123,18 @@ func (p *controlPlane) shown(req *discovery.DeltaDiscoveryRequest) map[string]st
 // the answer (H-1), and a server that is silent about what is not there never says that they went.
 func (g *Game) noteCrossing(id int, resp *discovery.DeltaDiscoveryResponse) {
 	_, s := g.server(id)
-	given := map[string]bool{}
+	givenUp := map[string]bool{}
 	for _, req := range s.inbox {
 		for _, name := range req.GetResourceNamesUnsubscribe() {
-			given[name] = given[name] || req.GetTypeUrl() == resp.GetTypeUrl()
+			givenUp[name] = givenUp[name] || req.GetTypeUrl() == resp.GetTypeUrl()
 		}
 	}
 	k, _ := named(resp.GetTypeUrl())
 	l := s.lanes[k.name]
 	for _, r := range resp.GetResources() {
 		noted := l == nil || l.sent[r.GetName()] != ""
-		g.checker.crosses(id, k.url, r.GetName(), !noted || given[r.GetName()] ||
-			slices.ContainsFunc(r.GetAliases(), func(alias string) bool { return given[alias] }))
+		g.checker.crosses(id, k.url, r.GetName(), !noted || givenUp[r.GetName()] ||
+			slices.ContainsFunc(r.GetAliases(), func(alias string) bool { return givenUp[alias] }))
 	}
 }
 

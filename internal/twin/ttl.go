@@ -71,15 +71,15 @@ func (p *controlPlane) lapse(k kind, l *serverLane) {
 	}
 }
 
-// beat renews names on a stream without their bodies (TTL-4); last: and for good (TTL-1).
-func (p *controlPlane) beat(l *serverLane, k kind, names []string, last bool) (beats []*discovery.Resource) {
+// heartbeats renews names on a stream without their bodies (TTL-4); last: and for good (TTL-1).
+func (p *controlPlane) heartbeats(l *serverLane, k kind, names []string, last bool) (renewed []*discovery.Resource) {
 	if p.lapse(k, l); p.is(remembers) && k.full {
 		return nil // what it has sent unasked the relay need not have
 	}
 	asks := Interest{Names: l.names, Wildcard: l.wildcard}
 	for _, name := range names {
 		r, ok := p.world[k.name][name]
-		if !ok || l.ends[name].IsZero() || l.sent[name] != p.version(r) || !asks.Covers(name, l.as[name]) || slices.ContainsFunc(beats, func(b *discovery.Resource) bool { return b.GetName() == name }) {
+		if !ok || l.ends[name].IsZero() || l.sent[name] != p.version(r) || !asks.Covers(name, l.as[name]) || slices.ContainsFunc(renewed, func(b *discovery.Resource) bool { return b.GetName() == name }) {
 			continue
 		}
 		b := &discovery.Resource{Name: name, Version: p.version(r)}
@@ -89,9 +89,9 @@ func (p *controlPlane) beat(l *serverLane, k kind, names []string, last bool) (b
 		} else {
 			delete(l.ends, name)
 		}
-		beats = append(beats, b)
+		renewed = append(renewed, b)
 	}
-	return beats
+	return renewed
 }
 
 // ends is when what comes with a TTL expires; zero: never.
@@ -196,9 +196,9 @@ func (c *Checker) lasting(who string, k kind, cl *clientState, name, label strin
 	return ends
 }
 
-// beaten judges a resource without a body that renews what a client has (TTL-4). spared: it
+// heartbeat judges a resource without a body that renews what a client has (TTL-4). spared: it
 // may be told so because it came back.
-func (c *Checker) beaten(who string, k kind, cl *clientState, t *topic, name, version string, ttl *durationpb.Duration) (spared bool) {
+func (c *Checker) heartbeat(who string, k kind, cl *clientState, t *topic, name, version string, ttl *durationpb.Duration) (spared bool) {
 	h, has := t.holds[name]
 	switch {
 	case !cl.ttl:
@@ -244,9 +244,9 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 	}
 }
 
-// unwrap takes a resource out of what a SotW response has it in; beat: it has no body, and
+// unwrap takes a resource out of what a SotW response has it in; heartbeat: it has no body, and
 // renews what the client has.
-func (c *Checker) unwrap(who string, k kind, cl *clientState, t *topic, body *anypb.Any) (inner *anypb.Any, ttl *durationpb.Duration, beat bool) {
+func (c *Checker) unwrap(who string, k kind, cl *clientState, t *topic, body *anypb.Any) (inner *anypb.Any, ttl *durationpb.Duration, heartbeat bool) {
 	var r discovery.Resource
 	if !body.MessageIs(&r) {
 		return body, nil, false
@@ -255,7 +255,7 @@ func (c *Checker) unwrap(who string, k kind, cl *clientState, t *topic, body *an
 		c.fail("DOWN-SOTW-15", "%s: a resource is wrapped, and has no TTL", who)
 	}
 	if r.GetResource() == nil {
-		c.beaten(who, k, cl, t, r.GetName(), r.GetVersion(), r.GetTtl())
+		c.heartbeat(who, k, cl, t, r.GetName(), r.GetVersion(), r.GetTtl())
 		return nil, nil, true
 	}
 	return r.GetResource(), r.GetTtl(), false

@@ -323,6 +323,11 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		}
 	}
 	l := s.stream.lanes[d.TypeURL]
+	for _, e := range d.Update.Errors {
+		if e.Status.GetCode() != cache.NotFound && !l.leaves(e.Name) { // it says nothing of what was not asked for
+			d.Update.Kept = append(d.Update.Kept, e.Name)
+		}
+	}
 	used.spoke = true
 	used.shown = used.shown || len(d.Update.Set) > 0
 	if l == nil && !lane.Wildcard && !d.sotw { // the Hub notes what the server has shown of dropped names (UP-19)

@@ -166,9 +166,6 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 
 func (d *Response) takeErrors(errors []*discovery.ResourceError) {
 	for _, e := range errors {
-		if e.GetErrorDetail().GetCode() != cache.NotFound {
-			d.Update.Kept = append(d.Update.Kept, e.GetResourceName().GetName())
-		}
 		d.Update.Errors = append(d.Update.Errors, cache.Error{Name: e.GetResourceName().GetName(), Status: e.GetErrorDetail()})
 	}
 }

@@ -246,9 +246,9 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// TestAskedAnewInParts: names that are given up and asked for again are all given up
+// TestAskedAgainInParts: names that are given up and asked for again are all given up
 // before, each in an earlier request, however many requests that takes (UP-8, UP-17).
-func TestAskedAnewInParts(t *testing.T) {
+func TestAskedAgainInParts(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		limit := 500 + r.IntN(10000)
@@ -274,16 +274,16 @@ func TestAskedAnewInParts(t *testing.T) {
 		if !slices.Equal(subscribe, second) || !slices.Equal(unsubscribe, names) {
 			t.Errorf("seed %d: %d of %d names are given up, and %d of %d asked for again", seed, len(unsubscribe), len(names), len(subscribe), len(second))
 		}
-		given := make(map[string]bool)
+		givenUp := make(map[string]bool)
 		for _, m := range all {
 			req := m.(*discovery.DeltaDiscoveryRequest)
 			for _, name := range req.GetResourceNamesSubscribe() {
-				if !given[name] {
+				if !givenUp[name] {
 					t.Errorf("seed %d: %s is asked for again, and was not given up before", seed, name)
 				}
 			}
 			for _, name := range req.GetResourceNamesUnsubscribe() {
-				given[name] = true
+				givenUp[name] = true
 			}
 		}
 	}
