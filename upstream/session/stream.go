@@ -246,7 +246,9 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 	}
 	for _, name := range i.Drop {
 		l.forget(name)
-		if _, sent := l.sent[name]; sent {
+		if l.unanswered.leave(name) {
+			delete(l.sent, name)
+		} else if _, sent := l.sent[name]; sent {
 			l.drop.add(name)
 		}
 	}

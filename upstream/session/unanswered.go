@@ -147,6 +147,15 @@ func (u *unanswered) refreshFor(names []string) {
 	}
 }
 
+// leave takes a name out of a pair whose subscribe is still to be written. It reports whether it did:
+// the name is unsubscribed already.
+func (u *unanswered) leave(name string) (unsubscribed bool) {
+	if i := slices.Index(u.pair, name); i >= 0 && u.given {
+		u.pair, unsubscribed = slices.Delete(u.pair, i, i+1), true
+	}
+	return unsubscribed
+}
+
 // pairAt is when to choose the next pair, or zero.
 func (u *unanswered) pairAt() (at time.Time) {
 	if len(u.due) == 0 {
