@@ -153,7 +153,7 @@ func (c *Client) Run(ctx context.Context) {
 			streams.Go(func() { c.serve(ctx, streamCtx, s) })
 		}
 		c.pokeStreams()
-		c.tellMissing(c.dueMissing())
+		c.tellMissing()
 		timer.Reset(c.idle())
 		select {
 		case <-ctx.Done():
@@ -321,10 +321,8 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 
 	end, reason := Ending(err)
 	var wait time.Duration
-	var untold []missing
 	c.step(func(now time.Time) {
 		delete(c.streams, id)
-		untold = c.missed.over(id)
 		ours := !c.core.Uses(id) // shut by the Core
 		c.core.Ended(id, end, now)
 		if ours {
@@ -335,7 +333,6 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	if parent.Err() != nil {
 		return // the relay stops
 	}
-	c.tellMissing(untold)
 	c.observer.UpstreamReconnect(kind.Role, reason, wait)
 	if reason == replanned || reason == moved { // nothing went wrong
 		log.Debug("upstream stream closed", "address", kind.Entry, "reason", reason)

@@ -44,18 +44,17 @@ func (m missed) add(id session.StreamID, t cache.TypeURL, count int, first strin
 	m[of] = &missing{of, count, first, now.Add(gatherMissing)}
 }
 
-// due returns, once, what is to be logged now, in order of type. It forgets what was logged when
-// the stream does not ask for the type any more.
+// due returns, once, what is to be logged now, in order of type: what was gathered for long enough,
+// and what is not asked for on the stream any more.
 func (m missed) due(now time.Time, asks func(session.StreamID, cache.TypeURL) bool) (due []missing) {
 	for of, one := range m {
-		switch {
-		case one.until.IsZero():
-			if !asks(of.stream, of.typ) {
-				delete(m, of)
-			}
-		case !one.until.After(now):
+		asked := asks(of.stream, of.typ)
+		if !one.until.IsZero() && (!asked || !one.until.After(now)) {
 			one.until = time.Time{}
 			due = append(due, *one)
+		}
+		if !asked {
+			delete(m, of)
 		}
 	}
 	slices.SortFunc(due, func(a, b missing) int { return cmp.Compare(a.typ, b.typ) })
@@ -70,18 +69,4 @@ func (m missed) deadline(at time.Time) time.Time {
 		}
 	}
 	return at
-}
-
-// over forgets a stream that has ended, and returns what was not logged about it.
-func (m missed) over(id session.StreamID) (untold []missing) {
-	for of, one := range m {
-		if of.stream != id {
-			continue
-		}
-		if delete(m, of); !one.until.IsZero() {
-			untold = append(untold, *one)
-		}
-	}
-	slices.SortFunc(untold, func(a, b missing) int { return cmp.Compare(a.typ, b.typ) })
-	return untold
 }

@@ -38,16 +38,12 @@ func (c *Client) report(e session.Effect, o session.Outcome) {
 	}
 }
 
-// dueMissing returns the missing names to log now.
-func (c *Client) dueMissing() []missing {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.missed.due(time.Now(), c.core.Asks)
-}
-
 // tellMissing logs names that became missing.
-func (c *Client) tellMissing(some []missing) {
-	for _, m := range some {
+func (c *Client) tellMissing() {
+	c.mu.Lock()
+	due := c.missed.due(time.Now(), c.core.Asks)
+	c.mu.Unlock()
+	for _, m := range due {
 		c.log.Info("names are missing: the control plane is alive and has not answered them for timers.dne_timeout; see /resources", "address", c.serving(), "type", m.typ, "count", m.count, "first", m.first)
 	}
 }

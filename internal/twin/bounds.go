@@ -22,7 +22,7 @@ const (
 	boundProbed    = "probed"    // a probe asks for one name (UP-14)
 	boundVerdicts  = "verdicts"  // a control plane may not send two responses without reading
 	boundSolo      = "solo"      // one type is remembered as refused (H-39)
-	boundPairBytes = "pairbytes" // so long may be what is asked for again at a time: one name (UP-19)
+	boundPairBytes = "pairbytes" // the same as boundPair
 	boundLeast     = "least"     // what a server refuses as too long may be cut down to a few names (UP-17)
 	boundResponse  = "response"  // a response to a Delta client has room for a resource or two (DOWN-DELTA-18)
 	boundLeaving   = "leaving"   // what left last is remembered, and nothing that left before it (ORDER-2)

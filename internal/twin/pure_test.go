@@ -153,11 +153,8 @@ func sessionBounds(s Settings) *session.Bounds {
 
 func coreBounds(s Settings) *upsession.Bounds {
 	b := upsession.DefaultBounds
-	if s.Bounded(boundPair) {
+	if s.Bounded(boundPair) || s.Bounded(boundPairBytes) {
 		b.Pair = 1
-	}
-	if s.Bounded(boundPairBytes) {
-		b.PairBytes = 1
 	}
 	if s.Bounded(boundLeast) {
 		b.MinRequest = tight

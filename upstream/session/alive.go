@@ -95,9 +95,8 @@ func (l *liveness) checked(c Check, now time.Time, again time.Duration) (silentS
 
 // tickAlive requests a health check if one is due (protocol.md §0, MISS-3).
 func (c *Core) tickAlive(s *slot, now time.Time) {
-	at := c.aliveAt(s)
 	switch {
-	case at.IsZero() || at.After(now):
+	case !due(c.aliveAt(s), now):
 	case c.checks(s):
 		s.alive.check(now)
 		c.effects = append(c.effects, Effect{Check: s.id, Timeout: c.config.patience()})

@@ -56,8 +56,7 @@ func (c *Core) Back(entry int, now time.Time) {
 	e := &c.entries[entry]
 	soon := func(s *slot) {
 		if s.id == 0 && !s.openAt.IsZero() && !s.refused {
-			at := now.Add(time.Duration(c.random() * float64(reconnectFloor)))
-			s.openAt = earlier(s.openAt, latest(at, s.attempt.Add(reconnectFloor)))
+			s.openAt = earlier(s.openAt, latest(c.soon(now), s.attempt.Add(reconnectFloor)))
 		}
 	}
 	switch {

@@ -5,9 +5,8 @@ import "cmp"
 // Bounds are sizes beyond which Core asks in several steps, or forgets. They are no settings,
 // since they do not change what clients get in the end. Tests make them small to reach them.
 type Bounds struct {
-	// Pair bounds the names of one pair of requests that asks again, and PairBytes their
-	// length together (UP-19).
-	Pair, PairBytes int
+	// Pair bounds the names of one pair of requests that asks again (UP-19).
+	Pair int
 	// MinRequest is the least limit of a request, in bytes (UP-17).
 	MinRequest int
 	// Probed bounds the names that a probe asks for (UP-14).
@@ -21,7 +20,7 @@ type Bounds struct {
 
 // DefaultBounds are the bounds of a Core whose Config has none.
 var DefaultBounds = Bounds{
-	Pair: 1000, PairBytes: 64 << 10,
+	Pair:       1000,
 	MinRequest: 64 << 10,
 	Probed:     100,
 	Verdicts:   10000,

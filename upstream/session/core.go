@@ -132,11 +132,11 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 		}
 	}
 	c.tickLinger(now)
-	if !c.changesAt.IsZero() && !c.changesAt.After(now) {
+	if due(c.changesAt, now) {
 		c.takeChanges(now)
 	}
 	c.tellAlive(now)
-	if at := c.hub.Expiry(); !at.IsZero() && !at.After(now) {
+	if due(c.hub.Expiry(), now) {
 		c.effects = append(c.effects, Effect{Lapse: now})
 		c.lookSoon(now)
 	}
@@ -149,7 +149,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 	c.tellAvailability(now)
 	c.tickProbes(now)
 	for _, s := range c.all() {
-		if s.id == 0 && !s.openAt.IsZero() && !s.openAt.After(now) {
+		if s.id == 0 && due(s.openAt, now) {
 			open = append(open, c.attempt(s, now))
 		}
 	}
@@ -180,7 +180,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 			learned(l.lane, &cache.Update{Removed: removed})
 			l.unanswered.lookSoon(now)
 		}
-		if at := c.judgeAt(l); !at.IsZero() && !at.After(now) && l.echo.judge() {
+		if due(c.judgeAt(l), now) && l.echo.judge() {
 			c.reopen(s, l.echo.version, now)
 			return
 		}
@@ -191,10 +191,11 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 			c.reopen(s, l.echo.version, now)
 			return
 		}
-		if sweep := !l.settle.blind; sweep && l.lane.Wildcard {
+		sweep := !l.settle.blind
+		if sweep && l.lane.Wildcard {
 			c.sweeps(s, l.lane, nil)
 		}
-		learned(l.lane, &cache.Update{Synced: true, Sweep: !l.settle.blind})
+		learned(l.lane, &cache.Update{Synced: true, Sweep: sweep})
 	}
 }
 
@@ -408,7 +409,13 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		return // Core has closed it
 	}
 	e := &c.entries[s.entry]
-	e.failing(s, end, now)
+	if s.open() && s.alive.stopped {
+		end.Message = stopped // the relay has closed the connection
+	}
+	moves := s.open() && end.NoRoom // to another connection, to make room for others
+	if !moves {
+		e.failed, e.failure = now, end.Message
+	}
 	tooLong := end.Exhausted && c.tooLong(s)
 	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // the server refuses the method, not a type
 	switch {
@@ -432,13 +439,15 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 				Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})
 		}
 	}
-	s.ended(end, now)
+	if !moves {
+		s.ended(end, now)
+	}
 	s.refused = end.Refused
 	answered := s.answered
 	var wait time.Duration
 	switch {
-	case end.NoRoom && s.open():
-		wait = max(0, s.attempt.Add(reconnectFloor).Sub(now)) // the stream only moves to another connection
+	case moves:
+		wait = max(0, s.attempt.Add(reconnectFloor).Sub(now))
 	case answered:
 		wait = s.backoff.Ended(now, s.attempt, c.random())
 	default:

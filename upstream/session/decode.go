@@ -22,7 +22,7 @@ type Response struct {
 	Nonce      string
 	identifier string
 	Update     cache.Update
-	// bodyless resources are heartbeats, negatives or malformed; which of these
+	// Bodyless resources are heartbeats, negative answers or malformed. Which of these they are
 	// depends on what the Hub holds.
 	Bodyless []*discovery.Resource
 	faults   []string
@@ -117,7 +117,7 @@ func unwrap(body *anypb.Any) (*discovery.Resource, error) {
 	return &discovery.Resource{Name: name, Resource: body}, nil
 }
 
-// take makes resources ready. bad are the names whose state is to stay as it is.
+// take makes resources ready. It returns the names whose state is to stay as it is.
 func (d *Response) take(resources []*discovery.Resource, removed map[string]bool, f cache.Fingerprint) (bad map[string]bool) {
 	first := make(map[string]*discovery.Resource, len(resources))
 	bad = make(map[string]bool)
@@ -146,26 +146,21 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 		}
 	}
 	for _, r := range resources {
-		name, ok := cache.NameOf(r)
-		if !ok || bad[name] || first[name] != r {
-			continue
-		}
-		if r.GetResource() == nil {
+		switch name, ok := cache.NameOf(r); {
+		case ok && bad[name]:
+			d.faulty(r.GetAliases()...)
+		case !ok || first[name] != r:
+		case r.GetResource() == nil:
 			d.Bodyless = append(d.Bodyless, r)
-			continue
+		default:
+			d.Update.Set = append(d.Update.Set, cache.Received{
+				Resource: cache.NewResource(d.TypeURL, r, f),
+				Upstream: r.GetVersion(),
+				TTL:      r.GetTtl().AsDuration(),
+			})
 		}
-		d.Update.Set = append(d.Update.Set, cache.Received{
-			Resource: cache.NewResource(d.TypeURL, r, f),
-			Upstream: r.GetVersion(),
-			TTL:      r.GetTtl().AsDuration(),
-		})
 	}
 	d.faulty(slices.Collect(maps.Keys(bad))...)
-	for _, r := range resources {
-		if name, ok := cache.NameOf(r); ok && bad[name] {
-			d.faulty(r.GetAliases()...)
-		}
-	}
 	return bad
 }
 

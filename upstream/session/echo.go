@@ -17,8 +17,8 @@ type echo struct {
 	// left has the versions shown of resources that no response has mentioned since; nil
 	// means that there is nothing to compare.
 	left map[string]string
-	// version means that the first response has repeated a resource at the version shown, and
-	// content that it has repeated one under another version with the content in the Hub.
+	// version means that a resource was repeated at the version shown, and content that one was
+	// repeated under another version with the content in the Hub. The first response must do so.
 	version, content bool
 }
 
@@ -28,17 +28,15 @@ func (e *echo) hears(u *cache.Update, same func([]cache.Received) map[string]boo
 	if e.left == nil {
 		return
 	}
-	if u.First {
-		here := same(u.Set)
-		for _, r := range u.Set {
-			version, shown := e.left[r.Name]
-			switch {
-			case !shown:
-			case version == r.Upstream && (version != "" || here[r.Name]): // an empty version proves nothing
-				e.version = true
-			case here[r.Name]:
-				e.content = true
-			}
+	here := same(u.Set)
+	for _, r := range u.Set {
+		version, shown := e.left[r.Name]
+		switch {
+		case !shown:
+		case version == r.Upstream && version != "": // an empty version proves nothing
+			e.version = true
+		case here[r.Name]:
+			e.content = true
 		}
 	}
 	mentioned := func(name string) { delete(e.left, name) }
@@ -46,7 +44,7 @@ func (e *echo) hears(u *cache.Update, same func([]cache.Received) map[string]boo
 	for _, name := range u.Removed {
 		mentioned(name)
 	}
-	if len(e.left) == 0 || !e.version && !e.content {
+	if len(e.left) == 0 || !e.version && !e.content { // the first response has repeated nothing
 		e.left = nil
 	}
 }

@@ -90,18 +90,6 @@ func (e *entry) other(sotw bool) bool {
 	return e.noDelta
 }
 
-// failing notes how a stream ended, or why it could not be opened.
-func (e *entry) failing(s *slot, end End, now time.Time) {
-	switch {
-	case end.NoRoom && s.open():
-		return // the stream moves to make room for others
-	case s.alive.stopped:
-		e.failed, e.failure = now, stopped // the relay has closed the connection
-	default:
-		e.failed, e.failure = now, end.Message
-	}
-}
-
 // chunks is how the nonces of the entry in use show that more responses follow (RECON-16).
 func (c *Core) chunks() Chunks {
 	switch {

@@ -30,8 +30,7 @@ func (c *Core) leave(now time.Time) {
 // failover switches to the next entry when the one in use has been failing for
 // FailoverAfter, or only for UnavailableAfter if clients wait for something.
 func (c *Core) failover(now time.Time) {
-	at := c.failoverAt(time.Time{})
-	if at.IsZero() || at.After(now) {
+	if !due(c.failoverAt(time.Time{}), now) {
 		return
 	}
 	if !c.heard {

@@ -45,14 +45,10 @@ const stopped = "it has stopped answering, though its connection is open"
 // health check, the failure began with the first unanswered question.
 func (s *slot) ended(end End, now time.Time) {
 	switch {
-	case end.NoRoom && s.open():
-		return // the stream moves to make room for others
 	case !s.open():
 		s.outage.begin(s.attempt, end.Message)
 		s.outage.noRoom = end.NoRoom
-	case s.alive.stopped:
-		s.outage.begin(now, stopped) // the relay has closed the connection
-	case !end.Refused && !s.alive.checking.IsZero() && !s.alive.since.IsZero():
+	case !s.alive.stopped && !end.Refused && !s.alive.checking.IsZero() && !s.alive.since.IsZero():
 		s.outage.begin(s.alive.since, end.Message)
 	default:
 		s.outage.begin(now, end.Message)

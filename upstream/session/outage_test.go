@@ -30,3 +30,25 @@ func TestAnOutageBeganWithTheQuestion(t *testing.T) {
 		}
 	}
 }
+
+// TestTheLastFailureIsTheOneThatIsShown: people are told that the control plane has stopped answering
+// when its connection is closed for that, and not when a later attempt fails for another reason.
+func TestTheLastFailureIsTheOneThatIsShown(t *testing.T) {
+	now := time.Unix(1000, 0)
+	c, hub, open := twoEntries(t, now)
+	c.heard = true
+	c.Opened(open.ID, now)
+	c.main.alive.stopped = true
+	for _, want := range []string{stopped, "nobody listens"} {
+		c.Ended(open.ID, End{Message: "nobody listens"}, now)
+		if got := c.State().Entries[0].Error; got != want {
+			t.Errorf("%q is shown, want %q", got, want)
+		}
+		now = now.Add(2 * time.Second)
+		again := tickAll(c, hub, now)
+		if len(again) != 1 {
+			t.Fatalf("%v are opened", again)
+		}
+		open = again[0]
+	}
+}

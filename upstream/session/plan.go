@@ -32,7 +32,7 @@ func (c *Core) takeChanges(now time.Time) {
 	c.changesAt = later
 	for lane, i := range changes {
 		if s := c.carrier(lane); s != nil {
-			if l := s.stream.lanes[lane.Type]; l.returns(i) && !s.stream.takesBack(l, lane, now) {
+			if l := s.stream.lanes[lane.Type]; l.returns(i) && !s.stream.takesBack(lane, now) {
 				c.replace(s, now)
 			} else {
 				s.stream.change(l, i)
@@ -172,10 +172,7 @@ func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
 	case s == &c.aux && !c.main.open(), s.id != 0:
 		// The auxiliary stream follows the main one; any other is being opened.
 	case s.openAt.IsZero():
-		s.openAt = now
-		if floor := s.attempt.Add(reconnectFloor); !s.attempt.IsZero() && floor.After(now) {
-			s.openAt = floor
-		}
+		s.openAt = latest(now, s.attempt.Add(reconnectFloor))
 		q := c.suspects.quarantined[lane.Type]
 		if s.role == Solo && q != nil && (q.notBefore.IsZero() || q.notBefore.After(s.openAt)) {
 			s.outage.begin(now.Add(-c.config.UnavailableAfter), q.message)
@@ -223,8 +220,7 @@ func (c *Core) replace(s *slot, now time.Time) {
 		c.renew(now)
 		return
 	}
-	c.shut(s)
-	s.openAt = latest(now, s.attempt.Add(reconnectFloor))
+	c.shutUntil(s, now)
 }
 
 // renew replaces the main stream. The new one shows the versions in the Hub, so that the
@@ -234,8 +230,14 @@ func (c *Core) renew(now time.Time) {
 		return
 	}
 	c.shutAux()
-	c.shut(&c.main)
-	c.main.openAt = latest(now, c.main.attempt.Add(reconnectFloor))
+	c.shutUntil(&c.main, now)
+}
+
+// shutUntil closes a stream, if there is one, and opens another at a time, or when reconnectFloor
+// is over.
+func (c *Core) shutUntil(s *slot, at time.Time) {
+	c.shut(s)
+	s.openAt = latest(at, s.attempt.Add(reconnectFloor))
 }
 
 // dropAux ends the auxiliary stream together with the main one, so that all lanes are placed

@@ -32,7 +32,7 @@ func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 	}
 	if at < 0 {
 		c.current, c.heard, c.wary, c.quietUntil = 0, false, true, time.Time{}
-		c.main.openAt = c.soon(&c.main, now)
+		c.shutUntil(&c.main, c.soon(now))
 		c.effects = append(c.effects, Effect{Notice: "the control plane in use is not in the configuration any more; the first one is used", Entry: c.entry().Name})
 	} else {
 		c.current = at
@@ -84,19 +84,17 @@ func (c *Core) renewAll(now time.Time) {
 	waiting := c.main.id == 0 && !c.main.openAt.IsZero()
 	if c.main.id != 0 || waiting {
 		c.shutAux()
-		c.shut(&c.main)
-		c.main.openAt = c.soon(&c.main, now)
+		c.shutUntil(&c.main, c.soon(now))
 	}
 	for _, s := range c.solo {
 		if s.id != 0 {
-			c.shut(s)
-			s.openAt = c.soon(s, now)
+			c.shutUntil(s, c.soon(now))
 		}
 	}
 }
 
 // soon is when to open a stream that all groups open: a random time within reconnectFloor, so
 // that they do not all come at once (ERR-1).
-func (c *Core) soon(s *slot, now time.Time) time.Time {
-	return latest(now.Add(time.Duration(c.random()*float64(reconnectFloor))), s.attempt.Add(reconnectFloor))
+func (c *Core) soon(now time.Time) time.Time {
+	return now.Add(time.Duration(c.random() * float64(reconnectFloor)))
 }

@@ -17,9 +17,9 @@ func (c *Core) Stay() { c.retired = time.Time{} }
 // health checks a stream that has been open for UnavailableAfter counts as alive.
 func (c *Core) Over(now time.Time) bool {
 	s, at := &c.main, c.retireAt()
-	over := !c.retired.IsZero() && s.id == 0 && s.openAt.IsZero()
-	if !at.IsZero() {
-		over = !at.After(now) && (!c.checks(s) || !s.alive.heard.Before(at))
+	over := due(at, now) && (!c.checks(s) || !s.alive.heard.Before(at))
+	if s.id == 0 && s.openAt.IsZero() {
+		over = !c.retired.IsZero()
 	}
 	if over {
 		c.Stay()

@@ -69,7 +69,7 @@ func (s *settleState) applied(adds bool, chunks Chunks, c *Config, now time.Time
 
 // tick reports, once, that the wait is over and the set complete.
 func (s *settleState) tick(now time.Time) (complete bool) {
-	if !s.waiting || s.at.IsZero() || s.at.After(now) {
+	if !due(s.deadline(), now) {
 		return false
 	}
 	s.waiting = false

@@ -52,7 +52,7 @@ func (l *laneState) silenceAt() time.Time {
 
 // tickSilence reports the silence about a lane if it is time to.
 func (c *Core) tickSilence(s *slot, l *laneState, now time.Time) {
-	if at := l.silenceAt(); at.IsZero() || at.After(now) {
+	if !due(l.silenceAt(), now) {
 		return
 	}
 	l.lookAt = now.Add(lookSeldom)

@@ -124,7 +124,9 @@ type laneState struct {
 	// look at them, at the latest when the first one is overdue; zero: none is written.
 	again    map[string]time.Time
 	insistAt time.Time
-	echo     echo // compares the answers with the versions of the opening request (RECON-13)
+	// restart has the names whose missing timer starts when they are asked for again (WILD-11).
+	restart map[string]struct{}
+	echo    echo // compares the answers with the versions of the opening request (RECON-13)
 	// unanswered asks again for names without an answer (UP-19).
 	unanswered unanswered
 	// insisted has the names of again that were unsubscribed and subscribed again.
@@ -141,7 +143,8 @@ func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 		want: newPending(),
 		drop: newPending(),
 
-		again: make(map[string]time.Time),
+		again:   make(map[string]time.Time),
+		restart: make(map[string]struct{}),
 	}
 	l.unanswered.on = !lane.Wildcard && !s.origin.SotW
 	s.lanes[lane.Type], s.ordered = l, nil
@@ -180,21 +183,22 @@ func (s *streamState) lane(t cache.TypeURL) (lane fanout.Lane, ok bool) {
 // takes reports whether the stream can carry a lane. A type never changes its lane on a
 // stream, since the server keeps state for the type while the stream lives.
 func (s *streamState) takes(lane fanout.Lane, now time.Time) bool {
-	as, carried := s.lane(lane.Type)
-	if !carried || as != lane || !lane.Wildcard {
-		return !carried || as == lane
+	switch as, carried := s.lane(lane.Type); {
+	case !carried:
+		return true
+	case as != lane:
+		return false
 	}
-	l := s.lanes[lane.Type]
-	return l != nil || s.takesBack(nil, lane, now)
+	return !lane.Wildcard || s.lanes[lane.Type] != nil || s.takesBack(lane, now)
 }
 
 // takesBack reports whether a wildcard that was unsubscribed can be subscribed again on the
 // stream. It cannot if the server has sent a resource of the type, and may believe the set
 // delivered, or if a late answer could still complete the new set (UP-18). Not every SotW
 // server understands that a wildcard is given up, so there it never can.
-func (s *streamState) takesBack(l *laneState, lane fanout.Lane, now time.Time) bool {
-	u := s.used[lane.Type]
-	giving := l != nil && l.drop.len() > 0
+func (s *streamState) takesBack(lane fanout.Lane, now time.Time) bool {
+	l, u := s.lanes[lane.Type], s.used[lane.Type]
+	giving := l != nil && l.drop.len() > 0 // the unsubscribe is not written yet
 	return !s.origin.SotW && !giving && !u.shown && !now.Before(u.gaveUp.Add(s.config.SettleCap))
 }
 
@@ -233,25 +237,30 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 			l.want.add(name)
 		}
 	}
-	for _, name := range i.Inherited {
-		l.unanswered.begin(name)
+	for _, name := range i.Anew {
+		l.restart[name] = struct{}{}
 	}
 	for _, name := range i.Leave { // these are not unsubscribed
-		l.unanswered.forget(name)
-		l.want.remove(name)
-		delete(l.again, name)
+		l.forget(name)
 		delete(l.sent, name)
 	}
 	for _, name := range i.Drop {
-		unsubscribed := l.unanswered.forget(name)
-		l.want.remove(name)
-		delete(l.again, name)
-		if _, sent := l.sent[name]; unsubscribed {
+		l.forget(name)
+		if l.unanswered.leave(name) {
 			delete(l.sent, name)
-		} else if sent {
+		} else if _, sent := l.sent[name]; sent {
 			l.drop.add(name)
 		}
 	}
+}
+
+// forget deletes a name that clients have given up.
+func (l *laneState) forget(name string) {
+	l.want.remove(name)
+	delete(l.again, name)
+	delete(l.restart, name)
+	delete(l.unanswered.unsubscribed, name)
+	delete(l.unanswered.absent, name)
 }
 
 // changed reports whether there are changes to write.
@@ -315,13 +324,6 @@ func (s *streamState) nextVerdict(now time.Time) proto.Message {
 // nextInterest is the next request that changes subscriptions, or nil. node is the node that
 // it will carry, or nil.
 func (s *streamState) nextInterest(node *core.Node, now time.Time) proto.Message {
-	waiting := false // mostly no lane has anything to write, and they need not be sorted
-	for _, l := range s.lanes {
-		waiting = waiting || l.first && !l.gathers.After(now) || l.changed() || l.unanswered.pair != nil
-	}
-	if !waiting {
-		return nil
-	}
 	for _, l := range s.inOrder() {
 		switch {
 		case l.held, l.first && l.gathers.After(now):
@@ -444,12 +446,12 @@ func (s *streamState) deadline(missing time.Duration, now time.Time) time.Time {
 		at = earlier(at, toCome(v.notBefore, now))
 	}
 	for _, l := range s.lanes {
-		at = earlier(at, l.settle.deadline(), l.insistAt, l.unanswered.deadline(s.config.patience()), l.insisted.lookAt)
+		at = earlier(at, l.settle.deadline(), l.insistAt, l.unanswered.deadline(s.config.patience(), now), l.insisted.lookAt)
 		if l.first && !l.held {
 			at = earlier(at, toCome(l.gathers, now))
 		}
-		if !l.held && !l.first && !l.answered && now.Sub(l.askedAt) < trial {
-			at = earlier(at, l.askedAt.Add(trial))
+		if !l.held && !l.first && !l.answered {
+			at = earlier(at, toCome(l.askedAt.Add(trial), now))
 		}
 	}
 	return at

@@ -119,6 +119,9 @@ func earlier(times ...time.Time) (at time.Time) {
 	return at
 }
 
+// due reports whether a time has come, where zero means never.
+func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
+
 // latest returns the later of two times.
 func latest(a, b time.Time) time.Time {
 	if b.After(a) {

@@ -48,10 +48,10 @@ const (
 //	+--------------------------- given, and unsubscribed
 //	      subscribe written (askAgain)
 //
-// An answer takes a name out of every state but given, whose subscribe is still written; forget
-// takes it out of every one when clients give it up. The second subscribe restarts neither
-// config.patience nor the missing timer, unless the name is in restart. An absent name stays
-// absent while it is in a pair. A removal does not answer an unsubscribed name.
+// An answer takes a name out of every state but given, whose subscribe is still written. Names that
+// clients give up leave all of them. The second subscribe restarts neither config.patience nor the
+// missing timer, unless the name is in restart (stream.go). An absent name stays absent while it is
+// in a pair. A removal does not answer an unsubscribed name.
 type unanswered struct {
 	on bool // false for wildcards, SotW servers and relays
 
@@ -64,11 +64,9 @@ type unanswered struct {
 	queues          [][]retrying // the absent names, one queue for each wait, in order of time
 	lookAt, learned time.Time
 
-	// due has the names to ask for again before their silence counts, and restart those
-	// whose timer starts with that request (WILD-11).
-	due     []string
-	restart map[string]struct{}
-	// pair has the names to unsubscribe or, if given is set, to subscribe next; then they are in order.
+	// due has the names to ask for again before their silence counts.
+	due []string
+	// pair has the names to unsubscribe or, if given is set, to subscribe next.
 	pair     []string
 	given    bool
 	pairedAt time.Time
@@ -149,41 +147,23 @@ func (u *unanswered) refreshFor(names []string) {
 	}
 }
 
-// begin asks for a subscribed name as if it had not been asked for before.
-func (u *unanswered) begin(name string) {
-	if !u.on {
-		return
-	}
-	if u.restart == nil {
-		u.restart = make(map[string]struct{})
-	}
-	u.restart[name] = struct{}{}
-	u.due = append(u.due, name)
-}
-
-// forget deletes a name that clients have given up. It reports whether a pair has unsubscribed the
-// name already. A pair that is not written yet drops it later (askAgain).
-func (u *unanswered) forget(name string) (unsubscribed bool) {
-	delete(u.unsubscribed, name)
-	delete(u.absent, name)
-	delete(u.restart, name)
-	if !u.given {
-		return false
-	}
-	i, unsubscribed := slices.BinarySearch(u.pair, name)
-	if unsubscribed {
-		u.pair = slices.Delete(u.pair, i, i+1)
+// leave takes a name out of a pair whose subscribe is still to be written. It reports whether it did:
+// the name is unsubscribed already.
+func (u *unanswered) leave(name string) (unsubscribed bool) {
+	if i := slices.Index(u.pair, name); i >= 0 && u.given {
+		u.pair, unsubscribed = slices.Delete(u.pair, i, i+1), true
 	}
 	return unsubscribed
 }
 
-// pairs reports whether it is time to choose a pair.
-func (u *unanswered) pairs(now time.Time) bool {
-	if u.pair != nil || now.Before(u.pairedAt.Add(pairEvery)) {
-		return false
+// pairAt is when to choose the next pair, or zero.
+func (u *unanswered) pairAt() (at time.Time) {
+	if len(u.due) == 0 {
+		if at = u.retryAt(); at.IsZero() {
+			return at
+		}
 	}
-	at := u.retryAt()
-	return len(u.due) > 0 || !at.IsZero() && !at.After(now)
+	return latest(at, u.pairedAt.Add(pairEvery))
 }
 
 // look replaces the absent names; those that stay keep their retry.
@@ -234,34 +214,18 @@ func (u *unanswered) retryAt() (at time.Time) {
 	return at
 }
 
-// choose fills the pair: first with names that are due, then with absent names in the order in
-// which their retries are due.
-func (u *unanswered) choose(b *Bounds, now time.Time) {
-	bytes, chosen := 0, make(map[string]bool)
-	add := func(name string) (fits bool) {
-		if chosen[name] {
-			return true
-		}
-		bytes += len(name) + 8
-		if len(u.pair) == b.Pair || len(u.pair) > 0 && bytes > b.PairBytes {
-			return false
-		}
-		chosen[name] = true
-		u.pair = append(u.pair, name)
-		return true
-	}
-	for len(u.due) > 0 {
-		if !add(u.due[0]) {
-			return
-		}
-		u.due = u.due[1:]
-	}
-	for i := u.next(); i >= 0; i = u.next() {
+// choose fills the pair with up to most names: first with those that are due, then with absent names
+// in the order in which their retries are due.
+func (u *unanswered) choose(most int, now time.Time) {
+	n := min(len(u.due), most)
+	u.pair, u.due = slices.Clone(u.due[:n]), u.due[n:]
+	for i := u.next(); i >= 0 && len(u.pair) < most; i = u.next() {
 		first := u.queues[i][0]
-		if first.at.After(now) || !add(first.name) {
+		if first.at.After(now) {
 			return
 		}
 		u.queues[i] = u.queues[i][1:]
+		u.pair = append(u.pair, first.name)
 		first.wait = min(2*first.wait, retryMax)
 		first.at = now.Add(first.wait)
 		u.queue(first.name, first.retry)
@@ -269,22 +233,15 @@ func (u *unanswered) choose(b *Bounds, now time.Time) {
 }
 
 // deadline is when to call tickUnanswered next, or zero.
-func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
+func (u *unanswered) deadline(patience time.Duration, now time.Time) (at time.Time) {
 	if len(u.waiting) > 0 {
 		at = u.waiting[0].written.Add(patience)
 	}
-	at = earlier(at, u.lookAt)
-	if u.pair != nil {
-		return at
+	next := u.pairAt()
+	if u.pair != nil { // it may come to nothing before it is written
+		next = toCome(next, now)
 	}
-	next := u.pairedAt.Add(pairEvery)
-	if len(u.due) > 0 {
-		return earlier(at, next)
-	}
-	if retry := u.retryAt(); !retry.IsZero() {
-		at = earlier(at, latest(next, retry))
-	}
-	return at
+	return earlier(at, u.lookAt, next)
 }
 
 // askAgain is the next request that asks again, or nil. It drops names of the pair that were given
@@ -305,8 +262,7 @@ func (s *streamState) askAgain(l *laneState, r *budget, now time.Time) *discover
 		u.pair, u.given = nil, false
 		return nil
 	}
-	slices.Sort(u.pair)
-	names := slices.Clone(u.pair)
+	names := slices.Compact(slices.Sorted(slices.Values(u.pair))) // one may be due and absent
 	req := &discovery.DeltaDiscoveryRequest{TypeUrl: string(l.lane.Type)}
 	if !u.given {
 		if u.unsubscribed == nil {
@@ -331,8 +287,8 @@ func (s *streamState) askAgain(l *laneState, r *budget, now time.Time) *discover
 func (s *streamState) restartTimers(l *laneState, names []string, now time.Time) {
 	var restart []string
 	for _, name := range names {
-		if _, is := l.unanswered.restart[name]; is {
-			delete(l.unanswered.restart, name)
+		if _, is := l.restart[name]; is {
+			delete(l.restart, name)
 			restart = append(restart, name)
 		}
 	}
@@ -347,7 +303,7 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	if c.explicitMissing() && !u.given { // the server answers every name
 		*u = unanswered{}
 	}
-	if !u.on || l.first {
+	if !u.on {
 		return
 	}
 	t, stream := l.lane.Type, uint64(s.id)
@@ -356,12 +312,12 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 		u.due, u.shown = append(u.due, names...), append(u.shown, shown...)
 		u.waiting = u.waiting[1:]
 	}
-	if !u.lookAt.IsZero() && !u.lookAt.After(now) {
+	if due(u.lookAt, now) {
 		u.look(c.hub.Of(t).Absentees())
 	}
-	if u.pairs(now) {
-		u.choose(c.config.bounds(), now)
-		u.pairedAt = now // also if all of them are answered meanwhile
+	if u.pair == nil && due(u.pairAt(), now) {
+		u.choose(c.config.bounds().Pair, now)
+		u.pairedAt = now
 	}
 	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {
 		_, still := c.hub.Of(t).Silent(u.shown, stream)

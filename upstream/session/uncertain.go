@@ -42,7 +42,7 @@ func (c *Core) bareAt(s *slot, l *laneState) (at time.Time) {
 // tickBare asks for a wildcard without versions if it is time to and its set is uncertain, and so
 // for all others of the stream that have no response. It reports whether it replaced the stream.
 func (c *Core) tickBare(s *slot, l *laneState, now time.Time) (replaced bool) {
-	if at := c.bareAt(s, l); at.IsZero() || at.After(now) {
+	if !due(c.bareAt(s, l), now) {
 		return false
 	}
 	for _, other := range s.stream.lanes {
@@ -80,7 +80,7 @@ func (c *Core) faultAt(l *laneState) (at time.Time) {
 // tickFault reports the faults of a lane that concern clients, and replaces the stream if it is
 // a Delta stream. It reports whether it did.
 func (c *Core) tickFault(s *slot, l *laneState, now time.Time) (replaced bool) {
-	if at := c.faultAt(l); at.IsZero() || at.After(now) {
+	if !due(c.faultAt(l), now) {
 		return false
 	}
 	f := c.faults[l.lane]
