@@ -237,7 +237,7 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 			l.want.add(name)
 		}
 	}
-	for _, name := range i.Anew {
+	for _, name := range i.Inherited {
 		l.restart[name] = struct{}{}
 	}
 	for _, name := range i.Leave { // these are not unsubscribed
