@@ -105,12 +105,22 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	if len(d.released) == 0 || d.postponed { // what waits may lead to a released resource
 		return
 	}
+	judged := d.judgeReleased(v, push, answers, p)
+	p.answer = p.answer || !push && len(judged) > 0
+	for _, name := range judged {
+		member, _ := d.falls(v, name)
+		d.fallsTo(v, name, member, p)
+	}
+}
+
+// judgeReleased returns those of them whose state is certain, and that need not wait for an ACK.
+// answers says that what was given up under the wildcard need not.
+func (d *deltaState) judgeReleased(v fanout.View, push, answers bool, p *part) (judged []string) {
 	d.withholds.released = false
 	// A client that has just come back may not have asked yet for the types that refer to its
 	// Clusters. The removal of these Clusters goes after the ones that are sent now, since what
 	// refers to the old ones may soon refer to the new ones (ORDER-2).
 	waits := d.url == cache.Cluster && len(p.resources) > 0 || !d.resolved(v)
-	var judged []string
 	for name, as := range d.released {
 		member, certain := d.falls(v, name)
 		version, some := d.of(v, name)
@@ -127,11 +137,7 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 			d.exact.note(name, "", true) // the TTL may have run out, and the client may have dropped the resource
 		}
 	}
-	p.answer = p.answer || !push && len(judged) > 0
-	for _, name := range distinct(judged) {
-		member, _ := d.falls(v, name)
-		d.fallsTo(v, name, member, p)
-	}
+	return distinct(judged)
 }
 
 // fallsTo lists what is sent for a resource that no name leads to any more: the member of the
