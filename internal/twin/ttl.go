@@ -234,12 +234,20 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		_, byName := known.byName.present(name)
 		_, byWildcard := known.byWildcard.present(name)
 		switch {
+		case expired && cl.holdsBack(k):
 		case expired && !byName && !byWildcard && (!cl.sotw || k.full) && !(t.interest.Wildcard && c.doubted(k.name, true, name)):
 			c.fail("TTL-2", "c%d %s keeps up, and holds %s=%s, which has expired", id, k.name, name, h.label)
 		case cl.ttl && !t.nacked && (byName || byWildcard) && known.states(name, h.label) && !known.lasts(name, h.label, h.ends):
 			c.fail("TTL-4", "c%d %s keeps up, and holds %s=%s until %v, which is not what upstream says", id, k.name, name, h.label, h.ends)
 		}
 	}
+}
+
+// holdsBack reports whether removals of a type may wait for Listeners that the client came with and
+// that are not judged yet (ORDER-2).
+func (cl *clientState) holdsBack(k kind) bool {
+	lds := cl.topics["LDS"]
+	return (k.name == "CDS" || k.name == "EDS") && lds != nil && len(lds.brought) > 0
 }
 
 // unwrap takes a resource out of what a SotW response has it in; heartbeat: it has no body, and
