@@ -108,15 +108,14 @@ func (s *Session) succession(st state) bool {
 		slices.ContainsFunc(s.states, func(st state) bool { return st.base().refers })
 }
 
-// endWait ends the wait when it has lasted warming_hold. No other wait begins until the client
-// acknowledges Clusters, which it may just have done.
+// endWait ends the wait when it has lasted warming_hold. If the client owes an ACK of Clusters, no
+// other wait begins until it acknowledges some. Nothing waits again for what it came with.
 func (s *Session) endWait(now time.Time) {
 	if s.waitingSince.IsZero() || now.Before(s.waitEnds()) {
 		return
 	}
-	if c := s.clusters.base(); len(c.unacked) > 0 || c.returning {
-		c.waitedInVain = true
-	}
+	c := s.clusters.base()
+	c.waitedInVain, c.returning = c.waitedInVain || len(c.unacked) > 0, false
 }
 
 func (s *Session) waitEnds() time.Time { return s.waitingSince.Add(s.config.WarmingHold) }

@@ -59,8 +59,9 @@ type exchange struct {
 	accepted  string    // the version of the last response that was accepted
 	rejected  *Rejection
 
-	// returning, for Clusters: the client came with versions, and it is not known yet whether
-	// they still exist. unanswered is the name without an answer that was found last.
+	// returning, for Clusters: the client came with versions, it is not known yet whether they
+	// still exist, and other types have not waited in vain for that. unanswered is the name
+	// without an answer that was found last.
 	returning  bool
 	unanswered cache.ID
 

@@ -101,7 +101,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	reason := answer || len(t.owed) > 0 || t.reshaped
 	t.reshaped = false
 	listed := map[string]bool{}
-	view, news, heartbeats := "", false, false
+	view, news, heartbeats, renews := "", false, false, false
 	stays := map[string]bool{}
 	before := maps.Clone(t.holds)
 	for _, body := range resp.GetResources() {
@@ -116,6 +116,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		}
 		listed[r.name] = true
 		news = news || c.isNews(k, t, r.name, c.aliases(k, r), body.GetValue())
+		renews = renews || c.setsTTL(c.clients[id], k, t, r)
 		view += r.name + "=" + r.label + " "
 		answer = t.settle(r.name, c.aliases(k, r)) || answer
 		reason = reason || c.known[k.name].erred[r.name] // the end of an error is told by sending what there is (ERR-8)
@@ -171,7 +172,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		}
 	}
 	c.ordered(who, c.clients[id], k, news, false, answer)
-	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer)
+	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer || renews)
 	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer)
 }
 

@@ -131,6 +131,12 @@ func (c *Checker) leases(k kind, name string, was, is time.Time) {
 	}
 }
 
+// setsTTL reports whether a full set renews, or ends, the TTL of what the client has. Such a set waits for no
+// clusters, and brings the changes that do (ORDER-3).
+func (c *Checker) setsTTL(cl *clientState, k kind, t *topic, r content) bool {
+	return k.full && cl.ttl && t.owed[r.name] && c.known[k.name].limited[r.name] && t.holds[r.name].label == r.label
+}
+
 // expire removes what was not renewed in time (TTL-2), and what the wildcard had lent of it.
 func (c *Checker) expire() {
 	for _, k := range kinds {
