@@ -183,7 +183,6 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			t.asked[name] = !first || len(t.brought) == 0 // DOWN-DELTA-7, -8
 			t.later[name] = !first
 			c.owe(k, t, name, first)
-			c.comesLate(k, t, name)
 		}
 	}
 	for _, name := range unsubscribe {
@@ -215,6 +214,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		c.owe(k, t, wildcard, first)
 	}
 	c.interestChanged(k, union)
+	c.comesLate(k, t, subscribe)
 	c.reshaped(k, t, before, first)
 }
 
@@ -238,7 +238,6 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 		if !before.Names[name] {
 			t.asked[name] = true
 			c.owe(k, t, name, first)
-			c.comesLate(k, t, name)
 		}
 	}
 	dropped := false
@@ -255,6 +254,7 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 		c.owe(k, t, wildcard, first)
 	}
 	c.interestChanged(k, union)
+	c.comesLate(k, t, slices.DeleteFunc(slices.Clone(req.GetResourceNames()), func(name string) bool { return before.Names[name] }))
 	c.reshaped(k, t, before, first)
 }
 

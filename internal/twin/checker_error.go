@@ -20,11 +20,15 @@ func (c *Checker) forwards(k kind, e *discovery.ResourceError) {
 	}
 }
 
-// comesLate notes that a client is to be told of the error of a name that it asks for now (H-27).
-func (c *Checker) comesLate(k kind, t *topic, name string) {
+// comesLate notes that a client is to be told of the errors of names that it asks for (H-27), if clients have
+// wanted the name ever since: an error may be forgotten with the last client (UP-8).
+func (c *Checker) comesLate(k kind, t *topic, names []string) {
 	for _, s := range c.streams {
-		if l := s.lanes[k.name]; l != nil && !l.wildcard && l.erred[name] {
-			t.failures[name] = true
+		for _, name := range names {
+			wantedSince := t.interest.Names[name] && c.since[k.name][name] < c.erredAt[k.name+" "+name]
+			if l := s.lanes[k.name]; l != nil && !l.wildcard && l.erred[name] && wantedSince {
+				t.failures[name] = true
+			}
 		}
 	}
 }
@@ -44,7 +48,7 @@ func (c *Checker) copied(k kind, t *topic, names []string, age int) {
 		concerned := told || t.failures[name]
 		t.recovers(name, nil)
 		if concerned && age < c.erredAt[k.name+" "+name] {
-			c.comesLate(k, t, name)
+			c.comesLate(k, t, []string{name})
 		}
 	}
 }
