@@ -404,12 +404,19 @@ func (d *deltaState) later(p *part) {
 	d.changed.add(p.removedIDs...)
 }
 
+// gone notes that the removals of some names are sent, whatever the reason.
+func (d *deltaState) gone(names []string) {
+	d.judge(names...)
+	for _, name := range names {
+		d.paidReleased(name)
+	}
+}
+
 // removedNow notes that the removals of a part are sent.
 func (d *deltaState) removedNow(p *part) {
 	d.gone(p.removed)
 	d.sub.Read(func(v fanout.View) {
 		for _, name := range p.removedNames {
-			delete(d.released, name)
 			d.sentAhead(v, name, nil)
 		}
 		for _, id := range p.removedIDs {
