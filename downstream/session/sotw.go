@@ -247,13 +247,13 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	s.collectReleased(v, push, p)
 	whole, complete := bodies(v, p.resources)
 	p.resources = whole
-	s.collectErrors(v, p)
-	p.refuse(&s.exchange)
 	s.renewsAhead(v, p, nil)
 	if push {
 		s.collectHanded(v, p)
 		s.collectRenewals(v, p)
 	}
+	s.collectErrors(v, p)
+	p.refuse(&s.exchange)
 	if len(p.heartbeats) > 0 {
 		return
 	}
@@ -422,7 +422,7 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	name, a := v.Name(id), v.Answer(id)
 	if a.State == cache.Absent && a.Error == nil {
 		if v.Leads(name) {
-			return // the wildcard's set has a resource that lists it as an alias
+			return // another of the client's names leads to the resource that bears this one
 		}
 		why := notFound
 		if a.Cause == cache.TTLExpired {
