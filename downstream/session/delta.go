@@ -215,7 +215,6 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectRenewals(v, push, &p)
 	d.collectErrors(v, &p)
 	d.saysTooLarge(v, &p)
-	p.withoutSent()
 	d.expiring(v, &p)
 	p.starving = starving(v, d.brings)
 	v.Withhold(d.withholds.any())
