@@ -242,10 +242,7 @@ func (d *deltaState) collected(v fanout.View, p *part) {
 // collectNames lists the answer to every name that was asked for (DOWN-DELTA-7), and every change
 // of a subscribed name. A name without an answer is marked again when it has one (MISS-7).
 func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
-	asked := d.asked.take()
-	if d.postpones {
-		asked = postponeAsked(d, v, asked)
-	}
+	asked := postpone(d, v, d.asked.take(), true)
 	for _, id := range asked {
 		if v.Has(id) {
 			d.collectName(v, id, true, p)
@@ -254,11 +251,7 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	if !push {
 		return
 	}
-	changed := d.changed.take()
-	if d.postpones {
-		changed = postpone(d, v, changed)
-	}
-	for _, id := range changed {
+	for _, id := range postpone(d, v, d.changed.take(), false) {
 		if _, told := slices.BinarySearch(asked, id); !told && v.Has(id) {
 			d.collectName(v, id, false, p)
 		}

@@ -228,19 +228,13 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		return
 	}
 	s.collectMembers(v, push, p)
-	asked := s.asked.take()
-	if s.postpones {
-		asked = postponeAsked(s, v, asked)
-	}
+	asked := postpone(s, v, s.asked.take(), true)
 	s.lookAgain(v)
 	asked = s.keep(v, asked)
 	p.answer = p.answer || len(asked) > 0
 	s.collectNames(v, asked, true, p)
 	if push {
-		changed := s.changed.take()
-		if s.postpones {
-			changed = postpone(s, v, changed)
-		}
+		changed := postpone(s, v, s.changed.take(), false)
 		s.collectNames(v, changed, false, p)
 		s.asked.drop(changed) // upstream has answered what was put off
 	}
