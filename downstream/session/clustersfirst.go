@@ -185,31 +185,23 @@ func (x *exchange) awaits(name string) bool {
 // answered notes that the client was sent the answer to a name, or has given it up.
 func (x *exchange) answered(name string) { drop(&x.awaited, name) }
 
-// postpone keeps back the names for which the client would be sent something new, and returns the
-// others: names that are gone, and first answers.
-func postpone(st state, v fanout.View, changed []cache.ID) []cache.ID {
+// postpone keeps back the names for which the client would be sent something new if it must wait,
+// and returns the others: names that are gone, and first answers. The answer to a name that was
+// asked for is new if the name has an unsent change, or the client came with another version.
+func postpone(st state, v fanout.View, ids []cache.ID, asked bool) []cache.ID {
 	x := st.base()
-	return slices.DeleteFunc(changed, func(id cache.ID) bool {
-		if !gainsBy(st, v, id) {
-			return false
-		}
-		x.changed.add(id)
-		x.postponed = true
-		return true
-	})
-}
-
-// postponeAsked does the same with names that were asked for. The answer is a change if the name
-// has an unsent change, or the client came with another version.
-func postponeAsked(st state, v fanout.View, asked []cache.ID) []cache.ID {
-	x := st.base()
+	if !x.postpones {
+		return ids
+	}
 	changed := distinct(slices.Clone(x.changed.items))
-	return slices.DeleteFunc(asked, func(id cache.ID) bool {
+	return slices.DeleteFunc(ids, func(id cache.ID) bool {
 		_, untold := slices.BinarySearch(changed, id)
-		if !v.Has(id) || !untold && !st.brings(v.Name(id)) || !gainsBy(st, v, id) {
+		if !v.Has(id) || asked && !untold && !st.brings(v.Name(id)) || !gainsBy(st, v, id) {
 			return false
 		}
-		x.asked.add(id)
+		if asked {
+			x.asked.add(id)
+		}
 		x.changed.add(id) // it stays a change, whatever is asked for meanwhile
 		x.postponed = true
 		return true

@@ -215,7 +215,6 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectRenewals(v, push, &p)
 	d.collectErrors(v, &p)
 	d.saysTooLarge(v, &p)
-	p.withoutSent()
 	d.expiring(v, &p)
 	p.starving = starving(v, d.brings)
 	v.Withhold(d.withholds.any())
@@ -243,10 +242,7 @@ func (d *deltaState) collected(v fanout.View, p *part) {
 // collectNames lists the answer to every name that was asked for (DOWN-DELTA-7), and every change
 // of a subscribed name. A name without an answer is marked again when it has one (MISS-7).
 func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
-	asked := d.asked.take()
-	if d.postpones {
-		asked = postponeAsked(d, v, asked)
-	}
+	asked := postpone(d, v, d.asked.take(), true)
 	for _, id := range asked {
 		if v.Has(id) {
 			d.collectName(v, id, true, p)
@@ -255,11 +251,7 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	if !push {
 		return
 	}
-	changed := d.changed.take()
-	if d.postpones {
-		changed = postpone(d, v, changed)
-	}
-	for _, id := range changed {
+	for _, id := range postpone(d, v, d.changed.take(), false) {
 		if _, told := slices.BinarySearch(asked, id); !told && v.Has(id) {
 			d.collectName(v, id, false, p)
 		}
@@ -404,12 +396,19 @@ func (d *deltaState) later(p *part) {
 	d.changed.add(p.removedIDs...)
 }
 
+// gone notes that the removals of some names are sent, whatever the reason.
+func (d *deltaState) gone(names []string) {
+	d.judge(names...)
+	for _, name := range names {
+		d.paidReleased(name)
+	}
+}
+
 // removedNow notes that the removals of a part are sent.
 func (d *deltaState) removedNow(p *part) {
 	d.gone(p.removed)
 	d.sub.Read(func(v fanout.View) {
 		for _, name := range p.removedNames {
-			delete(d.released, name)
 			d.sentAhead(v, name, nil)
 		}
 		for _, id := range p.removedIDs {

@@ -198,14 +198,6 @@ func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
 	put(&h.ahead, name, ahead{version, v.Position()})
 }
 
-// gone notes that the removals of some names are sent.
-func (h *holdings) gone(names []string) {
-	h.judge(names...)
-	for _, name := range names {
-		h.exact.forget(name)
-	}
-}
-
 // leaveName takes in that a name is about to be given up, and returns the resources that the
 // client has because of it. Under the wildcard it keeps them until it is sent the wildcard's
 // state of them.

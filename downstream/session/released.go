@@ -147,9 +147,9 @@ func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource,
 	as := d.released[name]
 	differs := member != nil && (as.left || version != member.Version || !as.brought && d.mayEnd(v, name))
 	switch {
-	case member == nil && d.answersTo(v, name):
+	case member == nil && d.answersTo(v, name), differs && d.leavesOut(v, member, p):
 		delete(d.released, name)
-		return // that name's answer says the rest
+		return // that name's answer, or the error, says the rest
 	case member == nil && (some || as.left):
 		if d.brings(name) {
 			d.exact.note(name, "", true) // until the removal is sent
@@ -157,9 +157,6 @@ func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource,
 		p.removed = append(p.removed, name)
 		p.removedNames = append(p.removedNames, name)
 		return // the debt is paid when the removal is sent
-	case differs && d.leavesOut(v, member, p):
-		delete(d.released, name)
-		return
 	case differs:
 		p.resources, p.mixed = append(p.resources, member), true
 		d.sentAhead(v, name, member)
@@ -228,21 +225,18 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.released)) {
 		member, certain := s.falls(v, name)
-		if !certain {
+		differs := member != nil && (!s.holds(v, member) || s.mayEnd(v, name))
+		switch {
+		case !certain:
 			continue
-		}
-		delete(s.released, name)
-		if member == nil && s.answersTo(v, name) {
+		case member == nil && s.answersTo(v, name), differs && s.leavesOut(v, member, p):
+			delete(s.released, name)
 			continue
-		}
-		if member != nil && (!s.holds(v, member) || s.mayEnd(v, name)) {
-			if s.leavesOut(v, member, p) {
-				continue
-			}
+		case differs:
 			p.resources = append(p.resources, member)
 			s.sentAhead(v, name, member)
 		}
-		s.exact.forget(name)
+		s.paidReleased(name)
 	}
 }
 

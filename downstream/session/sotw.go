@@ -228,32 +228,26 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 		return
 	}
 	s.collectMembers(v, push, p)
-	asked := s.asked.take()
-	if s.postpones {
-		asked = postponeAsked(s, v, asked)
-	}
+	asked := postpone(s, v, s.asked.take(), true)
 	s.lookAgain(v)
 	asked = s.keep(v, asked)
 	p.answer = p.answer || len(asked) > 0
 	s.collectNames(v, asked, true, p)
 	if push {
-		changed := s.changed.take()
-		if s.postpones {
-			changed = postpone(s, v, changed)
-		}
+		changed := postpone(s, v, s.changed.take(), false)
 		s.collectNames(v, changed, false, p)
 		s.asked.drop(changed) // upstream has answered what was put off
 	}
 	s.collectReleased(v, push, p)
 	whole, complete := bodies(v, p.resources)
 	p.resources = whole
-	s.collectErrors(v, p)
-	p.refuse(&s.exchange)
 	s.renewsAhead(v, p, nil)
 	if push {
 		s.collectHanded(v, p)
 		s.collectRenewals(v, p)
 	}
+	s.collectErrors(v, p)
+	p.refuse(&s.exchange)
 	if len(p.heartbeats) > 0 {
 		return
 	}
@@ -422,7 +416,7 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	name, a := v.Name(id), v.Answer(id)
 	if a.State == cache.Absent && a.Error == nil {
 		if v.Leads(name) {
-			return // the wildcard's set has a resource that lists it as an alias
+			return // another of the client's names leads to the resource that bears this one
 		}
 		why := notFound
 		if a.Cause == cache.TTLExpired {

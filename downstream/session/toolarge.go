@@ -122,19 +122,6 @@ func (x *exchange) saysTooLarge(v fanout.View, p *part) {
 	x.tooLarge = nil
 }
 
-// withoutSent drops the errors of resources that the response sends or removes.
-func (p *part) withoutSent() {
-	if len(p.leftOut) == 0 {
-		return
-	}
-	for _, r := range slices.Concat(p.resources, p.heartbeats) {
-		delete(p.leftOut, r.Name)
-	}
-	for _, name := range p.gone {
-		delete(p.leftOut, name)
-	}
-}
-
 // nameTooLarge adds errors for the resources that are left out of a response, for wildcard
 // clients too: unlike an error of upstream's (ERR-9) this one is about the client itself, which
 // would otherwise believe that it has all resources.
