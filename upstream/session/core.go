@@ -323,8 +323,8 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		}
 	}
 	l := s.stream.lanes[d.TypeURL]
-	for _, e := range d.Update.Errors {
-		if e.Status.GetCode() != cache.NotFound && !l.leaves(e.Name) { // it says nothing of what was not asked for
+	for _, e := range d.Update.Errors { // on a Delta stream they say nothing of names that were not asked for (H-17)
+		if e.Status.GetCode() != cache.NotFound && (d.sotw || !l.leaves(e.Name)) {
 			d.Update.Kept = append(d.Update.Kept, e.Name)
 		}
 	}

@@ -17,9 +17,10 @@ type echo struct {
 	// left has the versions shown of resources that no response has mentioned since; nil
 	// means that there is nothing to compare.
 	left map[string]string
-	// version means that a resource was repeated at the version shown, and content that one was
-	// repeated under another version with the content in the Hub. The first response must do so.
-	version, content bool
+	// repeated is when the first response came, if it has repeated resources that were shown. version
+	// means that it has repeated one at the version shown, and not only the content that is in the Hub.
+	repeated time.Time
+	version  bool
 }
 
 // hears handles a response before it is applied. same returns the names of those resources
@@ -28,39 +29,43 @@ func (e *echo) hears(u *cache.Update, same func([]cache.Received) map[string]boo
 	if e.left == nil {
 		return
 	}
-	here := same(u.Set)
-	for _, r := range u.Set {
-		version, shown := e.left[r.Name]
-		switch {
-		case !shown:
-		case version == r.Upstream && version != "": // an empty version proves nothing
-			e.version = true
-		case here[r.Name]:
-			e.content = true
-		}
+	if e.repeated.IsZero() { // the first response
+		e.first(u, same(u.Set))
 	}
 	mentioned := func(name string) { delete(e.left, name) }
 	answered(u, mentioned)
 	for _, name := range u.Removed {
 		mentioned(name)
 	}
-	if len(e.left) == 0 || !e.version && !e.content { // the first response has repeated nothing
+	if len(e.left) == 0 || e.repeated.IsZero() {
 		e.left = nil
+	}
+}
+
+// first notes what the first response repeats. same has the names whose content is the same.
+func (e *echo) first(u *cache.Update, same map[string]bool) {
+	for _, r := range u.Set {
+		version, shown := e.left[r.Name]
+		at := shown && version == r.Upstream && version != "" // an empty version proves nothing
+		e.version = e.version || at
+		if at || shown && same[r.Name] {
+			e.repeated = u.At
+		}
 	}
 }
 
 // judge reports whether the server ignores the versions that it was shown. It is called once,
 // when the server has had the time to announce everything.
 func (e *echo) judge() (ignores bool) {
-	ignores = len(e.left) > 0 && (e.version || e.content)
+	ignores = len(e.left) > 0 && !e.repeated.IsZero()
 	e.left = nil
 	return ignores
 }
 
 // judgeAt is when to judge a lane of names, or zero. A wildcard is judged when its set is complete.
 func (c *Core) judgeAt(l *laneState) (at time.Time) {
-	if l.echo.left != nil && !l.lane.Wildcard && l.answered {
-		at = l.askedAt.Add(c.missingAfter())
+	if l.echo.left != nil && !l.lane.Wildcard && !l.echo.repeated.IsZero() {
+		at = l.echo.repeated.Add(c.missingAfter())
 	}
 	return at
 }

@@ -52,3 +52,15 @@ func TestTheLastFailureIsTheOneThatIsShown(t *testing.T) {
 		open = again[0]
 	}
 }
+
+// TestAMoveIsNoFailure: a stream that moves to another connection to make room for others has not
+// failed, and nobody is told that it has.
+func TestAMoveIsNoFailure(t *testing.T) {
+	now := time.Unix(1000, 0)
+	c, _, open := twoEntries(t, now)
+	c.Opened(open.ID, now)
+	c.Ended(open.ID, End{Message: "moved", NoRoom: true}, now)
+	if got := c.State().Entries[0].Error; got != "" || !c.main.outage.since.IsZero() {
+		t.Errorf("%q is shown, and the outage began at %v", got, c.main.outage.since)
+	}
+}

@@ -418,6 +418,7 @@ func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
 			l.settle.begin()
 		}
 		l.sent[name] = now
+		delete(l.restart, name)
 	}
 	if len(names) == 0 {
 		return

@@ -150,10 +150,11 @@ func (u *unanswered) refreshFor(names []string) {
 // leave takes a name out of a pair whose subscribe is still to be written. It reports whether it did:
 // the name is unsubscribed already.
 func (u *unanswered) leave(name string) (unsubscribed bool) {
-	if i := slices.Index(u.pair, name); i >= 0 && u.given {
-		u.pair, unsubscribed = slices.Delete(u.pair, i, i+1), true
+	n := len(u.pair)
+	if u.given {
+		u.pair = slices.DeleteFunc(u.pair, func(other string) bool { return other == name }) // it may be there twice
 	}
-	return unsubscribed
+	return len(u.pair) < n
 }
 
 // pairAt is when to choose the next pair, or zero.
@@ -288,7 +289,6 @@ func (s *streamState) restartTimers(l *laneState, names []string, now time.Time)
 	var restart []string
 	for _, name := range names {
 		if _, is := l.restart[name]; is {
-			delete(l.restart, name)
 			restart = append(restart, name)
 		}
 	}

@@ -86,3 +86,14 @@ func TestAPairForgetsWhatIsGivenUp(t *testing.T) {
 		t.Error("a stream on which it stays unanswered is not checked")
 	}
 }
+
+// TestANameLeavesAPairForGood: a name that was due and absent is in a pair twice, and leaves it once.
+func TestANameLeavesAPairForGood(t *testing.T) {
+	u := unanswered{pair: []string{"a", "b", "a"}, given: true}
+	if !u.leave("a") || u.leave("a") || !slices.Equal(u.pair, []string{"b"}) {
+		t.Errorf("the pair is %q, want b", u.pair)
+	}
+	if u.given = false; u.leave("b") || len(u.pair) != 1 {
+		t.Errorf("what is not unsubscribed yet leaves the pair %q", u.pair)
+	}
+}
