@@ -196,7 +196,7 @@ func postpone(st state, v fanout.View, ids []cache.ID, asked bool) []cache.ID {
 	changed := distinct(slices.Clone(x.changed.items))
 	return slices.DeleteFunc(ids, func(id cache.ID) bool {
 		_, untold := slices.BinarySearch(changed, id)
-		if !v.Has(id) || asked && !untold && !st.brings(v.Name(id)) || !gainsBy(st, v, id) {
+		if !gainsBy(st, v, id) || asked && !untold && !st.brings(v.Name(id)) {
 			return false
 		}
 		if asked {
