@@ -71,8 +71,8 @@ type Asked struct {
 	// Wildcard: the whole set has to be sent (rows a, c, e, j, n, t).
 	Wildcard bool
 	// Left are the names that were given up while the wildcard stays, and the names of the members
-	// that they led to. The client has them by name, so each has to be sent again as a member, or
-	// removed (row l, WILD-8).
+	// that they led to, unless the client still asks for these. The client has them by name, so each
+	// has to be sent again as a member, or removed (row l, WILD-8).
 	Left []string
 	// Freed are names that may lead elsewhere now because others were given up (WILD-16).
 	Freed []cache.ID
@@ -128,7 +128,9 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 			asked.Left = append(asked.Left, name) // row l; row m drops nothing
 			if id, ok := x.wildcard.Find(name); ok {
 				for _, r := range x.wildcard.Answer(id).Resources() {
-					asked.Left = append(asked.Left, r.Name)
+					if _, own := s.view().Lookup(r.Name); !own { // its own name has an answer, or is in the list
+						asked.Left = append(asked.Left, r.Name)
+					}
 				}
 			}
 		}
