@@ -16,12 +16,13 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		return
 	}
 	news := s.setNews(v, push, p)
-	send, shrunk := news.comes || news.renewed, news.goes
+	send, shrunk := news.comes || len(news.renewed) > 0, news.goes
 	resources, version, certain := s.view(v)
 	if certain && version == s.version {
-		send, shrunk = news.renewed, false // it changed back, or only answers without a resource did
+		send, shrunk = len(news.renewed) > 0, false // it changed back, or only answers without a resource did
 	}
-	s.postponed = s.postpones && certain && send && !news.renewed && !s.answersNew(v)
+	renews := func(r *cache.Resource) bool { return version == s.version || s.holds(v, r) } // else it is a change
+	s.postponed = s.postpones && certain && send && !slices.ContainsFunc(news.renewed, renews) && !s.answersNew(v)
 	if !certain || s.waitsForReturn(v, is(version)) || s.postponed {
 		s.again, s.shrink = send, shrunk
 		s.failAgain(v, slices.Concat(p.errors, p.unavailable))
@@ -57,9 +58,9 @@ func (s *sotwState) asksSet(v fanout.View) bool {
 
 // setNews says why a set may be due.
 type setNews struct {
-	comes   bool // something may have come or changed
-	renewed bool // a TTL was renewed
-	goes    bool // something may have gone
+	comes   bool              // something may have come or changed
+	goes    bool              // something may have gone
+	renewed []*cache.Resource // resources whose TTL was renewed; they may have changed, too
 }
 
 // setNews takes the reasons to look at the set, and lists the errors that go with it.
@@ -82,8 +83,9 @@ func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
 	if push && (s.renewed.len() > 0 || s.membersRenewed) {
 		// The whole set is sent, since a client deletes a resource that comes without a body
 		// (TTL-8).
-		whole, heartbeats := s.renewals(v, p.from)
-		n.renewed = len(whole)+len(heartbeats) > 0 && !v.Bodies().Husks()
+		if whole, heartbeats := s.renewals(v, p.from); !v.Bodies().Husks() {
+			n.renewed = slices.Concat(whole, heartbeats)
+		}
 	}
 	s.handed = false
 	return n

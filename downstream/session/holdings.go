@@ -276,7 +276,7 @@ func (h *holdings) list(n int) []string {
 }
 
 // leads notes what a name leads to, and returns the resources that it has led to and no longer
-// does, except what the client came with and is not judged yet (collectBrought).
+// does.
 func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []string) {
 	name, before := v.Name(id), v.LedTo(id)
 	plain := len(a.More) == 0 && (a.Resource == nil || a.Resource.Name == name)
@@ -299,7 +299,7 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 		now = append(now, r.Name)
 	}
 	for _, was := range h.exact.only(before) {
-		if !slices.Contains(now, was) && !h.exact.find(was).brings() {
+		if !slices.Contains(now, was) {
 			left = append(left, was)
 		}
 	}

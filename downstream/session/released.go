@@ -130,7 +130,7 @@ func (d *deltaState) judgeReleased(v fanout.View, push, answers bool, p *part) (
 		case member == nil && v.Doubted(name): // becoming a member instead is no removal
 			d.withholds.released = true
 		case !push && !(as.left && answers && !v.Leads(name)): // what leads there is looked at with changes
-		case certain && !(as.unknown && waits):
+		case certain && !(as.unknown && waits) && (member != nil || as.left || !d.mayYetLead(v, name)):
 			judged = append(judged, name)
 		case some && d.mayEnd(v, name) && v.Here(name, version) == nil:
 			d.exact.void(name)
@@ -138,6 +138,12 @@ func (d *deltaState) judgeReleased(v fanout.View, push, answers bool, p *part) (
 		}
 	}
 	return distinct(judged)
+}
+
+// mayYetLead reports whether the client came with a resource, this is not judged yet since there
+// was only a copy from disk, and a name without an answer may lead there (DOWN-DELTA-11).
+func (d *deltaState) mayYetLead(v fanout.View, name string) bool {
+	return d.brings(name) && d.unresolved(v)
 }
 
 // fallsTo lists what is sent for a resource that no name leads to any more: the member of the
