@@ -1,9 +1,15 @@
 package session
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/xds-relay/xds-relay/cache"
 )
 
 // TestPairsAreBounded: at most so many names are asked for again at a time, first those whose
@@ -54,6 +60,9 @@ func TestAPairMayComeToNothing(t *testing.T) {
 	if at := u.deadline(time.Minute, now); !at.Equal(now.Add(pairEvery)) {
 		t.Errorf("the next is chosen at %v, want %v", at, now.Add(pairEvery))
 	}
+	if at := u.deadline(time.Minute, now.Add(pairEvery)); !at.IsZero() {
+		t.Errorf("while a pair waits to be written, the next is to be chosen at %v", at)
+	}
 }
 
 // TestARelayGetsTheSubscribe: a server that turns out to be a relay is not asked again (MISS-5), but
@@ -77,7 +86,7 @@ func TestARelayGetsTheSubscribe(t *testing.T) {
 func TestAPairForgetsWhatIsGivenUp(t *testing.T) {
 	now := time.Unix(0, 0)
 	s := streamState{alive: &liveness{}}
-	l := &laneState{sent: map[string]time.Time{"b": now}, unanswered: unanswered{on: true, pair: []string{"a", "b"}, given: true}}
+	l := &laneState{sent: map[string]time.Time{"b": now}, unanswered: unanswered{on: true, pair: []string{"b", "a", "b"}, given: true}}
 	req := s.askAgain(l, unlimited(), now)
 	if !slices.Equal(req.GetResourceNamesSubscribe(), []string{"b"}) || len(req.GetResourceNamesUnsubscribe()) > 0 {
 		t.Errorf("%v is asked for, want b", req)
@@ -95,5 +104,45 @@ func TestANameLeavesAPairForGood(t *testing.T) {
 	}
 	if u.given = false; u.leave("b") || len(u.pair) != 1 {
 		t.Errorf("what is not unsubscribed yet leaves the pair %q", u.pair)
+	}
+}
+
+// TestOnlyARemovalIsNoAnswer: a name that was unsubscribed to ask again is answered by a resource, by
+// its alias, by an error and by a fault, and not by a removal (UP-19).
+func TestOnlyARemovalIsNoAnswer(t *testing.T) {
+	names := []string{"alias", "fault", "own", "refused", "removed"}
+	u := unanswered{on: true, unsubscribed: make(map[string]struct{})}
+	for _, name := range names {
+		u.unsubscribed[name] = struct{}{}
+	}
+	r := &discovery.Resource{Name: "own", Aliases: []string{"alias"}, Resource: &anypb.Any{}}
+	up := cache.Update{
+		Set:     []cache.Received{{Resource: cache.NewResource(cache.Endpoint, r, cache.Fingerprint{})}},
+		Errors:  []cache.Error{{Name: "refused"}},
+		Kept:    []string{"fault"},
+		Removed: []string{"removed", "other"},
+	}
+	u.answers(&up)
+	if left := slices.Collect(maps.Keys(u.unsubscribed)); !slices.Equal(left, []string{"removed"}) {
+		t.Errorf("%q have no answer, want the one that was removed", left)
+	}
+	if !slices.Equal(up.Removed, []string{"other"}) {
+		t.Errorf("%q are removed, want only what is not asked for again", up.Removed)
+	}
+}
+
+// TestEveryRepeatedSubscribeIsLookedAt: each name whose subscribe is repeated is unsubscribed when its
+// own time is over, also if others were overdue before (VALID-5).
+func TestEveryRepeatedSubscribeIsLookedAt(t *testing.T) {
+	now := time.Unix(0, 0)
+	later := now.Add(insistAfter / 2)
+	l := &laneState{want: newPending(), drop: newPending(), again: map[string]time.Time{"a": now, "b": later, "c": {}}, insistAt: now.Add(insistAfter)}
+	l.insist(now.Add(insistAfter))
+	if want := later.Add(insistAfter); !l.insistAt.Equal(want) || !l.drop.has("a") || l.drop.has("b") {
+		t.Errorf("the next look is at %v, want %v", l.insistAt, want)
+	}
+	l.insist(later.Add(insistAfter))
+	if !l.drop.has("b") || l.drop.has("c") || !l.insistAt.IsZero() {
+		t.Errorf("after the last, the next look is at %v", l.insistAt)
 	}
 }
