@@ -150,7 +150,6 @@ func (c *Checker) requested(id int, req interface {
 	GetResponseNonce() string
 	GetErrorDetail() *statuspb.Status
 }) (cl *clientState, k kind, t *topic) {
-	c.expire()
 	cl = c.clients[id]
 	k, _ = named(req.GetTypeUrl())
 	t = cl.topic(k.name)

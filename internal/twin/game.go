@@ -415,6 +415,7 @@ func (g *Game) playClient(o Op, k kind) {
 	p := g.player(o.Who)
 	g.checker.now = g.relay.Now()
 	g.checker.heard()
+	g.checker.expire() // before the clients' interest changes
 	switch o.Verb {
 	case "open":
 		if !p.open && len(p.wants) == 0 {
