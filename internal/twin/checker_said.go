@@ -181,7 +181,7 @@ func (c *Checker) settled() {
 		for kind, l := range s.lanes {
 			if !l.wildcard && c.now.Sub(l.begun) >= settleCap {
 				c.known[kind].byName.warm = false
-				c.known[kind].byName.confirm(l.shown)
+				c.known[kind].byName.confirm(l.shown, func(name string) bool { return c.doubted(kind, false, name) })
 			}
 			if givenUp := len(l.names) == 0; l.wildcard && !givenUp && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle && !(l.sign && c.unsaid(kindOf(kind), l)) {
 				c.whole(l, c.known[kind].byWildcard)

@@ -154,10 +154,11 @@ func (v *voice) vouch() {
 	}
 }
 
-// confirm notes that a stream has been silent about the resources whose versions it was shown.
-func (v *voice) confirm(shown map[string]string) {
+// confirm notes that a stream has been silent about the resources whose versions it was shown. What was
+// said of a name in doubt was faulty, and confirms nothing (ERR-10).
+func (v *voice) confirm(shown map[string]string, doubted func(name string) bool) {
 	for name := range shown {
-		if w := v.words[name]; w.restored {
+		if w := v.words[name]; w.restored && !doubted(name) {
 			w.restored = false
 			v.words[name] = w
 		}
