@@ -105,9 +105,11 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	}
 	for _, e := range resp.GetResourceErrors() {
 		known.erred[e.GetResourceName().GetName()] = true
-		if _, asked := l.names[e.GetResourceName().GetName()]; asked && !l.wildcard {
-			c.forwards(k, e)
+		if _, asked := l.names[e.GetResourceName().GetName()]; asked || l.wildcard {
 			l.erred[e.GetResourceName().GetName()] = true
+			if !l.wildcard {
+				c.forwards(k, e)
+			}
 		}
 		if e.GetErrorDetail().GetCode() == notFound {
 			c.changed(k, v.remove(e.GetResourceName().GetName(), c.events))
@@ -191,12 +193,12 @@ func (c *Checker) settled() {
 	}
 }
 
-// unsaid reports whether a server has not spoken of something since it was shown a version of it. If it
-// repeats others, it is asked once more, without versions, before its set is complete (RECON-13).
+// unsaid reports whether a server has not spoken of something, not even in an error, since it was shown a
+// version of it. If it repeats others, it is asked once more, without versions, before its set is complete (RECON-13).
 func (c *Checker) unsaid(k kind, l *relayLane) bool {
 	for name, w := range c.known[k.name].voice(l.wildcard).words {
 		d := c.doubts[k.name][l.wildcard]
-		if faulty := d != nil && d.names[name] != 0; w.present && l.shown[name] != "" && w.at <= l.resumed && !faulty {
+		if faulty := d != nil && d.names[name] != 0; w.present && l.shown[name] != "" && w.at <= l.resumed && !faulty && !l.erred[name] {
 			return true
 		}
 	}

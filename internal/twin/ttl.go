@@ -239,6 +239,9 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		}
 		_, byName := known.byName.present(name)
 		_, byWildcard := known.byWildcard.present(name)
+		if _, said := known.byName.words[name]; said && !t.interest.Wildcard {
+			byWildcard = false // what upstream said of the name counts more (WILD-11)
+		}
 		switch {
 		case expired && cl.holdsBack(k):
 		case expired && !byName && !byWildcard && (!cl.sotw || k.full) && !(t.interest.Wildcard && c.doubted(k.name, true, name)):
