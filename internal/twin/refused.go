@@ -133,6 +133,7 @@ func (r *refusal) gives(name string) {
 	}
 	if !r.wildcard {
 		delete(r.room.holds, name)
+		r.room.gave[name] = r.room.gave[name] || r.room.stale[name]
 		delete(r.room.stale, name)
 	}
 }

@@ -25,12 +25,13 @@ type room struct {
 	told   time.Time       // when it was last sent anything
 	holds  map[string]bool // names of which it has the resource as it is
 	stale  map[string]bool // names of which it has another version, or that do not exist
+	gave   map[string]bool // names of which it came with another version, and that it gave up
 	may    map[string]bool // names that it may be sent again
 	spared map[string]bool // names of which it came with what there is, when it last asked for them
 }
 
 func newRoom(any bool) room {
-	return room{any: any, holds: map[string]bool{}, stale: map[string]bool{}, may: map[string]bool{}, spared: map[string]bool{}}
+	return room{any: any, holds: map[string]bool{}, stale: map[string]bool{}, gave: map[string]bool{}, may: map[string]bool{}, spared: map[string]bool{}}
 }
 
 // setRoom makes room for types that had none, or leaves none to clients that come later.
@@ -75,7 +76,10 @@ func (g *Game) learnRoom(resp *discovery.DeltaDiscoveryResponse) {
 func (g *Game) served(p *player, r *refusal, set, gone []string) {
 	full := p.sotw && r.url == fullestType
 	uncovered := func(name string) bool { return r.room.holds[name] && !r.names[name] && !r.wildcard }
-	answer := func(name string) bool { return !r.room.stale[name] && !uncovered(name) } // else it is what it came with
+	cameWith := func(name string) bool {
+		return r.room.stale[name] || r.room.gave[name] && !r.names[name] // another name may lead there (NAME-5)
+	}
+	answer := func(name string) bool { return !cameWith(name) && !uncovered(name) }
 	if !r.crowds() || !r.room.any && (len(set) > 0 || slices.ContainsFunc(gone, answer)) {
 		g.checker.fail("NODE-14", "c%d is told of a type that is refused to it", p.id)
 		return
@@ -113,6 +117,7 @@ func (g *Game) served(p *player, r *refusal, set, gone []string) {
 		}
 		delete(r.room.holds, name)
 		delete(r.room.stale, name)
+		delete(r.room.gave, name)
 		delete(r.room.may, name)
 		delete(r.owed, name)
 	}
