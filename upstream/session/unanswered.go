@@ -66,7 +66,8 @@ type unanswered struct {
 
 	// due has the names to ask for again before their silence counts.
 	due []string
-	// pair has the names to unsubscribe or, if given is set, to subscribe next.
+	// pair has the names to unsubscribe or, if given is set, to subscribe next; then they are in order,
+	// each once.
 	pair     []string
 	given    bool
 	pairedAt time.Time
@@ -150,11 +151,14 @@ func (u *unanswered) refreshFor(names []string) {
 // leave takes a name out of a pair whose subscribe is still to be written. It reports whether it did:
 // the name is unsubscribed already.
 func (u *unanswered) leave(name string) (unsubscribed bool) {
-	n := len(u.pair)
-	if u.given {
-		u.pair = slices.DeleteFunc(u.pair, func(other string) bool { return other == name }) // it may be there twice
+	if !u.given {
+		return false
 	}
-	return len(u.pair) < n
+	i, unsubscribed := slices.BinarySearch(u.pair, name)
+	if unsubscribed {
+		u.pair = slices.Delete(u.pair, i, i+1)
+	}
+	return unsubscribed
 }
 
 // pairAt is when to choose the next pair, or zero.
@@ -263,7 +267,9 @@ func (s *streamState) askAgain(l *laneState, r *budget, now time.Time) *discover
 		u.pair, u.given = nil, false
 		return nil
 	}
-	names := slices.Compact(slices.Sorted(slices.Values(u.pair))) // one may be due and absent
+	slices.Sort(u.pair)
+	u.pair = slices.Compact(u.pair) // one may be due and absent
+	names := slices.Clone(u.pair)
 	req := &discovery.DeltaDiscoveryRequest{TypeUrl: string(l.lane.Type)}
 	if !u.given {
 		if u.unsubscribed == nil {
