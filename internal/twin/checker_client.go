@@ -248,6 +248,7 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 	for name := range t.interest.Names {
 		if !before.Names[name] {
 			t.asked[name] = true
+			t.later[name] = !first
 			c.owe(k, t, name, first)
 		}
 	}
