@@ -61,6 +61,19 @@ func (t *Table) LeaseUntil(name string, ends time.Time, seq Seq) (renewed bool) 
 	return !changed
 }
 
+// LeaseAs gives a Present name the TTL that it has in another Table, as clients know it from there. Like
+// Date, it is not for a Table that is read in order (Renewed).
+func (t *Table) LeaseAs(name string, other *Table) {
+	from, ok := other.Find(name)
+	if !ok || !other.HadTTL(from) {
+		return
+	}
+	l := t.lease(t.ids[name])
+	ends, turned, renewed := other.Ends(from)
+	l.turned = turned
+	t.renew(l, ends, renewed)
+}
+
 // LoseTTL notes that a Present name has no TTL now, and that clients had it with one.
 func (t *Table) LoseTTL(id ID, seq Seq) {
 	l := t.lease(id)

@@ -2,7 +2,6 @@ package fanout
 
 import (
 	"slices"
-	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -47,16 +46,12 @@ func (l *loans) leaveAll() {
 	type lentCopy struct {
 		*cache.Resource
 		borrowers []cache.ID
-		changed   cache.Seq
-		ends      time.Time // of its TTL
 	}
 	var copies []lentCopy // collected first: a name that has inherited one no longer borrows others
 	for r := range l.x.wildcard.All() {
 		borrowers := slices.DeleteFunc(distinct(l.lentTo(r.Name, nil)), func(id cache.ID) bool { return !l.x.interest.wants(id) })
 		if len(borrowers) > 0 {
-			id, _ := l.x.wildcard.Find(r.Name)
-			ends, _, _ := l.x.wildcard.Ends(id)
-			copies = append(copies, lentCopy{r.Resource, borrowers, l.x.wildcard.Answer(id).Seq, ends})
+			copies = append(copies, lentCopy{r.Resource, borrowers})
 		}
 	}
 	for _, e := range copies {
@@ -64,7 +59,7 @@ func (l *loans) leaveAll() {
 			l.x.markNamed(e.borrowers)
 			continue
 		}
-		l.inherit(e.Resource, e.borrowers, e.changed, e.ends)
+		l.inherit(e.Resource, e.borrowers)
 	}
 }
 
@@ -75,17 +70,17 @@ func (l *loans) hasOwn(name string) bool {
 }
 
 // inherit leaves a resource to names, which are in order, with what is left of its TTL.
-func (l *loans) inherit(r *cache.Resource, borrowers []cache.ID, changed cache.Seq, ends time.Time) {
-	seq := l.x.next()
-	answered, _ := l.x.named.Set(r, "", seq, nil)
-	l.x.named.LeaseUntil(r.Name, ends, seq)
+func (l *loans) inherit(r *cache.Resource, borrowers []cache.ID) {
+	answered, _ := l.x.named.Set(r, "", l.x.next(), nil)
+	l.x.named.LeaseAs(r.Name, &l.x.wildcard.Table)
 	for _, id := range answered {
 		if _, borrower := slices.BinarySearch(borrowers, id); !borrower { // the resource was not lent to this name
 			l.x.marks.mark(id, content)
 		}
 	}
 	if own, _ := l.x.named.Find(r.Name); len(answered) > 0 {
-		l.x.named.Date(own, changed) // its clients were sent it then, if at all
+		member, _ := l.x.wildcard.Find(r.Name)
+		l.x.named.Date(own, l.x.wildcard.Seq(member)) // its clients were sent it then, if at all
 	}
 	l.x.named.Doubt(r.Name) // upstream has given it no version on this lane
 	for _, id := range borrowers {

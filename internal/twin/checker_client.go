@@ -120,12 +120,24 @@ func (c *Checker) interestChanged(k kind, before []string) {
 	for _, name := range after {
 		c.known[k.name].byName.recall(name)
 		if kept := c.loaded[k.name][name] && c.now.Sub(c.loadedAt) < c.linger; !kept && !contains(before, name) {
+			c.unanswered(k, name)
 			c.since[k.name][name] = c.events
 			c.undoubts(k, name)
 			again = append(again, name)
 		}
 	}
 	c.renews(k, again)
+}
+
+// unanswered notes that the relay may have forgotten that a name leads to nothing, if no stream asks for it
+// when a client begins to want it: an absent name does not outlive its last client (UP-7), and a resource
+// that loses it as an alias while nobody wants it is no answer.
+func (c *Checker) unanswered(k kind, name string) {
+	if v := c.known[k.name].byName; v.denied(name) && !c.carries(k, name) {
+		w := v.words[name]
+		w.unsure = true
+		v.words[name] = w
+	}
 }
 
 // contains is for names in order.
@@ -236,6 +248,7 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 	for name := range t.interest.Names {
 		if !before.Names[name] {
 			t.asked[name] = true
+			t.later[name] = !first
 			c.owe(k, t, name, first)
 		}
 	}

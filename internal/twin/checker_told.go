@@ -256,7 +256,7 @@ func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases 
 		c.goes(k, t, alias)
 		for _, name := range append(aliased(alias), alias) {
 			_, member := c.known[k.name].byWildcard.present(name)
-			if h, ok := t.holds[name]; ok && !t.interest.Names[name] && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) && !(member && t.interest.Wildcard) {
+			if h, ok := t.holds[name]; ok && !t.interest.Names[name] && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) && !c.known[k.name].mayLend(name, &t.interest, h.aliases) && !(member && t.interest.Wildcard) {
 				t.unclear[name] = t.brought[name] // the relay does not know the aliases of what it came with
 				delete(t.holds, name)             // a member of the wildcard's set stays (H-17)
 			}

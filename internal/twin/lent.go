@@ -50,6 +50,16 @@ func (k *knowledge) lendsBeside(byName *voice, name string, i *Interest) bool {
 	return false
 }
 
+// mayLend reports whether a client may have the wildcard's copy of a resource for one of the aliases under
+// which it was sent that: the relay may have forgotten that this alias was absent.
+func (k *knowledge) mayLend(name string, i *Interest, aliases []string) bool {
+	w, ok := k.byWildcard.present(name)
+	return ok && slices.ContainsFunc(aliases, func(alias string) bool {
+		own, said := k.byName.words[alias]
+		return i.Names[alias] && said && !own.present && own.unsure && slices.Contains(w.aliases, alias)
+	})
+}
+
 // leftOver is the copy of a resource that a wildcard that was given up has left to names, or may have left.
 // It stays until the set is complete again. again is the event with which the wildcard was asked for again;
 // lapsed: it was not yet.
