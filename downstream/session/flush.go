@@ -140,9 +140,7 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	}
 	x.waitSince = now
 	for _, st := range s.states {
-		o := st.base()
-		putOff := o.postponed || o.pending() && o.blocked(now, s.config.AckTimeout)
-		if o != x && putOff || slices.Contains(next, st) && (o.marked || st.due()) {
+		if o := st.base(); o != x && s.putsOff(o, now) || slices.Contains(next, st) && (o.marked || st.due()) {
 			x.waitFor = append(x.waitFor, o)
 		}
 	}
@@ -154,6 +152,11 @@ func (s *Session) stopWaitingFor(x *exchange) {
 		o := st.base()
 		o.waitFor = slices.DeleteFunc(o.waitFor, func(w *exchange) bool { return w == x })
 	}
+}
+
+// putsOff reports whether a type has changes that must wait.
+func (s *Session) putsOff(x *exchange, now time.Time) bool {
+	return x.postponed || x.pending() && x.blocked(now, s.config.AckTimeout)
 }
 
 // mayTakeAway reports whether a type's removals need not wait any longer.

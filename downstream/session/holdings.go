@@ -154,18 +154,6 @@ func (h *holdings) versions() map[string]string {
 	return versions
 }
 
-// bring takes in the versions that a Delta client came with.
-func (h *holdings) bring(versions map[string]string) {
-	h.judging = true
-	h.exact.bring(versions)
-}
-
-// judged notes that all of them are judged.
-func (h *holdings) judged() {
-	h.judging = false
-	h.exact.judged()
-}
-
 // brings reports whether the client came with a version of the resource that is not judged yet.
 func (h *holdings) brings(name string) bool { return h.exact.find(name).brings() }
 
@@ -174,13 +162,6 @@ func (h *holdings) judge(names ...string) {
 	for _, name := range names {
 		h.exact.judge(h.exact.find(name))
 	}
-}
-
-// sent notes that a resource is sent, as a member of the wildcard's set or for a name, in a
-// response of this position.
-func (h *holdings) sent(r *cache.Resource, at cache.Seq) {
-	h.aliased = h.aliased || len(r.Aliases) > 0
-	h.exact.sent(h.exact.find(r.Name), r.Version, at)
 }
 
 // sentAhead notes that a member, or with nil its removal, is sent before the wildcard's positions
