@@ -239,8 +239,8 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		}
 		_, byName := known.byName.present(name)
 		_, byWildcard := known.byWildcard.present(name)
-		if _, said := known.byName.words[name]; said && !t.interest.Wildcard {
-			byWildcard = false // what upstream said of the name counts more (WILD-11)
+		if w, said := known.byName.words[name]; said && !w.unsure && !t.interest.Wildcard {
+			byWildcard = false // what upstream said of the name counts more (WILD-11), unless it may be forgotten (UP-7)
 		}
 		switch {
 		case expired && cl.holdsBack(k):
