@@ -125,5 +125,5 @@ func (s *sotwState) waitsForReturn(v fanout.View) bool {
 	}
 	named, wildcard := v.Unavailable()
 	subscribed, _ := v.Wildcard()
-	return subscribed && wildcard != nil || len(v.Names()) > 0 && named != nil
+	return (subscribed && wildcard != nil || len(v.Names()) > 0 && named != nil) && s.came == versionOf(v)
 }

@@ -213,7 +213,7 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 // collectNew lists what is new or newly named. A removal is not sent, except as an error
 // (DOWN-SOTW-10, MISS-6).
 func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
-	if s.waitsForReturn(v) && s.came == versionOf(v) {
+	if s.waitsForReturn(v) {
 		return
 	}
 	s.collectMembers(v, push, p)
