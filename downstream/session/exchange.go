@@ -122,9 +122,14 @@ func (x *exchange) overdue(timeout time.Duration) time.Time {
 	return x.unacked[len(x.unacked)-1].since.Add(timeout)
 }
 
-// take adds marks to the debts.
+// take adds the marks of the mailbox to the debts.
 func (x *exchange) take(m fanout.Marks) {
-	x.debts.take(m)
+	x.changed.give(m.Content)
+	x.failed.give(m.Errors)
+	x.members = x.members || m.Wildcard
+	x.renewed.give(m.Renewed)
+	x.membersRenewed = x.membersRenewed || m.WildcardRenewed
+	x.handed = x.handed || m.Again
 	if m.Source.Traced() && !x.source.Fits(m.Source) {
 		x.excess = append(x.excess, m.Source)
 	}

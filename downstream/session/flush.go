@@ -19,11 +19,10 @@ func (s *Session) Next(now time.Time) (*Response, *End) {
 		return s.chunk(now), nil
 	}
 	s.seekRoom(now)
-	if marked := s.subscriber.Take(); len(marked) > 0 {
-		for _, st := range s.states {
-			x := st.base()
-			x.marked = x.marked || slices.Contains(marked, x.sub)
-		}
+	marked := s.subscriber.Take()
+	for _, st := range s.states {
+		x := st.base()
+		x.marked = x.marked || slices.Contains(marked, x.sub)
 	}
 	sp, end := s.choose(now)
 	if sp == nil {

@@ -11,12 +11,9 @@ import (
 )
 
 // holdings records what the client of one stream may hold of one type: for each resource a
-// version, or nothing. The client is sent every resource that exists in another version than it
-// holds, and the removal of every resource that it holds and that no longer exists; debts
-// (debts.go) are the other reasons to send. To hold a resource means to have been sent it: a
-// response changes holdings by exactly what it says, and unsubscribing erases. A NACK changes
-// nothing, whatever the client goes on using: a rejected version is not sent again before the
-// resource changes (NACK-4).
+// version, or nothing. The package comment says what follows from it. To hold a resource means to
+// have been sent it. A NACK changes nothing, whatever the client goes on using: a rejected version
+// is not sent again before the resource changes (NACK-4).
 //
 // Thousands of clients hold thousands of resources each, so most of the record is not kept by
 // name:
