@@ -323,7 +323,6 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	}
 	if u.pair == nil && due(u.pairAt(), now) {
 		u.choose(c.config.bounds().Pair, now)
-		u.pairedAt = now
 	}
 	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {
 		_, still := c.hub.Of(t).Silent(u.shown, stream)
