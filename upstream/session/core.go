@@ -343,7 +343,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	l.answered = true
 	l.answers(&d.Update)
 	l.insisted.answers(&d.Update)
-	l.unanswered.answers(&d.Update)
+	l.answersAgain(&d.Update)
 	l.echo.hears(&d.Update, func(set []cache.Received) map[string]bool { return c.hub.On(lane).Same(set) })
 	c.found(lane.Type, &d.Update)
 	// A resource whose name cannot be read may be any: a full-state response with one
