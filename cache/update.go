@@ -62,13 +62,6 @@ type Update struct {
 	Sweep bool
 }
 
-// Empty reports that applying the update would change nothing.
-func (u *Update) Empty() bool {
-	return len(u.Set) == 0 && len(u.Heartbeats) == 0 && len(u.Negative) == 0 && len(u.Removed) == 0 &&
-		len(u.Errors) == 0 && len(u.Missing) == 0 && len(u.Unanswered) == 0 &&
-		len(u.Overdue) == 0 && len(u.Kept) == 0 && !u.Hidden && !u.Full && !u.Synced && !u.Sweep && !u.First
-}
-
 // Received is a resource and the version under which upstream knows it. The
 // latter is only ever sent back upstream (RECON-6).
 type Received struct {

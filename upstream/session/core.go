@@ -361,9 +361,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 			d.repeats = l.echo.judge()
 		}
 	}
-	if !d.Update.Empty() {
-		c.learned(s, lane, &d.Update, now)
-	}
+	c.learned(s, lane, &d.Update, now)
 }
 
 // beats reports whether a resource without a body is a heartbeat: its version is that of the
