@@ -16,9 +16,9 @@ type Update struct {
 	// a control plane says as soon as it is back may be doubted (H-22).
 	Stream uint64
 	Age    time.Duration
-	// Wary: it comes from a control plane to which the relay turned although
+	// AfterSwitch: it comes from a control plane to which the relay turned although
 	// nothing was missing (UP-14).
-	Wary bool
+	AfterSwitch bool
 	// First: it is the first response on its lane of a stream: the lane's origin has
 	// answered (RECON-8).
 	First bool
