@@ -29,7 +29,7 @@ type Config struct {
 	// Linger is how long a name stays subscribed upstream after its last client has given it up
 	// (UP-7, WILD-15).
 	Linger time.Duration
-	// MaxLinger bounds the lingering names of one type. At least one may linger.
+	// MaxLinger bounds the lingering names of one type. 0: none lingers.
 	MaxLinger int
 	// Guard holds back updates that remove much at once (H-22).
 	Guard Guard

@@ -81,3 +81,22 @@ func TestBare(t *testing.T) {
 		})
 	}
 }
+
+// TestNoneLingers: with a bound of 0 a name that its last client gives up is unsubscribed at once.
+func TestNoneLingers(t *testing.T) {
+	h := NewHub(Config{Linger: time.Hour})
+	s := h.Subscribe(typ, NewSubscriber(func() {}))
+	s.Delta([]string{"a", "b"}, nil, epoch)
+	changes(h)
+	h.Apply(byName, set("a", "b"))
+	s.Delta(nil, []string{"a"}, epoch)
+	changes(h)
+	if left := h.On(byName).Names(); len(left) != 1 || left[0] != "b" {
+		t.Errorf("when a is given up there are %v; want b", left)
+	}
+	s.Close(epoch)
+	changes(h)
+	if left := h.On(byName).Names(); len(left) != 0 {
+		t.Errorf("when the last client has left there are %v; want none", left)
+	}
+}

@@ -153,7 +153,6 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]strin
 
 // asksNames notes what else follows from asking for names, which are answered in any case.
 func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
-	again := false
 	for _, id := range names {
 		if !v.Has(id) {
 			continue // the same request gave it up
@@ -165,25 +164,12 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 		if d.released[name].left {
 			delete(d.released, name) // the name's answer says the rest
 		}
-		_, needed := d.needed[name]
-		state := v.Answer(id).State
-		if needed || !first && state == cache.Unknown {
-			put(&d.forced, id, v.Position())
+		if _, released := d.released[name]; released && d.exact.has(name) && !d.brings(name) {
+			d.exact.note(name, "", true) // the client may have dropped the copy that it had because of another name
 		}
-		again = again || !first && state != cache.Present
-	}
-	if subscribed, _ := v.Wildcard(); again && !subscribed {
-		d.mayLack(v)
-	}
-}
-
-// mayLack notes that the client may have dropped what its names do not lead to now: it has asked
-// for a name that it may have given up before.
-func (d *deltaState) mayLack(v fanout.View) {
-	for e := range d.exact.all(false) {
-		_, own := v.Lookup(e.name)
-		if _, released := d.released[e.name]; released && e.some || e.brought && !own {
-			e.version = ""
+		_, needed := d.needed[name]
+		if a := v.Answer(id); needed || !first && a.State == cache.Unknown {
+			put(&d.forced, id, v.Position())
 		}
 	}
 }

@@ -23,6 +23,9 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 	d.sub.Read(func(v fanout.View) {
 		had, _ := v.Wildcard()
 		under := (had || asks) && !all
+		if !under {
+			d.drops(v, names)
+		}
 		if !had && !under && !d.aliased && d.exact.noted == 0 {
 			return
 		}
@@ -37,6 +40,36 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 		}
 	})
 	return ledTo
+}
+
+// drops takes in that names are about to be given up and that the wildcard does not cover what they
+// led to. The client drops that unless another name leads there, which the relay may not know: what
+// it came with may list the names, and so may what is to be removed. It is sent again when a name
+// leads there.
+func (d *deltaState) drops(v fanout.View, names []string) {
+	if len(d.released) == 0 && !d.judging {
+		return
+	}
+	left := make(nameSet)
+	for _, name := range names {
+		if _, had := v.Lookup(name); had {
+			left.add(name)
+		}
+	}
+	if len(left) == 0 {
+		return
+	}
+	for name := range d.released {
+		if d.exact.has(name) && d.mayList(v, name, left.has) {
+			d.exact.find(name).version = ""
+		}
+	}
+	if d.judging {
+		d.exact.voidAll(func(name string) bool {
+			_, own := v.Lookup(name)
+			return !own && d.mayList(v, name, left.has)
+		})
+	}
 }
 
 // givesUpBrought takes in that the client gives up a name that it does not ask for and whose
@@ -87,11 +120,17 @@ func (d *deltaState) lists(v fanout.View, name string) *cache.Resource {
 // mayLead reports whether the client's version of a resource lists a name that the client asks
 // for, or nobody knows what it lists.
 func (d *deltaState) mayLead(v fanout.View, name string) bool {
-	r := d.lists(v, name)
-	return r == nil || slices.ContainsFunc(r.Aliases, func(alias string) bool {
+	return d.mayList(v, name, func(alias string) bool {
 		_, asked := v.Lookup(alias)
 		return asked
 	})
+}
+
+// mayList reports whether the client's version of a resource lists such an alias, or nobody knows
+// what it lists.
+func (d *deltaState) mayList(v fanout.View, name string, such func(alias string) bool) bool {
+	r := d.lists(v, name)
+	return r == nil || slices.ContainsFunc(r.Aliases, such)
 }
 
 // collectReleased judges the resources that the client's interest may no longer cover. It lists

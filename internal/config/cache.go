@@ -8,6 +8,7 @@ type Cache struct {
 	// MaxLingeringNames is how many names of a type that nobody wants may stay
 	// subscribed per group, the longest unwanted leaving first (UP-7). While the
 	// control plane is away, names that have a resource do not count (NODE-10).
+	// 0: a name is unsubscribed when its last client gives it up.
 	// Default: 10000.
 	MaxLingeringNames int `yaml:"max_lingering_names"`
 

@@ -237,10 +237,11 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		for _, v := range known.voices() {
 			expired = expired || v.words[name].expired
 		}
-		_, byName := known.byName.present(name)
+		w, said := known.byName.words[name]
+		byName := w.present && t.interest.Named(name, append(slices.Clone(h.aliases), w.aliases...))
 		_, byWildcard := known.byWildcard.present(name)
-		if _, said := known.byName.words[name]; said && !t.interest.Wildcard {
-			byWildcard = false // what upstream said of the name counts more (WILD-11)
+		if said && !w.unsure && !t.interest.Wildcard {
+			byWildcard = false // what upstream said of the name counts more (WILD-11), unless it may be forgotten (UP-7)
 		}
 		switch {
 		case expired && cl.holdsBack(k):
