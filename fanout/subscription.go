@@ -52,7 +52,9 @@ func (h *Hub) Subscribe(t cache.TypeURL, m *Subscriber) *Subscription {
 		x := h.types.of(h, t)
 		x.mu.Lock()
 		if !x.dropped {
-			s := &Subscription{index: x, subscriber: m, number: x.interest.open()}
+			x.interest.subscriptions++
+			x.interest.last++
+			s := &Subscription{index: x, subscriber: m, number: x.interest.last}
 			x.mu.Unlock()
 			return s
 		}

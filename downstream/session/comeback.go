@@ -32,13 +32,13 @@ func (d *deltaState) spareAt(at *entry, r *cache.Resource, p *part) {
 }
 
 // dropsMembers takes in that the wildcard is about to be given up. The client then drops
-// everything that it came with and that no name has led it to; if a name leads there now, it must
-// be sent again.
+// everything that it came with and that no name has led it to. If nobody knows which names a version
+// lists, the client may have dropped it. What was dropped must be sent again if a name leads there.
 func (d *deltaState) dropsMembers() {
 	d.sub.Read(func(v fanout.View) {
 		d.exact.voidAll(func(name string) bool {
 			_, own := v.Lookup(name)
-			return !own && (len(v.Names()) == 0 || !d.mayLead(v, name))
+			return !own && (d.lists(v, name) == nil || !d.mayLead(v, name))
 		})
 	})
 }

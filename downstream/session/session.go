@@ -151,7 +151,7 @@ func New(c *Config, kind Stream, peer Peer, groups Groups, warmth *Warmth, wake 
 		config: c, kind: kind, peer: peer, groups: groups, warmth: warmth,
 		subscriber: fanout.NewSubscriber(wake),
 	}
-	s.subscriber.AsksForSources()
+	s.subscriber.AsksForSources = true
 	return s
 }
 

@@ -416,13 +416,19 @@ func (s *sotwState) later(p *part) {
 	s.failed.add(p.removedIDs...)
 }
 
-// removedNow notes that the shrunk set is sent.
+// removedNow notes that the shrunk set is sent. It lists the rest as it is now: something may have
+// gone and come back as it was.
 func (s *sotwState) removedNow(p *part) {
 	s.stays, s.staysSince = nil, time.Time{}
 	s.exact.keep(namesOf(p.resources))
 	s.sub.Read(func(v fanout.View) {
 		if subscribed, _ := v.Wildcard(); subscribed {
 			s.sentTo, s.removedTo = p.position, p.position
+		}
+		for i, id := range v.Names() {
+			if v.Told(id).Copy() {
+				v.TellAt(i, fanout.ToldCopy(p.position))
+			}
 		}
 		for _, id := range p.goneIDs {
 			v.Tell(id, fanout.ToldGone(p.position))
