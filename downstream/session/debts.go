@@ -75,11 +75,12 @@ func (d *debts) due() bool {
 
 // owes reports whether everything that a name leads to is sent whatever the client holds. Any
 // resource that is news to the client also says that an error is over, so an error alone requires
-// this only if none is news.
-func (d *debts) owes(id cache.ID, a *cache.Answer, news func(*cache.Resource) bool) bool {
-	_, forced := d.forced[id]
-	_, erred := d.erred[id]
-	return forced || erred && a.Error == nil && (a.State != cache.Present || !slices.ContainsFunc(a.Resources(), news))
+// this only if none is news. A rejected resource is not sent for it (NACK-4).
+func (x *exchange) owes(id cache.ID, a *cache.Answer, news func(*cache.Resource) bool) bool {
+	_, forced := x.forced[id]
+	_, erred := x.erred[id]
+	over := erred && a.Error == nil && !x.hasRejected(a.Seq)
+	return forced || over && (a.State != cache.Present || !slices.ContainsFunc(a.Resources(), news))
 }
 
 // forgive drops the debts of names that are about to be given up: their IDs may be reused soon.

@@ -173,7 +173,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	switch {
 	case !d.opening || !subscribed:
 	case !synced || lacking:
-		p.starving, p.undecided = starving(v, d.brings), d.refers && d.judging
+		d.starving, p.undecided = starving(v, d.brings), d.refers && d.judging
 		return p
 	case d.postpones && d.reconnected:
 		d.postponed = true
@@ -199,7 +199,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectErrors(v, &p)
 	d.saysTooLarge(v, &p)
 	d.expiring(v, &p)
-	p.starving = starving(v, d.brings)
+	d.starving = starving(v, d.brings)
 	if len(p.removed)+len(p.gone) > 0 {
 		p.withoutContradiction()
 	}
@@ -253,7 +253,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	if a.State == cache.Unknown {
 		return
 	}
-	forced := asked || !d.refusesEnd(id, &a) && d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
+	forced := asked || d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
 	p.answer = p.answer || asked
 	d.answered(name)
 	d.release(d.leads(v, id, &a)...)
@@ -293,12 +293,6 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 		return true
 	}
 	return false
-}
-
-// refusesEnd reports whether the end of an error would be said by a rejected resource (NACK-4).
-func (d *deltaState) refusesEnd(id cache.ID, a *cache.Answer) bool {
-	_, debt := d.forced[id]
-	return !debt && d.hasRejected(a.Seq)
 }
 
 // collectCopies lists the resources that a name leads to and that the client does not hold, or

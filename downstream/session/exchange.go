@@ -250,8 +250,7 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) Note
 	return note
 }
 
-// hasRejected reports whether the client has rejected what changed at a position, so that it has
-// nothing whose TTL could be renewed (NACK-4).
+// hasRejected reports whether the client has rejected what changed at a position (NACK-4).
 func (x *exchange) hasRejected(changed cache.Seq) bool {
 	return x.rejected != nil && changed > x.rejected.From && changed <= x.rejected.To
 }

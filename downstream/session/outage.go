@@ -45,7 +45,6 @@ func (s *Session) endsStream() bool {
 // says so.
 func (s *Session) learn(v fanout.View, sp *speaker) {
 	x := sp.base()
-	x.starving = sp.starving
 	if !s.endsStream() {
 		sp.errors = append(sp.errors, sp.unavailable...)
 		return

@@ -37,7 +37,6 @@ type part struct {
 
 	// unavailable has the names that cannot be resolved just now, and the reason (ERR-7).
 	unavailable []resourceErr
-	starving    *statuspb.Status
 
 	leftOut map[string]leftOut // resources that are too large for the client, by name (ERR-13)
 

@@ -328,11 +328,11 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 		return exchange{}, &End{OverLimit, fmt.Sprintf("more than %d resource types on one stream", maxTypes)}
 	}
 	m, end := s.groups.Join(s.peer, s.node, t)
-	var refused *refusal
-	switch aggregated := s.kind.Type == ""; {
-	case end != nil && !(m.Own && aggregated):
+	if end != nil && !(m.Own && s.kind.Type == "") {
 		return exchange{}, end
-	case end != nil:
+	}
+	var refused *refusal
+	if end != nil {
 		m, refused = s.refuse(end, now)
 	}
 	x := s.exchangeOf(t, m)

@@ -206,7 +206,7 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	if !s.sets || !v.Bodies().Husks() {
 		s.expiring(v, &p)
 	} // with husks, renewing the set would mean to ask upstream for the bodies each time.
-	p.starving = starving(v, s.brings)
+	s.starving = starving(v, s.brings)
 	return p
 }
 

@@ -24,8 +24,8 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 		switch {
 		case sp.must:
 			return s.say(sp, now), nil
-		case sp.starving != nil:
-			return nil, &End{Unreachable, sp.starving.GetMessage()} // ERR-7
+		case st.base().starving != nil:
+			return nil, &End{Unreachable, st.base().starving.GetMessage()} // ERR-7
 		}
 	}
 	return nil, nil
@@ -35,7 +35,7 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 // empty answer (row b).
 func (s *sotwState) whole(v fanout.View) (p part) {
 	p.position = v.Position()
-	p.starving = starving(v, s.brings)
+	s.starving = starving(v, s.brings)
 	if subscribed, synced := v.Wildcard(); subscribed && !synced {
 		return p
 	}
