@@ -18,6 +18,7 @@ import (
 // (warmsName). A whole set that is to be sent although it is the last one again needs its version
 // cleared (sotwState.nameNews).
 type debts struct {
+	marked  bool           // there are marks in the mailbox
 	changed pile[cache.ID] // names whose answer may have changed
 	asked   pile[cache.ID] // names that the client wants an answer to (DOWN-DELTA-7)
 	failed  pile[cache.ID] // names whose error is to be sent
@@ -69,7 +70,7 @@ func (d *debts) pending() bool {
 
 // due reports whether there may be something to send now.
 func (d *debts) due() bool {
-	return d.pending() || d.asked.len() > 0 || d.wildcardAsked || d.refused.len() > 0 ||
+	return d.marked || d.pending() || d.asked.len() > 0 || d.wildcardAsked || d.refused.len() > 0 ||
 		d.renewed.len() > 0 || d.membersRenewed || len(d.tooLarge) > 0
 }
 
@@ -133,15 +134,15 @@ func (d *debts) takeLeft() (names []string) {
 }
 
 // put sets a value in a map that exists only while it is not empty.
-func put[K comparable, V any](m *map[K]V, key K, value V) {
+func put[M ~map[K]V, K comparable, V any](m *M, key K, value V) {
 	if *m == nil {
-		*m = make(map[K]V)
+		*m = make(M)
 	}
 	(*m)[key] = value
 }
 
 // drop deletes a value from such a map.
-func drop[K comparable, V any](m *map[K]V, key K) {
+func drop[M ~map[K]V, K comparable, V any](m *M, key K) {
 	if delete(*m, key); len(*m) == 0 {
 		*m = nil
 	}

@@ -36,7 +36,7 @@ type deltaState struct {
 	// needed has the endpoints whose cluster was sent before the client asked for endpoints. It
 	// is kept in the state of Clusters until then, and in that of Endpoints until the first
 	// request (ORDER-4).
-	needed map[string]struct{}
+	needed nameSet
 }
 
 // request takes in one request of the type.
@@ -150,8 +150,7 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 		if _, released := d.released[name]; released && d.exact.has(name) && !d.brings(name) {
 			d.exact.note(name, "", true) // the client may have dropped the copy that it had because of another name
 		}
-		_, needed := d.needed[name]
-		if a := v.Answer(id); needed || !first && a.State == cache.Unknown {
+		if a := v.Answer(id); d.needed.has(name) || !first && a.State == cache.Unknown {
 			put(&d.forced, id, v.Position())
 		}
 	}

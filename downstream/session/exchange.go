@@ -45,7 +45,6 @@ type exchange struct {
 	// What the client may hold, and the reasons to send it something:
 	holdings
 	debts
-	marked    bool                 // there are marks in the mailbox
 	renewedTo cache.Seq            // the position up to which renewals were sent
 	renewedOf map[string]cache.Seq // the same of some resources, further on
 	source    *cache.Source        // the update that brought the pending changes
@@ -66,9 +65,9 @@ type exchange struct {
 	unanswered cache.ID
 
 	// Additions and changes that wait for Clusters (ORDER-3):
-	postpones bool                // they must wait now
-	postponed bool                // some do
-	awaited   map[string]struct{} // newly asked for and not answered yet; these answers do not wait
+	postpones bool    // they must wait now
+	postponed bool    // some do
+	awaited   nameSet // newly asked for and not answered yet; these answers do not wait
 	// waitedInVain, for Clusters: other types have waited in vain for an ACK, and none has come
 	// since.
 	waitedInVain bool

@@ -34,7 +34,7 @@ func (s *Session) Next(now time.Time) (*Response, *End) {
 // Due reports whether Next may return a response or the end of the stream, or something waits to
 // be sent.
 func (s *Session) Due() bool {
-	return len(s.chunks) > 0 || s.outage.next || slices.ContainsFunc(s.states, func(st state) bool { return st.base().marked || st.due() })
+	return len(s.chunks) > 0 || s.outage.next || slices.ContainsFunc(s.states, func(st state) bool { return st.due() })
 }
 
 // Settled reports whether the client has acknowledged or rejected every response.
@@ -77,7 +77,7 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 // types before it that only have removals.
 func (s *Session) ask(now time.Time) (adds *speaker, removals []*speaker) {
 	for i, st := range s.states {
-		if !st.base().marked && !st.due() {
+		if !st.due() {
 			continue
 		}
 		sp := s.collect(st, now)
@@ -139,7 +139,7 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	}
 	x.waitSince = now
 	for _, st := range s.states {
-		if o := st.base(); o != x && s.putsOff(o, now) || slices.Contains(next, st) && (o.marked || st.due()) {
+		if o := st.base(); o != x && s.putsOff(o, now) || slices.Contains(next, st) && st.due() {
 			x.waitFor = append(x.waitFor, o)
 		}
 	}

@@ -146,7 +146,7 @@ func besides(listed, resources []*cache.Resource) []*cache.Resource {
 	return slices.DeleteFunc(resources, func(r *cache.Resource) bool { return seen.add(r.Name) })
 }
 
-// nameSet is the set of the names that some resources bear.
+// nameSet is a set of names.
 type nameSet map[string]struct{}
 
 func namesOf(lists ...[]*cache.Resource) nameSet {
