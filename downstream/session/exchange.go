@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -19,11 +18,8 @@ import (
 type exchange struct {
 	url   cache.TypeURL
 	short string // of the url, for nonces
-	hub   *fanout.Hub
-	leave func()           // leaves the group
-	renew func(*core.Node) // passes a changed node upstream; may be nil
+	group Membership
 	sub   *fanout.Subscription
-	own   bool // the type has a group apart from the stream's others (NODE-6)
 	// refusal says why the type is not served, or is nil (NODE-14).
 	refusal *refusal
 	delta   bool // the stream is Delta
@@ -199,7 +195,7 @@ func shortName(t cache.TypeURL) string {
 
 // identifier returns the relay's control_plane.identifier (DOWN-DELTA-19).
 func (x *exchange) identifier(instance string) string {
-	if of := x.hub.Identifier(); x.plane.text == "" || x.plane.of != of {
+	if of := x.group.Hub.Identifier(); x.plane.text == "" || x.plane.of != of {
 		x.plane.of, x.plane.text = of, hop.Identifier(instance, of)
 	}
 	return x.plane.text

@@ -116,7 +116,6 @@ type Session struct {
 	node    *core.Node
 	warmed  *nodeWarmth // of the node
 	key     string
-	ttl     bool    // the client knows TTLs (TTL-6)
 	states  []state // in the order of ORDER-2
 	carried bool    // a response was sent
 	outage  outage
@@ -343,12 +342,10 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 // exchangeOf returns the state of a type that is served from a group.
 func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 	x := exchange{
-		url: t, short: shortName(t), hub: m.Hub, leave: m.Leave, renew: m.Renew,
-		sub: m.Hub.Subscribe(t, s.subscriber),
-		own: m.Own, delta: s.kind.Delta, space: math.MaxInt,
-		ends: !s.kind.Delta && isGRPC(s.node),
-		ttl:  s.ttl,
-
+		url: t, short: shortName(t), group: m, sub: m.Hub.Subscribe(t, s.subscriber),
+		delta: s.kind.Delta, space: math.MaxInt,
+		ends:   !s.kind.Delta && isGRPC(s.node),
+		ttl:    takesTTL(s.node, s.kind.Delta),
 		refers: s.kind.Type == "" && refersToClusters(t),
 		most:   s.config.bounds().Unacked,
 	}
@@ -369,7 +366,7 @@ func (s *Session) Close(now time.Time) {
 		x.sub.Close(now)
 		x.sub.Read(func(v fanout.View) { x.take(v.Marks()) })
 		s.untell(x)
-		x.leave()
+		x.group.Leave()
 	}
 	if s.greeted {
 		s.warmth.leave(s.node.GetId())
