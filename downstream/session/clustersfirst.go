@@ -13,12 +13,6 @@ import (
 // control planes wait for that ACK before they turn a route to a new Cluster. The relay
 // acknowledges upstream at once, so it has to wait on their behalf.
 
-// clustersFirst is the state of that wait.
-type clustersFirst struct {
-	clusters     state     // Clusters on this stream, or nil
-	waitingSince time.Time // when the first change began to wait; zero if none waits
-}
-
 // refersToClusters reports whether resources of a type name Clusters, and break while one of
 // those is missing.
 func refersToClusters(t cache.TypeURL) bool {

@@ -112,19 +112,20 @@ type Session struct {
 	warmth     *Warmth
 
 	// The state below ends with the stream.
-	greeted bool // the first message has arrived
-	node    *core.Node
-	warmed  *nodeWarmth // of the node
-	key     string
-	states  []state // in the order of ORDER-2
-	carried bool    // a response was sent
-	outage  outage
-	clustersFirst
-	counter  uint64
-	verdicts uint64   // responses whose ACK or NACK has not been counted yet
-	chunks   []chunk  // the rest of a response that was split
-	untold   []Untold // traced sources that no response will carry
-	refusals []Refusal
+	greeted      bool // the first message has arrived
+	node         *core.Node
+	warmed       *nodeWarmth // of the node
+	key          string
+	states       []state // in the order of ORDER-2
+	carried      bool    // a response was sent
+	outage       outage
+	clusters     state     // Clusters on this stream, or nil
+	waitingSince time.Time // when the first change began to wait for Clusters; zero if none waits
+	counter      uint64
+	verdicts     uint64   // responses whose ACK or NACK has not been counted yet
+	chunks       []chunk  // the rest of a response that was split
+	untold       []Untold // traced sources that no response will carry
+	refusals     []Refusal
 }
 
 // state is one type's part of a Session: deltaState or sotwState.
@@ -134,7 +135,6 @@ type state interface {
 	collect(v fanout.View, push bool) part
 	later(p *part)
 	removedNow(p *part)
-	takes() room
 	brings(name string) bool
 	holding(v fanout.View, name string) Holding
 	warms(v fanout.View, endpoints string)
