@@ -31,8 +31,6 @@ type Answer struct {
 	MoreSeqs []Seq
 	// Negative is upstream's denial of an alias, which clients get as it came.
 	Negative *Resource
-	// Vanished is when the resource that bears the name went, if others answer to it.
-	Vanished Seq
 	// Error lies over the name, whatever its State.
 	Error *statuspb.Status
 }
@@ -74,9 +72,6 @@ func (t *Table) Answer(id ID) Answer {
 		return a
 	}
 	a.Negative = e.more.negative
-	if e.vanished && e.state != Present && e.more.matches.len > 0 {
-		a.Vanished = e.seq
-	}
 	for m := range e.more.matches.all() {
 		a.State, a.Cause = Present, 0
 		if r, seq := t.entries[m].resource, t.entries[m].seq; a.Resource == nil {

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -15,22 +16,13 @@ func BodyName(t TypeURL, body []byte) (name string, ok bool) {
 	if table[t].unnamed {
 		return "", false
 	}
-	for len(body) > 0 {
-		num, typ, n := protowire.ConsumeTag(body)
-		if n < 0 {
-			return "", false
-		}
-		body = body[n:]
-		if n = protowire.ConsumeFieldValue(num, typ, body); n < 0 {
-			return "", false
-		}
+	sound := eachField(body, func(num protowire.Number, typ protowire.Type, value []byte) {
 		if num == fieldBodyName && typ == protowire.BytesType {
-			v, _ := protowire.ConsumeBytes(body)
+			v, _ := protowire.ConsumeBytes(value)
 			name, ok = string(v), utf8.Valid(v) && len(v) > 0
 		}
-		body = body[n:]
-	}
-	return name, ok
+	})
+	return name, ok && sound
 }
 
 // The fields of envoy.config.cluster.v3.Cluster that tell its endpoints' name.
@@ -47,73 +39,53 @@ const (
 func endpointName(cluster []byte) string {
 	var name, service string
 	eds := false
-	for b := cluster; len(b) > 0; {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return name
-		}
-		b = b[n:]
+	sound := eachField(cluster, func(num protowire.Number, typ protowire.Type, value []byte) {
 		switch {
 		case num == fieldClusterName && typ == protowire.BytesType:
-			v, n := protowire.ConsumeBytes(b)
-			if n < 0 {
-				return name
-			}
-			name, b = string(v), b[n:]
+			v, _ := protowire.ConsumeBytes(value)
+			name = string(v)
 		case num == fieldClusterType && typ == protowire.VarintType:
-			v, n := protowire.ConsumeVarint(b)
-			if n < 0 {
-				return name
-			}
-			eds, b = v == discoveryTypeEDS, b[n:]
+			v, _ := protowire.ConsumeVarint(value)
+			eds = v == discoveryTypeEDS
 		case num == fieldClusterEDS && typ == protowire.BytesType:
-			v, n := protowire.ConsumeBytes(b)
-			if n < 0 {
-				return name
-			}
-			if s := stringField(v, fieldEDSServiceName); s != "" {
-				service = s
-			}
-			b = b[n:]
-		default:
-			n := protowire.ConsumeFieldValue(num, typ, b)
-			if n < 0 {
-				return name
-			}
-			b = b[n:]
+			v, _ := protowire.ConsumeBytes(value)
+			service = cmp.Or(stringField(v, fieldEDSServiceName), service)
 		}
-	}
+	})
 	switch {
+	case !sound:
+		return name
 	case !eds:
 		return ""
-	case service != "":
-		return service
-	default:
-		return name
 	}
+	return cmp.Or(service, name)
 }
 
 // stringField is the last occurrence of a length-delimited field, or "".
-func stringField(b []byte, field protowire.Number) (s string) {
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return s
-		}
-		b = b[n:]
+func stringField(message []byte, field protowire.Number) (s string) {
+	eachField(message, func(num protowire.Number, typ protowire.Type, value []byte) {
 		if num == field && typ == protowire.BytesType {
-			v, n := protowire.ConsumeBytes(b)
-			if n < 0 {
-				return s
-			}
-			s, b = string(v), b[n:]
-			continue
+			v, _ := protowire.ConsumeBytes(value)
+			s = string(v)
 		}
-		n = protowire.ConsumeFieldValue(num, typ, b)
-		if n < 0 {
-			return s
-		}
-		b = b[n:]
-	}
+	})
 	return s
+}
+
+// eachField calls do for each field of a message, with its encoded value, as far as the message can be
+// read. It reports whether that is all of it.
+func eachField(message []byte, do func(num protowire.Number, typ protowire.Type, value []byte)) (sound bool) {
+	for len(message) > 0 {
+		num, typ, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return false
+		}
+		message = message[n:]
+		if n = protowire.ConsumeFieldValue(num, typ, message); n < 0 {
+			return false
+		}
+		do(num, typ, message[:n])
+		message = message[n:]
+	}
+	return true
 }

@@ -37,11 +37,8 @@ func (f Fingerprint) Of(typeURL string, body []byte, aliases []string) string {
 	var sum [sha256.Size]byte
 	prefixed(h, []byte(typeURL))
 	prefixed(h, body)
-	if len(aliases) > 0 {
-		sorted := slices.Sorted(slices.Values(aliases))
-		for _, a := range sorted {
-			prefixed(h, []byte(a))
-		}
+	for _, a := range slices.Sorted(slices.Values(aliases)) {
+		prefixed(h, []byte(a))
 	}
 	return recipe + hex.EncodeToString(h.Sum(sum[:0])[:16])
 }
@@ -61,12 +58,7 @@ type Digest struct {
 }
 
 // Add takes one more resource into the set.
-func (d *Digest) Add(r *Resource) {
-	var carry uint64
-	d.lo, carry = bits.Add64(d.lo, r.sum.lo, 0)
-	d.hi, _ = bits.Add64(d.hi, r.sum.hi, carry)
-	d.count++
-}
+func (d *Digest) Add(r *Resource) { d.Change(r.sum) }
 
 // Sub takes a resource out of the set.
 func (d *Digest) Sub(r *Resource) {
@@ -93,14 +85,12 @@ func (d Digest) String() string {
 	return recipe + strconv.FormatUint(d.count, 10) + ":" + hex.EncodeToString(sum[:])
 }
 
-// summand is one resource's share of a Digest: SHA-256/128 of (name, F).
-type summand struct{ hi, lo uint64 }
-
-func summandOf(name, version string) summand {
+// digestOf is the Digest of one resource: SHA-256/128 of (name, F).
+func digestOf(name, version string) Digest {
 	h := sha256.New()
 	prefixed(h, []byte(name))
 	prefixed(h, []byte(version))
 	var sum [sha256.Size]byte
 	h.Sum(sum[:0])
-	return summand{binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:16])}
+	return Digest{binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:16]), 1}
 }

@@ -71,12 +71,7 @@ func (t *Table) Settled() (Origin, iter.Seq[Held]) {
 // the present generation.
 func (t *Table) Confirmed(name string) bool {
 	id, ok := t.ids[name]
-	return ok && t.confirmed(id)
-}
-
-func (t *Table) confirmed(id ID) bool {
-	e := &t.entries[id]
-	return e.state == Present && e.generation == t.generation
+	return ok && t.entries[id].state == Present && t.entries[id].generation == t.generation
 }
 
 // Doubt makes a resource unconfirmed, after an announcement that was no answer.
@@ -138,26 +133,14 @@ func (t *Table) UnconfirmedAnswers(name string) (names []string) {
 	return names
 }
 
-// Known yields what the present generation holds, with the upstream's version of it, to
+// Known is what the present generation holds, with the upstream's version of it, to
 // resume an upstream subscription (RECON-6, RECON-7). An unconfirmed
 // resource has no version that its origin would know.
-func (t *Table) Known() iter.Seq[Held] {
-	return func(yield func(Held) bool) {
-		for r := range t.All() {
-			if r.Confirmed && !r.DoNotCache && !yield(r) {
-				return
-			}
+func (t *Table) Known() (known []Held) {
+	for r := range t.All() {
+		if r.Confirmed && !r.DoNotCache {
+			known = append(known, r)
 		}
 	}
-}
-
-// Versions yields the names and versions of what is Known.
-func (t *Table) Versions() iter.Seq2[string, string] {
-	return func(yield func(string, string) bool) {
-		for r := range t.Known() {
-			if !yield(r.Name, r.Upstream) {
-				return
-			}
-		}
-	}
+	return known
 }

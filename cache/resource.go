@@ -40,7 +40,7 @@ type Resource struct {
 	// Resource.resource, so these bytes serve SotW as they are.
 	body []byte
 	// sum is this resource's share of a set's digest.
-	sum summand
+	sum Digest
 }
 
 // Field numbers of envoy.service.discovery.v3.Resource, and of `resources` in
@@ -85,7 +85,7 @@ func NewResource(t TypeURL, r *discovery.Resource, f Fingerprint) *Resource {
 	if t == Cluster && !res.Negative {
 		res.EndpointName = endpointName(r.GetResource().GetValue())
 	}
-	res.sum = summandOf(name, res.Version)
+	res.sum = digestOf(name, res.Version)
 	res.encode(r)
 	return res
 }
@@ -128,13 +128,6 @@ func (r *Resource) kept() *Resource {
 	h.element, h.content, h.body = nil, nil, nil
 	h.heading = bytes.Clone(r.heading) // not a part of the whole
 	return &h
-}
-
-func husk(r *Resource) int {
-	if r.Husk() {
-		return 1
-	}
-	return 0
 }
 
 // Size is the memory its wire form takes, in bytes.

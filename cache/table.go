@@ -251,9 +251,9 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 	if e.state == Present && e.resource.Version == r.Version {
 		e.upstream = upstream
 		if e.resource.DoNotCache != r.DoNotCache { // from now on it is kept, or is not
-			t.uncount(e.resource)
+			t.count(e.resource, -1)
 			e.resource = r.kept()
-			t.count(e.resource)
+			t.count(e.resource, 1)
 		}
 		if had {
 			touched = append(touched, id)
@@ -263,7 +263,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 	touched = append(touched, id)
 	t.tell(id, e.resource, r)
 	if e.state == Present {
-		t.uncount(e.resource)
+		t.count(e.resource, -1)
 		for _, alias := range dropped(e.resource, r) {
 			touched = t.unmatch(alias, id, seq, touched)
 		}
@@ -276,7 +276,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 		e.more.negative = nil
 	}
 	e.state, e.cause, e.resource, e.upstream = Present, 0, r.kept(), upstream
-	t.count(e.resource)
+	t.count(e.resource, 1)
 	t.touch(id, seq)
 	return touched, true
 }
@@ -303,7 +303,7 @@ func (t *Table) Remove(name string, cause Cause, seq Seq, touched []ID) (_ []ID,
 	t.tell(id, e.resource, nil)
 	t.unlease(id)
 	if e.state == Present {
-		t.uncount(e.resource)
+		t.count(e.resource, -1)
 		for _, alias := range e.resource.Aliases {
 			touched = t.unmatch(alias, id, seq, touched)
 		}
@@ -384,7 +384,7 @@ func (t *Table) forget(id ID) {
 	t.tell(id, e.resource, nil)
 	t.unlease(id)
 	if e.state == Present {
-		t.uncount(e.resource)
+		t.count(e.resource, -1)
 		for _, alias := range e.resource.Aliases {
 			if a, ok := t.ids[alias]; ok && a != id {
 				m := t.entries[a].more
@@ -403,23 +403,20 @@ func (t *Table) forget(id ID) {
 	}
 }
 
-func (t *Table) count(r *Resource) {
-	t.digest.Add(r)
-	t.present++
-	t.husks += husk(r)
-	t.bytes += r.Size()
-	if len(r.Aliases) > 0 {
-		t.aliased++
+// count counts a resource that the Table has now (by 1), or has no more (by -1).
+func (t *Table) count(r *Resource, by int) {
+	if by > 0 {
+		t.digest.Add(r)
+	} else {
+		t.digest.Sub(r)
 	}
-}
-
-func (t *Table) uncount(r *Resource) {
-	t.digest.Sub(r)
-	t.present--
-	t.husks -= husk(r)
-	t.bytes -= r.Size()
+	t.present += by
+	t.bytes += by * r.Size()
+	if r.Husk() {
+		t.husks += by
+	}
 	if len(r.Aliases) > 0 {
-		t.aliased--
+		t.aliased += by
 	}
 }
 

@@ -96,7 +96,11 @@ func tableAgainstModel(t *testing.T, random *rand.Rand) {
 			}
 		}
 		maps.DeleteFunc(versions, func(name, _ string) bool { return world[name] == nil })
-		if got := maps.Collect(table.Versions()); !maps.Equal(got, versions) {
+		got := map[string]string{}
+		for _, r := range table.Known() {
+			got[r.Name] = r.Upstream
+		}
+		if !maps.Equal(got, versions) {
 			t.Fatalf("step %d: this generation is %v, want %v", step, got, versions)
 		}
 		if n := len(table.Unconfirmed()); n+len(versions) != len(world) {

@@ -16,9 +16,9 @@ type Update struct {
 	// a control plane says as soon as it is back may be doubted (H-22).
 	Stream uint64
 	Age    time.Duration
-	// Wary: it comes from a control plane to which the relay turned although
+	// AfterSwitch: it comes from a control plane to which the relay turned although
 	// nothing was missing (UP-14).
-	Wary bool
+	AfterSwitch bool
 	// First: it is the first response on its lane of a stream: the lane's origin has
 	// answered (RECON-8).
 	First bool
@@ -60,13 +60,6 @@ type Update struct {
 	// Sweep: what the present generation has not announced by now does not exist
 	// (RECON-12).
 	Sweep bool
-}
-
-// Empty reports that applying the update would change nothing.
-func (u *Update) Empty() bool {
-	return len(u.Set) == 0 && len(u.Heartbeats) == 0 && len(u.Negative) == 0 && len(u.Removed) == 0 &&
-		len(u.Errors) == 0 && len(u.Missing) == 0 && len(u.Unanswered) == 0 &&
-		len(u.Overdue) == 0 && len(u.Kept) == 0 && !u.Hidden && !u.Full && !u.Synced && !u.Sweep && !u.First
 }
 
 // Received is a resource and the version under which upstream knows it. The

@@ -16,14 +16,6 @@ func (t answers) of(id cache.ID) cache.Answer {
 	return a
 }
 
-// state returns the State of a name's answer.
-func (t answers) state(id cache.ID) cache.State {
-	if t.lent(id) {
-		return cache.Present
-	}
-	return t.named.Led(id)
-}
-
 // borrows reports whether the lane of names has no answer that outweighs a wildcard copy. A
 // does-not-exist timer does not outweigh one: it is silence, not an answer (H-40).
 func (t answers) borrows(id cache.ID) bool {
@@ -33,24 +25,15 @@ func (t answers) borrows(id cache.ID) bool {
 	return t.named.Led(id) == cache.Absent && t.named.Cause(id) == cache.Timer
 }
 
-// lender returns the ID that a name has in the wildcard's Table, if the name borrows.
-func (t answers) lender(id cache.ID) (w cache.ID, ok bool) {
-	if !t.borrows(id) {
-		return 0, false
-	}
-	return t.wildcard.Find(t.named.Name(id))
-}
-
 // lent reports whether a name leads to the wildcard's copy.
-func (t answers) lent(id cache.ID) bool {
-	w, ok := t.lender(id)
-	return ok && t.wildcard.Led(w) == cache.Present
-}
+func (t answers) lent(id cache.ID) bool { return t.borrowed(id).State == cache.Present }
 
 // borrowed returns the wildcard's answer for a name, if the name borrows.
 func (t answers) borrowed(id cache.ID) (a cache.Answer) {
-	if w, ok := t.lender(id); ok {
-		a = t.wildcard.Answer(w)
+	if t.borrows(id) {
+		if w, ok := t.wildcard.Find(t.named.Name(id)); ok {
+			a = t.wildcard.Answer(w)
+		}
 	}
 	return a
 }

@@ -81,7 +81,7 @@ func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) (had bool) {
 	if !last {
 		return had
 	}
-	gone, linger := id != wildcardID && x.answers.state(id) == cache.Absent, x.hub.limits.Load().Linger
+	gone, linger := id != wildcardID && x.answers.of(id).State == cache.Absent, x.hub.limits.Load().Linger
 	if !x.suspect && !gone && (x.asked(id) || x.holds(id) || x.laneOf(id).unavailable != nil) && linger > 0 {
 		x.linger.keep(id, now.Add(linger))
 	}

@@ -98,7 +98,7 @@ func (g *guard) observe(u *cache.Update, resources int) {
 
 // pass returns the departures of an Update that may happen now, and holds the others back.
 func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all departures) (now departures, held Held) {
-	if u.Wary {
+	if u.AfterSwitch {
 		c = c.stricter(afterSwitch)
 	}
 	if c.Fraction == 0 {

@@ -103,11 +103,7 @@ func (h *Hub) Key() string { return h.config.Key }
 func (h *Hub) Properties(t cache.TypeURL) cache.Properties { return h.config.Types.Of(t) }
 
 // SetIdentifier notes the control plane's identifier.
-func (h *Hub) SetIdentifier(id string) {
-	if h.Identifier() != id {
-		h.identifier.Store(&id)
-	}
-}
+func (h *Hub) SetIdentifier(id string) { h.identifier.Store(&id) }
 
 // Identifier returns the control plane's identifier, or "" if it has sent none.
 func (h *Hub) Identifier() string {

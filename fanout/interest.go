@@ -13,18 +13,11 @@ import (
 type interest struct {
 	by [][]*Subscription // by ID, ascending by subscription number
 
-	names         int // that have a subscriber
-	subscriptions int // that are open
-	withheld      int // open ones from which something is withheld
-	summed        int // open ones that keep the digest of their names
-	last          uint64
-}
-
-// open counts a new subscription, and returns its number.
-func (i *interest) open() (number uint64) {
-	i.subscriptions++
-	i.last++
-	return i.last
+	names         int    // that have a subscriber
+	subscriptions int    // that are open
+	withheld      int    // open ones from which something is withheld
+	summed        int    // open ones that keep the digest of their names
+	last          uint64 // the number of the latest subscription
 }
 
 // of lists the subscriptions to a name, or to the wildcard.

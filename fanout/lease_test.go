@@ -20,7 +20,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 	for _, knows := range []bool{true, false} {
 		m := NewSubscriber(func() { wakes[knows]++ })
 		if knows {
-			m.TakesTTL()
+			m.TakesTTL = true
 		}
 		subs[knows] = h.Subscribe(typ, m)
 		subs[knows].Delta([]string{"a", "b", Wildcard}, nil, epoch)

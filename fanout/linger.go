@@ -52,7 +52,7 @@ func (l *lingerers) changes(id cache.ID) {
 // those from disk whose clients have not come back.
 func (l *lingerers) settle() {
 	for _, id := range l.fading {
-		if !l.x.restored.awaited[l.x.named.Name(id)] && l.x.answers.state(id) == cache.Absent {
+		if !l.x.restored.awaited[l.x.named.Name(id)] && l.x.answers.of(id).State == cache.Absent {
 			l.end(id)
 		}
 	}

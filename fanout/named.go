@@ -177,7 +177,7 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 	for _, name := range u.Unanswered {
 		if id, ok := n.silence.of(name, u.Stream); ok {
 			n.silence.refused[name] = u.Stream
-			if n.Fail(id, unanswered) && n.x.answers.state(id) != cache.Present {
+			if n.Fail(id, unanswered) && n.x.answers.of(id).State != cache.Present {
 				n.x.marks.mark(id, failure)
 			}
 		}

@@ -194,7 +194,7 @@ func (o OnLane) Resume(origin cache.Origin, stream uint64, resume func(from cach
 		if !o.lane.Wildcard && !origin.SotW && x.fullState() {
 			x.shown.begin(stream)
 		}
-		here = slices.Collect(l.Known())
+		here = l.Known()
 	})
 	return names, here
 }

@@ -11,9 +11,12 @@ import (
 // Its size is bounded by the names that the stream subscribes to, however slow the client is
 // (H-12).
 type Subscriber struct {
+	// TakesTTL means that the stream's client knows TTLs, and is sent renewals (TTL-6). AsksForSources
+	// means that the stream wants the Source of each change, and is counted among the clients that an
+	// update concerns. Both are set before the first Subscribe.
+	TakesTTL, AsksForSources bool
+
 	wake func()
-	ttl  bool // the stream is sent renewed TTLs; set before its first Subscribe
-	asks bool // the stream asks for sources; set before its first Subscribe
 
 	mu    sync.Mutex
 	dirty []*Subscription
@@ -24,13 +27,6 @@ type Subscriber struct {
 // locks and from any goroutine, when an empty mailbox gets something; it must not
 // block.
 func NewSubscriber(wake func()) *Subscriber { return &Subscriber{wake: wake} }
-
-// TakesTTL notes that the stream's client knows TTLs, and is sent renewals (TTL-6).
-func (m *Subscriber) TakesTTL() { m.ttl = true }
-
-// AsksForSources notes that the stream wants the Source of each change, and is counted among the
-// clients that an update concerns.
-func (m *Subscriber) AsksForSources() { m.asks = true }
 
 // Marks are the changes noted for one Subscription. The Subscription may have given up a name since
 // it was marked; the reader checks.
@@ -66,13 +62,13 @@ const (
 // mark notes a change of a name, or of the wildcard's set. woken reports whether the Subscriber has
 // to be woken. The caller holds the lock of s's index.
 func (m *Subscriber) mark(s *Subscription, id cache.ID, k kind) (woken bool) {
-	if k == renewed && !m.ttl {
+	if k == renewed && !m.TakesTTL {
 		return false // TTL-7
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	first := len(m.dirty) == 0
-	if by := &s.index.marks; by.source != nil && m.asks && s.marks.Source.Adds(by.source) {
+	if by := &s.index.marks; by.source != nil && m.AsksForSources && s.marks.Source.Adds(by.source) {
 		if s.marks.Source.Fits(by.source) {
 			by.concerned++
 		} else {

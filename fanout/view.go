@@ -79,10 +79,8 @@ func (v View) Here(name, version string) *cache.Resource {
 // named reports whether the client's names lead to a resource of this name: one of them is its name
 // or, on the name's own lane or as a member that the wildcard lends, its alias.
 func (s *Subscription) named(name string, member *cache.Resource) bool {
-	if _, ok := s.view().Lookup(name); ok {
-		return true
-	}
-	return s.lent(member) || s.owns(name)
+	_, ok := s.view().Lookup(name)
+	return ok || s.lent(member) || s.owns(name)
 }
 
 // Leads reports whether one of the client's names is an alias of the resource that
@@ -102,9 +100,6 @@ func (s *Subscription) lent(member *cache.Resource) bool {
 func (v View) Unavailable() (named, wildcard *statuspb.Status) {
 	return v.x.named.unavailable, v.x.wildcard.unavailable
 }
-
-// WakeOnReturn has the client marked when upstream answers again.
-func (v View) WakeOnReturn() { v.s.outage = true }
 
 // SystemVersion returns the digest of the group's resources of the type, for people who debug
 // (RECON-15).

@@ -27,24 +27,18 @@ func (w *Wanted) OnWake(wake func()) {
 	w.mu.Unlock()
 }
 
-// mark notes a lane. Unless this is the first name that is noted on it, the lane is noted already.
-// The caller holds the type's lock.
-func (w *Wanted) mark(lane Lane, first bool) {
-	if first {
+// changed notes for upstream that a name, or the wildcard, may have become wanted or unwanted;
+// which of them is looked up when upstream asks. A name that is noted is pinned.
+func (x *index) changed(id cache.ID) {
+	l, w := x.laneOf(id), &x.hub.wanted
+	if l.dirty.len == 0 { // otherwise the lane is noted already
 		w.mu.Lock()
-		w.dirty[lane] = struct{}{}
+		w.dirty[l.at] = struct{}{}
 		w.mu.Unlock()
 	}
 	if !w.fresh.Load() {
 		w.fresh.Store(true)
 	}
-}
-
-// changed notes for upstream that a name, or the wildcard, may have become wanted or unwanted;
-// which of them is looked up when upstream asks. A name that is noted is pinned.
-func (x *index) changed(id cache.ID) {
-	l := x.laneOf(id)
-	x.hub.wanted.mark(l.at, l.dirty.len == 0)
 	if !l.dirty.has(id) {
 		l.dirty.add(id, struct{}{})
 	}

@@ -46,9 +46,9 @@ func (s *Session) meet(node *core.Node, now time.Time) *End {
 	}
 	s.greeted, s.node, s.key, s.outage.began = true, node, key, now
 	if s.ttl = takesTTL(node, s.kind.Delta); s.ttl {
-		s.subscriber.TakesTTL()
+		s.subscriber.TakesTTL = true
 	}
-	s.warmth.join(node.GetId())
+	s.warmed = s.warmth.join(node.GetId())
 	return nil
 }
 

@@ -30,9 +30,9 @@ type Core struct {
 	// quietUntil is until when clients are not told of a failure: a new entry has replaced one
 	// that stopped answering, and must have the time to answer (UP-14).
 	quietUntil time.Time
-	// wary means that the entry was put to use although nothing was missing. The Hub
+	// afterSwitch means that the entry was put to use although nothing was missing. The Hub
 	// doubts the removals that it sends (UP-14, H-22).
-	wary bool
+	afterSwitch bool
 
 	// The streams of the entry in use. Each solo stream carries one quarantined lane.
 	main, aux slot
@@ -159,7 +159,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 
 // learned adds an update of a lane to the effects.
 func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time) {
-	u.At, u.Stream, u.Age, u.Wary = now, uint64(s.id), now.Sub(s.opened), c.wary
+	u.At, u.Stream, u.Age, u.AfterSwitch = now, uint64(s.id), now.Sub(s.opened), c.afterSwitch
 	c.effects = append(c.effects, Effect{Lane: lane, Update: u})
 }
 
@@ -343,7 +343,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	l.answered = true
 	l.answers(&d.Update)
 	l.insisted.answers(&d.Update)
-	l.unanswered.answers(&d.Update)
+	l.answersAgain(&d.Update)
 	l.echo.hears(&d.Update, func(set []cache.Received) map[string]bool { return c.hub.On(lane).Same(set) })
 	c.found(lane.Type, &d.Update)
 	// A resource whose name cannot be read may be any: a full-state response with one
@@ -361,9 +361,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 			d.repeats = l.echo.judge()
 		}
 	}
-	if !d.Update.Empty() {
-		c.learned(s, lane, &d.Update, now)
-	}
+	c.learned(s, lane, &d.Update, now)
 }
 
 // beats reports whether a resource without a body is a heartbeat: its version is that of the
@@ -456,7 +454,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	c.stop(s)
 	s.openAt = now.Add(wait)
 	if s.role == Main {
-		e.bare, c.wary = false, c.wary && !answered
+		e.bare, c.afterSwitch = false, c.afterSwitch && !answered
 		e.notBefore = s.openAt
 		c.dropAux()
 	}

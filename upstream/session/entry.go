@@ -149,7 +149,7 @@ func (c *Core) switchTo(i int, why Cause, now time.Time) {
 	if c.heard {
 		c.quietUntil = now.Add(min(c.config.patience()/2, c.config.UnavailableAfter))
 	}
-	c.wary = why != Waits
+	c.afterSwitch = why != Waits
 	c.quit(now)
 	from := c.current
 	c.current, c.heard = i, false

@@ -246,9 +246,7 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 	}
 	for _, name := range i.Drop {
 		l.forget(name)
-		if l.unanswered.leave(name) {
-			delete(l.sent, name)
-		} else if _, sent := l.sent[name]; sent {
+		if _, sent := l.sent[name]; sent {
 			l.drop.add(name)
 		}
 	}
@@ -333,10 +331,6 @@ func (s *streamState) nextInterest(node *core.Node, now time.Time) proto.Message
 			}
 		case l.changed():
 			return s.writer.change(l, s.budget(l.lane.Type, node), now)
-		case l.unanswered.pair != nil:
-			if req := s.askAgain(l, s.budget(l.lane.Type, node), now); req != nil {
-				return req
-			}
 		}
 	}
 	return nil
@@ -410,22 +404,30 @@ func (s *streamState) take(l *laneState, r *budget, now time.Time) (subscribe, u
 	return subscribe, unsubscribe
 }
 
-// subscribed notes names as written, and starts their timers (MISS-3).
-func (s *streamState) subscribed(l *laneState, names []string, now time.Time) {
+// subscribed notes names as written, and starts their timers (MISS-3). Those of names that are
+// only asked for again go on from the first subscribe, unless they are in restart.
+func (s *streamState) subscribed(l *laneState, all []string, now time.Time) {
 	l.gathers = now.Add(s.config.Coalesce)
-	for _, name := range names {
-		if _, again := l.sent[name]; l.lane.Wildcard && !again {
-			l.settle.begin()
-		}
-		l.sent[name] = now
-		delete(l.restart, name)
-	}
-	if len(names) == 0 {
+	if len(all) == 0 {
 		return
 	}
 	question := s.alive.question(now)
+	var names []string
+	for _, name := range all {
+		if _, again := l.sent[name]; l.lane.Wildcard && !again {
+			l.settle.begin()
+		}
+		first, again := l.unanswered.unsubscribed[name]
+		if _, restarts := l.restart[name]; again && !restarts {
+			l.sent[name] = first
+			continue
+		}
+		l.sent[name] = now
+		delete(l.restart, name)
+		names = append(names, name)
+	}
 	doubtful := s.hub.On(l.lane).Asked(names)
-	if l.lane.Wildcard {
+	if l.lane.Wildcard || len(names) == 0 {
 		return
 	}
 	asked := nameTimer{now, question, l, names}
@@ -447,7 +449,7 @@ func (s *streamState) deadline(missing time.Duration, now time.Time) time.Time {
 		at = earlier(at, toCome(v.notBefore, now))
 	}
 	for _, l := range s.lanes {
-		at = earlier(at, l.settle.deadline(), l.insistAt, l.unanswered.deadline(s.config.patience(), now), l.insisted.lookAt)
+		at = earlier(at, l.settle.deadline(), l.insistAt, l.unanswered.deadline(s.config.patience()), l.insisted.lookAt)
 		if l.first && !l.held {
 			at = earlier(at, toCome(l.gathers, now))
 		}

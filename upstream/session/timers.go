@@ -27,7 +27,11 @@ type nameTimer struct {
 // current returns the names that were neither given up nor subscribed by a later request.
 func (t *nameTimer) current() (names []string) {
 	for _, name := range t.names {
-		if t.lane.sent[name].Equal(t.written) {
+		at, sent := t.lane.sent[name]
+		if !sent {
+			at = t.lane.unanswered.unsubscribed[name]
+		}
+		if at.Equal(t.written) {
 			names = append(names, name)
 		}
 	}

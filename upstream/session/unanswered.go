@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-
 	"github.com/xds-relay/xds-relay/cache"
 )
 
@@ -42,16 +40,15 @@ const (
 //	|              v                                                   |
 //	|             due                                                  |
 //	|              |     at most one pair per type and pairEvery       |
-//	|              +-----------------> pair <--------------------------+
-//	|                                   | unsubscribe written (askAgain)
-//	|                                   v
-//	+--------------------------- given, and unsubscribed
-//	      subscribe written (askAgain)
+//	|              +-------------> unsubscribed <----------------------+
+//	|                                   |
+//	+-----------------------------------+
+//	   both requests written (askAgain)
 //
-// An answer takes a name out of every state but given, whose subscribe is still written. Names that
-// clients give up leave all of them. The second subscribe restarts neither config.patience nor the
-// missing timer, unless the name is in restart (stream.go). An absent name stays absent while it is
-// in a pair. A removal does not answer an unsubscribed name.
+// An answer takes a name out of every state, and names that clients give up leave all of them. The
+// second subscribe restarts neither config.patience nor the missing timer, unless the name is in
+// restart (stream.go). An absent name stays absent while it is asked for again. A removal does not
+// answer an unsubscribed name.
 type unanswered struct {
 	on bool // false for wildcards, SotW servers and relays
 
@@ -65,15 +62,12 @@ type unanswered struct {
 	lookAt, learned time.Time
 
 	// due has the names to ask for again before their silence counts.
-	due []string
-	// pair has the names to unsubscribe or, if given is set, to subscribe next; then they are in order,
-	// each once.
-	pair     []string
-	given    bool
-	pairedAt time.Time
-	// unsubscribed has the names that were unsubscribed to ask again, and not answered since. Their
-	// removal does not count, since some servers answer an unsubscribe with one.
-	unsubscribed map[string]struct{}
+	due      []string
+	pairedAt time.Time // when the last pair was chosen
+	// unsubscribed has the names that were unsubscribed to ask again, and not answered since, with
+	// the time of their first subscribe. Their removal does not count, since some servers answer an
+	// unsubscribe with one.
+	unsubscribed map[string]time.Time
 	// shown has the names that upstream believes delivered on this stream: only a new
 	// stream gets an answer (refresh).
 	shown []string
@@ -110,11 +104,18 @@ func (u *unanswered) lookSoon(now time.Time) {
 	}
 }
 
-// answers handles the answers of a response, and deletes removals that answer only the
-// unsubscribe of a name that is being asked for again.
-func (u *unanswered) answers(up *cache.Update) {
+// answersAgain handles the answers of a response to names that are asked for again: they are not
+// asked for any more, and removals that answer only the unsubscribe are deleted.
+func (l *laneState) answersAgain(up *cache.Update) {
+	u := &l.unanswered
 	if len(u.unsubscribed) > 0 {
-		answered(up, func(name string) { delete(u.unsubscribed, name) })
+		answered(up, func(name string) {
+			if _, was := u.unsubscribed[name]; was && l.drop.has(name) {
+				l.drop.remove(name)
+				l.want.remove(name)
+			}
+			delete(u.unsubscribed, name)
+		})
 		up.Removed = slices.DeleteFunc(up.Removed, func(name string) bool {
 			_, was := u.unsubscribed[name]
 			return was
@@ -146,19 +147,6 @@ func (u *unanswered) refreshFor(names []string) {
 	if u.on {
 		u.shown = append(u.shown, names...)
 	}
-}
-
-// leave takes a name out of a pair whose subscribe is still to be written. It reports whether it did:
-// the name is unsubscribed already.
-func (u *unanswered) leave(name string) (unsubscribed bool) {
-	if !u.given {
-		return false
-	}
-	i, unsubscribed := slices.BinarySearch(u.pair, name)
-	if unsubscribed {
-		u.pair = slices.Delete(u.pair, i, i+1)
-	}
-	return unsubscribed
 }
 
 // pairAt is when to choose the next pair, or zero.
@@ -219,94 +207,52 @@ func (u *unanswered) retryAt() (at time.Time) {
 	return at
 }
 
-// choose fills the pair with up to most names: first with those that are due, then with absent names
-// in the order in which their retries are due.
-func (u *unanswered) choose(most int, now time.Time) {
+// choose returns up to most names for a pair: first those that are due, then absent names in the
+// order in which their retries are due.
+func (u *unanswered) choose(most int, now time.Time) (pair []string) {
+	u.pairedAt = now
 	n := min(len(u.due), most)
-	u.pair, u.due = slices.Clone(u.due[:n]), u.due[n:]
-	for i := u.next(); i >= 0 && len(u.pair) < most; i = u.next() {
+	pair, u.due = slices.Clone(u.due[:n]), u.due[n:]
+	for i := u.next(); i >= 0 && len(pair) < most; i = u.next() {
 		first := u.queues[i][0]
 		if first.at.After(now) {
-			return
+			break
 		}
 		u.queues[i] = u.queues[i][1:]
-		u.pair = append(u.pair, first.name)
+		pair = append(pair, first.name)
 		first.wait = min(2*first.wait, retryMax)
 		first.at = now.Add(first.wait)
 		u.queue(first.name, first.retry)
 	}
+	return pair
 }
 
 // deadline is when to call tickUnanswered next, or zero.
-func (u *unanswered) deadline(patience time.Duration, now time.Time) (at time.Time) {
+func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
 	if len(u.waiting) > 0 {
 		at = u.waiting[0].written.Add(patience)
 	}
-	next := u.pairAt()
-	if u.pair != nil { // it may come to nothing before it is written
-		next = toCome(next, now)
-	}
-	return earlier(at, u.lookAt, next)
+	return earlier(at, u.lookAt, u.pairAt())
 }
 
-// askAgain is the next request that asks again, or nil. It drops names of the pair that were given
-// up or answered meanwhile. Those for which there is no room stay due (UP-17).
-func (s *streamState) askAgain(l *laneState, r *budget, now time.Time) *discovery.DeltaDiscoveryRequest {
-	u := &l.unanswered
-	u.pair = slices.DeleteFunc(u.pair, func(name string) bool { return !l.subscribed(name) })
-	if !u.given {
-		u.pair = s.hub.Of(l.lane.Type).Lacking(u.pair, uint64(s.id)) // others were answered meanwhile
-		for i, name := range u.pair {
-			if !r.take(nameSize(name)) {
-				u.pair, u.due = u.pair[:i], slices.Concat(u.pair[i:], u.due)
-				break
-			}
-		}
+// askAgain has names unsubscribed, and subscribed again by the next request (take).
+func (l *laneState) askAgain(names []string) {
+	if l.unanswered.unsubscribed == nil {
+		l.unanswered.unsubscribed = make(map[string]time.Time)
 	}
-	if len(u.pair) == 0 {
-		u.pair, u.given = nil, false
-		return nil
-	}
-	slices.Sort(u.pair)
-	u.pair = slices.Compact(u.pair) // one may be due and absent
-	names := slices.Clone(u.pair)
-	req := &discovery.DeltaDiscoveryRequest{TypeUrl: string(l.lane.Type)}
-	if !u.given {
-		if u.unsubscribed == nil {
-			u.unsubscribed = make(map[string]struct{})
-		}
-		for _, name := range names {
-			u.unsubscribed[name] = struct{}{}
-		}
-		u.given, u.pairedAt = true, now
-		req.ResourceNamesUnsubscribe = names
-		return req
-	}
-	u.pair, u.given = nil, false
-	req.ResourceNamesSubscribe = names
-	s.alive.question(now)
-	s.restartTimers(l, names, now)
-	return req
-}
-
-// restartTimers starts the timers of the names in restart. Those of other names go on from
-// their first subscribe.
-func (s *streamState) restartTimers(l *laneState, names []string, now time.Time) {
-	var restart []string
 	for _, name := range names {
-		if _, is := l.restart[name]; is {
-			restart = append(restart, name)
+		if l.subscribed(name) {
+			l.unanswered.unsubscribed[name] = l.sent[name]
+			l.drop.add(name)
+			l.want.add(name)
 		}
-	}
-	if len(restart) > 0 {
-		s.subscribed(l, restart, now)
 	}
 }
 
 // tickUnanswered moves the names of a lane whose time has come, and chooses the next pair.
 func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	u := &l.unanswered
-	if c.explicitMissing() && !u.given { // the server answers every name
+	if c.explicitMissing() { // the server answers every name
 		*u = unanswered{}
 	}
 	if !u.on {
@@ -321,9 +267,8 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	if due(u.lookAt, now) {
 		u.look(c.hub.Of(t).Absentees())
 	}
-	if u.pair == nil && due(u.pairAt(), now) {
-		u.choose(c.config.bounds().Pair, now)
-		u.pairedAt = now
+	if due(u.pairAt(), now) {
+		l.askAgain(c.hub.Of(t).Lacking(u.choose(c.config.bounds().Pair, now), stream)) // others were answered meanwhile
 	}
 	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {
 		_, still := c.hub.Of(t).Silent(u.shown, stream)

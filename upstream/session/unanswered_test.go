@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // TestPairsAreBounded: at most so many names are asked for again at a time, first those whose
@@ -20,8 +21,8 @@ func TestPairsAreBounded(t *testing.T) {
 	u.look([]string{"d", "e", "f"})
 	now = now.Add(retryFirst)
 	for _, want := range [][]string{{"a", "b"}, {"c", "d"}, {"e", "f"}, {}} {
-		if u.choose(2, now); !slices.Equal(u.pair, want) {
-			t.Errorf("the pair is %q, want %q", u.pair, want)
+		if pair := u.choose(2, now); !slices.Equal(pair, want) {
+			t.Errorf("the pair is %q, want %q", pair, want)
 		}
 	}
 }
@@ -46,64 +47,83 @@ func TestRetriesBecomeRare(t *testing.T) {
 	if at := u.retryAt(); !at.Equal(now.Add(retryFirst)) {
 		t.Errorf("it is asked for at %v when it is absent again, want %v", at, now.Add(retryFirst))
 	}
-	if u.choose(9, now.Add(time.Hour)); len(u.pair) != 1 {
-		t.Errorf("%q are asked for again", u.pair)
+	if pair := u.choose(9, now.Add(time.Hour)); len(pair) != 1 {
+		t.Errorf("%q are asked for again", pair)
 	}
 }
 
-// TestAPairMayComeToNothing: the others are asked for again even if a pair is never written, because
-// its names were answered meanwhile.
-func TestAPairMayComeToNothing(t *testing.T) {
+// TestPairsAreSpaced: the next names are asked for again when the time between two pairs is over, even if
+// the last pair came to nothing (UP-19).
+func TestPairsAreSpaced(t *testing.T) {
 	now := time.Unix(0, 0)
-	u := unanswered{on: true, due: []string{"a", "b"}, pairedAt: now}
+	u := unanswered{on: true, due: []string{"a", "b"}}
 	u.choose(1, now)
-	if at := u.deadline(time.Minute, now); !at.Equal(now.Add(pairEvery)) {
+	if at := u.deadline(time.Minute); !at.Equal(now.Add(pairEvery)) {
 		t.Errorf("the next is chosen at %v, want %v", at, now.Add(pairEvery))
 	}
-	if at := u.deadline(time.Minute, now.Add(pairEvery)); !at.IsZero() {
-		t.Errorf("while a pair waits to be written, the next is to be chosen at %v", at)
+}
+
+// askedAgain is a lane on which names were subscribed, and are asked for again now.
+func askedAgain(names ...string) (*streamState, *laneState) {
+	c := NewCore(Config{Entries: make([]Entry, 1)}, fanout.NewHub(fanout.Config{}), nil)
+	s := c.newStream(&c.main, nil)
+	s.carry(fanout.Lane{Type: cache.Endpoint}, false, time.Unix(0, 0))
+	l := s.lanes[cache.Endpoint]
+	l.first = false
+	s.subscribed(l, names, time.Unix(1, 0))
+	l.askAgain(names)
+	return s, l
+}
+
+// TestAPairIsTwoRequests: the first unsubscribes, and the second subscribes; the timers go on from the
+// first subscribe, and a stream on which the names stay unanswered is checked (UP-19).
+func TestAPairIsTwoRequests(t *testing.T) {
+	s, l := askedAgain("b", "a")
+	now := time.Unix(5, 0)
+	if subscribe, unsubscribe := s.take(l, unlimited(), now); len(subscribe) > 0 || !slices.Equal(unsubscribe, []string{"a", "b"}) {
+		t.Errorf("%q are subscribed and %q unsubscribed at first", subscribe, unsubscribe)
+	}
+	if current := s.timers.missing[0].current(); len(current) != 2 {
+		t.Errorf("between the requests %q have a timer", current)
+	}
+	asked := s.alive.asked
+	if subscribe, unsubscribe := s.take(l, unlimited(), now); len(unsubscribe) > 0 || !slices.Equal(subscribe, []string{"a", "b"}) {
+		t.Errorf("%q are subscribed and %q unsubscribed then", subscribe, unsubscribe)
+	}
+	if current := s.timers.missing[0].current(); len(current) != 2 || len(s.timers.missing) != 1 || s.alive.asked != asked+1 {
+		t.Errorf("%q have their first timer, of %d; %d questions", current, len(s.timers.missing), s.alive.asked)
+	}
+}
+
+// TestANameLeavesAPair: a name that is given up, or answered, is not subscribed again; what was
+// unsubscribed already stays so.
+func TestANameLeavesAPair(t *testing.T) {
+	s, l := askedAgain("a", "answered", "given up")
+	now := time.Unix(5, 0)
+	l.answersAgain(&cache.Update{Kept: []string{"answered"}})
+	s.take(l, unlimited(), now)
+	s.change(l, fanout.Interest{Drop: []string{"given up"}})
+	if subscribe, unsubscribe := s.take(l, unlimited(), now); len(unsubscribe) > 0 || !slices.Equal(subscribe, []string{"a"}) {
+		t.Errorf("%q are subscribed and %q unsubscribed", subscribe, unsubscribe)
+	}
+	if !l.subscribed("answered") || l.subscribed("given up") {
+		t.Errorf("%v are subscribed", l.sent)
 	}
 }
 
 // TestARelayGetsTheSubscribe: a server that turns out to be a relay is not asked again (MISS-5), but
 // what was unsubscribed to ask again is subscribed.
 func TestARelayGetsTheSubscribe(t *testing.T) {
+	s, l := askedAgain("a")
+	s.take(l, unlimited(), time.Unix(5, 0))
+	l.unanswered.due = []string{"a"}
 	c := Core{config: Config{ExplicitMissing: Yes}, entries: make([]entry, 1)}
-	l := &laneState{unanswered: unanswered{on: true, due: []string{"b"}, pair: []string{"a"}, given: true}}
-	c.tickUnanswered(&slot{}, l, time.Unix(0, 0))
-	if u := &l.unanswered; !u.given || len(u.pair) != 1 {
-		t.Error("what was unsubscribed stays so")
-	}
-	l.unanswered.given = false
-	c.tickUnanswered(&slot{}, l, time.Unix(0, 0))
-	if u := &l.unanswered; u.on || u.pair != nil || u.due != nil {
+	c.tickUnanswered(&slot{}, l, time.Unix(6, 0))
+	if u := &l.unanswered; u.on || u.due != nil {
 		t.Errorf("%+v is left to ask for", u)
 	}
-}
-
-// TestAPairForgetsWhatIsGivenUp: a name that was unsubscribed to ask again, and given up before its
-// subscribe was written, stays unsubscribed.
-func TestAPairForgetsWhatIsGivenUp(t *testing.T) {
-	now := time.Unix(0, 0)
-	s := streamState{alive: &liveness{}}
-	l := &laneState{sent: map[string]time.Time{"b": now}, unanswered: unanswered{on: true, pair: []string{"b", "a", "b"}, given: true}}
-	req := s.askAgain(l, unlimited(), now)
-	if !slices.Equal(req.GetResourceNamesSubscribe(), []string{"b"}) || len(req.GetResourceNamesUnsubscribe()) > 0 {
-		t.Errorf("%v is asked for, want b", req)
-	}
-	if s.alive.asked != 1 {
-		t.Error("a stream on which it stays unanswered is not checked")
-	}
-}
-
-// TestANameLeavesAPair: a name whose subscribe is still to be written leaves the pair, and no other does.
-func TestANameLeavesAPair(t *testing.T) {
-	u := unanswered{pair: []string{"a", "b"}, given: true}
-	if !u.leave("a") || u.leave("a") || !slices.Equal(u.pair, []string{"b"}) {
-		t.Errorf("the pair is %q, want b", u.pair)
-	}
-	if u.given = false; u.leave("b") || len(u.pair) != 1 {
-		t.Errorf("what is not unsubscribed yet leaves the pair %q", u.pair)
+	if subscribe, _ := s.take(l, unlimited(), time.Unix(6, 0)); !slices.Equal(subscribe, []string{"a"}) {
+		t.Errorf("%q are subscribed, want a", subscribe)
 	}
 }
 
@@ -111,9 +131,9 @@ func TestANameLeavesAPair(t *testing.T) {
 // its alias, by an error and by a fault, and not by a removal (UP-19).
 func TestOnlyARemovalIsNoAnswer(t *testing.T) {
 	names := []string{"alias", "fault", "own", "refused", "removed"}
-	u := unanswered{on: true, unsubscribed: make(map[string]struct{})}
+	l := laneState{unanswered: unanswered{on: true, unsubscribed: make(map[string]time.Time)}, drop: newPending()}
 	for _, name := range names {
-		u.unsubscribed[name] = struct{}{}
+		l.unanswered.unsubscribed[name] = time.Unix(0, 0)
 	}
 	r := &discovery.Resource{Name: "own", Aliases: []string{"alias"}, Resource: &anypb.Any{}}
 	up := cache.Update{
@@ -122,8 +142,8 @@ func TestOnlyARemovalIsNoAnswer(t *testing.T) {
 		Kept:    []string{"fault"},
 		Removed: []string{"removed", "other"},
 	}
-	u.answers(&up)
-	if left := slices.Collect(maps.Keys(u.unsubscribed)); !slices.Equal(left, []string{"removed"}) {
+	l.answersAgain(&up)
+	if left := slices.Collect(maps.Keys(l.unanswered.unsubscribed)); !slices.Equal(left, []string{"removed"}) {
 		t.Errorf("%q have no answer, want the one that was removed", left)
 	}
 	if !slices.Equal(up.Removed, []string{"other"}) {
