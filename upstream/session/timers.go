@@ -106,7 +106,8 @@ func (c *Core) overdue(s *slot, l *laneState, names []string, now time.Time) (la
 	l.unanswered.refreshFor(early)
 	names, later = c.hub.Of(l.lane.Type).Overdue(names, uint64(s.id))
 	if len(names) > 0 {
-		c.sweepsNames(s)
+		e := &c.entries[s.entry]
+		e.ignoresVersions = e.ignoresVersions || e.bare // as in sweeps
 		c.learned(s, l.lane, &cache.Update{Overdue: names}, now)
 		l.unanswered.lookSoon(now)
 	}
