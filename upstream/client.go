@@ -403,7 +403,7 @@ func (c *Client) takeIn(id session.StreamID, on *stream, resp proto.Message, log
 	if overrun {
 		return false, errors.New("the control plane sends without reading: too many responses wait for their ACK")
 	}
-	return d.Routine(), nil
+	return d.Routine, nil
 }
 
 // send writes the requests of the Core, one at a time.

@@ -331,7 +331,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if l == nil || l.first || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {
 		return // nobody wants the lane any more: the response is only acknowledged (H-32)
 	}
-	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets() && !c.hub.Of(d.TypeURL).Remembers()
+	d.Routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets() && !c.hub.Of(d.TypeURL).Remembers()
 	d.Update.First = !l.answered
 	delete(c.bare, lane)
 	c.faulty(lane, &d.Update, now)
@@ -411,7 +411,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	}
 	tooLong := end.Exhausted && c.tooLong(s)
 	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // the server refuses the method, not a type
-	decides := s.role == Main || s.role == Probe // in which variant the entry is asked
+	decides := s.role == Main || s.role == Probe                     // in which variant the entry is asked
 	if method && decides {
 		e.noDelta = !s.sotw // a server without SotW may have Delta after all
 	}
