@@ -40,8 +40,8 @@ func (s *Server) Summary() Summary {
 	groups := make(map[*fanout.Hub]int)
 	for _, st := range s.open() {
 		sum.Protocols[st.protocol()]++
-		sum.Sync[st.sync()]++
-		hubs, refused := st.served()
+		sync, hubs, refused := st.summary()
+		sum.Sync[sync]++
 		for _, hub := range hubs {
 			groups[hub]++
 		}
@@ -59,18 +59,13 @@ func (s *Server) open() []*stream {
 	return slices.Collect(maps.Values(s.streams))
 }
 
-// served returns the Hubs of the groups that serve the stream, and its types that no group
-// serves.
-func (st *stream) served() (hubs []*fanout.Hub, refused []session.RefusedType) {
+// summary returns the worst state of the stream's types, the Hubs that serve it, and its types that
+// no group serves.
+func (st *stream) summary() (sync session.Sync, hubs []*fanout.Hub, refused []session.RefusedType) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.session.Served()
-}
-
-func (st *stream) sync() session.Sync {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.session.Sync()
+	hubs, refused = st.session.Served()
+	return st.session.Sync(), hubs, refused
 }
 
 func (st *stream) describe() Client {

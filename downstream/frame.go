@@ -38,24 +38,19 @@ func encode(r *session.Response) *frame {
 	} else {
 		f.bufs = slices.Grow(f.bufs, len(r.Resources)+1)
 		f.add(r.AppendRest(r.Head()))
-		f.addAll(r)
+		for _, res := range r.Resources {
+			if ttl, ok := r.TTL(res); ok {
+				f.limited(r.Delta, res.Content(), ttl)
+			} else {
+				f.add(wireForm(res, r.Delta))
+			}
+		}
 	}
 	for _, res := range r.Heartbeats {
 		ttl, _ := r.TTL(res)
 		f.limited(r.Delta, res.Heading(), ttl)
 	}
 	return f
-}
-
-// addAll adds the resources of a response.
-func (f *frame) addAll(r *session.Response) {
-	for _, res := range r.Resources {
-		if ttl, ok := r.TTL(res); ok {
-			f.limited(r.Delta, res.Content(), ttl)
-		} else {
-			f.add(wireForm(res, r.Delta))
-		}
-	}
 }
 
 // wireForm returns a resource as a field of a response.
@@ -133,7 +128,7 @@ type inbox struct {
 	bare        session.Bare
 }
 
-func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) error {
+func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) (err error) {
 	in.request = nil
 	if in.size = data.Len(); in.size > in.limit {
 		return nil
@@ -146,10 +141,6 @@ func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) error {
 	} else {
 		in.request = new(discovery.DiscoveryRequest)
 	}
-	return in.decode(data, codec)
-}
-
-func (in *inbox) decode(data mem.BufferSlice, codec encoding.CodecV2) (err error) {
 	aside(func() { err = codec.Unmarshal(data, in.request) })
 	return err
 }

@@ -232,11 +232,7 @@ func (s *Server) busy() bool {
 }
 
 // Count returns the number of open streams.
-func (s *Server) Count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.streams)
-}
+func (s *Server) Count() int { return len(s.open()) }
 
 // Clients describes the open streams, oldest first.
 func (s *Server) Clients() []Client {

@@ -101,17 +101,7 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	if age := s.config.MaxAge; age > 0 && st.conn != nil {
 		st.age = time.AfterFunc(time.Until(st.conn.endOf(age)), func() { st.end(aged()) })
 	}
-	return st.close(st.run())
-}
-
-// run receives until the stream ends, and returns why it did.
-func (st *stream) run() (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = st.panicked(p)
-		}
-	}()
-	return st.receiveAll()
+	return st.close(st.receiveAll())
 }
 
 // close ends the stream for the reason that receiving returned, or that the relay had.
@@ -163,8 +153,14 @@ func (st *stream) awaitFirst(within time.Duration) (heard func()) {
 	return func() { late.Stop() }
 }
 
-// receiveAll takes in requests until the stream ends. It never waits for the sender.
-func (st *stream) receiveAll() error {
+// receiveAll takes in requests until the stream ends, and returns why it did. It never waits for
+// the sender.
+func (st *stream) receiveAll() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = st.panicked(p)
+		}
+	}()
 	heard := st.awaitFirst(st.server.now.Load().FirstMessage)
 	defer heard()
 	for first := true; ; first = false {
@@ -218,25 +214,21 @@ func (st *stream) receive() (note session.Note, due bool, news []session.Refusal
 	return note, due, news, err
 }
 
+// takeIn passes the request that was received to the session.
 func (st *stream) takeIn() (note session.Note, due bool, news []session.Refusal, end *session.End) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	now := time.Now()
-	note, end = st.take(now)
+	request, acks := st.in.request, false
+	st.in.request = nil // it is not needed after this
+	if request == nil {
+		note, acks = st.session.Ack(&st.in.bare, now)
+	}
+	if !acks {
+		note, end = st.takeAside(request, now)
+	}
 	st.follow.asks(note, st.session.Node().GetId(), now)
 	return note, st.session.Due(), st.session.Refusals(), end
-}
-
-// take passes the request that was received to the session.
-func (st *stream) take(now time.Time) (session.Note, *session.End) {
-	request := st.in.request
-	if request == nil {
-		if note, ok := st.session.Ack(&st.in.bare, now); ok {
-			return note, nil
-		}
-	}
-	st.in.request = nil // the session needs it no longer
-	return st.takeAside(request, now)
 }
 
 // takeAside passes a request to the session; nil stands for the bare one.

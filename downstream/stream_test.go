@@ -22,7 +22,7 @@ func TestRequestsThatAreNoMessages(t *testing.T) {
 	if !st.in.bare.Read(raw, true) {
 		t.Fatal("it is not bare")
 	}
-	if _, end := st.take(epoch); end == nil || end.Reason != session.BadRequest || !strings.Contains(end.Message, "UTF-8") {
+	if _, _, _, end := st.takeIn(); end == nil || end.Reason != session.BadRequest || !strings.Contains(end.Message, "UTF-8") {
 		t.Errorf("the stream ends with %v", end)
 	}
 	if lanes := hub.Lanes(); len(lanes) > 0 {

@@ -173,20 +173,13 @@ func (l *lane) conclude() {
 	}
 }
 
-// setUnavailable notes why upstream does not answer, or with nil that it answers again. In that
-// case the clients that asked to know are marked.
+// setUnavailable notes why upstream does not answer, or with nil that it answers again. Clients may
+// have waited for that (ERR-7).
 func (l *lane) setUnavailable(status *statuspb.Status) {
 	if l.unavailable = status; status != nil {
 		l.kind.fails()
-		return
-	}
-	for id, subs := range l.kind.audience() {
-		for _, s := range subs {
-			if s.outage {
-				s.outage = false
-				l.x.marks.markOne(s, id, again)
-			}
-		}
+	} else {
+		l.lookAgain()
 	}
 }
 

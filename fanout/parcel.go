@@ -23,7 +23,9 @@ func (l *lane) hand(r *cache.Resource, changed, told bool) {
 	}
 	if l.at.Wildcard {
 		for _, s := range l.x.interest.of(wildcardID) {
-			s.hand(r, changed)
+			if !s.named(r.Name, r) { // otherwise it takes the resource from the lane that answers its name
+				s.hand(r, changed)
+			}
 		}
 	}
 	for name := range names(r) {

@@ -25,7 +25,6 @@ type Subscription struct {
 	reads    bool      // it is a reader of the wildcard's set (readers.go),
 	passed   cache.Seq // and has been sent the removals up to here
 	closed   bool
-	outage   bool // it is to be marked when upstream answers again (ERR-7)
 	withheld bool // something is withheld from it because it is in doubt (verdict.go)
 	// By name of the resource: bodies on their way to the client, and bodies that upstream was
 	// asked for once more on its behalf (parcel.go).

@@ -101,9 +101,6 @@ func (v View) Unavailable() (named, wildcard *statuspb.Status) {
 	return v.x.named.unavailable, v.x.wildcard.unavailable
 }
 
-// WakeOnReturn has the client marked when upstream answers again.
-func (v View) WakeOnReturn() { v.s.outage = true }
-
 // SystemVersion returns the digest of the group's resources of the type, for people who debug
 // (RECON-15).
 func (v View) SystemVersion() string {

@@ -22,7 +22,7 @@ type standing struct {
 	since   time.Time // when answers last changed
 	told    failures  // logged since the entry last answered
 	noted   failures  // notices, each of which is logged only once
-	chosen  bool      // the log's last word about a switch of or to the entry is that it is used
+	chosen  bool      // the log's last word is that the entry answers or is used, and not that it was left
 }
 
 // failures has the kinds of failures that were logged. Beyond maxFailures no more are logged.
@@ -61,7 +61,7 @@ func (s *standing) heard(now time.Time) (news bool, away time.Duration) {
 	if s.ever {
 		away = max(now.Sub(s.since), 1)
 	}
-	s.answers, s.ever, s.since, s.told = true, true, now, nil
+	s.answers, s.ever, s.chosen, s.since, s.told = true, true, true, now, nil
 	return true, away
 }
 
@@ -177,10 +177,11 @@ var notices = map[session.Cause]string{
 // not answer, each group that tries it leaves it soon, and only the first is logged at all.
 func (c *Conn) tellSwitch(from *Conn, why session.Cause) {
 	from.mu.Lock()
+	left := from.standing.chosen
 	from.standing.chosen = false
 	from.mu.Unlock()
 	c.mu.Lock()
-	first := !c.standing.chosen && (c.standing.answers || c.standing.told.news(notices[why]))
+	first := (left || !c.standing.chosen) && (c.standing.answers || c.standing.told.news(notices[why]))
 	c.standing.chosen = true
 	c.mu.Unlock()
 	if first {

@@ -36,6 +36,12 @@ func TestEverySwitchIsToldOnce(t *testing.T) {
 		first.standing.heard(time.Now())
 		told(1, first, second, session.Preferred)
 	}
+	// The groups end where they are, and later ones begin with the first again.
+	for range 2 {
+		told(1, second, first, session.Waits)
+		first.standing.lost(time.Now())
+		first.standing.heard(time.Now())
+	}
 	// As long as neither answers, the groups come and go one by one.
 	second.standing.lost(time.Now())
 	for want := 1; want >= 0; want-- {

@@ -104,7 +104,7 @@ func TestBareFirstRequestBringsItsVersion(t *testing.T) {
 	if _, end := s.SotWRequest(m.(*discovery.DiscoveryRequest), epoch); end != nil {
 		t.Fatal(end)
 	}
-	if w, end := s.sotw(cache.Cluster, epoch); end != nil || w.came != "v" {
-		t.Errorf("it came with %q (%v), want v", w.came, end)
+	if w := s.find(cache.Cluster).(*sotwState); w.came != "v" {
+		t.Errorf("it came with %q, want v", w.came)
 	}
 }

@@ -120,12 +120,6 @@ func (s *Session) endWait(now time.Time) {
 
 func (s *Session) waitEnds() time.Time { return s.waitingSince.Add(s.config.WarmingHold) }
 
-// hurried reports whether Clusters are sent although others are not acknowledged, because
-// something may refer to them and no longer waits.
-func (s *Session) hurried(x *exchange) bool {
-	return x.waitedInVain && s.referrersDue()
-}
-
 // referrersDue reports whether there may be something to send of a type that refers to Clusters.
 func (s *Session) referrersDue() bool {
 	return slices.ContainsFunc(s.states, func(st state) bool {

@@ -32,29 +32,35 @@ func (d *deltaState) spareAt(at *entry, r *cache.Resource, p *part) {
 }
 
 // dropsMembers takes in that the wildcard is about to be given up. The client then drops
-// everything that it came with and that no name has led it to; if a name leads there now, it must
-// be sent again.
+// everything that it came with and that no name has led it to. If nobody knows which names a version
+// lists, the client may have dropped it. What was dropped must be sent again if a name leads there.
 func (d *deltaState) dropsMembers() {
 	d.sub.Read(func(v fanout.View) {
 		d.exact.voidAll(func(name string) bool {
 			_, own := v.Lookup(name)
-			return !own && (len(v.Names()) == 0 || !d.mayLead(v, name))
+			return !own && (d.lists(v, name) == nil || !d.mayLead(v, name))
 		})
 	})
 }
 
 // recall applies a later request to what the client came with: a name that it asks for gets an
 // answer now (DOWN-DELTA-7), and a name that it gives up it has dropped (DOWN-DELTA-16), unless
-// another name leads there (NAME-5). Nothing follows from giving up a member that was never named
-// (row m).
+// another name leads there (NAME-5). What a name leads to goes with the name from now on. Nothing
+// follows from giving up a member that was never named (row m).
 func (d *deltaState) recall(subscribe, unsubscribe []string) {
 	d.sub.Read(func(v fanout.View) {
 		wildcard, _ := v.Wildcard()
 		for _, name := range subscribe {
-			if id, still := v.Lookup(name); still { // otherwise the request gives it up as well
-				d.recallName(v, name)
-				d.recallLed(v, id)
+			id, still := v.Lookup(name)
+			if !still {
+				continue // the request gives it up as well
 			}
+			d.recallName(v, name)
+			a := v.Answer(id)
+			for _, r := range a.Resources() {
+				d.recallName(v, r.Name)
+			}
+			d.release(d.leads(v, id, &a)...)
 		}
 		for _, name := range unsubscribe {
 			if !wildcard && !v.Leads(name) {
@@ -62,16 +68,6 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 			}
 		}
 	})
-}
-
-// recallLed does the same for all resources that a name leads to, and notes that they go with the name.
-func (d *deltaState) recallLed(v fanout.View, id cache.ID) {
-	a := v.Answer(id)
-	for _, r := range a.Resources() {
-		d.recallName(v, r.Name)
-	}
-	left := d.leads(v, id, &a)
-	d.release(left...)
 }
 
 // recallName counts what the client came with of a resource as if it had been sent on this
@@ -120,7 +116,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		return
 	}
 	d.looked, d.lookedWarm = left != (remaining{}) && !left.waits, warm
-	d.withholds.brought = left.doubt
+	d.withholdsBrought = left.doubt
 	if left == (remaining{}) {
 		d.judged()
 	}
@@ -237,12 +233,9 @@ func (d *deltaState) resolved(v fanout.View) bool {
 	return (synced || !subscribed) && !warm(v) && !d.unresolved(v)
 }
 
-// waitsFor reports whether a name has no answer and is not in doubt.
-func (d *deltaState) waitsFor(v fanout.View, id cache.ID) bool {
-	return v.Unanswered(id) && v.Verdict(id, d.brings(v.Name(id))) == fanout.Unknown
-}
-
 // unresolved reports whether some name that is not in doubt has no answer.
 func (d *deltaState) unresolved(v fanout.View) bool {
-	return d.anyOf(v, func(id cache.ID) bool { return d.waitsFor(v, id) })
+	return d.anyOf(v, func(id cache.ID) bool {
+		return v.Unanswered(id) && v.Verdict(id, d.brings(v.Name(id))) == fanout.Unknown
+	})
 }

@@ -13,7 +13,7 @@ import (
 // of the name.
 //
 // A new reason to resend something is a field here. It must be counted in pending or due, so that
-// somebody looks; in owes, or in the collector that sends it; and in paid and forgiveID, so that
+// somebody looks; in owes, or in the collector that sends it; and in paid and forgive, so that
 // it ends. An entry in forced alone makes nobody look: the name must be marked as changed, too
 // (warmsName). A whole set that is to be sent although it is the last one again needs its version
 // cleared (sotwState.nameNews).
@@ -92,12 +92,6 @@ func (d *debts) owes(id cache.ID, a *cache.Answer, news func(*cache.Resource) bo
 	return forced || erred && a.Error == nil && (a.State != cache.Present || !slices.ContainsFunc(a.Resources(), news))
 }
 
-// forgiveID drops the debts of a name that is given up.
-func (d *debts) forgiveID(id cache.ID) {
-	drop(&d.forced, id)
-	drop(&d.erred, id)
-}
-
 // forgive drops the debts of names that are about to be given up: their IDs may be reused soon.
 func (x *exchange) forgive(names []string) {
 	if len(names) == 0 || len(x.forced)+len(x.erred) == 0 {
@@ -106,7 +100,8 @@ func (x *exchange) forgive(names []string) {
 	x.sub.Read(func(v fanout.View) {
 		for _, name := range names {
 			if id, ok := v.Lookup(name); ok {
-				x.forgiveID(id)
+				drop(&x.forced, id)
+				drop(&x.erred, id)
 			}
 		}
 	})

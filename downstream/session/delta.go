@@ -26,8 +26,9 @@ type deltaState struct {
 	// removal for an answer, and wait for ever (MISS-9).
 	quiet bool
 
-	// withholds says what is not sent because it is in doubt.
-	withholds withholds
+	// Something is not sent because it is in doubt (ERR-10): what the client came with and asks
+	// for, or what its interest may not cover.
+	withholdsBrought, withholdsReleased bool
 	// looked says that the client's versions that are not judged yet were looked at, and that
 	// nothing has come since that could decide on them. lookedWarm says that some resources were
 	// known from disk only at that time.
@@ -37,14 +38,6 @@ type deltaState struct {
 	// request (ORDER-4).
 	needed map[string]struct{}
 }
-
-// withholds says where something is not sent because it is in doubt (ERR-10).
-type withholds struct {
-	brought  bool // what the client came with and asks for
-	released bool // what its interest may not cover
-}
-
-func (w withholds) any() bool { return w.brought || w.released }
 
 // request takes in one request of the type.
 func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time) Note {
@@ -114,21 +107,17 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 	return held
 }
 
-// nowNamed notes what the client holds of members that it asks for by name now and does not give
-// up in the same request.
-func (d *deltaState) nowNamed(v fanout.View, held map[string]string) {
-	for name, version := range held {
-		if _, asked := v.Lookup(name); asked && !d.exact.notes(name) {
-			d.judge(name)
-			d.exact.note(name, version, true)
-		}
-	}
-}
-
 // asks takes in what a request asks for. held is what the client has of it as members.
 func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]string) {
 	if len(held) > 0 {
-		d.sub.Read(func(v fanout.View) { d.nowNamed(v, held) })
+		d.sub.Read(func(v fanout.View) {
+			for name, version := range held {
+				if _, still := v.Lookup(name); still && !d.exact.notes(name) { // the request does not give it up
+					d.judge(name)
+					d.exact.note(name, version, true)
+				}
+			}
+		})
 	}
 	d.asked.add(asked.Names...)
 	for _, name := range asked.New {
@@ -217,7 +206,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.saysTooLarge(v, &p)
 	d.expiring(v, &p)
 	p.starving = starving(v, d.brings)
-	v.Withhold(d.withholds.any())
+	v.Withhold(d.withholdsBrought || d.withholdsReleased)
 	if len(p.removed)+len(p.gone) > 0 {
 		p.withoutContradiction()
 	}

@@ -47,9 +47,8 @@ func (s *Session) Settled() bool {
 type speaker struct {
 	state
 	part
-	identifier string // control_plane.identifier
-	adds       bool   // the response has what goes first
-	takesAway  bool   // the response has removals
+	adds      bool // the response has what goes first
+	takesAway bool // the response has removals
 }
 
 // choose finds the type that sends next: the first one with something to add, else the last one
@@ -102,7 +101,9 @@ func (s *Session) ask(now time.Time) (adds *speaker, removals []*speaker) {
 func (s *Session) collect(st state, now time.Time) *speaker {
 	x := st.base()
 	sp := &speaker{state: st}
-	push := !x.blocked(now, s.config.AckTimeout) || s.hurried(x)
+	// Clusters that something may refer to, and no longer waits for, are sent although others are
+	// not acknowledged.
+	push := !x.blocked(now, s.config.AckTimeout) || x.waitedInVain && s.referrersDue()
 	x.postpones, x.postponed = x.refers && s.postpones(now), false
 	if w, ok := st.(*sotwState); ok {
 		w.turn = s.turns(st, now)
@@ -139,7 +140,9 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	}
 	x.waitSince = now
 	for _, st := range s.states {
-		if o := st.base(); o != x && s.putsOff(o, now) || slices.Contains(next, st) && (o.marked || st.due()) {
+		o := st.base()
+		putOff := o.postponed || o.pending() && o.blocked(now, s.config.AckTimeout)
+		if o != x && putOff || slices.Contains(next, st) && (o.marked || st.due()) {
 			x.waitFor = append(x.waitFor, o)
 		}
 	}
@@ -153,14 +156,10 @@ func (s *Session) stopWaitingFor(x *exchange) {
 	}
 }
 
-// putsOff reports whether a type has changes that must wait.
-func (s *Session) putsOff(x *exchange, now time.Time) bool {
-	return x.postponed || x.pending() && x.blocked(now, s.config.AckTimeout)
-}
-
 // mayTakeAway reports whether a type's removals need not wait any longer.
 func (s *Session) mayTakeAway(x *exchange, now time.Time) bool {
-	return len(x.waitFor) == 0 || !now.Before(x.waitSince.Add(s.config.AckTimeout)) || s.stayed(x, now)
+	over := func(since time.Time) bool { return !now.Before(since.Add(s.config.AckTimeout)) }
+	return len(x.waitFor) == 0 || over(x.waitSince) || !x.staysSince.IsZero() && over(x.staysSince)
 }
 
 // say makes the response of a speaker.
@@ -168,7 +167,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	x := sp.base()
 	r := &Response{
 		Delta: s.kind.Delta, Type: x.url, Version: sp.version,
-		Identifier: sp.identifier,
+		Identifier: x.plane.text, // as it was measured
 	}
 	if sp.adds || sp.shrunk {
 		r.Resources, r.News, r.Block = sp.resources, sp.news, s.config.bounds().Block
@@ -188,7 +187,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 		if s.kind.Type == "" {
 			s.warm(sp.changed)
 		}
-		s.warmth.deliver(s.node.GetId())
+		s.warmed.deliveries.Add(1)
 	}
 	if sp.pushed {
 		r.Source, x.source = x.source, nil

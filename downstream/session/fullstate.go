@@ -18,11 +18,12 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	news := s.setNews(v, push, p)
 	send, shrunk := news.comes || len(news.renewed) > 0, news.goes
 	resources, version, certain := s.view(v)
-	if certain && version == s.version {
-		send, shrunk = len(news.renewed) > 0, false // it changed back, or only answers without a resource did
+	same := certain && version == s.version
+	if same { // it changed back, perhaps with other TTLs, or only answers without a resource changed
+		send, shrunk = len(news.renewed) > 0 || news.comes && s.ttl && v.TTLs().Any(), false
 	}
-	renews := func(r *cache.Resource) bool { return version == s.version || s.holds(v, r) } // else it is a change
-	s.postponed = s.postpones && certain && send && !slices.ContainsFunc(news.renewed, renews) && !s.answersNew(v)
+	renews := func(r *cache.Resource) bool { return s.holds(v, r) } // else it is a change
+	s.postponed = s.postpones && certain && send && !same && !slices.ContainsFunc(news.renewed, renews) && !s.answersNew(v)
 	if !certain || s.waitsForReturn(v, is(version)) || s.postponed {
 		s.again, s.shrink = send, shrunk
 		s.failAgain(v, slices.Concat(p.errors, p.unavailable))

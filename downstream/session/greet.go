@@ -48,7 +48,7 @@ func (s *Session) meet(node *core.Node, now time.Time) *End {
 	if s.ttl = takesTTL(node, s.kind.Delta); s.ttl {
 		s.subscriber.TakesTTL = true
 	}
-	s.warmth.join(node.GetId())
+	s.warmed = s.warmth.join(node.GetId())
 	return nil
 }
 

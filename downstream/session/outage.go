@@ -50,9 +50,6 @@ func (s *Session) learn(v fanout.View, sp *speaker) {
 		sp.errors = append(sp.errors, sp.unavailable...)
 		return
 	}
-	if x.starving != nil {
-		v.WakeOnReturn()
-	}
 	x.failAgain(v, sp.unavailable) // if the stream carries a response after all
 }
 
@@ -119,17 +116,14 @@ func (s *Session) hangUp(now time.Time) *End {
 	return nil
 }
 
-// waitsForReturn reports whether a SotW client whose stream may end is not sent again what it came with.
-// After a response, a stream that ends makes the client come back at once, again and again. The
-// set is sent when upstream is back (DOWN-SOTW-11).
+// waitsForReturn reports whether a SotW client whose stream may end is not sent again what it came
+// with: after a response, a stream that ends makes the client come back at once, again and again.
+// The client is marked when upstream is back (DOWN-SOTW-11).
 func (s *sotwState) waitsForReturn(v fanout.View, version func(fanout.View) string) bool {
 	if !s.ends || s.came == "" || s.moved || s.lastNonce != "" {
 		return false
 	}
 	named, wildcard := v.Unavailable()
-	if subscribed, _ := v.Wildcard(); !(subscribed && wildcard != nil || len(v.Names()) > 0 && named != nil) || s.came != version(v) {
-		return false
-	}
-	v.WakeOnReturn()
-	return true
+	subscribed, _ := v.Wildcard()
+	return (subscribed && wildcard != nil || len(v.Names()) > 0 && named != nil) && s.came == version(v)
 }

@@ -29,11 +29,6 @@ func (s *Session) turns(st state, now time.Time) turn {
 	return turn{s.succession(st), s.referrersDue(), s.config.AckTimeout, now}
 }
 
-// stayed reports whether what stays in a type's set has done so for ack_timeout.
-func (s *Session) stayed(x *exchange, now time.Time) bool {
-	return !x.staysSince.IsZero() && !now.Before(x.staysSince.Add(s.config.AckTimeout))
-}
-
 // staying returns what the new set lists although it has left. What stayed in the last set stays
 // on only while something waits or that set is not acknowledged.
 func (t *turn) staying(stayed, left []fanout.Leaving, acked bool) []fanout.Leaving {

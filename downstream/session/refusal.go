@@ -24,8 +24,7 @@ type refusal struct {
 	// depends on the client alone.
 	next time.Time
 	mute bool // the client waits for a wildcard, and is sent no error
-	// What was reported: that the type is refused, and that it was mute once.
-	known, knownMute bool
+	said Told // what was reported last; ToldNothing stays
 }
 
 // noGroup is the group name that logs show for a type that is refused.
@@ -60,9 +59,9 @@ func (s *Session) answer(x *exchange, now time.Time) {
 	}
 	fanout.Refuse(x.hub, r.status, now)
 	x.sub.Read(func(v fanout.View) { r.mute, _ = v.Wildcard() })
-	if !r.known || r.mute && !r.knownMute {
-		r.known, r.knownMute = true, r.knownMute || r.mute
-		s.refusals = append(s.refusals, Refusal{Type: x.url, Reason: r.reason, Message: r.status.GetMessage(), Told: r.told()})
+	if r.said == "" || r.said == ToldErrors && r.mute {
+		r.said = r.told()
+		s.refusals = append(s.refusals, Refusal{Type: x.url, Reason: r.reason, Message: r.status.GetMessage(), Told: r.said})
 	}
 }
 

@@ -23,6 +23,9 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 	d.sub.Read(func(v fanout.View) {
 		had, _ := v.Wildcard()
 		under := (had || asks) && !all
+		if !under {
+			d.drops(v, names)
+		}
 		if !had && !under && !d.aliased && d.exact.noted == 0 {
 			return
 		}
@@ -37,6 +40,36 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 		}
 	})
 	return ledTo
+}
+
+// drops takes in that names are about to be given up and that the wildcard does not cover what they
+// led to. The client drops that unless another name leads there, which the relay may not know: what
+// it came with may list the names, and so may what is to be removed. It is sent again when a name
+// leads there.
+func (d *deltaState) drops(v fanout.View, names []string) {
+	if len(d.released) == 0 && !d.judging {
+		return
+	}
+	left := make(nameSet)
+	for _, name := range names {
+		if _, had := v.Lookup(name); had {
+			left.add(name)
+		}
+	}
+	if len(left) == 0 {
+		return
+	}
+	for name := range d.released {
+		if d.exact.has(name) && d.mayList(v, name, left.has) {
+			d.exact.find(name).version = ""
+		}
+	}
+	if d.judging {
+		d.exact.voidAll(func(name string) bool {
+			_, own := v.Lookup(name)
+			return !own && d.mayList(v, name, left.has)
+		})
+	}
 }
 
 // givesUpBrought takes in that the client gives up a name that it does not ask for and whose
@@ -87,11 +120,17 @@ func (d *deltaState) lists(v fanout.View, name string) *cache.Resource {
 // mayLead reports whether the client's version of a resource lists a name that the client asks
 // for, or nobody knows what it lists.
 func (d *deltaState) mayLead(v fanout.View, name string) bool {
-	r := d.lists(v, name)
-	return r == nil || slices.ContainsFunc(r.Aliases, func(alias string) bool {
+	return d.mayList(v, name, func(alias string) bool {
 		_, asked := v.Lookup(alias)
 		return asked
 	})
+}
+
+// mayList reports whether the client's version of a resource lists such an alias, or nobody knows
+// what it lists.
+func (d *deltaState) mayList(v fanout.View, name string, such func(alias string) bool) bool {
+	r := d.lists(v, name)
+	return r == nil || slices.ContainsFunc(r.Aliases, such)
 }
 
 // collectReleased judges the resources that the client's interest may no longer cover. It lists
@@ -99,7 +138,7 @@ func (d *deltaState) mayLead(v fanout.View, name string) bool {
 // judged yet stays. What was given up under the wildcard is an answer if it can be judged at once,
 // and a change after that (WILD-8).
 func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
-	d.withholds.released = d.withholds.released && len(d.released) > 0
+	d.withholdsReleased = d.withholdsReleased && len(d.released) > 0
 	answers := d.leftNow || p.must
 	d.leftNow = false
 	if len(d.released) == 0 || d.postponed { // what waits may lead to a released resource
@@ -116,7 +155,7 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 // judgeReleased returns those of them whose state is certain, and that need not wait for an ACK.
 // answers says that what was given up under the wildcard need not.
 func (d *deltaState) judgeReleased(v fanout.View, push, answers bool, p *part) (judged []string) {
-	d.withholds.released = false
+	d.withholdsReleased = false
 	// A client that has just come back may not have asked yet for the types that refer to its
 	// Clusters. The removal of these Clusters goes after the ones that are sent now, since what
 	// refers to the old ones may soon refer to the new ones (ORDER-2).
@@ -128,7 +167,7 @@ func (d *deltaState) judgeReleased(v fanout.View, push, answers bool, p *part) (
 		case as.left && member != nil && d.postpones && !p.must:
 			d.postponed = true // the member may be a change
 		case member == nil && v.Doubted(name): // becoming a member instead is no removal
-			d.withholds.released = true
+			d.withholdsReleased = true
 		case !push && !(as.left && answers && !v.Leads(name)): // what leads there is looked at with changes
 		case certain && !(as.unknown && waits) && (member != nil || as.left || !d.mayYetLead(v, name)):
 			judged = append(judged, name)
@@ -180,16 +219,13 @@ func (x *exchange) paidReleased(name string) {
 func (x *exchange) noteSent(v fanout.View, p *part) {
 	for _, r := range p.resources {
 		x.sent(r, p.position)
-		if _, released := x.released[r.Name]; (released || x.exact.notes(r.Name)) && x.sentAsMember(v, r) {
+		if _, released := x.released[r.Name]; !released && !x.exact.notes(r.Name) {
+			continue
+		}
+		if member, certain := x.falls(v, r.Name); certain && member == r {
 			x.paidReleased(r.Name)
 		}
 	}
-}
-
-// sentAsMember reports whether a resource that is sent is the member that it falls back to.
-func (x *exchange) sentAsMember(v fanout.View, r *cache.Resource) bool {
-	member, certain := x.falls(v, r.Name)
-	return certain && member == r
 }
 
 // mayEnd reports whether the client's copy of a resource, which it has because of a name, may

@@ -114,6 +114,7 @@ type Session struct {
 	// The state below ends with the stream.
 	greeted bool // the first message has arrived
 	node    *core.Node
+	warmed  *nodeWarmth // of the node
 	key     string
 	ttl     bool    // the client knows TTLs (TTL-6)
 	states  []state // in the order of ORDER-2
@@ -200,10 +201,11 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	if end := s.checkVersions(req.GetInitialResourceVersions()); end != nil {
 		return note, end
 	}
-	d, end := s.delta(t, now)
+	st, end := s.stateOf(t, now)
 	if end != nil {
 		return note, end
 	}
+	d := st.(*deltaState)
 	if end := s.claims(d, req); end != nil {
 		return note, end
 	}
@@ -229,10 +231,11 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	if end := s.checkNames(req.GetResourceNames(), located); end != nil {
 		return note, end
 	}
-	w, end := s.sotw(t, now)
+	st, end := s.stateOf(t, now)
 	if end != nil {
 		return note, end
 	}
+	w := st.(*sotwState)
 	names := w.list(req.GetResourceNames())
 	if end := s.checkRoom(w, w.claim(req, names)); end != nil {
 		return note, end
@@ -240,7 +243,7 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	w.refused.add(located...)
 	warmed := uint64(0)
 	if s.kind.Type != "" {
-		warmed = s.warmth.deliveries(s.node.GetId())
+		warmed = s.warmed.deliveries.Load()
 	}
 	note = w.request(req, names, warmed, now)
 	s.answer(&w.exchange, now)
@@ -292,36 +295,32 @@ func (s *Session) find(t cache.TypeURL) state {
 	return nil
 }
 
-func (s *Session) delta(t cache.TypeURL, now time.Time) (*deltaState, *End) {
+// stateOf returns the state of a type, and makes it if the client has not asked for the type.
+func (s *Session) stateOf(t cache.TypeURL, now time.Time) (state, *End) {
 	if st := s.find(t); st != nil {
-		return st.(*deltaState), nil
+		return st, nil
 	}
 	x, end := s.exchange(t, now)
 	if end != nil {
 		return nil, end
 	}
-	d := &deltaState{
-		exchange: x, resend: slices.Contains(s.config.ResendOnReconnect, t),
-		quiet: len(s.peer.Via) == 0 && slices.Contains(s.config.NeverSynthesize, t), // a relay is sent every removal
+	var st state = &sotwState{exchange: x}
+	if s.kind.Delta {
+		d := &deltaState{
+			exchange: x, resend: slices.Contains(s.config.ResendOnReconnect, t),
+			quiet: len(s.peer.Via) == 0 && slices.Contains(s.config.NeverSynthesize, t), // a relay is sent every removal
+		}
+		if clusters, ok := s.find(cache.Cluster).(*deltaState); ok && t == cache.Endpoint {
+			d.needed, clusters.needed = clusters.needed, nil
+		}
+		st = d
 	}
-	if clusters, ok := s.find(cache.Cluster).(*deltaState); ok && t == cache.Endpoint {
-		d.needed, clusters.needed = clusters.needed, nil
+	i, _ := slices.BinarySearchFunc(s.states, st, inOrder)
+	s.states = slices.Insert(s.states, i, st)
+	if t == cache.Cluster && s.kind.Type == "" {
+		s.clusters = st
 	}
-	s.add(d)
-	return d, nil
-}
-
-func (s *Session) sotw(t cache.TypeURL, now time.Time) (*sotwState, *End) {
-	if st := s.find(t); st != nil {
-		return st.(*sotwState), nil
-	}
-	x, end := s.exchange(t, now)
-	if end != nil {
-		return nil, end
-	}
-	w := &sotwState{exchange: x}
-	s.add(w)
-	return w, nil
+	return st, nil
 }
 
 func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
@@ -361,14 +360,6 @@ func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 func inOrder(a, b state) int {
 	x, y := a.base().url, b.base().url
 	return cmp.Or(cmp.Compare(x.Rank(), y.Rank()), strings.Compare(string(x), string(y)))
-}
-
-func (s *Session) add(st state) {
-	i, _ := slices.BinarySearchFunc(s.states, st, inOrder)
-	s.states = slices.Insert(s.states, i, st)
-	if st.base().url == cache.Cluster && s.kind.Type == "" {
-		s.clusters = st
-	}
 }
 
 // Close gives up all subscriptions. The Session must not be used after it.

@@ -268,7 +268,7 @@ func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 		s.wildcardAsked, s.members = false, false
 	case !synced:
 		s.members = false
-	case s.wildcardAsked && s.keepsSet(v):
+	case s.wildcardAsked && s.cameWildcard && v.Set().Restored() && !s.replaces(v, versionOf): // RECON-19
 	case s.postpones && s.wildcardAsked && !s.awaits(fanout.Wildcard):
 		s.postponed = true // the client came with something
 	case s.postpones && !s.wildcardAsked && push && s.members && gainsMembers(s, v):
@@ -306,7 +306,7 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 	if s.came == "" || len(asked) == 0 && !s.handed || s.replaces(v, versionOf) {
 		return asked
 	}
-	kept := func(id cache.ID) bool { return v.Has(id) && s.keepsName(v, id) }
+	kept := func(id cache.ID) bool { return v.Has(id) && v.Told(id) == fanout.Brought && v.Restored(id) }
 	comes := make(map[*cache.Resource]bool)
 	for _, id := range asked {
 		for _, r := range v.Answer(id).Resources() {
@@ -320,17 +320,6 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 		}
 		return late
 	})
-}
-
-// keepsName reports whether the client came with a version of a name whose copy here is from
-// disk.
-func (s *sotwState) keepsName(v fanout.View, id cache.ID) bool {
-	return v.Told(id) == fanout.Brought && v.Restored(id)
-}
-
-// keepsSet reports whether the wildcard's set is put off for the same reason.
-func (s *sotwState) keepsSet(v fanout.View) bool {
-	return s.cameWildcard && v.Set().Restored() && !s.replaces(v, versionOf)
 }
 
 // collectNames lists what names lead to.
@@ -438,13 +427,19 @@ func (s *sotwState) later(p *part) {
 	s.failed.add(p.removedIDs...)
 }
 
-// removedNow notes that the shrunk set is sent.
+// removedNow notes that the shrunk set is sent. It lists the rest as it is now: something may have
+// gone and come back as it was.
 func (s *sotwState) removedNow(p *part) {
 	s.stays, s.staysSince = nil, time.Time{}
 	s.exact.keep(namesOf(p.resources))
 	s.sub.Read(func(v fanout.View) {
 		if subscribed, _ := v.Wildcard(); subscribed {
 			s.sentTo, s.removedTo = p.position, p.position
+		}
+		for i, id := range v.Names() {
+			if v.Told(id).Copy() {
+				v.TellAt(i, fanout.ToldCopy(p.position))
+			}
 		}
 		for _, id := range p.goneIDs {
 			v.Tell(id, fanout.ToldGone(p.position))

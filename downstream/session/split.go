@@ -42,11 +42,11 @@ func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
 		return whole
 	}
 	most := uint64(len(r.Resources)+len(r.Heartbeats)+len(r.Removed)+len(r.Errors)) + 1
-	room := s.config.MaxResponse - frameSize(r) - x.nonceSize(sp.position, s.counter+most, most)
-	if r.contentSize() <= room {
+	frame := len(r.AppendFixed(nil)) + x.nonceSize(sp.position, s.counter+most, most)
+	parts := r.split(s.config.MaxResponse - frame)
+	if len(parts) == 1 {
 		return whole
 	}
-	parts := r.split(room)
 	chunks := make([]chunk, len(parts))
 	for i, part := range parts {
 		chunks[i] = whole[0]
@@ -95,23 +95,6 @@ func (r *Response) split(room int) []*Response {
 	return parts
 }
 
-// contentSize returns the greatest size of a response's contents, in bytes.
-func (r *Response) contentSize() (size int) {
-	for _, res := range r.Resources {
-		size += r.sizeOf(res)
-	}
-	for _, res := range r.Heartbeats {
-		size += r.sizeOfHeartbeat(res)
-	}
-	for _, name := range r.Removed {
-		size += sizeOf(deltaRemoved, len(name))
-	}
-	for _, e := range r.Errors {
-		size += sizeOf(deltaErrors, proto.Size(e))
-	}
-	return size
-}
-
 func (r *Response) sizeOfHeartbeat(res *cache.Resource) int {
 	return sizeOf(fieldResources, len(res.Heading())+maxTTL)
 }
@@ -139,10 +122,4 @@ func sizeOfResource(res *cache.Resource, delta, limited bool) int {
 // sizeOf returns the size of a field whose value has n bytes.
 func sizeOf(field protowire.Number, n int) int {
 	return protowire.SizeTag(field) + protowire.SizeBytes(n)
-}
-
-// frameSize returns the size of a response without its nonce and its contents.
-func frameSize(r *Response) int {
-	empty := &Response{Delta: r.Delta, Type: r.Type, Version: r.Version, Identifier: r.Identifier}
-	return len(empty.Head())
 }

@@ -27,7 +27,7 @@ type leftOut struct {
 // have no bound, since clients delete what they lack.
 func (s *Session) measure(sp *speaker, v fanout.View) {
 	x, most := sp.base(), s.config.MaxResponse
-	sp.identifier = x.identifier(s.config.Instance)
+	identifier := x.identifier(s.config.Instance)
 	if x.space = math.MaxInt; most == 0 || x.sets {
 		return
 	}
@@ -35,7 +35,7 @@ func (s *Session) measure(sp *speaker, v fanout.View) {
 	if s.kind.Delta {
 		version = len(v.SystemVersion())
 	}
-	x.space = x.room(most, version, len(sp.identifier), v.Position())
+	x.space = x.room(most, version, len(identifier), v.Position())
 }
 
 // room returns the size left for one resource in a response, given the sizes of its version and
@@ -102,12 +102,6 @@ func (x *exchange) fitting(v fanout.View, resources []*cache.Resource, p *part) 
 		return resources
 	}
 	return slices.DeleteFunc(resources, func(r *cache.Resource) bool { return x.leavesOut(v, r, p) })
-}
-
-// lacksNewest reports whether the client does not hold this version of a resource because it is
-// too large.
-func (x *exchange) lacksNewest(v fanout.View, r *cache.Resource) bool {
-	return x.oversize(v, r) > 0 && !x.holds(v, r)
 }
 
 // saysTooLarge notes the errors that had to wait for the wildcard's answer, if they still apply.

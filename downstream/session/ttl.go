@@ -30,7 +30,8 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*c
 		_, some := x.of(v, r.Name)
 		told = max(told, x.renewedOf[r.Name])
 		switch ends, turned, renewed := v.TTLs().Ends(r); {
-		case x.hasRejected(changed) || !some || renewed <= told || x.lacksNewest(v, r):
+		case x.hasRejected(changed) || !some || renewed <= told:
+		case !x.holds(v, r) && x.oversize(v, r) > 0: // the client has an earlier version
 		case turned > told:
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name was renewed, or this one has changed

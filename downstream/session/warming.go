@@ -2,6 +2,7 @@ package session
 
 import (
 	"sync"
+	"sync/atomic"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
@@ -114,47 +115,29 @@ type Warmth struct {
 }
 
 type nodeWarmth struct {
-	streams    int
-	deliveries uint64
+	streams    int // guarded by Warmth.mu
+	deliveries atomic.Uint64
 }
 
 // NewWarmth returns an empty count.
 func NewWarmth() *Warmth { return &Warmth{nodes: make(map[string]*nodeWarmth)} }
 
-func (w *Warmth) join(node string) {
+// join returns the count of a node, which is kept until all streams of the node have left.
+func (w *Warmth) join(node string) *nodeWarmth {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := w.nodes[node]
-	if n == nil {
-		n = &nodeWarmth{}
-		w.nodes[node] = n
+	if w.nodes[node] == nil {
+		w.nodes[node] = &nodeWarmth{}
 	}
-	n.streams++
+	w.nodes[node].streams++
+	return w.nodes[node]
 }
 
 func (w *Warmth) leave(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n := w.nodes[node]; n != nil {
-		if n.streams--; n.streams == 0 {
-			delete(w.nodes, node)
-		}
+	n := w.nodes[node]
+	if n.streams--; n.streams == 0 {
+		delete(w.nodes, node)
 	}
-}
-
-func (w *Warmth) deliver(node string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if n := w.nodes[node]; n != nil {
-		n.deliveries++
-	}
-}
-
-func (w *Warmth) deliveries(node string) uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if n := w.nodes[node]; n != nil {
-		return n.deliveries
-	}
-	return 0
 }

@@ -50,6 +50,15 @@ func (k *knowledge) lendsBeside(byName *voice, name string, i *Interest) bool {
 	return false
 }
 
+// borrows reports whether one of the names leads to the wildcard's copy of a resource, or may: upstream has
+// not answered that name (WILD-16), or the relay may have forgotten the answer (UP-7).
+func (k *knowledge) borrows(name string, i *Interest) bool {
+	w := k.byWildcard.words[name]
+	return slices.ContainsFunc(append(slices.Clone(w.aliases), name), func(asked string) bool {
+		return i.Names[asked] && (!k.byName.answered(asked) || k.byName.words[asked].unsure)
+	})
+}
+
 // mayLend reports whether a client may have the wildcard's copy of a resource for one of the aliases under
 // which it was sent that: the relay may have forgotten that this alias was absent.
 func (k *knowledge) mayLend(name string, i *Interest, aliases []string) bool {

@@ -1,7 +1,6 @@
 package twin
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -127,13 +126,15 @@ func (r *refusal) asks(name string) { r.owed[name], r.room.may[name] = true, tru
 // gives notes that it is given up.
 func (r *refusal) gives(name string) {
 	delete(r.owed, name)
-	if name == wildcard {
-		maps.DeleteFunc(r.room.holds, func(held string, _ bool) bool { return !r.names[held] })
-		return
-	}
-	if !r.wildcard {
-		delete(r.room.holds, name)
-		r.room.gave[name] = r.room.gave[name] || r.room.stale[name]
+	switch {
+	case name == wildcard:
+		for held := range r.room.holds {
+			if !r.names[held] {
+				r.room.gives(held)
+			}
+		}
+	case !r.wildcard:
+		r.room.gives(name)
 		delete(r.room.stale, name)
 	}
 }

@@ -25,7 +25,7 @@ type room struct {
 	told   time.Time       // when it was last sent anything
 	holds  map[string]bool // names of which it has the resource as it is
 	stale  map[string]bool // names of which it has another version, or that do not exist
-	gave   map[string]bool // names of which it came with another version, and that it gave up
+	gave   map[string]bool // names of which it came with a version, and that it gave up
 	may    map[string]bool // names that it may be sent again
 	spared map[string]bool // names of which it came with what there is, when it last asked for them
 }
@@ -63,6 +63,12 @@ func (r *room) asksAll() {
 	for _, name := range roomNames {
 		r.may[name] = r.may[name] || r.served || !r.holds[name]
 	}
+}
+
+// gives notes that a client gives up what it has of a name.
+func (r *room) gives(name string) {
+	r.gave[name] = r.gave[name] || r.stale[name] || r.holds[name] && !r.served
+	delete(r.holds, name)
 }
 
 // learnRoom notes the versions that clients are sent.

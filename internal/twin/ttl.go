@@ -237,11 +237,10 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		for _, v := range known.voices() {
 			expired = expired || v.words[name].expired
 		}
-		_, byName := known.byName.present(name)
+		w, byName := known.byName.present(name)
+		byName = byName && t.interest.Named(name, append(slices.Clone(h.aliases), w.aliases...))
 		_, byWildcard := known.byWildcard.present(name)
-		if _, said := known.byName.words[name]; said && !t.interest.Wildcard {
-			byWildcard = false // what upstream said of the name counts more (WILD-11)
-		}
+		byWildcard = byWildcard && (t.interest.Wildcard || known.borrows(name, &t.interest))
 		switch {
 		case expired && cl.holdsBack(k):
 		case expired && !byName && !byWildcard && (!cl.sotw || k.full) && !(t.interest.Wildcard && c.doubted(k.name, true, name)):
