@@ -205,29 +205,25 @@ func (c *Client) take(event func(now time.Time)) []session.Effect {
 	return c.core.Effects()
 }
 
-// isBack notes that an entry answers another group again (ERR-1).
-func (c *Client) isBack(conn *Conn) {
+// update changes the Core, or what is kept beside it, and has Run look at that.
+func (c *Client) update(change func(now time.Time)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.back = append(c.back, conn)
+	change(time.Now())
 	poke(c.wake)
+}
+
+// isBack notes that an entry answers another group again (ERR-1).
+func (c *Client) isBack(conn *Conn) {
+	c.update(func(time.Time) { c.back = append(c.back, conn) })
 }
 
 // Retire reports that the group has no clients any more. Retired is called as soon as its stream
 // is alive (NODE-10).
-func (c *Client) Retire() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.core.Retire(time.Now())
-	poke(c.wake)
-}
+func (c *Client) Retire() { c.update(c.core.Retire) }
 
 // Stay reports that the group has clients again.
-func (c *Client) Stay() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.core.Stay()
-}
+func (c *Client) Stay() { c.update(func(time.Time) { c.core.Stay() }) }
 
 // Proven reports whether a stream of the group works.
 func (c *Client) Proven() bool {
@@ -252,17 +248,12 @@ func (c *Client) check(id session.StreamID, timeout time.Duration) {
 
 // SetNode replaces the group's node.
 func (c *Client) SetNode(node *core.Node) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.core.SetNode(node)
+	c.update(func(time.Time) { c.core.SetNode(node) })
 }
 
 // SetVia sets the longest chain of relays through which clients come (NODE-11).
 func (c *Client) SetVia(via []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.core.SetVia(via, time.Now())
-	poke(c.wake)
+	c.update(func(now time.Time) { c.core.SetVia(via, now) })
 }
 
 func poke(wake chan struct{}) {
@@ -403,7 +394,7 @@ func (c *Client) takeIn(id session.StreamID, on *stream, resp proto.Message, log
 	if overrun {
 		return false, errors.New("the control plane sends without reading: too many responses wait for their ACK")
 	}
-	return d.Routine(), nil
+	return d.Routine, nil
 }
 
 // send writes the requests of the Core, one at a time.

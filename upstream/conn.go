@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -92,8 +91,6 @@ type Conn struct {
 	reached  bool                       // there has been a stream
 	pings    keepalive.ClientParameters // of new channels
 	places   connections
-	channels map[*connection]*channel
-	tenures  map[*seat]*tenure
 	room     chan struct{} // closed when there may be more of it
 	checkups checkups
 	comeback comeback
@@ -104,18 +101,8 @@ type Conn struct {
 // channel is a gRPC channel: one connection, and no other once that is lost.
 type channel struct {
 	*grpc.ClientConn
-	place *connection
 	pings time.Duration // their interval
 	up    atomic.Bool   // it was connected once, and connects no more
-}
-
-// tenure is a stream's time on a channel, or that of an attempt at one.
-type tenure struct {
-	seat     *seat
-	channel  *channel
-	headers  []header.Header // that it is opened with, to prove something by
-	end      context.CancelFunc
-	answered bool
 }
 
 // NewConn returns a Conn that connects when the first stream wants it.
@@ -140,8 +127,6 @@ func NewConn(e Endpoint) *Conn {
 	return &Conn{
 		endpoint: e, options: options, pings: keepalive.ClientParameters{Time: e.Keepalive, Timeout: unacknowledged(e.Missing)},
 		places:   connections{most: e.MaxConnections, streams: e.MaxStreams},
-		channels: make(map[*connection]*channel),
-		tenures:  make(map[*seat]*tenure),
 		room:     make(chan struct{}),
 		members:  make(map[any]func()),
 		checkups: checkups{off: e.NoChecks},
@@ -173,7 +158,7 @@ func (c *Conn) quit(group any) {
 
 // enter finds the channel for one more stream of a group, which end is to end if it must
 // make room. If there is none, room is closed when it is worth another try.
-func (c *Conn) enter(group any, end context.CancelFunc) (_ *tenure, room <-chan struct{}, _ error) {
+func (c *Conn) enter(group any, end context.CancelFunc) (_ *seat, room <-chan struct{}, _ error) {
 	var lost []*channel
 	defer func() { closeAll(lost) }()
 	c.mu.Lock()
@@ -181,33 +166,30 @@ func (c *Conn) enter(group any, end context.CancelFunc) (_ *tenure, room <-chan 
 	if c.closed {
 		return nil, nil, status.Error(codes.Unavailable, "the relay is shutting down")
 	}
-	for _, ch := range c.channels {
-		if ch.up.Load() && ch.GetState() != connectivity.Ready {
-			lost = append(lost, c.retire(ch)...)
+	for _, on := range slices.Clone(c.places.all) {
+		if on.channel.up.Load() && on.channel.GetState() != connectivity.Ready {
+			lost = append(lost, c.retire(on)...)
 		}
 	}
 	s := c.places.take(group)
 	if s == nil {
 		return nil, c.room, nil
 	}
-	ch := c.channels[s.on]
-	if ch == nil {
+	if s.on.channel == nil {
 		var err error
-		if ch, err = c.newChannel(s.on); err != nil {
+		if s.on.channel, err = c.newChannel(); err != nil {
 			c.places.retire(s.on)
 			c.places.leave(s)
 			return nil, nil, err
 		}
-		c.channels[s.on] = ch
 	}
-	t := &tenure{seat: s, channel: ch, end: end}
-	c.tenures[s] = t
-	return t, nil, nil
+	s.end = end
+	return s, nil, nil
 }
 
-// newChannel makes the channel of a place. It connects when it is first used.
-func (c *Conn) newChannel(place *connection) (*channel, error) {
-	ch := &channel{place: place, pings: c.pings.Time}
+// newChannel makes a channel. It connects when it is first used.
+func (c *Conn) newChannel() (*channel, error) {
+	ch := &channel{pings: c.pings.Time}
 	options := append(slices.Clip(c.options), grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 		if ch.up.Load() {
 			return nil, errSpent
@@ -238,22 +220,23 @@ func (e *Endpoint) dial(ctx context.Context, address string) (net.Conn, error) {
 
 // began takes note of what came of an attempt to begin a stream. It says errNoRoom if
 // the stream is to be begun elsewhere.
-func (c *Conn) began(t *tenure, err error) error {
+func (c *Conn) began(s *seat, err error) error {
 	c.mu.Lock()
 	known := c.places.learnt
 	stuck := errors.Is(err, errStuck)
-	spent := t.channel.up.Load() && t.channel.GetState() != connectivity.Ready
+	ch := s.on.channel
+	spent := ch.up.Load() && ch.GetState() != connectivity.Ready
 	if err == nil || stuck {
-		t.channel.up.Store(true)
+		ch.up.Store(true)
 	}
 	switch {
-	case t.seat.moved:
+	case s.moved:
 		err = errMoved
 	case stuck:
 		err = errMoved
-		c.makeRoom(t.channel)
+		c.makeRoom(s.on)
 	case err == nil:
-		t.seat.begun, c.reached = true, true
+		s.begun, c.reached = true, true
 	case spent: // the connection went meanwhile; that says nothing of the next one
 		err = errMoved
 	default:
@@ -268,11 +251,11 @@ func (c *Conn) began(t *tenure, err error) error {
 	return err
 }
 
-// makeRoom ends the streams that are too many for the limit which a channel has just
+// makeRoom ends the streams that are too many for the limit which a connection has just
 // taught.
-func (c *Conn) makeRoom(ch *channel) {
-	for _, s := range c.places.stuck(ch.place) {
-		c.tenures[s].end()
+func (c *Conn) makeRoom(on *connection) {
+	for _, s := range c.places.stuck(on) {
+		s.end()
 	}
 }
 
@@ -285,14 +268,14 @@ func (c *Conn) full() error {
 }
 
 // ended says why a stream has ended, from the error that receiving gave.
-func (c *Conn) ended(t *tenure, err error) error {
+func (c *Conn) ended(s *seat, err error) error {
 	c.mu.Lock()
 	pings := c.pings.Time
-	if strings.Contains(err.Error(), "too_many_pings") && t.channel.pings == pings {
+	if strings.Contains(err.Error(), "too_many_pings") && s.on.channel.pings == pings {
 		c.pings.Time *= 2 // as gRPC does for a channel, of which this is the last we see (UP-13)
 	}
 	slower := c.pings.Time
-	moved := t.seat.moved
+	moved := s.moved
 	c.mu.Unlock()
 	if slower != pings {
 		c.endpoint.Log.Warn("the control plane rejects pings as frequent as upstream.keepalive; the interval is doubled",
@@ -301,42 +284,36 @@ func (c *Conn) ended(t *tenure, err error) error {
 	if moved {
 		return errMoved
 	}
-	return hide(err, t.headers)
+	return hide(err, s.headers)
 }
 
 // leave ends a stream, or an attempt at one, and gives its place back; failed: nobody
-// else is to use its channel.
-func (c *Conn) leave(t *tenure, failed bool) {
-	t.end()
+// else is to use its connection.
+func (c *Conn) leave(s *seat, failed bool) {
+	s.end()
 	var over []*channel
 	defer func() { closeAll(over) }()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.comeback.ended(t.answered)
-	delete(c.tenures, t.seat)
-	if c.places.leave(t.seat) {
-		over = append(over, c.forget(t.channel)...)
+	c.comeback.ended(s.answered)
+	if c.places.leave(s) {
+		over = append(over, s.on.channel)
 	} else if failed {
-		over = append(over, c.retire(t.channel)...)
+		over = append(over, c.retire(s.on)...)
 	}
 	c.moreRoom()
 }
 
-// retire keeps streams off a channel. What it returns is to be closed under no lock.
-func (c *Conn) retire(ch *channel) (over []*channel) {
-	if ch.place.over {
+// retire keeps streams off a connection. What it returns is to be closed under no lock.
+func (c *Conn) retire(on *connection) (over []*channel) {
+	if on.over {
 		return nil
 	}
 	c.moreRoom()
-	if c.places.retire(ch.place) {
-		return c.forget(ch)
+	if c.places.retire(on) {
+		over = append(over, on.channel)
 	}
-	return nil
-}
-
-func (c *Conn) forget(ch *channel) []*channel {
-	delete(c.channels, ch.place)
-	return []*channel{ch}
+	return over
 }
 
 // moreRoom has those look again that found no room.
@@ -355,8 +332,10 @@ func closeAll(channels []*channel) {
 func (c *Conn) Close() {
 	c.mu.Lock()
 	c.closed = true
-	channels := slices.Collect(maps.Values(c.channels))
-	clear(c.channels)
+	var channels []*channel
+	for _, on := range c.places.all {
+		channels = append(channels, on.channel)
+	}
 	c.moreRoom()
 	c.mu.Unlock()
 	closeAll(channels)

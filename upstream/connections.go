@@ -1,6 +1,10 @@
 package upstream
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/xds-relay/xds-relay/internal/header"
+)
 
 // connections are the connections to one entry and their streams. It decides which connection
 // takes a stream, which streams must move, and when a connection is closed (UP-1). A server may
@@ -8,7 +12,7 @@ import "slices"
 // a stream wait until there is room. So the relay learns the limit from a stream that has to
 // wait. It leaves room for one more stream on each connection, for health checks.
 //
-// It is pure, without IO and time.
+// It is pure, without IO and time: what is on a connection, and on a seat, is for Conn.
 type connections struct {
 	// most there may be, and most streams of each, as configured.
 	most, streams int
@@ -21,8 +25,9 @@ type connections struct {
 
 // connection is one of them.
 type connection struct {
-	seats []*seat // in the order in which they were taken
-	over  bool    // it takes no more
+	seats   []*seat // in the order in which they were taken
+	over    bool    // it takes no more
+	channel *channel
 }
 
 // seat is a stream's place on a connection, or that of an attempt at one.
@@ -31,6 +36,10 @@ type seat struct {
 	on    *connection
 	begun bool // it is a stream
 	moved bool // it must go elsewhere
+
+	headers  []header.Header // that the stream is opened with, to prove something by
+	end      func()          // ends the stream
+	answered bool
 }
 
 // room is how many streams a connection takes.

@@ -54,13 +54,13 @@ func (c *Conn) check(s adsStream, timeout time.Duration, then func(session.Check
 	default:
 		k := &checking{begun: time.Now(), askers: []func(session.Check){then}}
 		w.check = k
-		c.work.Go(func() { c.carryOut(s.tenure.channel, w, k, timeout) })
+		c.work.Go(func() { c.carryOut(s.seat.on, w, k, timeout) })
 	}
 }
 
-func (c *Conn) carryOut(ch *channel, w *wire, k *checking, timeout time.Duration) {
+func (c *Conn) carryOut(on *connection, w *wire, k *checking, timeout time.Duration) {
 	messages := w.messages.Load()
-	r := c.ask(ch, w, k, timeout)
+	r := c.ask(on, w, k, timeout)
 
 	c.mu.Lock()
 	verdict, off := c.checkups.judge(r, &w.answered, w.messages.Load() != messages)
@@ -68,7 +68,7 @@ func (c *Conn) carryOut(ch *channel, w *wire, k *checking, timeout time.Duration
 	silent := r == replyNone && w.read.Load() == k.read
 	var over []*channel
 	if silent {
-		over = c.retire(ch)
+		over = c.retire(on)
 	}
 	c.mu.Unlock()
 
@@ -87,7 +87,8 @@ func (c *Conn) carryOut(ch *channel, w *wire, k *checking, timeout time.Duration
 }
 
 // ask sends the health check, and waits for the answer.
-func (c *Conn) ask(ch *channel, w *wire, k *checking, timeout time.Duration) reply {
+func (c *Conn) ask(on *connection, w *wire, k *checking, timeout time.Duration) reply {
+	ch := on.channel
 	headers, _ := c.endpoint.own() // an answer to a check without headers proves as much
 	if ch.GetState() != connectivity.Ready {
 		return replyUnasked
@@ -99,7 +100,7 @@ func (c *Conn) ask(ch *channel, w *wire, k *checking, timeout time.Duration) rep
 	})
 	if errors.Is(err, errStuck) { // the connection has as many streams as the server allows: one must move
 		c.mu.Lock()
-		c.makeRoom(ch)
+		c.makeRoom(on)
 		c.mu.Unlock()
 	}
 	if err != nil || wireOf(stream) != w {

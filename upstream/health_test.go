@@ -272,10 +272,10 @@ func TestCheckOfAReplacedConnection(t *testing.T) {
 	c := reach(t, Endpoint{Target: p.address})
 	s, _ := open(t, c, 1)
 	k := &checking{}
-	if r := c.ask(s.tenure.channel, &wire{}, k, checkTimeout); r != replyUnasked {
+	if r := c.ask(s.seat.on, &wire{}, k, checkTimeout); r != replyUnasked {
 		t.Errorf("reply %d", r)
 	}
-	if r := c.ask(s.tenure.channel, wireOf(s.ClientStream), k, checkTimeout); r != replyOther {
+	if r := c.ask(s.seat.on, wireOf(s.ClientStream), k, checkTimeout); r != replyOther {
 		t.Errorf("reply %d", r)
 	}
 }
@@ -330,7 +330,7 @@ func TestChecksThroughAProxy(t *testing.T) {
 			t.Cleanup(func() { server.Close(); done.Wait() })
 			c := reach(t, Endpoint{Target: l.Addr().String()})
 			s, _ := open(t, c, 1)
-			if r := c.ask(s.tenure.channel, wireOf(s.ClientStream), &checking{}, checkTimeout); r != want {
+			if r := c.ask(s.seat.on, wireOf(s.ClientStream), &checking{}, checkTimeout); r != want {
 				t.Errorf("reply %d, want %d", r, want)
 			}
 		})

@@ -30,8 +30,8 @@ type adsStream struct {
 	grpc.ClientStream
 	sotw bool
 
-	conn   *Conn
-	tenure *tenure
+	conn *Conn
+	seat *seat
 }
 
 func (s adsStream) receive() (proto.Message, error) {
@@ -40,7 +40,7 @@ func (s adsStream) receive() (proto.Message, error) {
 		resp = new(discovery.DiscoveryResponse)
 	}
 	if err := s.RecvMsg(resp); err != nil {
-		return nil, s.conn.ended(s.tenure, err)
+		return nil, s.conn.ended(s.seat, err)
 	}
 	s.conn.heard(s)
 	return resp, nil
@@ -55,14 +55,14 @@ func (c *Conn) heard(s adsStream) {
 	c.mu.Lock()
 	now := time.Now()
 	news, away := c.standing.heard(now)
-	if c.comeback.message(!s.tenure.answered, now) {
+	if c.comeback.message(!s.seat.answered, now) {
 		for group, f := range c.members {
-			if group != s.tenure.seat.group {
+			if group != s.seat.group {
 				back = append(back, f)
 			}
 		}
 	}
-	s.tenure.answered = true
+	s.seat.answered = true
 	c.mu.Unlock()
 	if news {
 		c.tellAnswers(s.sotw, away)
@@ -86,14 +86,14 @@ func (c *Conn) open(ctx context.Context, group any, role session.Role, sotw bool
 	defer stop()
 	for {
 		streamCtx, cancel := context.WithCancel(ctx)
-		t, room, err := c.enter(group, cancel)
-		if t == nil {
+		s, room, err := c.enter(group, cancel)
+		if s == nil {
 			cancel()
 		}
 		switch {
 		case err != nil:
 			return adsStream{}, nil, err
-		case t == nil:
+		case s == nil:
 			select {
 			case <-room:
 				continue
@@ -101,13 +101,13 @@ func (c *Conn) open(ctx context.Context, group any, role session.Role, sotw bool
 				return adsStream{}, nil, c.full()
 			}
 		}
-		t.headers = headers
-		stream, err := t.begin(streamCtx, sotw)
-		err = c.began(t, err)
+		s.headers = headers
+		stream, err := s.on.channel.begin(streamCtx, sotw)
+		err = c.began(s, err)
 		if err == nil {
-			return adsStream{stream, sotw, c, t}, func() { c.leave(t, false) }, nil
+			return adsStream{stream, sotw, c, s}, func() { c.leave(s, false) }, nil
 		}
-		c.leave(t, t.channel.GetState() != connectivity.Ready)
+		c.leave(s, s.on.channel.GetState() != connectivity.Ready)
 		switch {
 		case !errors.Is(err, errNoRoom):
 			return adsStream{}, nil, err
@@ -118,10 +118,10 @@ func (c *Conn) open(ctx context.Context, group any, role session.Role, sotw bool
 }
 
 // begin begins an ADS stream, once the channel is connected.
-func (t *tenure) begin(ctx context.Context, sotw bool) (grpc.ClientStream, error) {
-	t.channel.connect(ctx)
-	return begin(ctx, t.channel, func(ctx context.Context) (grpc.ClientStream, error) {
-		client := discovery.NewAggregatedDiscoveryServiceClient(t.channel)
+func (ch *channel) begin(ctx context.Context, sotw bool) (grpc.ClientStream, error) {
+	ch.connect(ctx)
+	return begin(ctx, ch, func(ctx context.Context) (grpc.ClientStream, error) {
+		client := discovery.NewAggregatedDiscoveryServiceClient(ch)
 		if sotw {
 			return client.StreamAggregatedResources(ctx)
 		}

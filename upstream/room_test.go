@@ -76,7 +76,7 @@ func TestManyGroups(t *testing.T) {
 			}
 			for _, s := range some(conn) {
 				ctx, cancel := context.WithTimeout(ctx, time.Minute)
-				_, err := healthpb.NewHealthClient(s.channel).Check(ctx, &healthpb.HealthCheckRequest{})
+				_, err := healthpb.NewHealthClient(s.on.channel).Check(ctx, &healthpb.HealthCheckRequest{})
 				cancel()
 				if status.Code(err) != codes.Unimplemented {
 					t.Error(err)
@@ -87,14 +87,12 @@ func TestManyGroups(t *testing.T) {
 }
 
 // some is a stream on each of the connections that there are.
-func some(c *Conn) (streams []*tenure) {
+func some(c *Conn) (streams []*seat) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	on := make(map[*channel]bool)
-	for _, t := range c.tenures {
-		if !on[t.channel] && t.seat.begun {
-			on[t.channel] = true
-			streams = append(streams, t)
+	for _, on := range c.places.all {
+		if i := slices.IndexFunc(on.seats, func(s *seat) bool { return s.begun }); i >= 0 {
+			streams = append(streams, on.seats[i])
 		}
 	}
 	return streams
@@ -180,7 +178,7 @@ func TestRoomGoesToWhoWaits(t *testing.T) {
 		if n := p.begun.Load(); n != 1 {
 			t.Errorf("%d streams", n)
 		}
-		first.tenure.end()
+		first.seat.end()
 		waiting.Wait()
 		synctest.Wait()
 		if n, took := p.begun.Load(), time.Since(begin); n != 2 || took > 0 {

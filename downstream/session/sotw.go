@@ -350,6 +350,8 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 				continue
 			}
 			p.resources = append(p.resources, r)
+		} else {
+			s.changedBack(id)
 		}
 		if led {
 			s.sentFor(nil, r)

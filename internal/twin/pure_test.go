@@ -359,7 +359,7 @@ func (r *pureRelay) Answer(stream int, m proto.Message) {
 	r.step(func() { r.core.Receive(id, d, r.now) })
 	r.step(func() { r.core.Applied(id, d, r.now) })
 	switch {
-	case !d.Routine():
+	case !d.Routine:
 		r.owed = true
 	case !r.woken && !r.owed && (before.IsZero() || before.After(r.now)):
 		r.unneeded(before)

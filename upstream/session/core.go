@@ -4,7 +4,6 @@ import (
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -42,9 +41,9 @@ type Core struct {
 
 	// The fields below outlive streams.
 	suspects *suspects
-	accepted map[fanout.Lane]acceptance       // the last accepted response of each SotW lane
-	told     map[fanout.Lane]*statuspb.Status // lanes that the Hub was told are unavailable, and why
-	silent   map[cache.TypeURL]fanout.Lane    // types whose silence was reported, with the lane
+	accepted map[fanout.Lane]acceptance    // the last accepted response of each SotW lane
+	told     map[fanout.Lane]bool          // lanes that the Hub was told are unavailable
+	silent   map[cache.TypeURL]fanout.Lane // types whose silence was reported, with the lane
 
 	bare   map[fanout.Lane]bool   // wildcards that are asked for without versions
 	faults map[fanout.Lane]*fault // lanes on which a response had a fault
@@ -75,7 +74,7 @@ func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 		solo:     make(map[fanout.Lane]*slot),
 		suspects: newSuspects(c.bounds().Quarantined),
 		accepted: make(map[fanout.Lane]acceptance),
-		told:     make(map[fanout.Lane]*statuspb.Status),
+		told:     make(map[fanout.Lane]bool),
 		silent:   make(map[cache.TypeURL]fanout.Lane),
 		bare:     make(map[fanout.Lane]bool),
 		faults:   make(map[fanout.Lane]*fault),
@@ -166,7 +165,6 @@ func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time
 func (c *Core) tickStream(s *slot, now time.Time) {
 	c.tickAlive(s, now)
 	c.suspects.survivors(s, now)
-	learned := func(lane fanout.Lane, u *cache.Update) { c.learned(s, lane, u, now) }
 	for _, l := range s.stream.lanes {
 		if c.tickUnanswered(s, l, now); !s.open() {
 			return // a new stream replaces it
@@ -177,25 +175,22 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 		c.tickSilence(s, l, now)
 		l.insist(now)
 		if removed := l.insisted.over(now); len(removed) > 0 {
-			learned(l.lane, &cache.Update{Removed: removed})
+			c.learned(s, l.lane, &cache.Update{Removed: removed}, now)
 			l.unanswered.lookSoon(now)
 		}
-		if due(c.judgeAt(l), now) && l.echo.judge() {
-			c.reopen(s, l.echo.version, now)
+		complete := l.settle.tick(now)
+		if (due(c.judgeAt(l), now) || complete && l.lane.Wildcard) && l.echo.judge() {
+			c.reopen(s, l, now)
 			return
 		}
-		if !l.settle.tick(now) {
+		if !complete {
 			continue
-		}
-		if l.lane.Wildcard && l.echo.judge() {
-			c.reopen(s, l.echo.version, now)
-			return
 		}
 		sweep := !l.settle.blind
 		if sweep && l.lane.Wildcard {
 			c.sweeps(s, l.lane, nil)
 		}
-		learned(l.lane, &cache.Update{Synced: true, Sweep: sweep})
+		c.learned(s, l.lane, &cache.Update{Synced: true, Sweep: sweep}, now)
 	}
 }
 
@@ -336,7 +331,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if l == nil || l.first || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {
 		return // nobody wants the lane any more: the response is only acknowledged (H-32)
 	}
-	d.routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets() && !c.hub.Of(d.TypeURL).Remembers()
+	d.Routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets() && !c.hub.Of(d.TypeURL).Remembers()
 	d.Update.First = !l.answered
 	delete(c.bare, lane)
 	c.faulty(lane, &d.Update, now)
@@ -389,7 +384,7 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	}
 	nack = d.nack()
 	if d.repeats {
-		c.reopen(s, s.stream.lanes[d.TypeURL].echo.version, now) // this ends the stream, so no ACK is queued
+		c.reopen(s, s.stream.lanes[d.TypeURL], now) // this ends the stream, so no ACK is queued
 		return nack, false
 	}
 	v := verdict{typeURL: d.TypeURL, nonce: d.Nonce, nack: nack}
@@ -416,8 +411,12 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	}
 	tooLong := end.Exhausted && c.tooLong(s)
 	method := end.Unimplemented && !s.answered && e.Mode == ModeAuto // the server refuses the method, not a type
+	decides := s.role == Main || s.role == Probe                     // in which variant the entry is asked
+	if method && decides {
+		e.noDelta = !s.sotw // a server without SotW may have Delta after all
+	}
 	switch {
-	case method && (s.role == Main || s.role == Probe) && e.other(s.sotw):
+	case method && decides && e.noDelta:
 		c.stop(s)
 		s.openAt = now // without a back-off, since the other variant is not a repetition
 		c.effects = append(c.effects, Effect{Notice: "the control plane does not implement Delta; speaking SotW to it", Entry: e.Name})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -25,10 +26,12 @@ type Response struct {
 	// Bodyless resources are heartbeats, negative answers or malformed. Which of these they are
 	// depends on what the Hub holds.
 	Bodyless []*discovery.Resource
-	faults   []string
-	adds     bool // it brings names that the Hub had not
-	routine  bool // see Routine
-	repeats  bool // it repeats what the server was shown (RECON-13)
+	// Routine means, once the response is Applied, that it has brought new content and nothing that
+	// Tick would look at: Deadline is not earlier than before.
+	Routine bool
+	faults  []string
+	adds    bool // it brings names that the Hub had not
+	repeats bool // it repeats what the server was shown (RECON-13)
 
 	// sotw: it came on a SotW stream, and has one version for all.
 	sotw    bool
@@ -41,18 +44,26 @@ const redirect = "type.googleapis.com/xds.core.v3.ResourceLocator"
 
 // Decode makes a response ready, a Delta or a SotW one.
 func Decode(resp proto.Message, f cache.Fingerprint) *Response {
-	if sotw, ok := resp.(*discovery.DiscoveryResponse); ok {
-		return decodeSotW(sotw, f)
+	either := resp.(interface {
+		GetTypeUrl() string
+		GetNonce() string
+		GetControlPlane() *core.ControlPlane
+		GetResourceErrors() []*discovery.ResourceError
+	})
+	d := &Response{TypeURL: cache.TypeURL(either.GetTypeUrl()), Nonce: either.GetNonce(), identifier: either.GetControlPlane().GetIdentifier()}
+	switch resp := resp.(type) {
+	case *discovery.DeltaDiscoveryResponse:
+		d.decodeDelta(resp, f)
+	case *discovery.DiscoveryResponse:
+		d.decodeSotW(resp, f)
 	}
-	return decodeDelta(resp.(*discovery.DeltaDiscoveryResponse), f)
+	for _, e := range either.GetResourceErrors() {
+		d.Update.Errors = append(d.Update.Errors, cache.Error{Name: e.GetResourceName().GetName(), Status: e.GetErrorDetail()})
+	}
+	return d
 }
 
-func decodeDelta(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *Response {
-	d := &Response{
-		TypeURL:    cache.TypeURL(resp.GetTypeUrl()),
-		Nonce:      resp.GetNonce(),
-		identifier: resp.GetControlPlane().GetIdentifier(),
-	}
+func (d *Response) decodeDelta(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) {
 	names := slices.Clip(resp.GetRemovedResources())
 	for _, name := range resp.GetRemovedResourceNames() {
 		names = append(names, name.GetName())
@@ -68,19 +79,11 @@ func decodeDelta(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) *R
 		}
 		delete(removed, name)
 	}
-	d.takeErrors(resp.GetResourceErrors())
-	return d
 }
 
 // decodeSotW gives each resource the wrapper that a Delta response would have had.
-func decodeSotW(resp *discovery.DiscoveryResponse, f cache.Fingerprint) *Response {
-	d := &Response{
-		TypeURL:    cache.TypeURL(resp.GetTypeUrl()),
-		Nonce:      resp.GetNonce(),
-		identifier: resp.GetControlPlane().GetIdentifier(),
-		sotw:       true,
-		Version:    resp.GetVersionInfo(),
-	}
+func (d *Response) decodeSotW(resp *discovery.DiscoveryResponse, f cache.Fingerprint) {
+	d.sotw, d.Version = true, resp.GetVersionInfo()
 	resources := make([]*discovery.Resource, 0, len(resp.GetResources()))
 	for i, body := range resp.GetResources() {
 		r, err := unwrap(body)
@@ -93,8 +96,6 @@ func decodeSotW(resp *discovery.DiscoveryResponse, f cache.Fingerprint) *Respons
 		resources = append(resources, r)
 	}
 	d.take(resources, nil, f)
-	d.takeErrors(resp.GetResourceErrors())
-	return d
 }
 
 // wrapped is the type of a SotW resource that comes with its wrapper.
@@ -164,12 +165,6 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 	return bad
 }
 
-func (d *Response) takeErrors(errors []*discovery.ResourceError) {
-	for _, e := range errors {
-		d.Update.Errors = append(d.Update.Errors, cache.Error{Name: e.GetResourceName().GetName(), Status: e.GetErrorDetail()})
-	}
-}
-
 // faulty notes names whose state stays as it is, since what is said of them cannot be used.
 func (d *Response) faulty(names ...string) {
 	d.Update.Kept = append(d.Update.Kept, names...)
@@ -179,10 +174,6 @@ func (d *Response) faulty(names ...string) {
 func (d *Response) fault(format string, args ...any) {
 	d.faults = append(d.faults, fmt.Sprintf(format, args...))
 }
-
-// Routine reports, once the response is Applied, that it has brought new content and
-// nothing that Tick would look at: Deadline is not earlier than before.
-func (d *Response) Routine() bool { return d.routine }
 
 // onlySets: the response announces resources that are good for as long as they are not
 // replaced, and says nothing else.

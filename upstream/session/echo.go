@@ -70,15 +70,11 @@ func (c *Core) judgeAt(l *laneState) (at time.Time) {
 	return at
 }
 
-// reopen opens the streams of an entry again without versions. repeats means that the server
-// has repeated a version that it was shown: then it is not shown any from now on. Otherwise
-// sweeps decides that.
-func (c *Core) reopen(s *slot, repeats bool, now time.Time) {
+// reopen opens the streams of an entry again without versions. If the server has repeated a version
+// that it was shown, it is not shown any from now on. Otherwise sweeps decides that.
+func (c *Core) reopen(s *slot, l *laneState, now time.Time) {
 	e := &c.entries[s.entry]
-	e.bare = true
-	if repeats {
-		e.ignoresVersions = true
-	}
+	e.bare, e.ignoresVersions = true, e.ignoresVersions || l.echo.version
 	c.effects = append(c.effects, Effect{Notice: "the control plane ignores the versions that it is shown; asking again without them", Entry: e.Name})
 	c.replace(s, now)
 }
@@ -89,10 +85,4 @@ func (c *Core) sweeps(s *slot, lane fanout.Lane, announced []cache.Received) {
 	if e := &c.entries[s.entry]; e.bare && !e.ignoresVersions && c.hub.On(lane).Sweeps(announced) {
 		e.ignoresVersions = true
 	}
-}
-
-// sweepsNames does the same when resources of a lane of names are about to be swept.
-func (c *Core) sweepsNames(s *slot) {
-	e := &c.entries[s.entry]
-	e.ignoresVersions = e.ignoresVersions || e.bare
 }

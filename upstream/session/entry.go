@@ -83,13 +83,6 @@ func (e *entry) variant(now time.Time) (sotw bool) {
 	return false
 }
 
-// other notes that the server has answered UNIMPLEMENTED in one variant, without a response. It
-// reports whether to try SotW at once.
-func (e *entry) other(sotw bool) bool {
-	e.noDelta = !sotw // a server without SotW may have Delta after all
-	return e.noDelta
-}
-
 // chunks is how the nonces of the entry in use show that more responses follow (RECON-16).
 func (c *Core) chunks() Chunks {
 	switch {

@@ -281,55 +281,51 @@ func (c *Core) tellAvailability(now time.Time) {
 	lanes := c.hub.Lanes()
 	wanted := newLanes(lanes)
 	for _, lane := range lanes {
-		message, failing := c.unavailable(lane, wanted, now)
-		was := c.told[lane]
-		if failing == (was != nil) {
-			continue
+		message := c.unavailable(lane, wanted, now)
+		switch _, was := c.told[lane]; {
+		case was == (message != ""):
+		case was:
+			c.tellAvailable(lane)
+		default:
+			c.told[lane] = true
+			c.effects = append(c.effects, Effect{Lane: lane, Availability: true, Status: &statuspb.Status{Code: cache.Unavailable, Message: message}})
 		}
-		var status *statuspb.Status
-		if failing {
-			status = &statuspb.Status{Code: cache.Unavailable, Message: message}
-		}
-		c.tell(lane, status)
 	}
 	for lane := range c.told {
 		if !wanted[lane] {
-			c.tell(lane, nil)
+			c.tellAvailable(lane)
 		}
 	}
 }
 
-func (c *Core) tell(lane fanout.Lane, status *statuspb.Status) {
-	if status == nil {
-		delete(c.told, lane)
-	} else {
-		c.told[lane] = status
-	}
-	c.effects = append(c.effects, Effect{Lane: lane, Availability: true, Status: status})
+func (c *Core) tellAvailable(lane fanout.Lane) {
+	delete(c.told, lane)
+	c.effects = append(c.effects, Effect{Lane: lane, Availability: true})
 }
 
-func (c *Core) unavailable(lane fanout.Lane, wanted lanes, now time.Time) (message string, failing bool) {
+// unavailable returns why a lane is unavailable, or "".
+func (c *Core) unavailable(lane fanout.Lane, wanted lanes, now time.Time) string {
 	if !c.Allowed(lane.Type) {
-		return "xds-relay: " + strings.TrimSpace(string(lane.Type)) + " is not among upstream.types", true
+		return "xds-relay: " + strings.TrimSpace(string(lane.Type)) + " is not among upstream.types"
 	}
 	s := c.carrier(lane)
 	if s == nil {
 		s = c.choose(lane, wanted)
 	}
 	if s == nil {
-		return "xds-relay: the control plane refuses this type", true
+		return "xds-relay: the control plane refuses this type"
 	}
 	if s == &c.aux && !c.main.open() {
 		s = &c.main
 	}
 	if !s.failing(&c.config, now) || c.quietUntil.After(now) {
-		return "", false
+		return ""
 	}
 	if s.role == Solo {
-		return "xds-relay: the control plane refuses this type: " + s.outage.message, true
+		return "xds-relay: the control plane refuses this type: " + s.outage.message
 	}
 	if s.outage.denied {
-		return "xds-relay: the control plane refuses the relay: " + s.outage.message, true
+		return "xds-relay: the control plane refuses the relay: " + s.outage.message
 	}
-	return "xds-relay: the control plane does not answer: " + cmp.Or(s.outage.message, "there is no connection to it yet"), true
+	return "xds-relay: the control plane does not answer: " + cmp.Or(s.outage.message, "there is no connection to it yet")
 }

@@ -81,8 +81,7 @@ func asksOtherwise(a, b *Config) bool {
 
 // renewAll replaces the streams of the entry in use.
 func (c *Core) renewAll(now time.Time) {
-	waiting := c.main.id == 0 && !c.main.openAt.IsZero()
-	if c.main.id != 0 || waiting {
+	if c.main.id != 0 || !c.main.openAt.IsZero() {
 		c.shutAux()
 		c.shutUntil(&c.main, c.soon(now))
 	}

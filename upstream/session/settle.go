@@ -13,7 +13,8 @@ import (
 // nothing new has come for Config.Settle. No timer completes a set without a response (RECON-16).
 type settleState struct {
 	waiting bool // subscribed, and not complete yet
-	// piecemeal means that the lane is one of names, each of which may be answered by itself.
+	// piecemeal means that these are the answers to names that were restored from disk. No mark
+	// tells when all have come. The timer of each name judges the server's silence about it (RECON-19).
 	piecemeal bool
 	first     time.Time // when the first response was applied
 	at        time.Time // when the set is complete without another response; zero: never
@@ -21,12 +22,6 @@ type settleState struct {
 	// is known to be missing (ERR-10).
 	blind bool
 }
-
-func (s *settleState) begin() { *s = settleState{waiting: true} }
-
-// beginWarm waits for the answers to names that were restored from disk. No mark tells when all
-// have come. The timer of each name judges the server's silence about it (RECON-19).
-func (s *settleState) beginWarm() { *s = settleState{waiting: true, piecemeal: true} }
 
 // response handles a response on the lane, and reports whether it completes the set.
 func (s *settleState) response(d *Response, chunks Chunks, c *Config) (complete bool) {

@@ -360,7 +360,7 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 		l.want.add(name)
 	}
 	if !l.lane.Wildcard && s.hub.Of(l.lane.Type).Doubtful() {
-		l.settle.beginWarm()
+		l.settle = settleState{waiting: true, piecemeal: true}
 	}
 	return req
 }
@@ -415,7 +415,7 @@ func (s *streamState) subscribed(l *laneState, all []string, now time.Time) {
 	var names []string
 	for _, name := range all {
 		if _, again := l.sent[name]; l.lane.Wildcard && !again {
-			l.settle.begin()
+			l.settle = settleState{waiting: true}
 		}
 		first, again := l.unanswered.unsubscribed[name]
 		if _, restarts := l.restart[name]; again && !restarts {

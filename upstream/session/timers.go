@@ -38,10 +38,6 @@ func (t *nameTimer) current() (names []string) {
 	return names
 }
 
-// counts reports whether silence about the names counts: the stream is alive as of the request
-// (MISS-3).
-func (t *nameTimer) counts(alive *liveness) bool { return alive.answeredSince(t.question) }
-
 type overdueTimer struct {
 	nameTimer
 	at time.Time
@@ -51,7 +47,7 @@ type overdueTimer struct {
 // timers run. It may change while they do, when the server identifies itself as a relay (MISS-5).
 func (t *timers) deadline(missing time.Duration, alive *liveness, now time.Time) (at time.Time) {
 	if len(t.missing) > 0 {
-		if at = t.missing[0].written.Add(missing); !at.After(now) && !t.missing[0].counts(alive) {
+		if at = t.missing[0].written.Add(missing); !at.After(now) && !alive.answeredSince(t.missing[0].question) {
 			at = time.Time{} // the timer runs on until the stream is alive
 		}
 	}
@@ -65,7 +61,7 @@ func (t *timers) deadline(missing time.Duration, alive *liveness, now time.Time)
 // were answered.
 func (c *Core) tickTimers(s *slot, now time.Time) {
 	t := &s.stream.timers
-	for len(t.missing) > 0 && !t.missing[0].written.Add(c.missingAfter()).After(now) && t.missing[0].counts(&s.alive) {
+	for len(t.missing) > 0 && !t.missing[0].written.Add(c.missingAfter()).After(now) && s.alive.answeredSince(t.missing[0].question) {
 		first := t.missing[0]
 		t.missing = t.missing[1:]
 		if names := first.current(); len(names) > 0 {
@@ -106,7 +102,8 @@ func (c *Core) overdue(s *slot, l *laneState, names []string, now time.Time) (la
 	l.unanswered.refreshFor(early)
 	names, later = c.hub.Of(l.lane.Type).Overdue(names, uint64(s.id))
 	if len(names) > 0 {
-		c.sweepsNames(s)
+		e := &c.entries[s.entry]
+		e.ignoresVersions = e.ignoresVersions || e.bare // as in sweeps
 		c.learned(s, l.lane, &cache.Update{Overdue: names}, now)
 		l.unanswered.lookSoon(now)
 	}
