@@ -15,7 +15,7 @@ import (
 // A new reason to resend something is a field here. It must be counted in pending or due, so that
 // somebody looks; in owes, or in the collector that sends it; and in paid and forgive, so that
 // it ends. An entry in forced alone makes nobody look: the name must be marked as changed, too
-// (warmsName). A whole set that is to be sent although it is the last one again needs its version
+// (warms). A whole set that is to be sent although it is the last one again needs its version
 // cleared (sotwState.nameNews).
 type debts struct {
 	marked  bool           // there are marks in the mailbox

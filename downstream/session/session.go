@@ -137,7 +137,6 @@ type state interface {
 	removedNow(p *part)
 	brings(name string) bool
 	holding(v fanout.View, name string) Holding
-	warms(v fanout.View, endpoints string)
 	move(to exchange, now time.Time)
 }
 
