@@ -103,15 +103,6 @@ func (d *deltaState) grows(req *discovery.DeltaDiscoveryRequest) int {
 	return len(come) - len(leave)
 }
 
-// claim returns what would be kept of the type after a request for these names.
-func (s *sotwState) claim(req *discovery.DiscoveryRequest, names named) room {
-	n := len(names.listed)
-	if names.Wildcard {
-		n--
-	}
-	return room{names: n + s.refused.len() + len(req.GetResourceLocators())}
-}
-
 // checkRoom refuses a request that would make a stream keep more than the limit over all types,
 // given what the stream would keep of one.
 func (s *Session) checkRoom(of state, r room) *End {

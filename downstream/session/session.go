@@ -235,7 +235,11 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	}
 	w := st.(*sotwState)
 	names := w.list(req.GetResourceNames())
-	if end := s.checkRoom(w, w.claim(req, names)); end != nil {
+	kept := len(names.listed) + w.refused.len() + len(located)
+	if names.Wildcard {
+		kept--
+	}
+	if end := s.checkRoom(w, room{names: kept}); end != nil {
 		return note, end
 	}
 	w.refused.add(located...)
