@@ -44,7 +44,6 @@ type exchange struct {
 	renewedTo cache.Seq            // the position up to which renewals were sent
 	renewedOf map[string]cache.Seq // the same of some resources, further on
 	source    *cache.Source        // the update that brought the pending changes
-	excess    []*cache.Source      // traced sources that are too many to be followed
 
 	// Responses that await an ACK, oldest first:
 	unacked   []sent
@@ -115,20 +114,6 @@ func (x *exchange) overdue(timeout time.Duration) time.Time {
 		return time.Time{}
 	}
 	return x.unacked[len(x.unacked)-1].since.Add(timeout)
-}
-
-// take adds the marks of the mailbox to the debts.
-func (x *exchange) take(m fanout.Marks) {
-	x.changed.give(m.Content)
-	x.failed.give(m.Errors)
-	x.members = x.members || m.Wildcard
-	x.renewed.give(m.Renewed)
-	x.membersRenewed = x.membersRenewed || m.WildcardRenewed
-	x.handed = x.handed || m.Again
-	if m.Source.Traced() && !x.source.Fits(m.Source) {
-		x.excess = append(x.excess, m.Source)
-	}
-	x.source = x.source.With(m.Source)
 }
 
 // tellable returns the names whose error can be sent in a response. A copy says that the error is

@@ -109,7 +109,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 	}
 	x.sub.Read(func(v fanout.View) {
 		x.marked = false
-		x.take(v.Marks())
+		s.take(x, v.Marks())
 		x.postpones = x.postpones || x.refers && s.overtakes()
 		s.measure(sp, v)
 		sp.part = st.collect(v, push)
@@ -120,7 +120,6 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 	if x.source != nil && !sp.early() && !sp.late() && !st.due() && !x.postponed {
 		s.untell(x) // the change does not concern this client
 	}
-	s.lose(x)
 	return sp
 }
 
@@ -199,21 +198,26 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	return s.chunk(now)
 }
 
+// take adds the marks of a type's mailbox to its debts.
+func (s *Session) take(x *exchange, m fanout.Marks) {
+	x.changed.give(m.Content)
+	x.failed.give(m.Errors)
+	x.members = x.members || m.Wildcard
+	x.renewed.give(m.Renewed)
+	x.membersRenewed = x.membersRenewed || m.WildcardRenewed
+	x.handed = x.handed || m.Again
+	if m.Source.Traced() && !x.source.Fits(m.Source) {
+		s.untold = append(s.untold, Untold{m.Source, true})
+	}
+	x.source = x.source.With(m.Source)
+}
+
 // untell gives up the source of a type's changes, because no response will carry it.
 func (s *Session) untell(x *exchange) {
 	if x.source.Traced() {
 		s.untold = append(s.untold, Untold{Source: x.source})
 	}
 	x.source = nil
-	s.lose(x)
-}
-
-// lose gives up the sources that are too many to be followed.
-func (s *Session) lose(x *exchange) {
-	for _, source := range x.excess {
-		s.untold = append(s.untold, Untold{source, true})
-	}
-	x.excess = nil
 }
 
 // Untold is a traced source that no response will carry.

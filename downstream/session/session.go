@@ -367,7 +367,7 @@ func (s *Session) Close(now time.Time) {
 	for _, st := range s.states {
 		x := st.base()
 		x.sub.Close(now)
-		x.sub.Read(func(v fanout.View) { x.take(v.Marks()) })
+		x.sub.Read(func(v fanout.View) { s.take(x, v.Marks()) })
 		s.untell(x)
 		x.group.Leave()
 	}
