@@ -50,7 +50,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	if first && len(req.GetInitialResourceVersions()) > 0 {
 		d.comesBack(req.GetInitialResourceVersions())
 	}
-	d.asMembers(subscribe, unsubscribe)
+	held := d.asMembers(subscribe)
 	d.forgive(unsubscribe)
 	ledTo := d.givesUp(unsubscribe, slices.Contains(subscribe, fanout.Wildcard))
 	if !first && d.judging && slices.Contains(unsubscribe, fanout.Wildcard) {
@@ -58,7 +58,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	}
 	// The lists take effect whatever the nonce is (DOWN-DELTA-4).
 	asked := d.sub.Delta(subscribe, unsubscribe, now)
-	d.asks(&asked, first)
+	d.asks(&asked, first, held)
 	for _, name := range unsubscribe {
 		d.answered(name)
 	}
@@ -88,31 +88,41 @@ func (d *deltaState) comesBack(versions map[string]string) {
 	}
 }
 
-// asMembers notes what the client holds under the wildcard, as members or because it came with it,
-// of the names that it asks for now and does not give up in the same request.
-func (d *deltaState) asMembers(subscribe, unsubscribe []string) {
+// asMembers returns what the client holds under the wildcard, as members or because it came with
+// it, of the names that it asks for now.
+func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 	if d.sentTo == 0 && len(d.ahead) == 0 || len(subscribe) == 0 {
-		return
-	}
-	left := make(nameSet, len(unsubscribe))
-	for _, name := range unsubscribe {
-		left.add(name)
+		return nil
 	}
 	d.sub.Read(func(v fanout.View) {
 		for _, name := range subscribe {
-			if _, had := v.Lookup(name); had || left.has(name) || d.exact.notes(name) {
+			if _, had := v.Lookup(name); had {
 				continue
 			}
 			if version, some := d.of(v, name); some {
-				d.judge(name)
-				d.exact.note(name, version, true)
+				put(&held, name, version)
 			}
 		}
 	})
+	return held
 }
 
-// asks takes in what a request asks for.
-func (d *deltaState) asks(asked *fanout.Asked, first bool) {
+// nowNamed notes what the client holds of members that it asks for by name now and does not give
+// up in the same request.
+func (d *deltaState) nowNamed(v fanout.View, held map[string]string) {
+	for name, version := range held {
+		if _, asked := v.Lookup(name); asked && !d.exact.notes(name) {
+			d.judge(name)
+			d.exact.note(name, version, true)
+		}
+	}
+}
+
+// asks takes in what a request asks for. held is what the client has of it as members.
+func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]string) {
+	if len(held) > 0 {
+		d.sub.Read(func(v fanout.View) { d.nowNamed(v, held) })
+	}
 	d.asked.add(asked.Names...)
 	for _, name := range asked.New {
 		if !first || !d.brings(name) {
