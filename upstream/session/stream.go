@@ -270,9 +270,14 @@ func (l *laneState) subscribed(name string) bool {
 	return sent && !l.drop.has(name)
 }
 
-// leaves reports whether a name is given up, perhaps before the server knows it.
+// leaves reports whether a name is given up, perhaps before the server knows it. A name that is only
+// asked for again is not (UP-19).
 func (l *laneState) leaves(name string) bool {
-	return l != nil && !l.lane.Wildcard && !l.subscribed(name)
+	if l == nil || l.lane.Wildcard || l.subscribed(name) {
+		return false
+	}
+	_, again := l.unanswered.unsubscribed[name]
+	return !again
 }
 
 // idle reports whether nothing is subscribed, and no change is pending.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -164,5 +165,29 @@ func TestEveryRepeatedSubscribeIsLookedAt(t *testing.T) {
 	l.insist(later.Add(insistAfter))
 	if !l.drop.has("b") || l.drop.has("c") || !l.insistAt.IsZero() {
 		t.Errorf("after the last, the next look is at %v", l.insistAt)
+	}
+}
+
+// TestANameInAPairIsStillAskedFor: between the requests of a pair the control plane may still answer what
+// was asked first: an error counts, and a fault is complained of (UP-19, ERR-10).
+func TestANameInAPairIsStillAskedFor(t *testing.T) {
+	for written := range 2 {
+		p := listen(t)
+		p.wants(cache.Endpoint, "refused", "fault")
+		p.pass(time.Second)
+		p.core.main.stream.lanes[cache.Endpoint].askAgain([]string{"refused", "fault"})
+		for range written {
+			p.core.Next(p.stream, p.now)
+		}
+		d := Decode(&discovery.DeltaDiscoveryResponse{
+			TypeUrl:        string(cache.Endpoint),
+			Resources:      []*discovery.Resource{{Name: "fault"}},
+			ResourceErrors: []*discovery.ResourceError{{ResourceName: &discovery.ResourceName{Name: "refused"}, ErrorDetail: &statuspb.Status{Code: cache.Unavailable}}},
+		}, cache.Fingerprint{})
+		p.core.Receive(p.stream, d, p.now)
+		nack, _ := p.core.Applied(p.stream, d, p.now)
+		if slices.Sort(d.Update.Kept); !slices.Equal(d.Update.Kept, []string{"fault", "refused"}) || nack == "" {
+			t.Errorf("after %d requests %q are kept, and the response is rejected with %q", written, d.Update.Kept, nack)
+		}
 	}
 }
