@@ -242,6 +242,7 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 	}
 	for _, name := range i.Leave { // these are not unsubscribed
 		l.forget(name)
+		l.drop.remove(name)
 		delete(l.sent, name)
 	}
 	for _, name := range i.Drop {

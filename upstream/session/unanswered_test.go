@@ -97,12 +97,16 @@ func TestAPairIsTwoRequests(t *testing.T) {
 }
 
 // TestANameLeavesAPair: a name that is given up, or answered, is not subscribed again; what was
-// unsubscribed already stays so.
+// unsubscribed already stays so. What is answered, or given up without an unsubscribe (UP-9), is not
+// unsubscribed if it is not yet.
 func TestANameLeavesAPair(t *testing.T) {
-	s, l := askedAgain("a", "answered", "given up")
+	s, l := askedAgain("a", "answered", "given up", "left")
 	now := time.Unix(5, 0)
 	l.answersAgain(&cache.Update{Kept: []string{"answered"}})
-	s.take(l, unlimited(), now)
+	s.change(l, fanout.Interest{Leave: []string{"left"}})
+	if _, unsubscribe := s.take(l, unlimited(), now); !slices.Equal(unsubscribe, []string{"a", "given up"}) {
+		t.Errorf("%q are unsubscribed", unsubscribe)
+	}
 	s.change(l, fanout.Interest{Drop: []string{"given up"}})
 	if subscribe, unsubscribe := s.take(l, unlimited(), now); len(unsubscribe) > 0 || !slices.Equal(subscribe, []string{"a"}) {
 		t.Errorf("%q are subscribed and %q unsubscribed", subscribe, unsubscribe)
