@@ -455,7 +455,7 @@ func (s *streamState) deadline(missing time.Duration, now time.Time) time.Time {
 		at = earlier(at, toCome(v.notBefore, now))
 	}
 	for _, l := range s.lanes {
-		at = earlier(at, l.settle.deadline(), l.insistAt, l.unanswered.deadline(s.config.patience()), l.insisted.lookAt)
+		at = earlier(at, l.settle.deadline(), l.insistAt, l.unansweredAt(s.config.patience()), l.insisted.lookAt)
 		if l.first && !l.held {
 			at = earlier(at, toCome(l.gathers, now))
 		}

@@ -149,8 +149,12 @@ func (u *unanswered) refreshFor(names []string) {
 	}
 }
 
-// pairAt is when to choose the next pair, or zero.
-func (u *unanswered) pairAt() (at time.Time) {
+// pairAt is when to choose the next pair, or zero. The last one must be written before.
+func (l *laneState) pairAt() (at time.Time) {
+	u := &l.unanswered
+	if l.changed() {
+		return time.Time{}
+	}
 	if len(u.due) == 0 {
 		if at = u.retryAt(); at.IsZero() {
 			return at
@@ -227,12 +231,13 @@ func (u *unanswered) choose(most int, now time.Time) (pair []string) {
 	return pair
 }
 
-// deadline is when to call tickUnanswered next, or zero.
-func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
+// unansweredAt is when to call tickUnanswered next, or zero.
+func (l *laneState) unansweredAt(patience time.Duration) (at time.Time) {
+	u := &l.unanswered
 	if len(u.waiting) > 0 {
 		at = u.waiting[0].written.Add(patience)
 	}
-	return earlier(at, u.lookAt, u.pairAt())
+	return earlier(at, u.lookAt, l.pairAt())
 }
 
 // askAgain has names unsubscribed, and subscribed again by the next request (take).
@@ -267,7 +272,7 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	if due(u.lookAt, now) {
 		u.look(c.hub.Of(t).Absentees())
 	}
-	if due(u.pairAt(), now) {
+	if due(l.pairAt(), now) {
 		l.askAgain(c.hub.Of(t).Lacking(u.choose(c.config.bounds().Pair, now), stream)) // others were answered meanwhile
 	}
 	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {

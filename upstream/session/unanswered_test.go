@@ -57,9 +57,9 @@ func TestRetriesBecomeRare(t *testing.T) {
 // the last pair came to nothing (UP-19).
 func TestPairsAreSpaced(t *testing.T) {
 	now := time.Unix(0, 0)
-	u := unanswered{on: true, due: []string{"a", "b"}}
-	u.choose(1, now)
-	if at := u.deadline(time.Minute); !at.Equal(now.Add(pairEvery)) {
+	l := laneState{unanswered: unanswered{on: true, due: []string{"a", "b"}}}
+	l.unanswered.choose(1, now)
+	if at := l.unansweredAt(time.Minute); !at.Equal(now.Add(pairEvery)) {
 		t.Errorf("the next is chosen at %v, want %v", at, now.Add(pairEvery))
 	}
 }
@@ -193,5 +193,29 @@ func TestANameInAPairIsStillAskedFor(t *testing.T) {
 		if slices.Sort(d.Update.Kept); !slices.Equal(d.Update.Kept, []string{"fault", "refused"}) || nack == "" {
 			t.Errorf("after %d requests %q are kept, and the response is rejected with %q", written, d.Update.Kept, nack)
 		}
+	}
+}
+
+// TestPairsDoNotPileUp: no pair is chosen before the last one is written, however long the control plane
+// does not read (UP-19).
+func TestPairsDoNotPileUp(t *testing.T) {
+	p := listen(t)
+	p.wants(cache.Endpoint, "a", "b")
+	p.pass(time.Second)
+	l := p.core.main.stream.lanes[cache.Endpoint]
+	l.askAgain([]string{"a"})
+	l.unanswered.due = []string{"b"}
+	p.core.Tick(p.now)
+	if l.drop.has("b") {
+		t.Error("the next names go with the last ones")
+	}
+	if at := p.core.Deadline(p.now); !at.IsZero() && !at.After(p.now) {
+		t.Errorf("there is something to do at %v, and it is %v", at, p.now)
+	}
+	for p.core.Next(p.stream, p.now) != nil {
+		continue
+	}
+	if p.core.Tick(p.now); !l.drop.has("b") {
+		t.Error("the next names wait although the last ones are written")
 	}
 }
