@@ -148,7 +148,7 @@ func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 
 // answersNew reports whether the set answers something that was not asked for before.
 func (s *sotwState) answersNew(v fanout.View) bool {
-	if s.wildcardAsked && s.awaits(fanout.Wildcard) {
+	if s.wildcardAsked && s.awaited.has(fanout.Wildcard) {
 		return true
 	}
 	for name := range s.awaited {
