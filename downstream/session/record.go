@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 
@@ -33,31 +32,6 @@ const (
 	// the relay does not know, or that must not keep the resource from being sent.
 	Unclear
 )
-
-// Fits reports whether a client that has a version, or none, agrees with the record.
-func (h Holding) Fits(version string, some bool) bool {
-	switch h.Known {
-	case Nothing:
-		return !some
-	case Exactly:
-		return some && version == h.Version
-	case Differs:
-		return !some || version != h.Version
-	}
-	return true
-}
-
-func (h Holding) String() string {
-	switch h.Known {
-	case Nothing:
-		return "nothing"
-	case Exactly:
-		return h.Version
-	case Differs:
-		return fmt.Sprintf("another version than %q", h.Version)
-	}
-	return "some version"
-}
 
 // Holdings returns the record of what the client holds of a type, by resource name, as of now;
 // the names in of are always among the keys. A response that is being sent in parts counts as

@@ -6,6 +6,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/internal/xdstest/play"
 )
 
 // noteSent keeps under which version a client was sent its resources: SotW does not say.
@@ -58,8 +59,8 @@ func (r *pureRelay) recorded(c *pureClient) {
 			if said[name].Known == session.Differs && t.owed[name] {
 				continue // it went and came back as it was, or is owed for another reason
 			}
-			if !said[name].Fits(h.version, holds) {
-				r.game.checker.fail("holdings", "c%d %s %s: the client holds %q, version %q (%v), and the record has %v", c.id, k.name, name, h.label, h.version, holds, said[name])
+			if !play.Fits(said[name], h.version, holds) {
+				r.game.checker.fail("holdings", "c%d %s %s: the client holds %q, version %q (%v), and the record has %v", c.id, k.name, name, h.label, h.version, holds, play.Tell(said[name]))
 			}
 		}
 	}

@@ -178,12 +178,38 @@ func (c *client) recorded(now time.Time) error {
 			if said[name].Known == session.Differs && c.session.Due() {
 				continue // it may have changed back
 			}
-			if !said[name].Fits(h.version, some) {
-				return fmt.Errorf("%s holds version %q of %s %s (%v), and the record has %v", c.actor, h.version, t.Short(), name, some, said[name])
+			if !Fits(said[name], h.version, some) {
+				return fmt.Errorf("%s holds version %q of %s %s (%v), and the record has %v", c.actor, h.version, t.Short(), name, some, Tell(said[name]))
 			}
 		}
 	}
 	return nil
+}
+
+// Fits reports whether a client that has a version of a resource, or none, agrees with the record of it.
+func Fits(h session.Holding, version string, some bool) bool {
+	switch h.Known {
+	case session.Nothing:
+		return !some
+	case session.Exactly:
+		return some && version == h.Version
+	case session.Differs:
+		return !some || version != h.Version
+	}
+	return true
+}
+
+// Tell is what the record of a resource says.
+func Tell(h session.Holding) string {
+	switch h.Known {
+	case session.Nothing:
+		return "nothing"
+	case session.Exactly:
+		return h.Version
+	case session.Differs:
+		return fmt.Sprintf("another version than %q", h.Version)
+	}
+	return "some version"
 }
 
 // recorded looks at all clients when all is quiet.
