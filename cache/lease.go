@@ -61,8 +61,8 @@ func (t *Table) LeaseUntil(name string, ends time.Time, seq Seq) (renewed bool) 
 	return !changed
 }
 
-// LeaseAs gives a Present name the TTL that it has in another Table, as clients know it from there. Like
-// Date, it is not for a Table that is read in order (Renewed).
+// LeaseAs gives a Present name the TTL that it has in another Table, as clients know it
+// from there. Like Date, it is not for a Table that is read in order (Renewed).
 func (t *Table) LeaseAs(name string, other *Table) {
 	from, ok := other.Find(name)
 	if !ok || !other.HadTTL(from) {

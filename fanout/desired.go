@@ -71,11 +71,10 @@ func (x *index) wantName(s *Subscription, name string, r *cache.Run) cache.ID {
 	return id
 }
 
-// unwant removes a subscription to a name or to the wildcard; had reports whether there was one. When the last one ends, the name
-// lingers, unless upstream may be refusing the type (H-41), or it is known not to exist, so that
-// there is nothing to keep current (UP-7), or upstream was never asked for it (UP-6). A name that
-// could not be asked for in an outage lingers all the same, since its client may be back before
-// upstream is.
+// unwant removes a subscription to a name or to the wildcard; had reports whether there was one.
+// When the last one ends, the name lingers, unless upstream may be refusing the type (H-41), or the
+// name is known not to exist (UP-7), or upstream was never asked for it (UP-6), except in an outage:
+// its client may be back before upstream is.
 func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) (had bool) {
 	last, had := x.interest.remove(s, id)
 	if !last {

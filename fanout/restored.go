@@ -20,7 +20,6 @@ type restored struct {
 	awaited map[string]bool
 }
 
-// add notes names that were loaded.
 func (r *restored) add(names []string) {
 	r.names, r.awaited = make(map[string]bool, len(names)), make(map[string]bool, len(names))
 	for _, name := range names {
@@ -28,7 +27,6 @@ func (r *restored) add(names []string) {
 	}
 }
 
-// any reports whether anything is restored.
 func (r *restored) any() bool { return r.set || r.names != nil }
 
 // resource reports whether one of a resource's names is restored, or inherited from a restored set.

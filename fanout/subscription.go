@@ -227,7 +227,6 @@ func (s *Subscription) Close(now time.Time) {
 	}
 }
 
-// add adds names to the list.
 func (s *Subscription) add(ids []cache.ID) {
 	if s.names.add(ids) {
 		s.unsum()

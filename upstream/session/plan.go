@@ -299,8 +299,8 @@ func (c *Core) unavailable(lane fanout.Lane, wanted map[fanout.Lane]bool, now ti
 	if s == &c.aux && !c.main.open() {
 		s = &c.main
 	}
-	if !s.failing(&c.config, now) || c.quietUntil.After(now) {
-		return ""
+	if since := s.failingSince(); since.IsZero() || now.Sub(since) < c.config.UnavailableAfter || c.quietUntil.After(now) {
+		return "" // clients do not learn of it yet (ERR-7)
 	}
 	if s.role == Solo {
 		return "xds-relay: the control plane refuses this type: " + s.outage.message

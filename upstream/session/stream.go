@@ -135,7 +135,6 @@ type laneState struct {
 	settle settleState
 }
 
-// carry puts a lane on the stream.
 func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 	l := &laneState{
 		lane: lane, first: true, gathers: now.Add(s.config.Coalesce), held: held,

@@ -24,8 +24,8 @@ const (
 // unanswered asks again for the names of one lane of a Delta stream. It ends with the stream.
 //
 //	asked -- any other answer than a removal (answersAgain) --> answered
-//	asked -- unanswered for config.patience (tickUnanswered) --> due, or shown if the server has sent a copy on
-//	    this stream: a new one asks (refresh.go)
+//	asked -- unanswered for config.patience (tickUnanswered) --> due, or shown if the server
+//	    has sent a copy on this stream: a new one asks (refresh.go)
 //	asked -- the missing timer runs out and the stream is alive, or a removal --> absent
 //	answered -- a removal --> absent
 //	due, or absent for 5 s, then 10 s ... 5 min -- one pair per type and pairEvery (choose) --> unsubscribed
