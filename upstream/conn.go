@@ -48,8 +48,6 @@ type Endpoint struct {
 	// Config.UnavailableAfter (UP-1). Zero: 64, 100 and 4 s.
 	MaxConnections, MaxStreams int
 	RoomWithin                 time.Duration
-	// NoChecks: nobody is asked whether anybody is there (MISS-3).
-	NoChecks bool
 	// Headers are the relay's own for the next stream, or why there is none; nil: none
 	// are wanted (NODE-13).
 	Headers func() ([]header.Header, error)
@@ -126,10 +124,9 @@ func NewConn(e Endpoint) *Conn {
 	}
 	return &Conn{
 		endpoint: e, options: options, pings: keepalive.ClientParameters{Time: e.Keepalive, Timeout: unacknowledged(e.Missing)},
-		places:   connections{most: e.MaxConnections, streams: e.MaxStreams},
-		room:     make(chan struct{}),
-		members:  make(map[any]func()),
-		checkups: checkups{off: e.NoChecks},
+		places:  connections{most: e.MaxConnections, streams: e.MaxStreams},
+		room:    make(chan struct{}),
+		members: make(map[any]func()),
 	}
 }
 

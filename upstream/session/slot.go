@@ -132,7 +132,7 @@ func (c *Core) newStream(s *slot, r restate) *streamState {
 		r = c.restate(s, origin)
 	}
 	stream := &streamState{
-		id: s.id, config: &c.config, hub: c.hub, alive: &s.alive, origin: origin, restate: r, limit: e.maxRequest(&c.config),
+		config: &c.config, hub: c.hub, alive: &s.alive, origin: origin, restate: r, limit: e.maxRequest(&c.config),
 		lanes: make(map[cache.TypeURL]*laneState),
 		used:  make(map[cache.TypeURL]*typeState),
 	}

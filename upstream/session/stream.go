@@ -18,7 +18,6 @@ import (
 // streamState is what one ADS stream, Delta or SotW, has subscribed and still has to send.
 // It ends with the stream; whatever outlives a stream is in the Hub and in Core.
 type streamState struct {
-	id     StreamID
 	config *Config
 	hub    *fanout.Hub
 	alive  *liveness
