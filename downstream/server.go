@@ -196,10 +196,6 @@ func (s *Server) awaitStreams(limit time.Duration) {
 	}
 }
 
-func aged() *session.End {
-	return &session.End{Reason: session.Aged, Message: "xds-relay: the connection has reached downstream.max_connection_age; connect again"}
-}
-
 func (s *Server) register(st *stream) *session.End {
 	s.mu.Lock()
 	defer s.mu.Unlock()

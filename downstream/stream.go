@@ -99,7 +99,9 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	st.configure(s.now.Load()) // Reconfigure may have run before the stream was registered
 	s.observer.ClientConnected(st.protocol())
 	if age := s.config.MaxAge; age > 0 && st.conn != nil {
-		st.age = time.AfterFunc(time.Until(st.conn.endOf(age)), func() { st.end(aged()) })
+		st.age = time.AfterFunc(time.Until(st.conn.endOf(age)), func() {
+			st.end(&session.End{Reason: session.Aged, Message: "xds-relay: the connection has reached downstream.max_connection_age; connect again"})
+		})
 	}
 	return st.close(st.receiveAll())
 }

@@ -38,7 +38,7 @@ func (r *restored) resource(of *cache.Resource) bool {
 func (r *restored) leads(id cache.ID) bool {
 	x := r.x
 	if len(r.names)+len(x.loans.inherited) > 0 {
-		if r.names[x.named.Name(id)] {
+		if r.names[x.named.Name(id)] && x.answers.of(id).State == cache.Present {
 			return true
 		}
 		// It may have been loaded under another of its names, or with the wildcard.

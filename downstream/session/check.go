@@ -25,18 +25,14 @@ func (i *invariants) must(holds bool, format string, a ...any) {
 // under the locks of its types, and changes nothing.
 func (s *Session) Check() []string {
 	i := &invariants{}
-	// Each type occurs once, in the order of ORDER-2.
-	i.must(slices.IsSortedFunc(s.states, inOrder), "types are not in order")
+	i.must(slices.IsSortedFunc(s.states, inOrder), "types are not in order (ORDER-2)")
 	for _, st := range s.states {
-		// Other types wait for the state of Clusters.
 		i.must((st == s.clusters) == (st.base().url == cache.Cluster && s.kind.Type == ""), "clusters are another type's")
 		for _, w := range st.base().waitFor {
 			i.must(w != st.base() && slices.ContainsFunc(s.states, func(o state) bool { return o.base() == w }), "%s waits for itself, or for what is over", st.base().short)
 		}
 	}
-	// Nothing waits for Clusters if the stream has none.
 	i.must(s.waitingSince.IsZero() || s.clusters != nil, "something waits for clusters, of which there are none")
-	// The parts that are still to be sent belong to one response.
 	for n, c := range s.chunks {
 		i.must(c.x == s.chunks[0].x && c.position == s.chunks[0].position, "part %d of %d is another response's", n, len(s.chunks))
 	}
@@ -47,7 +43,7 @@ func (s *Session) Check() []string {
 			for _, b := range v.Check() {
 				i.must(false, "%s", b)
 			}
-			i.holdings(v, st)
+			i.holdings(v, st.base())
 			i.debts(v, st)
 		})
 	}
@@ -57,10 +53,7 @@ func (s *Session) Check() []string {
 // inFlight checks the responses that await an ACK.
 func (i *invariants) inFlight(x *exchange) {
 	n := len(x.unacked)
-	// No more are remembered than the bound allows.
 	i.must(n <= x.most, "%d responses are not acknowledged, at most %d are remembered", n, x.most)
-	// They are in the order in which they were sent, and pushes began to wait no later than each
-	// was sent.
 	for k, u := range x.unacked {
 		i.must(u.nonce != "" && !u.at.Before(u.since), "%s was sent before it began to wait", u.nonce)
 		if k > 0 {
@@ -68,24 +61,22 @@ func (i *invariants) inFlight(x *exchange) {
 			i.must(before.nonce != u.nonce && before.seq <= u.seq && !u.at.Before(before.at), "%s is not in order", u.nonce)
 		}
 	}
-	// The last of them is the last that was sent, and nonces have counted up to it.
 	i.must(n == 0 || x.unacked[n-1].nonce == x.lastNonce && x.unacked[n-1].seq <= x.pushedAt, "the last response is not %s", x.lastNonce)
 	// A rejection covers changes that were not accepted before.
 	i.must(x.rejected == nil || x.rejected.From <= x.rejected.To, "rejected from %v to %v", x.rejected, x.rejected)
-	// Only types that wait for Clusters note which first answers do not wait.
 	i.must(len(x.awaited) == 0 || x.refers, "answers are awaited of a type that does not wait")
 }
 
 // holdings checks what the client may hold.
-func (i *invariants) holdings(v fanout.View, st state) {
-	x := st.base()
+func (i *invariants) holdings(v fanout.View, x *exchange) {
 	h := &x.holdings
 	i.cursors(v, x)
 	// Each entry of exact is for a name, for what names lead to, for a member or a former one, or
 	// for a debt. After the next set of a full-state type, entries of the last one end.
 	subscribed, _ := v.Wildcard()
 	for e := range h.exact.all(false) {
-		i.must(x.sets && subscribed || e.brought || x.mentions(v, e.name) || owes(st, e.name), "%q is written down, and nothing covers it", e.name)
+		_, owed := x.released[e.name]
+		i.must(x.sets && subscribed || e.brought || x.mentions(v, e.name) || owed, "%q is written down, and nothing covers it", e.name)
 	}
 	i.led(v, x)
 	i.exact(h)
@@ -95,12 +86,9 @@ func (i *invariants) holdings(v fanout.View, st state) {
 func (i *invariants) cursors(v fanout.View, x *exchange) {
 	h, at := &x.holdings, v.Position()
 	subscribed, _ := v.Wildcard()
-	// No position is ahead of the Hub's.
 	i.must(h.sentTo <= at && (h.removedTo <= at || h.removedTo == unseen), "changes were sent up to %d and removals up to %d, and the Hub is at %d", h.sentTo, h.removedTo, at)
 	i.must(x.renewedTo <= at && x.ackedTo <= at, "renewals were sent up to %d, the client accepted up to %d, and the Hub is at %d", x.renewedTo, x.ackedTo, at)
-	// The wildcard has state only while it is subscribed to.
 	i.must(subscribed || len(h.ahead) == 0 && h.sentTo == 0 && h.removedTo == unseen, "without the wildcard %d members were sent ahead, changes up to %d and removals up to %d", len(h.ahead), h.sentTo, h.removedTo)
-	// What was sent ahead is ahead of one of the positions, and not ahead of the Hub's.
 	for name, a := range h.ahead {
 		i.must(a.at > min(h.sentTo, h.removedTo) && a.at <= at, "%q was sent ahead at %d, behind %d and %d", name, a.at, h.sentTo, h.removedTo)
 	}
@@ -144,12 +132,6 @@ func (x *exchange) mentions(v fanout.View, name string) bool {
 	return subscribed && (member || !synced || min(x.sentTo, x.removedTo) < v.Set().Forgotten()) // it may have been a member
 }
 
-// owes reports whether a debt of the client is about a resource that nothing covers.
-func owes(st state, name string) bool {
-	_, released := st.base().released[name]
-	return released
-}
-
 // exact checks the counts of entries, and of what the client came with.
 func (i *invariants) exact(h *holdings) {
 	e := &h.exact
@@ -164,13 +146,11 @@ func (i *invariants) exact(h *holdings) {
 		if v.noted {
 			noted++
 		}
-		// An entry is spared only while a response is made.
 		i.must(!v.spared, "%q is spared what a response was to say", v.name)
 	}
 	i.must(left == e.left && noted == e.noted && taken == e.taken, "%d versions are left, %d noted, in %d places, and counted are %d, %d and %d", left, noted, taken, e.left, e.noted, e.taken)
 	// A table is never full, since a search would not end.
 	i.must(4*taken <= 3*len(e.table), "%d of %d places are taken", taken, len(e.table))
-	// Entries that are not judged are still being judged.
 	i.must(left == 0 || h.judging, "%d versions are left, and nobody judges them", left)
 }
 
@@ -190,12 +170,10 @@ func (i *invariants) debts(v fanout.View, st state) {
 	for name, as := range x.released {
 		i.must(subscribed || !as.left, "%q is left to the wildcard, which is not subscribed to", name)
 	}
-	// No pile is above its limit.
 	for _, n := range []int{x.changed.len() - x.changed.limit, x.asked.len() - x.asked.limit, x.failed.len() - x.failed.limit, x.renewed.len() - x.renewed.limit} {
 		i.must(n <= 0, "a pile is %d too high", n)
 	}
 	if d, ok := st.(*deltaState); ok {
-		// The answer to the wildcard is due only while it is subscribed to.
 		i.must(subscribed || !d.wildcardAsked && !d.opening, "the wildcard is to be answered, and is not subscribed to")
 		i.must(!d.opening || d.wildcardAsked, "the first answer is owed, and was not asked for")
 	}

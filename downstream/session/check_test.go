@@ -40,7 +40,10 @@ func TestCheckFinds(t *testing.T) {
 		{"what is accepted", func(_ *Session, d *deltaState) { d.ackedTo = later }, "accepted up to 1000"},
 		{"told ahead", func(_ *Session, d *deltaState) { put(&d.ahead, "m", ahead{"1", 0}) }, "was sent ahead at 0"},
 		{"covered by nothing", func(_ *Session, d *deltaState) { d.exact.note("other", "", true) }, `"other" is written down`},
-		{"versions brought", func(_ *Session, d *deltaState) { d.bring(map[string]string{"n": "1"}); d.exact.left = 7 }, "counted are 7"},
+		{"versions brought", func(_ *Session, d *deltaState) {
+			d.exact.bring(map[string]string{"n": "1"})
+			d.judging, d.exact.left = true, 7
+		}, "counted are 7"},
 		{"plain", func(_ *Session, d *deltaState) { d.sentTo, d.removedTo = 0, 0 }, ""}, // it has names, and is not shared with
 		{"led to", func(_ *Session, d *deltaState) { d.exact.forget("r") }, `"r" is what a name leads to`},
 		{"forced", func(_ *Session, d *deltaState) { put(&d.forced, id, 1) }, "is forced"},

@@ -88,7 +88,9 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	if !d.judging {
 		return
 	}
-	warm := d.fromDisk(v)
+	// What exists is known from disk only (RECON-19), or the wildcard's set was not sent yet.
+	subscribed, _ := v.Wildcard()
+	warm := subscribed && d.wildcardAsked || warm(v)
 	if d.looked && !d.handed && warm == d.lookedWarm {
 		return // nothing has changed since they were looked at last
 	}
@@ -118,7 +120,8 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	d.looked, d.lookedWarm = left != (remaining{}) && !left.waits, warm
 	d.withholdsBrought = left.doubt
 	if left == (remaining{}) {
-		d.judged()
+		d.judging = false
+		d.exact.judged()
 	}
 }
 
@@ -138,13 +141,6 @@ func (d *deltaState) judgeBrought(v fanout.View, name string, unresolved, push b
 	default:
 		left.waits = !d.judgeAbsence(v, name, push, p) || left.waits
 	}
-}
-
-// fromDisk reports whether something that the client asks for is known from disk only (RECON-19),
-// or the wildcard's set was not sent yet.
-func (d *deltaState) fromDisk(v fanout.View) bool {
-	subscribed, _ := v.Wildcard()
-	return subscribed && d.wildcardAsked || warm(v)
 }
 
 // confirmed reports whether a name that the client asks for leads to a resource and is not known

@@ -73,16 +73,6 @@ func (d *debts) due() bool {
 		d.renewed.len() > 0 || d.membersRenewed || len(d.tooLarge) > 0
 }
 
-// take adds the marks of a mailbox.
-func (d *debts) take(m fanout.Marks) {
-	d.changed.give(m.Content)
-	d.failed.give(m.Errors)
-	d.members = d.members || m.Wildcard
-	d.renewed.give(m.Renewed)
-	d.membersRenewed = d.membersRenewed || m.WildcardRenewed
-	d.handed = d.handed || m.Again
-}
-
 // owes reports whether everything that a name leads to is sent whatever the client holds. Any
 // resource that is news to the client also says that an error is over, so an error alone requires
 // this only if none is news.

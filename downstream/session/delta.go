@@ -78,8 +78,8 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 
 // comesBack takes in the versions that the client came with.
 func (d *deltaState) comesBack(versions map[string]string) {
-	d.bring(versions)
-	d.reconnected, d.returning = true, d.url == cache.Cluster
+	d.exact.bring(versions)
+	d.judging, d.reconnected, d.returning = true, true, d.url == cache.Cluster
 	if d.resend {
 		d.exact.voidAll(nil)
 	}
@@ -107,17 +107,21 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 	return held
 }
 
+// nowNamed notes what the client holds of members that it asks for by name now and does not give
+// up in the same request.
+func (d *deltaState) nowNamed(v fanout.View, held map[string]string) {
+	for name, version := range held {
+		if _, asked := v.Lookup(name); asked && !d.exact.notes(name) {
+			d.judge(name)
+			d.exact.note(name, version, true)
+		}
+	}
+}
+
 // asks takes in what a request asks for. held is what the client has of it as members.
 func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]string) {
 	if len(held) > 0 {
-		d.sub.Read(func(v fanout.View) {
-			for name, version := range held {
-				if _, still := v.Lookup(name); still && !d.exact.notes(name) { // the request does not give it up
-					d.judge(name)
-					d.exact.note(name, version, true)
-				}
-			}
-		})
+		d.sub.Read(func(v fanout.View) { d.nowNamed(v, held) })
 	}
 	d.asked.add(asked.Names...)
 	for _, name := range asked.New {
@@ -206,7 +210,6 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.saysTooLarge(v, &p)
 	d.expiring(v, &p)
 	p.starving = starving(v, d.brings)
-	v.Withhold(d.withholdsBrought || d.withholdsReleased)
 	if len(p.removed)+len(p.gone) > 0 {
 		p.withoutContradiction()
 	}
@@ -214,8 +217,10 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	return p
 }
 
-// collected notes what the client is sent with a part, except for the removals that wait.
+// collected notes what the client is sent with a part, except for the removals that wait, and
+// whether something is withheld.
 func (d *deltaState) collected(v fanout.View, p *part) {
+	v.Withhold(d.withholdsBrought || d.withholdsReleased)
 	d.noteSent(v, p)
 	d.warmed(p.resources)
 	d.gone(p.gone)
@@ -322,6 +327,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			sent = true // the client has it as of this position
 		case at != nil && at.spared: // another of its names has led here already
 		case (!forced || debt && !asked && d.sentSince(v, r, since)) && d.holds(v, r):
+			d.changedBack(id)
 		case v.Bodies().Body(r) == nil: // the body is sent when it comes
 			v.Bodies().Ask(r)
 			lacking = true

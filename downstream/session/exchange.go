@@ -122,9 +122,14 @@ func (x *exchange) overdue(timeout time.Duration) time.Time {
 	return x.unacked[len(x.unacked)-1].since.Add(timeout)
 }
 
-// take adds marks to the debts.
+// take adds the marks of the mailbox to the debts.
 func (x *exchange) take(m fanout.Marks) {
-	x.debts.take(m)
+	x.changed.give(m.Content)
+	x.failed.give(m.Errors)
+	x.members = x.members || m.Wildcard
+	x.renewed.give(m.Renewed)
+	x.membersRenewed = x.membersRenewed || m.WildcardRenewed
+	x.handed = x.handed || m.Again
 	if m.Source.Traced() && !x.source.Fits(m.Source) {
 		x.excess = append(x.excess, m.Source)
 	}
@@ -204,11 +209,11 @@ func (x *exchange) identifier(instance string) string {
 // sending notes a response as sent. continued says that pushes have waited since the response
 // before it.
 func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, partial, changes bool, l listing, now time.Time) {
-	since := now
-	if n := len(x.unacked); continued && n > 0 {
+	since, n := now, len(x.unacked)
+	if continued && n > 0 {
 		since = x.unacked[n-1].since
 	}
-	if n := len(x.unacked); n > 0 && n >= x.most {
+	if n > 0 && n >= x.most {
 		oldest := x.unacked[0]
 		if x.unacked = slices.Delete(x.unacked, 0, 1); len(x.unacked) > 0 {
 			x.unacked[0].changes = x.unacked[0].changes || oldest.changes // the ACK of this one stands for both (ORDER-3)

@@ -19,11 +19,10 @@ func (s *Session) Next(now time.Time) (*Response, *End) {
 		return s.chunk(now), nil
 	}
 	s.seekRoom(now)
-	if marked := s.subscriber.Take(); len(marked) > 0 {
-		for _, st := range s.states {
-			x := st.base()
-			x.marked = x.marked || slices.Contains(marked, x.sub)
-		}
+	marked := s.subscriber.Take()
+	for _, st := range s.states {
+		x := st.base()
+		x.marked = x.marked || slices.Contains(marked, x.sub)
 	}
 	sp, end := s.choose(now)
 	if sp == nil {
@@ -140,9 +139,7 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	}
 	x.waitSince = now
 	for _, st := range s.states {
-		o := st.base()
-		putOff := o.postponed || o.pending() && o.blocked(now, s.config.AckTimeout)
-		if o != x && putOff || slices.Contains(next, st) && (o.marked || st.due()) {
+		if o := st.base(); o != x && s.putsOff(o, now) || slices.Contains(next, st) && (o.marked || st.due()) {
 			x.waitFor = append(x.waitFor, o)
 		}
 	}
@@ -154,6 +151,11 @@ func (s *Session) stopWaitingFor(x *exchange) {
 		o := st.base()
 		o.waitFor = slices.DeleteFunc(o.waitFor, func(w *exchange) bool { return w == x })
 	}
+}
+
+// putsOff reports whether a type has changes that must wait.
+func (s *Session) putsOff(x *exchange, now time.Time) bool {
+	return x.postponed || x.pending() && x.blocked(now, s.config.AckTimeout)
 }
 
 // mayTakeAway reports whether a type's removals need not wait any longer.

@@ -24,7 +24,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	}
 	renews := func(r *cache.Resource) bool { return s.holds(v, r) } // else it is a change
 	s.postponed = s.postpones && certain && send && !same && !slices.ContainsFunc(news.renewed, renews) && !s.answersNew(v)
-	if !certain || s.waitsForReturn(v, is(version)) || s.postponed {
+	if !certain || s.waitsForReturn(v) || s.postponed {
 		s.again, s.shrink = send, shrunk
 		s.failAgain(v, slices.Concat(p.errors, p.unavailable))
 		p.errors, p.unavailable, p.answer = nil, nil, false

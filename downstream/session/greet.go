@@ -81,7 +81,8 @@ func (s *Session) typeOf(t cache.TypeURL) (cache.TypeURL, *End) {
 // renew takes in a change of dynamic parameters, the only part of a node that may change
 // (NODE-2).
 func (s *Session) renew(node *core.Node) {
-	if s.node == nil || sameParameters(s.node, node) {
+	parameters := func(of *core.Node) *core.Node { return &core.Node{DynamicParameters: of.GetDynamicParameters()} }
+	if s.node == nil || proto.Equal(parameters(s.node), parameters(node)) {
 		return
 	}
 	changed := proto.CloneOf(s.node) // the old node may be in use elsewhere
@@ -92,8 +93,4 @@ func (s *Session) renew(node *core.Node) {
 			renew(changed)
 		}
 	}
-}
-
-func sameParameters(a, b *core.Node) bool {
-	return proto.Equal(&core.Node{DynamicParameters: a.GetDynamicParameters()}, &core.Node{DynamicParameters: b.GetDynamicParameters()})
 }

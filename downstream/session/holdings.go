@@ -11,12 +11,9 @@ import (
 )
 
 // holdings records what the client of one stream may hold of one type: for each resource a
-// version, or nothing. The client is sent every resource that exists in another version than it
-// holds, and the removal of every resource that it holds and that no longer exists; debts
-// (debts.go) are the other reasons to send. To hold a resource means to have been sent it: a
-// response changes holdings by exactly what it says, and unsubscribing erases. A NACK changes
-// nothing, whatever the client goes on using: a rejected version is not sent again before the
-// resource changes (NACK-4).
+// version, or nothing. The package comment says what follows from it. To hold a resource means to
+// have been sent it. A NACK changes nothing, whatever the client goes on using: a rejected version
+// is not sent again before the resource changes (NACK-4).
 //
 // Thousands of clients hold thousands of resources each, so most of the record is not kept by
 // name:
@@ -154,18 +151,6 @@ func (h *holdings) versions() map[string]string {
 	return versions
 }
 
-// bring takes in the versions that a Delta client came with.
-func (h *holdings) bring(versions map[string]string) {
-	h.judging = true
-	h.exact.bring(versions)
-}
-
-// judged notes that all of them are judged.
-func (h *holdings) judged() {
-	h.judging = false
-	h.exact.judged()
-}
-
 // brings reports whether the client came with a version of the resource that is not judged yet.
 func (h *holdings) brings(name string) bool { return h.exact.find(name).brings() }
 
@@ -174,13 +159,6 @@ func (h *holdings) judge(names ...string) {
 	for _, name := range names {
 		h.exact.judge(h.exact.find(name))
 	}
-}
-
-// sent notes that a resource is sent, as a member of the wildcard's set or for a name, in a
-// response of this position.
-func (h *holdings) sent(r *cache.Resource, at cache.Seq) {
-	h.aliased = h.aliased || len(r.Aliases) > 0
-	h.exact.sent(h.exact.find(r.Name), r.Version, at)
 }
 
 // sentAhead notes that a member, or with nil its removal, is sent before the wildcard's positions

@@ -72,7 +72,11 @@ func (d *deltaState) takes() room {
 // claims checks what would be kept of the type after a request. It counts exactly only if the
 // limit may be exceeded, because that looks up names under the lock of the type.
 func (s *Session) claims(d *deltaState, req *discovery.DeltaDiscoveryRequest) *End {
-	r := d.claim(req)
+	r := d.takes()
+	r.names += len(req.GetResourceLocatorsSubscribe())
+	if !d.requested {
+		r.versions = len(req.GetInitialResourceVersions())
+	}
 	most := r
 	most.names += len(req.GetResourceNamesSubscribe())
 	if s.checkRoom(d, most) == nil {
@@ -80,17 +84,6 @@ func (s *Session) claims(d *deltaState, req *discovery.DeltaDiscoveryRequest) *E
 	}
 	r.names += d.grows(req)
 	return s.checkRoom(d, r)
-}
-
-// claim returns what would be kept of the type after a request, except for the names that the
-// request subscribes to.
-func (d *deltaState) claim(req *discovery.DeltaDiscoveryRequest) room {
-	r := d.takes()
-	r.names += len(req.GetResourceLocatorsSubscribe())
-	if !d.requested {
-		r.versions = len(req.GetInitialResourceVersions())
-	}
-	return r
 }
 
 // grows returns how many more names the client would subscribe to after a request.

@@ -116,14 +116,14 @@ func (s *Session) hangUp(now time.Time) *End {
 	return nil
 }
 
-// waitsForReturn reports whether a SotW client whose stream may end is not sent again what it came
-// with: after a response, a stream that ends makes the client come back at once, again and again.
-// The client is marked when upstream is back (DOWN-SOTW-11).
-func (s *sotwState) waitsForReturn(v fanout.View, version func(fanout.View) string) bool {
+// waitsForReturn reports whether a SotW client whose stream may end is not sent again the version
+// that it came with: after a response, a stream that ends makes the client come back at once, again
+// and again. The client is marked when upstream is back (DOWN-SOTW-11).
+func (s *sotwState) waitsForReturn(v fanout.View) bool {
 	if !s.ends || s.came == "" || s.moved || s.lastNonce != "" {
 		return false
 	}
 	named, wildcard := v.Unavailable()
 	subscribed, _ := v.Wildcard()
-	return (subscribed && wildcard != nil || len(v.Names()) > 0 && named != nil) && s.came == version(v)
+	return (subscribed && wildcard != nil || len(v.Names()) > 0 && named != nil) && s.came == versionOf(v)
 }

@@ -151,15 +151,9 @@ func besides(listed, resources []*cache.Resource) []*cache.Resource {
 type nameSet map[string]struct{}
 
 func namesOf(lists ...[]*cache.Resource) nameSet {
-	n := 0
-	for _, list := range lists {
-		n += len(list)
-	}
-	names := make(nameSet, n)
-	for _, list := range lists {
-		for _, r := range list {
-			names.add(r.Name)
-		}
+	names := make(nameSet)
+	for _, r := range slices.Concat(lists...) {
+		names.add(r.Name)
 	}
 	return names
 }

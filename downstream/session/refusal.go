@@ -98,27 +98,21 @@ func (x *exchange) succeed(was *exchange) {
 // subscribes to.
 func (d *deltaState) move(to exchange, now time.Time) {
 	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: d.versions()}
-	req.ResourceNamesSubscribe, req.ResourceNamesUnsubscribe = was.interest()
+	was.sub.Read(func(v fanout.View) {
+		for _, id := range v.Names() {
+			req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, v.Name(id))
+		}
+		if wildcard, _ := v.Wildcard(); wildcard {
+			req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, fanout.Wildcard)
+		} else { // an empty list would mean the wildcard for some types
+			req.ResourceNamesUnsubscribe = []string{fanout.Wildcard}
+		}
+	})
 	*d = deltaState{exchange: to, quiet: was.quiet, resend: was.resend, needed: was.needed}
 	d.request(req, now)
 	d.reconnected, d.returning = was.reconnected, was.returning
 	d.opening = was.opening
 	d.succeed(&was.exchange)
-}
-
-// interest returns what the client subscribes to, as a first request would say it.
-func (x *exchange) interest() (subscribe, unsubscribe []string) {
-	wildcard := false
-	x.sub.Read(func(v fanout.View) {
-		wildcard, _ = v.Wildcard()
-		for _, id := range v.Names() {
-			subscribe = append(subscribe, v.Name(id))
-		}
-	})
-	if wildcard {
-		return append(subscribe, fanout.Wildcard), nil
-	}
-	return subscribe, []string{fanout.Wildcard} // an empty list would mean the wildcard for some types
 }
 
 func (s *sotwState) move(to exchange, now time.Time) {

@@ -96,12 +96,8 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	s.forgive(names.Gone)
 	asked := s.sub.Replace(names.Names, now)
 	s.sub.Read(func(v fanout.View) {
-		subscribed, _ := v.Wildcard()
-		if subscribed {
-			s.gaveUp(names.Gone, held)
-		}
 		s.handOver(v, held)
-		if !subscribed {
+		if subscribed, _ := v.Wildcard(); !subscribed {
 			s.unsubscribed()
 			s.cameWildcard = false
 			s.drops(v, names.Added)
@@ -111,49 +107,42 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	return asked
 }
 
-// handOver records what changesHands returned, where it belongs after the request.
+// handOver records what changesHands returned where it belongs after the request. Of what was given
+// up under the wildcard the client is sent the wildcard's state; a full-state set says it by itself.
 func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	subscribed, _ := v.Wildcard()
 	for name, h := range held {
-		if id, ok := v.Lookup(name); !ok {
-			s.exact.note(name, h.version, true)
-			if subscribed && !s.sets {
-				s.release(name)
-			}
-		} else if !v.Told(id).Copy() {
+		id, asked := v.Lookup(name)
+		switch {
+		case asked && !v.Told(id).Copy():
 			v.Tell(id, h.told)
 			if version, _ := s.named(v, id); version != "" && version != h.version {
 				v.Tell(id, fanout.Brought) // others were sent that by name, and this client was not
 			}
+		case !asked && (subscribed || h.told != 0):
+			s.exact.note(name, h.version, h.told != 0)
+			if subscribed && !s.sets {
+				s.release(name)
+			}
 		}
 	}
 }
 
-// gaveUp notes names that were given up under the wildcard. The client is sent the wildcard's
-// state of each; a full-state set says it by itself.
-func (s *sotwState) gaveUp(names []string, held map[string]changing) {
-	for _, name := range names {
-		if _, some := held[name]; !some {
-			s.exact.note(name, "", false)
-		}
-		if !s.sets {
-			s.release(name)
-		}
-	}
-}
-
-// changing is what a client holds of a resource: fanout.Told as it is kept for a name, and the
-// version if it is known.
+// changing is what a client holds of a resource: fanout.Told as it is kept for a name, 0 for
+// nothing, and the version if it is known.
 type changing struct {
 	told    fanout.Told
 	version string
 }
 
 // changesHands returns what the client holds because of the wildcard and asks for by name now, or
-// because of a name that it no longer asks for.
+// because of a name that it no longer asks for, and the latter names of which it holds nothing.
 func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing {
 	held := make(map[string]changing)
 	for _, name := range names.Gone {
+		if _, known := held[name]; !known {
+			held[name] = changing{}
+		}
 		id, _ := v.Lookup(name)
 		led := v.LedTo(id)
 		if led == nil {
@@ -224,7 +213,7 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 // collectNew lists what is new or newly named. A removal is not sent, except as an error
 // (DOWN-SOTW-10, MISS-6).
 func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
-	if s.waitsForReturn(v, versionOf) {
+	if s.waitsForReturn(v) {
 		return
 	}
 	s.collectMembers(v, push, p)
@@ -268,7 +257,7 @@ func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 		s.wildcardAsked, s.members = false, false
 	case !synced:
 		s.members = false
-	case s.wildcardAsked && s.cameWildcard && v.Set().Restored() && !s.replaces(v, versionOf): // RECON-19
+	case s.wildcardAsked && s.cameWildcard && v.Set().Restored() && s.came != versionOf(v): // RECON-19
 	case s.postpones && s.wildcardAsked && !s.awaits(fanout.Wildcard):
 		s.postponed = true // the client came with something
 	case s.postpones && !s.wildcardAsked && push && s.members && gainsMembers(s, v):
@@ -303,7 +292,7 @@ func (s *sotwState) listMembers(v fanout.View, after cache.Seq, p *part) {
 // keep puts off the names of which the client came with a version and upstream has not confirmed
 // another (RECON-19), unless another name brings the client the same resource.
 func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
-	if s.came == "" || len(asked) == 0 && !s.handed || s.replaces(v, versionOf) {
+	if len(asked) == 0 && !s.handed || !s.frozen(v) || s.came == versionOf(v) {
 		return asked
 	}
 	kept := func(id cache.ID) bool { return v.Has(id) && v.Told(id) == fanout.Brought && v.Restored(id) }
@@ -361,6 +350,8 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 				continue
 			}
 			p.resources = append(p.resources, r)
+		} else {
+			s.changedBack(id)
 		}
 		if led {
 			s.sentFor(nil, r)

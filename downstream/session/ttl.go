@@ -45,6 +45,14 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*c
 	return whole, heartbeats
 }
 
+// changedBack has the TTLs looked at that came with a change of a name: the client holds what the
+// name leads to, so it is not sent the change.
+func (x *exchange) changedBack(id cache.ID) {
+	if x.ttl {
+		x.renewed.add(id)
+	}
+}
+
 // renews notes that all renewals up to a position are sent.
 func (x *exchange) renews(to cache.Seq) { x.renewedTo, x.renewedOf = to, nil }
 

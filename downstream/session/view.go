@@ -32,21 +32,14 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 		return nil, "", false
 	}
 	version = viewVersion(v, resources)
-	certain = (!doubt || s.came == version) && s.replaces(v, is(version)) && !s.lacks(v)
+	certain = (!doubt && !s.frozen(v) || s.came == version) && !s.lacks(v)
 	v.Withhold(!certain)
 	return resources, version, certain
 }
 
-// replaces reports whether a view may replace what the client came with. A view from disk may
-// lack some of that, which the client keeps until upstream has answered (RECON-19).
-func (s *sotwState) replaces(v fanout.View, version func(fanout.View) string) bool {
-	return s.came == "" || !warm(v) || s.came == version(v)
-}
-
-// is returns a version that is known already.
-func is(version string) func(fanout.View) string {
-	return func(fanout.View) string { return version }
-}
+// frozen reports whether the client came with something that only the same version may replace: a
+// view from disk may lack some of it until upstream has answered (RECON-19).
+func (s *sotwState) frozen(v fanout.View) bool { return s.came != "" && warm(v) }
 
 // lacks reports whether the wildcard's set lacks something that the client was sent for a name,
 // perhaps only because the set is from disk (RECON-19) or a fault hides a part of it (ERR-10).

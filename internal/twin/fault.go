@@ -81,7 +81,9 @@ type doubt struct {
 	hidden int // zero: none
 	asked  map[string]bool
 	said   map[string]bool // names of which there was a sound answer since the last hidden one
-	lapsed map[string]bool // names that were in doubt, and may be still, unless they were given up since
+	// lapsed are names that were in doubt, and may be still, unless they were given up since; the wildcard
+	// stands for all of which nothing is known.
+	lapsed map[string]bool
 }
 
 // on reports whether a stream has left something open.
@@ -136,13 +138,19 @@ func (c *Checker) clears(id int, k string, wildcard, whole bool) {
 // faulty answer does not concern this client, nor does a fault that hid its name, if no client wants
 // any more what was asked for by then.
 func (c *Checker) undoubts(k kind, name string) {
-	d := c.doubts[k.name][false]
+	d := c.doubts[k.name][name == wildcard]
 	if d == nil {
 		return
 	}
 	over := func(name string) bool {
 		left, wanted := c.wanted[k.name][name]
 		return wanted && (c.evicts || c.now.Sub(left) >= c.linger)
+	}
+	if name == wildcard {
+		if over(name) {
+			d.lapse()
+		}
+		return
 	}
 	if over(name) {
 		if _, doubted := d.names[name]; doubted {
@@ -159,10 +167,20 @@ func (c *Checker) undoubts(k kind, name string) {
 	}
 }
 
+// lapse notes that a wildcard may have been forgotten, and its doubts with it.
+func (d *doubt) lapse() {
+	for name := range d.names {
+		d.lapsed[name] = true
+	}
+	d.lapsed[wildcard] = d.lapsed[wildcard] || d.hidden != 0
+	clear(d.names)
+	d.hidden = 0
+}
+
 // mayDoubt reports whether a name is in doubt on a lane, or was and may be still.
-func (c *Checker) mayDoubt(k string, wildcard bool, name string) bool {
-	d := c.doubts[k][wildcard]
-	return d != nil && d.lapsed[name] || c.doubted(k, wildcard, name)
+func (c *Checker) mayDoubt(k string, byWildcard bool, name string) bool {
+	d := c.doubts[k][byWildcard]
+	return d != nil && (d.lapsed[name] || d.lapsed[wildcard] && c.mayHide(d, k, byWildcard, name)) || c.doubted(k, byWildcard, name)
 }
 
 // doubted reports whether a name is in doubt on a lane, since an answer was faulty.

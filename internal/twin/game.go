@@ -171,7 +171,7 @@ func (g *Game) keepUp() {
 	}
 	g.checker.news = false
 	for _, p := range g.everybody() {
-		g.checker.upToDate(p.id, p.deaf)
+		g.checker.upToDate(p.id, p.deaf || p.owesRefused(g.checker.now))
 	}
 }
 

@@ -59,8 +59,8 @@ func (r *pureRelay) recorded(c *pureClient) {
 			if said[name].Known == session.Differs && t.owed[name] {
 				continue // it went and came back as it was, or is owed for another reason
 			}
-			if !play.Fits(said[name], h.version, holds) {
-				r.game.checker.fail("holdings", "c%d %s %s: the client holds %q, version %q (%v), and the record has %v", c.id, k.name, name, h.label, h.version, holds, play.Tell(said[name]))
+			if other := play.Contradicts(said[name], h.version, holds); other != "" {
+				r.game.checker.fail("holdings", "c%d %s %s: the client holds %q, version %q (%v), and the record has %s", c.id, k.name, name, h.label, h.version, holds, other)
 			}
 		}
 	}

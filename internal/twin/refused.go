@@ -190,6 +190,17 @@ func (g *Game) toldRefused(p *player, m proto.Message, at time.Time) bool {
 	return true
 }
 
+// owesRefused reports whether a client, which never acknowledges these types, was sent something of one
+// within ack_timeout. Removals of other types may wait for that (ORDER-2).
+func (p *player) owesRefused(now time.Time) bool {
+	for _, r := range p.refused {
+		if r.nonce != "" && now.Sub(r.room.told) <= ackTimeout {
+			return true
+		}
+	}
+	return false
+}
+
 // refusedKnown judges whether every name of these types has its answer.
 func (g *Game) refusedKnown() {
 	for _, p := range g.everybody() {

@@ -243,7 +243,7 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		byWildcard = byWildcard && (t.interest.Wildcard || known.borrows(name, &t.interest))
 		switch {
 		case expired && cl.holdsBack(k):
-		case expired && !byName && !byWildcard && (!cl.sotw || k.full) && !(t.interest.Wildcard && c.doubted(k.name, true, name)):
+		case expired && !byName && !byWildcard && (!cl.sotw || k.full) && !(t.interest.Wildcard && c.mayDoubt(k.name, true, name)):
 			c.fail("TTL-2", "c%d %s keeps up, and holds %s=%s, which has expired", id, k.name, name, h.label)
 		case cl.ttl && !t.nacked && (byName || byWildcard) && known.states(name, h.label) && !known.lasts(name, h.label, h.ends):
 			c.fail("TTL-4", "c%d %s keeps up, and holds %s=%s until %v, which is not what upstream says", id, k.name, name, h.label, h.ends)

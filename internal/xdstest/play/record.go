@@ -178,38 +178,26 @@ func (c *client) recorded(now time.Time) error {
 			if said[name].Known == session.Differs && c.session.Due() {
 				continue // it may have changed back
 			}
-			if !Fits(said[name], h.version, some) {
-				return fmt.Errorf("%s holds version %q of %s %s (%v), and the record has %v", c.actor, h.version, t.Short(), name, some, Tell(said[name]))
+			if other := Contradicts(said[name], h.version, some); other != "" {
+				return fmt.Errorf("%s holds version %q of %s %s (%v), and the record has %s", c.actor, h.version, t.Short(), name, some, other)
 			}
 		}
 	}
 	return nil
 }
 
-// Fits reports whether a client that has a version of a resource, or none, agrees with the record of it.
-func Fits(h session.Holding, version string, some bool) bool {
-	switch h.Known {
-	case session.Nothing:
-		return !some
-	case session.Exactly:
-		return some && version == h.Version
-	case session.Differs:
-		return !some || version != h.Version
-	}
-	return true
-}
-
-// Tell is what the record of a resource says.
-func Tell(h session.Holding) string {
-	switch h.Known {
-	case session.Nothing:
+// Contradicts returns what a record says of a resource, or "" if a client that has a version of it,
+// or none, agrees with the record.
+func Contradicts(h session.Holding, version string, some bool) string {
+	switch {
+	case h.Known == session.Nothing && some:
 		return "nothing"
-	case session.Exactly:
+	case h.Known == session.Exactly && !(some && version == h.Version):
 		return h.Version
-	case session.Differs:
+	case h.Known == session.Differs && some && version == h.Version:
 		return fmt.Sprintf("another version than %q", h.Version)
 	}
-	return "some version"
+	return ""
 }
 
 // recorded looks at all clients when all is quiet.
