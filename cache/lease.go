@@ -114,9 +114,8 @@ func (t *Table) unlease(id ID) {
 	}
 }
 
-// Ends is when a resource expires; zero: never. turned is the position of the
-// receipt that last gave it a TTL or took it away, renewed that of the last one that did so or
-// renewed it.
+// Ends is when a resource expires; zero: never. turned is the position of the receipt that last
+// gave it a TTL or took it away, renewed that of the last one that did so or renewed it.
 func (t *Table) Ends(id ID) (ends time.Time, turned, renewed Seq) {
 	if l := t.leases.of[id]; l != nil {
 		return l.ends, l.turned, l.renewed
@@ -135,8 +134,7 @@ func (t *Table) Expiry() time.Time {
 	return t.leases.due[0].ends
 }
 
-// Expired are the names whose time is up, in that order. They stay Present until
-// Remove (TTL-2).
+// Expired are the names whose time is up, in that order. They stay Present until Remove (TTL-2).
 func (t *Table) Expired(now time.Time) (names []string) {
 	var up []*lease
 	for len(t.leases.due) > 0 && !t.leases.due[0].ends.After(now) {

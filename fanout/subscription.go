@@ -45,8 +45,7 @@ const (
 	explicit             // something was named, or the wildcard given up
 )
 
-// Subscribe opens a client's interest in a type. It is empty until the first
-// Delta or Replace.
+// Subscribe opens a client's interest in a type. It is empty until the first Delta or Replace.
 func (h *Hub) Subscribe(t cache.TypeURL, m *Subscriber) *Subscription {
 	for {
 		x := h.types.of(h, t)

@@ -30,9 +30,8 @@ type Endpoint struct {
 	Name string
 	// Target is a gRPC target, such as "127.0.0.1:15010" or "dns:///istiod:15012".
 	Target string
-	// Credentials are TLS's, or insecure ones; Security is what hints need to know of
-	// TLS, nil for plaintext, and Section where all this is configured, "upstream" if
-	// it is empty.
+	// Credentials are TLS's, or insecure ones; Security is what hints need to know of TLS, nil for
+	// plaintext, and Section where all this is configured, "upstream" if it is empty.
 	Credentials credentials.TransportCredentials
 	Security    *Security
 	Section     string
@@ -40,8 +39,7 @@ type Endpoint struct {
 	MaxReceive int
 	// Keepalive is the interval of HTTP/2 pings; zero: none (UP-13).
 	Keepalive time.Duration
-	// Missing is the does-not-exist timeout, which a dead connection must not outlive
-	// (UP-13).
+	// Missing is the does-not-exist timeout, which a dead connection must not outlive (UP-13).
 	Missing time.Duration
 	// MaxConnections, and MaxStreams of each, bound what is opened; a stream may look
 	// for room there for as long as RoomWithin, which is less than
@@ -248,8 +246,7 @@ func (c *Conn) began(s *seat, err error) error {
 	return err
 }
 
-// makeRoom ends the streams that are too many for the limit which a connection has just
-// taught.
+// makeRoom ends the streams that are too many for the limit which a connection has just taught.
 func (c *Conn) makeRoom(on *connection) {
 	for _, s := range c.places.stuck(on) {
 		s.end()

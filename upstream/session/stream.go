@@ -42,9 +42,8 @@ type streamState struct {
 	timers   timers
 }
 
-// restate returns the whole interest of a lane (UP-3), and the resources in the Hub whose
-// versions may be shown. If the server does not announce one of those, it is unchanged
-// (RECON-11).
+// restate returns the whole interest of a lane (UP-3), and the resources in the Hub whose versions
+// may be shown. If the server does not announce one of those, it is unchanged (RECON-11).
 type restate func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held)
 
 // writer composes the requests of one variant: Delta or SotW.
