@@ -134,16 +134,12 @@ func (t *Table) Expiry() time.Time {
 	return t.leases.due[0].ends
 }
 
-// Expired are the names whose time is up, in that order. They stay Present until Remove (TTL-2).
+// Expired returns, once, the names whose time is up, in that order. They stay Present until Remove
+// (TTL-2).
 func (t *Table) Expired(now time.Time) (names []string) {
-	var up []*lease
 	for len(t.leases.due) > 0 && !t.leases.due[0].ends.After(now) {
 		l := heap.Pop(&t.leases.due).(*lease)
-		up = append(up, l)
 		names = append(names, t.entries[l.id].name)
-	}
-	for _, l := range up {
-		heap.Push(&t.leases.due, l) // until it is removed, it is due
 	}
 	return names
 }

@@ -298,15 +298,12 @@ func (s *streamState) next(node *core.Node, now time.Time) proto.Message {
 
 // nextVerdict is the next ACK or NACK, or nil. Those of one type keep their order.
 func (s *streamState) nextVerdict(now time.Time) proto.Message {
-	var waiting map[cache.TypeURL]bool
+	waiting := make(map[cache.TypeURL]bool)
 	for i, v := range s.verdicts {
 		l := s.lanes[v.typeURL]
 		switch {
 		case waiting[v.typeURL]:
 		case v.notBefore.After(now) && (l == nil || !l.changed()):
-			if waiting == nil {
-				waiting = make(map[cache.TypeURL]bool)
-			}
 			waiting[v.typeURL] = true
 		default:
 			s.verdicts = slices.Delete(s.verdicts, i, i+1)
