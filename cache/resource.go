@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"iter"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -62,6 +63,20 @@ const (
 func NameOf(r *discovery.Resource) (name string, ok bool) {
 	plain, qualified := r.GetName(), r.GetResourceName().GetName()
 	return plain + qualified, (plain == "") != (qualified == "")
+}
+
+// Names yields the resource's name and its aliases.
+func (r *Resource) Names() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !yield(r.Name) {
+			return
+		}
+		for _, alias := range r.Aliases {
+			if !yield(alias) {
+				return
+			}
+		}
+	}
 }
 
 // NewResource encodes a resource received for a type. The body's bytes leave exactly as they came

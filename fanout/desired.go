@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"iter"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -39,7 +38,7 @@ func (x *index) solicited(r *cache.Resource) bool {
 
 // goesBy reports whether such is true of the name or an alias of a resource.
 func goesBy(r *cache.Resource, such func(name string) bool) bool {
-	for name := range names(r) {
+	for name := range r.Names() {
 		if such(name) {
 			return true
 		}
@@ -105,18 +104,4 @@ func (x *index) holds(id cache.ID) bool {
 		return x.wildcard.synced || x.wildcard.Len() > 0
 	}
 	return x.named.Answered(id)
-}
-
-// names yields a resource's name and aliases.
-func names(r *cache.Resource) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		if !yield(r.Name) {
-			return
-		}
-		for _, alias := range r.Aliases {
-			if !yield(alias) {
-				return
-			}
-		}
-	}
 }

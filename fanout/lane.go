@@ -125,7 +125,7 @@ func (l *lane) heartbeats(u *cache.Update) (renewed bool) {
 // markRenewed marks a resource whose TTL was renewed while its content stayed, for the clients that
 // know TTLs and whose names take it from this lane (TTL-12).
 func (l *lane) markRenewed(r *cache.Resource) {
-	for name := range names(r) {
+	for name := range r.Names() {
 		if id, ok := l.x.named.Find(name); ok && l.kind.leadsHere(id) {
 			l.x.marks.mark(id, renewed)
 		}

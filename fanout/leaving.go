@@ -116,7 +116,7 @@ func (v View) leaves(l Leaving, told, before cache.Seq) bool {
 	had := func(at cache.Seq) bool { return l.from <= at && at < before }
 	has := l.member && v.s.wildcard && had(told)
 	if len(v.s.names.ids) > 0 {
-		for name := range names(l.Resource) {
+		for name := range l.Names() {
 			if id, ok := v.Lookup(name); ok {
 				t := v.Told(id)
 				has = has || t.Copy() && had(t.At())

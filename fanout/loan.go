@@ -24,7 +24,7 @@ func (l *loans) lentTo(member string, to []cache.ID) []cache.ID {
 	if !ok || l.x.wildcard.Own(w) == nil {
 		return to
 	}
-	for name := range names(l.x.wildcard.Own(w)) {
+	for name := range l.x.wildcard.Own(w).Names() {
 		if id, ok := l.x.named.Find(name); ok && l.x.desired(id) && l.x.answers.borrows(id) {
 			to = append(to, id)
 		}
@@ -149,7 +149,7 @@ func (l *loans) leaveToAliases(name string) {
 	}
 	own := func(r *cache.Resource) bool { return !l.inherits(r.Name) }
 	for _, r := range l.x.named.Answer(id).Resources() {
-		for other := range names(r) {
+		for other := range r.Names() {
 			if to, _ := l.x.named.Find(other); l.x.named.Pinned(other) && !slices.ContainsFunc(l.x.named.Answer(to).Resources(), own) {
 				l.inherited[other] = restored
 			}
@@ -161,7 +161,7 @@ func (l *loans) leaveToAliases(name string) {
 // unset drops the copy that bears a name, and marks all names that led to it. Clients to whom the
 // wildcard lends the same resource are sent its TTL.
 func (l *loans) unset(own cache.ID) {
-	for name := range names(l.x.named.Own(own)) {
+	for name := range l.x.named.Own(own).Names() {
 		if id, ok := l.x.named.Find(name); ok {
 			l.x.marks.mark(id, content)
 		}

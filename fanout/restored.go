@@ -55,7 +55,7 @@ func (r *restored) observe(u *cache.Update) {
 		return
 	}
 	for _, s := range u.Set {
-		for name := range names(s.Resource) {
+		for name := range s.Names() {
 			r.confirm(name)
 		}
 	}
@@ -92,7 +92,7 @@ func (r *restored) giveUp(name string, led []*cache.Resource) {
 		return
 	}
 	for _, of := range led {
-		for other := range names(of) {
+		for other := range of.Names() {
 			if other != name && r.x.desiredName(other) {
 				r.names[other] = true
 			}

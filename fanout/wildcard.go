@@ -95,7 +95,7 @@ func (w *wildcardLane) expire(expired []string) {
 		id, _ := w.Find(name) // it is Present
 		r := w.Own(id)
 		w.remove(name, cache.TTLExpired)
-		for lent := range names(r) {
+		for lent := range r.Names() {
 			if id, ok := w.x.named.Find(lent); ok && w.x.interest.wants(id) && w.x.answers.of(id).State == cache.Unknown {
 				w.x.named.remove(lent, cache.TTLExpired)
 			}

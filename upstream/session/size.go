@@ -157,7 +157,7 @@ func fit(r *budget, names []string, here []cache.Held) (o opening) {
 // leadsTo is which of the names, in order, is the first that leads to a resource.
 func leadsTo(names []string, h cache.Held) int {
 	first := len(names)
-	for _, name := range append(slices.Clip(h.Aliases), h.Name) {
+	for name := range h.Names() {
 		if at, listed := slices.BinarySearch(names, name); listed {
 			first = min(first, at)
 		}

@@ -115,9 +115,8 @@ func (l *laneState) answersAgain(up *cache.Update) {
 // answered calls each for the names that a response answers with anything but a removal.
 func answered(u *cache.Update, each func(name string)) {
 	for _, r := range u.Set {
-		each(r.Name)
-		for _, alias := range r.Aliases {
-			each(alias)
+		for name := range r.Names() {
+			each(name)
 		}
 	}
 	for _, e := range u.Errors {
