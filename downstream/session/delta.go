@@ -358,7 +358,7 @@ func (d *deltaState) answers(v fanout.View, r *cache.Resource) {
 	if d.asked.len()+len(d.forced) == 0 {
 		return
 	}
-	for _, name := range append(slices.Clip(r.Aliases), r.Name) {
+	for name := range r.Names() {
 		if id, ok := v.Lookup(name); ok {
 			if a := v.Answer(id); a.Resource == r && len(a.More) == 0 {
 				d.paid(id, &a)

@@ -148,7 +148,7 @@ func (x *exchange) errAgain(v fanout.View, resources []*cache.Resource) {
 		return
 	}
 	for _, r := range resources {
-		for _, name := range append(slices.Clip(r.Aliases), r.Name) {
+		for name := range r.Names() {
 			id, asked := v.Lookup(name)
 			if _, told := x.erred[id]; asked && told && v.Answer(id).Error != nil {
 				x.failed.add(id)

@@ -63,7 +63,7 @@ func (x *exchange) oversize(v fanout.View, r *cache.Resource) int {
 	}
 	limited := false
 	if x.ttl {
-		ends, _, _ := v.TTLs().Ends(r)
+		ends, _, _ := v.Ends(r)
 		limited = !ends.IsZero()
 	}
 	if bytes := sizeOfResource(body, x.delta, limited); bytes > x.space {

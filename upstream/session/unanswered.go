@@ -23,27 +23,13 @@ const (
 
 // unanswered asks again for the names of one lane of a Delta stream. It ends with the stream.
 //
-//	   subscribe (stream.go: subscribed)
-//	               |
-//	               v           any other answer than a removal (answers)
-//	+-----------> asked ------------------------------------------> answered
-//	|              | |  |                                              |
-//	|              | |  | the missing timer runs out and the           | removal
-//	|              | |  | stream is alive (timers.go, alive.go);       |
-//	|              | |  | or a removal (answers)                       v
-//	|              | |  +-------------------------------------------> absent
-//	|              | |                                                 |
-//	| unanswered   | | unanswered for config.patience, but             | 5 s later,
-//	| for config.  | | the server has shown a copy (tickUnanswered)    | then 10 s,
-//	| patience     | |                                                 | ... 5 min
-//	|              | +--> shown: a new stream asks (refresh.go)        | (choose)
-//	|              v                                                   |
-//	|             due                                                  |
-//	|              |     at most one pair per type and pairEvery       |
-//	|              +-------------> unsubscribed <----------------------+
-//	|                                   |
-//	+-----------------------------------+
-//	   both requests written (askAgain)
+//	asked -- any other answer than a removal (answersAgain) --> answered
+//	asked -- unanswered for config.patience (tickUnanswered) --> due, or shown if the server
+//	    has sent a copy on this stream: a new one asks (refresh.go)
+//	asked -- the missing timer runs out and the stream is alive, or a removal --> absent
+//	answered -- a removal --> absent
+//	due, or absent for 5 s, then 10 s ... 5 min -- one pair per type and pairEvery (choose) --> unsubscribed
+//	unsubscribed -- both requests written (askAgain) --> asked
 //
 // An answer takes a name out of every state, and names that clients give up leave all of them. The
 // second subscribe restarts neither config.patience nor the missing timer, unless the name is in
@@ -129,9 +115,8 @@ func (l *laneState) answersAgain(up *cache.Update) {
 // answered calls each for the names that a response answers with anything but a removal.
 func answered(u *cache.Update, each func(name string)) {
 	for _, r := range u.Set {
-		each(r.Name)
-		for _, alias := range r.Aliases {
-			each(alias)
+		for name := range r.Names() {
+			each(name)
 		}
 	}
 	for _, e := range u.Errors {
@@ -149,8 +134,12 @@ func (u *unanswered) refreshFor(names []string) {
 	}
 }
 
-// pairAt is when to choose the next pair, or zero.
-func (u *unanswered) pairAt() (at time.Time) {
+// pairAt is when to choose the next pair, or zero. The last one must be written before.
+func (l *laneState) pairAt() (at time.Time) {
+	u := &l.unanswered
+	if l.changed() {
+		return time.Time{}
+	}
 	if len(u.due) == 0 {
 		if at = u.retryAt(); at.IsZero() {
 			return at
@@ -227,12 +216,13 @@ func (u *unanswered) choose(most int, now time.Time) (pair []string) {
 	return pair
 }
 
-// deadline is when to call tickUnanswered next, or zero.
-func (u *unanswered) deadline(patience time.Duration) (at time.Time) {
+// unansweredAt is when to call tickUnanswered next, or zero.
+func (l *laneState) unansweredAt(patience time.Duration) (at time.Time) {
+	u := &l.unanswered
 	if len(u.waiting) > 0 {
 		at = u.waiting[0].written.Add(patience)
 	}
-	return earlier(at, u.lookAt, u.pairAt())
+	return earlier(at, u.lookAt, l.pairAt())
 }
 
 // askAgain has names unsubscribed, and subscribed again by the next request (take).
@@ -267,7 +257,7 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	if due(u.lookAt, now) {
 		u.look(c.hub.Of(t).Absentees())
 	}
-	if due(u.pairAt(), now) {
+	if due(l.pairAt(), now) {
 		l.askAgain(c.hub.Of(t).Lacking(u.choose(c.config.bounds().Pair, now), stream)) // others were answered meanwhile
 	}
 	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {

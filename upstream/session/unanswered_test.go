@@ -7,6 +7,7 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -56,9 +57,9 @@ func TestRetriesBecomeRare(t *testing.T) {
 // the last pair came to nothing (UP-19).
 func TestPairsAreSpaced(t *testing.T) {
 	now := time.Unix(0, 0)
-	u := unanswered{on: true, due: []string{"a", "b"}}
-	u.choose(1, now)
-	if at := u.deadline(time.Minute); !at.Equal(now.Add(pairEvery)) {
+	l := laneState{unanswered: unanswered{on: true, due: []string{"a", "b"}}}
+	l.unanswered.choose(1, now)
+	if at := l.unansweredAt(time.Minute); !at.Equal(now.Add(pairEvery)) {
 		t.Errorf("the next is chosen at %v, want %v", at, now.Add(pairEvery))
 	}
 }
@@ -96,12 +97,16 @@ func TestAPairIsTwoRequests(t *testing.T) {
 }
 
 // TestANameLeavesAPair: a name that is given up, or answered, is not subscribed again; what was
-// unsubscribed already stays so.
+// unsubscribed already stays so. What is answered, or given up without an unsubscribe (UP-9), is not
+// unsubscribed if it is not yet.
 func TestANameLeavesAPair(t *testing.T) {
-	s, l := askedAgain("a", "answered", "given up")
+	s, l := askedAgain("a", "answered", "given up", "left")
 	now := time.Unix(5, 0)
 	l.answersAgain(&cache.Update{Kept: []string{"answered"}})
-	s.take(l, unlimited(), now)
+	s.change(l, fanout.Interest{Leave: []string{"left"}})
+	if _, unsubscribe := s.take(l, unlimited(), now); !slices.Equal(unsubscribe, []string{"a", "given up"}) {
+		t.Errorf("%q are unsubscribed", unsubscribe)
+	}
 	s.change(l, fanout.Interest{Drop: []string{"given up"}})
 	if subscribe, unsubscribe := s.take(l, unlimited(), now); len(unsubscribe) > 0 || !slices.Equal(subscribe, []string{"a"}) {
 		t.Errorf("%q are subscribed and %q unsubscribed", subscribe, unsubscribe)
@@ -164,5 +169,53 @@ func TestEveryRepeatedSubscribeIsLookedAt(t *testing.T) {
 	l.insist(later.Add(insistAfter))
 	if !l.drop.has("b") || l.drop.has("c") || !l.insistAt.IsZero() {
 		t.Errorf("after the last, the next look is at %v", l.insistAt)
+	}
+}
+
+// TestANameInAPairIsStillAskedFor: between the requests of a pair the control plane may still answer what
+// was asked first: an error counts, and a fault is complained of (UP-19, ERR-10).
+func TestANameInAPairIsStillAskedFor(t *testing.T) {
+	for written := range 2 {
+		p := listen(t)
+		p.wants(cache.Endpoint, "refused", "fault")
+		p.pass(time.Second)
+		p.core.main.stream.lanes[cache.Endpoint].askAgain([]string{"refused", "fault"})
+		for range written {
+			p.core.Next(p.stream, p.now)
+		}
+		d := Decode(&discovery.DeltaDiscoveryResponse{
+			TypeUrl:        string(cache.Endpoint),
+			Resources:      []*discovery.Resource{{Name: "fault"}},
+			ResourceErrors: []*discovery.ResourceError{{ResourceName: &discovery.ResourceName{Name: "refused"}, ErrorDetail: &statuspb.Status{Code: cache.Unavailable}}},
+		}, cache.Fingerprint{})
+		p.core.Receive(p.stream, d, p.now)
+		nack, _ := p.core.Applied(p.stream, d, p.now)
+		if slices.Sort(d.Update.Kept); !slices.Equal(d.Update.Kept, []string{"fault", "refused"}) || nack == "" {
+			t.Errorf("after %d requests %q are kept, and the response is rejected with %q", written, d.Update.Kept, nack)
+		}
+	}
+}
+
+// TestPairsDoNotPileUp: no pair is chosen before the last one is written, however long the control plane
+// does not read (UP-19).
+func TestPairsDoNotPileUp(t *testing.T) {
+	p := listen(t)
+	p.wants(cache.Endpoint, "a", "b")
+	p.pass(time.Second)
+	l := p.core.main.stream.lanes[cache.Endpoint]
+	l.askAgain([]string{"a"})
+	l.unanswered.due = []string{"b"}
+	p.core.Tick(p.now)
+	if l.drop.has("b") {
+		t.Error("the next names go with the last ones")
+	}
+	if at := p.core.Deadline(p.now); !at.IsZero() && !at.After(p.now) {
+		t.Errorf("there is something to do at %v, and it is %v", at, p.now)
+	}
+	for p.core.Next(p.stream, p.now) != nil {
+		continue
+	}
+	if p.core.Tick(p.now); !l.drop.has("b") {
+		t.Error("the next names wait although the last ones are written")
 	}
 }
