@@ -110,20 +110,29 @@ func (l *laneState) answersAgain(up *cache.Update) {
 	u := &l.unanswered
 	if len(u.unsubscribed) > 0 {
 		answered(up, func(name string) {
-			if _, was := u.unsubscribed[name]; was && l.drop.has(name) {
-				l.drop.remove(name)
-				l.want.remove(name)
-			}
+			l.leavesPair(name)
 			delete(u.unsubscribed, name)
 		})
 		up.Removed = slices.DeleteFunc(up.Removed, func(name string) bool {
-			_, was := u.unsubscribed[name]
-			return was
+			_, is := u.unsubscribed[name]
+			return is && !l.leavesPair(name) // it answers the first subscribe if the unsubscribe is not written
 		})
 	}
 	if len(up.Removed)+len(up.Errors) > 0 {
 		u.lookSoon(up.At)
 	}
+}
+
+// leavesPair has a name that is asked for again stay subscribed, if its unsubscribe is not written. It
+// reports whether that is so.
+func (l *laneState) leavesPair(name string) bool {
+	if _, is := l.unanswered.unsubscribed[name]; !is || !l.drop.has(name) {
+		return false
+	}
+	delete(l.unanswered.unsubscribed, name)
+	l.drop.remove(name)
+	l.want.remove(name)
+	return true
 }
 
 // answered calls each for the names that a response answers with anything but a removal.

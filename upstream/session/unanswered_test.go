@@ -156,6 +156,23 @@ func TestOnlyARemovalIsNoAnswer(t *testing.T) {
 	}
 }
 
+// TestARemovalBeforeTheUnsubscribeCounts: until the unsubscribe is written a removal answers the first
+// subscribe, and the name is not asked for again (UP-19).
+func TestARemovalBeforeTheUnsubscribeCounts(t *testing.T) {
+	s, l := askedAgain("a", "gone")
+	up := cache.Update{Removed: []string{"gone"}}
+	if l.answersAgain(&up); !slices.Equal(up.Removed, []string{"gone"}) {
+		t.Errorf("%q are removed, want gone", up.Removed)
+	}
+	if _, unsubscribe := s.take(l, unlimited(), time.Unix(5, 0)); !slices.Equal(unsubscribe, []string{"a"}) {
+		t.Errorf("%q are unsubscribed, want a", unsubscribe)
+	}
+	up = cache.Update{Removed: []string{"a", "gone"}}
+	if l.answersAgain(&up); !slices.Equal(up.Removed, []string{"gone"}) {
+		t.Errorf("%q are removed then, want gone", up.Removed)
+	}
+}
+
 // TestEveryRepeatedSubscribeIsLookedAt: each name whose subscribe is repeated is unsubscribed when its
 // own time is over, also if others were overdue before (VALID-5).
 func TestEveryRepeatedSubscribeIsLookedAt(t *testing.T) {
