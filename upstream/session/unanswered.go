@@ -63,7 +63,7 @@ type unanswered struct {
 
 	// due has the names to ask for again before their silence counts.
 	due      []string
-	pairedAt time.Time // when the last pair was chosen
+	pairedAt time.Time // when the last pair was written or, before that, chosen
 	// unsubscribed has the names that were unsubscribed to ask again, and not answered since, with
 	// the time of their first subscribe. Their removal does not count, since some servers answer an
 	// unsubscribe with one.
