@@ -61,8 +61,7 @@ func dropped(before, now *Resource) []string {
 	})
 }
 
-// recover ends the errors of aliases that lead to a resource, since the resource
-// answers them.
+// recover ends the errors of aliases that lead to a resource, since the resource answers them.
 func (t *Table) recover(aliases []string, touched []ID) []ID {
 	for _, alias := range aliases {
 		if a := t.ids[alias]; t.entries[a].err != nil {

@@ -2,8 +2,7 @@ package cache
 
 import statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
-// Answered: the name is Present, or Absent, or a resource answers to it as an
-// alias.
+// Answered: the name is Present, or Absent, or a resource answers to it as an alias.
 func (t *Table) Answered(id ID) bool {
 	e := &t.entries[id]
 	return e.state != Unknown || e.more != nil && e.more.matches.len > 0
@@ -25,8 +24,7 @@ type Answer struct {
 	// lists it as an alias. More are all others (NAME-7).
 	Resource *Resource
 	More     []*Resource
-	// Seq is when Resource last changed, or if there is none the name;
-	// MoreSeqs are More's.
+	// Seq is when Resource last changed, or if there is none the name; MoreSeqs are More's.
 	Seq      Seq
 	MoreSeqs []Seq
 	// Negative is upstream's denial of an alias, which clients get as it came.

@@ -72,8 +72,8 @@ func stringField(message []byte, field protowire.Number) (s string) {
 	return s
 }
 
-// eachField calls do for each field of a message, with its encoded value, as far as the message can be
-// read. It reports whether that is all of it.
+// eachField calls do for each field of a message, with its encoded value, as far as the
+// message can be read. It reports whether that is all of it.
 func eachField(message []byte, do func(num protowire.Number, typ protowire.Type, value []byte)) (sound bool) {
 	for len(message) > 0 {
 		num, typ, n := protowire.ConsumeTag(message)

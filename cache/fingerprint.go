@@ -15,9 +15,8 @@ import (
 // does, so that relays of different versions err to resending (RECON-3).
 const recipe = "1:"
 
-// Fingerprint makes the version that clients see: a function of the content
-// alone, so that replicas, restarts and chained relays agree (RECON-1, RECON-2).
-// The zero value is ready for use.
+// Fingerprint makes the version that clients see: a function of the content alone, so that
+// replicas, restarts and chained relays agree (RECON-1, RECON-2). The zero value is ready for use.
 type Fingerprint struct {
 	// SecretKey, if set, keys the fingerprints of Secrets, so that a version
 	// tells nothing of a weak secret (RECON-1).

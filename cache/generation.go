@@ -5,11 +5,10 @@ import (
 	"math"
 )
 
-// A generation is the set of resources that one origin has announced since a stream
-// began without versions, until another one begins so. Older resources are kept and
-// served, but unconfirmed: they may be gone, and their upstream versions may be
-// another origin's. They are confirmed when they are announced again, or swept when
-// the origin has announced all there is (RECON-12).
+// A generation is the set of resources that one origin has announced since a stream began without
+// versions, until another one begins so. Older resources are kept and served, but unconfirmed: they
+// may be gone, and their upstream versions may be another origin's. They are confirmed when they
+// are announced again, or swept when the origin has announced all there is (RECON-12).
 
 // Origin is who a generation comes from: an upstream entry, and the way in which it
 // was asked. With SotW it gives no version of a single resource that Delta knows.
@@ -39,10 +38,9 @@ func (t *Table) Recall() {
 	}
 }
 
-// Resume goes on with the present generation: the origin is shown its versions,
-// and its silence means that nothing has changed (RECON-11). Resources whose
-// bodies are not kept are excepted: the origin is shown no version of them, and
-// announces them again.
+// Resume goes on with the present generation: the origin is shown its versions, and its silence
+// means that nothing has changed (RECON-11). Resources whose bodies are not kept are excepted: the
+// origin is shown no version of them, and announces them again.
 func (t *Table) Resume(origin Origin) {
 	t.origin, t.spared = origin, nil
 	if t.husks == 0 {
@@ -113,8 +111,7 @@ func (t *Table) Unconfirmed() (names []string) {
 	return names
 }
 
-// UnconfirmedAnswers are those of them to which a name leads, by itself and as an
-// alias.
+// UnconfirmedAnswers are those of them to which a name leads, by itself and as an alias.
 func (t *Table) UnconfirmedAnswers(name string) (names []string) {
 	id, ok := t.ids[name]
 	if !ok {

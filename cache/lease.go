@@ -61,8 +61,8 @@ func (t *Table) LeaseUntil(name string, ends time.Time, seq Seq) (renewed bool) 
 	return !changed
 }
 
-// LeaseAs gives a Present name the TTL that it has in another Table, as clients know it from there. Like
-// Date, it is not for a Table that is read in order (Renewed).
+// LeaseAs gives a Present name the TTL that it has in another Table, as clients know it
+// from there. Like Date, it is not for a Table that is read in order (Renewed).
 func (t *Table) LeaseAs(name string, other *Table) {
 	from, ok := other.Find(name)
 	if !ok || !other.HadTTL(from) {
@@ -114,9 +114,8 @@ func (t *Table) unlease(id ID) {
 	}
 }
 
-// Ends is when a resource expires; zero: never. turned is the position of the
-// receipt that last gave it a TTL or took it away, renewed that of the last one that did so or
-// renewed it.
+// Ends is when a resource expires; zero: never. turned is the position of the receipt that last
+// gave it a TTL or took it away, renewed that of the last one that did so or renewed it.
 func (t *Table) Ends(id ID) (ends time.Time, turned, renewed Seq) {
 	if l := t.leases.of[id]; l != nil {
 		return l.ends, l.turned, l.renewed
@@ -135,17 +134,12 @@ func (t *Table) Expiry() time.Time {
 	return t.leases.due[0].ends
 }
 
-// Expired are the names whose time is up, in that order. They stay Present until
-// Remove (TTL-2).
+// Expired returns, once, the names whose time is up, in that order. They stay Present until Remove
+// (TTL-2).
 func (t *Table) Expired(now time.Time) (names []string) {
-	var up []*lease
 	for len(t.leases.due) > 0 && !t.leases.due[0].ends.After(now) {
 		l := heap.Pop(&t.leases.due).(*lease)
-		up = append(up, l)
 		names = append(names, t.entries[l.id].name)
-	}
-	for _, l := range up {
-		heap.Push(&t.leases.due, l) // until it is removed, it is due
 	}
 	return names
 }

@@ -53,7 +53,6 @@ func (m *matches) find(id ID) int {
 	return slices.Index(m.ids, id)
 }
 
-// compact closes the gaps.
 func (m *matches) compact() {
 	m.ids = slices.DeleteFunc(m.ids, func(id ID) bool { return id == none })
 	if m.at = nil; len(m.ids) > fewMatches {

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"iter"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -16,9 +17,8 @@ type Resource struct {
 	Name string
 	// Aliases are the other names it answers to (NAME-3).
 	Aliases []string
-	// Version is the version that clients see: the fingerprint of the
-	// content (RECON-1), or for a negative answer the upstream's own
-	// string.
+	// Version is the version that clients see: the fingerprint of the content (RECON-1), or for a
+	// negative answer the upstream's own string.
 	Version string
 	// EndpointName is, for a Cluster of type EDS, the name under which its
 	// endpoints are asked for (ORDER-6). Empty for everything else.
@@ -65,12 +65,25 @@ func NameOf(r *discovery.Resource) (name string, ok bool) {
 	return plain + qualified, (plain == "") != (qualified == "")
 }
 
-// NewResource encodes a resource received for a type. The body's bytes leave
-// exactly as they came (VALID-2); aliases, metadata, cache control and unknown
-// fields of the wrapper go along (VALID-3, VALID-4), in the form of name in which
-// they came (NAME-2). The upstream's version is replaced by the fingerprint. A TTL
-// is left out, which a client reads as "never expires" (TTL-7); it differs from
-// client to client (TTL-5) and is added behind the shared bytes.
+// Names yields the resource's name and its aliases.
+func (r *Resource) Names() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !yield(r.Name) {
+			return
+		}
+		for _, alias := range r.Aliases {
+			if !yield(alias) {
+				return
+			}
+		}
+	}
+}
+
+// NewResource encodes a resource received for a type. The body's bytes leave exactly as they came
+// (VALID-2); aliases, metadata, cache control and unknown fields of the wrapper go along (VALID-3,
+// VALID-4), in the form of name in which they came (NAME-2). The upstream's version is replaced by
+// the fingerprint. A TTL is left out, which a client reads as "never expires" (TTL-7); it differs
+// from client to client (TTL-5) and is added behind the shared bytes.
 func NewResource(t TypeURL, r *discovery.Resource, f Fingerprint) *Resource {
 	name, _ := NameOf(r)
 	res := &Resource{

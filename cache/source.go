@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Source is the update that a change came with, or several updates whose changes go out
-// in one response. It never changes once made, so that all clients that an update
-// concerns share one.
+// Source is the update that a change came with, or several updates whose changes go out in one
+// response. It never changes once made, so that all clients that an update concerns share one.
 type Source struct {
 	// At is when the oldest of the updates was received.
 	At time.Time

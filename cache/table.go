@@ -12,9 +12,8 @@ import (
 // a client that has seen everything up to it needs only later changes.
 type Seq uint64
 
-// ID stands for a name inside one Table, densely, so that a client's
-// subscriptions cost bytes and not map entries. An ID may stand for another name
-// after it was released. None is zero.
+// ID stands for a name inside one Table, densely, so that a client's subscriptions cost bytes and
+// not map entries. An ID may stand for another name after it was released. None is zero.
 type ID uint32
 
 // State is the state of a name (protocol.md §0).
@@ -45,13 +44,12 @@ const (
 	Sweep
 )
 
-// Table holds every known name of one resource type from one upstream
-// subscription, in order of last change. It is passive and not safe for
-// concurrent use: its owner locks. The zero value is an empty table.
+// Table holds every known name of one resource type from one upstream subscription, in order of
+// last change. It is passive and not safe for concurrent use: its owner locks. The zero value is an
+// empty table.
 //
-// A change moves a name to the end of the order, so a name stands in it once and
-// superseded changes vanish by themselves; names that vanished stay in it as
-// tombstones until Prune.
+// A change moves a name to the end of the order, so a name stands in it once and superseded changes
+// vanish by themselves; names that vanished stay in it as tombstones until Prune.
 type Table struct {
 	ids     map[string]ID
 	entries []entry
@@ -71,8 +69,7 @@ type Table struct {
 	generation uint32
 	origin     Origin
 	spared     map[string]struct{} // unconfirmed, and not to be swept
-	// before is the generation before it, which counts until something is heard of
-	// the present one.
+	// before is the generation before it, which counts until something is heard of the present one.
 	before struct {
 		generation uint32
 		origin     Origin
@@ -239,10 +236,9 @@ func (t *Table) release(id ID) {
 	t.free = append(t.free, id)
 }
 
-// Set makes a resource Present. changed is false if its content is what the
-// table has (RECON-4, RECON-10); then only the upstream's version is noted, and
-// that the resource is announced. touched appends the names whose answer has
-// changed.
+// Set makes a resource Present. changed is false if its content is what the table has (RECON-4,
+// RECON-10); then only the upstream's version is noted, and that the resource is announced. touched
+// appends the names whose answer has changed.
 func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID, changed bool) {
 	id := t.id(r.Name)
 	e := &t.entries[id]
@@ -349,9 +345,8 @@ func (t *Table) Fail(id ID, status *statuspb.Status) (changed bool) {
 	return changed
 }
 
-// Forget drops all that is known of a name, as if it had never been answered
-// (UP-8). Resources that were here only because they answer to it go with it,
-// unless keep says otherwise.
+// Forget drops all that is known of a name, as if it had never been answered (UP-8). Resources that
+// were here only because they answer to it go with it, unless keep says otherwise.
 func (t *Table) Forget(id ID, keep func(*Resource) bool) {
 	e := &t.entries[id]
 	e.asked = false

@@ -45,9 +45,8 @@ type Update struct {
 	// Overdue are names not announced again in time by an origin that was brought
 	// no versions (RECON-12).
 	Overdue []string
-	// Kept are names that it mentions without a change of their state: in a fault,
-	// an error or a heartbeat (ERR-8, ERR-10). They do not count as missing from
-	// it.
+	// Kept are names that it mentions without a change of their state: in a fault, an error or a
+	// heartbeat (ERR-8, ERR-10). They do not count as missing from it.
 	Kept []string
 	// Faulty are those of them whose answer cannot be used, though it shows that they exist;
 	// Hidden: there is an answer that cannot be used, and any name may be the one (ERR-10).
@@ -57,8 +56,7 @@ type Update struct {
 	Full bool
 	// Synced: with this, the wildcard set is complete (RECON-16).
 	Synced bool
-	// Sweep: what the present generation has not announced by now does not exist
-	// (RECON-12).
+	// Sweep: what the present generation has not announced by now does not exist (RECON-12).
 	Sweep bool
 }
 
@@ -71,8 +69,7 @@ type Received struct {
 	TTL time.Duration
 }
 
-// Heartbeat renews a resource with a TTL; a TTL of zero says that it is good for
-// ever.
+// Heartbeat renews a resource with a TTL; a TTL of zero says that it is good for ever.
 type Heartbeat struct {
 	Name string
 	TTL  time.Duration
@@ -95,8 +92,7 @@ func Resolves(status *statuspb.Status) bool {
 	return true
 }
 
-// NotFound is google.rpc.Code NOT_FOUND: the one error that means removal
-// (ERR-8).
+// NotFound is google.rpc.Code NOT_FOUND: the one error that means removal (ERR-8).
 const NotFound = 5
 
 // Unavailable is google.rpc.Code UNAVAILABLE.

@@ -73,7 +73,6 @@ func (x *index) check() (broken []string) {
 	return slices.Concat(broken, x.named.check(), w.check())
 }
 
-// check returns the invariants of a lane that do not hold.
 func (l *lane) check() (broken []string) {
 	for id := range l.dirty.all() {
 		// A name in dirty keeps its ID.

@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"iter"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -39,7 +38,7 @@ func (x *index) solicited(r *cache.Resource) bool {
 
 // goesBy reports whether such is true of the name or an alias of a resource.
 func goesBy(r *cache.Resource, such func(name string) bool) bool {
-	for name := range names(r) {
+	for name := range r.Names() {
 		if such(name) {
 			return true
 		}
@@ -71,11 +70,10 @@ func (x *index) wantName(s *Subscription, name string, r *cache.Run) cache.ID {
 	return id
 }
 
-// unwant removes a subscription to a name or to the wildcard; had reports whether there was one. When the last one ends, the name
-// lingers, unless upstream may be refusing the type (H-41), or it is known not to exist, so that
-// there is nothing to keep current (UP-7), or upstream was never asked for it (UP-6). A name that
-// could not be asked for in an outage lingers all the same, since its client may be back before
-// upstream is.
+// unwant removes a subscription to a name or to the wildcard; had reports whether there was one.
+// When the last one ends, the name lingers, unless upstream may be refusing the type (H-41), or the
+// name is known not to exist (UP-7), or upstream was never asked for it (UP-6), except in an outage:
+// its client may be back before upstream is.
 func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) (had bool) {
 	last, had := x.interest.remove(s, id)
 	if !last {
@@ -106,18 +104,4 @@ func (x *index) holds(id cache.ID) bool {
 		return x.wildcard.synced || x.wildcard.Len() > 0
 	}
 	return x.named.Answered(id)
-}
-
-// names yields a resource's name and aliases.
-func names(r *cache.Resource) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		if !yield(r.Name) {
-			return
-		}
-		for _, alias := range r.Aliases {
-			if !yield(alias) {
-				return
-			}
-		}
-	}
 }

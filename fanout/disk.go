@@ -124,12 +124,7 @@ func loadAll(x *index, s Saved, confirmed bool, now time.Time) {
 
 // Stale reports whether any lane has restored resources that upstream has not confirmed.
 func (d Disk) Stale() bool {
-	for x := range d.hub.types.locked() {
-		if x.restored.any() {
-			return true
-		}
-	}
-	return false
+	return d.hub.types.any(func(x *index) bool { return x.restored.any() })
 }
 
 // Progress shows whether there is something new to save: it differs from the last one.

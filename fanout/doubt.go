@@ -97,10 +97,10 @@ func (d *doubts) observe(u *cache.Update) (ended bool) {
 // answered lists the names for which an Update has an answer that can be used.
 func answered(u *cache.Update) (all []string) {
 	for _, r := range u.Set {
-		all = slices.AppendSeq(all, names(r.Resource))
+		all = slices.AppendSeq(all, r.Names())
 	}
 	for _, r := range u.Negative {
-		all = slices.AppendSeq(all, names(r))
+		all = slices.AppendSeq(all, r.Names())
 	}
 	for _, e := range u.Errors {
 		if cache.Resolves(e.Status) {

@@ -56,8 +56,8 @@ func (x *index) remains() func(*cache.Resource) bool {
 	}
 }
 
-// confirmedBodies returns the confirmed resources that a name leads to, if shown has a stream for which they
-// may have to be remembered.
+// confirmedBodies returns the confirmed resources that a name leads to, if shown has a stream for
+// which they may have to be remembered.
 func (n *namedLane) confirmedBodies(id cache.ID) (bodies []cache.Received) {
 	if n.x.shown.stream == 0 {
 		return nil

@@ -6,12 +6,11 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// The mass-removal guard (H-22). A control plane that comes back with empty caches
-// would remove everything from the clients. An update that removes much of a type right after
-// a (re)connect is therefore held back for a while: the resources stay, for new clients,
-// too. The removals are carried out when the control plane repeats them on another stream, when an
-// operator says so, or when the time is up. They are forgotten when the control plane
-// sends the resources after all.
+// The mass-removal guard (H-22). A control plane that comes back with empty caches would remove
+// everything from the clients. An update that removes much of a type right after a (re)connect is
+// therefore held back for a while: the resources stay, for new clients, too. The removals are
+// carried out when the control plane repeats them on another stream, when an operator says so, or
+// when the time is up. They are forgotten when the control plane sends the resources after all.
 
 // Guard configures how many removals are held back, and for how long.
 type Guard struct {

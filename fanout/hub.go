@@ -144,14 +144,7 @@ func (h *Hub) Apply(lane Lane, u *cache.Update) (a Applied) {
 
 // Unresolved reports whether a client asks for something that upstream has not answered since the
 // relay started, or not with anything that can be used (UP-14).
-func (h *Hub) Unresolved() bool {
-	for x := range h.types.locked() {
-		if x.waits() {
-			return true
-		}
-	}
-	return false
-}
+func (h *Hub) Unresolved() bool { return h.types.any((*index).waits) }
 
 func (x *index) waits() bool {
 	if x.interest.wants(wildcardID) && (!x.wildcard.synced || x.restored.set) {

@@ -48,15 +48,6 @@ func (i *interest) named() iter.Seq2[cache.ID, []*Subscription] {
 	}
 }
 
-// wildcard yields the wildcard with its subscribers, if it has any.
-func (i *interest) wildcard() iter.Seq2[cache.ID, []*Subscription] {
-	return func(yield func(cache.ID, []*Subscription) bool) {
-		if subs := i.of(wildcardID); len(subs) > 0 {
-			yield(wildcardID, subs)
-		}
-	}
-}
-
 // add notes that a Subscription includes a name, or the wildcard. first reports whether it is the
 // only one.
 func (i *interest) add(s *Subscription, id cache.ID) (first bool) {

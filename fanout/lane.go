@@ -66,7 +66,6 @@ func (x *index) newLane(at Lane, k laneKind) lane {
 	return lane{Table: cache.Table{Changed: x.leaving.changes}, x: x, at: at, kind: k}
 }
 
-// lane returns the lane with an address.
 func (x *index) lane(at Lane) *lane {
 	if at.Wildcard {
 		return &x.wildcard.lane
@@ -82,7 +81,6 @@ func (l *lane) digest() string {
 	return l.text
 }
 
-// apply applies an Update to the lane.
 func (l *lane) apply(u *cache.Update) (a Applied) {
 	if l.doubts.observe(u) {
 		l.lookAgain()
@@ -127,7 +125,7 @@ func (l *lane) heartbeats(u *cache.Update) (renewed bool) {
 // markRenewed marks a resource whose TTL was renewed while its content stayed, for the clients that
 // know TTLs and whose names take it from this lane (TTL-12).
 func (l *lane) markRenewed(r *cache.Resource) {
-	for name := range names(r) {
+	for name := range r.Names() {
 		if id, ok := l.x.named.Find(name); ok && l.kind.leadsHere(id) {
 			l.x.marks.mark(id, renewed)
 		}
@@ -157,7 +155,6 @@ func (l *lane) depart(u *cache.Update, all departures) (held Held) {
 	return held
 }
 
-// removeAll makes names Absent.
 func (l *lane) removeAll(all departures) {
 	for _, d := range all {
 		l.kind.remove(d.name, d.cause)

@@ -51,19 +51,13 @@ func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
 	return lapses
 }
 
-// TTLs is the part of a View about the TTLs of the type.
-type TTLs View
-
-// TTLs returns the part of the View about the TTLs of the type.
-func (v View) TTLs() TTLs { return TTLs(v) }
-
-// Any reports whether any resource of the type has, or has had, a TTL.
-func (v TTLs) Any() bool { return v.x.named.Leased() || v.x.wildcard.Leased() }
+// AnyTTL reports whether any resource of the type has, or has had, a TTL.
+func (v View) AnyTTL() bool { return v.x.named.Leased() || v.x.wildcard.Leased() }
 
 // Ends returns when a resource of the View expires (zero: never), the position at which it last got
 // or lost a TTL, and the position at which the TTL was last renewed.
-func (v TTLs) Ends(r *cache.Resource) (ends time.Time, turned, renewed cache.Seq) {
-	if !v.Any() {
+func (v View) Ends(r *cache.Resource) (ends time.Time, turned, renewed cache.Seq) {
+	if !v.AnyTTL() {
 		return time.Time{}, 0, 0
 	}
 	holds := func(t *cache.Table) (cache.ID, bool) {

@@ -111,10 +111,5 @@ func (h *Hub) Spare(spares bool) {
 
 // Bare reports whether the Hub holds nothing: no resource, and no set that is known to be empty.
 func (h *Hub) Bare() bool {
-	for x := range h.types.locked() {
-		if x.named.Len()+x.wildcard.Len() > 0 || x.wildcard.synced {
-			return false
-		}
-	}
-	return true
+	return !h.types.any(func(x *index) bool { return x.named.Len()+x.wildcard.Len() > 0 || x.wildcard.synced })
 }

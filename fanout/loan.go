@@ -24,7 +24,7 @@ func (l *loans) lentTo(member string, to []cache.ID) []cache.ID {
 	if !ok || l.x.wildcard.Own(w) == nil {
 		return to
 	}
-	for name := range names(l.x.wildcard.Own(w)) {
+	for name := range l.x.wildcard.Own(w).Names() {
 		if id, ok := l.x.named.Find(name); ok && l.x.desired(id) && l.x.answers.borrows(id) {
 			to = append(to, id)
 		}
@@ -110,17 +110,17 @@ func (l *loans) has(name string) bool {
 	return has
 }
 
-// dropAllInherited drops all inherited copies, since the wildcard's set is complete again. It does so all
-// at once: clients would otherwise lose members that have not arrived yet.
+// dropAllInherited drops all inherited copies at once, since the wildcard's set is complete again:
+// clients would otherwise lose members that have not arrived yet.
 func (l *loans) dropAllInherited() {
 	for name := range l.inherited {
 		l.dropInherited(name, "")
 	}
 }
 
-// dropInherited drops the copies that a name has inherited, except those that other names have inherited,
-// too, and the resource of, which upstream has just answered. Clients that were kept waiting because
-// they came with a version of their own are marked.
+// dropInherited drops the copies that a name has inherited, except those that other names have
+// inherited, too, and the resource of, which upstream has just answered. Clients that were kept
+// waiting because they came with a version of their own are marked.
 func (l *loans) dropInherited(name, of string) {
 	if !l.has(name) {
 		return
@@ -137,8 +137,8 @@ func (l *loans) dropInherited(name, of string) {
 	}
 }
 
-// leaveToAliases moves what a name that is given up has inherited to the resource's other names, if they
-// are wanted and upstream has not answered them: it is still the wildcard's copy, and its set
+// leaveToAliases moves what a name that is given up has inherited to the resource's other names, if
+// they are wanted and upstream has not answered them: it is still the wildcard's copy, and its set
 // replaces it when it is back.
 func (l *loans) leaveToAliases(name string) {
 	id, ok := l.x.named.Find(name)
@@ -149,7 +149,7 @@ func (l *loans) leaveToAliases(name string) {
 	}
 	own := func(r *cache.Resource) bool { return !l.inherits(r.Name) }
 	for _, r := range l.x.named.Answer(id).Resources() {
-		for other := range names(r) {
+		for other := range r.Names() {
 			if to, _ := l.x.named.Find(other); l.x.named.Pinned(other) && !slices.ContainsFunc(l.x.named.Answer(to).Resources(), own) {
 				l.inherited[other] = restored
 			}
@@ -161,7 +161,7 @@ func (l *loans) leaveToAliases(name string) {
 // unset drops the copy that bears a name, and marks all names that led to it. Clients to whom the
 // wildcard lends the same resource are sent its TTL.
 func (l *loans) unset(own cache.ID) {
-	for name := range names(l.x.named.Own(own)) {
+	for name := range l.x.named.Own(own).Names() {
 		if id, ok := l.x.named.Find(name); ok {
 			l.x.marks.mark(id, content)
 		}
@@ -182,8 +182,8 @@ func (l *loans) unset(own cache.ID) {
 	}
 }
 
-// markFreed marks the names to which a member of the wildcard's set is lent: clients may take it from
-// there now, because their names no longer lead to a resource of that name on their own lane
+// markFreed marks the names to which a member of the wildcard's set is lent: clients may take it
+// from there now, because their names no longer lead to a resource of that name on their own lane
 // (WILD-16).
 func (l *loans) markFreed(member string) {
 	if l.x.wildcard.Aliased() > 0 {

@@ -23,7 +23,6 @@ func (m *marker) mark(id cache.ID, k kind) {
 	}
 }
 
-// markOne marks it for one subscriber.
 func (m *marker) markOne(s *Subscription, id cache.ID, k kind) {
 	if s.subscriber.mark(s, id, k) {
 		m.woken = append(m.woken, s.subscriber)

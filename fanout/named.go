@@ -97,7 +97,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	if !wanted && !n.Has(r.Name) {
 		return n.x.shown.take(r) // UP-9, H-31
 	}
-	for name := range names(r.Resource) { // they are answered now
+	for name := range r.Names() { // they are answered now
 		n.x.loans.dropInherited(name, r.Name)
 	}
 	since, told := n.x.answers.wasLent(r.Resource)

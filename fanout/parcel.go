@@ -28,7 +28,7 @@ func (l *lane) hand(r *cache.Resource, changed, told bool) {
 			}
 		}
 	}
-	for name := range names(r) {
+	for name := range r.Names() {
 		if id, ok := l.x.named.Find(name); ok && l.kind.leadsHere(id) {
 			for _, s := range l.x.interest.of(id) {
 				s.hand(r, changed && !(told && name == r.Name))
@@ -82,7 +82,7 @@ func (v Bodies) Ask(r *cache.Resource) {
 	}
 	v.s.awaited[r.Name] = struct{}{}
 	byName := false
-	for name := range names(r) {
+	for name := range r.Names() {
 		if id, ok := View(v).Lookup(name); ok {
 			byName = true
 			if v.x.named.Answered(id) { // otherwise the body comes with the answer

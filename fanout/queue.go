@@ -24,7 +24,6 @@ type queued[T any] struct {
 	id    cache.ID
 }
 
-// has reports whether an ID is in the queue.
 func (q *queue[T]) has(id cache.ID) bool { return int(id) < len(q.at) && q.at[id] != 0 }
 
 // add puts an ID at the end, even if it was in the queue before.
@@ -54,7 +53,6 @@ func (q *queue[T]) remove(id cache.ID) bool {
 // minQueue is the number of empty places below which the queue is not compacted.
 const minQueue = 16
 
-// compact drops the empty places.
 func (q *queue[T]) compact() {
 	var items []queued[T]
 	if q.len > 0 {
@@ -82,7 +80,6 @@ func (q *queue[T]) oldest() (id cache.ID, known T, ok bool) {
 	return id, known, false
 }
 
-// all yields the IDs in order.
 func (q *queue[T]) all() iter.Seq[cache.ID] {
 	return func(yield func(cache.ID) bool) {
 		for i := q.first; i < len(q.items); i++ {

@@ -20,7 +20,6 @@ type restored struct {
 	awaited map[string]bool
 }
 
-// add notes names that were loaded.
 func (r *restored) add(names []string) {
 	r.names, r.awaited = make(map[string]bool, len(names)), make(map[string]bool, len(names))
 	for _, name := range names {
@@ -28,7 +27,6 @@ func (r *restored) add(names []string) {
 	}
 }
 
-// any reports whether anything is restored.
 func (r *restored) any() bool { return r.set || r.names != nil }
 
 // resource reports whether one of a resource's names is restored, or inherited from a restored set.
@@ -57,7 +55,7 @@ func (r *restored) observe(u *cache.Update) {
 		return
 	}
 	for _, s := range u.Set {
-		for name := range names(s.Resource) {
+		for name := range s.Names() {
 			r.confirm(name)
 		}
 	}
@@ -94,7 +92,7 @@ func (r *restored) giveUp(name string, led []*cache.Resource) {
 		return
 	}
 	for _, of := range led {
-		for other := range names(of) {
+		for other := range of.Names() {
 			if other != name && r.x.desiredName(other) {
 				r.names[other] = true
 			}

@@ -101,7 +101,6 @@ type shown struct {
 	early map[string]struct{}
 }
 
-// reset forgets everything.
 func (s *shown) reset() {
 	*s = shown{
 		hub: s.hub, table: s.table,

@@ -82,7 +82,6 @@ func (s *silence) unmute(name string) {
 	delete(s.mute, name)
 }
 
-// forget drops what is known of a name.
 func (s *silence) forget(name string) {
 	delete(s.mute, name)
 	delete(s.refused, name)

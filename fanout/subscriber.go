@@ -23,9 +23,8 @@ type Subscriber struct {
 	taken []*Subscription // what Take has returned
 }
 
-// NewSubscriber returns the mailbox of a stream. wake is called, outside all
-// locks and from any goroutine, when an empty mailbox gets something; it must not
-// block.
+// NewSubscriber returns the mailbox of a stream. wake is called, outside all locks and from any
+// goroutine, when an empty mailbox gets something; it must not block.
 func NewSubscriber(wake func()) *Subscriber { return &Subscriber{wake: wake} }
 
 // Marks are the changes noted for one Subscription. The Subscription may have given up a name since

@@ -45,8 +45,7 @@ const (
 	explicit             // something was named, or the wildcard given up
 )
 
-// Subscribe opens a client's interest in a type. It is empty until the first
-// Delta or Replace.
+// Subscribe opens a client's interest in a type. It is empty until the first Delta or Replace.
 func (h *Hub) Subscribe(t cache.TypeURL, m *Subscriber) *Subscription {
 	for {
 		x := h.types.of(h, t)
@@ -227,7 +226,6 @@ func (s *Subscription) Close(now time.Time) {
 	}
 }
 
-// add adds names to the list.
 func (s *Subscription) add(ids []cache.ID) {
 	if s.names.add(ids) {
 		s.unsum()

@@ -77,6 +77,16 @@ func (t *types) all() []*index {
 	return slices.Collect(maps.Values(t.indexes))
 }
 
+// any reports whether such is true of any index, under its lock.
+func (t *types) any(such func(*index) bool) bool {
+	for x := range t.locked() {
+		if such(x) {
+			return true
+		}
+	}
+	return false
+}
+
 // locked yields each index under its lock.
 func (t *types) locked() iter.Seq[*index] {
 	return func(yield func(*index) bool) {

@@ -83,8 +83,7 @@ func (s *Subscription) named(name string, member *cache.Resource) bool {
 	return ok || s.lent(member) || s.owns(name)
 }
 
-// Leads reports whether one of the client's names is an alias of the resource that
-// bears this name.
+// Leads reports whether one of the client's names is an alias of the resource that bears this name.
 func (v View) Leads(name string) bool { return v.s.owns(name) || v.s.lent(v.Set().Member(name)) }
 
 // lent reports whether a member of the wildcard's set is lent to one of the client's names.

@@ -169,19 +169,20 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 	return changes, later
 }
 
-// Lanes returns the lanes on which something is wanted.
-func (h *Hub) Lanes() []Lane {
-	var lanes []Lane
+// Lanes returns the lanes on which something is wanted. Clients can invent types, so there may be
+// very many.
+func (h *Hub) Lanes() map[Lane]bool {
+	lanes := make(map[Lane]bool)
 	for x := range h.types.locked() {
 		lingering := x.linger.len
 		if x.linger.has(wildcardID) {
 			lingering--
 		}
 		if x.desired(wildcardID) {
-			lanes = append(lanes, Lane{x.url, true})
+			lanes[Lane{x.url, true}] = true
 		}
 		if x.interest.names+lingering > 0 {
-			lanes = append(lanes, Lane{x.url, false})
+			lanes[Lane{x.url, false}] = true
 		}
 	}
 	return lanes

@@ -26,7 +26,11 @@ func (w *wildcardLane) desired() (names []string) {
 }
 
 func (w *wildcardLane) audience() iter.Seq2[cache.ID, []*Subscription] {
-	return w.x.interest.wildcard()
+	return func(yield func(cache.ID, []*Subscription) bool) {
+		if subs := w.x.interest.of(wildcardID); len(subs) > 0 {
+			yield(wildcardID, subs)
+		}
+	}
 }
 
 func (w *wildcardLane) leadsHere(named cache.ID) bool { return w.x.answers.borrows(named) }
@@ -56,7 +60,6 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	return a
 }
 
-// set applies a resource to the set.
 func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
 	lent, seq := w.x.loans.lentTo(r.Name, w.x.touched[:0]), w.x.next()
 	_, changed := w.Set(r.Resource, r.Upstream, seq, nil)
@@ -92,7 +95,7 @@ func (w *wildcardLane) expire(expired []string) {
 		id, _ := w.Find(name) // it is Present
 		r := w.Own(id)
 		w.remove(name, cache.TTLExpired)
-		for lent := range names(r) {
+		for lent := range r.Names() {
 			if id, ok := w.x.named.Find(lent); ok && w.x.interest.wants(id) && w.x.answers.of(id).State == cache.Unknown {
 				w.x.named.remove(lent, cache.TTLExpired)
 			}

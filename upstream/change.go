@@ -18,10 +18,9 @@ type change struct {
 	done   chan struct{}
 }
 
-// Reconfigure has the group go on with another configuration, and with one Conn for each
-// of its entries; those that are the same as before keep their streams. What it returns
-// is closed once no stream of the group uses a Conn that is not among them, or the group
-// has ended. It does not wait.
+// Reconfigure has the group go on with another configuration, and with one Conn for each of its
+// entries; those that are the same as before keep their streams. What it returns is closed once no
+// stream of the group uses a Conn that is not among them, or the group has ended. It does not wait.
 func (c *Client) Reconfigure(config session.Config, conns []*Conn) (done <-chan struct{}) {
 	ch := change{config, conns, make(chan struct{})}
 	c.mu.Lock()

@@ -74,8 +74,7 @@ type ClientOptions struct {
 	// Denied, if not nil, is called under no lock when an entry does not let the group in
 	// (NODE-13).
 	Denied func(entry string)
-	// Retired, if not nil, is called under no lock when the group may end after Retire
-	// (NODE-10).
+	// Retired, if not nil, is called under no lock when the group may end after Retire (NODE-10).
 	Retired func()
 }
 

@@ -30,9 +30,8 @@ type Endpoint struct {
 	Name string
 	// Target is a gRPC target, such as "127.0.0.1:15010" or "dns:///istiod:15012".
 	Target string
-	// Credentials are TLS's, or insecure ones; Security is what hints need to know of
-	// TLS, nil for plaintext, and Section where all this is configured, "upstream" if
-	// it is empty.
+	// Credentials are TLS's, or insecure ones; Security is what hints need to know of TLS, nil for
+	// plaintext, and Section where all this is configured, "upstream" if it is empty.
 	Credentials credentials.TransportCredentials
 	Security    *Security
 	Section     string
@@ -40,16 +39,13 @@ type Endpoint struct {
 	MaxReceive int
 	// Keepalive is the interval of HTTP/2 pings; zero: none (UP-13).
 	Keepalive time.Duration
-	// Missing is the does-not-exist timeout, which a dead connection must not outlive
-	// (UP-13).
+	// Missing is the does-not-exist timeout, which a dead connection must not outlive (UP-13).
 	Missing time.Duration
 	// MaxConnections, and MaxStreams of each, bound what is opened; a stream may look
 	// for room there for as long as RoomWithin, which is less than
 	// Config.UnavailableAfter (UP-1). Zero: 64, 100 and 4 s.
 	MaxConnections, MaxStreams int
 	RoomWithin                 time.Duration
-	// NoChecks: nobody is asked whether anybody is there (MISS-3).
-	NoChecks bool
 	// Headers are the relay's own for the next stream, or why there is none; nil: none
 	// are wanted (NODE-13).
 	Headers func() ([]header.Header, error)
@@ -126,10 +122,9 @@ func NewConn(e Endpoint) *Conn {
 	}
 	return &Conn{
 		endpoint: e, options: options, pings: keepalive.ClientParameters{Time: e.Keepalive, Timeout: unacknowledged(e.Missing)},
-		places:   connections{most: e.MaxConnections, streams: e.MaxStreams},
-		room:     make(chan struct{}),
-		members:  make(map[any]func()),
-		checkups: checkups{off: e.NoChecks},
+		places:  connections{most: e.MaxConnections, streams: e.MaxStreams},
+		room:    make(chan struct{}),
+		members: make(map[any]func()),
 	}
 }
 
@@ -251,8 +246,7 @@ func (c *Conn) began(s *seat, err error) error {
 	return err
 }
 
-// makeRoom ends the streams that are too many for the limit which a connection has just
-// taught.
+// makeRoom ends the streams that are too many for the limit which a connection has just taught.
 func (c *Conn) makeRoom(on *connection) {
 	for _, s := range c.places.stuck(on) {
 		s.end()

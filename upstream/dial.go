@@ -91,8 +91,7 @@ func wireOf(s grpc.ClientStream) *wire {
 	return nil
 }
 
-// unixPath is the path of a Unix socket's address, as gRPC's resolver hands it to
-// a dialer.
+// unixPath is the path of a Unix socket's address, as gRPC's resolver hands it to a dialer.
 func unixPath(address string) (string, bool) {
 	path, ok := strings.CutPrefix(address, "unix://")
 	if !ok {

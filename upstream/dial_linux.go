@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout ends a TCP connection on which sent data stays unacknowledged for
-// so long (UP-13).
+// setUserTimeout ends a TCP connection on which sent data stays unacknowledged for so long (UP-13).
 func setUserTimeout(conn net.Conn, timeout time.Duration) error {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {

@@ -45,7 +45,7 @@ func (c *Conn) check(s adsStream, timeout time.Duration, then func(session.Check
 	case c.closed:
 	case c.checkups.off:
 		c.work.Go(func() {
-			then(session.Check{Begun: time.Now(), Verdict: session.Blind, Message: "upstream.health_check is off"})
+			then(session.Check{Begun: time.Now(), Verdict: session.Blind, Message: "the peer refuses health checks"})
 		})
 	case w == nil:
 		c.work.Go(func() { then(session.Check{Begun: time.Now(), Message: "the stream's connection is not known"}) })

@@ -12,8 +12,7 @@ import (
 type Observer interface {
 	// UpstreamConnected: a stream opened, or ended.
 	UpstreamConnected(s Stream, up bool)
-	// UpstreamReconnect: the next attempt is due after a wait, for a reason out of
-	// a closed set.
+	// UpstreamReconnect: the next attempt is due after a wait, for a reason out of a closed set.
 	UpstreamReconnect(role session.Role, reason string, wait time.Duration)
 	// UpstreamConnection: a connection to an entry was made, or is over (UP-1).
 	UpstreamConnection(entry string, up bool)

@@ -18,8 +18,7 @@ import (
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
-// beginWithin is how long a stream may take to begin on a connection that is up
-// (UP-1).
+// beginWithin is how long a stream may take to begin on a connection that is up (UP-1).
 const beginWithin = time.Second
 
 // errStuck: the server lets no more streams begin on the connection.

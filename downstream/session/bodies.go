@@ -1,8 +1,6 @@
 package session
 
 import (
-	"slices"
-
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
 )
@@ -46,7 +44,7 @@ func (d *deltaState) lacks(v fanout.View) (lacking bool) {
 func (x *exchange) collectHanded(v fanout.View, p *part) {
 	handed := x.fitting(v, v.Bodies().Handed(!x.postponed), p)
 	for _, r := range handed {
-		for _, name := range append(slices.Clip(r.Aliases), r.Name) {
+		for name := range r.Names() {
 			if id, ok := v.Lookup(name); ok {
 				v.Tell(id, fanout.ToldCopy(p.position))
 			}

@@ -13,12 +13,6 @@ import (
 // control planes wait for that ACK before they turn a route to a new Cluster. The relay
 // acknowledges upstream at once, so it has to wait on their behalf.
 
-// clustersFirst is the state of that wait.
-type clustersFirst struct {
-	clusters     state     // Clusters on this stream, or nil
-	waitingSince time.Time // when the first change began to wait; zero if none waits
-}
-
 // refersToClusters reports whether resources of a type name Clusters, and break while one of
 // those is missing.
 func refersToClusters(t cache.TypeURL) bool {
@@ -52,7 +46,7 @@ func gainsMembers(st state, v fanout.View) bool {
 // gainsBy reports whether a name leads to some.
 func gainsBy(st state, v fanout.View, id cache.ID) bool {
 	x := st.base()
-	if !v.Has(id) || x.awaits(v.Name(id)) {
+	if !v.Has(id) || x.awaited.has(v.Name(id)) {
 		return false
 	}
 	a := v.Answer(id)
@@ -122,10 +116,7 @@ func (s *Session) waitEnds() time.Time { return s.waitingSince.Add(s.config.Warm
 
 // referrersDue reports whether there may be something to send of a type that refers to Clusters.
 func (s *Session) referrersDue() bool {
-	return slices.ContainsFunc(s.states, func(st state) bool {
-		x := st.base()
-		return x.refers && (x.marked || st.due())
-	})
+	return slices.ContainsFunc(s.states, func(st state) bool { return st.base().refers && st.due() })
 }
 
 // noteWait notes when the first change began to wait, and when none waits any more.
@@ -169,11 +160,6 @@ func (x *exchange) await(name string) {
 	if x.refers {
 		put(&x.awaited, name, struct{}{})
 	}
-}
-
-func (x *exchange) awaits(name string) bool {
-	_, awaited := x.awaited[name]
-	return awaited
 }
 
 // answered notes that the client was sent the answer to a name, or has given it up.

@@ -15,9 +15,10 @@ import (
 // A new reason to resend something is a field here. It must be counted in pending or due, so that
 // somebody looks; in owes, or in the collector that sends it; and in paid and forgive, so that
 // it ends. An entry in forced alone makes nobody look: the name must be marked as changed, too
-// (warmsName). A whole set that is to be sent although it is the last one again needs its version
+// (warms). A whole set that is to be sent although it is the last one again needs its version
 // cleared (sotwState.nameNews).
 type debts struct {
+	marked  bool           // there are marks in the mailbox
 	changed pile[cache.ID] // names whose answer may have changed
 	asked   pile[cache.ID] // names that the client wants an answer to (DOWN-DELTA-7)
 	failed  pile[cache.ID] // names whose error is to be sent
@@ -69,17 +70,18 @@ func (d *debts) pending() bool {
 
 // due reports whether there may be something to send now.
 func (d *debts) due() bool {
-	return d.pending() || d.asked.len() > 0 || d.wildcardAsked || d.refused.len() > 0 ||
+	return d.marked || d.pending() || d.asked.len() > 0 || d.wildcardAsked || d.refused.len() > 0 ||
 		d.renewed.len() > 0 || d.membersRenewed || len(d.tooLarge) > 0
 }
 
 // owes reports whether everything that a name leads to is sent whatever the client holds. Any
 // resource that is news to the client also says that an error is over, so an error alone requires
-// this only if none is news.
-func (d *debts) owes(id cache.ID, a *cache.Answer, news func(*cache.Resource) bool) bool {
-	_, forced := d.forced[id]
-	_, erred := d.erred[id]
-	return forced || erred && a.Error == nil && (a.State != cache.Present || !slices.ContainsFunc(a.Resources(), news))
+// this only if none is news. A rejected resource is not sent for it (NACK-4).
+func (x *exchange) owes(id cache.ID, a *cache.Answer, news func(*cache.Resource) bool) bool {
+	_, forced := x.forced[id]
+	_, erred := x.erred[id]
+	over := erred && a.Error == nil && !x.hasRejected(a.Seq)
+	return forced || over && (a.State != cache.Present || !slices.ContainsFunc(a.Resources(), news))
 }
 
 // forgive drops the debts of names that are about to be given up: their IDs may be reused soon.
@@ -132,15 +134,15 @@ func (d *debts) takeLeft() (names []string) {
 }
 
 // put sets a value in a map that exists only while it is not empty.
-func put[K comparable, V any](m *map[K]V, key K, value V) {
+func put[M ~map[K]V, K comparable, V any](m *M, key K, value V) {
 	if *m == nil {
-		*m = make(map[K]V)
+		*m = make(M)
 	}
 	(*m)[key] = value
 }
 
 // drop deletes a value from such a map.
-func drop[K comparable, V any](m *map[K]V, key K) {
+func drop[M ~map[K]V, K comparable, V any](m *M, key K) {
 	if delete(*m, key); len(*m) == 0 {
 		*m = nil
 	}

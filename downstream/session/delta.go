@@ -36,7 +36,7 @@ type deltaState struct {
 	// needed has the endpoints whose cluster was sent before the client asked for endpoints. It
 	// is kept in the state of Clusters until then, and in that of Endpoints until the first
 	// request (ORDER-4).
-	needed map[string]struct{}
+	needed nameSet
 }
 
 // request takes in one request of the type.
@@ -50,7 +50,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	if first && len(req.GetInitialResourceVersions()) > 0 {
 		d.comesBack(req.GetInitialResourceVersions())
 	}
-	held := d.asMembers(subscribe)
+	d.asMembers(subscribe, unsubscribe)
 	d.forgive(unsubscribe)
 	ledTo := d.givesUp(unsubscribe, slices.Contains(subscribe, fanout.Wildcard))
 	if !first && d.judging && slices.Contains(unsubscribe, fanout.Wildcard) {
@@ -58,7 +58,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	}
 	// The lists take effect whatever the nonce is (DOWN-DELTA-4).
 	asked := d.sub.Delta(subscribe, unsubscribe, now)
-	d.asks(&asked, first, held)
+	d.asks(&asked, first)
 	for _, name := range unsubscribe {
 		d.answered(name)
 	}
@@ -88,41 +88,31 @@ func (d *deltaState) comesBack(versions map[string]string) {
 	}
 }
 
-// asMembers returns what the client holds under the wildcard, as members or because it came with
-// it, of the names that it asks for now.
-func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
+// asMembers notes what the client holds under the wildcard, as members or because it came with it,
+// of the names that it asks for now and does not give up in the same request.
+func (d *deltaState) asMembers(subscribe, unsubscribe []string) {
 	if d.sentTo == 0 && len(d.ahead) == 0 || len(subscribe) == 0 {
-		return nil
+		return
+	}
+	left := make(nameSet, len(unsubscribe))
+	for _, name := range unsubscribe {
+		left.add(name)
 	}
 	d.sub.Read(func(v fanout.View) {
 		for _, name := range subscribe {
-			if _, had := v.Lookup(name); had {
+			if _, had := v.Lookup(name); had || left.has(name) || d.exact.notes(name) {
 				continue
 			}
 			if version, some := d.of(v, name); some {
-				put(&held, name, version)
+				d.judge(name)
+				d.exact.note(name, version, true)
 			}
 		}
 	})
-	return held
 }
 
-// nowNamed notes what the client holds of members that it asks for by name now and does not give
-// up in the same request.
-func (d *deltaState) nowNamed(v fanout.View, held map[string]string) {
-	for name, version := range held {
-		if _, asked := v.Lookup(name); asked && !d.exact.notes(name) {
-			d.judge(name)
-			d.exact.note(name, version, true)
-		}
-	}
-}
-
-// asks takes in what a request asks for. held is what the client has of it as members.
-func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]string) {
-	if len(held) > 0 {
-		d.sub.Read(func(v fanout.View) { d.nowNamed(v, held) })
-	}
+// asks takes in what a request asks for.
+func (d *deltaState) asks(asked *fanout.Asked, first bool) {
 	d.asked.add(asked.Names...)
 	for _, name := range asked.New {
 		if !first || !d.brings(name) {
@@ -160,8 +150,7 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 		if _, released := d.released[name]; released && d.exact.has(name) && !d.brings(name) {
 			d.exact.note(name, "", true) // the client may have dropped the copy that it had because of another name
 		}
-		_, needed := d.needed[name]
-		if a := v.Answer(id); needed || !first && a.State == cache.Unknown {
+		if a := v.Answer(id); d.needed.has(name) || !first && a.State == cache.Unknown {
 			put(&d.forced, id, v.Position())
 		}
 	}
@@ -183,7 +172,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	switch {
 	case !d.opening || !subscribed:
 	case !synced || lacking:
-		p.starving, p.undecided = starving(v, d.brings), d.refers && d.judging
+		d.starving, p.undecided = starving(v, d.brings), d.refers && d.judging
 		return p
 	case d.postpones && d.reconnected:
 		d.postponed = true
@@ -209,7 +198,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectErrors(v, &p)
 	d.saysTooLarge(v, &p)
 	d.expiring(v, &p)
-	p.starving = starving(v, d.brings)
+	d.starving = starving(v, d.brings)
 	if len(p.removed)+len(p.gone) > 0 {
 		p.withoutContradiction()
 	}
@@ -263,7 +252,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	if a.State == cache.Unknown {
 		return
 	}
-	forced := asked || !d.refusesEnd(id, &a) && d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
+	forced := asked || d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
 	p.answer = p.answer || asked
 	d.answered(name)
 	d.release(d.leads(v, id, &a)...)
@@ -303,12 +292,6 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 		return true
 	}
 	return false
-}
-
-// refusesEnd reports whether the end of an error would be said by a rejected resource (NACK-4).
-func (d *deltaState) refusesEnd(id cache.ID, a *cache.Answer) bool {
-	_, debt := d.forced[id]
-	return !debt && d.hasRejected(a.Seq)
 }
 
 // collectCopies lists the resources that a name leads to and that the client does not hold, or
@@ -365,7 +348,7 @@ func (d *deltaState) answers(v fanout.View, r *cache.Resource) {
 	if d.asked.len()+len(d.forced) == 0 {
 		return
 	}
-	for _, name := range append(slices.Clip(r.Aliases), r.Name) {
+	for name := range r.Names() {
 		if id, ok := v.Lookup(name); ok {
 			if a := v.Answer(id); a.Resource == r && len(a.More) == 0 {
 				d.paid(id, &a)

@@ -58,8 +58,8 @@ func (s *Session) Served() (hubs []*fanout.Hub, refused []RefusedType) {
 		x := st.base()
 		if x.refusal != nil {
 			refused = append(refused, RefusedType{x.url.Short(), x.refusal.reason, x.refusal.told()})
-		} else if !slices.Contains(hubs, x.hub) {
-			hubs = append(hubs, x.hub)
+		} else if !slices.Contains(hubs, x.group.Hub) {
+			hubs = append(hubs, x.group.Hub)
 		}
 	}
 	return hubs, refused
@@ -85,7 +85,7 @@ func (s *Session) Describe() []ClientType {
 }
 
 func (x *exchange) describe() ClientType {
-	t := ClientType{Type: x.url, Group: x.hub.Name(), Nonce: x.lastNonce}
+	t := ClientType{Type: x.url, Group: x.group.Hub.Name(), Nonce: x.lastNonce}
 	x.sub.Read(func(v fanout.View) {
 		t.Wildcard, _ = v.Wildcard()
 		t.Names = len(v.Names())

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -19,11 +18,8 @@ import (
 type exchange struct {
 	url   cache.TypeURL
 	short string // of the url, for nonces
-	hub   *fanout.Hub
-	leave func()           // leaves the group
-	renew func(*core.Node) // passes a changed node upstream; may be nil
+	group Membership
 	sub   *fanout.Subscription
-	own   bool // the type has a group apart from the stream's others (NODE-6)
 	// refusal says why the type is not served, or is nil (NODE-14).
 	refusal *refusal
 	delta   bool // the stream is Delta
@@ -45,11 +41,9 @@ type exchange struct {
 	// What the client may hold, and the reasons to send it something:
 	holdings
 	debts
-	marked    bool                 // there are marks in the mailbox
 	renewedTo cache.Seq            // the position up to which renewals were sent
 	renewedOf map[string]cache.Seq // the same of some resources, further on
 	source    *cache.Source        // the update that brought the pending changes
-	excess    []*cache.Source      // traced sources that are too many to be followed
 
 	// Responses that await an ACK, oldest first:
 	unacked   []sent
@@ -66,9 +60,9 @@ type exchange struct {
 	unanswered cache.ID
 
 	// Additions and changes that wait for Clusters (ORDER-3):
-	postpones bool                // they must wait now
-	postponed bool                // some do
-	awaited   map[string]struct{} // newly asked for and not answered yet; these answers do not wait
+	postpones bool    // they must wait now
+	postponed bool    // some do
+	awaited   nameSet // newly asked for and not answered yet; these answers do not wait
 	// waitedInVain, for Clusters: other types have waited in vain for an ACK, and none has come
 	// since.
 	waitedInVain bool
@@ -122,20 +116,6 @@ func (x *exchange) overdue(timeout time.Duration) time.Time {
 	return x.unacked[len(x.unacked)-1].since.Add(timeout)
 }
 
-// take adds the marks of the mailbox to the debts.
-func (x *exchange) take(m fanout.Marks) {
-	x.changed.give(m.Content)
-	x.failed.give(m.Errors)
-	x.members = x.members || m.Wildcard
-	x.renewed.give(m.Renewed)
-	x.membersRenewed = x.membersRenewed || m.WildcardRenewed
-	x.handed = x.handed || m.Again
-	if m.Source.Traced() && !x.source.Fits(m.Source) {
-		x.excess = append(x.excess, m.Source)
-	}
-	x.source = x.source.With(m.Source)
-}
-
 // tellable returns the names whose error can be sent in a response. A copy says that the error is
 // over, so the error goes after it, in another response (ERR-9), and once more after each copy
 // that is sent for another reason.
@@ -168,7 +148,7 @@ func (x *exchange) errAgain(v fanout.View, resources []*cache.Resource) {
 		return
 	}
 	for _, r := range resources {
-		for _, name := range append(slices.Clip(r.Aliases), r.Name) {
+		for name := range r.Names() {
 			id, asked := v.Lookup(name)
 			if _, told := x.erred[id]; asked && told && v.Answer(id).Error != nil {
 				x.failed.add(id)
@@ -200,7 +180,7 @@ func shortName(t cache.TypeURL) string {
 
 // identifier returns the relay's control_plane.identifier (DOWN-DELTA-19).
 func (x *exchange) identifier(instance string) string {
-	if of := x.hub.Identifier(); x.plane.text == "" || x.plane.of != of {
+	if of := x.group.Hub.Identifier(); x.plane.text == "" || x.plane.of != of {
 		x.plane.of, x.plane.text = of, hop.Identifier(instance, of)
 	}
 	return x.plane.text
@@ -250,8 +230,7 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) Note
 	return note
 }
 
-// hasRejected reports whether the client has rejected what changed at a position, so that it has
-// nothing whose TTL could be renewed (NACK-4).
+// hasRejected reports whether the client has rejected what changed at a position (NACK-4).
 func (x *exchange) hasRejected(changed cache.Seq) bool {
 	return x.rejected != nil && changed > x.rejected.From && changed <= x.rejected.To
 }

@@ -34,7 +34,7 @@ func (s *Session) Next(now time.Time) (*Response, *End) {
 // Due reports whether Next may return a response or the end of the stream, or something waits to
 // be sent.
 func (s *Session) Due() bool {
-	return len(s.chunks) > 0 || s.outage.next || slices.ContainsFunc(s.states, func(st state) bool { return st.base().marked || st.due() })
+	return len(s.chunks) > 0 || s.outage.next || slices.ContainsFunc(s.states, func(st state) bool { return st.due() })
 }
 
 // Settled reports whether the client has acknowledged or rejected every response.
@@ -77,7 +77,7 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 // types before it that only have removals.
 func (s *Session) ask(now time.Time) (adds *speaker, removals []*speaker) {
 	for i, st := range s.states {
-		if !st.base().marked && !st.due() {
+		if !st.due() {
 			continue
 		}
 		sp := s.collect(st, now)
@@ -109,7 +109,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 	}
 	x.sub.Read(func(v fanout.View) {
 		x.marked = false
-		x.take(v.Marks())
+		s.take(x, v.Marks())
 		x.postpones = x.postpones || x.refers && s.overtakes()
 		s.measure(sp, v)
 		sp.part = st.collect(v, push)
@@ -120,7 +120,6 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 	if x.source != nil && !sp.early() && !sp.late() && !st.due() && !x.postponed {
 		s.untell(x) // the change does not concern this client
 	}
-	s.lose(x)
 	return sp
 }
 
@@ -139,7 +138,7 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	}
 	x.waitSince = now
 	for _, st := range s.states {
-		if o := st.base(); o != x && s.putsOff(o, now) || slices.Contains(next, st) && (o.marked || st.due()) {
+		if o := st.base(); o != x && s.putsOff(o, now) || slices.Contains(next, st) && st.due() {
 			x.waitFor = append(x.waitFor, o)
 		}
 	}
@@ -199,21 +198,26 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	return s.chunk(now)
 }
 
+// take adds the marks of a type's mailbox to its debts.
+func (s *Session) take(x *exchange, m fanout.Marks) {
+	x.changed.give(m.Content)
+	x.failed.give(m.Errors)
+	x.members = x.members || m.Wildcard
+	x.renewed.give(m.Renewed)
+	x.membersRenewed = x.membersRenewed || m.WildcardRenewed
+	x.handed = x.handed || m.Again
+	if m.Source.Traced() && !x.source.Fits(m.Source) {
+		s.untold = append(s.untold, Untold{m.Source, true})
+	}
+	x.source = x.source.With(m.Source)
+}
+
 // untell gives up the source of a type's changes, because no response will carry it.
 func (s *Session) untell(x *exchange) {
 	if x.source.Traced() {
 		s.untold = append(s.untold, Untold{Source: x.source})
 	}
 	x.source = nil
-	s.lose(x)
-}
-
-// lose gives up the sources that are too many to be followed.
-func (s *Session) lose(x *exchange) {
-	for _, source := range x.excess {
-		s.untold = append(s.untold, Untold{source, true})
-	}
-	x.excess = nil
 }
 
 // Untold is a traced source that no response will carry.

@@ -20,7 +20,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	resources, version, certain := s.view(v)
 	same := certain && version == s.version
 	if same { // it changed back, perhaps with other TTLs, or only answers without a resource changed
-		send, shrunk = len(news.renewed) > 0 || news.comes && s.ttl && v.TTLs().Any(), false
+		send, shrunk = len(news.renewed) > 0 || news.comes && s.ttl && v.AnyTTL(), false
 	}
 	renews := func(r *cache.Resource) bool { return s.holds(v, r) } // else it is a change
 	s.postponed = s.postpones && certain && send && !same && !slices.ContainsFunc(news.renewed, renews) && !s.answersNew(v)
@@ -148,7 +148,7 @@ func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 
 // answersNew reports whether the set answers something that was not asked for before.
 func (s *sotwState) answersNew(v fanout.View) bool {
-	if s.wildcardAsked && s.awaits(fanout.Wildcard) {
+	if s.wildcardAsked && s.awaited.has(fanout.Wildcard) {
 		return true
 	}
 	for name := range s.awaited {

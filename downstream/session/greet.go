@@ -45,7 +45,7 @@ func (s *Session) meet(node *core.Node, now time.Time) *End {
 		return end
 	}
 	s.greeted, s.node, s.key, s.outage.began = true, node, key, now
-	if s.ttl = takesTTL(node, s.kind.Delta); s.ttl {
+	if takesTTL(node, s.kind.Delta) {
 		s.subscriber.TakesTTL = true
 	}
 	s.warmed = s.warmth.join(node.GetId())
@@ -89,7 +89,7 @@ func (s *Session) renew(node *core.Node) {
 	changed.DynamicParameters = node.GetDynamicParameters()
 	s.node = changed
 	for _, st := range s.states {
-		if renew := st.base().renew; renew != nil {
+		if renew := st.base().group.Renew; renew != nil {
 			renew(changed)
 		}
 	}

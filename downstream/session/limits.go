@@ -53,20 +53,15 @@ func (s *Session) checkVersions(versions map[string]string) *End {
 type room struct{ names, versions int }
 
 // takes returns the part of it that a type takes.
-func (x *exchange) takes() (r room) {
-	x.sub.Read(func(v fanout.View) { r.names = len(v.Names()) })
-	r.names += x.refused.len()
-	return r
-}
-
-func (d *deltaState) takes() room {
-	r := d.exchange.takes()
-	for _, as := range d.released {
+func (x *exchange) takes() room {
+	r := room{names: x.refused.len(), versions: x.exact.left}
+	x.sub.Read(func(v fanout.View) { r.names += len(v.Names()) })
+	for _, as := range x.released {
 		if as.left {
 			r.names++
 		}
 	}
-	return room{r.names, d.exact.left}
+	return r
 }
 
 // claims checks what would be kept of the type after a request. It counts exactly only if the
@@ -108,21 +103,12 @@ func (d *deltaState) grows(req *discovery.DeltaDiscoveryRequest) int {
 	return len(come) - len(leave)
 }
 
-// claim returns what would be kept of the type after a request for these names.
-func (s *sotwState) claim(req *discovery.DiscoveryRequest, names named) room {
-	n := len(names.listed)
-	if names.Wildcard {
-		n--
-	}
-	return room{names: n + s.refused.len() + len(req.GetResourceLocators())}
-}
-
 // checkRoom refuses a request that would make a stream keep more than the limit over all types,
 // given what the stream would keep of one.
 func (s *Session) checkRoom(of state, r room) *End {
 	for _, st := range s.states {
 		if st != of {
-			k := st.takes()
+			k := st.base().takes()
 			r.names += k.names
 			r.versions += k.versions
 		}

@@ -26,14 +26,13 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 		p.must, p.answer = true, true
 	case push && d.members:
 		d.postponed = d.postpones && gainsMembers(d, v)
-		if d.listMembers(v, false, p); d.postponed {
-			p.removedMembers = len(p.removed) > 0
-			return
-		}
+		d.listMembers(v, false, p)
 	default:
 		return
 	}
-	p.removedMembers = len(p.removed) > 0
+	if p.removedMembers = len(p.removed) > 0; d.postponed {
+		return
+	}
 	d.members = false
 	d.skipped(v, d.sentTo)
 	d.sentTo = p.position

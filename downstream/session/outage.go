@@ -45,7 +45,6 @@ func (s *Session) endsStream() bool {
 // says so.
 func (s *Session) learn(v fanout.View, sp *speaker) {
 	x := sp.base()
-	x.starving = sp.starving
 	if !s.endsStream() {
 		sp.errors = append(sp.errors, sp.unavailable...)
 		return
@@ -71,7 +70,7 @@ func (s *Session) withholdErrors(v fanout.View, sp *speaker) {
 // own does not end the stream of the others.
 func (s *Session) starved() *statuspb.Status {
 	for _, st := range s.states {
-		if x := st.base(); x.starving != nil && (!x.own || s.kind.Type != "") {
+		if x := st.base(); x.starving != nil && (!x.group.Own || s.kind.Type != "") {
 			return x.starving
 		}
 	}

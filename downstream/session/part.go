@@ -37,7 +37,6 @@ type part struct {
 
 	// unavailable has the names that cannot be resolved just now, and the reason (ERR-7).
 	unavailable []resourceErr
-	starving    *statuspb.Status
 
 	leftOut map[string]leftOut // resources that are too large for the client, by name (ERR-13)
 
@@ -147,7 +146,7 @@ func besides(listed, resources []*cache.Resource) []*cache.Resource {
 	return slices.DeleteFunc(resources, func(r *cache.Resource) bool { return seen.add(r.Name) })
 }
 
-// nameSet is the set of the names that some resources bear.
+// nameSet is a set of names.
 type nameSet map[string]struct{}
 
 func namesOf(lists ...[]*cache.Resource) nameSet {

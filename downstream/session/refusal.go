@@ -57,7 +57,7 @@ func (s *Session) answer(x *exchange, now time.Time) {
 	if r == nil {
 		return
 	}
-	fanout.Refuse(x.hub, r.status, now)
+	fanout.Refuse(x.group.Hub, r.status, now)
 	x.sub.Read(func(v fanout.View) { r.mute, _ = v.Wildcard() })
 	if r.said == "" || r.said == ToldErrors && r.mute {
 		r.said = r.told()

@@ -133,7 +133,7 @@ func TestRefusedNamesAreForgotten(t *testing.T) {
 	}
 	s.ask(secretRequest([]string{"last"}, nil))
 	x := s.find(cache.Secret).base()
-	if names := x.hub.On(fanout.Lane{Type: cache.Secret}).Names(); len(names) != 1 {
+	if names := x.group.Hub.On(fanout.Lane{Type: cache.Secret}).Names(); len(names) != 1 {
 		t.Errorf("%d names are kept", len(names))
 	}
 	if n := x.failed.len() + x.asked.len(); n > 5000 {

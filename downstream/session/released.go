@@ -234,7 +234,7 @@ func (x *exchange) noteSent(v fanout.View, p *part) {
 // (NACK-4).
 func (x *exchange) mayEnd(v fanout.View, name string) bool {
 	noted := x.exact.find(name)
-	return x.ttl && v.TTLs().Any() && (noted == nil || !x.hasRejected(noted.at))
+	return x.ttl && v.AnyTTL() && (noted == nil || !x.hasRejected(noted.at))
 }
 
 // answersTo reports whether some name of the client's leads to a resource, or may: its own name

@@ -112,20 +112,20 @@ type Session struct {
 	warmth     *Warmth
 
 	// The state below ends with the stream.
-	greeted bool // the first message has arrived
-	node    *core.Node
-	warmed  *nodeWarmth // of the node
-	key     string
-	ttl     bool    // the client knows TTLs (TTL-6)
-	states  []state // in the order of ORDER-2
-	carried bool    // a response was sent
-	outage  outage
-	clustersFirst
-	counter  uint64
-	verdicts uint64   // responses whose ACK or NACK has not been counted yet
-	chunks   []chunk  // the rest of a response that was split
-	untold   []Untold // traced sources that no response will carry
-	refusals []Refusal
+	greeted      bool // the first message has arrived
+	node         *core.Node
+	warmed       *nodeWarmth // of the node
+	key          string
+	states       []state // in the order of ORDER-2
+	carried      bool    // a response was sent
+	outage       outage
+	clusters     state     // Clusters on this stream, or nil
+	waitingSince time.Time // when the first change began to wait for Clusters; zero if none waits
+	counter      uint64
+	verdicts     uint64   // responses whose ACK or NACK has not been counted yet
+	chunks       []chunk  // the rest of a response that was split
+	untold       []Untold // traced sources that no response will carry
+	refusals     []Refusal
 }
 
 // state is one type's part of a Session: deltaState or sotwState.
@@ -135,10 +135,8 @@ type state interface {
 	collect(v fanout.View, push bool) part
 	later(p *part)
 	removedNow(p *part)
-	takes() room
 	brings(name string) bool
 	holding(v fanout.View, name string) Holding
-	warms(v fanout.View, endpoints string)
 	move(to exchange, now time.Time)
 }
 
@@ -237,7 +235,11 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	}
 	w := st.(*sotwState)
 	names := w.list(req.GetResourceNames())
-	if end := s.checkRoom(w, w.claim(req, names)); end != nil {
+	kept := len(names.listed) + w.refused.len() + len(located)
+	if names.Wildcard {
+		kept--
+	}
+	if end := s.checkRoom(w, room{names: kept}); end != nil {
 		return note, end
 	}
 	w.refused.add(located...)
@@ -328,11 +330,11 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 		return exchange{}, &End{OverLimit, fmt.Sprintf("more than %d resource types on one stream", maxTypes)}
 	}
 	m, end := s.groups.Join(s.peer, s.node, t)
-	var refused *refusal
-	switch aggregated := s.kind.Type == ""; {
-	case end != nil && !(m.Own && aggregated):
+	if end != nil && !(m.Own && s.kind.Type == "") {
 		return exchange{}, end
-	case end != nil:
+	}
+	var refused *refusal
+	if end != nil {
 		m, refused = s.refuse(end, now)
 	}
 	x := s.exchangeOf(t, m)
@@ -343,12 +345,10 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 // exchangeOf returns the state of a type that is served from a group.
 func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 	x := exchange{
-		url: t, short: shortName(t), hub: m.Hub, leave: m.Leave, renew: m.Renew,
-		sub: m.Hub.Subscribe(t, s.subscriber),
-		own: m.Own, delta: s.kind.Delta, space: math.MaxInt,
-		ends: !s.kind.Delta && isGRPC(s.node),
-		ttl:  s.ttl,
-
+		url: t, short: shortName(t), group: m, sub: m.Hub.Subscribe(t, s.subscriber),
+		delta: s.kind.Delta, space: math.MaxInt,
+		ends:   !s.kind.Delta && isGRPC(s.node),
+		ttl:    takesTTL(s.node, s.kind.Delta),
 		refers: s.kind.Type == "" && refersToClusters(t),
 		most:   s.config.bounds().Unacked,
 	}
@@ -367,9 +367,9 @@ func (s *Session) Close(now time.Time) {
 	for _, st := range s.states {
 		x := st.base()
 		x.sub.Close(now)
-		x.sub.Read(func(v fanout.View) { x.take(v.Marks()) })
+		x.sub.Read(func(v fanout.View) { s.take(x, v.Marks()) })
 		s.untell(x)
-		x.leave()
+		x.group.Leave()
 	}
 	if s.greeted {
 		s.warmth.leave(s.node.GetId())

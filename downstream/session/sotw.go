@@ -206,7 +206,7 @@ func (s *sotwState) collect(v fanout.View, push bool) (p part) {
 	if !s.sets || !v.Bodies().Husks() {
 		s.expiring(v, &p)
 	} // with husks, renewing the set would mean to ask upstream for the bodies each time.
-	p.starving = starving(v, s.brings)
+	s.starving = starving(v, s.brings)
 	return p
 }
 
@@ -258,7 +258,7 @@ func (s *sotwState) collectMembers(v fanout.View, push bool, p *part) {
 	case !synced:
 		s.members = false
 	case s.wildcardAsked && s.cameWildcard && v.Set().Restored() && s.came != versionOf(v): // RECON-19
-	case s.postpones && s.wildcardAsked && !s.awaits(fanout.Wildcard):
+	case s.postpones && s.wildcardAsked && !s.awaited.has(fanout.Wildcard):
 		s.postponed = true // the client came with something
 	case s.postpones && !s.wildcardAsked && push && s.members && gainsMembers(s, v):
 		s.postponed = true

@@ -81,7 +81,7 @@ func (r *Response) split(room int) []*Response {
 		p.Resources = append(p.Resources, res)
 	}
 	for _, res := range r.Heartbeats {
-		p := into(r.sizeOfHeartbeat(res))
+		p := into(sizeOf(fieldResources, len(res.Heading())+maxTTL))
 		p.Heartbeats = append(p.Heartbeats, res)
 	}
 	for _, name := range r.Removed {
@@ -93,10 +93,6 @@ func (r *Response) split(room int) []*Response {
 		p.Errors = append(p.Errors, e)
 	}
 	return parts
-}
-
-func (r *Response) sizeOfHeartbeat(res *cache.Resource) int {
-	return sizeOf(fieldResources, len(res.Heading())+maxTTL)
 }
 
 // sizeOf returns the greatest size of a resource in the response, in bytes.

@@ -63,7 +63,7 @@ func (x *exchange) oversize(v fanout.View, r *cache.Resource) int {
 	}
 	limited := false
 	if x.ttl {
-		ends, _, _ := v.TTLs().Ends(r)
+		ends, _, _ := v.Ends(r)
 		limited = !ends.IsZero()
 	}
 	if bytes := sizeOfResource(body, x.delta, limited); bytes > x.space {
@@ -98,9 +98,6 @@ func (x *exchange) leavesOut(v fanout.View, r *cache.Resource, p *part) bool {
 
 // fitting returns the resources that are not left out.
 func (x *exchange) fitting(v fanout.View, resources []*cache.Resource, p *part) []*cache.Resource {
-	if x.space == math.MaxInt {
-		return resources
-	}
 	return slices.DeleteFunc(resources, func(r *cache.Resource) bool { return x.leavesOut(v, r, p) })
 }
 

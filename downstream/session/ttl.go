@@ -29,7 +29,7 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*c
 	x.renewable(v, to, func(r *cache.Resource, changed, told cache.Seq) {
 		_, some := x.of(v, r.Name)
 		told = max(told, x.renewedOf[r.Name])
-		switch ends, turned, renewed := v.TTLs().Ends(r); {
+		switch ends, turned, renewed := v.Ends(r); {
 		case x.hasRejected(changed) || !some || renewed <= told:
 		case !x.holds(v, r) && x.oversize(v, r) > 0: // the client has an earlier version
 		case turned > told:
@@ -89,7 +89,7 @@ func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Re
 // lostTTL reports whether a client that came with a resource is sent it because it has no TTL any
 // more.
 func (d *deltaState) lostTTL(v fanout.View, r *cache.Resource) bool {
-	ends, turned, _ := v.TTLs().Ends(r)
+	ends, turned, _ := v.Ends(r)
 	return d.ttl && ends.IsZero() && turned > 0
 }
 
@@ -101,7 +101,7 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 		d.exact.unspare()
 	}
 	for _, r := range p.spared {
-		switch ends, _, _ := v.TTLs().Ends(r); {
+		switch ends, _, _ := v.Ends(r); {
 		case d.lostTTL(v, r):
 			lost = append(lost, r)
 		case d.ttl && !ends.IsZero() && d.url != cache.VirtualHost:
@@ -131,7 +131,7 @@ func (d *deltaState) renewWhole(v fanout.View, whole []*cache.Resource, p *part)
 // renewsAhead notes the TTLs that go with resources and heartbeats, so that they are not sent
 // again with changes that may have to wait. News have members only, whose position says the same.
 func (x *exchange) renewsAhead(v fanout.View, p *part, heartbeats []*cache.Resource) {
-	if !x.ttl || !v.TTLs().Any() {
+	if !x.ttl || !v.AnyTTL() {
 		return
 	}
 	told := heartbeats
@@ -139,7 +139,7 @@ func (x *exchange) renewsAhead(v fanout.View, p *part, heartbeats []*cache.Resou
 		told = slices.Concat(p.resources, heartbeats)
 	}
 	for _, r := range told {
-		if _, _, renewed := v.TTLs().Ends(r); renewed > 0 {
+		if _, _, renewed := v.Ends(r); renewed > 0 {
 			put(&x.renewedOf, r.Name, p.position)
 		}
 	}
@@ -152,7 +152,7 @@ func (x *exchange) expiring(v fanout.View, p *part) {
 	}
 	for _, list := range [][]*cache.Resource{p.resources, p.heartbeats} {
 		for _, r := range list {
-			if ends, _, _ := v.TTLs().Ends(r); !ends.IsZero() {
+			if ends, _, _ := v.Ends(r); !ends.IsZero() {
 				put(&p.ends, r, ends)
 			}
 		}

@@ -33,33 +33,23 @@ func (s *Session) warm(clusters []*cache.Resource) {
 		}
 		return
 	}
-	st.base().sub.Read(func(v fanout.View) {
+	x := st.base()
+	x.sub.Read(func(v fanout.View) {
 		for _, name := range names {
-			st.warms(v, name)
+			x.warms(v, name)
 		}
 	})
 }
 
-// warms has endpoints resent, by their name or as a member of the wildcard's set.
-func (d *deltaState) warms(v fanout.View, name string) {
+// warms has endpoints resent, by their name or, to a Delta client, as a member of the wildcard's set.
+func (x *exchange) warms(v fanout.View, name string) {
 	if id, ok := v.Lookup(name); ok {
-		d.warmsName(v, id)
-	} else if subscribed, _ := v.Wildcard(); subscribed && v.Resource(name) != nil {
-		d.warming.add(name)
+		x.changed.add(id)
+		put(&x.forced, id, v.Position())
+	} else if subscribed, _ := v.Wildcard(); x.delta && subscribed && v.Resource(name) != nil {
+		x.warming.add(name)
 	}
-	d.exact.void(name)
-}
-
-func (s *sotwState) warms(v fanout.View, name string) {
-	if id, ok := v.Lookup(name); ok {
-		s.warmsName(v, id)
-	}
-}
-
-// warmsName has the answer to a name resent, since a cluster needs its resource.
-func (x *exchange) warmsName(v fanout.View, id cache.ID) {
-	x.changed.add(id)
-	put(&x.forced, id, v.Position())
+	x.exact.void(name)
 }
 
 // collectWarming lists the members to resend. They are no answer, and wait for an ACK.

@@ -13,20 +13,19 @@ import (
 // session of one type.
 func (s *Session) Whole(now time.Time) (*Response, *End) {
 	s.subscriber.Take()
-	for _, st := range s.states {
-		sp := &speaker{state: st, adds: true}
-		st.base().sub.Read(func(v fanout.View) {
-			st.base().source = v.Marks().Source // marks only say when to look
-			s.untell(st.base())
-			s.measure(sp, v)
-			sp.part = st.(*sotwState).whole(v)
-		})
-		switch {
-		case sp.must:
-			return s.say(sp, now), nil
-		case sp.starving != nil:
-			return nil, &End{Unreachable, sp.starving.GetMessage()} // ERR-7
-		}
+	w := s.states[0].(*sotwState)
+	sp := &speaker{state: w, adds: true}
+	w.sub.Read(func(v fanout.View) {
+		w.source = v.Marks().Source // marks only say when to look
+		s.untell(w.base())
+		s.measure(sp, v)
+		sp.part = w.whole(v)
+	})
+	switch {
+	case sp.must:
+		return s.say(sp, now), nil
+	case w.starving != nil:
+		return nil, &End{Unreachable, w.starving.GetMessage()} // ERR-7
 	}
 	return nil, nil
 }
@@ -35,7 +34,7 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 // empty answer (row b).
 func (s *sotwState) whole(v fanout.View) (p part) {
 	p.position = v.Position()
-	p.starving = starving(v, s.brings)
+	s.starving = starving(v, s.brings)
 	if subscribed, synced := v.Wildcard(); subscribed && !synced {
 		return p
 	}

@@ -175,7 +175,6 @@ func (r *Relay) controlPlanes(c *config.Config) (ways []way, err error) {
 			MaxConnections: c.Upstream.MaxConnections,
 			MaxStreams:     c.Upstream.MaxStreamsPerConnection,
 			RoomWithin:     c.Timers.UnavailableAfter * 4 / 5, // before clients are told that nobody answers
-			NoChecks:       c.Upstream.HealthCheck == config.HealthCheckOff,
 			Headers:        OwnHeaders(e),
 			Dial:           o.Dial,
 			Log:            o.Log.With("component", "upstream"),

@@ -40,9 +40,8 @@ func (l *laneState) answers(u *cache.Update) {
 		return
 	}
 	for _, r := range u.Set {
-		delete(l.again, r.Name)
-		for _, alias := range r.Aliases {
-			delete(l.again, alias)
+		for name := range r.Names() {
+			delete(l.again, name)
 		}
 		if r.DoNotCache && l.lane.Wildcard {
 			delete(l.again, fanout.Wildcard)

@@ -21,8 +21,7 @@ type Backoff struct {
 const (
 	// reconnectFloor: not more than one attempt a second (ERR-2).
 	reconnectFloor = time.Second
-	// A server that answers once and dies, so many times in so long, counts as
-	// failing (ERR-2).
+	// A server that answers once and dies, so many times in so long, counts as failing (ERR-2).
 	stormEnds   = 3
 	stormWindow = 10 * time.Second
 )
@@ -38,9 +37,8 @@ func (b *Backoff) Failed(random float64) time.Duration {
 	return time.Duration(d * (1 + b.Jitter*(2*random-1)))
 }
 
-// Ended is the delay after a stream that had delivered a response: a random one
-// of at most a second, at least a second after the last attempt, unless such ends
-// come too often (ERR-2).
+// Ended is the delay after a stream that had delivered a response: a random one of at most a
+// second, at least a second after the last attempt, unless such ends come too often (ERR-2).
 func (b *Backoff) Ended(now, attempt time.Time, random float64) time.Duration {
 	b.ends = append(slices.DeleteFunc(b.ends, func(at time.Time) bool { return now.Sub(at) >= stormWindow }), now)
 	if len(b.ends) >= stormEnds {

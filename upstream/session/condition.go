@@ -47,7 +47,7 @@ func (c Condition) worse(other Condition) Condition {
 // condition is that of the entry in use: the worst of its lanes.
 func (c *Core) condition() Condition {
 	worst := Idle
-	for _, lane := range c.hub.Lanes() {
+	for lane := range c.hub.Lanes() {
 		// A lane that only lingers has no clients. Those of a type that is not allowed have
 		// an error.
 		if c.hub.On(lane).Subscribed() && c.Allowed(lane.Type) {

@@ -24,8 +24,7 @@ type Config struct {
 	Node *core.Node
 	// Hop is the relay's id in the via header, which no other process has (NODE-11).
 	Hop string
-	// SendNodeAlways puts the node into every request, not only into the first of a
-	// stream (UP-2).
+	// SendNodeAlways puts the node into every request, not only into the first of a stream (UP-2).
 	SendNodeAlways bool
 	// Entries are the control planes, in order of preference; at least one.
 	Entries []Entry
@@ -35,8 +34,7 @@ type Config struct {
 	Versions Versions
 	// WildcardForm is how the wildcard is asked for.
 	WildcardForm WildcardForm
-	// Chunks is how the server's nonces show that more parts of a response follow
-	// (RECON-16).
+	// Chunks is how the server's nonces show that more parts of a response follow (RECON-16).
 	Chunks Chunks
 	// ExplicitMissing means that the server answers every name, so that silence is an
 	// error and not an answer (MISS-5).

@@ -359,9 +359,8 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	c.learned(s, lane, &d.Update, now)
 }
 
-// beats reports whether a resource without a body is a heartbeat: its version is that of the
-// copy in the Hub (TTL-4). On a SotW stream the version is that of the whole response
-// (TRANSLATE-10).
+// beats reports whether a resource without a body is a heartbeat: its version is that of the copy
+// in the Hub (TTL-4). On a SotW stream the version is that of the whole response (TRANSLATE-10).
 func (c *Core) beats(t *typeState, d *Response, name, version string) bool {
 	if d.sotw {
 		return d.Version == t.sotw.version && c.hub.On(t.lane).Has(name)

@@ -15,9 +15,8 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// Response is a response made ready for the Hub without any lock: its resources
-// encoded once, its structural faults found (ERR-10, ERR-11). Nothing is judged by
-// its content (VALID-1).
+// Response is a response made ready for the Hub without any lock: its resources encoded once, its
+// structural faults found (ERR-10, ERR-11). Nothing is judged by its content (VALID-1).
 type Response struct {
 	TypeURL    cache.TypeURL
 	Nonce      string

@@ -74,8 +74,7 @@ func (c *Core) State() State {
 }
 
 func (c *Core) laneStates() (states []LaneState) {
-	lanes := slices.SortedFunc(slices.Values(c.hub.Lanes()), inPlan)
-	for _, lane := range lanes {
+	for _, lane := range slices.SortedFunc(maps.Keys(c.hub.Lanes()), inPlan) {
 		d := LaneState{Lane: lane, Silent: c.silent[lane.Type] == lane}
 		var l *laneState
 		if s := c.carrier(lane); s != nil {

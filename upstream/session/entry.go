@@ -155,7 +155,6 @@ func (c *Core) switchTo(i int, why Cause, now time.Time) {
 	c.effects = append(c.effects, Effect{Switch: &Switch{from, i, why}, Entry: e.Name})
 }
 
-// quit ends the use of the entry in use.
 func (c *Core) quit(now time.Time) {
 	c.entry().left(&c.config, now)
 	c.shut(&c.main)

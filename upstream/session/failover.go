@@ -86,7 +86,6 @@ func (e *entry) left(c *Config, now time.Time) {
 // backAt is when the relay may switch back to a preferred entry whose probe has a resource.
 func (e *entry) backAt(c *Config) time.Time { return e.back.Add(max(e.steady, c.FailbackAfter)) }
 
-// failback switches back to a preferred entry.
 func (c *Core) failback(i int, now time.Time) {
 	e := &c.entries[i]
 	e.backoff, e.notBefore = c.config.Backoff, time.Time{}

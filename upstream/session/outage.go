@@ -56,21 +56,13 @@ func (s *slot) ended(end End, now time.Time) {
 	s.outage.denied = end.Denied
 }
 
-// failing reports whether the outage is so long that clients learn of it (ERR-7).
-func (s *slot) failing(c *Config, now time.Time) bool {
-	since := s.failingSince()
-	return !since.IsZero() && now.Sub(since) >= c.UnavailableAfter
-}
-
-// Proven reports whether a stream works, so that the control plane is there. Until then names
-// that linger may be all that is left of the last known good state (UP-7, G8).
+// Proven reports whether a stream works, so that the control plane is there: it has no outage, and
+// has had a response or lasted for trial. Until then names that linger may be all that is left of the
+// last known good state (UP-7, G8).
 func (c *Core) Proven(now time.Time) bool {
-	return slices.ContainsFunc(c.slots(), func(s *slot) bool { return s.proven(now) })
-}
-
-// proven reports whether the stream has no outage, and has had a response or lasted for trial.
-func (s *slot) proven(now time.Time) bool {
-	return s.open() && s.failingSince().IsZero() && (s.answered || now.Sub(s.opened) >= trial)
+	return slices.ContainsFunc(c.slots(), func(s *slot) bool {
+		return s.open() && s.failingSince().IsZero() && (s.answered || now.Sub(s.opened) >= trial)
+	})
 }
 
 // tickLinger has the Hub drop names that have lingered for long enough. The Hub keeps them

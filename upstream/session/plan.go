@@ -74,15 +74,13 @@ func (c *Core) carrier(lane fanout.Lane) *slot {
 // place puts every wanted lane on a stream, and takes the others off.
 func (c *Core) place(now time.Time) {
 	c.acquit()
-	lanes := c.hub.Lanes()
-	wanted := newLanes(lanes)
+	wanted := c.hub.Lanes()
 	c.suspects.forget(wanted)
 	maps.DeleteFunc(c.accepted, func(lane fanout.Lane, _ acceptance) bool { return !wanted[lane] })
 	maps.DeleteFunc(c.silent, func(_ cache.TypeURL, lane fanout.Lane) bool { return !wanted[lane] })
 	maps.DeleteFunc(c.bare, func(lane fanout.Lane, _ bool) bool { return !wanted[lane] })
 	maps.DeleteFunc(c.faults, func(lane fanout.Lane, _ *fault) bool { return !wanted[lane] && !c.hub.On(lane).Uncertain().Any() })
-	slices.SortFunc(lanes, inPlan)
-	for _, lane := range lanes {
+	for _, lane := range slices.SortedFunc(maps.Keys(wanted), inPlan) {
 		if !c.Allowed(lane.Type) || c.carrier(lane) != nil {
 			continue
 		}
@@ -101,22 +99,6 @@ func (c *Core) place(now time.Time) {
 		}
 	}
 	c.release(wanted, now)
-}
-
-// lanes is a set of lanes. Clients can invent types, so there may be very many.
-type lanes map[fanout.Lane]bool
-
-func newLanes(all []fanout.Lane) lanes {
-	set := make(lanes, len(all))
-	for _, lane := range all {
-		set[lane] = true
-	}
-	return set
-}
-
-// ofType reports whether the set has a lane of the type.
-func (l lanes) ofType(t cache.TypeURL) bool {
-	return l[fanout.Lane{Type: t}] || l[fanout.Lane{Type: t, Wildcard: true}]
 }
 
 // inPlan is the order in which lanes are placed: wildcards first, so that after a reconnect
@@ -144,7 +126,7 @@ func (c *Core) acquit() {
 }
 
 // choose returns the stream on which a lane belongs, or nil if there are too many solo streams.
-func (c *Core) choose(lane fanout.Lane, wanted lanes) *slot {
+func (c *Core) choose(lane fanout.Lane, wanted map[fanout.Lane]bool) *slot {
 	if q := c.suspects.quarantined[lane.Type]; q != nil {
 		s := c.solo[lane]
 		if s == nil && len(c.solo) < c.config.bounds().Solo {
@@ -183,7 +165,7 @@ func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
 
 // release takes lanes that are not used any more off their streams, and ends solo and auxiliary
 // streams that are not needed.
-func (c *Core) release(wanted lanes, now time.Time) {
+func (c *Core) release(wanted map[fanout.Lane]bool, now time.Time) {
 	for _, s := range c.slots() {
 		if !s.open() {
 			continue
@@ -254,7 +236,7 @@ func (c *Core) shutAux() {
 }
 
 // needed reports whether the auxiliary stream is: a type is wanted both by name and by wildcard.
-func (c *Core) needed(wanted lanes) bool {
+func (c *Core) needed(wanted map[fanout.Lane]bool) bool {
 	for l := range wanted {
 		if _, bad := c.suspects.quarantined[l.Type]; l.Wildcard && !bad && wanted[fanout.Lane{Type: l.Type}] {
 			return true
@@ -278,9 +260,8 @@ func (c *Core) Allowed(t cache.TypeURL) bool {
 
 // tellAvailability tells the Hub which lanes become unavailable, and which are available again.
 func (c *Core) tellAvailability(now time.Time) {
-	lanes := c.hub.Lanes()
-	wanted := newLanes(lanes)
-	for _, lane := range lanes {
+	wanted := c.hub.Lanes()
+	for lane := range wanted {
 		message := c.unavailable(lane, wanted, now)
 		switch _, was := c.told[lane]; {
 		case was == (message != ""):
@@ -304,7 +285,7 @@ func (c *Core) tellAvailable(lane fanout.Lane) {
 }
 
 // unavailable returns why a lane is unavailable, or "".
-func (c *Core) unavailable(lane fanout.Lane, wanted lanes, now time.Time) string {
+func (c *Core) unavailable(lane fanout.Lane, wanted map[fanout.Lane]bool, now time.Time) string {
 	if !c.Allowed(lane.Type) {
 		return "xds-relay: " + strings.TrimSpace(string(lane.Type)) + " is not among upstream.types"
 	}
@@ -318,8 +299,8 @@ func (c *Core) unavailable(lane fanout.Lane, wanted lanes, now time.Time) string
 	if s == &c.aux && !c.main.open() {
 		s = &c.main
 	}
-	if !s.failing(&c.config, now) || c.quietUntil.After(now) {
-		return ""
+	if since := s.failingSince(); since.IsZero() || now.Sub(since) < c.config.UnavailableAfter || c.quietUntil.After(now) {
+		return "" // clients do not learn of it yet (ERR-7)
 	}
 	if s.role == Solo {
 		return "xds-relay: the control plane refuses this type: " + s.outage.message

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -84,9 +85,8 @@ func (c *Core) probeOpened(s *slot) {
 
 // probeable are the lanes that a probe may ask for, in order.
 func (c *Core) probeable() []fanout.Lane {
-	lanes := slices.DeleteFunc(c.hub.Lanes(), func(l fanout.Lane) bool { return !c.Allowed(l.Type) })
-	slices.SortFunc(lanes, inPlan)
-	return lanes
+	lanes := slices.SortedFunc(maps.Keys(c.hub.Lanes()), inPlan)
+	return slices.DeleteFunc(lanes, func(l fanout.Lane) bool { return !c.Allowed(l.Type) })
 }
 
 // probed handles a response on a probe: only the first resource counts.

@@ -79,7 +79,6 @@ func asksOtherwise(a, b *Config) bool {
 		a.Versions != b.Versions || a.MaxRequest != b.MaxRequest || !slices.Equal(a.Types, b.Types)
 }
 
-// renewAll replaces the streams of the entry in use.
 func (c *Core) renewAll(now time.Time) {
 	if c.main.id != 0 || !c.main.openAt.IsZero() {
 		c.shutAux()

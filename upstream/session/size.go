@@ -15,11 +15,10 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// A union of interest grows beyond what any one client asks for, and servers refuse a
-// message that is too long, with the stream. So a long list of names goes over several
-// requests (UP-17). How long a request becomes is counted name by name: a message is
-// not made to be measured, and a name that waits is sorted once, however many requests
-// go before it.
+// A union of interest grows beyond what any one client asks for, and servers refuse a message that
+// is too long, with the stream. So a long list of names goes over several requests (UP-17). How
+// long a request becomes is counted name by name: a message is not made to be measured, and a name
+// that waits is sorted once, however many requests go before it.
 
 // budget is what a request has left of the limit.
 type budget struct {
@@ -158,7 +157,7 @@ func fit(r *budget, names []string, here []cache.Held) (o opening) {
 // leadsTo is which of the names, in order, is the first that leads to a resource.
 func leadsTo(names []string, h cache.Held) int {
 	first := len(names)
-	for _, name := range append(slices.Clip(h.Aliases), h.Name) {
+	for name := range h.Names() {
 		if at, listed := slices.BinarySearch(names, name); listed {
 			first = min(first, at)
 		}

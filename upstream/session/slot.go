@@ -63,7 +63,6 @@ type slot struct {
 
 func (s *slot) open() bool { return s.stream != nil }
 
-// attempt begins an attempt to open a stream.
 func (c *Core) attempt(s *slot, now time.Time) Open {
 	c.lastID++
 	s.id, s.attempt, s.openAt, s.answered = c.lastID, now, time.Time{}, false
@@ -118,7 +117,6 @@ func (c *Core) stop(s *slot) {
 	s.id, s.stream, s.answered, s.outage.suspended = 0, nil, false, false
 }
 
-// shut closes a stream.
 func (c *Core) shut(s *slot) {
 	if s.id != 0 {
 		c.closing = append(c.closing, s.id)
@@ -134,7 +132,7 @@ func (c *Core) newStream(s *slot, r restate) *streamState {
 		r = c.restate(s, origin)
 	}
 	stream := &streamState{
-		id: s.id, config: &c.config, hub: c.hub, alive: &s.alive, origin: origin, restate: r, limit: e.maxRequest(&c.config),
+		config: &c.config, hub: c.hub, alive: &s.alive, origin: origin, restate: r, limit: e.maxRequest(&c.config),
 		lanes: make(map[cache.TypeURL]*laneState),
 		used:  make(map[cache.TypeURL]*typeState),
 	}

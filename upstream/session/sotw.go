@@ -34,9 +34,8 @@ type sotwWriter struct {
 	accepted map[fanout.Lane]acceptance
 }
 
-// acceptance is the last response of a lane that was ACKed, and what the ACK named.
-// It outlives the stream: if nothing has changed, the next one begins with its
-// version (TRANSLATE-8).
+// acceptance is the last response of a lane that was ACKed, and what the ACK named. It outlives the
+// stream: if nothing has changed, the next one begins with its version (TRANSLATE-8).
 type acceptance struct {
 	origin  cache.Origin
 	version string

@@ -18,7 +18,6 @@ import (
 // streamState is what one ADS stream, Delta or SotW, has subscribed and still has to send.
 // It ends with the stream; whatever outlives a stream is in the Hub and in Core.
 type streamState struct {
-	id     StreamID
 	config *Config
 	hub    *fanout.Hub
 	alive  *liveness
@@ -43,9 +42,8 @@ type streamState struct {
 	timers   timers
 }
 
-// restate returns the whole interest of a lane (UP-3), and the resources in the Hub whose
-// versions may be shown. If the server does not announce one of those, it is unchanged
-// (RECON-11).
+// restate returns the whole interest of a lane (UP-3), and the resources in the Hub whose versions
+// may be shown. If the server does not announce one of those, it is unchanged (RECON-11).
 type restate func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held)
 
 // writer composes the requests of one variant: Delta or SotW.
@@ -135,7 +133,6 @@ type laneState struct {
 	settle settleState
 }
 
-// carry puts a lane on the stream.
 func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 	l := &laneState{
 		lane: lane, first: true, gathers: now.Add(s.config.Coalesce), held: held,
@@ -307,15 +304,12 @@ func (s *streamState) next(node *core.Node, now time.Time) proto.Message {
 
 // nextVerdict is the next ACK or NACK, or nil. Those of one type keep their order.
 func (s *streamState) nextVerdict(now time.Time) proto.Message {
-	var waiting map[cache.TypeURL]bool
+	waiting := make(map[cache.TypeURL]bool)
 	for i, v := range s.verdicts {
 		l := s.lanes[v.typeURL]
 		switch {
 		case waiting[v.typeURL]:
 		case v.notBefore.After(now) && (l == nil || !l.changed()):
-			if waiting == nil {
-				waiting = make(map[cache.TypeURL]bool)
-			}
 			waiting[v.typeURL] = true
 		default:
 			s.verdicts = slices.Delete(s.verdicts, i, i+1)

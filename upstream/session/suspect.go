@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // A control plane may end the whole stream because of one type that it does not know. Then all
@@ -99,9 +100,9 @@ func (s *suspects) pardon() {
 }
 
 // forget clears suspects that nobody wants any more. Convicted types stay.
-func (s *suspects) forget(wanted lanes) {
+func (s *suspects) forget(wanted map[fanout.Lane]bool) {
 	for t := range s.strikes {
-		if !wanted.ofType(t) {
+		if !wanted[fanout.Lane{Type: t}] && !wanted[fanout.Lane{Type: t, Wildcard: true}] {
 			s.clear(t)
 		}
 	}

@@ -23,27 +23,13 @@ const (
 
 // unanswered asks again for the names of one lane of a Delta stream. It ends with the stream.
 //
-//	   subscribe (stream.go: subscribed)
-//	               |
-//	               v           any other answer than a removal (answers)
-//	+-----------> asked ------------------------------------------> answered
-//	|              | |  |                                              |
-//	|              | |  | the missing timer runs out and the           | removal
-//	|              | |  | stream is alive (timers.go, alive.go);       |
-//	|              | |  | or a removal (answers)                       v
-//	|              | |  +-------------------------------------------> absent
-//	|              | |                                                 |
-//	| unanswered   | | unanswered for config.patience, but             | 5 s later,
-//	| for config.  | | the server has shown a copy (tickUnanswered)    | then 10 s,
-//	| patience     | |                                                 | ... 5 min
-//	|              | +--> shown: a new stream asks (refresh.go)        | (choose)
-//	|              v                                                   |
-//	|             due                                                  |
-//	|              |     at most one pair per type and pairEvery       |
-//	|              +-------------> unsubscribed <----------------------+
-//	|                                   |
-//	+-----------------------------------+
-//	   both requests written (askAgain)
+//	asked -- any other answer than a removal (answersAgain) --> answered
+//	asked -- unanswered for config.patience (tickUnanswered) --> due, or shown if the server
+//	    has sent a copy on this stream: a new one asks (refresh.go)
+//	asked -- the missing timer runs out and the stream is alive, or a removal --> absent
+//	answered -- a removal --> absent
+//	due, or absent for 5 s, then 10 s ... 5 min -- one pair per type and pairEvery (choose) --> unsubscribed
+//	unsubscribed -- both requests written (askAgain) --> asked
 //
 // An answer takes a name out of every state, and names that clients give up leave all of them. The
 // second subscribe restarts neither config.patience nor the missing timer, unless the name is in
@@ -138,9 +124,8 @@ func (l *laneState) leavesPair(name string) bool {
 // answered calls each for the names that a response answers with anything but a removal.
 func answered(u *cache.Update, each func(name string)) {
 	for _, r := range u.Set {
-		each(r.Name)
-		for _, alias := range r.Aliases {
-			each(alias)
+		for name := range r.Names() {
+			each(name)
 		}
 	}
 	for _, e := range u.Errors {
