@@ -150,8 +150,9 @@ func besides(listed, resources []*cache.Resource) []*cache.Resource {
 type nameSet map[string]struct{}
 
 func namesOf(lists ...[]*cache.Resource) nameSet {
-	names := make(nameSet)
-	for _, r := range slices.Concat(lists...) {
+	all := slices.Concat(lists...)
+	names := make(nameSet, len(all)) // there may be very many, and this is done under a lock
+	for _, r := range all {
 		names.add(r.Name)
 	}
 	return names

@@ -418,6 +418,9 @@ func (s *streamState) subscribed(l *laneState, all []string, now time.Time) {
 			l.settle = settleState{waiting: true}
 		}
 		first, again := l.unanswered.unsubscribed[name]
+		if again {
+			l.unanswered.pairedAt = now
+		}
 		if _, restarts := l.restart[name]; again && !restarts {
 			l.sent[name] = first
 			continue

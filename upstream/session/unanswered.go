@@ -49,7 +49,7 @@ type unanswered struct {
 
 	// due has the names to ask for again before their silence counts.
 	due      []string
-	pairedAt time.Time // when the last pair was chosen
+	pairedAt time.Time // when the last pair was written or, before that, chosen
 	// unsubscribed has the names that were unsubscribed to ask again, and not answered since, with
 	// the time of their first subscribe. Their removal does not count, since some servers answer an
 	// unsubscribe with one.
@@ -96,20 +96,29 @@ func (l *laneState) answersAgain(up *cache.Update) {
 	u := &l.unanswered
 	if len(u.unsubscribed) > 0 {
 		answered(up, func(name string) {
-			if _, was := u.unsubscribed[name]; was && l.drop.has(name) {
-				l.drop.remove(name)
-				l.want.remove(name)
-			}
+			l.leavesPair(name)
 			delete(u.unsubscribed, name)
 		})
 		up.Removed = slices.DeleteFunc(up.Removed, func(name string) bool {
-			_, was := u.unsubscribed[name]
-			return was
+			_, is := u.unsubscribed[name]
+			return is && !l.leavesPair(name) // it answers the first subscribe if the unsubscribe is not written
 		})
 	}
 	if len(up.Removed)+len(up.Errors) > 0 {
 		u.lookSoon(up.At)
 	}
+}
+
+// leavesPair has a name that is asked for again stay subscribed, if its unsubscribe is not written. It
+// reports whether that is so.
+func (l *laneState) leavesPair(name string) bool {
+	if _, is := l.unanswered.unsubscribed[name]; !is || !l.drop.has(name) {
+		return false
+	}
+	delete(l.unanswered.unsubscribed, name)
+	l.drop.remove(name)
+	l.want.remove(name)
+	return true
 }
 
 // answered calls each for the names that a response answers with anything but a removal.

@@ -156,6 +156,23 @@ func TestOnlyARemovalIsNoAnswer(t *testing.T) {
 	}
 }
 
+// TestARemovalBeforeTheUnsubscribeCounts: until the unsubscribe is written a removal answers the first
+// subscribe, and the name is not asked for again (UP-19).
+func TestARemovalBeforeTheUnsubscribeCounts(t *testing.T) {
+	s, l := askedAgain("a", "gone")
+	up := cache.Update{Removed: []string{"gone"}}
+	if l.answersAgain(&up); !slices.Equal(up.Removed, []string{"gone"}) {
+		t.Errorf("%q are removed, want gone", up.Removed)
+	}
+	if _, unsubscribe := s.take(l, unlimited(), time.Unix(5, 0)); !slices.Equal(unsubscribe, []string{"a"}) {
+		t.Errorf("%q are unsubscribed, want a", unsubscribe)
+	}
+	up = cache.Update{Removed: []string{"a", "gone"}}
+	if l.answersAgain(&up); !slices.Equal(up.Removed, []string{"gone"}) {
+		t.Errorf("%q are removed then, want gone", up.Removed)
+	}
+}
+
 // TestEveryRepeatedSubscribeIsLookedAt: each name whose subscribe is repeated is unsubscribed when its
 // own time is over, also if others were overdue before (VALID-5).
 func TestEveryRepeatedSubscribeIsLookedAt(t *testing.T) {
@@ -196,8 +213,8 @@ func TestANameInAPairIsStillAskedFor(t *testing.T) {
 	}
 }
 
-// TestPairsDoNotPileUp: no pair is chosen before the last one is written, however long the control plane
-// does not read (UP-19).
+// TestPairsDoNotPileUp: no pair is chosen within a second after the last one was written, however long the
+// control plane did not read (UP-19).
 func TestPairsDoNotPileUp(t *testing.T) {
 	p := listen(t)
 	p.wants(cache.Endpoint, "a", "b")
@@ -212,10 +229,14 @@ func TestPairsDoNotPileUp(t *testing.T) {
 	if at := p.core.Deadline(p.now); !at.IsZero() && !at.After(p.now) {
 		t.Errorf("there is something to do at %v, and it is %v", at, p.now)
 	}
+	p.now = p.now.Add(5 * time.Second)
 	for p.core.Next(p.stream, p.now) != nil {
 		continue
 	}
-	if p.core.Tick(p.now); !l.drop.has("b") {
+	if p.core.Tick(p.now); l.drop.has("b") {
+		t.Error("the next names go at once when the last ones are written")
+	}
+	if p.core.Tick(p.now.Add(pairEvery)); !l.drop.has("b") {
 		t.Error("the next names wait although the last ones are written")
 	}
 }
