@@ -185,7 +185,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 		d.starving, p.undecided = starving(v, d.brings), d.refers && d.judging
 		return p
 	case d.postpones && d.reconnected:
-		d.postponed = true
+		d.postponed, d.starving = true, nil
 		return p
 	}
 	if !lacking {
