@@ -144,7 +144,7 @@ func (h *holdings) holds(v fanout.View, r *cache.Resource) bool {
 func (h *holdings) versions() map[string]string {
 	versions := make(map[string]string)
 	for v := range h.exact.all(false) {
-		if v.brought || v.some && v.version != "" {
+		if v.brought || v.some {
 			versions[v.name] = v.version
 		}
 	}
