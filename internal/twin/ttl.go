@@ -150,7 +150,7 @@ func (c *Checker) expire() {
 				c.news = true
 				c.overcome(k, name, w.aliases)
 				c.changed(k, v.remove(name, c.events))
-				v.words[name] = word{at: c.events, expired: true, was: &w}
+				v.words[name] = word{at: c.events, expired: true, was: &w, unsure: w.unsure}
 				if v == known.byName {
 					c.gone[k.name][name] = true
 					continue
