@@ -119,7 +119,7 @@ func (c *Checker) relayStarted() {
 	c.known, c.streams, c.before = map[string]*knowledge{}, map[int]*relayStream{}, map[string]map[string]time.Time{}
 	c.proven, c.surely = c.now, c.now
 	for _, k := range kinds {
-		c.known[k.name] = &knowledge{newVoice(), newVoice(), map[string]bool{}, map[string]bool{}}
+		c.known[k.name] = &knowledge{newVoice(), newVoice(), map[string]bool{}}
 	}
 	c.load()
 }

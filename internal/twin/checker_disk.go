@@ -41,7 +41,7 @@ func (c *Checker) saved() {
 			byWildcard = known.byWildcard.kept(func(string, word) bool { return names[wildcard] })
 			byWildcard.complete, byWildcard.completed = true, known.byWildcard.completed
 		}
-		s.names[k.name], s.known[k.name] = names, &knowledge{byName, byWildcard, map[string]bool{}, map[string]bool{}}
+		s.names[k.name], s.known[k.name] = names, &knowledge{byName, byWildcard, map[string]bool{}}
 	}
 	c.disk = s
 }
@@ -62,7 +62,7 @@ func (v *voice) kept(certain func(name string, w word) bool) *voice {
 // again is a copy for another life of the relay.
 func (v *voice) again() *voice {
 	a := *v
-	a.words = maps.Clone(v.words)
+	a.words, a.limited = maps.Clone(v.words), map[string]bool{}
 	return &a
 }
 

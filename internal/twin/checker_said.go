@@ -54,7 +54,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			continue
 		}
 		w := word{label: c.bodies[string(r.GetResource().GetValue())].label, version: r.GetVersion(), aliases: r.GetAliases(), at: c.events, plane: s.plane, ends: c.ends(r.GetTtl())}
-		c.leases(k, name, v.words[name].ends, w.ends)
+		c.leases(k, v, name, v.words[name].ends, w.ends)
 		if before := v.words[name]; !answered && l.shown[name] != "" && (l.shown[name] == w.version || before.present && before.at < c.events && before.label == w.label) {
 			l.sign = true
 		}

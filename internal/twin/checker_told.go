@@ -444,7 +444,7 @@ func (c *Checker) Known() {
 						c.fail("G8", "c%d %s: the relay knows %s=%s, the client holds %q", id, k.name, name, w.label, t.holds[name].label)
 					}
 					if w.present && served && !kept {
-						c.unlimited(id, k, cl, t, name, w)
+						c.unlimited(id, k, cl, t, v, name)
 					}
 				}
 			}

@@ -37,6 +37,8 @@ type word struct {
 // by name, or by wildcard (WILD-16).
 type voice struct {
 	words map[string]word
+	// limited are names that have had a TTL: a client that comes back may have the resource with it (TTL-12).
+	limited map[string]bool
 	// complete: the wildcard's set has been complete (RECON-16), with the event completed at the latest.
 	complete  bool
 	completed int
@@ -47,7 +49,7 @@ type voice struct {
 	settling bool
 }
 
-func newVoice() *voice { return &voice{words: map[string]word{}} }
+func newVoice() *voice { return &voice{words: map[string]word{}, limited: map[string]bool{}} }
 
 // present is the last word on a name, and whether it is that the name exists.
 func (v *voice) present(name string) (word, bool) {
@@ -224,8 +226,6 @@ type knowledge struct {
 	// erred are names of which the control plane has sent an error: when it is over,
 	// clients may be told what they have (ERR-8).
 	erred map[string]bool
-	// limited are names that have had a TTL: a client that comes back may have the resource with it (TTL-12).
-	limited map[string]bool
 }
 
 func (k *knowledge) voice(wildcard bool) *voice {

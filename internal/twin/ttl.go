@@ -107,18 +107,18 @@ func (c *Checker) renewed(k kind, v *voice, r *discovery.Resource) bool {
 	if !ok || w.version != r.GetVersion() {
 		return false
 	}
-	c.leases(k, r.GetName(), w.ends, c.ends(r.GetTtl()))
+	c.leases(k, v, r.GetName(), w.ends, c.ends(r.GetTtl()))
 	w.ends = c.ends(r.GetTtl())
 	v.words[r.GetName()] = w
 	return true
 }
 
 // leases notes that a TTL was set, renewed or removed: clients that know TTLs are sent that.
-func (c *Checker) leases(k kind, name string, was, is time.Time) {
+func (c *Checker) leases(k kind, v *voice, name string, was, is time.Time) {
 	if was.IsZero() && is.IsZero() {
 		return
 	}
-	c.known[k.name].limited[name] = true
+	v.limited[name] = true
 	for _, cl := range c.clients {
 		if t := cl.topics[k.name]; t != nil && cl.ttl {
 			t.owed[name] = true
@@ -134,7 +134,7 @@ func (c *Checker) leases(k kind, name string, was, is time.Time) {
 // setsTTL reports whether a full set renews, or ends, the TTL of what the client has. Such a set waits for no
 // clusters, and brings the changes that do (ORDER-3).
 func (c *Checker) setsTTL(cl *clientState, k kind, t *topic, r content) bool {
-	return k.full && cl.ttl && t.owed[r.name] && c.known[k.name].limited[r.name] && t.holds[r.name].label == r.label
+	return k.full && cl.ttl && t.owed[r.name] && c.known[k.name].hadTTL(r.name) && t.holds[r.name].label == r.label
 }
 
 // expire removes what was not renewed in time (TTL-2), and what the wildcard had lent of it.
@@ -178,13 +178,19 @@ func (k *knowledge) lasts(name, label string, ends time.Time) bool {
 
 // unlimited reports whether a content has no TTL, and its name has had one.
 func (k *knowledge) unlimited(name, label string) bool {
-	return k.limited[name] && k.lasts(name, label, time.Time{})
+	return k.hadTTL(name) && k.lasts(name, label, time.Time{})
+}
+
+func (k *knowledge) hadTTL(name string) bool {
+	return k.byName.limited[name] || k.byWildcard.limited[name]
 }
 
 // unlimited judges that a client does not hold until some time what has no TTL any more (TTL-12). A relay
-// that has begun since, and never heard of the TTL, cannot know: versions do not tell (RECON-1).
-func (c *Checker) unlimited(id int, k kind, cl *clientState, t *topic, name string, w word) {
-	if h := t.holds[name]; cl.ttl && !t.nacked && c.known[k.name].limited[name] && h.label == w.label && w.ends.IsZero() && !h.ends.IsZero() {
+// that has begun since, and never heard of the TTL on the lane that serves the client, cannot know: versions
+// do not tell (RECON-1).
+func (c *Checker) unlimited(id int, k kind, cl *clientState, t *topic, v *voice, name string) {
+	w := v.words[name]
+	if h := t.holds[name]; cl.ttl && !t.nacked && v.limited[name] && h.label == w.label && w.ends.IsZero() && !h.ends.IsZero() {
 		c.fail("TTL-12", "c%d %s: %s=%s has no TTL, and the client holds it until %v", id, k.name, name, w.label, h.ends)
 	}
 }
