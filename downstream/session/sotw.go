@@ -114,7 +114,7 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	for name, h := range held {
 		id, asked := v.Lookup(name)
 		switch {
-		case asked && !v.Told(id).Copy():
+		case asked && h.told != 0 && !v.Told(id).Copy():
 			v.Tell(id, h.told)
 			if version, _ := s.named(v, id); version != "" && version != h.version {
 				v.Tell(id, fanout.Brought) // others were sent that by name, and this client was not
@@ -151,6 +151,8 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing
 		for _, name := range led {
 			if version, some := s.of(v, name); some {
 				held[name] = changing{fanout.Brought, version}
+			} else if s.exact.notes(name) { // it is too large
+				held[name] = changing{}
 			}
 		}
 	}
