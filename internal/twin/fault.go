@@ -106,8 +106,12 @@ func (c *Checker) spoils(id int, k kind, name string) {
 	}
 	if name == "" {
 		d.hidden, d.asked, d.said = id, map[string]bool{}, map[string]bool{}
-		for name := range s.lanes[k.name].names {
-			d.asked[name] = true
+		for name, subscribed := range s.lanes[k.name].names {
+			if left, was := c.wanted[k.name][name]; c.evicts && was && !left.Before(subscribed) {
+				d.lapsed[name] = true // what may not linger is subscribed again, as if for the first time
+			} else {
+				d.asked[name] = true
+			}
 		}
 	} else {
 		d.names[name] = id
