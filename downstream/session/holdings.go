@@ -200,15 +200,16 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 }
 
 // hasNone drops the note that the client has nothing of a resource, if the positions say the
-// same.
-func (h *holdings) hasNone(v fanout.View, name string) {
+// same. Otherwise it reports that the client lacks a member.
+func (h *holdings) hasNone(v fanout.View, name string) (lacks bool) {
 	if _, some, exact := h.exact.find(name).of(); some || !exact {
-		return
+		return false
 	}
 	h.exact.forget(name)
-	if _, member := h.member(v, name); member {
+	if _, lacks = h.member(v, name); lacks {
 		h.exact.note(name, "", false)
 	}
+	return lacks
 }
 
 // leaveMembers takes in that the wildcard is about to be given up. It records and returns the

@@ -100,7 +100,9 @@ func (d *deltaState) erase(ledTo []string) {
 			case some && subscribed:
 				d.leaves(name)
 			case subscribed:
-				d.hasNone(v, name)
+				if d.hasNone(v, name) {
+					d.release(name) // the member may be smaller than what was too large
+				}
 			case some && len(v.Names()) > 0 && d.mayLead(v, name):
 				put(&d.released, name, released{unknown: d.lists(v, name) == nil})
 			default:

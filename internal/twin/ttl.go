@@ -247,8 +247,10 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		byName = byName && t.interest.Named(name, append(slices.Clone(h.aliases), w.aliases...))
 		_, byWildcard := known.byWildcard.present(name)
 		byWildcard = byWildcard && (t.interest.Wildcard || known.borrows(name, &t.interest))
+		// Who asks by name for what has expired as a member hears of it with the name's answer (WILD-16).
+		awaits := t.interest.Names[name] && !known.byName.answered(name) && c.since[k.name][name] > known.byWildcard.words[name].at
 		switch {
-		case expired && cl.holdsBack(k):
+		case expired && (awaits || cl.holdsBack(k)):
 		case expired && !byName && !byWildcard && (!cl.sotw || k.full) && !(t.interest.Wildcard && c.mayDoubt(k.name, true, name)):
 			c.fail("TTL-2", "c%d %s keeps up, and holds %s=%s, which has expired", id, k.name, name, h.label)
 		case cl.ttl && !t.nacked && (byName || byWildcard) && known.states(name, h.label) && !known.lasts(name, h.label, h.ends):
