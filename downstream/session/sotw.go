@@ -149,9 +149,10 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing
 			led = []string{name}
 		}
 		for _, name := range led {
-			if version, some := s.of(v, name); some {
+			switch version, some := s.of(v, name); {
+			case some:
 				held[name] = changing{fanout.Brought, version}
-			} else if s.exact.notes(name) { // it is too large
+			case s.exact.notes(name): // it is too large
 				held[name] = changing{}
 			}
 		}
