@@ -34,6 +34,18 @@ type blip struct {
 	sets           []string
 }
 
+// lonely waits until the relay knows that no stream to the control plane is left. Until then a name
+// that nobody wants may be unsubscribed and dropped (UP-7).
+func (r *relay) lonely() {
+	r.t.Helper()
+	eventually(r.t, func() error {
+		if n := r.metrics()["xds_relay_upstream_connected"]; n != 0 {
+			return fmt.Errorf("xds_relay_upstream_connected is %v", n)
+		}
+		return nil
+	})
+}
+
 func (b blip) all() int { return b.clients * b.names }
 
 func (b blip) play(t *testing.T, r *report) {
@@ -52,6 +64,7 @@ func (b blip) play(t *testing.T, r *report) {
 	}
 	r.fleet.Converge()
 	up.Kill()
+	relay.lonely()
 	for _, after := range []string{"all clients were away", "the relay was killed, too"} {
 		r.fleet.Stop()
 		pause(context.Background(), 3*linger)
