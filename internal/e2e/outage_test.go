@@ -14,18 +14,17 @@ import (
 // 400 clients, 50 updates a second over three types, and a control plane that is
 // killed again and again and comes back with its cache, having lost something each
 // time: no client's stream is closed, no response repeats what its client has, and
-// nothing is stale 5 s after the control plane is back. The short form kills 5
-// times and hurries the back-off; the long form kills 20 times with the default
-// timers.
+// nothing stays stale when the control plane is back. The short form kills 5 times and
+// hurries the back-off; the long form kills 20 times with the default timers, and gives
+// each recovery 5 s.
 func TestOutages(t *testing.T) {
 	const (
 		wildcards, named, sotws = 40, 160, 200
 		perSecond               = 50
-		limit                   = 5 * time.Second
 	)
-	kills, down, pause, sets := 5, 400*time.Millisecond, 700*time.Millisecond, quickBackoff
+	kills, down, pause, limit, sets := 5, 400*time.Millisecond, 700*time.Millisecond, patience, quickBackoff
 	if long() {
-		kills, down, pause, sets = 20, 2*time.Second, limit, nil
+		kills, down, pause, limit, sets = 20, 2*time.Second, 5*time.Second, 5*time.Second, nil
 	}
 	w := newChurn(t, kills)
 	cp := startControlPlane(t, w.Mux())
