@@ -12,6 +12,8 @@ import (
 // no name's.
 type interest struct {
 	by [][]*Subscription // by ID, ascending by subscription number
+	// room is the rest of the array from which short lists are cut: very many grow at a time.
+	room []*Subscription
 
 	names         int    // that have a subscriber
 	subscriptions int    // that are open
@@ -58,11 +60,27 @@ func (i *interest) add(s *Subscription, id cache.ID) (first bool) {
 	if found {
 		return false
 	}
-	i.by[id] = slices.Insert(i.by[id], at, s)
+	i.by[id] = slices.Insert(i.grow(i.by[id]), at, s)
 	if first = len(i.by[id]) == 1; first && id != wildcardID {
 		i.names++
 	}
 	return first
+}
+
+// grow returns a list with room for one more, if it is short; the array from which it is cut must
+// not outlive its lists for long.
+func (i *interest) grow(list []*Subscription) []*Subscription {
+	n := len(list) + 1
+	if n <= cap(list) || n > 2 {
+		return list
+	}
+	if n > len(i.room) {
+		i.room = make([]*Subscription, 64)
+	}
+	grown := append(i.room[:0:n], list...)
+	i.room = i.room[n:]
+	clear(list) // what it is cut from may stay
+	return grown
 }
 
 // remove undoes add; had reports whether there was something to undo. last reports whether no

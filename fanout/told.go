@@ -102,6 +102,11 @@ func (l *NameList) place(id cache.ID) (at int, ok bool) {
 
 // add adds names to the list. some reports whether any of them is new.
 func (l *NameList) add(ids []cache.ID) (some bool) {
+	if len(l.ids) == 0 && len(ids) > 0 {
+		l.ids = distinct(slices.Clone(ids))
+		l.told, l.led = make([]Told, len(l.ids)), nil
+		return true
+	}
 	added := slices.DeleteFunc(distinct(slices.Clone(ids)), func(id cache.ID) bool {
 		_, had := l.place(id)
 		return had
