@@ -15,19 +15,21 @@ import (
 type Resource struct {
 	// Name is the resource's own name, an opaque byte string (NAME-1).
 	Name string
-	// Aliases are the other names it answers to (NAME-3).
-	Aliases []string
 	// Version is the version that clients see: the fingerprint of the content (RECON-1), or for a
 	// negative answer the upstream's own string.
 	Version string
-	// EndpointName is, for a Cluster of type EDS, the name under which its
-	// endpoints are asked for (ORDER-6). Empty for everything else.
-	EndpointName string
+	// Aliases are the other names it answers to (NAME-3).
+	Aliases []string
+	// Hash is HashOf the name.
+	Hash uint32
 	// Negative: it has no body and says that its aliases do not exist (NAME-6).
 	Negative bool
 	// DoNotCache: its body is handed on and not kept (VALID-5). A Table keeps a
 	// husk of it: everything but the body.
 	DoNotCache bool
+	// EndpointName is, for a Cluster of type EDS, the name under which its
+	// endpoints are asked for (ORDER-6). Empty for everything else.
+	EndpointName string
 
 	// element is this resource as one element of a DeltaDiscoveryResponse's
 	// `resources`: tag, length, Resource message.
@@ -98,6 +100,7 @@ func NewResource(t TypeURL, r *discovery.Resource, f Fingerprint) *Resource {
 	if t == Cluster && !res.Negative {
 		res.EndpointName = endpointName(r.GetResource().GetValue())
 	}
+	res.Hash = HashOf(name)
 	res.sum = digestOf(name, res.Version)
 	res.encode(r)
 	return res

@@ -100,6 +100,7 @@ type entry struct {
 	vanished bool
 	// ordered: it stands in the order of change.
 	ordered bool
+	hash    uint32
 
 	more *related // beside what is read with it
 
@@ -157,6 +158,8 @@ func (t *Table) Find(name string) (ID, bool) {
 	id, ok := t.ids[name]
 	return id, ok
 }
+
+func (t *Table) Hash(id ID) uint32 { return t.entries[id].hash }
 
 // Name is the name behind an ID.
 func (t *Table) Name(id ID) string { return t.entries[id].name }
@@ -216,10 +219,10 @@ func (t *Table) add(name string) ID {
 	var id ID
 	if n := len(t.free); n > 0 {
 		id, t.free = t.free[n-1], t.free[:n-1]
-		t.entries[id] = entry{name: name, used: true}
+		t.entries[id] = entry{name: name, used: true, hash: HashOf(name)}
 	} else {
 		id = ID(len(t.entries))
-		t.entries = append(t.entries, entry{name: name, used: true})
+		t.entries = append(t.entries, entry{name: name, used: true, hash: HashOf(name)})
 	}
 	t.ids[name] = id
 	return id
