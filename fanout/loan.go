@@ -222,7 +222,11 @@ func (l *loans) markUnlent(id cache.ID) {
 // on its own lane is not lent: a client takes each resource from one Table, or it would change back
 // and forth between two versions (WILD-16).
 func (v View) Answer(id cache.ID) cache.Answer {
-	a, b := v.x.named.Answer(id), v.x.answers.borrowed(id)
+	a := v.x.named.Answer(id)
+	if !v.x.answers.borrows(id) {
+		return a
+	}
+	b := v.x.answers.borrowed(id)
 	if b.State != cache.Present {
 		return a
 	}
