@@ -85,7 +85,8 @@ func (d *deltaState) recallName(v fanout.View, name string) {
 // disk would have replaced, resources that were in doubt, and those that nothing covers. What it
 // lists is no answer, so it waits for an ACK as changes do.
 func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
-	if !d.judging {
+	if !d.judging() {
+		d.withholdsBrought = false
 		return
 	}
 	// What exists is known from disk only (RECON-19), or the wildcard's set was not sent yet.
@@ -98,6 +99,11 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		d.judge(r.Name)
 	}
 	d.judge(p.gone...)
+	if !d.judging() {
+		d.withholdsBrought = false
+		d.exact.judged()
+		return
+	}
 	going := make(map[string]bool, len(p.removed))
 	for _, name := range p.removed {
 		going[name] = true // it is judged when the removal is sent
@@ -119,10 +125,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	}
 	d.looked, d.lookedWarm = left != (remaining{}) && !left.waits, warm
 	d.withholdsBrought = left.doubt
-	if left == (remaining{}) {
-		d.judging = false
-		d.exact.judged()
-	}
+	d.exact.judged()
 }
 
 // remaining says why some of the client's versions are not judged yet: they wait for their turn

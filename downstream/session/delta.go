@@ -53,7 +53,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	held := d.asMembers(subscribe)
 	d.forgive(unsubscribe)
 	ledTo := d.givesUp(unsubscribe, slices.Contains(subscribe, fanout.Wildcard))
-	if !first && d.judging && slices.Contains(unsubscribe, fanout.Wildcard) {
+	if !first && d.judging() && slices.Contains(unsubscribe, fanout.Wildcard) {
 		d.dropsMembers()
 	}
 	// The lists take effect whatever the nonce is (DOWN-DELTA-4).
@@ -70,7 +70,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 		d.wildcardAsked, d.opening = false, false
 	}
 	d.erase(ledTo)
-	if !first && d.judging {
+	if !first && d.judging() {
 		d.recall(subscribe, unsubscribe)
 	}
 	return note
@@ -79,7 +79,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 // comesBack takes in the versions that the client came with.
 func (d *deltaState) comesBack(versions map[string]string) {
 	d.exact.bring(versions)
-	d.judging, d.reconnected, d.returning = true, true, d.url == cache.Cluster
+	d.reconnected, d.returning = true, d.url == cache.Cluster
 	if d.resend {
 		d.exact.voidAll(nil)
 	}
@@ -133,7 +133,7 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]strin
 		d.wildcardAsked = true
 		d.opening = d.opening || first
 	}
-	if asked.Wildcard && !first && d.judging { // WILD-5
+	if asked.Wildcard && !first && d.judging() { // WILD-5
 		d.sub.Read(func(v fanout.View) {
 			d.exact.voidAll(func(name string) bool { _, named := v.Lookup(name); return !named })
 		})
@@ -167,7 +167,7 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 }
 
 func (d *deltaState) due() bool {
-	return d.debts.due() || d.judging
+	return d.debts.due() || d.judging()
 }
 
 // collect returns what is to be sent. push says that changes may be sent, too, and not only
@@ -182,7 +182,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	switch {
 	case !d.opening || !subscribed:
 	case !synced || lacking:
-		d.starving, p.undecided = starving(v, d.brings), d.refers && d.judging
+		d.starving, p.undecided = starving(v, d.brings), d.refers && d.judging()
 		return p
 	case d.postpones && d.reconnected:
 		d.postponed, d.starving = true, nil
@@ -195,7 +195,7 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	d.collectNames(v, push, &p)
 	d.collectBrought(v, push, &p)
 	d.collectReleased(v, push, &p)
-	p.undecided = d.refers && d.judging
+	p.undecided = d.refers && d.judging()
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
 		d.collectHanded(v, &p)
@@ -310,8 +310,9 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 	led, warm := v.LedTo(id) != nil, v.Restored(id)
 	sent, lacking, tooLarge := !v.Told(id).Copy(), false, 0
 	since, debt := d.forced[id]
-	for _, r := range a.Resources() {
-		at := d.exact.find(r.Name)
+	resources := a.Resources()
+	for _, r := range resources {
+		at := d.exact.lookUp(r.Hash, r.Name)
 		switch {
 		case warm && at.brings():
 			continue // a copy from disk does not replace what the client came with (RECON-19)
@@ -338,9 +339,9 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 	}
 	switch told := v.Told(id); {
 	case lacking:
-	case tooLarge == len(a.Resources()) && !told.Copy():
+	case tooLarge == len(resources) && !told.Copy():
 		v.Tell(id, 0) // so that the removal is sent when it is gone (MISS-10)
-	case tooLarge < len(a.Resources()) && sent:
+	case tooLarge < len(resources) && sent:
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 }

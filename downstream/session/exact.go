@@ -1,7 +1,6 @@
 package session
 
 import (
-	"hash/maphash"
 	"iter"
 	"slices"
 
@@ -17,7 +16,7 @@ type exact struct {
 	// free place behind that, until the table is rebuilt.
 	table []entry
 	taken int // used places
-	left  int // entries that were brought and are not judged yet
+	left  int // entries that were brought and are not judged yet (holdings.judging)
 	noted int
 }
 
@@ -35,9 +34,6 @@ type entry struct {
 	// it.
 	spared bool
 }
-
-// hashSeed is unknown to clients, who could otherwise choose names that share a place.
-var hashSeed = maphash.MakeSeed()
 
 // bring takes in the versions of a first request.
 func (e *exact) bring(versions map[string]string) {
@@ -76,8 +72,6 @@ func (e *exact) room(more int) {
 
 func (v *entry) says() bool { return v.brought || v.noted || v.spared }
 
-func hashOf(name string) uint32 { return uint32(maphash.String(hashSeed, name)) | 1 }
-
 // place returns where the entry of a name is, or would be.
 func (e *exact) place(hash uint32, name string) *entry {
 	last := uint32(len(e.table) - 1)
@@ -93,7 +87,15 @@ func (e *exact) find(name string) *entry {
 	if len(e.table) == 0 {
 		return nil
 	}
-	if v := e.place(hashOf(name), name); v.hash != 0 {
+	return e.lookUp(cache.HashOf(name), name)
+}
+
+// lookUp is find for a name whose hash is known.
+func (e *exact) lookUp(hash uint32, name string) *entry {
+	if len(e.table) == 0 {
+		return nil
+	}
+	if v := e.place(hash, name); v.hash != 0 {
 		return v
 	}
 	return nil
@@ -104,7 +106,7 @@ func (e *exact) add(name string) *entry {
 	if (e.taken+1)*4 > len(e.table)*3 {
 		e.room(1)
 	}
-	hash := hashOf(name)
+	hash := cache.HashOf(name)
 	v := e.place(hash, name)
 	if v.hash == 0 {
 		v.name, v.hash = name, hash

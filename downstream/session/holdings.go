@@ -33,10 +33,7 @@ type holdings struct {
 	sentTo, removedTo cache.Seq
 	// ahead has the members that were sent, or removed, beyond these positions.
 	ahead map[string]ahead
-	// judging says that a Delta client came with versions, and that some are not judged yet, or
-	// are gone and their removal is not sent yet.
-	judging bool
-	exact   exact
+	exact exact
 	// aliased says that some resource that the client was sent had aliases, or that one of its
 	// names was an alias.
 	aliased bool
@@ -59,8 +56,12 @@ const unseen cache.Seq = math.MaxUint64
 // plain reports whether the client holds exactly what every client holds that was sent the
 // wildcard's set up to the same position. Such clients share responses.
 func (h *holdings) plain() bool {
-	return !h.judging && len(h.ahead)+h.exact.noted == 0 && (h.sentTo == h.removedTo || h.sentTo == 0 && h.removedTo == unseen)
+	return !h.judging() && len(h.ahead)+h.exact.noted == 0 && (h.sentTo == h.removedTo || h.sentTo == 0 && h.removedTo == unseen)
 }
+
+// judging reports whether a Delta client came with versions of which some are not judged yet, or
+// are gone and their removal is not sent yet.
+func (h *holdings) judging() bool { return h.exact.left > 0 }
 
 // of returns what the client holds of a resource. "" with true stands for some version that
 // nobody knows.
@@ -264,7 +265,7 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 	}
 	h.aliased = true
 	if before == nil { // from now on its resources are recorded by name
-		version, some, exact := h.exact.find(name).of()
+		version, some, exact := h.exact.lookUp(v.Hash(id), name).of()
 		if !exact {
 			version, some = h.named(v, id)
 		}

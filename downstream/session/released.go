@@ -47,7 +47,7 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 // it came with may list the names, and so may what is to be removed. It is sent again when a name
 // leads there.
 func (d *deltaState) drops(v fanout.View, names []string) {
-	if len(d.released) == 0 && !d.judging {
+	if len(d.released) == 0 && !d.judging() {
 		return
 	}
 	left := make(nameSet)
@@ -64,7 +64,7 @@ func (d *deltaState) drops(v fanout.View, names []string) {
 			d.exact.find(name).version = ""
 		}
 	}
-	if d.judging {
+	if d.judging() {
 		d.exact.voidAll(func(name string) bool {
 			_, own := v.Lookup(name)
 			return !own && d.mayList(v, name, left.has)
