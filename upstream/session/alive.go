@@ -155,10 +155,10 @@ func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 		c.shut(s)
 		c.probeLater(&c.entries[s.entry], now)
 	case !silentSince.IsZero():
-		if s.outage.message != stopped {
+		if s.outage.last.Message != stopped {
 			c.effects = append(c.effects, Effect{Stopped: "the control plane has stopped answering, though its connection is open", Entry: c.entries[s.entry].Name})
 		}
-		if s.outage.begin(silentSince, stopped); s.role == Main {
+		if s.outage.begin(silentSince, End{Message: stopped}); s.role == Main {
 			c.leave(now)
 		}
 	case k.Verdict == There && s.role != Solo: // a solo stream works when it answers

@@ -89,7 +89,7 @@ func (c *Core) uncarried(lane fanout.Lane) Condition {
 }
 
 func (s *slot) failingCondition() Condition {
-	if s.outage.denied || s.role == Solo {
+	if s.outage.last.Denied || s.role == Solo {
 		return Refused
 	}
 	return Down

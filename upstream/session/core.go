@@ -457,7 +457,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		c.dropAux()
 	}
 	if q := c.suspects.quarantined[s.lane.Type]; s.role == Solo && q != nil {
-		s.outage.begin(now.Add(-c.config.UnavailableAfter), end.Message) // its clients learn of it at once (H-39)
+		s.outage.begin(now.Add(-c.config.UnavailableAfter), end) // its clients learn of it at once (H-39)
 		q.message, q.notBefore = end.Message, s.openAt
 	}
 	if s.role == Main && !end.NoRoom {

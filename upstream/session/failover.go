@@ -18,7 +18,7 @@ const (
 // was put in use.
 func (c *Core) leave(now time.Time) {
 	c.quietUntil = time.Time{} // the entry had the time to answer
-	if len(c.entries) > 1 && !c.heard && !c.main.outage.noRoom {
+	if len(c.entries) > 1 && !c.heard && !c.main.outage.last.NoRoom {
 		why := Stale
 		if c.hub.Unresolved() {
 			why = Waits
@@ -49,7 +49,7 @@ func (c *Core) failover(now time.Time) {
 // failoverAt is when failover has something to do, later than a time, or zero.
 func (c *Core) failoverAt(after time.Time) (at time.Time) {
 	since := c.main.failingSince()
-	if len(c.entries) == 1 || since.IsZero() || c.main.outage.noRoom {
+	if len(c.entries) == 1 || since.IsZero() || c.main.outage.last.NoRoom {
 		return at
 	}
 	if !c.heard { // leave handles a failed attempt; one that hangs counts as failed after UnavailableAfter

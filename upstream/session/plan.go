@@ -157,7 +157,7 @@ func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
 		s.openAt = latest(now, s.attempt.Add(reconnectFloor))
 		q := c.suspects.quarantined[lane.Type]
 		if s.role == Solo && q != nil && (q.notBefore.IsZero() || q.notBefore.After(s.openAt)) {
-			s.outage.begin(now.Add(-c.config.UnavailableAfter), q.message)
+			s.outage.begin(now.Add(-c.config.UnavailableAfter), End{Message: q.message})
 			s.openAt = latest(s.openAt, q.notBefore)
 		} // otherwise clients wait for the outcome of the attempt
 	}
@@ -303,10 +303,10 @@ func (c *Core) unavailable(lane fanout.Lane, wanted map[fanout.Lane]bool, now ti
 		return "" // clients do not learn of it yet (ERR-7)
 	}
 	if s.role == Solo {
-		return "xds-relay: the control plane refuses this type: " + s.outage.message
+		return "xds-relay: the control plane refuses this type: " + s.outage.last.Message
 	}
-	if s.outage.denied {
-		return "xds-relay: the control plane refuses the relay: " + s.outage.message
+	if s.outage.last.Denied {
+		return "xds-relay: the control plane refuses the relay: " + s.outage.last.Message
 	}
-	return "xds-relay: the control plane does not answer: " + cmp.Or(s.outage.message, "there is no connection to it yet")
+	return "xds-relay: the control plane does not answer: " + cmp.Or(s.outage.last.Message, "there is no connection to it yet")
 }
