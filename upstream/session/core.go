@@ -63,16 +63,15 @@ type Core struct {
 
 // NewCore returns the upstream side of a group. random yields numbers in [0, 1).
 func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
-	aux := c.Backoff
 	core := &Core{
 		config:   c,
 		hub:      hub,
 		random:   random,
 		entries:  make([]entry, len(c.Entries)),
 		main:     slot{role: Main},
-		aux:      slot{role: Auxiliary, backoff: &aux},
+		aux:      slot{role: Auxiliary, attempts: new(attempts)},
 		solo:     make(map[fanout.Lane]*slot),
-		suspects: newSuspects(c.bounds().Quarantined),
+		suspects: newSuspects(),
 		accepted: make(map[fanout.Lane]acceptance),
 		told:     make(map[fanout.Lane]bool),
 		silent:   make(map[cache.TypeURL]fanout.Lane),
@@ -80,9 +79,9 @@ func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 		faults:   make(map[fanout.Lane]*fault),
 	}
 	for i := range c.Entries {
-		core.entries[i] = entry{Entry: c.Entries[i], backoff: c.Backoff, probe: slot{role: Probe, entry: i}}
+		core.entries[i] = entry{Entry: c.Entries[i], probe: slot{role: Probe, entry: i}}
 	}
-	core.main.backoff = &core.entries[0].backoff
+	core.main.attempts = &core.entries[0].attempts
 	return core
 }
 
@@ -430,7 +429,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		return
 	}
 	if s.open() && end.Refused && !tooLong && !(method && !s.sotw) {
-		if t, ok := c.suspects.blame(s, end.Message, c.config.Backoff, now); ok {
+		if t, ok := c.suspects.blame(s, end.Message, c.config.bounds().Quarantined, now); ok {
 			c.effects = append(c.effects,
 				Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})
 		}
@@ -445,9 +444,9 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	case moves:
 		wait = max(0, s.attempt.Add(reconnectFloor).Sub(now))
 	case answered:
-		wait = s.backoff.Ended(now, s.attempt, c.random())
+		wait = s.attempts.ended(&c.config.Backoff, now, s.attempt, c.random())
 	default:
-		wait = s.backoff.Failed(c.random())
+		wait = s.attempts.failed(&c.config.Backoff, c.random())
 	}
 	c.stop(s)
 	s.openAt = now.Add(wait)

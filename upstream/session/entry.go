@@ -37,8 +37,8 @@ const deltaRetry = 10 * time.Minute
 // entry is the state of an Entry. It outlives streams.
 type entry struct {
 	Entry
-	// backoff is the schedule of attempts (ERR-1), and notBefore when the next one is due.
-	backoff   Backoff
+	// attempts decide when the next one is due (ERR-1), which is notBefore.
+	attempts  attempts
 	notBefore time.Time
 	// noDelta means that the server answered UNIMPLEMENTED to Delta, at triedDelta.
 	noDelta    bool
@@ -150,7 +150,7 @@ func (c *Core) switchTo(i int, why Cause, now time.Time) {
 	for j := range c.entries[i:] {
 		c.dropProbe(&c.entries[i+j])
 	}
-	c.main.backoff = &e.backoff
+	c.main.attempts = &e.attempts
 	c.main.openAt = latest(now, e.notBefore)
 	c.effects = append(c.effects, Effect{Switch: &Switch{from, i, why}, Entry: e.Name})
 }

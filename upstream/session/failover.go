@@ -88,7 +88,7 @@ func (e *entry) backAt(c *Config) time.Time { return e.back.Add(max(e.steady, c.
 
 func (c *Core) failback(i int, now time.Time) {
 	e := &c.entries[i]
-	e.backoff, e.notBefore = c.config.Backoff, time.Time{}
+	e.attempts, e.notBefore = attempts{}, time.Time{}
 	c.switchTo(i, Preferred, now)
 	e.returned = now
 }

@@ -130,7 +130,7 @@ func (c *Core) choose(lane fanout.Lane, wanted map[fanout.Lane]bool) *slot {
 	if q := c.suspects.quarantined[lane.Type]; q != nil {
 		s := c.solo[lane]
 		if s == nil && len(c.solo) < c.config.bounds().Solo {
-			s = &slot{role: Solo, lane: lane, backoff: &q.backoff}
+			s = &slot{role: Solo, lane: lane, attempts: &q.attempts}
 			c.solo[lane] = s
 		}
 		return s
@@ -226,7 +226,7 @@ func (c *Core) shutUntil(s *slot, at time.Time) {
 // again (WILD-16).
 func (c *Core) dropAux() {
 	c.shutAux()
-	*c.aux.backoff, c.aux.outage = c.config.Backoff, outage{}
+	*c.aux.attempts, c.aux.outage = attempts{}, outage{}
 }
 
 // shutAux ends the auxiliary stream, and schedules no other.
@@ -250,7 +250,7 @@ func (c *Core) acquitAll() {
 	for t := range c.suspects.quarantined {
 		c.effects = append(c.effects, Effect{Lane: fanout.Lane{Type: t}, Conviction: true})
 	}
-	c.suspects = newSuspects(c.config.bounds().Quarantined)
+	c.suspects = newSuspects()
 }
 
 // Allowed reports whether a type may be asked for (H-39).
