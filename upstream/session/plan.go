@@ -135,32 +135,26 @@ func (c *Core) choose(lane fanout.Lane, wanted map[fanout.Lane]bool) *slot {
 		}
 		return s
 	}
+	first, carried := fanout.Lane{Type: lane.Type, Wildcard: true}, true
 	if c.main.open() {
-		other, carried := c.main.stream.lane(lane.Type)
-		if carried && other != lane && wanted[other] {
-			return &c.aux
-		}
-		return &c.main // place may have to renew it
+		first, carried = c.main.stream.lane(lane.Type)
 	}
-	if !lane.Wildcard && wanted[fanout.Lane{Type: lane.Type, Wildcard: true}] {
+	if carried && first != lane && wanted[first] {
 		return &c.aux
 	}
-	return &c.main
+	return &c.main // place may have to renew it
 }
 
 // want schedules a stream for a lane.
 func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
-	switch {
-	case s == &c.aux && !c.main.open(), s.id != 0:
-		// The auxiliary stream follows the main one; any other is being opened.
-	case s.openAt.IsZero():
-		s.openAt = latest(now, s.attempt.Add(reconnectFloor))
-		q := c.suspects.quarantined[lane.Type]
-		if s.role == Solo && q != nil && (q.notBefore.IsZero() || q.notBefore.After(s.openAt)) {
-			s.outage.begin(now.Add(-c.config.UnavailableAfter), End{Message: q.message})
-			s.openAt = latest(s.openAt, q.notBefore)
-		} // otherwise clients wait for the outcome of the attempt
+	if s == &c.aux && !c.main.open() || s.id != 0 || !s.openAt.IsZero() {
+		return // the auxiliary stream follows the main one; any other is being opened, or will be
 	}
+	s.openAt = latest(now, s.attempt.Add(reconnectFloor))
+	if q := c.suspects.quarantined[lane.Type]; s.role == Solo && (q.notBefore.IsZero() || q.notBefore.After(s.openAt)) {
+		s.outage.begin(now.Add(-c.config.UnavailableAfter), End{Message: q.message})
+		s.openAt = latest(s.openAt, q.notBefore)
+	} // otherwise clients wait for the outcome of the attempt
 }
 
 // release takes lanes that are not used any more off their streams, and ends solo and auxiliary
@@ -183,12 +177,7 @@ func (c *Core) release(wanted map[fanout.Lane]bool, now time.Time) {
 		}
 	}
 	if (c.aux.id != 0 || !c.aux.openAt.IsZero()) && !c.needed(wanted) {
-		busy := false
-		if c.aux.open() {
-			for _, l := range c.aux.stream.lanes {
-				busy = busy || wanted[l.lane]
-			}
-		}
+		busy := c.aux.open() && slices.ContainsFunc(c.aux.stream.inOrder(), func(l *laneState) bool { return wanted[l.lane] })
 		c.shutAux()
 		if busy {
 			c.renew(now) // its lanes belong on the main stream, and the present one cannot carry them
@@ -198,11 +187,11 @@ func (c *Core) release(wanted map[fanout.Lane]bool, now time.Time) {
 
 // replace ends a stream and schedules a new one. For the auxiliary stream it renews the main one.
 func (c *Core) replace(s *slot, now time.Time) {
-	if s.role != Solo {
+	if s.role == Solo {
+		c.shutUntil(s, now)
+	} else {
 		c.renew(now)
-		return
 	}
-	c.shutUntil(s, now)
 }
 
 // renew replaces the main stream. The new one shows the versions in the Hub, so that the
