@@ -218,9 +218,12 @@ func (c *Core) Deadline(now time.Time) time.Time {
 			continue
 		}
 		at = earlier(at, toCome(s.opened.Add(trial), now), // the stream is proven then
-			c.aliveAt(s), c.refreshAt(s, now), s.stream.deadline(c.missingAfter(), now))
+			c.aliveAt(s), s.stream.deadline(c.missingAfter(), now))
 		for _, l := range s.stream.lanes {
 			at = earlier(at, c.judgeAt(l), l.silenceAt(), c.bareAt(s, l), c.faultAt(l))
+			if len(l.unanswered.shown) > 0 {
+				at = earlier(at, toCome(c.refreshes.notBefore, now))
+			}
 		}
 	}
 	return at
