@@ -189,7 +189,7 @@ func (c *Client) step(event func(now time.Time)) {
 	c.order.Lock()
 	defer c.order.Unlock()
 	for _, e := range c.take(event) {
-		begins := c.clock()
+		begins := time.Now()
 		o := e.Apply(c.hub)
 		c.follow(e, o, begins)
 		c.report(e, o)
