@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -200,9 +199,4 @@ func (c *Client) firstFailure(conn *Conn, e ended) bool {
 	f := c.failed[conn]
 	defer func() { c.failed[conn] = f }()
 	return f.news(e.kind())
-}
-
-// reasoned is the message with which a server ended a stream, or a text that names the status.
-func reasoned(message, code string) string {
-	return cmp.Or(strings.TrimSpace(message), "it gave no reason but the status "+code)
 }
