@@ -55,7 +55,6 @@ type Client struct {
 // stream is an attempt to open a stream, and the stream.
 type stream struct {
 	open   session.Open
-	kind   Stream
 	conn   *Conn
 	cancel context.CancelFunc
 	wake   chan struct{} // one slot: there may be something to write
@@ -142,11 +141,10 @@ func (c *Client) Run(ctx context.Context) {
 			close(ch.done)
 		}
 		for _, o := range open {
-			s := &stream{open: o, wake: make(chan struct{}, 1), done: make(chan struct{})}
+			s := &stream{open: o, conn: conns[o.Entry], wake: make(chan struct{}, 1), done: make(chan struct{})}
 			streamCtx, cancel := context.WithCancel(ctx)
 			s.cancel = cancel
 			c.mu.Lock()
-			s.kind, s.conn = c.kind(o), c.conns[o.Entry]
 			c.streams[o.ID] = s
 			c.mu.Unlock()
 			streams.Go(func() { c.serve(ctx, streamCtx, s) })
@@ -286,7 +284,7 @@ func (c *Client) shut(id session.StreamID) {
 // relay stops, ctx also when the stream is to be shut.
 func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	defer close(s.done)
-	id, kind := s.open.ID, s.kind
+	id, kind := s.open.ID, s.kind()
 	log := c.log.With("stream", kind.Role)
 	grpcStream, leave, err := s.conn.open(ctx, c, kind.Role, kind.SotW, s.open.Via, s.open.Headers)
 	if err == nil {
@@ -336,9 +334,9 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	poke(c.wake)
 }
 
-// kind describes a stream for an Observer. It is called with mu held.
-func (c *Client) kind(o session.Open) Stream {
-	return Stream{Role: o.Role, Entry: c.core.EntryName(o.Entry), SotW: o.SotW}
+// kind describes a stream for an Observer.
+func (s *stream) kind() Stream {
+	return Stream{Role: s.open.Role, Entry: s.conn.endpoint.Name, SotW: s.open.SotW}
 }
 
 // receive handles responses. It never waits for a client, nor for the sender.

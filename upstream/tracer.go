@@ -55,7 +55,7 @@ func (c *Client) source(on *stream, resp proto.Message, d *session.Response, at 
 		version = delta.GetSystemVersionInfo()
 	}
 	return cache.NewSource(at, c.tracer.Received(Received{
-		Group: c.hub.Name(), Stream: on.kind, Type: d.TypeURL, Nonce: d.Nonce, Version: version,
+		Group: c.hub.Name(), Stream: on.kind(), Type: d.TypeURL, Nonce: d.Nonce, Version: version,
 		Set: len(d.Update.Set) + len(d.Bodyless), Removed: len(d.Update.Removed), Bytes: proto.Size(resp), At: at,
 	}))
 }

@@ -108,9 +108,6 @@ func (c *Core) missingAfter() time.Duration {
 // InUse is the index of the entry in use.
 func (c *Core) InUse() int { return c.current }
 
-// EntryName is the name of an entry, by its index.
-func (c *Core) EntryName(entry int) string { return c.entries[entry].Name }
-
 func (c *Core) entry() *entry { return &c.entries[c.current] }
 
 // restate returns how a stream restates the interest of a lane. It shows the versions that came
