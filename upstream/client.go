@@ -44,7 +44,6 @@ type Client struct {
 	streams map[session.StreamID]*stream
 	failed  map[*Conn]failures // what the group has logged of an entry since it last answered the group
 	missed  missed
-	back    []*Conn // Conns whose entries answer other groups again
 	changes []change
 	over    bool // Run has returned
 
@@ -120,12 +119,6 @@ func (c *Client) Run(ctx context.Context) {
 			if c.hub.Wanted().Pending() {
 				c.core.Interest(now)
 			}
-			for _, conn := range c.back {
-				if i := slices.Index(c.conns, conn); i >= 0 {
-					c.core.Back(i, now)
-				}
-			}
-			c.back = nil
 			open, shut = c.core.Tick(now)
 			over = c.core.Over(now)
 		})
@@ -212,7 +205,11 @@ func (c *Client) update(change func(now time.Time)) {
 
 // isBack notes that an entry answers another group again (ERR-1).
 func (c *Client) isBack(conn *Conn) {
-	c.update(func(time.Time) { c.back = append(c.back, conn) })
+	c.update(func(now time.Time) {
+		if i := slices.Index(c.conns, conn); i >= 0 {
+			c.core.Back(i, now)
+		}
+	})
 }
 
 // Retire reports that the group has no clients any more. Retired is called as soon as its stream
