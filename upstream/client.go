@@ -30,7 +30,6 @@ type Client struct {
 	log         *slog.Logger
 	observer    Observer
 	tracer      Tracer // nil: nobody traces
-	random      func() float64
 	denied      func(entry string)
 	retired     func()
 	fingerprint cache.Fingerprint
@@ -79,17 +78,17 @@ type ClientOptions struct {
 // NewClient returns a Client that does nothing until Run.
 func NewClient(config session.Config, o ClientOptions) *Client {
 	c := &Client{
-		conns: o.Conns, hub: o.Hub, log: o.Log, observer: cmp.Or[Observer](o.Observer, nobody{}), tracer: o.Tracer, random: o.Random, denied: o.Denied, retired: o.Retired,
+		conns: o.Conns, hub: o.Hub, log: o.Log, observer: cmp.Or[Observer](o.Observer, nobody{}), tracer: o.Tracer, denied: o.Denied, retired: o.Retired,
 		fingerprint: config.Fingerprint,
 		streams:     make(map[session.StreamID]*stream),
 		failed:      make(map[*Conn]failures),
 		missed:      make(missed),
 		wake:        make(chan struct{}, 1),
 	}
-	if c.random == nil {
-		c.random = rand.Float64
+	if o.Random == nil {
+		o.Random = rand.Float64
 	}
-	c.core = session.NewCore(config, o.Hub, c.random)
+	c.core = session.NewCore(config, o.Hub, o.Random)
 	return c
 }
 

@@ -29,8 +29,8 @@ func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3},
 	}
 	network := "tcp"
-	if path, ok := unixPath(address); ok {
-		network, address = "unix", path
+	if path, ok := strings.CutPrefix(address, "unix:"); ok { // as gRPC's resolver hands on a Unix socket
+		network, address = "unix", strings.TrimPrefix(path, "//")
 	}
 	return d.DialContext(ctx, network, address)
 }
@@ -89,13 +89,4 @@ func wireOf(s grpc.ClientStream) *wire {
 		}
 	}
 	return nil
-}
-
-// unixPath is the path of a Unix socket's address, as gRPC's resolver hands it to a dialer.
-func unixPath(address string) (string, bool) {
-	path, ok := strings.CutPrefix(address, "unix://")
-	if !ok {
-		path, ok = strings.CutPrefix(address, "unix:")
-	}
-	return path, ok
 }

@@ -25,19 +25,16 @@ type standing struct {
 }
 
 // failures has the kinds of failures that were logged. Beyond maxFailures no more are logged.
-type failures map[string]bool
+type failures []string
 
 const maxFailures = 16
 
 // news reports whether a kind is to be logged, and notes that it was.
 func (f *failures) news(kind string) bool {
-	if (*f)[kind] || len(*f) >= maxFailures {
+	if slices.Contains(*f, kind) || len(*f) >= maxFailures {
 		return false
 	}
-	if *f == nil {
-		*f = make(failures)
-	}
-	(*f)[kind] = true
+	*f = append(*f, kind)
 	return true
 }
 
