@@ -347,7 +347,11 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	// shows of no name that it is missing.
 	d.Update.Full = d.sotw && !d.Update.Hidden && c.hub.Properties(d.TypeURL).FullState
 	if d.sotw && (l.lane.Wildcard || c.hub.Properties(d.TypeURL).FullState) {
-		d.keepAll()
+		// All bodies are kept. A SotW server cannot be asked for a single one of them again, and
+		// clients would wait for it for ever (VALID-5).
+		for i, r := range d.Update.Set {
+			d.Update.Set[i].Resource = r.Cacheable()
+		}
 	}
 	if l.settle.waiting {
 		d.adds = c.hub.On(lane).Lacks(d.Update.Set)
