@@ -252,11 +252,10 @@ func (c *Core) tellAvailability(now time.Time) {
 	wanted := c.hub.Lanes()
 	for lane := range wanted {
 		message := c.unavailable(lane, wanted, now)
-		switch _, was := c.told[lane]; {
-		case was == (message != ""):
-		case was:
+		switch was := c.told[lane]; {
+		case was && message == "":
 			c.tellAvailable(lane)
-		default:
+		case !was && message != "":
 			c.told[lane] = true
 			c.effects = append(c.effects, Effect{Lane: lane, Availability: true, Status: &statuspb.Status{Code: cache.Unavailable, Message: message}})
 		}

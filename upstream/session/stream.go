@@ -177,16 +177,11 @@ func (s *streamState) lane(t cache.TypeURL) (lane fanout.Lane, ok bool) {
 	return fanout.Lane{}, false
 }
 
-// takes reports whether the stream can carry a lane. A type never changes its lane on a
-// stream, since the server keeps state for the type while the stream lives.
+// takes reports whether the stream can carry a lane that it does not carry now. A type never changes
+// its lane on a stream, since the server keeps state for the type while the stream lives.
 func (s *streamState) takes(lane fanout.Lane, now time.Time) bool {
-	switch as, carried := s.lane(lane.Type); {
-	case !carried:
-		return true
-	case as != lane:
-		return false
-	}
-	return !lane.Wildcard || s.lanes[lane.Type] != nil || s.takesBack(lane, now)
+	as, used := s.lane(lane.Type)
+	return !used || as == lane && (!lane.Wildcard || s.takesBack(lane, now))
 }
 
 // takesBack reports whether a wildcard that was unsubscribed can be subscribed again on the
@@ -367,13 +362,8 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 
 // legacy reports whether a type's wildcard is asked for by a request without names (WILD-10).
 func (s *streamState) legacy(t cache.TypeURL) bool {
-	switch s.config.WildcardForm {
-	case WildcardExplicit:
-		return false
-	case WildcardLegacy:
-		return true
-	}
-	return s.hub.Properties(t).EmptyIsWildcard
+	form := s.config.WildcardForm
+	return form == WildcardLegacy || form == WildcardAuto && s.hub.Properties(t).EmptyIsWildcard
 }
 
 // take returns the names that the next request subscribes and unsubscribes, and counts them
