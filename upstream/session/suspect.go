@@ -64,7 +64,7 @@ func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (con
 	var blamed []cache.TypeURL
 	for t, l := range sl.stream.lanes {
 		switch {
-		case l.first || l.answered:
+		case !l.asked() || l.answered:
 		case now.Sub(l.askedAt) < trial:
 			blamed = append(blamed, t)
 		default:
@@ -119,7 +119,7 @@ func (s *suspects) survivors(sl *slot, now time.Time) {
 				held = l
 			}
 		case l.answered:
-		case !l.first && now.Sub(l.askedAt) >= trial:
+		case l.asked() && now.Sub(l.askedAt) >= trial:
 			s.clear(l.lane.Type)
 		default:
 			busy = true

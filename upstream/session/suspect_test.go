@@ -49,7 +49,7 @@ func TestSuspectsTakeTurns(t *testing.T) {
 	for round := range 2 * len(types) {
 		stream := &streamState{lanes: make(map[cache.TypeURL]*laneState)}
 		for _, typ := range types {
-			stream.lanes[typ] = &laneState{lane: fanout.Lane{Type: typ}, first: true, held: true}
+			stream.lanes[typ] = &laneState{lane: fanout.Lane{Type: typ}, held: true}
 		}
 		for range 2 { // the second time one is being asked for
 			s.survivors(&slot{stream: stream}, now)

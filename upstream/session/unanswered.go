@@ -266,7 +266,7 @@ func (c *Core) lookSoon(now time.Time) {
 	for _, s := range c.slots() {
 		if s.open() {
 			for _, l := range s.stream.lanes {
-				if !l.first { // nothing was asked for yet, so nothing is absent
+				if l.asked() { // otherwise nothing is absent
 					l.unanswered.lookSoon(now)
 				}
 			}

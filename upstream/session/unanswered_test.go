@@ -70,7 +70,7 @@ func askedAgain(names ...string) (*streamState, *laneState) {
 	s := c.newStream(&c.main, nil)
 	s.carry(fanout.Lane{Type: cache.Endpoint}, false, time.Unix(0, 0))
 	l := s.lanes[cache.Endpoint]
-	l.first = false
+	l.askedAt = time.Unix(1, 0)
 	s.subscribed(l, names, time.Unix(1, 0))
 	l.askAgain(names)
 	return s, l
