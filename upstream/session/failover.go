@@ -19,11 +19,7 @@ const (
 func (c *Core) leave(now time.Time) {
 	c.quietUntil = time.Time{} // the entry had the time to answer
 	if len(c.entries) > 1 && !c.heard && !c.main.outage.last.NoRoom {
-		why := Stale
-		if c.hub.Unresolved() {
-			why = Waits
-		}
-		c.switchTo(c.following(), why, now)
+		c.follow(now)
 	}
 }
 
@@ -37,12 +33,9 @@ func (c *Core) failover(now time.Time) {
 		c.leave(now)
 		return
 	}
-	patient := c.config.FailoverAfter > 0 && !c.main.failingSince().Add(c.config.FailoverAfter).After(now)
-	switch {
-	case c.hub.Unresolved():
-		c.switchTo(c.following(), Waits, now)
-	case patient:
-		c.switchTo(c.following(), Stale, now)
+	long := c.config.FailoverAfter > 0 && !c.main.failingSince().Add(c.config.FailoverAfter).After(now)
+	if long || c.hub.Unresolved() {
+		c.follow(now)
 	}
 }
 
@@ -67,7 +60,14 @@ func (c *Core) failoverAt(after time.Time) (at time.Time) {
 	return at
 }
 
-func (c *Core) following() int { return (c.current + 1) % len(c.entries) }
+// follow switches to the next entry; after the last one comes the first.
+func (c *Core) follow(now time.Time) {
+	why := Stale
+	if c.hub.Unresolved() {
+		why = Waits
+	}
+	c.switchTo((c.current+1)%len(c.entries), why, now)
+}
 
 // left notes that an entry is not in use any more. If the relay had switched back to it less
 // than steadyFor ago, the next switch back takes longer.
