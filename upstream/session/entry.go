@@ -160,6 +160,9 @@ func (c *Core) quit(now time.Time) {
 		c.shut(s)
 		delete(c.solo, lane)
 	}
-	c.acquitAll()   // the next control plane may accept what this one refuses
-	clear(c.silent) // and answer where this one is silent
+	for t := range c.suspects.quarantined {
+		c.effects = append(c.effects, Effect{Lane: fanout.Lane{Type: t}, Conviction: true})
+	}
+	c.suspects = newSuspects() // the next control plane may accept what this one refuses
+	clear(c.silent)            // and answer where this one is silent
 }

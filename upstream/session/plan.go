@@ -234,14 +234,6 @@ func (c *Core) needed(wanted map[fanout.Lane]bool) bool {
 	return false
 }
 
-// acquitAll ends every quarantine, and clears all suspects.
-func (c *Core) acquitAll() {
-	for t := range c.suspects.quarantined {
-		c.effects = append(c.effects, Effect{Lane: fanout.Lane{Type: t}, Conviction: true})
-	}
-	c.suspects = newSuspects()
-}
-
 // Allowed reports whether a type may be asked for (H-39).
 func (c *Core) Allowed(t cache.TypeURL) bool {
 	return len(c.config.Types) == 0 || slices.Contains(c.config.Types, t)
