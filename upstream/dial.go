@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -56,15 +55,6 @@ type wire struct {
 type wireAddr struct {
 	net.Addr
 	wire *wire
-}
-
-// newWire wraps a connection that has just been made.
-func newWire(conn net.Conn, unacknowledged time.Duration, over func()) (*wire, error) {
-	if err := setUserTimeout(conn, unacknowledged); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return &wire{Conn: conn, over: sync.OnceFunc(over)}, nil
 }
 
 func (w *wire) Close() error {
