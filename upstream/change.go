@@ -44,7 +44,6 @@ func (c *Client) reconfigure(now time.Time) (taken []change) {
 		}
 		c.core.Reconfigure(ch.config, renewed, now)
 		c.conns = ch.conns
-		c.back = nil // those it was said of are probed, or tried, again
 		maps.DeleteFunc(c.failed, func(conn *Conn, _ failures) bool { return !slices.Contains(ch.conns, conn) })
 	}
 	return taken

@@ -30,7 +30,6 @@ type Client struct {
 	log         *slog.Logger
 	observer    Observer
 	tracer      Tracer // nil: nobody traces
-	random      func() float64
 	denied      func(entry string)
 	retired     func()
 	fingerprint cache.Fingerprint
@@ -44,7 +43,6 @@ type Client struct {
 	streams map[session.StreamID]*stream
 	failed  map[*Conn]failures // what the group has logged of an entry since it last answered the group
 	missed  missed
-	back    []*Conn // Conns whose entries answer other groups again
 	changes []change
 	over    bool // Run has returned
 
@@ -55,7 +53,6 @@ type Client struct {
 // stream is an attempt to open a stream, and the stream.
 type stream struct {
 	open   session.Open
-	kind   Stream
 	conn   *Conn
 	cancel context.CancelFunc
 	wake   chan struct{} // one slot: there may be something to write
@@ -81,17 +78,17 @@ type ClientOptions struct {
 // NewClient returns a Client that does nothing until Run.
 func NewClient(config session.Config, o ClientOptions) *Client {
 	c := &Client{
-		conns: o.Conns, hub: o.Hub, log: o.Log, observer: cmp.Or[Observer](o.Observer, nobody{}), tracer: o.Tracer, random: o.Random, denied: o.Denied, retired: o.Retired,
+		conns: o.Conns, hub: o.Hub, log: o.Log, observer: cmp.Or[Observer](o.Observer, nobody{}), tracer: o.Tracer, denied: o.Denied, retired: o.Retired,
 		fingerprint: config.Fingerprint,
 		streams:     make(map[session.StreamID]*stream),
 		failed:      make(map[*Conn]failures),
 		missed:      make(missed),
 		wake:        make(chan struct{}, 1),
 	}
-	if c.random == nil {
-		c.random = rand.Float64
+	if o.Random == nil {
+		o.Random = rand.Float64
 	}
-	c.core = session.NewCore(config, o.Hub, c.random)
+	c.core = session.NewCore(config, o.Hub, o.Random)
 	return c
 }
 
@@ -121,12 +118,6 @@ func (c *Client) Run(ctx context.Context) {
 			if c.hub.Wanted().Pending() {
 				c.core.Interest(now)
 			}
-			for _, conn := range c.back {
-				if i := slices.Index(c.conns, conn); i >= 0 {
-					c.core.Back(i, now)
-				}
-			}
-			c.back = nil
 			open, shut = c.core.Tick(now)
 			over = c.core.Over(now)
 		})
@@ -142,11 +133,10 @@ func (c *Client) Run(ctx context.Context) {
 			close(ch.done)
 		}
 		for _, o := range open {
-			s := &stream{open: o, wake: make(chan struct{}, 1), done: make(chan struct{})}
+			s := &stream{open: o, conn: conns[o.Entry], wake: make(chan struct{}, 1), done: make(chan struct{})}
 			streamCtx, cancel := context.WithCancel(ctx)
 			s.cancel = cancel
 			c.mu.Lock()
-			s.kind, s.conn = c.kind(o), c.conns[o.Entry]
 			c.streams[o.ID] = s
 			c.mu.Unlock()
 			streams.Go(func() { c.serve(ctx, streamCtx, s) })
@@ -189,7 +179,7 @@ func (c *Client) step(event func(now time.Time)) {
 	c.order.Lock()
 	defer c.order.Unlock()
 	for _, e := range c.take(event) {
-		begins := c.clock()
+		begins := time.Now()
 		o := e.Apply(c.hub)
 		c.follow(e, o, begins)
 		c.report(e, o)
@@ -214,7 +204,11 @@ func (c *Client) update(change func(now time.Time)) {
 
 // isBack notes that an entry answers another group again (ERR-1).
 func (c *Client) isBack(conn *Conn) {
-	c.update(func(time.Time) { c.back = append(c.back, conn) })
+	c.update(func(now time.Time) {
+		if i := slices.Index(c.conns, conn); i >= 0 {
+			c.core.Back(i, now)
+		}
+	})
 }
 
 // Retire reports that the group has no clients any more. Retired is called as soon as its stream
@@ -286,7 +280,7 @@ func (c *Client) shut(id session.StreamID) {
 // relay stops, ctx also when the stream is to be shut.
 func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	defer close(s.done)
-	id, kind := s.open.ID, s.kind
+	id, kind := s.open.ID, s.kind()
 	log := c.log.With("stream", kind.Role)
 	grpcStream, leave, err := s.conn.open(ctx, c, kind.Role, kind.SotW, s.open.Via, s.open.Headers)
 	if err == nil {
@@ -336,9 +330,9 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	poke(c.wake)
 }
 
-// kind describes a stream for an Observer. It is called with mu held.
-func (c *Client) kind(o session.Open) Stream {
-	return Stream{Role: o.Role, Entry: c.core.EntryName(o.Entry), SotW: o.SotW}
+// kind describes a stream for an Observer.
+func (s *stream) kind() Stream {
+	return Stream{Role: s.open.Role, Entry: s.conn.endpoint.Name, SotW: s.open.SotW}
 }
 
 // receive handles responses. It never waits for a client, nor for the sender.

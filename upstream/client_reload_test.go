@@ -46,12 +46,18 @@ func (r *received) Taken(_ cache.Trace, _ string)    {}
 // the list by now, or none, is traced as that entry's.
 func TestTracedAfterAReload(t *testing.T) {
 	tracer := &received{}
-	conn := NewConn(Endpoint{Name: "second", Target: "passthrough:///none", Credentials: insecure.NewCredentials()})
-	c := NewClient(session.Config{Entries: []session.Entry{{Name: "first"}, {Name: "second"}}}, ClientOptions{Conns: []*Conn{conn, conn}, Hub: fanout.NewHub(fanout.Config{}), Log: slog.New(slog.DiscardHandler), Tracer: tracer})
-	s := &stream{open: session.Open{ID: 1, Role: session.Main, Entry: 1}, conn: conn}
-	s.kind = c.kind(s.open)
+	conns := make(map[string]*Conn)
+	for _, name := range []string{"first", "second", "third", "fourth"} {
+		conns[name] = NewConn(Endpoint{Name: name, Target: "passthrough:///none", Credentials: insecure.NewCredentials()})
+	}
+	c := NewClient(session.Config{Entries: []session.Entry{{Name: "first"}, {Name: "second"}}}, ClientOptions{Conns: []*Conn{conns["first"], conns["second"]}, Hub: fanout.NewHub(fanout.Config{}), Log: slog.New(slog.DiscardHandler), Tracer: tracer})
+	s := &stream{open: session.Open{ID: 1, Role: session.Main, Entry: 1}, conn: conns["second"]}
 	for _, list := range [][]session.Entry{{{Name: "third"}, {Name: "fourth"}, {Name: "second"}}, {{Name: "third"}}} {
-		c.Reconfigure(session.Config{Entries: list}, []*Conn{conn, conn, conn}[:len(list)])
+		var now []*Conn
+		for _, e := range list {
+			now = append(now, conns[e.Name])
+		}
+		c.Reconfigure(session.Config{Entries: list}, now)
 		c.step(func(now time.Time) { c.reconfigure(now) })
 		if _, err := c.takeIn(1, s, &discovery.DeltaDiscoveryResponse{TypeUrl: string(cache.Cluster), Nonce: "n"}, c.log); err != nil {
 			t.Error(err)

@@ -205,12 +205,12 @@ func (e *Endpoint) dial(ctx context.Context, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := newWire(conn, unacknowledged(e.Missing), func() { e.Observer.UpstreamConnection(e.Name, false) })
-	if err != nil {
+	if err := setUserTimeout(conn, unacknowledged(e.Missing)); err != nil {
+		conn.Close()
 		return nil, err
 	}
 	e.Observer.UpstreamConnection(e.Name, true)
-	return w, nil
+	return &wire{Conn: conn, over: sync.OnceFunc(func() { e.Observer.UpstreamConnection(e.Name, false) })}, nil
 }
 
 // began takes note of what came of an attempt to begin a stream. It says errNoRoom if

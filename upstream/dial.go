@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,8 +28,8 @@ func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3},
 	}
 	network := "tcp"
-	if path, ok := unixPath(address); ok {
-		network, address = "unix", path
+	if path, ok := strings.CutPrefix(address, "unix:"); ok { // as gRPC's resolver hands on a Unix socket
+		network, address = "unix", strings.TrimPrefix(path, "//")
 	}
 	return d.DialContext(ctx, network, address)
 }
@@ -58,15 +57,6 @@ type wireAddr struct {
 	wire *wire
 }
 
-// newWire wraps a connection that has just been made.
-func newWire(conn net.Conn, unacknowledged time.Duration, over func()) (*wire, error) {
-	if err := setUserTimeout(conn, unacknowledged); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return &wire{Conn: conn, over: sync.OnceFunc(over)}, nil
-}
-
 func (w *wire) Close() error {
 	w.over()
 	return w.Conn.Close()
@@ -89,13 +79,4 @@ func wireOf(s grpc.ClientStream) *wire {
 		}
 	}
 	return nil
-}
-
-// unixPath is the path of a Unix socket's address, as gRPC's resolver hands it to a dialer.
-func unixPath(address string) (string, bool) {
-	path, ok := strings.CutPrefix(address, "unix://")
-	if !ok {
-		path, ok = strings.CutPrefix(address, "unix:")
-	}
-	return path, ok
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"net"
 	"time"
 
@@ -21,8 +22,5 @@ func setUserTimeout(conn net.Conn, timeout time.Duration) error {
 	err = raw.Control(func(fd uintptr) {
 		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(timeout.Milliseconds()))
 	})
-	if err != nil {
-		return err
-	}
-	return failed
+	return cmp.Or(err, failed)
 }

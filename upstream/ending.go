@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"strings"
@@ -28,11 +29,10 @@ func Ending(err error) (session.End, string) {
 		return session.End{NoRoom: true, Message: err.Error()}, moved
 	case errors.Is(err, errNoRoom):
 		return session.End{NoRoom: true, Message: err.Error()}, "no_room"
-	}
-	if errors.Is(err, io.EOF) {
+	case errors.Is(err, io.EOF):
 		return session.End{Refused: true, Message: "the server ended the stream"}, closed
 	}
-	e := session.End{Message: reasoned(st.Message(), st.Code().String())}
+	e := session.End{Message: cmp.Or(strings.TrimSpace(st.Message()), "it gave no reason but the status "+st.Code().String())}
 	switch st.Code() {
 	case codes.Unavailable:
 		return e, "unavailable"
@@ -40,23 +40,18 @@ func Ending(err error) (session.End, string) {
 		return e, "cancelled"
 	case codes.DeadlineExceeded:
 		return e, "deadline"
-	case codes.Unimplemented:
-		e.Refused, e.Unimplemented = true, true
-		return e, "unimplemented"
 	case codes.Internal, codes.Unknown:
 		// An undecodable message ends only its stream (ERR-12).
 		e.Refused = !strings.Contains(e.Message, "unmarshal")
 		return e, "error"
-	case codes.Unauthenticated, codes.PermissionDenied:
-		e.Refused, e.Denied = true, true
-		return e, "refused"
-	case codes.ResourceExhausted:
-		e.Refused, e.Exhausted = true, true
-		return e, "refused"
-	default:
-		e.Refused = true
-		return e, "refused"
+	case codes.Unimplemented:
+		e.Refused, e.Unimplemented = true, true
+		return e, "unimplemented"
 	}
+	e.Refused = true
+	e.Denied = st.Code() == codes.Unauthenticated || st.Code() == codes.PermissionDenied
+	e.Exhausted = st.Code() == codes.ResourceExhausted
+	return e, "refused"
 }
 
 // Reasons are all reasons for which streams end or cannot be opened, as an Observer gets them.

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -84,21 +85,16 @@ func (c *Client) observe(e session.Effect) {
 	}
 }
 
-// conn returns the Conn of an entry.
+// conn returns the Conn of an entry, which has its name.
 func (c *Client) conn(entry string) *Conn {
-	for _, conn := range c.conns {
-		if conn.endpoint.Name == entry {
-			return conn
-		}
-	}
-	return c.conns[0] // each entry has one
+	return c.conns[slices.IndexFunc(c.conns, func(conn *Conn) bool { return conn.endpoint.Name == entry })]
 }
 
 // serving is the name of the entry in use.
 func (c *Client) serving() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.core.EntryName(c.core.InUse())
+	return c.conns[c.core.InUse()].endpoint.Name
 }
 
 // State describes the group's streams.

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -26,19 +25,16 @@ type standing struct {
 }
 
 // failures has the kinds of failures that were logged. Beyond maxFailures no more are logged.
-type failures map[string]bool
+type failures []string
 
 const maxFailures = 16
 
 // news reports whether a kind is to be logged, and notes that it was.
 func (f *failures) news(kind string) bool {
-	if (*f)[kind] || len(*f) >= maxFailures {
+	if slices.Contains(*f, kind) || len(*f) >= maxFailures {
 		return false
 	}
-	if *f == nil {
-		*f = make(failures)
-	}
-	(*f)[kind] = true
+	*f = append(*f, kind)
 	return true
 }
 
@@ -200,9 +196,4 @@ func (c *Client) firstFailure(conn *Conn, e ended) bool {
 	f := c.failed[conn]
 	defer func() { c.failed[conn] = f }()
 	return f.news(e.kind())
-}
-
-// reasoned is the message with which a server ended a stream, or a text that names the status.
-func reasoned(message, code string) string {
-	return cmp.Or(strings.TrimSpace(message), "it gave no reason but the status "+code)
 }

@@ -55,22 +55,14 @@ func (c *Client) source(on *stream, resp proto.Message, d *session.Response, at 
 		version = delta.GetSystemVersionInfo()
 	}
 	return cache.NewSource(at, c.tracer.Received(Received{
-		Group: c.hub.Name(), Stream: on.kind, Type: d.TypeURL, Nonce: d.Nonce, Version: version,
+		Group: c.hub.Name(), Stream: on.kind(), Type: d.TypeURL, Nonce: d.Nonce, Version: version,
 		Set: len(d.Update.Set) + len(d.Bodyless), Removed: len(d.Update.Removed), Bytes: proto.Size(resp), At: at,
 	}))
 }
 
-// clock is the time, if anybody traces.
-func (c *Client) clock() (now time.Time) {
-	if c.tracer != nil {
-		now = time.Now()
-	}
-	return now
-}
-
-// follow tells of an effect that is a response's.
+// follow tells of an effect that is a response's. Without a Tracer there are no traces.
 func (c *Client) follow(e session.Effect, o session.Outcome, begins time.Time) {
-	if c.tracer == nil || e.Update == nil {
+	if e.Update == nil {
 		return
 	}
 	for _, t := range e.Update.Source.List() {
@@ -79,9 +71,6 @@ func (c *Client) follow(e session.Effect, o session.Outcome, begins time.Time) {
 }
 
 func (c *Client) taken(d *session.Response, nack string) {
-	if c.tracer == nil {
-		return
-	}
 	for _, t := range d.Update.Source.List() {
 		c.tracer.Taken(t, nack)
 	}

@@ -123,11 +123,3 @@ func (i *insisted) over(now time.Time) (removed []string) {
 	slices.Sort(removed)
 	return removed
 }
-
-// keepAll makes all bodies cacheable. A SotW server cannot be asked for a single one of them
-// again, and clients would wait for it for ever (VALID-5).
-func (d *Response) keepAll() {
-	for i, r := range d.Update.Set {
-		d.Update.Set[i].Resource = r.Cacheable()
-	}
-}

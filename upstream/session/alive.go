@@ -109,7 +109,8 @@ func (c *Core) tickAlive(s *slot, now time.Time) {
 // checks reports whether health checks are sent to the entry of a slot.
 func (c *Core) checks(s *slot) bool { return c.config.HealthCheck && !c.entries[s.entry].unchecked }
 
-// aliveAt is when tickAlive has something to do, or zero.
+// aliveAt is when tickAlive has something to do, or zero. A probe has had a resource: one that gets
+// none is given up without a check.
 func (c *Core) aliveAt(s *slot) time.Time {
 	if !s.open() {
 		return time.Time{}
@@ -121,8 +122,8 @@ func (c *Core) aliveAt(s *slot) time.Time {
 			return time.Time{}
 		}
 		patience = c.config.UnavailableAfter
-	case s.role == Probe && (!s.answered || !s.alive.checking.IsZero()):
-		return time.Time{} // a probe that gets no resource is given up without a check
+	case s.role == Probe && !s.alive.checking.IsZero():
+		return time.Time{}
 	case s.role == Probe:
 		return latest(c.entries[s.entry].backAt(&c.config), s.alive.notBefore)
 	case !s.failingSince().IsZero() && !s.alive.since.IsZero():
@@ -155,10 +156,10 @@ func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 		c.shut(s)
 		c.probeLater(&c.entries[s.entry], now)
 	case !silentSince.IsZero():
-		if s.outage.message != stopped {
+		if s.outage.last.Message != stopped {
 			c.effects = append(c.effects, Effect{Stopped: "the control plane has stopped answering, though its connection is open", Entry: c.entries[s.entry].Name})
 		}
-		if s.outage.begin(silentSince, stopped); s.role == Main {
+		if s.outage.begin(silentSince, End{Message: stopped}); s.role == Main {
 			c.leave(now)
 		}
 	case k.Verdict == There && s.role != Solo: // a solo stream works when it answers

@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// Backoff tells how long to wait before the next attempt to open a stream. It is
-// pure: the time and a random number in [0, 1) are arguments.
+// Backoff says how long to wait before the next attempt to open a stream: Initial after the first
+// failure, Max at most; each delay is spread by ± Jitter and grows by Factor (ERR-1).
 type Backoff struct {
-	// Initial is the delay after the first failure, Max the longest one; each is
-	// spread by ± Jitter and grows by Factor (ERR-1).
 	Initial, Max   time.Duration
 	Factor, Jitter float64
+}
 
+// attempts are those to open one stream, as far as they decide how long the next one waits. Random
+// numbers are in [0, 1).
+type attempts struct {
 	failures int
 	ends     []time.Time // recent streams that ended after a response
 }
@@ -26,25 +28,25 @@ const (
 	stormWindow = 10 * time.Second
 )
 
-// Failed is the delay after a stream that ended before any response (ERR-1).
-func (b *Backoff) Failed(random float64) time.Duration {
-	d := float64(b.Initial) * math.Pow(b.Factor, float64(b.failures))
+// failed is the delay after a stream that ended before any response (ERR-1).
+func (a *attempts) failed(b *Backoff, random float64) time.Duration {
+	d := float64(b.Initial) * math.Pow(b.Factor, float64(a.failures))
 	if limit := float64(b.Max); d < limit {
-		b.failures++
+		a.failures++
 	} else {
 		d = limit
 	}
 	return time.Duration(d * (1 + b.Jitter*(2*random-1)))
 }
 
-// Ended is the delay after a stream that had delivered a response: a random one of at most a
+// ended is the delay after a stream that had delivered a response: a random one of at most a
 // second, at least a second after the last attempt, unless such ends come too often (ERR-2).
-func (b *Backoff) Ended(now, attempt time.Time, random float64) time.Duration {
-	b.ends = append(slices.DeleteFunc(b.ends, func(at time.Time) bool { return now.Sub(at) >= stormWindow }), now)
-	if len(b.ends) >= stormEnds {
-		return b.Failed(random)
+func (a *attempts) ended(b *Backoff, now, attempt time.Time, random float64) time.Duration {
+	a.ends = append(slices.DeleteFunc(a.ends, func(at time.Time) bool { return now.Sub(at) >= stormWindow }), now)
+	if len(a.ends) >= stormEnds {
+		return a.failed(b, random)
 	}
-	b.failures = 0
+	a.failures = 0
 	return max(time.Duration(random*float64(reconnectFloor)), attempt.Add(reconnectFloor).Sub(now))
 }
 
@@ -65,6 +67,6 @@ func (c *Core) Back(entry int, now time.Time) {
 		soon(&c.aux)
 	}
 	if entry != c.current || !c.main.refused {
-		e.backoff, e.notBefore = c.config.Backoff, time.Time{}
+		e.attempts, e.notBefore = attempts{}, time.Time{}
 	}
 }

@@ -38,23 +38,18 @@ func Conditions() []Condition {
 // Fails reports whether clients wait for resources, or have some that are not kept current.
 func (c Condition) Fails() bool { return c == Waiting || c == Mute || c == Refused || c == Down }
 
-// worse returns the worse of two conditions.
-func (c Condition) worse(other Condition) Condition {
-	all := Conditions()
-	return all[max(slices.Index(all, c), slices.Index(all, other))]
-}
-
 // condition is that of the entry in use: the worst of its lanes.
 func (c *Core) condition() Condition {
-	worst := Idle
+	all := Conditions()
+	worst := slices.Index(all, Idle)
 	for lane := range c.hub.Lanes() {
 		// A lane that only lingers has no clients. Those of a type that is not allowed have
 		// an error.
 		if c.hub.On(lane).Subscribed() && c.Allowed(lane.Type) {
-			worst = worst.worse(c.laneCondition(lane))
+			worst = max(worst, slices.Index(all, c.laneCondition(lane)))
 		}
 	}
-	return worst
+	return all[worst]
 }
 
 func (c *Core) laneCondition(lane fanout.Lane) Condition {
@@ -89,7 +84,7 @@ func (c *Core) uncarried(lane fanout.Lane) Condition {
 }
 
 func (s *slot) failingCondition() Condition {
-	if s.outage.denied || s.role == Solo {
+	if s.outage.last.Denied || s.role == Solo {
 		return Refused
 	}
 	return Down

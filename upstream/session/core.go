@@ -63,16 +63,15 @@ type Core struct {
 
 // NewCore returns the upstream side of a group. random yields numbers in [0, 1).
 func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
-	aux := c.Backoff
 	core := &Core{
 		config:   c,
 		hub:      hub,
 		random:   random,
 		entries:  make([]entry, len(c.Entries)),
 		main:     slot{role: Main},
-		aux:      slot{role: Auxiliary, backoff: &aux},
+		aux:      slot{role: Auxiliary, attempts: new(attempts)},
 		solo:     make(map[fanout.Lane]*slot),
-		suspects: newSuspects(c.bounds().Quarantined),
+		suspects: newSuspects(),
 		accepted: make(map[fanout.Lane]acceptance),
 		told:     make(map[fanout.Lane]bool),
 		silent:   make(map[cache.TypeURL]fanout.Lane),
@@ -80,9 +79,9 @@ func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 		faults:   make(map[fanout.Lane]*fault),
 	}
 	for i := range c.Entries {
-		core.entries[i] = entry{Entry: c.Entries[i], backoff: c.Backoff, probe: slot{role: Probe, entry: i}}
+		core.entries[i] = entry{Entry: c.Entries[i], probe: slot{role: Probe, entry: i}}
 	}
-	core.main.backoff = &core.entries[0].backoff
+	core.main.attempts = &core.entries[0].attempts
 	return core
 }
 
@@ -219,9 +218,12 @@ func (c *Core) Deadline(now time.Time) time.Time {
 			continue
 		}
 		at = earlier(at, toCome(s.opened.Add(trial), now), // the stream is proven then
-			c.aliveAt(s), c.refreshAt(s, now), s.stream.deadline(c.missingAfter(), now))
+			c.aliveAt(s), s.stream.deadline(c.missingAfter(), now))
 		for _, l := range s.stream.lanes {
 			at = earlier(at, c.judgeAt(l), l.silenceAt(), c.bareAt(s, l), c.faultAt(l))
+			if len(l.unanswered.shown) > 0 {
+				at = earlier(at, toCome(c.refreshes.notBefore, now))
+			}
 		}
 	}
 	return at
@@ -328,7 +330,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if l == nil && !lane.Wildcard && !d.sotw { // the Hub notes what the server has shown of dropped names (UP-19)
 		c.learned(s, lane, &cache.Update{Set: d.Update.Set, Removed: d.Update.Removed, Source: d.Update.Source}, now)
 	}
-	if l == nil || l.first || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {
+	if l == nil || !l.asked() || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {
 		return // nobody wants the lane any more: the response is only acknowledged (H-32)
 	}
 	d.Routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets() && !c.hub.Of(d.TypeURL).Remembers()
@@ -345,7 +347,11 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	// shows of no name that it is missing.
 	d.Update.Full = d.sotw && !d.Update.Hidden && c.hub.Properties(d.TypeURL).FullState
 	if d.sotw && (l.lane.Wildcard || c.hub.Properties(d.TypeURL).FullState) {
-		d.keepAll()
+		// All bodies are kept. A SotW server cannot be asked for a single one of them again, and
+		// clients would wait for it for ever (VALID-5).
+		for i, r := range d.Update.Set {
+			d.Update.Set[i].Resource = r.Cacheable()
+		}
 	}
 	if l.settle.waiting {
 		d.adds = c.hub.On(lane).Lacks(d.Update.Set)
@@ -430,7 +436,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		return
 	}
 	if s.open() && end.Refused && !tooLong && !(method && !s.sotw) {
-		if t, ok := c.suspects.blame(s, end.Message, c.config.Backoff, now); ok {
+		if t, ok := c.suspects.blame(s, end.Message, c.config.bounds().Quarantined, now); ok {
 			c.effects = append(c.effects,
 				Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})
 		}
@@ -445,9 +451,9 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	case moves:
 		wait = max(0, s.attempt.Add(reconnectFloor).Sub(now))
 	case answered:
-		wait = s.backoff.Ended(now, s.attempt, c.random())
+		wait = s.attempts.ended(&c.config.Backoff, now, s.attempt, c.random())
 	default:
-		wait = s.backoff.Failed(c.random())
+		wait = s.attempts.failed(&c.config.Backoff, c.random())
 	}
 	c.stop(s)
 	s.openAt = now.Add(wait)
@@ -457,7 +463,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		c.dropAux()
 	}
 	if q := c.suspects.quarantined[s.lane.Type]; s.role == Solo && q != nil {
-		s.outage.begin(now.Add(-c.config.UnavailableAfter), end.Message) // its clients learn of it at once (H-39)
+		s.outage.begin(now.Add(-c.config.UnavailableAfter), end) // its clients learn of it at once (H-39)
 		q.message, q.notBefore = end.Message, s.openAt
 	}
 	if s.role == Main && !end.NoRoom {

@@ -30,7 +30,15 @@ func (e *echo) hears(u *cache.Update, same func([]cache.Received) map[string]boo
 		return
 	}
 	if e.repeated.IsZero() { // the first response
-		e.first(u, same(u.Set))
+		unchanged := same(u.Set)
+		for _, r := range u.Set {
+			version, shown := e.left[r.Name]
+			at := shown && version == r.Upstream && version != "" // an empty version proves nothing
+			e.version = e.version || at
+			if at || shown && unchanged[r.Name] {
+				e.repeated = u.At
+			}
+		}
 	}
 	mentioned := func(name string) { delete(e.left, name) }
 	answered(u, mentioned)
@@ -39,18 +47,6 @@ func (e *echo) hears(u *cache.Update, same func([]cache.Received) map[string]boo
 	}
 	if len(e.left) == 0 || e.repeated.IsZero() {
 		e.left = nil
-	}
-}
-
-// first notes what the first response repeats. same has the names whose content is the same.
-func (e *echo) first(u *cache.Update, same map[string]bool) {
-	for _, r := range u.Set {
-		version, shown := e.left[r.Name]
-		at := shown && version == r.Upstream && version != "" // an empty version proves nothing
-		e.version = e.version || at
-		if at || shown && same[r.Name] {
-			e.repeated = u.At
-		}
 	}
 }
 

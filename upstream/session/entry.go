@@ -37,8 +37,8 @@ const deltaRetry = 10 * time.Minute
 // entry is the state of an Entry. It outlives streams.
 type entry struct {
 	Entry
-	// backoff is the schedule of attempts (ERR-1), and notBefore when the next one is due.
-	backoff   Backoff
+	// attempts decide when the next one is due (ERR-1), which is notBefore.
+	attempts  attempts
 	notBefore time.Time
 	// noDelta means that the server answered UNIMPLEMENTED to Delta, at triedDelta.
 	noDelta    bool
@@ -108,9 +108,6 @@ func (c *Core) missingAfter() time.Duration {
 // InUse is the index of the entry in use.
 func (c *Core) InUse() int { return c.current }
 
-// EntryName is the name of an entry, by its index.
-func (c *Core) EntryName(entry int) string { return c.entries[entry].Name }
-
 func (c *Core) entry() *entry { return &c.entries[c.current] }
 
 // restate returns how a stream restates the interest of a lane. It shows the versions that came
@@ -150,7 +147,7 @@ func (c *Core) switchTo(i int, why Cause, now time.Time) {
 	for j := range c.entries[i:] {
 		c.dropProbe(&c.entries[i+j])
 	}
-	c.main.backoff = &e.backoff
+	c.main.attempts = &e.attempts
 	c.main.openAt = latest(now, e.notBefore)
 	c.effects = append(c.effects, Effect{Switch: &Switch{from, i, why}, Entry: e.Name})
 }
@@ -163,6 +160,9 @@ func (c *Core) quit(now time.Time) {
 		c.shut(s)
 		delete(c.solo, lane)
 	}
-	c.acquitAll()   // the next control plane may accept what this one refuses
-	clear(c.silent) // and answer where this one is silent
+	for t := range c.suspects.quarantined {
+		c.effects = append(c.effects, Effect{Lane: fanout.Lane{Type: t}, Conviction: true})
+	}
+	c.suspects = newSuspects() // the next control plane may accept what this one refuses
+	clear(c.silent)            // and answer where this one is silent
 }

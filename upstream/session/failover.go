@@ -18,12 +18,8 @@ const (
 // was put in use.
 func (c *Core) leave(now time.Time) {
 	c.quietUntil = time.Time{} // the entry had the time to answer
-	if len(c.entries) > 1 && !c.heard && !c.main.outage.noRoom {
-		why := Stale
-		if c.hub.Unresolved() {
-			why = Waits
-		}
-		c.switchTo(c.following(), why, now)
+	if len(c.entries) > 1 && !c.heard && !c.main.outage.last.NoRoom {
+		c.follow(now)
 	}
 }
 
@@ -37,19 +33,16 @@ func (c *Core) failover(now time.Time) {
 		c.leave(now)
 		return
 	}
-	patient := c.config.FailoverAfter > 0 && !c.main.failingSince().Add(c.config.FailoverAfter).After(now)
-	switch {
-	case c.hub.Unresolved():
-		c.switchTo(c.following(), Waits, now)
-	case patient:
-		c.switchTo(c.following(), Stale, now)
+	long := c.config.FailoverAfter > 0 && !c.main.failingSince().Add(c.config.FailoverAfter).After(now)
+	if long || c.hub.Unresolved() {
+		c.follow(now)
 	}
 }
 
 // failoverAt is when failover has something to do, later than a time, or zero.
 func (c *Core) failoverAt(after time.Time) (at time.Time) {
 	since := c.main.failingSince()
-	if len(c.entries) == 1 || since.IsZero() || c.main.outage.noRoom {
+	if len(c.entries) == 1 || since.IsZero() || c.main.outage.last.NoRoom {
 		return at
 	}
 	if !c.heard { // leave handles a failed attempt; one that hangs counts as failed after UnavailableAfter
@@ -67,7 +60,14 @@ func (c *Core) failoverAt(after time.Time) (at time.Time) {
 	return at
 }
 
-func (c *Core) following() int { return (c.current + 1) % len(c.entries) }
+// follow switches to the next entry; after the last one comes the first.
+func (c *Core) follow(now time.Time) {
+	why := Stale
+	if c.hub.Unresolved() {
+		why = Waits
+	}
+	c.switchTo((c.current+1)%len(c.entries), why, now)
+}
 
 // left notes that an entry is not in use any more. If the relay had switched back to it less
 // than steadyFor ago, the next switch back takes longer.
@@ -88,7 +88,7 @@ func (e *entry) backAt(c *Config) time.Time { return e.back.Add(max(e.steady, c.
 
 func (c *Core) failback(i int, now time.Time) {
 	e := &c.entries[i]
-	e.backoff, e.notBefore = c.config.Backoff, time.Time{}
+	e.attempts, e.notBefore = attempts{}, time.Time{}
 	c.switchTo(i, Preferred, now)
 	e.returned = now
 }

@@ -13,17 +13,15 @@ import (
 type outage struct {
 	since     time.Time // zero: there is no outage
 	suspended bool      // ends with the stream
-	message   string    // of the last failure
-	noRoom    bool      // the last failure was that no connection takes the stream (UP-1)
-	denied    bool      // the last failure was that the server does not let the relay in
+	last      End       // the last failure
 }
 
 // begin notes a failure. The outage begins with the earliest of its failures.
-func (o *outage) begin(at time.Time, message string) {
+func (o *outage) begin(at time.Time, end End) {
 	if o.since.IsZero() || at.Before(o.since) {
 		o.since = at
 	}
-	o.suspended, o.noRoom, o.denied, o.message = false, false, false, message
+	o.suspended, o.last = false, end
 }
 
 // failingSince is when the slot's outage began, or zero. An attempt to open a stream counts as
@@ -44,16 +42,14 @@ const stopped = "it has stopped answering, though its connection is open"
 // ended notes how a stream, or an attempt to open one, has ended. If the connection broke during a
 // health check, the failure began with the first unanswered question.
 func (s *slot) ended(end End, now time.Time) {
+	at := now
 	switch {
 	case !s.open():
-		s.outage.begin(s.attempt, end.Message)
-		s.outage.noRoom = end.NoRoom
+		at = s.attempt
 	case !s.alive.stopped && !end.Refused && !s.alive.checking.IsZero() && !s.alive.since.IsZero():
-		s.outage.begin(s.alive.since, end.Message)
-	default:
-		s.outage.begin(now, end.Message)
+		at = s.alive.since
 	}
-	s.outage.denied = end.Denied
+	s.outage.begin(at, end)
 }
 
 // Proven reports whether a stream works, so that the control plane is there: it has no outage, and

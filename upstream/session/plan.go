@@ -130,37 +130,31 @@ func (c *Core) choose(lane fanout.Lane, wanted map[fanout.Lane]bool) *slot {
 	if q := c.suspects.quarantined[lane.Type]; q != nil {
 		s := c.solo[lane]
 		if s == nil && len(c.solo) < c.config.bounds().Solo {
-			s = &slot{role: Solo, lane: lane, backoff: &q.backoff}
+			s = &slot{role: Solo, lane: lane, attempts: &q.attempts}
 			c.solo[lane] = s
 		}
 		return s
 	}
+	first, carried := fanout.Lane{Type: lane.Type, Wildcard: true}, true
 	if c.main.open() {
-		other, carried := c.main.stream.lane(lane.Type)
-		if carried && other != lane && wanted[other] {
-			return &c.aux
-		}
-		return &c.main // place may have to renew it
+		first, carried = c.main.stream.lane(lane.Type)
 	}
-	if !lane.Wildcard && wanted[fanout.Lane{Type: lane.Type, Wildcard: true}] {
+	if carried && first != lane && wanted[first] {
 		return &c.aux
 	}
-	return &c.main
+	return &c.main // place may have to renew it
 }
 
 // want schedules a stream for a lane.
 func (c *Core) want(s *slot, lane fanout.Lane, now time.Time) {
-	switch {
-	case s == &c.aux && !c.main.open(), s.id != 0:
-		// The auxiliary stream follows the main one; any other is being opened.
-	case s.openAt.IsZero():
-		s.openAt = latest(now, s.attempt.Add(reconnectFloor))
-		q := c.suspects.quarantined[lane.Type]
-		if s.role == Solo && q != nil && (q.notBefore.IsZero() || q.notBefore.After(s.openAt)) {
-			s.outage.begin(now.Add(-c.config.UnavailableAfter), q.message)
-			s.openAt = latest(s.openAt, q.notBefore)
-		} // otherwise clients wait for the outcome of the attempt
+	if s == &c.aux && !c.main.open() || s.id != 0 || !s.openAt.IsZero() {
+		return // the auxiliary stream follows the main one; any other is being opened, or will be
 	}
+	s.openAt = latest(now, s.attempt.Add(reconnectFloor))
+	if q := c.suspects.quarantined[lane.Type]; s.role == Solo && (q.notBefore.IsZero() || q.notBefore.After(s.openAt)) {
+		s.outage.begin(now.Add(-c.config.UnavailableAfter), End{Message: q.message})
+		s.openAt = latest(s.openAt, q.notBefore)
+	} // otherwise clients wait for the outcome of the attempt
 }
 
 // release takes lanes that are not used any more off their streams, and ends solo and auxiliary
@@ -171,7 +165,7 @@ func (c *Core) release(wanted map[fanout.Lane]bool, now time.Time) {
 			continue
 		}
 		for t, l := range s.stream.lanes {
-			if l.idle() && !(!l.lane.Wildcard && c.hub.Of(t).Shows()) || l.first && !wanted[l.lane] {
+			if l.idle() && !(!l.lane.Wildcard && c.hub.Of(t).Shows()) || !l.asked() && !wanted[l.lane] {
 				s.stream.drop(t, now)
 			}
 		}
@@ -183,12 +177,7 @@ func (c *Core) release(wanted map[fanout.Lane]bool, now time.Time) {
 		}
 	}
 	if (c.aux.id != 0 || !c.aux.openAt.IsZero()) && !c.needed(wanted) {
-		busy := false
-		if c.aux.open() {
-			for _, l := range c.aux.stream.lanes {
-				busy = busy || wanted[l.lane]
-			}
-		}
+		busy := c.aux.open() && slices.ContainsFunc(c.aux.stream.inOrder(), func(l *laneState) bool { return wanted[l.lane] })
 		c.shutAux()
 		if busy {
 			c.renew(now) // its lanes belong on the main stream, and the present one cannot carry them
@@ -198,11 +187,11 @@ func (c *Core) release(wanted map[fanout.Lane]bool, now time.Time) {
 
 // replace ends a stream and schedules a new one. For the auxiliary stream it renews the main one.
 func (c *Core) replace(s *slot, now time.Time) {
-	if s.role != Solo {
+	if s.role == Solo {
+		c.shutUntil(s, now)
+	} else {
 		c.renew(now)
-		return
 	}
-	c.shutUntil(s, now)
 }
 
 // renew replaces the main stream. The new one shows the versions in the Hub, so that the
@@ -226,7 +215,7 @@ func (c *Core) shutUntil(s *slot, at time.Time) {
 // again (WILD-16).
 func (c *Core) dropAux() {
 	c.shutAux()
-	*c.aux.backoff, c.aux.outage = c.config.Backoff, outage{}
+	*c.aux.attempts, c.aux.outage = attempts{}, outage{}
 }
 
 // shutAux ends the auxiliary stream, and schedules no other.
@@ -245,14 +234,6 @@ func (c *Core) needed(wanted map[fanout.Lane]bool) bool {
 	return false
 }
 
-// acquitAll ends every quarantine, and clears all suspects.
-func (c *Core) acquitAll() {
-	for t := range c.suspects.quarantined {
-		c.effects = append(c.effects, Effect{Lane: fanout.Lane{Type: t}, Conviction: true})
-	}
-	c.suspects = newSuspects(c.config.bounds().Quarantined)
-}
-
 // Allowed reports whether a type may be asked for (H-39).
 func (c *Core) Allowed(t cache.TypeURL) bool {
 	return len(c.config.Types) == 0 || slices.Contains(c.config.Types, t)
@@ -263,11 +244,10 @@ func (c *Core) tellAvailability(now time.Time) {
 	wanted := c.hub.Lanes()
 	for lane := range wanted {
 		message := c.unavailable(lane, wanted, now)
-		switch _, was := c.told[lane]; {
-		case was == (message != ""):
-		case was:
+		switch was := c.told[lane]; {
+		case was && message == "":
 			c.tellAvailable(lane)
-		default:
+		case !was && message != "":
 			c.told[lane] = true
 			c.effects = append(c.effects, Effect{Lane: lane, Availability: true, Status: &statuspb.Status{Code: cache.Unavailable, Message: message}})
 		}
@@ -303,10 +283,10 @@ func (c *Core) unavailable(lane fanout.Lane, wanted map[fanout.Lane]bool, now ti
 		return "" // clients do not learn of it yet (ERR-7)
 	}
 	if s.role == Solo {
-		return "xds-relay: the control plane refuses this type: " + s.outage.message
+		return "xds-relay: the control plane refuses this type: " + s.outage.last.Message
 	}
-	if s.outage.denied {
-		return "xds-relay: the control plane refuses the relay: " + s.outage.message
+	if s.outage.last.Denied {
+		return "xds-relay: the control plane refuses the relay: " + s.outage.last.Message
 	}
-	return "xds-relay: the control plane does not answer: " + cmp.Or(s.outage.message, "there is no connection to it yet")
+	return "xds-relay: the control plane does not answer: " + cmp.Or(s.outage.last.Message, "there is no connection to it yet")
 }

@@ -60,7 +60,7 @@ func (c *Core) dropProbe(e *entry) {
 func (s *slot) giveUpAt(c *Config) time.Time { return s.opened.Add(c.Missing) }
 
 func (c *Core) probeLater(e *entry, now time.Time) {
-	e.notBefore, e.back = now.Add(e.backoff.Failed(c.random())), time.Time{}
+	e.notBefore, e.back = now.Add(e.attempts.failed(&c.config.Backoff, c.random())), time.Time{}
 	e.probe.openAt = e.notBefore
 }
 

@@ -27,7 +27,7 @@ func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 	c.config = to
 	c.entries = make([]entry, len(to.Entries))
 	for i, e := range to.Entries {
-		c.entries[i] = entryFrom(old, e, renewed[i], to.Backoff)
+		c.entries[i] = entryFrom(old, e, renewed[i])
 		c.entries[i].probe = slot{role: Probe, entry: i}
 	}
 	if at < 0 {
@@ -40,8 +40,7 @@ func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 			s.entry = at
 		}
 	}
-	c.main.backoff = &c.entry().backoff
-	c.aux.backoff.schedule(to.Backoff)
+	c.main.attempts = &c.entry().attempts
 	if at >= 0 && (renewed[at] || asksOtherwise(&was, &to) || inUse.Entry != c.entry().Entry) {
 		c.renewAll(now)
 	}
@@ -50,26 +49,20 @@ func (c *Core) Reconfigure(to Config, renewed []bool, now time.Time) {
 
 // entryFrom returns the entry for e, with its state if it was in the list before. If its Conn has
 // changed, it is tried again at once, since the change may mend its failure.
-func entryFrom(old []entry, e Entry, renewed bool, b Backoff) entry {
+func entryFrom(old []entry, e Entry, renewed bool) entry {
 	i := slices.IndexFunc(old, func(o entry) bool { return o.Name == e.Name })
 	if i < 0 {
-		return entry{Entry: e, backoff: b}
+		return entry{Entry: e}
 	}
 	known := old[i]
 	if known.Mode != e.Mode {
 		known.noDelta, known.triedDelta = false, time.Time{}
 	}
 	known.Entry, known.lowered = e, 0
-	known.backoff.schedule(b)
 	if renewed {
-		known.backoff, known.notBefore, known.unchecked = b, time.Time{}, false
+		known.attempts, known.notBefore, known.unchecked = attempts{}, time.Time{}, false
 	}
 	return known
-}
-
-// schedule changes the parameters of a back-off, and keeps its progress.
-func (b *Backoff) schedule(to Backoff) {
-	b.Initial, b.Max, b.Factor, b.Jitter = to.Initial, to.Max, to.Factor, to.Jitter
 }
 
 // asksOtherwise reports whether requests are composed, or responses read, in another way. That

@@ -59,13 +59,3 @@ func (c *Core) found(typ cache.TypeURL, u *cache.Update) {
 		}
 	}
 }
-
-// refreshAt is when a refresh that has to wait may replace the stream, or zero.
-func (c *Core) refreshAt(s *slot, now time.Time) (at time.Time) {
-	for _, l := range s.stream.lanes {
-		if len(l.unanswered.shown) > 0 && c.refreshes.notBefore.After(now) {
-			return c.refreshes.notBefore
-		}
-	}
-	return at
-}

@@ -23,11 +23,8 @@ type settleState struct {
 	blind bool
 }
 
-// response handles a response on the lane, and reports whether it completes the set.
+// response handles a response on a lane that waits, and reports whether it completes the set.
 func (s *settleState) response(d *Response, chunks Chunks, c *Config) (complete bool) {
-	if !s.waiting {
-		return false
-	}
 	s.blind = s.blind || d.Update.Hidden
 	switch {
 	case s.piecemeal:

@@ -115,25 +115,12 @@ type opening struct {
 // there is room for, each with the versions of what it leads to, as far as they fit. A
 // version never goes without a name that leads to it: no interest would cover it yet.
 func fit(r *budget, names []string, here []cache.Held) (o opening) {
-	o.shown = make(map[string]string, len(here))
-	size := 0
-	for _, name := range names {
-		size += nameSize(name)
-	}
-	for _, h := range here {
-		size += versionSize(h.Name, h.Upstream)
-		o.shown[h.Name] = h.Upstream
-	}
-	if size <= r.left {
-		o.listed = names
-		return o
-	}
 	leads := make([][]cache.Held, len(names))
 	for _, h := range here {
 		i := leadsTo(names, h)
 		leads[i] = append(leads[i], h)
 	}
-	clear(o.shown)
+	o.shown = make(map[string]string, len(here))
 	for i, name := range names {
 		if !r.take(nameSize(name)) {
 			o.rest = names[i:]

@@ -45,10 +45,10 @@ type slot struct {
 	sotw  bool
 
 	// The schedule outlives the stream, and so does the outage.
-	backoff *Backoff
-	openAt  time.Time // when to open a stream; zero: none is wanted, or there is one
-	attempt time.Time // when the last attempt began
-	refused bool      // the server ended the last stream with a status
+	attempts *attempts // of a main slot: those of the entry
+	openAt   time.Time // when to open a stream; zero: none is wanted, or there is one
+	attempt  time.Time // when the last attempt began
+	refused  bool      // the server ended the last stream with a status
 
 	outage outage
 

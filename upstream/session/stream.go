@@ -94,16 +94,13 @@ func (v verdict) status() *statuspb.Status {
 // laneState is one lane on one stream.
 type laneState struct {
 	lane fanout.Lane
-	// first means that the lane's opening request, which restates everything, is not
-	// written yet (UP-3).
-	first bool
 	// gathers is the end of the time in which changes of interest are gathered into one
 	// request: after the last request, and before the first (UP-6).
 	gathers time.Time
 	// held means that the type is a suspect and waits for its turn (suspect.go).
 	held bool
-	// askedAt is when the opening request was written. answered means that a response of
-	// the type has come since.
+	// askedAt is when the opening request was written, which restates everything (UP-3); zero: it is
+	// not written yet. answered means that a response of the type has come since.
 	askedAt  time.Time
 	answered bool
 	// question is the number of the opening request, and lookAt when to check whether it
@@ -135,7 +132,7 @@ type laneState struct {
 
 func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 	l := &laneState{
-		lane: lane, first: true, gathers: now.Add(s.config.Coalesce), held: held,
+		lane: lane, gathers: now.Add(s.config.Coalesce), held: held,
 		sent: make(map[string]time.Time),
 		want: newPending(),
 		drop: newPending(),
@@ -177,16 +174,11 @@ func (s *streamState) lane(t cache.TypeURL) (lane fanout.Lane, ok bool) {
 	return fanout.Lane{}, false
 }
 
-// takes reports whether the stream can carry a lane. A type never changes its lane on a
-// stream, since the server keeps state for the type while the stream lives.
+// takes reports whether the stream can carry a lane that it does not carry now. A type never changes
+// its lane on a stream, since the server keeps state for the type while the stream lives.
 func (s *streamState) takes(lane fanout.Lane, now time.Time) bool {
-	switch as, carried := s.lane(lane.Type); {
-	case !carried:
-		return true
-	case as != lane:
-		return false
-	}
-	return !lane.Wildcard || s.lanes[lane.Type] != nil || s.takesBack(lane, now)
+	as, used := s.lane(lane.Type)
+	return !used || as == lane && (!lane.Wildcard || s.takesBack(lane, now))
 }
 
 // takesBack reports whether a wildcard that was unsubscribed can be subscribed again on the
@@ -202,12 +194,12 @@ func (s *streamState) takesBack(lane fanout.Lane, now time.Time) bool {
 // returns reports whether clients want a wildcard that was unsubscribed on this stream, or is
 // about to be.
 func (l *laneState) returns(i fanout.Interest) bool {
-	return l.lane.Wildcard && !l.first && len(i.Want) > 0 && !l.subscribed(fanout.Wildcard)
+	return l.lane.Wildcard && l.asked() && len(i.Want) > 0 && !l.subscribed(fanout.Wildcard)
 }
 
 // change applies a change of a lane's interest.
 func (s *streamState) change(l *laneState, i fanout.Interest) {
-	if l.first {
+	if !l.asked() {
 		return // the opening request will ask for everything
 	}
 	if s.origin.SotW && l.lane.Wildcard {
@@ -259,8 +251,11 @@ func (l *laneState) forget(name string) {
 	delete(l.unanswered.absent, name)
 }
 
+// asked reports whether the opening request is written.
+func (l *laneState) asked() bool { return !l.askedAt.IsZero() }
+
 // changed reports whether there are changes to write.
-func (l *laneState) changed() bool { return !l.first && l.drop.len()+l.want.len() > 0 }
+func (l *laneState) changed() bool { return l.asked() && l.drop.len()+l.want.len() > 0 }
 
 // subscribed reports whether a name is subscribed, and no unsubscribe is pending.
 func (l *laneState) subscribed(name string) bool {
@@ -279,7 +274,7 @@ func (l *laneState) leaves(name string) bool {
 }
 
 // idle reports whether nothing is subscribed, and no change is pending.
-func (l *laneState) idle() bool { return !l.first && !l.changed() && len(l.sent) == 0 }
+func (l *laneState) idle() bool { return l.asked() && !l.changed() && len(l.sent) == 0 }
 
 // next is the next request to write, or nil. It is made from what is wanted now (UP-6).
 func (s *streamState) next(node *core.Node, now time.Time) proto.Message {
@@ -324,8 +319,8 @@ func (s *streamState) nextVerdict(now time.Time) proto.Message {
 func (s *streamState) nextInterest(node *core.Node, now time.Time) proto.Message {
 	for _, l := range s.inOrder() {
 		switch {
-		case l.held, l.first && l.gathers.After(now):
-		case l.first:
+		case l.held, !l.asked() && l.gathers.After(now):
+		case !l.asked():
 			if req := s.opening(l, node, now); req != nil {
 				return req
 			}
@@ -349,7 +344,7 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 		s.used[l.lane.Type].legacy = false // only the first request of a type can be without names
 	}
 	req, o := s.writer.opening(l, names, here, s.budget(l.lane.Type, node))
-	l.first, l.askedAt = false, now
+	l.askedAt = now
 	if l.mapped = len(o.shown) > 0; l.mapped {
 		l.echo = echo{left: maps.Clone(o.shown)}
 	}
@@ -367,13 +362,8 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 
 // legacy reports whether a type's wildcard is asked for by a request without names (WILD-10).
 func (s *streamState) legacy(t cache.TypeURL) bool {
-	switch s.config.WildcardForm {
-	case WildcardExplicit:
-		return false
-	case WildcardLegacy:
-		return true
-	}
-	return s.hub.Properties(t).EmptyIsWildcard
+	form := s.config.WildcardForm
+	return form == WildcardLegacy || form == WildcardAuto && s.hub.Properties(t).EmptyIsWildcard
 }
 
 // take returns the names that the next request subscribes and unsubscribes, and counts them
@@ -453,11 +443,12 @@ func (s *streamState) deadline(missing time.Duration, now time.Time) time.Time {
 	}
 	for _, l := range s.lanes {
 		at = earlier(at, l.settle.deadline(), l.insistAt, l.unansweredAt(s.config.patience()), l.insisted.lookAt)
-		if l.first && !l.held {
-			at = earlier(at, toCome(l.gathers, now))
-		}
-		if !l.held && !l.first && !l.answered {
+		switch {
+		case l.held, l.answered:
+		case l.asked():
 			at = earlier(at, toCome(l.askedAt.Add(trial), now))
+		default:
+			at = earlier(at, toCome(l.gathers, now))
 		}
 	}
 	return at

@@ -26,7 +26,6 @@ type suspects struct {
 	// tried is when a suspect was last asked for, so that they take turns.
 	tried       map[cache.TypeURL]time.Time
 	quarantined map[cache.TypeURL]*quarantine
-	most        int // quarantined types at the same time
 }
 
 // quarantine is the state of a convicted type. It outlives the type's clients, so that clients
@@ -34,16 +33,15 @@ type suspects struct {
 type quarantine struct {
 	message   string // of the last end
 	convicted time.Time
-	backoff   Backoff
+	attempts  attempts
 	notBefore time.Time // when the next attempt is due; zero: no solo stream has ended yet
 }
 
 // due is the time from which the type may be asked for alone.
 func (q *quarantine) due() time.Time { return latest(q.convicted, q.notBefore) }
 
-func newSuspects(most int) *suspects {
+func newSuspects() *suspects {
 	return &suspects{
-		most:        most,
 		strikes:     make(map[cache.TypeURL]int),
 		tried:       make(map[cache.TypeURL]time.Time),
 		quarantined: make(map[cache.TypeURL]*quarantine),
@@ -57,15 +55,16 @@ func (s *suspects) clear(t cache.TypeURL) {
 	delete(s.tried, t)
 }
 
-// blame judges a stream that the server ended, and returns the type that is convicted, if any.
+// blame judges a stream that the server ended, and returns the type that is convicted, if any. At
+// most so many are convicted at the same time.
 // A stream convicts nobody if it had no response and outlived no question by trial: the server
 // may end every stream.
-func (s *suspects) blame(sl *slot, message string, b Backoff, now time.Time) (convicted cache.TypeURL, ok bool) {
+func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (convicted cache.TypeURL, ok bool) {
 	sound := sl.answered
 	var blamed []cache.TypeURL
 	for t, l := range sl.stream.lanes {
 		switch {
-		case l.first || l.answered:
+		case !l.asked() || l.answered:
 		case now.Sub(l.askedAt) < trial:
 			blamed = append(blamed, t)
 		default:
@@ -79,10 +78,10 @@ func (s *suspects) blame(sl *slot, message string, b Backoff, now time.Time) (co
 		return "", false
 	}
 	t := blamed[0]
-	if len(s.quarantined) >= s.most {
+	if len(s.quarantined) >= most {
 		s.pardon()
 	}
-	s.quarantined[t] = &quarantine{message: message, convicted: now, backoff: b}
+	s.quarantined[t] = &quarantine{message: message, convicted: now}
 	s.clear(t)
 	return t, true
 }
@@ -120,7 +119,7 @@ func (s *suspects) survivors(sl *slot, now time.Time) {
 				held = l
 			}
 		case l.answered:
-		case !l.first && now.Sub(l.askedAt) >= trial:
+		case l.asked() && now.Sub(l.askedAt) >= trial:
 			s.clear(l.lane.Type)
 		default:
 			busy = true

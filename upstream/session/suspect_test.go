@@ -13,7 +13,7 @@ import (
 // and one more takes the place of the one whose next attempt has been due for longest: not of
 // those convicted just now, which have not been asked for alone yet (H-39).
 func TestPardonForgetsTheOldest(t *testing.T) {
-	s, now := newSuspects(DefaultBounds.Quarantined), time.Unix(1000, 0)
+	s, now := newSuspects(), time.Unix(1000, 0)
 	typ := func(i int) cache.TypeURL { return cache.TypeURL(fmt.Sprint("strange.", i)) }
 	convict := func(i int) {
 		t.Helper()
@@ -24,7 +24,7 @@ func TestPardonForgetsTheOldest(t *testing.T) {
 		sl := &slot{answered: true, stream: &streamState{lanes: map[cache.TypeURL]*laneState{
 			typ(i): {lane: fanout.Lane{Type: typ(i)}, askedAt: now},
 		}}}
-		if got, ok := s.blame(sl, "unknown type", Backoff{}, now); !ok || got != typ(i) {
+		if got, ok := s.blame(sl, "unknown type", DefaultBounds.Quarantined, now); !ok || got != typ(i) {
 			t.Fatalf("convicted %q, want %q", got, typ(i))
 		}
 	}
@@ -44,12 +44,12 @@ func TestPardonForgetsTheOldest(t *testing.T) {
 // TestSuspectsTakeTurns: each stream asks for one suspect at a time, and first for the one that has not been
 // asked for longest (H-39).
 func TestSuspectsTakeTurns(t *testing.T) {
-	s, now := newSuspects(DefaultBounds.Quarantined), time.Unix(1000, 0)
+	s, now := newSuspects(), time.Unix(1000, 0)
 	types := []cache.TypeURL{"strange.a", "strange.b", "strange.c"}
 	for round := range 2 * len(types) {
 		stream := &streamState{lanes: make(map[cache.TypeURL]*laneState)}
 		for _, typ := range types {
-			stream.lanes[typ] = &laneState{lane: fanout.Lane{Type: typ}, first: true, held: true}
+			stream.lanes[typ] = &laneState{lane: fanout.Lane{Type: typ}, held: true}
 		}
 		for range 2 { // the second time one is being asked for
 			s.survivors(&slot{stream: stream}, now)

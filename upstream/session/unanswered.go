@@ -41,11 +41,12 @@ type unanswered struct {
 	// waiting has the requests whose names have no answer yet as far as is known, in order of
 	// time. They are looked at after config.patience.
 	waiting []nameTimer
-	// absent has the names that upstream does not have. It is read from the Hub at lookAt,
-	// after a response or timer of the time learned may have changed it; zero: never.
-	absent          map[string]*retry
-	queues          [][]retrying // the absent names, one queue for each wait, in order of time
-	lookAt, learned time.Time
+	// absent has the names that upstream does not have. It is read from the Hub at lookAt, pairEvery
+	// after a response or timer may have changed it; zero: never.
+	absent map[string]*retry
+	lookAt time.Time
+	// queues have the absent names in order of time, one queue for each interval.
+	queues [7][]*retry
 
 	// due has the names to ask for again before their silence counts.
 	due      []string
@@ -61,14 +62,8 @@ type unanswered struct {
 
 // retry is the time at which to ask again for a name that upstream does not have.
 type retry struct {
-	at   time.Time
-	wait time.Duration
-}
-
-// retrying is an absent name in a queue.
-type retrying struct {
 	name string
-	*retry
+	at   time.Time
 }
 
 // returns handles names that clients want again and that were subscribed all along, by the time
@@ -86,7 +81,7 @@ func (u *unanswered) returns(l *laneState, names map[time.Time][]string) {
 // lookSoon schedules a look at which names of the type are Absent.
 func (u *unanswered) lookSoon(now time.Time) {
 	if u.on && u.lookAt.IsZero() {
-		u.learned, u.lookAt = now, now.Add(pairEvery) // at most as often as a pair goes out
+		u.lookAt = now.Add(pairEvery) // at most as often as a pair goes out
 	}
 }
 
@@ -163,31 +158,19 @@ func (u *unanswered) look(names []string) {
 	for _, name := range names {
 		r := u.absent[name]
 		if r == nil {
-			r = &retry{u.learned.Add(retryFirst), retryFirst}
-			u.queue(name, r)
+			r = &retry{name, u.lookAt.Add(retryFirst - pairEvery)}
+			u.queues[0] = append(u.queues[0], r)
 		}
 		absent[name] = r
 	}
 	u.absent, u.lookAt = absent, time.Time{}
 }
 
-// queue puts a name at the end of the queue of its wait.
-func (u *unanswered) queue(name string, r *retry) {
-	i := slices.IndexFunc(u.queues, func(q []retrying) bool { return len(q) > 0 && q[0].wait == r.wait })
-	if i < 0 {
-		if i = slices.IndexFunc(u.queues, func(q []retrying) bool { return len(q) == 0 }); i < 0 {
-			i = len(u.queues)
-			u.queues = append(u.queues, nil)
-		}
-	}
-	u.queues[i] = append(u.queues[i], retrying{name, r})
-}
-
 // next returns the queue whose first name is the next to ask for, or -1.
 func (u *unanswered) next() (first int) {
 	first = -1
 	for i, q := range u.queues {
-		for len(q) > 0 && u.absent[q[0].name] != q[0].retry { // answered or given up meanwhile
+		for len(q) > 0 && u.absent[q[0].name] != q[0] { // answered or given up meanwhile
 			q = q[1:]
 		}
 		if u.queues[i] = q; len(q) > 0 && (first < 0 || q[0].at.Before(u.queues[first][0].at)) {
@@ -218,9 +201,9 @@ func (u *unanswered) choose(most int, now time.Time) (pair []string) {
 		}
 		u.queues[i] = u.queues[i][1:]
 		pair = append(pair, first.name)
-		first.wait = min(2*first.wait, retryMax)
-		first.at = now.Add(first.wait)
-		u.queue(first.name, first.retry)
+		i = min(i+1, len(u.queues)-1)
+		first.at = now.Add(min(retryFirst<<i, retryMax))
+		u.queues[i] = append(u.queues[i], first)
 	}
 	return pair
 }
@@ -283,7 +266,7 @@ func (c *Core) lookSoon(now time.Time) {
 	for _, s := range c.slots() {
 		if s.open() {
 			for _, l := range s.stream.lanes {
-				if !l.first { // nothing was asked for yet, so nothing is absent
+				if l.asked() { // otherwise nothing is absent
 					l.unanswered.lookSoon(now)
 				}
 			}

@@ -18,7 +18,7 @@ import (
 // silence is going to count (UP-19).
 func TestPairsAreBounded(t *testing.T) {
 	now := time.Unix(0, 0)
-	u := unanswered{on: true, due: []string{"a", "b", "c"}, learned: now}
+	u := unanswered{on: true, due: []string{"a", "b", "c"}, lookAt: now.Add(pairEvery)}
 	u.look([]string{"d", "e", "f"})
 	now = now.Add(retryFirst)
 	for _, want := range [][]string{{"a", "b"}, {"c", "d"}, {"e", "f"}, {}} {
@@ -32,7 +32,7 @@ func TestPairsAreBounded(t *testing.T) {
 // minutes (UP-19).
 func TestRetriesBecomeRare(t *testing.T) {
 	now := time.Unix(0, 0)
-	u := unanswered{on: true, learned: now}
+	u := unanswered{on: true, lookAt: now.Add(pairEvery)}
 	u.look([]string{"a"})
 	for _, want := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
 		at := u.retryAt()
@@ -42,8 +42,8 @@ func TestRetriesBecomeRare(t *testing.T) {
 		now = at
 		u.choose(1, now)
 	}
-	u.learned = now
 	u.look(nil) // it has been answered
+	u.lookSoon(now)
 	u.look([]string{"a"})
 	if at := u.retryAt(); !at.Equal(now.Add(retryFirst)) {
 		t.Errorf("it is asked for at %v when it is absent again, want %v", at, now.Add(retryFirst))
@@ -70,7 +70,7 @@ func askedAgain(names ...string) (*streamState, *laneState) {
 	s := c.newStream(&c.main, nil)
 	s.carry(fanout.Lane{Type: cache.Endpoint}, false, time.Unix(0, 0))
 	l := s.lanes[cache.Endpoint]
-	l.first = false
+	l.askedAt = time.Unix(1, 0)
 	s.subscribed(l, names, time.Unix(1, 0))
 	l.askAgain(names)
 	return s, l

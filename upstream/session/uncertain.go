@@ -33,7 +33,7 @@ type fault struct {
 
 // bareAt is when to consider asking for a wildcard without versions, or zero.
 func (c *Core) bareAt(s *slot, l *laneState) (at time.Time) {
-	if !l.lane.Wildcard || l.first || l.answered || !l.mapped || c.bare[l.lane] || !c.attentive(s, l) {
+	if !l.lane.Wildcard || !l.asked() || l.answered || !l.mapped || c.bare[l.lane] || !c.attentive(s, l) {
 		return at
 	}
 	return l.askedAt.Add(c.missingAfter())
@@ -71,7 +71,7 @@ func (c *Core) faulty(lane fanout.Lane, u *cache.Update, now time.Time) {
 
 // faultAt is when tickFault has something to do for a lane, or zero.
 func (c *Core) faultAt(l *laneState) (at time.Time) {
-	if f := c.faults[l.lane]; f != nil && !l.first {
+	if f := c.faults[l.lane]; f != nil && l.asked() {
 		at = latest(f.at, l.askedAt.Add(f.wait))
 	}
 	return at
