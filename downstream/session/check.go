@@ -33,8 +33,9 @@ func (s *Session) Check() []string {
 		}
 	}
 	i.must(s.waitingSince.IsZero() || s.clusters != nil, "something waits for clusters, of which there are none")
-	for n, c := range s.chunks {
-		i.must(c.x == s.chunks[0].x && c.position == s.chunks[0].position, "part %d of %d is another response's", n, len(s.chunks))
+	i.must((s.chunked != nil) == (len(s.chunks) > 0), "%d parts are left of a response, which is known: %v", len(s.chunks), s.chunked != nil)
+	for n, r := range s.chunks {
+		i.must(s.chunked != nil && s.chunked.base().url == r.Type && s.chunked.version == r.Version, "part %d of %d is another response's", n, len(s.chunks))
 	}
 	for _, st := range s.states {
 		i.of = st.base().short + ": "

@@ -188,21 +188,21 @@ func (x *exchange) identifier(instance string) string {
 
 // sending notes a response as sent. continued says that pushes have waited since the response
 // before it.
-func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, partial, changes bool, l listing, now time.Time) {
-	since, n := now, len(x.unacked)
-	if continued && n > 0 {
-		since = x.unacked[n-1].since
+func (x *exchange) sending(u sent, continued bool) {
+	n := len(x.unacked)
+	if u.since = u.at; continued && n > 0 {
+		u.since = x.unacked[n-1].since
 	}
 	if n > 0 && n >= x.most {
 		oldest := x.unacked[0]
 		if x.unacked = slices.Delete(x.unacked, 0, 1); len(x.unacked) > 0 {
 			x.unacked[0].changes = x.unacked[0].changes || oldest.changes // the ACK of this one stands for both (ORDER-3)
 		} else {
-			changes = changes || oldest.changes
+			u.changes = u.changes || oldest.changes
 		}
 	}
-	x.unacked = append(x.unacked, sent{nonce, version, seq, now, since, partial, changes, l})
-	x.lastNonce = nonce
+	x.unacked = append(x.unacked, u)
+	x.lastNonce = u.nonce
 }
 
 // verdict takes in the ACK or NACK of a response; unknown nonces are ignored (DOWN-DELTA-6). It

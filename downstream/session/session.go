@@ -112,9 +112,8 @@ type Session struct {
 	warmth     *Warmth
 
 	// The state below ends with the stream.
-	greeted      bool // the first message has arrived
 	node         *core.Node
-	warmed       *nodeWarmth // of the node
+	warmed       *nodeWarmth // of the node; nil before the first message
 	key          string
 	states       []state // in the order of ORDER-2
 	carried      bool    // a response was sent
@@ -122,9 +121,10 @@ type Session struct {
 	clusters     state     // Clusters on this stream, or nil
 	waitingSince time.Time // when the first change began to wait for Clusters; zero if none waits
 	counter      uint64
-	verdicts     uint64   // responses whose ACK or NACK has not been counted yet
-	chunks       []chunk  // the rest of a response that was split
-	untold       []Untold // traced sources that no response will carry
+	verdicts     uint64      // responses whose ACK or NACK has not been counted yet
+	chunks       []*Response // the parts of a response that are still to be sent
+	chunked      *speaker    // whose response that is; nil if there are none
+	untold       []Untold    // traced sources that no response will carry
 	refusals     []Refusal
 }
 
@@ -348,7 +348,7 @@ func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 		url: t, short: shortName(t), group: m, sub: m.Hub.Subscribe(t, s.subscriber),
 		delta: s.kind.Delta, space: math.MaxInt,
 		ends:   !s.kind.Delta && isGRPC(s.node),
-		ttl:    takesTTL(s.node, s.kind.Delta),
+		ttl:    s.subscriber.TakesTTL,
 		refers: s.kind.Type == "" && refersToClusters(t),
 		most:   s.config.bounds().Unacked,
 	}
@@ -371,8 +371,8 @@ func (s *Session) Close(now time.Time) {
 		s.untell(x)
 		x.group.Leave()
 	}
-	if s.greeted {
+	if s.warmed != nil {
 		s.warmth.leave(s.node.GetId())
 	}
-	s.states, s.chunks = nil, nil
+	s.states, s.chunks, s.chunked = nil, nil, nil
 }

@@ -14,7 +14,7 @@ import (
 func (s *Session) Whole(now time.Time) (*Response, *End) {
 	s.subscriber.Take()
 	w := s.states[0].(*sotwState)
-	sp := &speaker{state: w, adds: true}
+	sp := &speaker{state: w}
 	w.sub.Read(func(v fanout.View) {
 		w.source = v.Marks().Source // marks only say when to look
 		s.untell(w.base())
