@@ -316,7 +316,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 		case warm && at.brings():
 			continue // a copy from disk does not replace what the client came with (RECON-19)
 		case at.brings() && at.version == r.Version && !debt:
-			d.spareAt(at, r, p)
+			d.spare(at, r, p)
 			sent = true // the client has it as of this position
 		case at != nil && at.spared: // another of its names has led here already
 		case (!forced || debt && !asked && d.sentSince(v, r, since)) && d.holds(v, r):
@@ -333,7 +333,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			d.answers(v, r)
 		}
 		if led {
-			d.sentFor(at, r)
+			d.sentFor(r)
 		}
 	}
 	switch told := v.Told(id); {

@@ -357,7 +357,7 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 			s.changedBack(id)
 		}
 		if led {
-			s.sentFor(nil, r)
+			s.sentFor(r)
 		}
 	}
 	if tooLarge < len(a.Resources()) && !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Bodies().Body(r) == nil }) { // otherwise ToldCopy is noted when the body comes
