@@ -13,7 +13,6 @@ import (
 // deltaState is the state of one type on a Delta stream.
 type deltaState struct {
 	exchange
-	requested   bool
 	reconnected bool // the first request brought versions
 	// opening says that the type's first request asked for the wildcard, so that no response of
 	// the type precedes its answer (DOWN-DELTA-13).

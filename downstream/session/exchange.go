@@ -16,10 +16,11 @@ import (
 // sent, and the responses that await an ACK. Nothing of it survives the stream, or influences
 // another type (DOWN-DELTA-2).
 type exchange struct {
-	url   cache.TypeURL
-	short string // of the url, for nonces
-	group Membership
-	sub   *fanout.Subscription
+	url       cache.TypeURL
+	short     string // of the url, for nonces
+	group     Membership
+	sub       *fanout.Subscription
+	requested bool // the type's first request was taken in
 	// refusal says why the type is not served, or is nil (NODE-14).
 	refusal *refusal
 	delta   bool // the stream is Delta

@@ -188,27 +188,27 @@ func (d *deltaState) mayYetLead(v fanout.View, name string) bool {
 }
 
 // fallsTo lists what is sent for a resource that no name leads to any more: the member of the
-// wildcard's set, or the removal.
-func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource, p *part) {
-	version, some := d.of(v, name)
-	as := d.released[name]
-	differs := member != nil && (as.left || version != member.Version || !as.brought && d.mayEnd(v, name))
+// wildcard's set, or, on Delta, the removal.
+func (x *exchange) fallsTo(v fanout.View, name string, member *cache.Resource, p *part) {
+	_, some := x.of(v, name)
+	as := x.released[name]
+	differs := member != nil && (as.left || !x.holds(v, member) || !as.brought && x.mayEnd(v, name))
 	switch {
-	case member == nil && d.answersTo(v, name), differs && d.leavesOut(v, member, p):
-		delete(d.released, name)
+	case member == nil && x.answersTo(v, name), differs && x.leavesOut(v, member, p):
+		delete(x.released, name)
 		return // that name's answer, or the error, says the rest
-	case member == nil && (some || as.left):
-		if d.brings(name) {
-			d.exact.note(name, "", true) // until the removal is sent
+	case member == nil && x.delta && (some || as.left):
+		if x.brings(name) {
+			x.exact.note(name, "", true) // until the removal is sent
 		}
 		p.removed = append(p.removed, name)
 		p.removedNames = append(p.removedNames, name)
 		return // the debt is paid when the removal is sent
 	case differs:
 		p.resources, p.mixed = append(p.resources, member), true
-		d.sentAhead(v, name, member)
+		x.sentAhead(v, name, member)
 	}
-	d.paidReleased(name)
+	x.paidReleased(name)
 }
 
 // paidReleased notes that the client has been sent the state of a released resource.
@@ -269,19 +269,9 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.released)) {
-		member, certain := s.falls(v, name)
-		differs := member != nil && (!s.holds(v, member) || s.mayEnd(v, name))
-		switch {
-		case !certain:
-			continue
-		case member == nil && s.answersTo(v, name), differs && s.leavesOut(v, member, p):
-			delete(s.released, name)
-			continue
-		case differs:
-			p.resources = append(p.resources, member)
-			s.sentAhead(v, name, member)
+		if member, certain := s.falls(v, name); certain {
+			s.fallsTo(v, name, member, p)
 		}
-		s.paidReleased(name)
 	}
 }
 

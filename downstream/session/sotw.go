@@ -15,8 +15,7 @@ import (
 // new.
 type sotwState struct {
 	exchange
-	requested bool
-	names     []string // of the newest request, each once, in its order
+	names []string // of the newest request, each once, in its order
 
 	// came is the version_info of the first request. The client then held something for each of
 	// its names, and the wildcard's set if it asked for that (cameWildcard).
@@ -49,13 +48,12 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed
 	// (DOWN-SOTW-3, DOWN-SOTW-4); names take effect in any case (DOWN-SOTW-2).
 	nonce := req.GetResponseNonce()
 	acked := nonce != "" && nonce == s.lastNonce && !first
-	repeated := acked && len(s.unacked) == 0 && req.GetErrorDetail() == nil
+	repeated := acked && len(s.unacked) == 0 && req.GetErrorDetail() == nil && !names.changed
 	if acked {
 		note = s.verdict(nonce, req.GetErrorDetail(), now)
 	}
 	var asked fanout.Asked
 	if first || names.changed {
-		repeated = repeated && !names.changed
 		s.moved = s.moved || !first
 		asked = s.replace(names, first && req.GetVersionInfo() != "", now)
 	}
@@ -90,9 +88,7 @@ func (s *sotwState) comesBack(wildcard bool) {
 // replace replaces the names that are asked for. came says that the client came with something.
 func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked {
 	var held map[string]changing
-	if names.changed {
-		s.sub.Read(func(v fanout.View) { held = s.changesHands(v, names) })
-	}
+	s.sub.Read(func(v fanout.View) { held = s.changesHands(v, names) })
 	s.forgive(names.Gone)
 	asked := s.sub.Replace(names.Names, now)
 	s.sub.Read(func(v fanout.View) {
@@ -170,9 +166,6 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing
 // awaitNew notes what a request asks for that earlier requests did not, unless the client came
 // with it.
 func (s *sotwState) awaitNew(names named, wildcard, came bool) {
-	if !s.refers {
-		return
-	}
 	for _, name := range names.Gone {
 		s.answered(name)
 	}
