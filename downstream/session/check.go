@@ -74,10 +74,9 @@ func (i *invariants) holdings(v fanout.View, x *exchange) {
 	i.cursors(v, x)
 	// Each entry of exact is for a name, for what names lead to, for a member or a former one, or
 	// for a debt. After the next set of a full-state type, entries of the last one end.
-	subscribed, _ := v.Wildcard()
 	for e := range h.exact.all(false) {
 		_, owed := x.released[e.name]
-		i.must(x.sets && subscribed || e.brought || x.mentions(v, e.name) || owed, "%q is written down, and nothing covers it", e.name)
+		i.must(x.sets && wildcard(v) || e.brought || x.mentions(v, e.name) || owed, "%q is written down, and nothing covers it", e.name)
 	}
 	i.led(v, x)
 	i.exact(h)
@@ -111,16 +110,15 @@ func (i *invariants) led(v fanout.View, x *exchange) {
 		a, told, led := v.Answer(id), v.Told(id), v.LedTo(id)
 		for n, r := range a.Resources() {
 			_, _, exact := x.exact.find(r.Name).of()
-			_, own := v.Lookup(r.Name)
 			said := told.Copy() && a.Changed(n) <= told.At() && slices.Contains(led, r.Name)
-			i.must(exact || own || !said || x.oversize(v, r) > 0, "%q is what a name leads to, and is not written down", r.Name)
+			i.must(exact || subscribes(v, r.Name) || !said || x.oversize(v, r) > 0, "%q is what a name leads to, and is not written down", r.Name)
 		}
 	}
 }
 
 // mentions reports whether the interest may cover a resource.
 func (x *exchange) mentions(v fanout.View, name string) bool {
-	if _, own := v.Lookup(name); own || v.Leads(name) {
+	if subscribes(v, name) || v.Leads(name) {
 		return true
 	}
 	for _, id := range v.Names() {

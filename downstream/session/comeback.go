@@ -34,8 +34,7 @@ func (d *deltaState) spare(at *entry, r *cache.Resource, p *part) {
 func (d *deltaState) dropsMembers() {
 	d.sub.Read(func(v fanout.View) {
 		d.exact.voidAll(func(name string) bool {
-			_, own := v.Lookup(name)
-			return !own && (d.lists(v, name) == nil || !d.mayLead(v, name))
+			return !subscribes(v, name) && (d.lists(v, name) == nil || !d.mayLead(v, name))
 		})
 	})
 }
@@ -46,7 +45,6 @@ func (d *deltaState) dropsMembers() {
 // follows from giving up a member that was never named (row m).
 func (d *deltaState) recall(subscribe, unsubscribe []string) {
 	d.sub.Read(func(v fanout.View) {
-		wildcard, _ := v.Wildcard()
 		for _, name := range subscribe {
 			id, still := v.Lookup(name)
 			if !still {
@@ -60,7 +58,7 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 			d.release(d.leads(v, id, &a)...)
 		}
 		for _, name := range unsubscribe {
-			if !wildcard && !v.Leads(name) {
+			if !wildcard(v) && !v.Leads(name) {
 				d.judge(name)
 			}
 		}
@@ -84,8 +82,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		return
 	}
 	// What exists is known from disk only (RECON-19), or the wildcard's set was not sent yet.
-	subscribed, _ := v.Wildcard()
-	warm := subscribed && d.wildcardAsked || warm(v)
+	warm := wildcard(v) && d.wildcardAsked || warm(v)
 	if d.looked && !d.handed && warm == d.lookedWarm {
 		return // nothing has changed since they were looked at last
 	}

@@ -95,10 +95,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 	}
 	d.sub.Read(func(v fanout.View) {
 		for _, name := range subscribe {
-			if _, had := v.Lookup(name); had {
-				continue
-			}
-			if version, some := d.of(v, name); some {
+			if version, some := d.of(v, name); some && !subscribes(v, name) {
 				put(&held, name, version)
 			}
 		}
@@ -110,7 +107,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 // up in the same request.
 func (d *deltaState) nowNamed(v fanout.View, held map[string]string) {
 	for name, version := range held {
-		if _, asked := v.Lookup(name); asked && !d.exact.notes(name) {
+		if subscribes(v, name) && !d.exact.notes(name) {
 			d.judge(name)
 			d.exact.note(name, version, true)
 		}
@@ -134,7 +131,7 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]strin
 	}
 	if asked.Wildcard && !first && d.judging { // WILD-5
 		d.sub.Read(func(v fanout.View) {
-			d.exact.voidAll(func(name string) bool { _, named := v.Lookup(name); return !named })
+			d.exact.voidAll(func(name string) bool { return !subscribes(v, name) })
 		})
 	}
 	if len(asked.Names) > 0 && (!first || d.quiet || d.needed != nil) {

@@ -62,6 +62,18 @@ func (h *holdings) plain() bool {
 	return !h.judging && len(h.ahead)+h.exact.noted == 0 && (h.sentTo == h.removedTo || h.sentTo == 0 && h.removedTo == unseen)
 }
 
+// subscribes reports whether the client subscribes to a name.
+func subscribes(v fanout.View, name string) bool {
+	_, subscribed := v.Lookup(name)
+	return subscribed
+}
+
+// wildcard reports whether the client subscribes to the wildcard.
+func wildcard(v fanout.View) bool {
+	subscribed, _ := v.Wildcard()
+	return subscribed
+}
+
 // of returns what the client holds of a resource. "" with true stands for some version that
 // nobody knows.
 func (h *holdings) of(v fanout.View, name string) (version string, some bool) {
@@ -115,7 +127,7 @@ func (h *holdings) named(v fanout.View, id cache.ID) (version string, some bool)
 
 // member returns what the client holds of a member of the wildcard's set.
 func (h *holdings) member(v fanout.View, name string) (version string, some bool) {
-	if subscribed, _ := v.Wildcard(); !subscribed {
+	if !wildcard(v) {
 		return "", false
 	}
 	c, known := v.Set().Change(name)
@@ -164,9 +176,8 @@ func (h *holdings) judge(names ...string) {
 // sentAhead notes that a member, or with nil its removal, is sent before the wildcard's positions
 // reach its change, or that the client has it already.
 func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
-	subscribed, _ := v.Wildcard()
 	c, known := v.Set().Change(name)
-	if !subscribed || !known || r != nil && c.Seq <= h.sentTo || r == nil && c.Seq <= h.removedTo {
+	if !wildcard(v) || !known || r != nil && c.Seq <= h.sentTo || r == nil && c.Seq <= h.removedTo {
 		return
 	}
 	version := ""
@@ -219,7 +230,7 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 	if len(v.Names())+h.exact.noted == 0 {
 		return nil
 	}
-	asked := func(name string) bool { _, asked := v.Lookup(name); return asked }
+	asked := func(name string) bool { return subscribes(v, name) }
 	for _, changes := range []iter.Seq[cache.Change]{v.Set().Since(0), v.Set().Led(0)} {
 		for c := range changes {
 			version, some := h.of(v, c.Name)

@@ -21,7 +21,7 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 	}
 	all := slices.Contains(names, fanout.Wildcard)
 	d.sub.Read(func(v fanout.View) {
-		had, _ := v.Wildcard()
+		had := wildcard(v)
 		under := (had || asks) && !all
 		if !under {
 			d.drops(v, names)
@@ -52,7 +52,7 @@ func (d *deltaState) drops(v fanout.View, names []string) {
 	}
 	left := make(nameSet)
 	for _, name := range names {
-		if _, had := v.Lookup(name); had {
+		if subscribes(v, name) {
 			left.add(name)
 		}
 	}
@@ -66,8 +66,7 @@ func (d *deltaState) drops(v fanout.View, names []string) {
 	}
 	if d.judging {
 		d.exact.voidAll(func(name string) bool {
-			_, own := v.Lookup(name)
-			return !own && d.mayList(v, name, left.has)
+			return !subscribes(v, name) && d.mayList(v, name, left.has)
 		})
 	}
 }
@@ -90,16 +89,14 @@ func (d *deltaState) erase(ledTo []string) {
 		return
 	}
 	d.sub.Read(func(v fanout.View) {
-		subscribed, _ := v.Wildcard()
 		for _, name := range ledTo {
-			_, own := v.Lookup(name)
 			_, some := d.of(v, name)
 			switch {
-			case own, v.Leads(name):
+			case subscribes(v, name), v.Leads(name):
 				d.release(name) // the name that leads there may not be looked at before it leads elsewhere
-			case some && subscribed:
+			case some && wildcard(v):
 				d.leaves(name)
-			case subscribed:
+			case wildcard(v):
 				if d.hasNone(v, name) {
 					d.release(name) // the member may be smaller than what was too large
 				}
@@ -122,10 +119,7 @@ func (d *deltaState) lists(v fanout.View, name string) *cache.Resource {
 // mayLead reports whether the client's version of a resource lists a name that the client asks
 // for, or nobody knows what it lists.
 func (d *deltaState) mayLead(v fanout.View, name string) bool {
-	return d.mayList(v, name, func(alias string) bool {
-		_, asked := v.Lookup(alias)
-		return asked
-	})
+	return d.mayList(v, name, func(alias string) bool { return subscribes(v, alias) })
 }
 
 // mayList reports whether the client's version of a resource lists such an alias, or nobody knows
@@ -255,7 +249,7 @@ func (x *exchange) answersTo(v fanout.View, name string) bool {
 // resource that it has because of a name. certain is false while this is unknown.
 func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, certain bool) {
 	subscribed, synced := v.Wildcard()
-	if _, own := v.Lookup(name); own || v.Leads(name) || !subscribed {
+	if subscribes(v, name) || v.Leads(name) || !subscribed {
 		return nil, true
 	}
 	member = v.Set().Member(name)
@@ -290,12 +284,10 @@ func (s *sotwState) drops(v fanout.View, added []string) {
 			}
 		}
 	}
-	subscribed, _ := v.Wildcard()
 	for noted := range s.exact.all(false) {
-		_, own := v.Lookup(noted.name)
 		version, leads := led[noted.name]
 		switch {
-		case own, subscribed && v.Set().Member(noted.name) != nil:
+		case subscribes(v, noted.name), wildcard(v) && v.Set().Member(noted.name) != nil:
 		case !leads:
 			s.exact.forget(noted.name)
 		case version != noted.version:

@@ -76,8 +76,8 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed
 }
 
 // comesBack notes that the client holds everything that it asks for first, in unknown versions.
-func (s *sotwState) comesBack(wildcard bool) {
-	s.returning, s.cameWildcard, s.behind = s.url == cache.Cluster, wildcard, true
+func (s *sotwState) comesBack(all bool) {
+	s.returning, s.cameWildcard, s.behind = s.url == cache.Cluster, all, true
 	s.sub.Read(func(v fanout.View) {
 		for _, id := range v.Names() {
 			v.Tell(id, fanout.Brought)
@@ -93,7 +93,7 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 	asked := s.sub.Replace(names.Names, now)
 	s.sub.Read(func(v fanout.View) {
 		s.handOver(v, held)
-		if subscribed, _ := v.Wildcard(); !subscribed {
+		if !wildcard(v) {
 			s.unsubscribed()
 			s.cameWildcard = false
 			s.drops(v, names.Added)
@@ -106,7 +106,6 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 // handOver records what changesHands returned where it belongs after the request. Of what was given
 // up under the wildcard the client is sent the wildcard's state; a full-state set says it by itself.
 func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
-	subscribed, _ := v.Wildcard()
 	for name, h := range held {
 		id, asked := v.Lookup(name)
 		switch {
@@ -115,9 +114,9 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 			if version, _ := s.named(v, id); version != "" && version != h.version {
 				v.Tell(id, fanout.Brought) // others were sent that by name, and this client was not
 			}
-		case !asked && (subscribed || h.told != 0):
+		case !asked && (wildcard(v) || h.told != 0):
 			s.exact.note(name, h.version, h.told != 0)
-			if subscribed && !s.sets {
+			if wildcard(v) && !s.sets {
 				s.release(name)
 			}
 		}
@@ -165,7 +164,7 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing
 
 // awaitNew notes what a request asks for that earlier requests did not, unless the client came
 // with it.
-func (s *sotwState) awaitNew(names named, wildcard, came bool) {
+func (s *sotwState) awaitNew(names named, all, came bool) {
 	for _, name := range names.Gone {
 		s.answered(name)
 	}
@@ -175,7 +174,7 @@ func (s *sotwState) awaitNew(names named, wildcard, came bool) {
 	for _, name := range names.Added {
 		s.await(name)
 	}
-	if wildcard {
+	if all {
 		s.await(fanout.Wildcard)
 	}
 }
@@ -420,7 +419,7 @@ func (s *sotwState) removedNow(p *part) {
 	s.stays, s.staysSince = nil, time.Time{}
 	s.exact.keep(namesOf(p.resources))
 	s.sub.Read(func(v fanout.View) {
-		if subscribed, _ := v.Wildcard(); subscribed {
+		if wildcard(v) {
 			s.sentTo, s.removedTo = p.position, p.position
 		}
 		for i, id := range v.Names() {

@@ -44,7 +44,7 @@ func (s *sotwState) frozen(v fanout.View) bool { return s.came != "" && warm(v) 
 // lacks reports whether the wildcard's set lacks something that the client was sent for a name,
 // perhaps only because the set is from disk (RECON-19) or a fault hides a part of it (ERR-10).
 func (s *sotwState) lacks(v fanout.View) bool {
-	if subscribed, _ := v.Wildcard(); !subscribed {
+	if !wildcard(v) {
 		return false
 	}
 	for noted := range s.exact.all(false) {
@@ -59,17 +59,15 @@ func (s *sotwState) lacks(v fanout.View) bool {
 
 // warm reports whether something in the view was loaded from disk and is not confirmed.
 func warm(v fanout.View) bool {
-	subscribed, _ := v.Wildcard()
-	return subscribed && v.Set().Restored() || v.AnyRestored() && slices.ContainsFunc(v.Names(), v.Restored)
+	return wildcard(v) && v.Set().Restored() || v.AnyRestored() && slices.ContainsFunc(v.Names(), v.Restored)
 }
 
 // everything returns the resources that the client's interest leads to, each once (DOWN-SOTW-14).
 func everything(v fanout.View) (resources []*cache.Resource) {
-	subscribed, _ := v.Wildcard()
-	if n, alone := v.Set().News(0); subscribed && alone {
+	if n, alone := v.Set().News(0); wildcard(v) && alone {
 		return n.Resources
 	}
-	if subscribed { // the members that no name leads to, oldest change first
+	if wildcard(v) { // the members that no name leads to, oldest change first
 		for c := range v.Set().Since(0) {
 			if c.Resource != nil {
 				resources = append(resources, c.Resource)

@@ -46,7 +46,7 @@ func (x *exchange) warms(v fanout.View, name string) {
 	if id, ok := v.Lookup(name); ok {
 		x.changed.add(id)
 		put(&x.forced, id, v.Position())
-	} else if subscribed, _ := v.Wildcard(); x.delta && subscribed && v.Resource(name) != nil {
+	} else if x.delta && wildcard(v) && v.Resource(name) != nil {
 		x.warming.add(name)
 	}
 	x.exact.void(name)
