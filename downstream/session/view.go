@@ -31,7 +31,7 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 	if resources, certain = bodies(v, everything(v)); !certain {
 		return nil, "", false
 	}
-	version = viewVersion(v, resources)
+	version = versionOf(v)
 	certain = (!doubt && !s.frozen(v) || s.came == version) && !s.lacks(v)
 	v.Withhold(!certain)
 	return resources, version, certain
@@ -103,22 +103,14 @@ func (s *sotwState) sentVersion(v fanout.View) string {
 	return told.String()
 }
 
-// versionOf returns the version of everything that the client's interest leads to.
+// versionOf returns the version of everything that the client's interest leads to: the digest of
+// these resources (RECON-14). It is never empty (DOWN-SOTW-11).
 func versionOf(v fanout.View) string {
 	if version, known := v.Digest(); known {
 		return version
 	}
-	return viewVersion(v, everything(v))
-}
-
-// viewVersion returns the version of a view: the digest of its resources (RECON-14). It is never
-// empty (DOWN-SOTW-11).
-func viewVersion(v fanout.View, resources []*cache.Resource) string {
-	if len(v.Names()) == 0 {
-		return v.Set().Digest()
-	}
 	var digest cache.Digest
-	for _, r := range resources {
+	for _, r := range everything(v) {
 		digest.Add(r)
 	}
 	return digest.String()

@@ -47,7 +47,7 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 	if p.resources, complete = bodies(v, everything(v)); !complete {
 		return p
 	}
-	if p.version = viewVersion(v, p.resources); s.frozen(v) && s.came != p.version {
+	if p.version = versionOf(v); s.frozen(v) && s.came != p.version {
 		return p
 	}
 	p.resources = s.fitting(v, slices.Clone(p.resources), &p)
