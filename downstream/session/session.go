@@ -188,18 +188,8 @@ var RequestKinds = []RequestKind{InitialRequest, SubscribeRequest, AckRequest, N
 // DeltaRequest takes in a request of a Delta stream.
 func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Time) (Note, *End) {
 	note := Note{Kind: SubscribeRequest}
-	t, end := s.greet(req.GetNode(), req.GetTypeUrl(), now)
-	if end != nil {
-		return note, end
-	}
 	located := located(req.GetResourceLocatorsSubscribe())
-	if end := s.checkNames(req.GetResourceNamesSubscribe(), located); end != nil {
-		return note, end
-	}
-	if end := s.checkVersions(req.GetInitialResourceVersions()); end != nil {
-		return note, end
-	}
-	st, end := s.stateOf(t, now)
+	st, end := s.admit(req, now, req.GetInitialResourceVersions(), req.GetResourceNamesSubscribe(), located)
 	if end != nil {
 		return note, end
 	}
@@ -221,15 +211,8 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 // SotWRequest takes in a request of a SotW stream.
 func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (Note, *End) {
 	note := Note{Kind: SubscribeRequest}
-	t, end := s.greet(req.GetNode(), req.GetTypeUrl(), now)
-	if end != nil {
-		return note, end
-	}
 	located := located(req.GetResourceLocators())
-	if end := s.checkNames(req.GetResourceNames(), located); end != nil {
-		return note, end
-	}
-	st, end := s.stateOf(t, now)
+	st, end := s.admit(req, now, nil, req.GetResourceNames(), located)
 	if end != nil {
 		return note, end
 	}
@@ -251,6 +234,27 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	s.answer(&w.exchange, now)
 	note.Charged = s.charge(req.GetResponseNonce(), names.changed || len(located) > 0)
 	return note, nil
+}
+
+// request is what both variants of a request have.
+type request interface {
+	GetNode() *core.Node
+	GetTypeUrl() string
+}
+
+// admit checks what a request asks for and came with, and returns the state of its type.
+func (s *Session) admit(req request, now time.Time, versions map[string]string, names ...[]string) (state, *End) {
+	t, end := s.greet(req.GetNode(), req.GetTypeUrl(), now)
+	if end == nil {
+		end = s.checkNames(names...)
+	}
+	if end == nil {
+		end = s.checkVersions(versions)
+	}
+	if end != nil {
+		return nil, end
+	}
+	return s.stateOf(t, now)
 }
 
 // located returns the names of resources that are asked for by locator, which is not served
