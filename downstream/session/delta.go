@@ -166,11 +166,8 @@ func (d *deltaState) due() bool {
 	return d.debts.due() || d.judging
 }
 
-// collect returns what is to be sent. push says that changes may be sent, too, and not only
-// answers.
-func (d *deltaState) collect(v fanout.View, push bool) (p part) {
-	p.position, p.pushed = v.Position(), push && !d.postpones
-	p.from = d.sentTo
+// collect lists what is to be sent.
+func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 	p.version = v.SystemVersion()
 	d.returns(v, d.brings)
 	subscribed, synced := v.Wildcard()
@@ -179,37 +176,36 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	case !d.opening || !subscribed:
 	case !synced || lacking:
 		d.starving, p.undecided = starving(v, d.brings), d.refers && d.judging
-		return p
+		return
 	case d.postpones && d.reconnected:
 		d.postponed, d.starving = true, nil
-		return p
+		return
 	}
 	if !lacking {
-		d.collectWildcard(v, push, &p)
+		d.collectWildcard(v, push, p)
 	}
-	d.collectWarming(v, push, &p)
-	d.collectNames(v, push, &p)
-	d.collectBrought(v, push, &p)
-	d.collectReleased(v, push, &p)
+	d.collectWarming(v, push, p)
+	d.collectNames(v, push, p)
+	d.collectBrought(v, push, p)
+	d.collectReleased(v, push, p)
 	p.undecided = d.refers && d.judging
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
-		d.collectHanded(v, &p)
+		d.collectHanded(v, p)
 	}
 	if p.mixed || subscribed && len(v.Names()) > 0 || hasAliases(p.resources) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
 	}
 	p.changed = p.resources
-	d.collectRenewals(v, push, &p)
-	d.collectErrors(v, &p)
-	d.saysTooLarge(v, &p)
-	d.expiring(v, &p)
+	d.collectRenewals(v, push, p)
+	d.collectErrors(v, p)
+	d.saysTooLarge(v, p)
+	d.expiring(v, p)
 	d.starving = starving(v, d.brings)
 	if len(p.removed)+len(p.gone) > 0 {
 		p.withoutContradiction()
 	}
-	d.collected(v, &p)
-	return p
+	d.collected(v, p)
 }
 
 // collected notes what the client is sent with a part, except for the removals that wait, and

@@ -94,7 +94,8 @@ func (s *Session) ask(now time.Time) (adds *speaker, removals []*speaker) {
 	return nil, removals
 }
 
-// collect asks a type what it has to send.
+// collect asks a type what it has to send. push says that changes may be sent, too, and not only
+// answers.
 func (s *Session) collect(st state, now time.Time) *speaker {
 	x := st.base()
 	sp := &speaker{state: st}
@@ -110,7 +111,8 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		s.take(x, v.Marks())
 		x.postpones = x.postpones || x.refers && s.overtakes()
 		s.measure(sp, v)
-		sp.part = st.collect(v, push)
+		sp.position, sp.from, sp.pushed = v.Position(), x.sentTo, push && !x.postpones
+		st.collect(v, push, &sp.part)
 		s.learn(v, sp)
 		s.withholdErrors(v, sp)
 		x.postponed = x.postponed || x.postpones && !push && gains(st, v)

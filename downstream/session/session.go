@@ -132,7 +132,7 @@ type Session struct {
 type state interface {
 	base() *exchange
 	due() bool
-	collect(v fanout.View, push bool) part
+	collect(v fanout.View, push bool, p *part)
 	later(p *part)
 	removedNow(p *part)
 	brings(name string) bool

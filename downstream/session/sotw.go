@@ -184,25 +184,21 @@ func (s *sotwState) brings(string) bool { return s.came != "" }
 
 func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink }
 
-// collect returns what is to be sent. push says that changes may be sent, too, and not only
-// answers.
-func (s *sotwState) collect(v fanout.View, push bool) (p part) {
-	p.position, p.pushed = v.Position(), push && !s.postpones
-	p.from = s.sentTo
+// collect lists what is to be sent.
+func (s *sotwState) collect(v fanout.View, push bool, p *part) {
 	s.returns(v, func(name string) bool {
 		id, ok := v.Lookup(name)
 		return ok && v.Told(id) == fanout.Brought
 	})
 	if s.sets {
-		s.collectFull(v, push, &p)
+		s.collectFull(v, push, p)
 	} else {
-		s.collectNew(v, push, &p)
+		s.collectNew(v, push, p)
 	}
 	if !s.sets || !v.Bodies().Husks() {
-		s.expiring(v, &p)
+		s.expiring(v, p)
 	} // with husks, renewing the set would mean to ask upstream for the bodies each time.
 	s.starving = starving(v, s.brings)
-	return p
 }
 
 // collectNew lists what is new or newly named. A removal is not sent, except as an error
