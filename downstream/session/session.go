@@ -136,7 +136,7 @@ type state interface {
 	later(p *part)
 	removedNow(p *part)
 	brings(name string) bool
-	holding(v fanout.View, name string) Holding
+	holding(v fanout.View, name string) (h Holding, clear bool)
 	move(to exchange, now time.Time)
 }
 
