@@ -213,7 +213,9 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 func (d *deltaState) collected(v fanout.View, p *part) {
 	v.Withhold(d.withholdsBrought || d.withholdsReleased)
 	d.noteSent(v, p)
-	d.warmed(p.resources)
+	for _, r := range p.resources {
+		drop(&d.warming, r.Name)
+	}
 	d.gone(p.gone)
 	if p.removedMembers && len(p.removed) == 0 {
 		p.removedMembers, d.removedTo = false, p.position // another list of the part names each of them

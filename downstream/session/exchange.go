@@ -35,8 +35,7 @@ type exchange struct {
 	// (ERR-13).
 	space int
 
-	// plane caches the last result of identifier, and the control plane's identifier that it was
-	// made of.
+	// plane.text is the relay's control_plane.identifier, made of the control plane's.
 	plane struct{ of, text string }
 
 	// What the client may hold, and the reasons to send it something:
@@ -177,14 +176,6 @@ func shortName(t cache.TypeURL) string {
 		return name
 	}
 	return string(t)
-}
-
-// identifier returns the relay's control_plane.identifier (DOWN-DELTA-19).
-func (x *exchange) identifier(instance string) string {
-	if of := x.group.Hub.Identifier(); x.plane.text == "" || x.plane.of != of {
-		x.plane.of, x.plane.text = of, hop.Identifier(instance, of)
-	}
-	return x.plane.text
 }
 
 // sending notes a response as sent. continued says that pushes have waited since the response

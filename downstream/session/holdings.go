@@ -152,17 +152,6 @@ func (h *holdings) holds(v fanout.View, r *cache.Resource) bool {
 	return some && version == r.Version
 }
 
-// versions returns what is recorded by version, in the form in which a client brings it.
-func (h *holdings) versions() map[string]string {
-	versions := make(map[string]string)
-	for v := range h.exact.all(false) {
-		if v.brought || v.some {
-			versions[v.name] = v.version
-		}
-	}
-	return versions
-}
-
 // brings reports whether the client came with a version of the resource that is not judged yet.
 func (h *holdings) brings(name string) bool { return h.exact.find(name).brings() }
 

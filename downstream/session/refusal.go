@@ -97,7 +97,12 @@ func (x *exchange) succeed(was *exchange) {
 // move serves the type from another Hub, as if its client had just asked there for what it
 // subscribes to.
 func (d *deltaState) move(to exchange, now time.Time) {
-	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: d.versions()}
+	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: make(map[string]string)}
+	for e := range was.exact.all(false) {
+		if e.brought || e.some {
+			req.InitialResourceVersions[e.name] = e.version
+		}
+	}
 	was.sub.Read(func(v fanout.View) {
 		for _, id := range v.Names() {
 			req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, v.Name(id))

@@ -334,13 +334,13 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 		return exchange{}, &End{OverLimit, fmt.Sprintf("more than %d resource types on one stream", maxTypes)}
 	}
 	m, end := s.groups.Join(s.peer, s.node, t)
-	if end != nil && !(m.Own && s.kind.Type == "") {
+	switch {
+	case end == nil:
+		return s.exchangeOf(t, m), nil
+	case !m.Own, s.kind.Type != "":
 		return exchange{}, end
 	}
-	var refused *refusal
-	if end != nil {
-		m, refused = s.refuse(end, now)
-	}
+	m, refused := s.refuse(end, now)
 	x := s.exchangeOf(t, m)
 	x.refusal = refused
 	return x, nil
@@ -348,16 +348,16 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 
 // exchangeOf returns the state of a type that is served from a group.
 func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
-	x := exchange{
+	return exchange{
 		url: t, short: shortName(t), group: m, sub: m.Hub.Subscribe(t, s.subscriber),
 		delta: s.kind.Delta, space: math.MaxInt,
 		ends:   !s.kind.Delta && isGRPC(s.node),
 		ttl:    s.subscriber.TakesTTL,
 		refers: s.kind.Type == "" && refersToClusters(t),
 		most:   s.config.bounds().Unacked,
+
+		holdings: holdings{removedTo: unseen, sets: m.Hub.Properties(t).FullState && !s.kind.Delta},
 	}
-	x.removedTo, x.sets = unseen, m.Hub.Properties(t).FullState && !s.kind.Delta
-	return x
 }
 
 // inOrder compares types by the order of ORDER-2.
