@@ -40,14 +40,16 @@ func (s *Server) Summary() Summary {
 	groups := make(map[*fanout.Hub]int)
 	for _, st := range s.open() {
 		sum.Protocols[st.protocol()]++
-		sync, hubs, refused := st.summary()
-		sum.Sync[sync]++
-		for _, hub := range hubs {
-			groups[hub]++
-		}
-		for _, r := range refused {
-			sum.Refused[r]++
-		}
+		st.with(func(of *session.Session) {
+			sum.Sync[of.Sync()]++
+			hubs, refused := of.Served()
+			for _, hub := range hubs {
+				groups[hub]++
+			}
+			for _, r := range refused {
+				sum.Refused[r]++
+			}
+		})
 	}
 	sum.Groups = slices.Collect(maps.Values(groups))
 	return sum
@@ -59,24 +61,12 @@ func (s *Server) open() []*stream {
 	return slices.Collect(maps.Values(s.streams))
 }
 
-// summary returns the worst state of the stream's types, the Hubs that serve it, and its types that
-// no group serves.
-func (st *stream) summary() (sync session.Sync, hubs []*fanout.Hub, refused []session.RefusedType) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	hubs, refused = st.session.Served()
-	return st.session.Sync(), hubs, refused
-}
-
 func (st *stream) describe() Client {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return Client{
-		Stream: st.id, Peer: st.peer.Address, Identity: st.peer.Identity,
-		Protocol: st.protocol(), Since: st.since,
-		Node: st.session.Node().GetId(), Cluster: st.session.Node().GetCluster(),
-		Types: st.session.Describe(),
-	}
+	c := Client{Stream: st.id, Peer: st.peer.Address, Identity: st.peer.Identity, Protocol: st.protocol(), Since: st.since}
+	st.with(func(of *session.Session) {
+		c.Node, c.Cluster, c.Types = of.Node().GetId(), of.Node().GetCluster(), of.Describe()
+	})
+	return c
 }
 
 // Check returns the invariants of streams and senders that do not hold. They must hold at any
@@ -84,15 +74,11 @@ func (st *stream) describe() Client {
 func (s *Server) Check() []string {
 	broken := s.senders.check()
 	for _, st := range s.open() {
-		for _, b := range st.check() {
-			broken = append(broken, fmt.Sprintf("stream %d: %s", st.id, b))
-		}
+		st.with(func(of *session.Session) {
+			for _, b := range of.Check() {
+				broken = append(broken, fmt.Sprintf("stream %d: %s", st.id, b))
+			}
+		})
 	}
 	return broken
-}
-
-func (st *stream) check() []string {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.session.Check()
 }

@@ -78,14 +78,11 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 		select {
 		case <-wake:
 		case <-late:
-			end = &session.End{Reason: session.Unreachable, Message: "xds-relay: upstream has not answered for all that was asked for; call again"}
+			return nil, statusOf(&session.End{Reason: session.Unreachable, Message: "xds-relay: upstream has not answered for all that was asked for; call again"}).Err()
 		case <-ctx.Done():
 			return nil, status.FromContextError(ctx.Err()).Err()
 		case <-s.stopped:
-			end = shuttingDown()
-		}
-		if end != nil {
-			return nil, statusOf(end).Err()
+			return nil, statusOf(shuttingDown()).Err()
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
 // The configuration may be replaced while clients are connected. It is a value: a reader loads
@@ -16,16 +18,10 @@ func (s *Server) Reconfigure(c ServerConfig) {
 	c.Random = s.config.Random
 	s.now.Store(&c) // first, so that a stream that opens now finds it
 	for _, st := range s.open() {
-		st.configure(&c)
+		st.with(func(of *session.Session) { of.Reconfigure(&c.Config) })
 		st.rewatch(c.StallTimeout)
 		st.kick() // a wait may be over now
 	}
-}
-
-func (st *stream) configure(c *ServerConfig) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.session.Reconfigure(&c.Config)
 }
 
 // limit returns the stream's limiter, or nil if requests are not limited. Only the receiver calls

@@ -96,7 +96,9 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	if end := s.register(st); end != nil {
 		return statusOf(end).Err()
 	}
-	st.configure(s.now.Load()) // Reconfigure may have run before the stream was registered
+	// Reconfigure may have run before the stream was registered. The configuration is read under the
+	// lock, so that no older one replaces the one that Reconfigure gives to the stream.
+	st.with(func(of *session.Session) { of.Reconfigure(&s.now.Load().Config) })
 	s.observer.ClientConnected(st.protocol())
 	if age := s.config.MaxAge; age > 0 && st.conn != nil {
 		st.age = time.AfterFunc(time.Until(st.conn.endOf(age)), func() {
@@ -104,6 +106,13 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 		})
 	}
 	return st.close(st.receiveAll())
+}
+
+// with calls f with the session, which nobody else uses meanwhile.
+func (st *stream) with(f func(*session.Session)) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	f(st.session)
 }
 
 // close ends the stream for the reason that receiving returned, or that the relay had.
@@ -308,7 +317,9 @@ func (st *stream) sendAll(shared bool) (p progress) {
 		r, due, news, end := st.next(now)
 		st.tellRefusals(news)
 		if st.follow != nil {
-			st.follow.untold(st.untold())
+			var untold []session.Untold
+			st.with(func(of *session.Session) { untold = of.Untold() })
+			st.follow.untold(untold)
 		}
 		if end != nil {
 			st.end(end)
@@ -387,13 +398,6 @@ func (st *stream) next(now time.Time) (r *session.Response, due bool, news []ses
 		}
 	}
 	return r, false, news, nil
-}
-
-// untold returns the sources that no response will carry.
-func (st *stream) untold() []session.Untold {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.session.Untold()
 }
 
 // propagated measures how long changes took from upstream to the transport. If a response has

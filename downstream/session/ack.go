@@ -33,44 +33,37 @@ var (
 	sotwFields  = requestFields{version: 1, typeURL: 4, nonce: 5} // of DiscoveryRequest
 )
 
-// Read reports whether a request is bare, and if so keeps it.
+// Read reports whether a request is bare, and if so keeps it. If not, nothing else may be read of b.
 func (b *Bare) Read(data []byte, delta bool) bool {
 	if len(data) > maxBare {
 		return false
 	}
+	*b = Bare{raw: append(b.raw[:0], data...)}
 	fields := sotwFields
 	if delta {
 		fields = deltaFields
 	}
-	type span struct{ from, to int }
-	var typeURL, nonce span
-	for at := 0; at < len(data); {
-		field, kind, n := protowire.ConsumeTag(data[at:])
+	for rest := b.raw; len(rest) > 0; {
+		field, kind, n := protowire.ConsumeTag(rest)
 		if n < 0 || kind != protowire.BytesType {
 			return false
 		}
-		value, m := protowire.ConsumeBytes(data[at+n:])
+		value, m := protowire.ConsumeBytes(rest[n:])
 		if m < 0 {
 			return false
 		}
-		at += n + m
-		found := span{at - len(value), at}
+		rest = rest[n+m:]
 		switch field {
 		case fields.typeURL:
-			typeURL = found
+			b.TypeURL = value
 		case fields.nonce:
-			nonce = found
+			b.Nonce = value
 		case fields.version: // an ACK's nonce says as much
 		default:
 			return false
 		}
 	}
-	if typeURL.from == typeURL.to || nonce.from == nonce.to {
-		return false
-	}
-	b.raw = append(b.raw[:0], data...)
-	b.TypeURL, b.Nonce = b.raw[typeURL.from:typeURL.to], b.raw[nonce.from:nonce.to]
-	return true
+	return len(b.TypeURL) > 0 && len(b.Nonce) > 0
 }
 
 // Message decodes the request. It fails if a string is not UTF-8, which Read does not check and

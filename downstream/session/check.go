@@ -33,8 +33,9 @@ func (s *Session) Check() []string {
 		}
 	}
 	i.must(s.waitingSince.IsZero() || s.clusters != nil, "something waits for clusters, of which there are none")
-	for n, c := range s.chunks {
-		i.must(c.x == s.chunks[0].x && c.position == s.chunks[0].position, "part %d of %d is another response's", n, len(s.chunks))
+	i.must((s.chunked != nil) == (len(s.chunks) > 0), "%d parts are left of a response, which is known: %v", len(s.chunks), s.chunked != nil)
+	for n, r := range s.chunks {
+		i.must(s.chunked != nil && s.chunked.base().url == r.Type && s.chunked.version == r.Version, "part %d of %d is another response's", n, len(s.chunks))
 	}
 	for _, st := range s.states {
 		i.of = st.base().short + ": "
@@ -73,10 +74,9 @@ func (i *invariants) holdings(v fanout.View, x *exchange) {
 	i.cursors(v, x)
 	// Each entry of exact is for a name, for what names lead to, for a member or a former one, or
 	// for a debt. After the next set of a full-state type, entries of the last one end.
-	subscribed, _ := v.Wildcard()
 	for e := range h.exact.all(false) {
 		_, owed := x.released[e.name]
-		i.must(x.sets && subscribed || e.brought || x.mentions(v, e.name) || owed, "%q is written down, and nothing covers it", e.name)
+		i.must(x.sets && wildcard(v) || e.brought || x.mentions(v, e.name) || owed, "%q is written down, and nothing covers it", e.name)
 	}
 	i.led(v, x)
 	i.exact(h)
@@ -110,16 +110,15 @@ func (i *invariants) led(v fanout.View, x *exchange) {
 		a, told, led := v.Answer(id), v.Told(id), v.LedTo(id)
 		for n, r := range a.Resources() {
 			_, _, exact := x.exact.find(r.Name).of()
-			_, own := v.Lookup(r.Name)
 			said := told.Copy() && a.Changed(n) <= told.At() && slices.Contains(led, r.Name)
-			i.must(exact || own || !said || x.oversize(v, r) > 0, "%q is what a name leads to, and is not written down", r.Name)
+			i.must(exact || subscribes(v, r.Name) || !said || x.oversize(v, r) > 0, "%q is what a name leads to, and is not written down", r.Name)
 		}
 	}
 }
 
 // mentions reports whether the interest may cover a resource.
 func (x *exchange) mentions(v fanout.View, name string) bool {
-	if _, own := v.Lookup(name); own || v.Leads(name) {
+	if subscribes(v, name) || v.Leads(name) {
 		return true
 	}
 	for _, id := range v.Names() {

@@ -28,7 +28,10 @@ func TestCheckFinds(t *testing.T) {
 		{"clusters", func(s *Session, _ *deltaState) { s.clusters = s.states[1] }, "clusters are another type's"},
 		{"what waits", func(s *Session, _ *deltaState) { s.clusters, s.waitingSince = nil, time.Now() }, "of which there are none"},
 		{"waits for itself", func(_ *Session, d *deltaState) { d.waitFor = []*exchange{&d.exchange} }, "waits for itself"},
-		{"parts", func(s *Session, d *deltaState) { s.chunks = []chunk{{x: &d.exchange}, {}} }, "is another response's"},
+		{"parts", func(s *Session, d *deltaState) {
+			s.chunks, s.chunked = []*Response{{Type: d.url}, {}}, &speaker{state: d}
+		}, "is another response's"},
+		{"no parts", func(s *Session, d *deltaState) { s.chunked = &speaker{state: d} }, "0 parts are left"},
 		{"too many in flight", func(_ *Session, d *deltaState) { d.most = 0 }, "at most 0 are remembered"},
 		{"in flight out of order", func(_ *Session, d *deltaState) {
 			d.unacked = append(d.unacked, sent{nonce: "before", at: time.Unix(0, 0)})

@@ -72,8 +72,7 @@ func (s *Session) postpones(now time.Time) (wait bool) {
 	}
 	unjudged := c.unjudged()
 	c.sub.Read(func(v fanout.View) {
-		wildcard, _ := v.Wildcard()
-		wait = (wildcard || len(v.Names()) > 0) && (unjudged || c.returning || gains(s.clusters, v))
+		wait = (wildcard(v) || len(v.Names()) > 0) && (unjudged || c.returning || gains(s.clusters, v))
 	})
 	return wait
 }

@@ -17,12 +17,9 @@ import (
 // a member that they have not passed, fanout.Told for a resource whose name is subscribed, and a
 // note with the version for everything else.
 
-// spare notes that a resource is not sent because the client came with it.
-func (d *deltaState) spare(r *cache.Resource, p *part) {
-	d.spareAt(d.exact.find(r.Name), r, p)
-}
-
-func (d *deltaState) spareAt(at *entry, r *cache.Resource, p *part) {
+// spare notes that a resource is not sent because the client came with it. at is its entry in
+// exact, or nil.
+func (d *deltaState) spare(at *entry, r *cache.Resource, p *part) {
 	if at.brings() && (d.ttl || len(r.Aliases) > 0) {
 		at.spared = true
 		p.spared = append(p.spared, r)
@@ -37,8 +34,7 @@ func (d *deltaState) spareAt(at *entry, r *cache.Resource, p *part) {
 func (d *deltaState) dropsMembers() {
 	d.sub.Read(func(v fanout.View) {
 		d.exact.voidAll(func(name string) bool {
-			_, own := v.Lookup(name)
-			return !own && (d.lists(v, name) == nil || !d.mayLead(v, name))
+			return !subscribes(v, name) && (d.lists(v, name) == nil || !d.mayLead(v, name))
 		})
 	})
 }
@@ -49,7 +45,6 @@ func (d *deltaState) dropsMembers() {
 // follows from giving up a member that was never named (row m).
 func (d *deltaState) recall(subscribe, unsubscribe []string) {
 	d.sub.Read(func(v fanout.View) {
-		wildcard, _ := v.Wildcard()
 		for _, name := range subscribe {
 			id, still := v.Lookup(name)
 			if !still {
@@ -63,7 +58,7 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 			d.release(d.leads(v, id, &a)...)
 		}
 		for _, name := range unsubscribe {
-			if !wildcard && !v.Leads(name) {
+			if !wildcard(v) && !v.Leads(name) {
 				d.judge(name)
 			}
 		}
@@ -74,9 +69,7 @@ func (d *deltaState) recall(subscribe, unsubscribe []string) {
 // stream.
 func (d *deltaState) recallName(v fanout.View, name string) {
 	if at := d.exact.find(name); at.brings() {
-		version := at.version
-		d.judge(name)
-		d.exact.note(name, version, true)
+		d.exact.recall(at)
 		d.aliased = true // the client may have come with it because of an alias
 	}
 }
@@ -90,8 +83,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		return
 	}
 	// What exists is known from disk only (RECON-19), or the wildcard's set was not sent yet.
-	subscribed, _ := v.Wildcard()
-	warm := subscribed && d.wildcardAsked || warm(v)
+	warm := wildcard(v) && d.wildcardAsked || warm(v)
 	if d.looked && !d.handed && warm == d.lookedWarm {
 		return // nothing has changed since they were looked at last
 	}
@@ -164,7 +156,7 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 		if !push && d.lostTTL(v, r) {
 			return false
 		}
-		d.spare(r, p)
+		d.spare(d.exact.find(r.Name), r, p)
 	case v.Bodies().Body(r) == nil:
 		v.Bodies().Ask(r)
 		return false
@@ -201,28 +193,20 @@ func (d *deltaState) leadThere(v fanout.View, r *cache.Resource) {
 // name and no member of the wildcard's set leads to.
 func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part) (judged bool) {
 	id, subscribed := v.Lookup(name)
-	if !subscribed {
-		version, _ := d.of(v, name)
-		d.exact.noteAt(d.exact.find(name), version, true) // until the removal is sent
+	switch {
+	case !subscribed:
 		put(&d.released, name, released{unknown: true, brought: true})
-		d.judge(name)
-		return true
-	}
-	state := v.Answer(id).State
-	if state == cache.Absent { // it was in doubt before
+	case v.Answer(id).State == cache.Absent: // it was in doubt before
 		if push {
 			p.removed, p.removedIDs = append(p.removed, name), append(p.removedIDs, id)
 		}
 		return false // until the removal is sent
-	}
-	version, _ := d.of(v, name)
-	d.exact.noteAt(d.exact.find(name), version, true)
-	d.judge(name)
-	if state == cache.Present { // the name leads elsewhere
+	case v.Answer(id).State == cache.Present: // the name leads elsewhere
 		d.release(name)
-	} else { // the answer is an error
+	default: // the answer is an error
 		v.Tell(id, fanout.Brought)
 	}
+	d.exact.recall(d.exact.find(name))
 	return true
 }
 

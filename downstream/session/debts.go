@@ -38,7 +38,7 @@ type debts struct {
 	refused pile[string] // names asked for by locator, which is not served (NAME-18)
 	// warming has members of the wildcard's set, and resources that an alias leads to, whose
 	// cluster was sent (ORDER-4).
-	warming pile[string]
+	warming nameSet
 
 	members       bool // the wildcard's set changed
 	wildcardAsked bool // the wildcard's set was asked for
@@ -65,7 +65,7 @@ type released struct {
 
 // pending reports whether there are changes to push.
 func (d *debts) pending() bool {
-	return d.changed.len() > 0 || len(d.released) > 0 || d.warming.len() > 0 || d.failed.len() > 0 || d.members || d.handed
+	return d.changed.len() > 0 || len(d.released) > 0 || len(d.warming) > 0 || d.failed.len() > 0 || d.members || d.handed
 }
 
 // due reports whether there may be something to send now.

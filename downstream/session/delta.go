@@ -13,7 +13,6 @@ import (
 // deltaState is the state of one type on a Delta stream.
 type deltaState struct {
 	exchange
-	requested   bool
 	reconnected bool // the first request brought versions
 	// opening says that the type's first request asked for the wildcard, so that no response of
 	// the type precedes its answer (DOWN-DELTA-13).
@@ -96,10 +95,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 	}
 	d.sub.Read(func(v fanout.View) {
 		for _, name := range subscribe {
-			if _, had := v.Lookup(name); had {
-				continue
-			}
-			if version, some := d.of(v, name); some {
+			if version, some := d.of(v, name); some && !subscribes(v, name) {
 				put(&held, name, version)
 			}
 		}
@@ -111,7 +107,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 // up in the same request.
 func (d *deltaState) nowNamed(v fanout.View, held map[string]string) {
 	for name, version := range held {
-		if _, asked := v.Lookup(name); asked && !d.exact.notes(name) {
+		if subscribes(v, name) && !d.exact.notes(name) {
 			d.judge(name)
 			d.exact.note(name, version, true)
 		}
@@ -135,7 +131,7 @@ func (d *deltaState) asks(asked *fanout.Asked, first bool, held map[string]strin
 	}
 	if asked.Wildcard && !first && d.judging() { // WILD-5
 		d.sub.Read(func(v fanout.View) {
-			d.exact.voidAll(func(name string) bool { _, named := v.Lookup(name); return !named })
+			d.exact.voidAll(func(name string) bool { return !subscribes(v, name) })
 		})
 	}
 	if len(asked.Names) > 0 && (!first || d.quiet || d.needed != nil) {
@@ -170,11 +166,8 @@ func (d *deltaState) due() bool {
 	return d.debts.due() || d.judging()
 }
 
-// collect returns what is to be sent. push says that changes may be sent, too, and not only
-// answers.
-func (d *deltaState) collect(v fanout.View, push bool) (p part) {
-	p.position, p.pushed = v.Position(), push && !d.postpones
-	p.from = d.sentTo
+// collect lists what is to be sent.
+func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 	p.version = v.SystemVersion()
 	d.returns(v, d.brings)
 	subscribed, synced := v.Wildcard()
@@ -183,37 +176,36 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 	case !d.opening || !subscribed:
 	case !synced || lacking:
 		d.starving, p.undecided = starving(v, d.brings), d.refers && d.judging()
-		return p
+		return
 	case d.postpones && d.reconnected:
 		d.postponed, d.starving = true, nil
-		return p
+		return
 	}
 	if !lacking {
-		d.collectWildcard(v, push, &p)
+		d.collectWildcard(v, push, p)
 	}
-	d.collectWarming(v, push, &p)
-	d.collectNames(v, push, &p)
-	d.collectBrought(v, push, &p)
-	d.collectReleased(v, push, &p)
+	d.collectWarming(v, push, p)
+	d.collectNames(v, push, p)
+	d.collectBrought(v, push, p)
+	d.collectReleased(v, push, p)
 	p.undecided = d.refers && d.judging()
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
-		d.collectHanded(v, &p)
+		d.collectHanded(v, p)
 	}
 	if p.mixed || subscribed && len(v.Names()) > 0 || hasAliases(p.resources) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
 	}
 	p.changed = p.resources
-	d.collectRenewals(v, push, &p)
-	d.collectErrors(v, &p)
-	d.saysTooLarge(v, &p)
-	d.expiring(v, &p)
+	d.collectRenewals(v, push, p)
+	d.collectErrors(v, p)
+	d.saysTooLarge(v, p)
+	d.expiring(v, p)
 	d.starving = starving(v, d.brings)
 	if len(p.removed)+len(p.gone) > 0 {
 		p.withoutContradiction()
 	}
-	d.collected(v, &p)
-	return p
+	d.collected(v, p)
 }
 
 // collected notes what the client is sent with a part, except for the removals that wait, and
@@ -221,7 +213,9 @@ func (d *deltaState) collect(v fanout.View, push bool) (p part) {
 func (d *deltaState) collected(v fanout.View, p *part) {
 	v.Withhold(d.withholdsBrought || d.withholdsReleased)
 	d.noteSent(v, p)
-	d.warmed(p.resources)
+	for _, r := range p.resources {
+		drop(&d.warming, r.Name)
+	}
 	d.gone(p.gone)
 	if p.removedMembers && len(p.removed) == 0 {
 		p.removedMembers, d.removedTo = false, p.position // another list of the part names each of them
@@ -317,7 +311,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 		case warm && at.brings():
 			continue // a copy from disk does not replace what the client came with (RECON-19)
 		case at.brings() && at.version == r.Version && !debt:
-			d.spareAt(at, r, p)
+			d.spare(at, r, p)
 			sent = true // the client has it as of this position
 		case at != nil && at.spared: // another of its names has led here already
 		case (!forced || debt && !asked && d.sentSince(v, r, since)) && d.holds(v, r):
@@ -334,7 +328,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			d.answers(v, r)
 		}
 		if led {
-			d.sentFor(at, r)
+			d.sentFor(r)
 		}
 	}
 	switch told := v.Told(id); {

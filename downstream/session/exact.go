@@ -187,6 +187,12 @@ func (e *exact) judge(v *entry) {
 	}
 }
 
+// recall counts what the client came with as if it had been sent on this stream.
+func (e *exact) recall(v *entry) {
+	e.noteAt(v, v.version, true)
+	e.judge(v)
+}
+
 // forget drops what was noted of a name.
 func (e *exact) forget(name string) {
 	if v := e.find(name); v != nil && v.noted {

@@ -16,10 +16,11 @@ import (
 // sent, and the responses that await an ACK. Nothing of it survives the stream, or influences
 // another type (DOWN-DELTA-2).
 type exchange struct {
-	url   cache.TypeURL
-	short string // of the url, for nonces
-	group Membership
-	sub   *fanout.Subscription
+	url       cache.TypeURL
+	short     string // of the url, for nonces
+	group     Membership
+	sub       *fanout.Subscription
+	requested bool // the type's first request was taken in
 	// refusal says why the type is not served, or is nil (NODE-14).
 	refusal *refusal
 	delta   bool // the stream is Delta
@@ -34,8 +35,7 @@ type exchange struct {
 	// (ERR-13).
 	space int
 
-	// plane caches the last result of identifier, and the control plane's identifier that it was
-	// made of.
+	// plane.text is the relay's control_plane.identifier, made of the control plane's.
 	plane struct{ of, text string }
 
 	// What the client may hold, and the reasons to send it something:
@@ -178,31 +178,23 @@ func shortName(t cache.TypeURL) string {
 	return string(t)
 }
 
-// identifier returns the relay's control_plane.identifier (DOWN-DELTA-19).
-func (x *exchange) identifier(instance string) string {
-	if of := x.group.Hub.Identifier(); x.plane.text == "" || x.plane.of != of {
-		x.plane.of, x.plane.text = of, hop.Identifier(instance, of)
-	}
-	return x.plane.text
-}
-
 // sending notes a response as sent. continued says that pushes have waited since the response
 // before it.
-func (x *exchange) sending(nonce, version string, seq cache.Seq, continued, partial, changes bool, l listing, now time.Time) {
-	since, n := now, len(x.unacked)
-	if continued && n > 0 {
-		since = x.unacked[n-1].since
+func (x *exchange) sending(u sent, continued bool) {
+	n := len(x.unacked)
+	if u.since = u.at; continued && n > 0 {
+		u.since = x.unacked[n-1].since
 	}
 	if n > 0 && n >= x.most {
 		oldest := x.unacked[0]
 		if x.unacked = slices.Delete(x.unacked, 0, 1); len(x.unacked) > 0 {
 			x.unacked[0].changes = x.unacked[0].changes || oldest.changes // the ACK of this one stands for both (ORDER-3)
 		} else {
-			changes = changes || oldest.changes
+			u.changes = u.changes || oldest.changes
 		}
 	}
-	x.unacked = append(x.unacked, sent{nonce, version, seq, now, since, partial, changes, l})
-	x.lastNonce = nonce
+	x.unacked = append(x.unacked, u)
+	x.lastNonce = u.nonce
 }
 
 // verdict takes in the ACK or NACK of a response; unknown nonces are ignored (DOWN-DELTA-6). It

@@ -13,7 +13,7 @@ func TestAForgottenNonceIsStillUnjudged(t *testing.T) {
 		x := exchange{most: most}
 		now := time.Now()
 		for i := range 5 {
-			x.sending(strconv.Itoa(i), "", 0, false, false, i == 0, listing{}, now)
+			x.sending(sent{nonce: strconv.Itoa(i), at: now, changes: i == 0}, false)
 			if !x.unjudged() {
 				t.Fatalf("of %d nonces, the first response counts as judged after %d more", most, i)
 			}

@@ -46,7 +46,6 @@ func (s *Session) Settled() bool {
 type speaker struct {
 	state
 	part
-	adds      bool // the response has what goes first
 	takesAway bool // the response has removals
 }
 
@@ -83,7 +82,6 @@ func (s *Session) ask(now time.Time) (adds *speaker, removals []*speaker) {
 		sp := s.collect(st, now)
 		s.hold(sp, s.states[i+1:], now)
 		if sp.early() {
-			sp.adds = true
 			if sp.takesAway = sp.late() && s.mayTakeAway(sp.base(), now) && !s.succeeds(sp); sp.late() && !sp.takesAway {
 				sp.later(&sp.part) // after the ACK of what goes now
 			}
@@ -96,7 +94,8 @@ func (s *Session) ask(now time.Time) (adds *speaker, removals []*speaker) {
 	return nil, removals
 }
 
-// collect asks a type what it has to send.
+// collect asks a type what it has to send. push says that changes may be sent, too, and not only
+// answers.
 func (s *Session) collect(st state, now time.Time) *speaker {
 	x := st.base()
 	sp := &speaker{state: st}
@@ -112,7 +111,8 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		s.take(x, v.Marks())
 		x.postpones = x.postpones || x.refers && s.overtakes()
 		s.measure(sp, v)
-		sp.part = st.collect(v, push)
+		sp.position, sp.from, sp.pushed = v.Position(), x.sentTo, push && !x.postpones
+		st.collect(v, push, &sp.part)
 		s.learn(v, sp)
 		s.withholdErrors(v, sp)
 		x.postponed = x.postponed || x.postpones && !push && gains(st, v)
@@ -169,16 +169,14 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	r := &Response{
 		Delta: s.kind.Delta, Type: x.url, Version: sp.version,
 		Identifier: x.plane.text, // as it was measured
+		Resources:  sp.resources, News: sp.news, Block: s.config.bounds().Block,
+		Heartbeats: sp.heartbeats, Removed: sp.gone, Ends: sp.ends,
+		Errors: make([]*discovery.ResourceError, 0, len(sp.errors)),
 	}
-	if sp.adds || sp.shrunk {
-		r.Resources, r.News, r.Block = sp.resources, sp.news, s.config.bounds().Block
-		r.Heartbeats, r.Removed = sp.heartbeats, sp.gone
-		r.Errors = make([]*discovery.ResourceError, 0, len(sp.errors))
-		for _, e := range sp.errors {
-			r.Errors = append(r.Errors, resourceError(e.name, e.status))
-		}
-		r.nameTooLarge(&sp.part, s.config.MaxResponse)
+	for _, e := range sp.errors {
+		r.Errors = append(r.Errors, resourceError(e.name, e.status))
 	}
+	r.nameTooLarge(&sp.part, s.config.MaxResponse)
 	if sp.takesAway {
 		r.Removed = slices.Concat(r.Removed, sp.removed)
 		x.waitSince, x.waitFor = time.Time{}, nil
@@ -193,8 +191,8 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	if sp.pushed {
 		r.Source, x.source = x.source, nil
 	}
-	s.carried, r.Ends = true, sp.ends
-	s.chunks = s.fit(r, x, sp)
+	s.carried = true
+	s.chunks, s.chunked = s.fit(r, sp), sp
 	return s.chunk(now)
 }
 

@@ -131,7 +131,7 @@ func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 		after = 0 // it may have had no copy of a member because of a name that it gave up
 	}
 	for c := range v.Set().Since(after) {
-		if subscribed, _ := v.Wildcard(); subscribed && c.Resource != nil && !s.holds(v, c.Resource) {
+		if wildcard(v) && c.Resource != nil && !s.holds(v, c.Resource) {
 			changed = append(changed, c.Resource)
 		}
 	}
@@ -162,15 +162,14 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 // delivered notes what the client holds with a set. If the set only removes, and waits for other
 // types, it notes the names that go, for removedNow.
 func (s *sotwState) delivered(v fanout.View, p *part) {
-	subscribed, _ := v.Wildcard()
 	stays := leavingNames(s.stays)
 	if !p.shrunk {
 		s.renews(p.position)
 		s.exact.keep(stays)
-		if subscribed {
+		if wildcard(v) {
 			s.sentTo = p.position
 		}
-		if subscribed && len(s.stays) == 0 {
+		if wildcard(v) && len(s.stays) == 0 {
 			s.removedTo = p.position
 		}
 	}

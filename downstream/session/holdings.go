@@ -63,6 +63,18 @@ func (h *holdings) plain() bool {
 // are gone and their removal is not sent yet.
 func (h *holdings) judging() bool { return h.exact.left > 0 }
 
+// subscribes reports whether the client subscribes to a name.
+func subscribes(v fanout.View, name string) bool {
+	_, subscribed := v.Lookup(name)
+	return subscribed
+}
+
+// wildcard reports whether the client subscribes to the wildcard.
+func wildcard(v fanout.View) bool {
+	subscribed, _ := v.Wildcard()
+	return subscribed
+}
+
 // of returns what the client holds of a resource. "" with true stands for some version that
 // nobody knows.
 func (h *holdings) of(v fanout.View, name string) (version string, some bool) {
@@ -116,7 +128,7 @@ func (h *holdings) named(v fanout.View, id cache.ID) (version string, some bool)
 
 // member returns what the client holds of a member of the wildcard's set.
 func (h *holdings) member(v fanout.View, name string) (version string, some bool) {
-	if subscribed, _ := v.Wildcard(); !subscribed {
+	if !wildcard(v) {
 		return "", false
 	}
 	c, known := v.Set().Change(name)
@@ -141,17 +153,6 @@ func (h *holdings) holds(v fanout.View, r *cache.Resource) bool {
 	return some && version == r.Version
 }
 
-// versions returns what is recorded by version, in the form in which a client brings it.
-func (h *holdings) versions() map[string]string {
-	versions := make(map[string]string)
-	for v := range h.exact.all(false) {
-		if v.brought || v.some {
-			versions[v.name] = v.version
-		}
-	}
-	return versions
-}
-
 // brings reports whether the client came with a version of the resource that is not judged yet.
 func (h *holdings) brings(name string) bool { return h.exact.find(name).brings() }
 
@@ -165,9 +166,8 @@ func (h *holdings) judge(names ...string) {
 // sentAhead notes that a member, or with nil its removal, is sent before the wildcard's positions
 // reach its change, or that the client has it already.
 func (h *holdings) sentAhead(v fanout.View, name string, r *cache.Resource) {
-	subscribed, _ := v.Wildcard()
 	c, known := v.Set().Change(name)
-	if !subscribed || !known || r != nil && c.Seq <= h.sentTo || r == nil && c.Seq <= h.removedTo {
+	if !wildcard(v) || !known || r != nil && c.Seq <= h.sentTo || r == nil && c.Seq <= h.removedTo {
 		return
 	}
 	version := ""
@@ -220,7 +220,7 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 	if len(v.Names())+h.exact.noted == 0 {
 		return nil
 	}
-	asked := func(name string) bool { _, asked := v.Lookup(name); return asked }
+	asked := func(name string) bool { return subscribes(v, name) }
 	for _, changes := range []iter.Seq[cache.Change]{v.Set().Since(0), v.Set().Led(0)} {
 		for c := range changes {
 			version, some := h.of(v, c.Name)
@@ -308,18 +308,15 @@ func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
 	id, own := v.Lookup(r.Name)
 	switch {
 	case own && v.LedTo(id) != nil, !own && v.Leads(r.Name):
-		h.sentFor(nil, r)
+		h.sentFor(r)
 	case !own:
 		h.sentAhead(v, r.Name, r)
 	}
 }
 
-// sentFor notes that the client has a resource because of an alias. at is its entry in exact, or
-// nil.
-func (h *holdings) sentFor(at *entry, r *cache.Resource) {
-	if at == nil {
-		at = h.exact.add(r.Name)
-	}
+// sentFor notes that the client has a resource because of an alias.
+func (h *holdings) sentFor(r *cache.Resource) {
+	at := h.exact.add(r.Name)
 	h.exact.judge(at)
 	h.exact.hasAt(at, r.Version, at.at)
 }

@@ -89,13 +89,13 @@ func (d *deltaState) grows(req *discovery.DeltaDiscoveryRequest) int {
 	come, leave := make(map[string]struct{}), make(map[string]struct{})
 	d.sub.Read(func(v fanout.View) {
 		for _, name := range req.GetResourceNamesSubscribe() {
-			if _, here := v.Lookup(name); !here && name != fanout.Wildcard {
+			if !subscribes(v, name) && name != fanout.Wildcard {
 				come[name] = struct{}{}
 			}
 		}
 		for _, name := range req.GetResourceNamesUnsubscribe() {
 			delete(come, name) // subscribes come first (DOWN-DELTA-5)
-			if _, here := v.Lookup(name); here {
+			if subscribes(v, name) {
 				leave[name] = struct{}{}
 			}
 		}

@@ -55,12 +55,12 @@ func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
 		return
 	}
 	for c := range v.Set().Since(from) {
-		switch {
-		case c.Resource == nil && c.Seq > d.removedTo && !d.removedAhead(c):
+		switch told := d.ahead[c.Name]; {
+		case c.Resource == nil && c.Seq > d.removedTo && (told.version != "" || c.Seq > told.at):
 			p.removed = append(p.removed, c.Name)
 		case c.Resource == nil, d.postponed, c.Seq <= after, all && v.Set().Restored() && d.brings(c.Name):
 		case (!all || d.brings(c.Name)) && d.holds(v, c.Resource):
-			d.spare(c.Resource, p)
+			d.spare(d.exact.find(c.Name), c.Resource, p)
 		case d.leavesOut(v, c.Resource, p):
 		default:
 			p.resources = append(p.resources, c.Resource)
@@ -68,12 +68,6 @@ func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
 	}
 	slices.Reverse(p.resources) // in the order in which they changed
 	slices.Reverse(p.removed)
-}
-
-// removedAhead reports whether the removal of a member was sent ahead.
-func (d *deltaState) removedAhead(c cache.Change) bool {
-	a, ok := d.ahead[c.Name]
-	return ok && a.version == "" && c.Seq <= a.at
 }
 
 // share lists what every client without names, versions or exceptions of its own is sent after a

@@ -12,24 +12,20 @@ import (
 type named struct {
 	fanout.Names
 	listed  []string // each once, in the request's order if it has no duplicates
-	sorted  []string // the same sorted, if they may differ from those of the request before
-	changed bool     // they do differ
+	changed bool     // they differ from those of the request before
 }
 
 // list takes in the names of a request.
 func (s *sotwState) list(names []string) named {
 	n := named{listed: s.names}
 	if !slices.Equal(names, s.names) {
-		n.sorted = distinct(slices.Clone(names))
-		if n.listed = n.sorted; len(n.sorted) == len(names) && !slices.Equal(n.sorted, names) {
+		sorted := distinct(slices.Clone(names))
+		if n.listed = sorted; len(sorted) == len(names) && !slices.Equal(sorted, names) {
 			n.listed = slices.Clone(names)
 		}
-		before := s.names
-		if !slices.IsSorted(before) {
-			before = slices.Sorted(slices.Values(before))
-		}
-		if n.changed = !slices.Equal(n.sorted, before); n.changed {
-			n.Added, n.Gone = missingFrom(n.sorted, before), missingFrom(before, n.sorted)
+		before := distinct(slices.Clone(s.names))
+		if n.changed = !slices.Equal(sorted, before); n.changed {
+			n.Added, n.Gone = missingFrom(sorted, before), missingFrom(before, sorted)
 		}
 	}
 	n.Some, n.Wildcard = len(n.listed) > 0, slices.Contains(n.listed, fanout.Wildcard)

@@ -8,48 +8,34 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// Holding is what the record says that the client holds of one resource.
+// Holding is what the record says that the client holds of one resource: nothing, unless one of
+// these is set.
 type Holding struct {
-	Known Knowledge
-	// Version is what the client holds (Exactly), or what it does not hold (Differs; "" if there
-	// is no such resource now).
+	// Version is the one that the client has.
 	Version string
+	// Not is the current version, which the client was not sent: it has another one, or none.
+	Not string
 }
 
-// Knowledge is how much the record knows of one resource.
-type Knowledge uint8
-
-const (
-	// Nothing means that the client has no copy. It applies to each name that Holdings leaves
-	// out.
-	Nothing Knowledge = iota
-	// Exactly means that the client has one known version.
-	Exactly
-	// Differs means that the client was not sent the last change, so that it has another version
-	// than the current one, or none.
-	Differs
-	// Unclear means that the client may have any version, or none. It came with a version that
-	// the relay does not know, or that must not keep the resource from being sent.
-	Unclear
-)
-
-// Holdings returns the record of what the client holds of a type, by resource name, as of now;
-// the names in of are always among the keys. A response that is being sent in parts counts as
-// sent.
+// Holdings returns the record of what the client holds of a type, as of now: of the resources in
+// of, and of those that the record mentions. It leaves out those of which the client may have any
+// version, or none: it came with a version that the relay does not know, or that must not keep the
+// resource from being sent. The result is nil while parts of a response are still to be sent.
 func (s *Session) Holdings(t cache.TypeURL, of ...string) map[string]Holding {
-	all := make(map[string]Holding)
-	if st := s.find(t); st != nil {
-		st.base().sub.Read(func(v fanout.View) {
-			for _, name := range slices.Concat(st.base().mentioned(v), of) {
-				all[name] = st.holding(v, name)
-			}
-		})
+	st := s.find(t)
+	if st == nil || len(s.chunks) > 0 {
+		return nil
 	}
+	all := make(map[string]Holding)
+	st.base().sub.Read(func(v fanout.View) {
+		for _, name := range slices.Concat(st.base().mentioned(v), of) {
+			if h, clear := st.holding(v, name); clear {
+				all[name] = h
+			}
+		}
+	})
 	return all
 }
-
-// Parted reports whether parts of a response are still to be sent.
-func (s *Session) Parted() bool { return len(s.chunks) > 0 }
 
 // mentioned returns all names of which the record may say something, some of them more than once.
 func (h *holdings) mentioned(v fanout.View) (names []string) {
@@ -59,7 +45,7 @@ func (h *holdings) mentioned(v fanout.View) (names []string) {
 	for e := range h.exact.all(false) {
 		names = append(names, e.name)
 	}
-	if subscribed, _ := v.Wildcard(); !subscribed {
+	if !wildcard(v) {
 		return names
 	}
 	for _, changes := range []iter.Seq[cache.Change]{v.Set().Since(0), v.Set().Led(0)} {
@@ -70,40 +56,36 @@ func (h *holdings) mentioned(v fanout.View) (names []string) {
 	return names
 }
 
-// holding returns what the record says of one resource.
-func (h *holdings) holding(v fanout.View, name string) Holding {
+// holding returns what the record says of one resource, if that is clear.
+func (h *holdings) holding(v fanout.View, name string) (_ Holding, clear bool) {
 	version, some := h.of(v, name)
 	switch {
 	case !some:
-		return Holding{}
+		return Holding{}, true
 	case version != "":
-		return Holding{Exactly, version}
-	case h.unclear(v, name):
-		return Holding{Known: Unclear}
+		return Holding{Version: version}, true
 	}
 	r := v.Resource(name)
 	if id, own := v.Lookup(name); own {
 		r, _ = v.Answer(id).Own(name) // the client may have what is lent to another of its names
 	}
-	if r != nil {
-		version = r.Version
+	if r == nil || h.unclear(v, name) {
+		return Holding{}, false
 	}
-	return Holding{Differs, version}
+	return Holding{Not: r.Version}, true
 }
 
 // holding of a Delta client is what the record says, with exceptions. If the type is quiet,
 // nothing is kept of a copy that the client asks for again (MISS-9). A resource that it came
 // with, or that a name led it to, and whose name it gave up, it may have dropped, or may have
 // because of another name.
-func (d *deltaState) holding(v fanout.View, name string) Holding {
-	h := d.holdings.holding(v, name)
-	_, subscribed := v.Lookup(name)
-	wildcard, _ := v.Wildcard()
+func (d *deltaState) holding(v fanout.View, name string) (_ Holding, clear bool) {
+	h, clear := d.holdings.holding(v, name)
 	_, released := d.released[name]
-	if released || d.brings(name) && !subscribed && !wildcard || h.Known == Nothing && d.quiet && subscribed {
-		return Holding{Known: Unclear}
+	if released || d.brings(name) && !subscribes(v, name) && !wildcard(v) || h == (Holding{}) && d.quiet && subscribes(v, name) {
+		return h, false
 	}
-	return h
+	return h, clear
 }
 
 // holding of a SotW client is what the record says, with exceptions:
@@ -112,17 +94,17 @@ func (d *deltaState) holding(v fanout.View, name string) Holding {
 //   - Until its first set, nobody knows by name what it came with.
 //   - It has what stays in a whole set (ORDER-2), and may have what a name has led to until the
 //     next set.
-func (s *sotwState) holding(v fanout.View, name string) Holding {
+func (s *sotwState) holding(v fanout.View, name string) (_ Holding, clear bool) {
 	for _, r := range s.stays {
 		if r.Name == name {
-			return Holding{Exactly, r.Version}
+			return Holding{Version: r.Version}, true
 		}
 	}
-	h := s.holdings.holding(v, name)
-	if h.Known == Nothing && (!s.sets || s.came != "" && s.lastNonce == "" || s.changes(v)) {
-		return Holding{Known: Unclear}
+	h, clear := s.holdings.holding(v, name)
+	if h == (Holding{}) && (!s.sets || s.came != "" && s.lastNonce == "" || s.changes(v)) {
+		return h, false
 	}
-	return h
+	return h, clear
 }
 
 // changes reports whether something that names lead to has changed since the last set. That set

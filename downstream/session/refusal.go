@@ -58,7 +58,7 @@ func (s *Session) answer(x *exchange, now time.Time) {
 		return
 	}
 	fanout.Refuse(x.group.Hub, r.status, now)
-	x.sub.Read(func(v fanout.View) { r.mute, _ = v.Wildcard() })
+	x.sub.Read(func(v fanout.View) { r.mute = wildcard(v) })
 	if r.said == "" || r.said == ToldErrors && r.mute {
 		r.said = r.told()
 		s.refusals = append(s.refusals, Refusal{Type: x.url, Reason: r.reason, Message: r.status.GetMessage(), Told: r.said})
@@ -97,12 +97,17 @@ func (x *exchange) succeed(was *exchange) {
 // move serves the type from another Hub, as if its client had just asked there for what it
 // subscribes to.
 func (d *deltaState) move(to exchange, now time.Time) {
-	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: d.versions()}
+	was, req := *d, &discovery.DeltaDiscoveryRequest{InitialResourceVersions: make(map[string]string)}
+	for e := range was.exact.all(false) {
+		if e.brought || e.some {
+			req.InitialResourceVersions[e.name] = e.version
+		}
+	}
 	was.sub.Read(func(v fanout.View) {
 		for _, id := range v.Names() {
 			req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, v.Name(id))
 		}
-		if wildcard, _ := v.Wildcard(); wildcard {
+		if wildcard(v) {
 			req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, fanout.Wildcard)
 		} else { // an empty list would mean the wildcard for some types
 			req.ResourceNamesUnsubscribe = []string{fanout.Wildcard}
@@ -117,15 +122,15 @@ func (d *deltaState) move(to exchange, now time.Time) {
 
 func (s *sotwState) move(to exchange, now time.Time) {
 	was := *s
-	wildcard, held := false, make(map[string]bool)
+	all, held := false, make(map[string]bool)
 	was.sub.Read(func(v fanout.View) {
-		wildcard, _ = v.Wildcard()
+		all = wildcard(v)
 		for _, id := range v.Names() {
 			held[v.Name(id)] = v.Told(id).Copy()
 		}
 	})
 	*s = sotwState{exchange: to}
-	if len(was.names) == 0 && !wildcard { // all was given up, but an empty first request means the wildcard for some types
+	if len(was.names) == 0 && !all { // all was given up, but an empty first request means the wildcard for some types
 		s.sub.Replace(fanout.Names{Some: true, Wildcard: true}, now)
 	}
 	s.request(&discovery.DiscoveryRequest{ResourceNames: was.names, VersionInfo: was.came}, s.list(was.names), was.warmedAt, now)

@@ -21,7 +21,7 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 	}
 	all := slices.Contains(names, fanout.Wildcard)
 	d.sub.Read(func(v fanout.View) {
-		had, _ := v.Wildcard()
+		had := wildcard(v)
 		under := (had || asks) && !all
 		if !under {
 			d.drops(v, names)
@@ -52,7 +52,7 @@ func (d *deltaState) drops(v fanout.View, names []string) {
 	}
 	left := make(nameSet)
 	for _, name := range names {
-		if _, had := v.Lookup(name); had {
+		if subscribes(v, name) {
 			left.add(name)
 		}
 	}
@@ -66,8 +66,7 @@ func (d *deltaState) drops(v fanout.View, names []string) {
 	}
 	if d.judging() {
 		d.exact.voidAll(func(name string) bool {
-			_, own := v.Lookup(name)
-			return !own && d.mayList(v, name, left.has)
+			return !subscribes(v, name) && d.mayList(v, name, left.has)
 		})
 	}
 }
@@ -90,16 +89,14 @@ func (d *deltaState) erase(ledTo []string) {
 		return
 	}
 	d.sub.Read(func(v fanout.View) {
-		subscribed, _ := v.Wildcard()
 		for _, name := range ledTo {
-			_, own := v.Lookup(name)
 			_, some := d.of(v, name)
 			switch {
-			case own, v.Leads(name):
+			case subscribes(v, name), v.Leads(name):
 				d.release(name) // the name that leads there may not be looked at before it leads elsewhere
-			case some && subscribed:
+			case some && wildcard(v):
 				d.leaves(name)
-			case subscribed:
+			case wildcard(v):
 				if d.hasNone(v, name) {
 					d.release(name) // the member may be smaller than what was too large
 				}
@@ -122,10 +119,7 @@ func (d *deltaState) lists(v fanout.View, name string) *cache.Resource {
 // mayLead reports whether the client's version of a resource lists a name that the client asks
 // for, or nobody knows what it lists.
 func (d *deltaState) mayLead(v fanout.View, name string) bool {
-	return d.mayList(v, name, func(alias string) bool {
-		_, asked := v.Lookup(alias)
-		return asked
-	})
+	return d.mayList(v, name, func(alias string) bool { return subscribes(v, alias) })
 }
 
 // mayList reports whether the client's version of a resource lists such an alias, or nobody knows
@@ -188,27 +182,27 @@ func (d *deltaState) mayYetLead(v fanout.View, name string) bool {
 }
 
 // fallsTo lists what is sent for a resource that no name leads to any more: the member of the
-// wildcard's set, or the removal.
-func (d *deltaState) fallsTo(v fanout.View, name string, member *cache.Resource, p *part) {
-	version, some := d.of(v, name)
-	as := d.released[name]
-	differs := member != nil && (as.left || version != member.Version || !as.brought && d.mayEnd(v, name))
+// wildcard's set, or, on Delta, the removal.
+func (x *exchange) fallsTo(v fanout.View, name string, member *cache.Resource, p *part) {
+	_, some := x.of(v, name)
+	as := x.released[name]
+	differs := member != nil && (as.left || !x.holds(v, member) || !as.brought && x.mayEnd(v, name))
 	switch {
-	case member == nil && d.answersTo(v, name), differs && d.leavesOut(v, member, p):
-		delete(d.released, name)
+	case member == nil && x.answersTo(v, name), differs && x.leavesOut(v, member, p):
+		delete(x.released, name)
 		return // that name's answer, or the error, says the rest
-	case member == nil && (some || as.left):
-		if d.brings(name) {
-			d.exact.note(name, "", true) // until the removal is sent
+	case member == nil && x.delta && (some || as.left):
+		if x.brings(name) {
+			x.exact.note(name, "", true) // until the removal is sent
 		}
 		p.removed = append(p.removed, name)
 		p.removedNames = append(p.removedNames, name)
 		return // the debt is paid when the removal is sent
 	case differs:
 		p.resources, p.mixed = append(p.resources, member), true
-		d.sentAhead(v, name, member)
+		x.sentAhead(v, name, member)
 	}
-	d.paidReleased(name)
+	x.paidReleased(name)
 }
 
 // paidReleased notes that the client has been sent the state of a released resource.
@@ -255,7 +249,7 @@ func (x *exchange) answersTo(v fanout.View, name string) bool {
 // resource that it has because of a name. certain is false while this is unknown.
 func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, certain bool) {
 	subscribed, synced := v.Wildcard()
-	if _, own := v.Lookup(name); own || v.Leads(name) || !subscribed {
+	if subscribes(v, name) || v.Leads(name) || !subscribed {
 		return nil, true
 	}
 	member = v.Set().Member(name)
@@ -269,19 +263,9 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.released)) {
-		member, certain := s.falls(v, name)
-		differs := member != nil && (!s.holds(v, member) || s.mayEnd(v, name))
-		switch {
-		case !certain:
-			continue
-		case member == nil && s.answersTo(v, name), differs && s.leavesOut(v, member, p):
-			delete(s.released, name)
-			continue
-		case differs:
-			p.resources = append(p.resources, member)
-			s.sentAhead(v, name, member)
+		if member, certain := s.falls(v, name); certain {
+			s.fallsTo(v, name, member, p)
 		}
-		s.paidReleased(name)
 	}
 }
 
@@ -300,12 +284,10 @@ func (s *sotwState) drops(v fanout.View, added []string) {
 			}
 		}
 	}
-	subscribed, _ := v.Wildcard()
 	for noted := range s.exact.all(false) {
-		_, own := v.Lookup(noted.name)
 		version, leads := led[noted.name]
 		switch {
-		case own, subscribed && v.Set().Member(noted.name) != nil:
+		case subscribes(v, noted.name), wildcard(v) && v.Set().Member(noted.name) != nil:
 		case !leads:
 			s.exact.forget(noted.name)
 		case version != noted.version:

@@ -112,9 +112,8 @@ type Session struct {
 	warmth     *Warmth
 
 	// The state below ends with the stream.
-	greeted      bool // the first message has arrived
 	node         *core.Node
-	warmed       *nodeWarmth // of the node
+	warmed       *nodeWarmth // of the node; nil before the first message
 	key          string
 	states       []state // in the order of ORDER-2
 	carried      bool    // a response was sent
@@ -122,9 +121,10 @@ type Session struct {
 	clusters     state     // Clusters on this stream, or nil
 	waitingSince time.Time // when the first change began to wait for Clusters; zero if none waits
 	counter      uint64
-	verdicts     uint64   // responses whose ACK or NACK has not been counted yet
-	chunks       []chunk  // the rest of a response that was split
-	untold       []Untold // traced sources that no response will carry
+	verdicts     uint64      // responses whose ACK or NACK has not been counted yet
+	chunks       []*Response // the parts of a response that are still to be sent
+	chunked      *speaker    // whose response that is; nil if there are none
+	untold       []Untold    // traced sources that no response will carry
 	refusals     []Refusal
 }
 
@@ -132,11 +132,11 @@ type Session struct {
 type state interface {
 	base() *exchange
 	due() bool
-	collect(v fanout.View, push bool) part
+	collect(v fanout.View, push bool, p *part)
 	later(p *part)
 	removedNow(p *part)
 	brings(name string) bool
-	holding(v fanout.View, name string) Holding
+	holding(v fanout.View, name string) (h Holding, clear bool)
 	move(to exchange, now time.Time)
 }
 
@@ -188,18 +188,8 @@ var RequestKinds = []RequestKind{InitialRequest, SubscribeRequest, AckRequest, N
 // DeltaRequest takes in a request of a Delta stream.
 func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Time) (Note, *End) {
 	note := Note{Kind: SubscribeRequest}
-	t, end := s.greet(req.GetNode(), req.GetTypeUrl(), now)
-	if end != nil {
-		return note, end
-	}
 	located := located(req.GetResourceLocatorsSubscribe())
-	if end := s.checkNames(req.GetResourceNamesSubscribe(), located); end != nil {
-		return note, end
-	}
-	if end := s.checkVersions(req.GetInitialResourceVersions()); end != nil {
-		return note, end
-	}
-	st, end := s.stateOf(t, now)
+	st, end := s.admit(req, now, req.GetInitialResourceVersions(), req.GetResourceNamesSubscribe(), located)
 	if end != nil {
 		return note, end
 	}
@@ -221,15 +211,8 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 // SotWRequest takes in a request of a SotW stream.
 func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (Note, *End) {
 	note := Note{Kind: SubscribeRequest}
-	t, end := s.greet(req.GetNode(), req.GetTypeUrl(), now)
-	if end != nil {
-		return note, end
-	}
 	located := located(req.GetResourceLocators())
-	if end := s.checkNames(req.GetResourceNames(), located); end != nil {
-		return note, end
-	}
-	st, end := s.stateOf(t, now)
+	st, end := s.admit(req, now, nil, req.GetResourceNames(), located)
 	if end != nil {
 		return note, end
 	}
@@ -251,6 +234,27 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	s.answer(&w.exchange, now)
 	note.Charged = s.charge(req.GetResponseNonce(), names.changed || len(located) > 0)
 	return note, nil
+}
+
+// request is what both variants of a request have.
+type request interface {
+	GetNode() *core.Node
+	GetTypeUrl() string
+}
+
+// admit checks what a request asks for and came with, and returns the state of its type.
+func (s *Session) admit(req request, now time.Time, versions map[string]string, names ...[]string) (state, *End) {
+	t, end := s.greet(req.GetNode(), req.GetTypeUrl(), now)
+	if end == nil {
+		end = s.checkNames(names...)
+	}
+	if end == nil {
+		end = s.checkVersions(versions)
+	}
+	if end != nil {
+		return nil, end
+	}
+	return s.stateOf(t, now)
 }
 
 // located returns the names of resources that are asked for by locator, which is not served
@@ -330,13 +334,13 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 		return exchange{}, &End{OverLimit, fmt.Sprintf("more than %d resource types on one stream", maxTypes)}
 	}
 	m, end := s.groups.Join(s.peer, s.node, t)
-	if end != nil && !(m.Own && s.kind.Type == "") {
+	switch {
+	case end == nil:
+		return s.exchangeOf(t, m), nil
+	case !m.Own, s.kind.Type != "":
 		return exchange{}, end
 	}
-	var refused *refusal
-	if end != nil {
-		m, refused = s.refuse(end, now)
-	}
+	m, refused := s.refuse(end, now)
 	x := s.exchangeOf(t, m)
 	x.refusal = refused
 	return x, nil
@@ -344,16 +348,16 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 
 // exchangeOf returns the state of a type that is served from a group.
 func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
-	x := exchange{
+	return exchange{
 		url: t, short: shortName(t), group: m, sub: m.Hub.Subscribe(t, s.subscriber),
 		delta: s.kind.Delta, space: math.MaxInt,
 		ends:   !s.kind.Delta && isGRPC(s.node),
-		ttl:    takesTTL(s.node, s.kind.Delta),
+		ttl:    s.subscriber.TakesTTL,
 		refers: s.kind.Type == "" && refersToClusters(t),
 		most:   s.config.bounds().Unacked,
+
+		holdings: holdings{removedTo: unseen, sets: m.Hub.Properties(t).FullState && !s.kind.Delta},
 	}
-	x.removedTo, x.sets = unseen, m.Hub.Properties(t).FullState && !s.kind.Delta
-	return x
 }
 
 // inOrder compares types by the order of ORDER-2.
@@ -371,8 +375,8 @@ func (s *Session) Close(now time.Time) {
 		s.untell(x)
 		x.group.Leave()
 	}
-	if s.greeted {
+	if s.warmed != nil {
 		s.warmth.leave(s.node.GetId())
 	}
-	s.states, s.chunks = nil, nil
+	s.states, s.chunks, s.chunked = nil, nil, nil
 }

@@ -15,8 +15,7 @@ import (
 // new.
 type sotwState struct {
 	exchange
-	requested bool
-	names     []string // of the newest request, each once, in its order
+	names []string // of the newest request, each once, in its order
 
 	// came is the version_info of the first request. The client then held something for each of
 	// its names, and the wildcard's set if it asked for that (cameWildcard).
@@ -49,13 +48,12 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed
 	// (DOWN-SOTW-3, DOWN-SOTW-4); names take effect in any case (DOWN-SOTW-2).
 	nonce := req.GetResponseNonce()
 	acked := nonce != "" && nonce == s.lastNonce && !first
-	repeated := acked && len(s.unacked) == 0 && req.GetErrorDetail() == nil
+	repeated := acked && len(s.unacked) == 0 && req.GetErrorDetail() == nil && !names.changed
 	if acked {
 		note = s.verdict(nonce, req.GetErrorDetail(), now)
 	}
 	var asked fanout.Asked
 	if first || names.changed {
-		repeated = repeated && !names.changed
 		s.moved = s.moved || !first
 		asked = s.replace(names, first && req.GetVersionInfo() != "", now)
 	}
@@ -78,8 +76,8 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed
 }
 
 // comesBack notes that the client holds everything that it asks for first, in unknown versions.
-func (s *sotwState) comesBack(wildcard bool) {
-	s.returning, s.cameWildcard, s.behind = s.url == cache.Cluster, wildcard, true
+func (s *sotwState) comesBack(all bool) {
+	s.returning, s.cameWildcard, s.behind = s.url == cache.Cluster, all, true
 	s.sub.Read(func(v fanout.View) {
 		for _, id := range v.Names() {
 			v.Tell(id, fanout.Brought)
@@ -90,14 +88,12 @@ func (s *sotwState) comesBack(wildcard bool) {
 // replace replaces the names that are asked for. came says that the client came with something.
 func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked {
 	var held map[string]changing
-	if names.changed {
-		s.sub.Read(func(v fanout.View) { held = s.changesHands(v, names) })
-	}
+	s.sub.Read(func(v fanout.View) { held = s.changesHands(v, names) })
 	s.forgive(names.Gone)
 	asked := s.sub.Replace(names.Names, now)
 	s.sub.Read(func(v fanout.View) {
 		s.handOver(v, held)
-		if subscribed, _ := v.Wildcard(); !subscribed {
+		if !wildcard(v) {
 			s.unsubscribed()
 			s.cameWildcard = false
 			s.drops(v, names.Added)
@@ -110,7 +106,6 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 // handOver records what changesHands returned where it belongs after the request. Of what was given
 // up under the wildcard the client is sent the wildcard's state; a full-state set says it by itself.
 func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
-	subscribed, _ := v.Wildcard()
 	for name, h := range held {
 		id, asked := v.Lookup(name)
 		switch {
@@ -119,9 +114,9 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 			if version, _ := s.named(v, id); version != "" && version != h.version {
 				v.Tell(id, fanout.Brought) // others were sent that by name, and this client was not
 			}
-		case !asked && (subscribed || h.told != 0):
+		case !asked && (wildcard(v) || h.told != 0):
 			s.exact.note(name, h.version, h.told != 0)
-			if subscribed && !s.sets {
+			if wildcard(v) && !s.sets {
 				s.release(name)
 			}
 		}
@@ -169,10 +164,7 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing
 
 // awaitNew notes what a request asks for that earlier requests did not, unless the client came
 // with it.
-func (s *sotwState) awaitNew(names named, wildcard, came bool) {
-	if !s.refers {
-		return
-	}
+func (s *sotwState) awaitNew(names named, all, came bool) {
 	for _, name := range names.Gone {
 		s.answered(name)
 	}
@@ -182,7 +174,7 @@ func (s *sotwState) awaitNew(names named, wildcard, came bool) {
 	for _, name := range names.Added {
 		s.await(name)
 	}
-	if wildcard {
+	if all {
 		s.await(fanout.Wildcard)
 	}
 }
@@ -192,25 +184,21 @@ func (s *sotwState) brings(string) bool { return s.came != "" }
 
 func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink }
 
-// collect returns what is to be sent. push says that changes may be sent, too, and not only
-// answers.
-func (s *sotwState) collect(v fanout.View, push bool) (p part) {
-	p.position, p.pushed = v.Position(), push && !s.postpones
-	p.from = s.sentTo
+// collect lists what is to be sent.
+func (s *sotwState) collect(v fanout.View, push bool, p *part) {
 	s.returns(v, func(name string) bool {
 		id, ok := v.Lookup(name)
 		return ok && v.Told(id) == fanout.Brought
 	})
 	if s.sets {
-		s.collectFull(v, push, &p)
+		s.collectFull(v, push, p)
 	} else {
-		s.collectNew(v, push, &p)
+		s.collectNew(v, push, p)
 	}
 	if !s.sets || !v.Bodies().Husks() {
-		s.expiring(v, &p)
+		s.expiring(v, p)
 	} // with husks, renewing the set would mean to ask upstream for the bodies each time.
 	s.starving = starving(v, s.brings)
-	return p
 }
 
 // collectNew lists what is new or newly named. A removal is not sent, except as an error
@@ -357,7 +345,7 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 			s.changedBack(id)
 		}
 		if led {
-			s.sentFor(nil, r)
+			s.sentFor(r)
 		}
 	}
 	if tooLarge < len(a.Resources()) && !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Bodies().Body(r) == nil }) { // otherwise ToldCopy is noted when the body comes
@@ -427,7 +415,7 @@ func (s *sotwState) removedNow(p *part) {
 	s.stays, s.staysSince = nil, time.Time{}
 	s.exact.keep(namesOf(p.resources))
 	s.sub.Read(func(v fanout.View) {
-		if subscribed, _ := v.Wildcard(); subscribed {
+		if wildcard(v) {
 			s.sentTo, s.removedTo = p.position, p.position
 		}
 		for i, id := range v.Names() {

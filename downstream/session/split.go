@@ -13,52 +13,38 @@ import (
 // Responses that are too large for a Delta client are split (DOWN-DELTA-18). A resource that is
 // too large by itself has been left out before (toolarge.go).
 
-// chunk is a part of a response, or all of it.
-type chunk struct {
-	*Response
-	x        *exchange
-	position cache.Seq
-	answer   bool
-	begun    bool // it is not the first part
-	changes  bool // it adds or changes resources
-}
-
 // chunk returns the next part of the response that is being sent. All parts are one push, which
 // begins with the first part and is accepted with the last (DOWN-DELTA-15).
 func (s *Session) chunk(now time.Time) *Response {
-	c := s.chunks[0]
-	s.chunks = slices.Delete(s.chunks, 0, 1)
+	r, sp := s.chunks[0], s.chunked
+	if s.chunks = slices.Delete(s.chunks, 0, 1); len(s.chunks) == 0 {
+		s.chunked = nil
+	}
 	s.verdicts++
-	c.At, c.Partial = now, len(s.chunks) > 0
-	c.Nonce = c.x.nonce(c.position, c.answer, len(s.chunks), &s.counter)
-	c.x.sending(c.Nonce, c.Version, c.position, c.answer || c.begun, c.Partial, c.changes, c.Response.list(), now)
-	return c.Response
+	r.At, r.Partial = now, len(s.chunks) > 0
+	x := sp.base()
+	r.Nonce = x.nonce(sp.position, sp.answer, len(s.chunks), &s.counter)
+	x.sending(sent{nonce: r.Nonce, version: r.Version, seq: sp.position, at: now, partial: r.Partial, changes: len(sp.changed) > 0, listing: r.list()}, sp.answer)
+	sp.answer = true // the other parts are no push of their own
+	return r
 }
 
 // fit splits a response into parts that the client can take.
-func (s *Session) fit(r *Response, x *exchange, sp *speaker) []chunk {
-	whole := append(s.chunks[:0], chunk{Response: r, x: x, position: sp.position, answer: sp.answer, changes: sp.adds && len(sp.changed) > 0})
-	if s.config.MaxResponse == 0 || !r.Delta {
-		return whole
+func (s *Session) fit(r *Response, sp *speaker) []*Response {
+	if s.config.MaxResponse > 0 && r.Delta {
+		most := uint64(len(r.Resources)+len(r.Heartbeats)+len(r.Removed)+len(r.Errors)) + 1
+		frame := len(r.AppendFixed(nil)) + sp.base().nonceSize(sp.position, s.counter+most, most)
+		if parts := r.split(s.config.MaxResponse - frame); len(parts) > 1 {
+			return parts
+		}
 	}
-	most := uint64(len(r.Resources)+len(r.Heartbeats)+len(r.Removed)+len(r.Errors)) + 1
-	frame := len(r.AppendFixed(nil)) + x.nonceSize(sp.position, s.counter+most, most)
-	parts := r.split(s.config.MaxResponse - frame)
-	if len(parts) == 1 {
-		return whole
-	}
-	chunks := make([]chunk, len(parts))
-	for i, part := range parts {
-		chunks[i] = whole[0]
-		chunks[i].Response, chunks[i].begun = part, i > 0
-	}
-	return chunks
+	return append(s.chunks[:0], r)
 }
 
 // nonceSize returns the size of a nonce in bytes, given the greatest numbers that it may have.
 func (x *exchange) nonceSize(position cache.Seq, counter, parts uint64) int {
 	const marks = len("..-")
-	return sizeOf(deltaNonce, len(x.short)+marks+digits(uint64(position))+digits(counter)+digits(parts))
+	return sizeOf(fieldNonce, len(x.short)+marks+digits(uint64(position))+digits(counter)+digits(parts))
 }
 
 // split distributes the contents of a response over as few parts as their order permits. A name

@@ -24,7 +24,7 @@ func TestSplitIsExact(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		limit := 512 + random.IntN(4<<10)
 		s := &Session{config: &Config{MaxResponse: limit}, kind: Stream{Delta: true}, counter: random.Uint64N(1000)}
-		x := &exchange{url: cache.Endpoint}
+		d := &deltaState{exchange: exchange{url: cache.Endpoint}}
 		r := &Response{Delta: true, Type: cache.Endpoint, Version: strings.Repeat("v", random.IntN(40)), Identifier: "xds-relay/a [b]"}
 		for i := range random.IntN(60) {
 			r.Resources = append(r.Resources, resourceOf(fmt.Sprint("resource-", i), random.IntN(2*limit)))
@@ -36,8 +36,8 @@ func TestSplitIsExact(t *testing.T) {
 			r.Errors = append(r.Errors, resourceError(fmt.Sprint("failed-", i), &statuspb.Status{Code: 5, Message: strings.Repeat("m", random.IntN(50))}))
 		}
 		whole := *r
-		sp := &speaker{part: part{position: cache.Seq(random.Uint64N(1 << 40)), answer: random.IntN(2) == 0}}
-		room := x.room(limit, len(r.Version), len(r.Identifier), sp.position)
+		sp := &speaker{state: d, part: part{position: cache.Seq(random.Uint64N(1 << 40)), answer: random.IntN(2) == 0}}
+		room := d.room(limit, len(r.Version), len(r.Identifier), sp.position)
 		r.Resources = slices.DeleteFunc(slices.Clone(r.Resources), func(res *cache.Resource) bool {
 			tooLarge := r.sizeOf(res) > room
 			if tooLarge {
@@ -46,7 +46,7 @@ func TestSplitIsExact(t *testing.T) {
 			return tooLarge
 		})
 		r.nameTooLarge(&sp.part, limit)
-		s.chunks = s.fit(r, x, sp)
+		s.chunks, s.chunked = s.fit(r, sp), sp
 
 		var said discovery.DeltaDiscoveryResponse
 		left, before := len(s.chunks), 0

@@ -11,6 +11,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
 // A resource that is too large for a client by itself is left out of its responses, and named in
@@ -23,11 +24,14 @@ type leftOut struct {
 	bytes int
 }
 
-// measure sets how large a resource in the next response may be. The whole sets of SotW clients
+// measure sets the relay's identifier in the next response (DOWN-DELTA-19), and how large a
+// resource in it may be. The whole sets of SotW clients
 // have no bound, since clients delete what they lack.
 func (s *Session) measure(sp *speaker, v fanout.View) {
 	x, most := sp.base(), s.config.MaxResponse
-	identifier := x.identifier(s.config.Instance)
+	if of := x.group.Hub.Identifier(); x.plane.text == "" || x.plane.of != of {
+		x.plane.of, x.plane.text = of, hop.Identifier(s.config.Instance, of)
+	}
 	if x.space = math.MaxInt; most == 0 || x.sets {
 		return
 	}
@@ -35,14 +39,14 @@ func (s *Session) measure(sp *speaker, v fanout.View) {
 	if s.kind.Delta {
 		version = len(v.SystemVersion())
 	}
-	x.space = x.room(most, version, len(identifier), v.Position())
+	x.space = x.room(most, version, len(x.plane.text), v.Position())
 }
 
 // room returns the size left for one resource in a response, given the sizes of its version and
 // of the relay's identifier.
 func (x *exchange) room(most, version, identifier int, position cache.Seq) int {
 	nonce := x.nonceSize(position, math.MaxUint64, math.MaxUint32)
-	frame := sizeOf(deltaSystemVersion, version) + sizeOf(fieldTypeURL, len(x.url)) + nonce
+	frame := sizeOf(fieldVersion, version) + sizeOf(fieldTypeURL, len(x.url)) + nonce
 	return most - frame - sizeOf(deltaControlPlane, sizeOf(controlPlaneIdentifier, identifier))
 }
 

@@ -31,7 +31,7 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 	if resources, certain = bodies(v, everything(v)); !certain {
 		return nil, "", false
 	}
-	version = viewVersion(v, resources)
+	version = versionOf(v)
 	certain = (!doubt && !s.frozen(v) || s.came == version) && !s.lacks(v)
 	v.Withhold(!certain)
 	return resources, version, certain
@@ -44,7 +44,7 @@ func (s *sotwState) frozen(v fanout.View) bool { return s.came != "" && warm(v) 
 // lacks reports whether the wildcard's set lacks something that the client was sent for a name,
 // perhaps only because the set is from disk (RECON-19) or a fault hides a part of it (ERR-10).
 func (s *sotwState) lacks(v fanout.View) bool {
-	if subscribed, _ := v.Wildcard(); !subscribed {
+	if !wildcard(v) {
 		return false
 	}
 	for noted := range s.exact.all(false) {
@@ -59,17 +59,15 @@ func (s *sotwState) lacks(v fanout.View) bool {
 
 // warm reports whether something in the view was loaded from disk and is not confirmed.
 func warm(v fanout.View) bool {
-	subscribed, _ := v.Wildcard()
-	return subscribed && v.Set().Restored() || v.AnyRestored() && slices.ContainsFunc(v.Names(), v.Restored)
+	return wildcard(v) && v.Set().Restored() || v.AnyRestored() && slices.ContainsFunc(v.Names(), v.Restored)
 }
 
 // everything returns the resources that the client's interest leads to, each once (DOWN-SOTW-14).
 func everything(v fanout.View) (resources []*cache.Resource) {
-	subscribed, _ := v.Wildcard()
-	if n, alone := v.Set().News(0); subscribed && alone {
+	if n, alone := v.Set().News(0); wildcard(v) && alone {
 		return n.Resources
 	}
-	if subscribed { // the members that no name leads to, oldest change first
+	if wildcard(v) { // the members that no name leads to, oldest change first
 		for c := range v.Set().Since(0) {
 			if c.Resource != nil {
 				resources = append(resources, c.Resource)
@@ -105,22 +103,14 @@ func (s *sotwState) sentVersion(v fanout.View) string {
 	return told.String()
 }
 
-// versionOf returns the version of everything that the client's interest leads to.
+// versionOf returns the version of everything that the client's interest leads to: the digest of
+// these resources (RECON-14). It is never empty (DOWN-SOTW-11).
 func versionOf(v fanout.View) string {
 	if version, known := v.Digest(); known {
 		return version
 	}
-	return viewVersion(v, everything(v))
-}
-
-// viewVersion returns the version of a view: the digest of its resources (RECON-14). It is never
-// empty (DOWN-SOTW-11).
-func viewVersion(v fanout.View, resources []*cache.Resource) string {
-	if len(v.Names()) == 0 {
-		return v.Set().Digest()
-	}
 	var digest cache.Digest
-	for _, r := range resources {
+	for _, r := range everything(v) {
 		digest.Add(r)
 	}
 	return digest.String()

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -46,37 +48,26 @@ func (x *exchange) warms(v fanout.View, name string) {
 	if id, ok := v.Lookup(name); ok {
 		x.changed.add(id)
 		put(&x.forced, id, v.Position())
-	} else if subscribed, _ := v.Wildcard(); x.delta && subscribed && v.Resource(name) != nil {
-		x.warming.add(name)
+	} else if x.delta && wildcard(v) && v.Resource(name) != nil {
+		put(&x.warming, name, struct{}{})
 	}
 	x.exact.void(name)
 }
 
 // collectWarming lists the members to resend. They are no answer, and wait for an ACK.
 func (d *deltaState) collectWarming(v fanout.View, push bool, p *part) {
-	if d.warming.len() == 0 || !push {
+	if len(d.warming) == 0 || !push {
 		return
 	}
 	subscribed, synced := v.Wildcard()
-	for _, name := range d.warming.take() {
+	for _, name := range slices.Sorted(maps.Keys(d.warming)) {
 		r := v.Resource(name)
 		if subscribed && r != nil && (synced || v.Leads(name)) && !d.leavesOut(v, r, p) { // otherwise it is in the first answer
 			p.resources, p.mixed = append(p.resources, r), true
 			d.sentBy(v, r)
 		}
 	}
-}
-
-// warmed drops the debts for resources that are sent now.
-func (d *deltaState) warmed(resources []*cache.Resource) {
-	if d.warming.len() == 0 {
-		return
-	}
-	names := make([]string, 0, len(resources))
-	for _, r := range resources {
-		names = append(names, r.Name)
-	}
-	d.warming.drop(distinct(names))
+	d.warming = nil
 }
 
 // comesWithoutClusters handles a client that comes with endpoints and came without clusters: the

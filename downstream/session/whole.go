@@ -14,7 +14,7 @@ import (
 func (s *Session) Whole(now time.Time) (*Response, *End) {
 	s.subscriber.Take()
 	w := s.states[0].(*sotwState)
-	sp := &speaker{state: w, adds: true}
+	sp := &speaker{state: w}
 	w.sub.Read(func(v fanout.View) {
 		w.source = v.Marks().Source // marks only say when to look
 		s.untell(w.base())
@@ -47,7 +47,7 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 	if p.resources, complete = bodies(v, everything(v)); !complete {
 		return p
 	}
-	if p.version = viewVersion(v, p.resources); s.frozen(v) && s.came != p.version {
+	if p.version = versionOf(v); s.frozen(v) && s.came != p.version {
 		return p
 	}
 	p.resources = s.fitting(v, slices.Clone(p.resources), &p)

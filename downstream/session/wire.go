@@ -13,17 +13,15 @@ import (
 
 // Field numbers of DeltaDiscoveryResponse and DiscoveryResponse.
 const (
-	fieldResources = 2 // in both
-	fieldTypeURL   = 4 // in both
+	fieldVersion   = 1 // in both
+	fieldResources = 2
+	fieldTypeURL   = 4
+	fieldNonce     = 5
 
-	deltaSystemVersion = 1
-	deltaNonce         = 5
-	deltaRemoved       = 6
-	deltaControlPlane  = 7
-	deltaErrors        = 9
+	deltaRemoved      = 6
+	deltaControlPlane = 7
+	deltaErrors       = 9
 
-	sotwVersion      = 1
-	sotwNonce        = 5
 	sotwControlPlane = 6
 	sotwErrors       = 7
 
@@ -45,11 +43,11 @@ func (r *Response) Head() []byte {
 
 // AppendFixed appends the part that is equal in all responses with the same contents.
 func (r *Response) AppendFixed(head []byte) []byte {
-	version, plane := protowire.Number(sotwVersion), protowire.Number(sotwControlPlane)
+	plane := protowire.Number(sotwControlPlane)
 	if r.Delta {
-		version, plane = deltaSystemVersion, deltaControlPlane
+		plane = deltaControlPlane
 	}
-	head = appendString(head, version, r.Version)
+	head = appendString(head, fieldVersion, r.Version)
 	head = appendString(head, fieldTypeURL, string(r.Type))
 	if r.Identifier != "" {
 		head = protowire.AppendTag(head, plane, protowire.BytesType)
@@ -60,13 +58,7 @@ func (r *Response) AppendFixed(head []byte) []byte {
 }
 
 // AppendNonce appends the nonce, in which each response differs.
-func (r *Response) AppendNonce(head []byte) []byte {
-	nonce := protowire.Number(sotwNonce)
-	if r.Delta {
-		nonce = deltaNonce
-	}
-	return appendString(head, nonce, r.Nonce)
-}
+func (r *Response) AppendNonce(head []byte) []byte { return appendString(head, fieldNonce, r.Nonce) }
 
 // AppendRest appends removals and errors.
 func (r *Response) AppendRest(b []byte) []byte {

@@ -36,7 +36,7 @@ func (r *pureRelay) recorded(c *pureClient) {
 		r.game.checker.fail("check", "c%d: %s", c.id, broken)
 	}
 	cl := r.game.checker.clients[c.id]
-	if cl == nil || !cl.open || c.session.Parted() || r.game.failed() {
+	if cl == nil || !cl.open || r.game.failed() {
 		return
 	}
 	for _, k := range kinds {
@@ -46,17 +46,21 @@ func (r *pureRelay) recorded(c *pureClient) {
 		}
 		url := cache.TypeURL(k.url)
 		said := c.session.Holdings(url, slices.Collect(maps.Keys(t.holds))...)
+		if said == nil {
+			continue // parts of a response are still to be sent
+		}
+		for name := range t.holds {
+			delete(t.unclear, name)
+		}
 		for _, name := range slices.Sorted(maps.Keys(said)) {
 			h, holds := t.holds[name]
-			if holds {
-				delete(t.unclear, name)
-			} else if t.unclear[name] {
+			if t.unclear[name] {
 				continue
 			}
 			if c.sotw {
 				h.version = c.sent[url][name]
 			}
-			if said[name].Known == session.Differs && t.owed[name] {
+			if said[name].Not != "" && t.owed[name] {
 				continue // it went and came back as it was, or is owed for another reason
 			}
 			if other := play.Contradicts(said[name], h.version, holds); other != "" {

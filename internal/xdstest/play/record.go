@@ -157,7 +157,7 @@ func without(names, others []string) []string {
 
 // recorded compares what a client holds with the record of its Session.
 func (c *client) recorded(now time.Time) error {
-	if c.session == nil || c.fetches || c.session.Parted() {
+	if c.session == nil || c.fetches {
 		return nil
 	}
 	if broken := c.session.Check(); len(broken) > 0 {
@@ -175,7 +175,7 @@ func (c *client) recorded(now time.Time) error {
 			if some && h.version == "" || !some && k.strange {
 				continue
 			}
-			if said[name].Known == session.Differs && c.session.Due() {
+			if said[name].Not != "" && c.session.Due() {
 				continue // it may have changed back
 			}
 			if other := Contradicts(said[name], h.version, some); other != "" {
@@ -190,12 +190,12 @@ func (c *client) recorded(now time.Time) error {
 // or none, agrees with the record.
 func Contradicts(h session.Holding, version string, some bool) string {
 	switch {
-	case h.Known == session.Nothing && some:
+	case h == (session.Holding{}) && some:
 		return "nothing"
-	case h.Known == session.Exactly && !(some && version == h.Version):
+	case h.Version != "" && !(some && version == h.Version):
 		return h.Version
-	case h.Known == session.Differs && some && version == h.Version:
-		return fmt.Sprintf("another version than %q", h.Version)
+	case h.Not != "" && some && version == h.Not:
+		return fmt.Sprintf("another version than %q", h.Not)
 	}
 	return ""
 }
