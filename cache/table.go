@@ -61,6 +61,8 @@ type Table struct {
 
 	leases leases
 
+	touched []ID // by the present call of Set, Remove or Deny
+
 	// Changed is called for each name whose resource is about to be replaced or dropped; it
 	// may be nil.
 	Changed func(t *Table, id ID, before, now *Resource)
@@ -238,8 +240,9 @@ func (t *Table) release(id ID) {
 
 // Set makes a resource Present. changed is false if its content is what the table has (RECON-4,
 // RECON-10); then only the upstream's version is noted, and that the resource is announced. touched
-// appends the names whose answer has changed.
-func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID, changed bool) {
+// are the names whose answer has changed; it is valid until the next Set, Remove or Deny.
+func (t *Table) Set(r *Resource, upstream string, seq Seq) (touched []ID, changed bool) {
+	t.touched = t.touched[:0]
 	id := t.id(r.Name)
 	e := &t.entries[id]
 	had := e.err != nil
@@ -252,20 +255,21 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 			t.count(e.resource, 1)
 		}
 		if had {
-			touched = append(touched, id)
+			t.touched = append(t.touched, id)
 		}
-		return t.recover(r.Aliases, touched), false
+		t.recover(r.Aliases)
+		return t.touched, false
 	}
-	touched = append(touched, id)
+	t.touched = append(t.touched, id)
 	t.tell(id, e.resource, r)
 	if e.state == Present {
 		t.count(e.resource, -1)
 		for _, alias := range dropped(e.resource, r) {
-			touched = t.unmatch(alias, id, seq, touched)
+			t.unmatch(alias, id, seq)
 		}
 	}
 	for _, alias := range r.Aliases {
-		touched = t.match(alias, id, touched)
+		t.match(alias, id)
 	}
 	e = &t.entries[id] // match may have moved the entries
 	if e.more != nil {
@@ -274,7 +278,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 	e.state, e.cause, e.resource, e.upstream = Present, 0, r.kept(), upstream
 	t.count(e.resource, 1)
 	t.touch(id, seq)
-	return touched, true
+	return t.touched, true
 }
 
 // Date notes that a resource is unchanged since an earlier position, at which clients got it from
@@ -282,37 +286,38 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 func (t *Table) Date(id ID, seq Seq) { t.entries[id].seq = seq }
 
 // Remove makes a name Absent. A name that the table does not have, or that is
-// Absent already, is left alone: changed is false.
-func (t *Table) Remove(name string, cause Cause, seq Seq, touched []ID) (_ []ID, changed bool) {
+// Absent already, is left alone: changed is false. touched is as with Set.
+func (t *Table) Remove(name string, cause Cause, seq Seq) (touched []ID, changed bool) {
 	id, ok := t.ids[name]
 	if !ok {
-		return touched, false
+		return nil, false
 	}
 	e := &t.entries[id]
 	if e.state == Absent {
 		if e.cause == Timer {
 			e.cause = cause // an answer outweighs silence
 		}
-		return touched, false
+		return nil, false
 	}
-	touched = append(touched, id)
+	t.touched = append(t.touched[:0], id)
 	t.tell(id, e.resource, nil)
 	t.unlease(id)
 	if e.state == Present {
 		t.count(e.resource, -1)
 		for _, alias := range e.resource.Aliases {
-			touched = t.unmatch(alias, id, seq, touched)
+			t.unmatch(alias, id, seq)
 		}
 	}
 	e.vanished = e.vanished || e.state == Present
 	e.state, e.cause, e.resource, e.upstream, e.err = Absent, cause, nil, "", nil
 	t.touch(id, seq)
-	return touched, true
+	return t.touched, true
 }
 
 // Deny notes a negative answer for those of its aliases that are asked for and
-// that no resource answers to (NAME-6, H-17).
-func (t *Table) Deny(r *Resource, seq Seq, touched []ID) []ID {
+// that no resource answers to (NAME-6, H-17). touched is as with Set.
+func (t *Table) Deny(r *Resource, seq Seq) (touched []ID) {
+	t.touched = t.touched[:0]
 	for _, alias := range r.Aliases {
 		id, ok := t.ids[alias]
 		if !ok || !t.entries[id].pinned {
@@ -331,9 +336,9 @@ func (t *Table) Deny(r *Resource, seq Seq, touched []ID) []ID {
 			continue // it is told to nobody (UP-19)
 		}
 		t.touch(id, seq)
-		touched = append(touched, id)
+		t.touched = append(t.touched, id)
 	}
-	return touched
+	return t.touched
 }
 
 // Fail lays an error over a name. Its state stays (ERR-8); NOT_FOUND is for

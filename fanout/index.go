@@ -39,8 +39,6 @@ type index struct {
 
 	// bodies are the answered names for whose bodies upstream is to be asked once more (parcel.go).
 	bodies map[cache.ID]struct{}
-
-	touched []cache.ID // scratch of one change
 }
 
 func newIndex(h *Hub, t cache.TypeURL) *index {
@@ -86,7 +84,6 @@ func (x *index) fullState() bool { return x.hub.Properties(x.url).FullState }
 
 // markNamed marks names whose answers have changed.
 func (x *index) markNamed(touched []cache.ID) {
-	x.touched = touched
 	for _, id := range touched {
 		x.marks.mark(id, content)
 		x.linger.changes(id)

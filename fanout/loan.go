@@ -17,12 +17,12 @@ type loans struct {
 	askAgain map[string]struct{}
 }
 
-// lentTo appends the names that a member of the wildcard's set is lent to, lingering ones included.
-// A name that the member lists twice is appended twice.
-func (l *loans) lentTo(member string, to []cache.ID) []cache.ID {
+// lentTo returns the names that a member of the wildcard's set is lent to, lingering ones included.
+// A name that the member lists twice is there twice.
+func (l *loans) lentTo(member string) (to []cache.ID) {
 	w, ok := l.x.wildcard.Find(member)
 	if !ok || l.x.wildcard.Own(w) == nil {
-		return to
+		return nil
 	}
 	for name := range l.x.wildcard.Own(w).Names() {
 		if id, ok := l.x.named.Find(name); ok && l.x.desired(id) && l.x.answers.borrows(id) {
@@ -49,7 +49,7 @@ func (l *loans) leaveAll() {
 	}
 	var copies []lentCopy // collected first: a name that has inherited one no longer borrows others
 	for r := range l.x.wildcard.All() {
-		lent := distinct(l.lentTo(r.Name, nil))
+		lent := distinct(l.lentTo(r.Name))
 		for _, id := range lent { // what lingers inherits nothing, and may be known to be gone (UP-7)
 			l.x.linger.changes(id)
 		}
@@ -75,7 +75,7 @@ func (l *loans) hasOwn(name string) bool {
 
 // inherit leaves a resource to names, which are in order, with what is left of its TTL.
 func (l *loans) inherit(r *cache.Resource, borrowers []cache.ID) {
-	answered, _ := l.x.named.Set(r, "", l.x.next(), nil)
+	answered, _ := l.x.named.Set(r, "", l.x.next())
 	l.x.named.LeaseAs(r.Name, &l.x.wildcard.Table)
 	for _, id := range answered {
 		if _, borrower := slices.BinarySearch(borrowers, id); !borrower { // the resource was not lent to this name
@@ -187,7 +187,7 @@ func (l *loans) unset(own cache.ID) {
 // (WILD-16).
 func (l *loans) markFreed(member string) {
 	if l.x.wildcard.Aliased() > 0 {
-		l.x.markNamed(l.lentTo(member, l.x.touched[:0]))
+		l.x.markNamed(l.lentTo(member))
 	}
 }
 
@@ -201,7 +201,7 @@ func (l *loans) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
 	for _, id := range given {
 		for _, r := range l.x.named.Answer(id).Resources() {
 			if !v.s.owns(r.Name) {
-				freed = l.lentTo(r.Name, freed)
+				freed = append(freed, l.lentTo(r.Name)...)
 			}
 		}
 	}

@@ -61,11 +61,11 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 }
 
 func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
-	lent, seq := w.x.loans.lentTo(r.Name, w.x.touched[:0]), w.x.next()
-	_, changed := w.Set(r.Resource, r.Upstream, seq, nil)
+	lent, seq := w.x.loans.lentTo(r.Name), w.x.next()
+	_, changed := w.Set(r.Resource, r.Upstream, seq)
 	w.hand(r.Resource, changed, false)
 	if changed {
-		w.x.markNamed(distinct(w.x.loans.lentTo(r.Name, lent)))
+		w.x.markNamed(distinct(append(lent, w.x.loans.lentTo(r.Name)...)))
 		w.changed = true
 	}
 	if w.Lease(r.Name, r.TTL, u.At, seq) {
@@ -82,8 +82,8 @@ func (w *wildcardLane) remove(name string, cause cache.Cause) {
 	if !w.Has(name) {
 		return // it never was a member; an alias of one is none (NAME-7)
 	}
-	lent := w.x.loans.lentTo(name, w.x.touched[:0])
-	_, changed := w.Remove(name, cause, w.x.next(), nil)
+	lent := w.x.loans.lentTo(name)
+	_, changed := w.Remove(name, cause, w.x.next())
 	w.x.markNamed(lent)
 	w.changed = w.changed || changed
 }
