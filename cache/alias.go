@@ -10,6 +10,9 @@ type related struct {
 	negative *Resource
 }
 
+// matched reports whether a resource lists the name as an alias.
+func (e *entry) matched() bool { return e.more != nil && len(e.more.matches.ids) > 0 }
+
 // match ties an alias to a resource that lists it.
 func (t *Table) match(alias string, id ID) {
 	a := t.id(alias)
@@ -38,7 +41,7 @@ func (t *Table) unmatch(alias string, id ID, seq Seq) {
 		t.release(a)
 		return
 	}
-	if e.more.matches.len == 0 && e.state == Unknown {
+	if !e.matched() && e.state == Unknown {
 		e.state, e.cause, e.seq = Absent, Removed, seq
 	} else if e.cause == Timer {
 		e.cause = Removed // an answer outweighs silence

@@ -3,6 +3,7 @@ package cache
 import (
 	"bytes"
 	"iter"
+	"slices"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -68,13 +69,8 @@ func NameOf(r *discovery.Resource) (name string, ok bool) {
 // Names yields the resource's name and its aliases.
 func (r *Resource) Names() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		if !yield(r.Name) {
-			return
-		}
-		for _, alias := range r.Aliases {
-			if !yield(alias) {
-				return
-			}
+		if yield(r.Name) {
+			slices.Values(r.Aliases)(yield)
 		}
 	}
 }

@@ -79,7 +79,6 @@ type Table struct {
 	}
 
 	pins    int
-	present int
 	husks   int // of those present
 	aliased int // of those present, such as have aliases
 	bytes   int
@@ -169,14 +168,19 @@ func (t *Table) State(id ID) State { return t.entries[id].state }
 // Cause is why the name alone is Absent.
 func (t *Table) Cause(id ID) Cause { return t.entries[id].cause }
 
-// Own is the resource that bears the name, or nil.
+// Own is the resource that bears the name, or nil: it is not Present.
 func (t *Table) Own(id ID) *Resource { return t.entries[id].resource }
 
-// Has reports whether a resource of that name is Present.
-func (t *Table) Has(name string) bool {
-	id, ok := t.ids[name]
-	return ok && t.entries[id].state == Present
+// Bearer is Own by name.
+func (t *Table) Bearer(name string) *Resource {
+	if id, ok := t.ids[name]; ok {
+		return t.entries[id].resource
+	}
+	return nil
 }
+
+// Has reports whether a resource of that name is Present.
+func (t *Table) Has(name string) bool { return t.Bearer(name) != nil }
 
 // Holds reports whether a name is Present at a version of the upstream's.
 func (t *Table) Holds(name, upstream string) bool {
@@ -186,8 +190,8 @@ func (t *Table) Holds(name, upstream string) bool {
 
 // Same reports whether a resource is here with the same content.
 func (t *Table) Same(r *Resource) bool {
-	id, ok := t.ids[r.Name]
-	return ok && t.entries[id].state == Present && t.entries[id].resource.Version == r.Version
+	own := t.Bearer(r.Name)
+	return own != nil && own.Version == r.Version
 }
 
 // Cap is one more than the highest ID given out so far.
@@ -230,7 +234,7 @@ func (t *Table) add(name string) ID {
 // release lets go of an ID that nothing refers to and that holds nothing.
 func (t *Table) release(id ID) {
 	e := &t.entries[id]
-	if !e.used || e.pinned || e.ordered || e.state == Present || e.more != nil && e.more.matches.len > 0 {
+	if !e.used || e.pinned || e.ordered || e.state == Present || e.matched() {
 		return
 	}
 	delete(t.ids, e.name)
@@ -324,7 +328,7 @@ func (t *Table) Deny(r *Resource, seq Seq) (touched []ID) {
 			continue
 		}
 		e := &t.entries[id]
-		if e.state == Present || e.more != nil && e.more.matches.len > 0 {
+		if t.Led(id) == Present {
 			continue
 		}
 		if e.more == nil {
@@ -410,7 +414,6 @@ func (t *Table) count(r *Resource, by int) {
 	} else {
 		t.digest.Sub(r)
 	}
-	t.present += by
 	t.bytes += by * r.Size()
 	if r.Husk() {
 		t.husks += by
@@ -461,9 +464,9 @@ func (t *Table) all(generation uint32) iter.Seq[Held] {
 
 // Len is the number of resources, Bytes what their wire form takes, Tombstones
 // the number of names that are remembered as gone.
-func (t *Table) Len() int        { return t.present }
+func (t *Table) Len() int        { return int(t.digest.count) }
 func (t *Table) Bytes() int      { return t.bytes }
-func (t *Table) Tombstones() int { return t.length - t.present }
+func (t *Table) Tombstones() int { return t.length - t.Len() }
 
 // Husks is the number of resources whose bodies are not kept (VALID-5).
 func (t *Table) Husks() int { return t.husks }
