@@ -64,25 +64,30 @@ func (t *Table) LeaseUntil(name string, ends time.Time, seq Seq) (renewed bool) 
 // LeaseAs gives a Present name the TTL that it has in another Table, as clients know it
 // from there. Like Date, it is not for a Table that is read in order (Renewed).
 func (t *Table) LeaseAs(name string, other *Table) {
-	from, ok := other.Find(name)
-	if !ok || !other.HadTTL(from) {
+	if !other.HadTTL(name) {
 		return
 	}
 	l := t.lease(t.ids[name])
-	ends, turned, renewed := other.Ends(from)
+	ends, turned, renewed := other.Ends(other.ids[name])
 	l.turned = turned
 	t.renew(l, ends, renewed)
 }
 
 // LoseTTL notes that a Present name has no TTL now, and that clients had it with one.
-func (t *Table) LoseTTL(id ID, seq Seq) {
-	l := t.lease(id)
+func (t *Table) LoseTTL(name string, seq Seq) {
+	l := t.lease(t.ids[name])
 	l.turned = seq
 	t.renew(l, time.Time{}, seq)
 }
 
-// HadTTL reports whether a resource has, or has had, a TTL.
-func (t *Table) HadTTL(id ID) bool { return t.leases.of[id] != nil }
+// HadTTL reports whether the resource that bears a name has, or has had, a TTL.
+func (t *Table) HadTTL(name string) bool { return t.leases.of[t.ids[name]] != nil }
+
+// Expires reports whether the resource that bears a name has a TTL.
+func (t *Table) Expires(name string) bool {
+	ends, _, _ := t.Ends(t.ids[name])
+	return !ends.IsZero()
+}
 
 // lease finds or makes that of a name.
 func (t *Table) lease(id ID) *lease {

@@ -65,17 +65,4 @@ func (t answers) differs(id cache.ID) bool {
 }
 
 // limited reports whether a resource has a TTL on one of the lanes.
-func (t answers) limited(name string) bool {
-	for _, of := range []*cache.Table{t.named, t.wildcard} {
-		if id, ok := of.Find(name); ok && expires(of, id) {
-			return true
-		}
-	}
-	return false
-}
-
-// expires reports whether the resource that bears a name has a TTL.
-func expires(t *cache.Table, id cache.ID) bool {
-	ends, _, _ := t.Ends(id)
-	return !ends.IsZero()
-}
+func (t answers) limited(name string) bool { return t.named.Expires(name) || t.wildcard.Expires(name) }

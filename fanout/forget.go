@@ -68,7 +68,7 @@ func (n *namedLane) confirmedBodies(id cache.ID) (bodies []cache.Received) {
 		}
 		own, _ := n.Find(r.Name)
 		b := cache.Received{Resource: r, Upstream: n.Upstream(own)}
-		if ends, _, _ := n.Ends(own); !ends.IsZero() || n.x.restored.resource(r) {
+		if n.Expires(r.Name) || n.x.restored.resource(r) {
 			b.TTL = 1 // it is not kept
 		}
 		bodies = append(bodies, b)

@@ -111,12 +111,9 @@ func (l *lane) begin(u *cache.Update) {
 // heartbeats applies renewals without a body to resources that are Present (TTL-4).
 func (l *lane) heartbeats(u *cache.Update) (renewed bool) {
 	for _, b := range u.Heartbeats {
-		if !l.Lease(b.Name, b.TTL, u.At, l.x.next()) {
-			continue
-		}
-		if id, ok := l.Find(b.Name); ok {
+		if l.Lease(b.Name, b.TTL, u.At, l.x.next()) {
 			renewed = true
-			l.markRenewed(l.Own(id))
+			l.markRenewed(l.Bearer(b.Name))
 		}
 	}
 	return renewed

@@ -65,7 +65,7 @@ func (l *leaving) changes(t *cache.Table, id cache.ID, before, now *cache.Resour
 	if before == nil {
 		return
 	}
-	if l.keep == 0 || before.DoNotCache || expires(t, id) {
+	if l.keep == 0 || before.DoNotCache || t.Expires(before.Name) {
 		l.lost = l.x.latest
 		return
 	}

@@ -20,11 +20,11 @@ type loans struct {
 // lentTo returns the names that a member of the wildcard's set is lent to, lingering ones included.
 // A name that the member lists twice is there twice.
 func (l *loans) lentTo(member string) (to []cache.ID) {
-	w, ok := l.x.wildcard.Find(member)
-	if !ok || l.x.wildcard.Own(w) == nil {
+	r := l.x.wildcard.Bearer(member)
+	if r == nil {
 		return nil
 	}
-	for name := range l.x.wildcard.Own(w).Names() {
+	for name := range r.Names() {
 		if id, ok := l.x.named.Find(name); ok && l.x.desired(id) && l.x.answers.borrows(id) {
 			to = append(to, id)
 		}
@@ -97,11 +97,8 @@ func (l *loans) inherit(r *cache.Resource, borrowers []cache.ID) {
 // inherits reports whether a resource is here only because a wildcard that was given up had it
 // (WILD-11).
 func (l *loans) inherits(name string) bool {
-	if len(l.inherited) == 0 {
-		return false
-	}
-	id, ok := l.x.named.Find(name)
-	return ok && l.x.named.Own(id) != nil && goesBy(l.x.named.Own(id), l.has)
+	r := l.x.named.Bearer(name)
+	return r != nil && goesBy(r, l.has)
 }
 
 // has reports whether a name's copy is from a wildcard that was given up.
@@ -166,19 +163,20 @@ func (l *loans) unset(own cache.ID) {
 			l.x.marks.mark(id, content)
 		}
 	}
-	member, limited := l.x.named.Name(own), expires(&l.x.named.Table, own)
+	bears := l.x.named.Name(own)
+	limited := l.x.named.Expires(bears)
 	l.x.named.Unset(own, l.x.next())
-	l.markFreed(member)
-	w, ok := l.x.wildcard.Find(member)
-	if !ok || l.x.wildcard.Own(w) == nil {
+	l.markFreed(bears)
+	member := l.x.wildcard.Bearer(bears)
+	if member == nil {
 		return
 	}
-	still := l.x.answers.limited(member)
+	still := l.x.answers.limited(bears)
 	if limited && !still {
-		l.x.wildcard.LoseTTL(w, l.x.next())
+		l.x.wildcard.LoseTTL(bears, l.x.next())
 	}
 	if limited || still {
-		l.x.wildcard.markRenewed(l.x.wildcard.Own(w))
+		l.x.wildcard.markRenewed(member)
 	}
 }
 
@@ -250,8 +248,8 @@ func (v View) Unanswered(id cache.ID) bool {
 // owns reports whether one of the client's names leads to a resource of this name on the lane of
 // names.
 func (s *Subscription) owns(name string) bool {
-	id, ok := s.index.named.Find(name)
-	return ok && s.index.named.Own(id) != nil && goesBy(s.index.named.Own(id), func(asked string) bool {
+	r := s.index.named.Bearer(name)
+	return r != nil && goesBy(r, func(asked string) bool {
 		_, has := s.view().Lookup(asked)
 		return has
 	})

@@ -112,8 +112,8 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	renews := n.Lease(r.Name, r.TTL, u.At, seq)
 	n.hand(r.Resource, changed, told)
 	own, _ := n.Find(r.Name)
-	if w, member := n.x.wildcard.Find(r.Name); changed && r.TTL <= 0 && member && n.x.wildcard.HadTTL(w) {
-		n.LoseTTL(own, seq)
+	if changed && r.TTL <= 0 && n.x.wildcard.HadTTL(r.Name) {
+		n.LoseTTL(r.Name, seq)
 		renews = true
 	}
 	if told && changed {

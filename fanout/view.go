@@ -69,8 +69,8 @@ func (v View) Resource(name string) *cache.Resource {
 // Here returns a resource in exactly this version, if either lane has it.
 func (v View) Here(name, version string) *cache.Resource {
 	for _, of := range []*cache.Table{&v.x.named.Table, &v.x.wildcard.Table} {
-		if id, ok := of.Find(name); ok && of.Own(id) != nil && of.Own(id).Version == version {
-			return of.Own(id)
+		if r := of.Bearer(name); r != nil && r.Version == version {
+			return r
 		}
 	}
 	return nil

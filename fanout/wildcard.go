@@ -92,8 +92,7 @@ func (w *wildcardLane) remove(name string, cause cache.Cause) {
 // and that upstream has not answered: an answer may never come.
 func (w *wildcardLane) expire(expired []string) {
 	for _, name := range expired {
-		id, _ := w.Find(name) // it is Present
-		r := w.Own(id)
+		r := w.Bearer(name)
 		w.remove(name, cache.TTLExpired)
 		for lent := range r.Names() {
 			if id, ok := w.x.named.Find(lent); ok && w.x.interest.wants(id) && w.x.answers.of(id).State == cache.Unknown {
