@@ -61,7 +61,7 @@ func (v View) Ends(r *cache.Resource) (ends time.Time, turned, renewed cache.Seq
 		return time.Time{}, 0, 0
 	}
 	t := &v.x.wildcard.Table
-	if len(v.s.names.ids) > 0 && v.s.named(r.Name, nil) && v.x.named.Same(r) {
+	if v.s.named(r.Name, nil) && v.x.named.Same(r) {
 		t = &v.x.named.Table
 	}
 	if !t.Same(r) {

@@ -36,7 +36,7 @@ func (v Set) Since(after cache.Seq) iter.Seq[cache.Change] {
 func (v Set) Led(after cache.Seq) iter.Seq[cache.Change] {
 	return func(yield func(cache.Change) bool) {
 		if len(v.s.names.ids) == 0 {
-			return
+			return // without a search of all that has changed
 		}
 		for c := range v.x.wildcard.Since(after) {
 			if _, own := View(v).Lookup(c.Name); !own && v.s.named(c.Name, c.Resource) && !yield(c) {
@@ -49,10 +49,7 @@ func (v Set) Led(after cache.Seq) iter.Seq[cache.Change] {
 func (v Set) unnamed(changes iter.Seq[cache.Change]) iter.Seq[cache.Change] {
 	return func(yield func(cache.Change) bool) {
 		for c := range changes {
-			if len(v.s.names.ids) > 0 && v.s.named(c.Name, c.Resource) {
-				continue
-			}
-			if !yield(c) {
+			if !v.s.named(c.Name, c.Resource) && !yield(c) {
 				return
 			}
 		}

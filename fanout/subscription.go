@@ -201,7 +201,7 @@ func (s *Subscription) drop(gone []cache.ID) (freed []cache.ID) {
 	for _, id := range gone {
 		delete(s.awaited, s.index.named.Name(id))
 	}
-	s.unsum()
+	s.summed = false
 	s.names.remove(distinct(gone))
 	return s.index.loans.freed(s, gone)
 }
@@ -220,7 +220,7 @@ func (s *Subscription) Close(now time.Time) {
 			x.unwant(s, id, now)
 		}
 		s.names, s.parcels, s.awaited = NameList{}, nil, nil
-		s.unsum()
+		s.summed = false
 		s.view().Withhold(false)
 		s.endWildcard(&Asked{}, now)
 	}
@@ -228,7 +228,7 @@ func (s *Subscription) Close(now time.Time) {
 
 func (s *Subscription) add(ids []cache.ID) {
 	if s.names.add(ids) {
-		s.unsum()
+		s.summed = false
 	}
 }
 

@@ -80,7 +80,7 @@ func (v View) Here(name, version string) *cache.Resource {
 // or, on the name's own lane or as a member that the wildcard lends, its alias.
 func (s *Subscription) named(name string, member *cache.Resource) bool {
 	_, ok := s.view().Lookup(name)
-	return ok || s.lent(member) || s.owns(name)
+	return len(s.names.ids) > 0 && (ok || s.lent(member) || s.owns(name))
 }
 
 // Leads reports whether one of the client's names is an alias of the resource that bears this name.
