@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -124,20 +125,21 @@ func (s *shown) observe(u *cache.Update) {
 	if u.Full {
 		s.keepOnly(u)
 	}
-	for _, name := range u.Removed {
+	drop := func(name string) {
 		s.kept.Remove(name)
 		delete(s.gone, name)
 	}
+	for _, name := range u.Removed {
+		drop(name)
+	}
 	for _, e := range u.Errors {
 		if e.Status.GetCode() == cache.NotFound {
-			s.kept.Remove(e.Name)
-			delete(s.gone, e.Name)
+			drop(e.Name)
 		}
 	}
 	for _, r := range u.Set {
 		delete(s.early, r.Name)
-		s.kept.Remove(r.Name) // there is a newer one, here or in the Table
-		delete(s.gone, r.Name)
+		drop(r.Name) // there is a newer one, here or in the Table
 	}
 }
 
@@ -278,9 +280,7 @@ func (s *shown) has(name string, stream uint64) bool {
 
 // recall takes out the resource that is kept under a name that a client asks for.
 func (s *shown) recall(name string) (r cache.Received, ok bool) {
-	if by, ok := s.by[name]; ok {
-		name = by
-	}
+	name = cmp.Or(s.by[name], name)
 	if r, ok = s.kept.Peek(name); ok {
 		s.kept.Remove(name)
 	}
