@@ -15,7 +15,6 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	delete(n.doubts.mayBeHidden, name)
 	var led []*cache.Resource
 	if id, ok := n.Find(name); ok {
-		delete(n.x.bodies, id)
 		n.dirty.remove(id) // another name may get the ID
 		bodies := n.confirmedBodies(id)
 		led = n.Answer(id).Resources()

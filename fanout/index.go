@@ -36,9 +36,6 @@ type index struct {
 	marks    marker
 	readers  readers
 	linger   lingerers
-
-	// bodies are the answered names for whose bodies upstream is to be asked once more (parcel.go).
-	bodies map[cache.ID]struct{}
 }
 
 func newIndex(h *Hub, t cache.TypeURL) *index {
@@ -52,8 +49,7 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	x.shown.reset()
 	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
 	x.leaving.x, x.restored.x, x.readers.x = x, x, x
-	x.loans = loans{x, make(map[string]bool), make(map[string]struct{})}
-	x.bodies = make(map[cache.ID]struct{})
+	x.loans = loans{x, make(map[string]bool)}
 	x.linger = lingerers{x: x, most: h.limits.Load().MaxLinger}
 	return x
 }

@@ -25,9 +25,8 @@ type lane struct {
 	said bool
 	// unavailable is why upstream does not answer (ERR-7); nil: it does.
 	unavailable *statuspb.Status
-	// dirty are the names that may have become wanted or unwanted, for upstream to look at
-	// (Wanted).
-	dirty queue[struct{}]
+	// dirty are the names that upstream has to look at (Wanted).
+	dirty queue[look]
 	// sum is the digest of the Table for which text was made.
 	sum  cache.Digest
 	text string

@@ -13,8 +13,6 @@ type loans struct {
 	// inherited are the names whose copy is from a wildcard that was given up, until upstream has
 	// answered them. The value is true if the set was only restored.
 	inherited map[string]bool
-	// askAgain are the inherited names for which upstream is to be asked again.
-	askAgain map[string]struct{}
 }
 
 // lentTo returns the names that a member of the wildcard's set is lent to, lingering ones included.
@@ -88,9 +86,8 @@ func (l *loans) inherit(r *cache.Resource, borrowers []cache.ID) {
 	}
 	l.x.named.Doubt(r.Name) // upstream has given it no version on this lane
 	for _, id := range borrowers {
-		name := l.x.named.Name(id)
-		l.inherited[name], l.askAgain[name] = l.x.restored.set, struct{}{}
-		l.x.changed(id)
+		l.inherited[l.x.named.Name(id)] = l.x.restored.set
+		l.x.changed(id).inherited = true
 	}
 }
 
@@ -140,7 +137,6 @@ func (l *loans) dropInherited(name, of string) {
 func (l *loans) leaveToAliases(name string) {
 	id, ok := l.x.named.Find(name)
 	restored, inherited := l.inherited[name]
-	delete(l.askAgain, name)
 	if !ok || !inherited {
 		return
 	}
