@@ -115,12 +115,10 @@ func (v View) StillLeaving(told cache.Seq, all []Leaving) []Leaving {
 func (v View) leaves(l Leaving, told, before cache.Seq) bool {
 	had := func(at cache.Seq) bool { return l.from <= at && at < before }
 	has := l.member && v.s.wildcard && had(told)
-	if len(v.s.names.ids) > 0 {
-		for name := range l.Names() {
-			if id, ok := v.Lookup(name); ok {
-				t := v.Told(id)
-				has = has || t.Copy() && had(t.At())
-			}
+	for name := range l.Names() {
+		if id, ok := v.Lookup(name); ok {
+			t := v.Told(id)
+			has = has || t.Copy() && had(t.At())
 		}
 	}
 	return has && v.Resource(l.Name) == nil && !v.s.lent(v.Set().Member(l.Name))

@@ -199,7 +199,7 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 	}
 	n.x.markNamed(touched)
 	defer n.x.loans.markFreed(name)
-	if id, ok := n.Find(name); ok && !n.Pinned(name) {
+	if !n.Pinned(name) {
 		n.Forget(id, n.x.covers)
 	}
 }

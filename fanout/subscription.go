@@ -126,11 +126,9 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 		gone = append(gone, id)
 		if had {
 			asked.Left = append(asked.Left, name) // row l; row m drops nothing
-			if id, ok := x.wildcard.Find(name); ok {
-				for _, r := range x.wildcard.Answer(id).Resources() {
-					if _, own := s.view().Lookup(r.Name); !own { // its own name has an answer, or is in the list
-						asked.Left = append(asked.Left, r.Name)
-					}
+			for _, r := range x.answers.inSet(id).Resources() {
+				if _, own := s.view().Lookup(r.Name); !own { // its own name has an answer, or is in the list
+					asked.Left = append(asked.Left, r.Name)
 				}
 			}
 		}

@@ -83,9 +83,9 @@ func (w *wildcardLane) remove(name string, cause cache.Cause) {
 		return // it never was a member; an alias of one is none (NAME-7)
 	}
 	lent := w.x.loans.lentTo(name)
-	_, changed := w.Remove(name, cause, w.x.next())
+	w.Remove(name, cause, w.x.next())
 	w.x.markNamed(lent)
-	w.changed = w.changed || changed
+	w.changed = true
 }
 
 // expire removes resources whose TTL has ended, and makes Absent the names that they were lent to
