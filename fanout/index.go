@@ -45,10 +45,9 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	}
 	x.named = namedLane{lane: x.newLane(Lane{t, false}, &x.named), silence: silence{&x.named, make(map[string]uint64), make(map[string]uint64)}}
 	x.wildcard = wildcardLane{lane: x.newLane(Lane{t, true}, &x.wildcard)}
-	x.shown = shown{hub: h, table: &x.named.Table}
-	x.shown.reset()
 	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
-	x.leaving.x, x.restored.x, x.readers.x = x, x, x
+	x.leaving.x, x.restored.x, x.readers.x, x.shown.x = x, x, x, x
+	x.shown.reset()
 	x.loans = loans{x, make(map[string]bool)}
 	x.linger = lingerers{x: x, most: h.limits.Load().MaxLinger}
 	return x

@@ -39,7 +39,7 @@ func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
 			}
 			x.wildcard.expire(members)
 			l := Lapse{Expired: len(named) + len(members)}
-			l.LetGo = x.letGo(func(g *guard) departures { return g.expire(now) })
+			l.LetGo = x.letGo(func(g *guard) departures { return g.expire(now) }) // and tells of members
 			if l != (Lapse{}) {
 				if lapses == nil {
 					lapses = make(map[cache.TypeURL]Lapse)

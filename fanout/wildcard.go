@@ -100,7 +100,6 @@ func (w *wildcardLane) expire(expired []string) {
 			}
 		}
 	}
-	w.tell()
 }
 
 // tell marks the wildcard for its clients if the set has changed or TTLs in it were renewed. Names
