@@ -10,11 +10,14 @@ type related struct {
 	negative *Resource
 }
 
+// matched reports whether a resource lists the name as an alias.
+func (e *entry) matched() bool { return e.more != nil && len(e.more.matches.ids) > 0 }
+
 // match ties an alias to a resource that lists it.
-func (t *Table) match(alias string, id ID, touched []ID) []ID {
+func (t *Table) match(alias string, id ID) {
 	a := t.id(alias)
 	if a == id {
-		return touched
+		return
 	}
 	e := &t.entries[a]
 	if e.more == nil {
@@ -22,28 +25,28 @@ func (t *Table) match(alias string, id ID, touched []ID) []ID {
 	}
 	e.more.negative, e.err = nil, nil
 	e.more.matches.add(id)
-	return append(touched, a)
+	t.touched = append(t.touched, a)
 }
 
 // unmatch unties an alias from a resource that no longer lists it. When nothing
 // answers to the alias any more, it is Absent (NAME-5, NAME-7).
-func (t *Table) unmatch(alias string, id ID, seq Seq, touched []ID) []ID {
+func (t *Table) unmatch(alias string, id ID, seq Seq) {
 	a, ok := t.ids[alias]
 	if !ok || a == id {
-		return touched
+		return
 	}
 	e := &t.entries[a]
 	e.more.matches.remove(id)
 	if !e.pinned {
 		t.release(a)
-		return touched
+		return
 	}
-	if e.more.matches.len == 0 && e.state == Unknown {
+	if !e.matched() && e.state == Unknown {
 		e.state, e.cause, e.seq = Absent, Removed, seq
 	} else if e.cause == Timer {
 		e.cause = Removed // an answer outweighs silence
 	}
-	return append(touched, a)
+	t.touched = append(t.touched, a)
 }
 
 // dropped are the aliases that a resource lists no more.
@@ -62,11 +65,10 @@ func dropped(before, now *Resource) []string {
 }
 
 // recover ends the errors of aliases that lead to a resource, since the resource answers them.
-func (t *Table) recover(aliases []string, touched []ID) []ID {
+func (t *Table) recover(aliases []string) {
 	for _, alias := range aliases {
 		if a := t.ids[alias]; t.entries[a].err != nil {
-			t.entries[a].err, touched = nil, append(touched, a)
+			t.entries[a].err, t.touched = nil, append(t.touched, a)
 		}
 	}
-	return touched
 }

@@ -3,14 +3,11 @@ package cache
 import statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
 // Answered: the name is Present, or Absent, or a resource answers to it as an alias.
-func (t *Table) Answered(id ID) bool {
-	e := &t.entries[id]
-	return e.state != Unknown || e.more != nil && e.more.matches.len > 0
-}
+func (t *Table) Answered(id ID) bool { return t.Led(id) != Unknown }
 
 // Led is the state of the name, by itself and as an alias: the State of its Answer.
 func (t *Table) Led(id ID) State {
-	if e := &t.entries[id]; e.more == nil || e.more.matches.len == 0 {
+	if e := &t.entries[id]; !e.matched() {
 		return e.state
 	}
 	return Present

@@ -16,13 +16,8 @@ func BodyName(t TypeURL, body []byte) (name string, ok bool) {
 	if table[t].unnamed {
 		return "", false
 	}
-	sound := eachField(body, func(num protowire.Number, typ protowire.Type, value []byte) {
-		if num == fieldBodyName && typ == protowire.BytesType {
-			v, _ := protowire.ConsumeBytes(value)
-			name, ok = string(v), utf8.Valid(v) && len(v) > 0
-		}
-	})
-	return name, ok && sound
+	name, sound := stringField(body, fieldBodyName)
+	return name, sound && name != "" && utf8.ValidString(name)
 }
 
 // The fields of envoy.config.cluster.v3.Cluster that tell its endpoints' name.
@@ -49,7 +44,8 @@ func endpointName(cluster []byte) string {
 			eds = v == discoveryTypeEDS
 		case num == fieldClusterEDS && typ == protowire.BytesType:
 			v, _ := protowire.ConsumeBytes(value)
-			service = cmp.Or(stringField(v, fieldEDSServiceName), service)
+			last, _ := stringField(v, fieldEDSServiceName)
+			service = cmp.Or(last, service)
 		}
 	})
 	switch {
@@ -61,15 +57,16 @@ func endpointName(cluster []byte) string {
 	return cmp.Or(service, name)
 }
 
-// stringField is the last occurrence of a length-delimited field, or "".
-func stringField(message []byte, field protowire.Number) (s string) {
-	eachField(message, func(num protowire.Number, typ protowire.Type, value []byte) {
+// stringField is the last occurrence of a length-delimited field, or "", as far as the message can
+// be read. sound reports whether that is all of it.
+func stringField(message []byte, field protowire.Number) (s string, sound bool) {
+	sound = eachField(message, func(num protowire.Number, typ protowire.Type, value []byte) {
 		if num == field && typ == protowire.BytesType {
 			v, _ := protowire.ConsumeBytes(value)
 			s = string(v)
 		}
 	})
-	return s
+	return s, sound
 }
 
 // eachField calls do for each field of a message, with its encoded value, as far as the

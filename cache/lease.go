@@ -48,44 +48,42 @@ func (t *Table) LeaseUntil(name string, ends time.Time, seq Seq) (renewed bool) 
 	if changed {
 		t.unlease(id) // who is told the change is told the TTL
 	}
-	l := t.leases.of[id]
-	had, has := l != nil && !l.ends.IsZero(), !ends.IsZero()
-	if !had && !has {
+	before, turned, _ := t.Ends(id)
+	if before.IsZero() && ends.IsZero() {
 		return false
 	}
-	l = t.lease(id)
-	if had != has {
-		l.turned = seq
+	if before.IsZero() != ends.IsZero() {
+		turned = seq
 	}
-	t.renew(l, ends, seq)
+	t.grant(id, ends, turned, seq)
 	return !changed
 }
 
 // LeaseAs gives a Present name the TTL that it has in another Table, as clients know it
 // from there. Like Date, it is not for a Table that is read in order (Renewed).
 func (t *Table) LeaseAs(name string, other *Table) {
-	from, ok := other.Find(name)
-	if !ok || !other.HadTTL(from) {
-		return
+	if other.HadTTL(name) {
+		ends, turned, renewed := other.Ends(other.ids[name])
+		t.grant(t.ids[name], ends, turned, renewed)
 	}
-	l := t.lease(t.ids[name])
-	ends, turned, renewed := other.Ends(from)
-	l.turned = turned
-	t.renew(l, ends, renewed)
 }
 
 // LoseTTL notes that a Present name has no TTL now, and that clients had it with one.
-func (t *Table) LoseTTL(id ID, seq Seq) {
-	l := t.lease(id)
-	l.turned = seq
-	t.renew(l, time.Time{}, seq)
+func (t *Table) LoseTTL(name string, seq Seq) {
+	t.grant(t.ids[name], time.Time{}, seq, seq)
 }
 
-// HadTTL reports whether a resource has, or has had, a TTL.
-func (t *Table) HadTTL(id ID) bool { return t.leases.of[id] != nil }
+// HadTTL reports whether the resource that bears a name has, or has had, a TTL.
+func (t *Table) HadTTL(name string) bool { return t.leases.of[t.ids[name]] != nil }
 
-// lease finds or makes that of a name.
-func (t *Table) lease(id ID) *lease {
+// Expires reports whether the resource that bears a name has a TTL.
+func (t *Table) Expires(name string) bool {
+	ends, _, _ := t.Ends(t.ids[name])
+	return !ends.IsZero()
+}
+
+// grant changes the lease of a name, or makes one; the parameters are what Ends returns of it.
+func (t *Table) grant(id ID, ends time.Time, turned, renewed Seq) {
 	l := t.leases.of[id]
 	if l == nil {
 		l = &lease{id: id, place: -1}
@@ -95,11 +93,7 @@ func (t *Table) lease(id ID) *lease {
 		}
 		t.leases.of[id] = l
 	}
-	return l
-}
-
-func (t *Table) renew(l *lease, ends time.Time, seq Seq) {
-	l.renewed, l.ends = seq, ends
+	l.ends, l.turned, l.renewed = ends, turned, renewed
 	t.leases.order.MoveToBack(l.order)
 	t.leases.schedule(l)
 }

@@ -44,7 +44,7 @@ func leasesAgainstModel(t *testing.T, random *rand.Rand) {
 		case op < 4: // a receipt with a body
 			r := resource(name, fmt.Sprint(random.IntN(2)))
 			seq++
-			table.Set(r, "u", seq, nil)
+			table.Set(r, "u", seq)
 			if m == nil || m.version != r.Version {
 				m = &leaseModel{version: r.Version, changed: seq}
 				world[name] = m
@@ -60,7 +60,7 @@ func leasesAgainstModel(t *testing.T, random *rand.Rand) {
 			}
 		case op == 7:
 			seq++
-			table.Remove(name, Removed, seq, nil)
+			table.Remove(name, Removed, seq)
 			delete(world, name)
 		case op == 8:
 			if id, ok := table.Find(name); ok {
@@ -82,7 +82,7 @@ func leasesAgainstModel(t *testing.T, random *rand.Rand) {
 			}
 			for _, name := range got {
 				seq++
-				table.Remove(name, TTLExpired, seq, nil)
+				table.Remove(name, TTLExpired, seq)
 				delete(world, name)
 			}
 		}
@@ -157,7 +157,7 @@ func TestHusk(t *testing.T) {
 	in.Resource.Value = make([]byte, 1<<20)
 	r := NewResource("type.googleapis.com/test.T", in, Fingerprint{})
 	var table Table
-	table.Set(r, "u", 1, nil)
+	table.Set(r, "u", 1)
 	id, _ := table.Find("a")
 	kept := table.Own(id)
 	if !kept.Husk() || table.Bytes() > 100 || table.Husks() != 1 || kept.Element() != nil || kept.Body() != nil || kept.Content() != nil {
@@ -177,12 +177,12 @@ func TestHusk(t *testing.T) {
 	}
 
 	// What counts is the last word: the same may be kept, and again not.
-	table.Set(r.Cacheable(), "u", 2, nil)
+	table.Set(r.Cacheable(), "u", 2)
 	if table.Own(id).Husk() || table.Husks() != 0 || table.Bytes() < 1<<20 {
 		t.Errorf("not kept: %d husks, %d bytes", table.Husks(), table.Bytes())
 	}
-	table.Set(r, "u", 3, nil)
-	table.Remove("a", Removed, 4, nil)
+	table.Set(r, "u", 3)
+	table.Remove("a", Removed, 4)
 	if table.Husks() != 0 || table.Bytes() != 0 {
 		t.Errorf("left: %d husks, %d bytes", table.Husks(), table.Bytes())
 	}

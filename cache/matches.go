@@ -8,9 +8,8 @@ import (
 // matches are the resources that list a name as an alias, in the order in which they began to
 // list it. One name may have very many, which come and go together.
 type matches struct {
-	ids []ID // none: one that is gone
-	at  map[ID]int
-	len int
+	ids []ID       // none: one that is gone; there is at least one that is not, or ids is empty
+	at  map[ID]int // the places in ids; nil while there are few, none of which is gone
 }
 
 // fewMatches are so few that they are looked through.
@@ -21,11 +20,9 @@ func (m *matches) add(id ID) {
 		return
 	}
 	m.ids = append(m.ids, id)
-	m.len++
-	switch {
-	case m.at != nil:
+	if m.at != nil {
 		m.at[id] = len(m.ids) - 1
-	case len(m.ids) > fewMatches:
+	} else {
 		m.index()
 	}
 }
@@ -37,33 +34,31 @@ func (m *matches) remove(id ID) {
 	}
 	m.ids[i] = none
 	delete(m.at, id)
-	if m.len--; m.len <= len(m.ids)/2 || m.at == nil {
-		m.compact()
+	if len(m.at) <= len(m.ids)/2 {
+		m.ids = slices.DeleteFunc(m.ids, func(id ID) bool { return id == none })
+		m.index()
 	}
 }
 
 // find is the place of an ID; -1: it is not there.
 func (m *matches) find(id ID) int {
-	if m.at != nil {
-		if i, ok := m.at[id]; ok {
-			return i
-		}
-		return -1
+	if m.at == nil {
+		return slices.Index(m.ids, id)
 	}
-	return slices.Index(m.ids, id)
+	if i, ok := m.at[id]; ok {
+		return i
+	}
+	return -1
 }
 
-func (m *matches) compact() {
-	m.ids = slices.DeleteFunc(m.ids, func(id ID) bool { return id == none })
-	if m.at = nil; len(m.ids) > fewMatches {
-		m.index()
-	}
-}
-
+// index makes at anew, if there are many.
 func (m *matches) index() {
-	m.at = make(map[ID]int, len(m.ids))
-	for i, id := range m.ids {
-		m.at[id] = i
+	m.at = nil
+	if len(m.ids) > fewMatches {
+		m.at = make(map[ID]int, len(m.ids))
+		for i, id := range m.ids {
+			m.at[id] = i
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package cache
 import (
 	"bytes"
 	"iter"
+	"slices"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -70,13 +71,8 @@ func NameOf(r *discovery.Resource) (name string, ok bool) {
 // Names yields the resource's name and its aliases.
 func (r *Resource) Names() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		if !yield(r.Name) {
-			return
-		}
-		for _, alias := range r.Aliases {
-			if !yield(alias) {
-				return
-			}
+		if yield(r.Name) {
+			slices.Values(r.Aliases)(yield)
 		}
 	}
 }
@@ -154,18 +150,15 @@ func (r *Resource) encode(in *discovery.Resource) {
 	if in.GetResourceName() != nil {
 		name = appendMessage(name, fieldQualifiedName, in.GetResourceName())
 	} else {
-		name = protowire.AppendTag(name, fieldName, protowire.BytesType)
-		name = protowire.AppendString(name, r.Name)
+		name = appendField(name, fieldName, r.Name)
 	}
 
 	var front, back []byte
 	if r.Version != "" {
-		front = protowire.AppendTag(front, fieldVersion, protowire.BytesType)
-		front = protowire.AppendString(front, r.Version)
+		front = appendField(front, fieldVersion, r.Version)
 	}
 	for _, alias := range in.GetAliases() {
-		back = protowire.AppendTag(back, fieldAliases, protowire.BytesType)
-		back = protowire.AppendString(back, alias)
+		back = appendField(back, fieldAliases, alias)
 	}
 	if in.GetCacheControl() != nil {
 		back = appendMessage(back, fieldCacheControl, in.GetCacheControl())
@@ -201,12 +194,10 @@ func appendBody(e []byte, body *anypb.Any) []byte {
 	e = protowire.AppendTag(e, fieldBody, protowire.BytesType)
 	e = protowire.AppendVarint(e, uint64(anySize(body)))
 	if body.GetTypeUrl() != "" {
-		e = protowire.AppendTag(e, fieldAnyTypeURL, protowire.BytesType)
-		e = protowire.AppendString(e, body.GetTypeUrl())
+		e = appendField(e, fieldAnyTypeURL, body.GetTypeUrl())
 	}
 	if len(body.GetValue()) > 0 {
-		e = protowire.AppendTag(e, fieldAnyValue, protowire.BytesType)
-		e = protowire.AppendBytes(e, body.GetValue())
+		e = appendField(e, fieldAnyValue, body.GetValue())
 	}
 	return append(e, body.ProtoReflect().GetUnknown()...)
 }
@@ -230,6 +221,11 @@ func appendMessage(b []byte, field protowire.Number, m proto.Message) []byte {
 	if err != nil {
 		return b
 	}
+	return appendField(b, field, enc)
+}
+
+// appendField encodes a length-delimited field.
+func appendField[T string | []byte](b []byte, field protowire.Number, value T) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
-	return protowire.AppendBytes(b, enc)
+	return append(protowire.AppendVarint(b, uint64(len(value))), value...)
 }

@@ -61,6 +61,8 @@ type Table struct {
 
 	leases leases
 
+	touched []ID // by the present call of Set, Remove or Deny
+
 	// Changed is called for each name whose resource is about to be replaced or dropped; it
 	// may be nil.
 	Changed func(t *Table, id ID, before, now *Resource)
@@ -77,7 +79,6 @@ type Table struct {
 	}
 
 	pins    int
-	present int
 	husks   int // of those present
 	aliased int // of those present, such as have aliases
 	bytes   int
@@ -170,14 +171,19 @@ func (t *Table) State(id ID) State { return t.entries[id].state }
 // Cause is why the name alone is Absent.
 func (t *Table) Cause(id ID) Cause { return t.entries[id].cause }
 
-// Own is the resource that bears the name, or nil.
+// Own is the resource that bears the name, or nil: it is not Present.
 func (t *Table) Own(id ID) *Resource { return t.entries[id].resource }
 
-// Has reports whether a resource of that name is Present.
-func (t *Table) Has(name string) bool {
-	id, ok := t.ids[name]
-	return ok && t.entries[id].state == Present
+// Bearer is Own by name.
+func (t *Table) Bearer(name string) *Resource {
+	if id, ok := t.ids[name]; ok {
+		return t.entries[id].resource
+	}
+	return nil
 }
+
+// Has reports whether a resource of that name is Present.
+func (t *Table) Has(name string) bool { return t.Bearer(name) != nil }
 
 // Holds reports whether a name is Present at a version of the upstream's.
 func (t *Table) Holds(name, upstream string) bool {
@@ -187,8 +193,8 @@ func (t *Table) Holds(name, upstream string) bool {
 
 // Same reports whether a resource is here with the same content.
 func (t *Table) Same(r *Resource) bool {
-	id, ok := t.ids[r.Name]
-	return ok && t.entries[id].state == Present && t.entries[id].resource.Version == r.Version
+	own := t.Bearer(r.Name)
+	return own != nil && own.Version == r.Version
 }
 
 // Cap is one more than the highest ID given out so far.
@@ -231,7 +237,7 @@ func (t *Table) add(name string) ID {
 // release lets go of an ID that nothing refers to and that holds nothing.
 func (t *Table) release(id ID) {
 	e := &t.entries[id]
-	if !e.used || e.pinned || e.ordered || e.state == Present || e.more != nil && e.more.matches.len > 0 {
+	if !e.used || e.pinned || e.ordered || e.state == Present || e.matched() {
 		return
 	}
 	delete(t.ids, e.name)
@@ -241,8 +247,9 @@ func (t *Table) release(id ID) {
 
 // Set makes a resource Present. changed is false if its content is what the table has (RECON-4,
 // RECON-10); then only the upstream's version is noted, and that the resource is announced. touched
-// appends the names whose answer has changed.
-func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID, changed bool) {
+// are the names whose answer has changed; it is valid until the next Set, Remove or Deny.
+func (t *Table) Set(r *Resource, upstream string, seq Seq) (touched []ID, changed bool) {
+	t.touched = t.touched[:0]
 	id := t.id(r.Name)
 	e := &t.entries[id]
 	had := e.err != nil
@@ -255,20 +262,21 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 			t.count(e.resource, 1)
 		}
 		if had {
-			touched = append(touched, id)
+			t.touched = append(t.touched, id)
 		}
-		return t.recover(r.Aliases, touched), false
+		t.recover(r.Aliases)
+		return t.touched, false
 	}
-	touched = append(touched, id)
+	t.touched = append(t.touched, id)
 	t.tell(id, e.resource, r)
 	if e.state == Present {
 		t.count(e.resource, -1)
 		for _, alias := range dropped(e.resource, r) {
-			touched = t.unmatch(alias, id, seq, touched)
+			t.unmatch(alias, id, seq)
 		}
 	}
 	for _, alias := range r.Aliases {
-		touched = t.match(alias, id, touched)
+		t.match(alias, id)
 	}
 	e = &t.entries[id] // match may have moved the entries
 	if e.more != nil {
@@ -277,7 +285,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 	e.state, e.cause, e.resource, e.upstream = Present, 0, r.kept(), upstream
 	t.count(e.resource, 1)
 	t.touch(id, seq)
-	return touched, true
+	return t.touched, true
 }
 
 // Date notes that a resource is unchanged since an earlier position, at which clients got it from
@@ -285,44 +293,45 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq, touched []ID) (_ []ID
 func (t *Table) Date(id ID, seq Seq) { t.entries[id].seq = seq }
 
 // Remove makes a name Absent. A name that the table does not have, or that is
-// Absent already, is left alone: changed is false.
-func (t *Table) Remove(name string, cause Cause, seq Seq, touched []ID) (_ []ID, changed bool) {
+// Absent already, is left alone: changed is false. touched is as with Set.
+func (t *Table) Remove(name string, cause Cause, seq Seq) (touched []ID, changed bool) {
 	id, ok := t.ids[name]
 	if !ok {
-		return touched, false
+		return nil, false
 	}
 	e := &t.entries[id]
 	if e.state == Absent {
 		if e.cause == Timer {
 			e.cause = cause // an answer outweighs silence
 		}
-		return touched, false
+		return nil, false
 	}
-	touched = append(touched, id)
+	t.touched = append(t.touched[:0], id)
 	t.tell(id, e.resource, nil)
 	t.unlease(id)
 	if e.state == Present {
 		t.count(e.resource, -1)
 		for _, alias := range e.resource.Aliases {
-			touched = t.unmatch(alias, id, seq, touched)
+			t.unmatch(alias, id, seq)
 		}
 	}
 	e.vanished = e.vanished || e.state == Present
 	e.state, e.cause, e.resource, e.upstream, e.err = Absent, cause, nil, "", nil
 	t.touch(id, seq)
-	return touched, true
+	return t.touched, true
 }
 
 // Deny notes a negative answer for those of its aliases that are asked for and
-// that no resource answers to (NAME-6, H-17).
-func (t *Table) Deny(r *Resource, seq Seq, touched []ID) []ID {
+// that no resource answers to (NAME-6, H-17). touched is as with Set.
+func (t *Table) Deny(r *Resource, seq Seq) (touched []ID) {
+	t.touched = t.touched[:0]
 	for _, alias := range r.Aliases {
 		id, ok := t.ids[alias]
 		if !ok || !t.entries[id].pinned {
 			continue
 		}
 		e := &t.entries[id]
-		if e.state == Present || e.more != nil && e.more.matches.len > 0 {
+		if t.Led(id) == Present {
 			continue
 		}
 		if e.more == nil {
@@ -334,9 +343,9 @@ func (t *Table) Deny(r *Resource, seq Seq, touched []ID) []ID {
 			continue // it is told to nobody (UP-19)
 		}
 		t.touch(id, seq)
-		touched = append(touched, id)
+		t.touched = append(t.touched, id)
 	}
-	return touched
+	return t.touched
 }
 
 // Fail lays an error over a name. Its state stays (ERR-8); NOT_FOUND is for
@@ -408,7 +417,6 @@ func (t *Table) count(r *Resource, by int) {
 	} else {
 		t.digest.Sub(r)
 	}
-	t.present += by
 	t.bytes += by * r.Size()
 	if r.Husk() {
 		t.husks += by
@@ -459,9 +467,9 @@ func (t *Table) all(generation uint32) iter.Seq[Held] {
 
 // Len is the number of resources, Bytes what their wire form takes, Tombstones
 // the number of names that are remembered as gone.
-func (t *Table) Len() int        { return t.present }
+func (t *Table) Len() int        { return int(t.digest.count) }
 func (t *Table) Bytes() int      { return t.bytes }
-func (t *Table) Tombstones() int { return t.length - t.present }
+func (t *Table) Tombstones() int { return t.length - t.Len() }
 
 // Husks is the number of resources whose bodies are not kept (VALID-5).
 func (t *Table) Husks() int { return t.husks }

@@ -54,7 +54,7 @@ func tableAgainstModel(t *testing.T, random *rand.Rand) {
 			r := resource(name, fmt.Sprint(random.IntN(3)), aliases...)
 			seq++
 			versions[name] = fmt.Sprint(step)
-			_, news := table.Set(r, versions[name], seq, nil)
+			_, news := table.Set(r, versions[name], seq)
 			if was := world[name]; news != (was == nil || was.Version != r.Version) {
 				t.Fatalf("step %d: Set(%s) says changed=%v", step, name, news)
 			}
@@ -63,7 +63,7 @@ func tableAgainstModel(t *testing.T, random *rand.Rand) {
 			}
 		case op < 9:
 			seq++
-			_, did := table.Remove(name, Removed, seq, nil)
+			_, did := table.Remove(name, Removed, seq)
 			if world[name] != nil && !did {
 				t.Fatalf("step %d: Remove(%s) did nothing", step, name)
 			}
@@ -169,8 +169,8 @@ func compare(t *testing.T, step int, table *Table, world map[string]*Resource, c
 func TestForgetLeavesNothing(t *testing.T) {
 	var table Table
 	id, alias := table.Intern("a"), table.Intern("x")
-	table.Set(resource("a", "1", "x", "y"), "u", 1, nil)
-	table.Set(resource("b", "1", "x"), "u", 2, nil)
+	table.Set(resource("a", "1", "x", "y"), "u", 1)
+	table.Set(resource("b", "1", "x"), "u", 2)
 	table.Forget(id, func(r *Resource) bool { return slices.Contains(r.Aliases, "x") })
 	table.Unpin(id)
 	if a := table.Answer(alias); a.State != Present || table.Len() != 2 {

@@ -31,9 +31,15 @@ func (t answers) lent(id cache.ID) bool { return t.borrowed(id).State == cache.P
 // borrowed returns the wildcard's answer for a name, if the name borrows.
 func (t answers) borrowed(id cache.ID) (a cache.Answer) {
 	if t.borrows(id) {
-		if w, ok := t.wildcard.Find(t.named.Name(id)); ok {
-			a = t.wildcard.Answer(w)
-		}
+		a = t.inSet(id)
+	}
+	return a
+}
+
+// inSet returns the wildcard's answer for a name.
+func (t answers) inSet(id cache.ID) (a cache.Answer) {
+	if w, ok := t.wildcard.Find(t.named.Name(id)); ok {
+		a = t.wildcard.Answer(w)
 	}
 	return a
 }
@@ -54,28 +60,12 @@ func (t answers) wasLent(r *cache.Resource) (since cache.Seq, was bool) {
 // differs reports whether a name leads to something else than the member of the wildcard's set that
 // bears the name.
 func (t answers) differs(id cache.ID) bool {
-	a, b := t.of(id), cache.Answer{}
-	if w, ok := t.wildcard.Find(t.named.Name(id)); ok {
-		b = t.wildcard.Answer(w)
+	a, b := t.of(id).Resource, t.inSet(id).Resource
+	if a == nil || b == nil {
+		return a != b
 	}
-	if a.Resource == nil || b.Resource == nil {
-		return a.Resource != b.Resource
-	}
-	return a.Resource.Version != b.Resource.Version
+	return a.Version != b.Version
 }
 
 // limited reports whether a resource has a TTL on one of the lanes.
-func (t answers) limited(name string) bool {
-	for _, of := range []*cache.Table{t.named, t.wildcard} {
-		if id, ok := of.Find(name); ok && expires(of, id) {
-			return true
-		}
-	}
-	return false
-}
-
-// expires reports whether the resource that bears a name has a TTL.
-func expires(t *cache.Table, id cache.ID) bool {
-	ends, _, _ := t.Ends(id)
-	return !ends.IsZero()
-}
+func (t answers) limited(name string) bool { return t.named.Expires(name) || t.wildcard.Expires(name) }

@@ -61,7 +61,7 @@ func (x *index) check() (broken []string) {
 	must(names == x.interest.names, "%d names are subscribed to, and %d counted", names, x.interest.names)
 	// Only open subscriptions are counted.
 	i := &x.interest
-	must(max(i.withheld, i.summed) <= i.subscriptions, "%d subscriptions, of which %d have something withheld and %d a digest", i.subscriptions, i.withheld, i.summed)
+	must(i.withheld <= i.subscriptions, "%d subscriptions, of which %d have something withheld", i.subscriptions, i.withheld)
 	// Nobody subscribes to a name that lingers.
 	for id := range x.linger.all() {
 		must(!i.wants(id), "the name %d lingers, and is subscribed to", id)

@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -118,12 +119,9 @@ type Description struct {
 
 // Types returns the types that the group knows of, in order of their URLs.
 func (h *Hub) Types() []cache.TypeURL {
-	var urls []cache.TypeURL
-	for _, x := range h.types.all() {
-		urls = append(urls, x.url)
-	}
-	slices.Sort(urls)
-	return urls
+	h.types.mu.RLock()
+	defer h.types.mu.RUnlock()
+	return slices.Sorted(maps.Keys(h.types.indexes))
 }
 
 // places returns the Places after one that Describe has something to say about.
@@ -134,7 +132,7 @@ func places(x *index, after Place) (places []Place) {
 		}
 	}
 	for id := range cache.ID(x.named.Cap()) {
-		if name := x.named.Name(id); name != "" && (x.named.State(id) != cache.Unknown || x.desired(cache.ID(id))) {
+		if name := x.named.Name(id); name != "" && (x.named.State(id) != cache.Unknown || x.desired(id)) {
 			add(Place{Name: name})
 		}
 	}

@@ -62,7 +62,7 @@ func (x *index) wantName(s *Subscription, name string, r *cache.Run) cache.ID {
 	if x.want(s, id) {
 		if !x.named.Answered(id) {
 			if r, ok := x.shown.recall(name); ok {
-				x.named.Set(r.Resource, r.Upstream, x.next(), nil)
+				x.named.Set(r.Resource, r.Upstream, x.next())
 			}
 		}
 		delete(x.restored.awaited, name)

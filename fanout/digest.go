@@ -18,7 +18,6 @@ func (v View) Digest() (digest string, ok bool) {
 	}
 	if !v.s.summed {
 		v.s.sum, v.s.summed = cache.Digest{}, true
-		v.x.interest.summed++
 		for _, id := range v.s.names.ids {
 			if r := v.x.named.Own(id); r != nil {
 				v.s.sum.Add(r)
@@ -28,19 +27,8 @@ func (v View) Digest() (digest string, ok bool) {
 	return v.s.sum.String(), true
 }
 
-// unsum forgets the digest, because the names have changed.
-func (s *Subscription) unsum() {
-	if s.summed {
-		s.summed = false
-		s.index.interest.summed--
-	}
-}
-
 // updateDigests updates the digests of a name's subscribers when another resource, or none, bears the name.
 func (i *interest) updateDigests(id cache.ID, before, now *cache.Resource) {
-	if i.summed == 0 {
-		return
-	}
 	var by cache.Digest
 	if before != nil {
 		by.Sub(before)

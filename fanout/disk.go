@@ -117,7 +117,7 @@ func loadAll(x *index, s Saved, confirmed bool, now time.Time) {
 			continue
 		}
 		seq := x.next()
-		table.Set(r.Resource, r.Upstream, seq, nil)
+		table.Set(r.Resource, r.Upstream, seq)
 		table.LeaseUntil(r.Name, r.Ends, seq)
 	}
 }

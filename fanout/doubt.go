@@ -75,8 +75,8 @@ func (d *doubts) observe(u *cache.Update) (ended bool) {
 			}
 			*d = doubts{}
 		}
-		if sound && u.Synced {
-			d.noteWhole(u.Stream)
+		if sound && u.Synced && !d.cameOn(u.Stream) { // the set is whole
+			*d = doubts{}
 		}
 	}
 	ended = len(d.faulty) < before || hidden != 0 && d.hidden == 0
@@ -120,17 +120,14 @@ func (d *doubts) noteAbsent(u *cache.Update) {
 	}
 }
 
-// noteWhole drops all doubts when a stream has sent a whole set, unless a fault came on that stream.
-func (d *doubts) noteWhole(stream uint64) {
-	if d.hidden == stream {
-		return
-	}
+// cameOn reports whether any of the faults came on this stream.
+func (d *doubts) cameOn(stream uint64) bool {
 	for _, on := range d.faulty {
 		if on == stream {
-			return
+			return true
 		}
 	}
-	*d = doubts{}
+	return d.hidden == stream
 }
 
 // timeOut drops the doubts of earlier streams. A stream without a hidden fault has been asked for

@@ -15,7 +15,6 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	delete(n.doubts.mayBeHidden, name)
 	var led []*cache.Resource
 	if id, ok := n.Find(name); ok {
-		delete(n.x.bodies, id)
 		n.dirty.remove(id) // another name may get the ID
 		bodies := n.confirmedBodies(id)
 		led = n.Answer(id).Resources()
@@ -68,7 +67,7 @@ func (n *namedLane) confirmedBodies(id cache.ID) (bodies []cache.Received) {
 		}
 		own, _ := n.Find(r.Name)
 		b := cache.Received{Resource: r, Upstream: n.Upstream(own)}
-		if ends, _, _ := n.Ends(own); !ends.IsZero() || n.x.restored.resource(r) {
+		if n.Expires(r.Name) || n.x.restored.resource(r) {
 			b.TTL = 1 // it is not kept
 		}
 		bodies = append(bodies, b)

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"maps"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -143,11 +144,7 @@ func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all departures) (
 // dropUnrepeated forgets the held-back removals that came on other streams: the current one has sent
 // everything, and has not repeated them.
 func (g *guard) dropUnrepeated() {
-	for name, h := range g.held {
-		if h.stream != g.stream {
-			delete(g.held, name)
-		}
-	}
+	maps.DeleteFunc(g.held, func(_ string, h holding) bool { return h.stream != g.stream })
 }
 
 // deadline returns when to call expire; zero if nothing is due.

@@ -151,8 +151,7 @@ func (x *index) waits() bool {
 		return true
 	}
 	for id := range x.interest.named() {
-		switch x.verdict(id, x.answers.of(id), true) {
-		case Unknown, Doubt:
+		if v := x.verdict(id, x.answers.of(id), true); v == Unknown || v == Doubt {
 			return true
 		}
 	}
@@ -163,7 +162,7 @@ func (x *index) waits() bool {
 // means after the next change of interest.
 func (h *Hub) Expire(now time.Time) (next time.Time) {
 	for x := range h.types.locked() {
-		next = earlier(next, x.linger.expire(now, false))
+		next = earlier(next, x.linger.expire(now))
 	}
 	h.wanted.notify()
 	return next

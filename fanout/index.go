@@ -36,11 +36,6 @@ type index struct {
 	marks    marker
 	readers  readers
 	linger   lingerers
-
-	// bodies are the answered names for whose bodies upstream is to be asked once more (parcel.go).
-	bodies map[cache.ID]struct{}
-
-	touched []cache.ID // scratch of one change
 }
 
 func newIndex(h *Hub, t cache.TypeURL) *index {
@@ -50,12 +45,10 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	}
 	x.named = namedLane{lane: x.newLane(Lane{t, false}, &x.named), silence: silence{&x.named, make(map[string]uint64), make(map[string]uint64)}}
 	x.wildcard = wildcardLane{lane: x.newLane(Lane{t, true}, &x.wildcard)}
-	x.shown = shown{hub: h, table: &x.named.Table}
-	x.shown.reset()
 	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
-	x.leaving.x, x.restored.x, x.readers.x = x, x, x
-	x.loans = loans{x, make(map[string]bool), make(map[string]struct{})}
-	x.bodies = make(map[cache.ID]struct{})
+	x.leaving.x, x.restored.x, x.readers.x, x.shown.x = x, x, x, x
+	x.shown.reset()
+	x.loans = loans{x, make(map[string]bool)}
 	x.linger = lingerers{x: x, most: h.limits.Load().MaxLinger}
 	return x
 }
@@ -86,7 +79,6 @@ func (x *index) fullState() bool { return x.hub.Properties(x.url).FullState }
 
 // markNamed marks names whose answers have changed.
 func (x *index) markNamed(touched []cache.ID) {
-	x.touched = touched
 	for _, id := range touched {
 		x.marks.mark(id, content)
 		x.linger.changes(id)

@@ -18,7 +18,6 @@ type interest struct {
 	names         int    // that have a subscriber
 	subscriptions int    // that are open
 	withheld      int    // open ones from which something is withheld
-	summed        int    // open ones that keep the digest of their names
 	last          uint64 // the number of the latest subscription
 }
 

@@ -25,9 +25,8 @@ type lane struct {
 	said bool
 	// unavailable is why upstream does not answer (ERR-7); nil: it does.
 	unavailable *statuspb.Status
-	// dirty are the names that may have become wanted or unwanted, for upstream to look at
-	// (Wanted).
-	dirty queue[struct{}]
+	// dirty are the names that upstream has to look at (Wanted).
+	dirty queue[look]
 	// sum is the digest of the Table for which text was made.
 	sum  cache.Digest
 	text string
@@ -111,12 +110,9 @@ func (l *lane) begin(u *cache.Update) {
 // heartbeats applies renewals without a body to resources that are Present (TTL-4).
 func (l *lane) heartbeats(u *cache.Update) (renewed bool) {
 	for _, b := range u.Heartbeats {
-		if !l.Lease(b.Name, b.TTL, u.At, l.x.next()) {
-			continue
-		}
-		if id, ok := l.Find(b.Name); ok {
+		if l.Lease(b.Name, b.TTL, u.At, l.x.next()) {
 			renewed = true
-			l.markRenewed(l.Own(id))
+			l.markRenewed(l.Bearer(b.Name))
 		}
 	}
 	return renewed

@@ -39,7 +39,7 @@ func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
 			}
 			x.wildcard.expire(members)
 			l := Lapse{Expired: len(named) + len(members)}
-			l.LetGo = x.letGo(func(g *guard) departures { return g.expire(now) })
+			l.LetGo = x.letGo(func(g *guard) departures { return g.expire(now) }) // and tells of members
 			if l != (Lapse{}) {
 				if lapses == nil {
 					lapses = make(map[cache.TypeURL]Lapse)
@@ -60,17 +60,13 @@ func (v View) Ends(r *cache.Resource) (ends time.Time, turned, renewed cache.Seq
 	if !v.AnyTTL() {
 		return time.Time{}, 0, 0
 	}
-	holds := func(t *cache.Table) (cache.ID, bool) {
-		id, ok := t.Find(r.Name)
-		return id, ok && t.State(id) == cache.Present && t.Own(id).Version == r.Version
+	t := &v.x.wildcard.Table
+	if v.s.named(r.Name, nil) && v.x.named.Same(r) {
+		t = &v.x.named.Table
 	}
-	if len(v.s.names.ids) > 0 && v.s.named(r.Name, nil) {
-		if id, ok := holds(&v.x.named.Table); ok {
-			return v.x.named.Ends(id)
-		}
+	if !t.Same(r) {
+		return time.Time{}, 0, 0
 	}
-	if id, ok := holds(&v.x.wildcard.Table); ok {
-		return v.x.wildcard.Ends(id)
-	}
-	return time.Time{}, 0, 0
+	id, _ := t.Find(r.Name)
+	return t.Ends(id)
 }

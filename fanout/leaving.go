@@ -65,7 +65,7 @@ func (l *leaving) changes(t *cache.Table, id cache.ID, before, now *cache.Resour
 	if before == nil {
 		return
 	}
-	if l.keep == 0 || before.DoNotCache || expires(t, id) {
+	if l.keep == 0 || before.DoNotCache || t.Expires(before.Name) {
 		l.lost = l.x.latest
 		return
 	}
@@ -73,17 +73,23 @@ func (l *leaving) changes(t *cache.Table, id cache.ID, before, now *cache.Resour
 	l.forget()
 }
 
-// RememberLeaving sets for how long resources that leave from now on are remembered.
-func (v View) RememberLeaving(keep time.Duration) { v.x.leaving.keep = keep }
+// Departed is the part of a View about resources that were replaced or removed.
+type Departed View
 
-// LeftSince returns the resources that have left since the client was last sent the type, at position
+// Departed returns the part of the View about resources that were replaced or removed.
+func (v View) Departed() Departed { return Departed(v) }
+
+// Remember sets for how long resources that leave from now on are remembered.
+func (v Departed) Remember(keep time.Duration) { v.x.leaving.keep = keep }
+
+// Since returns the resources that have left since the client was last sent the type, at position
 // told: the client has them, and its interest does not lead to them any more.
 //
 // Names in before are left out, since the client was sent them as leaving already; the other lane
 // may have lost them since. If the client has names, and not everything that has left since told is
 // remembered, members of the wildcard's set are left out, too: the resource that its names led to
 // may be the one that is forgotten, and only that one was sent (WILD-16).
-func (v View) LeftSince(told cache.Seq, before []Leaving) (all []Leaving) {
+func (v Departed) Since(told cache.Seq, before []Leaving) (all []Leaving) {
 	at := make(map[string]int)
 	for _, l := range before {
 		at[l.Name] = -1
@@ -105,31 +111,29 @@ func (v View) LeftSince(told cache.Seq, before []Leaving) (all []Leaving) {
 	return all
 }
 
-// StillLeaving returns those of all, which the client was sent as leaving, that are still leaving.
-func (v View) StillLeaving(told cache.Seq, all []Leaving) []Leaving {
+// Still returns those of all, which the client was sent as leaving, that are still leaving.
+func (v Departed) Still(told cache.Seq, all []Leaving) []Leaving {
 	return slices.DeleteFunc(slices.Clone(all), func(l Leaving) bool { return !v.leaves(l, told, math.MaxUint64) })
 }
 
 // leaves reports whether the client was sent a resource while it was in force, has not given it up
 // since, and has no other of that name.
-func (v View) leaves(l Leaving, told, before cache.Seq) bool {
+func (v Departed) leaves(l Leaving, told, before cache.Seq) bool {
 	had := func(at cache.Seq) bool { return l.from <= at && at < before }
 	has := l.member && v.s.wildcard && had(told)
-	if len(v.s.names.ids) > 0 {
-		for name := range l.Names() {
-			if id, ok := v.Lookup(name); ok {
-				t := v.Told(id)
-				has = has || t.Copy() && had(t.At())
-			}
+	for name := range l.Names() {
+		if id, ok := View(v).Lookup(name); ok {
+			t := v.Told(id)
+			has = has || t.Copy() && had(t.At())
 		}
 	}
-	return has && v.Resource(l.Name) == nil && !v.s.lent(v.Set().Member(l.Name))
+	return has && View(v).Resource(l.Name) == nil && !v.s.lent(Set(v).Member(l.Name))
 }
 
-// WithLeaving returns a client's whole set with the leaving resources. Clients that are sent the same
+// Among returns a client's whole set with the leaving resources. Clients that are sent the same
 // share one News.
-func (v View) WithLeaving(set []*cache.Resource, leaving []Leaving) *News {
-	b, shared := &v.x.wildcard.board, len(v.s.names.ids) == 0 && !v.Bodies().Husks()
+func (v Departed) Among(set []*cache.Resource, leaving []Leaving) *News {
+	b, shared := &v.x.wildcard.board, len(v.s.names.ids) == 0 && !Bodies(v).Husks()
 	for _, n := range b.leaving {
 		if shared && slices.Equal(n.Leaving, leaving) {
 			return n

@@ -36,7 +36,7 @@ func TestWhatLeavesIsForgotten(t *testing.T) {
 	if got := whatLeaves(s, told); got != nil {
 		t.Errorf("%v is remembered, and nobody needs it", got)
 	}
-	s.Read(func(v View) { v.RememberLeaving(10 * time.Second) })
+	s.Read(func(v View) { v.Departed().Remember(10 * time.Second) })
 	take("b", "c")
 	if got := whatLeaves(s, told); len(got) != 2 || got[0] != "b" || got[1] != "c" {
 		t.Errorf("%v leaves, want b and c", got)
@@ -48,7 +48,7 @@ func TestWhatLeavesIsForgotten(t *testing.T) {
 	s.Read(func(v View) {
 		for i := range news {
 			whole, _ := v.Set().News(0)
-			news[i] = v.WithLeaving(whole.Resources, v.LeftSince(told, nil))
+			news[i] = v.Departed().Among(whole.Resources, v.Departed().Since(told, nil))
 		}
 	})
 	if news[0] != news[1] || len(news[0].Resources) != 2 {
@@ -70,7 +70,7 @@ func TestWhatLeavesIsBounded(t *testing.T) {
 	h := NewHub(Config{Linger: time.Second, MaxLinger: 10, Bounds: &bounds})
 	s := h.Subscribe(typ, NewSubscriber(func() {}))
 	s.Replace(Names{Some: true, Wildcard: true}, epoch)
-	s.Read(func(v View) { v.RememberLeaving(10 * time.Second) })
+	s.Read(func(v View) { v.Departed().Remember(10 * time.Second) })
 	var told cache.Seq
 	h.Apply(all, set("a", "b", "c", "d", "e"))
 	s.Read(func(v View) { told = v.Position() })
@@ -105,7 +105,7 @@ func TestNoMemberLeavesInPlaceOfWhatWasSent(t *testing.T) {
 		s := h.Subscribe(typ, NewSubscriber(func() {}))
 		s.Delta([]string{"a", Wildcard}, nil, epoch)
 		changes(h)
-		s.Read(func(v View) { v.RememberLeaving(10 * time.Second) })
+		s.Read(func(v View) { v.Departed().Remember(10 * time.Second) })
 		named := set("a")
 		named.Set[0].TTL, named.At = ttl, epoch
 		h.Apply(byName, named)
@@ -132,7 +132,7 @@ func TestNoMemberLeavesInPlaceOfWhatWasSent(t *testing.T) {
 // whatLeaves are the names of what leaves to a client that was told of the type up to a position.
 func whatLeaves(s *Subscription, told cache.Seq) (names []string) {
 	s.Read(func(v View) {
-		for _, l := range v.LeftSince(told, nil) {
+		for _, l := range v.Departed().Since(told, nil) {
 			names = append(names, l.Name)
 		}
 	})

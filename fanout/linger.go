@@ -62,10 +62,7 @@ func (l *lingerers) settle() {
 // bound gives up the names that are too many.
 func (l *lingerers) bound() {
 	if !l.x.hub.spares.Load() {
-		for l.len > l.most {
-			id, _, _ := l.oldest()
-			l.end(id)
-		}
+		l.limit(l.most)
 		return
 	}
 	for l.idle.len > l.most {
@@ -73,6 +70,14 @@ func (l *lingerers) bound() {
 		if l.idle.remove(id); !l.leads(id) {
 			l.end(id)
 		}
+	}
+}
+
+// limit gives up the longest unwanted names, until no more than most are left.
+func (l *lingerers) limit(most int) {
+	for l.len > most {
+		id, _, _ := l.oldest()
+		l.end(id)
 	}
 }
 
@@ -85,14 +90,11 @@ func (l *lingerers) leads(id cache.ID) bool {
 	return l.x.named.Led(id) == cache.Present
 }
 
-// expire gives up the names whose time is up, or all of them. It returns when the next is due.
-func (l *lingerers) expire(now time.Time, everything bool) (next time.Time) {
+// expire gives up the names whose time is up. It returns when the next is due.
+func (l *lingerers) expire(now time.Time) (next time.Time) {
 	for {
 		id, until, ok := l.oldest()
-		if !ok {
-			return time.Time{}
-		}
-		if !everything && until.After(now) {
+		if !ok || until.After(now) {
 			return until
 		}
 		l.end(id)

@@ -13,18 +13,16 @@ type loans struct {
 	// inherited are the names whose copy is from a wildcard that was given up, until upstream has
 	// answered them. The value is true if the set was only restored.
 	inherited map[string]bool
-	// askAgain are the inherited names for which upstream is to be asked again.
-	askAgain map[string]struct{}
 }
 
-// lentTo appends the names that a member of the wildcard's set is lent to, lingering ones included.
-// A name that the member lists twice is appended twice.
-func (l *loans) lentTo(member string, to []cache.ID) []cache.ID {
-	w, ok := l.x.wildcard.Find(member)
-	if !ok || l.x.wildcard.Own(w) == nil {
-		return to
+// lentTo returns the names that a member of the wildcard's set is lent to, lingering ones included.
+// A name that the member lists twice is there twice.
+func (l *loans) lentTo(member string) (to []cache.ID) {
+	r := l.x.wildcard.Bearer(member)
+	if r == nil {
+		return nil
 	}
-	for name := range l.x.wildcard.Own(w).Names() {
+	for name := range r.Names() {
 		if id, ok := l.x.named.Find(name); ok && l.x.desired(id) && l.x.answers.borrows(id) {
 			to = append(to, id)
 		}
@@ -49,7 +47,7 @@ func (l *loans) leaveAll() {
 	}
 	var copies []lentCopy // collected first: a name that has inherited one no longer borrows others
 	for r := range l.x.wildcard.All() {
-		lent := distinct(l.lentTo(r.Name, nil))
+		lent := distinct(l.lentTo(r.Name))
 		for _, id := range lent { // what lingers inherits nothing, and may be known to be gone (UP-7)
 			l.x.linger.changes(id)
 		}
@@ -75,7 +73,7 @@ func (l *loans) hasOwn(name string) bool {
 
 // inherit leaves a resource to names, which are in order, with what is left of its TTL.
 func (l *loans) inherit(r *cache.Resource, borrowers []cache.ID) {
-	answered, _ := l.x.named.Set(r, "", l.x.next(), nil)
+	answered, _ := l.x.named.Set(r, "", l.x.next())
 	l.x.named.LeaseAs(r.Name, &l.x.wildcard.Table)
 	for _, id := range answered {
 		if _, borrower := slices.BinarySearch(borrowers, id); !borrower { // the resource was not lent to this name
@@ -88,20 +86,16 @@ func (l *loans) inherit(r *cache.Resource, borrowers []cache.ID) {
 	}
 	l.x.named.Doubt(r.Name) // upstream has given it no version on this lane
 	for _, id := range borrowers {
-		name := l.x.named.Name(id)
-		l.inherited[name], l.askAgain[name] = l.x.restored.set, struct{}{}
-		l.x.changed(id)
+		l.inherited[l.x.named.Name(id)] = l.x.restored.set
+		l.x.changed(id).inherited = true
 	}
 }
 
 // inherits reports whether a resource is here only because a wildcard that was given up had it
 // (WILD-11).
 func (l *loans) inherits(name string) bool {
-	if len(l.inherited) == 0 {
-		return false
-	}
-	id, ok := l.x.named.Find(name)
-	return ok && l.x.named.Own(id) != nil && goesBy(l.x.named.Own(id), l.has)
+	r := l.x.named.Bearer(name)
+	return r != nil && goesBy(r, l.has)
 }
 
 // has reports whether a name's copy is from a wildcard that was given up.
@@ -143,7 +137,6 @@ func (l *loans) dropInherited(name, of string) {
 func (l *loans) leaveToAliases(name string) {
 	id, ok := l.x.named.Find(name)
 	restored, inherited := l.inherited[name]
-	delete(l.askAgain, name)
 	if !ok || !inherited {
 		return
 	}
@@ -166,19 +159,20 @@ func (l *loans) unset(own cache.ID) {
 			l.x.marks.mark(id, content)
 		}
 	}
-	member, limited := l.x.named.Name(own), expires(&l.x.named.Table, own)
+	bears := l.x.named.Name(own)
+	limited := l.x.named.Expires(bears)
 	l.x.named.Unset(own, l.x.next())
-	l.markFreed(member)
-	w, ok := l.x.wildcard.Find(member)
-	if !ok || l.x.wildcard.Own(w) == nil {
+	l.markFreed(bears)
+	member := l.x.wildcard.Bearer(bears)
+	if member == nil {
 		return
 	}
-	still := l.x.answers.limited(member)
+	still := l.x.answers.limited(bears)
 	if limited && !still {
-		l.x.wildcard.LoseTTL(w, l.x.next())
+		l.x.wildcard.LoseTTL(bears, l.x.next())
 	}
 	if limited || still {
-		l.x.wildcard.markRenewed(l.x.wildcard.Own(w))
+		l.x.wildcard.markRenewed(member)
 	}
 }
 
@@ -187,7 +181,7 @@ func (l *loans) unset(own cache.ID) {
 // (WILD-16).
 func (l *loans) markFreed(member string) {
 	if l.x.wildcard.Aliased() > 0 {
-		l.x.markNamed(l.lentTo(member, l.x.touched[:0]))
+		l.x.markNamed(l.lentTo(member))
 	}
 }
 
@@ -201,7 +195,7 @@ func (l *loans) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
 	for _, id := range given {
 		for _, r := range l.x.named.Answer(id).Resources() {
 			if !v.s.owns(r.Name) {
-				freed = l.lentTo(r.Name, freed)
+				freed = append(freed, l.lentTo(r.Name)...)
 			}
 		}
 	}
@@ -254,8 +248,8 @@ func (v View) Unanswered(id cache.ID) bool {
 // owns reports whether one of the client's names leads to a resource of this name on the lane of
 // names.
 func (s *Subscription) owns(name string) bool {
-	id, ok := s.index.named.Find(name)
-	return ok && s.index.named.Own(id) != nil && goesBy(s.index.named.Own(id), func(asked string) bool {
+	r := s.index.named.Bearer(name)
+	return r != nil && goesBy(r, func(asked string) bool {
 		_, has := s.view().Lookup(asked)
 		return has
 	})

@@ -102,7 +102,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	}
 	since, told := n.x.answers.wasLent(r.Resource)
 	seq := n.x.next()
-	touched, changed := n.Set(r.Resource, r.Upstream, seq, n.x.touched[:0])
+	touched, changed := n.Set(r.Resource, r.Upstream, seq)
 	if !n.x.solicited(r.Resource) && !u.Full && (!n.x.fullState() || n.x.shown.late(r.Resource)) {
 		// It may be an old answer, to a name that was given up and is wanted again (H-1). If the type is full-state,
 		// the server may also send it in any case, and not repeat it.
@@ -112,8 +112,8 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	renews := n.Lease(r.Name, r.TTL, u.At, seq)
 	n.hand(r.Resource, changed, told)
 	own, _ := n.Find(r.Name)
-	if w, member := n.x.wildcard.Find(r.Name); changed && r.TTL <= 0 && member && n.x.wildcard.HadTTL(w) {
-		n.LoseTTL(own, seq)
+	if changed && r.TTL <= 0 && n.x.wildcard.HadTTL(r.Name) {
+		n.LoseTTL(r.Name, seq)
 		renews = true
 	}
 	if told && changed {
@@ -136,7 +136,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 // deny applies answers that say of all their aliases that there is nothing (NAME-6).
 func (n *namedLane) deny(negative []*cache.Resource) {
 	for _, r := range negative {
-		n.x.markNamed(n.Deny(r, n.x.next(), n.x.touched[:0]))
+		n.x.markNamed(n.Deny(r, n.x.next()))
 	}
 }
 
@@ -162,7 +162,7 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 		if n.silence.missing(name, u.Stream, u.Mute) {
 			if id, _ := n.Find(name); n.x.answers.lent(id) { // it leads to the wildcard's copy as long as there is one
 				since := n.Vanished(id)
-				if n.Remove(name, cache.Timer, n.x.next(), nil); since > 0 {
+				if n.Remove(name, cache.Timer, n.x.next()); since > 0 {
 					n.Date(id, since) // clients have had the lent copy since then
 				}
 				n.x.loans.markUnlent(id)
@@ -190,7 +190,7 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 	id, ok := n.Find(name)
 	n.x.loans.dropInherited(name, name)
 	lent := ok && n.x.answers.lent(id)
-	touched, changed := n.Remove(name, cause, n.x.next(), n.x.touched[:0])
+	touched, changed := n.Remove(name, cause, n.x.next())
 	if !changed {
 		if lent && cause != cache.Timer {
 			n.x.marks.mark(id, content) // it was Absent by silence; now upstream says so
@@ -199,7 +199,7 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 	}
 	n.x.markNamed(touched)
 	defer n.x.loans.markFreed(name)
-	if id, ok := n.Find(name); ok && !n.Pinned(name) {
+	if !n.Pinned(name) {
 		n.Forget(id, n.x.covers)
 	}
 }

@@ -16,46 +16,39 @@ type OfType struct {
 // Of returns the type with that URL.
 func (h *Hub) Of(t cache.TypeURL) OfType { return OfType{h, t} }
 
-// Synced reports whether the wildcard set of a type has been complete (RECON-16).
-func (o OfType) Synced() (synced bool) {
-	o.hub.types.look(o.url, func(x *index) { synced = x.wildcard.synced })
-	return synced
+// is reports whether such is true of the type. It is not if nothing is known of the type.
+func (o OfType) is(such func(*index) bool) (is bool) {
+	o.hub.types.look(o.url, func(x *index) { is = such(x) })
+	return is
 }
+
+// Synced reports whether the wildcard set of a type has been complete (RECON-16).
+func (o OfType) Synced() bool { return o.is(func(x *index) bool { return x.wildcard.synced }) }
 
 // Unproven reports whether upstream's silence about the wildcard's set leaves its content open: the
 // set is incomplete or restored, has members that upstream has neither announced nor been shown, or
 // may have others that clients came with.
-func (o OfType) Unproven() (unproven bool) {
-	o.hub.types.look(o.url, func(x *index) {
+func (o OfType) Unproven() bool {
+	return o.is(func(x *index) bool {
 		w := &x.wildcard
 		doubted := x.interest.withheld > 0 && w.doubts.any()
-		unproven = w.pinned && (!w.synced || x.restored.set || doubted || len(w.Unconfirmed()) > 0)
+		return w.pinned && (!w.synced || x.restored.set || doubted || len(w.Unconfirmed()) > 0)
 	})
-	return unproven
 }
 
 // Doubtful reports whether some names of a type were loaded from disk and are not confirmed, or the
 // removal of one is held back (H-22).
-func (o OfType) Doubtful() (doubtful bool) {
-	o.hub.types.look(o.url, func(x *index) {
-		doubtful = x.restored.names != nil || len(x.named.guard.held) > 0
-	})
-	return doubtful
+func (o OfType) Doubtful() bool {
+	return o.is(func(x *index) bool { return x.restored.names != nil || len(x.named.guard.held) > 0 })
 }
 
 // Remembers reports whether resources that leave the type are remembered, so that Lapse has to be
 // called when their time is up.
-func (o OfType) Remembers() (remembers bool) {
-	o.hub.types.look(o.url, func(x *index) { remembers = x.leaving.keep > 0 })
-	return remembers
-}
+func (o OfType) Remembers() bool { return o.is(func(x *index) bool { return x.leaving.keep > 0 }) }
 
 // Shows reports whether the stream that carries a type's names has sent resources that nobody had
 // asked for.
-func (o OfType) Shows() (shows bool) {
-	o.hub.types.look(o.url, func(x *index) { shows = x.shown.unasked })
-	return shows
-}
+func (o OfType) Shows() bool { return o.is(func(x *index) bool { return x.shown.unasked }) }
 
 // Overdue returns the names that lead to something which the stream has not announced, although it
 // had time to. The resources of now may be swept. Those of later have to stay for now, because the
@@ -147,9 +140,8 @@ func (o OfType) Early(names []string, stream uint64) (early, rest []string) {
 // are given up with their last client (H-41).
 func (o OfType) SetSuspect(suspect bool) {
 	o.hub.types.change(o.url, func(x *index) {
-		x.suspect = suspect
-		if suspect {
-			x.linger.expire(time.Time{}, true)
+		if x.suspect = suspect; suspect {
+			x.linger.limit(0)
 		}
 	})
 	o.hub.wanted.notify()

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"maps"
 	"slices"
 
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
@@ -22,28 +23,29 @@ func (o OnLane) look(ask func(*lane)) {
 	o.hub.types.look(o.lane.Type, func(x *index) { ask(x.lane(o.lane)) })
 }
 
+// is reports whether such is true of the lane. It is not if nothing is known of its type.
+func (o OnLane) is(such func(*lane) bool) (is bool) {
+	o.look(func(l *lane) { is = such(l) })
+	return is
+}
+
 // Holds reports whether a name is present on a lane at this version of upstream's. If so, a
 // resource without a body is a heartbeat (TTL-4).
-func (o OnLane) Holds(name, version string) (holds bool) {
-	o.look(func(l *lane) { holds = l.Holds(name, version) })
-	return holds
+func (o OnLane) Holds(name, version string) bool {
+	return o.is(func(l *lane) bool { return l.Holds(name, version) })
 }
 
 // Has reports whether a name is present on a lane.
-func (o OnLane) Has(name string) (has bool) {
-	o.look(func(l *lane) { has = l.Has(name) })
-	return has
-}
+func (o OnLane) Has(name string) bool { return o.is(func(l *lane) bool { return l.Has(name) }) }
 
 // Lacks reports whether any of the resources is missing on a lane, not confirmed, or restored. If
 // so, the response that brings them adds a name (RECON-16).
-func (o OnLane) Lacks(set []cache.Received) (lacks bool) {
-	o.look(func(l *lane) {
-		lacks = slices.ContainsFunc(set, func(r cache.Received) bool {
+func (o OnLane) Lacks(set []cache.Received) bool {
+	return o.is(func(l *lane) bool {
+		return slices.ContainsFunc(set, func(r cache.Received) bool {
 			return !l.Confirmed(r.Name) || !o.lane.Wildcard && l.x.restored.names[r.Name]
 		})
 	})
-	return lacks
 }
 
 // Same returns the names of those resources that a lane has with exactly this content.
@@ -61,15 +63,14 @@ func (o OnLane) Same(set []cache.Received) map[string]bool {
 
 // Sweeps reports whether a lane has resources that its origin has not announced, and does not
 // announce with these (RECON-12).
-func (o OnLane) Sweeps(announced []cache.Received) (sweeps bool) {
-	o.look(func(l *lane) {
-		names := make(map[string]bool, len(announced))
-		for _, r := range announced {
-			names[r.Name] = true
-		}
-		sweeps = slices.ContainsFunc(l.Unconfirmed(), func(name string) bool { return !names[name] })
+func (o OnLane) Sweeps(announced []cache.Received) bool {
+	names := make(map[string]bool, len(announced))
+	for _, r := range announced {
+		names[r.Name] = true
+	}
+	return o.is(func(l *lane) bool {
+		return slices.ContainsFunc(l.Unconfirmed(), func(name string) bool { return !names[name] })
 	})
-	return sweeps
 }
 
 // Len returns the number of resources on a lane.
@@ -86,21 +87,17 @@ func (o OnLane) Names() (names []string) {
 
 // Heard reports whether upstream has answered on a lane: with the wildcard's set, or for any of the
 // names. Resources of another origin count only when they are confirmed.
-func (o OnLane) Heard() (heard bool) {
-	o.look(func(l *lane) { heard = l.kind.hasSpoken() })
-	return heard
-}
+func (o OnLane) Heard() bool { return o.is(func(l *lane) bool { return l.kind.hasSpoken() }) }
 
 // Subscribed reports whether a client subscribes to something on a lane. Names that only linger do
 // not count.
-func (o OnLane) Subscribed() (subscribed bool) {
-	o.look(func(l *lane) {
+func (o OnLane) Subscribed() bool {
+	return o.is(func(l *lane) bool {
 		for range l.kind.audience() {
-			subscribed = true
-			return
+			return true
 		}
+		return false
 	})
-	return subscribed
 }
 
 // Asked notes that upstream has been asked for names of a lane, so that what it sends of them from
@@ -156,12 +153,8 @@ func (o OnLane) Uncertain() (u Uncertainty) {
 	o.look(func(l *lane) {
 		d := &l.doubts
 		u.Hidden, u.Clients = d.hidden != 0, l.x.interest.withheld
-		u.Awaited = l.kind.awaitsDoubtful()
-		for name := range d.faulty {
-			u.Names = append(u.Names, name)
-		}
+		u.Names, u.Awaited = slices.Sorted(maps.Keys(d.faulty)), l.kind.awaitsDoubtful()
 	})
-	slices.Sort(u.Names)
 	return u
 }
 

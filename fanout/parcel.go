@@ -86,18 +86,13 @@ func (v Bodies) Ask(r *cache.Resource) {
 		if id, ok := View(v).Lookup(name); ok {
 			byName = true
 			if v.x.named.Answered(id) { // otherwise the body comes with the answer
-				v.x.askForBody(id)
+				v.x.changed(id).body = true
 			}
 		}
 	}
 	if !byName {
-		v.x.askForBody(wildcardID)
+		v.x.changed(wildcardID).body = true
 	}
-}
-
-func (x *index) askForBody(id cache.ID) {
-	x.bodies[id] = struct{}{}
-	x.changed(id)
 }
 
 // Lacks reports whether the client waits for what a name leads to, since upstream has not answered

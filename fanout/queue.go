@@ -2,7 +2,6 @@ package fanout
 
 import (
 	"iter"
-	"slices"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -25,6 +24,9 @@ type queued[T any] struct {
 }
 
 func (q *queue[T]) has(id cache.ID) bool { return int(id) < len(q.at) && q.at[id] != 0 }
+
+// known returns the value of an ID that is in the queue. It is valid until the queue changes.
+func (q *queue[T]) known(id cache.ID) *T { return &q.items[q.at[id]-1].known }
 
 // add puts an ID at the end, even if it was in the queue before.
 func (q *queue[T]) add(id cache.ID, known T) {
@@ -90,12 +92,13 @@ func (q *queue[T]) all() iter.Seq[cache.ID] {
 	}
 }
 
-// take empties the queue, and returns the IDs in order.
-func (q *queue[T]) take() []cache.ID {
-	ids := slices.AppendSeq(make([]cache.ID, 0, q.len), q.all())
-	for _, id := range ids {
-		q.at[id] = 0
+// take empties the queue, and returns what was in it, in order.
+func (q *queue[T]) take() []queued[T] {
+	q.compact()
+	taken := q.items
+	for _, e := range taken {
+		q.at[e.id] = 0
 	}
-	q.items, q.first, q.len = nil, 0, 0
-	return ids
+	q.items, q.len = nil, 0
+	return taken
 }

@@ -33,11 +33,15 @@ func TestQueue(t *testing.T) {
 			}
 		default:
 			if step%1000 == 0 {
-				if taken := q.take(); !slices.Equal(taken, ids) {
+				taken := q.take()
+				if !slices.EqualFunc(taken, ids, func(e queued[int], id cache.ID) bool { return e == queued[int]{known[id], id} }) {
 					t.Fatalf("step %d: %v were taken, want %v", step, taken, ids)
 				}
 				ids = nil
 			}
+		}
+		if q.has(id) && *q.known(id) != known[id] {
+			t.Fatalf("step %d: %d is of step %d, want %d", step, id, *q.known(id), known[id])
 		}
 		if q.len != len(ids) || q.has(id) != slices.Contains(ids, id) {
 			t.Fatalf("step %d: %d IDs, with %d: %v; want %v", step, q.len, id, q.has(id), ids)

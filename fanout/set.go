@@ -13,12 +13,7 @@ type Set View
 func (v View) Set() Set { return Set(v) }
 
 // Member returns a resource of the wildcard's set, or nil (WILD-12).
-func (v Set) Member(name string) *cache.Resource {
-	if id, ok := v.x.wildcard.Find(name); ok && v.x.wildcard.State(id) == cache.Present {
-		return v.x.wildcard.Answer(id).Resource
-	}
-	return nil
-}
+func (v Set) Member(name string) *cache.Resource { return v.x.wildcard.Bearer(name) }
 
 // Change returns the last change of a member of the wildcard's set; its Resource is nil if the
 // member was removed. It returns false if the name never was a member, or every reader has been
@@ -28,10 +23,7 @@ func (v Set) Change(name string) (cache.Change, bool) {
 	if !ok || v.x.wildcard.State(id) == cache.Unknown {
 		return cache.Change{}, false
 	}
-	if r := v.x.wildcard.Own(id); r != nil {
-		return cache.Change{Name: name, Resource: r, Seq: v.x.wildcard.Answer(id).Seq}, true
-	}
-	return cache.Change{Name: name, Seq: v.x.wildcard.Vanished(id)}, true
+	return cache.Change{Name: name, Resource: v.x.wildcard.Own(id), Seq: v.x.wildcard.Seq(id)}, true
 }
 
 // Since yields the changes of the wildcard's set after a position, latest first. It leaves out what
@@ -44,7 +36,7 @@ func (v Set) Since(after cache.Seq) iter.Seq[cache.Change] {
 func (v Set) Led(after cache.Seq) iter.Seq[cache.Change] {
 	return func(yield func(cache.Change) bool) {
 		if len(v.s.names.ids) == 0 {
-			return
+			return // without a search of all that has changed
 		}
 		for c := range v.x.wildcard.Since(after) {
 			if _, own := View(v).Lookup(c.Name); !own && v.s.named(c.Name, c.Resource) && !yield(c) {
@@ -57,10 +49,7 @@ func (v Set) Led(after cache.Seq) iter.Seq[cache.Change] {
 func (v Set) unnamed(changes iter.Seq[cache.Change]) iter.Seq[cache.Change] {
 	return func(yield func(cache.Change) bool) {
 		for c := range changes {
-			if len(v.s.names.ids) > 0 && v.s.named(c.Name, c.Resource) {
-				continue
-			}
-			if !yield(c) {
+			if !v.s.named(c.Name, c.Resource) && !yield(c) {
 				return
 			}
 		}

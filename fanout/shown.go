@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -79,9 +80,7 @@ func (u *Unasked) leave(r *cache.Resource) {
 // shown is what the stream that carries a type's names has sent and no Table has. It ends with the
 // stream.
 type shown struct {
-	hub   *Hub
-	table *cache.Table // of the lane of names
-
+	x      *index
 	stream uint64 // zero: it has sent nothing yet
 	// unasked: the stream has sent something that nobody had asked for. givenUp are the names that
 	// were given up on this stream, since an answer for them may still arrive (H-32). When there
@@ -103,8 +102,7 @@ type shown struct {
 
 func (s *shown) reset() {
 	*s = shown{
-		hub: s.hub, table: s.table,
-		givenUp: make(map[string]bool), by: make(map[string]string),
+		x: s.x, givenUp: make(map[string]bool), by: make(map[string]string),
 		gone: make(map[string]struct{}), early: make(map[string]struct{}),
 	}
 	// The only error is a size below one. How many there may be is a matter of bytes.
@@ -124,20 +122,21 @@ func (s *shown) observe(u *cache.Update) {
 	if u.Full {
 		s.keepOnly(u)
 	}
-	for _, name := range u.Removed {
+	drop := func(name string) {
 		s.kept.Remove(name)
 		delete(s.gone, name)
 	}
+	for _, name := range u.Removed {
+		drop(name)
+	}
 	for _, e := range u.Errors {
 		if e.Status.GetCode() == cache.NotFound {
-			s.kept.Remove(e.Name)
-			delete(s.gone, e.Name)
+			drop(e.Name)
 		}
 	}
 	for _, r := range u.Set {
 		delete(s.early, r.Name)
-		s.kept.Remove(r.Name) // there is a newer one, here or in the Table
-		delete(s.gone, r.Name)
+		drop(r.Name) // there is a newer one, here or in the Table
 	}
 }
 
@@ -169,7 +168,7 @@ func (s *shown) keepOnly(u *cache.Update) {
 // take takes in a resource that nobody has asked for. It returns how many are dropped: this one, if
 // it is not kept, and those that make room for it.
 func (s *shown) take(r cache.Received) (dropped int) {
-	if s.stream == 0 || s.hub.config.Unasked == nil {
+	if s.stream == 0 || s.x.hub.config.Unasked == nil {
 		return 1
 	}
 	if s.unasked = s.unasked || !s.late(r.Resource); s.unasked {
@@ -181,19 +180,19 @@ func (s *shown) take(r cache.Received) (dropped int) {
 
 // giveUp remembers a name that is given up.
 func (s *shown) giveUp(name string) {
-	if len(s.givenUp) < s.hub.config.Bounds.Gone {
+	if len(s.givenUp) < s.x.hub.config.Bounds.Gone {
 		s.givenUp[name] = true
 	}
 }
 
 // late reports whether a resource may be the answer for a name that was given up on this stream.
 func (s *shown) late(r *cache.Resource) bool {
-	return len(s.givenUp) >= s.hub.config.Bounds.Gone || goesBy(r, func(name string) bool { return s.givenUp[name] })
+	return len(s.givenUp) >= s.x.hub.config.Bounds.Gone || goesBy(r, func(name string) bool { return s.givenUp[name] })
 }
 
 // keep keeps a resource if there is room. It returns how many are dropped.
 func (s *shown) keep(r cache.Received) (dropped int) {
-	budget := s.hub.config.Unasked
+	budget := s.x.hub.config.Unasked
 	if r.TTL != 0 || r.DoNotCache || r.Negative || int64(r.Size()) > budget.max.Load() {
 		s.noteGone(r.Name) // it is asked for again when somebody wants it
 		return 1
@@ -213,8 +212,8 @@ func (s *shown) keep(r cache.Received) (dropped int) {
 	for _, alias := range r.Aliases {
 		s.by[alias] = r.Name
 	}
-	s.hub.unasked.Add(int64(r.Size()))
-	for s.hub.unasked.Load() > budget.max.Load() && s.makeRoom() {
+	s.x.hub.unasked.Add(int64(r.Size()))
+	for s.x.hub.unasked.Load() > budget.max.Load() && s.makeRoom() {
 		dropped++
 	}
 	return dropped
@@ -225,7 +224,7 @@ func (s *shown) keep(r cache.Received) (dropped int) {
 func (s *shown) release(bodies []cache.Received) {
 	for _, b := range bodies {
 		switch {
-		case s.table.Has(b.Name):
+		case s.x.named.Has(b.Name):
 		case s.unasked:
 			s.keep(b)
 		default:
@@ -251,15 +250,15 @@ func (s *shown) unkept(_ string, r cache.Received) {
 			delete(s.by, alias)
 		}
 	}
-	s.hub.unasked.Add(-int64(r.Size()))
-	s.hub.config.Unasked.leave(r.Resource)
+	s.x.hub.unasked.Add(-int64(r.Size()))
+	s.x.hub.config.Unasked.leave(r.Resource)
 }
 
 // noteGone notes that upstream has sent a resource that is no longer here.
 func (s *shown) noteGone(name string) {
 	switch {
-	case s.stream == 0 || s.all || s.table.Origin().SotW: // SotW answers every request
-	case len(s.gone) >= s.hub.config.Bounds.Gone:
+	case s.stream == 0 || s.all || s.x.named.Origin().SotW: // SotW answers every request
+	case len(s.gone) >= s.x.hub.config.Bounds.Gone:
 		s.gone, s.all = nil, true
 	default:
 		s.gone[name] = struct{}{}
@@ -278,9 +277,7 @@ func (s *shown) has(name string, stream uint64) bool {
 
 // recall takes out the resource that is kept under a name that a client asks for.
 func (s *shown) recall(name string) (r cache.Received, ok bool) {
-	if by, ok := s.by[name]; ok {
-		name = by
-	}
+	name = cmp.Or(s.by[name], name)
 	if r, ok = s.kept.Peek(name); ok {
 		s.kept.Remove(name)
 	}

@@ -126,11 +126,9 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 		gone = append(gone, id)
 		if had {
 			asked.Left = append(asked.Left, name) // row l; row m drops nothing
-			if id, ok := x.wildcard.Find(name); ok {
-				for _, r := range x.wildcard.Answer(id).Resources() {
-					if _, own := s.view().Lookup(r.Name); !own { // its own name has an answer, or is in the list
-						asked.Left = append(asked.Left, r.Name)
-					}
+			for _, r := range x.answers.inSet(id).Resources() {
+				if _, own := s.view().Lookup(r.Name); !own { // its own name has an answer, or is in the list
+					asked.Left = append(asked.Left, r.Name)
 				}
 			}
 		}
@@ -201,7 +199,7 @@ func (s *Subscription) drop(gone []cache.ID) (freed []cache.ID) {
 	for _, id := range gone {
 		delete(s.awaited, s.index.named.Name(id))
 	}
-	s.unsum()
+	s.summed = false
 	s.names.remove(distinct(gone))
 	return s.index.loans.freed(s, gone)
 }
@@ -220,7 +218,7 @@ func (s *Subscription) Close(now time.Time) {
 			x.unwant(s, id, now)
 		}
 		s.names, s.parcels, s.awaited = NameList{}, nil, nil
-		s.unsum()
+		s.summed = false
 		s.view().Withhold(false)
 		s.endWildcard(&Asked{}, now)
 	}
@@ -228,7 +226,7 @@ func (s *Subscription) Close(now time.Time) {
 
 func (s *Subscription) add(ids []cache.ID) {
 	if s.names.add(ids) {
-		s.unsum()
+		s.summed = false
 	}
 }
 

@@ -72,8 +72,8 @@ func (v View) Resource(name string) *cache.Resource {
 // Here returns a resource in exactly this version, if either lane has it.
 func (v View) Here(name, version string) *cache.Resource {
 	for _, of := range []*cache.Table{&v.x.named.Table, &v.x.wildcard.Table} {
-		if id, ok := of.Find(name); ok && of.Own(id) != nil && of.Own(id).Version == version {
-			return of.Own(id)
+		if r := of.Bearer(name); r != nil && r.Version == version {
+			return r
 		}
 	}
 	return nil
@@ -83,7 +83,7 @@ func (v View) Here(name, version string) *cache.Resource {
 // or, on the name's own lane or as a member that the wildcard lends, its alias.
 func (s *Subscription) named(name string, member *cache.Resource) bool {
 	_, ok := s.view().Lookup(name)
-	return ok || s.lent(member) || s.owns(name)
+	return len(s.names.ids) > 0 && (ok || s.lent(member) || s.owns(name))
 }
 
 // Leads reports whether one of the client's names is an alias of the resource that bears this name.

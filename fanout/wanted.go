@@ -27,9 +27,16 @@ func (w *Wanted) OnWake(wake func()) {
 	w.mu.Unlock()
 }
 
-// changed notes for upstream that a name, or the wildcard, may have become wanted or unwanted;
-// which of them is looked up when upstream asks. A name that is noted is pinned.
-func (x *index) changed(id cache.ID) {
+// look is why upstream has to look at a name, or the wildcard: it may have become wanted or unwanted,
+// and if it is wanted, there may be more to it.
+type look struct {
+	body      bool // upstream is to be asked once more, for the body of its answer (parcel.go)
+	inherited bool // the wildcard that lent to the name was given up (loan.go)
+}
+
+// changed notes for upstream that it has to look at a name, or the wildcard. What it will find is
+// looked up when upstream asks. A name that is noted is pinned. The caller may add to the look.
+func (x *index) changed(id cache.ID) *look {
 	l, w := x.laneOf(id), &x.hub.wanted
 	if l.dirty.len == 0 { // otherwise the lane is noted already
 		w.mu.Lock()
@@ -40,8 +47,9 @@ func (x *index) changed(id cache.ID) {
 		w.fresh.Store(true)
 	}
 	if !l.dirty.has(id) {
-		l.dirty.add(id, struct{}{})
+		l.dirty.add(id, look{})
 	}
+	return l.dirty.known(id)
 }
 
 // notify wakes the reader if there is something new. The caller holds no lock.
@@ -125,21 +133,17 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 			l := x.lane(lane)
 			by, carried := carrier(lane)
 			remains := x.remains()
-			for _, id := range l.dirty.take() {
+			for _, e := range l.dirty.take() {
 				name := Wildcard
 				if !lane.Wildcard {
-					name = x.named.Name(id)
+					name = x.named.Name(e.id)
 				}
-				_, again := x.bodies[id]
-				delete(x.bodies, id)
-				_, inherited := x.loans.askAgain[name]
-				delete(x.loans.askAgain, name)
-				if x.desired(id) {
+				if x.desired(e.id) {
 					i.Want = append(i.Want, name)
-					if again {
+					if e.known.body {
 						i.Again = append(i.Again, name)
 					}
-					if inherited {
+					if e.known.inherited {
 						i.Inherited = append(i.Inherited, name)
 					}
 					continue

@@ -61,11 +61,11 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 }
 
 func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
-	lent, seq := w.x.loans.lentTo(r.Name, w.x.touched[:0]), w.x.next()
-	_, changed := w.Set(r.Resource, r.Upstream, seq, nil)
+	lent, seq := w.x.loans.lentTo(r.Name), w.x.next()
+	_, changed := w.Set(r.Resource, r.Upstream, seq)
 	w.hand(r.Resource, changed, false)
 	if changed {
-		w.x.markNamed(distinct(w.x.loans.lentTo(r.Name, lent)))
+		w.x.markNamed(distinct(append(lent, w.x.loans.lentTo(r.Name)...)))
 		w.changed = true
 	}
 	if w.Lease(r.Name, r.TTL, u.At, seq) {
@@ -82,18 +82,17 @@ func (w *wildcardLane) remove(name string, cause cache.Cause) {
 	if !w.Has(name) {
 		return // it never was a member; an alias of one is none (NAME-7)
 	}
-	lent := w.x.loans.lentTo(name, w.x.touched[:0])
-	_, changed := w.Remove(name, cause, w.x.next(), nil)
+	lent := w.x.loans.lentTo(name)
+	w.Remove(name, cause, w.x.next())
 	w.x.markNamed(lent)
-	w.changed = w.changed || changed
+	w.changed = true
 }
 
 // expire removes resources whose TTL has ended, and makes Absent the names that they were lent to
 // and that upstream has not answered: an answer may never come.
 func (w *wildcardLane) expire(expired []string) {
 	for _, name := range expired {
-		id, _ := w.Find(name) // it is Present
-		r := w.Own(id)
+		r := w.Bearer(name)
 		w.remove(name, cache.TTLExpired)
 		for lent := range r.Names() {
 			if id, ok := w.x.named.Find(lent); ok && w.x.interest.wants(id) && w.x.answers.of(id).State == cache.Unknown {
@@ -101,7 +100,6 @@ func (w *wildcardLane) expire(expired []string) {
 			}
 		}
 	}
-	w.tell()
 }
 
 // tell marks the wildcard for its clients if the set has changed or TTLs in it were renewed. Names

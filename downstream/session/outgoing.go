@@ -47,8 +47,8 @@ func (t *turn) staying(stayed, left []fanout.Leaving, acked bool) []fanout.Leavi
 func (s *sotwState) depart(v fanout.View, p *part, shrunk, acked bool) {
 	var stayed, left []fanout.Leaving
 	if s.turn.most > 0 {
-		v.RememberLeaving(s.turn.most)
-		stayed, left = v.StillLeaving(s.sentTo, s.stays), v.LeftSince(s.sentTo, s.stays)
+		v.Departed().Remember(s.turn.most)
+		stayed, left = v.Departed().Still(s.sentTo, s.stays), v.Departed().Since(s.sentTo, s.stays)
 	}
 	ids, others := errorsOf(v, p.errors, slices.Concat(stayed, left))
 	if shrunk && len(others)+len(p.unavailable) == 0 {
@@ -62,7 +62,7 @@ func (s *sotwState) depart(v fanout.View, p *part, shrunk, acked bool) {
 	ids, p.errors = errorsOf(v, p.errors, s.stays)
 	s.failed.add(ids...)
 	s.staysSince, s.shrink = s.stays[0].At, true
-	p.news = v.WithLeaving(p.resources, s.stays)
+	p.news = v.Departed().Among(p.resources, s.stays)
 	p.resources, p.version = p.news.Resources, p.news.Version
 	s.stays = p.news.Leaving // one list is shared by all clients that are sent the same
 }
