@@ -29,10 +29,10 @@ func (t Told) At() cache.Seq { return cache.Seq(t &^ Brought) }
 // NameList is the list of names that a client subscribes to on one stream, with what it was sent
 // for each.
 type NameList struct {
-	ids  []cache.ID            // ascending
-	told []Told                // one for each ID
-	led  map[cache.ID][]string // LedTo; most clients ask for no aliases, and have none
-	last int                   // the place in ids that was last looked at
+	ids  []cache.ID // ascending
+	told []Told     // one for each ID
+	led  [][]string // one for each ID, or nil (LedTo)
+	last int        // the place in ids that was last looked at
 }
 
 // Names returns the subscribed names, ascending by ID.
@@ -64,17 +64,24 @@ func (l *NameList) TellAt(i int, told Told) { l.told[i] = told }
 
 // LedTo returns the resources that a subscribed name led to when they were sent; nil: the one that
 // bears the name, if any. The session's record says which of them still count.
-func (l *NameList) LedTo(id cache.ID) []string { return l.led[id] }
+func (l *NameList) LedTo(id cache.ID) []string {
+	if l.led == nil {
+		return nil
+	}
+	if i, ok := l.place(id); ok {
+		return l.led[i]
+	}
+	return nil
+}
 
-// Lead notes what a subscribed name leads to as it is sent.
+// Lead notes what a subscribed name leads to as it is sent. Most clients ask for no aliases, and
+// need no such list.
 func (l *NameList) Lead(id cache.ID, to []string) {
-	switch {
-	case to == nil || !l.Has(id):
-		delete(l.led, id)
-	case l.led == nil:
-		l.led = map[cache.ID][]string{id: to}
-	default:
-		l.led[id] = to
+	if l.led == nil && to != nil {
+		l.led = make([][]string, len(l.ids))
+	}
+	if i, ok := l.place(id); ok && l.led != nil {
+		l.led[i] = to
 	}
 }
 
@@ -110,12 +117,19 @@ func (l *NameList) add(ids []cache.ID) (some bool) {
 	i, j := len(l.ids)-1, len(added)-1
 	l.ids = append(l.ids, added...)
 	l.told = append(l.told, make([]Told, len(added))...)
+	if l.led != nil {
+		l.led = append(l.led, make([][]string, len(added))...)
+	}
 	for at := len(l.ids) - 1; j >= 0; at-- { // from the end, so that nothing is overwritten
 		if i >= 0 && l.ids[i] > added[j] {
-			l.ids[at], l.told[at] = l.ids[i], l.told[i]
+			l.move(i, at)
 			i--
 		} else {
-			l.ids[at], l.told[at] = added[j], 0
+			l.ids[at] = added[j]
+			l.told[at] = 0
+			if l.led != nil {
+				l.led[at] = nil
+			}
 			j--
 		}
 	}
@@ -128,13 +142,22 @@ func (l *NameList) remove(ids []cache.ID) {
 	for at, id := range l.ids {
 		if len(ids) > 0 && ids[0] == id {
 			ids = ids[1:]
-			delete(l.led, id)
 			continue
 		}
-		l.ids[kept], l.told[kept] = id, l.told[at]
+		l.move(at, kept)
 		kept++
 	}
 	l.ids, l.told = cut(l.ids, kept), cut(l.told, kept)
+	if l.led != nil {
+		l.led = cut(l.led, kept)
+	}
+}
+
+func (l *NameList) move(from, to int) {
+	l.ids[to], l.told[to] = l.ids[from], l.told[from]
+	if l.led != nil {
+		l.led[to] = l.led[from]
+	}
 }
 
 // cut shortens a list, and gives back memory that it no longer needs.
