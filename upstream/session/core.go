@@ -147,7 +147,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 	c.tellAvailability(now)
 	c.tickProbes(now)
 	for _, s := range c.all() {
-		if s.id == 0 && due(s.openAt, now) {
+		if due(s.openAt, now) {
 			open = append(open, c.attempt(s, now))
 		}
 	}
@@ -208,9 +208,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 		}
 	}
 	for _, s := range c.slots() {
-		if s.id == 0 {
-			at = earlier(at, s.openAt)
-		}
+		at = earlier(at, s.openAt)
 		if since := s.failingSince(); !since.IsZero() {
 			at = earlier(at, toCome(since.Add(c.config.UnavailableAfter), now)) // clients learn of it then
 		}
