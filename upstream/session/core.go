@@ -376,10 +376,7 @@ func (c *Core) beats(t *typeState, d *Response, name, version string) bool {
 // structurally sound. overrun means that the control plane sends without reading.
 func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, overrun bool) {
 	s := c.slot(id)
-	if s == nil || !s.open() {
-		return "", false
-	}
-	if s.stream.used[d.TypeURL] == nil {
+	if s == nil || !s.open() || s.stream.used[d.TypeURL] == nil {
 		return "", false
 	}
 	if l := s.stream.lanes[d.TypeURL]; l != nil {
@@ -444,17 +441,15 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	}
 	s.refused = end.Refused
 	answered := s.answered
-	var wait time.Duration
+	c.stop(s)
 	switch {
 	case moves:
-		wait = max(0, s.attempt.Add(reconnectFloor).Sub(now))
+		s.openAt = latest(now, s.attempt.Add(reconnectFloor))
 	case answered:
-		wait = s.attempts.ended(&c.config.Backoff, now, s.attempt, c.random())
+		s.openAt = now.Add(s.attempts.ended(&c.config.Backoff, now, s.attempt, c.random()))
 	default:
-		wait = s.attempts.failed(&c.config.Backoff, c.random())
+		s.openAt = now.Add(s.attempts.failed(&c.config.Backoff, c.random()))
 	}
-	c.stop(s)
-	s.openAt = now.Add(wait)
 	if s.role == Main {
 		e.bare, c.afterSwitch = false, c.afterSwitch && !answered
 		e.notBefore = s.openAt
