@@ -282,7 +282,7 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	defer close(s.done)
 	id, kind := s.open.ID, s.kind()
 	log := c.log.With("stream", kind.Role)
-	grpcStream, leave, err := s.conn.open(ctx, c, kind.Role, kind.SotW, s.open.Via, s.open.Headers)
+	grpcStream, err := s.conn.open(ctx, c, kind.Role, kind.SotW, s.open.Via, s.open.Headers)
 	if err == nil {
 		c.mu.Lock()
 		s.ads = grpcStream
@@ -298,7 +298,7 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 		err = c.receive(id, s, grpcStream, named)
 		s.cancel()
 		sender.Wait()
-		leave()
+		grpcStream.leave()
 		c.observer.UpstreamConnected(kind, false)
 	}
 	s.cancel()
@@ -307,11 +307,10 @@ func (c *Client) serve(parent, ctx context.Context, s *stream) {
 	var wait time.Duration
 	c.step(func(now time.Time) {
 		delete(c.streams, id)
-		ours := !c.core.Uses(id) // shut by the Core
-		c.core.Ended(id, end, now)
-		if ours {
+		if !c.core.Uses(id) { // shut by the Core
 			reason = replanned
 		}
+		c.core.Ended(id, end, now)
 		wait = c.core.Wait(kind.Role, now)
 	})
 	if parent.Err() != nil {
@@ -379,7 +378,9 @@ func (c *Client) takeIn(id session.StreamID, on *stream, resp proto.Message, log
 	var nack string
 	var overrun bool
 	c.step(func(now time.Time) { nack, overrun = c.core.Applied(id, d, now) })
-	c.taken(d, nack)
+	for _, t := range d.Update.Source.List() {
+		c.tracer.Taken(t, nack)
+	}
 	if nack != "" {
 		c.observer.UpstreamNack(d.TypeURL)
 		log.Warn("response rejected; its sound resources are used", "type", d.TypeURL, "nonce", d.Nonce, "err", nack)

@@ -122,7 +122,7 @@ func reach(t *testing.T, e Endpoint) *Conn {
 func open(t *testing.T, c *Conn, group any) (adsStream, <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s, leave, err := c.open(ctx, group, session.Main, false, nil, nil)
+	s, err := c.open(ctx, group, session.Main, false, nil, nil)
 	if err != nil {
 		cancel()
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func open(t *testing.T, c *Conn, group any) (adsStream, <-chan error) {
 	ended := make(chan error, 1)
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		defer leave()
+		defer s.leave()
 		for {
 			if _, err := s.receive(); err != nil {
 				ended <- err

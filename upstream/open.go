@@ -71,13 +71,16 @@ func (c *Conn) heard(s adsStream) {
 	}
 }
 
+// leave gives back the stream's place on its connection, when it has ended.
+func (s adsStream) leave() { s.conn.leave(s.seat, false) }
+
 // open opens an ADS stream of a group; the caller calls leave when it has ended. It does
 // not wait for a connection that fails to become ready: an error is this attempt's
 // (ERR-3). It does wait for room, and says errNoRoom if there is none in time.
-func (c *Conn) open(ctx context.Context, group any, role session.Role, sotw bool, via []string, forwarded []header.Header) (_ adsStream, leave func(), _ error) {
+func (c *Conn) open(ctx context.Context, group any, role session.Role, sotw bool, via []string, forwarded []header.Header) (adsStream, error) {
 	headers, err := c.endpoint.own()
 	if err != nil {
-		return adsStream{}, nil, err
+		return adsStream{}, err
 	}
 	headers = slices.Concat(headers, forwarded)
 	ctx = metadata.AppendToOutgoingContext(withHeaders(ctx, headers), hop.StreamHeader, string(role), hop.ViaHeader, hop.Value(via))
@@ -91,27 +94,27 @@ func (c *Conn) open(ctx context.Context, group any, role session.Role, sotw bool
 		}
 		switch {
 		case err != nil:
-			return adsStream{}, nil, err
+			return adsStream{}, err
 		case s == nil:
 			select {
 			case <-room:
 				continue
 			case <-late.Done():
-				return adsStream{}, nil, c.full()
+				return adsStream{}, c.full()
 			}
 		}
 		s.headers = headers
 		stream, err := s.on.channel.begin(streamCtx, sotw)
 		err = c.began(s, err)
 		if err == nil {
-			return adsStream{stream, sotw, c, s}, func() { c.leave(s, false) }, nil
+			return adsStream{stream, sotw, c, s}, nil
 		}
 		c.leave(s, s.on.channel.GetState() != connectivity.Ready)
 		switch {
 		case !errors.Is(err, errNoRoom):
-			return adsStream{}, nil, err
+			return adsStream{}, err
 		case late.Err() != nil:
-			return adsStream{}, nil, c.full()
+			return adsStream{}, c.full()
 		}
 	}
 }

@@ -64,8 +64,8 @@ func (c *Client) observe(e session.Effect) {
 			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "since", e.Silence.Since, "node", e.Silence.Node, "cluster", e.Silence.Cluster, "clients", e.Silence.Clients, "address", e.Entry)
 	case e.Notice != "":
 		c.conn(e.Entry).tellNotice(e.Notice)
-	case e.Stopped != "":
-		c.conn(e.Entry).tellStopped(e.Stopped)
+	case e.Stopped:
+		c.conn(e.Entry).tellStopped()
 	case e.Switch != nil:
 		c.log.Debug("another control plane is put to use", "address", e.Entry)
 		c.conns[e.Switch.To].tellSwitch(c.conns[e.Switch.From], e.Switch.Why)

@@ -130,7 +130,7 @@ func TestNoRoom(t *testing.T) {
 			for n := range groups {
 				running.Go(func() {
 					for {
-						s, leave, err := c.open(ctx, n, session.Main, false, nil, nil)
+						s, err := c.open(ctx, n, session.Main, false, nil, nil)
 						if err != nil {
 							refused <- err
 							return
@@ -138,7 +138,7 @@ func TestNoRoom(t *testing.T) {
 						for err == nil {
 							_, err = s.receive()
 						}
-						leave()
+						s.leave()
 						if !errors.Is(err, errMoved) {
 							return
 						}

@@ -132,7 +132,8 @@ func (c *Conn) tellEnded(e ended, log *slog.Logger, own func() bool) {
 }
 
 // tellStopped logs that an entry has stopped answering on an open connection.
-func (c *Conn) tellStopped(text string) {
+func (c *Conn) tellStopped() {
+	const text = "the control plane has stopped answering, though its connection is open"
 	c.mu.Lock()
 	c.standing.lost(time.Now())
 	first := c.standing.told.news(text)

@@ -69,9 +69,3 @@ func (c *Client) follow(e session.Effect, o session.Outcome, begins time.Time) {
 		c.tracer.Applied(t, Application{Begins: begins, Ends: time.Now(), Concerned: o.Concerned, Behind: o.Behind})
 	}
 }
-
-func (c *Client) taken(d *session.Response, nack string) {
-	for _, t := range d.Update.Source.List() {
-		c.tracer.Taken(t, nack)
-	}
-}

@@ -157,7 +157,7 @@ func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 		c.probeLater(&c.entries[s.entry], now)
 	case !silentSince.IsZero():
 		if s.outage.last.Message != stopped {
-			c.effects = append(c.effects, Effect{Stopped: "the control plane has stopped answering, though its connection is open", Entry: c.entries[s.entry].Name})
+			c.effects = append(c.effects, Effect{Stopped: true, Entry: c.entries[s.entry].Name})
 		}
 		if s.outage.begin(silentSince, End{Message: stopped}); s.role == Main {
 			c.leave(now)

@@ -55,7 +55,7 @@ func (a *attempts) ended(b *Backoff, now, attempt time.Time, random float64) tim
 func (c *Core) Back(entry int, now time.Time) {
 	e := &c.entries[entry]
 	soon := func(s *slot) {
-		if s.id == 0 && !s.openAt.IsZero() && !s.refused {
+		if !s.openAt.IsZero() && !s.refused {
 			s.openAt = earlier(s.openAt, latest(c.soon(now), s.attempt.Add(reconnectFloor)))
 		}
 	}

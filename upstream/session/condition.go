@@ -53,7 +53,7 @@ func (c *Core) condition() Condition {
 }
 
 func (c *Core) laneCondition(lane fanout.Lane) Condition {
-	s := c.carrier(lane)
+	s, l := c.carrier(lane)
 	if s == nil {
 		return c.uncarried(lane)
 	}
@@ -63,7 +63,7 @@ func (c *Core) laneCondition(lane fanout.Lane) Condition {
 	if c.silent[lane.Type] == lane {
 		return Mute
 	}
-	if l := s.stream.lanes[lane.Type]; !l.answered && !c.hub.On(lane).Heard() {
+	if !l.answered && !c.hub.On(lane).Heard() {
 		return Waiting
 	}
 	if lane.Wildcard && !c.hub.Of(lane.Type).Synced() {

@@ -147,7 +147,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 	c.tellAvailability(now)
 	c.tickProbes(now)
 	for _, s := range c.all() {
-		if s.id == 0 && due(s.openAt, now) {
+		if due(s.openAt, now) {
 			open = append(open, c.attempt(s, now))
 		}
 	}
@@ -208,9 +208,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 		}
 	}
 	for _, s := range c.slots() {
-		if s.id == 0 {
-			at = earlier(at, s.openAt)
-		}
+		at = earlier(at, s.openAt)
 		if since := s.failingSince(); !since.IsZero() {
 			at = earlier(at, toCome(since.Add(c.config.UnavailableAfter), now)) // clients learn of it then
 		}
@@ -378,10 +376,7 @@ func (c *Core) beats(t *typeState, d *Response, name, version string) bool {
 // structurally sound. overrun means that the control plane sends without reading.
 func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, overrun bool) {
 	s := c.slot(id)
-	if s == nil || !s.open() {
-		return "", false
-	}
-	if s.stream.used[d.TypeURL] == nil {
+	if s == nil || !s.open() || s.stream.used[d.TypeURL] == nil {
 		return "", false
 	}
 	if l := s.stream.lanes[d.TypeURL]; l != nil {
@@ -446,17 +441,15 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 	}
 	s.refused = end.Refused
 	answered := s.answered
-	var wait time.Duration
+	c.stop(s)
 	switch {
 	case moves:
-		wait = max(0, s.attempt.Add(reconnectFloor).Sub(now))
+		s.openAt = latest(now, s.attempt.Add(reconnectFloor))
 	case answered:
-		wait = s.attempts.ended(&c.config.Backoff, now, s.attempt, c.random())
+		s.openAt = now.Add(s.attempts.ended(&c.config.Backoff, now, s.attempt, c.random()))
 	default:
-		wait = s.attempts.failed(&c.config.Backoff, c.random())
+		s.openAt = now.Add(s.attempts.failed(&c.config.Backoff, c.random()))
 	}
-	c.stop(s)
-	s.openAt = now.Add(wait)
 	if s.role == Main {
 		e.bare, c.afterSwitch = false, c.afterSwitch && !answered
 		e.notBefore = s.openAt

@@ -76,10 +76,7 @@ func (c *Core) State() State {
 func (c *Core) laneStates() (states []LaneState) {
 	for _, lane := range slices.SortedFunc(maps.Keys(c.hub.Lanes()), inPlan) {
 		d := LaneState{Lane: lane, Silent: c.silent[lane.Type] == lane}
-		var l *laneState
-		if s := c.carrier(lane); s != nil {
-			l = s.stream.lanes[lane.Type]
-		}
+		_, l := c.carrier(lane)
 		if d.Answered = l != nil && l.answered || c.hub.On(lane).Heard(); !d.Answered && l != nil {
 			d.Asked = l.unansweredSince()
 		}

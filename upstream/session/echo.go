@@ -40,10 +40,9 @@ func (e *echo) hears(u *cache.Update, same func([]cache.Received) map[string]boo
 			}
 		}
 	}
-	mentioned := func(name string) { delete(e.left, name) }
-	answered(u, mentioned)
+	answered(u, func(name string) { delete(e.left, name) })
 	for _, name := range u.Removed {
-		mentioned(name)
+		delete(e.left, name)
 	}
 	if len(e.left) == 0 || e.repeated.IsZero() {
 		e.left = nil

@@ -41,8 +41,10 @@ type Effect struct {
 	Silence *Silence
 	// Uncertain is for the log, about a Lane and an Entry.
 	Uncertain *fanout.Uncertainty
-	// Notice is for the log, about an Entry. So is Stopped, if the Entry has stopped answering.
-	Notice, Stopped, Entry string
+	// Notice is for the log, about an Entry. So is Stopped: the Entry has stopped answering, though
+	// its connection is open.
+	Notice, Entry string
+	Stopped       bool
 	// Switch means that the relay switches to another entry.
 	Switch *Switch
 }

@@ -24,15 +24,15 @@ import (
 func (c *Core) takeChanges(now time.Time) {
 	var fresh []fanout.Lane
 	changes, later := c.hub.Changes(now, func(lane fanout.Lane) (by fanout.Carrier, carried bool) {
-		if s := c.carrier(lane); s != nil {
-			return fanout.Carrier{Origin: s.stream.origin, Until: s.stream.lanes[lane.Type].gathers}, true
+		if s, l := c.carrier(lane); s != nil {
+			return fanout.Carrier{Origin: s.stream.origin, Until: l.gathers}, true
 		}
 		return by, false
 	})
 	c.changesAt = later
 	for lane, i := range changes {
-		if s := c.carrier(lane); s != nil {
-			if l := s.stream.lanes[lane.Type]; l.returns(i) && !s.stream.takesBack(lane, now) {
+		if s, l := c.carrier(lane); s != nil {
+			if l.returns(i) && !s.stream.takesBack(lane, now) {
 				c.replace(s, now)
 			} else {
 				s.stream.change(l, i)
@@ -59,16 +59,16 @@ func (c *Core) hasten(fresh []fanout.Lane) {
 	}
 }
 
-// carrier is the open stream that carries a lane, or nil.
-func (c *Core) carrier(lane fanout.Lane) *slot {
+// carrier is the open stream that carries a lane, with the lane's state there, or nil.
+func (c *Core) carrier(lane fanout.Lane) (*slot, *laneState) {
 	for _, s := range c.slots() {
 		if s.open() {
 			if l := s.stream.lanes[lane.Type]; l != nil && l.lane == lane {
-				return s
+				return s, l
 			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // place puts every wanted lane on a stream, and takes the others off.
@@ -81,7 +81,7 @@ func (c *Core) place(now time.Time) {
 	maps.DeleteFunc(c.bare, func(lane fanout.Lane, _ bool) bool { return !wanted[lane] })
 	maps.DeleteFunc(c.faults, func(lane fanout.Lane, _ *fault) bool { return !wanted[lane] && !c.hub.On(lane).Uncertain().Any() })
 	for _, lane := range slices.SortedFunc(maps.Keys(wanted), inPlan) {
-		if !c.Allowed(lane.Type) || c.carrier(lane) != nil {
+		if s, _ := c.carrier(lane); s != nil || !c.Allowed(lane.Type) {
 			continue
 		}
 		s := c.choose(lane, wanted)
@@ -269,7 +269,7 @@ func (c *Core) unavailable(lane fanout.Lane, wanted map[fanout.Lane]bool, now ti
 	if !c.Allowed(lane.Type) {
 		return "xds-relay: " + strings.TrimSpace(string(lane.Type)) + " is not among upstream.types"
 	}
-	s := c.carrier(lane)
+	s, _ := c.carrier(lane)
 	if s == nil {
 		s = c.choose(lane, wanted)
 	}

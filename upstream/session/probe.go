@@ -23,7 +23,7 @@ func (c *Core) tickProbes(now time.Time) {
 		switch {
 		case idle:
 			c.dropProbe(e)
-		case p.open() && !p.answered && !p.giveUpAt(&c.config).After(now):
+		case p.open() && !p.answered && due(c.probeDeadline(e), now): // it has got no resource
 			c.shut(p)
 			c.probeLater(e, now)
 		case p.open() && p.answered:
@@ -43,7 +43,7 @@ func (c *Core) tickProbes(now time.Time) {
 func (c *Core) probeDeadline(e *entry) time.Time {
 	switch p := &e.probe; {
 	case !p.answered:
-		return p.giveUpAt(&c.config)
+		return p.opened.Add(c.config.Missing)
 	case !c.checks(p):
 		return e.backAt(&c.config)
 	}
@@ -55,9 +55,6 @@ func (c *Core) dropProbe(e *entry) {
 	c.shut(&e.probe)
 	e.probe.openAt, e.back = time.Time{}, time.Time{}
 }
-
-// giveUpAt is when a probe without a resource is given up.
-func (s *slot) giveUpAt(c *Config) time.Time { return s.opened.Add(c.Missing) }
 
 func (c *Core) probeLater(e *entry, now time.Time) {
 	e.notBefore, e.back = now.Add(e.attempts.failed(&c.config.Backoff, c.random())), time.Time{}

@@ -66,14 +66,13 @@ func (s *slot) open() bool { return s.stream != nil }
 func (c *Core) attempt(s *slot, now time.Time) Open {
 	c.lastID++
 	s.id, s.attempt, s.openAt, s.answered = c.lastID, now, time.Time{}, false
-	switch s.role {
-	case Main:
+	if s.role != Probe {
 		s.entry = c.current
-		s.sotw = c.entry().variant(now)
-	case Probe:
+	}
+	if s.role == Main || s.role == Probe {
 		s.sotw = c.entries[s.entry].variant(now)
-	default:
-		s.entry, s.sotw = c.current, c.main.sotw
+	} else {
+		s.sotw = c.main.sotw
 	}
 	s.hops = len(c.via)
 	open := Open{ID: s.id, Role: s.role, Entry: s.entry, SotW: s.sotw, Via: append(slices.Clone(c.via), c.config.Hop)}
