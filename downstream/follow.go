@@ -30,7 +30,7 @@ type followed struct {
 
 // maxFollowed bounds the responses of a stream that a follower remembers until their ACK; a
 // Session remembers half as many for one type.
-const maxFollowed = 2 * session.MaxUnacked
+var maxFollowed = 2 * session.DefaultBounds.Unacked
 
 func (s *Server) follow(st *stream) *follower {
 	if s.config.Tracer == nil {

@@ -183,16 +183,8 @@ func shuttingDown() *session.End {
 
 // awaitStreams gives the handlers of ended streams a moment to return.
 func (s *Server) awaitStreams(limit time.Duration) {
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for s.busy() {
-		select {
-		case <-deadline.C:
-			return
-		case <-tick.C:
-		}
+	for deadline := time.Now().Add(limit); s.busy() && time.Now().Before(deadline); {
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -15,10 +15,7 @@ type Bounds struct {
 }
 
 // DefaultBounds apply if the configuration has none.
-var DefaultBounds = Bounds{Unacked: MaxUnacked, Block: 4 << 20}
-
-// MaxUnacked is Bounds.Unacked by default.
-const MaxUnacked = 32
+var DefaultBounds = Bounds{Unacked: 32, Block: 4 << 20}
 
 // bounds returns the configuration's Bounds, or the default ones.
 func (c *Config) bounds() *Bounds { return cmp.Or(c.Bounds, &DefaultBounds) }

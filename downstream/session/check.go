@@ -29,7 +29,7 @@ func (s *Session) Check() []string {
 	for _, st := range s.states {
 		i.must((st == s.clusters) == (st.base().url == cache.Cluster && s.kind.Type == ""), "clusters are another type's")
 		for _, w := range st.base().waitFor {
-			i.must(w != st.base() && slices.ContainsFunc(s.states, func(o state) bool { return o.base() == w }), "%s waits for itself, or for what is over", st.base().short)
+			i.must(w != st.base() && slices.ContainsFunc(s.states, func(o state) bool { return o.base() == w }), "%s waits for itself, or for what is over", shortName(st.base().url))
 		}
 	}
 	i.must(s.waitingSince.IsZero() || s.clusters != nil, "something waits for clusters, of which there are none")
@@ -38,7 +38,7 @@ func (s *Session) Check() []string {
 		i.must(s.chunked != nil && s.chunked.base().url == r.Type && s.chunked.version == r.Version, "part %d of %d is another response's", n, len(s.chunks))
 	}
 	for _, st := range s.states {
-		i.of = st.base().short + ": "
+		i.of = shortName(st.base().url) + ": "
 		i.inFlight(st.base())
 		st.base().sub.Read(func(v fanout.View) {
 			for _, b := range v.Check() {

@@ -107,7 +107,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 // up in the same request.
 func (d *deltaState) nowNamed(v fanout.View, held map[string]string) {
 	for name, version := range held {
-		if subscribes(v, name) && !d.exact.notes(name) {
+		if subscribes(v, name) && !d.exact.find(name).notes() {
 			d.judge(name)
 			d.exact.note(name, version, true)
 		}
@@ -153,7 +153,7 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 		if d.released[name].left {
 			delete(d.released, name) // the name's answer says the rest
 		}
-		if _, released := d.released[name]; released && d.exact.has(name) && !d.brings(name) {
+		if _, released := d.released[name]; released && d.exact.find(name).has() && !d.brings(name) {
 			d.exact.note(name, "", true) // the client may have dropped the copy that it had because of another name
 		}
 		if a := v.Answer(id); d.needed.has(name) || !first && a.State == cache.Unknown {
@@ -272,7 +272,7 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 // may have to wait.
 func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) (waits bool) {
 	name, told := v.Name(id), v.Told(id)
-	has := told.Copy() || d.exact.has(name) // as an alias
+	has := told.Copy() || d.exact.find(name).has() // as an alias
 	switch {
 	case a.Negative != nil && (forced || a.Seq > told.At()):
 		if !d.leavesOut(v, a.Negative, p) {

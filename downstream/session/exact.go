@@ -118,24 +118,18 @@ func (e *exact) add(name string) *entry {
 // brings reports whether the client came with the resource and this is not judged yet.
 func (v *entry) brings() bool { return v != nil && v.brought }
 
+// notes reports whether something is noted, beside what the client came with.
+func (v *entry) notes() bool { return v != nil && v.noted }
+
+// has reports whether some version is noted.
+func (v *entry) has() bool { return v.notes() && v.some }
+
 // of returns what the client holds; exact is false if nothing is recorded.
 func (v *entry) of() (version string, some, exact bool) {
-	if v == nil || !v.brought && !v.noted {
+	if !v.brings() && !v.notes() {
 		return "", false, false
 	}
 	return v.version, v.brought || v.some, true
-}
-
-// notes reports whether something is noted of a name, beside what the client came with.
-func (e *exact) notes(name string) bool {
-	v := e.find(name)
-	return v != nil && v.noted
-}
-
-// has reports whether some version of a resource is noted.
-func (e *exact) has(name string) bool {
-	v := e.find(name)
-	return v != nil && v.noted && v.some
 }
 
 // only keeps the names of which something is recorded.
@@ -195,7 +189,7 @@ func (e *exact) recall(v *entry) {
 
 // forget drops what was noted of a name.
 func (e *exact) forget(name string) {
-	if v := e.find(name); v != nil && v.noted {
+	if v := e.find(name); v.notes() {
 		v.noted, v.some, v.at = false, false, 0
 		if e.noted--; e.noted+e.left == 0 {
 			e.room(0)

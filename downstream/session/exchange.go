@@ -17,7 +17,6 @@ import (
 // another type (DOWN-DELTA-2).
 type exchange struct {
 	url       cache.TypeURL
-	short     string // of the url, for nonces
 	group     Membership
 	sub       *fanout.Subscription
 	requested bool // the type's first request was taken in
@@ -161,7 +160,7 @@ func (x *exchange) errAgain(v fanout.View, resources []*cache.Resource) {
 // an answer, and a second response at one position, also have a counter of the stream. The nonce
 // ends in the number of chunks that follow (RECON-16).
 func (x *exchange) nonce(seq cache.Seq, answer bool, left int, counter *uint64) string {
-	n := x.short + "." + strconv.FormatUint(uint64(seq), 10)
+	n := shortName(x.url) + "." + strconv.FormatUint(uint64(seq), 10)
 	if answer || seq <= x.pushedAt {
 		*counter++
 		n += "." + strconv.FormatUint(*counter, 10)

@@ -227,7 +227,7 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 			if some && !h.brings(c.Name) && (version == "" || c.Resource == nil || slices.ContainsFunc(c.Resource.Aliases, asked)) {
 				h.exact.note(c.Name, version, true)
 				members = append(members, c.Name)
-			} else if h.exact.notes(c.Name) {
+			} else if h.exact.find(c.Name).notes() {
 				members = append(members, c.Name)
 			}
 		}
@@ -294,7 +294,7 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 // before the positions pass them.
 func (h *holdings) skipped(v fanout.View, after cache.Seq) {
 	for c := range v.Set().Led(after) {
-		if c.Resource != nil && !h.exact.notes(c.Name) {
+		if c.Resource != nil && !h.exact.find(c.Name).notes() {
 			version, some := h.member(v, c.Name)
 			h.exact.note(c.Name, version, some)
 		}

@@ -60,7 +60,7 @@ func (d *deltaState) drops(v fanout.View, names []string) {
 		return
 	}
 	for name := range d.released {
-		if d.exact.has(name) && d.mayList(v, name, left.has) {
+		if d.exact.find(name).has() && d.mayList(v, name, left.has) {
 			d.exact.find(name).version = ""
 		}
 	}
@@ -216,7 +216,7 @@ func (x *exchange) noteSent(v fanout.View, p *part) {
 	for _, r := range p.resources {
 		x.aliased = x.aliased || len(r.Aliases) > 0
 		x.exact.sent(x.exact.find(r.Name), r.Version, p.position)
-		if _, released := x.released[r.Name]; !released && !x.exact.notes(r.Name) {
+		if _, released := x.released[r.Name]; !released && !x.exact.find(r.Name).notes() {
 			continue
 		}
 		if member, certain := x.falls(v, r.Name); certain && member == r {

@@ -349,7 +349,7 @@ func (s *Session) exchange(t cache.TypeURL, now time.Time) (exchange, *End) {
 // exchangeOf returns the state of a type that is served from a group.
 func (s *Session) exchangeOf(t cache.TypeURL, m Membership) exchange {
 	return exchange{
-		url: t, short: shortName(t), group: m, sub: m.Hub.Subscribe(t, s.subscriber),
+		url: t, group: m, sub: m.Hub.Subscribe(t, s.subscriber),
 		delta: s.kind.Delta, space: math.MaxInt,
 		ends:   !s.kind.Delta && isGRPC(s.node),
 		ttl:    s.subscriber.TakesTTL,

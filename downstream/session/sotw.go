@@ -147,7 +147,7 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing
 			switch version, some := s.of(v, name); {
 			case some:
 				held[name] = changing{fanout.Brought, version}
-			case s.exact.notes(name): // it is too large
+			case s.exact.find(name).notes(): // it is too large
 				held[name] = changing{}
 			}
 		}

@@ -92,7 +92,7 @@ func (x *exchange) leavesOut(v fanout.View, r *cache.Resource, p *part) bool {
 	brought := x.holdings.brings(r.Name)
 	x.judge(r.Name)
 	switch id, own := v.Lookup(r.Name); {
-	case !own || x.exact.notes(r.Name) || v.LedTo(id) != nil:
+	case !own || x.exact.find(r.Name).notes() || v.LedTo(id) != nil:
 		x.exact.note(r.Name, "", some)
 	case brought:
 		v.Tell(id, fanout.Brought)

@@ -81,7 +81,7 @@ func (s *Session) comesWithoutClusters(d *deltaState, first *discovery.DeltaDisc
 	}
 	clusters.sub.Read(func(v fanout.View) {
 		for _, r := range everything(v) {
-			if version, some := clusters.of(v, r.Name); some && version == r.Version && r.EndpointName != "" {
+			if r.EndpointName != "" && clusters.holds(v, r) {
 				put(&d.needed, r.EndpointName, struct{}{})
 			}
 		}
