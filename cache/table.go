@@ -115,16 +115,7 @@ type entry struct {
 
 // Intern returns the ID of a name, which it keeps until Unpin.
 func (t *Table) Intern(name string) ID {
-	id := t.id(name)
-	t.pin(id)
-	return id
-}
-
-func (t *Table) pin(id ID) {
-	if e := &t.entries[id]; !e.pinned {
-		e.pinned = true
-		t.pins++
-	}
+	return t.InternNext(new(Run), name)
 }
 
 // Pinned reports whether somebody holds the ID of a name.
