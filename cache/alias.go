@@ -13,6 +13,14 @@ type related struct {
 // matched reports whether a resource lists the name as an alias.
 func (e *entry) matched() bool { return e.more != nil && len(e.more.matches.ids) > 0 }
 
+// relate returns the entry's ties, and makes them if there are none.
+func (e *entry) relate() *related {
+	if e.more == nil {
+		e.more = &related{}
+	}
+	return e.more
+}
+
 // match ties an alias to a resource that lists it.
 func (t *Table) match(alias string, id ID) {
 	a := t.id(alias)
@@ -20,10 +28,7 @@ func (t *Table) match(alias string, id ID) {
 		return
 	}
 	e := &t.entries[a]
-	if e.more == nil {
-		e.more = &related{}
-	}
-	e.more.negative, e.err = nil, nil
+	e.relate().negative, e.err = nil, nil
 	e.more.matches.add(id)
 	t.touched = append(t.touched, a)
 }

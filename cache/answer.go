@@ -18,12 +18,11 @@ type Answer struct {
 	State State
 	Cause Cause
 	// Resource answers to the name: the one that bears it, or the first that
-	// lists it as an alias. More are all others (NAME-7).
+	// lists it as an alias. Seq is when it last changed, or if there is none the name.
 	Resource *Resource
-	More     []*Resource
-	// Seq is when Resource last changed, or if there is none the name; MoreSeqs are More's.
 	Seq      Seq
-	MoreSeqs []Seq
+	// More are all others, with when they last changed (NAME-7).
+	More []Change
 	// Negative is upstream's denial of an alias, which clients get as it came.
 	Negative *Resource
 	// Error lies over the name, whatever its State.
@@ -31,11 +30,15 @@ type Answer struct {
 }
 
 // Resources are all that answer to the name.
-func (a Answer) Resources() []*Resource {
+func (a Answer) Resources() (all []*Resource) {
 	if a.Resource == nil {
 		return nil
 	}
-	return append([]*Resource{a.Resource}, a.More...)
+	all = append(make([]*Resource, 0, 1+len(a.More)), a.Resource)
+	for _, c := range a.More {
+		all = append(all, c.Resource)
+	}
+	return all
 }
 
 // Own is the one among them that bears a name, and when it last changed; nil: none does.
@@ -43,9 +46,9 @@ func (a Answer) Own(name string) (*Resource, Seq) {
 	if a.Resource == nil || a.Resource.Name == name {
 		return a.Resource, a.Seq
 	}
-	for i, r := range a.More {
-		if r.Name == name {
-			return r, a.MoreSeqs[i]
+	for _, c := range a.More {
+		if c.Name == name {
+			return c.Resource, c.Seq
 		}
 	}
 	return nil, 0
@@ -56,7 +59,7 @@ func (a Answer) Changed(i int) Seq {
 	if i == 0 {
 		return a.Seq
 	}
-	return a.MoreSeqs[i-1]
+	return a.More[i-1].Seq
 }
 
 // Answer looks a name up, by itself and as an alias (NAME-3).
@@ -69,10 +72,10 @@ func (t *Table) Answer(id ID) Answer {
 	a.Negative = e.more.negative
 	for m := range e.more.matches.all() {
 		a.State, a.Cause = Present, 0
-		if r, seq := t.entries[m].resource, t.entries[m].seq; a.Resource == nil {
-			a.Resource, a.Seq = r, seq
+		if e := &t.entries[m]; a.Resource == nil {
+			a.Resource, a.Seq = e.resource, e.seq
 		} else {
-			a.More, a.MoreSeqs = append(a.More, r), append(a.MoreSeqs, seq)
+			a.More = append(a.More, Change{e.name, e.resource, e.seq})
 		}
 	}
 	return a

@@ -13,7 +13,7 @@ const fieldBodyName = 1
 // BodyName reads a resource's name from its body: the last occurrence of the type's
 // name field (TRANSLATE-2). The message must be sound as far as its top level goes.
 func BodyName(t TypeURL, body []byte) (name string, ok bool) {
-	if table[t].unnamed {
+	if t.row().unnamed {
 		return "", false
 	}
 	name, sound := stringField(body, fieldBodyName)

@@ -27,11 +27,9 @@ type Fingerprint struct {
 // length-prefixed sequence of type URL, body and sorted aliases. TTL, metadata,
 // cache control and the upstream's own version play no part.
 func (f Fingerprint) Of(typeURL string, body []byte, aliases []string) string {
-	var h hash.Hash
+	h := sha256.New()
 	if len(f.SecretKey) > 0 && TypeURL(typeURL) == Secret {
 		h = hmac.New(sha256.New, f.SecretKey)
-	} else {
-		h = sha256.New()
 	}
 	var sum [sha256.Size]byte
 	prefixed(h, []byte(typeURL))

@@ -144,11 +144,8 @@ func (t *Table) Renewed(after Seq) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		for o := t.leases.order.Back(); o != nil; o = o.Prev() {
 			l := o.Value.(*lease)
-			if l.renewed <= after {
-				return
-			}
 			e := &t.entries[l.id]
-			if l.renewed != e.seq && !yield(Change{e.name, e.resource, e.seq}) {
+			if l.renewed <= after || l.renewed != e.seq && !yield(Change{e.name, e.resource, e.seq}) {
 				return
 			}
 		}

@@ -49,15 +49,11 @@ type Change struct {
 // everything there is, tombstones included.
 func (t *Table) Since(after Seq) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
-		for id := t.newest; id != none; {
+		for id := t.newest; id != none; id = t.entries[id].prev {
 			e := &t.entries[id]
-			if e.seq <= after {
+			if e.seq <= after || !yield(Change{e.name, e.resource, e.seq}) {
 				return
 			}
-			if !yield(Change{e.name, e.resource, e.seq}) {
-				return
-			}
-			id = e.prev
 		}
 	}
 }

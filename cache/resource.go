@@ -146,14 +146,12 @@ func (r *Resource) kept() *Resource {
 func (r *Resource) Size() int { return len(r.element) }
 
 func (r *Resource) encode(in *discovery.Resource) {
-	var name []byte
-	if in.GetResourceName() != nil {
-		name = appendMessage(name, fieldQualifiedName, in.GetResourceName())
-	} else {
-		name = appendField(name, fieldName, r.Name)
-	}
-
 	var front, back []byte
+	if in.GetResourceName() != nil {
+		front = appendMessage(front, fieldQualifiedName, in.GetResourceName())
+	} else {
+		front = appendField(front, fieldName, r.Name)
+	}
 	if r.Version != "" {
 		front = appendField(front, fieldVersion, r.Version)
 	}
@@ -172,12 +170,11 @@ func (r *Resource) encode(in *discovery.Resource) {
 	if in.GetResource() != nil {
 		bodySize = protowire.SizeTag(fieldBody) + protowire.SizeBytes(anySize(in.GetResource()))
 	}
-	size := len(name) + len(front) + bodySize + len(back)
+	size := len(front) + bodySize + len(back)
 	e := make([]byte, 0, size+1+protowire.SizeVarint(uint64(size)))
 	e = protowire.AppendTag(e, fieldResources, protowire.BytesType)
 	e = protowire.AppendVarint(e, uint64(size))
 	start := len(e)
-	e = append(e, name...)
 	e = append(e, front...)
 	from := len(e)
 	if in.GetResource() != nil {

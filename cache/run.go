@@ -27,6 +27,9 @@ func (t *Table) InternNext(r *Run, name string) ID {
 		id = t.add(name)
 		r.last = id
 	}
-	t.pin(id)
+	if e := &t.entries[id]; !e.pinned {
+		e.pinned = true
+		t.pins++
+	}
 	return id
 }

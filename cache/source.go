@@ -65,7 +65,7 @@ func (s *Source) With(later *Source) *Source {
 	switch {
 	case s == nil:
 		return later
-	case later == nil || !s.Adds(later):
+	case !s.Adds(later):
 		return s
 	}
 	both := &Source{At: s.At, Traces: s.Traces, Left: s.Left + later.Left, latest: later.latest}

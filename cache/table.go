@@ -116,16 +116,7 @@ type entry struct {
 
 // Intern returns the ID of a name, which it keeps until Unpin.
 func (t *Table) Intern(name string) ID {
-	id := t.id(name)
-	t.pin(id)
-	return id
-}
-
-func (t *Table) pin(id ID) {
-	if e := &t.entries[id]; !e.pinned {
-		e.pinned = true
-		t.pins++
-	}
+	return t.InternNext(new(Run), name)
 }
 
 // Pinned reports whether somebody holds the ID of a name.
@@ -327,23 +318,16 @@ func (t *Table) Deny(r *Resource, seq Seq) (touched []ID) {
 	t.touched = t.touched[:0]
 	for _, alias := range r.Aliases {
 		id, ok := t.ids[alias]
-		if !ok || !t.entries[id].pinned {
+		if !ok || !t.entries[id].pinned || t.Led(id) == Present {
 			continue
 		}
 		e := &t.entries[id]
-		if t.Led(id) == Present {
-			continue
+		again := e.state == Absent && e.relate().negative != nil && e.err == nil
+		e.state, e.cause, e.relate().negative, e.err = Absent, Removed, r, nil // ERR-8
+		if !again {                                                            // otherwise it is told to nobody (UP-19)
+			t.touch(id, seq)
+			t.touched = append(t.touched, id)
 		}
-		if e.more == nil {
-			e.more = &related{}
-		}
-		again := e.state == Absent && e.more.negative != nil && e.err == nil
-		e.state, e.cause, e.more.negative, e.err = Absent, Removed, r, nil // ERR-8
-		if again {
-			continue // it is told to nobody (UP-19)
-		}
-		t.touch(id, seq)
-		t.touched = append(t.touched, id)
 	}
 	return t.touched
 }
@@ -394,8 +378,7 @@ func (t *Table) forget(id ID) {
 		t.count(e.resource, -1)
 		for _, alias := range e.resource.Aliases {
 			if a, ok := t.ids[alias]; ok && a != id {
-				m := t.entries[a].more
-				m.matches.remove(id)
+				t.entries[a].more.matches.remove(id)
 				t.release(a)
 			}
 		}

@@ -56,19 +56,22 @@ var table = map[TypeURL]wellKnown{
 }
 
 // other is the last row of the type table: every type the table does not name.
-var other = Properties{EmptyIsWildcard: true}
+var other = wellKnown{OtherShort, len(table), Properties{EmptyIsWildcard: true}, false}
+
+// row is the type's row of the type table.
+func (t TypeURL) row() wellKnown {
+	if k, ok := table[t]; ok {
+		return k
+	}
+	return other
+}
 
 // OtherShort is what Short answers for a type outside the type table.
 const OtherShort = "other"
 
 // Short is the type's abbreviation ("CDS"), or OtherShort. It is a closed set,
 // and so fit for a metric label.
-func (t TypeURL) Short() string {
-	if k, ok := table[t]; ok {
-		return k.short
-	}
-	return OtherShort
-}
+func (t TypeURL) Short() string { return t.row().short }
 
 // Shorts are all that Short may answer, in order.
 func Shorts() []string {
@@ -82,12 +85,7 @@ func Shorts() []string {
 
 // Rank orders types for make-before-break: what others refer to comes first, types
 // outside the table last (ORDER-2).
-func (t TypeURL) Rank() int {
-	if k, ok := table[t]; ok {
-		return k.rank
-	}
-	return len(table)
-}
+func (t TypeURL) Rank() int { return t.row().rank }
 
 // Types is the type table together with the operator's overrides.
 // The zero value is the table as protocol.md has it.
@@ -98,8 +96,5 @@ func (o Types) Of(t TypeURL) Properties {
 	if p, ok := o[t]; ok {
 		return p
 	}
-	if k, ok := table[t]; ok {
-		return k.Properties
-	}
-	return other
+	return t.row().Properties
 }

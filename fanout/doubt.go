@@ -89,7 +89,12 @@ func (d *doubts) observe(u *cache.Update) (ended bool) {
 	if u.Hidden {
 		d.hidden, d.absent = u.Stream, make(map[string]bool)
 	} else if d.hidden != 0 {
-		d.noteAbsent(u)
+		for _, name := range u.Removed {
+			d.absent[name] = true
+		}
+		for _, r := range u.Set {
+			delete(d.absent, r.Name)
+		}
 	}
 	return ended
 }
@@ -108,16 +113,6 @@ func answered(u *cache.Update) (all []string) {
 		}
 	}
 	return append(all, u.Removed...)
-}
-
-// noteAbsent notes the names that an Update says do not exist.
-func (d *doubts) noteAbsent(u *cache.Update) {
-	for _, name := range u.Removed {
-		d.absent[name] = true
-	}
-	for _, r := range u.Set {
-		delete(d.absent, r.Name)
-	}
 }
 
 // cameOn reports whether any of the faults came on this stream.

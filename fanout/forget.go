@@ -11,7 +11,8 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	delete(n.guard.held, name)
 	n.x.loans.leaveToAliases(name)
 	delete(n.doubts.faulty, name)
-	n.silence.forget(name)
+	delete(n.silence.mute, name)
+	delete(n.silence.refused, name)
 	delete(n.doubts.mayBeHidden, name)
 	var led []*cache.Resource
 	if id, ok := n.Find(name); ok {

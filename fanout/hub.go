@@ -72,9 +72,8 @@ func NewHub(c Config) *Hub {
 	if c.Bounds == nil {
 		c.Bounds = &DefaultBounds
 	}
-	h := &Hub{config: c, types: types{indexes: make(map[cache.TypeURL]*index)}}
+	h := &Hub{config: c, wanted: Wanted{dirty: make(map[Lane]struct{})}, types: types{indexes: make(map[cache.TypeURL]*index)}}
 	h.limits.Store(&c)
-	h.wanted.dirty = make(map[Lane]struct{})
 	return h
 }
 

@@ -28,7 +28,8 @@ type Lapse struct {
 
 // Lapse removes the resources that upstream has not renewed in time, carries out held-back removals
 // whose time is up, and wakes the clients that this concerns.
-func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
+func (h *Hub) Lapse(now time.Time) map[cache.TypeURL]Lapse {
+	lapses := make(map[cache.TypeURL]Lapse)
 	for _, x := range h.types.all() {
 		x.change(func(x *index) {
 			x.leaving.now = now
@@ -41,9 +42,6 @@ func (h *Hub) Lapse(now time.Time) (lapses map[cache.TypeURL]Lapse) {
 			l := Lapse{Expired: len(named) + len(members)}
 			l.LetGo = x.letGo(func(g *guard) departures { return g.expire(now) }) // and tells of members
 			if l != (Lapse{}) {
-				if lapses == nil {
-					lapses = make(map[cache.TypeURL]Lapse)
-				}
 				lapses[x.url] = l
 			}
 		})

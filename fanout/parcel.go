@@ -118,8 +118,5 @@ func (v Bodies) Handed(told bool) (asked []*cache.Resource) {
 			delete(v.s.parcels, name)
 		}
 	}
-	if len(v.s.parcels) == 0 {
-		v.s.parcels = nil
-	}
 	return asked
 }

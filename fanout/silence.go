@@ -81,8 +81,3 @@ func (s *silence) unmute(name string) {
 	}
 	delete(s.mute, name)
 }
-
-func (s *silence) forget(name string) {
-	delete(s.mute, name)
-	delete(s.refused, name)
-}

@@ -109,7 +109,9 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 			asked.New = append(asked.New, name)
 		}
 	}
-	s.add(asked.Names)
+	if s.names.add(asked.Names) {
+		s.summed = false
+	}
 	had := s.wildcard
 	gone := make([]cache.ID, 0, len(unsubscribe))
 	run = cache.Run{}
@@ -183,7 +185,9 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 			gone = append(gone, id)
 		}
 	}
-	s.add(asked.Names)
+	if s.names.add(asked.Names) {
+		s.summed = false
+	}
 	// The client's copy by such a name may differ from the wildcard's.
 	asked.Wildcard = asked.Wildcard || s.wildcard && slices.ContainsFunc(gone, x.answers.differs)
 	asked.Freed = s.drop(gone)
@@ -221,12 +225,6 @@ func (s *Subscription) Close(now time.Time) {
 		s.summed = false
 		s.view().Withhold(false)
 		s.endWildcard(&Asked{}, now)
-	}
-}
-
-func (s *Subscription) add(ids []cache.ID) {
-	if s.names.add(ids) {
-		s.summed = false
 	}
 }
 
