@@ -90,7 +90,6 @@ const none ID = 0
 
 type entry struct {
 	name  string
-	used  bool // the ID stands for the name
 	state State
 	cause Cause
 	// pinned: somebody outside refers to this ID.
@@ -101,7 +100,7 @@ type entry struct {
 	vanished bool
 	// ordered: it stands in the order of change.
 	ordered bool
-	hash    uint32
+	hash    uint32 // HashOf(name); 0: the ID stands for no name
 
 	more *related // beside what is read with it
 
@@ -216,10 +215,10 @@ func (t *Table) add(name string) ID {
 	var id ID
 	if n := len(t.free); n > 0 {
 		id, t.free = t.free[n-1], t.free[:n-1]
-		t.entries[id] = entry{name: name, used: true, hash: HashOf(name)}
+		t.entries[id] = entry{name: name, hash: HashOf(name)}
 	} else {
 		id = ID(len(t.entries))
-		t.entries = append(t.entries, entry{name: name, used: true, hash: HashOf(name)})
+		t.entries = append(t.entries, entry{name: name, hash: HashOf(name)})
 	}
 	t.ids[name] = id
 	return id
@@ -228,7 +227,7 @@ func (t *Table) add(name string) ID {
 // release lets go of an ID that nothing refers to and that holds nothing.
 func (t *Table) release(id ID) {
 	e := &t.entries[id]
-	if !e.used || e.pinned || e.ordered || e.state == Present || e.matched() {
+	if e.hash == 0 || e.pinned || e.ordered || e.state == Present || e.matched() {
 		return
 	}
 	delete(t.ids, e.name)
