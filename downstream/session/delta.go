@@ -328,7 +328,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			d.answers(v, r)
 		}
 		if led {
-			d.sentFor(r)
+			d.sentFor(at, r)
 		}
 	}
 	switch told := v.Told(id); {

@@ -345,7 +345,7 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 			s.changedBack(id)
 		}
 		if led {
-			s.sentFor(r)
+			s.sentFor(nil, r)
 		}
 	}
 	if tooLarge < len(a.Resources()) && !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Bodies().Body(r) == nil }) { // otherwise ToldCopy is noted when the body comes

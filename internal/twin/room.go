@@ -93,7 +93,9 @@ func (g *Game) served(p *player, r *refusal, set, gone []string) {
 	if !r.room.served && r.room.any && (len(set) > 0 || slices.ContainsFunc(gone, func(name string) bool { return r.names[name] })) {
 		r.room.served = true
 		for name := range r.names { // it is as if they were just asked for
-			r.owed[name], r.room.may[name] = !r.room.holds[name], r.room.may[name] || !r.room.holds[name]
+			if !r.room.holds[name] {
+				r.asks(name)
+			}
 		}
 		if r.wildcard {
 			r.room.asksAll()
