@@ -67,10 +67,14 @@ func (c *Checker) has(cl *clientState, k kind, t *topic, name string, w word) bo
 }
 
 // withoutLarge leaves out of what a client should hold, and of what it holds, the resources of which it was
-// told that they are too large.
+// told that they are too large. Of a type that is not full-state SotW cannot say that one has lost the alias
+// that leads the client there (TRANSLATE-7).
 func (c *Checker) withoutLarge(cl *clientState, k kind, t *topic, view, holds map[string]string) {
+	told := func(name, label string) bool { return c.large(cl, k, label) && t.tooLarge[name][label] }
 	for name, label := range view {
-		if c.large(cl, k, label) && t.tooLarge[name][label] {
+		w, known := c.known[k.name].byName.present(name)
+		led := known && c.forgetful && !k.full && t.interest.Named(name, w.aliases)
+		if told(name, label) || led && told(name, w.label) {
 			delete(view, name)
 			delete(holds, name)
 		}
