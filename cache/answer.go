@@ -18,11 +18,12 @@ type Answer struct {
 	State State
 	Cause Cause
 	// Resource answers to the name: the one that bears it, or the first that
-	// lists it as an alias. Seq is when it last changed, or if there is none the name.
+	// lists it as an alias. More are all others (NAME-7).
 	Resource *Resource
+	More     []*Resource
+	// Seq is when Resource last changed, or if there is none the name; MoreSeqs are More's.
 	Seq      Seq
-	// More are all others, with when they last changed (NAME-7).
-	More []Change
+	MoreSeqs []Seq
 	// Negative is upstream's denial of an alias, which clients get as it came.
 	Negative *Resource
 	// Error lies over the name, whatever its State.
@@ -30,15 +31,11 @@ type Answer struct {
 }
 
 // Resources are all that answer to the name.
-func (a Answer) Resources() (all []*Resource) {
+func (a Answer) Resources() []*Resource {
 	if a.Resource == nil {
 		return nil
 	}
-	all = append(make([]*Resource, 0, 1+len(a.More)), a.Resource)
-	for _, c := range a.More {
-		all = append(all, c.Resource)
-	}
-	return all
+	return append([]*Resource{a.Resource}, a.More...) // mostly one, for which nothing is allocated
 }
 
 // Own is the one among them that bears a name, and when it last changed; nil: none does.
@@ -46,9 +43,9 @@ func (a Answer) Own(name string) (*Resource, Seq) {
 	if a.Resource == nil || a.Resource.Name == name {
 		return a.Resource, a.Seq
 	}
-	for _, c := range a.More {
-		if c.Name == name {
-			return c.Resource, c.Seq
+	for i, r := range a.More {
+		if r.Name == name {
+			return r, a.MoreSeqs[i]
 		}
 	}
 	return nil, 0
@@ -59,7 +56,7 @@ func (a Answer) Changed(i int) Seq {
 	if i == 0 {
 		return a.Seq
 	}
-	return a.More[i-1].Seq
+	return a.MoreSeqs[i-1]
 }
 
 // Answer looks a name up, by itself and as an alias (NAME-3).
@@ -75,7 +72,7 @@ func (t *Table) Answer(id ID) Answer {
 		if e := &t.entries[m]; a.Resource == nil {
 			a.Resource, a.Seq = e.resource, e.seq
 		} else {
-			a.More = append(a.More, Change{e.name, e.resource, e.seq})
+			a.More, a.MoreSeqs = append(a.More, e.resource), append(a.MoreSeqs, e.seq)
 		}
 	}
 	return a

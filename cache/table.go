@@ -322,8 +322,9 @@ func (t *Table) Deny(r *Resource, seq Seq) (touched []ID) {
 		}
 		e := &t.entries[id]
 		again := e.state == Absent && e.relate().negative != nil && e.err == nil
-		e.state, e.cause, e.relate().negative, e.err = Absent, Removed, r, nil // ERR-8
-		if !again {                                                            // otherwise it is told to nobody (UP-19)
+		e.state, e.cause, e.err = Absent, Removed, nil // ERR-8
+		e.relate().negative = r
+		if !again { // otherwise it is told to nobody (UP-19)
 			t.touch(id, seq)
 			t.touched = append(t.touched, id)
 		}

@@ -224,12 +224,16 @@ func (v View) Answer(id cache.ID) cache.Answer {
 	if b.State != cache.Present {
 		return a
 	}
-	b.More = slices.DeleteFunc(b.More, func(c cache.Change) bool { return v.s.owns(c.Name) })
+	for i := len(b.More) - 1; i >= 0; i-- {
+		if v.s.owns(b.More[i].Name) {
+			b.More, b.MoreSeqs = slices.Delete(b.More, i, i+1), slices.Delete(b.MoreSeqs, i, i+1)
+		}
+	}
 	if v.s.owns(b.Resource.Name) {
 		if len(b.More) == 0 {
 			return a
 		}
-		b.Resource, b.Seq, b.More = b.More[0].Resource, b.More[0].Seq, b.More[1:]
+		b.Resource, b.Seq, b.More, b.MoreSeqs = b.More[0], b.MoreSeqs[0], b.More[1:], b.MoreSeqs[1:]
 	}
 	// The client's last copy by this name vanished then, even if the member changed earlier.
 	b.Seq, b.Error = max(b.Seq, v.x.named.Vanished(id)), a.Error

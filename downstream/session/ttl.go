@@ -69,8 +69,8 @@ func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Re
 			continue
 		}
 		yield(a.Resource, a.Seq, x.renewedTo)
-		for _, c := range a.More {
-			yield(c.Resource, c.Seq, x.renewedTo)
+		for i, r := range a.More {
+			yield(r, a.MoreSeqs[i], x.renewedTo)
 		}
 	}
 	subscribed, synced := v.Wildcard()
