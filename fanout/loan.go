@@ -217,8 +217,8 @@ func (l *loans) markUnlent(id cache.ID) {
 // and forth between two versions (WILD-16).
 func (v View) Answer(id cache.ID) cache.Answer {
 	a := v.x.named.Answer(id)
-	if !v.x.answers.borrows(id) {
-		return a
+	if a.State == cache.Present {
+		return a // the name does not borrow
 	}
 	b := v.x.answers.borrowed(id)
 	if b.State != cache.Present {
