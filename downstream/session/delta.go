@@ -301,8 +301,8 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 // collectCopies lists the resources that a name leads to and that the client does not hold, or
 // that it is to be sent all the same.
 func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) {
-	led, warm, told := v.LedTo(id) != nil, v.Restored(id), v.Told(id)
-	sent, lacking, tooLarge := !told.Copy(), false, 0
+	led, warm := v.LedTo(id) != nil, v.Restored(id)
+	sent, lacking, tooLarge := !v.Told(id).Copy(), false, 0
 	since, debt := d.forced[id]
 	resources := a.Resources()
 	for _, r := range resources {
@@ -331,7 +331,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			d.sentFor(at, r)
 		}
 	}
-	switch {
+	switch told := v.Told(id); {
 	case lacking:
 	case tooLarge == len(resources) && !told.Copy():
 		v.Tell(id, 0) // so that the removal is sent when it is gone (MISS-10)
