@@ -331,9 +331,9 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			d.sentFor(at, r)
 		}
 	}
-	switch told := v.Told(id); {
+	switch {
 	case lacking:
-	case tooLarge == len(resources) && !told.Copy():
+	case tooLarge == len(resources) && !v.Told(id).Copy():
 		v.Tell(id, 0) // so that the removal is sent when it is gone (MISS-10)
 	case tooLarge < len(resources) && sent:
 		v.Tell(id, fanout.ToldCopy(p.position))
