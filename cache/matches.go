@@ -51,7 +51,7 @@ func (m *matches) find(id ID) int {
 	return -1
 }
 
-// index makes at anew, if there are many.
+// index fills at if there are many matches, and drops it if there are few.
 func (m *matches) index() {
 	m.at = nil
 	if len(m.ids) > fewMatches {

@@ -12,7 +12,8 @@ import (
 // no name's.
 type interest struct {
 	by [][]*Subscription // by ID, ascending by subscription number
-	// room is the rest of the array from which short lists are cut: very many grow at a time.
+	// room is the rest of the array from which the lists of one or two are cut, since a client may
+	// ask for tens of thousands of names at a time.
 	room []*Subscription
 
 	names         int    // that have a subscriber
@@ -66,8 +67,8 @@ func (i *interest) add(s *Subscription, id cache.ID) (first bool) {
 	return first
 }
 
-// grow returns a list with room for one more, if it is short; the array from which it is cut must
-// not outlive its lists for long.
+// grow returns a list with room for one more, if it is short. An array lives for as long as one of
+// the lists that were cut from it, so it is small, and keeps no Subscription that has left its list.
 func (i *interest) grow(list []*Subscription) []*Subscription {
 	n := len(list) + 1
 	if n <= cap(list) || n > 2 {
@@ -78,7 +79,7 @@ func (i *interest) grow(list []*Subscription) []*Subscription {
 	}
 	grown := append(i.room[:0:n], list...)
 	i.room = i.room[n:]
-	clear(list) // what it is cut from may stay
+	clear(list)
 	return grown
 }
 

@@ -25,8 +25,8 @@ type leftOut struct {
 }
 
 // measure sets the relay's identifier in the next response (DOWN-DELTA-19), and how large a
-// resource in it may be. The whole sets of SotW clients
-// have no bound, since clients delete what they lack.
+// resource in it may be. The whole sets of SotW clients have no bound, since clients delete what
+// they lack.
 func (s *Session) measure(sp *speaker, v fanout.View) {
 	x, most := sp.base(), s.config.MaxResponse
 	if of := x.group.Hub.Identifier(); x.plane.text == "" || x.plane.of != of {
