@@ -85,9 +85,11 @@ func (c *Client) observe(e session.Effect) {
 	}
 }
 
-// conn returns the Conn of an entry, which has its name.
+// conn returns the Conn of an entry, which has its name, or the first one if the entry has left the
+// list since.
 func (c *Client) conn(entry string) *Conn {
-	return c.conns[slices.IndexFunc(c.conns, func(conn *Conn) bool { return conn.endpoint.Name == entry })]
+	i := slices.IndexFunc(c.conns, func(conn *Conn) bool { return conn.endpoint.Name == entry })
+	return c.conns[max(i, 0)]
 }
 
 // serving is the name of the entry in use.
