@@ -61,7 +61,7 @@ func (x *index) wantName(s *Subscription, name string, r *cache.Run) cache.ID {
 	id := x.named.InternNext(r, name)
 	if x.want(s, id) {
 		if !x.named.Answered(id) {
-			if r, ok := x.shown.recall(name); ok {
+			if r, ok := x.unstored.recall(name); ok {
 				x.named.Set(r.Resource, r.Upstream, x.next())
 			}
 		}

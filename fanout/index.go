@@ -17,11 +17,11 @@ type index struct {
 	// more.
 	dropped bool
 
-	// What upstream has sent, on the two lanes, and what it has shown that is in neither Table
+	// What upstream has sent, on the two lanes, and what it has sent that is in neither Table
 	// (UP-9).
 	named    namedLane
 	wildcard wildcardLane
-	shown    shown
+	unstored unstored
 	latest   cache.Seq // of the changes to either lane
 	leaving  leaving
 	suspect  bool // upstream may be refusing the type
@@ -46,8 +46,8 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	x.named = namedLane{lane: x.newLane(Lane{t, false}, &x.named), silence: silence{&x.named, make(map[string]uint64), make(map[string]uint64)}}
 	x.wildcard = wildcardLane{lane: x.newLane(Lane{t, true}, &x.wildcard)}
 	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
-	x.leaving.x, x.restored.x, x.readers.x, x.shown.x = x, x, x, x
-	x.shown.reset()
+	x.leaving.x, x.restored.x, x.readers.x, x.unstored.x = x, x, x, x
+	x.unstored.reset()
 	x.loans = loans{x, make(map[string]bool)}
 	x.linger = lingerers{x: x, most: h.limits.Load().MaxLinger}
 	return x

@@ -59,7 +59,7 @@ func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
 	n.observe(u)
 	n.begin(u)
 	if n.x.fullState() {
-		n.x.shown.observe(u)
+		n.x.unstored.observe(u)
 	}
 	for _, r := range u.Set {
 		a.Dropped += n.set(r, u)
@@ -95,7 +95,7 @@ func (n *namedLane) fails() {
 func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	wanted := n.x.covers(r.Resource)
 	if !wanted && !n.Has(r.Name) {
-		return n.x.shown.take(r) // UP-9, H-31
+		return n.x.unstored.take(r) // UP-9, H-31
 	}
 	for name := range r.Names() { // they are answered now
 		n.x.loans.dropInherited(name, r.Name)
@@ -103,11 +103,11 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	since, told := n.x.answers.wasLent(r.Resource)
 	seq := n.x.next()
 	touched, changed := n.Set(r.Resource, r.Upstream, seq)
-	if !n.x.solicited(r.Resource) && !u.Full && (!n.x.fullState() || n.x.shown.late(r.Resource)) {
+	if !n.x.solicited(r.Resource) && !u.Full && (!n.x.fullState() || n.x.unstored.late(r.Resource)) {
 		// It may be an old answer, to a name that was given up and is wanted again (H-1). If the type is full-state,
 		// the server may also send it in any case, and not repeat it.
 		n.Doubt(r.Name) // until it comes again as an answer
-		n.x.shown.early[r.Name] = struct{}{}
+		n.x.unstored.early[r.Name] = struct{}{}
 	}
 	renews := n.Lease(r.Name, r.TTL, u.At, seq)
 	n.hand(r.Resource, changed, told)
@@ -128,7 +128,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	}
 	if !wanted {
 		n.Forget(own, n.x.covers) // it no longer lists the alias that was wanted (NAME-5)
-		n.x.shown.release([]cache.Received{r})
+		n.x.unstored.release([]cache.Received{r})
 	}
 	return 0
 }

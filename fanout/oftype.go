@@ -46,9 +46,9 @@ func (o OfType) Doubtful() bool {
 // called when their time is up.
 func (o OfType) Remembers() bool { return o.is(func(x *index) bool { return x.leaving.keep > 0 }) }
 
-// Shows reports whether the stream that carries a type's names has sent resources that nobody had
+// SendsUnasked reports whether the stream that carries a type's names has sent resources that nobody had
 // asked for.
-func (o OfType) Shows() bool { return o.is(func(x *index) bool { return x.shown.unasked }) }
+func (o OfType) SendsUnasked() bool { return o.is(func(x *index) bool { return x.unstored.unasked }) }
 
 // Overdue returns the names that lead to something which the stream has not announced, although it
 // had time to. The resources of now may be swept. Those of later have to stay for now, because the
@@ -72,22 +72,22 @@ func (o OfType) Overdue(names []string, stream uint64) (now, later []string) {
 }
 
 // Silent returns the names that clients subscribe to and that upstream has not answered on their
-// own lane. Those in shown were sent on this stream, but the relay has no copy any more: a server
+// own lane. Those in delivered were sent on this stream, but the relay has no copy any more: a server
 // that remembers believes that it delivered them (UP-19).
-func (o OfType) Silent(names []string, stream uint64) (silent, shown []string) {
+func (o OfType) Silent(names []string, stream uint64) (silent, delivered []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
 			if id, ok := x.named.silence.of(name, stream); !ok || !x.interest.wants(id) {
 				continue
 			}
-			if x.shown.has(name, stream) {
-				shown = append(shown, name)
+			if x.unstored.has(name, stream) {
+				delivered = append(delivered, name)
 			} else {
 				silent = append(silent, name)
 			}
 		}
 	})
-	return silent, shown
+	return silent, delivered
 }
 
 // Lacking returns the names that upstream does not have, or has not answered. An error is an
@@ -121,12 +121,12 @@ func (o OfType) Absentees() (names []string) {
 func (o OfType) Early(names []string, stream uint64) (early, rest []string) {
 	rest = names
 	o.hub.types.look(o.url, func(x *index) {
-		if x.shown.stream != stream || len(x.shown.early) == 0 {
+		if x.unstored.stream != stream || len(x.unstored.early) == 0 {
 			return
 		}
 		rest = nil
 		for _, name := range names {
-			if _, old := x.shown.early[name]; old {
+			if _, old := x.unstored.early[name]; old {
 				early = append(early, name)
 			} else {
 				rest = append(rest, name)

@@ -185,7 +185,7 @@ func (o OnLane) Resume(origin cache.Origin, stream uint64, resume func(from cach
 		}
 		l.Resume(origin)
 		if !o.lane.Wildcard && !origin.SotW && x.fullState() {
-			x.shown.begin(stream)
+			x.unstored.begin(stream)
 		}
 		here = l.Known()
 	})

@@ -64,7 +64,7 @@ func (t *types) drop(url cache.TypeURL) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.interest.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcard.pinned && !x.suspect && !x.shown.remembers() {
+	if x.interest.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcard.pinned && !x.suspect && !x.unstored.remembers() {
 		x.dropped = true
 		delete(t.indexes, url)
 	}

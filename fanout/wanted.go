@@ -153,7 +153,7 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 				} else {
 					x.named.forget(name, remains)
 				}
-				if x.shown.unasked && !lane.Wildcard && !by.Origin.SotW {
+				if x.unstored.unasked && !lane.Wildcard && !by.Origin.SotW {
 					i.Leave = append(i.Leave, name)
 				} else {
 					i.Drop = append(i.Drop, name)

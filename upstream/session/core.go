@@ -219,7 +219,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 			c.aliveAt(s), s.stream.deadline(c.missingAfter(), now))
 		for _, l := range s.stream.lanes {
 			at = earlier(at, c.judgeAt(l), l.silenceAt(), c.bareAt(s, l), c.faultAt(l))
-			if len(l.unanswered.shown) > 0 {
+			if len(l.unanswered.delivered) > 0 {
 				at = earlier(at, toCome(c.refreshes.notBefore, now))
 			}
 		}
@@ -324,8 +324,8 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		}
 	}
 	used.spoke = true
-	used.shown = used.shown || len(d.Update.Set) > 0
-	if l == nil && !lane.Wildcard && !d.sotw { // the Hub notes what the server has shown of dropped names (UP-19)
+	used.delivered = used.delivered || len(d.Update.Set) > 0
+	if l == nil && !lane.Wildcard && !d.sotw { // the Hub notes what the server has sent of dropped names (UP-19)
 		c.learned(s, lane, &cache.Update{Set: d.Update.Set, Removed: d.Update.Removed, Source: d.Update.Source}, now)
 	}
 	if l == nil || !l.asked() || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {

@@ -11,7 +11,7 @@ import (
 
 // TestInventedTypesAreForgotten: of types that clients invent nothing is remembered for long
 // when nobody wants them any more, however long the stream lasts; of those of which the server
-// has shown something it is (VALID-9, UP-4).
+// has sent something it is (VALID-9, UP-4).
 func TestInventedTypesAreForgotten(t *testing.T) {
 	defer func(before int) { maxUsed = before }(maxUsed)
 	maxUsed = 20
@@ -41,7 +41,7 @@ func TestInventedTypesAreForgotten(t *testing.T) {
 		t.Errorf("%d types are asked for, want none", len(s.lanes))
 	}
 	if s.used[cache.Endpoint] == nil {
-		t.Error("what the server has shown is forgotten")
+		t.Error("what the server has sent is forgotten")
 	}
 	if n := len(d.core.told) + len(d.core.accepted) + len(d.core.silent) + len(d.core.suspects.strikes); n != 0 {
 		t.Errorf("%d things are remembered of types that nobody wants", n)

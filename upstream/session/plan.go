@@ -165,7 +165,7 @@ func (c *Core) release(wanted map[fanout.Lane]bool, now time.Time) {
 			continue
 		}
 		for t, l := range s.stream.lanes {
-			if l.idle() && !(!l.lane.Wildcard && c.hub.Of(t).Shows()) || !l.asked() && !wanted[l.lane] {
+			if l.idle() && !(!l.lane.Wildcard && c.hub.Of(t).SendsUnasked()) || !l.asked() && !wanted[l.lane] {
 				s.stream.drop(t, now)
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// When the server has shown a name on a stream and does not answer it any more, it believes the
+// When the server has sent a name on a stream and does not answer it any more, it believes the
 // name delivered. The relay replaces the stream, with the versions in the Hub: silence on the
 // new one counts (UP-19).
 

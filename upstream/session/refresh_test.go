@@ -7,7 +7,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// TestRefreshesBecomeRare: each new stream for the sake of a name that was shown, and finds nothing, makes
+// TestRefreshesBecomeRare: each new stream for the sake of a name that was delivered, and finds nothing, makes
 // the next one wait for twice as long, up to five minutes; what is found of other names, or of another
 // type, changes nothing about that (UP-19).
 func TestRefreshesBecomeRare(t *testing.T) {

@@ -63,13 +63,13 @@ type typeState struct {
 	lane fanout.Lane
 	// legacy means that the wildcard was asked for by a request without names.
 	legacy bool
-	// shown means that the server has sent a resource of the type. gaveUp is when the
+	// delivered means that the server has sent a resource of the type. gaveUp is when the
 	// wildcard was last unsubscribed (UP-18).
-	shown  bool
-	spoke  bool // a response of the type has come
-	gaveUp time.Time
-	left   time.Time // when the type was last taken off the stream
-	sotw   sotwType
+	delivered bool
+	spoke     bool // a response of the type has come
+	gaveUp    time.Time
+	left      time.Time // when the type was last taken off the stream
+	sotw      sotwType
 }
 
 // verdict is a pending ACK or NACK.
@@ -145,11 +145,11 @@ func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 }
 
 // maxUsed is the number of used types above which a stream forgets those that the server has
-// shown nothing of: clients can invent types.
+// sent nothing of: clients can invent types.
 var maxUsed = 1000
 
 // drop takes a type off the stream. If there are many, the stream forgets the types that nobody
-// wants, if the server has shown nothing of them and has had the time to answer.
+// wants, if the server has sent nothing of them and has had the time to answer.
 func (s *streamState) drop(t cache.TypeURL, now time.Time) {
 	delete(s.lanes, t)
 	s.ordered = nil
@@ -158,7 +158,7 @@ func (s *streamState) drop(t cache.TypeURL, now time.Time) {
 	}
 	if len(s.used) > maxUsed {
 		maps.DeleteFunc(s.used, func(t cache.TypeURL, u *typeState) bool {
-			return s.lanes[t] == nil && !u.shown && !now.Before(u.left.Add(s.config.SettleCap))
+			return s.lanes[t] == nil && !u.delivered && !now.Before(u.left.Add(s.config.SettleCap))
 		})
 	}
 }
@@ -188,7 +188,7 @@ func (s *streamState) takes(lane fanout.Lane, now time.Time) bool {
 func (s *streamState) takesBack(lane fanout.Lane, now time.Time) bool {
 	l, u := s.lanes[lane.Type], s.used[lane.Type]
 	giving := l != nil && l.drop.len() > 0 // the unsubscribe is not written yet
-	return !s.origin.SotW && !giving && !u.shown && !now.Before(u.gaveUp.Add(s.config.SettleCap))
+	return !s.origin.SotW && !giving && !u.delivered && !now.Before(u.gaveUp.Add(s.config.SettleCap))
 }
 
 // returns reports whether clients want a wildcard that was unsubscribed on this stream, or is

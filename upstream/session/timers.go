@@ -88,9 +88,9 @@ func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
 		c.learned(s, l.lane, &cache.Update{Unanswered: names}, now)
 	} else {
 		c.learned(s, l.lane, &cache.Update{Missing: names, Mute: !s.stream.used[l.lane.Type].spoke}, now)
-		// Some may count as shown only since tickUnanswered looked at them.
-		_, shown := c.hub.Of(l.lane.Type).Silent(names, uint64(s.id))
-		l.unanswered.refreshFor(shown)
+		// Some may count as delivered only since tickUnanswered looked at them.
+		_, delivered := c.hub.Of(l.lane.Type).Silent(names, uint64(s.id))
+		l.unanswered.refreshFor(delivered)
 	}
 	l.unanswered.lookSoon(now)
 }

@@ -24,7 +24,7 @@ const (
 // unanswered asks again for the names of one lane of a Delta stream. It ends with the stream.
 //
 //	asked -- any other answer than a removal (answersAgain) --> answered
-//	asked -- unanswered for config.patience (tickUnanswered) --> due, or shown if the server
+//	asked -- unanswered for config.patience (tickUnanswered) --> due, or delivered if the server
 //	    has sent a copy on this stream: a new one asks (refresh.go)
 //	asked -- the missing timer runs out and the stream is alive, or a removal --> absent
 //	answered -- a removal --> absent
@@ -55,9 +55,9 @@ type unanswered struct {
 	// the time of their first subscribe. Their removal does not count, since some servers answer an
 	// unsubscribe with one.
 	unsubscribed map[string]time.Time
-	// shown has the names that upstream believes delivered on this stream: only a new
+	// delivered has the names that upstream believes delivered on this stream: only a new
 	// stream gets an answer (refresh).
-	shown []string
+	delivered []string
 }
 
 // retry is the time at which to ask again for a name that upstream does not have.
@@ -134,7 +134,7 @@ func answered(u *cache.Update, each func(name string)) {
 // refreshFor has names asked for on a new stream.
 func (u *unanswered) refreshFor(names []string) {
 	if u.on {
-		u.shown = append(u.shown, names...)
+		u.delivered = append(u.delivered, names...)
 	}
 }
 
@@ -242,8 +242,8 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	}
 	t, stream := l.lane.Type, uint64(s.id)
 	for len(u.waiting) > 0 && !u.waiting[0].written.Add(c.config.patience()).After(now) {
-		names, shown := c.hub.Of(t).Silent(u.waiting[0].current(), stream)
-		u.due, u.shown = append(u.due, names...), append(u.shown, shown...)
+		names, delivered := c.hub.Of(t).Silent(u.waiting[0].current(), stream)
+		u.due, u.delivered = append(u.due, names...), append(u.delivered, delivered...)
 		u.waiting = u.waiting[1:]
 	}
 	if due(u.lookAt, now) {
@@ -252,11 +252,11 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 	if due(l.pairAt(), now) {
 		l.askAgain(c.hub.Of(t).Lacking(u.choose(c.config.bounds().Pair, now), stream)) // others were answered meanwhile
 	}
-	if len(u.shown) > 0 && !now.Before(c.refreshes.notBefore) {
-		_, still := c.hub.Of(t).Silent(u.shown, stream)
-		early, _ := c.hub.Of(t).Early(u.shown, stream)
-		if u.shown = slices.Concat(still, early); len(u.shown) > 0 {
-			c.refresh(s, t, u.shown, now)
+	if len(u.delivered) > 0 && !now.Before(c.refreshes.notBefore) {
+		_, still := c.hub.Of(t).Silent(u.delivered, stream)
+		early, _ := c.hub.Of(t).Early(u.delivered, stream)
+		if u.delivered = slices.Concat(still, early); len(u.delivered) > 0 {
+			c.refresh(s, t, u.delivered, now)
 		}
 	}
 }

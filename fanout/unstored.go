@@ -77,9 +77,9 @@ func (u *Unasked) leave(r *cache.Resource) {
 	}
 }
 
-// shown is what the stream that carries a type's names has sent and no Table has. It ends with the
+// unstored is what the stream that carries a type's names has sent and no Table has. It ends with the
 // stream.
-type shown struct {
+type unstored struct {
 	x      *index
 	stream uint64 // zero: it has sent nothing yet
 	// unasked: the stream has sent something that nobody had asked for. givenUp are the names that
@@ -100,8 +100,8 @@ type shown struct {
 	early map[string]struct{}
 }
 
-func (s *shown) reset() {
-	*s = shown{
+func (s *unstored) reset() {
+	*s = unstored{
 		x: s.x, givenUp: make(map[string]bool), by: make(map[string]string),
 		gone: make(map[string]struct{}), early: make(map[string]struct{}),
 	}
@@ -110,11 +110,11 @@ func (s *shown) reset() {
 }
 
 // remembers reports whether there is anything to remember until the stream ends.
-func (s *shown) remembers() bool { return s.unasked || s.all || len(s.gone)+len(s.givenUp) > 0 }
+func (s *unstored) remembers() bool { return s.unasked || s.all || len(s.gone)+len(s.givenUp) > 0 }
 
 // observe notes what an Update on the lane of names says about a full-state type, before it is
 // applied.
-func (s *shown) observe(u *cache.Update) {
+func (s *unstored) observe(u *cache.Update) {
 	if u.Stream == 0 {
 		return
 	}
@@ -142,7 +142,7 @@ func (s *shown) observe(u *cache.Update) {
 
 // begin notes which stream carries a full-state type's names: it has sent something, or was shown
 // versions, so that it counts their resources as delivered.
-func (s *shown) begin(stream uint64) {
+func (s *unstored) begin(stream uint64) {
 	if s.stream != 0 && s.stream != stream {
 		s.end()
 	}
@@ -150,7 +150,7 @@ func (s *shown) begin(stream uint64) {
 }
 
 // keepOnly drops the resources that a response with everything does not list.
-func (s *shown) keepOnly(u *cache.Update) {
+func (s *unstored) keepOnly(u *cache.Update) {
 	listed := make(map[string]struct{}, len(u.Set)+len(u.Kept))
 	for _, r := range u.Set {
 		listed[r.Name] = struct{}{}
@@ -167,7 +167,7 @@ func (s *shown) keepOnly(u *cache.Update) {
 
 // take takes in a resource that nobody has asked for. It returns how many are dropped: this one, if
 // it is not kept, and those that make room for it.
-func (s *shown) take(r cache.Received) (dropped int) {
+func (s *unstored) take(r cache.Received) (dropped int) {
 	if s.stream == 0 || s.x.hub.config.Unasked == nil {
 		return 1
 	}
@@ -179,19 +179,19 @@ func (s *shown) take(r cache.Received) (dropped int) {
 }
 
 // giveUp remembers a name that is given up.
-func (s *shown) giveUp(name string) {
+func (s *unstored) giveUp(name string) {
 	if len(s.givenUp) < s.x.hub.config.Bounds.Gone {
 		s.givenUp[name] = true
 	}
 }
 
 // late reports whether a resource may be the answer for a name that was given up on this stream.
-func (s *shown) late(r *cache.Resource) bool {
+func (s *unstored) late(r *cache.Resource) bool {
 	return len(s.givenUp) >= s.x.hub.config.Bounds.Gone || goesBy(r, func(name string) bool { return s.givenUp[name] })
 }
 
 // keep keeps a resource if there is room. It returns how many are dropped.
-func (s *shown) keep(r cache.Received) (dropped int) {
+func (s *unstored) keep(r cache.Received) (dropped int) {
 	budget := s.x.hub.config.Unasked
 	if r.TTL != 0 || r.DoNotCache || r.Negative || int64(r.Size()) > budget.max.Load() {
 		s.noteGone(r.Name) // it is asked for again when somebody wants it
@@ -221,7 +221,7 @@ func (s *shown) keep(r cache.Received) (dropped int) {
 
 // release takes in the bodies of a name that is given up. They are kept if the stream sends
 // resources that nobody has asked for, and dropped otherwise (UP-8).
-func (s *shown) release(bodies []cache.Received) {
+func (s *unstored) release(bodies []cache.Received) {
 	for _, b := range bodies {
 		switch {
 		case s.x.named.Has(b.Name):
@@ -235,7 +235,7 @@ func (s *shown) release(bodies []cache.Received) {
 
 // makeRoom drops the resource that has not changed for longest. It looks at this type alone, since
 // each has a lock of its own.
-func (s *shown) makeRoom() bool {
+func (s *unstored) makeRoom() bool {
 	name, _, ok := s.kept.RemoveOldest()
 	if ok {
 		s.noteGone(name)
@@ -244,7 +244,7 @@ func (s *shown) makeRoom() bool {
 }
 
 // unkept gives back the bytes of a resource that is no longer kept.
-func (s *shown) unkept(_ string, r cache.Received) {
+func (s *unstored) unkept(_ string, r cache.Received) {
 	for _, alias := range r.Aliases {
 		if s.by[alias] == r.Name {
 			delete(s.by, alias)
@@ -255,7 +255,7 @@ func (s *shown) unkept(_ string, r cache.Received) {
 }
 
 // noteGone notes that upstream has sent a resource that is no longer here.
-func (s *shown) noteGone(name string) {
+func (s *unstored) noteGone(name string) {
 	switch {
 	case s.stream == 0 || s.all || s.x.named.Origin().SotW: // SotW answers every request
 	case len(s.gone) >= s.x.hub.config.Bounds.Gone:
@@ -267,7 +267,7 @@ func (s *shown) noteGone(name string) {
 
 // has reports whether upstream has sent a name on this stream and not removed it since, and it is
 // no longer here. The stream's further silence about the name then proves nothing (UP-19).
-func (s *shown) has(name string, stream uint64) bool {
+func (s *unstored) has(name string, stream uint64) bool {
 	if s.stream == 0 || s.stream != stream {
 		return false
 	}
@@ -276,7 +276,7 @@ func (s *shown) has(name string, stream uint64) bool {
 }
 
 // recall takes out the resource that is kept under a name that a client asks for.
-func (s *shown) recall(name string) (r cache.Received, ok bool) {
+func (s *unstored) recall(name string) (r cache.Received, ok bool) {
 	name = cmp.Or(s.by[name], name)
 	if r, ok = s.kept.Peek(name); ok {
 		s.kept.Remove(name)
@@ -285,7 +285,7 @@ func (s *shown) recall(name string) (r cache.Received, ok bool) {
 }
 
 // end forgets everything that the stream has sent.
-func (s *shown) end() {
+func (s *unstored) end() {
 	s.kept.Purge()
 	s.reset()
 }
@@ -294,8 +294,8 @@ func (s *shown) end() {
 func (h *Hub) Over(stream uint64) {
 	for _, x := range h.types.all() {
 		x.mu.Lock()
-		if x.shown.stream == stream || x.shown.stream == 0 {
-			x.shown.end()
+		if x.unstored.stream == stream || x.unstored.stream == 0 {
+			x.unstored.end()
 		}
 		x.mu.Unlock()
 		h.types.drop(x.url)
@@ -305,6 +305,6 @@ func (h *Hub) Over(stream uint64) {
 // Close gives back what the group shares with others. The Hub must not be used after it.
 func (h *Hub) Close() {
 	for x := range h.types.locked() {
-		x.shown.end()
+		x.unstored.end()
 	}
 }
