@@ -240,8 +240,12 @@ func (v View) Answer(id cache.ID) cache.Answer {
 	return b
 }
 
-// Unanswered reports whether it is not yet known what a subscribed name leads to.
+// Unanswered reports whether it is not yet known what a subscribed name leads to. What a wildcard has
+// left to the client, or to others that ask for the same resource, may not be all of it.
 func (v View) Unanswered(id cache.ID) bool {
+	if a := v.x.named.Answer(id); len(v.x.loans.inherited) > 0 && a.State == cache.Present {
+		return slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.x.loans.inherits(r.Name) })
+	}
 	return !v.x.named.Answered(id) && v.Answer(id).State == cache.Unknown
 }
 

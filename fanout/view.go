@@ -47,13 +47,6 @@ func (v View) Name(id cache.ID) string { return v.x.named.Name(id) }
 // Wildcard reports whether the client subscribes to the wildcard, and whether its set is complete.
 func (v View) Wildcard() (subscribed, synced bool) { return v.s.wildcard, v.x.wildcard.synced }
 
-// Covers reports whether the interest leads to a resource of this name, by the name itself, an
-// alias, or the wildcard.
-func (v View) Covers(name string) bool {
-	member := v.Set().Member(name)
-	return v.s.wildcard && member != nil || v.s.named(name, member)
-}
-
 // Resource returns the resource of this name that the interest leads to, or nil. If the client asks
 // for the name, the lane of names decides, whatever the wildcard's set has (WILD-16).
 func (v View) Resource(name string) *cache.Resource {

@@ -28,11 +28,14 @@ func (d *deltaState) spare(at *entry, r *cache.Resource, p *part) {
 	d.exact.sent(at, r.Version, 0)
 }
 
-// dropsMembers takes in that the wildcard is about to be given up. The client then drops
+// dropsMembers takes in that the wildcard is about to be given up. A client that had it then drops
 // everything that it came with and that no name has led it to. If nobody knows which names a version
 // lists, the client may have dropped it. What was dropped must be sent again if a name leads there.
 func (d *deltaState) dropsMembers() {
 	d.sub.Read(func(v fanout.View) {
+		if !wildcard(v) {
+			return // DOWN-DELTA-17
+		}
 		d.exact.voidAll(func(name string) bool {
 			return !subscribes(v, name) && (d.lists(v, name) == nil || !d.mayLead(v, name))
 		})
@@ -219,6 +222,7 @@ func (d *deltaState) resolved(v fanout.View) bool {
 // unresolved reports whether some name that is not in doubt has no answer.
 func (d *deltaState) unresolved(v fanout.View) bool {
 	return d.anyOf(v, func(id cache.ID) bool {
-		return v.Unanswered(id) && v.Verdict(id, d.brings(v.Name(id))) == fanout.Unknown
+		verdict := v.Verdict(id, d.brings(v.Name(id)))
+		return v.Unanswered(id) && (verdict == fanout.Unknown || verdict == fanout.Copy)
 	})
 }

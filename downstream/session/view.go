@@ -48,13 +48,13 @@ func (s *sotwState) lacks(v fanout.View) bool {
 		return false
 	}
 	for noted := range s.exact.all(false) {
-		if name := noted.name; noted.some && !v.Covers(name) && (v.Set().Restored() || v.Doubted(name)) {
+		name := noted.name
+		covered := subscribes(v, name) || v.Leads(name) || v.Set().Member(name) != nil
+		if noted.some && !covered && (v.Set().Restored() || v.Doubted(name)) {
 			return true
 		}
 	}
-	return v.Set().Restored() && slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
-		return v.Told(id).Copy() && v.Told(id) != fanout.Brought && !v.Covers(v.Name(id))
-	})
+	return false
 }
 
 // warm reports whether something in the view was loaded from disk and is not confirmed.
