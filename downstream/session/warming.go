@@ -43,12 +43,12 @@ func (s *Session) warm(clusters []*cache.Resource) {
 	})
 }
 
-// warms has endpoints resent, by their name or, to a Delta client, as a member of the wildcard's set.
+// warms has endpoints resent, by their name or, to a Delta client, as whatever leads to them.
 func (x *exchange) warms(v fanout.View, name string) {
 	if id, ok := v.Lookup(name); ok {
 		x.changed.add(id)
 		put(&x.forced, id, v.Position())
-	} else if x.delta && wildcard(v) && v.Resource(name) != nil {
+	} else if x.delta && v.Resource(name) != nil {
 		put(&x.warming, name, struct{}{})
 	}
 	x.exact.void(name)
@@ -62,7 +62,7 @@ func (d *deltaState) collectWarming(v fanout.View, push bool, p *part) {
 	subscribed, synced := v.Wildcard()
 	for _, name := range slices.Sorted(maps.Keys(d.warming)) {
 		r := v.Resource(name)
-		if subscribed && r != nil && (synced || v.Leads(name)) && !d.leavesOut(v, r, p) { // otherwise it is in the first answer
+		if r != nil && (subscribed && synced || v.Leads(name)) && !d.leavesOut(v, r, p) { // otherwise it is in the first answer
 			p.resources, p.mixed = append(p.resources, r), true
 			d.sentBy(v, r)
 		}

@@ -171,6 +171,8 @@ func (c *Checker) upClosed(id int) {
 			if !l.wildcard {
 				c.before[kind] = l.names
 				c.known[kind].byName.over()
+			} else if s.grows(kindOf(kind), c.now.Add(-c.settle)) {
+				c.known[kind].byWildcard.grew = true
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package twin
 import (
 	"slices"
 	"strings"
+	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
@@ -133,7 +134,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 // whole notes that a wildcard's set is complete. Of what the stream showed no version, what upstream has
 // not sent again may be gone (RECON-12).
 func (c *Checker) whole(l *relayLane, v *voice) {
-	v.complete, v.completed, v.settling = true, c.events, false
+	v.complete, v.completed, v.settling, v.grew = true, c.events, false, false
 	v.doubt(l.doubtUpTo, l.shown)
 	v.certain()
 	l.doubtUpTo = 0
@@ -208,9 +209,15 @@ func (c *Checker) unsaid(k kind, l *relayLane) bool {
 // grows reports whether the relay may be waiting for more of a wildcard's set.
 func (c *Checker) grows(k kind) bool {
 	for _, s := range c.streams {
-		if l := s.lanes[k.name]; l != nil && l.wildcard && c.now.Sub(l.latest) < c.settle {
+		if s.grows(k, c.now.Add(-c.settle)) {
 			return true
 		}
 	}
-	return false
+	return c.known[k.name].byWildcard.grew
+}
+
+// grows reports whether something of a wildcard's set has come since a time.
+func (s *relayStream) grows(k kind, since time.Time) bool {
+	l := s.lanes[k.name]
+	return l != nil && l.wildcard && l.latest.After(since)
 }

@@ -40,8 +40,10 @@ type voice struct {
 	// limited are names that have had a TTL: a client that comes back may have the resource with it (TTL-12).
 	limited map[string]bool
 	// complete: the wildcard's set has been complete (RECON-16), with the event completed at the latest.
+	// grew: the stream ended when the set may not have been, since more of it had just come.
 	complete  bool
 	completed int
+	grew      bool
 	// warm: all of it was loaded from disk, and the control plane has not said
 	// anything since (RECON-19).
 	warm bool

@@ -148,7 +148,8 @@ func (g *Game) subscribe(p *player, k kind, add, drop []string) {
 	drop = slices.DeleteFunc(slices.Clone(drop), func(name string) bool {
 		wants := t.interest.clone()
 		delete(wants.Names, name)
-		return t.brought[name] && wants.Named(name, t.holds[name].aliases) && !known.leads(name, &wants)
+		forgotten := g.checker.lapsed(k) && known.lends(name, &wants)
+		return t.brought[name] && wants.Named(name, t.holds[name].aliases) && (!known.leads(name, &wants) || forgotten)
 	})
 	g.ask(p, k, &discovery.DeltaDiscoveryRequest{
 		TypeUrl: k.url, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: drop, Node: p.node(),
