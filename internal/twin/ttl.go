@@ -157,7 +157,7 @@ func (c *Checker) expire() {
 				}
 				for _, lent := range append(slices.Clone(w.aliases), name) {
 					if _, said := known.byName.words[lent]; !said && slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[lent] }) {
-						known.byName.words[lent] = word{at: c.events, expired: true}
+						known.byName.words[lent] = word{at: c.events, expired: true, silent: true} // it may be lent again
 						c.gone[k.name][lent] = true
 					}
 				}
