@@ -35,7 +35,7 @@ func (c *Core) takeChanges(now time.Time) {
 			if l.returns(i) && !s.stream.takesBack(lane, now) {
 				c.replace(s, now)
 			} else {
-				s.stream.change(l, i)
+				s.stream.change(l, i, now)
 			}
 		} else if len(i.Want) > 0 {
 			fresh = append(fresh, lane)

@@ -198,7 +198,7 @@ func (l *laneState) returns(i fanout.Interest) bool {
 }
 
 // change applies a change of a lane's interest.
-func (s *streamState) change(l *laneState, i fanout.Interest) {
+func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 	if !l.asked() {
 		return // the opening request will ask for everything
 	}
@@ -228,6 +228,9 @@ func (s *streamState) change(l *laneState, i fanout.Interest) {
 	}
 	for _, name := range i.Inherited {
 		l.restart[name] = struct{}{}
+	}
+	if s.origin.SotW { // it answers no name that is repeated, so its silence counts from now
+		s.subscribed(l, slices.DeleteFunc(i.Inherited, func(name string) bool { return !l.subscribed(name) }), now)
 	}
 	for _, name := range i.Leave { // these are not unsubscribed
 		l.forget(name)

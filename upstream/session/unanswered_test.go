@@ -103,11 +103,11 @@ func TestANameLeavesAPair(t *testing.T) {
 	s, l := askedAgain("a", "answered", "given up", "left")
 	now := time.Unix(5, 0)
 	l.answersAgain(&cache.Update{Kept: []string{"answered"}})
-	s.change(l, fanout.Interest{Leave: []string{"left"}})
+	s.change(l, fanout.Interest{Leave: []string{"left"}}, time.Time{})
 	if _, unsubscribe := s.take(l, unlimited(), now); !slices.Equal(unsubscribe, []string{"a", "given up"}) {
 		t.Errorf("%q are unsubscribed", unsubscribe)
 	}
-	s.change(l, fanout.Interest{Drop: []string{"given up"}})
+	s.change(l, fanout.Interest{Drop: []string{"given up"}}, time.Time{})
 	if subscribe, unsubscribe := s.take(l, unlimited(), now); len(unsubscribe) > 0 || !slices.Equal(subscribe, []string{"a"}) {
 		t.Errorf("%q are subscribed and %q unsubscribed", subscribe, unsubscribe)
 	}
