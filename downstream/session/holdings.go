@@ -290,12 +290,12 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 	return left
 }
 
-// skipped records what the positions say of members that are sent only for a name, if at all,
-// before the positions pass them.
+// skipped records what the positions say of members that are sent, or removed, only for a name, if
+// at all, before the positions pass them.
 func (h *holdings) skipped(v fanout.View, after cache.Seq) {
 	for c := range v.Set().Led(after) {
-		if c.Resource != nil && !h.exact.find(c.Name).notes() {
-			version, some := h.member(v, c.Name)
+		version, some := h.member(v, c.Name)
+		if (some || c.Resource != nil) && !h.exact.find(c.Name).notes() {
 			h.exact.note(c.Name, version, some)
 		}
 	}
