@@ -48,7 +48,7 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
 	x.leaving.x, x.restored.x, x.readers.x, x.unstored.x = x, x, x, x
 	x.unstored.reset()
-	x.loans = loans{x, make(map[string]bool)}
+	x.loans = loans{x, make(map[string]bool), make(map[string]struct{})}
 	x.linger = lingerers{x: x, most: h.limits.Load().MaxLinger}
 	return x
 }

@@ -13,6 +13,8 @@ type loans struct {
 	// inherited are the names whose copy is from a wildcard that was given up, until upstream has
 	// answered them. The value is true if the set was only restored.
 	inherited map[string]bool
+	// unasked are those for which upstream was not asked since.
+	unasked map[string]struct{}
 }
 
 // lentTo returns the names that a member of the wildcard's set is lent to, lingering ones included.
@@ -86,9 +88,15 @@ func (l *loans) inherit(r *cache.Resource, borrowers []cache.ID) {
 	}
 	l.x.named.Doubt(r.Name) // upstream has given it no version on this lane
 	for _, id := range borrowers {
-		l.inherited[l.x.named.Name(id)] = l.x.restored.set
-		l.x.changed(id).inherited = true
+		l.bequeath(id, l.x.restored.set)
 	}
+}
+
+// bequeath notes that a name has inherited its copy, and is to be asked for again.
+func (l *loans) bequeath(to cache.ID, restored bool) {
+	name := l.x.named.Name(to)
+	l.inherited[name], l.unasked[name] = restored, struct{}{}
+	l.x.changed(to).inherited = true
 }
 
 // inherits reports whether a resource is here only because a wildcard that was given up had it
@@ -102,6 +110,22 @@ func (l *loans) inherits(name string) bool {
 func (l *loans) has(name string) bool {
 	_, has := l.inherited[name]
 	return has
+}
+
+// asked notes that upstream was asked for names.
+func (l *loans) asked(names []string) {
+	if len(l.unasked) > 0 {
+		for _, name := range names {
+			delete(l.unasked, name)
+		}
+	}
+}
+
+// sparesSilence reports whether upstream's silence about a name says nothing of what others have
+// inherited, or the name itself: it was asked for before, or was given up.
+func (l *loans) sparesSilence(name string, id cache.ID) bool {
+	_, unasked := l.unasked[name]
+	return unasked || l.inherits(name) && !l.has(name) && !l.x.interest.wants(id)
 }
 
 // dropAllInherited drops all inherited copies at once, since the wildcard's set is complete again:
@@ -124,6 +148,7 @@ func (l *loans) dropInherited(name, of string) {
 		l.x.marks.mark(id, again)
 	}
 	delete(l.inherited, name)
+	delete(l.unasked, name)
 	for _, r := range l.x.named.Answer(id).Resources() {
 		if own, _ := l.x.named.Find(r.Name); r.Name != of && !l.inherits(r.Name) {
 			l.unset(own)
@@ -144,7 +169,7 @@ func (l *loans) leaveToAliases(name string) {
 	for _, r := range l.x.named.Answer(id).Resources() {
 		for other := range r.Names() {
 			if to, _ := l.x.named.Find(other); l.x.named.Pinned(other) && !slices.ContainsFunc(l.x.named.Answer(to).Resources(), own) {
-				l.inherited[other] = restored
+				l.bequeath(to, restored)
 			}
 		}
 	}

@@ -108,6 +108,7 @@ func (o OnLane) Asked(names []string) (doubtful []string) {
 			l.x.wildcard.asked = true
 			return
 		}
+		l.x.loans.asked(names)
 		for _, name := range names {
 			if id, ok := l.Find(name); ok {
 				l.Ask(id)

@@ -44,6 +44,9 @@ func (s *silence) missing(name string, stream uint64, mute bool) (absent bool) {
 		return false // it exists, or may
 	}
 	id, silent := s.of(name, stream)
+	if silent && s.named.x.loans.sparesSilence(name, id) {
+		return false // WILD-11
+	}
 	if silent && !s.named.x.unstored.has(name, stream) {
 		if mute && !s.named.x.answers.lent(id) {
 			s.mute[name] = stream

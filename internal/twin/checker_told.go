@@ -296,7 +296,8 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	}
 	age := known.age(name, r.label)
 	// What an alias led to falls back to the wildcard's copy when that alias is lost (WILD-16).
-	falls := t.interest.Wildcard && t.interest.Named(name, t.holds[name].aliases) && !t.interest.Named(name, aliases)
+	own, named := known.byName.present(name)
+	falls := t.interest.Wildcard && t.interest.Named(name, t.holds[name].aliases) && !(named && t.interest.Named(name, own.aliases))
 	if was := t.seen[name]; age < was.at && was.label != r.label && !known.torn(name) && !falls {
 		c.fail("G2", "%s: %s=%s is older than what it was sent before", who, name, r.label)
 	}

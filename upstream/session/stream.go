@@ -226,11 +226,12 @@ func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 			l.want.add(name)
 		}
 	}
-	for _, name := range i.Inherited {
-		l.restart[name] = struct{}{}
-	}
 	if s.origin.SotW { // it answers no name that is repeated, so its silence counts from now
 		s.subscribed(l, slices.DeleteFunc(i.Inherited, func(name string) bool { return !l.subscribed(name) }), now)
+	} else {
+		for _, name := range i.Inherited {
+			l.restart[name] = struct{}{}
+		}
 	}
 	for _, name := range i.Leave { // these are not unsubscribed
 		l.forget(name)
