@@ -33,8 +33,6 @@ type debts struct {
 	// led to them and no longer does (NAME-5), they were given up under the wildcard (WILD-8), or
 	// the client came with them (DOWN-DELTA-11).
 	released map[string]released
-	// leftNow says that some were given up under the wildcard since the last look.
-	leftNow bool
 	refused pile[string] // names asked for by locator, which is not served (NAME-18)
 	// warming has members of the wildcard's set, and resources that an alias leads to, whose
 	// cluster was sent (ORDER-4).
@@ -61,6 +59,7 @@ type released struct {
 	// left says that it was given up under the wildcard, and is sent once more, or its removal,
 	// whatever the client holds (WILD-8).
 	left bool
+	now  bool // it was given up under the wildcard since the last look
 }
 
 // pending reports whether there are changes to push.
@@ -110,15 +109,15 @@ func (d *debts) paid(id cache.ID, a *cache.Answer) {
 // release marks resources to which a name no longer leads, so that they are looked at.
 func (d *debts) release(names ...string) {
 	for _, name := range names {
-		put(&d.released, name, released{left: d.released[name].left})
+		was := d.released[name]
+		put(&d.released, name, released{left: was.left, now: was.now})
 	}
 }
 
 // leaves does the same for resources that were given up under the wildcard.
 func (d *debts) leaves(names ...string) {
 	for _, name := range names {
-		put(&d.released, name, released{left: true})
-		d.leftNow = true
+		put(&d.released, name, released{left: true, now: true})
 	}
 }
 

@@ -135,22 +135,24 @@ func (d *deltaState) mayList(v fanout.View, name string, such func(alias string)
 // and a change after that (WILD-8).
 func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	d.withholdsReleased = d.withholdsReleased && len(d.released) > 0
-	answers := d.leftNow || p.must
-	d.leftNow = false
-	if len(d.released) == 0 || d.postponed { // what waits may lead to a released resource
-		return
+	if len(d.released) > 0 && !d.postponed { // what waits may lead to a released resource
+		judged := d.judgeReleased(v, push, p)
+		p.answer = p.answer || !push && len(judged) > 0
+		for _, name := range judged {
+			member, _ := d.falls(v, name)
+			d.fallsTo(v, name, member, p)
+		}
 	}
-	judged := d.judgeReleased(v, push, answers, p)
-	p.answer = p.answer || !push && len(judged) > 0
-	for _, name := range judged {
-		member, _ := d.falls(v, name)
-		d.fallsTo(v, name, member, p)
+	for name, as := range d.released {
+		if as.now {
+			as.now = false
+			d.released[name] = as
+		}
 	}
 }
 
 // judgeReleased returns those of them whose state is certain, and that need not wait for an ACK.
-// answers says that what was given up under the wildcard need not.
-func (d *deltaState) judgeReleased(v fanout.View, push, answers bool, p *part) (judged []string) {
+func (d *deltaState) judgeReleased(v fanout.View, push bool, p *part) (judged []string) {
 	d.withholdsReleased = false
 	// A client that has just come back may not have asked yet for the types that refer to its
 	// Clusters. The removal of these Clusters goes after the ones that are sent now, since what
@@ -164,7 +166,7 @@ func (d *deltaState) judgeReleased(v fanout.View, push, answers bool, p *part) (
 			d.postponed = true // the member may be a change
 		case member == nil && v.Doubted(name): // becoming a member instead is no removal
 			d.withholdsReleased = true
-		case !push && !(as.left && answers && !v.Leads(name)): // what leads there is looked at with changes
+		case !push && !(as.left && (as.now || p.must) && !v.Leads(name)): // what leads there is looked at with changes
 		case certain && !(as.unknown && waits) && (member != nil || as.left || !d.mayYetLead(v, name)):
 			judged = append(judged, name)
 		case some && d.mayEnd(v, name) && v.Here(name, version) == nil:

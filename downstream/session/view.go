@@ -38,8 +38,11 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 }
 
 // frozen reports whether the client came with something that only the same version may replace: a
-// view from disk may lack some of it until upstream has answered (RECON-19).
-func (s *sotwState) frozen(v fanout.View) bool { return s.came != "" && warm(v) }
+// view from disk may lack some of it until upstream has answered (RECON-19). A client that was sent a
+// set has that.
+func (s *sotwState) frozen(v fanout.View) bool {
+	return s.came != "" && !(s.sets && s.lastNonce != "") && warm(v)
+}
 
 // lacks reports whether the wildcard's set lacks something that the client was sent for a name,
 // perhaps only because the set is from disk (RECON-19) or a fault hides a part of it (ERR-10).
