@@ -173,12 +173,17 @@ func (d *deltaState) judgeCopy(v fanout.View, r *cache.Resource, push bool, p *p
 		p.resources, p.mixed = append(p.resources, r), true
 		d.judge(r.Name)
 	}
+	d.hasNow(v, r, p)
+	return true
+}
+
+// hasNow notes that the client has a resource that it came with as it is now.
+func (d *deltaState) hasNow(v fanout.View, r *cache.Resource, p *part) {
 	d.sentBy(v, r)
 	d.leadThere(v, r)
 	if id, subscribed := v.Lookup(r.Name); subscribed {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
-	return true
 }
 
 // leadThere notes which of the client's names lead to a resource as aliases. What they led to

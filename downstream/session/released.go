@@ -276,7 +276,7 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 // names leads to.
 func (s *sotwState) drops(v fanout.View, added []string) {
 	led := make(map[string]string)
-	if s.aliased {
+	if s.exact.noted > 0 {
 		for _, id := range v.Names() {
 			if _, fresh := slices.BinarySearch(added, v.Name(id)); fresh {
 				continue

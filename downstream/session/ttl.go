@@ -123,6 +123,11 @@ func (d *deltaState) renewWhole(v fanout.View, whole []*cache.Resource, p *part)
 	whole, _ = bodies(v, besides(p.resources, whole))
 	whole = d.fitting(v, whole, p)
 	p.resources = append(p.resources, whole...)
+	for _, r := range whole {
+		if d.brings(r.Name) { // its names are not answered yet
+			d.hasNow(v, r, p)
+		}
+	}
 	if d.url == cache.Cluster {
 		p.changed = append(slices.Clip(p.changed), whole...) // the client's copy may have expired
 	}

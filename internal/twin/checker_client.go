@@ -341,11 +341,12 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 }
 
 // denies reports whether a client drops what it gives up by its name, though that lists aliases that
-// the client asks for: upstream has said of all of these that they lead to nothing.
+// the client asks for: upstream has said of all of these that they lead to nothing, or has not answered them,
+// and the wildcard lends them nothing.
 func (c *Checker) denies(k kind, i *Interest, name string, h held) bool {
-	v := c.known[k.name].byName
+	v, lent := c.known[k.name].byName, c.known[k.name].byWildcard
 	return !i.Covers(name, nil) && !slices.ContainsFunc(h.aliases, func(alias string) bool {
-		return i.Names[alias] && (v.matched(alias) || !v.answered(alias))
+		return i.Names[alias] && (v.matched(alias) || !v.answered(alias) && lent.matched(alias))
 	})
 }
 

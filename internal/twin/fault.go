@@ -118,6 +118,23 @@ func (c *Checker) spoils(id int, k kind, name string) {
 	}
 }
 
+// answersFaultily notes that a faulty resource answers the names that it lists, so that these are no longer
+// asked for again (UP-19).
+func (c *Checker) answersFaultily(id int, k kind, said proto.Message, name string) {
+	resp, delta := said.(*discovery.DeltaDiscoveryResponse)
+	s := c.streams[id]
+	if !delta || s == nil || s.lanes[k.name] == nil {
+		return
+	}
+	for _, r := range resp.GetResources() {
+		if name != "" && r.GetName() == name {
+			for _, listed := range append(slices.Clone(r.GetAliases()), name) {
+				delete(s.lanes[k.name].paired, listed)
+			}
+		}
+	}
+}
+
 // sound notes a sound answer for names.
 func (c *Checker) sound(k kind, wildcard bool, names ...string) {
 	if d := c.doubts[k.name][wildcard]; d != nil {

@@ -353,6 +353,7 @@ func (g *Game) hear(id int, k kind, said proto.Message, sound *discovery.DeltaDi
 	g.checker.heard()
 	g.noteCrossing(id, sound)
 	g.checker.spoils(id, k, name)
+	g.checker.answersFaultily(id, k, said, name)
 	g.checker.upSaid(id, sound, true)
 	g.relay.Answer(id, said)
 }
