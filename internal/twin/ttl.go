@@ -249,6 +249,10 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		byWildcard = byWildcard && (t.interest.Wildcard || known.borrows(name, &t.interest))
 		// Who asks by name for what has expired as a member hears of it with the name's answer (WILD-16).
 		awaits := t.interest.Names[name] && !known.byName.answered(name) && c.since[k.name][name] > known.byWildcard.words[name].at
+		// So does who has it by an alias that it had lost before.
+		member := known.byWildcard.words[name]
+		awaits = awaits || member.was != nil && !t.interest.Named(name, member.was.aliases) &&
+			slices.ContainsFunc(h.aliases, func(alias string) bool { return t.interest.Names[alias] && !known.byName.answered(alias) })
 		switch {
 		case expired && (awaits || cl.holdsBack(k)):
 		case expired && !byName && !byWildcard && (!cl.sotw || k.full) && !(t.interest.Wildcard && c.mayDoubt(k.name, true, name)):
