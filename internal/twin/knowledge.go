@@ -10,17 +10,18 @@ import (
 
 // word is what upstream said last of a name.
 type word struct {
-	present bool
-	label   string
-	or      string // the label it may have instead: upstream has replaced that one when no client wanted it any more (H-32)
-	version string // the control plane's
-	plane   int    // which control plane said it
-	aliases []string
-	at      int       // the event with which it was said
-	ends    time.Time // when it expires; zero: never
-	expired bool      // it was not renewed in time (TTL-2)
-	was     *word     // what expired
-	silent  bool      // upstream has said nothing: the name went unanswered for too long
+	present   bool
+	label     string
+	or        string   // the label it may have instead: upstream has replaced that one when no client wanted it any more (H-32)
+	orAliases []string // those of that
+	version   string   // the control plane's
+	plane     int      // which control plane said it
+	aliases   []string
+	at        int       // the event with which it was said
+	ends      time.Time // when it expires; zero: never
+	expired   bool      // it was not renewed in time (TTL-2)
+	was       *word     // what expired
+	silent    bool      // upstream has said nothing: the name went unanswered for too long
 	// unvouched: nor has that stream carried anything else of the type (MISS-4).
 	unvouched bool
 	// unsure: the relay may have it or not. Upstream sent it before it was asked for (UP-9, H-1), or
@@ -138,7 +139,7 @@ func (v *voice) doubt(upTo int, shown map[string]string) {
 // certain notes that what was said last is in force.
 func (v *voice) certain() {
 	for name, w := range v.words {
-		w.or = ""
+		w.or, w.orAliases = "", nil
 		v.words[name] = w
 	}
 }
