@@ -33,7 +33,7 @@ type debts struct {
 	// led to them and no longer does (NAME-5), they were given up under the wildcard (WILD-8), or
 	// the client came with them (DOWN-DELTA-11).
 	released map[string]released
-	refused pile[string] // names asked for by locator, which is not served (NAME-18)
+	refused  pile[string] // names asked for by locator, which is not served (NAME-18)
 	// warming has members of the wildcard's set, and resources that an alias leads to, whose
 	// cluster was sent (ORDER-4).
 	warming nameSet
