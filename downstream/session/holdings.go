@@ -217,7 +217,7 @@ func (h *holdings) hasNone(v fanout.View, name string) (lacks bool) {
 // members that may list a name which the client asks for, and returns those that are recorded
 // already.
 func (h *holdings) leaveMembers(v fanout.View) (members []string) {
-	if len(v.Names())+h.exact.noted == 0 {
+	if !wildcard(v) || len(v.Names())+h.exact.noted == 0 { // giving up what it never had changes nothing (DOWN-DELTA-17)
 		return nil
 	}
 	asked := func(name string) bool { return subscribes(v, name) }

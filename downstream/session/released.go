@@ -32,7 +32,7 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 		for _, name := range names {
 			if id, ok := v.Lookup(name); ok {
 				ledTo = append(ledTo, d.leaveName(v, id, under)...)
-			} else if name == fanout.Wildcard && had { // otherwise nothing changes (DOWN-DELTA-17)
+			} else if name == fanout.Wildcard {
 				ledTo = append(ledTo, d.leaveMembers(v)...)
 			} else if !under {
 				d.givesUpBrought(v, name)
