@@ -265,18 +265,6 @@ func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases 
 	return asked
 }
 
-// aliases are those of a content, as the control plane has said them.
-func (c *Checker) aliases(k kind, r content) []string {
-	for _, v := range c.known[k.name].voices() {
-		if w, ok := v.present(r.name); ok && w.label == r.label {
-			return w.aliases
-		} else if ok && w.or == r.label {
-			return w.orAliases
-		}
-	}
-	return nil
-}
-
 // content judges a resource that a client is sent.
 func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, version string, body *anypb.Any, ttl *durationpb.Duration) {
 	known, r := c.known[k.name], c.bodies[string(body.GetValue())]

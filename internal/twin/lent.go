@@ -123,3 +123,15 @@ func (c *Checker) orphan(k kind, givenUp []string) {
 		}
 	}
 }
+
+// aliases are those of a content, as the control plane has said them.
+func (c *Checker) aliases(k kind, r content) []string {
+	for _, v := range c.known[k.name].voices() {
+		if w, ok := v.present(r.name); ok && w.label == r.label {
+			return w.aliases
+		} else if ok && w.or == r.label {
+			return w.orAliases
+		}
+	}
+	return nil
+}
