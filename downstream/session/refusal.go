@@ -131,7 +131,7 @@ func (s *sotwState) move(to exchange, now time.Time) {
 	})
 	*s = sotwState{exchange: to}
 	if len(was.names) == 0 && !all { // all was given up, but an empty first request means the wildcard for some types
-		s.sub.Replace(fanout.Names{Some: true, Wildcard: true}, now)
+		s.sub.Replace(fanout.Names{Some: true}, now)
 	}
 	s.request(&discovery.DiscoveryRequest{ResourceNames: was.names, VersionInfo: was.came}, s.list(was.names), was.warmedAt, now)
 	s.sub.Read(func(v fanout.View) {

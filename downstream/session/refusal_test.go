@@ -120,6 +120,32 @@ func TestRoomIsLookedForAgain(t *testing.T) {
 	}
 }
 
+// TestNothingIsAskedOfANewGroupForWhoGaveAllUp: when there is room after all for the type of a SotW
+// client that asks for none of it any more, its group does not ask upstream for the wildcard, not
+// even for a moment (NODE-14).
+func TestNothingIsAskedOfANewGroupForWhoGaveAllUp(t *testing.T) {
+	s, groups := newRefused(t, Overcrowded)
+	s.Session = New(s.config, Stream{}, Peer{}, groups, NewWarmth(), func() {})
+	for _, names := range [][]string{{"a"}, nil} {
+		req := &discovery.DiscoveryRequest{TypeUrl: string(cache.Secret), ResourceNames: names}
+		if _, end := s.SotWRequest(req, s.now); end != nil {
+			t.Fatal(end)
+		}
+	}
+	s.read()
+	groups.own.Wanted().OnWake(func() {
+		changes, _ := groups.own.Changes(s.now, func(fanout.Lane) (c fanout.Carrier, carried bool) { return })
+		for lane, i := range changes {
+			t.Errorf("upstream is to look at %+v, and finds %+v", lane, i)
+		}
+	})
+	groups.reason, s.now = "", s.now.Add(retryRoom)
+	s.read()
+	if m := s.find(cache.Secret).base().group; m.Hub != groups.own {
+		t.Errorf("it is served by %+v", m)
+	}
+}
+
 // TestRefusedNamesAreForgotten: what a client asks for in vain and gives up is not kept.
 func TestRefusedNamesAreForgotten(t *testing.T) {
 	s, _ := newRefused(t, Forbidden)
