@@ -304,6 +304,9 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 	led, warm := v.LedTo(id) != nil, v.Restored(id)
 	sent, lacking, tooLarge := !v.Told(id).Copy(), false, 0
 	since, debt := d.forced[id]
+	if told := v.Told(id); !debt && told.At() > 0 && !told.Copy() && wildcard(v) { // told that it leads to nothing, not even to a member
+		since, debt, forced = told.At(), true, true
+	}
 	resources := a.Resources()
 	for _, r := range resources {
 		at := d.exact.lookUp(r.Hash, r.Name)
@@ -345,7 +348,8 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 func (d *deltaState) sentSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
 	id, named := v.Lookup(r.Name)
 	noted := d.exact.find(r.Name)
-	return named && v.Told(id).At() > since || noted != nil && noted.at > since
+	c, _ := v.Set().Change(r.Name)
+	return named && v.Told(id).At() > since || noted != nil && noted.at > since || !named && max(c.Seq, d.ahead[r.Name].at) > since
 }
 
 // answers notes that a resource is sent, which answers each name that leads to it alone.

@@ -43,12 +43,25 @@ func (c *Checker) renews(k kind, names []string) {
 	if len(forgotten) == 0 {
 		return
 	}
-	v, remembered := c.known[k.name].byName, c.remembered(k)
-	for other, w := range v.words {
+	remembered := c.remembered(k)
+	c.known[k.name].byName.fades(func(other string, w word) bool {
 		_, kept := remembered.words[other]
-		if w.present && !kept && (forgotten[other] || slices.ContainsFunc(w.aliases, func(alias string) bool { return forgotten[alias] })) {
+		return !kept && (forgotten[other] || slices.ContainsFunc(w.aliases, func(alias string) bool { return forgotten[alias] }))
+	})
+	if forgotten[wildcard] {
+		c.known[k.name].byWildcard.fades(func(string, word) bool { return true })
+	}
+}
+
+// fades notes that the relay may have forgotten resources, and what it has heard of their TTLs.
+func (v *voice) fades(of func(name string, w word) bool) {
+	for name, w := range v.words {
+		if w.present && of(name, w) {
 			w.unsure = true
-			v.words[other] = w
+			v.words[name] = w
+			if v.limited[name] {
+				v.limited[name] = false
+			}
 		}
 	}
 }

@@ -39,6 +39,7 @@ type word struct {
 type voice struct {
 	words map[string]word
 	// limited are names that have had a TTL: a client that comes back may have the resource with it (TTL-12).
+	// False: the relay may not know that.
 	limited map[string]bool
 	// complete: the wildcard's set has been complete (RECON-16), with the event completed at the latest.
 	// grew: the stream ended when the set may not have been, since more of it had just come.

@@ -118,7 +118,7 @@ func (c *Checker) leases(k kind, v *voice, name string, was, is time.Time) {
 	if was.IsZero() && is.IsZero() {
 		return
 	}
-	v.limited[name] = true
+	v.limited[name] = v.limited[name] || !was.IsZero() && !v.words[name].unsure || !is.IsZero()
 	for _, cl := range c.clients {
 		if t := cl.topics[k.name]; t != nil && cl.ttl {
 			t.owed[name] = true
@@ -182,7 +182,9 @@ func (k *knowledge) unlimited(name, label string) bool {
 }
 
 func (k *knowledge) hadTTL(name string) bool {
-	return k.byName.limited[name] || k.byWildcard.limited[name]
+	_, byName := k.byName.limited[name]
+	_, byWildcard := k.byWildcard.limited[name]
+	return byName || byWildcard
 }
 
 // unlimited judges that a client does not hold until some time what has no TTL any more (TTL-12). A relay
