@@ -193,7 +193,8 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 	if push && !lacking {
 		d.collectHanded(v, p)
 	}
-	if p.mixed || subscribed && len(v.Names()) > 0 || hasAliases(p.resources) {
+	if p.mixed || subscribed && len(v.Names()) > 0 ||
+		slices.ContainsFunc(p.resources, func(r *cache.Resource) bool { return len(r.Aliases) > 0 }) {
 		p.resources = unique(p.resources) // DOWN-DELTA-12
 	}
 	p.changed = p.resources
@@ -304,7 +305,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 	led, warm := v.LedTo(id) != nil, v.Restored(id)
 	sent, lacking, tooLarge := !v.Told(id).Copy(), false, 0
 	since, debt := d.forced[id]
-	if told := v.Told(id); !debt && told.At() > 0 && !told.Copy() && wildcard(v) { // told that it leads to nothing, not even to a member
+	if told := v.Told(id); !debt && told.At() > 0 && !told.Copy() { // told that it leads to nothing, whatever the client holds
 		since, debt, forced = told.At(), true, true
 	}
 	resources := a.Resources()
@@ -348,8 +349,11 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 func (d *deltaState) sentSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
 	id, named := v.Lookup(r.Name)
 	noted := d.exact.find(r.Name)
-	c, _ := v.Set().Change(r.Name)
-	return named && v.Told(id).At() > since || noted != nil && noted.at > since || !named && max(c.Seq, d.ahead[r.Name].at) > since
+	if !named && !noted.notes() { // a member
+		c, _ := v.Set().Change(r.Name)
+		return max(c.Seq, d.ahead[r.Name].at) > since
+	}
+	return named && v.Told(id).At() > since || noted != nil && noted.at > since
 }
 
 // answers notes that a resource is sent, which answers each name that leads to it alone.

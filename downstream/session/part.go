@@ -127,10 +127,6 @@ var (
 	noLocate = &statuspb.Status{Code: 12, Message: "xds-relay: resource_locators are not served yet; subscribe by resource name"}
 )
 
-func hasAliases(resources []*cache.Resource) bool {
-	return slices.ContainsFunc(resources, func(r *cache.Resource) bool { return len(r.Aliases) > 0 })
-}
-
 // unique keeps the first resource of each name.
 func unique(resources []*cache.Resource) []*cache.Resource { return besides(nil, resources) }
 
