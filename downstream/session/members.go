@@ -34,7 +34,7 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 		return
 	}
 	d.members = false
-	d.skipped(v, d.sentTo)
+	d.skipped(v, min(d.sentTo, d.removedTo))
 	d.sentTo = p.position
 	if !p.removedMembers {
 		d.removedTo = p.position
