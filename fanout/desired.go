@@ -65,6 +65,7 @@ func (x *index) wantName(s *Subscription, name string, r *cache.Run) cache.ID {
 				x.named.Set(r.Resource, r.Upstream, x.next())
 			}
 		}
+		x.loans.join(id, name)
 		delete(x.restored.awaited, name)
 	}
 	return id

@@ -99,6 +99,20 @@ func (l *loans) bequeath(to cache.ID, restored bool) {
 	l.x.changed(to).inherited = true
 }
 
+// join has a name that is wanted inherit the resource that bears it, if others have: upstream's
+// silence from before, when nobody wanted it, does not count.
+func (l *loans) join(id cache.ID, name string) {
+	if l.has(name) || !l.inherits(name) {
+		return
+	}
+	for other := range l.x.named.Own(id).Names() {
+		if restored, has := l.inherited[other]; has {
+			l.bequeath(id, restored)
+			return
+		}
+	}
+}
+
 // inherits reports whether a resource is here only because a wildcard that was given up had it
 // (WILD-11).
 func (l *loans) inherits(name string) bool {
@@ -114,10 +128,8 @@ func (l *loans) has(name string) bool {
 
 // asked notes that upstream was asked for names.
 func (l *loans) asked(names []string) {
-	if len(l.unasked) > 0 {
-		for _, name := range names {
-			delete(l.unasked, name)
-		}
+	for _, name := range names {
+		delete(l.unasked, name)
 	}
 }
 
@@ -269,7 +281,7 @@ func (v View) Answer(id cache.ID) cache.Answer {
 // left to the client, or to others that ask for the same resource, may not be all of it.
 func (v View) Unanswered(id cache.ID) bool {
 	if a := v.x.named.Answer(id); len(v.x.loans.inherited) > 0 && a.State == cache.Present {
-		return slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.x.loans.inherits(r.Name) })
+		return (a.Error == nil || !cache.Resolves(a.Error)) && slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.x.loans.inherits(r.Name) })
 	}
 	return !v.x.named.Answered(id) && v.Answer(id).State == cache.Unknown
 }

@@ -107,7 +107,9 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 		// It may be an old answer, to a name that was given up and is wanted again (H-1). If the type is full-state,
 		// the server may also send it in any case, and not repeat it.
 		n.Doubt(r.Name) // until it comes again as an answer
-		n.x.unstored.early[r.Name] = struct{}{}
+		if n.x.fullState() {
+			n.x.unstored.early[r.Name] = struct{}{}
+		}
 	}
 	renews := n.Lease(r.Name, r.TTL, u.At, seq)
 	n.hand(r.Resource, changed, told)
@@ -175,7 +177,7 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 		}
 	}
 	for _, name := range u.Unanswered {
-		if id, ok := n.silence.of(name, u.Stream); ok {
+		if id, ok := n.silence.of(name, u.Stream); ok && !n.x.loans.sparesSilence(name, id) {
 			n.silence.refused[name] = u.Stream
 			if n.Fail(id, unanswered) && n.x.answers.of(id).State != cache.Present {
 				n.x.marks.mark(id, failure)
