@@ -119,14 +119,9 @@ func (o OfType) Absentees() (names []string) {
 // Early splits names. The copies of early may be old answers, which the stream that carries them
 // will not repeat (UP-19).
 func (o OfType) Early(names []string, stream uint64) (early, rest []string) {
-	rest = names
 	o.hub.types.look(o.url, func(x *index) {
-		if x.unstored.stream != stream || len(x.unstored.early) == 0 {
-			return
-		}
-		rest = nil
 		for _, name := range names {
-			if _, old := x.unstored.early[name]; old {
+			if _, old := x.unstored.early[name]; old && x.unstored.stream == stream {
 				early = append(early, name)
 			} else {
 				rest = append(rest, name)

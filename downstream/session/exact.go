@@ -199,9 +199,6 @@ func (e *exact) forget(name string) {
 
 // keep forgets all but some names.
 func (e *exact) keep(names nameSet) {
-	if len(names)+e.left == 0 {
-		*e = exact{}
-	}
 	for v := range e.all(false) {
 		if !names.has(v.name) {
 			e.forget(v.name)

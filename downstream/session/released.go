@@ -144,10 +144,8 @@ func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 		}
 	}
 	for name, as := range d.released {
-		if as.now {
-			as.now = false
-			d.released[name] = as
-		}
+		as.now = false
+		d.released[name] = as
 	}
 }
 

@@ -90,7 +90,7 @@ func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
 		c.learned(s, l.lane, &cache.Update{Missing: names, Mute: !s.stream.used[l.lane.Type].spoke}, now)
 		// Some may count as delivered only since tickUnanswered looked at them.
 		_, delivered := c.hub.Of(l.lane.Type).Silent(names, uint64(s.id))
-		l.unanswered.refreshFor(delivered)
+		l.unanswered.delivered = append(l.unanswered.delivered, delivered...)
 	}
 	l.unanswered.lookSoon(now)
 }
@@ -99,7 +99,7 @@ func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
 // later.
 func (c *Core) overdue(s *slot, l *laneState, names []string, now time.Time) (later []string) {
 	early, names := c.hub.Of(l.lane.Type).Early(names, uint64(s.id))
-	l.unanswered.refreshFor(early)
+	l.unanswered.delivered = append(l.unanswered.delivered, early...)
 	names, later = c.hub.Of(l.lane.Type).Overdue(names, uint64(s.id))
 	if len(names) > 0 {
 		e := &c.entries[s.entry]

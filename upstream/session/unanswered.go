@@ -131,13 +131,6 @@ func answered(u *cache.Update, each func(name string)) {
 	}
 }
 
-// refreshFor has names asked for on a new stream.
-func (u *unanswered) refreshFor(names []string) {
-	if u.on {
-		u.delivered = append(u.delivered, names...)
-	}
-}
-
 // pairAt is when to choose the next pair, or zero. The last one must be written before.
 func (l *laneState) pairAt() (at time.Time) {
 	u := &l.unanswered
