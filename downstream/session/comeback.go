@@ -139,15 +139,18 @@ func (d *deltaState) judgeBrought(v fanout.View, name string, unresolved, push b
 	}
 }
 
-// confirmed reports whether a name that the client asks for leads to a resource and is not known
-// from disk only.
+// confirmed reports whether a name that the client asks for leads to a resource, or no name does and
+// the wildcard's set has it, and that is not known from disk only.
 func (d *deltaState) confirmed(v fanout.View, name string) bool {
 	confirmed := func(name string) bool {
 		id, asked := v.Lookup(name)
 		return asked && !v.Restored(id)
 	}
 	r := v.Resource(name)
-	return confirmed(name) || r != nil && v.Leads(name) && slices.ContainsFunc(r.Aliases, confirmed)
+	if r == nil || subscribes(v, name) || v.Leads(name) {
+		return confirmed(name) || r != nil && v.Leads(name) && slices.ContainsFunc(r.Aliases, confirmed)
+	}
+	return !d.wildcardAsked && !v.Set().Restored()
 }
 
 // judgeCopy judges a resource that the client came with and that exists.
@@ -225,7 +228,6 @@ func (d *deltaState) resolved(v fanout.View) bool {
 // unresolved reports whether some name that is not in doubt has no answer.
 func (d *deltaState) unresolved(v fanout.View) bool {
 	return d.anyOf(v, func(id cache.ID) bool {
-		verdict := v.Verdict(id, d.brings(v.Name(id)))
-		return v.Unanswered(id) && (verdict == fanout.Unknown || verdict == fanout.Copy)
+		return v.Unanswered(id) && slices.Contains([]fanout.Verdict{fanout.Unknown, fanout.Copy}, v.Verdict(id, d.brings(v.Name(id))))
 	})
 }

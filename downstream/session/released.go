@@ -165,7 +165,8 @@ func (d *deltaState) judgeReleased(v fanout.View, push bool, p *part) (judged []
 		case member == nil && v.Doubted(name): // becoming a member instead is no removal
 			d.withholdsReleased = true
 		case !push && !(as.left && (as.now || p.must) && !v.Leads(name)): // what leads there is looked at with changes
-		case certain && !(as.unknown && waits) && (member != nil || as.left || !d.mayYetLead(v, name)):
+		// What the client came with, and is not judged yet, may be what a name without an answer leads to.
+		case certain && !(as.unknown && waits) && (member != nil || as.left || !d.brings(name) || !d.unresolved(v)):
 			judged = append(judged, name)
 		case some && d.mayEnd(v, name) && v.Here(name, version) == nil:
 			d.exact.void(name)
@@ -173,12 +174,6 @@ func (d *deltaState) judgeReleased(v fanout.View, push bool, p *part) (judged []
 		}
 	}
 	return distinct(judged)
-}
-
-// mayYetLead reports whether the client came with a resource, this is not judged yet since there
-// was only a copy from disk, and a name without an answer may lead there (DOWN-DELTA-11).
-func (d *deltaState) mayYetLead(v fanout.View, name string) bool {
-	return d.brings(name) && d.unresolved(v)
 }
 
 // fallsTo lists what is sent for a resource that no name leads to any more: the member of the
