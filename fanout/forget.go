@@ -8,7 +8,6 @@ import "github.com/xds-relay/xds-relay/cache"
 // resources upstream keeps up to date all the same.
 func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	n.x.hub.forgotten.Add(1)
-	delete(n.guard.held, name)
 	n.x.loans.leaveToAliases(name)
 	delete(n.doubts.faulty, name)
 	delete(n.silence.mute, name)
@@ -26,6 +25,7 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 		n.x.unstored.release(bodies)
 		n.Unpin(id)
 	}
+	delete(n.guard.held, name)
 	n.x.restored.giveUp(name, led)
 	n.conclude()
 }
@@ -63,8 +63,8 @@ func (n *namedLane) confirmedBodies(id cache.ID) (bodies []cache.Received) {
 		return nil
 	}
 	for _, r := range n.Answer(id).Resources() {
-		if !n.Confirmed(r.Name) {
-			continue // this stream has not announced it
+		if _, removed := n.guard.held[r.Name]; removed || !n.Confirmed(r.Name) {
+			continue // this stream has not announced it, or has removed it
 		}
 		own, _ := n.Find(r.Name)
 		b := cache.Received{Resource: r, Upstream: n.Upstream(own)}

@@ -180,14 +180,14 @@ func (o OnLane) Resume(origin cache.Origin, stream uint64, resume func(from cach
 			x.named.forgetOthers()
 		}
 		l.Recall()
+		if !o.lane.Wildcard && !origin.SotW && x.fullState() {
+			x.unstored.begin(stream)
+		}
 		if !resume(l.Origin()) {
 			l.Begin(origin)
 			return
 		}
 		l.Resume(origin)
-		if !o.lane.Wildcard && !origin.SotW && x.fullState() {
-			x.unstored.begin(stream)
-		}
 		here = l.Known()
 	})
 	return names, here

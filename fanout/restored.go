@@ -64,7 +64,7 @@ func (r *restored) observe(u *cache.Update) {
 	}
 	named := &r.x.named
 	for _, name := range slices.Concat(u.Missing, u.Unanswered) {
-		if !named.doubts.since(name, u.Stream) && (named.Confirmed(name) || !named.Has(name)) {
+		if !named.doubts.since(name, u.Stream) && (named.Confirmed(name) || !named.Has(name) && len(named.UnconfirmedAnswers(name)) == 0) {
 			r.confirm(name)
 		}
 	}

@@ -96,7 +96,7 @@ func (w *wildcardLane) expire(expired []string) {
 		w.remove(name, cache.TTLExpired)
 		for lent := range r.Names() {
 			if id, ok := w.x.named.Find(lent); ok && w.x.interest.wants(id) && w.x.answers.of(id).State == cache.Unknown {
-				w.x.named.remove(lent, cache.TTLExpired)
+				w.x.named.remove(lent, cache.Timer)
 			}
 		}
 	}

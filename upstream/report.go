@@ -76,7 +76,7 @@ func (c *Client) observe(e session.Effect) {
 		if e.Suspect {
 			c.log.Warn("the control plane ends the stream when asked for a type; asking for it alone from now on", "address", c.serving(), "type", e.Lane.Type)
 		} else {
-			c.log.Info("the control plane answers for a type it had refused", "address", c.serving(), "type", e.Lane.Type)
+			c.log.Info("a type that the control plane had refused is asked for with the others again", "address", c.serving(), "type", e.Lane.Type)
 		}
 	case e.Availability && e.Status != nil && !c.core.Allowed(e.Lane.Type):
 		c.log.Warn("clients ask for a type that is not among upstream.types; they are told so", "type", e.Lane.Type)

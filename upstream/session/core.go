@@ -431,10 +431,7 @@ func (c *Core) Ended(id StreamID, end End, now time.Time) {
 		return
 	}
 	if s.open() && end.Refused && !tooLong && !(method && !s.sotw) {
-		if t, ok := c.suspects.blame(s, end.Message, c.config.bounds().Quarantined, now); ok {
-			c.effects = append(c.effects,
-				Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})
-		}
+		c.effects = append(c.effects, c.suspects.blame(s, end.Message, c.config.bounds().Quarantined, now)...)
 	}
 	if !moves {
 		s.ended(end, now)

@@ -117,7 +117,7 @@ func (c *Core) restate(s *slot, origin cache.Origin) restate {
 	return func(lane fanout.Lane, fresh bool) (names []string, here []cache.Held) {
 		return c.hub.On(lane).Resume(origin, stream, func(from cache.Origin) bool {
 			switch {
-			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, e.bare, from.SotW != origin.SotW, c.bare[lane]:
+			case !fresh, c.config.Versions == VersionsNever, e.ignoresVersions, e.bare, from.SotW != origin.SotW, c.bare[lane], origin.SotW && c.accepted[lane].version == "":
 				return false
 			}
 			return from == origin || c.config.Versions == VersionsAlways
@@ -154,6 +154,7 @@ func (c *Core) switchTo(i int, why Cause, now time.Time) {
 
 func (c *Core) quit(now time.Time) {
 	c.entry().left(&c.config, now)
+	c.entry().bare = false
 	c.shut(&c.main)
 	c.shutAux()
 	for lane, s := range c.solo {

@@ -358,7 +358,7 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	for _, name := range o.rest {
 		l.want.add(name)
 	}
-	if !l.lane.Wildcard && s.hub.Of(l.lane.Type).Doubtful() {
+	if !l.lane.Wildcard && l.mapped && len(o.rest)+len(o.hidden) == 0 && s.hub.Of(l.lane.Type).Doubtful() { // all was shown (RECON-11)
 		l.settle = settleState{waiting: true, piecemeal: true}
 	}
 	return req

@@ -55,11 +55,11 @@ func (s *suspects) clear(t cache.TypeURL) {
 	delete(s.tried, t)
 }
 
-// blame judges a stream that the server ended, and returns the type that is convicted, if any. At
+// blame judges a stream that the server ended, and returns who is convicted, or pardoned, if any. At
 // most so many are convicted at the same time.
 // A stream convicts nobody if it had no response and outlived no question by trial: the server
 // may end every stream.
-func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (convicted cache.TypeURL, ok bool) {
+func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (judged []Effect) {
 	sound := sl.answered
 	var blamed []cache.TypeURL
 	for t, l := range sl.stream.lanes {
@@ -75,27 +75,27 @@ func (s *suspects) blame(sl *slot, message string, most int, now time.Time) (con
 		s.strikes[t]++
 	}
 	if len(blamed) != 1 || !sound || s.strikes[blamed[0]] < convictAt {
-		return "", false
+		return nil
 	}
 	t := blamed[0]
 	if len(s.quarantined) >= most {
-		s.pardon()
+		judged = append(judged, Effect{Lane: fanout.Lane{Type: s.pardon()}, Conviction: true})
 	}
 	s.quarantined[t] = &quarantine{message: message, convicted: now}
 	s.clear(t)
-	return t, true
+	return append(judged, Effect{Lane: fanout.Lane{Type: t}, Conviction: true, Suspect: true})
 }
 
 // pardon makes room for another convicted type. It drops the one whose next attempt has been due
 // for longest, which nobody has asked for since.
-func (s *suspects) pardon() {
-	var oldest cache.TypeURL
+func (s *suspects) pardon() (oldest cache.TypeURL) {
 	for t, q := range s.quarantined {
 		if o := s.quarantined[oldest]; o == nil || q.due().Before(o.due()) {
 			oldest = t
 		}
 	}
 	delete(s.quarantined, oldest)
+	return oldest
 }
 
 // forget clears suspects that nobody wants any more. Convicted types stay.

@@ -72,7 +72,7 @@ func (c *Core) tickTimers(s *slot, now time.Time) {
 		first := t.overdue[0]
 		t.overdue = t.overdue[1:]
 		first.names = first.current()
-		if first.lane.answered { // silence about a whole type proves nothing about these names
+		if first.lane.answered && !c.explicitMissing() { // silence about a whole type proves nothing about these names (MISS-5)
 			first.names = c.overdue(s, first.lane, first.names, now)
 		}
 		if len(first.names) > 0 {
