@@ -57,15 +57,5 @@ func (t answers) wasLent(r *cache.Resource) (since cache.Seq, was bool) {
 	return max(a.Seq, t.named.Vanished(id)), a.State == cache.Present && a.Resource.Name == r.Name && a.Resource.Version == r.Version && len(a.More) == 0
 }
 
-// differs reports whether a name leads to something else than the member of the wildcard's set that
-// bears the name.
-func (t answers) differs(id cache.ID) bool {
-	a, b := t.of(id).Resource, t.inSet(id).Resource
-	if a == nil || b == nil {
-		return a != b
-	}
-	return a.Version != b.Version
-}
-
 // limited reports whether a resource has a TTL on one of the lanes.
 func (t answers) limited(name string) bool { return t.named.Expires(name) || t.wildcard.Expires(name) }

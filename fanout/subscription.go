@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -188,8 +187,6 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 	if s.names.add(asked.Names) {
 		s.summed = false
 	}
-	// The client's copy by such a name may differ from the wildcard's.
-	asked.Wildcard = asked.Wildcard || s.wildcard && slices.ContainsFunc(gone, x.answers.differs)
 	asked.Freed = s.drop(gone)
 	return asked
 }

@@ -107,7 +107,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 // up in the same request.
 func (d *deltaState) nowNamed(v fanout.View, held map[string]string) {
 	for name, version := range held {
-		if subscribes(v, name) && !d.exact.find(name).notes() {
+		if subscribes(v, name) && !d.quiet && !d.exact.find(name).notes() {
 			d.judge(name)
 			d.exact.note(name, version, true)
 		}
@@ -146,10 +146,11 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 		if !v.Has(id) {
 			continue // the same request gave it up
 		}
-		if d.quiet {
-			v.Tell(id, 0)
-		}
 		name := v.Name(id)
+		if d.quiet && !first { // what it has had so far does not count (MISS-9)
+			v.Tell(id, 0)
+			d.judge(name)
+		}
 		if d.released[name].left {
 			delete(d.released, name) // the name's answer says the rest
 		}
@@ -199,8 +200,8 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 	}
 	p.changed = p.resources
 	d.collectRenewals(v, push, p)
-	d.collectErrors(v, p)
 	d.saysTooLarge(v, p)
+	d.collectErrors(v, p)
 	d.expiring(v, p)
 	d.starving = starving(v, d.brings)
 	if len(p.removed)+len(p.gone) > 0 {
@@ -371,8 +372,17 @@ func (d *deltaState) answers(v fanout.View, r *cache.Resource) {
 	}
 }
 
-// collectErrors lists each error of a name once (ERR-9).
+// collectErrors lists each error of a name once (ERR-9). It keeps back errors that would be the
+// whole response while a wildcard waits for its answer: Envoy would take them for the answer
+// (DOWN-DELTA-13).
 func (d *deltaState) collectErrors(v fanout.View, p *part) {
+	if d.wildcardAsked && len(p.resources)+len(p.heartbeats)+len(p.gone) == 0 {
+		for _, r := range p.leftOut {
+			d.tooLarge = append(d.tooLarge, r.Resource)
+		}
+		p.leftOut = nil
+		return
+	}
 	p.refuse(&d.exchange)
 	for _, id := range d.tellable(v, p) {
 		if p.collectError(v, id, d.brings(v.Name(id))) {

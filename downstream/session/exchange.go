@@ -204,11 +204,14 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) Note
 	if i < 0 {
 		return note
 	}
-	s := x.unacked[i]
+	s, from := x.unacked[i], x.ackedTo
+	if i > 0 && !x.unacked[i-1].partial {
+		from = x.unacked[i-1].seq // a verdict on this response says nothing of those before it
+	}
 	x.unacked = slices.Delete(x.unacked, 0, i+1)
 	note.Nonce = nonce
 	if e != nil {
-		x.rejected = &Rejection{From: x.ackedTo, To: s.seq, Message: NackMessage(e)}
+		x.rejected = &Rejection{From: from, To: s.seq, Message: NackMessage(e)}
 		x.rejected.Count, x.rejected.First = s.listing.told()
 		note.Kind, note.Rejected = NackRequest, x.rejected
 		return note

@@ -77,6 +77,7 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 func (s *Session) ask(now time.Time) (adds *speaker, removals []*speaker) {
 	for i, st := range s.states {
 		if !st.due() {
+			st.base().waitSince, st.base().waitFor = time.Time{}, nil // what was to go is not to go any more
 			continue
 		}
 		sp := s.collect(st, now)
@@ -114,7 +115,6 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		sp.position, sp.from, sp.pushed = v.Position(), x.sentTo, push && !x.postpones
 		st.collect(v, push, &sp.part)
 		s.learn(v, sp)
-		s.withholdErrors(v, sp)
 		x.postponed = x.postponed || x.postpones && !push && gains(st, v)
 	})
 	if x.source != nil && !sp.early() && !sp.late() && !st.due() && !x.postponed {
@@ -190,6 +190,9 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	}
 	if sp.pushed {
 		r.Source, x.source = x.source, nil
+	}
+	if x.sets && x.rejected != nil {
+		x.rejected.From = x.rejected.To // the client is sent all of it again, or something newer
 	}
 	s.carried = true
 	s.chunks, s.chunked = s.fit(r, sp), sp

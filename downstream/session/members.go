@@ -20,6 +20,9 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	case !synced:
 		d.members = false // it is marked again when it is synced
 		return
+	case d.wildcardAsked && d.postpones && d.sentTo > 0 && gainsMembers(d, v):
+		d.postponed = true // as when a name is asked for again
+		return
 	case d.wildcardAsked:
 		d.listMembers(v, true, p)
 		d.wildcardAsked, d.opening = false, false

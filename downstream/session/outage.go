@@ -52,20 +52,6 @@ func (s *Session) learn(v fanout.View, sp *speaker) {
 	x.failAgain(v, sp.unavailable) // if the stream carries a response after all
 }
 
-// withholdErrors keeps back errors that would be the whole response while a wildcard waits for
-// its answer: Envoy would take them for the answer (DOWN-DELTA-13).
-func (s *Session) withholdErrors(v fanout.View, sp *speaker) {
-	x := sp.base()
-	if !s.kind.Delta || !x.wildcardAsked || len(sp.resources)+len(sp.heartbeats)+len(sp.gone) > 0 {
-		return
-	}
-	for _, r := range sp.leftOut {
-		x.tooLarge = append(x.tooLarge, r.Resource)
-	}
-	x.failAgain(v, sp.errors)
-	sp.errors, sp.leftOut = nil, nil
-}
-
 // starved returns why some type of the stream waits in vain, or nil. A type with a group of its
 // own does not end the stream of the others.
 func (s *Session) starved() *statuspb.Status {

@@ -91,7 +91,7 @@ func (x *exchange) succeed(was *exchange) {
 		u.seq, u.changes = 0, false
 		x.unacked = append(x.unacked, u)
 	}
-	x.lastNonce, x.pushedAt, x.accepted, x.refused = was.lastNonce, was.pushedAt, was.accepted, was.refused
+	x.lastNonce, x.pushedAt, x.accepted, x.refused, x.awaited = was.lastNonce, was.pushedAt, was.accepted, was.refused, was.awaited
 }
 
 // move serves the type from another Hub, as if its client had just asked there for what it
@@ -106,6 +106,9 @@ func (d *deltaState) move(to exchange, now time.Time) {
 	was.sub.Read(func(v fanout.View) {
 		for _, id := range v.Names() {
 			req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, v.Name(id))
+			if _, forced := was.forced[id]; forced {
+				req.InitialResourceVersions[v.Name(id)] = "" // its cluster was sent (ORDER-4)
+			}
 		}
 		if wildcard(v) {
 			req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, fanout.Wildcard)

@@ -116,10 +116,19 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 			}
 		case !asked && (wildcard(v) || h.told != 0):
 			s.exact.note(name, h.version, h.told != 0)
-			if wildcard(v) && !s.sets {
-				s.release(name)
-			}
+			s.fallsBack(v, name, h)
 		}
+	}
+}
+
+// fallsBack has the client sent the wildcard's state of what it has given up by name.
+func (s *sotwState) fallsBack(v fanout.View, name string, h changing) {
+	switch m := v.Set().Member(name); {
+	case !wildcard(v):
+	case !s.sets:
+		s.release(name)
+	case m == nil && h.told != 0, m != nil && m.Version != h.version:
+		s.wildcardAsked = true
 	}
 }
 
