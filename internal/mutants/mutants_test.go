@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // enough is how many there are to be.
-const enough = 84
+const enough = 94
 
 // twin is the test of a mutant that names none.
 var twin = check{"./internal/twin", "TestModel|TestSotW|TestSeeds"}
