@@ -84,7 +84,7 @@ func (n *namedLane) confirm() { n.x.restored.confirmNames() }
 
 func (n *namedLane) fails() {
 	for id := range n.x.interest.named() {
-		if a := n.x.answers.of(id); a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk() {
+		if a := n.x.answers.of(id); n.x.verdict(id, a, false) == Unknown || a.Resource != nil && a.Resource.Husk() {
 			n.x.marks.mark(id, failure)
 		}
 	}
