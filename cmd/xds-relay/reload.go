@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/logging"
@@ -42,6 +44,10 @@ func startReloading(r *relay.Relay, file string, load func() (*config.Config, er
 			if err != nil {
 				return nil, err
 			}
+			if blank(c) && !blank(r.Config()) {
+				// Somebody is writing it, or the disk is full: its defaults are not what was meant.
+				return nil, &config.Error{File: file, Msg: "the file is empty, and would be read as all defaults", Hint: "write the configuration again, or restart the relay if defaults are meant"}
+			}
 			errs := []error{relay.Check(c), c.CheckHeaderFiles()}
 			if c.Cache.Snapshot.Dir != r.Config().Cache.Snapshot.Dir {
 				errs = append(errs, relay.CheckSnapshotDir(c)) // the present one may have failed, and only this waits for it
@@ -73,13 +79,18 @@ func startReloading(r *relay.Relay, file string, load func() (*config.Config, er
 	})
 	if r.Config().ReloadOnChange && file != "" {
 		l.work.Go(func() {
-			reload.NewWatch(file, log.Logger).Run(ctx, func() {
+			w := reload.NewWatch(file, log.Logger)
+			w.Known = r.Config().FileText() // it may have changed while the relay started
+			w.Run(ctx, func() {
 				_, _ = l.Reload("file change") // the log has it
 			})
 		})
 	}
 	return l
 }
+
+// blank: there was nothing in the configuration's file.
+func blank(c *config.Config) bool { return len(bytes.TrimSpace(c.FileText())) == 0 }
 
 // ask reloads for a caller over HTTP, who may not be allowed to read the file: the answer
 // gives the place of each mistake, and not the line itself.
@@ -98,5 +109,13 @@ func (l *reloading) ask() (string, error) {
 // stop ends it; a SIGHUP is then ignored.
 func (l *reloading) stop() {
 	l.cancel()
-	l.work.Wait()
+	still := make(chan struct{})
+	go func() {
+		defer close(still)
+		l.work.Wait()
+	}()
+	select {
+	case <-still:
+	case <-time.After(time.Second): // a reload hangs while it reads a file; the process ends all the same
+	}
 }

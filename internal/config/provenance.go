@@ -14,6 +14,14 @@ type provenance struct {
 	at  map[string]place // by key, such as "downstream.listen[0]"
 }
 
+// FileText is the file that the configuration was read from, as it was then.
+func (c *Config) FileText() []byte {
+	if c.prov == nil || c.prov.src == nil {
+		return nil
+	}
+	return []byte(strings.Join(c.prov.src.lines, "\n"))
+}
+
 // place is a position in the file or, if origin is set, a command-line argument.
 type place struct {
 	line, column int

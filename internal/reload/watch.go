@@ -20,6 +20,8 @@ type Watch struct {
 	// Settle is how long the content must stay the same before it counts, Every how
 	// often to look without being told.
 	Settle, Every time.Duration
+	// Known is the content that is in force; empty: what there is when Run begins.
+	Known []byte
 	// Log has a line if changes cannot be watched and the file is only polled.
 	Log *slog.Logger
 
@@ -38,8 +40,8 @@ func NewWatch(path string, log *slog.Logger) *Watch {
 	return &Watch{Path: path, Settle: usualSettle, Every: usualEvery, Log: log}
 }
 
-// Run calls changed, one call after the other, until ctx ends. The content that there is at
-// the beginning is taken for known. A file that cannot be read, or is empty, is taken for
+// Run calls changed, one call after the other, until ctx ends. Known, or the content that
+// there is at the beginning, is taken for known. A file that cannot be read, or is empty, is taken for
 // one that is just being replaced.
 func (w *Watch) Run(ctx context.Context, changed func()) {
 	var events chan fsnotify.Event
@@ -55,7 +57,10 @@ func (w *Watch) Run(ctx context.Context, changed func()) {
 			w.Log.Warn("the directory of the configuration cannot be watched; the file is polled instead", "path", w.Path, "every", w.Every.String(), "err", err)
 		}
 	}
-	known := w.read()
+	known := w.Known
+	if len(known) == 0 {
+		known = w.read()
+	}
 	if w.ready != nil {
 		close(w.ready)
 	}
@@ -65,7 +70,13 @@ func (w *Watch) Run(ctx context.Context, changed func()) {
 	defer settle.Stop()
 	settle.Stop()
 	var seen []byte // the content that must stay the same for settle; nil: nothing has changed
-	for {
+	look := func() {
+		if now := w.read(); now != nil && !bytes.Equal(now, known) && !bytes.Equal(now, seen) {
+			seen = now
+			settle.Reset(w.Settle)
+		}
+	}
+	for look(); ; look() {
 		select {
 		case <-ctx.Done():
 			return
@@ -80,10 +91,6 @@ func (w *Watch) Run(ctx context.Context, changed func()) {
 			}
 			known = waited
 			changed()
-		}
-		if now := w.read(); now != nil && !bytes.Equal(now, known) && !bytes.Equal(now, seen) {
-			seen = now
-			settle.Reset(w.Settle)
 		}
 	}
 }
