@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -52,6 +53,30 @@ func checkTarget(s string) (local bool, err error) {
 		err = fmt.Errorf("%q has no host; write host:port", clip(s))
 	}
 	return isLoopback(host), err
+}
+
+// clashing reports whether the system would refuse to listen on an address and on another one,
+// which need not be written in the same way.
+func clashing(s string) func(other string) bool {
+	split := func(s string) (host, port string) {
+		network, address, err := SplitListen(s)
+		if err != nil {
+			return "", ""
+		} else if network == "unix" {
+			return network, filepath.Clean(address)
+		}
+		host, port, _ = net.SplitHostPort(address)
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			host = ""
+		}
+		return host, port
+	}
+	host, port := split(s)
+	return func(other string) bool {
+		h, p := split(other)
+		unix := host == "unix" || h == "unix"
+		return p == port && port != "" && port != "0" && (h == host || !unix && (h == "" || host == ""))
+	}
 }
 
 // isLocalListen tells whether only this host can reach a valid address.

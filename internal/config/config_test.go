@@ -310,7 +310,7 @@ downstream:
   max_connection_age: 30m
   resend_on_reconnect_types: [cds]
   never_synthesize_removal: [ECDS]
-  ready_types: [LDS]
+  ready_types: [CDS]
   drain_delay: 13s
   drain: 8s
 groups:
@@ -405,7 +405,7 @@ func fullConfig() Config {
 			MaxConnectionAge:        30 * time.Minute,
 			DrainDelay:              13 * time.Second,
 			ResendOnReconnectTypes:  []string{"cds"},
-			NeverSynthesizeRemoval:  []string{"ECDS"}, ReadyTypes: []string{"LDS"},
+			NeverSynthesizeRemoval:  []string{"ECDS"}, ReadyTypes: []string{"CDS"},
 			Drain: 8 * time.Second,
 		},
 		Groups: Groups{

@@ -68,7 +68,7 @@ func (d *decoder) value(v reflect.Value, n ast.Node, key string, keyToken *token
 	at := firstToken(n)
 	switch n.(type) {
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
-		if v.Type() == headerType {
+		if v.Type() == headerType || v.Kind() == reflect.Map && v.Type().Elem() == headerType {
 			d.hide(n)
 		}
 		d.fail(at, key, "anchors, aliases and tags are not supported", "write the value out")
@@ -95,6 +95,10 @@ func (d *decoder) value(v reflect.Value, n ast.Node, key string, keyToken *token
 		d.mapping(n, key, at, func(name string, k ast.Node, val ast.Node) {
 			field, ok := fieldByName(v, name)
 			if !ok {
+				if looksSecret(name) {
+					d.hide(k)
+					d.hide(val)
+				}
 				d.fail(k.GetToken(), "", fmt.Sprintf("unknown field %q", clip(name)), suggest(name, v.Type(), key))
 				return
 			}

@@ -160,6 +160,22 @@ func (s *source) hide(first, n int) {
 	}
 }
 
+// hideHeaders hides a text whose structure is not known, from where it may have headers.
+func (s *source) hideHeaders() {
+	for i, line := range s.lines {
+		if looksSecret(line) {
+			s.hide(i+1, len(s.lines)-i)
+			return
+		}
+	}
+}
+
+// looksSecret: what stands in or below a line may be a header's value.
+func looksSecret(line string) bool {
+	line = strings.ToLower(line)
+	return strings.Contains(line, "header") || strings.Contains(line, "authorization") || strings.Contains(line, "token") || strings.Contains(line, "cookie")
+}
+
 func newSource(name string, data []byte) *source {
 	return &source{name: name, lines: strings.Split(string(data), "\n")}
 }

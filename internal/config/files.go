@@ -39,7 +39,7 @@ func (v *validator) file(key, path string) ([]byte, bool) {
 	if path == "" {
 		return nil, false
 	}
-	data, err := readFile(path)
+	data, err := readNamed(path)
 	if err != nil {
 		v.fail(key, "check the path and the permissions", "cannot read %q: %s", clip(path), osReason(err))
 		v.errs[len(v.errs)-1].cause = err

@@ -40,7 +40,7 @@ const maxHeaderBytes = 8 << 10
 func (h Header) Read() (header.Value, error) {
 	value := h.Value
 	if h.File != "" {
-		data, err := readFile(h.File)
+		data, err := readNamed(h.File)
 		if err != nil {
 			return "", fmt.Errorf("cannot read %q: %s", h.File, osReason(err))
 		}
@@ -146,6 +146,11 @@ func (v visitor) Visit(n ast.Node) ast.Visitor {
 
 // sections decodes a mapping of names to sections.
 func (d *decoder) sections(v reflect.Value, n ast.Node, key string, at *token.Token) {
+	if _, ok := n.(ast.MapNode); !ok { // and what it is instead may be a header's value
+		d.hide(n)
+		d.fail(at, key, "wants a mapping of names to values", "write name: value lines, indented")
+		return
+	}
 	m := reflect.MakeMap(v.Type())
 	d.mapping(n, key, at, func(name string, k, val ast.Node) {
 		section := reflect.New(v.Type().Elem()).Elem()
@@ -194,5 +199,5 @@ func (d *decoder) sectionItem(m reflect.Value, at string, names []string, value 
 
 // mayHoldSecrets: an argument that sets a header is not shown whole.
 func mayHoldSecrets(key, value string) bool {
-	return strings.HasPrefix(key, "upstream") && strings.Contains(key+value, "headers")
+	return looksSecret(key+value) && !strings.HasPrefix(key, "groups")
 }

@@ -8,7 +8,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/xds-relay/xds-relay/internal/header"
 )
@@ -216,5 +218,25 @@ func TestSetReplacesHeaders(t *testing.T) {
 	c, err := Parse("relay.yaml", []byte("upstream: {headers: {x-a: {file: f, prefix: p}}}\n"), []string{"upstream.headers.x-a=v"})
 	if want := map[string]Header{"x-a": {Value: header.Value("v")}}; err != nil || !maps.Equal(c.Upstream.Headers, want) {
 		t.Errorf("%#v, %v", c, err)
+	}
+}
+
+func TestTokenFromAPipe(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "token")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := Header{File: fifo}.Read()
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("a pipe is read")
+		}
+	case <-time.After(3 * time.Second):
+		t.Error("reading it does not end")
 	}
 }

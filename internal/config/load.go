@@ -155,6 +155,7 @@ func syntaxError(src *source, err error) *Error {
 	if !errors.As(err, &ye) {
 		return &Error{File: src.name, Msg: err.Error()}
 	}
+	src.hideHeaders() // where a value begins and ends is not known here
 	e := src.errorAt(ye.GetToken(), "", ye.GetMessage(), "")
 	if e.Line > 0 && e.Line <= len(src.lines) && strings.Contains(src.lines[e.Line-1], "${env:") {
 		e.Hint = `inside [...] and {...} put the reference in quotes: "${env:NAME}"`
@@ -178,6 +179,17 @@ func checkAPIVersion(d *decoder, body ast.Node) error {
 			"write apiVersion: "+APIVersion+", or use the release that the file was written for")
 	}
 	return nil
+}
+
+// readNamed reads a file that the configuration names, as readFile does. It has to be a
+// regular file: opening a pipe could block for ever, and with it a stream and the shutdown.
+func readNamed(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a file")
+	}
+	return readFile(path)
 }
 
 // readFile reads a file of at most maxFileBytes.

@@ -167,7 +167,7 @@ func (v *validator) downstream() {
 			v.fail(key, "", "%v", err)
 			continue
 		}
-		if slices.Contains(d.Listen[:i], addr) && !strings.HasSuffix(addr, ":0") {
+		if slices.ContainsFunc(d.Listen[:i], clashing(addr)) {
 			v.fail(key, "", "%q is listed twice", addr)
 		}
 		if !isLocalListen(addr) && !d.TLS.Enabled() && !d.Insecure {
@@ -201,6 +201,12 @@ func (v *validator) downstream() {
 	v.typeNames("downstream.resend_on_reconnect_types", d.ResendOnReconnectTypes)
 	v.typeNames("downstream.never_synthesize_removal", d.NeverSynthesizeRemoval)
 	v.typeNames("downstream.ready_types", d.ReadyTypes)
+	for i, name := range d.ReadyTypes {
+		asked := func(other string) bool { return typeURLOf(other) == typeURLOf(name) }
+		if types := v.c.Upstream.Types; len(types) > 0 && typeURLOf(name) != "" && !slices.ContainsFunc(types, asked) {
+			v.fail(fmt.Sprintf("downstream.ready_types[%d]", i), "add it there, or remove it here: the relay would never be ready", "%q is not among upstream.types", clip(name))
+		}
+	}
 }
 
 func (v *validator) types() {
@@ -258,7 +264,7 @@ func (v *validator) admin() {
 	if !isLocalListen(addr) {
 		v.fail("admin.listen", "use 127.0.0.1:18001 or unix:///path", "%q can be reached from other hosts, and the endpoint has no authentication", addr)
 	}
-	if slices.Contains(v.c.Downstream.Listen, addr) && !strings.HasSuffix(addr, ":0") {
+	if slices.ContainsFunc(v.c.Downstream.Listen, clashing(addr)) {
 		v.fail("admin.listen", "use another port for one of the two", "%q is also in downstream.listen", addr)
 	}
 }
@@ -274,10 +280,9 @@ func (v *validator) metrics() {
 	}
 	const hint = "use another port for one of the two"
 	switch {
-	case strings.HasSuffix(addr, ":0"):
-	case slices.Contains(v.c.Downstream.Listen, addr):
+	case slices.ContainsFunc(v.c.Downstream.Listen, clashing(addr)):
 		v.fail("metrics.listen", hint, "%q is also in downstream.listen", addr)
-	case addr == v.c.Admin.Listen:
+	case clashing(addr)(v.c.Admin.Listen):
 		v.fail("metrics.listen", hint+", or leave metrics.listen out: admin.listen has probes and metrics, too", "%q is also admin.listen", addr)
 	}
 }
@@ -331,6 +336,11 @@ func (v *validator) typeNames(key string, names []string) {
 		}
 		seen[url] = true
 	}
+}
+
+func typeURLOf(name string) string {
+	url, _ := TypeURL(name)
+	return url
 }
 
 func (v *validator) typeName(key, name string) (url string, ok bool) {

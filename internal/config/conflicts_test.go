@@ -1,0 +1,29 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestConflicts(t *testing.T) {
+	for text, want := range map[string]string{
+		"upstream: {types: [CDS]}\ndownstream: {ready_types: [LDS]}\n":                                  "upstream.types",
+		"downstream: {listen: ['0.0.0.0:18000'], insecure: true}\nadmin: {listen: '127.0.0.1:18000'}\n": "also in downstream.listen",
+		"admin: {listen: '127.0.0.1:18001'}\nmetrics: {listen: ':18001'}\n":                             "also admin.listen",
+		"downstream: {listen: ['unix:///run/a/x.sock', 'unix:///run/a/../a/x.sock']}\n":                 "listed twice",
+		"downstream: {listen: ['127.0.0.1:18000', ':18000'], insecure: true}\n":                         "listed twice",
+	} {
+		if _, err := Parse("relay.yaml", []byte(text), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{
+		"upstream: {types: [CDS]}\ndownstream: {ready_types: [type.googleapis.com/envoy.config.cluster.v3.Cluster]}\n",
+		"downstream: {listen: ['127.0.0.1:0', '127.0.0.1:0']}\nadmin: {listen: '127.0.0.1:0'}\nmetrics: {listen: '0.0.0.0:0'}\n",
+		"downstream: {listen: ['127.0.0.1:18000', '127.0.0.2:18000', '[::1]:18000']}\n",
+	} {
+		if _, err := Parse("relay.yaml", []byte(text), nil); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
