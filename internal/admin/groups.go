@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -117,6 +118,9 @@ func (h *handler) release(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	only, err := typeOf(req)
+	if query := req.URL.Query(); err == nil && (query.Has("type") && only == "" || len(query["type"]) > 1 || len(query["group"]) > 1) {
+		err = errors.New("name one type and one group, or leave the parameter out for all") // type= may be a variable that is not set
+	}
 	if err != nil {
 		badRequest(w, err)
 		return

@@ -45,6 +45,9 @@ func badRequest(w http.ResponseWriter, err error) {
 // knows refuses other query parameters than these: otherwise a misspelt filter would be
 // ignored.
 func knows(req *http.Request, known ...string) error {
+	if _, err := url.ParseQuery(req.URL.RawQuery); err != nil { // Query leaves out what it cannot read
+		return fmt.Errorf("the query cannot be read: %w", err)
+	}
 	for _, name := range slices.Sorted(maps.Keys(req.URL.Query())) {
 		if !slices.Contains(known, name) {
 			return fmt.Errorf("unknown parameter %q; %s knows %s", name, req.URL.Path, strings.Join(known, ", "))
