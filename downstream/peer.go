@@ -38,7 +38,7 @@ func peerOf(ctx context.Context, config *session.Config) (session.Peer, *conn) {
 		switch {
 		case t.SPIFFEID != nil:
 			out.Identity = t.SPIFFEID.String()
-		case len(leaf.URIs) > 0:
+		case len(leaf.URIs) > 0 && leaf.URIs[0].Scheme != "dns" && leaf.URIs[0].Scheme != "subject": // those of the next cases
 			out.Identity = leaf.URIs[0].String()
 		case len(leaf.DNSNames) > 0:
 			out.Identity = "dns:" + leaf.DNSNames[0]
