@@ -177,6 +177,10 @@ func (g *groups) start(name string, p Place, node *core.Node) *group {
 	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, hub: fanout.NewHub(h), ways: make(hop.Ways), node: node}
 	g.warm(name, gr)
 	c.Node, c.Headers = node, p.Headers
+	convictions := convictionsTo(o.Observer)
+	if o.Observer != nil {
+		o.Observer = convictions
+	}
 	o.Hub, o.Denied, o.Retired = gr.hub, func(entry string) { g.denied(gr, entry) }, func() { g.retired(gr) }
 	if name != "" {
 		o.Log = o.Log.With("group", h.Name)
@@ -188,6 +192,7 @@ func (g *groups) start(name string, p Place, node *core.Node) *group {
 		ctx, gr.cancel = context.WithCancel(ctx)
 		close(started)
 		gr.client.Run(ctx)
+		convictions.end()
 		gr.hub.Close()
 	})
 	<-started

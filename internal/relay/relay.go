@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -185,7 +187,9 @@ func Listen(address string) (net.Listener, error) {
 		if c, err := net.Dial("unix", address); err == nil {
 			c.Close()
 			return nil, fmt.Errorf("%s is in use by a running process", address)
-		} else if info, err := os.Stat(address); err == nil && info.Mode()&os.ModeSocket != 0 {
+		} else if info, missing := os.Lstat(address); missing == nil && info.Mode()&os.ModeSocket == 0 {
+			return nil, fmt.Errorf("%s is there already, and is no socket", address)
+		} else if errors.Is(err, syscall.ECONNREFUSED) { // another error may be of a live one
 			os.Remove(address)
 		}
 	}

@@ -243,6 +243,7 @@ func (g *groups) warm(name string, gr *group) {
 func (g *groups) progress() map[string]fanout.Progress {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.forget(time.Now())
 	progress := make(map[string]fanout.Progress, len(g.byName))
 	for name, gr := range g.byName {
 		if gr.kept {

@@ -73,9 +73,14 @@ func (g *groups) reached() bool {
 // unclaimed are the loaded groups to which no client has come back, without those that
 // are too old; in an outage none is.
 func (g *groups) unclaimed(now time.Time) []snapshot.Group {
-	all := slices.Collect(maps.Values(g.saved))
-	if !g.reached() {
-		return all
+	g.forget(now)
+	return slices.Collect(maps.Values(g.saved))
+}
+
+// forget gives up loaded groups that are too old, while the control plane is there: they would
+// cost memory, and in the next outage the room of new groups.
+func (g *groups) forget(now time.Time) {
+	if len(g.saved) > 0 && g.reached() {
+		maps.DeleteFunc(g.saved, func(_ string, s snapshot.Group) bool { return now.Sub(s.Saved) >= keepUnclaimed })
 	}
-	return slices.DeleteFunc(all, func(s snapshot.Group) bool { return now.Sub(s.Saved) >= keepUnclaimed })
 }
