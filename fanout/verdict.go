@@ -9,7 +9,7 @@ type Verdict uint8
 const (
 	// Unknown: upstream has not answered. Clients wait.
 	Unknown Verdict = iota
-	// Copy: there is a copy, and it is upstream's latest.
+	// Copy: there is a copy, upstream's latest as far as this client is concerned (RECON-19).
 	Copy
 	// Gone: upstream does not have it.
 	Gone
@@ -20,6 +20,9 @@ const (
 	// exist. Nobody waits for the name, and nothing is sent of it.
 	Doubt
 )
+
+// Awaited reports whether the client may be sent more than it was: an answer, or the body of the copy.
+func (v Verdict) Awaited() bool { return v == Unknown || v == Copy }
 
 // Verdict returns that of a subscribed name. brought: the client came with a copy of it, or may
 // have.

@@ -96,8 +96,8 @@ func (v View) Unavailable() (named, wildcard *statuspb.Status) {
 	return v.x.named.unavailable, v.x.wildcard.unavailable
 }
 
-// SystemVersion returns the digest of the group's resources of the type, for people who debug
-// (RECON-15).
+// SystemVersion returns the digest of the group's resources of the type, those asked for by name if
+// there are any, for people who debug (RECON-15).
 func (v View) SystemVersion() string {
 	if v.x.named.Len() == 0 {
 		return v.Set().Digest()

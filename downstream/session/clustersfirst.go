@@ -137,7 +137,7 @@ func (x *exchange) returns(v fanout.View, brought func(name string) bool) {
 	}
 	subscribed, synced := v.Wildcard()
 	waits := func(id cache.ID) bool {
-		return (v.Unanswered(id) && v.Verdict(id, true) <= fanout.Copy || v.Restored(id)) && brought(v.Name(id))
+		return (v.Unanswered(id) && v.Verdict(id, true).Awaited() || v.Restored(id)) && brought(v.Name(id))
 	}
 	x.returning = subscribed && (!synced || v.Set().Restored()) || x.anyOf(v, waits)
 }

@@ -228,6 +228,6 @@ func (d *deltaState) resolved(v fanout.View) bool {
 // unresolved reports whether some name that is not in doubt has no answer.
 func (d *deltaState) unresolved(v fanout.View) bool {
 	return d.anyOf(v, func(id cache.ID) bool {
-		return v.Unanswered(id) && slices.Contains([]fanout.Verdict{fanout.Unknown, fanout.Copy}, v.Verdict(id, d.brings(v.Name(id))))
+		return v.Unanswered(id) && v.Verdict(id, d.brings(v.Name(id))).Awaited()
 	})
 }

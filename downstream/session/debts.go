@@ -9,14 +9,13 @@ import (
 
 // debts are the reasons to look for something to send of one type, beside what the client holds.
 // Each says where to look; some also require sending what does not differ from what the client
-// holds. A debt that is noted several times is one debt, and an answer for a name pays all debts
-// of the name.
+// holds. A debt that is noted several times is one debt, and an answer pays what the name owes.
 //
 // A new reason to resend something is a field here. It must be counted in pending or due, so that
 // somebody looks; in owes, or in the collector that sends it; and in paid and forgive, so that
 // it ends. An entry in forced alone makes nobody look: the name must be marked as changed, too
 // (warms). A whole set that is to be sent although it is the last one again needs its version
-// cleared (sotwState.nameNews).
+// cleared (sotwState.nameNews). What a type that finds room must not forget goes with move.
 type debts struct {
 	marked  bool           // there are marks in the mailbox
 	changed pile[cache.ID] // names whose answer may have changed

@@ -13,8 +13,8 @@ import (
 )
 
 // exchange is what both variants keep of one type on one stream: the subscription, what is to be
-// sent, and the responses that await an ACK. Nothing of it survives the stream, or influences
-// another type (DOWN-DELTA-2).
+// sent, and the responses that await an ACK. It ends with the stream, and its nonces and versions
+// say nothing of another type (DOWN-DELTA-2); the order of types is all that one has of another.
 type exchange struct {
 	url       cache.TypeURL
 	group     Membership

@@ -101,7 +101,7 @@ func (p *part) collectError(v fanout.View, id cache.ID, brought bool) bool {
 // waits reports whether the client waits for what a name leads to. A client does not wait for
 // what is refused or in doubt.
 func waits(v fanout.View, id cache.ID, brought bool) bool {
-	return v.Bodies().Lacks(id) && v.Verdict(id, brought) <= fanout.Copy // or it is Unknown
+	return v.Bodies().Lacks(id) && v.Verdict(id, brought).Awaited()
 }
 
 // starving returns why something that the client waits for cannot be had just now, or nil

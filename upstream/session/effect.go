@@ -10,7 +10,7 @@ import (
 )
 
 // Effect is something that Core has learned. The caller carries out Effects in order, outside of
-// the lock of Core, and before it reports the next event.
+// the lock of Core, and before it reports the next event of a stream.
 type Effect struct {
 	Lane fanout.Lane
 	// Update is applied to the Hub.
