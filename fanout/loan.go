@@ -102,7 +102,7 @@ func (l *loans) bequeath(to cache.ID, restored bool) {
 // join has a name that is wanted inherit the resource that bears it, if others have: upstream's
 // silence from before, when nobody wanted it, does not count.
 func (l *loans) join(id cache.ID, name string) {
-	if l.has(name) || !l.inherits(name) {
+	if len(l.inherited) == 0 || l.has(name) || !l.inherits(name) {
 		return
 	}
 	for other := range l.x.named.Own(id).Names() {
