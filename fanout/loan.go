@@ -149,16 +149,14 @@ func (l *loans) dropAllInherited() {
 }
 
 // dropInherited drops the copies that a name has inherited, except those that other names have
-// inherited, too, and the resource of, which upstream has just answered. Clients that were kept
-// waiting because they came with a version of their own are marked.
+// inherited, too, and the resource of, which upstream has just answered. Clients may have been kept
+// waiting for the answer, because of what they came with, and are marked.
 func (l *loans) dropInherited(name, of string) {
 	if !l.has(name) {
 		return
 	}
 	id, _ := l.x.named.Find(name)
-	if l.inherited[name] {
-		l.x.marks.mark(id, again)
-	}
+	l.x.marks.mark(id, again)
 	delete(l.inherited, name)
 	delete(l.unasked, name)
 	for _, r := range l.x.named.Answer(id).Resources() {

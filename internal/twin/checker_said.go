@@ -72,9 +72,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		left, isLeft := known.leftOver(name, c.since[k.name][wildcard], c.lapsed(k))
 		switch {
 		case before.label == w.label:
-			w.or, w.orAliases = before.or, before.orAliases // the response repeats it
+			w.or, w.orAliases, w.orEnds = before.or, before.orAliases, before.orEnds // the response repeats it
 		case l.wildcard && before.present && (c.lapsed(k) || isLeft):
-			w.or, w.orAliases = before.label, before.aliases // what the wildcard has left stays until the set is complete (WILD-11)
+			w.or, w.orAliases, w.orEnds = before.label, before.aliases, before.ends // what the wildcard has left stays until the set is complete (WILD-11)
 		}
 		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered || unasked {
 			c.changed(k, v.set(name, w))

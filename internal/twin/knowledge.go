@@ -13,9 +13,10 @@ type word struct {
 	present   bool
 	label     string
 	or        string   // the label it may have instead: upstream has replaced that one when no client wanted it any more (H-32)
-	orAliases []string // those of that
-	version   string   // the control plane's
-	plane     int      // which control plane said it
+	orAliases []string // those of that, and when it expires
+	orEnds    time.Time
+	version   string // the control plane's
+	plane     int    // which control plane said it
 	aliases   []string
 	at        int       // the event with which it was said
 	ends      time.Time // when it expires; zero: never

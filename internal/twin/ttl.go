@@ -168,8 +168,11 @@ func (c *Checker) expire() {
 
 // lasts reports whether the control plane has said of a content that it ends then.
 func (k *knowledge) lasts(name, label string, ends time.Time) bool {
+	then := func(said time.Time) bool {
+		return said.Equal(ends) || !said.IsZero() && !ends.IsZero() && said.Sub(ends).Abs() <= time.Millisecond
+	}
 	for _, v := range k.voices() {
-		if w, ok := v.present(name); ok && w.label == label && (w.ends.Equal(ends) || !w.ends.IsZero() && !ends.IsZero() && w.ends.Sub(ends).Abs() <= time.Millisecond) {
+		if w, ok := v.present(name); ok && (w.label == label && then(w.ends) || w.or == label && then(w.orEnds)) {
 			return true
 		}
 	}
