@@ -153,6 +153,7 @@ type relayLane struct {
 	heard     bool              // anything of the type
 	unasked   bool              // something that nobody had asked for: no name is unsubscribed (UP-9)
 	latest    time.Time         // response
+	faulty    map[string]bool   // names that came with a fault, and have had no sound answer since
 }
 
 func (c *Checker) upOpened(id, plane int, sotw bool) {

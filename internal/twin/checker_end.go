@@ -131,7 +131,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			delete(view, name)
 			continue
 		}
-		if c.overlooked(k, name) {
+		if c.overlooked(k, name) || c.sparedByFault(k, name) && !t.interest.Names[name] && t.interest.Named(name, h.aliases) {
 			delete(view, name)
 			continue
 		}

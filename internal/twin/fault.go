@@ -115,7 +115,24 @@ func (c *Checker) spoils(id int, k kind, name string) {
 		}
 	} else {
 		d.names[name] = id
+		l := s.lanes[k.name]
+		if l.faulty == nil {
+			l.faulty = map[string]bool{}
+		}
+		l.faulty[name] = true
 	}
+}
+
+// sparedByFault reports whether a fault has spared an earlier copy of a name from the sweep of the stream that asks
+// by name. It stays while the stream lives, though the name is given up and only an alias leads there (ERR-10).
+func (c *Checker) sparedByFault(k kind, name string) bool {
+	_, here := c.known[k.name].byName.present(name)
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; here && l != nil && !l.wildcard && l.faulty[name] {
+			return true
+		}
+	}
+	return false
 }
 
 // answersFaultily notes that a faulty resource answers the names that it lists, so that these are no longer
@@ -137,6 +154,13 @@ func (c *Checker) answersFaultily(id int, k kind, said proto.Message, name strin
 
 // sound notes a sound answer for names.
 func (c *Checker) sound(k kind, wildcard bool, names ...string) {
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && l.wildcard == wildcard {
+			for _, name := range names {
+				delete(l.faulty, name)
+			}
+		}
+	}
 	if d := c.doubts[k.name][wildcard]; d != nil {
 		for _, name := range names {
 			delete(d.names, name)
