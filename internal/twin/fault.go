@@ -238,6 +238,12 @@ func (c *Checker) doubted(k string, wildcard bool, name string) bool {
 	return faulty || d.hidden != 0 && c.mayHide(d, k, wildcard, name)
 }
 
+// hides reports whether a fault that hid its name is open: it may have been about what has expired.
+func (c *Checker) hides(k kind, wildcard bool) bool {
+	d := c.doubts[k.name][wildcard]
+	return d != nil && d.hidden != 0
+}
+
 // mayHide reports whether a fault that hid its name may have been about a name.
 func (c *Checker) mayHide(d *doubt, k string, wildcard bool, name string) bool {
 	_, known := c.known[k].voice(wildcard).words[name]
