@@ -90,7 +90,7 @@ func (c *Checker) withheld(k kind, t *topic) string {
 	}
 	for name := range t.interest.Names {
 		w := c.known[k.name].byName.words[name]
-		if known := c.known[k.name]; (!known.byName.answered(name) || w.unsure && !w.present) && !w.silent && !known.byWildcard.matched(name) {
+		if known := c.known[k.name]; (!known.byName.answered(name) || w.unsure && !w.present) && !w.silent && !known.byWildcard.matches(name, surely) {
 			return name
 		}
 	}
