@@ -346,7 +346,7 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 func (c *Checker) denies(k kind, i *Interest, name string, h held) bool {
 	v, lent := c.known[k.name].byName, c.known[k.name].byWildcard
 	return !i.Covers(name, nil) && !slices.ContainsFunc(h.aliases, func(alias string) bool {
-		return i.Names[alias] && (v.matched(alias) || !v.answered(alias) && lent.matched(alias))
+		return i.Names[alias] && (v.matches(alias, surely) || !v.answered(alias) && lent.matched(alias))
 	})
 }
 
