@@ -81,7 +81,7 @@ func (u *Unasked) leave(r *cache.Resource) {
 // stream.
 type unstored struct {
 	x      *index
-	stream uint64 // zero: it has sent nothing yet
+	stream uint64 // zero: there is none
 	// unasked: the stream has sent something that nobody had asked for. givenUp are the names that
 	// were given up on this stream, since an answer for them may still arrive (H-32). When there
 	// are too many to remember, every name counts as given up.
@@ -140,8 +140,8 @@ func (s *unstored) observe(u *cache.Update) {
 	}
 }
 
-// begin notes which stream carries a full-state type's names: it has sent something, or was shown
-// versions, so that it counts their resources as delivered.
+// begin notes which stream carries a full-state type's names. What an earlier one has sent, and which
+// names were given up on it, says nothing any more.
 func (s *unstored) begin(stream uint64) {
 	if s.stream != 0 && s.stream != stream {
 		s.end()

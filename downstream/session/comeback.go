@@ -33,9 +33,11 @@ func (d *deltaState) spare(at *entry, r *cache.Resource, p *part) {
 // lists, the client may have dropped it. What was dropped must be sent again if a name leads there.
 func (d *deltaState) dropsMembers() {
 	d.sub.Read(func(v fanout.View) {
+		if !wildcard(v) {
+			return // DOWN-DELTA-17
+		}
 		d.exact.voidAll(func(name string) bool {
-			leads := subscribes(v, name) || d.lists(v, name) != nil && d.mayLead(v, name)
-			return wildcard(v) && !leads // DOWN-DELTA-17
+			return !subscribes(v, name) && (d.lists(v, name) == nil || !d.mayLead(v, name))
 		})
 	})
 }

@@ -345,8 +345,8 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 	}
 }
 
-// sentSince reports whether a resource was sent after a position, for its own name or for
-// another.
+// sentSince reports whether a resource was sent after a position, for its own name, for another,
+// or as a member.
 func (d *deltaState) sentSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
 	id, named := v.Lookup(r.Name)
 	noted := d.exact.find(r.Name)
