@@ -106,7 +106,7 @@ func (l *reloading) ask() (string, error) {
 	return o.String(), err
 }
 
-// stop ends it; a SIGHUP is then ignored.
+// stop ends it; a SIGHUP is then ignored. It waits a second at most for a reload that is under way.
 func (l *reloading) stop() {
 	l.cancel()
 	still := make(chan struct{})
@@ -116,6 +116,6 @@ func (l *reloading) stop() {
 	}()
 	select {
 	case <-still:
-	case <-time.After(time.Second): // a reload hangs while it reads a file; the process ends all the same
+	case <-time.After(time.Second): // it hangs while it reads a file
 	}
 }

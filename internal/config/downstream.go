@@ -96,7 +96,8 @@ type Downstream struct {
 
 	// ReadyTypes lists types, as type URLs or short names, that must be
 	// complete before the relay is ready. The relay itself subscribes to all
-	// of them, in the default group (ERR-14).
+	// of them, in the default group (ERR-14); so upstream.types, if it is set,
+	// must list them, too.
 	// Default: [].
 	ReadyTypes []string `yaml:"ready_types"`
 
@@ -128,7 +129,9 @@ type ServerTLS struct {
 
 	// ClientCA is a PEM file with the roots that client certificates must
 	// chain to; when it is set, a client without a certificate is refused.
-	// The relay knows a client's identity by this certificate (NODE-6).
+	// The relay knows a client's identity by this certificate (NODE-6): its
+	// SPIFFE ID, else its first URI, else its first DNS name as dns:NAME, else
+	// subject:NAME. A URI of the scheme dns or subject does not count.
 	// Default: "".
 	ClientCA string `yaml:"client_ca"`
 }

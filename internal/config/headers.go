@@ -24,7 +24,7 @@ type Header struct {
 	// File holds the value; blanks and line ends around it do not count. The
 	// relay reads it again for each stream, so that a token may be replaced at
 	// any time. While it cannot be read, streams to the control plane fail, and
-	// the log says why.
+	// the log says why. It must be a regular file, or a link to one.
 	// Default: "".
 	File string `yaml:"file"`
 
