@@ -13,7 +13,7 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
-// No URI in a certificate makes a client pass for one that is known by its DNS name.
+// TestIdentitiesAreOfOneKind: no URI in a certificate makes a client pass for one that is known by its DNS name.
 func TestIdentitiesAreOfOneKind(t *testing.T) {
 	of := func(leaf *x509.Certificate) string {
 		info := credentials.TLSInfo{State: tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}}

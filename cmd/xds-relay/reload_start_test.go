@@ -13,8 +13,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
-// A file that is empty just now is refused, and not read as all defaults.
-
+// TestReloadOfAnEmptyFile: a file that is empty just now is refused, and not read as all defaults.
 func TestReloadOfAnEmptyFile(t *testing.T) {
 	a := newChanging(t)
 	r := serveFile(t, "upstream: {address: '"+a.address+"'}\n")
@@ -29,8 +28,7 @@ func TestReloadOfAnEmptyFile(t *testing.T) {
 	r.end()
 }
 
-// What changes while the relay starts is not missed.
-
+// TestReloadOfAChangeDuringTheStart: what changes while the relay starts is not missed.
 func TestReloadOfAChangeDuringTheStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "relay.yaml")
 	write := func(text string) {
@@ -62,5 +60,3 @@ func TestReloadOfAChangeDuringTheStart(t *testing.T) {
 	}
 	t.Error("the change was missed")
 }
-
-// A header's file that is a pipe is refused, and keeps no shutdown waiting.

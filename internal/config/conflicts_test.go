@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// TestConflicts: what can never work is refused.
 func TestConflicts(t *testing.T) {
 	for text, want := range map[string]string{
 		"upstream: {types: [CDS]}\ndownstream: {ready_types: [LDS]}\n":                                  "upstream.types",

@@ -221,6 +221,7 @@ func TestSetReplacesHeaders(t *testing.T) {
 	}
 }
 
+// TestTokenFromAPipe: a header's file that is a pipe is refused, and keeps no shutdown waiting.
 func TestTokenFromAPipe(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "token")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// TestTokensNearMistakes: no message and no excerpt shows a token, whatever is wrong around it.
 func TestTokensNearMistakes(t *testing.T) {
 	for _, text := range []string{
 		"upstream:\n  headers:\n    authorization: \"Bearer SECRET\n",

@@ -17,12 +17,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/xdstest"
 )
 
-// Loaded groups to which nobody came back for two days of a sound control plane take no room
-
-// from new groups in the next outage.
-
 // refusing is a control plane that ends each stream which asks for a Listener.
-
 type refusing struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 }
@@ -41,6 +36,7 @@ func (refusing) DeltaAggregatedResources(s discovery.AggregatedDiscoveryService_
 	}
 }
 
+// quarantines counts the types in quarantine.
 type quarantines struct {
 	above
 	now atomic.Int64
@@ -54,8 +50,8 @@ func (q *quarantines) UpstreamQuarantine(_ cache.TypeURL, convicted bool) {
 	}
 }
 
-// When a group ends, the types that its control plane refused are in quarantine no more.
-
+// TestQuarantineEndsWithTheGroup: when a group ends, the types that its control plane refused are in
+// quarantine no more.
 func TestQuarantineEndsWithTheGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := config.Load("", []string{"groups.key=[id]", "timers.group_linger=1s", "timers.name_linger=1s"})
@@ -91,5 +87,3 @@ func TestQuarantineEndsWithTheGroup(t *testing.T) {
 		server.Stop()
 	})
 }
-
-// A file is no socket, and a socket that does not answer just now is not a dead one.

@@ -10,6 +10,8 @@ import (
 	"testing"
 )
 
+// TestListenLeavesOthersAlone: a file is no socket, and a socket that does not answer just now is not
+// a dead one.
 func TestListenLeavesOthersAlone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 )
 
-// The relay's own subscription, for readiness, keeps no body that must not be cached.
+// TestReadinessKeepsNoBodies: the relay's own subscription, for readiness, keeps no body that must not be cached.
 func TestReadinessKeepsNoBodies(t *testing.T) {
 	inWorld(t, []string{"downstream.ready_types=[CDS]"}, func(w *world) {
 		synctest.Wait()

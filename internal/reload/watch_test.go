@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A file that changed between its first reading and Run is read again.
+// TestWatchSeesWhatCameBeforeIt: a file that changed between its first reading and Run is read again.
 func TestWatchSeesWhatCameBeforeIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "relay.yaml")
 	if err := os.WriteFile(path, []byte("new"), 0o600); err != nil {
