@@ -168,7 +168,7 @@ func (v *validator) downstream() {
 			continue
 		}
 		if slices.ContainsFunc(d.Listen[:i], clashing(addr)) {
-			v.fail(key, "", "%q is listed twice, or takes the place of an address before it", addr)
+			v.fail(key, "", "%q is listed twice", addr)
 		}
 		if !isLocalListen(addr) && !d.TLS.Enabled() && !d.Insecure {
 			v.fail(key, "set downstream.tls, or downstream.insecure: true if the network is trusted", "%q can be reached from other hosts and would be plaintext", addr)
