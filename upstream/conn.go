@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/xds-relay/xds-relay/internal/header"
+	"github.com/xds-relay/xds-relay/internal/hint"
 )
 
 // Endpoint is how to reach the control plane.
@@ -33,7 +34,7 @@ type Endpoint struct {
 	// Credentials are TLS's, or insecure ones; Security is what hints need to know of TLS, nil for
 	// plaintext, and Section where all this is configured, "upstream" if it is empty.
 	Credentials credentials.TransportCredentials
-	Security    *Security
+	Security    *hint.TLS
 	Section     string
 	// MaxReceive bounds one response, in bytes (UP-12).
 	MaxReceive int
@@ -56,8 +57,23 @@ type Endpoint struct {
 	Observer Observer
 }
 
-// connectTimeout is how long one attempt to connect may take.
-const connectTimeout = 10 * time.Second
+// ConnectTimeout is how long one attempt to connect may take.
+const ConnectTimeout = 10 * time.Second
+
+// explained puts a hint before the error of a stream that could not begin, if there is one. So it
+// appears in the log, at clients (ERR-7) and in /groups. reached means that there was a stream to the
+// endpoint before.
+func (e *Endpoint) explained(err error, reached bool) error {
+	s := status.Convert(err)
+	if s.Code() != codes.Unavailable {
+		return err // the server sent this status itself
+	}
+	to := hint.ControlPlane{Name: e.Name, Section: e.Section, TLS: e.Security, Within: ConnectTimeout}
+	if text := to.Explain(s.Message(), reached); text != "" {
+		return status.Error(s.Code(), text+" ("+s.Message()+")")
+	}
+	return err
+}
 
 // errNoRoom: there is no connection that takes the stream. The control plane is none the
 // worse for it.
@@ -116,7 +132,7 @@ func NewConn(e Endpoint) *Conn {
 		grpc.WithTransportCredentials(e.Credentials),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(e.MaxReceive)),
 		// A channel that failed is thrown away before it tries again by itself.
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: ConnectTimeout}),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithUserAgent("xds-relay"),
 	}

@@ -142,7 +142,7 @@ func (k *checker) variant(t *target, sotw bool, answers []answer, headers []head
 	case codes.DeadlineExceeded:
 		hint = fmt.Sprintf("it takes connections and says nothing: see whether it is a gRPC server, whether it serves a node with id %q and cluster %q, and whether it hangs", k.config.Upstream.Node.ID, k.config.Upstream.Node.Cluster)
 	default:
-		hint = t.endpoint.Hint(status.Convert(problem).Message())
+		hint = t.hints.Explain(status.Convert(problem).Message(), false)
 	}
 	switch {
 	case problem == nil:

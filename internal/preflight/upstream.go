@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/hint"
 	"github.com/xds-relay/xds-relay/upstream"
 )
 
@@ -22,18 +23,16 @@ type target struct {
 	entry            config.Fallback
 	network, address string
 	host             string
-	endpoint         upstream.Endpoint // for hints
-	security         *upstream.Security
+	hints            hint.ControlPlane
 }
 
 // controlPlane checks the way to one, and what it answers. It stops at the first step that
 // fails: the next could only fail, too.
 func (k *checker) controlPlane(ctx context.Context, section string, e config.Fallback) {
-	t := &target{section: section, entry: e}
+	t := &target{section: section, entry: e, hints: hint.ControlPlane{Name: e.Address, Section: section, Within: upstream.ConnectTimeout}}
 	if e.TLS.Enabled() {
-		t.security = &upstream.Security{Certificate: e.TLS.Cert != ""}
+		t.hints.TLS = &hint.TLS{Certificate: e.TLS.Cert != ""}
 	}
-	t.endpoint = upstream.Endpoint{Name: e.Address, Section: section, Security: t.security}
 	if !k.resolves(ctx, t) || !k.connects(ctx, t) {
 		return
 	}
@@ -141,7 +140,7 @@ func (t *target) tls() (*tls.Config, error) {
 		}
 	}
 	c.GetClientCertificate = func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		t.security.Asked.Store(true)
+		t.hints.TLS.Asked.Store(true)
 		if from.Cert != "" && info.SupportsCertificate(&own) == nil {
 			return &own, nil
 		}
@@ -155,7 +154,7 @@ func (k *checker) secured(ctx context.Context, t *target) bool {
 	name := t.section + ": TLS"
 	conn, err := t.secure(ctx, k.o.Within)
 	if err != nil {
-		hint := t.endpoint.Hint(err.Error())
+		hint := t.hints.Explain(err.Error(), false)
 		if errors.Is(err, context.DeadlineExceeded) {
 			hint = t.entry.Address + " says nothing: see whether it speaks TLS there, and whether the server hangs"
 		}
@@ -174,7 +173,7 @@ func (k *checker) secured(ctx context.Context, t *target) bool {
 	case t.entry.TLS.ALPN == config.ALPNLenient:
 		k.ok(name, "none, which %s.tls.alpn: lenient accepts", t.section)
 	default:
-		k.fail(name, t.endpoint.Hint("missing selected ALPN property"), "the server selects no protocol")
+		k.fail(name, t.hints.Explain("missing selected ALPN property", false), "the server selects no protocol")
 		return false
 	}
 	return true

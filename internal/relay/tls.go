@@ -15,13 +15,13 @@ import (
 
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
-	"github.com/xds-relay/xds-relay/upstream"
+	"github.com/xds-relay/xds-relay/internal/hint"
 )
 
 // clientCredentials are those towards an entry of the list of control planes. security
 // and files are nil for plaintext. Each handshake uses the files as they are then, so that one that was
 // refused for its certificate succeeds when that has been replaced.
-func (r *Relay) clientCredentials(entry int, e config.Fallback) (_ credentials.TransportCredentials, security *upstream.Security, files *certs.Followed, err error) {
+func (r *Relay) clientCredentials(entry int, e config.Fallback) (_ credentials.TransportCredentials, security *hint.TLS, files *certs.Followed, err error) {
 	t := e.TLS
 	if !t.Enabled() {
 		return insecure.NewCredentials(), nil, nil, nil
@@ -29,7 +29,7 @@ func (r *Relay) clientCredentials(entry int, e config.Fallback) (_ credentials.T
 	if files, err = r.certs.Follow(t.Files(entry, e.Address)); err != nil {
 		return nil, nil, nil, err
 	}
-	security = &upstream.Security{Certificate: t.Cert != ""}
+	security = &hint.TLS{Certificate: t.Cert != ""}
 	return &clientTLS{
 		TransportCredentials: credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}),
 		config:               t, files: files, security: security, handshakes: r.handshakes,
@@ -42,7 +42,7 @@ type clientTLS struct {
 	credentials.TransportCredentials
 	config     config.ClientTLS
 	files      *certs.Followed
-	security   *upstream.Security
+	security   *hint.TLS
 	handshakes *handshakes
 }
 

@@ -1,43 +1,30 @@
-package upstream
+// Package hint says what an operator can do about a connection to a control plane that fails. TLS
+// and gRPC report only what they saw, for example a broken pipe when a certificate is missing.
+package hint
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	"time"
 )
 
-// This file says what an operator can do about a connection that fails. TLS and gRPC report
-// only what they saw, for example a broken pipe when a certificate is missing. The hint is part
-// of the error, so that it appears in the log, at clients (ERR-7) and in /groups.
+// ControlPlane has the facts about a control plane that hints need.
+type ControlPlane struct {
+	Name    string        // what hints call it
+	Section string        // the key of the configuration under which it is written, such as "upstream"
+	TLS     *TLS          // nil for plaintext
+	Within  time.Duration // how long one attempt to connect may take
+}
 
-// Security has the facts about TLS to an Endpoint that hints need.
-type Security struct {
+// TLS has the facts about TLS to a control plane.
+type TLS struct {
 	// Certificate means that a client certificate is configured, and Asked that the server
 	// has asked for one.
 	Certificate bool
 	Asked       atomic.Bool
 }
-
-// explained puts a hint before the error of a stream that could not begin, if there is one.
-// reached means that there was a stream to the endpoint before.
-func (e *Endpoint) explained(err error, reached bool) error {
-	s := status.Convert(err)
-	if s.Code() != codes.Unavailable {
-		return err // the server sent this status itself
-	}
-	if hint := e.hint(failure(s.Message()), reached); hint != "" {
-		return status.Error(s.Code(), hint+" ("+s.Message()+")")
-	}
-	return err
-}
-
-// Hint explains a failure to connect, given the message of TLS or gRPC, and says what to do about
-// it. It is empty if there is nothing to say.
-func (e *Endpoint) Hint(failed string) string { return e.hint(failure(failed), false) }
 
 // failure is gRPC's message about a failed attempt to connect.
 type failure string
@@ -79,19 +66,20 @@ func (f failure) refusesCertificate() bool {
 // about reports whether a failure is about the client certificate. Without a clear alert, it is
 // if the server has asked for a certificate: in TLS 1.3 the handshake ends for the client before
 // the server has checked the certificate, so that often the client sees only a broken pipe.
-func (s *Security) about(f failure, reached bool) bool {
+func (s *TLS) about(f failure, reached bool) bool {
 	return f.refusesCertificate() || !reached && s.Asked.Load() && (f.broke() || f.alert())
 }
 
 const notHTTP2 = "does not speak HTTP/2 there: set upstream.address to its port for gRPC"
 
-// hint explains a failure and says what to do about it, or is empty. Once there has been a
-// stream, a connection that only breaks is no mistake of the configuration.
-func (e *Endpoint) hint(f failure, reached bool) string {
-	text := ""
-	switch s := e.Security; {
+// Explain explains a failure to connect, given the message of TLS or gRPC, and says what to do about
+// it. It is empty if there is nothing to say. reached means that there was a stream to the control
+// plane before; then a connection that only breaks is no mistake of the configuration.
+func (c *ControlPlane) Explain(failed string, reached bool) string {
+	text, f := "", failure(failed)
+	switch s := c.TLS; {
 	case f.mute():
-		text = fmt.Sprintf("accepts connections and sends nothing within %v: it hangs, or upstream.address is not its port for gRPC", connectTimeout)
+		text = fmt.Sprintf("accepts connections and sends nothing within %v: it hangs, or upstream.address is not its port for gRPC", c.Within)
 	case !reached && f.says("connect: connection refused"):
 		text = "refuses connections: see whether the control plane runs, and whether upstream.address has its port for xDS"
 	case s == nil && !reached && f.broke():
@@ -128,5 +116,5 @@ func (e *Endpoint) hint(f failure, reached bool) string {
 	if text == "" {
 		return ""
 	}
-	return e.Name + " " + strings.ReplaceAll(text, "upstream.", e.Section+".")
+	return c.Name + " " + strings.ReplaceAll(text, "upstream.", c.Section+".")
 }
