@@ -204,7 +204,7 @@ func (c *Core) Deadline(now time.Time) time.Time {
 		p := &c.entries[i].probe
 		at = earlier(at, p.openAt)
 		if p.open() {
-			at = earlier(at, c.probeDeadline(&c.entries[i]))
+			at = earlier(at, c.probeDeadline(&c.entries[i]), toCome(p.opened.Add(c.config.Coalesce), now)) // it asks then
 		}
 	}
 	for _, s := range c.slots() {
