@@ -22,9 +22,9 @@ type doubts struct {
 	// absent are the names that upstream has since said do not exist.
 	absent map[string]bool
 	// mayBeHidden are the names that the unreadable answer may have been for: those that had been
-	// asked for by then and had no answer. The value is true if the name's timer has run out since,
-	// without effect because of the fault.
-	mayBeHidden map[string]bool
+	// asked for by then and had no answer. The value is the stream on which the name's timer has run
+	// out since, without effect because of the fault, or zero.
+	mayBeHidden map[string]uint64
 }
 
 func (d *doubts) any() bool { return d.hidden != 0 || len(d.faulty) > 0 }
@@ -69,7 +69,7 @@ func (d *doubts) observe(u *cache.Update) (ended bool) {
 		}
 		if sound && u.Full { // the response lists everything
 			for name, overdue := range d.mayBeHidden {
-				if overdue {
+				if overdue == u.Stream {
 					u.Missing = append(u.Missing, name)
 				}
 			}
@@ -164,10 +164,11 @@ func (n *namedLane) observe(u *cache.Update) {
 // noteMayBeHidden notes the names that an unreadable answer may have been for: those that were asked for
 // by then and whose answer is missing or not confirmed.
 func (n *namedLane) noteMayBeHidden() {
-	n.doubts.mayBeHidden = make(map[string]bool)
+	before := n.doubts.mayBeHidden
+	n.doubts.mayBeHidden = make(map[string]uint64)
 	for id := range cache.ID(n.Cap()) {
 		if n.Asked(id) && (n.unsettled(id) || n.x.restored.leads(id)) {
-			n.doubts.mayBeHidden[n.Name(id)] = false
+			n.doubts.mayBeHidden[n.Name(id)] = before[n.Name(id)]
 		}
 	}
 }
@@ -185,7 +186,7 @@ func (n *namedLane) awaitsDoubtful() bool {
 			continue
 		}
 		name := n.Name(id)
-		if n.doubts.mayBeHidden[name] || n.doubts.concern(name) && !n.Answered(id) {
+		if n.doubts.mayBeHidden[name] != 0 || n.doubts.concern(name) && !n.Answered(id) {
 			return true
 		}
 	}
@@ -197,7 +198,7 @@ func (n *namedLane) awaitsDoubtful() bool {
 func (n *namedLane) overdue(name string, stream uint64) (names []string) {
 	d := &n.doubts
 	if d.mayHaveHidden(name, stream) {
-		d.mayBeHidden[name] = true
+		d.mayBeHidden[name] = stream
 		return nil
 	}
 	return slices.DeleteFunc(n.UnconfirmedAnswers(name), func(name string) bool { return d.since(name, stream) })

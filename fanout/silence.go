@@ -39,7 +39,7 @@ func (s *silence) of(name string, stream uint64) (cache.ID, bool) {
 func (s *silence) missing(name string, stream uint64, mute bool) (absent bool) {
 	if d := &s.named.doubts; d.since(name, stream) {
 		if d.mayHaveHidden(name, stream) {
-			d.mayBeHidden[name] = true
+			d.mayBeHidden[name] = stream
 		}
 		return false // it exists, or may
 	}
