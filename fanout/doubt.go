@@ -23,7 +23,8 @@ type doubts struct {
 	absent map[string]bool
 	// mayBeHidden are the names that the unreadable answer may have been for: those that had been
 	// asked for by then and had no answer. The value is the stream on which the name's timer has run
-	// out since, without effect because of the fault, or zero.
+	// out since, without effect because of the fault, or zero. Of the names in faulty it has those whose
+	// timer has run out.
 	mayBeHidden map[string]uint64
 }
 
@@ -131,7 +132,8 @@ func (d *doubts) timeOut(stream uint64) (ended bool) {
 	before := len(d.faulty)
 	maps.DeleteFunc(d.faulty, func(_ string, on uint64) bool { return on != stream })
 	ended = d.hidden != 0 || len(d.faulty) < before
-	d.hidden, d.absent, d.mayBeHidden = 0, nil, nil
+	maps.DeleteFunc(d.mayBeHidden, func(_ string, ranOut uint64) bool { return ranOut != stream })
+	d.hidden, d.absent = 0, nil
 	return ended
 }
 

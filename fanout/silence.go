@@ -38,9 +38,10 @@ func (s *silence) of(name string, stream uint64) (cache.ID, bool) {
 // nothing of the type. absent reports whether the name becomes Absent.
 func (s *silence) missing(name string, stream uint64, mute bool) (absent bool) {
 	if d := &s.named.doubts; d.since(name, stream) {
-		if d.mayHaveHidden(name, stream) {
-			d.mayBeHidden[name] = stream
+		if d.mayBeHidden == nil {
+			d.mayBeHidden = make(map[string]uint64)
 		}
+		d.mayBeHidden[name] = stream
 		return false // it exists, or may
 	}
 	id, silent := s.of(name, stream)
