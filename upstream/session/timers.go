@@ -88,6 +88,9 @@ func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
 		c.learned(s, l.lane, &cache.Update{Unanswered: names}, now)
 	} else {
 		c.learned(s, l.lane, &cache.Update{Missing: names, Mute: !s.stream.used[l.lane.Type].spoke}, now)
+		for _, name := range names {
+			delete(l.unanswered.unsubscribed, name) // a removal counts from now
+		}
 		// Some may count as delivered only since tickUnanswered looked at them.
 		_, delivered := c.hub.Of(l.lane.Type).Silent(names, uint64(s.id))
 		l.unanswered.delivered = append(l.unanswered.delivered, delivered...)
