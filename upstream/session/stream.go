@@ -208,15 +208,6 @@ func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 		}
 		return
 	}
-	back := make(map[time.Time][]string) // wanted names that are still subscribed, by the time of the subscribe
-	for _, name := range i.Want {
-		if l.subscribed(name) {
-			back[l.sent[name]] = append(back[l.sent[name]], name)
-		} else {
-			l.want.add(name)
-		}
-	}
-	l.unanswered.returns(l, back)
 	for _, name := range i.Again {
 		if !s.origin.SotW {
 			l.want.add(name)
@@ -231,6 +222,13 @@ func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 	} else {
 		for _, name := range i.Inherited {
 			l.restart[name] = struct{}{}
+		}
+	}
+	for _, name := range i.Want {
+		if l.subscribed(name) {
+			l.comesBack(name)
+		} else {
+			l.want.add(name)
 		}
 	}
 	for _, name := range i.Leave { // these are not unsubscribed

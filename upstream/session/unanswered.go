@@ -41,6 +41,8 @@ type unanswered struct {
 	// waiting has the requests whose names have no answer yet as far as is known, in order of
 	// time. They are looked at after config.patience.
 	waiting []nameTimer
+	// returned has names that clients want again, and whose time to be looked at has passed.
+	returned []string
 	// absent has the names that upstream does not have. It is read from the Hub at lookAt, pairEvery
 	// after a response or timer may have changed it; zero: never.
 	absent map[string]*retry
@@ -66,16 +68,15 @@ type retry struct {
 	at   time.Time
 }
 
-// returns handles names that clients want again and that were subscribed all along, by the time
-// of the subscribe: upstream may have left them unanswered while nobody wanted them.
-func (u *unanswered) returns(l *laneState, names map[time.Time][]string) {
-	if !u.on || len(names) == 0 {
-		return
+// comesBack handles a name that clients want again and that was subscribed all along: upstream may have
+// left it unanswered, and it was looked at while nobody wanted it. It is not asked for again twice.
+func (l *laneState) comesBack(name string) {
+	u := &l.unanswered
+	_, again := u.unsubscribed[name]
+	_, restarts := l.restart[name]
+	if u.on && (restarts || !again) && (len(u.waiting) == 0 || l.sent[name].Before(u.waiting[0].written)) {
+		u.returned = append(u.returned, name)
 	}
-	for written, names := range names {
-		u.waiting = append(u.waiting, nameTimer{written: written, lane: l, names: names})
-	}
-	slices.SortStableFunc(u.waiting, func(a, b nameTimer) int { return a.written.Compare(b.written) })
 }
 
 // lookSoon schedules a look at which names of the type are Absent.
@@ -234,10 +235,13 @@ func (c *Core) tickUnanswered(s *slot, l *laneState, now time.Time) {
 		return
 	}
 	t, stream := l.lane.Type, uint64(s.id)
-	for len(u.waiting) > 0 && !u.waiting[0].written.Add(c.config.patience()).After(now) {
-		names, delivered := c.hub.Of(t).Silent(u.waiting[0].current(), stream)
+	look := u.returned
+	for u.returned = nil; len(u.waiting) > 0 && !u.waiting[0].written.Add(c.config.patience()).After(now); u.waiting = u.waiting[1:] {
+		look = append(look, u.waiting[0].current()...)
+	}
+	if len(look) > 0 {
+		names, delivered := c.hub.Of(t).Silent(look, stream)
 		u.due, u.delivered = append(u.due, names...), append(u.delivered, delivered...)
-		u.waiting = u.waiting[1:]
 	}
 	if due(u.lookAt, now) {
 		u.look(c.hub.Of(t).Absentees())
