@@ -251,6 +251,8 @@ func (l *laneState) forget(name string) {
 	delete(l.restart, name)
 	delete(l.unanswered.unsubscribed, name)
 	delete(l.unanswered.absent, name)
+	delete(l.insisted.until, name)
+	delete(l.insisted.removed, name)
 }
 
 // asked reports whether the opening request is written.
