@@ -324,11 +324,11 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		}
 	}
 	used.spoke = true
-	used.delivered = used.delivered || len(d.Update.Set) > 0
+	used.delivered = used.delivered || d.Update.Hidden || len(d.Update.Set)+len(d.Update.Faulty) > 0
 	if l == nil && !lane.Wildcard && !d.sotw { // the Hub notes what the server has sent of dropped names (UP-19)
 		c.learned(s, lane, &cache.Update{Set: d.Update.Set, Removed: d.Update.Removed, Source: d.Update.Source}, now)
 	}
-	if l == nil || !l.asked() || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) {
+	if l == nil || !l.asked() || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) && !l.want.has(fanout.Wildcard) {
 		return // nobody wants the lane any more: the response is only acknowledged (H-32)
 	}
 	d.Routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets() && !c.hub.Of(d.TypeURL).Remembers()
