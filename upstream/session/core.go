@@ -379,12 +379,13 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	if s == nil || !s.open() || s.stream.used[d.TypeURL] == nil {
 		return "", false
 	}
-	if l := s.stream.lanes[d.TypeURL]; l != nil {
+	l := s.stream.lanes[d.TypeURL]
+	if l != nil {
 		l.settle.applied(d.adds, c.chunks(), &c.config, now)
 	}
 	nack = d.nack()
-	if d.repeats {
-		c.reopen(s, s.stream.lanes[d.TypeURL], now) // this ends the stream, so no ACK is queued
+	if l != nil && d.repeats {
+		c.reopen(s, l, now) // this ends the stream, so no ACK is queued
 		return nack, false
 	}
 	v := verdict{typeURL: d.TypeURL, nonce: d.Nonce, nack: nack}
