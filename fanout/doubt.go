@@ -68,15 +68,12 @@ func (d *doubts) observe(u *cache.Update) (ended bool) {
 		for _, name := range answered(u) {
 			delete(d.faulty, name)
 		}
-		if sound && u.Full { // the response lists everything
+		if sound && (u.Full || u.Synced && !d.cameOn(u.Stream)) { // the response lists everything, or the set is whole
 			for name, overdue := range d.mayBeHidden {
 				if overdue == u.Stream {
 					u.Missing = append(u.Missing, name)
 				}
 			}
-			*d = doubts{}
-		}
-		if sound && u.Synced && !d.cameOn(u.Stream) { // the set is whole
 			*d = doubts{}
 		}
 	}
@@ -118,12 +115,7 @@ func answered(u *cache.Update) (all []string) {
 
 // cameOn reports whether any of the faults came on this stream.
 func (d *doubts) cameOn(stream uint64) bool {
-	for _, on := range d.faulty {
-		if on == stream {
-			return true
-		}
-	}
-	return d.hidden == stream
+	return d.hidden == stream || slices.Contains(slices.Collect(maps.Values(d.faulty)), stream)
 }
 
 // timeOut drops the doubts of earlier streams. A stream without a hidden fault has been asked for

@@ -105,21 +105,17 @@ func (i *insisted) over(now time.Time) (removed []string) {
 		return nil
 	}
 	i.lookAt = time.Time{}
-	for name, at := range i.removed {
-		if !at.After(now) {
-			removed = append(removed, name)
-			delete(i.removed, name)
-		} else {
-			i.lookAt = earlier(i.lookAt, at)
+	take := func(held map[string]time.Time) (over []string) {
+		for name, at := range held {
+			if at.After(now) {
+				i.lookAt = earlier(i.lookAt, at)
+				continue
+			}
+			over = append(over, name)
+			delete(held, name)
 		}
+		return over
 	}
-	for name, at := range i.until {
-		if !at.After(now) {
-			delete(i.until, name)
-		} else {
-			i.lookAt = earlier(i.lookAt, at)
-		}
-	}
-	slices.Sort(removed)
-	return removed
+	take(i.until)
+	return slices.Sorted(slices.Values(take(i.removed)))
 }
