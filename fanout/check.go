@@ -78,9 +78,9 @@ func (l *lane) check() (broken []string) {
 		// A name in dirty keeps its ID.
 		note(&broken, id == wildcardID || l.Pinned(l.Name(id)), "the name %d is to be looked at, and its ID not kept", id)
 	}
-	// Restored resources are confirmed as soon as upstream has said everything and nothing is in
-	// doubt.
-	note(&broken, !l.said || l.doubts.any(), "all was said, nothing is in doubt, and nothing was concluded")
+	// Restored resources are confirmed as soon as upstream has said everything, nothing is in doubt,
+	// and no removal is held back.
+	note(&broken, !l.said || l.doubts.any() || len(l.guard.held) > 0, "all was said, nothing is in doubt, and nothing was concluded")
 	return broken
 }
 

@@ -197,7 +197,6 @@ func (g *guard) release() (all departures) {
 	for _, h := range g.held {
 		all = append(all, h.departure)
 	}
-	g.held = nil
 	return all
 }
 

@@ -37,3 +37,31 @@ func TestGuardHearsWhatIsKept(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsFromDiskIsConfirmedWithARelease: what is from disk stays unconfirmed for as long as
+// removals are held back: until an operator lets them go, or their time is up. Then a wildcard's set
+// is confirmed if upstream has said everything, and names that are removed are (RECON-19, H-22).
+func TestWhatIsFromDiskIsConfirmedWithARelease(t *testing.T) {
+	guard := Guard{Fraction: 0.5, Min: 2, Within: time.Minute, Hold: 5 * time.Minute}
+	ends := map[string]func(*Hub){
+		"released": func(h *Hub) { h.Of(typ).Release(epoch) },
+		"in time":  func(h *Hub) { h.Lapse(epoch.Add(guard.Hold)) },
+	}
+	for _, lane := range []Lane{all, byName} {
+		saved := Saved{Lane: lane, Names: []string{"a", "b", "c"}}
+		for _, r := range set("a", "b", "c").Set {
+			saved.Resources = append(saved.Resources, cache.Held{Resource: r.Resource, Confirmed: true})
+		}
+		for end, f := range ends {
+			h := NewHub(Config{Linger: time.Hour, MaxLinger: 10, Guard: guard})
+			h.Disk().Load([]Saved{saved}, epoch)
+			h.Apply(lane, &cache.Update{Stream: 2, At: epoch, Removed: []string{"a", "b", "c"}, Synced: lane.Wildcard})
+			if !h.Disk().Stale() {
+				t.Errorf("%v: confirmed, and the removals are held back", lane)
+			}
+			if f(h); h.Disk().Stale() {
+				t.Errorf("%v: not confirmed when the removals are %s", lane, end)
+			}
+		}
+	}
+}

@@ -155,12 +155,13 @@ func (l *lane) removeAll(all departures) {
 	for _, d := range all {
 		l.kind.remove(d.name, d.cause)
 	}
+	l.conclude()
 }
 
-// conclude confirms what was loaded from disk if upstream has sent everything and nothing is in
-// doubt.
+// conclude confirms what was loaded from disk if upstream has sent everything, nothing is in doubt,
+// and no removal is held back.
 func (l *lane) conclude() {
-	if l.said && !l.doubts.any() {
+	if l.said && !l.doubts.any() && len(l.guard.held) == 0 {
 		l.said = false
 		l.kind.confirm()
 	}

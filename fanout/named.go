@@ -189,6 +189,7 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 
 func (n *namedLane) remove(name string, cause cache.Cause) {
 	delete(n.guard.held, name)
+	n.x.restored.confirm(name)
 	id, ok := n.Find(name)
 	n.x.loans.dropInherited(name, name)
 	lent := ok && n.x.answers.lent(id)

@@ -49,38 +49,37 @@ func (r *restored) leads(id cache.ID) bool {
 	return r.set && x.answers.lent(id)
 }
 
-// observe confirms the names that an Update speaks of.
+// observe confirms the names that an Update speaks of. Silence confirms none that leads to something
+// which the same stream has removed, and the guard holds back.
 func (r *restored) observe(u *cache.Update) {
-	if r.names == nil {
-		return
-	}
 	for _, s := range u.Set {
 		for name := range s.Names() {
 			r.confirm(name)
 		}
 	}
-	for _, name := range u.Removed {
-		delete(r.names, name)
-	}
 	named := &r.x.named
 	for _, name := range slices.Concat(u.Missing, u.Unanswered) {
-		if !named.doubts.since(name, u.Stream) && (named.Confirmed(name) || !named.Has(name) && len(named.UnconfirmedAnswers(name)) == 0) {
+		id, ok := named.Find(name)
+		removed := ok && slices.ContainsFunc(named.Answer(id).Resources(), func(of *cache.Resource) bool {
+			h, held := named.guard.held[of.Name]
+			return held && h.stream == u.Stream
+		})
+		if !removed && !named.doubts.since(name, u.Stream) && (named.Confirmed(name) || !named.Has(name) && len(named.UnconfirmedAnswers(name)) == 0) {
 			r.confirm(name)
 		}
 	}
-	if len(r.names) == 0 {
-		r.confirmNames()
-	}
 }
 
-// confirm notes that upstream has announced what a name leads to, changed or not, or has been shown
-// its version and been silent about it for long enough. Clients that were kept waiting because they
-// came with a version of their own are marked.
+// confirm notes that upstream has announced or removed what a name leads to, or has been shown its
+// version and been silent about it for long enough. Clients that were kept waiting because they came
+// with a version of their own are marked.
 func (r *restored) confirm(name string) {
 	if !r.names[name] {
 		return
 	}
-	delete(r.names, name)
+	if delete(r.names, name); len(r.names) == 0 {
+		r.confirmNames()
+	}
 	if id, ok := r.x.named.Find(name); ok {
 		r.x.marks.mark(id, again)
 	}
@@ -98,9 +97,7 @@ func (r *restored) giveUp(name string, led []*cache.Resource) {
 			}
 		}
 	}
-	if delete(r.names, name); len(r.names) == 0 {
-		r.confirmNames() // nothing that was loaded is left
-	}
+	r.confirm(name)
 }
 
 // confirmNames notes that upstream has nothing more to say about the names that were loaded.
