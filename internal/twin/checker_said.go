@@ -105,16 +105,19 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		c.gone[k.name][name] = true
 	}
 	for _, e := range resp.GetResourceErrors() {
-		known.erred[e.GetResourceName().GetName()] = true
-		if _, asked := l.names[e.GetResourceName().GetName()]; asked || l.wildcard {
-			l.erred[e.GetResourceName().GetName()] = true
+		name := e.GetResourceName().GetName()
+		if _, asked := l.names[name]; asked || l.wildcard {
+			l.erred[name] = true
 			if !l.wildcard {
 				c.forwards(k, e)
 			}
+		} else if !s.sotw {
+			continue // it says nothing of what was not asked for (ERR-8)
 		}
+		known.erred[name] = true
 		if e.GetErrorDetail().GetCode() == notFound {
-			c.changed(k, v.remove(e.GetResourceName().GetName(), c.events))
-			c.gone[k.name][e.GetResourceName().GetName()] = true
+			c.changed(k, v.remove(name, c.events))
+			c.gone[k.name][name] = true
 		}
 	}
 	if s.sotw && k.full && !l.wildcard && !bad { // it lists all that the names lead to (TRANSLATE-5)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -318,8 +319,9 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		}
 	}
 	l := s.stream.lanes[d.TypeURL]
-	for _, e := range d.Update.Errors { // on a Delta stream they say nothing of names that were not asked for (H-17)
-		if e.Status.GetCode() != cache.NotFound && (d.sotw || !l.leaves(e.Name)) {
+	d.Update.Errors = slices.DeleteFunc(d.Update.Errors, func(e cache.Error) bool { return !d.sotw && l.leaves(e.Name) }) // ERR-8
+	for _, e := range d.Update.Errors {
+		if e.Status.GetCode() != cache.NotFound {
 			d.Update.Kept = append(d.Update.Kept, e.Name)
 		}
 	}
