@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -12,9 +13,9 @@ import (
 
 // A type that has a group of its own for this client is refused alone if the client may not join
 // that group, or there is no room for it: its names are answered with the reason, a wildcard gets
-// no answer, and the stream's other types go on (NODE-14). Such a type is served by a Hub that
-// belongs to the stream and has no upstream, so that its requests and responses follow the usual
-// rules.
+// no answer, no set takes away what a client came with, and the stream's other types go on
+// (NODE-14). Such a type is served by a Hub that belongs to the stream and has no upstream, so that
+// its requests and responses follow the usual rules.
 
 // refusal is the state of a type of the stream that is refused.
 type refusal struct {
@@ -23,7 +24,7 @@ type refusal struct {
 	// next is when the Session asks for the group again; zero means never, since the answer
 	// depends on the client alone.
 	next time.Time
-	mute bool // the client waits for a wildcard, and is sent no error
+	told Told
 	said Told // what was reported last; ToldNothing stays
 }
 
@@ -40,8 +41,7 @@ func (s *Session) refuse(end *End, now time.Time) (Membership, *refusal) {
 		status: &statuspb.Status{Code: int32(end.Code()), Message: "xds-relay: " + end.Message},
 	}
 	r.put(now)
-	hub := fanout.NewHub(fanout.Config{Name: noGroup, Types: s.config.Types})
-	return Membership{Hub: hub, Own: true, Leave: func() {}}, r
+	return Membership{Hub: fanout.NewHub(fanout.Config{Name: noGroup, Types: s.config.Types}), Own: true, Leave: func() {}}, r
 }
 
 // put sets when to ask for room again.
@@ -58,9 +58,14 @@ func (s *Session) answer(x *exchange, now time.Time) {
 		return
 	}
 	fanout.Refuse(x.group.Hub, r.status, now)
-	x.sub.Read(func(v fanout.View) { r.mute = wildcard(v) })
-	if r.said == "" || r.said == ToldErrors && r.mute {
-		r.said = r.told()
+	x.sub.Read(func(v fanout.View) {
+		brought := func(id cache.ID) bool { return v.Told(id) == fanout.Brought }
+		if r.told = ToldErrors; wildcard(v) || x.sets && x.lastNonce == "" && slices.ContainsFunc(v.Names(), brought) {
+			r.told = ToldNothing
+		}
+	})
+	if r.said == "" || r.said == ToldErrors && r.told == ToldNothing {
+		r.said = r.told
 		s.refusals = append(s.refusals, Refusal{Type: x.url, Reason: r.reason, Message: r.status.GetMessage(), Told: r.said})
 	}
 }
@@ -164,19 +169,12 @@ type Told string
 const (
 	// ToldErrors means that each of its names gets an error.
 	ToldErrors Told = "errors"
-	// ToldNothing means that it asks for a wildcard, which no error can answer.
+	// ToldNothing means that it asks for a wildcard, which no error can answer, or that the errors
+	// would go with a set that lacks what it came with.
 	ToldNothing Told = "nothing"
 	// Served means that there is room for it after all.
 	Served Told = "served"
 )
-
-// told returns what the client learns of the refusal.
-func (r *refusal) told() Told {
-	if r.mute {
-		return ToldNothing
-	}
-	return ToldErrors
-}
 
 // RefusalReasons lists why a type may be refused while its stream goes on.
 func RefusalReasons() []Reason { return []Reason{Forbidden, Overcrowded} }

@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -28,8 +29,9 @@ type refusal struct {
 	names    map[string]bool
 	owed     map[string]bool // names that await their answer
 	wildcard bool
-	asked    bool   // anything
-	nonce    string // of the last response
+	asked    bool            // anything
+	came     map[string]bool // names that a SotW client came with, asks for, and that no set has taken from it
+	nonce    string          // of the last response
 	room     room
 }
 
@@ -47,7 +49,7 @@ func (g *Game) askRefused(p *player, url string, add, drop []string, brings bool
 	}
 	r := p.refused[url]
 	if r == nil {
-		r = &refusal{url: url, names: map[string]bool{}, owed: map[string]bool{}, room: newRoom(g.hasRoom)}
+		r = &refusal{url: url, names: map[string]bool{}, owed: map[string]bool{}, came: map[string]bool{}, room: newRoom(g.hasRoom)}
 	}
 	if brings = brings && r.crowds() && !r.asked; len(add) == 0 && !r.asked {
 		return // a first request that names nothing asks for everything
@@ -83,7 +85,7 @@ func (r *refusal) sotw(p *player, add []string, brings bool) proto.Message {
 	r.names = names
 	m := &discovery.DiscoveryRequest{TypeUrl: r.url, ResourceNames: add, ResponseNonce: r.nonce, Node: p.node()}
 	if brings {
-		m.VersionInfo = "foreign"
+		m.VersionInfo, r.came = "foreign", maps.Clone(names)
 	}
 	return m
 }
@@ -126,6 +128,7 @@ func (r *refusal) asks(name string) { r.owed[name], r.room.may[name] = true, tru
 // gives notes that it is given up.
 func (r *refusal) gives(name string) {
 	delete(r.owed, name)
+	delete(r.came, name)
 	switch {
 	case name == wildcard:
 		for held := range r.room.holds {
@@ -170,6 +173,10 @@ func (g *Game) toldRefused(p *player, m proto.Message, at time.Time) bool {
 	r := p.refused[url]
 	r.nonce, r.room.told = nonce, at
 	refused := slices.DeleteFunc(slices.Clone(errors), func(e *discovery.ResourceError) bool { return r.crowds() && e.GetErrorDetail().GetCode() == notFound })
+	if len(refused) > 0 && r.keeps() {
+		g.checker.fail("G4", "c%d came with a set of a type that is refused to it, and is sent one without it", p.id)
+	}
+	clear(r.came)
 	for _, e := range refused {
 		name, code := e.GetResourceName().GetName(), e.GetErrorDetail().GetCode()
 		if want := int32(permissionDenied); !r.owed[name] || r.room.served || code != want && !(r.crowds() && code == resourceExhausted) {
@@ -189,6 +196,9 @@ func (g *Game) toldRefused(p *player, m proto.Message, at time.Time) bool {
 	}
 	return true
 }
+
+// keeps reports whether a client came with a full-state set, which one without it would take away.
+func (r *refusal) keeps() bool { return r.url == fullestType && len(r.came) > 0 }
 
 // owesRefused reports whether a client, which never acknowledges these types, was sent something of one
 // within ack_timeout. Removals of other types may wait for that (ORDER-2).
@@ -210,7 +220,7 @@ func (g *Game) refusedKnown() {
 		for _, r := range p.refused {
 			g.roomKnown(p, r)
 			for name := range r.owed {
-				if spared := r.room.any && r.room.spared[name]; !spared && (!r.wildcard || r.room.served) {
+				if spared := r.room.any && r.room.spared[name]; !spared && !r.keeps() && (!r.wildcard || r.room.served) {
 					g.checker.fail("NODE-14", "c%d has had no answer for %s, of a type that is or was refused to it", p.id, name)
 				}
 			}
