@@ -80,13 +80,18 @@ func (t *Table) Doubt(name string) {
 }
 
 // Spare notes that the origin has spoken of a name, even if only with a fault or
-// an error, so that the name is not swept (ERR-8, ERR-10).
-func (t *Table) Spare(name string) {
+// an error, so that its resource is not swept (ERR-8, ERR-10). whole: in a response
+// with everything, so that, if somebody holds its ID, nothing that it leads to is.
+func (t *Table) Spare(name string, whole bool) {
 	if t.spared == nil {
-		t.spared = make(map[string]struct{})
+		t.spared = make(map[string]bool)
 	}
-	if t.Has(name) {
-		t.spared[name] = struct{}{}
+	if id, ok := t.ids[name]; ok {
+		for _, r := range t.Answer(id).Resources() {
+			if r.Name == name || whole && t.entries[id].pinned {
+				t.spared[r.Name] = true
+			}
+		}
 	}
 }
 
@@ -94,11 +99,7 @@ func (t *Table) Spare(name string) {
 // of it in any other way.
 func (t *Table) doubtful(id ID) bool {
 	e := &t.entries[id]
-	if e.state != Present || e.generation == t.generation {
-		return false
-	}
-	_, spared := t.spared[e.name]
-	return !spared
+	return e.state == Present && e.generation != t.generation && !t.spared[e.name]
 }
 
 // Unconfirmed are the resources that may be swept.
@@ -117,14 +118,9 @@ func (t *Table) UnconfirmedAnswers(name string) (names []string) {
 	if !ok {
 		return nil
 	}
-	if t.doubtful(id) {
-		names = append(names, name)
-	}
-	if more := t.entries[id].more; more != nil {
-		for m := range more.matches.all() {
-			if t.doubtful(m) {
-				names = append(names, t.entries[m].name)
-			}
+	for _, r := range t.Answer(id).Resources() {
+		if t.doubtful(t.ids[r.Name]) {
+			names = append(names, r.Name)
 		}
 	}
 	return names

@@ -103,7 +103,7 @@ func (l *lane) begin(u *cache.Update) {
 		l.Heard()
 	}
 	for _, name := range u.Kept {
-		l.Spare(name)
+		l.Spare(name, u.Full)
 	}
 }
 
