@@ -68,9 +68,8 @@ func (st *stream) tellRequest(kind session.RequestKind, request []any) {
 
 // tellResponse logs a response that was handed over.
 func (st *stream) tellResponse(r *session.Response, size int) {
-	_, first := r.Names()
 	st.log().Debug("client response", "type", r.Type, "nonce", r.Nonce, "version", logging.Version(r.Type, r.Version),
-		"resources", len(r.Resources), "removed", len(r.Removed), "errors", len(r.Errors), "first", first, "bytes", size)
+		"resources", len(r.Resources), "removed", len(r.Removed), "errors", len(r.Errors), "first", r.Listing().First, "bytes", size)
 }
 
 // describe returns the request that was received, for the log.

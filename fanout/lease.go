@@ -55,16 +55,10 @@ func (v View) AnyTTL() bool { return v.x.named.Leased() || v.x.wildcard.Leased()
 // Ends returns when a resource of the View expires (zero: never), the position at which it last got
 // or lost a TTL, and the position at which the TTL was last renewed.
 func (v View) Ends(r *cache.Resource) (ends time.Time, turned, renewed cache.Seq) {
-	if !v.AnyTTL() {
-		return time.Time{}, 0, 0
+	if v.AnyTTL() {
+		if t, id := v.find(r); t != nil {
+			return t.Ends(id)
+		}
 	}
-	t := &v.x.wildcard.Table
-	if v.s.named(r.Name, nil) && v.x.named.Same(r) {
-		t = &v.x.named.Table
-	}
-	if !t.Same(r) {
-		return time.Time{}, 0, 0
-	}
-	id, _ := t.Find(r.Name)
-	return t.Ends(id)
+	return time.Time{}, 0, 0
 }

@@ -24,7 +24,7 @@ type News struct {
 	}
 	listing struct {
 		once sync.Once
-		of   *Listing
+		of   Listing
 	}
 }
 
@@ -39,8 +39,8 @@ type Listing struct {
 const maxListed = 10
 
 // List makes a Listing of resources and removed names.
-func List(resources []*cache.Resource, removed []string) *Listing {
-	l := &Listing{Count: len(resources) + len(removed)}
+func List(resources []*cache.Resource, removed []string) Listing {
+	l := Listing{Count: len(resources) + len(removed)}
 	l.First = make([]string, 0, min(l.Count, maxListed))
 	for _, r := range resources[:min(len(resources), maxListed)] {
 		l.First = append(l.First, r.Name)
@@ -50,7 +50,7 @@ func List(resources []*cache.Resource, removed []string) *Listing {
 }
 
 // Listing returns that of the resources.
-func (n *News) Listing() *Listing {
+func (n *News) Listing() Listing {
 	n.listing.once.Do(func() { n.listing.of = List(n.Resources, nil) })
 	return n.listing.of
 }

@@ -62,6 +62,26 @@ func (v View) Resource(name string) *cache.Resource {
 	return nil
 }
 
+// Changed returns when a resource of the View last changed; 0: it is not there in this version.
+func (v View) Changed(r *cache.Resource) cache.Seq {
+	if t, id := v.find(r); t != nil {
+		return t.Seq(id)
+	}
+	return 0
+}
+
+// find returns where a resource of the View is, if it is there in this version.
+func (v View) find(r *cache.Resource) (*cache.Table, cache.ID) {
+	t := &v.x.wildcard.Table
+	if v.s.named(r.Name, nil) && v.x.named.Same(r) {
+		t = &v.x.named.Table
+	}
+	if id, _ := t.Find(r.Name); t.Same(r) {
+		return t, id
+	}
+	return nil, 0
+}
+
 // Here returns a resource in exactly this version, if either lane has it.
 func (v View) Here(name, version string) *cache.Resource {
 	for _, of := range []*cache.Table{&v.x.named.Table, &v.x.wildcard.Table} {

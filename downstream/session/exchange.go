@@ -87,18 +87,19 @@ type sent struct {
 	// partial says that more chunks of the same response follow. An ACK of this one accepts
 	// nothing before the last chunk is accepted.
 	partial bool
-	changes bool // it adds or changes resources
-	listing listing
+	changes bool           // it adds or changes resources
+	listing fanout.Listing // of what it is about
+	// carries says when its resources changed, if a response before it was rejected or may be.
+	carries []cache.Seq
 }
 
-// Rejection is the last response that the client rejected, with the changes after From up to To.
+// Rejection is the last response that the client rejected, with the changes after From up to To,
+// except those that a later response has carried.
 type Rejection struct {
-	From, To cache.Seq
-	Message  string
-	// Count is the number of resources and removals in the response, and First are the first of
-	// their names.
-	Count int
-	First []string
+	From, To       cache.Seq
+	resent         map[cache.Seq]bool
+	Message        string
+	fanout.Listing // of the response
 }
 
 // blocked reports whether pushes wait for an ACK that the client owes. They do not wait for ever
@@ -160,13 +161,13 @@ func (x *exchange) errAgain(v fanout.View, resources []*cache.Resource) {
 // an answer, and a second response at one position, also have a counter of the stream. The nonce
 // ends in the number of chunks that follow (RECON-16).
 func (x *exchange) nonce(seq cache.Seq, answer bool, left int, counter *uint64) string {
-	n := shortName(x.url) + "." + strconv.FormatUint(uint64(seq), 10)
+	n := strconv.AppendUint(append(make([]byte, 0, 64), shortName(x.url)+"."...), uint64(seq), 10)
 	if answer || seq <= x.pushedAt {
 		*counter++
-		n += "." + strconv.FormatUint(*counter, 10)
+		n = strconv.AppendUint(append(n, '.'), *counter, 10)
 	}
 	x.pushedAt = max(x.pushedAt, seq)
-	return hop.Part(n, left)
+	return hop.Part(string(n), left)
 }
 
 // shortName returns the name of a type in nonces.
@@ -192,6 +193,7 @@ func (x *exchange) sending(u sent, continued bool) {
 			u.changes = u.changes || oldest.changes
 		}
 	}
+	x.resent(u.carries)
 	x.unacked = append(x.unacked, u)
 	x.lastNonce = u.nonce
 }
@@ -211,8 +213,10 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) Note
 	x.unacked = slices.Delete(x.unacked, 0, i+1)
 	note.Nonce = nonce
 	if e != nil {
-		x.rejected = &Rejection{From: from, To: s.seq, Message: NackMessage(e)}
-		x.rejected.Count, x.rejected.First = s.listing.told()
+		x.rejected = &Rejection{From: from, To: s.seq, Message: NackMessage(e), Listing: s.listing}
+		for _, u := range x.unacked {
+			x.resent(u.carries)
+		}
 		note.Kind, note.Rejected = NackRequest, x.rejected
 		return note
 	}
@@ -226,5 +230,14 @@ func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) Note
 
 // hasRejected reports whether the client has rejected what changed at a position (NACK-4).
 func (x *exchange) hasRejected(changed cache.Seq) bool {
-	return x.rejected != nil && changed > x.rejected.From && changed <= x.rejected.To
+	return x.rejected != nil && changed > x.rejected.From && changed <= x.rejected.To && !x.rejected.resent[changed]
+}
+
+// resent notes that a response carries changes after the one that the client rejected.
+func (x *exchange) resent(changes []cache.Seq) {
+	for _, at := range changes {
+		if x.hasRejected(at) {
+			put(&x.rejected.resent, at, true)
+		}
+	}
 }

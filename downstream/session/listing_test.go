@@ -31,13 +31,13 @@ func TestListing(t *testing.T) {
 		{Response{Resources: many, News: news}, 20, "[n0 n1 n2 n3 n4 n5 n6 n7 n8 n9]"},
 		{Response{Resources: many[5:8], News: news}, 3, "[n5 n6 n7]"},
 	} {
-		if count, first := tt.r.list().told(); count != tt.count || fmt.Sprint(first) != tt.first {
-			t.Errorf("%d %v, want %d %s", count, first, tt.count, tt.first)
+		if l := tt.r.Listing(); l.Count != tt.count || fmt.Sprint(l.First) != tt.first {
+			t.Errorf("%d %v, want %d %s", l.Count, l.First, tt.count, tt.first)
 		}
 	}
 	r := Response{Resources: many, News: news}
-	r.list()
-	if n := testing.AllocsPerRun(100, func() { r.list() }); n != 0 {
+	r.Listing()
+	if n := testing.AllocsPerRun(100, func() { r.Listing() }); n != 0 {
 		t.Errorf("%v allocations for what is shared", n)
 	}
 }

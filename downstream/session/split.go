@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // Responses that are too large for a Delta client are split (DOWN-DELTA-18). A resource that is
@@ -24,7 +25,15 @@ func (s *Session) chunk(now time.Time) *Response {
 	r.At, r.Partial = now, len(s.chunks) > 0
 	x := sp.base()
 	r.Nonce = x.nonce(sp.position, sp.answer, len(s.chunks), &s.counter)
-	x.sending(sent{nonce: r.Nonce, version: r.Version, seq: sp.position, at: now, partial: r.Partial, changes: len(sp.changed) > 0, listing: r.list()}, sp.answer)
+	u := sent{nonce: r.Nonce, version: r.Version, seq: sp.position, at: now, partial: r.Partial, changes: len(sp.changed) > 0, listing: r.Listing()}
+	if !x.sets && (x.rejected != nil || len(x.unacked) > 0) {
+		x.sub.Read(func(v fanout.View) {
+			for _, res := range r.Resources {
+				u.carries = append(u.carries, v.Changed(res))
+			}
+		})
+	}
+	x.sending(u, sp.answer)
 	sp.answer = true // the other parts are no push of their own
 	return r
 }

@@ -14,17 +14,19 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // TestSplitIsExact: whatever a Delta response says, its parts say the same in the
 // same order, none of them exceeds the limit, and no part could have been part of
 // the one before it.
 func TestSplitIsExact(t *testing.T) {
+	sub := fanout.NewHub(fanout.Config{}).Subscribe(cache.Endpoint, fanout.NewSubscriber(func() {}))
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		limit := 512 + random.IntN(4<<10)
 		s := &Session{config: &Config{MaxResponse: limit}, kind: Stream{Delta: true}, counter: random.Uint64N(1000)}
-		d := &deltaState{exchange: exchange{url: cache.Endpoint}}
+		d := &deltaState{exchange: exchange{url: cache.Endpoint, sub: sub}}
 		r := &Response{Delta: true, Type: cache.Endpoint, Version: strings.Repeat("v", random.IntN(40)), Identifier: "xds-relay/a [b]"}
 		for i := range random.IntN(60) {
 			r.Resources = append(r.Resources, resourceOf(fmt.Sprint("resource-", i), random.IntN(2*limit)))

@@ -26,11 +26,11 @@ func takesTTL(node *core.Node, delta bool) bool {
 // go whole, and so do virtual hosts, since a client takes one without a body for a denial
 // (TTL-9). to is the position up to which the client was sent the wildcard's set.
 func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*cache.Resource) {
-	x.renewable(v, to, func(r *cache.Resource, changed, told cache.Seq) {
+	x.renewable(v, to, func(r *cache.Resource, told cache.Seq) {
 		_, some := x.of(v, r.Name)
 		told = max(told, x.renewedOf[r.Name])
 		switch ends, turned, renewed := v.Ends(r); {
-		case x.hasRejected(changed) || !some || renewed <= told:
+		case x.hasRejected(v.Changed(r)) || !some || renewed <= told:
 		case !x.holds(v, r) && x.oversize(v, r) > 0: // the client has an earlier version
 		case turned > told:
 			whole = append(whole, r)
@@ -56,21 +56,15 @@ func (x *exchange) changedBack(id cache.ID) {
 // renews notes that all renewals up to a position are sent.
 func (x *exchange) renews(to cache.Seq) { x.renewedTo, x.renewedOf = to, nil }
 
-// renewable yields the resources that may have been renewed, each with the position of its last
-// change and the one up to which the client was sent renewals. to is the position up to which it
-// was sent the wildcard's set.
-func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Resource, changed, told cache.Seq)) {
+// renewable yields the resources that may have been renewed, each with the position up to which the
+// client was sent renewals. to is the position up to which it was sent the wildcard's set.
+func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Resource, told cache.Seq)) {
 	for _, id := range x.renewed.take() {
 		if _, waits := slices.BinarySearch(x.changed.items, id); waits || !v.Has(id) { // postpone leaves the items sorted
 			continue // a change is sent with its TTL
 		}
-		a := v.Answer(id)
-		if a.State != cache.Present {
-			continue
-		}
-		yield(a.Resource, a.Seq, x.renewedTo)
-		for i, r := range a.More {
-			yield(r, a.MoreSeqs[i], x.renewedTo)
+		for _, r := range v.Answer(id).Resources() {
+			yield(r, x.renewedTo)
 		}
 	}
 	subscribed, synced := v.Wildcard()
@@ -81,7 +75,7 @@ func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Re
 	}
 	for c := range v.Set().Renewed(x.renewedTo) {
 		if x.holds(v, c.Resource) {
-			yield(c.Resource, c.Seq, max(x.renewedTo, to))
+			yield(c.Resource, max(x.renewedTo, to))
 		}
 	}
 }
