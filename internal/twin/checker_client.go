@@ -51,7 +51,9 @@ type topic struct {
 	reshaped bool                       // the interest has changed since the last response
 	unacked  []string
 	since    time.Time       // when changes began to wait for an ACK
-	nacked   bool            // on this stream
+	nonce    string          // of the last response
+	count    int             // of responses, each of whose parts counts as the same one
+	numbers  map[string]int  // of responses, by nonce
 	parts    parts           // of the response that is under way, or was the last
 	versions map[string]bool // SotW: those of responses
 	view     string          // last full-state response
@@ -66,6 +68,9 @@ type held struct {
 	label, version string
 	aliases        []string
 	ends           time.Time // as it was told
+	// nonce is that of the last response that carried it, which the client has rejected or not.
+	nonce    string
+	rejected bool
 }
 
 func (t *topic) begin() {
@@ -75,7 +80,7 @@ func (t *topic) begin() {
 	t.failures, t.failed, t.tooLarge = map[string]bool{}, map[string]int32{}, map[string]map[string]bool{}
 	t.halves = map[string]bool{}
 	t.later, t.met, t.led = map[string]bool{}, map[string]bool{}, map[string]bool{}
-	t.parts, t.nacked, t.versions = parts{}, false, map[string]bool{}
+	t.parts, t.nonce, t.count, t.numbers, t.versions = parts{}, "", 0, map[string]int{}, map[string]bool{}
 	t.left, t.brought, t.unacked, t.view = map[string]bool{}, map[string]bool{}, nil, ""
 }
 
@@ -165,8 +170,13 @@ func (c *Checker) requested(id int, req interface {
 	cl = c.clients[id]
 	k, _ = named(req.GetTypeUrl())
 	t = cl.topic(k.name)
-	c.judged(cl, k, t, req.GetResponseNonce())
-	t.nacked = t.nacked || req.GetErrorDetail() != nil
+	if t.interest.fresh { // what it came with no response of this stream has carried
+		for name, h := range t.holds {
+			h.nonce, h.rejected = "", false
+			t.holds[name] = h
+		}
+	}
+	c.judged(cl, k, t, req.GetResponseNonce(), req.GetErrorDetail() != nil)
 	t.sotw = cl.sotw
 	return cl, k, t
 }
@@ -271,12 +281,23 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 }
 
 // judged notes that a client has acknowledged or rejected a response, and with it those before.
-func (c *Checker) judged(cl *clientState, k kind, t *topic, nonce string) {
+func (c *Checker) judged(cl *clientState, k kind, t *topic, nonce string, rejects bool) {
 	if i := slices.Index(t.unacked, nonce); i >= 0 {
+		if rejects {
+			t.rejects(nonce, t.unacked[i+1:])
+		}
 		if k.name == "CDS" {
 			cl.hold.judged(t.unacked[:i+1], t.since)
 		}
 		t.unacked = t.unacked[i+1:]
+	}
+}
+
+// rejects notes that a client has rejected a response. Who rejects a part has rejected the parts before it, too.
+func (t *topic) rejects(nonce string, later []string) {
+	for name, h := range t.holds {
+		h.rejected = h.rejected || h.nonce != "" && t.numbers[h.nonce] == t.numbers[nonce] && !slices.Contains(later, h.nonce)
+		t.holds[name] = h
 	}
 }
 

@@ -192,7 +192,12 @@ func (c *Checker) hear(id int, url, nonce string) (who string, k kind, t *topic)
 	c.silence()
 	c.settled()
 	c.noteLapse()
-	return who, k, cl.topics[k.name]
+	t = cl.topics[k.name]
+	if t.nonce = nonce; t.parts.left == 0 {
+		t.count++
+	}
+	t.numbers[nonce] = t.count
+	return who, k, t
 }
 
 // answered: the response is the answer to a wildcard.
@@ -326,7 +331,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	c.copied(k, t, append(slices.DeleteFunc(slices.Clone(aliases), known.byName.absent), name), age)
 	delete(t.brought, name)
 	delete(t.owed, name)
-	t.holds[name] = held{r.label, version, aliases, c.lasting(who, k, cl, name, r.label, ttl)}
+	t.holds[name] = held{label: r.label, version: version, aliases: aliases, ends: c.lasting(who, k, cl, name, r.label, ttl), nonce: t.nonce}
 }
 
 // fingerprinted judges that versions are a function of content, and differ where contents differ.

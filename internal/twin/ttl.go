@@ -195,7 +195,7 @@ func (k *knowledge) hadTTL(name string) bool {
 // do not tell (RECON-1).
 func (c *Checker) unlimited(id int, k kind, cl *clientState, t *topic, v *voice, name string) {
 	w := v.words[name]
-	if h := t.holds[name]; cl.ttl && !t.nacked && v.limited[name] && h.label == w.label && w.ends.IsZero() && !h.ends.IsZero() {
+	if h := t.holds[name]; cl.ttl && !h.rejected && v.limited[name] && h.label == w.label && w.ends.IsZero() && !h.ends.IsZero() {
 		c.fail("TTL-12", "c%d %s: %s=%s has no TTL, and the client holds it until %v", id, k.name, name, w.label, h.ends)
 	}
 }
@@ -264,7 +264,7 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		case expired && (awaits || cl.holdsBack(k)):
 		case expired && !byName && !byWildcard && (!cl.sotw || k.full) && !(t.interest.Wildcard && (c.mayDoubt(k.name, true, name) || c.hides(k, true))) && (t.interest.Names[name] || !c.hides(k, false)):
 			c.fail("TTL-2", "c%d %s keeps up, and holds %s=%s, which has expired", id, k.name, name, h.label)
-		case cl.ttl && !t.nacked && (byName && !w.unsure || byWildcard) && known.states(name, h.label) && !known.lasts(name, h.label, h.ends):
+		case cl.ttl && !h.rejected && (byName && !w.unsure || byWildcard) && known.states(name, h.label) && !known.lasts(name, h.label, h.ends):
 			c.fail("TTL-4", "c%d %s keeps up, and holds %s=%s until %v, which is not what upstream says", id, k.name, name, h.label, h.ends)
 		}
 	}
