@@ -138,6 +138,9 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 // deny applies answers that say of all their aliases that there is nothing (NAME-6).
 func (n *namedLane) deny(negative []*cache.Resource) {
 	for _, r := range negative {
+		for _, alias := range r.Aliases {
+			n.x.loans.dropInherited(alias, "")
+		}
 		n.x.markNamed(n.Deny(r, n.x.next()))
 	}
 }
