@@ -60,11 +60,7 @@ func (x *index) want(s *Subscription, id cache.ID) (first bool) {
 func (x *index) wantName(s *Subscription, name string, r *cache.Run) cache.ID {
 	id := x.named.InternNext(r, name)
 	if x.want(s, id) {
-		if !x.named.Answered(id) {
-			if r, ok := x.unstored.recall(name); ok {
-				x.named.Set(r.Resource, r.Upstream, x.next())
-			}
-		}
+		x.unstored.recall(name)
 		x.loans.join(id, name)
 		delete(x.restored.awaited, name)
 	}

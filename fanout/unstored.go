@@ -1,8 +1,9 @@
 package fanout
 
 import (
-	"cmp"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -88,9 +89,9 @@ type unstored struct {
 	unasked bool
 	givenUp map[string]bool
 	// kept are the resources that nobody has asked for, the longest unchanged first. by maps an
-	// alias to the name under which its resource is kept.
+	// alias to the names under which its resources are kept.
 	kept *simplelru.LRU[string, cache.Received]
-	by   map[string]string
+	by   map[string]map[string]struct{}
 	// gone are the names of resources that are no longer here although upstream has not removed
 	// them. all: there are too many to remember.
 	gone map[string]struct{}
@@ -102,7 +103,7 @@ type unstored struct {
 
 func (s *unstored) reset() {
 	*s = unstored{
-		x: s.x, givenUp: make(map[string]bool), by: make(map[string]string),
+		x: s.x, givenUp: make(map[string]bool), by: make(map[string]map[string]struct{}),
 		gone: make(map[string]struct{}), early: make(map[string]struct{}),
 	}
 	// The only error is a size below one. How many there may be is a matter of bytes.
@@ -210,7 +211,10 @@ func (s *unstored) keep(r cache.Received) (dropped int) {
 	r.Resource = shared
 	s.kept.Add(r.Name, r)
 	for _, alias := range r.Aliases {
-		s.by[alias] = r.Name
+		if s.by[alias] == nil {
+			s.by[alias] = make(map[string]struct{})
+		}
+		s.by[alias][r.Name] = struct{}{}
 	}
 	s.x.hub.unasked.Add(int64(r.Size()))
 	for s.x.hub.unasked.Load() > budget.max.Load() && s.makeRoom() {
@@ -246,7 +250,7 @@ func (s *unstored) makeRoom() bool {
 // unkept gives back the bytes of a resource that is no longer kept.
 func (s *unstored) unkept(_ string, r cache.Received) {
 	for _, alias := range r.Aliases {
-		if s.by[alias] == r.Name {
+		if delete(s.by[alias], r.Name); len(s.by[alias]) == 0 {
 			delete(s.by, alias)
 		}
 	}
@@ -275,13 +279,15 @@ func (s *unstored) has(name string, stream uint64) bool {
 	return gone || s.all
 }
 
-// recall takes out the resource that is kept under a name that a client asks for.
-func (s *unstored) recall(name string) (r cache.Received, ok bool) {
-	name = cmp.Or(s.by[name], name)
-	if r, ok = s.kept.Peek(name); ok {
-		s.kept.Remove(name)
+// recall moves the resources that are kept and that a name leads to, which a client asks for, to the
+// Table. One that a wildcard has left there stays, since upstream is asked for that again (WILD-11).
+func (s *unstored) recall(name string) {
+	for _, of := range append(slices.Sorted(maps.Keys(s.by[name])), name) {
+		if r, ok := s.kept.Peek(of); ok && !s.x.named.Has(of) {
+			s.kept.Remove(of)
+			s.x.named.Set(r.Resource, r.Upstream, s.x.next())
+		}
 	}
-	return r, ok
 }
 
 // end forgets everything that the stream has sent.
