@@ -92,9 +92,10 @@ type unstored struct {
 	// alias to the names under which its resources are kept.
 	kept *simplelru.LRU[string, cache.Received]
 	by   map[string]map[string]struct{}
-	// gone are the names of resources that are no longer here although upstream has not removed
-	// them. all: there are too many to remember.
-	gone map[string]struct{}
+	// gone are the names and aliases of resources that are no longer here although upstream has not
+	// removed them, each with the resource's own name. An alias whose resource is not in it does not
+	// count. all: there are too many to remember.
+	gone map[string]string
 	all  bool
 	// early are the resources that may be old answers (H-1). The stream that sent them may not send
 	// them again.
@@ -104,7 +105,7 @@ type unstored struct {
 func (s *unstored) reset() {
 	*s = unstored{
 		x: s.x, givenUp: make(map[string]bool), by: make(map[string]map[string]struct{}),
-		gone: make(map[string]struct{}), early: make(map[string]struct{}),
+		gone: make(map[string]string), early: make(map[string]struct{}),
 	}
 	// The only error is a size below one. How many there may be is a matter of bytes.
 	s.kept, _ = simplelru.NewLRU(math.MaxInt, s.unkept)
@@ -175,7 +176,7 @@ func (s *unstored) take(r cache.Received) (dropped int) {
 	if s.unasked = s.unasked || !s.late(r.Resource); s.unasked {
 		return s.keep(r)
 	}
-	s.noteGone(r.Name)
+	s.noteGone(r.Resource)
 	return 1
 }
 
@@ -195,7 +196,7 @@ func (s *unstored) late(r *cache.Resource) bool {
 func (s *unstored) keep(r cache.Received) (dropped int) {
 	budget := s.x.hub.config.Unasked
 	if r.TTL != 0 || r.DoNotCache || r.Negative || int64(r.Size()) > budget.max.Load() {
-		s.noteGone(r.Name) // it is asked for again when somebody wants it
+		s.noteGone(r.Resource) // it is asked for again when somebody wants it
 		return 1
 	}
 	s.kept.Remove(r.Name)
@@ -205,7 +206,7 @@ func (s *unstored) keep(r cache.Received) (dropped int) {
 		dropped++
 	}
 	if shared == nil {
-		s.noteGone(r.Name)
+		s.noteGone(r.Resource)
 		return dropped + 1
 	}
 	r.Resource = shared
@@ -232,7 +233,7 @@ func (s *unstored) release(bodies []cache.Received) {
 		case s.unasked:
 			s.keep(b)
 		default:
-			s.noteGone(b.Name)
+			s.noteGone(b.Resource)
 		}
 	}
 }
@@ -240,9 +241,9 @@ func (s *unstored) release(bodies []cache.Received) {
 // makeRoom drops the resource that has not changed for longest. It looks at this type alone, since
 // each has a lock of its own.
 func (s *unstored) makeRoom() bool {
-	name, _, ok := s.kept.RemoveOldest()
+	_, r, ok := s.kept.RemoveOldest()
 	if ok {
-		s.noteGone(name)
+		s.noteGone(r.Resource)
 	}
 	return ok
 }
@@ -259,24 +260,27 @@ func (s *unstored) unkept(_ string, r cache.Received) {
 }
 
 // noteGone notes that upstream has sent a resource that is no longer here.
-func (s *unstored) noteGone(name string) {
+func (s *unstored) noteGone(r *cache.Resource) {
 	switch {
 	case s.stream == 0 || s.all || s.x.named.Origin().SotW: // SotW answers every request
 	case len(s.gone) >= s.x.hub.config.Bounds.Gone:
 		s.gone, s.all = nil, true
 	default:
-		s.gone[name] = struct{}{}
+		for name := range r.Names() {
+			s.gone[name] = r.Name
+		}
 	}
 }
 
-// has reports whether upstream has sent a name on this stream and not removed it since, and it is
-// no longer here. The stream's further silence about the name then proves nothing (UP-19).
+// has reports whether upstream has sent what a name leads to on this stream and not removed it since,
+// and it is no longer here. The stream's further silence about the name then proves nothing (UP-19).
 func (s *unstored) has(name string, stream uint64) bool {
 	if s.stream == 0 || s.stream != stream {
 		return false
 	}
-	_, gone := s.gone[name]
-	return gone || s.all
+	of, gone := s.gone[name]
+	_, still := s.gone[of]
+	return gone && still || s.all
 }
 
 // recall moves the resources that are kept and that a name leads to, which a client asks for, to the
