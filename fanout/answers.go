@@ -26,7 +26,10 @@ func (t answers) borrows(id cache.ID) bool {
 }
 
 // lent reports whether a name leads to the wildcard's copy.
-func (t answers) lent(id cache.ID) bool { return t.borrowed(id).State == cache.Present }
+func (t answers) lent(id cache.ID) bool {
+	w, ok := t.wildcard.Find(t.named.Name(id))
+	return ok && t.borrows(id) && t.wildcard.Led(w) == cache.Present
+}
 
 // borrowed returns the wildcard's answer for a name, if the name borrows.
 func (t answers) borrowed(id cache.ID) (a cache.Answer) {

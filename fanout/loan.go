@@ -226,12 +226,15 @@ func (l *loans) freed(s *Subscription, given []cache.ID) (freed []cache.ID) {
 	if l.x.wildcard.Aliased() == 0 || len(s.names.ids) == 0 {
 		return nil
 	}
-	v := s.view()
+	v, led := s.view(), make(map[string]struct{})
 	for _, id := range given {
 		for _, r := range l.x.named.Answer(id).Resources() {
-			if !v.s.owns(r.Name) {
-				freed = append(freed, l.lentTo(r.Name)...)
-			}
+			led[r.Name] = struct{}{}
+		}
+	}
+	for name := range led {
+		if !v.s.owns(name) {
+			freed = append(freed, l.lentTo(name)...)
 		}
 	}
 	return slices.DeleteFunc(distinct(freed), func(id cache.ID) bool { return !v.Has(id) })

@@ -95,7 +95,7 @@ func (w *wildcardLane) expire(expired []string) {
 		r := w.Bearer(name)
 		w.remove(name, cache.TTLExpired)
 		for lent := range r.Names() {
-			if id, ok := w.x.named.Find(lent); ok && w.x.interest.wants(id) && w.x.answers.of(id).State == cache.Unknown {
+			if id, ok := w.x.named.Find(lent); ok && w.x.interest.wants(id) && !w.x.named.Answered(id) && !w.x.answers.lent(id) {
 				w.x.named.remove(lent, cache.Timer)
 			}
 		}
