@@ -8,7 +8,7 @@ import "github.com/xds-relay/xds-relay/cache"
 // resources upstream keeps up to date all the same.
 func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	n.x.hub.forgotten.Add(1)
-	n.x.loans.leaveToAliases(name)
+	n.x.loans.dropInherited(name, "")
 	delete(n.doubts.faulty, name)
 	delete(n.silence.mute, name)
 	delete(n.silence.refused, name)

@@ -99,18 +99,17 @@ func (l *loans) bequeath(to cache.ID, restored bool) {
 	l.x.changed(to).inherited = true
 }
 
-// join has a name that is wanted inherit the resource that bears it, if others have: upstream's
-// silence from before, when nobody wanted it, does not count.
+// join has a name that is wanted inherit the resources that it leads to, if others have inherited all
+// of them: upstream's silence from before, when nobody wanted it, does not count.
 func (l *loans) join(id cache.ID, name string) {
-	if len(l.inherited) == 0 || l.has(name) || !l.inherits(name) {
+	if len(l.inherited) == 0 || l.has(name) {
 		return
 	}
-	for other := range l.x.named.Own(id).Names() {
-		if restored, has := l.inherited[other]; has {
-			l.bequeath(id, restored)
-			return
-		}
+	led := l.x.named.Answer(id).Resources()
+	if len(led) == 0 || slices.ContainsFunc(led, func(r *cache.Resource) bool { return !l.inherits(r.Name) }) {
+		return
 	}
+	l.bequeath(id, slices.ContainsFunc(led, l.x.restored.resource))
 }
 
 // inherits reports whether a resource is here only because a wildcard that was given up had it
@@ -164,26 +163,6 @@ func (l *loans) dropInherited(name, of string) {
 			l.unset(own)
 		}
 	}
-}
-
-// leaveToAliases moves what a name that is given up has inherited to the resource's other names, if
-// they are wanted and upstream has not answered them: it is still the wildcard's copy, and its set
-// replaces it when it is back.
-func (l *loans) leaveToAliases(name string) {
-	id, ok := l.x.named.Find(name)
-	restored, inherited := l.inherited[name]
-	if !ok || !inherited {
-		return
-	}
-	own := func(r *cache.Resource) bool { return !l.inherits(r.Name) }
-	for _, r := range l.x.named.Answer(id).Resources() {
-		for other := range r.Names() {
-			if to, _ := l.x.named.Find(other); l.x.named.Pinned(other) && !slices.ContainsFunc(l.x.named.Answer(to).Resources(), own) {
-				l.bequeath(to, restored)
-			}
-		}
-	}
-	l.dropInherited(name, "")
 }
 
 // unset drops the copy that bears a name, and marks all names that led to it. Clients to whom the

@@ -31,7 +31,7 @@ func (r *restored) any() bool { return r.set || r.names != nil }
 
 // resource reports whether one of a resource's names is restored, or inherited from a restored set.
 func (r *restored) resource(of *cache.Resource) bool {
-	return goesBy(of, func(name string) bool { return r.names[name] || r.x.loans.inherited[name] })
+	return len(r.names)+len(r.x.loans.inherited) > 0 && goesBy(of, func(name string) bool { return r.names[name] || r.x.loans.inherited[name] })
 }
 
 // leads reports whether a name leads to something restored.
