@@ -223,11 +223,11 @@ func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 	asked := func(name string) bool { return subscribes(v, name) }
 	for _, changes := range []iter.Seq[cache.Change]{v.Set().Since(0), v.Set().Led(0)} {
 		for c := range changes {
-			version, some := h.of(v, c.Name)
-			if some && !h.brings(c.Name) && (version == "" || c.Resource == nil || slices.ContainsFunc(c.Resource.Aliases, asked)) {
-				h.exact.note(c.Name, version, true)
+			switch version, some := h.of(v, c.Name); {
+			case h.exact.find(c.Name).notes():
 				members = append(members, c.Name)
-			} else if h.exact.find(c.Name).notes() {
+			case some && !h.brings(c.Name) && (version == "" || c.Resource == nil || slices.ContainsFunc(c.Resource.Aliases, asked)):
+				h.exact.note(c.Name, version, true)
 				members = append(members, c.Name)
 			}
 		}
