@@ -380,9 +380,14 @@ func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 	}
 }
 
-// collectErrors lists each error of a name once.
+// collectErrors lists each error of a name once. One that says that there is no such resource is the
+// name's answer, too (MISS-6), except with full sets, which say that themselves.
 func (s *sotwState) collectErrors(v fanout.View, p *part) {
 	for _, id := range s.tellable(v, p) {
+		if v.Answer(id).State == cache.Absent && !s.sets && !s.doubts(v, id) {
+			s.collectNames(v, []cache.ID{id}, false, p)
+			s.changed.drop([]cache.ID{id})
+		}
 		s.collectError(v, id, p)
 	}
 }
