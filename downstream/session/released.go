@@ -274,7 +274,9 @@ func (s *sotwState) drops(v fanout.View, added []string) {
 			if _, fresh := slices.BinarySearch(added, v.Name(id)); fresh {
 				continue
 			}
-			for _, r := range v.Answer(id).Resources() {
+			a := v.Answer(id)
+			s.release(s.leads(v, id, &a)...) // so that what is kept is judged when the name leads elsewhere
+			for _, r := range a.Resources() {
 				led[r.Name] = r.Version
 			}
 		}
