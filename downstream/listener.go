@@ -31,8 +31,6 @@ type fresh struct {
 	doors *doors
 }
 
-func newDoors() *doors { return &doors{fresh: make(map[*fresh]bool)} }
-
 // add returns the listener that gRPC gets.
 func (d *doors) add(l net.Listener) net.Listener {
 	d.mu.Lock()

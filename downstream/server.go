@@ -94,7 +94,7 @@ func NewServer(c ServerConfig) *Server {
 		streams: make(map[uint64]*stream),
 		stopped: make(chan struct{}),
 		senders: newSenders(runtime.GOMAXPROCS(0)),
-		doors:   newDoors(),
+		doors:   &doors{fresh: make(map[*fresh]bool)},
 	}
 	if s.config.Random == nil {
 		s.config.Random = rand.Float64

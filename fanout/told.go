@@ -59,9 +59,6 @@ func (l *NameList) Tell(id cache.ID, told Told) {
 	}
 }
 
-// TellAt is Tell by the name's place in Names.
-func (l *NameList) TellAt(i int, told Told) { l.told[i] = told }
-
 // LedTo returns the resources that a subscribed name led to when they were sent; nil: the one that
 // bears the name, if any. The session's record says which of them still count.
 func (l *NameList) LedTo(id cache.ID) []string {

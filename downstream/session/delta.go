@@ -333,7 +333,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			d.answers(v, r)
 		}
 		if led {
-			d.sentFor(at, r)
+			d.sentFor(r)
 		}
 	}
 	switch {

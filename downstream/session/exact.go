@@ -157,10 +157,7 @@ func (e *exact) noteAt(v *entry, version string, some bool) {
 // sent notes that the client is sent a resource, in a response of this position, or 0 if that is
 // unknown.
 func (e *exact) sent(v *entry, version string, at cache.Seq) {
-	if v == nil {
-		return
-	}
-	if e.judge(v); v.noted {
+	if e.judge(v); v.notes() {
 		e.hasAt(v, version, max(at, v.at))
 	}
 }

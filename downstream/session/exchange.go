@@ -129,13 +129,12 @@ func (x *exchange) tellable(v fanout.View, p *part) (ids []cache.ID) {
 	}
 	x.errAgain(v, p.resources)
 	for _, id := range x.failed.take() {
-		if !v.Has(id) {
-			continue
-		}
 		_, waits := slices.BinarySearch(untold, id)
-		if sent.has(v.Name(id)) || leadsToSent(id) || waits && v.Answer(id).State == cache.Present {
+		switch {
+		case !v.Has(id):
+		case sent.has(v.Name(id)), leadsToSent(id), waits && v.Answer(id).State == cache.Present:
 			x.failed.add(id)
-		} else {
+		default:
 			ids = append(ids, id)
 		}
 	}

@@ -173,25 +173,23 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 			s.removedTo = p.position
 		}
 	}
-	for i, id := range v.Names() {
+	for _, id := range v.Names() {
 		switch a := v.Answer(id); {
 		case a.State == cache.Present:
-			s.deliveredName(v, i, &a, p)
+			s.deliveredName(v, id, &a, p)
 		case p.shrunk:
 			p.goneIDs = append(p.goneIDs, id)
 		case !stays.has(v.Name(id)):
-			v.TellAt(i, fanout.ToldGone(p.position))
+			v.Tell(id, fanout.ToldGone(p.position))
 		}
 	}
 }
 
-// deliveredName notes what the client holds with a set because of one name, which is given by its
-// number.
-func (s *sotwState) deliveredName(v fanout.View, i int, a *cache.Answer, p *part) {
-	id := v.Names()[i]
+// deliveredName notes what the client holds with a set because of one name.
+func (s *sotwState) deliveredName(v fanout.View, id cache.ID, a *cache.Answer, p *part) {
 	s.leads(v, id, a) // the set does not have what the name led to before
 	if !p.shrunk {
-		v.TellAt(i, fanout.ToldCopy(p.position))
+		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 	if v.LedTo(id) != nil {
 		for _, r := range a.Resources() {

@@ -308,18 +308,15 @@ func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
 	id, own := v.Lookup(r.Name)
 	switch {
 	case own && v.LedTo(id) != nil, !own && v.Leads(r.Name):
-		h.sentFor(nil, r)
+		h.sentFor(r)
 	case !own:
 		h.sentAhead(v, r.Name, r)
 	}
 }
 
-// sentFor notes that the client has a resource because of an alias. at is its entry in exact, or
-// nil.
-func (h *holdings) sentFor(at *entry, r *cache.Resource) {
-	if at == nil {
-		at = h.exact.add(r.Name)
-	}
+// sentFor notes that the client has a resource because of an alias.
+func (h *holdings) sentFor(r *cache.Resource) {
+	at := h.exact.add(r.Name)
 	h.exact.judge(at)
 	h.exact.hasAt(at, r.Version, at.at)
 }

@@ -354,7 +354,7 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 			s.changedBack(id)
 		}
 		if led {
-			s.sentFor(nil, r)
+			s.sentFor(r)
 		}
 	}
 	if tooLarge < len(a.Resources()) && !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Bodies().Body(r) == nil }) { // otherwise ToldCopy is noted when the body comes
@@ -432,9 +432,9 @@ func (s *sotwState) removedNow(p *part) {
 		if wildcard(v) {
 			s.sentTo, s.removedTo = p.position, p.position
 		}
-		for i, id := range v.Names() {
+		for _, id := range v.Names() {
 			if v.Told(id).Copy() {
-				v.TellAt(i, fanout.ToldCopy(p.position))
+				v.Tell(id, fanout.ToldCopy(p.position))
 			}
 		}
 		for _, id := range p.goneIDs {
