@@ -44,6 +44,8 @@ type topic struct {
 	unclear  map[string]bool            // names of which the client may have a copy or not, since it has dropped one by itself
 	failures map[string]bool            // names whose error it must be sent (ERR-9)
 	failed   map[string]int32           // names whose error it was sent, with the code
+	errors   map[string]string          // names whose error it was sent, with its text
+	over     map[string]bool            // names whose error is over with the response that is under way, or was the last
 	tooLarge map[string]map[string]bool // labels of contents of which it was told that they are too large, by name (ERR-13)
 	whole    bool                       // the wildcard awaits its answer
 	opening  bool                       // the same, and nothing may precede that answer (DOWN-DELTA-13)
@@ -77,7 +79,8 @@ func (t *topic) begin() {
 	t.interest, t.last, t.seen = newInterest(), map[string]string{}, map[string]seen{}
 	t.owed, t.asked, t.whole, t.opening = map[string]bool{}, map[string]bool{}, false, false
 	t.unclear = map[string]bool{}
-	t.failures, t.failed, t.tooLarge = map[string]bool{}, map[string]int32{}, map[string]map[string]bool{}
+	t.failures, t.failed, t.errors = map[string]bool{}, map[string]int32{}, map[string]string{}
+	t.over, t.tooLarge = map[string]bool{}, map[string]map[string]bool{}
 	t.halves = map[string]bool{}
 	t.later, t.met, t.led = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	t.parts, t.nonce, t.count, t.numbers, t.versions = parts{}, "", 0, map[string]int{}, map[string]bool{}

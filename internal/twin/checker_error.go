@@ -2,8 +2,15 @@ package twin
 
 import (
 	"slices"
+	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+)
+
+// What the control plane says in its errors.
+const (
+	errorLater = "later"
+	errorNone  = "no"
 )
 
 // Errors of the control plane reach every subscriber of the name (ERR-9).
@@ -33,11 +40,31 @@ func (c *Checker) comesLate(k kind, t *topic, names []string) {
 	}
 }
 
-// told notes that a client was sent an error.
-func (t *topic) told(e *discovery.ResourceError) {
-	name := e.GetResourceName().GetName()
+// told judges an error that a client is sent of a name. asked: the name awaited its answer.
+func (c *Checker) told(who string, k kind, t *topic, e *discovery.ResourceError, asked bool) {
+	name, code, text := e.GetResourceName().GetName(), e.GetErrorDetail().GetCode(), e.GetErrorDetail().GetMessage()
+	known, own := c.known[k.name], strings.HasPrefix(text, "xds-relay: ")
+	switch {
+	case !t.interest.Names[name]:
+		c.fail("ERR-9", "%s is told of an error of %s, for which it has not asked", who, name)
+	case own && code == notFound && (known.byName.matches(name, surely) || !known.byName.absent(name) && !c.outlived(k, name, &t.interest)):
+		c.fail("G4", "%s is told that there is no %s, and the control plane did not say so", who, name)
+	case (text == errorLater || text == errorNone) && !known.erred[name]:
+		c.fail("ERR-9", "%s is told of an error of %s, and upstream has sent none", who, name)
+	case (text == errorLater || text == errorNone) && t.errors[name] == text && !asked && !(t.sotw && (t.has(name) || code != notFound && known.byName.denied(name))):
+		c.fail("ERR-9", "%s is told of the same error of %s again", who, name)
+	}
 	delete(t.failures, name)
-	t.failed[name] = e.GetErrorDetail().GetCode()
+	t.failed[name], t.errors[name] = code, text
+}
+
+// erred reports whether a client was told of an error of a resource, or of one of its aliases, before this response,
+// or was to be told.
+func (t *topic) erred(name string, aliases []string) bool {
+	return slices.ContainsFunc(append(slices.Clone(aliases), name), func(asked string) bool {
+		_, told := t.failed[asked]
+		return told || t.failures[asked] || t.over[asked]
+	})
 }
 
 // copied notes that a client is sent what names lead to, which says that their errors are over. An
@@ -46,6 +73,7 @@ func (c *Checker) copied(k kind, t *topic, names []string, age int) {
 	for _, name := range names {
 		_, told := t.failed[name]
 		concerned := told || t.failures[name]
+		t.over[name] = t.over[name] || concerned
 		t.recovers(name, nil)
 		if concerned && age < c.erredAt[k.name+" "+name] {
 			c.comesLate(k, t, []string{name})
@@ -53,10 +81,22 @@ func (c *Checker) copied(k kind, t *topic, names []string, age int) {
 	}
 }
 
+// has reports whether a client has what a name leads to. A SotW client is told with an error that it is gone (MISS-6),
+// which may be the one that it was told before.
+func (t *topic) has(asked string) bool {
+	for name, h := range t.holds {
+		if answers(name, h.aliases, asked) {
+			return true
+		}
+	}
+	return false
+}
+
 // goes notes that a client was told that a name is gone. If upstream repeats that in an error, the client
 // need not be sent it (DOWN-DELTA-14), nor an error that it was sent after upstream said so.
 func (c *Checker) goes(k kind, t *topic, name string) {
 	delete(t.failures, name)
+	delete(t.errors, name)
 	if _, told := t.failed[name]; !told || c.erredAt[k.name+" "+name] <= c.known[k.name].byName.words[name].at {
 		t.failed[name] = notFound
 	}
@@ -67,16 +107,18 @@ func (t *topic) recovers(name string, aliases []string) {
 	for _, name := range append(slices.Clone(aliases), name) {
 		delete(t.failures, name)
 		delete(t.failed, name)
+		delete(t.errors, name)
 	}
 }
 
 // overcome notes that upstream has said something else of a name: no client must be sent the error
-// any more (ERR-8).
+// any more (ERR-8), and the same error may be sent again if upstream repeats it.
 func (c *Checker) overcome(k kind, name string, aliases []string) {
 	for _, cl := range c.clients {
 		if t := cl.topics[k.name]; t != nil {
 			for _, name := range append(slices.Clone(aliases), name) {
 				delete(t.failures, name)
+				delete(t.errors, name)
 			}
 		}
 	}

@@ -69,10 +69,11 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	}
 	for _, e := range resp.GetResourceErrors() {
 		answer = true
-		delete(t.asked, e.GetResourceName().GetName())
-		t.owed[e.GetResourceName().GetName()] = true // when the error is over
-		if !c.toldLarge(who, c.clients[id], k, t, e.GetResourceName().GetName(), codes.Code(e.GetErrorDetail().GetCode())) {
-			t.told(e)
+		name, asked := e.GetResourceName().GetName(), t.asked[e.GetResourceName().GetName()]
+		delete(t.asked, name)
+		t.owed[name] = true // when the error is over
+		if !c.toldLarge(who, c.clients[id], k, t, name, codes.Code(e.GetErrorDetail().GetCode())) {
+			c.told(who, k, t, e, asked)
 		}
 	}
 	maps.Copy(p.listed, listed)
@@ -119,7 +120,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		renews = renews || c.setsTTL(c.clients[id], k, t, r)
 		view += r.name + "=" + r.label + " "
 		answer = t.settle(r.name, c.aliases(k, r)) || answer
-		reason = reason || c.known[k.name].erred[r.name] // the end of an error is told by sending what there is (ERR-8)
+		reason = reason || t.erred(r.name, c.aliases(k, r)) // the end of an error is told by sending what there is (ERR-8)
 		if k.full {
 			delete(t.last, r.name) // a set has everything, changed or not
 		}
@@ -164,7 +165,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		name := e.GetResourceName().GetName()
 		t.owed[name] = true // when the error is over
 		if !c.toldLarge(who, c.clients[id], k, t, name, codes.Code(e.GetErrorDetail().GetCode())) {
-			t.told(e)
+			c.told(who, k, t, e, t.asked[name])
 		}
 		delete(t.asked, name)
 		if listed[name] && codes.Code(e.GetErrorDetail().GetCode()) == codes.NotFound {
@@ -189,6 +190,9 @@ func (c *Checker) hear(id int, url, nonce string) (who string, k kind, t *topic)
 		c.fail("DOWN-DELTA-3", "%s: the nonce %q again", who, nonce)
 	}
 	cl.nonces[nonce] = true
+	if t := cl.topics[k.name]; t.parts.left == 0 {
+		clear(t.over)
+	}
 	c.silence()
 	c.settled()
 	c.noteLapse()
@@ -297,7 +301,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		c.fail("G2", "%s: %s=%s is older than what it was sent before", who, name, r.label)
 	}
 	t.seen[name] = seen{r.label, age}
-	erred := known.erred[name] || slices.ContainsFunc(aliases, func(alias string) bool { return t.interest.Names[alias] && known.erred[alias] })
+	erred := t.erred(name, aliases)
 	// What an alias led to has the TTL of another copy when it falls to the wildcard's set (TTL-12).
 	member := cl.ttl && t.interest.Wildcard && !t.interest.Names[name] && t.interest.Named(name, aliases)
 	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !erred && !member && !(t.brought[name] && cl.ttl && known.unlimited(name, r.label)) {
@@ -327,23 +331,14 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		}
 	}
 	t.last[name] = version
+	for _, over := range append(slices.Clone(aliases), name) {
+		delete(t.errors, over) // what lists a name says so, whatever the name leads to
+	}
 	// A member of the wildcard's set is no answer to a name that has one of its own (WILD-16).
 	c.copied(k, t, append(slices.DeleteFunc(slices.Clone(aliases), known.byName.absent), name), age)
 	delete(t.brought, name)
 	delete(t.owed, name)
 	t.holds[name] = held{label: r.label, version: version, aliases: aliases, ends: c.lasting(who, k, cl, name, r.label, ttl), nonce: t.nonce}
-}
-
-// fingerprinted judges that versions are a function of content, and differ where contents differ.
-func (c *Checker) fingerprinted(who string, k kind, name string, r content, aliases []string, version string) {
-	key := fmt.Sprint(k.name, name, r.label, slices.Sorted(slices.Values(aliases)))
-	if v, ok := c.versionOf[key]; ok && v != version {
-		c.fail("RECON-2", "%s: %s=%s has the version %s, had %s", who, name, r.label, version, v)
-	}
-	if o, ok := c.contentOf[version]; ok && o != key {
-		c.fail("RECON-1", "%s: %s has the version of %s", who, key, o)
-	}
-	c.versionOf[key], c.contentOf[version] = version, key
 }
 
 // removed judges that a client is told that a name is gone. more: the response says more than that.

@@ -349,7 +349,7 @@ func (p *controlPlane) answer(resp *discovery.DeltaDiscoveryResponse, l *serverL
 	case matched || removed || p.habits&silent != 0, p.is(remembers):
 	case p.habits&errs != 0:
 		resp.ResourceErrors = append(resp.ResourceErrors, &discovery.ResourceError{
-			ResourceName: &discovery.ResourceName{Name: asked}, ErrorDetail: &statuspb.Status{Code: 5, Message: "no"},
+			ResourceName: &discovery.ResourceName{Name: asked}, ErrorDetail: &statuspb.Status{Code: 5, Message: errorNone},
 		})
 	case p.habits&negatives != 0 && !k.full && slices.Contains(poolAliases, asked):
 		resp.Resources = append(resp.Resources, &discovery.Resource{Name: "no/" + asked, Aliases: []string{asked}})

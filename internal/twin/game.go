@@ -279,7 +279,7 @@ func (g *Game) playStream(o Op, k kind) {
 		s.erred[k.name] = append(s.erred[k.name], o.Add...)
 		for _, name := range o.Add {
 			resp.ResourceErrors = append(resp.ResourceErrors, &discovery.ResourceError{
-				ResourceName: &discovery.ResourceName{Name: name}, ErrorDetail: &statuspb.Status{Code: 14, Message: "later"},
+				ResourceName: &discovery.ResourceName{Name: name}, ErrorDetail: &statuspb.Status{Code: 14, Message: errorLater},
 			})
 		}
 		g.answer(id, resp, false)
