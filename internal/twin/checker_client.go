@@ -224,8 +224,8 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		if name != wildcard && t.interest.Wildcard && (both || before.Names[name]) {
 			t.asked[name], t.left[name] = true, true
 			c.owe(k, t, name, false)
-			for other := range t.owed {
-				t.left[other] = true // those it led to
+			for _, other := range aliased(name) {
+				t.left[other] = t.left[other] || t.owed[other] && (answers(other, t.holds[other].aliases, name) || c.known[k.name].listed(other, name))
 			}
 		}
 		if both {

@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +50,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		if r.GetResource() == nil {
 			for _, alias := range r.GetAliases() {
 				if !v.matches(alias, surely) {
-					c.changed(k, v.remove(alias, c.events))
+					c.changed(k, v, v.remove(alias, c.events))
 				}
 			}
 			continue
@@ -77,18 +78,18 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			w.or, w.orAliases, w.orEnds = before.label, before.aliases, before.ends // what the wildcard has left stays until the set is complete (WILD-11)
 		}
 		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered || unasked {
-			c.changed(k, v.set(name, w))
+			c.changed(k, v, v.set(name, w))
 			c.meets(k, name)
 		} else if _, had := v.words[name]; had {
 			delete(v.words, name) // it has lost the alias it was wanted for
-			c.changed(k, v.lose(before))
+			c.changed(k, v, v.lose(before))
 		}
 		for _, alias := range before.aliases { // an alias that it does not list any more may lead to nothing (UP-7)
 			c.gone[k.name][alias] = c.gone[k.name][alias] || !l.wildcard && !v.matched(alias)
 		}
 		if isLeft { // this outweighs what the wildcard has left to names, except to aliases listed here (NAME-5)
 			left.aliases = slices.DeleteFunc(slices.Clone(left.aliases), func(alias string) bool { return slices.Contains(w.aliases, alias) })
-			c.changed(k, known.byName.lose(left))
+			c.changed(k, known.byName, known.byName.lose(left))
 		}
 	}
 	for _, name := range resp.GetRemovedResources() {
@@ -98,7 +99,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			continue // it was asked for again, and a removal is no answer then (UP-19)
 		}
 		lost := v.remove(name, c.events)
-		c.changed(k, lost)
+		c.changed(k, v, lost)
 		for _, alias := range lost {
 			c.gone[k.name][alias] = c.gone[k.name][alias] || !l.wildcard && !v.matches(alias, surely)
 		}
@@ -116,7 +117,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 		known.erred[name] = true
 		if e.GetErrorDetail().GetCode() == notFound {
-			c.changed(k, v.remove(name, c.events))
+			c.changed(k, v, v.remove(name, c.events))
 			c.gone[k.name][name] = true
 		}
 	}
@@ -161,10 +162,10 @@ func (c *Checker) covered(k kind, l *relayLane, name string, aliases []string) (
 
 // changed notes that clients may be sent these names again (DOWN-DELTA-14). A SotW client may also be
 // sent again what its names lead to no more, which no response has told it (DOWN-SOTW-10).
-func (c *Checker) changed(k kind, names []string) {
+func (c *Checker) changed(k kind, v *voice, names []string) {
 	for _, cl := range c.clients {
 		t := cl.topics[k.name]
-		if t == nil {
+		if t == nil || !c.known[k.name].reads(&t.interest, v) {
 			continue
 		}
 		for _, name := range names {
@@ -179,6 +180,14 @@ func (c *Checker) changed(k kind, names []string) {
 			}
 		}
 	}
+}
+
+// reads reports whether a client has what it asks for from one of the two lanes.
+func (k *knowledge) reads(i *Interest, v *voice) bool {
+	if v == k.byName {
+		return len(i.Names) > 0
+	}
+	return i.Wildcard || slices.ContainsFunc(slices.Collect(maps.Keys(i.Names)), func(name string) bool { return !k.byName.answered(name) || k.byName.words[name].unsure })
 }
 
 // settled notes which wildcard sets are complete by now (RECON-16).

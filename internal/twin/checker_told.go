@@ -297,14 +297,15 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	// What an alias led to falls back to the wildcard's copy when that alias is lost (WILD-16).
 	own, named := known.byName.present(name)
 	falls := t.interest.Wildcard && t.interest.Named(name, t.holds[name].aliases) && !(named && t.interest.Named(name, own.aliases))
-	if was := t.seen[name]; age < was.at && was.label != r.label && !known.torn(name) && !falls {
+	torn := len(t.interest.Names) > 0 && known.torn(name)
+	if was := t.seen[name]; age < was.at && was.label != r.label && !torn && !falls {
 		c.fail("G2", "%s: %s=%s is older than what it was sent before", who, name, r.label)
 	}
 	t.seen[name] = seen{r.label, age}
 	erred := t.erred(name, aliases)
 	// What an alias led to has the TTL of another copy when it falls to the wildcard's set (TTL-12).
 	member := cl.ttl && t.interest.Wildcard && !t.interest.Names[name] && t.interest.Named(name, aliases)
-	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !known.torn(name) && !erred && !member && !(t.brought[name] && cl.ttl && known.unlimited(name, r.label)) {
+	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !torn && !erred && !member && !(t.brought[name] && cl.ttl && known.unlimited(name, r.label)) {
 		c.fail("G5", "%s: %s=%s again", who, name, r.label)
 	}
 	if known.byWildcard.complete {
@@ -376,6 +377,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 	}
 	t.last[name] = ""
 	c.goes(k, t, name)
+	delete(t.left, name)
 	delete(t.brought, name)
 	delete(t.owed, name)
 	delete(t.holds, name)
@@ -434,7 +436,7 @@ func (c *Checker) Known() {
 					served := c.served(k, t, v, name, w)
 					warm := v.warm || w.restored && v == c.known[k.name].byName || t.interest.Wildcard && (c.known[k.name].byWildcard.settling || c.doubts[k.name][true] != nil)
 					kept := warm && (t.brought[name] || cl.sotw && len(t.brought) > 0)
-					if w.present && served && !kept && !c.evicted(k, name, w) && !c.has(cl, k, t, name, w) {
+					if w.present && served && !kept && !c.has(cl, k, t, name, w) {
 						c.fail("G8", "c%d %s: the relay knows %s=%s, the client holds %q", id, k.name, name, w.label, t.holds[name].label)
 					}
 					if w.present && served && !kept {

@@ -135,7 +135,7 @@ func (c *Checker) lacks(who string, k kind, t *topic, listed map[string]bool) {
 	}
 	for _, v := range known.voices() {
 		for name, w := range v.words {
-			if w.present && !listed[name] && c.served(k, t, v, name, w) && !c.evicted(k, name, w) {
+			if w.present && !listed[name] && c.served(k, t, v, name, w) {
 				c.fail("DOWN-SOTW-6", "%s wants %s, and its set lacks %s=%s", who, t.interest.text(), name, w.label)
 			}
 		}
@@ -169,7 +169,7 @@ func (c *Checker) upToDate(id int, deaf bool) {
 		known := c.known[k.name]
 		for _, v := range known.voices() {
 			for name, w := range v.words {
-				if w.present && !v.warm && c.served(k, t, v, name, w) && !c.evicted(k, name, w) && !c.has(cl, k, t, name, w) {
+				if w.present && !v.warm && c.served(k, t, v, name, w) && !c.has(cl, k, t, name, w) {
 					c.fail("ORDER-1", "c%d %s keeps up, the relay knows %s=%s, and the client holds %q", id, k.name, name, w.label, t.holds[name].label)
 					return
 				}

@@ -252,6 +252,11 @@ func (k *knowledge) says(name, label string) bool {
 	return false
 }
 
+// listed reports whether the last word of some voice on a resource lists an alias.
+func (k *knowledge) listed(name, alias string) bool {
+	return slices.ContainsFunc(k.voices(), func(v *voice) bool { return slices.Contains(v.words[name].aliases, alias) })
+}
+
 // states reports whether the last word of some voice on a name is this content.
 func (k *knowledge) states(name, label string) bool {
 	for _, v := range k.voices() {

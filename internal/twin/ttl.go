@@ -149,7 +149,7 @@ func (c *Checker) expire() {
 				c.events++
 				c.news = true
 				c.overcome(k, name, w.aliases)
-				c.changed(k, v.remove(name, c.events))
+				c.changed(k, v, v.remove(name, c.events))
 				v.words[name] = word{at: c.events, expired: true, was: &w, unsure: w.unsure}
 				if v == known.byName {
 					c.gone[k.name][name] = true
@@ -238,7 +238,7 @@ func (c *Checker) heartbeat(who string, k kind, cl *clientState, t *topic, name,
 func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 	known := c.known[k.name]
 	for name, h := range t.holds {
-		if !t.interest.Covers(name, h.aliases) || c.evicts {
+		if !t.interest.Covers(name, h.aliases) {
 			continue
 		}
 		if cl.ttl && !h.ends.IsZero() && !h.ends.After(c.now) {
