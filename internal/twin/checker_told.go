@@ -155,6 +155,9 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 			}
 		}
 		c.lacks(who, k, t, listed)
+		if len(stays) == 0 {
+			c.versioned(who, k, view, resp.GetVersionInfo())
+		}
 		if view == t.view && !reason {
 			c.fail("DOWN-SOTW-13", "%s: the same set again, for no reason", who)
 		}

@@ -227,6 +227,9 @@ func (c *Checker) heartbeat(who string, k kind, cl *clientState, t *topic, name,
 	}
 	spared = t.brought[name]
 	ends := c.lasting(who, k, cl, name, h.label, ttl)
+	if !t.owed[name] && !spared && ends.Equal(h.ends) {
+		c.fail("DOWN-DELTA-14", "%s is sent a heartbeat for %s, and has it until then", who, name)
+	}
 	h.ends = ends
 	t.holds[name] = h
 	delete(t.owed, name)
