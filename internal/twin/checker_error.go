@@ -21,8 +21,15 @@ func (c *Checker) forwards(k kind, e *discovery.ResourceError) {
 	name := e.GetResourceName().GetName()
 	c.erredAt[k.name+" "+name] = c.events
 	for _, cl := range c.clients {
-		if t := cl.topics[k.name]; cl.open && t != nil && t.interest.Names[name] && t.failed[name] != e.GetErrorDetail().GetCode() {
+		t := cl.topics[k.name]
+		if t == nil {
+			continue
+		}
+		if cl.open && t.interest.Names[name] && t.failed[name] != e.GetErrorDetail().GetCode() {
 			t.failures[name] = true // the same error again is sent once
+		}
+		if t.errors[name] != e.GetErrorDetail().GetMessage() {
+			delete(t.errors, name) // what changes and changes back may be sent again (DOWN-DELTA-14)
 		}
 	}
 }
