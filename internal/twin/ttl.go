@@ -247,16 +247,14 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		if cl.ttl && !h.ends.IsZero() && !h.ends.After(c.now) {
 			continue // the client has dropped it
 		}
-		expired := false
-		for _, v := range known.voices() {
-			expired = expired || v.words[name].expired
-		}
+		asked, before := c.since[k.name][name], known.byName.words[name]
+		earlier := t.interest.Names[name] && before.at < asked // before the name was asked for anew
+		expired := known.byWildcard.words[name].expired || before.expired && !earlier
 		w, byName := known.byName.present(name)
 		byName = byName && t.interest.Named(name, append(slices.Clone(h.aliases), w.aliases...))
 		_, byWildcard := known.byWildcard.present(name)
 		byWildcard = byWildcard && (t.interest.Wildcard || known.borrows(name, &t.interest))
 		// Who asks by name for what has expired as a member hears of it with the name's answer (WILD-16).
-		asked, before := c.since[k.name][name], known.byName.words[name]
 		answered := known.byName.answered(name) && !before.unsure && !(before.expired && before.at < asked) // what an alias led to before is no answer
 		awaits := t.interest.Names[name] && !answered && (asked > known.byWildcard.words[name].at || known.byWildcard.words[name].unsure)
 		// So does who has it by an alias that it had lost before.
