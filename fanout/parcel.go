@@ -1,6 +1,10 @@
 package fanout
 
-import "github.com/xds-relay/xds-relay/cache"
+import (
+	"maps"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
 
 // Bodies that must not be cached (VALID-5). A Table has only a husk of such a resource.
 // When upstream sends the body, it is handed to the clients that want it at that moment:
@@ -50,6 +54,11 @@ func (s *Subscription) hand(r *cache.Resource, news bool) {
 	if asked {
 		s.index.marks.markOne(s, wildcardID, again)
 	}
+}
+
+// unawait forgets the bodies that the client no longer wants. Whoever wants one again asks for it again.
+func (s *Subscription) unawait() {
+	maps.DeleteFunc(s.awaited, func(name string, _ struct{}) bool { return s.view().Resource(name) == nil })
 }
 
 // Bodies is the part of a View about bodies that are not cached.

@@ -197,11 +197,9 @@ func (s *Subscription) drop(gone []cache.ID) (freed []cache.ID) {
 	if len(gone) == 0 {
 		return nil
 	}
-	for _, id := range gone {
-		delete(s.awaited, s.index.named.Name(id))
-	}
 	s.summed = false
 	s.names.remove(distinct(gone))
+	s.unawait()
 	return s.index.loans.freed(s, gone)
 }
 
@@ -239,6 +237,7 @@ func (s *Subscription) endWildcard(asked *Asked, now time.Time) {
 	if s.wildcard {
 		s.wildcard, s.reads = false, false
 		s.index.unwant(s, wildcardID, now)
+		s.unawait()
 		s.index.readers.prune()
 	}
 }
