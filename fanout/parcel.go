@@ -113,7 +113,7 @@ func (v Bodies) Lacks(id cache.ID) bool {
 
 func (v Bodies) awaits(r *cache.Resource) bool {
 	_, awaits := v.s.awaited[r.Name]
-	return awaits
+	return awaits && r.Husk() // the next version may be kept
 }
 
 // Handed takes out the bodies that were asked for on the client's behalf, and returns those that

@@ -88,7 +88,7 @@ func (v Set) Lacks() bool {
 		return v.s.wildcard
 	}
 	for name := range v.s.awaited {
-		if v.Member(name) != nil {
+		if m := v.Member(name); m != nil && m.Husk() {
 			return true
 		}
 	}
