@@ -25,14 +25,14 @@ func bodies(v fanout.View, resources []*cache.Resource) (whole []*cache.Resource
 	return whole, len(whole) == len(resources)
 }
 
-// lacks reports whether the wildcard's set has bodies that are not here and that the client does
-// not hold. They are asked for, and the set waits for them (VALID-5).
-func (d *deltaState) lacks(v fanout.View) (lacking bool) {
-	if subscribed, synced := v.Wildcard(); !d.wildcardAsked || !subscribed || !synced || !v.Bodies().Husks() {
+// lacksBodies reports whether the wildcard's set, which is asked for, has bodies that are not here and
+// that the client did not bring. They are asked for, and the set waits for them (VALID-5).
+func (x *exchange) lacksBodies(v fanout.View) (lacking bool) {
+	if subscribed, synced := v.Wildcard(); !x.wildcardAsked || !subscribed || !synced || !v.Bodies().Husks() {
 		return false
 	}
 	for c := range v.Set().Since(0) {
-		if c.Resource != nil && !(d.brings(c.Name) && d.holds(v, c.Resource)) && v.Bodies().Body(c.Resource) == nil {
+		if c.Resource != nil && !(x.brings(c.Name) && x.holds(v, c.Resource)) && v.Bodies().Body(c.Resource) == nil {
 			v.Bodies().Ask(c.Resource)
 			lacking = true
 		}

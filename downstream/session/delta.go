@@ -172,7 +172,7 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 	p.version = v.SystemVersion()
 	d.returns(v, d.brings)
 	subscribed, synced := v.Wildcard()
-	lacking := d.lacks(v)
+	lacking := d.lacksBodies(v)
 	switch {
 	case !d.opening || !subscribed:
 	case !synced || lacking:

@@ -216,7 +216,10 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	if s.waitsForReturn(v) {
 		return
 	}
-	s.collectMembers(v, push, p)
+	lacking := s.lacksBodies(v)
+	if !lacking {
+		s.collectMembers(v, push, p)
+	}
 	asked := postpone(s, v, s.asked.take(), true)
 	s.lookAgain(v)
 	asked = s.keep(v, asked)
@@ -231,8 +234,10 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	whole, complete := bodies(v, p.resources)
 	p.resources = whole
 	s.renewsAhead(v, p, nil)
-	if push {
+	if push && !lacking {
 		s.collectHanded(v, p)
+	}
+	if push {
 		s.collectRenewals(v, p)
 	}
 	s.collectErrors(v, p)
@@ -342,22 +347,27 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 // collectCopies lists the resources that a name leads to and that the client does not hold, or
 // all of them.
 func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, p *part) {
-	led, tooLarge := v.LedTo(id) != nil, 0
+	led, lacking, tooLarge := v.LedTo(id) != nil, false, 0
 	for _, r := range a.Resources() {
-		if all || !s.holds(v, r) {
-			if s.leavesOut(v, r, p) {
-				tooLarge++
-				continue
-			}
-			p.resources = append(p.resources, r)
-		} else {
+		switch {
+		case !all && s.holds(v, r):
 			s.changedBack(id)
+		case v.Bodies().Body(r) == nil: // the body is sent when it comes
+			v.Bodies().Ask(r)
+			lacking = true
+			continue
+		case s.leavesOut(v, r, p):
+			tooLarge++
+			continue
+		default:
+			p.resources = append(p.resources, r)
 		}
 		if led {
 			s.sentFor(r)
 		}
 	}
-	if tooLarge < len(a.Resources()) && !slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return v.Bodies().Body(r) == nil }) { // otherwise ToldCopy is noted when the body comes
+	s.behind = s.behind || lacking
+	if !lacking && tooLarge < len(a.Resources()) {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 }
