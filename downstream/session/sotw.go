@@ -297,7 +297,7 @@ func (s *sotwState) listMembers(v fanout.View, after cache.Seq, p *part) {
 // keep puts off the names of which the client came with a version and upstream has not confirmed
 // another (RECON-19), unless another name brings the client the same resource.
 func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
-	if len(asked) == 0 && !s.handed || !s.frozen(v) || s.came == versionOf(v) {
+	if len(asked) == 0 && !s.handed || s.came == "" || !warm(v) || s.came == versionOf(v) {
 		return asked
 	}
 	kept := func(id cache.ID) bool { return v.Has(id) && v.Told(id) == fanout.Brought && v.Restored(id) }

@@ -32,16 +32,9 @@ func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version st
 		return nil, "", false
 	}
 	version = versionOf(v)
-	certain = (!doubt && !s.frozen(v) || s.came == version) && !s.lacks(v)
+	certain = (!doubt || s.came == version) && !s.lacks(v)
 	v.Withhold(!certain)
 	return resources, version, certain
-}
-
-// frozen reports whether the client came with something that only the same version may replace: a
-// view from disk may lack some of it until upstream has answered (RECON-19). A client that was sent a
-// set has that.
-func (s *sotwState) frozen(v fanout.View) bool {
-	return s.came != "" && !(s.sets && s.lastNonce != "") && warm(v)
 }
 
 // lacks reports whether the wildcard's set lacks something that the client was sent for a name,

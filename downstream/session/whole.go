@@ -38,16 +38,19 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 	if subscribed, synced := v.Wildcard(); subscribed && !synced {
 		return p
 	}
+	doubt := v.Set().Verdict(s.came != "") == fanout.Doubt
 	for _, id := range v.Names() {
-		if d := v.Verdict(id, s.came != ""); d == fanout.Unknown && v.Answer(id).Error == nil || d == fanout.Doubt {
+		d := v.Verdict(id, s.came != "")
+		if d == fanout.Unknown && v.Answer(id).Error == nil {
 			return p
 		}
+		doubt = doubt || d == fanout.Doubt
 	}
 	var complete bool
 	if p.resources, complete = bodies(v, everything(v)); !complete {
 		return p
 	}
-	if p.version = versionOf(v); s.frozen(v) && s.came != p.version {
+	if p.version = versionOf(v); doubt && s.came != p.version {
 		return p
 	}
 	p.resources = s.fitting(v, slices.Clone(p.resources), &p)
