@@ -374,7 +374,7 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 
 // collectRenewals lists the renewed TTLs. Heartbeats go under the version that the client has
 // accepted, which they do not change (TTL-8, TTL-10). Under a new version the bodies go with
-// them.
+// them; a body that is not kept is asked for, and brings the TTL when it comes.
 func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 	whole, heartbeats := s.renewals(v, p.from)
 	whole, _ = bodies(v, besides(p.resources, whole))
@@ -383,11 +383,8 @@ func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 		p.heartbeats, p.version = unique(heartbeats), s.accepted
 		return
 	}
-	for _, r := range heartbeats {
-		if body := v.Bodies().Body(r); body != nil {
-			p.resources = append(p.resources, body)
-		}
-	}
+	whole, _ = bodies(v, besides(p.resources, heartbeats))
+	p.resources = append(p.resources, whole...)
 }
 
 // collectErrors lists each error of a name once. One that says that there is no such resource is the
