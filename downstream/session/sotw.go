@@ -115,7 +115,9 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 				v.Tell(id, fanout.Brought) // others were sent that by name, and this client was not
 			}
 		case !asked && (wildcard(v) || h.told != 0):
-			s.exact.note(name, h.version, h.told != 0)
+			if s.exact.note(name, h.version, h.told != 0); h.told == 0 {
+				s.hasNone(v, name)
+			}
 			s.fallsBack(v, name, h)
 		}
 	}
@@ -124,10 +126,10 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 // fallsBack has the client sent the wildcard's state of what it has given up by name.
 func (s *sotwState) fallsBack(v fanout.View, name string, h changing) {
 	switch m := v.Set().Member(name); {
-	case !wildcard(v):
+	case !wildcard(v), m == nil && h.told == 0:
 	case !s.sets:
 		s.release(name)
-	case m == nil && h.told != 0, m != nil && m.Version != h.version:
+	case m == nil, m.Version != h.version:
 		s.wildcardAsked = true
 	}
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -29,5 +30,21 @@ func TestAPositionPassesNothingUntold(t *testing.T) {
 	}
 	if got := said(w.next()); got != "-" {
 		t.Errorf("%s; there is nothing more to tell", got)
+	}
+}
+
+// TestNamesGivenUpUnderAWildcardAreForgotten: a SotW client that waits for a wildcard's set, and
+// names one thing after the other that nobody knows, is not remembered with all of them (VALID-9).
+func TestNamesGivenUpUnderAWildcardAreForgotten(t *testing.T) {
+	for _, typ := range []cache.TypeURL{cache.Endpoint, cache.Cluster} {
+		w := newTurnWorld(t)
+		for i := range 100 {
+			w.req(typ, "", "*", fmt.Sprint("n", i))
+			w.next()
+		}
+		x := w.s.find(typ).base()
+		if n := x.exact.noted + len(x.released); n > 1 {
+			t.Errorf("%s: %d of 100 names are remembered, and one is asked for", shortName(typ), n)
+		}
 	}
 }
