@@ -102,8 +102,8 @@ func (s *Session) Ack(b *Bare, now time.Time) (note Note, ok bool) {
 }
 
 // acks reports whether a request with this nonce and without names changes no interest. A SotW
-// request lists all names, so one without names changes nothing only if there were none. A
+// request lists all names and locators, so one without any changes nothing only if there were none. A
 // request for endpoints may ask for them again (ORDER-5).
 func (s *sotwState) acks(nonce string) bool {
-	return len(s.names) == 0 && nonce == s.lastNonce && s.url != cache.Endpoint
+	return len(s.names)+len(s.located) == 0 && nonce == s.lastNonce && s.url != cache.Endpoint
 }

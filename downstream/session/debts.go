@@ -33,6 +33,7 @@ type debts struct {
 	// the client came with them (DOWN-DELTA-11).
 	released map[string]released
 	refused  pile[string] // names asked for by locator, which is not served (NAME-18)
+	located  []string     // those of the newest request, each once, in order; only for SotW
 	// warming has members of the wildcard's set, and resources that an alias leads to, whose
 	// cluster was sent (ORDER-4).
 	warming nameSet

@@ -96,7 +96,8 @@ func (x *exchange) succeed(was *exchange) {
 		u.seq, u.changes = 0, false
 		x.unacked = append(x.unacked, u)
 	}
-	x.lastNonce, x.pushedAt, x.accepted, x.refused, x.awaited = was.lastNonce, was.pushedAt, was.accepted, was.refused, was.awaited
+	x.lastNonce, x.pushedAt, x.accepted, x.awaited = was.lastNonce, was.pushedAt, was.accepted, was.awaited
+	x.refused, x.located = was.refused, was.located
 }
 
 // move serves the type from another Hub, as if its client had just asked there for what it

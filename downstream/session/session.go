@@ -211,7 +211,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 // SotWRequest takes in a request of a SotW stream.
 func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (Note, *End) {
 	note := Note{Kind: SubscribeRequest}
-	located := located(req.GetResourceLocators())
+	located := distinct(located(req.GetResourceLocators()))
 	st, end := s.admit(req, now, nil, req.GetResourceNames(), located)
 	if end != nil {
 		return note, end
@@ -225,14 +225,19 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	if end := s.checkRoom(w, room{names: kept}); end != nil {
 		return note, end
 	}
-	w.refused.add(located...)
+	added := slices.DeleteFunc(slices.Clone(located), func(name string) bool {
+		_, again := slices.BinarySearch(w.located, name)
+		return again // each request repeats them (DOWN-SOTW-13)
+	})
+	w.refused.add(added...)
+	w.located = located
 	warmed := uint64(0)
 	if s.kind.Type != "" {
 		warmed = s.warmed.deliveries.Load()
 	}
 	note = w.request(req, names, warmed, now)
 	s.answer(&w.exchange, now)
-	note.Charged = s.charge(req.GetResponseNonce(), names.changed || len(located) > 0)
+	note.Charged = s.charge(req.GetResponseNonce(), names.changed || len(added) > 0)
 	return note, nil
 }
 
