@@ -108,16 +108,15 @@ func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked 
 func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 	for name, h := range held {
 		id, asked := v.Lookup(name)
+		_, known := v.Set().Change(name)
 		switch {
 		case asked && h.told != 0 && !v.Told(id).Copy():
 			v.Tell(id, h.told)
 			if version, _ := s.named(v, id); version != "" && version != h.version {
 				v.Tell(id, fanout.Brought) // others were sent that by name, and this client was not
 			}
-		case !asked && (wildcard(v) || h.told != 0):
-			if s.exact.note(name, h.version, h.told != 0); h.told == 0 {
-				s.hasNone(v, name)
-			}
+		case !asked && (wildcard(v) && known || h.told != 0):
+			s.exact.note(name, h.version, h.told != 0)
 			s.fallsBack(v, name, h)
 		}
 	}
@@ -126,10 +125,10 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 // fallsBack has the client sent the wildcard's state of what it has given up by name.
 func (s *sotwState) fallsBack(v fanout.View, name string, h changing) {
 	switch m := v.Set().Member(name); {
-	case !wildcard(v), m == nil && h.told == 0:
+	case !wildcard(v):
 	case !s.sets:
 		s.release(name)
-	case m == nil, m.Version != h.version:
+	case m == nil && h.told != 0, m != nil && m.Version != h.version:
 		s.wildcardAsked = true
 	}
 }
@@ -379,14 +378,12 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 // them; a body that is not kept is asked for, and brings the TTL when it comes.
 func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 	whole, heartbeats := s.renewals(v, p.from)
-	whole, _ = bodies(v, besides(p.resources, whole))
-	p.resources = append(p.resources, s.fitting(v, whole, p)...)
-	if len(p.resources) == 0 && !p.must && s.accepted != "" {
+	if len(p.resources)+len(whole) == 0 && !p.must && s.accepted != "" {
 		p.heartbeats, p.version = unique(heartbeats), s.accepted
 		return
 	}
-	whole, _ = bodies(v, besides(p.resources, heartbeats))
-	p.resources = append(p.resources, whole...)
+	whole, _ = bodies(v, besides(p.resources, slices.Concat(whole, heartbeats)))
+	p.resources = append(p.resources, s.fitting(v, whole, p)...)
 }
 
 // collectErrors lists each error of a name once. One that says that there is no such resource is the
