@@ -118,6 +118,8 @@ func (s *sotwState) handOver(v fanout.View, held map[string]changing) {
 		case !asked && (wildcard(v) && known || h.told != 0):
 			s.exact.note(name, h.version, h.told != 0)
 			s.fallsBack(v, name, h)
+		case !asked && wildcard(v):
+			s.exact.forget(name) // the set says all there is
 		}
 	}
 }
