@@ -70,9 +70,10 @@ type exchange struct {
 	// looked at, or is nil (ERR-7).
 	starving *statuspb.Status
 
-	// Removals that wait (ORDER-2):
+	// Removals that wait (ORDER-2). held is how many of a Delta client's there were last.
 	waitSince  time.Time
 	waitFor    []*exchange
+	held       int
 	staysSince time.Time // since when a full-state set lists what is gone
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -77,7 +78,7 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 func (s *Session) ask(now time.Time) (adds *speaker, removals []*speaker) {
 	for i, st := range s.states {
 		if !st.due() {
-			st.base().waitSince, st.base().waitFor = time.Time{}, nil // what was to go is not to go any more
+			st.base().waitSince, st.base().waitFor, st.base().held = time.Time{}, nil, 0 // what was to go is not to go any more
 			continue
 		}
 		sp := s.collect(st, now)
@@ -131,14 +132,19 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 		s.stopWaitingFor(x) // the pending changes of this type are sent, or concern nobody
 	}
 	if sp.pushed && !sp.late() {
-		x.waitSince, x.waitFor = time.Time{}, nil // the removals that waited have become obsolete
+		x.waitSince, x.waitFor, x.held = time.Time{}, nil, 0 // the removals that waited have become obsolete
 	}
-	if !sp.late() || !x.waitSince.IsZero() || s.succeeds(sp) {
+	if !sp.late() || s.succeeds(sp) {
 		return
 	}
-	x.waitSince = now
+	was := x.held
+	if x.held = max(1, len(sp.removed)); x.held <= was {
+		return
+	}
+	x.waitSince = cmp.Or(x.waitSince, now) // all of them go together
 	for _, st := range s.states {
-		if o := st.base(); o != x && s.putsOff(o, now) || slices.Contains(next, st) && st.due() {
+		o := st.base()
+		if waits := o != x && s.putsOff(o, now) || slices.Contains(next, st) && st.due(); waits && !slices.Contains(x.waitFor, o) {
 			x.waitFor = append(x.waitFor, o)
 		}
 	}
@@ -179,7 +185,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	r.nameTooLarge(&sp.part, s.config.MaxResponse)
 	if sp.takesAway {
 		r.Removed = slices.Concat(r.Removed, sp.removed)
-		x.waitSince, x.waitFor = time.Time{}, nil
+		x.waitSince, x.waitFor, x.held = time.Time{}, nil, 0
 		sp.removedNow(&sp.part)
 	}
 	if x.url == cache.Cluster {
