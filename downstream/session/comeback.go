@@ -90,9 +90,7 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	if d.looked && !d.handed && warm == d.lookedWarm {
 		return // nothing has changed since they were looked at last
 	}
-	for _, r := range p.resources { // what is sent now is judged by that
-		d.judge(r.Name)
-	}
+	d.noteSent(v, p) // what is sent now is judged by that
 	d.judge(p.gone...)
 	if !d.judging() {
 		d.withholdsBrought = false

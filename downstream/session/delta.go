@@ -276,6 +276,10 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 	name, told := v.Name(id), v.Told(id)
 	has := told.Copy() || d.exact.find(name).has() // as an alias
 	switch {
+	case a.Negative != nil && (has || d.brings(name)) && !v.Leads(name): // clients keep the copy whose name is denied (MISS-10)
+		p.gone = append(p.gone, name)
+		v.Tell(id, 0)
+		d.asked.add(id) // the denial may bear the name, too
 	case a.Negative != nil && (forced || a.Seq > told.At()):
 		if !d.leavesOut(v, a.Negative, p) {
 			p.resources = append(p.resources, a.Negative) // NAME-6

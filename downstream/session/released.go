@@ -212,6 +212,9 @@ func (x *exchange) paidReleased(name string) {
 // noteSent notes that the client is sent the resources of a part.
 func (x *exchange) noteSent(v fanout.View, p *part) {
 	for _, r := range p.resources {
+		if r.Negative {
+			continue
+		}
 		x.aliased = x.aliased || len(r.Aliases) > 0
 		x.exact.sent(x.exact.find(r.Name), r.Version, p.position)
 		if _, released := x.released[r.Name]; !released && !x.exact.find(r.Name).notes() {
