@@ -65,12 +65,12 @@ func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
 		a.Dropped += n.set(r, u)
 	}
 	n.heartbeats(u)
-	n.deny(u.Negative)
 	all := n.departures(u)
 	for _, name := range u.Overdue {
 		all.add(n.overdue(name, u.Stream), cache.Sweep)
 	}
 	a.Held = n.depart(u, all)
+	n.deny(u.Negative)
 	n.fail(u)
 	a.Silent, a.First = n.fallSilent(u)
 	return a
