@@ -90,19 +90,19 @@ func (d *deltaState) lostTTL(v fanout.View, r *cache.Resource) bool {
 // collectRenewals lists what upstream has renewed (TTL-4, TTL-12), and what the client came with:
 // the TTL may have been renewed or lost while the client was away.
 func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
-	var lost, heartbeats []*cache.Resource
+	var whole, heartbeats []*cache.Resource
 	if len(p.spared) > 0 {
 		d.exact.unspare()
 	}
 	for _, r := range p.spared {
 		switch ends, _, _ := v.Ends(r); {
-		case d.lostTTL(v, r):
-			lost = append(lost, r)
-		case d.ttl && !ends.IsZero() && d.url != cache.VirtualHost:
+		case d.lostTTL(v, r), d.ttl && !ends.IsZero() && d.url == cache.VirtualHost: // TTL-9
+			whole = append(whole, r)
+		case d.ttl && !ends.IsZero():
 			heartbeats = append(heartbeats, r)
 		}
 	}
-	d.renewWhole(v, lost, p)
+	d.renewWhole(v, whole, p)
 	d.renewsAhead(v, p, heartbeats)
 	if push {
 		whole, renewed := d.renewals(v, p.from)
