@@ -20,14 +20,11 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 	case !synced:
 		d.members = false // it is marked again when it is synced
 		return
-	case d.wildcardAsked && d.postpones && d.sentTo > 0 && gainsMembers(d, v):
-		d.postponed = true // as when a name is asked for again
-		return
-	case d.wildcardAsked:
+	case d.wildcardAsked && !(d.postpones && d.sentTo > 0 && gainsMembers(d, v)): // as when a name is asked for again
 		d.listMembers(v, true, p)
 		d.wildcardAsked, d.opening = false, false
 		p.must, p.answer = true, true
-	case push && d.members:
+	case push && (d.members || d.wildcardAsked):
 		d.postponed = d.postpones && gainsMembers(d, v)
 		d.listMembers(v, false, p)
 	default:
