@@ -28,7 +28,7 @@ func (s *Session) Check() []string {
 	i.must(slices.IsSortedFunc(s.states, inOrder), "types are not in order (ORDER-2)")
 	for _, st := range s.states {
 		i.must((st == s.clusters) == (st.base().url == cache.Cluster && s.kind.Type == ""), "clusters are another type's")
-		for _, w := range st.base().waitFor {
+		for w := range st.base().waitFor {
 			i.must(w != st.base() && slices.ContainsFunc(s.states, func(o state) bool { return o.base() == w }), "%s waits for itself, or for what is over", shortName(st.base().url))
 		}
 	}

@@ -49,13 +49,8 @@ func gainsBy(st state, v fanout.View, id cache.ID) bool {
 	if !v.Has(id) || x.awaited.has(v.Name(id)) {
 		return false
 	}
-	a := v.Answer(id)
-	if a.State != cache.Present {
-		return false
-	}
-	return slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool {
-		kept := v.Restored(id) && st.brings(r.Name)
-		return !kept && !x.holds(v, r)
+	return slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool {
+		return !x.holds(v, r) && !(v.Restored(id) && st.brings(r.Name))
 	})
 }
 

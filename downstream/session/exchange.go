@@ -72,7 +72,7 @@ type exchange struct {
 
 	// Removals that wait (ORDER-2). held is how many of a Delta client's there were last.
 	waitSince  time.Time
-	waitFor    []*exchange
+	waitFor    map[*exchange]struct{}
 	held       int
 	staysSince time.Time // since when a full-state set lists what is gone
 }

@@ -143,9 +143,8 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 	}
 	x.waitSince = cmp.Or(x.waitSince, now) // all of them go together
 	for _, st := range s.states {
-		o := st.base()
-		if waits := o != x && s.putsOff(o, now) || slices.Contains(next, st) && st.due(); waits && !slices.Contains(x.waitFor, o) {
-			x.waitFor = append(x.waitFor, o)
+		if o := st.base(); o != x && s.putsOff(o, now) || slices.Contains(next, st) && st.due() {
+			put(&x.waitFor, o, struct{}{})
 		}
 	}
 }
@@ -153,8 +152,7 @@ func (s *Session) hold(sp *speaker, next []state, now time.Time) {
 // stopWaitingFor ends the wait of other types' removals for one type.
 func (s *Session) stopWaitingFor(x *exchange) {
 	for _, st := range s.states {
-		o := st.base()
-		o.waitFor = slices.DeleteFunc(o.waitFor, func(w *exchange) bool { return w == x })
+		drop(&st.base().waitFor, x)
 	}
 }
 
