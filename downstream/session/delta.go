@@ -232,15 +232,16 @@ func (d *deltaState) collected(v fanout.View, p *part) {
 // of a subscribed name. A name without an answer is marked again when it has one (MISS-7).
 func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 	asked := postpone(d, v, d.asked.take(), true)
+	var changed []cache.ID
+	if push {
+		changed = postpone(d, v, d.changed.take(), false)
+	}
 	for _, id := range asked {
 		if v.Has(id) {
 			d.collectName(v, id, true, p)
 		}
 	}
-	if !push {
-		return
-	}
-	for _, id := range postpone(d, v, d.changed.take(), false) {
+	for _, id := range changed {
 		if _, told := slices.BinarySearch(asked, id); !told && v.Has(id) {
 			d.collectName(v, id, false, p)
 		}
@@ -279,7 +280,7 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 	case a.Negative != nil && (has || d.brings(name)) && !v.Leads(name): // clients keep the copy whose name is denied (MISS-10)
 		p.gone = append(p.gone, name)
 		v.Tell(id, 0)
-		d.asked.add(id) // the denial may bear the name, too
+		d.changed.add(id) // one response does not name a resource twice, and the denial may bear the name
 	case a.Negative != nil && (forced || a.Seq > told.At()):
 		if !d.leavesOut(v, a.Negative, p) {
 			p.resources = append(p.resources, a.Negative) // NAME-6
