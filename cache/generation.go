@@ -17,14 +17,14 @@ type Origin struct {
 	SotW  bool
 }
 
-// doubted is the generation of resources that belong to none.
-const doubted = math.MaxUint32
+// noGeneration is the generation of resources that belong to none.
+const noGeneration = math.MaxUint32
 
 // Begin starts a new, empty generation. Until it is Heard it can be taken back.
 func (t *Table) Begin(origin Origin) {
 	t.before.generation, t.before.origin, t.before.unheard = t.generation, t.origin, true
 	t.generation++
-	t.origin, t.spared = origin, nil
+	t.origin, t.mentioned = origin, nil
 }
 
 // Heard notes that the present generation's origin has said something.
@@ -42,13 +42,13 @@ func (t *Table) Recall() {
 // means that nothing has changed (RECON-11). Resources whose bodies are not kept are excepted: the
 // origin is shown no version of them, and announces them again.
 func (t *Table) Resume(origin Origin) {
-	t.origin, t.spared = origin, nil
+	t.origin, t.mentioned = origin, nil
 	if t.husks == 0 {
 		return
 	}
 	for id := range t.entries {
 		if e := &t.entries[id]; e.state == Present && e.resource.Husk() {
-			e.generation = doubted
+			e.generation = noGeneration
 		}
 	}
 }
@@ -72,40 +72,40 @@ func (t *Table) Confirmed(name string) bool {
 	return ok && t.entries[id].state == Present && t.entries[id].generation == t.generation
 }
 
-// Doubt makes a resource unconfirmed, after an announcement that was no answer.
-func (t *Table) Doubt(name string) {
+// Unconfirm makes a resource unconfirmed, after an announcement that was no answer.
+func (t *Table) Unconfirm(name string) {
 	if id, ok := t.ids[name]; ok {
-		t.entries[id].generation = doubted
+		t.entries[id].generation = noGeneration
 	}
 }
 
-// Spare notes that the origin has spoken of a name, even if only with a fault or
+// Mention notes that the origin has spoken of a name, even if only with a fault or
 // an error, so that its resource is not swept (ERR-8, ERR-10). whole: in a response
 // with everything, so that, if somebody holds its ID, nothing that it leads to is.
-func (t *Table) Spare(name string, whole bool) {
-	if t.spared == nil {
-		t.spared = make(map[string]bool)
+func (t *Table) Mention(name string, whole bool) {
+	if t.mentioned == nil {
+		t.mentioned = make(map[string]bool)
 	}
 	if id, ok := t.ids[name]; ok {
 		for _, r := range t.Answer(id).Resources() {
 			if r.Name == name || whole && t.entries[id].pinned {
-				t.spared[r.Name] = true
+				t.mentioned[r.Name] = true
 			}
 		}
 	}
 }
 
-// doubtful: a resource is Present, but unconfirmed, and the origin has not spoken
+// sweepable: a resource is Present, but unconfirmed, and the origin has not spoken
 // of it in any other way.
-func (t *Table) doubtful(id ID) bool {
+func (t *Table) sweepable(id ID) bool {
 	e := &t.entries[id]
-	return e.state == Present && e.generation != t.generation && !t.spared[e.name]
+	return e.state == Present && e.generation != t.generation && !t.mentioned[e.name]
 }
 
 // Unconfirmed are the resources that may be swept.
 func (t *Table) Unconfirmed() (names []string) {
 	for id := t.oldest; id != none; id = t.entries[id].next {
-		if t.doubtful(id) {
+		if t.sweepable(id) {
 			names = append(names, t.entries[id].name)
 		}
 	}
@@ -119,7 +119,7 @@ func (t *Table) UnconfirmedAnswers(name string) (names []string) {
 		return nil
 	}
 	for _, r := range t.Answer(id).Resources() {
-		if t.doubtful(t.ids[r.Name]) {
+		if t.sweepable(t.ids[r.Name]) {
 			names = append(names, r.Name)
 		}
 	}

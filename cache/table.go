@@ -70,7 +70,7 @@ type Table struct {
 	// What is announced now belongs to this generation, which comes from origin.
 	generation uint32
 	origin     Origin
-	spared     map[string]bool // unconfirmed, and not to be swept
+	mentioned  map[string]bool // unconfirmed, and not to be swept
 	// before is the generation before it, which counts until something is heard of the present one.
 	before struct {
 		generation uint32

@@ -44,7 +44,7 @@ func allocationsPerDelivery(t *testing.T, lane fanout.Lane, names []string, most
 	c := &session.Config{AckTimeout: time.Minute, MaxName: 100, MaxNames: 100}
 	var sessions []*session.Session
 	for range clients {
-		s := session.New(c, session.Stream{Delta: true}, session.Peer{}, oneGroup{hub}, session.NewWarmth(), func() {})
+		s := session.New(c, session.Stream{Delta: true}, session.Peer{}, oneGroup{hub}, session.NewClusterDeliveries(), func() {})
 		if _, end := s.DeltaRequest(&discovery.DeltaDiscoveryRequest{TypeUrl: string(lane.Type), ResourceNamesSubscribe: names}, epoch); end != nil {
 			t.Fatal(end)
 		}

@@ -46,7 +46,7 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 		return nil, refuse(tooLarge(size, s.config.MaxRequest))
 	}
 	wake := make(chan struct{}, 1)
-	call := session.New(&s.now.Load().Config, session.Stream{Type: t}, peer, s.config.Groups, s.warmth, func() {
+	call := session.New(&s.now.Load().Config, session.Stream{Type: t}, peer, s.config.Groups, s.clusterDeliveries, func() {
 		select {
 		case wake <- struct{}{}:
 		default:

@@ -30,7 +30,7 @@ type Observer interface {
 	ClientOversized(t cache.TypeURL, what OversizedKind)
 	// ClientTypeRefused is called when a client is refused one of its types; told is ToldErrors
 	// or ToldNothing (NODE-14).
-	ClientTypeRefused(t cache.TypeURL, reason session.Reason, told session.Told)
+	ClientTypeRefused(t cache.TypeURL, reason session.Reason, told session.Notice)
 }
 
 // OversizedKind is a closed set, fit for a metric label.
@@ -45,14 +45,14 @@ const (
 
 type nobody struct{}
 
-func (nobody) ClientConnected(string)                                        {}
-func (nobody) ClientDisconnected(string, session.Reason)                     {}
-func (nobody) ClientRequest(cache.TypeURL, session.RequestKind)              {}
-func (nobody) ClientResponse(cache.TypeURL, int, int, int)                   {}
-func (nobody) ClientPropagation(cache.TypeURL, time.Duration, string)        {}
-func (nobody) ClientAck(cache.TypeURL, time.Duration)                        {}
-func (nobody) ClientPanic()                                                  {}
-func (nobody) ClientStalled()                                                {}
-func (nobody) ClientRateLimited()                                            {}
-func (nobody) ClientOversized(cache.TypeURL, OversizedKind)                  {}
-func (nobody) ClientTypeRefused(cache.TypeURL, session.Reason, session.Told) {}
+func (nobody) ClientConnected(string)                                          {}
+func (nobody) ClientDisconnected(string, session.Reason)                       {}
+func (nobody) ClientRequest(cache.TypeURL, session.RequestKind)                {}
+func (nobody) ClientResponse(cache.TypeURL, int, int, int)                     {}
+func (nobody) ClientPropagation(cache.TypeURL, time.Duration, string)          {}
+func (nobody) ClientAck(cache.TypeURL, time.Duration)                          {}
+func (nobody) ClientPanic()                                                    {}
+func (nobody) ClientStalled()                                                  {}
+func (nobody) ClientRateLimited()                                              {}
+func (nobody) ClientOversized(cache.TypeURL, OversizedKind)                    {}
+func (nobody) ClientTypeRefused(cache.TypeURL, session.Reason, session.Notice) {}

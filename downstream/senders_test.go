@@ -37,7 +37,7 @@ func TestABusySenderLooksAgain(t *testing.T) {
 	}
 	sink := new(sink)
 	st := &stream{server: s, kind: session.Stream{Delta: true}, grpc: sink, status: sink, quiet: make(chan struct{})}
-	st.session = session.New(&s.now.Load().Config, st.kind, st.peer, s.config.Groups, s.warmth, st.kick)
+	st.session = session.New(&s.now.Load().Config, st.kind, st.peer, s.config.Groups, s.clusterDeliveries, st.kick)
 	st.sending.Store(busy) // as if a sender had taken it
 	for _, typ := range []cache.TypeURL{cache.Cluster, cache.Endpoint} {
 		req := &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "n"}, TypeUrl: string(typ), ResourceNamesSubscribe: []string{"*"}}

@@ -50,15 +50,15 @@ type ServerConfig struct {
 
 // Server serves clients. Its methods may be called from any goroutine.
 type Server struct {
-	config   ServerConfig                 // as it was at the start
-	now      atomic.Pointer[ServerConfig] // as it is now; see Reconfigure
-	log      *slog.Logger
-	observer Observer
-	grpc     *grpc.Server
-	health   *health.Server
-	warmth   *session.Warmth
-	senders  *senders
-	doors    *doors
+	config            ServerConfig                 // as it was at the start
+	now               atomic.Pointer[ServerConfig] // as it is now; see Reconfigure
+	log               *slog.Logger
+	observer          Observer
+	grpc              *grpc.Server
+	health            *health.Server
+	clusterDeliveries *session.ClusterDeliveries
+	senders           *senders
+	doors             *doors
 
 	mu       sync.Mutex
 	streams  map[uint64]*stream
@@ -89,12 +89,12 @@ const (
 func NewServer(c ServerConfig) *Server {
 	s := &Server{
 		config: c, log: c.Log, observer: cmp.Or[Observer](c.Observer, nobody{}),
-		health:  health.NewServer(),
-		warmth:  session.NewWarmth(),
-		streams: make(map[uint64]*stream),
-		stopped: make(chan struct{}),
-		senders: newSenders(runtime.GOMAXPROCS(0)),
-		doors:   &doors{fresh: make(map[*fresh]bool)},
+		health:            health.NewServer(),
+		clusterDeliveries: session.NewClusterDeliveries(),
+		streams:           make(map[uint64]*stream),
+		stopped:           make(chan struct{}),
+		senders:           newSenders(runtime.GOMAXPROCS(0)),
+		doors:             &doors{fresh: make(map[*fresh]bool)},
 	}
 	if s.config.Random == nil {
 		s.config.Random = rand.Float64

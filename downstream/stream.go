@@ -92,7 +92,7 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{})}
 	st.peer, st.conn = peerOf(g.Context(), &s.config.Config)
 	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest}
-	st.session = session.New(&s.now.Load().Config, kind, st.peer, s.config.Groups, s.warmth, st.kick)
+	st.session = session.New(&s.now.Load().Config, kind, st.peer, s.config.Groups, s.clusterDeliveries, st.kick)
 	if end := s.register(st); end != nil {
 		return statusOf(end).Err()
 	}

@@ -34,5 +34,5 @@ func TestRequestsThatAreNoMessages(t *testing.T) {
 func oneStream(hub *fanout.Hub, delta bool) *stream {
 	c := &session.Config{AckTimeout: time.Minute, MaxName: 100, MaxNames: 100}
 	kind := session.Stream{Delta: delta}
-	return &stream{kind: kind, session: session.New(c, kind, session.Peer{}, oneGroup{hub}, session.NewWarmth(), func() {})}
+	return &stream{kind: kind, session: session.New(c, kind, session.Peer{}, oneGroup{hub}, session.NewClusterDeliveries(), func() {})}
 }

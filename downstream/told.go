@@ -39,16 +39,16 @@ func (st *stream) tellEnd(reason session.Reason, message string) {
 // tellRefusals logs types that are refused while the stream goes on, and the end of that.
 func (st *stream) tellRefusals(news []session.Refusal) {
 	for _, r := range news {
-		switch r.Told {
-		case session.Served:
+		switch r.Notice {
+		case session.NoticeServed:
 			st.log().Info("client is served a type after all: there is room for its group", "type", r.Type)
 			continue
-		case session.ToldNothing:
+		case session.NoticeNothing:
 			st.log().Warn("client refused a type, and waits: an error answers no wildcard, and would come with a set that takes away what the client has", "type", r.Type, "reason", r.Reason, "err", r.Message)
 		default:
 			st.log().Warn("client refused a type", "type", r.Type, "reason", r.Reason, "err", r.Message)
 		}
-		st.server.observer.ClientTypeRefused(r.Type, r.Reason, r.Told)
+		st.server.observer.ClientTypeRefused(r.Type, r.Reason, r.Notice)
 	}
 }
 

@@ -25,12 +25,12 @@ type TypeSummary struct {
 	Held int
 	// Absent counts the subscribed names that do not exist, by how the relay knows.
 	Absent map[cache.Cause]int
-	// Doubtful counts the names in doubt: upstream sent something that cannot be used, or only a
+	// InDoubt counts the names in doubt: upstream sent something that cannot be used, or only a
 	// silence that proves little says that they do not exist. Withheld counts the clients from
 	// which something is withheld because it is in doubt or restored (verdict.go).
-	Doubtful, Withheld int
-	// Warm reports whether some of the type is restored, and not confirmed by upstream yet.
-	Warm bool
+	InDoubt, Withheld int
+	// Restored reports whether some of the type is restored, and not confirmed by upstream yet.
+	Restored bool
 }
 
 // Summarize returns a summary of each type of the group, in order of their URLs. Its cost grows
@@ -53,9 +53,9 @@ func summarize(x *index) TypeSummary {
 		Gone:      x.wildcard.Tombstones(),
 		Held:      len(x.named.guard.held) + len(x.wildcard.guard.held),
 		Absent:    make(map[cache.Cause]int),
-		Doubtful:  len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.named.silence.mute),
+		InDoubt:   len(x.named.doubts.faulty) + len(x.wildcard.doubts.faulty) + len(x.named.silence.mute),
 		Withheld:  x.interest.withheld,
-		Warm:      x.restored.any(),
+		Restored:  x.restored.any(),
 	}
 	fewer, more := &x.named.Table, &x.wildcard.Table
 	if fewer.Len() > more.Len() {

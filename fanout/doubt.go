@@ -172,9 +172,9 @@ func (n *namedLane) unsettled(id cache.ID) bool {
 	return !n.Answered(id) || len(n.UnconfirmedAnswers(n.Name(id))) > 0
 }
 
-// awaitsDoubtful reports whether a client waits for a name that has no answer because of a fault,
+// awaitsUncertain reports whether a client waits for a name that has no answer because of a fault,
 // or only one that would have been swept by now.
-func (n *namedLane) awaitsDoubtful() bool {
+func (n *namedLane) awaitsUncertain() bool {
 	for id := range n.x.interest.named() {
 		if !n.unsettled(id) {
 			continue

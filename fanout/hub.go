@@ -59,8 +59,8 @@ type Hub struct {
 	forgotten atomic.Uint64
 	// keepsAll: nothing is given up any more (Disk.Keep).
 	keepsAll atomic.Bool
-	// spares: upstream is not alive, and names that lead to something linger without a bound.
-	spares atomic.Bool
+	// keepsLingering: upstream is not alive, and names that lead to something linger without a bound.
+	keepsLingering atomic.Bool
 	// wanted is the mailbox that points upstream.
 	wanted Wanted
 	// types are those of which something is known or wanted.

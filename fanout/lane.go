@@ -44,9 +44,9 @@ type laneKind interface {
 	// hasSpoken reports whether upstream has given an answer on the lane that is still valid.
 	hasSpoken() bool
 
-	// awaitsDoubtful reports whether a client waits for something that is in doubt or not
+	// awaitsUncertain reports whether a client waits for something that is in doubt or not
 	// confirmed.
-	awaitsDoubtful() bool
+	awaitsUncertain() bool
 
 	// takeIn applies an Update to the Table.
 	takeIn(u *cache.Update) Applied
@@ -103,7 +103,7 @@ func (l *lane) begin(u *cache.Update) {
 		l.Heard()
 	}
 	for _, name := range u.Kept {
-		l.Spare(name, u.Full)
+		l.Mention(name, u.Full)
 	}
 }
 

@@ -61,7 +61,7 @@ func (l *lingerers) settle() {
 
 // bound gives up the names that are too many.
 func (l *lingerers) bound() {
-	if !l.x.hub.spares.Load() {
+	if !l.x.hub.keepsLingering.Load() {
 		l.limit(l.most)
 		return
 	}
@@ -101,10 +101,10 @@ func (l *lingerers) expire(now time.Time) (next time.Time) {
 	}
 }
 
-// Spare sets whether names that lead to something linger without a bound: while upstream is not
+// KeepLingering sets whether names that lead to something linger without a bound. While upstream is not
 // alive they are all that is left of the last known good state (NODE-10).
-func (h *Hub) Spare(spares bool) {
-	h.spares.Store(spares)
+func (h *Hub) KeepLingering(keep bool) {
+	h.keepsLingering.Store(keep)
 	for x := range h.types.locked() {
 		x.linger.bound()
 	}

@@ -12,7 +12,7 @@ import (
 // from the others. When it is alive again the bound is for all (NODE-10).
 func TestLingerInAnOutage(t *testing.T) {
 	h := NewHub(Config{Linger: time.Hour, MaxLinger: 10})
-	h.Spare(true)
+	h.KeepLingering(true)
 	subscribe := func(kind string, n int) (s *Subscription, names []string) {
 		for i := range n {
 			names = append(names, fmt.Sprintf("%s-%03d", kind, i))
@@ -51,7 +51,7 @@ func TestLingerInAnOutage(t *testing.T) {
 	if real, more := count("real"), count("more"); real != 100 || more != 4 {
 		t.Errorf("with another bound there linger %d and %d; want 100 and 4", real, more)
 	}
-	h.Spare(false)
+	h.KeepLingering(false)
 	changes(h)
 	if left := h.On(byName).Names(); len(left) != 4 || slices.ContainsFunc(left, func(name string) bool { return name[:4] != "more" }) {
 		t.Errorf("when upstream is alive again there linger %v; want the 4 latest", left)

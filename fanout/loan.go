@@ -86,7 +86,7 @@ func (l *loans) inherit(r *cache.Resource, borrowers []cache.ID) {
 		member, _ := l.x.wildcard.Find(r.Name)
 		l.x.named.Date(own, l.x.wildcard.Seq(member)) // its clients were sent it then, if at all
 	}
-	l.x.named.Doubt(r.Name) // upstream has given it no version on this lane
+	l.x.named.Unconfirm(r.Name) // upstream has given it no version on this lane
 	for _, id := range borrowers {
 		l.bequeath(id, l.x.restored.set)
 	}
@@ -132,9 +132,9 @@ func (l *loans) asked(names []string) {
 	}
 }
 
-// sparesSilence reports whether upstream's silence about a name says nothing of what others have
+// outliveSilence reports whether upstream's silence about a name says nothing of what others have
 // inherited, or the name itself: it was asked for before, or was given up.
-func (l *loans) sparesSilence(name string, id cache.ID) bool {
+func (l *loans) outliveSilence(name string, id cache.ID) bool {
 	_, unasked := l.unasked[name]
 	return unasked || l.inherits(name) && !l.has(name) && !l.x.interest.wants(id)
 }

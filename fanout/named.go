@@ -110,7 +110,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	if !n.x.solicited(r.Resource) && !u.Full && (!n.x.fullState() || n.x.unstored.late(r.Resource)) {
 		// It may be an old answer, to a name that was given up and is wanted again (H-1). If the type is full-state,
 		// the server may also send it in any case, and not repeat it.
-		n.Doubt(r.Name) // until it comes again as an answer
+		n.Unconfirm(r.Name) // until it comes again as an answer
 		if n.x.fullState() {
 			n.x.unstored.early[r.Name] = struct{}{}
 		}
@@ -184,7 +184,7 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 		}
 	}
 	for _, name := range u.Unanswered {
-		if id, ok := n.silence.of(name, u.Stream); ok && !n.x.loans.sparesSilence(name, id) {
+		if id, ok := n.silence.of(name, u.Stream); ok && !n.x.loans.outliveSilence(name, id) {
 			n.silence.refused[name] = u.Stream
 			if n.Fail(id, unanswered) && n.x.answers.of(id).State != cache.Present {
 				n.x.marks.mark(id, failure)

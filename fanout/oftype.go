@@ -36,9 +36,9 @@ func (o OfType) Unproven() bool {
 	})
 }
 
-// Doubtful reports whether some names of a type were loaded from disk and are not confirmed, or the
+// Unconfirmed reports whether some names of a type were loaded from disk and are not confirmed, or the
 // removal of one is held back (H-22).
-func (o OfType) Doubtful() bool {
+func (o OfType) Unconfirmed() bool {
 	return o.is(func(x *index) bool { return x.restored.names != nil || len(x.named.guard.held) > 0 })
 }
 

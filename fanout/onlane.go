@@ -102,7 +102,7 @@ func (o OnLane) Subscribed() bool {
 
 // Asked notes that upstream has been asked for names of a lane, so that what it sends of them from
 // now on is an answer. It returns the names that lead to something unconfirmed.
-func (o OnLane) Asked(names []string) (doubtful []string) {
+func (o OnLane) Asked(names []string) (unconfirmed []string) {
 	o.look(func(l *lane) {
 		if o.lane.Wildcard {
 			l.x.wildcard.asked = true
@@ -114,19 +114,19 @@ func (o OnLane) Asked(names []string) (doubtful []string) {
 				l.Ask(id)
 			}
 			if len(l.UnconfirmedAnswers(name)) > 0 {
-				doubtful = append(doubtful, name)
+				unconfirmed = append(unconfirmed, name)
 			}
 		}
 	})
-	return doubtful
+	return unconfirmed
 }
 
-// Doubt makes resources unconfirmed. A lane is resumed without showing them to the origin, so its
+// Unconfirm makes resources unconfirmed. A lane is resumed without showing them to the origin, so its
 // silence proves nothing about them (UP-17).
-func (o OnLane) Doubt(names []string) {
+func (o OnLane) Unconfirm(names []string) {
 	o.look(func(l *lane) {
 		for _, name := range names {
-			l.Doubt(name)
+			l.Unconfirm(name)
 		}
 	})
 }
@@ -154,7 +154,7 @@ func (o OnLane) Uncertain() (u Uncertainty) {
 	o.look(func(l *lane) {
 		d := &l.doubts
 		u.Hidden, u.Clients = d.hidden != 0, l.x.interest.withheld
-		u.Names, u.Awaited = slices.Sorted(maps.Keys(d.faulty)), l.kind.awaitsDoubtful()
+		u.Names, u.Awaited = slices.Sorted(maps.Keys(d.faulty)), l.kind.awaitsUncertain()
 	})
 	return u
 }

@@ -45,7 +45,7 @@ func (s *silence) missing(name string, stream uint64, mute bool) (absent bool) {
 		return false // it exists, or may
 	}
 	id, silent := s.of(name, stream)
-	if silent && s.named.x.loans.sparesSilence(name, id) {
+	if silent && s.named.x.loans.outliveSilence(name, id) {
 		return false // WILD-11
 	}
 	if silent && !s.named.x.unstored.has(name, stream) {

@@ -122,9 +122,9 @@ func (w *wildcardLane) fails() {
 	}
 }
 
-// awaitsDoubtful reports whether a client wants the set while it is only restored, or has members
+// awaitsUncertain reports whether a client wants the set while it is only restored, or has members
 // that upstream has not announced again and a fault hid the name that it came for.
-func (w *wildcardLane) awaitsDoubtful() bool {
+func (w *wildcardLane) awaitsUncertain() bool {
 	return w.x.interest.wants(wildcardID) && (w.x.restored.set || w.doubts.hidden != 0 && len(w.Unconfirmed()) > 0)
 }
 

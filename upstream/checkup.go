@@ -25,7 +25,7 @@ type checkups struct {
 // judge returns the verdict of a check. answered says whether its connection has ever answered
 // other than with UNAVAILABLE, and messages whether responses came during the check. off means
 // that this check turns checks off.
-func (k *checkups) judge(r reply, answered *bool, messages bool) (v session.Verdict, off bool) {
+func (k *checkups) judge(r reply, answered *bool, messages bool) (v session.CheckResult, off bool) {
 	switch r {
 	case replyNone:
 		k.refused = 0

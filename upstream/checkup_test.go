@@ -12,7 +12,7 @@ import (
 // bar begins another connection of the entry.
 func TestVerdicts(t *testing.T) {
 	replies := map[rune]reply{'U': replyUnavailable, 'u': replyUnavailable, 'a': replyOther, '-': replyNone, '.': replyUnasked}
-	letters := map[session.Verdict]string{session.There: "T", session.Silent: "S", session.Unclear: "?"}
+	letters := map[session.CheckResult]string{session.There: "T", session.Silent: "S", session.Unclear: "?"}
 	for _, test := range []struct{ row, want, why string }{
 		{"a-.", "TS?", "an answer, silence, and nothing asked"},
 		{"U", "?", "it may be the health service that is unavailable"},

@@ -50,7 +50,7 @@ func TestStreamsAndChecksHaveHeaders(t *testing.T) {
 	}
 	s, _ := open(t, c, 1)
 	heard("Bearer canary-0001")
-	if k := ask(t, c, s, checkTimeout); k.Verdict != session.There || k.Message != "not with [redacted]" {
+	if k := ask(t, c, s, checkTimeout); k.Result != session.There || k.Message != "not with [redacted]" {
 		t.Errorf("a check: %+v", k)
 	}
 	heard("Bearer canary-0002")
@@ -70,7 +70,7 @@ func TestStreamsAndChecksHaveHeaders(t *testing.T) {
 	}
 
 	missing.Store(true)
-	if k := ask(t, c, s, checkTimeout); k.Verdict != session.There {
+	if k := ask(t, c, s, checkTimeout); k.Result != session.There {
 		t.Errorf("a check without: %+v", k)
 	}
 	heard()

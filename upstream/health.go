@@ -45,7 +45,7 @@ func (c *Conn) check(s adsStream, timeout time.Duration, then func(session.Check
 	case c.closed:
 	case c.checkups.off:
 		c.work.Go(func() {
-			then(session.Check{Begun: time.Now(), Verdict: session.Blind, Message: "the peer refuses health checks"})
+			then(session.Check{Begun: time.Now(), Result: session.Blind, Message: "the peer refuses health checks"})
 		})
 	case w == nil:
 		c.work.Go(func() { then(session.Check{Begun: time.Now(), Message: "the stream's connection is not known"}) })
@@ -78,7 +78,7 @@ func (c *Conn) carryOut(on *connection, w *wire, k *checking, timeout time.Durat
 	}
 	c.endpoint.Observer.UpstreamCheck(c.endpoint.Name, verdict)
 	for _, then := range k.askers {
-		then(session.Check{Begun: k.begun, Verdict: verdict, Message: k.message})
+		then(session.Check{Begun: k.begun, Result: verdict, Message: k.message})
 	}
 	if silent {
 		w.Close()

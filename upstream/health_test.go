@@ -38,7 +38,7 @@ func TestCheckAsksThePeer(t *testing.T) {
 		name   string
 		health func(context.Context) error
 		within time.Duration
-		want   session.Verdict
+		want   session.CheckResult
 	}{
 		{"a health service", func(context.Context) error { return nil }, checkTimeout, session.There},
 		{"none", nil, checkTimeout, session.There},
@@ -60,7 +60,7 @@ func TestCheckAsksThePeer(t *testing.T) {
 			s, _ := open(t, c, 1)
 			before := time.Now()
 			k := ask(t, c, s, test.within)
-			if k.Verdict != test.want || k.Begun.Before(before) {
+			if k.Result != test.want || k.Begun.Before(before) {
 				t.Errorf("%+v, want verdict %d", k, test.want)
 			}
 		})
@@ -97,7 +97,7 @@ func TestCheckThroughEverything(t *testing.T) {
 			p := serve(t, l, func(context.Context) error { return nil }, o...)
 			c := reach(t, e)
 			s, _ := open(t, c, 1)
-			if k := ask(t, c, s, checkTimeout); k.Verdict != session.There || p.checked.Load() != 1 {
+			if k := ask(t, c, s, checkTimeout); k.Result != session.There || p.checked.Load() != 1 {
 				t.Errorf("%+v after %d checks", k, p.checked.Load())
 			}
 			if w := wireOf(s.ClientStream); w == nil || w.read.Load() == 0 {
@@ -141,13 +141,13 @@ func TestCheckOfAFrozenPeer(t *testing.T) {
 	c.check(s, 50*time.Millisecond, func(k session.Check) { results <- k })
 	c.check(other, checkTimeout, func(k session.Check) { results <- k })
 	first, second := wait(t, results), wait(t, results)
-	if first != second || first.Verdict != session.Silent || !strings.Contains(first.Message, "Health/Check") {
+	if first != second || first.Result != session.Silent || !strings.Contains(first.Message, "Health/Check") {
 		t.Errorf("%+v and %+v", first, second)
 	}
 	lost(t, ended)
 	lost(t, otherEnded)
 	again, _ := open(t, c, 1)
-	if k := ask(t, c, again, checkTimeout); k.Verdict != session.There || f.dialled() != 2 {
+	if k := ask(t, c, again, checkTimeout); k.Result != session.There || f.dialled() != 2 {
 		t.Errorf("%+v on connection %d", k, f.dialled())
 	}
 }
@@ -167,11 +167,11 @@ func TestCheckOfAPeerThatHangsButMoves(t *testing.T) {
 	read := w.read.Load()
 	p.say("1")
 	until(t, "bytes", func() bool { return w.read.Load() > read })
-	if k := wait(t, result); k.Verdict != session.Silent {
+	if k := wait(t, result); k.Result != session.Silent {
 		t.Errorf("%+v", k)
 	}
 	p.health = func(context.Context) error { return nil }
-	if k := ask(t, c, s, checkTimeout); k.Verdict != session.There || len(ended) > 0 {
+	if k := ask(t, c, s, checkTimeout); k.Result != session.There || len(ended) > 0 {
 		t.Errorf("%+v", k)
 	}
 }
@@ -190,7 +190,7 @@ func TestChecksAreShared(t *testing.T) {
 	c.check(other, checkTimeout, func(k session.Check) { results <- k })
 	close(answer)
 	first, second := wait(t, results), wait(t, results)
-	if first != second || first.Verdict != session.There || !first.Begun.Before(before) || p.checked.Load() != 1 {
+	if first != second || first.Result != session.There || !first.Begun.Before(before) || p.checked.Load() != 1 {
 		t.Errorf("%+v and %+v after %d checks", first, second, p.checked.Load())
 	}
 	if k := ask(t, c, other, checkTimeout); k.Begun.Before(before) || p.checked.Load() != 2 {
@@ -207,7 +207,7 @@ func TestCheckOfADrainingConnection(t *testing.T) {
 	s, ended := open(t, c, 1)
 	until(t, "a stream", func() bool { return p.open() == 1 })
 	go p.GracefulStop() // waits for the stream, until Stop
-	until(t, "the question is not put", func() bool { return ask(t, c, s, checkTimeout).Verdict == session.Unclear })
+	until(t, "the question is not put", func() bool { return ask(t, c, s, checkTimeout).Result == session.Unclear })
 	if len(ended) > 0 || f.dialled() != 1 {
 		t.Errorf("%d connections, %d streams ended", f.dialled(), len(ended))
 	}
@@ -230,15 +230,15 @@ func TestADrainingConnectionIsLeft(t *testing.T) {
 	until(t, "a stream", func() bool { return old.open() == 1 })
 	moved.Store(true)
 	go old.GracefulStop() // waits for the stream, until Stop
-	until(t, "the connection is on its way out", func() bool { return ask(t, c, first, checkTimeout).Verdict == session.Unclear })
+	until(t, "the connection is on its way out", func() bool { return ask(t, c, first, checkTimeout).Result == session.Unclear })
 	if n := connections.now.Load(); n != 1 {
 		t.Errorf("%d connections, and nobody has asked for another", n)
 	}
 	second, _ := open(t, c, 2)
-	if k := ask(t, c, second, checkTimeout); k.Verdict != session.There || next.checked.Load() == 0 {
+	if k := ask(t, c, second, checkTimeout); k.Result != session.There || next.checked.Load() == 0 {
 		t.Errorf("%+v", k)
 	}
-	if k := ask(t, c, first, checkTimeout); k.Verdict != session.Unclear || len(ended) > 0 || connections.now.Load() != 2 {
+	if k := ask(t, c, first, checkTimeout); k.Result != session.Unclear || len(ended) > 0 || connections.now.Load() != 2 {
 		t.Errorf("%+v, %d connections", k, connections.now.Load())
 	}
 	old.Stop()
@@ -263,7 +263,7 @@ func (c *counted) UpstreamConnection(_ string, up bool) {
 	}
 }
 
-func (c *counted) UpstreamCheck(string, session.Verdict) { c.verdicts.Add(1) }
+func (c *counted) UpstreamCheck(string, session.CheckResult) { c.verdicts.Add(1) }
 
 // TestCheckOfAReplacedConnection: were a question to go out on another connection than
 // the stream's, its answer would say nothing of the stream's.
@@ -288,14 +288,14 @@ func TestChecksAreSwitchedOff(t *testing.T) {
 	c := reach(t, Endpoint{Target: p.address, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	s, ended := open(t, c, 1)
 	for range refusals {
-		if k := ask(t, c, s, checkTimeout); k.Verdict != session.Unclear {
+		if k := ask(t, c, s, checkTimeout); k.Result != session.Unclear {
 			t.Errorf("%+v", k)
 		}
 	}
 	if log.count("upstream.health_check") != 1 {
 		t.Errorf("the log does not say that checks are off: %v", log.all)
 	}
-	if k := ask(t, c, s, checkTimeout); k.Verdict != session.Blind || p.checked.Load() != refusals {
+	if k := ask(t, c, s, checkTimeout); k.Result != session.Blind || p.checked.Load() != refusals {
 		t.Errorf("%+v after %d checks", k, p.checked.Load())
 	}
 	if len(ended) > 0 {
@@ -362,15 +362,15 @@ func TestUnavailableWhereItWasNot(t *testing.T) {
 		return wait(t, result)
 	}
 	nothing := func() {}
-	if k := check(nothing); k.Verdict != session.There {
+	if k := check(nothing); k.Result != session.There {
 		t.Errorf("%+v", k)
 	}
 	gone.Store(true)
-	if k := check(nothing); k.Verdict != session.Silent || k.Message != "no healthy upstream" {
+	if k := check(nothing); k.Result != session.Silent || k.Message != "no healthy upstream" {
 		t.Errorf("%+v", k)
 	}
 	w := wireOf(s.ClientStream)
-	if k := check(func() { p.say("1"); until(t, "a message", func() bool { return w.messages.Load() == 1 }) }); k.Verdict != session.Unclear {
+	if k := check(func() { p.say("1"); until(t, "a message", func() bool { return w.messages.Load() == 1 }) }); k.Result != session.Unclear {
 		t.Errorf("%+v", k)
 	}
 	for range refusals {
@@ -395,7 +395,7 @@ func TestCheckOfAConnectionThatIsLost(t *testing.T) {
 	})
 	c := reach(t, Endpoint{Target: p.address})
 	s, ended := open(t, c, 1)
-	if k := ask(t, c, s, checkTimeout); k.Verdict != session.There {
+	if k := ask(t, c, s, checkTimeout); k.Result != session.There {
 		t.Errorf("%+v", k) // so that UNAVAILABLE would say something
 	}
 	wait(t, asked)
@@ -403,11 +403,11 @@ func TestCheckOfAConnectionThatIsLost(t *testing.T) {
 	c.check(s, checkTimeout, func(k session.Check) { result <- k })
 	wait(t, asked)
 	wireOf(s.ClientStream).Close()
-	if k := wait(t, result); k.Verdict != session.Unclear {
+	if k := wait(t, result); k.Result != session.Unclear {
 		t.Errorf("%+v", k)
 	}
 	lost(t, ended)
-	if k := ask(t, c, s, checkTimeout); k.Verdict != session.Unclear {
+	if k := ask(t, c, s, checkTimeout); k.Result != session.Unclear {
 		t.Errorf("%+v", k)
 	}
 }
@@ -425,7 +425,7 @@ func TestCloseEndsChecks(t *testing.T) {
 	c.Close()
 	select {
 	case k := <-result:
-		if k.Verdict != session.Unclear {
+		if k.Result != session.Unclear {
 			t.Errorf("%+v", k)
 		}
 	default:

@@ -17,7 +17,7 @@ type Observer interface {
 	// UpstreamConnection: a connection to an entry was made, or is over (UP-1).
 	UpstreamConnection(entry string, up bool)
 	// UpstreamCheck: an entry was asked whether anybody is there (MISS-3).
-	UpstreamCheck(entry string, v session.Verdict)
+	UpstreamCheck(entry string, v session.CheckResult)
 	// UpstreamResponse: a response came, with so many resources and removals.
 	UpstreamResponse(t cache.TypeURL, set, removed int)
 	// UpstreamNack: a response was not structurally sound.
@@ -53,7 +53,7 @@ type nobody struct{}
 func (nobody) UpstreamConnected(Stream, bool)                        {}
 func (nobody) UpstreamReconnect(session.Role, string, time.Duration) {}
 func (nobody) UpstreamConnection(string, bool)                       {}
-func (nobody) UpstreamCheck(string, session.Verdict)                 {}
+func (nobody) UpstreamCheck(string, session.CheckResult)             {}
 func (nobody) UpstreamResponse(cache.TypeURL, int, int)              {}
 func (nobody) UpstreamNack(cache.TypeURL)                            {}
 func (nobody) UpstreamDropped(string)                                {}

@@ -96,7 +96,7 @@ func (s *Session) Ack(b *Bare, now time.Time) (note Note, ok bool) {
 	if w, ok := s.states[i].(*sotwState); ok && !w.acks(nonce) {
 		return note, false
 	}
-	note = x.verdict(nonce, nil, now)
+	note = x.takeAck(nonce, nil, now)
 	note.Charged = s.charge(nonce, false)
 	return note, true
 }

@@ -88,7 +88,7 @@ func FuzzBareRequests(f *testing.F) {
 // with a nonce of another stream (DOWN-SOTW-4).
 func TestBareFirstRequestBringsItsVersion(t *testing.T) {
 	c := &Config{AckTimeout: time.Minute, MaxName: 100, MaxNames: 100}
-	s := New(c, Stream{}, Peer{}, oneGroup{fanout.NewHub(fanout.Config{Linger: time.Second})}, NewWarmth(), func() {})
+	s := New(c, Stream{}, Peer{}, oneGroup{fanout.NewHub(fanout.Config{Linger: time.Second})}, NewClusterDeliveries(), func() {})
 	raw, err := proto.Marshal(&discovery.DiscoveryRequest{TypeUrl: string(cache.Cluster), ResponseNonce: "old", VersionInfo: "v"})
 	var b Bare
 	if err != nil || !b.Read(raw, false) {

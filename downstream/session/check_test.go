@@ -73,7 +73,7 @@ func TestCheckFinds(t *testing.T) {
 func newSession(t *testing.T) *Session {
 	t.Helper()
 	hub := fanout.NewHub(fanout.Config{Linger: time.Minute})
-	s := New(&Config{MaxName: 100, MaxNames: 100, AckTimeout: time.Minute}, Stream{Delta: true}, Peer{}, oneGroup{hub}, NewWarmth(), func() {})
+	s := New(&Config{MaxName: 100, MaxNames: 100, AckTimeout: time.Minute}, Stream{Delta: true}, Peer{}, oneGroup{hub}, NewClusterDeliveries(), func() {})
 	now := time.Unix(1000, 0)
 	ask := func(typ cache.TypeURL, names ...string) {
 		req := &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "n"}, TypeUrl: string(typ), ResourceNamesSubscribe: names}

@@ -86,8 +86,8 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		return
 	}
 	// What exists is known from disk only (RECON-19), or the wildcard's set was not sent yet.
-	warm := wildcard(v) && d.wildcardAsked || warm(v)
-	if d.looked && !d.handed && warm == d.lookedWarm {
+	restored := wildcard(v) && d.wildcardAsked || restored(v)
+	if d.looked && !d.handed && restored == d.lookedRestored {
 		return // nothing has changed since they were looked at last
 	}
 	d.noteSent(v, p) // what is sent now is judged by that
@@ -107,8 +107,8 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 		switch name := brought.name; {
 		case going[name]:
 			left.waits = true
-		case warm && !d.confirmed(v, name):
-			left.warm = true
+		case restored && !d.confirmed(v, name):
+			left.restored = true
 		default:
 			d.judgeBrought(v, name, unresolved, push, p, &left)
 		}
@@ -116,14 +116,14 @@ func (d *deltaState) collectBrought(v fanout.View, push bool, p *part) {
 	if unresolved {
 		return
 	}
-	d.looked, d.lookedWarm = left != (remaining{}) && !left.waits, warm
+	d.looked, d.lookedRestored = left != (remaining{}) && !left.waits, restored
 	d.withholdsBrought = left.doubt
 	d.exact.judged()
 }
 
 // remaining says why some of the client's versions are not judged yet: they wait for their turn
 // or for other names, they are in doubt, or what exists of them is known from disk only.
-type remaining struct{ waits, doubt, warm bool }
+type remaining struct{ waits, doubt, restored bool }
 
 // judgeBrought judges one resource that the client came with.
 func (d *deltaState) judgeBrought(v fanout.View, name string, unresolved, push bool, p *part, left *remaining) {
@@ -222,7 +222,7 @@ func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part
 // resolved reports whether upstream has answered everything that the client asks for.
 func (d *deltaState) resolved(v fanout.View) bool {
 	subscribed, synced := v.Wildcard()
-	return (synced || !subscribed) && !warm(v) && !d.unresolved(v)
+	return (synced || !subscribed) && !restored(v) && !d.unresolved(v)
 }
 
 // unresolved reports whether some name that is not in doubt has no answer.

@@ -29,9 +29,9 @@ type deltaState struct {
 	// for, or what its interest may not cover.
 	withholdsBrought, withholdsReleased bool
 	// looked says that the client's versions that are not judged yet were looked at, and that
-	// nothing has come since that could decide on them. lookedWarm says that some resources were
+	// nothing has come since that could decide on them. lookedRestored says that some resources were
 	// known from disk only at that time.
-	looked, lookedWarm bool
+	looked, lookedRestored bool
 	// needed has the endpoints whose cluster was sent before the client asked for endpoints. It
 	// is kept in the state of Clusters until then, and in that of Endpoints until the first
 	// request (ORDER-4).
@@ -43,7 +43,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	first, note := !d.requested, Note{Type: d.url, Kind: InitialRequest}
 	d.requested, d.looked = true, false
 	if nonce := req.GetResponseNonce(); !first {
-		note = d.verdict(nonce, req.GetErrorDetail(), now)
+		note = d.takeAck(nonce, req.GetErrorDetail(), now)
 	}
 	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
 	if first && len(req.GetInitialResourceVersions()) > 0 {
@@ -261,12 +261,21 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	}
 	forced := asked || d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
 	p.answer = p.answer || asked
+	has := false
+	if a.Negative != nil {
+		_, has = d.of(v, name)
+	}
 	d.answered(name)
 	d.release(d.leads(v, id, &a)...)
-	if a.State == cache.Present {
+	switch {
+	case a.State == cache.Present:
 		d.collectCopies(v, id, &a, asked, forced, p)
-	} else if waits := d.collectAbsence(v, id, &a, asked, forced, p); waits {
-		return // it is paid when the removal is sent
+	case a.Negative != nil && (has || d.brings(name)) && !v.Leads(name): // clients keep the copy whose name is denied (MISS-10)
+		p.gone = append(p.gone, name)
+		v.Tell(id, 0)
+		d.changed.add(id) // one response does not name a resource twice, and the denial may bear the name
+	case d.collectAbsence(v, id, &a, asked, forced, p):
+		return // it waits, and is paid when the removal is sent
 	}
 	d.paid(id, &a)
 }
@@ -277,10 +286,6 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 	name, told := v.Name(id), v.Told(id)
 	has := told.Copy() || d.exact.find(name).has() // as an alias
 	switch {
-	case a.Negative != nil && (has || d.brings(name)) && !v.Leads(name): // clients keep the copy whose name is denied (MISS-10)
-		p.gone = append(p.gone, name)
-		v.Tell(id, 0)
-		d.changed.add(id) // one response does not name a resource twice, and the denial may bear the name
 	case a.Negative != nil && (forced || a.Seq > told.At()):
 		if !d.leavesOut(v, a.Negative, p) {
 			p.resources = append(p.resources, a.Negative) // NAME-6
@@ -308,7 +313,7 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 // collectCopies lists the resources that a name leads to and that the client does not hold, or
 // that it is to be sent all the same.
 func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) {
-	led, warm := v.LedTo(id) != nil, v.Restored(id)
+	led, restored := v.LedTo(id) != nil, v.Restored(id)
 	sent, lacking, tooLarge := !v.Told(id).Copy(), false, 0
 	since, debt := d.forced[id]
 	if told := v.Told(id); !debt && told.At() > 0 && !told.Copy() { // told that it leads to nothing, whatever the client holds
@@ -318,7 +323,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 	for _, r := range resources {
 		at := d.exact.lookUp(r.Hash, r.Name)
 		switch {
-		case warm && at.brings():
+		case restored && at.brings():
 			continue // a copy from disk does not replace what the client came with (RECON-19)
 		case at.brings() && at.version == r.Version && !debt:
 			d.spare(at, r, p)

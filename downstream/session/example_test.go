@@ -38,7 +38,7 @@ func Example() {
 
 	config := &session.Config{AckTimeout: 10 * time.Second, MaxName: 1 << 10, MaxNames: 1 << 16}
 	woken := false
-	s := session.New(config, session.Stream{Delta: true}, session.Peer{}, shared{hub}, session.NewWarmth(), func() { woken = true })
+	s := session.New(config, session.Stream{Delta: true}, session.Peer{}, shared{hub}, session.NewClusterDeliveries(), func() { woken = true })
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	defer s.Close(now)
 	request := func(req *discovery.DeltaDiscoveryRequest) {

@@ -198,9 +198,9 @@ func (x *exchange) sending(u sent, continued bool) {
 	x.lastNonce = u.nonce
 }
 
-// verdict takes in the ACK or NACK of a response; unknown nonces are ignored (DOWN-DELTA-6). It
+// takeAck takes in the ACK or NACK of a response; unknown nonces are ignored (DOWN-DELTA-6). It
 // also settles the responses before it.
-func (x *exchange) verdict(nonce string, e *statuspb.Status, now time.Time) Note {
+func (x *exchange) takeAck(nonce string, e *statuspb.Status, now time.Time) Note {
 	note := Note{Type: x.url, Kind: SubscribeRequest}
 	i := slices.IndexFunc(x.unacked, func(s sent) bool { return s.nonce == nonce })
 	if i < 0 {

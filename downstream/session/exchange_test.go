@@ -18,7 +18,7 @@ func TestAForgottenNonceIsStillUnjudged(t *testing.T) {
 				t.Fatalf("of %d nonces, the first response counts as judged after %d more", most, i)
 			}
 		}
-		if x.verdict(x.lastNonce, nil, now); x.unjudged() {
+		if x.takeAck(x.lastNonce, nil, now); x.unjudged() {
 			t.Errorf("of %d nonces: the ACK of the last response does not stand for the first", most)
 		}
 	}

@@ -190,7 +190,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 		if s.kind.Type == "" {
 			s.warm(sp.changed)
 		}
-		s.warmed.deliveries.Add(1)
+		s.ofNode.deliveries.Add(1)
 	}
 	if sp.pushed {
 		r.Source, x.source = x.source, nil

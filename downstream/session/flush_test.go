@@ -36,7 +36,7 @@ type told struct {
 func newTold(t *testing.T, c Config, types ...cache.TypeURL) *told {
 	hub := fanout.NewHub(fanout.Config{Linger: time.Second})
 	c.AckTimeout, c.MaxName, c.MaxNames = 10*time.Second, 1000, 1000
-	s := &told{t: t, hub: hub, now: epoch, Session: New(&c, Stream{Delta: true}, Peer{}, oneGroup{hub}, NewWarmth(), func() {})}
+	s := &told{t: t, hub: hub, now: epoch, Session: New(&c, Stream{Delta: true}, Peer{}, oneGroup{hub}, NewClusterDeliveries(), func() {})}
 	for _, typ := range types {
 		s.ask(&discovery.DeltaDiscoveryRequest{TypeUrl: string(typ), ResourceNamesSubscribe: []string{"*"}})
 		s.hub.Apply(fanout.Lane{Type: typ, Wildcard: true}, &cache.Update{Synced: true})

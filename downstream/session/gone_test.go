@@ -67,7 +67,7 @@ func (w *clusters) apply(set, removed []string) {
 func (w *clusters) client(name string, c Config, sotw bool) *holder {
 	c.AckTimeout, c.MaxName, c.MaxNames = 10*time.Second, 1000, 1_000_000
 	h := &holder{clusters: w, name: name, sotw: sotw, holds: map[string]bool{}}
-	h.session = New(&c, Stream{Delta: !sotw}, Peer{}, oneGroup{w.hub}, NewWarmth(), func() {})
+	h.session = New(&c, Stream{Delta: !sotw}, Peer{}, oneGroup{w.hub}, NewClusterDeliveries(), func() {})
 	h.ask("", "*")
 	return h
 }

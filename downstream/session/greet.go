@@ -21,7 +21,7 @@ func (s *Session) greet(node *core.Node, typeURL string, now time.Time) (t cache
 		end = tooLong("node id", node.GetId(), s.config.MaxName)
 	case proto.Size(node) > maxNode: // the node is kept as long as the stream
 		end = &End{OverLimit, fmt.Sprintf("node of %d bytes exceeds the limit of %d", proto.Size(node), maxNode)}
-	case s.warmed == nil:
+	case s.ofNode == nil:
 		end = s.meet(node, now)
 	case node != nil:
 		end = s.meetAgain(node)
@@ -46,7 +46,7 @@ func (s *Session) meet(node *core.Node, now time.Time) *End {
 	}
 	s.node, s.key, s.outage.began = node, key, now
 	s.subscriber.TakesTTL = takesTTL(node, s.kind.Delta)
-	s.warmed = s.warmth.join(node.GetId())
+	s.ofNode = s.clusterDeliveries.join(node.GetId())
 	return nil
 }
 

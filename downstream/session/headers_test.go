@@ -66,7 +66,7 @@ func TestHeadersThatCannotGoUp(t *testing.T) {
 		c := &Config{ForwardHeaders: []string{name}, MaxName: 1000, MaxNames: 1000}
 		var p Peer
 		p.Sent(map[string][]string{name: tt.values}, c)
-		s := New(c, Stream{Delta: true}, p, refusing{}, NewWarmth(), func() {})
+		s := New(c, Stream{Delta: true}, p, refusing{}, NewClusterDeliveries(), func() {})
 		_, end := s.DeltaRequest(&discovery.DeltaDiscoveryRequest{TypeUrl: string(cache.Cluster)}, time.Time{})
 		switch {
 		case tt.want == "" && end.Reason != Overcrowded: // it came as far as the group

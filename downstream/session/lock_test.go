@@ -295,7 +295,7 @@ type member struct {
 func (w *crowd) client(first any) *member {
 	_, sotw := first.(*discovery.DiscoveryRequest)
 	config := &Config{AckTimeout: 10 * time.Second, MaxName: 1000, MaxNames: 10_000_000}
-	c := &member{crowd: w, Session: New(config, Stream{Delta: !sotw}, Peer{}, oneGroup{w.hub}, NewWarmth(), func() {})}
+	c := &member{crowd: w, Session: New(config, Stream{Delta: !sotw}, Peer{}, oneGroup{w.hub}, NewClusterDeliveries(), func() {})}
 	if first != nil {
 		c.asks(first)
 	}

@@ -25,7 +25,7 @@ func TestStreamsOfAnOutageEndSpread(t *testing.T) {
 	}
 	now := epoch
 	come := func() *Session {
-		s := New(config, Stream{}, Peer{}, oneGroup{hub}, NewWarmth(), func() {})
+		s := New(config, Stream{}, Peer{}, oneGroup{hub}, NewClusterDeliveries(), func() {})
 		node := &core.Node{Id: "c", UserAgentName: "gRPC Go"}
 		if _, end := s.SotWRequest(&discovery.DiscoveryRequest{Node: node, TypeUrl: string(cache.Endpoint), ResourceNames: []string{"a"}}, now); end != nil {
 			t.Fatal(end)

@@ -25,7 +25,7 @@ type turnWorld struct {
 func newTurnWorld(t *testing.T) *turnWorld {
 	w := &turnWorld{t: t, hub: fanout.NewHub(fanout.Config{Linger: time.Minute}), now: epoch, last: map[cache.TypeURL]string{}}
 	c := &Config{AckTimeout: 10 * time.Second, MaxName: 1000, MaxNames: 1_000_000, WarmingHold: 5 * time.Second}
-	w.s = New(c, Stream{}, Peer{}, oneGroup{w.hub}, NewWarmth(), func() {})
+	w.s = New(c, Stream{}, Peer{}, oneGroup{w.hub}, NewClusterDeliveries(), func() {})
 	return w
 }
 
@@ -133,7 +133,7 @@ func TestWhatStaysIsWhatTheClientHas(t *testing.T) {
 func TestWhatStaysIsListedOnce(t *testing.T) {
 	w := newTurnWorld(t)
 	other := newTurnWorld(t)
-	other.s = New(w.s.config, Stream{}, Peer{}, oneGroup{w.hub}, NewWarmth(), func() {})
+	other.s = New(w.s.config, Stream{}, Peer{}, oneGroup{w.hub}, NewClusterDeliveries(), func() {})
 	other.req(cache.Cluster, "", "*")
 	w.req(cache.Cluster, "", "a", "b", "old")
 	w.req(cache.Route, "", "r")
@@ -164,7 +164,7 @@ func BenchmarkReplacedCluster(b *testing.B) {
 	all := make([]*turnWorld, clients)
 	for i := range all {
 		all[i] = &turnWorld{t: w.t, hub: w.hub, now: epoch, last: map[cache.TypeURL]string{}}
-		all[i].s = New(c, Stream{}, Peer{}, oneGroup{w.hub}, NewWarmth(), func() {})
+		all[i].s = New(c, Stream{}, Peer{}, oneGroup{w.hub}, NewClusterDeliveries(), func() {})
 		all[i].req(cache.Cluster, "", "*")
 		all[i].req(cache.Route, "", "r")
 	}

@@ -24,8 +24,8 @@ type refusal struct {
 	// next is when the Session asks for the group again; zero means never, since the answer
 	// depends on the client alone.
 	next time.Time
-	told Told
-	said Told // what was reported last; ToldNothing stays
+	told Notice
+	said Notice // what was reported last; ToldNothing stays
 }
 
 // noGroup is the group name that logs show for a type that is refused.
@@ -60,13 +60,13 @@ func (s *Session) answer(x *exchange, now time.Time) {
 	fanout.Refuse(x.group.Hub, r.status, now)
 	x.sub.Read(func(v fanout.View) {
 		brought := func(id cache.ID) bool { return v.Told(id) == fanout.Brought }
-		if r.told = ToldErrors; wildcard(v) || x.sets && x.lastNonce == "" && slices.ContainsFunc(v.Names(), brought) {
-			r.told = ToldNothing
+		if r.told = NoticeErrors; wildcard(v) || x.sets && x.lastNonce == "" && slices.ContainsFunc(v.Names(), brought) {
+			r.told = NoticeNothing
 		}
 	})
-	if r.said == "" || r.said == ToldErrors && r.told == ToldNothing {
+	if r.said == "" || r.said == NoticeErrors && r.told == NoticeNothing {
 		r.said = r.told
-		s.refusals = append(s.refusals, Refusal{Type: x.url, Reason: r.reason, Message: r.status.GetMessage(), Told: r.said})
+		s.refusals = append(s.refusals, Refusal{Type: x.url, Reason: r.reason, Message: r.status.GetMessage(), Notice: r.said})
 	}
 }
 
@@ -85,7 +85,7 @@ func (s *Session) seekRoom(now time.Time) {
 		was := x.sub
 		st.move(s.exchangeOf(x.url, m), now)
 		was.Close(now)
-		s.refusals = append(s.refusals, Refusal{Type: x.url, Told: Served})
+		s.refusals = append(s.refusals, Refusal{Type: x.url, Notice: NoticeServed})
 	}
 }
 
@@ -142,7 +142,7 @@ func (s *sotwState) move(to exchange, now time.Time) {
 	if len(was.names) == 0 && !all { // all was given up, but an empty first request means the wildcard for some types
 		s.sub.Replace(fanout.Names{Some: true}, now)
 	}
-	s.request(&discovery.DiscoveryRequest{ResourceNames: was.names, VersionInfo: was.came}, s.list(was.names), was.warmedAt, now)
+	s.request(&discovery.DiscoveryRequest{ResourceNames: was.names, VersionInfo: was.came}, s.list(was.names), was.deliveriesAt, now)
 	s.sub.Read(func(v fanout.View) {
 		for _, id := range v.Names() {
 			if !held[v.Name(id)] { // it was asked for after the first request
@@ -161,20 +161,20 @@ type Refusal struct {
 	Type    cache.TypeURL
 	Reason  Reason
 	Message string
-	Told    Told
+	Notice  Notice
 }
 
-// Told is what a client learns of a refusal. It is a closed set, fit for a metric label.
-type Told string
+// Notice is what a client learns of a refusal. It is a closed set, fit for a metric label.
+type Notice string
 
 const (
-	// ToldErrors means that each of its names gets an error.
-	ToldErrors Told = "errors"
-	// ToldNothing means that it asks for a wildcard, which no error can answer, or that the errors
+	// NoticeErrors means that each of its names gets an error.
+	NoticeErrors Notice = "errors"
+	// NoticeNothing means that it asks for a wildcard, which no error can answer, or that the errors
 	// would go with a set that lacks what it came with.
-	ToldNothing Told = "nothing"
-	// Served means that there is room for it after all.
-	Served Told = "served"
+	NoticeNothing Notice = "nothing"
+	// NoticeServed means that there is room for it after all.
+	NoticeServed Notice = "served"
 )
 
 // RefusalReasons lists why a type may be refused while its stream goes on.
@@ -184,7 +184,7 @@ func RefusalReasons() []Reason { return []Reason{Forbidden, Overcrowded} }
 type RefusedType struct {
 	Type   string // its short name
 	Reason Reason
-	Told   Told
+	Told   Notice
 }
 
 // Refusals returns the news of types that are refused. It must be called after each request and

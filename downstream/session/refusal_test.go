@@ -37,7 +37,7 @@ func newRefused(t *testing.T, reason Reason) (*told, *noSecrets) {
 	c := &Config{AckTimeout: 10 * time.Second, MaxName: 1000, MaxNames: 1000}
 	hub := fanout.NewHub(fanout.Config{Linger: time.Second})
 	groups := &noSecrets{oneGroup: oneGroup{hub}, own: fanout.NewHub(fanout.Config{}), reason: reason}
-	s := &told{t: t, hub: hub, now: epoch, Session: New(c, Stream{Delta: true}, Peer{}, groups, NewWarmth(), func() {})}
+	s := &told{t: t, hub: hub, now: epoch, Session: New(c, Stream{Delta: true}, Peer{}, groups, NewClusterDeliveries(), func() {})}
 	return s, groups
 }
 
@@ -56,7 +56,7 @@ func secretRequest(subscribe, unsubscribe []string) *discovery.DeltaDiscoveryReq
 // if its client is sent no error (NODE-14).
 func TestRefusalIsNewsOnce(t *testing.T) {
 	s, groups := newRefused(t, Forbidden)
-	refused := Refusal{Type: cache.Secret, Reason: Forbidden, Message: "xds-relay: no secrets", Told: ToldErrors}
+	refused := Refusal{Type: cache.Secret, Reason: Forbidden, Message: "xds-relay: no secrets", Notice: NoticeErrors}
 	s.ask(secretRequest([]string{"a"}, nil))
 	s.news(refused)
 	if r := s.read(); len(r.Errors) != 1 || r.Errors[0].GetErrorDetail().GetCode() != 7 {
@@ -64,7 +64,7 @@ func TestRefusalIsNewsOnce(t *testing.T) {
 	}
 	s.ask(secretRequest([]string{"b"}, nil))
 	s.news()
-	refused.Told = ToldNothing
+	refused.Notice = NoticeNothing
 	s.ask(secretRequest([]string{"*"}, nil))
 	s.news(refused)
 	s.ask(secretRequest(nil, []string{"*"}))
@@ -102,7 +102,7 @@ func TestRoomIsLookedForAgain(t *testing.T) {
 	}
 	groups.reason, s.now = "", s.now.Add(retryRoom)
 	s.read()
-	s.news(Refusal{Type: cache.Secret, Told: Served})
+	s.news(Refusal{Type: cache.Secret, Notice: NoticeServed})
 	if got := s.Deadline(s.now); !got.IsZero() {
 		t.Errorf("it looks for room again at %v", got)
 	}
@@ -125,7 +125,7 @@ func TestRoomIsLookedForAgain(t *testing.T) {
 // even for a moment (NODE-14).
 func TestNothingIsAskedOfANewGroupForWhoGaveAllUp(t *testing.T) {
 	s, groups := newRefused(t, Overcrowded)
-	s.Session = New(s.config, Stream{}, Peer{}, groups, NewWarmth(), func() {})
+	s.Session = New(s.config, Stream{}, Peer{}, groups, NewClusterDeliveries(), func() {})
 	for _, names := range [][]string{{"a"}, nil} {
 		req := &discovery.DiscoveryRequest{TypeUrl: string(cache.Secret), ResourceNames: names}
 		if _, end := s.SotWRequest(req, s.now); end != nil {

@@ -104,16 +104,16 @@ type Peer struct {
 // Session is the protocol of one downstream stream. It is pure, and not safe for concurrent use:
 // its owner locks (the session comes first in the lock law).
 type Session struct {
-	config     *Config
-	kind       Stream
-	peer       Peer
-	groups     Groups
-	subscriber *fanout.Subscriber
-	warmth     *Warmth
+	config            *Config
+	kind              Stream
+	peer              Peer
+	groups            Groups
+	subscriber        *fanout.Subscriber
+	clusterDeliveries *ClusterDeliveries
 
 	// The state below ends with the stream.
 	node         *core.Node
-	warmed       *nodeWarmth // of the node; nil before the first message
+	ofNode       *nodeDeliveries // of clusters, to this node; nil before the first message
 	key          string
 	states       []state // in the order of ORDER-2
 	carried      bool    // a response was sent
@@ -121,7 +121,7 @@ type Session struct {
 	clusters     state     // Clusters on this stream, or nil
 	waitingSince time.Time // when the first change began to wait for Clusters; zero if none waits
 	counter      uint64
-	verdicts     uint64      // responses whose ACK or NACK has not been counted yet
+	uncounted    uint64      // responses whose ACK or NACK has not been counted yet
 	chunks       []*Response // the parts of a response that are still to be sent
 	chunked      *speaker    // whose response that is; nil if there are none
 	untold       []Untold    // traced sources that no response will carry
@@ -144,9 +144,9 @@ func (x *exchange) base() *exchange { return x }
 
 // New returns the protocol of a stream. wake is called when there may be something to send; it
 // must not block.
-func New(c *Config, kind Stream, peer Peer, groups Groups, warmth *Warmth, wake func()) *Session {
+func New(c *Config, kind Stream, peer Peer, groups Groups, deliveries *ClusterDeliveries, wake func()) *Session {
 	s := &Session{
-		config: c, kind: kind, peer: peer, groups: groups, warmth: warmth,
+		config: c, kind: kind, peer: peer, groups: groups, clusterDeliveries: deliveries,
 		subscriber: fanout.NewSubscriber(wake),
 	}
 	s.subscriber.AsksForSources = true
@@ -231,11 +231,11 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 	})
 	w.refused.add(added...)
 	w.located = located
-	warmed := uint64(0)
+	delivered := uint64(0)
 	if s.kind.Type != "" {
-		warmed = s.warmed.deliveries.Load()
+		delivered = s.ofNode.deliveries.Load()
 	}
-	note = w.request(req, names, warmed, now)
+	note = w.request(req, names, delivered, now)
 	s.answer(&w.exchange, now)
 	note.Charged = s.charge(req.GetResponseNonce(), names.changed || len(added) > 0)
 	return note, nil
@@ -275,10 +275,10 @@ func located(locators []*discovery.ResourceLocator) (names []string) {
 // nothing does not: the relay caused it, and a client that keeps up with fast changes does
 // nothing wrong. Each response pays for one such request, even if its nonce is stale by then.
 func (s *Session) charge(nonce string, asks bool) bool {
-	if asks || nonce == "" || s.verdicts == 0 {
+	if asks || nonce == "" || s.uncounted == 0 {
 		return true
 	}
-	s.verdicts--
+	s.uncounted--
 	return false
 }
 
@@ -380,8 +380,8 @@ func (s *Session) Close(now time.Time) {
 		s.untell(x)
 		x.group.Leave()
 	}
-	if s.warmed != nil {
-		s.warmth.leave(s.node.GetId())
+	if s.ofNode != nil {
+		s.clusterDeliveries.leave(s.node.GetId())
 	}
 	s.states, s.chunks, s.chunked = nil, nil, nil
 }

@@ -34,14 +34,14 @@ type sotwState struct {
 	turn    turn
 	stays   []fanout.Leaving // Clusters that the last set listed although they had left (ORDER-2)
 
-	// warmedAt counts the deliveries of Clusters to this node when endpoints were last answered
+	// deliveriesAt counts the deliveries of Clusters to this node when endpoints were last answered
 	// (ORDER-5).
-	warmedAt uint64
+	deliveriesAt uint64
 }
 
-// request takes in one request of the type, for these names. warmed counts the deliveries of
+// request takes in one request of the type, for these names. delivered counts the deliveries of
 // Clusters to this node on streams other than this one (ORDER-5).
-func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed uint64, now time.Time) Note {
+func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, delivered uint64, now time.Time) Note {
 	first, note := !s.requested, Note{Type: s.url, Kind: SubscribeRequest}
 	s.requested = true
 	// A stale nonce says nothing, and that of a first request belongs to another stream
@@ -50,7 +50,7 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed
 	acked := nonce != "" && nonce == s.lastNonce && !first
 	repeated := acked && len(s.unacked) == 0 && req.GetErrorDetail() == nil && !names.changed
 	if acked {
-		note = s.verdict(nonce, req.GetErrorDetail(), now)
+		note = s.takeAck(nonce, req.GetErrorDetail(), now)
 	}
 	var asked fanout.Asked
 	if first || names.changed {
@@ -63,13 +63,13 @@ func (s *sotwState) request(req *discovery.DiscoveryRequest, names named, warmed
 	s.wildcardAsked = s.wildcardAsked || asked.Wildcard
 	if first {
 		note.Kind = InitialRequest
-		s.warmedAt = warmed
+		s.deliveriesAt = delivered
 		if s.came = req.GetVersionInfo(); s.came != "" {
 			s.comesBack(asked.Wildcard)
 		}
 	}
-	if s.url == cache.Endpoint && warmed != s.warmedAt && repeated {
-		s.warmedAt = warmed
+	if s.url == cache.Endpoint && delivered != s.deliveriesAt && repeated {
+		s.deliveriesAt = delivered
 		s.sub.Read(func(v fanout.View) { s.asked.add(v.Names()...) })
 	}
 	return note
@@ -300,7 +300,7 @@ func (s *sotwState) listMembers(v fanout.View, after cache.Seq, p *part) {
 // keep puts off the names of which the client came with a version and upstream has not confirmed
 // another (RECON-19), unless another name brings the client the same resource.
 func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
-	if len(asked) == 0 && !s.handed || s.came == "" || !warm(v) || s.came == versionOf(v) {
+	if len(asked) == 0 && !s.handed || s.came == "" || !restored(v) || s.came == versionOf(v) {
 		return asked
 	}
 	kept := func(id cache.ID) bool { return v.Has(id) && v.Told(id) == fanout.Brought && v.Restored(id) }

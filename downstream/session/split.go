@@ -21,7 +21,7 @@ func (s *Session) chunk(now time.Time) *Response {
 	if s.chunks = slices.Delete(s.chunks, 0, 1); len(s.chunks) == 0 {
 		s.chunked = nil
 	}
-	s.verdicts++
+	s.uncounted++
 	r.At, r.Partial = now, len(s.chunks) > 0
 	x := sp.base()
 	r.Nonce = x.nonce(sp.position, sp.answer, len(s.chunks), &s.counter)

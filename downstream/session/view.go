@@ -14,7 +14,7 @@ import (
 // hold something that is not resolved (DOWN-SOTW-7, H-5).
 func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version string, certain bool) {
 	subscribed, synced := v.Wildcard()
-	if subscribed && !synced || s.refusal != nil && s.refusal.told == ToldNothing {
+	if subscribed && !synced || s.refusal != nil && s.refusal.told == NoticeNothing {
 		return nil, "", false
 	}
 	doubt := s.came != "" && s.lastNonce == "" && v.Set().Verdict(true) == fanout.Doubt
@@ -53,8 +53,8 @@ func (s *sotwState) lacks(v fanout.View) bool {
 	return false
 }
 
-// warm reports whether something in the view was loaded from disk and is not confirmed.
-func warm(v fanout.View) bool {
+// restored reports whether something in the view was loaded from disk and is not confirmed.
+func restored(v fanout.View) bool {
 	return wildcard(v) && v.Set().Restored() || v.AnyRestored() && slices.ContainsFunc(v.Names(), v.Restored)
 }
 

@@ -88,33 +88,35 @@ func (s *Session) comesWithoutClusters(d *deltaState, first *discovery.DeltaDisc
 	})
 }
 
-// Warmth counts the deliveries of clusters to each node on all streams, for clients that have a
+// ClusterDeliveries counts the deliveries of clusters to each node on all streams, for clients that have a
 // stream for each type (ORDER-5). It belongs to the Server.
-type Warmth struct {
+type ClusterDeliveries struct {
 	mu    sync.Mutex
-	nodes map[string]*nodeWarmth
+	nodes map[string]*nodeDeliveries
 }
 
-type nodeWarmth struct {
-	streams    int // guarded by Warmth.mu
+type nodeDeliveries struct {
+	streams    int // guarded by ClusterDeliveries.mu
 	deliveries atomic.Uint64
 }
 
-// NewWarmth returns an empty count.
-func NewWarmth() *Warmth { return &Warmth{nodes: make(map[string]*nodeWarmth)} }
+// NewClusterDeliveries returns an empty count.
+func NewClusterDeliveries() *ClusterDeliveries {
+	return &ClusterDeliveries{nodes: make(map[string]*nodeDeliveries)}
+}
 
 // join returns the count of a node, which is kept until all streams of the node have left.
-func (w *Warmth) join(node string) *nodeWarmth {
+func (w *ClusterDeliveries) join(node string) *nodeDeliveries {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.nodes[node] == nil {
-		w.nodes[node] = &nodeWarmth{}
+		w.nodes[node] = &nodeDeliveries{}
 	}
 	w.nodes[node].streams++
 	return w.nodes[node]
 }
 
-func (w *Warmth) leave(node string) {
+func (w *ClusterDeliveries) leave(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.nodes[node]

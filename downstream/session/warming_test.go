@@ -12,14 +12,14 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 )
 
-// TestWarmthForgets: what is counted for a node lasts as long as its last stream, and no
+// TestClusterDeliveriesAreForgotten: what is counted for a node lasts as long as its last stream, and no
 // longer, however many nodes come and go, and whatever a client calls itself later (ORDER-5, G7).
-func TestWarmthForgets(t *testing.T) {
-	warmth, hub := NewWarmth(), fanout.NewHub(fanout.Config{Linger: time.Minute})
+func TestClusterDeliveriesAreForgotten(t *testing.T) {
+	deliveries, hub := NewClusterDeliveries(), fanout.NewHub(fanout.Config{Linger: time.Minute})
 	config := &Config{AckTimeout: time.Second, MaxName: 100, MaxNames: 100}
 	open := func(node string) *Session {
 		t.Helper()
-		s := New(config, Stream{Type: cache.Cluster}, Peer{}, oneGroup{hub}, warmth, func() {})
+		s := New(config, Stream{Type: cache.Cluster}, Peer{}, oneGroup{hub}, deliveries, func() {})
 		say := func(node string) {
 			if _, end := s.SotWRequest(&discovery.DiscoveryRequest{Node: &core.Node{Id: node}, TypeUrl: string(cache.Cluster)}, epoch); end != nil {
 				t.Fatal(end)
@@ -33,17 +33,17 @@ func TestWarmthForgets(t *testing.T) {
 	for i := range 100 {
 		open(fmt.Sprint("comes and goes ", i)).Close(epoch)
 		other := open("stays")
-		other.warmed.deliveries.Add(1)
+		other.ofNode.deliveries.Add(1)
 		other.Close(epoch)
 	}
-	if n := stays.warmed.deliveries.Load(); n != 100 {
+	if n := stays.ofNode.deliveries.Load(); n != 100 {
 		t.Errorf("%d deliveries to a node that has had a stream all along, want 100", n)
 	}
-	if n := len(warmth.nodes); n != 1 {
+	if n := len(deliveries.nodes); n != 1 {
 		t.Errorf("%d nodes are remembered, want the one that has a stream", n)
 	}
 	stays.Close(epoch)
-	if n := len(warmth.nodes); n != 0 {
+	if n := len(deliveries.nodes); n != 0 {
 		t.Errorf("%d nodes are remembered, and none has a stream", n)
 	}
 }

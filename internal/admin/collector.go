@@ -130,11 +130,11 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 			t := totals[s.Type.Short()]
 			t.Resources += s.Resources
 			t.Bytes += s.Bytes
-			t.Warm = t.Warm || s.Warm
+			t.Restored = t.Restored || s.Restored
 			t.Wildcards += s.Wildcards
 			t.Named += s.Named
 			t.Held += s.Held
-			t.Doubtful += s.Doubtful
+			t.InDoubt += s.InDoubt
 			t.Withheld += s.Withheld
 			t.Absent = added(t.Absent, s.Absent)
 			totals[s.Type.Short()] = t
@@ -156,9 +156,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.resources, t.Resources, short)
 		gauge(c.bytes, t.Bytes, short)
 		gauge(c.held, t.Held, short)
-		gauge(c.doubtful, t.Doubtful, short)
+		gauge(c.doubtful, t.InDoubt, short)
 		gauge(c.withheld, t.Withheld, short)
-		gauge(c.warm, map[bool]int{true: 1}[t.Warm], short)
+		gauge(c.warm, map[bool]int{true: 1}[t.Restored], short)
 		gauge(c.subscriptions, t.Wildcards, short, "wildcard")
 		gauge(c.subscriptions, t.Named, short, "named")
 	}

@@ -231,7 +231,7 @@ func (m *Metrics) UpstreamConnection(entry string, up bool) {
 }
 
 // UpstreamCheck counts the results of health checks.
-func (m *Metrics) UpstreamCheck(entry string, v upsession.Verdict) {
+func (m *Metrics) UpstreamCheck(entry string, v upsession.CheckResult) {
 	m.checks.WithLabelValues(entry, v.String()).Inc()
 }
 
@@ -361,6 +361,6 @@ func (m *Metrics) ClientOversized(t cache.TypeURL, what downstream.OversizedKind
 }
 
 // ClientTypeRefused counts types that single clients are not served.
-func (m *Metrics) ClientTypeRefused(t cache.TypeURL, reason session.Reason, told session.Told) {
+func (m *Metrics) ClientTypeRefused(t cache.TypeURL, reason session.Reason, told session.Notice) {
 	m.refusals.WithLabelValues(t.Short(), string(reason), string(told)).Inc()
 }

@@ -43,7 +43,7 @@ func (m *Metrics) fromTheStart() {
 // refusedTypes are the kinds of refusal that a type can meet.
 func refusedTypes(short string) (kinds []session.RefusedType) {
 	for _, reason := range session.RefusalReasons() {
-		for _, told := range []session.Told{session.ToldErrors, session.ToldNothing} {
+		for _, told := range []session.Notice{session.NoticeErrors, session.NoticeNothing} {
 			kinds = append(kinds, session.RefusedType{Type: short, Reason: reason, Told: told})
 		}
 	}
@@ -63,7 +63,7 @@ func (m *Metrics) entryFromTheStart(address string) {
 		m.active.WithLabelValues(address, upstream.Stream{SotW: sotw}.Mode())
 	}
 	m.connections.WithLabelValues(address)
-	for _, v := range []upsession.Verdict{upsession.There, upsession.Silent, upsession.Unclear} {
+	for _, v := range []upsession.CheckResult{upsession.There, upsession.Silent, upsession.Unclear} {
 		m.checks.WithLabelValues(address, v.String())
 	}
 }

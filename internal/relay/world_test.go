@@ -274,7 +274,7 @@ func (s *sightings) ClientPanic()                                            { s
 func (s *sightings) ClientStalled()                                          { s.count("stalled", func() { s.stalled++ }) }
 func (s *sightings) ClientRateLimited()                                      { s.count("limited", func() { s.limited++ }) }
 func (s *sightings) ClientOversized(cache.TypeURL, downstream.OversizedKind) {}
-func (s *sightings) ClientTypeRefused(cache.TypeURL, session.Reason, session.Told) {
+func (s *sightings) ClientTypeRefused(cache.TypeURL, session.Reason, session.Notice) {
 }
 
 // asked is how many requests asked for something.
@@ -305,7 +305,7 @@ func (*above) UpstreamConnected(upstream.Stream, bool)                 {}
 func (*above) UpstreamReconnect(upsession.Role, string, time.Duration) {}
 func (*above) UpstreamNack(cache.TypeURL)                              {}
 func (*above) UpstreamConnection(string, bool)                         {}
-func (*above) UpstreamCheck(string, upsession.Verdict)                 {}
+func (*above) UpstreamCheck(string, upsession.CheckResult)             {}
 func (*above) UpstreamQuarantine(cache.TypeURL, bool)                  {}
 
 func (a *above) ResourcesExpired(cache.TypeURL, int) {

@@ -50,9 +50,9 @@ func (r *pureRelay) check(id session.StreamID, timeout time.Duration) {
 	r.checked(k, session.There)
 }
 
-func (r *pureRelay) checked(k pureCheck, v session.Verdict) {
+func (r *pureRelay) checked(k pureCheck, v session.CheckResult) {
 	r.owed = true
-	r.step(func() { r.core.Checked(k.stream, session.Check{Begun: k.begun, Verdict: v}, r.now) })
+	r.step(func() { r.core.Checked(k.stream, session.Check{Begun: k.begun, Result: v}, r.now) })
 }
 
 // giveConnectionsUp ends the connections on which a check was not answered in time, and

@@ -38,17 +38,17 @@ type pureRelay struct {
 	settings Settings
 	session  session.Config
 
-	now    time.Time
-	hold   bool
-	planes []*purePlane
-	hub    *fanout.Hub
-	core   *upsession.Core
-	woken  bool // interest has changed since the Core looked
-	owed   bool // something other than a routine response has come since the last tick
-	warmth *session.Warmth
-	disk   []byte // the snapshot; nil: none
-	sotw   string // Settings.SotW
-	crowd  crowd
+	now        time.Time
+	hold       bool
+	planes     []*purePlane
+	hub        *fanout.Hub
+	core       *upsession.Core
+	woken      bool // interest has changed since the Core looked
+	owed       bool // something other than a routine response has come since the last tick
+	deliveries *session.ClusterDeliveries
+	disk       []byte // the snapshot; nil: none
+	sotw       string // Settings.SotW
+	crowd      crowd
 
 	streams []upsession.StreamID       // open ones
 	planeOf map[upsession.StreamID]int // to which control plane they lead
@@ -163,7 +163,7 @@ func coreBounds(s Settings) *upsession.Bounds {
 		b.Probed = 1
 	}
 	if s.Bounded(boundVerdicts) {
-		b.Verdicts = 1
+		b.Acks = 1
 	}
 	if s.Bounded(boundSolo) {
 		b.Solo, b.Quarantined = 2, 1 // it may be wanted both ways
@@ -191,7 +191,7 @@ func (r *pureRelay) Restart() {
 	for _, p := range r.planes {
 		p.connected, p.pending = false, nil
 	}
-	r.warmth, r.crowd.hub = session.NewWarmth(), nil
+	r.deliveries, r.crowd.hub = session.NewClusterDeliveries(), nil
 	h := relay.HubConfig(r.config)
 	h.Bounds = hubBounds(r.settings)
 	r.hub = fanout.NewHub(h)
@@ -252,7 +252,7 @@ func (r *pureRelay) client(id int) *pureClient {
 
 func (r *pureRelay) Open(id int, sotw bool) {
 	c := &pureClient{id: id, sotw: sotw}
-	c.session = session.New(&r.session, session.Stream{Delta: !sotw}, session.Peer{Local: true}, r, r.warmth, func() { c.woken = true })
+	c.session = session.New(&r.session, session.Stream{Delta: !sotw}, session.Peer{Local: true}, r, r.deliveries, func() { c.woken = true })
 	r.clients = append(r.clients, c)
 }
 

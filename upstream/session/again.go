@@ -88,14 +88,14 @@ func (i *insisted) answers(u *cache.Update) {
 		delete(i.removed, name)
 	})
 	u.Removed = slices.DeleteFunc(u.Removed, func(name string) bool {
-		until, doubtful := i.until[name]
+		until, mayAnswerOld := i.until[name]
 		if all, wildcard := i.until[fanout.Wildcard]; wildcard {
-			until, doubtful = all, true
+			until, mayAnswerOld = all, true
 		}
-		if doubtful {
+		if mayAnswerOld {
 			i.removed[name] = until
 		}
-		return doubtful
+		return mayAnswerOld
 	})
 }
 

@@ -78,13 +78,13 @@ func (l *liveness) checked(c Check, now time.Time, again time.Duration) (silentS
 	switch {
 	case c.Begun.Before(asked):
 		l.notBefore = now
-	case c.Verdict == There && l.covers >= l.proven:
+	case c.Result == There && l.covers >= l.proven:
 		l.proven, l.heard = l.covers, asked
 		if l.since = (time.Time{}); l.asked > l.proven {
 			l.since = asked // or later
 		}
 		l.notBefore, l.stopped = time.Time{}, false
-	case c.Verdict == Silent:
+	case c.Result == Silent:
 		l.stopped = true
 		if silentSince = asked; !l.since.IsZero() {
 			silentSince = l.since
@@ -150,9 +150,9 @@ func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 	}
 	silentSince := s.alive.checked(k, now, c.config.patience())
 	switch {
-	case k.Verdict == Blind:
+	case k.Result == Blind:
 		c.entries[s.entry].unchecked = true
-	case s.role == Probe && k.Verdict == Silent:
+	case s.role == Probe && k.Result == Silent:
 		c.shut(s)
 		c.probeLater(&c.entries[s.entry], now)
 	case !silentSince.IsZero():
@@ -162,7 +162,7 @@ func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 		if s.outage.begin(silentSince, End{Message: stopped}); s.role == Main {
 			c.leave(now)
 		}
-	case k.Verdict == There && s.role != Solo: // a solo stream works when it answers
+	case k.Result == There && s.role != Solo: // a solo stream works when it answers
 		s.outage.suspended = !s.outage.since.IsZero()
 	}
 }

@@ -23,7 +23,7 @@ func TestACheckAnswersWhatCameBefore(t *testing.T) {
 		question := l.question(now.Add(-time.Minute))
 		l.check(now)
 		end := now.Add(2 * time.Second)
-		l.checked(Check{Begun: now.Add(test.begun), Verdict: There}, end, time.Hour)
+		l.checked(Check{Begun: now.Add(test.begun), Result: There}, end, time.Hour)
 		around := time.Duration(-1)
 		if at := l.dueAt(time.Second, 0); !at.IsZero() {
 			around = at.Sub(end)
@@ -70,9 +70,9 @@ func TestLiveness(t *testing.T) {
 			case 'c':
 				l.check(now)
 			case 't':
-				since = l.checked(Check{Begun: l.checking, Verdict: There}, now, time.Second)
+				since = l.checked(Check{Begun: l.checking, Result: There}, now, time.Second)
 			case 's':
-				since = l.checked(Check{Begun: l.checking, Verdict: Silent}, now, time.Second)
+				since = l.checked(Check{Begun: l.checking, Result: Silent}, now, time.Second)
 			}
 			if !since.IsZero() {
 				silent = int(since.Sub(start) / time.Second)
@@ -97,7 +97,7 @@ func TestBlindEntriesAreNotAsked(t *testing.T) {
 	if !c.checks(&c.main) {
 		t.Fatal("it is not asked to begin with")
 	}
-	c.Checked(open.ID, Check{Begun: now, Verdict: Blind}, now)
+	c.Checked(open.ID, Check{Begun: now, Result: Blind}, now)
 	if c.checks(&c.main) {
 		t.Error("it is asked again")
 	}

@@ -11,8 +11,8 @@ type Bounds struct {
 	MinRequest int
 	// Probed bounds the names that a probe asks for (UP-14).
 	Probed int
-	// Verdicts bounds the pending verdicts if a control plane sends without reading.
-	Verdicts int
+	// Acks bounds the pending verdicts if a control plane sends without reading.
+	Acks int
 	// Solo bounds the streams of quarantined types, and Quarantined the types that are
 	// remembered as refused (H-39).
 	Solo, Quarantined int
@@ -23,7 +23,7 @@ var DefaultBounds = Bounds{
 	Pair:       1000,
 	MinRequest: 64 << 10,
 	Probed:     100,
-	Verdicts:   10000,
+	Acks:       10000,
 	Solo:       8, Quarantined: 128,
 }
 

@@ -6,19 +6,19 @@ import "time"
 type Check struct {
 	// Begun is when the check began. If the peer answered, it is alive as of then.
 	Begun   time.Time
-	Verdict Verdict
-	Message string // explains a Verdict other than There
+	Result  CheckResult
+	Message string // explains a Result other than There
 }
 
-// Verdict is what a health check has shown.
-type Verdict uint8
+// CheckResult is what a health check has shown.
+type CheckResult uint8
 
 const (
-	Unclear Verdict = iota // nothing
-	There                  // the peer has answered
-	Silent                 // no answer in time, or UNAVAILABLE on a connection that answered otherwise before
-	Blind                  // checks are off
+	Unclear CheckResult = iota // nothing
+	There                      // the peer has answered
+	Silent                     // no answer in time, or UNAVAILABLE on a connection that answered otherwise before
+	Blind                      // checks are off
 )
 
-// String is the verdict as metrics call it.
-func (v Verdict) String() string { return [...]string{"unclear", "there", "silent", "off"}[v] }
+// String is the result as metrics call it.
+func (v CheckResult) String() string { return [...]string{"unclear", "there", "silent", "off"}[v] }

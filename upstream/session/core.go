@@ -22,11 +22,11 @@ type Core struct {
 	random func() float64
 
 	// The control planes, and which of them is in use.
-	entries []entry
-	current int
-	heard   bool // the entry in use has answered since it was chosen
-	away    bool // the Hub was last told that the main stream is not alive
-	spares  bool // the Hub was last told to keep the names that linger (tickLinger)
+	entries        []entry
+	current        int
+	heard          bool // the entry in use has answered since it was chosen
+	away           bool // the Hub was last told that the main stream is not alive
+	keepsLingering bool // the Hub was last told to keep the names that linger (tickLinger)
 	// quietUntil is until when clients are not told of a failure: a new entry has replaced one
 	// that stopped answering, and must have the time to answer (UP-14).
 	quietUntil time.Time
@@ -283,7 +283,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	s.answered, s.outage, c.heard = true, outage{}, true
 	s.alive.message(now)
 	c.tellAlive(now)
-	if c.spares {
+	if c.keepsLingering {
 		c.tickLinger(now) // the stream may end before the next Tick
 	}
 	c.entries[s.entry].noDelta = s.sotw
@@ -390,12 +390,12 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 		c.reopen(s, l, now) // this ends the stream, so no ACK is queued
 		return nack, false
 	}
-	v := verdict{typeURL: d.TypeURL, nonce: d.Nonce, nack: nack}
+	v := ack{typeURL: d.TypeURL, nonce: d.Nonce, nack: nack}
 	if d.sotw {
 		s.stream.judge(&v, d.Version, now)
 	}
-	s.stream.verdicts = append(s.stream.verdicts, v)
-	return nack, len(s.stream.verdicts) > c.config.bounds().Verdicts
+	s.stream.acks = append(s.stream.acks, v)
+	return nack, len(s.stream.acks) > c.config.bounds().Acks
 }
 
 // Ended reports that a stream has ended, or could not be opened.

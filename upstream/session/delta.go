@@ -13,7 +13,7 @@ import (
 // and a change of subscriptions never carries a nonce (UP-5).
 type deltaWriter struct{ stream *streamState }
 
-func (w deltaWriter) verdict(v verdict, _ time.Time) proto.Message {
+func (w deltaWriter) acknowledge(v ack, _ time.Time) proto.Message {
 	return &discovery.DeltaDiscoveryRequest{
 		TypeUrl: string(v.typeURL), ResponseNonce: v.nonce, ErrorDetail: v.status(),
 	}

@@ -64,11 +64,11 @@ func (c *Core) Proven(now time.Time) bool {
 // tickLinger has the Hub drop names that have lingered for long enough. The Hub keeps them
 // while nothing proves that the control plane is there.
 func (c *Core) tickLinger(now time.Time) {
-	if proven := c.Proven(now); proven == c.spares {
-		c.spares = !proven
-		c.hub.Spare(c.spares)
+	if proven := c.Proven(now); proven == c.keepsLingering {
+		c.keepsLingering = !proven
+		c.hub.KeepLingering(c.keepsLingering)
 	}
-	if !c.spares && !c.lingerAt.After(now) {
+	if !c.keepsLingering && !c.lingerAt.After(now) {
 		c.lingerAt = c.hub.Expire(now)
 	}
 }

@@ -106,7 +106,7 @@ func TestAReturnBeginsWithoutBackOff(t *testing.T) {
 		open, _ := c.Tick(now)
 		for _, e := range c.Effects() {
 			if e.Check != 0 {
-				c.Checked(e.Check, Check{Begun: now, Verdict: There}, now)
+				c.Checked(e.Check, Check{Begun: now, Result: There}, now)
 			}
 			e.Apply(hub)
 		}

@@ -23,7 +23,7 @@ type listening struct {
 	hub     *fanout.Hub
 	now     time.Time
 	stream  StreamID
-	verdict Verdict // of every check
+	verdict CheckResult // of every check
 	said    []string
 }
 
@@ -58,7 +58,7 @@ func (l *listening) take() (busy bool) {
 		e.Apply(l.hub)
 		switch {
 		case e.Check != 0:
-			l.core.Checked(e.Check, Check{Begun: l.now, Verdict: l.verdict}, l.now)
+			l.core.Checked(e.Check, Check{Begun: l.now, Result: l.verdict}, l.now)
 		case e.Silence != nil && e.Silence.Over:
 			l.said = append(l.said, fmt.Sprintf("%v %s speaks", l.now.Unix(), e.Lane.Type.Short()))
 		case e.Silence != nil:
@@ -194,7 +194,7 @@ func TestSilenceBeginsWithTheQuestion(t *testing.T) {
 // TestSilenceIsNoVerdictOnTheDead: nothing is said of a control plane that may not be
 // there, and that it is not is said by others.
 func TestSilenceIsNoVerdictOnTheDead(t *testing.T) {
-	for _, v := range []Verdict{Silent, Unclear} {
+	for _, v := range []CheckResult{Silent, Unclear} {
 		l := listen(t)
 		l.verdict = v
 		l.wants(cache.Cluster, fanout.Wildcard)

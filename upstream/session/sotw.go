@@ -87,7 +87,7 @@ func (w sotwWriter) change(l *laneState, _ *budget, now time.Time) proto.Message
 	return w.request(l.lane.Type, w.names(l, now), w.stream.used[l.lane.Type].sotw.version)
 }
 
-func (w sotwWriter) verdict(v verdict, now time.Time) proto.Message {
+func (w sotwWriter) acknowledge(v ack, now time.Time) proto.Message {
 	var names []string
 	if l := w.stream.lanes[v.typeURL]; l != nil && l.asked() {
 		names = w.names(l, now)
@@ -107,7 +107,7 @@ const (
 )
 
 // judge completes the verdict on a SotW response.
-func (s *streamState) judge(v *verdict, version string, now time.Time) {
+func (s *streamState) judge(v *ack, version string, now time.Time) {
 	t := &s.used[v.typeURL].sotw
 	t.nonce = v.nonce
 	if v.nack == "" {
@@ -123,9 +123,9 @@ func (s *streamState) judge(v *verdict, version string, now time.Time) {
 	case v.nack != "":
 		t.rejected, t.nackWait = rejected, 0
 	}
-	for i := range s.verdicts { // something new came: what is held up is let go
-		if s.verdicts[i].typeURL == v.typeURL {
-			s.verdicts[i].notBefore = time.Time{}
+	for i := range s.acks { // something new came: what is held up is let go
+		if s.acks[i].typeURL == v.typeURL {
+			s.acks[i].notBefore = time.Time{}
 		}
 	}
 }

@@ -37,9 +37,9 @@ type streamState struct {
 	// used has the types that the stream has asked for, now or before: the server keeps
 	// state for each of them while the stream lives.
 	used map[cache.TypeURL]*typeState
-	// verdicts are the pending ACKs and NACKs, oldest first, one for each response (UP-4).
-	verdicts []verdict
-	timers   timers
+	// acks are the pending ACKs and NACKs, oldest first, one for each response (UP-4).
+	acks   []ack
+	timers timers
 }
 
 // restate returns the whole interest of a lane (UP-3), and the resources in the Hub whose versions
@@ -52,8 +52,8 @@ type writer interface {
 	opening(l *laneState, names []string, here []cache.Held, r *budget) (proto.Message, opening)
 	// change writes the changes that l.take returns.
 	change(l *laneState, r *budget, now time.Time) proto.Message
-	// verdict acknowledges or rejects a response.
-	verdict(v verdict, now time.Time) proto.Message
+	// acknowledge acknowledges or rejects a response.
+	acknowledge(v ack, now time.Time) proto.Message
 }
 
 // typeState is the state that the server keeps for a type while the stream lives.
@@ -72,8 +72,8 @@ type typeState struct {
 	sotw      sotwType
 }
 
-// verdict is a pending ACK or NACK.
-type verdict struct {
+// ack is a pending ACK or NACK.
+type ack struct {
 	typeURL cache.TypeURL
 	nonce   string
 	nack    string // the reason for a NACK; empty for an ACK
@@ -83,7 +83,7 @@ type verdict struct {
 	notBefore time.Time
 }
 
-func (v verdict) status() *statuspb.Status {
+func (v ack) status() *statuspb.Status {
 	if v.nack == "" {
 		return nil
 	}
@@ -285,7 +285,7 @@ func (s *streamState) next(node *core.Node, now time.Time) proto.Message {
 	if s.nodeSent && !s.config.SendNodeAlways {
 		node = nil
 	}
-	req := s.nextVerdict(now)
+	req := s.nextAck(now)
 	if req == nil {
 		req = s.nextInterest(node, now)
 	}
@@ -301,18 +301,18 @@ func (s *streamState) next(node *core.Node, now time.Time) proto.Message {
 	return req
 }
 
-// nextVerdict is the next ACK or NACK, or nil. Those of one type keep their order.
-func (s *streamState) nextVerdict(now time.Time) proto.Message {
+// nextAck is the next ACK or NACK, or nil. Those of one type keep their order.
+func (s *streamState) nextAck(now time.Time) proto.Message {
 	waiting := make(map[cache.TypeURL]bool)
-	for i, v := range s.verdicts {
+	for i, v := range s.acks {
 		l := s.lanes[v.typeURL]
 		switch {
 		case waiting[v.typeURL]:
 		case v.notBefore.After(now) && (l == nil || !l.changed()):
 			waiting[v.typeURL] = true
 		default:
-			s.verdicts = slices.Delete(s.verdicts, i, i+1)
-			return s.writer.verdict(v, now)
+			s.acks = slices.Delete(s.acks, i, i+1)
+			return s.writer.acknowledge(v, now)
 		}
 	}
 	return nil
@@ -352,13 +352,13 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	if l.mapped = len(o.shown) > 0; l.mapped {
 		l.echo = echo{left: maps.Clone(o.shown)}
 	}
-	s.hub.On(l.lane).Doubt(o.hidden) // silence does not confirm them (RECON-12)
+	s.hub.On(l.lane).Unconfirm(o.hidden) // silence does not confirm them (RECON-12)
 	s.subscribed(l, o.listed, now)
 	l.question, l.lookAt = s.alive.asked, now.Add(s.config.Missing)
 	for _, name := range o.rest {
 		l.want.add(name)
 	}
-	if !l.lane.Wildcard && l.mapped && len(o.rest)+len(o.hidden) == 0 && s.hub.Of(l.lane.Type).Doubtful() { // all was shown (RECON-11)
+	if !l.lane.Wildcard && l.mapped && len(o.rest)+len(o.hidden) == 0 && s.hub.Of(l.lane.Type).Unconfirmed() { // all was shown (RECON-11)
 		l.settle = settleState{waiting: true, piecemeal: true}
 	}
 	return req
@@ -442,7 +442,7 @@ func (s *streamState) subscribed(l *laneState, all []string, now time.Time) {
 // deadline is when something is due, or zero. missing is how long a name may be without an answer.
 func (s *streamState) deadline(missing time.Duration, now time.Time) time.Time {
 	at := s.timers.deadline(missing, s.alive, now)
-	for _, v := range s.verdicts {
+	for _, v := range s.acks {
 		at = earlier(at, toCome(v.notBefore, now))
 	}
 	for _, l := range s.lanes {

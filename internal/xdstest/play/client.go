@@ -106,7 +106,7 @@ func (c *client) open(p *player, cmd xdstest.Command) {
 	c.dialogue = xdstest.NewDialogue(c.actor, cmd, p.transcript)
 	kind := session.Stream{Delta: !c.dialogue.SotW, Type: cache.TypeURL(cmd.TypeURL)}
 	c.knows, c.kind = known{}, kind.Type
-	c.session = session.New(&p.session, kind, c.peer, p, p.warmth, func() {})
+	c.session = session.New(&p.session, kind, c.peer, p, p.deliveries, func() {})
 }
 
 // flush sends the next response if there is one, through the wire's own form.

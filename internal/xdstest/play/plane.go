@@ -68,8 +68,8 @@ func (p *player) check(g *group, id session.StreamID, timeout time.Duration) {
 	p.checked(c, session.There)
 }
 
-func (p *player) checked(c check, v session.Verdict) {
-	p.step(c.group, func() { c.group.core.Checked(c.stream, session.Check{Begun: c.begun, Verdict: v}, p.now) })
+func (p *player) checked(c check, v session.CheckResult) {
+	p.step(c.group, func() { c.group.core.Checked(c.stream, session.Check{Begun: c.begun, Result: v}, p.now) })
 }
 
 // giveConnectionsUp ends the connections on which a check was not answered in time, and

@@ -41,11 +41,11 @@ type player struct {
 	fingerprint cache.Fingerprint
 
 	// The relay. Groups and clients stand in order of age.
-	now     time.Time
-	groups  []*group
-	warmth  *session.Warmth
-	saved   map[string][]fanout.Saved // by the relay before this one
-	clients []*client
+	now        time.Time
+	groups     []*group
+	deliveries *session.ClusterDeliveries
+	saved      map[string][]fanout.Saved // by the relay before this one
+	clients    []*client
 
 	// The world around it.
 	transcript *xdstest.Transcript
@@ -92,7 +92,7 @@ func start(c *config.Config, t *xdstest.Transcript) (*player, error) {
 	p := &player{
 		Grouping: relay.NewGrouping(c), config: c, session: relay.DownstreamConfig(c),
 		now:        time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC), // whoever looks at a clock is a century early
-		warmth:     session.NewWarmth(),
+		deliveries: session.NewClusterDeliveries(),
 		transcript: t, planes: make(map[string]*controlPlane),
 	}
 	p.session.Random, p.session.Hop = Random, hopOf(c)
@@ -131,7 +131,7 @@ func (p *player) restart() {
 		lanes := g.hub.Disk().Save(func(t cache.TypeURL) bool { return t == cache.Secret })
 		s.Groups = append(s.Groups, snapshot.Group{Name: []byte(g.name), Lanes: lanes})
 	}
-	p.groups, p.clients, p.streams, p.warmth = nil, nil, nil, session.NewWarmth()
+	p.groups, p.clients, p.streams, p.deliveries = nil, nil, nil, session.NewClusterDeliveries()
 	for _, plane := range p.planes {
 		plane.connected, plane.unheard, plane.pending = false, nil, nil
 	}
