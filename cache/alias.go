@@ -34,7 +34,8 @@ func (t *Table) match(alias string, id ID) {
 }
 
 // unmatch unties an alias from a resource that no longer lists it. When nothing
-// answers to the alias any more, it is Absent (NAME-5, NAME-7).
+// answers to the alias any more, it is Absent (NAME-5, NAME-7), unless upstream has
+// not been asked for it: what else answers to it, upstream need not have said (UP-8).
 func (t *Table) unmatch(alias string, id ID, seq Seq) {
 	a, ok := t.ids[alias]
 	if !ok || a == id {
@@ -46,7 +47,7 @@ func (t *Table) unmatch(alias string, id ID, seq Seq) {
 		t.release(a)
 		return
 	}
-	if !e.matched() && e.state == Unknown {
+	if e.asked && !e.matched() && e.state == Unknown {
 		e.state, e.cause, e.seq = Absent, Removed, seq
 	} else if e.cause == Timer {
 		e.cause = Removed // an answer outweighs silence
