@@ -47,8 +47,9 @@ func (c *Checker) comesLate(k kind, t *topic, names []string) {
 	}
 }
 
-// told judges an error that a client is sent of a name. asked: the name awaited its answer.
-func (c *Checker) told(who string, k kind, t *topic, e *discovery.ResourceError, asked bool) {
+// told judges an error that a client is sent of a name. again: it may be one that the client was told before, since
+// the name awaited its answer, or what it led to goes.
+func (c *Checker) told(who string, k kind, t *topic, e *discovery.ResourceError, again bool) {
 	name, code, text := e.GetResourceName().GetName(), e.GetErrorDetail().GetCode(), e.GetErrorDetail().GetMessage()
 	known, own := c.known[k.name], strings.HasPrefix(text, "xds-relay: ")
 	switch {
@@ -58,7 +59,7 @@ func (c *Checker) told(who string, k kind, t *topic, e *discovery.ResourceError,
 		c.fail("G4", "%s is told that there is no %s, and the control plane did not say so", who, name)
 	case (text == errorLater || text == errorNone) && !known.erred[name]:
 		c.fail("ERR-9", "%s is told of an error of %s, and upstream has sent none", who, name)
-	case (text == errorLater || text == errorNone) && t.errors[name] == text && !asked && !(t.sotw && (t.has(name) || code != notFound && known.byName.denied(name))):
+	case (text == errorLater || text == errorNone) && t.errors[name] == text && !again && !(t.sotw && code != notFound && known.byName.denied(name)):
 		c.fail("ERR-9", "%s is told of the same error of %s again", who, name)
 	}
 	delete(t.failures, name)
@@ -88,15 +89,19 @@ func (c *Checker) copied(k kind, t *topic, names []string, age int) {
 	}
 }
 
-// has reports whether a client has what a name leads to. A SotW client is told with an error that it is gone (MISS-6),
-// which may be the one that it was told before.
-func (t *topic) has(asked string) bool {
-	for name, h := range t.holds {
-		if answers(name, h.aliases, asked) {
-			return true
+// mayGo reports whether a response takes from a SotW client what a name leads to, or would, of a type that is not
+// full-state (DOWN-SOTW-10). before is what the client had. It is told with an error that it is gone (MISS-6), which
+// may be the one that it was told before.
+func (t *topic) mayGo(k kind, before map[string]held, asked string) bool {
+	leads := func(holds map[string]held) bool {
+		for name, h := range holds {
+			if answers(name, h.aliases, asked) {
+				return true
+			}
 		}
+		return false
 	}
-	return false
+	return leads(before) && !(k.full && leads(t.holds))
 }
 
 // goes notes that a client was told that a name is gone. If upstream repeats that in an error, the client

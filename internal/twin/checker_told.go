@@ -168,7 +168,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		name := e.GetResourceName().GetName()
 		t.owed[name] = true // when the error is over
 		if !c.toldLarge(who, c.clients[id], k, t, name, codes.Code(e.GetErrorDetail().GetCode())) {
-			c.told(who, k, t, e, t.asked[name])
+			c.told(who, k, t, e, t.asked[name] || t.mayGo(k, before, name))
 		}
 		delete(t.asked, name)
 		if listed[name] && codes.Code(e.GetErrorDetail().GetCode()) == codes.NotFound {
