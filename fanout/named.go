@@ -200,6 +200,7 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 	id, ok := n.Find(name)
 	n.x.loans.dropInherited(name, name)
 	lent := ok && n.x.answers.lent(id)
+	r := n.Bearer(name)
 	touched, changed := n.Remove(name, cause, n.x.next())
 	if !changed {
 		if lent && cause != cache.Timer {
@@ -209,7 +210,11 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 	}
 	n.x.markNamed(touched)
 	defer n.x.loans.markFreed(name)
-	if !n.Pinned(name) {
+	switch {
+	case !n.Pinned(name):
 		n.Forget(id, n.x.covers)
+	case cause == cache.Removed && !n.Asked(id) && r != nil && len(r.Aliases) > 0:
+		// Perhaps the alias for which it was here has lost it. Only the answer to its name says whether it exists (UP-8).
+		n.Unset(id, n.x.next())
 	}
 }
