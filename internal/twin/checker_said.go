@@ -84,6 +84,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			delete(v.words, name) // it has lost the alias it was wanted for
 			c.changed(k, v, v.lose(before))
 		}
+		l.opens(v, before.aliases)
 		for _, alias := range before.aliases { // an alias that it does not list any more may lead to nothing (UP-7)
 			c.gone[k.name][alias] = c.gone[k.name][alias] || !l.wildcard && !v.matched(alias)
 		}
@@ -98,8 +99,12 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		if v.words[name].silent && l.paired[name] && !c.askedAlone(k, l, name) {
 			continue // it was asked for again, and a removal is no answer then (UP-19)
 		}
+		aliased := len(v.words[name].aliases) > 0
 		lost := v.remove(name, c.events)
 		c.changed(k, v, lost)
+		if aliased {
+			l.opens(v, lost)
+		}
 		for _, alias := range lost {
 			c.gone[k.name][alias] = c.gone[k.name][alias] || !l.wildcard && !v.matches(alias, surely)
 		}
@@ -131,6 +136,16 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		if c.settle == 0 && !c.marks || s.sotw || c.marks && strings.HasSuffix(resp.GetNonce(), "-0") {
 			c.whole(l, v)
 			c.clears(id, k.name, true, s.sotw && k.full && !bad)
+		}
+	}
+}
+
+// opens notes that names which were led to a resource have no answer: it is gone, or has lost them, and the stream
+// has not been asked for them (UP-8).
+func (l *relayLane) opens(v *voice, names []string) {
+	for _, name := range names {
+		if _, asked := l.names[name]; !asked && !l.wildcard && v.denied(name) {
+			delete(v.words, name)
 		}
 	}
 }
