@@ -165,13 +165,25 @@ func (s *sotwState) changesHands(v fanout.View, names named) map[string]changing
 		}
 	}
 	for _, name := range names.Added {
-		if s.cameWildcard && s.sentTo == 0 {
-			held[name] = changing{told: fanout.Brought}
-		} else if version, some := s.member(v, name); some {
-			held[name] = changing{fanout.ToldCopy(s.sentTo), version}
+		if h := s.hasUnnamed(v, name); h.told != 0 {
+			held[name] = h
 		}
 	}
 	return held
+}
+
+// hasUnnamed returns what the client holds of a resource whose name it has not asked for.
+func (s *sotwState) hasUnnamed(v fanout.View, name string) changing {
+	if s.cameWildcard && s.sentTo == 0 {
+		return changing{told: fanout.Brought}
+	}
+	if at := s.exact.find(name); at.has() { // it was given up by name under the wildcard
+		return changing{fanout.Brought, at.version}
+	}
+	if version, some := s.member(v, name); some {
+		return changing{fanout.ToldCopy(s.sentTo), version}
+	}
+	return changing{}
 }
 
 // awaitNew notes what a request asks for that earlier requests did not, unless the client came
