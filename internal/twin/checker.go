@@ -139,7 +139,7 @@ type relayLane struct {
 	wildcard bool                 // it is used for the wildcard, else for names; that never changes (WILD-13)
 	names    map[string]time.Time // when subscribed
 	again    map[string]time.Time // the same of names that were given up to be asked for again (UP-19)
-	paired   map[string]bool      // names that ever were
+	paired   map[string]bool      // names that were, and have had no answer since but removals
 	erred    map[string]bool      // names that were answered with an error, which stops the timer (ERR-8)
 	begun    time.Time
 	pending  map[string]bool // nonces that await a verdict, and whether it must be a NACK
@@ -293,6 +293,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			delete(l.again, name)
 		} else {
 			delete(l.erred, name) // the error was the answer to an earlier subscribe (UP-9)
+			delete(l.paired, name)
 		}
 		l.first, l.asked = time.Time{}, c.events
 		if name == wildcard && !resumed {

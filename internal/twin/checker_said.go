@@ -63,6 +63,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		c.overcome(k, name, w.aliases)
 		for _, asked := range append(slices.Clone(w.aliases), name) {
 			delete(l.erred, asked)
+			delete(l.paired, asked)
 		}
 		covered, surely := c.covered(k, l, name, w.aliases)
 		unasked := k.full && !l.wildcard && !covered // kept, as long as there is room (UP-9)
@@ -96,7 +97,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	for _, name := range resp.GetRemovedResources() {
 		c.overcome(k, name, nil)
 		c.sound(k, l.wildcard, name)
-		if v.words[name].silent && l.paired[name] && !c.askedAlone(k, l, name) {
+		if l.paired[name] && c.awaits(k, l, name) && !c.askedAlone(k, l, name) {
 			continue // it was asked for again, and a removal is no answer then (UP-19)
 		}
 		aliased := len(v.words[name].aliases) > 0
@@ -114,6 +115,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		name := e.GetResourceName().GetName()
 		if _, asked := l.names[name]; asked || l.wildcard {
 			l.erred[name] = true
+			delete(l.paired, name)
 			if !l.wildcard {
 				c.forwards(k, e)
 			}
@@ -148,6 +150,14 @@ func (l *relayLane) opens(v *voice, names []string) {
 			delete(v.words, name)
 		}
 	}
+}
+
+// awaits reports whether a name that may have been asked for again has no answer. If clients have given it up since
+// it was subscribed, it may have been subscribed anew instead, which is certain only once it has been silent.
+func (c *Checker) awaits(k kind, l *relayLane, name string) bool {
+	w, said := c.known[k.name].byName.words[name]
+	left, was := c.wanted[k.name][name]
+	return w.silent || !said && (!was || left.Before(l.names[name]))
 }
 
 // whole notes that a wildcard's set is complete. Of what the stream showed no version, what upstream has
