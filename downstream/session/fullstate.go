@@ -179,7 +179,10 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 			s.deliveredName(v, id, &a, p)
 		case p.shrunk:
 			p.goneIDs = append(p.goneIDs, id)
-		case !stays.has(v.Name(id)):
+		case !stays.has(v.Name(id)) && !v.Leads(v.Name(id)):
+			if v.Told(id).Copy() && a.State == cache.Absent {
+				s.collectError(v, id, p) // the resource stayed for another name
+			}
 			v.Tell(id, fanout.ToldGone(p.position))
 		}
 	}

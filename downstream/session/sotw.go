@@ -419,10 +419,10 @@ func (s *sotwState) collectError(v fanout.View, id cache.ID, p *part) {
 	}
 	put(&p.erred, id, struct{}{})
 	name, a := v.Name(id), v.Answer(id)
+	if a.State == cache.Absent && (a.Error == nil || a.Error.GetCode() == cache.NotFound) && v.Leads(name) {
+		return // another of the client's names leads to the resource that bears this one
+	}
 	if a.State == cache.Absent && a.Error == nil {
-		if v.Leads(name) {
-			return // another of the client's names leads to the resource that bears this one
-		}
 		why := notFound
 		if a.Cause == cache.TTLExpired {
 			why = expired

@@ -145,6 +145,9 @@ func (c *Checker) failures(who string, k kind, cl *clientState, t *topic) {
 		if cl.sotw && k.full && c.withheld(k, t) != "" {
 			continue // they go with the set (MISS-6, DOWN-SOTW-7)
 		}
+		if v := c.known[k.name].byName; cl.sotw && k.full && v.denied(name) && v.answered(name) && c.known[k.name].leads(name, &t.interest) {
+			continue // the set lists it for another name (MISS-6)
+		}
 		c.fail("ERR-9", "%s: upstream has an error for %s, and the client was not told", who, name)
 	}
 }
