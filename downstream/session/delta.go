@@ -261,16 +261,13 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	}
 	forced := asked || d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
 	p.answer = p.answer || asked
-	has := false
-	if a.Negative != nil {
-		_, has = d.of(v, name)
-	}
+	keeps := d.keepsDenied(v, &a, name)
 	d.answered(name)
 	d.release(d.leads(v, id, &a)...)
 	switch {
 	case a.State == cache.Present:
 		d.collectCopies(v, id, &a, asked, forced, p)
-	case a.Negative != nil && (has || d.brings(name)) && !v.Leads(name): // clients keep the copy whose name is denied (MISS-10)
+	case keeps:
 		p.gone = append(p.gone, name)
 		v.Tell(id, 0)
 		d.changed.add(id) // one response does not name a resource twice, and the denial may bear the name
@@ -278,6 +275,16 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 		return // it waits, and is paid when the removal is sent
 	}
 	d.paid(id, &a)
+}
+
+// keepsDenied reports whether the client has, or came with, a copy of what upstream denies. It would keep that, since
+// a denial has no body (MISS-10).
+func (d *deltaState) keepsDenied(v fanout.View, a *cache.Answer, name string) bool {
+	if a.Negative == nil || v.Leads(name) {
+		return false
+	}
+	_, has := d.of(v, name)
+	return has || d.brings(name)
 }
 
 // collectAbsence lists what is sent for a name that leads to nothing. waits says that the removal
