@@ -71,9 +71,10 @@ STEPS ?= 500000
 SEEDS ?= $(shell shuf -i 1-999999999 -n 6)
 
 .PHONY: model
-model: ## play STEPS random operations of each of SEEDS (six) against the reference model, on all cores, and a tenth as many below a SotW control plane
+model: ## play STEPS random operations of each of SEEDS (six) against the reference model, on all cores, half as many of TestSwarm, and a tenth as many below a SotW control plane
 	set -e; for seed in $(SEEDS); do export TWIN_SEED=$$seed; \
 		TWIN_STEPS=$(STEPS) $(GO) test ./internal/twin -count=1 -timeout 0 -v -run '^TestModel$$'; \
+		TWIN_STEPS=$$(($(STEPS) / 2)) $(GO) test ./internal/twin -count=1 -timeout 0 -v -run '^TestSwarm$$'; \
 		TWIN_STEPS=$$(($(STEPS) / 10)) $(GO) test ./internal/twin -count=1 -timeout 0 -v -run '^TestSotW$$'; \
 	done
 

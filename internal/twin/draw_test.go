@@ -21,13 +21,8 @@ func draw(r *rand.Rand) Script {
 
 // drawFirst is a game without what drawMore and drawLast add.
 func drawFirst(r *rand.Rand) Script {
-	s := Script{Settings: Settings{
-		Settle:   oneOf(r, 0, 100*time.Millisecond),
-		Linger:   oneOf(r, 30*time.Second, 0),
-		Coalesce: oneOf(r, 0, 10*time.Millisecond),
-		Snapshot: oneOf(r, true, false),
-	}}
-	few := oneOf(r, plain, plain[:1], plain[:2], plain[3:], plain[1:2])
+	s := Script{Settings: drawSettings(r)}
+	few := drawKinds(r)
 	world := cast{kinds: few, aliases: oneOf(r, true, false)}
 	if r.IntN(100) == 0 {
 		return drawMany(r, s, world)
@@ -40,6 +35,19 @@ func drawFirst(r *rand.Rand) Script {
 		s.cold(r, few)
 	}
 	return s
+}
+
+func drawSettings(r *rand.Rand) Settings {
+	return Settings{
+		Settle:   oneOf(r, 0, 100*time.Millisecond),
+		Linger:   oneOf(r, 30*time.Second, 0),
+		Coalesce: oneOf(r, 0, 10*time.Millisecond),
+		Snapshot: oneOf(r, true, false),
+	}
+}
+
+func drawKinds(r *rand.Rand) []kind {
+	return oneOf(r, plain, plain[:1], plain[:2], plain[3:], plain[1:2])
 }
 
 // surround makes of a game with one plain control plane, half of the time, one with
@@ -171,15 +179,19 @@ func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 type cast struct {
 	kinds   []kind
 	aliases bool // resources have some
+	// verbs are what is played, each as often as it is there; nil: weights.
+	verbs []string
 }
 
 // weights are how often each verb is played.
-var weights = weighted(map[string]int{
+var weights = weighted(howOften)
+
+var howOften = map[string]int{
 	"set": 12, "remove": 5, "version": 2, "wipe": 1,
 	"habit": 3, "push": 20, "again": 2, "bad": 1, "fault": 2, "error": 2, "extra": 1, "end": 2, "down": 1, "up": 2,
 	"open": 3, "sub": 14, "ack": 8, "nack": 2, "acks": 6, "close": 2, "reconnect": 4, "deaf": 2,
 	"wait": 6, "save": 1, "restart": 1, "hold": 2, "go": 4,
-})
+}
 
 func weighted(m map[string]int) (all []string) {
 	for verb := range verbs {
@@ -195,7 +207,11 @@ var waits = []int{5, 50, 100, 1000, 4000, 11000, 16000, 31000}
 
 func (c cast) op(r *rand.Rand) Op {
 	kinds := c.kinds
-	o := Op{Verb: weights[r.IntN(len(weights))]}
+	played := weights
+	if c.verbs != nil {
+		played = c.verbs
+	}
+	o := Op{Verb: played[r.IntN(len(played))]}
 	switch o.Verb {
 	case "set", "remove", "version", "wipe", "push", "again", "bad", "fault", "error", "extra", "sub", "ack", "nack":
 		o.Kind = kinds[r.IntN(len(kinds))].name
