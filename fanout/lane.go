@@ -180,6 +180,6 @@ func (l *lane) setUnavailable(status *statuspb.Status) {
 // lookAgain marks all clients of the lane, so that they look again at what they are owed.
 func (l *lane) lookAgain() {
 	for id := range l.kind.audience() {
-		l.x.marks.mark(id, again)
+		l.x.marks.mark(id, recheck)
 	}
 }

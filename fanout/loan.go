@@ -155,7 +155,7 @@ func (l *loans) dropInherited(name, of string) {
 		return
 	}
 	id, _ := l.x.named.Find(name)
-	l.x.marks.mark(id, again)
+	l.x.marks.mark(id, recheck)
 	delete(l.inherited, name)
 	delete(l.unasked, name)
 	for _, r := range l.x.named.Answer(id).Resources() {

@@ -86,7 +86,7 @@ func (n *namedLane) fails() {
 	for id := range n.x.interest.named() {
 		a, kind := n.x.answers.of(id), failure
 		if a.Error != nil {
-			kind = again // clients were told of that error, and it says enough (ERR-9)
+			kind = recheck // clients were told of that error, and it says enough (ERR-9)
 		}
 		if n.x.verdict(id, a, false) == Unknown || a.Resource != nil && a.Resource.Husk() {
 			n.x.marks.mark(id, kind)

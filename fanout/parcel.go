@@ -52,7 +52,7 @@ func (s *Subscription) hand(r *cache.Resource, news bool) {
 	}
 	s.parcels[r.Name] = parcel{r, asked || s.parcels[r.Name].asked}
 	if asked {
-		s.index.marks.markOne(s, wildcardID, again)
+		s.index.marks.markOne(s, wildcardID, recheck)
 	}
 }
 

@@ -81,7 +81,7 @@ func (r *restored) confirm(name string) {
 		r.confirmNames()
 	}
 	if id, ok := r.x.named.Find(name); ok {
-		r.x.marks.mark(id, again)
+		r.x.marks.mark(id, recheck)
 	}
 }
 

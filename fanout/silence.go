@@ -81,7 +81,7 @@ func (s *silence) observe(u *cache.Update) {
 func (s *silence) unmute(name string) {
 	id, ok := s.named.Find(name)
 	if _, mute := s.mute[name]; mute && ok {
-		s.named.x.marks.mark(id, again)
+		s.named.x.marks.mark(id, recheck)
 	}
 	delete(s.mute, name)
 }

@@ -55,7 +55,7 @@ const (
 	content kind = iota
 	failure
 	renewed
-	again
+	recheck
 )
 
 // mark notes a change of a name, or of the wildcard's set. woken reports whether the Subscriber has
@@ -83,7 +83,7 @@ func (m *Subscriber) mark(s *Subscription, id cache.ID, k kind) (woken bool) {
 		return s.bounded(append(ids, id), 2*len(s.names.ids)+s.index.hub.config.Bounds.Marks)
 	}
 	switch {
-	case k == again:
+	case k == recheck:
 		s.marks.Again = true
 	case k == renewed && id == wildcardID:
 		s.marks.WildcardRenewed = true

@@ -147,7 +147,7 @@ func (i *invariants) exact(h *holdings) {
 		}
 		i.must(!v.spared, "%q is spared what a response was to say", v.name)
 	}
-	i.must(left == e.left && noted == e.noted && taken == e.taken, "%d versions are left, %d noted, in %d places, and counted are %d, %d and %d", left, noted, taken, e.left, e.noted, e.taken)
+	i.must(left == e.toJudge && noted == e.noted && taken == e.taken, "%d versions are left, %d noted, in %d places, and counted are %d, %d and %d", left, noted, taken, e.toJudge, e.noted, e.taken)
 	// A table is never full, since a search would not end.
 	i.must(4*taken <= 3*len(e.table), "%d of %d places are taken", taken, len(e.table))
 }
@@ -166,7 +166,7 @@ func (i *invariants) debts(v fanout.View, st state) {
 	// What was given up under the wildcard waits for the wildcard's state of it, so there is
 	// nothing of it without the wildcard.
 	for name, as := range x.released {
-		i.must(subscribed || !as.left, "%q is left to the wildcard, which is not subscribed to", name)
+		i.must(subscribed || !as.givenUp, "%q is left to the wildcard, which is not subscribed to", name)
 	}
 	for _, n := range []int{x.changed.len() - x.changed.limit, x.asked.len() - x.asked.limit, x.failed.len() - x.failed.limit, x.renewed.len() - x.renewed.limit} {
 		i.must(n <= 0, "a pile is %d too high", n)

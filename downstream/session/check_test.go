@@ -45,7 +45,7 @@ func TestCheckFinds(t *testing.T) {
 		{"covered by nothing", func(_ *Session, d *deltaState) { d.exact.note("other", "", true) }, `"other" is written down`},
 		{"versions brought", func(_ *Session, d *deltaState) {
 			d.exact.bring(map[string]string{"n": "1"})
-			d.exact.left = 7
+			d.exact.toJudge = 7
 		}, "counted are 7"},
 		{"plain", func(_ *Session, d *deltaState) { d.sentTo, d.removedTo = 0, 0 }, ""}, // it has names, and is not shared with
 		{"led to", func(_ *Session, d *deltaState) { d.exact.forget("r") }, `"r" is what a name leads to`},

@@ -56,10 +56,10 @@ type debts struct {
 type released struct {
 	unknown bool // nobody knows which aliases it lists, so any name without an answer may lead to it
 	brought bool // the client came with it, and no name has led to it since
-	// left says that it was given up under the wildcard, and is sent once more, or its removal,
+	// givenUp says that it was given up under the wildcard, and is sent once more, or its removal,
 	// whatever the client holds (WILD-8).
-	left bool
-	now  bool // it was given up under the wildcard since the last look
+	givenUp bool
+	now     bool // it was given up under the wildcard since the last look
 }
 
 // pending reports whether there are changes to push.
@@ -110,21 +110,21 @@ func (d *debts) paid(id cache.ID, a *cache.Answer) {
 func (d *debts) release(names ...string) {
 	for _, name := range names {
 		was := d.released[name]
-		put(&d.released, name, released{left: was.left, now: was.now})
+		put(&d.released, name, released{givenUp: was.givenUp, now: was.now})
 	}
 }
 
 // leaves does the same for resources that were given up under the wildcard.
 func (d *debts) leaves(names ...string) {
 	for _, name := range names {
-		put(&d.released, name, released{left: true, now: true})
+		put(&d.released, name, released{givenUp: true, now: true})
 	}
 }
 
 // takeLeft returns these resources, and no longer looks at them.
 func (d *debts) takeLeft() (names []string) {
 	for name, as := range d.released {
-		if as.left {
+		if as.givenUp {
 			delete(d.released, name)
 			names = append(names, name)
 		}

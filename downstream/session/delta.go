@@ -151,7 +151,7 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 			v.Tell(id, 0)
 			d.judge(name)
 		}
-		if d.released[name].left {
+		if d.released[name].givenUp {
 			delete(d.released, name) // the name's answer says the rest
 		}
 		if _, released := d.released[name]; released && d.exact.find(name).has() && !d.brings(name) {

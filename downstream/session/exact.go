@@ -14,10 +14,10 @@ import (
 type exact struct {
 	// table is at most three quarters full. An entry stands where its hash says, or in the first
 	// free place behind that, until the table is rebuilt.
-	table []entry
-	taken int // used places
-	left  int // entries that were brought and are not judged yet (holdings.judging)
-	noted int
+	table   []entry
+	taken   int // used places
+	toJudge int // entries that were brought and are not judged yet (holdings.judging)
+	noted   int
 }
 
 // entry is the record of one resource. If brought is set, version is what the client came with;
@@ -42,7 +42,7 @@ func (e *exact) bring(versions map[string]string) {
 		at := e.add(name)
 		at.version, at.brought = v, true
 	}
-	e.left = len(versions)
+	e.toJudge = len(versions)
 }
 
 // room rebuilds the table without the entries that say nothing, and with room for so many more.
@@ -173,7 +173,7 @@ func (e *exact) judge(v *entry) {
 		return
 	}
 	v.brought = false
-	if e.left--; !v.some {
+	if e.toJudge--; !v.some {
 		v.version = ""
 	}
 }
@@ -188,7 +188,7 @@ func (e *exact) recall(v *entry) {
 func (e *exact) forget(name string) {
 	if v := e.find(name); v.notes() {
 		v.noted, v.some, v.at = false, false, 0
-		if e.noted--; e.noted+e.left == 0 {
+		if e.noted--; e.noted+e.toJudge == 0 {
 			e.room(0)
 		}
 	}
@@ -207,7 +207,7 @@ func (e *exact) keep(names nameSet) {
 // judged. Spared entries keep their place until unspare.
 func (e *exact) judged() {
 	spared := func(v entry) bool { return v.spared }
-	if e.left == 0 && e.noted*4 < len(e.table) && !slices.ContainsFunc(e.table, spared) {
+	if e.toJudge == 0 && e.noted*4 < len(e.table) && !slices.ContainsFunc(e.table, spared) {
 		e.room(0)
 	}
 }

@@ -32,7 +32,7 @@ func TestWhatIsJudgedMeanwhileIsNotYielded(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != 100 || e.left != 0 {
-		t.Errorf("%d were looked at, and %d are left", len(seen), e.left)
+	if len(seen) != 100 || e.toJudge != 0 {
+		t.Errorf("%d were looked at, and %d are left", len(seen), e.toJudge)
 	}
 }

@@ -25,7 +25,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	renews := func(r *cache.Resource) bool { return s.holds(v, r) } // else it is a change
 	s.postponed = s.postpones && certain && send && !same && !slices.ContainsFunc(news.renewed, renews) && !s.answersNew(v)
 	if !certain || s.waitsForReturn(v) || s.postponed {
-		s.again, s.shrink = send, shrunk
+		s.setDue, s.shrink = send, shrunk
 		s.failAgain(v, slices.Concat(p.errors, p.unavailable))
 		p.errors, p.unavailable, p.answer = nil, nil, false
 		return
@@ -52,7 +52,7 @@ func (s *sotwState) asksSet(v fanout.View) bool {
 	subscribed, synced := v.Wildcard()
 	s.wildcardAsked = s.wildcardAsked && subscribed
 	if !subscribed && len(v.Names()) == 0 {
-		s.again, s.shrink, s.members = false, false, false // nothing is due any more (row s)
+		s.setDue, s.shrink, s.members = false, false, false // nothing is due any more (row s)
 	}
 	return s.asked.len() > 0 || s.wildcardAsked && synced
 }
@@ -66,9 +66,9 @@ type setNews struct {
 
 // setNews takes the reasons to look at the set, and lists the errors that go with it.
 func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
-	n := setNews{comes: s.again || s.wildcardAsked, goes: s.shrink} // rows a, c, t
+	n := setNews{comes: s.setDue || s.wildcardAsked, goes: s.shrink} // rows a, c, t
 	s.memberNews(v, &n)
-	s.members, s.again, s.shrink = false, false, false
+	s.members, s.setDue, s.shrink = false, false, false
 	if s.wildcardAsked {
 		s.version = ""
 	}

@@ -61,7 +61,7 @@ func (h *holdings) plain() bool {
 
 // judging reports whether a Delta client came with versions of which some are not judged yet, or
 // are gone and their removal is not sent yet.
-func (h *holdings) judging() bool { return h.exact.left > 0 }
+func (h *holdings) judging() bool { return h.exact.toJudge > 0 }
 
 // subscribes reports whether the client subscribes to a name.
 func subscribes(v fanout.View, name string) bool {

@@ -160,13 +160,13 @@ func (d *deltaState) judgeReleased(v fanout.View, push bool, p *part) (judged []
 		member, certain := d.falls(v, name)
 		version, some := d.of(v, name)
 		switch {
-		case as.left && member != nil && d.postpones && !p.must:
+		case as.givenUp && member != nil && d.postpones && !p.must:
 			d.postponed = true // the member may be a change
 		case member == nil && v.Doubted(name): // becoming a member instead is no removal
 			d.withholdsReleased = true
-		case !push && !(as.left && (as.now || p.must) && !v.Leads(name)): // what leads there is looked at with changes
+		case !push && !(as.givenUp && (as.now || p.must) && !v.Leads(name)): // what leads there is looked at with changes
 		// What the client came with, and is not judged yet, may be what a name without an answer leads to.
-		case certain && !(as.unknown && waits) && (member != nil || as.left || !d.brings(name) || !d.unresolved(v)):
+		case certain && !(as.unknown && waits) && (member != nil || as.givenUp || !d.brings(name) || !d.unresolved(v)):
 			judged = append(judged, name)
 		case some && d.mayEnd(v, name) && v.Here(name, version) == nil:
 			d.exact.void(name)
@@ -181,7 +181,7 @@ func (d *deltaState) judgeReleased(v fanout.View, push bool, p *part) (judged []
 func (x *exchange) fallsTo(v fanout.View, name string, member *cache.Resource, p *part) {
 	_, some := x.of(v, name)
 	as := x.released[name]
-	differs := member != nil && (as.left || !x.holds(v, member) || !as.brought && x.mayEnd(v, name))
+	differs := member != nil && (as.givenUp || !x.holds(v, member) || !as.brought && x.mayEnd(v, name))
 	switch {
 	case member == nil && x.answersTo(v, name), differs && x.leavesOut(v, member, p):
 		delete(x.released, name)
@@ -189,7 +189,7 @@ func (x *exchange) fallsTo(v fanout.View, name string, member *cache.Resource, p
 	case differs && v.Bodies().Body(member) == nil:
 		v.Bodies().Ask(member)
 		return // it is looked at again when the body comes
-	case member == nil && x.delta && (some || as.left):
+	case member == nil && x.delta && (some || as.givenUp):
 		if x.brings(name) {
 			x.exact.note(name, "", true) // until the removal is sent
 		}

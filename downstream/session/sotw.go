@@ -29,7 +29,7 @@ type sotwState struct {
 
 	// Full-state types only.
 	version string // of the last set; "" if the next one is sent even if its version is the same
-	again   bool   // the set must be sent, once it is certain
+	setDue  bool   // the set must be sent, once it is certain
 	shrink  bool   // removals wait for other types (ORDER-2)
 	turn    turn
 	stays   []fanout.Leaving // Clusters that the last set listed although they had left (ORDER-2)
@@ -206,7 +206,7 @@ func (s *sotwState) awaitNew(names named, all, came bool) {
 // brings reports whether the client came with something; nobody knows with what.
 func (s *sotwState) brings(string) bool { return s.came != "" }
 
-func (s *sotwState) due() bool { return s.exchange.due() || s.again || s.shrink }
+func (s *sotwState) due() bool { return s.exchange.due() || s.setDue || s.shrink }
 
 // collect lists what is to be sent.
 func (s *sotwState) collect(v fanout.View, push bool, p *part) {

@@ -20,7 +20,7 @@ func (l *laneState) insist(now time.Time) {
 		return
 	}
 	l.insistAt = time.Time{}
-	for name, written := range l.again {
+	for name, written := range l.repeats {
 		switch {
 		case written.IsZero():
 		case now.Before(written.Add(insistAfter)):
@@ -28,7 +28,7 @@ func (l *laneState) insist(now time.Time) {
 		default:
 			l.drop.add(name)
 			l.want.add(name)
-			delete(l.again, name)
+			delete(l.repeats, name)
 			l.insisted.begin(name, now)
 		}
 	}
@@ -36,22 +36,22 @@ func (l *laneState) insist(now time.Time) {
 
 // answers deletes the names that a response answers.
 func (l *laneState) answers(u *cache.Update) {
-	if len(l.again) == 0 {
+	if len(l.repeats) == 0 {
 		return
 	}
 	for _, r := range u.Set {
 		for name := range r.Names() {
-			delete(l.again, name)
+			delete(l.repeats, name)
 		}
 		if r.DoNotCache && l.lane.Wildcard {
-			delete(l.again, fanout.Wildcard)
+			delete(l.repeats, fanout.Wildcard)
 		}
 	}
 	for _, name := range u.Removed {
-		delete(l.again, name)
+		delete(l.repeats, name)
 	}
 	for _, e := range u.Errors {
-		delete(l.again, e.Name)
+		delete(l.repeats, e.Name)
 	}
 }
 

@@ -18,7 +18,7 @@ func TestAnAnswerBetweenTheRequestsOfAPairIsUsed(t *testing.T) {
 	d.settle()
 	d.answer(cache.Cluster, []string{"a"})
 	l := d.core.main.stream.lanes[cache.Cluster]
-	l.again[fanout.Wildcard], l.insistAt = d.now.Add(-time.Minute), d.now
+	l.repeats[fanout.Wildcard], l.insistAt = d.now.Add(-time.Minute), d.now
 	l.insist(d.now)
 	if req, _ := d.core.Next(d.id, d.now).(*discovery.DeltaDiscoveryRequest); len(req.GetResourceNamesUnsubscribe()) != 1 {
 		t.Fatalf("%v is written, and no unsubscribe", req)

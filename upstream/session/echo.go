@@ -14,9 +14,9 @@ import (
 
 // echo compares the versions that a server was shown with its answers on a lane.
 type echo struct {
-	// left has the versions shown of resources that no response has mentioned since; nil
+	// unmentioned has the versions shown of resources that no response has mentioned since; nil
 	// means that there is nothing to compare.
-	left map[string]string
+	unmentioned map[string]string
 	// repeated is when the first response came, if it has repeated resources that were shown. version
 	// means that it has repeated one at the version shown, and not only the content that is in the Hub.
 	repeated time.Time
@@ -26,13 +26,13 @@ type echo struct {
 // hears handles a response before it is applied. same returns the names of those resources
 // whose content in the Hub is the same.
 func (e *echo) hears(u *cache.Update, same func([]cache.Received) map[string]bool) {
-	if e.left == nil {
+	if e.unmentioned == nil {
 		return
 	}
 	if e.repeated.IsZero() { // the first response
 		unchanged := same(u.Set)
 		for _, r := range u.Set {
-			version, shown := e.left[r.Name]
+			version, shown := e.unmentioned[r.Name]
 			at := shown && version == r.Upstream && version != "" // an empty version proves nothing
 			e.version = e.version || at
 			if at || shown && unchanged[r.Name] {
@@ -40,26 +40,26 @@ func (e *echo) hears(u *cache.Update, same func([]cache.Received) map[string]boo
 			}
 		}
 	}
-	answered(u, func(name string) { delete(e.left, name) })
+	answered(u, func(name string) { delete(e.unmentioned, name) })
 	for _, name := range u.Removed {
-		delete(e.left, name)
+		delete(e.unmentioned, name)
 	}
-	if len(e.left) == 0 || e.repeated.IsZero() {
-		e.left = nil
+	if len(e.unmentioned) == 0 || e.repeated.IsZero() {
+		e.unmentioned = nil
 	}
 }
 
 // judge reports whether the server ignores the versions that it was shown. It is called once,
 // when the server has had the time to announce everything.
 func (e *echo) judge() (ignores bool) {
-	ignores = len(e.left) > 0 && !e.repeated.IsZero()
-	e.left = nil
+	ignores = len(e.unmentioned) > 0 && !e.repeated.IsZero()
+	e.unmentioned = nil
 	return ignores
 }
 
 // judgeAt is when to judge a lane of names, or zero. A wildcard is judged when its set is complete.
 func (c *Core) judgeAt(l *laneState) (at time.Time) {
-	if l.echo.left != nil && !l.lane.Wildcard && !l.echo.repeated.IsZero() {
+	if l.echo.unmentioned != nil && !l.lane.Wildcard && !l.echo.repeated.IsZero() {
 		at = l.echo.repeated.Add(c.missingAfter())
 	}
 	return at

@@ -114,10 +114,10 @@ type laneState struct {
 	// want and drop are changes that are not written yet. A name in both is unsubscribed
 	// first, and then subscribed again (UP-8).
 	want, drop pending
-	// again has the names whose subscribe is repeated to get their bodies, with the time of
+	// repeats has the names whose subscribe is repeated to get their bodies, with the time of
 	// that request; zero means that it is not written yet (VALID-5). insistAt is when to
 	// look at them, at the latest when the first one is overdue; zero: none is written.
-	again    map[string]time.Time
+	repeats  map[string]time.Time
 	insistAt time.Time
 	// restart has the names whose missing timer starts when they are asked for again (WILD-11).
 	restart map[string]struct{}
@@ -137,7 +137,7 @@ func (s *streamState) carry(lane fanout.Lane, held bool, now time.Time) {
 		want: newPending(),
 		drop: newPending(),
 
-		again:   make(map[string]time.Time),
+		repeats: make(map[string]time.Time),
 		restart: make(map[string]struct{}),
 	}
 	l.unanswered.on = !lane.Wildcard && !s.origin.SotW
@@ -211,7 +211,7 @@ func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 	for _, name := range i.Again {
 		if !s.origin.SotW {
 			l.want.add(name)
-			l.again[name] = time.Time{}
+			l.repeats[name] = time.Time{}
 		} else if !s.hub.Properties(l.lane.Type).FullState { // a full-state type comes whole with every response
 			l.drop.add(name) // a name that is only repeated is not answered
 			l.want.add(name)
@@ -247,7 +247,7 @@ func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 // forget deletes a name that clients have given up.
 func (l *laneState) forget(name string) {
 	l.want.remove(name)
-	delete(l.again, name)
+	delete(l.repeats, name)
 	delete(l.restart, name)
 	delete(l.unanswered.unsubscribed, name)
 	delete(l.unanswered.absent, name)
@@ -350,7 +350,7 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	req, o := s.writer.opening(l, names, here, s.budget(l.lane.Type, node))
 	l.askedAt = now
 	if l.mapped = len(o.shown) > 0; l.mapped {
-		l.echo = echo{left: maps.Clone(o.shown)}
+		l.echo = echo{unmentioned: maps.Clone(o.shown)}
 	}
 	s.hub.On(l.lane).Unconfirm(o.hidden) // silence does not confirm them (RECON-12)
 	s.subscribed(l, o.listed, now)
@@ -385,8 +385,8 @@ func (s *streamState) take(l *laneState, r *budget, now time.Time) (subscribe, u
 		})
 	}
 	for _, name := range subscribe {
-		if _, again := l.again[name]; again {
-			l.again[name] = now
+		if _, again := l.repeats[name]; again {
+			l.repeats[name] = now
 			l.insistAt = earlier(l.insistAt, now.Add(insistAfter))
 		}
 	}

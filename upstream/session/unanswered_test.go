@@ -178,7 +178,7 @@ func TestARemovalBeforeTheUnsubscribeCounts(t *testing.T) {
 func TestEveryRepeatedSubscribeIsLookedAt(t *testing.T) {
 	now := time.Unix(0, 0)
 	later := now.Add(insistAfter / 2)
-	l := &laneState{want: newPending(), drop: newPending(), again: map[string]time.Time{"a": now, "b": later, "c": {}}, insistAt: now.Add(insistAfter)}
+	l := &laneState{want: newPending(), drop: newPending(), repeats: map[string]time.Time{"a": now, "b": later, "c": {}}, insistAt: now.Add(insistAfter)}
 	l.insist(now.Add(insistAfter))
 	if want := later.Add(insistAfter); !l.insistAt.Equal(want) || !l.drop.has("a") || l.drop.has("b") {
 		t.Errorf("the next look is at %v, want %v", l.insistAt, want)
