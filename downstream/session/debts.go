@@ -106,6 +106,21 @@ func (d *debts) paid(id cache.ID, a *cache.Answer) {
 	}
 }
 
+// answers notes that a resource is sent, which answers each name that leads to it alone.
+func (x *exchange) answers(v fanout.View, r *cache.Resource) {
+	if x.asked.len()+len(x.forced)+len(x.erred) == 0 {
+		return
+	}
+	for name := range r.Names() {
+		if id, ok := v.Lookup(name); ok {
+			if a := v.Answer(id); a.Resource == r && len(a.More) == 0 {
+				x.paid(id, &a)
+				x.asked.drop([]cache.ID{id})
+			}
+		}
+	}
+}
+
 // release marks resources to which a name no longer leads, so that they are looked at.
 func (d *debts) release(names ...string) {
 	for _, name := range names {

@@ -374,21 +374,6 @@ func (d *deltaState) sentSince(v fanout.View, r *cache.Resource, since cache.Seq
 	return named && v.Told(id).At() > since || noted != nil && noted.at > since
 }
 
-// answers notes that a resource is sent, which answers each name that leads to it alone.
-func (d *deltaState) answers(v fanout.View, r *cache.Resource) {
-	if d.asked.len()+len(d.forced) == 0 {
-		return
-	}
-	for name := range r.Names() {
-		if id, ok := v.Lookup(name); ok {
-			if a := v.Answer(id); a.Resource == r && len(a.More) == 0 {
-				d.paid(id, &a)
-				d.asked.drop([]cache.ID{id})
-			}
-		}
-	}
-}
-
 // collectErrors lists each error of a name once (ERR-9). It keeps back errors that would be the
 // whole response while a wildcard waits for its answer: Envoy would take them for the answer
 // (DOWN-DELTA-13).

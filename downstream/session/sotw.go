@@ -376,6 +376,7 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 			continue
 		default:
 			p.resources = append(p.resources, r)
+			s.answers(v, r)
 		}
 		if led {
 			s.sentFor(r)
