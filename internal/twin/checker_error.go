@@ -55,7 +55,7 @@ func (c *Checker) told(who string, k kind, t *topic, e *discovery.ResourceError,
 	switch {
 	case !t.interest.Names[name]:
 		c.fail("ERR-9", "%s is told of an error of %s, for which it has not asked", who, name)
-	case own && code == notFound && (known.byName.matches(name, surely) || !known.byName.absent(name) && !c.outlived(k, name, &t.interest)):
+	case own && code == notFound && (known.byName.matches(name, surely) || !known.byName.absent(name) && !known.byName.matches(name, unsurely) && !c.outlived(k, name, &t.interest)):
 		c.fail("G4", "%s is told that there is no %s, and the control plane did not say so", who, name)
 	case (text == errorLater || text == errorNone) && !known.erred[name]:
 		c.fail("ERR-9", "%s is told of an error of %s, and upstream has sent none", who, name)
