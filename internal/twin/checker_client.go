@@ -365,12 +365,13 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 }
 
 // denies reports whether a client drops what it gives up by its name, though that lists aliases that
-// the client asks for: upstream has said of all of these that they lead to nothing, or has not answered them,
-// and the wildcard lends them nothing.
+// the client asks for: none of these leads there, not even to what the wildcard lends.
 func (c *Checker) denies(k kind, i *Interest, name string, h held) bool {
 	v, lent := c.known[k.name].byName, c.known[k.name].byWildcard
 	return !i.Covers(name, nil) && !slices.ContainsFunc(h.aliases, func(alias string) bool {
-		return i.Names[alias] && (v.matches(alias, surely) || !v.answered(alias) && lent.matched(alias))
+		leads := func(w word) bool { return w.present && slices.Contains(w.aliases, alias) }
+		w := v.words[name]
+		return i.Names[alias] && (leads(w) && !w.unsure || !v.answered(alias) && leads(lent.words[name]))
 	})
 }
 
