@@ -293,6 +293,7 @@ func (s *sotwState) drops(v fanout.View, added []string) {
 		case subscribes(v, noted.name), wildcard(v) && v.Set().Member(noted.name) != nil:
 		case !leads:
 			s.exact.forget(noted.name)
+			s.version = "" // the client may not have all of the last set any more
 		case version != noted.version:
 			s.exact.noteAt(noted, "", noted.some) // that version may not have listed the name
 		}
