@@ -149,10 +149,13 @@ func (c *Checker) expire() {
 				c.events++
 				c.news = true
 				c.overcome(k, name, w.aliases)
-				c.changed(k, v, v.remove(name, c.events))
+				lost := v.remove(name, c.events)
+				c.changed(k, v, lost)
 				v.words[name] = word{at: c.events, expired: true, was: &w, unsure: w.unsure}
 				if v == known.byName {
-					c.gone[k.name][name] = true
+					for _, asked := range lost {
+						c.gone[k.name][asked] = c.gone[k.name][asked] || !v.matches(asked, surely)
+					}
 					continue
 				}
 				for _, lent := range append(slices.Clone(w.aliases), name) {
