@@ -60,7 +60,12 @@ func (d *deltaState) drops(v fanout.View, names []string) {
 		return
 	}
 	for name := range d.released {
-		if d.exact.find(name).has() && d.mayList(v, name, left.has) {
+		stays := func(alias string) bool {
+			id, asked := v.Lookup(alias)
+			return asked && !left.has(alias) && slices.Contains(v.LedTo(id), name)
+		}
+		r := d.lists(v, name)
+		if d.exact.find(name).has() && (r == nil || slices.ContainsFunc(r.Aliases, left.has) && !slices.ContainsFunc(r.Aliases, stays)) {
 			d.exact.find(name).version = ""
 		}
 	}
