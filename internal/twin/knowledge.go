@@ -189,7 +189,7 @@ func (v *voice) remove(name string, at int) (changed []string) {
 func (v *voice) lose(before word) (lost []string) {
 	for _, alias := range before.aliases {
 		if !v.matched(alias) {
-			v.words[alias] = word{at: before.at}
+			v.words[alias] = word{at: before.at, unsure: before.unsure}
 		}
 		lost = append(lost, alias)
 	}
