@@ -57,6 +57,12 @@ func (h *hold) ranOut(since, now time.Time) bool {
 	return len(h.changing) > 0 && !now.Before(h.since.Add(warmingHold)) || !now.Before(since.Add(warmingHold))
 }
 
+// wantsClusters reports whether a client subscribes to any; nothing waits for them otherwise.
+func (cl *clientState) wantsClusters() bool {
+	t := cl.topics["CDS"]
+	return t != nil && (t.interest.Wildcard || len(t.interest.Names) > 0)
+}
+
 // isNews reports whether a resource is a change for a client: it has another version, or none. A listener
 // that it asks for by name, and does not have, is an answer and no change.
 func (c *Checker) isNews(k kind, t *topic, name string, aliases []string, body []byte) bool {
@@ -87,7 +93,7 @@ func (c *Checker) heldBack(who string, cl *clientState, k kind, t *topic, nonce 
 			since = t.since
 		}
 		cl.hold.clusters(nonce, since)
-	case news && k.name == "LDS" && !answer && cl.hold.lasts(c.now):
+	case news && k.name == "LDS" && !answer && cl.hold.lasts(c.now) && cl.wantsClusters():
 		c.fail("ORDER-3", "%s: a change is sent while clusters await their ACK", who)
 	}
 }
