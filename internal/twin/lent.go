@@ -12,6 +12,9 @@ func (c *Checker) noteLapse() {
 			delete(c.lapsedAt, k.name)
 		case !noted:
 			c.lapsedAt[k.name] = c.now
+			if left, was := c.wanted[k.name][wildcard]; was && left.Add(c.linger).Before(c.now) {
+				c.lapsedAt[k.name] = left.Add(c.linger) // it lingered until then
+			}
 		}
 	}
 }
