@@ -254,7 +254,11 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		earlier := t.interest.Names[name] && before.at < asked // before the name was asked for anew
 		expired := known.byWildcard.words[name].expired || before.expired && !earlier
 		w, byName := known.byName.present(name)
-		byName = byName && t.interest.Named(name, append(slices.Clone(h.aliases), w.aliases...))
+		lost := h.aliases // it may not have been told yet that they do not lead there any more
+		if cl.sotw && !k.full {
+			lost = nil // nor will it (DOWN-SOTW-10)
+		}
+		byName = byName && t.interest.Named(name, append(slices.Clone(lost), w.aliases...))
 		_, byWildcard := known.byWildcard.present(name)
 		byWildcard = byWildcard && (t.interest.Wildcard || known.borrows(name, &t.interest))
 		// Who asks by name for what has expired as a member hears of it with the name's answer (WILD-16).
