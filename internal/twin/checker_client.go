@@ -353,7 +353,9 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 		if t.sotw && k.full && before.Wildcard && t.interest.Names[name] {
 			continue // it asks for a member by name, and no set has lacked it
 		}
-		if before.Covers(name, h.aliases) && (!still.Covers(name, h.aliases) || t.sotw && k.full && (before.Names[name] || !still.Wildcard && before.Wildcard) && c.denies(k, &still, name, h)) {
+		// It may have dropped what an alias was given up for, and the set need not wait for its name (DOWN-SOTW-7).
+		renamed := t.sotw && k.full && !before.Wildcard && t.interest.Names[name] && !still.Named(name, h.aliases)
+		if before.Covers(name, h.aliases) && (renamed || !still.Covers(name, h.aliases) || t.sotw && k.full && (before.Names[name] || !still.Wildcard && before.Wildcard) && c.denies(k, &still, name, h)) {
 			t.unclear[name] = t.brought[name] || t.left[name] || t.interest.Covers(name, h.aliases)
 			delete(t.holds, name)
 			delete(t.last, name)
