@@ -177,11 +177,13 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 		switch a := v.Answer(id); {
 		case a.State == cache.Present:
 			s.deliveredName(v, id, &a, p)
-		case p.shrunk:
-			p.goneIDs = append(p.goneIDs, id)
-		case !stays.has(v.Name(id)) && !v.Leads(v.Name(id)):
+		case (p.shrunk || !stays.has(v.Name(id))) && !v.Leads(v.Name(id)):
 			if v.Told(id).Copy() && a.State == cache.Absent {
 				s.collectError(v, id, p) // the resource stayed for another name
+			}
+			if p.shrunk {
+				p.goneIDs = append(p.goneIDs, id)
+				continue
 			}
 			v.Tell(id, fanout.ToldGone(p.position))
 		}
