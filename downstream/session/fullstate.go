@@ -178,16 +178,21 @@ func (s *sotwState) delivered(v fanout.View, p *part) {
 		case a.State == cache.Present:
 			s.deliveredName(v, id, &a, p)
 		case (p.shrunk || !stays.has(v.Name(id))) && !v.Leads(v.Name(id)):
-			if v.Told(id).Copy() && a.State == cache.Absent {
-				s.collectError(v, id, p) // the resource stayed for another name
-			}
-			if p.shrunk {
-				p.goneIDs = append(p.goneIDs, id)
-				continue
-			}
-			v.Tell(id, fanout.ToldGone(p.position))
+			s.deliveredGone(v, id, &a, p)
 		}
 	}
+}
+
+// deliveredGone notes that a set does not have what a name led to.
+func (s *sotwState) deliveredGone(v fanout.View, id cache.ID, a *cache.Answer, p *part) {
+	if v.Told(id).Copy() && a.State == cache.Absent {
+		s.collectError(v, id, p) // the resource stayed for another name
+	}
+	if p.shrunk {
+		p.goneIDs = append(p.goneIDs, id)
+		return
+	}
+	v.Tell(id, fanout.ToldGone(p.position))
 }
 
 // deliveredName notes what the client holds with a set because of one name.
