@@ -28,8 +28,8 @@ type Observer interface {
 	ClientRateLimited()
 	// ClientOversized is called when a resource or response is too large for a client.
 	ClientOversized(t cache.TypeURL, what OversizedKind)
-	// ClientTypeRefused is called when a client is refused one of its types; told is ToldErrors
-	// or ToldNothing (NODE-14).
+	// ClientTypeRefused is called when a client is refused one of its types; told is
+	// NoticeErrors or NoticeNothing (NODE-14).
 	ClientTypeRefused(t cache.TypeURL, reason session.Reason, told session.Notice)
 }
 

@@ -26,13 +26,13 @@ func TestNamesFromDiskThatAreGivenUp(t *testing.T) {
 	s := h.Subscribe(typ, NewSubscriber(func() {}))
 	s.Delta([]string{Wildcard}, nil, epoch)
 	if !h.Disk().Stale() || !h.Of(typ).Unconfirmed() {
-		t.Fatal("what was loaded is not warm")
+		t.Fatal("what was loaded counts as confirmed")
 	}
 	h.Apply(all, &cache.Update{Synced: true})
 	h.Expire(epoch.Add(time.Hour))
 	changes(h)
 	if h.Of(typ).Unconfirmed() || h.Disk().Stale() {
-		t.Errorf("names given up are still warm: %v; stale: %v", h.Of(typ).Unconfirmed(), h.Disk().Stale())
+		t.Errorf("names given up are still unconfirmed: %v; stale: %v", h.Of(typ).Unconfirmed(), h.Disk().Stale())
 	}
 }
 

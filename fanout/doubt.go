@@ -115,7 +115,12 @@ func answered(u *cache.Update) (all []string) {
 
 // cameOn reports whether any of the faults came on this stream.
 func (d *doubts) cameOn(stream uint64) bool {
-	return d.hidden == stream || slices.Contains(slices.Collect(maps.Values(d.faulty)), stream)
+	for _, on := range d.faulty {
+		if on == stream {
+			return true
+		}
+	}
+	return d.hidden == stream
 }
 
 // timeOut drops the doubts of earlier streams. A stream without a hidden fault has been asked for

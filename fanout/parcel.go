@@ -56,8 +56,8 @@ func (s *Subscription) hand(r *cache.Resource, news bool) {
 	}
 }
 
-// unawait forgets the bodies that the client no longer wants. Whoever wants one again asks for it again.
-func (s *Subscription) unawait() {
+// dropAwaited forgets the bodies that the client no longer wants. Whoever wants one again asks for it again.
+func (s *Subscription) dropAwaited() {
 	maps.DeleteFunc(s.awaited, func(name string, _ struct{}) bool { return s.view().Resource(name) == nil })
 }
 

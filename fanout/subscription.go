@@ -199,7 +199,7 @@ func (s *Subscription) drop(gone []cache.ID) (freed []cache.ID) {
 	}
 	s.summed = false
 	s.names.remove(distinct(gone))
-	s.unawait()
+	s.dropAwaited()
 	return s.index.loans.freed(s, gone)
 }
 
@@ -237,7 +237,7 @@ func (s *Subscription) endWildcard(asked *Asked, now time.Time) {
 	if s.wildcard {
 		s.wildcard, s.reads = false, false
 		s.index.unwant(s, wildcardID, now)
-		s.unawait()
+		s.dropAwaited()
 		s.index.readers.prune()
 	}
 }

@@ -57,7 +57,7 @@ func (s *Session) Served() (hubs []*fanout.Hub, refused []RefusedType) {
 	for _, st := range s.states {
 		x := st.base()
 		if x.refusal != nil {
-			refused = append(refused, RefusedType{x.url.Short(), x.refusal.reason, x.refusal.told})
+			refused = append(refused, RefusedType{x.url.Short(), x.refusal.reason, x.refusal.notice})
 		} else if !slices.Contains(hubs, x.group.Hub) {
 			hubs = append(hubs, x.group.Hub)
 		}

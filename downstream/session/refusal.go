@@ -23,9 +23,9 @@ type refusal struct {
 	status *statuspb.Status
 	// next is when the Session asks for the group again; zero means never, since the answer
 	// depends on the client alone.
-	next time.Time
-	told Notice
-	said Notice // what was reported last; ToldNothing stays
+	next   time.Time
+	notice Notice
+	said   Notice // what was reported last; NoticeNothing stays
 }
 
 // noGroup is the group name that logs show for a type that is refused.
@@ -60,12 +60,12 @@ func (s *Session) answer(x *exchange, now time.Time) {
 	fanout.Refuse(x.group.Hub, r.status, now)
 	x.sub.Read(func(v fanout.View) {
 		brought := func(id cache.ID) bool { return v.Told(id) == fanout.Brought }
-		if r.told = NoticeErrors; wildcard(v) || x.sets && x.lastNonce == "" && slices.ContainsFunc(v.Names(), brought) {
-			r.told = NoticeNothing
+		if r.notice = NoticeErrors; wildcard(v) || x.sets && x.lastNonce == "" && slices.ContainsFunc(v.Names(), brought) {
+			r.notice = NoticeNothing
 		}
 	})
-	if r.said == "" || r.said == NoticeErrors && r.told == NoticeNothing {
-		r.said = r.told
+	if r.said == "" || r.said == NoticeErrors && r.notice == NoticeNothing {
+		r.said = r.notice
 		s.refusals = append(s.refusals, Refusal{Type: x.url, Reason: r.reason, Message: r.status.GetMessage(), Notice: r.said})
 	}
 }
@@ -184,7 +184,7 @@ func RefusalReasons() []Reason { return []Reason{Forbidden, Overcrowded} }
 type RefusedType struct {
 	Type   string // its short name
 	Reason Reason
-	Told   Notice
+	Notice Notice
 }
 
 // Refusals returns the news of types that are refused. It must be called after each request and

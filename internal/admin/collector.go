@@ -148,7 +148,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		t := totals[short]
 		gauge(c.silent, silent[short], short)
 		for _, r := range refusedTypes(short) {
-			gauge(c.refused, summary.Refused[r], short, string(r.Reason), string(r.Told))
+			gauge(c.refused, summary.Refused[r], short, string(r.Reason), string(r.Notice))
 		}
 		for cause, name := range causes {
 			gauge(c.absent, t.Absent[cause], short, name)

@@ -23,7 +23,7 @@ func (m *Metrics) fromTheStart() {
 			m.oversized.WithLabelValues(short, string(what))
 		}
 		for _, r := range refusedTypes(short) {
-			m.refusals.WithLabelValues(r.Type, string(r.Reason), string(r.Told))
+			m.refusals.WithLabelValues(r.Type, string(r.Reason), string(r.Notice))
 		}
 	}
 	for _, reason := range upstream.Reasons() {
@@ -44,7 +44,7 @@ func (m *Metrics) fromTheStart() {
 func refusedTypes(short string) (kinds []session.RefusedType) {
 	for _, reason := range session.RefusalReasons() {
 		for _, told := range []session.Notice{session.NoticeErrors, session.NoticeNothing} {
-			kinds = append(kinds, session.RefusedType{Type: short, Reason: reason, Told: told})
+			kinds = append(kinds, session.RefusedType{Type: short, Reason: reason, Notice: told})
 		}
 	}
 	return kinds

@@ -156,7 +156,7 @@ func TestOneTypeRefused(t *testing.T) {
 		t.Error(err)
 	}
 
-	refused := session.RefusedType{Type: "SDS", Reason: session.Overcrowded, Told: session.NoticeErrors}
+	refused := session.RefusedType{Type: "SDS", Reason: session.Overcrowded, Notice: session.NoticeErrors}
 	if err := first(
 		is("types refused", r.Summary().Refused[refused], 2), is("groups with clients", len(r.Summary().Groups), 1),
 		is("lines", len(r.log.Lines("level=WARN", `msg="client refused a type"`, "reason=too_many", "raise groups.max")), 2),
@@ -175,7 +175,7 @@ func TestOneTypeRefused(t *testing.T) {
 	waits := openDelta(t, r.addr, "waits")
 	waits.Wildcard(cache.Cluster)
 	waits.Subscribe(cache.Secret, "*")
-	refused.Told = session.NoticeNothing
+	refused.Notice = session.NoticeNothing
 	eventually(t, patience, func() error {
 		return first(is("types refused in silence", r.Summary().Refused[refused], 1),
 			is("lines", len(r.log.Lines("level=WARN", "client refused a type, and waits", "node_id=waits")), 1))

@@ -31,7 +31,7 @@ type pureCheck struct {
 	begun, end time.Time
 }
 
-// connectTimeout is how long an attempt to connect may take (upstream/conn.go).
+// connectTimeout is upstream.ConnectTimeout.
 const connectTimeout = 10 * time.Second
 
 var errNoPreface = status.Error(codes.Unavailable, `connection error: desc = "error reading server preface: context deadline exceeded"`)

@@ -11,7 +11,7 @@ type Bounds struct {
 	MinRequest int
 	// Probed bounds the names that a probe asks for (UP-14).
 	Probed int
-	// Acks bounds the pending verdicts if a control plane sends without reading.
+	// Acks bounds the pending ACKs and NACKs if a control plane sends without reading.
 	Acks int
 	// Solo bounds the streams of quarantined types, and Quarantined the types that are
 	// remembered as refused (H-39).

@@ -106,7 +106,7 @@ const (
 	nackWaitMax = 30 * time.Second
 )
 
-// judge completes the verdict on a SotW response.
+// judge completes the ACK or NACK of a SotW response.
 func (s *streamState) judge(v *ack, version string, now time.Time) {
 	t := &s.used[v.typeURL].sotw
 	t.nonce = v.nonce

@@ -34,7 +34,7 @@ type check struct {
 	begun, end time.Time
 }
 
-// connectTimeout is how long an attempt to connect may take (upstream/conn.go).
+// connectTimeout is upstream.ConnectTimeout.
 const connectTimeout = 10 * time.Second
 
 // errGivenUp is how streams end on a connection that the relay has given up.
