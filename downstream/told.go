@@ -44,7 +44,7 @@ func (st *stream) tellRefusals(news []session.Refusal) {
 			st.log().Info("client is served a type after all: there is room for its group", "type", r.Type)
 			continue
 		case session.NoticeNothing:
-			st.log().Warn("client refused a type, and is sent nothing: it waits for a wildcard, or an error would come with a set that removes what it has", "type", r.Type, "reason", r.Reason, "err", r.Message)
+			st.log().Warn("client refused a type, and waits: no error answers a wildcard, and none may come with a set that removes what the client has", "type", r.Type, "reason", r.Reason, "err", r.Message)
 		default:
 			st.log().Warn("client refused a type", "type", r.Type, "reason", r.Reason, "err", r.Message)
 		}
