@@ -43,14 +43,16 @@ func gainsMembers(st state, v fanout.View) bool {
 	return false
 }
 
-// gainsBy reports whether a name leads to some.
+// gainsBy reports whether a name leads to some. The first answer to a name is no change, but for
+// what the client came with at another version.
 func gainsBy(st state, v fanout.View, id cache.ID) bool {
 	x := st.base()
-	if !v.Has(id) || x.awaited.has(v.Name(id)) {
+	if !v.Has(id) {
 		return false
 	}
+	first := x.awaited.has(v.Name(id))
 	return slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool {
-		return !x.holds(v, r) && !(v.Restored(id) && st.brings(r.Name))
+		return !x.holds(v, r) && !(v.Restored(id) && st.brings(r.Name)) && !(first && !x.brings(r.Name))
 	})
 }
 
@@ -170,7 +172,8 @@ func postpone(st state, v fanout.View, ids []cache.ID, asked bool) []cache.ID {
 	changed := distinct(slices.Clone(x.changed.items))
 	return slices.DeleteFunc(ids, func(id cache.ID) bool {
 		_, untold := slices.BinarySearch(changed, id)
-		if !gainsBy(st, v, id) || asked && !untold && !st.brings(v.Name(id)) {
+		brings := func(r *cache.Resource) bool { return st.brings(r.Name) }
+		if !gainsBy(st, v, id) || asked && !untold && !slices.ContainsFunc(v.Answer(id).Resources(), brings) {
 			return false
 		}
 		if asked {

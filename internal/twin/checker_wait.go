@@ -89,8 +89,10 @@ func (c *Checker) withheld(k kind, t *topic) string {
 		return wildcard
 	}
 	for name := range t.interest.Names {
-		w := c.known[k.name].byName.words[name]
-		if known := c.known[k.name]; (!known.byName.answered(name) || w.unsure && !w.present) && !w.silent && !known.byWildcard.matches(name, surely) {
+		known := c.known[k.name]
+		w, led := known.byName.words[name], known.byName.matches(name, surely)
+		perhaps := w.unsure && !w.present || known.byName.matched(name) // what it leads to may have gone (UP-8)
+		if !led && (perhaps || !known.byName.answered(name)) && !w.silent && !known.byWildcard.matches(name, surely) {
 			return name
 		}
 	}

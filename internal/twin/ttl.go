@@ -251,7 +251,7 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 			continue // the client has dropped it
 		}
 		asked, before := c.since[k.name][name], known.byName.words[name]
-		earlier := t.interest.Names[name] && before.at < asked // before the name was asked for anew
+		earlier := c.askedSince(k, t, name, h.aliases, before.at)
 		expired := known.byWildcard.words[name].expired || before.expired && !earlier
 		w, byName := known.byName.present(name)
 		lost := h.aliases // it may not have been told yet that they do not lead there any more
@@ -276,6 +276,19 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 			c.fail("TTL-4", "c%d %s keeps up, and holds %s=%s until %v, which is not what upstream says", id, k.name, name, h.label, h.ends)
 		}
 	}
+}
+
+// askedSince reports whether a client asks for a resource by names, all of which were asked for anew after an event.
+func (c *Checker) askedSince(k kind, t *topic, name string, aliases []string, at int) (since bool) {
+	for _, asked := range append(slices.Clone(aliases), name) {
+		if t.interest.Names[asked] {
+			if c.since[k.name][asked] <= at {
+				return false
+			}
+			since = true
+		}
+	}
+	return since
 }
 
 // holdsBack reports whether removals of a type may wait for Listeners that the client came with and
