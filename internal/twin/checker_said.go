@@ -97,7 +97,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	for _, name := range resp.GetRemovedResources() {
 		c.overcome(k, name, nil)
 		c.sound(k, l.wildcard, name)
-		if l.paired[name] && c.awaits(k, l, name) && !c.askedAlone(k, l, name) {
+		if l.paired[name] && c.awaits(k, s, name) && !c.askedAlone(k, l, name) {
 			continue // it was asked for again, and a removal is no answer then (UP-19)
 		}
 		aliased := len(v.words[name].aliases) > 0
@@ -153,11 +153,14 @@ func (l *relayLane) opens(v *voice, names []string) {
 }
 
 // awaits reports whether a name that may have been asked for again has no answer. If clients have given it up since
-// it was subscribed, it may have been subscribed anew instead, which is certain only once it has been silent.
-func (c *Checker) awaits(k kind, l *relayLane, name string) bool {
+// it was subscribed, it may have been subscribed anew instead, which is certain only once it has been silent. A fault
+// may keep its silence from counting (ERR-10); the time to answer ends all the same.
+func (c *Checker) awaits(k kind, s *relayStream, name string) bool {
 	w, said := c.known[k.name].byName.words[name]
 	left, was := c.wanted[k.name][name]
-	return w.silent || !said && (!was || left.Before(l.names[name]))
+	since := s.lanes[k.name].names[name]
+	over := c.now.Sub(since) >= c.missing && c.alive(s, since)
+	return w.silent || !said && !over && (!was || left.Before(since))
 }
 
 // whole notes that a wildcard's set is complete. Of what the stream showed no version, what upstream has
