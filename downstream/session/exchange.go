@@ -142,7 +142,8 @@ func (x *exchange) tellable(v fanout.View, p *part) (ids []cache.ID) {
 	return ids
 }
 
-// errAgain marks names whose error still stands, and that lead to a resource which is sent.
+// errAgain marks names whose error still stands, and that lead to a resource which is sent. Until the
+// error is told again, nothing has to say that it is over.
 func (x *exchange) errAgain(v fanout.View, resources []*cache.Resource) {
 	if len(x.erred) == 0 {
 		return
@@ -152,6 +153,7 @@ func (x *exchange) errAgain(v fanout.View, resources []*cache.Resource) {
 			id, asked := v.Lookup(name)
 			if _, told := x.erred[id]; asked && told && v.Answer(id).Error != nil {
 				x.failed.add(id)
+				drop(&x.erred, id)
 			}
 		}
 	}
