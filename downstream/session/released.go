@@ -263,12 +263,16 @@ func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, ce
 }
 
 // collectReleased lists the released resources that are members of the wildcard's set. The others
-// are removed without a message (DOWN-SOTW-10).
+// are removed without a message (DOWN-SOTW-10); if the client asks for one by its own name, that
+// another name led there has kept back that this is gone.
 func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 	if len(s.released) == 0 || !push || s.postponed {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.released)) {
+		if id, asked := v.Lookup(name); asked && v.Answer(id).State == cache.Absent {
+			s.collectError(v, id, p)
+		}
 		if member, certain := s.falls(v, name); certain {
 			s.fallsTo(v, name, member, p)
 		}
