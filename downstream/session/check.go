@@ -44,7 +44,7 @@ func (s *Session) Check() []string {
 			for _, b := range v.Check() {
 				i.must(false, "%s", b)
 			}
-			i.holdings(v, st.base())
+			i.holdings(v, st)
 			i.debts(v, st)
 		})
 	}
@@ -69,14 +69,20 @@ func (i *invariants) inFlight(x *exchange) {
 }
 
 // holdings checks what the client may hold.
-func (i *invariants) holdings(v fanout.View, x *exchange) {
+func (i *invariants) holdings(v fanout.View, st state) {
+	x := st.base()
 	h := &x.holdings
 	i.cursors(v, x)
-	// Each entry of exact is for a name, for what names lead to, for a member or a former one, or
-	// for a debt. After the next set of a full-state type, entries of the last one end.
+	var stays nameSet
+	if s, ok := st.(*sotwState); ok {
+		stays = leavingNames(s.stays)
+	}
+	// Each entry of exact is for a name, for what names lead to, for a member or a former one, for
+	// what stays in a set (ORDER-2), or for a debt. After the next set of a full-state type, entries
+	// of the last one end.
 	for e := range h.exact.all(false) {
 		_, owed := x.released[e.name]
-		i.must(x.sets && wildcard(v) || e.brought || x.mentions(v, e.name) || owed, "%q is written down, and nothing covers it", e.name)
+		i.must(x.sets && wildcard(v) || e.brought || x.mentions(v, e.name) || owed || stays.has(e.name), "%q is written down, and nothing covers it", e.name)
 	}
 	i.led(v, x)
 	i.exact(h)

@@ -108,9 +108,13 @@ func (s *sotwState) memberNews(v fanout.View, n *setNews) {
 func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, p *part) {
 	switch a := v.Answer(id); a.State {
 	case cache.Present:
-		if n.comes = true; asks || !v.Told(id).Copy() || s.owes(id, &a, func(*cache.Resource) bool { return false }) {
+		if asks || !v.Told(id).Copy() || s.owes(id, &a, func(*cache.Resource) bool { return false }) {
 			s.version = ""
+		} else if s.onlyLoses(v, id, &a) {
+			n.goes = true
+			return
 		}
+		n.comes = true
 	case cache.Absent:
 		n.goes = n.goes || v.Told(id).Copy() // the set may become empty (DOWN-SOTW-9)
 		s.answered(v.Name(id))
@@ -118,6 +122,13 @@ func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, 
 	case cache.Unknown:
 		s.collectError(v, id, p)
 	}
+}
+
+// onlyLoses reports whether a name leads to less than before, and to nothing that is news.
+func (s *sotwState) onlyLoses(v fanout.View, id cache.ID, a *cache.Answer) bool {
+	now := namesOf(a.Resources())
+	return slices.ContainsFunc(v.LedTo(id), func(was string) bool { return !now.has(was) }) &&
+		!slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return !s.holds(v, r) })
 }
 
 // gained returns the Clusters of the view that are new or changed for the client, and nothing for
