@@ -267,10 +267,10 @@ func (l *laneState) subscribed(name string) bool {
 	return sent && !l.drop.has(name)
 }
 
-// leaves reports whether a name is given up, perhaps before the server knows it. A name that is only
-// asked for again is not (UP-19).
+// leaves reports whether a name, or the wildcard that covers it, is given up, perhaps before the
+// server knows it. A name that is only asked for again is not (UP-19).
 func (l *laneState) leaves(name string) bool {
-	if l == nil || l.lane.Wildcard || l.subscribed(name) {
+	if l == nil || l.subscribed(name) || l.lane.Wildcard && l.subscribed(fanout.Wildcard) {
 		return false
 	}
 	_, again := l.unanswered.unsubscribed[name]
