@@ -280,6 +280,9 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	if s.role == Auxiliary && !c.heard {
 		c.main.outage = outage{} // it began with the entry before this one
 	}
+	if s.role == Solo && !s.answered {
+		c.changesAt = now // for acquit
+	}
 	s.answered, s.outage, c.heard = true, outage{}, true
 	s.alive.message(now)
 	c.tellAlive(now)

@@ -115,12 +115,15 @@ func inPlan(a, b fanout.Lane) int {
 }
 
 // acquit ends the quarantine of types that the control plane has answered. Their solo streams
-// go on until they end.
+// go on until they end, and no longer count as failing: one that was not answered may be silent.
 func (c *Core) acquit() {
 	for lane, s := range c.solo {
 		if _, bad := c.suspects.quarantined[lane.Type]; bad && s.answered {
 			delete(c.suspects.quarantined, lane.Type)
 			c.effects = append(c.effects, Effect{Lane: lane, Conviction: true})
+			if other := c.solo[fanout.Lane{Type: lane.Type, Wildcard: !lane.Wildcard}]; other != nil {
+				other.outage = outage{}
+			}
 		}
 	}
 }
