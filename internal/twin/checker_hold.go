@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -61,6 +62,21 @@ func (h *hold) ranOut(since, now time.Time) bool {
 func (cl *clientState) wantsClusters() bool {
 	t := cl.topics["CDS"]
 	return t != nil && (t.interest.Wildcard || len(t.interest.Names) > 0)
+}
+
+// awaitsClusters reports whether changes of listeners may wait for the wildcard's set of clusters (ORDER-3): it is
+// from disk, or the client came with clusters, the set is not complete, and the changes have come no longer ago than
+// they may wait.
+func (c *Checker) awaitsClusters(cl *clientState) bool {
+	t, set := cl.topics["CDS"], c.known["CDS"].byWildcard
+	if t == nil || !t.interest.Wildcard {
+		return false
+	}
+	recent := func(s *relayStream) bool {
+		l := s.lanes["LDS"]
+		return l != nil && c.now.Before(l.latest.Add(warmingHold))
+	}
+	return set.settling || !cl.hold.returned.IsZero() && !set.complete && slices.ContainsFunc(slices.Collect(maps.Values(c.streams)), recent)
 }
 
 // isNews reports whether a resource is a change for a client: it has another version, or none. A listener

@@ -430,8 +430,8 @@ func (c *Checker) Known() {
 			if !cl.open || t == nil || t.interest.fresh || t.opening || cl.sotw && k.full {
 				continue // a full set may wait for what is not known (DOWN-SOTW-7)
 			}
-			if clusters := cl.topics["CDS"]; k.name == "LDS" && clusters != nil && clusters.interest.Wildcard && c.known["CDS"].byWildcard.settling {
-				continue // it waits for clusters from disk (ORDER-3)
+			if k.name == "LDS" && c.awaitsClusters(cl) {
+				continue
 			}
 			c.failures(fmt.Sprintf("c%d %s", id, k.name), k, cl, t)
 			for _, v := range c.known[k.name].voices() {
