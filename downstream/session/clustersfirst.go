@@ -59,12 +59,12 @@ func gainsBy(st state, v fanout.View, id cache.ID) bool {
 // postpones reports whether additions and changes of types that refer to Clusters must wait: the
 // client has not acknowledged or rejected Clusters that it was sent, is to be sent other Clusters
 // after that, or came with some and it is not known yet whether it is to be sent others.
-func (s *Session) postpones(now time.Time) (wait bool) {
+func (s *Session) postpones() (wait bool) {
 	if s.clusters == nil {
 		return false
 	}
 	c := s.clusters.base()
-	if len(c.unacked) == 0 && !c.returning || s.config.WarmingHold == 0 || c.waitedInVain || s.outage.over(now) {
+	if len(c.unacked) == 0 && !c.returning || s.config.WarmingHold == 0 || c.waitedInVain || s.outage.hurries {
 		return false
 	}
 	unjudged := c.unjudged()
@@ -77,7 +77,7 @@ func (s *Session) postpones(now time.Time) (wait bool) {
 // overtakes reports whether Clusters have changed since they were looked at for this response. A
 // later change of another type may refer to them, and waits for the next look.
 func (s *Session) overtakes() bool {
-	return s.clusters != nil && s.config.WarmingHold > 0 && s.clusters.base().sub.Changed()
+	return s.clusters != nil && s.config.WarmingHold > 0 && !s.outage.hurries && s.clusters.base().sub.Changed()
 }
 
 // unjudged reports whether the client was sent additions or changes that it has neither

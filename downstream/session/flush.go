@@ -67,10 +67,16 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 	}
 	s.noteWait(now)
 	s.schedule(now, chosen != nil)
-	if adds == nil && len(removals) == 0 {
-		return nil, s.hangUp(now)
+	if adds != nil || len(removals) > 0 {
+		return chosen, nil
 	}
-	return chosen, nil
+	end := s.hangUp(now)
+	if end != nil && !s.outage.hurries && !s.waitingSince.IsZero() { // what waits goes first
+		s.outage.hurries = true
+		chosen, end = s.choose(now)
+		s.outage.hurries = false
+	}
+	return chosen, end
 }
 
 // ask collects from the types up to the first one that has something to add. removals are the
@@ -104,7 +110,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 	// Clusters that something may refer to, and no longer waits for, are sent although others are
 	// not acknowledged.
 	push := !x.blocked(now, s.config.AckTimeout) || x.waitedInVain && s.referrersDue()
-	x.postpones, x.postponed = x.refers && s.postpones(now), false
+	x.postpones, x.postponed = x.refers && s.postpones(), false
 	if w, ok := st.(*sotwState); ok {
 		w.turn = s.turns(st, now)
 	}

@@ -24,6 +24,8 @@ type outage struct {
 	began time.Time // when the stream's first request came
 	endAt time.Time // when the stream is to end; zero: everything that is waited for can be had
 	next  bool      // the stream ends after the response that is made now
+	// hurries says that nothing else goes before the end, so that nothing waits for Clusters.
+	hurries bool
 }
 
 // over reports whether the stream is to end.

@@ -13,6 +13,7 @@ import (
 type clientState struct {
 	sotw   bool
 	ttl    bool // it knows TTLs
+	leaves bool // it is told of an outage by the end of its stream, whatever that has carried (ERR-7)
 	open   bool
 	topics map[string]*topic // by kind
 	nonces map[string]bool   // ever seen on the stream
@@ -87,13 +88,13 @@ func (t *topic) begin() {
 	t.left, t.brought, t.unacked, t.view = map[string]bool{}, map[string]bool{}, nil, ""
 }
 
-func (c *Checker) clientOpened(id int, sotw, ttl bool) {
+func (c *Checker) clientOpened(id int, sotw, ttl, grpc bool) {
 	cl := c.clients[id]
 	if cl == nil {
 		cl = &clientState{topics: map[string]*topic{}}
 		c.clients[id] = cl
 	}
-	cl.ttl = ttl
+	cl.ttl, cl.leaves = ttl, sotw && grpc
 	cl.open, cl.sotw, cl.nonces, cl.warm, cl.hold = true, sotw, map[string]bool{}, map[string]bool{}, hold{}
 	for _, t := range cl.topics {
 		t.begin()

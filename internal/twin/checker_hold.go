@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ type hold struct {
 	since    time.Time // since when ACKs of clusters are owed, without a moment of rest in which none was
 	settled  bool      // changing is empty, and the relay may not have looked at the client since
 	returned time.Time // when the client came with versions; zero once it has judged a response
+	hurried  time.Time // when a change went that did not wait, since the stream is to end (ERR-7)
 }
 
 // judged notes a verdict on a response, and on those before it; the oldest is of since. Even a response
@@ -29,8 +31,17 @@ func (h *hold) judged(settled []string, since time.Time) {
 // rested notes that the relay has nothing left to do for a client. If no clusters await their ACK,
 // nothing waits for them, and the next wait is a new one.
 func (c *Checker) rested(id int) {
-	if cl := c.clients[id]; cl != nil {
+	if cl := c.clients[id]; cl != nil && cl.open {
 		cl.hold.settled = false
+		c.hurried(id, true)
+	}
+}
+
+// hurried judges that what did not wait for clusters went just before the end of the stream (ERR-7).
+// goesOn: it does not end.
+func (c *Checker) hurried(id int, goesOn bool) {
+	if at := c.clients[id].hold.hurried; !at.IsZero() && (goesOn || !at.Equal(c.now)) {
+		c.fail("ORDER-3", "c%d LDS: a change is sent while clusters await their ACK", id)
 	}
 }
 
@@ -101,7 +112,7 @@ func (t *topic) leadsFirst(name string, aliases []string) bool {
 }
 
 // heldBack judges a response that may bring something new (ORDER-3).
-func (c *Checker) heldBack(who string, cl *clientState, k kind, t *topic, nonce string, news, answer bool) {
+func (c *Checker) heldBack(id int, cl *clientState, k kind, t *topic, nonce string, news, answer bool) {
 	switch {
 	case news && k.name == "CDS":
 		since := c.now
@@ -110,6 +121,7 @@ func (c *Checker) heldBack(who string, cl *clientState, k kind, t *topic, nonce 
 		}
 		cl.hold.clusters(nonce, since)
 	case news && k.name == "LDS" && !answer && cl.hold.lasts(c.now) && cl.wantsClusters():
-		c.fail("ORDER-3", "%s: a change is sent while clusters await their ACK", who)
+		cl.hold.hurried = cmp.Or(cl.hold.hurried, c.now)
+		c.hurried(id, !cl.leaves)
 	}
 }

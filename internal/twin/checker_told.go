@@ -85,7 +85,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		t.since = p.since // an answer in any part makes an answer of all
 	}
 	c.ordered(who, c.clients[id], k, p.adds, takes, p.answer)
-	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer)
+	c.heldBack(id, c.clients[id], k, t, resp.GetNonce(), news, answer)
 	c.paced(who, c.clients[id], k, t, resp.GetNonce(), p.answer || p.follows)
 }
 
@@ -176,7 +176,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		}
 	}
 	c.ordered(who, c.clients[id], k, news, false, answer)
-	c.heldBack(who, c.clients[id], k, t, resp.GetNonce(), news, answer || renews)
+	c.heldBack(id, c.clients[id], k, t, resp.GetNonce(), news, answer || renews)
 	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer)
 }
 

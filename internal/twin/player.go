@@ -59,7 +59,7 @@ func (g *Game) openStream(p *player, n int) {
 	p.refused = map[string]*refusal{}
 	p.open, p.spoken, p.last = true, false, map[string]string{}
 	g.log("c%d > open sotw=%v", p.id, p.sotw)
-	g.checker.clientOpened(p.id, p.sotw, p.takesTTL())
+	g.checker.clientOpened(p.id, p.sotw, p.takesTTL(), p.agent() != "Twin")
 	g.relay.Open(p.id, p.sotw)
 	for _, k := range kinds {
 		if want, ok := p.wants[k.name]; ok && p.open {

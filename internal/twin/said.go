@@ -93,6 +93,7 @@ func (g *Game) Ended(client int, unavailable bool, message string, at time.Time)
 			g.checker.fail("ERR-7", "c%d: the relay ends the stream of a client that reads errors: %s", client, message)
 		}
 		p.open = false
+		g.checker.hurried(client, false)
 		g.checker.clientClosed(client)
 	}
 }
