@@ -30,23 +30,25 @@ func (c *Checker) carried(k kind) bool {
 	return false
 }
 
-// renews notes that some client asks for names again. If no stream carries one, and it has lingered for
-// as long as it may, the relay may have forgotten what it led to without a word to upstream.
+// renews notes that some client asks for names which nobody wanted. If all names that lead to a resource have lingered
+// for as long as they may, and no stream carries one, the relay may have forgotten it without a word to upstream.
 func (c *Checker) renews(k kind, names []string) {
+	kept := func(name string) bool {
+		left, wanted := c.wanted[k.name][name]
+		return c.carries(k, name) || wanted && c.now.Sub(left) < c.linger && !c.evicts
+	}
 	forgotten := map[string]bool{}
 	for _, name := range names {
-		left, wanted := c.wanted[k.name][name]
-		if wanted && (c.now.Sub(left) >= c.linger || c.evicts) && !c.carries(k, name) {
-			forgotten[name] = true
-		}
+		forgotten[name] = !kept(name)
 	}
-	if len(forgotten) == 0 {
+	if !slices.Contains(slices.Collect(maps.Values(forgotten)), true) {
 		return
 	}
 	remembered := c.remembered(k)
 	c.known[k.name].byName.fades(func(other string, w word) bool {
-		_, kept := remembered.words[other]
-		return !kept && (forgotten[other] || slices.ContainsFunc(w.aliases, func(alias string) bool { return forgotten[alias] }))
+		led := append(slices.Clone(w.aliases), other)
+		_, wanted := remembered.words[other]
+		return !wanted && slices.ContainsFunc(led, func(name string) bool { return forgotten[name] }) && !slices.ContainsFunc(led, kept)
 	})
 	if forgotten[wildcard] {
 		c.known[k.name].byWildcard.fades(func(string, word) bool { return true })
