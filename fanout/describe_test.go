@@ -74,6 +74,7 @@ func TestAbsentNamesByCause(t *testing.T) {
 	h := newHub()
 	h.Subscribe(typ, NewSubscriber(func() {})).Delta([]string{"a", "b", "c", "d", "e", Wildcard}, nil, epoch)
 	changes(h)
+	h.On(byName).Asked([]string{"a", "b", "c", "d", "e"})
 	h.Apply(all, set("lent"))
 	h.Apply(byName, &cache.Update{Removed: []string{"a"}, Errors: []cache.Error{{Name: "b", Status: &statuspb.Status{Code: cache.NotFound}}}})
 	a := h.Apply(byName, &cache.Update{Missing: []string{"a", "c", "d"}})

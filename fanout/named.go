@@ -213,8 +213,9 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 	switch {
 	case !n.Pinned(name):
 		n.Forget(id, n.x.covers)
-	case cause == cache.Removed && !n.Asked(id) && r != nil && len(r.Aliases) > 0:
-		// Perhaps the alias for which it was here has lost it. Only the answer to its name says whether it exists (UP-8).
+	case cause == cache.Removed && !n.Asked(id) && (r == nil || len(r.Aliases) > 0):
+		// Perhaps the alias for which it was here, or was sent, has lost it. Only the answer to its
+		// name says whether it exists (UP-8).
 		n.Unset(id, n.x.next())
 	}
 }

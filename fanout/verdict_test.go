@@ -41,6 +41,7 @@ func TestVerdict(t *testing.T) {
 			s := h.Subscribe(typ, NewSubscriber(func() {}))
 			s.Delta([]string{"a"}, nil, epoch)
 			changes(h)
+			h.On(byName).Asked([]string{"a"})
 			for _, u := range test.said {
 				h.Apply(byName, u)
 			}
