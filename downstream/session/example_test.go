@@ -26,9 +26,10 @@ func (g shared) Join(session.Peer, *core.Node, cache.TypeURL) (session.Membershi
 // Session, responses come out; what exists comes from upstream, by way of the Hub.
 func Example() {
 	hub := fanout.NewHub(fanout.Config{})
+	lane := fanout.Lane{Type: cache.Endpoint}
 	upstream := func(now time.Time, u *cache.Update) {
 		u.At = now
-		hub.Apply(fanout.Lane{Type: cache.Endpoint}, u)
+		hub.Apply(lane, u)
 	}
 	endpoints := func(name, content string) cache.Received {
 		return cache.Received{Resource: cache.NewResource(cache.Endpoint, &discovery.Resource{
@@ -69,6 +70,7 @@ func Example() {
 
 	request(&discovery.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{"cart", "search"}})
 	next("asked, and upstream has not answered")
+	hub.On(lane).Asked([]string{"cart", "search"}) // the request upstream is written
 	upstream(now, &cache.Update{Set: []cache.Received{endpoints("cart", "10.0.0.1")}, Removed: []string{"search"}})
 	fmt.Println("woken:", woken)
 	next("upstream has answered")
