@@ -206,11 +206,18 @@ func (s *sotwState) deliveredGone(v fanout.View, id cache.ID, a *cache.Answer, p
 	v.Tell(id, fanout.ToldGone(p.position))
 }
 
+// tellCopy notes that a set has what a name leads to, and not what it led to before.
+func (s *sotwState) tellCopy(v fanout.View, id cache.ID, p *part) {
+	if a := v.Answer(id); a.State == cache.Present {
+		s.leads(v, id, &a)
+	}
+	v.Tell(id, fanout.ToldCopy(p.position))
+}
+
 // deliveredName notes what the client holds with a set because of one name.
 func (s *sotwState) deliveredName(v fanout.View, id cache.ID, a *cache.Answer, p *part) {
-	s.leads(v, id, a) // the set does not have what the name led to before
 	if !p.shrunk {
-		v.Tell(id, fanout.ToldCopy(p.position))
+		s.tellCopy(v, id, p)
 	}
 	if v.LedTo(id) != nil {
 		for _, r := range a.Resources() {

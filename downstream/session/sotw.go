@@ -455,7 +455,7 @@ func (s *sotwState) removedNow(p *part) {
 		}
 		for _, id := range v.Names() {
 			if v.Told(id).Copy() {
-				v.Tell(id, fanout.ToldCopy(p.position))
+				s.tellCopy(v, id, p)
 			}
 		}
 		for _, id := range p.goneIDs {
