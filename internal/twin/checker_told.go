@@ -307,7 +307,11 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	t.seen[name] = seen{r.label, age}
 	erred := t.erred(name, aliases)
 	// What an alias led to has the TTL of another copy when it falls to the wildcard's set (TTL-12).
-	member := cl.ttl && t.interest.Wildcard && !t.interest.Names[name] && t.interest.Named(name, aliases)
+	led := func(alias string) bool { // it may have, on disk
+		_, open := t.asked[alias]
+		return open && slices.Contains(aliased(alias), name)
+	}
+	member := cl.ttl && t.interest.Wildcard && !t.interest.Names[name] && (t.interest.Named(name, aliases) || slices.ContainsFunc(poolAliases, led))
 	if last, told := t.last[name]; told && last == version && !t.owed[name] && !t.left[name] && !torn && !erred && !member && !(t.brought[name] && cl.ttl && known.unlimited(name, r.label)) {
 		c.fail("G5", "%s: %s=%s again", who, name, r.label)
 	}
