@@ -252,14 +252,15 @@ func (x *exchange) answersTo(v fanout.View, name string) bool {
 }
 
 // falls returns the member of the wildcard's set, or nil, that remains for the client of a
-// resource that it has because of a name. certain is false while this is unknown.
+// resource that it has because of a name. certain is false while this is unknown, or from disk and
+// the client came with the resource (RECON-19).
 func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, certain bool) {
 	subscribed, synced := v.Wildcard()
 	if subscribes(v, name) || v.Leads(name) || !subscribed {
 		return nil, true
 	}
 	member = v.Set().Member(name)
-	return member, synced && (member != nil || !v.Set().Restored())
+	return member, synced && (member != nil && !x.brings(name) || !v.Set().Restored())
 }
 
 // collectReleased lists the released resources that are members of the wildcard's set. The others
