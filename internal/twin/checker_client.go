@@ -51,6 +51,7 @@ type topic struct {
 	whole    bool                       // the wildcard awaits its answer
 	opening  bool                       // the same, and nothing may precede that answer (DOWN-DELTA-13)
 	answered bool                       // the wildcard was answered since it was asked for, as far as the judge knows
+	returned bool                       // SotW: the client came with something when it asked for the wildcard
 	reshaped bool                       // the interest has changed since the last response
 	unacked  []string
 	since    time.Time       // when changes began to wait for an ACK
@@ -78,7 +79,7 @@ type held struct {
 
 func (t *topic) begin() {
 	t.interest, t.last, t.seen = newInterest(), map[string]string{}, map[string]seen{}
-	t.owed, t.asked, t.whole, t.opening = map[string]bool{}, map[string]bool{}, false, false
+	t.owed, t.asked, t.whole, t.opening, t.returned = map[string]bool{}, map[string]bool{}, false, false, false
 	t.unclear = map[string]bool{}
 	t.failures, t.failed, t.errors = map[string]bool{}, map[string]int32{}, map[string]string{}
 	t.over, t.tooLarge = map[string]bool{}, map[string]map[string]bool{}
@@ -274,8 +275,9 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 		dropped = dropped || !t.interest.Names[name]
 	}
 	if t.interest.Wildcard && (!before.Wildcard || dropped) {
-		t.whole = t.whole || !before.Wildcard
-		t.answered = t.answered && before.Wildcard
+		if !before.Wildcard {
+			t.whole, t.answered, t.returned = true, false, first && req.GetVersionInfo() != ""
+		}
 		t.asked[wildcard] = true // what it had by name may not be what the wildcard has
 		c.owe(k, t, wildcard, first)
 	}

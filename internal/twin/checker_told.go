@@ -215,8 +215,10 @@ func (c *Checker) answered(t *topic, k kind, sotw bool) bool {
 	}
 	if (t.whole || t.asked[wildcard]) && complete {
 		// A set that was complete before the wildcard was given up may be forgotten; one
-		// that has grown just now need not be complete yet (RECON-16).
-		if certain := c.since[k.name][wildcard] < c.known[k.name].byWildcard.completed && !c.grows(k); certain {
+		// that has grown just now need not be complete yet (RECON-16). One that is from disk
+		// answers no SotW client that came with something, unless that is the same (RECON-19).
+		waits := t.returned && c.known[k.name].byWildcard.settling
+		if certain := c.since[k.name][wildcard] < c.known[k.name].byWildcard.completed && !c.grows(k); certain && !waits {
 			t.whole = false
 		}
 		t.opening, t.answered = false, true
