@@ -90,7 +90,10 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			c.gone[k.name][alias] = c.gone[k.name][alias] || !l.wildcard && !v.matched(alias)
 		}
 		if isLeft { // this outweighs what the wildcard has left to names, except to aliases listed here (NAME-5)
-			left.aliases = slices.DeleteFunc(slices.Clone(left.aliases), func(alias string) bool { return slices.Contains(w.aliases, alias) })
+			left.aliases = slices.DeleteFunc(slices.Clone(left.aliases), func(alias string) bool {
+				own, said := known.byName.words[alias]
+				return slices.Contains(w.aliases, alias) || said && !own.present && !own.silent && !own.unsure // it was left nothing
+			})
 			c.changed(k, known.byName, known.byName.lose(left))
 		}
 	}
