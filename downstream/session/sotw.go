@@ -351,7 +351,9 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 				s.failed.add(id) // H-27
 			}
 		case cache.Absent:
-			v.Tell(id, fanout.ToldGone(p.position))
+			if v.Tell(id, fanout.ToldGone(p.position)); !v.Leads(v.Name(id)) {
+				s.exact.forget(v.Name(id))
+			}
 			s.collectError(v, id, p)
 		case cache.Unknown:
 			s.collectError(v, id, p)
