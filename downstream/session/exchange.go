@@ -128,7 +128,7 @@ func (x *exchange) tellable(v fanout.View, p *part) (ids []cache.ID) {
 	leadsToSent := func(id cache.ID) bool {
 		return slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool { return sent.has(r.Name) })
 	}
-	x.errAgain(v, p.resources)
+	x.endErrors(v, p.resources)
 	for _, id := range x.failed.take() {
 		_, waits := slices.BinarySearch(untold, id)
 		switch {
@@ -142,18 +142,19 @@ func (x *exchange) tellable(v fanout.View, p *part) (ids []cache.ID) {
 	return ids
 }
 
-// errAgain marks names whose error still stands, and that lead to a resource which is sent. Until the
-// error is told again, nothing has to say that it is over.
-func (x *exchange) errAgain(v fanout.View, resources []*cache.Resource) {
+// endErrors notes that resources are sent that say of errors told before that they are over. Those that
+// still stand are told again.
+func (x *exchange) endErrors(v fanout.View, resources []*cache.Resource) {
 	if len(x.erred) == 0 {
 		return
 	}
 	for _, r := range resources {
 		for name := range r.Names() {
 			id, asked := v.Lookup(name)
-			if _, told := x.erred[id]; asked && told && v.Answer(id).Error != nil {
-				x.failed.add(id)
-				drop(&x.erred, id)
+			if _, told := x.erred[id]; asked && told {
+				if drop(&x.erred, id); v.Answer(id).Error != nil {
+					x.failed.add(id)
+				}
 			}
 		}
 	}
