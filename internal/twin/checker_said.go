@@ -73,8 +73,8 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		before := v.words[name]
 		left, isLeft := known.leftOver(name, c.since[k.name][wildcard], c.lapsed(k))
 		switch {
-		case before.label == w.label:
-			w.or, w.orAliases, w.orEnds = before.or, before.orAliases, before.orEnds // the response repeats it
+		case before.label == w.label || l.wildcard && isLeft && !c.lapsed(k) && before.or != "":
+			w.or, w.orAliases, w.orEnds = before.or, before.orAliases, before.orEnds // the response repeats it, or says more before the set is complete
 		case l.wildcard && before.present && (c.lapsed(k) || isLeft):
 			w.or, w.orAliases, w.orEnds = before.label, before.aliases, before.ends // what the wildcard has left stays until the set is complete (WILD-11)
 		}
@@ -89,8 +89,8 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		for _, alias := range before.aliases { // an alias that it does not list any more may lead to nothing (UP-7)
 			c.gone[k.name][alias] = c.gone[k.name][alias] || !l.wildcard && !v.matched(alias)
 		}
-		if isLeft { // this outweighs what the wildcard has left to names, except to aliases listed here (NAME-5)
-			left.aliases = slices.DeleteFunc(slices.Clone(left.aliases), func(alias string) bool {
+		if isLeft && !l.wildcard { // this outweighs what the wildcard has left to names, except to aliases listed here (NAME-5)
+			left.aliases = slices.DeleteFunc(slices.Concat(left.aliases, left.orAliases), func(alias string) bool {
 				own, said := known.byName.words[alias]
 				return slices.Contains(w.aliases, alias) || said && !own.present && !own.silent && !own.unsure // it was left nothing
 			})

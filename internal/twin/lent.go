@@ -77,7 +77,7 @@ func (k *knowledge) mayLend(name string, i *Interest, aliases []string) bool {
 // lapsed: it was not yet.
 func (k *knowledge) leftOver(name string, again int, lapsed bool) (word, bool) {
 	w, ok := k.byWildcard.present(name)
-	return w, ok && (lapsed || w.at < again && !(k.byWildcard.complete && k.byWildcard.completed >= again))
+	return w, ok && (lapsed || (w.at < again || w.or != "") && !(k.byWildcard.complete && k.byWildcard.completed >= again))
 }
 
 // forgetWildcard drops the wildcard's set, except what is lent, or may be.
