@@ -330,7 +330,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	}
 	used.spoke = true
 	used.delivered = used.delivered || d.Update.Hidden || len(d.Update.Set)+len(d.Update.Faulty) > 0
-	if l == nil && !lane.Wildcard && !d.sotw { // the Hub notes what the server has sent of dropped names (UP-19)
+	if (l == nil || !l.asked()) && !lane.Wildcard && !d.sotw { // of dropped names the Hub notes it (UP-19), of wanted ones it may serve (H-1)
 		c.learned(s, lane, &cache.Update{Set: d.Update.Set, Removed: d.Update.Removed, Source: d.Update.Source}, now)
 	}
 	if l == nil || !l.asked() || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) && !l.want.has(fanout.Wildcard) {
