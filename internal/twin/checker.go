@@ -209,12 +209,16 @@ func (c *Checker) silence() {
 				if d := c.doubts[kind][false]; !l.wildcard && d != nil && d.hidden != id && c.now.Sub(since) >= c.missing && c.alive(s, since) {
 					d.hidden = 0 // it has had the time to say all there is
 				}
-				if _, known := v.words[name]; !l.wildcard && !known && !l.erred[name] && c.now.Sub(since) >= c.missing && !v.matches(name, surely) && c.alive(s, since) {
+				w, known := v.words[name]
+				if w.anew.After(since) {
+					since = w.anew
+				}
+				if open := !known || w.silent && w.unsure; !l.wildcard && open && !l.erred[name] && c.now.Sub(since) >= c.missing && !v.matches(name, surely) && c.alive(s, since) {
 					if d := c.doubts[kind][false]; d != nil && (d.names[name] == id || d.hidden == id && c.mayHide(d, kind, false, name)) {
 						continue // no timer of this stream makes it absent (ERR-10)
 					}
 					c.sound(kindOf(kind), false, name)
-					v.words[name] = word{silent: true, unvouched: !l.heard}
+					v.words[name] = word{silent: true, unvouched: !l.heard, at: c.events}
 					c.gone[kind][name] = true
 				}
 			}

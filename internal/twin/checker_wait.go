@@ -92,7 +92,7 @@ func (c *Checker) withheld(k kind, t *topic) string {
 		known := c.known[k.name]
 		w, led := known.byName.words[name], known.byName.matches(name, surely)
 		perhaps := w.unsure && !w.present || known.byName.matched(name) // what it leads to may have gone (UP-8)
-		if !led && (perhaps || !known.byName.answered(name)) && !w.silent && !known.byWildcard.matches(name, surely) {
+		if !led && (perhaps || !known.byName.answered(name)) && (!w.silent || w.unsure) && !known.byWildcard.matches(name, surely) {
 			return name
 		}
 	}

@@ -1,6 +1,9 @@
 package twin
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // What the wildcard lends to names that were asked for and not answered (WILD-11, WILD-16).
 
@@ -9,12 +12,26 @@ func (c *Checker) noteLapse() {
 	for _, k := range kinds {
 		switch _, noted := c.lapsedAt[k.name]; {
 		case !c.lapsed(k):
+			if noted {
+				c.known[k.name].hushAnew(c.now)
+			}
 			delete(c.lapsedAt, k.name)
 		case !noted:
 			c.lapsedAt[k.name] = c.now
 			if left, was := c.wanted[k.name][wildcard]; was && left.Add(c.linger).Before(c.now) {
 				c.lapsedAt[k.name] = left.Add(c.linger) // it lingered until then
 			}
+		}
+	}
+}
+
+// hushAnew notes that a wildcard is wanted again that may have been given up meanwhile. What it had lent to silent
+// names goes when its set is complete, and their silence counts from when it was given up (WILD-11).
+func (k *knowledge) hushAnew(now time.Time) {
+	for name, w := range k.byName.words {
+		if w.silent && k.byWildcard.matched(name) {
+			w.unsure, w.anew = true, now
+			k.byName.words[name] = w
 		}
 	}
 }
