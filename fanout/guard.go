@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"maps"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -139,12 +138,6 @@ func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all departures) (
 	}
 	held.Count, held.Total, held.Until = len(doubtful), g.total, until
 	return now, held
-}
-
-// dropUnrepeated forgets the held-back removals that came on other streams: the current one has sent
-// everything, and has not repeated them.
-func (g *guard) dropUnrepeated() {
-	maps.DeleteFunc(g.held, func(_ string, h holding) bool { return h.stream != g.stream })
 }
 
 // deadline returns when to call expire; zero if nothing is due.

@@ -59,18 +59,12 @@ func (l *loans) leaveAll() {
 		}
 	}
 	for _, e := range copies {
-		if l.hasOwn(e.Name) {
+		if id, ok := l.x.named.Find(e.Name); ok && l.x.named.State(id) != cache.Unknown && !l.x.answers.borrows(id) { // it has its own answer
 			l.x.markNamed(e.borrowers)
 			continue
 		}
 		l.inherit(e.Resource, e.borrowers)
 	}
-}
-
-// hasOwn reports whether upstream has answered a name on its own lane, with a copy or a removal.
-func (l *loans) hasOwn(name string) bool {
-	id, ok := l.x.named.Find(name)
-	return ok && l.x.named.State(id) != cache.Unknown && !l.x.answers.borrows(id)
 }
 
 // inherit leaves a resource to names, which are in order, with what is left of its TTL.
@@ -137,14 +131,6 @@ func (l *loans) asked(names []string) {
 func (l *loans) outliveSilence(name string, id cache.ID) bool {
 	_, unasked := l.unasked[name]
 	return unasked || l.inherits(name) && !l.has(name) && !l.x.interest.wants(id)
-}
-
-// dropAllInherited drops all inherited copies at once, since the wildcard's set is complete again:
-// clients would otherwise lose members that have not arrived yet.
-func (l *loans) dropAllInherited() {
-	for name := range l.inherited {
-		l.dropInherited(name, "")
-	}
 }
 
 // dropInherited drops the copies that a name has inherited, except those that other names have

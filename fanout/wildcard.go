@@ -53,7 +53,9 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	a.Held = w.depart(u, all)
 	if u.Synced {
 		w.changed, w.synced = w.changed || !w.synced, true
-		w.x.loans.dropAllInherited()
+		for name := range w.x.loans.inherited { // all at once: clients would lose members that have not arrived yet
+			w.x.loans.dropInherited(name, "")
+		}
 	}
 	w.x.readers.prune()
 	w.tell()

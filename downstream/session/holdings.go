@@ -291,12 +291,26 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 }
 
 // skipped records what the positions say of members that are sent, or removed, only for a name, if
-// at all, before the positions pass them.
-func (h *holdings) skipped(v fanout.View, after cache.Seq) {
+// at all, before the positions pass them. If the answer to a name has changed and is not sent yet
+// (unsent), it may change again before, and the member then counts as what the name led to.
+func (h *holdings) skipped(v fanout.View, after cache.Seq, unsent []cache.ID) {
 	for c := range v.Set().Led(after) {
 		version, some := h.member(v, c.Name)
 		if (some || c.Resource != nil) && !h.exact.find(c.Name).notes() {
 			h.exact.note(c.Name, version, some)
+		}
+	}
+	for _, id := range unsent {
+		if !v.Has(id) {
+			continue
+		}
+		if a := v.Answer(id); len(a.More) > 0 || a.Resource != nil && a.Resource.Name != v.Name(id) {
+			led := slices.Clone(v.LedTo(id))
+			for _, r := range a.Resources() {
+				led = append(led, r.Name)
+			}
+			v.Lead(id, distinct(led))
+			h.aliased = true
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (d *deltaState) collectWildcard(v fanout.View, push bool, p *part) {
 		return
 	}
 	d.members = false
-	d.skipped(v, min(d.sentTo, d.removedTo))
+	d.skipped(v, min(d.sentTo, d.removedTo), d.changed.items)
 	d.sentTo = p.position
 	if !p.removedMembers {
 		d.removedTo = p.position

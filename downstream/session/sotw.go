@@ -303,7 +303,7 @@ func (s *sotwState) listMembers(v fanout.View, after cache.Seq, p *part) {
 		}
 	}
 	slices.Reverse(p.resources)
-	s.skipped(v, after)
+	s.skipped(v, after, s.changed.items)
 	if lost && s.exact.noted > 0 {
 		s.drops(v, nil)
 	}
@@ -334,31 +334,33 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 // collectNames lists what names lead to.
 func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *part) {
 	for _, id := range ids {
-		if !v.Has(id) || s.doubts(v, id) {
-			continue
-		}
-		a := v.Answer(id)
-		forced := asked || s.owes(id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
-		if a.State != cache.Unknown {
-			s.release(s.leads(v, id, &a)...)
-			s.paid(id, &a)
-			s.answered(v.Name(id))
-		}
-		switch a.State {
-		case cache.Present:
-			s.collectCopies(v, id, &a, forced, p)
-			if asked && a.Error != nil || a.Resource.Husk() { // the body may not come soon
-				s.failed.add(id) // H-27
-			}
-		case cache.Absent:
-			if v.Tell(id, fanout.ToldGone(p.position)); !v.Leads(v.Name(id)) {
-				s.exact.forget(v.Name(id))
-			}
-			s.collectError(v, id, p)
-		case cache.Unknown:
-			s.collectError(v, id, p)
+		if v.Has(id) && !s.doubts(v, id) {
+			s.collectName(v, id, asked, p)
 		}
 	}
+}
+
+func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
+	a, name := v.Answer(id), v.Name(id)
+	forced := asked || s.owes(id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
+	if a.State != cache.Unknown {
+		s.release(s.leads(v, id, &a)...)
+		s.paid(id, &a)
+		s.answered(name)
+	}
+	if a.State == cache.Present {
+		s.collectCopies(v, id, &a, forced, p)
+		if asked && a.Error != nil || a.Resource.Husk() { // the body may not come soon
+			s.failed.add(id) // H-27
+		}
+		return
+	}
+	if a.State == cache.Absent {
+		if v.Tell(id, fanout.ToldGone(p.position)); !v.Leads(name) {
+			s.exact.forget(name) // the client learns that it is gone
+		}
+	}
+	s.collectError(v, id, p)
 }
 
 // collectCopies lists the resources that a name leads to and that the client does not hold, or
