@@ -71,7 +71,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		l.unasked = l.unasked || k.full && !l.wildcard && !s.sotw && !subscribed
 		w.unasked = unasked
 		before := v.words[name]
-		left, isLeft := known.leftOver(name, c.since[k.name][wildcard], c.lapsed(k))
+		left, isLeft := known.leftOver(name, c.askedAnew(k), c.lapsed(k))
 		switch {
 		case before.label == w.label || l.wildcard && isLeft && !c.lapsed(k) && before.or != "":
 			w.or, w.orAliases, w.orEnds = before.or, before.orAliases, before.orEnds // the response repeats it, or says more before the set is complete

@@ -89,6 +89,18 @@ func (k *knowledge) mayLend(name string, i *Interest, aliases []string) bool {
 	})
 }
 
+// askedAnew is the event with which a wildcard that may have been given up was asked for again; 0: one stream
+// has carried it since before, so that it never was (SotW cannot tell).
+func (c *Checker) askedAnew(k kind) int {
+	again := c.since[k.name][wildcard]
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && l.wildcard && !s.sotw && len(l.names) > 0 && l.asked < again {
+			return 0
+		}
+	}
+	return again
+}
+
 // leftOver is the copy of a resource that a wildcard that was given up has left to names, or may have left.
 // It stays until the set is complete again. again is the event with which the wildcard was asked for again;
 // lapsed: it was not yet.
