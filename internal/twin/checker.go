@@ -32,6 +32,7 @@ type Checker struct {
 	// gone are names that were absent when nobody wanted them any more, or since: they do not linger (UP-7).
 	gone  map[string]map[string]bool
 	since map[string]map[string]int
+	left  map[string]map[string]int // the event with which the last one gave it up
 	// versions: content ⇔ version, over all lives of the relay (RECON-1, RECON-2).
 	versionOf, contentOf map[string]string
 	// before is what the last stream that carried a kind by name was subscribed to.
@@ -89,13 +90,13 @@ func newChecker(s Settings, bodies map[string]content) *Checker {
 		marks:     strings.Contains(s.Server, marks),
 
 		bodies: bodies, clients: map[int]*clientState{}, reasons: map[reason]int{}, erredAt: map[string]int{},
-		wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{},
+		wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{}, left: map[string]map[string]int{},
 		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
 		hungSince: map[int]time.Time{}, crossed: map[int]map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{},
 	}
 	c.relayStarted()
 	for _, k := range kinds {
-		c.wanted[k.name], c.since[k.name], c.gone[k.name] = map[string]time.Time{}, map[string]int{}, map[string]bool{}
+		c.wanted[k.name], c.since[k.name], c.left[k.name], c.gone[k.name] = map[string]time.Time{}, map[string]int{}, map[string]int{}, map[string]bool{}
 	}
 	return c
 }

@@ -55,6 +55,7 @@ type topic struct {
 	reshaped bool                       // the interest has changed since the last response
 	unacked  []string
 	since    time.Time       // when changes began to wait for an ACK
+	owing    time.Time       // since when ACKs are owed, without a moment in which none was
 	nonce    string          // of the last response
 	count    int             // of responses, each of whose parts counts as the same one
 	numbers  map[string]int  // of responses, by nonce
@@ -123,6 +124,7 @@ func (c *Checker) interestChanged(k kind, before []string) {
 	for _, name := range before {
 		if _, still := slices.BinarySearch(after, name); !still {
 			going := c.gone[k.name][name] && c.now.Sub(c.wanted[k.name][name]) < time.Second // or gone already
+			c.left[k.name][name] = c.events
 			c.wanted[k.name][name], c.gone[k.name][name] = c.now, going || !c.known[k.name].byName.matches(name, surely)
 		}
 	}

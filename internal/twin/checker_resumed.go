@@ -116,11 +116,28 @@ func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed, added []string) 
 		}
 		maps.DeleteFunc(again, func(_ string, again bool) bool { return !again })
 		c.known[k.name].byName.forget(l.names, unsubscribed, added, func(name string, w word) bool {
-			return c.kept(k, again, name, w) || unsubscribed != nil && l.unasked // it may be kept (UP-9)
+			return c.kept(k, again, name, w) || c.handedOn(k, again, name, w) || unsubscribed != nil && l.unasked // it may be kept (UP-9)
 		})
 	case len(l.names) == 0:
 		c.forgetWildcard(k)
 	}
+}
+
+// handedOn reports whether clients have wanted a resource without a break since it came, by one of its names
+// after the other, the last of which they want again. Then the relay keeps it (UP-8).
+func (c *Checker) handedOn(k kind, again map[string]bool, name string, w word) bool {
+	for reach, last := w.at, -1; reach > last; {
+		last = reach
+		for _, led := range append(slices.Clone(w.aliases), name) {
+			if since, asked := c.since[k.name][led]; asked && since <= last {
+				if again[led] {
+					return true
+				}
+				reach = max(reach, c.left[k.name][led])
+			}
+		}
+	}
+	return false
 }
 
 func stamped(names map[string]time.Time) map[string]bool {
