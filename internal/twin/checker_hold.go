@@ -63,10 +63,10 @@ func (h *hold) lasts(now time.Time) bool {
 	return len(h.changing) > 0 && now.Before(h.since.Add(warmingHold))
 }
 
-// ranOut reports whether something may have waited for too long, so that clusters do not wait either
-// for an ACK that is owed since then.
-func (h *hold) ranOut(since, now time.Time) bool {
-	return len(h.changing) > 0 && !now.Before(h.since.Add(warmingHold)) || !now.Before(since.Add(warmingHold))
+// ranOut reports whether something may have waited for too long since ACKs are owed. Then clusters wait for none
+// until one comes.
+func (h *hold) ranOut(owing, now time.Time) bool {
+	return len(h.changing) > 0 && !now.Before(h.since.Add(warmingHold)) || !now.Before(owing.Add(warmingHold))
 }
 
 // wantsClusters reports whether a client subscribes to any; nothing waits for them otherwise.

@@ -415,9 +415,12 @@ func (t *topic) aliasesOf(names []string) map[string]bool {
 
 // paced judges that changes wait for the last ACK; answers do not (DOWN-DELTA-15).
 func (c *Checker) paced(who string, cl *clientState, k kind, t *topic, nonce string, answer bool) {
-	hurried := k.name == "CDS" && cl.hold.ranOut(t.since, c.now)
+	hurried := k.name == "CDS" && cl.hold.ranOut(t.owing, c.now)
 	if len(t.unacked) > 0 && !answer && !hurried && c.now.Before(t.since.Add(c.ackTimeout)) {
 		c.fail("DOWN-DELTA-15", "%s: a change is sent before the last ACK", who)
+	}
+	if len(t.unacked) == 0 {
+		t.owing = c.now
 	}
 	if len(t.unacked) == 0 || !answer {
 		t.since = c.now
