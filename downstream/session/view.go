@@ -46,7 +46,8 @@ func (s *sotwState) lacks(v fanout.View) bool {
 	for noted := range s.exact.all(false) {
 		name := noted.name
 		covered := subscribes(v, name) || v.Leads(name) || v.Set().Member(name) != nil
-		if noted.some && !covered && (v.Set().Restored() || v.Doubted(name)) {
+		_, went := v.Set().Change(name) // by its TTL, or upstream has said so
+		if noted.some && !covered && (v.Set().Restored() && !went || v.Doubted(name)) {
 			return true
 		}
 	}
