@@ -133,12 +133,23 @@ func (c *Checker) interestChanged(k kind, before []string) {
 		c.known[k.name].byName.recall(name)
 		if kept := c.loaded[k.name][name] && c.now.Sub(c.loadedAt) < c.linger; !kept && !contains(before, name) {
 			c.unanswered(k, name)
+			c.anew(k, name)
 			c.since[k.name][name] = c.events
 			c.undoubts(k, name)
 			again = append(again, name)
 		}
 	}
 	c.renews(k, again)
+}
+
+// anew notes that what was given up when nobody wanted it, since others lingered, is now asked for as if for the first
+// time, and not again (UP-19).
+func (c *Checker) anew(k kind, name string) {
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && c.evicts {
+			delete(l.again, name)
+		}
+	}
 }
 
 // unanswered notes that the relay may have forgotten that a name leads to nothing, if no stream asks for it
