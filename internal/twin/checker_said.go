@@ -50,6 +50,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		if r.GetResource() == nil {
 			for _, alias := range r.GetAliases() {
 				if !v.matches(alias, surely) {
+					c.overcome(k, alias, nil)
 					c.changed(k, v, v.remove(alias, c.events))
 				}
 			}
