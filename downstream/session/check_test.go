@@ -43,6 +43,7 @@ func TestCheckFinds(t *testing.T) {
 		{"what is accepted", func(_ *Session, d *deltaState) { d.ackedTo = later }, "accepted up to 1000"},
 		{"told ahead", func(_ *Session, d *deltaState) { put(&d.ahead, "m", ahead{"1", 0}) }, "was sent ahead at 0"},
 		{"covered by nothing", func(_ *Session, d *deltaState) { d.exact.note("other", "", true) }, `"other" is written down`},
+		{"owed beside a set", func(_ *Session, d *deltaState) { d.sets = true; d.release("n") }, "a set says what it lacks"},
 		{"versions brought", func(_ *Session, d *deltaState) {
 			d.exact.bring(map[string]string{"n": "1"})
 			d.exact.toJudge = 7

@@ -92,8 +92,7 @@ func (d *deltaState) holding(v fanout.View, name string) (_ Holding, clear bool)
 //   - If the type is not full-state, no response says that something is gone, and the client may
 //     keep what it has had as long as it asks for it.
 //   - Until its first set, nobody knows by name what it came with.
-//   - It has what stays in a whole set (ORDER-2), and may have what a name has led to until the
-//     next set.
+//   - It has what stays in a whole set (ORDER-2).
 func (s *sotwState) holding(v fanout.View, name string) (_ Holding, clear bool) {
 	for _, r := range s.stays {
 		if r.Name == name {
@@ -101,19 +100,10 @@ func (s *sotwState) holding(v fanout.View, name string) (_ Holding, clear bool) 
 		}
 	}
 	h, clear := s.holdings.holding(v, name)
-	if h == (Holding{}) && (!s.sets || s.came != "" && s.lastNonce == "" || s.changes(v)) {
+	if h == (Holding{}) && (!s.sets || s.came != "" && s.lastNonce == "") {
 		return h, false
 	}
 	return h, clear
-}
-
-// changes reports whether something that names lead to has changed since the last set. That set
-// may have had a resource to which they no longer lead.
-func (s *sotwState) changes(v fanout.View) bool {
-	return slices.ContainsFunc(v.Names(), func(id cache.ID) bool {
-		a, told := v.Answer(id), v.Told(id)
-		return told.Copy() && (a.State != cache.Present || a.Seq > told.At())
-	})
 }
 
 // unclear reports whether the record knows only that the client has some version.

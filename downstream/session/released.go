@@ -284,17 +284,13 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 // asks for that, resources that bear one of its names, and resources that one of its earlier
 // names leads to.
 func (s *sotwState) drops(v fanout.View, added []string) {
+	if s.exact.noted == 0 {
+		return
+	}
 	led := make(map[string]string)
-	if s.exact.noted > 0 {
-		for _, id := range v.Names() {
-			if _, fresh := slices.BinarySearch(added, v.Name(id)); fresh {
-				continue
-			}
-			a := v.Answer(id)
-			s.release(s.leads(v, id, &a)...) // so that what is kept is judged when the name leads elsewhere
-			for _, r := range a.Resources() {
-				led[r.Name] = r.Version
-			}
+	for _, id := range v.Names() {
+		if _, fresh := slices.BinarySearch(added, v.Name(id)); !fresh {
+			s.hasBy(v, id, led)
 		}
 	}
 	for noted := range s.exact.all(false) {
@@ -306,6 +302,22 @@ func (s *sotwState) drops(v fanout.View, added []string) {
 			s.version = "" // the client may not have all of the last set any more
 		case version != noted.version:
 			s.exact.noteAt(noted, "", noted.some) // that version may not have listed the name
+		}
+	}
+}
+
+// hasBy adds to led what the client has because of a name. Until the next set that is also what the name led to in
+// the last one.
+func (s *sotwState) hasBy(v fanout.View, id cache.ID, led map[string]string) {
+	a := v.Answer(id)
+	for _, r := range a.Resources() {
+		led[r.Name] = r.Version
+	}
+	if !s.sets {
+		s.release(s.leads(v, id, &a)...) // so that what is kept is judged when the name leads elsewhere
+	} else if v.Told(id).Copy() {
+		for _, name := range v.LedTo(id) {
+			led[name], _, _ = s.exact.find(name).of()
 		}
 	}
 }

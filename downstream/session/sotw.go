@@ -257,10 +257,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	}
 	s.collectErrors(v, p)
 	p.refuse(&s.exchange)
-	if len(p.heartbeats) > 0 {
-		return
-	}
-	if len(p.resources)+len(p.errors)+len(p.unavailable)+len(p.leftOut) == 0 && !p.must {
+	if len(p.heartbeats) > 0 || len(p.resources)+len(p.errors)+len(p.unavailable)+len(p.leftOut) == 0 && !p.must {
 		return
 	}
 	p.resources = unique(p.resources)
@@ -304,7 +301,7 @@ func (s *sotwState) listMembers(v fanout.View, after cache.Seq, p *part) {
 	}
 	slices.Reverse(p.resources)
 	s.skipped(v, after, s.changed.items)
-	if lost && s.exact.noted > 0 {
+	if lost {
 		s.drops(v, nil)
 	}
 }
