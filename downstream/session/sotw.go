@@ -312,11 +312,11 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 	if len(asked) == 0 && !s.handed || s.came == "" || !restored(v) || s.came == versionOf(v) {
 		return asked
 	}
-	kept := func(id cache.ID) bool { return v.Has(id) && v.Told(id) == fanout.Brought && v.Restored(id) }
+	kept := func(id cache.ID) bool { return v.Told(id) == fanout.Brought && v.Restored(id) }
 	comes := make(map[*cache.Resource]bool)
 	for _, id := range asked {
 		for _, r := range v.Answer(id).Resources() {
-			comes[r] = comes[r] || !kept(id)
+			comes[r] = comes[r] || v.Has(id) && !kept(id)
 		}
 	}
 	return slices.DeleteFunc(asked, func(id cache.ID) bool {
