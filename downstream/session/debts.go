@@ -106,7 +106,7 @@ func (d *debts) paid(id cache.ID, a *cache.Answer) {
 	}
 }
 
-// answers notes that a resource is sent, which answers each name that leads to it alone, and ends the error of others.
+// answers notes that a resource is sent, which answers each name that leads to it alone.
 func (x *exchange) answers(v fanout.View, r *cache.Resource) {
 	if x.asked.len()+len(x.forced)+len(x.erred) == 0 {
 		return
@@ -116,8 +116,6 @@ func (x *exchange) answers(v fanout.View, r *cache.Resource) {
 			if a := v.Answer(id); a.Resource == r && len(a.More) == 0 {
 				x.paid(id, &a)
 				x.asked.drop([]cache.ID{id})
-			} else if a.Error == nil && !slices.ContainsFunc(a.Resources(), func(other *cache.Resource) bool { return other != r && !x.holds(v, other) }) {
-				drop(&x.erred, id) // it is news, and nothing else of the name's is
 			}
 		}
 	}
