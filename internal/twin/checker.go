@@ -155,6 +155,7 @@ type relayLane struct {
 	unasked   bool              // something that nobody had asked for: no name is unsubscribed (UP-9)
 	latest    time.Time         // response
 	faulty    map[string]bool   // names that came with a fault, and have had no sound answer since
+	leaving   []string          // members that were removed before the set was complete
 }
 
 func (c *Checker) upOpened(id, plane int, sotw bool) {

@@ -104,6 +104,11 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		if l.paired[name] && c.awaits(k, s, name) && !c.askedAlone(k, l, name) {
 			continue // it was asked for again, and a removal is no answer then (UP-19)
 		}
+		if w := v.words[name]; l.wildcard && w.present && !(v.complete && v.completed >= c.askedAnew(k)) { // what was left to names stays until then (WILD-11)
+			w.unsure, l.leaving = true, append(l.leaving, name)
+			v.words[name] = w
+			continue
+		}
 		aliased := len(v.words[name].aliases) > 0
 		lost := v.remove(name, c.events)
 		c.changed(k, v, lost)
@@ -140,7 +145,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			l.first = c.now
 		}
 		if c.settle == 0 && !c.marks || s.sotw || c.marks && strings.HasSuffix(resp.GetNonce(), "-0") {
-			c.whole(l, v)
+			c.whole(k, l, v)
 			c.clears(id, k.name, true, s.sotw && k.full && !bad)
 		}
 	}
@@ -169,7 +174,13 @@ func (c *Checker) awaits(k kind, s *relayStream, name string) bool {
 
 // whole notes that a wildcard's set is complete. Of what the stream showed no version, what upstream has
 // not sent again may be gone (RECON-12).
-func (c *Checker) whole(l *relayLane, v *voice) {
+func (c *Checker) whole(k kind, l *relayLane, v *voice) {
+	for _, name := range l.leaving {
+		if v.words[name].unsure {
+			c.changed(k, v, v.remove(name, c.events))
+		}
+	}
+	l.leaving = nil
 	v.complete, v.completed, v.settling, v.grew = true, c.events, false, false
 	v.doubt(l.doubtUpTo, l.shown)
 	v.certain()
@@ -231,7 +242,7 @@ func (c *Checker) settled() {
 				c.known[kind].byName.confirm(l.shown, func(name string) bool { return c.doubted(kind, false, name) })
 			}
 			if givenUp := len(l.names) == 0; l.wildcard && !givenUp && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle && !(l.sign && c.unsaid(kindOf(kind), l)) {
-				c.whole(l, c.known[kind].byWildcard)
+				c.whole(kindOf(kind), l, c.known[kind].byWildcard)
 				c.clears(id, kind, true, false)
 			}
 		}
