@@ -34,7 +34,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	if !send && !shrunk && len(p.errors)+len(p.unavailable) == 0 {
 		return
 	}
-	if send {
+	if send && (s.came != version || s.lastNonce != "") {
 		p.changed = s.gained(v)
 	}
 	p.resources, p.version, p.must = resources, version, send
@@ -147,9 +147,9 @@ func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
 		}
 	}
 	for _, id := range v.Names() {
-		a, told := v.Answer(id), v.Told(id)
-		for i, r := range a.Resources() {
-			if !told.Copy() || a.Changed(i) > told.At() {
+		a := v.Answer(id)
+		for _, r := range a.Resources() {
+			if !s.holds(v, r) {
 				changed = append(changed, r)
 			}
 		}
