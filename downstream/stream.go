@@ -190,7 +190,8 @@ func (st *stream) receiveAll() (err error) {
 		}
 		st.follow.judged(note)
 		if note.Rejected != nil {
-			st.tellNack(note) // NACK-9
+			nack := note.Rejected // NACK-9
+			st.log().Warn("client rejected a response", "type", note.Type, "nonce", note.Nonce, "nack", nack.Message, "resources", nack.Count, "first", nack.First)
 		}
 		if due {
 			st.kick()

@@ -52,11 +52,6 @@ func (st *stream) tellRefusals(news []session.Refusal) {
 	}
 }
 
-// tellNack logs a response that the client rejected.
-func (st *stream) tellNack(n session.Note) {
-	st.log().Warn("client rejected a response", "type", n.Type, "nonce", n.Nonce, "nack", n.Rejected.Message, "resources", n.Rejected.Count, "first", n.Rejected.First)
-}
-
 // debugs reports whether requests and responses are logged. Nothing is computed for the log
 // unless they are.
 func (s *Server) debugs() bool { return s.log.Enabled(context.Background(), slog.LevelDebug) }

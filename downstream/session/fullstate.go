@@ -34,8 +34,8 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	if !send && !shrunk && len(p.errors)+len(p.unavailable) == 0 {
 		return
 	}
-	if send && (s.came != version || s.lastNonce != "") {
-		p.changed = s.gained(v)
+	if send {
+		p.changed = s.gained(v, version)
 	}
 	p.resources, p.version, p.must = resources, version, send
 	p.news, _ = v.Set().News(0)
@@ -124,17 +124,24 @@ func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, 
 	}
 }
 
-// onlyLoses reports whether a name leads to less than before, and to nothing that is news.
-func (s *sotwState) onlyLoses(v fanout.View, id cache.ID, a *cache.Answer) bool {
-	now := namesOf(a.Resources())
-	return slices.ContainsFunc(v.LedTo(id), func(was string) bool { return !now.has(was) }) &&
-		!slices.ContainsFunc(a.Resources(), func(r *cache.Resource) bool { return !s.holds(v, r) })
+// onlyLoses reports whether a name leads to less than before, and to nothing that is news. What it
+// led to may be left to another name or the wildcard, in another version.
+func (s *sotwState) onlyLoses(v fanout.View, id cache.ID, a *cache.Answer) (loses bool) {
+	comes := func(r *cache.Resource) bool { return !s.holds(v, r) }
+	for _, was := range v.LedTo(id) {
+		r := v.Resource(was)
+		if r != nil && comes(r) {
+			return false
+		}
+		loses = loses || r == nil
+	}
+	return loses && !slices.ContainsFunc(a.Resources(), comes)
 }
 
 // gained returns the Clusters of the view that are new or changed for the client, and nothing for
 // other types.
-func (s *sotwState) gained(v fanout.View) (changed []*cache.Resource) {
-	if s.url != cache.Cluster {
+func (s *sotwState) gained(v fanout.View, version string) (changed []*cache.Resource) {
+	if s.url != cache.Cluster || s.came == version && s.lastNonce == "" {
 		return nil
 	}
 	after := s.sentTo

@@ -49,11 +49,6 @@ const tag = 1
 // nameSize is what a name takes in a list.
 func nameSize(name string) int { return tag + protowire.SizeBytes(len(name)) }
 
-// versionSize is what a name and its version take in the map.
-func versionSize(name, version string) int {
-	return tag + protowire.SizeBytes(nameSize(name)+nameSize(version))
-}
-
 // pending are names that are to be written, in batches, each sorted: what comes while
 // one is being written is in the next.
 type pending struct {
@@ -127,7 +122,7 @@ func fit(r *budget, names []string, here []cache.Held) (o opening) {
 			break
 		}
 		for _, h := range leads[i] {
-			if r.take(versionSize(h.Name, h.Upstream)) {
+			if r.take(tag + protowire.SizeBytes(nameSize(h.Name)+nameSize(h.Upstream))) {
 				o.shown[h.Name] = h.Upstream
 			}
 		}
