@@ -112,7 +112,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 		// the server may also send it in any case, and not repeat it.
 		n.Unconfirm(r.Name) // until it comes again as an answer
 		if n.x.fullState() {
-			n.x.unstored.early[r.Name] = struct{}{}
+			n.x.unstored.early[r.Name] = true
 		}
 	}
 	renews := n.Lease(r.Name, r.TTL, u.At, seq)

@@ -116,12 +116,12 @@ func (o OfType) Absentees() (names []string) {
 	return names
 }
 
-// Early splits names. The copies of early may be old answers, which the stream that carries them
+// Early splits names. Copies that early lead to may be old answers, which the stream that carries them
 // will not repeat (UP-19).
 func (o OfType) Early(names []string, stream uint64) (early, rest []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
-			if _, old := x.unstored.early[name]; old && x.unstored.stream == stream {
+			if x.unstored.stream == stream && slices.ContainsFunc(x.named.UnconfirmedAnswers(name), func(of string) bool { return x.unstored.early[of] }) {
 				early = append(early, name)
 			} else {
 				rest = append(rest, name)

@@ -99,13 +99,13 @@ type unstored struct {
 	all  bool
 	// early are the resources that may be old answers (H-1). The stream that sent them may not send
 	// them again.
-	early map[string]struct{}
+	early map[string]bool
 }
 
 func (s *unstored) reset() {
 	*s = unstored{
 		x: s.x, givenUp: make(map[string]bool), by: make(map[string]map[string]struct{}),
-		gone: make(map[string]string), early: make(map[string]struct{}),
+		gone: make(map[string]string), early: make(map[string]bool),
 	}
 	// The only error is a size below one. How many there may be is a matter of bytes.
 	s.kept, _ = simplelru.NewLRU(math.MaxInt, s.unkept)
