@@ -222,6 +222,7 @@ func (c *Checker) silence() {
 					c.sound(kindOf(kind), false, name)
 					v.words[name] = word{silent: true, unvouched: !l.heard, at: c.events}
 					c.gone[kind][name] = true
+					delete(l.paired, name) // a removal counts from now (UP-19)
 				}
 			}
 			if !l.wildcard && c.now.Sub(l.begun) >= missingExplicit {
