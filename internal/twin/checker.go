@@ -325,6 +325,8 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
 	known := c.known[k.name]
 	wanted := slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[name] })
+	// Where only one name of a type lingers, it may linger no longer, and be asked for anew.
+	pairs := wanted || !c.evicts
 	lent := known.byName.words[name].silent && known.byWildcard.matched(name) // silence outweighs no copy (H-40)
 	if at, left := c.wanted[k.name][name]; left && c.now.Sub(at) < c.linger && (lent || !known.byName.denied(name)) {
 		wanted = true // it lingers
@@ -333,7 +335,7 @@ func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
 	if l.wildcard || !wanted || known.byName.matches(name, surely) || l.erred[name] && !said { // an error is an answer (MISS-3)
 		return false
 	}
-	l.again[name], l.paired[name] = l.names[name], true
+	l.again[name], l.paired[name] = l.names[name], pairs
 	return true
 }
 
