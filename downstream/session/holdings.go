@@ -192,7 +192,7 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 		return nil // it is judged as what the client came with
 	}
 	version, some := h.of(v, name)
-	if !under && (!some || !h.aliased) {
+	if !under && (!some && !v.Leads(name) || !h.aliased) {
 		h.exact.forget(name)
 		return nil
 	}
