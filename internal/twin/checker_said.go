@@ -105,7 +105,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			continue // it was asked for again, and a removal is no answer then (UP-19)
 		}
 		if w := v.words[name]; l.wildcard && w.present && !(v.complete && v.completed >= c.askedAnew(k)) { // what was left to names stays until then (WILD-11)
-			w.unsure, l.leaving = true, append(l.leaving, name)
+			w.unsure, w.at, l.leaving = true, c.events, append(l.leaving, name)
 			v.words[name] = w
 			continue
 		}

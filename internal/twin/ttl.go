@@ -260,17 +260,18 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		}
 		byName = byName && t.interest.Named(name, append(slices.Clone(lost), w.aliases...))
 		_, byWildcard := known.byWildcard.present(name)
+		member := known.byWildcard.words[name]
+		left := c.lapsed(k) && t.interest.Named(name, member.aliases) // what is left to one name has its aliases
 		byWildcard = byWildcard && (t.interest.Wildcard || known.borrows(name, &t.interest))
 		// Who asks by name for what has expired as a member hears of it with the name's answer (WILD-16).
 		answered := known.byName.answered(name) && !before.unsure && !(before.expired && before.at < asked) // what an alias led to before is no answer
 		awaits := t.interest.Names[name] && !answered && (asked > known.byWildcard.words[name].at || known.byWildcard.words[name].unsure)
 		// So does who has it by an alias that it had lost before.
-		member := known.byWildcard.words[name]
 		awaits = awaits || member.was != nil && !t.interest.Named(name, member.was.aliases) &&
 			slices.ContainsFunc(h.aliases, func(alias string) bool { return t.interest.Names[alias] && !known.byName.answered(alias) })
 		switch {
 		case expired && (awaits || cl.holdsBack(k)):
-		case expired && !byName && !byWildcard && (!cl.sotw || k.full) && !(t.interest.Wildcard && (c.mayDoubt(k.name, true, name) || c.hides(k, true))) && (t.interest.Names[name] || !c.hides(k, false)):
+		case expired && !byName && !byWildcard && !left && (!cl.sotw || k.full) && !(t.interest.Wildcard && (c.mayDoubt(k.name, true, name) || c.hides(k, true))) && (t.interest.Names[name] || !c.hides(k, false)):
 			c.fail("TTL-2", "c%d %s keeps up, and holds %s=%s, which has expired", id, k.name, name, h.label)
 		case cl.ttl && !h.rejected && (byName && !w.unsure || byWildcard) && known.states(name, h.label) && !known.lasts(name, h.label, h.ends):
 			c.fail("TTL-4", "c%d %s keeps up, and holds %s=%s until %v, which is not what upstream says", id, k.name, name, h.label, h.ends)
