@@ -135,7 +135,10 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 			delete(view, name)
 			continue
 		}
-		if _, exists := view[name]; !exists && c.hasCrossed(k, name) {
+		_, exists := view[name]
+		lost := t.interest.Named(name, h.aliases) && !t.interest.Named(name, world[k.name][name].Aliases) // it is left to the wildcard
+		if c.hasCrossed(k, name) && (!exists || lost) {
+			delete(view, name)
 			continue
 		}
 		if t.brought[name] && (doubted(name) || slices.ContainsFunc(h.aliases, doubted)) {
