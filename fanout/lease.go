@@ -35,9 +35,7 @@ func (h *Hub) Lapse(now time.Time) map[cache.TypeURL]Lapse {
 			x.leaving.now = now
 			x.leaving.forget()
 			named, members := x.named.Expired(now), x.wildcard.Expired(now)
-			for _, name := range named {
-				x.named.remove(name, cache.TTLExpired)
-			}
+			x.named.expire(named)
 			x.wildcard.expire(members)
 			l := Lapse{Expired: len(named) + len(members)}
 			l.LetGo = x.letGo(func(g *guard) departures { return g.expire(now) }) // and tells of members
@@ -47,6 +45,23 @@ func (h *Hub) Lapse(now time.Time) map[cache.TypeURL]Lapse {
 		})
 	}
 	return lapses
+}
+
+// expire removes resources whose TTL has ended, and makes Absent the names that led to them and that
+// upstream has not answered: an answer may never come.
+func (l *lane) expire(expired []string) {
+	for _, name := range expired {
+		r := l.Bearer(name)
+		if r == nil {
+			continue // it has gone with another
+		}
+		l.kind.remove(name, cache.TTLExpired)
+		for led := range r.Names() {
+			if id, ok := l.x.named.Find(led); ok && l.x.interest.wants(id) && l.x.answers.of(id).State == cache.Unknown {
+				l.x.named.remove(led, cache.Timer)
+			}
+		}
+	}
 }
 
 // AnyTTL reports whether any resource of the type has, or has had, a TTL.

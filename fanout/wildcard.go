@@ -90,20 +90,6 @@ func (w *wildcardLane) remove(name string, cause cache.Cause) {
 	w.changed = true
 }
 
-// expire removes resources whose TTL has ended, and makes Absent the names that they were lent to
-// and that upstream has not answered: an answer may never come.
-func (w *wildcardLane) expire(expired []string) {
-	for _, name := range expired {
-		r := w.Bearer(name)
-		w.remove(name, cache.TTLExpired)
-		for lent := range r.Names() {
-			if id, ok := w.x.named.Find(lent); ok && w.x.interest.wants(id) && !w.x.named.Answered(id) && !w.x.answers.lent(id) {
-				w.x.named.remove(lent, cache.Timer)
-			}
-		}
-	}
-}
-
 // tell marks the wildcard for its clients if the set has changed or TTLs in it were renewed. Names
 // are marked separately.
 func (w *wildcardLane) tell() {
