@@ -9,13 +9,15 @@ import "github.com/xds-relay/xds-relay/cache"
 func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	n.x.hub.forgotten.Add(1)
 	n.x.loans.dropInherited(name, "")
-	delete(n.doubts.faulty, name)
 	delete(n.silence.mute, name)
 	delete(n.silence.refused, name)
 	delete(n.doubts.mayBeHidden, name)
 	var led []*cache.Resource
 	if id, ok := n.Find(name); ok {
 		n.dirty.remove(id) // another name may get the ID
+		if n.Asked(id) {
+			delete(n.doubts.faulty, name) // else upstream hears of no unsubscribe, and will not say it anew (ERR-10)
+		}
 		bodies := n.confirmedBodies(id)
 		led = n.Answer(id).Resources()
 		if n.x.fullState() && n.Asked(id) {
