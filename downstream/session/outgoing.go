@@ -30,9 +30,9 @@ func (s *Session) turns(st state, now time.Time) turn {
 }
 
 // staying returns what the new set lists although it has left. What stayed in the last set stays
-// on only while something waits or that set is not acknowledged.
-func (t *turn) staying(stayed, left []fanout.Leaving, acked bool) []fanout.Leaving {
-	if !t.keeps {
+// on only while something waits or that set is not acknowledged; if no other comes, so does the rest.
+func (t *turn) staying(stayed, left []fanout.Leaving, acked, comes bool) []fanout.Leaving {
+	if !t.keeps || acked && !comes && !t.waits {
 		return nil
 	}
 	if acked && !t.waits {
@@ -55,7 +55,7 @@ func (s *sotwState) depart(v fanout.View, p *part, shrunk, acked bool) {
 		p.shrunk, p.removedIDs = true, ids
 		return
 	}
-	s.stays, s.staysSince = s.turn.staying(stayed, left, acked), time.Time{}
+	s.stays, s.staysSince = s.turn.staying(stayed, left, acked, len(p.changed) > 0), time.Time{}
 	if len(s.stays) == 0 {
 		return
 	}
