@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -55,4 +56,33 @@ func (c *Checker) ordered(who string, cl *clientState, k kind, adds, removes, an
 		lds := cl.topics["LDS"]
 		g.removed = lds == nil || len(lds.unacked) == 0 // else its wait may have run out
 	}
+}
+
+// turns reports whether listeners wait for a client, which may refer to clusters that go (ORDER-2).
+func (c *Checker) turns(cl *clientState) bool {
+	k, t := kindOf("LDS"), cl.topics["LDS"]
+	if t == nil {
+		return false
+	}
+	known := c.known[k.name]
+	answers := func(name string) bool { return known.byName.answered(name) }
+	return len(t.unacked) > 0 || t.whole && known.byWildcard.complete ||
+		slices.ContainsFunc(slices.Collect(maps.Keys(t.asked)), answers) || c.outdated(cl, k, t)
+}
+
+// outdated reports whether a client has something that has gone or changed, or lacks something.
+func (c *Checker) outdated(cl *clientState, k kind, t *topic) bool {
+	for name, h := range t.holds {
+		if !c.known[k.name].says(name, h.label) {
+			return true
+		}
+	}
+	for _, v := range c.known[k.name].voices() {
+		for name, w := range v.words {
+			if w.present && c.served(k, t, v, name, w) && !c.has(cl, k, t, name, w) {
+				return true
+			}
+		}
+	}
+	return false
 }
