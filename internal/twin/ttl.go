@@ -273,7 +273,7 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		case expired && (awaits || cl.holdsBack(k)):
 		case expired && !byName && !byWildcard && !left && (!cl.sotw || k.full) && !(t.interest.Wildcard && (c.mayDoubt(k.name, true, name) || c.hides(k, true))) && (t.interest.Names[name] || !c.hides(k, false)):
 			c.fail("TTL-2", "c%d %s keeps up, and holds %s=%s, which has expired", id, k.name, name, h.label)
-		case cl.ttl && !h.rejected && (byName && !w.unsure || byWildcard) && known.states(name, h.label) && !known.lasts(name, h.label, h.ends):
+		case cl.ttl && !h.rejected && (byName && !w.unsure || byWildcard && !member.unsure) && known.states(name, h.label) && !known.lasts(name, h.label, h.ends):
 			c.fail("TTL-4", "c%d %s keeps up, and holds %s=%s until %v, which is not what upstream says", id, k.name, name, h.label, h.ends)
 		}
 	}
