@@ -332,6 +332,9 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 			if changed {
 				eds.asked[e] = true
 			}
+			if cl.sotw && t.brought[name] { // the relay does not know that the client had it, and tells all of its endpoints (ORDER-4)
+				delete(eds.errors, e)
+			}
 			c.owe(kinds[1], eds, e, false)
 		}
 	}
