@@ -154,9 +154,9 @@ func (s *sotwState) gained(v fanout.View, version string) (changed []*cache.Reso
 		}
 	}
 	for _, id := range v.Names() {
-		a, told := v.Answer(id), v.Told(id)
-		for i, r := range a.Resources() {
-			if (!told.Copy() || a.Changed(i) > told.At()) && !s.holds(v, r) {
+		a := v.Answer(id)
+		for _, r := range a.Resources() {
+			if !s.holds(v, r) {
 				changed = append(changed, r)
 			}
 		}
