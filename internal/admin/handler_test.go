@@ -36,6 +36,7 @@ func newDescribed() described {
 	for _, t := range []cache.TypeURL{cache.Cluster, cache.Secret} {
 		s := h.Subscribe(t, fanout.NewSubscriber(func() {}))
 		s.Delta([]string{"a", "b", "c", "missing"}, nil, time.Unix(1, 0))
+		h.On(fanout.Lane{Type: t}).Asked([]string{"a", "b", "c", "missing"})
 		u := &cache.Update{Removed: []string{"missing"}}
 		for _, name := range []string{"a", "b", "c"} {
 			u.Set = append(u.Set, cache.Received{Upstream: "7", Resource: cache.NewResource(t, &discovery.Resource{
