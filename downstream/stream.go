@@ -190,8 +190,7 @@ func (st *stream) receiveAll() (err error) {
 		}
 		st.follow.judged(note)
 		if note.Rejected != nil {
-			nack := note.Rejected // NACK-9
-			st.log().Warn("client rejected a response", "type", note.Type, "nonce", note.Nonce, "nack", nack.Message, "resources", nack.Count, "first", nack.First)
+			st.log().Warn("client rejected a response", "type", note.Type, "nonce", note.Nonce, "nack", note.Rejected.Message, "resources", note.Rejected.Count, "first", note.Rejected.First) // NACK-9
 		}
 		if due {
 			st.kick()

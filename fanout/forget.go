@@ -16,7 +16,7 @@ func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	if id, ok := n.Find(name); ok {
 		n.dirty.remove(id) // another name may get the ID
 		if n.Asked(id) {
-			delete(n.doubts.faulty, name) // else upstream hears of no unsubscribe, and will not say it anew (ERR-10)
+			delete(n.doubts.faulty, name) // else no unsubscribe makes upstream send the name again (ERR-10)
 		}
 		bodies := n.confirmedBodies(id)
 		led = n.Answer(id).Resources()

@@ -169,9 +169,9 @@ func (i *invariants) debts(v fanout.View, st state) {
 	for id := range x.erred {
 		i.must(v.Has(id), "an error is to be over of what is not subscribed to")
 	}
+	i.must(!x.sets || len(x.released) == 0, "a set says what it lacks, and more is owed: %v", x.released)
 	// What was given up under the wildcard waits for the wildcard's state of it, so there is
 	// nothing of it without the wildcard.
-	i.must(!x.sets || len(x.released) == 0, "a set says what it lacks, and more is owed: %v", x.released)
 	for name, as := range x.released {
 		i.must(subscribed || !as.givenUp, "%q is left to the wildcard, which is not subscribed to", name)
 	}

@@ -43,8 +43,8 @@ func gainsMembers(st state, v fanout.View) bool {
 	return false
 }
 
-// gainsBy reports whether a name leads to some. The first answer to a name is no change, but for
-// what the client came with at another version.
+// gainsBy reports whether a name leads to additions or changes. The first answer to a name counts
+// only if the client came with another version of what the name leads to.
 func gainsBy(st state, v fanout.View, id cache.ID) bool {
 	x := st.base()
 	if !v.Has(id) {

@@ -154,8 +154,7 @@ func (s *sotwState) gained(v fanout.View, version string) (changed []*cache.Reso
 		}
 	}
 	for _, id := range v.Names() {
-		a := v.Answer(id)
-		for _, r := range a.Resources() {
+		for _, r := range v.Answer(id).Resources() {
 			if !s.holds(v, r) {
 				changed = append(changed, r)
 			}
@@ -213,7 +212,7 @@ func (s *sotwState) deliveredGone(v fanout.View, id cache.ID, a *cache.Answer, p
 	v.Tell(id, fanout.ToldGone(p.position))
 }
 
-// tellCopy notes that a set has what a name leads to, and not what it led to before.
+// tellCopy notes that the client was sent a set with what a name leads to now.
 func (s *sotwState) tellCopy(v fanout.View, id cache.ID, p *part) {
 	if a := v.Answer(id); a.State == cache.Present {
 		s.leads(v, id, &a)

@@ -264,8 +264,8 @@ func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, ce
 }
 
 // collectReleased lists the released resources that are members of the wildcard's set. The others
-// are removed without a message (DOWN-SOTW-10); if the client asks for one by its own name, that
-// another name led there has kept back that this is gone.
+// are removed without a message (DOWN-SOTW-10). A client that also asks for one by its own name is
+// told now that it is missing: as long as another name led there, it was not told (MISS-6).
 func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 	if len(s.released) == 0 || !push || s.postponed {
 		return

@@ -337,6 +337,7 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 	}
 }
 
+// collectName lists what one name leads to, or why it leads to nothing.
 func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
 	a, name := v.Answer(id), v.Name(id)
 	forced := asked || s.owes(id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
@@ -353,7 +354,8 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 		return
 	}
 	if a.State == cache.Absent {
-		if v.Tell(id, fanout.ToldGone(p.position)); !v.Leads(name) {
+		v.Tell(id, fanout.ToldGone(p.position))
+		if !v.Leads(name) {
 			s.exact.forget(name) // the client learns that it is gone
 		}
 	}

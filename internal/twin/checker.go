@@ -212,8 +212,8 @@ func (c *Checker) silence() {
 					d.hidden = 0 // it has had the time to say all there is
 				}
 				w, known := v.words[name]
-				if w.anew.After(since) {
-					since = w.anew
+				if w.silentFrom.After(since) {
+					since = w.silentFrom
 				}
 				if open := !known || w.silent && w.unsure; !l.wildcard && open && !l.erred[name] && c.now.Sub(since) >= c.missing && !v.matches(name, surely) && c.alive(s, since) {
 					if d := c.doubts[kind][false]; d != nil && (d.names[name] == id || d.hidden == id && c.mayHide(d, kind, false, name)) {
@@ -325,7 +325,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
 	known := c.known[k.name]
 	wanted := slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[name] })
-	// Where only one name of a type lingers, it may linger no longer, and be asked for anew.
+	// Where only one name of a type lingers, it may linger no longer, and is then asked for as if for the first time.
 	pairs := wanted || !c.evicts
 	lent := known.byName.words[name].silent && known.byWildcard.matched(name) // silence outweighs no copy (H-40)
 	if at, left := c.wanted[k.name][name]; left && c.now.Sub(at) < c.linger && (lent || !known.byName.denied(name)) {

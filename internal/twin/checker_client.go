@@ -13,7 +13,7 @@ import (
 type clientState struct {
 	sotw   bool
 	ttl    bool // it knows TTLs
-	leaves bool // it is told of an outage by the end of its stream, whatever that has carried (ERR-7)
+	leaves bool // the end of its stream tells it of an outage, whatever the stream has carried (ERR-7)
 	open   bool
 	topics map[string]*topic // by kind
 	nonces map[string]bool   // ever seen on the stream
@@ -133,7 +133,7 @@ func (c *Checker) interestChanged(k kind, before []string) {
 		c.known[k.name].byName.recall(name)
 		if kept := c.loaded[k.name][name] && c.now.Sub(c.loadedAt) < c.linger; !kept && !contains(before, name) {
 			c.unanswered(k, name)
-			c.anew(k, name)
+			c.asksFirst(k, name)
 			c.since[k.name][name] = c.events
 			c.undoubts(k, name)
 			again = append(again, name)
@@ -142,9 +142,9 @@ func (c *Checker) interestChanged(k kind, before []string) {
 	c.renews(k, again)
 }
 
-// anew notes that what was given up when nobody wanted it, since others lingered, is now asked for as if for the first
-// time, and not again (UP-19).
-func (c *Checker) anew(k kind, name string) {
+// asksFirst notes that the relay asks for a name as if for the first time: it gave the name up when nobody wanted it,
+// since others lingered. So a removal is an answer to it (UP-19).
+func (c *Checker) asksFirst(k kind, name string) {
 	for _, s := range c.streams {
 		if l := s.lanes[k.name]; l != nil && c.evicts {
 			delete(l.again, name)

@@ -72,7 +72,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		l.unasked = l.unasked || k.full && !l.wildcard && !s.sotw && !subscribed
 		w.unasked = unasked
 		before := v.words[name]
-		left, isLeft := known.leftOver(name, c.askedAnew(k), c.lapsed(k))
+		left, isLeft := known.leftOver(name, c.wildcardAsked(k), c.lapsed(k))
 		switch {
 		case before.label == w.label || l.wildcard && isLeft && !c.lapsed(k) && before.or != "":
 			w.or, w.orAliases, w.orEnds = before.or, before.orAliases, before.orEnds // the response repeats it, or says more before the set is complete
@@ -104,7 +104,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		if l.paired[name] && c.awaits(k, s, name) && !c.askedAlone(k, l, name) {
 			continue // it was asked for again, and a removal is no answer then (UP-19)
 		}
-		if w := v.words[name]; l.wildcard && w.present && !(v.complete && v.completed >= c.askedAnew(k)) { // what was left to names stays until then (WILD-11)
+		if w := v.words[name]; l.wildcard && w.present && !(v.complete && v.completed >= c.wildcardAsked(k)) { // what was left to names stays until then (WILD-11)
 			w.unsure, w.at, l.leaving = true, c.events, append(l.leaving, name)
 			v.words[name] = w
 			continue
@@ -162,7 +162,7 @@ func (l *relayLane) opens(v *voice, names []string) {
 }
 
 // awaits reports whether a name that may have been asked for again has no answer. If clients have given it up since
-// it was subscribed, it may have been subscribed anew instead, which is certain only once it has been silent. A fault
+// it was subscribed, it may have been subscribed a second time instead, which is certain only once it has been silent. A fault
 // may keep its silence from counting (ERR-10); the time to answer ends all the same.
 func (c *Checker) awaits(k kind, s *relayStream, name string) bool {
 	w, said := c.known[k.name].byName.words[name]

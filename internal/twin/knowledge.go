@@ -23,8 +23,8 @@ type word struct {
 	expired   bool      // it was not renewed in time (TTL-2)
 	was       *word     // what expired
 	silent    bool      // upstream has said nothing: the name went unanswered for too long
-	// anew: the wildcard may have been given up that has lent to a silent name: only silence after that counts (WILD-11).
-	anew time.Time
+	// silentFrom is when a wildcard may have been given up that had lent to a silent name: only silence after that counts (WILD-11).
+	silentFrom time.Time
 	// unvouched: nor has that stream carried anything else of the type (MISS-4).
 	unvouched bool
 	// unsure: the relay may have it or not. Upstream sent it before it was asked for (UP-9, H-1), or

@@ -13,7 +13,7 @@ func (c *Checker) noteLapse() {
 		switch _, noted := c.lapsedAt[k.name]; {
 		case !c.lapsed(k):
 			if noted {
-				c.known[k.name].hushAnew(c.now)
+				c.known[k.name].restartSilence(c.now)
 			}
 			delete(c.lapsedAt, k.name)
 		case !noted:
@@ -25,12 +25,12 @@ func (c *Checker) noteLapse() {
 	}
 }
 
-// hushAnew notes that a wildcard is wanted again that may have been given up meanwhile. What it had lent to silent
+// restartSilence notes that a wildcard is wanted again that may have been given up meanwhile. What it had lent to silent
 // names goes when its set is complete, and their silence counts from when it was given up (WILD-11).
-func (k *knowledge) hushAnew(now time.Time) {
+func (k *knowledge) restartSilence(now time.Time) {
 	for name, w := range k.byName.words {
 		if w.silent && k.byWildcard.matched(name) {
-			w.unsure, w.anew = true, now
+			w.unsure, w.silentFrom = true, now
 			k.byName.words[name] = w
 		}
 	}
@@ -89,9 +89,9 @@ func (k *knowledge) mayLend(name string, i *Interest, aliases []string) bool {
 	})
 }
 
-// askedAnew is the event with which a wildcard that may have been given up was asked for again; 0: one stream
+// wildcardAsked is the event with which a wildcard that may have been given up was asked for again; 0: one stream
 // has carried it since before, so that it never was (SotW cannot tell).
-func (c *Checker) askedAnew(k kind) int {
+func (c *Checker) wildcardAsked(k kind) int {
 	again := c.since[k.name][wildcard]
 	for _, s := range c.streams {
 		if l := s.lanes[k.name]; l != nil && l.wildcard && !s.sotw && len(l.names) > 0 && l.asked < again {

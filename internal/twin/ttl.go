@@ -279,7 +279,7 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 	}
 }
 
-// askedSince reports whether a client asks for a resource by names, all of which were asked for anew after an event.
+// askedSince reports whether a client asks for a resource by names, all of which clients began to ask for after an event.
 func (c *Checker) askedSince(k kind, t *topic, name string, aliases []string, at int) (since bool) {
 	for _, asked := range append(slices.Clone(aliases), name) {
 		if t.interest.Names[asked] {
