@@ -222,7 +222,6 @@ func (d *deltaState) collected(v fanout.View, p *part) {
 	if p.removedMembers && len(p.removed) == 0 {
 		p.removedMembers, d.removedTo = false, p.position // another list of the part names each of them
 	}
-	d.passed()
 	if d.removedTo != unseen {
 		v.Set().Passed(d.removedTo)
 	}

@@ -121,6 +121,7 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		s.measure(sp, v)
 		sp.position, sp.from, sp.pushed = v.Position(), x.sentTo, push && !x.postpones
 		st.collect(v, push, &sp.part)
+		x.passed()
 		s.learn(v, sp)
 		x.postponed = x.postponed || x.postpones && !push && gains(st, v)
 	})
