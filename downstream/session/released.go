@@ -274,7 +274,7 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 		if id, asked := v.Lookup(name); asked && v.Answer(id).State == cache.Absent {
 			s.collectError(v, id, p)
 		}
-		if member, certain := s.falls(v, name); certain {
+		if member, certain := s.falls(v, name); certain && (member == nil || !s.wildcardAsked) { // else the set that is due brings it
 			s.fallsTo(v, name, member, p)
 		}
 	}
