@@ -284,6 +284,8 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			l.shown = nil // what it lends to names is not in the set that is asked for later
 		}
 	}
+	// What is asked for twice was given up meanwhile, and is not unsubscribed on such a stream (UP-9).
+	back := slices.DeleteFunc(slices.Clone(subscribe), func(name string) bool { return l.names[name].IsZero() })
 	for _, name := range subscribe {
 		if slices.Contains(unsubscribe, name) {
 			c.fail("UP-8", "%s %s is dropped and asked for in one request", k.name, name)
@@ -309,8 +311,8 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	}
 	if !resumed {
 		c.orphan(k, givenUp)
-		if len(givenUp) > 0 {
-			c.upForgets(k, l, givenUp, subscribe)
+		if gone := slices.Concat(givenUp, back); len(gone) > 0 {
+			c.upForgets(k, l, gone, subscribe)
 		}
 		return
 	}
