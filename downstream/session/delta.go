@@ -249,14 +249,11 @@ func (d *deltaState) collectNames(v fanout.View, push bool, p *part) {
 
 func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
 	a, name := v.Answer(id), v.Name(id)
-	if a.State == cache.Absent && d.brings(name) && v.Verdict(id, true) == fanout.Doubt {
-		return // it is marked again when the doubt is over
-	}
 	if asked && (a.Error != nil || a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk()) {
 		d.failed.add(id) // H-27
 	}
-	if a.State == cache.Unknown {
-		return
+	if a.State == cache.Unknown || a.State == cache.Absent && d.brings(name) && v.Verdict(id, true) == fanout.Doubt {
+		return // it is marked again when it has an answer, or the doubt is over
 	}
 	forced := asked || d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
 	p.answer = p.answer || asked

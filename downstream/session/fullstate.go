@@ -80,7 +80,7 @@ func (s *sotwState) setNews(v fanout.View, push bool, p *part) setNews {
 			s.nameNews(v, id, asks, &n, p)
 		}
 	}
-	s.collectErrors(v, p)
+	s.collectErrors(v, asked, p)
 	if push && (s.renewed.len() > 0 || s.membersRenewed) {
 		// The whole set is sent, since a client deletes a resource that comes without a body
 		// (TTL-8).

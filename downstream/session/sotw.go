@@ -255,7 +255,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	if push {
 		s.collectRenewals(v, p)
 	}
-	s.collectErrors(v, p)
+	s.collectErrors(v, asked, p)
 	p.refuse(&s.exchange)
 	if len(p.heartbeats) > 0 || len(p.resources)+len(p.errors)+len(p.unavailable)+len(p.leftOut) == 0 && !p.must {
 		return
@@ -404,9 +404,10 @@ func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 	p.resources = append(p.resources, s.fitting(v, whole, p)...)
 }
 
-// collectErrors lists each error of a name once. One that says that there is no such resource is the
-// name's answer, too (MISS-6), except with full sets, which say that themselves.
-func (s *sotwState) collectErrors(v fanout.View, p *part) {
+// collectErrors lists each error of a name once, also of names that are asked for and in doubt (H-27). One that
+// says that there is no such resource is the name's answer, too (MISS-6), except with full sets, which say that themselves.
+func (s *sotwState) collectErrors(v fanout.View, asked []cache.ID, p *part) {
+	s.failed.add(slices.DeleteFunc(asked, func(id cache.ID) bool { return !v.Has(id) || v.Answer(id).Error == nil || !s.doubts(v, id) })...)
 	for _, id := range s.tellable(v, p) {
 		if v.Answer(id).State == cache.Absent && !s.sets && !s.doubts(v, id) {
 			s.collectNames(v, []cache.ID{id}, false, p)
