@@ -90,6 +90,20 @@ func (c *Checker) awaitsClusters(cl *clientState) bool {
 	return set.settling || !cl.hold.returned.IsZero() && !set.complete && slices.ContainsFunc(slices.Collect(maps.Values(c.streams)), recent)
 }
 
+// awaitsMembers notes the listeners that the answer to a wildcard that is asked for again may lack, because changes wait
+// for clusters. What answers a name may go before them, and they are a part of the answer still.
+func (c *Checker) awaitsMembers(cl *clientState, k kind, t *topic) {
+	clusters := cl.topics["CDS"]
+	if k.name != "LDS" || clusters == nil || len(clusters.unacked) == 0 && cl.hold.returned.IsZero() {
+		return
+	}
+	for name, w := range c.known[k.name].byWildcard.words {
+		if _, asked := t.asked[name]; w.present && !asked && t.holds[name].label != w.label {
+			t.asked[name] = false
+		}
+	}
+}
+
 // isNews reports whether a resource is a change for a client: it has another version, or none. A listener
 // that it asks for by name, and does not have, is an answer and no change.
 func (c *Checker) isNews(k kind, t *topic, name string, aliases []string, body []byte) bool {

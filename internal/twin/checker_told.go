@@ -22,6 +22,9 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	opening, listed := t.opening, map[string]bool{}
 	lost := t.aliasesOf(resp.GetRemovedResources())
 	answer := c.answered(t, k, false)
+	if answer && !opening {
+		c.awaitsMembers(c.clients[id], k, t)
+	}
 	p := c.parted(who, t, resp, opening)
 	answer = answer || p.answer
 	once := func(name string) {
@@ -46,7 +49,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 			continue
 		}
 		if _, due := t.asked[r.GetName()]; k.name == "LDS" && due {
-			postponed = true // a part of the first answer had to wait for clusters
+			postponed = true // a part of the answer had to wait for clusters
 		}
 		answer = t.settle(r.GetName(), r.GetAliases()) || t.leftBy(r.GetName()) || answer
 		c.content(who, k, c.clients[id], t, r.GetName(), r.GetVersion(), r.GetResource(), r.GetTtl())
