@@ -328,8 +328,9 @@ func (s *sotwState) keep(v fanout.View, asked []cache.ID) []cache.ID {
 	})
 }
 
-// collectNames lists what names lead to.
+// collectNames lists what names lead to now, so that no earlier mark of theirs is looked at again.
 func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *part) {
+	s.changed.drop(ids)
 	for _, id := range ids {
 		if v.Has(id) && !s.doubts(v, id) {
 			s.collectName(v, id, asked, p)
@@ -411,7 +412,6 @@ func (s *sotwState) collectErrors(v fanout.View, asked []cache.ID, p *part) {
 	for _, id := range s.tellable(v, p) {
 		if v.Answer(id).State == cache.Absent && !s.sets && !s.doubts(v, id) {
 			s.collectNames(v, []cache.ID{id}, false, p)
-			s.changed.drop([]cache.ID{id})
 		}
 		s.collectError(v, id, p)
 	}
