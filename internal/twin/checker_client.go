@@ -73,6 +73,7 @@ type held struct {
 	label, version string
 	aliases        []string
 	ends           time.Time // as it was told
+	since          int       // the event since which it had been said when it was sent last
 	// nonce is that of the last response that carried it, which the client has rejected or not.
 	nonce    string
 	rejected bool

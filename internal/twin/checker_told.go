@@ -301,7 +301,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	if had, holds := t.holds[name]; holds && t.brought[name] && had.label != r.label && !t.owed[name] && !known.spoken(name, r.label) {
 		c.fail("RECON-19", "%s: %s=%s is from disk, and replaces what the client came with", who, name, r.label)
 	}
-	age := known.age(name, r.label)
+	age, since := known.age(name, r.label)
 	// What an alias led to falls back to the wildcard's copy when that alias is lost (WILD-16).
 	own, named := known.byName.present(name)
 	falls := (t.interest.Wildcard || known.lends(name, &t.interest)) && t.interest.Named(name, t.holds[name].aliases) && !(named && t.interest.Named(name, own.aliases))
@@ -335,7 +335,8 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 			if changed {
 				eds.asked[e] = true
 			}
-			if cl.sotw && t.brought[name] { // the relay does not know that the client had it, and tells all of its endpoints (ORDER-4)
+			// The relay does not know that the client had it, or it went and came back: it tells all of its endpoints (ORDER-4).
+			if cl.sotw && (t.brought[name] || t.holds[name].since < since) {
 				delete(eds.errors, e)
 			}
 			c.owe(kinds[1], eds, e, false)
@@ -354,7 +355,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	c.copied(k, t, append(slices.DeleteFunc(slices.Clone(aliases), known.byName.absent), name), age)
 	delete(t.brought, name)
 	delete(t.owed, name)
-	t.holds[name] = held{label: r.label, version: version, aliases: aliases, ends: c.lasting(who, k, cl, name, r.label, ttl), nonce: t.nonce}
+	t.holds[name] = held{label: r.label, version: version, since: since, aliases: aliases, ends: c.lasting(who, k, cl, name, r.label, ttl), nonce: t.nonce}
 }
 
 // removed judges that a client is told that a name is gone. more: the response says more than that.

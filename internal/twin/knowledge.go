@@ -19,6 +19,7 @@ type word struct {
 	plane     int    // which control plane said it
 	aliases   []string
 	at        int       // the event with which it was said
+	since     int       // the event since which it has been what it is
 	ends      time.Time // when it expires; zero: never
 	expired   bool      // it was not renewed in time (TTL-2)
 	was       *word     // what expired
@@ -103,9 +104,12 @@ func unsurely(w word) bool { return w.unsure }
 // set notes that a resource exists. It returns the names that lead to something else now.
 func (v *voice) set(name string, w word) (changed []string) {
 	before := v.words[name]
-	w.present = true
-	v.words[name] = w
-	if before.present && !before.unsure && before.label == w.label && slices.Equal(before.aliases, w.aliases) {
+	w.present, w.since = true, w.at
+	same := before.present && !before.unsure && before.label == w.label && slices.Equal(before.aliases, w.aliases)
+	if same {
+		w.since = before.since
+	}
+	if v.words[name] = w; same {
 		return nil
 	}
 	return append(append(v.lose(before), name), w.aliases...)
@@ -286,14 +290,14 @@ func (k *knowledge) torn(name string) bool {
 	return k.byName.absent(name) && k.byWildcard.words[name].present
 }
 
-// age is the latest event with which a content was said.
-func (k *knowledge) age(name, label string) (at int) {
+// age is the latest event with which a content was said, and with which it last came, or came back.
+func (k *knowledge) age(name, label string) (at, since int) {
 	for _, v := range k.voices() {
 		if w, ok := v.present(name); ok && w.label == label {
-			at = max(at, w.at)
+			at, since = max(at, w.at), max(since, w.since)
 		}
 	}
-	return at
+	return at, since
 }
 
 // answered reports whether the control plane has answered a name that was asked for.
