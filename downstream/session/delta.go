@@ -151,11 +151,11 @@ func (d *deltaState) asksNames(v fanout.View, names []cache.ID, first bool) {
 			v.Tell(id, 0)
 			d.judge(name)
 		}
-		if d.released[name].givenUp {
-			delete(d.released, name) // the name's answer says the rest
-		}
 		if _, released := d.released[name]; released && d.exact.find(name).has() && !d.brings(name) {
 			d.exact.note(name, "", true) // the client may have dropped the copy that it had because of another name
+		}
+		if d.released[name].givenUp {
+			delete(d.released, name) // the name's answer says the rest
 		}
 		if a := v.Answer(id); d.needed.has(name) || !first && a.State == cache.Unknown {
 			put(&d.forced, id, v.Position())
