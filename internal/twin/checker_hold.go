@@ -104,14 +104,16 @@ func (c *Checker) awaitsMembers(cl *clientState, k kind, t *topic) {
 	}
 }
 
-// isNews reports whether a resource is a change for a client: it has another version, or none. A listener
-// that it asks for by name, and does not have, is an answer and no change.
+// isNews reports whether a resource is a change for a client: it has another version, or none.
 func (c *Checker) isNews(k kind, t *topic, name string, aliases []string, body []byte) bool {
-	has, ok := t.holds[name]
-	if k.name == "LDS" && (!ok && t.interest.Named(name, aliases) || t.leadsFirst(name, aliases)) {
-		return false
-	}
-	return has.label != c.bodies[string(body)].label
+	return !t.isFirst(k, name, aliases) && t.holds[name].label != c.bodies[string(body)].label
+}
+
+// isFirst reports whether a resource is a listener that the client asks for by name, and does not have: an answer and
+// no change, also after an error.
+func (t *topic) isFirst(k kind, name string, aliases []string) bool {
+	_, has := t.holds[name]
+	return k.name == "LDS" && (!has && t.interest.Named(name, aliases) || t.leadsFirst(name, aliases))
 }
 
 // leadsFirst reports whether a name that the client asks for leads to a resource, and to nothing that the

@@ -105,7 +105,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	reason := answer || len(t.owed) > 0 || t.reshaped
 	t.reshaped = false
 	listed := map[string]bool{}
-	view, news, heartbeats, renews := "", false, false, false
+	view, news, heartbeats, renews, first := "", false, false, false, false
 	stays := map[string]bool{}
 	before := maps.Clone(t.holds)
 	for _, body := range resp.GetResources() {
@@ -120,6 +120,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		}
 		listed[r.name] = true
 		news = news || c.isNews(k, t, r.name, c.aliases(k, r), body.GetValue())
+		first = first || t.isFirst(k, r.name, c.aliases(k, r)) // a set with an answer goes whole
 		renews = renews || c.setsTTL(c.clients[id], k, t, r)
 		view += r.name + "=" + r.label + " "
 		answer = t.settle(r.name, c.aliases(k, r)) || answer
@@ -179,7 +180,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		}
 	}
 	c.ordered(who, c.clients[id], k, news, false, answer)
-	c.heldBack(id, c.clients[id], k, t, resp.GetNonce(), news, answer || renews)
+	c.heldBack(id, c.clients[id], k, t, resp.GetNonce(), news, answer || renews || first)
 	c.paced(who, c.clients[id], k, t, resp.GetNonce(), answer)
 }
 
