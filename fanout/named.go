@@ -108,8 +108,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	seq := n.x.next()
 	touched, changed := n.Set(r.Resource, r.Upstream, seq)
 	if !n.x.solicited(r.Resource) && !u.Full && (!n.x.fullState() || n.x.unstored.late(r.Resource)) {
-		// It may be an old answer, to a name that was given up and is wanted again (H-1). If the type is full-state,
-		// the server may also send it in any case, and not repeat it.
+		// It may be an old answer, to a name given up and wanted again (H-1). Of a full-state type it may come unasked, once.
 		n.Unconfirm(r.Name) // until it comes again as an answer
 		if n.x.fullState() {
 			n.x.unstored.early[r.Name] = true
@@ -124,6 +123,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	}
 	if told && changed {
 		n.Date(own, since)
+		n.x.marks.mark(own, recheck) // clients that came with another version waited if the set was only restored
 	}
 	n.x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
 	if changed {
