@@ -359,6 +359,8 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 		if !v.Leads(name) {
 			s.exact.forget(name) // the client learns that it is gone
 		}
+	} else if !asked {
+		return // collectErrors lists an error that is new
 	}
 	s.collectError(v, id, p)
 }
