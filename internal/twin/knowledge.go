@@ -277,7 +277,7 @@ func (k *knowledge) states(name, label string) bool {
 // confirmed it by its silence (RECON-11).
 func (k *knowledge) spoken(name, label string) bool {
 	for _, v := range k.voices() {
-		if w, ok := v.present(name); ok && w.label == label && !v.warm {
+		if w, ok := v.present(name); ok && (w.label == label || w.or == label) && !v.warm {
 			return true
 		}
 	}
