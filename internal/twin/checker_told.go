@@ -59,7 +59,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 		once(name)
 		_, had := t.holds[name]
 		takes = takes || had
-		answer = t.settle(name, t.holds[name].aliases) || answer || t.brought[name] // DOWN-DELTA-11
+		answer = t.settle(name, t.holds[name].aliases) || answer || t.brought[name] || t.left[name] // DOWN-DELTA-11, WILD-8
 		c.removed(who, k, t, name, len(resp.GetResources()) > 0 || p.follows || lost[name])
 		if k.name == "EDS" {
 			delete(c.clients[id].warm, name)
