@@ -135,10 +135,10 @@ func (t *Table) Interned() iter.Seq2[ID, string] {
 	}
 }
 
-// Ask notes that upstream is being asked for a name, until Forget.
-func (t *Table) Ask(id ID) { t.entries[id].asked = true }
+// Ask notes whether upstream has been asked for a name, on the stream that it is to be asked on now.
+func (t *Table) Ask(id ID, asked bool) { t.entries[id].asked = asked }
 
-// Asked reports whether upstream has been asked for a name.
+// Asked reports whether upstream has been asked for a name on the present stream, or the last one.
 func (t *Table) Asked(id ID) bool { return t.entries[id].asked }
 
 // Pins is the number of names whose IDs are held.

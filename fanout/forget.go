@@ -40,6 +40,7 @@ func (n *namedLane) forgetOthers() {
 		if !n.x.desired(id) {
 			n.forget(name, remains)
 		}
+		n.Ask(id, false)
 	}
 }
 

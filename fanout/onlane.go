@@ -111,7 +111,7 @@ func (o OnLane) Asked(names []string) (unconfirmed []string) {
 		l.x.loans.asked(names)
 		for _, name := range names {
 			if id, ok := l.Find(name); ok {
-				l.Ask(id)
+				l.Ask(id, true)
 			}
 			if len(l.UnconfirmedAnswers(name)) > 0 {
 				unconfirmed = append(unconfirmed, name)
