@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"math/rand/v2"
 	"net"
 	"time"
 
@@ -64,11 +63,6 @@ func ageLimit(p keepalive.ServerParameters, age time.Duration) keepalive.ServerP
 		p.MaxConnectionAgeGrace = portion(age, cutOffAt-goAwayEnd)
 	}
 	return p
-}
-
-// endOf picks a random time at which a stream of a connection ends.
-func (c *conn) endOf(age time.Duration) time.Time {
-	return c.since.Add(portion(age, endFrom+(endTo-endFrom)*rand.Float64()))
 }
 
 func portion(d time.Duration, fraction float64) time.Duration {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -101,7 +102,8 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	st.with(func(of *session.Session) { of.Reconfigure(&s.now.Load().Config) })
 	s.observer.ClientConnected(st.protocol())
 	if age := s.config.MaxAge; age > 0 && st.conn != nil {
-		st.age = time.AfterFunc(time.Until(st.conn.endOf(age)), func() {
+		end := st.conn.since.Add(portion(age, endFrom+(endTo-endFrom)*rand.Float64()))
+		st.age = time.AfterFunc(time.Until(end), func() {
 			st.end(&session.End{Reason: session.Aged, Message: "xds-relay: the connection has reached downstream.max_connection_age; connect again"})
 		})
 	}
