@@ -213,9 +213,8 @@ func (h *holdings) hasNone(v fanout.View, name string) (lacks bool) {
 	return lacks
 }
 
-// leaveMembers takes in that the wildcard is about to be given up. It records and returns the
-// members that may list a name which the client asks for, and returns those that are recorded
-// already.
+// leaveMembers takes in that the wildcard is about to be given up. It records the members that may list a
+// name which the client asks for, and returns them and those that are recorded already.
 func (h *holdings) leaveMembers(v fanout.View) (members []string) {
 	if !wildcard(v) || len(v.Names())+h.exact.noted == 0 { // giving up what it never had changes nothing (DOWN-DELTA-17)
 		return nil

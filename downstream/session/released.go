@@ -239,8 +239,7 @@ func (x *exchange) mayEnd(v fanout.View, name string) bool {
 	return x.ttl && v.AnyTTL() && (noted == nil || !x.hasRejected(noted.at))
 }
 
-// answersTo reports whether some name of the client's leads to a resource, or may: its own name
-// may have no answer.
+// answersTo reports whether some name of the client's leads to a resource, or may: its own may have no answer.
 func (x *exchange) answersTo(v fanout.View, name string) bool {
 	if id, ok := v.Lookup(name); ok {
 		a := v.Answer(id)
@@ -280,9 +279,8 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 	}
 }
 
-// drops forgets what the client drops. The client keeps the members of the wildcard's set if it
-// asks for that, resources that bear one of its names, and resources that one of its earlier
-// names leads to.
+// drops forgets what the client drops. It keeps the members of the wildcard's set if it asks for that,
+// resources that bear one of its names, and resources that one of its earlier names leads to.
 func (s *sotwState) drops(v fanout.View, added []string) {
 	if s.exact.noted == 0 {
 		return

@@ -88,7 +88,11 @@ func (s *sotwState) comesBack(all bool) {
 // replace replaces the names that are asked for. came says that the client came with something.
 func (s *sotwState) replace(names named, came bool, now time.Time) fanout.Asked {
 	var held map[string]changing
-	s.sub.Read(func(v fanout.View) { held = s.changesHands(v, names) })
+	s.sub.Read(func(v fanout.View) {
+		if held = s.changesHands(v, names); !names.Wildcard {
+			s.leaveMembers(v)
+		}
+	})
 	s.forgive(names.Gone)
 	asked := s.sub.Replace(names.Names, now)
 	s.sub.Read(func(v fanout.View) {
@@ -186,8 +190,7 @@ func (s *sotwState) hasUnnamed(v fanout.View, name string) changing {
 	return changing{}
 }
 
-// awaitNew notes what a request asks for that earlier requests did not, unless the client came
-// with it.
+// awaitNew notes what a request asks for that earlier ones did not, unless the client came with it.
 func (s *sotwState) awaitNew(names named, all, came bool) {
 	for _, name := range names.Gone {
 		s.answered(name)
