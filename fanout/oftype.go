@@ -42,13 +42,16 @@ func (o OfType) Unconfirmed() bool {
 	return o.is(func(x *index) bool { return x.restored.names != nil || len(x.named.guard.held) > 0 })
 }
 
-// Remembers reports whether resources that leave the type are remembered, so that Lapse has to be
-// called when their time is up.
+// Remembers reports whether resources that leave the type are remembered, so that Lapse has to be called.
 func (o OfType) Remembers() bool { return o.is(func(x *index) bool { return x.leaving.keep > 0 }) }
 
-// SendsUnasked reports whether the stream that carries a type's names has sent resources that nobody had
-// asked for.
+// SendsUnasked reports whether the stream that carries a type's names has sent resources that nobody had asked for.
 func (o OfType) SendsUnasked() bool { return o.is(func(x *index) bool { return x.unstored.unasked }) }
+
+// Returns reports whether clients want a name again that was given up without an unsubscribe (UP-9).
+func (o OfType) Returns(name string) bool {
+	return o.is(func(x *index) bool { return x.unstored.unasked && x.unstored.givenUp[name] && x.desiredName(name) })
+}
 
 // Overdue returns the names that lead to something which the stream has not announced, although it
 // had time to. The resources of now may be swept. Those of later have to stay for now, because the
@@ -90,8 +93,7 @@ func (o OfType) Silent(names []string, stream uint64) (silent, delivered []strin
 	return silent, delivered
 }
 
-// Lacking returns the names that upstream does not have, or has not answered. An error is an
-// answer.
+// Lacking returns the names that upstream does not have, or has not answered. An error is an answer.
 func (o OfType) Lacking(names []string, stream uint64) (lacking []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
@@ -116,8 +118,7 @@ func (o OfType) Absentees() (names []string) {
 	return names
 }
 
-// Early splits names. Copies that early lead to may be old answers, which the stream that carries them
-// will not repeat (UP-19).
+// Early splits names. Copies that early lead to may be old answers, which their stream will not repeat (UP-19).
 func (o OfType) Early(names []string, stream uint64) (early, rest []string) {
 	o.hub.types.look(o.url, func(x *index) {
 		for _, name := range names {
@@ -157,8 +158,7 @@ func (o OfType) Describe(after Place, limit int) (page []Description, more bool)
 	return page, more
 }
 
-// Release carries out all held-back removals of a type on behalf of an operator, and returns how
-// many.
+// Release carries out all held-back removals of a type on behalf of an operator, and returns how many.
 func (o OfType) Release(now time.Time) (count int) {
 	o.hub.types.change(o.url, func(x *index) {
 		x.leaving.now = now

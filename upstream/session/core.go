@@ -322,7 +322,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		}
 	}
 	l := s.stream.lanes[d.TypeURL]
-	d.Update.Errors = slices.DeleteFunc(d.Update.Errors, func(e cache.Error) bool { return !d.sotw && l.leaves(e.Name) }) // ERR-8
+	d.Update.Errors = slices.DeleteFunc(d.Update.Errors, func(e cache.Error) bool { return !d.sotw && l.leaves(e.Name) && !c.hub.Of(d.TypeURL).Returns(e.Name) }) // ERR-8
 	for _, e := range d.Update.Errors {
 		if e.Status.GetCode() != cache.NotFound {
 			d.Update.Kept = append(d.Update.Kept, e.Name)
