@@ -28,20 +28,6 @@ func (d *deltaState) spare(at *entry, r *cache.Resource, p *part) {
 	d.exact.sent(at, r.Version, 0)
 }
 
-// dropsMembers takes in that the wildcard is about to be given up. A client that had it then drops
-// everything that it came with and that no name has led it to. If nobody knows which names a version
-// lists, the client may have dropped it. What was dropped must be sent again if a name leads there.
-func (d *deltaState) dropsMembers() {
-	d.sub.Read(func(v fanout.View) {
-		if !wildcard(v) {
-			return // DOWN-DELTA-17
-		}
-		d.exact.voidAll(func(name string) bool {
-			return !subscribes(v, name) && (d.lists(v, name) == nil || !d.mayLead(v, name))
-		})
-	})
-}
-
 // recall applies a later request to what the client came with: a name that it asks for gets an
 // answer now (DOWN-DELTA-7), and a name that it gives up it has dropped (DOWN-DELTA-16), unless
 // another name leads there (NAME-5). What a name leads to goes with the name from now on. Nothing

@@ -52,9 +52,6 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 	held := d.asMembers(subscribe)
 	d.forgive(unsubscribe)
 	ledTo := d.givesUp(unsubscribe, slices.Contains(subscribe, fanout.Wildcard))
-	if !first && d.judging() && slices.Contains(unsubscribe, fanout.Wildcard) {
-		d.dropsMembers()
-	}
 	// The lists take effect whatever the nonce is (DOWN-DELTA-4).
 	asked := d.sub.Delta(subscribe, unsubscribe, now)
 	d.asks(&asked, first, held)

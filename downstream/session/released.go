@@ -42,10 +42,10 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 	return ledTo
 }
 
-// drops takes in that names are about to be given up and that the wildcard does not cover what they
-// led to. The client drops that unless another name leads there, which the relay may not know: what
-// it came with may list the names, and so may what is to be removed. It is sent again when a name
-// leads there.
+// drops takes in that names are about to be given up and that the wildcard, which they may include, does
+// not cover what they led to. The client drops that, and what it came with for the wildcard, unless
+// another name leads there, which the relay may not know: what it came with may list the names, and so
+// may what is to be removed. It is sent again when a name leads there.
 func (d *deltaState) drops(v fanout.View, names []string) {
 	if len(d.released) == 0 && !d.judging() {
 		return
@@ -56,24 +56,21 @@ func (d *deltaState) drops(v fanout.View, names []string) {
 			left.add(name)
 		}
 	}
-	if len(left) == 0 {
+	members := wildcard(v) // DOWN-DELTA-17
+	if len(left) == 0 && !members {
 		return
 	}
-	for name := range d.released {
-		stays := func(alias string) bool {
-			id, asked := v.Lookup(alias)
-			return asked && !left.has(alias) && slices.Contains(v.LedTo(id), name)
-		}
+	stays := func(alias string) bool { return subscribes(v, alias) && !left.has(alias) }
+	dropped := func(name string) bool {
 		r := d.lists(v, name)
-		if d.exact.find(name).has() && (r == nil || slices.ContainsFunc(r.Aliases, left.has) && !slices.ContainsFunc(r.Aliases, stays)) {
-			d.exact.find(name).version = ""
+		return r == nil || (members || slices.ContainsFunc(r.Aliases, left.has)) && !slices.ContainsFunc(r.Aliases, stays)
+	}
+	for name := range d.released {
+		if at := d.exact.find(name); at.has() && dropped(name) {
+			at.version = ""
 		}
 	}
-	if d.judging() {
-		d.exact.voidAll(func(name string) bool {
-			return !subscribes(v, name) && d.mayList(v, name, left.has)
-		})
-	}
+	d.exact.voidAll(func(name string) bool { return !subscribes(v, name) && dropped(name) })
 }
 
 // givesUpBrought takes in that the client gives up a name that it does not ask for and whose
@@ -124,14 +121,8 @@ func (d *deltaState) lists(v fanout.View, name string) *cache.Resource {
 // mayLead reports whether the client's version of a resource lists a name that the client asks
 // for, or nobody knows what it lists.
 func (d *deltaState) mayLead(v fanout.View, name string) bool {
-	return d.mayList(v, name, func(alias string) bool { return subscribes(v, alias) })
-}
-
-// mayList reports whether the client's version of a resource lists such an alias, or nobody knows
-// what it lists.
-func (d *deltaState) mayList(v fanout.View, name string, such func(alias string) bool) bool {
 	r := d.lists(v, name)
-	return r == nil || slices.ContainsFunc(r.Aliases, such)
+	return r == nil || slices.ContainsFunc(r.Aliases, func(alias string) bool { return subscribes(v, alias) })
 }
 
 // collectReleased judges the resources that the client's interest may no longer cover. It lists

@@ -38,6 +38,7 @@ type copied struct {
 	version string // "": it came with it, nobody knows in which version
 	aliases []string
 	ends    time.Time // when it drops it by itself; zero: never
+	brought bool      // it came with it, nobody knows with which aliases
 }
 
 func (c known) of(t cache.TypeURL) *knows {
@@ -64,7 +65,7 @@ func (c known) asks(m proto.Message, t cache.TypeURL, empty bool) {
 	for name, h := range k.holds {
 		switch {
 		case !before.covers(name, h.aliases) || still.covers(name, h.aliases):
-		case k.covers(name, h.aliases): // the request gives it up for one cause, and asks for it for another
+		case k.covers(name, h.aliases), h.brought && len(k.names) > 0: // given up for one cause, and wanted for another, or perhaps
 			k.holds[name] = copied{aliases: h.aliases}
 		default:
 			delete(k.holds, name)
@@ -77,7 +78,7 @@ func (k *knows) delta(req *discovery.DeltaDiscoveryRequest, empty bool) {
 		k.legacy = empty && len(req.GetResourceNamesSubscribe()) == 0
 		k.wildcard = k.legacy
 		for name, version := range req.GetInitialResourceVersions() {
-			k.holds[name] = copied{version: version}
+			k.holds[name] = copied{version: version, brought: true}
 		}
 	}
 	k.asked = true
@@ -138,7 +139,7 @@ func (c known) told(r *session.Response, full bool) {
 			}
 			continue
 		}
-		k.holds[res.Name] = copied{res.Version, res.Aliases, r.Ends[res]}
+		k.holds[res.Name] = copied{res.Version, res.Aliases, r.Ends[res], false}
 	}
 	for _, res := range r.Heartbeats {
 		if h, ok := k.holds[res.Name]; ok {
