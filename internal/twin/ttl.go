@@ -262,7 +262,8 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		_, byWildcard := known.byWildcard.present(name)
 		member := known.byWildcard.words[name]
 		left := c.lapsed(k) && t.interest.Named(name, member.aliases) // what is left to one name has its aliases
-		byWildcard = byWildcard && (t.interest.Wildcard || known.borrows(name, &t.interest))
+		own := t.interest.Names[name] && known.byName.answered(name)  // the wildcard's copy is not for this client (WILD-16)
+		byWildcard = byWildcard && (t.interest.Wildcard && !own || known.borrows(name, &t.interest))
 		// Who asks by name for what has expired as a member hears of it with the name's answer (WILD-16).
 		answered := known.byName.answered(name) && !before.unsure && !(before.expired && before.at < asked) // what an alias led to before is no answer
 		awaits := t.interest.Names[name] && !answered && (asked > known.byWildcard.words[name].at || known.byWildcard.words[name].unsure)
