@@ -48,7 +48,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 			answer = c.denied(who, c.clients[id], k, t, r.GetAliases()) || answer
 			continue
 		}
-		if _, due := t.asked[r.GetName()]; k.name == "LDS" && due {
+		if k.name == "LDS" && slices.ContainsFunc(append(r.GetAliases(), r.GetName()), t.due) {
 			postponed = true // a part of the answer had to wait for clusters
 		}
 		answer = t.settle(r.GetName(), r.GetAliases()) || t.leftBy(r.GetName()) || answer
@@ -244,6 +244,12 @@ func (c *Checker) opened(who string, cl *clientState, k kind, t *topic, listed m
 			c.fail("DOWN-DELTA-13", "%s: the first answer to the wildcard lacks %s", who, name)
 		}
 	}
+}
+
+// due reports whether a name has no answer.
+func (t *topic) due(name string) bool {
+	_, due := t.asked[name]
+	return due
 }
 
 // settle notes that names are answered, and reports whether one of them awaited that.
