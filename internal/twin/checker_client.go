@@ -371,8 +371,9 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 			continue // it asks for a member by name, and no set has lacked it
 		}
 		// It may have dropped what an alias was given up for, or does not lead to any more, or led to before it came back, and the set need not wait for its name (DOWN-SOTW-7).
+		// A SotW client that gives the wildcard up drops the members that no name of its leads to yet, whatever aliases they list.
 		renamed := t.sotw && k.full && !before.Wildcard && t.interest.Names[name] && (!still.Named(name, h.aliases) || !before.Names[name] && (t.brought[name] || c.denies(k, &still, name, h)))
-		if before.Covers(name, h.aliases) && (renamed || !still.Covers(name, h.aliases) || t.sotw && k.full && (before.Names[name] || !still.Wildcard && before.Wildcard) && c.denies(k, &still, name, h)) {
+		if before.Covers(name, h.aliases) && (renamed || !still.Covers(name, h.aliases) || t.sotw && (k.full && before.Names[name] || !still.Wildcard && before.Wildcard) && c.denies(k, &still, name, h)) {
 			t.unclear[name] = t.brought[name] || t.left[name] || t.interest.Covers(name, h.aliases)
 			delete(t.holds, name)
 			delete(t.last, name)
