@@ -117,6 +117,7 @@ func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, 
 		n.comes = true
 	case cache.Absent:
 		n.goes = n.goes || v.Told(id).Copy() // the set may become empty (DOWN-SOTW-9)
+		n.comes = n.comes || s.leavesNews(v, id)
 		s.answered(v.Name(id))
 		s.collectError(v, id, p)
 	case cache.Unknown:
@@ -124,18 +125,16 @@ func (s *sotwState) nameNews(v fanout.View, id cache.ID, asks bool, n *setNews, 
 	}
 }
 
-// onlyLoses reports whether a name leads to less than before, and to nothing that is news. What it
-// led to may be left to another name or the wildcard, in another version.
-func (s *sotwState) onlyLoses(v fanout.View, id cache.ID, a *cache.Answer) (loses bool) {
+// onlyLoses reports whether a name leads to less than before, and to nothing that is news.
+func (s *sotwState) onlyLoses(v fanout.View, id cache.ID, a *cache.Answer) bool {
+	lost := func(was string) bool { return v.Resource(was) == nil }
 	comes := func(r *cache.Resource) bool { return !s.holds(v, r) }
-	for _, was := range v.LedTo(id) {
-		r := v.Resource(was)
-		if r != nil && comes(r) {
-			return false
-		}
-		loses = loses || r == nil
-	}
-	return loses && !slices.ContainsFunc(a.Resources(), comes)
+	return slices.ContainsFunc(v.LedTo(id), lost) && !s.leavesNews(v, id) && !slices.ContainsFunc(a.Resources(), comes)
+}
+
+// leavesNews reports whether what a name led to is left to another name or the wildcard, in another version.
+func (s *sotwState) leavesNews(v fanout.View, id cache.ID) bool {
+	return slices.ContainsFunc(v.LedTo(id), func(was string) bool { r := v.Resource(was); return r != nil && !s.holds(v, r) })
 }
 
 // gained returns the Clusters of the view that are new or changed for the client, and nothing for
@@ -145,8 +144,8 @@ func (s *sotwState) gained(v fanout.View, version string) (changed []*cache.Reso
 		return nil
 	}
 	after := s.sentTo
-	if s.wildcardAsked {
-		after = 0 // it may have had no copy of a member because of a name that it gave up
+	if s.wildcardAsked || s.aliased {
+		after = 0 // it may have had no copy of a member because of a name
 	}
 	for c := range v.Set().Since(after) {
 		if wildcard(v) && c.Resource != nil && !s.holds(v, c.Resource) {
