@@ -220,7 +220,7 @@ func (c *Checker) silence() {
 						continue // no timer of this stream makes it absent (ERR-10)
 					}
 					c.sound(kindOf(kind), false, name)
-					v.words[name] = word{silent: true, unvouched: !l.heard, at: c.events}
+					v.words[name] = word{silent: true, unvouched: !l.heard && (!known || w.unvouched), at: c.events} // it may know it still from before
 					c.gone[kind][name] = true
 					delete(l.paired, name) // a removal counts from now (UP-19)
 				}

@@ -212,9 +212,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	if first {
 		for name, version := range req.GetInitialResourceVersions() {
 			t.last[name], t.brought[name] = version, true // DOWN-DELTA-8
-			_, byName := c.known[k.name].byName.present(name)
-			_, byWildcard := c.known[k.name].byWildcard.present(name)
-			t.met[name] = byName || byWildcard
+			t.met[name] = c.known[k.name].has(name)
 			c.leads(k, t, name)
 		}
 	}
@@ -272,6 +270,7 @@ func (c *Checker) clientAskedSotW(id int, req *discovery.DiscoveryRequest) {
 		}
 		for name := range t.holds {
 			t.brought[name] = true
+			t.met[name] = c.known[k.name].has(name)
 		}
 	}
 	for name := range t.interest.Names {

@@ -263,6 +263,11 @@ func (k *knowledge) listed(name, alias string) bool {
 	return slices.ContainsFunc(k.voices(), func(v *voice) bool { return slices.Contains(v.words[name].aliases, alias) })
 }
 
+// has reports whether the last word of some voice on a name is that it exists.
+func (k *knowledge) has(name string) bool {
+	return k.byName.words[name].present || k.byWildcard.words[name].present
+}
+
 // states reports whether the last word of some voice on a name is this content.
 func (k *knowledge) states(name, label string) bool {
 	for _, v := range k.voices() {
