@@ -95,7 +95,9 @@ func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
 		_, delivered := c.hub.Of(l.lane.Type).Silent(names, uint64(s.id))
 		l.unanswered.delivered = append(l.unanswered.delivered, delivered...)
 	}
-	l.unanswered.lookSoon(now)
+	if l.unanswered.lookSoon(now); s.role == Solo && !s.answered { // nor has it refused the type: acquit (H-39)
+		s.answered, s.outage, c.changesAt = true, outage{}, now
+	}
 }
 
 // overdue handles names that may still lead to unconfirmed resources. It returns those to look at
