@@ -267,7 +267,8 @@ func (t *topic) leftBy(name string) bool {
 	return slices.ContainsFunc(t.holds[name].aliases, func(alias string) bool { return t.asked[alias] && t.left[alias] })
 }
 
-// denied judges a negative answer for aliases (NAME-6).
+// denied judges a negative answer for aliases (NAME-6). It takes nothing from the client: what an alias led to goes with
+// its removal (NAME-5, H-17).
 func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases []string) (asked bool) {
 	for _, alias := range aliases {
 		if k.name == "EDS" {
@@ -278,13 +279,6 @@ func (c *Checker) denied(who string, cl *clientState, k kind, t *topic, aliases 
 		}
 		asked = t.settle(alias, nil) || asked
 		c.goes(k, t, alias)
-		for _, name := range append(aliased(alias), alias) {
-			_, member := c.known[k.name].byWildcard.present(name)
-			if h, ok := t.holds[name]; ok && !t.interest.Names[name] && answers(name, h.aliases, alias) && !c.known[k.name].leads(name, &t.interest) && !c.known[k.name].mayLend(name, &t.interest, h.aliases) && !(member && t.interest.Wildcard) {
-				t.unclear[name] = t.brought[name] // the relay does not know the aliases of what it came with
-				delete(t.holds, name)             // a member of the wildcard's set stays (H-17)
-			}
-		}
 	}
 	return asked
 }

@@ -79,16 +79,6 @@ func (k *knowledge) borrows(name string, i *Interest) bool {
 	})
 }
 
-// mayLend reports whether a client may have the wildcard's copy of a resource for one of the aliases under
-// which it was sent that: the relay may have forgotten that this alias was absent.
-func (k *knowledge) mayLend(name string, i *Interest, aliases []string) bool {
-	w, ok := k.byWildcard.present(name)
-	return ok && slices.ContainsFunc(aliases, func(alias string) bool {
-		own, said := k.byName.words[alias]
-		return i.Names[alias] && said && !own.present && own.unsure && slices.Contains(w.aliases, alias)
-	})
-}
-
 // wildcardAsked is the event with which a wildcard that may have been given up was asked for again; 0: one stream
 // has carried it since before, so that it never was (SotW cannot tell).
 func (c *Checker) wildcardAsked(k kind) int {
