@@ -119,8 +119,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 	// What is from disk, and another control plane is silent about that was shown no version
 	// of it, may lead to what a client came with by another name (RECON-19).
 	waits = waits || c.mute(k) && slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), func(name string) bool {
-		w, known := c.known[k.name].byName.present(name)
-		return known && (w.unsure || c.second)
+		return c.known[k.name].byName.matches(name, func(w word) bool { return w.unsure || c.second })
 	})
 	for name, h := range t.holds {
 		if c.forgetful && !k.full && t.interest.Named(name, h.aliases) && !t.interest.Named(name, world[k.name][name].Aliases) {
