@@ -349,6 +349,8 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 		s.release(s.leads(v, id, &a)...)
 		s.paid(id, &a)
 		s.answered(name)
+	} else if asked && s.came == "" { // the answer is sent whatever the client had of it before
+		put(&s.forced, id, v.Position())
 	}
 	if a.State == cache.Present {
 		s.collectCopies(v, id, &a, forced, p)
