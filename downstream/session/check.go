@@ -128,7 +128,7 @@ func (x *exchange) mentions(v fanout.View, name string) bool {
 		return true
 	}
 	for _, id := range v.Names() {
-		if slices.Contains(v.LedTo(id), name) {
+		if slices.Contains(v.LedTo(id), name) || x.sets && v.Told(id) == fanout.Brought { // nobody knows to what that led
 			return true
 		}
 	}
