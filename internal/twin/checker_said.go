@@ -74,7 +74,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		before := v.words[name]
 		left, isLeft := known.leftOver(name, c.wildcardAsked(k), c.lapsed(k))
 		switch {
-		case before.label == w.label || l.wildcard && isLeft && !c.lapsed(k) && before.or != "":
+		case before.or != "" && (before.label == w.label || l.wildcard && isLeft && !c.lapsed(k)):
 			w.or, w.orAliases, w.orEnds = before.or, before.orAliases, before.orEnds // the response repeats it, or says more before the set is complete
 		case l.wildcard && before.present && (c.lapsed(k) || isLeft):
 			w.or, w.orAliases, w.orEnds = before.label, before.aliases, before.ends // what the wildcard has left stays until the set is complete (WILD-11)
