@@ -20,6 +20,9 @@ func (c *Checker) mute(k kind) bool {
 	return false
 }
 
+// stays reports whether a resource may be an earlier stream's that stays because this one is mute.
+func (c *Checker) stays(k kind, w word) bool { return (w.unsure || c.second) && c.mute(k) }
+
 // crowded reports whether a server may have shown more resources unasked than there is room for, and
 // more than the relay remembers by name. Then it may have shown any name, and its silence about one
 // says nothing (UP-9, UP-19).
@@ -118,15 +121,15 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 	}
 	// What is from disk, and another control plane is silent about that was shown no version
 	// of it, may lead to what a client came with by another name (RECON-19).
-	waits = waits || c.mute(k) && slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), func(name string) bool {
-		return c.known[k.name].byName.matches(name, func(w word) bool { return w.unsure || c.second })
+	waits = waits || slices.ContainsFunc(slices.Collect(maps.Keys(t.interest.Names)), func(name string) bool {
+		return c.known[k.name].byName.matches(name, func(w word) bool { return c.stays(k, w) })
 	})
 	for name, h := range t.holds {
 		if c.forgetful && !k.full && t.interest.Named(name, h.aliases) && !t.interest.Named(name, world[k.name][name].Aliases) {
 			delete(view, name) // SotW cannot say that it has lost the alias (TRANSLATE-7)
 			continue
 		}
-		if w, known := c.known[k.name].byName.present(name); (known && (w.unsure || c.second) || !known && c.remembers) && c.mute(k) {
+		if w, known := c.known[k.name].byName.present(name); known && c.stays(k, w) || !known && c.remembers && c.mute(k) {
 			delete(view, name)
 			continue
 		}
