@@ -98,7 +98,7 @@ func (c *Checker) awaitsMembers(cl *clientState, k kind, t *topic) {
 		return
 	}
 	for name, w := range c.known[k.name].byWildcard.words {
-		if _, asked := t.asked[name]; w.present && !asked && t.holds[name].label != w.label {
+		if _, asked := t.asked[name]; w.present && !asked && t.holds[name].label != w.label && !c.knowsLarge(cl, k, t, name, w.label) {
 			t.asked[name] = false
 		}
 	}

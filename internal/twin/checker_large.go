@@ -21,6 +21,11 @@ func (c *Checker) large(cl *clientState, k kind, label string) bool {
 	return c.settings.Large && isLarge(label) && !(cl.sotw && k.full)
 }
 
+// knowsLarge reports whether a content is too large for a client, and the client was told so.
+func (c *Checker) knowsLarge(cl *clientState, k kind, t *topic, name, label string) bool {
+	return c.large(cl, k, label) && t.tooLarge[name][label]
+}
+
 // toldLarge judges an error that says that a resource is too large for a client. It reports whether the
 // error says that. Such an error answers all names that lead to the resource.
 func (c *Checker) toldLarge(who string, cl *clientState, k kind, t *topic, name string, code codes.Code) bool {
@@ -61,7 +66,7 @@ func (c *Checker) has(cl *clientState, k kind, t *topic, name string, w word) bo
 	known := c.known[k.name]
 	told := func(v *voice) bool {
 		is, present := v.present(name)
-		return present && c.large(cl, k, is.label) && t.tooLarge[name][is.label]
+		return present && c.knowsLarge(cl, k, t, name, is.label)
 	}
 	return known.says(name, t.holds[name].label) || slices.ContainsFunc(known.voices(), told)
 }
@@ -71,7 +76,7 @@ func (c *Checker) has(cl *clientState, k kind, t *topic, name string, w word) bo
 // that leads the client there (TRANSLATE-7), nor does a server that ignores versions (RECON-11), or
 // another control plane that says nothing of the type to the stream that asks by name (RECON-12).
 func (c *Checker) withoutLarge(cl *clientState, k kind, t *topic, view, holds map[string]string) {
-	told := func(name, label string) bool { return c.large(cl, k, label) && t.tooLarge[name][label] }
+	told := func(name, label string) bool { return c.knowsLarge(cl, k, t, name, label) }
 	for name, label := range view {
 		w, known := c.known[k.name].byName.present(name)
 		led := known && (c.forgetful && !k.full || c.overlooked(k, name) || c.stays(k, w)) && t.interest.Named(name, w.aliases)

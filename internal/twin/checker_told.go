@@ -240,7 +240,7 @@ func (c *Checker) opened(who string, cl *clientState, k kind, t *topic, listed m
 		return // what is on disk was judged when it was written
 	}
 	for name, w := range known.byWildcard.words {
-		if kept := t.brought[name] && (known.byWildcard.settling || c.doubts[k.name][true] != nil); w.present && !w.unsure && !kept && !listed[name] && !(c.large(cl, k, w.label) && t.tooLarge[name][w.label]) && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) && !t.interest.Named(name, known.byName.words[name].aliases) {
+		if kept := t.brought[name] && (known.byWildcard.settling || c.doubts[k.name][true] != nil); w.present && !w.unsure && !kept && !listed[name] && !c.knowsLarge(cl, k, t, name, w.label) && t.holds[name].label != w.label && !t.interest.Named(name, w.aliases) && !t.interest.Named(name, known.byName.words[name].aliases) {
 			c.fail("DOWN-DELTA-13", "%s: the first answer to the wildcard lacks %s", who, name)
 		}
 	}
