@@ -115,7 +115,11 @@ func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed, added []string) 
 			again[name] = slices.Contains(unsubscribed, name)
 		}
 		maps.DeleteFunc(again, func(_ string, again bool) bool { return !again })
-		c.known[k.name].byName.forget(l.names, unsubscribed, added, func(name string, w word) bool {
+		known := c.known[k.name]
+		if c.lapsed(k) {
+			known.outweighs()
+		}
+		known.byName.forget(l.names, unsubscribed, added, func(name string, w word) bool {
 			return c.kept(k, again, name, w) || c.handedOn(k, again, name, w) || unsubscribed != nil && l.unasked // it may be kept (UP-9)
 		})
 	case len(l.names) == 0:

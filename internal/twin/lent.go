@@ -99,6 +99,17 @@ func (k *knowledge) leftOver(name string, again int, lapsed bool) (word, bool) {
 	return w, ok && (lapsed || (w.at < again || w.or != "") && !(k.byWildcard.complete && k.byWildcard.completed >= again))
 }
 
+// outweighs notes that a wildcard may have been given up while upstream's word on the names of members outweighed these:
+// they were left to nobody then, though that word is forgotten later (WILD-11).
+func (k *knowledge) outweighs() {
+	for name, w := range k.byWildcard.words {
+		if own, said := k.byName.words[name]; said && !own.silent {
+			w.unsure = true
+			k.byWildcard.words[name] = w
+		}
+	}
+}
+
 // forgetWildcard drops the wildcard's set, except what is lent, or may be.
 func (c *Checker) forgetWildcard(k kind) {
 	known, lent := c.known[k.name], newVoice()
