@@ -33,10 +33,10 @@ func (t *Table) match(alias string, id ID) {
 	t.touched = append(t.touched, a)
 }
 
-// unmatch unties an alias from a resource that no longer lists it. When nothing
-// answers to the alias any more, it is Absent (NAME-5, NAME-7), unless upstream has
-// not been asked for it: what else answers to it, upstream need not have said (UP-8).
-func (t *Table) unmatch(alias string, id ID, seq Seq) {
+// unmatch unties an alias from a resource that is gone or no longer lists it. When nothing answers to it
+// any more, it is Absent (NAME-5, NAME-7), unless upstream has not been asked for it (what else answers
+// to it, upstream need not have said, UP-8), or was only silent about the resource's name (WILD-11).
+func (t *Table) unmatch(alias string, id ID, cause Cause, seq Seq) {
 	a, ok := t.ids[alias]
 	if !ok || a == id {
 		return
@@ -47,9 +47,9 @@ func (t *Table) unmatch(alias string, id ID, seq Seq) {
 		t.release(a)
 		return
 	}
-	if e.asked && !e.matched() && e.state == Unknown {
+	if e.asked && !e.matched() && e.state == Unknown && cause != Timer {
 		e.state, e.cause, e.seq = Absent, Removed, seq
-	} else if e.cause == Timer {
+	} else if e.cause == Timer && cause != Timer {
 		e.cause = Removed // an answer outweighs silence
 	}
 	t.touched = append(t.touched, a)

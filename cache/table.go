@@ -262,7 +262,7 @@ func (t *Table) Set(r *Resource, upstream string, seq Seq) (touched []ID, change
 	if e.state == Present {
 		t.count(e.resource, -1)
 		for _, alias := range dropped(e.resource, r) {
-			t.unmatch(alias, id, seq)
+			t.unmatch(alias, id, Removed, seq)
 		}
 	}
 	for _, alias := range r.Aliases {
@@ -302,7 +302,7 @@ func (t *Table) Remove(name string, cause Cause, seq Seq) (touched []ID, changed
 	if e.state == Present {
 		t.count(e.resource, -1)
 		for _, alias := range e.resource.Aliases {
-			t.unmatch(alias, id, seq)
+			t.unmatch(alias, id, cause, seq)
 		}
 	}
 	e.vanished = e.vanished || e.state == Present
