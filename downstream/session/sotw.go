@@ -362,7 +362,7 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 	if a.State == cache.Absent {
 		v.Tell(id, fanout.ToldGone(p.position))
 		if !v.Leads(name) {
-			s.exact.forget(name) // the client learns that it is gone
+			s.paidReleased(name) // the client learns that it is gone
 		}
 	} else if !asked {
 		return // collectErrors lists an error that is new
