@@ -117,7 +117,7 @@ func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed, added []string) 
 		maps.DeleteFunc(again, func(_ string, again bool) bool { return !again })
 		known := c.known[k.name]
 		if c.lapsed(k) {
-			known.outweighs()
+			known.outweighsAll()
 		}
 		known.byName.forget(l.names, unsubscribed, added, func(name string, w word) bool {
 			return c.kept(k, again, name, w) || c.handedOn(k, again, name, w) || unsubscribed != nil && l.unasked // it may be kept (UP-9)

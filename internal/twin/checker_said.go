@@ -112,6 +112,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		aliased := len(v.words[name].aliases) > 0
 		lost := v.remove(name, c.events)
 		c.changed(k, v, lost)
+		c.outweighs(k, l, name)
 		if aliased {
 			l.opens(v, lost)
 		}
@@ -134,6 +135,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		known.erred[name] = true
 		if e.GetErrorDetail().GetCode() == notFound {
 			c.changed(k, v, v.remove(name, c.events))
+			c.outweighs(k, l, name)
 			c.gone[k.name][name] = true
 		}
 	}

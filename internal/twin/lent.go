@@ -99,14 +99,24 @@ func (k *knowledge) leftOver(name string, again int, lapsed bool) (word, bool) {
 	return w, ok && (lapsed || (w.at < again || w.or != "") && !(k.byWildcard.complete && k.byWildcard.completed >= again))
 }
 
-// outweighs notes that a wildcard may have been given up while upstream's word on the names of members outweighed these:
+// outweighsAll notes that a wildcard may have been given up while upstream's word on the names of members outweighed these:
 // they were left to nobody then, though that word is forgotten later (WILD-11).
-func (k *knowledge) outweighs() {
+func (k *knowledge) outweighsAll() {
 	for name, w := range k.byWildcard.words {
 		if own, said := k.byName.words[name]; said && !own.silent {
 			w.unsure = true
 			k.byWildcard.words[name] = w
 		}
+	}
+}
+
+// outweighs notes that upstream has said on a lane that a name is gone. Its word on the name itself takes all that a
+// wildcard that was given up has left of it (WILD-11), and the relay may not have given the wildcard up.
+func (c *Checker) outweighs(k kind, l *relayLane, name string) {
+	known := c.known[k.name]
+	if left, is := known.leftOver(name, c.wildcardAsked(k), c.lapsed(k)); is && !l.wildcard {
+		left.unsure = true
+		known.byWildcard.words[name] = left
 	}
 }
 
