@@ -42,6 +42,7 @@ type topic struct {
 	later    map[string]bool            // names asked for after the first request (MISS-4)
 	met      map[string]bool            // the names in brought of which the relay had a copy then, or since
 	led      map[string]bool            // the names in brought whose copy is what the client came with, and what one of its names led to
+	renamed  map[string]string          // SotW: labels of what it may have dropped, or not, since it asks for it by another name (DOWN-SOTW-7)
 	unclear  map[string]bool            // names of which the client may have a copy or not, since it has dropped one by itself
 	failures map[string]bool            // names whose error it must be sent (ERR-9)
 	failed   map[string]int32           // names whose error it was sent, with the code
@@ -82,7 +83,7 @@ type held struct {
 func (t *topic) begin() {
 	t.interest, t.last, t.seen = newInterest(), map[string]string{}, map[string]seen{}
 	t.owed, t.asked, t.whole, t.opening, t.returned = map[string]bool{}, map[string]bool{}, false, false, false
-	t.unclear = map[string]bool{}
+	t.unclear, t.renamed = map[string]bool{}, map[string]string{}
 	t.failures, t.failed, t.errors = map[string]bool{}, map[string]int32{}, map[string]string{}
 	t.over, t.tooLarge = map[string]bool{}, map[string]map[string]bool{}
 	t.halves = map[string]bool{}
@@ -374,7 +375,9 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 		renamed := t.sotw && k.full && !before.Wildcard && t.interest.Names[name] && (!still.Named(name, h.aliases) || !before.Names[name] && (t.brought[name] || c.denies(k, &still, name, h)))
 		if before.Covers(name, h.aliases) && (renamed || !still.Covers(name, h.aliases) || t.sotw && (k.full && before.Names[name] || !still.Wildcard && before.Wildcard) && c.denies(k, &still, name, h)) {
 			t.unclear[name] = t.brought[name] || t.left[name] || t.interest.Covers(name, h.aliases)
-			delete(t.holds, name)
+			if delete(t.holds, name); renamed {
+				t.renamed[name] = h.label
+			}
 			delete(t.last, name)
 		}
 		if before.Names[name] && !t.interest.Names[name] && t.interest.Named(name, h.aliases) {

@@ -138,6 +138,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 		c.fail("TTL-8", "%s: heartbeats under the version %s, which the client does not have", who, resp.GetVersionInfo())
 	}
 	t.versions[resp.GetVersionInfo()] = true
+	clear(t.renamed)
 	if len(stays) > 0 && !news && len(resp.GetResourceErrors()) == 0 && !c.turns(c.clients[id]) {
 		c.fail("ORDER-2", "%s: the set lists what is gone, and nothing has come", who)
 	}
@@ -328,7 +329,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		c.fingerprinted(who, k, name, r, aliases, version)
 	}
 	if e := endpoints(k.name, name); e != "" {
-		changed := t.holds[name].label != r.label
+		changed := t.holds[name].label != r.label && t.renamed[name] != r.label
 		if changed {
 			cl.warm[e] = true
 		}
