@@ -306,7 +306,7 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 	age, since := known.age(name, r.label)
 	// What an alias led to falls back to the wildcard's copy when that alias is lost (WILD-16).
 	own, named := known.byName.present(name)
-	falls := (t.interest.Wildcard || known.lends(name, &t.interest)) && t.interest.Named(name, t.holds[name].aliases) && !(named && t.interest.Named(name, own.aliases))
+	falls := (t.interest.Wildcard || known.lends(name, &t.interest) || known.lendsByAlias(name, &t.interest)) && t.interest.Named(name, t.holds[name].aliases) && !(named && t.interest.Named(name, own.aliases))
 	torn := len(t.interest.Names) > 0 && known.torn(name)
 	if was := t.seen[name]; age < was.at && was.label != r.label && !torn && !falls {
 		c.fail("G2", "%s: %s=%s is older than what it was sent before", who, name, r.label)

@@ -99,6 +99,12 @@ func (k *knowledge) leftOver(name string, again int, lapsed bool) (word, bool) {
 	return w, ok && (lapsed || (w.at < again || w.or != "") && !(k.byWildcard.complete && k.byWildcard.completed >= again))
 }
 
+// lendsByAlias reports whether the wildcard lends a resource to an alias without an answer, whatever is known of its name.
+func (k *knowledge) lendsByAlias(name string, i *Interest) bool {
+	w, _ := k.byWildcard.present(name)
+	return slices.ContainsFunc(w.aliases, func(alias string) bool { return i.Names[alias] && !k.byName.answered(alias) })
+}
+
 // outweighsAll notes that a wildcard may have been given up while upstream's word on the names of members outweighed these:
 // they were left to nobody then, though that word is forgotten later (WILD-11).
 func (k *knowledge) outweighsAll() {
