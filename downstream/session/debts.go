@@ -15,7 +15,7 @@ import (
 // somebody looks; in owes, or in the collector that sends it; and in paid and forgive, so that
 // it ends. An entry in forced alone makes nobody look: the name must be marked as changed, too
 // (warms). A whole set that is to be sent although it is the last one again needs its version
-// cleared (sotwState.nameNews). What a type that finds room must not forget goes with move.
+// cleared (sotwState.nameNews). move carries over what a type without room owes when it finds room.
 type debts struct {
 	marked  bool           // there are marks in the mailbox
 	changed pile[cache.ID] // names whose answer may have changed
