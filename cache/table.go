@@ -94,7 +94,7 @@ type entry struct {
 	cause Cause
 	// pinned: somebody outside refers to this ID.
 	pinned bool
-	// asked: upstream has been asked for the name.
+	// asked: upstream has been asked for the name, on the present stream or the last one.
 	asked bool
 	// vanished: it was Present, and is not since seq, unless it is again.
 	vanished bool
@@ -135,7 +135,7 @@ func (t *Table) Interned() iter.Seq2[ID, string] {
 	}
 }
 
-// Ask notes whether upstream has been asked for a name, on the stream that it is to be asked on now.
+// Ask notes whether upstream has been asked for a name. A new stream has not been asked for any.
 func (t *Table) Ask(id ID, asked bool) { t.entries[id].asked = asked }
 
 // Asked reports whether upstream has been asked for a name on the present stream, or the last one.

@@ -108,7 +108,8 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	seq := n.x.next()
 	touched, changed := n.Set(r.Resource, r.Upstream, seq)
 	if !n.x.solicited(r.Resource) && !u.Full && (!n.x.fullState() || n.x.unstored.late(r.Resource)) {
-		// It may be an old answer, to a name given up and wanted again (H-1). Of a full-state type it may come unasked, once.
+		// It may be an old answer, to a name that was given up and is wanted again (H-1). If the type is full-state,
+		// the server may also send it in any case, and not repeat it.
 		n.Unconfirm(r.Name) // until it comes again as an answer
 		if n.x.fullState() {
 			n.x.unstored.early[r.Name] = true
@@ -122,8 +123,9 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 		renews = true
 	}
 	if told && changed {
-		n.Date(own, since)
-		n.x.marks.mark(own, recheck) // clients that came with another version waited if the set was only restored
+		if n.Date(own, since); n.x.restored.set {
+			n.x.marks.mark(own, recheck) // clients that came with another version have waited
+		}
 	}
 	n.x.markNamed(slices.DeleteFunc(touched, func(id cache.ID) bool { return told && id == own }))
 	if changed {
@@ -194,6 +196,16 @@ func (n *namedLane) fallSilent(u *cache.Update) (silent int, first string) {
 	return silent, first
 }
 
+// aliasesFallSilent makes the aliases of a resource that is gone by silence Absent, too, except those whose own silence
+// does not count yet, since a wildcard left them the resource (WILD-11).
+func (n *namedLane) aliasesFallSilent(r *cache.Resource) {
+	for _, alias := range r.Aliases {
+		if id, ok := n.Find(alias); ok && n.Asked(id) && n.Answer(id).State == cache.Unknown && !n.x.loans.has(alias) {
+			n.Remove(alias, cache.Timer, n.x.next())
+		}
+	}
+}
+
 func (n *namedLane) remove(name string, cause cache.Cause) {
 	delete(n.guard.held, name)
 	n.x.restored.confirm(name)
@@ -210,6 +222,9 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 	}
 	n.x.markNamed(touched)
 	defer n.x.loans.markFreed(name)
+	if cause == cache.Timer && r != nil {
+		n.aliasesFallSilent(r)
+	}
 	switch {
 	case !n.Pinned(name):
 		n.Forget(id, n.x.covers)

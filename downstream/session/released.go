@@ -63,7 +63,7 @@ func (d *deltaState) drops(v fanout.View, names []string) {
 	stays := func(alias string) bool { return subscribes(v, alias) && !left.has(alias) }
 	dropped := func(name string) bool {
 		r := d.lists(v, name)
-		return r == nil || (members || slices.ContainsFunc(r.Aliases, left.has)) && !slices.ContainsFunc(r.Aliases, stays)
+		return !stays(name) && (r == nil || (members || slices.ContainsFunc(r.Aliases, left.has)) && !slices.ContainsFunc(r.Aliases, stays))
 	}
 	for name := range d.released {
 		if at := d.exact.find(name); at.has() && dropped(name) {

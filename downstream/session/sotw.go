@@ -349,7 +349,7 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 		s.release(s.leads(v, id, &a)...)
 		s.paid(id, &a)
 		s.answered(name)
-	} else if asked && s.came == "" { // the answer is sent whatever the client had of it before
+	} else if asked && s.moved { // the answer is sent whatever the client had of it before
 		put(&s.forced, id, v.Position())
 	}
 	if a.State == cache.Present {

@@ -94,10 +94,9 @@ func (c *Core) missing(s *slot, l *laneState, names []string, now time.Time) {
 		// Some may count as delivered only since tickUnanswered looked at them.
 		_, delivered := c.hub.Of(l.lane.Type).Silent(names, uint64(s.id))
 		l.unanswered.delivered = append(l.unanswered.delivered, delivered...)
+		s.outage.suspended = !s.outage.since.IsZero() // a solo stream that has lasted for so long is not refused (H-39)
 	}
-	if l.unanswered.lookSoon(now); s.role == Solo && !s.answered { // nor has it refused the type: acquit (H-39)
-		s.answered, s.outage, c.changesAt = true, outage{}, now
-	}
+	l.unanswered.lookSoon(now)
 }
 
 // overdue handles names that may still lead to unconfirmed resources. It returns those to look at
