@@ -144,7 +144,7 @@ func (s *sotwState) gained(v fanout.View, version string) (changed []*cache.Reso
 		return nil
 	}
 	after := s.sentTo
-	if s.wildcardAsked || s.aliased && len(v.Names())+s.exact.noted > 0 {
+	if s.wildcardAsked || !s.plain() {
 		after = 0 // it may have had no copy of a member because of a name
 	}
 	for c := range v.Set().Since(after) {

@@ -63,10 +63,10 @@ func (d *deltaState) drops(v fanout.View, names []string) {
 	stays := func(alias string) bool { return subscribes(v, alias) && !left.has(alias) }
 	dropped := func(name string) bool {
 		r := d.lists(v, name)
-		return !stays(name) && (r == nil || (members || slices.ContainsFunc(r.Aliases, left.has)) && !slices.ContainsFunc(r.Aliases, stays))
+		return r == nil || (members || slices.ContainsFunc(r.Aliases, left.has)) && !slices.ContainsFunc(r.Aliases, stays)
 	}
 	for name := range d.released {
-		if at := d.exact.find(name); at.has() && dropped(name) {
+		if at := d.exact.find(name); at.has() && !stays(name) && dropped(name) {
 			at.version = ""
 		}
 	}
