@@ -50,7 +50,7 @@ func (o OfType) SendsUnasked() bool { return o.is(func(x *index) bool { return x
 
 // Returns reports whether clients want a name again that was given up without an unsubscribe (UP-9).
 func (o OfType) Returns(name string) bool {
-	return o.is(func(x *index) bool { return x.unstored.unasked && x.unstored.gaveUp(name) && x.desiredName(name) })
+	return o.is(func(x *index) bool { return x.unstored.unasked && x.unstored.givenUp[name] && x.desiredName(name) })
 }
 
 // Overdue returns the names that lead to something which the stream has not announced, although it

@@ -189,12 +189,7 @@ func (s *unstored) giveUp(name string) {
 
 // late reports whether a resource may be the answer for a name that was given up on this stream.
 func (s *unstored) late(r *cache.Resource) bool {
-	return goesBy(r, s.gaveUp)
-}
-
-// gaveUp reports whether a name may have been given up on this stream.
-func (s *unstored) gaveUp(name string) bool {
-	return len(s.givenUp) >= s.x.hub.config.Bounds.Gone || s.givenUp[name]
+	return len(s.givenUp) >= s.x.hub.config.Bounds.Gone || goesBy(r, func(name string) bool { return s.givenUp[name] })
 }
 
 // keep keeps a resource if there is room. It returns how many are dropped.
