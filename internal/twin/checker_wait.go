@@ -88,6 +88,11 @@ func (c *Checker) withheld(k kind, t *topic) string {
 	if t.interest.Wildcard && !c.known[k.name].byWildcard.complete {
 		return wildcard
 	}
+	for name := range t.holds { // a fault may hide it, and a set without it would take it away (ERR-10)
+		if t.interest.Wildcard && c.inDoubt(k, name, &t.interest, false) && !c.known[k.name].byWildcard.words[name].present && !c.known[k.name].leads(name, &t.interest) {
+			return name
+		}
+	}
 	for name := range t.interest.Names {
 		known := c.known[k.name]
 		w, led := known.byName.words[name], known.byName.matches(name, surely)

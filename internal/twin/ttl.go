@@ -252,7 +252,7 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		}
 		asked, before := c.since[k.name][name], known.byName.words[name]
 		earlier := c.askedSince(k, t, name, h.aliases, before.at)
-		expired := known.byWildcard.words[name].expired || before.expired && !earlier
+		expired := known.byWildcard.words[name].expired || before.expired && !earlier && h.since <= before.at // else it is another copy
 		w, byName := known.byName.present(name)
 		lost := h.aliases // it may not have been told yet that they do not lead there any more
 		if cl.sotw && !k.full {
