@@ -89,7 +89,7 @@ func (c *Checker) withheld(k kind, t *topic) string {
 		return wildcard
 	}
 	for name := range t.holds { // a fault may hide it, and a set without it would take it away (ERR-10)
-		if t.interest.Wildcard && c.inDoubt(k, name, &t.interest, false) && !c.known[k.name].byWildcard.words[name].present && !c.known[k.name].leads(name, &t.interest) {
+		if t.interest.Wildcard && (c.mayDoubt(k.name, true, name) || c.hides(k, true)) && !c.known[k.name].byWildcard.words[name].present && !c.known[k.name].leads(name, &t.interest) {
 			return name
 		}
 	}
