@@ -35,7 +35,7 @@ func (t *Table) match(alias string, id ID) {
 
 // unmatch unties an alias from a resource that is gone or no longer lists it. When nothing answers to it
 // any more, it is Absent (NAME-5, NAME-7), unless upstream has not been asked for it (what else answers
-// to it, upstream need not have said, UP-8), or was only silent about the resource's name (WILD-11).
+// to it, upstream need not have said, UP-8), or was only silent about the resource's name (the lane decides).
 func (t *Table) unmatch(alias string, id ID, cause Cause, seq Seq) {
 	a, ok := t.ids[alias]
 	if !ok || a == id {

@@ -123,7 +123,8 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 		renews = true
 	}
 	if told && changed {
-		if n.Date(own, since); n.x.restored.set {
+		n.Date(own, since)
+		if n.x.restored.set {
 			n.x.marks.mark(own, recheck) // clients that came with another version have waited
 		}
 	}

@@ -415,7 +415,11 @@ func (s *sotwState) collectRenewals(v fanout.View, p *part) {
 // collectErrors lists each error of a name once, also of names that are asked for and in doubt (H-27). One that
 // says that there is no such resource is the name's answer, too (MISS-6), except with full sets, which say that themselves.
 func (s *sotwState) collectErrors(v fanout.View, asked []cache.ID, p *part) {
-	s.failed.add(slices.DeleteFunc(asked, func(id cache.ID) bool { return !v.Has(id) || v.Answer(id).Error == nil || !s.doubts(v, id) })...)
+	for _, id := range asked {
+		if v.Has(id) && v.Answer(id).Error != nil && s.doubts(v, id) {
+			s.failed.add(id)
+		}
+	}
 	for _, id := range s.tellable(v, p) {
 		if v.Answer(id).State == cache.Absent && !s.sets && !s.doubts(v, id) {
 			s.collectNames(v, []cache.ID{id}, false, p)

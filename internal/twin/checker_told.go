@@ -48,7 +48,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 			answer = c.denied(who, c.clients[id], k, t, r.GetAliases()) || answer
 			continue
 		}
-		if k.name == "LDS" && slices.ContainsFunc(append(r.GetAliases(), r.GetName()), t.due) {
+		if k.name == "LDS" && slices.ContainsFunc(append(slices.Clone(r.GetAliases()), r.GetName()), t.due) {
 			postponed = true // a part of the answer had to wait for clusters
 		}
 		answer = t.settle(r.GetName(), r.GetAliases()) || t.leftBy(r.GetName()) || answer

@@ -162,7 +162,7 @@ func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 		if s.outage.begin(silentSince, End{Message: stopped}); s.role == Main {
 			c.leave(now)
 		}
-	case k.Result == There && s.role != Solo: // a solo stream works when it answers
+	case k.Result == There && s.role != Solo: // a solo stream works when it answers, or its silence counts (missing)
 		s.outage.suspended = !s.outage.since.IsZero()
 	}
 }
