@@ -151,8 +151,7 @@ func (l *loans) dropInherited(name, of string) {
 	}
 }
 
-// unset drops the copy that bears a name, and marks all names that led to it. Clients to whom the
-// wildcard lends the same resource are sent its TTL.
+// unset drops the copy that bears a name, and marks all names that led to it.
 func (l *loans) unset(own cache.ID) {
 	for name := range l.x.named.Own(own).Names() {
 		if id, ok := l.x.named.Find(name); ok {
@@ -162,17 +161,22 @@ func (l *loans) unset(own cache.ID) {
 	bears := l.x.named.Name(own)
 	limited := l.x.named.Expires(bears)
 	l.x.named.Unset(own, l.x.next())
-	l.markFreed(bears)
-	member := l.x.wildcard.Bearer(bears)
-	if member == nil {
+	l.fallBack(bears, limited)
+}
+
+// fallBack marks the names to which a member of the wildcard's set is lent, because there is no
+// resource of that name on their own lane now. Their clients are sent its TTL if either copy has one.
+func (l *loans) fallBack(member string, limited bool) {
+	l.markFreed(member)
+	r := l.x.wildcard.Bearer(member)
+	if r == nil {
 		return
 	}
-	still := l.x.answers.limited(bears)
-	if limited && !still {
-		l.x.wildcard.LoseTTL(bears, l.x.next())
+	if limited && !l.x.wildcard.Expires(member) {
+		l.x.wildcard.LoseTTL(member, l.x.next())
 	}
-	if limited || still {
-		l.x.wildcard.markRenewed(member)
+	if limited || l.x.wildcard.Expires(member) {
+		l.x.wildcard.markRenewed(r)
 	}
 }
 

@@ -213,7 +213,7 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 	id, ok := n.Find(name)
 	n.x.loans.dropInherited(name, name)
 	lent := ok && n.x.answers.lent(id)
-	r := n.Bearer(name)
+	r, limited := n.Bearer(name), n.Expires(name)
 	touched, changed := n.Remove(name, cause, n.x.next())
 	if !changed {
 		if lent && cause != cache.Timer {
@@ -222,7 +222,7 @@ func (n *namedLane) remove(name string, cause cache.Cause) {
 		return
 	}
 	n.x.markNamed(touched)
-	defer n.x.loans.markFreed(name)
+	defer n.x.loans.fallBack(name, limited)
 	if cause == cache.Timer && r != nil {
 		n.aliasesFallSilent(r)
 	}
