@@ -222,6 +222,11 @@ func (c *Checker) silence() {
 					c.sound(kindOf(kind), false, name)
 					v.words[name] = word{silent: true, unvouched: !l.heard && (!known || w.unvouched), at: c.events} // it may know it still from before
 					c.gone[kind][name] = true
+					for _, cl := range c.clients {
+						if t := cl.topics[kind]; t != nil {
+							delete(t.errors, name) // what changes and changes back may be sent again (DOWN-DELTA-14)
+						}
+					}
 					delete(l.paired, name) // a removal counts from now (UP-19)
 				}
 			}
