@@ -249,14 +249,14 @@ func (d *deltaState) collectName(v fanout.View, id cache.ID, asked bool, p *part
 	if asked && (a.Error != nil || a.State == cache.Unknown || a.Resource != nil && a.Resource.Husk()) {
 		d.failed.add(id) // H-27
 	}
+	forced := asked || d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
+	keeps := d.keepsDenied(v, &a, name)
+	d.release(d.leads(v, id, &a)...)
 	if a.State == cache.Unknown || a.State == cache.Absent && d.brings(name) && v.Verdict(id, true) == fanout.Doubt {
 		return // it is marked again when it has an answer, or the doubt is over
 	}
-	forced := asked || d.owes(id, &a, func(r *cache.Resource) bool { return !d.holds(v, r) && !(v.Restored(id) && d.brings(r.Name)) })
 	p.answer = p.answer || asked
-	keeps := d.keepsDenied(v, &a, name)
 	d.answered(name)
-	d.release(d.leads(v, id, &a)...)
 	switch {
 	case a.State == cache.Present:
 		d.collectCopies(v, id, &a, asked, forced, p)

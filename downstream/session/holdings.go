@@ -255,12 +255,15 @@ func (h *holdings) list(n int) []string {
 }
 
 // leads notes what a name leads to, and returns the resources that it has led to and no longer
-// does.
+// does; as long as it has no answer, only those that the client's other interest covers.
 func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []string) {
 	name, before := v.Name(id), v.LedTo(id)
 	plain := len(a.More) == 0 && (a.Resource == nil || a.Resource.Name == name)
 	if plain && before == nil {
 		return nil
+	}
+	if a.State == cache.Unknown {
+		return slices.DeleteFunc(h.exact.only(slices.Clone(before)), func(was string) bool { return v.Resource(was) == nil })
 	}
 	h.aliased = true
 	if before == nil { // from now on its resources are recorded by name
@@ -277,11 +280,7 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 	for _, r := range a.Resources() {
 		now = append(now, r.Name)
 	}
-	for _, was := range h.exact.only(before) {
-		if !slices.Contains(now, was) {
-			left = append(left, was)
-		}
-	}
+	left = slices.DeleteFunc(h.exact.only(before), func(was string) bool { return slices.Contains(now, was) })
 	if plain {
 		now = nil
 	}

@@ -345,8 +345,8 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
 	a, name := v.Answer(id), v.Name(id)
 	forced := asked || s.owes(id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
+	s.release(s.leads(v, id, &a)...)
 	if a.State != cache.Unknown {
-		s.release(s.leads(v, id, &a)...)
 		s.paid(id, &a)
 		s.answered(name)
 	} else if asked && s.moved { // the answer is sent whatever the client had of it before
