@@ -180,7 +180,7 @@ func (s *sotwState) answersNew(v fanout.View) bool {
 func (s *sotwState) delivered(v fanout.View, p *part) {
 	stays := leavingNames(s.stays)
 	if !p.shrunk {
-		s.renews(p.position)
+		s.renewedTo, s.renewedOf = p.position, nil
 		s.exact.keep(stays)
 		if wildcard(v) {
 			s.sentTo = p.position

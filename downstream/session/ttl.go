@@ -29,8 +29,9 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*c
 	x.renewable(v, to, func(r *cache.Resource, told cache.Seq) {
 		_, some := x.of(v, r.Name)
 		told = max(told, x.renewedOf[r.Name])
+		noted := x.exact.find(r.Name) // at 0: the client came with it, so it has not rejected it
 		switch ends, turned, renewed := v.Ends(r); {
-		case x.hasRejected(v.Changed(r)) || !some || renewed <= told:
+		case x.hasRejected(v.Changed(r)) && !(noted.has() && noted.at == 0) || !some || renewed <= told:
 		case !x.holds(v, r) && x.oversize(v, r) > 0: // the client has an earlier version
 		case turned > told:
 			whole = append(whole, r)
@@ -41,7 +42,7 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*c
 			whole = append(whole, v.Bodies().Body(r))
 		}
 	})
-	x.renews(v.Position())
+	x.renewedTo, x.renewedOf = v.Position(), nil // all renewals are sent
 	return whole, heartbeats
 }
 
@@ -52,9 +53,6 @@ func (x *exchange) changedBack(id cache.ID) {
 		x.renewed.add(id)
 	}
 }
-
-// renews notes that all renewals up to a position are sent.
-func (x *exchange) renews(to cache.Seq) { x.renewedTo, x.renewedOf = to, nil }
 
 // renewable yields the resources that may have been renewed, each with the position up to which the
 // client was sent renewals. to is the position up to which it was sent the wildcard's set.
@@ -100,6 +98,7 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 			whole = append(whole, r)
 		case d.ttl && !ends.IsZero():
 			heartbeats = append(heartbeats, r)
+			d.exact.note(r.Name, r.Version, true) // a NACK of the heartbeat does not reject it
 		}
 	}
 	d.renewWhole(v, whole, p)
