@@ -190,7 +190,9 @@ func (c *Checker) requested(id int, req interface {
 	cl = c.clients[id]
 	k, _ = named(req.GetTypeUrl())
 	t = cl.topic(k.name)
-	if t.interest.fresh { // what it came with no response of this stream has carried
+	if t.interest.fresh {
+		c.mayAwait(k, cl)
+		// No response of this stream has carried what it came with.
 		for name, h := range t.holds {
 			h.nonce, h.rejected = "", false
 			t.holds[name] = h

@@ -13,6 +13,7 @@ type hold struct {
 	since    time.Time // since when ACKs of clusters are owed, without a moment of rest in which none was
 	settled  bool      // changing is empty, and the relay may not have looked at the client since
 	returned time.Time // when the client came with versions; zero once it has judged a response
+	awaiting time.Time // since when a listener may wait because it is not known what the client's clusters have become
 	hurried  time.Time // when a change went that did not wait, since the stream is to end (ERR-7)
 }
 
@@ -33,6 +34,9 @@ func (h *hold) judged(settled []string, since time.Time) {
 func (c *Checker) rested(id int) {
 	if cl := c.clients[id]; cl != nil && cl.open {
 		cl.hold.settled = false
+		if !c.returning(cl) {
+			cl.hold.awaiting = time.Time{}
+		}
 		c.hurried(id, true)
 	}
 }
@@ -47,11 +51,9 @@ func (c *Checker) hurried(id int, goesOn bool) {
 
 // clusters notes a response that brings new clusters, and since when ACKs are owed. A response that waited
 // for the last ACK goes on with the same wait. The first response goes on with the wait for a verdict
-// on what the client came with.
+// on what the client came with, and the one that says what that has become with the wait of what came before.
 func (h *hold) clusters(nonce string, since time.Time) {
-	if !h.returned.IsZero() {
-		since = h.returned
-	}
+	since = cmp.Or(h.returned, h.awaiting, since)
 	if len(h.changing) == 0 && !h.settled {
 		h.since = since
 	}
@@ -67,6 +69,29 @@ func (h *hold) lasts(now time.Time) bool {
 // until one comes.
 func (h *hold) ranOut(owing, now time.Time) bool {
 	return len(h.changing) > 0 && !now.Before(h.since.Add(warmingHold)) || !now.Before(owing.Add(warmingHold))
+}
+
+// mayAwait notes that there may be news of listeners for a client: it waits as long as it is not known what clusters
+// that the client came with have become, whether or not the client has judged a response.
+func (c *Checker) mayAwait(k kind, cl *clientState) {
+	if k.name == "LDS" && c.returning(cl) {
+		cl.hold.awaiting = cmp.Or(cl.hold.awaiting, c.now)
+	}
+}
+
+// returning reports whether it is not known what clusters that a client came with have become: the wildcard's set is
+// not complete, or from disk, or one of its names has no answer but from disk.
+func (c *Checker) returning(cl *clientState) bool {
+	t, known := cl.topics["CDS"], c.known["CDS"]
+	if t == nil || len(t.brought) == 0 {
+		return false
+	}
+	for name := range t.interest.Names {
+		if !known.byName.answered(name) || known.byName.matches(name, func(w word) bool { return w.restored }) {
+			return true
+		}
+	}
+	return t.interest.Wildcard && (!known.byWildcard.complete || known.byWildcard.settling)
 }
 
 // wantsClusters reports whether a client subscribes to any; nothing waits for them otherwise.

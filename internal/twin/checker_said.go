@@ -36,6 +36,9 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		v.vouch()
 	}
 	l.latest, s.latest = c.now, c.now
+	for _, cl := range c.clients {
+		c.mayAwait(k, cl)
+	}
 	c.events++
 	c.news = true
 	c.works(true)
