@@ -244,7 +244,9 @@ func (c *Checker) settled() {
 		for kind, l := range s.lanes {
 			if !l.wildcard && c.now.Sub(l.begun) >= settleCap {
 				c.known[kind].byName.warm = false
-				c.known[kind].byName.confirm(l.shown, func(name string) bool { return c.doubted(kind, false, name) })
+				c.known[kind].byName.confirm(l.shown, func(name string) bool {
+					return c.doubted(kind, false, name) || l.shownInPart(c.known[kind].byName, name)
+				})
 			}
 			if givenUp := len(l.names) == 0; l.wildcard && !givenUp && !c.marks && !l.first.IsZero() && c.now.Sub(l.first) >= c.settle && !(l.sign && c.unsaid(kindOf(kind), l)) {
 				c.whole(kindOf(kind), l, c.known[kind].byWildcard)
@@ -252,6 +254,18 @@ func (c *Checker) settled() {
 			}
 		}
 	}
+}
+
+// shownInPart reports whether a name that the stream asks for leads to a resource, and to another from disk of which
+// no version was shown. Silence confirms names, with all that they lead to (RECON-19).
+func (l *relayLane) shownInPart(v *voice, name string) bool {
+	return slices.ContainsFunc(append(slices.Clone(v.words[name].aliases), name), func(asked string) bool {
+		_, is := l.names[asked]
+		return is && slices.ContainsFunc(aliased(asked), func(other string) bool {
+			w := v.words[other]
+			return w.present && w.restored && l.shown[other] == "" && answers(other, w.aliases, asked)
+		})
+	})
 }
 
 // unsaid reports whether a server has not spoken of something, not even in an error, since it was shown a
