@@ -244,6 +244,8 @@ func (c *Checker) settled() {
 		for kind, l := range s.lanes {
 			if !l.wildcard && c.now.Sub(l.begun) >= settleCap {
 				c.known[kind].byName.warm = false
+			}
+			if !l.wildcard && c.now.Sub(l.begun) >= c.missing && c.alive(s, l.begun) {
 				c.known[kind].byName.confirm(l.shown, func(name string) bool {
 					return c.doubted(kind, false, name) || l.shownInPart(c.known[kind].byName, name)
 				})
