@@ -1,7 +1,6 @@
 package twin
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +42,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	c.news = true
 	c.works(true)
 	// A SotW request cannot give a wildcard up: if it is wanted again, it is asked for on another stream.
+	readers := c.readers(k, v) // once: a look at all names for each resource would take hours
 	lapsed := s.sotw && l.wildcard && c.since[k.name][wildcard] > l.asked
 	for _, r := range resp.GetResources() {
 		name := r.GetName()
@@ -54,7 +54,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			for _, alias := range r.GetAliases() {
 				if !v.matches(alias, surely) {
 					c.overcome(k, alias, nil)
-					c.changed(k, v, v.remove(alias, c.events))
+					c.mayResend(k, readers, v.remove(alias, c.events))
 				}
 			}
 			continue
@@ -83,11 +83,11 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			w.or, w.orAliases, w.orEnds = before.label, before.aliases, before.ends // what the wildcard has left stays until the set is complete (WILD-11)
 		}
 		if w.unsure = !surely && !l.wildcard || lapsed; l.wildcard || covered || unasked {
-			c.changed(k, v, v.set(name, w))
+			c.mayResend(k, readers, v.set(name, w))
 			c.meets(k, name)
 		} else if _, had := v.words[name]; had {
 			delete(v.words, name) // it has lost the alias it was wanted for
-			c.changed(k, v, v.lose(before))
+			c.mayResend(k, readers, v.lose(before))
 		}
 		l.opens(v, before.aliases)
 		for _, alias := range before.aliases { // an alias that it does not list any more may lead to nothing (UP-7)
@@ -114,7 +114,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 		aliased := len(v.words[name].aliases) > 0
 		lost := v.remove(name, c.events)
-		c.changed(k, v, lost)
+		c.mayResend(k, readers, lost)
 		c.outweighs(k, l, name)
 		if aliased {
 			l.opens(v, lost)
@@ -137,7 +137,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 		}
 		known.erred[name] = true
 		if e.GetErrorDetail().GetCode() == notFound {
-			c.changed(k, v, v.remove(name, c.events))
+			c.mayResend(k, readers, v.remove(name, c.events))
 			c.outweighs(k, l, name)
 			c.gone[k.name][name] = true
 		}
@@ -210,12 +210,21 @@ func (c *Checker) covered(k kind, l *relayLane, name string, aliases []string) (
 
 // changed notes that clients may be sent these names again (DOWN-DELTA-14). A SotW client may also be
 // sent again what its names lead to no more, which no response has told it (DOWN-SOTW-10).
-func (c *Checker) changed(k kind, v *voice, names []string) {
+func (c *Checker) changed(k kind, v *voice, names []string) { c.mayResend(k, c.readers(k, v), names) }
+
+// readers are the clients that have what they ask for from one of the two lanes.
+func (c *Checker) readers(k kind, v *voice) (readers []*clientState) {
 	for _, cl := range c.clients {
-		t := cl.topics[k.name]
-		if t == nil || !c.known[k.name].reads(&t.interest, v) {
-			continue
+		if t := cl.topics[k.name]; t != nil && c.known[k.name].reads(&t.interest, v) {
+			readers = append(readers, cl)
 		}
+	}
+	return readers
+}
+
+func (c *Checker) mayResend(k kind, readers []*clientState, names []string) {
+	for _, cl := range readers {
+		t := cl.topics[k.name]
 		for _, name := range names {
 			t.owed[name] = true
 		}
@@ -235,7 +244,15 @@ func (k *knowledge) reads(i *Interest, v *voice) bool {
 	if v == k.byName {
 		return len(i.Names) > 0
 	}
-	return i.Wildcard || slices.ContainsFunc(slices.Collect(maps.Keys(i.Names)), func(name string) bool { return !k.byName.answered(name) || k.byName.words[name].unsure })
+	if i.Wildcard {
+		return true
+	}
+	for name := range i.Names {
+		if !k.byName.answered(name) || k.byName.words[name].unsure {
+			return true
+		}
+	}
+	return false
 }
 
 // settled notes which wildcard sets are complete by now (RECON-16).

@@ -146,10 +146,13 @@ func (g *Game) subscribe(p *player, k kind, add, drop []string) {
 	// name, unless the relay knows that this leads there.
 	t, known := g.checker.clients[p.id].topic(k.name), g.checker.known[k.name]
 	drop = slices.DeleteFunc(slices.Clone(drop), func(name string) bool {
+		if !t.brought[name] {
+			return false
+		}
 		wants := t.interest.clone()
 		delete(wants.Names, name)
 		forgotten := g.checker.lapsed(k) && known.lends(name, &wants)
-		return t.brought[name] && wants.Named(name, t.holds[name].aliases) && (!known.leads(name, &wants) || forgotten)
+		return wants.Named(name, t.holds[name].aliases) && (!known.leads(name, &wants) || forgotten)
 	})
 	g.ask(p, k, &discovery.DeltaDiscoveryRequest{
 		TypeUrl: k.url, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: drop, Node: p.node(),
