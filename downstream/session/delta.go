@@ -329,8 +329,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 			d.spare(at, r, p)
 			sent = true // the client has it as of this position
 		case at != nil && at.spared: // another of its names has led here already
-		case (!forced || debt && !asked && d.sentSince(v, r, since)) && d.holds(v, r):
-			d.changedBack(id)
+		case (!forced || debt && !asked && d.sentSince(v, r, since)) && d.keeps(v, r, v.Told(id).At()):
 		case v.Bodies().Body(r) == nil: // the body is sent when it comes
 			v.Bodies().Ask(r)
 			lacking = true

@@ -59,7 +59,7 @@ func (d *deltaState) listMembers(v fanout.View, all bool, p *part) {
 		case c.Resource == nil && c.Seq > d.removedTo && (told.version != "" || c.Seq > told.at):
 			p.removed = append(p.removed, c.Name)
 		case c.Resource == nil, d.postponed, c.Seq <= after, all && v.Set().Restored() && d.brings(c.Name):
-		case (!all || d.brings(c.Name)) && d.holds(v, c.Resource):
+		case (!all || d.brings(c.Name)) && d.keeps(v, c.Resource, told.at):
 			d.spare(d.exact.find(c.Name), c.Resource, p)
 		case d.leavesOut(v, c.Resource, p):
 		default:

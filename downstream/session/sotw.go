@@ -376,8 +376,7 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 	led, lacking, tooLarge := v.LedTo(id) != nil, false, 0
 	for _, r := range a.Resources() {
 		switch {
-		case !all && s.holds(v, r):
-			s.changedBack(id)
+		case !all && s.keeps(v, r, v.Told(id).At()):
 		case v.Bodies().Body(r) == nil: // the body is sent when it comes
 			v.Bodies().Ask(r)
 			lacking = true

@@ -46,12 +46,14 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*c
 	return whole, heartbeats
 }
 
-// changedBack has the TTLs looked at that came with a change of a name: the client holds what the
-// name leads to, so it is not sent the change.
-func (x *exchange) changedBack(id cache.ID) {
-	if x.ttl {
-		x.renewed.add(id)
+// keeps reports whether the client holds a resource as it is. If that went and came again since it was
+// sent, or looked at, at a position, its TTL may have run out, and the client may have dropped it.
+func (x *exchange) keeps(v fanout.View, r *cache.Resource, at cache.Seq) bool {
+	noted := x.exact.find(r.Name)
+	if noted.notes() {
+		at = max(at, noted.at)
 	}
+	return x.holds(v, r) && (noted.brings() || !x.ttl || !v.AnyTTL() || v.Changed(r) <= at)
 }
 
 // renewable yields the resources that may have been renewed, each with the position up to which the

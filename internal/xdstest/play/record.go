@@ -166,7 +166,11 @@ func (c *client) recorded(now time.Time) error {
 	}
 	for t, k := range c.knows {
 		for name, h := range k.holds {
-			if !h.ends.IsZero() && !h.ends.After(now) {
+			switch expired := !h.ends.IsZero() && !h.ends.After(now); {
+			case expired && c.session.Due(): // the relay has not told the client yet
+				h.version = ""
+				k.holds[name] = h
+			case expired:
 				delete(k.holds, name)
 			}
 		}
