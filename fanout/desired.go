@@ -24,9 +24,9 @@ func (x *index) desiredName(name string) bool {
 }
 
 // covers reports whether upstream is subscribed to the resource by its name or one of its aliases
-// (NAME-3), or is about to be. A name counts until Changes gives it up, even if nobody wants it: a
-// client may want it again before that.
-func (x *index) covers(r *cache.Resource) bool { return goesBy(r, x.named.Pinned) }
+// (NAME-3), or is about to be. A name that upstream was asked for counts until Changes gives it up,
+// even if nobody wants it: a client may want it again before that.
+func (x *index) covers(r *cache.Resource) bool { return x.solicited(r) || goesBy(r, x.desiredName) }
 
 // solicited reports whether the relay has asked upstream for one of the resource's names.
 func (x *index) solicited(r *cache.Resource) bool {
