@@ -47,12 +47,8 @@ func gainsMembers(st state, v fanout.View) bool {
 // only if the client came with another version of what the name leads to.
 func gainsBy(st state, v fanout.View, id cache.ID) bool {
 	x := st.base()
-	if !v.Has(id) {
-		return false
-	}
-	first := x.awaited.has(v.Name(id))
-	return slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool {
-		return !x.holds(v, r) && !(v.Restored(id) && st.brings(r.Name)) && !(first && !x.brings(r.Name))
+	return v.Has(id) && slices.ContainsFunc(v.Answer(id).Resources(), func(r *cache.Resource) bool {
+		return !x.holds(v, r) && !(v.Restored(id) && st.brings(r.Name)) && (x.brings(r.Name) || !x.awaited.has(v.Name(id)))
 	})
 }
 
@@ -178,6 +174,7 @@ func postpone(st state, v fanout.View, ids []cache.ID, asked bool) []cache.ID {
 		}
 		if asked {
 			x.asked.add(id)
+			x.failed.add(id) // H-27
 		}
 		x.changed.add(id) // it stays a change, whatever is asked for meanwhile
 		x.postponed = true

@@ -113,8 +113,11 @@ func (x *exchange) answers(v fanout.View, r *cache.Resource) {
 	}
 	for name := range r.Names() {
 		if id, ok := v.Lookup(name); ok {
-			if a := v.Answer(id); a.Resource == r && len(a.More) == 0 {
+			switch a := v.Answer(id); {
+			case a.Resource == r && len(a.More) == 0:
 				x.paid(id, &a)
+				x.asked.drop([]cache.ID{id})
+			case x.delta && slices.Contains(a.Resources(), r): // the rest waits as a change (ORDER-3)
 				x.asked.drop([]cache.ID{id})
 			}
 		}
