@@ -49,6 +49,20 @@ func faulty(resp *discovery.DeltaDiscoveryResponse, fault int) (sound *discovery
 	return sound, name, true
 }
 
+// spoilt are a faulty name and what its resources list, each of which has its answer in them, and exists. None: the
+// fault hides it.
+func spoilt(said proto.Message, name string) (names []string) {
+	if resp, delta := said.(*discovery.DeltaDiscoveryResponse); delta && name != "" {
+		names = []string{name}
+		for _, r := range resp.GetResources() {
+			if r.GetName() == name {
+				names = append(names, r.GetAliases()...)
+			}
+		}
+	}
+	return names
+}
+
 // aliases are those with which a stream was sent resources.
 func (s *serverStream) aliases(k kind) map[string][]string {
 	if l := s.lanes[k.name]; l != nil {
@@ -91,35 +105,37 @@ func (d *doubt) on(id int) bool {
 	return d.hidden == id || slices.Contains(slices.Collect(maps.Values(d.names)), id)
 }
 
-// spoils notes a fault in what a stream has said of a type. No client may be told that the name, "" for a
-// hidden one, is gone until there is a sound answer, or a later stream has said all there is.
-func (c *Checker) spoils(id int, k kind, name string) {
+// spoils notes a fault in what a stream has said of a type. No client may be told that the faulty names, none for
+// a hidden one, are gone until there is a sound answer, or a later stream has said all there is.
+func (c *Checker) spoils(id int, k kind, names []string) {
 	s := c.streams[id]
 	if s == nil || s.lanes[k.name] == nil {
 		return
 	}
 	c.silence() // names that are absent by now are not in doubt
-	d := c.doubts[k.name][s.lanes[k.name].wildcard]
+	l := s.lanes[k.name]
+	d := c.doubts[k.name][l.wildcard]
 	if d == nil {
 		d = &doubt{names: map[string]int{}, lapsed: map[string]bool{}}
-		c.doubts[k.name][s.lanes[k.name].wildcard] = d
+		c.doubts[k.name][l.wildcard] = d
 	}
-	if name == "" {
-		d.hidden, d.asked, d.said = id, map[string]bool{}, map[string]bool{}
-		for name, subscribed := range s.lanes[k.name].names {
-			if left, was := c.wanted[k.name][name]; c.evicts && was && !left.Before(subscribed) {
-				d.lapsed[name] = true // what may not linger is subscribed again, as if for the first time
-			} else {
-				d.asked[name] = true
-			}
+	if l.faulty == nil {
+		l.faulty = map[string]bool{}
+	}
+	for _, name := range names {
+		d.names[name], l.faulty[name] = id, true
+		delete(l.paired, name) // it has an answer, and is not asked for again any more (UP-19)
+	}
+	if len(names) > 0 {
+		return
+	}
+	d.hidden, d.asked, d.said = id, map[string]bool{}, map[string]bool{}
+	for name, subscribed := range l.names {
+		if left, was := c.wanted[k.name][name]; c.evicts && was && !left.Before(subscribed) {
+			d.lapsed[name] = true // what may not linger is subscribed again, as if for the first time
+		} else {
+			d.asked[name] = true
 		}
-	} else {
-		d.names[name] = id
-		l := s.lanes[k.name]
-		if l.faulty == nil {
-			l.faulty = map[string]bool{}
-		}
-		l.faulty[name] = true
 	}
 }
 
@@ -133,23 +149,6 @@ func (c *Checker) sparedByFault(k kind, name string) bool {
 		}
 	}
 	return false
-}
-
-// answersFaultily notes that a faulty resource answers the names that it lists, so that these are no longer
-// asked for again (UP-19).
-func (c *Checker) answersFaultily(id int, k kind, said proto.Message, name string) {
-	resp, delta := said.(*discovery.DeltaDiscoveryResponse)
-	s := c.streams[id]
-	if !delta || s == nil || s.lanes[k.name] == nil {
-		return
-	}
-	for _, r := range resp.GetResources() {
-		if name != "" && r.GetName() == name {
-			for _, listed := range append(slices.Clone(r.GetAliases()), name) {
-				delete(s.lanes[k.name].paired, listed)
-			}
-		}
-	}
 }
 
 // sound notes a sound answer for names.

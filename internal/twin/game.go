@@ -352,8 +352,7 @@ func (g *Game) hear(id int, k kind, said proto.Message, sound *discovery.DeltaDi
 	g.checker.now = g.relay.Now()
 	g.checker.heard()
 	g.noteCrossing(id, sound)
-	g.checker.spoils(id, k, name)
-	g.checker.answersFaultily(id, k, said, name)
+	g.checker.spoils(id, k, spoilt(said, name))
 	g.checker.upSaid(id, sound, true)
 	g.relay.Answer(id, said)
 }
