@@ -42,7 +42,7 @@ type topic struct {
 	later    map[string]bool            // names asked for after the first request (MISS-4)
 	met      map[string]bool            // the names in brought of which the relay had a copy then, or since
 	led      map[string]bool            // the names in brought whose copy is what the client came with, and what one of its names led to
-	renamed  map[string]string          // SotW: labels of what it may have dropped, or not, since it asks for it by another name (DOWN-SOTW-7)
+	renamed  map[string]string          // SotW: labels of what it has dropped, which the relay may not know: it asks for it by another name (DOWN-SOTW-7), or came with the version of a set that had it
 	unclear  map[string]bool            // names of which the client may have a copy or not, since it has dropped one by itself
 	failures map[string]bool            // names whose error it must be sent (ERR-9)
 	failed   map[string]int32           // names whose error it was sent, with the code

@@ -108,6 +108,7 @@ func (g *Game) restate(p *player, k kind, want Interest, n int) {
 		if len(t.holds) > 0 {
 			if req.VersionInfo = "9"; n == 0 && p.has[k.name] != "" {
 				req.VersionInfo = p.has[k.name]
+				t.claims(earlier)
 			}
 		}
 		g.ask(p, k, req)

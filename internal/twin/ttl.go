@@ -137,6 +137,16 @@ func (c *Checker) setsTTL(cl *clientState, k kind, t *topic, r content) bool {
 	return k.full && cl.ttl && t.owed[r.name] && c.known[k.name].hadTTL(r.name) && t.holds[r.name].label == r.label
 }
 
+// claims notes what a SotW client does not hold any more, since it has expired, and says all the same that it holds
+// with the version of the whole set (§0).
+func (t *topic) claims(earlier map[string]held) {
+	for name, h := range earlier {
+		if _, holds := t.holds[name]; !holds {
+			t.renamed[name] = h.label
+		}
+	}
+}
+
 // expire removes what was not renewed in time (TTL-2), and what the wildcard had lent of it.
 func (c *Checker) expire() {
 	for _, k := range kinds {
