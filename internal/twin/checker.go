@@ -302,6 +302,9 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			c.fail("G10", "%s %s is asked for, and nobody wants it", k.name, name)
 		}
 		l.names[name] = c.askedAt(s)
+		if d := c.doubts[k.name][l.wildcard]; d != nil {
+			delete(d.unasked, name)
+		}
 		if first, again := l.again[name]; again {
 			l.names[name] = first
 			delete(l.again, name)

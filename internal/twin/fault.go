@@ -91,10 +91,12 @@ func unreadable(resp *discovery.DiscoveryResponse) {
 // which it was faulty, and, if there is a stream on which one was hidden, any name of which
 // nothing is known, and that had been asked for by then.
 type doubt struct {
-	names  map[string]int
-	hidden int // zero: none
-	asked  map[string]bool
-	said   map[string]bool // names of which there was a sound answer since the last hidden one
+	names map[string]int
+	// unasked are those of them that nobody has asked for since: what was not asked for is not given up.
+	unasked map[string]bool
+	hidden  int // zero: none
+	asked   map[string]bool
+	said    map[string]bool // names of which there was a sound answer since the last hidden one
 	// lapsed are names that were in doubt, and may be still, unless they were given up since; the wildcard
 	// stands for all of which nothing is known.
 	lapsed map[string]bool
@@ -116,14 +118,14 @@ func (c *Checker) spoils(id int, k kind, names []string) {
 	l := s.lanes[k.name]
 	d := c.doubts[k.name][l.wildcard]
 	if d == nil {
-		d = &doubt{names: map[string]int{}, lapsed: map[string]bool{}}
+		d = &doubt{names: map[string]int{}, unasked: map[string]bool{}, lapsed: map[string]bool{}}
 		c.doubts[k.name][l.wildcard] = d
 	}
 	if l.faulty == nil {
 		l.faulty = map[string]bool{}
 	}
 	for _, name := range names {
-		d.names[name], l.faulty[name] = id, true
+		d.names[name], d.unasked[name], l.faulty[name] = id, l.names[name].IsZero(), true
 		delete(l.paired, name) // it has an answer, and is not asked for again any more (UP-19)
 	}
 	if len(names) > 0 {
@@ -197,10 +199,10 @@ func (c *Checker) undoubts(k kind, name string) {
 		return
 	}
 	if over(name) {
-		if _, doubted := d.names[name]; doubted {
+		if _, doubted := d.names[name]; doubted && !d.unasked[name] {
 			d.lapsed[name] = true
+			delete(d.names, name)
 		}
-		delete(d.names, name)
 		delete(d.asked, name)
 	}
 	maps.DeleteFunc(d.asked, func(asked string, _ bool) bool {
