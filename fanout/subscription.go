@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"slices"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -73,6 +74,7 @@ type Asked struct {
 	// that they led to, unless the client still asks for these. The client has them by name, so each
 	// has to be sent again as a member, or removed (row l, WILD-8).
 	Left []string
+	Gone []string // the names that were given up and led to nothing; only for Delta
 	// Freed are names that may lead elsewhere now because others were given up (WILD-16).
 	Freed []cache.ID
 }
@@ -111,7 +113,7 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 	if s.names.add(asked.Names) {
 		s.summed = false
 	}
-	had := s.wildcard
+	stays := s.wildcard && !slices.Contains(unsubscribe, Wildcard)
 	gone := make([]cache.ID, 0, len(unsubscribe))
 	run = cache.Run{}
 	for _, name := range unsubscribe {
@@ -125,7 +127,10 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 			continue // DOWN-DELTA-17
 		}
 		gone = append(gone, id)
-		if had {
+		if x.answers.of(id).State == cache.Absent {
+			asked.Gone = append(asked.Gone, name)
+		}
+		if stays {
 			asked.Left = append(asked.Left, name) // row l; row m drops nothing
 			for _, r := range x.answers.inSet(id).Resources() {
 				if _, own := s.view().Lookup(r.Name); !own { // its own name has an answer, or is in the list
@@ -135,9 +140,6 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 		}
 	}
 	asked.Freed = s.drop(gone)
-	if !s.wildcard {
-		asked.Left = nil
-	}
 	return asked
 }
 

@@ -65,7 +65,7 @@ func (d *deltaState) request(req *discovery.DeltaDiscoveryRequest, now time.Time
 		ledTo = append(ledTo, slices.DeleteFunc(d.takeLeft(), d.brings)...) // what the client came with is judged by other rules
 		d.wildcardAsked, d.opening = false, false
 	}
-	d.erase(ledTo)
+	d.erase(ledTo, distinct(asked.Gone))
 	if !first && d.judging() {
 		d.recall(subscribe, unsubscribe)
 	}

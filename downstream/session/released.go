@@ -85,25 +85,24 @@ func (d *deltaState) givesUpBrought(v fanout.View, name string) {
 
 // erase forgets the resources that names led to which were given up, unless other names lead
 // there, too. For what the wildcard may cover, the client is sent the wildcard's state of it
-// (WILD-8).
-func (d *deltaState) erase(ledTo []string) {
+// (WILD-8). gone has those of the names whose removal was due, whatever the client's copies list.
+func (d *deltaState) erase(ledTo, gone []string) {
 	if len(ledTo) == 0 {
 		return
 	}
 	d.sub.Read(func(v fanout.View) {
 		for _, name := range ledTo {
+			_, went := slices.BinarySearch(gone, name)
 			_, some := d.of(v, name)
 			switch {
 			case subscribes(v, name), v.Leads(name):
 				d.release(name) // the name that leads there may not be looked at before it leads elsewhere
 			case some && wildcard(v):
 				d.leaves(name)
-			case wildcard(v):
-				if d.hasNone(v, name) {
-					d.release(name) // the member may be smaller than what was too large
-				}
+			case wildcard(v) && d.hasNone(v, name):
+				d.release(name) // the member may be smaller than what was too large
 			case some && len(v.Names()) > 0 && d.mayLead(v, name):
-				put(&d.released, name, released{unknown: d.lists(v, name) == nil})
+				put(&d.released, name, released{unknown: !went && d.lists(v, name) == nil})
 			default:
 				d.exact.forget(name)
 			}
