@@ -190,8 +190,8 @@ func (c *Checker) upResumed(k kind, s *relayStream, l *relayLane, versions map[s
 		if ok && w.plane != s.plane {
 			c.fail("RECON-8", "the version of %s %s is another control plane's", k.name, name)
 		}
-		if was := v.words[name].was; !ok && was != nil && was.ends.After(c.askedAt(s)) {
-			w, ok = *was, true // it has expired since, and the control plane hung
+		if gone := v.words[name]; !ok && gone.was != nil && !gone.silent && gone.was.ends.After(c.askedAt(s)) {
+			w, ok = *gone.was, true // it has expired since, and the control plane hung
 		}
 		if !ok {
 			c.fail("RECON-7", "the version of %s %s is sent, which is not there or not wanted", k.name, name)

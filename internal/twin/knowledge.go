@@ -22,7 +22,7 @@ type word struct {
 	since     int       // the event since which it has been what it is
 	ends      time.Time // when it expires; zero: never
 	expired   bool      // it was not renewed in time (TTL-2)
-	was       *word     // what expired
+	was       *word     // what expired; of a silent name, what the wildcard had lent to it
 	silent    bool      // upstream has said nothing: the name went unanswered for too long
 	// silentFrom is when a wildcard may have been given up that had lent to a silent name: only silence after that counts (WILD-11).
 	silentFrom time.Time

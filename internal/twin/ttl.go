@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -170,7 +171,7 @@ func (c *Checker) expire() {
 				}
 				for _, lent := range append(slices.Clone(w.aliases), name) {
 					if _, said := known.byName.words[lent]; !said && slices.ContainsFunc(c.interests(k), func(i *Interest) bool { return i.Names[lent] }) {
-						known.byName.words[lent] = word{at: c.events, expired: true, silent: true} // it may be lent again
+						known.byName.words[lent] = word{at: c.events, expired: true, was: &w, silent: true} // it may be lent again
 						c.gone[k.name][lent] = true
 					}
 				}
@@ -277,8 +278,9 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 		// Who asks by name for what has expired as a member hears of it with the name's answer (WILD-16).
 		answered := known.byName.answered(name) && !before.unsure && !(before.expired && before.at < asked) // what an alias led to before is no answer
 		awaits := t.interest.Names[name] && !answered && (asked > known.byWildcard.words[name].at || known.byWildcard.words[name].unsure)
-		// So does who has it by an alias that it had lost before.
-		awaits = awaits || member.was != nil && !t.interest.Named(name, member.was.aliases) &&
+		// So does who has it by an alias that it had lost before, though the wildcard has it again since.
+		was := cmp.Or(member.was, before.was)
+		awaits = awaits || was != nil && !t.interest.Named(name, was.aliases) &&
 			slices.ContainsFunc(h.aliases, func(alias string) bool { return t.interest.Names[alias] && !known.byName.answered(alias) })
 		switch {
 		case expired && (awaits || cl.holdsBack(k)):
