@@ -50,6 +50,7 @@ type topic struct {
 	over     map[string]bool            // names whose error is over with the response that is under way, or was the last
 	tooLarge map[string]map[string]bool // labels of contents of which it was told that they are too large, by name (ERR-13)
 	whole    bool                       // the wildcard awaits its answer
+	rest     bool                       // the wildcard was asked for again, and members of its answer wait for clusters (ORDER-3)
 	opening  bool                       // the same, and nothing may precede that answer (DOWN-DELTA-13)
 	answered bool                       // the wildcard was answered since it was asked for, as far as the judge knows
 	returned bool                       // SotW: the client came with something when it asked for the wildcard
@@ -82,7 +83,7 @@ type held struct {
 
 func (t *topic) begin() {
 	t.interest, t.last, t.seen = newInterest(), map[string]string{}, map[string]seen{}
-	t.owed, t.asked, t.whole, t.opening, t.returned = map[string]bool{}, map[string]bool{}, false, false, false
+	t.owed, t.asked, t.whole, t.rest, t.opening, t.returned = map[string]bool{}, map[string]bool{}, false, false, false, false
 	t.unclear, t.renamed = map[string]bool{}, map[string]string{}
 	t.failures, t.failed, t.errors = map[string]bool{}, map[string]int32{}, map[string]string{}
 	t.over, t.tooLarge = map[string]bool{}, map[string]map[string]bool{}
@@ -359,7 +360,7 @@ func (c *Checker) owe(k kind, t *topic, asked string, first bool) {
 // what it came with, which the relay must remove (DOWN-DELTA-11).
 func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 	if !t.interest.Wildcard {
-		t.whole, t.opening = false, false
+		t.whole, t.rest, t.opening = false, false, false
 	}
 	if first || before.same(&t.interest) {
 		return

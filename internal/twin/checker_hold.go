@@ -115,18 +115,29 @@ func (c *Checker) awaitsClusters(cl *clientState) bool {
 	return set.settling || !cl.hold.returned.IsZero() && !set.complete && slices.ContainsFunc(slices.Collect(maps.Values(c.streams)), recent)
 }
 
-// awaitsMembers notes the listeners that the answer to a wildcard that is asked for again may lack, because changes wait
-// for clusters. What answers a name may go before them, and they are a part of the answer still.
-func (c *Checker) awaitsMembers(cl *clientState, k kind, t *topic) {
+// completes reports whether a response is the rest of the answer to a wildcard that was asked for again, or a part of
+// that. again: it is the first response since. All members are sent again, and wait if changes wait for clusters; what
+// answers a name may go before them. By then there may be no members any more.
+func (c *Checker) completes(cl *clientState, k kind, t *topic, again bool) bool {
+	due := t.rest
+	if again || due {
+		t.rest = c.lacksMembers(cl, k, t)
+	}
+	return due && (!t.rest || t.parts.left > 0)
+}
+
+// lacksMembers reports whether a response lacks listeners that the wildcard's set has, while they may wait for clusters.
+func (c *Checker) lacksMembers(cl *clientState, k kind, t *topic) bool {
 	clusters := cl.topics["CDS"]
-	if k.name != "LDS" || clusters == nil || len(clusters.unacked) == 0 && cl.hold.returned.IsZero() {
-		return
+	if k.name != "LDS" || clusters == nil || !t.rest && len(clusters.unacked) == 0 && cl.hold.returned.IsZero() {
+		return false
 	}
 	for name, w := range c.known[k.name].byWildcard.words {
-		if _, asked := t.asked[name]; w.present && !asked && t.holds[name].label != w.label && !c.knowsLarge(cl, k, t, name, w.label) {
-			t.asked[name] = false
+		if w.present && (!w.unsure || !t.rest) && !t.parts.listed[name] && !t.interest.Named(name, w.aliases) && !c.knowsLarge(cl, k, t, name, w.label) {
+			return true
 		}
 	}
+	return false
 }
 
 // isNews reports whether a resource is a change for a client: it has another version, or none.

@@ -22,9 +22,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	opening, listed := t.opening, map[string]bool{}
 	lost := t.aliasesOf(resp.GetRemovedResources())
 	answer := c.answered(t, k, false)
-	if answer && !opening {
-		c.awaitsMembers(c.clients[id], k, t)
-	}
+	again := answer && !opening
 	p := c.parted(who, t, resp, opening)
 	answer = answer || p.answer
 	once := func(name string) {
@@ -32,9 +30,6 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 			c.fail("DOWN-DELTA-12", "%s: one response names %s twice", who, name)
 		}
 		listed[name] = true
-	}
-	if len(resp.GetResources())+len(resp.GetRemovedResources())+len(resp.GetResourceErrors()) == 0 && !answer {
-		c.fail("DOWN-DELTA-14", "%s: a response that says nothing", who)
 	}
 	news, postponed, takes := false, false, false
 	for _, r := range resp.GetResources() {
@@ -83,7 +78,11 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	if p.opening && p.left == 0 {
 		c.opened(who, c.clients[id], k, t, p.listed)
 	}
+	postponed = c.completes(c.clients[id], k, t, again) || postponed
 	p.answer, p.adds = answer || postponed, p.adds || news
+	if len(resp.GetResources())+len(resp.GetRemovedResources())+len(resp.GetResourceErrors()) == 0 && !p.answer {
+		c.fail("DOWN-DELTA-14", "%s: a response that says nothing", who)
+	}
 	if p.answer && !p.since.IsZero() {
 		t.since = p.since // an answer in any part makes an answer of all
 	}
