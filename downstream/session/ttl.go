@@ -27,12 +27,11 @@ func takesTTL(node *core.Node, delta bool) bool {
 // (TTL-9). to is the position up to which the client was sent the wildcard's set.
 func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*cache.Resource) {
 	x.renewable(v, to, func(r *cache.Resource, told cache.Seq) {
-		_, some := x.of(v, r.Name)
 		told = max(told, x.renewedOf[r.Name])
 		noted := x.exact.find(r.Name) // at 0: the client came with it, so it has not rejected it
 		switch ends, turned, renewed := v.Ends(r); {
-		case x.hasRejected(v.Changed(r)) && !(noted.has() && noted.at == 0) || !some || renewed <= told:
-		case !x.holds(v, r) && x.oversize(v, r) > 0: // the client has an earlier version
+		case x.hasRejected(v.Changed(r)) && !(noted.has() && noted.at == 0) || renewed <= told:
+		case !x.holds(v, r): // it is sent with its TTL, if at all: it may be too large, or from disk (RECON-19)
 		case turned > told:
 			whole = append(whole, r)
 		case ends.IsZero(): // another resource of the name was renewed, or this one has changed
