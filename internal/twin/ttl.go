@@ -284,7 +284,7 @@ func (c *Checker) dated(id int, k kind, cl *clientState, t *topic) {
 			slices.ContainsFunc(h.aliases, func(alias string) bool { return t.interest.Names[alias] && !known.byName.answered(alias) })
 		switch {
 		case expired && (awaits || cl.holdsBack(k)):
-		case expired && !byName && !byWildcard && !left && (!cl.sotw || k.full) && !(t.interest.Wildcard && (c.mayDoubt(k.name, true, name) || c.hides(k, true))) && (t.interest.Names[name] || !c.hides(k, false)):
+		case expired && !byName && !byWildcard && !left && (!cl.sotw || k.full) && !(t.interest.Wildcard && (c.mayDoubt(k.name, true, name) || c.hides(k, true))) && (t.interest.Names[name] || !c.hides(k, false) && !c.mayDoubt(k.name, false, name)):
 			c.fail("TTL-2", "c%d %s keeps up, and holds %s=%s, which has expired", id, k.name, name, h.label)
 		case cl.ttl && !h.rejected && (byName && !w.unsure || byWildcard && !member.unsure) && known.states(name, h.label) && !known.lasts(name, h.label, h.ends):
 			c.fail("TTL-4", "c%d %s keeps up, and holds %s=%s until %v, which is not what upstream says", id, k.name, name, h.label, h.ends)
