@@ -172,9 +172,10 @@ func (l *relayLane) opens(v *voice, names []string) {
 func (c *Checker) awaits(k kind, s *relayStream, name string) bool {
 	w, said := c.known[k.name].byName.words[name]
 	left, was := c.wanted[k.name][name]
-	since := s.lanes[k.name].names[name]
+	l := s.lanes[k.name]
+	since := l.names[name]
 	over := c.now.Sub(since) >= c.missing && c.alive(s, since)
-	return w.silent || !said && !over && (!was || left.Before(since))
+	return w.silent || !said && !over && (!was || left.Before(since) || c.left[k.name][name] <= l.asked)
 }
 
 // whole notes that a wildcard's set is complete. Of what the stream showed no version, what upstream has
