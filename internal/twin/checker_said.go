@@ -98,6 +98,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 				own, said := known.byName.words[alias]
 				return slices.Contains(w.aliases, alias) || said && !own.present && !own.silent && !own.unsure // it was left nothing
 			})
+			left.unsure = left.unsure || !c.lapsed(k) // it may have been wanted again before the relay had given it up
 			c.changed(k, known.byName, known.byName.lose(left))
 		}
 	}
@@ -175,7 +176,7 @@ func (c *Checker) awaits(k kind, s *relayStream, name string) bool {
 	l := s.lanes[k.name]
 	since := l.names[name]
 	over := c.now.Sub(since) >= c.missing && c.alive(s, since)
-	return w.silent || !said && !over && (!was || left.Before(since) || c.left[k.name][name] <= l.asked)
+	return w.silent || (!said || w.unsure) && !over && (!was || left.Before(since) || c.left[k.name][name] <= l.asked)
 }
 
 // whole notes that a wildcard's set is complete. Of what the stream showed no version, what upstream has
