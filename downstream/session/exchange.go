@@ -51,6 +51,7 @@ type exchange struct {
 	ackedTo   cache.Seq // the client has accepted everything up to here (NACK-4)
 	accepted  string    // the version of the last response that was accepted
 	rejected  *Rejection
+	came      nameSet // what the client came with, if it was sent only the TTL: no NACK has rejected that
 
 	// returning, for Clusters: the client came with versions, it is not known yet whether they
 	// still exist, and other types have not waited in vain for that. unanswered is the name
@@ -226,6 +227,9 @@ func (x *exchange) takeAck(nonce string, e *statuspb.Status, now time.Time) Note
 	x.accepted, x.waitedInVain = s.version, false
 	if !s.partial {
 		x.ackedTo = max(x.ackedTo, s.seq)
+	}
+	if x.rejected == nil && len(x.unacked) == 0 {
+		x.came = nil
 	}
 	note.Kind, note.After = AckRequest, now.Sub(s.at)
 	return note

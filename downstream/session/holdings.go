@@ -24,8 +24,8 @@ import (
 //     in that list counts only while exact has an entry for it; the entry goes when the client is
 //     sent the resource as a member, or its removal.
 //   - exact keeps by name and version the exceptions: what the client came with (until that is
-//     judged, and on if only its TTL is sent), what it was sent because of an alias, what passes from
-//     a name to the wildcard or back, and members that the positions have passed without sending them.
+//     judged), what it was sent because of an alias, what passes from a name to the wildcard or
+//     back, and members that the positions have passed without sending them.
 type holdings struct {
 	// sentTo is the position up to which the client was sent the changes of the wildcard's set, and
 	// removedTo that up to which it was sent the removals from it (ORDER-2). removedTo is unseen while

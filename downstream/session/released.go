@@ -212,6 +212,7 @@ func (x *exchange) noteSent(v fanout.View, p *part) {
 		}
 		x.aliased = x.aliased || len(r.Aliases) > 0
 		x.exact.sent(x.exact.find(r.Name), r.Version, p.position)
+		drop(&x.came, r.Name)
 		if _, released := x.released[r.Name]; !released && !x.exact.find(r.Name).notes() {
 			continue
 		}

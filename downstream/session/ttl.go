@@ -28,9 +28,8 @@ func takesTTL(node *core.Node, delta bool) bool {
 func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*cache.Resource) {
 	x.renewable(v, to, func(r *cache.Resource, told cache.Seq) {
 		told = max(told, x.renewedOf[r.Name])
-		noted := x.exact.find(r.Name) // at 0: the client came with it, so it has not rejected it
 		switch ends, turned, renewed := v.Ends(r); {
-		case x.hasRejected(v.Changed(r)) && !(noted.has() && noted.at == 0) || renewed <= told:
+		case x.hasRejected(v.Changed(r)) && !x.came.has(r.Name) || renewed <= told:
 		case !x.holds(v, r): // it is sent with its TTL, if at all: it may be too large, or from disk (RECON-19)
 		case turned > told:
 			whole = append(whole, r)
@@ -99,7 +98,7 @@ func (d *deltaState) collectRenewals(v fanout.View, push bool, p *part) {
 			whole = append(whole, r)
 		case d.ttl && !ends.IsZero():
 			heartbeats = append(heartbeats, r)
-			d.exact.note(r.Name, r.Version, true) // a NACK of the heartbeat does not reject it
+			put(&d.came, r.Name, struct{}{})
 		}
 	}
 	d.renewWhole(v, whole, p)

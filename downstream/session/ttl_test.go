@@ -5,8 +5,11 @@ import (
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
 )
 
 // TestSizesBoundWhatIsSent: what a resource is reckoned with is what it takes at most,
@@ -51,5 +54,42 @@ func TestFeatures(t *testing.T) {
 		if delta, sotw := takesTTL(node, true), takesTTL(node, false); delta != tt.delta || sotw != tt.sotw {
 			t.Errorf("%q: Delta %v, SotW %v; want %v, %v", tt.features, delta, sotw, tt.delta, tt.sotw)
 		}
+	}
+}
+
+// TestComesBackAndShares: a client that came with what has a TTL, and was sent only that, shares the
+// next change with all others, and keeps nothing of what it came with.
+func TestComesBackAndShares(t *testing.T) {
+	hub, now, lane := fanout.NewHub(fanout.Config{}), time.Unix(1000, 0), fanout.Lane{Type: cache.Endpoint, Wildcard: true}
+	apply := func(body string, ttl time.Duration) *cache.Resource {
+		r := cache.NewResource(lane.Type, &discovery.Resource{Name: body[:1], Resource: &anypb.Any{Value: []byte(body)}}, cache.Fingerprint{})
+		hub.Apply(lane, &cache.Update{At: now, Set: []cache.Received{{Resource: r, TTL: ttl}}, Synced: true})
+		return r
+	}
+	hub.Subscribe(lane.Type, fanout.NewSubscriber(func() {})).Delta([]string{fanout.Wildcard}, nil, now)
+	s := New(&Config{MaxName: 100, MaxNames: 100, AckTimeout: time.Minute}, Stream{Delta: true}, Peer{}, oneGroup{hub}, NewClusterDeliveries(), func() {})
+	ask := func(req *discovery.DeltaDiscoveryRequest) *Response {
+		req.TypeUrl = string(lane.Type)
+		if _, end := s.DeltaRequest(req, now); end != nil {
+			t.Fatal(end)
+		}
+		r, end := s.Next(now)
+		if end != nil {
+			t.Fatal(end)
+		}
+		return r
+	}
+	node := &core.Node{ClientFeatures: []string{"xds.config.supports-resource-ttl"}}
+	first := ask(&discovery.DeltaDiscoveryRequest{Node: node, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: map[string]string{"a": apply("a", time.Hour).Version}})
+	if first == nil || len(first.Heartbeats) != 1 {
+		t.Fatalf("the client was sent %v", first)
+	}
+	apply("b", 0)
+	next := ask(&discovery.DeltaDiscoveryRequest{ResponseNonce: first.Nonce})
+	if next == nil || next.News == nil {
+		t.Errorf("the client was sent %v of its own", next)
+	}
+	if x := s.states[0].base(); len(x.exact.table)+len(x.came) > 0 {
+		t.Errorf("%v and %v are kept", x.exact.table, x.came)
 	}
 }
