@@ -117,8 +117,11 @@ func (x *exchange) answers(v fanout.View, r *cache.Resource) {
 			case a.Resource == r && len(a.More) == 0:
 				x.paid(id, &a)
 				x.asked.drop([]cache.ID{id})
-			case x.delta && slices.Contains(a.Resources(), r): // the rest waits as a change (ORDER-3)
+			case x.delta && slices.Contains(x.asked.items, id) && slices.Contains(a.Resources(), r): // the rest waits as a change (ORDER-3)
 				x.asked.drop([]cache.ID{id})
+				if !x.awaited.has(name) { // DOWN-DELTA-7
+					put(&x.forced, id, v.Position()-1)
+				}
 			}
 		}
 	}
