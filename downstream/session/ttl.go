@@ -51,6 +51,9 @@ func (x *exchange) keeps(v fanout.View, r *cache.Resource, at cache.Seq) bool {
 	if noted.notes() {
 		at = max(at, noted.at)
 	}
+	if id, named := v.Lookup(r.Name); named && v.Told(id).Copy() {
+		at = max(at, v.Told(id).At()) // the name itself may have brought it, and not the alias
+	}
 	return x.holds(v, r) && (noted.brings() || !x.ttl || !v.AnyTTL() || v.Changed(r) <= at)
 }
 
