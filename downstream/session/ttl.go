@@ -61,11 +61,14 @@ func (x *exchange) keeps(v fanout.View, r *cache.Resource, at cache.Seq) bool {
 // client was sent renewals. to is the position up to which it was sent the wildcard's set.
 func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Resource, told cache.Seq)) {
 	for _, id := range x.renewed.take() {
-		if _, waits := slices.BinarySearch(x.changed.items, id); waits || !v.Has(id) { // postpone leaves the items sorted
-			continue // a change is sent with its TTL
+		if !v.Has(id) {
+			continue
 		}
+		_, waits := slices.BinarySearch(x.changed.items, id) // postpone leaves the items sorted
 		for _, r := range v.Answer(id).Resources() {
-			yield(r, x.renewedTo)
+			if !waits || x.keeps(v, r, v.Told(id).At()) { // a change is sent with its TTL
+				yield(r, x.renewedTo)
+			}
 		}
 	}
 	subscribed, synced := v.Wildcard()
