@@ -168,16 +168,14 @@ func (l *loans) unset(own cache.ID) {
 // resource of that name on their own lane now. Their clients are sent its TTL if either copy has one.
 func (l *loans) fallBack(member string, limited bool) {
 	l.markFreed(member)
-	r := l.x.wildcard.Bearer(member)
-	if r == nil {
-		return
+	still := l.x.wildcard.Expires(member)
+	if len(l.lentTo(member)) == 0 || !limited && !still {
+		return // whoever asks for the wildcard alone has it as it is
 	}
-	if limited && !l.x.wildcard.Expires(member) {
+	if !still {
 		l.x.wildcard.LoseTTL(member, l.x.next())
 	}
-	if limited || l.x.wildcard.Expires(member) {
-		l.x.wildcard.markRenewed(r)
-	}
+	l.x.wildcard.markRenewed(l.x.wildcard.Bearer(member))
 }
 
 // markFreed marks the names to which a member of the wildcard's set is lent: clients may take it
