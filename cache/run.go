@@ -8,7 +8,7 @@ type Run struct{ last ID }
 // FindNext is Find, of the next name of a Run.
 func (t *Table) FindNext(r *Run, name string) (ID, bool) {
 	if next := int(r.last) + 1; next < len(t.entries) {
-		if e := &t.entries[next]; e.hash != 0 && e.name == name {
+		if e := &t.entries[next]; e.used && e.name == name {
 			r.last++
 			return r.last, true
 		}

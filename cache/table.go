@@ -100,7 +100,8 @@ type entry struct {
 	vanished bool
 	// ordered: it stands in the order of change.
 	ordered bool
-	hash    uint32 // HashOf(name); 0: the ID stands for no name
+	// used: the ID stands for a name.
+	used bool
 
 	more *related // beside what is read with it
 
@@ -149,8 +150,6 @@ func (t *Table) Find(name string) (ID, bool) {
 	id, ok := t.ids[name]
 	return id, ok
 }
-
-func (t *Table) Hash(id ID) uint32 { return t.entries[id].hash }
 
 // Name is the name behind an ID.
 func (t *Table) Name(id ID) string { return t.entries[id].name }
@@ -215,10 +214,10 @@ func (t *Table) add(name string) ID {
 	var id ID
 	if n := len(t.free); n > 0 {
 		id, t.free = t.free[n-1], t.free[:n-1]
-		t.entries[id] = entry{name: name, hash: HashOf(name)}
+		t.entries[id] = entry{name: name, used: true}
 	} else {
 		id = ID(len(t.entries))
-		t.entries = append(t.entries, entry{name: name, hash: HashOf(name)})
+		t.entries = append(t.entries, entry{name: name, used: true})
 	}
 	t.ids[name] = id
 	return id
@@ -227,7 +226,7 @@ func (t *Table) add(name string) ID {
 // release lets go of an ID that nothing refers to and that holds nothing.
 func (t *Table) release(id ID) {
 	e := &t.entries[id]
-	if e.hash == 0 || e.pinned || e.ordered || e.state == Present || e.matched() {
+	if !e.used || e.pinned || e.ordered || e.state == Present || e.matched() {
 		return
 	}
 	delete(t.ids, e.name)

@@ -38,9 +38,6 @@ func (v View) Lookup(name string) (cache.ID, bool) {
 	return id, ok && v.Has(id)
 }
 
-// Hash returns HashOf the name of a subscribed ID.
-func (v View) Hash(id cache.ID) uint32 { return v.x.named.Hash(id) }
-
 // Name returns the name of a subscribed ID.
 func (v View) Name(id cache.ID) string { return v.x.named.Name(id) }
 

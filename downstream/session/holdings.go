@@ -267,11 +267,7 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 	}
 	h.aliased = true
 	if before == nil { // from now on its resources are recorded by name
-		version, some, exact := h.exact.lookUp(v.Hash(id), name).of()
-		if !exact {
-			version, some = h.named(v, id)
-		}
-		if some {
+		if version, some := h.of(v, name); some {
 			h.exact.note(name, version, true)
 			before = []string{name}
 		}

@@ -51,19 +51,14 @@ func (x *exchange) keeps(v fanout.View, r *cache.Resource, at cache.Seq) bool {
 	if noted.notes() {
 		at = max(at, noted.at)
 	}
-	if id, named := v.Lookup(r.Name); named && v.Told(id).Copy() {
-		at = max(at, v.Told(id).At()) // the name itself may have brought it, and not the alias
-	}
-	return x.holds(v, r) && (noted.brings() || !x.ttl || !v.AnyTTL() || v.Changed(r) <= at)
+	own, _ := v.Lookup(r.Name) // which may have brought it
+	return x.holds(v, r) && (noted.brings() || !x.ttl || !v.AnyTTL() || v.Changed(r) <= max(at, v.Told(own).At()))
 }
 
 // renewable yields the resources that may have been renewed, each with the position up to which the
 // client was sent renewals. to is the position up to which it was sent the wildcard's set.
 func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Resource, told cache.Seq)) {
-	for _, id := range x.renewed.take() {
-		if !v.Has(id) {
-			continue
-		}
+	for _, id := range slices.DeleteFunc(x.renewed.take(), func(id cache.ID) bool { return !v.Has(id) }) {
 		_, waits := slices.BinarySearch(x.changed.items, id) // postpone leaves the items sorted
 		for _, r := range v.Answer(id).Resources() {
 			if !waits || x.keeps(v, r, v.Told(id).At()) { // a change is sent with its TTL
@@ -151,14 +146,12 @@ func (x *exchange) renewsAhead(v fanout.View, p *part, heartbeats []*cache.Resou
 
 // expiring notes when the resources of a part expire, for a client that knows TTLs.
 func (x *exchange) expiring(v fanout.View, p *part) {
-	if !x.ttl {
+	if !x.ttl || !v.AnyTTL() {
 		return // TTL-7
 	}
-	for _, list := range [][]*cache.Resource{p.resources, p.heartbeats} {
-		for _, r := range list {
-			if ends, _, _ := v.Ends(r); !ends.IsZero() {
-				put(&p.ends, r, ends)
-			}
+	for _, r := range slices.Concat(p.resources, p.heartbeats) {
+		if ends, _, _ := v.Ends(r); !ends.IsZero() {
+			put(&p.ends, r, ends)
 		}
 	}
 }
