@@ -45,14 +45,14 @@ func (c *Core) tickBare(s *slot, l *laneState, now time.Time) (replaced bool) {
 	if !due(c.bareAt(s, l), now) {
 		return false
 	}
+	if !c.hub.Of(l.lane.Type).Unproven() {
+		l.mapped = false // a lane is considered once
+		return false
+	}
 	for _, other := range s.stream.lanes {
 		if !c.bareAt(s, other).IsZero() && c.hub.Of(other.lane.Type).Unproven() {
 			c.bare[other.lane] = true
 		}
-	}
-	l.mapped = false // a lane is considered once
-	if !c.bare[l.lane] {
-		return false
 	}
 	c.effects = append(c.effects, Effect{
 		Notice: "the control plane does not answer for a type of which it was shown versions, and the relay's copy may be out of date; asking for it without versions",
