@@ -131,6 +131,9 @@ func (c *Checker) interestChanged(k kind, before []string) {
 			c.wanted[k.name][name], c.gone[k.name][name] = c.now, going || !c.known[k.name].byName.matches(name, surely)
 		}
 	}
+	if len(before) == 0 {
+		c.startsOver(k)
+	}
 	var again []string
 	for _, name := range after {
 		c.known[k.name].byName.recall(name)

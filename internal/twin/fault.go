@@ -213,7 +213,20 @@ func (c *Checker) undoubts(k kind, name string) {
 	}
 }
 
-// lapse notes that a wildcard may have been forgotten, and its doubts with it.
+// startsOver notes that clients begin to want something of a type of which they wanted nothing. Unless a stream asks
+// for some of it still, the relay may have forgotten the type, and with it the doubts over names that were never asked for.
+func (c *Checker) startsOver(k kind) {
+	for _, s := range c.streams {
+		if l := s.lanes[k.name]; l != nil && len(l.names) > 0 {
+			return
+		}
+	}
+	for _, d := range c.doubts[k.name] {
+		d.lapse()
+	}
+}
+
+// lapse notes that a wildcard may have been forgotten, or the type, and the doubts with it.
 func (d *doubt) lapse() {
 	for name := range d.names {
 		d.lapsed[name] = true
