@@ -376,6 +376,10 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 		if t.sotw && k.full && before.Wildcard && t.interest.Names[name] {
 			continue // it asks for a member by name, and no set has lacked it
 		}
+		if t.sotw && before.Wildcard && !still.Wildcard && c.mayLead(k, &still, name, h) {
+			t.owed[name] = true
+			continue // an alias leads there, unless the relay has forgotten it
+		}
 		// It may have dropped what an alias was given up for, or does not lead to any more, or led to before it came back, and the set need not wait for its name (DOWN-SOTW-7).
 		// A SotW client that gives the wildcard up drops the members that no name of its leads to yet, whatever aliases they list.
 		renamed := t.sotw && k.full && !before.Wildcard && t.interest.Names[name] && (!still.Named(name, h.aliases) || !before.Names[name] && (t.brought[name] || c.denies(k, &still, name, h)))
@@ -390,6 +394,12 @@ func (c *Checker) reshaped(k kind, t *topic, before Interest, first bool) {
 			t.halves[name] = true
 		}
 	}
+}
+
+// mayLead reports whether aliases that a client asks for lead to what it holds, if the relay has that still.
+func (c *Checker) mayLead(k kind, i *Interest, name string, h held) bool {
+	w, present := c.known[k.name].byName.present(name)
+	return present && w.unsure && i.Named(name, slices.DeleteFunc(slices.Clone(h.aliases), func(alias string) bool { return !slices.Contains(w.aliases, alias) }))
 }
 
 // denies reports whether a client drops what it gives up by its name, though that lists aliases that
