@@ -373,7 +373,9 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 		w.unsure = true // no request says so
 		c.known[k.name].byName.words[name] = w
 	}
-	doubted := func(asked string) bool { return t.brought[asked] && c.mayDoubt(k.name, false, asked) }
+	doubted := func(asked string) bool { // or a set does not wait for it, since the client's first request did not name it (DOWN-SOTW-7)
+		return t.brought[asked] && c.mayDoubt(k.name, false, asked) || t.sotw && t.later[asked]
+	}
 	if t.interest.Named(name, nil) && !t.later[name] && c.unvouched(k, t, name) && !c.met(k, t, name) {
 		c.fail("MISS-4", "%s came with %s, of which a stream was silent that had carried nothing of the type, and is told that it is gone", who, name)
 	}
