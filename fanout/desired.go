@@ -76,20 +76,13 @@ func (x *index) unwant(s *Subscription, id cache.ID, now time.Time) (had bool) {
 	if !last {
 		return had
 	}
+	asked := id == wildcardID && x.wildcard.asked || id != wildcardID && x.named.Asked(id)
 	gone, linger := id != wildcardID && x.answers.of(id).State == cache.Absent, x.hub.limits.Load().Linger
-	if !x.suspect && !gone && (x.asked(id) || x.holds(id) || x.laneOf(id).unavailable != nil) && linger > 0 {
+	if !x.suspect && !gone && (asked || x.holds(id) || x.laneOf(id).unavailable != nil) && linger > 0 {
 		x.linger.keep(id, now.Add(linger))
 	}
 	x.changed(id) // upstream has to look at it, if only to learn when to look again
 	return true
-}
-
-// asked reports whether upstream has been asked for a name or the wildcard.
-func (x *index) asked(id cache.ID) bool {
-	if id == wildcardID {
-		return x.wildcard.asked
-	}
-	return x.named.Asked(id)
 }
 
 // laneOf returns the lane on which a name, or the wildcard, is asked for.

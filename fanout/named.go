@@ -99,6 +99,11 @@ func (n *namedLane) fails() {
 func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	wanted := n.x.covers(r.Resource)
 	if !wanted && !n.Has(r.Name) {
+		for name := range r.Names() { // an earlier removal is out of date
+			if id, ok := n.Find(name); ok && n.State(id) == cache.Absent {
+				n.Unset(id, n.x.next())
+			}
+		}
 		return n.x.unstored.take(r) // UP-9, H-31
 	}
 	for name := range r.Names() { // they are answered now
