@@ -167,7 +167,7 @@ func (c *Checker) expire() {
 					for _, asked := range lost {
 						c.gone[k.name][asked] = c.gone[k.name][asked] || !v.matches(asked, surely)
 						if _, before := c.before[k.name][asked]; asked != name && !before && !c.carries(k, asked) && v.denied(asked) {
-							delete(v.words, asked) // upstream was not asked for it (UP-8)
+							v.words[asked] = word{at: c.events, silent: true} // upstream was not asked for it (UP-8): it may be lent
 						}
 					}
 					continue
