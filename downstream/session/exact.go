@@ -142,14 +142,14 @@ func (e *exact) only(names []string) []string {
 
 // note records what the client holds of a resource. The version that it came with takes
 // precedence until it is judged.
-func (e *exact) note(name, version string, some bool) { e.noteAt(e.add(name), version, some) }
+func (e *exact) note(name, version string, some bool) { e.noteAt(e.add(name), version, some, 0) }
 
-func (e *exact) noteAt(v *entry, version string, some bool) {
+func (e *exact) noteAt(v *entry, version string, some bool, at cache.Seq) {
 	if !v.noted {
 		v.noted = true
 		e.noted++
 	}
-	if v.some, v.at = some, 0; !v.brought {
+	if v.some, v.at = some, at; !v.brought {
 		v.version = version
 	}
 }
@@ -158,13 +158,8 @@ func (e *exact) noteAt(v *entry, version string, some bool) {
 // unknown.
 func (e *exact) sent(v *entry, version string, at cache.Seq) {
 	if e.judge(v); v.notes() {
-		e.hasAt(v, version, max(at, v.at))
+		e.noteAt(v, version, true, max(at, v.at))
 	}
-}
-
-func (e *exact) hasAt(v *entry, version string, at cache.Seq) {
-	e.noteAt(v, version, true)
-	v.at = at
 }
 
 // judge notes that what the client came with no longer counts.
@@ -180,7 +175,7 @@ func (e *exact) judge(v *entry) {
 
 // recall counts what the client came with as if it had been sent on this stream.
 func (e *exact) recall(v *entry) {
-	e.noteAt(v, v.version, true)
+	e.noteAt(v, v.version, true, 0)
 	e.judge(v)
 }
 

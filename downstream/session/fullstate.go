@@ -226,7 +226,7 @@ func (s *sotwState) deliveredName(v fanout.View, id cache.ID, a *cache.Answer, p
 	}
 	if v.LedTo(id) != nil {
 		for _, r := range a.Resources() {
-			s.exact.hasAt(s.exact.add(r.Name), r.Version, p.position)
+			s.exact.noteAt(s.exact.add(r.Name), r.Version, true, p.position)
 		}
 	}
 	if a.Error != nil { // the set alone would say that the error is over

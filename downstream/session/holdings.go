@@ -126,6 +126,13 @@ func (h *holdings) named(v fanout.View, id cache.ID) (version string, some bool)
 	return "", true
 }
 
+// noteNamed records that, unless something is recorded.
+func (h *holdings) noteNamed(v fanout.View, id cache.ID, version string, some bool) {
+	if at := h.exact.add(v.Name(id)); !at.notes() {
+		h.exact.noteAt(at, version, some, v.Told(id).At())
+	}
+}
+
 // member returns what the client holds of a member of the wildcard's set.
 func (h *holdings) member(v fanout.View, name string) (version string, some bool) {
 	if !wildcard(v) {
@@ -196,7 +203,7 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 		h.exact.forget(name)
 		return nil
 	}
-	h.exact.note(name, version, some)
+	h.noteNamed(v, id, version, some)
 	return []string{name}
 }
 
@@ -268,7 +275,7 @@ func (h *holdings) leads(v fanout.View, id cache.ID, a *cache.Answer) (left []st
 	h.aliased = true
 	if before == nil { // from now on its resources are recorded by name
 		if version, some := h.of(v, name); some {
-			h.exact.note(name, version, true)
+			h.noteNamed(v, id, version, true)
 			before = []string{name}
 		}
 	}
@@ -326,7 +333,7 @@ func (h *holdings) sentBy(v fanout.View, r *cache.Resource) {
 func (h *holdings) sentFor(r *cache.Resource) {
 	at := h.exact.add(r.Name)
 	h.exact.judge(at)
-	h.exact.hasAt(at, r.Version, at.at)
+	h.exact.noteAt(at, r.Version, true, at.at)
 }
 
 // unsubscribed erases what the wildcard brought.

@@ -290,7 +290,7 @@ func (s *sotwState) drops(v fanout.View, added []string) {
 			s.exact.forget(noted.name)
 			s.version = "" // the client may not have all of the last set any more
 		case version != noted.version:
-			s.exact.noteAt(noted, "", noted.some) // that version may not have listed the name
+			s.exact.noteAt(noted, "", noted.some, 0) // that version may not have listed the name
 		}
 	}
 }

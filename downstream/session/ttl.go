@@ -44,15 +44,12 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*c
 	return whole, heartbeats
 }
 
-// keeps reports whether the client holds a resource as it is. If that went and came again since it was
-// sent, or looked at, at a position, its TTL may have run out, and the client may have dropped it.
+// keeps reports whether the client holds a resource as it is. What is recorded by name is compared by
+// its version: if it went and came again since it was sent, or looked at, at a position, its TTL may
+// have run out, and the client may have dropped it.
 func (x *exchange) keeps(v fanout.View, r *cache.Resource, at cache.Seq) bool {
 	noted := x.exact.find(r.Name)
-	if noted.notes() {
-		at = max(at, noted.at)
-	}
-	own, _ := v.Lookup(r.Name) // which may have brought it
-	return x.holds(v, r) && (noted.brings() || !x.ttl || !v.AnyTTL() || v.Changed(r) <= max(at, v.Told(own).At()))
+	return x.holds(v, r) && (!noted.notes() || noted.brings() || !x.ttl || !v.AnyTTL() || v.Changed(r) <= max(at, noted.at))
 }
 
 // renewable yields the resources that may have been renewed, each with the position up to which the
