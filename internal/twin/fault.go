@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -100,11 +101,12 @@ type doubt struct {
 	// lapsed are names that were in doubt, and may be still, unless they were given up since; the wildcard
 	// stands for all of which nothing is known.
 	lapsed map[string]bool
+	was    int // hidden, when it lapsed
 }
 
 // on reports whether a stream has left something open.
 func (d *doubt) on(id int) bool {
-	return d.hidden == id || slices.Contains(slices.Collect(maps.Values(d.names)), id)
+	return d.hidden == id || d.was == id || slices.Contains(slices.Collect(maps.Values(d.names)), id)
 }
 
 // spoils notes a fault in what a stream has said of a type. No client may be told that the faulty names, none for
@@ -233,7 +235,7 @@ func (d *doubt) lapse() {
 	}
 	d.lapsed[wildcard] = d.lapsed[wildcard] || d.hidden != 0
 	clear(d.names)
-	d.hidden = 0
+	d.hidden, d.was = 0, cmp.Or(d.hidden, d.was)
 }
 
 // mayDoubt reports whether a name is in doubt on a lane, or was and may be still.
