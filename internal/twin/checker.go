@@ -174,7 +174,7 @@ func (c *Checker) upClosed(id int) {
 			if !l.wildcard {
 				c.before[kind] = l.names
 				c.known[kind].byName.over()
-			} else if s.grows(kindOf(kind), c.now.Add(-c.settle)) {
+			} else if s.grows(kindOf(kind), c.now.Add(-c.settle-1)) { // or it ends just when the set is complete
 				c.known[kind].byWildcard.grew = true
 			}
 		}
