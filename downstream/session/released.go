@@ -47,7 +47,7 @@ func (d *deltaState) givesUp(names []string, asks bool) (ledTo []string) {
 // another name leads there, which the relay may not know: what it came with may list the names, and so
 // may what is to be removed. It is sent again when a name leads there.
 func (d *deltaState) drops(v fanout.View, names []string) {
-	if len(d.released) == 0 && !d.judging() {
+	if len(d.released)+d.exact.noted == 0 && !d.judging() {
 		return
 	}
 	left := make(nameSet)
@@ -65,7 +65,7 @@ func (d *deltaState) drops(v fanout.View, names []string) {
 		r := d.lists(v, name)
 		return r == nil || (members || slices.ContainsFunc(r.Aliases, left.has)) && !slices.ContainsFunc(r.Aliases, stays)
 	}
-	for name := range d.released {
+	for _, name := range slices.AppendSeq(slices.Collect(maps.Keys(left)), maps.Keys(d.released)) {
 		if at := d.exact.find(name); at.has() && !stays(name) && dropped(name) {
 			at.version = ""
 		}
