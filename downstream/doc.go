@@ -3,8 +3,9 @@
 //
 // It is the edge around package session, which has the protocol of one stream. It owns the
 // streams of clients, their connections, the clock and the goroutines. A stream (stream.go) has
-// one goroutine while it is silent, the one that receives, and a second one only while there is
-// something to send, so that receiving never waits for sending.
+// one goroutine, the one that receives. Senders that all streams share send (senders.go); a stream
+// that might wait for its client gets a goroutine of its own meanwhile. So receiving never waits
+// for sending.
 //
 // It never decides what exists (the Hub does, by upstream's answers) or what a client is sent
 // (the Session does), never decodes a resource, and never lets one client's slowness or bad

@@ -20,8 +20,8 @@ import (
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
-// stream is the edge around a Session: it receives on the handler's goroutine and has a sender
-// only while there is something to send.
+// stream is the edge around a Session: it receives on the handler's goroutine. What there is to send is
+// sent by the crew of senders.
 type stream struct {
 	server *Server
 	id     uint64

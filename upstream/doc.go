@@ -6,7 +6,7 @@
 // that sends, so that receiving never waits for sending. A Conn is shared by all groups that
 // use an entry. It decides which connection takes a stream (connections.go), checks the health of
 // connections (health.go, checkup.go), tells groups to stop backing off when the entry answers
-// one of them (comeback.go), and explains errors (hint.go, ending.go).
+// one of them (comeback.go), and explains errors (ending.go, with package hint).
 //
 // The package never waits for a downstream client (UP-11).
 //

@@ -13,7 +13,7 @@ import (
 // holdings records what the client of one stream may hold of one type: for each resource a
 // version, or nothing. The package comment says what follows from it. To hold a resource means to
 // have been sent it. A NACK changes nothing, whatever the client goes on using: a rejected version
-// is not sent again before the resource changes (NACK-4).
+// is not sent again for its own sake (NACK-4).
 //
 // Thousands of clients hold thousands of resources each, so most of the record is not kept by
 // name:
