@@ -48,8 +48,11 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*c
 // its version: if it went and came again since it was sent, or looked at, at a position, its TTL may
 // have run out, and the client may have dropped it.
 func (x *exchange) keeps(v fanout.View, r *cache.Resource, at cache.Seq) bool {
+	if holds := x.holds(v, r); !holds || !x.ttl || !v.AnyTTL() {
+		return holds
+	}
 	noted := x.exact.find(r.Name)
-	return x.holds(v, r) && (!noted.notes() || noted.brings() || !x.ttl || !v.AnyTTL() || v.Changed(r) <= max(at, noted.at))
+	return !noted.notes() || noted.brings() || v.Changed(r) <= max(at, noted.at)
 }
 
 // renewable yields the resources that may have been renewed, each with the position up to which the
