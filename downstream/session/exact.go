@@ -54,15 +54,12 @@ func (e *exact) room(more int) {
 			e.taken++
 		}
 	}
-	most, size := 2*e.taken+more, 2 // leaves room to grow before the next rebuild
+	most := 2*e.taken + more // leaves room to grow before the next rebuild
 	if most == 0 {
 		*e = exact{}
 		return
 	}
-	for size*3 < most*4 {
-		size *= 2
-	}
-	e.table = make([]entry, size)
+	e.table = make([]entry, most*4/3+2)
 	for i := range old {
 		if v := &old[i]; v.says() {
 			*e.place(v.hash, v.name) = *v
@@ -74,8 +71,10 @@ func (v *entry) says() bool { return v.brought || v.noted || v.spared }
 
 // place returns where the entry of a name is, or would be.
 func (e *exact) place(hash uint32, name string) *entry {
-	last := uint32(len(e.table) - 1)
-	for i := (hash >> 1) & last; ; i = (i + 1) & last {
+	for i := uint64(hash) * uint64(len(e.table)) >> 32; ; i++ {
+		if i == uint64(len(e.table)) {
+			i = 0
+		}
 		if v := &e.table[i]; v.hash == 0 || v.hash == hash && v.name == name {
 			return v
 		}
