@@ -169,7 +169,7 @@ func (l *loans) unset(own cache.ID) {
 func (l *loans) fallBack(member string, limited bool) {
 	l.markFreed(member)
 	still := l.x.wildcard.Expires(member)
-	if len(l.lentTo(member)) == 0 || !limited && !still {
+	if !limited && !still || len(l.lentTo(member)) == 0 {
 		return // whoever asks for the wildcard alone has it as it is
 	}
 	if !still {

@@ -18,8 +18,9 @@ import (
 )
 
 // This file checks whether the peer of a silent connection is alive (protocol.md §0, Alive), with
-// the gRPC health service. Any answer but UNAVAILABLE and DEADLINE_EXCEEDED shows that it is. The check must be on the connection of
-// the stream: after a GOAWAY a new RPC goes to another one, and proves nothing about the old.
+// the gRPC health service. Any answer but UNAVAILABLE and DEADLINE_EXCEEDED shows that it is. The
+// check must be on the connection of the stream: after a GOAWAY a new RPC goes to another one, and
+// proves nothing about the old.
 
 // checking is a check that is under way.
 type checking struct {

@@ -126,7 +126,8 @@ func (h *holdings) named(v fanout.View, id cache.ID) (version string, some bool)
 	return "", true
 }
 
-// noteNamed records that, unless something is recorded.
+// noteNamed records what the client holds of the resource that bears a subscribed name, and the
+// position of the name's answer, unless something is recorded already.
 func (h *holdings) noteNamed(v fanout.View, id cache.ID, version string, some bool) {
 	if at := h.exact.add(v.Name(id)); !at.notes() {
 		h.exact.noteAt(at, version, some, v.Told(id).At())
@@ -207,9 +208,9 @@ func (h *holdings) leaveName(v fanout.View, id cache.ID, under bool) []string {
 	return []string{name}
 }
 
-// hasNone drops the note that the client has nothing of a resource, if the positions say the
+// dropNone drops the note that the client has nothing of a resource, if the positions say the
 // same. Otherwise it reports that the client lacks a member.
-func (h *holdings) hasNone(v fanout.View, name string) (lacks bool) {
+func (h *holdings) dropNone(v fanout.View, name string) (lacks bool) {
 	if _, some, exact := h.exact.find(name).of(); some || !exact {
 		return false
 	}

@@ -99,8 +99,10 @@ func (d *deltaState) erase(ledTo, gone []string) {
 				d.release(name) // the name that leads there may not be looked at before it leads elsewhere
 			case some && wildcard(v):
 				d.leaves(name)
-			case wildcard(v) && d.hasNone(v, name):
-				d.release(name) // the member may be smaller than what was too large
+			case wildcard(v):
+				if d.dropNone(v, name) {
+					d.release(name) // the member may be smaller than what was too large
+				}
 			case some && len(v.Names()) > 0 && d.mayLead(v, name):
 				put(&d.released, name, released{unknown: !went && d.lists(v, name) == nil})
 			default:

@@ -58,7 +58,10 @@ func (x *exchange) keeps(v fanout.View, r *cache.Resource, at cache.Seq) bool {
 // renewable yields the resources that may have been renewed, each with the position up to which the
 // client was sent renewals. to is the position up to which it was sent the wildcard's set.
 func (x *exchange) renewable(v fanout.View, to cache.Seq, yield func(r *cache.Resource, told cache.Seq)) {
-	for _, id := range slices.DeleteFunc(x.renewed.take(), func(id cache.ID) bool { return !v.Has(id) }) {
+	for _, id := range x.renewed.take() {
+		if !v.Has(id) {
+			continue
+		}
 		_, waits := slices.BinarySearch(x.changed.items, id) // postpone leaves the items sorted
 		for _, r := range v.Answer(id).Resources() {
 			if !waits || x.keeps(v, r, v.Told(id).At()) { // a change is sent with its TTL

@@ -121,7 +121,8 @@ func (c *Checker) upForgets(k kind, l *relayLane, unsubscribed, added []string) 
 		}
 		known.byName.forget(l.names, unsubscribed, added, func(name string, w word) bool {
 			gaveUp, was := c.wanted[k.name][name]
-			atOnce := again[name] && was && gaveUp.Equal(c.now)                                                             // it may not have been over when it was wanted again
+			// What is given up and wanted again in one moment may never have gone.
+			atOnce := again[name] && was && gaveUp.Equal(c.now)
 			return atOnce || c.kept(k, again, name, w) || c.handedOn(k, again, name, w) || unsubscribed != nil && l.unasked // it may be kept (UP-9)
 		})
 	case len(l.names) == 0:
