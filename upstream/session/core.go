@@ -165,7 +165,7 @@ func (c *Core) learned(s *slot, lane fanout.Lane, u *cache.Update, now time.Time
 func (c *Core) tickStream(s *slot, now time.Time) {
 	c.tickAlive(s, now)
 	c.suspects.survivors(s, now)
-	for _, l := range s.stream.lanes {
+	for _, l := range s.stream.inOrder() {
 		if c.tickUnanswered(s, l, now); !s.open() {
 			return // a new stream replaces it
 		}
@@ -328,7 +328,7 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 			d.Update.Kept = append(d.Update.Kept, e.Name)
 		}
 	}
-	used.spoke = true
+	used.spoke, s.stream.taking = true, true
 	used.delivered = used.delivered || d.Update.Hidden || len(d.Update.Set)+len(d.Update.Faulty) > 0
 	if (l == nil || !l.asked()) && !lane.Wildcard && !d.sotw { // of dropped names the Hub notes it (UP-19), of wanted ones it may serve (H-1)
 		c.learned(s, lane, &cache.Update{Set: d.Update.Set, Removed: d.Update.Removed, Source: d.Update.Source}, now)
@@ -384,6 +384,7 @@ func (c *Core) Applied(id StreamID, d *Response, now time.Time) (nack string, ov
 	if s == nil || !s.open() || s.stream.used[d.TypeURL] == nil {
 		return "", false
 	}
+	s.stream.taking = false
 	l := s.stream.lanes[d.TypeURL]
 	if l != nil {
 		l.settle.applied(d.adds, c.chunks(), &c.config, now)

@@ -39,6 +39,7 @@ type streamState struct {
 	used map[cache.TypeURL]*typeState
 	// acks are the pending ACKs and NACKs, oldest first, one for each response (UP-4).
 	acks   []ack
+	taking bool // in a response: its ACK goes before what clients ask for because of it
 	timers timers
 }
 
@@ -286,7 +287,7 @@ func (s *streamState) next(node *core.Node, now time.Time) proto.Message {
 		node = nil
 	}
 	req := s.nextAck(now)
-	if req == nil {
+	if req == nil && !s.taking { // UP-4
 		req = s.nextInterest(node, now)
 	}
 	switch req := req.(type) {
