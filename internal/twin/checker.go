@@ -311,8 +311,9 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		} else {
 			delete(l.erred, name) // the error was the answer to an earlier subscribe (UP-9)
 			delete(l.paired, name)
+			l.asked = c.events // a name that is asked for again may have been given up since (UP-19)
 		}
-		l.first, l.asked = time.Time{}, c.events
+		l.first = time.Time{}
 		if name == wildcard && !resumed {
 			l.doubtUpTo = c.events
 		}
