@@ -78,8 +78,8 @@ func (i *invariants) holdings(v fanout.View, st state) {
 		stays = leavingNames(s.stays)
 	}
 	// Each entry of exact is for a name, for what names lead to, for a member or a former one, for
-	// what stays in a set (ORDER-2), or for a debt. After the next set of a full-state type, entries
-	// of the last one end.
+	// what stays in a set (ORDER-2), or for a debt. After the next set of a full-state type, which may be
+	// due only when a name is answered, entries of the last one end.
 	for e := range h.exact.all(false) {
 		_, owed := x.released[e.name]
 		i.must(x.sets && wildcard(v) || e.brought || x.mentions(v, e.name) || owed || stays.has(e.name), "%q is written down, and nothing covers it", e.name)
@@ -128,7 +128,7 @@ func (x *exchange) mentions(v fanout.View, name string) bool {
 		return true
 	}
 	for _, id := range v.Names() {
-		if slices.Contains(v.LedTo(id), name) || x.sets && v.Told(id) == fanout.Brought { // nobody knows to what that led
+		if slices.Contains(v.LedTo(id), name) || x.sets && (v.Told(id) == fanout.Brought || v.Answer(id).State == cache.Unknown) { // nobody knows to what that led, or it has no answer
 			return true
 		}
 	}
