@@ -148,6 +148,16 @@ func (c *Checker) interestChanged(k kind, before []string) {
 	c.renews(k, again)
 }
 
+// passes notes that a client asks for a name and gives it up in one request. before is what all clients wanted:
+// if nobody wanted the name, the relay may have forgotten what it led to, and then nothing of that lingers (UP-7).
+func (c *Checker) passes(k kind, name string, before []string) {
+	c.known[k.name].byName.recall(name)
+	if !contains(before, name) {
+		c.renews(k, []string{name})
+	}
+	c.wanted[k.name][name] = c.now
+}
+
 // asksFirst notes that the relay asks for a name as if for the first time: it gave the name up when nobody wanted it,
 // since others lingered. So a removal is an answer to it (UP-19).
 func (c *Checker) asksFirst(k kind, name string) {
@@ -250,8 +260,7 @@ func (c *Checker) clientAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 			}
 		}
 		if both {
-			c.known[k.name].byName.recall(name)
-			c.wanted[k.name][name] = c.now
+			c.passes(k, name, union)
 		}
 	}
 	if t.interest.Wildcard && (first || slices.Contains(subscribe, wildcard)) {
