@@ -78,11 +78,11 @@ func (i *invariants) holdings(v fanout.View, st state) {
 		stays = leavingNames(s.stays)
 	}
 	// Each entry of exact is for a name, for what names lead to, for a member or a former one, for
-	// what stays in a set (ORDER-2), or for a debt. After the next set of a full-state type, which may be
-	// due only when a name is answered, entries of the last one end.
+	// what stays in a set (ORDER-2), or for a debt. Those of a full-state type end with the next set, which
+	// is due, or will be when a name is answered.
 	for e := range h.exact.all(false) {
 		_, owed := x.released[e.name]
-		i.must(x.sets && wildcard(v) || e.brought || x.mentions(v, e.name) || owed || stays.has(e.name), "%q is written down, and nothing covers it", e.name)
+		i.must(x.sets && (wildcard(v) || st.due()) || e.brought || x.mentions(v, e.name) || owed || stays.has(e.name), "%q is written down, and nothing covers it", e.name)
 	}
 	i.led(v, x)
 	i.exact(h)
