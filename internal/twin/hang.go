@@ -19,7 +19,7 @@ func (g *Game) hang(p *controlPlane, hung bool) {
 		g.relay.Hang(p.number, true)
 		return
 	}
-	g.checker.late = true // what it hears now was said since it hung
+	g.checker.late = !g.relay.Kills() // over gRPC what it hears now was said since it hung, on the pure cores just now
 	g.relay.Hang(p.number, false)
 	g.relay.Settle()
 	g.checker.late = false
