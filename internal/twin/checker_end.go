@@ -171,7 +171,7 @@ func (c *Checker) finishTopic(who string, k kind, cl *clientState, t *topic, wor
 	c.failures(who, k, cl, t)
 	c.waits(who, k, cl, t, world)
 	for name := range cl.warm {
-		if t.brought[name] && doubted(name) || c.forgetful && c.inDoubt(k, name, &t.interest, false) {
+		if t.brought[name] && doubted(name) || c.forgetful && c.inDoubt(k, name, t, false) {
 			continue // the relay has nothing to say of it
 		}
 		if i := &t.interest; k.name == "EDS" && !unresolved(name) && (i.Names[name] || i.Wildcard && !cl.sotw) && (!cl.sotw && i.Names[name] || world[k.name][name].Label != "") {

@@ -380,7 +380,7 @@ func (c *Checker) removed(who string, k kind, t *topic, name string, more bool) 
 		c.fail("MISS-4", "%s came with %s, of which a stream was silent that had carried nothing of the type, and is told that it is gone", who, name)
 	}
 	expired := slices.ContainsFunc(c.known[k.name].voices(), func(v *voice) bool { return v.words[name].expired })
-	if !expired && c.inDoubt(k, name, &t.interest, t.brought[name]) { // what expires is gone all the same (TTL-2)
+	if !expired && c.inDoubt(k, name, t, t.brought[name]) { // what expires is gone all the same (TTL-2)
 		c.fail("ERR-10", "%s is told that %s is gone, of which upstream has sent a faulty answer", who, name)
 	}
 	switch gone := c.known[k.name].gone(name, &t.interest, t.brought[name] && !t.led[name], kept, doubted); {
