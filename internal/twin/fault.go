@@ -269,13 +269,13 @@ func (c *Checker) mayHide(d *doubt, k string, wildcard bool, name string) bool {
 // inDoubt reports whether a client must not be told that a name is gone, because of a fault in what was said
 // by name, if it asks for the name, or else by wildcard. What it came with and does not ask for may be
 // what a hidden name leads to, until a sound answer says what leads there (NAME-5). A full-state set says what its
-// names lead to: it is withheld only if one of these may be hidden (DOWN-SOTW-7).
+// names lead to: it is withheld only if one of these has no answer, and may be hidden (DOWN-SOTW-7).
 func (c *Checker) inDoubt(k kind, name string, t *topic, brought bool) bool {
 	i := &t.interest
 	if brought && !i.Names[name] && !i.Wildcard {
 		d := c.doubts[k.name][false]
 		return d != nil && d.hidden != 0 && !d.said[name] && slices.ContainsFunc(slices.Collect(maps.Keys(i.Names)), func(asked string) bool {
-			return !t.sotw || c.mayHide(d, k.name, false, asked)
+			return !t.sotw || c.mayHide(d, k.name, false, asked) && !c.known[k.name].byName.matches(asked, surely)
 		})
 	}
 	if i.Names[name] {
