@@ -354,18 +354,6 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 	}
 }
 
-// sentSince reports whether a resource was sent after a position, for its own name, for another,
-// or as a member.
-func (d *deltaState) sentSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
-	id, named := v.Lookup(r.Name)
-	noted := d.exact.find(r.Name)
-	if !named && !noted.notes() { // a member
-		c, _ := v.Set().Change(r.Name)
-		return max(c.Seq, d.ahead[r.Name].at) > since
-	}
-	return named && v.Told(id).At() > since || noted != nil && noted.at > since
-}
-
 // collectErrors lists each error of a name once (ERR-9). It keeps back errors that would be the
 // whole response while a wildcard waits for its answer: Envoy would take them for the answer
 // (DOWN-DELTA-13).

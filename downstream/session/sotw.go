@@ -345,6 +345,10 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
 	a, name := v.Answer(id), v.Name(id)
 	forced := asked || s.owes(id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
+	since := unseen
+	if at, debt := s.forced[id]; debt && !asked {
+		since = at
+	}
 	s.release(s.leads(v, id, &a)...)
 	if a.State != cache.Unknown {
 		s.paid(id, &a)
@@ -353,7 +357,7 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 		put(&s.forced, id, v.Position())
 	}
 	if a.State == cache.Present {
-		s.collectCopies(v, id, &a, forced, p)
+		s.collectCopies(v, id, &a, forced, since, p)
 		if asked && a.Error != nil || a.Resource.Husk() { // the body may not come soon
 			s.failed.add(id) // H-27
 		}
@@ -371,12 +375,12 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 }
 
 // collectCopies lists the resources that a name leads to and that the client does not hold, or
-// all of them.
-func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, p *part) {
+// all of them but what was sent since a position.
+func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, since cache.Seq, p *part) {
 	led, lacking, tooLarge := v.LedTo(id) != nil, false, 0
 	for _, r := range a.Resources() {
 		switch {
-		case !all && s.keeps(v, r, v.Told(id).At()):
+		case (!all || s.sentSince(v, r, since)) && s.keeps(v, r, v.Told(id).At()):
 		case v.Bodies().Body(r) == nil: // the body is sent when it comes
 			v.Bodies().Ask(r)
 			lacking = true
