@@ -220,7 +220,12 @@ func (c *Checker) silence() {
 						continue // no timer of this stream makes it absent (ERR-10)
 					}
 					c.sound(kindOf(kind), false, name)
-					v.words[name] = word{silent: true, unvouched: !l.heard && (!known || w.unvouched), at: c.events} // it may know it still from before
+					_, hung := c.hungSince[s.plane]
+					v.words[name] = word{
+						silent: true, at: c.events,
+						unvouched: !l.heard && (!known || w.unvouched),   // it may know it still from before
+						unsure:    hung && c.now.Sub(since) == c.missing, // a stream that hangs may end just now (UP-13)
+					}
 					c.gone[kind][name] = true
 					for _, cl := range c.clients {
 						if t := cl.topics[kind]; t != nil {
