@@ -314,7 +314,7 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 // that it is to be sent all the same.
 func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) {
 	led, restored := v.LedTo(id) != nil, v.Restored(id)
-	sent, lacking, tooLarge := !v.Told(id).Copy(), false, 0
+	sent, lacking, tooLarge := led || !v.Told(id).Copy(), false, 0
 	since, debt := d.forced[id]
 	if told := v.Told(id); !debt && told.At() > 0 && !told.Copy() { // told that it leads to nothing, whatever the client holds
 		since, debt, forced = told.At(), true, true

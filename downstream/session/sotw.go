@@ -368,10 +368,10 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 		if !v.Leads(name) {
 			s.paidReleased(name) // the client learns that it is gone
 		}
-	} else if !asked {
-		return // collectErrors lists an error that is new
 	}
-	s.collectError(v, id, p)
+	if _, told := s.erred[id]; asked || a.State == cache.Absent && !told { // collectErrors lists an error that is new
+		s.collectError(v, id, p)
+	}
 }
 
 // collectCopies lists the resources that a name leads to and that the client does not hold, or
