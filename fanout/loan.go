@@ -49,7 +49,11 @@ func (l *loans) leaveAll() {
 	}
 	var copies []lentCopy // collected first: a name that has inherited one no longer borrows others
 	for r := range l.x.wildcard.All() {
-		if borrowers := distinct(l.lentTo(r.Name)); len(borrowers) > 0 {
+		lent := distinct(l.lentTo(r.Name))
+		for _, id := range lent { // what lingers inherits nothing, and may be known to be gone (UP-7)
+			l.x.linger.changes(id)
+		}
+		if borrowers := slices.DeleteFunc(lent, func(id cache.ID) bool { return !l.x.interest.wants(id) }); len(borrowers) > 0 {
 			copies = append(copies, lentCopy{r.Resource, borrowers})
 		}
 	}

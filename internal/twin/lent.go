@@ -130,19 +130,13 @@ func (c *Checker) outweighs(k kind, l *relayLane, name string) {
 func (c *Checker) forgetWildcard(k kind) {
 	known, lent := c.known[k.name], newVoice()
 	interests, remembered := c.interests(k), c.remembered(k)
-	lingering := &Interest{Names: map[string]bool{}} // they may have been given up instead
-	for name := range c.wanted[k.name] {
-		if c.lingers(k, name) {
-			lingering.Names[name] = true
-		}
-	}
 	for name, w := range known.byWildcard.words {
 		lends := func(i *Interest) bool { return known.lends(name, i) }
 		mayLend := func(i *Interest) bool { return known.lendsBeside(remembered, name, i) }
 		switch {
 		case slices.ContainsFunc(interests, lends):
 			lent.words[name] = w
-		case slices.ContainsFunc(interests, mayLend), mayLend(lingering):
+		case slices.ContainsFunc(interests, mayLend):
 			w.unsure = true
 			lent.words[name] = w
 		}
