@@ -314,13 +314,12 @@ func (d *deltaState) collectAbsence(v fanout.View, id cache.ID, a *cache.Answer,
 // that it is to be sent all the same.
 func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, asked, forced bool, p *part) {
 	led, restored := v.LedTo(id) != nil, v.Restored(id)
-	sent, lacking, tooLarge := led || !v.Told(id).Copy(), false, 0
+	sent, lacking, tooLarge := !v.Told(id).Copy(), false, 0
 	since, debt := d.forced[id]
 	if told := v.Told(id); !debt && told.At() > 0 && !told.Copy() { // told that it leads to nothing, whatever the client holds
 		since, debt, forced = told.At(), true, true
 	}
-	resources := a.Resources()
-	for _, r := range resources {
+	for _, r := range a.Resources() {
 		at := d.exact.lookUp(r.Hash, r.Name)
 		switch {
 		case restored && at.brings():
@@ -343,13 +342,14 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 		}
 		if led {
 			d.sentFor(r)
+			sent = true
 		}
 	}
 	switch {
 	case lacking:
-	case tooLarge == len(resources) && !v.Told(id).Copy():
+	case tooLarge == len(a.Resources()) && !v.Told(id).Copy():
 		v.Tell(id, 0) // so that the removal is sent when it is gone (MISS-10)
-	case tooLarge < len(resources) && sent:
+	case tooLarge < len(a.Resources()) && sent:
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 }

@@ -170,7 +170,7 @@ func (h *holdings) sentSince(v fanout.View, r *cache.Resource, since cache.Seq) 
 		c, _ := v.Set().Change(r.Name)
 		return max(c.Seq, h.ahead[r.Name].at) > since
 	}
-	return named && v.Told(id).At() > since || noted != nil && noted.at > since
+	return named && v.LedTo(id) == nil && v.Told(id).At() > since || noted != nil && noted.at > since
 }
 
 // brings reports whether the client came with a version of the resource that is not judged yet.

@@ -100,7 +100,7 @@ func (s *sotwState) holding(v fanout.View, name string) (_ Holding, clear bool) 
 		}
 	}
 	h, clear := s.holdings.holding(v, name)
-	if h == (Holding{}) && (!s.sets || s.version == "" || s.came != "" && s.lastNonce == "") {
+	if h == (Holding{}) && (!s.sets || s.version == "" && s.lastNonce != "" || s.came != "" && s.lastNonce == "") {
 		return h, false
 	}
 	return h, clear

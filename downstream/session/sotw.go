@@ -345,10 +345,7 @@ func (s *sotwState) collectNames(v fanout.View, ids []cache.ID, asked bool, p *p
 func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part) {
 	a, name := v.Answer(id), v.Name(id)
 	forced := asked || s.owes(id, &a, func(r *cache.Resource) bool { return !s.holds(v, r) })
-	since := unseen
-	if at, debt := s.forced[id]; debt && !asked {
-		since = at
-	}
+	since, debt := s.forced[id]
 	s.release(s.leads(v, id, &a)...)
 	if a.State != cache.Unknown {
 		s.paid(id, &a)
@@ -356,48 +353,48 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 	} else if asked && s.moved { // the answer is sent whatever the client had of it before
 		put(&s.forced, id, v.Position())
 	}
-	if a.State == cache.Present {
-		s.collectCopies(v, id, &a, forced, since, p)
+	_, told := s.erred[id]
+	switch {
+	case a.State == cache.Present:
+		s.collectCopies(v, id, &a, forced, debt && !asked, since, p)
 		if asked && a.Error != nil || a.Resource.Husk() { // the body may not come soon
 			s.failed.add(id) // H-27
 		}
 		return
-	}
-	if a.State == cache.Absent {
+	case a.State == cache.Absent:
 		v.Tell(id, fanout.ToldGone(p.position))
 		if !v.Leads(name) {
 			s.paidReleased(name) // the client learns that it is gone
 		}
 	}
-	if _, told := s.erred[id]; asked || a.State == cache.Absent && !told { // collectErrors lists an error that is new
+	if asked || !told && a.State == cache.Absent { // collectErrors lists an error that is new
 		s.collectError(v, id, p)
 	}
 }
 
-// collectCopies lists the resources that a name leads to and that the client does not hold, or
-// all of them but what was sent since a position.
-func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all bool, since cache.Seq, p *part) {
-	led, lacking, tooLarge := v.LedTo(id) != nil, false, 0
+// collectCopies lists what a name leads to and the client does not hold, or all but what was sent since a debt was made.
+func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, all, debt bool, since cache.Seq, p *part) {
+	led, sent, lacking, tooLarge := v.LedTo(id) != nil, !v.Told(id).Copy(), false, 0
 	for _, r := range a.Resources() {
 		switch {
-		case (!all || s.sentSince(v, r, since)) && s.keeps(v, r, v.Told(id).At()):
+		case (!all || debt && s.sentSince(v, r, since)) && s.keeps(v, r, v.Told(id).At()):
 		case v.Bodies().Body(r) == nil: // the body is sent when it comes
 			v.Bodies().Ask(r)
-			lacking = true
+			s.behind, lacking = true, true
 			continue
 		case s.leavesOut(v, r, p):
 			tooLarge++
 			continue
 		default:
-			p.resources = append(p.resources, r)
+			p.resources, sent = append(p.resources, r), true
 			s.answers(v, r)
 		}
 		if led {
 			s.sentFor(r)
+			sent = true
 		}
 	}
-	s.behind = s.behind || lacking
-	if !lacking && tooLarge < len(a.Resources()) {
+	if sent && !lacking && tooLarge < len(a.Resources()) {
 		v.Tell(id, fanout.ToldCopy(p.position))
 	}
 }
