@@ -105,7 +105,7 @@ func (d *deltaState) asMembers(subscribe []string) (held map[string]string) {
 func (d *deltaState) nowNamed(v fanout.View, held map[string]string) {
 	for name, version := range held {
 		if subscribes(v, name) && !d.quiet && !d.exact.find(name).notes() {
-			d.judge(name)
+			d.recallName(v, name)
 			d.exact.note(name, version, true)
 		}
 	}
