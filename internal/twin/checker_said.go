@@ -70,7 +70,7 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 			delete(l.paired, asked)
 		}
 		covered, surely := c.covered(k, l, name, w.aliases)
-		unasked := k.full && !l.wildcard && !covered // kept, as long as there is room (UP-9)
+		unasked := k.full && !l.wildcard && !covered && r.GetTtl() == nil // kept, as long as there is room (UP-9)
 		_, subscribed := l.names[name]
 		l.unasked = l.unasked || k.full && !l.wildcard && !s.sotw && !subscribed
 		w.unasked = unasked
