@@ -180,7 +180,7 @@ func (o OnLane) Resume(origin cache.Origin, stream uint64, resume func(from cach
 			x.named.forgetOthers()
 		}
 		l.Recall()
-		if !o.lane.Wildcard && !origin.SotW && x.fullState() {
+		if !o.lane.Wildcard && x.fullState() {
 			x.unstored.begin(stream)
 		}
 		if !resume(l.Origin()) {

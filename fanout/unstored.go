@@ -145,7 +145,7 @@ func (s *unstored) observe(u *cache.Update) {
 // begin notes which stream carries a full-state type's names. What an earlier one has sent, and which
 // names were given up on it, says nothing any more.
 func (s *unstored) begin(stream uint64) {
-	if s.stream != 0 && s.stream != stream {
+	if s.stream != stream {
 		s.end()
 	}
 	s.stream = stream
