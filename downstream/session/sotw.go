@@ -241,7 +241,7 @@ func (s *sotwState) collectNew(v fanout.View, push bool, p *part) {
 	asked := postpone(s, v, s.asked.take(), true)
 	s.lookAgain(v)
 	asked = s.keep(v, asked)
-	p.answer = p.answer || len(asked) > 0
+	p.answer = p.answer || slices.ContainsFunc(asked, func(id cache.ID) bool { return v.Has(id) && !s.doubts(v, id) && v.Answer(id).State != cache.Unknown })
 	s.collectNames(v, asked, true, p)
 	if push {
 		changed := postpone(s, v, s.changed.take(), false)
