@@ -84,8 +84,8 @@ type unstored struct {
 	x      *index
 	stream uint64 // zero: there is none
 	// unasked: the stream has sent something that nobody had asked for. givenUp are the names that
-	// were given up on this stream, since an answer for them may still arrive (H-32). When there
-	// are too many to remember, every name counts as given up.
+	// were given up on this stream, since an answer for them may still arrive (H-32), true if without an
+	// unsubscribe. When there are too many to remember, every name counts as given up.
 	unasked bool
 	givenUp map[string]bool
 	// kept are the resources that nobody has asked for, the longest unchanged first. by maps an
@@ -180,16 +180,16 @@ func (s *unstored) take(r cache.Received) (dropped int) {
 	return 1
 }
 
-// giveUp remembers a name that is given up.
+// giveUp remembers a name that is given up, on a stream that sends unasked without an unsubscribe.
 func (s *unstored) giveUp(name string) {
 	if len(s.givenUp) < s.x.hub.config.Bounds.Gone {
-		s.givenUp[name] = true
+		s.givenUp[name] = s.unasked
 	}
 }
 
 // late reports whether a resource may be the answer for a name that was given up on this stream.
 func (s *unstored) late(r *cache.Resource) bool {
-	return len(s.givenUp) >= s.x.hub.config.Bounds.Gone || goesBy(r, func(name string) bool { return s.givenUp[name] })
+	return len(s.givenUp) >= s.x.hub.config.Bounds.Gone || goesBy(r, func(name string) bool { _, is := s.givenUp[name]; return is })
 }
 
 // keep keeps a resource if there is room. It returns how many are dropped.
