@@ -127,7 +127,8 @@ func (c *Checker) upSaid(id int, resp *discovery.DeltaDiscoveryResponse, bad boo
 	}
 	for _, e := range resp.GetResourceErrors() {
 		name := e.GetResourceName().GetName()
-		if _, asked := l.names[name]; asked || l.wildcard {
+		_, asked := l.names[name]
+		if _, again := l.again[name]; asked || again || l.wildcard { // again: the answer to an earlier subscribe (UP-19)
 			l.erred[name] = true
 			delete(l.paired, name)
 			if !l.wildcard {
