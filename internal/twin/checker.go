@@ -33,6 +33,8 @@ type Checker struct {
 	gone  map[string]map[string]bool
 	since map[string]map[string]int
 	left  map[string]map[string]int // the event with which the last one gave it up
+	// askedBefore is what wildcardAsked was before clients wanted the wildcard the last time, by kind.
+	askedBefore map[string]int
 	// versions: content ⇔ version, over all lives of the relay (RECON-1, RECON-2).
 	versionOf, contentOf map[string]string
 	// before is what the last stream that carried a kind by name was subscribed to.
@@ -92,7 +94,7 @@ func newChecker(s Settings, bodies map[string]content) *Checker {
 		bodies: bodies, clients: map[int]*clientState{}, reasons: map[reason]int{}, erredAt: map[string]int{},
 		wanted: map[string]map[string]time.Time{}, gone: map[string]map[string]bool{}, since: map[string]map[string]int{}, left: map[string]map[string]int{},
 		versionOf: map[string]string{}, contentOf: map[string]string{}, strikes: map[string]int{},
-		hungSince: map[int]time.Time{}, crossed: map[int]map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{},
+		hungSince: map[int]time.Time{}, crossed: map[int]map[string]bool{}, orphans: map[string]bool{}, lapsedAt: map[string]time.Time{}, askedBefore: map[string]int{},
 	}
 	c.relayStarted()
 	for _, k := range kinds {

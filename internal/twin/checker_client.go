@@ -140,6 +140,9 @@ func (c *Checker) interestChanged(k kind, before []string) {
 		if kept := c.loaded[k.name][name] && c.now.Sub(c.loadedAt) < c.linger; !kept && !contains(before, name) {
 			c.unanswered(k, name)
 			c.asksFirst(k, name)
+			if name == wildcard {
+				c.askedBefore[k.name] = c.wildcardAsked(k)
+			}
 			c.since[k.name][name] = c.events
 			c.undoubts(k, name)
 			again = append(again, name)

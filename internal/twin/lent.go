@@ -79,13 +79,13 @@ func (k *knowledge) borrows(name string, i *Interest) bool {
 	})
 }
 
-// wildcardAsked is the event with which a wildcard that may have been given up was asked for again; 0: one stream
-// has carried it since before, so that it never was (SotW cannot tell).
+// wildcardAsked is the event with which a wildcard that may have been given up was asked for again. If one stream
+// has carried it since before (SotW cannot tell), it was not given up the last time, but maybe an earlier one.
 func (c *Checker) wildcardAsked(k kind) int {
 	again := c.since[k.name][wildcard]
 	for _, s := range c.streams {
 		if l := s.lanes[k.name]; l != nil && l.wildcard && !s.sotw && len(l.names) > 0 && l.asked < again {
-			return 0
+			return c.askedBefore[k.name]
 		}
 	}
 	return again
