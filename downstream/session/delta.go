@@ -342,7 +342,7 @@ func (d *deltaState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, 
 		}
 		if led {
 			d.sentFor(r)
-			sent = true
+			sent = true // exact says what was sent, and when
 		}
 	}
 	switch {

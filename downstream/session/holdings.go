@@ -162,7 +162,7 @@ func (h *holdings) holds(v fanout.View, r *cache.Resource) bool {
 }
 
 // sentSince reports whether a resource was sent after a position, for its own name, for another,
-// or as a member.
+// or as a member. The position of a name that leads to others moves with each look at it.
 func (h *holdings) sentSince(v fanout.View, r *cache.Resource, since cache.Seq) bool {
 	id, named := v.Lookup(r.Name)
 	noted := h.exact.find(r.Name)

@@ -353,7 +353,6 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 	} else if asked && s.moved { // the answer is sent whatever the client had of it before
 		put(&s.forced, id, v.Position())
 	}
-	_, told := s.erred[id]
 	switch {
 	case a.State == cache.Present:
 		s.collectCopies(v, id, &a, forced, debt && !asked, since, p)
@@ -367,7 +366,7 @@ func (s *sotwState) collectName(v fanout.View, id cache.ID, asked bool, p *part)
 			s.paidReleased(name) // the client learns that it is gone
 		}
 	}
-	if asked || !told && a.State == cache.Absent { // collectErrors lists an error that is new
+	if _, told := s.erred[id]; asked || !told && a.State == cache.Absent { // collectErrors lists an error that is new
 		s.collectError(v, id, p)
 	}
 }
@@ -391,7 +390,7 @@ func (s *sotwState) collectCopies(v fanout.View, id cache.ID, a *cache.Answer, a
 		}
 		if led {
 			s.sentFor(r)
-			sent = true
+			sent = true // exact says what was sent, and when
 		}
 	}
 	if sent && !lacking && tooLarge < len(a.Resources()) {

@@ -65,7 +65,7 @@ func TestATypeIsRememberedUntilItsResponseIsAcknowledged(t *testing.T) {
 	invented := wants("invented.0")
 	invented.Close(d.now)
 	d.settle()
-	d.settle()
+	d.settle() // the lane goes when its unsubscribe is written
 	d.now = d.now.Add(2 * time.Second)
 	late := Decode(&discovery.DeltaDiscoveryResponse{TypeUrl: "invented.0", Nonce: "n", RemovedResources: []string{"a"}}, cache.Fingerprint{})
 	d.core.Receive(d.id, late, d.now)

@@ -157,7 +157,7 @@ func (s *streamState) drop(t cache.TypeURL, now time.Time) {
 	if u := s.used[t]; u != nil {
 		u.left = now
 	}
-	if len(s.used) > maxUsed && !s.taking {
+	if len(s.used) > maxUsed && !s.taking { // it may be of such a type, and is still to be acknowledged
 		maps.DeleteFunc(s.used, func(t cache.TypeURL, u *typeState) bool {
 			return s.lanes[t] == nil && !u.delivered && !now.Before(u.left.Add(s.config.SettleCap))
 		})
