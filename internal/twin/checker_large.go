@@ -73,14 +73,15 @@ func (c *Checker) has(cl *clientState, k kind, t *topic, name string, w word) bo
 
 // withoutLarge leaves out of what a client should hold, and of what it holds, the resources of which it was
 // told that they are too large. Of a type that is not full-state SotW cannot say that one has lost the alias
-// that leads the client there (TRANSLATE-7), nor does a server that ignores versions (RECON-11), or
-// another control plane that says nothing of the type to the stream that asks by name (RECON-12).
+// that leads the client there (TRANSLATE-7), nor does a server that ignores versions (RECON-11), another
+// control plane that says nothing of the type to the stream that asks by name (RECON-12), or one that sent
+// the alias while the stream did not ask for it yet (hasCrossed).
 func (c *Checker) withoutLarge(cl *clientState, k kind, t *topic, view, holds map[string]string) {
 	told := func(name, label string) bool { return c.knowsLarge(cl, k, t, name, label) }
 	for name, label := range view {
 		w, known := c.known[k.name].byName.present(name)
-		led := known && (c.forgetful && !k.full || c.overlooked(k, name) || c.stays(k, w)) && t.interest.Named(name, w.aliases)
-		if told(name, label) || led && told(name, w.label) {
+		stays := c.forgetful && !k.full || c.overlooked(k, name) || c.stays(k, w) || c.hasCrossed(k, name)
+		if led := known && stays && t.interest.Named(name, w.aliases); told(name, label) || led && told(name, w.label) {
 			delete(view, name)
 			delete(holds, name)
 		}
