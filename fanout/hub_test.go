@@ -342,3 +342,18 @@ func TestAWildcardThatWasGivenUpIsNotComplete(t *testing.T) {
 		t.Errorf("complete: %v, and has %d resources; nothing has been asked for again yet", h.Of(typ).Synced(), h.On(all).Len())
 	}
 }
+
+// TestWhatAWildcardLeavesToNamesIsTakenWithIt: the lane of names may be asked for before the next call,
+// and would then be asked for once more (WILD-11).
+func TestWhatAWildcardLeavesToNamesIsTakenWithIt(t *testing.T) {
+	h := NewHub(Config{})
+	s, named := h.Subscribe(typ, NewSubscriber(func() {})), h.Subscribe(typ, NewSubscriber(func() {}))
+	s.Delta([]string{Wildcard}, nil, epoch)
+	named.Delta([]string{"a"}, nil, epoch)
+	changes(h)
+	h.Apply(all, set("a"))
+	s.Delta(nil, []string{Wildcard}, epoch)
+	if taken := changes(h); !slices.Equal(taken[byName].Inherited, []string{"a"}) {
+		t.Errorf("taken: %v; want a as inherited by name", taken)
+	}
+}

@@ -39,8 +39,8 @@ type look struct {
 func (x *index) changed(id cache.ID) *look {
 	l, w := x.laneOf(id), &x.hub.wanted
 	if l.dirty.len == 0 { // otherwise the lane is noted already
-		w.mu.Lock()
-		w.dirty[l.at] = struct{}{}
+		w.mu.Lock() // what a wildcard leaves to names is taken with it, before their lane is asked for
+		w.dirty[l.at], w.dirty[Lane{Type: l.at.Type}] = struct{}{}, struct{}{}
 		w.mu.Unlock()
 	}
 	if !w.fresh.Load() {
@@ -72,22 +72,26 @@ func (w *Wanted) Pending() bool {
 	return len(w.dirty) > 0
 }
 
-// take returns the lanes that may be written now. later is when the first of the others may be, or
-// zero.
+// take returns the lanes that may be written now, wildcards first. later is when the first of the
+// others may be, or zero.
 func (w *Wanted) take(now time.Time, until func(Lane) time.Time) (dirty []Lane, later time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	var names []Lane
 	for lane := range w.dirty {
-		at := until(lane)
-		if !at.After(now) {
+		switch at := until(lane); {
+		case at.After(now):
+			later = earlier(later, at)
+			continue
+		case lane.Wildcard:
 			dirty = append(dirty, lane)
-			delete(w.dirty, lane)
-		} else if later.IsZero() || at.Before(later) {
-			later = at
+		default:
+			names = append(names, lane)
 		}
+		delete(w.dirty, lane)
 	}
 	w.fresh.Store(false)
-	return dirty, later
+	return append(dirty, names...), later
 }
 
 // Carrier is the stream that carries a lane.
@@ -165,11 +169,8 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 			}
 			changes[lane] = i
 		})
-	}
-	for _, lane := range taken {
 		h.types.drop(lane.Type)
 	}
-	h.wanted.notify() // names that inherited something are to be asked for
 	return changes, later
 }
 
