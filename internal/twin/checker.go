@@ -277,6 +277,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 		c.fail("RECON-8", "versions come with a type's first request only")
 	}
 	givenUp := slices.DeleteFunc(slices.Clone(unsubscribe), func(name string) bool { return c.asksAgain(k, l, name) })
+	c.withdrawn(k, l, unsubscribe)
 	for _, name := range unsubscribe {
 		if _, ok := l.names[name]; !ok {
 			c.fail("G10", "%s %s is dropped, and was not asked for", k.name, name)

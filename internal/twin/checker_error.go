@@ -47,6 +47,23 @@ func (c *Checker) comesLate(k kind, t *topic, names []string) {
 	}
 }
 
+// withdrawn notes that names are unsubscribed. If all clients gave one up since it was subscribed, the relay may have
+// given it up, too, although some want it again. An error that came after that may be taken for one of what was given
+// up, which says nothing (ERR-8).
+func (c *Checker) withdrawn(k kind, l *relayLane, unsubscribed []string) {
+	for _, name := range unsubscribed {
+		if left, was := c.wanted[k.name][name]; !was || left.Before(l.names[name]) || c.left[k.name][name] > c.erredAt[k.name+" "+name] {
+			continue
+		}
+		delete(l.erred, name)
+		for _, cl := range c.clients {
+			if t := cl.topics[k.name]; t != nil {
+				delete(t.failures, name)
+			}
+		}
+	}
+}
+
 // told judges an error that a client is sent of a name. again: it may be one that the client was told before, since
 // the name awaited its answer, or what it led to goes.
 func (c *Checker) told(who string, k kind, t *topic, e *discovery.ResourceError, again bool) {
