@@ -26,10 +26,8 @@ func refersToClusters(t cache.TypeURL) bool {
 // gains reports whether there are additions and changes to send, and not only first answers.
 func gains(st state, v fanout.View) bool {
 	x := st.base()
-	if subscribed, synced := v.Wildcard(); x.members && subscribed && synced && gainsMembers(st, v) {
-		return true
-	}
-	return slices.ContainsFunc(x.changed.items, func(id cache.ID) bool { return gainsBy(st, v, id) })
+	subscribed, synced := v.Wildcard()
+	return x.members && subscribed && synced && gainsMembers(st, v) || slices.ContainsFunc(x.changed.items, func(id cache.ID) bool { return gainsBy(st, v, id) })
 }
 
 // gainsMembers reports whether there are some in the wildcard's set.
@@ -113,9 +111,8 @@ func (s *Session) referrersDue() bool {
 
 // noteWait notes when the first change began to wait, and when none waits any more.
 func (s *Session) noteWait(now time.Time) {
-	waits := func(st state) bool { return st.base().postponed && st.due() }
 	switch {
-	case !slices.ContainsFunc(s.states, waits):
+	case !slices.ContainsFunc(s.states, func(st state) bool { return st.base().postponed && st.due() }):
 		s.waitingSince = time.Time{}
 	case s.waitingSince.IsZero():
 		s.waitingSince = now
@@ -173,8 +170,11 @@ func postpone(st state, v fanout.View, ids []cache.ID, asked bool) []cache.ID {
 			return false
 		}
 		if asked {
-			x.asked.add(id)
 			x.failed.add(id) // H-27
+		}
+		spares := func(r *cache.Resource) bool { return x.brings(r.Name) && x.holds(v, r) }
+		if asked && !slices.ContainsFunc(v.Answer(id).Resources(), spares) { // else the rest waits as a change (DOWN-DELTA-8)
+			x.asked.add(id)
 		}
 		x.changed.add(id) // it stays a change, whatever is asked for meanwhile
 		x.postponed = true
