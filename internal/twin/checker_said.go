@@ -177,7 +177,11 @@ func (c *Checker) awaits(k kind, s *relayStream, name string) bool {
 	l := s.lanes[k.name]
 	since := l.names[name]
 	over := c.now.Sub(since) >= c.missing && c.alive(s, since)
-	return w.silent || (!said || w.unsure) && !over && (!was || left.Before(since) || c.left[k.name][name] <= l.asked)
+	until := c.left[k.name][name]
+	if c.evicts || c.now.Sub(left) >= c.linger {
+		until = max(until, c.since[k.name][name]) // it may have been given up later, while it lingered
+	}
+	return w.silent || (!said || w.unsure) && !over && (!was || left.Before(since) || until <= l.asked)
 }
 
 // whole notes that a wildcard's set is complete. Of what the stream showed no version, what upstream has
