@@ -143,6 +143,7 @@ type relayLane struct {
 	names    map[string]time.Time // when subscribed
 	again    map[string]time.Time // the same of names that were given up to be asked for again (UP-19)
 	paired   map[string]bool      // names that were, and have had no answer since but removals
+	before   map[string]int       // the value of asked when they were given up
 	erred    map[string]bool      // names that were answered with an error, which stops the timer (ERR-8)
 	begun    time.Time
 	pending  map[string]bool // nonces that await a verdict, and whether it must be a NACK
@@ -267,7 +268,7 @@ func (c *Checker) upAsked(id int, req *discovery.DeltaDiscoveryRequest) {
 	subscribe, unsubscribe := req.GetResourceNamesSubscribe(), req.GetResourceNamesUnsubscribe()
 	resumed := l == nil
 	if resumed {
-		l = &relayLane{names: map[string]time.Time{}, again: map[string]time.Time{}, paired: map[string]bool{}, erred: map[string]bool{}, begun: c.askedAt(s), pending: map[string]bool{}}
+		l = &relayLane{names: map[string]time.Time{}, again: map[string]time.Time{}, paired: map[string]bool{}, before: map[string]int{}, erred: map[string]bool{}, begun: c.askedAt(s), pending: map[string]bool{}}
 		l.wildcard = len(subscribe) == 0 || slices.Contains(subscribe, wildcard)
 		s.lanes[k.name] = l
 		if len(subscribe) == 0 {
@@ -354,7 +355,7 @@ func (c *Checker) asksAgain(k kind, l *relayLane, name string) bool {
 	if l.wildcard || !wanted || known.byName.matches(name, surely) || l.erred[name] && !said { // an error is an answer (MISS-3)
 		return false
 	}
-	l.again[name], l.paired[name] = l.names[name], pairs
+	l.again[name], l.paired[name], l.before[name] = l.names[name], pairs, l.asked
 	return true
 }
 

@@ -181,7 +181,7 @@ func (c *Checker) awaits(k kind, s *relayStream, name string) bool {
 	if c.evicts || c.now.Sub(left) >= c.linger {
 		until = max(until, c.since[k.name][name]) // it may have been given up later, while it lingered
 	}
-	return w.silent || (!said || w.unsure) && !over && (!was || left.Before(since) || until <= l.asked)
+	return w.silent || (!said || w.unsure) && !over && (!was || left.Before(since) || until <= l.before[name])
 }
 
 // whole notes that a wildcard's set is complete. Of what the stream showed no version, what upstream has
