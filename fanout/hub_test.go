@@ -357,3 +357,30 @@ func TestWhatAWildcardLeavesToNamesIsTakenWithIt(t *testing.T) {
 		t.Errorf("taken: %v; want a as inherited by name", taken)
 	}
 }
+
+// TestWhatAWildcardLeavesToNamesIsTakenWithItThoughItWaited: changes of the wildcard's lane were still
+// gathered when those of names were not (UP-6).
+func TestWhatAWildcardLeavesToNamesIsTakenWithItThoughItWaited(t *testing.T) {
+	h := NewHub(Config{})
+	s, named := h.Subscribe(typ, NewSubscriber(func() {})), h.Subscribe(typ, NewSubscriber(func() {}))
+	s.Delta([]string{Wildcard}, nil, epoch)
+	named.Delta([]string{"a"}, nil, epoch)
+	changes(h)
+	h.Apply(all, set("a"))
+	gathers := func(lane Lane) (c Carrier, carried bool) {
+		if lane == all {
+			c.Until = epoch.Add(time.Second)
+		}
+		return c, true
+	}
+	s.Delta(nil, []string{Wildcard}, epoch)
+	if taken, later := h.Changes(epoch, gathers); len(taken[all].Drop) > 0 || !later.Equal(epoch.Add(time.Second)) {
+		t.Fatalf("taken: %v, later %v", taken, later)
+	}
+	woken := false
+	h.Wanted().OnWake(func() { woken = true })
+	taken, later := h.Changes(epoch.Add(time.Second), gathers)
+	if !slices.Equal(taken[byName].Inherited, []string{"a"}) {
+		t.Errorf("taken: %v; want a as inherited by name; pending %v, later %v, woken %v", taken, h.Wanted().Pending(), later, woken)
+	}
+}

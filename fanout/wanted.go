@@ -39,8 +39,8 @@ type look struct {
 func (x *index) changed(id cache.ID) *look {
 	l, w := x.laneOf(id), &x.hub.wanted
 	if l.dirty.len == 0 { // otherwise the lane is noted already
-		w.mu.Lock() // what a wildcard leaves to names is taken with it, before their lane is asked for
-		w.dirty[l.at], w.dirty[Lane{Type: l.at.Type}] = struct{}{}, struct{}{}
+		w.mu.Lock()
+		w.dirty[l.at] = struct{}{}
 		w.mu.Unlock()
 	}
 	if !w.fresh.Load() {
@@ -73,25 +73,26 @@ func (w *Wanted) Pending() bool {
 }
 
 // take returns the lanes that may be written now, wildcards first. later is when the first of the
-// others may be, or zero.
-func (w *Wanted) take(now time.Time, until func(Lane) time.Time) (dirty []Lane, later time.Time) {
+// others may be, or zero. With a wildcard the names of its type are looked at, too.
+func (w *Wanted) take(now time.Time, carrier func(Lane) (Carrier, bool)) (dirty []Lane, later time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var names []Lane
-	for lane := range w.dirty {
-		switch at := until(lane); {
-		case at.After(now):
-			later = earlier(later, at)
-			continue
-		case lane.Wildcard:
-			dirty = append(dirty, lane)
-		default:
-			names = append(names, lane)
+	for _, wildcard := range []bool{true, false} { // what a wildcard leaves to names is taken with it
+		for lane := range w.dirty {
+			switch by, _ := carrier(lane); {
+			case lane.Wildcard != wildcard:
+			case by.Until.After(now):
+				later = earlier(later, by.Until)
+			default:
+				dirty = append(dirty, lane)
+				if delete(w.dirty, lane); wildcard {
+					w.dirty[Lane{Type: lane.Type}] = struct{}{}
+				}
+			}
 		}
-		delete(w.dirty, lane)
 	}
 	w.fresh.Store(false)
-	return append(dirty, names...), later
+	return dirty, later
 }
 
 // Carrier is the stream that carries a lane.
@@ -125,10 +126,7 @@ type Interest struct {
 // name leads to stays. The stream that carries a lane has an origin, and what comes from now on is
 // of that origin.
 func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool)) (changes map[Lane]Interest, later time.Time) {
-	taken, later := h.wanted.take(now, func(lane Lane) time.Time {
-		c, _ := carrier(lane)
-		return c.Until
-	})
+	taken, later := h.wanted.take(now, carrier)
 	changes = make(map[Lane]Interest, len(taken))
 	for _, lane := range taken {
 		// A type without an index is not wanted any more, and nothing has been noted since upstream was told so.
