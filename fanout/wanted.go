@@ -85,7 +85,8 @@ func (w *Wanted) take(now time.Time, carrier func(Lane) (Carrier, bool)) (dirty 
 				later = earlier(later, by.Until)
 			default:
 				dirty = append(dirty, lane)
-				if delete(w.dirty, lane); wildcard {
+				delete(w.dirty, lane)
+				if wildcard {
 					w.dirty[Lane{Type: lane.Type}] = struct{}{}
 				}
 			}
