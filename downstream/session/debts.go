@@ -13,9 +13,9 @@ import (
 //
 // A new reason to resend something is a field here. It must be counted in pending or due, so that
 // somebody looks; in owes, or in the collector that sends it; and in paid and forgive, so that
-// it ends. An entry in forced alone makes nobody look: the name must be marked as changed, too
-// (warms). A whole set that is to be sent although it is the last one again needs its version
-// cleared (sotwState.nameNews). move carries over what a type without room owes when it finds room.
+// it ends. An entry in forced makes nobody look: the name must be marked as changed, too (warms). A
+// version that does not count any more is no debt: exact.void, or for a whole set a cleared version
+// (sotwState.nameNews). move carries over what a type without room owes when it finds room.
 type debts struct {
 	marked  bool           // there are marks in the mailbox
 	changed pile[cache.ID] // names whose answer may have changed

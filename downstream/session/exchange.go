@@ -202,8 +202,8 @@ func (x *exchange) sending(u sent, continued bool) {
 	x.lastNonce = u.nonce
 }
 
-// takeAck takes in the ACK or NACK of a response; unknown nonces are ignored (DOWN-DELTA-6). It
-// also settles the responses before it.
+// takeAck takes in the ACK or NACK of a response; unknown nonces are ignored (DOWN-DELTA-6). No other
+// is expected of the responses before it; an ACK accepts those, too.
 func (x *exchange) takeAck(nonce string, e *statuspb.Status, now time.Time) Note {
 	note := Note{Type: x.url, Kind: SubscribeRequest}
 	i := slices.IndexFunc(x.unacked, func(s sent) bool { return s.nonce == nonce })
@@ -212,7 +212,7 @@ func (x *exchange) takeAck(nonce string, e *statuspb.Status, now time.Time) Note
 	}
 	s, from := x.unacked[i], x.ackedTo
 	if i > 0 && !x.unacked[i-1].partial {
-		from = x.unacked[i-1].seq // a verdict on this response says nothing of those before it
+		from = x.unacked[i-1].seq // a NACK says nothing of the responses before it
 	}
 	x.unacked = slices.Delete(x.unacked, 0, i+1)
 	note.Nonce = nonce
