@@ -67,8 +67,9 @@ type topic struct {
 }
 
 type seen struct {
-	label string
-	at    int // when it was said
+	label   string
+	at      int // when it was said
+	aliases []string
 }
 
 type held struct {

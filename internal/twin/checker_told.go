@@ -303,14 +303,15 @@ func (c *Checker) content(who string, k kind, cl *clientState, t *topic, name, v
 		c.fail("RECON-19", "%s: %s=%s is from disk, and replaces what the client came with", who, name, r.label)
 	}
 	age, since := known.age(name, r.label)
-	// What an alias led to falls back to the wildcard's copy when that alias is lost (WILD-16).
+	// What an alias led to falls back to the wildcard's copy when that alias is lost, or was told gone (WILD-16).
+	was := t.seen[name]
 	own, named := known.byName.present(name)
-	falls := (t.interest.Wildcard || known.lends(name, &t.interest) || known.lendsByAlias(name, &t.interest)) && t.interest.Named(name, t.holds[name].aliases) && !(named && t.interest.Named(name, own.aliases))
+	falls := (t.interest.Wildcard || known.lends(name, &t.interest) || known.lendsByAlias(name, &t.interest)) && t.interest.Named(name, was.aliases) && !(named && t.interest.Named(name, own.aliases))
 	torn := len(t.interest.Names) > 0 && known.torn(name)
-	if was := t.seen[name]; age < was.at && was.label != r.label && !torn && !falls {
+	if age < was.at && was.label != r.label && !torn && !falls {
 		c.fail("G2", "%s: %s=%s is older than what it was sent before", who, name, r.label)
 	}
-	t.seen[name] = seen{r.label, age}
+	t.seen[name] = seen{r.label, age, aliases}
 	erred := t.erred(name, aliases)
 	// What an alias led to has the TTL of another copy when it falls to the wildcard's set (TTL-12).
 	led := func(alias string) bool { // it may have, on disk
