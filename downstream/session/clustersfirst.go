@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -16,18 +17,15 @@ import (
 // refersToClusters reports whether resources of a type name Clusters, and break while one of
 // those is missing.
 func refersToClusters(t cache.TypeURL) bool {
-	switch t {
-	case cache.Listener, cache.ScopedRoute, cache.Route, cache.VirtualHost:
-		return true
-	}
-	return false
+	return slices.Contains([]cache.TypeURL{cache.Listener, cache.ScopedRoute, cache.Route, cache.VirtualHost}, t)
 }
 
 // gains reports whether there are additions and changes to send, and not only first answers.
 func gains(st state, v fanout.View) bool {
 	x := st.base()
 	subscribed, synced := v.Wildcard()
-	return x.members && subscribed && synced && gainsMembers(st, v) || slices.ContainsFunc(x.changed.items, func(id cache.ID) bool { return gainsBy(st, v, id) })
+	return x.members && subscribed && synced && gainsMembers(st, v) || slices.ContainsFunc(x.changed.items, func(id cache.ID) bool { return gainsBy(st, v, id) }) ||
+		slices.ContainsFunc(slices.Collect(maps.Keys(x.released)), func(name string) bool { return x.fallsAnew(v, name) })
 }
 
 // gainsMembers reports whether there are some in the wildcard's set.
@@ -61,7 +59,7 @@ func (s *Session) postpones() (wait bool) {
 	if len(c.unacked) == 0 && !c.returning || s.config.WarmingHold == 0 || c.waitedInVain || s.outage.hurries {
 		return false
 	}
-	unjudged := c.unjudged()
+	unjudged := slices.ContainsFunc(c.unacked, func(s sent) bool { return s.changes })
 	c.sub.Read(func(v fanout.View) {
 		wait = (wildcard(v) || len(v.Names()) > 0) && (unjudged || c.returning || gains(s.clusters, v))
 	})
@@ -72,12 +70,6 @@ func (s *Session) postpones() (wait bool) {
 // later change of another type may refer to them, and waits for the next look.
 func (s *Session) overtakes() bool {
 	return s.clusters != nil && s.config.WarmingHold > 0 && !s.outage.hurries && s.clusters.base().sub.Changed()
-}
-
-// unjudged reports whether the client was sent additions or changes that it has neither
-// acknowledged nor rejected.
-func (x *exchange) unjudged() bool {
-	return slices.ContainsFunc(x.unacked, func(s sent) bool { return s.changes })
 }
 
 // succeeds reports whether Clusters come while others go. The old ones are used until the

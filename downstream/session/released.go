@@ -157,8 +157,8 @@ func (d *deltaState) judgeReleased(v fanout.View, push bool, p *part) (judged []
 		member, certain := d.falls(v, name)
 		version, some := d.of(v, name)
 		switch {
-		case as.givenUp && member != nil && d.postpones && !p.must:
-			d.postponed = true // the member may be a change
+		case d.postpones && !p.must && d.fallsAnew(v, name):
+			d.postponed = true
 		case member == nil && v.Doubted(name): // becoming a member instead is no removal
 			d.withholdsReleased = true
 		case !push && !(as.givenUp && (as.now || p.must) && !v.Leads(name)): // what leads there is looked at with changes
@@ -178,7 +178,7 @@ func (d *deltaState) judgeReleased(v fanout.View, push bool, p *part) (judged []
 func (x *exchange) fallsTo(v fanout.View, name string, member *cache.Resource, p *part) {
 	_, some := x.of(v, name)
 	as := x.released[name]
-	differs := member != nil && (as.givenUp || !x.holds(v, member) || !as.brought && x.mayEnd(v, name))
+	differs := member != nil && (x.fallsAnew(v, name) || !as.brought && x.mayEnd(v, name))
 	switch {
 	case member == nil && x.answersTo(v, name), differs && x.leavesOut(v, member, p):
 		delete(x.released, name)
@@ -255,6 +255,12 @@ func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, ce
 	return member, synced && (member != nil && !x.brings(name) || !v.Set().Restored())
 }
 
+// fallsAnew reports whether what remains of a released resource is a change, or may be one.
+func (x *exchange) fallsAnew(v fanout.View, name string) bool {
+	member, certain := x.falls(v, name)
+	return certain && member != nil && (x.released[name].givenUp || !x.holds(v, member))
+}
+
 // collectReleased lists the released resources that are members of the wildcard's set. The others
 // are removed without a message (DOWN-SOTW-10). A client that also asks for one by its own name is
 // told now that it is missing: as long as another name led there, it was not told (MISS-6).
@@ -266,7 +272,9 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 		if id, asked := v.Lookup(name); asked && v.Answer(id).State == cache.Absent {
 			s.collectError(v, id, p)
 		}
-		if member, certain := s.falls(v, name); certain && (member == nil || !s.wildcardAsked) { // else the set that is due brings it
+		if member, certain := s.falls(v, name); s.postpones && !p.must && s.fallsAnew(v, name) {
+			s.postponed = true
+		} else if certain && (member == nil || !s.wildcardAsked) { // else the set that is due brings it
 			s.fallsTo(v, name, member, p)
 		}
 	}
