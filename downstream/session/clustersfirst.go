@@ -1,7 +1,6 @@
 package session
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -21,11 +20,13 @@ func refersToClusters(t cache.TypeURL) bool {
 }
 
 // gains reports whether there are additions and changes to send, and not only first answers.
-func gains(st state, v fanout.View) bool {
+func gains(st state, v fanout.View) (anew bool) {
 	x := st.base()
+	for name := range x.released { // there may be very many
+		anew = anew || x.fallsAnew(v, name)
+	}
 	subscribed, synced := v.Wildcard()
-	return x.members && subscribed && synced && gainsMembers(st, v) || slices.ContainsFunc(x.changed.items, func(id cache.ID) bool { return gainsBy(st, v, id) }) ||
-		slices.ContainsFunc(slices.Collect(maps.Keys(x.released)), func(name string) bool { return x.fallsAnew(v, name) })
+	return anew || x.members && subscribed && synced && gainsMembers(st, v) || slices.ContainsFunc(x.changed.items, func(id cache.ID) bool { return gainsBy(st, v, id) || v.Has(id) && x.leavesNews(v, id) })
 }
 
 // gainsMembers reports whether there are some in the wildcard's set.

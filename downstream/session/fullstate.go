@@ -132,11 +132,6 @@ func (s *sotwState) onlyLoses(v fanout.View, id cache.ID, a *cache.Answer) bool 
 	return slices.ContainsFunc(v.LedTo(id), lost) && !s.leavesNews(v, id) && !slices.ContainsFunc(a.Resources(), comes)
 }
 
-// leavesNews reports whether what a name led to is left to another name or the wildcard, in another version.
-func (s *sotwState) leavesNews(v fanout.View, id cache.ID) bool {
-	return slices.ContainsFunc(v.LedTo(id), func(was string) bool { r := v.Resource(was); return r != nil && !s.holds(v, r) })
-}
-
 // gained returns the Clusters of the view that are new or changed for the client, and nothing for
 // other types.
 func (s *sotwState) gained(v fanout.View, version string) (changed []*cache.Resource) {

@@ -261,6 +261,11 @@ func (x *exchange) fallsAnew(v fanout.View, name string) bool {
 	return certain && member != nil && (x.released[name].givenUp || !x.holds(v, member))
 }
 
+// leavesNews reports whether what a name led to is left to another name or the wildcard, in another version.
+func (x *exchange) leavesNews(v fanout.View, id cache.ID) bool {
+	return slices.ContainsFunc(v.LedTo(id), func(was string) bool { r := v.Resource(was); return r != nil && !x.holds(v, r) })
+}
+
 // collectReleased lists the released resources that are members of the wildcard's set. The others
 // are removed without a message (DOWN-SOTW-10). A client that also asks for one by its own name is
 // told now that it is missing: as long as another name led there, it was not told (MISS-6).
