@@ -91,7 +91,7 @@ func (d *deltaState) holding(v fanout.View, name string) (_ Holding, clear bool)
 // holding of a SotW client is what the record says, with exceptions:
 //   - If the type is not full-state, no response says that something is gone, and the client may
 //     keep what it has had as long as it asks for it.
-//   - Until its first set nobody knows by name what it came with, nor, if names were given up, what it keeps until its next.
+//   - Until its first set nobody knows by name what it came with, nor what it keeps until its next if it has given up names, and no wildcard covers them.
 //   - It has what stays in a whole set (ORDER-2).
 func (s *sotwState) holding(v fanout.View, name string) (_ Holding, clear bool) {
 	for _, r := range s.stays {
@@ -100,7 +100,7 @@ func (s *sotwState) holding(v fanout.View, name string) (_ Holding, clear bool) 
 		}
 	}
 	h, clear := s.holdings.holding(v, name)
-	if h == (Holding{}) && (!s.sets || s.version == "" && s.lastNonce != "" || s.came != "" && s.lastNonce == "") {
+	if h == (Holding{}) && (!s.sets || s.version == "" && s.lastNonce != "" && !wildcard(v) || s.came != "" && s.lastNonce == "") {
 		return h, false
 	}
 	return h, clear
