@@ -343,9 +343,9 @@ func TestAWildcardThatWasGivenUpIsNotComplete(t *testing.T) {
 	}
 }
 
-// TestWhatAWildcardLeavesToNamesIsTakenWithIt: the lane of names may be asked for before the next call,
-// and would then be asked for once more (WILD-11).
-func TestWhatAWildcardLeavesToNamesIsTakenWithIt(t *testing.T) {
+// hubThatLends returns a Hub whose wildcard lends a to a name. The wildcard has just been given up, which
+// upstream has not been told yet.
+func hubThatLends() *Hub {
 	h := NewHub(Config{})
 	s, named := h.Subscribe(typ, NewSubscriber(func() {})), h.Subscribe(typ, NewSubscriber(func() {}))
 	s.Delta([]string{Wildcard}, nil, epoch)
@@ -353,6 +353,13 @@ func TestWhatAWildcardLeavesToNamesIsTakenWithIt(t *testing.T) {
 	changes(h)
 	h.Apply(all, set("a"))
 	s.Delta(nil, []string{Wildcard}, epoch)
+	return h
+}
+
+// TestWhatAWildcardLeavesToNamesIsTakenWithIt: the lane of names may be asked for before the next call,
+// and would then be asked for once more (WILD-11).
+func TestWhatAWildcardLeavesToNamesIsTakenWithIt(t *testing.T) {
+	h := hubThatLends()
 	if taken := changes(h); !slices.Equal(taken[byName].Inherited, []string{"a"}) {
 		t.Errorf("taken: %v; want a as inherited by name", taken)
 	}
@@ -361,19 +368,13 @@ func TestWhatAWildcardLeavesToNamesIsTakenWithIt(t *testing.T) {
 // TestWhatAWildcardLeavesToNamesIsTakenWithItThoughItWaited: changes of the wildcard's lane were still
 // gathered when those of names were not (UP-6).
 func TestWhatAWildcardLeavesToNamesIsTakenWithItThoughItWaited(t *testing.T) {
-	h := NewHub(Config{})
-	s, named := h.Subscribe(typ, NewSubscriber(func() {})), h.Subscribe(typ, NewSubscriber(func() {}))
-	s.Delta([]string{Wildcard}, nil, epoch)
-	named.Delta([]string{"a"}, nil, epoch)
-	changes(h)
-	h.Apply(all, set("a"))
+	h := hubThatLends()
 	gathers := func(lane Lane) (c Carrier, carried bool) {
 		if lane == all {
 			c.Until = epoch.Add(time.Second)
 		}
 		return c, true
 	}
-	s.Delta(nil, []string{Wildcard}, epoch)
 	if taken, later := h.Changes(epoch, gathers); len(taken[all].Drop) > 0 || !later.Equal(epoch.Add(time.Second)) {
 		t.Fatalf("taken: %v, later %v", taken, later)
 	}

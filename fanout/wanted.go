@@ -121,11 +121,10 @@ type Interest struct {
 	Drop []string
 }
 
-// Changes takes the changes of interest since the last call that may be written now, lane by lane;
-// later is when to call it for the rest, or zero. A lane that no stream carries is asked for as a
-// whole by the next one, with the versions of what is here (RECON-7), so everything that a wanted
-// name leads to stays. The stream that carries a lane has an origin, and what comes from now on is
-// of that origin.
+// Changes takes the changes of interest since the last call that may be written now, lane by lane; later is
+// when to call it for the rest, or zero. A lane that no stream carries is asked for as a whole by the next
+// one, with the versions of what is here (RECON-7), so everything that a wanted name leads to stays. The
+// stream that carries a lane has an origin, and what comes from now on is of that origin.
 func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool)) (changes map[Lane]Interest, later time.Time) {
 	taken, later := h.wanted.take(now, carrier)
 	changes = make(map[Lane]Interest, len(taken))
@@ -173,8 +172,7 @@ func (h *Hub) Changes(now time.Time, carrier func(Lane) (c Carrier, carried bool
 	return changes, later
 }
 
-// Lanes returns the lanes on which something is wanted. Clients can invent types, so there may be
-// very many.
+// Lanes returns the lanes on which something is wanted. Clients can invent types, so there may be very many.
 func (h *Hub) Lanes() map[Lane]bool {
 	lanes := make(map[Lane]bool)
 	for x := range h.types.locked() {

@@ -20,13 +20,16 @@ func refersToClusters(t cache.TypeURL) bool {
 }
 
 // gains reports whether there are additions and changes to send, and not only first answers.
-func gains(st state, v fanout.View) (anew bool) {
+func gains(st state, v fanout.View) bool {
 	x := st.base()
 	for name := range x.released { // there may be very many
-		anew = anew || x.fallsAnew(v, name)
+		if x.fallsToChange(v, name) {
+			return true
+		}
 	}
+	changes := func(id cache.ID) bool { return gainsBy(st, v, id) || v.Has(id) && x.leavesNews(v, id) }
 	subscribed, synced := v.Wildcard()
-	return anew || x.members && subscribed && synced && gainsMembers(st, v) || slices.ContainsFunc(x.changed.items, func(id cache.ID) bool { return gainsBy(st, v, id) || v.Has(id) && x.leavesNews(v, id) })
+	return x.members && subscribed && synced && gainsMembers(st, v) || slices.ContainsFunc(x.changed.items, changes)
 }
 
 // gainsMembers reports whether there are some in the wildcard's set.
@@ -60,7 +63,7 @@ func (s *Session) postpones() (wait bool) {
 	if len(c.unacked) == 0 && !c.returning || s.config.WarmingHold == 0 || c.waitedInVain || s.outage.hurries {
 		return false
 	}
-	unjudged := slices.ContainsFunc(c.unacked, func(s sent) bool { return s.changes })
+	unjudged := c.unjudged()
 	c.sub.Read(func(v fanout.View) {
 		wait = (wildcard(v) || len(v.Names()) > 0) && (unjudged || c.returning || gains(s.clusters, v))
 	})
@@ -73,13 +76,16 @@ func (s *Session) overtakes() bool {
 	return s.clusters != nil && s.config.WarmingHold > 0 && !s.outage.hurries && s.clusters.base().sub.Changed()
 }
 
-// succeeds reports whether Clusters come while others go. The old ones are used until the
-// resources that refer to the new ones were sent, so they go after the ACK of the new ones, as
-// removals that are new then.
+// unjudged reports whether the client has yet to acknowledge or reject additions or changes that it was sent.
+func (x *exchange) unjudged() bool {
+	return slices.ContainsFunc(x.unacked, func(s sent) bool { return s.changes })
+}
+
+// succeeds reports whether Clusters come while others go. The old ones are used until the resources that
+// refer to the new ones were sent, so they go after the ACK of the new ones, as removals that are new then.
 func (s *Session) succeeds(sp *speaker) bool { return len(sp.changed) > 0 && s.succession(sp.state) }
 
-// succession reports whether a type is Clusters, and other types may wait for the ACK of the new
-// ones.
+// succession reports whether a type is Clusters, and other types may wait for the ACK of the new ones.
 func (s *Session) succession(st state) bool {
 	return st == s.clusters && s.config.WarmingHold > 0 && !st.base().waitedInVain &&
 		slices.ContainsFunc(s.states, func(st state) bool { return st.base().refers })

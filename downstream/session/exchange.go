@@ -30,8 +30,7 @@ type exchange struct {
 	// most bounds the responses that are remembered until their ACK (Bounds.Unacked).
 	most int
 
-	// space is the size left for one resource in the response that is being made, in bytes
-	// (ERR-13).
+	// space is the size left for one resource in the response that is being made, in bytes (ERR-13).
 	space int
 
 	// plane.text is the relay's control_plane.identifier, made of the control plane's.
@@ -63,8 +62,7 @@ type exchange struct {
 	postpones bool    // they must wait now
 	postponed bool    // some do
 	awaited   nameSet // newly asked for and not answered yet; these answers do not wait
-	// waitedInVain, for Clusters: other types have waited in vain for an ACK, and none has come
-	// since.
+	// waitedInVain, for Clusters: other types have waited in vain for an ACK, and none has come since.
 	waitedInVain bool
 
 	// starving says why something that the client waits for could not be had when it was last

@@ -91,7 +91,8 @@ func (d *deltaState) holding(v fanout.View, name string) (_ Holding, clear bool)
 // holding of a SotW client is what the record says, with exceptions:
 //   - If the type is not full-state, no response says that something is gone, and the client may
 //     keep what it has had as long as it asks for it.
-//   - Until its first set nobody knows by name what it came with, nor what it keeps until its next if it has given up names, and no wildcard covers them.
+//   - Until its first set nobody knows by name what it came with, nor, without the wildcard,
+//     what it keeps until its next of the names that it has given up.
 //   - It has what stays in a whole set (ORDER-2).
 func (s *sotwState) holding(v fanout.View, name string) (_ Holding, clear bool) {
 	for _, r := range s.stays {

@@ -73,10 +73,9 @@ func (d *deltaState) drops(v fanout.View, names []string) {
 	d.exact.voidAll(func(name string) bool { return !subscribes(v, name) && dropped(name) })
 }
 
-// givesUpBrought takes in that the client gives up a name that it does not ask for and whose
-// resource it came with. If its removal was due, it is no longer sent (DOWN-DELTA-16). The client
-// still has what it was sent because of an alias, since it never asked for that by this name
-// (NAME-5).
+// givesUpBrought takes in that the client gives up a name that it does not ask for and whose resource it came
+// with. If its removal was due, it is no longer sent (DOWN-DELTA-16). The client still has what it was sent
+// because of an alias, since it never asked for that by this name (NAME-5).
 func (d *deltaState) givesUpBrought(v fanout.View, name string) {
 	if as, is := d.released[name]; is && (as.brought || d.brings(name)) && !v.Leads(name) {
 		d.paidReleased(name)
@@ -126,10 +125,9 @@ func (d *deltaState) mayLead(v fanout.View, name string) bool {
 	return r == nil || slices.ContainsFunc(r.Aliases, func(alias string) bool { return subscribes(v, alias) })
 }
 
-// collectReleased judges the resources that the client's interest may no longer cover. It lists
-// the member if the wildcard covers the resource, and the removal if nothing does. What cannot be
-// judged yet stays. What was given up under the wildcard is an answer if it can be judged at once,
-// and a change after that (WILD-8).
+// collectReleased judges the resources that the client's interest may no longer cover. It lists the member if
+// the wildcard covers the resource, and the removal if nothing does. What cannot be judged yet stays. What
+// was given up under the wildcard is an answer if it can be judged at once, and a change after that (WILD-8).
 func (d *deltaState) collectReleased(v fanout.View, push bool, p *part) {
 	d.withholdsReleased = d.withholdsReleased && len(d.released) > 0
 	if len(d.released) > 0 && !d.postponed { // what waits may lead to a released resource
@@ -157,7 +155,7 @@ func (d *deltaState) judgeReleased(v fanout.View, push bool, p *part) (judged []
 		member, certain := d.falls(v, name)
 		version, some := d.of(v, name)
 		switch {
-		case d.postpones && !p.must && d.fallsAnew(v, name):
+		case d.postpones && !p.must && d.fallsToChange(v, name):
 			d.postponed = true
 		case member == nil && v.Doubted(name): // becoming a member instead is no removal
 			d.withholdsReleased = true
@@ -178,7 +176,7 @@ func (d *deltaState) judgeReleased(v fanout.View, push bool, p *part) (judged []
 func (x *exchange) fallsTo(v fanout.View, name string, member *cache.Resource, p *part) {
 	_, some := x.of(v, name)
 	as := x.released[name]
-	differs := member != nil && (x.fallsAnew(v, name) || !as.brought && x.mayEnd(v, name))
+	differs := member != nil && (x.fallsToChange(v, name) || !as.brought && x.mayEnd(v, name))
 	switch {
 	case member == nil && x.answersTo(v, name), differs && x.leavesOut(v, member, p):
 		delete(x.released, name)
@@ -224,9 +222,8 @@ func (x *exchange) noteSent(v fanout.View, p *part) {
 	}
 }
 
-// mayEnd reports whether the client's copy of a resource, which it has because of a name, may
-// have a TTL of its own that has run out. A copy that the client has rejected is not sent again
-// (NACK-4).
+// mayEnd reports whether the client's copy of a resource, which it has because of a name, may have a TTL of
+// its own that has run out. A copy that the client has rejected is not sent again (NACK-4).
 func (x *exchange) mayEnd(v fanout.View, name string) bool {
 	noted := x.exact.find(name)
 	return x.ttl && v.AnyTTL() && (noted == nil || !x.hasRejected(noted.at))
@@ -255,8 +252,8 @@ func (x *exchange) falls(v fanout.View, name string) (member *cache.Resource, ce
 	return member, synced && (member != nil && !x.brings(name) || !v.Set().Restored())
 }
 
-// fallsAnew reports whether what remains of a released resource is a change, or may be one.
-func (x *exchange) fallsAnew(v fanout.View, name string) bool {
+// fallsToChange reports whether what remains of a released resource is a change, or may be one.
+func (x *exchange) fallsToChange(v fanout.View, name string) bool {
 	member, certain := x.falls(v, name)
 	return certain && member != nil && (x.released[name].givenUp || !x.holds(v, member))
 }
@@ -277,7 +274,7 @@ func (s *sotwState) collectReleased(v fanout.View, push bool, p *part) {
 		if id, asked := v.Lookup(name); asked && v.Answer(id).State == cache.Absent {
 			s.collectError(v, id, p)
 		}
-		if member, certain := s.falls(v, name); s.postpones && !p.must && s.fallsAnew(v, name) {
+		if member, certain := s.falls(v, name); s.postpones && !p.must && s.fallsToChange(v, name) {
 			s.postponed = true
 		} else if certain && (member == nil || !s.wildcardAsked) { // else the set that is due brings it
 			s.fallsTo(v, name, member, p)
