@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
-	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
@@ -21,7 +20,39 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		c.probed(s, d, now)
 		return
 	}
-	calm := s.answered && s.outage.since.IsZero() && s.alive.since.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
+	calm := c.hears(s, d, now)
+	used := s.stream.used[d.TypeURL]
+	if used == nil {
+		c.effects = append(c.effects, Effect{Drop: Unsubscribed}) // UP-10
+		return
+	}
+	lane, l := used.lane, s.stream.lanes[d.TypeURL] // l is nil if the stream does not carry the type now
+	c.speaks(lane)
+	delete(c.accepted, lane) // until this response is acknowledged
+	c.suspects.clear(d.TypeURL)
+	d.Update.At = now
+	c.bodyless(used, l, d)
+	c.errors(l, d)
+	used.spoke, s.stream.taking = true, true
+	used.delivered = used.delivered || d.Update.Hidden || len(d.Update.Set)+len(d.Update.Faulty) > 0
+	asked := l != nil && l.asked()
+	if !asked && !lane.Wildcard && !d.sotw { // of dropped names the Hub notes it (UP-19), of wanted ones it may serve (H-1)
+		c.learned(s, lane, &cache.Update{Set: d.Update.Set, Removed: d.Update.Removed, Source: d.Update.Source}, now)
+	}
+	if !asked || l.wildcardLeft() {
+		return // nobody wants the lane any more: the response is only acknowledged (H-32)
+	}
+	d.Routine = calm && c.routine(l, d)
+	c.answer(l, d, now)
+	c.fullState(l, d)
+	c.settles(s, l, d)
+	c.learned(s, lane, &d.Update, now)
+}
+
+// hears takes in what a response shows of its stream and of the server, whatever is in it. It is
+// calm if none of that is news.
+func (c *Core) hears(s *slot, d *Response, now time.Time) (calm bool) {
+	calm = s.answered && s.outage.since.IsZero() && s.alive.since.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
 	if s.role == Auxiliary && !c.heard {
 		c.main.outage = outage{} // it began with the entry before this one
 	}
@@ -42,16 +73,12 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 		calm = false
 		c.effects = append(c.effects, Effect{Identifier: d.identifier})
 	}
-	used := s.stream.used[d.TypeURL]
-	if used == nil {
-		c.effects = append(c.effects, Effect{Drop: Unsubscribed}) // UP-10
-		return
-	}
-	lane := used.lane
-	c.speaks(lane)
-	delete(c.accepted, lane) // until this response is acknowledged
-	c.suspects.clear(d.TypeURL)
-	d.Update.At = now
+	return calm
+}
+
+// bodyless finds out of each resource without a body whether it is a heartbeat, a negative answer
+// or a fault.
+func (c *Core) bodyless(used *typeState, l *laneState, d *Response) {
 	for _, r := range d.Bodyless {
 		name, _ := cache.NameOf(r)
 		switch {
@@ -60,37 +87,48 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 			d.Update.Kept = append(d.Update.Kept, name)
 		case len(r.GetAliases()) > 0:
 			d.Update.Negative = append(d.Update.Negative, cache.NewResource(d.TypeURL, r, c.config.Fingerprint))
-		case s.stream.lanes[d.TypeURL].leaves(name): // H-32
+		case l.leaves(name): // H-32
 		default:
 			d.faulty(name)
 			d.fault("%q has no body, and is neither a heartbeat nor a negative answer", name)
 		}
 	}
-	l := s.stream.lanes[d.TypeURL]
-	d.Update.Errors = slices.DeleteFunc(d.Update.Errors, func(e cache.Error) bool { return !d.sotw && l.leaves(e.Name) && !c.hub.Of(d.TypeURL).Returns(e.Name) }) // ERR-8
+}
+
+// errors leaves out the errors of names that are given up (ERR-8). Any error but NOT_FOUND says
+// that the resource may exist.
+func (c *Core) errors(l *laneState, d *Response) {
+	d.Update.Errors = slices.DeleteFunc(d.Update.Errors, func(e cache.Error) bool {
+		return !d.sotw && l.leaves(e.Name) && !c.hub.Of(d.TypeURL).Returns(e.Name)
+	})
 	for _, e := range d.Update.Errors {
 		if e.Status.GetCode() != cache.NotFound {
 			d.Update.Kept = append(d.Update.Kept, e.Name)
 		}
 	}
-	used.spoke, s.stream.taking = true, true
-	used.delivered = used.delivered || d.Update.Hidden || len(d.Update.Set)+len(d.Update.Faulty) > 0
-	if (l == nil || !l.asked()) && !lane.Wildcard && !d.sotw { // of dropped names the Hub notes it (UP-19), of wanted ones it may serve (H-1)
-		c.learned(s, lane, &cache.Update{Set: d.Update.Set, Removed: d.Update.Removed, Source: d.Update.Source}, now)
-	}
-	if l == nil || !l.asked() || l.lane.Wildcard && !l.subscribed(fanout.Wildcard) && !l.want.has(fanout.Wildcard) {
-		return // nobody wants the lane any more: the response is only acknowledged (H-32)
-	}
-	d.Routine = calm && l.answered && !l.settle.waiting && !d.sotw && d.onlySets() && !c.hub.Of(d.TypeURL).Remembers()
+}
+
+// routine reports whether a response that came in a calm brings new content and nothing else.
+func (c *Core) routine(l *laneState, d *Response) bool {
+	settled := l.answered && !l.settle.waiting
+	return settled && !d.sotw && d.onlySets() && !c.hub.Of(d.TypeURL).Remembers()
+}
+
+// answer takes off a lane what waits for an answer, and now has one.
+func (c *Core) answer(l *laneState, d *Response, now time.Time) {
 	d.Update.First = !l.answered
-	delete(c.bare, lane)
-	c.faulty(lane, &d.Update, now)
+	delete(c.bare, l.lane)
+	c.faulty(l.lane, &d.Update, now)
 	l.answered = true
 	l.answers(&d.Update)
 	l.insisted.answers(&d.Update)
 	l.answersAgain(&d.Update)
-	l.echo.hears(&d.Update, func(set []cache.Received) map[string]bool { return c.hub.On(lane).Same(set) })
-	c.found(lane.Type, &d.Update)
+	l.echo.hears(&d.Update, func(set []cache.Received) map[string]bool { return c.hub.On(l.lane).Same(set) })
+	c.found(d.TypeURL, &d.Update)
+}
+
+// fullState marks a response that has all resources of its type, so that others are gone.
+func (c *Core) fullState(l *laneState, d *Response) {
 	// A resource whose name cannot be read may be any: a full-state response with one
 	// shows of no name that it is missing.
 	d.Update.Full = d.sotw && !d.Update.Hidden && c.hub.Properties(d.TypeURL).FullState
@@ -101,16 +139,21 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 			d.Update.Set[i].Resource = r.Cacheable()
 		}
 	}
-	if l.settle.waiting {
-		d.adds = c.hub.On(lane).Lacks(d.Update.Set)
-		d.Update.Synced = l.settle.response(d, c.chunks(), &c.config)
-		d.Update.Sweep = d.Update.Synced && !d.sotw && !l.settle.blind // TRANSLATE-5 and TRANSLATE-7 instead
-		if d.Update.Sweep && lane.Wildcard {
-			c.sweeps(s, lane, d.Update.Set)
-			d.repeats = l.echo.judge()
-		}
+}
+
+// settles reports a first answer that came in several responses as complete, once it is. What was
+// not announced by then is swept.
+func (c *Core) settles(s *slot, l *laneState, d *Response) {
+	if !l.settle.waiting {
+		return
 	}
-	c.learned(s, lane, &d.Update, now)
+	d.adds = c.hub.On(l.lane).Lacks(d.Update.Set)
+	d.Update.Synced = l.settle.response(d, c.chunks(), &c.config)
+	d.Update.Sweep = d.Update.Synced && !d.sotw && !l.settle.blind // TRANSLATE-5 and TRANSLATE-7 instead
+	if d.Update.Sweep && l.lane.Wildcard {
+		c.sweeps(s, l.lane, d.Update.Set)
+		d.repeats = l.echo.judge()
+	}
 }
 
 // beats reports whether a resource without a body is a heartbeat: its version is that of the copy

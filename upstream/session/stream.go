@@ -278,6 +278,11 @@ func (l *laneState) leaves(name string) bool {
 	return !again
 }
 
+// wildcardLeft reports whether the lane was for a wildcard that is given up and not wanted again.
+func (l *laneState) wildcardLeft() bool {
+	return l.lane.Wildcard && !l.subscribed(fanout.Wildcard) && !l.want.has(fanout.Wildcard)
+}
+
 // idle reports whether nothing is subscribed, and no change is pending.
 func (l *laneState) idle() bool { return l.asked() && !l.changed() && len(l.sent) == 0 }
 
