@@ -38,6 +38,9 @@ func run(args []string) int {
 	if cut := (*cutShort)(nil); errors.As(err, &cut) {
 		return cut.code() // it is in the log
 	}
+	if logged := (*loggedError)(nil); errors.As(err, &logged) {
+		return exitFailure
+	}
 	fmt.Fprintln(os.Stderr, message(err))
 	if usage := (*usageError)(nil); errors.As(err, &usage) {
 		return exitUsage
@@ -50,6 +53,12 @@ type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
+
+// loggedError is in the log already.
+type loggedError struct{ err error }
+
+func (e *loggedError) Error() string { return e.err.Error() }
+func (e *loggedError) Unwrap() error { return e.err }
 
 // message is an error as people read it: the configuration's as they are, with
 // line, column and caret, others with the program's name.

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"crypto/x509"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -69,17 +72,19 @@ func TestMistakesAtTheStart(t *testing.T) {
 		args []string
 		says string
 	}{
-		"an unknown key":      {[]string{"-c", write("a.yaml", "upstream:\n  backoff:\n    grce: 5s\n", 0o600)}, `FILE:3:5: unknown field "grce"`},
-		"a duplicate key":     {[]string{"-c", write("b.yaml", "upstream:\n  address: 127.0.0.1:1\n  address: 127.0.0.1:2\n", 0o600)}, `FILE:3:3: duplicate field "address"`},
-		"a wrong value":       {[]string{"-c", write("c.yaml", "timers:\n  dne_timeout: soon\n", 0o600)}, `FILE:2:16: timers.dne_timeout: wants a duration such as 30s, found "soon"`},
-		"a missing variable":  {[]string{"-c", write("d.yaml", "upstream:\n  address: \"${env:XDS_UPSTREAM}\"\n", 0o600)}, `FILE:2:12: upstream.address: environment variable XDS_UPSTREAM is not set`},
-		"a missing file":      {[]string{"-c", filepath.Join(dir, "none.yaml")}, `FILE: cannot read the configuration: no such file or directory`},
-		"a missing cert":      {[]string{"--set", "downstream.tls.cert=/no/cert", "--set", "downstream.tls.key=/no/key"}, `downstream.tls.cert: cannot read "/no/cert": no such file or directory`},
-		"plaintext elsewhere": {[]string{"--upstream", "10.0.0.1:15010"}, `upstream.address: "10.0.0.1:15010" is not on this host and would be spoken to in plaintext`},
-		"a public admin":      {[]string{"--admin", "0.0.0.0:18001"}, `admin.listen: "0.0.0.0:18001" can be reached from other hosts, and the endpoint has no authentication`},
-		"another's key":       {[]string{"--set", "downstream.tls.cert=" + write("tls.crt", string(cert), 0o600), "--set", "downstream.tls.key=" + write("tls.key", string(anothers), 0o600)}, `downstream.tls.key: "FILE" is not the key of downstream.tls.cert: tls: private key does not match public key`},
-		"a readable key":      {[]string{"--set", "cache.snapshot.dir=" + dir, "--set", "cache.snapshot.key_file=" + key}, `cache.snapshot.key_file: "FILE": everybody can read or write it (mode 0644); chmod o-rwx`},
-		"a port in use":       {[]string{"--admin", "", "--listen", taken.Addr().String()}, `downstream.listen: listen tcp ADDRESS: bind: address already in use; another process has it: give downstream.listen (--listen) another address`},
+		"an unknown key":        {[]string{"-c", write("a.yaml", "upstream:\n  backoff:\n    grce: 5s\n", 0o600)}, `FILE:3:5: unknown field "grce"`},
+		"a duplicate key":       {[]string{"-c", write("b.yaml", "upstream:\n  address: 127.0.0.1:1\n  address: 127.0.0.1:2\n", 0o600)}, `FILE:3:3: duplicate field "address"`},
+		"a wrong value":         {[]string{"-c", write("c.yaml", "timers:\n  dne_timeout: soon\n", 0o600)}, `FILE:2:16: timers.dne_timeout: wants a duration such as 30s, found "soon"`},
+		"a missing variable":    {[]string{"-c", write("d.yaml", "upstream:\n  address: \"${env:XDS_UPSTREAM}\"\n", 0o600)}, `FILE:2:12: upstream.address: environment variable XDS_UPSTREAM is not set`},
+		"a missing file":        {[]string{"-c", filepath.Join(dir, "none.yaml")}, `FILE: cannot read the configuration: no such file or directory`},
+		"a missing cert":        {[]string{"--set", "downstream.tls.cert=/no/cert", "--set", "downstream.tls.key=/no/key"}, `downstream.tls.cert: cannot read "/no/cert": no such file or directory`},
+		"plaintext elsewhere":   {[]string{"--upstream", "10.0.0.1:15010"}, `upstream.address: "10.0.0.1:15010" is not on this host and would be spoken to in plaintext`},
+		"a public admin":        {[]string{"--admin", "0.0.0.0:18001"}, `admin.listen: "0.0.0.0:18001" can be reached from other hosts, and the endpoint has no authentication`},
+		"another's key":         {[]string{"--set", "downstream.tls.cert=" + write("tls.crt", string(cert), 0o600), "--set", "downstream.tls.key=" + write("tls.key", string(anothers), 0o600)}, `downstream.tls.key: "FILE" is not the key of downstream.tls.cert: tls: private key does not match public key`},
+		"a readable key":        {[]string{"--set", "cache.snapshot.dir=" + dir, "--set", "cache.snapshot.key_file=" + key}, `cache.snapshot.key_file: "FILE": everybody can read or write it (mode 0644); chmod o-rwx`},
+		"a port in use":         {[]string{"--admin", "", "--listen", taken.Addr().String()}, `downstream.listen: listen tcp ADDRESS: bind: address already in use; another process has it: give downstream.listen (--listen) another address`},
+		"an admin port in use":  {[]string{"--listen", "127.0.0.1:0", "--admin", taken.Addr().String()}, `admin.listen: listen tcp ADDRESS: bind: address already in use; another process has it: give admin.listen (--admin) another address`},
+		"a metrics port in use": {[]string{"--listen", "127.0.0.1:0", "--admin", "", "--set", "metrics.listen=" + taken.Addr().String()}, `metrics.listen: listen tcp ADDRESS: bind: address already in use; another process has it: give metrics.listen another address`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := program(t, append([]string{"serve"}, tt.args...)...)
@@ -95,6 +100,36 @@ func TestMistakesAtTheStart(t *testing.T) {
 			}
 			documented(t, tt.says)
 		})
+	}
+}
+
+// TestFatalErrorsAreInTheLog: what keeps a relay from starting, when its log has begun, is a line
+// of the log like those before it.
+func TestFatalErrorsAreInTheLog(t *testing.T) {
+	taken, err := net.Listen("tcp", loopback.Reserve(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, port := range [][]string{
+		{"--listen", taken.Addr().String(), "--admin", ""},
+		{"--listen", "127.0.0.1:0", "--admin", taken.Addr().String()},
+		{"--listen", "127.0.0.1:0", "--admin", "", "--set", "metrics.listen=" + taken.Addr().String()},
+	} {
+		cmd := program(t, append([]string{"serve", "--upstream", loopback.Reserve(t)}, port...)...)
+		out, err := cmd.CombinedOutput()
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitFailure {
+			t.Errorf("%v: it ends with %v, want exit code %d", port, err, exitFailure)
+		}
+		var last struct{ Level, Msg, Err string }
+		for line := range strings.Lines(string(out)) {
+			if err := json.Unmarshal([]byte(line), &last); err != nil {
+				t.Errorf("%v: a line is no JSON: %s", port, line)
+			}
+		}
+		if last.Level != "ERROR" || last.Msg != "the relay cannot start" || !strings.Contains(last.Err, ".listen: listen tcp "+taken.Addr().String()) {
+			t.Errorf("%v: the last line is %+v", port, last)
+		}
 	}
 }
 

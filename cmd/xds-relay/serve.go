@@ -57,9 +57,14 @@ addresses of downstream.listen, admin.listen and metrics.listen.`,
 			if hint := s.unread(); hint != "" {
 				log.Warn(hint)
 			}
-			return serve(cmd.Context(), c, log, func(r *relay.Relay, m *admin.Metrics) *reloading {
+			err = serve(cmd.Context(), c, log, func(r *relay.Relay, m *admin.Metrics) *reloading {
 				return startReloading(r, s.file, func() (*config.Config, error) { return s.load(cmd) }, hup, log, m)
 			})
+			if cut := (*cutShort)(nil); err == nil || errors.As(err, &cut) {
+				return err
+			}
+			log.Error("the relay cannot start", "err", err) // in the form of the lines before it
+			return &loggedError{err}
 		},
 	}
 	s.register(cmd)
@@ -117,14 +122,14 @@ type faces []*admin.Server
 // serveFaces serves admin.listen and metrics.listen, as far as they are set.
 func serveFaces(c *config.Config, r *relay.Relay, m *admin.Metrics, reloader *reloading, log *logging.Log) (all faces, err error) {
 	for _, face := range []struct {
-		address, setting, name string
-		handler                http.Handler
+		address, key, flag, name string
+		handler                  http.Handler
 	}{
 		{
-			c.Admin.Listen, "admin.listen (--admin)", "admin endpoint",
+			c.Admin.Listen, "admin.listen", " (--admin)", "admin endpoint",
 			admin.NewHandler(r, m, admin.HandlerOptions{Host: adminHost(c.Admin.Listen), Pprof: c.Admin.Pprof, Log: log.Logger, Level: log.Level, Reload: reloader.ask}),
 		},
-		{c.Metrics.Listen, "metrics.listen", "metrics endpoint", admin.NewProbes(r, m)},
+		{c.Metrics.Listen, "metrics.listen", "", "metrics endpoint", admin.NewProbes(r, m)},
 	} {
 		if face.address == "" {
 			continue
@@ -132,7 +137,7 @@ func serveFaces(c *config.Config, r *relay.Relay, m *admin.Metrics, reloader *re
 		l, err := relay.Listen(face.address)
 		if err != nil {
 			all.Close()
-			return nil, bindError(err, face.setting)
+			return nil, bindError(fmt.Errorf("%s: %w", face.key, err), face.key+face.flag)
 		}
 		log.Info(face.name, "listener", l.Addr().String())
 		all = append(all, admin.Serve(l, face.handler, log.Logger))
