@@ -57,6 +57,10 @@ func TestExitCodesAndMessages(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("upstream:\n  backoff:\n    grce: 5s\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	empty := filepath.Join(t.TempDir(), "relay.yaml")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	open := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(open, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
 		t.Fatal(err)
@@ -82,6 +86,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{[]string{"version", "-o", "json"}, 0, `"protos"`, ""},
 		{[]string{"version", "-o", "xml"}, 2, "", `-o is "xml"; use text or json`},
 		{[]string{"validate"}, 0, "the configuration is valid", ""},
+		{[]string{"validate", "-c", empty}, 0, "note: " + empty + ": the file is empty, so that every key has its default\n  hint: ", ""},
 		{[]string{"validate", "--set", "groups.profile=sidecar"}, 0, "note: --set groups.profile=sidecar: groups.profile: with profile sidecar and cache.mass_removal_guard off", ""},
 		{[]string{"print-config", "--set", "timers.settle=50ms", "--set", "upstream.headers={x-a-token: canary}"}, 0, "value: \"[redacted]\"", ""},
 		{[]string{"print-config", "--format", "json"}, 0, `"ack_timeout": "10s"`, ""},

@@ -74,6 +74,7 @@ func TestMistakesAtTheStart(t *testing.T) {
 	}{
 		"an unknown key":        {[]string{"-c", write("a.yaml", "upstream:\n  backoff:\n    grce: 5s\n", 0o600)}, `FILE:3:5: unknown field "grce"`},
 		"a duplicate key":       {[]string{"-c", write("b.yaml", "upstream:\n  address: 127.0.0.1:1\n  address: 127.0.0.1:2\n", 0o600)}, `FILE:3:3: duplicate field "address"`},
+		"a tab":                 {[]string{"-c", write("t.yaml", "upstream:\n\taddress: 127.0.0.1:1\n", 0o600)}, `FILE:2:1: a tab, where YAML takes spaces only`},
 		"a wrong value":         {[]string{"-c", write("c.yaml", "timers:\n  dne_timeout: soon\n", 0o600)}, `FILE:2:16: timers.dne_timeout: wants a duration such as 30s, found "soon"`},
 		"a missing variable":    {[]string{"-c", write("d.yaml", "upstream:\n  address: \"${env:XDS_UPSTREAM}\"\n", 0o600)}, `FILE:2:12: upstream.address: environment variable XDS_UPSTREAM is not set`},
 		"a missing file":        {[]string{"-c", filepath.Join(dir, "none.yaml")}, `FILE: cannot read the configuration: no such file or directory`},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -44,7 +43,7 @@ func startReloading(r *relay.Relay, file string, load func() (*config.Config, er
 			if err != nil {
 				return nil, err
 			}
-			if blank(c) && !blank(r.Config()) {
+			if c.Blank() && !r.Config().Blank() {
 				// Somebody is writing it, or the disk is full: its defaults are not what was meant.
 				return nil, &config.Error{File: file, Msg: "the file is empty, and would be read as all defaults", Hint: "write the configuration again, or restart the relay if defaults are meant"}
 			}
@@ -88,9 +87,6 @@ func startReloading(r *relay.Relay, file string, load func() (*config.Config, er
 	}
 	return l
 }
-
-// blank: there was nothing in the configuration's file.
-func blank(c *config.Config) bool { return len(bytes.TrimSpace(c.FileText())) == 0 }
 
 // ask reloads for a caller over HTTP, who may not be allowed to read the file: the answer
 // gives the place of each mistake, and not the line itself.

@@ -57,7 +57,8 @@ func (d *decoder) record(key string, t *token.Token, env []string) {
 	}
 	at := place{origin: d.origin, env: env}
 	if t != nil && t.Position != nil {
-		at.line, at.column = t.Position.Line, t.Position.Column
+		at.line = t.Position.Line
+		at.column = d.prov.src.afterBlanks(at.line, t.Position.Column)
 	}
 	d.prov.at[key] = at
 }

@@ -180,6 +180,35 @@ func newSource(name string, data []byte) *source {
 	return &source{name: name, lines: strings.Split(string(data), "\n")}
 }
 
+// aboutTab makes an error about a tab of the parser's: the tab stands in the indentation.
+func (s *source) aboutTab(e *Error) {
+	e.Msg, e.Hint = "a tab, where YAML takes spaces only", "indent the line with spaces; → stands for the tab"
+	if e.Line < 1 || e.Line > len(s.lines) {
+		return
+	}
+	text := s.lines[e.Line-1]
+	if indent := len(text) - len(strings.TrimLeft(text, " \t")); strings.Contains(text[:indent], "\t") {
+		e.Column = strings.Index(text, "\t") + 1
+	}
+}
+
+// afterBlanks is the column at which something begins that the lexer has placed on the blanks
+// before it: it does not count a tab there.
+func (s *source) afterBlanks(line, column int) int {
+	if line < 1 || line > len(s.lines) {
+		return column
+	}
+	text := []rune(s.lines[line-1])
+	if column < 1 || column > len(text) {
+		return column
+	}
+	rest := string(text[column-1:])
+	if begins := strings.TrimLeft(rest, " \t\r"); begins != "" {
+		column += len(rest) - len(begins)
+	}
+	return column
+}
+
 // excerptWidth is how much of a long line is shown around its caret.
 const excerptWidth = 100
 
@@ -194,7 +223,10 @@ func (s *source) excerpt(line, column int) string {
 	text := []rune(strings.TrimRight(s.lines[line-1], "\r"))
 	for i, r := range text {
 		// One column each, and no escape sequence reaches the terminal.
-		if !unicode.IsPrint(r) {
+		switch {
+		case r == '\t':
+			text[i] = '→'
+		case !unicode.IsPrint(r):
 			text[i] = ' '
 		}
 	}

@@ -178,9 +178,35 @@ func TestMistakesInTheFile(t *testing.T) {
 			`    2 |   level: 'info`,
 			`      |          ^`)},
 		{"a tab for indentation", "log:\n\tlevel: info\n", lines(
-			`relay.yaml:2:1: found character '	' that cannot start any token`,
-			`    2 |  level: info`,
-			`      | ^`)},
+			`relay.yaml:2:1: a tab, where YAML takes spaces only`,
+			`    2 | →level: info`,
+			`      | ^`,
+			`  hint: indent the line with spaces; → stands for the tab`)},
+		{"a tab after spaces", "log:\n  level: info\n  \tformat: json\n", lines(
+			`relay.yaml:3:3: a tab, where YAML takes spaces only`,
+			`    3 |   →format: json`,
+			`      |   ^`,
+			`  hint: indent the line with spaces; → stands for the tab`)},
+		{"a tab before the first key", "\tlog:\n", lines(
+			`relay.yaml:1:1: a tab, where YAML takes spaces only`,
+			`    1 | →log:`,
+			`      | ^`,
+			`  hint: indent the line with spaces; → stands for the tab`)},
+		{"a tab in a text over two lines", "instance: \"a\n\tb\"\n", lines(
+			`relay.yaml:2:1: a tab, where YAML takes spaces only`,
+			`    2 | →b"`,
+			`      | ^`,
+			`  hint: indent the line with spaces; → stands for the tab`)},
+		{"a value after a tab", "timers:\n  settle:\tloud\n", lines(
+			`relay.yaml:2:11: timers.settle: wants a duration such as 30s, found "loud"`,
+			`    2 |   settle:→loud`,
+			`      |           ^`,
+			`  hint: units are ms, s, m and h`)},
+		{"a mapping after a tab", "timers:\t{settle: loud}\n", lines(
+			`relay.yaml:1:18: timers.settle: wants a duration such as 30s, found "loud"`,
+			`    1 | timers:→{settle: loud}`,
+			`      |                  ^`,
+			`  hint: units are ms, s, m and h`)},
 		{"a second document", "log: {level: info}\n---\nlog: {level: warn}\n", lines(
 			`relay.yaml:3:1: a second YAML document`,
 			`    3 | log: {level: warn}`,

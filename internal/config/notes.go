@@ -6,6 +6,12 @@ import "fmt"
 // says where, what comes of it, and what to set. What was set on purpose is left alone.
 func (c *Config) Notes() []*Error {
 	v := &validator{c: c}
+	if c.Blank() {
+		v.errs = append(v.errs, &Error{
+			File: c.prov.src.name, Msg: "the file is empty, so that every key has its default",
+			Hint: "write the configuration, or leave -c out if the defaults are meant; a relay that runs does not take in an empty file",
+		})
+	}
 	v.guardOfASidecar()
 	return v.errs
 }

@@ -8,6 +8,9 @@ func TestNotes(t *testing.T) {
 		file string
 		want string // "" = none
 	}{
+		{"an empty file", " \n", "relay.yaml: the file is empty, so that every key has its default\n" +
+			"  hint: write the configuration, or leave -c out if the defaults are meant; a relay that runs does not take in an empty file"},
+		{"a file of comments", "# all defaults\n", ""},
 		{"an aggregate", "cache: {mass_removal_guard: {fraction: 0.5}}", ""},
 		{"a sidecar without the guard", "groups:\n  profile: sidecar\n", lines(
 			`relay.yaml:2:12: groups.profile: with profile sidecar and cache.mass_removal_guard off, the proxy loses every resource that a restarting control plane does not show at once`,

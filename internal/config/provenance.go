@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -20,6 +21,11 @@ func (c *Config) FileText() []byte {
 		return nil
 	}
 	return []byte(strings.Join(c.prov.src.lines, "\n"))
+}
+
+// Blank reports whether there was nothing in the configuration's file.
+func (c *Config) Blank() bool {
+	return c.prov != nil && c.prov.src != nil && c.prov.src.name != "" && len(bytes.TrimSpace(c.FileText())) == 0
 }
 
 // place is a position in the file or, if origin is set, a command-line argument.
@@ -77,7 +83,8 @@ func (p *provenance) errorFor(key, msg, hint string) *Error {
 func (s *source) errorAt(t *token.Token, key, msg, hint string) *Error {
 	e := &Error{File: s.name, Key: key, Msg: msg, Hint: hint, source: s}
 	if t != nil && t.Position != nil {
-		e.Line, e.Column = t.Position.Line, t.Position.Column
+		e.Line = t.Position.Line
+		e.Column = s.afterBlanks(e.Line, t.Position.Column)
 	}
 	return e
 }
