@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -41,6 +43,35 @@ func (locked) StreamAggregatedResources(discovery.AggregatedDiscoveryService_Str
 
 func (locked) DeltaAggregatedResources(discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
 	return status.Error(codes.PermissionDenied, "who are you?")
+}
+
+// onlyClusters is one that has 500 clusters and no listeners, and says nothing over SotW.
+type onlyClusters struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+}
+
+func (onlyClusters) StreamAggregatedResources(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	<-s.Context().Done()
+	return nil
+}
+
+func (onlyClusters) DeltaAggregatedResources(s discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	for {
+		req, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		if req.GetTypeUrl() != string(cache.Cluster) || req.GetResponseNonce() != "" {
+			continue
+		}
+		resp := &discovery.DeltaDiscoveryResponse{TypeUrl: req.GetTypeUrl(), Nonce: "1"}
+		for i := range 500 {
+			resp.Resources = append(resp.Resources, &discovery.Resource{Name: fmt.Sprint("c", i), Resource: &anypb.Any{TypeUrl: req.GetTypeUrl()}})
+		}
+		if err := s.Send(resp); err != nil {
+			return err
+		}
+	}
 }
 
 // serving is the address of a control plane.
@@ -83,6 +114,7 @@ func TestCheck(t *testing.T) {
 	clusters := gcp.NewLinearCache(string(cache.Cluster))
 	old := serving(t, sotwOnly{real: gcpserver.NewServer(ctx, clusters, nil)})
 	shut := serving(t, locked{})
+	half := serving(t, onlyClusters{})
 
 	with := func(ca, cert, key string) []string {
 		return []string{"--set", "upstream.tls.ca=" + ca, "--set", "upstream.tls.cert=" + cert, "--set", "upstream.tls.key=" + key}
@@ -107,6 +139,11 @@ func TestCheck(t *testing.T) {
 		"a closed port":           {[]string{"--upstream", closed.Addr().String()}, 1, []string{"FAIL  upstream: connection", "nothing listens there"}},
 		"a silent port": {[]string{"--upstream", silent, "--within", "300ms"}, 1, []string{
 			"ok    upstream: connection", "FAIL  upstream: xDS", "it takes connections and says nothing"}},
+		"clusters, and silence about listeners": {[]string{"--upstream", half, "--within", "2s"}, 0, []string{
+			": Delta ADS              500 CDS, LDS: no answer within 2s\n      hint: it answers, and is silent about LDS: it has none for a node with id \"xds-relay\"",
+			"note  upstream: SotW ADS               CDS: no answer within 2s, LDS: no answer within 2s\n" + "ok    "}},
+		"silence in the variant that is wanted": {[]string{"--upstream", half, "--within", "2s", "--set", "upstream.mode=sotw"}, 1, []string{
+			"FAIL  upstream: SotW ADS               CDS: no answer within 2s, LDS: no answer within 2s\n      hint: it answers in the other variant only: set upstream.mode to that one, or to auto"}},
 		"a silent port, TLS": {append(with(a.file, cert, key), "--upstream", silent, "--within", "300ms"), 1, []string{"FAIL  upstream: TLS", "says nothing"}},
 		"without Delta":      {[]string{"--upstream", old}, 0, []string{"note  upstream: Delta ADS", "method DeltaAggregatedResources not implemented", ": SotW ADS"}},
 		"without Delta, which is wanted": {[]string{"--upstream", old, "--set", "upstream.mode=delta"}, 1, []string{

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -76,21 +77,20 @@ func (k *checker) speaks(ctx context.Context, t *target) {
 			go func() { done <- k.ask(ctx, ads, node, typ, sotw) }()
 		}
 	}
-	identifier, works, hint := "", false, ""
-	for _, sotw := range variants {
-		of := make([]answer, 0, len(types))
+	identifier, of, answered := "", make([][]answer, len(variants)), make([]bool, len(variants))
+	for i := range variants {
 		for range types {
 			a := <-answers[0]
 			answers = answers[1:]
-			of = append(of, a)
-			if a.identifier != "" {
-				identifier = a.identifier
-			}
+			of[i] = append(of[i], a)
+			answered[i] = answered[i] || a.responses > 0
+			identifier = cmp.Or(a.identifier, identifier)
 		}
-		answered, todo := k.variant(t, sotw, of, headers)
-		if works = works || answered; hint == "" {
-			hint = todo
-		}
+	}
+	works, hint := slices.Contains(answered, true), ""
+	for i, sotw := range variants {
+		todo := k.variant(t, sotw, of[i], answered[i], works, headers)
+		hint = cmp.Or(hint, todo)
 	}
 	switch {
 	case t.auto() && !works:
@@ -113,34 +113,39 @@ func (t *target) authority() string {
 	return t.address
 }
 
-// variant reports the result of one variant: whether there was an answer, and what to do
-// if not.
-func (k *checker) variant(t *target, sotw bool, answers []answer, headers []header.Header) (works bool, hint string) {
+// variant reports the result of one variant, and returns what to do if it is not well. works means
+// that there was an answer in it, and somewhere that there was one in either.
+func (k *checker) variant(t *target, sotw bool, answers []answer, works, somewhere bool, headers []header.Header) (hint string) {
 	name, mode := t.section+": Delta ADS", config.FallbackMode(config.UpstreamModeDelta)
 	if sotw {
 		name, mode = t.section+": SotW ADS", config.FallbackMode(config.UpstreamModeSotW)
 	}
-	var said []string
+	var said, mute []string
 	var problem error
 	for _, a := range answers {
 		switch {
 		case a.responses > 0:
-			works = true
 			said = append(said, fmt.Sprintf("%d %s", len(a.names), a.typ.Short()))
 		case a.err != nil:
 			problem = a.err
+			mute = append(mute, a.typ.Short())
 			said = append(said, fmt.Sprintf("%s: %s", a.typ.Short(), header.Hide(status.Convert(a.err).Message(), headers)))
 		}
 	}
 	text := strings.Join(said, ", ")
-	switch status.Code(problem) {
-	case codes.OK:
-	case codes.Unimplemented:
+	node := fmt.Sprintf("a node with id %q and cluster %q", k.config.Upstream.Node.ID, k.config.Upstream.Node.Cluster)
+	switch code := status.Code(problem); {
+	case code == codes.OK:
+	case code == codes.Unimplemented:
 		hint = "it has no such variant: set " + t.section + ".mode to the other one, or to auto"
-	case codes.Unauthenticated, codes.PermissionDenied:
+	case code == codes.Unauthenticated, code == codes.PermissionDenied:
 		hint = "it wants to know who asks: see " + t.section + ".headers, and " + t.section + ".tls.cert"
-	case codes.DeadlineExceeded:
-		hint = fmt.Sprintf("it takes connections and says nothing: see whether it is a gRPC server, whether it serves a node with id %q and cluster %q, and whether it hangs", k.config.Upstream.Node.ID, k.config.Upstream.Node.Cluster)
+	case code == codes.DeadlineExceeded && works:
+		hint = fmt.Sprintf("it answers, and is silent about %s: it has none for %s, or does not serve the type; clients that ask for it wait", strings.Join(mute, ", "), node)
+	case code == codes.DeadlineExceeded && somewhere:
+		hint = "it answers in the other variant only: set " + t.section + ".mode to that one, or to auto"
+	case code == codes.DeadlineExceeded:
+		hint = fmt.Sprintf("it takes connections and says nothing: see whether it is a gRPC server, whether it serves %s, and whether it hangs", node)
 	default:
 		hint = t.hints.Explain(status.Convert(problem).Message(), false)
 	}
@@ -154,7 +159,7 @@ func (k *checker) variant(t *target, sotw bool, answers []answer, headers []head
 	default: // the relay can do without
 		k.note(name, "", "%s", text)
 	}
-	return works, hint
+	return hint
 }
 
 // ask asks for all resources of a type, and counts them until nothing more comes.
