@@ -156,8 +156,9 @@ func TestHintsKnowTheEntry(t *testing.T) {
 	})
 }
 
-// An outage gets no hint that is a guess: who could be reached once is configured well.
-func TestOutageIsNoMistake(t *testing.T) {
+// After a connection was lost each new reason has its hint, too. None of them blames the
+// configuration, with which the control plane was reached before.
+func TestHintsAfterALoss(t *testing.T) {
 	t.Parallel()
 	w := newLinear(t)
 	w.service("a", "127.0.0.1:1")
@@ -165,15 +166,31 @@ func TestOutageIsNoMistake(t *testing.T) {
 	r := startRelay(t, cp.addr, quickBackoff...)
 	c := openDelta(t, r.addr, "client")
 	c.Wildcard(cache.Cluster)
-	eventually(t, patience, func() error { return c.Has(cache.Cluster, "a-cluster") })
+	says := func(want ...string) {
+		t.Helper()
+		eventually(t, patience, func() error {
+			if len(r.log.Lines(want...)) == 0 {
+				return fmt.Errorf("no line says: %q", want)
+			}
+			return nil
+		})
+	}
+	for range 2 { // outages
+		eventually(t, patience, func() error { return c.Has(cache.Cluster, "a-cluster") })
+		before := len(r.log.Lines("refuses connections, and did not before"))
+		cp.Stop()
+		eventually(t, patience, func() error {
+			if len(r.log.Lines("level=WARN", "cannot reach the control plane", cp.addr+" refuses connections, and did not before: see whether the control plane runs")) == before {
+				return errors.New("no line says that it refuses connections")
+			}
+			return nil
+		})
+		cp.Start()
+		says("the control plane answers again")
+	}
 	cp.Stop()
 	hangingUpOn(t, nil, listenAt(t, cp.addr)) // as a proxy does whose control plane is away
-	eventually(t, patience, func() error {
-		if len(r.log.Lines("cannot reach the control plane", "error reading server preface")) == 0 {
-			return errors.New("nobody has hung up yet")
-		}
-		return nil
-	})
+	says("level=WARN", "cannot reach the control plane", cp.addr+" hangs up at once, and did not before: see whether the control plane runs behind what listens there")
 	if lines := r.log.Lines("if it speaks TLS"); len(lines) > 0 {
 		t.Errorf("an outage is taken for a mistake: %v", lines)
 	}

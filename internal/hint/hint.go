@@ -74,15 +74,19 @@ const notHTTP2 = "does not speak HTTP/2 there: set upstream.address to its port 
 
 // Explain explains a failure to connect, given the message of TLS or gRPC, and says what to do about
 // it. It is empty if there is nothing to say. reached means that there was a stream to the control
-// plane before; then a connection that only breaks is no mistake of the configuration.
+// plane before; then the configuration was right, and what has changed is elsewhere.
 func (c *ControlPlane) Explain(failed string, reached bool) string {
 	text, f := "", failure(failed)
 	switch s := c.TLS; {
 	case f.mute():
 		text = fmt.Sprintf("accepts connections and sends nothing within %v: it hangs, or upstream.address is not its port for gRPC", c.Within)
-	case !reached && f.says("connect: connection refused"):
+	case reached && f.says("connect: connection refused"):
+		text = "refuses connections, and did not before: see whether the control plane runs"
+	case f.says("connect: connection refused"):
 		text = "refuses connections: see whether the control plane runs, and whether upstream.address has its port for xDS"
-	case s == nil && !reached && f.broke():
+	case s == nil && reached && f.broke():
+		text = "hangs up at once, and did not before: see whether the control plane runs behind what listens there, and whether that still speaks plaintext"
+	case s == nil && f.broke():
 		text = "does not answer in plaintext: if it speaks TLS, set upstream.tls.ca, or upstream.tls.server_name for the system's roots"
 	case s == nil:
 	case f.says("missing selected ALPN property"):
@@ -107,7 +111,9 @@ func (c *ControlPlane) Explain(failed string, reached bool) string {
 		text = "wants a client certificate: set upstream.tls.cert and upstream.tls.key"
 	case s.about(f, reached):
 		text = "does not accept the client certificate: set upstream.tls.cert and upstream.tls.key to one that is valid and that it trusts"
-	case reached || !f.broke():
+	case !f.broke():
+	case reached:
+		text = "hangs up at once, and did not before: see whether the control plane runs behind what listens there, and whether that still accepts what upstream.tls says"
 	case f.says("handshake failed"):
 		text = "hangs up on TLS: if it speaks plaintext, leave upstream.tls out, with upstream.insecure: true if it is not on this host"
 	default:
