@@ -109,6 +109,15 @@ func (c *Core) tickAlive(s *slot, now time.Time) {
 // checks reports whether health checks are sent to the entry of a slot.
 func (c *Core) checks(s *slot) bool { return c.config.HealthCheck && !c.entries[s.entry].unchecked }
 
+// Patience is how long the entry in use may take to answer a health check. If checks is false it is
+// sent none, and a stream that lasts for so long counts as alive.
+func (c *Core) Patience() (patience time.Duration, checks bool) {
+	if c.checks(&c.main) {
+		return c.config.patience(), true
+	}
+	return c.config.UnavailableAfter, false
+}
+
 // aliveAt is when tickAlive has something to do, or zero. A probe has had a resource: one that gets
 // none is given up without a check.
 func (c *Core) aliveAt(s *slot) time.Time {
