@@ -87,6 +87,14 @@ func Shorts() []string {
 // outside the table last (ORDER-2).
 func (t TypeURL) Rank() int { return t.row().rank }
 
+// ReplacesAtOnce reports whether what replaces a resource must come in the same response as its
+// removal: a client rejects a listener, scope or virtual host that takes the address, key or domains
+// of one that it still has (ORDER-2). Of the other types a replacement has the name of what it
+// replaces, and removals go last, since others may still refer to what goes.
+func (t TypeURL) ReplacesAtOnce() bool {
+	return !slices.Contains([]TypeURL{Secret, Cluster, Endpoint, LocalityHost, Runtime, Extension}, t)
+}
+
 // Types is the type table together with the operator's overrides.
 // The zero value is the table as protocol.md has it.
 type Types map[TypeURL]Properties

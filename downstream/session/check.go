@@ -28,9 +28,7 @@ func (s *Session) Check() []string {
 	i.must(slices.IsSortedFunc(s.states, inOrder), "types are not in order (ORDER-2)")
 	for _, st := range s.states {
 		i.must((st == s.clusters) == (st.base().url == cache.Cluster && s.kind.Type == ""), "clusters are another type's")
-		for w := range st.base().waitFor {
-			i.must(w != st.base() && slices.ContainsFunc(s.states, func(o state) bool { return o.base() == w }), "%s waits for itself, or for what is over", shortName(st.base().url))
-		}
+		i.must(st.base().waitSince.IsZero() || !st.base().url.ReplacesAtOnce(), "removals of %s wait for other types", shortName(st.base().url))
 	}
 	i.must(s.waitingSince.IsZero() || s.clusters != nil, "something waits for clusters, of which there are none")
 	i.must((s.chunked != nil) == (len(s.chunks) > 0), "%d parts are left of a response, which is known: %v", len(s.chunks), s.chunked != nil)

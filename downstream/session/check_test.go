@@ -27,7 +27,7 @@ func TestCheckFinds(t *testing.T) {
 		{"order of types", func(s *Session, _ *deltaState) { slices.Reverse(s.states) }, "types are not in order"},
 		{"clusters", func(s *Session, _ *deltaState) { s.clusters = s.states[1] }, "clusters are another type's"},
 		{"what waits", func(s *Session, _ *deltaState) { s.clusters, s.waitingSince = nil, time.Now() }, "of which there are none"},
-		{"waits for itself", func(_ *Session, d *deltaState) { d.waitFor = map[*exchange]struct{}{&d.exchange: {}} }, "waits for itself"},
+		{"removals that wait", func(s *Session, _ *deltaState) { s.find(cache.Listener).base().waitSince = time.Now() }, "removals of LDS wait"},
 		{"parts", func(s *Session, d *deltaState) {
 			s.chunks, s.chunked = []*Response{{Type: d.url}, {}}, &speaker{state: d}
 		}, "is another response's"},

@@ -173,7 +173,7 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 	switch {
 	case !d.opening || !subscribed:
 	case !synced || lacking:
-		d.starving, p.undecided = starving(v, d.brings), d.refers && d.judging()
+		d.starving = starving(v, d.brings)
 		return
 	case d.postpones && d.reconnected:
 		d.postponed, d.starving = true, nil
@@ -186,7 +186,6 @@ func (d *deltaState) collect(v fanout.View, push bool, p *part) {
 	d.collectNames(v, push, p)
 	d.collectBrought(v, push, p)
 	d.collectReleased(v, push, p)
-	p.undecided = d.refers && d.judging()
 	p.resources, _ = bodies(v, p.resources)
 	if push && !lacking {
 		d.collectHanded(v, p)

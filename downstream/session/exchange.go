@@ -69,10 +69,8 @@ type exchange struct {
 	// looked at, or is nil (ERR-7).
 	starving *statuspb.Status
 
-	// Removals that wait (ORDER-2). held is how many of a Delta client's there were last.
-	waitSince  time.Time
-	waitFor    map[*exchange]struct{}
-	held       int
+	// Removals that go after changes of other types (ORDER-2):
+	waitSince  time.Time // since when some wait
 	staysSince time.Time // since when a full-state set lists what is gone
 }
 

@@ -56,10 +56,10 @@ type speaker struct {
 // response it waits for the ACK.
 func (s *Session) choose(now time.Time) (*speaker, *End) {
 	s.endWait(now)
-	adds, removals := s.ask(now)
-	chosen := adds
+	chosen, removals := s.ask(now)
+	waiting := chosen != nil || len(removals) > 0
 	for _, sp := range slices.Backward(removals) {
-		if chosen == nil && s.mayTakeAway(sp.base(), now) {
+		if chosen == nil && s.mayTakeAway(sp.base(), nil, now) {
 			chosen, sp.takesAway = sp, true
 		} else {
 			sp.later(&sp.part)
@@ -67,7 +67,7 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 	}
 	s.noteWait(now)
 	s.schedule(now, chosen != nil)
-	if adds != nil || len(removals) > 0 {
+	if waiting {
 		return chosen, nil
 	}
 	end := s.hangUp(now)
@@ -79,19 +79,19 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 	return chosen, end
 }
 
-// ask collects from the types up to the first one that has something to add. removals are the
-// types before it that only have removals.
-func (s *Session) ask(now time.Time) (adds *speaker, removals []*speaker) {
+// ask collects from the types up to the first one that has something to send in its turn. removals
+// are the types before it whose removals go last.
+func (s *Session) ask(now time.Time) (first *speaker, removals []*speaker) {
 	for i, st := range s.states {
+		x := st.base()
 		if !st.due() {
-			st.base().waitSince, st.base().waitFor, st.base().held = time.Time{}, nil, 0 // what was to go is not to go any more
+			x.waitSince = time.Time{} // what was to go is not to go any more
 			continue
 		}
 		sp := s.collect(st, now)
-		s.hold(sp, s.states[i+1:], now)
-		if sp.early() {
-			if sp.takesAway = sp.late() && s.mayTakeAway(sp.base(), now) && !s.succeeds(sp); sp.late() && !sp.takesAway {
-				sp.later(&sp.part) // after the ACK of what goes now
+		if sp.takesAway = sp.late() && s.takesAwayInTurn(sp, s.states[i+1:], now); sp.takesAway || sp.early() {
+			if sp.late() && !sp.takesAway {
+				sp.later(&sp.part)
 			}
 			return sp, removals
 		}
@@ -100,6 +100,34 @@ func (s *Session) ask(now time.Time) (adds *speaker, removals []*speaker) {
 		}
 	}
 	return nil, removals
+}
+
+// takesAwayInTurn reports whether removals go together with what else a type has to send, in the turn of
+// the type. next are the types that are not asked yet.
+func (s *Session) takesAwayInTurn(sp *speaker, next []state, now time.Time) bool {
+	x := sp.base()
+	switch {
+	case x.url.ReplacesAtOnce():
+		return !x.postponed
+	case s.succeeds(sp):
+		return false // they are new after the ACK of what goes now
+	}
+	x.waitSince = cmp.Or(x.waitSince, now)
+	return sp.early() && s.mayTakeAway(x, next, now)
+}
+
+// mayTakeAway reports whether a type's removals need not wait any longer for changes of types that refer to
+// Clusters. next are the types that are not asked yet.
+func (s *Session) mayTakeAway(x *exchange, next []state, now time.Time) bool {
+	over := func(since time.Time) bool { return !since.IsZero() && !now.Before(since.Add(s.config.AckTimeout)) }
+	return over(x.waitSince) || over(x.staysSince) || !slices.ContainsFunc(s.states, func(st state) bool {
+		return st.base().refers && st.due() && (slices.Contains(next, st) || s.putsOff(st.base(), now))
+	})
+}
+
+// putsOff reports whether a type that was asked has changes that must wait.
+func (s *Session) putsOff(x *exchange, now time.Time) bool {
+	return x.postponed || x.judging() || x.pending() && x.blocked(now, s.config.AckTimeout)
 }
 
 // collect asks a type what it has to send. push says that changes may be sent, too, and not only
@@ -125,53 +153,13 @@ func (s *Session) collect(st state, now time.Time) *speaker {
 		s.learn(v, sp)
 		x.postponed = x.postponed || x.postpones && !push && gains(st, v)
 	})
+	if sp.pushed && !sp.late() {
+		x.waitSince = time.Time{} // the removals that waited have become obsolete
+	}
 	if x.source != nil && !sp.early() && !sp.late() && !st.due() && !x.postponed {
 		s.untell(x) // the change does not concern this client
 	}
 	return sp
-}
-
-// hold makes new removals wait for what is pending now, and for nothing later (ORDER-2). next are
-// the types that are not asked yet.
-func (s *Session) hold(sp *speaker, next []state, now time.Time) {
-	x := sp.base()
-	if !sp.undecided && (sp.pushed || !x.pending() && !x.postponed) {
-		s.stopWaitingFor(x) // the pending changes of this type are sent, or concern nobody
-	}
-	if sp.pushed && !sp.late() {
-		x.waitSince, x.waitFor, x.held = time.Time{}, nil, 0 // the removals that waited have become obsolete
-	}
-	if !sp.late() || s.succeeds(sp) {
-		return
-	}
-	was := x.held
-	if x.held = max(1, len(sp.removed)); x.held <= was {
-		return
-	}
-	x.waitSince = cmp.Or(x.waitSince, now) // all of them go together
-	for _, st := range s.states {
-		if o := st.base(); o != x && s.putsOff(o, now) || slices.Contains(next, st) && st.due() {
-			put(&x.waitFor, o, struct{}{})
-		}
-	}
-}
-
-// stopWaitingFor ends the wait of other types' removals for one type.
-func (s *Session) stopWaitingFor(x *exchange) {
-	for _, st := range s.states {
-		drop(&st.base().waitFor, x)
-	}
-}
-
-// putsOff reports whether a type has changes that must wait.
-func (s *Session) putsOff(x *exchange, now time.Time) bool {
-	return x.postponed || x.pending() && x.blocked(now, s.config.AckTimeout)
-}
-
-// mayTakeAway reports whether a type's removals need not wait any longer.
-func (s *Session) mayTakeAway(x *exchange, now time.Time) bool {
-	over := func(since time.Time) bool { return !now.Before(since.Add(s.config.AckTimeout)) }
-	return len(x.waitFor) == 0 || over(x.waitSince) || !x.staysSince.IsZero() && over(x.staysSince)
 }
 
 // say makes the response of a speaker.
@@ -190,7 +178,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	r.nameTooLarge(&sp.part, s.config.MaxResponse)
 	if sp.takesAway {
 		r.Removed = slices.Concat(r.Removed, sp.removed)
-		x.waitSince, x.waitFor, x.held = time.Time{}, nil, 0
+		x.waitSince = time.Time{}
 		sp.removedNow(&sp.part)
 	}
 	if x.url == cache.Cluster {

@@ -136,9 +136,9 @@ func TestLaterTypesReferToEarlierOnes(t *testing.T) {
 	s.says("CDS +c1 +c2", "EDS +e", "LDS +l")
 }
 
-// TestRemovalsWaitForWhatWasPending: removals wait for what was pending when they came, and for
-// nothing later (ORDER-2).
-func TestRemovalsWaitForWhatWasPending(t *testing.T) {
+// TestClustersGoAfterChangesOfListeners: what may be referred to is removed after the changes that are
+// pending of listeners and routes; these take their own removals along (ORDER-2).
+func TestClustersGoAfterChangesOfListeners(t *testing.T) {
 	s := newAccepted(t, cache.Cluster, cache.Listener, cache.Route)
 	s.change(cache.Cluster, "c")
 	s.change(cache.Route, "r")
@@ -148,13 +148,13 @@ func TestRemovalsWaitForWhatWasPending(t *testing.T) {
 	s.accept(cds)
 	s.accept(rds)
 
-	s.change(cache.Listener, "l") // waits for the ACK
+	s.change(cache.Listener, "m", "-l") // waits for the ACK
 	s.change(cache.Cluster, "-c")
 	s.change(cache.Route, "-r")
-	s.says()
-	s.change(cache.Listener, "l") // comes later, and is told with the one before
+	s.says("RDS -r")
+	s.change(cache.Listener, "n", "-m") // comes later, and is told with the one before
 	s.accept(lds)
-	s.says("LDS +l", "RDS -r", "CDS -c")
+	s.says("LDS +n -l -m", "CDS -c")
 
 	// A client that accepts nothing is told in the end.
 	s = newAccepted(t, cache.Cluster, cache.Listener)

@@ -30,6 +30,7 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		p.errors, p.unavailable, p.answer = nil, nil, false
 		return
 	}
+	send = send || shrunk && s.url.ReplacesAtOnce()
 	p.refuse(&s.exchange)
 	if !send && !shrunk && len(p.errors)+len(p.unavailable) == 0 {
 		return

@@ -25,9 +25,8 @@ type part struct {
 	mixed      bool                  // the resources come from more than one source
 	answer     bool                  // the response answers this client alone
 	pushed     bool                  // it has changes, and not only answers
-	undecided  bool                  // the client came with versions that refer to Clusters and that cannot be judged yet
 
-	// What goes later: removals, which the additions of other types precede (ORDER-2).
+	// Removals. Of most types they go later than the additions of other types (ORDER-2).
 	removed        []string
 	removedIDs     []cache.ID // the subscribed names behind them, if any; SotW: the names with errors
 	removedMembers bool       // some of them are members that left the wildcard's set

@@ -56,8 +56,9 @@ func (x *exchange) nonceSize(position cache.Seq, counter, parts uint64) int {
 	return sizeOf(fieldNonce, len(shortName(x.url))+marks+digits(uint64(position))+digits(counter)+digits(parts))
 }
 
-// split distributes the contents of a response over as few parts as their order permits. A name
-// or an error that is larger than the room has a part of its own.
+// split distributes the contents of a response over as few parts as their order permits. Removals come
+// first: what replaces a listener is rejected if it comes before that has gone (ORDER-2). A name or an
+// error that is larger than the room has a part of its own.
 func (r *Response) split(room int) []*Response {
 	var parts []*Response
 	free, begun := 0, false
@@ -71,6 +72,10 @@ func (r *Response) split(room int) []*Response {
 		return parts[len(parts)-1]
 	}
 	into(0).Oversized = r.Oversized
+	for _, name := range r.Removed {
+		p := into(sizeOf(deltaRemoved, len(name)))
+		p.Removed = append(p.Removed, name)
+	}
 	for _, res := range r.Resources {
 		p := into(r.sizeOf(res))
 		p.Resources = append(p.Resources, res)
@@ -78,10 +83,6 @@ func (r *Response) split(room int) []*Response {
 	for _, res := range r.Heartbeats {
 		p := into(sizeOf(fieldResources, len(res.Heading())+maxTTL))
 		p.Heartbeats = append(p.Heartbeats, res)
-	}
-	for _, name := range r.Removed {
-		p := into(sizeOf(deltaRemoved, len(name)))
-		p.Removed = append(p.Removed, name)
 	}
 	for _, e := range r.Errors {
 		p := into(sizeOf(deltaErrors, proto.Size(e)))
