@@ -193,7 +193,7 @@ func (s *Session) say(sp *speaker, now time.Time) *Response {
 	if x.sets && x.rejected != nil {
 		x.rejected.From = x.rejected.To // the client is sent all of it again, or something newer
 	}
-	s.carried = true
+	s.carried = s.carried || len(sp.resources)+len(sp.heartbeats) > 0
 	s.chunks, s.chunked = s.fit(r, sp), sp
 	return s.chunk(now)
 }

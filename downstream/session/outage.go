@@ -34,31 +34,32 @@ func (o *outage) over(now time.Time) bool { return !o.endAt.IsZero() && !now.Bef
 // isGRPC reports whether the client is one of gRPC's own, which do not read resource_errors.
 func isGRPC(node *core.Node) bool { return strings.HasPrefix(node.GetUserAgentName(), "gRPC") }
 
-// endsStream reports whether the client learns of an outage by the end of its stream. A Delta
-// client that was sent something would lose it by that.
+// endsStream reports whether the client learns of an outage by the end of its stream. A client that
+// was sent nothing loses nothing by that, and only the end of a stream makes Envoy turn to its next
+// control plane. A client that was sent something, and reads errors, keeps its stream.
 func (s *Session) endsStream() bool {
-	if s.kind.Delta {
-		return !s.carried
-	}
-	return isGRPC(s.node)
+	return !s.carried || !s.kind.Delta && isGRPC(s.node)
 }
 
 // learn adds errors for what a type's client cannot have just now, unless the end of the stream
 // says so.
 func (s *Session) learn(v fanout.View, sp *speaker) {
 	x := sp.base()
-	if !s.endsStream() {
+	if !s.endsStream() || !s.endsFor(x) || len(sp.resources) > 0 {
 		sp.errors = append(sp.errors, sp.unavailable...)
 		return
 	}
-	x.failAgain(v, sp.unavailable) // if the stream carries a response after all
+	x.failAgain(v, sp.unavailable) // if the stream carries a resource after all
 }
 
-// starved returns why some type of the stream waits in vain, or nil. A type with a group of its
-// own does not end the stream of the others.
+// endsFor reports whether the stream may end because of a type. One with a group of its own does not end
+// the stream of the others.
+func (s *Session) endsFor(x *exchange) bool { return !x.group.Own || s.kind.Type != "" }
+
+// starved returns why some type that may end the stream waits in vain, or nil.
 func (s *Session) starved() *statuspb.Status {
 	for _, st := range s.states {
-		if x := st.base(); x.starving != nil && (!x.group.Own || s.kind.Type != "") {
+		if x := st.base(); x.starving != nil && s.endsFor(x) {
 			return x.starving
 		}
 	}

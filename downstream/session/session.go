@@ -116,7 +116,7 @@ type Session struct {
 	ofNode       *nodeDeliveries // of clusters, to this node; nil before the first message
 	key          string
 	states       []state // in the order of ORDER-2
-	carried      bool    // a response was sent
+	carried      bool    // a resource was sent
 	outage       outage
 	clusters     state     // Clusters on this stream, or nil
 	waitingSince time.Time // when the first change began to wait for Clusters; zero if none waits

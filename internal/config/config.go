@@ -152,8 +152,9 @@ type Timers struct {
 	WarmingHold time.Duration `yaml:"warming_hold"`
 
 	// UnavailableAfter is how long the control plane must have been failing
-	// before clients that wait for an answer get an error. The stream of a
-	// client that comes later stays open for the same time (ERR-7).
+	// before clients that wait for an answer get an error, or lose their
+	// stream if it has carried no resource. The stream of a client that comes
+	// later stays open for the same time (ERR-7).
 	// Default: 5s.
 	UnavailableAfter time.Duration `yaml:"unavailable_after"`
 }

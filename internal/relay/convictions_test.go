@@ -11,13 +11,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/xdstest"
 )
 
-// refusing is a control plane that ends each stream which asks for a Listener.
+// refusing is a control plane that has one resource of each type, and ends each stream which asks for a Listener.
 type refusing struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 }
@@ -31,7 +32,8 @@ func (refusing) DeltaAggregatedResources(s discovery.AggregatedDiscoveryService_
 		case req.GetTypeUrl() == string(cache.Listener):
 			return status.Error(codes.InvalidArgument, "unknown type")
 		case req.GetResponseNonce() == "":
-			_ = s.Send(&discovery.DeltaDiscoveryResponse{TypeUrl: req.GetTypeUrl(), Nonce: "1"})
+			one := &discovery.Resource{Name: "a", Version: "1", Resource: &anypb.Any{TypeUrl: req.GetTypeUrl()}}
+			_ = s.Send(&discovery.DeltaDiscoveryResponse{TypeUrl: req.GetTypeUrl(), Nonce: "1", Resources: []*discovery.Resource{one}})
 		}
 	}
 }

@@ -17,6 +17,8 @@ type clientState struct {
 	open   bool
 	topics map[string]*topic // by kind
 	nonces map[string]bool   // ever seen on the stream
+	// carried: the stream has carried a resource.
+	carried bool
 	// warm are endpoints that the client must be sent, because their cluster was sent (ORDER-4).
 	warm map[string]bool
 	hold hold
@@ -101,11 +103,15 @@ func (c *Checker) clientOpened(id int, sotw, ttl, grpc bool) {
 		c.clients[id] = cl
 	}
 	cl.ttl, cl.leaves = ttl, sotw && grpc
+	cl.carried = false
 	cl.open, cl.sotw, cl.nonces, cl.warm, cl.hold = true, sotw, map[string]bool{}, map[string]bool{}, hold{}
 	for _, t := range cl.topics {
 		t.begin()
 	}
 }
+
+// carries notes how many resources a response has.
+func (cl *clientState) carries(resources int) { cl.carried = cl.carried || resources > 0 }
 
 func (c *Checker) clientClosed(id int) {
 	for kind, t := range c.clients[id].topics {

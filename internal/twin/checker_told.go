@@ -19,6 +19,7 @@ func (c *Checker) clientTold(id int, resp *discovery.DeltaDiscoveryResponse) {
 	if t == nil {
 		return
 	}
+	c.clients[id].carries(len(resp.GetResources()))
 	opening, listed := t.opening, map[string]bool{}
 	lost := t.aliasesOf(resp.GetRemovedResources())
 	answer := c.answered(t, k, false)
@@ -97,6 +98,7 @@ func (c *Checker) clientToldSotW(id int, resp *discovery.DiscoveryResponse) {
 	if t == nil {
 		return
 	}
+	c.clients[id].carries(len(resp.GetResources()))
 	if resp.GetVersionInfo() == "" {
 		c.fail("DOWN-SOTW-11", "%s: no version", who)
 	}

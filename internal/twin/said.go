@@ -81,7 +81,7 @@ func (g *Game) Told(client int, m proto.Message, at time.Time) {
 }
 
 // Ended: the relay has ended a client's stream. It may only do so because the control plane does not
-// answer (unavailable), and not if the client reads errors in responses (ERR-7).
+// answer (unavailable), and not if the client reads errors in responses and was sent something (ERR-7).
 func (g *Game) Ended(client int, unavailable bool, message string, at time.Time) {
 	g.log("c%d < end %s", client, message)
 	g.checker.now = at
@@ -89,8 +89,8 @@ func (g *Game) Ended(client int, unavailable bool, message string, at time.Time)
 		g.checker.fail("ERR-7", "c%d: the relay ends the stream: %s", client, message)
 	}
 	if p := g.players[client]; p != nil && p.open {
-		if told := len(g.checker.clients[client].nonces) > 0; p.sotw && p.agent() == "Twin" || !p.sotw && told {
-			g.checker.fail("ERR-7", "c%d: the relay ends the stream of a client that reads errors: %s", client, message)
+		if cl := g.checker.clients[client]; cl.carried && !cl.leaves {
+			g.checker.fail("ERR-7", "c%d: the relay ends the stream of a client that reads errors and was sent something: %s", client, message)
 		}
 		p.open = false
 		g.checker.hurried(client, false)
