@@ -26,8 +26,9 @@ func newServe() *cobra.Command {
 		Long: `Run the relay until SIGINT or SIGTERM. For downstream.drain_delay it then goes on,
 and says that it is not ready. After that it closes its ports, and sends its clients
 away one by one over downstream.drain. Ctrl-C (SIGINT) skips the delay if there is
-no client. A second signal ends it at once: clients that are left are cut off,
-and what changed since the last write of the snapshot is not in it.
+no client. A second signal, a second or more after the first, ends it at once: clients
+that are left are cut off, and what changed since the last write of the snapshot is not
+in it.
 
 SIGHUP has it read its configuration again: what can change changes, without a stream
 being lost, the log says what needs a restart, and a configuration that is wrong changes

@@ -36,7 +36,11 @@ func terminations() (signals chan os.Signal, stop func()) {
 	return signals, func() { signal.Stop(signals) }
 }
 
-// shutDown drains the relay. A further signal cuts that short.
+// sameSignal is how long after the first signal others count as the same one. A supervisor and the
+// terminal may both pass a signal on, or one of them may send two kinds: nobody has lost patience yet.
+const sameSignal = time.Second
+
+// shutDown drains the relay. A further signal cuts that short, unless it comes within sameSignal.
 func shutDown(r *relay.Relay, first os.Signal, signals <-chan os.Signal, log *slog.Logger) error {
 	begin, c := time.Now(), r.Config()
 	drained := make(chan struct{})
@@ -44,13 +48,20 @@ func shutDown(r *relay.Relay, first os.Signal, signals <-chan os.Signal, log *sl
 		defer close(drained)
 		r.Drain(drainDelay(first, r.Count(), c.Downstream.DrainDelay), c.Downstream.Drain)
 	}()
-	select {
-	case <-drained:
-		log.Info("stopped", "dur_ms", time.Since(begin).Milliseconds())
-		return nil
-	case second := <-signals:
-		log.Warn("second signal: ending at once; clients that are left lose their connections", "signal", second.String(), "clients", r.Count(), "dur_ms", time.Since(begin).Milliseconds())
-		return &cutShort{second}
+	for {
+		select {
+		case <-drained:
+			log.Info("stopped", "dur_ms", time.Since(begin).Milliseconds())
+			return nil
+		case second := <-signals:
+			took := time.Since(begin)
+			if took < sameSignal {
+				log.Info("another signal within a second of the first: the two count as one", "signal", second.String(), "dur_ms", took.Milliseconds())
+				continue
+			}
+			log.Warn("second signal: ending at once; clients that are left lose their connections", "signal", second.String(), "clients", r.Count(), "dur_ms", took.Milliseconds())
+			return &cutShort{second}
+		}
 	}
 }
 
