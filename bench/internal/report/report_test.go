@@ -3,9 +3,11 @@ package report
 import (
 	"bytes"
 	"encoding/xml"
+	"html"
 	"io"
 	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -108,5 +110,43 @@ func TestLabelsDoNotMeet(t *testing.T) {
 			}
 		}
 		taken = append(taken, at)
+	}
+}
+
+// TestLabelsAreWhole: no label ends outside its drawing, also of a server that is called after a path.
+func TestLabelsAreWhole(t *testing.T) {
+	f := file(t)
+	for _, r := range f.Runs {
+		if r.Server == "relay" {
+			r.Server = "relay=/usr/local/bin/xds-relay-before"
+		}
+	}
+	var b bytes.Buffer
+	if err := Write(&b, f); err != nil {
+		t.Fatal(err)
+	}
+	drawing := regexp.MustCompile(`(?s)<svg viewBox="0 0 (\d+) .*?</svg>`)
+	label := regexp.MustCompile(`<text class="(?:tick|end|value)" x="([\d.]+)" y="[\d.]+"([^>]*)>([^<]*)<`)
+	number := func(s string) float64 {
+		v, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, d := range drawing.FindAllStringSubmatch(b.String(), -1) {
+		width := number(d[1])
+		for _, l := range label.FindAllStringSubmatch(d[0], -1) {
+			from, long := number(l[1]), 7*float64(len(html.UnescapeString(l[3])))
+			switch {
+			case strings.Contains(l[2], `"end"`):
+				from -= long
+			case strings.Contains(l[2], `"middle"`):
+				from -= long / 2
+			}
+			if from < 0 || from+long > width {
+				t.Errorf("%q goes from %.0f to %.0f, and the drawing is %.0f wide", l[3], from, from+long, width)
+			}
+		}
 	}
 }

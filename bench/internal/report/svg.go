@@ -5,6 +5,7 @@ import (
 	"html"
 	"math"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/xds-relay/xds-relay/bench/internal/result"
 )
@@ -97,22 +98,39 @@ func color(server string, i int) string {
 	return otherColors[i%len(otherColors)]
 }
 
-// The size of plots, and of their margins.
+// The size of plots, and of their margins. Beside a plot there is room for the longest label: a server
+// that was given as a binary is called after its path. The drawing gets wider then, not the plot narrower.
 const (
-	width, height            = 620, 300
-	left, right, top, bottom = 86, 110, 12, 42
+	plotWidth, height = 424, 300
+	left, top, bottom = 86, 12, 42
+	leastRoom         = 110
 )
+
+// room is how wide the longest of some labels is, with a gap. Bold text of 12 px has about 7 px a
+// letter; no font is asked.
+func room(labels []string) int {
+	most := 0
+	for _, label := range labels {
+		most = max(most, utf8.RuneCountInString(label))
+	}
+	return max(leastRoom, 16+most*15/2)
+}
 
 // plot draws lines, with their names at their ends.
 func plot(all []series, x, y scale, xTitle, yTitle string) string {
 	var b strings.Builder
-	w, h := float64(width-left-right), float64(height-top-bottom)
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.name
+	}
+	const end = left + plotWidth
+	w, h := float64(plotWidth), float64(height-top-bottom)
 	px := func(v float64) float64 { return left + w*math.Min(math.Max(x.map1(v), 0), 1) }
 	py := func(v float64) float64 { return top + h*(1-math.Min(math.Max(y.map1(v), 0), 1)) }
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, width, height, html.EscapeString(yTitle+" over "+xTitle))
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, end+room(names), height, html.EscapeString(yTitle+" over "+xTitle))
 	for _, t := range y.ticks {
 		fmt.Fprintf(&b, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text class="tick" x="%d" y="%.1f" text-anchor="end">%s</text>`,
-			left, width-right, py(t.at), py(t.at), left-6, py(t.at)+4, html.EscapeString(t.label))
+			left, end, py(t.at), py(t.at), left-6, py(t.at)+4, html.EscapeString(t.label))
 	}
 	for _, t := range x.ticks {
 		fmt.Fprintf(&b, `<line class="grid" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/><text class="tick" x="%.1f" y="%d" text-anchor="middle">%s</text>`,
@@ -166,30 +184,32 @@ type bar struct {
 
 const (
 	barHeight = 26
-	barLabel  = 100
+	barWidth  = 410
 )
 
 // bars draws bars side by side, with a line from the least to the greatest repetition.
 func bars(all []bar) string {
 	hi := 0.0
-	for _, r := range all {
+	names, values := make([]string, len(all)), make([]string, len(all))
+	for i, r := range all {
 		hi = math.Max(hi, r.Max)
+		names[i], values[i] = r.name, strings.TrimSpace(result.Number(r.Median)+" "+r.Unit)
 	}
 	if hi == 0 {
 		hi = 1
 	}
-	w := float64(width - barLabel - right)
+	barLabel := room(names)
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" role="img" aria-label="bars">`, width, len(all)*barHeight+4)
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" role="img" aria-label="bars">`, barLabel+barWidth+room(values), len(all)*barHeight+4)
 	for i, r := range all {
-		y, x := i*barHeight+4, func(v float64) float64 { return barLabel + w*math.Max(v, 0)/hi }
+		y, x := i*barHeight+4, func(v float64) float64 { return float64(barLabel) + barWidth*math.Max(v, 0)/hi }
 		fmt.Fprintf(&b, `<text class="tick" x="%d" y="%d" text-anchor="end">%s</text>`, barLabel-8, y+14, html.EscapeString(r.name))
 		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.1f" height="18" fill="%s"><title>%s: median %s %s, from %s to %s in %d repetitions</title></rect>`,
-			barLabel, y, math.Max(x(r.Median)-barLabel, 1), color(r.name, i), html.EscapeString(r.name), result.Number(r.Median), html.EscapeString(r.Unit), result.Number(r.Min), result.Number(r.Max), r.N)
+			barLabel, y, math.Max(x(r.Median)-float64(barLabel), 1), color(r.name, i), html.EscapeString(r.name), result.Number(r.Median), html.EscapeString(r.Unit), result.Number(r.Min), result.Number(r.Max), r.N)
 		if r.N > 1 {
 			fmt.Fprintf(&b, `<line class="spread" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>`, x(r.Min), x(r.Max), y+9, y+9)
 		}
-		fmt.Fprintf(&b, `<text class="value" x="%.1f" y="%d">%s %s</text>`, x(r.Max)+6, y+14, result.Number(r.Median), html.EscapeString(r.Unit))
+		fmt.Fprintf(&b, `<text class="value" x="%.1f" y="%d">%s</text>`, x(r.Max)+6, y+14, html.EscapeString(values[i]))
 	}
 	b.WriteString("</svg>")
 	return b.String()
