@@ -79,7 +79,7 @@ func newStateCollector(r Relay) *stateCollector {
 		groups:        desc("groups", "Groups of clients, each with its own streams to the control plane."),
 		clients:       desc("clients", "Open client streams.", "protocol"),
 		sync:          desc("client_sync_state", "Open client streams by the worst state of their types: synced, unsent (a response waits to be sent), unacked (the client owes an ACK) or nacked (its last verdict was a rejection).", "state"),
-		refused:       desc("client_refused_types", "Types that the relay refuses on open client streams whose other types it serves: the client has no identity (forbidden), or there is no room for another group (too_many). told: the client gets errors, or nothing where it subscribes to the wildcard, or came over SotW with a full-state set, and waits.", "type", "reason", "told"),
+		refused:       desc("client_refused_types", "Types that the relay refuses on open client streams whose other types it serves: the client has no identity (forbidden), or there is no room for another group (too_many). told says what the client gets. errors: an error for each name. nothing: no response, so that the client waits; this is for a client that subscribes to the wildcard, and for a SotW client that came back with a full-state set.", "type", "reason", "told"),
 		subscriptions: desc("subscriptions", "Clients with the wildcard of a type, and pairs of a client and a name it subscribes to.", "type", "kind"),
 		resources:     desc("cache_resources", "Resources held, by distinct name within a group.", "type"),
 		held:          desc("cache_removals_held", "Removals that the mass-removal guard holds back; somebody should look when it is above 0.", "type"),

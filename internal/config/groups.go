@@ -59,9 +59,9 @@ type Groups struct {
 	// Default: false.
 	ShareSecrets bool `yaml:"share_secrets"`
 
-	// Max is how many groups, and so streams to the control plane, may exist (VALID-8). Groups
-	// that stay in an outage without clients count, too; of these only an empty
-	// one makes room for another (NODE-10).
+	// Max is the largest number of groups (VALID-8). Each has its own streams to the
+	// control plane. A group whose clients have left in an outage stays, and counts.
+	// It makes room for a new group only if it has no resources (NODE-10).
 	// Default: 1000.
 	Max int `yaml:"max"`
 }
