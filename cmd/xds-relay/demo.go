@@ -24,7 +24,7 @@ func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Watch a control plane, a relay and a fleet of clients at work",
-		Long: `Start a real go-control-plane server, the relay and a fleet of real gRPC clients,
+		Long: `Start a small control plane, the relay and a fleet of real gRPC clients,
 Delta and SotW, on loopback ports that the system picks, and show what passes
 between them. It needs no configuration and leaves nothing behind. It ends on Ctrl-C,
 or after --for.`,

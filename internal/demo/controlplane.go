@@ -10,36 +10,35 @@ import (
 	"syscall"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	gcp "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
-	gcpserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// controlPlane is a go-control-plane server with one LinearCache for each type.
-// It can be stopped and started again with the resources that it had. Only the
-// story's goroutine starts and stops it.
+// controlPlane is an xDS server that speaks Delta on one stream for all types. It can
+// be stopped and started again with the resources that it had. Only the story's
+// goroutine starts and stops it. A library's server would do, too, but a relay is
+// installed to run for months, and the demo for seconds: what only the demo needs is
+// not linked.
 type controlPlane struct {
-	caches map[cache.TypeURL]*gcp.LinearCache
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+
 	addr   string
 	served bool // at addr, before
 
 	// The server that runs, if one does.
 	grpc   *grpc.Server
-	cancel context.CancelFunc
 	serves sync.WaitGroup
 	up     atomic.Bool
 
-	// What it has seen and sent.
-	streams   atomic.Int64
+	// What it has sent.
 	responses atomic.Int64
 	bytes     atomic.Int64
 
 	mu        sync.Mutex
 	revisions map[key]int
+	streams   map[*planeStream]bool
 }
 
 // key names a resource.
@@ -48,31 +47,27 @@ type key struct {
 	name string
 }
 
-func newControlPlane() (*controlPlane, error) {
-	cp := &controlPlane{caches: make(map[cache.TypeURL]*gcp.LinearCache), revisions: make(map[key]int)}
+func newControlPlane() *controlPlane {
+	cp := &controlPlane{revisions: make(map[key]int), streams: make(map[*planeStream]bool)}
 	for _, t := range types {
-		cp.caches[t] = gcp.NewLinearCache(string(t))
 		for _, name := range services {
-			if err := cp.caches[t].UpdateResource(name, resource(t, name, 1)); err != nil {
-				return nil, fmt.Errorf("demo: control plane: %w", err)
-			}
 			cp.revisions[key{t, name}] = 1
 		}
 	}
-	return cp, nil
+	return cp
 }
 
-// Next is the revision that the next change of a resource will have.
-func (cp *controlPlane) Next(k key) int {
+// Change puts the next revision of a resource in place, and tells whoever listens.
+func (cp *controlPlane) Change(k key) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	cp.revisions[k]++
-	return cp.revisions[k]
-}
-
-// Set puts a revision of a resource in place, and sends it to whoever listens.
-func (cp *controlPlane) Set(k key, revision int) error {
-	return cp.caches[k.typ].UpdateResource(k.name, resource(k.typ, k.name, revision))
+	for s := range cp.streams {
+		select {
+		case s.wake <- struct{}{}:
+		default: // it will see this change with the one before
+		}
+	}
 }
 
 // Revision is the one that a resource has now.
@@ -82,6 +77,38 @@ func (cp *controlPlane) Revision(k key) int {
 	return cp.revisions[k]
 }
 
+// revisionsOf are the resources of a type, with the revisions that they have now.
+func (cp *controlPlane) revisionsOf(t cache.TypeURL) map[string]int {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	all := make(map[string]int)
+	for k, revision := range cp.revisions {
+		if k.typ == t {
+			all[k.name] = revision
+		}
+	}
+	return all
+}
+
+func (cp *controlPlane) join(s *planeStream) {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	cp.streams[s] = true
+}
+
+func (cp *controlPlane) leave(s *planeStream) {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	delete(cp.streams, s)
+}
+
+// Streams is how many are open.
+func (cp *controlPlane) Streams() int {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	return len(cp.streams)
+}
+
 // Start listens, on the same address as the time before, and serves.
 func (cp *controlPlane) Start(ctx context.Context) error {
 	l, err := cp.listen(ctx)
@@ -89,25 +116,10 @@ func (cp *controlPlane) Start(ctx context.Context) error {
 		return fmt.Errorf("demo: control plane: %w", err)
 	}
 	cp.addr, cp.served = l.Addr().String(), true
-	serving, cancel := context.WithCancel(context.Background())
-	mux := &gcp.MuxCache{
-		Classify:      func(r *gcp.Request) string { return r.GetTypeUrl() },
-		ClassifyDelta: func(r *gcp.DeltaRequest) string { return r.GetTypeUrl() },
-		Caches:        make(map[string]gcp.Cache),
-	}
-	for t, c := range cp.caches {
-		mux.Caches[string(t)] = c
-	}
 	// Stop waits for the handlers, so that a stream is never counted twice.
-	s := grpc.NewServer(grpc.WaitForHandlers(true))
-	discovery.RegisterAggregatedDiscoveryServiceServer(s, gcpserver.NewServer(serving, mux, gcpserver.CallbackFuncs{
-		DeltaStreamOpenFunc:   func(context.Context, int64, string) error { cp.streams.Add(1); return nil },
-		DeltaStreamClosedFunc: func(int64, *core.Node) { cp.streams.Add(-1) },
-		StreamDeltaResponseFunc: func(int64, *discovery.DeltaDiscoveryRequest, *discovery.DeltaDiscoveryResponse) {
-			cp.responses.Add(1)
-		},
-	}))
-	cp.grpc, cp.cancel = s, cancel
+	cp.grpc = grpc.NewServer(grpc.WaitForHandlers(true))
+	discovery.RegisterAggregatedDiscoveryServiceServer(cp.grpc, cp)
+	s := cp.grpc
 	// Serve fails only when its listener does, and then the relay cannot connect,
 	// which the view shows.
 	cp.serves.Go(func() { _ = s.Serve(countedListener{l, &cp.bytes}) })
@@ -144,8 +156,6 @@ func (cp *controlPlane) Stop() {
 		return
 	}
 	cp.up.Store(false)
-	// Streams end on the server's side first; waiting handlers see it at once.
-	cp.cancel()
 	cp.grpc.Stop()
 	cp.serves.Wait()
 	cp.grpc = nil

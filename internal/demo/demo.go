@@ -90,10 +90,7 @@ func run(ctx context.Context, o Options) (d *demo, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	d = &demo{options: o, begin: time.Now(), stats: &stats{}}
-	if d.cp, err = newControlPlane(); err != nil {
-		return nil, err
-	}
+	d = &demo{options: o, begin: time.Now(), stats: &stats{}, cp: newControlPlane()}
 	d.cp.addr = o.ControlPlane
 	if err := d.cp.Start(ctx); err != nil {
 		return nil, err
@@ -219,7 +216,7 @@ func (d *demo) state() state {
 	return state{
 		elapsed: time.Since(d.begin), of: d.options.For,
 		cpAddr: d.cpAddr, relayAddr: d.relayAddr, admin: d.admin,
-		up: d.cp.up.Load(), streams: d.cp.streams.Load(),
+		up: d.cp.up.Load(), streams: int64(d.cp.Streams()),
 		delta: n - n/2, sotw: n / 2, connected: d.connected(), lost: d.stats.lost.Load(),
 		responses: d.cp.responses.Load(), deliveries: d.stats.deliveries.Load(),
 		upBytes: d.cp.bytes.Load(), downBytes: d.stats.bytes.Load(),

@@ -43,7 +43,7 @@ func screen(s state, width int, color bool) []string {
 	add(bold, pad(title, max(len(title)+2, min(width, screenWidth)-len(clock)))+clock)
 	add("", "")
 	add(bold, picture("control plane", "━━━▶", "relay", "━━━▶", "clients"))
-	add("", picture("go-control-plane", "", s.relayAddr, "", fmt.Sprintf("%d Delta, as Envoy speaks", s.delta)))
+	add("", picture("control plane", "", s.relayAddr, "", fmt.Sprintf("%d Delta, as Envoy speaks", s.delta)))
 	add("", picture(s.cpAddr, "", "one process, one cache", "", fmt.Sprintf("%d SotW, as gRPC speaks", s.sotw)))
 	health, how := "up, "+plural(s.streams, "stream"), green
 	if !s.up {
@@ -107,7 +107,7 @@ func row(label, a, b, c string) string {
 // places says where everything listens.
 func places(s state) []string {
 	lines := []string{
-		"control plane  " + s.cpAddr + " (go-control-plane)",
+		"control plane  " + s.cpAddr,
 		"relay          " + s.relayAddr,
 		fmt.Sprintf("clients        %d Delta, %d SotW", s.delta, s.sotw),
 	}

@@ -1,17 +1,11 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
-	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
-	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	gcptypes "github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -28,47 +22,59 @@ var services = []string{"cart", "catalog", "checkout", "mail", "orders", "paymen
 var types = []cache.TypeURL{cache.Cluster, cache.Endpoint, cache.Listener, cache.Route}
 
 // resource is a resource of a type and a name, at a revision. The revision stands
-// in its metadata, so that a client can tell how new its copy is.
-func resource(t cache.TypeURL, name string, revision int) gcptypes.Resource {
+// in its metadata, so that a client can tell how new its copy is. Envoy's generated
+// types are not used here, as the tests do that compare with them: they would be in
+// every relay, and a sixth of it.
+func resource(t cache.TypeURL, name string, revision int) *anypb.Any {
+	var fields [][]byte
 	switch t {
 	case cache.Cluster:
-		return &cluster.Cluster{
-			Name:                 name,
-			ClusterDiscoveryType: &cluster.Cluster_Type{Type: cluster.Cluster_EDS},
-			EdsClusterConfig:     &cluster.Cluster_EdsClusterConfig{EdsConfig: ads(), ServiceName: name},
-			ConnectTimeout:       durationpb.New(5 * time.Second),
-			Metadata:             revisionMetadata(revision),
+		const eds = 3
+		fields = [][]byte{
+			text(1, name),
+			enum(2, eds),
+			message(3, encoded(1, ads()), text(2, name)), // eds_cluster_config: eds_config, service_name
+			encoded(4, durationpb.New(5*time.Second)),    // connect_timeout
+			encoded(25, revisionMetadata(revision)),
 		}
 	case cache.Endpoint:
-		l := &endpoint.LocalityLbEndpoints{
-			Locality: &core.Locality{Region: "local", Zone: "a"},
-			Metadata: revisionMetadata(revision),
+		locality := [][]byte{
+			encoded(1, &core.Locality{Region: "local", Zone: "a"}),
+			encoded(9, revisionMetadata(revision)),
 		}
 		for i := range 3 {
-			l.LbEndpoints = append(l.LbEndpoints, &endpoint.LbEndpoint{HostIdentifier: &endpoint.LbEndpoint_Endpoint{
-				Endpoint: &endpoint.Endpoint{Address: address(fmt.Sprintf("10.0.%d.%d", revision%256, i+1), 8080)},
-			}})
+			at := address(fmt.Sprintf("10.0.%d.%d", revision%256, i+1), 8080)
+			locality = append(locality, message(2, message(1, encoded(1, at)))) // lb_endpoints: endpoint: address
 		}
-		return &endpoint.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpoint.LocalityLbEndpoints{l}}
+		fields = [][]byte{
+			text(1, name), // cluster_name
+			message(2, locality...),
+		}
 	case cache.Route:
-		return &route.RouteConfiguration{Name: name, VirtualHosts: []*route.VirtualHost{{
-			Name: name, Domains: []string{"*"},
-			Routes: []*route.Route{{
-				Match: &route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: "/"}},
-				Action: &route.Route_Route{Route: &route.RouteAction{
-					ClusterSpecifier: &route.RouteAction_Cluster{Cluster: name},
-				}},
-			}},
-		}}}
-	default:
-		return &listener.Listener{Name: name, ApiListener: &listener.ApiListener{ApiListener: pack(&hcm.HttpConnectionManager{
-			RouteSpecifier: &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{ConfigSource: ads(), RouteConfigName: name}},
-			HttpFilters: []*hcm.HttpFilter{{
-				Name: "router", ConfigType: &hcm.HttpFilter_TypedConfig{TypedConfig: pack(&router.Router{})},
-			}},
-		})}}
+		toCluster := [][]byte{
+			message(1, text(1, "/")),  // match: prefix
+			message(2, text(1, name)), // route: cluster
+		}
+		fields = [][]byte{
+			text(1, name),
+			message(2, text(1, name), text(2, "*"), message(3, toCluster...)), // virtual_hosts: name, domains, routes
+		}
+	case cache.Listener:
+		manager := [][]byte{
+			message(3, encoded(1, ads()), text(2, name)),                                                         // rds: config_source, route_config_name
+			message(5, text(1, "router"), encoded(4, &anypb.Any{TypeUrl: extensions + "http.router.v3.Router"})), // http_filters: name, typed_config
+		}
+		fields = [][]byte{
+			text(1, name),
+			message(19, encoded(1, &anypb.Any{ // api_listener
+				TypeUrl: extensions + "network.http_connection_manager.v3.HttpConnectionManager", Value: joined(manager...),
+			})),
+		}
 	}
+	return &anypb.Any{TypeUrl: string(t), Value: joined(fields...)}
 }
+
+const extensions = "type.googleapis.com/envoy.extensions.filters."
 
 func ads() *core.ConfigSource {
 	return &core.ConfigSource{
@@ -91,14 +97,6 @@ func revisionMetadata(revision int) *core.Metadata {
 	}}}
 }
 
-func pack(m proto.Message) *anypb.Any {
-	a, err := anypb.New(m)
-	if err != nil {
-		panic(err) // made in this file, of strings that are UTF-8: it can be encoded
-	}
-	return a
-}
-
 // content is what a client needs to know of a resource.
 type content struct {
 	name     string
@@ -114,52 +112,32 @@ var references = map[cache.TypeURL]cache.TypeURL{
 }
 
 // decode reads a resource as a client would.
-func decode(t cache.TypeURL, body []byte) (content, error) {
+func decode(t cache.TypeURL, body []byte) (c content, err error) {
+	b := reader{body: body}
+	c.name = b.text(1)
 	switch t {
 	case cache.Cluster:
-		var m cluster.Cluster
-		if err := proto.Unmarshal(body, &m); err != nil {
-			return content{}, err
-		}
-		refers := m.GetEdsClusterConfig().GetServiceName()
-		if refers == "" {
-			refers = m.GetName()
-		}
-		return content{m.GetName(), revisionIn(m.GetMetadata()), refers}, nil
+		c.refers = cmp.Or(b.text(3, 2), c.name) // eds_cluster_config: service_name
+		c.revision, err = revisionIn(b.bytes(25))
 	case cache.Endpoint:
-		var m endpoint.ClusterLoadAssignment
-		if err := proto.Unmarshal(body, &m); err != nil {
-			return content{}, err
-		}
-		c := content{name: m.GetClusterName()}
-		if len(m.GetEndpoints()) > 0 {
-			c.revision = revisionIn(m.GetEndpoints()[0].GetMetadata())
-		}
-		return c, nil
+		c.revision, err = revisionIn(b.bytes(2, 9)) // endpoints: metadata
 	case cache.Route:
-		var m route.RouteConfiguration
-		if err := proto.Unmarshal(body, &m); err != nil {
-			return content{}, err
-		}
-		c := content{name: m.GetName()}
-		if hosts := m.GetVirtualHosts(); len(hosts) > 0 && len(hosts[0].GetRoutes()) > 0 {
-			c.refers = hosts[0].GetRoutes()[0].GetRoute().GetCluster()
-		}
-		return c, nil
+		c.refers = b.text(2, 3, 2, 1) // virtual_hosts: routes: route: cluster
 	case cache.Listener:
-		var m listener.Listener
-		if err := proto.Unmarshal(body, &m); err != nil {
-			return content{}, err
-		}
-		var h hcm.HttpConnectionManager
-		if err := m.GetApiListener().GetApiListener().UnmarshalTo(&h); err != nil {
-			return content{}, fmt.Errorf("listener %q: %w", m.GetName(), err)
-		}
-		return content{name: m.GetName(), refers: h.GetRds().GetRouteConfigName()}, nil
+		c.refers = b.text(19, 1, 2, 3, 2) // api_listener: api_listener: value: rds: route_config_name
+	default:
+		return c, fmt.Errorf("a client of the demo does not know the type %s", t)
 	}
-	return content{}, fmt.Errorf("a client of the demo does not know the type %s", t)
+	if err == nil {
+		err = b.err
+	}
+	return c, err
 }
 
-func revisionIn(m *core.Metadata) int {
-	return int(m.GetFilterMetadata()[metadataKey].GetFields()["revision"].GetNumberValue())
+func revisionIn(metadata []byte) (int, error) {
+	var m core.Metadata
+	if err := proto.Unmarshal(metadata, &m); err != nil {
+		return 0, err
+	}
+	return int(m.GetFilterMetadata()[metadataKey].GetFields()["revision"].GetNumberValue()), nil
 }
