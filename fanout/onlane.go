@@ -185,6 +185,9 @@ func (o OnLane) Resume(origin cache.Origin, stream uint64, resume func(from cach
 		}
 		if !resume(l.Origin()) {
 			l.Begin(origin)
+			if o.lane.Wildcard {
+				x.wildcard.begins()
+			}
 			return
 		}
 		l.Resume(origin)

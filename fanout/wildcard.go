@@ -12,9 +12,12 @@ type wildcardLane struct {
 	// pinned: a client wanted it, and Changes has not given it up. asked: upstream has been asked
 	// for it. synced: upstream has sent all of it once (RECON-16, RECON-17).
 	pinned, asked, synced bool
-	board                 board
+	// sweeping: an origin announces a set of its own in place of one that was complete, and what it does not
+	// announce is swept when its set is complete (RECON-12).
+	sweeping bool
+	board    board
 
-	// During one change: whether the set has changed, and whether TTLs in it were renewed.
+	// Whether the set has changed, and whether TTLs in it were renewed, since the clients were last marked.
 	changed, renewed bool
 }
 
@@ -52,7 +55,7 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 	}
 	a.Held = w.depart(u, all)
 	if u.Synced {
-		w.changed, w.synced = w.changed || !w.synced, true
+		w.changed, w.synced, w.sweeping = w.changed || !w.synced, true, false
 		for name := range w.x.loans.inherited { // all at once: clients would lose members that have not arrived yet
 			w.x.loans.dropInherited(name, "")
 		}
@@ -91,16 +94,21 @@ func (w *wildcardLane) remove(name string, cause cache.Cause) {
 }
 
 // tell marks the wildcard for its clients if the set has changed or TTLs in it were renewed. Names
-// are marked separately.
+// are marked separately. Of types whose resources replace each other, a set that is being announced is told
+// together with the sweep of what it does not have (ORDER-2).
 func (w *wildcardLane) tell() {
-	if w.changed {
+	if w.changed && !(w.sweeping && w.x.url.ReplacesAtOnce()) {
 		w.x.marks.mark(wildcardID, content)
+		w.changed = false
 	}
 	if w.renewed {
 		w.x.marks.mark(wildcardID, renewed)
+		w.renewed = false
 	}
-	w.changed, w.renewed = false, false
 }
+
+// begins notes that an origin is asked for a set of its own. The first one replaces nothing.
+func (w *wildcardLane) begins() { w.sweeping = w.synced }
 
 func (w *wildcardLane) confirm() { w.x.restored.confirmSet() }
 
