@@ -16,7 +16,7 @@ func TestHangUpSparesNeighbours(t *testing.T) {
 	relay, client := net.Pipe()
 	defer client.Close()
 	c := &closing{Conn: relay}
-	shared := newConn(c, s.doors)
+	shared := &conn{Conn: c}
 	stalled, neighbour := &stream{conn: shared}, &stream{conn: shared}
 	for _, st := range []*stream{stalled, neighbour} {
 		if end := s.register(st); end != nil {

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/xds-relay/xds-relay/internal/descriptors"
+	"golang.org/x/net/netutil"
 )
 
 // Server is the HTTP server of a handler.
@@ -16,10 +16,12 @@ type Server struct {
 	done chan struct{}
 }
 
-// Serve answers on a listener until Close. Its connections are bounded: open ones must not use up
-// the file descriptors that clients need.
+// maxConns is how many connections a listener has at once: an open one must not use up
+// the file descriptors that clients need. More wait until others close.
+const maxConns = 1024
+
+// Serve answers on a listener until Close.
 func Serve(l net.Listener, h http.Handler, log *slog.Logger) *Server {
-	c := newCrowd(l, descriptors.ForHTTP(descriptors.Limit()))
 	s := &Server{
 		http: &http.Server{
 			Handler:           h,
@@ -28,14 +30,13 @@ func Serve(l net.Listener, h http.Handler, log *slog.Logger) *Server {
 			WriteTimeout:      time.Minute,
 			IdleTimeout:       time.Minute,
 			MaxHeaderBytes:    16 << 10,
-			ConnState:         c.changed,
 			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
 		done: make(chan struct{}),
 	}
 	go func() {
 		defer close(s.done)
-		if err := s.http.Serve(c); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(netutil.LimitListener(l, maxConns)); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("HTTP listener failed", "listener", l.Addr().String(), "err", err)
 		}
 	}()

@@ -44,7 +44,7 @@ func (p party) path(file string) string { return filepath.Join(string(p), file) 
 func (p party) load(ctx context.Context) (m *certs.Material, err error) {
 	for range 200 {
 		m, err = certs.Load(certs.Files{Cert: p.path(certFile), Key: p.path(keyFile), CA: p.path(caFile)})
-		if err == nil || !pause(ctx, pollEvery) {
+		if err == nil || !pause(ctx, 5*time.Millisecond) {
 			break
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // client has a connection of its own, and a stream on it that it opens again
@@ -93,7 +94,7 @@ func (c *client) dial(ctx context.Context, target string) (net.Conn, error) {
 		target = *to
 	}
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, family(target), target)
+	conn, err := d.DialContext(ctx, peer.Family(target), target)
 	if err != nil {
 		return nil, err
 	}

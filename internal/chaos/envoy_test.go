@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // envoy is a Delta client that starts as an Envoy does: all clusters, the endpoints
@@ -53,9 +54,9 @@ const (
 )
 
 // startEnvoy starts one that runs until the test ends.
-func startEnvoy(t testing.TB, w world, r *relay, cluster string) *envoy {
+func startEnvoy(t testing.TB, w world, r *peer.Relay, cluster string) *envoy {
 	t.Helper()
-	conn, err := grpc.NewClient(r.target(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(0))
+	conn, err := grpc.NewClient(peer.Target(r.Addr), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +252,7 @@ func (i *inAnOutage) start(t *testing.T, warm bool, sets []string, lasts time.Du
 	w := usual()
 	w.Services, w.Backend = 20, "127.0.0.1:1"
 	h := newHistory(w)
-	up := &upstream{t: t, h: h, addr: reserve(t)}
+	up := &upstream{t: t, h: h, addr: peer.Address(t)}
 	relay := newRelay(t, up.addr, sets...)
 	if warm {
 		up.Start(false)

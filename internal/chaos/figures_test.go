@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // report is what a target's run has measured. It is written to
@@ -259,7 +261,7 @@ func machine() string {
 	var info unix.Sysinfo_t
 	_ = unix.Sysinfo(&info) // zero is as good as unknown
 	race := ""
-	if raceEnabled {
+	if peer.Race {
 		race = ", race detector"
 	}
 	return fmt.Sprintf("%d x %s, %d MiB, %s/%s, %s%s; relay, control plane and clients on one machine, which others use, too",

@@ -6,15 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
-)
 
-// binary is the relay's, built once.
-var binary string
+	"github.com/xds-relay/xds-relay/internal/test/peer"
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asControlPlane) != "" {
@@ -31,32 +28,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	dir, err := os.MkdirTemp("", "xds-relay-chaos")
-	if err == nil {
-		binary, err = build(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(dir)
+		peer.Cleanup()
 		os.Exit(code)
 	}))
-}
-
-// build makes the relay's binary; with the race detector, if this one has it.
-func build(dir string) (string, error) {
-	path := filepath.Join(dir, "xds-relay")
-	args := []string{"build", "-o", path}
-	if raceEnabled {
-		args = append(args, "-race")
-	}
-	cmd := exec.Command("go", append(args, "../../cmd/xds-relay")...)
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the relay: %w\n%s", err, text)
-	}
-	return path, nil
 }
 
 // long asks for the long forms.

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // prober looks at a relay from another network, as a kubelet and a Prometheus do.
@@ -119,9 +121,9 @@ func TestSeenFromOutside(t *testing.T) {
 	near, c := newCable(t)
 	r := newRelayIn(t, near, "127.0.0.1:15010", "downstream.ready_types=[CDS]", "downstream.insecure=true",
 		"downstream.drain_delay=1h", "metrics.listen=0.0.0.0:18002")
-	r.args = append(r.args, "--listen", xdsPort)
+	r.Args = append(r.Args, "--listen", xdsPort)
 	p := newProber(t, c.far)
-	r.p = runIn(t, near, exec.Command(binary, r.args...))
+	r.Process = peer.StartBy(t, exec.Command(peer.Binary(t), r.Args...), near.do)
 	eventually(t, func() error { return p.sees("/livez", http.StatusOK, "live") })
 
 	p.must(
@@ -153,15 +155,15 @@ func TestSeenFromOutside(t *testing.T) {
 
 	up.Kill()
 	eventually(t, func() error {
-		m, err := r.scrape()
-		if n := m.sum("xds_relay_upstream_streams"); err == nil && n > 0 {
+		m, err := r.Scrape()
+		if n := m.Sum("xds_relay_upstream_streams"); err == nil && n > 0 {
 			err = fmt.Errorf("%v streams upstream", n)
 		}
 		return err
 	})
 	p.must(p.sees("/readyz", http.StatusOK, "ready"), p.sees("/livez", http.StatusOK, "live"), p.says(serving))
 
-	r.p.signal(syscall.SIGTERM) // in its drain_delay it goes on, so that a TCP probe stays green
+	r.Signal(syscall.SIGTERM) // in its drain_delay it goes on, so that a TCP probe stays green
 	eventually(t, func() error { return p.sees("/readyz", http.StatusServiceUnavailable, "shutting down") })
 	p.must(
 		p.sees("/livez", http.StatusOK, "live"),

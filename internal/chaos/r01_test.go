@@ -19,7 +19,7 @@ func TestR1_UpstreamKill(t *testing.T) {
 	h := newHistory(usual())
 	up := startUpstream(t, h)
 	relay := startRelay(t, up.addr)
-	r.fleet = startFleet(t, h, relay.addr, thousand())
+	r.fleet = startFleet(t, h, relay.Addr, thousand())
 	stop := up.Churn(perSecond)
 
 	var converged durations
@@ -38,7 +38,7 @@ func TestR1_UpstreamKill(t *testing.T) {
 	r.tell("updates", float64(h.Step()), "")
 	r.sound()
 	r.connected()
-	r.none("client streams that the relay ended", int64(relay.metrics().sum("xds_relay_client_disconnects_total")))
-	r.none("responses that the relay NACKed upstream", int64(relay.metrics().sum("xds_relay_upstream_nacks_sent_total")))
+	r.none("client streams that the relay ended", int64(relay.Metrics().Sum("xds_relay_client_disconnects_total")))
+	r.none("responses that the relay NACKed upstream", int64(relay.Metrics().Sum("xds_relay_upstream_nacks_sent_total")))
 	r.spread("all clients converged after upstream accepts again", converged, 2)
 }

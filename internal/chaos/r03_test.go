@@ -21,7 +21,7 @@ func TestR3_ServeStale(t *testing.T) {
 	h := newHistory(usual())
 	up := startUpstream(t, h)
 	relay := startRelay(t, up.addr)
-	r.fleet = startFleet(t, h, relay.addr, thousand())
+	r.fleet = startFleet(t, h, relay.Addr, thousand())
 	stop := up.Churn(50)
 	pause(context.Background(), span(5*time.Second))
 	stop()
@@ -33,15 +33,15 @@ func TestR3_ServeStale(t *testing.T) {
 	var served time.Duration
 	for look := range looks {
 		pause(context.Background(), down/time.Duration(looks))
-		if code, _, err := relay.get("/readyz"); err != nil || code != http.StatusOK {
+		if code, _, err := relay.Get("/readyz"); err != nil || code != http.StatusOK {
 			notReady++
 		}
-		last := relay.metrics().sum("xds_relay_upstream_last_message_timestamp_seconds")
+		last := relay.Metrics().Sum("xds_relay_upstream_last_message_timestamp_seconds")
 		off = max(off, math.Abs(last-float64(spoken.UnixMicro())/1e6))
 		if look == looks/2 {
 			size := thousand()
 			size.clients, size.sotw = newcomers, newcomers/10
-			r.fleet.Add(relay.addr, size)
+			r.fleet.Add(relay.Addr, size)
 			served = r.fleet.Converge()
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // R7: a few clients stop reading, and the others must not feel it.
@@ -25,9 +27,9 @@ func TestR7_SomeSlow(t *testing.T) {
 	h := newHistory(w)
 	up := startUpstream(t, h)
 	relay := newRelay(t, up.addr, "timers.ack_timeout=200ms", fmt.Sprintf("downstream.stall_timeout=%v", stall))
-	relay.env = []string{"GOGC=25"} // what is garbage is not what a client costs
+	relay.Env = []string{"GOGC=25"} // what is garbage is not what a client costs
 	relay.Start()
-	r.fleet = startFleet(t, h, relay.addr, size)
+	r.fleet = startFleet(t, h, relay.Addr, size)
 	slow := r.fleet.clients[len(r.fleet.clients)-size.big:]
 	for _, c := range slow {
 		r.fleet.ignore(c, true)
@@ -111,15 +113,15 @@ func TestR7_SomeSlow(t *testing.T) {
 type floor struct{ heap, rss int64 }
 
 // watch looks at the relay, after a while, until the returned function is called.
-func watch(r *relay, after time.Duration) (stop func() floor) {
+func watch(r *peer.Relay, after time.Duration) (stop func() floor) {
 	ctx, cancel := context.WithCancel(context.Background())
 	seen := make(chan floor, 1)
 	go func() {
 		var f floor
 		pause(ctx, after)
 		for pause(ctx, 100*time.Millisecond) {
-			m, err := r.scrape()
-			rss, fault := r.resident()
+			m, err := r.Scrape()
+			rss, fault := r.Resident()
 			if err != nil || fault != nil {
 				continue // a figure less; that the relay lives is seen elsewhere
 			}

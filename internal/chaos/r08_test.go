@@ -25,12 +25,15 @@ func TestR8_AllSlow(t *testing.T) {
 	h := newHistory(w)
 	up := startUpstream(t, h)
 	relay := newRelay(t, up.addr, "downstream.stall_timeout=0s", "timers.ack_timeout=2s")
-	relay.env = []string{"GOGC=25"} // what is garbage is not what a client costs
+	relay.Env = []string{"GOGC=25"} // what is garbage is not what a client costs
 	relay.Start()
 	size := thousand()
 	size.sotw = 0 // a SotW client is sent full sets, and R8 is about what is not sent
-	r.fleet = startFleet(t, h, relay.addr, size)
-	idle := relay.rss()
+	r.fleet = startFleet(t, h, relay.Addr, size)
+	idle, err := relay.Resident()
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.fleet.trickle(true)
 	stop := up.Churn(perSecond)
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -24,16 +23,14 @@ func TestR12_Drain(t *testing.T) {
 	up := startUpstream(t, h)
 	old := startRelay(t, up.addr, fmt.Sprintf("downstream.drain=%v", drain), "downstream.drain_delay=0s")
 	other := startRelay(t, up.addr)
-	r.fleet = startFleet(t, h, old.addr, thousand())
+	r.fleet = startFleet(t, h, old.Addr, thousand())
 	stop := up.Churn(50)
 	pause(context.Background(), time.Second)
-	r.fleet.moved.Store(&other.addr)
+	r.fleet.moved.Store(&other.Addr)
 	r.fleet.epoch.Add(1) // another relay may be a little behind
 
 	began := time.Now()
-	old.p.ending.Store(true)
-	old.p.signal(syscall.SIGTERM)
-	<-old.p.ended
+	old.Stop()
 	took := time.Since(began)
 	r.fleet.Converge()
 	stop()
@@ -45,7 +42,7 @@ func TestR12_Drain(t *testing.T) {
 	}
 	r.tell("drain", seconds(drain), "s")
 	r.within("exited after", seconds(took), "s", "<= drain + 5", took <= drain+5*time.Second)
-	r.holds("exit code", float64(old.p.cmd.ProcessState.ExitCode()), "", "0", old.p.cmd.ProcessState.ExitCode() == 0)
+	r.holds("exit code", float64(old.ProcessState.ExitCode()), "", "0", old.ProcessState.ExitCode() == 0)
 	r.holds("streams ended", float64(len(shares)), "", fmt.Sprint(len(r.fleet.clients)), len(shares) == len(r.fleet.clients))
 	d, p := uniform(shares)
 	r.tell("largest distance from uniform (Kolmogorov-Smirnov D)", d, "")

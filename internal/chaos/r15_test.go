@@ -17,7 +17,7 @@ func TestR15_Nack(t *testing.T) {
 	h := newHistory(usual())
 	up := startUpstream(t, h)
 	relay := startRelay(t, up.addr)
-	r.fleet = startFleet(t, h, relay.addr, thousand())
+	r.fleet = startFleet(t, h, relay.Addr, thousand())
 	bad := r.fleet.clients[len(r.fleet.clients)-1] // a Delta client
 	r.fleet.ignore(bad, true)
 	stop := up.Churn(50)
@@ -37,7 +37,7 @@ func TestR15_Nack(t *testing.T) {
 	r.tell("versions sent to it", float64(versions), "")
 	r.holds("most often that a version was sent to it", float64(most), "", "<= 1", most <= 1)
 	r.none("NACKs that the last control plane has seen", up.Stats().Nacks)
-	r.none("NACKs that the relay has sent upstream", int64(relay.metrics().sum("xds_relay_upstream_nacks_sent_total")))
+	r.none("NACKs that the relay has sent upstream", int64(relay.Metrics().Sum("xds_relay_upstream_nacks_sent_total")))
 	r.compare(&without, &with, "NACKs")
 	r.sound()
 	r.connected()

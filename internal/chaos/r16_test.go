@@ -5,9 +5,10 @@ package chaos
 import (
 	"context"
 	"math/rand/v2"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // R16: a bad network on both sides of the relay.
@@ -18,22 +19,17 @@ func TestR16_Network(t *testing.T) {
 	}
 	r := begin(t, "R16", "network: 200 ms +- 50 ms latency, 1 % cut connections, 5 s blackholes each minute, 30 min: G2-G5 hold; convergence < 10 s after each",
 		"300 clients; "+usualLoad+"; 50 updates/s; 200 ms +- 50 ms in each direction, between control plane and relay and between relay and clients; every 10 s 1 % of the clients' connections are cut, and once a minute the relay's own; once a minute 5 s without a byte on all links: by turns everything arrives afterwards, or it is lost and all connections are cut")
-	r.note("the latency of the fault proxy is a wait for each chunk that is read, one after the other, so it bounds the throughput of a connection, too")
 	h := newHistory(usual())
 	up := startUpstream(t, h)
-	above := startNetwork(t, "up", up.addr)
-	relay := newRelay(t, "unix://"+above.path)
-	below := startNetwork(t, "down", relay.addr)
-	links := []*network{above, below}
-	ctx, cancel := context.WithCancel(context.Background())
-	var work sync.WaitGroup
-	defer work.Wait()
-	defer cancel()
-	for _, n := range links {
-		work.Go(func() { n.lag(ctx, lag, lag/4) })
+	above := peer.StartLink(t, up.addr)
+	relay := newRelay(t, above.Addr)
+	below := peer.StartLink(t, relay.Addr)
+	links := []*peer.Link{above, below}
+	for _, l := range links {
+		l.Lag(lag)
 	}
 	relay.Start()
-	r.fleet = startFleet(t, h, below.path, size)
+	r.fleet = startFleet(t, h, below.Addr, size)
 	stop := up.Churn(50)
 	cuts := 0
 	cut := func(share int) {
@@ -54,20 +50,17 @@ func TestR16_Network(t *testing.T) {
 			}
 		}
 		lost := round%2 == 1
-		for _, n := range links {
+		for _, l := range links {
 			if lost {
-				n.swallow(true)
+				l.Swallow(true)
 			} else {
-				n.hold(true)
+				l.Freeze()
 			}
 		}
 		pause(context.Background(), hole)
-		for _, n := range links {
-			if lost {
-				n.swallow(false)
-			} else {
-				n.hold(false)
-			}
+		for _, l := range links {
+			l.Swallow(false)
+			l.Thaw()
 		}
 		if lost { // what was opened meanwhile, too: nobody will send its first bytes again
 			for _, c := range r.fleet.clients {
@@ -83,7 +76,6 @@ func TestR16_Network(t *testing.T) {
 	r.tell("clients", float64(len(r.fleet.clients)), "")
 	r.tell("blackholes", float64(rounds), "")
 	r.tell("connections cut", float64(cuts), "")
-	r.tell("errors that the fault proxy met", float64(above.errors.Load()+below.errors.Load()), "")
 	r.tell("updates", float64(h.Step()), "")
 	r.sound()
 	r.tell("client streams that ended", float64(r.fleet.disconnects.Load()), "")

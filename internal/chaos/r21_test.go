@@ -23,7 +23,7 @@ func TestR21_EmptyUpstream(t *testing.T) {
 	h := newHistory(w)
 	up := startUpstream(t, h)
 	relay := startRelay(t, up.addr, "cache.mass_removal_guard.fraction=0.5", "cache.mass_removal_guard.min=5", fmt.Sprintf("cache.mass_removal_guard.hold=%v", hold))
-	r.fleet = startFleet(t, h, relay.addr, thousand())
+	r.fleet = startFleet(t, h, relay.Addr, thousand())
 	stop := up.Churn(50)
 	pause(context.Background(), span(3*time.Second))
 	stop()
@@ -33,14 +33,14 @@ func TestR21_EmptyUpstream(t *testing.T) {
 	up.Start(true)
 	begun := time.Now()
 	held := eventually(t, func() error {
-		if n := relay.metrics().sum("xds_relay_cache_removals_held"); n == 0 {
+		if n := relay.Metrics().Sum("xds_relay_cache_removals_held"); n == 0 {
 			return fmt.Errorf("nothing is held back")
 		}
 		return nil
 	})
 	r.below("seen in the metric behind the alert after", seconds(held), 15, "s")
-	r.tell("removals held back", relay.metrics().sum("xds_relay_cache_removals_held"), "")
-	logged := strings.Contains(relay.p.output.String(), "held") || strings.Contains(relay.p.output.String(), "hold")
+	r.tell("removals held back", relay.Metrics().Sum("xds_relay_cache_removals_held"), "")
+	logged := strings.Contains(relay.Output.String(), "held") || strings.Contains(relay.Output.String(), "hold")
 	r.holds("lines in the log that say so", count(logged), "", "1", logged)
 	pause(context.Background(), look-time.Since(begun))
 	r.none("removals heard by clients within the hold", r.fleet.removals.Load())
@@ -49,7 +49,7 @@ func TestR21_EmptyUpstream(t *testing.T) {
 	// The control plane finds its resources again.
 	up.command(fmt.Sprintf("%s %d", cmdFill, h.Step()))
 	forgotten := eventually(t, func() error {
-		if n := relay.metrics().sum("xds_relay_cache_removals_held"); n > 0 {
+		if n := relay.Metrics().Sum("xds_relay_cache_removals_held"); n > 0 {
 			return fmt.Errorf("%v removals are still held back", n)
 		}
 		return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/certs/certstest"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // R22: the certificates, keys and authorities of everybody are replaced, again and again,
@@ -35,14 +36,14 @@ func rotate(t *testing.T, r *report, replace certstest.Replace) {
 	turn.step()
 
 	h := newHistory(usual())
-	up := &upstream{t: t, h: h, addr: reserve(t), certs: string(above)}
+	up := &upstream{t: t, h: h, addr: peer.Address(t), certs: string(above)}
 	up.Start(false)
 	relay := startRelay(t, up.addr,
 		"upstream.tls.ca="+asClient.path(caFile), "upstream.tls.cert="+asClient.path(certFile), "upstream.tls.key="+asClient.path(keyFile),
 		"downstream.tls.client_ca="+asServer.path(caFile), "downstream.tls.cert="+asServer.path(certFile), "downstream.tls.key="+asServer.path(keyFile))
 	r.fleet = newFleet(t, h)
 	r.fleet.credentials = newClientCredentials(below)
-	r.fleet.Add(relay.addr, size)
+	r.fleet.Add(relay.Addr, size)
 	r.fleet.Converge()
 	stop := up.Churn(50)
 	var k knockers
@@ -51,7 +52,7 @@ func rotate(t *testing.T, r *report, replace certstest.Replace) {
 	defer knocking.Wait()
 	defer cancel()
 	for range knocks {
-		knocking.Go(func() { k.knock(ctx, relay.addr, newClientCredentials(below), 200*time.Millisecond) })
+		knocking.Go(func() { k.knock(ctx, relay.Addr, newClientCredentials(below), 200*time.Millisecond) })
 	}
 
 	var used durations
@@ -59,15 +60,15 @@ func rotate(t *testing.T, r *report, replace certstest.Replace) {
 		begin := time.Now()
 		notAfter := turn.step()
 		used.add(eventually(t, func() error { return uses(relay, notAfter) }))
-		streams := relay.metrics().sum("xds_relay_upstream_reconnects_total")
+		streams := relay.Metrics().Sum("xds_relay_upstream_reconnects_total")
 		eventually(t, func() error {
-			m := relay.metrics()
-			lost := m.sum("xds_relay_upstream_reconnects_total") > streams
+			m := relay.Metrics()
+			lost := m.Sum("xds_relay_upstream_reconnects_total") > streams
 			if !lost {
 				up.command(cmdCut) // once more, if the relay was between two connections
 			}
 			if !lost || m["xds_relay_upstream_connected"] != 1 {
-				return fmt.Errorf("the relay is not back at the control plane: %v\n%s", m["xds_relay_upstream_connected"], relay.p.output)
+				return fmt.Errorf("the relay is not back at the control plane: %v\n%s", m["xds_relay_upstream_connected"], relay.Output)
 			}
 			return nil
 		})
@@ -78,33 +79,33 @@ func rotate(t *testing.T, r *report, replace certstest.Replace) {
 	stop()
 	r.fleet.Converge()
 
-	m := relay.metrics()
+	m := relay.Metrics()
 	r.tell("clients", float64(len(r.fleet.clients)), "")
 	r.tell("rotations", float64(rounds), "")
 	r.tell("updates", float64(h.Step()), "")
-	r.holds("changes of files that the relay took in, of two sections each time", m.sum("xds_relay_certificate_reloads_total", `result="ok"`), "", fmt.Sprint(">= ", 2*rounds), m.sum("xds_relay_certificate_reloads_total", `result="ok"`) >= float64(2*rounds))
-	r.none("changes of files that it could not use", int64(m.sum("xds_relay_certificate_reloads_total", `result="failed"`)))
+	r.holds("changes of files that the relay took in, of two sections each time", m.Sum("xds_relay_certificate_reloads_total", `result="ok"`), "", fmt.Sprint(">= ", 2*rounds), m.Sum("xds_relay_certificate_reloads_total", `result="ok"`) >= float64(2*rounds))
+	r.none("changes of files that it could not use", int64(m.Sum("xds_relay_certificate_reloads_total", `result="failed"`)))
 	r.tell("clients that came and went", float64(k.handshakes.Load()), "")
 	for _, why := range k.why {
 		r.note("a client that came: %s", why)
 	}
 	r.none("of them refused or unanswered", k.failures.Load())
-	r.none("handshakes that failed at the relay", int64(m.sum("xds_relay_handshake_failures_total")))
-	r.holds("connections that the relay made to the control plane after a rotation", m.sum("xds_relay_upstream_reconnects_total"), "", fmt.Sprint(">= ", rounds), m.sum("xds_relay_upstream_reconnects_total") >= float64(rounds))
+	r.none("handshakes that failed at the relay", int64(m.Sum("xds_relay_handshake_failures_total")))
+	r.holds("connections that the relay made to the control plane after a rotation", m.Sum("xds_relay_upstream_reconnects_total"), "", fmt.Sprint(">= ", rounds), m.Sum("xds_relay_upstream_reconnects_total") >= float64(rounds))
 	r.sound()
 	r.connected()
 	r.spread("the relay uses both new certificates", used, 5)
 }
 
 // uses: the relay uses the certificates that expire at a time, on both hops.
-func uses(relay *relay, notAfter time.Time) error {
-	m, err := relay.scrape()
+func uses(relay *peer.Relay, notAfter time.Time) error {
+	m, err := relay.Scrape()
 	if err != nil {
 		return err
 	}
 	for _, hop := range []string{"upstream", "downstream"} {
-		if got := m.sum("xds_relay_certificate_expiry_timestamp_seconds", `file="cert"`, fmt.Sprintf("hop=%q", hop)); got != float64(notAfter.Unix()) {
-			return fmt.Errorf("the certificate of hop %s expires at %.0f, not at %d; the relay says\n%s", hop, got, notAfter.Unix(), relay.p.output)
+		if got := m.Sum("xds_relay_certificate_expiry_timestamp_seconds", `file="cert"`, fmt.Sprintf("hop=%q", hop)); got != float64(notAfter.Unix()) {
+			return fmt.Errorf("the certificate of hop %s expires at %.0f, not at %d; the relay says\n%s", hop, got, notAfter.Unix(), relay.Output)
 		}
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // R29, another part of it: the control plane dies, then all clients leave, for much longer
@@ -36,10 +38,10 @@ type blip struct {
 
 // lonely waits until the relay knows that no stream to the control plane is left. Until then a name
 // that nobody wants may be unsubscribed and dropped (UP-7).
-func (r *relay) lonely() {
-	r.t.Helper()
-	eventually(r.t, func() error {
-		if n := r.metrics()["xds_relay_upstream_connected"]; n != 0 {
+func lonely(t testing.TB, r *peer.Relay) {
+	t.Helper()
+	eventually(t, func() error {
+		if n := r.Metrics()["xds_relay_upstream_connected"]; n != 0 {
 			return fmt.Errorf("xds_relay_upstream_connected is %v", n)
 		}
 		return nil
@@ -58,25 +60,25 @@ func (b blip) play(t *testing.T, r *report) {
 	sets := append([]string{fmt.Sprintf("timers.group_linger=%v", linger), fmt.Sprintf("timers.name_linger=%v", linger/2)}, b.sets...)
 	relay := startRelay(t, up.addr, append(sets, onDisk(filepath.Join(t.TempDir(), "snapshot"))...)...)
 	size := fleetSize{clients: b.clients, sotw: b.clients / 10, names: b.names}
-	r.fleet = startFleet(t, h, relay.addr, size)
+	r.fleet = startFleet(t, h, relay.Addr, size)
 	for range 50 {
 		up.Step()
 	}
 	r.fleet.Converge()
 	up.Kill()
-	relay.lonely()
+	lonely(t, relay)
 	for _, after := range []string{"all clients were away", "the relay was killed, too"} {
 		r.fleet.Stop()
 		pause(context.Background(), 3*linger)
-		relay.written()
+		written(t, relay)
 		if after != "all clients were away" {
-			relay.p.kill()
+			relay.Kill()
 			relay.Start()
 		} else {
-			r.holds("groups that stay", relay.metrics().sum("xds_relay_groups"), "", fmt.Sprint(b.groups), relay.metrics().sum("xds_relay_groups") == float64(b.groups))
+			r.holds("groups that stay", relay.Metrics().Sum("xds_relay_groups"), "", fmt.Sprint(b.groups), relay.Metrics().Sum("xds_relay_groups") == float64(b.groups))
 		}
 		begun := time.Now()
-		r.fleet = startFleet(t, h, relay.addr, size)
+		r.fleet = startFleet(t, h, relay.Addr, size)
 		r.tell("complete, with no control plane, after "+after, seconds(time.Since(begun)), "s")
 		r.sound()
 		r.connected()

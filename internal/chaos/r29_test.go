@@ -69,7 +69,7 @@ func (m massRemoval) play(t *testing.T, r *report) {
 	h := newHistory(w)
 	up := startUpstream(t, h)
 	relay := startRelay(t, up.addr)
-	r.fleet = startFleet(t, h, relay.addr, m.size)
+	r.fleet = startFleet(t, h, relay.Addr, m.size)
 	pause(context.Background(), time.Second/2) // the ACKs of those that owe none have come
 	late := func(on bool) {
 		for _, i := range append(m.owing, m.stalled...) {

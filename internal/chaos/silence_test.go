@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // silence is a control plane that can fall silent without a word: connections stay,
@@ -36,9 +38,9 @@ func frozen(t *testing.T, h *history) *silence {
 	up := startUpstream(t, h)
 	return &silence{up: up, address: up.addr, fall: func(on bool) {
 		if on {
-			up.p.signal(syscall.SIGSTOP)
+			up.p.Signal(syscall.SIGSTOP)
 		} else {
-			up.p.signal(syscall.SIGCONT)
+			up.p.Signal(syscall.SIGCONT)
 		}
 	}}
 }
@@ -46,9 +48,14 @@ func frozen(t *testing.T, h *history) *silence {
 // heldBack is behind a proxy that keeps back what goes either way.
 func heldBack(t *testing.T, h *history) *silence {
 	up := startUpstream(t, h)
-	link := startNetwork(t, "up", up.addr)
-	t.Cleanup(func() { link.hold(false) })
-	return &silence{up: up, address: "unix://" + link.path, fall: link.hold}
+	link := peer.StartLink(t, up.addr)
+	return &silence{up: up, address: link.Addr, fall: func(on bool) {
+		if on {
+			link.Freeze()
+		} else {
+			link.Thaw()
+		}
+	}}
 }
 
 // unplugged is at the far end of a cable, and that end is set down: packets are lost
@@ -114,19 +121,19 @@ func (p plan) play(t *testing.T, r *report) {
 	sets := now.sets
 	var fallback *upstream
 	if p.fallback {
-		fallback = startUpstreamIn(t, h, s.in, reserve(t))
+		fallback = startUpstreamIn(t, h, s.in, peer.Address(t))
 		s.up.followers = append(s.up.followers, fallback)
 		sets = append(sets, fmt.Sprintf(`upstream.fallbacks=[{"address":%q}]`, fallback.addr))
 	}
-	var relay *relay
+	var relay *peer.Relay
 	if s.in == nil {
 		relay = startRelay(t, s.address, sets...)
 	} else {
 		relay = newRelayIn(t, s.in, s.address, append(sets, "upstream.insecure=true")...)
 		relay.Start()
 	}
-	r.fleet = startFleet(t, h, relay.addr, now.clients)
-	a := newApps(t, relay.target())
+	r.fleet = startFleet(t, h, relay.Addr, now.clients)
+	a := newApps(t, peer.Target(relay.Addr))
 	for i := range 4 {
 		a.Start(serviceName(i))
 	}
@@ -161,7 +168,7 @@ func (p plan) play(t *testing.T, r *report) {
 	a.reach(a.all)
 	r.tell("all gRPC clients answered after it", seconds(time.Since(again)), "s")
 	if p.fallback {
-		within(t, now.failback+patience, func() error {
+		peer.Eventually(t, now.failback+patience, func() error {
 			if p, f := s.up.Stats(), fallback.Stats(); p.Open == 0 || f.Open > 0 {
 				return fmt.Errorf("the relay has %d streams to the preferred control plane and %d to the fallback", p.Open, f.Open)
 			}
@@ -185,11 +192,11 @@ func (p plan) play(t *testing.T, r *report) {
 
 // newcomers lets clients come while there is silence; it returns those that ask for
 // nothing new.
-func (p plan) newcomers(f *fleet, a *apps, relay *relay, span time.Duration) (old []*client, oldApps []*app) {
+func (p plan) newcomers(f *fleet, a *apps, relay *peer.Relay, span time.Duration) (old []*client, oldApps []*app) {
 	first := len(a.all)
 	for i, begin := 0, time.Now(); time.Since(begin) < span; i++ {
-		f.Add(relay.addr, fleetSize{clients: 2, sotw: 1, names: 4})
-		old = append(old, f.Add(relay.addr, fleetSize{clients: 1, names: 4, old: true})...)
+		f.Add(relay.Addr, fleetSize{clients: 2, sotw: 1, names: 4})
+		old = append(old, f.Add(relay.Addr, fleetSize{clients: 1, names: 4, old: true})...)
 		if i%3 == 0 {
 			a.Start(serviceName(first + i/3))
 			oldApps = append(oldApps, a.Start(serviceName(i/3%first)))
@@ -200,9 +207,9 @@ func (p plan) newcomers(f *fleet, a *apps, relay *relay, span time.Duration) (ol
 }
 
 // judgeSilence adds what the relay has made of the silence, which lasts.
-func (p plan) judgeSilence(r *report, relay *relay, fallback *upstream, now timing, asked, begun time.Time) {
+func (p plan) judgeSilence(r *report, relay *peer.Relay, fallback *upstream, now timing, asked, begun time.Time) {
 	r.t.Helper()
-	code, _, err := relay.get("/readyz")
+	code, _, err := relay.Get("/readyz")
 	r.holds("answer of /readyz", float64(code), "", "200", err == nil && code == http.StatusOK)
 	switch {
 	case p.heard:
@@ -210,7 +217,7 @@ func (p plan) judgeSilence(r *report, relay *relay, fallback *upstream, now timi
 	case p.fallback && p.idle:
 		// The check comes after half the time, and the failing lasts all of it.
 		limit := now.failover*3/2 + now.dne*2/3
-		within(r.t, limit+patience, func() error {
+		peer.Eventually(r.t, limit+patience, func() error {
 			if fallback.Stats().First == 0 {
 				return fmt.Errorf("the fallback is not in use")
 			}
@@ -228,7 +235,7 @@ func (p plan) judgeSilence(r *report, relay *relay, fallback *upstream, now timi
 		}
 		stays(r, fallback)
 	case !p.idle:
-		n := relay.metrics()["xds_relay_upstream_connected"]
+		n := relay.Metrics()["xds_relay_upstream_connected"]
 		r.holds("upstream_connected at the end of the silence", n, "", "0", n == 0)
 		r.holds("lines in the relay's log that tell of it", count(logged(relay)), "", "1", logged(relay))
 	}
@@ -244,7 +251,7 @@ func stays(r *report, fallback *upstream) {
 }
 
 // logged: the relay has said something of its control plane.
-func logged(r *relay) bool { return strings.Contains(r.p.output.String(), `"component":"upstream"`) }
+func logged(r *peer.Relay) bool { return strings.Contains(r.Output.String(), `"component":"upstream"`) }
 
 // R27: the control plane stands still, while clients ask for what exists.
 func TestR27_Frozen(t *testing.T) {

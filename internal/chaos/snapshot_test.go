@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // interval is the least time between two writes of the snapshot.
@@ -23,11 +25,11 @@ func onDisk(dir string) []string {
 }
 
 // written waits until what the relay has now is on disk, and has been for a moment.
-func (r *relay) written() {
-	r.t.Helper()
+func written(t testing.TB, r *peer.Relay) {
+	t.Helper()
 	before := time.Now()
-	eventually(r.t, func() error {
-		m := r.metrics()
+	eventually(t, func() error {
+		m := r.Metrics()
 		at := time.UnixMicro(int64(1e6 * m["xds_relay_snapshot_timestamp_seconds"]))
 		if at.IsZero() || time.Since(before) < 3*interval {
 			return fmt.Errorf("the last snapshot is of %v", at)
@@ -48,7 +50,7 @@ func TestR2_RelayKill(t *testing.T) {
 	h := newHistory(usual())
 	up := startUpstream(t, h)
 	relay := startRelay(t, up.addr, onDisk(filepath.Join(t.TempDir(), "snapshot"))...)
-	r.fleet = startFleet(t, h, relay.addr, thousand())
+	r.fleet = startFleet(t, h, relay.Addr, thousand())
 	stop := up.Churn(50)
 
 	var worstResent float64
@@ -59,12 +61,12 @@ func TestR2_RelayKill(t *testing.T) {
 		down := n%2 == 1
 		if down {
 			up.Kill()
-			relay.written()
+			written(t, relay)
 		}
 		full, resent := r.fleet.fullState(), r.fleet.resent.Load()
 		had, streams := r.fleet.holdings(), r.fleet.streams()
 		r.fleet.epoch.Add(1)
-		relay.p.kill()
+		relay.Kill()
 		pause(context.Background(), time.Duration(rand.Int64N(int64(interval))))
 		exec := time.Now()
 		serving.add(relay.Start())
@@ -80,7 +82,7 @@ func TestR2_RelayKill(t *testing.T) {
 			cold.add(time.Since(exec))
 		}
 		worstResent = max(worstResent, 100*float64(r.fleet.resent.Load()-resent)/float64(full))
-		unloaded += 1 - int64(relay.metrics()["xds_relay_snapshot_loads_total"])
+		unloaded += 1 - int64(relay.Metrics()["xds_relay_snapshot_loads_total"])
 	}
 	stop()
 	r.fleet.Converge()
@@ -105,24 +107,24 @@ func TestR4_ColdStart(t *testing.T) {
 	h := newHistory(usual())
 	up := startUpstream(t, h)
 	relay := startRelay(t, up.addr, onDisk(filepath.Join(t.TempDir(), "snapshot"))...)
-	first := startFleet(t, h, relay.addr, thousand())
+	first := startFleet(t, h, relay.Addr, thousand())
 	stop := up.Churn(50)
 	pause(context.Background(), span(3*time.Second))
 	stop()
 	first.Converge()
-	relay.written()
+	written(t, relay)
 	first.Stop()
-	relay.p.kill()
+	relay.Kill()
 	up.Kill()
 
 	begun := time.Now()
 	served := relay.Start()
-	r.fleet = startFleet(t, h, relay.addr, thousand())
+	r.fleet = startFleet(t, h, relay.Addr, thousand())
 	took := time.Since(begun)
 	r.tell("clients", float64(len(r.fleet.clients)), "")
 	r.tell("from exec to /readyz 200", seconds(served), "s")
 	r.below("from exec until the last client had everything", seconds(took), 5, "s")
-	r.none("streams to a control plane", int64(relay.metrics()["xds_relay_upstream_connected"]))
+	r.none("streams to a control plane", int64(relay.Metrics()["xds_relay_upstream_connected"]))
 	r.sound()
 	r.connected()
 }
@@ -145,14 +147,14 @@ func TestR19_Disk(t *testing.T) {
 	h := newHistory(usual())
 	up := startUpstream(t, h)
 	relay := startRelay(t, up.addr, onDisk(filepath.Join(dir, "snapshot"))...)
-	r.fleet = startFleet(t, h, relay.addr, thousand())
+	r.fleet = startFleet(t, h, relay.Addr, thousand())
 	stop := up.Churn(50)
 	const failed = `xds_relay_snapshot_errors_total{operation="write"}`
 	more := func(series string) {
 		t.Helper()
-		was := relay.metrics()[series]
+		was := relay.Metrics()[series]
 		eventually(t, func() error {
-			if relay.metrics()[series] <= was {
+			if relay.Metrics()[series] <= was {
 				return fmt.Errorf("%s stays at %v", series, was)
 			}
 			return nil
@@ -166,13 +168,13 @@ func TestR19_Disk(t *testing.T) {
 	var calm, full, readOnly latencies
 	more("xds_relay_snapshot_writes_total")
 	r.fleet.measure(lasts, &calm)
-	r.none("failed writes before there is trouble", int64(relay.metrics()[failed]))
+	r.none("failed writes before there is trouble", int64(relay.Metrics()[failed]))
 
 	fill(t, filepath.Join(dir, "junk"))
 	more(failed)
-	begun := relay.metrics()[failed]
+	begun := relay.Metrics()[failed]
 	r.fleet.measure(lasts, &full)
-	r.tell("failed writes while the disk was full", relay.metrics()[failed]-begun, "")
+	r.tell("failed writes while the disk was full", relay.Metrics()[failed]-begun, "")
 	r.fleet.Converge()
 	if err := os.Remove(filepath.Join(dir, "junk")); err != nil {
 		t.Fatal(err)
@@ -183,20 +185,20 @@ func TestR19_Disk(t *testing.T) {
 		return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
 	})
 	more(failed)
-	begun = relay.metrics()[failed]
+	begun = relay.Metrics()[failed]
 	r.fleet.measure(lasts, &readOnly)
-	r.tell("failed writes while it was read-only", relay.metrics()[failed]-begun, "")
+	r.tell("failed writes while it was read-only", relay.Metrics()[failed]-begun, "")
 	r.fleet.Converge()
 	// What was written last must do for a start.
 	stop()
 	r.fleet.Converge()
 	r.fleet.epoch.Add(1)
 	streams := r.fleet.streams()
-	relay.p.kill()
+	relay.Kill()
 	relay.Start()
 	r.fleet.reconnected(streams)
 	r.fleet.Converge()
-	r.holds("snapshots loaded from the read-only disk", relay.metrics()["xds_relay_snapshot_loads_total"], "", "1", relay.metrics()["xds_relay_snapshot_loads_total"] == 1)
+	r.holds("snapshots loaded from the read-only disk", relay.Metrics()["xds_relay_snapshot_loads_total"], "", "1", relay.Metrics()["xds_relay_snapshot_loads_total"] == 1)
 
 	r.tell("p99 from update to client before", millis(calm.at(.99)), "ms")
 	r.tell("p99 while the disk was full", millis(full.at(.99)), "ms")

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // sotwClient speaks SotW, holds what it was sent, and asks for what it was told to ask
@@ -156,7 +157,7 @@ func TestSotWClientsInAnOutage(t *testing.T) {
 	var wants int64
 	for i := range clients {
 		if i%100 == 0 {
-			opened, err := grpc.NewClient(relay.target(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(0))
+			opened, err := grpc.NewClient(peer.Target(relay.Addr), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(0))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,7 +209,7 @@ func TestSotWClientsInAnOutage(t *testing.T) {
 	r.tell("streams of gRPC's clients that ended after it, for each", float64(fleet.ended[0].Load()-ended)/float64(clients/2), "")
 	r.none("streams that ended of clients that are not gRPC's", fleet.ended[1].Load()-before[1])
 	r.none("names denied, and sets emptied", fleet.denied.Load())
-	if alarm := relay.p.output.alarm(); alarm != "" {
+	if alarm := relay.Output.Alarm(); alarm != "" {
 		t.Errorf("the relay says %s", alarm)
 	}
 }

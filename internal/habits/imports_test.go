@@ -10,10 +10,11 @@ import (
 const (
 	grpc    = "google.golang.org/grpc"
 	xdstest = module + "/internal/xdstest"
+	tests   = module + "/internal/test"
 )
 
 // direction says what one part of the tree may not import. Tests obey it like
-// all other code, but they may import internal/xdstest.
+// all other code, but they may import internal/xdstest and internal/test.
 type direction struct {
 	dirs   []string // whom the rule binds, subdirectories included
 	deny   []string // import paths, with all below them
@@ -84,11 +85,11 @@ func importDirections(files []*source) (complaints []string) {
 }
 
 func forbidden(s *source, imp string) (do string, ok bool) {
-	if within(imp, xdstest) {
-		if s.isTest() || within(s.dir(), "internal/xdstest") {
+	if within(imp, xdstest, tests) {
+		if s.isTest() || within(s.dir(), "internal/xdstest", "internal/test") {
 			return "", false
 		}
-		return "only tests import internal/xdstest: move the code to a _test.go file, or what it needs out of xdstest", true
+		return "only tests import what is for tests: move the code to a _test.go file, or what it needs out of there", true
 	}
 	for _, d := range directions {
 		if within(s.dir(), d.dirs...) && within(imp, d.deny...) && !within(imp, d.except...) {
@@ -126,6 +127,8 @@ func TestImportDirectionsCanFail(t *testing.T) {
 		{"bench imports a package of the relay", map[string]string{"bench/a.go": file(m+"/bench/report", grpc, m+"/cache")}, []string{"bench/a.go:6"}},
 		{"tests may import xdstest", map[string]string{"fanout/a_test.go": file(m + "/internal/xdstest")}, nil},
 		{"xdstest may import itself", map[string]string{"internal/xdstest/twin/a.go": file(m + "/internal/xdstest")}, nil},
+		{"tests may import peer", map[string]string{"internal/chaos/a_test.go": file(tests + "/peer")}, nil},
+		{"code imports peer", map[string]string{"cmd/xds-relay/demo.go": file(tests + "/peer")}, []string{"cmd/xds-relay/demo.go:4"}},
 		{"code imports xdstest", map[string]string{"cache/a.go": file(xdstest), "cmd/xds-relay/demo.go": file(xdstest)}, []string{"cache/a.go:4", "cmd/xds-relay/demo.go:4"}},
 		{"an alias hides nothing", map[string]string{"cache/a.go": "package p\n\nimport g \"" + grpc + "\"\n"}, []string{"cache/a.go:3"}},
 	})
