@@ -14,7 +14,8 @@ import (
 // Resource is one version of one resource, immutable from the moment it is made
 // and shared by every client. Its wire form is encoded here, once (VALID-7).
 type Resource struct {
-	// Name is the resource's own name, an opaque byte string (NAME-1).
+	// Name is the resource's own name, an opaque byte string (NAME-1) in its canonical spelling
+	// (NAME-8), as are the Aliases and EndpointName.
 	Name string
 	// Version is the version that clients see: the fingerprint of the content (RECON-1), or for a
 	// negative answer the upstream's own string.
@@ -62,10 +63,11 @@ const (
 )
 
 // NameOf is the name of a resource as received, from whichever of the two
-// equivalent fields holds it; ok is false if both or neither do (NAME-2).
+// equivalent fields holds it; ok is false if both or neither do (NAME-2). Whatever
+// spelling was received, it is canonical (NAME-8).
 func NameOf(r *discovery.Resource) (name string, ok bool) {
 	plain, qualified := r.GetName(), r.GetResourceName().GetName()
-	return plain + qualified, (plain == "") != (qualified == "")
+	return Canonical(plain + qualified), (plain == "") != (qualified == "")
 }
 
 // Names yields the resource's name and its aliases.
@@ -85,7 +87,7 @@ func (r *Resource) Names() iter.Seq[string] {
 func NewResource(t TypeURL, r *discovery.Resource, f Fingerprint) *Resource {
 	name, _ := NameOf(r)
 	res := &Resource{
-		Name: name, Aliases: r.GetAliases(), Negative: r.GetResource() == nil,
+		Name: name, Aliases: Canonicals(r.GetAliases()), Negative: r.GetResource() == nil,
 		DoNotCache: r.GetResource() != nil && r.GetCacheControl().GetDoNotCache(),
 	}
 	if res.Negative {
@@ -94,7 +96,7 @@ func NewResource(t TypeURL, r *discovery.Resource, f Fingerprint) *Resource {
 		res.Version = f.Of(r.GetResource().GetTypeUrl(), r.GetResource().GetValue(), r.GetAliases())
 	}
 	if t == Cluster && !res.Negative {
-		res.EndpointName = endpointName(r.GetResource().GetValue())
+		res.EndpointName = Canonical(endpointName(r.GetResource().GetValue()))
 	}
 	res.Hash = HashOf(name)
 	res.sum = digestOf(name, res.Version)
@@ -117,6 +119,28 @@ func (r *Resource) Content() []byte { return r.content }
 // Heading is Content without the body: the message that says that nothing changed
 // but the TTL that follows (TTL-4). It is shared: nobody may change it.
 func (r *Resource) Heading() []byte { return r.heading }
+
+// Respelled returns the resource under another spelling of its name, which has the same length, for
+// one client (NAME-9). Its body is not changed, whatever name that has (VALID-2).
+func (r *Resource) Respelled(name string) *Resource {
+	c := *r
+	at := bytes.Index(r.heading, []byte(r.Name))
+	if at < 0 || len(name) != len(r.Name) {
+		return r
+	}
+	c.Name = name
+	if r.element == nil { // it has no body to send, but a heartbeat
+		c.heading = bytes.Clone(r.heading)
+		copy(c.heading[at:], name)
+		return &c
+	}
+	front, back := len(r.element)-len(r.content), len(r.heading)
+	c.element = bytes.Clone(r.element)
+	c.content = c.element[front:]
+	c.heading, c.body = c.content[:back:back], c.content[back:back+len(r.body):back+len(r.body)]
+	copy(c.content[at:], name)
+	return &c
+}
 
 // Husk reports whether its body is not here.
 func (r *Resource) Husk() bool { return r.DoNotCache && r.element == nil }
@@ -147,8 +171,12 @@ func (r *Resource) Size() int { return len(r.element) }
 
 func (r *Resource) encode(in *discovery.Resource) {
 	var front, back []byte
-	if in.GetResourceName() != nil {
-		front = appendMessage(front, fieldQualifiedName, in.GetResourceName())
+	if qualified := in.GetResourceName(); qualified != nil {
+		if qualified.GetName() != r.Name {
+			qualified = proto.CloneOf(qualified)
+			qualified.Name = r.Name
+		}
+		front = appendMessage(front, fieldQualifiedName, qualified)
 	} else {
 		front = appendField(front, fieldName, r.Name)
 	}

@@ -18,5 +18,6 @@
 // Wake-ups run after all locks are released.
 //
 // The package starts no goroutine, reads no clock (time is an argument) and imports no gRPC.
-// Limitation: globs and dynamic parameters (NAME-8 to NAME-18) are treated like any other names.
+// Limitation: globs and dynamic parameters (NAME-10 to NAME-18) are treated like any other names. Names come
+// here in their canonical spelling (NAME-8).
 package fanout

@@ -21,5 +21,6 @@
 // resource, and never lets one client's NACK reach another client (NACK-3).
 //
 // Limitations: SotW responses are never split. A full-state SotW set with bodies that are not
-// kept (VALID-5) is sent without TTLs; a resource that expires in it is still removed from it.
+// kept (VALID-5) is sent without TTLs; a resource that expires in it is still removed from it. Of two
+// spellings of one xdstp name on one stream, the one that was asked for last is answered (NAME-9).
 package session

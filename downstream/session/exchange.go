@@ -30,6 +30,8 @@ type exchange struct {
 	// most bounds the responses that are remembered until their ACK (Bounds.Unacked).
 	most int
 
+	spelled spellings
+
 	// space is the size left for one resource in the response that is being made, in bytes (ERR-13).
 	space int
 

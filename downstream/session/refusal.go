@@ -97,7 +97,7 @@ func (x *exchange) succeed(was *exchange) {
 		x.unacked = append(x.unacked, u)
 	}
 	x.lastNonce, x.pushedAt, x.accepted, x.awaited = was.lastNonce, was.pushedAt, was.accepted, was.awaited
-	x.refused, x.located = was.refused, was.located
+	x.refused, x.located, x.spelled = was.refused, was.located, was.spelled
 }
 
 // move serves the type from another Hub, as if its client had just asked there for what it

@@ -194,6 +194,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 		return note, end
 	}
 	d := st.(*deltaState)
+	req = d.reads(req)
 	if end := s.claims(d, req); end != nil {
 		return note, end
 	}
@@ -202,6 +203,7 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 	}
 	d.refused.add(located...)
 	note = d.request(req, now)
+	d.prune()
 	s.answer(&d.exchange, now)
 	asks := len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(located) > 0
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
@@ -217,7 +219,7 @@ func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (N
 		return note, end
 	}
 	w := st.(*sotwState)
-	names := w.list(req.GetResourceNames())
+	names := w.list(w.reads(req.GetResourceNames()))
 	kept := len(names.listed) + w.refused.len() + len(located)
 	if names.Wildcard {
 		kept--

@@ -35,6 +35,7 @@ func (s *Session) chunk(now time.Time) *Response {
 	}
 	x.sending(u, sp.answer)
 	sp.answer = true // the other parts are no push of their own
+	x.spelled.respell(r)
 	return r
 }
 

@@ -57,15 +57,15 @@ func Decode(resp proto.Message, f cache.Fingerprint) *Response {
 		d.decodeSotW(resp, f)
 	}
 	for _, e := range either.GetResourceErrors() {
-		d.Update.Errors = append(d.Update.Errors, cache.Error{Name: e.GetResourceName().GetName(), Status: e.GetErrorDetail()})
+		d.Update.Errors = append(d.Update.Errors, cache.Error{Name: cache.Canonical(e.GetResourceName().GetName()), Status: e.GetErrorDetail()})
 	}
 	return d
 }
 
 func (d *Response) decodeDelta(resp *discovery.DeltaDiscoveryResponse, f cache.Fingerprint) {
-	names := slices.Clip(resp.GetRemovedResources())
+	names := cache.Canonicals(resp.GetRemovedResources())
 	for _, name := range resp.GetRemovedResourceNames() {
-		names = append(names, name.GetName())
+		names = append(names, cache.Canonical(name.GetName()))
 	}
 	removed := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -128,7 +128,7 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 			d.Update.Hidden = true
 			d.fault("resource %d has no name", i)
 		case !ok:
-			d.faulty(r.GetName(), r.GetResourceName().GetName())
+			d.faulty(cache.Canonical(r.GetName()), cache.Canonical(r.GetResourceName().GetName()))
 			d.fault("resource %d has both name and resource_name", i)
 		case removed[name]:
 			bad[name] = true
@@ -148,7 +148,7 @@ func (d *Response) take(resources []*discovery.Resource, removed map[string]bool
 	for _, r := range resources {
 		switch name, ok := cache.NameOf(r); {
 		case ok && bad[name]:
-			d.faulty(r.GetAliases()...)
+			d.faulty(cache.Canonicals(r.GetAliases())...)
 		case !ok || first[name] != r:
 		case r.GetResource() == nil:
 			d.Bodyless = append(d.Bodyless, r)

@@ -17,7 +17,7 @@ import (
 )
 
 // After each request and each response the resources that a client holds, by its own messages,
-// are compared with the record that its Session keeps.
+// are compared with the record that its Session keeps. Names are compared in their canonical spelling (NAME-8).
 
 // known is what a client knows, by type.
 type known map[cache.TypeURL]*knows
@@ -78,17 +78,17 @@ func (k *knows) delta(req *discovery.DeltaDiscoveryRequest, empty bool) {
 		k.legacy = empty && len(req.GetResourceNamesSubscribe()) == 0
 		k.wildcard = k.legacy
 		for name, version := range req.GetInitialResourceVersions() {
-			k.holds[name] = copied{version: version, brought: true}
+			k.holds[cache.Canonical(name)] = copied{version: version, brought: true}
 		}
 	}
 	k.asked = true
-	for _, name := range req.GetResourceNamesSubscribe() {
+	for _, name := range cache.Canonicals(req.GetResourceNamesSubscribe()) {
 		k.wildcard = k.wildcard || name == "*"
 		if name != "*" {
 			k.names[name] = true
 		}
 	}
-	for _, name := range req.GetResourceNamesUnsubscribe() {
+	for _, name := range cache.Canonicals(req.GetResourceNamesUnsubscribe()) {
 		k.wildcard = k.wildcard && name != "*"
 		delete(k.names, name)
 		if !k.wildcard && k.holds[name].aliases == nil {
@@ -98,7 +98,7 @@ func (k *knows) delta(req *discovery.DeltaDiscoveryRequest, empty bool) {
 }
 
 func (k *knows) sotw(req *discovery.DiscoveryRequest, empty bool) {
-	names := req.GetResourceNames()
+	names := cache.Canonicals(req.GetResourceNames())
 	if !k.asked {
 		k.legacy = empty && len(names) == 0
 	}
@@ -139,15 +139,15 @@ func (c known) told(r *session.Response, full bool) {
 			}
 			continue
 		}
-		k.holds[res.Name] = copied{res.Version, res.Aliases, r.Ends[res], false}
+		k.holds[cache.Canonical(res.Name)] = copied{res.Version, res.Aliases, r.Ends[res], false}
 	}
 	for _, res := range r.Heartbeats {
-		if h, ok := k.holds[res.Name]; ok {
+		if h, ok := k.holds[cache.Canonical(res.Name)]; ok {
 			h.ends = r.Ends[res]
-			k.holds[res.Name] = h
+			k.holds[cache.Canonical(res.Name)] = h
 		}
 	}
-	for _, name := range r.Removed {
+	for _, name := range cache.Canonicals(r.Removed) {
 		delete(k.holds, name)
 	}
 }

@@ -1,0 +1,138 @@
+package session
+
+import (
+	"slices"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// Names that begin with xdstp:// are handled where they enter and leave a Session. What is between
+// sees one spelling of each.
+
+// spellings has the names that the client spells in another way than the relay, by the canonical
+// spelling (NAME-8). The client is answered in its own (NAME-9). A Delta client's are kept while it
+// asks for the name or may hold the resource.
+type spellings struct {
+	own   map[string]string
+	limit int // the number beyond which those that are not needed any more are dropped
+}
+
+// read notes the spellings of names, and returns the canonical ones.
+func (s *spellings) read(names []string) []string {
+	all := cache.Canonicals(names)
+	for i, name := range all {
+		s.note(name, names[i])
+	}
+	return all
+}
+
+func (s *spellings) note(name, own string) {
+	if own == name {
+		drop(&s.own, name)
+	} else {
+		put(&s.own, name, own)
+	}
+}
+
+// of returns the client's spelling of a name.
+func (s *spellings) of(name string) string {
+	if own, other := s.own[name]; other {
+		return own
+	}
+	return name
+}
+
+// respell puts the client's spellings into a response.
+func (s *spellings) respell(r *Response) {
+	if len(s.own) == 0 {
+		return
+	}
+	r.Resources, r.Heartbeats = s.respellAll(r, r.Resources), s.respellAll(r, r.Heartbeats)
+	r.Removed = slices.Clone(r.Removed) // the list may be shared
+	for i, name := range r.Removed {
+		r.Removed[i] = s.of(name)
+	}
+	for _, e := range r.Errors {
+		e.ResourceName.Name = s.of(e.ResourceName.Name)
+	}
+}
+
+// respellAll returns resources under the client's spellings. The list and the resources may be shared,
+// and are not changed.
+func (s *spellings) respellAll(r *Response, resources []*cache.Resource) []*cache.Resource {
+	other := func(res *cache.Resource) bool { return s.of(res.Name) != res.Name }
+	if !slices.ContainsFunc(resources, other) {
+		return resources
+	}
+	resources = slices.Clone(resources)
+	for i, res := range resources {
+		if !other(res) {
+			continue
+		}
+		resources[i] = res.Respelled(s.of(res.Name))
+		if ends, limited := r.Ends[res]; limited {
+			r.Ends[resources[i]] = ends
+		}
+	}
+	return resources
+}
+
+// readsXDSTP reports whether any name is of this scheme. Most clients have none, and this is all
+// that it costs them.
+func readsXDSTP(names []string) bool { return slices.ContainsFunc(names, cache.IsXDSTP) }
+
+// reads returns a request with the canonical spellings of its names.
+func (d *deltaState) reads(req *discovery.DeltaDiscoveryRequest) *discovery.DeltaDiscoveryRequest {
+	versions := req.GetInitialResourceVersions()
+	if d.requested {
+		versions = nil // only those of the first request count
+	}
+	came := false
+	for name := range versions {
+		came = came || cache.IsXDSTP(name)
+	}
+	if !came && !readsXDSTP(req.GetResourceNamesSubscribe()) && !readsXDSTP(req.GetResourceNamesUnsubscribe()) {
+		return req
+	}
+	own := &discovery.DeltaDiscoveryRequest{
+		ResponseNonce: req.GetResponseNonce(), ErrorDetail: req.GetErrorDetail(),
+		ResourceLocatorsSubscribe: req.GetResourceLocatorsSubscribe(),
+		InitialResourceVersions:   make(map[string]string, len(versions)),
+	}
+	for name, version := range versions {
+		own.InitialResourceVersions[cache.Canonical(name)] = version
+		d.spelled.note(cache.Canonical(name), name)
+	}
+	own.ResourceNamesSubscribe = d.spelled.read(req.GetResourceNamesSubscribe())
+	own.ResourceNamesUnsubscribe = cache.Canonicals(req.GetResourceNamesUnsubscribe())
+	return own
+}
+
+// prune drops the spellings of names that the client neither asks for nor holds.
+func (d *deltaState) prune() {
+	const least = 64
+	if len(d.spelled.own) <= max(d.spelled.limit, least) {
+		return
+	}
+	d.sub.Read(func(v fanout.View) {
+		for name := range d.spelled.own {
+			_, some := d.of(v, name)
+			if _, released := d.released[name]; !some && !released && !subscribes(v, name) {
+				drop(&d.spelled.own, name)
+			}
+		}
+	})
+	d.spelled.limit = 2 * len(d.spelled.own)
+}
+
+// reads does the same for a SotW request, which repeats all names.
+func (s *sotwState) reads(names []string) []string {
+	s.spelled = spellings{}
+	if !readsXDSTP(names) {
+		return names
+	}
+	return s.spelled.read(names)
+}
