@@ -62,6 +62,10 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 	if _, end := call.SotWRequest(req, time.Now()); end != nil {
 		return nil, refuse(end)
 	}
+	for _, r := range call.Refusals() { // of globs: a type that is refused ends the call
+		tellGlob(log, r)
+		s.observer.ClientTypeRefused(r.Type, r.Reason, r.Notice)
+	}
 	late, stop := almost(ctx)
 	defer stop()
 	for {

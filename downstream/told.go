@@ -39,16 +39,25 @@ func (st *stream) tellEnd(reason session.Reason, message string) {
 // tellRefusals logs types that are refused while the stream goes on, and the end of that.
 func (st *stream) tellRefusals(news []session.Refusal) {
 	for _, r := range news {
-		switch r.Notice {
-		case session.NoticeServed:
+		switch {
+		case r.Notice == session.NoticeServed:
 			st.log().Info("client is served a type after all: there is room for its group", "type", r.Type)
 			continue
-		case session.NoticeNothing:
+		case r.Reason == session.Glob:
+			tellGlob(st.log, r)
+		case r.Notice == session.NoticeNothing:
 			st.log().Warn("client refused a type, and waits: no error answers a wildcard, and none may come with a set that removes what the client has", "type", r.Type, "reason", r.Reason, "err", r.Message)
 		default:
 			st.log().Warn("client refused a type", "type", r.Type, "reason", r.Reason, "err", r.Message)
 		}
 		st.server.observer.ClientTypeRefused(r.Type, r.Reason, r.Notice)
+	}
+}
+
+// tellGlob logs the first glob that a client of a group asks for. The others are like it, and may be very many.
+func tellGlob(log func() *slog.Logger, r session.Refusal) {
+	if r.First {
+		log().Warn("clients of this group ask for xdstp globs, which are not served: each is told so, and keeps what it has", "group", r.Group, "type", r.Type, "first", r.Glob, "err", r.Message)
 	}
 }
 

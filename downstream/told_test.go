@@ -47,6 +47,13 @@ func (p *page) line(parts ...string) string {
 	return ""
 }
 
+// text returns all of it.
+func (p *page) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all.String()
+}
+
 func all(parts []string, ok func(string) bool) bool {
 	for _, part := range parts {
 		if !ok(part) {

@@ -18,6 +18,6 @@
 // Wake-ups run after all locks are released.
 //
 // The package starts no goroutine, reads no clock (time is an argument) and imports no gRPC.
-// Limitation: globs and dynamic parameters (NAME-10 to NAME-18) are treated like any other names. Names come
-// here in their canonical spelling (NAME-8).
+// Limitation: dynamic parameters (NAME-16) are not served. Globs (NAME-11) never get here, and neither do other
+// spellings of a name than the canonical one (NAME-8).
 package fanout

@@ -189,6 +189,7 @@ func (d *deltaState) leadThere(v fanout.View, r *cache.Resource) {
 func (d *deltaState) judgeAbsence(v fanout.View, name string, push bool, p *part) (judged bool) {
 	id, subscribed := v.Lookup(name)
 	switch {
+	case !subscribed && d.mayCover(v, name): // it stays (NAME-11)
 	case !subscribed:
 		put(&d.released, name, released{unknown: true, brought: true})
 	case v.Answer(id).State == cache.Absent: // it was in doubt before

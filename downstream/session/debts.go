@@ -32,8 +32,8 @@ type debts struct {
 	// led to them and no longer does (NAME-5), they were given up under the wildcard (WILD-8), or
 	// the client came with them (DOWN-DELTA-11).
 	released map[string]released
-	refused  pile[string] // names asked for by locator, which is not served (NAME-18)
-	located  []string     // those of the newest request, each once, in order; only for SotW
+	refused  pile[string] // names asked for by locator, and globs, which are not served (NAME-18, NAME-11)
+	unserved []string     // those of the newest request, each once, in order; only for SotW
 	// warming has members of the wildcard's set, and resources that an alias leads to, whose
 	// cluster was sent (ORDER-4).
 	warming nameSet

@@ -31,6 +31,10 @@ type exchange struct {
 	most int
 
 	spelled spellings
+	// globs has those that a Delta client asks for, and globsTold says what news there was of a
+	// client's (NAME-11).
+	globs     nameSet
+	globsTold Notice
 
 	// space is the size left for one resource in the response that is being made, in bytes (ERR-13).
 	space int

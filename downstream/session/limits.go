@@ -54,7 +54,7 @@ type room struct{ names, versions int }
 
 // takes returns the part of it that a type takes.
 func (x *exchange) takes() room {
-	r := room{names: x.refused.len() + len(x.located), versions: x.exact.toJudge}
+	r := room{names: x.refused.len() + len(x.unserved) + len(x.globs), versions: x.exact.toJudge}
 	x.sub.Read(func(v fanout.View) { r.names += len(v.Names()) })
 	for _, as := range x.released {
 		if as.givenUp {

@@ -68,7 +68,11 @@ func (p *part) withoutContradiction() {
 
 func (p *part) refuse(x *exchange) {
 	for _, name := range x.refused.take() {
-		p.errors = append(p.errors, resourceErr{name, noLocate})
+		why := noLocate
+		if cache.IsGlob(name) {
+			why = noGlob
+		}
+		p.errors = append(p.errors, resourceErr{name, why})
 	}
 }
 
@@ -124,6 +128,7 @@ var (
 	expired  = &statuspb.Status{Code: cache.NotFound, Message: "xds-relay: the resource's TTL ran out; the control plane has not renewed it"}
 	notFound = &statuspb.Status{Code: cache.NotFound, Message: "xds-relay: the control plane does not know this resource"}
 	noLocate = &statuspb.Status{Code: 12, Message: "xds-relay: resource_locators are not served yet; subscribe by resource name"}
+	noGlob   = &statuspb.Status{Code: 12, Message: "xds-relay: xdstp globs are not served yet; subscribe by resource name"}
 )
 
 // unique keeps the first resource of each name.

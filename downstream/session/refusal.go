@@ -97,7 +97,7 @@ func (x *exchange) succeed(was *exchange) {
 		x.unacked = append(x.unacked, u)
 	}
 	x.lastNonce, x.pushedAt, x.accepted, x.awaited = was.lastNonce, was.pushedAt, was.accepted, was.awaited
-	x.refused, x.located, x.spelled = was.refused, was.located, was.spelled
+	x.refused, x.unserved, x.globs, x.spelled = was.refused, was.unserved, was.globs, was.spelled
 }
 
 // move serves the type from another Hub, as if its client had just asked there for what it
@@ -156,19 +156,24 @@ func (s *sotwState) move(to exchange, now time.Time) {
 }
 
 // Refusal is news, for logs and metrics, of a type that one client is refused, or is served after
-// all.
+// all, or of which it asks for globs.
 type Refusal struct {
 	Type    cache.TypeURL
 	Reason  Reason
 	Message string
 	Notice  Notice
+
+	// Only with the reason Glob: one of them, and whether it is the first that a client of this group
+	// asks for (NAME-11).
+	Glob, Group string
+	First       bool
 }
 
 // Notice is what a client learns of a refusal. It is a closed set, fit for a metric label.
 type Notice string
 
 const (
-	// NoticeErrors means that each of its names gets an error.
+	// NoticeErrors means that each of its names, or of its globs, gets an error.
 	NoticeErrors Notice = "errors"
 	// NoticeNothing means that it asks for a wildcard, which no error can answer, or that the errors
 	// would go with a set that lacks what it came with.

@@ -76,6 +76,7 @@ const (
 	Forbidden    Reason = "forbidden"     // PERMISSION_DENIED
 	Unreachable  Reason = "unavailable"   // UNAVAILABLE
 	Overcrowded  Reason = "too_many"      // RESOURCE_EXHAUSTED: groups.max
+	Glob         Reason = "glob"          // it ends no stream (NAME-11)
 	Looped       Reason = "loop"          // FAILED_PRECONDITION
 	ShuttingDown Reason = "shutting_down" // UNAVAILABLE
 	// A client that stalls, or whose connection is old, has asked for nothing wrong and should

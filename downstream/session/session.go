@@ -194,17 +194,22 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 		return note, end
 	}
 	d := st.(*deltaState)
-	req = d.reads(req)
+	req, globs := d.reads(req)
 	if end := s.claims(d, req); end != nil {
 		return note, end
 	}
 	if !d.requested {
 		s.comesWithoutClusters(d, req)
 	}
+	if !d.requested && len(globs) > 0 {
+		d.sub.Replace(fanout.Names{Some: true}, now) // a request for nothing but globs does not ask for everything
+	}
+	located = append(located, globs...)
 	d.refused.add(located...)
 	note = d.request(req, now)
 	d.prune()
 	s.answer(&d.exchange, now)
+	s.tellGlobs(&d.exchange, globs, NoticeErrors)
 	asks := len(req.GetResourceNamesSubscribe())+len(req.GetResourceNamesUnsubscribe())+len(located) > 0
 	note.Charged = s.charge(req.GetResponseNonce(), asks)
 	return note, nil
@@ -213,33 +218,33 @@ func (s *Session) DeltaRequest(req *discovery.DeltaDiscoveryRequest, now time.Ti
 // SotWRequest takes in a request of a SotW stream.
 func (s *Session) SotWRequest(req *discovery.DiscoveryRequest, now time.Time) (Note, *End) {
 	note := Note{Kind: SubscribeRequest}
-	located := distinct(located(req.GetResourceLocators()))
+	located := located(req.GetResourceLocators())
 	st, end := s.admit(req, now, nil, req.GetResourceNames(), located)
 	if end != nil {
 		return note, end
 	}
 	w := st.(*sotwState)
-	names := w.list(w.reads(req.GetResourceNames()))
-	kept := len(names.listed) + w.refused.len() + len(located)
+	others, globs := w.reads(req.GetResourceNames())
+	names, unserved := w.list(others), distinct(append(located, globs...))
+	if len(globs) > 0 { // a request for nothing but globs does not ask for everything
+		names.Some, names.changed = true, names.changed || !w.asksGlob()
+	}
+	kept := len(names.listed) + w.refused.len() + len(unserved)
 	if names.Wildcard {
 		kept--
 	}
 	if end := s.checkRoom(w, room{names: kept}); end != nil {
 		return note, end
 	}
-	added := slices.DeleteFunc(slices.Clone(located), func(name string) bool {
-		_, again := slices.BinarySearch(w.located, name)
-		return again // each request repeats them (DOWN-SOTW-13)
-	})
-	w.refused.add(added...)
-	w.located = located
+	asks := w.refuse(unserved) || names.changed
 	delivered := uint64(0)
 	if s.kind.Type != "" {
 		delivered = s.ofNode.deliveries.Load()
 	}
 	note = w.request(req, names, delivered, now)
 	s.answer(&w.exchange, now)
-	note.Charged = s.charge(req.GetResponseNonce(), names.changed || len(added) > 0)
+	s.tellGlobs(&w.exchange, globs, w.noticeOfGlobs())
+	note.Charged = s.charge(req.GetResponseNonce(), asks)
 	return note, nil
 }
 

@@ -14,7 +14,7 @@ import (
 // hold something that is not resolved (DOWN-SOTW-7, H-5).
 func (s *sotwState) view(v fanout.View) (resources []*cache.Resource, version string, certain bool) {
 	subscribed, synced := v.Wildcard()
-	if subscribed && !synced || s.refusal != nil && s.refusal.notice == NoticeNothing {
+	if subscribed && !synced || s.keepsAll() {
 		return nil, "", false
 	}
 	doubt := s.came != "" && s.lastNonce == "" && v.Set().Verdict(true) == fanout.Doubt

@@ -34,7 +34,10 @@ func (s *Session) Whole(now time.Time) (*Response, *End) {
 // empty answer (row b).
 func (s *sotwState) whole(v fanout.View) (p part) {
 	p.position = v.Position()
-	s.starving = starving(v, s.brings)
+	if s.starving = starving(v, s.brings); s.sets && s.keepsAll() {
+		s.starving = noGlob
+		return p
+	}
 	if subscribed, synced := v.Wildcard(); subscribed && !synced {
 		return p
 	}

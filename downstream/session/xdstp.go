@@ -10,7 +10,7 @@ import (
 )
 
 // Names that begin with xdstp:// are handled where they enter and leave a Session. What is between
-// sees one spelling of each.
+// sees one spelling of each, and no globs.
 
 // spellings has the names that the client spells in another way than the relay, by the canonical
 // spelling (NAME-8). The client is answered in its own (NAME-9). A Delta client's are kept while it
@@ -84,8 +84,9 @@ func (s *spellings) respellAll(r *Response, resources []*cache.Resource) []*cach
 // that it costs them.
 func readsXDSTP(names []string) bool { return slices.ContainsFunc(names, cache.IsXDSTP) }
 
-// reads returns a request with the canonical spellings of its names.
-func (d *deltaState) reads(req *discovery.DeltaDiscoveryRequest) *discovery.DeltaDiscoveryRequest {
+// reads returns a request with the canonical spellings of its names and without globs, and the globs
+// that it asks for.
+func (d *deltaState) reads(req *discovery.DeltaDiscoveryRequest) (_ *discovery.DeltaDiscoveryRequest, globs []string) {
 	versions := req.GetInitialResourceVersions()
 	if d.requested {
 		versions = nil // only those of the first request count
@@ -95,7 +96,7 @@ func (d *deltaState) reads(req *discovery.DeltaDiscoveryRequest) *discovery.Delt
 		came = came || cache.IsXDSTP(name)
 	}
 	if !came && !readsXDSTP(req.GetResourceNamesSubscribe()) && !readsXDSTP(req.GetResourceNamesUnsubscribe()) {
-		return req
+		return req, nil
 	}
 	own := &discovery.DeltaDiscoveryRequest{
 		ResponseNonce: req.GetResponseNonce(), ErrorDetail: req.GetErrorDetail(),
@@ -106,9 +107,11 @@ func (d *deltaState) reads(req *discovery.DeltaDiscoveryRequest) *discovery.Delt
 		own.InitialResourceVersions[cache.Canonical(name)] = version
 		d.spelled.note(cache.Canonical(name), name)
 	}
-	own.ResourceNamesSubscribe = d.spelled.read(req.GetResourceNamesSubscribe())
-	own.ResourceNamesUnsubscribe = cache.Canonicals(req.GetResourceNamesUnsubscribe())
-	return own
+	subscribe, globs := withoutGlobs(req.GetResourceNamesSubscribe())
+	unsubscribe, given := withoutGlobs(req.GetResourceNamesUnsubscribe())
+	own.ResourceNamesSubscribe, own.ResourceNamesUnsubscribe = d.spelled.read(subscribe), cache.Canonicals(unsubscribe)
+	d.takeGlobs(globs, given)
+	return own, globs
 }
 
 // prune drops the spellings of names that the client neither asks for nor holds.
@@ -129,10 +132,11 @@ func (d *deltaState) prune() {
 }
 
 // reads does the same for a SotW request, which repeats all names.
-func (s *sotwState) reads(names []string) []string {
+func (s *sotwState) reads(names []string) (others, globs []string) {
 	s.spelled = spellings{}
 	if !readsXDSTP(names) {
-		return names
+		return names, nil
 	}
-	return s.spelled.read(names)
+	others, globs = withoutGlobs(names)
+	return s.spelled.read(others), globs
 }

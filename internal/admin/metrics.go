@@ -151,7 +151,7 @@ func NewMetrics(b Build) *Metrics {
 	m.stalls = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "client_stalls_total", Help: "Client streams ended because the client did not read for downstream.stall_timeout."})
 	m.limited = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "rate_limited_total", Help: "Requests after which the relay paused reading a stream, because it sends more than downstream.request_rate."})
 	m.oversized = counter("oversized_total", "Resources and responses that exceed downstream.max_response_bytes: a resource is left out of its response, a SotW response is sent nevertheless. The log has the names.", "type", "what")
-	m.refusals = counter("client_type_refusals_total", "Refusals of one type to a client whose other types are served, by reason. told says what the client gets, as in client_refused_types. The log says more.", "type", "reason", "told")
+	m.refusals = counter("client_type_refusals_total", "Refusals of one type to a client whose other types are served, by reason. told says what the client gets, as in client_refused_types. With the reason glob the client asks for xdstp globs, and only these are refused. The log says more.", "type", "reason", "told")
 	m.snapshot = newSnapshotMetrics(m.registry)
 	m.certificates = newCertificateMetrics(m.registry)
 	m.reload = newReloadMetrics(m.registry)

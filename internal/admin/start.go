@@ -25,6 +25,9 @@ func (m *Metrics) fromTheStart() {
 		for _, r := range refusedTypes(short) {
 			m.refusals.WithLabelValues(r.Type, string(r.Reason), string(r.Notice))
 		}
+		for _, told := range []session.Notice{session.NoticeErrors, session.NoticeNothing} {
+			m.refusals.WithLabelValues(short, string(session.Glob), string(told))
+		}
 	}
 	for _, reason := range upstream.Reasons() {
 		m.reconnects.WithLabelValues(reason)

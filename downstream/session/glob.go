@@ -1,0 +1,113 @@
+package session
+
+import (
+	"slices"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/fanout"
+)
+
+// Globs are not served yet (NAME-11). Each is answered with an error, and nothing that its client
+// came with is removed, since nobody knows what the glob leads to. Globs are taken out of requests.
+// A simpler-looking way is to make them names with an error in the Hub, but they would have to be
+// left out of all that goes upstream, where a request with nothing else asks for everything.
+
+// withoutGlobs separates globs from other names. Without globs the list is the same.
+func withoutGlobs(names []string) (others, globs []string) {
+	if !slices.ContainsFunc(names, cache.IsGlob) {
+		return names, nil
+	}
+	for _, name := range names {
+		if cache.IsGlob(name) {
+			globs = append(globs, name)
+		} else {
+			others = append(others, name)
+		}
+	}
+	return others, globs
+}
+
+// takeGlobs takes in the globs that a Delta request asks for and those that it gives up.
+func (d *deltaState) takeGlobs(asked, given []string) {
+	for _, glob := range asked {
+		put(&d.globs, cache.GlobOf(cache.Canonical(glob)), struct{}{})
+	}
+	d.refused.drop(distinct(slices.Clone(given)))
+	gone := make(nameSet)
+	for _, glob := range given {
+		if glob = cache.GlobOf(cache.Canonical(glob)); d.globs.has(glob) {
+			gone.add(glob)
+			drop(&d.globs, glob)
+		}
+	}
+	if len(gone) > 0 {
+		d.sub.Read(func(v fanout.View) { d.leaveGlobs(v, gone) })
+	}
+}
+
+// leaveGlobs takes in that globs are given up. What the client had because of them it drops, or the
+// wildcard covers it (WILD-8).
+func (d *deltaState) leaveGlobs(v fanout.View, gone nameSet) {
+	for e := range d.exact.all(false) {
+		covered := subscribes(v, e.name) || v.Leads(e.name) || d.mayCover(v, e.name)
+		_, released := d.released[e.name]
+		switch {
+		case covered, released:
+		case !wildcard(v):
+			d.exact.judge(e)
+			d.exact.forget(e.name)
+		case !e.brought && gone.has(cache.GlobOf(e.name)):
+			d.leaves(e.name)
+		}
+	}
+}
+
+// mayCover reports whether a Delta client may hold a resource because of a glob. Control planes differ in
+// what a glob covers, so without the wildcard it may be any resource. What the wildcard's set lacks is
+// gone, unless the glob covers it in the narrowest sense.
+func (d *deltaState) mayCover(v fanout.View, name string) bool {
+	return len(d.globs) > 0 && (!wildcard(v) || d.globs.has(cache.GlobOf(name)))
+}
+
+// refuse takes in the names of a SotW request that are not served, and reports whether some are new. Each
+// request repeats them, and each is refused once (DOWN-SOTW-13).
+func (s *sotwState) refuse(unserved []string) (some bool) {
+	added := missingFrom(unserved, s.unserved)
+	s.refused.drop(missingFrom(s.unserved, unserved))
+	s.refused.add(added...)
+	s.unserved = unserved
+	return len(added) > 0
+}
+
+// asksGlob reports whether a SotW client asks for a glob.
+func (s *sotwState) asksGlob() bool { return slices.ContainsFunc(s.unserved, cache.IsGlob) }
+
+// keepsAll reports whether a SotW client is sent no set, because the set would take away what the
+// client came with: it asks for something that the relay does not serve.
+func (s *sotwState) keepsAll() bool {
+	refused := s.refusal != nil && s.refusal.notice == NoticeNothing
+	untouched := s.came != "" && s.lastNonce == ""
+	return refused || untouched && s.asksGlob()
+}
+
+// noticeOfGlobs returns what a SotW client learns of its globs.
+func (s *sotwState) noticeOfGlobs() Notice {
+	if s.sets && s.keepsAll() {
+		return NoticeNothing
+	}
+	return NoticeErrors
+}
+
+// tellGlobs makes news of it that a client asks for globs, once for each stream and type, and once
+// more if the client learns nothing of them.
+func (s *Session) tellGlobs(x *exchange, globs []string, told Notice) {
+	known := x.globsTold == told || x.globsTold == NoticeNothing
+	if len(globs) == 0 || x.refusal != nil || known {
+		return
+	}
+	x.globsTold = told
+	s.refusals = append(s.refusals, Refusal{
+		Type: x.url, Reason: Glob, Message: noGlob.GetMessage(), Notice: told,
+		Glob: globs[0], Group: x.group.Hub.Name(), First: x.group.Hub.FirstGlob(),
+	})
+}
