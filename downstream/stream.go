@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
 )
 
@@ -34,6 +35,11 @@ type stream struct {
 	ended  atomic.Pointer[session.End] // why the relay ended it, if it did
 
 	in inbox // the receiver's
+
+	// For the line about its end.
+	requests, nacks     int           // the receiver's
+	refused             cache.TypeURL // the receiver's: the type over which the relay ends the stream
+	responses, sentSize int           // the sender's
 
 	// Limits. limiter and paced belong to the receiver, stall to the sender.
 	limiter *rate.Limiter // nil until it is needed
@@ -144,13 +150,14 @@ func (st *stream) close(err error) error {
 		<-st.quiet
 	}
 	st.mu.Lock()
+	types, groups := st.session.Types(), groupsOf(st.session)
 	st.session.Close(time.Now())
 	untold := st.session.Untold()
 	st.mu.Unlock()
 	st.follow.over(untold)
 	st.server.unregister(st)
 	st.server.observer.ClientDisconnected(st.protocol(), reason)
-	st.tellEnd(reason, final.Message())
+	st.tellEnd(reason, final.Message(), types, groups)
 	return final.Err()
 }
 
@@ -183,7 +190,7 @@ func (st *stream) receiveAll() (err error) {
 		}
 		if first {
 			heard()
-			aside(func() { st.log().Info("client stream open", "type", note.Type) })
+			aside(func() { st.tellOpen(note.Type) })
 		}
 		st.server.observer.ClientRequest(note.Type, note.Kind)
 		st.tellRefusals(news)
@@ -192,6 +199,7 @@ func (st *stream) receiveAll() (err error) {
 		}
 		st.follow.judged(note)
 		if note.Rejected != nil {
+			st.nacks++
 			st.log().Warn("client rejected a response", "type", note.Type, "nonce", note.Nonce, "nack", note.Rejected.Message, "resources", note.Rejected.Count, "first", note.Rejected.First) // NACK-9
 		}
 		if due {
@@ -209,6 +217,7 @@ func (st *stream) receive() (note session.Note, due bool, news []session.Refusal
 	if err := st.grpc.RecvMsg(in); err != nil {
 		return note, false, nil, err
 	}
+	st.requests++
 	if in.size > in.limit {
 		return note, false, nil, tooLarge(in.size, in.limit)
 	}
@@ -256,6 +265,9 @@ func (st *stream) takeAside(request proto.Message, now time.Time) (note session.
 			note, end = st.session.DeltaRequest(req, now)
 		} else {
 			note, end = st.session.SotWRequest(request.(*discovery.DiscoveryRequest), now)
+		}
+		if end != nil {
+			st.refused = cache.TypeURL(request.(interface{ GetTypeUrl() string }).GetTypeUrl())
 		}
 	})
 	return note, end
@@ -343,6 +355,7 @@ func (st *stream) sendAll(shared bool) (p progress) {
 				return ended // the receiver returns the reason
 			}
 			st.owed += f.size
+			st.responses, st.sentSize = st.responses+1, st.sentSize+f.size
 			st.server.observer.ClientResponse(r.Type, len(r.Resources), len(r.Removed), f.size)
 			st.server.propagated(r, ends)
 			st.follow.sent(r, push, f.size, ends)

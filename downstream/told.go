@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
@@ -23,16 +24,52 @@ var refusals = map[session.Reason]bool{
 	session.BadRequest: true, session.OverLimit: true, session.NodeChanged: true, session.Forbidden: true, session.Overcrowded: true, session.Looped: true,
 }
 
-// tellEnd logs the end of a stream.
-func (st *stream) tellEnd(reason session.Reason, message string) {
-	took := time.Since(st.since).Milliseconds()
+// maxListed bounds the types and the groups that a line lists.
+const maxListed = 12
+
+// groupsOf are the groups that serve a client, as they are called in logs.
+func groupsOf(s *session.Session) string {
+	var names []string
+	hubs, _ := s.Served()
+	for _, hub := range hubs[:min(len(hubs), maxListed)] {
+		names = append(names, hub.Name())
+	}
+	return strings.Join(names, ",")
+}
+
+// shortsOf are the types of a client, as people call them.
+func shortsOf(types []cache.TypeURL) string {
+	var names []string
+	for _, t := range types[:min(len(types), maxListed)] {
+		name := t.Short()
+		if name == cache.OtherShort {
+			name = string(t)
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ",")
+}
+
+// tellOpen logs the first request of a stream, which names its client.
+func (st *stream) tellOpen(t cache.TypeURL) {
+	groups := ""
+	st.with(func(of *session.Session) { groups = groupsOf(of) })
+	st.log().Info("client stream open", "type", t, "group", groups)
+}
+
+// tellEnd logs the end of a stream, and what it has come to.
+func (st *stream) tellEnd(reason session.Reason, message string, types []cache.TypeURL, groups string) {
+	fields := []any{
+		"reason", reason, "err", message, "dur_ms", time.Since(st.since).Milliseconds(), "types", shortsOf(types), "group", groups,
+		"requests", st.requests, "nacks", st.nacks, "responses", st.responses, "bytes", st.sentSize,
+	}
 	switch {
 	case refusals[reason]:
-		st.log().Warn("client refused", "reason", reason, "err", message, "dur_ms", took)
+		st.log().Warn("client refused", append(fields, "type", st.refused)...)
 	case reason == session.Stalled:
-		st.log().Warn("client stream ended: the client does not read", "reason", reason, "err", message, "dur_ms", took)
+		st.log().Warn("client stream ended: the client does not read", fields...)
 	default:
-		st.log().Info("client stream ended", "reason", reason, "err", message, "dur_ms", took)
+		st.log().Info("client stream ended", fields...)
 	}
 }
 

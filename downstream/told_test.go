@@ -74,7 +74,7 @@ func TestWhatTheLogSays(t *testing.T) {
 func whatTheLogSays(t *testing.T, level slog.Level) {
 	const body = "-----BEGIN PRIVATE KEY-----"
 	log := new(page)
-	hub := fanout.NewHub(fanout.Config{Linger: time.Minute})
+	hub := fanout.NewHub(fanout.Config{Linger: time.Minute, Name: "east"})
 	s := NewServer(ServerConfig{
 		Config:      session.Config{AckTimeout: time.Minute, MaxName: 100, MaxNames: 100},
 		Credentials: insecure.NewCredentials(), Groups: oneGroup{hub}, MaxRequest: 1 << 20, MaxStreams: 10, FirstMessage: time.Minute,
@@ -147,9 +147,10 @@ func whatTheLogSays(t *testing.T, level slog.Level) {
 	await(t, func() bool { return log.line("client refused") != "" })
 
 	for _, want := range [][]string{
-		{"level=INFO", `msg="client stream open"`, "node_id=envoy-1", "peer=127.0.0.1:"},
+		{"level=INFO", `msg="client stream open"`, "type=" + string(cache.Secret), "group=east", "node_id=envoy-1", "peer=127.0.0.1:", "identity=", "protocol=sotw"},
 		{"level=WARN", `msg="client rejected a response"`, `nack="no such curve"`, "resources=12", `first="[name-00 name-01`, "name-09]"},
-		{"level=WARN", `msg="client refused"`, "reason=over_limit", "downstream.max_name_bytes", "node_id=envoy-1"},
+		{"level=WARN", `msg="client refused"`, "reason=over_limit", "downstream.max_name_bytes", "node_id=envoy-1", "peer=127.0.0.1:", "protocol=sotw", "group=east",
+			"types=SDS", "requests=3", "nacks=1", "responses=1", "bytes=", "type=" + string(cache.Cluster)},
 	} {
 		if log.line(want...) == "" {
 			t.Errorf("there is no line with %q", want)

@@ -94,6 +94,14 @@ func TestMistakesInFiles(t *testing.T) {
 				_, _ = conn.Read(make([]byte, 1)) // until the relay has judged it
 			},
 			says: `WARN a client could not connect: its certificate is signed by nobody in downstream.tls.client_ca reason=unknown_ca`},
+		"a client that speaks TLS": {config: "{}",
+			does: func(t *testing.T, _, address string, _ *os.Process) {
+				if conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: ours.Pool(), MinVersion: tls.VersionTLS13}); err == nil {
+					conn.Close()
+					t.Error("it can")
+				}
+			},
+			says: `WARN a client could not connect: it speaks TLS, and downstream.tls is not set reason=protocol`},
 		"a configuration that is wrong when it is read again": {config: "{}", does: again("timers:\n  dne_timeout: soon\n"),
 			says: `ERROR the configuration was not reloaded; the one before stays in force err="FILE:2:16: timers.dne_timeout: wants a duration such as 30s, found \"soon\" (units are ms, s, m and h)" trigger=SIGHUP`},
 		"a key that needs a restart": {config: "{}", does: again("groups:\n  max: 7\n"),

@@ -12,8 +12,8 @@ import (
 // ClientType describes one type of a stream.
 type ClientType struct {
 	Type cache.TypeURL `json:"type"`
-	// Group is the name of the group that serves the type, as in logs. It is empty for the
-	// default group, and "none" if the type is refused.
+	// Group is the name of the group that serves the type, as in logs, and "none" if the type is
+	// refused.
 	Group string `json:"group,omitempty"`
 	// Refused is why no group serves the type, or empty (NODE-14).
 	Refused  string `json:"refused,omitempty"`
@@ -50,6 +50,15 @@ func SyncStates() []Sync { return []Sync{syncedSync, unsentSync, unackedSync, na
 
 // Node is the client's node, or nil before the first request.
 func (s *Session) Node() *core.Node { return s.node }
+
+// Types returns the types that the client has asked for, in the order of ORDER-2.
+func (s *Session) Types() []cache.TypeURL {
+	types := make([]cache.TypeURL, 0, len(s.states))
+	for _, st := range s.states {
+		types = append(types, st.base().url)
+	}
+	return types
+}
 
 // Served returns the Hubs of the groups that serve the stream, and its types that no group
 // serves.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -182,15 +184,16 @@ func TestDownstreamHandshakesAreToldApart(t *testing.T) {
 		client *tls.Config // nil: plaintext
 		want   string
 		says   string
+		shown  string
 	}{
-		{"expired", good, &tls.Config{Certificates: []tls.Certificate{issue(t, ours, x509.Certificate{NotAfter: now.Add(-time.Minute)}).pair}}, "expired", "its certificate has expired"},
-		{"not yet valid", good, &tls.Config{Certificates: []tls.Certificate{issue(t, ours, x509.Certificate{NotBefore: now.Add(time.Hour)}).pair}}, "not_yet_valid", "its certificate is not valid yet"},
-		{"wrong authority", good, &tls.Config{Certificates: []tls.Certificate{issue(t, theirs, x509.Certificate{}).pair}}, "unknown_ca", "signed by nobody in downstream.tls.client_ca"},
-		{"no certificate", good, &tls.Config{}, "no_certificate", "it shows no certificate"},
-		{"plaintext", good, nil, "protocol", "it does not speak TLS"},
-		{"the relay's has expired", issue(t, ours, x509.Certificate{NotAfter: now.Add(-time.Minute)}), &tls.Config{Certificates: []tls.Certificate{good.pair}}, "expired", "downstream.tls.cert, which has expired"},
-		{"the relay's is not valid yet", issue(t, ours, x509.Certificate{NotBefore: now.Add(time.Hour)}), &tls.Config{Certificates: []tls.Certificate{good.pair}}, "not_yet_valid", "downstream.tls.cert, which is not valid yet"},
-		{"another name", good, &tls.Config{Certificates: []tls.Certificate{good.pair}, ServerName: "xds.example"}, "refused", "call the relay by a name that is in it"},
+		{"expired", good, &tls.Config{Certificates: []tls.Certificate{issue(t, ours, x509.Certificate{Subject: pkix.Name{CommonName: "envoy-7", Organization: []string{"shop"}}, NotAfter: now.Add(-time.Minute)}).pair}}, "expired", "its certificate has expired", "subject=\"CN=envoy-7,O=shop\""},
+		{"not yet valid", good, &tls.Config{Certificates: []tls.Certificate{issue(t, ours, x509.Certificate{NotBefore: now.Add(time.Hour)}).pair}}, "not_yet_valid", "its certificate is not valid yet", "subject="},
+		{"wrong authority", good, &tls.Config{Certificates: []tls.Certificate{issue(t, theirs, x509.Certificate{DNSNames: []string{"envoy.shop"}}).pair}}, "unknown_ca", "signed by nobody in downstream.tls.client_ca", "subject=envoy.shop"},
+		{"no certificate", good, &tls.Config{}, "no_certificate", "it shows no certificate", "subject="},
+		{"plaintext", good, nil, "protocol", "it does not speak TLS", "subject="},
+		{"the relay's has expired", issue(t, ours, x509.Certificate{NotAfter: now.Add(-time.Minute)}), &tls.Config{Certificates: []tls.Certificate{good.pair}}, "expired", "downstream.tls.cert, which has expired", "subject="},
+		{"the relay's is not valid yet", issue(t, ours, x509.Certificate{NotBefore: now.Add(time.Hour)}), &tls.Config{Certificates: []tls.Certificate{good.pair}}, "not_yet_valid", "downstream.tls.cert, which is not valid yet", "subject="},
+		{"another name", good, &tls.Config{Certificates: []tls.Certificate{good.pair}, ServerName: "xds.example"}, "refused", "call the relay by a name that is in it", "subject="},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -212,10 +215,53 @@ func TestDownstreamHandshakesAreToldApart(t *testing.T) {
 				t.Errorf("the client is told %v", code)
 			}
 			eventually(t, patience, func() error {
-				if lines := r.log.Lines("a client could not connect: ", tt.says, "reason="+tt.want); len(lines) == 0 {
+				if lines := r.log.Lines("a client could not connect: ", tt.says, "reason="+tt.want, "peer=127.0.0.1:", tt.shown); len(lines) == 0 {
 					return fmt.Errorf("the log does not say %q", tt.says)
 				}
 				return counted.only("downstream " + tt.want)
+			})
+		})
+	}
+}
+
+// Who does not speak plaintext gRPC to a relay that does is named in the log; a probe of the port is not.
+func TestPlaintextIsNotUnderstood(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ sends, says string }{
+		"TLS":       {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "it speaks TLS, and downstream.tls is not set"},
+		"HTTP/1.1":  {"POST /v3/discovery:clusters HTTP/1.1\r\n", "it does not speak HTTP/2"},
+		"one byte":  {"G", "it does not speak HTTP/2"},
+		"a probe":   {"", ""},
+		"a part":    {"PRI", ""},
+		"a preface": {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var counted tally
+			r := startRelayWith(t, relay.Options{Certificates: &counted}, "127.0.0.1:1")
+			conn, err := net.Dial("tcp", r.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := conn.Write([]byte(tt.sends)); err != nil {
+				t.Fatal(err)
+			}
+			if tt.says == "" {
+				conn.Close()
+				c := openDelta(t, r.addr, "client") // the relay goes on
+				c.Subscribe(cache.Cluster, "c")
+				eventually(t, patience, func() error { return is("clients", r.Count(), 1) })
+				if lines := r.log.Lines("could not connect"); len(lines) > 0 {
+					t.Errorf("the log says %s", lines)
+				}
+				return
+			}
+			eventually(t, patience, func() error {
+				if len(r.log.Lines("level=WARN", "a client could not connect: "+tt.says, "reason=protocol", "peer="+conn.LocalAddr().String(), "it begins with")) == 0 {
+					return fmt.Errorf("the log does not say %q", tt.says)
+				}
+				return counted.only("downstream protocol")
 			})
 		})
 	}

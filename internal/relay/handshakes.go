@@ -1,7 +1,9 @@
 package relay
 
 import (
+	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -48,16 +50,38 @@ func newHandshakes(log *slog.Logger, o CertificateObserver) *handshakes {
 	return &handshakes{log: log, observer: o, seen: make(map[certs.Failure]*refusals)}
 }
 
-// failed takes note of a handshake, and of what of ours was to be shown in it.
-func (h *handshakes) failed(hop certs.Hop, f certs.Failure, ours *certs.Material, err error) {
+// failed takes note of a handshake with a control plane, and of what of ours was to be shown in it.
+func (h *handshakes) failed(f certs.Failure, ours *certs.Material) {
+	h.observer.HandshakeFailed(certs.Upstream, f.Against(ours.Leaf(), time.Now()).Reason)
+}
+
+// refused takes note of a handshake with a client, and of what of ours was to be shown in it. The
+// client's certificate, if it has shown one, is not verified.
+func (h *handshakes) refused(raw net.Conn, f certs.Failure, ours *certs.Material, err error) {
 	f = f.Against(ours.Leaf(), time.Now())
-	h.observer.HandshakeFailed(hop, f.Reason)
-	if hop == certs.Upstream {
+	h.tell(raw, f, clientFailure(f), err)
+}
+
+// misaddressed takes note of a client that does not speak plaintext gRPC where that is served.
+func (h *handshakes) misaddressed(raw net.Conn, why error, first []byte) {
+	h.tell(raw, certs.Failure{Reason: certs.HandshakeProtocol, Remote: true}, why.Error(), fmt.Errorf("it begins with %q", first))
+}
+
+func (h *handshakes) tell(raw net.Conn, f certs.Failure, text string, err error) {
+	h.observer.HandshakeFailed(certs.Downstream, f.Reason)
+	more, ok := h.mention(f, time.Now())
+	if !ok {
 		return
 	}
-	if more, ok := h.mention(f, time.Now()); ok {
-		h.log.Warn("a client could not connect: "+clientFailure(f), "reason", string(f.Reason), "err", err, "more_since_last", more)
+	h.log.Warn("a client could not connect: "+text, "reason", string(f.Reason), "peer", peerName(raw), "subject", certs.ShownIn(err), "err", err, "more_since_last", more)
+}
+
+// peerName is what the log calls the other end of a client's connection.
+func peerName(raw net.Conn) string {
+	if a := raw.RemoteAddr(); a.Network() != "unix" {
+		return a.String()
 	}
+	return "unix"
 }
 
 func (h *handshakes) mention(f certs.Failure, now time.Time) (held int, ok bool) {

@@ -146,7 +146,7 @@ func (v *verdict) failed(err error) {
 		f, ok = certs.Failure{Reason: certs.HandshakeNoCertificate, Remote: true}, true
 	}
 	if ok {
-		v.handshakes.failed(certs.Upstream, f, v.material, err)
+		v.handshakes.failed(f, v.material)
 	}
 }
 
@@ -186,7 +186,7 @@ func (r *Relay) serverCredentials(t config.ServerTLS) (credentials.TransportCred
 		if old := r.serving.Swap(nil); old != nil {
 			old.Close()
 		}
-		return insecure.NewCredentials(), nil
+		return &serverPlain{insecure.NewCredentials(), r.handshakes}, nil
 	}
 	followed, err := r.certs.Follow(t.Files())
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *serverTLS) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 	conn, info, err := s.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
 		if f, ok := certs.Classify(err); ok {
-			s.handshakes.failed(certs.Downstream, f, s.files.Material(), err)
+			s.handshakes.refused(raw, f, s.files.Material(), err)
 		}
 	}
 	return conn, info, err
