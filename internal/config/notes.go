@@ -1,6 +1,10 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Notes are what a valid configuration says that its author may not have meant: each
 // says where, what comes of it, and what to set. What was set on purpose is left alone.
@@ -13,6 +17,7 @@ func (c *Config) Notes() []*Error {
 		})
 	}
 	v.guardOfASidecar()
+	v.sharedNode()
 	return v.errs
 }
 
@@ -34,4 +39,28 @@ func (v *validator) guardOfASidecar() {
 		v.fail("cache.mass_removal_guard", fmt.Sprintf("set %s to 1, as in %s", least, sidecarGuard),
 			"with profile sidecar the guard never acts: a proxy seldom has %d resources of a type, the default of %s", g.Min, least)
 	}
+}
+
+// sharedNode: groups that a key tells apart by the client's node are one and the same for the control
+// plane if it sees the same node for all of them (NODE-5, NODE-7).
+func (v *validator) sharedNode() {
+	if v.c.EffectiveNodeMode() != NodeModeStatic {
+		return
+	}
+	var hidden []string
+	for _, key := range v.c.keys() {
+		for _, entry := range key {
+			ofNode := entry != "identity" && !strings.HasPrefix(entry, "constant.")
+			if ofNode && !slices.Contains(hidden, entry) {
+				hidden = append(hidden, entry)
+			}
+		}
+	}
+	if len(hidden) == 0 {
+		return
+	}
+	n := v.c.Upstream.Node
+	v.fail("upstream.node_mode", "leave upstream.node_mode out, so that each group shows its own; or take these entries out of the keys, if the answers do not depend on them",
+		"clients are grouped by %s, but with node_mode static the control plane sees the same node for all groups (id %q, cluster %q): if its answers depend on the node, every group gets those of that one",
+		strings.Join(hidden, ", "), n.ID, n.Cluster)
 }

@@ -11,6 +11,19 @@ func TestNotes(t *testing.T) {
 		{"an empty file", " \n", "relay.yaml: the file is empty, so that every key has its default\n" +
 			"  hint: write the configuration, or leave -c out if the defaults are meant; a relay that runs does not take in an empty file"},
 		{"a file of comments", "# all defaults\n", ""},
+		{"one node for clusters that are told apart", "groups: {key: [cluster, identity]}\ndownstream: {tls: {cert: a, key: b, client_ca: c}}\nupstream:\n  node_mode: static\n  node: {cluster: eg}\n", lines(
+			`relay.yaml:4:14: upstream.node_mode: clients are grouped by cluster, but with node_mode static the control plane sees the same node for all groups (id "xds-relay", cluster "eg"): if its answers depend on the node, every group gets those of that one`,
+			`    4 |   node_mode: static`,
+			`      |              ^`,
+			`  hint: leave upstream.node_mode out, so that each group shows its own; or take these entries out of the keys, if the answers do not depend on them`)},
+		{"one node, and a type with a key", "groups: {types: [{type_url: EDS, key: [locality.zone, cluster]}]}\nupstream: {node_mode: static}\n", lines(
+			`relay.yaml:2:23: upstream.node_mode: clients are grouped by locality.zone, cluster, but with node_mode static the control plane sees the same node for all groups (id "xds-relay", cluster ""): if its answers depend on the node, every group gets those of that one`,
+			`    2 | upstream: {node_mode: static}`,
+			`      |                       ^`,
+			`  hint: leave upstream.node_mode out, so that each group shows its own; or take these entries out of the keys, if the answers do not depend on them`)},
+		{"a node for each group", "groups: {key: [cluster]}\nupstream: {node: {cluster: eg}}\n", ""},
+		{"one node, and no key", "upstream: {node_mode: static, node: {cluster: eg}}\n", ""},
+		{"one node, and a key of identities", "groups: {key: [identity, constant.a]}\ndownstream: {tls: {cert: a, key: b, client_ca: c}}\nupstream: {node_mode: static}\n", ""},
 		{"an aggregate", "cache: {mass_removal_guard: {fraction: 0.5}}", ""},
 		{"a sidecar without the guard", "groups:\n  profile: sidecar\n", lines(
 			`relay.yaml:2:12: groups.profile: with profile sidecar and cache.mass_removal_guard off, the proxy loses every resource that a restarting control plane does not show at once`,
