@@ -212,8 +212,10 @@ func (c *Client) isBack(conn *Conn) {
 }
 
 // Retire reports that the group has no clients any more. Retired is called as soon as its stream
-// is alive (NODE-10).
-func (c *Client) Retire() { c.update(c.core.Retire) }
+// is alive (NODE-10). If the group stays, its streams close instead.
+func (c *Client) Retire(stays bool) {
+	c.update(func(now time.Time) { c.core.Retire(stays, now) })
+}
 
 // Stay reports that the group has clients again.
 func (c *Client) Stay() { c.update(func(time.Time) { c.core.Stay() }) }

@@ -62,7 +62,7 @@ func (d described) Clients() []downstream.Client {
 	for i := range 5 {
 		clients = append(clients, downstream.Client{
 			Stream: uint64(i + 1), Node: fmt.Sprint("node-", i+1), Identity: []string{"spiffe://a", "spiffe://b"}[i%2],
-			Types: []session.ClientType{{Type: cache.Cluster, Group: []string{"", "east"}[i/3]}},
+			Types: []session.ClientType{{Type: cache.Cluster, Group: []string{"default", "east"}[i/3]}},
 		})
 	}
 	return clients
@@ -71,7 +71,7 @@ func (d described) Check() []string { return []string{"stream 3: CDS: names are 
 func (d described) Summary() downstream.Summary {
 	return downstream.Summary{Protocols: map[string]int{"delta": 5}, Groups: []int{5}}
 }
-func (d described) Groups() map[string]*fanout.Hub { return map[string]*fanout.Hub{"": d.hub} }
+func (d described) Groups() map[string]*fanout.Hub { return map[string]*fanout.Hub{"default": d.hub} }
 func (d described) ControlPlanes() []string        { return []string{"a:1", "b:1"} }
 func (d described) Silent() map[cache.TypeURL]int  { return map[cache.TypeURL]int{cache.Secret: 1} }
 func (d described) Certificates() []certs.State {
@@ -82,7 +82,7 @@ func (d described) Certificates() []certs.State {
 }
 func (d described) Upstream() map[string]upsession.State {
 	at := time.Unix(1000, 0).UTC()
-	return map[string]upsession.State{"": {Node: "edge-1", Cluster: "shop", Entries: []upsession.EntryState{
+	return map[string]upsession.State{"default": {Node: "edge-1", Cluster: "shop", Entries: []upsession.EntryState{
 		{Name: "a:1", InUse: true, Condition: upsession.Mute, Connected: at, Heard: at.Add(time.Second), SotW: true, Lanes: []upsession.LaneState{
 			{Lane: fanout.Lane{Type: cache.Cluster, Wildcard: true}, Answered: true},
 			{Lane: fanout.Lane{Type: cache.Secret}, Asked: at, Silent: true},
@@ -190,6 +190,10 @@ func TestEndpoints(t *testing.T) {
 		{"GET", "/clients?identity=spiffe://a", "localhost", 200, `"total": 3,`},
 		{"GET", "/clients?identity=spiffe://a&group=east", "localhost", 200, `"total": 1,`},
 		{"GET", "/clients?group=", "localhost", 200, `"total": 3,`},
+		{"GET", "/clients?group=default", "localhost", 200, `"total": 3,`},
+		{"GET", "/groups", "localhost", 200, `"group": "default"`},
+		{"GET", "/resources?group=", "localhost", 200, `"group": "default"`},
+		{"GET", "/resources?group=default", "localhost", 200, `"group": "default"`},
 		{"GET", "/clients?group=&limit=1", "localhost", 200, `"continue": "1"`},
 		{"GET", "/resources?typ=CDS", "localhost", 400, "/resources knows type, group, limit, continue"},
 		{"POST", "/guard/release?type=", "localhost", 400, "name one type"},

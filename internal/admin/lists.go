@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -58,15 +59,16 @@ func knows(req *http.Request, known ...string) error {
 
 // meant reports whether a request is about a client: by the client's node, the identity of
 // its certificate, and the groups that serve its types. Parameters that the request lacks
-// match every client; group= is the default group.
+// match every client.
 func meant(query url.Values, c downstream.Client) bool {
+	group := groupOf(query)
 	switch {
 	case query.Has("node") && c.Node != query.Get("node"):
 		return false
 	case query.Has("identity") && c.Identity != query.Get("identity"):
 		return false
 	}
-	return !query.Has("group") || slices.ContainsFunc(c.Types, func(t session.ClientType) bool { return t.Group == query.Get("group") })
+	return !query.Has("group") || slices.ContainsFunc(c.Types, func(t session.ClientType) bool { return t.Group == group })
 }
 
 func (h *handler) clients(w http.ResponseWriter, req *http.Request) {
@@ -160,11 +162,14 @@ func typeOf(req *http.Request) (cache.TypeURL, error) {
 	return cache.TypeURL(url), nil
 }
 
+// groupOf is the group that a request names. Without a name, as in group=, it is the default one.
+func groupOf(query url.Values) string { return cmp.Or(query.Get("group"), defaultGroup) }
+
 // inGroup reports whether a request is about a group; without the parameter it is
 // about all groups.
 func inGroup(req *http.Request, name string) bool {
 	query := req.URL.Query()
-	return !query.Has("group") || name == query.Get("group")
+	return !query.Has("group") || name == groupOf(query)
 }
 
 func (h *handler) resources(w http.ResponseWriter, req *http.Request) {

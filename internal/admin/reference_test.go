@@ -152,7 +152,7 @@ func TestUpstreamUp(t *testing.T) {
 		}
 	}
 	says(`upstream_up 1`, `upstream_groups{state="down"} 0`, `upstream_state{address="a:1",group="default",state="down"} 0`)
-	group("", session.Idle)
+	group("default", session.Idle)
 	for i := range 150 {
 		group(fmt.Sprintf("%016x", i), session.UpToDate)
 	}

@@ -14,7 +14,7 @@ import (
 // together: groups may be as many as clients.
 const maxGroupLabels = 100
 
-// What series call the group without a key, and the groups beyond maxGroupLabels.
+// What the group without a key is called everywhere, and the groups beyond maxGroupLabels in series.
 const (
 	defaultGroup = "default"
 	otherGroups  = "other"
@@ -109,17 +109,15 @@ func (c *upstreamCollector) labels(all map[string]session.State) map[string]stri
 		return !lives
 	})
 	labels := make(map[string]string, len(all))
-	for _, name := range slices.Sorted(maps.Keys(all)) { // the one without a key first
+	if _, lives := all[defaultGroup]; lives {
+		c.named[defaultGroup] = true // before others take its place
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if len(c.named) < maxGroupLabels {
 			c.named[name] = true
 		}
-		switch {
-		case !c.named[name]:
+		if labels[name] = name; !c.named[name] {
 			labels[name] = otherGroups
-		case name == "":
-			labels[name] = defaultGroup
-		default:
-			labels[name] = name
 		}
 	}
 	return labels

@@ -136,7 +136,8 @@ type Timers struct {
 	// GroupLinger is how long a group's stream outlives its last client. Then, if
 	// the control plane is alive, the stream closes and the group's resources go.
 	// In an outage the group stays, with its part of the snapshot, so that a
-	// client that restarts is served (NODE-10).
+	// client that restarts is served. The default group of profile aggregate
+	// stays, and only its stream closes, once nothing is wanted (NODE-10).
 	// Default: 60s.
 	GroupLinger time.Duration `yaml:"group_linger"`
 

@@ -24,9 +24,12 @@ func TestIdleRelayTellsOfRestarts(t *testing.T) {
 			c := openDelta(t, r.addr, "client")
 			c.Wildcard(cache.Cluster)
 			eventually(t, patience, func() error { return c.Has(cache.Cluster, "a-cluster") })
+			if err := is("the group in /clients", r.Clients()[0].Types[0].Group, "default"); err != nil {
+				t.Error(err)
+			}
 			c.Close()
 			eventually(t, patience, func() error {
-				if state := r.Upstream()[""].Entries[0].Condition; state != "idle" {
+				if state := r.Upstream()["default"].Entries[0].Condition; state != "idle" {
 					return fmt.Errorf("the relay is %s", state)
 				}
 				return nil

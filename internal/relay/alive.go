@@ -57,10 +57,7 @@ func (l *loops) still() (still string) {
 		before, known := l.turns[c]
 		now[c] = c.Nudge()
 		if known && now[c] == before {
-			still = "the loop of the default group towards the control plane"
-			if name != "" {
-				still = "the loop of group " + name + " towards the control plane"
-			}
+			still = "the loop of group " + name + " towards the control plane"
 		}
 	}
 	l.turns = now

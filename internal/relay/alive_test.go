@@ -29,7 +29,7 @@ func TestAlive_LoopThatStandsStill(t *testing.T) {
 			t.Errorf("too soon: %s", why)
 		}
 		time.Sleep(3 * aliveEvery)
-		if ok, why := health.Verdict(w.relay.Liveness()); ok || !strings.Contains(why, "the loop of the default group") {
+		if ok, why := health.Verdict(w.relay.Liveness()); ok || !strings.Contains(why, "the loop of group default") {
 			t.Errorf("the loop stands still: %v, %q", ok, why)
 		}
 		if ready, why := w.relay.Ready(); !ready {

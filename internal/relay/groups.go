@@ -156,7 +156,7 @@ func (g *groups) leave(gr *group, via []string) {
 	gr.ways.Leave(via)
 	gr.tellWay()
 	switch gr.users--; {
-	case gr.users > 0 || gr.name == "": // the default group stays
+	case gr.users > 0:
 	case gr.alone:
 		g.end(gr) // nobody can come back to it
 	case g.closing:
@@ -182,8 +182,8 @@ func (g *groups) start(name string, p Place, node *core.Node) *group {
 		o.Observer = convictions
 	}
 	o.Hub, o.Denied, o.Retired = gr.hub, func(entry string) { g.denied(gr, entry) }, func() { g.retired(gr) }
+	o.Log = o.Log.With("group", h.Name)
 	if name != "" {
-		o.Log = o.Log.With("group", h.Name)
 		g.log.Info("group opened", "group", h.Name, "group_key", name, "upstream_node", node.GetId())
 	}
 	gr.client = upstream.NewClient(c, o)
@@ -223,10 +223,13 @@ func (g *groups) denied(gr *group, entry string) {
 	}
 }
 
+// defaultGroup is what logs and people call the group without a key.
+const defaultGroup = "default"
+
 // nameOf is what logs and people call a group.
 func nameOf(name string) string {
 	if name == "" {
-		return ""
+		return defaultGroup
 	}
 	return shortHash(name)
 }

@@ -85,6 +85,12 @@ func (g Grouping) Keeps(p Place) bool {
 // or might.
 func (g Grouping) HasDefault() bool { return len(g.headers.names) == 0 }
 
+// Stays: a group goes on without clients. The default group of an aggregate is where all clients, or
+// those without a node, come back to, and where ready_types and the snapshot begin (NODE-10).
+func (g Grouping) Stays(name string) bool {
+	return name == "" && g.config.Groups.Profile == config.ProfileAggregate
+}
+
 // advice is a hint for a control plane that refuses a group: a header that its clients
 // send and the relay does not forward may be missing; "": there is none.
 func (g Grouping) advice(e config.Fallback, sent []header.Header, withheld string) string {

@@ -78,7 +78,7 @@ func TestSilenceAtDefaults(t *testing.T) {
 		if n := w.relay.Silent()[cache.Cluster]; n != 1 {
 			t.Errorf("%d groups count as silent, want one", n)
 		}
-		s := w.relay.Upstream()[""]
+		s := w.relay.Upstream()[defaultGroup]
 		if len(s.Entries) != 1 || len(s.Entries[0].Lanes) != 1 || !s.Entries[0].Lanes[0].Silent || s.Entries[0].Lanes[0].Asked.Sub(begun) > time.Second {
 			t.Errorf("its state is %+v", s)
 		}

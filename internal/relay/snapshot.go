@@ -223,8 +223,10 @@ func (g *groups) revive(saved map[string]snapshot.Group) {
 	g.mu.Lock()
 	g.saved = saved
 	g.mu.Unlock()
-	if _, ok := saved[""]; ok && g.HasDefault() {
-		_, _ = g.join(Place{}, session.Peer{}, g.StaticNode()) // it is the first, and never refused
+	if _, ok := saved[""]; ok && g.HasDefault() && g.Stays("") {
+		if gr, end := g.join(Place{}, session.Peer{}, g.StaticNode()); end == nil { // it is the first, and never refused
+			g.leave(gr, nil)
+		}
 	}
 }
 

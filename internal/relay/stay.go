@@ -20,7 +20,7 @@ func (g *groups) retire(gr *group) {
 	defer g.mu.Unlock()
 	if gr.users == 0 && g.byName[gr.name] == gr && !g.closing {
 		gr.leaving = true
-		gr.client.Retire()
+		gr.client.Retire(g.Stays(gr.name))
 	}
 }
 

@@ -81,7 +81,7 @@ func TestGuard_EmptyUpstream(t *testing.T) {
 				if told := clientsHeard(c); len(told) != 1 || strings.Count(told[0], "+svc") != clusters {
 					t.Errorf("a newcomer heard %.100s", told)
 				}
-				if held := r.Groups()[""].Summarize()[0].Held; held != clusters {
+				if held := r.Groups()["default"].Summarize()[0].Held; held != clusters {
 					t.Errorf("the metric says that %d removals are held back", held)
 				}
 				c.say("c3", "ack CDS")

@@ -56,6 +56,7 @@ type Core struct {
 
 	refreshes refreshes
 	retired   time.Time // when Retire was called; zero: the group is in use
+	stays     bool      // the group goes on without streams
 
 	effects []Effect
 }
@@ -132,6 +133,7 @@ func (c *Core) Tick(now time.Time) (open []Open, shut []StreamID) {
 	if due(c.changesAt, now) {
 		c.takeChanges(now)
 	}
+	c.tickRest(now)
 	c.tellAlive(now)
 	if due(c.hub.Expiry(), now) {
 		c.effects = append(c.effects, Effect{Lapse: now})

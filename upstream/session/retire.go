@@ -7,24 +7,43 @@ import "time"
 // need it (G8).
 
 // Retire has the group end as soon as its stream is alive. An open stream is checked at once, and
-// a later one when it has been open for UnavailableAfter.
-func (c *Core) Retire(now time.Time) { c.retired = now }
+// a later one when it has been open for UnavailableAfter. A group that stays does not end: its streams
+// close, as soon as nothing is wanted either.
+func (c *Core) Retire(stays bool, now time.Time) { c.retired, c.stays = now, stays }
 
 // Stay revokes Retire, since there are clients again.
-func (c *Core) Stay() { c.retired = time.Time{} }
+func (c *Core) Stay() { c.retired, c.stays = time.Time{}, false }
 
 // Over reports, once, that the group may end: the main stream is alive, or none is needed. Without
 // health checks a stream that has been open for UnavailableAfter counts as alive.
 func (c *Core) Over(now time.Time) bool {
+	if c.stays || !c.mayEnd(now) {
+		return false
+	}
+	c.Stay()
+	return true
+}
+
+func (c *Core) mayEnd(now time.Time) bool {
 	s, at := &c.main, c.retireAt()
-	over := due(at, now) && (!c.checks(s) || !s.alive.heard.Before(at))
 	if s.id == 0 && s.openAt.IsZero() {
-		over = !c.retired.IsZero()
+		return !c.retired.IsZero()
 	}
-	if over {
-		c.Stay()
+	return due(at, now) && (!c.checks(s) || !s.alive.heard.Before(at))
+}
+
+// tickRest closes the streams of a group that stays and has no clients.
+func (c *Core) tickRest(now time.Time) {
+	if !c.stays || !c.mayEnd(now) || len(c.hub.Lanes()) > 0 {
+		return
 	}
-	return over
+	c.Stay()
+	for _, s := range c.all() {
+		c.shut(s)
+		s.openAt = time.Time{}
+	}
+	clear(c.solo)
+	c.main.outage, c.aux.outage = outage{}, outage{} // what was alive is not failing
 }
 
 // retireAt is the time as of which the main stream must be alive before the group ends, or zero.

@@ -22,7 +22,7 @@ func TestANewStreamDoesNotEndAGroup(t *testing.T) {
 		if test.open > 0 {
 			l.pass(test.open)
 		}
-		l.core.Retire(l.now)
+		l.core.Retire(false, l.now)
 		for range test.after / time.Second {
 			l.pass(time.Second - 1)
 			if l.core.Over(l.now) {

@@ -101,7 +101,7 @@ func (p *player) leave(g *group, via []string) {
 	g.ways.Leave(via)
 	g.core.SetVia(g.ways.Longest(), p.now)
 	switch g.users--; {
-	case g.users > 0 || g.name == "" && !g.alone:
+	case g.users > 0:
 	case g.alone:
 		g.over = true
 	default:
@@ -141,7 +141,7 @@ func (p *player) endGroups() (busy bool) {
 			p.endGroup(g)
 		case due:
 			busy, g.endAt, g.leaving = true, time.Time{}, true
-			g.core.Retire(p.now)
+			g.core.Retire(p.Stays(g.name), p.now)
 		}
 	}
 	return busy

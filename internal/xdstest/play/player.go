@@ -106,8 +106,9 @@ func start(c *config.Config, t *xdstest.Transcript) (*player, error) {
 
 // begin does what a relay does by itself when it starts.
 func (p *player) begin() {
-	if _, ok := p.saved[""]; ok && p.HasDefault() {
-		_, _ = p.join(relay.Place{}, nil, p.StaticNode()) // the first group is always admitted
+	if _, ok := p.saved[""]; ok && p.HasDefault() && p.Stays("") {
+		g, _ := p.join(relay.Place{}, nil, p.StaticNode()) // the first group is always admitted
+		p.leave(g, nil)
 	}
 	if types := relay.TypeURLs(p.config.Downstream.ReadyTypes); len(types) > 0 {
 		g, _ := p.join(relay.Place{}, nil, p.StaticNode())
