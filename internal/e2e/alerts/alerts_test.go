@@ -89,6 +89,7 @@ const calm = `
   xds_relay_responses_total{instance="r",type="CDS"} 0+600x120
   xds_relay_client_sync_state{instance="r",state="synced"} 999x120
   xds_relay_client_sync_state{instance="r",state="unacked"} 1x120
+  xds_relay_client_sync_state{instance="r",state="nacked"} 0x120
   xds_relay_clients{instance="r",protocol="delta"} 1000x120
   xds_relay_client_connects_total{instance="r",protocol="delta"} 0+30x120
   xds_relay_client_disconnects_total{instance="r",reason="too_many"} 0x120
@@ -157,6 +158,15 @@ func TestAlerts(t *testing.T) {
 		{[]string{`xds_relay_requests_total{instance="r",type="CDS",kind="nack"} 0+30x120`}, 30 * time.Minute, []string{"XdsRelayNackRatioHigh" + w}},
 		{[]string{`xds_relay_client_sync_state{instance="r",state="unacked"} 20x120`}, 9 * time.Minute, nil},
 		{[]string{`xds_relay_client_sync_state{instance="r",state="unacked"} 20x120`}, 11 * time.Minute, []string{"XdsRelayClientsBehind" + w}},
+		// One Envoy of 1,000 has rejected one push; one that another push has mended; all have rejected one.
+		{[]string{`xds_relay_client_sync_state{instance="r",state="nacked"} 0x9 1x110`}, 24 * time.Minute, nil},
+		{[]string{`xds_relay_client_sync_state{instance="r",state="nacked"} 0x9 1x110`}, 25 * time.Minute, []string{"XdsRelayClientsNacked" + w}},
+		{[]string{`xds_relay_client_sync_state{instance="r",state="nacked"} 0x9 1x9 0x100`}, 40 * time.Minute, nil},
+		{[]string{
+			`xds_relay_client_sync_state{instance="r",state="synced"} 999x9 0x110`,
+			`xds_relay_client_sync_state{instance="r",state="nacked"} 0x9 999x110`,
+			`xds_relay_requests_total{instance="r",type="CDS",kind="nack"} 0x9 999x110`,
+		}, time.Hour, []string{"XdsRelayClientsBehind" + w, "XdsRelayClientsNacked" + w}},
 		{[]string{`xds_relay_client_stalls_total{instance="r"} 0+1x120`}, 30 * time.Minute, []string{"XdsRelaySlowConsumers" + w}},
 		{[]string{`xds_relay_ack_seconds_bucket{instance="r",type="CDS",le="1"} 0+500x120`}, 30 * time.Minute, []string{"XdsRelayAckSlow" + w}},
 		{[]string{`xds_relay_propagation_seconds_bucket{instance="r",type="CDS",le="1"} 0+500x120`}, 10 * time.Minute, nil},
