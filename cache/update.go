@@ -56,6 +56,9 @@ type Update struct {
 	Full bool
 	// Synced: with this, the wildcard set is complete (RECON-16).
 	Synced bool
+	// Unchanged: the stream was shown what is there of a wildcard's set and has not answered. By now its
+	// silence counts (MISS-3, RECON-11).
+	Unchanged bool
 	// Sweep: what the present generation has not announced by now does not exist (RECON-12).
 	Sweep bool
 }

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"maps"
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
@@ -10,7 +11,9 @@ import (
 // everything from the clients. An update that removes much of a type right after a (re)connect is
 // therefore held back for a while: the resources stay, for new clients, too. The removals are
 // carried out when the control plane repeats them on another stream, when an operator says so, or
-// when the time is up. They are forgotten when the control plane sends the resources after all.
+// when the time is up. They are forgotten when the control plane sends the resources after all, or is
+// shown them on a later stream and does not contradict. From the moment that a later stream begins,
+// it judges: until its silence counts, no hold ends.
 
 // Guard configures how many removals are held back, and for how long.
 type Guard struct {
@@ -36,14 +39,14 @@ func (c Guard) stricter(o Guard) Guard {
 
 // guard holds back the removals of one lane.
 type guard struct {
-	// stream is the one that the lane is on. total is how many resources there were when it began,
-	// and taken how many of them it has removed, held-back removals included.
+	// stream is the last one that has asked for the lane. total is how many resources there were when
+	// it began, and taken how many of them it has removed, held-back removals included.
 	stream       uint64
 	total, taken int
 	passed       int // how many of taken were not held back
 
 	held map[string]holding
-	next time.Time // when to look at held: not after the first is due
+	next time.Time // when to look at held: not after the first is due; zero: all wait for stream
 	// paused is since when no stream is alive, so that the time of held-back removals stands still;
 	// zero while one is.
 	paused time.Time
@@ -80,12 +83,27 @@ type Held struct {
 	Confirmed int
 }
 
+// begin notes that another stream has asked for the lane. What waited for the one before may be due.
+func (g *guard) begin(stream uint64) {
+	if stream == g.stream {
+		return
+	}
+	g.stream, g.total, g.taken, g.passed = stream, 0, 0, 0
+	g.lookAgain()
+}
+
+// lookAgain has expire look at all that is held, also at what waits for a stream.
+func (g *guard) lookAgain() {
+	g.next = time.Time{}
+	for _, h := range g.held {
+		g.next = earlier(g.next, h.until)
+	}
+}
+
 // observe notes which stream an Update came on and which resources it shows to exist, before it is
 // applied. resources is how many there are on the lane.
 func (g *guard) observe(u *cache.Update, resources int) {
-	if u.Stream != g.stream {
-		g.stream, g.total, g.taken, g.passed = u.Stream, 0, 0, 0
-	}
+	g.begin(u.Stream)
 	g.total = max(g.total, resources+g.passed)
 	for _, r := range u.Set {
 		delete(g.held, r.Name)
@@ -131,8 +149,9 @@ func (g *guard) pass(c Guard, u *cache.Update, t *cache.Table, all departures) (
 	}
 	until := from.Add(c.Hold)
 	if len(g.held) == 0 {
-		g.held, g.next = make(map[string]holding, len(doubtful)), until
+		g.held, g.next = make(map[string]holding, len(doubtful)), time.Time{}
 	}
+	g.next = earlier(g.next, until)
 	for _, d := range doubtful {
 		g.held[d.name] = holding{d, u.Stream, until}
 	}
@@ -160,26 +179,28 @@ func (g *guard) pause(paused bool, now time.Time) {
 			h.until = h.until.Add(stood)
 			g.held[name] = h
 		}
-		g.next, g.paused = g.next.Add(stood), time.Time{}
+		g.paused = time.Time{}
+		g.lookAgain()
 	}
 }
 
-// expire returns the removals whose time is up. A removal that came on an earlier stream, and was
-// not repeated since, is forgotten.
-func (g *guard) expire(now time.Time) (due departures) {
+// expire returns the removals whose time is up, and which no later stream judges. One that came on an
+// earlier stream waits if the present one was shown the resource (shown). If it was not, this stream
+// has to announce the resource, or it is swept (RECON-12): the removal is forgotten.
+func (g *guard) expire(now time.Time, shown func(name string) bool) (due departures) {
 	if at := g.deadline(); at.IsZero() || at.After(now) {
 		return nil
 	}
 	g.next = time.Time{}
 	for name, h := range g.held {
 		switch {
-		case !h.until.After(now):
+		case h.until.After(now):
+			g.next = earlier(g.next, h.until)
+		case h.stream == g.stream:
 			delete(g.held, name)
-			if h.stream == g.stream {
-				due = append(due, h.departure)
-			}
-		case g.next.IsZero() || h.until.Before(g.next):
-			g.next = h.until
+			due = append(due, h.departure)
+		case !shown(name):
+			delete(g.held, name)
 		}
 	}
 	return due
@@ -193,9 +214,15 @@ func (g *guard) release() (all departures) {
 	return all
 }
 
+// takeBack forgets the removals that came on an earlier stream than an Update, if that stream is silent
+// about the resources and its silence counts by now (MISS-3). silent reports whether it is.
+func (g *guard) takeBack(u *cache.Update, silent func(name string) bool) {
+	maps.DeleteFunc(g.held, func(name string, h holding) bool { return h.stream != u.Stream && silent(name) })
+}
+
 // letGo carries out the removals that f takes from the guards of both lanes, and returns how many.
-func (x *index) letGo(f func(*guard) departures) (count int) {
-	named, members := f(&x.named.guard), f(&x.wildcard.guard)
+func (x *index) letGo(f func(*lane) departures) (count int) {
+	named, members := f(&x.named.lane), f(&x.wildcard.lane)
 	x.named.removeAll(named)
 	x.wildcard.removeAll(members)
 	x.wildcard.tell()

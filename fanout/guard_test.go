@@ -65,3 +65,40 @@ func TestWhatIsFromDiskIsConfirmedWithARelease(t *testing.T) {
 		}
 	}
 }
+
+// TestAHoldEndsBesideOthersThatWait: removals that wait until the silence of a later stream counts do not
+// keep those that this stream itself has brought (H-22).
+func TestAHoldEndsBesideOthersThatWait(t *testing.T) {
+	guard := Guard{Fraction: 0.2, Min: 2, Within: time.Hour, Hold: 5 * time.Minute}
+	for _, lane := range []Lane{all, byName} {
+		h := NewHub(Config{Linger: time.Second, MaxLinger: 10, Guard: guard})
+		names := []string{"a", "b", "c", "d", "e", "f"}
+		interest := names
+		if lane.Wildcard {
+			interest = []string{Wildcard}
+		}
+		h.Subscribe(typ, NewSubscriber(func() {})).Delta(interest, nil, epoch)
+		shown := func(stream uint64) {
+			h.On(lane).Resume(cache.Origin{Entry: "e"}, stream, func(cache.Origin) bool { return true })
+		}
+		shown(1)
+		first := set(names...)
+		first.Stream, first.At, first.Synced = 1, epoch, lane.Wildcard
+		h.Apply(lane, first)
+		shown(2)
+		h.Apply(lane, &cache.Update{Stream: 2, At: epoch, Removed: names[:4]})
+		shown(3)
+		ends := epoch.Add(guard.Hold)
+		h.Lapse(ends)
+		if at := h.Expiry(); !at.IsZero() {
+			t.Errorf("%v: everything waits for stream 3, and Lapse is to be called at %v", lane, at)
+		}
+		h.Apply(lane, &cache.Update{Stream: 3, At: ends, Removed: names[4:]})
+		h.Lapse(ends.Add(guard.Hold))
+		for i, name := range names {
+			if has := h.On(lane).Has(name); has != (i < 4) {
+				t.Errorf("%v: %s is there: %v", lane, name, has)
+			}
+		}
+	}
+}

@@ -2,7 +2,6 @@ package fanout
 
 import (
 	"iter"
-	"maps"
 
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 
@@ -87,8 +86,7 @@ func (l *lane) apply(u *cache.Update) (a Applied) {
 	}
 	a = l.kind.takeIn(u)
 	if u.Synced {
-		l.said = true // everything, and not once more what is held back and came on other streams
-		maps.DeleteFunc(l.guard.held, func(_ string, h holding) bool { return h.stream != l.guard.stream })
+		l.said = true
 	}
 	l.conclude()
 	return a

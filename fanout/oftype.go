@@ -36,10 +36,9 @@ func (o OfType) Unproven() bool {
 	})
 }
 
-// Unconfirmed reports whether some names of a type were loaded from disk and are not confirmed, or the
-// removal of one is held back (H-22).
+// Unconfirmed reports whether some names of a type were loaded from disk and are not confirmed.
 func (o OfType) Unconfirmed() bool {
-	return o.is(func(x *index) bool { return x.restored.names != nil || len(x.named.guard.held) > 0 })
+	return o.is(func(x *index) bool { return x.restored.names != nil })
 }
 
 // Remembers reports whether resources that leave the type are remembered, so that Lapse has to be called.
@@ -162,7 +161,7 @@ func (o OfType) Describe(after Place, limit int) (page []Description, more bool)
 func (o OfType) Release(now time.Time) (count int) {
 	o.hub.types.change(o.url, func(x *index) {
 		x.leaving.now = now
-		count = x.letGo((*guard).release)
+		count = x.letGo(func(l *lane) departures { return l.guard.release() })
 	})
 	return count
 }

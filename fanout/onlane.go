@@ -176,6 +176,7 @@ func (o OnLane) Resume(origin cache.Origin, stream uint64, resume func(from cach
 		if names = l.kind.desired(); len(names) == 0 {
 			return
 		}
+		l.guard.begin(stream)
 		if !o.lane.Wildcard {
 			x.named.forgetOthers()
 		}

@@ -60,6 +60,9 @@ func (w *wildcardLane) takeIn(u *cache.Update) (a Applied) {
 			w.x.loans.dropInherited(name, "")
 		}
 	}
+	if u.Synced || u.Unchanged {
+		w.guard.takeBack(u, func(string) bool { return true })
+	}
 	w.x.readers.prune()
 	w.tell()
 	return a

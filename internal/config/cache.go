@@ -48,7 +48,10 @@ type MassRemovalGuard struct {
 	// Default: 60s.
 	Within time.Duration `yaml:"within"`
 
-	// Hold is how long removals are held back at most.
+	// Hold is how long removals are held back. Time without a stream to the control
+	// plane does not count. A hold does not end while a new stream that was shown the
+	// resources may still repeat their removal. If it has not within
+	// timers.dne_timeout, the resources stay (H-22).
 	// Default: 5m.
 	Hold time.Duration `yaml:"hold"`
 }

@@ -47,6 +47,7 @@ func (c *Core) tickBare(s *slot, l *laneState, now time.Time) (replaced bool) {
 	}
 	if !c.hub.Of(l.lane.Type).Unproven() {
 		l.mapped = false // a lane is considered once
+		c.learned(s, l.lane, &cache.Update{Unchanged: true}, now)
 		return false
 	}
 	for _, other := range s.stream.lanes {
