@@ -77,7 +77,7 @@ func TestControlPlaneOutage(t *testing.T) {
 				load := realenvoy.Drive(t, address, rate())
 				s.clear()
 				if how == "frozen" {
-					s.link.Freeze()
+					s.links[0].Freeze()
 				} else {
 					s.plane.Stop()
 				}
@@ -89,7 +89,7 @@ func TestControlPlaneOutage(t *testing.T) {
 					has.put(cache.Route, "web", routes("web", to("b")))
 				})
 				if how == "frozen" {
-					s.link.Thaw()
+					s.links[0].Thaw()
 				} else {
 					s.plane.Start()
 				}

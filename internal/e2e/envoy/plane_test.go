@@ -285,7 +285,8 @@ func startsWild(u cache.TypeURL) bool {
 }
 
 // push sends what is to be sent now: first what is new, in order, then what is gone, in
-// the reverse order.
+// the reverse order. Of what uses clusters both go in one response, as other control planes
+// do it.
 func (c *conversation) push(now view) error {
 	topics := slices.SortedFunc(maps.Values(c.types), func(a, b *topic) int { return cmp.Compare(place(a.url), place(b.url)) })
 	for _, t := range topics {
@@ -300,6 +301,9 @@ func (c *conversation) push(now view) error {
 	for _, t := range topics {
 		if c.p.waits && slices.ContainsFunc(topics, func(t *topic) bool { return t.pending != 0 }) {
 			return nil
+		}
+		if slices.Contains(consumers, t.url) {
+			continue
 		}
 		if err := c.remove(t, now); err != nil {
 			return err
@@ -328,7 +332,10 @@ func (c *conversation) wants(t *topic, name string, r resource) bool {
 
 func (c *conversation) add(t *topic, now view) error {
 	has, beats := now.world[t.url], now.beats[t.url]
-	var news, missing []string
+	var news, gone, missing []string
+	if slices.Contains(consumers, t.url) {
+		gone = t.forget(has)
+	}
 	t.lean = make(map[string]bool)
 	for _, name := range slices.Sorted(maps.Keys(has)) {
 		r := has[name]
@@ -352,12 +359,14 @@ func (c *conversation) add(t *topic, now view) error {
 		}
 	}
 	empty := t.wildcard && !t.answered // and nothing to say: that is an answer, too
-	if len(news) == 0 && len(missing) == 0 && !empty {
+	// SotW says of a whole state only that something is gone.
+	tellsGone := len(gone) > 0 && (c.delta || isWhole(t.url))
+	if len(news) == 0 && len(missing) == 0 && !tellsGone && !empty {
 		return nil
 	}
 	t.beats, t.answered = beats, true
 	if !c.delta && isWhole(t.url) {
-		// A whole state; what is to go is in it for now.
+		// A whole state; clusters that are to go are in it for now.
 		all := maps.Clone(t.sent)
 		for name, r := range has {
 			if c.wants(t, name, r) {
@@ -378,18 +387,22 @@ func (c *conversation) add(t *topic, now view) error {
 	for _, name := range missing {
 		delete(t.fresh, name)
 	}
-	return c.send(t, news, nil, missing)
+	return c.send(t, news, gone, missing)
 }
 
-func (c *conversation) remove(t *topic, now view) error {
-	has := now.world[t.url]
-	var gone []string
+// forget returns what was sent and exists no more, and takes it as told.
+func (t *topic) forget(has map[string]resource) (gone []string) {
 	for _, name := range slices.Sorted(maps.Keys(t.sent)) {
 		if _, exists := has[name]; !exists {
 			gone = append(gone, name)
 			delete(t.sent, name)
 		}
 	}
+	return gone
+}
+
+func (c *conversation) remove(t *topic, now view) error {
+	gone := t.forget(now.world[t.url])
 	switch {
 	case len(gone) == 0:
 		return nil

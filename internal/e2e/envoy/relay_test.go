@@ -6,15 +6,18 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/xds-relay/xds-relay/internal/admin"
 	"github.com/xds-relay/xds-relay/internal/config"
 	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
 	"github.com/xds-relay/xds-relay/internal/relay"
@@ -28,6 +31,8 @@ type relayed struct {
 	sets []string
 	log  *logbook
 	now  *relay.Relay
+	// metrics are of all the times that it ran.
+	metrics *admin.Metrics
 }
 
 // quickBackoff reconnects faster than a relay should.
@@ -37,7 +42,7 @@ var quickBackoff = []string{"upstream.backoff.initial=100ms", "upstream.backoff.
 // configuration.
 func startRelay(t testing.TB, instance, upstream string, sets ...string) *relayed {
 	t.Helper()
-	r := &relayed{t: t, addr: loopback.Reserve(t), log: newLogbook(t, instance)}
+	r := &relayed{t: t, addr: loopback.Reserve(t), log: newLogbook(t, instance), metrics: admin.NewMetrics(admin.ReadBuild("test"))}
 	r.sets = slices.Concat([]string{"upstream.address=" + upstream, "instance=" + instance}, quickBackoff, sets)
 	t.Cleanup(r.Close)
 	r.Start()
@@ -51,7 +56,7 @@ func (r *relayed) Start() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if r.now, err = relay.New(c, relay.Options{Log: slog.New(slog.NewTextHandler(r.log, nil))}); err != nil {
+	if r.now, err = relay.New(c, relay.Options{Log: slog.New(slog.NewTextHandler(r.log, nil)), Upstream: r.metrics, Downstream: r.metrics}); err != nil {
 		r.t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", r.addr)
@@ -67,6 +72,29 @@ func (r *relayed) Close() {
 		r.now.Close(0)
 		r.now = nil
 	}
+}
+
+// nacks is how many responses its clients have rejected, as its metrics say.
+func (r *relayed) nacks() (n int) {
+	r.t.Helper()
+	page := httptest.NewRecorder()
+	h := admin.NewHandler(r.now, r.metrics, admin.HandlerOptions{Log: slog.New(slog.DiscardHandler)})
+	h.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil))
+	if page.Code != http.StatusOK {
+		r.t.Fatalf("the metrics: %d %s", page.Code, page.Body)
+	}
+	for line := range strings.Lines(page.Body.String()) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		if !strings.HasPrefix(series, `xds_relay_requests_total{kind="nack",`) {
+			continue
+		}
+		more, err := strconv.Atoi(value)
+		if err != nil {
+			r.t.Fatalf("the metrics: %s", line)
+		}
+		n += more
+	}
+	return n
 }
 
 // logbook keeps the end of what a relay logs, and shows it if the test fails.

@@ -2,6 +2,8 @@ package envoy
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,9 @@ type way struct {
 	perType bool // a stream a type; else ADS
 	relays  int  // on the way; 0: directly
 	waits   bool // the control plane does
+	// snapshots: the control plane is go-control-plane's snapshot cache.
+	snapshots bool
+	upstream  string // the upstream.mode of each relay; empty: the default
 }
 
 func (w way) String() string {
@@ -27,6 +32,12 @@ func (w way) String() string {
 	}
 	if w.waits {
 		parts = append(parts, "waits")
+	}
+	if w.snapshots {
+		parts = append(parts, "snapshots")
+	}
+	if w.upstream != "" {
+		parts = append(parts, w.upstream+" upstream")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -46,13 +57,30 @@ func variants(w way) []way {
 	return []way{delta, sotw}
 }
 
+// oneLanguage is a way in both variants, where the relays speak upstream what the Envoys do.
+func oneLanguage(w way) []way {
+	ways := variants(w)
+	ways[0].upstream, ways[1].upstream = "delta", "sotw"
+	return ways
+}
+
+// translated is a way in both variants, where the relays speak upstream the other one.
+func translated(w way) []way {
+	ways := variants(w)
+	ways[0].upstream, ways[1].upstream = "sotw", "delta"
+	return ways
+}
+
 // scene is a control plane, relays, and a tap between the last of these and its Envoys.
 type scene struct {
 	t     testing.TB
 	way   way
-	plane *plane
-	// link is between the control plane and the first relay, or the tap.
-	link   *link
+	plane *plane // nil: it has snapshots
+	// change changes what it has.
+	change func(func(world))
+	// links lead to the control plane and to each relay, in this order; each is between
+	// that and the next, or the tap.
+	links  []*link
 	relays []*relayed
 	tap    *tap
 	mark   int // of the tap, when clear was called last
@@ -63,17 +91,27 @@ type scene struct {
 func play(t testing.TB, w way, has world, sets ...string) *scene {
 	t.Helper()
 	realenvoy.Need(t)
-	s := &scene{t: t, way: w, plane: newPlane(t, has)}
-	s.plane.waits = w.waits
-	s.plane.Start()
-	s.link = startLink(t, s.plane.addr)
-	from := s.link.addr
-	for i := range w.relays {
-		r := startRelay(t, fmt.Sprintf("tier-%d", i+1), from, sets...)
-		s.relays = append(s.relays, r)
-		from = r.addr
+	s := &scene{t: t, way: w}
+	from := ""
+	if w.snapshots {
+		p := startSnapshots(t, has)
+		s.change, from = p.Change, p.addr
+	} else {
+		s.plane = newPlane(t, has)
+		s.plane.waits = w.waits
+		s.plane.Start()
+		s.change, from = s.plane.Change, s.plane.addr
 	}
-	s.tap = startTap(t, "what the Envoys said and heard", from)
+	s.links = append(s.links, startLink(t, from))
+	if w.upstream != "" {
+		sets = append(slices.Clone(sets), "upstream.mode="+w.upstream)
+	}
+	for i := range w.relays {
+		r := startRelay(t, fmt.Sprintf("tier-%d", i+1), s.links[i].addr, sets...)
+		s.relays = append(s.relays, r)
+		s.links = append(s.links, startLink(t, r.addr))
+	}
+	s.tap = startTap(t, "what the Envoys said and heard", s.links[w.relays].addr)
 	return s
 }
 
@@ -119,8 +157,8 @@ func listens(t testing.TB, e *realenvoy.Envoy, listener string) (address string)
 }
 
 // answers complains if a request to an address is not answered so.
-func answers(address, want string) error {
-	answer, failure := realenvoy.Get(address)
+func answers(address, want string, changes ...func(*http.Request)) error {
+	answer, failure := realenvoy.Get(address, changes...)
 	if failure != "" {
 		return fmt.Errorf("a request failed: %s", failure)
 	}

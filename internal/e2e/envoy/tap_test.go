@@ -103,8 +103,8 @@ func newResponse(delta bool) proto.Message {
 	return &discovery.DiscoveryResponse{}
 }
 
-// link is a TCP proxy that can freeze, as a machine does that hangs: connections stay,
-// and are made, but nothing comes through.
+// link is a TCP proxy that can be cut, and can freeze, as a machine does that hangs:
+// connections stay, and are made, but nothing comes through.
 type link struct {
 	addr string
 	to   string
@@ -162,6 +162,15 @@ func (k *link) Thaw() {
 	case <-k.thawed:
 	default:
 		close(k.thawed)
+	}
+}
+
+// Cut closes the connections that there are.
+func (k *link) Cut() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for c := range k.conns {
+		c.Close()
 	}
 }
 
