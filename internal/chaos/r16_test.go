@@ -26,7 +26,7 @@ func TestR16_Network(t *testing.T) {
 	below := peer.StartLink(t, relay.Addr)
 	links := []*peer.Link{above, below}
 	for _, l := range links {
-		l.Lag(lag)
+		l.Lag(lag, lag/4)
 	}
 	relay.Start()
 	r.fleet = startFleet(t, h, below.Addr, size)

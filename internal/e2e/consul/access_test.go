@@ -1,13 +1,13 @@
 package consul
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // management is the token that may do anything.
@@ -30,9 +30,9 @@ func TestACLs(t *testing.T) {
 	m := startMesh(t, withACLs(management))
 	tokens := map[string]string{"web": m.newToken("web"), "api": m.newToken("api")}
 	tapped := startTap(t, m.grpc, 0)
-	r := startRelay(t, tapped.addr)
+	r := startRelay(t, tapped.Addr)
 
-	web, api := m.envoy("web", tokens["web"], r.addr), m.envoy("api", tokens["api"], r.addr)
+	web, api := m.envoy("web", tokens["web"], r.Addr), m.envoy("api", tokens["api"], r.Addr)
 	web.WaitReady(patience)
 	api.WaitReady(patience)
 	m.answers("api")
@@ -41,28 +41,28 @@ func TestACLs(t *testing.T) {
 	for claim, token := range map[string]string{
 		"another's token": tokens["api"], "no token": "", "a token that does not exist": "0d0c8a3e-93a5-44e7-8a7b-0b7f5d7a4a10",
 	} {
-		thief := startProbe(t, r.addr, webNode, token)
+		thief := startProbe(t, r.Addr, webNode, token)
 		thief.Says(subscribe("CDS"), subscribe("LDS"))
 		heard := thief.Listens(12 * time.Second)
 		t.Logf("%s with web's node id: %q", claim, heard)
 		if len(heard) == 0 || !strings.HasPrefix(heard[len(heard)-1], "end: ") {
 			t.Errorf("%s with web's node id: nobody says that it is refused", claim)
 		}
-		for _, resp := range thief.got {
+		for _, resp := range thief.Got {
 			if len(resp.GetResources()) > 0 {
-				t.Errorf("%s with web's node id gets %s", claim, spell(resp))
+				t.Errorf("%s with web's node id gets %s", claim, thief.Words(resp))
 			}
 		}
 	}
-	b := bootstrapOf(t, m, "web", tokens["api"], r.addr)
+	b := bootstrapOf(t, m, "web", tokens["api"], r.Addr)
 	thief := realenvoy.Start(t, b, realenvoy.Options{Name: "thief"})
-	pause(context.Background(), 10*time.Second)
+	peer.Wait(10 * time.Second)
 	if d := dump(t, thief); len(d.Clusters)+len(d.Listeners)+len(d.Routes)+len(d.Endpoints) > 0 {
 		t.Errorf("an Envoy with web's node id and api's token has clusters %v, listeners %v", names(d.Clusters), names(d.Listeners))
 	}
 
 	quiet(t, load, web)
-	said := r.p.output.String()
+	said := strings.Join(r.Output.Lines(), "\n")
 	for name, token := range tokens {
 		if strings.Contains(said, token) {
 			t.Errorf("the relay's log has the token of %s in it", name)
@@ -74,7 +74,7 @@ func TestACLs(t *testing.T) {
 		}
 	}
 	for _, page := range []string{"/groups", "/clients", "/metrics", "/resources"} {
-		text, err := r.get(page)
+		text, err := r.Page(page)
 		if err != nil {
 			t.Error(err)
 		}
@@ -106,13 +106,13 @@ func TestTLS(t *testing.T) {
 		"upstream.tls.server_name=server.dc1.consul",
 	}
 	refused := startRelay(t, m.grpcTLS, strict...)
-	p := startProbe(t, refused.addr, webNode, "")
+	p := startProbe(t, refused.Addr, webNode, "")
 	p.Says(subscribe("CDS"))
 	eventually(t, func() error { return says(refused, "upstream.tls.alpn") })
 	refused.Kill()
 
 	r := startRelay(t, m.grpcTLS, append(slices.Clone(strict), "upstream.tls.alpn=lenient")...)
-	web, _ := m.sidecars(r.addr)
+	web, _ := m.sidecars(r.Addr)
 	load := m.load()
 	m.addNative("v1")
 	m.split("v1")

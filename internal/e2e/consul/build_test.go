@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // consulVersion is the Consul that takes part.
@@ -68,40 +70,8 @@ func theConsul(t testing.TB) string {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if relayDir != "" {
-		os.RemoveAll(relayDir)
-	}
+	peer.Cleanup()
 	os.Exit(code)
-}
-
-// relayDir is where the relay has been built, if it has.
-var relayDir string
-
-// relayBinary is the relay of this checkout, or the one that E2E_RELAY names.
-var relayBinary = sync.OnceValues(func() (string, error) {
-	if given := os.Getenv("E2E_RELAY"); given != "" {
-		return given, nil
-	}
-	var err error
-	if relayDir, err = os.MkdirTemp("", "xds-relay"); err != nil {
-		return "", err
-	}
-	binary := filepath.Join(relayDir, "xds-relay")
-	ctx, cancel := context.WithTimeout(context.Background(), buildTime)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "build", "-C", root, "-o", binary, "./cmd/xds-relay")
-	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
-	_, err = run(ctx, cmd)
-	return binary, err
-})
-
-func theRelay(t testing.TB) string {
-	t.Helper()
-	binary, err := relayBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return binary
 }
 
 // root is the repository, as seen from here.

@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // TestBoot: two Envoys, each with a node of its own, get their configuration through
@@ -17,7 +17,7 @@ import (
 func TestBoot(t *testing.T) {
 	m := startMesh(t)
 	r := startRelay(t, m.grpc)
-	web, api := m.sidecars(r.addr)
+	web, api := m.sidecars(r.Addr)
 	for name, e := range map[string]*realenvoy.Envoy{"web": web, "api": api} {
 		d := dump(t, e)
 		t.Logf("%s: clusters %v, listeners %v, routes %v", name, names(d.Clusters), names(d.Listeners), names(d.Routes))
@@ -28,7 +28,7 @@ func TestBoot(t *testing.T) {
 	if d := dump(t, api); len(d.Routes) > 0 && d.Routes["api"].Version != "" {
 		t.Errorf("the sidecar of api has the route of web: %v", names(d.Routes))
 	}
-	if n := r.metric("xds_relay_groups"); n != 2 {
+	if n := r.Metrics().Sum("xds_relay_groups"); n != 2 {
 		t.Errorf("%v groups for two nodes", n)
 	}
 }
@@ -121,7 +121,7 @@ var changes = []change{{
 	"a second upstream of web", // LDS, CDS and EDS of web
 	func(m *mesh) { m.addNative("other"); m.upstreams(map[string]int{"api": m.web, "other": m.other}) },
 	func(m *mesh, _, _ *realenvoy.Envoy) error {
-		answer, failure := realenvoy.Get(loopback(m.other))
+		answer, failure := realenvoy.Get(peer.Local(m.other))
 		if answer != "other" {
 			return fmt.Errorf("web's call of other: %q, %s", answer, failure)
 		}
@@ -205,7 +205,7 @@ func playChanges(t *testing.T, relayed bool) {
 	m := startMesh(t)
 	xds := m.grpc
 	if relayed {
-		xds = startRelay(t, xds).addr
+		xds = startRelay(t, xds).Addr
 	}
 	web, api := m.sidecars(xds)
 	load := m.load()
@@ -214,7 +214,7 @@ func playChanges(t *testing.T, relayed bool) {
 			before := load.Count().Failed()
 			c.do(m)
 			took := eventually(t, func() error { return c.seen(m, web, api) })
-			pause(context.Background(), 200*time.Millisecond)
+			peer.Wait(200 * time.Millisecond)
 			t.Logf("round %d, %s: after %v; %d requests failed", round+1, c.what, took.Round(time.Millisecond), load.Count().Failed()-before)
 		}
 	}
@@ -226,13 +226,13 @@ func playChanges(t *testing.T, relayed bool) {
 func TestRotation(t *testing.T) {
 	m := startMesh(t)
 	r := startRelay(t, m.grpc)
-	web, _ := m.sidecars(r.addr)
+	web, _ := m.sidecars(r.Addr)
 	before := m.shown("api")
 	load := m.load()
 	m.put("/v1/connect/ca/configuration", settings{
 		"Provider": "consul", "Config": settings{"PrivateKeyType": "ec", "PrivateKeyBits": 384},
 	})
-	took := within(t, 3*time.Minute, func() error {
+	took := peer.Eventually(t, 3*time.Minute, func() error {
 		now := m.shown("api")
 		if now.issuer == before.issuer {
 			return fmt.Errorf("the sidecar of api still shows %v", now)
@@ -243,7 +243,7 @@ func TestRotation(t *testing.T) {
 		return nil
 	})
 	t.Logf("both have certificates of the new root after %v", took.Round(time.Second))
-	pause(context.Background(), time.Second)
+	peer.Wait(time.Second)
 	m.answers("api")
 	quiet(t, load, web)
 }
@@ -260,7 +260,7 @@ func consulKilled(t *testing.T, relayed bool) {
 	var r *relay
 	if relayed {
 		r = startRelay(t, xds)
-		xds = r.addr
+		xds = r.Addr
 	}
 	m.addNative("v1")
 	m.addNative("v2")
@@ -269,7 +269,7 @@ func consulKilled(t *testing.T, relayed bool) {
 	for _, service := range []string{"v1", "v2"} {
 		before := load.Count().Failed()
 		m.Kill()
-		pause(context.Background(), 3*time.Second)
+		peer.Wait(3 * time.Second)
 		m.Start()
 		m.split(service)
 		took := eventually(t, func() error {
@@ -278,7 +278,7 @@ func consulKilled(t *testing.T, relayed bool) {
 			}
 			return nil
 		})
-		pause(context.Background(), 5*time.Second)
+		peer.Wait(5 * time.Second)
 		t.Logf("the route leads to %s %v after Consul was back; %d requests failed", service, took.Round(time.Millisecond), load.Count().Failed()-before)
 	}
 	if relayed {
@@ -301,20 +301,20 @@ func relayKilled(t *testing.T, delay time.Duration) {
 	m := startMesh(t)
 	xds := m.grpc
 	if delay > 0 {
-		xds = startTap(t, xds, delay).addr
+		xds = startTap(t, xds, delay).Addr
 	}
 	r := startRelay(t, xds)
 	m.addNative("v1")
 	m.addNative("v2")
-	web, api := m.sidecars(r.addr)
+	web, api := m.sidecars(r.Addr)
 	load := m.load()
 
 	held := updates(t, web, api)
 	r.Kill()
-	pause(context.Background(), time.Second)
+	peer.Wait(time.Second)
 	r.Start()
 	eventually(t, func() error { return connected(web, api) })
-	pause(context.Background(), 3*time.Second)
+	peer.Wait(3 * time.Second)
 	if now := updates(t, web, api); !maps.Equal(now, held) {
 		t.Errorf("resources were sent again: they were of %v, and are of %v", held, now)
 	}
@@ -322,10 +322,10 @@ func relayKilled(t *testing.T, delay time.Duration) {
 	for _, service := range []string{"v1", "v2"} {
 		r.Kill()
 		m.split(service)
-		pause(context.Background(), time.Second)
+		peer.Wait(time.Second)
 		r.Start()
 		m.answers(service)
-		pause(context.Background(), time.Second)
+		peer.Wait(time.Second)
 	}
 	quiet(t, load, web)
 }
@@ -366,18 +366,18 @@ func connected(envoys ...*realenvoy.Envoy) error {
 func TestOutage(t *testing.T) {
 	m := startMesh(t)
 	r := startRelay(t, m.grpc)
-	web, api := m.sidecars(r.addr)
+	web, api := m.sidecars(r.Addr)
 	b := map[string]realenvoy.Bootstrap{}
 	for _, service := range []string{"web", "api"} {
-		b[service] = bootstrapOf(t, m, service, "", r.addr)
+		b[service] = bootstrapOf(t, m, service, "", r.Addr)
 	}
 	eventually(t, func() error { // the snapshot is written within 5 s
-		if r.metric("xds_relay_snapshot_writes_total") == 0 {
+		if r.Metrics().Sum("xds_relay_snapshot_writes_total") == 0 {
 			return fmt.Errorf("no snapshot yet")
 		}
 		return nil
 	})
-	pause(context.Background(), 6*time.Second)
+	peer.Wait(6 * time.Second)
 	if text := r.state(); strings.Contains(text, "PRIVATE KEY") {
 		t.Error("the snapshot has private keys in it, in plain text")
 	}

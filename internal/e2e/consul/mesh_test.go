@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // The mesh: web calls api, through the sidecars of both. The services v1, v2, … take
@@ -55,12 +56,12 @@ type mesh struct {
 
 func startMesh(t testing.TB, more ...settings) *mesh {
 	t.Helper()
-	m := &mesh{server: startConsul(t, more...), web: port(t), other: port(t), apps: make(map[string]int), ports: make(map[string]int)}
+	m := &mesh{server: startConsul(t, more...), web: peer.Port(t), other: peer.Port(t), apps: make(map[string]int), ports: make(map[string]int)}
 	m.entry("proxy-defaults", "global", settings{"Config": settings{"protocol": "http"}})
 	m.entry("service-intentions", "*", settings{"Sources": []settings{{"Name": "*", "Action": "allow"}}})
 	m.split(fallbackService)
 	for _, name := range []string{"web", "api"} {
-		m.apps[name], m.ports[name] = portOf(t, realenvoy.Backend(t, name)), port(t)
+		m.apps[name], m.ports[name] = portOf(t, realenvoy.Backend(t, name)), peer.Port(t)
 	}
 	m.register("api", nil)
 	m.upstreams(map[string]int{"api": m.web})
@@ -100,7 +101,7 @@ func (m *mesh) envoy(service, token, xds string) *realenvoy.Envoy {
 func bootstrapOf(t testing.TB, m *mesh, service, token, xds string) realenvoy.Bootstrap {
 	t.Helper()
 	b := realenvoy.Bootstrap{}
-	if err := json.Unmarshal(m.bootstrap(service, token, xds, loopback(port(t))), &b); err != nil {
+	if err := json.Unmarshal(m.bootstrap(service, token, xds, peer.Address(t)), &b); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -120,7 +121,7 @@ func (m *mesh) sidecars(xds string) (web, api *realenvoy.Envoy) {
 func (m *mesh) answers(service string) {
 	m.t.Helper()
 	eventually(m.t, func() error {
-		if answer, failure := realenvoy.Get(loopback(m.web)); answer != service {
+		if answer, failure := realenvoy.Get(peer.Local(m.web)); answer != service {
 			return fmt.Errorf("web's call of api: %q, %s; it should be answered by %s", answer, failure, service)
 		}
 		return nil
@@ -130,7 +131,7 @@ func (m *mesh) answers(service string) {
 // load calls api as web does, 300 times a second.
 func (m *mesh) load() *realenvoy.Load {
 	m.t.Helper()
-	return realenvoy.Drive(m.t, loopback(m.web), perSecond)
+	return realenvoy.Drive(m.t, peer.Local(m.web), perSecond)
 }
 
 // perSecond is the load.

@@ -14,18 +14,15 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
-// probe is a Delta stream on which a test says what it likes.
+// probe is a stream on which a test says what it likes, as a node.
 type probe struct {
-	t        testing.TB
-	stream   discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
-	node     string
-	heard    chan *discovery.DeltaDiscoveryResponse
-	end      error             // why heard was closed
-	nonces   map[string]string // of the last response of each type
-	versions map[string]map[string]string
-	got      []*discovery.DeltaDiscoveryResponse // all of them
+	*peer.Talk
+	t    testing.TB
+	node string
 }
 
 func dial(t testing.TB, target string, creds credentials.TransportCredentials) *grpc.ClientConn {
@@ -44,34 +41,12 @@ func dial(t testing.TB, target string, creds credentials.TransportCredentials) *
 // startProbe opens a stream as a node, with a token unless that is empty.
 func startProbe(t testing.TB, target, node, token string) *probe {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx := context.Background()
 	if token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "x-consul-token", token)
 	}
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(dial(t, target, nil)).DeltaAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &probe{
-		t: t, stream: stream, node: node, heard: make(chan *discovery.DeltaDiscoveryResponse, 100),
-		nonces: make(map[string]string), versions: make(map[string]map[string]string),
-	}
-	t.Cleanup(func() {
-		cancel()
-		for range p.heard { // until the receiver is gone
-		}
-	})
-	go func() {
-		defer close(p.heard)
-		for {
-			r, err := stream.Recv()
-			if err != nil {
-				p.end = err
-				return
-			}
-			p.heard <- r
-		}
-	}()
+	p := &probe{t: t, node: node, Talk: peer.StartTalk(ctx, t, dial(t, target, nil))}
+	p.Short = shortName
 	return p
 }
 
@@ -84,35 +59,22 @@ func (p *probe) Says(requests ...*discovery.DeltaDiscoveryRequest) (answers []st
 	p.t.Helper()
 	for _, r := range requests {
 		r.Node = &core.Node{Id: p.node}
-		_ = p.stream.Send(r) // what is wrong is said to the receiver
+		p.Send(r)
 	}
 	return p.Listens(silence)
 }
 
 // Listens returns what is said until there was silence for so long.
 func (p *probe) Listens(silence time.Duration) (answers []string) {
-	quiet := time.NewTimer(silence)
-	defer quiet.Stop()
 	for {
-		select {
-		case r, ok := <-p.heard:
-			if !ok {
-				return append(answers, "end: "+p.end.Error())
-			}
-			p.got = append(p.got, r)
-			name := short(r.GetTypeUrl())
-			p.nonces[name] = r.GetNonce()
-			if p.versions[name] == nil {
-				p.versions[name] = make(map[string]string)
-			}
-			for _, res := range r.GetResources() {
-				p.versions[name][res.GetName()] = res.GetVersion()
-			}
-			answers = append(answers, spell(r))
-			quiet.Reset(silence)
-		case <-quiet.C:
+		words, err := p.Hear(silence)
+		if err != nil {
+			return append(answers, "end: "+err.Error())
+		}
+		if words == "" {
 			return answers
 		}
+		answers = append(answers, words)
 	}
 }
 
@@ -145,7 +107,7 @@ func resume(kind string, versions map[string]string, names ...string) *discovery
 
 // ack acknowledges the last response of a type.
 func (p *probe) ack(kind string) *discovery.DeltaDiscoveryRequest {
-	return &discovery.DeltaDiscoveryRequest{TypeUrl: typeURLs[kind], ResponseNonce: p.nonces[kind]}
+	return &discovery.DeltaDiscoveryRequest{TypeUrl: typeURLs[kind], ResponseNonce: p.Nonces[kind]}
 }
 
 func (p *probe) nack(kind string) *discovery.DeltaDiscoveryRequest {
@@ -157,11 +119,11 @@ func (p *probe) nack(kind string) *discovery.DeltaDiscoveryRequest {
 // full is the name of a resource whose short name this is.
 func (p *probe) full(kind, name string) string {
 	p.t.Helper()
-	for full := range p.versions[kind] {
+	for full := range p.Versions[kind] {
 		if shortName(full) == name {
 			return full
 		}
 	}
-	p.t.Fatalf("no %s %s in %v", kind, name, p.versions[kind])
+	p.t.Fatalf("no %s %s in %v", kind, name, p.Versions[kind])
 	return ""
 }

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // server is a Consul of one agent, which is its own only server. It can be killed and
@@ -22,7 +24,7 @@ type server struct {
 
 	http, grpc, grpcTLS string // host:port
 	token               string // that may do anything; none without ACLs
-	p                   *process
+	p                   *peer.Process
 }
 
 // settings are keys of Consul's configuration.
@@ -41,10 +43,10 @@ func startConsul(t testing.TB, more ...settings) *server {
 	t.Helper()
 	dir := t.TempDir()
 	s := &server{t: t, config: filepath.Join(dir, "consul.json")}
-	s.http, s.grpc, s.grpcTLS = loopback(port(t)), loopback(port(t)), loopback(port(t))
+	s.http, s.grpc, s.grpcTLS = peer.Address(t), peer.Address(t), peer.Address(t)
 	ports := settings{
 		"http": portOf(t, s.http), "grpc": portOf(t, s.grpc), "grpc_tls": -1, "dns": -1,
-		"server": port(t), "serf_lan": port(t), "serf_wan": -1,
+		"server": peer.Port(t), "serf_lan": peer.Port(t), "serf_wan": -1,
 	}
 	c := settings{
 		"server": true, "bootstrap": true, "node_name": "e2e", "datacenter": "dc1",
@@ -80,10 +82,10 @@ func (s *server) Start() {
 	s.t.Helper()
 	cmd := exec.Command(theConsul(s.t), "agent", "-config-file", s.config)
 	cmd.Env = append(os.Environ(), "HOME="+filepath.Dir(s.config))
-	s.p = start(s.t, cmd)
+	s.p = peer.Start(s.t, cmd)
 	eventually(s.t, func() error {
-		if s.p.gone() {
-			s.t.Fatalf("Consul has ended: %v\n%s", s.p.err, s.p.output)
+		if s.p.Gone() {
+			s.t.Fatalf("Consul has ended: %v\n%s", s.p.Ended(), s.p.Output)
 		}
 		var leader string
 		if err := s.try(http.MethodGet, "/v1/status/leader", nil, &leader); err != nil || leader == "" {
@@ -99,7 +101,7 @@ func (s *server) Start() {
 }
 
 // Kill ends it as a crash would.
-func (s *server) Kill() { s.p.kill() }
+func (s *server) Kill() { s.p.Kill() }
 
 // try asks Consul's HTTP API.
 func (s *server) try(method, path string, body, answer any) error {

@@ -3,6 +3,8 @@ package consul
 import (
 	"crypto/tls"
 	"fmt"
+
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // certificate is what a sidecar shows to whoever calls it.
@@ -12,7 +14,7 @@ type certificate struct{ serial, issuer string }
 func (m *mesh) shown(service string) (c certificate) {
 	m.t.Helper()
 	eventually(m.t, func() error {
-		conn, err := tls.Dial("tcp", loopback(m.ports[service]), &tls.Config{
+		conn, err := tls.Dial("tcp", peer.Local(m.ports[service]), &tls.Config{
 			InsecureSkipVerify: true, // who it is, is what the test asks
 			VerifyConnection: func(s tls.ConnectionState) error {
 				leaf := s.PeerCertificates[0]

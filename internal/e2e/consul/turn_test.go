@@ -1,10 +1,11 @@
 package consul
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // numTurns is how often the route turns.
@@ -27,10 +28,10 @@ func turns(t *testing.T, relayed bool, delay time.Duration) {
 	}
 	xds := m.grpc
 	if delay > 0 {
-		xds = startTap(t, xds, delay).addr
+		xds = startTap(t, xds, delay).Addr
 	}
 	if relayed {
-		xds = startRelay(t, xds).addr
+		xds = startRelay(t, xds).Addr
 	}
 	web, _ := m.sidecars(xds)
 	load := m.load()
@@ -45,7 +46,7 @@ func turns(t *testing.T, relayed bool, delay time.Duration) {
 			return nil
 		})
 		// What fails fails at the turn, or soon after.
-		pause(context.Background(), 300*time.Millisecond)
+		peer.Wait(300 * time.Millisecond)
 		if now := load.Count().Failed(); now > before {
 			t.Logf("turn %d: %d failed", i+1, now-before)
 			before = now

@@ -79,8 +79,8 @@ func TestOnTheWire(t *testing.T) {
 	all := startProbe(t, m.grpc, webNode, "")
 	all.Hears("all", []string{"CDS +api +local_app"}, subscribe("CDS"))
 	again := startProbe(t, m.grpc, webNode, "")
-	again.Hears("versions brought for a wildcard are honoured: an empty response", []string{"CDS"}, resume("CDS", all.versions["CDS"]))
-	again.Hears("versions brought for names that are asked for are not", []string{"EDS +api"}, again.ack("CDS"), resume("EDS", p.versions["EDS"], api))
+	again.Hears("versions brought for a wildcard are honoured: an empty response", []string{"CDS"}, resume("CDS", all.Versions["CDS"]))
+	again.Hears("versions brought for names that are asked for are not", []string{"EDS +api"}, again.ack("CDS"), resume("EDS", p.Versions["EDS"], api))
 	stale := map[string]string{"gone": "1"}
 	less := startProbe(t, m.grpc, webNode, "")
 	less.Hears("what is brought and is not there is removed, after what is there", []string{"CDS +api +local_app"}, resume("CDS", stale))
@@ -92,8 +92,8 @@ func TestOnTheWire(t *testing.T) {
 	nameless.Hears("no node id: silence", nothing, subscribe("CDS"))
 
 	for _, kind := range []string{"LDS", "CDS"} {
-		if !slices.ContainsFunc(p.got, func(r *discovery.DeltaDiscoveryResponse) bool {
-			return short(r.GetTypeUrl()) == kind && strings.Contains(r.String(), "PRIVATE KEY")
+		if !slices.ContainsFunc(p.Got, func(r *discovery.DeltaDiscoveryResponse) bool {
+			return r.GetTypeUrl() == typeURLs[kind] && strings.Contains(r.String(), "PRIVATE KEY")
 		}) {
 			t.Errorf("no private key in the %s: the example encrypts the snapshot for nothing", kind)
 		}
@@ -114,7 +114,7 @@ func TestRestartOnTheWire(t *testing.T) {
 		m.Start()
 		begin := time.Now()
 		next := startProbe(t, m.grpc, webNode, "")
-		requests := []*discovery.DeltaDiscoveryRequest{resume("CDS", p.versions["CDS"]), resume("LDS", p.versions["LDS"])}
+		requests := []*discovery.DeltaDiscoveryRequest{resume("CDS", p.Versions["CDS"]), resume("LDS", p.Versions["LDS"])}
 		for time.Since(begin) < 12*time.Second {
 			for _, said := range next.Says(requests...) {
 				t.Logf("start %d, after %v: %s", round+1, time.Since(begin).Round(100*time.Millisecond), said)
@@ -123,14 +123,14 @@ func TestRestartOnTheWire(t *testing.T) {
 		}
 		for kind, name := range map[string]string{"CDS": "api", "LDS": "public_listener"} {
 			full := p.full(kind, name)
-			if now, sent := next.versions[kind][full]; !sent || now == p.versions[kind][full] {
+			if now, sent := next.Versions[kind][full]; !sent || now == p.Versions[kind][full] {
 				t.Errorf("start %d: %s %s has the version that it had", round+1, kind, name)
 			}
 		}
-		for kind, versions := range p.versions {
+		for kind, versions := range p.Versions {
 			for name, version := range versions {
-				if _, sent := next.versions[kind][name]; !sent && next.versions[kind] != nil {
-					next.versions[kind][name] = version // it was not sent again
+				if _, sent := next.Versions[kind][name]; !sent && next.Versions[kind] != nil {
+					next.Versions[kind][name] = version // it was not sent again
 				}
 			}
 		}

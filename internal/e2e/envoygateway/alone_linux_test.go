@@ -52,8 +52,3 @@ func loopbackUp() error {
 	}
 	return nil
 }
-
-// dieWithTest has a process end with the thread that starts it, however that ends.
-func dieWithTest() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}

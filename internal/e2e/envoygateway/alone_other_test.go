@@ -4,12 +4,9 @@ package envoygateway
 
 import (
 	"os/exec"
-	"syscall"
 )
 
 // startAlone starts a command; it shares everybody's network.
 func startAlone(cmd *exec.Cmd) error { return cmd.Start() }
 
 func loopbackUp() error { return nil }
-
-func dieWithTest() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // readiness is a listener that Envoy Gateway gives to every Envoy.
@@ -66,8 +67,8 @@ func TestGateway_Bootstrap(t *testing.T) {
 		"op": "replace", "jsonPath": xds + ".load_assignment.endpoints[0].lb_endpoints[0].endpoint.address.socket_address.port_value", "value": 18010,
 	}}}}
 	g := startGateway(t, w)
-	eventually(t, patience, func() error {
-		if len(g.output.Lines("xds_cluster's loadAssigntment cannot be modified")) == 0 {
+	peer.Eventually(t, patience, func() error {
+		if len(g.Output.Lines("xds_cluster's loadAssigntment cannot be modified")) == 0 {
 			return errors.New("Envoy Gateway does not refuse another address in xds_cluster")
 		}
 		return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // served is the serial number of the certificate at an address; each time the
@@ -46,7 +47,7 @@ func served(address string) (serial string, err error) {
 // shows waits until a certificate is shown at an address.
 func shows(t testing.TB, address string, p pair) time.Duration {
 	t.Helper()
-	return eventually(t, patience, func() error {
+	return peer.Eventually(t, patience, func() error {
 		if serial, err := served(address); err != nil || serial != p.serial {
 			return fmt.Errorf("it shows the certificate %s, not %s: %w", serial, p.serial, err)
 		}
@@ -94,7 +95,7 @@ func TestGateway_ListenerCertificate(t *testing.T) {
 	r := startRelay(t, g)
 	e := startEnvoy(t, g, "eg", r.listen)
 	e.WaitReady(patience)
-	address := local(w.secure)
+	address := peer.Local(w.secure)
 	shows(t, address, w.pair)
 	stop := handshakes(t, address)
 	for range 5 {
@@ -130,9 +131,9 @@ func TestGateway_OwnCertificates(t *testing.T) {
 	load := realenvoy.Drive(t, address, rate)
 
 	g.NewCertificates()
-	eventually(t, patience, func() error {
+	peer.Eventually(t, patience, func() error {
 		for _, section := range []string{"upstream.tls", "downstream.tls"} {
-			if len(r.output.Lines("certificates reloaded", `"section":"`+section+`"`, `"changed":"certificate`)) == 0 {
+			if len(r.Output.Lines("certificates reloaded", `"section":"`+section+`"`, `"changed":"certificate`)) == 0 {
 				return fmt.Errorf("the relay does not use the new files of %s", section)
 			}
 		}
@@ -148,7 +149,7 @@ func TestGateway_OwnCertificates(t *testing.T) {
 	g.Apply(w)
 	arrives(t, address, "/again", "late")
 	unharmed(t, load)
-	if refused := r.output.Lines("WARN", "certificate"); len(refused) > 0 {
+	if refused := r.Output.Lines("WARN", "certificate"); len(refused) > 0 {
 		t.Errorf("the relay was refused: %s", refused)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // rate is how many requests a second go through an Envoy while its configuration
@@ -64,9 +65,9 @@ func TestGateway_Turns(t *testing.T) {
 			to(0)
 			g := startGateway(t, w)
 			above := startTap(t, g, "127.0.0.1:"+xdsPort)
-			r := startRelayBelow(t, g, above.listen)
+			r := startRelayBelow(t, g, above.Addr)
 			below := startTap(t, g, r.listen)
-			e := startEnvoy(t, g, "eg", below.listen)
+			e := startEnvoy(t, g, "eg", below.Addr)
 			e.WaitReady(patience)
 			arrives(t, w.Address("eg"), "/", "backend-0")
 			load := realenvoy.Drive(t, w.Address("eg"), rate)
@@ -84,7 +85,7 @@ func TestGateway_Turns(t *testing.T) {
 			}
 			unharmed(t, load)
 			// It has what it should and no more: what went is gone.
-			eventually(t, patience, func() error {
+			peer.Eventually(t, patience, func() error {
 				clusters, err := e.Clusters()
 				if err != nil {
 					return err

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // startEnvoy starts the Envoy of a Gateway below a relay, or below whatever is there,
@@ -31,7 +32,7 @@ func answers(address, path, backend string) error {
 // arrives waits until a path is answered by a backend.
 func arrives(t testing.TB, address, path, backend string) {
 	t.Helper()
-	eventually(t, patience, func() error { return answers(address, path, backend) })
+	peer.Eventually(t, patience, func() error { return answers(address, path, backend) })
 }
 
 // unharmed ends a load of which nothing may have failed.

@@ -14,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 type object = map[string]any
@@ -29,7 +30,7 @@ var fixedPorts = []string{xdsPort, "18002", "19000", "19001", "19003", readyPort
 // gateway is an Envoy Gateway in a process of its own, standalone. It can be killed
 // and started again.
 type gateway struct {
-	*process
+	*peer.Process
 	t    testing.TB
 	home string
 }
@@ -132,10 +133,10 @@ func (g *gateway) command(args ...string) *exec.Cmd {
 // caller has killed the one before.
 func (g *gateway) Start() {
 	g.t.Helper()
-	g.process = run(g.t, g.command("server", "--config-path", g.path("envoy-gateway.yaml")))
-	eventually(g.t, patience, func() error {
-		if g.gone() {
-			g.t.Fatalf("Envoy Gateway has ended: %v", g.err)
+	g.Process = peer.Start(g.t, g.command("server", "--config-path", g.path("envoy-gateway.yaml")))
+	peer.Eventually(g.t, patience, func() error {
+		if g.Gone() {
+			g.t.Fatalf("Envoy Gateway has ended: %v", g.Ended())
 		}
 		if _, err := realenvoy.Attach("127.0.0.1:" + readyPort).Get("/readyz"); err != nil {
 			return err
@@ -177,7 +178,7 @@ func (g *gateway) write(name string, documents []any) {
 // xDS server is another, if one is given.
 func (g *gateway) Bootstrap(name, server string) (b realenvoy.Bootstrap) {
 	g.t.Helper()
-	eventually(g.t, patience, func() error {
+	peer.Eventually(g.t, patience, func() error {
 		started, err := filepath.Glob(g.path("started", "*"))
 		if err != nil {
 			return err

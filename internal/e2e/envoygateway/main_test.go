@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // Version of Envoy Gateway, from the module proxy.
@@ -26,16 +27,16 @@ const (
 )
 
 // Where the process that runs the tests finds what the one before it has built; the
-// first of them is what tells it that it is that process.
+// second of them is what tells it that it is that process.
 const (
-	relayEnv   = "XDS_RELAY_E2E_RELAY"
+	relayEnv   = peer.BinaryEnv
 	gatewayEnv = "XDS_RELAY_E2E_GATEWAY"
 )
 
 // TestMain first builds what the tests run, for which it may need other hosts, and then
 // runs itself again in a network where there are none.
 func TestMain(m *testing.M) {
-	if os.Getenv(relayEnv) != "" {
+	if os.Getenv(gatewayEnv) != "" {
 		if err := loopbackUp(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -62,7 +63,7 @@ func again() (code int, err error) {
 	defer os.RemoveAll(dir)
 
 	relay := filepath.Join(dir, "xds-relay")
-	if err := build(ctx, nil, "build", "-C", root, "-o", relay, "./cmd/xds-relay"); err != nil {
+	if err := peer.Build(relay); err != nil {
 		return 0, err
 	}
 	gateway, err := buildGateway(ctx)
@@ -130,26 +131,3 @@ func build(ctx context.Context, env []string, args ...string) error {
 // patience is how long a test waits for what has no limit of its own. It is generous:
 // only a test that fails spends it.
 const patience = 60 * time.Second
-
-// eventually waits until missing returns nil, and tells how long that took. What it
-// still missed at the limit is the test's failure.
-func eventually(t testing.TB, limit time.Duration, missing func() error) time.Duration {
-	t.Helper()
-	begin := time.Now()
-	for {
-		err := missing()
-		if err == nil {
-			return time.Since(begin)
-		}
-		if time.Since(begin) > limit {
-			t.Fatalf("after %v: %v", limit, err)
-		}
-		wait(pollEvery)
-	}
-}
-
-// pollEvery is how often eventually looks.
-const pollEvery = 10 * time.Millisecond
-
-// wait waits for a time that a situation itself needs, such as the length of an outage.
-func wait(span time.Duration) { <-time.After(span) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // outage is for how long somebody is away.
@@ -28,7 +29,7 @@ func TestGateway_Killed(t *testing.T) {
 	load := realenvoy.Drive(t, address, rate)
 	for range 3 {
 		g.Kill()
-		wait(outage)
+		peer.Wait(outage)
 		other.Kill()
 		other = startEnvoy(t, g, "other", r.listen)
 		t.Logf("in the outage, an Envoy was ready after %v", other.WaitReady(patience))
@@ -55,20 +56,20 @@ func TestGateway_RelayKilled(t *testing.T) {
 	g := startGateway(t, w)
 	r := startRelay(t, g)
 	below := startTap(t, g, r.listen)
-	startEnvoy(t, g, "eg", below.listen).WaitReady(patience)
+	startEnvoy(t, g, "eg", below.Addr).WaitReady(patience)
 	address := w.Address("eg")
 	arrives(t, address, "/", "eg")
 	load := realenvoy.Drive(t, address, rate)
 	for range 3 {
 		r.Kill()
-		wait(outage)
+		peer.Wait(outage)
 		w.routes = append(w.routes[:1:1], route{name: "more", gateway: "eg", prefix: "/more", to: "blue"})
 		g.Apply(w)
 		below.Lines()
 		below.Sent()
 		r.Start()
 		arrives(t, address, "/more", "blue")
-		wait(quiet)
+		peer.Wait(quiet)
 		// The listener is another one each time, as TestGateway_OnTheWire has it.
 		want := map[string]int{
 			"CDS httproute/default/more/rule/0": 1, "EDS httproute/default/more/rule/0": 1,
@@ -94,20 +95,20 @@ func TestGateway_ConnectionAge(t *testing.T) {
 	})
 	r := startRelay(t, g, "log.level=debug")
 	below := startTap(t, g, r.listen)
-	startEnvoy(t, g, "eg", below.listen).WaitReady(patience)
+	startEnvoy(t, g, "eg", below.Addr).WaitReady(patience)
 	address := w.Address("eg")
 	arrives(t, address, "/", "eg")
-	shows(t, local(w.secure), w.pair)
+	shows(t, peer.Local(w.secure), w.pair)
 	load := realenvoy.Drive(t, address, rate)
 	below.Sent()
-	eventually(t, patience, func() error {
+	peer.Eventually(t, patience, func() error {
 		// One for the Gateway and one for its Secrets, three times.
-		if ended := len(r.output.Lines("upstream stream ended")); ended < 6 {
+		if ended := len(r.Output.Lines("upstream stream ended")); ended < 6 {
 			return fmt.Errorf("%d upstream streams have ended", ended)
 		}
 		return nil
 	})
-	wait(quiet)
+	peer.Wait(quiet)
 	if sent := below.Sent(); len(sent) > 0 {
 		t.Errorf("the Envoy was sent %v:\n%s", sent, below.Lines())
 	}
@@ -125,7 +126,7 @@ const quiet = time.Second
 // another cluster. When it is back, the Envoy has always had one of the two.
 func TestGateway_TurnInAnOutage(t *testing.T) {
 	for name, away := range map[string]func(*gateway, *relay) (back func()){
-		"Relay":        func(_ *gateway, r *relay) func() { r.Kill(); return r.Start },
+		"Relay":        func(_ *gateway, r *relay) func() { r.Kill(); return func() { r.Start() } },
 		"EnvoyGateway": func(g *gateway, _ *relay) func() { g.Kill(); return g.Start },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +134,7 @@ func TestGateway_TurnInAnOutage(t *testing.T) {
 			g := startGateway(t, w)
 			r := startRelay(t, g)
 			below := startTap(t, g, r.listen)
-			startEnvoy(t, g, "eg", below.listen).WaitReady(patience)
+			startEnvoy(t, g, "eg", below.Addr).WaitReady(patience)
 			address := w.Address("eg")
 			arrives(t, address, "/", "eg")
 			load := realenvoy.Drive(t, address, rate)
@@ -143,9 +144,9 @@ func TestGateway_TurnInAnOutage(t *testing.T) {
 				w.backends[backend] = realenvoy.Backend(t, backend)
 				w.routes = []route{{name: fmt.Sprintf("turn-%d", turn), gateway: "eg", prefix: "/", to: backend}}
 				back := away(g, r)
-				wait(time.Second)
+				peer.Wait(time.Second)
 				g.Apply(w)
-				wait(quiet)
+				peer.Wait(quiet)
 				below.Lines()
 				back()
 				arrives(t, address, "/", backend)

@@ -4,21 +4,17 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
-	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // relay is the program, with the configuration of the example as it stands. It can be
 // killed and started again.
 type relay struct {
-	*process
-	t      testing.TB
+	*peer.Relay
 	listen string
-	env    []string
-	sets   []string
 }
 
 // relayAdmin is where the example has the relay's admin endpoint.
@@ -34,40 +30,20 @@ func startRelay(t testing.TB, g *gateway, sets ...string) *relay {
 // startRelayBelow runs one below something else that has Envoy Gateway's certificates.
 func startRelayBelow(t testing.TB, g *gateway, upstream string, sets ...string) *relay {
 	t.Helper()
-	r := &relay{t: t, listen: local(freePort(t)), sets: sets}
 	key := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(key, []byte("thirty-two bytes, and no secret."), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.env = []string{
-		"XDS_UPSTREAM=" + upstream, "XDS_LISTEN=" + r.listen,
+	listen := peer.Local(freePort(t))
+	r := &relay{peer.NewRelay(t, listen, relayAdmin, []string{"-c", filepath.Join(examples, "relay.yaml")}, sets...), listen}
+	r.Env = []string{
+		"XDS_UPSTREAM=" + upstream, "XDS_LISTEN=" + listen,
 		"ENVOY_CERTS=" + g.Certificates("envoy"), "GATEWAY_CERTS=" + g.Certificates("envoy-gateway"),
 		"STATE_DIR=" + filepath.Join(t.TempDir(), "state"), "STATE_KEY=" + key,
 	}
 	r.Start()
 	return r
 }
-
-// Start starts it, and returns when it serves. The caller has killed the one before.
-func (r *relay) Start() {
-	r.t.Helper()
-	args := []string{"serve", "-c", filepath.Join(examples, "relay.yaml")}
-	for _, set := range r.sets {
-		args = append(args, "--set", set)
-	}
-	cmd := exec.Command(os.Getenv(relayEnv), args...)
-	cmd.Env = append(os.Environ(), r.env...)
-	r.process = run(r.t, cmd)
-	eventually(r.t, patience, func() error {
-		if r.gone() {
-			r.t.Fatalf("the relay has ended: %v", r.err)
-		}
-		_, err := r.admin("/readyz")
-		return err
-	})
-}
-
-func (r *relay) admin(path string) (string, error) { return realenvoy.Attach(relayAdmin).Get(path) }
 
 // group is a group of the relay, as /groups has it.
 type group struct {
@@ -77,7 +53,7 @@ type group struct {
 
 // Groups are those that the relay has.
 func (r *relay) Groups() (groups []group, err error) {
-	text, err := r.admin("/groups")
+	text, err := r.Page("/groups")
 	if err != nil {
 		return nil, err
 	}

@@ -16,60 +16,27 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
-// talk is a Delta stream on which a test says what it likes, without a client's good
-// manners.
+// talk is a stream on which a test says what it likes, in words.
 type talk struct {
-	t      testing.TB
-	stream discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
-	heard  chan *discovery.DeltaDiscoveryResponse
-	end    error // why heard was closed
-	nonces map[string]string
-	// versions are those of all that came, by type and name.
-	versions map[string]map[string]string
+	*peer.Talk
+	t testing.TB
 }
 
 // startTalk opens a stream; the test's end ends it.
 func startTalk(t testing.TB, g *gateway) *talk {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := discovery.NewAggregatedDiscoveryServiceClient(dial(t, g, "127.0.0.1:"+xdsPort)).DeltaAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := &talk{
-		t: t, stream: stream, heard: make(chan *discovery.DeltaDiscoveryResponse, 1000),
-		nonces: make(map[string]string), versions: make(map[string]map[string]string),
-	}
-	go func() {
-		defer close(k.heard)
-		for {
-			r, err := stream.Recv()
-			if err != nil {
-				k.end = err
-				return
-			}
-			k.heard <- r
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		for range k.heard {
-		}
-	})
-	return k
+	return &talk{peer.StartTalk(context.Background(), t, dial(t, g, "127.0.0.1:"+xdsPort)), t}
 }
 
 // urls are the types by their short names.
 var urls = map[string]string{
-	"CDS":  "type.googleapis.com/envoy.config.cluster.v3.Cluster",
-	"EDS":  "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
-	"LDS":  "type.googleapis.com/envoy.config.listener.v3.Listener",
-	"RDS":  "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
-	"SDS":  "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
-	"VHDS": "type.googleapis.com/envoy.config.route.v3.VirtualHost",
+	"CDS": string(cache.Cluster), "EDS": string(cache.Endpoint), "LDS": string(cache.Listener),
+	"RDS": string(cache.Route), "SDS": string(cache.Secret), "VHDS": string(cache.VirtualHost),
 }
 
 // Says sends a request of a type: +name subscribes, -name unsubscribes, ack and nack
@@ -88,7 +55,7 @@ func (k *talk) Says(line string, more ...func(*discovery.DeltaDiscoveryRequest))
 			r.ErrorDetail = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: "not to my taste"}
 			fallthrough
 		case w == "ack":
-			r.ResponseNonce = k.nonces[words[0]]
+			r.ResponseNonce = k.Nonces[words[0]]
 		default:
 			k.t.Fatalf("what is %q?", w)
 		}
@@ -96,7 +63,7 @@ func (k *talk) Says(line string, more ...func(*discovery.DeltaDiscoveryRequest))
 	for _, change := range more {
 		change(r)
 	}
-	_ = k.stream.Send(r) // what is wrong is said to the receiver
+	k.Send(r)
 }
 
 // talks counts those that said who they are: each is another.
@@ -127,39 +94,20 @@ func (k *talk) Hears(want ...string) {
 		if len(got) < len(want) {
 			limit = patience
 		}
-		select {
-		case r, ok := <-k.heard:
-			if !ok {
-				got = append(got, "end "+status.Code(k.end).String())
-				break
-			}
-			got = append(got, k.takes(r))
-			continue
-		case <-time.After(limit):
+		words, err := k.Hear(limit)
+		if err != nil {
+			words = "end " + status.Code(err).String()
 		}
-		if !slices.Equal(got, want) {
-			k.t.Errorf("heard %q, want %q", got, want)
+		if words != "" {
+			got = append(got, words)
 		}
-		return
+		if words == "" || err != nil {
+			break
+		}
 	}
-}
-
-func (k *talk) takes(r *discovery.DeltaDiscoveryResponse) string {
-	name := short(r.GetTypeUrl())
-	k.nonces[name] = r.GetNonce()
-	if k.versions[name] == nil {
-		k.versions[name] = make(map[string]string)
+	if !slices.Equal(got, want) {
+		k.t.Errorf("heard %q, want %q", got, want)
 	}
-	words := []string{}
-	for _, res := range r.GetResources() {
-		k.versions[name][res.GetName()] = res.GetVersion()
-		words = append(words, "+"+res.GetName())
-	}
-	for _, gone := range r.GetRemovedResources() {
-		words = append(words, "-"+gone)
-	}
-	slices.Sort(words)
-	return strings.Join(append([]string{name}, words...), " ")
 }
 
 // What Envoy Gateway does on the wire: section 22 of the contract.
@@ -241,20 +189,20 @@ func TestGateway_OnTheWire(t *testing.T) {
 		first.Hears("CDS +"+cluster, "EDS +"+cluster)
 
 		k := startTalk(t, g)
-		k.Says("CDS +*", as(own), having(first.versions["CDS"]))
-		k.Says("EDS +"+cluster, having(first.versions["EDS"]))
+		k.Says("CDS +*", as(own), having(first.Versions["CDS"]))
+		k.Says("EDS +"+cluster, having(first.Versions["EDS"]))
 		k.Hears("CDS") // an empty answer to a wildcard, none to names
 
 		k = startTalk(t, g)
 		k.Says("CDS +*", as(own), having(map[string]string{cluster: "another", absent: "old"}))
-		k.Says("EDS +"+cluster+" +"+absent, having(map[string]string{cluster: first.versions["EDS"][cluster], absent: "old"}))
+		k.Says("EDS +"+cluster+" +"+absent, having(map[string]string{cluster: first.Versions["EDS"][cluster], absent: "old"}))
 		k.Hears("CDS +"+cluster+" -"+absent, "EDS -"+absent)
 
 		g.Kill()
 		g.Start()
 		startEnvoy(t, g, "eg", "127.0.0.1:"+xdsPort).WaitReady(patience)
 		k = startTalk(t, g)
-		k.Says("CDS +*", as(own), having(first.versions["CDS"]))
+		k.Says("CDS +*", as(own), having(first.Versions["CDS"]))
 		k.Hears("CDS") // another process has the same versions
 	})
 
@@ -282,7 +230,7 @@ func TestGateway_OnTheWire(t *testing.T) {
 		exists(false)
 		k.Hears("CDS -" + lateCluster)
 		again := startTalk(t, g)
-		again.Says("CDS +*", as(late), having(k.versions["CDS"]))
+		again.Says("CDS +*", as(late), having(k.Versions["CDS"]))
 		again.Hears()
 		k.Says("CDS ack")
 		exists(true)
@@ -301,11 +249,11 @@ func TestGateway_OnTheWire(t *testing.T) {
 	// Not tried on a relay's stream: it always says who it is.
 	t.Run("WithoutNode", func(t *testing.T) {
 		k := startTalk(t, g)
-		g.ending.Store(true)
+		g.MayCrash()
 		k.Says("CDS +*")
 		k.Hears("end Unavailable")
-		eventually(t, patience, func() error {
-			if !g.gone() {
+		peer.Eventually(t, patience, func() error {
+			if !g.Gone() {
 				return errors.New("Envoy Gateway survives a request without a node")
 			}
 			return nil

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 const (
@@ -58,9 +59,7 @@ func newWorld(t testing.TB, gateways ...string) *world {
 }
 
 // Address is where an Envoy listens for a Gateway.
-func (w *world) Address(gateway string) string { return local(w.gateways[gateway]) }
-
-func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+func (w *world) Address(gateway string) string { return peer.Local(w.gateways[gateway]) }
 
 // freePort is a port that nobody has, above those that Envoy Gateway moves elsewhere.
 func freePort(t testing.TB) int {

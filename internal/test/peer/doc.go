@@ -4,8 +4,8 @@
 // a test says what it likes. Tests in modules of their own use it, too.
 //
 // It owns how these start and end; what they say and must not say is the tests' business.
-// It knows nothing of the relay but its command line, its admin endpoint and the protocol,
-// so that nothing of the relay has to be built into who uses it. It is for tests only.
+// It knows nothing of the relay but its command line, its admin endpoint and the names of
+// types, so that next to nothing of the relay is built into who uses it. It is for tests only.
 //
 // Limitation: only on Linux does a process end with a test that is killed.
 package peer

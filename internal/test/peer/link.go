@@ -17,12 +17,12 @@ type Link struct {
 	Addr string
 	to   string
 
-	mu       sync.Mutex
-	thawed   chan struct{} // closed while it is not frozen
-	swallows bool
-	lag      time.Duration // each way; up to a quarter more or less
-	conns    map[net.Conn]bool
-	closed   bool
+	mu        sync.Mutex
+	thawed    chan struct{} // closed while it is not frozen
+	swallows  bool
+	lag, give time.Duration // each way
+	conns     map[net.Conn]bool
+	closed    bool
 }
 
 // StartLink leads to an address until the test ends.
@@ -78,12 +78,12 @@ func (k *Link) Thaw() {
 	}
 }
 
-// Lag delays what goes either way by about so much, another amount for each piece, and in
+// Lag delays what goes either way, by up to give more or less for each piece, and in
 // order.
-func (k *Link) Lag(by time.Duration) {
+func (k *Link) Lag(by, give time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.lag = by
+	k.lag, k.give = by, give
 }
 
 // Swallow loses what goes either way, or no longer does.
@@ -107,8 +107,8 @@ func (k *Link) fate() (at time.Time, lost bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	at = time.Now().Add(k.lag)
-	if give := k.lag / 4; give > 0 {
-		at = at.Add(rand.N(2*give) - give)
+	if k.give > 0 {
+		at = at.Add(rand.N(2*k.give) - k.give)
 	}
 	return at, k.swallows
 }

@@ -73,11 +73,11 @@ func TestLink(t *testing.T) {
 	k.Thaw()
 	hears("two")
 
-	k.Lag(100 * time.Millisecond)
+	k.Lag(100*time.Millisecond, 0)
 	says("three")
 	silent()
 	hears("three")
-	k.Lag(0)
+	k.Lag(0, 0)
 
 	// What is swallowed, and then what is not: of what comes by, nothing tells when.
 	k.Swallow(true)
