@@ -1,28 +1,90 @@
 package downstream
 
 import (
+	"errors"
 	"net"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
 )
 
+// conn is a client's connection, below TLS, from when it was accepted. gRPC gets it in place of
+// the connection of package net: so the Server knows which connections are open, also those that
+// carry no stream. A stats.Handler would know that, too, and would cost something for each message.
+type conn struct {
+	net.Conn
+	reader patient // for gRPC, in plaintext
+	doors  *doors
+	since  time.Time
+
+	closed  bool // guarded by doors.mu
+	streams int  // open streams; guarded by Server.mu
+}
+
+func newConn(raw net.Conn, d *doors) *conn {
+	return &conn{Conn: raw, reader: newPatient(raw), doors: d, since: time.Now()}
+}
+
+// SetDeadline implements net.Conn. gRPC sets a deadline for the handshake, and lifts it when that
+// is over.
+func (c *conn) SetDeadline(t time.Time) error {
+	if t.IsZero() {
+		c.doors.settled(c)
+	}
+	return c.Conn.SetDeadline(t)
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	c.doors.left(c)
+	return err
+}
+
+// ReadOnReady implements what gRPC asks of a connection (Reader of its package readyreader) to
+// take a read buffer from a pool only when there is something to read. Of a silent connection
+// without this method it would keep one of readBuffer.
+func (c *conn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	if c.reader != nil {
+		return c.reader.read(size, pool)
+	}
+	b := pool.Get(size)
+	n, err := c.Read(*b)
+	if err != nil {
+		pool.Put(b)
+		return nil, 0, err
+	}
+	return b, n, nil
+}
+
+// SyscallConn implements syscall.Conn, for credentials that look at what a client has sent and leave
+// it to be read.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	if of, ok := c.Conn.(syscall.Conn); ok {
+		return of.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// patient reads from a socket once there is something to read.
+type patient interface {
+	read(size int, pool mem.BufferPool) (*[]byte, int, error)
+}
+
 // tagging are credentials that put the connection into what the handshake says of the peer, so
-// that streams find it. gRPC must see the connection of package net itself: only for those does
-// it take a read buffer from a pool when there is something to read; any other silent connection
-// keeps one of 32 KiB.
+// that streams find it.
 type tagging struct {
 	credentials.TransportCredentials
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (t tagging) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if f, ok := raw.(*fresh); ok {
-		raw = f.Conn
-	}
 	c, info, err := t.TransportCredentials.ServerHandshake(raw)
-	return c, tag{info, &conn{Conn: raw, since: time.Now()}}, err
+	of, _ := raw.(*conn)
+	return c, tag{info, of}, err
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -34,13 +96,6 @@ func (t tagging) Clone() credentials.TransportCredentials {
 type tag struct {
 	credentials.AuthInfo
 	conn *conn
-}
-
-// conn is a client's connection, below TLS.
-type conn struct {
-	net.Conn
-	since   time.Time
-	streams int // open streams; guarded by Server.mu
 }
 
 // The parts of a connection's age limit. First gRPC tells the client to open its next streams

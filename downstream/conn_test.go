@@ -16,7 +16,7 @@ func TestHangUpSparesNeighbours(t *testing.T) {
 	relay, client := net.Pipe()
 	defer client.Close()
 	c := &closing{Conn: relay}
-	shared := &conn{Conn: c}
+	shared := newConn(c, s.doors)
 	stalled, neighbour := &stream{conn: shared}, &stream{conn: shared}
 	for _, st := range []*stream{stalled, neighbour} {
 		if end := s.register(st); end != nil {

@@ -22,8 +22,11 @@ type Client struct {
 	Types    []session.ClientType `json:"types"`
 }
 
-// Summary counts the open streams, for metrics.
+// Summary counts the open streams and connections, for metrics.
 type Summary struct {
+	// Connections is how many connections are open, streams or none, and MaxConnections how many
+	// there may be; 0: there is no bound.
+	Connections, MaxConnections int
 	// Protocols counts by "delta" and "sotw".
 	Protocols map[string]int
 	// Sync counts each stream once, by the worst of its types.
@@ -36,7 +39,10 @@ type Summary struct {
 
 // Summary counts the open streams. Unlike Clients it looks at no name, so it can be called often.
 func (s *Server) Summary() Summary {
-	sum := Summary{Protocols: map[string]int{}, Sync: map[session.Sync]int{}, Refused: map[session.RefusedType]int{}}
+	sum := Summary{
+		Connections: s.doors.connections(), MaxConnections: s.now.Load().MaxConnections,
+		Protocols: map[string]int{}, Sync: map[session.Sync]int{}, Refused: map[session.RefusedType]int{},
+	}
 	groups := make(map[*fanout.Hub]int)
 	for _, st := range s.open() {
 		sum.Protocols[st.protocol()]++

@@ -1,22 +1,34 @@
 package downstream
 
 import (
+	"log/slog"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/xds-relay/xds-relay/internal/descriptors"
 )
 
-// doors are the listeners of a Server, and the connections whose handshake is not finished. When
-// gRPC stops it waits for these, for two minutes if a client connects and sends nothing.
-// Meanwhile no client would be sent away, and the process would not end.
+// doors are the listeners of a Server, and what they have let in.
 type doors struct {
+	// The Server's.
+	now      func() *ServerConfig
+	log      *slog.Logger
+	observer Observer
+
 	mu        sync.Mutex
 	listeners []*door
-	fresh     map[*fresh]bool
+	open      int            // connections
+	fresh     map[*conn]bool // those whose handshake is not finished
 	shut      bool
+
+	// The last warning that clients are closed at once.
+	warned time.Time
+	more   int // that were closed since then
 }
 
-// door is a listener that signals when it is closed.
+// door is a listener that lets in as many connections as there may be, and signals when it is
+// closed.
 type door struct {
 	net.Listener
 	doors  *doors
@@ -24,11 +36,26 @@ type door struct {
 	closed chan struct{}
 }
 
-// fresh is a connection until its handshake is finished, when gRPC lifts the deadline. tagging
-// then replaces it by the connection inside.
-type fresh struct {
-	net.Conn
-	doors *doors
+// ClosedFor is why a connection was closed that carried no stream yet. It is a closed set, fit for
+// a metric label.
+type ClosedFor string
+
+// The values of ClosedFor.
+const (
+	// ClosedTooMany: there were as many connections as there may be.
+	ClosedTooMany ClosedFor = "too_many"
+	// ClosedHandshake: its handshake took too long.
+	ClosedHandshake ClosedFor = "handshake_timeout"
+)
+
+// ClosedReasons lists them all, for an Observer.
+func ClosedReasons() []ClosedFor { return []ClosedFor{ClosedTooMany, ClosedHandshake} }
+
+// warnEvery is how often the log says that clients are closed at once, while they come back.
+const warnEvery = time.Minute
+
+func newDoors(now func() *ServerConfig, log *slog.Logger, o Observer) *doors {
+	return &doors{now: now, log: log, observer: o, fresh: make(map[*conn]bool)}
 }
 
 // add returns the listener that gRPC gets.
@@ -41,59 +68,116 @@ func (d *doors) add(l net.Listener) net.Listener {
 }
 
 // close waits until gRPC has closed all listeners, and closes the connections whose handshake is
-// not finished.
+// not finished. When gRPC stops it would wait for these, and meanwhile no client would be sent
+// away.
 func (d *doors) close() {
 	d.mu.Lock()
 	d.shut = true
 	listeners := d.listeners
-	for f := range d.fresh {
-		f.Conn.Close()
+	var fresh []*conn
+	for c := range d.fresh {
+		fresh = append(fresh, c)
 	}
 	d.mu.Unlock()
+	for _, c := range fresh {
+		c.Close()
+	}
 	for _, l := range listeners {
 		<-l.closed
 	}
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. It lets in what there is room for. Others it closes at once, so
+// that they try another replica: left unaccepted they would wait, and each one let in beyond the
+// limit of descriptors takes one that the relay needs to reach its control plane.
 func (l *door) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			if descriptors.Exhausted(err) {
+				l.doors.exhausted(err)
+			}
+			return nil, err
+		}
+		c := newConn(raw, l.doors)
+		if l.doors.enter(c) {
+			return c, nil
+		}
+		raw.Close()
 	}
-	f := &fresh{c, l.doors}
-	l.doors.mu.Lock()
-	defer l.doors.mu.Unlock()
-	if l.doors.shut {
-		c.Close() // gRPC notices
+}
+
+// enter takes in a connection, if there is room for it.
+func (d *doors) enter(c *conn) bool {
+	config := d.now()
+	d.mu.Lock()
+	full := config.MaxConnections > 0 && d.open >= config.MaxConnections
+	in := !full && !d.shut
+	if in {
+		d.open++
+		d.fresh[c] = true
+	}
+	d.mu.Unlock()
+	if full {
+		d.observer.ClientConnectionClosed(ClosedTooMany)
+		d.warn("downstream.listen: there are as many connections as there may be, and more are closed at once, so that these clients try another replica; "+config.MoreConnections,
+			"max_connections", config.MaxConnections)
+	}
+	return in
+}
+
+// exhausted says that nobody can be let in although there is room: something else has taken the
+// descriptors. gRPC tries again.
+func (d *doors) exhausted(err error) {
+	d.warn("downstream.listen: no file descriptor is left to accept clients; raise LimitNOFILE (ulimit -n), or lower downstream.max_connections", "err", err)
+}
+
+// warn says that clients are not let in, now and then, and how often it was not said.
+func (d *doors) warn(text string, args ...any) {
+	d.mu.Lock()
+	more, due := d.more, time.Since(d.warned) >= warnEvery
+	if due {
+		d.more, d.warned = 0, time.Now()
 	} else {
-		l.doors.fresh[f] = true
+		d.more++
 	}
-	return f, nil
+	d.mu.Unlock()
+	if due {
+		d.log.Warn(text, append(args, "more_since_last", more)...)
+	}
+}
+
+// settled takes note that the handshake of a connection is over, however it ended.
+func (d *doors) settled(c *conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.fresh, c)
+}
+
+// left takes note that a connection is closed.
+func (d *doors) left(c *conn) {
+	d.mu.Lock()
+	late := d.fresh[c] && time.Since(c.since) >= handshakeLimit
+	delete(d.fresh, c)
+	if !c.closed {
+		c.closed = true
+		d.open--
+	}
+	d.mu.Unlock()
+	if late {
+		d.observer.ClientConnectionClosed(ClosedHandshake)
+	}
+}
+
+// connections is how many are open.
+func (d *doors) connections() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open
 }
 
 // Close implements net.Listener.
 func (l *door) Close() error {
 	defer l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()
-}
-
-// SetDeadline implements net.Conn.
-func (f *fresh) SetDeadline(t time.Time) error {
-	if t.IsZero() {
-		f.over()
-	}
-	return f.Conn.SetDeadline(t)
-}
-
-// Close implements net.Conn.
-func (f *fresh) Close() error {
-	f.over()
-	return f.Conn.Close()
-}
-
-func (f *fresh) over() {
-	f.doors.mu.Lock()
-	defer f.doors.mu.Unlock()
-	delete(f.doors.fresh, f)
 }

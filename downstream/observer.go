@@ -10,6 +10,8 @@ import (
 // Observer gets what happens on client streams, for metrics. Its methods are called from many
 // goroutines, under no lock. Protocol is "delta" or "sotw".
 type Observer interface {
+	// ClientConnectionClosed is called when the relay closes a connection before its first stream.
+	ClientConnectionClosed(reason ClosedFor)
 	ClientConnected(protocol string)
 	ClientDisconnected(protocol string, reason session.Reason)
 	ClientRequest(t cache.TypeURL, kind session.RequestKind)
@@ -45,6 +47,7 @@ const (
 
 type nobody struct{}
 
+func (nobody) ClientConnectionClosed(ClosedFor)                                {}
 func (nobody) ClientConnected(string)                                          {}
 func (nobody) ClientDisconnected(string, session.Reason)                       {}
 func (nobody) ClientRequest(cache.TypeURL, session.RequestKind)                {}

@@ -12,8 +12,8 @@ import (
 // the pointer once, and a Session gets its own under the stream's mutex.
 
 // Reconfigure puts another configuration in force. For open streams, too, it changes the
-// Sessions' configuration, FirstMessage, RequestRate, RequestBurst and StallTimeout; the rest was
-// given to gRPC at the start and stays. It must not be called concurrently.
+// Sessions' configuration, FirstMessage, RequestRate, RequestBurst and StallTimeout; for connections
+// to come it changes MaxConnections. The rest was given to gRPC at the start and stays. It must not be called concurrently.
 func (s *Server) Reconfigure(c ServerConfig) {
 	c.Random = s.config.Random
 	s.now.Store(&c) // first, so that a stream that opens now finds it

@@ -39,6 +39,10 @@ type ServerConfig struct {
 	RequestRate, RequestBurst int
 	// StallTimeout is how long a send may wait for the client; zero means for ever.
 	StallTimeout time.Duration
+	// MaxConnections bounds the connections, streams or none; zero means no bound.
+	// MoreConnections says in the log what to do if they are too few.
+	MaxConnections  int
+	MoreConnections string
 	// MaxAge is how old a connection may become; zero means no limit.
 	MaxAge time.Duration
 	// Log is for people; Observer may be nil.
@@ -83,6 +87,9 @@ const (
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 10 * time.Second
 	minPing          = 10 * time.Second
+	// handshakeLimit is how long a connection may take until it speaks HTTP/2, TLS included. It
+	// may not have sent a byte by then.
+	handshakeLimit = 10 * time.Second
 )
 
 // NewServer returns a Server that listens nowhere yet.
@@ -94,15 +101,16 @@ func NewServer(c ServerConfig) *Server {
 		streams:           make(map[uint64]*stream),
 		stopped:           make(chan struct{}),
 		senders:           newSenders(runtime.GOMAXPROCS(0)),
-		doors:             &doors{fresh: make(map[*fresh]bool)},
 	}
 	if s.config.Random == nil {
 		s.config.Random = rand.Float64
 	}
 	s.now.Store(&s.config)
+	s.doors = newDoors(s.now.Load, s.log, s.observer)
 	s.grpc = grpc.NewServer(
 		grpc.Creds(tagging{c.Credentials}),
 		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ConnectionTimeout(handshakeLimit),
 		grpc.MaxRecvMsgSize(min(2*c.MaxRequest, math.MaxInt32)), // see inbox
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxConcurrentStreams(c.MaxStreams),

@@ -154,7 +154,14 @@ type served struct {
 // log. Its endpoints need no time to notice when it ends, unless args say otherwise.
 func serveProgram(t *testing.T, args ...string) *served {
 	t.Helper()
+	return serveWith(t, func(*served) {}, args...)
+}
+
+// serveWith is serveProgram, of which something is changed before it starts.
+func serveWith(t *testing.T, change func(*served), args ...string) *served {
+	t.Helper()
 	s := &served{cmd: program(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", "downstream.drain_delay=0s"}, args...)...)}
+	change(s)
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

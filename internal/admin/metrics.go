@@ -42,6 +42,7 @@ type Metrics struct {
 	quarantined prometheus.Gauge
 	upstream    byType[upstreamSeries]
 
+	closed       *prometheus.CounterVec
 	connects     *prometheus.CounterVec
 	disconnects  *prometheus.CounterVec
 	requests     *prometheus.CounterVec
@@ -126,6 +127,7 @@ func NewMetrics(b Build) *Metrics {
 	m.expired = counter("resources_expired_total", "Resources whose TTL ran out because the control plane did not renew it.", "type")
 	m.quarantined = gauge("upstream_quarantined_types", "Types that the control plane refuses by ending the stream; the relay asks for them on streams of their own.")
 
+	m.closed = counter("client_connections_closed_total", "Connections of clients that the relay closed before their first stream, by reason: there were as many as there may be (too_many), or the client took more than 10 s to speak HTTP/2, TLS included (handshake_timeout).", "reason")
 	m.connects = counter("client_connects_total", "Client streams opened.", "protocol")
 	m.disconnects = counter("client_disconnects_total", "Client streams ended, by reason.", "reason")
 	m.requests = counter("requests_total", "Requests of clients by what they are: initial, subscribe, ack or nack, or fetch, which is a unary call.", "type", "kind")
@@ -281,6 +283,11 @@ func (m *Metrics) ResourcesExpired(t cache.TypeURL, n int) {
 }
 
 // --- downstream.Observer ---
+
+// ClientConnectionClosed counts connections that come to nothing.
+func (m *Metrics) ClientConnectionClosed(reason downstream.ClosedFor) {
+	m.closed.WithLabelValues(string(reason)).Inc()
+}
 
 // ClientConnected counts streams that open.
 func (m *Metrics) ClientConnected(protocol string) { m.connects.WithLabelValues(protocol).Inc() }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/upstream"
@@ -46,6 +47,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	m.UpstreamQuarantine(cache.Runtime, false)
 	m.ResourcesExpired(cache.Cluster, 2)
 	m.UpstreamReconnect(upsession.Auxiliary, "unavailable", 1500*time.Millisecond)
+	m.ClientConnectionClosed(downstream.ClosedTooMany)
 	m.ClientConnected("delta")
 	m.ClientDisconnected("delta", session.OverLimit)
 	m.ClientRequest(cache.Endpoint, session.NackRequest)
@@ -75,6 +77,10 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		`upstream_unasked_dropped_total{type="LDS"} 3`,
 		`upstream_quarantined_types 1`,
 		`resources_expired_total{type="CDS"} 2`,
+		`client_connections 7`,
+		`client_connections_limit 160`,
+		`client_connections_closed_total{reason="too_many"} 1`,
+		`client_connections_closed_total{reason="handshake_timeout"} 0`,
 		`client_connects_total{protocol="delta"} 1`,
 		`client_disconnects_total{reason="` + string(session.OverLimit) + `"} 1`,
 		`client_panics_total 1`,

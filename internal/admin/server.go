@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"golang.org/x/net/netutil"
+	"github.com/xds-relay/xds-relay/internal/descriptors"
 )
 
 // Server is the HTTP server of a handler.
@@ -16,12 +16,10 @@ type Server struct {
 	done chan struct{}
 }
 
-// maxConns is how many connections a listener has at once: an open one must not use up
-// the file descriptors that clients need. More wait until others close.
-const maxConns = 1024
-
-// Serve answers on a listener until Close.
+// Serve answers on a listener until Close. Its connections are bounded: open ones must not use up
+// the file descriptors that clients need.
 func Serve(l net.Listener, h http.Handler, log *slog.Logger) *Server {
+	c := newCrowd(l, descriptors.ForHTTP(descriptors.Limit()))
 	s := &Server{
 		http: &http.Server{
 			Handler:           h,
@@ -30,13 +28,14 @@ func Serve(l net.Listener, h http.Handler, log *slog.Logger) *Server {
 			WriteTimeout:      time.Minute,
 			IdleTimeout:       time.Minute,
 			MaxHeaderBytes:    16 << 10,
+			ConnState:         c.changed,
 			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		},
 		done: make(chan struct{}),
 	}
 	go func() {
 		defer close(s.done)
-		if err := s.http.Serve(netutil.LimitListener(l, maxConns)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(c); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("HTTP listener failed", "listener", l.Addr().String(), "err", err)
 		}
 	}()

@@ -38,6 +38,9 @@ func (m *Metrics) fromTheStart() {
 	for _, reason := range downstream.Reasons() {
 		m.disconnects.WithLabelValues(string(reason))
 	}
+	for _, reason := range downstream.ClosedReasons() {
+		m.closed.WithLabelValues(string(reason))
+	}
 	for _, protocol := range protocols {
 		m.connects.WithLabelValues(protocol)
 	}

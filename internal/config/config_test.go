@@ -298,6 +298,7 @@ upstream:
 downstream:
   listen: [":18000", "unix:///run/xds-relay/xds.sock"]
   tls: {cert: /certs/tls.crt, key: /certs/tls.key, client_ca: /certs/ca.crt}
+  max_connections: 500
   max_request_bytes: 4096
   max_name_bytes: 1KiB
   max_names_per_stream: 5
@@ -393,6 +394,7 @@ func fullConfig() Config {
 		Downstream: Downstream{
 			Listen:                  []string{":18000", "unix:///run/xds-relay/xds.sock"},
 			TLS:                     ServerTLS{Cert: "/certs/tls.crt", Key: "/certs/tls.key", ClientCA: "/certs/ca.crt"},
+			MaxConnections:          500,
 			MaxRequestBytes:         4 * KiB,
 			MaxNameBytes:            KiB,
 			MaxNamesPerStream:       5,

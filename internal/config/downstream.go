@@ -17,6 +17,15 @@ type Downstream struct {
 	// TLS secures all of Listen. All fields empty means plaintext.
 	TLS ServerTLS `yaml:"tls"`
 
+	// MaxConnections is how many connections clients may have, over all of
+	// Listen. The relay closes further ones at once, so that these clients try
+	// another replica. 0 is what the limit of file descriptors (ulimit -n)
+	// leaves when 32 are kept for the relay itself, and upstream.max_connections
+	// for control planes, but at least a quarter of the limit. A greater number
+	// than that has no effect, and the log says so.
+	// Default: 0.
+	MaxConnections int `yaml:"max_connections"`
+
 	// MaxRequestBytes is the largest request accepted (VALID-8).
 	// Default: 64MiB.
 	MaxRequestBytes Bytes `yaml:"max_request_bytes"`

@@ -73,6 +73,7 @@ var reloads = map[string]Reload{
 	"downstream.tls.cert":                   ReloadNow,
 	"downstream.tls.key":                    ReloadNow,
 	"downstream.tls.client_ca":              ReloadNow,
+	"downstream.max_connections":            ReloadNow,
 	"downstream.max_request_bytes":          ReloadRestart, // of gRPC's server, as the next one but two
 	"downstream.max_name_bytes":             ReloadNow,
 	"downstream.max_names_per_stream":       ReloadNow,

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/descriptors"
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
@@ -126,11 +127,15 @@ const fewFiles = 4096
 
 func (k *checker) openFiles() {
 	const name = "open files (ulimit -n)"
-	switch limit, ok := fileLimit(); {
-	case !ok:
+	limit := descriptors.Limit()
+	room := relay.RoomFor(k.config, limit)
+	switch {
+	case limit == 0:
+	case room.Warning != "":
+		k.note(name, "", "%d: %d connections of clients. %s", limit, room.Most, room.Warning)
 	case limit < fewFiles:
-		k.note(name, "raise ulimit -n, or LimitNOFILE of its systemd unit", "%d: no more clients than that can connect", limit)
+		k.note(name, "raise ulimit -n, or LimitNOFILE of its systemd unit", "%d: %d connections of clients, and more are closed", limit, room.Most)
 	default:
-		k.ok(name, "%d", limit)
+		k.ok(name, "%d: %d connections of clients", limit, room.Most)
 	}
 }

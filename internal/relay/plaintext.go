@@ -53,9 +53,9 @@ func judge(first []byte) error {
 }
 
 // firstBytes waits for a connection's first bytes, and leaves them to be read by gRPC. A wrapper that
-// hands them on would be simpler, but gRPC must see the connection of package net itself: it keeps a
-// read buffer of 32 KiB for any other one. It returns nothing if the client has gone, and where the
-// connection is none of the operating system.
+// hands them on would have to read for gRPC as downstream's does, or gRPC would keep a read buffer for
+// each silent client. It returns nothing if the client has gone, and where the connection is none of
+// the operating system.
 func firstBytes(raw net.Conn) []byte {
 	c, ok := raw.(syscall.Conn)
 	if !ok {

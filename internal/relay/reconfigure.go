@@ -44,6 +44,7 @@ func (r *Relay) Reconfigure(c *config.Config) error {
 		r.clients.swap(creds)
 		r.ready.certificatesChanged()
 	}
+	r.warnOfRoom(c)
 	r.server.Reconfigure(r.serverConfig(c))
 	done := r.groups.reconfigure(c, conns(ways))
 	gone := r.ways

@@ -19,6 +19,7 @@ import (
 	"github.com/xds-relay/xds-relay/fanout"
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/descriptors"
 	"github.com/xds-relay/xds-relay/internal/health"
 	"github.com/xds-relay/xds-relay/internal/hop"
 	"github.com/xds-relay/xds-relay/upstream"
@@ -116,6 +117,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 		byName: make(map[string]*group), advised: make(map[string]bool),
 	}
 	r.groups.upstream.Hop = o.Hop
+	r.warnOfRoom(c)
 	r.server = downstream.NewServer(r.serverConfig(c))
 	if r.keeper = newKeeper(c, key, r.groups, o); r.keeper != nil {
 		r.keeper.load(fingerprint)
@@ -131,7 +133,7 @@ func New(c *config.Config, o Options) (*Relay, error) {
 
 // serverConfig is the configuration of the server side.
 func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
-	sessions := DownstreamConfig(c)
+	sessions, room := DownstreamConfig(c), RoomFor(c, descriptors.Limit())
 	sessions.Random, sessions.Hop = r.options.Random, r.options.Hop
 	return downstream.ServerConfig{
 		Config:       sessions,
@@ -144,9 +146,13 @@ func (r *Relay) serverConfig(c *config.Config) downstream.ServerConfig {
 		RequestBurst: c.Downstream.RequestBurst,
 		StallTimeout: c.Downstream.StallTimeout,
 		MaxAge:       c.Downstream.MaxConnectionAge,
-		Log:          r.log.With("component", "downstream"),
-		Observer:     r.options.Downstream,
-		Tracer:       r.options.DownstreamTracer,
+
+		MaxConnections:  room.Most,
+		MoreConnections: room.Hint,
+
+		Log:      r.log.With("component", "downstream"),
+		Observer: r.options.Downstream,
+		Tracer:   r.options.DownstreamTracer,
 	}
 }
 

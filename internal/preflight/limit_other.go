@@ -1,6 +1,0 @@
-//go:build !unix
-
-package preflight
-
-// fileLimit is not known on this system.
-func fileLimit() (uint64, bool) { return 0, false }
