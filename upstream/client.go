@@ -227,6 +227,14 @@ func (c *Client) Proven() bool {
 	return c.core.Proven(time.Now())
 }
 
+// Alive returns when the control plane was last known to be alive, by a stream of the group; zero:
+// never.
+func (c *Client) Alive() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.core.Alive(time.Now())
+}
+
 // check starts a health check of a stream's connection.
 func (c *Client) check(id session.StreamID, timeout time.Duration) {
 	c.mu.Lock()

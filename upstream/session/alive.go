@@ -1,6 +1,9 @@
 package session
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // This file decides whether a stream is alive (protocol.md §0, "alive"). An open connection
 // proves little: a process that hangs keeps it open, and so does a network that drops packets.
@@ -124,7 +127,7 @@ func (c *Core) aliveAt(s *slot) time.Time {
 	if !s.open() {
 		return time.Time{}
 	}
-	patience, idle := c.config.patience(), time.Duration(0)
+	patience := c.config.patience()
 	switch {
 	case !c.checks(s):
 		if s.outage.since.IsZero() || s.outage.suspended {
@@ -141,14 +144,35 @@ func (c *Core) aliveAt(s *slot) time.Time {
 		told := s.failingSince().Add(c.config.UnavailableAfter - trial).Sub(s.alive.since)
 		patience = min(patience, max(told, trial))
 	}
-	switch end := c.retireAt(); {
+	return s.alive.dueAt(patience, c.idle(s))
+}
+
+// idle returns how long a stream may be silent, while nothing is asked, before it is checked; zero
+// means for ever.
+func (c *Core) idle(s *slot) (idle time.Duration) {
+	end := c.retireAt()
+	switch {
 	case !c.checks(s):
+		return 0
 	case s.role == Main && s.alive.heard.Before(end):
-		idle = end.Sub(s.alive.heard)
+		return end.Sub(s.alive.heard)
 	case len(c.entries) > 1:
 		idle = c.config.FailoverAfter / 2
 	}
-	return s.alive.dueAt(patience, idle)
+	if every := c.config.AliveEvery; s.role == Main && every > 0 {
+		idle = min(cmp.Or(idle, every), every)
+	}
+	return idle
+}
+
+// Alive returns when the control plane was last known to be alive, by a stream of the group; zero:
+// never. Without health checks a stream that has been open for UnavailableAfter counts as alive.
+func (c *Core) Alive(now time.Time) time.Time {
+	s := &c.main
+	if s.open() && !c.checks(s) && s.failingSince().IsZero() && now.Sub(s.opened) >= c.config.UnavailableAfter {
+		return now
+	}
+	return c.alive
 }
 
 // Checked handles the result of a check of a stream's connection.
@@ -158,6 +182,9 @@ func (c *Core) Checked(id StreamID, k Check, now time.Time) {
 		return
 	}
 	silentSince := s.alive.checked(k, now, c.config.patience())
+	if k.Result == There && s.role != Probe {
+		c.alive = latest(c.alive, s.alive.heard)
+	}
 	switch {
 	case k.Result == Blind:
 		c.entries[s.entry].unchecked = true

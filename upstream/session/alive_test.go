@@ -3,6 +3,8 @@ package session
 import (
 	"testing"
 	"time"
+
+	"github.com/xds-relay/xds-relay/cache"
 )
 
 // TestACheckAnswersWhatCameBefore: a check of the connection that began before a stream asked for
@@ -100,5 +102,48 @@ func TestBlindEntriesAreNotAsked(t *testing.T) {
 	c.Checked(open.ID, Check{Begun: now, Result: Blind}, now)
 	if c.checks(&c.main) {
 		t.Error("it is asked again")
+	}
+}
+
+// TestAliveIsKnownEachMinute: on a stream on which nothing comes and nothing is asked, the control plane
+// is asked each minute whether it is there, so that the age of what is on disk is known (RECON-19).
+func TestAliveIsKnownEachMinute(t *testing.T) {
+	for _, every := range []time.Duration{0, time.Minute} {
+		for _, entries := range [][]string{nil, {"second"}} {
+			l := listen(t, entries...)
+			l.core.config.AliveEvery, l.core.config.FailoverAfter = every, time.Hour
+			l.wants(cache.Cluster, "a")
+			if !l.core.Alive(l.now).IsZero() {
+				t.Error("it is known to be alive before anything came")
+			}
+			for range 600 {
+				l.pass(time.Second)
+			}
+			alive := l.core.Alive(l.now)
+			if age := l.now.Sub(alive); (age <= time.Minute) != (every > 0) {
+				t.Errorf("checked every %v, %d more entries: after ten quiet minutes it was last known to be alive %v ago", every, len(entries), age)
+			}
+			l.verdict = Silent
+			for range 600 {
+				l.pass(time.Second)
+			}
+			if now := l.core.Alive(l.now); now.Sub(alive) > time.Minute {
+				t.Errorf("checked every %v: it is known to be alive as of %v after it hung", every, now.Sub(alive))
+			}
+		}
+	}
+}
+
+// TestAliveWithoutChecks: a stream that has been open for unavailable_after counts as alive.
+func TestAliveWithoutChecks(t *testing.T) {
+	l := listen(t)
+	l.core.config.HealthCheck = false
+	l.wants(cache.Cluster, "a")
+	l.pass(4 * time.Second)
+	if !l.core.Alive(l.now).IsZero() {
+		t.Error("it counts as alive too early")
+	}
+	if l.pass(4 * time.Second); l.core.Alive(l.now) != l.now {
+		t.Errorf("it counts as alive as of %v", l.core.Alive(l.now))
 	}
 }

@@ -54,6 +54,9 @@ type Config struct {
 	UnavailableAfter time.Duration
 	// HealthCheck means that silent connections are checked (MISS-3).
 	HealthCheck bool
+	// AliveEvery is how long nothing may come on a stream before it is checked although nothing is
+	// asked, so that the age of what is on disk is known (RECON-19); zero means for ever.
+	AliveEvery time.Duration
 	// FailoverAfter is how long an entry may fail while nothing is missing; zero means for
 	// ever. FailbackAfter is how long a preferred one must have answered (UP-14).
 	FailoverAfter, FailbackAfter time.Duration

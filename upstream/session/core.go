@@ -47,6 +47,8 @@ type Core struct {
 	bare   map[fanout.Lane]bool   // wildcards that are asked for without versions
 	faults map[fanout.Lane]*fault // lanes on which a response had a fault
 
+	alive time.Time // when the control plane was last known to be alive; zero: never yet
+
 	via []string // the longest chain of relays through which clients come (NODE-11)
 
 	// changesAt is when to read the changes of interest; zero means that there are none.

@@ -61,6 +61,7 @@ func (c *Core) hears(s *slot, d *Response, now time.Time) (calm bool) {
 	}
 	s.answered, s.outage, c.heard = true, outage{}, true
 	s.alive.message(now)
+	c.alive = now
 	c.tellAlive(now)
 	if c.keepsLingering {
 		c.tickLinger(now) // the stream may end before the next Tick
