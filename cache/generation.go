@@ -65,6 +65,17 @@ func (t *Table) Settled() (Origin, iter.Seq[Held]) {
 	return t.before.origin, t.all(t.before.generation)
 }
 
+// Hold returns the resource that bears a name, which must be Present, as Settled yields it.
+func (t *Table) Hold(id ID) Held {
+	generation := t.generation
+	if t.before.unheard {
+		generation = t.before.generation
+	}
+	e := &t.entries[id]
+	ends, _, _ := t.Ends(id)
+	return Held{e.resource, e.upstream, ends, e.generation == generation}
+}
+
 // Confirmed reports whether a resource of that name is Present, and announced in
 // the present generation.
 func (t *Table) Confirmed(name string) bool {

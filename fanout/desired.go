@@ -57,11 +57,12 @@ func (x *index) want(s *Subscription, id cache.ID) (first bool) {
 
 // wantName adds a subscription to a name. The Run speeds up the search when many names follow one
 // another.
-func (x *index) wantName(s *Subscription, name string, r *cache.Run) cache.ID {
+func (x *index) wantName(s *Subscription, name string, r *cache.Run, now time.Time) cache.ID {
 	id := x.named.InternNext(r, name)
 	if x.want(s, id) {
 		x.unstored.recall(name)
 		x.loans.join(id, name)
+		x.shelf.serve(id, name, now)
 		delete(x.restored.awaited, name)
 	}
 	return id

@@ -21,44 +21,93 @@ func (h *Hub) Disk() Disk { return Disk{h} }
 // later, stays until it can be saved, even if its clients leave.
 func (d Disk) Keep() { d.hub.keepsAll.Store(true) }
 
-// Saved is what a Hub holds on one lane. For a wildcard it is a complete set.
+// Saved is what a Hub holds, or has given up, on one lane. For a wildcard it is a complete set.
 type Saved struct {
 	Lane Lane
 	// Origin is the origin that gave the resources their versions (RECON-8).
 	Origin cache.Origin
+	// AsOf is the age of what is restored; zero: it is not restored.
+	AsOf time.Time
 	// Names are the subscribed names that lead to something; nil for a wildcard.
-	Names     []string
+	Names []string
+	// Gone are names that are known to lead to nothing: what an older file says of them is not
+	// true any more. They are only for a Hub that keeps what is unwanted.
+	Gone      []string
 	Resources []cache.Held
 }
 
-// Save returns what the Hub holds, without the types for which skip is true.
+// Save returns what the Hub holds, without the types for which skip is true. What is restored, and
+// of different ages, is apart.
 func (d Disk) Save(skip func(cache.TypeURL) bool) (lanes []Saved) {
 	for x := range d.hub.types.locked() {
 		if skip(x.url) {
 			continue
 		}
-		if s := saveNamed(x); len(s.Resources) > 0 {
-			lanes = append(lanes, s)
-		}
+		lanes = append(lanes, saveNamed(x)...)
 		if x.wildcard.synced {
-			s := Saved{Lane: Lane{x.url, true}}
-			s.Origin, s.Resources = saved(&x.wildcard.Table)
-			lanes = append(lanes, s)
+			lanes = append(lanes, saveSet(x))
 		}
 	}
 	return lanes
 }
 
-func saveNamed(x *index) Saved {
-	s := Saved{Lane: Lane{Type: x.url}}
-	s.Origin, s.Resources = saved(&x.named.Table)
-	s.Resources = slices.DeleteFunc(s.Resources, func(r cache.Held) bool { return x.loans.inherits(r.Name) })
+func saveSet(x *index) Saved {
+	s := Saved{Lane: Lane{x.url, true}, AsOf: x.restored.setAge()}
+	s.Origin, s.Resources = saved(&x.wildcard.Table)
+	return s
+}
+
+func saveNamed(x *index) []Saved {
+	origin, resources := saved(&x.named.Table)
+	parts := parts{lane: Lane{Type: x.url}}
 	for id, name := range x.named.Interned() {
-		if x.named.Led(id) == cache.Present && !x.loans.has(name) {
-			s.Names = append(s.Names, name)
+		switch state := x.named.Led(id); {
+		case state == cache.Present && !x.loans.has(name):
+			part := parts.of(origin, x.restored.age(name))
+			part.Names = append(part.Names, name)
+		case state == cache.Absent && x.hub.config.KeepUnwanted:
+			part := parts.of(origin, time.Time{})
+			part.Gone = append(part.Gone, name)
 		}
 	}
-	return s
+	for _, r := range resources {
+		if x.loans.inherits(r.Name) {
+			continue
+		}
+		for _, as := range x.ages(r.Resource) {
+			part := parts.of(origin, as)
+			part.Resources = append(part.Resources, r)
+		}
+	}
+	return slices.DeleteFunc(parts.all, func(s Saved) bool { return len(s.Resources)+len(s.Gone) == 0 })
+}
+
+// ages returns the different ages of the saved names that lead to a resource.
+func (x *index) ages(r *cache.Resource) (ages []time.Time) {
+	for name := range r.Names() {
+		if id, ok := x.named.Find(name); ok && x.named.Pinned(name) && x.named.Led(id) == cache.Present {
+			if age := x.restored.age(name); !slices.Contains(ages, age) {
+				ages = append(ages, age)
+			}
+		}
+	}
+	return ages
+}
+
+// parts are what is saved of a lane, apart by origin and age.
+type parts struct {
+	lane Lane
+	all  []Saved
+}
+
+func (p *parts) of(origin cache.Origin, asOf time.Time) *Saved {
+	for i := len(p.all) - 1; i >= 0; i-- {
+		if s := &p.all[i]; s.Origin == origin && s.AsOf.Equal(asOf) {
+			return s
+		}
+	}
+	p.all = append(p.all, Saved{Lane: p.lane, Origin: origin, AsOf: asOf})
+	return &p.all[len(p.all)-1]
 }
 
 // saved leaves out the resources that must not be cached (VALID-5).
@@ -88,12 +137,11 @@ func load(x *index, s Saved, now time.Time) {
 	names := s.Names
 	if s.Lane.Wildcard {
 		names = []string{Wildcard}
-		x.wildcard.pinned, x.wildcard.synced, x.restored.set = true, true, true
+		x.wildcard.pinned, x.wildcard.synced = true, true
+		x.restored.addSet(s.AsOf)
 	} else {
-		x.restored.add(names)
-	}
-	if need := x.linger.len + len(names); need > x.linger.most {
-		x.linger.most = need // all of it was subscribed to, and probably will be again
+		x.restored.add(names, s.AsOf)
+		x.restored.await(names)
 	}
 	for _, name := range names {
 		id := wildcardID
@@ -103,23 +151,33 @@ func load(x *index, s Saved, now time.Time) {
 		x.linger.add(id, now.Add(x.hub.limits.Load().Linger))
 		x.changed(id)
 	}
-	loadAll(x, s, false, now)
-	x.lane(s.Lane).Begin(s.Origin) // the rest is of the origin's last generation
-	x.lane(s.Lane).Heard()
-	loadAll(x, s, true, now)
+	// All of it was subscribed to, and probably will be again.
+	x.linger.most = max(x.linger.most, x.linger.len)
+	table := x.lane(s.Lane)
+	if table.Origin() != s.Origin {
+		table.Begin(s.Origin)
+		table.Heard()
+	}
+	for _, r := range s.Resources {
+		if s.Lane.Wildcard || x.covers(r.Resource) {
+			table.take(r, now)
+		}
+	}
 }
 
-func loadAll(x *index, s Saved, confirmed bool, now time.Time) {
-	table := x.lane(s.Lane)
-	for _, r := range s.Resources {
-		expired := !r.Ends.IsZero() && !r.Ends.After(now) // TTL-2
-		if r.Confirmed != confirmed || expired || !s.Lane.Wildcard && !x.covers(r.Resource) {
-			continue
-		}
-		seq := x.next()
-		table.Set(r.Resource, r.Upstream, seq)
-		table.LeaseUntil(r.Name, r.Ends, seq)
+// take puts a resource from disk into the Table, unless its TTL has ended (TTL-2).
+// It returns the names whose answers have changed.
+func (l *lane) take(r cache.Held, now time.Time) (touched []cache.ID) {
+	if !r.Ends.IsZero() && !r.Ends.After(now) {
+		return nil
 	}
+	seq := l.x.next()
+	touched, _ = l.Set(r.Resource, r.Upstream, seq)
+	l.LeaseUntil(r.Name, r.Ends, seq)
+	if !r.Confirmed {
+		l.Unconfirm(r.Name)
+	}
+	return touched
 }
 
 // Stale reports whether any lane has restored resources that upstream has not confirmed.

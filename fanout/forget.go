@@ -8,6 +8,9 @@ import "github.com/xds-relay/xds-relay/cache"
 // resources upstream keeps up to date all the same.
 func (n *namedLane) forget(name string, remains func(*cache.Resource) bool) {
 	n.x.hub.forgotten.Add(1)
+	if id, ok := n.Find(name); ok {
+		n.x.unwanted.note(id, name)
+	}
 	n.x.loans.dropInherited(name, "")
 	delete(n.silence.mute, name)
 	delete(n.silence.refused, name)

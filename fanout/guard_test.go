@@ -56,10 +56,10 @@ func TestWhatIsFromDiskIsConfirmedWithARelease(t *testing.T) {
 			h := NewHub(Config{Linger: time.Hour, MaxLinger: 10, Guard: guard})
 			h.Disk().Load([]Saved{saved}, epoch)
 			h.Apply(lane, &cache.Update{Stream: 2, At: epoch, Removed: []string{"a", "b", "c"}, Synced: lane.Wildcard})
-			if !h.Disk().Stale() {
+			if !stale(h) {
 				t.Errorf("%v: confirmed, and the removals are held back", lane)
 			}
-			if f(h); h.Disk().Stale() {
+			if f(h); stale(h) {
 				t.Errorf("%v: not confirmed when the removals are %s", lane, end)
 			}
 		}

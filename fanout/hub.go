@@ -31,6 +31,8 @@ type Config struct {
 	Linger time.Duration
 	// MaxLinger bounds the lingering names of one type. 0: none lingers.
 	MaxLinger int
+	// KeepUnwanted: what is given up is noted for Disk.Unwanted (RECON-19).
+	KeepUnwanted bool
 	// Guard holds back updates that remove much at once (H-22).
 	Guard Guard
 	// Unasked bounds the resources that are kept although nobody has asked for them (UP-9); nil:

@@ -31,6 +31,10 @@ type index struct {
 	loans    loans
 	restored restored
 
+	// What nobody wants any more, on its way to the disk and from there.
+	unwanted unwanted
+	shelf    shelf
+
 	// Who subscribes to what, who is to be woken, and what lingers.
 	interest interest
 	marks    marker
@@ -46,7 +50,7 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 	x.named = namedLane{lane: x.newLane(Lane{t, false}, &x.named), silence: silence{&x.named, make(map[string]uint64), make(map[string]uint64)}}
 	x.wildcard = wildcardLane{lane: x.newLane(Lane{t, true}, &x.wildcard)}
 	x.answers, x.marks.interest = answers{&x.named.Table, &x.wildcard.Table}, &x.interest
-	x.leaving.x, x.restored.x, x.readers.x, x.unstored.x = x, x, x, x
+	x.leaving.x, x.restored.x, x.readers.x, x.unstored.x, x.unwanted.x, x.shelf.x = x, x, x, x, x, x
 	x.unstored.reset()
 	x.loans = loans{x, make(map[string]bool), make(map[string]struct{})}
 	x.linger = lingerers{x: x, most: h.limits.Load().MaxLinger}
@@ -67,6 +71,16 @@ func (x *index) locked(change func(*index)) (woken []*Subscriber) {
 	x.linger.settle()
 	woken, x.marks.woken = x.marks.woken, nil
 	return woken
+}
+
+// unlock releases the lock, and then wakes the Subscribers that changes concern.
+func (x *index) unlock() {
+	woken := x.marks.woken
+	x.marks.woken = nil
+	x.mu.Unlock()
+	for _, s := range woken {
+		s.wake()
+	}
 }
 
 func (x *index) next() cache.Seq {

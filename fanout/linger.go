@@ -105,6 +105,9 @@ func (l *lingerers) expire(now time.Time) (next time.Time) {
 // alive they are all that is left of the last known good state (NODE-10).
 func (h *Hub) KeepLingering(keep bool) {
 	h.keepsLingering.Store(keep)
+	if !keep {
+		h.unshelve()
+	}
 	for x := range h.types.locked() {
 		x.linger.bound()
 	}

@@ -2,6 +2,7 @@ package fanout
 
 import (
 	"slices"
+	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -14,17 +15,59 @@ type restored struct {
 	x     *index
 	set   bool            // the wildcard's set was loaded
 	names map[string]bool // names that were loaded; nil: all are confirmed
+	// What is restored keeps its age: asOf has that of each of names, and setAsOf that of the set.
+	asOf    map[string]time.Time
+	setAsOf time.Time
 	// awaited are the names whose clients have not come back. They linger even when they become
 	// Absent, so that the clients that had them are sent the removal at once, not after a silence
 	// (UP-7).
 	awaited map[string]bool
 }
 
-func (r *restored) add(names []string) {
-	r.names, r.awaited = make(map[string]bool, len(names)), make(map[string]bool, len(names))
-	for _, name := range names {
-		r.names[name], r.awaited[name] = true, true
+func (r *restored) add(names []string, asOf time.Time) {
+	if r.names == nil {
+		r.names, r.asOf = make(map[string]bool, len(names)), make(map[string]time.Time, len(names))
 	}
+	for _, name := range names {
+		r.names[name], r.asOf[name] = true, asOf
+	}
+}
+
+// await notes that the clients of names have not come back.
+func (r *restored) await(names []string) {
+	if r.awaited == nil {
+		r.awaited = make(map[string]bool, len(names))
+	}
+	for _, name := range names {
+		r.awaited[name] = true
+	}
+}
+
+// addSet notes that the wildcard's set was loaded.
+func (r *restored) addSet(asOf time.Time) { r.set, r.setAsOf = true, asOf }
+
+// age returns as of when what a name leads to is known; zero: it is not restored.
+func (r *restored) age(name string) time.Time {
+	if len(r.names) == 0 || r.names[name] {
+		return r.asOf[name]
+	}
+	id, _ := r.x.named.Find(name)
+	for _, of := range r.x.named.Answer(id).Resources() {
+		for other := range of.Names() {
+			if r.names[other] {
+				return r.asOf[other]
+			}
+		}
+	}
+	return time.Time{}
+}
+
+// setAge returns as of when the wildcard's set is known; zero: it is not restored.
+func (r *restored) setAge() time.Time {
+	if !r.set {
+		return time.Time{}
+	}
+	return r.setAsOf
 }
 
 func (r *restored) any() bool { return r.set || r.names != nil }
@@ -77,6 +120,7 @@ func (r *restored) confirm(name string) {
 	if !r.names[name] {
 		return
 	}
+	delete(r.asOf, name)
 	if delete(r.names, name); len(r.names) == 0 {
 		r.confirmNames()
 	}
@@ -93,7 +137,7 @@ func (r *restored) giveUp(name string, led []*cache.Resource) {
 	for _, of := range led {
 		for other := range of.Names() {
 			if other != name && r.x.desiredName(other) {
-				r.names[other] = true
+				r.names[other], r.asOf[other] = true, r.asOf[name]
 			}
 		}
 	}
@@ -103,7 +147,7 @@ func (r *restored) giveUp(name string, led []*cache.Resource) {
 // confirmNames notes that upstream has nothing more to say about the names that were loaded.
 func (r *restored) confirmNames() {
 	if r.names != nil {
-		r.names = nil
+		r.names, r.asOf = nil, nil
 		r.x.named.lookAgain()
 	}
 }

@@ -85,13 +85,13 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 	x := s.index
 	defer x.hub.wanted.notify() // after the lock is released
 	x.mu.Lock()
-	defer x.mu.Unlock()
+	defer x.unlock()
 	var asked Asked
 	if s.mode == fresh {
 		s.mode = explicit // rows b, c, d, f
 		if len(subscribe) == 0 && x.hub.Properties(x.url).EmptyIsWildcard {
 			s.mode = legacy // rows a, e
-			s.startWildcard(&asked)
+			s.startWildcard(&asked, now)
 		}
 	}
 	if len(subscribe) > 0 {
@@ -101,10 +101,10 @@ func (s *Subscription) Delta(subscribe, unsubscribe []string, now time.Time) Ask
 	for _, name := range subscribe {
 		if name == Wildcard {
 			s.mode = explicit
-			s.startWildcard(&asked) // rows c, j, n
+			s.startWildcard(&asked, now) // rows c, j, n
 			continue
 		}
-		id := x.wantName(s, name, &run)
+		id := x.wantName(s, name, &run, now)
 		asked.Names = append(asked.Names, id) // rows d, h
 		if _, had := s.names.place(id); !had {
 			asked.New = append(asked.New, name)
@@ -158,7 +158,7 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 	x := s.index
 	defer x.hub.wanted.notify() // after the lock is released
 	x.mu.Lock()
-	defer x.mu.Unlock()
+	defer x.unlock()
 	var asked Asked
 	switch {
 	case names.Some:
@@ -170,14 +170,14 @@ func (s *Subscription) Replace(names Names, now time.Time) Asked {
 	}
 	wildcard := names.Wildcard || s.mode == legacy // row o; row s is neither
 	if wildcard && !s.wildcard {
-		s.startWildcard(&asked)
+		s.startWildcard(&asked, now)
 	} else if !wildcard {
 		s.endWildcard(&asked, now)
 	}
 
 	var run cache.Run
 	for _, name := range names.Added {
-		asked.Names = append(asked.Names, x.wantName(s, name, &run))
+		asked.Names = append(asked.Names, x.wantName(s, name, &run, now))
 	}
 	asked.Names = distinct(asked.Names)
 	gone := make([]cache.ID, 0, len(names.Gone))
@@ -225,12 +225,14 @@ func (s *Subscription) Close(now time.Time) {
 	}
 }
 
-func (s *Subscription) startWildcard(asked *Asked) {
+func (s *Subscription) startWildcard(asked *Asked, now time.Time) {
 	asked.Wildcard = true
 	if !s.wildcard {
 		s.wildcard = true
 		s.index.wildcard.pinned = true
-		s.index.want(s, wildcardID)
+		if s.index.want(s, wildcardID) {
+			s.index.shelf.serveSet(now)
+		}
 	}
 }
 

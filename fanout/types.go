@@ -64,10 +64,16 @@ func (t *types) drop(url cache.TypeURL) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.interest.subscriptions == 0 && x.named.Pins() == 0 && !x.wildcard.pinned && !x.suspect && !x.unstored.remembers() {
+	wanted := x.interest.subscriptions > 0 || x.named.Pins() > 0 || x.wildcard.pinned
+	if !wanted && !x.remembers() {
 		x.dropped = true
 		delete(t.indexes, url)
 	}
+}
+
+// remembers reports whether something has to be remembered of a type that nobody wants.
+func (x *index) remembers() bool {
+	return x.suspect || x.unstored.remembers() || x.unwanted.any() || !x.shelf.empty()
 }
 
 // all returns the indexes of all types.

@@ -130,6 +130,7 @@ func (w *wildcardLane) awaitsUncertain() bool {
 // forget drops what is known of the set, which nobody wants (UP-8, H-18).
 func (w *wildcardLane) forget() {
 	w.x.hub.forgotten.Add(1)
+	w.x.unwanted.noteSet()
 	w.x.loans.leaveAll()
 	w.x.restored.set = false
 	was := w.lane
