@@ -7,6 +7,11 @@
 // as a whole and read as a whole, and a file that is written beside the old one and
 // renamed over it has two states only. What is to be trusted fits on a page.
 //
+// What no client wants any more stays on disk for a while, in a second file of the same form
+// (unwanted.go). The files are not one, because the first is rewritten whenever something changes, and
+// what nobody wants may be many times as much as what is wanted. Nor is it kept in memory: it is
+// copied from the old file to the new one, lane by lane.
+//
 // It never decides what is saved or served: fanout says what a Hub holds, and
 // internal/relay when it is written. It starts no goroutine and reads no clock.
 //
@@ -19,14 +24,15 @@
 //	payload  a kind, one byte, and its content
 //
 // in this order: one header (H), then for each group a group (G), its lanes (L), and
-// after each lane its resources (R), and at the end the number of records (E). All but
-// R are JSON, for people. An R is a byte of flags, the upstream's version and the time at
+// after each lane its resources (R), and at the end the number of records (E). A group says how old
+// its lanes are, and whether they are unwanted; one with parts of several ages is there
+// several times. All but R are JSON, for people. An R is a byte of flags, the upstream's version and the time at
 // which the resource's TTL ends, and then the resource as it stands in a response.
 //
 // With a key every payload is sealed with AES-256-GCM, its number and the first line
 // being authenticated with it, so that records cannot be exchanged. Without a key
 // types that are secret are not in the file at all.
 //
-// Limitations: the file is held in memory while it is read; one file for all
-// groups; a key cannot be changed without losing the file.
+// Limitations: one file for all groups; what is unwanted is written again as a whole, once a
+// minute at most; a key cannot be changed without losing the file.
 package snapshot

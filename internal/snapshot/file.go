@@ -11,16 +11,22 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// The files in a snapshot's directory. The second is the next first, while it is
-// being written.
+// The files in a snapshot's directory. The last one is the next one of the others, while
+// it is being written.
 const (
-	fileName = "snapshot"
-	tempName = "snapshot.new"
+	fileName     = "snapshot"
+	unwantedName = "snapshot.unwanted"
+	tempName     = "snapshot.new"
 )
 
 // Write replaces the snapshot in a directory, which is made if it is not there. A
 // crash at any moment leaves the old one or the new one (G9).
 func Write(dir string, s *Snapshot, key *Key) (size int64, err error) {
+	return replace(dir, fileName, func(out io.Writer) error { return s.Encode(out, key) })
+}
+
+// replace replaces a file in a directory as a whole.
+func replace(dir, name string, write func(io.Writer) error) (size int64, err error) {
 	if err := Prepare(dir); err != nil {
 		return 0, err
 	}
@@ -46,7 +52,7 @@ func Write(dir string, s *Snapshot, key *Key) (size int64, err error) {
 			os.Remove(temp) // on a full disk it would be in the way
 		}
 	}()
-	if err = s.Encode(f, key); err != nil {
+	if err = write(f); err != nil {
 		return 0, err
 	}
 	if err = f.Sync(); err != nil {
@@ -56,7 +62,7 @@ func Write(dir string, s *Snapshot, key *Key) (size int64, err error) {
 	if err = f.Close(); err != nil {
 		return 0, err
 	}
-	if err = os.Rename(temp, filepath.Join(dir, fileName)); err != nil {
+	if err = os.Rename(temp, filepath.Join(dir, name)); err != nil {
 		return 0, err
 	}
 	return size, d.Sync() // it makes the rename last
@@ -68,10 +74,24 @@ var errShared = errors.New("another relay writes here just now; give each one a 
 // none; any other says why it cannot be used. A directory that Write will refuse is
 // refused here, so that it is known from the start.
 func Read(dir string, key *Key, f cache.Fingerprint) (*Snapshot, error) {
+	in, err := open(dir, fileName)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	s, err := decode(in, key, f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", in.Name(), err)
+	}
+	return s, nil
+}
+
+// open opens a file of a directory, if both can be trusted.
+func open(dir, name string) (*os.File, error) {
 	if err := Prepare(dir); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, fileName)
+	path := filepath.Join(dir, name)
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
@@ -79,15 +99,7 @@ func Read(dir string, key *Key, f cache.Fingerprint) (*Snapshot, error) {
 	if err := trusted(info); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	s, err := Decode(data, key, f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return s, nil
+	return os.Open(path)
 }
 
 // Prepare makes sure that a directory exists and that nobody else can write to

@@ -2,17 +2,13 @@ package snapshot
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"time"
-
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
@@ -36,9 +32,29 @@ type Header struct {
 type Group struct {
 	// Name is the group's, and of no meaning to anybody else.
 	Name []byte `json:"name"`
-	// Saved is when the group last lived.
-	Saved time.Time      `json:"saved"`
-	Lanes []fanout.Saved `json:"-"`
+	// Saved is the age of what follows: when the control plane was last known to be alive, or, of
+	// what is unwanted, when it was last subscribed to.
+	Saved time.Time `json:"saved"`
+	// Unwanted: nobody wanted it any more when it was saved.
+	Unwanted bool           `json:"unwanted,omitempty"`
+	Lanes    []fanout.Saved `json:"-"`
+}
+
+// GroupsOf returns what is saved of a group. Lanes with an age of their own are apart.
+func GroupsOf(name string, saved time.Time, unwanted bool, lanes []fanout.Saved) (groups []Group) {
+	for _, l := range lanes {
+		as := saved
+		if !l.AsOf.IsZero() {
+			as = l.AsOf
+		}
+		i := slices.IndexFunc(groups, func(g Group) bool { return g.Saved.Equal(as) })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, Group{Name: []byte(name), Saved: as, Unwanted: unwanted})
+		}
+		groups[i].Lanes = append(groups[i].Lanes, l)
+	}
+	return groups
 }
 
 // What a record is.
@@ -61,23 +77,32 @@ type laneRecord struct {
 	Wildcard bool         `json:"wildcard"`
 	Origin   cache.Origin `json:"origin"`
 	Names    [][]byte     `json:"names,omitempty"`
+	Gone     [][]byte     `json:"gone,omitempty"`
 }
 
 // recordOf has names as bytes, because JSON would not leave them as they are.
 func recordOf(s fanout.Saved) laneRecord {
-	l := laneRecord{Type: string(s.Lane.Type), Wildcard: s.Lane.Wildcard, Origin: s.Origin}
-	for _, name := range s.Names {
-		l.Names = append(l.Names, []byte(name))
+	return laneRecord{
+		Type: string(s.Lane.Type), Wildcard: s.Lane.Wildcard, Origin: s.Origin,
+		Names: each(s.Names, func(name string) []byte { return []byte(name) }),
+		Gone:  each(s.Gone, func(name string) []byte { return []byte(name) }),
 	}
-	return l
 }
 
-func (l laneRecord) saved() fanout.Saved {
-	s := fanout.Saved{Lane: fanout.Lane{Type: cache.TypeURL(l.Type), Wildcard: l.Wildcard}, Origin: l.Origin}
-	for _, name := range l.Names {
-		s.Names = append(s.Names, string(name))
+// saved is what a record stands for; asOf is the age of its group.
+func (l laneRecord) saved(asOf time.Time) fanout.Saved {
+	return fanout.Saved{
+		Lane: fanout.Lane{Type: cache.TypeURL(l.Type), Wildcard: l.Wildcard}, Origin: l.Origin, AsOf: asOf,
+		Names: each(l.Names, func(name []byte) string { return string(name) }),
+		Gone:  each(l.Gone, func(name []byte) string { return string(name) }),
 	}
-	return s
+}
+
+func each[A, B any](all []A, of func(A) B) (made []B) {
+	for _, a := range all {
+		made = append(made, of(a))
+	}
+	return made
 }
 
 type endRecord struct {
@@ -92,22 +117,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Encode writes a snapshot; key may be nil.
 func (s *Snapshot) Encode(out io.Writer, key *Key) error {
 	w := newWriter(out, key)
-	w.raw([]byte(firstLine(key)))
-	w.json(kindHeader, s.Header)
+	w.begin(s.Header)
 	for _, g := range s.Groups {
 		w.json(kindGroup, g)
 		for _, l := range g.Lanes {
-			w.json(kindLane, recordOf(l))
-			for _, r := range l.Resources {
-				w.resource(r)
-			}
+			w.lane(l)
 		}
 	}
-	w.json(kindEnd, endRecord{w.records})
-	if w.err != nil {
-		return w.err
-	}
-	return w.out.Flush()
+	return w.end()
 }
 
 func firstLine(key *Key) string {
@@ -128,6 +145,26 @@ type writer struct {
 
 func newWriter(out io.Writer, key *Key) *writer {
 	return &writer{out: bufio.NewWriterSize(out, 1<<16), key: key}
+}
+
+func (w *writer) begin(h Header) {
+	w.raw([]byte(firstLine(w.key)))
+	w.json(kindHeader, h)
+}
+
+func (w *writer) lane(l fanout.Saved) {
+	w.json(kindLane, recordOf(l))
+	for _, r := range l.Resources {
+		w.resource(r)
+	}
+}
+
+func (w *writer) end() error {
+	w.json(kindEnd, endRecord{w.records})
+	if w.err != nil {
+		return w.err
+	}
+	return w.out.Flush()
 }
 
 func (w *writer) raw(b []byte) {
@@ -178,178 +215,4 @@ func (w *writer) record(p []byte) {
 	w.raw(frame[:])
 	w.raw(p)
 	w.records++
-}
-
-// Decode reads a snapshot, or says why it is not one. A damaged file is rejected as
-// a whole. key must be the one it was written with, nil if there was none; f makes
-// the versions of resources again.
-func Decode(data []byte, key *Key, f cache.Fingerprint) (*Snapshot, error) {
-	switch {
-	case bytes.HasPrefix(data, []byte(magicSealed)) && key == nil:
-		return nil, errors.New("it is encrypted, and there is no key; set cache.snapshot.key_file")
-	case bytes.HasPrefix(data, []byte(magic)) && key != nil:
-		return nil, errors.New("it is not encrypted, though there is a key; remove the file if that is right")
-	case !bytes.HasPrefix(data, []byte(firstLine(key))):
-		return nil, errors.New("it is not a snapshot that this version can read")
-	}
-	data = data[len(firstLine(key)):]
-	if err := intact(data); err != nil {
-		return nil, err
-	}
-	r := &reader{data: data, key: key, fingerprint: f}
-	for !r.ended {
-		kind, payload, err := r.next()
-		if err == nil {
-			err = r.take(kind, payload)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("record %d: %w", r.records, err)
-		}
-		r.records++
-	}
-	if len(r.data) > 0 {
-		return nil, fmt.Errorf("%d bytes follow its end", len(r.data))
-	}
-	return &r.snapshot, nil
-}
-
-// reader takes records in, in their order.
-type reader struct {
-	data        []byte
-	key         *Key
-	fingerprint cache.Fingerprint
-	records     uint64
-	ended       bool
-	snapshot    Snapshot
-}
-
-// intact looks at all lengths and checksums before anything is made of them.
-func intact(data []byte) error {
-	for n := 0; len(data) > 0; n++ {
-		payload, rest, err := frame(data)
-		if err != nil {
-			return fmt.Errorf("record %d: %w", n, err)
-		}
-		if crc32.Checksum(payload, castagnoli) != binary.BigEndian.Uint32(data[4:frameSize]) {
-			return fmt.Errorf("record %d: its checksum is wrong", n)
-		}
-		data = rest
-	}
-	return nil
-}
-
-func frame(data []byte) (payload, rest []byte, err error) {
-	if len(data) < frameSize {
-		return nil, nil, errShort
-	}
-	size := binary.BigEndian.Uint32(data)
-	if rest = data[frameSize:]; uint64(size) > uint64(len(rest)) {
-		return nil, nil, errShort
-	}
-	return rest[:size], rest[size:], nil
-}
-
-var errShort = errors.New("the file ends in the middle")
-
-func (r *reader) next() (kind byte, payload []byte, err error) {
-	if payload, r.data, err = frame(r.data); err != nil {
-		return 0, nil, err
-	}
-	if r.key != nil {
-		if payload, err = r.key.open(payload, r.records); err != nil {
-			return 0, nil, err
-		}
-	}
-	if len(payload) == 0 {
-		return 0, nil, errors.New("it is empty")
-	}
-	return payload[0], payload[1:], nil
-}
-
-var errOrder = errors.New("it stands in the wrong place")
-
-func (r *reader) take(kind byte, payload []byte) error {
-	if (r.records == 0) != (kind == kindHeader) {
-		return errOrder
-	}
-	switch kind {
-	case kindHeader:
-		return json.Unmarshal(payload, &r.snapshot.Header)
-	case kindGroup:
-		var g Group
-		if err := json.Unmarshal(payload, &g); err != nil {
-			return err
-		}
-		r.snapshot.Groups = append(r.snapshot.Groups, g)
-		return nil
-	case kindLane:
-		return r.lane(payload)
-	case kindResource:
-		return r.resource(payload)
-	case kindEnd:
-		var e endRecord
-		if err := json.Unmarshal(payload, &e); err != nil {
-			return err
-		}
-		if r.ended = true; e.Records != r.records {
-			return fmt.Errorf("there are %d records before the end, not %d", r.records, e.Records)
-		}
-		return nil
-	}
-	return fmt.Errorf("a record of kind %q is not known", kind)
-}
-
-func (r *reader) lane(payload []byte) error {
-	n := len(r.snapshot.Groups)
-	if n == 0 {
-		return errOrder
-	}
-	var l laneRecord
-	if err := json.Unmarshal(payload, &l); err != nil {
-		return err
-	}
-	g := &r.snapshot.Groups[n-1]
-	g.Lanes = append(g.Lanes, l.saved())
-	return nil
-}
-
-func (r *reader) resource(payload []byte) error {
-	n := len(r.snapshot.Groups)
-	if n == 0 || len(r.snapshot.Groups[n-1].Lanes) == 0 {
-		return errOrder
-	}
-	g := &r.snapshot.Groups[n-1]
-	lane := &g.Lanes[len(g.Lanes)-1]
-	if len(payload) == 0 {
-		return errors.New("it is empty")
-	}
-	known := payload[0]&confirmed != 0
-	payload = payload[1:]
-	length, used := binary.Uvarint(payload)
-	if used <= 0 || length > uint64(len(payload)-used) {
-		return errors.New("the upstream's version is damaged")
-	}
-	upstream := string(payload[used : used+int(length)])
-	payload = payload[used+int(length):]
-	millis, used := binary.Uvarint(payload)
-	if used <= 0 {
-		return errors.New("the end of the TTL is damaged")
-	}
-	var m discovery.DeltaDiscoveryResponse
-	if err := proto.Unmarshal(payload[used:], &m); err != nil {
-		return err
-	}
-	if len(m.GetResources()) != 1 || m.GetResources()[0].GetResource() == nil {
-		return errors.New("it is not one resource")
-	}
-	in := m.GetResources()[0]
-	if _, ok := cache.NameOf(in); !ok {
-		return errors.New("the resource has no name")
-	}
-	saved := cache.Held{Resource: cache.NewResource(lane.Lane.Type, in, r.fingerprint), Upstream: upstream, Confirmed: known}
-	if millis > 0 {
-		saved.Ends = time.UnixMilli(int64(millis))
-	}
-	lane.Resources = append(lane.Resources, saved)
-	return nil
 }
