@@ -180,11 +180,6 @@ func (l *lane) take(r cache.Held, now time.Time) (touched []cache.ID) {
 	return touched
 }
 
-// Stale reports whether any lane has restored resources that upstream has not confirmed.
-func (d Disk) Stale() bool {
-	return d.hub.types.any(func(x *index) bool { return x.restored.any() })
-}
-
 // Progress shows whether there is something new to save: it differs from the last one.
 type Progress struct {
 	Position  cache.Seq // the group's latest change

@@ -74,9 +74,26 @@ type Snapshot struct {
 	Interval time.Duration `yaml:"interval"`
 
 	// MaxAge is how old a snapshot may be for its contents to be served, from
-	// when a control plane last answered. 0 means any age.
+	// when a control plane was last known to be alive. The relay notes that each
+	// minute, and when it stops; on a stream on which nothing comes it asks
+	// for it with a health check. The age of what nobody wants any more is when it was
+	// last subscribed. 0 means any age.
 	// Default: 0s.
 	MaxAge time.Duration `yaml:"max_age"`
+
+	// KeepUnwanted is how long resources stay on disk that no client wants any
+	// more, so that a client that comes back after a restart in an outage is
+	// served. The relay subscribes to none of them, and serves them only after a
+	// restart, until the control plane is there. 0: they go with the last client.
+	// Default: 24h.
+	KeepUnwanted time.Duration `yaml:"keep_unwanted"`
+
+	// MaxBytes bounds the snapshot, and what is read of it. The resources that
+	// nobody wants any more are what has to go, the oldest first. What clients
+	// want is written and read in any case; the log says so when it is
+	// more than that.
+	// Default: 1GiB.
+	MaxBytes Bytes `yaml:"max_bytes"`
 
 	// KeyFile is a file of exactly 32 bytes, not readable for everybody, with
 	// which the snapshot is encrypted (AES-256-GCM). Without it Secrets are not

@@ -135,9 +135,10 @@ type Timers struct {
 
 	// GroupLinger is how long a group's stream outlives its last client. Then, if
 	// the control plane is alive, the stream closes and the group's resources go.
-	// In an outage the group stays, with its part of the snapshot, so that a
-	// client that restarts is served. The default group of profile aggregate
-	// stays, and only its stream closes, once nothing is wanted (NODE-10).
+	// In an outage the group stays, so that a client that restarts is served. On
+	// disk its resources stay for cache.snapshot.keep_unwanted. The default group
+	// of profile aggregate stays, and only its stream closes, once nothing is
+	// wanted (NODE-10).
 	// Default: 60s.
 	GroupLinger time.Duration `yaml:"group_linger"`
 
@@ -249,7 +250,7 @@ func Default() Config {
 		Cache: Cache{
 			MaxLingeringNames: 10_000,
 			MaxUnaskedBytes:   64 * MiB,
-			Snapshot:          Snapshot{Interval: 5 * time.Second},
+			Snapshot:          Snapshot{Interval: 5 * time.Second, KeepUnwanted: 24 * time.Hour, MaxBytes: GiB},
 			MassRemovalGuard:  MassRemovalGuard{Min: 20, Within: time.Minute, Hold: 5 * time.Minute},
 		},
 		Log: Log{Level: LogLevelInfo, Format: LogFormatAuto},

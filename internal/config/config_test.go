@@ -340,7 +340,7 @@ cache:
   max_lingering_names: 0
   max_unasked_bytes: 1KiB
   mass_removal_guard: {fraction: 0.25, min: 3, within: 4s, hold: 5s}
-  snapshot: {dir: /var/lib/xds-relay, interval: 9s, max_age: 1h, key_file: /certs/snapshot, exclude_types: [LDS]}
+  snapshot: {dir: /var/lib/xds-relay, interval: 9s, max_age: 1h, keep_unwanted: 2h, max_bytes: 1MiB, key_file: /certs/snapshot, exclude_types: [LDS]}
 version_key_file: /certs/hmac
 reload_on_change: true
 admin: {listen: unix:///run/xds-relay/admin.sock, pprof: true}
@@ -431,7 +431,7 @@ func fullConfig() Config {
 			MaxUnaskedBytes:  KiB,
 			MassRemovalGuard: MassRemovalGuard{Fraction: 0.25, Min: 3, Within: 4 * time.Second, Hold: 5 * time.Second},
 			Snapshot: Snapshot{
-				Dir: "/var/lib/xds-relay", Interval: 9 * time.Second, MaxAge: time.Hour, KeyFile: "/certs/snapshot", ExcludeTypes: []string{"LDS"},
+				Dir: "/var/lib/xds-relay", Interval: 9 * time.Second, MaxAge: time.Hour, KeepUnwanted: 2 * time.Hour, MaxBytes: MiB, KeyFile: "/certs/snapshot", ExcludeTypes: []string{"LDS"},
 			},
 		},
 		VersionKeyFile: "/certs/hmac", ReloadOnChange: true,

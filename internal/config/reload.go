@@ -114,6 +114,8 @@ var reloads = map[string]Reload{
 	"cache.snapshot.dir":                ReloadRestart,
 	"cache.snapshot.interval":           ReloadRestart,
 	"cache.snapshot.max_age":            ReloadRestart,
+	"cache.snapshot.keep_unwanted":      ReloadRestart,
+	"cache.snapshot.max_bytes":          ReloadRestart,
 	"cache.snapshot.key_file":           ReloadRestart,
 	"cache.snapshot.exclude_types":      ReloadRestart,
 	"cache.mass_removal_guard.fraction": ReloadNow,

@@ -236,6 +236,7 @@ func (v *validator) timers() {
 func (v *validator) snapshot() {
 	s := &v.c.Cache.Snapshot
 	v.positive("cache.snapshot.interval", int64(s.Interval))
+	v.positive("cache.snapshot.max_bytes", int64(s.MaxBytes))
 	if s.Dir == "" && s.KeyFile != "" {
 		v.fail("cache.snapshot.key_file", "set cache.snapshot.dir", "there is no snapshot to encrypt")
 	}

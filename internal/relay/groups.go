@@ -39,8 +39,12 @@ type groups struct {
 	options  upstream.ClientOptions
 
 	byName map[string]*group
-	opened uint64                    // groups for one stream only, ever
-	saved  map[string]snapshot.Group // loaded, and no client has come back to them yet
+	opened uint64 // groups for one stream only, ever
+	// Loaded from disk: what was wanted of groups to which no client has come back yet, and what was not,
+	// until the control plane is there.
+	saved, shelved map[string][]snapshot.Group
+	// ended are groups whose content has not gone to the snapshot yet.
+	ended []*group
 
 	closing bool            // clients are being sent away
 	advised map[string]bool // hints that were logged about control planes that refuse groups
@@ -50,10 +54,12 @@ type groups struct {
 type group struct {
 	name    string
 	headers []header.Header // that its streams carry
-	kept    bool            // it belongs in the snapshot
-	hub     *fanout.Hub
-	client  *upstream.Client
-	cancel  context.CancelFunc
+	kept    bool            // it belongs in the snapshot,
+	// and so does what its clients do not want any more.
+	keepsUnwanted bool
+	hub           *fanout.Hub
+	client        *upstream.Client
+	cancel        context.CancelFunc
 
 	// Guarded by the mutex of groups.
 	alone  bool
@@ -66,7 +72,6 @@ type group struct {
 	// leaving: it has lingered for long enough, and goes as soon as its control plane is
 	// there (NODE-10).
 	leaving bool
-	saved   time.Time // when what was loaded had been saved
 	// withheld is a header that the group's clients use to prove who they are, and
 	// that the relay does not forward (NODE-13).
 	withheld string
@@ -167,6 +172,9 @@ func (g *groups) leave(gr *group, via []string) {
 
 func (g *groups) end(gr *group) {
 	delete(g.byName, gr.name)
+	if gr.keepsUnwanted {
+		g.ended = append(g.ended, gr)
+	}
 	gr.cancel()
 }
 
@@ -174,7 +182,9 @@ func (g *groups) end(gr *group) {
 func (g *groups) start(name string, p Place, node *core.Node) *group {
 	h, c, o := g.hub, g.upstream, g.options
 	h.Name, h.Key = nameOf(name), name
-	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, hub: fanout.NewHub(h), ways: make(hop.Ways), node: node}
+	gr := &group{name: name, alone: p.Alone, kept: g.Keeps(p), headers: p.Headers, ways: make(hop.Ways), node: node}
+	h.KeepUnwanted = h.KeepUnwanted && gr.kept
+	gr.keepsUnwanted, gr.hub = h.KeepUnwanted, fanout.NewHub(h)
 	g.warm(name, gr)
 	c.Node, c.Headers = node, p.Headers
 	convictions := convictionsTo(o.Observer)

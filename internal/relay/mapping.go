@@ -3,6 +3,7 @@ package relay
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
@@ -18,8 +19,9 @@ func HubConfig(c *config.Config) fanout.Config {
 	g := c.Cache.MassRemovalGuard
 	return fanout.Config{
 		Types: typeTable(c), Linger: c.Timers.NameLinger, MaxLinger: c.Cache.MaxLingeringNames,
-		Guard:   fanout.Guard{Fraction: g.Fraction, Min: g.Min, Within: g.Within, Hold: g.Hold},
-		Unasked: fanout.NewUnasked(int(c.Cache.MaxUnaskedBytes)),
+		Guard:        fanout.Guard{Fraction: g.Fraction, Min: g.Min, Within: g.Within, Hold: g.Hold},
+		Unasked:      fanout.NewUnasked(int(c.Cache.MaxUnaskedBytes)),
+		KeepUnwanted: c.Cache.Snapshot.Dir != "" && c.Cache.Snapshot.KeepUnwanted > 0,
 	}
 }
 
@@ -43,6 +45,10 @@ func DownstreamConfig(c *config.Config) session.Config {
 // UpstreamConfig is what a group's Core is told; its Node is the group's own
 // affair.
 func UpstreamConfig(c *config.Config, f cache.Fingerprint) upsession.Config {
+	aliveEvery := time.Duration(0)
+	if c.Cache.Snapshot.Dir != "" {
+		aliveEvery = stampEvery
+	}
 	return upsession.Config{
 		SendNodeAlways:   c.Upstream.SendNodeAlways,
 		Entries:          entries(c),
@@ -59,6 +65,7 @@ func UpstreamConfig(c *config.Config, f cache.Fingerprint) upsession.Config {
 		SettleCap:        c.Timers.SettleCap,
 		UnavailableAfter: c.Timers.UnavailableAfter,
 		HealthCheck:      c.Upstream.HealthCheck == config.HealthCheckAuto,
+		AliveEvery:       aliveEvery,
 		FailoverAfter:    c.Upstream.FailoverAfter,
 		FailbackAfter:    c.Upstream.FailbackAfter,
 		Backoff: upsession.Backoff{

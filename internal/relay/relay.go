@@ -234,7 +234,7 @@ func (r *Relay) Close(spread time.Duration) {
 	r.groups.keep()
 	r.server.Close(spread) // until then, the remaining clients get all changes
 	if r.keeper != nil {
-		r.keeper.save() // the interest of clients that have left
+		r.keeper.save(true) // the interest of clients that have left
 	}
 	r.cancel()
 	r.mu.Lock()

@@ -21,9 +21,9 @@ import (
 
 // SnapshotObserver observes the snapshot, for metrics.
 type SnapshotObserver interface {
-	// SnapshotWritten: a file of so many bytes was written in a time.
+	// SnapshotWritten: files of so many bytes were written in a time.
 	SnapshotWritten(bytes int64, took time.Duration)
-	// SnapshotLoaded: so many resources were loaded, and the oldest are as of a time.
+	// SnapshotLoaded: so many resources were loaded, and the oldest that are wanted are as of a time.
 	SnapshotLoaded(resources int, asOf time.Time)
 	// SnapshotFailed: writing or loading did not work; the operation is "write" or
 	// "load".
@@ -33,29 +33,33 @@ type SnapshotObserver interface {
 // keeper keeps the last known good state of all groups on disk (RECON-19). Whatever
 // happens to the disk, clients are served.
 type keeper struct {
-	config   config.Snapshot
-	key      *snapshot.Key
-	exclude  []cache.TypeURL
-	instance string
-	version  string
-	groups   *groups
-	log      *slog.Logger
-	observer SnapshotObserver
+	config      config.Snapshot
+	key         *snapshot.Key
+	exclude     []cache.TypeURL
+	instance    string
+	version     string
+	fingerprint cache.Fingerprint
+	groups      *groups
+	log         *slog.Logger
+	observer    SnapshotObserver
 
 	mu   sync.Mutex // one write at a time
 	hold *snapshot.Hold
-	// written is how far the groups had come in the last file.
-	written map[string]fanout.Progress
+	// written is how far the groups had come in the last file, and at when that was written.
+	written map[string]progress
+	at      time.Time
 	failing bool // the last write failed, which is logged once
+	over    bool // what is wanted is more than max_bytes, which is logged once
 	// unused: the snapshot on disk could not be used, or was too old. It stays
 	// there until there is something to save: a wrong key, found in an outage,
 	// must not cost the last known good state.
 	unused bool
+
+	unwanted unwanted
 }
 
-// keepUnclaimed is how long a group to which no client has come back stays in the file, if
-// the control plane is alive.
-const keepUnclaimed = 24 * time.Hour
+// stampEvery is how often the age of what is wanted is written while nothing changes.
+const stampEvery = time.Minute
 
 // snapshotKey is the key that the snapshot is sealed with, or nil.
 func snapshotKey(s config.Snapshot) (*snapshot.Key, error) {
@@ -88,6 +92,7 @@ func newKeeper(c *config.Config, key *snapshot.Key, g *groups, o Options) *keepe
 	if k.observer == nil {
 		k.observer = noSnapshots{}
 	}
+	k.unwanted.keeper = k
 	return k
 }
 
@@ -100,6 +105,7 @@ func (noSnapshots) SnapshotFailed(string)                {}
 // load hands what is on disk to the groups. A file that cannot be used is reported,
 // and the relay starts without it.
 func (k *keeper) load(f cache.Fingerprint) {
+	k.fingerprint = f
 	if inUse := (*snapshot.InUse)(nil); errors.As(k.take(), &inUse) {
 		k.failing = true
 		k.observer.SnapshotFailed("write")
@@ -109,6 +115,9 @@ func (k *keeper) load(f cache.Fingerprint) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		k.log.Info("no snapshot to load", "dir", k.config.Dir)
+		if k.hold != nil { // who removes the snapshot wants none
+			_ = snapshot.RemoveUnwanted(k.config.Dir) // else it will be said that nothing can be written
+		}
 		return
 	case err != nil:
 		k.unused = true
@@ -116,32 +125,11 @@ func (k *keeper) load(f cache.Fingerprint) {
 		k.log.Error("the snapshot is not used; clients wait for the control plane", "err", err)
 		return
 	}
-	resources, groups := 0, make(map[string]snapshot.Group, len(s.Groups))
-	now := time.Now()
-	asOf := now // the oldest of what is loaded
-	for _, g := range s.Groups {
-		if age := now.Sub(g.Saved); k.config.MaxAge > 0 && age > k.config.MaxAge {
-			k.unused = true
-			k.log.Warn("a group's snapshot is older than cache.snapshot.max_age and not used", "as_of", g.Saved, "max_age", k.config.MaxAge.String())
-			continue
-		}
-		g.Lanes = slices.DeleteFunc(g.Lanes, func(l fanout.Saved) bool { return k.skip(l.Lane.Type) })
-		for _, l := range g.Lanes {
-			resources += len(l.Resources)
-		}
-		groups[string(g.Name)] = g
-		if g.Saved.Before(asOf) {
-			asOf = g.Saved
-		}
-	}
-	if len(groups) == 0 {
-		return
-	}
-	k.observer.SnapshotLoaded(resources, asOf)
-	k.log.Info("snapshot loaded; it is served until the control plane has answered",
-		"groups", len(groups), "resources", resources, "as_of", asOf, "by", s.Header.Relay)
-	k.groups.revive(groups)
-	k.written = k.groups.progress() // nothing in them is news
+	l := loaded{keeper: k, now: time.Now(), wanted: make(map[string][]snapshot.Group), unwanted: make(map[string][]snapshot.Group)}
+	l.load(s)
+	l.say(s.Header)
+	k.groups.revive(l.wanted, l.unwanted)
+	k.written, k.at = k.groups.progress(), l.now // nothing in them is news
 }
 
 // take holds the directory, unless it does so already: two relays would overwrite what
@@ -174,32 +162,33 @@ func (k *keeper) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			k.save()
+			k.save(false)
 		}
 	}
 }
 
-// save writes a file if anything has changed since the last one.
-func (k *keeper) save() {
+// save writes what has changed since the last time: what is wanted also when the control plane was
+// known to be alive meanwhile, each minute and at the end.
+func (k *keeper) save(end bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	progress := k.groups.progress() // first: what changes meanwhile is written next time
-	if maps.Equal(progress, k.written) {
-		return
-	}
+	now := k.groups.progress() // first: what changes meanwhile is written next time
 	begin := time.Now()
-	s := &snapshot.Snapshot{
-		Header: snapshot.Header{Relay: k.version, Instance: k.instance, Written: begin},
-		Groups: k.groups.save(k.skip, begin),
-	}
-	if k.unused && len(s.Groups) == 0 {
+	news, rest := k.due(now, end), !end && k.unwanted.due(begin)
+	if !news && !rest {
 		return
 	}
-	size := int64(0)
-	err := k.take()
-	if err == nil {
-		size, err = snapshot.Write(k.config.Dir, s, k.key)
+	groups := k.groups.save(k.skip, begin)
+	k.unwanted.learn(groups)
+	wanted, err := false, error(nil)
+	if news {
+		wanted, err = k.writeWanted(groups, begin)
 	}
+	rest = err == nil && !end && k.unwanted.due(begin)
+	if rest {
+		err = k.unwanted.write(begin)
+	}
+	k.unwanted.better = nil
 	if err != nil {
 		k.observer.SnapshotFailed("write")
 		if !k.failing {
@@ -208,22 +197,71 @@ func (k *keeper) save() {
 		k.failing = true
 		return
 	}
-	if k.failing {
-		k.log.Info("the snapshot can be written again")
+	if wanted {
+		k.written, k.at, k.unused = now, begin, false
 	}
-	k.failing, k.unused, k.written = false, false, progress
-	k.observer.SnapshotWritten(size, time.Since(begin))
+	if wanted || rest {
+		if k.failing {
+			k.log.Info("the snapshot can be written again")
+		}
+		k.failing = false
+		k.observer.SnapshotWritten(k.unwanted.wanted+k.unwanted.size, time.Since(begin))
+	}
+}
+
+// due reports whether there is something to write of what is wanted.
+func (k *keeper) due(now map[string]progress, end bool) bool {
+	if len(now) != len(k.written) || k.unwanted.moved {
+		return true
+	}
+	stamp := end || time.Since(k.at) >= stampEvery
+	for name, p := range now {
+		was, known := k.written[name]
+		if !known || p.Progress != was.Progress || stamp && p.alive.After(was.alive) {
+			return true
+		}
+	}
+	return false
+}
+
+// writeWanted writes what is wanted, and what is not and has no place in its own file yet.
+func (k *keeper) writeWanted(groups []snapshot.Group, now time.Time) (written bool, err error) {
+	k.unwanted.collect(now) // after the rest: what is given up meanwhile is in both
+	s := &snapshot.Snapshot{Header: k.header(now), Groups: append(slices.Clone(groups), k.unwanted.pending(now)...)}
+	if k.unused && len(s.Groups) == 0 {
+		return false, nil
+	}
+	if err := k.take(); err != nil {
+		return false, err
+	}
+	if k.unwanted.wanted, err = snapshot.Write(k.config.Dir, s, k.key); err == nil {
+		k.unwanted.moved = false
+	}
+	return err == nil, err
+}
+
+// checkSize says once that what is wanted is more than it should be.
+func (k *keeper) checkSize(size int64) {
+	over := size > int64(k.config.MaxBytes)
+	if over && !k.over {
+		k.log.Warn("what clients want is more than cache.snapshot.max_bytes: it is written and read all the same, and nothing else is kept", "bytes", size, "max_bytes", int64(k.config.MaxBytes))
+	}
+	k.over = over
+}
+
+func (k *keeper) header(now time.Time) snapshot.Header {
+	return snapshot.Header{Relay: k.version, Instance: k.instance, Written: now}
 }
 
 // --- groups ---
 
-// revive starts the default group from the snapshot, and keeps the other groups'
-// parts until their first client comes.
-func (g *groups) revive(saved map[string]snapshot.Group) {
+// revive starts the default group from the snapshot, if some of that is wanted, and keeps the other
+// groups' parts until their first client comes. What is unwanted is kept until the control plane is there.
+func (g *groups) revive(wanted, unwanted map[string][]snapshot.Group) {
 	g.mu.Lock()
-	g.saved = saved
+	g.saved, g.shelved = wanted, unwanted
 	g.mu.Unlock()
-	if _, ok := saved[""]; ok && g.HasDefault() && g.Stays("") {
+	if _, ok := wanted[""]; ok && g.HasDefault() && g.Stays("") {
 		if gr, end := g.join(Place{}, session.Peer{}, g.StaticNode()); end == nil { // it is the first, and never refused
 			g.leave(gr, nil)
 		}
@@ -232,27 +270,34 @@ func (g *groups) revive(saved map[string]snapshot.Group) {
 
 // warm loads what was saved of a group into its Hub. It is called with mu held.
 func (g *groups) warm(name string, gr *group) {
-	saved, ok := g.saved[name]
-	if !ok {
-		return
+	now := time.Now()
+	for _, saved := range g.saved[name] {
+		gr.hub.Disk().Load(saved.Lanes, now)
 	}
 	delete(g.saved, name)
-	gr.saved = saved.Saved
-	gr.hub.Disk().Load(saved.Lanes, time.Now())
+	for _, shelved := range g.shelved[name] {
+		gr.hub.Disk().Shelve(shelved.Lanes)
+	}
+}
+
+// progress is how far a group has come.
+type progress struct {
+	fanout.Progress
+	alive time.Time // when its control plane was last known to be alive
 }
 
 // progress tells whether there is anything new to write.
-func (g *groups) progress() map[string]fanout.Progress {
+func (g *groups) progress() map[string]progress {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.forget(time.Now())
-	progress := make(map[string]fanout.Progress, len(g.byName))
+	all := make(map[string]progress, len(g.byName))
 	for name, gr := range g.byName {
 		if gr.kept {
-			progress[name] = gr.hub.Disk().Progress()
+			all[name] = progress{gr.hub.Disk().Progress(), gr.client.Alive()}
 		}
 	}
-	return progress
+	return all
 }
 
 // save is the content of all groups, and of those that were loaded and to which
@@ -265,13 +310,27 @@ func (g *groups) save(skip func(cache.TypeURL) bool, now time.Time) []snapshot.G
 	g.mu.Unlock()
 	var all []snapshot.Group
 	for name, gr := range live {
-		s := snapshot.Group{Name: []byte(name), Saved: now, Lanes: gr.hub.Disk().Save(skip)}
-		if gr.hub.Disk().Stale() {
-			s.Saved = gr.saved // the control plane has not spoken since
+		alive := gr.client.Alive() // before: what changes meanwhile is newer
+		if alive.IsZero() {
+			alive = now // all that it has is restored, and has an age of its own
 		}
-		if len(s.Lanes) > 0 {
-			all = append(all, s)
-		}
+		all = append(all, snapshot.GroupsOf(name, alive, false, gr.hub.Disk().Save(skip))...)
 	}
 	return append(all, unclaimed...)
+}
+
+// unwanted takes what the groups, and those that have ended, have given up since the last time.
+func (g *groups) unwanted(skip func(cache.TypeURL) bool, now time.Time) (all []snapshot.Group) {
+	g.mu.Lock()
+	live, ended := maps.Clone(g.byName), g.ended
+	g.ended = nil
+	g.mu.Unlock()
+	for _, gr := range ended {
+		lanes := append(gr.hub.Disk().Save(skip), gr.hub.Disk().Unwanted(skip)...) // what it had to the end goes first
+		all = append(all, snapshot.GroupsOf(gr.name, now, true, lanes)...)
+	}
+	for name, gr := range live {
+		all = append(all, snapshot.GroupsOf(name, now, true, gr.hub.Disk().Unwanted(skip))...)
+	}
+	return all
 }

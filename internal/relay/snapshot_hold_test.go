@@ -31,8 +31,8 @@ func TestSnapshot_SecondRelay(t *testing.T) {
 	first, _ := start("a")
 	second, log := start("b")
 	second.keeper.written = nil // there is something to write
-	second.keeper.save()
-	second.keeper.save()
+	second.keeper.save(false)
+	second.keeper.save(false)
 	want := fmt.Sprintf("process %d, instance", os.Getpid())
 	if text := log.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, want) || !strings.Contains(text, "give each relay a cache.snapshot.dir of its own") {
 		t.Errorf("it says %q, want one line with %q and what to do", text, want)
@@ -42,7 +42,7 @@ func TestSnapshot_SecondRelay(t *testing.T) {
 	}
 	first.Close(0)
 	second.keeper.written = nil
-	second.keeper.save()
+	second.keeper.save(false)
 	if second.keeper.hold == nil {
 		t.Error("it does not write although the first has gone")
 	}

@@ -74,13 +74,22 @@ func (g *groups) reached() bool {
 // are too old; in an outage none is.
 func (g *groups) unclaimed(now time.Time) []snapshot.Group {
 	g.forget(now)
-	return slices.Collect(maps.Values(g.saved))
+	return slices.Concat(slices.Collect(maps.Values(g.saved))...)
 }
 
-// forget gives up loaded groups that are too old, while the control plane is there: they would
-// cost memory, and in the next outage the room of new groups.
+// forget gives up what was loaded and nobody wants, while the control plane is there: the groups that are
+// too old, which would cost memory, and in the next outage the room of new groups; and at once what was
+// unwanted already, which stays on disk.
 func (g *groups) forget(now time.Time) {
-	if len(g.saved) > 0 && g.reached() {
-		maps.DeleteFunc(g.saved, func(_ string, s snapshot.Group) bool { return now.Sub(s.Saved) >= keepUnclaimed })
+	if len(g.saved)+len(g.shelved) == 0 || !g.reached() {
+		return
+	}
+	g.shelved = nil
+	keep := max(g.live.Cache.Snapshot.KeepUnwanted, g.live.Timers.GroupLinger)
+	for name, parts := range g.saved {
+		parts = slices.DeleteFunc(parts, func(s snapshot.Group) bool { return now.Sub(s.Saved) >= keep })
+		if g.saved[name] = parts; len(parts) == 0 {
+			delete(g.saved, name)
+		}
 	}
 }

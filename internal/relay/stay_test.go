@@ -28,7 +28,7 @@ func TestUnclaimedGroupsAreForgotten(t *testing.T) {
 	if _, err := snapshot.Write(dir, &snapshot.Snapshot{Groups: []snapshot.Group{saved(`id="x";`), saved(`id="y";`)}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	inWorld(t, []string{"cache.snapshot.dir=" + dir, "groups.key=[id]", "groups.max=3"}, func(w *world) {
+	inWorld(t, []string{"cache.snapshot.dir=" + dir, "cache.snapshot.interval=1h", "groups.key=[id]", "groups.max=3"}, func(w *world) {
 		if n := len(w.relay.groups.saved); n != 2 {
 			t.Fatalf("%d groups are loaded", n)
 		}

@@ -63,6 +63,9 @@ func (p *player) join(place relay.Place, via []string, node *core.Node) (*group,
 		hub := fanout.NewHub(p.hubConfig())
 		hub.Disk().Load(p.saved[place.Name], p.now)
 		delete(p.saved, place.Name)
+		if !p.reached() {
+			hub.Disk().Shelve(p.shelved[place.Name])
+		}
 		g := &group{name: place.Name, alone: place.Alone, kept: p.Keeps(place), node: node, hub: hub, core: upsession.NewCore(c, hub, Random), ways: make(hop.Ways)}
 		hub.Wanted().OnWake(func() { g.woken = true })
 		i = len(p.groups)
@@ -125,10 +128,15 @@ func (p *player) admit(name string) *session.End {
 // while no control plane is there.
 func (p *player) taken(name string) int {
 	_, loaded := p.saved[name]
-	if loaded || name == "" || slices.ContainsFunc(p.groups, func(g *group) bool { return g.core.Proven(p.now) }) {
+	if loaded || name == "" || p.reached() {
 		return len(p.groups)
 	}
 	return len(p.groups) + len(p.saved)
+}
+
+// reached reports whether the control plane is there, as far as some group can tell.
+func (p *player) reached() bool {
+	return slices.ContainsFunc(p.groups, func(g *group) bool { return g.core.Proven(p.now) })
 }
 
 // endGroups ends the groups that are over, and has those go that have lingered for long
@@ -148,6 +156,9 @@ func (p *player) endGroups() (busy bool) {
 }
 
 func (p *player) endGroup(g *group) {
+	if g.kept {
+		p.giveUp(g, append(g.hub.Disk().Save(secret), g.hub.Disk().Unwanted(secret)...))
+	}
 	p.groups = slices.DeleteFunc(p.groups, func(o *group) bool { return o == g })
 	p.shut(func(s *stream) bool { return s.group == g })
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +46,10 @@ type player struct {
 	groups     []*group
 	deliveries *session.ClusterDeliveries
 	saved      map[string][]fanout.Saved // by the relay before this one
-	clients    []*client
+	// What nobody wants any more, the latest first, and what of it this relay has found on disk.
+	unwanted []snapshot.Group
+	shelved  map[string][]fanout.Saved
+	clients  []*client
 
 	// The world around it.
 	transcript *xdstest.Transcript
@@ -125,18 +129,22 @@ func (p *player) begin() {
 func (p *player) restart() {
 	keep := slices.ContainsFunc(p.transcript.Config, func(kv string) bool { return strings.HasSuffix(kv, "="+xdstest.StateDir) })
 	var s snapshot.Snapshot
+	sieve := snapshot.Sieve{Room: math.MaxInt64}
 	for _, g := range p.groups {
 		if !g.kept {
 			continue
 		}
-		lanes := g.hub.Disk().Save(func(t cache.TypeURL) bool { return t == cache.Secret })
-		s.Groups = append(s.Groups, snapshot.Group{Name: []byte(g.name), Lanes: lanes})
+		wanted := snapshot.Group{Name: []byte(g.name), Lanes: g.hub.Disk().Save(secret)}
+		sieve.Say(wanted)
+		s.Groups = append(s.Groups, wanted)
+		p.giveUp(g, g.hub.Disk().Unwanted(secret))
 	}
+	s.Groups = append(s.Groups, p.unwanted...)
 	p.groups, p.clients, p.streams, p.deliveries = nil, nil, nil, session.NewClusterDeliveries()
 	for _, plane := range p.planes {
 		plane.connected, plane.unheard, plane.pending = false, nil, nil
 	}
-	p.saved = make(map[string][]fanout.Saved)
+	p.saved, p.shelved = make(map[string][]fanout.Saved), make(map[string][]fanout.Saved)
 	if keep {
 		var file bytes.Buffer
 		err := s.Encode(&file, nil)
@@ -145,12 +153,24 @@ func (p *player) restart() {
 			return
 		}
 		for _, g := range back.Groups {
-			if len(g.Lanes) > 0 {
+			if !g.Unwanted && len(g.Lanes) > 0 {
 				p.saved[string(g.Name)] = g.Lanes
+			}
+			for _, lane := range g.Lanes {
+				if lane, ok := sieve.Pass(g, lane); g.Unwanted && ok {
+					p.shelved[string(g.Name)] = append(p.shelved[string(g.Name)], lane)
+				}
 			}
 		}
 	}
 	p.begin()
+}
+
+func secret(t cache.TypeURL) bool { return t == cache.Secret }
+
+// giveUp notes what nobody wants any more of a group.
+func (p *player) giveUp(g *group, lanes []fanout.Saved) {
+	p.unwanted = append(snapshot.GroupsOf(g.name, p.now, true, lanes), p.unwanted...)
 }
 
 // --- the player ---
