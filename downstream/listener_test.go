@@ -228,7 +228,8 @@ func TestHandshakesAreLimited(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newPipes()
 				var seen closings
-				_, stop := serving(t, ServerConfig{Credentials: tt.creds, Observer: &seen}, l)
+				var log strings.Builder
+				_, stop := serving(t, ServerConfig{Credentials: tt.creds, Observer: &seen, Log: slog.New(slog.NewTextHandler(&log, nil))}, l)
 				c := l.dial()
 				ended := make(chan time.Time, 1)
 				go func() {
@@ -256,6 +257,9 @@ func TestHandshakesAreLimited(t *testing.T) {
 				}
 				c.Close()
 				stop()
+				if said := strings.Contains(log.String(), "a client could not connect") && strings.Contains(log.String(), "peer="); said != tt.late {
+					t.Errorf("the log is %q", log.String())
+				}
 			})
 		})
 	}

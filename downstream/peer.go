@@ -12,6 +12,14 @@ import (
 	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
+// addressOf is what a client is called by its address.
+func addressOf(a net.Addr) string {
+	if _, ok := a.(*net.UnixAddr); ok {
+		return "unix"
+	}
+	return a.String()
+}
+
 // peerOf returns who the client is. Its identity comes from a verified certificate only, never
 // from what the client says of itself.
 func peerOf(ctx context.Context, config *session.Config) (session.Peer, *conn) {
@@ -19,7 +27,7 @@ func peerOf(ctx context.Context, config *session.Config) (session.Peer, *conn) {
 	if !ok {
 		return session.Peer{}, nil
 	}
-	out := session.Peer{Address: p.Addr.String(), Via: hop.Via(metadata.ValueFromIncomingContext(ctx, hop.ViaHeader))}
+	out := session.Peer{Address: addressOf(p.Addr), Via: hop.Via(metadata.ValueFromIncomingContext(ctx, hop.ViaHeader))}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		out.Sent(md, config)
 	}
@@ -31,7 +39,7 @@ func peerOf(ctx context.Context, config *session.Config) (session.Peer, *conn) {
 	case *net.TCPAddr:
 		out.Local = a.IP.IsLoopback()
 	case *net.UnixAddr:
-		out.Local, out.Address = true, "unix"
+		out.Local = true
 	}
 	if t, ok := info.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
 		leaf := t.State.VerifiedChains[0][0]

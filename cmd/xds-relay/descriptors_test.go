@@ -169,6 +169,9 @@ func TestSilentClients(t *testing.T) {
 		t.Errorf("%v connections are counted", n)
 	}
 	s.stop(t)
+	if said := s.lines("a client could not connect"); len(said) != 2 || !strings.Contains(said[0].Msg, "has not spoken HTTP/2") {
+		t.Errorf("the log has %+v", said)
+	}
 }
 
 // awaitPong reads until the answer to a ping.

@@ -21,8 +21,12 @@ type grpcLog struct {
 // where TLS is spoken or the other way round, or a certificate that is not good.
 const failedHandshake = "failed to create ServerTransport"
 
-// failedTLS is part of it for a TLS handshake, which the relay logs itself.
-const failedTLS = "ServerHandshake("
+// failedTLS is part of it for a TLS handshake, and tooLate for one that took too long. The relay
+// logs these itself.
+const (
+	failedTLS = "ServerHandshake("
+	tooLate   = "i/o timeout"
+)
 
 // refusedEvery is how often clients that cannot connect are logged. They come
 // back for ever, and anybody may connect.
@@ -30,7 +34,7 @@ const refusedEvery = 10 * time.Second
 
 func (g *grpcLog) debug(message string) {
 	message = line(message)
-	if !strings.Contains(message, failedHandshake) || strings.Contains(message, failedTLS) {
+	if !strings.Contains(message, failedHandshake) || strings.Contains(message, failedTLS) || strings.Contains(message, tooLate) {
 		g.log.Debug(message)
 		return
 	}

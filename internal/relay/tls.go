@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -222,7 +223,7 @@ type serverTLS struct {
 // ServerHandshake implements credentials.TransportCredentials.
 func (s *serverTLS) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := s.TransportCredentials.ServerHandshake(raw)
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) { // downstream reports that
 		if f, ok := certs.Classify(err); ok {
 			s.handshakes.refused(raw, f, s.files.Material(), err)
 		}
