@@ -6,6 +6,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // A new Envoy is ready, and serves, without waiting for anything that runs out; the
@@ -28,12 +29,12 @@ func TestBoot(t *testing.T) {
 					t.Errorf("not just %s: %v", what, has)
 				}
 			}
-			mark := s.plane.tape.mark()
+			mark := s.plane.tape.Mark()
 			s.ready("second", "a")
-			if more := s.plane.tape.since(mark); len(more) > 0 {
+			if more := s.plane.tape.Since(mark); len(more) > 0 {
 				t.Errorf("the control plane was asked again: %v", more)
 			}
-			if n := s.plane.tape.opened(); n != 1 {
+			if n := s.plane.tape.Opened(); n != 1 {
 				t.Errorf("%d streams to the control plane", n)
 			}
 		})
@@ -55,7 +56,7 @@ func TestBootWithNothing(t *testing.T) {
 				}
 			})
 			address := listens(t, e, "web")
-			eventually(t, patience, func() error { return answers(address, "a") })
+			peer.Eventually(t, patience, func() error { return answers(address, "a") })
 		})
 	}
 }

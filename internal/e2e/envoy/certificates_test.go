@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/certs/certstest"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // The authority of everybody is replaced by another one at once, as Kubernetes does it, and
@@ -65,13 +65,13 @@ func TestCertificatesRotate(t *testing.T) {
 			}
 			e := start("envoy")
 			address := listens(t, e, "web")
-			eventually(t, patience, func() error { return answers(address, "a") })
+			peer.Eventually(t, patience, func() error { return answers(address, "a") })
 			load := realenvoy.Drive(t, address, rate())
 
 			for round := range often(10, 2) {
 				rotate()
-				eventually(t, patience, func() error {
-					if n, want := strings.Count(r.log.String(), "certificates reloaded"), 2*(round+1); n < want {
+				peer.Eventually(t, patience, func() error {
+					if n, want := len(r.log.Lines("certificates reloaded")), 2*(round+1); n < want {
 						return fmt.Errorf("%d sections were reloaded, not %d", n, want)
 					}
 					return nil
@@ -80,9 +80,9 @@ func TestCertificatesRotate(t *testing.T) {
 				plane.Start()
 				answer := []string{"b", "a"}[round%2]
 				plane.Change(func(has world) { has.put(cache.Endpoint, "a", endpoints("a", backends[answer])) })
-				eventually(t, patience, func() error { return is("answer", load.Last(), answer) })
+				peer.Eventually(t, patience, func() error { return peer.Is("answer", load.Last(), answer) })
 				late := listens(t, start(fmt.Sprint("late-", round)), "web")
-				eventually(t, patience, func() error { return answers(late, answer) })
+				peer.Eventually(t, patience, func() error { return answers(late, answer) })
 			}
 			unharmed(t, e, load)
 		})

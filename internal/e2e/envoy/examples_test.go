@@ -29,41 +29,18 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // root is the repository's, where the commands of examples are to be run.
 const root = "../../.."
 
-// program is a process of an example, in the repository's root.
-type program struct {
-	t     testing.TB
-	cmd   *exec.Cmd
-	log   *logbook
-	ended chan struct{}
-}
-
-// startProgram runs a program until the test ends.
-func startProgram(t testing.TB, env []string, path string, args ...string) *program {
+// startProgram runs a program of an example until the test ends, in the repository's root.
+func startProgram(t testing.TB, env []string, path string, args ...string) *peer.Process {
 	t.Helper()
-	p := &program{t: t, cmd: exec.Command(path, args...), log: newLogbook(t, filepath.Base(path)), ended: make(chan struct{})}
-	p.cmd.Dir, p.cmd.Env = root, append(os.Environ(), env...)
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	p.cmd.SysProcAttr = dieWithTest()
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_ = p.cmd.Wait() // it is ended below
-		close(p.ended)
-	}()
-	t.Cleanup(func() { p.end(syscall.SIGKILL) })
-	return p
-}
-
-// end sends a signal, and waits until the process is gone. It may be called twice.
-func (p *program) end(s syscall.Signal) {
-	_ = p.cmd.Process.Signal(s) // it may be gone
-	<-p.ended
+	cmd := exec.Command(path, args...)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), env...)
+	return peer.Start(t, cmd)
 }
 
 // says complains until a URL answers with 200 and a text.
@@ -167,15 +144,15 @@ func TestExample_Quickstart(t *testing.T) {
 	web, backend := loopback.Reserve(t), loopback.Reserve(t)
 	xds, relay, admin, metrics := loopback.Reserve(t), loopback.Reserve(t), loopback.Reserve(t), loopback.Reserve(t)
 
-	startPlane := func() *program {
+	startPlane := func() *peer.Process {
 		return startProgram(t, nil, plane, append(commands(t, readme, "go run ./deploy/examples/quickstart/controlplane"),
 			"-listen", xds, "-web", web, "-backend", backend, "-every", "100ms")...)
 	}
 	cp := startPlane()
-	r := startProgram(t, nil, binary(t), append(commands(t, readme, "go run ./cmd/xds-relay"),
+	r := startProgram(t, nil, peer.Binary(t), append(commands(t, readme, "go run ./cmd/xds-relay"),
 		"--upstream", xds, "--listen", relay, "--admin", admin, "--set", "metrics.listen="+metrics,
 		"--set", "upstream.backoff.initial=100ms", "--set", "upstream.backoff.max=500ms")...)
-	eventually(t, patience, func() error { return says("http://"+metrics+"/readyz?verbose", "[+]listening ok") })
+	peer.Eventually(t, patience, func() error { return says("http://"+metrics+"/readyz?verbose", "[+]listening ok") })
 
 	args := commands(t, readme, "envoy")
 	if want := []string{"-c", "deploy/examples/quickstart/envoy.yaml"}; fmt.Sprint(args) != fmt.Sprint(want) {
@@ -184,7 +161,7 @@ func TestExample_Quickstart(t *testing.T) {
 	e := realenvoy.Start(t, bootstrapOf(t, edited(t, "quickstart", "envoy.yaml", "port_value: 18000", "port_value: "+portOf(t, relay))), realenvoy.Options{})
 	e.WaitReady(patience)
 	address := listens(t, e, "web")
-	eventually(t, patience, func() error { return answers(address, "hello from the backend") })
+	peer.Eventually(t, patience, func() error { return answers(address, "hello from the backend") })
 
 	revision := func() (int, error) {
 		client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -200,7 +177,7 @@ func TestExample_Quickstart(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		eventually(t, patience, func() error {
+		peer.Eventually(t, patience, func() error {
 			next, err := revision()
 			if err == nil && next <= first {
 				err = fmt.Errorf("the revision stays at %d", next)
@@ -209,7 +186,7 @@ func TestExample_Quickstart(t *testing.T) {
 		})
 		return nil
 	}
-	eventually(t, patience, grows)
+	peer.Eventually(t, patience, grows)
 	// Each address of the README is one of those that relay.yaml has.
 	for port, url := range map[string]string{"18001": "http://" + admin, "18002": "http://" + metrics} {
 		for line := range strings.Lines(readme) {
@@ -226,20 +203,22 @@ func TestExample_Quickstart(t *testing.T) {
 			}
 		}
 	}
-	health := exec.Command(binary(t), "healthcheck", "--address", metrics)
+	health := exec.Command(peer.Binary(t), "healthcheck", "--address", metrics)
 	if text, err := health.CombinedOutput(); err != nil || string(text) != "ready\n" {
 		t.Errorf("healthcheck: %v, %q", err, text)
 	}
 
 	// Without the control plane requests go on, and when it is back, so do changes.
-	cp.end(syscall.SIGINT)
+	cp.Signal(syscall.SIGINT)
+	_ = cp.Ended() // as a signal ends it
 	if err := first(answers(address, "hello from the backend"), says("http://"+metrics+"/readyz", "ready")); err != nil {
 		t.Error(err)
 	}
 	startPlane()
-	eventually(t, patience, grows)
-	r.end(syscall.SIGINT)
-	if code := r.cmd.ProcessState.ExitCode(); code != 0 {
+	peer.Eventually(t, patience, grows)
+	r.Signal(syscall.SIGINT)
+	_ = r.Ended()
+	if code := r.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("the relay ends with %d", code)
 	}
 }
@@ -324,8 +303,8 @@ func TestExample_RegionalAndSidecar(t *testing.T) {
 	regional := write(t, filepath.Join(t.TempDir(), "relay.yaml"), edited(t, "regional", "relay.yaml",
 		"/var/run/xds-relay/tls", a.mounted(name), "/var/lib/xds-relay/state", filepath.Join(t.TempDir(), "state"),
 		"0.0.0.0:18000", tier, "127.0.0.1:18001", tierAdmin, "0.0.0.0:18002", tierMetrics))
-	startProgram(t, []string{"XDS_UPSTREAM=" + cp.addr}, binary(t), "serve", "-c", regional)
-	eventually(t, patience, func() error { return says("http://"+tierMetrics+"/readyz", "ready") })
+	startProgram(t, []string{"XDS_UPSTREAM=" + cp.addr}, peer.Binary(t), "serve", "-c", regional)
+	peer.Eventually(t, patience, func() error { return says("http://"+tierMetrics+"/readyz", "ready") })
 	far := realenvoy.Start(t, bootstrapOf(t, edited(t, "regional", "envoy.yaml",
 		"address: "+name+", port_value: 18000", "address: 127.0.0.1, port_value: "+portOf(t, tier), "/var/run/proxy/tls", a.mounted())),
 		realenvoy.Options{Name: "regional"})
@@ -340,8 +319,8 @@ func TestExample_RegionalAndSidecar(t *testing.T) {
 	sidecar := write(t, filepath.Join(t.TempDir(), "relay.yaml"), edited(t, "sidecar", "relay.yaml",
 		"/var/run/xds-relay/tls", a.mounted(), "/var/lib/xds-relay/state", filepath.Join(t.TempDir(), "state"),
 		"/run/xds-relay/xds.sock", socket, "127.0.0.1:18001", besideAdmin, "0.0.0.0:18002", besideMetrics))
-	startProgram(t, []string{"XDS_UPSTREAM=" + tier}, binary(t), "serve", "-c", sidecar)
-	eventually(t, patience, func() error { return says("http://"+besideMetrics+"/startupz", "started") })
+	startProgram(t, []string{"XDS_UPSTREAM=" + tier}, peer.Binary(t), "serve", "-c", sidecar)
+	peer.Eventually(t, patience, func() error { return says("http://"+besideMetrics+"/startupz", "started") })
 	beside := realenvoy.Start(t, bootstrapOf(t, edited(t, "sidecar", "envoy.yaml", "/run/xds-relay/xds.sock", socket)), realenvoy.Options{Name: "sidecar"})
 
 	envoys := []*realenvoy.Envoy{far, beside}
@@ -350,13 +329,13 @@ func TestExample_RegionalAndSidecar(t *testing.T) {
 		for _, e := range envoys {
 			e.WaitReady(patience)
 			address := listens(t, e, "web")
-			eventually(t, patience, func() error { return answers(address, answer) })
+			peer.Eventually(t, patience, func() error { return answers(address, answer) })
 		}
 	}
 	everywhere("a")
 	cp.Change(func(has world) { has.put(cache.Endpoint, "a", endpoints("a", realenvoy.Backend(t, "b"))) })
 	everywhere("b")
-	if n := cp.tape.opened(); n > 2 { // the second says that a relay is behind the tier (NODE-11)
+	if n := cp.tape.Opened(); n > 2 { // the second says that a relay is behind the tier (NODE-11)
 		t.Errorf("%d streams to the control plane, want that of the tier", n)
 	}
 }

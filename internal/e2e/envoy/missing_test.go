@@ -11,6 +11,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // extended is a listener with a filter whose configuration is the extension "filter".
@@ -82,7 +83,7 @@ func TestMissing(t *testing.T) {
 				address := listens(t, e, "web")
 				id := newIdentity(t, 1)
 				s.plane.Change(func(has world) { has.put(what.url, what.name, what.made(m, id, backend)) })
-				eventually(t, patience, func() error {
+				peer.Eventually(t, patience, func() error {
 					if what.url == cache.Secret {
 						return id.presentedAt(address)
 					}

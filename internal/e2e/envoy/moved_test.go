@@ -7,6 +7,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // A route is moved to a new cluster while the relay is down. When it is back, with or
@@ -66,13 +67,13 @@ func moved(t *testing.T, w way, snapshot, goes bool) (*realenvoy.Envoy, *realenv
 				drop(has)
 			}
 		})
-		wait(200 * time.Millisecond)
+		peer.Wait(200 * time.Millisecond)
 		s.relays[0].Start()
-		eventually(t, patience, func() error { return is("answer", load.Last(), names[i%2]) })
+		peer.Eventually(t, patience, func() error { return peer.Is("answer", load.Last(), names[i%2]) })
 		if !goes {
 			s.plane.Change(drop)
 		}
-		eventually(t, patience, func() error {
+		peer.Eventually(t, patience, func() error {
 			c, err := e.Clusters()
 			if _, still := c[was]; err == nil && still {
 				err = fmt.Errorf("%s is still there", was)

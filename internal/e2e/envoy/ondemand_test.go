@@ -12,6 +12,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // onDemand adds the filter that waits for what a request needs.
@@ -72,7 +73,7 @@ func TestVirtualHostsOnDemand(t *testing.T) {
 				has.drop(cache.VirtualHost, "web/two.example")
 			})
 			for name, want := range map[string]string{"one": "one again", "none": "none"} {
-				eventually(t, patience, func() error {
+				peer.Eventually(t, patience, func() error {
 					answer, failure := realenvoy.Get(address, host(name+".example"))
 					if answer != want {
 						return fmt.Errorf("%s: %q %s", name, answer, failure)
@@ -80,9 +81,9 @@ func TestVirtualHostsOnDemand(t *testing.T) {
 					return nil
 				})
 			}
-			eventually(t, patience, func() error {
+			peer.Eventually(t, patience, func() error {
 				_, failure := realenvoy.Get(address, host("two.example"))
-				return is("a host that has gone", failure[:min(len(failure), 3)], "404")
+				return peer.Is("a host that has gone", failure[:min(len(failure), 3)], "404")
 			})
 		})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // privateDir is a directory that nobody else can use.
@@ -30,25 +31,25 @@ func TestRelayKilled(t *testing.T) {
 					sets = []string{"cache.snapshot.dir=" + privateDir(t), "cache.snapshot.interval=100ms"}
 				}
 				r := startProcess(t, plane.addr, sets...)
-				s := &scene{t: t, way: w, plane: plane, tap: startTap(t, "what the Envoys said and heard", r.addr)}
+				s := &scene{t: t, way: w, plane: plane, tap: peer.StartTap(t, "what the Envoys said and heard", r.Addr, peer.TapOptions{})}
 				e, address := s.ready("envoy", "a")
 				load := realenvoy.Drive(t, address, rate())
 				for range often(10, 2) {
 					r.Kill()
-					wait(300 * time.Millisecond)
+					peer.Wait(300 * time.Millisecond)
 					s.clear()
-					up := plane.tape.mark()
+					up := plane.tape.Mark()
 					r.Start()
-					eventually(t, patience, func() error {
+					peer.Eventually(t, patience, func() error {
 						for _, u := range []cache.TypeURL{cache.Cluster, cache.Endpoint, cache.Listener, cache.Route} {
-							of := func(m said) bool { return m.url == u }
-							if !slices.ContainsFunc(s.tap.since(s.mark), of) || !slices.ContainsFunc(plane.tape.since(up), of) {
+							of := func(m peer.Said) bool { return m.URL == u }
+							if !slices.ContainsFunc(s.tap.Since(s.mark), of) || !slices.ContainsFunc(plane.tape.Since(up), of) {
 								return fmt.Errorf("the Envoy, or the relay, has not asked for %s", u.Short())
 							}
 						}
 						return nil
 					})
-					throughout(t, time.Second, func() error {
+					peer.Throughout(t, time.Second, func() error {
 						if told := s.told(); !w.sotw && len(told) > 0 {
 							return fmt.Errorf("the Envoy was told what it knows: %v", told)
 						}
@@ -56,7 +57,7 @@ func TestRelayKilled(t *testing.T) {
 					})
 				}
 				s.plane.Change(func(has world) { has.put(cache.Endpoint, "a", endpoints("a", backends["b"])) })
-				eventually(t, patience, func() error { return is("answer", load.Last(), "b") })
+				peer.Eventually(t, patience, func() error { return peer.Is("answer", load.Last(), "b") })
 				unharmed(t, e, load)
 			})
 		}
@@ -81,7 +82,7 @@ func TestControlPlaneOutage(t *testing.T) {
 				} else {
 					s.plane.Stop()
 				}
-				wait(time.Duration(often(30, 3)) * time.Second)
+				peer.Wait(time.Duration(often(30, 3)) * time.Second)
 				newcomer, _ := s.ready("newcomer", "a")
 				s.plane.Change(func(has world) {
 					has.put(cache.Cluster, "b", m.cluster("b"))
@@ -93,9 +94,9 @@ func TestControlPlaneOutage(t *testing.T) {
 				} else {
 					s.plane.Start()
 				}
-				eventually(t, patience, func() error { return is("answer", load.Last(), "b") })
+				peer.Eventually(t, patience, func() error { return peer.Is("answer", load.Last(), "b") })
 				address = listens(t, newcomer, "web")
-				eventually(t, patience, func() error { return answers(address, "b") })
+				peer.Eventually(t, patience, func() error { return answers(address, "b") })
 				for _, what := range s.told() {
 					if slices.Contains([]string{"CDS -a", "EDS -a", "LDS -web", "RDS -web"}, what) {
 						t.Errorf("told in an outage: %s", what)
@@ -122,10 +123,10 @@ func TestTiers(t *testing.T) {
 				tier := s.relays[i%2]
 				s.clear()
 				tier.Close()
-				wait(200 * time.Millisecond)
+				peer.Wait(200 * time.Millisecond)
 				s.plane.Change(func(has world) { has.put(cache.Endpoint, "a", endpoints("a", backends[i%2])) })
 				tier.Start()
-				eventually(t, patience, func() error { return is("answer", load.Last(), names[i%2]) })
+				peer.Eventually(t, patience, func() error { return peer.Is("answer", load.Last(), names[i%2]) })
 				for _, what := range s.told() {
 					if !w.sotw && what != "EDS +a" {
 						t.Errorf("told although it has not changed: %s", what)

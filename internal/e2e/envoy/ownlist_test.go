@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // An Envoy with a list of xDS servers of its own (xds_failover_support) turns from a relay that is
@@ -19,17 +20,17 @@ func TestOwnList(t *testing.T) {
 			s.plane.Stop()
 			next := newPlane(t, m.service("b", realenvoy.Backend(t, "b"))).Start()
 
-			b := realenvoy.ADS(realenvoy.Node{ID: "envoy", Cluster: "e2e"}, realenvoy.Source{Target: s.tap.addr, SotW: w.sotw})
+			b := realenvoy.ADS(realenvoy.Node{ID: "envoy", Cluster: "e2e"}, realenvoy.Source{Target: s.tap.Addr, SotW: w.sotw})
 			addServer(b, next.addr, w.sotw)
 			e := realenvoy.Start(t, b, realenvoy.Options{Name: "envoy"})
 			e.WaitReady(patience)
 			address := listens(t, e, "web")
-			eventually(t, patience, func() error { return answers(address, "b") })
+			peer.Eventually(t, patience, func() error { return answers(address, "b") })
 
 			// Another Envoy finds what the relay has, and stays.
 			s.plane.Start()
 			_, address = s.ready("stays", "a")
-			throughout(t, 2*time.Second, func() error { return answers(address, "a") })
+			peer.Throughout(t, 2*time.Second, func() error { return answers(address, "a") })
 		})
 	}
 }

@@ -18,13 +18,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // plane is a control plane: the plain protocol in both variants, over ADS and one stream
@@ -32,7 +31,7 @@ import (
 type plane struct {
 	t    testing.TB
 	addr string
-	tape *tape
+	tape *peer.Tape
 	// waits: listeners, routes and virtual hosts wait until clusters and endpoints are
 	// acknowledged, and removals until everything is, as in Consul.
 	waits bool
@@ -56,7 +55,7 @@ type plane struct {
 }
 
 func newPlane(t testing.TB, w world) *plane {
-	p := &plane{t: t, addr: loopback.Reserve(t), tape: newTape(t, "the control plane's streams"), world: w, changed: make(chan struct{}), beats: make(map[cache.TypeURL]int)}
+	p := &plane{t: t, addr: loopback.Reserve(t), tape: peer.NewTape(t, "the control plane's streams"), world: w, changed: make(chan struct{}), beats: make(map[cache.TypeURL]int)}
 	t.Cleanup(p.Stop)
 	return p
 }
@@ -181,7 +180,7 @@ func (p *plane) serve(_ any, stream grpc.ServerStream) error {
 	if !c.delta && !strings.HasPrefix(method, "Stream") {
 		return status.Error(codes.Unimplemented, "no "+full) // health checks, too
 	}
-	c.id = p.tape.opens()
+	c.id = p.tape.Opens()
 	requests := make(chan request)
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
@@ -213,7 +212,7 @@ func (c *conversation) receive(ctx context.Context, requests chan<- request) {
 			if c.stream.RecvMsg(&m) != nil {
 				return
 			}
-			c.p.tape.take(c.id, &m)
+			c.p.tape.Take(c.id, &m)
 			r = request{
 				url: cache.TypeURL(m.GetTypeUrl()), node: m.GetNode(), names: m.GetResourceNamesSubscribe(), less: m.GetResourceNamesUnsubscribe(),
 				known: m.GetInitialResourceVersions(), nonce: m.GetResponseNonce(), nack: m.GetErrorDetail().GetMessage(),
@@ -223,7 +222,7 @@ func (c *conversation) receive(ctx context.Context, requests chan<- request) {
 			if c.stream.RecvMsg(&m) != nil {
 				return
 			}
-			c.p.tape.take(c.id, &m)
+			c.p.tape.Take(c.id, &m)
 			r = request{
 				url: cache.TypeURL(m.GetTypeUrl()), node: m.GetNode(), whole: true, names: m.GetResourceNames(),
 				nonce: m.GetResponseNonce(), nack: m.GetErrorDetail().GetMessage(),
@@ -460,27 +459,6 @@ func (c *conversation) send(t *topic, names, gone, none []string) error {
 		}
 		m = s
 	}
-	c.p.tape.take(c.id, m)
+	c.p.tape.Take(c.id, m)
 	return c.stream.SendMsg(m)
-}
-
-// nameIn is field 1 of a resource, where most types have the name.
-func nameIn(r *anypb.Any) string {
-	body := r.GetValue()
-	for len(body) > 0 {
-		number, kind, size := protowire.ConsumeTag(body)
-		if size < 0 {
-			return ""
-		}
-		body = body[size:]
-		if number == 1 && kind == protowire.BytesType {
-			name, _ := protowire.ConsumeString(body)
-			return name
-		}
-		if size = protowire.ConsumeFieldValue(number, kind, body); size < 0 {
-			return ""
-		}
-		body = body[size:]
-	}
-	return ""
 }

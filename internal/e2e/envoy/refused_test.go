@@ -1,11 +1,11 @@
 package envoy
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // An Envoy is refused its secrets, here for want of room for one more group. It has all the
@@ -23,15 +23,15 @@ func TestRefused(t *testing.T) {
 			e := s.envoy("envoy")
 			t.Logf("ready after %v", e.WaitReady(envoysOwn+slack))
 			address := listens(t, e, "web")
-			eventually(t, patience, func() error { return answers(address, "a") })
+			peer.Eventually(t, patience, func() error { return answers(address, "a") })
 			b := realenvoy.Backend(t, "b")
 			s.plane.Change(func(has world) { has.put(cache.Endpoint, "a", endpoints("a", b)) })
-			eventually(t, patience, func() error { return answers(address, "b") })
+			peer.Eventually(t, patience, func() error { return answers(address, "b") })
 
-			if n := strings.Count(s.relays[0].log.String(), "client stream ended"); n > 0 {
+			if n := len(s.relays[0].log.Lines("client stream ended")); n > 0 {
 				t.Errorf("%d streams of the Envoy were ended", n)
 			}
-			if !strings.Contains(s.relays[0].log.String(), "client refused a type") {
+			if !s.relays[0].log.Has("client refused a type") {
 				t.Error("the log does not say that the Envoy is refused its secrets")
 			}
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // rejects are clusters that no Envoy accepts. To the one without a source of its endpoints
@@ -46,12 +47,12 @@ func TestRejectedCluster(t *testing.T) {
 					has.put(cache.Endpoint, "b", endpoints("b", backends["b"]))
 					has.put(cache.Route, "web", routes("web", to("b")))
 				})
-				eventually(t, patience, func() error { return is("answer", load.Last(), "b") })
+				peer.Eventually(t, patience, func() error { return peer.Is("answer", load.Last(), "b") })
 				s.plane.Change(func(has world) {
 					has.put(cache.Cluster, "bad", m.cluster("bad"))
 					has.put(cache.Route, "web", routes("web", to("bad")))
 				})
-				eventually(t, patience, func() error { return is("answer", load.Last(), "bad") })
+				peer.Eventually(t, patience, func() error { return peer.Is("answer", load.Last(), "bad") })
 				if n, err := e.Sum("update_rejected"); err != nil || n == 0 {
 					t.Errorf("the Envoy has rejected nothing: %v", err)
 				}

@@ -15,6 +15,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // renaming is a resource that gets another name, again and again, and keeps what only one
@@ -127,7 +128,7 @@ func (r renaming) turns(t *testing.T, w way) {
 	s := play(t, w, has)
 	e := s.envoy("envoy")
 	e.WaitReady(patience)
-	eventually(t, patience, func() error { return answers(address, names[0], r.asks) })
+	peer.Eventually(t, patience, func() error { return answers(address, names[0], r.asks) })
 	load := realenvoy.Drive(t, address, renamedRate, r.asks, once)
 	defer func() { r.judge(t, s, e, load) }() // a turn that fails, too
 	var took []time.Duration
@@ -144,8 +145,8 @@ func (r renaming) turns(t *testing.T, w way) {
 		if n%3 == 2 {
 			link.Cut()
 		}
-		took = append(took, eventually(t, patience, func() error {
-			if err := is(fmt.Sprintf("answer of turn %d", n), load.Last(), names[n%2]); err != nil {
+		took = append(took, peer.Eventually(t, patience, func() error {
+			if err := peer.Is(fmt.Sprintf("answer of turn %d", n), load.Last(), names[n%2]); err != nil {
 				return err
 			}
 			dump, err := e.Get("/config_dump")
@@ -177,8 +178,8 @@ func (r renaming) judge(t *testing.T, s *scene, e *realenvoy.Envoy, load *realen
 	if n, err := e.Sum("update_rejected", "listener_create_failure"); err != nil || n > 0 {
 		t.Errorf("the Envoy has rejected %d updates: %v", n, err)
 	}
-	for _, said := range s.tap.since(0) {
-		if said.nack != "" {
+	for _, said := range s.tap.Since(0) {
+		if said.Nack != "" {
 			t.Errorf("%v", said)
 		}
 	}

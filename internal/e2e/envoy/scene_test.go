@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // way is how Envoys get what the control plane has.
@@ -80,9 +81,9 @@ type scene struct {
 	change func(func(world))
 	// links lead to the control plane and to each relay, in this order; each is between
 	// that and the next, or the tap.
-	links  []*link
+	links  []*peer.Link
 	relays []*relayed
-	tap    *tap
+	tap    *peer.Tap
 	mark   int // of the tap, when clear was called last
 }
 
@@ -102,23 +103,23 @@ func play(t testing.TB, w way, has world, sets ...string) *scene {
 		s.plane.Start()
 		s.change, from = s.plane.Change, s.plane.addr
 	}
-	s.links = append(s.links, startLink(t, from))
+	s.links = append(s.links, peer.StartLink(t, from))
 	if w.upstream != "" {
 		sets = append(slices.Clone(sets), "upstream.mode="+w.upstream)
 	}
 	for i := range w.relays {
-		r := startRelay(t, fmt.Sprintf("tier-%d", i+1), s.links[i].addr, sets...)
+		r := startRelay(t, fmt.Sprintf("tier-%d", i+1), s.links[i].Addr, sets...)
 		s.relays = append(s.relays, r)
-		s.links = append(s.links, startLink(t, r.addr))
+		s.links = append(s.links, peer.StartLink(t, r.addr))
 	}
-	s.tap = startTap(t, "what the Envoys said and heard", s.links[w.relays].addr)
+	s.tap = peer.StartTap(t, "what the Envoys said and heard", s.links[w.relays].Addr, peer.TapOptions{})
 	return s
 }
 
 // envoy starts one.
 func (s *scene) envoy(name string) *realenvoy.Envoy {
 	s.t.Helper()
-	return startEnvoy(s.t, s.way, name, s.tap.addr)
+	return startEnvoy(s.t, s.way, name, s.tap.Addr)
 }
 
 func startEnvoy(t testing.TB, w way, name, target string) *realenvoy.Envoy {
@@ -142,14 +143,14 @@ func (s *scene) ready(name, answer string) (*realenvoy.Envoy, string) {
 	e := s.envoy(name)
 	e.WaitReady(patience)
 	address := listens(s.t, e, "web")
-	eventually(s.t, patience, func() error { return answers(address, answer) })
+	peer.Eventually(s.t, patience, func() error { return answers(address, answer) })
 	return e, address
 }
 
 // listens is where a listener listens, once it does.
 func listens(t testing.TB, e *realenvoy.Envoy, listener string) (address string) {
 	t.Helper()
-	eventually(t, patience, func() (err error) {
+	peer.Eventually(t, patience, func() (err error) {
 		address, err = e.Address(listener)
 		return err
 	})
@@ -162,23 +163,23 @@ func answers(address, want string, changes ...func(*http.Request)) error {
 	if failure != "" {
 		return fmt.Errorf("a request failed: %s", failure)
 	}
-	return is("answer", answer, want)
+	return peer.Is("answer", answer, want)
 }
 
 // clear forgets what the Envoys were told.
-func (s *scene) clear() { s.mark = s.tap.mark() }
+func (s *scene) clear() { s.mark = s.tap.Mark() }
 
 // told is what the Envoys were told since clear, as "CDS +name" and "CDS -name".
 func (s *scene) told() (all []string) {
-	for _, m := range s.tap.since(s.mark) {
-		if !m.response {
+	for _, m := range s.tap.Since(s.mark) {
+		if !m.Response {
 			continue
 		}
-		for _, name := range m.names {
-			all = append(all, m.url.Short()+" +"+name)
+		for _, name := range m.Names {
+			all = append(all, m.URL.Short()+" +"+name)
 		}
-		for _, name := range m.less {
-			all = append(all, m.url.Short()+" -"+name)
+		for _, name := range m.Less {
+			all = append(all, m.URL.Short()+" -"+name)
 		}
 	}
 	return all

@@ -22,6 +22,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // identity is a certificate and its key, known by its serial number.
@@ -96,7 +97,7 @@ func (id *identity) presentedAt(address string) error {
 	if err != nil {
 		return err
 	}
-	return is("serial number", serial, id.serial)
+	return peer.Is("serial number", serial, id.serial)
 }
 
 // A secret is rotated while clients connect all the time. No handshake fails, and each
@@ -145,7 +146,7 @@ func TestSecretsRotate(t *testing.T) {
 			for serial := int64(2); serial <= int64(often(30, 6)); serial++ {
 				next := newIdentity(t, serial)
 				s.plane.Change(func(has world) { has.put(cache.Secret, "cert", next.secret("cert")) })
-				eventually(t, patience, func() error { return is("serial number", shown.Load(), serial) })
+				peer.Eventually(t, patience, func() error { return peer.Is("serial number", shown.Load(), serial) })
 			}
 			stop()
 			if len(failed) > 0 {

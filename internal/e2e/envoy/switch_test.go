@@ -12,6 +12,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // Each kind of change reaches an Envoy under load, and no request fails.
@@ -30,7 +31,7 @@ func TestSwitchesUnderLoad(t *testing.T) {
 			load := realenvoy.Drive(t, address, rate())
 			answered := func(by string) {
 				t.Helper()
-				eventually(t, patience, func() error { return is("answer", load.Last(), by) })
+				peer.Eventually(t, patience, func() error { return peer.Is("answer", load.Last(), by) })
 			}
 			for i := range often(20, 3) {
 				s.plane.Change(func(has world) { has.put(cache.Endpoint, "a", endpoints("a", backends["b"])) })
@@ -50,7 +51,7 @@ func TestSwitchesUnderLoad(t *testing.T) {
 					c.ConnectTimeout = durationpb.New(timeout)
 					has.put(cache.Cluster, "a", c)
 				})
-				eventually(t, patience, func() error {
+				peer.Eventually(t, patience, func() error {
 					d, err := e.Dump()
 					if err != nil {
 						return err
@@ -66,7 +67,7 @@ func TestSwitchesUnderLoad(t *testing.T) {
 				s.plane.Change(func(has world) {
 					has.put(cache.Listener, "web", m.listener("web", "web", func(h *hcm.HttpConnectionManager) { h.StatPrefix = prefix }))
 				})
-				eventually(t, patience, func() error {
+				peer.Eventually(t, patience, func() error {
 					n, err := e.Sum("downstream_rq_completed")
 					if err != nil {
 						return err

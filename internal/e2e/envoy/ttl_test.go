@@ -7,6 +7,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // A resource with a TTL lives while the control plane says so, and no longer, however
@@ -28,11 +29,11 @@ func TestTTL(t *testing.T) {
 			s := play(t, w, has)
 			_, address := s.ready("envoy", "leased")
 			for range 2 * ttl / time.Second {
-				throughout(t, time.Second, func() error { return answers(address, "leased") })
+				peer.Throughout(t, time.Second, func() error { return answers(address, "leased") })
 				s.plane.Beat(cache.Cluster)
 			}
 			last := time.Now()
-			eventually(t, ttl+slack, func() error {
+			peer.Eventually(t, ttl+slack, func() error {
 				if answer, failure := realenvoy.Get(address); failure == "" {
 					return fmt.Errorf("the cluster is still there, and answers %q", answer)
 				}

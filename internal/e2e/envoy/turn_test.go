@@ -8,6 +8,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // late is how much later than its cluster the endpoints come.
@@ -63,12 +64,12 @@ func turn(t *testing.T, w way) realenvoy.Count {
 			has.drop(cache.Cluster, was)
 			has.drop(cache.Endpoint, was)
 		})
-		wait(late)
+		peer.Wait(late)
 		s.plane.Change(func(has world) { has.put(cache.Endpoint, is_, endpoints(is_, backends[i%2])) })
-		eventually(t, patience, func() error { return is("answer", load.Last(), names[i%2]) })
+		peer.Eventually(t, patience, func() error { return peer.Is("answer", load.Last(), names[i%2]) })
 		took = append(took, time.Since(begin))
 		// The old cluster is gone before the next turn, which is then a turn of its own.
-		eventually(t, patience, func() error {
+		peer.Eventually(t, patience, func() error {
 			c, err := e.Clusters()
 			if _, still := c[was]; err == nil && still {
 				err = fmt.Errorf("%s is still there", was)

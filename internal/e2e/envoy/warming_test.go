@@ -8,6 +8,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // hold is the default of timers.warming_hold.
@@ -33,7 +34,7 @@ func TestClusterThatNeverWarms(t *testing.T) {
 			s.plane.Change(func(has world) {
 				has.put(cache.Cluster, "cold", m.cluster("cold"))
 			})
-			eventually(t, patience, func() error {
+			peer.Eventually(t, patience, func() error {
 				d, err := e.Dump()
 				if err == nil && !d.Clusters["cold"].Warming {
 					err = fmt.Errorf("the cluster does not warm: %v", d.Clusters)
@@ -44,7 +45,7 @@ func TestClusterThatNeverWarms(t *testing.T) {
 			var changed [changes + 1]time.Time
 			var took []time.Duration
 			begin := time.Now()
-			for made, seen := 0, 0; seen < changes; wait(pollEvery) {
+			for made, seen := 0, 0; seen < changes; peer.Wait(20 * time.Millisecond) {
 				if made < changes && time.Since(begin) >= time.Duration(made)*time.Second {
 					made++
 					s.plane.Change(func(has world) { has.put(cache.Route, "web", routes("web", saying(strconv.Itoa(made)))) })
