@@ -57,6 +57,29 @@ func endpointName(cluster []byte) string {
 	return cmp.Or(service, name)
 }
 
+// The fields of envoy.config.endpoint.v3.ClusterLoadAssignment that say for how long a client uses it.
+const (
+	fieldPolicy     = 4
+	fieldStaleAfter = 4 // of ClusterLoadAssignment.Policy
+)
+
+// goesStale reads a ClusterLoadAssignment leniently (TTL-13): whether its policy sets
+// endpoint_stale_after. On parse trouble it does not.
+func goesStale(assignment []byte) bool {
+	set, sound := false, true
+	outer := eachField(assignment, func(num protowire.Number, typ protowire.Type, value []byte) {
+		if num != fieldPolicy || typ != protowire.BytesType {
+			return
+		}
+		policy, _ := protowire.ConsumeBytes(value)
+		inner := eachField(policy, func(num protowire.Number, typ protowire.Type, _ []byte) {
+			set = set || num == fieldStaleAfter && typ == protowire.BytesType
+		})
+		sound = sound && inner
+	})
+	return set && sound && outer
+}
+
 // stringField is the last occurrence of a length-delimited field, or "", as far as the message can
 // be read. sound reports whether that is all of it.
 func stringField(message []byte, field protowire.Number) (s string, sound bool) {

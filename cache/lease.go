@@ -9,16 +9,18 @@ import (
 )
 
 // lease is the time until which a resource with a TTL stays, unless upstream renews
-// it (TTL-1). Resources without a TTL have none, and cost nothing.
+// it (TTL-1), or says when upstream last renewed what clients drop by themselves (TTL-13).
+// Other resources have none, and cost nothing.
 type lease struct {
 	id ID
 	// ends is when the resource expires; zero: it had a TTL, and has none now.
 	ends  time.Time
 	place int // in leases.due
 	// renewed counts the receipt that last renewed, gave or took the TTL; turned
-	// the one that last gave or took it.
-	renewed, turned Seq
-	order           *list.Element // in leases.order
+	// the one that last gave or took it; repeated the last one that brought the content
+	// again of a resource that goes stale, which renews it, too.
+	renewed, turned, repeated Seq
+	order                     *list.Element // in leases.order
 }
 
 // leases are those of a Table. The zero value is none.
@@ -59,12 +61,26 @@ func (t *Table) LeaseUntil(name string, ends time.Time, seq Seq) (renewed bool) 
 	return !changed
 }
 
-// LeaseAs gives a Present name the TTL that it has in another Table, as clients know it
+// Repeat notes that upstream has sent the content of a Present name again. renewed: it is not
+// new, and clients are to be sent it again, since they drop it otherwise (TTL-13).
+func (t *Table) Repeat(name string, seq Seq) (renewed bool) {
+	id := t.ids[name]
+	r := t.entries[id].resource
+	if r == nil || !r.GoesStale || r.DoNotCache || t.entries[id].seq == seq {
+		return false
+	}
+	ends, turned, _ := t.Ends(id)
+	t.grant(id, ends, turned, seq)
+	t.leases.of[id].repeated = seq
+	return true
+}
+
+// LeaseAs gives a Present name the lease that it has in another Table, as clients know it
 // from there. Like Date, it is not for a Table that is read in order (Renewed).
 func (t *Table) LeaseAs(name string, other *Table) {
-	if other.HadTTL(name) {
-		ends, turned, renewed := other.Ends(other.ids[name])
-		t.grant(t.ids[name], ends, turned, renewed)
+	if l := other.leases.of[other.ids[name]]; l != nil {
+		t.grant(t.ids[name], l.ends, l.turned, l.renewed)
+		t.leases.of[t.ids[name]].repeated = l.repeated
 	}
 }
 
@@ -74,7 +90,10 @@ func (t *Table) LoseTTL(name string, seq Seq) {
 }
 
 // HadTTL reports whether the resource that bears a name has, or has had, a TTL.
-func (t *Table) HadTTL(name string) bool { return t.leases.of[t.ids[name]] != nil }
+func (t *Table) HadTTL(name string) bool {
+	_, turned, _ := t.Ends(t.ids[name])
+	return turned > 0
+}
 
 // Expires reports whether the resource that bears a name has a TTL.
 func (t *Table) Expires(name string) bool {
@@ -117,7 +136,16 @@ func (t *Table) Ends(id ID) (ends time.Time, turned, renewed Seq) {
 	return time.Time{}, 0, 0
 }
 
-// Leased reports whether any resource has, or has ever had, a TTL.
+// Repeated is the position of the receipt that last repeated the content of a resource that goes
+// stale, if that has not changed since (TTL-13).
+func (t *Table) Repeated(id ID) Seq {
+	if l := t.leases.of[id]; l != nil {
+		return l.repeated
+	}
+	return 0
+}
+
+// Leased reports whether any resource has, or has ever had, a TTL, or a content that was repeated.
 func (t *Table) Leased() bool { return t.leases.of != nil }
 
 // Expiry is when the next resource expires; zero: none does.
@@ -138,7 +166,7 @@ func (t *Table) Expired(now time.Time) (names []string) {
 	return names
 }
 
-// Renewed yields the resources whose TTL was renewed, given or taken after a
+// Renewed yields the resources that were renewed, or whose TTL was given or taken, after a
 // position, but which did not change with it, latest first.
 func (t *Table) Renewed(after Seq) iter.Seq[Change] {
 	return func(yield func(Change) bool) {

@@ -17,6 +17,7 @@ type leaseModel struct {
 	version         string
 	ends            time.Time
 	renewed, turned Seq
+	repeated        Seq
 	changed         Seq
 }
 
@@ -43,6 +44,7 @@ func leasesAgainstModel(t *testing.T, random *rand.Rand) {
 		switch op := random.IntN(10); {
 		case op < 4: // a receipt with a body
 			r := resource(name, fmt.Sprint(random.IntN(2)))
+			r.GoesStale = name > "c"
 			seq++
 			table.Set(r, "u", seq)
 			if m == nil || m.version != r.Version {
@@ -50,6 +52,13 @@ func leasesAgainstModel(t *testing.T, random *rand.Rand) {
 				world[name] = m
 			}
 			m.receive(t, table.Lease(name, ttl, now, seq), ttl, now, seq)
+			repeats := r.GoesStale && m.changed != seq
+			if got := table.Repeat(name, seq); got != repeats {
+				t.Errorf("%s repeats: %v, want %v", name, got, repeats)
+			}
+			if repeats {
+				m.renewed, m.repeated = seq, seq
+			}
 		case op < 7: // a heartbeat
 			seq++
 			renewed := table.Lease(name, ttl, now, seq)
@@ -121,6 +130,9 @@ func compareLeases(t *testing.T, table *Table, world map[string]*leaseModel, aft
 		id, _ := table.Find(name)
 		if ends, turned, _ := table.Ends(id); !ends.Equal(m.ends) || !ends.IsZero() && turned != m.turned {
 			t.Errorf("%s ends at %v, turned at %d; want %v, %d", name, ends, turned, m.ends, m.turned)
+		}
+		if got := table.Repeated(id); got != m.repeated {
+			t.Errorf("%s was repeated at %d, want %d", name, got, m.repeated)
 		}
 		if !m.ends.IsZero() && (next.IsZero() || m.ends.Before(next)) {
 			next = m.ends

@@ -32,6 +32,9 @@ type Resource struct {
 	// EndpointName is, for a Cluster of type EDS, the name under which its
 	// endpoints are asked for (ORDER-6). Empty for everything else.
 	EndpointName string
+	// GoesStale: it is a ClusterLoadAssignment that its client empties unless it is sent it again in
+	// time (TTL-13).
+	GoesStale bool
 
 	// element is this resource as one element of a DeltaDiscoveryResponse's
 	// `resources`: tag, length, Resource message.
@@ -98,6 +101,7 @@ func NewResource(t TypeURL, r *discovery.Resource, f Fingerprint) *Resource {
 	if t == Cluster && !res.Negative {
 		res.EndpointName = Canonical(endpointName(r.GetResource().GetValue()))
 	}
+	res.GoesStale = t == Endpoint && goesStale(r.GetResource().GetValue())
 	res.Hash = HashOf(name)
 	res.sum = digestOf(name, res.Version)
 	res.encode(r)

@@ -107,22 +107,23 @@ func (l *lane) begin(u *cache.Update) {
 }
 
 // heartbeats applies renewals without a body to resources that are Present (TTL-4).
-func (l *lane) heartbeats(u *cache.Update) (renewed bool) {
+func (l *lane) heartbeats(u *cache.Update) (some bool) {
 	for _, b := range u.Heartbeats {
 		if l.Lease(b.Name, b.TTL, u.At, l.x.next()) {
-			renewed = true
-			l.markRenewed(l.Bearer(b.Name))
+			some = true
+			l.markRenewed(l.Bearer(b.Name), renewed)
 		}
 	}
-	return renewed
+	return some
 }
 
-// markRenewed marks a resource whose TTL was renewed while its content stayed, for the clients that
-// know TTLs and whose names take it from this lane (TTL-12).
-func (l *lane) markRenewed(r *cache.Resource) {
+// markRenewed marks a resource that was renewed while its content stayed, for the clients whose
+// names take it from this lane: for those that know TTLs (renewed, TTL-12), or for all (repeated,
+// TTL-13).
+func (l *lane) markRenewed(r *cache.Resource, as kind) {
 	for name := range r.Names() {
 		if id, ok := l.x.named.Find(name); ok && l.kind.leadsHere(id) {
-			l.x.marks.mark(id, renewed)
+			l.x.marks.mark(id, as)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (l *lane) expire(expired []string) {
 	}
 }
 
-// AnyTTL reports whether any resource of the type has, or has had, a TTL.
+// AnyTTL reports whether any resource of the type has, or has had, a TTL, or was repeated.
 func (v View) AnyTTL() bool { return v.x.named.Leased() || v.x.wildcard.Leased() }
 
 // Ends returns when a resource of the View expires (zero: never), the position at which it last got
@@ -76,4 +76,13 @@ func (v View) Ends(r *cache.Resource) (ends time.Time, turned, renewed cache.Seq
 		}
 	}
 	return time.Time{}, 0, 0
+}
+
+// Repeated returns the position at which upstream last repeated a resource of the View that clients
+// drop unless they are sent it again (TTL-13).
+func (v View) Repeated(r *cache.Resource) cache.Seq {
+	if t, id := v.find(r); r.GoesStale && t != nil {
+		return t.Repeated(id)
+	}
+	return 0
 }

@@ -49,6 +49,25 @@ func TestRenewalsAreBounded(t *testing.T) {
 	}
 }
 
+// TestRepeatsAreBounded: the same of what clients drop unless it is sent again, which all of them are
+// woken for (TTL-13).
+func TestRepeatsAreBounded(t *testing.T) {
+	h, wakes := newHub(), 0
+	s := h.Subscribe(typ, NewSubscriber(func() { wakes++ }))
+	s.Delta([]string{"a", "b", Wildcard}, nil, epoch)
+	u := set("a", "b")
+	for _, r := range u.Set {
+		r.GoesStale = true
+	}
+	for range 10_000 {
+		h.Apply(byName, u)
+		h.Apply(all, u)
+	}
+	if n := cap(s.marks.Renewed); n == 0 || n > 200 || !s.marks.WildcardRenewed || wakes != 1 {
+		t.Errorf("the mailbox of 2 names has room for %d, wildcard %v; %d wakes", n, s.marks.WildcardRenewed, wakes)
+	}
+}
+
 // TestBodiesAreNotRetained: a body that is not to be cached is let go when it is
 // sent; while a client is slow it has one of each name, the latest (VALID-5, H-12).
 func TestBodiesAreNotRetained(t *testing.T) {

@@ -174,7 +174,7 @@ func (l *loans) fallBack(member string, limited bool) {
 	if !still {
 		l.x.wildcard.LoseTTL(member, l.x.next())
 	}
-	l.x.wildcard.markRenewed(l.x.wildcard.Bearer(member))
+	l.x.wildcard.markRenewed(l.x.wildcard.Bearer(member), renewed)
 }
 
 // markFreed marks the names to which a member of the wildcard's set is lent: clients may take it

@@ -155,8 +155,11 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 	if changed {
 		n.x.loans.markFreed(r.Name)
 	}
-	if renews || n.x.wildcard.Same(r.Resource) && n.x.answers.limited(r.Name) {
-		n.markRenewed(r.Resource)
+	switch {
+	case n.Repeat(r.Name, seq):
+		n.markRenewed(r.Resource, repeated)
+	case renews, n.x.wildcard.Same(r.Resource) && n.x.answers.limited(r.Name):
+		n.markRenewed(r.Resource, renewed)
 	}
 	if !wanted {
 		n.Forget(own, n.x.covers) // it no longer lists the alias that was wanted (NAME-5)

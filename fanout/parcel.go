@@ -43,6 +43,7 @@ func (l *lane) hand(r *cache.Resource, changed, told bool) {
 
 func (s *Subscription) hand(r *cache.Resource, news bool) {
 	_, asked := s.awaited[r.Name]
+	asked = asked || r.GoesStale && !news // TTL-13
 	if !asked && !news {
 		return // another client asked for it
 	}

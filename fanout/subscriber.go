@@ -34,11 +34,12 @@ type Marks struct {
 	Content []cache.ID
 	// Errors are names with an error to send.
 	Errors []cache.ID
-	// Renewed are names whose TTL was renewed (TTL-4, TTL-12).
+	// Renewed are names whose TTL was renewed (TTL-4, TTL-12), or which clients drop unless they are sent
+	// them again (TTL-13).
 	Renewed []cache.ID
 	// Wildcard: the wildcard's set has changed, or whether it is complete or available.
 	Wildcard bool
-	// WildcardRenewed: the TTL of a member of that set was renewed.
+	// WildcardRenewed: the same of a member of that set.
 	WildcardRenewed bool
 	// Again: no resource has changed, but something has come that the client waited for: a body
 	// that upstream was asked for once more (VALID-5), confirmation of something restored
@@ -54,7 +55,8 @@ type kind uint8
 const (
 	content kind = iota
 	failure
-	renewed
+	renewed  // for those who know TTLs
+	repeated // for everybody
 	recheck
 )
 
@@ -85,9 +87,9 @@ func (m *Subscriber) mark(s *Subscription, id cache.ID, k kind) (woken bool) {
 	switch {
 	case k == recheck:
 		s.marks.Again = true
-	case k == renewed && id == wildcardID:
+	case (k == renewed || k == repeated) && id == wildcardID:
 		s.marks.WildcardRenewed = true
-	case k == renewed:
+	case k == renewed, k == repeated:
 		s.marks.Renewed = add(s.marks.Renewed)
 	case id == wildcardID:
 		s.marks.Wildcard = true

@@ -17,8 +17,9 @@ type wildcardLane struct {
 	sweeping bool
 	board    board
 
-	// Whether the set has changed, and whether TTLs in it were renewed, since the clients were last marked.
-	changed, renewed bool
+	// Whether the set has changed, TTLs in it were renewed, and what clients drop by themselves was repeated,
+	// since the clients were last marked.
+	changed, renewed, repeated bool
 }
 
 func (w *wildcardLane) desired() (names []string) {
@@ -76,9 +77,14 @@ func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
 		w.x.markNamed(distinct(append(lent, w.x.loans.lentTo(r.Name)...)))
 		w.changed = true
 	}
-	if w.Lease(r.Name, r.TTL, u.At, seq) {
+	renews := w.Lease(r.Name, r.TTL, u.At, seq)
+	switch {
+	case w.Repeat(r.Name, seq):
+		w.repeated = true
+		w.markRenewed(r.Resource, repeated)
+	case renews:
 		w.renewed = true
-		w.markRenewed(r.Resource)
+		w.markRenewed(r.Resource, renewed)
 	}
 }
 
@@ -96,7 +102,7 @@ func (w *wildcardLane) remove(name string, cause cache.Cause) {
 	w.changed = true
 }
 
-// tell marks the wildcard for its clients if the set has changed or TTLs in it were renewed. Names
+// tell marks the wildcard for its clients if the set has changed or members of it were renewed. Names
 // are marked separately. Of types whose resources replace each other, a set that is being announced is told
 // together with the sweep of what it does not have (ORDER-2).
 func (w *wildcardLane) tell() {
@@ -106,8 +112,11 @@ func (w *wildcardLane) tell() {
 	}
 	if w.renewed {
 		w.x.marks.mark(wildcardID, renewed)
-		w.renewed = false
 	}
+	if w.repeated {
+		w.x.marks.mark(wildcardID, repeated)
+	}
+	w.renewed, w.repeated = false, false
 }
 
 // begins notes that an origin is asked for a set of its own. The first one replaces nothing.

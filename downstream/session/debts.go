@@ -48,8 +48,8 @@ type debts struct {
 	// (ERR-13).
 	tooLarge []*cache.Resource
 
-	renewed        pile[cache.ID] // names whose TTL was renewed
-	membersRenewed bool           // a TTL was renewed in the wildcard's set
+	renewed        pile[cache.ID] // names that were renewed (TTL-4, TTL-12, TTL-13)
+	membersRenewed bool           // a member of the wildcard's set was renewed
 }
 
 // released is what is known of a resource that the client's interest may no longer cover.

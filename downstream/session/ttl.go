@@ -21,19 +21,19 @@ func takesTTL(node *core.Node, delta bool) bool {
 	return lists("supports-resource-ttl") && (delta || lists("resource-in-sotw", "supports-resource-in-sotw"))
 }
 
-// renewals returns the resources whose TTL upstream has renewed since the client was last sent
-// TTLs (TTL-3). Most go without their bodies (heartbeats). Those that got or lost their TTL (TTL-12)
+// renewals returns the resources that upstream has renewed since the client was last sent renewals
+// (TTL-3). Most go without their bodies (heartbeats). Those that got or lost their TTL (TTL-12)
 // go whole, and so do virtual hosts, since a client takes one without a body for a denial
-// (TTL-9). to is the position up to which the client was sent the wildcard's set.
+// (TTL-9), and what a client drops unless it is sent it again (TTL-13). to is the position up to which the client was sent the wildcard's set.
 func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*cache.Resource) {
 	x.renewable(v, to, func(r *cache.Resource, told cache.Seq) {
 		told = max(told, x.renewedOf[r.Name])
 		switch ends, turned, renewed := v.Ends(r); {
 		case x.hasRejected(v.Changed(r)) && !x.came.has(r.Name) || renewed <= told:
 		case !x.holds(v, r): // it is sent with its TTL, if at all: it may be too large, or from disk (RECON-19)
-		case turned > told:
+		case x.ttl && turned > told, v.Repeated(r) > told:
 			whole = append(whole, r)
-		case ends.IsZero(): // another resource of the name was renewed, or this one has changed
+		case !x.ttl, ends.IsZero(): // another resource of the name was renewed, or this one has changed
 		case x.url != cache.VirtualHost:
 			heartbeats = append(heartbeats, r)
 		case v.Bodies().Body(r) != nil:
@@ -45,14 +45,20 @@ func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*c
 }
 
 // keeps reports whether the client holds a resource as it is. What is recorded by name is compared by
-// its version: if it went and came again since it was sent, or looked at, at a position, its TTL may
-// have run out, and the client may have dropped it.
+// its version: if it went and came again since it was sent, or looked at, at a position, the client
+// may have dropped it.
 func (x *exchange) keeps(v fanout.View, r *cache.Resource, at cache.Seq) bool {
-	if holds := x.holds(v, r); !holds || !x.ttl || !v.AnyTTL() {
+	if holds := x.holds(v, r); !holds || !x.mayDrop(v, r) {
 		return holds
 	}
 	noted := x.exact.find(r.Name)
 	return !noted.notes() || noted.brings() || v.Changed(r) <= max(at, noted.at)
+}
+
+// mayDrop reports whether the client may drop a resource by itself when a time is over: that of a TTL, or
+// one that the resource sets.
+func (x *exchange) mayDrop(v fanout.View, r *cache.Resource) bool {
+	return r.GoesStale || x.ttl && v.AnyTTL()
 }
 
 // renewable yields the resources that may have been renewed, each with the position up to which the
@@ -130,10 +136,10 @@ func (d *deltaState) renewWhole(v fanout.View, whole []*cache.Resource, p *part)
 	}
 }
 
-// renewsAhead notes the TTLs that go with resources and heartbeats, so that they are not sent
+// renewsAhead notes the renewals that go with resources and heartbeats, so that they are not sent
 // again with changes that may have to wait. News have members only, whose position says the same.
 func (x *exchange) renewsAhead(v fanout.View, p *part, heartbeats []*cache.Resource) {
-	if !x.ttl || !v.AnyTTL() {
+	if !v.AnyTTL() {
 		return
 	}
 	told := heartbeats
@@ -141,7 +147,7 @@ func (x *exchange) renewsAhead(v fanout.View, p *part, heartbeats []*cache.Resou
 		told = slices.Concat(p.resources, heartbeats)
 	}
 	for _, r := range told {
-		if _, _, renewed := v.Ends(r); renewed > 0 {
+		if _, _, renewed := v.Ends(r); renewed > 0 && x.mayDrop(v, r) {
 			put(&x.renewedOf, r.Name, p.position)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -14,6 +15,7 @@ import (
 	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
@@ -36,6 +38,11 @@ func (r Resource) Body(typeURL string) (*anypb.Any, error) {
 		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{ServiceName: r.Service}
 	} else if r.EDS {
 		return nil, fmt.Errorf("resource %s: {eds} is for clusters", r)
+	}
+	if e, ok := m.(*endpointv3.ClusterLoadAssignment); ok && r.Stale {
+		e.Policy = &endpointv3.ClusterLoadAssignment_Policy{EndpointStaleAfter: durationpb.New(time.Minute)}
+	} else if r.Stale {
+		return nil, fmt.Errorf("resource %s: {stale} is for endpoints", r)
 	}
 	if m == nil {
 		return &anypb.Any{TypeUrl: typeURL, Value: []byte(r.Name + "=" + r.Label)}, nil
@@ -101,7 +108,7 @@ func (r *Resource) readBody(body *anypb.Any) bool {
 	case *routev3.RouteConfiguration:
 		r.Name, r.Label = m.GetName(), strings.Join(m.GetInternalOnlyHeaders(), ",")
 	case *endpointv3.ClusterLoadAssignment:
-		r.Name = m.GetClusterName()
+		r.Name, r.Stale = m.GetClusterName(), m.GetPolicy().GetEndpointStaleAfter() != nil
 		for _, e := range m.GetEndpoints() {
 			r.Label = e.GetLocality().GetSubZone()
 		}

@@ -153,3 +153,45 @@ func ttlThroughAChain(t *testing.T, mode string) {
 	c.say("c12", "sub EDS b")
 	c.hear("c12 < resp EDS +b@1")
 }
+
+// TestStaleEndpointsThroughAChain: each receipt of what goes stale goes all the way, and nothing else
+// renews it on any hop (TTL-13).
+func TestStaleEndpointsThroughAChain(t *testing.T) {
+	for _, mode := range []string{"delta", "sotw"} {
+		t.Run(mode, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { staleThroughAChain(t, mode) })
+		})
+	}
+}
+
+func staleThroughAChain(t *testing.T, mode string) {
+	c := newTiers(t, mode)
+	for _, actor := range []string{"c11", "c21"} {
+		c.say(actor, "open delta")
+		c.say(actor, "sub EDS a b")
+	}
+	for _, actor := range []string{"c12", "c22"} {
+		c.say(actor, "open sotw")
+		c.say(actor, "req EDS a b")
+	}
+	all := func(what string) (heard []string) {
+		for _, actor := range []string{"c11", "c12", "c21", "c22"} {
+			heard = append(heard, actor+" < resp EDS "+what)
+		}
+		return heard
+	}
+	c.wait(time.Second)
+	c.say("up", "resp EDS nonce=1 a@1{stale} b@1")
+	c.hear(all("+a@1{stale} +b@1")...)
+	for _, nonce := range []string{"2", "3", "4"} {
+		c.wait(20 * time.Second)
+		c.say("up", "resp EDS nonce="+nonce+" a@1{stale} b@1")
+		c.hear(all("+a@1{stale}")...)
+	}
+	c.say("up", `end UNAVAILABLE "restart"`)
+	c.wait(time.Minute)
+	c.say("up", "resp EDS nonce=5")
+	c.hear() // the stream that came after has brought nothing
+	c.say("up", "resp EDS nonce=6 a@1{stale}")
+	c.hear(all("+a@1{stale}")...)
+}

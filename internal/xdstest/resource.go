@@ -16,6 +16,7 @@ type Resource struct {
 	Label    string // what the body is made from
 	EDS      bool   // a Cluster that asks EDS for its endpoints
 	Service  string // under this name, if it is not the cluster's own
+	Stale    bool   // endpoints that their client drops a minute after it was last sent them
 	Bodyless bool
 	TypeURL  string // of the Any, if it is not the response's
 	TTL      time.Duration
@@ -28,6 +29,9 @@ const resourceStops = "@=[{~:(^"
 
 // noCache is the word for cache_control.do_not_cache.
 const noCache = "do_not_cache"
+
+// stale is the word for policy.endpoint_stale_after.
+const stale = "stale"
 
 // ParseResource reads the notation that testdata/README.md describes.
 func ParseResource(s string) (Resource, error) {
@@ -68,13 +72,17 @@ func ParseResource(s string) (Resource, error) {
 		case '[':
 			r.Aliases, err = wordList(inside)
 		case '{':
-			if inside == noCache {
+			switch inside {
+			case noCache:
 				r.NoCache = true
+				continue
+			case stale:
+				r.Stale = true
 				continue
 			}
 			eds, service, _ := strings.Cut(inside, "=")
 			if eds != "eds" {
-				return fail("{%s} is not {eds}, {eds=service} or {do_not_cache}", inside)
+				return fail("{%s} is not {eds}, {eds=service}, {stale} or {do_not_cache}", inside)
 			}
 			r.EDS = true
 			r.Service, err = whole(service)
@@ -130,6 +138,9 @@ func (r Resource) marks() string {
 			b.WriteString("=" + quote(r.Service))
 		}
 		b.WriteString("}")
+	}
+	if r.Stale {
+		b.WriteString("{" + stale + "}")
 	}
 	if r.NoCache {
 		b.WriteString("{" + noCache + "}")

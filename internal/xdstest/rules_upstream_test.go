@@ -31,7 +31,7 @@ var upstreamRules = slices.Concat(
 	numbered("MISS", 1, 10),
 	numbered("RECON", 1, 20),
 	numbered("ERR", 1, 14),
-	numbered("TTL", 1, 12),
+	numbered("TTL", 1, 13),
 	numbered("VALID", 1, 6), numbered("VALID", 8, 9),
 	numbered("H", 1, 34), numbered("H", 36, 37), numbered("H", 39, 42),
 )
