@@ -70,7 +70,7 @@ func TestGroupStaysInAnOutage(t *testing.T) {
 			cp.Start()
 			took := eventually(t, patience, groups(0))
 			t.Logf("the groups were over %v after the control plane was back", took)
-			if len(r.log.shared.matching("level=ERROR")) > 0 {
+			if len(r.log.Lines("level=ERROR")) > 0 {
 				t.Error("the relay logs errors")
 			}
 		})

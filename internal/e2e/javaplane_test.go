@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // javaPlane is a java-control-plane in a process of its own, on a loopback address
@@ -31,7 +31,7 @@ type javaPlane struct {
 	// differ, as those of a server do that does more than this one. Set before Start.
 	steady bool
 	// wire is what it was asked and what it answered, all processes together.
-	wire *logLines
+	wire *peer.Output
 
 	// The process that runs, if one does.
 	cmd   *exec.Cmd
@@ -66,19 +66,10 @@ func startJava(t testing.TB, by string, snapshots ...javaSnapshot) *javaPlane {
 func newJava(t testing.TB, by string) *javaPlane {
 	t.Helper()
 	buildJava(t)
-	p := &javaPlane{t: t, addr: loopback.Reserve(t), by: by, wire: &logLines{}}
-	t.Cleanup(func() {
-		p.Kill()
-		if t.Failed() {
-			all := p.wire.matching("")
-			t.Logf("java-control-plane, last of %d lines:\n%s", len(all), strings.Join(all[max(0, len(all)-javaShown):], ""))
-		}
-	})
+	p := &javaPlane{t: t, addr: loopback.Reserve(t), by: by, wire: peer.NewOutput(t, "java-control-plane")}
+	t.Cleanup(p.Kill)
 	return p
 }
-
-// javaShown bounds what a failed test prints of the wire.
-const javaShown = 200
 
 // Start runs it with these snapshots. The caller has killed the one before.
 func (p *javaPlane) Start(snapshots ...javaSnapshot) {
@@ -160,7 +151,7 @@ func (p *javaPlane) Kill() {
 }
 
 // Wire are the lines about the wire that contain every one of the parts.
-func (p *javaPlane) Wire(parts ...string) []string { return p.wire.matching(parts...) }
+func (p *javaPlane) Wire(parts ...string) []string { return p.wire.Lines(parts...) }
 
 // javaAsked has `make e2e-java` run these tests: they need more than Go.
 const javaAsked = "E2E_JAVA"

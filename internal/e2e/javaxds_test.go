@@ -18,6 +18,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
 // javaApp is an application in a process of its own that uses grpc-java's xDS, as a
@@ -38,8 +39,7 @@ func startJavaApp(t testing.TB, target, node string, args ...string) *javaApp {
 		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", "java-xds/target/classes:java-xds/target/dependency/*", "e2e.XdsApp",
 	}, args...)...)
 	a.cmd.Env = append(os.Environ(), "GRPC_XDS_BOOTSTRAP_CONFIG="+string(bootstrap(target, node)))
-	log := &logLines{}
-	a.cmd.Stderr = log
+	a.cmd.Stderr = peer.NewOutput(t, "grpc-java")
 	in, err := a.cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -59,8 +59,7 @@ func startJavaApp(t testing.TB, target, node string, args ...string) *javaApp {
 		reading.Wait()
 		_ = a.cmd.Wait() // killed
 		if t.Failed() {
-			all := log.matching("")
-			t.Logf("grpc-java %v said %q, and wrote, last of %d lines:\n%s", args, a.Said(), len(all), strings.Join(all[max(0, len(all)-shown):], ""))
+			t.Logf("grpc-java %v said %q", args, a.Said())
 		}
 	})
 	return a

@@ -3,86 +3,33 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
-	"net"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
-	"syscall"
+	"slices"
 	"testing"
 
 	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
 	"github.com/xds-relay/xds-relay/internal/snapshot"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
 )
 
-// served is a relay in a process of its own, which can be killed.
-type served struct {
-	addr string
-	path string
-	args []string
-	cmd  *exec.Cmd
-	log  *lockedBuffer
+// serveApart starts a relay in a process of its own, which can be killed.
+func serveApart(t *testing.T, upstream string, sets ...string) *peer.Relay {
+	t.Helper()
+	addr, admin := loopback.Reserve(t), loopback.Reserve(t)
+	args := []string{"--upstream", upstream, "--listen", addr, "--admin", admin}
+	r := peer.NewRelay(t, addr, admin, args, slices.Concat([]string{"log.format=text", "instance=e2e"}, quickBackoff, sets)...)
+	r.Start()
+	return r
 }
 
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) has(text string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !strings.Contains(b.buf.String(), text) {
+// logs complains until a relay has logged a text.
+func logs(r *peer.Relay, text string) error {
+	if !r.Output.Has(text) {
 		return fmt.Errorf("the log does not say %q", text)
 	}
 	return nil
-}
-
-func serveApart(t *testing.T, upstream string, sets ...string) *served {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
-	s := &served{addr: addr, path: filepath.Join(t.TempDir(), "xds-relay"), args: []string{"serve", "--upstream", upstream, "--listen", addr, "--admin", "127.0.0.1:0"}}
-	for _, set := range append(append([]string{"log.format=text", "instance=e2e"}, quickBackoff...), sets...) {
-		s.args = append(s.args, "--set", set)
-	}
-	if text, err := exec.Command("go", "build", "-o", s.path, "../../cmd/xds-relay").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	t.Cleanup(func() { s.kill() })
-	s.start(t)
-	return s
-}
-
-func (s *served) start(t *testing.T) {
-	t.Helper()
-	s.log = &lockedBuffer{}
-	s.cmd = exec.Command(s.path, s.args...)
-	s.cmd.Stderr, s.cmd.SysProcAttr = s.log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, patience, func() error { return s.log.has("listener=" + s.addr) })
-}
-
-// kill ends it as kill -9 does.
-func (s *served) kill() {
-	if s.cmd != nil && s.cmd.Process != nil {
-		_ = s.cmd.Process.Kill() // it may be gone
-		_ = s.cmd.Wait()         // it says that it was killed
-	}
 }
 
 // onDisk are the resources in a directory, those that are wanted and all others.
@@ -113,8 +60,8 @@ func TestKilledAfterTheLastClient(t *testing.T) {
 	cp := startControlPlane(t, w.Mux())
 	dir := filepath.Join(t.TempDir(), "state")
 	r := serveApart(t, cp.addr, "cache.snapshot.dir="+dir, "cache.snapshot.interval=20ms", "timers.name_linger=200ms", "timers.group_linger=400ms", "timers.dne_timeout=1s")
-	eventually(t, patience, func() error { return r.log.has("no snapshot to load") })
-	c := openDelta(t, r.addr, "c")
+	eventually(t, patience, func() error { return logs(r, "no snapshot to load") })
+	c := openDelta(t, r.Addr, "c")
 	c.Wildcard(cache.Cluster)
 	c.Subscribe(cache.Endpoint, "a-cluster", "b-cluster")
 	eventually(t, patience, func() error {
@@ -131,9 +78,9 @@ func TestKilledAfterTheLastClient(t *testing.T) {
 	cp.Stop()
 	const loaded = "snapshot loaded: 5 resources of 2 types as of "
 	for range 2 { // nobody came back in between
-		r.kill()
-		r.start(t)
-		if err := first(r.log.has(loaded), r.log.has(", which no client wanted any more")); err != nil {
+		r.Kill()
+		r.Start()
+		if err := first(logs(r, loaded), logs(r, ", which no client wanted any more")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,10 +89,10 @@ func TestKilledAfterTheLastClient(t *testing.T) {
 	w.Set(cache.Cluster, "a-cluster", edsCluster("a-cluster", 2))
 	w.Delete(cache.Cluster, "c-cluster")
 
-	one := openDelta(t, r.addr, "one")
+	one := openDelta(t, r.Addr, "one")
 	one.Wildcard(cache.Cluster)
 	one.Subscribe(cache.Endpoint, "a-cluster")
-	other := openSotw(t, r.addr, "other")
+	other := openSotw(t, r.Addr, "other")
 	other.Watch(cache.Endpoint, "a-cluster")
 	eventually(t, patience, func() error {
 		return first(one.Has(cache.Cluster, "a-cluster", "b-cluster", "c-cluster"), one.Has(cache.Endpoint, "a-cluster"), other.Has(cache.Endpoint, "a-cluster"))

@@ -288,7 +288,7 @@ func TestUnixSocket(t *testing.T) {
 	w := newLinear(t)
 	w.service("a", startBackend(t, "blue"))
 	cp := startControlPlane(t, w.Mux())
-	log := newLogbook(t)
+	log := newLog(t)
 	r := newRelay(t, log, relay.Options{}, cp.addr, fmt.Sprintf("downstream.listen=[%q, %q]", socket, "127.0.0.1:0"))
 	listeners, err := r.Listen()
 	if err != nil {
