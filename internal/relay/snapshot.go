@@ -214,10 +214,15 @@ func (k *keeper) due(now map[string]progress, end bool) bool {
 	if len(now) != len(k.written) || k.unwanted.moved {
 		return true
 	}
-	stamp := end || time.Since(k.at) >= stampEvery
+	later := stampEvery
+	if end {
+		later = 1
+	}
+	stamp := end || time.Since(k.at) >= stampEvery/2 // there are many groups
 	for name, p := range now {
 		was, known := k.written[name]
-		if !known || p.Progress != was.Progress || stamp && p.alive.After(was.alive) {
+		older := stamp && p.alive.Sub(was.alive) >= later
+		if !known || p.Progress != was.Progress || older {
 			return true
 		}
 	}

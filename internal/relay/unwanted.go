@@ -253,6 +253,9 @@ func (l *loaded) tooOld(age time.Time) bool {
 func (l *loaded) say(h snapshot.Header) {
 	k, text, asOf := l.keeper, l.served.String(), l.served.asOf
 	switch {
+	case l.served.resources+l.spare.resources == 0 && k.unused:
+		k.log.Info("snapshot loaded: none of it is used", "written", h.Written, "by", h.Relay)
+		return
 	case l.served.resources+l.spare.resources == 0:
 		k.log.Info("snapshot loaded: it is empty", "written", h.Written, "by", h.Relay)
 		return
