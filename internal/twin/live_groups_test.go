@@ -37,7 +37,7 @@ const (
 // config is that of a relay with these groups.
 func (h *liveHost) config() *config.Config {
 	c, of := *configure(h.settings), h.company
-	c.Cache.Snapshot.Dir = h.dir
+	c.Cache.Snapshot.Dir, c.Cache.Snapshot.KeepUnwanted = h.dir, 0 // RECON-19 has transcripts for what is unwanted
 	if of.key == "" {
 		return &c
 	}
