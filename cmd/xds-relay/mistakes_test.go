@@ -26,7 +26,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/certs/certstest"
-	"github.com/xds-relay/xds-relay/internal/e2e/loopback"
+	"github.com/xds-relay/xds-relay/internal/test/e2e/loopback"
 )
 
 // mistakesDoc is where operators find the line that each mistake gets.

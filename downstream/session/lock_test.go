@@ -14,7 +14,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
-	"github.com/xds-relay/xds-relay/internal/scaling"
+	"github.com/xds-relay/xds-relay/internal/test/scaling"
 )
 
 // BenchmarkUnderLock is what it costs other clients of a type that one of them has very many

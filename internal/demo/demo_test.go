@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	reserved "github.com/xds-relay/xds-relay/internal/e2e/loopback"
 	"github.com/xds-relay/xds-relay/internal/relay"
+	reserved "github.com/xds-relay/xds-relay/internal/test/e2e/loopback"
 )
 
 // output is what a demo writes. It may be read while the demo goes on.

@@ -18,7 +18,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/certs"
 	"github.com/xds-relay/xds-relay/internal/certs/certstest"
 	"github.com/xds-relay/xds-relay/internal/config"
-	"github.com/xds-relay/xds-relay/internal/xdstest"
+	"github.com/xds-relay/xds-relay/internal/test/xdstest"
 )
 
 // Readiness goes at the very moment at which the certificate of the listeners expires, and

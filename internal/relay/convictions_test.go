@@ -15,7 +15,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/config"
-	"github.com/xds-relay/xds-relay/internal/xdstest"
+	"github.com/xds-relay/xds-relay/internal/test/xdstest"
 )
 
 // refusing is a control plane that has one resource of each type, and ends each stream which asks for a Listener.

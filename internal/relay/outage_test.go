@@ -9,7 +9,7 @@ import (
 	"github.com/xds-relay/xds-relay/cache"
 )
 
-// TestOutage_ServeStale (target R3, the virtual hour; internal/chaos has the real
+// TestOutage_ServeStale (target R3, the virtual hour; internal/test/chaos has the real
 // minutes): the control plane is away for an hour. The relay stays ready, who was
 // there hears nothing, who comes is served, and the first change afterwards arrives
 // within 2 s of the control plane's return.

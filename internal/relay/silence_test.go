@@ -12,7 +12,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/internal/config"
-	"github.com/xds-relay/xds-relay/internal/xdstest"
+	"github.com/xds-relay/xds-relay/internal/test/xdstest"
 )
 
 // logText is a log that can be read while it is written.

@@ -23,7 +23,7 @@ import (
 	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/downstream/session"
 	"github.com/xds-relay/xds-relay/internal/config"
-	"github.com/xds-relay/xds-relay/internal/xdstest"
+	"github.com/xds-relay/xds-relay/internal/test/xdstest"
 	"github.com/xds-relay/xds-relay/upstream"
 	upsession "github.com/xds-relay/xds-relay/upstream/session"
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/fanout"
-	"github.com/xds-relay/xds-relay/internal/scaling"
+	"github.com/xds-relay/xds-relay/internal/test/scaling"
 )
 
 // BenchmarkUnderLock is what it costs the other types and clients of a group that there are very

@@ -1,0 +1,497 @@
+package twin
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/downstream"
+	"github.com/xds-relay/xds-relay/downstream/session"
+	"github.com/xds-relay/xds-relay/fanout"
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/relay"
+	"github.com/xds-relay/xds-relay/internal/snapshot"
+	"github.com/xds-relay/xds-relay/internal/test/xdstest"
+	"github.com/xds-relay/xds-relay/upstream"
+	upsession "github.com/xds-relay/xds-relay/upstream/session"
+)
+
+// pureRelay is the relay without gRPC, goroutines and clock: Core, Hub and
+// Sessions, which act in turn. It stands where the edges stand: a client is served
+// when its Session was woken or its deadline has come, and not else, so that a
+// missing wake-up is a lost update here too.
+type pureRelay struct {
+	game     *Game
+	config   *config.Config
+	settings Settings
+	session  session.Config
+
+	now        time.Time
+	hold       bool
+	planes     []*purePlane
+	hub        *fanout.Hub
+	core       *upsession.Core
+	woken      bool // interest has changed since the Core looked
+	owed       bool // something other than a routine response has come since the last tick
+	deliveries *session.ClusterDeliveries
+	disk       []byte // the snapshot; nil: none
+	sotw       string // Settings.SotW
+	crowd      crowd
+
+	streams []upsession.StreamID       // open ones
+	planeOf map[upsession.StreamID]int // to which control plane they lead
+	clients []*pureClient
+	looks   int // at the record of a client with very many names
+}
+
+type pureClient struct {
+	id      int
+	sotw    bool
+	deaf    bool
+	woken   bool
+	timer   time.Time // when to look at it though it is not woken; zero: never
+	session *session.Session
+	sent    map[cache.TypeURL]map[string]string // by name, the version that was sent last
+}
+
+// The ways in which a stream to the control plane ends, by number.
+var endings = []error{
+	status.Error(codes.Unavailable, "error reading from server: EOF"),
+	status.Error(codes.Unavailable, "going away"),
+	io.EOF,
+	status.Error(codes.InvalidArgument, "unknown type"),
+	status.Error(codes.ResourceExhausted, "grpc: received message larger than max"),
+}
+
+var unimplemented = status.Error(codes.Unimplemented, "unknown method DeltaAggregatedResources")
+
+// configs are made once for each of the settings.
+var configs sync.Map
+
+func configure(s Settings) *config.Config {
+	if c, ok := configs.Load(s); ok {
+		return c.(*config.Config)
+	}
+	mode := cmp.Or(s.SotW, "delta")
+	set := []string{
+		"upstream.mode=" + mode,
+		"admin.listen=", "downstream.drain=0s", "downstream.first_message_timeout=1h", "downstream.request_rate=1000", "upstream.coalesce_window=" + s.Coalesce.String(),
+		"timers.settle=" + s.Settle.String(), "timers.name_linger=" + s.Linger.String(),
+	}
+	if s.Second != "" {
+		set = append(set, `upstream.fallbacks=[{"address":"`+xdstest.SecondAddress+`"}]`)
+	}
+	if s.Bounded(boundLinger) {
+		set = append(set, "cache.max_lingering_names=1")
+	} else {
+		set = append(set, "cache.max_lingering_names=20000") // more than any game has
+	}
+	if s.Bounded(boundUnasked) {
+		set = append(set, "cache.max_unasked_bytes=150B")
+	}
+	if s.Bounded(boundResponse) {
+		set = append(set, fmt.Sprintf("downstream.max_response_bytes=%dB", largestResponse))
+	}
+	if s.Bounded(boundStreams) {
+		set = append(set, "upstream.max_streams_per_connection=2")
+	}
+	if strings.Contains(s.Server, marks) {
+		set = append(set, "upstream.chunk_marker=relay")
+	}
+	c, err := config.Load("", set)
+	if err != nil {
+		panic(err)
+	}
+	configs.Store(s, c)
+	return c
+}
+
+// hubBounds, sessionBounds and coreBounds are what the settings bound beside what is
+// configured.
+func hubBounds(s Settings) *fanout.Bounds {
+	b := fanout.DefaultBounds
+	if s.Bounded(boundPrune) {
+		b.Tombstones = func(int) int { return 0 }
+	}
+	if s.Bounded(boundMarks) {
+		b.Marks = 0
+	}
+	if s.Bounded(boundNews) {
+		b.News = 1
+	}
+	if s.Bounded(boundGone) {
+		b.Gone = 1
+	}
+	if s.Bounded(boundLeaving) {
+		b.Leaving = 1
+	}
+	return &b
+}
+
+func sessionBounds(s Settings) *session.Bounds {
+	b := session.DefaultBounds
+	if s.Bounded(boundUnacked) {
+		b.Unacked = 2
+	}
+	if s.Bounded(boundShare) {
+		b.Block = 1
+	}
+	return &b
+}
+
+func coreBounds(s Settings) *upsession.Bounds {
+	b := upsession.DefaultBounds
+	if s.Bounded(boundPair) || s.Bounded(boundPairBytes) {
+		b.Pair = 1
+	}
+	if s.Bounded(boundLeast) {
+		b.MinRequest = tight
+	}
+	if s.Bounded(boundProbed) {
+		b.Probed = 1
+	}
+	if s.Bounded(boundVerdicts) {
+		b.Acks = 1
+	}
+	if s.Bounded(boundSolo) {
+		b.Solo, b.Quarantined = 2, 1 // it may be wanted both ways
+	}
+	return &b
+}
+
+func newPureRelay(g *Game, s Settings) *pureRelay {
+	c := configure(s)
+	r := &pureRelay{game: g, config: c, settings: s, sotw: s.SotW, session: relay.DownstreamConfig(c), planeOf: map[upsession.StreamID]int{}, now: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC)}
+	if s.Bounded(boundResponse) {
+		r.session.MaxResponse, g.checker.maxResponse = smallResponse, smallResponse
+	}
+	r.session.Types = crowdTypes
+	r.session.Random, r.session.Bounds = func() float64 { return 0.5 }, sessionBounds(s)
+	r.Restart()
+	return r
+}
+
+func (r *pureRelay) Restart() {
+	r.streams, r.clients = nil, nil
+	for range r.config.Upstream.Entries()[len(r.planes):] {
+		r.planes = append(r.planes, &purePlane{})
+	}
+	for _, p := range r.planes {
+		p.connected, p.pending = false, nil
+	}
+	r.deliveries, r.crowd.hub = session.NewClusterDeliveries(), nil
+	h := relay.HubConfig(r.config)
+	h.Bounds = hubBounds(r.settings)
+	r.hub = fanout.NewHub(h)
+	r.hub.Wanted().OnWake(func() { r.woken = true })
+	c := relay.UpstreamConfig(r.config, cache.Fingerprint{})
+	c.Node = &core.Node{Id: "relay"}
+	c.Bounds = coreBounds(r.settings)
+	if r.settings.Bounded(boundRequest) {
+		c.MaxRequest = tight
+	}
+	r.core = upsession.NewCore(c, r.hub, func() float64 { return 0.5 })
+	if r.disk != nil {
+		s, err := snapshot.Decode(r.disk, nil, cache.Fingerprint{})
+		if err != nil {
+			panic(err)
+		}
+		r.hub.Disk().Load(s.Groups[0].Lanes, r.now)
+	}
+}
+
+// Save goes through the form that it has on disk.
+func (r *pureRelay) Save() {
+	lanes := r.hub.Disk().Save(func(t cache.TypeURL) bool { return t == cache.Secret })
+	s := snapshot.Snapshot{Groups: []snapshot.Group{{Lanes: lanes}}}
+	var file bytes.Buffer
+	if err := s.Encode(&file, nil); err != nil {
+		panic(err)
+	}
+	r.disk = file.Bytes()
+}
+
+func (r *pureRelay) Kills() bool { return true }
+
+func (r *pureRelay) Now() time.Time { return r.now }
+
+// --- clients ---
+
+// Key and Join make it a downstream.Groups of one group.
+func (r *pureRelay) Key(*core.Node) (string, *session.End) { return "", nil }
+
+func (r *pureRelay) Join(_ session.Peer, _ *core.Node, t cache.TypeURL) (session.Membership, *session.End) {
+	if t == refusedType {
+		return session.Membership{Own: true}, &session.End{Reason: session.Forbidden, Message: "not for you"}
+	}
+	if t == crowdedType || t == fullestType {
+		return r.joinCrowd()
+	}
+	return session.Membership{Hub: r.hub, Leave: func() {}}, nil
+}
+
+func (r *pureRelay) client(id int) *pureClient {
+	i := slices.IndexFunc(r.clients, func(c *pureClient) bool { return c.id == id })
+	if i < 0 {
+		return nil
+	}
+	return r.clients[i]
+}
+
+func (r *pureRelay) Open(id int, sotw bool) {
+	c := &pureClient{id: id, sotw: sotw}
+	c.session = session.New(&r.session, session.Stream{Delta: !sotw}, session.Peer{Local: true}, r, r.deliveries, func() { c.woken = true })
+	r.clients = append(r.clients, c)
+}
+
+func (r *pureRelay) Ask(id int, m proto.Message) {
+	c := r.client(id)
+	if c == nil {
+		return
+	}
+	var end *session.End
+	switch req := proto.Clone(m).(type) {
+	case *discovery.DeltaDiscoveryRequest:
+		_, end = c.session.DeltaRequest(req, r.now)
+	case *discovery.DiscoveryRequest:
+		_, end = c.session.SotWRequest(req, r.now)
+	}
+	c.woken = true
+	if end != nil {
+		r.end(c, end)
+		return
+	}
+	r.recorded(c)
+}
+
+func (r *pureRelay) Close(id int) {
+	if c := r.client(id); c != nil {
+		c.session.Close(r.now)
+		r.clients = slices.DeleteFunc(r.clients, func(o *pureClient) bool { return o == c })
+	}
+}
+
+func (r *pureRelay) end(c *pureClient, end *session.End) {
+	r.Close(c.id)
+	r.game.Ended(c.id, end.Reason == session.Unreachable, end.Message, r.now)
+}
+
+func (r *pureRelay) Deaf(id int, deaf bool) {
+	if c := r.client(id); c != nil {
+		c.deaf = deaf
+	}
+}
+
+// flush sends a client all that there is.
+func (r *pureRelay) flush(c *pureClient) (busy bool) {
+	if c.deaf || !c.woken && (c.timer.IsZero() || c.timer.After(r.now)) {
+		return false
+	}
+	c.woken = false
+	defer func() { c.timer = c.session.Deadline(r.now) }()
+	for range restless {
+		resp, end := c.session.Next(r.now)
+		if end != nil {
+			r.end(c, end)
+			return true
+		}
+		if resp == nil {
+			return true
+		}
+		var m proto.Message = new(discovery.DeltaDiscoveryResponse)
+		if c.sotw {
+			m = new(discovery.DiscoveryResponse)
+		}
+		if err := proto.Unmarshal(downstream.Marshal(resp), m); err != nil {
+			r.game.checker.fail("frame", "c%d is sent what cannot be read: %v", c.id, err)
+		}
+		c.noteSent(resp)
+		r.game.Told(c.id, m, r.now)
+		r.recorded(c)
+		if r.game.failed() {
+			return true
+		}
+	}
+	r.game.checker.fail("quiet", "c%d is sent responses without end", c.id)
+	return true
+}
+
+// --- the control plane ---
+
+// step lets the Core take in one event, and carries out what it learned. On streams
+// that it has ended nothing is heard from then on.
+func (r *pureRelay) step(event func()) (learned bool) {
+	event()
+	effects := r.core.Effects()
+	for _, e := range effects {
+		e.Apply(r.hub)
+		if e.Check != 0 {
+			r.check(e.Check, e.Timeout)
+		}
+	}
+	for _, id := range slices.Clone(r.streams) {
+		if !r.core.Uses(id) {
+			r.forget(id)
+		}
+	}
+	return len(effects) > 0
+}
+
+func (r *pureRelay) Answer(stream int, m proto.Message) {
+	id := upsession.StreamID(stream)
+	if !r.alive(id) {
+		r.game.checker.fail("game", "a control plane that hangs says something")
+	}
+	d := upsession.Decode(proto.Clone(m), cache.Fingerprint{})
+	before := r.core.Deadline(r.now)
+	r.step(func() { r.core.Receive(id, d, r.now) })
+	r.step(func() { r.core.Applied(id, d, r.now) })
+	switch {
+	case !d.Routine:
+		r.owed = true
+	case !r.woken && !r.owed && (before.IsZero() || before.After(r.now)):
+		r.unneeded(before)
+	}
+}
+
+// unneeded: after a routine response the edge does not call Tick.
+func (r *pureRelay) unneeded(before time.Time) {
+	var open []upsession.Open
+	var shut []upsession.StreamID
+	earlier := func() bool {
+		at := r.core.Deadline(r.now)
+		return !at.IsZero() && (before.IsZero() || at.Before(before))
+	}
+	sooner := earlier()
+	learned := r.step(func() { open, shut = r.core.Tick(r.now) })
+	if sooner = sooner || earlier(); sooner || learned || len(open)+len(shut) > 0 {
+		r.game.checker.fail("routine", "a routine response brought something to do: sooner %v, learned %v, open %v, shut %v", sooner, learned, open, shut)
+	}
+}
+
+func (r *pureRelay) End(stream int, how int) {
+	delete(r.planeOf, upsession.StreamID(stream))
+	r.forget(upsession.StreamID(stream))
+	end, _ := upstream.Ending(endings[how])
+	r.owed = true
+	r.step(func() { r.core.Ended(upsession.StreamID(stream), end, r.now) })
+}
+
+func (r *pureRelay) forget(id upsession.StreamID) {
+	if slices.Contains(r.streams, id) {
+		r.streams = slices.DeleteFunc(r.streams, func(o upsession.StreamID) bool { return o == id })
+		r.game.StreamClosed(int(id), r.now)
+	}
+}
+
+// tick does what is due on the control plane's side.
+func (r *pureRelay) tick() (busy bool) {
+	r.woken, r.owed = false, false
+	var open []upsession.Open
+	var shut []upsession.StreamID
+	busy = r.step(func() {
+		if r.hub.Wanted().Pending() {
+			r.core.Interest(r.now)
+		}
+		open, shut = r.core.Tick(r.now)
+	})
+	for _, p := range r.planes {
+		p.pending = slices.DeleteFunc(p.pending, func(o upsession.Open) bool { return slices.Contains(shut, o.ID) })
+	}
+	for _, o := range open {
+		r.owed = true
+		r.connect(o)
+	}
+	for _, id := range slices.Clone(r.streams) {
+		if req := r.core.Next(id, r.now); req != nil {
+			busy, r.owed = true, true
+			r.game.Asked(int(id), proto.Clone(req), r.now)
+		}
+	}
+	at := r.core.Deadline(r.now)
+	return busy || r.woken || len(open)+len(shut) > 0 || !at.IsZero() && !at.After(r.now)
+}
+
+// --- time ---
+
+// restless is how many rounds it may take until nobody has anything left to do.
+const restless = 1000
+
+func (r *pureRelay) Hold(hold bool) { r.hold = hold }
+
+func (r *pureRelay) Settle() {
+	if !r.hold {
+		r.settle()
+	}
+}
+
+func (r *pureRelay) settle() {
+	for range restless {
+		busy := r.giveUps()
+		busy = r.giveConnectionsUp() || busy
+		busy = r.tick() || busy
+		for _, c := range slices.Clone(r.clients) {
+			busy = r.flush(c) || busy
+		}
+		if !busy || r.game.failed() {
+			return
+		}
+	}
+	r.game.checker.fail("quiet", "the relay does not fall quiet")
+}
+
+// Step lets some parts act: n counts through the control plane's side and the
+// clients.
+func (r *pureRelay) Step(n int) {
+	for i := range n {
+		if i %= len(r.clients) + 1; i == len(r.clients) {
+			r.tick()
+		} else {
+			r.flush(r.clients[i])
+		}
+	}
+}
+
+// Wait goes from deadline to deadline.
+func (r *pureRelay) Wait(d time.Duration) {
+	until := r.now.Add(d)
+	if r.hub.Wanted().Pending() { // held still or not, it has been woken
+		r.core.Interest(r.now)
+	}
+	for at := r.deadline(); !at.IsZero() && !at.After(until) && !r.game.failed(); at = r.deadline() {
+		if at.After(r.now) {
+			r.now = at
+		}
+		r.settle()
+	}
+	r.now = until
+	r.settle()
+}
+
+// deadline is when something happens by itself, or zero.
+func (r *pureRelay) deadline() (at time.Time) {
+	all := append(r.attempts(), r.core.Deadline(r.now))
+	for _, c := range r.clients {
+		if !c.deaf {
+			all = append(all, c.timer)
+		}
+	}
+	for _, t := range all {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	return at
+}

@@ -1,0 +1,81 @@
+// Package play plays transcripts against the relay, in tests of any package. OverGRPC
+// plays them against a whole relay in a bubble of virtual time; Pure against
+// upstream.Core, fanout.Hub and session.Session alone, where the time is a number and a
+// transcript takes a millisecond. What only the edge does (Transcript.Edge) is not seen
+// by Pure, and that a wake-up is missing only over gRPC.
+package play
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/config"
+	"github.com/xds-relay/xds-relay/internal/relay"
+	"github.com/xds-relay/xds-relay/internal/test/xdstest"
+)
+
+// Calm are the settings without which nothing would be heard until time passes.
+var Calm = []string{"upstream.coalesce_window=0s", "timers.settle=0s", "admin.listen=", "downstream.drain=0s"}
+
+func init() { xdstest.Fingerprint = cache.Fingerprint{}.Of }
+
+// Random makes delays come out without their jitter.
+func Random() float64 { return 0.5 }
+
+// hopOf is the relay's id on the way of a stream, which has to be the same each time.
+func hopOf(c *config.Config) string { return c.InstanceName() + "/0" }
+
+// OverGRPC plays the transcripts in dir, which is internal/test/xdstest/testdata as seen from
+// the test, against a whole relay, over real gRPC in a bubble of virtual time.
+func OverGRPC(t *testing.T, dir string) {
+	each(t, dir, func(t *testing.T, file string) { xdstest.Run(t, file, xdstest.Live(StartRelay)) })
+}
+
+// Pure plays them against the pure parts alone, those that need the edge left out.
+func Pure(t *testing.T, dir string) {
+	each(t, dir, func(t *testing.T, file string) {
+		if transcript, err := xdstest.Load(file); err == nil && transcript.Edge != "" {
+			t.Skipf("needs the edge: %s", transcript.Edge)
+		}
+		xdstest.Run(t, file, newPlayer)
+	})
+}
+
+// each calls play with the transcripts of every section of the protocol, each in a test
+// that is called section/claim.
+func each(t *testing.T, dir string, play func(t *testing.T, file string)) {
+	files, err := filepath.Glob(filepath.Join(dir, "*/*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts in %s (%v)", dir, err)
+	}
+	for _, file := range files {
+		if section := filepath.Base(filepath.Dir(file)); section != "self" {
+			claim := strings.TrimSuffix(filepath.Base(file), ".txt")
+			t.Run(section+"/"+claim, func(t *testing.T) { play(t, file) })
+		}
+	}
+}
+
+// StartRelay starts a whole relay, for xdstest.Live.
+func StartRelay(set []string, dial func(context.Context, string) (net.Conn, error), listen net.Listener) (func(), error) {
+	c, err := config.Load("", slices.Concat(Calm, set))
+	if err != nil {
+		return nil, err
+	}
+	r, err := relay.New(c, relay.Options{Hop: hopOf(c), Dial: dial, Random: Random})
+	if err != nil {
+		return nil, err
+	}
+	r.Serve(listen)
+	return func() {
+		if broken := r.Check(); len(broken) > 0 {
+			panic(strings.Join(broken, "; "))
+		}
+		r.Close(0)
+	}, nil
+}
