@@ -10,11 +10,11 @@ import (
 const (
 	grpc    = "google.golang.org/grpc"
 	xdstest = module + "/internal/test/xdstest"
-	tests   = module + "/internal/test"
+	tests   = module + "/internal/test" // what is for tests
 )
 
 // direction says what one part of the tree may not import. Tests obey it like
-// all other code, but they may import internal/test/xdstest and internal/test.
+// all other code, but they may import internal/test.
 type direction struct {
 	dirs   []string // whom the rule binds, subdirectories included
 	deny   []string // import paths, with all below them
@@ -85,8 +85,8 @@ func importDirections(files []*source) (complaints []string) {
 }
 
 func forbidden(s *source, imp string) (do string, ok bool) {
-	if within(imp, xdstest, tests) {
-		if s.isTest() || within(s.dir(), "internal/test/xdstest", "internal/test") {
+	if within(imp, tests) {
+		if s.isTest() || within(s.dir(), "internal/test") {
 			return "", false
 		}
 		return "only tests import what is for tests: move the code to a _test.go file, or what it needs out of there", true

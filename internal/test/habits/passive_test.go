@@ -10,8 +10,8 @@ import (
 // also ends it, and there one looks for it.
 var goroutineOwners = []string{
 	"upstream", "downstream", "internal/admin", "internal/relay", "internal/tracing", "cmd",
-	"internal/logging",                                                                                                                                            // the end of a storm is written when nothing comes after it
-	"bench", "internal/demo", "internal/health", "internal/preflight", "internal/test/xdstest", "internal/test", "internal/test/e2e/realenvoy", "deploy/examples", // beside the data path
+	"internal/logging",                                                                                    // the end of a storm is written when nothing comes after it
+	"bench", "internal/demo", "internal/health", "internal/preflight", "internal/test", "deploy/examples", // beside the data path
 }
 
 // starts calls found for each place where the file starts a goroutine: the

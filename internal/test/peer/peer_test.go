@@ -166,7 +166,7 @@ func TestOutput(t *testing.T) {
 		t.Errorf("lines with an o and a 1: %q", lines)
 	}
 	for range 40 {
-		o.Write(bytes.Repeat([]byte("x"), 1<<20))
+		_, _ = o.Write(bytes.Repeat([]byte("x"), 1<<20))
 	}
 	if n := len(o.text); n > 2*keepOutput {
 		t.Errorf("it keeps %d bytes", n)

@@ -60,8 +60,11 @@ func TestTap(t *testing.T) {
 	s := grpc.NewServer()
 	discovery.RegisterAggregatedDiscoveryServiceServer(s, obliging{})
 	healthpb.RegisterHealthServer(s, health.NewServer())
-	served := make(chan error)
-	go func() { served <- s.Serve(l) }()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = s.Serve(l) // it ends with Stop
+	}()
 	t.Cleanup(func() {
 		s.Stop()
 		<-served
