@@ -50,7 +50,7 @@ type plane struct {
 
 	mu      sync.Mutex
 	world   world
-	beats   map[cache.TypeURL]int // of heartbeats
+	beats   map[cache.TypeURL]int // of heartbeats and renewals
 	changed chan struct{}         // closed at each change
 }
 
@@ -98,7 +98,7 @@ func (p *plane) Change(change func(world)) {
 	p.announce()
 }
 
-// Beat sends heartbeats for what has a TTL in a type.
+// Beat sends heartbeats for what has a TTL in a type, and again what is leased.
 func (p *plane) Beat(u cache.TypeURL) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -343,9 +343,9 @@ func (c *conversation) add(t *topic, now view) error {
 			continue
 		}
 		changed := fresh || t.sent[name].version != r.version
-		if renewed := r.ttl > 0 && beats > t.beats; changed || renewed {
+		if renewed := (r.ttl > 0 || r.leased) && beats > t.beats; changed || renewed {
 			news = append(news, name)
-			t.lean[name] = !changed
+			t.lean[name] = !changed && !r.leased
 		}
 	}
 	if c.p.tellsMissing {

@@ -28,6 +28,7 @@ type resource struct {
 	body    *anypb.Any
 	ttl     time.Duration
 	aliases []string
+	leased  bool // its bytes say for how long it is good once it was received
 }
 
 // world is what a control plane has, by type and name.
