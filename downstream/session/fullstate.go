@@ -16,14 +16,10 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 		return
 	}
 	news := s.setNews(v, push, p)
-	send, shrunk := news.comes || len(news.renewed) > 0, news.goes
 	resources, version, certain := s.view(v)
 	same := certain && version == s.version
-	if same { // it changed back, perhaps with other TTLs, or only answers without a resource changed
-		send, shrunk = len(news.renewed) > 0 || news.comes && s.ttl && v.AnyTTL(), false
-	}
-	renews := func(r *cache.Resource) bool { return s.holds(v, r) } // else it is a change
-	s.postponed = s.postpones && certain && send && !same && !slices.ContainsFunc(news.renewed, renews) && !s.answersNew(v)
+	send, shrunk := news.due(same, s.ttl && v.AnyTTL())
+	s.postponed = certain && send && !same && s.postponesSet(v, news)
 	if !certain || s.waitsForReturn(v) || s.postponed {
 		s.setDue, s.shrink = send, shrunk
 		s.failAgain(v, slices.Concat(p.errors, p.unavailable))
@@ -48,6 +44,13 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	s.delivered(v, p)
 }
 
+// postponesSet reports whether a set that has changed waits for Clusters (ORDER-3). It does not if it renews
+// what the client holds, or answers something new.
+func (s *sotwState) postponesSet(v fanout.View, news setNews) bool {
+	renews := func(r *cache.Resource) bool { return s.holds(v, r) } // else it is a change
+	return s.postpones && !slices.ContainsFunc(news.renewed, renews) && !s.answersNew(v)
+}
+
 // asksSet reports whether the client has asked for something that can be answered.
 func (s *sotwState) asksSet(v fanout.View) bool {
 	subscribed, synced := v.Wildcard()
@@ -63,6 +66,12 @@ type setNews struct {
 	comes   bool              // something may have come or changed
 	goes    bool              // something may have gone
 	renewed []*cache.Resource // resources whose TTL was renewed; they may have changed, too
+}
+
+// due reports whether there is something to send, and whether something has gone. same: the set is the last one
+// again. It changed back, perhaps with other TTLs (ttls), or only answers without a resource changed.
+func (n *setNews) due(same, ttls bool) (send, shrunk bool) {
+	return len(n.renewed) > 0 || n.comes && (!same || ttls), n.goes && !same
 }
 
 // setNews takes the reasons to look at the set, and lists the errors that go with it.

@@ -41,13 +41,9 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 	if subscribed, synced := v.Wildcard(); subscribed && !synced {
 		return p
 	}
-	doubt := v.Set().Verdict(s.came != "") == fanout.Doubt
-	for _, id := range v.Names() {
-		d := v.Verdict(id, s.came != "")
-		if d == fanout.Unknown && v.Answer(id).Error == nil {
-			return p
-		}
-		doubt = doubt || d == fanout.Doubt
+	resolved, doubt := s.resolution(v)
+	if !resolved {
+		return p
 	}
 	var complete bool
 	if p.resources, complete = bodies(v, everything(v)); !complete {
@@ -67,4 +63,17 @@ func (s *sotwState) whole(v fanout.View) (p part) {
 	s.expiring(v, &p)
 	p.must, p.answer = true, true
 	return p
+}
+
+// resolution reports whether every name has an answer, and whether something is in doubt.
+func (s *sotwState) resolution(v fanout.View) (resolved, doubt bool) {
+	doubt = v.Set().Verdict(s.came != "") == fanout.Doubt
+	for _, id := range v.Names() {
+		d := v.Verdict(id, s.came != "")
+		if d == fanout.Unknown && v.Answer(id).Error == nil {
+			return false, doubt
+		}
+		doubt = doubt || d == fanout.Doubt
+	}
+	return true, doubt
 }
