@@ -106,13 +106,14 @@ func (e ended) sentence(lost bool) (sentence string, level slog.Level) {
 
 // tellEnded logs the end of a stream. If the server refuses the stream while it answers others,
 // this concerns only the group, and own reports whether the end is the first of its kind there.
-// If the stream broke while others are answered, the next attempt will show why.
+// If the stream broke while others are answered, the next attempt will show why. That there is no
+// room for a stream is told of the entry, but says nothing of whether it answers.
 func (c *Conn) tellEnded(e ended, log *slog.Logger, own func() bool) {
 	c.mu.Lock()
 	first, lost := false, false
 	others := c.comeback.answering > 0 && !e.NoRoom
 	broke := e.began && (!e.Refused || e.reason == closed)
-	if !others {
+	if !others && !e.NoRoom {
 		lost = c.standing.lost(time.Now())
 	}
 	if !others || !broke && !e.Refused {

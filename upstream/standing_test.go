@@ -12,6 +12,30 @@ import (
 	"github.com/xds-relay/xds-relay/upstream/session"
 )
 
+// TestNoRoomIsNoLoss: that a group finds no room for its stream is told once, and the loss that comes
+// later as a loss.
+func TestNoRoomIsNoLoss(t *testing.T) {
+	var lines bytes.Buffer
+	c := NewConn(Endpoint{Name: "up", Target: "passthrough:///none", Credentials: insecure.NewCredentials(), Log: slog.New(slog.NewTextHandler(&lines, nil))})
+	own := func() bool { return false }
+	c.standing.heard(time.Now())
+	for range 2 {
+		c.tellEnded(ended{End: session.End{NoRoom: true}, reason: "no_room"}, c.endpoint.Log, own)
+	}
+	for range 2 {
+		c.tellEnded(ended{began: true, reason: "unavailable"}, c.endpoint.Log, own)
+	}
+	for _, sentence := range []string{"no room for another stream", "lost the control plane", "level=WARN"} {
+		want := 1
+		if sentence == "level=WARN" {
+			want = 2
+		}
+		if got := strings.Count(lines.String(), sentence); got != want {
+			t.Errorf("%q is told %d times, want %d:\n%s", sentence, got, want, lines.String())
+		}
+	}
+}
+
 // TestEverySwitchIsToldOnce: each time that the groups turn to another control plane is one line
 // of the log, and so is each time that they turn back.
 func TestEverySwitchIsToldOnce(t *testing.T) {
