@@ -66,8 +66,11 @@ func (t *Table) LeaseUntil(name string, ends time.Time, seq Seq) (renewed bool) 
 func (t *Table) Repeat(name string, seq Seq) (renewed bool) {
 	id := t.ids[name]
 	r := t.entries[id].resource
-	if r == nil || !r.GoesStale || r.DoNotCache || t.entries[id].seq == seq {
+	if r == nil || !r.GoesStale || r.DoNotCache {
 		return false
+	}
+	if t.entries[id].seq == seq {
+		return false // it is new
 	}
 	ends, turned, _ := t.Ends(id)
 	t.grant(id, ends, turned, seq)

@@ -120,14 +120,19 @@ func (s *Session) takesAwayInTurn(sp *speaker, next []state, now time.Time) bool
 // Clusters. next are the types that are not asked yet.
 func (s *Session) mayTakeAway(x *exchange, next []state, now time.Time) bool {
 	over := func(since time.Time) bool { return !since.IsZero() && !now.Before(since.Add(s.config.AckTimeout)) }
-	return over(x.waitSince) || over(x.staysSince) || !slices.ContainsFunc(s.states, func(st state) bool {
-		return st.base().refers && st.due() && (slices.Contains(next, st) || s.putsOff(st.base(), now))
+	if over(x.waitSince) || over(x.staysSince) {
+		return true
+	}
+	return !slices.ContainsFunc(s.states, func(st state) bool {
+		mayChange := st.base().refers && st.due()
+		return mayChange && (slices.Contains(next, st) || s.putsOff(st.base(), now))
 	})
 }
 
 // putsOff reports whether a type that was asked has changes that must wait.
 func (s *Session) putsOff(x *exchange, now time.Time) bool {
-	return x.postponed || x.judging() || x.pending() && x.blocked(now, s.config.AckTimeout)
+	lacksAck := x.pending() && x.blocked(now, s.config.AckTimeout)
+	return x.postponed || x.judging() || lacksAck
 }
 
 // collect asks a type what it has to send. push says that changes may be sent, too, and not only

@@ -71,7 +71,8 @@ type setNews struct {
 // due reports whether there is something to send, and whether something has gone. same: the set is the last one
 // again. It changed back, perhaps with other TTLs (ttls), or only answers without a resource changed.
 func (n *setNews) due(same, ttls bool) (send, shrunk bool) {
-	return len(n.renewed) > 0 || n.comes && (!same || ttls), n.goes && !same
+	changed := n.comes && (!same || ttls)
+	return changed || len(n.renewed) > 0, n.goes && !same
 }
 
 // setNews takes the reasons to look at the set, and lists the errors that go with it.

@@ -25,7 +25,8 @@ func (c *Config) FileText() []byte {
 
 // Blank reports whether there was nothing in the configuration's file.
 func (c *Config) Blank() bool {
-	return c.prov != nil && c.prov.src != nil && c.prov.src.name != "" && len(bytes.TrimSpace(c.FileText())) == 0
+	read := c.prov != nil && c.prov.src != nil && c.prov.src.name != ""
+	return read && len(bytes.TrimSpace(c.FileText())) == 0
 }
 
 // place is a position in the file or, if origin is set, a command-line argument.

@@ -169,7 +169,8 @@ func (c *Core) idle(s *slot) (idle time.Duration) {
 // never. Without health checks a stream that has been open for UnavailableAfter counts as alive.
 func (c *Core) Alive(now time.Time) time.Time {
 	s := &c.main
-	if s.open() && !c.checks(s) && s.failingSince().IsZero() && now.Sub(s.opened) >= c.config.UnavailableAfter {
+	unchecked := s.open() && !c.checks(s) && s.failingSince().IsZero()
+	if unchecked && now.Sub(s.opened) >= c.config.UnavailableAfter {
 		return now
 	}
 	return c.alive

@@ -52,7 +52,8 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 // hears takes in what a response shows of its stream and of the server, whatever is in it. It is
 // calm if none of that is news.
 func (c *Core) hears(s *slot, d *Response, now time.Time) (calm bool) {
-	calm = s.answered && s.outage.since.IsZero() && s.alive.since.IsZero() && len(c.told)+len(c.suspects.strikes) == 0
+	lives := s.answered && s.outage.since.IsZero() && s.alive.since.IsZero()
+	calm = lives && len(c.told)+len(c.suspects.strikes) == 0
 	if s.role == Auxiliary && !c.heard {
 		c.main.outage = outage{} // it began with the entry before this one
 	}

@@ -120,7 +120,10 @@ func (k *knows) sotw(req *discovery.DiscoveryRequest, empty bool) {
 }
 
 func (k *knows) covers(name string, aliases []string) bool {
-	return k.wildcard || k.names[name] || k.asksGlob() || slices.ContainsFunc(aliases, func(alias string) bool { return k.names[alias] })
+	if k.wildcard || k.asksGlob() {
+		return true
+	}
+	return k.names[name] || slices.ContainsFunc(aliases, func(alias string) bool { return k.names[alias] })
 }
 
 // asksGlob reports whether the client asks for a glob, which may cover all that it came with (NAME-11).
