@@ -26,8 +26,9 @@ func portOf(t testing.TB, addr string) int {
 	return n
 }
 
-// patience is how long anything may take that has no limit of its own.
-const patience = 90 * time.Second
+// patience is how long anything may take that has no limit of its own. It is longer than the guard of
+// the example's relay.yaml may hold back a removal (30 s), and Envoy then drains a listener (60 s).
+const patience = 2 * time.Minute
 
 // eventually waits until missing returns nil, and tells how long that took.
 func eventually(t testing.TB, missing func() error) time.Duration {
