@@ -39,24 +39,26 @@ type wellKnown struct {
 	Properties
 	// unnamed: its messages do not hold their own names (TRANSLATE-2).
 	unnamed bool
+	// goesLast: its removals go last (ReplacesAtOnce).
+	goesLast bool
 }
 
 // table is the type table of protocol.md §0; rank is the order of ORDER-2.
 var table = map[TypeURL]wellKnown{
-	Listener:     {"LDS", 4, Properties{FullState: true, EmptyIsWildcard: true}, false},
-	Cluster:      {"CDS", 1, Properties{FullState: true, EmptyIsWildcard: true}, false},
-	ScopedRoute:  {"SRDS", 5, Properties{FullState: true, EmptyIsWildcard: true}, false},
-	Route:        {"RDS", 6, Properties{}, false},
-	Endpoint:     {"EDS", 2, Properties{}, false},
-	Secret:       {"SDS", 0, Properties{}, false},
-	Runtime:      {"RTDS", 8, Properties{}, false},
-	Extension:    {"ECDS", 9, Properties{}, false},
-	VirtualHost:  {"VHDS", 7, Properties{EmptyIsWildcard: true}, true},
-	LocalityHost: {"LEDS", 3, Properties{EmptyIsWildcard: true}, true},
+	Listener:     {"LDS", 4, Properties{FullState: true, EmptyIsWildcard: true}, false, false},
+	Cluster:      {"CDS", 1, Properties{FullState: true, EmptyIsWildcard: true}, false, true},
+	ScopedRoute:  {"SRDS", 5, Properties{FullState: true, EmptyIsWildcard: true}, false, false},
+	Route:        {"RDS", 6, Properties{}, false, false},
+	Endpoint:     {"EDS", 2, Properties{}, false, true},
+	Secret:       {"SDS", 0, Properties{}, false, true},
+	Runtime:      {"RTDS", 8, Properties{}, false, true},
+	Extension:    {"ECDS", 9, Properties{}, false, true},
+	VirtualHost:  {"VHDS", 7, Properties{EmptyIsWildcard: true}, true, false},
+	LocalityHost: {"LEDS", 3, Properties{EmptyIsWildcard: true}, true, true},
 }
 
 // other is the last row of the type table: every type the table does not name.
-var other = wellKnown{OtherShort, len(table), Properties{EmptyIsWildcard: true}, false}
+var other = wellKnown{OtherShort, len(table), Properties{EmptyIsWildcard: true}, false, false}
 
 // row is the type's row of the type table.
 func (t TypeURL) row() wellKnown {
@@ -89,11 +91,9 @@ func (t TypeURL) Rank() int { return t.row().rank }
 
 // ReplacesAtOnce reports whether what replaces a resource must come in the same response as its
 // removal: a client rejects a listener, scope or virtual host that takes the address, key or domains
-// of one that it still has (ORDER-2). Of the other types a replacement has the name of what it
-// replaces, and removals go last, since others may still refer to what goes.
-func (t TypeURL) ReplacesAtOnce() bool {
-	return !slices.Contains([]TypeURL{Secret, Cluster, Endpoint, LocalityHost, Runtime, Extension}, t)
-}
+// of one that it still has (ORDER-2). A new version of another type's resource keeps the name, and
+// what goes may still be referred to, so it goes last.
+func (t TypeURL) ReplacesAtOnce() bool { return !t.row().goesLast }
 
 // Types is the type table together with the operator's overrides.
 // The zero value is the table as protocol.md has it.
