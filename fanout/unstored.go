@@ -303,11 +303,14 @@ func (s *unstored) end() {
 // Over notes that a stream has ended.
 func (h *Hub) Over(stream uint64) {
 	for _, x := range h.types.all() {
-		x.mu.Lock()
-		if x.unstored.stream == stream || x.unstored.stream == 0 {
-			x.unstored.end()
-		}
-		x.mu.Unlock()
+		x.change(func(x *index) {
+			if x.unstored.stream == stream || x.unstored.stream == 0 {
+				x.unstored.end()
+			}
+			if x.wildcard.guard.stream == stream {
+				x.wildcard.breaksOff()
+			}
+		})
 		h.types.drop(x.url)
 	}
 }

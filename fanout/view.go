@@ -42,7 +42,10 @@ func (v View) Lookup(name string) (cache.ID, bool) {
 func (v View) Name(id cache.ID) string { return v.x.named.Name(id) }
 
 // Wildcard reports whether the client subscribes to the wildcard, and whether its set is complete.
-func (v View) Wildcard() (subscribed, synced bool) { return v.s.wildcard, v.x.wildcard.synced }
+func (v View) Wildcard() (subscribed, synced bool) {
+	w := &v.x.wildcard
+	return v.s.wildcard, w.synced && !w.torn()
+}
 
 // Resource returns the resource of this name that the interest leads to, or nil. If the client asks
 // for the name, the lane of names decides, whatever the wildcard's set has (WILD-16).

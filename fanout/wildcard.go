@@ -102,11 +102,14 @@ func (w *wildcardLane) remove(name string, cause cache.Cause) {
 	w.changed = true
 }
 
+// torn reports whether the set has some resources that replace others, which are still to be swept. Clients
+// are told of both together (ORDER-2).
+func (w *wildcardLane) torn() bool { return w.changed && w.sweeping && w.x.url.ReplacesAtOnce() }
+
 // tell marks the wildcard for its clients if the set has changed or members of it were renewed. Names
-// are marked separately. Of types whose resources replace each other, a set that is being announced is told
-// together with the sweep of what it does not have (ORDER-2).
+// are marked separately.
 func (w *wildcardLane) tell() {
-	if w.changed && !(w.sweeping && w.x.url.ReplacesAtOnce()) {
+	if w.changed && !w.torn() {
 		w.x.marks.mark(wildcardID, content)
 		w.changed = false
 	}
@@ -121,6 +124,13 @@ func (w *wildcardLane) tell() {
 
 // begins notes that an origin is asked for a set of its own. The first one replaces nothing.
 func (w *wildcardLane) begins() { w.sweeping = w.synced }
+
+// breaksOff notes that the stream which announces a set has ended. Clients are told what came, since the rest
+// may be long in coming.
+func (w *wildcardLane) breaksOff() {
+	w.sweeping = false
+	w.tell()
+}
 
 func (w *wildcardLane) confirm() { w.x.restored.confirmSet() }
 

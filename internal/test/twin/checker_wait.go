@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/xds-relay/xds-relay/cache"
 )
 
 // When all is quiet, every name that a client has asked for has an answer, or there is one of the
@@ -154,6 +156,9 @@ func (c *Checker) lacks(who string, k kind, t *topic, listed map[string]bool) {
 func (c *Checker) served(k kind, t *topic, v *voice, name string, w word) bool {
 	if v == c.known[k.name].byName {
 		return c.kept(k, t.interest.Names, name, w)
+	}
+	if cache.TypeURL(k.url).ReplacesAtOnce() && c.grows(k) {
+		return false // another control plane's set comes with the removals that end it (ORDER-2)
 	}
 	return v.complete && c.since[k.name][wildcard] < v.completed && t.interest.Wildcard &&
 		!t.interest.Named(name, w.aliases) && c.kept(k, map[string]bool{wildcard: true}, name, w)
