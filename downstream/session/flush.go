@@ -13,8 +13,8 @@ import (
 
 // Next returns the next response to send, or nil if there is none now. Each response is made from
 // the state at the moment of its turn: only marks wait for a client that does not read, and the
-// latest state wins (H-12). Additions go first, in the order in which types refer to each other,
-// then removals in the reverse order (ORDER-2).
+// latest state wins (H-12). Types have their turn in the order in which they refer to each other.
+// Removals of types whose resources replace each other go in it, others last, in the reverse order (ORDER-2).
 func (s *Session) Next(now time.Time) (*Response, *End) {
 	if len(s.chunks) > 0 {
 		return s.chunk(now), nil
@@ -50,8 +50,8 @@ type speaker struct {
 	takesAway bool // the response has removals
 }
 
-// choose finds the type that sends next: the first one with something to add, else the last one
-// whose removals need not wait any longer. It starts over after every response, since a later
+// choose finds the type that sends next: the first one with something to send in its turn, else the
+// last one whose removals need not wait any longer. It starts over after every response, since a later
 // type may refer to what has come meanwhile for an earlier one. No type goes on for ever: after a
 // response it waits for the ACK.
 func (s *Session) choose(now time.Time) (*speaker, *End) {
@@ -59,7 +59,7 @@ func (s *Session) choose(now time.Time) (*speaker, *End) {
 	chosen, removals := s.ask(now)
 	waiting := chosen != nil || len(removals) > 0
 	for _, sp := range slices.Backward(removals) {
-		if chosen == nil && s.mayTakeAway(sp.base(), nil, now) {
+		if chosen == nil && s.mayTakeAway(sp.base(), now) {
 			chosen, sp.takesAway = sp, true
 		} else {
 			sp.later(&sp.part)
@@ -89,13 +89,21 @@ func (s *Session) ask(now time.Time) (first *speaker, removals []*speaker) {
 			continue
 		}
 		sp := s.collect(st, now)
-		if sp.takesAway = sp.late() && s.takesAwayInTurn(sp, s.states[i+1:], now); sp.takesAway || sp.early() {
-			if sp.late() && !sp.takesAway {
+		if sp.late() {
+			if !x.url.ReplacesAtOnce() && !s.succeeds(sp) { // what succeeds others is new after the ACK of what goes now
+				x.waitSince = cmp.Or(x.waitSince, now)
+			}
+			sp.takesAway = s.takesAwayInTurn(sp, s.states[i+1:], now)
+		}
+		switch {
+		case sp.takesAway:
+			return sp, removals
+		case sp.early():
+			if sp.late() {
 				sp.later(&sp.part)
 			}
 			return sp, removals
-		}
-		if sp.late() {
+		case sp.late():
 			removals = append(removals, sp)
 		}
 	}
@@ -106,26 +114,22 @@ func (s *Session) ask(now time.Time) (first *speaker, removals []*speaker) {
 // the type. next are the types that are not asked yet.
 func (s *Session) takesAwayInTurn(sp *speaker, next []state, now time.Time) bool {
 	x := sp.base()
-	switch {
-	case x.url.ReplacesAtOnce():
+	if x.url.ReplacesAtOnce() {
 		return !x.postponed
-	case s.succeeds(sp):
-		return false // they are new after the ACK of what goes now
 	}
-	x.waitSince = cmp.Or(x.waitSince, now)
-	return sp.early() && s.mayTakeAway(x, next, now)
+	last := !slices.ContainsFunc(next, state.due)
+	return last && sp.early() && !s.succeeds(sp) && s.mayTakeAway(x, now)
 }
 
 // mayTakeAway reports whether a type's removals need not wait any longer for changes of types that refer to
-// Clusters. next are the types that are not asked yet.
-func (s *Session) mayTakeAway(x *exchange, next []state, now time.Time) bool {
+// Clusters, when all types have been asked.
+func (s *Session) mayTakeAway(x *exchange, now time.Time) bool {
 	over := func(since time.Time) bool { return !since.IsZero() && !now.Before(since.Add(s.config.AckTimeout)) }
 	if over(x.waitSince) || over(x.staysSince) {
 		return true
 	}
 	return !slices.ContainsFunc(s.states, func(st state) bool {
-		mayChange := st.base().refers && st.due()
-		return mayChange && (slices.Contains(next, st) || s.putsOff(st.base(), now))
+		return st.base().refers && st.due() && s.putsOff(st.base(), now)
 	})
 }
 

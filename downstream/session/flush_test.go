@@ -136,6 +136,24 @@ func TestLaterTypesReferToEarlierOnes(t *testing.T) {
 	s.says("CDS +c1 +c2", "EDS +e", "LDS +l")
 }
 
+// TestSecretsGoAfterChangesOfClusters: a secret is removed after the change of the cluster that used it, though
+// another secret has come in its place (ORDER-2).
+func TestSecretsGoAfterChangesOfClusters(t *testing.T) {
+	s := newAccepted(t, cache.Secret, cache.Cluster)
+	s.change(cache.Secret, "s1")
+	s.accept(s.read())
+	s.change(cache.Cluster, "c")
+	s.accept(s.read())
+	s.change(cache.Secret, "s2", "-s1")
+	s.change(cache.Cluster, "c")
+	comes := s.read()
+	if comes.words() != "SDS +s2" {
+		t.Errorf("said %q first", comes.words())
+	}
+	s.accept(comes)
+	s.says("CDS +c", "SDS -s1")
+}
+
 // TestClustersGoAfterChangesOfListeners: what may be referred to is removed after the changes that are
 // pending of listeners and routes; these take their own removals along (ORDER-2).
 func TestClustersGoAfterChangesOfListeners(t *testing.T) {

@@ -19,7 +19,8 @@ func (s *sotwState) collectFull(v fanout.View, push bool, p *part) {
 	resources, version, certain := s.view(v)
 	same := certain && version == s.version
 	send, shrunk := news.due(same, s.ttl && v.AnyTTL())
-	s.postponed = certain && send && !same && s.postponesSet(v, news)
+	changes := certain && send && !same
+	s.postponed = changes && s.postponesSet(v, news)
 	if !certain || s.waitsForReturn(v) || s.postponed {
 		s.setDue, s.shrink = send, shrunk
 		s.failAgain(v, slices.Concat(p.errors, p.unavailable))
