@@ -59,14 +59,14 @@ func saveSet(x *index) Saved {
 
 func saveNamed(x *index) []Saved {
 	origin, resources := saved(&x.named.Table)
-	parts := parts{lane: Lane{Type: x.url}}
+	by := parts{lane: Lane{Type: x.url}}
 	for id, name := range x.named.Interned() {
 		switch state := x.named.Led(id); {
 		case state == cache.Present && !x.loans.has(name):
-			part := parts.of(origin, x.restored.age(name))
+			part := by.of(origin, x.restored.age(name))
 			part.Names = append(part.Names, name)
 		case state == cache.Absent && x.hub.config.KeepUnwanted:
-			part := parts.of(origin, time.Time{})
+			part := by.of(origin, time.Time{})
 			part.Gone = append(part.Gone, name)
 		}
 	}
@@ -75,11 +75,11 @@ func saveNamed(x *index) []Saved {
 			continue
 		}
 		for _, as := range x.ages(r.Resource) {
-			part := parts.of(origin, as)
+			part := by.of(origin, as)
 			part.Resources = append(part.Resources, r)
 		}
 	}
-	return slices.DeleteFunc(parts.all, func(s Saved) bool { return len(s.Resources)+len(s.Gone) == 0 })
+	return slices.DeleteFunc(by.all, func(s Saved) bool { return len(s.Resources)+len(s.Gone) == 0 })
 }
 
 // ages returns the different ages of the saved names that lead to a resource.
@@ -98,16 +98,26 @@ func (x *index) ages(r *cache.Resource) (ages []time.Time) {
 type parts struct {
 	lane Lane
 	all  []Saved
+	at   map[part]int // in all
+}
+
+// part tells the parts of a lane apart.
+type part struct {
+	origin cache.Origin
+	asOf   int64 // Unix time in nanoseconds
 }
 
 func (p *parts) of(origin cache.Origin, asOf time.Time) *Saved {
-	for i := len(p.all) - 1; i >= 0; i-- {
-		if s := &p.all[i]; s.Origin == origin && s.AsOf.Equal(asOf) {
-			return s
+	key := part{origin, asOf.UnixNano()}
+	i, known := p.at[key]
+	if !known {
+		i, p.all = len(p.all), append(p.all, Saved{Lane: p.lane, Origin: origin, AsOf: asOf})
+		if p.at == nil {
+			p.at = make(map[part]int)
 		}
+		p.at[key] = i
 	}
-	p.all = append(p.all, Saved{Lane: p.lane, Origin: origin, AsOf: asOf})
-	return &p.all[len(p.all)-1]
+	return &p.all[i]
 }
 
 // saved leaves out the resources that must not be cached (VALID-5).

@@ -63,10 +63,10 @@ func (u *unwanted) noteSet() {
 
 // take returns what was noted, and forgets it.
 func (u *unwanted) take() []Saved {
-	parts := parts{lane: Lane{Type: u.x.url}}
+	by := parts{lane: Lane{Type: u.x.url}}
 	for _, name := range slices.Sorted(maps.Keys(u.names)) {
 		l := u.names[name]
-		part := parts.of(l.origin, l.asOf)
+		part := by.of(l.origin, l.asOf)
 		if len(l.resources) == 0 {
 			part.Gone = append(part.Gone, name)
 			continue
@@ -74,19 +74,19 @@ func (u *unwanted) take() []Saved {
 		part.Names = append(part.Names, name)
 		part.Resources = append(part.Resources, l.resources...)
 	}
-	for i := range parts.all { // several names may have led to one
+	for i := range by.all { // several names may have led to one
 		seen := make(map[*cache.Resource]bool)
-		parts.all[i].Resources = slices.DeleteFunc(parts.all[i].Resources, func(r cache.Held) bool {
+		by.all[i].Resources = slices.DeleteFunc(by.all[i].Resources, func(r cache.Held) bool {
 			was := seen[r.Resource]
 			seen[r.Resource] = true
 			return was
 		})
 	}
 	if u.set != nil {
-		parts.all = append(parts.all, *u.set)
+		by.all = append(by.all, *u.set)
 	}
 	u.names, u.set = nil, nil
-	return parts.all
+	return by.all
 }
 
 // Unwanted returns what the Hub has given up since the last call, without the types for which skip is
