@@ -281,7 +281,9 @@ func (g *groups) warm(name string, gr *group) {
 	}
 	delete(g.saved, name)
 	for _, shelved := range g.shelved[name] {
-		gr.hub.Disk().Shelve(shelved.Lanes)
+		if now.Sub(shelved.Saved) < g.live.Cache.Snapshot.KeepUnwanted {
+			gr.hub.Disk().Shelve(shelved.Lanes)
+		}
 	}
 }
 
