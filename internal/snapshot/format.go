@@ -66,10 +66,13 @@ const (
 	kindEnd      = 'E'
 )
 
-// The first line of a file; the number changes with the form.
+// The first line of a file; the number changes with the form. In form 1 a group was there once, and all
+// of it was wanted; otherwise it was the same, and it is still read.
 const (
-	magic       = "xds-relay snapshot 1\n"
-	magicSealed = "xds-relay snapshot 1 sealed\n"
+	magic         = "xds-relay snapshot 2\n"
+	magicSealed   = "xds-relay snapshot 2 sealed\n"
+	earlier       = "xds-relay snapshot 1\n"
+	earlierSealed = "xds-relay snapshot 1 sealed\n"
 )
 
 type laneRecord struct {
@@ -207,7 +210,7 @@ func flags(r cache.Held) byte {
 func (w *writer) record(p []byte) {
 	w.payload = p
 	if w.key != nil {
-		p = w.key.seal(p, w.records)
+		p = w.key.seal(p, place{firstLine(w.key), w.records})
 	}
 	var frame [frameSize]byte
 	binary.BigEndian.PutUint32(frame[:4], uint32(len(p)))

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -44,17 +45,18 @@ func decode(in io.ReadSeeker, key *Key, f cache.Fingerprint) (*Snapshot, error) 
 // of these. Nothing is called before all checksums have been found to be right. What was called before
 // another error must not be used.
 func walk(in io.ReadSeeker, key *Key, f cache.Fingerprint, group func(Group), lane func(fanout.Saved)) (Header, error) {
-	size, err := begin(in, key)
+	_, size, err := begin(in, key)
 	if err == nil {
 		err = intact(in, size)
 	}
+	first := ""
 	if err == nil {
-		size, err = begin(in, key)
+		first, size, err = begin(in, key)
 	}
 	if err != nil {
 		return Header{}, err
 	}
-	r := &reader{frames: newFrameReader(in, size), key: key, fingerprint: f, onGroup: group, onLane: lane}
+	r := &reader{frames: newFrameReader(in, size), key: key, first: first, fingerprint: f, onGroup: group, onLane: lane}
 	for !r.ended {
 		kind, payload, err := r.next()
 		if err == nil {
@@ -71,31 +73,33 @@ func walk(in io.ReadSeeker, key *Key, f cache.Fingerprint, group func(Group), la
 	return r.header, nil
 }
 
-// begin reads the first line from the beginning. It returns how many bytes follow.
-func begin(in io.ReadSeeker, key *Key) (left int64, err error) {
+// begin reads the first line from the beginning. It returns it, and how many bytes follow.
+func begin(in io.ReadSeeker, key *Key) (first string, left int64, err error) {
 	size, err := in.Seek(0, io.SeekEnd)
 	if err == nil {
 		_, err = in.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return 0, err
+		return "", 0, err
 	}
 	line := make([]byte, len(magicSealed))
 	n, err := io.ReadFull(in, line)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return 0, err
+		return "", 0, err
 	}
-	line = line[:n]
+	first, _, _ = strings.Cut(string(line[:n]), "\n")
+	first += "\n"
+	sealed := first == magicSealed || first == earlierSealed
 	switch {
-	case bytes.HasPrefix(line, []byte(magicSealed)) && key == nil:
-		return 0, errors.New("it is encrypted, and there is no key; set cache.snapshot.key_file")
-	case bytes.HasPrefix(line, []byte(magic)) && key != nil:
-		return 0, errors.New("it is not encrypted, though there is a key; remove the file if that is right")
-	case !bytes.HasPrefix(line, []byte(firstLine(key))):
-		return 0, errors.New("it is not a snapshot that this version can read")
+	case sealed && key == nil:
+		return "", 0, errors.New("it is encrypted, and there is no key; set cache.snapshot.key_file")
+	case !sealed && first != magic && first != earlier:
+		return "", 0, errors.New("it is not a snapshot that this version can read")
+	case !sealed && key != nil:
+		return "", 0, errors.New("it is not encrypted, though there is a key; remove the file if that is right")
 	}
-	at, err := in.Seek(int64(len(firstLine(key))), io.SeekStart)
-	return size - at, err
+	at, err := in.Seek(int64(len(first)), io.SeekStart)
+	return first, size - at, err
 }
 
 // frameReader reads the frames of a file.
@@ -158,6 +162,7 @@ func intact(in io.Reader, size int64) error {
 type reader struct {
 	frames      *frameReader
 	key         *Key
+	first       string // line
 	fingerprint cache.Fingerprint
 	records     uint64
 	ended       bool
@@ -174,7 +179,7 @@ func (r *reader) next() (kind byte, payload []byte, err error) {
 		return 0, nil, err
 	}
 	if r.key != nil {
-		if payload, err = r.key.open(payload, r.records); err != nil {
+		if payload, err = r.key.open(payload, place{r.first, r.records}); err != nil {
 			return 0, nil, err
 		}
 	}

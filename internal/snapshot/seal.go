@@ -70,16 +70,22 @@ func (k *Key) Derive(purpose string) []byte {
 }
 
 // seal encrypts a payload, and authenticates its place in the file.
-func (k *Key) seal(payload []byte, number uint64) []byte {
-	return k.aead.Seal(nil, nil, payload, place(number))
+func (k *Key) seal(payload []byte, at place) []byte {
+	return k.aead.Seal(nil, nil, payload, at.bytes())
 }
 
-func (k *Key) open(sealed []byte, number uint64) ([]byte, error) {
-	p, err := k.aead.Open(nil, nil, sealed, place(number))
+func (k *Key) open(sealed []byte, at place) ([]byte, error) {
+	p, err := k.aead.Open(nil, nil, sealed, at.bytes())
 	if err != nil {
 		return nil, errors.New("it does not open with this key")
 	}
 	return p, nil
 }
 
-func place(number uint64) []byte { return binary.BigEndian.AppendUint64([]byte(magicSealed), number) }
+// place is where a record is: the file's first line and the record's number.
+type place struct {
+	first  string
+	number uint64
+}
+
+func (p place) bytes() []byte { return binary.BigEndian.AppendUint64([]byte(p.first), p.number) }

@@ -120,7 +120,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 }
 
 // TestEarlierVersions: what earlier versions of the relay have written is read. The files are
-// named after the commits of those that wrote them.
+// named after the commits of those that wrote them, and some are sealed.
 func TestEarlierVersions(t *testing.T) {
 	files, err := filepath.Glob("testdata/earlier/*")
 	if err != nil || len(files) == 0 {
@@ -131,7 +131,11 @@ func TestEarlierVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := Decode(data, nil, cache.Fingerprint{})
+		var key *Key
+		if strings.HasSuffix(file, "-sealed") {
+			key = testKey(t, 1)
+		}
+		s, err := Decode(data, key, cache.Fingerprint{})
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue

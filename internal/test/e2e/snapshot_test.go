@@ -159,7 +159,7 @@ func TestSnapshotCannotBeKept(t *testing.T) {
 	if err := os.MkdirAll(damaged, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(damaged, "snapshot"), []byte("xds-relay snapshot 1\nrubbish"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(damaged, "snapshot"), []byte("xds-relay snapshot 2\nrubbish"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range []struct{ dir, what string }{{filepath.Join(inTheWay, "state"), "write"}, {damaged, "load"}} {
