@@ -20,7 +20,7 @@ type Downstream struct {
 	// MaxConnections is how many connections clients may have, over all of
 	// Listen. The relay closes further ones at once, so that these clients try
 	// another replica. 0 is what the limit of file descriptors (ulimit -n)
-	// leaves when 32 are kept for the relay itself, and upstream.max_connections
+	// leaves when 32 or more are kept for the relay itself, and upstream.max_connections
 	// for control planes, but at least a quarter of the limit. A greater number
 	// than that has no effect, and the log says so.
 	// Default: 0.

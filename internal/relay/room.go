@@ -27,7 +27,7 @@ func RoomFor(c *config.Config, limit int) Room {
 	switch {
 	case set > left:
 		r.Warning = "downstream.max_connections is more than the limit of file descriptors leaves: raise LimitNOFILE (ulimit -n)"
-	case limit < descriptors.Own+c.Upstream.MaxConnections+left:
+	case limit < descriptors.Kept(limit)+c.Upstream.MaxConnections+left:
 		r.Warning = "there are fewer file descriptors than upstream.max_connections and some clients may need: raise LimitNOFILE (ulimit -n), or lower upstream.max_connections"
 	}
 	return r

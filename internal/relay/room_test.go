@@ -15,7 +15,7 @@ func TestRoomFor(t *testing.T) {
 		hint, warning        string
 	}{
 		{limit: 256, upstream: 64, most: 160, hint: "raise LimitNOFILE (ulimit -n, which is 256)"},
-		{limit: 20000, upstream: 64, most: 19904, hint: "LimitNOFILE"},
+		{limit: 20000, upstream: 64, most: 19296, hint: "LimitNOFILE"},
 		{limit: 256, upstream: 2, most: 222, hint: "LimitNOFILE"},
 		{limit: 256, upstream: 64, set: 100, most: 100, hint: "raise downstream.max_connections"},
 		{limit: 256, upstream: 64, set: 160, most: 160, hint: "raise downstream.max_connections"},
