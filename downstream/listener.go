@@ -166,7 +166,7 @@ func (d *doors) left(c *conn) {
 	d.mu.Unlock()
 	if late {
 		d.observer.ClientConnectionClosed(ClosedHandshake)
-		d.log.Warn("a client could not connect: it has not spoken HTTP/2, or finished its TLS handshake, within "+handshakeLimit.String(), "peer", addressOf(c.RemoteAddr()))
+		d.log.Warn("a client could not connect: it has not spoken HTTP/2, or finished its TLS handshake, within "+handshakeLimit.String(), "peer", PeerName(c.RemoteAddr()))
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/xds-relay/xds-relay/internal/hop"
 )
 
-// addressOf is what a client is called by its address.
-func addressOf(a net.Addr) string {
+// PeerName is what a client is called by its address.
+func PeerName(a net.Addr) string {
 	if _, ok := a.(*net.UnixAddr); ok {
 		return "unix"
 	}
@@ -27,7 +27,7 @@ func peerOf(ctx context.Context, config *session.Config) (session.Peer, *conn) {
 	if !ok {
 		return session.Peer{}, nil
 	}
-	out := session.Peer{Address: addressOf(p.Addr), Via: hop.Via(metadata.ValueFromIncomingContext(ctx, hop.ViaHeader))}
+	out := session.Peer{Address: PeerName(p.Addr), Via: hop.Via(metadata.ValueFromIncomingContext(ctx, hop.ViaHeader))}
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		out.Sent(md, config)
 	}

@@ -65,7 +65,10 @@ func (st *stream) tellEnd(reason session.Reason, message string, types []cache.T
 	}
 	switch {
 	case refusals[reason]:
-		st.log().Warn("client refused", append(fields, "type", st.refused)...)
+		if st.refused != "" { // it is not known of a message that is too large
+			fields = append(fields, "type", st.refused)
+		}
+		st.log().Warn("client refused", fields...)
 	case reason == session.Stalled:
 		st.log().Warn("client stream ended: the client does not read", fields...)
 	default:

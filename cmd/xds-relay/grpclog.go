@@ -40,7 +40,7 @@ func (g *grpcLog) debug(message string) {
 	}
 	if more, ok := g.refused.allow(time.Now()); ok {
 		_, reason, _ := strings.Cut(message, failedHandshake)
-		g.log.Warn("a client could not connect; see that it and downstream.tls agree",
+		g.log.Warn("a client could not connect: its connection ended before it spoke HTTP/2",
 			"err", strings.TrimLeft(reason, ": "), "more_since_last", more)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/xds-relay/xds-relay/downstream"
 	"github.com/xds-relay/xds-relay/internal/certs"
 )
 
@@ -31,7 +32,13 @@ type handshakes struct {
 	observer CertificateObserver
 
 	mu   sync.Mutex
-	seen map[certs.Failure]*refusals
+	seen map[refusal]*refusals
+}
+
+// refusal is a kind of failure of which one in refusedEvery is logged.
+type refusal struct {
+	failure certs.Failure
+	text    string
 }
 
 // refusedEvery is how often clients that fail for one reason are mentioned.
@@ -47,15 +54,15 @@ func newHandshakes(log *slog.Logger, o CertificateObserver) *handshakes {
 	if o == nil {
 		o = noCertificates{}
 	}
-	return &handshakes{log: log, observer: o, seen: make(map[certs.Failure]*refusals)}
+	return &handshakes{log: log, observer: o, seen: make(map[refusal]*refusals)}
 }
 
-// failed takes note of a handshake with a control plane, and of what of ours was to be shown in it.
+// failed takes note of a handshake with a control plane, and of the certificate that the relay was to show.
 func (h *handshakes) failed(f certs.Failure, ours *certs.Material) {
 	h.observer.HandshakeFailed(certs.Upstream, f.Against(ours.Leaf(), time.Now()).Reason)
 }
 
-// refused takes note of a handshake with a client, and of what of ours was to be shown in it. The
+// refused takes note of a handshake with a client, and of the certificate that the relay was to show. The
 // client's certificate, if it has shown one, is not verified.
 func (h *handshakes) refused(raw net.Conn, f certs.Failure, ours *certs.Material, err error) {
 	f = f.Against(ours.Leaf(), time.Now())
@@ -69,28 +76,20 @@ func (h *handshakes) misaddressed(raw net.Conn, why error, first []byte) {
 
 func (h *handshakes) tell(raw net.Conn, f certs.Failure, text string, err error) {
 	h.observer.HandshakeFailed(certs.Downstream, f.Reason)
-	more, ok := h.mention(f, time.Now())
+	more, ok := h.mention(refusal{f, text}, time.Now())
 	if !ok {
 		return
 	}
-	h.log.Warn("a client could not connect: "+text, "reason", string(f.Reason), "peer", peerName(raw), "subject", certs.ShownIn(err), "err", err, "more_since_last", more)
+	h.log.Warn("a client could not connect: "+text, "reason", string(f.Reason), "peer", downstream.PeerName(raw.RemoteAddr()), "subject", certs.ShownIn(err), "err", err, "more_since_last", more)
 }
 
-// peerName is what the log calls the other end of a client's connection.
-func peerName(raw net.Conn) string {
-	if a := raw.RemoteAddr(); a.Network() != "unix" {
-		return a.String()
-	}
-	return "unix"
-}
-
-func (h *handshakes) mention(f certs.Failure, now time.Time) (held int, ok bool) {
+func (h *handshakes) mention(kind refusal, now time.Time) (held int, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.seen[f]
+	s := h.seen[kind]
 	if s == nil {
 		s = &refusals{}
-		h.seen[f] = s
+		h.seen[kind] = s
 	}
 	if now.Before(s.next) {
 		s.held++
