@@ -86,7 +86,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{[]string{"version", "-o", "json"}, 0, `"protos"`, ""},
 		{[]string{"version", "-o", "xml"}, 2, "", `-o is "xml"; use text or json`},
 		{[]string{"validate"}, 0, "the configuration is valid", ""},
-		{[]string{"validate", "-c", empty}, 0, "note: " + empty + ": the file is empty, so that every key has its default\n  hint: ", ""},
+		{[]string{"validate", "-c", empty}, 0, "note: " + empty + ": the file sets nothing, so that every key has its default\n  hint: ", ""},
 		{[]string{"validate", "--set", "groups.key=[cluster]", "--set", "upstream.node_mode=static", "--set", "upstream.node.cluster=eg"}, 0, "note: --set upstream.node_mode=static: upstream.node_mode: clients are grouped by cluster, but", ""},
 		{[]string{"serve", "--set", "groups.key=[cluster]", "--set", "upstream.node_mode=static", "--set", "upstream.node.cluster=eg", "--admin", "", "--listen", taken.Addr().String()}, 1, "", `"level":"WARN","msg":"clients are grouped by cluster, but`},
 		{[]string{"validate", "--set", "groups.profile=sidecar"}, 0, "note: --set groups.profile=sidecar: groups.profile: with profile sidecar and cache.mass_removal_guard off", ""},

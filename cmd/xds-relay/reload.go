@@ -45,7 +45,7 @@ func startReloading(r *relay.Relay, file string, load func() (*config.Config, er
 			}
 			if c.Blank() && !r.Config().Blank() {
 				// Somebody is writing it, or the disk is full: its defaults are not what was meant.
-				return nil, &config.Error{File: file, Msg: "the file is empty, and would be read as all defaults", Hint: "write the configuration again, or restart the relay if defaults are meant"}
+				return nil, &config.Error{File: file, Msg: "the file sets nothing, and would be read as all defaults", Hint: "write the configuration again, or restart the relay if defaults are meant"}
 			}
 			errs := []error{relay.Check(c), c.CheckHeaderFiles()}
 			if c.Cache.Snapshot.Dir != r.Config().Cache.Snapshot.Dir {

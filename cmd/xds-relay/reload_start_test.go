@@ -13,12 +13,12 @@ import (
 	"github.com/xds-relay/xds-relay/internal/relay"
 )
 
-// TestReloadOfAnEmptyFile: a file that is empty just now is refused, and not read as all defaults.
+// TestReloadOfAnEmptyFile: a file that sets nothing is refused, and not read as all defaults.
 func TestReloadOfAnEmptyFile(t *testing.T) {
 	a := newChanging(t)
 	r := serveFile(t, "upstream: {address: '"+a.address+"'}\n")
-	for _, text := range []string{"", " \n\n"} {
-		if code, body := r.reload(text); code != http.StatusBadRequest || !strings.Contains(body, "the file is empty") {
+	for _, text := range []string{"", " \n\n", "# log: {level: debug}\n"} {
+		if code, body := r.reload(text); code != http.StatusBadRequest || !strings.Contains(body, "the file sets nothing") {
 			t.Errorf("%q: %d %s", text, code, body)
 		}
 	}

@@ -82,7 +82,7 @@ func serve(ctx context.Context, c *config.Config, log *logging.Log, reloads func
 	build := admin.ReadBuild(version)
 	log.Info("xds-relay", "version", build.Version, "revision", build.Revision, "instance", c.InstanceName(), "upstream", c.Upstream.Address)
 	for _, note := range c.Notes() {
-		log.Warn(note.Msg, "key", note.Key, "hint", note.Hint)
+		log.Warn(note.Msg, "file", note.File, "key", note.Key, "hint", note.Hint)
 	}
 	metrics := admin.NewMetrics(build)
 	tracer, err := newTracer(c, build.Version, log.Logger)

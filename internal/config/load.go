@@ -157,7 +157,7 @@ func syntaxError(src *source, err error) *Error {
 	}
 	src.hideHeaders() // where a value begins and ends is not known here
 	e := src.errorAt(ye.GetToken(), "", ye.GetMessage(), "")
-	if strings.Contains(e.Msg, "\t") || strings.HasPrefix(e.Msg, "tab character") {
+	if strings.Contains(e.Msg, "\t") || strings.Contains(e.Msg, "tab character") {
 		src.aboutTab(e)
 	} else if e.Line > 0 && e.Line <= len(src.lines) && strings.Contains(src.lines[e.Line-1], "${env:") {
 		e.Hint = `inside [...] and {...} put the reference in quotes: "${env:NAME}"`

@@ -197,6 +197,11 @@ func TestMistakesInTheFile(t *testing.T) {
 			`    2 | →b"`,
 			`      | ^`,
 			`  hint: indent the line with spaces; → stands for the tab`)},
+		{"a tab in a block", "upstream:\n  address: |\n    a\n\tb\n", lines(
+			`relay.yaml:4:1: a tab, where YAML takes spaces only`,
+			`    4 | →b`,
+			`      | ^`,
+			`  hint: indent the line with spaces; → stands for the tab`)},
 		{"a value after a tab", "timers:\n  settle:\tloud\n", lines(
 			`relay.yaml:2:11: timers.settle: wants a duration such as 30s, found "loud"`,
 			`    2 |   settle:→loud`,

@@ -12,8 +12,8 @@ func (c *Config) Notes() []*Error {
 	v := &validator{c: c}
 	if c.Blank() {
 		v.errs = append(v.errs, &Error{
-			File: c.prov.src.name, Msg: "the file is empty, so that every key has its default",
-			Hint: "write the configuration, or leave -c out if the defaults are meant; a relay that runs does not take in an empty file",
+			File: c.prov.src.name, Msg: "the file sets nothing, so that every key has its default",
+			Hint: "write the configuration, or leave -c out if the defaults are meant; a running relay refuses such a file when it reloads",
 		})
 	}
 	v.guardOfASidecar()

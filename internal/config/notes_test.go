@@ -8,9 +8,10 @@ func TestNotes(t *testing.T) {
 		file string
 		want string // "" = none
 	}{
-		{"an empty file", " \n", "relay.yaml: the file is empty, so that every key has its default\n" +
-			"  hint: write the configuration, or leave -c out if the defaults are meant; a relay that runs does not take in an empty file"},
-		{"a file of comments", "# all defaults\n", ""},
+		{"an empty file", " \n", "relay.yaml: the file sets nothing, so that every key has its default\n" +
+			"  hint: write the configuration, or leave -c out if the defaults are meant; a running relay refuses such a file when it reloads"},
+		{"a file of comments", "---\n# log: {level: debug}\n", "relay.yaml: the file sets nothing, so that every key has its default\n" +
+			"  hint: write the configuration, or leave -c out if the defaults are meant; a running relay refuses such a file when it reloads"},
 		{"one node for clusters that are told apart", "groups: {key: [cluster, identity]}\ndownstream: {tls: {cert: a, key: b, client_ca: c}}\nupstream:\n  node_mode: static\n  node: {cluster: eg}\n", lines(
 			`relay.yaml:4:14: upstream.node_mode: clients are grouped by cluster, but with node_mode static the control plane sees the same node for all groups (id "xds-relay", cluster "eg"): if its answers depend on the node, every group gets those of that one`,
 			`    4 |   node_mode: static`,

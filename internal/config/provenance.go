@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -23,10 +22,17 @@ func (c *Config) FileText() []byte {
 	return []byte(strings.Join(c.prov.src.lines, "\n"))
 }
 
-// Blank reports whether there was nothing in the configuration's file.
+// Blank reports whether the configuration's file sets nothing: it is empty, or has comments only.
 func (c *Config) Blank() bool {
-	read := c.prov != nil && c.prov.src != nil && c.prov.src.name != ""
-	return read && len(bytes.TrimSpace(c.FileText())) == 0
+	if c.prov == nil || c.prov.src == nil || c.prov.src.name == "" {
+		return false
+	}
+	for _, at := range c.prov.at {
+		if at.origin == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // place is a position in the file or, if origin is set, a command-line argument.

@@ -45,7 +45,7 @@ unknown and repeated keys, wrong types and values that make no sense, and report
 
 A running relay reads its file again on SIGHUP, on 'POST /-/reload' (admin endpoint) and, with 'reload_on_change', when the
 file changes. Flags and '--set' still override it. The relay first checks the whole file as 'xds-relay validate' does. If anything is
-wrong, or the file is empty and was not, nothing changes, the log and the answer (400) say where and why, and 'xds_relay_config_last_reload_successful'
+wrong, or the file sets nothing and did before, nothing changes, the log and the answer (400) say where and why, and 'xds_relay_config_last_reload_successful'
 is 0. The column "change" says when a changed key takes effect. **reload**: at once, also for connected clients, and no
 stream of theirs ends. **restart**: when the relay is started again; the log and the answer name the key.
 
