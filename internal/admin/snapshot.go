@@ -21,7 +21,7 @@ func newSnapshotMetrics(r *prometheus.Registry) snapshotMetrics {
 		writes:  prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "snapshot_writes_total", Help: "Snapshots written to disk."}),
 		loads:   prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "snapshot_loads_total", Help: "Snapshots loaded from disk at the start: 0 or 1."}),
 		errors:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "snapshot_errors_total", Help: "Snapshots that could not be written or loaded; serving is not affected."}, []string{"operation"}),
-		written: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "snapshot_timestamp_seconds", Help: "When the snapshot on disk was last written, or the age of what was loaded, in seconds since 1970; 0 is never. While the control plane is alive, it is written each minute at least."}),
+		written: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "snapshot_timestamp_seconds", Help: "When the snapshot on disk was last written, or the age of what was loaded, in seconds since 1970; 0 is never. While the control plane is alive and something is wanted, it is written each minute at least."}),
 		bytes:   prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "snapshot_bytes", Help: "Size of the snapshot on disk, with what no client wants any more."}),
 		seconds: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "snapshot_write_seconds", Help: "Duration of the last write."}),
 	}

@@ -68,7 +68,8 @@ type Snapshot struct {
 	Dir string `yaml:"dir"`
 
 	// Interval is the least time between two writes. The relay writes when
-	// something has changed, and when it stops. A crash loses the changes since
+	// something has changed, each minute while the control plane is alive and
+	// something is wanted, and when it stops. A crash loses the changes since
 	// the last write; the control plane sends them again.
 	// Default: 5s.
 	Interval time.Duration `yaml:"interval"`
@@ -88,8 +89,8 @@ type Snapshot struct {
 	// Default: 24h.
 	KeepUnwanted time.Duration `yaml:"keep_unwanted"`
 
-	// MaxBytes bounds the snapshot, and what is read of it. The resources that
-	// nobody wants any more are what has to go, the oldest first. What clients
+	// MaxBytes bounds the snapshot, and what is read of it. Resources that
+	// nobody wants any more go first, the oldest of them before the others. What clients
 	// want is written and read in any case; the log says so when it is
 	// more than that.
 	// Default: 1GiB.
