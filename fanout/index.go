@@ -59,22 +59,14 @@ func newIndex(h *Hub, t cache.TypeURL) *index {
 
 // change makes a change under the lock, and then wakes the Subscribers that it concerns.
 func (x *index) change(change func(*index)) {
-	for _, s := range x.locked(change) {
-		s.wake()
-	}
-}
-
-func (x *index) locked(change func(*index)) (woken []*Subscriber) {
 	x.mu.Lock()
-	defer x.mu.Unlock()
+	defer x.unlock()
 	change(x)
-	x.linger.settle()
-	woken, x.marks.woken = x.marks.woken, nil
-	return woken
 }
 
-// unlock releases the lock, and then wakes the Subscribers that changes concern.
+// unlock ends a change: it releases the lock, and then wakes the Subscribers that the change concerns.
 func (x *index) unlock() {
+	x.linger.settle()
 	woken := x.marks.woken
 	x.marks.woken = nil
 	x.mu.Unlock()

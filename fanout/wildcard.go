@@ -79,7 +79,7 @@ func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
 	}
 	renews := w.Lease(r.Name, r.TTL, u.At, seq)
 	switch {
-	case w.Repeat(r.Name, seq):
+	case r.Resource.GoesStale && w.Repeat(r.Name, seq):
 		w.repeated = true
 		w.markRenewed(r.Resource, repeated)
 	case renews:
