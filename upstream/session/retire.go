@@ -38,12 +38,11 @@ func (c *Core) tickRest(now time.Time) {
 		return
 	}
 	c.Stay()
-	for _, s := range c.all() {
+	for _, s := range c.slots() { // tickProbes ends the probes
 		c.shut(s)
-		s.openAt = time.Time{}
+		s.openAt, s.outage = time.Time{}, outage{}
 	}
 	clear(c.solo)
-	c.main.outage, c.aux.outage = outage{}, outage{} // what was alive is not failing
 }
 
 // retireAt is the time as of which the main stream must be alive before the group ends, or zero.
