@@ -13,7 +13,8 @@ import (
 
 // Reconfigure puts another configuration in force. For open streams, too, it changes the
 // Sessions' configuration, FirstMessage, RequestRate, RequestBurst and StallTimeout; for connections
-// to come it changes MaxConnections. The rest was given to gRPC at the start and stays. It must not be called concurrently.
+// to come it changes MaxConnections. The rest was given to gRPC at the start and stays. It must not
+// be called concurrently.
 func (s *Server) Reconfigure(c ServerConfig) {
 	c.Random = s.config.Random
 	s.now.Store(&c) // first, so that a stream that opens now finds it

@@ -24,7 +24,8 @@ func takesTTL(node *core.Node, delta bool) bool {
 // renewals returns the resources that upstream has renewed since the client was last sent renewals
 // (TTL-3). Most go without their bodies (heartbeats). Those that got or lost their TTL (TTL-12)
 // go whole, and so do virtual hosts, since a client takes one without a body for a denial
-// (TTL-9), and what a client drops unless it is sent it again (TTL-13). to is the position up to which the client was sent the wildcard's set.
+// (TTL-9), and what a client drops unless it is sent it again (TTL-13). to is the position up to
+// which the client was sent the wildcard's set.
 func (x *exchange) renewals(v fanout.View, to cache.Seq) (whole, heartbeats []*cache.Resource) {
 	x.renewable(v, to, func(r *cache.Resource, told cache.Seq) {
 		told = max(told, x.renewedOf[r.Name])
