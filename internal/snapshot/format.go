@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bufio"
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -119,7 +120,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Encode writes a snapshot; key may be nil.
 func (s *Snapshot) Encode(out io.Writer, key *Key) error {
-	w := newWriter(out, key)
+	w := newWriter(out, fileName, key)
 	w.begin(s.Header)
 	for _, g := range s.Groups {
 		w.json(kindGroup, g)
@@ -130,28 +131,31 @@ func (s *Snapshot) Encode(out io.Writer, key *Key) error {
 	return w.end()
 }
 
-func firstLine(key *Key) string {
-	if key != nil {
-		return magicSealed
-	}
-	return magic
-}
-
 // writer writes records; its first error stays.
 type writer struct {
 	out     *bufio.Writer
 	key     *Key
+	file    string // of places
 	records uint64
 	payload []byte // scratch
 	err     error
 }
 
-func newWriter(out io.Writer, key *Key) *writer {
-	return &writer{out: bufio.NewWriterSize(out, 1<<16), key: key}
+// newWriter returns a writer of a file that will have a name.
+func newWriter(out io.Writer, name string, key *Key) *writer {
+	return &writer{out: bufio.NewWriterSize(out, 1<<16), key: key, file: name}
 }
 
 func (w *writer) begin(h Header) {
-	w.raw([]byte(firstLine(w.key)))
+	if w.key == nil {
+		w.raw([]byte(magic))
+	} else {
+		id := make([]byte, idSize)
+		_, _ = rand.Read(id) // it never fails
+		w.file = sealedFile(magicSealed, w.file, id)
+		w.raw([]byte(magicSealed))
+		w.raw(id)
+	}
 	w.json(kindHeader, h)
 }
 
@@ -210,7 +214,7 @@ func flags(r cache.Held) byte {
 func (w *writer) record(p []byte) {
 	w.payload = p
 	if w.key != nil {
-		p = w.key.seal(p, place{firstLine(w.key), w.records})
+		p = w.key.seal(p, place{w.file, w.records})
 	}
 	var frame [frameSize]byte
 	binary.BigEndian.PutUint32(frame[:4], uint32(len(p)))

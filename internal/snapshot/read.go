@@ -26,9 +26,10 @@ func Decode(data []byte, key *Key, f cache.Fingerprint) (*Snapshot, error) {
 	return decode(bytes.NewReader(data), key, f)
 }
 
+// decode reads the file of what is wanted.
 func decode(in io.ReadSeeker, key *Key, f cache.Fingerprint) (*Snapshot, error) {
 	s := new(Snapshot)
-	header, err := walk(in, key, f, func(g Group) {
+	header, err := walk(in, fileName, key, f, func(g Group) {
 		s.Groups = append(s.Groups, g)
 	}, func(l fanout.Saved) {
 		g := &s.Groups[len(s.Groups)-1]
@@ -41,22 +42,22 @@ func decode(in io.ReadSeeker, key *Key, f cache.Fingerprint) (*Snapshot, error) 
 	return s, nil
 }
 
-// walk reads a file: it calls group for each group, without its lanes, and then lane for each
+// walk reads the file of a name: it calls group for each group, without its lanes, and then lane for each
 // of these. Nothing is called before all checksums have been found to be right. What was called before
 // another error must not be used.
-func walk(in io.ReadSeeker, key *Key, f cache.Fingerprint, group func(Group), lane func(fanout.Saved)) (Header, error) {
-	_, size, err := begin(in, key)
+func walk(in io.ReadSeeker, name string, key *Key, f cache.Fingerprint, group func(Group), lane func(fanout.Saved)) (Header, error) {
+	_, size, err := begin(in, name, key)
 	if err == nil {
 		err = intact(in, size)
 	}
-	first := ""
+	file := ""
 	if err == nil {
-		first, size, err = begin(in, key)
+		file, size, err = begin(in, name, key)
 	}
 	if err != nil {
 		return Header{}, err
 	}
-	r := &reader{frames: newFrameReader(in, size), key: key, first: first, fingerprint: f, onGroup: group, onLane: lane}
+	r := &reader{frames: newFrameReader(in, size), key: key, file: file, fingerprint: f, onGroup: group, onLane: lane}
 	for !r.ended {
 		kind, payload, err := r.next()
 		if err == nil {
@@ -73,8 +74,9 @@ func walk(in io.ReadSeeker, key *Key, f cache.Fingerprint, group func(Group), la
 	return r.header, nil
 }
 
-// begin reads the first line from the beginning. It returns it, and how many bytes follow.
-func begin(in io.ReadSeeker, key *Key) (first string, left int64, err error) {
+// begin reads what precedes the records. It returns what these are bound to if they are sealed, and how many
+// bytes follow.
+func begin(in io.ReadSeeker, name string, key *Key) (file string, left int64, err error) {
 	size, err := in.Seek(0, io.SeekEnd)
 	if err == nil {
 		_, err = in.Seek(0, io.SeekStart)
@@ -82,12 +84,12 @@ func begin(in io.ReadSeeker, key *Key) (first string, left int64, err error) {
 	if err != nil {
 		return "", 0, err
 	}
-	line := make([]byte, len(magicSealed))
-	n, err := io.ReadFull(in, line)
+	head := make([]byte, len(magicSealed)+idSize)
+	n, err := io.ReadFull(in, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return "", 0, err
 	}
-	first, _, _ = strings.Cut(string(line[:n]), "\n")
+	first, _, _ := strings.Cut(string(head[:n]), "\n")
 	first += "\n"
 	sealed := first == magicSealed || first == earlierSealed
 	switch {
@@ -98,8 +100,18 @@ func begin(in io.ReadSeeker, key *Key) (first string, left int64, err error) {
 	case !sealed && key != nil:
 		return "", 0, errors.New("it is not encrypted, though there is a key; remove the file if that is right")
 	}
-	at, err := in.Seek(int64(len(first)), io.SeekStart)
-	return first, size - at, err
+	begins := len(first)
+	switch {
+	case first == magicSealed && n < len(head):
+		return "", 0, errShort
+	case first == magicSealed:
+		file = sealedFile(first, name, head[begins:])
+		begins = n
+	default:
+		file = first // as in form 1
+	}
+	at, err := in.Seek(int64(begins), io.SeekStart)
+	return file, size - at, err
 }
 
 // frameReader reads the frames of a file.
@@ -162,7 +174,7 @@ func intact(in io.Reader, size int64) error {
 type reader struct {
 	frames      *frameReader
 	key         *Key
-	first       string // line
+	file        string // of places
 	fingerprint cache.Fingerprint
 	records     uint64
 	ended       bool
@@ -179,7 +191,7 @@ func (r *reader) next() (kind byte, payload []byte, err error) {
 		return 0, nil, err
 	}
 	if r.key != nil {
-		if payload, err = r.key.open(payload, place{r.first, r.records}); err != nil {
+		if payload, err = r.key.open(payload, place{r.file, r.records}); err != nil {
 			return 0, nil, err
 		}
 	}

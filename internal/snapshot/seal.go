@@ -69,7 +69,7 @@ func (k *Key) Derive(purpose string) []byte {
 	return mac.Sum(nil)
 }
 
-// seal encrypts a payload, and authenticates its place in the file.
+// seal encrypts a payload, and authenticates its place.
 func (k *Key) seal(payload []byte, at place) []byte {
 	return k.aead.Seal(nil, nil, payload, at.bytes())
 }
@@ -82,10 +82,17 @@ func (k *Key) open(sealed []byte, at place) ([]byte, error) {
 	return p, nil
 }
 
-// place is where a record is: the file's first line and the record's number.
+// place is where a record is. It opens nowhere else, so that nobody without the key can show a record as one
+// of another group or lane, or put together a file of several.
 type place struct {
-	first  string
-	number uint64
+	file   string // what binds records to one file
+	number uint64 // of the record in it
 }
 
-func (p place) bytes() []byte { return binary.BigEndian.AppendUint64([]byte(p.first), p.number) }
+func (p place) bytes() []byte { return binary.BigEndian.AppendUint64([]byte(p.file), p.number) }
+
+// idSize is the length of what follows the first line of a sealed file, and is different in each.
+const idSize = 16
+
+// sealedFile is what the records of a file are bound to; id has idSize bytes.
+func sealedFile(first, name string, id []byte) string { return first + name + "\n" + string(id) }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -206,11 +207,34 @@ func TestSealedRecordsKeepTheirPlaces(t *testing.T) {
 		t.Error("a file in clear is accepted where there is a key")
 	}
 	// Exchange the last two resources of the clusters, checksums and all.
-	frames := frames(data[len(magicSealed):])
-	frames[2], frames[3] = frames[3], frames[2]
-	swapped := append([]byte(magicSealed), bytes.Join(frames, nil)...)
-	if _, err := Decode(swapped, key, cache.Fingerprint{}); err == nil || !strings.Contains(err.Error(), "record 2") {
-		t.Errorf("records that were exchanged: %v", err)
+	const begins = len(magicSealed) + idSize
+	records := frames(data[begins:])
+	swapped := slices.Clone(records)
+	swapped[2], swapped[3] = records[3], records[2]
+	refuses := func(what string, n int, records [][]byte) {
+		t.Helper()
+		file := append(slices.Clone(data[:begins]), bytes.Join(records, nil)...)
+		if _, err := Decode(file, key, cache.Fingerprint{}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("record %d:", n)) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refuses("records that were exchanged", 2, swapped)
+	// Take one from the same place of another file with the same key: it may be another group's there.
+	spliced := slices.Clone(records)
+	spliced[3] = frames(encode(t, example(2000), key)[begins:])[3]
+	refuses("a record of another file", 3, spliced)
+}
+
+// TestSealedFileOfAnotherName: what is unwanted is not taken for what is wanted.
+func TestSealedFileOfAnotherName(t *testing.T) {
+	var b bytes.Buffer
+	w := newWriter(&b, unwantedName, testKey(t, 1))
+	w.begin(Header{})
+	if err := w.end(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Decode(b.Bytes(), testKey(t, 1), cache.Fingerprint{}); err == nil {
+		t.Error("it is read as the snapshot")
 	}
 }
 
@@ -382,7 +406,7 @@ func FuzzSnapshotLoad(f *testing.F) {
 // reframed takes data as lines, each a payload, and makes a file of them.
 func reframed(data []byte) []byte {
 	var b bytes.Buffer
-	w := newWriter(&b, nil)
+	w := newWriter(&b, fileName, nil)
 	w.raw([]byte(magic))
 	for line := range bytes.SplitSeq(data, []byte("\n")) {
 		w.record(line)

@@ -28,7 +28,7 @@ func ReadUnwanted(dir string, key *Key, f cache.Fingerprint, sieve *Sieve, each 
 	}
 	defer in.Close()
 	var group Group
-	_, err = walk(in, key, f, func(g Group) { group = g }, func(l fanout.Saved) {
+	_, err = walk(in, unwantedName, key, f, func(g Group) { group = g }, func(l fanout.Saved) {
 		if l, ok := sieve.Pass(group, l); ok {
 			each(group, l)
 		}
@@ -53,10 +53,10 @@ func WriteUnwanted(dir string, h Header, more []Group, key *Key, f cache.Fingerp
 	empty := true
 	merge := func(in *os.File, try *Sieve) (size int64, fault error, err error) {
 		size, err = replace(dir, unwantedName, func(out io.Writer) error {
-			m := merger{w: newWriter(out, key), sieve: try, more: more}
+			m := merger{w: newWriter(out, unwantedName, key), sieve: try, more: more}
 			m.w.begin(h)
 			if in != nil {
-				if _, fault = walk(in, key, f, m.group, m.lane); fault != nil {
+				if _, fault = walk(in, unwantedName, key, f, m.group, m.lane); fault != nil {
 					return fault
 				}
 			}
