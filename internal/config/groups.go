@@ -43,7 +43,9 @@ type Groups struct {
 	// snapshot, since the next process could not find them there. A client with
 	// another token, also a rotated one, belongs to another group, which no snapshot
 	// fits; so groups.max must allow for the old and the new group. A client's
-	// headers may have 8 KiB. This cannot be combined with downstream.ready_types
+	// headers may have 8 KiB. x-forwarded-client-cert is refused unless every
+	// listener is plaintext on loopback or a Unix socket, where only a proxy on this
+	// host can have set it. This cannot be combined with downstream.ready_types
 	// (NODE-13).
 	// Default: [].
 	ForwardHeaders []string `yaml:"forward_headers"`

@@ -94,6 +94,16 @@ func TestMistakesInHeaders(t *testing.T) {
 			`    2 |   forward_headers: [x-xds-relay-via]`,
 			`      |                     ^`,
 			`  hint: leave it out; relays send it by themselves`)},
+		{"a proxy's word, with TLS", "downstream: {tls: {cert: a, key: b, client_ca: c}}\ngroups:\n  forward_headers: [x-forwarded-client-cert]\n", lines(
+			`relay.yaml:3:21: groups.forward_headers[0]: "x-forwarded-client-cert" is what a client says of itself here, and the control plane would take it for a certificate that was verified`,
+			`    3 |   forward_headers: [x-forwarded-client-cert]`,
+			`      |                     ^`,
+			`  hint: tell clients apart by groups.key: [identity], which comes from their certificates; or listen on loopback or a Unix socket without downstream.tls, behind the proxy that sets it`)},
+		{"a proxy's word, from anywhere", "downstream: {listen: [\"unix:///run/x\", \"0.0.0.0:1\"], insecure: true}\ngroups:\n  forward_headers: [x-forwarded-client-cert]\n", lines(
+			`relay.yaml:3:21: groups.forward_headers[0]: "x-forwarded-client-cert" is what a client says of itself here, and the control plane would take it for a certificate that was verified`,
+			`    3 |   forward_headers: [x-forwarded-client-cert]`,
+			`      |                     ^`,
+			`  hint: tell clients apart by groups.key: [identity], which comes from their certificates; or listen on loopback or a Unix socket without downstream.tls, behind the proxy that sets it`)},
 		{"a binary one", "groups:\n  forward_headers: [token-bin]\n", lines(
 			`relay.yaml:2:21: groups.forward_headers[0]: "token-bin" would be a binary header`,
 			`    2 |   forward_headers: [token-bin]`,
@@ -131,6 +141,14 @@ func TestMistakesInHeaders(t *testing.T) {
 			_, err := Parse("relay.yaml", []byte(tt.file), nil)
 			checkErr(t, err, tt.want)
 		})
+	}
+}
+
+// TestAProxysWord: what a proxy on this host says of its client may be forwarded.
+func TestAProxysWord(t *testing.T) {
+	c, err := Parse("relay.yaml", []byte("downstream: {listen: [\"unix:///run/x\", \"127.0.0.1:1\"]}\ngroups: {forward_headers: [x-forwarded-client-cert]}\n"), nil)
+	if err != nil || len(c.Groups.ForwardHeaders) != 1 {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -29,11 +29,23 @@ func (v *validator) headers() {
 			v.fail(key, "", "%q is listed twice", clip(name))
 		case taken != "":
 			v.fail(key, "remove one of the two: what a client does not send is never filled in", "%q is also in %s", clip(name), taken)
+		case name == clientCert && !v.behindProxy():
+			v.fail(key, "tell clients apart by groups.key: [identity], which comes from their certificates; or listen on loopback or a Unix socket without downstream.tls, behind the proxy that sets it",
+				"%q is what a client says of itself here, and the control plane would take it for a certificate that was verified", name)
 		}
 	}
 	if len(forward) > 0 && len(v.c.Downstream.ReadyTypes) > 0 {
 		v.fail("downstream.ready_types", "leave it out", "the relay has nobody's headers to ask with when groups.forward_headers is set")
 	}
+}
+
+// clientCert is the header in which a proxy says what certificate its client has shown.
+const clientCert = "x-forwarded-client-cert"
+
+// behindProxy reports whether only a proxy on this host can be the relay's client, and has ended TLS.
+func (v *validator) behindProxy() bool {
+	d := &v.c.Downstream
+	return !d.TLS.Enabled() && !slices.ContainsFunc(d.Listen, func(addr string) bool { return !isLocalListen(addr) })
 }
 
 func (v *validator) ownHeaders(section string, headers map[string]Header) {
