@@ -7,9 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/xds-relay/xds-relay/cache"
 	"github.com/xds-relay/xds-relay/downstream/session"
@@ -20,12 +18,13 @@ import (
 // calls every few seconds causes no churn (UP-7). The answer is a frame whose resources all
 // clients share: of a message, gRPC would keep a copy for each call whose client does not read,
 // until its connection closes.
-func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.DiscoveryRequest) (_ *frame, err error) {
+func (s *Server) fetch(ctx context.Context, t cache.TypeURL, in *inbox) (_ *frame, err error) {
 	if !s.startCall() {
 		return nil, statusOf(shuttingDown()).Err()
 	}
 	defer s.endCall()
 	peer, _ := peerOf(ctx, &s.config.Config)
+	req, end := in.sotw()
 	log := func() *slog.Logger {
 		return s.log.With("node_id", req.GetNode().GetId(), "peer", peer.Address, "identity", peer.Identity, "protocol", "fetch")
 	}
@@ -42,8 +41,8 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, req *discovery.Disc
 		}
 		return statusOf(end).Err()
 	}
-	if size := proto.Size(req); size > s.config.MaxRequest {
-		return nil, refuse(tooLarge(size, s.config.MaxRequest))
+	if end != nil {
+		return nil, refuse(end)
 	}
 	wake := make(chan struct{}, 1)
 	call := session.New(&s.now.Load().Config, session.Stream{Type: t}, peer, s.config.Groups, s.clusterDeliveries, func() {

@@ -118,22 +118,29 @@ func (f *frame) limited(delta bool, message []byte, ttl time.Duration) {
 // hands a frame over in parts.
 func Marshal(r *session.Response) []byte { return encode(r).bufs.Materialize() }
 
-// inbox takes in a request, or only its size if that is over the limit: gRPC's own limit is
-// higher, and its error does not say what to do. It is used for all of a stream's requests, one
-// after the other.
+// inbox takes in a request, or only the reason why it is refused before a message is made of it. gRPC's
+// own limit is higher, and its error does not say what to do. It is used for all of a stream's
+// requests, one after the other.
 type inbox struct {
-	delta       bool
-	size, limit int
-	request     proto.Message // nil if the request is bare
-	bare        session.Bare
+	delta   bool
+	limit   int // in bytes
+	refused *session.End
+	request proto.Message // nil if the request is bare
+	bare    session.Bare
 }
 
 func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) (err error) {
-	in.request = nil
-	if in.size = data.Len(); in.size > in.limit {
+	in.request, in.refused = nil, nil
+	if size := data.Len(); size > in.limit {
+		in.refused = tooLarge(size, in.limit)
 		return nil
 	}
 	if len(data) == 1 && in.bare.Read(data[0].ReadOnlyData(), in.delta) {
+		return nil
+	}
+	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer whole.Free()
+	if in.refused = session.Weigh(whole.ReadOnlyData(), in.delta, in.limit); in.refused != nil {
 		return nil
 	}
 	if in.delta {
@@ -141,8 +148,20 @@ func (in *inbox) unmarshal(data mem.BufferSlice, codec encoding.CodecV2) (err er
 	} else {
 		in.request = new(discovery.DiscoveryRequest)
 	}
-	aside(func() { err = codec.Unmarshal(data, in.request) })
+	aside(func() { err = codec.Unmarshal(mem.BufferSlice{whole}, in.request) })
 	return err
+}
+
+// sotw returns the SotW request that was taken in, or why there is none.
+func (in *inbox) sotw() (*discovery.DiscoveryRequest, *session.End) {
+	m, end := in.request, in.refused
+	if m == nil && end == nil {
+		m, end = in.bare.Message(false)
+	}
+	if end != nil {
+		return nil, end
+	}
+	return m.(*discovery.DiscoveryRequest), nil
 }
 
 // codec lets frames through as they are, keeps oversized requests out, and hands

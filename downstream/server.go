@@ -34,6 +34,8 @@ type ServerConfig struct {
 	MaxRequest   int
 	MaxStreams   uint32
 	FirstMessage time.Duration
+	// AcceptGzip takes in compressed requests; MaxRequest bounds what they are inflated to.
+	AcceptGzip bool
 	// RequestRate bounds the requests of a stream per second, after RequestBurst at once; zero
 	// means no bound.
 	RequestRate, RequestBurst int

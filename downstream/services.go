@@ -44,11 +44,13 @@ func (s *Server) offer(t cache.TypeURL, desc grpc.ServiceDesc) {
 	}
 	for i := range desc.Methods {
 		desc.Methods[i].Handler = func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			req := new(discovery.DiscoveryRequest)
-			if err := decode(req); err != nil {
-				return nil, err
+			in := &inbox{limit: s.config.MaxRequest}
+			if in.refused = s.refusesCompression(ctx); in.refused == nil {
+				if err := decode(in); err != nil {
+					return nil, err
+				}
 			}
-			return s.fetch(ctx, t, req)
+			return s.fetch(ctx, t, in)
 		}
 	}
 	s.grpc.RegisterService(&desc, nil)

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/gzip" // which downstream.accept_gzip accepts
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -90,11 +93,34 @@ type statusWriter interface {
 	WriteStatus(*status.Status) error
 }
 
+// inflater knows how a client compresses its messages; empty or "identity" is not at all. gRPC
+// implements it on the same stream, and tells it nowhere else before a message is inflated.
+type inflater interface{ RecvCompress() string }
+
+// refusesCompression refuses a stream or call whose client compresses what it sends, unless that is
+// accepted: a message is inflated as a whole before anything of it can be bounded.
+func (s *Server) refusesCompression(ctx context.Context) *session.End {
+	if s.config.AcceptGzip {
+		return nil
+	}
+	by := "?"
+	if in, ok := grpc.ServerTransportStreamFromContext(ctx).(inflater); ok {
+		by = in.RecvCompress()
+	}
+	if by != "" && by != encoding.Identity {
+		return &session.End{Reason: session.BadRequest, Message: fmt.Sprintf("compressed requests (%.20q) are refused; send them as they are, or set downstream.accept_gzip", by)}
+	}
+	return nil
+}
+
 // serve runs one stream to its end.
 func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	writer, ok := grpc.ServerTransportStreamFromContext(g.Context()).(statusWriter)
 	if !ok {
 		return status.Error(codes.Internal, "xds-relay: built with a version of gRPC that cannot end a stream from outside")
+	}
+	if end := s.refusesCompression(g.Context()); end != nil {
+		return statusOf(end).Err()
 	}
 	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{})}
 	st.peer, st.conn = peerOf(g.Context(), &s.config.Config)
@@ -218,8 +244,8 @@ func (st *stream) receive() (note session.Note, due bool, news []session.Refusal
 		return note, false, nil, err
 	}
 	st.requests++
-	if in.size > in.limit {
-		return note, false, nil, tooLarge(in.size, in.limit)
+	if in.refused != nil {
+		return note, false, nil, in.refused
 	}
 	var asked []any
 	debug := st.server.debugs()

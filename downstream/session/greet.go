@@ -15,12 +15,10 @@ import (
 // (DOWN-DELTA-1).
 func (s *Session) greet(node *core.Node, typeURL string, now time.Time) (t cache.TypeURL, end *End) {
 	switch {
-	case len(typeURL) > maxTypeURL:
-		end = &End{OverLimit, fmt.Sprintf("type_url of %d bytes (%.40q...) exceeds the limit of %d", len(typeURL), typeURL, maxTypeURL)}
 	case len(node.GetId()) > s.config.MaxName:
 		end = tooLong("node id", node.GetId(), s.config.MaxName)
 	case proto.Size(node) > maxNode: // the node is kept as long as the stream
-		end = &End{OverLimit, fmt.Sprintf("node of %d bytes exceeds the limit of %d", proto.Size(node), maxNode)}
+		end = nodeTooLarge(proto.Size(node))
 	case s.ofNode == nil:
 		end = s.meet(node, now)
 	case node != nil:

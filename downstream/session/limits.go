@@ -14,10 +14,10 @@ import (
 // The limits without a setting: the types of one stream, of which the protocol has a dozen, and,
 // in bytes, a type's name, a resource's version and a node.
 const (
-	maxTypes   = 1000
-	maxTypeURL = 4 << 10
+	maxTypes   = 256
+	maxTypeURL = 256
 	maxVersion = 4 << 10
-	maxNode    = 1 << 20
+	maxNode    = 256 << 10
 )
 
 func (s *Session) checkNames(lists ...[]string) *End {

@@ -224,7 +224,7 @@ func Default() Config {
 		},
 		Downstream: Downstream{
 			Listen:                  []string{"127.0.0.1:18000"},
-			MaxRequestBytes:         64 * MiB,
+			MaxRequestBytes:         16 * MiB,
 			MaxNameBytes:            4 * KiB,
 			MaxNamesPerStream:       1_000_000,
 			MaxStreamsPerConnection: 1000,

@@ -300,6 +300,7 @@ downstream:
   tls: {cert: /certs/tls.crt, key: /certs/tls.key, client_ca: /certs/ca.crt}
   max_connections: 500
   max_request_bytes: 4096
+  accept_gzip: true
   max_name_bytes: 1KiB
   max_names_per_stream: 5
   max_streams_per_connection: 6
@@ -396,6 +397,7 @@ func fullConfig() Config {
 			TLS:                     ServerTLS{Cert: "/certs/tls.crt", Key: "/certs/tls.key", ClientCA: "/certs/ca.crt"},
 			MaxConnections:          500,
 			MaxRequestBytes:         4 * KiB,
+			AcceptGzip:              true,
 			MaxNameBytes:            KiB,
 			MaxNamesPerStream:       5,
 			MaxStreamsPerConnection: 6,

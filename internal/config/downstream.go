@@ -26,9 +26,18 @@ type Downstream struct {
 	// Default: 0.
 	MaxConnections int `yaml:"max_connections"`
 
-	// MaxRequestBytes is the largest request accepted (VALID-8).
-	// Default: 64MiB.
+	// MaxRequestBytes is the largest request accepted. Each name, version or other
+	// element of it counts for 64 bytes at least, since it takes as much in memory
+	// (VALID-8). An Envoy with 100,000 resources that comes back brings some 10 MiB.
+	// Default: 16MiB.
 	MaxRequestBytes Bytes `yaml:"max_request_bytes"`
+
+	// AcceptGzip accepts compressed requests, and MaxRequestBytes bounds what they
+	// are inflated to. Responses are not compressed. Without it a client that
+	// compresses is refused: 60 KiB can be inflated to 60 MiB before anything of it
+	// is known (VALID-8).
+	// Default: false.
+	AcceptGzip bool `yaml:"accept_gzip"`
 
 	// MaxNameBytes is the longest resource name accepted (VALID-8).
 	// Default: 4KiB.
