@@ -33,8 +33,8 @@ type Downstream struct {
 	MaxRequestBytes Bytes `yaml:"max_request_bytes"`
 
 	// AcceptGzip accepts compressed requests, and MaxRequestBytes bounds what they
-	// are inflated to. Responses are not compressed. Without it a client that
-	// compresses is refused: 60 KiB can be inflated to 60 MiB before anything of it
+	// are inflated to. Such a client's responses are compressed, too, once for each
+	// client. Without it a client that compresses is refused: 60 KiB can be inflated to 60 MiB before anything of it
 	// is known (VALID-8).
 	// Default: false.
 	AcceptGzip bool `yaml:"accept_gzip"`
