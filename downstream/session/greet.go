@@ -15,6 +15,8 @@ import (
 // (DOWN-DELTA-1).
 func (s *Session) greet(node *core.Node, typeURL string, now time.Time) (t cache.TypeURL, end *End) {
 	switch {
+	case len(typeURL) > maxTypeURL:
+		end = typeTooLong(len(typeURL))
 	case len(node.GetId()) > s.config.MaxName:
 		end = tooLong("node id", node.GetId(), s.config.MaxName)
 	case proto.Size(node) > maxNode: // the node is kept as long as the stream

@@ -42,7 +42,7 @@ func Weigh(request []byte, delta bool, limit int) *End {
 	})
 	switch {
 	case w.longestType > maxTypeURL:
-		return &End{OverLimit, fmt.Sprintf("type_url of %d bytes exceeds the limit of %d", w.longestType, maxTypeURL)}
+		return typeTooLong(w.longestType)
 	case node > maxNode:
 		return nodeTooLarge(node)
 	case w.node > maxNodeWeight:
@@ -98,6 +98,10 @@ func (s *scale) within(field protoreflect.FieldDescriptor, value []byte, depth i
 		return leastWeight + s.weigh(of, value, depth, nil)
 	}
 	return 0
+}
+
+func typeTooLong(size int) *End {
+	return &End{OverLimit, fmt.Sprintf("type_url of %d bytes exceeds the limit of %d", size, maxTypeURL)}
 }
 
 func nodeTooLarge(size int) *End {
