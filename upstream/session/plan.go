@@ -242,9 +242,11 @@ func (c *Core) Allowed(t cache.TypeURL) bool {
 	return len(c.config.Types) == 0 || slices.Contains(c.config.Types, t)
 }
 
-// tellAvailability tells the Hub which lanes become unavailable, and which are available again.
+// tellAvailability tells the Hub which lanes become unavailable, in the order of types (ORDER-2), and
+// which are available again.
 func (c *Core) tellAvailability(now time.Time) {
 	wanted := c.hub.Lanes()
+	var fail []Effect
 	for lane := range wanted {
 		message := c.unavailable(lane, wanted, now)
 		switch was := c.told[lane]; {
@@ -252,9 +254,11 @@ func (c *Core) tellAvailability(now time.Time) {
 			c.tellAvailable(lane)
 		case !was && message != "":
 			c.told[lane] = true
-			c.effects = append(c.effects, Effect{Lane: lane, Availability: true, Status: &statuspb.Status{Code: cache.Unavailable, Message: message}})
+			fail = append(fail, Effect{Lane: lane, Availability: true, Status: &statuspb.Status{Code: cache.Unavailable, Message: message}})
 		}
 	}
+	slices.SortFunc(fail, func(a, b Effect) int { return cmp.Compare(a.Lane.Type.Rank(), b.Lane.Type.Rank()) })
+	c.effects = append(c.effects, fail...)
 	for lane := range c.told {
 		if !wanted[lane] {
 			c.tellAvailable(lane)
