@@ -59,14 +59,14 @@ func saveSet(x *index) Saved {
 
 func saveNamed(x *index) []Saved {
 	origin, resources := saved(&x.named.Table)
-	by := parts{lane: Lane{Type: x.url}}
+	lanes := parts{lane: Lane{Type: x.url}}
 	for id, name := range x.named.Interned() {
 		switch state := x.named.Led(id); {
 		case state == cache.Present && !x.loans.has(name):
-			part := by.of(origin, x.restored.age(name))
+			part := lanes.of(origin, x.restored.age(name))
 			part.Names = append(part.Names, name)
 		case state == cache.Absent && x.hub.config.KeepUnwanted:
-			part := by.of(origin, time.Time{})
+			part := lanes.of(origin, time.Time{})
 			part.Gone = append(part.Gone, name)
 		}
 	}
@@ -75,11 +75,11 @@ func saveNamed(x *index) []Saved {
 			continue
 		}
 		for _, as := range x.ages(r.Resource) {
-			part := by.of(origin, as)
+			part := lanes.of(origin, as)
 			part.Resources = append(part.Resources, r)
 		}
 	}
-	return slices.DeleteFunc(by.all, func(s Saved) bool { return len(s.Resources)+len(s.Gone) == 0 })
+	return slices.DeleteFunc(lanes.all, func(s Saved) bool { return len(s.Resources)+len(s.Gone) == 0 })
 }
 
 // ages returns the different ages of the saved names that lead to a resource.

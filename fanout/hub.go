@@ -181,3 +181,21 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// Over notes that a stream has ended.
+func (h *Hub) Over(stream uint64) {
+	for _, x := range h.types.all() {
+		x.change(func(x *index) {
+			x.unstored.over(stream)
+			x.wildcard.over(stream)
+		})
+		h.types.drop(x.url)
+	}
+}
+
+// Close gives back what the group shares with others. The Hub must not be used after it.
+func (h *Hub) Close() {
+	for x := range h.types.locked() {
+		x.unstored.end()
+	}
+}

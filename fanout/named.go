@@ -156,7 +156,7 @@ func (n *namedLane) set(r cache.Received, u *cache.Update) (dropped int) {
 		n.x.loans.markFreed(r.Name)
 	}
 	switch {
-	case r.Resource.GoesStale && n.Repeat(r.Name, seq):
+	case n.Repeat(r.Name, seq):
 		n.markRenewed(r.Resource, repeated)
 	case renews, n.x.wildcard.Same(r.Resource) && n.x.answers.limited(r.Name):
 		n.markRenewed(r.Resource, renewed)

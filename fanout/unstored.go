@@ -300,24 +300,9 @@ func (s *unstored) end() {
 	s.reset()
 }
 
-// Over notes that a stream has ended.
-func (h *Hub) Over(stream uint64) {
-	for _, x := range h.types.all() {
-		x.change(func(x *index) {
-			if x.unstored.stream == stream || x.unstored.stream == 0 {
-				x.unstored.end()
-			}
-			if x.wildcard.guard.stream == stream {
-				x.wildcard.breaksOff()
-			}
-		})
-		h.types.drop(x.url)
-	}
-}
-
-// Close gives back what the group shares with others. The Hub must not be used after it.
-func (h *Hub) Close() {
-	for x := range h.types.locked() {
-		x.unstored.end()
+// over notes that a stream has ended.
+func (s *unstored) over(stream uint64) {
+	if s.stream == stream || s.stream == 0 {
+		s.end()
 	}
 }

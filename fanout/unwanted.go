@@ -63,10 +63,10 @@ func (u *unwanted) noteSet() {
 
 // take returns what was noted, and forgets it.
 func (u *unwanted) take() []Saved {
-	by := parts{lane: Lane{Type: u.x.url}}
+	lanes := parts{lane: Lane{Type: u.x.url}}
 	for _, name := range slices.Sorted(maps.Keys(u.names)) {
 		l := u.names[name]
-		part := by.of(l.origin, l.asOf)
+		part := lanes.of(l.origin, l.asOf)
 		if len(l.resources) == 0 {
 			part.Gone = append(part.Gone, name)
 			continue
@@ -74,19 +74,19 @@ func (u *unwanted) take() []Saved {
 		part.Names = append(part.Names, name)
 		part.Resources = append(part.Resources, l.resources...)
 	}
-	for i := range by.all { // several names may have led to one
+	for i := range lanes.all { // several names may have led to one
 		seen := make(map[*cache.Resource]bool)
-		by.all[i].Resources = slices.DeleteFunc(by.all[i].Resources, func(r cache.Held) bool {
+		lanes.all[i].Resources = slices.DeleteFunc(lanes.all[i].Resources, func(r cache.Held) bool {
 			was := seen[r.Resource]
 			seen[r.Resource] = true
 			return was
 		})
 	}
 	if u.set != nil {
-		by.all = append(by.all, *u.set)
+		lanes.all = append(lanes.all, *u.set)
 	}
 	u.names, u.set = nil, nil
-	return by.all
+	return lanes.all
 }
 
 // Unwanted returns what the Hub has given up since the last call, without the types for which skip is

@@ -41,7 +41,8 @@ func (v View) Lookup(name string) (cache.ID, bool) {
 // Name returns the name of a subscribed ID.
 func (v View) Name(id cache.ID) string { return v.x.named.Name(id) }
 
-// Wildcard reports whether the client subscribes to the wildcard, and whether its set is complete.
+// Wildcard reports whether the client subscribes to the wildcard, and whether its set is complete and
+// not torn, so that it can be sent.
 func (v View) Wildcard() (subscribed, synced bool) {
 	w := &v.x.wildcard
 	return v.s.wildcard, w.synced && !w.torn()

@@ -79,7 +79,7 @@ func (w *wildcardLane) set(r cache.Received, u *cache.Update) {
 	}
 	renews := w.Lease(r.Name, r.TTL, u.At, seq)
 	switch {
-	case r.Resource.GoesStale && w.Repeat(r.Name, seq):
+	case w.Repeat(r.Name, seq):
 		w.repeated = true
 		w.markRenewed(r.Resource, repeated)
 	case renews:
@@ -102,8 +102,8 @@ func (w *wildcardLane) remove(name string, cause cache.Cause) {
 	w.changed = true
 }
 
-// torn reports whether the set has some resources that replace others, which are still to be swept. Clients
-// are told of both together (ORDER-2).
+// torn reports whether the set has some resources that replace others, which are still to be swept. One
+// response to a client carries both (ORDER-2).
 func (w *wildcardLane) torn() bool { return w.changed && w.sweeping && w.x.url.ReplacesAtOnce() }
 
 // tell marks the wildcard for its clients if the set has changed or members of it were renewed. Names
@@ -125,11 +125,13 @@ func (w *wildcardLane) tell() {
 // begins notes that an origin is asked for a set of its own. The first one replaces nothing.
 func (w *wildcardLane) begins() { w.sweeping = w.synced }
 
-// breaksOff notes that the stream which announces a set has ended. Clients are told what came, since the rest
-// may be long in coming.
-func (w *wildcardLane) breaksOff() {
-	w.sweeping = false
-	w.tell()
+// over notes that a stream has ended. If it was announcing a set, clients are sent what has come of that: the
+// rest may be long in coming.
+func (w *wildcardLane) over(stream uint64) {
+	if w.guard.stream == stream {
+		w.sweeping = false
+		w.tell()
+	}
 }
 
 func (w *wildcardLane) confirm() { w.x.restored.confirmSet() }

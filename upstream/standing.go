@@ -106,8 +106,8 @@ func (e ended) sentence(lost bool) (sentence string, level slog.Level) {
 
 // tellEnded logs the end of a stream. If the server refuses the stream while it answers others,
 // this concerns only the group, and own reports whether the end is the first of its kind there.
-// If the stream broke while others are answered, the next attempt will show why. That there is no
-// room for a stream is told of the entry, but says nothing of whether it answers.
+// If the stream broke while others are answered, the next attempt will show why. An entry that has no
+// room for a stream may answer all the same: it is not lost.
 func (c *Conn) tellEnded(e ended, log *slog.Logger, own func() bool) {
 	c.mu.Lock()
 	first, lost := false, false

@@ -90,16 +90,14 @@ func (s *Session) ask(now time.Time) (first *speaker, removals []*speaker) {
 		}
 		sp := s.collect(st, now)
 		if sp.late() {
-			if !x.url.ReplacesAtOnce() && !s.succeeds(sp) { // what succeeds others is new after the ACK of what goes now
+			if !x.url.ReplacesAtOnce() && !s.succeeds(sp) {
 				x.waitSince = cmp.Or(x.waitSince, now)
 			}
 			sp.takesAway = s.takesAwayInTurn(sp, s.states[i+1:], now)
 		}
 		switch {
-		case sp.takesAway:
-			return sp, removals
-		case sp.early():
-			if sp.late() {
+		case sp.takesAway, sp.early():
+			if sp.late() && !sp.takesAway {
 				sp.later(&sp.part)
 			}
 			return sp, removals
@@ -117,8 +115,11 @@ func (s *Session) takesAwayInTurn(sp *speaker, next []state, now time.Time) bool
 	if x.url.ReplacesAtOnce() {
 		return !x.postponed
 	}
+	if !sp.early() || s.succeeds(sp) { // what succeeds others goes after the ACK of what goes now
+		return false
+	}
 	last := !slices.ContainsFunc(next, state.due)
-	return last && sp.early() && !s.succeeds(sp) && s.mayTakeAway(x, now)
+	return last && s.mayTakeAway(x, now)
 }
 
 // mayTakeAway reports whether a type's removals need not wait any longer for changes of types that refer to

@@ -20,9 +20,9 @@ type Downstream struct {
 	// MaxConnections is how many connections clients may have, over all of
 	// Listen. The relay closes further ones at once, so that these clients try
 	// another replica. 0 is what the limit of file descriptors (ulimit -n)
-	// leaves when 32 or more are kept for the relay itself, and upstream.max_connections
-	// for control planes, but at least a quarter of the limit. A greater number
-	// than that has no effect, and the log says so.
+	// leaves when 32 or more are kept for the relay itself, and
+	// upstream.max_connections for control planes, but at least a quarter of the
+	// limit. A greater number than that has no effect, and the log says so.
 	// Default: 0.
 	MaxConnections int `yaml:"max_connections"`
 
@@ -34,8 +34,8 @@ type Downstream struct {
 
 	// AcceptGzip accepts compressed requests, and MaxRequestBytes bounds what they
 	// are inflated to. Such a client's responses are compressed, too, once for each
-	// client. Without it a client that compresses is refused: 60 KiB can be inflated to 60 MiB before anything of it
-	// is known (VALID-8).
+	// client. Without it a client that compresses is refused: 60 KiB can be inflated
+	// to 60 MiB before anything of it is known (VALID-8).
 	// Default: false.
 	AcceptGzip bool `yaml:"accept_gzip"`
 

@@ -74,7 +74,7 @@ var reloads = map[string]Reload{
 	"downstream.tls.key":                    ReloadNow,
 	"downstream.tls.client_ca":              ReloadNow,
 	"downstream.max_connections":            ReloadNow,
-	"downstream.max_request_bytes":          ReloadRestart, // of gRPC's server, as the next one but three
+	"downstream.max_request_bytes":          ReloadRestart, // it is an option of gRPC's server, like max_streams_per_connection
 	"downstream.accept_gzip":                ReloadRestart,
 	"downstream.max_name_bytes":             ReloadNow,
 	"downstream.max_names_per_stream":       ReloadNow,

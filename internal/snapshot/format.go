@@ -135,6 +135,7 @@ func (s *Snapshot) Encode(out io.Writer, key *Key) error {
 type writer struct {
 	out     *bufio.Writer
 	key     *Key
+	name    string // of the file
 	file    string // of places
 	records uint64
 	payload []byte // scratch
@@ -143,7 +144,7 @@ type writer struct {
 
 // newWriter returns a writer of a file that will have a name.
 func newWriter(out io.Writer, name string, key *Key) *writer {
-	return &writer{out: bufio.NewWriterSize(out, 1<<16), key: key, file: name}
+	return &writer{out: bufio.NewWriterSize(out, 1<<16), key: key, name: name}
 }
 
 func (w *writer) begin(h Header) {
@@ -152,7 +153,7 @@ func (w *writer) begin(h Header) {
 	} else {
 		id := make([]byte, idSize)
 		_, _ = rand.Read(id) // it never fails
-		w.file = sealedFile(magicSealed, w.file, id)
+		w.file = sealedFile(magicSealed, w.name, id)
 		w.raw([]byte(magicSealed))
 		w.raw(id)
 	}
