@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"bytes"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -42,7 +44,8 @@ func TestBoundsComeBeforeDecoding(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			serving(t, ServerConfig{Credentials: insecure.NewCredentials(), AcceptGzip: tt.accepts}, l)
+			var log bytes.Buffer
+			_, stop := serving(t, ServerConfig{Credentials: insecure.NewCredentials(), AcceptGzip: tt.accepts, Log: slog.New(slog.NewTextHandler(&log, nil))}, l)
 			conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
 				t.Fatal(err)
@@ -63,6 +66,10 @@ func TestBoundsComeBeforeDecoding(t *testing.T) {
 			check("a stream", err)
 			_, err = cluster.NewClusterDiscoveryServiceClient(conn).FetchClusters(t.Context(), tt.request, tt.options...)
 			check("a call", err)
+			stop()
+			if n := strings.Count(log.String(), "client refused"); n != 2 {
+				t.Errorf("the log tells of %d refusals, want 2:\n%s", n, &log)
+			}
 		})
 	}
 }

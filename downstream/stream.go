@@ -119,9 +119,6 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 	if !ok {
 		return status.Error(codes.Internal, "xds-relay: built with a version of gRPC that cannot end a stream from outside")
 	}
-	if end := s.refusesCompression(g.Context()); end != nil {
-		return statusOf(end).Err()
-	}
 	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{})}
 	st.peer, st.conn = peerOf(g.Context(), &s.config.Config)
 	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest}
@@ -207,6 +204,9 @@ func (st *stream) receiveAll() (err error) {
 			err = st.panicked(p)
 		}
 	}()
+	if end := st.server.refusesCompression(st.grpc.Context()); end != nil {
+		return end
+	}
 	heard := st.awaitFirst(st.server.now.Load().FirstMessage)
 	defer heard()
 	for first := true; ; first = false {
