@@ -115,6 +115,30 @@ func TestUnwantedStaysOnDisk(t *testing.T) {
 	}
 }
 
+// TestUnwantedIsNotServedForLongerThanItIsKept: a relay that waits long for its first client serves it nothing that
+// keep_unwanted says is to go by then.
+func TestUnwantedIsNotServedForLongerThanItIsKept(t *testing.T) {
+	begins := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // the time in a synctest bubble
+	for wait, served := range map[time.Duration]bool{time.Minute: true, 90 * time.Minute: false} {
+		dir := filepath.Join(t.TempDir(), "state")
+		lane := fanout.Saved{Lane: fanout.Lane{Type: cache.Cluster, Wildcard: true}, Resources: []cache.Held{{
+			Resource: cache.NewResource(cache.Cluster, &discovery.Resource{Name: "a", Resource: &anypb.Any{TypeUrl: string(cache.Cluster)}}, cache.Fingerprint{}),
+		}}}
+		s := &snapshot.Snapshot{Groups: []snapshot.Group{{Saved: begins.Add(-time.Hour), Unwanted: true, Lanes: []fanout.Saved{lane}}}}
+		if _, err := snapshot.Write(dir, s, nil); err != nil {
+			t.Fatal(err)
+		}
+		inWorld(t, []string{"cache.snapshot.dir=" + dir, "cache.snapshot.keep_unwanted=2h"}, func(w *world) {
+			time.Sleep(wait)
+			c := w.open(w.dial(), "c", false)
+			time.Sleep(time.Second)
+			if got := c.version("a") != ""; got != served {
+				t.Errorf("after %v it is served: %v, want %v", wait, got, served)
+			}
+		})
+	}
+}
+
 // TestMaxBytes: max_bytes bounds what nobody wants, the oldest go first, when it is written and when it is read;
 // what is wanted is written and read in any case, and the log says so.
 func TestMaxBytes(t *testing.T) {
