@@ -23,7 +23,7 @@ func (s *Server) fetch(ctx context.Context, t cache.TypeURL, in *inbox) (_ *fram
 		return nil, statusOf(shuttingDown()).Err()
 	}
 	defer s.endCall()
-	peer, _ := peerOf(ctx, &s.config.Config)
+	peer, _ := peerOf(ctx, &s.now.Load().Config)
 	req, end := in.sotw()
 	log := func() *slog.Logger {
 		return s.log.With("node_id", req.GetNode().GetId(), "peer", peer.Address, "identity", peer.Identity, "protocol", "fetch")

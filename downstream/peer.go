@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"net"
+	"slices"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
@@ -54,5 +55,6 @@ func peerOf(ctx context.Context, config *session.Config) (session.Peer, *conn) {
 			out.Identity = "subject:" + leaf.Subject.String()
 		}
 	}
+	out.Relay = out.Local || out.Identity != "" && slices.Contains(config.Relays, out.Identity)
 	return out, c
 }

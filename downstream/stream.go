@@ -120,7 +120,7 @@ func (s *Server) serve(g grpc.ServerStream, kind session.Stream) error {
 		return status.Error(codes.Internal, "xds-relay: built with a version of gRPC that cannot end a stream from outside")
 	}
 	st := &stream{server: s, kind: kind, grpc: g, status: writer, since: time.Now(), quiet: make(chan struct{})}
-	st.peer, st.conn = peerOf(g.Context(), &s.config.Config)
+	st.peer, st.conn = peerOf(g.Context(), &s.now.Load().Config)
 	st.in = inbox{delta: kind.Delta, limit: s.config.MaxRequest}
 	st.session = session.New(&s.now.Load().Config, kind, st.peer, s.config.Groups, s.clusterDeliveries, st.kick)
 	if end := s.register(st); end != nil {

@@ -34,7 +34,7 @@ func (s *Session) greet(node *core.Node, typeURL string, now time.Time) (t cache
 
 // meet takes in the node of the first request, which decides the client's groups.
 func (s *Session) meet(node *core.Node, now time.Time) *End {
-	if loop := hop.Loop(s.peer.Via, s.config.Hop); loop != "" {
+	if loop := hop.Loop(s.peer.Via, s.peer.Way(), s.config.Hop); loop != "" {
 		return &End{Looped, loop}
 	}
 	if end := cannotGoUp(s.peer.Headers); end != nil {

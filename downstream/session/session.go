@@ -46,6 +46,8 @@ type Config struct {
 	ForwardHeaders []string
 	// Types says what an empty first request means for a type that has no group (NODE-14).
 	Types cache.Types
+	// Relays are the identities of clients that are relays (NODE-11).
+	Relays []string
 	// MaxName bounds the length of a name in bytes, and MaxNames the number of a stream's names
 	// (VALID-8).
 	MaxName, MaxNames int
@@ -92,13 +94,24 @@ type Peer struct {
 	Identity string
 	// Local says that the connection came over loopback or a Unix socket.
 	Local bool
-	// Via lists the relays that the stream has come through, the nearest last (NODE-11).
+	// Relay says that the client may be a relay: it is listed as one, or on this host.
+	Relay bool
+	// Via lists the relays that the stream says it has come through, the nearest last (NODE-11).
 	Via []string
 	// Headers are the stream's headers that are forwarded upstream with its group. Withheld is
 	// the name of a credential header that the client sent and that is not forwarded, or ""
 	// (NODE-13).
 	Headers  []header.Header
 	Withheld string
+}
+
+// Way is the part of Via that goes upstream: anybody can claim to come through relays, and the
+// stream to the control plane is everybody's (NODE-11).
+func (p *Peer) Way() []string {
+	if !p.Relay {
+		return nil
+	}
+	return p.Via
 }
 
 // Session is the protocol of one downstream stream. It is pure, and not safe for concurrent use:

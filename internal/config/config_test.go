@@ -299,6 +299,7 @@ downstream:
   listen: [":18000", "unix:///run/xds-relay/xds.sock"]
   tls: {cert: /certs/tls.crt, key: /certs/tls.key, client_ca: /certs/ca.crt}
   max_connections: 500
+  relays: ["spiffe://example.org/relay"]
   max_request_bytes: 4096
   accept_gzip: true
   max_name_bytes: 1KiB

@@ -17,6 +17,14 @@ type Downstream struct {
 	// TLS secures all of Listen. All fields empty means plaintext.
 	TLS ServerTLS `yaml:"tls"`
 
+	// Relays lists the clients that are relays, by their identities, as in
+	// tls.client_ca: spiffe://…, dns:… or subject:…. Clients on loopback and Unix
+	// sockets count as relays without being listed. Only a relay may say by which
+	// other relays it comes, so a loop over two hosts is found only if each of them
+	// lists the other (NODE-11).
+	// Default: [].
+	Relays []string `yaml:"relays"`
+
 	// MaxConnections is how many connections clients may have, over all of
 	// Listen. The relay closes further ones at once, so that these clients try
 	// another replica. 0 is what the limit of file descriptors (ulimit -n)

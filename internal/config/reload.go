@@ -73,6 +73,7 @@ var reloads = map[string]Reload{
 	"downstream.tls.cert":                   ReloadNow,
 	"downstream.tls.key":                    ReloadNow,
 	"downstream.tls.client_ca":              ReloadNow,
+	"downstream.relays":                     ReloadNow,
 	"downstream.max_connections":            ReloadNow,
 	"downstream.max_request_bytes":          ReloadRestart, // it is an option of gRPC's server, like max_streams_per_connection
 	"downstream.accept_gzip":                ReloadRestart,

@@ -178,6 +178,7 @@ func (v *validator) downstream() {
 	if d.TLS.ClientCA != "" && d.TLS.Cert == "" && d.TLS.Key == "" {
 		v.fail("downstream.tls.client_ca", "set downstream.tls.cert and downstream.tls.key", "needs a certificate of the server too")
 	}
+	v.relays(d.Relays)
 	v.messageSize("downstream.max_request_bytes", d.MaxRequestBytes)
 	v.positive("downstream.max_name_bytes", int64(d.MaxNameBytes))
 	v.positive("downstream.max_names_per_stream", int64(d.MaxNamesPerStream))
@@ -206,6 +207,22 @@ func (v *validator) downstream() {
 		if types := v.c.Upstream.Types; len(types) > 0 && typeURLOf(name) != "" && !slices.ContainsFunc(types, asked) {
 			v.fail(fmt.Sprintf("downstream.ready_types[%d]", i), "add it there, or remove it here: the relay would never be ready", "%q is not among upstream.types", clip(name))
 		}
+	}
+}
+
+// relays checks the identities of clients that are relays.
+func (v *validator) relays(identities []string) {
+	for i, id := range identities {
+		key := fmt.Sprintf("downstream.relays[%d]", i)
+		switch scheme, name, _ := strings.Cut(id, ":"); {
+		case scheme == "" || name == "":
+			v.fail(key, `write it as the log shows it: spiffe://…, dns:NAME or subject:CN=NAME`, "%q is no identity", clip(id))
+		case slices.Contains(identities[:i], id):
+			v.fail(key, "", "%q is listed twice", clip(id))
+		}
+	}
+	if len(identities) > 0 && v.c.Downstream.TLS.ClientCA == "" {
+		v.fail("downstream.relays", "set downstream.tls.client_ca", "relays are known by their certificates, and clients are not asked for any")
 	}
 }
 

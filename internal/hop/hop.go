@@ -27,15 +27,20 @@ const (
 // mark separates the relays of a way; no id contains it.
 const mark = ","
 
-// most is how many relays a stream may have come through.
-const most = 8
+// most is how many relays a stream may have come through, and longest the length of an id in bytes.
+// Ids go up with a group's streams, whose headers a control plane takes as a whole or not at all.
+const (
+	most    = 8
+	longest = 64
+)
 
 // NewID makes the id of a relay on the way of streams: its name, for people, and a random suffix. The name alone
-// would not do, since two relays on one host have the same by default.
+// would not do, since two relays on one host have the same by default. A long name is cut.
 func NewID(instance string) string {
 	var unique [8]byte
 	_, _ = rand.Read(unique[:]) // it never fails
-	return instance + "/" + hex.EncodeToString(unique[:])
+	suffix := "/" + hex.EncodeToString(unique[:])
+	return strings.ToValidUTF8(instance[:min(len(instance), longest-len(suffix))], "") + suffix
 }
 
 // Via are the relays that a stream has come through, the nearest last, as the values of ViaHeader say.
@@ -53,14 +58,17 @@ func Via(values []string) (via []string) {
 // Value is what ViaHeader holds for a way.
 func Value(via []string) string { return strings.Join(via, mark) }
 
-// Loop says what is wrong with a way by which a stream comes to a relay, and what to do; "": nothing is.
-func Loop(via []string, id string) string {
-	way := strings.Join(via, ", ")
-	switch {
+// Loop says what is wrong with a way by which a stream comes to a relay, and what to do; "": nothing is. up is the
+// part of it that would go further up.
+func Loop(via, up []string, id string) string {
+	way := strings.Join(up, ", ")
+	switch tooLong := slices.IndexFunc(up, func(id string) bool { return len(id) > longest }); {
 	case slices.Contains(via, id):
-		return fmt.Sprintf("this stream has come through relay %q before (by way of %s): break the loop", id, way)
-	case len(via) > most:
-		return fmt.Sprintf("this stream has come through %d relays (%s), more than %d: connect clients to a relay nearer to the control plane", len(via), way, most)
+		return fmt.Sprintf("this stream has come through relay %q before (by way of %.1000s): break the loop", id, strings.Join(via, ", "))
+	case len(up) > most:
+		return fmt.Sprintf("this stream has come through %d relays (%.1000s), more than %d: connect clients to a relay nearer to the control plane", len(up), way, most)
+	case tooLong >= 0:
+		return fmt.Sprintf("the relay %.40q... on the way of this stream has an id of %d bytes, more than %d: give it a shorter instance name", up[tooLong], len(up[tooLong]), longest)
 	}
 	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 )
@@ -22,25 +23,32 @@ func TestVia(t *testing.T) {
 	}
 }
 
-// TestLoop: a relay refuses what has come through it before, and what has come too far (NODE-11).
+// TestLoop: a relay refuses what has come through it before, whoever says so, and ways that are too long to go
+// further up (NODE-11).
 func TestLoop(t *testing.T) {
 	far := strings.Split(strings.Repeat("r,", most)+"r", ",")
 	for _, c := range []struct {
-		via  []string
-		want string
+		via, up []string
+		want    string
 	}{
-		{nil, ""},
-		{[]string{"a", "b"}, ""},
-		{far[1:], ""},
-		{[]string{"a", "me", "b"}, `"me" before (by way of a, me, b): break the loop`},
-		{far, "more than 8"},
+		{nil, nil, ""},
+		{[]string{"a", "b"}, []string{"a", "b"}, ""},
+		{far[1:], far[1:], ""},
+		{far, nil, ""},
+		{[]string{"a", "me", "b"}, nil, `"me" before (by way of a, me, b): break the loop`},
+		{far, far, "more than 8"},
+		{[]string{strings.Repeat("r", longest)}, []string{strings.Repeat("r", longest)}, ""},
+		{nil, []string{"a", strings.Repeat("r", longest+1)}, "an id of 65 bytes, more than 64"},
 	} {
-		if got := Loop(c.via, "me"); got == "" != (c.want == "") || !strings.Contains(got, c.want) {
+		if got := Loop(c.via, c.up, "me"); got == "" != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.via, got, c.want)
 		}
 	}
 	if a, b := NewID("x"), NewID("x"); a == b || !strings.HasPrefix(a, "x/") {
 		t.Errorf("two relays called x are %q and %q", a, b)
+	}
+	if id := NewID(strings.Repeat("ü", 100)); len(id) > longest || !utf8.ValidString(id) {
+		t.Errorf("a long name makes the id %q of %d bytes", id, len(id))
 	}
 }
 

@@ -88,7 +88,7 @@ func (g *groups) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 		return session.Membership{Own: p.Own}, end
 	}
 	g.compare(gr, node.GetCluster())
-	m := session.Membership{Hub: gr.hub, Own: p.Own, Leave: func() { g.leave(gr, client.Via) }}
+	m := session.Membership{Hub: gr.hub, Own: p.Own, Leave: func() { g.leave(gr, client.Way()) }}
 	if g.Renews() {
 		m.Renew = func(node *core.Node) { g.renew(gr, g.Node(p, node)) }
 	}
@@ -121,7 +121,7 @@ func (g *groups) join(p Place, client session.Peer, node *core.Node) (*group, *s
 		gr.leaving = false
 		gr.client.Stay()
 	}
-	gr.ways.Join(client.Via)
+	gr.ways.Join(client.Way())
 	gr.tellWay()
 	gr.say(node)
 	if gr.withheld == "" {

@@ -37,6 +37,7 @@ func DownstreamConfig(c *config.Config) session.Config {
 		ForwardHeaders:    c.Groups.ForwardHeaders,
 		Types:             typeTable(c),
 		MaxName:           int(c.Downstream.MaxNameBytes),
+		Relays:            c.Downstream.Relays,
 		MaxNames:          c.Downstream.MaxNamesPerStream,
 		MaxResponse:       int(c.Downstream.MaxResponseBytes),
 	}

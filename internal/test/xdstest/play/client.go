@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -92,6 +93,7 @@ func (c *client) open(p *player, cmd xdstest.Command) {
 	if from, ok := cmd.Options["from"]; ok && c.dialogue == nil {
 		c.peer.Local = net.ParseIP(from).IsLoopback()
 	}
+	c.peer.Relay = c.peer.Local || c.peer.Identity != "" && slices.Contains(p.session.Relays, c.peer.Identity)
 	c.peer.Via = nil
 	if via := cmd.Options["via"]; via != "" {
 		c.peer.Via = strings.Split(via, ",")

@@ -38,11 +38,11 @@ func (p *player) Join(client session.Peer, node *core.Node, t cache.TypeURL) (se
 	if end != nil {
 		return session.Membership{Own: place.Own}, end
 	}
-	g, end := p.join(place, client.Via, p.Node(place, node))
+	g, end := p.join(place, client.Way(), p.Node(place, node))
 	if end != nil {
 		return session.Membership{Own: place.Own}, end
 	}
-	m := session.Membership{Hub: g.hub, Own: place.Own, Leave: func() { p.leave(g, client.Via) }}
+	m := session.Membership{Hub: g.hub, Own: place.Own, Leave: func() { p.leave(g, client.Way()) }}
 	if p.Renews() {
 		m.Renew = func(node *core.Node) { g.say(p.Node(place, node)) }
 	}
