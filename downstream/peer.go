@@ -21,6 +21,22 @@ func PeerName(a net.Addr) string {
 	return a.String()
 }
 
+// host is what a client's address says of where it is, without its port. Of an IPv6 address that is the network of
+// 64 bits, since a host may have all addresses of its network.
+func host(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return PeerName(a)
+	}
+	addr := tcp.AddrPort().Addr().Unmap()
+	if addr.Is4() {
+		return addr.String()
+	}
+	const network = 64
+	prefix, _ := addr.WithZone("").Prefix(network) // it fails only for other lengths
+	return prefix.String()
+}
+
 // peerOf returns who the client is. Its identity comes from a verified certificate only, never
 // from what the client says of itself.
 func peerOf(ctx context.Context, config *session.Config) (session.Peer, *conn) {
@@ -54,6 +70,9 @@ func peerOf(ctx context.Context, config *session.Config) (session.Peer, *conn) {
 		default:
 			out.Identity = "subject:" + leaf.Subject.String()
 		}
+	}
+	if out.Holder = out.Identity; out.Holder == "" {
+		out.Holder = host(p.Addr)
 	}
 	out.Relay = out.Local || out.Identity != "" && slices.Contains(config.Relays, out.Identity)
 	return out, c

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"net"
+	"net/netip"
 	"net/url"
 	"testing"
 
@@ -30,3 +32,19 @@ type addr struct{}
 
 func (addr) Network() string { return "x" }
 func (addr) String() string  { return "x" }
+
+// TestHolder: whatever address of its network a host connects from, its streams take of one share.
+func TestHolder(t *testing.T) {
+	for address, want := range map[string]string{
+		"192.0.2.7:5":                 "192.0.2.7",
+		"[::ffff:192.0.2.7]:6":        "192.0.2.7",
+		"[2001:db8:1:2:a:b:c:d]:7":    "2001:db8:1:2::/64",
+		"[2001:db8:1:2:ffff::1]:8":    "2001:db8:1:2::/64",
+		"[fe80:0:0:3:1:2:3:4%eth0]:9": "fe80:0:0:3::/64",
+	} {
+		p, _ := peerOf(peer.NewContext(context.Background(), &peer.Peer{Addr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))}), &session.Config{})
+		if p.Holder != want {
+			t.Errorf("the holder of what %s takes is %q, want %q", address, p.Holder, want)
+		}
+	}
+}

@@ -92,6 +92,9 @@ type Peer struct {
 	Address string
 	// Identity is what the client's TLS certificate proves, or "".
 	Identity string
+	// Holder is whose share the client's streams take of what all clients have together: its identity,
+	// or its host without one (VALID-8).
+	Holder string
 	// Local says that the connection came over loopback or a Unix socket.
 	Local bool
 	// Relay says that the client may be a relay: it is listed as one, or on this host.

@@ -396,7 +396,8 @@ func fullConfig() Config {
 		Downstream: Downstream{
 			Listen:                  []string{":18000", "unix:///run/xds-relay/xds.sock"},
 			TLS:                     ServerTLS{Cert: "/certs/tls.crt", Key: "/certs/tls.key", ClientCA: "/certs/ca.crt"},
-			Relays: []string{"spiffe://example.org/relay"}, MaxConnections: 500,
+			Relays:                  []string{"spiffe://example.org/relay"},
+			MaxConnections:          500,
 			MaxRequestBytes:         4 * KiB,
 			AcceptGzip:              true,
 			MaxNameBytes:            KiB,
