@@ -43,6 +43,13 @@ chaos: ## break real processes for long; RUN=R1 picks a target; figures in bench
 attack: ## attack the relay for long, as one client or a broken control plane can; RUN=S4 picks attacks; figures in bench/results
 	ATTACK=long ATTACK_RESULTS=$(CURDIR)/bench/results/attack.json $(GO) test ./internal/test/attack -count=1 -timeout 60m -v -run '^Test$(if $(RUN),Attacks/$(RUN))'
 
+FOR ?= 1m
+
+.PHONY: fuzz
+fuzz: ## give each fuzz target random input FOR a minute; TARGET=Config picks one
+	set -e; grep -roE --include='*_test.go' '^func Fuzz[A-Za-z]*$(TARGET)[A-Za-z]*' . | sed -E 's|/[^/]*:func | |' | while read -r dir name; do \
+		$(GO) test "$$dir" -run '^$$' -fuzz "^$$name$$" -fuzztime $(FOR) -fuzzminimizetime 1x; done
+
 .PHONY: e2e-java
 e2e-java: ## java-control-plane above the relay, grpc-java below it; needs Java and Maven; RUN=ThreeTargets picks a situation
 	E2E_JAVA=1 $(GO) test ./internal/test/e2e -count=1 -parallel 4 -timeout 20m -v -run '^TestJava_$(RUN)'

@@ -19,7 +19,7 @@ import (
 	"github.com/xds-relay/xds-relay/internal/test/xdstest"
 )
 
-// FuzzUpstreamResponse: whatever a control plane sends, in whatever order, the relay
+// FuzzUpstreamProgram: whatever a control plane sends, in whatever order, the relay
 // does not panic, falls quiet, answers each response of a type it has subscribed to
 // exactly once (UP-4), and tells clients nothing that is malformed, that no control
 // plane has sent (G1), or that something is gone which they have not asked for and
@@ -27,7 +27,7 @@ import (
 //
 // The input is a program: a byte that chooses the relay, then steps. Bytes of a
 // response are protobuf as they are, so that any message there is can be found.
-func FuzzUpstreamResponse(f *testing.F) {
+func FuzzUpstreamProgram(f *testing.F) {
 	var relays []*config.Config
 	for _, set := range [][]string{
 		{},
