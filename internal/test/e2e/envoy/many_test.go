@@ -1,0 +1,85 @@
+package envoy
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/xds-relay/xds-relay/cache"
+	"github.com/xds-relay/xds-relay/internal/test/e2e/realenvoy"
+	"github.com/xds-relay/xds-relay/internal/test/peer"
+)
+
+// Ten Envoys of one host with 20,000 clusters each get along with all limits as they are by default, and come back
+// with what they have (VALID-8). Short: two Envoys, and 1,000 clusters.
+func TestManyClusters(t *testing.T) {
+	realenvoy.Need(t)
+	clusters, envoys := often(20_000, 1000), often(10, 2)
+	has := world{}
+	for i := range clusters {
+		has.put(cache.Cluster, clusterName(i), static(clusterName(i), time.Second))
+	}
+	p := newPlane(t, has).Start()
+	r := startRelay(t, "many", p.addr)
+	r.Close()
+	if host := hostAddress(); host != "" { // the shares of clients on loopback are not counted
+		r.addr = net.JoinHostPort(host, strconv.Itoa(peer.Port(t)))
+		r.sets = append(r.sets, "downstream.listen=["+r.addr+"]", "downstream.insecure=true")
+	}
+	r.Start()
+	var all []*realenvoy.Envoy
+	for i := range envoys {
+		all = append(all, startEnvoy(t, way{relays: 1}, fmt.Sprint("envoy-", i), r.addr))
+	}
+	const long = 5 * time.Minute // Envoy takes a while to make so many, all the more ten of them on few processors
+	stat := func(name string, want int64) {
+		t.Helper()
+		for _, e := range all {
+			peer.Eventually(t, long, func() error {
+				stats, err := e.Stats("^" + name + "$")
+				return peer.First(err, peer.Is(name, stats[name], want))
+			})
+		}
+	}
+	const active, modified = "cluster_manager.active_clusters", "cluster_manager.cluster_modified"
+	stat(active, int64(clusters)+1) // the relay's is one
+	r.Close()
+	r.Start()
+	p.Change(func(w world) { w.put(cache.Cluster, clusterName(7), static(clusterName(7), time.Minute)) })
+	stat(modified, 1) // that one, and nothing else is sent again
+	if n := r.nacks(); n > 0 {
+		t.Errorf("%d responses were rejected", n)
+	}
+	for _, line := range strings.Split(r.log.String(), "\n") {
+		if strings.Contains(line, "client stream ended") && !strings.Contains(line, "reason=shutting_down") && !strings.Contains(line, "reason=closed") {
+			t.Errorf("a stream was ended: %s", line)
+		}
+	}
+}
+
+func clusterName(i int) string { return fmt.Sprintf("outbound|8080|v1|service-%d.namespace-%d.svc.cluster.local", i, i%100) }
+
+// static is a cluster without endpoints.
+func static(name string, timeout time.Duration) *cluster.Cluster {
+	return &cluster.Cluster{Name: name, ConnectTimeout: durationpb.New(timeout), ClusterDiscoveryType: &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}}
+}
+
+// hostAddress is one of this host's that is not loopback; "": it has none.
+func hostAddress() string {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return ""
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && n.IP.To4() != nil {
+			return n.IP.String()
+		}
+	}
+	return ""
+}
