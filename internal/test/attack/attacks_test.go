@@ -3,6 +3,8 @@
 package attack
 
 import (
+	"bytes"
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +33,37 @@ var attacks = []attack{
 	{ID: "H2", Name: "HPACK bombs", Harm: flood(1, nil, headerBombs)},
 	{ID: "H2", Name: "GOAWAY over and over", Harm: flood(1, nil, goAways)},
 	{ID: "H2", Name: "unknown methods", Harm: flood(1, nil, unknownMethods)},
+	{ID: "S7", Name: "1,000 invented nodes of one identity", TLS: true, Remote: true, Sets: []string{"groups.key=[id]"}, Harm: inventedNodes(1000), Meanwhile: hears("newcomer", 990)},
+	{ID: "S7", Name: "1,000 invented nodes from one address", Remote: true, Sets: []string{"groups.key=[id]"}, Harm: inventedNodes(1000), Meanwhile: hears("newcomer", 990)},
+	{ID: "S7", Name: "60 invented nodes of one identity, and room for 30", TLS: true, Remote: true, Sets: []string{"groups.key=[id]", "groups.max=30"}, Harm: inventedNodes(60), Meanwhile: hears("newcomer", 30)},
+	{ID: "T12", Name: "invalid protobuf", Harm: flood(4, nil, invalid([]byte{0xff}))},
+	{ID: "T12", Name: "invalid UTF-8", Harm: flood(4, nil, invalid([]byte{0x12, 1, 0xff}))},
+	{ID: "T12", Name: "9,000 values within each other", Harm: flood(4, nil, invalid(nested(9000)))},
+	{ID: "T12", Name: "unknown groups without end", Harm: flood(4, nil, invalid(bytes.Repeat([]byte{0x0b}, 16<<10)))},
+	{ID: "T11", Name: "1,000 names subscribed to and given up by each request", Remote: true, Harm: churn(1000)},
+	{ID: "T10", Name: "10,000 connections that say nothing", Remote: true, Harm: connects(10_000)},
+	{ID: "T10", Name: "400 connections that say nothing, and room for 160", Short: true, Sets: []string{"downstream.max_connections=160"}, Harm: connects(400), Meanwhile: probed},
+	{ID: "T10", Name: "400 messages of 4 MiB, a byte each 10 ms", Short: true, Remote: true, Harm: dripping(400, 4<<20), Meanwhile: hears("newcomer", 1), MiB: 64},
+	{ID: "T10", Name: "2,000 clients with 2 MiB but for the last byte", Remote: true, Harm: halfSent(2000, 2<<20, 1), Meanwhile: hears("newcomer", 1)},
+	{ID: "T10", Name: "50 clients with 2 MiB but for the last byte", Short: true, Remote: true, Harm: halfSent(50, 2<<20, 1), MiB: 64},
+	{ID: "T10", Name: "2,000 clients with requests of 2 MiB", Remote: true, Harm: whole(2000, 2<<20)},
+	{ID: "T10", Name: "500 streams with a window of 0", Short: true, Remote: true, Harm: deaf(5, 100, 0)},
+	{ID: "T10", Name: "500 streams whose windows are never opened again", Remote: true, Harm: deaf(5, 100, 1000)},
+	{ID: "T10", Name: "500 clients that vanish without FIN", Remote: true, Span: time.Minute, Harm: vanish(500), Meanwhile: noneLeft},
+	{ID: "T6", Name: "certificates of both sides that expire mid-stream", TLS: true, Lives: 10 * time.Second, Harm: wants, Meanwhile: outlive},
+	{ID: "T8", Name: "500 requests to the admin endpoint that never end", Short: true, Harm: slowloris, Meanwhile: probed},
+	{ID: "T9", Name: "a planted secret", Short: true, TLS: true, Plane: planeOptions{Serve: secrets}, Sets: []string{"log.level=debug", "cache.snapshot.dir={dir}/state", "cache.snapshot.interval=100ms"}, Harm: asksForSecrets, After: showsNoSecret},
+	{ID: "T9", Name: "lines of the log in all that a client says", Short: true, Sets: []string{"log.level=debug", "groups.key=[id]", "groups.forward_headers=[x-token]"}, Harm: injects, After: oneObjectEach},
+	{ID: "T13", Name: "a control plane: names twice in a response", Short: true, Plane: planeOptions{Harm: overAndOver(1, 10*time.Millisecond, duplicates)}, Harm: wants},
+	{ID: "T13", Name: "a control plane: wrong types", Plane: planeOptions{Harm: overAndOver(1, 10*time.Millisecond, wrongTypes)}, Harm: wants},
+	{ID: "T13", Name: "a control plane: aliases in circles", Plane: planeOptions{Harm: overAndOver(1, 10*time.Millisecond, aliasLoops)}, Harm: wants},
+	{ID: "T13", Name: "a control plane: odd nonces", Plane: planeOptions{Harm: oddNonces}, Harm: wants},
+	{ID: "T13", Name: "a control plane: odd TTLs", Plane: planeOptions{Harm: overAndOver(1, 10*time.Millisecond, oddTTLs)}, Harm: wants},
+	{ID: "T13", Name: "a control plane: 10,000 responses a second", SlowPlane: true, Plane: planeOptions{Harm: overAndOver(100, 10*time.Millisecond, changes)}, Harm: wants},
+	{ID: "T13", Name: "a control plane: responses of 50 MB", SlowPlane: true, Plane: planeOptions{Harm: overAndOver(1, 500*time.Millisecond, large)}, Harm: wants},
+	{ID: "T13", Name: "a control plane: 500,000 unknown removals", SlowPlane: true, Plane: planeOptions{Harm: overAndOver(1, time.Second, unknownRemovals)}, Harm: wants},
+	{ID: "T13", Name: "a control plane: a wildcard's set without end", SlowPlane: true, Plane: planeOptions{Harm: overAndOver(1, 10*time.Millisecond, endless)}, Harm: wants},
+	{ID: "T13", Name: "a control plane: GOAWAY 5 times a second", SlowPlane: true, Short: true, Plane: planeOptions{MaxAge: 200 * time.Millisecond}},
 }
 
 // TestAttacks plays them (R32).
@@ -41,9 +74,9 @@ func TestAttacks(t *testing.T) {
 			continue
 		}
 		t.Run(a.ID+" "+a.Name, func(t *testing.T) {
-			span := 15 * time.Second
+			span := cmp.Or(a.Span, 15*time.Second)
 			if !long() {
-				t.Parallel() // mostly they wait
+				t.Parallel()
 				span = 2 * time.Second
 			}
 			w := newWorld(t, a)

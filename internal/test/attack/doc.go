@@ -1,7 +1,7 @@
 // Package attack tries to harm a relay, as one client or a broken control plane can, while another
 // client looks on: the victim, whose one resource changes every 50 ms. Each attack is a function that
 // runs in a process of its own, over real sockets, against the relay's binary (threats of docs/security.md,
-// target R32).
+// target R32). What somebody does to its snapshot, its settings or its admin endpoint is a test of its own.
 //
 // It owns the attacks, and how harm is measured: how long the victim was without an update, how late
 // updates came, and how much memory the relay took. It knows nothing of the relay but its command line and

@@ -3,6 +3,7 @@
 package attack
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -19,6 +20,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil { // mostly they wait
+		panic(err) // there is such a flag
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		peer.Cleanup()

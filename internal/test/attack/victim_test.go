@@ -104,7 +104,12 @@ func (v *victim) hear(r *discovery.DeltaDiscoveryResponse) {
 		return
 	}
 	n, _ := strconv.Atoi(said(r.GetResources()[0].GetResource()))
-	v.heard = append(v.heard, hearing{now, now.Sub(v.plane.when(n))})
+	made := v.plane.when(n)
+	if made.IsZero() {
+		v.wrong = append(v.wrong, fmt.Sprintf("beat %.200q, which was never made", said(r.GetResources()[0].GetResource())))
+		return
+	}
+	v.heard = append(v.heard, hearing{now, now.Sub(made)})
 }
 
 // since is what has come since a moment.

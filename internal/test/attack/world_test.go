@@ -3,6 +3,7 @@
 package attack
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,13 +37,19 @@ type attack struct {
 	Short bool
 	// The world in which it takes place. Behind: the relay has another one above it. Remote: the attacker
 	// does not come over loopback, which is exempt from shares. TLS: all have certificates.
+	// In settings {dir} stands for a directory of the test's own, in which "key" has 32 bytes. Lives: so long are all certificates valid; 0: for hours.
 	Plane               planeOptions
 	Sets                []string
 	Behind, Remote, TLS bool
+	Lives               time.Duration
 	// Harm is what the attacker does until its time is over, and what it has to say of it.
 	Harm func(context.Context, *target) (string, error)
-	// Meanwhile is what others try while Harm goes on.
-	Meanwhile func(*world) error
+	// Meanwhile is what others try while Harm goes on, and After what must be true of the relay then.
+	Meanwhile, After func(*world) error
+	// Span is how long the long form takes; 0: 15 s.
+	Span time.Duration
+	// SlowPlane: updates are late because the control plane has so much else to send, and p99 says nothing.
+	SlowPlane bool
 	// MiB is by how much the relay's memory may grow at most; 0: by 128.
 	MiB int64
 }
@@ -115,7 +123,9 @@ type world struct {
 	relay  *peer.Relay
 	victim *victim
 	target target
+	local  string // the relay's address on loopback
 	ca     *certstest.Authority
+	expiry time.Time // of certificates; zero: some hours
 	dir    string
 }
 
@@ -123,17 +133,24 @@ type world struct {
 func newWorld(t *testing.T, a *attack) *world {
 	t.Helper()
 	w := &world{attack: a, t: t, dir: t.TempDir()}
+	w.write("key", bytes.Repeat([]byte("k"), 32))
+	if a.Lives > 0 {
+		w.expiry = time.Now().Add(a.Lives)
+	}
 	w.plane = startPlane(t, a.Plane)
 	port := peer.Port(t)
-	local := peer.Local(port)
-	w.target = target{Addr: local, Admin: peer.Address(t)}
-	listen := local
+	w.local = peer.Local(port)
+	w.target = target{Addr: w.local, Admin: peer.Address(t)}
+	listen := w.local
 	if a.Remote {
 		host := otherAddress(t)
 		w.target.Addr = net.JoinHostPort(host, strconv.Itoa(port))
 		listen += "," + w.target.Addr
 	}
-	sets := append(peer.QuickBackoff[:len(peer.QuickBackoff):len(peer.QuickBackoff)], a.Sets...)
+	sets := slices.Clone(peer.QuickBackoff)
+	for _, set := range a.Sets {
+		sets = append(sets, strings.ReplaceAll(set, "{dir}", w.dir))
+	}
 	sets = append(sets, "downstream.listen=["+listen+"]", "admin.listen="+w.target.Admin, "admin.pprof=true", "downstream.drain_delay=0s", "downstream.drain=0s")
 	switch {
 	case a.TLS:
@@ -150,7 +167,7 @@ func newWorld(t *testing.T, a *attack) *world {
 	}
 	w.relay = peer.NewRelay(t, w.target.Addr, w.target.Admin, nil, append(sets, "upstream.address="+up)...)
 	w.relay.Start()
-	w.victim = startVictim(t, w.plane, local, "victim", w.credsOf("victim"))
+	w.victim = startVictim(t, w.plane, w.local, "victim", w.credsOf("victim"))
 	return w
 }
 
@@ -177,7 +194,7 @@ func (w *world) certificates() []string {
 	if host, _, err := net.SplitHostPort(w.target.Addr); err == nil {
 		ip = net.ParseIP(host)
 	}
-	cert, key := w.ca.Issue(w.t, x509.Certificate{DNSNames: []string{"relay.test"}, IPAddresses: []net.IP{ip}})
+	cert, key := w.ca.Issue(w.t, x509.Certificate{DNSNames: []string{"relay.test"}, IPAddresses: []net.IP{ip}, NotAfter: w.expiry})
 	w.write("ca.crt", w.ca.PEM)
 	w.write("relay.crt", cert)
 	w.write("relay.key", key)
@@ -189,19 +206,27 @@ func (w *world) certificates() []string {
 // identity makes a client's certificate, and returns its files.
 func (w *world) identity(name string) (cert, key string) {
 	u := &url.URL{Scheme: "spiffe", Host: "attack.test", Path: "/" + name}
-	c, k := w.ca.Issue(w.t, x509.Certificate{URIs: []*url.URL{u}})
+	c, k := w.ca.Issue(w.t, x509.Certificate{URIs: []*url.URL{u}, NotAfter: w.expiry})
 	w.write(name+".crt", c)
 	w.write(name+".key", k)
 	return w.path(name + ".crt"), w.path(name + ".key")
 }
 
-// credsOf are the credentials of a client.
-func (w *world) credsOf(name string) credentials.TransportCredentials {
+// as is the target for another client than the attacker: with an identity of its own, where there are any, or else
+// over loopback.
+func (w *world) as(name string) *target {
 	at := w.target
 	if w.ca != nil {
 		at.CertFile, at.Key = w.identity(name)
+	} else {
+		at.Addr = w.local
 	}
-	c, err := at.creds()
+	return &at
+}
+
+// credsOf are the credentials of a client.
+func (w *world) credsOf(name string) credentials.TransportCredentials {
+	c, err := w.as(name).creds()
 	if err != nil {
 		w.t.Fatal(err)
 	}
