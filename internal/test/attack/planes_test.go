@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -96,9 +97,11 @@ func large(i int) *discovery.DeltaDiscoveryResponse {
 	return endpoints(&discovery.Resource{Name: "a", Version: strconv.Itoa(i), Resource: assignment("a", strings.Repeat(strconv.Itoa(i%10), 50_000_000))})
 }
 
-// unknownRemovals removes what was never there.
-func unknownRemovals(i int) *discovery.DeltaDiscoveryResponse {
-	return &discovery.DeltaDiscoveryResponse{TypeUrl: string(cache.Endpoint), RemovedResources: names("gone"+strconv.Itoa(i), 500_000, 20)}
+// gone are the names of what was never there.
+var gone = sync.OnceValue(func() []string { return names("gone", 500_000, 20) })
+
+func unknownRemovals(int) *discovery.DeltaDiscoveryResponse {
+	return &discovery.DeltaDiscoveryResponse{TypeUrl: string(cache.Endpoint), RemovedResources: gone()}
 }
 
 // endless adds a megabyte to a wildcard's set.
