@@ -59,7 +59,7 @@ func probed(w *world) error {
 func TestAdminFromOutside(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, &attack{ID: "T8", Name: "the admin endpoint from outside"})
-	defer w.note(outcome{})
+	w.noteEnd()
 	ask := func(method, path string, with func(*http.Request)) int {
 		req, err := http.NewRequest(method, "http://"+w.target.Admin+path, nil)
 		if err != nil {

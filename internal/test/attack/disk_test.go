@@ -133,7 +133,7 @@ func TestSplicedSnapshots(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, &attack{ID: "S11", Name: "sealed records in another group's place", TLS: true, Plane: planeOptions{Serve: secrets},
 		Sets: append(onDisk[:len(onDisk):len(onDisk)], "groups.key=[identity]", "cache.snapshot.key_file={dir}/key")})
-	defer w.note(outcome{})
+	w.noteEnd()
 	one := w.sealedSecrets()
 	if err := os.Remove(w.snapshot()); err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ var damages = map[string]func(path string, good []byte) error{
 func TestDamagedSnapshots(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, &attack{ID: "T14", Name: "snapshots that are damaged, no files, or too large", Sets: onDisk})
-	defer w.note(outcome{})
+	w.noteEnd()
 	good := w.snapshotOf("beat")
 	w.relay.Kill()
 	if got, _ := w.startFrom(t, good, nil); got == "" {
@@ -289,7 +289,7 @@ func TestKilledWhileWriting(t *testing.T) {
 		kills = 60
 	}
 	w := newWorld(t, &attack{ID: "T14", Name: fmt.Sprintf("kill -9 × %d while it writes the snapshot", kills), Plane: planeOptions{Serve: bulk}, Sets: onDisk})
-	defer w.note(outcome{})
+	w.noteEnd()
 	follower, err := dial(&w.target)
 	if err != nil {
 		t.Fatal(err)
@@ -326,7 +326,7 @@ func TestKilledWhileWriting(t *testing.T) {
 func TestOneDirectoryForTwo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, &attack{ID: "T14", Name: "two relays on one snapshot directory", Sets: onDisk})
-	defer w.note(outcome{})
+	w.noteEnd()
 	w.snapshotOf("beat")
 	addr, admin := peer.Address(t), peer.Address(t)
 	second := peer.NewRelay(t, addr, admin, nil, "downstream.listen=["+addr+"]", "admin.listen="+admin, "upstream.address="+w.plane.addr, "cache.snapshot.dir="+w.path("state"), "cache.snapshot.interval=20ms", "downstream.drain_delay=0s", "downstream.drain=0s")

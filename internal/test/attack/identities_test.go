@@ -67,7 +67,7 @@ func outlive(w *world) error {
 func TestForwardedCertificate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, &attack{ID: "S10", Name: "x-forwarded-client-cert forwarded, with TLS or beyond loopback", TLS: true})
-	defer w.note(outcome{})
+	w.noteEnd()
 	forward := "groups.forward_headers=[x-forwarded-client-cert]"
 	refused(t, "groups.forward_headers[0]", forward, "downstream.tls.cert="+w.path("relay.crt"), "downstream.tls.key="+w.path("relay.key"), "downstream.tls.client_ca="+w.path("ca.crt"))
 	refused(t, "groups.forward_headers[0]", forward, "downstream.listen=[\"0.0.0.0:1\"]", "downstream.insecure=true")
