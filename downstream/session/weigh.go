@@ -48,7 +48,7 @@ func Weigh(request []byte, delta bool, limit int) *End {
 	case w.node > maxNodeWeight:
 		return &End{OverLimit, fmt.Sprintf("node of %d bytes counts for %d, since each element counts for %d at least, and exceeds the limit of %d", node, w.node, leastWeight, maxNodeWeight)}
 	case w.deep:
-		return &End{OverLimit, fmt.Sprintf("a request has elements in each other, more than %d deep", maxDepth)}
+		return &End{OverLimit, fmt.Sprintf("a request has elements in each other, more than %d deep, or groups", maxDepth)}
 	case all > limit:
 		return &End{OverLimit, fmt.Sprintf("a request of %d bytes counts for %d, since each name, version or other element counts for %d at least, and exceeds the limit of %d; raise downstream.max_request_bytes", len(request), all, leastWeight, limit)}
 	}
@@ -69,8 +69,9 @@ func (s *scale) weigh(m protoreflect.MessageDescriptor, message []byte, depth in
 	}
 	var field protoreflect.FieldDescriptor
 	for last := protowire.Number(0); len(message) > 0; {
-		number, kind, size := protowire.ConsumeField(message)
+		number, kind, size := consume(message)
 		if size < 0 {
+			s.deep = s.deep || kind == protowire.StartGroupType
 			return all
 		}
 		if number != last {
@@ -89,6 +90,20 @@ func (s *scale) weigh(m protoreflect.MessageDescriptor, message []byte, depth in
 		message = message[size:]
 	}
 	return all
+}
+
+// consume is protowire.ConsumeField, but for groups, which no message of the protocol has: they may lie in each other as
+// deep as the message is long.
+func consume(message []byte) (number protowire.Number, kind protowire.Type, size int) {
+	number, kind, tag := protowire.ConsumeTag(message)
+	if tag < 0 || kind == protowire.StartGroupType {
+		return number, kind, -1
+	}
+	value := protowire.ConsumeFieldValue(number, kind, message[tag:])
+	if value < 0 {
+		return number, kind, value
+	}
+	return number, kind, tag + value
 }
 
 // within is what a field's elements count for, and the field itself. A pair of a map without messages is one element.

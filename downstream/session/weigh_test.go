@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"fmt"
 	"runtime"
 	"strings"
@@ -94,6 +95,10 @@ func TestWeigh(t *testing.T) {
 		if end := Weigh(b, true, limit); end != nil {
 			t.Errorf("%x: %v; the decoder says better what is wrong", b, end)
 		}
+	}
+	groups := bytes.Repeat([]byte{0x0b}, 16<<10) // each begins a group in the one before
+	if end := Weigh(groups, true, limit); end == nil || !strings.Contains(end.Message, "groups") {
+		t.Errorf("groups in each other: %+v", end)
 	}
 	two := append(wireOf(t, &discovery.DeltaDiscoveryRequest{Node: nodeOfText(200 << 10)}), wireOf(t, &discovery.DeltaDiscoveryRequest{Node: nodeOfText(200 << 10)})...)
 	if end := Weigh(two, true, limit); end == nil || !strings.Contains(end.Message, "node of") {

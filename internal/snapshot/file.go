@@ -157,15 +157,15 @@ func Check(dir string) error {
 // trusted refuses what others than its owner can write, and what belongs to
 // somebody else.
 func trusted(info fs.FileInfo) error {
+	if !info.IsDir() && !info.Mode().IsRegular() {
+		return fmt.Errorf("it is no plain file (mode %v)", info.Mode())
+	}
 	if info.Mode().Perm()&0o022 != 0 {
 		hint := "chmod go-w"
 		if info.IsDir() {
 			hint = "name a directory that only the relay uses, with mode 0700"
 		}
 		return fmt.Errorf("others can write to it (mode %04o); %s", info.Mode().Perm(), hint)
-	}
-	if !info.IsDir() && !info.Mode().IsRegular() {
-		return fmt.Errorf("it is no plain file (mode %v)", info.Mode())
 	}
 	if !ours(info) {
 		return fmt.Errorf("it belongs to another user")

@@ -128,29 +128,64 @@ func newFrameReader(in io.Reader, left int64) *frameReader {
 	return &frameReader{in: in, left: left}
 }
 
-// next reads a frame. The payload is valid until the next call.
-func (f *frameReader) next() (payload []byte, sum uint32, err error) {
+// head reads what precedes the payload of a frame.
+func (f *frameReader) head() (size int64, sum uint32, err error) {
 	var head [frameSize]byte
 	if f.left < frameSize {
-		return nil, 0, errShort
+		return 0, 0, errShort
 	}
 	if _, err := io.ReadFull(f.in, head[:]); err != nil {
-		return nil, 0, err
+		return 0, 0, err
 	}
 	f.left -= frameSize
-	size := int64(binary.BigEndian.Uint32(head[:4]))
-	if size > f.left {
-		return nil, 0, errShort
+	if size = int64(binary.BigEndian.Uint32(head[:4])); size > f.left {
+		return 0, 0, errShort
 	}
+	f.left -= size
+	return size, binary.BigEndian.Uint32(head[4:]), nil
+}
+
+// next reads a frame. The payload is valid until the next call.
+func (f *frameReader) next() (payload []byte, err error) {
+	size, _, err := f.head()
+	if err != nil {
+		return nil, err
+	}
+	payload = f.scratch(size)
+	_, err = io.ReadFull(f.in, payload)
+	return payload, err
+}
+
+// scratch is memory for so many bytes, until the next call.
+func (f *frameReader) scratch(size int64) []byte {
 	if size > int64(cap(f.payload)) {
 		f.payload = make([]byte, size)
 	}
-	f.payload = f.payload[:size]
-	if _, err := io.ReadFull(f.in, f.payload); err != nil {
-		return nil, 0, err
+	return f.payload[:size]
+}
+
+// pieceSize is how much of a payload is checked at once, in bytes.
+const pieceSize = 64 << 10
+
+// check reads a frame and compares its checksum. It keeps nothing of it: a damaged length may be anything.
+func (f *frameReader) check() error {
+	size, sum, err := f.head()
+	if err != nil {
+		return err
 	}
-	f.left -= size
-	return f.payload, binary.BigEndian.Uint32(head[4:]), nil
+	have := uint32(0)
+	for size > 0 {
+		part := f.scratch(min(size, pieceSize))
+		if _, err := io.ReadFull(f.in, part); err != nil {
+			return err
+		}
+		have = crc32.Update(have, castagnoli, part)
+		size -= int64(len(part))
+	}
+	if have != sum {
+		return errors.New("its checksum is wrong")
+	}
+	return nil
 }
 
 var errShort = errors.New("the file ends in the middle")
@@ -159,11 +194,7 @@ var errShort = errors.New("the file ends in the middle")
 func intact(in io.Reader, size int64) error {
 	f := newFrameReader(in, size)
 	for n := 0; f.left > 0; n++ {
-		payload, sum, err := f.next()
-		if err == nil && crc32.Checksum(payload, castagnoli) != sum {
-			err = errors.New("its checksum is wrong")
-		}
-		if err != nil {
+		if err := f.check(); err != nil {
 			return fmt.Errorf("record %d: %w", n, err)
 		}
 	}
@@ -187,7 +218,7 @@ type reader struct {
 }
 
 func (r *reader) next() (kind byte, payload []byte, err error) {
-	if payload, _, err = r.frames.next(); err != nil {
+	if payload, err = r.frames.next(); err != nil {
 		return 0, nil, err
 	}
 	if r.key != nil {
