@@ -340,6 +340,9 @@ func (t *Table) Fail(id ID, status *statuspb.Status) (changed bool) {
 	return changed
 }
 
+// Excuse takes the error off a name, as if there had been none.
+func (t *Table) Excuse(id ID) { t.entries[id].err = nil }
+
 // Forget drops all that is known of a name, as if it had never been answered (UP-8). Resources that
 // were here only because they answer to it go with it, unless keep says otherwise.
 func (t *Table) Forget(id ID, keep func(*Resource) bool) {

@@ -45,6 +45,8 @@ type Update struct {
 	// Overdue are names not announced again in time by an origin that was brought
 	// no versions (RECON-12).
 	Overdue []string
+	// LeftOut are names that upstream is not asked for, since its list has no room for them (UP-21).
+	LeftOut []string
 	// Kept are names that it mentions without a change of their state: in a fault, an error or a
 	// heartbeat (ERR-8, ERR-10). They do not count as missing from it.
 	Kept []string

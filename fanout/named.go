@@ -47,7 +47,7 @@ func (n *namedLane) spokenOf(id cache.ID) bool {
 	a := n.Answer(id)
 	switch {
 	case a.Error != nil:
-		return a.Error != unanswered
+		return !ours(a.Error)
 	case a.State == cache.Present:
 		return len(n.UnconfirmedAnswers(name)) == 0
 	default:
@@ -73,6 +73,7 @@ func (n *namedLane) takeIn(u *cache.Update) (a Applied) {
 	n.takeBack(u)
 	n.deny(u.Negative)
 	n.fail(u)
+	n.leaveOut(u)
 	a.Silent, a.First = n.fallSilent(u)
 	return a
 }
@@ -95,7 +96,7 @@ func (n *namedLane) takeBack(u *cache.Update) {
 }
 
 func (n *namedLane) unannounced() []string {
-	return slices.DeleteFunc(n.Unconfirmed(), n.x.loans.inherits)
+	return slices.DeleteFunc(n.Unconfirmed(), func(name string) bool { return n.x.loans.inherits(name) || n.leavesOut(name) })
 }
 
 func (n *namedLane) confirm() { n.x.restored.confirmNames() }

@@ -112,6 +112,7 @@ func (o OnLane) Asked(names []string) (unconfirmed []string) {
 		for _, name := range names {
 			if id, ok := l.Find(name); ok {
 				l.Ask(id, true)
+				l.x.named.letIn(id)
 			}
 			if len(l.UnconfirmedAnswers(name)) > 0 {
 				unconfirmed = append(unconfirmed, name)

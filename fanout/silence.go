@@ -18,6 +18,9 @@ type silence struct {
 	refused map[string]uint64
 }
 
+// ours reports whether the relay itself has given an error in place of an answer of upstream's.
+func ours(status *statuspb.Status) bool { return status == unanswered || status == leftOut }
+
 var unanswered = &statuspb.Status{
 	Code:    cache.Unavailable,
 	Message: "xds-relay: upstream did not answer for this name in time",

@@ -26,6 +26,8 @@ type Observer interface {
 	UpstreamDropped(reason string)
 	// UpstreamUnasked: so many resources that nobody had asked for were dropped (UP-9).
 	UpstreamUnasked(t cache.TypeURL, n int)
+	// UpstreamLeftOut: so many names were left out of a list that has no room for them (UP-21).
+	UpstreamLeftOut(t cache.TypeURL, n int)
 	// UpstreamQuarantine: a type was convicted, or acquitted (H-39).
 	UpstreamQuarantine(t cache.TypeURL, convicted bool)
 	// ResourcesExpired: the TTLs of so many ran out, for want of a renewal (TTL-2).
@@ -58,5 +60,6 @@ func (nobody) UpstreamResponse(cache.TypeURL, int, int)              {}
 func (nobody) UpstreamNack(cache.TypeURL)                            {}
 func (nobody) UpstreamDropped(string)                                {}
 func (nobody) UpstreamUnasked(cache.TypeURL, int)                    {}
+func (nobody) UpstreamLeftOut(cache.TypeURL, int)                    {}
 func (nobody) UpstreamQuarantine(t cache.TypeURL, convicted bool)    {}
 func (nobody) ResourcesExpired(cache.TypeURL, int)                   {}

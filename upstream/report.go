@@ -62,6 +62,12 @@ func (c *Client) observe(e session.Effect) {
 	case e.Silence != nil:
 		c.log.Warn("the control plane is alive but does not answer for a type that clients wait for: it may not know the node (see upstream.node, groups.key, groups.profile), want a token (upstream.headers), or have no resource of this type",
 			"type", e.Lane.Type, "wildcard", e.Lane.Wildcard, "since", e.Silence.Since, "node", e.Silence.Node, "cluster", e.Silence.Cluster, "clients", e.Silence.Clients, "address", e.Entry)
+	case e.LeftOut > 0:
+		c.observer.UpstreamLeftOut(e.Lane.Type, e.LeftOut)
+		if e.First {
+			c.log.Warn("the list of names that goes to the control plane in one request is full; the names that were asked for last are left out, and their clients get an error: raise upstream.max_request_bytes if the control plane takes longer requests, or let it speak Delta",
+				"type", e.Lane.Type, "names", e.LeftOut, "address", e.Entry)
+		}
 	case e.Notice != "":
 		c.conn(e.Entry).tellNotice(e.Notice)
 	case e.Stopped:

@@ -39,6 +39,7 @@ type Metrics struct {
 	dropped     *prometheus.CounterVec
 	expired     *prometheus.CounterVec
 	unasked     *prometheus.CounterVec
+	leftOut     *prometheus.CounterVec
 	quarantined prometheus.Gauge
 	upstream    byType[upstreamSeries]
 
@@ -124,6 +125,7 @@ func NewMetrics(b Build) *Metrics {
 	m.resourcesIn = counter("upstream_resources_received_total", "Resources in the control plane's responses, and names it removed.", "type", "op")
 	m.dropped = counter("upstream_dropped_total", "Responses of the control plane that the relay did not use, by reason.", "reason")
 	m.unasked = counter("upstream_unasked_dropped_total", "Resources in the control plane's responses that no client of the group subscribes to and that the relay does not keep, because of cache.max_unasked_bytes or of their type.", "type")
+	m.leftOut = counter("upstream_names_left_out_total", "Names that clients ask for and that were left out of the list of a SotW control plane, because the list has no room for them (upstream.max_request_bytes); their clients get an error for them.", "type")
 	m.expired = counter("resources_expired_total", "Resources whose TTL ran out because the control plane did not renew it.", "type")
 	m.quarantined = gauge("upstream_quarantined_types", "Types that the control plane refuses by ending the stream; the relay asks for them on streams of their own.")
 
@@ -266,6 +268,11 @@ func (m *Metrics) UpstreamDropped(reason string) { m.dropped.WithLabelValues(rea
 // UpstreamUnasked counts resources that nobody had asked for and that were dropped.
 func (m *Metrics) UpstreamUnasked(t cache.TypeURL, n int) {
 	m.unasked.WithLabelValues(t.Short()).Add(float64(n))
+}
+
+// UpstreamLeftOut counts names that were left out of a SotW list.
+func (m *Metrics) UpstreamLeftOut(t cache.TypeURL, n int) {
+	m.leftOut.WithLabelValues(t.Short()).Add(float64(n))
 }
 
 // UpstreamQuarantine counts convicted types.

@@ -42,6 +42,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	m.UpstreamNack(cache.Cluster)
 	m.UpstreamDropped("unsubscribed_type")
 	m.UpstreamUnasked(cache.Listener, 3)
+	m.UpstreamLeftOut(cache.Endpoint, 4)
 	m.UpstreamQuarantine(cache.Runtime, true)
 	m.UpstreamQuarantine(cache.Secret, true)
 	m.UpstreamQuarantine(cache.Runtime, false)
@@ -75,6 +76,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		`upstream_nacks_sent_total{type="CDS"} 1`,
 		`upstream_dropped_total{reason="unsubscribed_type"} 1`,
 		`upstream_unasked_dropped_total{type="LDS"} 3`,
+		`upstream_names_left_out_total{type="EDS"} 4`,
 		`upstream_quarantined_types 1`,
 		`resources_expired_total{type="CDS"} 2`,
 		`client_connections 7`,

@@ -306,6 +306,7 @@ func (*above) UpstreamReconnect(upsession.Role, string, time.Duration) {}
 func (*above) UpstreamNack(cache.TypeURL)                              {}
 func (*above) UpstreamConnection(string, bool)                         {}
 func (*above) UpstreamCheck(string, upsession.CheckResult)             {}
+func (*above) UpstreamLeftOut(cache.TypeURL, int)                      {}
 func (*above) UpstreamQuarantine(cache.TypeURL, bool)                  {}
 
 func (a *above) ResourcesExpired(cache.TypeURL, int) {

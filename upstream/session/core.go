@@ -41,6 +41,7 @@ type Core struct {
 	// The fields below outlive streams.
 	suspects *suspects
 	accepted map[fanout.Lane]acceptance    // the last accepted response of each SotW lane
+	rolls    map[fanout.Lane]*roll         // the lists of SotW lanes
 	told     map[fanout.Lane]bool          // lanes that the Hub was told are unavailable
 	silent   map[cache.TypeURL]fanout.Lane // types whose silence was reported, with the lane
 
@@ -75,6 +76,7 @@ func NewCore(c Config, hub *fanout.Hub, random func() float64) *Core {
 		solo:     make(map[fanout.Lane]*slot),
 		suspects: newSuspects(),
 		accepted: make(map[fanout.Lane]acceptance),
+		rolls:    make(map[fanout.Lane]*roll),
 		told:     make(map[fanout.Lane]bool),
 		silent:   make(map[cache.TypeURL]fanout.Lane),
 		bare:     make(map[fanout.Lane]bool),
@@ -175,6 +177,7 @@ func (c *Core) tickStream(s *slot, now time.Time) {
 			return
 		}
 		c.tickSilence(s, l, now)
+		c.tellLeftOut(s, l, now)
 		l.insist(now)
 		if removed := l.insisted.over(now); len(removed) > 0 {
 			c.learned(s, l.lane, &cache.Update{Removed: removed}, now)

@@ -45,6 +45,10 @@ type Effect struct {
 	// its connection is open.
 	Notice, Entry string
 	Stopped       bool
+	// LeftOut is how many names the Update leaves out, and First means that none was left out before;
+	// for the log and a counter, about a Lane and an Entry.
+	LeftOut int
+	First   bool
 	// Switch means that the relay switches to another entry.
 	Switch *Switch
 }

@@ -77,6 +77,7 @@ func (c *Core) place(now time.Time) {
 	wanted := c.hub.Lanes()
 	c.suspects.forget(wanted)
 	maps.DeleteFunc(c.accepted, func(lane fanout.Lane, _ acceptance) bool { return !wanted[lane] })
+	maps.DeleteFunc(c.rolls, func(lane fanout.Lane, _ *roll) bool { s, _ := c.carrier(lane); return s == nil && !wanted[lane] })
 	maps.DeleteFunc(c.silent, func(_ cache.TypeURL, lane fanout.Lane) bool { return !wanted[lane] })
 	maps.DeleteFunc(c.bare, func(lane fanout.Lane, _ bool) bool { return !wanted[lane] })
 	maps.DeleteFunc(c.faults, func(lane fanout.Lane, _ *fault) bool { return !wanted[lane] && !c.hub.On(lane).Uncertain().Any() })

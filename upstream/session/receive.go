@@ -34,6 +34,9 @@ func (c *Core) Receive(id StreamID, d *Response, now time.Time) {
 	c.bodyless(used, l, d)
 	c.errors(l, d)
 	used.spoke, s.stream.taking = true, true
+	if s.stream.longestOf == d.TypeURL {
+		s.stream.taken = s.stream.longest
+	}
 	used.delivered = used.delivered || d.Update.Hidden || len(d.Update.Set)+len(d.Update.Faulty) > 0
 	asked := l != nil && l.asked()
 	if !asked && !lane.Wildcard && !d.sotw { // of dropped names the Hub notes it (UP-19), of wanted ones it may serve (H-1)

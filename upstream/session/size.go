@@ -158,10 +158,11 @@ func (e *entry) maxRequest(c *Config) int {
 // tooLong judges a stream that the server ended for want of resources: a long request
 // was written on it, which is most likely why. Those that follow are at most half as
 // long (UP-17). More than half of the limit is long, and so is what could be shorter: a
-// server may take much less than the limit.
+// server may take much less than the limit. On a SotW stream a lower limit costs names, so a
+// request that was answered does not count.
 func (c *Core) tooLong(s *slot) bool {
 	least := c.config.bounds().MinRequest
-	if !s.open() || s.stream.longest <= min(s.stream.limit/2, least) {
+	if !s.open() || s.stream.longest <= min(s.stream.limit/2, least) || s.sotw && s.stream.longest <= s.stream.taken+s.stream.limit/reserve {
 		return false
 	}
 	e := &c.entries[s.entry]
@@ -169,7 +170,7 @@ func (c *Core) tooLong(s *slot) bool {
 	e.lowered = min(e.maxRequest(&c.config), max(half, least))
 	notice := fmt.Sprintf("the control plane ends a stream on which a request of %d bytes was written; none will be longer than %d from now on", s.stream.longest, e.lowered)
 	if s.sotw {
-		notice = fmt.Sprintf("the control plane ends a stream on which a request of %d bytes was written; a list of names cannot be split in SotW, so that its limit has to be raised", s.stream.longest)
+		notice = fmt.Sprintf("the control plane ends a stream on which a request of %d bytes was written; none will be longer than %d from now on, and names that do not fit are left out: a list cannot be split in SotW, so that the control plane's own limit has to be raised", s.stream.longest, e.lowered)
 	}
 	c.effects = append(c.effects, Effect{Notice: notice, Entry: e.Name})
 	return true

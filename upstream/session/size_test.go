@@ -194,8 +194,11 @@ func TestRefusedForItsLength(t *testing.T) {
 		whole := longest(d.settle())
 		for i, limit := range []int{whole / 2, 64 << 10, 64 << 10} {
 			all, notices := d.end(refused)
-			n := longest(all)
-			if tt.mode == ModeDelta && (n > limit || n < limit-200) || tt.mode == ModeSotW && n != whole {
+			n, least := longest(all), limit-200
+			if tt.mode == ModeSotW {
+				least -= limit / reserve
+			}
+			if n > limit || n < least {
 				t.Errorf("%+v, end %d: the longest request has %d bytes, the limit is %d", tt, i+1, n, limit)
 			}
 			if len(notices) != 1 || i == 0 && !strings.Contains(notices[0], fmt.Sprintf(" %d bytes", whole)) {

@@ -141,7 +141,7 @@ func (c *Core) newStream(s *slot, r restate) *streamState {
 	case s.role == Probe: // what it accepts is forgotten with it
 		stream.writer = sotwWriter{stream, make(map[fanout.Lane]acceptance)}
 	default:
-		stream.writer = sotwWriter{stream, c.accepted}
+		stream.writer, stream.rolls = sotwWriter{stream, c.accepted}, c.rolls
 	}
 	return stream
 }

@@ -28,12 +28,19 @@ type streamState struct {
 
 	// limit bounds the length of a request, and longest is the longest one written (UP-17).
 	limit, longest int
+	// longestOf is the type of that request, and taken the longest one after which a response of its
+	// type came.
+	longestOf cache.TypeURL
+	taken     int
 	// nodeSent means that a request with the present node was written (UP-2, NODE-2).
 	nodeSent bool
 	// lanes are the lanes that the stream carries now, at most one of each type. ordered has
 	// them in the order in which they are asked for; nil means that it must be computed.
 	lanes   map[cache.TypeURL]*laneState
 	ordered []*laneState
+	// rolls are the lists of names that SotW requests have; they outlive the stream. nil: nothing is
+	// left out of what is asked for.
+	rolls map[fanout.Lane]*roll
 	// used has the types that the stream has asked for, now or before: the server keeps
 	// state for each of them while the stream lives.
 	used map[cache.TypeURL]*typeState
@@ -209,7 +216,14 @@ func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 		}
 		return
 	}
+	want, roll := i.Want, s.rollOf(l.lane)
+	if roll != nil {
+		want = roll.change(i.Want, i.Drop)
+	}
 	for _, name := range i.Again {
+		if roll.leavesOut(name) {
+			continue
+		}
 		if !s.origin.SotW {
 			l.want.add(name)
 			l.repeats[name] = time.Time{}
@@ -225,7 +239,7 @@ func (s *streamState) change(l *laneState, i fanout.Interest, now time.Time) {
 			l.restart[name] = struct{}{}
 		}
 	}
-	for _, name := range i.Want {
+	for _, name := range want {
 		if l.subscribed(name) {
 			l.comesBack(name)
 		} else {
@@ -303,7 +317,10 @@ func (s *streamState) next(node *core.Node, now time.Time) proto.Message {
 	case *discovery.DiscoveryRequest:
 		req.Node = node
 	}
-	s.nodeSent, s.longest = true, max(s.longest, proto.Size(req))
+	s.nodeSent = true
+	if size := proto.Size(req); size > s.longest {
+		s.longest, s.longestOf = size, cache.TypeURL(req.(interface{ GetTypeUrl() string }).GetTypeUrl())
+	}
 	return req
 }
 
@@ -347,6 +364,9 @@ func (s *streamState) opening(l *laneState, node *core.Node, now time.Time) prot
 	names, here := s.restate(l.lane, fresh)
 	if len(names) == 0 {
 		return nil // given up meanwhile; the next change takes the lane off the stream
+	}
+	if roll := s.rollOf(l.lane); roll != nil {
+		names = roll.begin(names, s.roomFor(l.lane.Type))
 	}
 	if fresh {
 		s.used[l.lane.Type] = &typeState{lane: l.lane, legacy: l.lane.Wildcard && s.legacy(l.lane.Type)}

@@ -199,7 +199,7 @@ func (r *pureRelay) Restart() {
 	c := relay.UpstreamConfig(r.config, cache.Fingerprint{})
 	c.Node = &core.Node{Id: "relay"}
 	c.Bounds = coreBounds(r.settings)
-	if r.settings.Bounded(boundRequest) {
+	if r.settings.Bounded(boundRequest) && r.settings.SotW == "" { // where SotW may be spoken, names would be left out, which is no part of the model
 		c.MaxRequest = tight
 	}
 	r.core = upsession.NewCore(c, r.hub, func() float64 { return 0.5 })
